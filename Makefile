@@ -1,0 +1,52 @@
+# Every target sets up what it needs in .venv; only python3 >= 3.11 and make
+# have to be there.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help quickstart test test-slow lint goldens benchmarks clean
+
+help:
+	@echo 'make quickstart   train and evaluate a small model on embedded text'
+	@echo 'make test         run the tests'
+	@echo 'make test-slow    run the long checks too'
+	@echo 'make lint         ruff and mypy'
+	@echo 'make goldens      write the golden files of the tests anew'
+	@echo 'make benchmarks   the speed and memory comparisons'
+	@echo 'make clean        remove .venv and caches'
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("xlflax needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: setup.py | $(BIN)/python
+	$(PIP) install --quiet --editable '.[data,demo]'
+	@touch $@
+
+$(VENV)/.dev: setup.py | $(BIN)/python
+	$(PIP) install --quiet --editable '.[data,dev]'
+	@touch $@
+
+quickstart: $(VENV)/.demo
+	$(BIN)/xlflax demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest --slow -n $(WORKERS) --dist loadfile
+
+goldens: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/models --regenerate_goldens
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy xlflax
+
+benchmarks: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.run_all
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info

@@ -1,0 +1,1 @@
+"""Gin files; found by name through `xlflax.config`."""

@@ -1,0 +1,38 @@
+"""A strict session: eight CPU devices and no implicit rank promotion."""
+
+import os
+
+os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+os.environ['XLA_FLAGS'] = (
+    os.environ.get('XLA_FLAGS', '')
+    + ' --xla_force_host_platform_device_count=8'
+)
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+os.environ.setdefault('HF_HUB_OFFLINE', '1')
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
+
+jax.config.update('jax_numpy_rank_promotion', 'raise')
+
+
+def pytest_addoption(parser):
+  parser.addoption(
+      '--slow', action='store_true', help='also run the slow tests')
+  parser.addoption(
+      '--regenerate_goldens', action='store_true',
+      help='write golden files anew instead of comparing against them')
+
+
+def pytest_collection_modifyitems(config, items):
+  if config.getoption('--slow'):
+    return
+  skip = pytest.mark.skip(reason='slow; run with --slow (make test-slow)')
+  for item in items:
+    if 'slow' in item.keywords:
+      item.add_marker(skip)
+
+
+@pytest.fixture
+def regenerate_goldens(request) -> bool:
+  return request.config.getoption('--regenerate_goldens')

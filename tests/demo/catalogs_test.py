@@ -1,0 +1,100 @@
+import pytest
+
+from xlflax import errors
+from xlflax.data import corpus as corpus_lib
+from xlflax.demo import catalogs, held_out, message_text
+
+pytest.importorskip('django')
+pytest.importorskip('pycountry')
+
+
+@pytest.fixture(scope='module')
+def built(tmp_path_factory):
+  directory = tmp_path_factory.mktemp('corpus')
+  return directory, catalogs.build_corpus(directory)
+
+
+def test_enough_languages_scripts_and_sentences(built):
+  _, split = built
+  assert len(catalogs.LANGUAGES) >= 12
+  assert len(split.train) == len(catalogs.LANGUAGES) - 1
+  for texts in split.train.values():
+    assert len(texts) >= 450
+
+
+def test_the_same_hundred_messages_are_held_out_in_all_languages(built):
+  _, split = built
+  tests = {tuple(texts) for texts in split.test.values()}
+  assert len(tests) == 1
+  (messages,) = tests
+  assert len(messages) == 100
+  assert all(len(text.split()) >= 3 for text in messages)
+  assert not set(messages) & set(split.validation['de'])
+
+
+def test_no_held_out_text_nor_its_like_is_in_training_text(built):
+  directory, split = built
+  corpus = corpus_lib.Corpus(directory)
+  for name in ('test', 'validation'):
+    for language in catalogs.LANGUAGES:
+      held = [line.text for line in corpus.monolingual(language, name)]
+      train = [line.text for line in corpus.monolingual(language, 'train')]
+      similarity = held_out.similarity(train, held)
+      assert similarity.max() < held_out.NEAR_DUPLICATE, (language, name)
+  for language, texts in split.train.items():
+    held = {message_text.normalise(side)
+            for part in (split.test, split.validation)
+            for pair in part[language].items() for side in pair}
+    train = {message_text.normalise(side)
+             for pair in texts.items() for side in pair}
+    assert not held & train, language
+
+
+def test_the_corpus_directory_holds_every_language_and_pair(built):
+  directory, split = built
+  corpus = corpus_lib.Corpus(directory)
+  assert set(corpus.languages) == set(catalogs.LANGUAGES)
+  assert set(corpus.pairs) == {('en', language) for language in split.train}
+  pairs = list(corpus.parallel('en', 'ja', 'test'))
+  assert [tuple(pair) for pair in pairs] == list(split.test['ja'].items())
+
+
+def test_no_placeholder_or_markup_is_left(built):
+  _, split = built
+  for texts in split.train.values():
+    for text in (*texts, *texts.values()):
+      assert '%(' not in text and '</' not in text and '&amp;' not in text
+      assert '\t' not in text and text == ' '.join(text.split())
+
+
+def test_dictionaries_hold_names(built):
+  directory, _ = built
+  lines = (directory / 'dictionaries' / 'en-de.tsv').read_text('utf-8')
+  entries = dict(line.split('\t')[:2] for line in lines.splitlines())
+  assert entries['Germany'] == 'Deutschland'
+  assert len(entries) > 200
+
+
+def test_a_subset_of_languages_and_messages(tmp_path):
+  split = catalogs.build_corpus(tmp_path, languages=('en', 'de', 'ja'),
+                                num_test=12, num_validation=6)
+  assert [len(texts) for texts in split.test.values()] == [12, 12]
+  assert [len(texts) for texts in split.validation.values()] == [6, 6]
+
+
+def test_a_missing_package_names_the_extra():
+  with pytest.raises(errors.CorpusError) as caught:
+    catalogs.package_directory('xlflax_no_such_package')
+  assert "pip install 'xlflax[demo]'" in str(caught.value)
+  assert 'xlflax_no_such_package' in str(caught.value)
+
+
+@pytest.mark.parametrize(('languages', 'message'), [
+    (('en', 'tlh'), "no message catalogs of 'tlh'"),
+    (('de', 'fr'), 'needs English'),
+    (('en',), 'at least one other language'),
+])
+def test_wrong_languages_are_refused(tmp_path, languages, message):
+  with pytest.raises(errors.CorpusError) as caught:
+    catalogs.build_corpus(tmp_path, languages=languages)
+  assert message in str(caught.value)

@@ -1,0 +1,139 @@
+"""Cross-entropy over logits, and InfoNCE."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from xlflax.objectives import losses
+
+
+def test_cross_entropy_by_hand():
+  result = losses.cross_entropy(
+      jnp.log(jnp.array([[1., 2., 5.], [6., 1., 1.]])), jnp.array([1, 0]))
+  np.testing.assert_allclose(
+      result.loss, [math.log(4.0), math.log(8 / 6)], rtol=1e-6)
+  np.testing.assert_array_equal(result.correct, [0., 1.])
+
+
+def test_cross_entropy_takes_any_leading_axes_and_jit():
+  logits = jax.random.normal(jax.random.key(0), (2, 3, 7))
+  labels = jnp.array([[0, 6, 2], [3, 3, 5]])
+  whole = jax.jit(losses.cross_entropy)(logits, labels)
+  flat = losses.cross_entropy(logits.reshape(6, 7), labels.reshape(6))
+  np.testing.assert_allclose(whole.loss.reshape(6), flat.loss, rtol=1e-6)
+  np.testing.assert_array_equal(whole.correct.reshape(6), flat.correct)
+
+
+def test_cross_entropy_gradient_is_softmax_minus_one_hot():
+  logits = jnp.array([[1., -2., 0.5, 0.5]])
+  gradient = jax.grad(
+      lambda x: losses.cross_entropy(x, jnp.array([2])).loss[0])(logits)
+  want = np.exp(logits) / np.exp(logits).sum() - np.eye(4)[2]
+  np.testing.assert_allclose(gradient, want, atol=1e-6)
+
+
+def test_cross_entropy_of_huge_and_bfloat16_logits_is_finite():
+  logits = jnp.array([[3e4, -3e4], [-3e4, -3e4]], jnp.bfloat16)
+  value, gradient = jax.value_and_grad(
+      lambda x: losses.cross_entropy(x, jnp.array([1, 0])).loss.sum())(logits)
+  assert value.dtype == jnp.float32
+  np.testing.assert_allclose(value, 6e4 + math.log(2), rtol=1e-2)
+  assert np.isfinite(gradient.astype(jnp.float32)).all()
+
+
+def test_l2_normalize():
+  vectors = jnp.array([[3., 4.], [0., 0.]])
+  np.testing.assert_allclose(losses.l2_normalize(vectors),
+                             [[0.6, 0.8], [0., 0.]], rtol=1e-6)
+  gradient = jax.grad(lambda v: losses.l2_normalize(v).sum())(vectors)
+  assert np.isfinite(gradient).all()
+
+
+def _oracle(queries, keys, temperature, weights, excluded):
+  """InfoNCE in float64, pair by pair."""
+  size = len(queries)
+  loss, correct = np.zeros(size), np.zeros(size)
+  for i in range(size):
+    if weights[i] == 0:
+      continue
+    kept = [j for j in range(size)
+            if j == i or (weights[j] > 0 and not excluded[i, j])]
+    scores = {j: queries[i] @ keys[j] / temperature for j in kept}
+    loss[i] = (np.log(sum(np.exp(s) for s in scores.values())) - scores[i])
+    correct[i] = scores[i] >= max(scores.values())
+  return loss, correct
+
+
+@pytest.fixture
+def case():
+  rng = np.random.default_rng(0)
+  queries, keys = rng.normal(size=(2, 6, 3))
+  excluded = rng.random((6, 6)) < 0.3
+  return queries, keys, np.array([1., 1., 0., 1., 1., 1.]), excluded
+
+
+def test_info_nce_by_hand():
+  result = losses.info_nce(
+      jnp.array([[1., 0.], [1., 0.]]), jnp.array([[1., 0.], [0., 1.]]),
+      temperature=0.5)
+  right, wrong = math.exp(2), 1.0
+  np.testing.assert_allclose(
+      result.loss, [-math.log(right / (right + wrong)),
+                    -math.log(wrong / (right + wrong))], rtol=1e-5)
+  np.testing.assert_array_equal(result.correct, [1., 0.])
+
+
+@pytest.mark.parametrize('transform', [lambda f: f, jax.jit])
+def test_info_nce_matches_numpy(case, transform):
+  queries, keys, weights, excluded = case
+  call = transform(functools.partial(losses.info_nce, temperature=0.7))
+  result = call(jnp.asarray(queries), jnp.asarray(keys),
+                weights=jnp.asarray(weights), excluded=jnp.asarray(excluded))
+  loss, correct = _oracle(queries, keys, 0.7, weights, excluded)
+  np.testing.assert_allclose(result.loss, loss, rtol=1e-4, atol=1e-5)
+  np.testing.assert_array_equal(result.correct, correct)
+
+
+def test_info_nce_mask_is_subset(case):
+  queries, keys, weights, _ = map(jnp.asarray, case)
+  kept = np.flatnonzero(weights)
+  masked = losses.info_nce(queries, keys, temperature=0.1, weights=weights)
+  subset = losses.info_nce(queries[kept], keys[kept], temperature=0.1)
+  np.testing.assert_allclose(masked.loss[kept], subset.loss, rtol=1e-5)
+  assert masked.loss[2] == 0 and masked.correct[2] == 0
+
+
+def test_info_nce_follows_the_order_of_rows(case):
+  queries, keys, weights, excluded = map(jnp.asarray, case)
+  order = jnp.array([3, 1, 5, 0, 2, 4])
+  plain = losses.info_nce(queries, keys, temperature=0.1, weights=weights,
+                          excluded=excluded)
+  moved = losses.info_nce(
+      queries[order], keys[order], temperature=0.1, weights=weights[order],
+      excluded=excluded[order][:, order])
+  np.testing.assert_allclose(plain.loss[order], moved.loss, rtol=1e-5,
+                             atol=1e-6)
+
+
+def test_info_nce_gradient_is_numerical(case):
+  queries, keys, weights, excluded = map(jnp.asarray, case)
+  check_grads(
+      lambda q, k: losses.info_nce(q, k, temperature=0.7, weights=weights,
+                                   excluded=excluded).loss.sum(),
+      (queries, keys), order=1, modes=['rev'], rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize('weights', [[0., 0.], [1., 0.]])
+def test_info_nce_of_nothing_or_one_pair_is_zero(weights):
+  def total(q):
+    result = losses.info_nce(q, jnp.zeros((2, 3)), temperature=0.05,
+                             weights=jnp.array(weights))
+    return result.loss.sum()
+  value, gradient = jax.value_and_grad(total)(jnp.zeros((2, 3)))
+  assert value == 0
+  np.testing.assert_array_equal(gradient, 0)

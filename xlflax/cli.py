@@ -1,0 +1,82 @@
+"""The `xlflax` command: one module of `xlflax.commands` per sub-command."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+import xlflax
+from xlflax import errors
+
+# Name -> one line for `xlflax --help`; modules are imported when needed.
+COMMANDS = {
+    'demo': 'train and evaluate a small model end to end on embedded text',
+    'vocab': 'train a SentencePiece vocabulary over languages',
+    'tasks': 'list tasks, or show examples of one, step by step',
+    'cache': "write a mixture's token cache",
+    'train': 'pretrain or fine-tune a model',
+    'evaluate': 'measure checkpoints by evaluation tasks',
+    'benchmark': 'time training steps on synthetic batches',
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs one sub-command.
+
+  Args:
+    arguments: without the program's name; None takes the process's own.
+
+  Returns:
+    The exit status: 0, 2 for a user's mistake, 130 after an interrupt.
+  """
+  arguments = list(sys.argv[1:] if arguments is None else arguments)
+  if not arguments or arguments[0] in ('-h', '--help'):
+    print(_overview())
+    return 0 if arguments else 2
+  if arguments[0] == '--version':
+    print(xlflax.__version__)
+    return 0
+  if arguments[0] not in COMMANDS:
+    print(f'xlflax: there is no command {arguments[0]!r}.\n\n{_overview()}',
+          file=sys.stderr)
+    return 2
+  return _run(arguments[0], arguments[1:])
+
+
+def _run(name: str, arguments: list[str]) -> int:
+  from xlflax import config  # pylint: disable=g-import-not-at-top
+  from xlflax import logs  # pylint: disable=g-import-not-at-top
+  logs.set_up()
+  command = importlib.import_module(f'xlflax.commands.{name}')
+  parser = argparse.ArgumentParser(
+      prog=f'xlflax {name}', description=command.HELP,
+      epilog='examples:\n' + command.EXAMPLES.strip('\n'),
+      formatter_class=argparse.RawDescriptionHelpFormatter)
+  command.add_arguments(parser)
+  try:
+    rest, bindings = config.split_bindings(arguments)
+    parsed = parser.parse_args(rest)
+    if bindings and not hasattr(parsed, 'gin_file'):
+      raise errors.ConfigError(
+          'This command takes no gin bindings', got=f'--gin.{bindings[0]}',
+          where=f'xlflax {name}')
+    parsed.gin_bindings = bindings
+    return command.run(parsed) or 0
+  except errors.XlflaxError as error:
+    print(f'xlflax {name}: {error}', file=sys.stderr)
+    return 2
+  except KeyboardInterrupt:
+    print(f'xlflax {name}: interrupted.', file=sys.stderr)
+    return 130
+
+
+def _overview() -> str:
+  lines = [f'  {name:<10} {text}' for name, text in COMMANDS.items()]
+  return ('usage: xlflax COMMAND [options]\n\n'
+          'Cross-lingual language model pretraining in JAX and Flax.\n\n'
+          'commands:\n' + '\n'.join(lines)
+          + '\n\n`xlflax COMMAND --help` explains a command, with examples.')
+
+
+if __name__ == '__main__':
+  sys.exit(main())

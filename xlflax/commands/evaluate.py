@@ -1,0 +1,148 @@
+"""`xlflax evaluate`: checkpoints measured by evaluation tasks."""
+
+import argparse
+import sys
+
+from xlflax import config, errors
+
+HELP = ('Measures checkpoints of a run by evaluation tasks: sentence '
+        'retrieval and masked-token perplexity.')
+EXAMPLES = """
+  # the last checkpoint, on the test split of a corpus directory
+  xlflax evaluate --model_dir=runs/mlm --tasks=retrieval,perplexity \\
+      --corpus=corpus
+
+  # every checkpoint and the untrained model, on Tatoeba's files
+  xlflax evaluate --model_dir=runs/mlm --tasks=tatoeba --tatoeba=data/tatoeba \\
+      --steps=all --untrained
+
+  # checkpoints as they appear, until training ends
+  xlflax evaluate --model_dir=runs/mlm --tasks=perplexity --corpus=corpus --watch
+
+  # settings of a task: tokens pooled, the layer that is reported
+  xlflax evaluate --model_dir=runs/mlm --tasks=retrieval --corpus=corpus \\
+      --gin.retrieval.Retrieval.pooling="'first'" \\
+      --gin.retrieval.Retrieval.layer=8
+"""
+
+_IMPORTS = 'evaluate/imports.gin'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags of evaluation."""
+  parser.add_argument('--model_dir', metavar='DIR', required=True,
+                      help='directory of the run')
+  parser.add_argument(
+      '--tasks', metavar='NAMES',
+      help='comma-separated: retrieval, perplexity, translation_perplexity '
+      '(of --corpus), tatoeba (retrieval, of --tatoeba); without it, the '
+      'tasks of --gin_file')
+  parser.add_argument('--corpus', metavar='DIR',
+                      help='corpus directory (gin: CORPUS)')
+  parser.add_argument('--split', default='test',
+                      choices=['train', 'validation', 'test'],
+                      help='split of the corpus (default: %(default)s)')
+  parser.add_argument(
+      '--tatoeba', metavar='DIR', help='folder of files such as '
+      'tatoeba.deu-eng.deu (gin: TATOEBA)')
+  parser.add_argument('--languages', metavar='CODES',
+                      help='comma-separated; all by default')
+  _add_checkpoint_arguments(parser)
+  parser.add_argument('--seed', type=int, default=0,
+                      help='of masks and the untrained model (default: 0)')
+  parser.add_argument('--batch_size', type=int, default=64, metavar='N',
+                      help='sentences a batch (default: %(default)s)')
+  config.add_flags(parser)
+
+
+def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
+  group = parser.add_argument_group('checkpoints')
+  group.add_argument(
+      '--steps', type=parse_steps, default='last', metavar='WHICH',
+      help='last, all, best, none, or steps such as 1000,2000 '
+      '(default: %(default)s)')
+  group.add_argument(
+      '--best_metric', metavar='NAME', help='what --steps=best goes by: a '
+      'metric recorded in training, such as retrieval/accuracy/mean')
+  group.add_argument('--untrained', action='store_true',
+                     help='also the freshly initialised model, as a baseline')
+  group.add_argument('--watch', action='store_true',
+                     help='go on with new checkpoints until training ends')
+  group.add_argument('--poll', type=float, default=20.0, metavar='SECONDS',
+                     help='how often --watch looks (default: %(default)s)')
+  group.add_argument('--timeout', type=float, metavar='SECONDS',
+                     help='--watch ends after so long without a new one')
+
+
+def parse_steps(text: str) -> str | list[int]:
+  """'all' stays 'all'; '100,200' becomes [100, 200]."""
+  parts = text.split(',')
+  return [int(part) for part in parts] if all(
+      part.isdigit() for part in parts) else text
+
+
+def run(args: argparse.Namespace) -> int:
+  """Evaluates and prints tables; 1 if anything failed."""
+  config.parse([_IMPORTS, *args.gin_file], _bindings(args),
+               args.gin_search_paths)
+  import jax  # pylint: disable=g-import-not-at-top
+  import rich.console  # pylint: disable=g-import-not-at-top
+
+  from xlflax import evaluate as evaluate_lib  # pylint: disable=g-import-not-at-top
+  from xlflax.evaluation import summary  # pylint: disable=g-import-not-at-top
+  from xlflax.training import partitioning  # pylint: disable=g-import-not-at-top
+  given = {'tasks': build_tasks(args)} if args.tasks else {}
+  if jax.device_count() > 1:
+    given['partitioner'] = partitioning.Partitioner()
+  report = config.call(
+      evaluate_lib.evaluate, model_dir=args.model_dir, steps=args.steps,
+      best_metric=args.best_metric, untrained=args.untrained,
+      watch=args.watch, poll_seconds=args.poll, timeout_seconds=args.timeout,
+      seed=args.seed, batch_size=args.batch_size, **given)
+  summary.print_tables(report.results, rich.console.Console())
+  for failure in report.failures:
+    print(f'failed: {failure}', file=sys.stderr)
+  return 1 if report.failures else 0
+
+
+def build_tasks(args: argparse.Namespace) -> list:
+  """The tasks that `--tasks` names, reading what the other flags say.
+
+  Raises:
+    ConfigError: an unknown name, or the flag that gives its text is missing.
+  """
+  from xlflax.evaluation import perplexity, retrieval, sources  # pylint: disable=g-import-not-at-top
+  languages = tuple(args.languages.split(',')) if args.languages else None
+  corpus = dict(directory=args.corpus, split=args.split, languages=languages)
+  known = {
+      'retrieval': ('--corpus', retrieval.Retrieval,
+                    lambda: sources.CorpusPairs(**corpus)),
+      'tatoeba': ('--tatoeba', retrieval.Retrieval,
+                  lambda: sources.Tatoeba(directory=args.tatoeba,
+                                          languages=languages)),
+      'perplexity': ('--corpus', perplexity.Perplexity,
+                     lambda: sources.CorpusText(**corpus)),
+      'translation_perplexity': (
+          '--corpus', perplexity.TranslationPerplexity,
+          lambda: sources.CorpusPairs(**corpus)),
+  }
+  tasks = []
+  for name in dict.fromkeys(args.tasks.split(',')):
+    if name not in known:
+      raise errors.ConfigError(
+          'There is no such evaluation task', got=name,
+          expected='some of ' + ', '.join(known), where='--tasks')
+    flag, task, source = known[name]
+    if getattr(args, flag.removeprefix('--')) is None:
+      raise errors.ConfigError(
+          f'The evaluation task {name} needs text', expected=f'{flag}=DIR')
+    tasks.append(config.call(task, name=name, source=source()))
+  return tasks
+
+
+def _bindings(args: argparse.Namespace) -> list[str]:
+  """Macros for gin files that define tasks, then the user's own bindings."""
+  flags = () if args.tasks else (('CORPUS', args.corpus),
+                                 ('TATOEBA', args.tatoeba))
+  return [config.quoted(name, value) for name, value in flags
+          if value is not None] + args.gin_bindings

@@ -1,0 +1,216 @@
+"""Gin at the entry point: files, bindings, and clear errors for both.
+
+The flags are T5X's: `--gin_file`, `--gin.NAME=VALUE`, `--gin_search_paths`.
+Files are found by path, in the search paths, and among those that come with
+the package (`pretrain/mlm.gin`).
+"""
+
+import argparse
+import difflib
+import importlib
+import pathlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import gin
+
+from xlflax import errors
+import xlflax.gin_configs
+
+SHIPPED = pathlib.Path(xlflax.gin_configs.__file__).parent
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+  """Adds `--gin_file` and `--gin_search_paths` (see `split_bindings`)."""
+  group = parser.add_argument_group('configuration (Gin)')
+  group.add_argument(
+      '--gin_file', action='append', default=[], metavar='FILE',
+      help='gin file; repeat for several, later ones override earlier ones')
+  group.add_argument(
+      '--gin_search_paths', action='append', default=[], metavar='DIR',
+      help='folder to look gin files up in (comma-separated or repeated)')
+  group.add_argument(
+      '--gin.NAME=VALUE', dest='gin_binding_help', default=None,
+      help='override a binding, such as --gin.TRAIN_STEPS=1000')
+
+
+def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+  """Takes `--gin.NAME=VALUE` out of a command line.
+
+  Before: `['--gin.A=1', '--x', 'y']`; after: `(['--x', 'y'], ['A=1'])`.
+
+  Raises:
+    ConfigError: a binding has no '='.
+  """
+  rest, bindings = [], []
+  for argument in arguments:
+    if not argument.startswith('--gin.'):
+      rest.append(argument)
+      continue
+    binding = argument.removeprefix('--gin.')
+    if '=' not in binding:
+      raise errors.ConfigError(
+          'A gin flag has no value', got=argument,
+          expected='--gin.NAME=VALUE')
+    bindings.append(binding)
+  return rest, bindings
+
+
+def parse(gin_files: Sequence[str], bindings: Sequence[str] = (),
+          search_paths: Sequence[str] = ()) -> None:
+  """Parses files, then bindings, into Gin's configuration, and finalises it.
+
+  Args:
+    gin_files: names or paths.
+    bindings: 'NAME=VALUE' in gin's syntax, as from `split_bindings`.
+    search_paths: folders to look files up in; each may hold commas.
+
+  Raises:
+    ConfigError: file not found, syntax, unknown name, unused or missing
+      macro; names the file and line, or the binding.
+  """
+  gin.clear_config()
+  folders = [f for paths in search_paths for f in paths.split(',') if f]
+  for folder in [str(SHIPPED), *reversed(folders), '']:
+    gin.add_config_file_search_path(folder)
+  for name in gin_files:
+    _find(name, folders)
+  try:
+    gin.parse_config_files_and_bindings(
+        list(gin_files), [_quoted(b) for b in bindings], finalize_config=False)
+    _check_macros()
+    gin.finalize()
+  except errors.XlflaxError:
+    raise
+  except Exception as error:
+    raise _translated(error) from error
+
+
+def quoted(name: str, value: str) -> str:
+  """The binding of a string, such as `MODEL_DIR='runs/a'`."""
+  return f'{name}={value!r}'
+
+
+def operative() -> str:
+  """The configuration that was really used, for the run directory."""
+  return gin.operative_config_str()
+
+
+def configurable(function) -> Any:
+  """`function` with the parameters that the configuration binds."""
+  return gin.get_configurable(function)
+
+
+def call(function, **arguments) -> Any:
+  """Calls a configured function; parameters left out give a ConfigError."""
+  try:
+    return configurable(function)(**arguments)
+  except errors.XlflaxError:
+    raise
+  except (ValueError, RuntimeError, TypeError) as error:
+    if _is_gin_error(error):
+      raise _translated(error) from error
+    raise
+
+
+def import_task_modules(modules: Sequence[str]) -> None:
+  """Imports modules that register the user's own SeqIO tasks.
+
+  Raises:
+    ConfigError: no such module.
+  """
+  for module in modules:
+    try:
+      importlib.import_module(module)
+    except ModuleNotFoundError as error:
+      if error.name and not module.startswith(error.name):
+        raise
+      raise errors.ConfigError(
+          'A task module can not be imported', got=module,
+          expected='the name of a module on the Python path', where='--task_module',
+          fix='add its folder to PYTHONPATH') from error
+
+
+def _find(name: str, folders) -> None:
+  tried = [pathlib.Path(f) / name for f in ['', *folders, str(SHIPPED)]]
+  if any(path.is_file() for path in tried):
+    return
+  shipped = sorted(str(p.relative_to(SHIPPED)) for p in SHIPPED.rglob('*.gin'))
+  close = difflib.get_close_matches(name, shipped, n=3, cutoff=0.4)
+  raise errors.ConfigError(
+      'A gin file does not exist', got=name,
+      expected='a path, or one of those that come with xlflax, such as '
+      + ', '.join(close or shipped[:5]), where='--gin_file')
+
+
+def _quoted(binding: str) -> str:
+  """A binding whose value is a bare word that can only be text, in quotes.
+
+  Before: `MODEL_DIR=runs/a`; after: `MODEL_DIR='runs/a'`.
+  """
+  name, _, value = binding.partition('=')
+  if re.fullmatch(r'[\w./~:-]*[/~][\w./~:-]*', value.strip()):
+    return f'{name}={value.strip()!r}'
+  return binding
+
+
+def _check_macros() -> None:
+  """Raises ConfigError for macros that nothing uses: mostly misspelt names."""
+  config = gin.config._CONFIG  # pylint: disable=protected-access
+  defined = {scope for scope, selector in config if selector == 'gin.macro'}
+  used = {ref.scoped_selector.rpartition('/')[0] or ref.scopes[-1]
+          for ref in _macro_references(config)}
+  for name in sorted(defined - used):
+    close = difflib.get_close_matches(name, sorted(used), n=3, cutoff=0.5)
+    raise errors.ConfigError(
+        'A gin macro is set, but nothing uses it', got=name,
+        expected='one of ' + ', '.join(close or sorted(used)),
+        fix='correct its name')
+  missing = sorted(used - defined)
+  if missing:
+    raise errors.ConfigError(
+        'The configuration uses macros that are not set',
+        got=', '.join(missing),
+        fix=' '.join(f'--gin.{name}=VALUE' for name in missing))
+
+
+def _macro_references(config):
+  for value in config.values():
+    for parameter in value.values():
+      yield from _references_in(parameter)
+
+
+def _references_in(value):
+  if isinstance(value, gin.config.ConfigurableReference):
+    if value.selector.endswith('macro'):
+      yield value
+  elif isinstance(value, dict):
+    for key, item in value.items():
+      yield from _references_in(key)
+      yield from _references_in(item)
+  elif isinstance(value, (list, tuple)):
+    for item in value:
+      yield from _references_in(item)
+
+
+def _is_gin_error(error) -> bool:
+  return bool(re.search(
+      r'gin|REQUIRED|configurable|[Rr]equired bindings|unexpected keyword',
+      str(error)))
+
+
+def _translated(error: Exception) -> errors.ConfigError:
+  """Gin's own error as one message."""
+  text = ' '.join(str(error).split())
+  missing = re.findall(r'([\w.]+)/macro\.value set to `%gin.REQUIRED`', text)
+  missing += re.findall(r"([\w./]+) set to `%gin.REQUIRED`", text) * (
+      not missing)
+  if missing:
+    return errors.ConfigError(
+        'The configuration needs values that are not given',
+        got='none for ' + ', '.join(missing),
+        fix=' '.join(f'--gin.{name}=VALUE' for name in missing))
+  return errors.ConfigError(
+      'The gin configuration is wrong', got=text,
+      fix='check the spelling of the name against the docstring of what it '
+      'configures')

@@ -1,0 +1,1 @@
+"""Vocabularies, sources, streams, token caches and loaders."""

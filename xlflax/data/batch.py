@@ -1,0 +1,43 @@
+"""The batch: a dict of arrays, whose keys and shapes are documented here.
+
+Every stream yields a dict of int32 arrays; B is the batch size, T the length
+of the stream.
+
+| key | shape | content |
+| --- | --- | --- |
+| `token_ids` | [B, T] | ids of the vocabulary; `pad_id` after the text |
+| `segment_ids` | [B, T] | 1, 2, … per packed example, 0 at padding; a
+  position attends to positions of its own segment only |
+| `positions` | [B, T] | position of the token in its sequence, from 0 |
+| `language_ids` | [B, T] | index into `VocabularySpec.languages`; 0 at padding |
+| `side_ids` | [B, T] | parallel pairs in one row only: 0 first side, 1 second |
+
+Streams of parallel pairs with separate sides (`Layout.SIDES`) and of adjacent
+segments carry the second side under the same keys with the prefix `paired_`:
+row b of `paired_token_ids` is the translation of row b of `token_ids`. The
+two lengths are equal.
+"""
+
+import numpy as np
+
+TOKEN_IDS = 'token_ids'
+SEGMENT_IDS = 'segment_ids'
+POSITIONS = 'positions'
+LANGUAGE_IDS = 'language_ids'
+SIDE_IDS = 'side_ids'
+PAIRED = 'paired_'
+
+Batch = dict[str, np.ndarray]
+
+
+def side(batch, prefix: str = ''):
+  """The keys of one side (`''` or `PAIRED`), without their prefix.
+
+  Before: `{'token_ids': a, 'paired_token_ids': b}`; after
+  `side(batch, PAIRED)`: `{'token_ids': b}`.
+  """
+  if prefix:
+    return {key.removeprefix(prefix): value for key, value in batch.items()
+            if key.startswith(prefix)}
+  return {key: value for key, value in batch.items()
+          if not key.startswith(PAIRED)}

@@ -1,0 +1,115 @@
+"""The loader over a token cache: any row of any step, at once.
+
+Row n of a task (its n-th use since step 0) is row n mod R of its epoch
+n div R, R being its number of rows; with shuffling, an epoch is a permutation
+of the R rows that is keyed by (seed, task, epoch). So each row is used exactly
+once in an epoch, nothing has to be replayed to resume, and any number of
+processes sees the same global batches.
+
+Neither TensorFlow nor SeqIO is imported.
+"""
+
+import numpy as np
+
+from xlflax import errors
+from xlflax.data import batch as batch_lib
+from xlflax.data import cache_reader, hashing, permutation, row_index, row_plan
+from xlflax.data import loader as loader_lib
+from xlflax.data import rows as rows_lib
+from xlflax.data import stream as stream_lib
+
+
+class CachedLoader:
+  """See `loader.Loader` and `loader.open_loader`."""
+
+  def __init__(self, stream: stream_lib.Stream, *, vocabulary, seed: int,
+               cache_dir, corpus=None):
+    cache = cache_reader.TokenCache(cache_dir)
+    cache.check_vocabulary(vocabulary)
+    rates = cache.rates(stream.mixture, stream.split)
+    tasks = cache.open(stream.mixture, stream.split)
+    if corpus is not None:
+      cache.check_corpus(corpus, stream.mixture, stream.split)
+    self.stream = stream
+    self._vocabulary_spec = vocabulary.spec
+    self._plan = row_plan.RowPlan(
+        stream, seed=seed, rates=rates,
+        sizes={name: task.meta.source_examples
+               for name, task in tasks.items()})
+    self._metas = [tasks[name].meta for name in self._plan.tasks]
+    self._indices = [_make_index(tasks[name], stream)
+                     for name in self._plan.tasks]
+    self._num_rows = np.array([i.num_rows for i in self._indices], np.int64)
+    self._languages = [tuple(map(vocabulary.language_id, meta.languages))
+                       for meta in self._metas]
+
+  @property
+  def spec(self):
+    """Shapes and types of the global batch, by key."""
+    return loader_lib.batch_spec(self.stream)
+
+  def rows(self, step: int, start: int, stop: int) -> batch_lib.Batch:
+    """See `loader.Loader.rows`."""
+    loader_lib.check_range(self.stream, step, start, stop)
+    tasks, uses = self._plan.slots(step)
+    tasks, uses = tasks[start:stop], uses[start:stop]
+    sizes = self._num_rows[tasks]
+    epoch, index = np.divmod(uses, sizes)
+    if self.stream.shuffle:
+      keys = hashing.draw(self._plan.order_keys[tasks], epoch)
+      index = permutation.permute(index, sizes, keys)
+    made = [rows_lib.Row(units, self._languages[task], swaps)
+            for units, task, swaps in zip(
+                self._units(tasks, index), tasks.tolist(),
+                self._plan.swaps(tasks, uses), strict=True)]
+    return rows_lib.build_batch(made, self.stream, self._vocabulary_spec)
+
+  def statistics(self) -> list[loader_lib.TaskStatistics]:
+    """Sizes and rates, for each task."""
+    return [
+        loader_lib.TaskStatistics(
+            task=meta.task, languages=meta.languages,
+            examples=meta.source_examples, rate=float(rate),
+            rows=index.num_rows, dropped=index.num_dropped,
+            truncated=index.num_truncated,
+            tokens=sum(side.tokens for side in meta.statistics))
+        for meta, index, rate in zip(
+            self._metas, self._indices, self._plan.rates(), strict=True)]
+
+  def close(self) -> None:
+    """Releases the memory maps."""
+    self._indices = []
+
+  def _units(self, tasks, index):
+    """The texts of each row; every task is asked once."""
+    order = np.argsort(tasks, kind='stable')
+    names, starts = np.unique(tasks[order], return_index=True)
+    out = [None] * tasks.size
+    for task, places in zip(
+        names.tolist(), np.split(order, starts[1:]), strict=True):
+      units = self._indices[task].units(index[places])
+      for place, unit in zip(places.tolist(), units, strict=True):
+        out[place] = unit
+    return out
+
+
+def _make_index(task: cache_reader.CachedTask, stream) -> row_index.RowIndex:
+  loader_lib.check_sides(stream, task.meta.task, task.meta.languages)
+  index = None
+  if task.meta.examples:
+    index = row_index.make(task.sides, task.starts_document, stream)
+  if index is None or not index.num_rows:
+    raise nothing_left(stream, task.meta.task, task.meta.examples)
+  return index
+
+
+def nothing_left(stream, task: str, examples: int) -> errors.CorpusError:
+  """The error for a task of which the stream can use no example."""
+  return errors.CorpusError(
+      f'The filters of stream {stream.name!r} leave nothing of {task}',
+      got=f'{examples} examples, split {stream.split}',
+      expected=f'some with at least {stream.pairs.min_tokens} tokens a side'
+               + (f' and at most {stream.pairs.max_tokens} on both'
+                  if stream.pairs.max_tokens else ''),
+      fix='Loosen PairOptions.min_tokens or max_tokens, or take the task '
+          'out of the mixture')

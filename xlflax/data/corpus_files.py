@@ -1,0 +1,208 @@
+"""Names and lines of the text files of a corpus directory; no TensorFlow.
+
+Lines end with a line feed; white space around a line (ASCII) is dropped. Files
+ending in `.gz` or `.zst` are decompressed while they are read.
+"""
+
+import contextlib
+import dataclasses
+import enum
+import gzip
+import io
+import os
+import pathlib
+import re
+import zlib
+from collections.abc import Iterator
+
+import zstandard
+
+from xlflax import errors
+
+LANGUAGE_PATTERN = r'[a-z]{2,3}(?:_[A-Za-z0-9]+)*'
+LANGUAGE_RULE = (
+    'two or three small letters, then subtags after underscores, such as en, '
+    'gsw, zh_Hans (a hyphen would clash with the pair names <l1>-<l2>)')
+_BOM = b'\xef\xbb\xbf'
+_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
+
+
+class Kind(enum.Enum):
+  """What a file of a corpus directory holds; the value is its folder."""
+
+  MONOLINGUAL = 'mono'
+  PARALLEL = 'parallel'
+  DICTIONARY = 'dictionaries'
+
+
+_NAMES = {
+    Kind.MONOLINGUAL: (
+        re.compile(rf'({LANGUAGE_PATTERN})(?:\..+)?\.txt(?:\.gz|\.zst)?'),
+        '<language>[.anything].txt, .txt.gz or .txt.zst'),
+    Kind.PARALLEL: (
+        re.compile(rf'({LANGUAGE_PATTERN})-({LANGUAGE_PATTERN})(?:\..+)?'
+                   r'\.tsv(?:\.gz|\.zst)?'),
+        '<l1>-<l2>[.anything].tsv, .tsv.gz or .tsv.zst'),
+    Kind.DICTIONARY: (
+        re.compile(rf'({LANGUAGE_PATTERN})-({LANGUAGE_PATTERN})\.tsv'),
+        '<l1>-<l2>.tsv'),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class TextFile:
+  """One file: its path, kind, split and the language or the two languages."""
+
+  path: pathlib.Path
+  kind: Kind
+  split: str
+  languages: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fingerprint:
+  """What tells that a file changed: path, bytes, time of modification (ns)."""
+
+  path: str
+  size: int
+  modified: int
+
+
+def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
+  """Reads the languages off a file name.
+
+  Raises:
+    CorpusError: the name doesn't fit the folder, or both languages are one.
+  """
+  pattern, expected = _NAMES[kind]
+  match = pattern.fullmatch(path.name)
+  if not match:
+    raise errors.CorpusError(
+        'Unknown file name in a corpus directory', got=path.name,
+        expected=f'{expected}; a language code is {LANGUAGE_RULE}',
+        where=str(path), fix='rename the file or move it elsewhere')
+  languages = match.groups()
+  if len(set(languages)) != len(languages):
+    raise errors.CorpusError(
+        'A pair of one language with itself', got=path.name,
+        expected='two different languages', where=str(path))
+  return TextFile(path, kind, split, languages)
+
+
+def fingerprint(path: pathlib.Path, root: pathlib.Path) -> Fingerprint:
+  """The fingerprint of `path`, named relative to `root`."""
+  status = os.stat(path)
+  name = os.path.relpath(path, root).replace(os.sep, '/')
+  return Fingerprint(name, status.st_size, status.st_mtime_ns)
+
+
+@contextlib.contextmanager
+def _open(path: pathlib.Path) -> Iterator[io.BufferedIOBase]:
+  with contextlib.ExitStack() as stack:
+    stream = stack.enter_context(open(path, 'rb', buffering=1 << 20))
+    if path.suffix == '.gz':
+      stream = stack.enter_context(gzip.open(stream))
+    elif path.suffix == '.zst':
+      reader = zstandard.ZstdDecompressor().stream_reader(
+          stream, read_across_frames=True)
+      stream = stack.enter_context(io.BufferedReader(reader, 1 << 20))
+    yield stream
+
+
+def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
+  """Yields (line number from 1, line without surrounding white space).
+
+  Before: the file `b'\\xef\\xbb\\xbfone \\r\\n\\ntwo'`; after:
+  `(1, b'one'), (2, b''), (3, b'two')`.
+
+  Raises:
+    CorpusError: the file can't be opened, or its compression is damaged.
+  """
+  number = 0
+  try:
+    with _open(path) as stream:
+      for number, line in enumerate(stream, start=1):
+        if number == 1:
+          line = line.removeprefix(_BOM)
+        yield number, line.strip()
+  except _DAMAGED as error:
+    raise errors.CorpusError(
+        f'A compressed file is damaged or cut off ({error})',
+        where=f'{path}:{number + 1}',
+        fix='write the file again') from error
+  except OSError as error:
+    raise errors.CorpusError(
+        f'A text file can\'t be read ({error.strerror or error})',
+        where=str(path)) from error
+
+
+def decode(line: bytes, path: pathlib.Path, number: int) -> str:
+  """`line` as text; a CorpusError with file:line if it isn't UTF-8."""
+  try:
+    return line.decode('utf-8')
+  except UnicodeDecodeError as error:
+    raise errors.CorpusError(
+        'A line is not valid UTF-8',
+        got=f'byte 0x{line[error.start]:02x} at column {error.start + 1}',
+        expected='UTF-8 text', where=f'{path}:{number}',
+        fix='convert the file, for instance with iconv -t UTF-8') from error
+
+
+def columns(line: bytes, path: pathlib.Path, number: int) -> tuple[str, str]:
+  """The two sides of a line of a parallel file.
+
+  Before: `b'one\\t un'`; after: `('one', 'un')`.
+
+  Raises:
+    CorpusError: not exactly two columns, an empty side, or not UTF-8.
+  """
+  sides = decode(line, path, number).split('\t')
+  if len(sides) != 2:
+    raise errors.CorpusError(
+        'Malformed line in a parallel file',
+        got=f'{len(sides)} column(s): {_shorten(line)}',
+        expected='exactly two columns separated by one tab',
+        where=f'{path}:{number}', fix='correct or delete the line')
+  first, second = sides[0].strip(), sides[1].strip()
+  if not first or not second:
+    raise errors.CorpusError(
+        'A line of a parallel file has an empty side', got=_shorten(line),
+        expected='text in both columns', where=f'{path}:{number}',
+        fix='correct or delete the line')
+  return first, second
+
+
+def check_dictionary(path: pathlib.Path) -> int:
+  """Checks `word<TAB>translation[<TAB>weight]` lines; returns their number.
+
+  Raises:
+    CorpusError: another number of columns, an empty one, a weight that is
+      not a positive number, no line at all, or not UTF-8.
+  """
+  count = 0
+  for number, line in read_lines(path):
+    fields = [f.strip() for f in decode(line, path, number).split('\t')]
+    good = len(fields) in (2, 3) and all(fields)
+    if not good or (len(fields) == 3 and not _is_weight(fields[2])):
+      raise errors.CorpusError(
+          'Malformed line in a dictionary', got=_shorten(line),
+          expected='word<TAB>translation, or with a third column of positive '
+          'weights', where=f'{path}:{number}',
+          fix='correct or delete the line')
+    count += 1
+  if not count:
+    raise errors.CorpusError('A dictionary without entries', where=str(path),
+                             fix='fill or delete the file')
+  return count
+
+
+def _is_weight(text: str) -> bool:
+  try:
+    return 0 < float(text) < float('inf')
+  except ValueError:
+    return False
+
+
+def _shorten(line: bytes, limit: int = 60) -> str:
+  text = line.decode('utf-8', errors='replace')
+  return repr(text if len(text) <= limit else text[:limit] + '…')

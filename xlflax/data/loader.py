@@ -1,0 +1,139 @@
+"""The interface of loaders, and how one is opened.
+
+Two kinds with one interface. The cached loader reads a token cache: the
+global batch of step s is a pure function of (cache, seed, s). The live loader
+reads SeqIO tasks as they are: nothing to prepare, but it replays from the
+beginning to reach a step, and shuffles within a window only. Without
+shuffling both give the same batches, and which task a row comes from is the
+same in any case.
+"""
+
+import dataclasses
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+
+from xlflax import errors
+from xlflax.data import batch as batch_lib
+from xlflax.data import rows
+from xlflax.data import stream as stream_lib
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskStatistics:
+  """One task of a stream.
+
+  Attributes:
+    task: its name.
+    languages: of its sides.
+    examples: in the source.
+    rate: expected share of the rows at step 0.
+    rows: rows in an epoch; None where only reading would tell (live).
+    dropped: examples that the stream's filters drop (live: so far).
+    truncated: examples that are cut to fit (live: so far).
+    tokens: text tokens of all sides before filters; None if not known.
+  """
+
+  task: str
+  languages: tuple[str, ...]
+  examples: int
+  rate: float
+  rows: int | None
+  dropped: int
+  truncated: int
+  tokens: int | None
+
+
+class Loader(Protocol):
+  """Gives any rows of any step's global batch."""
+
+  stream: stream_lib.Stream
+
+  @property
+  def spec(self) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes and types of the global batch, by key."""
+
+  def rows(self, step: int, start: int, stop: int) -> batch_lib.Batch:
+    """Rows start .. stop - 1 of the global batch of the stream's step.
+
+    Args:
+      step: how many batches of this stream were used before, from 0.
+      start: first row.
+      stop: after the last row.
+
+    Returns:
+      int32 arrays [stop - start, T], as `xlflax.data.batch` documents.
+    """
+
+  def statistics(self) -> list[TaskStatistics]:
+    """Sizes and rates, for each task."""
+
+  def close(self) -> None:
+    """Releases files; the loader can't be used any more."""
+
+
+def batch_spec(stream: stream_lib.Stream
+               ) -> dict[str, jax.ShapeDtypeStruct]:
+  """Shapes and types of a stream's global batch."""
+  shape = (stream.batch_size, stream.length)
+  return {key: jax.ShapeDtypeStruct(shape, jnp.int32)
+          for key in rows.keys(stream)}
+
+
+def check_sides(stream: stream_lib.Stream, task: str,
+                languages: tuple[str, ...]) -> None:
+  """Raises a ConfigError if the layout does not fit the task."""
+  if stream.parallel == (len(languages) == 2):
+    return
+  kinds = ('a monolingual', 'a parallel')
+  raise errors.ConfigError(
+      f'Layout.{stream.layout.name} needs {kinds[stream.parallel]} task',
+      got=f'{task} ({"-".join(languages)}), {kinds[len(languages) == 2]} task',
+      where=f'stream {stream.name!r}, mixture {stream.mixture!r}',
+      fix='Choose another layout or mixture')
+
+
+def check_range(stream: stream_lib.Stream, step: int, start: int,
+                stop: int) -> None:
+  """Raises a ValueError for rows that no batch has."""
+  if step < 0 or not 0 <= start < stop <= stream.batch_size:
+    raise ValueError(f'No rows {start}..{stop} in batches of '
+                     f'{stream.batch_size} (step {step}).')
+
+
+def open_loader(stream: stream_lib.Stream, *, vocabulary, seed: int,
+                cache_dir=None, corpus=None) -> Loader:
+  """Opens a stream.
+
+  Args:
+    stream: what to read.
+    vocabulary: a `vocabulary.Vocabulary`.
+    seed: the run's seed.
+    cache_dir: the token cache to read; None reads SeqIO live.
+    corpus: a `corpus.Corpus`; a cache of its tasks is refused if its text
+      has changed since, and the live loader registers its tasks.
+
+  Raises:
+    CacheError: the cache is missing, incomplete, or does not fit.
+    ConfigError: the layout does not fit the tasks, or the live loader is
+      asked for where TensorFlow or SeqIO is not installed.
+    CorpusError: no such mixture, or the filters leave nothing of a task.
+  """
+  if cache_dir is not None:
+    from xlflax.data import cached_loader
+    return cached_loader.CachedLoader(
+        stream, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir,
+        corpus=corpus)
+  try:
+    from xlflax.data import live_loader
+  except ModuleNotFoundError as error:
+    if error.name is None or error.name.startswith('xlflax'):
+      raise
+    raise errors.ConfigError(
+        'Reading text live needs TensorFlow and SeqIO',
+        got=f'no module {error.name!r}', where=f'stream {stream.name!r}',
+        fix='Install xlflax[data], or give the directory of a token cache',
+    ) from error
+  return live_loader.LiveLoader(
+      stream, vocabulary=vocabulary, seed=seed, corpus=corpus)

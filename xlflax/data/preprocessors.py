@@ -1,0 +1,127 @@
+"""Preprocessors of SeqIO tasks: datasets in, datasets out. Needs TensorFlow.
+
+Each docstring shows examples before and after; the tests assert those.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from xlflax import errors
+
+TOKENIZE_BATCH = 256
+
+
+def tokenize(dataset: tf.data.Dataset, output_features: Mapping, *,
+             batch_size: int = TOKENIZE_BATCH) -> tf.data.Dataset:
+  """Turns strings of the output features into ids, 256 texts in one call.
+
+  Before: `{'targets': 'ab b', 'starts_document': True}`; after:
+  `{'targets': [7, 9], 'starts_document': True}` (int32). No special symbol is
+  added. Features that are ids already stay as they are.
+
+  Args:
+    dataset: examples with scalar strings.
+    output_features: the task's; SeqIO passes them.
+    batch_size: texts encoded at once; the examples come out one by one.
+
+  Raises:
+    VocabularyError: the task's vocabulary is a deferred one.
+  """
+  vocabularies = {
+      name: feature.vocabulary for name, feature in output_features.items()
+      if name in dataset.element_spec
+      and dataset.element_spec[name].dtype == tf.string}
+  for vocabulary in vocabularies.values():
+    _ = vocabulary.vocab_size  # A deferred vocabulary refuses here.
+
+  @tf.autograph.experimental.do_not_convert
+  def encode(batch):
+    return {name: vocabularies[name].encode_tf(value)
+            if name in vocabularies else value
+            for name, value in batch.items()}
+
+  return dataset.batch(batch_size).map(
+      encode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+  ).unbatch()
+
+
+def rename(dataset: tf.data.Dataset,
+           names: Mapping[str, str]) -> tf.data.Dataset:
+  """Keeps the features named in `names` (new name to old), and no others.
+
+  With `{'targets': 'text'}`, before: `{'text': 'a', 'url': 'b'}`; after:
+  `{'targets': 'a'}`.
+
+  Raises:
+    CorpusError: the examples lack a feature.
+  """
+  missing = sorted(set(names.values()) - set(dataset.element_spec))
+  if missing:
+    raise errors.CorpusError(
+        'Examples lack a feature', got=', '.join(sorted(dataset.element_spec)),
+        expected=', '.join(missing))
+
+  @tf.autograph.experimental.do_not_convert
+  def select(example):
+    return {new: example[old] for new, old in names.items()}
+
+  return dataset.map(select, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def translation(dataset: tf.data.Dataset,
+                languages: Sequence[str]) -> tf.data.Dataset:
+  """Names the two sides of TFDS's translation examples.
+
+  With `('de', 'en')`, before: `{'de': 'ja', 'en': 'yes'}`; after:
+  `{'inputs': 'ja', 'targets': 'yes'}`. Pairs with an empty side are dropped.
+  """
+  first, second = languages
+  dataset = rename(dataset, {'inputs': first, 'targets': second})
+
+  @tf.autograph.experimental.do_not_convert
+  def strip(example):
+    return {name: tf.strings.strip(text) for name, text in example.items()}
+
+  @tf.autograph.experimental.do_not_convert
+  def is_full(example):
+    return tf.reduce_all([tf.strings.length(text) > 0
+                          for text in example.values()])
+
+  return dataset.map(strip, num_parallel_calls=tf.data.AUTOTUNE).filter(is_full)
+
+
+def split_lines(dataset: tf.data.Dataset) -> tf.data.Dataset:
+  """Splits documents into lines.
+
+  Before: `{'text': 'a\\n\\n b\\n'}`, `{'text': 'c'}`; after:
+  `{'text': 'a', 'starts_document': True}`,
+  `{'text': 'b', 'starts_document': False}`,
+  `{'text': 'c', 'starts_document': True}`. Blank lines and other features
+  are dropped.
+  """
+
+  @tf.autograph.experimental.do_not_convert
+  def split(example):
+    lines = tf.strings.strip(tf.strings.split(example['text'], '\n'))
+    lines = tf.boolean_mask(lines, tf.strings.length(lines) > 0)
+    starts = tf.range(tf.size(lines)) == 0
+    return tf.data.Dataset.from_tensor_slices(
+        {'text': lines, 'starts_document': starts})
+
+  return dataset.flat_map(split)
+
+
+def mark_documents(dataset: tf.data.Dataset) -> tf.data.Dataset:
+  """Makes every example a document of its own, unless it says otherwise.
+
+  Before: `{'text': 'a'}`; after: `{'text': 'a', 'starts_document': True}`.
+  """
+  if 'starts_document' in dataset.element_spec:
+    return dataset
+
+  @tf.autograph.experimental.do_not_convert
+  def mark(example):
+    return example | {'starts_document': True}
+
+  return dataset.map(mark, num_parallel_calls=tf.data.AUTOTUNE)

@@ -1,0 +1,57 @@
+"""Which examples are kept and where their texts are cut, from lengths only."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlflax.data import stream as stream_lib
+
+
+def keep(lengths: Sequence[np.ndarray], stream: stream_lib.Stream
+         ) -> np.ndarray:
+  """Which examples pass the length filters of `stream.pairs`.
+
+  Args:
+    lengths: text tokens of each example, int64 [examples], for each side.
+    stream: its `pairs.min_tokens` and `pairs.max_tokens` count (PPA,
+      section 4.1); examples with one side are all kept.
+
+  Returns:
+    bool [examples].
+  """
+  if len(lengths) == 1:
+    return np.ones(lengths[0].shape, bool)
+  first, second = lengths
+  kept = np.minimum(first, second) >= stream.pairs.min_tokens
+  if stream.pairs.max_tokens is not None:
+    kept &= first + second <= stream.pairs.max_tokens
+  return kept
+
+
+def cut(lengths: Sequence[np.ndarray], stream: stream_lib.Stream
+        ) -> tuple[np.ndarray, ...]:
+  """Lengths after truncation to the row.
+
+  Two sides in one row are cut longest first: with room for 6 tokens, lengths
+  (9, 2) become (4, 2) and (9, 8) become (3, 3).
+
+  Args:
+    lengths: text tokens of each example, int64 [examples], for each side.
+    stream: its capacity counts.
+
+  Returns:
+    int64 [examples] for each side.
+  """
+  room = stream.capacity
+  if stream.layout is not stream_lib.Layout.PAIRS:
+    return tuple(np.minimum(side, room) for side in lengths)
+  first, second = lengths
+  first = np.minimum(first, np.maximum(room - second, (room + 1) // 2))
+  return first, np.minimum(second, room - first)
+
+
+def in_row(lengths: Sequence[np.ndarray], stream: stream_lib.Stream
+           ) -> np.ndarray:
+  """Tokens that each example takes in a row, special tokens included."""
+  special = stream.length - stream.capacity
+  return sum(lengths) + special

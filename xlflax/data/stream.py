@@ -1,0 +1,242 @@
+"""A stream: which tasks are read, how examples become rows, in which order."""
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from typing import Any
+
+from xlflax import errors
+
+
+class Layout(enum.Enum):
+  """How examples become rows of T = `Stream.length` tokens.
+
+  With <s> and </s> for the vocabulary's bos and eos, and lines `a b` and
+  `c d e f` of a monolingual task or the pair (`a b`, `c d`) of a parallel one:
+
+  * BLOCKS (T = 6): lines joined end to end with </s> between, cut into
+    blocks of T - 2: `<s> a b </s> c </s>`, `<s> d e f </s> <pad>`.
+  * SENTENCES (T = 6): one line a row, cut off at T - 2 tokens:
+    `<s> a b </s> <pad> <pad>`, `<s> c d e f </s>`.
+  * PAIRS (T = 8): both sides in one row: `<s> a b </s> </s> c d </s>`.
+  * SIDES (T = 4): the sides in two rows, `<s> a b </s>` under `token_ids`
+    and `<s> c d </s>` under `paired_token_ids`.
+  * ADJACENT (T = 4): neighbouring segments of one document as sides. A
+    document's lines are joined as in BLOCKS and cut into windows of
+    2 (T - 2) tokens; the halves of a window are the two sides. The last,
+    shorter window of a document is halved too (VECO, section 4).
+  """
+
+  BLOCKS = 'blocks'
+  SENTENCES = 'sentences'
+  PAIRS = 'pairs'
+  SIDES = 'sides'
+  ADJACENT = 'adjacent'
+
+
+class LanguageBatching(enum.Enum):
+  """Whether a batch is of one task (ECS, XLM) or mixes them (XLM-R)."""
+
+  ONE_LANGUAGE = 'one_language'
+  MIXED = 'mixed'
+
+
+class Remainder(enum.Enum):
+  """What becomes of a task's last, partial block in an epoch of BLOCKS."""
+
+  PAD = 'pad'
+  DROP = 'drop'
+
+
+class Packing(enum.Enum):
+  """Whether several examples share a row, told apart by segment ids.
+
+  NEXT_FIT keeps the order of examples: an example that does not fit in the
+  open row closes it.
+  """
+
+  NONE = 'none'
+  NEXT_FIT = 'next_fit'
+
+
+class Separator(enum.Enum):
+  """Special tokens around the pair x, y in one row (Layout.PAIRS).
+
+  BERT: `<s> x </s> y </s>`; XLMR: `<s> x </s> </s> y </s>` (also RoBERTa);
+  XLM: `<s> x </s> <s> y </s>` (XLM itself writes </s> for each <s>).
+  """
+
+  BERT = 'bert'
+  XLMR = 'xlmr'
+  XLM = 'xlm'
+
+  @property
+  def num_special(self) -> int:
+    """Special tokens in a row of one pair."""
+    return 3 if self is Separator.BERT else 4
+
+
+class Positions(enum.Enum):
+  """Positions of the second side: RUNNING on (PPA), or RESET to 0 (XLM)."""
+
+  RUNNING = 'running'
+  RESET = 'reset'
+
+
+class SideOrder(enum.Enum):
+  """AS_IS, or RANDOM: sides exchanged with probability 1/2 (PPA)."""
+
+  AS_IS = 'as_is'
+  RANDOM = 'random'
+
+
+def _coerce(instance, name: str, kind: type[enum.Enum]) -> None:
+  """Lets an enum field be given by its value, as gin and flags do."""
+  value = getattr(instance, name)
+  if isinstance(value, kind):
+    return
+  try:
+    object.__setattr__(instance, name, kind(str(value).lower()))
+  except ValueError as error:
+    raise errors.ConfigError(
+        f'{type(instance).__name__}.{name} has no such value', got=repr(value),
+        expected='one of ' + ', '.join(repr(k.value) for k in kind),
+    ) from error
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairOptions:
+  """How the two sides of an example are filtered and put together.
+
+  Attributes:
+    separator: special tokens between the sides (PAIRS only).
+    positions: positions of the second side (PAIRS only).
+    order: whether the sides are exchanged at random.
+    min_tokens: a pair with a shorter side is dropped (PPA: 10).
+    max_tokens: a pair with more tokens on both sides together is dropped
+      (PPA: 128); None: none is. Special tokens do not count.
+  """
+
+  separator: Separator = Separator.XLMR
+  positions: Positions = Positions.RUNNING
+  order: SideOrder = SideOrder.AS_IS
+  min_tokens: int = 1
+  max_tokens: int | None = None
+
+  def __post_init__(self):
+    _coerce(self, 'separator', Separator)
+    _coerce(self, 'positions', Positions)
+    _coerce(self, 'order', SideOrder)
+    if self.min_tokens < 1:
+      raise errors.ConfigError('PairOptions.min_tokens is too small',
+                               got=self.min_tokens, expected='at least 1')
+    if self.max_tokens is not None and self.max_tokens < 2 * self.min_tokens:
+      raise errors.ConfigError(
+          'No pair can pass the length filters', got=self,
+          expected='max_tokens of at least 2 * min_tokens')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stream:
+  """A mixture with everything that turns it into batches.
+
+  Attributes:
+    name: what objectives call it.
+    mixture: a SeqIO mixture or task, such as 'corpus.mono'.
+    layout: how examples become rows.
+    length: T, tokens in a row, special tokens included.
+    batch_size: B, rows in a global batch.
+    split: of the tasks.
+    alpha: tasks are drawn with p_i proportional to N_i ** alpha, N_i the
+      number of examples of task i. A function of the stream's step makes a
+      schedule (evaluated once in `schedule.BLOCK_STEPS` steps); None takes
+      the mixture's own SeqIO rates.
+    batching: one task for a batch, or one for each row.
+    shuffle: rows in a new random order each epoch, or in the corpus's.
+    shuffle_window: rows within which the live loader shuffles; a cache
+      shuffles over the whole task.
+    remainder: see `Remainder` (BLOCKS only).
+    packing: see `Packing` (SENTENCES and PAIRS only).
+    pairs: see `PairOptions` (layouts with two sides only).
+    seed_offset: added to the run's seed, so that two streams of one mixture
+      draw independently.
+  """
+
+  name: str
+  mixture: str
+  layout: Layout
+  length: int
+  batch_size: int
+  split: str = 'train'
+  alpha: float | Callable[[int], Any] | None = None
+  batching: LanguageBatching = LanguageBatching.MIXED
+  shuffle: bool = True
+  shuffle_window: int = 16384
+  remainder: Remainder = Remainder.PAD
+  packing: Packing = Packing.NONE
+  pairs: PairOptions = PairOptions()
+  seed_offset: int = 0
+
+  def __post_init__(self):
+    _coerce(self, 'layout', Layout)
+    _coerce(self, 'batching', LanguageBatching)
+    _coerce(self, 'remainder', Remainder)
+    _coerce(self, 'packing', Packing)
+    _check_sizes(self)
+    _check_options(self)
+
+  @property
+  def parallel(self) -> bool:
+    """Whether its tasks must have two sides."""
+    return self.layout in (Layout.PAIRS, Layout.SIDES)
+
+  @property
+  def capacity(self) -> int:
+    """Text tokens that fit in a row of one example (PAIRS: of both sides)."""
+    if self.layout is Layout.PAIRS:
+      return self.length - self.pairs.separator.num_special
+    return self.length - 2
+
+
+def _check_sizes(stream: Stream) -> None:
+  where = f'stream {stream.name!r}'
+  needed = 2 if stream.layout is Layout.PAIRS else 1
+  if stream.capacity < needed:
+    raise errors.ConfigError(
+        'Stream.length leaves no room for text', got=stream.length,
+        expected=f'at least {stream.length - stream.capacity + needed}',
+        where=where)
+  for name in ('batch_size', 'shuffle_window'):
+    if getattr(stream, name) < 1:
+      raise errors.ConfigError(
+          f'Stream.{name} must be positive', got=getattr(stream, name),
+          where=where)
+  if isinstance(stream.alpha, (int, float)) and stream.alpha < 0:
+    raise errors.ConfigError(
+        'Stream.alpha is negative: large languages would be drawn least',
+        got=stream.alpha, expected='0 (uniform) to 1 (as the corpus)',
+        where=where)
+
+
+def _check_options(stream: Stream) -> None:
+  """Refuses options that the layout would ignore."""
+  layout, pairs, default = stream.layout, stream.pairs, PairOptions()
+  two_sided = stream.parallel or layout is Layout.ADJACENT
+  ignored = {
+      'remainder': (layout is not Layout.BLOCKS
+                    and stream.remainder is not Remainder.PAD),
+      'packing': (layout not in (Layout.SENTENCES, Layout.PAIRS)
+                  and stream.packing is not Packing.NONE),
+      'pairs': not two_sided and pairs != default,
+      'pairs.separator': (layout is not Layout.PAIRS and two_sided
+                          and pairs.separator is not default.separator),
+      'pairs.positions': (layout is not Layout.PAIRS and two_sided
+                          and pairs.positions is not default.positions),
+      'pairs.max_tokens': (layout is Layout.ADJACENT
+                           and pairs.max_tokens is not None),
+  }
+  for name, wrong in ignored.items():
+    if wrong:
+      raise errors.ConfigError(
+          f'Stream.{name} has no meaning for Layout.{layout.name}',
+          where=f'stream {stream.name!r}', fix='Leave it at its default')

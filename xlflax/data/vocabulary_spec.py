@@ -1,0 +1,37 @@
+"""What models and objectives need to know of a vocabulary: plain numbers."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabularySpec:
+  """Sizes and special ids of a vocabulary; hashable, free of any library.
+
+  Attributes:
+    size: number of entries; ids are 0 .. size - 1.
+    pad_id: fills rows up to their length; never attended to.
+    bos_id: begins a sequence (`<s>`, `[CLS]`); the first-token state.
+    eos_id: ends a sequence and separates (`</s>`, `[SEP]`).
+    unk_id: unknown piece.
+    mask_id: the mask symbol of masked language modelling.
+    special_ids: every id that is not text (the above and language symbols):
+      never chosen for prediction, never drawn as a random replacement.
+    languages: language codes; the index of a code is its `language_id`.
+  """
+
+  size: int
+  pad_id: int
+  bos_id: int
+  eos_id: int
+  unk_id: int
+  mask_id: int
+  special_ids: tuple[int, ...]
+  languages: tuple[str, ...]
+
+  def __post_init__(self):
+    named = (self.pad_id, self.bos_id, self.eos_id, self.mask_id)
+    if not set(named) <= set(self.special_ids):
+      raise ValueError(f'special_ids {self.special_ids} lacks one of {named}.')
+    if any(not 0 <= i < self.size for i in self.special_ids):
+      raise ValueError(f'special ids outside 0..{self.size - 1}: '
+                       f'{self.special_ids}.')

@@ -1,0 +1,1 @@
+"""The demonstration: real sentences, no download, a report in minutes."""

@@ -1,0 +1,171 @@
+"""A corpus of real sentences from the catalogs inside two PyPI packages.
+
+Django ships its user interface in some 90 languages, about 800 messages
+each; pycountry ships names of countries, currencies, scripts and languages.
+Both are installed by `pip install 'xlflax[demo]'`; nothing is downloaded.
+"""
+
+import dataclasses
+import importlib.util
+import pathlib
+from collections.abc import Sequence
+
+from xlflax import errors
+from xlflax.data import corpus_writer
+from xlflax.demo import held_out, message_catalog, message_text, names
+
+ENGLISH = 'en'
+# 8 scripts; each of these has at least 95 % of Django's messages.
+LANGUAGES = ('en', 'ar', 'de', 'el', 'es', 'fa', 'fr', 'he', 'ja', 'ko', 'nl',
+             'pl', 'ru', 'tr', 'uk', 'zh')
+# Django's names of locales where they are not the language code.
+_DJANGO_LOCALES = {'zh': 'zh_Hans', 'pt': 'pt_BR', 'no': 'nb'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+  """Parallel texts: language code -> English text -> translation."""
+
+  train: dict[str, dict[str, str]]
+  validation: dict[str, dict[str, str]]
+  test: dict[str, dict[str, str]]
+
+
+def package_directory(package: str) -> pathlib.Path:
+  """Where an importable package lies; it is not imported.
+
+  Raises:
+    CorpusError: it is not installed.
+  """
+  spec = importlib.util.find_spec(package)
+  if spec is None or not spec.submodule_search_locations:
+    raise errors.CorpusError(
+        f'The demo reads message catalogs from the package {package!r}, '
+        'which is not installed', expected='the extra `demo`',
+        fix="pip install 'xlflax[demo]'")
+  return pathlib.Path(next(iter(spec.submodule_search_locations)))
+
+
+def read_messages(language: str,
+                  directory: pathlib.Path) -> dict[str, str]:
+  """English text -> translation, cleaned, from all of Django's catalogs.
+
+  The first translation of a text is kept; texts that are equal but for case
+  and punctuation are one.
+
+  Args:
+    language: code of the language, such as 'de'.
+    directory: the package's directory (see `package_directory`).
+
+  Raises:
+    CorpusError: the package has no catalog of this language.
+  """
+  paths = _catalog_paths(_DJANGO_LOCALES.get(language, language), directory)
+  if not paths:
+    raise errors.CorpusError(
+        f'Django has no message catalogs of {language!r}',
+        where=directory, expected='a language of django/conf/locale',
+        fix=f'choose among {", ".join(LANGUAGES[1:])}')
+  texts, seen = {}, set()
+  for path in paths:
+    for message in message_catalog.read_catalog(path):
+      source, target = _clean(message)
+      key = message_text.normalise(source)
+      if source and target and key not in seen:
+        seen.add(key)
+        texts[source] = target
+  return texts
+
+
+def split_messages(messages: dict[str, dict[str, str]], *, num_test: int,
+                   num_validation: int, seed: int) -> Split:
+  """Holds out messages that all languages have, and their near duplicates.
+
+  Test and validation are the same messages in every language, so that scores
+  of languages can be compared. Nothing in `train` resembles them, on either
+  side (see `held_out.remove`).
+  """
+  chosen = held_out.choose(messages, count=num_test + num_validation,
+                           seed=seed)
+  # With fewer common messages than wanted, both splits shrink alike.
+  border = len(chosen) * num_test // (num_test + num_validation)
+  splits = {}
+  for name, keys in (('test', chosen[:border]), ('validation',
+                                                 chosen[border:])):
+    splits[name] = {language: {key: texts[key] for key in keys}
+                    for language, texts in messages.items()}
+  train = {language: held_out.remove(texts, {key: texts[key]
+                                             for key in chosen})
+           for language, texts in messages.items()}
+  return Split(train=train, **splits)
+
+
+def build_corpus(output_dir: str | pathlib.Path, *,
+                 languages: Sequence[str] = LANGUAGES, num_test: int = 100,
+                 num_validation: int = 40, seed: int = 0) -> Split:
+  """Writes a corpus directory of Django's messages and pycountry's names.
+
+  Args:
+    output_dir: is created; files in it with the same names are replaced.
+    languages: codes; English must be among them, as all pairs have it.
+    num_test: messages held out for test in every language.
+    num_validation: the same for validation.
+    seed: which messages are held out.
+
+  Returns:
+    What was written, for counts.
+
+  Raises:
+    CorpusError: a package is missing, or a language in it.
+  """
+  others = [language for language in languages if language != ENGLISH]
+  if len(others) == len(languages) or not others:
+    raise errors.CorpusError(
+        'The demo needs English and at least one other language',
+        got=', '.join(languages) or 'no language',
+        fix='add en to the languages')
+  directory = package_directory('django')
+  locales = package_directory('pycountry') / 'locales'
+  messages = {language: read_messages(language, directory)
+              for language in others}
+  split = split_messages(messages, num_test=num_test,
+                         num_validation=num_validation, seed=seed)
+  for name, part in dataclasses.asdict(split).items():
+    _write_split(output_dir, part, name)
+  for language in others:
+    corpus_writer.write_dictionary(
+        output_dir, (ENGLISH, language),
+        names.dictionary(language, locales).items())
+  return split
+
+
+def _catalog_paths(locale: str, directory: pathlib.Path
+                   ) -> list[pathlib.Path]:
+  """Django's catalogs of a locale; .mo only where the .po is missing."""
+  folders = sorted(directory.glob(f'contrib/*/locale/{locale}/LC_MESSAGES'))
+  folders.insert(0, directory / 'conf' / 'locale' / locale / 'LC_MESSAGES')
+  paths = []
+  for folder in folders:
+    for path in sorted(folder.glob('*.[pm]o')):
+      if path.suffix == '.po' or not path.with_suffix('.po').exists():
+        paths.append(path)
+  return paths
+
+
+def _clean(message: message_catalog.Message) -> tuple[str, str]:
+  if message_text.is_fragment(message.source):
+    return '', ''
+  return (message_text.plain_text(message.source),
+          message_text.plain_text(message.translation))
+
+
+def _write_split(directory, part: dict[str, dict[str, str]],
+                 split: str) -> None:
+  english = dict.fromkeys(source for texts in part.values()
+                          for source in texts)
+  corpus_writer.write_monolingual(directory, ENGLISH, [english], split=split)
+  for language, texts in part.items():
+    corpus_writer.write_monolingual(
+        directory, language, [dict.fromkeys(texts.values())], split=split)
+    corpus_writer.write_parallel(
+        directory, (ENGLISH, language), texts.items(), split=split)

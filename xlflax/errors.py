@@ -1,0 +1,64 @@
+"""Errors caused by input, configuration or environment, not by a bug.
+
+Each says in one message what was wrong, what was got, what was expected,
+where, and what to do. The command line prints that message without a
+traceback and exits with status 2; every other exception keeps its traceback.
+"""
+
+
+class XlflaxError(Exception):
+  """A user's mistake or a failure of the environment, told in one message.
+
+  Attributes:
+    what: one sentence that says what is wrong.
+    got: the offending value, if there is one.
+    expected: what would have been right.
+    where: file:line, gin binding, task, example index or step.
+    fix: what to do about it.
+  """
+
+  def __init__(self, what: str, *, got=None, expected=None, where=None,
+               fix=None):
+    self.what = what
+    self.got = got
+    self.expected = expected
+    self.where = where
+    self.fix = fix
+    super().__init__(what, got, expected, where, fix)
+
+  def __str__(self) -> str:
+    parts = [self.what.rstrip('.') + '.']
+    labels = (('Got', self.got), ('Expected', self.expected),
+              ('Where', self.where), ('What to do', self.fix))
+    parts += [f'{label}: {value}.' if not str(value).endswith(('.', '\n'))
+              else f'{label}: {value}'
+              for label, value in labels if value is not None]
+    return ' '.join(parts)
+
+
+class ConfigError(XlflaxError):
+  """A gin file, binding, flag or combination of settings is wrong."""
+
+
+class CorpusError(XlflaxError):
+  """A corpus directory, text file, task or mixture is unusable."""
+
+
+class VocabularyError(XlflaxError):
+  """A vocabulary is missing, malformed, or does not fit the model."""
+
+
+class CacheError(XlflaxError):
+  """A token cache is missing, incomplete or stale."""
+
+
+class CheckpointError(XlflaxError):
+  """A checkpoint can't be written, read or matched to the model."""
+
+
+class RunDirectoryError(XlflaxError):
+  """A model directory is in use by another configuration or is no run."""
+
+
+class TrainingError(XlflaxError):
+  """A run can't continue (non-finite loss, lost peer)."""

@@ -1,0 +1,1 @@
+"""Evaluation tasks: what a checkpoint is measured by."""

@@ -1,0 +1,196 @@
+"""The interface of evaluation: an `EvalTask` reads a `Subject`, says how good.
+
+A task never stops because one of its parts does: what fails is caught by
+`Failures.guard`, which names task and part, and the other parts are scored.
+Whoever runs tasks (`xlflax.evaluate`, the training loop) reports the failures
+at the end.
+"""
+
+import contextlib
+import dataclasses
+import enum
+import hashlib
+import json
+import logging
+import math
+from typing import Any
+
+from xlflax import errors
+from xlflax.data import vocabulary as vocabulary_lib
+from xlflax.training import partitioning
+
+_LOG = logging.getLogger(__name__)
+
+Row = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Subject:
+  """What is evaluated: a model with the parameters of one checkpoint.
+
+  Attributes:
+    model: the Linen encoder.
+    params: `{'model': ..., 'heads': ...}`, unboxed; may be sharded over mesh.
+    vocabulary: the run's vocabulary.
+    partitioner: splits batches over its mesh and resolves logical axes; None:
+      one device.
+    seed: of every random choice of a task, such as which tokens it masks.
+    batch_size: sentences a batch where results do not depend on it; rows
+      longer than 128 tokens come in proportionally smaller batches.
+  """
+
+  model: Any
+  params: Any
+  vocabulary: vocabulary_lib.Vocabulary
+  partitioner: partitioning.Partitioner | None = None
+  seed: int = 0
+  batch_size: int = 64
+
+  def __post_init__(self):
+    if self.batch_size < 1:
+      raise errors.ConfigError(
+          'The batch size of an evaluation must be positive',
+          got=self.batch_size, expected='an integer of at least 1',
+          where='Subject.batch_size')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Failure:
+  """One part of a task that could not be evaluated.
+
+  Attributes:
+    task: name of the task.
+    part: language, pair or file; '' when the task as a whole failed.
+    message: the exception's text.
+  """
+
+  task: str
+  part: str
+  message: str
+
+  def __str__(self) -> str:
+    return f'{": ".join(filter(None, (self.task, self.part)))}: {self.message}'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvalResult:
+  """What a task found.
+
+  Attributes:
+    metrics: flat `name/part` -> number, such as `accuracy/de`.
+    tables: name -> rows, each a flat dict, for what is too much for metrics.
+    notes: facts a reader must know, such as how many sentences were cut.
+    failures: parts that are missing from the metrics, and why.
+  """
+
+  metrics: dict[str, float]
+  tables: dict[str, list[Row]] = dataclasses.field(default_factory=dict)
+  notes: tuple[str, ...] = ()
+  failures: tuple[Failure, ...] = ()
+
+  def to_json(self) -> dict[str, Any]:
+    """As plain JSON values; a number that is not finite becomes null."""
+    return _finite(dataclasses.asdict(self))
+
+  @classmethod
+  def from_json(cls, value: dict[str, Any]) -> 'EvalResult':
+    """The inverse of `to_json`; null in metrics becomes NaN."""
+    return cls(
+        metrics={name: math.nan if number is None else number
+                 for name, number in value['metrics'].items()},
+        tables=value['tables'], notes=tuple(value['notes']),
+        failures=tuple(Failure(**f) for f in value['failures']))
+
+
+class Failures:
+  """Collects what fails inside a task, so that the rest goes on."""
+
+  def __init__(self, task: str):
+    self._task = task
+    self._failures: list[Failure] = []
+
+  @contextlib.contextmanager
+  def guard(self, part: str = ''):
+    """Records an exception of the block under the name `part`.
+
+    A user's mistake is kept as its message; anything else is logged with its
+    traceback, since it may be a bug.
+    """
+    try:
+      yield
+    except errors.XlflaxError as error:
+      self._add(part, str(error))
+    except Exception as error:
+      _LOG.exception('Evaluation task %s failed at %s.', self._task,
+                     part or 'its start')
+      self._add(part, f'{type(error).__name__}: {error}')
+
+  def _add(self, part: str, message: str):
+    self._failures.append(
+        Failure(task=self._task, part=part, message=message))
+
+  def collected(self) -> tuple[Failure, ...]:
+    return tuple(self._failures)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvalTask:
+  """Base of evaluation tasks: a frozen dataclass of settings.
+
+  Attributes:
+    name: of the folder its results lie in, `eval/<name>/<step>.json`.
+  """
+
+  name: str
+
+  @property
+  def headline(self) -> str:
+    """The metric, before the `/`, that summary tables show."""
+    raise NotImplementedError
+
+  def evaluate(self, subject: Subject) -> EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
+    raise NotImplementedError
+
+
+def evaluate_task(task: EvalTask, subject: Subject) -> EvalResult:
+  """`task.evaluate`, where even a failure of the whole task is a result."""
+  failures = Failures(task.name)
+  with failures.guard():
+    return task.evaluate(subject)
+  return EvalResult(metrics={}, failures=failures.collected())
+
+
+def settings(value: Any) -> Any:
+  """The settings of a task as JSON values, equal where results must be equal.
+
+  An object with a method `fingerprint` stands for data and is replaced by
+  what that method says: the text counts, not the path it lies at.
+  """
+  if hasattr(value, 'fingerprint'):
+    return {'class': type(value).__name__, 'fingerprint': value.fingerprint()}
+  if dataclasses.is_dataclass(value):
+    fields = {field.name: settings(getattr(value, field.name))
+              for field in dataclasses.fields(value)}
+    return {'class': type(value).__name__, **fields}
+  if isinstance(value, enum.Enum):
+    return value.value
+  if isinstance(value, (list, tuple)):
+    return [settings(item) for item in value]
+  return value
+
+
+def settings_hash(value: Any) -> str:
+  """First 16 hexadecimal digits of the SHA-256 of JSON values."""
+  text = json.dumps(value, sort_keys=True, ensure_ascii=True)
+  return hashlib.sha256(text.encode('ascii')).hexdigest()[:16]
+
+
+def _finite(value):
+  if isinstance(value, dict):
+    return {key: _finite(item) for key, item in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [_finite(item) for item in value]
+  if isinstance(value, float) and not math.isfinite(value):
+    return None
+  return value

@@ -1,0 +1,95 @@
+"""Which checkpoints of a run an evaluation is about."""
+
+import json
+from collections.abc import Sequence
+
+from xlflax import errors
+from xlflax.training import run as run_lib
+from xlflax.training import run_directory
+
+CHOICES = ('last', 'all', 'best', 'none')
+_LOWER_IS_BETTER = ('loss', 'perplexity')
+
+
+def check(steps: str | Sequence[int]) -> None:
+  """Raises ConfigError unless `steps` is a choice or a list of steps."""
+  if isinstance(steps, str) and steps not in CHOICES:
+    raise errors.ConfigError(
+        'There is no such choice of checkpoints', got=repr(steps),
+        expected=f'{", ".join(CHOICES)}, or steps such as 1000,2000',
+        where='steps')
+
+
+def choose(run: run_lib.Run, steps: str | Sequence[int], *,
+           best_metric: str | None = None, may_be_none: bool = False
+           ) -> list[int]:
+  """The steps to evaluate, rising.
+
+  Args:
+    run: the run.
+    steps: 'last', 'all', 'best', 'none' or steps.
+    best_metric: what 'best' goes by: lowest loss or perplexity, else highest.
+    may_be_none: whether a run without checkpoints is no error.
+
+  Raises:
+    CheckpointError: a step has no checkpoint, or there is none at all.
+    ConfigError: 'best' has no metric to go by.
+  """
+  found = run.steps
+  if not isinstance(steps, str):
+    return _existing(found, steps, run)
+  if steps == 'none' or (not found and may_be_none):
+    return []
+  if not found:
+    raise errors.CheckpointError(
+        'The run has no finished checkpoint', where=run.directory,
+        fix='train longer, or wait for it with --watch')
+  if steps == 'best':
+    return [_best(run, found, best_metric)]
+  return found if steps == 'all' else found[-1:]
+
+
+def _existing(found: list[int], steps: Sequence[int], run) -> list[int]:
+  missing = sorted(set(steps) - set(found))
+  if missing:
+    raise errors.CheckpointError(
+        'The run has no checkpoint of some steps',
+        got=', '.join(map(str, missing)),
+        expected='some of ' + (', '.join(map(str, found)) or 'none'),
+        where=run.directory)
+  return sorted(set(steps))
+
+
+def _best(run, found: list[int], metric: str | None) -> int:
+  """The checkpoint with the best value of a metric in metrics.jsonl."""
+  recorded = {step: metrics for step, metrics in _evaluations(run).items()
+              if step in found}
+  names = sorted({name for metrics in recorded.values() for name in metrics})
+  values = {step: metrics[metric] for step, metrics in recorded.items()
+            if metrics.get(metric) is not None}
+  if not values:
+    raise errors.ConfigError(
+        'The best checkpoint needs a metric that was evaluated in training',
+        got=metric, where=run.directory / run_directory.METRICS,
+        expected='one of ' + (', '.join(names) or
+                              'those of evaluations, of which there are none'),
+        fix='give --best_metric=NAME')
+  lower = any(part in _LOWER_IS_BETTER for part in metric.split('/'))
+  return min(sorted(values), key=lambda step: (
+      values[step] if lower else -values[step]))
+
+
+def _evaluations(run) -> dict[int, dict[str, float]]:
+  """Step -> metrics of the evaluations during training."""
+  file = run.directory / run_directory.METRICS
+  evaluations: dict[int, dict[str, float]] = {}
+  if not file.exists():
+    return evaluations
+  for line in file.read_text(encoding='utf-8').splitlines():
+    try:
+      record = json.loads(line)
+    except ValueError:  # a line that is being written
+      continue
+    if 'eval' in record:
+      evaluations.setdefault(record['step'], {}).update(record['eval'])
+  return evaluations

@@ -1,0 +1,227 @@
+"""Perplexity of masked tokens, per language or per language pair.
+
+The tokens to predict are drawn from the subject's seed alone, so that all
+checkpoints of a run are scored on the same ones.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from xlflax import errors
+from xlflax.data import rows as rows_lib
+from xlflax.data import stream as stream_lib
+from xlflax.evaluation import base, language_codes, placement, token_rows
+from xlflax.evaluation import sources as sources_lib
+from xlflax.objectives import base as objective_base
+from xlflax.objectives import masked_lm
+from xlflax.training import randomness
+
+
+class Score(NamedTuple):
+  """Sums over predicted tokens: their number, losses in nats, hits."""
+
+  tokens: float
+  loss: float
+  correct: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _MaskedPerplexity(base.EvalTask):
+  """What both tasks have in common.
+
+  Metrics, for each part: `perplexity/<part>` = exp(`loss/<part>`),
+  `accuracy/<part>` and `tokens/<part>` (how many were predicted); the part
+  `mean` is the mean over parts (of losses: the geometric mean of
+  perplexities).
+
+  Attributes:
+    length: tokens a row, special tokens included; at most what the model
+      reads.
+    batch_size: rows a batch; which tokens are drawn depends on it.
+    draws: how often the text is read, with other tokens masked each time.
+    mask_ratio: share of a row's tokens that is predicted.
+  """
+
+  length: int = 128
+  batch_size: int = 32
+  draws: int = 1
+  mask_ratio: float = 0.15
+
+  def __post_init__(self):
+    if self.draws < 1:
+      raise errors.ConfigError(
+          'Perplexity needs at least one draw of masked tokens',
+          got=self.draws, expected='1 or more', where=f'{self.name}.draws')
+
+  @property
+  def headline(self) -> str:
+    return 'perplexity'
+
+  def _stream(self, subject: base.Subject, layout: stream_lib.Layout,
+              **options) -> stream_lib.Stream:
+    length = min(self.length, subject.model.config.max_length)
+    return stream_lib.Stream(
+        name=self.name, mixture='', layout=layout, length=length,
+        batch_size=self.batch_size, **options)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Perplexity(_MaskedPerplexity):
+  """Masked-token perplexity of monolingual text.
+
+  Attributes:
+    source: text of some languages.
+    layout: BLOCKS (lines joined, as in pretraining) or SENTENCES (one line a
+      row, cut off at the row's length).
+  """
+
+  name: str = 'perplexity'
+  source: sources_lib.TextSource
+  layout: stream_lib.Layout = stream_lib.Layout.BLOCKS
+
+  def __post_init__(self):
+    super().__post_init__()
+    allowed = stream_lib.Layout.BLOCKS, stream_lib.Layout.SENTENCES
+    if self.layout not in allowed:
+      raise errors.ConfigError(
+          'Perplexity of monolingual text has no such layout',
+          got=self.layout, expected='Layout.BLOCKS or Layout.SENTENCES',
+          where=f'{self.name}.layout')
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    stream = self._stream(subject, self.layout)
+    objective = masked_lm.MaskedLM(mask_ratio=self.mask_ratio)
+    notes: list[str] = []
+
+    def score(language: str) -> Score:
+      lines = subject.vocabulary.encode_batch(self.source.load(language))
+      units = self._units(lines, stream, subject.vocabulary.spec)
+      ids = (language_codes.language_id(subject.vocabulary, language, notes),)
+      return score_rows(subject, objective, units, ids, stream, self.draws)
+
+    languages = {code: code for code in self.source.languages_found()}
+    return _evaluate(self.name, languages, score, notes)
+
+  def _units(self, lines, stream, spec) -> list[rows_lib.Unit]:
+    if self.layout is stream_lib.Layout.BLOCKS:
+      cut = token_rows.blocks(lines, capacity=stream.capacity,
+                              separator=spec.eos_id)
+    else:
+      cut = [np.asarray(line[:stream.capacity], np.int32)
+             for line in lines if line]
+    return [(row,) for row in cut]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslationPerplexity(_MaskedPerplexity):
+  """Masked-token perplexity of sentences beside their translations (TLM).
+
+  Attributes:
+    source: sentence pairs.
+    pairs: how the sides are put together; as in training, for a fair number.
+      Its length filters apply.
+  """
+
+  name: str = 'translation_perplexity'
+  source: sources_lib.PairSource
+  pairs: stream_lib.PairOptions = stream_lib.PairOptions()
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    stream = self._stream(subject, stream_lib.Layout.PAIRS, pairs=self.pairs)
+    objective = masked_lm.TranslationLM(mask_ratio=self.mask_ratio)
+    notes: list[str] = []
+
+    def score(pair: sources_lib.Pair) -> Score:
+      text = self.source.load(pair)
+      units = token_rows.pairs(
+          *(subject.vocabulary.encode_batch(list(side)) for side in text),
+          stream)
+      ids = tuple(language_codes.language_id(subject.vocabulary, code, notes)
+                  for code in pair)
+      return score_rows(subject, objective, units, ids, stream, self.draws)
+
+    names = {sources_lib.pair_name(pair): pair for pair in self.source.pairs()}
+    return _evaluate(self.name, names, score, notes)
+
+
+def score_rows(subject: base.Subject, objective: masked_lm.MaskedLM,
+               units: Sequence[rows_lib.Unit], languages: tuple[int, ...],
+               stream: stream_lib.Stream, draws: int) -> Score:
+  """Sums over the masked tokens of all rows.
+
+  Args:
+    subject: model, parameters, vocabulary, seed.
+    objective: chooses and scores tokens.
+    units: text of each row.
+    languages: language id of each side.
+    stream: layout, length and batch size.
+    draws: how often each row is scored.
+
+  Raises:
+    CorpusError: there is no row, or none with a token to predict.
+  """
+  spec = subject.vocabulary.spec
+  key = randomness.key(subject.seed, randomness.Purpose.EVALUATION)
+  sums = []
+  for index, batch in enumerate(
+      token_rows.batches(units, languages, stream, spec)):
+    batch = placement.put(batch, subject.partitioner)
+    for draw in range(draws):
+      rng = jax.random.fold_in(jax.random.fold_in(key, index), draw)
+      with placement.scope(subject.partitioner):
+        sums.append(_score_batch(
+            objective, subject.model, spec, subject.partitioner,
+            subject.params, batch, rng))
+  total = np.sum(np.asarray(jax.device_get(sums), np.float64).reshape(-1, 3),
+                 axis=0)
+  if not total[0]:
+    raise errors.CorpusError('There is no token to predict', got='no text')
+  return Score(*map(float, total))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _score_batch(objective, model, spec, partitioner, params, batch, rng):
+  """(tokens, loss, correct), float32 [] each, of one batch."""
+  context = objective_base.Context(
+      vocabulary=spec, step=jax.numpy.int32(0), train=False, rng=rng)
+  output = objective(model, params, batch, context)
+  correct = output.metrics[f'{objective.name}/accuracy'].total.sum()
+  sums = output.loss.weight, output.loss.total, correct
+  return placement.replicated(sums, partitioner)
+
+
+def _evaluate(task: str, parts: dict, score, notes: list[str]
+              ) -> base.EvalResult:
+  """Scores parts {name: what `score` takes}; what fails is kept apart."""
+  failures = base.Failures(task)
+  scores: dict[str, Score] = {}
+  for name, part in parts.items():
+    with failures.guard(name):
+      scores[name] = score(part)
+  return base.EvalResult(metrics=_metrics(scores), notes=tuple(notes),
+                         failures=failures.collected())
+
+
+def _metrics(scores: dict[str, Score]) -> dict[str, float]:
+  metrics: dict[str, float] = {}
+  for name, score in scores.items():
+    metrics |= _summary(name, score.loss / score.tokens,
+                        score.correct / score.tokens)
+    metrics[f'tokens/{name}'] = score.tokens
+  if scores:
+    loss = np.mean([s.loss / s.tokens for s in scores.values()])
+    accuracy = np.mean([s.correct / s.tokens for s in scores.values()])
+    metrics |= _summary('mean', float(loss), float(accuracy))
+  return metrics
+
+
+def _summary(name: str, loss: float, accuracy: float) -> dict[str, float]:
+  perplexity = math.exp(loss) if loss < 700 else math.inf
+  return {f'perplexity/{name}': perplexity, f'loss/{name}': loss,
+          f'accuracy/{name}': accuracy}

@@ -1,0 +1,73 @@
+"""Nearest neighbours by cosine, in blocks that bound the memory."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Neighbours(NamedTuple):
+  """For each vector of one side the most similar of the other.
+
+  Attributes:
+    forward: int [N], for each row of `first` an index into `second`.
+    backward: int [M], for each row of `second` an index into `first`.
+  """
+
+  forward: np.ndarray
+  backward: np.ndarray
+
+
+def nearest(first: np.ndarray, second: np.ndarray, *, block_size: int = 2048
+            ) -> Neighbours:
+  """Nearest neighbours by cosine in both directions.
+
+  One pass over blocks of the similarity matrix serves both directions. Of
+  equally similar vectors the one with the lowest index counts, so that a model
+  that maps all sentences to one vector gets no credit. A zero vector has
+  similarity 0 to everything.
+
+  Args:
+    first: float32 [N, H].
+    second: float32 [M, H], M > 0 where N > 0.
+    block_size: rows and columns of a block.
+
+  Returns:
+    Indices into the other side.
+  """
+  first, second = unit_rows(first), unit_rows(second)
+  forward = _Best(len(first))
+  backward = _Best(len(second))
+  for i in range(0, len(first), block_size):
+    for j in range(0, len(second), block_size):
+      block = first[i:i + block_size] @ second[j:j + block_size].T
+      forward.update(i, block, offset=j)
+      backward.update(j, block.T, offset=i)
+  return Neighbours(forward.index, backward.index)
+
+
+def accuracy(indices: np.ndarray) -> float:
+  """Share of rows whose nearest neighbour has the row's own index."""
+  return float(np.mean(indices == np.arange(len(indices))))
+
+
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
+  """Rows [N, H] divided by their length; zero rows stay zero."""
+  length = np.linalg.norm(vectors, axis=-1, keepdims=True)
+  return vectors / np.where(length > 0, length, 1)
+
+
+class _Best:
+  """Running maximum over blocks of columns, and where it was."""
+
+  def __init__(self, rows: int):
+    self.index = np.zeros(rows, np.int64)
+    self._value = np.full(rows, -np.inf, np.float32)
+
+  def update(self, start: int, block: np.ndarray, *, offset: int):
+    """`block` [rows, columns] begins at row `start`, column `offset`."""
+    rows = slice(start, start + len(block))
+    column = block.argmax(-1)
+    value = np.take_along_axis(block, column[:, None], -1)[:, 0]
+    better = value > self._value[rows]
+    self._value[rows][better] = value[better]
+    self.index[rows][better] = column[better] + offset

@@ -1,0 +1,227 @@
+"""Text to evaluate on: where it lies, and how its languages are named."""
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import pathlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from xlflax import errors
+from xlflax.data import corpus as corpus_lib
+from xlflax.evaluation import language_codes
+
+Pair = tuple[str, str]
+
+
+class PairedText(NamedTuple):
+  """Sentences of two languages: `first[i]` and `second[i]` mean the same."""
+
+  first: Sequence[str]
+  second: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairSource:
+  """Base of sources of sentence pairs."""
+
+  def pairs(self) -> tuple[Pair, ...]:
+    """The language pairs there are."""
+    raise NotImplementedError
+
+  def load(self, pair: Pair) -> PairedText:
+    """All sentence pairs of a language pair."""
+    raise NotImplementedError
+
+  def fingerprint(self) -> str:
+    """Hash of languages and text; text that can't be read counts as none."""
+    return _fingerprint(
+        (pair, lambda pair=pair: itertools.chain(*self.load(pair)))
+        for pair in self.pairs())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CorpusPairs(PairSource):
+  """The parallel text of a corpus directory.
+
+  Attributes:
+    directory: the corpus directory.
+    split: 'train', 'validation' or 'test'.
+    languages: pairs such as ('de-en', 'en-sw') to take; None: all there are.
+    max_pairs: the first so many sentence pairs of a language pair; None: all.
+  """
+
+  directory: str
+  split: str = 'test'
+  languages: tuple[str, ...] | None = None
+  max_pairs: int | None = None
+
+  def pairs(self) -> tuple[Pair, ...]:
+    found = _corpus(self.directory).parallel_pairs(self.split)
+    return _chosen(found, self.languages, '-'.join, self)
+
+  def load(self, pair: Pair) -> PairedText:
+    lines = _corpus(self.directory).parallel(*pair, self.split)
+    first, second = zip(*itertools.islice(lines, self.max_pairs))
+    return PairedText(first, second)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tatoeba(PairSource):
+  """A folder of files as LASER and XTREME distribute Tatoeba's test sets.
+
+  `tatoeba.deu-eng.deu` and `tatoeba.deu-eng.eng` have one sentence a line,
+  line by line each other's translation. Languages get their two-letter codes
+  where they have one.
+
+  Attributes:
+    directory: the folder.
+    languages: two- or three-letter codes to take; None: all there are.
+  """
+
+  directory: str
+  languages: tuple[str, ...] | None = None
+
+  def pairs(self) -> tuple[Pair, ...]:
+    found = tuple(sorted(self._files()))
+    if self.languages is None:
+      return found
+    wanted = {language_codes.short_code(code) for code in self.languages}
+    missing = wanted - {code for pair in found for code in pair}
+    if missing:
+      raise errors.CorpusError(
+          'Tatoeba files of some languages are missing',
+          got=', '.join(sorted(missing)), where=self.directory,
+          expected='some of ' + ', '.join(sorted(
+              {code for pair in found for code in pair})))
+    return tuple(pair for pair in found
+                 if wanted & (set(pair) - {'en'}) or wanted == {'en'})
+
+  def load(self, pair: Pair) -> PairedText:
+    first, second = (_read_lines(path) for path in self._files()[pair])
+    if len(first) != len(second):
+      raise errors.CorpusError(
+          'The two files of a Tatoeba pair differ in length',
+          got=f'{len(first)} and {len(second)} lines',
+          expected='line i of one is the translation of line i of the other',
+          where=' and '.join(map(str, self._files()[pair])))
+    if not first:
+      raise errors.CorpusError(
+          'A Tatoeba file is empty', where=self._files()[pair][0])
+    return PairedText(first, second)
+
+  def _files(self) -> dict[Pair, tuple[pathlib.Path, pathlib.Path]]:
+    directory = pathlib.Path(self.directory)
+    if not directory.is_dir():
+      raise errors.CorpusError(
+          'The folder of Tatoeba files does not exist', got=directory,
+          fix='give --tatoeba a folder that holds tatoeba.deu-eng.deu, …')
+    files = {}
+    for path in directory.glob('tatoeba.*-*.*'):
+      match = re.fullmatch(r'tatoeba\.(\w+)-(\w+)\.\1', path.name)
+      if match:
+        pair = tuple(language_codes.short_code(c) for c in match.groups())
+        files[pair] = path, path.with_suffix('.' + match.group(2))
+    if not files:
+      raise errors.CorpusError(
+          'The folder holds no Tatoeba files', got=directory,
+          expected='names such as tatoeba.deu-eng.deu, tatoeba.deu-eng.eng')
+    return files
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextSource:
+  """Base of sources of text in one language each."""
+
+  def languages_found(self) -> tuple[str, ...]:
+    """The languages there are."""
+    raise NotImplementedError
+
+  def load(self, language: str) -> list[str]:
+    """The lines of a language."""
+    raise NotImplementedError
+
+  def fingerprint(self) -> str:
+    """Hash of languages and text; text that can't be read counts as none."""
+    return _fingerprint(
+        (language, lambda language=language: self.load(language))
+        for language in self.languages_found())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CorpusText(TextSource):
+  """The monolingual text of a corpus directory.
+
+  Attributes:
+    directory: the corpus directory.
+    split: 'train', 'validation' or 'test'.
+    languages: codes to take; None: all there are.
+    max_lines: the first so many lines of a language; None: all.
+  """
+
+  directory: str
+  split: str = 'test'
+  languages: tuple[str, ...] | None = None
+  max_lines: int | None = None
+
+  def languages_found(self) -> tuple[str, ...]:
+    found = _corpus(self.directory).monolingual_languages(self.split)
+    return _chosen(found, self.languages, str, self)
+
+  def load(self, language: str) -> list[str]:
+    lines = _corpus(self.directory).monolingual(language, self.split)
+    return [line.text for line in itertools.islice(lines, self.max_lines)]
+
+
+def pair_name(pair: Pair) -> str:
+  """('de', 'fr') -> 'de-fr'; with English the other side: 'de'."""
+  others = [language for language in pair if language != 'en']
+  return others[0] if len(others) == 1 else '-'.join(pair)
+
+
+@functools.lru_cache(maxsize=8)
+def _corpus(directory: str) -> corpus_lib.Corpus:
+  return corpus_lib.Corpus(directory)
+
+
+def _chosen(found: tuple, wanted: tuple[str, ...] | None, name, source):
+  """The members of `found` whose names are wanted; errors if there is none."""
+  where = f'the {source.split} split of {source.directory}'
+  if not found:
+    raise errors.CorpusError(
+        'The corpus has no text to evaluate on', where=where,
+        fix='give another split, or add files to it')
+  known = {name(item): item for item in found}
+  missing = [code for code in wanted or () if code not in known]
+  if missing:
+    raise errors.CorpusError(
+        'The corpus has no text of some languages to evaluate on',
+        got=', '.join(missing), expected='some of ' + ', '.join(known),
+        where=where)
+  return found if wanted is None else tuple(known[code] for code in wanted)
+
+
+def _fingerprint(parts: Iterable) -> str:
+  digest = hashlib.sha256()
+  for name, load in parts:
+    digest.update(repr(name).encode())
+    try:
+      for text in load():
+        digest.update(text.encode() + b'\n')
+    except errors.XlflaxError as error:
+      digest.update(str(error).encode())
+  return digest.hexdigest()[:16]
+
+
+def _read_lines(path: pathlib.Path) -> list[str]:
+  try:
+    text = path.read_text(encoding='utf-8')
+  except FileNotFoundError as error:
+    raise errors.CorpusError('A Tatoeba file has no counterpart',
+                             expected=path) from error
+  except UnicodeDecodeError as error:
+    raise errors.CorpusError('A Tatoeba file is not UTF-8', got=error.reason,
+                             where=path) from error
+  return [line.strip() for line in text.rstrip('\n').split('\n')] if text else []

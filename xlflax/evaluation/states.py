@@ -1,0 +1,185 @@
+"""Sentence vectors of every layer, in batches of few static shapes.
+
+Sentences are sorted by length, cut into batches and padded to the next length
+of a short list, so that one jitted function is compiled at most once for each
+length in the list, whatever the text. The order is restored at the end.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xlflax.data import batch as batch_lib
+from xlflax.evaluation import base, placement
+from xlflax.objectives.inputs import Pooling
+
+_SHORTEST = 16  # rows are never padded to less
+_FULL_BATCH_LENGTH = 128  # longer rows come in smaller batches
+
+_WEIGHTS = 'weights'
+
+
+class SentenceStates(NamedTuple):
+  """Vectors of N sentences.
+
+  Attributes:
+    states: float32 [layers + 1, N, H], the embedding output first.
+    truncated: how many sentences were longer than the model reads.
+  """
+
+  states: np.ndarray
+  truncated: int
+
+
+def sentence_states(
+    subject: base.Subject, texts: Sequence[str],
+    language_ids: Sequence[int], *, pooling: Pooling = Pooling.MEAN,
+    max_length: int | None = None) -> SentenceStates:
+  """Pooled states of every layer.
+
+  A sentence is read as `bos pieces eos`. `Pooling.MEAN` averages over the
+  tokens that are not special (over all if there is no other);
+  `Pooling.FIRST` takes the state of bos.
+
+  Args:
+    subject: model, parameters, vocabulary, partitioner, batch size.
+    texts: N sentences.
+    language_ids: N indices into the vocabulary's languages.
+    pooling: how the states of a sentence become one vector.
+    max_length: tokens a sentence, bos and eos included, at most; None, or
+      more than the model has positions for: as many as it has.
+
+  Returns:
+    The states in the order of `texts`, and how many texts were cut.
+  """
+  limit = min(max_length or subject.model.config.max_length,
+              subject.model.config.max_length)
+  token_ids = subject.vocabulary.encode_batch(list(texts))
+  token_ids = [np.asarray(ids, np.int32) for ids in token_ids]
+  truncated = sum(len(ids) > limit - 2 for ids in token_ids)
+  token_ids = [ids[:limit - 2] for ids in token_ids]
+  states = None
+  for indices, pooled in _run(
+      subject, token_ids, np.asarray(language_ids, np.int32), pooling, limit):
+    if states is None:
+      layers, _, hidden = pooled.shape
+      states = np.empty((layers, len(texts), hidden), np.float32)
+    states[:, indices] = np.asarray(pooled)[:, :len(indices)]
+  if states is None:
+    config = subject.model.config
+    states = np.empty((config.num_layers + 1, 0, config.hidden_dim),
+                      np.float32)
+  return SentenceStates(states, truncated)
+
+
+def bucket_lengths(max_length: int) -> tuple[int, ...]:
+  """The lengths rows are padded to: 16, 32, 64, … and `max_length` itself."""
+  lengths = []
+  length = _SHORTEST
+  while length < max_length:
+    lengths.append(length)
+    length *= 2
+  return (*lengths, max_length)
+
+
+def plan_batches(lengths: Sequence[int], *, max_length: int, batch_size: int,
+                 multiple: int = 1
+                 ) -> Iterator[tuple[np.ndarray, int, int]]:
+  """Cuts sentences, longest first, into batches of static shapes.
+
+  Args:
+    lengths: tokens of each sentence, bos and eos included.
+    max_length: the longest possible sentence.
+    batch_size: rows a batch, fewer where rows exceed 128 tokens.
+    multiple: every batch has a multiple of this many rows.
+
+  Yields:
+    (indices [n] of the sentences, rows >= n, row length): the shape
+    (rows, row length) takes no more values than there are bucket lengths.
+  """
+  buckets = bucket_lengths(max_length)
+  order = np.argsort(-np.asarray(lengths), kind='stable')
+  start = 0
+  while start < len(order):
+    length = next(b for b in buckets if b >= lengths[order[start]])
+    rows = max(1, min(batch_size, batch_size * _FULL_BATCH_LENGTH // length))
+    rows = -(-rows // multiple) * multiple
+    yield order[start:start + rows], rows, length
+    start += rows
+
+
+def _run(subject, token_ids, language_ids, pooling, limit):
+  """Yields (indices, pooled [L + 1, rows, H]), one batch ahead of the reader.
+
+  The next batch is dispatched before the last is handed out, so that the
+  device works while the host copies.
+  """
+  params = subject.params['model']
+  pending = None
+  for indices, rows, length in plan_batches(
+      [len(ids) + 2 for ids in token_ids], max_length=limit,
+      batch_size=subject.batch_size,
+      multiple=placement.row_multiple(subject.partitioner)):
+    batch = _rows([token_ids[i] for i in indices], language_ids[indices],
+                  rows, length, subject.vocabulary.spec, pooling)
+    with placement.scope(subject.partitioner):
+      pooled = pooled_states(subject.model, subject.partitioner, params,
+                             placement.put(batch, subject.partitioner))
+    if pending is not None:
+      yield pending
+    pending = indices, pooled
+  if pending is not None:
+    yield pending
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def pooled_states(model, partitioner, params, batch) -> jax.Array:
+  """Weighted sums of the states of each row: [L + 1, rows, H] float32."""
+  states = model.apply(
+      {'params': params}, batch[batch_lib.TOKEN_IDS],
+      segment_ids=batch[batch_lib.SEGMENT_IDS],
+      positions=batch[batch_lib.POSITIONS],
+      language_ids=batch[batch_lib.LANGUAGE_IDS],
+      method='encode_layers')
+  pooled = jnp.einsum(  # [L + 1, rows, T, H], [rows, T] -> [L + 1, rows, H]
+      'lbth,bt->lbh', states.astype(jnp.float32), batch[_WEIGHTS],
+      precision=jax.lax.Precision.HIGHEST)
+  return placement.replicated(pooled, partitioner)
+
+
+def _rows(token_ids, language_ids, rows, length, spec, pooling):
+  """The batch of some sentences: arrays [rows, length].
+
+  Rows without a sentence hold `bos eos`: no row is all padding, which an
+  attention mask could not be made for.
+  """
+  tokens = np.full((rows, length), spec.pad_id, np.int32)
+  segments = np.zeros((rows, length), np.int32)
+  languages = np.zeros((rows, length), np.int32)
+  for row in range(rows):
+    ids = token_ids[row] if row < len(token_ids) else ()
+    end = len(ids) + 2
+    tokens[row, :end] = (spec.bos_id, *ids, spec.eos_id)
+    segments[row, :end] = 1
+    if row < len(token_ids):
+      languages[row, :end] = language_ids[row]
+  positions = np.broadcast_to(np.arange(length, dtype=np.int32), tokens.shape)
+  return {
+      batch_lib.TOKEN_IDS: tokens, batch_lib.SEGMENT_IDS: segments,
+      batch_lib.POSITIONS: positions, batch_lib.LANGUAGE_IDS: languages,
+      _WEIGHTS: _weights(tokens, segments > 0, spec, pooling),
+  }
+
+
+def _weights(tokens, present, spec, pooling) -> np.ndarray:
+  """What each token counts for in the sentence's vector: [rows, length]."""
+  if pooling is Pooling.FIRST:
+    counted = np.arange(tokens.shape[1])[None, :] < np.ones((len(tokens), 1))
+  else:
+    counted = present & ~np.isin(tokens, spec.special_ids)
+    counted = np.where(counted.any(-1, keepdims=True), counted, present)
+  return (counted / counted.sum(-1, keepdims=True)).astype(np.float32)

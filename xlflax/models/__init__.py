@@ -1,0 +1,1 @@
+"""Flax Linen modules: what is computed, from token ids to states."""

@@ -1,0 +1,223 @@
+"""The encoder's hyper-parameters, and their fit to a vocabulary."""
+
+import dataclasses
+import enum
+
+import jax.numpy as jnp
+
+from xlflax import errors
+from xlflax.data import vocabulary_spec
+
+
+class PositionEmbedding(enum.StrEnum):
+  """Where absolute positions come from."""
+
+  LEARNED = 'learned'        # a trained table (BERT, RoBERTa, XLM-R, XLM)
+  SINUSOIDAL = 'sinusoidal'  # a constant table (Vaswani et al. 2017, 3.5)
+
+
+class NormPosition(enum.StrEnum):
+  """Where layer normalisation stands in a layer."""
+
+  POST = 'post'  # after the residual sum (BERT, RoBERTa, XLM, XLM-R)
+  PRE = 'pre'    # before each block, and once more after the last layer
+
+
+class MlmHead(enum.StrEnum):
+  """What lies between the last layer and the tied output embeddings."""
+
+  TRANSFORM = 'transform'  # dense, activation, layer norm (BERT, RoBERTa)
+  TIED = 'tied'            # nothing (XLM)
+
+
+class PaddingStates(enum.StrEnum):
+  """What states of padding positions hold; no text position sees them."""
+
+  KEEP = 'keep'  # whatever the layers compute
+  ZERO = 'zero'  # zeros after the embeddings and every layer (XLM)
+
+
+class Remat(enum.StrEnum):
+  """What the backward pass computes again, layer by layer."""
+
+  NONE = 'none'        # nothing: fastest, most memory
+  MINIMAL = 'minimal'  # all but the products with weight matrices
+  FULL = 'full'        # everything: only the layers' inputs are kept
+
+
+class AttentionBackend(enum.StrEnum):
+  """Which implementation computes attention."""
+
+  AUTO = 'auto'    # cuDNN where it can be used, else XLA; the choice is logged
+  XLA = 'xla'      # plain XLA: everywhere, every case
+  CUDNN = 'cudnn'  # cuDNN flash attention: NVIDIA GPUs, 16-bit floats
+
+
+ACTIVATIONS = ('gelu', 'gelu_tanh', 'relu')
+DTYPES = ('float32', 'bfloat16')
+
+_ENUMS = {
+    'position_embedding': PositionEmbedding,
+    'norm_position': NormPosition,
+    'mlm_head': MlmHead,
+    'padding_states': PaddingStates,
+    'remat': Remat,
+    'attention_backend': AttentionBackend,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+  """Hyper-parameters of `xlflax.models.encoder.Encoder`.
+
+  Fields of an enum type also take its value as a string ('pre'), which is how
+  gin files write them. The defaults are BERT's (Devlin et al. 2019).
+
+  Attributes:
+    num_layers: number of Transformer layers.
+    hidden_dim: width of the states.
+    mlp_dim: width inside the feed-forward blocks.
+    num_heads: attention heads per layer.
+    head_dim: width of a head; None for hidden_dim / num_heads.
+    max_length: longest row, in tokens; rows of the position table.
+    vocab_size: number of token ids; None until `with_vocabulary`.
+    vocab_multiple: the embedding table's rows are rounded up to a multiple of
+      this, so that a mesh axis divides them; the rows added are never
+      predicted.
+    num_languages: number of language ids; None until `with_vocabulary`.
+    use_language_embeddings: adds a language's embedding to each token (XLM).
+    type_vocab_size: number of token types (BERT: 2); 0 for none.
+    position_embedding: trained or constant positions.
+    position_offset: row of the table that holds position 0 (RoBERTa: 2).
+    norm_position: layer norm after (BERT) or before each block.
+    embedding_norm: layer norm over the summed embeddings.
+    layer_norm_epsilon: added to the variance (RoBERTa: 1e-5).
+    activation: of feed-forward block and head: 'gelu' (exact), 'gelu_tanh'
+      or 'relu'.
+    dropout_rate: on embeddings and on the output of each block.
+    attention_dropout_rate: on attention probabilities.
+    mlm_head: BERT's transform, or the states as they are.
+    padding_states: whether padding is set to zero in every layer (XLM).
+    dtype: of computation; parameters, softmax, layer norm are float32.
+    scan_layers: one compiled layer with stacked parameters, scanned over;
+      False unrolls the layers (`xlflax.models.layer_stacking` converts).
+    remat: what the backward pass recomputes.
+    attention_backend: which implementation of attention.
+    initializer_range: standard deviation of initial weights.
+
+  Raises:
+    ConfigError: a value is out of range or not among the choices.
+  """
+
+  num_layers: int
+  hidden_dim: int
+  mlp_dim: int
+  num_heads: int
+  head_dim: int | None = None
+  max_length: int = 512
+  vocab_size: int | None = None
+  vocab_multiple: int = 1
+  num_languages: int | None = None
+  use_language_embeddings: bool = False
+  type_vocab_size: int = 0
+  position_embedding: PositionEmbedding = PositionEmbedding.LEARNED
+  position_offset: int = 0
+  norm_position: NormPosition = NormPosition.POST
+  embedding_norm: bool = True
+  layer_norm_epsilon: float = 1e-12
+  activation: str = 'gelu'
+  dropout_rate: float = 0.1
+  attention_dropout_rate: float = 0.1
+  mlm_head: MlmHead = MlmHead.TRANSFORM
+  padding_states: PaddingStates = PaddingStates.KEEP
+  dtype: str = 'float32'
+  scan_layers: bool = True
+  remat: Remat = Remat.NONE
+  attention_backend: AttentionBackend = AttentionBackend.AUTO
+  initializer_range: float = 0.02
+
+  def __post_init__(self):
+    for name, kind in _ENUMS.items():
+      value = _choice(name, getattr(self, name), tuple(kind))
+      object.__setattr__(self, name, kind(value))
+    for name, choices in (('activation', ACTIVATIONS), ('dtype', DTYPES)):
+      _choice(name, getattr(self, name), choices)
+    _check_sizes(self)
+    _check_rates(self)
+
+  @property
+  def dim_per_head(self) -> int:
+    return self.head_dim or self.hidden_dim // self.num_heads
+
+  @property
+  def compute_dtype(self) -> jnp.dtype:
+    return jnp.dtype(self.dtype)
+
+  @property
+  def table_size(self) -> int:
+    """Rows of the embedding table: vocab_size, rounded up."""
+    if self.vocab_size is None:
+      raise errors.ConfigError(
+          'The encoder does not know the size of its vocabulary',
+          got='vocab_size = None', expected='a number of tokens',
+          where='EncoderConfig.vocab_size',
+          fix='fill it in by xlflax.models.config.with_vocabulary, or set it')
+    return -(-self.vocab_size // self.vocab_multiple) * self.vocab_multiple
+
+
+def with_vocabulary(config: EncoderConfig,
+                    spec: vocabulary_spec.VocabularySpec) -> EncoderConfig:
+  """`config` with the sizes that a vocabulary determines filled in.
+
+  Raises:
+    VocabularyError: `config` states another number of tokens or languages.
+  """
+  sizes = {'vocab_size': spec.size, 'num_languages': len(spec.languages)}
+  for name, size in sizes.items():
+    stated = getattr(config, name)
+    if stated is not None and stated != size:
+      raise errors.VocabularyError(
+          f'The vocabulary does not fit the model: {name} differs',
+          got=f'{stated} in the model, {size} in the vocabulary',
+          where=f'EncoderConfig.{name}',
+          fix=f'leave EncoderConfig.{name} unset to take it from the '
+              'vocabulary, or use the vocabulary that the model was made for')
+  return dataclasses.replace(config, **sizes)
+
+
+def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+  if value not in choices:
+    raise errors.ConfigError(
+        f'The encoder has no such {name}', got=repr(value),
+        expected='one of ' + ', '.join(repr(str(c)) for c in choices),
+        where=f'EncoderConfig.{name}')
+  return value
+
+
+def _check_sizes(config: EncoderConfig) -> None:
+  minima = dict(
+      num_layers=1, hidden_dim=1, mlp_dim=1, num_heads=1, head_dim=1,
+      max_length=1, vocab_size=1, vocab_multiple=1, num_languages=1,
+      type_vocab_size=0, position_offset=0)
+  for name, minimum in minima.items():
+    value = getattr(config, name)
+    if value is not None and value < minimum:
+      raise errors.ConfigError(
+          f'The encoder has an impossible {name}', got=value,
+          expected=f'at least {minimum}', where=f'EncoderConfig.{name}')
+  if config.head_dim is None and config.hidden_dim % config.num_heads:
+    raise errors.ConfigError(
+        'The heads do not divide the width of the encoder',
+        got=f'hidden_dim = {config.hidden_dim}, num_heads = '
+            f'{config.num_heads}',
+        expected='a multiple of num_heads', where='EncoderConfig.hidden_dim',
+        fix='change either, or set head_dim')
+
+
+def _check_rates(config: EncoderConfig) -> None:
+  for name in ('dropout_rate', 'attention_dropout_rate'):
+    value = getattr(config, name)
+    if not 0 <= value < 1:
+      raise errors.ConfigError(
+          f'The encoder has an impossible {name}', got=value,
+          expected='0 <= rate < 1', where=f'EncoderConfig.{name}')

@@ -1,0 +1,1 @@
+"""What is learned: each objective maps (model, batch) to loss and metrics."""

@@ -1,0 +1,105 @@
+"""The interface of objectives: (model, params, batch, rng) -> loss, metrics."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from xlflax.data import vocabulary_spec
+
+
+class Sum(NamedTuple):
+  """A mean kept as a sum and its weight, so that parts can be added up.
+
+  Both fields have one shape: [] for a number, [languages] for one number per
+  language. Micro-batches, devices and evaluation batches add both fields;
+  `total / weight` is taken once, on the host.
+  """
+
+  total: jax.Array
+  weight: jax.Array
+
+
+class ObjectiveOutput(NamedTuple):
+  """What an objective returns for one (micro-)batch.
+
+  Attributes:
+    loss: the loss as a `Sum` of shape []: the gradient is taken of
+      `loss.total`, and divided by the weight summed over micro-batches, so
+      accumulation over k micro-batches equals one batch of k times the size.
+    metrics: name -> `Sum`, shape [] or [languages]. The key 'loss' need not
+      be repeated. Names with the shape [languages] are reported per language.
+    state: the objective's state after this batch (see
+      `Objective.init_state`).
+  """
+
+  loss: Sum
+  metrics: dict[str, Sum]
+  state: Any = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Context:
+  """What an objective is told besides model, parameters and batch.
+
+  Attributes:
+    vocabulary: sizes and special ids.
+    step: int32 scalar, the global step; drives schedules of an objective.
+    train: whether dropout is on.
+    rng: key of this step and micro-batch; the only source of randomness.
+    state: the objective's state (see `Objective.init_state`).
+  """
+
+  vocabulary: vocabulary_spec.VocabularySpec
+  step: jax.Array
+  train: bool
+  rng: jax.Array
+  state: Any = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+  """Base of objectives: a frozen dataclass of hyper-parameters.
+
+  The tree of trained parameters is `{'model': ..., 'heads': {name: ...}}`;
+  an objective with parameters of its own (a projection head) makes them in
+  `init_heads` and finds them in `params['heads'][self.name]`.
+  """
+
+  @property
+  def name(self) -> str:
+    """Prefix of its metrics and key of its head, such as 'mlm'."""
+    raise NotImplementedError
+
+  def init_heads(self, model, rng: jax.Array) -> Any:
+    """Parameters of its own, boxed with logical axes; {} if none."""
+    del model, rng
+    return {}
+
+  def init_state(self, model, params, vocabulary) -> Any:
+    """State kept from step to step in the train state; () if none."""
+    del model, params, vocabulary
+    return ()
+
+  def __call__(self, model, params, batch, context: Context
+               ) -> ObjectiveOutput:
+    """Loss and metrics of one batch.
+
+    Args:
+      model: the Linen module.
+      params: `{'model': ..., 'heads': ...}`, unboxed.
+      batch: arrays as `xlflax.data.batch` documents, on the device.
+      context: vocabulary, step, train flag, rng, state.
+
+    Returns:
+      The loss sum with its weight, metrics, and the new state.
+    """
+    raise NotImplementedError
+
+
+def mean(value: Sum) -> jax.Array:
+  """total / weight, and 0 where the weight is 0."""
+  return jnp.where(value.weight > 0,
+                   value.total / jnp.where(value.weight > 0, value.weight, 1),
+                   jnp.zeros_like(value.total))

@@ -1,0 +1,79 @@
+"""How objectives call the model: keyword arguments from a batch."""
+
+import enum
+
+import jax
+import jax.numpy as jnp
+
+from xlflax.data import batch as batch_lib
+from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.objectives import masking
+
+_OPTIONAL = (batch_lib.SEGMENT_IDS, batch_lib.POSITIONS,
+             batch_lib.LANGUAGE_IDS)
+
+
+class Pooling(enum.Enum):
+  """How a sentence's vector is made of its states."""
+
+  MEAN = 'mean'  # over the tokens that are not special
+  FIRST = 'first'  # the state of the first position
+
+
+def call(model, params, method: str, *args, rng: jax.Array | None = None,
+         **kwargs):
+  """`model.method(*args, **kwargs)` with `params['model']`."""
+  rngs = None if rng is None else {'dropout': rng}
+  return model.apply({'params': params['model']}, *args, method=method,
+                     rngs=rngs, **kwargs)
+
+
+def encode(model, params, batch, *, context, rng: jax.Array,
+           layer: int | None = None) -> jax.Array:
+  """States [B, T, H] of a batch, with dropout in training.
+
+  Args:
+    model: the Linen module.
+    params: `{'model': ..., 'heads': ...}`.
+    batch: `token_ids [B, T]` and what there is of segment_ids, positions and
+      language_ids.
+    context: says whether dropout is on.
+    rng: key of dropout.
+    layer: None for the final states; 0 for the embeddings' output, i for
+      layer i's.
+
+  Returns:
+    [B, T, H] in the model's compute dtype.
+  """
+  kwargs = {key: batch[key] for key in _OPTIONAL if key in batch}
+  method = 'encode' if layer is None else 'encode_layers'
+  states = call(model, params, method, batch[batch_lib.TOKEN_IDS], rng=rng,
+                deterministic=not context.train, **kwargs)
+  return states if layer is None else states[layer]
+
+
+def pool(states: jax.Array, text: jax.Array, pooling: Pooling) -> jax.Array:
+  """Sentence vectors of states.
+
+  Args:
+    states: [B, T, H].
+    text: bool [B, T], the tokens that count for the mean.
+    pooling: MEAN or FIRST.
+
+  Returns:
+    float32 [B, H]; the mean over no token is 0.
+  """
+  if pooling is Pooling.FIRST:
+    return states[:, 0].astype(jnp.float32)
+  weights = text.astype(jnp.float32)
+  total = jnp.einsum('bth,bt->bh', states.astype(jnp.float32), weights,
+                     precision=jax.lax.Precision.HIGHEST)
+  return total / jnp.maximum(jnp.sum(weights, axis=1), 1.0)[:, None]
+
+
+def row_languages(batch, vocabulary: VocabularySpec) -> jax.Array:
+  """Language of each row's first token that is text, int [B]."""
+  text = masking.is_text(batch, vocabulary)
+  first = jnp.argmax(text, axis=1)
+  return masking.gather_rows(batch[batch_lib.LANGUAGE_IDS],
+                             first[:, None])[:, 0]

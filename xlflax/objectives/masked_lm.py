@@ -1,0 +1,144 @@
+"""Masked language modelling, and its form over translation pairs."""
+
+import dataclasses
+import enum
+
+import jax
+import jax.numpy as jnp
+
+from xlflax import errors
+from xlflax.data import batch as batch_lib
+from xlflax.objectives import base, inputs, masking, metrics
+from xlflax.objectives.table_loss import TokenLoss, table_cross_entropy
+
+
+class Head(enum.Enum):
+  """Which positions the vocabulary is scored at; the loss is the same."""
+
+  GATHERED = 'gathered'  # the chosen ones only: far cheaper
+  EVERY_POSITION = 'every_position'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MaskedLM(base.Objective):
+  """Predicts chosen tokens from the rest (Devlin et al. 2019, section 3.1).
+
+  The loss is the mean of -log p over the chosen tokens of the batch. Metrics,
+  per language of the token: loss, perplexity and accuracy over the chosen
+  tokens, and tokens (those of the batch that are not padding).
+
+  Attributes:
+    mask_ratio: share of each row's text tokens that is chosen, or a function
+      of the step.
+    max_mask_ratio: bound of a scheduled ratio (fixes the static number of
+      scored positions).
+    mask_probability: share of the chosen tokens shown as the mask symbol.
+    random_probability: share shown as a random word; the rest is shown as is.
+    head: where the vocabulary is scored.
+    chunk_size: rows of the vocabulary scored at a time; None for all at once.
+    name_prefix: the objective's name.
+  """
+
+  mask_ratio: masking.MaskRatio = 0.15
+  max_mask_ratio: float | None = None
+  mask_probability: float = 0.8
+  random_probability: float = 0.1
+  head: Head = Head.GATHERED
+  chunk_size: int | None = None
+  name_prefix: str = 'mlm'
+
+  def __post_init__(self):
+    _ = self.policy  # its settings are checked where it is made
+    if self.chunk_size is not None and self.chunk_size < 1:
+      raise errors.ConfigError(
+          'chunk_size must be a number of vocabulary entries or None',
+          got=self.chunk_size, expected='at least 1')
+
+  @property
+  def name(self) -> str:
+    return self.name_prefix
+
+  @property
+  def policy(self) -> masking.MaskingPolicy:
+    """Which tokens are chosen and what is done to them."""
+    return masking.MaskingPolicy(
+        mask_ratio=self.mask_ratio, max_mask_ratio=self.max_mask_ratio,
+        mask_probability=self.mask_probability,
+        random_probability=self.random_probability)
+
+  def mask(self, batch, context: base.Context, rng: jax.Array):
+    """Returns (input ids [B, T], plan with K slots)."""
+    plan_rng, word_rng = jax.random.split(rng)
+    maskable = masking.is_text(batch, context.vocabulary)
+    plan = self.policy(plan_rng, maskable, context.step)
+    languages = masking.gather_rows(batch[batch_lib.LANGUAGE_IDS],
+                                    plan.positions)
+    words = masking.uniform_words(word_rng, languages, context.vocabulary)
+    token_ids = masking.apply_plan(batch[batch_lib.TOKEN_IDS], plan, words,
+                                   context.vocabulary)
+    return token_ids, plan
+
+  def _score(self, model, params, states, labels) -> TokenLoss:
+    """Loss and correctness [B, N] of `states [B, N, H]`, `labels [B, N]`."""
+    hidden = inputs.call(model, params, 'transform', states)
+    table, bias = inputs.call(model, params, 'output_table')
+    result = table_cross_entropy(
+        hidden.reshape(-1, hidden.shape[-1]), table, bias, labels.reshape(-1),
+        chunk_size=self.chunk_size)
+    return TokenLoss(*(value.reshape(labels.shape) for value in result))
+
+  def _losses(self, model, params, batch, states, plan):
+    """Loss, correctness, weights and languages, [B, K] or [B, T] each."""
+    labels, languages = (batch[batch_lib.TOKEN_IDS],
+                         batch[batch_lib.LANGUAGE_IDS])
+    if self.head is Head.EVERY_POSITION:
+      weights = masking.scatter_rows(
+          jnp.zeros(labels.shape, jnp.float32), plan.positions, plan.weights)
+      return (*self._score(model, params, states, labels), weights, languages)
+    states, labels, languages = (
+        masking.gather_rows(array, plan.positions)
+        for array in (states, labels, languages))
+    return (*self._score(model, params, states, labels), plan.weights,
+            languages)
+
+  def __call__(self, model, params, batch, context: base.Context
+               ) -> base.ObjectiveOutput:
+    mask_rng, dropout_rng = jax.random.split(context.rng)
+    token_ids, plan = self.mask(batch, context, mask_rng)
+    states = inputs.encode(
+        model, params, {**batch, batch_lib.TOKEN_IDS: token_ids},
+        context=context, rng=dropout_rng)
+    loss, correct, weights, languages = self._losses(
+        model, params, batch, states, plan)
+    total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
+    return base.ObjectiveOutput(
+        base.Sum(total, jnp.sum(weights)),
+        self._metrics(batch, context, loss, correct, weights, languages))
+
+  def _metrics(self, batch, context, loss, correct, weights, languages):
+    vocabulary = context.vocabulary
+    count = len(vocabulary.languages)
+    by_loss = metrics.by_language(jax.lax.stop_gradient(loss), weights,
+                                  languages, count)
+    return {
+        f'{self.name}/loss': by_loss,
+        f'{self.name}/{metrics.PERPLEXITY}': by_loss,
+        f'{self.name}/accuracy': metrics.by_language(
+            correct, weights, languages, count),
+        f'{self.name}/{metrics.TOKENS}': metrics.count_by_language(
+            masking.is_present(batch, vocabulary),
+            batch[batch_lib.LANGUAGE_IDS], count),
+    }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslationLM(MaskedLM):
+  """TLM: masked language modelling over rows that hold a sentence and its
+  translation (Conneau & Lample 2019, section 3.3).
+
+  The stream makes the rows (`Layout.PAIRS`); the two sides attend to each
+  other, and tokens of both are chosen, together. XLM and PPA choose 15 %,
+  VECO 25 % of bilingual rows.
+  """
+
+  name_prefix: str = 'tlm'

@@ -1,0 +1,109 @@
+"""Metrics as `Sum`s: added up on device or host, finished on the host.
+
+The last part of a metric's name says how it is finished:
+
+| last part | reported |
+| --- | --- |
+| `tokens` | the total (the weight is the total again) |
+| `perplexity` | exp(total / weight), of losses in nats |
+| any other | total / weight |
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xlflax.objectives.base import Sum
+
+TOKENS = 'tokens'
+PERPLEXITY = 'perplexity'
+_LARGEST_EXPONENT = 700.0  # exp stays a finite double
+
+
+def add(a: dict[str, Sum], b: dict[str, Sum]) -> dict[str, Sum]:
+  """The sum of two metric dicts; a name that only one has is kept as it is."""
+  both = {name: Sum(a[name].total + b[name].total,
+                    a[name].weight + b[name].weight)
+          for name in a if name in b}
+  return {**a, **b, **both}
+
+
+def by_language(values: jax.Array, weights: jax.Array,
+                language_ids: jax.Array, num_languages: int) -> Sum:
+  """Sums of weights * values and of weights for each language.
+
+  A masked reduction, not a scatter: exact in float32, the same bits in every
+  run, and no communication but one sum over a sharded batch.
+
+  Args:
+    values: any shape; ignored (even NaN) where the weight is 0.
+    weights: the same shape.
+    language_ids: int, the same shape, in 0 .. num_languages - 1.
+    num_languages: at least 1.
+
+  Returns:
+    `Sum` of shape [num_languages].
+  """
+  values = jnp.where(weights > 0, values * weights, 0.0).reshape(1, -1)
+  ids = language_ids.reshape(1, -1)
+  mine = ids == jnp.arange(num_languages, dtype=ids.dtype)[:, None]
+  return Sum(jnp.sum(jnp.where(mine, values, 0.0), axis=1),
+             jnp.sum(jnp.where(mine, weights.reshape(1, -1), 0.0), axis=1))
+
+
+def count_by_language(present: jax.Array, language_ids: jax.Array,
+                      num_languages: int) -> Sum:
+  """Number of true entries of `present` per language, for a `tokens` metric.
+
+  Before: present [[1, 1, 0]], language_ids [[2, 2, 0]], 3 languages; after:
+  total and weight [0, 0, 2].
+  """
+  weights = present.astype(jnp.float32)
+  return by_language(jnp.ones_like(weights), weights, language_ids,
+                     num_languages)
+
+
+def _finish(name: str, total: float, weight: float) -> float:
+  kind = name.rsplit('/', 1)[-1]
+  if kind == TOKENS:
+    return total
+  mean = total / weight
+  if kind == PERPLEXITY:
+    return float(np.exp(min(mean, _LARGEST_EXPONENT)))
+  return mean
+
+
+def finalize(metrics: dict[str, Sum], languages: tuple[str, ...]
+             ) -> dict[str, float]:
+  """Plain numbers of summed metrics, on the host, in float64.
+
+  Before: `{'mlm/loss': Sum([6., 0., 1.], [3., 0., 1.])}` with languages
+  `('en', 'de', 'fr')`; after:
+  `{'mlm/loss': 1.75, 'mlm/loss/en': 2.0, 'mlm/loss/fr': 1.0}`.
+
+  Args:
+    metrics: name -> `Sum` of shape [] or [languages].
+    languages: codes, in the order of the language ids.
+
+  Returns:
+    name -> number over all languages, and name/code -> number of that
+    language. What has weight 0 is left out.
+
+  Raises:
+    ValueError: a metric's length is not the number of languages.
+  """
+  finished = {}
+  for name, value in metrics.items():
+    total = np.asarray(value.total, np.float64)
+    weight = np.asarray(value.weight, np.float64)
+    if total.shape not in ((), (len(languages),)):
+      raise ValueError(f'metric {name!r} has shape {total.shape}; expected () '
+                       f'or ({len(languages)},), the number of languages.')
+    if weight.sum() > 0:
+      finished[name] = _finish(name, float(total.sum()), float(weight.sum()))
+    if total.ndim:
+      finished.update({
+          f'{name}/{code}': _finish(name, float(t), float(w))
+          for code, t, w in zip(languages, total, weight, strict=True)
+          if w > 0})
+  return finished

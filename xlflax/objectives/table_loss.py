@@ -1,0 +1,227 @@
+"""Cross-entropy against a tied vocabulary table, whole or in chunks.
+
+Chunked, the logits of one part of the vocabulary exist at a time: the forward
+pass keeps a running maximum and sum of exponentials (online log-sum-exp,
+Milakov & Gimelshein 2018), the backward pass computes each part's logits
+again. Matrix products take the dtype of `hidden` and accumulate in float32.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+class TokenLoss(NamedTuple):
+  """Per row: the loss, and 1.0 where the label has the largest logit.
+
+  A tie for the largest logit counts as right. No gradient flows through
+  `correct`.
+  """
+
+  loss: jax.Array
+  correct: jax.Array
+
+
+class _Chunks(NamedTuple):
+  """How a table of `rows` rows is read in `count` parts of `size` rows.
+
+  Strided, part i has the rows i, i + count, i + 2 count, …: every part then
+  takes the same share of each shard of a table that is sharded over its rows.
+  It needs count * size = rows. Otherwise part i starts at row i * size, and
+  the last part is moved back to end at the last row.
+  """
+
+  rows: int
+  count: int
+  size: int
+  strided: bool
+
+  def start(self, i):
+    """First row of part i."""
+    return i if self.strided else jnp.minimum(i * self.size,
+                                              self.rows - self.size)
+
+  def _split(self, array):
+    return array.reshape((self.size, self.count) + array.shape[1:])
+
+  def read(self, array, i):
+    """Part i of `array [rows, ...]`: [size, ...]."""
+    if self.strided:
+      return lax.dynamic_index_in_dim(
+          self._split(array), i, axis=1, keepdims=False)
+    return lax.dynamic_slice_in_dim(array, self.start(i), self.size)
+
+  def add(self, array, value, i):
+    """`array [rows, ...]` with `value [size, ...]` added to part i."""
+    value = self.read(array, i) + value.astype(array.dtype)
+    if self.strided:
+      return lax.dynamic_update_index_in_dim(
+          self._split(array), value, i, axis=1).reshape(array.shape)
+    return lax.dynamic_update_slice_in_dim(array, value, self.start(i), axis=0)
+
+  def fresh(self, i):
+    """bool [size]: the rows of part i that no earlier part had."""
+    return self.start(i) + jnp.arange(self.size) >= i * self.size
+
+  def locate(self, labels, i):
+    """(is the label in part i, its index there), both shaped as `labels`."""
+    if self.strided:
+      return labels % self.count == i, labels // self.count
+    index = labels - self.start(i)
+    inside = (labels >= i * self.size) & (index < self.size)
+    return inside, jnp.clip(index, 0, self.size - 1)
+
+
+def _plan(rows: int, chunk_size: int) -> _Chunks:
+  """Parts of at most `chunk_size` rows, strided where a count divides `rows`.
+
+  Among the counts up to twice the smallest one, that whose part size has the
+  most factors of two is taken, so that it can be sharded again.
+  """
+  least = -(-rows // chunk_size)
+  counts = [c for c in range(least, 2 * least) if rows % c == 0]
+  if not counts:
+    return _Chunks(rows, least, min(chunk_size, rows), False)
+  count = max(counts, key=lambda c: ((rows // c) & -(rows // c), -c))
+  return _Chunks(rows, count, rows // count, True)
+
+
+def _matmul(a, b, contract: tuple[int, int]) -> jax.Array:
+  """Product over one axis of each, accumulated in float32."""
+  return lax.dot_general(a, b, (((contract[0],), (contract[1],)), ((), ())),
+                         preferred_element_type=jnp.float32)
+
+
+def _logits(hidden, table, bias) -> jax.Array:
+  logits = _matmul(hidden, table.astype(hidden.dtype), (1, 1))
+  return logits + bias.astype(jnp.float32)[None, :]
+
+
+def _pick(logits, index) -> jax.Array:
+  return jnp.take_along_axis(logits, index[:, None], axis=1)[:, 0]
+
+
+def _chunk_logits(hidden, table, bias, chunks: _Chunks, i) -> jax.Array:
+  """Logits [N, size] of part i, -inf at rows that an earlier part had."""
+  logits = _logits(hidden, chunks.read(table, i), chunks.read(bias, i))
+  if chunks.strided:
+    return logits
+  return jnp.where(chunks.fresh(i)[None, :], logits, -jnp.inf)
+
+
+def _logits_gradient(logits, normaliser, present, index, cotangent, dtype):
+  """d loss / d logits [N, size]: (softmax - one-hot) * cotangent [N]."""
+  columns = jnp.arange(logits.shape[1], dtype=index.dtype)
+  hit = present[:, None] & (columns[None, :] == index[:, None])
+  difference = jnp.exp(logits - normaliser[:, None]) - hit
+  return (difference * cotangent[:, None]).astype(dtype)
+
+
+def _part_gradients(gradient, hidden, table):
+  """Float32 gradients of one part's hidden, table and bias."""
+  return (_matmul(gradient, table.astype(hidden.dtype), (1, 0)),
+          _matmul(gradient, hidden, (0, 0)),
+          jnp.sum(gradient, axis=0, dtype=jnp.float32))
+
+
+def _output(normaliser, label_logit, maximum) -> TokenLoss:
+  return TokenLoss(normaliser - label_logit,
+                   (label_logit >= maximum).astype(jnp.float32))
+
+
+@jax.custom_vjp
+def _whole(hidden, table, bias, labels) -> TokenLoss:
+  return _whole_forward(hidden, table, bias, labels)[0]
+
+
+def _whole_forward(hidden, table, bias, labels):
+  logits = _logits(hidden, table, bias)
+  maximum = jnp.max(logits, axis=1)
+  total = jnp.sum(jnp.exp(logits - maximum[:, None]), axis=1)
+  normaliser = maximum + jnp.log(total)
+  output = _output(normaliser, _pick(logits, labels), maximum)
+  return output, (hidden, table, bias, labels, logits, normaliser)
+
+
+def _whole_backward(saved, cotangent: TokenLoss):
+  hidden, table, bias, labels, logits, normaliser = saved
+  gradient = _logits_gradient(logits, normaliser, labels >= 0, labels,
+                              cotangent.loss, hidden.dtype)
+  parts = _part_gradients(gradient, hidden, table)
+  return (parts[0].astype(hidden.dtype), parts[1].astype(table.dtype),
+          parts[2].astype(bias.dtype), None)
+
+
+_whole.defvjp(_whole_forward, _whole_backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _chunked(chunks: _Chunks, hidden, table, bias, labels) -> TokenLoss:
+  return _chunked_forward(chunks, hidden, table, bias, labels)[0]
+
+
+def _chunked_forward(chunks, hidden, table, bias, labels):
+  def body(carry, i):
+    maximum, total, label_logit = carry
+    logits = _chunk_logits(hidden, table, bias, chunks, i)
+    larger = jnp.maximum(maximum, jnp.max(logits, axis=1))
+    total = total * jnp.exp(maximum - larger)
+    total += jnp.sum(jnp.exp(logits - larger[:, None]), axis=1)
+    present, index = chunks.locate(labels, i)
+    label_logit = jnp.where(present, _pick(logits, index), label_logit)
+    return (larger, total, label_logit), None
+
+  zeros = jnp.zeros(labels.shape, jnp.float32)
+  (maximum, total, label_logit), _ = lax.scan(
+      body, (zeros - jnp.inf, zeros, zeros), jnp.arange(chunks.count))
+  normaliser = maximum + jnp.log(total)
+  output = _output(normaliser, label_logit, maximum)
+  return output, (hidden, table, bias, labels, normaliser)
+
+
+def _chunked_backward(chunks, saved, cotangent: TokenLoss):
+  hidden, table, bias, labels, normaliser = saved
+
+  def body(carry, i):
+    d_hidden, d_table, d_bias = carry
+    logits = _chunk_logits(hidden, table, bias, chunks, i)
+    gradient = _logits_gradient(logits, normaliser, *chunks.locate(labels, i),
+                                cotangent.loss, hidden.dtype)
+    parts = _part_gradients(gradient, hidden, chunks.read(table, i))
+    return (d_hidden + parts[0], chunks.add(d_table, parts[1], i),
+            chunks.add(d_bias, parts[2], i)), None
+
+  start = (jnp.zeros(hidden.shape, jnp.float32), jnp.zeros_like(table),
+           jnp.zeros_like(bias))
+  gradients, _ = lax.scan(body, start, jnp.arange(chunks.count))
+  return gradients[0].astype(hidden.dtype), gradients[1], gradients[2], None
+
+
+_chunked.defvjp(_chunked_forward, _chunked_backward)
+
+
+def table_cross_entropy(hidden: jax.Array, table: jax.Array, bias: jax.Array,
+                        labels: jax.Array, *, chunk_size: int | None = None
+                        ) -> TokenLoss:
+  """-log softmax(hidden table^T + bias)[label] per row, in nats.
+
+  Args:
+    hidden: [N, H]; its dtype is that of the matrix products.
+    table: [V, H], cast to the dtype of `hidden` part by part.
+    bias: [V].
+    labels: int [N] in 0 .. V - 1.
+    chunk_size: None keeps the logits [N, V] in float32 for the backward pass;
+      a number of vocabulary rows keeps at most [N, chunk_size] at a time and
+      computes them twice. V need not be a multiple of it. Over a table that
+      is sharded over V, choose V with many small factors (a multiple of 128).
+
+  Returns:
+    Loss and correctness, float32 [N] each.
+  """
+  if chunk_size is None or chunk_size >= table.shape[0]:
+    return _whole(hidden, table, bias, labels)
+  return _chunked(_plan(table.shape[0], chunk_size), hidden, table, bias,
+                  labels)

@@ -1,0 +1,1 @@
+"""State, optimizer, partitioning, checkpoints, and the training loop."""

@@ -1,0 +1,101 @@
+"""Timing steps of a configuration on synthetic batches."""
+
+import resource
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from xlflax.data import batch as batch_lib
+from xlflax.training import devices
+from xlflax.training import setup as setup_lib
+from xlflax.training import step as step_lib
+
+
+def run(settings: setup_lib.Settings, *, steps: int) -> dict[str, Any]:
+  """Times the most common kind of step on random tokens in full rows.
+
+  Args:
+    settings: as for training; neither corpus nor cache is read, and nothing
+      is written.
+    steps: timed steps, after one that compiles and one that warms up.
+
+  Returns:
+    'seconds_per_step' (median, minimum, maximum), 'tokens_per_second',
+    'mfu' (None where the device's peak is not known),
+    'peak_memory_bytes' and 'compile_seconds', with the settings they hold for.
+  """
+  setup = setup_lib.Setup(settings)
+  objectives = settings.objectives
+  kinds = [objectives.active(s) for s in range(64)]
+  active = max(set(kinds), key=kinds.count)
+  with settings.partitioner.scope():
+    state = setup.initial_state()
+    batches = {name: _synthetic(specs, setup.spec, settings.seed)
+               for name, specs in setup.abstract_batches(active).items()}
+    start = time.perf_counter()
+    step = setup.jitted_step(active).lower(state, batches).compile()
+    compile_seconds = time.perf_counter() - start
+    state, output = step(state, batches)
+    jax.block_until_ready(output)
+    times = []
+    for _ in range(steps):
+      start = time.perf_counter()
+      state, output = step(state, batches)
+      jax.block_until_ready(output)
+      times.append(time.perf_counter() - start)
+  tokens = sum(float(step_lib.count_tokens(b)) for b in batches.values())
+  median = float(np.median(times))
+  flops = setup.flops(active)
+  peak = devices.peak_flops(jax.devices()[0])
+  count = settings.partitioner.mesh.size
+  return {
+      'device': jax.devices()[0].device_kind, 'devices': count,
+      'mesh': dict(settings.partitioner.mesh.shape),
+      'parameters': sum(int(leaf.size) for leaf in
+                        jax.tree.leaves(setup.factory.abstract.params)),
+      'vocabulary_size': setup.spec.size, 'steps': steps,
+      'seconds_per_step': {'median': median, 'min': min(times),
+                           'max': max(times)},
+      'tokens_per_second': tokens / median,
+      'model_flops_per_step': flops,
+      'mfu': flops / median / (peak * count) if peak else None,
+      'peak_memory_bytes': peak_memory(), 'compile_seconds': compile_seconds,
+      'loss': float(output.loss)}
+
+
+def peak_memory() -> int:
+  """Peak bytes: of the device where it counts them, else of this process."""
+  counted = devices.memory_in_use_peak(jax.local_devices()[0])
+  if counted is not None:
+    return counted
+  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _synthetic(specs, vocabulary, seed: int):
+  """Random ordinary tokens in full rows, languages in turn."""
+  rng = np.random.default_rng(seed)
+  ordinary = np.setdiff1d(np.arange(vocabulary.size),
+                          vocabulary.special_ids).astype(np.int32)
+  def make(key, spec):
+    key = key.removeprefix(batch_lib.PAIRED)
+    rows, length = spec.shape
+    column = np.arange(length, dtype=np.int32)
+    if key == batch_lib.TOKEN_IDS:
+      value = rng.choice(ordinary, size=spec.shape)
+      value[:, 0], value[:, -1] = vocabulary.bos_id, vocabulary.eos_id
+    elif key == batch_lib.SEGMENT_IDS:
+      value = np.ones(spec.shape, np.int32)
+    elif key == batch_lib.POSITIONS:
+      value = np.broadcast_to(column, spec.shape)
+    elif key == batch_lib.LANGUAGE_IDS:
+      value = np.broadcast_to(
+          np.arange(rows, dtype=np.int32)[:, None]
+          % len(vocabulary.languages), spec.shape)
+    else:
+      value = np.broadcast_to((column >= length // 2).astype(np.int32),
+                              spec.shape)
+    return jax.make_array_from_callback(
+        spec.shape, spec.sharding, lambda index: value[index])
+  return {key: make(key, spec) for key, spec in specs.items()}

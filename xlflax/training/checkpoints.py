@@ -1,0 +1,295 @@
+"""Checkpoints: asynchronous, atomic, the last good one found by itself.
+
+A checkpoint has three items, so that a reader takes only what it needs:
+`params` (what evaluation and initialisation read), `train` (step, optimizer
+state, running average, objectives' states) and `meta` (plain JSON).
+"""
+
+import dataclasses
+import logging
+import pathlib
+import shutil
+import time
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from orbax.checkpoint import checkpoint_managers
+
+from xlflax import errors
+from xlflax.training import params as params_lib
+from xlflax.training import state as state_lib
+
+DIRECTORY = 'checkpoints'
+REJECTED = 'rejected_checkpoints'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckpointOptions:
+  """When checkpoints are written and which are kept.
+
+  Attributes:
+    every_steps: write after each multiple of this (and after the last step).
+    keep_last: how many of the newest are kept; None keeps all.
+    keep_every_steps: those at multiples of this are kept for ever.
+    best_metric: evaluation metric whose best checkpoint is kept too, such as
+      'retrieval/mean'; written when that metric is evaluated.
+    best_is_highest: whether more of `best_metric` is better.
+    asynchronous: write in the background while training goes on.
+  """
+
+  every_steps: int = 1000
+  keep_last: int | None = 3
+  keep_every_steps: int | None = None
+  best_metric: str | None = None
+  best_is_highest: bool = True
+  asynchronous: bool = True
+
+  def __post_init__(self):
+    if self.every_steps < 1 or (self.keep_last is not None
+                                and self.keep_last < 1):
+      raise errors.ConfigError(
+          'Checkpoint options are not usable',
+          got=f'every_steps={self.every_steps}, keep_last={self.keep_last}',
+          expected='positive numbers (keep_last may be None)',
+          where='CheckpointOptions')
+
+  def preservation_policy(self):
+    policies: list[Any] = [checkpoint_managers.LatestN(self.keep_last)]
+    if self.keep_every_steps:
+      policies.append(checkpoint_managers.EveryNSteps(self.keep_every_steps))
+    if self.best_metric:
+      policies.append(checkpoint_managers.BestN(
+          get_metric_fn=lambda metrics: metrics[self.best_metric],
+          reverse=not self.best_is_highest, n=1,
+          keep_checkpoints_without_metrics=False))
+    return checkpoint_managers.AnyPreservationPolicy(policies)
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+  """A restored checkpoint: its step, state, and JSON meta data."""
+
+  step: int
+  state: state_lib.TrainState
+  meta: dict[str, Any]
+
+
+class Checkpoints:
+  """Reads and writes the checkpoints of one model directory."""
+
+  def __init__(self, model_dir: str | pathlib.Path,
+               options: CheckpointOptions | None = None):
+    self._model_dir = pathlib.Path(model_dir).absolute()
+    self._options = options or CheckpointOptions()
+    self.directory = self._model_dir / DIRECTORY
+    self._manager = self._open()
+
+  def _open(self) -> ocp.CheckpointManager:
+    return ocp.CheckpointManager(
+        self.directory,
+        options=ocp.CheckpointManagerOptions(
+            preservation_policy=self._options.preservation_policy(),
+            enable_async_checkpointing=self._options.asynchronous,
+            cleanup_tmp_directories=True),
+        item_names=('params', 'train', 'meta'))
+
+  @property
+  def last_step(self) -> int | None:
+    """The newest finished checkpoint."""
+    return max(finished_steps(self._model_dir), default=None)
+
+  def save(self, state: state_lib.TrainState, meta: dict[str, Any],
+           metrics: dict[str, float] | None = None) -> None:
+    """Starts writing the state as the checkpoint of its step.
+
+    Args:
+      state: the state; its step names the checkpoint.
+      meta: plain JSON kept beside it.
+      metrics: evaluation metrics at this step, for `best_metric`.
+
+    Raises:
+      CheckpointError: this or the previous write failed (full disk); names
+        the last good checkpoint.
+    """
+    step = int(state.step)
+    if step in self._manager.all_steps():
+      return
+    best = self._options.best_metric
+    if metrics is not None and (best is None or best not in metrics):
+      metrics = None
+    train = {'step': state.step, 'opt_state': state.opt_state,
+             'ema': state.ema, 'objective_state': state.objective_state}
+    with self._report_failure(step):
+      self._manager.save(step, metrics=metrics, args=ocp.args.Composite(
+          params=ocp.args.StandardSave(state.params),
+          train=ocp.args.StandardSave(train),
+          meta=ocp.args.JsonSave(meta)))
+
+  def wait(self) -> None:
+    """Blocks until what was started is on disk; raises as `save` does."""
+    with self._report_failure(None):
+      self._manager.wait_until_finished()
+
+  def close(self) -> None:
+    self.wait()
+    self._manager.close()
+
+  def restore_last(self, factory: state_lib.StateFactory) -> Restored | None:
+    """The newest checkpoint that can be read, or None without any.
+
+    An unreadable one is moved to `rejected_checkpoints/` with a warning, and
+    the one before it is tried.
+
+    Args:
+      factory: makes the abstract state and its shardings.
+
+    Raises:
+      CheckpointError: there are checkpoints, but none can be read, or the
+        newest does not fit the model.
+    """
+    tried = []
+    for step in sorted(self._manager.all_steps(), reverse=True):
+      check_shapes(self.directory / str(step), factory.abstract.params)
+      try:
+        restored = self._restore(step, factory)
+      except Exception as error:  # pylint: disable=broad-except
+        tried.append(f'{step} ({_first_line(error)})')
+        self._reject(step, error)
+        continue
+      return restored
+    if tried:
+      raise errors.CheckpointError(
+          'No checkpoint can be read', got='; '.join(tried),
+          where=str(self.directory),
+          fix=f'look into {self._model_dir / REJECTED}, or start in another '
+          'model directory')
+    return None
+
+  def _restore(self, step: int, factory) -> Restored:
+    abstract = factory.abstract_sharded
+    train = {'step': abstract.step, 'opt_state': abstract.opt_state,
+             'ema': abstract.ema,
+             'objective_state': abstract.objective_state}
+    out = self._manager.restore(step, args=ocp.args.Composite(
+        params=ocp.args.StandardRestore(abstract.params),
+        train=ocp.args.StandardRestore(train), meta=ocp.args.JsonRestore()))
+    return Restored(step, state_lib.TrainState(params=out.params, **out.train),
+                    out.meta)
+
+  def _reject(self, step: int, error: Exception) -> None:
+    source = self.directory / str(step)
+    target = self._model_dir / REJECTED / f'{step}-{int(time.time())}'
+    logging.warning(
+        'Checkpoint %s can not be read (%s); it is moved to %s and the one '
+        'before it is used.', source, _first_line(error), target)
+    if jax.process_index() == 0:
+      target.parent.mkdir(exist_ok=True)
+      shutil.move(source, target)
+    if jax.process_count() > 1:
+      from jax.experimental import multihost_utils  # pylint: disable=g-import-not-at-top
+      multihost_utils.sync_global_devices(f'rejected_{step}')
+    self._manager.reload()
+
+  def _report_failure(self, step: int | None):
+    return _FailureReport(self._model_dir, step)
+
+
+class _FailureReport:
+  """Turns a failed write into one CheckpointError."""
+
+  def __init__(self, model_dir, step):
+    self._model_dir = model_dir
+    self._step = step
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, kind, error, trace):
+    if error is None or not isinstance(error, Exception):
+      return
+    last = max(finished_steps(self._model_dir), default=None)
+    raise errors.CheckpointError(
+        'A checkpoint could not be written', got=_first_line(error),
+        where=str(self._model_dir / DIRECTORY)
+        + (f' at step {self._step}' if self._step is not None else ''),
+        fix='free space or permissions there and start again: the last good '
+        f'checkpoint is {"none" if last is None else f"step {last}"}'
+        ) from error
+
+
+def finished_steps(model_dir: str | pathlib.Path) -> list[int]:
+  """Steps of the finished checkpoints of a model directory, rising."""
+  directory = pathlib.Path(model_dir) / DIRECTORY
+  if not directory.is_dir():
+    return []
+  return sorted(int(p.name) for p in directory.iterdir()
+                if p.name.isdigit() and (p / 'params').is_dir())
+
+
+def saved_shapes(checkpoint: pathlib.Path) -> dict[str, Any]:
+  """Name -> shape of the parameters in a checkpoint, read from its metadata."""
+  try:
+    metadata = ocp.StandardCheckpointHandler().metadata(
+        checkpoint.absolute() / 'params')
+  except Exception as error:  # pylint: disable=broad-except
+    raise errors.CheckpointError(
+        'A checkpoint has no readable metadata', got=_first_line(error),
+        where=str(checkpoint)) from error
+  tree = getattr(metadata, 'tree', metadata)
+  return {n: tuple(leaf.shape) for n, leaf in params_lib.names(tree).items()}
+
+
+def check_shapes(checkpoint: pathlib.Path, abstract_params) -> None:
+  """Raises CheckpointError listing parameters that differ from the model's.
+
+  Unreadable metadata is no mismatch: reading the checkpoint will say so.
+  """
+  try:
+    saved = saved_shapes(checkpoint)
+  except errors.CheckpointError:
+    return
+  wanted = {n: tuple(leaf.shape)
+            for n, leaf in params_lib.names(abstract_params).items()}
+  problems = [f'{n} only in the checkpoint' for n in saved.keys() - wanted]
+  problems += [f'{n} only in the model' for n in wanted.keys() - saved]
+  problems += [f'{n} is {saved[n]} in the checkpoint, {wanted[n]} in the model'
+               for n in wanted.keys() & saved if saved[n] != wanted[n]]
+  if problems:
+    raise errors.CheckpointError(
+        'The checkpoint does not fit the model', got='; '.join(sorted(problems)),
+        expected='the same parameters (the vocabulary size is the first '
+        'dimension of the embedding table)', where=str(checkpoint),
+        fix='use the model and vocabulary that the run was started with, or '
+        'another model directory')
+
+
+def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
+  """The parameters of one checkpoint.
+
+  Args:
+    model_dir: a run's directory.
+    step: a finished checkpoint.
+    abstract: ShapeDtypeStructs (with shardings, if wanted) of the parameters.
+
+  Raises:
+    CheckpointError: no such checkpoint, another shape, or unreadable.
+  """
+  checkpoint = pathlib.Path(model_dir).absolute() / DIRECTORY / str(step)
+  if not checkpoint.is_dir():
+    raise errors.CheckpointError(
+        'There is no such checkpoint', got=step,
+        expected=f'one of {finished_steps(model_dir)}', where=str(model_dir))
+  check_shapes(checkpoint, abstract)
+  try:
+    with ocp.StandardCheckpointer() as checkpointer:
+      return checkpointer.restore(checkpoint / 'params', abstract)
+  except Exception as error:  # pylint: disable=broad-except
+    raise errors.CheckpointError(
+        'A checkpoint can not be read', got=_first_line(error),
+        where=str(checkpoint), fix='use another step') from error
+
+
+def _first_line(error: BaseException) -> str:
+  text = str(error).strip().splitlines()
+  return f'{type(error).__name__}: {text[0] if text else ""}'[:300]

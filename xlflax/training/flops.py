@@ -1,0 +1,64 @@
+"""Model FLOPs: the multiplications that a loss needs, counted in its jaxpr.
+
+Matrix products of the forward pass count 2 FLOPs a multiply-add; the backward
+pass costs twice the forward pass. Recomputation (remat) is not counted, so
+utilisation (MFU) compares between settings.
+"""
+
+import math
+from typing import Any
+
+import jax
+
+
+def of_training_step(loss_fn, *args) -> int:
+  """FLOPs of one forward and backward pass of `loss_fn(*args)`.
+
+  Args:
+    loss_fn: the forward computation.
+    *args: arrays or ShapeDtypeStructs.
+  """
+  return 3 * of_forward(loss_fn, *args)
+
+
+def of_forward(fn, *args) -> int:
+  """FLOPs of the matrix products and convolutions in one call of `fn`."""
+  return _count(jax.make_jaxpr(fn)(*args).jaxpr)
+
+
+def _count(jaxpr) -> int:
+  return sum(_equation(e) for e in jaxpr.eqns)
+
+
+def _equation(equation) -> int:
+  name = equation.primitive.name
+  if name == 'dot_general':
+    return _dot(equation)
+  if name == 'conv_general_dilated':
+    kernel = equation.invars[1].aval.shape
+    out = equation.outvars[0].aval.shape
+    return 2 * math.prod(out) * math.prod(kernel[1:])
+  inner = sum(_count(j) for j in _inner(equation.params))
+  if name == 'scan':
+    return inner * equation.params['length']
+  if name == 'cond':
+    return max((_count(b.jaxpr) for b in equation.params['branches']),
+               default=0)
+  return inner
+
+
+def _dot(equation) -> int:
+  (contract, _), _ = equation.params['dimension_numbers']
+  left = equation.invars[0].aval.shape
+  out = equation.outvars[0].aval.shape
+  return 2 * math.prod(out) * math.prod(left[i] for i in contract)
+
+
+def _inner(params: dict[str, Any]):
+  """Jaxprs among an equation's parameters (calls, loops, custom rules)."""
+  for key, value in params.items():
+    if key in ('bwd', 'fwd_jaxpr_thunk', 'branches'):
+      continue
+    jaxpr = getattr(value, 'jaxpr', value)
+    if hasattr(jaxpr, 'eqns'):
+      yield jaxpr

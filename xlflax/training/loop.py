@@ -1,0 +1,226 @@
+"""The training loop: feed, step, report, evaluate, save, stop."""
+
+import logging
+import pathlib
+from typing import Any
+
+import jax
+import numpy as np
+
+from xlflax import errors
+from xlflax.data import prefetch
+from xlflax.objectives import base
+from xlflax.objectives import metrics as metrics_lib
+from xlflax.training import checkpoints as checkpoints_lib
+from xlflax.training import devices
+from xlflax.training import distributed
+from xlflax.training import evaluation as evaluation_lib
+from xlflax.training import metric_writers
+from xlflax.training import preemption
+from xlflax.training import progress as progress_lib
+from xlflax.training import run as run_lib
+from xlflax.training import run_directory
+from xlflax.training import setup as setup_lib
+from xlflax.training import step as step_lib
+from xlflax.training import window as window_lib
+
+
+def run(settings: setup_lib.Settings, *, config: str) -> dict[str, Any]:
+  """Trains from the last checkpoint, or from the start, to the last step."""
+  setup = setup_lib.Setup(settings)
+  loaders = setup.open_loaders()
+  try:
+    if distributed.is_lead():
+      _open_directory(setup, config)
+    with settings.partitioner.scope():
+      return _Loop(setup, loaders).run()
+  finally:
+    for loader in loaders.values():
+      loader.close()
+
+
+def _open_directory(setup: setup_lib.Setup, config: str) -> None:
+  run_directory.claim(setup.model_dir, config,
+                      other_config=setup.settings.other_config)
+  run_directory.write_model(setup.model_dir, setup.model)
+  run_directory.copy_vocabulary(
+      pathlib.Path(setup.settings.vocabulary), setup.model_dir)
+
+
+class _Loop:
+  """One call of `train`, from opening checkpoints to closing them."""
+
+  def __init__(self, setup: setup_lib.Setup, loaders):
+    self._setup = setup
+    self._settings = setup.settings
+    self._loaders = loaders
+    self._checkpoints = checkpoints_lib.Checkpoints(
+        setup.model_dir, setup.settings.checkpoints)
+    self._steps: dict[tuple[int, ...], Any] = {}
+    self._window = window_lib.Window()
+    self._losses: dict[str, float] = {}
+    self._saved_metrics: dict[str, float] | None = None
+
+  def run(self) -> dict[str, Any]:
+    state = self._restore_or_start()
+    step = int(state.step)
+    self._writer = (metric_writers.MetricsWriter(self._setup.model_dir)
+                    if distributed.is_lead() else None)
+    self._feeds = self._open_feeds(step)
+    self._progress = self._open_progress(step)
+    try:
+      with preemption.StopRequest() as stop:
+        state = self._steps_until(state, step, stop)
+      self._save(state)
+    finally:
+      for feed in self._feeds.values():
+        feed.close()
+      self._progress.close()
+      if self._writer:
+        self._writer.close()
+      self._checkpoints.close()
+    return self._result(int(state.step))
+
+  def _result(self, step: int) -> dict[str, Any]:
+    finished = step >= self._settings.total_steps
+    if finished and distributed.is_lead():
+      run_lib.mark_finished(self._setup.model_dir, step)
+    logging.info('%s at step %d of %d; checkpoint in %s.',
+                 'Finished' if finished else 'Stopped', step,
+                 self._settings.total_steps, self._checkpoints.directory)
+    return {'step': step, 'loss': self._losses.get('loss'),
+            'model_dir': str(self._setup.model_dir), 'finished': finished}
+
+  def _restore_or_start(self):
+    restored = self._checkpoints.restore_last(self._setup.factory)
+    if distributed.is_lead():
+      run_directory.truncate_metrics(
+          self._setup.model_dir, restored.step if restored else -1)
+    if restored is None:
+      return self._setup.initial_state()
+    logging.info('Continuing from the checkpoint of step %d.', restored.step)
+    self._window = window_lib.Window.from_json(restored.meta['window'])
+    return restored.state
+
+  def _open_feeds(self, step: int):
+    """Stream name -> prefetched device batches from this step on."""
+    objectives = self._settings.objectives
+    return {name: prefetch.Prefetcher(
+        loader, sharding=self._settings.partitioner.batch_sharding,
+        first_step=objectives.stream_step(name, step),
+        size=self._settings.prefetch)
+            for name, loader in self._loaders.items()}
+
+  def _open_progress(self, step: int) -> progress_lib.Progress:
+    peak = devices.peak_flops(jax.devices()[0])
+    groups = self._settings.objectives.groups
+    flops = None
+    if peak:  # the mean over the kinds of steps, as often as they come
+      kinds = [self._settings.objectives.active(s) for s in range(256)] if (
+          len(groups) > 1) else list(groups)
+      each = {g: self._setup.flops(g) for g in set(kinds)}
+      flops = float(np.mean([each[g] for g in kinds]))
+    return progress_lib.Progress(
+        first_step=step, total_steps=self._settings.last_step,
+        flops_per_step=flops,
+        peak_flops=peak and peak * self._settings.partitioner.mesh.size,
+        enabled=distributed.is_lead())
+
+  def _steps_until(self, state, step: int, stop: preemption.StopRequest):
+    last = self._settings.last_step
+    first = step
+    while step < last:
+      state, output = self._one_step(state, step)
+      step += 1
+      self._window.add(output)
+      self._progress.advance(step)
+      if step == first + 1:
+        jax.block_until_ready(output.loss)
+        self._progress.restart_clock(step)
+      if (step % self._settings.log_every_steps == 0
+          or step == self._settings.total_steps):
+        self._report(step)
+      self._maybe_evaluate(state, step)
+      if step % self._settings.checkpoints.every_steps == 0:
+        self._save(state)
+      if stop.should_stop(step):
+        break
+    return state
+
+  def _one_step(self, state, step: int):
+    active = self._settings.objectives.active(step)
+    if active not in self._steps:
+      self._steps[active] = self._setup.jitted_step(active)
+    batches = {name: self._feeds[name].next()
+               for name in self._setup.streams_of(active)}
+    return self._steps[active](state, batches)
+
+  def _report(self, step: int) -> None:
+    """Takes the window's sums, checks them, writes and prints them."""
+    sums = self._window.take()
+    self._check_finite(sums, step)
+    languages = self._setup.spec.languages
+    self._losses = {'loss': sums.loss, 'grad_norm': sums.grad_norm,
+                    'learning_rate': float(
+                        self._settings.optimizer.learning_rate(step - 1))}
+    metrics = self._losses | metrics_lib.finalize(
+        {k: base.Sum(*v) for k, v in sums.metrics.items()}, languages)
+    if sums.skipped:
+      metrics['skipped_steps'] = sums.skipped
+    speed = self._progress.report(step, sums.loss, sums.tokens)
+    if self._writer:
+      self._writer.write(step, 'train', metrics, speed=speed)
+
+  def _check_finite(self, sums, step: int) -> None:
+    if not sums.skipped:
+      return
+    if self._settings.non_finite is step_lib.NonFinite.SKIP:
+      logging.warning('%d of the steps up to %d had a loss or gradient that '
+                      'is not finite and were skipped.', sums.skipped, step)
+      return
+    self._checkpoints.wait()
+    last = self._checkpoints.last_step
+    raise errors.TrainingError(
+        'The loss or its gradient is not finite', got=f'{sums.skipped} of the '
+        f'last {sums.steps} steps', where=f'up to step {step}',
+        fix='lower the learning rate or clip the gradient, or go on past such '
+        "steps with --gin.train.train.non_finite='skip'; the last good "
+        f'checkpoint is {"none" if last is None else f"step {last}"}')
+
+  def _maybe_evaluate(self, state, step: int) -> None:
+    evaluation = self._settings.evaluation
+    if evaluation is None or not evaluation.is_due(
+        step, self._settings.total_steps):
+      return
+    metrics = evaluation_lib.run(evaluation, self._setup, state)
+    if self._writer:
+      self._writer.write(step, 'eval', metrics)
+    self._log_headlines(step, metrics)
+    self._progress.restart_clock(step)
+    best = self._settings.checkpoints.best_metric
+    if best is None:
+      return
+    if best not in metrics:
+      raise errors.ConfigError(
+          'The metric that selects the best checkpoint was not evaluated',
+          got=best, expected='one of ' + ', '.join(sorted(metrics)),
+          where='CheckpointOptions.best_metric')
+    self._saved_metrics = metrics
+    self._save(state)
+    self._saved_metrics = None
+
+  def _log_headlines(self, step, metrics) -> None:
+    for task in self._settings.evaluation.tasks:
+      shown = {k: v for k, v in metrics.items()
+               if k.startswith(f'{task.name}/{task.headline}/')}
+      logging.info('step %d | %s', step, ' '.join(
+          f'{k.removeprefix(task.name + "/")}={v:.3f}'
+          for k, v in shown.items()))
+
+  def _save(self, state) -> None:
+    """Saves a state whose steps are all known to be finite or skipped."""
+    if self._settings.non_finite is step_lib.NonFinite.STOP:
+      self._check_finite(self._window.peek(), int(state.step))
+    self._checkpoints.save(
+        state, {'window': self._window.to_json(),
+                'seed': self._settings.seed}, self._saved_metrics)

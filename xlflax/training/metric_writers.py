@@ -1,0 +1,76 @@
+"""Where metrics go: `metrics.jsonl` and TensorBoard event files.
+
+TensorBoard's records are written through its own protocol buffers, because
+its writer classes import TensorFlow where that is installed.
+"""
+
+import json
+import os
+import pathlib
+import socket
+import time
+from typing import Any
+
+from tensorboard.compat.proto import event_pb2
+from tensorboard.compat.proto import summary_pb2
+from tensorboard.summary.writer import record_writer
+
+from xlflax.training import run_directory
+
+
+class MetricsWriter:
+  """Appends one line of JSON a report, and the same scalars to TensorBoard.
+
+  A line is `{"step": s, "train": {...}}` or `{"step": s, "eval": {...}}`;
+  numbers that are not finite are written as null.
+  """
+
+  def __init__(self, model_dir: pathlib.Path):
+    model_dir.mkdir(parents=True, exist_ok=True)
+    self._lines = open(  # pylint: disable=consider-using-with
+        model_dir / run_directory.METRICS, 'a', encoding='utf-8')
+    self._events = _EventFile(model_dir / run_directory.TENSORBOARD)
+
+  def write(self, step: int, kind: str, metrics: dict[str, float],
+            **more: Any) -> None:
+    """Writes scalars of one kind ('train', 'eval', 'speed') at a step."""
+    line = {'step': step, kind: {k: _json(v) for k, v in metrics.items()}}
+    self._lines.write(json.dumps(line | more) + '\n')
+    self._lines.flush()
+    self._events.write(step, {f'{kind}/{k}': v for k, v in metrics.items()})
+
+  def close(self) -> None:
+    self._lines.close()
+    self._events.close()
+
+
+class _EventFile:
+  """One TensorBoard event file of scalars."""
+
+  def __init__(self, directory: pathlib.Path):
+    directory.mkdir(parents=True, exist_ok=True)
+    name = (f'events.out.tfevents.{int(time.time())}.{socket.gethostname()}.'
+            f'{os.getpid()}')
+    self._file = open(directory / name, 'ab')  # pylint: disable=consider-using-with
+    self._records = record_writer.RecordWriter(self._file)
+    self._add(event_pb2.Event(
+        wall_time=time.time(), file_version='brain.Event:2'))
+
+  def write(self, step, scalars) -> None:
+    values = [summary_pb2.Summary.Value(tag=tag, simple_value=float(value))
+              for tag, value in scalars.items()]
+    self._add(event_pb2.Event(
+        wall_time=time.time(), step=step,
+        summary=summary_pb2.Summary(value=values)))
+
+  def _add(self, event) -> None:
+    self._records.write(event.SerializeToString())
+    self._file.flush()
+
+  def close(self) -> None:
+    self._file.close()
+
+
+def _json(value: float) -> float | None:
+  value = float(value)
+  return value if value == value and abs(value) != float('inf') else None

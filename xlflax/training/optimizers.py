@@ -1,0 +1,149 @@
+"""Optimizers: optax transformations with decay masks and frozen parameters."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import optax
+
+from xlflax import errors
+from xlflax.training import params as params_lib
+from xlflax.training import schedules
+
+# Biases, normalisation scales: no weight decay (BERT, RoBERTa, XLM-R).
+NO_DECAY = (r'bias$', r'norm[^/]*/scale$', r'/scale$')
+
+
+class Optimizer(NamedTuple):
+  """A gradient transformation, and the learning rate to report.
+
+  Attributes:
+    transform: the optax transformation over the whole parameter tree.
+    learning_rate: step -> learning rate.
+    trainable: patterns of the parameters that train; () for all.
+    frozen: patterns of those that do not, taken from the trainable ones.
+  """
+
+  transform: optax.GradientTransformation
+  learning_rate: schedules.Schedule
+  trainable: tuple[str, ...] = ()
+  frozen: tuple[str, ...] = ()
+
+  def is_trainable(self, parameter: str) -> bool:
+    """Whether the parameter of this name trains."""
+    return ((not self.trainable or params_lib.matches(
+        self.trainable, parameter))
+            and not params_lib.matches(self.frozen, parameter))
+
+  def check(self, tree) -> None:
+    """Raises ConfigError for patterns that match nothing, or nothing left."""
+    params_lib.check_patterns(
+        self.trainable, tree, where='trainable parameters')
+    params_lib.check_patterns(self.frozen, tree, where='frozen parameters')
+    if not any(self.is_trainable(n) for n in params_lib.names(tree)):
+      raise errors.ConfigError(
+          'No parameter is left to train',
+          got=f'trainable={self.trainable}, frozen={self.frozen}',
+          expected='at least one trainable parameter')
+
+
+def adamw(*, learning_rate: schedules.Schedule | float, b1: float = 0.9,
+          b2: float = 0.98, eps: float = 1e-6, weight_decay: float = 0.01,
+          no_decay: Sequence[str] = NO_DECAY, clip_norm: float | None = 1.0,
+          trainable: Sequence[str] = (), frozen: Sequence[str] = ()
+          ) -> Optimizer:
+  """AdamW (Loshchilov & Hutter 2019): decoupled decay times the rate.
+
+  Args:
+    learning_rate: schedule or constant.
+    b1: decay of the first moment.
+    b2: decay of the second moment.
+    eps: added to the root of the second moment.
+    weight_decay: strength of the decay.
+    no_decay: patterns of parameters without weight decay.
+    clip_norm: global gradient norm to clip at; None does not clip.
+    trainable: patterns of parameters that train; () for all.
+    frozen: patterns of parameters that do not train.
+
+  Returns:
+    The optimizer; frozen parameters have no optimizer state.
+  """
+  return _build(
+      optax.adamw(learning_rate, b1=b1, b2=b2, eps=eps,
+                  weight_decay=weight_decay, mask=_decay_mask(no_decay)),
+      learning_rate, clip_norm, trainable, frozen)
+
+
+def adam(*, learning_rate: schedules.Schedule | float, b1: float = 0.9,
+         b2: float = 0.999, eps: float = 1e-8, clip_norm: float | None = None,
+         trainable: Sequence[str] = (), frozen: Sequence[str] = ()
+         ) -> Optimizer:
+  """Adam (Kingma & Ba 2015), as ECS trains; arguments as in `adamw`."""
+  return _build(optax.adam(learning_rate, b1=b1, b2=b2, eps=eps),
+                learning_rate, clip_norm, trainable, frozen)
+
+
+def adafactor(*, learning_rate: schedules.Schedule | float,
+              decay_rate: float = 0.8, min_dim_size_to_factor: int = 128,
+              multiply_by_parameter_scale: bool = True,
+              clipping_threshold: float | None = 1.0,
+              weight_decay: float | None = None,
+              no_decay: Sequence[str] = NO_DECAY,
+              clip_norm: float | None = None, trainable: Sequence[str] = (),
+              frozen: Sequence[str] = ()) -> Optimizer:
+  """Adafactor (Shazeer & Stern 2018) with factored second moments."""
+  transform = optax.adafactor(
+      learning_rate, decay_rate=decay_rate,
+      min_dim_size_to_factor=min_dim_size_to_factor,
+      multiply_by_parameter_scale=multiply_by_parameter_scale,
+      clipping_threshold=clipping_threshold,
+      weight_decay_rate=weight_decay, weight_decay_mask=_decay_mask(no_decay))
+  return _build(transform, learning_rate, clip_norm, trainable, frozen)
+
+
+def _decay_mask(no_decay):
+  return lambda tree: params_lib.map_named(
+      lambda n, _: not params_lib.matches(no_decay, n), tree)
+
+
+def _build(transform, learning_rate, clip_norm, trainable, frozen
+           ) -> Optimizer:
+  if clip_norm is not None:
+    transform = optax.chain(optax.clip_by_global_norm(clip_norm), transform)
+  rate = (learning_rate if callable(learning_rate)
+          else optax.constant_schedule(learning_rate))
+  optimizer = Optimizer(transform, rate, tuple(trainable), tuple(frozen))
+  if not (trainable or frozen):
+    return optimizer
+  def label(tree):
+    return params_lib.map_named(
+        lambda n, _: 'train' if optimizer.is_trainable(n) else 'freeze', tree)
+  return optimizer._replace(transform=optax.multi_transform(
+      {'train': transform, 'freeze': optax.set_to_zero()}, label))
+
+
+def state_shardings(state, params, shardings, replicated):
+  """Shardings of an optimizer state: as its parameter's where shapes agree.
+
+  Args:
+    state: abstract optimizer state; moments keep the parameters' tree.
+    params: abstract parameters.
+    shardings: sharding of each parameter, same tree.
+    replicated: sharding of everything else (counts, factored moments).
+
+  Returns:
+    A tree like `state` of shardings.
+  """
+  known = {}
+  for (n, leaf), sharding in zip(
+      params_lib.names(params).items(), jax.tree.leaves(shardings),
+      strict=True):
+    known[n] = (leaf.shape, sharding)
+  def leaf_sharding(n, leaf):
+    parts = n.split('/')
+    for i in range(len(parts)):
+      shape, sharding = known.get('/'.join(parts[i:]), (None, None))
+      if shape == leaf.shape:
+        return sharding
+    return replicated
+  return params_lib.map_named(leaf_sharding, state)

@@ -1,0 +1,50 @@
+"""Asked to stop: SIGTERM and SIGINT finish the step, save, and exit.
+
+With several processes all must stop at the same step; JAX's coordination
+service agrees on it when any of them is asked.
+"""
+
+import logging
+import signal
+import threading
+
+import jax
+
+
+class StopRequest:
+  """Whether the run was asked to stop; used as a context manager.
+
+  A second SIGINT interrupts at once, as a person who presses it twice wants.
+  """
+
+  def __init__(self):
+    self._asked = threading.Event()
+    self._previous = {}
+
+  def __enter__(self):
+    if threading.current_thread() is threading.main_thread():
+      signals = [signal.SIGINT]
+      if jax.process_count() == 1:  # else JAX's own service listens to it
+        signals.append(signal.SIGTERM)
+      for number in signals:
+        self._previous[number] = signal.signal(number, self._ask)
+    return self
+
+  def __exit__(self, *exc):
+    for number, handler in self._previous.items():
+      signal.signal(number, handler)
+
+  def _ask(self, number, frame):
+    del frame
+    if self._asked.is_set() and number == signal.SIGINT:
+      raise KeyboardInterrupt
+    self._asked.set()
+    logging.warning('%s: saving a checkpoint at the end of this step.',
+                    signal.Signals(number).name)
+
+  def should_stop(self, step: int) -> bool:
+    """Whether to stop after `step`; the same answer on all processes."""
+    if jax.process_count() == 1:
+      return self._asked.is_set()
+    from jax.experimental import multihost_utils  # pylint: disable=g-import-not-at-top
+    return multihost_utils.reached_preemption_sync_point(step)

@@ -1,0 +1,119 @@
+"""A run directory opened for reading: model, vocabulary, checkpoints."""
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+from flax import linen as nn
+import jax
+
+from xlflax import errors
+from xlflax.data import vocabulary as vocabulary_lib
+from xlflax.models import api as models_api
+from xlflax.training import checkpoints
+from xlflax.training import partitioning
+from xlflax.training import randomness
+from xlflax.training import run_directory
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """What `xlflax train` left in a model directory.
+
+  Attributes:
+    directory: the model directory.
+    model: the Linen module.
+    vocabulary: its vocabulary.
+  """
+
+  directory: pathlib.Path
+  model: Any
+  vocabulary: vocabulary_lib.Vocabulary
+
+  @property
+  def steps(self) -> list[int]:
+    """Steps of the finished checkpoints, rising."""
+    return checkpoints.finished_steps(self.directory)
+
+  def restore_params(self, step: int, *,
+                     partitioner: partitioning.Partitioner | None = None):
+    """`{'model': ..., 'heads': ...}` of one checkpoint.
+
+    Args:
+      step: one of `steps`.
+      partitioner: shards the parameters; None puts them on one device.
+
+    Raises:
+      CheckpointError: it is not there, or can't be read.
+    """
+    saved = checkpoints.saved_shapes(
+        self.directory / checkpoints.DIRECTORY / str(step))
+    abstract = self._abstract(saved, partitioner)
+    return checkpoints.restore_params(self.directory, step, abstract)
+
+  def untrained_params(self, *, seed: int = 0,
+                       partitioner: partitioning.Partitioner | None = None):
+    """`{'model': ...}` as freshly initialised: the baseline of evaluations."""
+    key = randomness.key(seed, randomness.Purpose.PARAMETERS)
+    def create(key):
+      return nn.meta.unbox(models_api.init_params(self.model, key))
+    if partitioner is None:
+      return {'model': jax.jit(create)(key)}
+    boxed = jax.eval_shape(
+        lambda: models_api.init_params(self.model, key))
+    with partitioner.scope():
+      return {'model': jax.jit(
+          create, out_shardings=partitioner.shardings(boxed))(key)}
+
+  def _abstract(self, saved, partitioner):
+    """ShapeDtypeStructs with shardings; heads as the checkpoint has them."""
+    boxed = jax.eval_shape(
+        lambda: models_api.init_params(self.model, jax.random.key(0)))
+    one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    of_model = (partitioner.shardings(boxed) if partitioner
+                else jax.tree.map(lambda _: one, nn.meta.unbox(boxed)))
+    abstract = {'model': jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=sharding),
+        nn.meta.unbox(boxed), of_model)}
+    for name, shape in saved.items():
+      if name.startswith('heads/'):
+        folder = abstract
+        *parts, last = name.split('/')
+        for part in parts:
+          folder = folder.setdefault(part, {})
+        folder[last] = jax.ShapeDtypeStruct(
+            shape, 'float32',
+            sharding=partitioner.replicated if partitioner else one)
+    return abstract
+
+  def is_finished(self) -> bool:
+    """Whether the run reached its last step (see `mark_finished`)."""
+    return (self.directory / FINISHED).exists()
+
+
+FINISHED = 'finished.json'
+
+
+def mark_finished(model_dir: pathlib.Path, step: int) -> None:
+  """Leaves the sign that `xlflax evaluate --watch` ends at."""
+  run_directory.write_atomically(
+      model_dir / FINISHED, json.dumps({'step': step}) + '\n')
+
+
+def open_run(model_dir: str | pathlib.Path) -> Run:
+  """Opens a model directory.
+
+  Raises:
+    RunDirectoryError: it is none.
+    VocabularyError: its vocabulary is missing or damaged.
+  """
+  directory = pathlib.Path(model_dir)
+  if not directory.is_dir():
+    raise errors.RunDirectoryError(
+        'There is no such model directory', got=str(model_dir),
+        expected='a directory that `xlflax train` made')
+  return Run(directory, run_directory.read_model(directory),
+             vocabulary_lib.Vocabulary.load(
+                 directory / run_directory.VOCABULARY))

@@ -1,0 +1,201 @@
+"""From settings to everything that a run needs, checked before a step."""
+
+import dataclasses
+import functools
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from xlflax import errors
+from xlflax.data import loader as loader_lib
+from xlflax.data import rows
+from xlflax.data import stream as stream_lib
+from xlflax.data import vocabulary as vocabulary_lib
+from xlflax.data import vocabulary_spec
+from xlflax.models import config as model_config
+from xlflax.objectives import base
+from xlflax.objectives import mixture as mixture_lib
+from xlflax.training import checkpoints as checkpoints_lib
+from xlflax.training import evaluation as evaluation_lib
+from xlflax.training import flops
+from xlflax.training import initialization
+from xlflax.training import optimizers
+from xlflax.training import partitioning
+from xlflax.training import randomness
+from xlflax.training import run_directory
+from xlflax.training import state as state_lib
+from xlflax.training import step as step_lib
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+  """The arguments of `xlflax.train.train`, which documents them."""
+
+  model_dir: str
+  model: Any
+  objectives: mixture_lib.ObjectiveMixture
+  streams: tuple[stream_lib.Stream, ...]
+  vocabulary: str | vocabulary_spec.VocabularySpec
+  total_steps: int
+  optimizer: optimizers.Optimizer
+  corpus: str | None
+  cache_dir: str | None
+  partitioner: partitioning.Partitioner
+  checkpoints: checkpoints_lib.CheckpointOptions
+  evaluation: evaluation_lib.Evaluation | None
+  init_from: initialization.InitFrom | None
+  seed: int
+  accumulation: int
+  ema_decay: float | None
+  non_finite: step_lib.NonFinite
+  log_every_steps: int
+  prefetch: int
+  stop_at_step: int | None
+  other_config: run_directory.OtherConfig
+
+  def __post_init__(self):
+    for field in ('total_steps', 'accumulation', 'log_every_steps',
+                  'prefetch'):
+      if getattr(self, field) < 1:
+        raise errors.ConfigError(
+            f'{field} must be positive', got=getattr(self, field),
+            expected='1 or more', where=f'train.{field}')
+    self._check_streams()
+
+  def _check_streams(self):
+    names = [stream.name for stream in self.streams]
+    if len(set(names)) != len(names):
+      raise errors.ConfigError(
+          'Two streams have the same name', got=names, where='train.streams')
+    wanted = {entry.stream for entry in self.objectives.entries}
+    if wanted != set(names):
+      raise errors.ConfigError(
+          'Streams and objectives do not match',
+          got=f'streams {sorted(names)}, objectives read {sorted(wanted)}',
+          expected='each stream read by an objective, each read stream given',
+          where='train.streams and ObjectiveMixture.entries')
+    for stream in self.streams:
+      self.partitioner.check_batch_size(
+          stream.batch_size, accumulation=self.accumulation,
+          where=f'stream {stream.name}')
+
+  @property
+  def last_step(self) -> int:
+    """Where this call stops."""
+    return min(self.total_steps, self.stop_at_step or self.total_steps)
+
+
+class Setup:
+  """Vocabulary, model, state factory and compiled steps of a run.
+
+  Attributes:
+    settings: what it was made from.
+    vocabulary: the run's vocabulary; None where only its sizes are given.
+    spec: the vocabulary's sizes and special ids.
+    model: the module with all sizes filled in.
+    factory: makes train states.
+  """
+
+  def __init__(self, settings: Settings):
+    self.settings = settings
+    if isinstance(settings.vocabulary, vocabulary_spec.VocabularySpec):
+      self.vocabulary, self.spec = None, settings.vocabulary
+    else:
+      self.vocabulary = vocabulary_lib.Vocabulary.load(settings.vocabulary)
+      self.spec = self.vocabulary.spec
+    self.model = settings.model.clone(config=model_config.with_vocabulary(
+        settings.model.config, self.spec))
+    self._check_lengths()
+    self.factory = state_lib.StateFactory(
+        self.model, settings.objectives, settings.optimizer,
+        self.spec, settings.partitioner,
+        use_ema=settings.ema_decay is not None)
+
+  def _check_lengths(self):
+    longest = getattr(self.model.config, 'max_length', None)
+    for stream in self.settings.streams:
+      if longest is not None and stream.length > longest:
+        raise errors.ConfigError(
+            'A stream has longer rows than the model takes',
+            got=f'length {stream.length}', expected=f'at most {longest}',
+            where=f'stream {stream.name}',
+            fix="shorten the stream, or raise the model's max_length")
+
+  @functools.cached_property
+  def steps(self) -> step_lib.StepBuilder:
+    return step_lib.StepBuilder(
+        model=self.model, mixture=self.settings.objectives,
+        optimizer=self.settings.optimizer, vocabulary=self.spec,
+        seed=self.settings.seed, accumulation=self.settings.accumulation,
+        ema_decay=self.settings.ema_decay)
+
+  def jitted_step(self, active: tuple[int, ...]):
+    """The jitted step for these entries; the state is donated."""
+    return jax.jit(
+        self.steps.build(active), donate_argnums=0,
+        out_shardings=(self.factory.shardings,
+                       self.settings.partitioner.replicated))
+
+  def stream(self, name: str) -> stream_lib.Stream:
+    return next(s for s in self.settings.streams if s.name == name)
+
+  def streams_of(self, active: tuple[int, ...]) -> list[str]:
+    """Names of the streams that these entries read."""
+    entries = self.settings.objectives.entries
+    return sorted({entries[i].stream for i in active})
+
+  def abstract_batches(self, active: tuple[int, ...]):
+    """{stream: {key: ShapeDtypeStruct with its sharding}}."""
+    sharding = self.settings.partitioner.batch_sharding
+    def spec(stream):
+      shape = (stream.batch_size, stream.length)
+      return {key: jax.ShapeDtypeStruct(shape, jnp.int32, sharding=sharding)
+              for key in rows.keys(stream)}
+    return {name: spec(self.stream(name)) for name in self.streams_of(active)}
+
+  def open_loaders(self) -> dict[str, loader_lib.Loader]:
+    """Stream name -> its loader."""
+    return {stream.name: loader_lib.open_loader(
+        stream, vocabulary=self.vocabulary, seed=self.settings.seed,
+        cache_dir=self.settings.cache_dir, corpus=self.settings.corpus)
+            for stream in self.settings.streams}
+
+  def initial_state(self) -> state_lib.TrainState:
+    """A fresh state, with parameters from `init_from` where that is given."""
+    key = randomness.key(
+        self.settings.seed, randomness.Purpose.PARAMETERS)
+    state = self.factory.create(key)
+    if self.settings.init_from is None:
+      return state
+    return initialization.apply(
+        self.settings.init_from, state, self.factory)
+
+  def flops(self, active: tuple[int, ...]) -> int:
+    """Model FLOPs of one step of these entries."""
+    params = self.factory.abstract.params
+    batches = self.abstract_batches(active)
+    def forward(params, batches):
+      total = jnp.zeros([])
+      for i in active:
+        entry = self.settings.objectives.entries[i]
+        total += entry.objective(
+            self.model, params, batches[entry.stream],
+            self._context(entry)).loss.total
+      return total
+    with self.settings.partitioner.scope():
+      return flops.of_training_step(forward, params, batches)
+
+  def _context(self, entry) -> base.Context:
+    state = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
+        self.factory.abstract.objective_state.get(entry.objective.name, ()))
+    return base.Context(
+        vocabulary=self.spec, step=jnp.zeros([], jnp.int32),
+        train=True, rng=jax.random.key(0), state=state)
+
+  @property
+  def model_dir(self) -> pathlib.Path:
+    return pathlib.Path(self.settings.model_dir)
+

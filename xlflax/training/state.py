@@ -1,0 +1,111 @@
+"""The train state: all that changes from step to step, and its shardings."""
+
+import functools
+from typing import Any
+
+from flax import linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from xlflax.data import vocabulary_spec
+from xlflax.models import api as models_api
+from xlflax.objectives import mixture as mixture_lib
+from xlflax.training import optimizers
+from xlflax.training import partitioning
+
+
+class TrainState(flax.struct.PyTreeNode):
+  """What a checkpoint holds, besides the loaders' positions.
+
+  Attributes:
+    step: int32 [], number of finished steps.
+    params: `{'model': ..., 'heads': {objective name: ...}}`, float32.
+    opt_state: the optimizer's state.
+    ema: running average of `params`, or () when it is off.
+    objective_state: objective name -> what it keeps (queue, momentum
+      encoder); an objective without state has no entry.
+  """
+
+  step: jax.Array
+  params: Any
+  opt_state: Any
+  ema: Any
+  objective_state: Any
+
+
+def init_params(model, mixture: mixture_lib.ObjectiveMixture, rng: jax.Array):
+  """Boxed parameters of the model and of the objectives' heads."""
+  model_rng, heads_rng = jax.random.split(rng)
+  heads = {}
+  for i, entry in enumerate(mixture.entries):
+    head = entry.objective.init_heads(model, jax.random.fold_in(heads_rng, i))
+    if head and entry.objective.name not in heads:
+      heads[entry.objective.name] = head
+  boxed = {'model': models_api.init_params(model, model_rng)}
+  return boxed | {'heads': heads} if heads else boxed
+
+
+def build_state(model, mixture, optimizer: optimizers.Optimizer,
+                vocabulary: vocabulary_spec.VocabularySpec, params, *,
+                use_ema: bool) -> TrainState:
+  """The state at step 0 around unboxed parameters."""
+  objective_state = {}
+  for entry in mixture.entries:
+    kept = entry.objective.init_state(model, params, vocabulary)
+    if jax.tree.leaves(kept):
+      objective_state[entry.objective.name] = kept
+  return TrainState(
+      step=jnp.zeros([], jnp.int32), params=params,
+      opt_state=optimizer.transform.init(params),
+      ema=jax.tree.map(jnp.copy, params) if use_ema else (),
+      objective_state=objective_state)
+
+
+class StateFactory:
+  """Makes train states, abstract ones, and their shardings.
+
+  Attributes:
+    abstract: the state as ShapeDtypeStructs.
+    shardings: the state's shardings on the partitioner's mesh.
+  """
+
+  def __init__(self, model, mixture, optimizer: optimizers.Optimizer,
+               vocabulary: vocabulary_spec.VocabularySpec,
+               partitioner: partitioning.Partitioner, *, use_ema: bool):
+    self._partitioner = partitioner
+    def create(rng):
+      params = nn.meta.unbox(init_params(model, mixture, rng))
+      return build_state(model, mixture, optimizer, vocabulary, params,
+                         use_ema=use_ema)
+    self._create = create
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    boxed = jax.eval_shape(functools.partial(init_params, model, mixture), key)
+    optimizer.check(nn.meta.unbox(boxed))
+    self.abstract = jax.eval_shape(create, key)
+    self.shardings = self._shardings(boxed)
+
+  def _shardings(self, boxed) -> TrainState:
+    of_params = self._partitioner.shardings(boxed)
+    replicated = self._partitioner.replicated
+    match = functools.partial(
+        optimizers.state_shardings, params=self.abstract.params,
+        shardings=of_params, replicated=replicated)
+    return TrainState(
+        step=replicated, params=of_params,
+        opt_state=match(self.abstract.opt_state),
+        ema=of_params if jax.tree.leaves(self.abstract.ema) else (),
+        objective_state=match(self.abstract.objective_state))
+
+  @property
+  def abstract_sharded(self) -> TrainState:
+    """`abstract` with the sharding in each ShapeDtypeStruct."""
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=sharding),
+        self.abstract, self.shardings)
+
+  def create(self, rng: jax.Array) -> TrainState:
+    """A fresh, sharded state; each device makes only its own parts."""
+    with self._partitioner.scope():
+      return jax.jit(self._create, out_shardings=self.shardings)(rng)

@@ -1,0 +1,180 @@
+"""The train step: gradients of an objective mixture and one update."""
+
+import enum
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from xlflax.data import batch as batch_lib
+from xlflax.data import vocabulary_spec
+from xlflax.objectives import base
+from xlflax.objectives import mixture as mixture_lib
+from xlflax.training import optimizers
+from xlflax.training import randomness
+from xlflax.training import state as state_lib
+
+
+class NonFinite(enum.Enum):
+  """What happens at a step whose loss or gradient is not finite.
+
+  Either way the update is not applied, so the state stays good.
+  """
+
+  STOP = 'stop'  # the run ends with an error that names the last checkpoint
+  SKIP = 'skip'  # the step is counted, and training goes on
+
+
+class StepOutput(NamedTuple):
+  """What a step reports; all arrays are small and replicated.
+
+  Attributes:
+    metrics: 'objective/metric' -> Sum.
+    loss: [] weighted total over the mixture's entries.
+    grad_norm: [] global norm before clipping.
+    finite: [] bool, False where the update was not applied.
+    tokens: [] tokens of all streams' batches, without padding.
+  """
+
+  metrics: dict[str, base.Sum]
+  loss: jax.Array
+  grad_norm: jax.Array
+  finite: jax.Array
+  tokens: jax.Array
+
+
+class StepBuilder(NamedTuple):
+  """What steps are made from; see `build`.
+
+  Attributes:
+    model: the Linen module.
+    mixture: entries of (stream, objective, weight).
+    optimizer: transformation and learning rate.
+    vocabulary: sizes and special ids.
+    seed: the run's seed.
+    accumulation: micro-batches per step.
+    ema_decay: decay of the parameter average, or None.
+  """
+
+  model: Any
+  mixture: mixture_lib.ObjectiveMixture
+  optimizer: optimizers.Optimizer
+  vocabulary: vocabulary_spec.VocabularySpec
+  seed: int
+  accumulation: int = 1
+  ema_decay: float | None = None
+
+  def build(self, active: Sequence[int]):
+    """The step for these entries of the mixture.
+
+    Args:
+      active: indices of the mixture's entries that this step trains.
+
+    Returns:
+      A function (state, {stream: batch}) -> (state, StepOutput), to be jitted.
+    """
+    def step(state: state_lib.TrainState, batches):
+      grads, outputs, objective_state = self._gradients(
+          active, state, batches)
+      loss = sum(self.mixture.entries[i].weight * base.mean(out.loss)
+                 for i, out in outputs.items())
+      norm = optax.global_norm(grads)
+      finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+      state = self._update(state, grads, objective_state, finite)
+      return state, StepOutput(
+          self._named(outputs), loss, norm, finite,
+          sum(count_tokens(batch) for batch in batches.values()))
+    return step
+
+  def _gradients(self, active, state, batches):
+    """Weighted gradient of all entries, their outputs, objectives' states."""
+    rng = jax.random.fold_in(
+        randomness.key(self.seed, randomness.Purpose.TRAINING), state.step)
+    grads, outputs, kept = None, {}, dict(state.objective_state)
+    for i in active:
+      entry = self.mixture.entries[i]
+      entry_grads, out = self._entry(
+          entry, state, batches[entry.stream], jax.random.fold_in(rng, i),
+          kept.get(entry.objective.name, ()))
+      scale = entry.weight / jnp.maximum(out.loss.weight, 1e-8)
+      entry_grads = jax.tree.map(lambda g, s=scale: g * s, entry_grads)
+      grads = entry_grads if grads is None else jax.tree.map(
+          jnp.add, grads, entry_grads)
+      outputs[i] = out
+      if entry.objective.name in kept:
+        kept[entry.objective.name] = out.state
+    return grads, outputs, kept
+
+  def _entry(self, entry, state, batch, rng, objective_state):
+    """Gradient of the summed loss of one entry over all micro-batches."""
+    def loss_fn(params, micro, key, kept):
+      context = base.Context(
+          vocabulary=self.vocabulary, step=state.step, train=True, rng=key,
+          state=kept)
+      out = entry.objective(self.model, params, micro, context)
+      return out.loss.total, out
+    grad_fn = jax.grad(loss_fn, has_aux=True)
+    if self.accumulation == 1:
+      return grad_fn(state.params, batch, rng, objective_state)
+    return self._accumulate(grad_fn, state.params, batch, rng,
+                            objective_state)
+
+  def _accumulate(self, grad_fn, params, batch, rng, objective_state):
+    """Scans micro-batches; micro-batch j holds rows j, j + k, j + 2k, …"""
+    k = self.accumulation
+    micros = jax.tree.map(  # [B, ...] -> [k, B / k, ...]
+        lambda x: jnp.swapaxes(x.reshape(x.shape[0] // k, k, *x.shape[1:]),
+                               0, 1), batch)
+    keys = jax.vmap(lambda j: jax.random.fold_in(rng, j))(jnp.arange(k))
+    def body(carry, inputs):
+      grads, kept, sums = carry
+      new_grads, out = grad_fn(params, *inputs, kept)
+      sums = jax.tree.map(jnp.add, sums, (out.loss, out.metrics))
+      return (jax.tree.map(jnp.add, grads, new_grads), out.state, sums), None
+    first = jax.tree.map(lambda x: x[0], (micros, keys))
+    shapes = jax.eval_shape(grad_fn, params, *first, objective_state)[1]
+    zeros = jax.tree.map(
+        lambda s: jnp.zeros(s.shape, s.dtype), (shapes.loss, shapes.metrics))
+    (grads, kept, sums), _ = jax.lax.scan(
+        body, (jax.tree.map(jnp.zeros_like, params), objective_state, zeros),
+        (micros, keys))
+    return grads, base.ObjectiveOutput(sums[0], sums[1], kept)
+
+  def _update(self, state, grads, objective_state, finite):
+    """Applies the gradient, or only counts the step if it is not finite."""
+    updates, opt_state = self.optimizer.transform.update(
+        grads, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    ema = state.ema
+    if self.ema_decay is not None:
+      ema = optax.incremental_update(params, ema, 1 - self.ema_decay)
+    new = state.replace(params=params, opt_state=opt_state, ema=ema,
+                        objective_state=objective_state)
+    kept = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, state)
+    return kept.replace(step=state.step + 1)
+
+  def _named(self, outputs) -> dict[str, base.Sum]:
+    metrics: dict[str, base.Sum] = {}
+    for i, out in outputs.items():
+      prefix = metric_prefix(self.mixture, i)
+      named = {'loss': out.loss} | out.metrics
+      metrics.update({f'{prefix}/{k}': v for k, v in named.items()})
+    return metrics
+
+
+def metric_prefix(mixture: mixture_lib.ObjectiveMixture, index: int) -> str:
+  """The objective's name; with the stream's where two entries share a name."""
+  entry = mixture.entries[index]
+  same = [e for e in mixture.entries if e.objective.name == entry.objective.name]
+  if len(same) == 1:
+    return entry.objective.name
+  return f'{entry.stream}_{entry.objective.name}'
+
+
+def count_tokens(batch) -> jax.Array:
+  """Tokens of a batch that are not padding, both sides of pairs; float32."""
+  keys = [k for k in batch
+          if k.removeprefix(batch_lib.PAIRED) == batch_lib.SEGMENT_IDS]
+  return sum(jnp.sum(batch[k] > 0, dtype=jnp.float32) for k in keys)

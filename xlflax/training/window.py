@@ -1,0 +1,100 @@
+"""Sums of the steps since the last report.
+
+Steps hand over small device arrays; they are fetched only when a report or a
+checkpoint needs them, so that the host never waits for a step in between.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from xlflax.training import step as step_lib
+
+
+@dataclasses.dataclass
+class Sums:
+  """Totals over the window's steps, on the host, in float64.
+
+  Attributes:
+    steps: how many steps.
+    skipped: how many of them were not finite.
+    loss: mean loss of the finite steps.
+    grad_norm: mean gradient norm of the finite steps.
+    tokens: tokens trained on.
+    metrics: name -> (total, weight) arrays.
+  """
+
+  steps: int = 0
+  skipped: int = 0
+  loss: float = float('nan')
+  grad_norm: float = float('nan')
+  tokens: float = 0.0
+  metrics: dict[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(
+      default_factory=dict)
+
+
+class Window:
+  """Collects step outputs; can be saved and restored within a window."""
+
+  def __init__(self):
+    self._pending: list[step_lib.StepOutput] = []
+    self._steps = 0
+    self._scalars = {'finite': 0.0, 'loss': 0.0, 'grad_norm': 0.0,
+                     'tokens': 0.0}
+    self._metrics: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+  def add(self, output: step_lib.StepOutput) -> None:
+    """Takes a step's output, still on the device."""
+    self._pending.append(output)
+    self._steps += 1
+
+  def peek(self) -> Sums:
+    """The sums so far."""
+    self._fetch()
+    finite = self._scalars['finite']
+    mean = (lambda name: self._scalars[name] / finite if finite
+            else float('nan'))
+    return Sums(
+        steps=self._steps, skipped=self._steps - int(finite),
+        loss=mean('loss'), grad_norm=mean('grad_norm'),
+        tokens=self._scalars['tokens'], metrics=dict(self._metrics))
+
+  def take(self) -> Sums:
+    """The sums so far; the window starts anew."""
+    sums = self.peek()
+    self.__init__()
+    return sums
+
+  def to_json(self) -> dict[str, Any]:
+    """Everything as plain JSON, exact in float64."""
+    self._fetch()
+    return {'steps': self._steps, 'scalars': dict(self._scalars),
+            'metrics': {k: [np.asarray(v).tolist() for v in pair]
+                        for k, pair in self._metrics.items()}}
+
+  @classmethod
+  def from_json(cls, value: dict[str, Any]) -> 'Window':
+    window = cls()
+    window._steps = value['steps']
+    window._scalars = dict(value['scalars'])
+    window._metrics = {
+        k: (np.asarray(pair[0], np.float64), np.asarray(pair[1], np.float64))
+        for k, pair in value['metrics'].items()}
+    return window
+
+  def _fetch(self) -> None:
+    outputs, self._pending = jax.device_get(self._pending), []
+    for output in outputs:
+      self._scalars['tokens'] += float(output.tokens)
+      if not output.finite:
+        continue
+      self._scalars['finite'] += 1.0
+      self._scalars['loss'] += float(output.loss)
+      self._scalars['grad_norm'] += float(output.grad_norm)
+      for name, value in output.metrics.items():
+        total, weight = self._metrics.get(name, (0.0, 0.0))
+        self._metrics[name] = (
+            total + np.asarray(value.total, np.float64),
+            weight + np.asarray(value.weight, np.float64))
