@@ -97,16 +97,22 @@ def operative() -> str:
 
 
 def configurable(function) -> Any:
-  """`function` with the parameters that the configuration binds."""
-  return gin.get_configurable(function)
+  """`function` with the parameters that the configuration binds.
+
+  What no gin file names is not in Gin's registry, and has nothing bound.
+  """
+  try:
+    return gin.get_configurable(function)
+  except ValueError:
+    return function
 
 
 def call(function, **arguments) -> Any:
   """Calls a configured function; parameters left out give a ConfigError."""
   try:
     return configurable(function)(**arguments)
-  except errors.XlflaxError:
-    raise
+  except errors.XlflaxError as error:
+    raise _plain(error) from error.__cause__
   except (ValueError, RuntimeError, TypeError) as error:
     if _is_gin_error(error):
       raise _translated(error) from error
@@ -197,6 +203,13 @@ def _is_gin_error(error) -> bool:
   return bool(re.search(
       r'gin|REQUIRED|configurable|[Rr]equired bindings|unexpected keyword',
       str(error)))
+
+
+def _plain(error: errors.XlflaxError) -> errors.XlflaxError:
+  """The error without the call stack that gin appends to its message."""
+  kind = next(c for c in type(error).__mro__ if c.__module__ == errors.__name__)
+  return kind(error.what, got=error.got, expected=error.expected,
+              where=error.where, fix=error.fix)
 
 
 def _translated(error: Exception) -> errors.ConfigError:

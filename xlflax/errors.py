@@ -26,6 +26,10 @@ class XlflaxError(Exception):
     self.fix = fix
     super().__init__(what, got, expected, where, fix)
 
+  def __reduce__(self):
+    # Keyword arguments don't pass between processes by themselves.
+    return _rebuild, (type(self), self.args)
+
   def __str__(self) -> str:
     parts = [self.what.rstrip('.') + '.']
     labels = (('Got', self.got), ('Expected', self.expected),
@@ -34,6 +38,11 @@ class XlflaxError(Exception):
               else f'{label}: {value}'
               for label, value in labels if value is not None]
     return ' '.join(parts)
+
+
+def _rebuild(kind, arguments):
+  what, got, expected, where, fix = arguments
+  return kind(what, got=got, expected=expected, where=where, fix=fix)
 
 
 class ConfigError(XlflaxError):

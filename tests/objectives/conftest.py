@@ -1,5 +1,6 @@
 """A tiny model with the encoder's methods, which makes these tests quick."""
 
+import functools
 import types
 
 import flax.linen as nn
@@ -114,6 +115,32 @@ def pairs():
   first = _rows(rng, [4, 7, 3, 5, 6], 10, [0, 0, 0, 0, 0])
   second = _rows(rng, [5, 6, 8, 0, 4], 10, [1, 2, 1, 2, 2])
   return {**first, **{f'paired_{k}': v for k, v in second.items()}}
+
+
+_QUICK = {'xla_backend_optimization_level': 0,
+          'xla_llvm_disable_expensive_passes': True}
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3),
+                   compiler_options=_QUICK)
+def _loss_and_gradient(objective, model, vocabulary, train, params, batch,
+                       step, rng):
+  def total(params):
+    output = objective(model, params, batch, base.Context(
+        vocabulary=vocabulary, step=step, train=train, rng=rng))
+    return output.loss.total, output
+  (_, output), gradient = jax.value_and_grad(total, has_aux=True)(params)
+  return output, gradient
+
+
+@pytest.fixture
+def run(model, params):
+  """Output and gradient of an objective, compiled once per kind of call."""
+  def call(objective, batch, context, params=params):
+    return _loss_and_gradient(
+        objective, model, context.vocabulary, context.train, params, batch,
+        context.step, context.rng)
+  return call
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from jax.test_util import check_grads
 from xlflax.objectives import losses, table_loss
 
 # 24: parts of a table that divide it; 23 is prime: the last part overlaps.
-CASES = [(24, None), (24, 8), (24, 7), (24, 5), (23, 8), (23, 1), (23, 22),
+CASES = [(24, None), (24, 8), (24, 7), (23, 8), (23, 1), (23, 22),
          (23, 100)]
 
 
@@ -23,6 +23,11 @@ def _case(vocab, *, rows=6, dtype=jnp.float32):
           jax.random.randint(keys[3], (rows,), 0, vocab))
 
 
+table_cross_entropy = jax.jit(losses.table_cross_entropy,
+                              static_argnames='chunk_size')
+
+
+@jax.jit
 def _plain(hidden, table, bias, labels):
   """The loss that the others must equal, by plain autodiff."""
   logits = hidden.astype(jnp.float32) @ table.T + bias[None]
@@ -37,7 +42,7 @@ def _weighted(function, labels):
 
 @pytest.mark.parametrize('chunk_size', [None, 2, 1])
 def test_by_hand(chunk_size):
-  result = losses.table_cross_entropy(
+  result = table_cross_entropy(
       jnp.array([[1., 0.], [0., 1.]]), jnp.log(jnp.array([
           [2., 1.], [3., 1.], [5., 2.]])), jnp.zeros(3), jnp.array([1, 2]),
       chunk_size=chunk_size)
@@ -52,14 +57,15 @@ def test_equals_plain_with_gradients(vocab, chunk_size):
   labels = labels.at[0].set(vocab - 1).at[1].set(0)
 
   def ours(*args):
-    return losses.table_cross_entropy(*args, chunk_size=chunk_size)
+    return table_cross_entropy(*args, chunk_size=chunk_size)
 
   got, want = ours(*arrays, labels), _plain(*arrays, labels)
   np.testing.assert_allclose(got.loss, want.loss, rtol=1e-5, atol=1e-5)
   np.testing.assert_array_equal(got.correct, want.correct)
   for g, w in zip(
       jax.jit(jax.grad(_weighted(ours, labels), (0, 1, 2)))(*arrays),
-      jax.grad(_weighted(_plain, labels), (0, 1, 2))(*arrays), strict=True):
+      jax.jit(jax.grad(_weighted(_plain, labels), (0, 1, 2)))(*arrays),
+      strict=True):
     np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-5)
 
 
@@ -67,7 +73,7 @@ def test_every_row_of_the_vocabulary_can_be_the_label():
   for vocab, chunk_size in [(12, 5), (13, 5)]:
     hidden, table, bias, _ = _case(vocab, rows=vocab)
     labels = jnp.arange(vocab)
-    got = losses.table_cross_entropy(hidden, table, bias, labels,
+    got = table_cross_entropy(hidden, table, bias, labels,
                                      chunk_size=chunk_size)
     np.testing.assert_allclose(
         got.loss, _plain(hidden, table, bias, labels).loss, rtol=1e-4,
@@ -78,7 +84,7 @@ def test_every_row_of_the_vocabulary_can_be_the_label():
 def test_gradient_is_numerical(chunk_size):
   *arrays, labels = _case(9, rows=3)
   check_grads(
-      _weighted(lambda *a: losses.table_cross_entropy(
+      _weighted(lambda *a: table_cross_entropy(
           *a, chunk_size=chunk_size), labels),
       arrays, order=1, modes=['rev'], rtol=2e-2, atol=2e-2)
 
@@ -87,9 +93,9 @@ def test_gradient_is_numerical(chunk_size):
 def test_rows_are_independent(chunk_size):
   hidden, table, bias, labels = _case(23)
   subset = jnp.array([4, 1])
-  whole = losses.table_cross_entropy(hidden, table, bias, labels,
+  whole = table_cross_entropy(hidden, table, bias, labels,
                                      chunk_size=chunk_size)
-  part = losses.table_cross_entropy(hidden[subset], table, bias,
+  part = table_cross_entropy(hidden[subset], table, bias,
                                     labels[subset], chunk_size=chunk_size)
   np.testing.assert_allclose(whole.loss[subset], part.loss, rtol=1e-5)
 
@@ -98,9 +104,9 @@ def test_rows_are_independent(chunk_size):
 def test_bfloat16_accumulates_in_float32(chunk_size):
   hidden, table, bias, labels = _case(24, dtype=jnp.bfloat16)
   def total(h, t, b):
-    return losses.table_cross_entropy(
+    return table_cross_entropy(
         h, t, b, labels, chunk_size=chunk_size).loss.sum()
-  value, gradients = jax.value_and_grad(total, (0, 1, 2))(hidden, table, bias)
+  value, gradients = jax.jit(jax.value_and_grad(total, (0, 1, 2)))(hidden, table, bias)
   rounded = table.astype(jnp.bfloat16).astype(jnp.float32)
   want = _plain(hidden, rounded, bias, labels).loss.sum()
   np.testing.assert_allclose(value, want, rtol=1e-5)
@@ -113,9 +119,9 @@ def test_bfloat16_accumulates_in_float32(chunk_size):
 def test_finite_on_degenerate_input(chunk_size, scale):
   hidden, table, bias, labels = _case(8)
   def total(h, t, b):
-    return losses.table_cross_entropy(
+    return table_cross_entropy(
         h, t, b, labels, chunk_size=chunk_size).loss.sum()
-  value, gradients = jax.value_and_grad(total, (0, 1, 2))(
+  value, gradients = jax.jit(jax.value_and_grad(total, (0, 1, 2)))(
       hidden * scale, table * scale, bias * 0)
   assert np.isfinite(value)
   assert all(np.isfinite(g).all() for g in gradients)
@@ -124,7 +130,7 @@ def test_finite_on_degenerate_input(chunk_size, scale):
 def test_no_gradient_through_correct():
   hidden, table, bias, labels = _case(24)
   for chunk_size in (None, 8):
-    gradient = jax.grad(lambda h, c=chunk_size: losses.table_cross_entropy(
+    gradient = jax.grad(lambda h, c=chunk_size: table_cross_entropy(
         h, table, bias, labels, chunk_size=c).correct.sum())(hidden)
     np.testing.assert_array_equal(gradient, 0)
 
@@ -150,7 +156,7 @@ def _largest_array(function, *args) -> int:
 def test_chunked_never_holds_all_logits(vocab):
   hidden, table, bias, labels = _case(vocab, rows=300)
   def total(h, t, b, chunk_size):
-    return losses.table_cross_entropy(
+    return table_cross_entropy(
         h, t, b, labels, chunk_size=chunk_size).loss.sum()
   for chunk_size, bound in ((None, False), (64, True)):
     gradient = jax.grad(lambda *a, c=chunk_size: total(*a, c), (0, 1, 2))
@@ -165,7 +171,7 @@ def test_sharded_table_and_rows_equal_one_device(chunk_size):
   def put(array, *axes):
     return jax.device_put(array, NamedSharding(mesh, PartitionSpec(*axes)))
   function = jax.jit(jax.value_and_grad(
-      lambda h, t, b, y: losses.table_cross_entropy(
+      lambda h, t, b, y: table_cross_entropy(
           h, t, b, y, chunk_size=chunk_size).loss.sum(), (0, 1, 2)))
   value, gradients = function(hidden, table, bias, labels)
   sharded = function(put(hidden, 'data'), put(table, 'tensor'),

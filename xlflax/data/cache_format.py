@@ -72,7 +72,8 @@ class TaskMeta:
     source_examples: size of the source, N_i of the sampling rates.
     statistics: for each side.
     vocabulary: hash of the vocabulary.
-    fingerprint: what identifies the source; JSON data.
+    fingerprint: what identifies the source: `files` (path, size, time), the
+      kind of the source, names of the preprocessors.
     shard_size: source examples in one shard of the writing.
   """
 
@@ -84,7 +85,7 @@ class TaskMeta:
   source_examples: int
   statistics: tuple[SideStatistics, ...]
   vocabulary: str
-  fingerprint: list | dict
+  fingerprint: dict
   shard_size: int
 
   @property

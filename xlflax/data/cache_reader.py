@@ -118,7 +118,7 @@ class TokenCache:
       meta = self._meta(task, split)
       now = [dataclasses.astuple(f) for f in corpus.group_fingerprint(
           *meta.languages, split=split)]
-      changes = _changes(meta.fingerprint, now)
+      changes = _changes(meta.fingerprint['files'], now)
       if changes:
         raise errors.CacheError(
             f'The text of {task} has changed since the token cache was '

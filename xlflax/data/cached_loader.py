@@ -11,7 +11,6 @@ Neither TensorFlow nor SeqIO is imported.
 
 import numpy as np
 
-from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.data import cache_reader, hashing, permutation, row_index, row_plan
 from xlflax.data import loader as loader_lib
@@ -40,8 +39,9 @@ class CachedLoader:
     self._indices = [_make_index(tasks[name], stream)
                      for name in self._plan.tasks]
     self._num_rows = np.array([i.num_rows for i in self._indices], np.int64)
-    self._languages = [tuple(map(vocabulary.language_id, meta.languages))
-                       for meta in self._metas]
+    self._languages = [
+        loader_lib.side_languages(stream, vocabulary, meta.languages)
+        for meta in self._metas]
 
   @property
   def spec(self):
@@ -99,17 +99,6 @@ def _make_index(task: cache_reader.CachedTask, stream) -> row_index.RowIndex:
   if task.meta.examples:
     index = row_index.make(task.sides, task.starts_document, stream)
   if index is None or not index.num_rows:
-    raise nothing_left(stream, task.meta.task, task.meta.examples)
+    raise loader_lib.nothing_left(
+        stream, task.meta.task, task.meta.examples)
   return index
-
-
-def nothing_left(stream, task: str, examples: int) -> errors.CorpusError:
-  """The error for a task of which the stream can use no example."""
-  return errors.CorpusError(
-      f'The filters of stream {stream.name!r} leave nothing of {task}',
-      got=f'{examples} examples, split {stream.split}',
-      expected=f'some with at least {stream.pairs.min_tokens} tokens a side'
-               + (f' and at most {stream.pairs.max_tokens} on both'
-                  if stream.pairs.max_tokens else ''),
-      fix='Loosen PairOptions.min_tokens or max_tokens, or take the task '
-          'out of the mixture')

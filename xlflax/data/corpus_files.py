@@ -89,11 +89,12 @@ def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
   return TextFile(path, kind, split, languages)
 
 
-def fingerprint(path: pathlib.Path, root: pathlib.Path) -> Fingerprint:
-  """The fingerprint of `path`, named relative to `root`."""
+def fingerprint(path, root=None) -> Fingerprint:
+  """The fingerprint of a file, named relative to `root` (None: absolute)."""
   status = os.stat(path)
-  name = os.path.relpath(path, root).replace(os.sep, '/')
-  return Fingerprint(name, status.st_size, status.st_mtime_ns)
+  name = os.path.relpath(path, root) if root else os.path.abspath(path)
+  return Fingerprint(name.replace(os.sep, '/'), status.st_size,
+                     status.st_mtime_ns)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ same in any case.
 """
 
 import dataclasses
+import os
 from typing import Protocol
 
 import jax
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 
 from xlflax import errors
 from xlflax.data import batch as batch_lib
+from xlflax.data import corpus as corpus_lib
 from xlflax.data import rows
 from xlflax.data import stream as stream_lib
 
@@ -94,12 +96,35 @@ def check_sides(stream: stream_lib.Stream, task: str,
       fix='Choose another layout or mixture')
 
 
+def side_languages(stream: stream_lib.Stream, vocabulary,
+                   languages: tuple[str, ...]) -> tuple[int, ...]:
+  """Language id of each side of a row of a task with `languages`.
+
+  Adjacent segments are two sides of one language.
+  """
+  if stream.layout is stream_lib.Layout.ADJACENT:
+    languages = languages * 2
+  return tuple(map(vocabulary.language_id, languages))
+
+
 def check_range(stream: stream_lib.Stream, step: int, start: int,
                 stop: int) -> None:
   """Raises a ValueError for rows that no batch has."""
   if step < 0 or not 0 <= start < stop <= stream.batch_size:
     raise ValueError(f'No rows {start}..{stop} in batches of '
                      f'{stream.batch_size} (step {step}).')
+
+
+def nothing_left(stream, task: str, examples: int) -> errors.CorpusError:
+  """The error for a task of which the stream can use no example."""
+  return errors.CorpusError(
+      f'The filters of stream {stream.name!r} leave nothing of {task}',
+      got=f'{examples} examples, split {stream.split}',
+      expected=f'some with at least {stream.pairs.min_tokens} tokens a side'
+               + (f' and at most {stream.pairs.max_tokens} on both'
+                  if stream.pairs.max_tokens else ''),
+      fix='Loosen PairOptions.min_tokens or max_tokens, or take the task '
+          'out of the mixture')
 
 
 def open_loader(stream: stream_lib.Stream, *, vocabulary, seed: int,
@@ -111,8 +136,9 @@ def open_loader(stream: stream_lib.Stream, *, vocabulary, seed: int,
     vocabulary: a `vocabulary.Vocabulary`.
     seed: the run's seed.
     cache_dir: the token cache to read; None reads SeqIO live.
-    corpus: a `corpus.Corpus`; a cache of its tasks is refused if its text
-      has changed since, and the live loader registers its tasks.
+    corpus: a corpus directory or `corpus.Corpus`; a cache of its tasks is
+      refused if its text has changed since, and the live loader registers
+      its tasks.
 
   Raises:
     CacheError: the cache is missing, incomplete, or does not fit.
@@ -120,6 +146,8 @@ def open_loader(stream: stream_lib.Stream, *, vocabulary, seed: int,
       asked for where TensorFlow or SeqIO is not installed.
     CorpusError: no such mixture, or the filters leave nothing of a task.
   """
+  if isinstance(corpus, (str, os.PathLike)):
+    corpus = corpus_lib.Corpus(corpus)
   if cache_dir is not None:
     from xlflax.data import cached_loader
     return cached_loader.CachedLoader(

@@ -5,7 +5,10 @@ import seqio
 import tensorflow as tf
 
 from xlflax import errors
+from xlflax.data import host_tensorflow
 from xlflax.data.vocabulary import Vocabulary
+
+host_tensorflow.hide_accelerators()
 
 
 class SeqioVocabulary(seqio.Vocabulary):

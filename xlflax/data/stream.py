@@ -171,7 +171,7 @@ class Stream:
   alpha: float | Callable[[int], Any] | None = None
   batching: LanguageBatching = LanguageBatching.MIXED
   shuffle: bool = True
-  shuffle_window: int = 16384
+  shuffle_window: int = 4096
   remainder: Remainder = Remainder.PAD
   packing: Packing = Packing.NONE
   pairs: PairOptions = PairOptions()

@@ -8,7 +8,6 @@ examples are those of `Task.get_dataset(shuffle=False)`.
 
 import itertools
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import seqio
@@ -16,6 +15,7 @@ import tensorflow as tf
 
 from xlflax.data import corpus_source, preprocessors, task_registry
 from xlflax.data.corpus import TRAIN
+from xlflax.data.examples import Ragged
 from xlflax.data.seqio_vocabulary import SeqioVocabulary, resolve
 from xlflax.data.vocabulary import Vocabulary
 
@@ -23,29 +23,12 @@ _PLAIN_STEPS = (preprocessors.mark_documents, task_registry.name_monolingual,
                 task_registry.name_parallel)
 
 
-class Ragged(NamedTuple):
-  """Sequences of unequal length in two arrays.
-
-  Attributes:
-    values: int32 [total], one sequence after the other.
-    lengths: int32 [n].
-  """
-
-  values: np.ndarray
-  lengths: np.ndarray
-
-  def rows(self) -> list[np.ndarray]:
-    """The sequences, as views."""
-    ends = np.cumsum(self.lengths)
-    return [self.values[end - length:end]
-            for end, length in zip(ends, self.lengths, strict=True)]
-
-
 Block = dict[str, Ragged | np.ndarray]
 
 
 def read_blocks(name: str, vocabulary: Vocabulary, *, split: str = TRAIN,
-                size: int = 1024, num_threads: int = 1) -> Iterator[Block]:
+                size: int = 1024, num_threads: int = 1,
+                start: int = 0) -> Iterator[Block]:
   """Yields blocks of a task's tokenised examples, in the source's order.
 
   Args:
@@ -54,6 +37,7 @@ def read_blocks(name: str, vocabulary: Vocabulary, *, split: str = TRAIN,
     split: name of the split.
     size: examples of a block (the last may be shorter).
     num_threads: threads that encode a block.
+    start: examples passed over, before any is encoded.
 
   Yields:
     `{'targets': Ragged, 'starts_document': bool [n]}` or
@@ -67,14 +51,14 @@ def read_blocks(name: str, vocabulary: Vocabulary, *, split: str = TRAIN,
   task = resolve(task_registry.get_task(name, split=split), vocabulary)
   steps = task.preprocessors
   if not steps or steps[-1] is not task_registry.tokenize:
-    yield from _block_examples(task, split, size)
+    yield from _block_examples(task, split, size, start)
     return
   encoder = next(f.vocabulary for f in task.output_features.values()
                  if isinstance(f.vocabulary, SeqioVocabulary)).vocabulary
-  for texts in _text_blocks(task, split, size):
-    yield {key: (Ragged(*encoder.encode_ragged(
-        column, num_threads=num_threads))
-        if key in task.output_features else np.asarray(column, np.bool_))
+  for texts in _text_blocks(task, split, size, start):
+    yield {key: (_encode(encoder, column, num_threads)
+                 if key in task.output_features
+                 else np.asarray(column, np.bool_))
            for key, column in texts.items()}
 
 
@@ -83,7 +67,7 @@ def read(name: str, vocabulary: Vocabulary, *, split: str = TRAIN,
   """As `read_blocks`, one example at a time."""
   blocks = read_blocks(name, vocabulary, split=split, num_threads=num_threads)
   for block in blocks:
-    columns = [value.rows() if isinstance(value, Ragged) else value
+    columns = [value.texts() if isinstance(value, Ragged) else value
                for value in block.values()]
     for values in zip(*columns, strict=True):
       yield dict(zip(block, values, strict=True))
@@ -98,8 +82,8 @@ def read_texts(name: str, *, split: str = TRAIN) -> Iterator[dict]:
              for key, value in zip(block, values, strict=True)}
 
 
-def _text_blocks(task: seqio.Task, split: str,
-                 size: int) -> Iterator[dict[str, list]]:
+def _text_blocks(task: seqio.Task, split: str, size: int,
+                 start: int = 0) -> Iterator[dict[str, list]]:
   """Blocks of text columns, from the files themselves where possible."""
   steps = task.preprocessors[:-1]
   source = task.source
@@ -107,7 +91,7 @@ def _text_blocks(task: seqio.Task, split: str,
       and all(step in _PLAIN_STEPS for step in steps)):
     names = ['targets' if feature == 'text' else feature
              for feature in source.features]
-    rows = iter(source.rows(split))
+    rows = itertools.islice(source.rows(split), start, None)
     while block := list(itertools.islice(rows, size)):
       yield dict(zip(names, map(list, zip(*block, strict=True)), strict=True))
     return
@@ -118,23 +102,30 @@ def _text_blocks(task: seqio.Task, split: str,
       output_features=dict.fromkeys(task.output_features, text))
   dataset = texts.get_dataset(split=split, shuffle=False,
                               try_in_mem_cache=False)
-  for block in corpus_source.numpy_examples(dataset.batch(size)):
+  for block in corpus_source.numpy_examples(
+      dataset.skip(start).batch(size)):
     yield {key: column.tolist() for key, column in block.items()}
 
 
-def _block_examples(task: seqio.Task, split: str, size: int) -> Iterator[Block]:
+def _block_examples(task: seqio.Task, split: str, size: int,
+                    start: int) -> Iterator[Block]:
   """Blocks of a task that tokenises in its own way."""
   dataset = task.get_dataset(split=split, shuffle=False,
                              try_in_mem_cache=False)
-  examples = corpus_source.numpy_examples(dataset)
+  examples = corpus_source.numpy_examples(dataset.skip(start))
   while block := list(itertools.islice(examples, size)):
     yield {key: _stack([example[key] for example in block])
            for key in block[0]
            if key in task.output_features or key == 'starts_document'}
 
 
+def _encode(vocabulary: Vocabulary, texts: list, num_threads: int) -> Ragged:
+  ids, lengths = vocabulary.encode_ragged(texts, num_threads=num_threads)
+  return Ragged(ids, lengths.astype(np.int64))
+
+
 def _stack(values: list) -> Ragged | np.ndarray:
   if np.ndim(values[0]) == 0:
     return np.asarray(values)
-  lengths = np.array([len(value) for value in values], np.int32)
+  lengths = np.array([len(value) for value in values], np.int64)
   return Ragged(np.concatenate(values).astype(np.int32, copy=False), lengths)

@@ -27,6 +27,7 @@ from xlflax.data.corpus import TRAIN, Corpus
 from xlflax.data.seqio_vocabulary import DeferredVocabulary, SeqioVocabulary
 from xlflax.data.vocabulary import Vocabulary
 
+PUBLIC_TASK_MODULES = ('wiki40b', 'mc4', 'opus', 'paracrawl', 'wmt')
 _languages: dict[str, tuple[str, ...]] = {}
 _corpus_names: dict[str, list[str]] = {}
 
@@ -140,6 +141,11 @@ def task_languages(name: str) -> tuple[str, ...]:
   return _languages[name]
 
 
+def known_languages(name: str) -> tuple[str, ...]:
+  """As `task_languages`, but empty for a task that was never told."""
+  return _languages.get(name, ())
+
+
 def get_task(name: str, *, split: str | None = None) -> seqio.Task:
   """The registered task.
 
@@ -210,6 +216,12 @@ def fingerprint(name: str, split: str = TRAIN) -> tuple | None:
   if not isinstance(source, corpus_source.TextSource):
     return None
   return source.fingerprint(split)
+
+
+def import_public_tasks() -> None:
+  """Registers the tasks over public corpora: the modules of xlflax.tasks."""
+  for module in PUBLIC_TASK_MODULES:
+    importlib.import_module(f'xlflax.tasks.{module}')
 
 
 def import_task_modules(modules: Sequence[str]) -> None:

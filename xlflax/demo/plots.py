@@ -98,7 +98,7 @@ def _write_numbers(axes, values: list[list[float]]) -> None:
   for row, numbers in enumerate(values):
     for column, number in enumerate(numbers):
       axes.text(column, row, f'{number:.0f}', ha='center', va='center',
-                fontsize=8, color='black' if number > 55 else 'white')
+                fontsize=8, color='black' if number > 50 else 'white')
 
 
 def _hide_frame(axes) -> None:

@@ -87,6 +87,7 @@ class Perplexity(_MaskedPerplexity):
 
   def __post_init__(self):
     super().__post_init__()
+    base.coerce(self, 'layout', stream_lib.Layout)
     allowed = stream_lib.Layout.BLOCKS, stream_lib.Layout.SENTENCES
     if self.layout not in allowed:
       raise errors.ConfigError(

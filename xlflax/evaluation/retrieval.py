@@ -13,7 +13,7 @@ import numpy as np
 from xlflax import errors
 from xlflax.evaluation import base, language_codes, similarity, states
 from xlflax.evaluation import sources as sources_lib
-from xlflax.objectives.contrastive import Pooling
+from xlflax.objectives.inputs import Pooling
 
 
 class PairScores(NamedTuple):
@@ -53,6 +53,9 @@ class Retrieval(base.EvalTask):
   layer: int = -1
   max_length: int | None = 128
 
+  def __post_init__(self):
+    base.coerce(self, 'pooling', Pooling)
+
   @property
   def headline(self) -> str:
     return 'accuracy'
@@ -84,6 +87,11 @@ class Retrieval(base.EvalTask):
   def _score(self, subject, pair, notes) -> tuple[PairScores, int]:
     text = self.source.load(pair)
     size = len(text.first)
+    if not size or len(text.second) != size:
+      raise errors.CorpusError(
+          'The two sides of a language pair are not translations',
+          got=f'{size} and {len(text.second)} sentences',
+          expected='as many on both sides, and at least one')
     ids = [language_codes.language_id(subject.vocabulary, code, notes)
            for code in pair]
     # Both sides in one call: fewer partly filled batches.

@@ -49,7 +49,8 @@ class CorpusPairs(PairSource):
   Attributes:
     directory: the corpus directory.
     split: 'train', 'validation' or 'test'.
-    languages: pairs such as ('de-en', 'en-sw') to take; None: all there are.
+    languages: languages to take the pairs with English of, or pairs such as
+      'de-fr'; None: all there are.
     max_pairs: the first so many sentence pairs of a language pair; None: all.
   """
 
@@ -60,12 +61,13 @@ class CorpusPairs(PairSource):
 
   def pairs(self) -> tuple[Pair, ...]:
     found = _corpus(self.directory).parallel_pairs(self.split)
-    return _chosen(found, self.languages, '-'.join, self)
+    return _chosen_pairs(found, self.languages, _where(self))
 
   def load(self, pair: Pair) -> PairedText:
     lines = _corpus(self.directory).parallel(*pair, self.split)
-    first, second = zip(*itertools.islice(lines, self.max_pairs))
-    return PairedText(first, second)
+    taken = list(itertools.islice(lines, self.max_pairs))
+    return PairedText([pair.source for pair in taken],
+                      [pair.target for pair in taken])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,18 +88,9 @@ class Tatoeba(PairSource):
 
   def pairs(self) -> tuple[Pair, ...]:
     found = tuple(sorted(self._files()))
-    if self.languages is None:
-      return found
-    wanted = {language_codes.short_code(code) for code in self.languages}
-    missing = wanted - {code for pair in found for code in pair}
-    if missing:
-      raise errors.CorpusError(
-          'Tatoeba files of some languages are missing',
-          got=', '.join(sorted(missing)), where=self.directory,
-          expected='some of ' + ', '.join(sorted(
-              {code for pair in found for code in pair})))
-    return tuple(pair for pair in found
-                 if wanted & (set(pair) - {'en'}) or wanted == {'en'})
+    wanted = self.languages and tuple(
+        language_codes.short_code(code) for code in self.languages)
+    return _chosen_pairs(found, wanted, self.directory)
 
   def load(self, pair: Pair) -> PairedText:
     first, second = (_read_lines(path) for path in self._files()[pair])
@@ -168,7 +161,7 @@ class CorpusText(TextSource):
 
   def languages_found(self) -> tuple[str, ...]:
     found = _corpus(self.directory).monolingual_languages(self.split)
-    return _chosen(found, self.languages, str, self)
+    return _chosen_languages(found, self.languages, _where(self))
 
   def load(self, language: str) -> list[str]:
     lines = _corpus(self.directory).monolingual(language, self.split)
@@ -186,21 +179,44 @@ def _corpus(directory: str) -> corpus_lib.Corpus:
   return corpus_lib.Corpus(directory)
 
 
-def _chosen(found: tuple, wanted: tuple[str, ...] | None, name, source):
-  """The members of `found` whose names are wanted; errors if there is none."""
-  where = f'the {source.split} split of {source.directory}'
+def _chosen_pairs(found: tuple[Pair, ...], wanted: tuple[str, ...] | None,
+                  where: str) -> tuple[Pair, ...]:
+  """Pairs named as 'de-fr', or all of whose languages but English are named."""
+  _check_any(found, where)
+  if wanted is None:
+    return found
+  chosen = tuple(pair for pair in found if '-'.join(pair) in wanted
+                 or set(pair) - {'en'} <= set(wanted))
+  names = {name for pair in chosen for name in (*pair, '-'.join(pair))}
+  _check_missing(set(wanted) - names, map('-'.join, found), where)
+  return chosen
+
+
+def _chosen_languages(found: tuple[str, ...], wanted: tuple[str, ...] | None,
+                      where: str) -> tuple[str, ...]:
+  _check_any(found, where)
+  _check_missing(set(wanted or ()) - set(found), found, where)
+  return found if wanted is None else tuple(wanted)
+
+
+def _check_any(found: tuple, where: str) -> None:
   if not found:
     raise errors.CorpusError(
-        'The corpus has no text to evaluate on', where=where,
+        'There is no text to evaluate on', where=where,
         fix='give another split, or add files to it')
-  known = {name(item): item for item in found}
-  missing = [code for code in wanted or () if code not in known]
+
+
+def _check_missing(missing: set[str], known: Iterable[str], where: str
+                   ) -> None:
   if missing:
     raise errors.CorpusError(
-        'The corpus has no text of some languages to evaluate on',
-        got=', '.join(missing), expected='some of ' + ', '.join(known),
+        'There is no text of some languages to evaluate on',
+        got=', '.join(sorted(missing)), expected='some of ' + ', '.join(known),
         where=where)
-  return found if wanted is None else tuple(known[code] for code in wanted)
+
+
+def _where(source) -> str:
+  return f'the {source.split} split of {source.directory}'
 
 
 def _fingerprint(parts: Iterable) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,18 +51,16 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array,
   Raises:
     ConfigError: the backend cannot do this on this machine.
   """
-  backend = resolve_backend(
-      backend, dtype=query.dtype.name, head_dim=query.shape[-1],
-      dropout_rate=dropout_rate if dropout_key is not None else 0.0,
-      platform=jax.default_backend())
-  if backend is _Backend.CUDNN:
-    return jax.nn.dot_product_attention(
-        query, key, value, mask=mask, implementation='cudnn')
-  if dropout_key is None or not dropout_rate:
-    return jax.nn.dot_product_attention(
-        query, key, value, mask=mask, implementation='xla')
-  return _attend_with_dropout(query, key, value, mask, rate=dropout_rate,
-                              dropout_key=dropout_key)
+  rate = 0.0 if dropout_key is None else dropout_rate
+  capability = _cuda_capability()
+  backend = resolve_backend(backend, Case(
+      query.dtype.name, query.shape[-1], query.shape[1], mask is not None,
+      rate, capability))
+  if rate:
+    return _attend_with_dropout(query, key, value, mask, rate=rate,
+                                dropout_key=dropout_key)
+  return jax.nn.dot_product_attention(
+      query, key, value, mask=mask, implementation=str(backend))
 
 
 def _attend_with_dropout(query, key, value, mask, *, rate, dropout_key):
@@ -76,8 +75,27 @@ def _attend_with_dropout(query, key, value, mask, *, rate, dropout_key):
   return jnp.einsum('bnts,bsnd->btnd', weights, value)
 
 
-def resolve_backend(backend: _Backend, *, dtype: str, head_dim: int,
-                    dropout_rate: float, platform: str) -> _Backend:
+class Case(NamedTuple):
+  """What the choice of a backend depends on.
+
+  Attributes:
+    dtype: of queries, keys and values.
+    head_dim: width of a head.
+    length: number of queries.
+    masked: whether there is a mask.
+    dropout_rate: on attention probabilities; 0 outside training.
+    capability: compute capability of the GPU; None without an NVIDIA GPU.
+  """
+
+  dtype: str
+  head_dim: int
+  length: int
+  masked: bool
+  dropout_rate: float
+  capability: tuple[int, ...] | None
+
+
+def resolve_backend(backend: _Backend, case: Case) -> _Backend:
   """XLA or CUDNN: the backend asked for, or AUTO's choice (logged once).
 
   Raises:
@@ -85,7 +103,7 @@ def resolve_backend(backend: _Backend, *, dtype: str, head_dim: int,
   """
   if backend is _Backend.XLA:
     return backend
-  obstacle = _cudnn_obstacle(dtype, head_dim, dropout_rate, platform)
+  obstacle = _cudnn_obstacle(case)
   if backend is _Backend.AUTO:
     chosen = _Backend.XLA if obstacle else _Backend.CUDNN
     _log_choice(chosen, obstacle)
@@ -105,16 +123,29 @@ def _log_choice(chosen: _Backend, obstacle: tuple[str, str] | None) -> None:
       'Attention backend: %s%s.', str(chosen), reason)
 
 
-def _cudnn_obstacle(dtype: str, head_dim: int, dropout_rate: float,
-                    platform: str) -> tuple[str, str] | None:
+def _cudnn_obstacle(case: Case) -> tuple[str, str] | None:
   """(got, expected) of the first condition of cuDNN's that is not met."""
-  if platform not in ('gpu', 'cuda'):
-    return f'the platform {platform}', 'an NVIDIA GPU'
-  if dtype not in ('bfloat16', 'float16'):
-    return f'dtype = {dtype}', "dtype = 'bfloat16'"
-  if dropout_rate:
-    return (f'attention_dropout_rate = {dropout_rate} in training',
+  if case.capability is None:
+    return 'no NVIDIA GPU', 'one of compute capability 8.0 or later'
+  if case.capability < (8, 0):
+    return (f'compute capability {".".join(map(str, case.capability))}',
+            '8.0 or later')
+  if case.dtype not in ('bfloat16', 'float16'):
+    return f'dtype = {case.dtype}', "dtype = 'bfloat16'"
+  if case.dropout_rate:
+    return (f'attention_dropout_rate = {case.dropout_rate} in training',
             'attention_dropout_rate = 0')
-  if head_dim % 8 or head_dim > 128:
-    return f'heads of width {head_dim}', 'a multiple of 8, at most 128'
+  if case.head_dim % 8 or case.head_dim > 128:
+    return f'heads of width {case.head_dim}', 'a multiple of 8, at most 128'
+  if case.masked and case.length % 2:
+    return f'masked rows of {case.length} tokens', 'an even number'
   return None
+
+
+@functools.cache
+def _cuda_capability() -> tuple[int, ...] | None:
+  """Compute capability of the default device; None if it is not CUDA."""
+  device = jax.devices()[0]
+  if 'cuda' not in device.client.platform_version:
+    return None
+  return tuple(int(part) for part in device.compute_capability.split('.'))

@@ -40,8 +40,8 @@ class Encoder(nn.Module):
     if config.norm_position is model_config.NormPosition.PRE:
       self.final_norm = layers.LayerNorm(config)
     if config.mlm_head is model_config.MlmHead.TRANSFORM:
-      self.head_dense = layers.dense(
-          config, config.hidden_dim, ('embed', 'norm'))
+      self.head_dense = layers.Linear(
+          config, (config.hidden_dim,), ('embed', 'norm'))
       self.head_norm = layers.LayerNorm(config)
     self.output_bias = self.param(
         'output_bias', layers.zeros_init('vocab'), (config.table_size,),
@@ -80,7 +80,8 @@ class Encoder(nn.Module):
     """
     rows = jnp.arange(self.config.table_size)
     bias = jnp.where(rows < self.config.vocab_size, self.output_bias, _NEVER)
-    return self.embeddings.token, bias
+    table = layers.constrain(self.embeddings.token, 'vocab', None)
+    return table, bias
 
   def logits(self, states: jax.Array) -> jax.Array:
     """float32 logits over the vocabulary: [..., H] -> [..., V]."""

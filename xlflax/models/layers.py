@@ -15,7 +15,7 @@ from xlflax.models import config as model_config
 _Config = model_config.EncoderConfig
 
 
-def constrain(states: jax.Array, *axes: str) -> jax.Array:
+def constrain(states: jax.Array, *axes: str | None) -> jax.Array:
   """Activations with logical axes, such as 'batch', 'length', 'embed'."""
   return nn.with_logical_constraint(states, axes)
 
@@ -90,20 +90,55 @@ def _normalize(epsilon: float, dtype: jnp.dtype):
   return recompute.recomputed(normalize)
 
 
-def dense(config: _Config, features: int | tuple[int, ...],
-          axes: tuple[str, ...], *, inputs: int = 1) -> nn.DenseGeneral:
-  """Linear map with bias over the last `inputs` axes.
+class Linear(nn.Module):
+  """Linear map with bias over the last axes.
 
-  Args:
+  Attributes:
     config: dtype and initialiser.
     features: shape of the output's last axes.
-    axes: logical axes of the kernel, [*inputs, *features].
-    inputs: number of axes contracted.
+    axes: logical axes of the kernel, [*contracted, *features].
   """
-  biases = ['norm' if axis == 'embed' else axis for axis in axes[inputs:]]
-  return nn.DenseGeneral(
-      features, axis=tuple(range(-inputs, 0)), dtype=config.compute_dtype,
-      kernel_init=weights_init(config, *axes), bias_init=zeros_init(*biases))
+
+  config: _Config
+  features: tuple[int, ...]
+  axes: tuple[str, ...]
+
+  @nn.compact
+  def __call__(self, inputs: jax.Array) -> jax.Array:
+    """[..., *contracted] -> [..., *features] in the compute dtype."""
+    dtype = self.config.compute_dtype
+    contracted = len(self.axes) - len(self.features)
+    kernel = self.param(
+        'kernel', weights_init(self.config, *self.axes),
+        (*inputs.shape[-contracted:], *self.features), jnp.float32)
+    axes = ('norm' if axis == 'embed' else axis
+            for axis in self.axes[contracted:])
+    bias = self.param('bias', zeros_init(*axes), self.features, jnp.float32)
+    outputs = jnp.tensordot(inputs.astype(dtype), kernel.astype(dtype),
+                            axes=contracted)
+    rows = tuple(range(inputs.ndim - contracted))
+    return outputs + jnp.expand_dims(bias.astype(dtype), rows)
+
+
+def lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
+  """Rows of a table that may be sharded over `axis` and its width.
+
+  The width is gathered first (as for any product with FSDP weights), so that
+  each device picks its batch's rows out of its own part of the table and one
+  sum over the parts completes them. Left alone, the partitioner gathers the
+  whole table.
+
+  Args:
+    table: [R, H].
+    ids: int32 [B, T].
+    axis: logical axis of the rows.
+
+  Returns:
+    [B, T, H].
+  """
+  table = constrain(table, axis, None)
+  ids = constrain(ids, 'batch', 'length')
+  return constrain(jnp.take(table, ids, axis=0), 'batch', 'length', 'embed')
 
 
 class Embeddings(nn.Module):
@@ -144,21 +179,18 @@ class Embeddings(nn.Module):
                deterministic: bool) -> jax.Array:
     """[B, T] int32 ids -> [B, T, H] in the compute dtype."""
     config = self.config
-    # [B, T] -> [B, T, H]: gathers, whose tables may be sharded.
-    states = jnp.take(self.token, token_ids, axis=0)
+    states = lookup(self.token, token_ids, 'vocab')
     states = states + self._positions(token_ids.shape, positions)
     if config.type_vocab_size:
       if token_type_ids is None:
         token_type_ids = jnp.zeros_like(token_ids)
-      states = states + jnp.take(self.token_type, token_type_ids, axis=0)
+      states = states + lookup(self.token_type, token_type_ids, 'type')
     if config.use_language_embeddings:
       states = states + self._languages(token_ids, language_ids)
-    states = constrain(states, 'batch', 'length', 'embed')
     if config.embedding_norm:
       states = self.norm(states)
-    states = self.dropout(states.astype(config.compute_dtype),
-                          deterministic=deterministic)
-    return constrain(states, 'batch', 'length', 'embed')
+    return self.dropout(states.astype(config.compute_dtype),
+                        deterministic=deterministic)
 
   def _positions(self, shape, positions: jax.Array | None) -> jax.Array:
     """[B, T, H] or, for running positions, [1, T, H]."""
@@ -178,8 +210,8 @@ class Embeddings(nn.Module):
                     config.hidden_dim))
     if positions is None:
       first = config.position_offset
-      return table[None, first:first + length]
-    return jnp.take(table, positions + config.position_offset, axis=0)
+      return constrain(table[None, first:first + length], None, None, None)
+    return lookup(table, positions + config.position_offset, 'position')
 
   def _languages(self, token_ids, language_ids: jax.Array | None):
     if language_ids is None:
@@ -191,7 +223,7 @@ class Embeddings(nn.Module):
             fix="pass the batch's language_ids, or set "
                 'use_language_embeddings to False')
       language_ids = jnp.zeros_like(token_ids)
-    return jnp.take(self.language, language_ids, axis=0)
+    return lookup(self.language, language_ids, 'language')
 
 
 class SelfAttention(nn.Module):
@@ -203,9 +235,9 @@ class SelfAttention(nn.Module):
     config = self.config
     heads = (config.num_heads, config.dim_per_head)
     self.query, self.key, self.value = (
-        dense(config, heads, ('embed', 'heads', 'kv')) for _ in range(3))
-    self.output = dense(config, config.hidden_dim, ('heads', 'kv', 'embed'),
-                        inputs=2)
+        Linear(config, heads, ('embed', 'heads', 'kv')) for _ in range(3))
+    self.output = Linear(config, (config.hidden_dim,),
+                         ('heads', 'kv', 'embed'))
 
   def __call__(self, states: jax.Array, mask: jax.Array | None, *,
                deterministic: bool) -> jax.Array:
@@ -230,8 +262,8 @@ class FeedForward(nn.Module):
 
   def setup(self):
     config = self.config
-    self.wi = dense(config, config.mlp_dim, ('embed', 'mlp'))
-    self.wo = dense(config, config.hidden_dim, ('mlp', 'embed'))
+    self.wi = Linear(config, (config.mlp_dim,), ('embed', 'mlp'))
+    self.wo = Linear(config, (config.hidden_dim,), ('mlp', 'embed'))
 
   def __call__(self, states: jax.Array) -> jax.Array:
     """[B, T, H] -> [B, T, H]."""

@@ -114,6 +114,28 @@ def uniform_words(rng: jax.Array, language_ids: jax.Array,
   return rank
 
 
+def _random_order(rng: jax.Array, first: jax.Array) -> jax.Array:
+  """A random permutation of each row, those of `first` before the others.
+
+  One uint32 per position is sorted: whether it is in `first`, random bits,
+  and the position in the lowest bits. (Sorting keeps a sharded batch where it
+  is, while `jax.lax.top_k` gathers all rows on every device.)
+
+  Args:
+    rng: key.
+    first: bool [B, T].
+
+  Returns:
+    int32 [B, T], positions.
+  """
+  length = first.shape[1]
+  low = jnp.uint32((1 << max(length - 1, 1).bit_length()) - 1)
+  keys = (jax.random.bits(rng, first.shape, jnp.uint32) >> 1) & ~low
+  keys |= jnp.arange(length, dtype=jnp.uint32)[None, :]
+  keys |= jnp.where(first, jnp.uint32(0), jnp.uint32(1 << 31))
+  return (jnp.sort(keys, axis=1) & low).astype(jnp.int32)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskingPolicy:
   """Chooses an exact share of each row's maskable tokens, uniformly.
@@ -190,8 +212,7 @@ class MaskingPolicy:
     """
     slots = self.num_slots(maskable.shape[1])
     position_rng, action_rng = jax.random.split(rng)
-    scores = jax.random.uniform(position_rng, maskable.shape)
-    _, positions = jax.lax.top_k(jnp.where(maskable, scores, -1.0), slots)
+    positions = _random_order(position_rng, maskable)[:, :slots]
     counts = self._counts(maskable, slots, step)
     chosen = jnp.arange(slots)[None, :] < counts[:, None]
     draw = jax.random.uniform(action_rng, positions.shape)

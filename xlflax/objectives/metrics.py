@@ -45,7 +45,7 @@ def by_language(values: jax.Array, weights: jax.Array,
     `Sum` of shape [num_languages].
   """
   values = jnp.where(weights > 0, values * weights, 0.0).reshape(1, -1)
-  ids = language_ids.reshape(1, -1)
+  ids = jnp.asarray(language_ids).reshape(1, -1)
   mine = ids == jnp.arange(num_languages, dtype=ids.dtype)[:, None]
   return Sum(jnp.sum(jnp.where(mine, values, 0.0), axis=1),
              jnp.sum(jnp.where(mine, weights.reshape(1, -1), 0.0), axis=1))

@@ -75,9 +75,9 @@ def _block_counts(weights: tuple[float, ...]) -> tuple[int, ...]:
   total = math.fsum(weights)
   shares = np.asarray([weight / total for weight in weights])
   for block in range(len(weights), _MAX_BLOCK):
-    counts = shares * block
-    if (np.abs(counts - np.round(counts)) < 1e-9 * block).all():
-      return tuple(int(count) for count in np.round(counts))
+    counts = np.round(shares * block)
+    if counts.all() and np.abs(shares * block - counts).max() < 1e-6:
+      return tuple(int(count) for count in counts)
   return _shares(weights, max(_MAX_BLOCK, len(weights)))
 
 

@@ -6,6 +6,7 @@ layer; `tensor` splits heads, feed-forward units and vocabulary inside a
 layer. Modules name only logical axes; the rules here map them.
 """
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -49,8 +50,9 @@ class Partitioner:
     data: devices along the data axis; -1 takes what the others leave.
     fsdp: devices along the fsdp axis; -1 likewise.
     tensor: devices along the tensor axis; -1 likewise.
-    rules: (logical axis, mesh axis or axes or None), first match first; a
-      mesh axis already used by an earlier dimension of an array is skipped.
+    rules: (logical axis, mesh axis or axes or None), earlier ones first; of
+      two dimensions of an array that want one mesh axis, the one whose rule
+      comes first gets it.
     devices: the devices of the mesh; None takes all of the job.
   """
 
@@ -59,6 +61,14 @@ class Partitioner:
   tensor: int = 1
   rules: Rules = DEFAULT_RULES
   devices: tuple[Any, ...] | None = None
+
+  def __post_init__(self):
+    for rule in self.rules:
+      if not set(_as_tuple(rule[1])) <= set(AXES):
+        raise errors.ConfigError(
+            'A sharding rule names a mesh axis that does not exist',
+            got=rule, expected='axes among ' + ', '.join(AXES),
+            where='Partitioner.rules')
 
   @functools.cached_property
   def mesh(self) -> jax.sharding.Mesh:
@@ -120,24 +130,11 @@ class Partitioner:
           where=where or None,
           fix='change the batch size, the accumulation or the mesh')
 
+  @contextlib.contextmanager
   def scope(self):
     """Context in which modules' logical constraints resolve on this mesh."""
-    return _Scope(self.mesh, self.rules)
-
-
-class _Scope:
-  """`with` both the mesh and the logical rules."""
-
-  def __init__(self, mesh, rules):
-    self._contexts = (mesh, nn.logical_axis_rules(rules))
-
-  def __enter__(self):
-    for context in self._contexts:
-      context.__enter__()
-
-  def __exit__(self, *exc):
-    for context in reversed(self._contexts):
-      context.__exit__(*exc)
+    with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.rules):
+      yield
 
 
 def mesh_shape(wanted: Sequence[int], devices: int) -> tuple[int, ...]:
@@ -177,11 +174,14 @@ def _topology_order(shape, devices):
   return mesh_utils.create_device_mesh(shape, devices=devices)
 
 
-def _size(mesh, axes) -> int:
+def _as_tuple(axes) -> tuple[str, ...]:
   if axes is None:
-    return 1
-  axes = (axes,) if isinstance(axes, str) else axes
-  return math.prod(mesh.shape[axis] for axis in axes)
+    return ()
+  return (axes,) if isinstance(axes, str) else tuple(axes)
+
+
+def _size(mesh, axes) -> int:
+  return math.prod(mesh.shape[axis] for axis in _as_tuple(axes))
 
 
 def _name(path) -> str:

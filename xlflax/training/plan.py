@@ -1,5 +1,6 @@
 """The dry run: everything checked and described, without a step."""
 
+import dataclasses
 import logging
 from typing import Any
 
@@ -42,7 +43,7 @@ def make(settings: setup_lib.Settings) -> dict[str, Any]:
         'vocabulary': {'size': setup.spec.size,
                        'languages': list(setup.spec.languages)},
         'parameters': _parameters(setup),
-        'streams': {name: loader.statistics()
+        'streams': {name: _stream(loader, settings.total_steps)
                     for name, loader in loaders.items()},
         'memory': _memory(setup),
     } | _time(setup)
@@ -132,23 +133,33 @@ def _print(result: dict[str, Any]) -> None:
   table.add_row('estimated time',
                 f'{duration} (at {result["seconds_per_step_basis"]})')
   console.print(table)
-  for name, statistics in result['streams'].items():
-    console.print(_stream_table(name, statistics, result['total_steps']))
+  for name, tasks in result['streams'].items():
+    console.print(_stream_table(name, tasks))
 
 
-def _stream_table(name, statistics, total_steps) -> rich.table.Table:
+def _stream(loader, total_steps: int) -> list[dict[str, Any]]:
+  """A row per task: sizes, share, and how much of it the run will see."""
+  rows = []
+  for task in loader.statistics():
+    seen = task.rate * total_steps * loader.stream.batch_size
+    rows.append(dataclasses.asdict(task) | {
+        'batches': task.rate * total_steps,
+        'epochs': seen / task.rows if task.rows else None})
+  return rows
+
+
+def _stream_table(name, tasks) -> rich.table.Table:
   table = rich.table.Table(title=f'Stream {name}')
-  for column in ('task', 'languages', 'examples', 'rows', 'share',
+  for column in ('task', 'languages', 'examples', 'dropped', 'rows', 'share',
                  'batches', 'epochs'):
-    table.add_column(column)
-  for task in statistics['tasks']:
-    batches = task['rate'] * total_steps
-    rows = task['rows']
+    table.add_column(column, justify='left' if column in (
+        'task', 'languages') else 'right')
+  for task in tasks:
     table.add_row(
-        task['name'], ' '.join(task['languages']), f'{task["examples"]:,}',
-        f'{rows:,}' if rows else '?', f'{task["rate"]:.2%}',
-        f'{batches:,.1f}',
-        f'{batches * statistics["batch_size"] / rows:.2f}' if rows else '?')
+        task['task'], ' '.join(task['languages']), f'{task["examples"]:,}',
+        f'{task["dropped"]:,}', f'{task["rows"]:,}' if task['rows'] else '?',
+        f'{task["rate"]:.2%}', f'{task["batches"]:,.1f}',
+        f'{task["epochs"]:.2f}' if task['epochs'] is not None else '?')
   return table
 
 

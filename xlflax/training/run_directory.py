@@ -24,8 +24,8 @@ REPORT = 'report'
 # Bindings that may change when a run is continued: where and how fast it
 # runs, how long, and what it reports; none changes what a step computes.
 MAY_CHANGE = (
-    r'model_dir\b', r'MODEL_DIR\b', r'Partitioner\.', r'total_steps\b',
-    r'TRAIN_STEPS\b', r'stop_at_step\b', r'CheckpointOptions\.',
+    r'model_dir\b', r'MODEL_DIR\b', r'Partitioner\.',
+    r'train\.total_steps\b', r'stop_at_step\b', r'CheckpointOptions\.',
     r'\blog_every_steps\b', r'compilation_cache_dir\b', r'profile',
     r'prefetch', r'cache_dir\b', r'CACHE_DIR\b', r'evaluation\b',
     r'Evaluation\.',

@@ -6,6 +6,7 @@ from 0 to `peak`; after it the named shape begins.
 
 from collections.abc import Callable, Sequence
 
+import jax.numpy as jnp
 import optax
 
 from xlflax import errors
@@ -41,8 +42,8 @@ def inverse_sqrt(*, peak: float, warmup_steps: int) -> Schedule:
     raise errors.ConfigError(
         'The inverse-square-root schedule needs a warm-up', got=warmup_steps,
         expected='warmup_steps >= 1', where='schedules.inverse_sqrt')
-  def decay(step):
-    return peak * (warmup_steps / (step + warmup_steps)) ** 0.5
+  def decay(step):  # also evaluated, and not used, before the warm-up's end
+    return peak * (warmup_steps / (jnp.maximum(step, 0) + warmup_steps)) ** 0.5
   return _warm_up(peak, warmup_steps, decay)
 
 
@@ -53,7 +54,7 @@ def piecewise(*, values: Sequence[float], boundaries: Sequence[int]
   Suits sampling exponents and mask ratios that change in phases.
   """
   if len(values) != len(boundaries) + 1 or list(boundaries) != sorted(
-      boundaries):
+      set(boundaries)):
     raise errors.ConfigError(
         'A piecewise schedule has the wrong numbers',
         got=f'{len(values)} values, boundaries {list(boundaries)}',
@@ -64,6 +65,10 @@ def piecewise(*, values: Sequence[float], boundaries: Sequence[int]
 
 
 def _warm_up(peak, warmup_steps, after) -> Schedule:
+  if warmup_steps < 0:
+    raise errors.ConfigError(
+        'The warm-up has a negative length', got=warmup_steps,
+        expected='warmup_steps >= 0', where='schedules')
   if not warmup_steps:
     return after
   return optax.join_schedules(

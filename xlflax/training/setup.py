@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from xlflax import errors
+from xlflax.data import corpus as corpus_lib
 from xlflax.data import loader as loader_lib
-from xlflax.data import rows
 from xlflax.data import stream as stream_lib
 from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.data import vocabulary_spec
@@ -149,17 +149,17 @@ class Setup:
   def abstract_batches(self, active: tuple[int, ...]):
     """{stream: {key: ShapeDtypeStruct with its sharding}}."""
     sharding = self.settings.partitioner.batch_sharding
-    def spec(stream):
-      shape = (stream.batch_size, stream.length)
-      return {key: jax.ShapeDtypeStruct(shape, jnp.int32, sharding=sharding)
-              for key in rows.keys(stream)}
-    return {name: spec(self.stream(name)) for name in self.streams_of(active)}
+    return {name: {key: jax.ShapeDtypeStruct(
+        leaf.shape, leaf.dtype, sharding=sharding) for key, leaf
+                   in loader_lib.batch_spec(self.stream(name)).items()}
+            for name in self.streams_of(active)}
 
   def open_loaders(self) -> dict[str, loader_lib.Loader]:
     """Stream name -> its loader."""
+    corpus = self.settings.corpus and corpus_lib.Corpus(self.settings.corpus)
     return {stream.name: loader_lib.open_loader(
         stream, vocabulary=self.vocabulary, seed=self.settings.seed,
-        cache_dir=self.settings.cache_dir, corpus=self.settings.corpus)
+        cache_dir=self.settings.cache_dir, corpus=corpus)
             for stream in self.settings.streams}
 
   def initial_state(self) -> state_lib.TrainState:

@@ -78,7 +78,7 @@ class StepBuilder(NamedTuple):
     def step(state: state_lib.TrainState, batches):
       grads, outputs, objective_state = self._gradients(
           active, state, batches)
-      loss = sum(self.mixture.entries[i].weight * base.mean(out.loss)
+      loss = sum(self.mixture.loss_weight(i) * base.mean(out.loss)
                  for i, out in outputs.items())
       norm = optax.global_norm(grads)
       finite = jnp.isfinite(loss) & jnp.isfinite(norm)
@@ -98,7 +98,8 @@ class StepBuilder(NamedTuple):
       entry_grads, out = self._entry(
           entry, state, batches[entry.stream], jax.random.fold_in(rng, i),
           kept.get(entry.objective.name, ()))
-      scale = entry.weight / jnp.maximum(out.loss.weight, 1e-8)
+      scale = self.mixture.loss_weight(i) / jnp.maximum(
+          out.loss.weight, 1e-8)
       entry_grads = jax.tree.map(lambda g, s=scale: g * s, entry_grads)
       grads = entry_grads if grads is None else jax.tree.map(
           jnp.add, grads, entry_grads)
@@ -159,7 +160,9 @@ class StepBuilder(NamedTuple):
     metrics: dict[str, base.Sum] = {}
     for i, out in outputs.items():
       prefix = metric_prefix(self.mixture, i)
-      named = {'loss': out.loss} | out.metrics
+      own = f'{self.mixture.entries[i].objective.name}/'
+      named = {'loss': out.loss} | {
+          k.removeprefix(own): v for k, v in out.metrics.items()}
       metrics.update({f'{prefix}/{k}': v for k, v in named.items()})
     return metrics
 

@@ -1,0 +1,144 @@
+"""Makes a corpus directory of ten languages from public small data sets.
+
+  python docs/real_text/build_corpus.py --data DATA --output CORPUS
+
+DATA holds `bible/<lang>.tsv` (reference, verse), `opensource_guide/<lang>/*.md`,
+`ntrex/en-<lang>.tsv`, `small_parallel_enja/train.*` (English, Japanese) and
+`tatoeba/tatoeba.<xxx>-eng.*`. Tatoeba is the test set: it is copied to
+`test/`, and every training line that equals one of its sentences, punctuation
+and case aside, is left out.
+"""
+
+import argparse
+import collections
+import pathlib
+import re
+import unicodedata
+
+from xlflax.data import corpus_writer
+
+LANGUAGES = ('en', 'fr', 'de', 'es', 'ru', 'zh', 'ar', 'hi', 'ja', 'sw')
+TATOEBA = {'fra': 'fr', 'deu': 'de', 'spa': 'es', 'rus': 'ru', 'cmn': 'zh',
+           'ara': 'ar', 'hin': 'hi', 'jpn': 'ja', 'swh': 'sw'}
+GUIDE = {'zh': 'zh-hans'}
+
+
+def normalized(text: str) -> str:
+  """Letters and digits only, in lower case: what makes two lines the same."""
+  text = unicodedata.normalize('NFKC', text).lower()
+  return ''.join(c for c in text if unicodedata.category(c)[0] in 'LN')
+
+
+def read_tsv(path: pathlib.Path) -> list[list[str]]:
+  if not path.exists():
+    return []
+  return [line.split('\t') for line in
+          path.read_text(encoding='utf-8').splitlines() if line.count('\t') == 1]
+
+
+def read_guide(folder: pathlib.Path) -> list[list[str]]:
+  """Paragraphs of each article, without header, markup and links."""
+  documents = []
+  for path in sorted(folder.glob('*.md')):
+    text = path.read_text(encoding='utf-8')
+    text = re.sub(r'\A---\n.*?\n---\n', '', text, flags=re.DOTALL)
+    text = re.sub(r'<[^>]+>', ' ', text)
+    text = re.sub(r'!?\[([^\]]*)\]\([^)]*\)', r'\1', text)
+    text = re.sub(r'[*_`#>|{}]+', ' ', text)
+    documents.append([' '.join(p.split()) for p in text.split('\n')
+                      if len(p.split()) > 2 or len(p) > 15])
+  return documents
+
+
+def read_tatoeba(folder: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
+  """Language -> (English, translation) pairs."""
+  pairs = {}
+  for code, language in TATOEBA.items():
+    sides = [(folder / f'tatoeba.{code}-eng.{side}').read_text(
+        encoding='utf-8').splitlines() for side in ('eng', code)]
+    pairs[language] = list(zip(*sides, strict=True))
+  return pairs
+
+
+def read_parallel(data: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
+  """Language -> (English, translation) pairs for training."""
+  pairs = collections.defaultdict(list)
+  verses = {language: dict(read_tsv(data / 'bible' / f'{language}.tsv'))
+            for language in LANGUAGES}
+  for language in LANGUAGES[1:]:
+    for reference, text in verses[language].items():
+      if reference in verses['en']:
+        pairs[language].append((verses['en'][reference], text))
+    pairs[language] += map(
+        tuple, read_tsv(data / 'ntrex' / f'en-{language}.tsv'))
+  for path in sorted((data / 'small_parallel_enja').glob('train*')):
+    pairs['ja'] += [(english, ''.join(japanese.split()))
+                    for english, japanese in read_tsv(path)]
+  return pairs
+
+
+def read_monolingual(data: pathlib.Path, pairs) -> dict[str, list[list[str]]]:
+  """Language -> documents: bible chapters, articles, sides of other pairs."""
+  documents = {}
+  for language in LANGUAGES:
+    chapters = collections.defaultdict(list)
+    for reference, text in read_tsv(data / 'bible' / f'{language}.tsv'):
+      chapters[reference.rpartition('.')[0]].append(text)
+    documents[language] = list(chapters.values()) + read_guide(
+        data / 'opensource_guide' / GUIDE.get(language, language))
+    if language == 'en':
+      documents['en'].append(
+          [row[0] for row in read_tsv(data / 'ntrex' / 'en-fr.tsv')])
+      documents['en'].append([english for english, _ in pairs['ja']])
+    else:
+      documents[language].append(
+          [row[1] for row in read_tsv(data / 'ntrex' / f'en-{language}.tsv')])
+  documents['ja'].append([japanese for _, japanese in pairs['ja']])
+  return documents
+
+
+def build(data: pathlib.Path, output: pathlib.Path) -> None:
+  """Writes the corpus and prints what was left out."""
+  test = read_tatoeba(data / 'tatoeba')
+  held = {normalized(text) for pairs in test.values() for pair in pairs
+          for text in pair}
+  dropped: collections.Counter[str] = collections.Counter()
+  def keep(name, *texts):
+    fine = not any(normalized(text) in held for text in texts)
+    dropped[name] += not fine
+    return fine
+  parallel = {language: [pair for pair in pairs if keep(f'en-{language}', *pair)]
+              for language, pairs in read_parallel(data).items()}
+  monolingual = read_monolingual(data, parallel)
+  validation = {language: pairs[-100:] for language, pairs in parallel.items()}
+  held |= {normalized(text) for pairs in validation.values() for pair in pairs
+           for text in pair}
+  for language, pairs in parallel.items():
+    languages = ('en', language)
+    corpus_writer.write_parallel(
+        output, languages, [pair for pair in pairs if keep('held', *pair)])
+    corpus_writer.write_parallel(
+        output, languages, validation[language], split='validation')
+    corpus_writer.write_parallel(
+        output, languages, test[language], split='test')
+  for language, documents in monolingual.items():
+    lines = [pair[language != 'en']
+             for pair in validation['fr' if language == 'en' else language]]
+    corpus_writer.write_monolingual(
+        output, language, [lines], split='validation')
+    corpus_writer.write_monolingual(output, language, [
+        [line for line in document if keep(language, line)]
+        for document in documents])
+  print('Lines left out, as they stand in a held-out set:', dict(+dropped))
+
+
+def main() -> None:
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument('--data', required=True, type=pathlib.Path)
+  parser.add_argument('--output', required=True, type=pathlib.Path)
+  args = parser.parse_args()
+  build(args.data, args.output)
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,29 @@
+"""ParaCrawl: web-crawled pairs of English with 23 languages, from TFDS.
+
+Tasks `paracrawl.en_<language>` and the mixture `paracrawl` with rates N^0.7.
+
+Bañón et al. 2020, "ParaCrawl: Web-Scale Acquisition of Parallel Corpora".
+"""
+
+from xlflax.data import task_registry, tfds_source
+
+VERSION = '1.2.0'
+LANGUAGES = (
+    'bg cs da de el es et fi fr ga hr hu it lt lv mt nl pl pt ro sk sl sv'
+).split()
+
+
+def register(*, prefix: str = 'paracrawl',
+             data_dir: str | None = None) -> None:
+  """Registers the tasks and the mixture; see `tfds_source.TfdsSource`."""
+  names = []
+  for language in LANGUAGES:
+    names.append(f'{prefix}.en_{language}')
+    tfds_source.add_parallel(
+        names[-1], f'para_crawl/en{language}:{VERSION}',
+        languages=('en', language), splits={'train': 'train'},
+        data_dir=data_dir)
+  task_registry.add_mixture(prefix, names)
+
+
+register()

@@ -1,0 +1,52 @@
+"""Wiki40B: cleaned Wikipedia articles of 41 languages, from TFDS.
+
+Tasks `wiki40b.<language>` and the mixture `wiki40b` with rates N^0.7, N the
+number of articles. Titles are left out; a paragraph is a line, an article a
+document.
+
+Guo et al. 2020, "Wiki-40B: Multilingual Language Model Dataset".
+"""
+
+import tensorflow as tf
+
+from xlflax.data import preprocessors, task_registry, tfds_source
+
+VERSION = '1.3.0'
+LANGUAGES = (
+    'ar bg ca cs da de el en es et fa fi fr he hi hr hu id it ja ko lt lv ms '
+    'nl no pl pt ro ru sk sl sr sv th tl tr uk vi zh-cn zh-tw').split()
+CODES = {'zh-cn': 'zh_CN', 'zh-tw': 'zh_TW'}
+
+
+def paragraphs(dataset: tf.data.Dataset) -> tf.data.Dataset:
+  """Takes the markers and titles out of articles.
+
+  Before: `{'text': '\\n_START_ARTICLE_\\nSol\\n_START_SECTION_\\nName\\n'
+  '_START_PARAGRAPH_\\nThe sun._NEWLINE_A star.'}`; after:
+  `{'text': '\\nThe sun.\\nA star.'}`.
+  """
+
+  @tf.autograph.experimental.do_not_convert
+  def clean(example):
+    text = tf.strings.regex_replace(
+        example['text'], r'_START_(ARTICLE|SECTION)_\n[^\n]*\n?', '')
+    text = tf.strings.regex_replace(text, r'_START_PARAGRAPH_\n', '')
+    return {'text': tf.strings.regex_replace(text, '_NEWLINE_', '\n')}
+
+  return dataset.map(clean, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def register(*, prefix: str = 'wiki40b', data_dir: str | None = None) -> None:
+  """Registers the tasks and the mixture; see `tfds_source.TfdsSource`."""
+  names = []
+  for config in LANGUAGES:
+    code = CODES.get(config, config)
+    names.append(f'{prefix}.{code}')
+    tfds_source.add_monolingual(
+        names[-1], f'wiki40b/{config}:{VERSION}', language=code,
+        preprocessors=(paragraphs, preprocessors.split_lines),
+        data_dir=data_dir)
+  task_registry.add_mixture(prefix, names)
+
+
+register()

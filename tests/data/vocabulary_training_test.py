@@ -1,0 +1,149 @@
+"""Vocabulary training: determinism, settings, statistics, refusals."""
+
+import json
+
+import pytest
+
+from xlflax import errors
+from xlflax.data import vocabulary_statistics, vocabulary_training
+from xlflax.data.corpus import Corpus
+from xlflax.data.vocabulary_training import ModelType, train_vocabulary
+
+
+def test_the_same_input_gives_the_same_vocabulary(
+    tmp_path, toy_corpus, toy_vocabulary):
+  again = train_vocabulary(toy_corpus, tmp_path / 'v', size=180)
+  assert again.model == toy_vocabulary.model
+  assert again.hash == toy_vocabulary.hash
+
+
+def test_description_records_layout_and_settings(toy_vocabulary):
+  description = toy_vocabulary.description
+  assert description['special_ids'] == {
+      'pad': 0, 'bos': 1, 'eos': 2, 'unk': 3, 'mask': 4}
+  assert description['language_symbols'] == {
+      '<lang:de>': 5, '<lang:en>': 6, '<lang:ru>': 7}
+  assert description['hash'] == toy_vocabulary.hash
+  assert description['training']['alpha'] == 0.7
+  # en: 200 lines and the English side of 50 pairs.
+  assert description['training']['sentences']['en']['available'] == 250
+
+
+def test_byte_pair_encoding_with_bytes_knows_every_character(
+    tmp_path, toy_corpus):
+  made = train_vocabulary(toy_corpus, tmp_path / 'v', size=400,
+                          model_type=ModelType.BPE, byte_fallback=True)
+  ids = made.encode('ñ 漢')
+  assert made.spec.unk_id not in ids
+  assert any(made.is_byte(i) for i in ids)
+  assert made.decode(ids) == 'ñ 漢'
+
+
+def test_further_languages_get_symbols(tmp_path, toy_corpus):
+  made = train_vocabulary(toy_corpus, tmp_path / 'v', size=180,
+                          languages=('sw', 'en'))
+  assert made.spec.languages == ('de', 'en', 'ru', 'sw')
+
+
+def test_an_identical_vocabulary_is_left_alone(tmp_path, toy_corpus):
+  train_vocabulary(toy_corpus, tmp_path, size=180)
+  model = tmp_path / 'sentencepiece.model'
+  before = model.stat().st_mtime_ns
+  train_vocabulary(toy_corpus, tmp_path, size=180)
+  assert model.stat().st_mtime_ns == before
+
+
+def test_another_vocabulary_is_refused_with_the_difference(
+    tmp_path, toy_corpus):
+  train_vocabulary(toy_corpus, tmp_path, size=180)
+  with pytest.raises(errors.VocabularyError) as caught:
+    train_vocabulary(toy_corpus, tmp_path, size=160, alpha=0.5)
+  message = str(caught.value)
+  assert 'alpha: 0.7 there, 0.5 asked; size: 180 there, 160 asked' in message
+  assert '--overwrite' in message
+  made = train_vocabulary(toy_corpus, tmp_path, size=160, overwrite=True)
+  assert len(made) == 160
+
+
+def test_other_text_is_another_vocabulary(tmp_path, toy_sentences):
+  path = tmp_path / 'corpus' / 'mono' / 'en.txt'
+  path.parent.mkdir(parents=True)
+  path.write_text('\n'.join(toy_sentences['en'][:100]))
+  train_vocabulary(Corpus(tmp_path / 'corpus'), tmp_path, size=50)
+  path.write_text('\n'.join(toy_sentences['en'][100:200]))
+  with pytest.raises(errors.VocabularyError, match='text of .* is not the'):
+    train_vocabulary(Corpus(tmp_path / 'corpus'), tmp_path, size=50)
+
+
+@pytest.mark.parametrize('size, what', [
+    (5000, 'too large for this text. Got: 5000. Expected: at most'),
+    (20, 'too small for the characters of this text. Got: 20. Expected: at '
+     'least')])
+def test_sizes_that_do_not_fit(tmp_path, toy_corpus, size, what):
+  with pytest.raises(errors.VocabularyError) as caught:
+    train_vocabulary(toy_corpus, tmp_path / 'v', size=size)
+  assert what in str(caught.value)
+  assert not (tmp_path / 'v').exists()
+
+
+@pytest.mark.parametrize('setting, what', [
+    ({'alpha': 2.0}, 'alpha is out of range'),
+    ({'character_coverage': 0.5}, 'coverage is out of range'),
+    ({'normalization': 'nfx'}, 'nmt_nfkc, nfkc'),
+    ({'languages': ('zh-Hans',)}, 'Not a language code. Got: zh-Hans'),
+    ({'max_sentences': 0}, 'max_sentences is too small')])
+def test_bad_settings(tmp_path, toy_corpus, setting, what):
+  with pytest.raises(errors.ConfigError) as caught:
+    train_vocabulary(toy_corpus, tmp_path, **({'size': 180} | setting))
+  assert what in str(caught.value)
+
+
+def test_a_malformed_line_comes_through_the_trainer(tmp_path):
+  (tmp_path / 'parallel').mkdir()
+  (tmp_path / 'parallel' / 'de-en.tsv').write_text('a b\tc d\nbroken\n')
+  with pytest.raises(errors.CorpusError, match=r'de-en\.tsv:2'):
+    train_vocabulary(Corpus(tmp_path), tmp_path / 'v', size=50)
+
+
+def test_a_corpus_without_training_text(tmp_path):
+  (tmp_path / 'test' / 'mono').mkdir(parents=True)
+  (tmp_path / 'test' / 'mono' / 'en.txt').write_text('a\n')
+  with pytest.raises(errors.CorpusError, match='no training text'):
+    train_vocabulary(Corpus(tmp_path), tmp_path / 'v', size=50)
+
+
+def test_unwritable_output(tmp_path, toy_corpus, toy_vocabulary):
+  (tmp_path / 'v').write_text('a file')
+  with pytest.raises(errors.VocabularyError, match="can't be written"):
+    vocabulary_training.write_vocabulary(
+        toy_vocabulary.model, toy_vocabulary.description, tmp_path / 'v')
+
+
+def test_statistics_are_of_held_text(toy_vocabulary, toy_corpus):
+  rows = {row['language']: row
+          for row in toy_vocabulary.description['statistics']}
+  text = list(toy_corpus.monolingual('en', 'validation'))
+  ids = [toy_vocabulary.encode(line.text) for line in text]
+  words = sum(len(line.text.split()) for line in text)
+  tokens = sum(map(len, ids))
+  assert rows['en']['split'] == 'validation'
+  assert rows['en']['sentences'] == 20
+  assert rows['en']['tokens'] == tokens
+  assert rows['en']['tokens_per_word'] == pytest.approx(tokens / words)
+  assert rows['en']['unknown_rate'] == 0
+  assert json.loads(json.dumps(rows)) == rows
+
+
+def test_unknown_rate(tmp_path, toy_vocabulary):
+  (tmp_path / 'mono').mkdir()
+  (tmp_path / 'mono' / 'en.txt').write_text('漢\n')
+  row, = vocabulary_statistics.fertility(toy_vocabulary, Corpus(tmp_path))
+  ids = toy_vocabulary.encode('漢')
+  assert row['unknown_rate'] == ids.count(3) / len(ids) > 0
+  assert row['split'] == 'train'
+
+
+def test_statistics_table_has_a_line_per_language(toy_vocabulary):
+  table = vocabulary_statistics.format_table(
+      toy_vocabulary.description['statistics']).splitlines()
+  assert [line.split()[0] for line in table] == ['language', 'de', 'en', 'ru']

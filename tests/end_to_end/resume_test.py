@@ -1,0 +1,77 @@
+"""A run that was killed and started again is the run that never stopped."""
+
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from tests.end_to_end.conftest import (
+    TINY, kill, losses, parameters, wait_for_step)
+
+_EVERY = '--gin.checkpoints.CheckpointOptions.every_steps=4'
+
+
+@pytest.fixture(scope='module', params=['cache', 'live'])
+def loader(request, workspace):
+  """Flags of one loader, and the directory of its uninterrupted run."""
+  flags = (workspace.cache,) if request.param == 'cache' else ()
+  directory = workspace.root / f'uninterrupted_{request.param}'
+  workspace.train(directory, _EVERY, *flags)
+  return flags, directory
+
+
+def _equal(a, b, step=24):
+  ours, theirs = parameters(a, step), parameters(b, step)
+  assert ours.keys() == theirs.keys()
+  for name, value in ours.items():
+    np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+  assert losses(a) == losses(b)
+
+
+def _start(workspace, directory, flags):
+  return workspace.start(
+      'train', *TINY, *workspace.inputs, f'--model_dir={directory}',
+      '--gin.TRAIN_STEPS=24', _EVERY, *flags)
+
+
+def test_killed_run_ends_bit_identical(workspace, loader, tmp_path):
+  flags, uninterrupted = loader
+  process = _start(workspace, tmp_path / 'run', flags)
+  wait_for_step(process, tmp_path / 'run', 9)
+  kill(process)
+  output = workspace.train(tmp_path / 'run', _EVERY, *flags)
+  if process.returncode == -signal.SIGKILL:
+    assert 'Continuing from the checkpoint of step' in output
+  _equal(tmp_path / 'run', uninterrupted)
+
+
+def test_sigterm_saves_and_exits_cleanly(workspace, loader, tmp_path):
+  flags, uninterrupted = loader
+  if not flags:
+    pytest.skip('the same code as with the cache')
+  process = workspace.start(
+      'train', *TINY, *workspace.inputs, f'--model_dir={tmp_path / "run"}',
+      '--gin.TRAIN_STEPS=100000', *flags)
+  wait_for_step(process, tmp_path / 'run', 3)
+  output = kill(process, signal.SIGTERM)
+  assert process.returncode == 0, output
+  assert 'SIGTERM: saving a checkpoint' in output
+  steps = [int(p.name) for p in (tmp_path / 'run/checkpoints').iterdir()]
+  assert len(steps) == 1 and f'Stopped at step {steps[0]}' in output
+  del uninterrupted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('attempt', range(20))
+def test_killed_at_a_random_moment(workspace, loader, tmp_path, attempt):
+  flags, uninterrupted = loader
+  rng = random.Random(attempt)
+  for _ in range(2):
+    process = _start(workspace, tmp_path / 'run', flags)
+    wait_for_step(process, tmp_path / 'run', rng.choice([3, 6, 12, 18, 21]))
+    time.sleep(rng.random() * 0.4)  # saves begin and end within this
+    kill(process)
+  workspace.train(tmp_path / 'run', _EVERY, *flags)
+  _equal(tmp_path / 'run', uninterrupted)

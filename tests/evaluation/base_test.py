@@ -1,0 +1,106 @@
+import dataclasses
+import enum
+import math
+
+import pytest
+
+from xlflax import errors
+from xlflax.evaluation import base
+
+
+class _Kind(enum.Enum):
+  ONE = 'one'
+  TWO = 'two'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Text:
+  directory: str
+  text: str
+
+  def fingerprint(self):
+    return self.text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Task(base.EvalTask):
+  name: str = 'task'
+  source: _Text = _Text(directory='a', text='x')
+  kind: _Kind = _Kind.ONE
+  error: type[Exception] | None = None
+
+  def evaluate(self, subject):
+    if self.error:
+      raise self.error('the reason')
+    return base.EvalResult(metrics={'m/x': 1.0})
+
+
+def test_a_result_survives_json():
+  result = base.EvalResult(
+      metrics={'m/de': 0.5}, tables={'t': [{'layer': 1, 'value': 0.25}]},
+      notes=('n',),
+      failures=(base.Failure(task='t', part='en', message='m'),))
+  assert base.EvalResult.from_json(result.to_json()) == result
+
+
+def test_numbers_that_are_not_finite_become_null_and_nan():
+  result = base.EvalResult(
+      metrics={'m': math.inf}, tables={'t': [{'v': math.nan}]})
+  value = result.to_json()
+  assert value['metrics'] == {'m': None}
+  assert value['tables'] == {'t': [{'v': None}]}
+  assert math.isnan(base.EvalResult.from_json(value).metrics['m'])
+
+
+@pytest.mark.parametrize('error, text', [
+    (errors.CorpusError, 'task: the reason.'),
+    (ZeroDivisionError, 'task: ZeroDivisionError: the reason')])
+def test_a_task_that_fails_is_named(error, text):
+  result = base.evaluate_task(_Task(error=error), None)
+  assert result.metrics == {}
+  failure, = result.failures
+  assert str(failure) == text
+
+
+def test_a_bug_leaves_its_traceback_in_the_log(caplog):
+  base.evaluate_task(_Task(error=ZeroDivisionError), None)
+  assert 'Traceback' in caplog.text
+  caplog.clear()
+  base.evaluate_task(_Task(error=errors.CorpusError), None)
+  assert not caplog.text
+
+
+def test_an_interrupt_is_no_failure_of_a_task():
+  with pytest.raises(KeyboardInterrupt):
+    base.evaluate_task(_Task(error=KeyboardInterrupt), None)
+
+
+def test_settings_know_text_but_not_where_it_lies():
+  first = base.settings(_Task())
+  moved = base.settings(_Task(source=_Text(directory='b', text='x')))
+  other = base.settings(_Task(source=_Text(directory='a', text='y')))
+  assert first == moved
+  assert base.settings_hash(first) == base.settings_hash(moved)
+  assert base.settings_hash(first) != base.settings_hash(other)
+  assert first['kind'] == 'one'
+
+
+def test_every_setting_counts():
+  hashes = {base.settings_hash(base.settings(task)) for task in (
+      _Task(), _Task(kind=_Kind.TWO), _Task(name='other'))}
+  assert len(hashes) == 3
+
+
+def test_an_enum_by_its_value():
+  task = _Task(kind='two')
+  base.coerce(task, 'kind', _Kind)
+  assert task.kind is _Kind.TWO
+  with pytest.raises(errors.ConfigError,
+                     match="_Task.kind has no such value. Got: 'three'. "
+                     "Expected: one of 'one', 'two'"):
+    base.coerce(_Task(kind='three'), 'kind', _Kind)
+
+
+def test_batch_size_must_be_positive():
+  with pytest.raises(errors.ConfigError, match='Got: 0'):
+    base.Subject(model=None, params=None, vocabulary=None, batch_size=0)

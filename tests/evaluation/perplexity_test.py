@@ -1,0 +1,178 @@
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special
+
+from xlflax import errors
+from xlflax.data import stream as stream_lib
+from xlflax.evaluation import base, perplexity, sources, token_rows
+from xlflax.objectives import base as objective_base
+from xlflax.objectives import masked_lm
+from xlflax.training import partitioning, randomness
+
+
+@pytest.fixture
+def task(corpus):
+  return perplexity.Perplexity(
+      source=sources.CorpusText(directory=corpus), length=16, batch_size=8)
+
+
+def _loss_in_numpy(subject, objective, batches):
+  """Mean -log p of the masked tokens, from the logits of every position."""
+  key = randomness.key(subject.seed, randomness.Purpose.EVALUATION)
+
+  @jax.jit
+  def masked_logits(batch, rng):
+    context = objective_base.Context(
+        vocabulary=subject.vocabulary.spec, step=jnp.int32(0), train=False,
+        rng=rng)
+    token_ids, plan = objective.mask(batch, context, jax.random.split(rng)[0])
+    return plan, subject.model.apply(
+        {'params': subject.params['model']}, token_ids,
+        segment_ids=batch['segment_ids'], positions=batch['positions'],
+        language_ids=batch['language_ids'])
+
+  losses, hits = [], []
+  for index, batch in enumerate(batches):
+    rng = jax.random.fold_in(jax.random.fold_in(key, index), 0)
+    plan, logits = masked_logits(batch, rng)
+    log_p = special.log_softmax(np.asarray(logits, np.float64), axis=-1)
+    for row, slot in np.argwhere(np.asarray(plan.weights) > 0):
+      place = int(plan.positions[row, slot])
+      label = batch['token_ids'][row, place]
+      losses.append(-log_p[row, place, label])
+      hits.append(log_p[row, place].argmax() == label)
+  return np.mean(losses), np.mean(hits), len(losses)
+
+
+def test_perplexity_agrees_with_numpy(task, subject, sentences):
+  metrics = task.evaluate(subject).metrics
+  stream = stream_lib.Stream(
+      name='', mixture='', layout=stream_lib.Layout.BLOCKS, length=16,
+      batch_size=8)
+  spec = subject.vocabulary.spec
+  lines = subject.vocabulary.encode_batch(sentences('en', 40))
+  units = [(row,) for row in token_rows.blocks(
+      lines, capacity=14, separator=spec.eos_id)]
+  loss, accuracy, count = _loss_in_numpy(
+      subject, masked_lm.MaskedLM(),
+      token_rows.batches(units, (1,), stream, spec))
+  assert metrics['tokens/en'] == count > 20
+  assert metrics['loss/en'] == pytest.approx(loss, abs=1e-5)
+  assert metrics['accuracy/en'] == pytest.approx(accuracy)
+  assert metrics['perplexity/en'] == pytest.approx(math.exp(loss), rel=1e-5)
+
+
+def test_perplexity_of_pairs_agrees_with_numpy(corpus, subject, sentences):
+  metrics = perplexity.TranslationPerplexity(
+      source=sources.CorpusPairs(directory=corpus), length=32, batch_size=8
+      ).evaluate(subject).metrics
+  stream = stream_lib.Stream(
+      name='', mixture='', layout=stream_lib.Layout.PAIRS, length=32,
+      batch_size=8)
+  units = token_rows.pairs(
+      *(subject.vocabulary.encode_batch(sentences(language, 40))
+        for language in ('en', 'ja')), stream)
+  loss, _, count = _loss_in_numpy(
+      subject, masked_lm.TranslationLM(), token_rows.batches(
+          units, (1, 2), stream, subject.vocabulary.spec))
+  assert metrics['tokens/ja'] == count
+  assert metrics['loss/ja'] == pytest.approx(loss, abs=1e-5)
+  assert set(metrics) >= {'perplexity/de', 'perplexity/ja', 'perplexity/mean'}
+
+
+def test_a_uniform_model_has_the_perplexity_of_the_vocabulary(task, subject):
+  zeros = dataclasses.replace(
+      subject, params=jax.tree.map(jnp.zeros_like, subject.params))
+  metrics = task.evaluate(zeros).metrics
+  assert metrics['perplexity/de'] == pytest.approx(
+      subject.vocabulary.spec.size, rel=1e-4)
+
+
+def test_the_mean_is_that_of_losses(task, subject):
+  metrics = task.evaluate(subject).metrics
+  mean = np.mean([metrics[f'loss/{x}'] for x in ('de', 'en', 'ja')])
+  assert metrics['loss/mean'] == pytest.approx(mean)
+  assert metrics['perplexity/mean'] == pytest.approx(math.exp(mean))
+
+
+def test_the_number_is_the_same_again_and_other_for_another_seed(
+    task, subject):
+  first = task.evaluate(subject).metrics
+  assert task.evaluate(subject).metrics == first
+  other = task.evaluate(dataclasses.replace(subject, seed=1)).metrics
+  assert other['loss/de'] != first['loss/de']
+  assert other['tokens/de'] == first['tokens/de']
+
+
+def test_other_languages_do_not_change_a_language(corpus, task, subject):
+  alone = dataclasses.replace(task, source=sources.CorpusText(
+      directory=corpus, languages=('ja',)))
+  assert (alone.evaluate(subject).metrics['loss/ja']
+          == task.evaluate(subject).metrics['loss/ja'])
+
+
+def test_more_draws_score_more_tokens(task, subject):
+  one = task.evaluate(subject).metrics
+  three = dataclasses.replace(task, draws=3).evaluate(subject).metrics
+  assert three['tokens/de'] == 3 * one['tokens/de']
+  assert three['loss/de'] != one['loss/de']
+
+
+def test_sentences_one_a_row(task, subject):
+  split = dataclasses.replace(task, layout='sentences', length=24)
+  metrics = split.evaluate(subject).metrics
+  assert metrics['tokens/de'] >= 40  # at least one a sentence
+
+
+@pytest.mark.parametrize('batch_size', [8, 6])
+def test_eight_devices_agree_with_one(task, subject, batch_size):
+  task = dataclasses.replace(task, batch_size=batch_size)
+  partitioner = partitioning.Partitioner(data=4, tensor=2)
+  sharded = dataclasses.replace(
+      subject, partitioner=partitioner,
+      params=jax.device_put(subject.params, partitioner.replicated))
+  expected = task.evaluate(subject).metrics
+  found = task.evaluate(sharded).metrics
+  for name, value in expected.items():
+    assert found[name] == pytest.approx(value, rel=1e-5), name
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Broken(sources.TextSource):
+
+  def languages_found(self):
+    return 'de', 'en', 'ja'
+
+  def load(self, language):
+    if language == 'en':
+      raise errors.CorpusError('Not UTF-8', where='en.txt:7')
+    return [] if language == 'ja' else ['der Hund']
+
+
+def test_broken_and_empty_languages_are_named(subject, task):
+  result = dataclasses.replace(task, source=_Broken()).evaluate(subject)
+  assert result.metrics['perplexity/mean'] == result.metrics['perplexity/de']
+  assert [failure.part for failure in result.failures] == ['en', 'ja']
+  assert 'en.txt:7' in result.failures[0].message
+  assert 'no token to predict' in result.failures[1].message
+
+
+@pytest.mark.parametrize('settings, text', [
+    (dict(layout='pairs'), 'Layout.BLOCKS or Layout.SENTENCES'),
+    (dict(layout='rows'), 'no such value'),
+    (dict(draws=0), 'at least one draw')])
+def test_wrong_settings(task, settings, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    dataclasses.replace(task, **settings)
+
+
+def test_a_huge_loss_is_an_infinite_perplexity_and_null_in_json():
+  metrics = perplexity._metrics({'de': perplexity.Score(2.0, 4000.0, 0.0)})
+  result = base.EvalResult(metrics=metrics)
+  assert metrics['perplexity/de'] == math.inf
+  assert result.to_json()['metrics']['perplexity/de'] is None

@@ -1,0 +1,107 @@
+"""Attention: masks, equality with an explicit formula, backends."""
+
+import logging
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlflax import errors
+from xlflax.models import attention
+from xlflax.models.config import AttentionBackend
+
+_HOPPER = attention.Case(
+    dtype='bfloat16', head_dim=64, length=128, masked=True, dropout_rate=0.0,
+    capability=(9, 0))
+
+
+def _inputs():
+  keys = jax.random.split(jax.random.key(0), 3)
+  return [jax.random.normal(key, (2, 5, 3, 4)) for key in keys]
+
+
+def _explicit(query, key, value, mask):
+  """Softmax attention in numpy, one head of one row at a time."""
+  query, key, value = (np.asarray(x, np.float64) for x in (query, key, value))
+  output = np.zeros_like(query)
+  for b in range(query.shape[0]):
+    for n in range(query.shape[2]):
+      scores = query[b, :, n] @ key[b, :, n].T / np.sqrt(query.shape[-1])
+      weights = np.where(mask[b, 0], np.exp(scores), 0)
+      weights /= weights.sum(-1, keepdims=True)
+      output[b, :, n] = weights @ value[b, :, n]
+  return output
+
+
+def test_segment_mask():
+  mask = attention.segment_mask(jnp.asarray([[1, 1, 2, 0]]))
+  np.testing.assert_array_equal(mask[0, 0], [
+      [True, True, False, False],
+      [True, True, False, False],
+      [False, False, True, False],
+      [False, False, False, True],
+  ])
+
+
+def test_equals_the_explicit_formula():
+  inputs = _inputs()
+  segments = jnp.asarray([[1, 1, 2, 2, 2], [1, 1, 1, 0, 0]])
+  mask = attention.segment_mask(segments)
+  got = attention.attend(*inputs, mask, backend=AttentionBackend.XLA)
+  np.testing.assert_allclose(got, _explicit(*inputs, mask), atol=1e-5)
+
+
+def test_path_with_dropout_is_the_same_attention():
+  inputs = _inputs()
+  mask = attention.segment_mask(jnp.asarray([[1, 1, 2, 2, 2]] * 2))
+  def attend(**options):
+    return attention.attend(*inputs, mask, backend=AttentionBackend.XLA,
+                            **options)
+  key = jax.random.key(1)
+  # At a vanishing rate nothing is dropped.
+  np.testing.assert_allclose(
+      attend(dropout_rate=1e-9, dropout_key=key), attend(), atol=1e-6)
+  # On average dropout changes nothing.
+  many = jax.vmap(lambda k: attend(dropout_rate=0.3, dropout_key=k))(
+      jax.random.split(key, 4000))
+  assert np.abs(many[0] - attend()).max() > 0.1
+  np.testing.assert_allclose(many.mean(0), attend(), atol=0.1)
+
+
+def test_auto_takes_cudnn_where_it_can_and_logs_once(caplog):
+  attention._log_choice.cache_clear()
+  with caplog.at_level(logging.INFO, logger='xlflax.models.attention'):
+    for _ in range(3):
+      chosen = attention.resolve_backend(AttentionBackend.AUTO, _HOPPER)
+      assert chosen is AttentionBackend.CUDNN
+  assert [r.getMessage() for r in caplog.records] == [
+      'Attention backend: cudnn.']
+
+
+@pytest.mark.parametrize('change, message', [
+    (dict(capability=None), 'no NVIDIA GPU'),
+    (dict(capability=(7, 5)), 'compute capability 7.5'),
+    (dict(dtype='float32'), 'dtype = float32'),
+    (dict(dropout_rate=0.1), 'attention_dropout_rate = 0.1 in training'),
+    (dict(head_dim=12), 'heads of width 12'),
+    (dict(head_dim=256), 'heads of width 256'),
+    (dict(length=127), 'masked rows of 127 tokens'),
+])
+def test_cudnn_never_falls_back_silently(change, message, caplog):
+  case = _HOPPER._replace(**change)
+  with pytest.raises(errors.ConfigError, match=message) as raised:
+    attention.resolve_backend(AttentionBackend.CUDNN, case)
+  assert "attention_backend to 'xla'" in str(raised.value)
+  attention._log_choice.cache_clear()
+  with caplog.at_level(logging.INFO, logger='xlflax.models.attention'):
+    chosen = attention.resolve_backend(AttentionBackend.AUTO, case)
+  assert chosen is AttentionBackend.XLA
+  assert message in caplog.text
+  assert attention.resolve_backend(
+      AttentionBackend.XLA, case) is AttentionBackend.XLA
+
+
+def test_cudnn_on_a_cpu_is_refused():
+  with pytest.raises(errors.ConfigError, match='no NVIDIA GPU'):
+    attention.attend(*_inputs(), None, backend=AttentionBackend.CUDNN)

@@ -1,0 +1,75 @@
+"""Configurations: choices by name, ranges, fit to a vocabulary."""
+
+import pytest
+
+from xlflax import errors
+from xlflax.data import vocabulary_spec
+from xlflax.models import config as model_config
+
+
+def _config(**changes):
+  sizes = dict(num_layers=2, hidden_dim=12, mlp_dim=20, num_heads=3)
+  return model_config.EncoderConfig(**sizes | changes)
+
+
+def _spec(size=50, languages=('en', 'de')):
+  return vocabulary_spec.VocabularySpec(
+      size=size, pad_id=0, bos_id=1, eos_id=2, unk_id=3, mask_id=4,
+      special_ids=(0, 1, 2, 3, 4), languages=languages)
+
+
+def test_strings_become_enums():
+  config = _config(norm_position='pre', remat='full')
+  assert config.norm_position is model_config.NormPosition.PRE
+  assert config.remat is model_config.Remat.FULL
+  assert config == _config(norm_position=model_config.NormPosition.PRE,
+                           remat=model_config.Remat.FULL)
+
+
+@pytest.mark.parametrize('name, value, message', [
+    ('norm_position', 'middle', "one of 'post', 'pre'"),
+    ('activation', 'swish', "one of 'gelu', 'gelu_tanh', 'relu'"),
+    ('dtype', 'float16', "one of 'float32', 'bfloat16'"),
+    ('num_layers', 0, 'at least 1'),
+    ('vocab_multiple', 0, 'at least 1'),
+    ('type_vocab_size', -1, 'at least 0'),
+    ('dropout_rate', 1.0, '0 <= rate < 1'),
+    ('attention_dropout_rate', -0.1, '0 <= rate < 1'),
+])
+def test_bad_values_are_refused(name, value, message):
+  with pytest.raises(errors.ConfigError, match=message) as raised:
+    _config(**{name: value})
+  assert f'EncoderConfig.{name}' in str(raised.value)
+
+
+def test_heads_must_divide_the_width_unless_their_width_is_given():
+  with pytest.raises(errors.ConfigError, match='num_heads = 5'):
+    _config(num_heads=5)
+  assert _config(num_heads=5, head_dim=4).dim_per_head == 4
+  assert _config().dim_per_head == 4
+
+
+def test_vocabulary_fills_in_what_is_unset():
+  config = model_config.with_vocabulary(_config(), _spec())
+  assert (config.vocab_size, config.num_languages) == (50, 2)
+  assert model_config.with_vocabulary(config, _spec()) == config
+
+
+@pytest.mark.parametrize('stated, message', [
+    (dict(vocab_size=49), '49 in the model, 50 in the vocabulary'),
+    (dict(num_languages=3), '3 in the model, 2 in the vocabulary'),
+])
+def test_another_vocabulary_is_refused(stated, message):
+  with pytest.raises(errors.VocabularyError, match=message):
+    model_config.with_vocabulary(_config(**stated), _spec())
+
+
+def test_table_is_rounded_up():
+  assert _config(vocab_size=50).table_size == 50
+  assert _config(vocab_size=50, vocab_multiple=16).table_size == 64
+  assert _config(vocab_size=64, vocab_multiple=16).table_size == 64
+
+
+def test_table_without_a_vocabulary_says_what_to_do():
+  with pytest.raises(errors.ConfigError, match='with_vocabulary'):
+    _ = _config().table_size

@@ -1,0 +1,11 @@
+"""What the tests of training share, beside `tests.training.tiny`."""
+
+import pytest
+
+
+@pytest.fixture
+def warnings_logged(caplog):
+  """A function that lists the warnings logged so far."""
+  caplog.set_level('WARNING')
+  return lambda: [r.getMessage() for r in caplog.records
+                  if r.levelname == 'WARNING']

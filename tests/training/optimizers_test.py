@@ -1,0 +1,205 @@
+"""Which parameters decay, which train, and where optimizer state lies."""
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from tests.training import tiny
+from xlflax import errors
+from xlflax.training import optimizers
+from xlflax.training import params as params_lib
+from xlflax.training import partitioning
+from xlflax.training import state as state_lib
+
+_EVERYTHING = dict(
+    norm_position='pre', use_language_embeddings=True, type_vocab_size=2)
+
+
+@pytest.fixture(scope='module')
+def params():
+  """Parameters of an encoder with every kind of them, all ones."""
+  boxed = jax.eval_shape(lambda: state_lib.init_params(
+      tiny.make_model(**_EVERYTHING), tiny.make_mixture(), jax.random.key(0)))
+  return jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype),
+                      nn.meta.unbox(boxed))
+
+
+def _step(optimizer, params, grads):
+  """Parameters after one update."""
+  transform = optimizer.transform
+  updates, _ = jax.jit(transform.update)(
+      grads, jax.jit(transform.init)(params), params)
+  return optax.apply_updates(params, updates)
+
+
+def _zeros(tree):
+  return jax.tree.map(jnp.zeros_like, tree)
+
+
+@pytest.mark.parametrize('make', [optimizers.adamw, optimizers.adafactor])
+def test_all_but_biases_and_norms_decay(make, params):
+  """With a gradient of zero, only what decays moves."""
+  new = _step(make(learning_rate=0.1, weight_decay=0.5), params,
+              _zeros(params))
+  moved = {n for n, leaf in params_lib.names(new).items()
+           if not np.array_equal(leaf, np.ones(leaf.shape))}
+  weights = {n for n in params_lib.names(params)
+             if n.endswith('/kernel') or n in (
+                 'model/embeddings/token', 'model/embeddings/position',
+                 'model/embeddings/token_type', 'model/embeddings/language')}
+  assert moved == weights
+  rest = set(params_lib.names(params)) - moved
+  assert {n.rsplit('/', 1)[-1] for n in rest} == {
+      'bias', 'scale', 'output_bias'}
+
+
+def test_adamw_by_hand():
+  """First step: the bias-corrected moments are g and g^2."""
+  params = {'kernel': jnp.float32(2.0)}
+  optimizer = optimizers.adamw(
+      learning_rate=0.1, eps=0.0, weight_decay=0.01, clip_norm=None)
+  new = _step(optimizer, params, {'kernel': jnp.float32(4.0)})
+  assert float(new['kernel']) == pytest.approx(2 - 0.1 * (1 + 0.01 * 2))
+
+
+def test_clips_by_the_global_norm():
+  """eps makes Adam's step depend on the size: g / (g + eps)."""
+  params = {'a': jnp.float32(0.0), 'b': jnp.float32(0.0)}
+  grads = {'a': jnp.float32(30.0), 'b': jnp.float32(40.0)}
+  new = _step(optimizers.adam(learning_rate=1.0, eps=1.0, clip_norm=1.0),
+              params, grads)
+  assert float(new['a']) == pytest.approx(-0.6 / 1.6)
+  assert float(new['b']) == pytest.approx(-0.8 / 1.8)
+  new = _step(optimizers.adam(learning_rate=1.0, eps=1.0), params, grads)
+  assert float(new['a']) == pytest.approx(-30 / 31)
+
+
+def test_frozen_parameters_keep_their_bits_and_have_no_state(params):
+  optimizer = optimizers.adamw(
+      learning_rate=0.1, frozen=('embeddings/', 'head_norm'))
+  grads = jax.tree.map(jnp.ones_like, params)
+  transform, state, new = optimizer.transform, None, params
+  state = jax.jit(transform.init)(params)
+  for _ in range(3):
+    updates, state = jax.jit(transform.update)(grads, state, new)
+    new = optax.apply_updates(new, updates)
+  for name, leaf in params_lib.names(new).items():
+    frozen = 'embeddings/' in name or 'head_norm' in name
+    assert np.array_equal(leaf, np.ones(leaf.shape)) == frozen, name
+  with_state = {n for n in params_lib.names(state) if 'model/' in n}
+  assert with_state and not any(
+      'embeddings/' in n or 'head_norm' in n for n in with_state)
+
+
+def test_trainable_patterns_freeze_the_rest(params):
+  optimizer = optimizers.adam(
+      learning_rate=0.1, trainable=('attention/',), frozen=('key',))
+  new = _step(optimizer, params, jax.tree.map(jnp.ones_like, params))
+  moved = {n for n, leaf in params_lib.names(new).items()
+           if not np.array_equal(leaf, np.ones(leaf.shape))}
+  assert moved == {f'model/layers/attention/{part}/{kind}'
+                   for part in ('query', 'value', 'output')
+                   for kind in ('kernel', 'bias')}
+
+
+def test_clipping_ignores_frozen_gradients():
+  params = {'a': jnp.float32(0.0), 'b': jnp.float32(0.0)}
+  grads = {'a': jnp.float32(0.5), 'b': jnp.float32(1000.0)}
+  new = _step(optimizers.adam(
+      learning_rate=1.0, eps=1.0, clip_norm=1.0, frozen=('b',)), params, grads)
+  assert float(new['a']) == pytest.approx(-0.5 / 1.5)
+
+
+def test_learning_rate_to_report():
+  assert float(optimizers.adam(learning_rate=0.25).learning_rate(7)) == 0.25
+  schedule = lambda step: step * 0.5
+  assert optimizers.adam(
+      learning_rate=schedule).learning_rate(3) == 1.5
+
+
+def test_schedule_is_followed():
+  params = {'w': jnp.float32(0.0)}
+  optimizer = optimizers.adam(
+      learning_rate=lambda step: jnp.where(step == 0, 0.0, 1.0), eps=0.0)
+  state = optimizer.transform.init(params)
+  grads = {'w': jnp.float32(3.0)}
+  updates, state = optimizer.transform.update(grads, state, params)
+  assert float(updates['w']) == 0.0
+  updates, state = optimizer.transform.update(grads, state, params)
+  assert float(updates['w']) == pytest.approx(-1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize('field', ['trainable', 'frozen'])
+def test_pattern_that_matches_nothing(field, params):
+  optimizer = optimizers.adamw(learning_rate=0.1, **{field: ('no_such',)})
+  with pytest.raises(errors.ConfigError) as error:
+    optimizer.check(params)
+  text = str(error.value)
+  assert 'A parameter pattern matches no parameter. Got: no_such' in text
+  assert 'model/embeddings/language' in text
+  assert f'Where: {field} parameters' in text
+
+
+def test_pattern_that_is_no_regular_expression(params):
+  optimizer = optimizers.adamw(learning_rate=0.1, frozen=('(',))
+  with pytest.raises(errors.ConfigError, match='no regular expression'):
+    optimizer.check(params)
+
+
+def test_nothing_left_to_train(params):
+  optimizer = optimizers.adamw(learning_rate=0.1, frozen=('model',))
+  with pytest.raises(errors.ConfigError) as error:
+    optimizer.check(params)
+  assert str(error.value) == (
+      "No parameter is left to train. Got: trainable=(), frozen=('model',). "
+      'Expected: at least one trainable parameter.')
+
+
+def _state_shardings(optimizer):
+  partitioner = partitioning.Partitioner(fsdp=2, tensor=2)
+  return tiny.make_factory(optimizer=optimizer, partitioner=partitioner
+                           ).shardings
+
+
+def test_moments_are_sharded_as_their_parameters():
+  shardings = _state_shardings(optimizers.adamw(
+      learning_rate=0.1, frozen=('output_bias',)))
+  wanted = params_lib.names(shardings.params)
+  state = params_lib.names(shardings.opt_state)
+  for moment in ('mu', 'nu'):
+    for name, sharding in wanted.items():
+      matching = [s for n, s in state.items() if n.endswith(f'{moment}/{name}')]
+      assert matching == ([] if 'output_bias' in name else [sharding]), name
+  counts = [s for n, s in state.items() if 'model/' not in n]
+  assert counts and all(s.is_fully_replicated for s in counts)
+
+
+def test_adafactor_factors_and_trains_sharded():
+  """Same parameters after two steps on one device and on a (2, 2, 2) mesh."""
+  optimizer = optimizers.adafactor(
+      learning_rate=0.1, min_dim_size_to_factor=16)
+  results = []
+  for partitioner in (tiny.one_device(),
+                      partitioning.Partitioner(fsdp=2, tensor=2)):
+    factory = tiny.make_factory(optimizer=optimizer, partitioner=partitioner,
+                                use_ema=False)
+    def grow(state, optimizer=optimizer):
+      for _ in range(2):
+        updates, opt_state = optimizer.transform.update(
+            state.params, state.opt_state, state.params)
+        state = state.replace(
+            params=optax.apply_updates(state.params, updates),
+            opt_state=opt_state)
+      return state
+    state = jax.jit(grow, out_shardings=factory.shardings)(
+        factory.create(jax.random.key(0)))
+    results.append(params_lib.names(state.params))
+    factored = [leaf.shape for n, leaf in params_lib.names(
+        state.opt_state).items() if n.endswith('v_row/model/embeddings/token')]
+    assert factored == [(16,)]
+  for name, leaf in results[0].items():
+    np.testing.assert_allclose(leaf, results[1][name], rtol=2e-4, atol=1e-6,
+                               err_msg=name)

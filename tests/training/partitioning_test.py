@@ -1,0 +1,138 @@
+"""Meshes, rules, and what is said of settings that do not fit."""
+
+from flax import linen as nn
+import jax
+from jax.sharding import PartitionSpec
+import jax.numpy as jnp
+import pytest
+
+from tests.training import tiny
+from xlflax import errors
+from xlflax.training import params as params_lib
+from xlflax.training import partitioning
+
+
+def _shape(*shape):
+  return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+@pytest.mark.parametrize(('wanted', 'devices', 'shape'), [
+    ((-1, 1, 1), 8, (8, 1, 1)), ((-1, 2, 2), 8, (2, 2, 2)),
+    ((2, -1, 1), 8, (2, 4, 1)), ((1, 1, -1), 1, (1, 1, 1)),
+    ((2, 2, 2), 8, (2, 2, 2))])
+def test_mesh_shape_fills_the_rest(wanted, devices, shape):
+  assert partitioning.mesh_shape(wanted, devices) == shape
+
+
+@pytest.mark.parametrize('wanted', [(-1, -1, 1), (0, 1, 1), (2, -2, 1)])
+def test_mesh_shape_refuses_sizes(wanted):
+  with pytest.raises(errors.ConfigError) as error:
+    partitioning.mesh_shape(wanted, 8)
+  assert str(error.value) == (
+      'The mesh sizes are not usable. Got: '
+      f"{dict(zip(('data', 'fsdp', 'tensor'), wanted, strict=True))}. "
+      'Expected: positive numbers, of which at most one is -1 (the rest). '
+      'Where: Partitioner.')
+
+
+@pytest.mark.parametrize('wanted', [(3, 1, 1), (-1, 3, 1), (16, 1, 1),
+                                    (-1, 16, 1)])
+def test_mesh_shape_refuses_other_numbers_of_devices(wanted):
+  with pytest.raises(errors.ConfigError) as error:
+    partitioning.mesh_shape(wanted, 8)
+  text = str(error.value)
+  assert 'The mesh does not fit the number of devices' in text
+  assert f"'fsdp': {wanted[1]}" in text
+  assert 'sizes that multiply to 8' in text
+
+
+def test_mesh_has_auto_axes_over_all_devices():
+  mesh = partitioning.Partitioner(fsdp=2, tensor=2).mesh
+  assert dict(mesh.shape) == {'data': 2, 'fsdp': 2, 'tensor': 2}
+  assert mesh.axis_types == (jax.sharding.AxisType.Auto,) * 3
+  assert set(mesh.devices.flat) == set(jax.devices())
+
+
+def test_rule_with_an_unknown_mesh_axis():
+  with pytest.raises(errors.ConfigError) as error:
+    partitioning.Partitioner(rules=(('embed', 'fsdp'), ('vocab', 'model')))
+  assert "('vocab', 'model')" in str(error.value)
+  assert 'data, fsdp, tensor' in str(error.value)
+
+
+def test_parameters_of_the_encoder():
+  partitioner = partitioning.Partitioner(fsdp=2, tensor=2)
+  boxed = jax.eval_shape(
+      lambda: tiny.state_lib.init_params(
+          tiny.make_model(), tiny.make_mixture(), jax.random.key(0)))
+  specs = {n: s.spec for n, s in params_lib.names(
+      partitioner.shardings(boxed)).items()}
+  assert specs['model/embeddings/token'] == PartitionSpec('tensor', 'fsdp')
+  assert specs['model/layers/mlp/wi/kernel'] == PartitionSpec(
+      None, 'fsdp', 'tensor')
+  assert specs['model/layers/attention/query/kernel'] == PartitionSpec(
+      None, 'fsdp', 'tensor', None)
+  assert specs['model/layers/mlp_norm/scale'] == PartitionSpec(None, None)
+
+
+def test_indivisible_dimension_is_kept_whole(warnings_logged):
+  partitioner = partitioning.Partitioner(fsdp=2, tensor=4)
+  boxed = {'head': {'kernel': nn.LogicallyPartitioned(
+      _shape(6, 18), ('embed', 'mlp'))}}
+  sharding = partitioner.shardings(boxed)['head']['kernel']
+  assert sharding.spec == PartitionSpec('fsdp', None)
+  assert warnings_logged() == [
+      'head/kernel: dimension 1 (mlp) of 18 is not divisible by 4 devices of '
+      'mesh axis tensor, so it is kept whole on each.']
+
+
+def test_mesh_axis_goes_to_the_earlier_rule():
+  boxed = nn.LogicallyPartitioned(_shape(4, 4), ('embed', 'mlp'))
+  def spec(*rules):
+    return partitioning.Partitioner(fsdp=2, rules=rules).shardings(boxed).spec
+  assert spec(('embed', 'fsdp'), ('mlp', 'fsdp')) == PartitionSpec(
+      'fsdp', None)
+  assert spec(('mlp', 'fsdp'), ('embed', 'fsdp')) == PartitionSpec(
+      None, 'fsdp')
+
+
+def test_names_without_a_rule_are_replicated():
+  boxed = nn.LogicallyPartitioned(_shape(4, 4), ('unheard_of', None))
+  sharding = partitioning.Partitioner(fsdp=2).shardings(boxed)
+  assert sharding.is_fully_replicated
+
+
+def test_unboxed_arrays_are_replicated():
+  sharding = partitioning.Partitioner(fsdp=2).shardings({'a': _shape(8, 8)})
+  assert sharding['a'].is_fully_replicated
+
+
+def test_activations_keep_fsdp_for_the_batch():
+  """'embed' is sharded over fsdp in parameters, but not in activations."""
+  partitioner = partitioning.Partitioner(data=2, fsdp=4)
+  @jax.jit
+  def f(x):
+    return nn.with_logical_constraint(x, ('batch', 'length', 'embed'))
+  with partitioner.scope():
+    out = f(jnp.ones((8, 3, 16)))
+  assert out.sharding.is_equivalent_to(
+      jax.sharding.NamedSharding(
+          partitioner.mesh, PartitionSpec(('data', 'fsdp'))), 3)
+
+
+def test_batch_divides_over_data_and_fsdp():
+  partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
+  assert partitioner.batch_divisor == 4
+  array = jax.device_put(jnp.ones((8, 3)), partitioner.batch_sharding)
+  assert {s.data.shape for s in array.addressable_shards} == {(2, 3)}
+  partitioner.check_batch_size(8, accumulation=2)
+
+
+def test_batch_that_does_not_divide():
+  partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
+  with pytest.raises(errors.ConfigError) as error:
+    partitioner.check_batch_size(12, accumulation=2, where='stream mono')
+  assert str(error.value) == (
+      'The batch size does not divide over the devices. Got: 12. Expected: a '
+      'multiple of 8 (data 2 x fsdp 2 x accumulation 2). Where: stream mono. '
+      'What to do: change the batch size, the accumulation or the mesh.')

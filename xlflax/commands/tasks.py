@@ -1,0 +1,107 @@
+"""`xlflax tasks`: lists tasks and mixtures, and shows their examples."""
+
+import argparse
+import fnmatch
+import json
+
+from xlflax import errors
+
+HELP = ('Lists the registered tasks and mixtures, or shows examples of one '
+        'after every preprocessing step, decoded.')
+EXAMPLES = """
+  # the tasks of a corpus directory, with all others
+  xlflax tasks list --corpus=corpus
+  xlflax tasks list 'wmt19*' --json
+
+  # examples of a task, step by step; a mixture's languages and rates
+  xlflax tasks show corpus.mono.en --corpus=corpus --vocabulary=vocabulary
+  xlflax tasks show corpus.parallel --corpus=corpus
+
+  # tasks of your own, from ./my_tasks.py (docs/tasks.md)
+  xlflax tasks show news.sw --task_module=my_tasks -n 5
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the two sub-commands and their flags."""
+  commands = parser.add_subparsers(dest='action', required=True,
+                                   metavar='list|show')
+  listing = commands.add_parser('list', help='tasks and mixtures by name')
+  listing.add_argument('pattern', nargs='?', default='*',
+                       help="such as 'mc4.*' (default: all)")
+  listing.add_argument('--json', action='store_true',
+                       help='print JSON instead of a table')
+  _add_common(listing)
+  show = commands.add_parser('show', help='examples of one task')
+  show.add_argument('name', help='of a task or mixture')
+  show.add_argument('--vocabulary', metavar='DIR',
+                    help='shows the tokenised examples too')
+  show.add_argument('--split', default='train',
+                    help='name of the split (default: %(default)s)')
+  show.add_argument('-n', '--num_examples', type=int, default=3, metavar='N',
+                    help='examples after each step (default: %(default)s)')
+  _add_common(show)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+  parser.add_argument('--corpus', metavar='DIR',
+                      help='corpus directory; registers corpus.*')
+  parser.add_argument(
+      '--task_module', metavar='MODULE', action='append', default=[],
+      help='importable module that registers tasks; may be repeated')
+  parser.add_argument('--tfds_data_dir', metavar='DIR',
+                      help='prepared TensorFlow datasets')
+
+
+def run(args: argparse.Namespace) -> int:
+  """Registers what the flags name, then lists or shows."""
+  from xlflax.data import host_tensorflow  # Slow imports, after --help.
+  host_tensorflow.load()
+  _register(args)
+  return _list(args) if args.action == 'list' else _show(args)
+
+
+def _register(args: argparse.Namespace) -> None:
+  import seqio
+
+  from xlflax.data import task_registry
+  from xlflax.data.corpus import Corpus
+  task_registry.import_public_tasks()
+  task_registry.import_task_modules(args.task_module)
+  if args.tfds_data_dir:
+    seqio.set_tfds_data_dir_override(args.tfds_data_dir)
+  if args.corpus:
+    task_registry.register_corpus(Corpus(args.corpus))
+
+
+def _list(args: argparse.Namespace) -> int:
+  from xlflax.data import task_summary
+  rows = [row for row in task_summary.registered()
+          if fnmatch.fnmatchcase(row['name'], args.pattern)]
+  if not rows:
+    raise errors.CorpusError('No task or mixture has a name of this pattern',
+                             got=args.pattern)
+  if args.json:
+    print(json.dumps(rows, indent=2))
+    return 0
+  print(task_summary.format_table(
+      rows, ('name', 'kind', 'languages', 'splits')))
+  return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+  import seqio
+
+  from xlflax.data import task_summary
+  from xlflax.data.vocabulary import Vocabulary
+  if args.name in seqio.MixtureRegistry.names():
+    rows = task_summary.mixture_rates(args.name, split=args.split)
+    print(task_summary.format_table(
+        rows, ('name', 'languages', 'examples', 'rate', 'share')))
+    print(f'\n`xlflax tasks show {rows[0]["name"]}` shows examples.')
+    return 0
+  vocabulary = Vocabulary.load(args.vocabulary) if args.vocabulary else None
+  for line in task_summary.steps(args.name, vocabulary, split=args.split,
+                                 num_examples=args.num_examples):
+    print(line)
+  return 0

@@ -1,0 +1,109 @@
+"""`xlflax vocab`: trains a SentencePiece vocabulary."""
+
+import argparse
+import pathlib
+
+from xlflax.data import text_sampling, vocabulary_statistics
+from xlflax.data.corpus import Corpus
+from xlflax.data.vocabulary import DESCRIPTION_FILE
+from xlflax.data.vocabulary_training import (
+    ModelType,
+    Settings,
+    train_vocabulary,
+)
+
+HELP = ('Trains a SentencePiece vocabulary over the languages of a corpus, '
+        'sampled with an exponent.')
+EXAMPLES = """
+  # 32,000 pieces; small languages get more than their share
+  xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --alpha=0.5
+
+  # byte-pair encoding in which nothing is unknown
+  xlflax vocab --corpus=corpus --output=vocabulary --size=32000 \\
+      --model_type=bpe --byte_fallback
+
+  # check every line of the corpus, and show what would be sampled
+  xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --dry_run
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags of vocabulary training."""
+  parser.add_argument('--corpus', metavar='DIR', required=True,
+                      help='corpus directory; its training text is read')
+  parser.add_argument('--output', metavar='DIR', required=True,
+                      help='directory of the vocabulary')
+  parser.add_argument('--size', type=int, metavar='N', required=True,
+                      help='entries, special symbols included')
+  parser.add_argument(
+      '--model_type', choices=[kind.value for kind in ModelType],
+      default=Settings.model_type.value, help='default: %(default)s')
+  parser.add_argument(
+      '--alpha', type=float, default=Settings.alpha, metavar='A',
+      help='languages are sampled p ~ N^A: 1 as they are, 0 all alike '
+      '(default: %(default)s)')
+  parser.add_argument('--byte_fallback', action='store_true',
+                      help='encode unknown characters as bytes')
+  parser.add_argument(
+      '--character_coverage', type=float, metavar='C',
+      default=Settings.character_coverage,
+      help='share of characters that get a piece (default: %(default)s)')
+  parser.add_argument(
+      '--normalization', default=Settings.normalization, metavar='RULE',
+      help='nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf (cf folds case) or identity '
+      '(default: %(default)s)')
+  parser.add_argument(
+      '--max_sentences', type=int, default=Settings.max_sentences, metavar='N',
+      help='sentences read, over all languages (default: %(default)s)')
+  parser.add_argument(
+      '--languages', metavar='CODES', default='',
+      help='comma-separated; further languages to give a symbol')
+  parser.add_argument('--seed', type=int, default=Settings.seed,
+                      help='of the choice of sentences (default: %(default)s)')
+  parser.add_argument(
+      '--num_threads', type=int, default=Settings.num_threads, metavar='N',
+      help='default: %(default)s, whatever the machine, as the result may '
+      'depend on it')
+  parser.add_argument('--overwrite', action='store_true',
+                      help='replace another vocabulary')
+  parser.add_argument('--dry_run', action='store_true',
+                      help='check the corpus, show the plan, write nothing')
+
+
+def run(args: argparse.Namespace) -> int:
+  """Trains, or shows what would be done."""
+  corpus = Corpus(args.corpus)
+  if args.dry_run:
+    _show_plan(corpus, args)
+    return 0
+  vocabulary = train_vocabulary(
+      corpus, args.output, overwrite=args.overwrite, **_settings(args))
+  print(vocabulary_statistics.format_table(
+      vocabulary.description['statistics']))
+  spec = vocabulary.spec
+  print(f'\n{spec.size} entries, {len(spec.languages)} languages: '
+        f'{pathlib.Path(args.output) / DESCRIPTION_FILE}')
+  return 0
+
+
+def _settings(args: argparse.Namespace) -> dict:
+  languages = tuple(filter(None, args.languages.split(',')))
+  return dict(
+      size=args.size, model_type=ModelType(args.model_type), alpha=args.alpha,
+      byte_fallback=args.byte_fallback,
+      character_coverage=args.character_coverage,
+      normalization=args.normalization, max_sentences=args.max_sentences,
+      languages=languages, seed=args.seed, num_threads=args.num_threads)
+
+
+def _show_plan(corpus: Corpus, args: argparse.Namespace) -> None:
+  print('lines, all well-formed:')
+  for name, count in corpus.validate().items():
+    print(f'  {name:<28} {count:>12,}')
+  plan = text_sampling.quotas(
+      text_sampling.count_sentences(corpus), alpha=args.alpha,
+      max_sentences=args.max_sentences)
+  print(f'\nsentences for a vocabulary of {args.size}, alpha {args.alpha}:')
+  print(f'  {"language":<10} {"there are":>12} {"drawn":>12}')
+  for language, quota in plan.items():
+    print(f'  {language:<10} {quota.available:>12,} {quota.drawn:>12,}')

@@ -1,0 +1,165 @@
+"""The demo's numbers as one JSON document, and as a table."""
+
+import importlib.metadata
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import rich.table
+
+from xlflax import errors
+from xlflax import evaluate as evaluate_lib
+from xlflax.demo import catalogs
+from xlflax.evaluation import base
+from xlflax.evaluation import results as results_lib
+from xlflax.models import api as models_api
+from xlflax.training import run as run_lib
+
+MODELS = ('untrained', 'trained')
+_PACKAGES = ('xlflax', 'jax', 'flax', 'optax', 'sentencepiece', 'seqio',
+             'Django', 'pycountry')
+
+
+def make(settings, *, split: catalogs.Split, results: evaluate_lib.Report,
+         examples: Sequence[Mapping[str, str]], steps: int,
+         seconds: Mapping[str, float]) -> dict[str, Any]:
+  """The content of `summary.json`.
+
+  Args:
+    settings: of the demo, see `demo.Settings`.
+    split: the text.
+    results: of retrieval and perplexity, untrained and after `steps`.
+    examples: as `examples.find` returns them.
+    steps: training steps.
+    seconds: phase -> seconds it took.
+
+  Returns:
+    JSON values: 'languages'; 'retrieval' and 'perplexity', each 'untrained'
+    and 'trained' by language and 'mean'; 'layers' (model -> language ->
+    retrieval accuracy of each layer); and how it came about.
+
+  Raises:
+    CorpusError: a part of the evaluation failed.
+  """
+  if results.failures:
+    raise errors.CorpusError(
+        'The evaluation of the demo failed',
+        got='; '.join(map(str, results.failures)))
+  run = run_lib.open_run(settings.model_dir)
+  others = [code for code in settings.languages if code != catalogs.ENGLISH]
+  return {
+      'languages': list(settings.languages),
+      'language_names': {code: catalogs.name(code)
+                         for code in settings.languages},
+      'retrieval': _scores(results, 'retrieval', 'accuracy', others, steps),
+      'perplexity': _scores(results, 'perplexity', 'perplexity',
+                            settings.languages, steps),
+      'layers': {model: _layers(result, others) for model, result in
+                 _by_model(results, 'retrieval', steps).items()},
+      'layer': run.model.config.num_layers,
+      'examples': list(examples),
+      'corpus': _corpus(split),
+      'settings': _settings(settings, run, steps),
+      'seconds': dict(seconds),
+      'versions': _versions(),
+      'commands': _commands(settings),
+  }
+
+
+def table(summary: Mapping[str, Any]) -> rich.table.Table:
+  """Both scores of every language, for the terminal."""
+  made = rich.table.Table(title='Before and after training')
+  made.add_column('language')
+  for score in ('retrieval', 'perplexity'):
+    for model in MODELS:
+      made.add_column(f'{score}\n{model}', justify='right')
+  retrieval, perplexity = summary['retrieval'], summary['perplexity']
+  for language in [*summary['languages'], 'mean']:
+    if language == 'mean':
+      scores = [retrieval['mean'], perplexity['mean']]
+      cells = [score[model] for score in scores for model in MODELS]
+    else:
+      cells = [score[model].get(language)
+               for score in (retrieval, perplexity) for model in MODELS]
+    made.add_row(language, *(
+        '' if cell is None else f'{cell:.3f}' if index < 2 else f'{cell:,.0f}'
+        for index, cell in enumerate(cells)), end_section=language == summary[
+            'languages'][-1])
+  return made
+
+
+def _by_model(report: evaluate_lib.Report, task: str, steps: int
+              ) -> dict[str, base.EvalResult]:
+  found = report.results[task]
+  return {'untrained': found[results_lib.UNTRAINED], 'trained': found[steps]}
+
+
+def _scores(report, task: str, metric: str, languages, steps: int
+            ) -> dict[str, dict[str, float]]:
+  by_model = _by_model(report, task, steps)
+  scores = {model: {code: result.metrics[f'{metric}/{code}']
+                    for code in languages}
+            for model, result in by_model.items()}
+  return scores | {'mean': {model: result.metrics[f'{metric}/mean']
+                            for model, result in by_model.items()}}
+
+
+def _layers(result: base.EvalResult, languages) -> dict[str, list[float]]:
+  """Accuracy of each layer, the mean of both directions."""
+  layers = {code: {} for code in languages}
+  for row in result.tables['layers']:
+    layers[row['pair']].setdefault(row['layer'], []).append(row['accuracy'])
+  return {code: [sum(values) / len(values)
+                 for _, values in sorted(by_layer.items())]
+          for code, by_layer in layers.items()}
+
+
+def _corpus(split: catalogs.Split) -> dict[str, Any]:
+  pairs = {code: len(texts) for code, texts in split.train.items()}
+  return {'training_pairs': pairs, 'training_pairs_total': sum(pairs.values()),
+          'test_messages': len(next(iter(split.test.values()))),
+          'validation_messages': len(next(iter(split.validation.values())))}
+
+
+def _settings(settings, run: run_lib.Run, steps: int) -> dict[str, Any]:
+  config = run.model.config
+  shapes = jax.eval_shape(
+      lambda: models_api.init_params(run.model, jax.random.key(0)))
+  return {
+      'model_dir': str(settings.model_dir), 'steps': steps,
+      'gin_files': ', '.join(settings.gin_files),
+      'gin_bindings': ', '.join(settings.gin_bindings),
+      'layers': config.num_layers, 'hidden_dim': config.hidden_dim,
+      'vocabulary': run.vocabulary.spec.size,
+      'parameters': models_api.count_params(shapes),
+      'device': jax.devices()[0].device_kind,
+      'devices': jax.device_count(),
+  }
+
+
+def _versions() -> dict[str, str]:
+  versions = {'python': platform.python_version()}
+  for package in _PACKAGES:
+    try:
+      versions[package] = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+      continue
+  return versions
+
+
+def _commands(settings) -> list[str]:
+  """Commands to go on with, in this very place."""
+  corpus, model_dir = settings.path('corpus'), settings.model_dir
+  return [
+      '# the same numbers, with other poolings or layers',
+      f'xlflax evaluate --model_dir={model_dir} --tasks=retrieval '
+      f'--corpus={corpus} --gin.retrieval.Retrieval.layer=1',
+      '# another run on the same text',
+      f'xlflax train --gin_file={settings.gin_files[-1]} '
+      f'--model_dir={model_dir}_2 --corpus={corpus} '
+      f'--vocabulary={settings.path("vocabulary")} '
+      f'--cache={settings.path("cache")} --gin.LEARNING_RATE=1e-3',
+      '# curves',
+      f'tensorboard --logdir={model_dir}',
+  ]
