@@ -1,4 +1,4 @@
-"""Multilingual C4: web pages of 108 languages and scripts, from TFDS.
+"""Multilingual C4: web pages of 107 languages and scripts, from TFDS.
 
 Tasks `mc4.<language>` and the mixture `mc4` with rates N^0.7, N the number of
 pages. A line of a page is a line, a page a document. All languages are one TFDS

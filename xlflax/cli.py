@@ -44,8 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-  from xlflax import config  # pylint: disable=g-import-not-at-top
-  from xlflax import logs  # pylint: disable=g-import-not-at-top
+  from xlflax import (
+    config,  # pylint: disable=g-import-not-at-top
+    logs,  # pylint: disable=g-import-not-at-top
+  )
   logs.set_up()
   command = importlib.import_module(f'xlflax.commands.{name}')
   parser = argparse.ArgumentParser(

@@ -15,8 +15,8 @@ from typing import Any
 
 import gin
 
-from xlflax import errors
 import xlflax.gin_configs
+from xlflax import errors
 
 SHIPPED = pathlib.Path(xlflax.gin_configs.__file__).parent
 

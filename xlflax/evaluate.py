@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+
 from xlflax import errors
 from xlflax.evaluation import base, checkpoint_choice, results, summary
 from xlflax.training import distributed, partitioning
@@ -67,7 +69,8 @@ def evaluate(
     timeout_seconds: see `watch`; None waits without end.
     seed: of the tasks' random choices and the untrained parameters.
     batch_size: sentences a batch, where it does not change results.
-    partitioner: shards parameters and batches; None uses one device.
+    partitioner: shards parameters and batches; None splits batches over all
+      devices.
 
   Returns:
     All results and failures.
@@ -81,14 +84,18 @@ def evaluate(
     run = _wait_for_run(model_dir, poll_seconds, timeout_seconds)
   else:
     run = run_lib.open_run(model_dir)
+  if partitioner is None and jax.device_count() > 1:
+    partitioner = partitioning.Partitioner()
   evaluator = _Evaluator(run, tuple(tasks), partitioner, seed=seed,
                          batch_size=batch_size)
+  before = run.steps
   if untrained:
     evaluator.evaluate(results.UNTRAINED)
   for step in checkpoint_choice.choose(
       run, steps, best_metric=best_metric, may_be_none=watch or untrained):
     evaluator.evaluate(step)
   if watch:
+    evaluator.seen.update(before)
     _watch(run, evaluator, poll_seconds, timeout_seconds)
   return evaluator.report()
 

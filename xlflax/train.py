@@ -7,15 +7,17 @@ from typing import Any
 from xlflax.data import stream as stream_lib
 from xlflax.data import vocabulary_spec
 from xlflax.objectives import mixture as mixture_lib
-from xlflax.training import benchmark
+from xlflax.training import (
+  benchmark,
+  initialization,
+  loop,
+  optimizers,
+  partitioning,
+  plan,
+  run_directory,
+)
 from xlflax.training import checkpoints as checkpoints_lib
 from xlflax.training import evaluation as evaluation_lib
-from xlflax.training import initialization
-from xlflax.training import loop
-from xlflax.training import optimizers
-from xlflax.training import partitioning
-from xlflax.training import plan
-from xlflax.training import run_directory
 from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
 

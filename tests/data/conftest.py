@@ -68,3 +68,16 @@ def toy_corpus(tmp_path_factory, toy_sentences) -> corpus.Corpus:
 def toy_vocabulary(tmp_path_factory, toy_corpus):
   return vocabulary_training.train_vocabulary(
       toy_corpus, tmp_path_factory.mktemp('toy') / 'vocabulary', size=180)
+
+
+@pytest.fixture
+def registry():
+  """Removes the tasks and mixtures that a test registers."""
+  seqio = pytest.importorskip('seqio')
+  from xlflax.data import task_registry
+  registries = (seqio.TaskRegistry, seqio.MixtureRegistry)
+  before = [set(registry.names()) for registry in registries]
+  yield task_registry
+  for registry, names in zip(registries, before, strict=True):
+    for name in set(registry.names()) - names:
+      registry.remove(name)

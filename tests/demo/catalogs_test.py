@@ -85,7 +85,7 @@ def test_a_subset_of_languages_and_messages(tmp_path):
 def test_a_missing_package_names_the_extra():
   with pytest.raises(errors.CorpusError) as caught:
     catalogs.package_directory('xlflax_no_such_package')
-  assert "pip install 'xlflax[demo]'" in str(caught.value)
+  assert "pip install 'xlflax[data,demo]'" in str(caught.value)
   assert 'xlflax_no_such_package' in str(caught.value)
 
 

@@ -12,8 +12,7 @@ from xlflax.data import loader as loader_lib
 from xlflax.data import prefetch
 from xlflax.data import stream as stream_lib
 from xlflax.data import vocabulary as vocabulary_lib
-from xlflax.training import distributed
-from xlflax.training import partitioning
+from xlflax.training import distributed, partitioning
 
 
 def main(root: str, output: str, processes: str, index: str, port: str):

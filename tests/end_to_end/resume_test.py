@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from tests.end_to_end.conftest import (
-    TINY, kill, losses, parameters, wait_for_step)
+  TINY,
+  kill,
+  losses,
+  parameters,
+  wait_for_step,
+)
 
 _EVERY = '--gin.checkpoints.CheckpointOptions.every_steps=4'
 

@@ -1,82 +1,12 @@
-"""A tiny vocabulary, model and corpus, shared by the tests of evaluation."""
+"""Fixtures of the tests of evaluation; see `tests.evaluation.fixtures`."""
 
-import dataclasses
-
-import jax
-import pytest
-from flax import linen as nn
-
-from xlflax.data import corpus as corpus_lib
-from xlflax.data import corpus_writer, vocabulary_training
-from xlflax.data import vocabulary as vocabulary_lib
-from xlflax.evaluation import base
-from xlflax.models import api, config, encoder
-
-_WORDS = {
-    'de': 'der Hund schläft und die kleine Katze trinkt warme Milch'.split(),
-    'en': 'the dog sleeps and the small cat drinks warm milk'.split(),
-    'ja': 'いぬ が ねむる と ちいさな ねこ は ぎゅうにゅう を のむ'.split(),
-}
-
-
-def make_sentences(language: str, count: int) -> list[str]:
-  """Different sentences; number i has the same meaning in every language."""
-  words = _WORDS[language]
-  return [' '.join(words[(i * i + i + k * (i % 4 + 1)) % len(words)]
-                   for k in range(2 + i % 5)) + f' {i}'
-          for i in range(count)]
-
-
-@pytest.fixture(scope='session')
-def sentences():
-  return make_sentences
-
-
-@pytest.fixture(scope='session')
-def corpus(tmp_path_factory) -> str:
-  """A corpus directory of de, en, ja with 40 test sentences and pairs."""
-  directory = tmp_path_factory.mktemp('corpus')
-  for split, count in (('train', 60), ('test', 40)):
-    for language in _WORDS:
-      corpus_writer.write_monolingual(
-          directory, language, [make_sentences(language, count)], split=split)
-    for pair in (('de', 'en'), ('en', 'ja')):
-      corpus_writer.write_parallel(
-          directory, pair, zip(*(make_sentences(x, count) for x in pair),
-                               strict=True), split=split)
-  return str(directory)
-
-
-@pytest.fixture(scope='session')
-def vocabulary_dir(corpus, tmp_path_factory) -> str:
-  directory = tmp_path_factory.mktemp('vocabulary') / 'v'
-  vocabulary_training.train_vocabulary(
-      corpus_lib.Corpus(corpus), directory, size=76, num_threads=1)
-  return str(directory)
-
-
-@pytest.fixture(scope='session')
-def vocabulary(vocabulary_dir) -> vocabulary_lib.Vocabulary:
-  return vocabulary_lib.Vocabulary.load(vocabulary_dir)
-
-
-@pytest.fixture(scope='session')
-def model(vocabulary) -> encoder.Encoder:
-  """Two layers of 16 dimensions with language embeddings."""
-  return encoder.Encoder(config.with_vocabulary(
-      config.EncoderConfig(
-          num_layers=2, hidden_dim=16, mlp_dim=32, num_heads=2, max_length=32,
-          initializer_range=0.5, use_language_embeddings=True),
-      vocabulary.spec))
-
-
-@pytest.fixture(scope='session')
-def subject(model, vocabulary) -> base.Subject:
-  params = nn.meta.unbox(api.init_params(model, jax.random.key(0)))
-  return base.Subject(model=model, params={'model': params},
-                      vocabulary=vocabulary, batch_size=8)
-
-
-@pytest.fixture(scope='session')
-def with_batch_size(subject):
-  return lambda size: dataclasses.replace(subject, batch_size=size)
+from tests.evaluation.fixtures import (  # noqa: F401
+    corpus,
+    make_run,
+    model,
+    sentences,
+    subject,
+    vocabulary,
+    vocabulary_dir,
+    with_batch_size,
+)

@@ -85,8 +85,11 @@ def dropout_model() -> FakeEncoder:
 
 @pytest.fixture
 def params(model):
-  tokens = jnp.ones((1, 4), jnp.int32)
-  return {'model': model.init(jax.random.key(0), tokens)['params'],
+  tokens = jax.ShapeDtypeStruct((1, 4), jnp.int32)
+  shapes = jax.eval_shape(model.init, jax.random.key(0), tokens)['params']
+  rng = np.random.default_rng(0)
+  return {'model': jax.tree.map(
+      lambda s: rng.normal(0, 0.5, s.shape).astype(np.float32), shapes),
           'heads': {}}
 
 

@@ -19,6 +19,7 @@ from xlflax.objectives.contrastive import (
 from xlflax.objectives.inputs import Pooling
 
 PLAIN = SentenceAlignment(temperature=0.5)
+same_rows = jax.jit(contrastive.same_rows)
 VALID = np.array([0, 1, 2, 4])  # the pairs whose sides both have text
 
 
@@ -27,13 +28,18 @@ def _assert_close(a, b):
                                  atol=1e-5), a, b)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def _encode_layers(model, params, tokens, segments, positions):
+  return model.apply({'params': params['model']}, tokens, segment_ids=segments,
+                     positions=positions, method='encode_layers')
+
+
 def _side_vectors(model, params, batch, prefix, vocabulary, pooling,
                   layer=-1):
   """Unit vectors of one side in float64, row by row."""
   tokens, segments = (batch[prefix + k] for k in ('token_ids', 'segment_ids'))
-  states = np.asarray(model.apply(
-      {'params': params['model']}, tokens, segment_ids=segments,
-      positions=batch[prefix + 'positions'], method='encode_layers'))[layer]
+  states = np.asarray(_encode_layers(
+      model, params, tokens, segments, batch[prefix + 'positions']))[layer]
   vectors = []
   for row, ids in zip(states.astype(np.float64), tokens, strict=True):
     text = ~np.isin(ids, vocabulary.special_ids)
@@ -73,7 +79,7 @@ def test_matches_numpy(settings, model, params, pairs, context, run):
 
 def test_hand_made_literal(params, pairs, context, run):
   """All sentences alike: each is a guess among the valid pairs."""
-  zeros = jax.tree.map(jnp.zeros_like, params)
+  zeros = jax.tree.map(np.zeros_like, params)
   output, _ = run(PLAIN, pairs, context(), zeros)
   np.testing.assert_allclose(base.mean(output.loss), np.log(4), rtol=1e-6)
 
@@ -113,7 +119,7 @@ def test_sentences_that_are_equal_are_no_negatives(pairs, context, run):
   twice = jax.tree.map(lambda x: np.concatenate([x, x[:1]]), pairs)
   for key in ('token_ids', 'segment_ids', 'positions', 'language_ids'):
     twice[f'paired_{key}'][5] = pairs[f'paired_{key}'][1][::1]
-  same = np.asarray(contrastive.same_rows(twice['token_ids']))
+  same = np.asarray(same_rows(twice['token_ids']))
   np.testing.assert_array_equal(
       same, np.eye(6, dtype=bool) | (np.isin(np.arange(6), [0, 5])[:, None]
                                      & np.isin(np.arange(6), [0, 5])[None]))
@@ -127,7 +133,7 @@ def test_row_hashes_see_order_and_do_not_collide():
   rows = np.random.default_rng(0).integers(0, 50, (600, 12), np.int32)
   rows[1] = rows[0][::-1]
   rows[2] = rows[0]
-  same = np.asarray(contrastive.same_rows(jnp.asarray(rows)))
+  same = np.asarray(same_rows(jnp.asarray(rows)))
   want = (rows[:, None] == rows[None]).all(-1)
   np.testing.assert_array_equal(same, want)
   assert same[0, 2] and not same[0, 1]
@@ -144,13 +150,15 @@ def test_empty_batch_is_finite(objective, pairs, context, run):
 
 def test_gradient_is_numerical(params, pairs, context, run):
   _, gradient = run(PLAIN, pairs, context())
+  rng = np.random.default_rng(0)
   direction = jax.tree.map(
-      lambda x: jax.random.normal(jax.random.key(x.size), x.shape), params)
+      lambda x: rng.normal(size=x.shape).astype(np.float32), params)
   def total(scale):
-    moved = jax.tree.map(lambda p, d: p + scale * d, params, direction)
+    moved = jax.tree.map(lambda p, d: p + np.float32(scale) * d, params,
+                         direction)
     return run(PLAIN, pairs, context(), moved)[0].loss.total
   numerical = (total(3e-3) - total(-3e-3)) / 6e-3
-  dots = jax.tree.map(lambda g, d: jnp.sum(g * d), gradient, direction)
+  dots = jax.tree.map(lambda g, d: np.sum(g * d), gradient, direction)
   np.testing.assert_allclose(sum(jax.tree.leaves(dots)), numerical, rtol=2e-2)
 
 
@@ -163,15 +171,17 @@ def test_both_sides_have_their_own_dropout(dropout_model, params, pairs,
       {k: alike[p + k] for k in ('token_ids', 'segment_ids', 'positions')}
       for p in ('', 'paired_')])
   for train in (True, False):
-    vectors = PLAIN._vectors(dropout_model, params, rows,
-                             context(train=train))
+    vectors = jax.jit(functools.partial(
+        PLAIN._vectors, dropout_model, context=context(train=train)))(
+            params, rows)
     cosine = np.sum(np.asarray(vectors[0::2] * vectors[1::2]), axis=1)
     assert (cosine < 0.999).all() == train
 
 
 def test_projection_head(model, params, pairs, context, run):
   objective = SentenceAlignment(projection_dim=3, temperature=0.5)
-  boxed = objective.init_heads(model, jax.random.key(2))
+  boxed = jax.jit(functools.partial(objective.init_heads, model))(
+      jax.random.key(2))
   assert jax.tree.map(lambda x: (x.names, x.value.shape), boxed,
                       is_leaf=lambda x: isinstance(x, nn.Partitioned)) == {
       'inner': {'kernel': (('embed', 'mlp'), (8, 8))},

@@ -11,7 +11,6 @@ from jax.test_util import check_grads
 
 from xlflax.objectives import losses
 
-
 cross_entropy = jax.jit(losses.cross_entropy)
 info_nce = jax.jit(losses.info_nce, static_argnames='temperature')
 

@@ -107,7 +107,7 @@ def test_statistics_of_actions_and_positions():
 
 
 def test_random_words_are_uniform_over_ordinary_ids(vocabulary):
-  words = np.asarray(masking.uniform_words(
+  words = np.asarray(jax.jit(masking.uniform_words, static_argnums=2)(
       jax.random.key(0), jnp.zeros((1000, 100), jnp.int32), vocabulary))
   counts = np.bincount(words.ravel(), minlength=vocabulary.size)
   special = np.asarray(vocabulary.special_ids)

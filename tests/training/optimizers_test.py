@@ -39,21 +39,31 @@ def _zeros(tree):
   return jax.tree.map(jnp.zeros_like, tree)
 
 
-@pytest.mark.parametrize('make', [optimizers.adamw, optimizers.adafactor])
-def test_all_but_biases_and_norms_decay(make, params):
+def _moved(old, new):
+  return {n for n, leaf in params_lib.names(new).items()
+          if not np.array_equal(leaf, params_lib.names(old)[n])}
+
+
+def test_all_but_biases_and_norms_decay(params):
   """With a gradient of zero, only what decays moves."""
-  new = _step(make(learning_rate=0.1, weight_decay=0.5), params,
-              _zeros(params))
-  moved = {n for n, leaf in params_lib.names(new).items()
-           if not np.array_equal(leaf, np.ones(leaf.shape))}
-  weights = {n for n in params_lib.names(params)
-             if n.endswith('/kernel') or n in (
-                 'model/embeddings/token', 'model/embeddings/position',
-                 'model/embeddings/token_type', 'model/embeddings/language')}
-  assert moved == weights
+  optimizer = optimizers.adamw(learning_rate=0.1, weight_decay=0.5)
+  moved = _moved(params, _step(optimizer, params, _zeros(params)))
+  assert moved == {n for n in params_lib.names(params)
+                   if n.endswith('/kernel') or n in (
+                       'model/embeddings/token', 'model/embeddings/position',
+                       'model/embeddings/token_type',
+                       'model/embeddings/language')}
   rest = set(params_lib.names(params)) - moved
   assert {n.rsplit('/', 1)[-1] for n in rest} == {
       'bias', 'scale', 'output_bias'}
+
+
+def test_adafactor_decays_the_same():
+  params = {'norm': {'scale': jnp.ones(3), 'bias': jnp.ones(3)},
+            'dense': {'kernel': jnp.ones((3, 3)), 'bias': jnp.ones(3)}}
+  optimizer = optimizers.adafactor(learning_rate=0.1, weight_decay=0.5)
+  assert _moved(params, _step(optimizer, params, _zeros(params))) == {
+      'dense/kernel'}
 
 
 def test_adamw_by_hand():
@@ -71,38 +81,38 @@ def test_clips_by_the_global_norm():
   grads = {'a': jnp.float32(30.0), 'b': jnp.float32(40.0)}
   new = _step(optimizers.adam(learning_rate=1.0, eps=1.0, clip_norm=1.0),
               params, grads)
-  assert float(new['a']) == pytest.approx(-0.6 / 1.6)
-  assert float(new['b']) == pytest.approx(-0.8 / 1.8)
+  assert float(new['a']) == pytest.approx(-0.6 / 1.6, rel=1e-4)
+  assert float(new['b']) == pytest.approx(-0.8 / 1.8, rel=1e-4)
   new = _step(optimizers.adam(learning_rate=1.0, eps=1.0), params, grads)
-  assert float(new['a']) == pytest.approx(-30 / 31)
+  assert float(new['a']) == pytest.approx(-30 / 31, rel=1e-4)
 
 
-def test_frozen_parameters_keep_their_bits_and_have_no_state(params):
+def _layers():
+  return {name: {'kernel': jnp.ones((4, 4)), 'bias': jnp.ones(4)}
+          for name in ('embeddings', 'first', 'second')}
+
+
+def test_frozen_parameters_keep_their_bits_and_have_no_state():
   optimizer = optimizers.adamw(
-      learning_rate=0.1, frozen=('embeddings/', 'head_norm'))
-  grads = jax.tree.map(jnp.ones_like, params)
-  transform, state, new = optimizer.transform, None, params
-  state = jax.jit(transform.init)(params)
+      learning_rate=0.1, frozen=('embeddings/', 'second/bias'))
+  transform, new = optimizer.transform, _layers()
+  state = transform.init(new)
+  update = jax.jit(transform.update)
   for _ in range(3):
-    updates, state = jax.jit(transform.update)(grads, state, new)
+    updates, state = update(_layers(), state, new)
     new = optax.apply_updates(new, updates)
-  for name, leaf in params_lib.names(new).items():
-    frozen = 'embeddings/' in name or 'head_norm' in name
-    assert np.array_equal(leaf, np.ones(leaf.shape)) == frozen, name
-  with_state = {n for n in params_lib.names(state) if 'model/' in n}
-  assert with_state and not any(
-      'embeddings/' in n or 'head_norm' in n for n in with_state)
+  trained = {'first/kernel', 'first/bias', 'second/kernel'}
+  assert _moved(_layers(), new) == trained
+  names = [n for n in params_lib.names(state) if n.count('/') > 2]
+  assert {'/'.join(n.split('/')[-2:]) for n in names
+          if n.endswith(('kernel', 'bias'))} == trained
 
 
-def test_trainable_patterns_freeze_the_rest(params):
+def test_trainable_patterns_freeze_the_rest():
   optimizer = optimizers.adam(
-      learning_rate=0.1, trainable=('attention/',), frozen=('key',))
-  new = _step(optimizer, params, jax.tree.map(jnp.ones_like, params))
-  moved = {n for n, leaf in params_lib.names(new).items()
-           if not np.array_equal(leaf, np.ones(leaf.shape))}
-  assert moved == {f'model/layers/attention/{part}/{kind}'
-                   for part in ('query', 'value', 'output')
-                   for kind in ('kernel', 'bias')}
+      learning_rate=0.1, trainable=('first', 'second'), frozen=('bias',))
+  new = _step(optimizer, _layers(), _layers())
+  assert _moved(_layers(), new) == {'first/kernel', 'second/kernel'}
 
 
 def test_clipping_ignores_frozen_gradients():
@@ -110,7 +120,7 @@ def test_clipping_ignores_frozen_gradients():
   grads = {'a': jnp.float32(0.5), 'b': jnp.float32(1000.0)}
   new = _step(optimizers.adam(
       learning_rate=1.0, eps=1.0, clip_norm=1.0, frozen=('b',)), params, grads)
-  assert float(new['a']) == pytest.approx(-0.5 / 1.5)
+  assert float(new['a']) == pytest.approx(-0.5 / 1.5, rel=1e-4)
 
 
 def test_learning_rate_to_report():
@@ -129,7 +139,7 @@ def test_schedule_is_followed():
   updates, state = optimizer.transform.update(grads, state, params)
   assert float(updates['w']) == 0.0
   updates, state = optimizer.transform.update(grads, state, params)
-  assert float(updates['w']) == pytest.approx(-1.0, rel=1e-5)
+  assert float(updates['w']) == pytest.approx(-1.0, rel=1e-4)
 
 
 @pytest.mark.parametrize('field', ['trainable', 'frozen'])
@@ -181,25 +191,28 @@ def test_adafactor_factors_and_trains_sharded():
   """Same parameters after two steps on one device and on a (2, 2, 2) mesh."""
   optimizer = optimizers.adafactor(
       learning_rate=0.1, min_dim_size_to_factor=16)
-  results = []
-  for partitioner in (tiny.one_device(),
-                      partitioning.Partitioner(fsdp=2, tensor=2)):
-    factory = tiny.make_factory(optimizer=optimizer, partitioner=partitioner,
-                                use_ema=False)
-    def grow(state, optimizer=optimizer):
-      for _ in range(2):
-        updates, opt_state = optimizer.transform.update(
-            state.params, state.opt_state, state.params)
-        state = state.replace(
-            params=optax.apply_updates(state.params, updates),
-            opt_state=opt_state)
-      return state
-    state = jax.jit(grow, out_shardings=factory.shardings)(
-        factory.create(jax.random.key(0)))
-    results.append(params_lib.names(state.params))
-    factored = [leaf.shape for n, leaf in params_lib.names(
-        state.opt_state).items() if n.endswith('v_row/model/embeddings/token')]
-    assert factored == [(16,)]
-  for name, leaf in results[0].items():
-    np.testing.assert_allclose(leaf, results[1][name], rtol=2e-4, atol=1e-6,
-                               err_msg=name)
+  params = {'table': jnp.arange(64 * 16.0).reshape(64, 16) / 1000,
+            'bias': jnp.ones(64)}
+  partitioner = partitioning.Partitioner(fsdp=2, tensor=2)
+  shardings = partitioner.shardings({
+      'table': nn.LogicallyPartitioned(params['table'], ('vocab', 'embed')),
+      'bias': nn.LogicallyPartitioned(params['bias'], ('vocab',))})
+  state = optimizer.transform.init(params)
+  of_state = optimizers.state_shardings(
+      state, params, shardings, partitioner.replicated)
+  def two_steps(params, state):
+    for _ in range(2):
+      updates, state = optimizer.transform.update(params, state, params)
+      params = optax.apply_updates(params, updates)
+    return params, state
+  alone, _ = jax.jit(two_steps)(params, state)
+  sharded, state = jax.jit(two_steps, out_shardings=(shardings, of_state))(
+      jax.device_put(params, shardings), jax.device_put(state, of_state))
+  assert sharded['table'].sharding.shard_shape((64, 16)) == (32, 8)
+  names = params_lib.names(state)
+  assert [leaf.shape for n, leaf in names.items()
+          if n.endswith(('v_row/table', 'v_col/table'))] == [(16,), (64,)]
+  assert [leaf.sharding for n, leaf in names.items()
+          if n.endswith('v/bias')] == [shardings['bias']]
+  for name, leaf in alone.items():
+    np.testing.assert_allclose(leaf, sharded[name], rtol=1e-5)

@@ -3,8 +3,7 @@
 import argparse
 import json
 
-from xlflax import config
-from xlflax import errors
+from xlflax import config, errors
 from xlflax.commands import train as train_command
 from xlflax.data import vocabulary_spec
 

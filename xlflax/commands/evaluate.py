@@ -85,15 +85,11 @@ def run(args: argparse.Namespace) -> int:
   """Evaluates and prints tables; 1 if anything failed."""
   config.parse([_IMPORTS, *args.gin_file], _bindings(args),
                args.gin_search_paths)
-  import jax  # pylint: disable=g-import-not-at-top
   import rich.console  # pylint: disable=g-import-not-at-top
 
   from xlflax import evaluate as evaluate_lib  # pylint: disable=g-import-not-at-top
   from xlflax.evaluation import summary  # pylint: disable=g-import-not-at-top
-  from xlflax.training import partitioning  # pylint: disable=g-import-not-at-top
   given = {'tasks': build_tasks(args)} if args.tasks else {}
-  if jax.device_count() > 1:
-    given['partitioner'] = partitioning.Partitioner()
   report = config.call(
       evaluate_lib.evaluate, model_dir=args.model_dir, steps=args.steps,
       best_metric=args.best_metric, untrained=args.untrained,

@@ -11,6 +11,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import fcntl
+import importlib
 import multiprocessing
 import os
 import pathlib
@@ -35,17 +36,28 @@ class Progress:
   message: str
 
 
-def register_tasks(corpus: str | None, task_modules: Sequence[str]) -> None:
+def register_tasks(corpus: str | None, task_modules: Sequence[str],
+                   tfds_data_dir: str | None = None) -> None:
   """Registers the tasks of a corpus directory and of modules.
 
   `functools.partial(register_tasks, corpus, modules)` is a `Register`.
+
+  Args:
+    corpus: directory; None registers none.
+    task_modules: see `task_registry.import_task_modules`; they may build on
+      the tasks of the corpus.
+    tfds_data_dir: prepared TensorFlow datasets.
   """
   host_tensorflow.load()
   from xlflax.data import corpus as corpus_lib
   from xlflax.data import task_registry
   if corpus:
     task_registry.register_corpus(corpus_lib.Corpus(corpus))
+  if tfds_data_dir:
+    importlib.import_module('seqio').set_tfds_data_dir_override(tfds_data_dir)
   task_registry.import_public_tasks()
+  if corpus:
+    task_registry.register_corpus(corpus_lib.Corpus(corpus))
   task_registry.import_task_modules(task_modules)
 
 
@@ -81,11 +93,13 @@ def write_cache(directory, *, mixtures: Sequence[str],
   directory = pathlib.Path(directory)
   directory.mkdir(parents=True, exist_ok=True)
   with _lock(directory), _disk_errors(directory):
-    mixtures_by_split = cache_jobs.expand(mixtures, splits)
-    _write_header(directory, mixtures_by_split, vocabulary, overwrite)
-    jobs = cache_jobs.plan(
-        directory, mixtures_by_split, vocabulary, shard_size=shard_size,
-        overwrite=overwrite)
+    expanded = cache_jobs.expand(mixtures, splits)
+    header = _open_header(directory, vocabulary, overwrite)
+    jobs = cache_jobs.plan(directory, expanded, vocabulary,
+                           shard_size=shard_size, overwrite=overwrite)
+    for mixture, by_split in expanded.items():
+      header['mixtures'].setdefault(mixture, {}).update(by_split)
+    cache_format.write_json(directory / cache_format.CACHE_FILE, header)
     _write_jobs([job for job in jobs if not job.complete], vocabulary,
                 register, num_processes, report)
     with contextlib.suppress(OSError):
@@ -93,29 +107,28 @@ def write_cache(directory, *, mixtures: Sequence[str],
     return [job.meta() for job in jobs]
 
 
-def _write_header(directory, mixtures, vocabulary, overwrite):
-  """cache.json, with these mixtures beside those that are there."""
+def _open_header(directory, vocabulary, overwrite) -> dict:
+  """The content of cache.json, or of a new one.
+
+  A cache of another vocabulary is refused, or deleted to be overwritten.
+  """
   path = directory / cache_format.CACHE_FILE
   own = {'hash': vocabulary.hash, 'size': vocabulary.spec.size,
          'languages': list(vocabulary.spec.languages)}
-  data = {'format': cache_format.FORMAT, 'vocabulary': own, 'mixtures': {}}
   if path.exists():
     stored = cache_format.read_json(path)
     if stored['vocabulary']['hash'] == vocabulary.hash:
-      data = stored
-    elif overwrite:
-      path.unlink()
-      shutil.rmtree(directory / 'tasks', ignore_errors=True)
-    else:
+      return stored
+    if not overwrite:
       raise errors.CacheError(
           'The cache directory was written with another vocabulary',
           got=f'hash {vocabulary.hash[:12]}',
           expected=f'hash {stored["vocabulary"]["hash"][:12]}',
           where=directory, fix='Choose another --output, or replace the '
           'cache by --overwrite')
-  for mixture, by_split in mixtures.items():
-    data['mixtures'].setdefault(mixture, {}).update(by_split)
-  cache_format.write_json(path, data)
+    path.unlink()
+    shutil.rmtree(directory / 'tasks', ignore_errors=True)
+  return {'format': cache_format.FORMAT, 'vocabulary': own, 'mixtures': {}}
 
 
 def _write_jobs(jobs, vocabulary, register, num_processes, report):

@@ -20,7 +20,8 @@ def fertility(vocabulary: Vocabulary, corpus: Corpus, *,
     white space), `characters`, `tokens`, `tokens_per_word`,
     `tokens_per_character`, `unknown_rate` and `byte_rate` (shares of tokens).
   """
-  return [_row(vocabulary, corpus, language, max_sentences)
+  is_byte = np.array([vocabulary.is_byte(i) for i in range(len(vocabulary))])
+  return [_row(vocabulary, corpus, language, max_sentences, is_byte)
           for language in corpus.languages]
 
 
@@ -42,7 +43,7 @@ def format_table(rows: list[dict]) -> str:
 
 
 def _row(vocabulary: Vocabulary, corpus: Corpus, language: str,
-         max_sentences: int) -> dict:
+         max_sentences: int, is_byte: np.ndarray) -> dict:
   split = next(split for split in _ORDER
                if _has_text(corpus, language, split))
   texts = list(itertools.islice(
@@ -50,7 +51,6 @@ def _row(vocabulary: Vocabulary, corpus: Corpus, language: str,
   ids, _ = vocabulary.encode_ragged(texts)
   words = sum(len(text.split()) for text in texts)
   characters = sum(map(len, texts))
-  is_byte = np.array([vocabulary.is_byte(i) for i in range(len(vocabulary))])
   tokens = max(1, ids.size)
   return {
       'language': language, 'split': split, 'sentences': len(texts),

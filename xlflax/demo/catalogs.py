@@ -2,7 +2,7 @@
 
 Django ships its user interface in some 90 languages, about 800 messages
 each; pycountry ships names of countries, currencies, scripts and languages.
-Both are installed by `pip install 'xlflax[demo]'`; nothing is downloaded.
+Both are installed by `pip install 'xlflax[data,demo]'`; nothing is downloaded.
 """
 
 import dataclasses
@@ -42,6 +42,12 @@ def name(language: str) -> str:
   return _NAMES.get(language, language)
 
 
+def check_packages() -> None:
+  """Raises a CorpusError if a package that the demo needs is missing."""
+  for package in ('django', 'pycountry', 'tensorflow', 'seqio'):
+    package_directory(package)
+
+
 def package_directory(package: str) -> pathlib.Path:
   """Where an importable package lies; it is not imported.
 
@@ -51,9 +57,10 @@ def package_directory(package: str) -> pathlib.Path:
   spec = importlib.util.find_spec(package)
   if spec is None or not spec.submodule_search_locations:
     raise errors.CorpusError(
-        f'The demo reads message catalogs from the package {package!r}, '
-        'which is not installed', expected='the extra `demo`',
-        fix="pip install 'xlflax[demo]'")
+        'The demo needs a package that is not installed', got=package,
+        expected='the extras `data` (to write a token cache) and `demo` '
+        '(packages with translated messages)',
+        fix="pip install 'xlflax[data,demo]'")
   return pathlib.Path(next(iter(spec.submodule_search_locations)))
 
 

@@ -19,8 +19,8 @@ import rich.rule
 from xlflax import config
 from xlflax import evaluate as evaluate_lib
 from xlflax import train as train_lib
-from xlflax.data import cache_writer, vocabulary_training
 from xlflax.data import corpus as corpus_lib
+from xlflax.data import host_tensorflow, vocabulary_training
 from xlflax.demo import catalogs, examples, report, summary
 from xlflax.evaluation import perplexity, retrieval, sources
 from xlflax.training import run_directory
@@ -29,6 +29,7 @@ GIN_FILE = 'demo/demo.gin'
 MIXTURES = ('corpus.mono', 'corpus.parallel')
 _PHASES = ('corpus', 'vocabulary', 'cache', 'training', 'evaluation', 'report')
 _MASK_DRAWS = 8  # the held-out text is short
+_ENTRIES = 600  # of the vocabulary, for each language
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class Settings:
   Attributes:
     model_dir: the run's directory; the report is in its folder `report`.
     languages: codes, English among them.
-    vocabulary_size: entries of the vocabulary.
+    vocabulary_size: entries of the vocabulary; None: 600 a language.
     num_test: messages held out for the evaluation, in every language.
     gin_files: configuration of the training.
     gin_bindings: 'NAME=VALUE', after the files.
@@ -47,7 +48,7 @@ class Settings:
 
   model_dir: str = 'runs/demo'
   languages: tuple[str, ...] = catalogs.LANGUAGES
-  vocabulary_size: int = 10_000
+  vocabulary_size: int | None = None
   num_test: int = 100
   gin_files: Sequence[str] = (GIN_FILE,)
   gin_bindings: Sequence[str] = ()
@@ -74,7 +75,8 @@ def run(settings: Settings) -> dict[str, Any]:
     XlflaxError: a package is missing, or the directory holds another run.
   """
   phases = _Phases()
-  # Wrong names in the configuration are found before anything is written.
+  # What is missing or misspelt is found before anything is written.
+  catalogs.check_packages()
   _configure(settings)
   with phases.begin('corpus', 'Messages of Django and names of pycountry'):
     split = catalogs.build_corpus(
@@ -140,7 +142,8 @@ def _configure(settings: Settings) -> None:
 def _make_vocabulary(settings: Settings):
   vocabulary = vocabulary_training.train_vocabulary(
       corpus_lib.Corpus(settings.path('corpus')), settings.path('vocabulary'),
-      size=settings.vocabulary_size, character_coverage=0.9999, alpha=1.0,
+      size=settings.vocabulary_size or _ENTRIES * len(settings.languages),
+      character_coverage=0.9999, alpha=1.0,
       num_threads=2, overwrite=True)
   logging.info('%d entries: %s', vocabulary.spec.size,
                settings.path('vocabulary'))
@@ -148,6 +151,8 @@ def _make_vocabulary(settings: Settings):
 
 
 def _write_cache(settings: Settings, vocabulary) -> None:
+  host_tensorflow.load()
+  from xlflax.data import cache_writer  # pylint: disable=g-import-not-at-top
   tasks = cache_writer.write_cache(
       settings.path('cache'), mixtures=MIXTURES, vocabulary=vocabulary,
       register=functools.partial(

@@ -7,6 +7,7 @@ state, running average, objectives' states) and `meta` (plain JSON).
 
 import dataclasses
 import logging
+import math
 import pathlib
 import shutil
 import time
@@ -46,23 +47,29 @@ class CheckpointOptions:
   asynchronous: bool = True
 
   def __post_init__(self):
-    if self.every_steps < 1 or (self.keep_last is not None
-                                and self.keep_last < 1):
+    counts = (self.every_steps, self.keep_last, self.keep_every_steps)
+    if any(n is not None and n < 1 for n in counts):
       raise errors.ConfigError(
           'Checkpoint options are not usable',
-          got=f'every_steps={self.every_steps}, keep_last={self.keep_last}',
-          expected='positive numbers (keep_last may be None)',
+          got=f'every_steps={self.every_steps}, keep_last={self.keep_last}, '
+          f'keep_every_steps={self.keep_every_steps}',
+          expected='positive numbers (the last two may be None)',
           where='CheckpointOptions')
+
+  def score(self, metrics: dict[str, float]) -> float:
+    """Larger is better; -inf without a finite `best_metric`."""
+    value = metrics.get(self.best_metric, math.nan)
+    if not math.isfinite(value):
+      return -math.inf
+    return value if self.best_is_highest else -value
 
   def preservation_policy(self):
     policies: list[Any] = [checkpoint_managers.LatestN(self.keep_last)]
     if self.keep_every_steps:
       policies.append(checkpoint_managers.EveryNSteps(self.keep_every_steps))
     if self.best_metric:
-      policies.append(checkpoint_managers.BestN(
-          get_metric_fn=lambda metrics: metrics[self.best_metric],
-          reverse=not self.best_is_highest, n=1,
-          keep_checkpoints_without_metrics=False))
+      policies.append(
+          checkpoint_managers.BestN(get_metric_fn=self.score, n=1))
     return checkpoint_managers.AnyPreservationPolicy(policies)
 
 
@@ -90,6 +97,8 @@ class Checkpoints:
         self.directory,
         options=ocp.CheckpointManagerOptions(
             preservation_policy=self._options.preservation_policy(),
+            # Without `best_fn` the manager does not keep metrics on disk.
+            best_fn=self._options.score if self._options.best_metric else None,
             enable_async_checkpointing=self._options.asynchronous,
             cleanup_tmp_directories=True),
         item_names=('params', 'train', 'meta'))
@@ -116,14 +125,11 @@ class Checkpoints:
     if step in self._manager.all_steps():
       return
     best = self._options.best_metric
-    if metrics is not None and (best is None or best not in metrics):
-      metrics = None
-    train = {'step': state.step, 'opt_state': state.opt_state,
-             'ema': state.ema, 'objective_state': state.objective_state}
+    scored = {best: (metrics or {}).get(best, math.nan)} if best else None
     with self._report_failure(step):
-      self._manager.save(step, metrics=metrics, args=ocp.args.Composite(
+      self._manager.save(step, metrics=scored, args=ocp.args.Composite(
           params=ocp.args.StandardSave(state.params),
-          train=ocp.args.StandardSave(train),
+          train=ocp.args.StandardSave(_train_item(state)),
           meta=ocp.args.JsonSave(meta)))
 
   def wait(self) -> None:
@@ -138,42 +144,43 @@ class Checkpoints:
   def restore_last(self, factory: state_lib.StateFactory) -> Restored | None:
     """The newest checkpoint that can be read, or None without any.
 
-    An unreadable one is moved to `rejected_checkpoints/` with a warning, and
-    the one before it is tried.
+    Unreadable ones are passed over; once an older one was read, they are
+    moved to `rejected_checkpoints/` with a warning. If none can be read, all
+    stay where they are, as the reason may lie elsewhere.
 
     Args:
       factory: makes the abstract state and its shardings.
 
     Raises:
       CheckpointError: there are checkpoints, but none can be read, or the
-        newest does not fit the model.
+        newest does not fit the model or optimizer.
     """
-    tried = []
+    failed: dict[int, Exception] = {}
     for step in sorted(self._manager.all_steps(), reverse=True):
-      check_shapes(self.directory / str(step), factory.abstract.params)
+      check_fit(self.directory / str(step), factory.abstract)
       try:
         restored = self._restore(step, factory)
       except Exception as error:  # pylint: disable=broad-except
-        tried.append(f'{step} ({_first_line(error)})')
-        self._reject(step, error)
+        failed[step] = error
         continue
+      for bad_step, error in failed.items():
+        self._reject(bad_step, error)
       return restored
-    if tried:
+    if failed:
       raise errors.CheckpointError(
-          'No checkpoint can be read', got='; '.join(tried),
+          'No checkpoint can be read',
+          got='; '.join(f'step {step}: {_first_line(error)}'
+                        for step, error in failed.items()),
           where=str(self.directory),
-          fix=f'look into {self._model_dir / REJECTED}, or start in another '
-          'model directory')
+          fix='mend the reason, or start in another model directory')
     return None
 
   def _restore(self, step: int, factory) -> Restored:
     abstract = factory.abstract_sharded
-    train = {'step': abstract.step, 'opt_state': abstract.opt_state,
-             'ema': abstract.ema,
-             'objective_state': abstract.objective_state}
     out = self._manager.restore(step, args=ocp.args.Composite(
         params=ocp.args.StandardRestore(abstract.params),
-        train=ocp.args.StandardRestore(train), meta=ocp.args.JsonRestore()))
+        train=ocp.args.StandardRestore(_train_item(abstract)),
+        meta=ocp.args.JsonRestore()))
     return Restored(step, state_lib.TrainState(params=out.params, **out.train),
                     out.meta)
 
@@ -227,17 +234,40 @@ def finished_steps(model_dir: str | pathlib.Path) -> list[int]:
                 if p.name.isdigit() and (p / 'params').is_dir())
 
 
-def saved_shapes(checkpoint: pathlib.Path) -> dict[str, Any]:
-  """Name -> shape of the parameters in a checkpoint, read from its metadata."""
+def saved_shapes(checkpoint: pathlib.Path, item: str = 'params'
+                 ) -> dict[str, Any]:
+  """Name -> shape of the arrays in a checkpoint, read from its metadata.
+
+  Args:
+    checkpoint: a finished checkpoint's directory.
+    item: 'params' or 'train'.
+
+  Raises:
+    CheckpointError: the metadata can't be read.
+  """
   try:
     metadata = ocp.StandardCheckpointHandler().metadata(
-        checkpoint.absolute() / 'params')
+        checkpoint.absolute() / item)
+    tree = getattr(metadata, 'tree', metadata)
+    return {n: tuple(leaf.shape) for n, leaf in params_lib.names(tree).items()}
   except Exception as error:  # pylint: disable=broad-except
     raise errors.CheckpointError(
         'A checkpoint has no readable metadata', got=_first_line(error),
         where=str(checkpoint)) from error
-  tree = getattr(metadata, 'tree', metadata)
-  return {n: tuple(leaf.shape) for n, leaf in params_lib.names(tree).items()}
+
+
+def check_fit(checkpoint: pathlib.Path, state: state_lib.TrainState) -> None:
+  """Raises CheckpointError if a state of other shapes was saved."""
+  check_shapes(checkpoint, state.params)
+  problems = _differences(checkpoint, _train_item(state), 'train')
+  if problems:
+    raise errors.CheckpointError(
+        'The checkpoint does not fit the optimizer and what else is kept',
+        got=_some(problems), where=str(checkpoint),
+        expected='the state of the same optimizer, frozen parameters, '
+        'ema_decay and objectives',
+        fix='use the settings that the run was started with, or another model '
+        'directory with init_from')
 
 
 def check_shapes(checkpoint: pathlib.Path, abstract_params) -> None:
@@ -245,23 +275,40 @@ def check_shapes(checkpoint: pathlib.Path, abstract_params) -> None:
 
   Unreadable metadata is no mismatch: reading the checkpoint will say so.
   """
-  try:
-    saved = saved_shapes(checkpoint)
-  except errors.CheckpointError:
-    return
-  wanted = {n: tuple(leaf.shape)
-            for n, leaf in params_lib.names(abstract_params).items()}
-  problems = [f'{n} only in the checkpoint' for n in saved.keys() - wanted]
-  problems += [f'{n} only in the model' for n in wanted.keys() - saved]
-  problems += [f'{n} is {saved[n]} in the checkpoint, {wanted[n]} in the model'
-               for n in wanted.keys() & saved if saved[n] != wanted[n]]
+  problems = _differences(checkpoint, abstract_params, 'params')
   if problems:
     raise errors.CheckpointError(
-        'The checkpoint does not fit the model', got='; '.join(sorted(problems)),
+        'The checkpoint does not fit the model', got=_some(problems),
         expected='the same parameters (the vocabulary size is the first '
         'dimension of the embedding table)', where=str(checkpoint),
         fix='use the model and vocabulary that the run was started with, or '
         'another model directory')
+
+
+def _differences(checkpoint, abstract, item: str) -> list[str]:
+  """What the arrays of a saved item and of `abstract` differ in."""
+  try:
+    saved = saved_shapes(checkpoint, item)
+  except errors.CheckpointError:
+    return []
+  wanted = {n: tuple(leaf.shape)
+            for n, leaf in params_lib.names(abstract).items()}
+  return sorted(
+      [f'{n} only in the checkpoint' for n in saved.keys() - wanted]
+      + [f'{n} only in the model' for n in wanted.keys() - saved]
+      + [f'{n} is {saved[n]} in the checkpoint, {wanted[n]} in the model'
+         for n in wanted.keys() & saved if saved[n] != wanted[n]])
+
+
+def _some(problems: list[str], most: int = 20) -> str:
+  more = [f'and {len(problems) - most} more'] if len(problems) > most else []
+  return '; '.join(problems[:most] + more)
+
+
+def _train_item(state: state_lib.TrainState) -> dict[str, Any]:
+  """What the item `train` holds: all but the parameters."""
+  return {'step': state.step, 'opt_state': state.opt_state,
+          'ema': state.ema, 'objective_state': state.objective_state}
 
 
 def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:

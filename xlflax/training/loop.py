@@ -12,14 +12,16 @@ from xlflax.data import prefetch
 from xlflax.objectives import base
 from xlflax.objectives import metrics as metrics_lib
 from xlflax.training import checkpoints as checkpoints_lib
-from xlflax.training import devices
-from xlflax.training import distributed
+from xlflax.training import (
+  devices,
+  distributed,
+  metric_writers,
+  preemption,
+  run_directory,
+)
 from xlflax.training import evaluation as evaluation_lib
-from xlflax.training import metric_writers
-from xlflax.training import preemption
 from xlflax.training import progress as progress_lib
 from xlflax.training import run as run_lib
-from xlflax.training import run_directory
 from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
 from xlflax.training import window as window_lib
@@ -210,12 +212,13 @@ class _Loop:
     self._saved_metrics = None
 
   def _log_headlines(self, step, metrics) -> None:
-    for task in self._settings.evaluation.tasks:
-      shown = {k: v for k, v in metrics.items()
-               if k.startswith(f'{task.name}/{task.headline}/')}
-      logging.info('step %d | %s', step, ' '.join(
-          f'{k.removeprefix(task.name + "/")}={v:.3f}'
-          for k, v in shown.items()))
+    tasks = self._settings.evaluation.tasks
+    means = {f'{task.name} {task.headline}':
+             metrics.get(f'{task.name}/{task.headline}/mean')
+             for task in tasks}
+    logging.info('step %d | %s', step, ' | '.join(
+        f'{name} {"failed" if value is None else f"{value:.4g}"}'
+        for name, value in means.items()))
 
   def _save(self, state) -> None:
     """Saves a state whose steps are all known to be finite or skipped."""

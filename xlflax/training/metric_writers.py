@@ -11,8 +11,7 @@ import socket
 import time
 from typing import Any
 
-from tensorboard.compat.proto import event_pb2
-from tensorboard.compat.proto import summary_pb2
+from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer import record_writer
 
 from xlflax.training import run_directory

@@ -14,10 +14,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from flax import linen as nn
 import jax
-from jax.sharding import NamedSharding, PartitionSpec
 import numpy as np
+from flax import linen as nn
+from jax.sharding import NamedSharding, PartitionSpec
 
 from xlflax import errors
 

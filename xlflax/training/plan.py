@@ -9,10 +9,8 @@ import numpy as np
 import rich.console
 import rich.table
 
-from xlflax.training import checkpoints
-from xlflax.training import devices
+from xlflax.training import checkpoints, devices, progress
 from xlflax.training import params as params_lib
-from xlflax.training import progress
 from xlflax.training import setup as setup_lib
 
 # Share of the peak rate that a first estimate of the time assumes.

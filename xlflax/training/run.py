@@ -5,16 +5,13 @@ import json
 import pathlib
 from typing import Any
 
-from flax import linen as nn
 import jax
+from flax import linen as nn
 
 from xlflax import errors
 from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.models import api as models_api
-from xlflax.training import checkpoints
-from xlflax.training import partitioning
-from xlflax.training import randomness
-from xlflax.training import run_directory
+from xlflax.training import checkpoints, partitioning, randomness, run_directory
 
 
 @dataclasses.dataclass(frozen=True)

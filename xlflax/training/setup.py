@@ -19,12 +19,14 @@ from xlflax.objectives import base
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.training import checkpoints as checkpoints_lib
 from xlflax.training import evaluation as evaluation_lib
-from xlflax.training import flops
-from xlflax.training import initialization
-from xlflax.training import optimizers
-from xlflax.training import partitioning
-from xlflax.training import randomness
-from xlflax.training import run_directory
+from xlflax.training import (
+  flops,
+  initialization,
+  optimizers,
+  partitioning,
+  randomness,
+  run_directory,
+)
 from xlflax.training import state as state_lib
 from xlflax.training import step as step_lib
 

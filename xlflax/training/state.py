@@ -3,16 +3,15 @@
 import functools
 from typing import Any
 
-from flax import linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 
 from xlflax.data import vocabulary_spec
 from xlflax.models import api as models_api
 from xlflax.objectives import mixture as mixture_lib
-from xlflax.training import optimizers
-from xlflax.training import partitioning
+from xlflax.training import optimizers, partitioning
 
 
 class TrainState(flax.struct.PyTreeNode):

@@ -12,8 +12,7 @@ from xlflax.data import batch as batch_lib
 from xlflax.data import vocabulary_spec
 from xlflax.objectives import base
 from xlflax.objectives import mixture as mixture_lib
-from xlflax.training import optimizers
-from xlflax.training import randomness
+from xlflax.training import optimizers, randomness
 from xlflax.training import state as state_lib
 
 
@@ -80,7 +79,7 @@ class StepBuilder(NamedTuple):
           active, state, batches)
       loss = sum(self.mixture.loss_weight(i) * base.mean(out.loss)
                  for i, out in outputs.items())
-      norm = optax.global_norm(grads)
+      norm = optax.tree.norm(grads)
       finite = jnp.isfinite(loss) & jnp.isfinite(norm)
       state = self._update(state, grads, objective_state, finite)
       return state, StepOutput(

@@ -1,0 +1,63 @@
+"""`xlflax vocab`."""
+
+import pytest
+
+from xlflax import cli
+from xlflax.data import corpus_writer
+from xlflax.data.vocabulary import Vocabulary
+
+
+@pytest.fixture
+def corpus(tmp_path):
+  words = [f'{a}{b}' for a in 'kmpt' for b in ('ano', 'iru', 'eso', 'uli')]
+  for language, order in (('en', 1), ('fi', -1)):
+    lines = [' '.join(words[i:i + 4][::order]) for i in range(12)]
+    corpus_writer.write_monolingual(tmp_path / 'corpus', language, [lines])
+  return tmp_path / 'corpus'
+
+
+def _run(corpus, output, *more: str) -> int:
+  return cli.main(['vocab', f'--corpus={corpus}', f'--output={output}',
+                   '--size=32', *more])
+
+
+def test_trains_and_prints_a_table(corpus, tmp_path, capsys):
+  assert _run(corpus, tmp_path / 'v', '--languages=sw') == 0
+  assert Vocabulary.load(tmp_path / 'v').spec.languages == ('en', 'fi', 'sw')
+  out = capsys.readouterr().out
+  assert 'tokens/word' in out
+  assert '32 entries, 3 languages' in out
+
+
+def test_all_settings_are_recorded(corpus, tmp_path):
+  status = _run(corpus, tmp_path / 'v', '--model_type=bpe', '--byte_fallback',
+                '--alpha=0.3', '--character_coverage=0.99', '--seed=4',
+                '--normalization=nfkc', '--max_sentences=20',
+                '--num_threads=2', '--size=300')
+  assert status == 0
+  training = Vocabulary.load(tmp_path / 'v').description['training']
+  assert training | {
+      'size': 300, 'model_type': 'bpe', 'byte_fallback': True, 'alpha': 0.3,
+      'character_coverage': 0.99, 'seed': 4, 'normalization': 'nfkc',
+      'max_sentences': 20, 'num_threads': 2} == training
+
+
+def test_dry_run_checks_and_writes_nothing(corpus, tmp_path, capsys):
+  assert _run(corpus, tmp_path / 'v', '--dry_run') == 0
+  assert not (tmp_path / 'v').exists()
+  assert 'mono/en' in capsys.readouterr().out
+  (corpus / 'mono' / 'en.txt').write_bytes(b'good\n\xff\n')
+  assert _run(corpus, tmp_path / 'v', '--dry_run') == 2
+  assert 'en.txt:2' in capsys.readouterr().err
+
+
+def test_another_vocabulary_needs_overwrite(corpus, tmp_path, capsys):
+  assert _run(corpus, tmp_path / 'v') == 0
+  assert _run(corpus, tmp_path / 'v', '--seed=1', '--alpha=0.5') == 2
+  assert 'alpha: 0.7 there, 0.5 asked' in capsys.readouterr().err
+  assert _run(corpus, tmp_path / 'v', '--alpha=0.5', '--overwrite') == 0
+
+
+def test_missing_corpus(tmp_path, capsys):
+  assert _run(tmp_path / 'none', tmp_path / 'v') == 2
+  assert 'The corpus directory does not exist' in capsys.readouterr().err

@@ -1,0 +1,76 @@
+"""Vocabularies inside SeqIO."""
+
+import pytest
+import seqio
+import tensorflow as tf
+
+from xlflax import errors
+from xlflax.data.seqio_vocabulary import (
+    DeferredVocabulary,
+    SeqioVocabulary,
+    resolve,
+)
+from xlflax.data.vocabulary_training import train_vocabulary
+
+
+def _task(vocabulary) -> seqio.Task:
+  return seqio.Task(
+      'some_task', seqio.FunctionDataSource(
+          lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
+              {'targets': ['the cat']}), splits=['train']),
+      output_features={'targets': seqio.Feature(vocabulary, add_eos=False)},
+      preprocessors=[seqio.preprocessors.tokenize])
+
+
+def test_encode_tf_takes_one_string_or_a_batch(toy_vocabulary):
+  wrapped = SeqioVocabulary(toy_vocabulary)
+  texts = ['the cat', '', 'кошка']
+  rows = [toy_vocabulary.encode(text) for text in texts]
+  assert wrapped.encode_tf(tf.constant('the cat')).numpy().tolist() == rows[0]
+  batch = wrapped.encode_tf(tf.constant(texts))
+  assert batch.dtype == tf.int32
+  assert batch.to_list() == rows
+
+
+def test_decode_stops_at_the_end_symbol(toy_vocabulary):
+  wrapped = SeqioVocabulary(toy_vocabulary)
+  ids = [*toy_vocabulary.encode('the cat'), 2, *toy_vocabulary.encode('dog')]
+  assert wrapped.decode(ids) == 'the cat'
+  assert wrapped.decode_tf(tf.constant([ids, ids])).numpy().tolist() == [
+      b'the cat', b'the cat']
+
+
+def test_sizes_and_special_ids(toy_vocabulary):
+  wrapped = SeqioVocabulary(toy_vocabulary)
+  assert (wrapped.vocab_size, wrapped.pad_id, wrapped.bos_id, wrapped.eos_id,
+          wrapped.unk_id) == (180, 0, 1, 2, 3)
+
+
+def test_a_deferred_vocabulary_refuses_and_resolves(toy_vocabulary):
+  task = _task(DeferredVocabulary())
+  with pytest.raises(errors.VocabularyError, match='no vocabulary of its own'):
+    _ = task.output_features['targets'].vocabulary.vocab_size
+  resolved = resolve(task, toy_vocabulary)
+  example = next(iter(resolved.get_dataset(split='train', shuffle=False)))
+  assert example['targets'].numpy().tolist() == toy_vocabulary.encode(
+      'the cat')
+  assert task.output_features['targets'].vocabulary == DeferredVocabulary()
+
+
+def test_another_vocabulary_is_refused(tmp_path, toy_corpus, toy_vocabulary):
+  other = train_vocabulary(toy_corpus, tmp_path, size=150)
+  same = resolve(_task(SeqioVocabulary(other)), other)
+  assert same.output_features['targets'].vocabulary.vocabulary == other
+  with pytest.raises(errors.VocabularyError) as caught:
+    resolve(_task(SeqioVocabulary(other)), toy_vocabulary)
+  message = str(caught.value)
+  assert 'Got: SeqioVocabulary(size=150' in message
+  assert 'Expected: SeqioVocabulary(size=180' in message
+  assert 'task some_task, feature targets' in message
+
+
+def test_seqio_sentencepiece_of_the_same_model_fits(tmp_path, toy_vocabulary):
+  path = tmp_path / 'sentencepiece.model'
+  path.write_bytes(toy_vocabulary.model)
+  task = _task(seqio.SentencePieceVocabulary(str(path)))
+  assert resolve(task, toy_vocabulary).output_features == task.output_features

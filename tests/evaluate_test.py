@@ -1,0 +1,204 @@
+import csv
+import dataclasses
+import json
+import shutil
+import threading
+
+import jax
+import pytest
+
+from xlflax import errors
+from xlflax import evaluate as evaluate_lib
+from xlflax.evaluation import base, perplexity, retrieval, sources
+from xlflax.training import partitioning
+from xlflax.training import run as run_lib
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+_CALLS = []
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Total(base.EvalTask):
+  """Scores the sum of all parameters, and notes in _CALLS that it did."""
+
+  name: str = 'total'
+  offset: float = 0.0
+  error: str = ''
+
+  @property
+  def headline(self):
+    return 'sum'
+
+  def evaluate(self, subject):
+    _CALLS.append(self.name)
+    if self.error:
+      raise errors.CorpusError(self.error)
+    total = sum(float(leaf.sum()) for leaf in jax.tree.leaves(subject.params))
+    return base.EvalResult(metrics={'sum/mean': total + self.offset})
+
+
+@pytest.fixture(autouse=True)
+def calls():
+  _CALLS.clear()
+  return _CALLS
+
+
+@pytest.fixture
+def run(make_run, tmp_path):
+  return make_run(tmp_path / 'run', [10, 20, 30])
+
+
+def _evaluate(model_dir, *tasks, **settings):
+  return evaluate_lib.evaluate(
+      model_dir=str(model_dir), tasks=tasks, batch_size=8,
+      partitioner=partitioning.Partitioner(devices=(jax.devices()[0],)),
+      **settings)
+
+
+def test_all_checkpoints_and_the_untrained_model(run):
+  report = _evaluate(run, _Total(), steps='all', untrained=True)
+  assert list(report.results['total']) == ['untrained', 10, 20, 30]
+  sums = [result.metrics['sum/mean']
+          for result in report.results['total'].values()]
+  assert sums[1] * 1.2 / 1.1 == pytest.approx(sums[2], rel=1e-4)
+  assert len(set(sums)) == 4
+  names = {path.name for path in (run / 'eval' / 'total').iterdir()}
+  assert names == {'untrained.json', '10.json', '20.json', '30.json'}
+  assert report.computed == 4
+  assert report.failures == ()
+
+
+@pytest.mark.parametrize('steps, expected', [('last', [30]), ([10], [10])])
+def test_chosen_checkpoints(run, steps, expected):
+  report = _evaluate(run, _Total(), steps=steps)
+  assert list(report.results['total']) == expected
+
+
+def test_a_second_call_goes_on_where_the_first_stopped(run, calls):
+  first = _evaluate(run, _Total(), steps=[10, 20])
+  again = _evaluate(run, _Total(), steps='all')
+  assert len(calls) == 3
+  assert again.computed == 1
+  assert list(again.results['total']) == [10, 20, 30]
+  assert again.results['total'][10] == first.results['total'][10]
+
+
+@pytest.mark.parametrize('settings', [
+    dict(task=dict(offset=1.0)), dict(seed=1)])
+def test_other_settings_are_evaluated_again(run, settings):
+  _evaluate(run, _Total())
+  task = _Total(**settings.pop('task', {}))
+  assert _evaluate(run, task, **settings).computed == 1
+
+
+def test_another_checkpoint_of_the_same_step_is_evaluated_again(
+    run, make_run):
+  _evaluate(run, _Total())
+  shutil.rmtree(run / 'checkpoints')
+  make_run(run, [30])
+  assert _evaluate(run, _Total()).computed == 1
+
+
+def test_a_result_cut_by_a_kill_is_evaluated_again(run):
+  _evaluate(run, _Total())
+  file = run / 'eval' / 'total' / '30.json'
+  file.write_text(file.read_text()[:50])
+  assert _evaluate(run, _Total()).computed == 1
+  assert json.loads(file.read_text())['step'] == 30
+
+
+def test_a_broken_task_is_named_and_tried_again(run):
+  tasks = _Total(name='broken', error='This text is broken'), _Total()
+  report = _evaluate(run, *tasks)
+  failure, = report.failures
+  assert str(failure) == 'broken: at step 30: This text is broken.'
+  assert 'sum/mean' in report.results['total'][30].metrics
+  assert _evaluate(run, *tasks).computed == 1
+
+
+def test_a_broken_checkpoint_does_not_stop_the_others(run):
+  shutil.rmtree(run / 'checkpoints' / '20' / 'params')
+  (run / 'checkpoints' / '20' / 'params').mkdir()
+  report = _evaluate(run, _Total(), steps='all')
+  assert list(report.results['total']) == [10, 30]
+  failure, = report.failures
+  assert str(failure).startswith('checkpoint: at step 20: ')
+
+
+def test_the_csv_has_the_results_of_earlier_calls_too(run):
+  _evaluate(run, _Total(), steps=[10])
+  _evaluate(run, _Total(), steps=[20])
+  with (run / 'eval' / 'summary.csv').open() as stream:
+    assert [row['step'] for row in csv.DictReader(stream)] == ['10', '20']
+
+
+def test_the_real_tasks_on_a_corpus(run, corpus):
+  report = _evaluate(
+      run, retrieval.Retrieval(source=sources.CorpusPairs(directory=corpus)),
+      perplexity.Perplexity(
+          source=sources.CorpusText(directory=corpus), length=16))
+  assert report.failures == ()
+  record = json.loads((run / 'eval' / 'retrieval' / '30.json').read_text())
+  assert set(record['metrics']) >= {'accuracy/de', 'accuracy/ja',
+                                    'accuracy/mean', 'best_layer/mean'}
+  assert len(record['tables']['layers']) == 2 * 2 * 3
+  assert report.results['perplexity'][30].metrics['perplexity/en'] > 1
+
+
+def test_watch_follows_checkpoints_until_training_has_finished(
+    make_run, tmp_path):
+  directory = tmp_path / 'run'
+  reports = []
+  watcher = threading.Thread(target=lambda: reports.append(_evaluate(
+      directory, _Total(), steps='all', watch=True, poll_seconds=0.02,
+      timeout_seconds=60)))
+  watcher.start()  # before there is a run
+  make_run(directory)
+  make_run(directory, [10])
+  while not (directory / 'eval' / 'total' / '10.json').exists():
+    assert watcher.is_alive()
+  make_run(directory, [20, 30])
+  run_lib.mark_finished(directory, 30)
+  watcher.join(60)
+  assert list(reports[0].results['total']) == [10, 20, 30]
+
+
+def test_watch_ends_without_new_checkpoints(run, caplog):
+  report = _evaluate(run, _Total(), steps='last', watch=True,
+                     poll_seconds=0.01, timeout_seconds=0.05)
+  assert list(report.results['total']) == [30]
+  assert 'No new checkpoint' in caplog.text
+
+
+def test_watch_gives_up_when_no_run_appears(tmp_path):
+  with pytest.raises(errors.RunDirectoryError, match='no such model dir'):
+    _evaluate(tmp_path / 'none', _Total(), watch=True, poll_seconds=0.01,
+              timeout_seconds=0.05)
+
+
+def test_a_checkpoint_deleted_meanwhile_is_no_failure(run, monkeypatch):
+  restore = run_lib.Run.restore_params
+
+  def delete_first(self, step, **options):
+    if step == 20:
+      shutil.rmtree(run / 'checkpoints' / '20')
+    return restore(self, step, **options)
+
+  monkeypatch.setattr(run_lib.Run, 'restore_params', delete_first)
+  report = _evaluate(run, _Total(), steps='all')
+  assert list(report.results['total']) == [10, 30]
+  assert report.failures == ()
+
+
+@pytest.mark.parametrize('tasks, text', [
+    ([], 'There is no task to evaluate'),
+    ([_Total(), _Total(offset=1.0)], 'same name.*Got: total, total')])
+def test_wrong_tasks(run, tasks, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    _evaluate(run, *tasks)
+
+
+def test_a_directory_that_is_no_run(tmp_path):
+  with pytest.raises(errors.RunDirectoryError, match='no model directory'):
+    _evaluate(tmp_path, _Total())

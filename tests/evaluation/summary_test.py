@@ -1,0 +1,58 @@
+import csv
+import dataclasses
+import math
+import re
+
+import rich.console
+
+from xlflax.evaluation import base, summary
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Task(base.EvalTask):
+  name: str = 'retrieval'
+  headline: str = 'accuracy'
+
+
+def _result(**metrics):
+  return base.EvalResult(
+      metrics={f'accuracy/{k}': v for k, v in metrics.items()} | {'x/de': 9.0})
+
+
+def _printed(by_step) -> list[list[str]]:
+  """The words of each line of the table, frames left out."""
+  console = rich.console.Console(width=120)
+  with console.capture() as capture:
+    console.print(summary.table(_Task(), by_step))
+  lines = re.sub('[│┃]', ' ', capture.get()).splitlines()
+  return [line.split() for line in lines if line.split()]
+
+
+def test_a_table_has_parts_down_and_steps_across():
+  lines = _printed({'untrained': _result(de=0.1, mean=0.1),
+                    20: _result(de=0.5, sw=12345.0, mean=math.nan)})
+  assert lines[0] == ['retrieval:', 'accuracy']
+  assert lines[2] == ['untrained', '20']
+  assert lines[4:7] == [['de', '0.100', '0.500'], ['sw', '-', '1.234e+04'],
+                        ['mean', '0.100', '-']]
+
+
+def test_a_long_table_shows_the_first_and_the_last_steps():
+  header = _printed({step: _result(de=0.5) for step in range(100, 120)})[2]
+  assert list(map(int, header)) == [100, *range(113, 120)]
+
+
+def test_the_csv_has_every_number(tmp_path):
+  file = summary.write_csv(tmp_path, {
+      'retrieval': {'untrained': _result(de=0.1), 20: _result(de=0.5)}})
+  with file.open() as stream:
+    rows = list(csv.DictReader(stream))
+  assert file == tmp_path / 'eval' / 'summary.csv'
+  assert rows[0] == {'task': 'retrieval', 'step': 'untrained',
+                     'metric': 'accuracy/de', 'value': '0.1'}
+  assert len(rows) == 4
+
+
+def test_the_log_line_says_the_mean():
+  assert summary.line(_Task(), _result(mean=0.6123)) == (
+      'retrieval accuracy 0.612')

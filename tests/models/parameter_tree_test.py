@@ -1,0 +1,54 @@
+"""Names, dtypes, shapes and logical axes of parameters, pinned as JSON.
+
+`pytest tests/models/parameter_tree_test.py --regenerate_goldens` writes
+the files anew: look at the difference before committing it.
+"""
+
+import json
+import pathlib
+
+import flax.linen as nn
+import jax
+import pytest
+
+from xlflax.models import api, encoder
+from xlflax.models import config as model_config
+
+_GOLDENS = pathlib.Path(__file__).parent / 'goldens'
+_SIZES = dict(num_layers=2, hidden_dim=8, mlp_dim=20, num_heads=2,
+              vocab_size=30, max_length=10)
+_VARIANTS = {
+    'bert': dict(type_vocab_size=2),
+    'roberta_unrolled': dict(
+        type_vocab_size=1, position_offset=2, scan_layers=False),
+    'xlm': dict(
+        use_language_embeddings=True, num_languages=3, mlm_head='tied',
+        position_embedding='sinusoidal', padding_states='zero'),
+    'pre_norm': dict(
+        norm_position='pre', embedding_norm=False, vocab_multiple=8,
+        dtype='bfloat16', head_dim=3),
+}
+
+
+def _describe(boxed) -> dict[str, str]:
+  """name -> 'float32[30,8] vocab,embed'."""
+  described = {}
+  for path, box in jax.tree_util.tree_leaves_with_path(
+      boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)):
+    shape = ','.join(map(str, box.value.shape))
+    axes = ','.join(box.names)
+    name = '/'.join(key.key for key in path)
+    described[name] = f'{box.value.dtype}[{shape}] {axes}'
+  return described
+
+
+@pytest.mark.parametrize('variant', _VARIANTS)
+def test_parameters_are_as_pinned(variant, regenerate_goldens):
+  model = encoder.Encoder(
+      model_config.EncoderConfig(**_SIZES | _VARIANTS[variant]))
+  tree = _describe(jax.eval_shape(
+      lambda key: api.init_params(model, key), jax.random.key(0)))
+  path = _GOLDENS / f'{variant}.json'
+  if regenerate_goldens:
+    path.write_text(json.dumps(tree, indent=2, sort_keys=True) + '\n')
+  assert tree == json.loads(path.read_text())

@@ -1,0 +1,259 @@
+"""Checkpoints: round trips, what is kept, and what damage does to them."""
+
+import math
+import pathlib
+import shutil
+import types
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tests.training import tiny
+from xlflax import errors
+from xlflax.training import checkpoints
+from xlflax.training import optimizers
+from xlflax.training import partitioning
+
+_OPTIMIZER = optimizers.adamw(learning_rate=0.1)
+
+
+def _state(step=0, *, optimizer=_OPTIMIZER, ema=True, length=12):
+  state = tiny.regression_state(optimizer, ema=ema, length=length)
+  state = tiny.numbered(state)
+  return state.replace(step=jnp.int32(step))
+
+
+def _factory(state):
+  """As `StateFactory` describes a state, on one device."""
+  abstract = jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), state)
+  sharded = jax.tree.map(lambda x: jax.ShapeDtypeStruct(
+      x.shape, x.dtype, sharding=x.sharding), state)
+  return types.SimpleNamespace(abstract=abstract, abstract_sharded=sharded)
+
+
+def _write(directory, steps, metrics=None, **options) -> None:
+  saved = checkpoints.Checkpoints(
+      directory, checkpoints.CheckpointOptions(**options))
+  for step in steps:
+    saved.save(_state(step), {'step': step}, metrics and metrics[step])
+  saved.close()
+
+
+def _restore(directory, state=None):
+  saved = checkpoints.Checkpoints(directory)
+  try:
+    return saved.restore_last(_factory(state or _state()))
+  finally:
+    saved.close()
+
+
+def _step_dir(directory, step) -> pathlib.Path:
+  return directory / checkpoints.DIRECTORY / str(step)
+
+
+def test_round_trip_on_another_mesh(tmp_path):
+  """All bits of parameters, optimizer and average, from (2, 2, 2) to 1."""
+  sharded = tiny.make_factory(
+      partitioner=partitioning.Partitioner(fsdp=2, tensor=2))
+  values = tiny.numbered(jax.tree.map(
+      lambda leaf: jax.device_put(jnp.zeros(leaf.shape, leaf.dtype),
+                                  leaf.sharding), sharded.abstract_sharded))
+  values = values.replace(step=jnp.int32(7))
+  saved = checkpoints.Checkpoints(tmp_path)
+  saved.save(values, {'window': [0.1, None], 'seed': 3})
+  saved.wait()
+  assert saved.last_step == 7
+  alone = tiny.make_factory()
+  for factory in (sharded, alone):
+    restored = saved.restore_last(factory)
+    assert (restored.step, restored.meta) == (
+        7, {'window': [0.1, None], 'seed': 3})
+    tiny.assert_trees_equal(restored.state, values)
+    for leaf, sharding in zip(
+        jax.tree.leaves(restored.state),
+        jax.tree.leaves(factory.shardings), strict=True):
+      assert leaf.sharding.is_equivalent_to(sharding, leaf.ndim)
+  saved.close()
+  params = checkpoints.restore_params(tmp_path, 7, alone.abstract.params)
+  tiny.assert_trees_equal(params, values.params)
+
+
+def test_nothing_to_restore(tmp_path):
+  assert _restore(tmp_path) is None
+
+
+def test_newest_is_restored(tmp_path):
+  _write(tmp_path, [1, 9, 10])
+  assert _restore(tmp_path).step == 10
+  assert checkpoints.finished_steps(tmp_path) == [1, 9, 10]
+
+
+def test_step_that_is_there_is_not_written_again(tmp_path):
+  _write(tmp_path, [1, 1])
+  assert checkpoints.finished_steps(tmp_path) == [1]
+
+
+@pytest.mark.parametrize(('options', 'kept'), [
+    (dict(keep_last=2), [4, 5]),
+    (dict(keep_last=None), [0, 1, 2, 3, 4, 5]),
+    (dict(keep_last=1, keep_every_steps=2), [0, 2, 4, 5]),
+])
+def test_which_are_kept(tmp_path, options, kept):
+  _write(tmp_path, range(6), **options)
+  assert checkpoints.finished_steps(tmp_path) == kept
+
+
+@pytest.mark.parametrize(('highest', 'best'), [(True, 1), (False, 2)])
+def test_best_is_kept(tmp_path, highest, best):
+  scores = {1: 0.9, 2: 0.1, 3: 0.5, 4: 0.6}
+  _write(tmp_path, scores,
+         {s: {'retrieval/mean': v, 'more': 1.0} for s, v in scores.items()},
+         keep_last=1, best_metric='retrieval/mean', best_is_highest=highest)
+  assert checkpoints.finished_steps(tmp_path) == [best, 4]
+
+
+def test_best_is_found_again_after_a_restart(tmp_path):
+  options = dict(keep_last=1, best_metric='m')
+  _write(tmp_path, [1, 2], {1: {'m': 0.9}, 2: {'m': 0.1}}, **options)
+  _write(tmp_path, [3, 4], {3: {'m': 0.2}, 4: {'m': 0.3}}, **options)
+  assert checkpoints.finished_steps(tmp_path) == [1, 4]
+
+
+def test_checkpoints_without_the_metric_are_not_best(tmp_path):
+  metrics = {1: None, 2: {'m': 0.1}, 3: {'m': math.nan}, 4: {'other': 9.0},
+             5: None}
+  _write(tmp_path, metrics, metrics, keep_last=1, best_metric='m')
+  assert checkpoints.finished_steps(tmp_path) == [2, 5]
+
+
+def _truncate_data(step_dir) -> None:
+  for file in (step_dir / 'params').rglob('d/*'):
+    file.write_bytes(file.read_bytes()[:10])
+
+
+def _delete_metadata(step_dir) -> None:
+  (step_dir / 'train' / '_METADATA').unlink()
+
+
+def _delete_manifest(step_dir) -> None:
+  (step_dir / 'params' / 'manifest.ocdbt').unlink()
+
+
+def _delete_meta_item(step_dir) -> None:
+  shutil.rmtree(step_dir / 'meta')
+
+
+@pytest.mark.parametrize('damage', [
+    _truncate_data, _delete_metadata, _delete_manifest, _delete_meta_item])
+def test_damaged_checkpoint_gives_way_to_the_one_before(
+    tmp_path, damage, warnings_logged):
+  _write(tmp_path, [1, 2])
+  damage(_step_dir(tmp_path, 2))
+  restored = _restore(tmp_path)
+  assert restored.step == 1
+  tiny.assert_trees_equal(restored.state, _state(1))
+  assert checkpoints.finished_steps(tmp_path) == [1]
+  (moved,) = (tmp_path / checkpoints.REJECTED).iterdir()
+  assert moved.name.startswith('2-')
+  (message,) = [m for m in warnings_logged() if 'can not be read' in m]
+  assert str(_step_dir(tmp_path, 2)) in message and str(moved) in message
+  _write(tmp_path, [2])  # its step can be written again
+  assert _restore(tmp_path).step == 2
+
+
+def test_no_checkpoint_that_can_be_read(tmp_path):
+  """Then none is moved away: the reason may lie elsewhere."""
+  _write(tmp_path, [1, 2])
+  for step in (1, 2):
+    _truncate_data(_step_dir(tmp_path, step))
+  with pytest.raises(errors.CheckpointError) as error:
+    _restore(tmp_path)
+  text = str(error.value)
+  assert text.startswith('No checkpoint can be read. Got: step 2: ')
+  assert '; step 1: ' in text and str(tmp_path) in text
+  assert checkpoints.finished_steps(tmp_path) == [1, 2]
+
+
+def test_unfinished_write_is_no_checkpoint(tmp_path):
+  _write(tmp_path, [1])
+  shutil.copytree(_step_dir(tmp_path, 1),
+                  tmp_path / 'checkpoints/2.orbax-checkpoint-tmp-0')
+  assert checkpoints.finished_steps(tmp_path) == [1]
+  assert _restore(tmp_path).step == 1
+
+
+def test_other_vocabulary_size_is_named(tmp_path):
+  _write(tmp_path, [3])
+  with pytest.raises(errors.CheckpointError) as error:
+    _restore(tmp_path, _state(length=13))
+  text = str(error.value)
+  assert ('The checkpoint does not fit the model. Got: model/w is (12,) in the '
+          'checkpoint, (13,) in the model.') in text
+  assert 'model/bias' not in text and 'vocabulary' in text
+  assert checkpoints.finished_steps(tmp_path) == [3]
+
+
+def test_parameters_of_one_side_only_are_named(tmp_path):
+  _write(tmp_path, [3])
+  abstract = {'model': {'w': jax.ShapeDtypeStruct((12,), jnp.float32),
+                        'new': jax.ShapeDtypeStruct((2,), jnp.float32)}}
+  with pytest.raises(errors.CheckpointError) as error:
+    checkpoints.restore_params(tmp_path, 3, abstract)
+  assert ('Got: model/bias only in the checkpoint; model/new only in the '
+          'model.') in str(error.value)
+
+
+@pytest.mark.parametrize('other', [
+    dict(ema=False), dict(optimizer=optimizers.adafactor(learning_rate=0.1)),
+    dict(optimizer=optimizers.adamw(learning_rate=0.1, frozen=('bias',)))])
+def test_other_optimizer_or_average_is_no_damage(tmp_path, other):
+  """It is refused, and the checkpoints stay where they are."""
+  _write(tmp_path, [1, 2])
+  with pytest.raises(errors.CheckpointError) as error:
+    _restore(tmp_path, _state(**other))
+  text = str(error.value)
+  assert 'does not fit the optimizer and what else is kept' in text
+  assert 'only in the checkpoint' in text
+  assert checkpoints.finished_steps(tmp_path) == [1, 2]
+  assert not (tmp_path / checkpoints.REJECTED).exists()
+
+
+def test_step_that_does_not_exist(tmp_path):
+  _write(tmp_path, [1, 2])
+  with pytest.raises(errors.CheckpointError) as error:
+    checkpoints.restore_params(tmp_path, 5, _factory(_state()).abstract.params)
+  assert str(error.value) == (
+      'There is no such checkpoint. Got: 5. Expected: one of [1, 2]. Where: '
+      f'{tmp_path}.')
+
+
+@pytest.mark.parametrize('asynchronous', [True, False])
+def test_failed_write_names_the_last_good_step(
+    tmp_path, monkeypatch, asynchronous):
+  _write(tmp_path, [1])
+  saved = checkpoints.Checkpoints(
+      tmp_path, checkpoints.CheckpointOptions(asynchronous=asynchronous))
+  def full(*args, **kwargs):
+    raise OSError(28, 'No space left on device')
+  monkeypatch.setattr(pathlib.Path, 'rename', full)
+  monkeypatch.setattr('os.rename', full)
+  with pytest.raises(errors.CheckpointError) as error:
+    saved.save(_state(2), {})
+    saved.wait()
+  monkeypatch.undo()
+  text = str(error.value)
+  assert 'A checkpoint could not be written' in text
+  assert 'No space left on device' in text
+  assert 'the last good checkpoint is step 1' in text
+  assert _restore(tmp_path).step == 1
+
+
+@pytest.mark.parametrize('options', [dict(every_steps=0), dict(keep_last=0),
+                                     dict(keep_every_steps=0)])
+def test_options_that_are_not_positive(options):
+  with pytest.raises(errors.ConfigError) as error:
+    checkpoints.CheckpointOptions(**options)
+  (name, value), = options.items()
+  assert f'{name}={value}' in str(error.value)

@@ -1,0 +1,210 @@
+"""The train step: accumulation, non-finite steps, averages, metrics."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.training import tiny
+from xlflax.objectives import masked_lm
+from xlflax.objectives import mixture as mixture_lib
+from xlflax.training import optimizers
+from xlflax.training import step as step_lib
+
+_SGD_LIKE = dict(learning_rate=0.1, eps=1.0)  # Adam's step is g / (|g| + 1)
+
+
+def _entry(stream='mono', weight=1.0, **fields):
+  return mixture_lib.Entry(
+      stream=stream, objective=tiny.Regression(**fields), weight=weight)
+
+
+def _builder(*entries, **fields):
+  fields = dict(optimizer=optimizers.adam(**_SGD_LIKE), seed=0) | fields
+  combine = fields.pop('combine', mixture_lib.Combine.SUM)
+  return step_lib.StepBuilder(
+      model=None, mixture=tiny.make_mixture(*entries, combine=combine),
+      vocabulary=tiny.SPEC, **fields)
+
+
+def _run(builder, batches, *, active=(0,), steps=1, ema=False):
+  state = tiny.regression_state(builder.optimizer, ema=ema)
+  step = jax.jit(builder.build(active))
+  outputs = []
+  for _ in range(steps):
+    state, output = step(state, batches)
+    outputs.append(output)
+  return state, outputs
+
+
+def _expected_gradient(batch, weight=1.0):
+  """Of `Regression` at its first parameters, in numpy."""
+  x = batch['token_ids'].astype(np.float64) / tiny.SPEC.size
+  w = np.linspace(-1.0, 1.0, x.shape[1])
+  rows = (batch['segment_ids'] > 0).sum(axis=1)
+  error = x @ w + 0.5 - batch['language_ids'][:, 0]
+  scale = 2 * weight * rows * error / rows.sum()
+  return {'w': x.T @ scale, 'bias': scale.sum(),
+          'loss': (rows * error ** 2).sum() / rows.sum()}
+
+
+def _moved(builder, batches, **more):
+  state, outputs = _run(builder, batches, **more)
+  first = tiny.regression_state(builder.optimizer).params['model']
+  return {k: np.asarray(v - first[k])
+          for k, v in state.params['model'].items()}, outputs
+
+
+def test_gradient_is_that_of_the_mean_loss():
+  batch = tiny.make_batch()
+  moved, (output,) = _moved(_builder(_entry()), {'mono': batch})
+  wanted = _expected_gradient(batch)
+  assert float(output.loss) == pytest.approx(wanted['loss'], rel=1e-5)
+  norm = np.sqrt(wanted['bias'] ** 2 + (wanted['w'] ** 2).sum())
+  assert float(output.grad_norm) == pytest.approx(norm, rel=1e-5)
+  for name in ('w', 'bias'):  # the first step of Adam with eps = 1
+    g = wanted[name]
+    np.testing.assert_allclose(moved[name], -0.1 * g / (np.abs(g) + 1),
+                               rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize('k', [2, 4])
+def test_accumulation_equals_one_batch(k):
+  """Rows weigh differently, so a mean of micro-batch means would differ."""
+  batches = {'mono': tiny.make_batch()}
+  whole, (a,) = _moved(_builder(_entry()), batches)
+  parts, (b,) = _moved(_builder(_entry(), accumulation=k), batches)
+  for name, value in whole.items():
+    np.testing.assert_allclose(parts[name], value, rtol=1e-6, atol=1e-7)
+  np.testing.assert_allclose(b.loss, a.loss, rtol=1e-6)
+  np.testing.assert_allclose(b.grad_norm, a.grad_norm, rtol=1e-6)
+  assert float(b.tokens) == float(a.tokens)
+  np.testing.assert_allclose(b.metrics['regression/rows'].total, [4, 4])
+
+
+@pytest.mark.parametrize('bad_step', [0, 1])
+def test_step_that_is_not_finite_changes_nothing_but_the_count(bad_step):
+  builder = _builder(_entry(poison=bad_step), ema_decay=0.5)
+  batches = {'mono': tiny.make_batch()}
+  before, _ = _run(builder, batches, steps=bad_step, ema=True)
+  after, outputs = _run(builder, batches, steps=bad_step + 1, ema=True)
+  assert [bool(o.finite) for o in outputs] == [True] * bad_step + [False]
+  assert int(after.step) == bad_step + 1
+  tiny.assert_trees_equal(after.replace(step=before.step), before)
+
+
+def test_training_goes_on_after_a_step_that_is_not_finite():
+  builder = _builder(_entry(poison=0))
+  batches = {'mono': tiny.make_batch()}
+  skipped, _ = _moved(builder, batches, steps=2)
+  once, _ = _moved(_builder(_entry()), batches)
+  np.testing.assert_array_equal(skipped['w'], once['w'])
+
+
+def test_average_of_the_parameters():
+  """ema_1 = 0.9 p_0 + 0.1 p_1; ema_2 = 0.9 ema_1 + 0.1 p_2."""
+  builder = _builder(_entry(), ema_decay=0.9)
+  batches = {'mono': tiny.make_batch()}
+  values = [np.asarray(_run(builder, batches, steps=n, ema=True)[0]
+                       .params['model']['w'], np.float64) for n in range(3)]
+  state, _ = _run(builder, batches, steps=2, ema=True)
+  wanted = 0.9 * (0.9 * values[0] + 0.1 * values[1]) + 0.1 * values[2]
+  np.testing.assert_allclose(state.ema['model']['w'], wanted, rtol=1e-5)
+
+
+def test_no_average_unless_asked_for():
+  state, _ = _run(_builder(_entry()), {'mono': tiny.make_batch()})
+  assert state.ema == ()
+
+
+def test_entries_add_up_by_their_weights():
+  first, second = tiny.make_batch(seed=0), tiny.make_batch(seed=1)
+  builder = _builder(
+      _entry('mono'), _entry('other', weight=0.25, label='second'))
+  moved, (output,) = _moved(builder, {'mono': first, 'other': second},
+                            active=(0, 1))
+  a, b = _expected_gradient(first), _expected_gradient(second, weight=0.25)
+  assert float(output.loss) == pytest.approx(
+      a['loss'] + 0.25 * b['loss'], rel=1e-5)
+  g = a['w'] + b['w']
+  np.testing.assert_allclose(moved['w'], -0.1 * g / (np.abs(g) + 1),
+                             rtol=1e-4, atol=1e-6)
+
+
+def test_sampled_entries_weigh_one():
+  """Their weights are shares of the steps, not factors of the loss."""
+  batches = {'mono': tiny.make_batch()}
+  builder = _builder(
+      _entry('mono', weight=3.0), _entry('other', weight=1.0, label='second'),
+      combine=mixture_lib.Combine.SAMPLE)
+  moved, (output,) = _moved(builder, batches, active=(0,))
+  alone, (expected,) = _moved(_builder(_entry('mono')), batches)
+  np.testing.assert_array_equal(moved['w'], alone['w'])
+  assert float(output.loss) == float(expected.loss)
+
+
+def test_metrics_are_named_once_and_per_language():
+  _, (output,) = _run(_builder(_entry()), {'mono': tiny.make_batch()})
+  assert set(output.metrics) == {'regression/loss', 'regression/rows'}
+  np.testing.assert_array_equal(output.metrics['regression/rows'].total,
+                                [4, 4])
+
+
+def test_entries_of_one_objective_are_told_apart_by_stream():
+  builder = _builder(_entry('mono'), _entry('other'))
+  _, (output,) = _run(
+      builder, {'mono': tiny.make_batch(), 'other': tiny.make_batch(seed=1)},
+      active=(0, 1))
+  assert set(output.metrics) == {
+      f'{s}_regression/{m}' for s in ('mono', 'other')
+      for m in ('loss', 'rows')}
+
+
+def test_tokens_count_both_sides_without_padding():
+  batch = tiny.make_batch(rows=4, length=12)  # two rows of 12, two of 8
+  assert float(step_lib.count_tokens(batch)) == 40
+  pairs = batch | {f'paired_{k}': v for k, v in batch.items()}
+  assert float(step_lib.count_tokens(pairs)) == 80
+
+
+def test_randomness_depends_on_seed_and_step_only():
+  entry = mixture_lib.Entry(stream='mono', objective=_Dice())
+  batches = {'mono': tiny.make_batch()}
+  def losses(seed, steps):
+    _, outputs = _run(_builder(entry, seed=seed), batches, steps=steps)
+    return [float(o.loss) for o in outputs]
+  assert losses(1, 3) == losses(1, 3)
+  assert len(set(losses(1, 3) + losses(2, 3))) == 6
+
+
+class _Dice(tiny.Regression):
+  """A loss that is drawn."""
+
+  def __call__(self, model, params, batch, context):
+    out = super().__call__(model, params, batch, context)
+    factor = jax.random.uniform(context.rng)
+    return out._replace(loss=out.loss._replace(total=out.loss.total * factor))
+
+
+def test_encoder_trains_under_strict_rank_promotion():
+  """A real step of MLM: the loss falls, with metrics for each language."""
+  assert jax.config.jax_numpy_rank_promotion == 'raise'
+  optimizer = optimizers.adamw(learning_rate=0.01)
+  mixture = tiny.make_mixture(mixture_lib.Entry(
+      stream='mono', objective=masked_lm.MaskedLM(mask_ratio=0.5)))
+  factory = tiny.make_factory(optimizer=optimizer, mixture=mixture)
+  builder = step_lib.StepBuilder(
+      model=tiny.make_model(dropout_rate=0.1), mixture=mixture,
+      optimizer=optimizer, vocabulary=tiny.SPEC, seed=0, accumulation=2,
+      ema_decay=0.99)
+  step = jax.jit(builder.build((0,)), donate_argnums=0)
+  state, losses = factory.create(jax.random.key(0)), []
+  for _ in range(12):
+    state, output = step(state, {'mono': tiny.make_batch()})
+    losses.append(float(output.loss))
+  assert losses[0] == pytest.approx(np.log(tiny.SPEC.size), abs=0.3)
+  assert losses[-1] < losses[0] - 0.3
+  assert int(state.step) == 12
+  assert output.metrics['mlm/loss'].total.shape == (2,)
+  assert np.all(output.metrics['mlm/loss'].weight > 0)
+  assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state.ema))

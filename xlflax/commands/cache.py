@@ -1,0 +1,160 @@
+"""`xlflax cache`: writes the token cache of mixtures."""
+
+import argparse
+import functools
+import json
+import logging
+import time
+
+from xlflax import errors
+
+HELP = ("Writes a mixture's token cache, from which training reads without "
+        'TensorFlow and resumes at once. Run again after an interruption, it '
+        'goes on where it stopped.')
+EXAMPLES = """
+  # everything in a corpus directory
+  xlflax cache --corpus=corpus --vocabulary=vocabulary --output=cache
+
+  # some mixtures and splits, over 8 processes
+  xlflax cache --corpus=corpus --vocabulary=vocabulary --output=cache \\
+      --mixture=corpus.mono --mixture=corpus.parallel \\
+      --split=train --split=validation --num_processes=8
+
+  # tasks of your own, added to the same cache
+  xlflax cache --task_module=my_tasks --mixture=news.all \\
+      --vocabulary=vocabulary --output=cache
+"""
+
+_SECONDS_BETWEEN_LINES = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags of cache writing."""
+  parser.add_argument('--output', metavar='DIR', required=True,
+                      help='directory of the cache; what is in it stays')
+  parser.add_argument('--vocabulary', metavar='DIR', required=True,
+                      help='directory made by `xlflax vocab`')
+  parser.add_argument('--corpus', metavar='DIR',
+                      help='corpus directory; registers corpus.*')
+  parser.add_argument(
+      '--mixture', metavar='NAME', action='append', default=[],
+      help='SeqIO mixture or task; may be repeated (default: corpus.mono and '
+      'corpus.parallel, as far as the corpus has them)')
+  parser.add_argument(
+      '--split', metavar='NAME', action='append', default=[],
+      help='may be repeated (default: train)')
+  parser.add_argument(
+      '--num_processes', type=int, default=1, metavar='N',
+      help='processes that tokenise (default: %(default)s)')
+  parser.add_argument(
+      '--shard_size', type=int, default=32768, metavar='N',
+      help='examples written at once; what an interruption can lose '
+      '(default: %(default)s)')
+  parser.add_argument(
+      '--overwrite', action='store_true',
+      help='replace what was written from other text or with another '
+      'vocabulary')
+  parser.add_argument(
+      '--task_module', metavar='MODULE', action='append', default=[],
+      help='importable module that registers tasks; may be repeated')
+  parser.add_argument('--tfds_data_dir', metavar='DIR',
+                      help='prepared TensorFlow datasets')
+  parser.add_argument('--json', action='store_true',
+                      help='print JSON instead of a table')
+
+
+def run(args: argparse.Namespace) -> int:
+  """Writes what is missing, and prints statistics per language."""
+  for name in ('num_processes', 'shard_size'):
+    if getattr(args, name) < 1:
+      raise errors.ConfigError(f'--{name} must be positive',
+                               got=getattr(args, name))
+  mixtures = args.mixture or _corpus_mixtures(args.corpus)
+  from xlflax.data import cache_writer  # Slow imports, after the checks.
+  from xlflax.data.vocabulary import Vocabulary
+  vocabulary = Vocabulary.load(args.vocabulary)
+  with _Report() as report:
+    metas = cache_writer.write_cache(
+        args.output, mixtures=mixtures, splits=args.split or ['train'],
+        vocabulary=vocabulary, num_processes=args.num_processes,
+        shard_size=args.shard_size, overwrite=args.overwrite, report=report,
+        register=functools.partial(
+            cache_writer.register_tasks, args.corpus, args.task_module,
+            args.tfds_data_dir))
+  if args.json:
+    print(json.dumps([meta.to_json() for meta in metas], indent=2))
+  else:
+    _print(metas)
+  return 0
+
+
+def _corpus_mixtures(directory) -> list[str]:
+  """The mixtures of a corpus directory."""
+  if not directory:
+    raise errors.ConfigError(
+        'Nothing says what to cache', expected='--mixture or --corpus',
+        fix='Name a mixture by --mixture; `xlflax tasks list` shows them')
+  from xlflax.data.corpus import Corpus
+  corpus = Corpus(directory)
+  kinds = {'corpus.mono': corpus.monolingual_languages(),
+           'corpus.parallel': corpus.parallel_pairs()}
+  return [name for name, found in kinds.items() if found]
+
+
+class _Report:
+  """A progress bar on a terminal, and a line now and then elsewhere."""
+
+  def __enter__(self):
+    import rich.console
+    import rich.progress
+    console = rich.console.Console(stderr=True)
+    self._last = time.monotonic()
+    self._bar = rich.progress.Progress(
+        rich.progress.TextColumn('{task.description}'),
+        rich.progress.BarColumn(), rich.progress.MofNCompleteColumn(),
+        rich.progress.TextColumn('shards'),
+        rich.progress.TimeRemainingColumn(), console=console, transient=True
+    ) if console.is_terminal else None
+    if self._bar:
+      self._bar.start()
+      self._task = self._bar.add_task('starting', total=None)
+    return self
+
+  def __call__(self, progress) -> None:
+    if self._bar:
+      self._bar.update(self._task, completed=progress.done,
+                       total=progress.total, description=progress.message)
+    elif time.monotonic() - self._last > _SECONDS_BETWEEN_LINES:
+      self._last = time.monotonic()
+      logging.info('%d of %d shards, %s', progress.done, progress.total,
+                   progress.message)
+
+  def __exit__(self, *unused):
+    if self._bar:
+      self._bar.stop()
+
+
+def _print(metas) -> None:
+  """One row for each side of each task."""
+  import rich.box
+  import rich.console
+  import rich.table
+  table = rich.table.Table(box=rich.box.SIMPLE_HEAD)
+  for name in ('task', 'split', 'language'):
+    table.add_column(name, overflow='fold')
+  for name in ('sentences', 'tokens', 'tokens/sentence', 'unknown'):
+    table.add_column(name, justify='right')
+  for meta in metas:
+    for side in meta.statistics:
+      table.add_row(
+          meta.task, meta.split, side.language, f'{side.sentences:,}',
+          f'{side.tokens:,}', f'{side.tokens_per_sentence:.1f}',
+          f'{side.unknown_rate:.3%}')
+  sides = [side for meta in metas for side in meta.statistics]
+  table.add_section()
+  table.add_row('all', '', '', f'{sum(s.sentences for s in sides):,}',
+                f'{sum(s.tokens for s in sides):,}', '', '')
+  rich.console.Console().print(table)
+  empty = sum(meta.empty for meta in metas)
+  if empty:
+    print(f'{empty:,} examples without tokens were left out.')
