@@ -43,6 +43,7 @@ setuptools.setup(
         # TensorFlow is needed to read SeqIO tasks, not to train from a cache.
         'data': [
             'seqio>=0.0.20', 'tensorflow>=2.17', 'tensorflow-datasets>=4.9.4',
+            'importlib_resources>=6',  # TFDS imports it, undeclared
         ],
         'gpu': ['jax[cuda12]'],
         'tpu': ['jax[tpu]'],

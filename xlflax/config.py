@@ -10,6 +10,7 @@ import difflib
 import importlib
 import pathlib
 import re
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ import xlflax.gin_configs
 from xlflax import errors
 
 SHIPPED = pathlib.Path(xlflax.gin_configs.__file__).parent
+_GIN = pathlib.Path(gin.__file__).parent
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
   """Adds `--gin_file` and `--gin_search_paths` (see `split_bindings`)."""
@@ -71,8 +74,8 @@ def parse(gin_files: Sequence[str], bindings: Sequence[str] = (),
   """
   gin.clear_config()
   folders = [f for paths in search_paths for f in paths.split(',') if f]
-  for folder in [str(SHIPPED), *reversed(folders), '']:
-    gin.add_config_file_search_path(folder)
+  # Gin can only add to the folders that an earlier call left.
+  gin.config._LOCATION_PREFIXES[:] = ['', *folders, str(SHIPPED)]  # pylint: disable=protected-access
   for name in gin_files:
     _find(name, folders)
   try:
@@ -114,7 +117,7 @@ def call(function, **arguments) -> Any:
   except errors.XlflaxError as error:
     raise _plain(error) from error.__cause__
   except (ValueError, RuntimeError, TypeError) as error:
-    if _is_gin_error(error):
+    if _raised_by_gin(error):
       raise _translated(error) from error
     raise
 
@@ -199,15 +202,20 @@ def _references_in(value):
       yield from _references_in(item)
 
 
-def _is_gin_error(error) -> bool:
-  return bool(re.search(
-      r'gin|REQUIRED|configurable|[Rr]equired bindings|unexpected keyword',
-      str(error)))
+def _raised_by_gin(error: Exception) -> bool:
+  """Whether gin itself, not a function that it called, found the mistake.
+
+  Wrong arguments of a function count: gin calls it.
+  """
+  frames = traceback.extract_tb(error.__traceback__)
+  return pathlib.Path(frames[-1].filename).parent == _GIN
 
 
 def _plain(error: errors.XlflaxError) -> errors.XlflaxError:
   """The error without the call stack that gin appends to its message."""
-  kind = next(c for c in type(error).__mro__ if c.__module__ == errors.__name__)
+  # Gin raises a proxy class that poses as the error's own: its base is meant.
+  kind = next(c for c in type(error).__mro__
+              if getattr(errors, c.__name__, None) is c)
   return kind(error.what, got=error.got, expected=error.expected,
               where=error.where, fix=error.fix)
 

@@ -22,12 +22,14 @@ class Report:
   """What `evaluate` found.
 
   Attributes:
+    tasks: what was evaluated.
     results: task name -> step ('untrained' for the fresh model) -> result,
       of this call, whether computed or read back.
     failures: everything that could not be evaluated.
     computed: how many results were not there before.
   """
 
+  tasks: tuple[base.EvalTask, ...]
   results: dict[str, dict[results.Step, base.EvalResult]]
   failures: tuple[base.Failure, ...]
   computed: int
@@ -144,7 +146,7 @@ class _Evaluator:
     ordered = {name: {step: found[step]
                       for step in sorted(found, key=results.order)}
                for name, found in self._results.items()}
-    return Report(ordered, tuple(self._failures), self._computed)
+    return Report(self._tasks, ordered, tuple(self._failures), self._computed)
 
   def _compute(self, task, step, subject, identity) -> None:
     start = time.monotonic()

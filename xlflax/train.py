@@ -4,6 +4,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xlflax import enums
 from xlflax.data import stream as stream_lib
 from xlflax.data import vocabulary_spec
 from xlflax.objectives import mixture as mixture_lib
@@ -103,9 +104,12 @@ def train(
       checkpoints=checkpoints or checkpoints_lib.CheckpointOptions(),
       evaluation=evaluation, init_from=init_from, seed=seed,
       accumulation=accumulation, ema_decay=ema_decay,
-      non_finite=step_lib.NonFinite(non_finite),
+      non_finite=enums.of_value(
+          non_finite, step_lib.NonFinite, where='train.non_finite'),
       log_every_steps=log_every_steps, prefetch=prefetch,
-      stop_at_step=stop_at_step, other_config=other_config)
+      stop_at_step=stop_at_step, other_config=enums.of_value(
+          other_config, run_directory.OtherConfig,
+          where='train.other_config'))
   if mode is Mode.BENCHMARK:
     return benchmark.run(settings, steps=benchmark_steps)
   if mode is Mode.PLAN:

@@ -82,6 +82,14 @@ def test_a_subset_of_languages_and_messages(tmp_path):
   assert [len(texts) for texts in split.validation.values()] == [6, 6]
 
 
+def test_a_corpus_of_other_languages_is_not_mixed_with(tmp_path):
+  catalogs.build_corpus(tmp_path, languages=('en', 'de'))
+  catalogs.build_corpus(tmp_path, languages=('de', 'en'), num_test=20)
+  with pytest.raises(errors.CorpusError) as caught:
+    catalogs.build_corpus(tmp_path, languages=('en', 'ja'))
+  assert 'holds text of other languages. Got: de, en.' in str(caught.value)
+
+
 def test_a_missing_package_names_the_extra():
   with pytest.raises(errors.CorpusError) as caught:
     catalogs.package_directory('xlflax_no_such_package')

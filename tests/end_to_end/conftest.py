@@ -132,7 +132,7 @@ def workspace(tmp_path_factory) -> Workspace:
   space = Workspace(tmp_path_factory.mktemp('workspace'))
   write_corpus(space.root / 'corpus')
   space.run('vocab', f'--corpus={space.root / "corpus"}',
-            f'--output={space.root / "vocabulary"}', '--size=150')
+            f'--output={space.root / "vocabulary"}', '--size=100')
   space.run('cache', f'--corpus={space.root / "corpus"}',
             f'--vocabulary={space.root / "vocabulary"}',
             '--mixture=corpus.mono', '--mixture=corpus.parallel',

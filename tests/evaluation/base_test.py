@@ -91,16 +91,6 @@ def test_every_setting_counts():
   assert len(hashes) == 3
 
 
-def test_an_enum_by_its_value():
-  task = _Task(kind='two')
-  base.coerce(task, 'kind', _Kind)
-  assert task.kind is _Kind.TWO
-  with pytest.raises(errors.ConfigError,
-                     match="_Task.kind has no such value. Got: 'three'. "
-                     "Expected: one of 'one', 'two'"):
-    base.coerce(_Task(kind='three'), 'kind', _Kind)
-
-
 def test_batch_size_must_be_positive():
   with pytest.raises(errors.ConfigError, match='Got: 0'):
     base.Subject(model=None, params=None, vocabulary=None, batch_size=0)

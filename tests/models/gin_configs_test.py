@@ -15,7 +15,7 @@ from xlflax.models import config as model_config
 _FOLDER = pathlib.Path(xlflax.gin_configs.__file__).parent
 _VOCAB = 80_000
 # Millions of parameters with a vocabulary of 80k.
-_MILLIONS = {'tiny': 10.8, 'small': 60.4, 'base': 147.6, 'large': 386.0,
+_MILLIONS = {'tiny': 10.8, 'small': 60.5, 'base': 147.6, 'large': 385.9,
              'ecs': 118.4}
 
 

@@ -89,8 +89,8 @@ def params(model):
   shapes = jax.eval_shape(model.init, jax.random.key(0), tokens)['params']
   rng = np.random.default_rng(0)
   return {'model': jax.tree.map(
-      lambda s: rng.normal(0, 0.5, s.shape).astype(np.float32), shapes),
-          'heads': {}}
+      lambda s: jnp.asarray(rng.normal(0, 0.5, s.shape), jnp.float32),
+      shapes), 'heads': {}}
 
 
 def _rows(rng, lengths, length, languages):

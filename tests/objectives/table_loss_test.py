@@ -112,7 +112,8 @@ def test_bfloat16_accumulates_in_float32(chunk_size):
   def total(h, t, b):
     return table_cross_entropy(
         h, t, b, labels, chunk_size=chunk_size).loss.sum()
-  value, gradients = _jit(jax.value_and_grad(total, (0, 1, 2)))(hidden, table, bias)
+  value, gradients = _jit(jax.value_and_grad(total, (0, 1, 2)))(
+      hidden, table, bias)
   rounded = table.astype(jnp.bfloat16).astype(jnp.float32)
   want = _plain(hidden, rounded, bias, labels).loss.sum()
   np.testing.assert_allclose(value, want, rtol=1e-5)

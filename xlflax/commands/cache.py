@@ -154,7 +154,10 @@ def _print(metas) -> None:
   table.add_section()
   table.add_row('all', '', '', f'{sum(s.sentences for s in sides):,}',
                 f'{sum(s.tokens for s in sides):,}', '', '')
-  rich.console.Console().print(table)
+  console = rich.console.Console()
+  if not console.is_terminal:  # A file or a pipe has no width.
+    console = rich.console.Console(width=160)
+  console.print(table)
   empty = sum(meta.empty for meta in metas)
   if empty:
     print(f'{empty:,} examples without tokens were left out.')

@@ -25,7 +25,7 @@ EXAMPLES = """
       --gin.retrieval.Retrieval.layer=8
 """
 
-_IMPORTS = 'evaluate/imports.gin'
+_DEFAULTS = 'evaluate/tasks.gin'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,18 +35,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--tasks', metavar='NAMES',
       help='comma-separated: retrieval, perplexity, translation_perplexity '
-      '(of --corpus), tatoeba (retrieval, of --tatoeba); without it, the '
-      'tasks of --gin_file')
+      '(of --corpus or --mixture), tatoeba (retrieval, of --tatoeba); without '
+      'it, the tasks of --gin_file')
   parser.add_argument('--corpus', metavar='DIR',
                       help='corpus directory (gin: CORPUS)')
+  parser.add_argument('--mixture', metavar='NAME',
+                      help='SeqIO mixture or task to read instead')
+  parser.add_argument(
+      '--task_module', action='append', default=[], metavar='MODULE',
+      help='module that registers SeqIO tasks; may be repeated')
   parser.add_argument('--split', default='test',
-                      choices=['train', 'validation', 'test'],
-                      help='split of the corpus (default: %(default)s)')
+                      help='train, validation or test (default: %(default)s)')
   parser.add_argument(
       '--tatoeba', metavar='DIR', help='folder of files such as '
       'tatoeba.deu-eng.deu (gin: TATOEBA)')
   parser.add_argument('--languages', metavar='CODES',
                       help='comma-separated; all by default')
+  parser.add_argument(
+      '--max_examples', type=int, metavar='N', help='read the first N lines '
+      'of a language, or pairs of two; all by default')
   _add_checkpoint_arguments(parser)
   parser.add_argument('--seed', type=int, default=0,
                       help='of masks and the untrained model (default: 0)')
@@ -83,7 +90,7 @@ def parse_steps(text: str) -> str | list[int]:
 
 def run(args: argparse.Namespace) -> int:
   """Evaluates and prints tables; 1 if anything failed."""
-  config.parse([_IMPORTS, *args.gin_file], _bindings(args),
+  config.parse([_DEFAULTS, *args.gin_file], _bindings(args),
                args.gin_search_paths)
   import rich.console  # pylint: disable=g-import-not-at-top
 
@@ -95,7 +102,8 @@ def run(args: argparse.Namespace) -> int:
       best_metric=args.best_metric, untrained=args.untrained,
       watch=args.watch, poll_seconds=args.poll, timeout_seconds=args.timeout,
       seed=args.seed, batch_size=args.batch_size, **given)
-  summary.print_tables(report.results, rich.console.Console())
+  summary.print_tables(report.tasks, report.results,
+                       rich.console.Console())
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
   return 1 if report.failures else 0
@@ -107,33 +115,70 @@ def build_tasks(args: argparse.Namespace) -> list:
   Raises:
     ConfigError: an unknown name, or the flag that gives its text is missing.
   """
-  from xlflax.evaluation import perplexity, retrieval, sources  # pylint: disable=g-import-not-at-top
-  languages = tuple(args.languages.split(',')) if args.languages else None
-  corpus = dict(directory=args.corpus, split=args.split, languages=languages)
-  known = {
-      'retrieval': ('--corpus', retrieval.Retrieval,
-                    lambda: sources.CorpusPairs(**corpus)),
-      'tatoeba': ('--tatoeba', retrieval.Retrieval,
-                  lambda: sources.Tatoeba(directory=args.tatoeba,
-                                          languages=languages)),
-      'perplexity': ('--corpus', perplexity.Perplexity,
-                     lambda: sources.CorpusText(**corpus)),
-      'translation_perplexity': (
-          '--corpus', perplexity.TranslationPerplexity,
-          lambda: sources.CorpusPairs(**corpus)),
+  from xlflax.evaluation import perplexity, retrieval  # pylint: disable=g-import-not-at-top
+  classes = {
+      'retrieval': (retrieval.Retrieval, _pairs),
+      'tatoeba': (retrieval.Retrieval, _tatoeba),
+      'perplexity': (perplexity.Perplexity, _text),
+      'translation_perplexity': (perplexity.TranslationPerplexity, _pairs),
   }
+  if args.mixture:
+    _register_tasks(args)
   tasks = []
   for name in dict.fromkeys(args.tasks.split(',')):
-    if name not in known:
+    if name not in classes:
       raise errors.ConfigError(
           'There is no such evaluation task', got=name,
-          expected='some of ' + ', '.join(known), where='--tasks')
-    flag, task, source = known[name]
-    if getattr(args, flag.removeprefix('--')) is None:
-      raise errors.ConfigError(
-          f'The evaluation task {name} needs text', expected=f'{flag}=DIR')
-    tasks.append(config.call(task, name=name, source=source()))
+          expected='some of ' + ', '.join(classes), where='--tasks')
+    task, source = classes[name]
+    tasks.append(config.call(task, name=name, source=source(name, args)))
   return tasks
+
+
+def _pairs(name: str, args: argparse.Namespace):
+  from xlflax.evaluation import sources, task_sources  # pylint: disable=g-import-not-at-top
+  settings = dict(split=args.split, languages=_languages(args),
+                  max_pairs=args.max_examples)
+  if args.mixture:
+    return task_sources.TaskPairs(mixture=args.mixture, **settings)
+  _require(name, args, 'corpus')
+  return sources.CorpusPairs(directory=args.corpus, **settings)
+
+
+def _text(name: str, args: argparse.Namespace):
+  from xlflax.evaluation import sources, task_sources  # pylint: disable=g-import-not-at-top
+  settings = dict(split=args.split, languages=_languages(args),
+                  max_lines=args.max_examples)
+  if args.mixture:
+    return task_sources.TaskText(mixture=args.mixture, **settings)
+  _require(name, args, 'corpus')
+  return sources.CorpusText(directory=args.corpus, **settings)
+
+
+def _tatoeba(name: str, args: argparse.Namespace):
+  from xlflax.evaluation import sources  # pylint: disable=g-import-not-at-top
+  _require(name, args, 'tatoeba')
+  return sources.Tatoeba(directory=args.tatoeba, languages=_languages(args))
+
+
+def _languages(args: argparse.Namespace) -> tuple[str, ...] | None:
+  return tuple(args.languages.split(',')) if args.languages else None
+
+
+def _require(name: str, args: argparse.Namespace, flag: str) -> None:
+  if getattr(args, flag) is None:
+    raise errors.ConfigError(
+        f'The evaluation task {name} needs text', expected=f'--{flag}=DIR')
+
+
+def _register_tasks(args: argparse.Namespace) -> None:
+  from xlflax.data import host_tensorflow  # pylint: disable=g-import-not-at-top
+  host_tensorflow.load()
+  from xlflax.data import corpus, task_registry  # pylint: disable=g-import-not-at-top
+  task_registry.import_public_tasks()
+  task_registry.import_task_modules(args.task_module)
+  if args.corpus:
+    task_registry.register_corpus(corpus.Corpus(args.corpus))
 
 
 def _bindings(args: argparse.Namespace) -> list[str]:

@@ -92,11 +92,13 @@ def run(args: argparse.Namespace) -> int:
   prepare(args)
   from xlflax import train as train_lib  # pylint: disable=g-import-not-at-top
   from xlflax.training import run_directory  # pylint: disable=g-import-not-at-top
+  given = {}  # without it, what the configuration binds
+  if args.stop_at_step is not None:
+    given['stop_at_step'] = args.stop_at_step
   result = config.call(
       train_lib.train, config=config.operative,
       mode=train_lib.Mode.PLAN if args.dry_run else train_lib.Mode.TRAIN,
-      stop_at_step=args.stop_at_step,
-      other_config=run_directory.OtherConfig(args.other_config))
+      other_config=run_directory.OtherConfig(args.other_config), **given)
   if distributed.is_lead() and not args.dry_run:
     print(json.dumps(result))
   return 0

@@ -19,7 +19,12 @@ import shutil
 from collections.abc import Callable, Sequence
 
 from xlflax import errors
-from xlflax.data import cache_format, cache_jobs, host_tensorflow
+from xlflax.data import cache_format, host_tensorflow
+
+host_tensorflow.load()
+
+from xlflax.data import cache_jobs, task_registry  # noqa: E402
+from xlflax.data import corpus as corpus_lib  # noqa: E402
 
 SHARD_SIZE = 32768
 
@@ -48,9 +53,6 @@ def register_tasks(corpus: str | None, task_modules: Sequence[str],
       the tasks of the corpus.
     tfds_data_dir: prepared TensorFlow datasets.
   """
-  host_tensorflow.load()
-  from xlflax.data import corpus as corpus_lib
-  from xlflax.data import task_registry
   if corpus:
     task_registry.register_corpus(corpus_lib.Corpus(corpus))
   if tfds_data_dir:

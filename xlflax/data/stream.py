@@ -5,7 +5,7 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
-from xlflax import errors
+from xlflax import enums, errors
 
 
 class Layout(enum.Enum):
@@ -90,20 +90,6 @@ class SideOrder(enum.Enum):
   RANDOM = 'random'
 
 
-def _coerce(instance, name: str, kind: type[enum.Enum]) -> None:
-  """Lets an enum field be given by its value, as gin and flags do."""
-  value = getattr(instance, name)
-  if isinstance(value, kind):
-    return
-  try:
-    object.__setattr__(instance, name, kind(str(value).lower()))
-  except ValueError as error:
-    raise errors.ConfigError(
-        f'{type(instance).__name__}.{name} has no such value', got=repr(value),
-        expected='one of ' + ', '.join(repr(k.value) for k in kind),
-    ) from error
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairOptions:
   """How the two sides of an example are filtered and put together.
@@ -124,9 +110,9 @@ class PairOptions:
   max_tokens: int | None = None
 
   def __post_init__(self):
-    _coerce(self, 'separator', Separator)
-    _coerce(self, 'positions', Positions)
-    _coerce(self, 'order', SideOrder)
+    enums.coerce(self, 'separator', Separator)
+    enums.coerce(self, 'positions', Positions)
+    enums.coerce(self, 'order', SideOrder)
     if self.min_tokens < 1:
       raise errors.ConfigError('PairOptions.min_tokens is too small',
                                got=self.min_tokens, expected='at least 1')
@@ -178,10 +164,10 @@ class Stream:
   seed_offset: int = 0
 
   def __post_init__(self):
-    _coerce(self, 'layout', Layout)
-    _coerce(self, 'batching', LanguageBatching)
-    _coerce(self, 'remainder', Remainder)
-    _coerce(self, 'packing', Packing)
+    enums.coerce(self, 'layout', Layout)
+    enums.coerce(self, 'batching', LanguageBatching)
+    enums.coerce(self, 'remainder', Remainder)
+    enums.coerce(self, 'packing', Packing)
     _check_sizes(self)
     _check_options(self)
 

@@ -124,7 +124,7 @@ def build_corpus(output_dir: str | pathlib.Path, *,
   """Writes a corpus directory of Django's messages and pycountry's names.
 
   Args:
-    output_dir: is created; files in it with the same names are replaced.
+    output_dir: is created; a corpus of the same languages is replaced.
     languages: codes; English must be among them, as all pairs have it.
     num_test: messages held out for test in every language.
     num_validation: the same for validation.
@@ -134,8 +134,11 @@ def build_corpus(output_dir: str | pathlib.Path, *,
     What was written, for counts.
 
   Raises:
-    CorpusError: a package is missing, or a language in it.
+    CorpusError: a package is missing, or a language in it, or the directory
+      holds text of other languages.
   """
+  output_dir = pathlib.Path(output_dir)
+  _check_directory(output_dir, languages)
   others = [language for language in languages if language != ENGLISH]
   if len(others) == len(languages) or not others:
     raise errors.CorpusError(
@@ -175,6 +178,18 @@ def _clean(message: message_catalog.Message) -> tuple[str, str]:
     return '', ''
   return (message_text.plain_text(message.source),
           message_text.plain_text(message.translation))
+
+
+def _check_directory(directory: pathlib.Path, languages: Sequence[str]
+                     ) -> None:
+  """Refuses a corpus of other languages: its files would be left over."""
+  there = {path.name.split('.')[0]
+           for path in directory.glob('mono/*') if path.is_file()}
+  if there and there != set(languages):
+    raise errors.CorpusError(
+        'The directory of the corpus holds text of other languages',
+        got=', '.join(sorted(there)), expected=', '.join(sorted(languages)),
+        where=directory, fix='choose another directory, or delete this one')
 
 
 def _write_split(directory, part: dict[str, dict[str, str]],

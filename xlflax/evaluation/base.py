@@ -161,24 +161,6 @@ def evaluate_task(task: EvalTask, subject: Subject) -> EvalResult:
   return EvalResult(metrics={}, failures=failures.collected())
 
 
-def coerce(task: Any, field: str, kind: type[enum.Enum]) -> None:
-  """Lets an enum field be given by its value, as gin files do.
-
-  Raises:
-    ConfigError: the enum has no such value.
-  """
-  value = getattr(task, field)
-  if isinstance(value, kind):
-    return
-  try:
-    object.__setattr__(task, field, kind(value))
-  except ValueError as error:
-    raise errors.ConfigError(
-        f'{type(task).__name__}.{field} has no such value', got=repr(value),
-        expected='one of ' + ', '.join(repr(k.value) for k in kind)
-        ) from error
-
-
 def settings(value: Any) -> Any:
   """The settings of a task as JSON values, equal where results must be equal.
 

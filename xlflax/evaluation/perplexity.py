@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from xlflax import errors
+from xlflax import enums, errors
 from xlflax.data import rows as rows_lib
 from xlflax.data import stream as stream_lib
 from xlflax.evaluation import base, language_codes, placement, token_rows
@@ -87,7 +87,7 @@ class Perplexity(_MaskedPerplexity):
 
   def __post_init__(self):
     super().__post_init__()
-    base.coerce(self, 'layout', stream_lib.Layout)
+    enums.coerce(self, 'layout', stream_lib.Layout)
     allowed = stream_lib.Layout.BLOCKS, stream_lib.Layout.SENTENCES
     if self.layout not in allowed:
       raise errors.ConfigError(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax import errors
+from xlflax import enums, errors
 from xlflax.evaluation import base, language_codes, similarity, states
 from xlflax.evaluation import sources as sources_lib
 from xlflax.objectives.inputs import Pooling
@@ -54,7 +54,7 @@ class Retrieval(base.EvalTask):
   max_length: int | None = 128
 
   def __post_init__(self):
-    base.coerce(self, 'pooling', Pooling)
+    enums.coerce(self, 'pooling', Pooling)
 
   @property
   def headline(self) -> str:

@@ -61,7 +61,7 @@ class CorpusPairs(PairSource):
 
   def pairs(self) -> tuple[Pair, ...]:
     found = _corpus(self.directory).parallel_pairs(self.split)
-    return _chosen_pairs(found, self.languages, _where(self))
+    return chosen_pairs(found, self.languages, _where(self))
 
   def load(self, pair: Pair) -> PairedText:
     lines = _corpus(self.directory).parallel(*pair, self.split)
@@ -90,7 +90,7 @@ class Tatoeba(PairSource):
     found = tuple(sorted(self._files()))
     wanted = self.languages and tuple(
         language_codes.short_code(code) for code in self.languages)
-    return _chosen_pairs(found, wanted, self.directory)
+    return chosen_pairs(found, wanted, self.directory)
 
   def load(self, pair: Pair) -> PairedText:
     first, second = (_read_lines(path) for path in self._files()[pair])
@@ -161,7 +161,7 @@ class CorpusText(TextSource):
 
   def languages_found(self) -> tuple[str, ...]:
     found = _corpus(self.directory).monolingual_languages(self.split)
-    return _chosen_languages(found, self.languages, _where(self))
+    return chosen_languages(found, self.languages, _where(self))
 
   def load(self, language: str) -> list[str]:
     lines = _corpus(self.directory).monolingual(language, self.split)
@@ -179,9 +179,13 @@ def _corpus(directory: str) -> corpus_lib.Corpus:
   return corpus_lib.Corpus(directory)
 
 
-def _chosen_pairs(found: tuple[Pair, ...], wanted: tuple[str, ...] | None,
-                  where: str) -> tuple[Pair, ...]:
-  """Pairs named as 'de-fr', or all of whose languages but English are named."""
+def chosen_pairs(found: tuple[Pair, ...], wanted: tuple[str, ...] | None,
+                 where: str) -> tuple[Pair, ...]:
+  """Pairs named as 'de-fr', or all of whose languages but English are named.
+
+  Raises:
+    CorpusError: nothing was found, or a name is in no pair that was.
+  """
   _check_any(found, where)
   if wanted is None:
     return found
@@ -192,8 +196,13 @@ def _chosen_pairs(found: tuple[Pair, ...], wanted: tuple[str, ...] | None,
   return chosen
 
 
-def _chosen_languages(found: tuple[str, ...], wanted: tuple[str, ...] | None,
-                      where: str) -> tuple[str, ...]:
+def chosen_languages(found: tuple[str, ...], wanted: tuple[str, ...] | None,
+                     where: str) -> tuple[str, ...]:
+  """The languages that are wanted.
+
+  Raises:
+    CorpusError: nothing was found, or not all that is wanted.
+  """
   _check_any(found, where)
   _check_missing(set(wanted or ()) - set(found), found, where)
   return found if wanted is None else tuple(wanted)

@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import attention, layers
+from xlflax.models import attention, embeddings, layers
 from xlflax.models import config as model_config
 
 _NEVER = -1e9  # output bias of the table's rows beyond the vocabulary
@@ -31,7 +31,7 @@ class Encoder(nn.Module):
 
   def setup(self):
     config = self.config
-    self.embeddings = layers.Embeddings(config)
+    self.embeddings = embeddings.Embeddings(config)
     if config.scan_layers:
       self.layers = layers.EncoderLayer(config)
     else:

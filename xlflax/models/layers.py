@@ -1,4 +1,4 @@
-"""Parts of the encoder: embeddings, attention and feed-forward blocks."""
+"""Parts of the encoder: attention and feed-forward blocks, and theirs."""
 
 import functools
 from collections.abc import Callable
@@ -6,9 +6,7 @@ from collections.abc import Callable
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from xlflax import errors
 from xlflax.models import attention, dropout, recompute
 from xlflax.models import config as model_config
 
@@ -27,24 +25,6 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
         functools.partial(jax.nn.gelu, approximate=True)),
     'relu': jax.nn.relu,
 }
-
-
-def sinusoids(length: int, dim: int) -> np.ndarray:
-  """Sinusoidal positions (Vaswani et al. 2017, section 3.5).
-
-  Columns 2i and 2i + 1 hold the sine and cosine of p / 10000^(2i / dim).
-
-  Args:
-    length: number of positions.
-    dim: width.
-
-  Returns:
-    float32 [length, dim].
-  """
-  rates = 10000.0 ** (-2.0 * (np.arange(dim) // 2) / dim)
-  angles = np.arange(length)[:, None] * rates[None, :]
-  even = np.arange(dim)[None, :] % 2 == 0
-  return np.where(even, np.sin(angles), np.cos(angles)).astype(np.float32)
 
 
 def weights_init(config: _Config, *axes: str):
@@ -118,112 +98,6 @@ class Linear(nn.Module):
                             axes=contracted)
     rows = tuple(range(inputs.ndim - contracted))
     return outputs + jnp.expand_dims(bias.astype(dtype), rows)
-
-
-def lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
-  """Rows of a table that may be sharded over `axis` and its width.
-
-  The width is gathered first (as for any product with FSDP weights), so that
-  each device picks its batch's rows out of its own part of the table and one
-  sum over the parts completes them. Left alone, the partitioner gathers the
-  whole table.
-
-  Args:
-    table: [R, H].
-    ids: int32 [B, T].
-    axis: logical axis of the rows.
-
-  Returns:
-    [B, T, H].
-  """
-  table = constrain(table, axis, None)
-  ids = constrain(ids, 'batch', 'length')
-  return constrain(jnp.take(table, ids, axis=0), 'batch', 'length', 'embed')
-
-
-class Embeddings(nn.Module):
-  """Sum of token, position, type and language embeddings, normalised."""
-
-  config: _Config
-
-  def setup(self):
-    config = self.config
-    self.token = self._table('token', config.table_size, 'vocab')
-    if config.position_embedding is model_config.PositionEmbedding.LEARNED:
-      self.position = self._table(
-          'position', config.max_length + config.position_offset, 'position')
-    if config.type_vocab_size:
-      self.token_type = self._table(
-          'token_type', config.type_vocab_size, 'type')
-    if config.use_language_embeddings:
-      self.language = self._table('language', self._num_languages(),
-                                  'language')
-    if config.embedding_norm:
-      self.norm = LayerNorm(config)
-    self.dropout = dropout.Dropout(config.dropout_rate)
-
-  def _table(self, name: str, rows: int, axis: str) -> jax.Array:
-    return self.param(name, weights_init(self.config, axis, 'embed'),
-                      (rows, self.config.hidden_dim), jnp.float32)
-
-  def _num_languages(self) -> int:
-    if self.config.num_languages is None:
-      raise errors.ConfigError(
-          'The encoder does not know its number of languages',
-          got='num_languages = None', expected='a number',
-          where='EncoderConfig.num_languages',
-          fix='fill it in by xlflax.models.config.with_vocabulary, or set it')
-    return self.config.num_languages
-
-  def __call__(self, token_ids, *, positions, language_ids, token_type_ids,
-               deterministic: bool) -> jax.Array:
-    """[B, T] int32 ids -> [B, T, H] in the compute dtype."""
-    config = self.config
-    states = lookup(self.token, token_ids, 'vocab')
-    states = states + self._positions(token_ids.shape, positions)
-    if config.type_vocab_size:
-      if token_type_ids is None:
-        token_type_ids = jnp.zeros_like(token_ids)
-      states = states + lookup(self.token_type, token_type_ids, 'type')
-    if config.use_language_embeddings:
-      states = states + self._languages(token_ids, language_ids)
-    if config.embedding_norm:
-      states = self.norm(states)
-    return self.dropout(states.astype(config.compute_dtype),
-                        deterministic=deterministic)
-
-  def _positions(self, shape, positions: jax.Array | None) -> jax.Array:
-    """[B, T, H] or, for running positions, [1, T, H]."""
-    config = self.config
-    length = shape[1]
-    if length > config.max_length:
-      raise errors.ConfigError(
-          'The rows are longer than the encoder has positions',
-          got=f'{length} tokens', expected=f'at most {config.max_length}',
-          where='EncoderConfig.max_length',
-          fix='shorten the rows of the stream, or raise max_length')
-    if config.position_embedding is model_config.PositionEmbedding.LEARNED:
-      table = self.position
-    else:
-      table = jnp.asarray(
-          sinusoids(config.max_length + config.position_offset,
-                    config.hidden_dim))
-    if positions is None:
-      first = config.position_offset
-      return constrain(table[None, first:first + length], None, None, None)
-    return lookup(table, positions + config.position_offset, 'position')
-
-  def _languages(self, token_ids, language_ids: jax.Array | None):
-    if language_ids is None:
-      if not self.is_initializing():
-        raise errors.ConfigError(
-            'The encoder has language embeddings but got no language ids',
-            expected='language_ids of the shape of token_ids',
-            where='EncoderConfig.use_language_embeddings',
-            fix="pass the batch's language_ids, or set "
-                'use_language_embeddings to False')
-      language_ids = jnp.zeros_like(token_ids)
-    return lookup(self.language, language_ids, 'language')
 
 
 class SelfAttention(nn.Module):

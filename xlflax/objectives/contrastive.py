@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax import errors
+from xlflax import enums, errors
 from xlflax.data import batch as batch_lib
 from xlflax.objectives import base, inputs, losses, masking, metrics
 from xlflax.objectives.inputs import Pooling
@@ -114,6 +114,9 @@ class SentenceAlignment(base.Objective):
   name_prefix: str = 'align'
 
   def __post_init__(self):
+    enums.coerce(self, 'pooling', Pooling)
+    enums.coerce(self, 'direction', Direction)
+    enums.coerce(self, 'duplicates', Duplicates)
     if not self.temperature > 0:
       raise errors.ConfigError('The temperature is out of range',
                                got=self.temperature,

@@ -6,7 +6,7 @@ import enum
 import jax
 import jax.numpy as jnp
 
-from xlflax import errors
+from xlflax import enums, errors
 from xlflax.data import batch as batch_lib
 from xlflax.objectives import base, inputs, masking, metrics
 from xlflax.objectives.table_loss import TokenLoss, table_cross_entropy
@@ -48,6 +48,7 @@ class MaskedLM(base.Objective):
   name_prefix: str = 'mlm'
 
   def __post_init__(self):
+    enums.coerce(self, 'head', Head)
     _ = self.policy  # its settings are checked where it is made
     if self.chunk_size is not None and self.chunk_size < 1:
       raise errors.ConfigError(

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from xlflax import errors
+from xlflax import enums, errors
 from xlflax.objectives import base
 
 _MAX_BLOCK = 1000  # steps over which sampled entries have exact shares
@@ -117,6 +117,7 @@ class ObjectiveMixture:
 
   def __post_init__(self):
     object.__setattr__(self, 'entries', tuple(self.entries))
+    enums.coerce(self, 'combine', Combine)
     if not self.entries:
       raise errors.ConfigError('The objective mixture has no entries',
                                expected='at least one Entry')

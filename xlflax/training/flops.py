@@ -35,9 +35,9 @@ def _equation(equation) -> int:
   if name == 'dot_general':
     return _dot(equation)
   if name == 'conv_general_dilated':
-    kernel = equation.invars[1].aval.shape
-    out = equation.outvars[0].aval.shape
-    return 2 * math.prod(out) * math.prod(kernel[1:])
+    return _convolution(equation)
+  if name.startswith('dot_product_attention_fwd'):  # cuDNN's
+    return _attention(equation)
   inner = sum(_count(j) for j in _inner(equation.params))
   if name == 'scan':
     return inner * equation.params['length']
@@ -52,6 +52,19 @@ def _dot(equation) -> int:
   left = equation.invars[0].aval.shape
   out = equation.outvars[0].aval.shape
   return 2 * math.prod(out) * math.prod(left[i] for i in contract)
+
+
+def _convolution(equation) -> int:
+  kernel = equation.invars[1].aval.shape
+  outputs = kernel[equation.params['dimension_numbers'].rhs_spec[0]]
+  return 2 * math.prod(
+      equation.outvars[0].aval.shape) * math.prod(kernel) // outputs
+
+
+def _attention(equation) -> int:
+  """Both products of queries [B, T, N, D] with keys and values [B, S, N, D]."""
+  query, key = (v.aval.shape for v in equation.invars[:2])
+  return 4 * math.prod(query) * key[1]
 
 
 def _inner(params: dict[str, Any]):

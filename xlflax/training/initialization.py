@@ -60,6 +60,7 @@ def apply(init: InitFrom, state: state_lib.TrainState, factory
       init.include, state.params, where='InitFrom.include')
   params_lib.check_patterns(
       init.exclude, state.params, where='InitFrom.exclude')
+  _check_renames(init)
   checkpoint = _checkpoint(init)
   saved = checkpoints.saved_shapes(checkpoint)
   mapping = _mapping(init, state.params, saved, checkpoint)
@@ -74,6 +75,18 @@ def apply(init: InitFrom, state: state_lib.TrainState, factory
   ema = jax.tree.map(jax.numpy.copy, params) if jax.tree.leaves(
       state.ema) else state.ema
   return state.replace(params=params, ema=ema)
+
+
+def _check_renames(init: InitFrom) -> None:
+  for pattern, replacement in init.renames:
+    try:
+      re.sub(pattern, replacement, '')
+      re.compile(pattern)
+    except re.error as error:
+      raise errors.ConfigError(
+          'A renaming is no pair of regular expression and replacement',
+          got=f'{pattern!r} -> {replacement!r}', expected='as `re.sub` takes',
+          where='InitFrom.renames', fix=str(error)) from error
 
 
 def _checkpoint(init: InitFrom) -> pathlib.Path:
@@ -131,7 +144,9 @@ def _read(checkpoint, saved, mapping, params, shardings) -> dict[str, Any]:
         checkpoint.absolute() / 'params', args=ocp.args.PyTreeRestore(
             item=item, restore_args=restore_args, partial_restore=True))
   by_source = params_lib.names(restored)
-  return {name: by_source[source] for name, source in mapping.items()}
+  # A copy each, as two parameters may start from one, and steps donate them.
+  return {name: jax.numpy.copy(by_source[source])
+          for name, source in mapping.items()}
 
 
 def _set(tree: dict[str, Any], name: str, value) -> None:

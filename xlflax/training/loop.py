@@ -169,9 +169,10 @@ class _Loop:
         {k: base.Sum(*v) for k, v in sums.metrics.items()}, languages)
     if sums.skipped:
       metrics['skipped_steps'] = sums.skipped
-    speed = self._progress.report(step, sums.loss, sums.tokens)
+    speed = self._progress.report(
+        step, sums.loss, sums.tokens / sums.steps)
     if self._writer:
-      self._writer.write(step, 'train', metrics, speed=speed)
+      self._writer.write(step, train=metrics, speed=speed)
 
   def _check_finite(self, sums, step: int) -> None:
     if not sums.skipped:
@@ -196,7 +197,7 @@ class _Loop:
       return
     metrics = evaluation_lib.run(evaluation, self._setup, state)
     if self._writer:
-      self._writer.write(step, 'eval', metrics)
+      self._writer.write(step, eval=metrics)
     self._log_headlines(step, metrics)
     self._progress.restart_clock(step)
     best = self._settings.checkpoints.best_metric

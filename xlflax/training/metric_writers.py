@@ -9,7 +9,6 @@ import os
 import pathlib
 import socket
 import time
-from typing import Any
 
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer import record_writer
@@ -30,13 +29,15 @@ class MetricsWriter:
         model_dir / run_directory.METRICS, 'a', encoding='utf-8')
     self._events = _EventFile(model_dir / run_directory.TENSORBOARD)
 
-  def write(self, step: int, kind: str, metrics: dict[str, float],
-            **more: Any) -> None:
-    """Writes scalars of one kind ('train', 'eval', 'speed') at a step."""
-    line = {'step': step, kind: {k: _json(v) for k, v in metrics.items()}}
-    self._lines.write(json.dumps(line | more) + '\n')
+  def write(self, step: int, **kinds: dict[str, float]) -> None:
+    """Writes scalars by kind ('train', 'eval', 'speed') at a step."""
+    line = {kind: {k: _json(v) for k, v in metrics.items()}
+            for kind, metrics in kinds.items()}
+    self._lines.write(json.dumps({'step': step} | line) + '\n')
     self._lines.flush()
-    self._events.write(step, {f'{kind}/{k}': v for k, v in metrics.items()})
+    self._events.write(step, {
+        f'{kind}/{k}': v for kind, metrics in kinds.items()
+        for k, v in metrics.items()})
 
   def close(self) -> None:
     self._lines.close()

@@ -5,6 +5,7 @@ service agrees on it when any of them is asked.
 """
 
 import logging
+import os
 import signal
 import threading
 
@@ -41,6 +42,8 @@ class StopRequest:
     self._asked.set()
     logging.warning('%s: saving a checkpoint at the end of this step.',
                     signal.Signals(number).name)
+    if number == signal.SIGINT and jax.process_count() > 1:
+      os.kill(os.getpid(), signal.SIGTERM)  # what JAX's service listens to
 
   def should_stop(self, step: int) -> bool:
     """Whether to stop after `step`; the same answer on all processes."""

@@ -53,13 +53,15 @@ class Progress:
     """Leaves what happened until now (compilation, evaluation) out of speed."""
     self._step, self._time = step, time.perf_counter()
 
-  def report(self, step: int, loss: float, tokens: float) -> dict[str, float]:
+  def report(self, step: int, loss: float, tokens_per_step: float
+             ) -> dict[str, float]:
     """Prints a line; returns the speed since the last report.
 
     Args:
       step: finished steps.
       loss: mean loss since the last report.
-      tokens: tokens trained on since then.
+      tokens_per_step: mean tokens of a step since then; the clock may have
+        been restarted in between, so it is no total.
 
     Returns:
       'seconds_per_step', 'tokens_per_second' and, where known, 'mfu'.
@@ -70,7 +72,7 @@ class Progress:
     if steps <= 0 or seconds <= 0:
       return {}
     speed = {'seconds_per_step': seconds / steps,
-             'tokens_per_second': tokens / seconds}
+             'tokens_per_second': tokens_per_step * steps / seconds}
     if self._flops and self._peak:
       speed['mfu'] = self._flops * steps / seconds / self._peak
     self._print(step, loss, speed)

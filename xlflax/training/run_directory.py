@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import enum
+import filecmp
 import importlib
 import json
 import os
@@ -28,7 +29,7 @@ MAY_CHANGE = (
     r'train\.total_steps\b', r'stop_at_step\b', r'CheckpointOptions\.',
     r'\blog_every_steps\b', r'compilation_cache_dir\b', r'profile',
     r'prefetch', r'cache_dir\b', r'CACHE_DIR\b', r'evaluation\b',
-    r'Evaluation\.',
+    r'EVALUATION\b', r'Evaluation\.', r'\b(retrieval|perplexity|sources)\.',
 )
 
 
@@ -158,13 +159,28 @@ def read_model(model_dir: pathlib.Path):
 
 
 def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
-  """Copies the vocabulary's files, so that the run stands by itself."""
+  """Copies the vocabulary's files, so that the run stands by itself.
+
+  Raises:
+    RunDirectoryError: the run has a copy already, of another vocabulary.
+  """
   target = model_dir / VOCABULARY
-  if target.exists() or source.resolve() == target.resolve():
+  if target.exists():
+    _check_same_files(source, target)
     return
   temporary = target.with_name(f'.{VOCABULARY}.{os.getpid()}.tmp')
   shutil.copytree(source, temporary)
   os.replace(temporary, target)
+
+
+def _check_same_files(source: pathlib.Path, copy: pathlib.Path) -> None:
+  for path in sorted(copy.iterdir()):
+    if not filecmp.cmp(path, source / path.name, shallow=False):
+      raise errors.RunDirectoryError(
+          "The vocabulary is not the one of the model directory's run",
+          got=str(source / path.name), expected=f'the same as {path}',
+          fix='train with the vocabulary that the run was started with, or '
+          'give another --model_dir')
 
 
 def truncate_metrics(model_dir: pathlib.Path, step: int) -> None:

@@ -54,8 +54,8 @@ class Window:
     """The sums so far."""
     self._fetch()
     finite = self._scalars['finite']
-    mean = (lambda name: self._scalars[name] / finite if finite
-            else float('nan'))
+    def mean(name):
+      return self._scalars[name] / finite if finite else float('nan')
     return Sums(
         steps=self._steps, skipped=self._steps - int(finite),
         loss=mean('loss'), grad_norm=mean('grad_norm'),

@@ -1,0 +1,60 @@
+import pytest
+import seqio
+
+from xlflax import errors
+from xlflax.data import corpus as corpus_lib
+from xlflax.data import task_registry
+from xlflax.evaluation import perplexity, sources, task_sources
+
+
+@pytest.fixture(scope='module', autouse=True)
+def registered(corpus):
+  names = task_registry.register_corpus(
+      corpus_lib.Corpus(corpus), prefix='evaluated')
+  yield
+  for name in names:
+    seqio.TaskRegistry.remove(name)
+    seqio.MixtureRegistry.remove(name)
+
+
+def test_text_of_a_mixture_is_that_of_the_corpus(corpus):
+  by_task = task_sources.TaskText(mixture='evaluated.mono')
+  by_corpus = sources.CorpusText(directory=corpus)
+  assert by_task.languages_found() == ('de', 'en', 'ja')
+  assert by_task.load('ja') == by_corpus.load('ja')
+  assert by_task.fingerprint() == by_corpus.fingerprint()
+
+
+def test_pairs_of_a_mixture_are_those_of_the_corpus(corpus):
+  by_task = task_sources.TaskPairs(mixture='evaluated.parallel', max_pairs=4)
+  by_corpus = sources.CorpusPairs(directory=corpus, max_pairs=4)
+  assert by_task.pairs() == by_corpus.pairs()
+  assert by_task.load(('de', 'en')) == by_corpus.load(('de', 'en'))
+
+
+def test_a_single_task_and_chosen_languages():
+  one = task_sources.TaskText(mixture='evaluated.mono.de', max_lines=2)
+  assert one.languages_found() == ('de',)
+  assert len(one.load('de')) == 2
+  chosen = task_sources.TaskPairs(
+      mixture='evaluated.parallel', languages=('ja',))
+  assert chosen.pairs() == (('en', 'ja'),)
+
+
+@pytest.mark.parametrize('settings, text', [
+    (dict(mixture='evaluated.mno'), 'evaluated.mono'),
+    (dict(mixture='evaluated.parallel'), 'no text to evaluate on'),
+    (dict(mixture='evaluated.mono', languages=('tr',)), 'Got: tr'),
+    (dict(mixture='evaluated.mono', split='validation'), 'validation')])
+def test_wrong_names(settings, text):
+  with pytest.raises(errors.CorpusError, match=text):
+    task_sources.TaskText(**settings).languages_found()
+
+
+def test_perplexity_of_a_task_is_that_of_the_same_text(corpus, subject):
+  numbers = [
+      perplexity.Perplexity(source=source, length=16, batch_size=8)
+      .evaluate(subject).metrics['perplexity/de'] for source in (
+          task_sources.TaskText(mixture='evaluated.mono.de'),
+          sources.CorpusText(directory=corpus, languages=('de',)))]
+  assert numbers[0] == numbers[1]

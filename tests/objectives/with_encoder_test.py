@@ -1,0 +1,41 @@
+"""The objectives on the package's own encoder."""
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from xlflax.models import api
+from xlflax.models.config import EncoderConfig
+from xlflax.models.encoder import Encoder
+from xlflax.objectives.contrastive import SentenceAlignment
+from xlflax.objectives.masked_lm import MaskedLM
+
+
+def test_losses_and_gradients_in_bfloat16(pairs, context):
+  config = EncoderConfig(
+      num_layers=2, hidden_dim=8, mlp_dim=16, num_heads=2, max_length=10,
+      vocab_size=23, num_languages=3, use_language_embeddings=True,
+      dtype='bfloat16')
+  model = Encoder(config)
+  objectives = (MaskedLM(mask_ratio=0.5, chunk_size=8),
+                SentenceAlignment(projection_dim=4, layer=1))
+
+  @jax.jit
+  def run(rng):
+    heads = {o.name: o.init_heads(model, rng) for o in objectives}
+    params = nn.unbox({'model': api.init_params(model, rng), 'heads': heads})
+    def total(params):
+      outputs = [o(model, params, pairs, context()) for o in objectives]
+      return sum(o.loss.total for o in outputs), outputs
+    return jax.value_and_grad(total, has_aux=True)(params)
+
+  (_, outputs), gradients = run(jax.random.key(0))
+  means = [o.loss.total / o.loss.weight for o in outputs]
+  np.testing.assert_allclose(means[0], np.log(23), rtol=0.2)
+  assert 0 < means[1] < 20 * np.log(4)
+  assert outputs[0].loss.weight == 2 + 4 + 2 + 3 + 3
+  for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
+    assert gradient.dtype == np.float32, path
+    assert np.isfinite(gradient).all(), path
+  heads = jax.tree.leaves(gradients['heads'])
+  assert all((g != 0).any() for g in heads)

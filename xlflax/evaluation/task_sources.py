@@ -1,0 +1,99 @@
+"""Text to evaluate on from SeqIO tasks; TensorFlow is imported when read."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+from xlflax import errors
+from xlflax.evaluation import sources
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskText(sources.TextSource):
+  """The monolingual tasks of a SeqIO mixture.
+
+  Attributes:
+    mixture: a mixture or task, such as 'wiki40b'.
+    split: of the tasks.
+    languages: codes to take; None: all there are.
+    max_lines: the first so many examples of a language; None: all.
+  """
+
+  mixture: str
+  split: str = 'test'
+  languages: tuple[str, ...] | None = None
+  max_lines: int | None = None
+
+  def languages_found(self) -> tuple[str, ...]:
+    return sources.chosen_languages(
+        tuple(language for language, in _tasks(self, 1)), self.languages,
+        _where(self))
+
+  def load(self, language: str) -> list[str]:
+    examples = _examples(self, (language,))
+    return [example['targets']
+            for example in itertools.islice(examples, self.max_lines)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskPairs(sources.PairSource):
+  """The parallel tasks of a SeqIO mixture.
+
+  Attributes:
+    mixture: a mixture or task, such as 'wmt19'.
+    split: of the tasks.
+    languages: languages to take the pairs with English of, or pairs such as
+      'de-fr'; None: all there are.
+    max_pairs: the first so many sentence pairs of a language pair; None: all.
+  """
+
+  mixture: str
+  split: str = 'test'
+  languages: tuple[str, ...] | None = None
+  max_pairs: int | None = None
+
+  def pairs(self) -> tuple[sources.Pair, ...]:
+    return sources.chosen_pairs(
+        tuple(_tasks(self, 2)), self.languages, _where(self))
+
+  def load(self, pair: sources.Pair) -> sources.PairedText:
+    taken = list(itertools.islice(_examples(self, pair), self.max_pairs))
+    return sources.PairedText([example['inputs'] for example in taken],
+                              [example['targets'] for example in taken])
+
+
+def _tasks(source: TaskText | TaskPairs, sides: int
+           ) -> dict[tuple[str, ...], list[str]]:
+  """Languages -> names of the mixture's tasks with so many sides."""
+  registry = _registry()
+  tasks: dict[tuple[str, ...], list[str]] = {}
+  for name in registry.expand(source.mixture, split=source.split):
+    languages = registry.task_languages(name)
+    if len(languages) == sides:
+      tasks.setdefault(languages, []).append(name)
+  return tasks
+
+
+def _examples(source, languages: tuple[str, ...]) -> Iterator[dict]:
+  """The examples before tokenisation of all tasks of these languages."""
+  registry = _registry()
+  from xlflax.data import task_reader  # imports TensorFlow
+  for name in _tasks(source, len(languages))[languages]:
+    steps = registry.get_task(name).preprocessors
+    if not steps or steps[-1] is not registry.tokenize:
+      raise errors.CorpusError(
+          'A task that tokenises in its own way can not be evaluated on',
+          where=f'task {name}',
+          fix='register it with add_monolingual_task or add_parallel_task')
+    yield from task_reader.read_texts(name, split=source.split)
+
+
+def _registry():
+  from xlflax.data import host_tensorflow
+  host_tensorflow.load()
+  from xlflax.data import task_registry
+  return task_registry
+
+
+def _where(source) -> str:
+  return f'the {source.split} split of {source.mixture}'
