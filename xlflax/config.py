@@ -7,7 +7,6 @@ the package (`pretrain/mlm.gin`).
 
 import argparse
 import difflib
-import importlib
 import pathlib
 import re
 import traceback
@@ -80,8 +79,10 @@ def parse(gin_files: Sequence[str], bindings: Sequence[str] = (),
     _find(name, folders)
   try:
     gin.parse_config_files_and_bindings(
-        list(gin_files), [_quoted(b) for b in bindings], finalize_config=False)
-    _check_macros()
+        list(gin_files), None, finalize_config=False)
+    for binding in bindings:
+      _bind(_quoted(binding))
+    _check_macros(bindings)
     gin.finalize()
   except errors.XlflaxError:
     raise
@@ -122,24 +123,6 @@ def call(function, **arguments) -> Any:
     raise
 
 
-def import_task_modules(modules: Sequence[str]) -> None:
-  """Imports modules that register the user's own SeqIO tasks.
-
-  Raises:
-    ConfigError: no such module.
-  """
-  for module in modules:
-    try:
-      importlib.import_module(module)
-    except ModuleNotFoundError as error:
-      if error.name and not module.startswith(error.name):
-        raise
-      raise errors.ConfigError(
-          'A task module can not be imported', got=module,
-          expected='the name of a module on the Python path', where='--task_module',
-          fix='add its folder to PYTHONPATH') from error
-
-
 def _find(name: str, folders) -> None:
   tried = [pathlib.Path(f) / name for f in ['', *folders, str(SHIPPED)]]
   if any(path.is_file() for path in tried):
@@ -163,14 +146,35 @@ def _quoted(binding: str) -> str:
   return binding
 
 
-def _check_macros() -> None:
-  """Raises ConfigError for macros that nothing uses: mostly misspelt names."""
+def _bind(binding: str) -> None:
+  """Parses a flag; names of modules that a file imports may be new in it."""
+  try:
+    gin.parse_config(binding)
+  except ValueError as error:
+    imports = sorted({i.format() for i in gin.config._IMPORTS},  # pylint: disable=protected-access
+                     key=lambda line: '__gin__' not in line)
+    try:
+      gin.parse_config([*imports, binding])
+    except Exception:
+      raise error from None
+
+
+def _check_macros(bindings: Sequence[str]) -> None:
+  """Raises ConfigError for macros that nothing uses: mostly misspelt names.
+
+  A file's macro may be unused, as what used it may be bound otherwise, unless
+  its name resembles a used one.
+  """
   config = gin.config._CONFIG  # pylint: disable=protected-access
   defined = {scope for scope, selector in config if selector == 'gin.macro'}
   used = {ref.scoped_selector.rpartition('/')[0] or ref.scopes[-1]
           for ref in _macro_references(config)}
+  flags = {binding.partition('=')[0].strip() for binding in bindings}
   for name in sorted(defined - used):
     close = difflib.get_close_matches(name, sorted(used), n=3, cutoff=0.5)
+    alike = difflib.get_close_matches(name, used, cutoff=0.8)
+    if name not in flags and (not alike or _is_shipped_macro(name)):
+      continue
     raise errors.ConfigError(
         'A gin macro is set, but nothing uses it', got=name,
         expected='one of ' + ', '.join(close or sorted(used)),
@@ -181,6 +185,11 @@ def _check_macros() -> None:
         'The configuration uses macros that are not set',
         got=', '.join(missing),
         fix=' '.join(f'--gin.{name}=VALUE' for name in missing))
+
+
+def _is_shipped_macro(name: str) -> bool:
+  return any(re.search(rf'^{re.escape(name)} *=', path.read_text(), re.M)
+             for path in SHIPPED.rglob('*.gin'))
 
 
 def _macro_references(config):
@@ -222,7 +231,7 @@ def _plain(error: errors.XlflaxError) -> errors.XlflaxError:
 
 def _translated(error: Exception) -> errors.ConfigError:
   """Gin's own error as one message."""
-  text = ' '.join(str(error).split())
+  text = ' '.join(re.sub(r' \(<[^>]*>\)', '', str(error)).split())
   missing = re.findall(r'([\w.]+)/macro\.value set to `%gin.REQUIRED`', text)
   missing += re.findall(r"([\w./]+) set to `%gin.REQUIRED`", text) * (
       not missing)
@@ -230,8 +239,20 @@ def _translated(error: Exception) -> errors.ConfigError:
     return errors.ConfigError(
         'The configuration needs values that are not given',
         got='none for ' + ', '.join(missing),
-        fix=' '.join(f'--gin.{name}=VALUE' for name in missing))
-  return errors.ConfigError(
-      'The gin configuration is wrong', got=text,
-      fix='check the spelling of the name against the docstring of what it '
-      'configures')
+        fix=' '.join(_HOW_TO_SET.get(name, f'--gin.{name}=VALUE')
+                     for name in missing))
+  fix = next((fix for part, fix in _FIXES if part in text), _FIXES[-1][1])
+  return errors.ConfigError('The gin configuration is wrong', got=text, fix=fix)
+
+
+_HOW_TO_SET = {
+    'MODEL': '--gin_file=models/SIZE.gin, after the other files',
+}
+# Part of gin's message -> what to do; the last one for all others.
+_FIXES = (
+    ('Failed to parse token', 'put text in quotes, as in '
+     '--gin.NAME="\'text\'"'),
+    ('missing', 'give them values in a gin file or by --gin flags'),
+    ('', 'check the spelling of the name against the docstring of what it '
+     'configures'),
+)

@@ -42,6 +42,7 @@ def train(
     optimizer: optimizers.Optimizer,
     corpus: str | None = None,
     cache_dir: str | None = None,
+    task_modules: Sequence[str] = (),
     partitioner: partitioning.Partitioner | None = None,
     checkpoints: checkpoints_lib.CheckpointOptions | None = None,
     evaluation: evaluation_lib.Evaluation | None = None,
@@ -71,6 +72,7 @@ def train(
     optimizer: see `xlflax.training.optimizers`.
     corpus: corpus directory; registers the tasks `corpus.*`.
     cache_dir: token cache to read from; None reads SeqIO tasks live.
+    task_modules: modules that register SeqIO tasks, imported to read live.
     partitioner: mesh and rules; None splits the batch over all devices.
     checkpoints: when checkpoints are written and kept.
     evaluation: tasks to run during training.
@@ -100,6 +102,7 @@ def train(
       model_dir=model_dir, model=model, objectives=objectives,
       streams=tuple(streams), vocabulary=vocabulary, total_steps=total_steps,
       optimizer=optimizer, corpus=corpus, cache_dir=cache_dir,
+      task_modules=tuple(task_modules),
       partitioner=partitioner or partitioning.Partitioner(),
       checkpoints=checkpoints or checkpoints_lib.CheckpointOptions(),
       evaluation=evaluation, init_from=init_from, seed=seed,

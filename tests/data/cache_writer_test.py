@@ -6,7 +6,6 @@ import functools
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -91,11 +90,6 @@ def test_mixture_rates_are_stored(written):
   rates = cache_reader.TokenCache(written[0]).rates('corpus.mono', 'train')
   assert rates['corpus.mono.en'] == pytest.approx(200 ** 0.7)
   assert list(rates) == [f'corpus.mono.{code}' for code in ('de', 'en', 'ru')]
-
-
-def test_a_single_task_can_be_read_as_a_mixture(written):
-  cache = cache_reader.TokenCache(written[0])
-  assert list(cache.open('corpus.mono.ru', 'train')) == ['corpus.mono.ru']
 
 
 class _Killed(BaseException):
@@ -346,86 +340,3 @@ def test_malformed_text_names_its_line(tmp_path, toy_vocabulary):
   with pytest.raises(errors.CorpusError, match=r'de-en\.tsv:2'):
     _write(tmp_path / 'cache', corpus_lib.Corpus(tmp_path / 'corpus'),
            toy_vocabulary, mixtures=['corpus.parallel'])
-
-
-# Reading: every reason to refuse a cache.
-
-
-@pytest.fixture
-def copy(written, tmp_path):
-  shutil.copytree(written[0], tmp_path / 'copy')
-  return tmp_path / 'copy'
-
-
-def test_missing_cache(tmp_path):
-  with pytest.raises(errors.CacheError, match='There is no token cache.*What '
-                     'to do: Write it: xlflax cache --mixture'):
-    cache_reader.TokenCache(tmp_path / 'nothing')
-
-
-def test_incomplete_cache(copy):
-  shutil.rmtree(copy / 'tasks/corpus.mono.en')
-  with pytest.raises(errors.CacheError, match='incomplete. Got: 2 of 3 tasks '
-                     'of corpus.mono, split train; missing: corpus.mono.en.*'
-                     'it goes on where it stopped: xlflax cache --mixture '
-                     'corpus.mono --split train'):
-    cache_reader.TokenCache(copy).open('corpus.mono', 'train')
-
-
-def test_unknown_mixture_of_a_cache(copy):
-  with pytest.raises(errors.CacheError, match="no such mixture. Got: 'c'. "
-                     'Expected: one of corpus.mono, corpus.parallel'):
-    cache_reader.TokenCache(copy).rates('c', 'train')
-
-
-def test_other_vocabulary_at_reading(copy, toy_vocabulary):
-  cache = cache_reader.TokenCache(copy)
-  cache.check_vocabulary(toy_vocabulary)
-  with pytest.raises(errors.CacheError, match='another vocabulary. Got: 180 '
-                     'entries, hash ffffffffffff. Expected: 180 entries'):
-    cache.check_vocabulary(_Other(toy_vocabulary))
-
-
-def test_other_format(copy):
-  path = copy / 'cache.json'
-  path.write_text(json.dumps(json.loads(path.read_text()) | {'format': 99}))
-  with pytest.raises(errors.CacheError, match='another format than this '
-                     'version reads. Got: 99. Expected: 1'):
-    cache_reader.TokenCache(copy)
-  path.write_text('{"format": 1, ')
-  with pytest.raises(errors.CacheError, match='is damaged'):
-    cache_reader.TokenCache(copy)
-
-
-@pytest.mark.parametrize('name', ['targets.npy', 'targets.offsets.npy',
-                                  'starts_document.npy'])
-def test_truncated_file(copy, name):
-  path = copy / 'tasks/corpus.mono.en/train' / name
-  path.write_bytes(path.read_bytes()[:-9])
-  with pytest.raises(errors.CacheError, match='missing or cut off'):
-    cache_reader.TokenCache(copy).open('corpus.mono', 'train')
-
-
-def test_files_of_different_tasks(copy):
-  shutil.copy(copy / 'tasks/corpus.mono.de/train/targets.npy',
-              copy / 'tasks/corpus.mono.en/train/targets.npy')
-  with pytest.raises(errors.CacheError, match='do not fit together'):
-    cache_reader.TokenCache(copy).open('corpus.mono', 'train')
-
-
-def test_changed_corpus_at_reading(tmp_path, toy_vocabulary):
-  corpus = _corpus(tmp_path / 'corpus', ['the cat', 'the dog'])
-  _write(tmp_path / 'cache', corpus, toy_vocabulary)
-  cache = cache_reader.TokenCache(tmp_path / 'cache')
-  cache.check_corpus(corpus, 'corpus.mono', 'train')
-  path = tmp_path / 'corpus/mono/en.txt'
-  os.utime(path, ns=(1, 1))
-  with pytest.raises(errors.CacheError, match='The text of corpus.mono.en has '
-                     'changed.*Got: mono/en.txt was modified.*--overwrite'):
-    cache.check_corpus(corpus, 'corpus.mono', 'train')
-  path.write_text('the cat\n')
-  (tmp_path / 'corpus/mono/en.more.txt').write_text('the dog\n')
-  with pytest.raises(errors.CacheError, match='Got: mono/en.more.txt is new; '
-                     'mono/en.txt has 8 bytes instead of 16'):
-    cache.check_corpus(corpus_lib.Corpus(tmp_path / 'corpus'), 'corpus.mono',
-                       'train')

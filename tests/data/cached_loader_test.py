@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.data import cache_writer, hashing, live_loader
+from xlflax.data import cache_writer
 from xlflax.data import loader as loader_lib
 from xlflax.data import stream as stream_lib
 
@@ -241,28 +241,9 @@ def test_filters_that_leave_nothing(open_cached):
     open_cached(layout='pairs', min_tokens=1000)
 
 
-def test_filters_that_leave_nothing_live(toy_corpus, toy_vocabulary):
-  loader = loader_lib.open_loader(
-      _stream(layout='pairs', min_tokens=1000), vocabulary=toy_vocabulary,
-      seed=0, corpus=toy_corpus)
-  with pytest.raises(errors.CorpusError, match='leave nothing of'):
-    loader.rows(0, 0, 8)
-
-
 def test_no_such_rows(open_cached):
   with pytest.raises(ValueError, match='No rows 4..9 in batches of 8'):
     open_cached().rows(0, 4, 9)
-
-
-def test_shuffle_window_is_a_permutation_and_mixes():
-  for size in (0, 3, 10, 3000):
-    shuffled = list(live_loader.shuffle_window(
-        iter(range(size)), window=10, key=hashing.make_key(size)))
-    assert sorted(shuffled) == list(range(size))
-    if size >= 10:
-      assert shuffled != list(range(size))
-      # A row can leave the window at once, but not before it enters.
-      assert all(item < place + 11 for place, item in enumerate(shuffled))
 
 
 def test_reading_a_cache_imports_no_tensorflow(cache):

@@ -3,6 +3,8 @@ import pytest
 
 from xlflax.evaluation import language_codes
 
+pytest_plugins = ['tests.evaluation.fixtures']
+
 
 @pytest.mark.parametrize('code, languages, expected', [
     ('swh', ('en', 'sw'), 'sw'),

@@ -14,6 +14,8 @@ from xlflax.objectives import base as objective_base
 from xlflax.objectives import masked_lm
 from xlflax.training import partitioning, randomness
 
+pytest_plugins = ['tests.evaluation.fixtures']
+
 
 @pytest.fixture
 def task(corpus):

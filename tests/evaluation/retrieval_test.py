@@ -8,6 +8,8 @@ from xlflax import errors
 from xlflax.evaluation import base, retrieval, sources, states
 from xlflax.objectives.inputs import Pooling
 
+pytest_plugins = ['tests.evaluation.fixtures']
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Given(sources.PairSource):

@@ -10,6 +10,8 @@ from xlflax.evaluation import states
 from xlflax.objectives.inputs import Pooling
 from xlflax.training import partitioning
 
+pytest_plugins = ['tests.evaluation.fixtures']
+
 LANGUAGES = [0] * 20 + [2] * 17
 
 

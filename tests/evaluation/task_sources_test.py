@@ -6,6 +6,8 @@ from xlflax.data import corpus as corpus_lib
 from xlflax.data import task_registry
 from xlflax.evaluation import perplexity, sources, task_sources
 
+pytest_plugins = ['tests.evaluation.fixtures']
+
 
 @pytest.fixture(scope='module', autouse=True)
 def registered(corpus):

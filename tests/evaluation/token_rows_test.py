@@ -4,6 +4,8 @@ import pytest
 from xlflax.data import stream as stream_lib
 from xlflax.evaluation import token_rows
 
+pytest_plugins = ['tests.evaluation.fixtures']
+
 
 def _stream(length, **pairs):
   return stream_lib.Stream(

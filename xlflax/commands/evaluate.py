@@ -156,9 +156,9 @@ def _text(name: str, args: argparse.Namespace):
 
 
 def _tatoeba(name: str, args: argparse.Namespace):
-  from xlflax.evaluation import sources  # pylint: disable=g-import-not-at-top
+  from xlflax.evaluation import tatoeba  # pylint: disable=g-import-not-at-top
   _require(name, args, 'tatoeba')
-  return sources.Tatoeba(directory=args.tatoeba, languages=_languages(args))
+  return tatoeba.Tatoeba(directory=args.tatoeba, languages=_languages(args))
 
 
 def _languages(args: argparse.Namespace) -> tuple[str, ...] | None:

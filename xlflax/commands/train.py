@@ -51,7 +51,8 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(flag, metavar='DIR', help=f'{text} (gin: {macro})')
   parser.add_argument(
       '--task_module', action='append', default=[], metavar='MODULE',
-      help='module that registers SeqIO tasks; may be repeated')
+      help='module that registers SeqIO tasks, where they are read live; may '
+      'be repeated')
   parser.add_argument(
       '--compilation_cache', metavar='DIR',
       default=os.environ.get('XLFLAX_COMPILATION_CACHE',
@@ -64,13 +65,14 @@ def bindings(args: argparse.Namespace) -> list[str]:
   """Gin bindings of the flags that are given, before the user's own."""
   flags = (('MODEL_DIR', args.model_dir), ('CORPUS', args.corpus),
            ('VOCABULARY', args.vocabulary), ('CACHE_DIR', args.cache))
+  modules = ([f'TASK_MODULES={args.task_module!r}'] if args.task_module
+             else [])
   return [config.quoted(name, value) for name, value in flags
-          if value is not None] + args.gin_bindings
+          if value is not None] + modules + args.gin_bindings
 
 
 def prepare(args: argparse.Namespace) -> None:
-  """Parses the configuration, after the user's task modules."""
-  config.import_task_modules(args.task_module)
+  """Parses the configuration and turns on the compilation cache."""
   config.parse(args.gin_file, bindings(args), args.gin_search_paths)
   _use_compilation_cache(args.compilation_cache)
 

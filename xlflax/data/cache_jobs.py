@@ -9,7 +9,6 @@ import functools
 import hashlib
 import itertools
 import json
-import os
 import pathlib
 import shutil
 from collections.abc import Callable, Sequence
@@ -171,7 +170,7 @@ def plan(cache: pathlib.Path, mixtures, vocabulary, *, shard_size: int,
 
 
 def write_unit(unit: Unit, vocabulary, *, num_threads: int = 1,
-               parent: int | None = None,
+               stopped: Callable[[], bool] = lambda: False,
                after_shard: Callable[[], None] = lambda: None) -> None:
   """Writes the shards of a unit.
 
@@ -179,7 +178,7 @@ def write_unit(unit: Unit, vocabulary, *, num_threads: int = 1,
     unit: what to write.
     vocabulary: a `vocabulary.Vocabulary`.
     num_threads: threads that tokenise.
-    parent: stop when this process is no longer the parent.
+    stopped: asked before each shard whether to leave the rest.
     after_shard: called after each.
   """
   job = unit.job
@@ -191,7 +190,7 @@ def write_unit(unit: Unit, vocabulary, *, num_threads: int = 1,
   numbers = (itertools.count(unit.first) if unit.last is None
              else range(unit.first, unit.last))
   for number in numbers:
-    if parent is not None and os.getppid() != parent:
+    if stopped():
       return
     read = cache_shards.write_shard(
         cache_shards.shard_path(job.work, number),

@@ -155,13 +155,13 @@ def _run(units, vocabulary, register, num_processes, meter):
                             after_shard=meter.update)
       yield unit
     return
+  context = multiprocessing.get_context('spawn')
+  stop = context.Event()
   with concurrent.futures.ProcessPoolExecutor(
-      min(num_processes, len(units)),
-      mp_context=multiprocessing.get_context('spawn'),
-      initializer=register) as pool:
-    parent = os.getpid()
-    futures = {pool.submit(cache_jobs.write_unit, unit, vocabulary,
-                           parent=parent): unit for unit in units}
+      min(num_processes, len(units)), mp_context=context,
+      initializer=_start_worker, initargs=(register, vocabulary, stop)
+  ) as pool:
+    futures = {pool.submit(_work, unit): unit for unit in units}
     pending = set(futures)
     try:
       while pending:
@@ -173,8 +173,23 @@ def _run(units, vocabulary, register, num_processes, meter):
           future.result()
           yield futures[future]
     except BaseException:
+      stop.set()  # The others end after their present shard.
       pool.shutdown(wait=False, cancel_futures=True)
       raise
+
+
+_worker = {}  # What a worker process was started with.
+
+
+def _start_worker(register, vocabulary, stop):
+  register()
+  _worker.update(vocabulary=vocabulary, stop=stop, parent=os.getppid())
+
+
+def _work(unit):
+  def stopped():
+    return _worker['stop'].is_set() or os.getppid() != _worker['parent']
+  cache_jobs.write_unit(unit, _worker['vocabulary'], stopped=stopped)
 
 
 class _Meter:

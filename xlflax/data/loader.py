@@ -10,6 +10,7 @@ same in any case.
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from typing import Protocol
 
 import jax
@@ -128,7 +129,8 @@ def nothing_left(stream, task: str, examples: int) -> errors.CorpusError:
 
 
 def open_loader(stream: stream_lib.Stream, *, vocabulary, seed: int,
-                cache_dir=None, corpus=None) -> Loader:
+                cache_dir=None, corpus=None,
+                task_modules: Sequence[str] = ()) -> Loader:
   """Opens a stream.
 
   Args:
@@ -139,6 +141,7 @@ def open_loader(stream: stream_lib.Stream, *, vocabulary, seed: int,
     corpus: a corpus directory or `corpus.Corpus`; a cache of its tasks is
       refused if its text has changed since, and the live loader registers
       its tasks.
+    task_modules: modules that register SeqIO tasks; imported to read live.
 
   Raises:
     CacheError: the cache is missing, incomplete, or does not fit.
@@ -154,7 +157,7 @@ def open_loader(stream: stream_lib.Stream, *, vocabulary, seed: int,
         stream, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir,
         corpus=corpus)
   try:
-    from xlflax.data import live_loader
+    from xlflax.data import cache_writer, live_loader
   except ModuleNotFoundError as error:
     if error.name is None or error.name.startswith('xlflax'):
       raise
@@ -163,5 +166,6 @@ def open_loader(stream: stream_lib.Stream, *, vocabulary, seed: int,
         got=f'no module {error.name!r}', where=f'stream {stream.name!r}',
         fix='Install xlflax[data], or give the directory of a token cache',
     ) from error
+  cache_writer.register_tasks(corpus and corpus.directory, task_modules)
   return live_loader.LiveLoader(
       stream, vocabulary=vocabulary, seed=seed, corpus=corpus)

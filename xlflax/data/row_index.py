@@ -93,33 +93,40 @@ class _Examples(RowIndex):
     keep = row_lengths.keep(lengths, stream)
     self._kept = None if keep.all() else np.flatnonzero(keep)
     lengths = [length[keep] for length in lengths]
-    self._cut = row_lengths.cut(lengths, stream)
     self.num_rows = lengths[0].size
     self.num_dropped = keep.size - self.num_rows
-    self.num_truncated = int(np.count_nonzero(np.logical_or.reduce(
-        [a != b for a, b in zip(lengths, self._cut, strict=True)])))
+    cut = row_lengths.cut(lengths, stream)
+    self.num_truncated = row_lengths.count_shorter(cut, lengths)
+    self._prepare(cut)
+
+  def _prepare(self, lengths):
+    """Called once with the text tokens in each kept example's sides."""
 
   def units(self, index):
     return [(unit,) for unit in self._units(index)]
 
   def _units(self, index):
-    example = index if self._kept is None else self._kept[index]
-    texts = []
-    for side, cut in zip(self._sides, self._cut, strict=True):
-      starts = side.offsets[example]
-      ends = starts + cut[index]
-      texts.append([side.tokens[s:e] for s, e in zip(
-          starts.tolist(), ends.tolist(), strict=True)])
+    """The texts of kept examples."""
+    if self._kept is not None:
+      index = self._kept[index]
+    starts = [side.offsets[index] for side in self._sides]
+    cut = row_lengths.cut(
+        [side.offsets[index + 1] - 1 - start
+         for side, start in zip(self._sides, starts, strict=True)],
+        self._stream)
+    texts = [
+        [side.tokens[s:e] for s, e in zip(
+            start.tolist(), (start + length).tolist(), strict=True)]
+        for side, start, length in zip(self._sides, starts, cut, strict=True)]
     return list(zip(*texts, strict=True))
 
 
 class _Packed(_Examples):
   """Row r: consecutive kept examples that fit together."""
 
-  def __init__(self, sides, stream):
-    super().__init__(sides, stream)
+  def _prepare(self, lengths):
     self._bounds = packing.next_fit(
-        row_lengths.in_row(self._cut, stream), stream.length)
+        row_lengths.in_row(lengths, self._stream), self._stream.length)
     self.num_rows = self._bounds.size - 1
 
   def units(self, index):

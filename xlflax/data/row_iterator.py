@@ -80,8 +80,7 @@ def _single(batches, stream, counts):
     cut = row_lengths.cut(lengths, stream)
     counts.examples += len(batch)
     counts.dropped += len(batch) - int(np.count_nonzero(keep))
-    counts.truncated += int(np.count_nonzero(np.logical_or.reduce(
-        [a != b for a, b in zip(lengths, cut, strict=True)])))
+    counts.truncated += row_lengths.count_shorter(cut, lengths)
     texts = [s.texts(length) for s, length in zip(sides, cut, strict=True)]
     yield from zip(zip(*texts, strict=True),
                    row_lengths.in_row(cut, stream).tolist(), strict=True)

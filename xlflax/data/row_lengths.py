@@ -55,3 +55,10 @@ def in_row(lengths: Sequence[np.ndarray], stream: stream_lib.Stream
   """Tokens that each example takes in a row, special tokens included."""
   special = stream.length - stream.capacity
   return sum(lengths) + special
+
+
+def count_shorter(cut: Sequence[np.ndarray], lengths: Sequence[np.ndarray]
+                  ) -> int:
+  """Examples of which a side was cut; arguments are [examples] a side."""
+  return int(np.count_nonzero(np.logical_or.reduce(
+      [a < b for a, b in zip(cut, lengths, strict=True)])))

@@ -60,7 +60,8 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array,
     return _attend_with_dropout(query, key, value, mask, rate=rate,
                                 dropout_key=dropout_key)
   return jax.nn.dot_product_attention(
-      query, key, value, mask=mask, implementation=str(backend))
+      query, key, value, mask=mask,
+      implementation='cudnn' if backend is _Backend.CUDNN else 'xla')
 
 
 def _attend_with_dropout(query, key, value, mask, *, rate, dropout_key):

@@ -182,7 +182,8 @@ def with_vocabulary(config: EncoderConfig,
           where=f'EncoderConfig.{name}',
           fix=f'leave EncoderConfig.{name} unset to take it from the '
               'vocabulary, or use the vocabulary that the model was made for')
-  return dataclasses.replace(config, **sizes)
+  return dataclasses.replace(
+      config, vocab_size=spec.size, num_languages=len(spec.languages))
 
 
 def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:

@@ -1,5 +1,7 @@
 """The Transformer encoder: BERT, RoBERTa, XLM and XLM-R by configuration."""
 
+from typing import Any
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -32,11 +34,9 @@ class Encoder(nn.Module):
   def setup(self):
     config = self.config
     self.embeddings = embeddings.Embeddings(config)
-    if config.scan_layers:
-      self.layers = layers.EncoderLayer(config)
-    else:
-      self.layers = [
-          layers.EncoderLayer(config) for _ in range(config.num_layers)]
+    self.layers: Any = (
+        layers.EncoderLayer(config) if config.scan_layers else
+        [layers.EncoderLayer(config) for _ in range(config.num_layers)])
     if config.norm_position is model_config.NormPosition.PRE:
       self.final_norm = layers.LayerNorm(config)
     if config.mlm_head is model_config.MlmHead.TRANSFORM:
@@ -79,6 +79,7 @@ class Encoder(nn.Module):
     zero.
     """
     rows = jnp.arange(self.config.table_size)
+    assert self.config.vocab_size is not None  # `table_size` refuses that
     bias = jnp.where(rows < self.config.vocab_size, self.output_bias, _NEVER)
     table = layers.constrain(self.embeddings.token, 'vocab', None)
     return table, bias

@@ -1,4 +1,4 @@
-"""Parts of the encoder: attention and feed-forward blocks, and theirs."""
+"""Layers of the encoder, and the modules that they are made of."""
 
 import functools
 from collections.abc import Callable

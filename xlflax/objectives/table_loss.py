@@ -7,6 +7,7 @@ again. Matrix products take the dtype of `hidden` and accumulate in float32.
 """
 
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -28,65 +29,86 @@ class TokenLoss(NamedTuple):
 class _Chunks(NamedTuple):
   """How a table of `rows` rows is read in `count` parts of `size` rows.
 
-  Strided, part i has the rows i, i + count, i + 2 count, …: every part then
-  takes the same share of each shard of a table that is sharded over its rows.
-  It needs count * size = rows. Otherwise part i starts at row i * size, and
-  the last part is moved back to end at the last row.
+  With several groups, the table is that many equal groups of rows, and part i
+  has the i-th run of size / groups rows of each group: every part then takes
+  the same share of each shard of a table whose rows are sharded, and no shard
+  is sent to another device. It needs count * size = rows. With one group,
+  part i starts at row i * size, and the last part is moved back to end at the
+  last row.
   """
 
   rows: int
   count: int
   size: int
-  strided: bool
+  groups: int
 
-  def start(self, i):
-    """First row of part i."""
-    return i if self.strided else jnp.minimum(i * self.size,
-                                              self.rows - self.size)
+  @property
+  def _run(self) -> int:
+    return self.size // self.groups
 
-  def _split(self, array):
-    return array.reshape((self.size, self.count) + array.shape[1:])
+  def _start(self, i):
+    return jnp.minimum(i * self.size, self.rows - self.size)
+
+  def _grouped(self, array):
+    return array.reshape(
+        (self.groups, self.count, self._run) + array.shape[1:])
 
   def read(self, array, i):
     """Part i of `array [rows, ...]`: [size, ...]."""
-    if self.strided:
-      return lax.dynamic_index_in_dim(
-          self._split(array), i, axis=1, keepdims=False)
-    return lax.dynamic_slice_in_dim(array, self.start(i), self.size)
+    if self.groups == 1:
+      return lax.dynamic_slice_in_dim(array, self._start(i), self.size)
+    part = lax.dynamic_index_in_dim(
+        self._grouped(array), i, axis=1, keepdims=False)
+    return part.reshape((self.size,) + array.shape[1:])
 
-  def add(self, array, value, i):
-    """`array [rows, ...]` with `value [size, ...]` added to part i."""
-    value = self.read(array, i) + value.astype(array.dtype)
-    if self.strided:
-      return lax.dynamic_update_index_in_dim(
-          self._split(array), value, i, axis=1).reshape(array.shape)
-    return lax.dynamic_update_slice_in_dim(array, value, self.start(i), axis=0)
+  def write(self, array, value, i):
+    """`array [rows, ...]` with `value [size, ...]` in part i.
+
+    Rows that an earlier part had are left as they are.
+    """
+    value = value.astype(array.dtype)
+    if self.groups == 1:
+      fresh = jnp.expand_dims(self.fresh(i), tuple(range(1, value.ndim)))
+      value = jnp.where(fresh, value, self.read(array, i))
+      return lax.dynamic_update_slice_in_dim(
+          array, value, self._start(i), axis=0)
+    value = value.reshape((self.groups, self._run) + array.shape[1:])
+    return lax.dynamic_update_index_in_dim(
+        self._grouped(array), value, i, axis=1).reshape(array.shape)
 
   def fresh(self, i):
     """bool [size]: the rows of part i that no earlier part had."""
-    return self.start(i) + jnp.arange(self.size) >= i * self.size
+    if self.groups > 1:
+      return jnp.ones(self.size, bool)
+    return self._start(i) + jnp.arange(self.size) >= i * self.size
 
   def locate(self, labels, i):
     """(is the label in part i, its index there), both shaped as `labels`."""
-    if self.strided:
-      return labels % self.count == i, labels // self.count
-    index = labels - self.start(i)
-    inside = (labels >= i * self.size) & (index < self.size)
-    return inside, jnp.clip(index, 0, self.size - 1)
+    if self.groups == 1:
+      index = labels - self._start(i)
+      inside = (labels >= i * self.size) & (index < self.size)
+      return inside, jnp.clip(index, 0, self.size - 1)
+    runs, place = labels // self._run, labels % self._run
+    return runs % self.count == i, runs // self.count * self._run + place
 
 
-def _plan(rows: int, chunk_size: int) -> _Chunks:
-  """Parts of at most `chunk_size` rows, strided where a count divides `rows`.
+def _plan(rows: int, chunk_size: int, *, sharded: bool) -> _Chunks:
+  """Parts of at most `chunk_size` rows; in groups if they may be sharded.
 
-  Among the counts up to twice the smallest one, that whose part size has the
-  most factors of two is taken, so that it can be sharded again.
+  Among the counts of parts that divide `rows`, up to twice the smallest
+  possible one, that which allows the most groups is taken: powers of two up
+  to 64. Where none does, and for a table on one device, there is one group,
+  which is the fastest to read.
   """
   least = -(-rows // chunk_size)
-  counts = [c for c in range(least, 2 * least) if rows % c == 0]
-  if not counts:
-    return _Chunks(rows, least, min(chunk_size, rows), False)
-  count = max(counts, key=lambda c: ((rows // c) & -(rows // c), -c))
-  return _Chunks(rows, count, rows // count, True)
+  if not sharded:
+    return _Chunks(rows, least, chunk_size, 1)
+  groups = {count: math.gcd(rows // count, 64)
+            for count in range(least, 2 * least) if rows % count == 0}
+  count = max(groups, key=lambda c: (groups[c], -c), default=least)
+  if groups.get(count, 1) == 1:
+    return _Chunks(rows, least, chunk_size, 1)
+  return _Chunks(rows, count, rows // count, groups[count])
 
 
 def _matmul(a, b, contract: tuple[int, int]) -> jax.Array:
@@ -107,8 +129,6 @@ def _pick(logits, index) -> jax.Array:
 def _chunk_logits(hidden, table, bias, chunks: _Chunks, i) -> jax.Array:
   """Logits [N, size] of part i, -inf at rows that an earlier part had."""
   logits = _logits(hidden, chunks.read(table, i), chunks.read(bias, i))
-  if chunks.strided:
-    return logits
   return jnp.where(chunks.fresh(i)[None, :], logits, -jnp.inf)
 
 
@@ -191,8 +211,8 @@ def _chunked_backward(chunks, saved, cotangent: TokenLoss):
     gradient = _logits_gradient(logits, normaliser, *chunks.locate(labels, i),
                                 cotangent.loss, hidden.dtype)
     parts = _part_gradients(gradient, hidden, chunks.read(table, i))
-    return (d_hidden + parts[0], chunks.add(d_table, parts[1], i),
-            chunks.add(d_bias, parts[2], i)), None
+    return (d_hidden + parts[0], chunks.write(d_table, parts[1], i),
+            chunks.write(d_bias, parts[2], i)), None
 
   start = (jnp.zeros(hidden.shape, jnp.float32), jnp.zeros_like(table),
            jnp.zeros_like(bias))
@@ -223,5 +243,5 @@ def table_cross_entropy(hidden: jax.Array, table: jax.Array, bias: jax.Array,
   """
   if chunk_size is None or chunk_size >= table.shape[0]:
     return _whole(hidden, table, bias, labels)
-  return _chunked(_plan(table.shape[0], chunk_size), hidden, table, bias,
-                  labels)
+  chunks = _plan(table.shape[0], chunk_size, sharded=jax.device_count() > 1)
+  return _chunked(chunks, hidden, table, bias, labels)

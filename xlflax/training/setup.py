@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 
 from xlflax import errors
-from xlflax.data import corpus as corpus_lib
 from xlflax.data import loader as loader_lib
 from xlflax.data import stream as stream_lib
 from xlflax.data import vocabulary as vocabulary_lib
@@ -44,6 +43,7 @@ class Settings:
   optimizer: optimizers.Optimizer
   corpus: str | None
   cache_dir: str | None
+  task_modules: tuple[str, ...]
   partitioner: partitioning.Partitioner
   checkpoints: checkpoints_lib.CheckpointOptions
   evaluation: evaluation_lib.Evaluation | None
@@ -158,10 +158,10 @@ class Setup:
 
   def open_loaders(self) -> dict[str, loader_lib.Loader]:
     """Stream name -> its loader."""
-    corpus = self.settings.corpus and corpus_lib.Corpus(self.settings.corpus)
     return {stream.name: loader_lib.open_loader(
         stream, vocabulary=self.vocabulary, seed=self.settings.seed,
-        cache_dir=self.settings.cache_dir, corpus=corpus)
+        cache_dir=self.settings.cache_dir, corpus=self.settings.corpus,
+        task_modules=self.settings.task_modules)
             for stream in self.settings.streams}
 
   def initial_state(self) -> state_lib.TrainState:

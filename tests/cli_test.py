@@ -1,0 +1,136 @@
+"""The `xlflax` command: help, exit codes, and errors without a traceback."""
+
+import importlib
+import logging
+import subprocess
+import sys
+
+import pytest
+
+import xlflax
+from xlflax import cli, errors
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+  """Commands set up logging; puts it back as it was."""
+  root = logging.getLogger()
+  before, level = root.handlers[:], root.level
+  yield
+  root.handlers[:] = before
+  root.setLevel(level)
+
+
+def _run(*arguments) -> int:
+  """Exit status, as the process would have it."""
+  try:
+    return cli.main(arguments)
+  except SystemExit as stop:
+    return stop.code
+
+
+@pytest.fixture
+def failing(monkeypatch):
+  """Makes `xlflax train` raise something."""
+  def install(error):
+    command = importlib.import_module('xlflax.commands.train')
+    def run(args):
+      raise error
+    monkeypatch.setattr(command, 'run', run)
+  return install
+
+
+@pytest.mark.parametrize('flag', ['--help', '-h'])
+def test_overview(capsys, flag):
+  assert _run(flag) == 0
+  out = capsys.readouterr().out
+  for name, text in cli.COMMANDS.items():
+    assert f'{name:<10} {text}' in out
+
+
+def test_no_command_is_a_mistake(capsys):
+  assert _run() == 2
+  assert 'usage: xlflax COMMAND' in capsys.readouterr().out
+
+
+def test_unknown_command(capsys):
+  assert _run('trian') == 2
+  captured = capsys.readouterr()
+  assert captured.err.startswith("xlflax: there is no command 'trian'.")
+  assert 'train' in captured.err and not captured.out
+
+
+def test_version(capsys):
+  assert _run('--version') == 0
+  assert capsys.readouterr().out.strip() == xlflax.__version__
+
+
+@pytest.mark.parametrize('name', cli.COMMANDS)
+def test_help_of_each_command(capsys, name):
+  assert _run(name, '--help') == 0
+  out = capsys.readouterr().out
+  command = importlib.import_module(f'xlflax.commands.{name}')
+  assert f'usage: xlflax {name}' in out
+  assert ' '.join(command.HELP.split()) in ' '.join(out.split())
+  examples = out.partition('examples:\n')[2]
+  assert f'xlflax {name}' in examples
+
+
+@pytest.mark.parametrize('name', cli.COMMANDS)
+def test_unknown_flag(capsys, name):
+  assert _run(name, '--no_such_flag') == 2
+  assert 'error: ' in capsys.readouterr().err
+
+
+def test_mistake_is_one_message_without_traceback(capsys, failing):
+  failing(errors.CorpusError('No text', got='nothing', where='a.txt:3',
+                             fix='add some'))
+  assert _run('train') == 2
+  captured = capsys.readouterr()
+  assert captured.err == (
+      'xlflax train: No text. Got: nothing. Where: a.txt:3. What to do: add '
+      'some.\n')
+  assert not captured.out
+
+
+def test_bug_keeps_its_traceback(failing):
+  failing(ZeroDivisionError('a bug'))
+  with pytest.raises(ZeroDivisionError, match='a bug'):
+    cli.main(['train'])
+
+
+def test_interrupt(capsys, failing):
+  failing(KeyboardInterrupt())
+  assert _run('train') == 130
+  assert capsys.readouterr().err == 'xlflax train: interrupted.\n'
+
+
+def test_mistake_of_the_configuration(capsys):
+  assert _run('train', '--gin_file=pretrain/mlm.gin', '--model_dir=runs/a',
+              '--gin_file=models/tiny.gin', '--vocabulary=v') == 2
+  err = capsys.readouterr().err
+  assert err.count('\n') == 1
+  assert 'none for TRAIN_STEPS. What to do: --gin.TRAIN_STEPS=VALUE.' in err
+
+
+def test_binding_without_value(capsys):
+  assert _run('train', '--gin.TRAIN_STEPS') == 2
+  assert 'A gin flag has no value' in capsys.readouterr().err
+
+
+def test_bindings_of_a_command_that_takes_none(capsys):
+  assert _run('tasks', '--gin.A=1', 'list') == 2
+  assert 'This command takes no gin bindings. Got: --gin.A=1' in (
+      capsys.readouterr().err)
+
+
+def test_as_a_process():
+  """Exit status and streams of a real call, and no TensorFlow for help."""
+  result = subprocess.run(
+      [sys.executable, '-c', 'import sys; from xlflax import cli; '
+       'code = cli.main(["train", "--gin_file=nope.gin"]); '
+       'assert "tensorflow" not in sys.modules; sys.exit(code)'],
+      capture_output=True, text=True, check=False)
+  assert result.returncode == 2
+  assert 'A gin file does not exist. Got: nope.gin' in result.stderr
+  assert 'Traceback' not in result.stderr and not result.stdout

@@ -1,0 +1,145 @@
+"""Every gin file that comes with the package: parsed, built, shapes traced."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from xlflax import config, evaluate, train
+from xlflax.commands import benchmark
+from xlflax.evaluation import base as evaluation_base
+from xlflax.training import run_directory
+from xlflax.training import setup as setup_lib
+
+_FILES = sorted(str(path.relative_to(config.SHIPPED))
+                for path in config.SHIPPED.rglob('*.gin'))
+# Included by others; they set nothing to train or evaluate by themselves.
+_PARTS = ('pretrain/base.gin', 'models/encoder.gin', 'evaluate/tasks.gin')
+_DURING_TRAINING = tuple(f for f in _FILES if f.endswith('_training.gin'))
+_GIVEN = dict(MODEL_DIR='runs/a', VOCABULARY='vocabulary', CORPUS='corpus')
+_SPEC = benchmark.invented_vocabulary(320)
+
+
+def _kind(file: str) -> str:
+  return file.split('/')[0]
+
+
+_EVALUATIONS = [f for f in _FILES if _kind(f) == 'evaluate'
+                and f not in _PARTS + _DURING_TRAINING]
+_TRAININGS = [f for f in _FILES if f not in _PARTS and f not in _EVALUATIONS]
+
+
+def _with_the_rest(file: str) -> list[str]:
+  """The files that are given together with this one."""
+  if _kind(file) == 'models':
+    return ['pretrain/mlm.gin', file]
+  if file in _DURING_TRAINING:
+    return ['pretrain/mlm.gin', 'models/tiny.gin', file]
+  if _kind(file) == 'pretrain':
+    return [file, 'models/tiny.gin']
+  return [file]
+
+
+def _macros(file: str) -> list[str]:
+  """Those of `_GIVEN` that the files use, and the number of steps."""
+  text = ''.join((config.SHIPPED / f).read_text() for f in _FILES
+                 if f in _with_the_rest(file) or _kind(f) == 'pretrain')
+  bindings = [config.quoted(name, value) for name, value in _GIVEN.items()
+              if f'%{name}' in text]
+  return bindings + ['TRAIN_STEPS=2000']
+
+
+@pytest.fixture
+def settings_of(monkeypatch):
+  """Parses files and returns the settings that a run would get."""
+  monkeypatch.setattr(train.loop, 'run', lambda settings, config: settings)
+  def build(files, bindings, **more):
+    config.parse(files, bindings)
+    return config.call(train.train, **({'vocabulary': _SPEC} | more))
+  return build
+
+
+def test_every_file_is_tested():
+  assert set(_TRAININGS) | set(_EVALUATIONS) | set(_PARTS) == set(_FILES)
+  assert len(_TRAININGS) >= 9 and len(_EVALUATIONS) >= 2
+
+
+@pytest.mark.parametrize('file', _TRAININGS)
+def test_training(settings_of, file):
+  """Parsed, finalised, built; each kind of step traced on eight devices."""
+  settings = settings_of(_with_the_rest(file), _macros(file))
+  setup = setup_lib.Setup(settings)
+  state = setup.factory.abstract_sharded
+  with settings.partitioner.scope():
+    for active in settings.objectives.groups:
+      new, output = jax.eval_shape(
+          setup.jitted_step(active), state, setup.abstract_batches(active))
+      assert jax.tree.map(lambda x: (x.shape, x.dtype), new) == jax.tree.map(
+          lambda x: (x.shape, x.dtype), state)
+      assert (output.loss.shape, output.loss.dtype) == ((), jnp.float32)
+      names = {settings.objectives.entries[i].objective.name for i in active}
+      assert {m.split('/')[0] for m in output.metrics} == names
+  if file in _DURING_TRAINING:
+    tasks = settings.evaluation.tasks
+    assert all(isinstance(t, evaluation_base.EvalTask) for t in tasks)
+    assert settings.evaluation.is_due(1000, 5000)
+    assert len({t.name for t in tasks}) == len(tasks) > 0
+
+
+@pytest.mark.parametrize('file', _EVALUATIONS)
+def test_evaluation(monkeypatch, file):
+  seen = {}
+  class Stop(Exception):
+    pass
+  def check(tasks):
+    seen['tasks'] = tasks
+    raise Stop
+  monkeypatch.setattr(evaluate, '_check_tasks', check)
+  text = (config.SHIPPED / file).read_text()
+  macros = [config.quoted(name, 'data') for name in ('CORPUS', 'TATOEBA')
+            if f'%{name}' in text]
+  config.parse(['evaluate/tasks.gin', file], macros)
+  with pytest.raises(Stop):
+    config.call(evaluate.evaluate, model_dir='runs/a')
+  tasks = seen['tasks']
+  assert tasks and all(isinstance(t, evaluation_base.EvalTask) for t in tasks)
+
+
+@pytest.mark.parametrize('file', _PARTS)
+def test_parts_are_read_by_others(file):
+  users = [f for f in _FILES
+           if f"include '{file}'" in (config.SHIPPED / f).read_text()]
+  assert users or file == 'evaluate/tasks.gin'
+  config.parse([file] + ([] if _kind(file) == 'evaluate' else [
+      'models/tiny.gin']), _macros(file) if _kind(file) == 'pretrain' else [])
+
+
+@pytest.mark.parametrize('file', _FILES)
+def test_header_says_what_people_override(file):
+  """And the names in it exist."""
+  text = (config.SHIPPED / file).read_text()
+  header = '\n'.join(line for line in text.splitlines()
+                     if line.startswith('#'))
+  assert header, 'a comment on what the file is for'
+  everything = ''.join((config.SHIPPED / f).read_text() for f in _FILES)
+  for macro in re.findall(r'\b[A-Z]{3,}(?:_[A-Z]+)+\b', header):
+    assert re.search(rf'^{macro} =|%{macro}\b', everything, re.M), macro
+
+
+def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
+  """config.gin of a run is a gin file that gives the same run."""
+  files = ['pretrain/mlm_tlm_contrast.gin', 'models/tiny.gin',
+           'evaluate/during_training.gin']
+  first = settings_of(files, [*_macros(files[0]), 'LENGTH=48'])
+  text = config.operative()
+  (tmp_path / 'config.gin').write_text(text)
+  second = settings_of([str(tmp_path / 'config.gin')], [])
+  for field in ('streams', 'objectives', 'total_steps', 'corpus', 'seed',
+                'checkpoints', 'partitioner', 'evaluation', 'model'):
+    assert getattr(first, field) == getattr(second, field), field
+  assert float(first.optimizer.learning_rate(1500)) == float(
+      second.optimizer.learning_rate(1500))
+  assert [line for line in run_directory.identity(text)
+          if 'VOCABULARY' not in line  # given by the test
+          ] == run_directory.identity(config.operative())

@@ -1,0 +1,132 @@
+"""Runs evaluation tasks on checkpoints and keeps what they find."""
+
+import dataclasses
+import logging
+import pathlib
+import time
+from typing import Any
+
+from xlflax.evaluation import base, plots, results, summary
+from xlflax.training import distributed
+from xlflax.training import run as run_lib
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+  """What `evaluate` found.
+
+  Attributes:
+    tasks: what was evaluated.
+    results: task name -> step ('untrained' for the fresh model) -> result,
+      of this call, whether computed or read back.
+    failures: everything that could not be evaluated.
+    computed: how many results were not there before.
+  """
+
+  tasks: tuple[base.EvalTask, ...]
+  results: dict[str, dict[results.Step, base.EvalResult]]
+  failures: tuple[base.Failure, ...]
+  computed: int
+
+
+class Evaluator:
+  """Runs all tasks on one checkpoint after the other."""
+
+  def __init__(self, run: run_lib.Run, tasks: tuple[base.EvalTask, ...],
+               partitioner, *, seed: int, batch_size: int):
+    self._run = run
+    self._tasks = tasks
+    self._partitioner = partitioner
+    self._seed = seed
+    self._batch_size = batch_size
+    self._identities: dict[str, dict[str, Any]] = {}
+    self._results: dict[str, dict] = {task.name: {} for task in tasks}
+    self._failures: list[base.Failure] = []
+    self._computed = 0
+    self.seen: set[results.Step] = set()
+
+  def evaluate(self, step: results.Step) -> None:
+    """Evaluates all tasks that have no result of this checkpoint yet."""
+    self.seen.add(step)
+    identities = {task.name: self._identity(task, step)
+                  for task in self._tasks}
+    missing = []
+    for task in self._tasks:
+      found = results.read_finished(self._file(task, step),
+                                    identities[task.name])
+      if found is None:
+        missing.append(task)
+      else:
+        _LOG.info('step %s | %s (was there)', step, summary.line(task, found))
+        self._results[task.name][step] = found
+    subject = self._subject(step) if missing else None
+    if subject is not None:
+      for task in missing:
+        self._compute(task, step, subject, identities[task.name])
+
+  def report(self) -> Report:
+    """Writes CSV and pictures of all results so far; returns those seen."""
+    if distributed.is_lead():
+      found = {task.name: results.find(self._run.directory, task.name)
+               for task in self._tasks}
+      folder = summary.write_csv(self._run.directory, found).parent
+      for task in self._tasks:
+        plots.write(folder, task, found[task.name])
+    ordered = {name: {step: found[step]
+                      for step in sorted(found, key=results.order)}
+               for name, found in self._results.items()}
+    return Report(self._tasks, ordered, tuple(self._failures), self._computed)
+
+  def _compute(self, task, step, subject, identity) -> None:
+    start = time.monotonic()
+    result = base.evaluate_task(task, subject)
+    self._computed += 1
+    self._results[task.name][step] = result
+    self._fail(step, result.failures)
+    if distributed.is_lead():
+      results.write(self._file(task, step), result, step=step,
+                    identity=identity)
+    _LOG.info('step %s | %s (%.1f s)', step, summary.line(task, result),
+              time.monotonic() - start)
+
+  def _fail(self, step: results.Step, failures) -> None:
+    for failure in failures:
+      _LOG.error('step %s | %s', step, failure)
+      self._failures.append(dataclasses.replace(
+          failure, part=' '.join(filter(None, (failure.part,
+                                               f'at step {step}')))))
+
+  def _subject(self, step: results.Step) -> base.Subject | None:
+    """None, with a failure recorded, if the checkpoint can't be read."""
+    restoring = base.Failures('checkpoint')
+    with restoring.guard():
+      if step == results.UNTRAINED:
+        params = self._run.untrained_params(
+            seed=self._seed, partitioner=self._partitioner)
+      else:
+        params = self._run.restore_params(
+            step, partitioner=self._partitioner)
+      return base.Subject(
+          model=self._run.model, params=params,
+          vocabulary=self._run.vocabulary, partitioner=self._partitioner,
+          seed=self._seed, batch_size=self._batch_size)
+    if step != results.UNTRAINED and step not in self._run.steps:
+      _LOG.warning('step %s | the checkpoint was deleted before it could be '
+                   'evaluated', step)
+    else:
+      self._fail(step, restoring.collected())
+    return None
+
+  def _identity(self, task: base.EvalTask, step: results.Step
+                ) -> dict[str, Any]:
+    if task.name not in self._identities:  # reads the task's text
+      self._identities[task.name] = results.identity(
+          task, model=self._run.model,
+          vocabulary_hash=self._run.vocabulary.hash, seed=self._seed)
+    checkpoint = results.checkpoint_identity(self._run.directory, step)
+    return self._identities[task.name] | {'checkpoint': checkpoint}
+
+  def _file(self, task: base.EvalTask, step: results.Step) -> pathlib.Path:
+    return results.path(self._run.directory, task.name, step)

@@ -1,0 +1,93 @@
+"""Pictures of results: the main metric by checkpoint, accuracy by layer."""
+
+import pathlib
+from collections.abc import Mapping
+
+from matplotlib import figure
+
+from xlflax.evaluation import base, results
+
+_DPI = 130
+_MANY = 12  # parts, beyond which the legend would hide the picture
+
+ByStep = Mapping[results.Step, base.EvalResult]
+
+
+def write(directory: pathlib.Path, task: base.EvalTask, found: ByStep
+          ) -> list[pathlib.Path]:
+  """Draws what there is to be drawn of a task's results into `directory`.
+
+  `<task>.png` has the main metric by step, if there are two checkpoints or
+  more; `<task>.layers.png` the table `layers` of the last result, if it has
+  one.
+
+  Returns:
+    The files written.
+  """
+  written = []
+  trained = {step: result for step, result in found.items()
+             if isinstance(step, int) and result.metrics}
+  if len(trained) > 1:
+    written.append(directory / f'{task.name}.png')
+    _curves(task, trained).savefig(written[-1], dpi=_DPI)
+  last = list(found.items())[-1:]
+  if last and last[0][1].tables.get('layers'):
+    written.append(directory / f'{task.name}.layers.png')
+    _layers(task, *last[0]).savefig(written[-1], dpi=_DPI)
+  return written
+
+
+def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
+  """One thin line for each part, a thick one for their mean."""
+  canvas = figure.Figure(figsize=(7, 4.5), layout='constrained')
+  axes = canvas.subplots()
+  prefix = f'{task.headline}/'
+  names = sorted({name for result in found.values()
+                  for name in result.metrics if name.startswith(prefix)})
+  for name in names:
+    part = name.removeprefix(prefix)
+    points = [(step, result.metrics[name]) for step, result in found.items()
+              if name in result.metrics]
+    style = (dict(color='black', linewidth=2.5, zorder=3) if part == 'mean'
+             else dict(linewidth=1, alpha=0.8))
+    axes.plot(*zip(*points, strict=True), marker='.', label=part, **style)
+  axes.set(xlabel='training step', ylabel=task.headline,
+           title=f'{task.name} along training')
+  if task.headline == 'perplexity':
+    axes.set_yscale('log')
+  axes.grid(alpha=0.3)
+  axes.spines[['top', 'right']].set_visible(False)
+  if len(names) <= _MANY:
+    axes.legend(frameon=False)
+  else:
+    axes.legend(frameon=False, fontsize=7, ncols=2, loc='center left',
+                bbox_to_anchor=(1, 0.5))
+  return canvas
+
+
+def _layers(task: base.EvalTask, step: results.Step, result: base.EvalResult
+            ) -> figure.Figure:
+  """Accuracy, the mean of both directions, by pair and layer."""
+  sums: dict[tuple[str, int], list[float]] = {}
+  for row in result.tables['layers']:
+    sums.setdefault((row['pair'], row['layer']), []).append(row['accuracy'])
+  pairs = sorted({pair for pair, _ in sums})
+  layers = sorted({layer for _, layer in sums})
+  values = [[sum(sums[pair, layer]) / len(sums[pair, layer])
+             for pair in pairs] for layer in layers]
+  canvas = figure.Figure(
+      figsize=(max(4.5, 2 + 0.5 * len(pairs)), 1.5 + 0.4 * len(layers)),
+      layout='constrained')
+  axes = canvas.subplots()
+  image = axes.imshow(values, cmap='cividis', vmin=0, vmax=1, aspect='auto',
+                      origin='lower')
+  for row, line in enumerate(values):
+    for column, value in enumerate(line):
+      axes.text(column, row, f'{100 * value:.0f}', ha='center', va='center',
+                fontsize=8, color='black' if value > 0.5 else 'white')
+  axes.set_xticks(range(len(pairs)), pairs)
+  axes.set_yticks(range(len(layers)), layers)
+  axes.set(ylabel='layer (0: embeddings)',
+           title=f'{task.name} accuracy (%) at step {step}')
+  canvas.colorbar(image, ax=axes)
+  return canvas

@@ -1,0 +1,74 @@
+"""Sentence pairs from files as Tatoeba's test sets come in."""
+
+import dataclasses
+import pathlib
+import re
+
+from xlflax import errors
+from xlflax.evaluation import language_codes, sources
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tatoeba(sources.PairSource):
+  """A folder of files as LASER and XTREME distribute Tatoeba's test sets.
+
+  `tatoeba.deu-eng.deu` and `tatoeba.deu-eng.eng` have one sentence a line,
+  line by line each other's translation. Languages get their two-letter codes
+  where they have one.
+
+  Attributes:
+    directory: the folder.
+    languages: two- or three-letter codes to take; None: all there are.
+  """
+
+  directory: str
+  languages: tuple[str, ...] | None = None
+
+  def pairs(self) -> tuple[sources.Pair, ...]:
+    found = tuple(sorted(self._files()))
+    wanted = self.languages and tuple(
+        language_codes.short_code(code) for code in self.languages)
+    return sources.chosen_pairs(found, wanted, self.directory)
+
+  def load(self, pair: sources.Pair) -> sources.PairedText:
+    first, second = (_read_lines(path) for path in self._files()[pair])
+    if len(first) != len(second):
+      raise errors.CorpusError(
+          'The two files of a Tatoeba pair differ in length',
+          got=f'{len(first)} and {len(second)} lines',
+          expected='line i of one is the translation of line i of the other',
+          where=' and '.join(map(str, self._files()[pair])))
+    if not first:
+      raise errors.CorpusError(
+          'A Tatoeba file is empty', where=self._files()[pair][0])
+    return sources.PairedText(first, second)
+
+  def _files(self) -> dict[sources.Pair, tuple[pathlib.Path, pathlib.Path]]:
+    directory = pathlib.Path(self.directory)
+    if not directory.is_dir():
+      raise errors.CorpusError(
+          'The folder of Tatoeba files does not exist', got=directory,
+          fix='give --tatoeba a folder that holds tatoeba.deu-eng.deu, …')
+    files = {}
+    for path in directory.glob('tatoeba.*-*.*'):
+      match = re.fullmatch(r'tatoeba\.(\w+)-(\w+)\.\1', path.name)
+      if match:
+        pair = tuple(language_codes.short_code(c) for c in match.groups())
+        files[pair] = path, path.with_suffix('.' + match.group(2))
+    if not files:
+      raise errors.CorpusError(
+          'The folder holds no Tatoeba files', got=directory,
+          expected='names such as tatoeba.deu-eng.deu, tatoeba.deu-eng.eng')
+    return files
+
+
+def _read_lines(path: pathlib.Path) -> list[str]:
+  try:
+    text = path.read_text(encoding='utf-8')
+  except FileNotFoundError as error:
+    raise errors.CorpusError('A Tatoeba file has no counterpart',
+                             expected=path) from error
+  except UnicodeDecodeError as error:
+    raise errors.CorpusError('A Tatoeba file is not UTF-8', got=error.reason,
+                             where=path) from error
+  return [line.strip() for line in text.rstrip('\n').split('\n')] if text else []
