@@ -55,6 +55,7 @@ def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
            title=f'{task.name} along training')
   if task.headline == 'perplexity':
     axes.set_yscale('log')
+  axes.locator_params(axis='x', integer=True)
   axes.grid(alpha=0.3)
   axes.spines[['top', 'right']].set_visible(False)
   if len(names) <= _MANY:

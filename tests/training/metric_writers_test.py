@@ -1,0 +1,80 @@
+"""metrics.jsonl, and event files that TensorBoard's own reader reads."""
+
+import json
+import math
+import pathlib
+import subprocess
+import sys
+
+from tensorboard.backend.event_processing import event_file_loader
+
+from xlflax.training import metric_writers, run_directory
+
+_REPO = pathlib.Path(__file__).parents[2]
+
+
+def _lines(directory):
+  text = (directory / run_directory.METRICS).read_text(encoding='utf-8')
+  assert text.endswith('\n')
+  return [json.loads(line) for line in text.splitlines()]
+
+
+def _events(directory):
+  """[(step, {tag: value})] of all event files, in order."""
+  found = []
+  for path in sorted((directory / run_directory.TENSORBOARD).iterdir()):
+    for event in event_file_loader.LegacyEventFileLoader(str(path)).Load():
+      if event.summary.value:
+        found.append((event.step, {v.tag: v.simple_value
+                                   for v in event.summary.value}))
+  return found
+
+
+def test_same_scalars_in_both(tmp_path):
+  writer = metric_writers.MetricsWriter(tmp_path / 'run')
+  writer.write(10, train={'loss': 0.5, 'mlm/loss/de': 2}, speed={'mfu': 0.25})
+  writer.write(20, eval={'retrieval/accuracy/mean': 1.0})
+  writer.close()
+  assert _lines(tmp_path / 'run') == [
+      {'step': 10, 'train': {'loss': 0.5, 'mlm/loss/de': 2.0},
+       'speed': {'mfu': 0.25}},
+      {'step': 20, 'eval': {'retrieval/accuracy/mean': 1.0}}]
+  assert _events(tmp_path / 'run') == [
+      (10, {'train/loss': 0.5, 'train/mlm/loss/de': 2.0, 'speed/mfu': 0.25}),
+      (20, {'eval/retrieval/accuracy/mean': 1.0})]
+
+
+def test_numbers_that_are_not_finite_are_null(tmp_path):
+  writer = metric_writers.MetricsWriter(tmp_path)
+  writer.write(1, train={'a': math.nan, 'b': math.inf, 'c': -math.inf})
+  writer.close()
+  assert _lines(tmp_path) == [
+      {'step': 1, 'train': {'a': None, 'b': None, 'c': None}}]
+  assert math.isnan(_events(tmp_path)[0][1]['train/a'])
+
+
+def test_lines_are_there_before_the_end(tmp_path):
+  writer = metric_writers.MetricsWriter(tmp_path)
+  writer.write(1, train={'a': 1.0})
+  assert len(_lines(tmp_path)) == len(_events(tmp_path)) == 1
+  writer.close()
+
+
+def test_a_continued_run_appends(tmp_path):
+  for step in (1, 2):
+    writer = metric_writers.MetricsWriter(tmp_path)
+    writer.write(step, train={'a': 1.0})
+    writer.close()
+  assert [line['step'] for line in _lines(tmp_path)] == [1, 2]
+
+
+def test_writing_needs_no_tensorflow(tmp_path):
+  code = (
+      'import pathlib, sys\n'
+      'from xlflax.training import metric_writers\n'
+      f'w = metric_writers.MetricsWriter(pathlib.Path({str(tmp_path)!r}))\n'
+      'w.write(1, train={"a": 1.0})\n'
+      'w.close()\n'
+      'assert "tensorflow" not in sys.modules\n')
+  subprocess.run([sys.executable, '-c', code], check=True, cwd=_REPO)
+  assert _events(tmp_path) == [(1, {'train/a': 1.0})]

@@ -1,0 +1,100 @@
+"""Speed and its report, under a clock that the tests turn."""
+
+import pytest
+
+from xlflax.training import progress as progress_lib
+
+
+@pytest.fixture
+def clock(monkeypatch):
+  class Clock:
+    now = 100.0
+  monkeypatch.setattr(progress_lib.time, 'perf_counter', lambda: Clock.now)
+  monkeypatch.setattr(progress_lib.sys.stderr, 'isatty', lambda: False,
+                      raising=False)
+  return Clock
+
+
+def _progress(first_step=0, total_steps=1000, **fields):
+  fields = dict(flops_per_step=None, peak_flops=None) | fields
+  return progress_lib.Progress(
+      first_step=first_step, total_steps=total_steps, **fields)
+
+
+@pytest.mark.parametrize(('seconds', 'text'), [
+    (0, '00:00:00'), (59.9, '00:00:59'), (3661, '01:01:01'),
+    (86399, '23:59:59'), (86400, '1 d 00:00:00'), (200000, '2 d 07:33:20')])
+def test_duration(seconds, text):
+  assert progress_lib.duration(seconds) == text
+
+
+def test_speed_since_the_last_report(clock):
+  progress = _progress()
+  clock.now += 20
+  assert progress.report(10, 1.0, 50) == {
+      'seconds_per_step': 2.0, 'tokens_per_second': 25.0}
+  clock.now += 5
+  assert progress.report(20, 1.0, 50) == {
+      'seconds_per_step': 0.5, 'tokens_per_second': 100.0}
+
+
+def test_share_of_the_peak(clock):
+  progress = _progress(flops_per_step=1e12, peak_flops=4e12)
+  clock.now += 5
+  assert progress.report(10, 1.0, 1)['mfu'] == pytest.approx(0.5)
+
+
+def test_what_is_left_out_counts_neither_time_nor_tokens(clock):
+  """Compilation in step 1, and an evaluation after step 6."""
+  progress = _progress()
+  clock.now += 60
+  progress.restart_clock(1)
+  clock.now += 9
+  assert progress.report(10, 1.0, 50) == {
+      'seconds_per_step': 1.0, 'tokens_per_second': 50.0}
+  clock.now += 500
+  progress.restart_clock(16)
+  clock.now += 4
+  assert progress.report(20, 1.0, 50) == {
+      'seconds_per_step': 1.0, 'tokens_per_second': 50.0}
+
+
+def test_no_step_since_the_clock_was_restarted(clock):
+  progress = _progress()
+  clock.now += 60
+  progress.restart_clock(1)
+  assert progress.report(1, 1.0, 50) == {}
+
+
+def test_line(clock, caplog):
+  caplog.set_level('INFO')
+  progress = _progress(first_step=100, total_steps=5000,
+                       flops_per_step=1.0, peak_flops=2.0)
+  clock.now += 50
+  progress.report(200, 3.21449, 4096)
+  assert [r.getMessage() for r in caplog.records] == [
+      'step 200/5,000 | loss 3.2145 | 8,192 tok/s | MFU 100.0 % | ETA 00:40:00']
+
+
+def test_other_processes_are_silent(clock, caplog):
+  caplog.set_level('INFO')
+  progress = _progress(enabled=False)
+  clock.now += 5
+  assert progress.report(1, 1.0, 5) == {
+      'seconds_per_step': 5.0, 'tokens_per_second': 1.0}
+  assert not caplog.records
+
+
+def test_live_line_on_a_terminal(clock, monkeypatch, caplog):
+  caplog.set_level('INFO')
+  monkeypatch.setattr(progress_lib.sys.stderr, 'isatty', lambda: True)
+  progress = _progress(first_step=3, total_steps=10)
+  task = progress._live.tasks[0]  # pylint: disable=protected-access
+  assert (task.completed, task.total) == (3, 10)
+  progress.advance(4)
+  assert task.completed == 4
+  clock.now += 2
+  progress.report(5, 1.5, 10)
+  assert task.description == 'loss 1.5000 | 10 tok/s | ETA 00:00:05'
+  progress.close()
+  assert not caplog.records

@@ -1,0 +1,125 @@
+"""Train states: what they hold, and the same values on any mesh."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.training import tiny
+from xlflax import errors
+from xlflax.objectives import contrastive, masked_lm
+from xlflax.objectives import mixture as mixture_lib
+from xlflax.training import optimizers, partitioning
+from xlflax.training import params as params_lib
+from xlflax.training import state as state_lib
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Queue(masked_lm.MaskedLM):
+  """Keeps a queue of vectors, as momentum contrast does."""
+
+  def init_state(self, model, params, vocabulary):
+    return {'queue': jnp.ones((4, model.config.hidden_dim)),
+            'average': params['model']}
+
+
+def _mixture():
+  return tiny.make_mixture(
+      mixture_lib.Entry(stream='mono', objective=_Queue()),
+      mixture_lib.Entry(stream='sides', objective=contrastive.SentenceAlignment(
+          projection_dim=6)))
+
+
+@pytest.fixture(scope='module')
+def sharded():
+  return tiny.make_factory(
+      mixture=_mixture(), partitioner=partitioning.Partitioner(
+          fsdp=2, tensor=2))
+
+
+@pytest.fixture(scope='module')
+def state(sharded):
+  return sharded.create(jax.random.key(3))
+
+
+def test_same_values_on_one_device(state):
+  alone = tiny.make_factory(mixture=_mixture()).create(jax.random.key(3))
+  assert jax.tree.structure(alone) == jax.tree.structure(state)
+  names = params_lib.names(alone)
+  for name, leaf in params_lib.names(state).items():
+    np.testing.assert_array_equal(leaf, names[name], err_msg=name)
+
+
+def test_is_sharded_as_planned(sharded, state):
+  for leaf, abstract in zip(
+      jax.tree.leaves(state), jax.tree.leaves(sharded.abstract_sharded),
+      strict=True):
+    assert (leaf.shape, leaf.dtype) == (abstract.shape, abstract.dtype)
+    assert leaf.sharding.is_equivalent_to(abstract.sharding, leaf.ndim)
+  table = state.params['model']['embeddings']['token']
+  assert table.sharding.shard_shape(table.shape) == (32, 8)
+
+
+def test_what_it_holds(state):
+  assert (state.step.shape, state.step.dtype, int(state.step)) == (
+      (), jnp.int32, 0)
+  assert set(state.params) == {'model', 'heads'}
+  assert set(state.params['heads']) == {'align'}
+  assert set(state.objective_state) == {'mlm'}
+  tiny.assert_trees_equal(state.ema, state.params)
+  tiny.assert_trees_equal(state.objective_state['mlm']['average'],
+                          state.params['model'])
+
+
+def test_what_an_objective_keeps_is_sharded_like_parameters(sharded):
+  kept = sharded.shardings.objective_state['mlm']
+  assert kept['average'] == sharded.shardings.params['model']
+  assert kept['queue'].is_fully_replicated
+
+
+def test_no_average_and_no_heads_unless_asked_for():
+  factory = tiny.make_factory(use_ema=False)
+  assert factory.abstract.ema == factory.shardings.ema == ()
+  assert set(factory.abstract.params) == {'model'}
+  assert factory.abstract.objective_state == {}
+
+
+def test_buffers_are_not_shared(state):
+  """Each can be donated by itself."""
+  pointers = [shard.data.unsafe_buffer_pointer()
+              for leaf in jax.tree.leaves(state)
+              for shard in leaf.addressable_shards]
+  assert len(set(pointers)) == len(pointers)
+
+
+def test_other_seed_other_parameters(sharded, state):
+  other = sharded.create(jax.random.key(4))
+  table = lambda s: np.asarray(s.params['model']['embeddings']['token'])
+  assert not np.array_equal(table(state), table(other))
+
+
+def test_entries_of_one_objective_share_its_head():
+  objective = contrastive.SentenceAlignment(projection_dim=6)
+  mixture = tiny.make_mixture(
+      *[mixture_lib.Entry(stream=s, objective=objective) for s in 'ab'])
+  params = jax.eval_shape(lambda: state_lib.init_params(
+      tiny.make_model(), mixture, jax.random.key(0)))
+  assert set(params['heads']) == {'align'}
+
+
+def test_patterns_of_the_optimizer_are_checked():
+  with pytest.raises(errors.ConfigError, match='matches no parameter'):
+    tiny.make_factory(optimizer=optimizers.adam(
+        learning_rate=0.1, frozen=('no_such',)))
+
+
+def test_indivisible_vocabulary_is_trained_whole(warnings_logged):
+  factory = tiny.make_factory(
+      model=tiny.make_model(vocab_size=63),
+      partitioner=partitioning.Partitioner(tensor=2))
+  token = factory.shardings.params['model']['embeddings']['token']
+  assert token.shard_shape((63, 16)) == (63, 16)
+  assert any('model/embeddings/token: dimension 0 (vocab) of 63' in m
+             for m in warnings_logged())
