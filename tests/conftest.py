@@ -6,6 +6,9 @@ os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 os.environ['XLA_FLAGS'] = (
     os.environ.get('XLA_FLAGS', '')
     + ' --xla_force_host_platform_device_count=8'
+    # Compilation is most of what the tests cost; speed is measured elsewhere.
+    + ' --xla_backend_optimization_level=0'
+    + ' --xla_llvm_disable_expensive_passes=true'
 )
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('HF_HUB_OFFLINE', '1')

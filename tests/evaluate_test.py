@@ -202,3 +202,21 @@ def test_wrong_tasks(run, tasks, text):
 def test_a_directory_that_is_no_run(tmp_path):
   with pytest.raises(errors.RunDirectoryError, match='no model directory'):
     _evaluate(tmp_path, _Total())
+
+
+def test_parameters_sharded_over_eight_devices_give_the_same_numbers(
+    run, corpus):
+  tasks = (
+      retrieval.Retrieval(source=sources.CorpusPairs(directory=corpus)),
+      perplexity.Perplexity(
+          source=sources.CorpusText(directory=corpus), length=16))
+  one = _evaluate(run, *tasks)
+  shutil.rmtree(run / 'eval')
+  eight = evaluate_lib.evaluate(
+      model_dir=str(run), tasks=tasks, batch_size=8,
+      partitioner=partitioning.Partitioner(data=2, fsdp=2, tensor=2))
+  assert eight.computed == 2
+  for task in ('retrieval', 'perplexity'):
+    found = eight.results[task][30].metrics
+    for name, value in one.results[task][30].metrics.items():
+      assert found[name] == pytest.approx(value, rel=1e-4), name

@@ -84,8 +84,8 @@ def evaluate(
   return evaluator.report()
 
 
-def _watch(run: run_lib.Run, evaluator: evaluator_lib.Evaluator, poll_seconds: float,
-           timeout_seconds: float | None) -> None:
+def _watch(run: run_lib.Run, evaluator: evaluator_lib.Evaluator,
+           poll_seconds: float, timeout_seconds: float | None) -> None:
   """Evaluates new checkpoints, oldest first, until training has finished."""
   last_new = time.monotonic()
   while True:

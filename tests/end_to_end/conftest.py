@@ -85,7 +85,9 @@ class Workspace:
   def environment(self, devices: int = 1, **more: str) -> dict[str, str]:
     return os.environ | {
         'JAX_PLATFORMS': 'cpu', 'PYTHONUNBUFFERED': '1',
-        'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}',
+        'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices} '
+                     '--xla_backend_optimization_level=0 '
+                     '--xla_llvm_disable_expensive_passes=true',
     } | more
 
   def start(self, *arguments: str, devices: int = 1, log=None, **environment

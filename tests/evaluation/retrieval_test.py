@@ -26,7 +26,8 @@ class Given(sources.PairSource):
     return sources.PairedText(*self.text[pair])
 
 
-def test_sentences_that_are_the_same_on_both_sides_are_all_found(subject, sentences):
+def test_sentences_that_are_the_same_on_both_sides_are_all_found(
+    subject, sentences):
   text = sentences('de', 30)
   task = retrieval.Retrieval(source=Given(text={('de', 'de'): (text, text)}))
   result = task.evaluate(subject)
@@ -89,7 +90,8 @@ def test_a_broken_pair_is_named_and_the_others_are_scored(subject, sentences):
   assert 'Got: 5 and 3 sentences' in str(result.failures[1])
 
 
-def test_a_language_that_the_vocabulary_lacks_is_scored_and_noted(subject, sentences):
+def test_a_language_that_the_vocabulary_lacks_is_scored_and_noted(
+    subject, sentences):
   text = sentences('de', 5), sentences('en', 5)
   task = retrieval.Retrieval(source=Given(text={('en', 'tr'): text}))
   result = task.evaluate(subject)

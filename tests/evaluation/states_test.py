@@ -49,7 +49,8 @@ def test_states_are_those_of_each_sentence_alone(subject, pooling, texts):
 
 
 @pytest.mark.parametrize('batch_size', [1, 40])
-def test_batch_size_does_not_matter(subject, with_batch_size, batch_size, texts):
+def test_batch_size_does_not_matter(
+    subject, with_batch_size, batch_size, texts):
   expected = states.sentence_states(subject, texts, LANGUAGES).states
   found = states.sentence_states(
       with_batch_size(batch_size), texts, LANGUAGES).states

@@ -3,6 +3,8 @@
 import math
 import pathlib
 import shutil
+import subprocess
+import sys
 import types
 
 import jax
@@ -248,6 +250,42 @@ def test_failed_write_names_the_last_good_step(
   assert 'No space left on device' in text
   assert 'the last good checkpoint is step 1' in text
   assert _restore(tmp_path).step == 1
+
+
+_FULL_DISK = """
+import logging, resource, sys
+import jax, jax.numpy as jnp
+from xlflax import errors
+from xlflax.training import checkpoints, state
+
+def make(step):
+  params = {'w': jax.random.normal(jax.random.key(step), (1 << 19,))}
+  return state.TrainState(step=jnp.int32(step), params=params, opt_state=(),
+                          ema=(), objective_state={})
+
+saved = checkpoints.Checkpoints(sys.argv[1])
+saved.save(make(1), {})
+saved.wait()
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+try:
+  saved.save(make(2), {})
+  saved.close()
+except errors.CheckpointError as error:
+  print(error)
+"""
+
+
+def test_full_disk(tmp_path):
+  """Files can't grow past 1 MiB from the second checkpoint on."""
+  out = subprocess.run(
+      [sys.executable, '-c', _FULL_DISK, str(tmp_path)], check=True,
+      capture_output=True, text=True).stdout
+  assert out.startswith('A checkpoint could not be written. Got: ')
+  assert 'the last good checkpoint is step 1' in out
+  assert checkpoints.finished_steps(tmp_path) == [1]
+  abstract = {'w': jax.ShapeDtypeStruct((1 << 19,), jnp.float32)}
+  params = checkpoints.restore_params(tmp_path, 1, abstract)
+  assert (params['w'] == jax.random.normal(jax.random.key(1), (1 << 19,))).all()
 
 
 @pytest.mark.parametrize('options', [dict(every_steps=0), dict(keep_last=0),

@@ -17,7 +17,8 @@ EXAMPLES = """
       --steps=all --untrained
 
   # checkpoints as they appear, until training ends
-  xlflax evaluate --model_dir=runs/mlm --tasks=perplexity --corpus=corpus --watch
+  xlflax evaluate --model_dir=runs/mlm --tasks=perplexity \\
+      --corpus=corpus --watch
 
   # settings of a task: tokens pooled, the layer that is reported
   xlflax evaluate --model_dir=runs/mlm --tasks=retrieval --corpus=corpus \\
@@ -92,10 +93,10 @@ def run(args: argparse.Namespace) -> int:
   """Evaluates and prints tables; 1 if anything failed."""
   config.parse([_DEFAULTS, *args.gin_file], _bindings(args),
                args.gin_search_paths)
-  import rich.console  # pylint: disable=g-import-not-at-top
+  import rich.console
 
-  from xlflax import evaluate as evaluate_lib  # pylint: disable=g-import-not-at-top
-  from xlflax.evaluation import summary  # pylint: disable=g-import-not-at-top
+  from xlflax import evaluate as evaluate_lib
+  from xlflax.evaluation import summary
   given = {'tasks': build_tasks(args)} if args.tasks else {}
   report = config.call(
       evaluate_lib.evaluate, model_dir=args.model_dir, steps=args.steps,
@@ -115,7 +116,7 @@ def build_tasks(args: argparse.Namespace) -> list:
   Raises:
     ConfigError: an unknown name, or the flag that gives its text is missing.
   """
-  from xlflax.evaluation import perplexity, retrieval  # pylint: disable=g-import-not-at-top
+  from xlflax.evaluation import perplexity, retrieval
   classes = {
       'retrieval': (retrieval.Retrieval, _pairs),
       'tatoeba': (retrieval.Retrieval, _tatoeba),
@@ -136,7 +137,7 @@ def build_tasks(args: argparse.Namespace) -> list:
 
 
 def _pairs(name: str, args: argparse.Namespace):
-  from xlflax.evaluation import sources, task_sources  # pylint: disable=g-import-not-at-top
+  from xlflax.evaluation import sources, task_sources
   settings = dict(split=args.split, languages=_languages(args),
                   max_pairs=args.max_examples)
   if args.mixture:
@@ -146,7 +147,7 @@ def _pairs(name: str, args: argparse.Namespace):
 
 
 def _text(name: str, args: argparse.Namespace):
-  from xlflax.evaluation import sources, task_sources  # pylint: disable=g-import-not-at-top
+  from xlflax.evaluation import sources, task_sources
   settings = dict(split=args.split, languages=_languages(args),
                   max_lines=args.max_examples)
   if args.mixture:
@@ -156,7 +157,7 @@ def _text(name: str, args: argparse.Namespace):
 
 
 def _tatoeba(name: str, args: argparse.Namespace):
-  from xlflax.evaluation import tatoeba  # pylint: disable=g-import-not-at-top
+  from xlflax.evaluation import tatoeba
   _require(name, args, 'tatoeba')
   return tatoeba.Tatoeba(directory=args.tatoeba, languages=_languages(args))
 
@@ -172,9 +173,9 @@ def _require(name: str, args: argparse.Namespace, flag: str) -> None:
 
 
 def _register_tasks(args: argparse.Namespace) -> None:
-  from xlflax.data import host_tensorflow  # pylint: disable=g-import-not-at-top
+  from xlflax.data import host_tensorflow
   host_tensorflow.load()
-  from xlflax.data import corpus, task_registry  # pylint: disable=g-import-not-at-top
+  from xlflax.data import corpus, task_registry
   task_registry.import_public_tasks()
   task_registry.import_task_modules(args.task_module)
   if args.corpus:

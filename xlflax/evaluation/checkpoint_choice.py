@@ -66,8 +66,8 @@ def _best(run, found: list[int], metric: str | None) -> int:
               if step in found}
   names = sorted({name for metrics in recorded.values() for name in metrics})
   values = {step: metrics[metric] for step, metrics in recorded.items()
-            if metrics.get(metric) is not None}
-  if not values:
+            if metric and metrics.get(metric) is not None}
+  if metric is None or not values:
     raise errors.ConfigError(
         'The best checkpoint needs a metric that was evaluated in training',
         got=metric, where=run.directory / run_directory.METRICS,

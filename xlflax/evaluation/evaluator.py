@@ -102,7 +102,7 @@ class Evaluator:
     """None, with a failure recorded, if the checkpoint can't be read."""
     restoring = base.Failures('checkpoint')
     with restoring.guard():
-      if step == results.UNTRAINED:
+      if isinstance(step, str):  # results.UNTRAINED
         params = self._run.untrained_params(
             seed=self._seed, partitioner=self._partitioner)
       else:

@@ -125,8 +125,8 @@ class TranslationPerplexity(_MaskedPerplexity):
 
   Attributes:
     source: sentence pairs.
-    pairs: how the sides are put together; as in training, for a fair number.
-      Its length filters apply.
+    pairs: how the sides are put together, and length filters; as in training,
+      for a fair number. The order of sides is that of the source.
   """
 
   name: str = 'translation_perplexity'
@@ -140,9 +140,8 @@ class TranslationPerplexity(_MaskedPerplexity):
 
     def score(pair: sources_lib.Pair) -> Score:
       text = self.source.load(pair)
-      units = token_rows.pairs(
-          *(subject.vocabulary.encode_batch(list(side)) for side in text),
-          stream)
+      first, second = map(subject.vocabulary.encode_batch, text)
+      units = token_rows.pairs(first, second, stream)
       ids = tuple(language_codes.language_id(subject.vocabulary, code, notes)
                   for code in pair)
       return score_rows(subject, objective, units, ids, stream, self.draws)
@@ -172,13 +171,13 @@ def score_rows(subject: base.Subject, objective: masked_lm.MaskedLM,
   sums = []
   for index, batch in enumerate(
       token_rows.batches(units, languages, stream, spec)):
-    batch = placement.put(batch, subject.partitioner)
+    arrays = placement.put(batch, subject.partitioner)
     for draw in range(draws):
       rng = jax.random.fold_in(jax.random.fold_in(key, index), draw)
       with placement.scope(subject.partitioner):
         sums.append(_score_batch(
             objective, subject.model, spec, subject.partitioner,
-            subject.params, batch, rng))
+            subject.params, arrays, rng))
   total = np.sum(np.asarray(jax.device_get(sums), np.float64).reshape(-1, 3),
                  axis=0)
   if not total[0]:

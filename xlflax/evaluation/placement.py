@@ -27,7 +27,7 @@ def put(batch: dict[str, np.ndarray], partitioner: Partitioner | None
 
 
 def replicated(tree, partitioner: Partitioner | None):
-  """Inside jit: the same values on every device, so that any host reads them."""
+  """Inside jit: the same values on every device, for any host to read."""
   if partitioner is None:
     return tree
   return jax.lax.with_sharding_constraint(tree, partitioner.replicated)

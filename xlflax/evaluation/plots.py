@@ -25,7 +25,7 @@ def write(directory: pathlib.Path, task: base.EvalTask, found: ByStep
     The files written.
   """
   written = []
-  trained = {step: result for step, result in found.items()
+  trained: ByStep = {step: result for step, result in found.items()
              if isinstance(step, int) and result.metrics}
   if len(trained) > 1:
     written.append(directory / f'{task.name}.png')
@@ -82,12 +82,12 @@ def _layers(task: base.EvalTask, step: results.Step, result: base.EvalResult
   axes = canvas.subplots()
   image = axes.imshow(values, cmap='cividis', vmin=0, vmax=1, aspect='auto',
                       origin='lower')
-  for row, line in enumerate(values):
-    for column, value in enumerate(line):
-      axes.text(column, row, f'{100 * value:.0f}', ha='center', va='center',
+  for y, line in enumerate(values):
+    for x, value in enumerate(line):
+      axes.text(x, y, f'{100 * value:.0f}', ha='center', va='center',
                 fontsize=8, color='black' if value > 0.5 else 'white')
   axes.set_xticks(range(len(pairs)), pairs)
-  axes.set_yticks(range(len(layers)), layers)
+  axes.set_yticks(range(len(layers)), list(map(str, layers)))
   axes.set(ylabel='layer (0: embeddings)',
            title=f'{task.name} accuracy (%) at step {step}')
   canvas.colorbar(image, ax=axes)

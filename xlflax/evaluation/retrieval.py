@@ -34,9 +34,10 @@ class Retrieval(base.EvalTask):
   Metrics, for each language pair (named by its other language where one side
   is English): `accuracy/<pair>` (mean of both directions at `layer`),
   `forward/<pair>`, `backward/<pair>` (a sentence of the pair's first, second
-  language asks), `best_accuracy/<pair>` and `best_layer/<pair>`; `accuracy/mean`
-  over pairs, and `best_layer/mean`, `best_accuracy/mean` of the layer that is
-  best on average. The best layer is chosen on the test sentences themselves.
+  language asks), `best_accuracy/<pair>` and `best_layer/<pair>`;
+  `accuracy/mean` over pairs, and `best_layer/mean`, `best_accuracy/mean` of
+  the layer that is best on average. The best layer is chosen on the test
+  sentences themselves.
   The table `layers` has every layer of every pair and direction.
 
   Attributes:

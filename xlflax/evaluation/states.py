@@ -59,7 +59,6 @@ def sentence_states(
   limit = min(max_length or subject.model.config.max_length,
               subject.model.config.max_length)
   token_ids = subject.vocabulary.encode_batch(list(texts))
-  token_ids = [np.asarray(ids, np.int32) for ids in token_ids]
   truncated = sum(len(ids) > limit - 2 for ids in token_ids)
   token_ids = [ids[:limit - 2] for ids in token_ids]
   states = None

@@ -54,7 +54,8 @@ class TaskPairs(sources.PairSource):
 
   def pairs(self) -> tuple[sources.Pair, ...]:
     return sources.chosen_pairs(
-        tuple(_tasks(self, 2)), self.languages, _where(self))
+        tuple((first, second) for first, second in _tasks(self, 2)),
+        self.languages, _where(self))
 
   def load(self, pair: sources.Pair) -> sources.PairedText:
     taken = list(itertools.islice(_examples(self, pair), self.max_pairs))

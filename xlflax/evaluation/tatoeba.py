@@ -53,8 +53,8 @@ class Tatoeba(sources.PairSource):
     for path in directory.glob('tatoeba.*-*.*'):
       match = re.fullmatch(r'tatoeba\.(\w+)-(\w+)\.\1', path.name)
       if match:
-        pair = tuple(language_codes.short_code(c) for c in match.groups())
-        files[pair] = path, path.with_suffix('.' + match.group(2))
+        first, second = map(language_codes.short_code, match.groups())
+        files[first, second] = path, path.with_suffix('.' + match.group(2))
     if not files:
       raise errors.CorpusError(
           'The folder holds no Tatoeba files', got=directory,
@@ -71,4 +71,6 @@ def _read_lines(path: pathlib.Path) -> list[str]:
   except UnicodeDecodeError as error:
     raise errors.CorpusError('A Tatoeba file is not UTF-8', got=error.reason,
                              where=path) from error
-  return [line.strip() for line in text.rstrip('\n').split('\n')] if text else []
+  # Not splitlines: some scripts' texts hold other line separators.
+  lines = text.removesuffix('\n').split('\n') if text else []
+  return [line.strip() for line in lines]

@@ -41,7 +41,7 @@ def pairs(first: Sequence[Tokens], second: Sequence[Tokens],
   keep = lengths.min(-1) >= options.min_tokens
   if options.max_tokens is not None:
     keep &= lengths.sum(-1) <= options.max_tokens
-  ends = zip(*row_lengths.cut(lengths.T, stream), strict=True)
+  ends = zip(*row_lengths.cut(tuple(lengths.T), stream), strict=True)
   return [(np.asarray(x[:i], np.int32), np.asarray(y[:j], np.int32))
           for x, y, (i, j), fits in zip(first, second, ends, keep, strict=True)
           if fits]

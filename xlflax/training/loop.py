@@ -42,11 +42,19 @@ def run(settings: setup_lib.Settings, *, config: str) -> dict[str, Any]:
 
 
 def _open_directory(setup: setup_lib.Setup, config: str) -> None:
-  run_directory.claim(setup.model_dir, config,
-                      other_config=setup.settings.other_config)
-  run_directory.write_model(setup.model_dir, setup.model)
-  run_directory.copy_vocabulary(
-      pathlib.Path(setup.settings.vocabulary), setup.model_dir)
+  """Makes the directory this run's own; if it can't be, nothing changes."""
+  directory = setup.model_dir
+  vocabulary = pathlib.Path(setup.settings.vocabulary)
+  other_config = setup.settings.other_config
+  run_directory.check(directory, config, other_config=other_config)
+  run_directory.check_vocabulary(vocabulary, directory)
+  for step in checkpoints_lib.finished_steps(directory)[-1:]:
+    checkpoints_lib.check_fit(
+        directory / checkpoints_lib.DIRECTORY / str(step),
+        setup.factory.abstract)
+  run_directory.claim(directory, config, other_config=other_config)
+  run_directory.write_model(directory, setup.model)
+  run_directory.copy_vocabulary(vocabulary, directory)
 
 
 class _Loop:

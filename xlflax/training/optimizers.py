@@ -126,7 +126,8 @@ def state_shardings(state, params, shardings, replicated):
   """Shardings of an optimizer state: as its parameter's where shapes agree.
 
   Args:
-    state: abstract optimizer state; moments keep the parameters' tree.
+    state: abstract optimizer or objective state, in which moments or copies
+      keep the tree of all parameters or of the model's.
     params: abstract parameters.
     shardings: sharding of each parameter, same tree.
     replicated: sharding of everything else (counts, factored moments).
@@ -138,7 +139,7 @@ def state_shardings(state, params, shardings, replicated):
   for (n, leaf), sharding in zip(
       params_lib.names(params).items(), jax.tree.leaves(shardings),
       strict=True):
-    known[n] = (leaf.shape, sharding)
+    known[n] = known[n.removeprefix('model/')] = (leaf.shape, sharding)
   def leaf_sharding(n, leaf):
     parts = n.split('/')
     for i in range(len(parts)):

@@ -12,6 +12,8 @@ import re
 import shutil
 from typing import Any
 
+from flax import linen as nn
+
 from xlflax import errors
 
 CONFIG = 'config.gin'
@@ -58,19 +60,19 @@ def identity(config: str) -> list[str]:
   joined = re.sub(r'\\\n\s*', ' ', config)
   joined = re.sub(r'([\[({,=])\n\s+', r'\1 ', joined)
   joined = re.sub(r"(?i)\b(cache_dir) = '.*'", r"\1 = 'some cache'", joined)
-  lines = [line.strip() for line in joined.splitlines()]
+  lines = [' '.join(line.split()) for line in joined.splitlines()]
   return sorted(
       line for line in lines
       if line and not line.startswith(('#', 'from ', 'import '))
       and not any(re.search(p, line.split('=')[0]) for p in MAY_CHANGE))
 
 
-def claim(model_dir: pathlib.Path, config: str, *,
+def check(model_dir: pathlib.Path, config: str, *,
           other_config: OtherConfig = OtherConfig.REFUSE) -> None:
-  """Makes the directory this run's own, or refuses.
+  """Refuses a directory that is not this run's; writes nothing.
 
   Args:
-    model_dir: the run's directory; made if missing.
+    model_dir: the run's directory; it need not exist.
     config: the operative gin configuration.
     other_config: what to do where another configuration's run lives.
 
@@ -92,7 +94,13 @@ def claim(model_dir: pathlib.Path, config: str, *,
         'The model directory holds files, but no run', got=str(model_dir),
         expected=f'an empty or new directory, or a run with {CONFIG}',
         fix='give another --model_dir')
-  write_atomically(known, config)
+
+
+def claim(model_dir: pathlib.Path, config: str, *,
+          other_config: OtherConfig = OtherConfig.REFUSE) -> None:
+  """Makes the directory this run's own, or raises as `check` does."""
+  check(model_dir, config, other_config=other_config)
+  write_atomically(model_dir / CONFIG, config)
 
 
 def _compare(model_dir, old, new, other_config) -> None:
@@ -120,10 +128,10 @@ def describe(value) -> Any:
   if isinstance(value, enum.Enum):
     return {'enum': _path(type(value)), 'name': value.name}
   if dataclasses.is_dataclass(value) and not isinstance(value, type):
-    fields = {
-        f.name: describe(getattr(value, f.name))
-        for f in dataclasses.fields(value)
-        if f.init and f.name not in ('parent', 'name')}
+    skipped = ('parent', 'name') if isinstance(value, nn.Module) else ()
+    fields = {f.name: describe(getattr(value, f.name))
+              for f in dataclasses.fields(value)
+              if f.init and f.name not in skipped}
     return {'class': _path(type(value)), 'fields': fields}
   if isinstance(value, (list, tuple)):
     return [describe(v) for v in value]
@@ -163,24 +171,29 @@ def read_model(model_dir: pathlib.Path):
 def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
   """Copies the vocabulary's files, so that the run stands by itself.
 
-  Raises:
-    RunDirectoryError: the run has a copy already, of another vocabulary.
+  A copy that is there is kept (see `check_vocabulary`).
   """
   target = model_dir / VOCABULARY
   if target.exists():
-    _check_same_files(source, target)
     return
   temporary = target.with_name(f'.{VOCABULARY}.{os.getpid()}.tmp')
   shutil.copytree(source, temporary)
   os.replace(temporary, target)
 
 
-def _check_same_files(source: pathlib.Path, copy: pathlib.Path) -> None:
-  for path in sorted(copy.iterdir()):
-    if not filecmp.cmp(path, source / path.name, shallow=False):
+def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
+  """Refuses another vocabulary than the one that the run has a copy of.
+
+  Raises:
+    RunDirectoryError: a file differs.
+  """
+  copy = model_dir / VOCABULARY
+  for path in sorted(copy.iterdir()) if copy.exists() else ():
+    other = source / path.name
+    if not (other.exists() and filecmp.cmp(path, other, shallow=False)):
       raise errors.RunDirectoryError(
           "The vocabulary is not the one of the model directory's run",
-          got=str(source / path.name), expected=f'the same as {path}',
+          got=str(other), expected=f'the same as {path}',
           fix='train with the vocabulary that the run was started with, or '
           'give another --model_dir')
 

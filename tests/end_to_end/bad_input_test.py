@@ -1,0 +1,158 @@
+"""Each mistake ends a command with one message and status 2."""
+
+import resource
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.end_to_end.conftest import TINY, losses, parameters
+from xlflax import cli
+
+
+@pytest.fixture
+def fails(capsys):
+  """Runs a command in this process; returns the message it ends with."""
+  def run(*arguments: str) -> str:
+    assert cli.main(arguments) == 2
+    message = capsys.readouterr().err
+    assert 'Traceback' not in message
+    return message
+  return run
+
+
+def _train(workspace, model_dir, *more, corpus=None, steps=4):
+  return ['train', *TINY, f'--corpus={corpus or workspace.root / "corpus"}',
+          f'--vocabulary={workspace.root / "vocabulary"}',
+          f'--compilation_cache={workspace.root / "compiled"}',
+          f'--model_dir={model_dir}', f'--gin.TRAIN_STEPS={steps}', *more]
+
+
+@pytest.fixture
+def corpus(workspace, tmp_path):
+  """A copy of the corpus, to be damaged."""
+  return shutil.copytree(workspace.root / 'corpus', tmp_path / 'corpus')
+
+
+def test_missing_corpus(fails, workspace, tmp_path):
+  message = fails(*_train(workspace, tmp_path / 'run',
+                          corpus=tmp_path / 'nowhere'))
+  assert 'The corpus directory does not exist' in message
+  assert str(tmp_path / 'nowhere') in message
+
+
+def test_malformed_line(fails, workspace, corpus, tmp_path):
+  path = corpus / 'parallel/en-de.tsv'
+  lines = path.read_text().splitlines()
+  lines[6] = 'one column only'
+  path.write_text('\n'.join(lines) + '\n')
+  message = fails('cache', f'--corpus={corpus}',
+                  f'--vocabulary={workspace.root / "vocabulary"}',
+                  f'--output={tmp_path / "cache"}')
+  assert f'{path}:7' in message
+
+
+def test_language_without_text(fails, workspace, corpus, tmp_path):
+  (corpus / 'mono/fr.txt').write_text('\n')
+  message = fails(*_train(workspace, tmp_path / 'run', corpus=corpus))
+  assert 'fr.txt' in message and 'no text' in message
+
+
+def test_gin_typos(fails, workspace, tmp_path):
+  run = tmp_path / 'run'
+  message = fails(*_train(workspace, run, '--gin.BATCH_SZIE=4'))
+  assert 'Got: BATCH_SZIE' in message and 'BATCH_SIZE' in message
+  message = fails(*_train(workspace, run, '--gin.Stream.lenght=4'))
+  assert 'lenght' in message
+  message = fails(*_train(workspace, run, '--gin_file=pretrain/mml.gin'))
+  assert 'pretrain/mlm.gin' in message
+  assert not run.exists()
+
+
+def test_wrong_shapes_are_found_before_a_step(fails, workspace, tmp_path):
+  run = tmp_path / 'run'
+  message = fails(*_train(workspace, run, '--gin.LENGTH=64', '--dry_run'))
+  assert 'longer rows than the model takes' in message
+  assert 'Got: length 64' in message
+  message = fails(*_train(workspace, run, '--gin.BATCH_SIZE=7', '--dry_run'))
+  assert 'batch size does not divide' in message and 'Got: 7' in message
+  message = fails(*_train(workspace, run, '--gin.MONO="corpus.nothing"',
+                          '--dry_run'))
+  assert 'corpus.nothing' in message
+  assert not run.exists()
+
+
+@pytest.fixture(scope='module')
+def finished(workspace):
+  """A run of eight steps with checkpoints at 4 and 8."""
+  directory = workspace.root / 'finished'
+  workspace.train(directory, workspace.cache, _EVERY, steps=8)
+  return directory
+
+
+_EVERY = '--gin.checkpoints.CheckpointOptions.every_steps=4'
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+  """A copy of that run, to be continued."""
+  return shutil.copytree(finished, tmp_path / 'run')
+
+
+def test_directory_of_another_configuration(fails, workspace, run):
+  message = fails(*_train(workspace, run, workspace.cache, _EVERY,
+                          '--gin.LEARNING_RATE=0.5', steps=8))
+  assert "holds another configuration's run" in message
+  assert '+LEARNING_RATE = 0.5' in message
+  assert '--other_config=accept' in message
+
+
+def test_vocabulary_of_another_size(fails, workspace, run, tmp_path):
+  assert cli.main(['vocab', f'--corpus={workspace.root / "corpus"}',
+                   f'--output={tmp_path / "other"}', '--size=90']) == 0
+  message = fails(*_train(
+      workspace, run, '--other_config=accept', _EVERY,
+      f'--gin.VOCABULARY="{tmp_path / "other"}"', steps=12))
+  assert 'The checkpoint does not fit the model' in message
+  assert '100' in message and '90' in message
+
+
+def test_truncated_newest_checkpoint(workspace, finished, run):
+  for path in (run / 'checkpoints/8/train').rglob('*'):
+    if path.is_file() and path.stat().st_size > 1000:
+      path.write_bytes(path.read_bytes()[:100])
+  output = workspace.train(run, workspace.cache, _EVERY, steps=8)
+  assert 'can not be read' in output and 'rejected_checkpoints' in output
+  assert 'Continuing from the checkpoint of step 4' in output
+  assert (run / 'rejected_checkpoints').is_dir()
+  assert losses(run) == losses(finished)
+  theirs = parameters(finished, 8)
+  for name, value in parameters(run, 8).items():
+    assert (value == theirs[name]).all(), name
+
+
+_LIMITED = '''
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+from xlflax import cli
+sys.exit(cli.main(sys.argv[2:]))
+'''
+
+
+def test_full_disk_during_a_save(workspace, finished, run):
+  del finished
+  assert resource.RLIMIT_FSIZE is not None
+  arguments = _train(workspace, run, workspace.cache, _EVERY,
+                     '--other_config=accept', '--compilation_cache=', steps=12)
+  process = subprocess.run(
+      [sys.executable, '-c', _LIMITED, '16000', *arguments],
+      capture_output=True, text=True, timeout=300,
+      env=workspace.environment())
+  assert process.returncode == 2, process.stderr
+  assert 'A checkpoint could not be written' in process.stderr
+  assert 'the last good checkpoint is step 8' in process.stderr
+  output = workspace.train(run, workspace.cache, _EVERY,
+                           '--other_config=accept', steps=12)
+  assert 'Continuing from the checkpoint of step 8' in output

@@ -1,0 +1,54 @@
+"""TensorFlow is for reading SeqIO tasks only: what must not import it."""
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+
+import xlflax
+
+_PACKAGES = ('xlflax.models', 'xlflax.objectives', 'xlflax.training')
+_MODULES = (
+    'xlflax.train', 'xlflax.evaluate', 'xlflax.config', 'xlflax.cli',
+    'xlflax.commands.train', 'xlflax.commands.benchmark',
+    'xlflax.data.batch', 'xlflax.data.cache_reader',
+    'xlflax.data.cached_loader', 'xlflax.data.loader', 'xlflax.data.prefetch',
+    'xlflax.data.stream', 'xlflax.data.vocabulary')
+
+
+def _walk(package: str) -> list[str]:
+  path = importlib.import_module(package).__path__
+  return [m.name for m in pkgutil.walk_packages(path, f'{package}.')]
+
+
+def _loaded(modules) -> set[str]:
+  """What a fresh process has imported after these modules."""
+  code = ('import importlib, sys\n'
+          f'for name in {list(modules)!r}:\n'
+          '  importlib.import_module(name)\n'
+          'print(*sys.modules)')
+  out = subprocess.run([sys.executable, '-c', code], check=True,
+                       capture_output=True, text=True).stdout
+  return set(out.split())
+
+
+def test_no_tensorflow_in_models_objectives_training_and_cache():
+  modules = [m for package in _PACKAGES for m in _walk(package)]
+  assert len(modules) > 30
+  loaded = _loaded([*modules, *_MODULES])
+  assert set(modules) | set(_MODULES) <= loaded
+  for banned in ('tensorflow', 'seqio', 'tensorflow_datasets', 'torch',
+                 'transformers'):
+    assert banned not in loaded
+
+
+def test_the_check_can_fail():
+  assert 'seqio' in _loaded(['xlflax.data.seqio_vocabulary'])
+
+
+def test_every_module_can_be_imported():
+  """And says what it is for."""
+  for name in _walk('xlflax'):
+    module = importlib.import_module(name)
+    assert module.__doc__ or name.endswith('__init__'), name
+  assert xlflax.__version__

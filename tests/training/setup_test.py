@@ -1,0 +1,157 @@
+"""Settings that fit together, and what is made of them."""
+
+import dataclasses
+
+import jax
+import pytest
+
+from tests.training import tiny
+from xlflax import errors
+from xlflax.data import stream as stream_lib
+from xlflax.models import config as model_config
+from xlflax.models import encoder
+from xlflax.objectives import contrastive, masked_lm
+from xlflax.objectives import mixture as mixture_lib
+from xlflax.training import (
+  benchmark,
+  checkpoints,
+  optimizers,
+  partitioning,
+  run_directory,
+)
+from xlflax.training import setup as setup_lib
+from xlflax.training import step as step_lib
+
+_MONO = stream_lib.Stream(
+    name='mono', mixture='corpus.mono', layout='blocks', length=12,
+    batch_size=8)
+_SIDES = stream_lib.Stream(
+    name='sides', mixture='corpus.parallel', layout='sides', length=10,
+    batch_size=16)
+_MLM = mixture_lib.Entry(stream='mono', objective=masked_lm.MaskedLM())
+_ALIGN = mixture_lib.Entry(
+    stream='sides', objective=contrastive.SentenceAlignment())
+
+
+def _unsized():
+  """The tiny encoder, as configurations give it: sizes left open."""
+  model = tiny.make_model()
+  return encoder.Encoder(dataclasses.replace(
+      model.config, vocab_size=None, num_languages=None))
+
+
+def _settings(**fields) -> setup_lib.Settings:
+  given = dict(
+      model_dir='unused', model=_unsized(),
+      objectives=tiny.make_mixture(_MLM), streams=(_MONO,),
+      vocabulary=tiny.SPEC, total_steps=100,
+      optimizer=optimizers.adamw(learning_rate=0.01), corpus=None,
+      cache_dir=None, task_modules=(), partitioner=partitioning.Partitioner(fsdp=2),
+      checkpoints=checkpoints.CheckpointOptions(), evaluation=None,
+      init_from=None, seed=0, accumulation=1, ema_decay=None,
+      non_finite=step_lib.NonFinite.STOP, log_every_steps=10, prefetch=2,
+      stop_at_step=None, other_config=run_directory.OtherConfig.REFUSE)
+  return setup_lib.Settings(**(given | fields))
+
+
+def _fails(**fields) -> str:
+  with pytest.raises(errors.ConfigError) as error:
+    _settings(**fields)
+  return str(error.value)
+
+
+@pytest.mark.parametrize(
+    'field', ['total_steps', 'accumulation', 'log_every_steps', 'prefetch'])
+def test_numbers_that_must_be_positive(field):
+  assert _fails(**{field: 0}) == (
+      f'{field} must be positive. Got: 0. Expected: 1 or more. Where: '
+      f'train.{field}.')
+
+
+def test_streams_of_one_name():
+  assert "Two streams have the same name. Got: ['mono', 'mono']" in _fails(
+      streams=(_MONO, _MONO))
+
+
+@pytest.mark.parametrize(('entries', 'streams'), [
+    ((_MLM,), (_MONO, _SIDES)), ((_MLM, _ALIGN), (_MONO,))])
+def test_streams_that_nothing_reads_or_gives(entries, streams):
+  text = _fails(objectives=tiny.make_mixture(*entries), streams=streams)
+  assert 'Streams and objectives do not match' in text
+  assert f'streams {sorted(s.name for s in streams)}' in text
+  assert f'objectives read {sorted(e.stream for e in entries)}' in text
+
+
+def test_batch_that_does_not_divide_names_its_stream():
+  text = _fails(streams=(dataclasses.replace(_MONO, batch_size=12),))
+  assert 'Got: 12. Expected: a multiple of 8' in text
+  assert 'Where: stream mono' in text
+  assert 'a multiple of 16' in _fails(accumulation=2)
+
+
+def test_last_step():
+  assert _settings().last_step == 100
+  assert _settings(stop_at_step=7).last_step == 7
+  assert _settings(stop_at_step=700).last_step == 100
+
+
+def test_rows_longer_than_the_model_takes():
+  settings = _settings(streams=(dataclasses.replace(_MONO, length=33),))
+  with pytest.raises(errors.ConfigError) as error:
+    setup_lib.Setup(settings)
+  assert str(error.value) == (
+      'A stream has longer rows than the model takes. Got: length 33. '
+      'Expected: at most 32. Where: stream mono. What to do: shorten the '
+      "stream, or raise the model's max_length.")
+
+
+def test_model_of_another_vocabulary():
+  with pytest.raises(errors.VocabularyError) as error:
+    setup_lib.Setup(_settings(model=tiny.make_model(vocab_size=65)))
+  assert '65 in the model, 64 in the vocabulary' in str(error.value)
+
+
+@pytest.fixture(scope='module')
+def setup():
+  return setup_lib.Setup(_settings(
+      objectives=tiny.make_mixture(
+          _MLM, _ALIGN, combine=mixture_lib.Combine.ALTERNATE),
+      streams=(_MONO, _SIDES), ema_decay=0.9))
+
+
+def test_sizes_come_from_the_vocabulary(setup):
+  assert setup.model.config.vocab_size == 64
+  assert setup.model.config.num_languages == 2
+  assert isinstance(setup.model.config, model_config.EncoderConfig)
+  assert setup.factory.abstract.params['model']['embeddings']['token'].shape == (
+      64, 16)
+  assert jax.tree.leaves(setup.factory.abstract.ema)
+
+
+def test_batches_of_the_active_entries(setup):
+  assert setup.settings.objectives.groups == ((0,), (1,))
+  assert setup.streams_of((0, 1)) == ['mono', 'sides']
+  (name, keys), = setup.abstract_batches((1,)).items()
+  assert name == 'sides' and 'paired_token_ids' in keys
+  for leaf in keys.values():
+    assert leaf.shape == (16, 10) and leaf.dtype == 'int32'
+    assert leaf.sharding == setup.settings.partitioner.batch_sharding
+
+
+def test_flops_of_each_kind_of_step(setup):
+  """An encoder over 320 tokens of pairs costs more than over 96."""
+  assert 0 < setup.flops((0,)) < setup.flops((1,))
+
+
+def test_benchmark_of_a_configuration():
+  """Times real steps; its figures are consistent."""
+  result = benchmark.run(_settings(partitioner=tiny.one_device()), steps=2)
+  seconds = result['seconds_per_step']
+  assert 0 < seconds['min'] <= seconds['median'] <= seconds['max']
+  assert result['tokens_per_second'] == pytest.approx(
+      8 * 12 / seconds['median'])
+  assert result['mesh'] == {'data': 1, 'fsdp': 1, 'tensor': 1}
+  assert result['devices'] == 1 and result['steps'] == 2
+  assert result['mfu'] is None  # the peak of a CPU is not known
+  assert result['vocabulary_size'] == 64 and result['peak_memory_bytes'] > 0
+  assert result['loss'] == pytest.approx(4.16, abs=0.3)  # log 64
