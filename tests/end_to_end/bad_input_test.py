@@ -56,7 +56,7 @@ def test_malformed_line(fails, workspace, corpus, tmp_path):
 def test_language_without_text(fails, workspace, corpus, tmp_path):
   (corpus / 'mono/fr.txt').write_text('\n')
   message = fails(*_train(workspace, tmp_path / 'run', corpus=corpus))
-  assert 'fr.txt' in message and 'no text' in message
+  assert 'Language fr without text' in message and 'fr.txt' in message
 
 
 def test_gin_typos(fails, workspace, tmp_path):
@@ -111,11 +111,15 @@ def test_directory_of_another_configuration(fails, workspace, run):
 def test_vocabulary_of_another_size(fails, workspace, run, tmp_path):
   assert cli.main(['vocab', f'--corpus={workspace.root / "corpus"}',
                    f'--output={tmp_path / "other"}', '--size=90']) == 0
+  other = f'--gin.VOCABULARY="{tmp_path / "other"}"'
   message = fails(*_train(
-      workspace, run, '--other_config=accept', _EVERY,
-      f'--gin.VOCABULARY="{tmp_path / "other"}"', steps=12))
+      workspace, run, '--other_config=accept', _EVERY, other, steps=12))
+  assert "not the one of the model directory's run" in message
+  init = [other, '--gin.INIT_FROM=@initialization.InitFrom()',
+          f'--gin.initialization.InitFrom.model_dir="{run}"']
+  message = fails(*_train(workspace, tmp_path / 'new', *init, '--dry_run'))
   assert 'The checkpoint does not fit the model' in message
-  assert '100' in message and '90' in message
+  assert '(90, 16) here, (100, 16) in the checkpoint' in message
 
 
 def test_truncated_newest_checkpoint(workspace, finished, run):

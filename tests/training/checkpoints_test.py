@@ -13,9 +13,7 @@ import pytest
 
 from tests.training import tiny
 from xlflax import errors
-from xlflax.training import checkpoints
-from xlflax.training import optimizers
-from xlflax.training import partitioning
+from xlflax.training import checkpoints, optimizers, partitioning
 
 _OPTIMIZER = optimizers.adamw(learning_rate=0.1)
 

@@ -21,7 +21,8 @@ def test_matrix_product():
 
 
 def test_batched_contraction_over_two_axes():
-  product = lambda a, b: jnp.einsum('bijk,bjkl->bil', a, b)
+  def product(a, b):
+    return jnp.einsum('bijk,bjkl->bil', a, b)
   assert flops.of_forward(product, _shape(2, 3, 4, 5), _shape(2, 4, 5, 6)) == (
       2 * 2 * 3 * 4 * 5 * 6)
 
@@ -74,7 +75,8 @@ def test_custom_gradients_count_their_forward_pass_once():
 
 
 def test_recomputation_is_not_counted():
-  layer = lambda a: jnp.sum(jnp.tanh(a @ a) @ a)
+  def layer(a):
+    return jnp.sum(jnp.tanh(a @ a) @ a)
   a = _shape(4, 4)
   assert flops.of_training_step(layer, a) == 3 * 2 * 2 * 4 ** 3
   assert flops.of_training_step(jax.checkpoint(layer), a) == (

@@ -1,17 +1,16 @@
 """Which parameters decay, which train, and where optimizer state lies."""
 
-from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import linen as nn
 
 from tests.training import tiny
 from xlflax import errors
-from xlflax.training import optimizers
+from xlflax.training import optimizers, partitioning
 from xlflax.training import params as params_lib
-from xlflax.training import partitioning
 from xlflax.training import state as state_lib
 
 _EVERYTHING = dict(
@@ -125,7 +124,8 @@ def test_clipping_ignores_frozen_gradients():
 
 def test_learning_rate_to_report():
   assert float(optimizers.adam(learning_rate=0.25).learning_rate(7)) == 0.25
-  schedule = lambda step: step * 0.5
+  def schedule(step):
+    return step * 0.5
   assert optimizers.adam(
       learning_rate=schedule).learning_rate(3) == 1.5
 

@@ -1,10 +1,10 @@
 """Meshes, rules, and what is said of settings that do not fit."""
 
-from flax import linen as nn
 import jax
-from jax.sharding import PartitionSpec
 import jax.numpy as jnp
 import pytest
+from flax import linen as nn
+from jax.sharding import PartitionSpec
 
 from tests.training import tiny
 from xlflax import errors

@@ -22,7 +22,7 @@ from xlflax.training import (
 from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
 
-_MONO = stream_lib.Stream(
+MONO = stream_lib.Stream(
     name='mono', mixture='corpus.mono', layout='blocks', length=12,
     batch_size=8)
 _SIDES = stream_lib.Stream(
@@ -40,10 +40,10 @@ def _unsized():
       model.config, vocab_size=None, num_languages=None))
 
 
-def _settings(**fields) -> setup_lib.Settings:
+def make_settings(**fields) -> setup_lib.Settings:
   given = dict(
       model_dir='unused', model=_unsized(),
-      objectives=tiny.make_mixture(_MLM), streams=(_MONO,),
+      objectives=tiny.make_mixture(_MLM), streams=(MONO,),
       vocabulary=tiny.SPEC, total_steps=100,
       optimizer=optimizers.adamw(learning_rate=0.01), corpus=None,
       cache_dir=None, task_modules=(), partitioner=partitioning.Partitioner(fsdp=2),
@@ -56,7 +56,7 @@ def _settings(**fields) -> setup_lib.Settings:
 
 def _fails(**fields) -> str:
   with pytest.raises(errors.ConfigError) as error:
-    _settings(**fields)
+    make_settings(**fields)
   return str(error.value)
 
 
@@ -70,11 +70,11 @@ def test_numbers_that_must_be_positive(field):
 
 def test_streams_of_one_name():
   assert "Two streams have the same name. Got: ['mono', 'mono']" in _fails(
-      streams=(_MONO, _MONO))
+      streams=(MONO, MONO))
 
 
 @pytest.mark.parametrize(('entries', 'streams'), [
-    ((_MLM,), (_MONO, _SIDES)), ((_MLM, _ALIGN), (_MONO,))])
+    ((_MLM,), (MONO, _SIDES)), ((_MLM, _ALIGN), (MONO,))])
 def test_streams_that_nothing_reads_or_gives(entries, streams):
   text = _fails(objectives=tiny.make_mixture(*entries), streams=streams)
   assert 'Streams and objectives do not match' in text
@@ -83,20 +83,20 @@ def test_streams_that_nothing_reads_or_gives(entries, streams):
 
 
 def test_batch_that_does_not_divide_names_its_stream():
-  text = _fails(streams=(dataclasses.replace(_MONO, batch_size=12),))
+  text = _fails(streams=(dataclasses.replace(MONO, batch_size=12),))
   assert 'Got: 12. Expected: a multiple of 8' in text
   assert 'Where: stream mono' in text
   assert 'a multiple of 16' in _fails(accumulation=2)
 
 
 def test_last_step():
-  assert _settings().last_step == 100
-  assert _settings(stop_at_step=7).last_step == 7
-  assert _settings(stop_at_step=700).last_step == 100
+  assert make_settings().last_step == 100
+  assert make_settings(stop_at_step=7).last_step == 7
+  assert make_settings(stop_at_step=700).last_step == 100
 
 
 def test_rows_longer_than_the_model_takes():
-  settings = _settings(streams=(dataclasses.replace(_MONO, length=33),))
+  settings = make_settings(streams=(dataclasses.replace(MONO, length=33),))
   with pytest.raises(errors.ConfigError) as error:
     setup_lib.Setup(settings)
   assert str(error.value) == (
@@ -107,16 +107,16 @@ def test_rows_longer_than_the_model_takes():
 
 def test_model_of_another_vocabulary():
   with pytest.raises(errors.VocabularyError) as error:
-    setup_lib.Setup(_settings(model=tiny.make_model(vocab_size=65)))
+    setup_lib.Setup(make_settings(model=tiny.make_model(vocab_size=65)))
   assert '65 in the model, 64 in the vocabulary' in str(error.value)
 
 
 @pytest.fixture(scope='module')
 def setup():
-  return setup_lib.Setup(_settings(
+  return setup_lib.Setup(make_settings(
       objectives=tiny.make_mixture(
           _MLM, _ALIGN, combine=mixture_lib.Combine.ALTERNATE),
-      streams=(_MONO, _SIDES), ema_decay=0.9))
+      streams=(MONO, _SIDES), ema_decay=0.9))
 
 
 def test_sizes_come_from_the_vocabulary(setup):
@@ -145,7 +145,7 @@ def test_flops_of_each_kind_of_step(setup):
 
 def test_benchmark_of_a_configuration():
   """Times real steps; its figures are consistent."""
-  result = benchmark.run(_settings(partitioner=tiny.one_device()), steps=2)
+  result = benchmark.run(make_settings(partitioner=tiny.one_device()), steps=2)
   seconds = result['seconds_per_step']
   assert 0 < seconds['min'] <= seconds['median'] <= seconds['max']
   assert result['tokens_per_second'] == pytest.approx(

@@ -96,7 +96,8 @@ def test_buffers_are_not_shared(state):
 
 def test_other_seed_other_parameters(sharded, state):
   other = sharded.create(jax.random.key(4))
-  table = lambda s: np.asarray(s.params['model']['embeddings']['token'])
+  def table(s):
+    return np.asarray(s.params['model']['embeddings']['token'])
   assert not np.array_equal(table(state), table(other))
 
 

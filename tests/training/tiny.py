@@ -9,11 +9,9 @@ import numpy as np
 from xlflax.data import vocabulary_spec
 from xlflax.models import config as model_config
 from xlflax.models import encoder
-from xlflax.objectives import base
-from xlflax.objectives import masked_lm
+from xlflax.objectives import base, masked_lm
 from xlflax.objectives import mixture as mixture_lib
-from xlflax.training import optimizers
-from xlflax.training import partitioning
+from xlflax.training import optimizers, partitioning
 from xlflax.training import state as state_lib
 
 SPEC = vocabulary_spec.VocabularySpec(

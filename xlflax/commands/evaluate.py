@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from xlflax import config, errors
+from xlflax.commands import compilation
 
 HELP = ('Measures checkpoints of a run by evaluation tasks: sentence '
         'retrieval and masked-token perplexity.')
@@ -61,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument('--batch_size', type=int, default=64, metavar='N',
                       help='sentences a batch (default: %(default)s)')
   config.add_flags(parser)
+  compilation.add_flag(parser)
 
 
 def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
   """Evaluates and prints tables; 1 if anything failed."""
   config.parse([_DEFAULTS, *args.gin_file], _bindings(args),
                args.gin_search_paths)
+  compilation.use(args.compilation_cache)
   import rich.console
 
   from xlflax import evaluate as evaluate_lib

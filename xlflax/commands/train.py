@@ -2,10 +2,9 @@
 
 import argparse
 import json
-import os
-import pathlib
 
 from xlflax import config
+from xlflax.commands import compilation
 from xlflax.training import distributed
 
 HELP = ('Trains a model, or continues the run in --model_dir from its last '
@@ -53,12 +52,7 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
       '--task_module', action='append', default=[], metavar='MODULE',
       help='module that registers SeqIO tasks, where they are read live; may '
       'be repeated')
-  parser.add_argument(
-      '--compilation_cache', metavar='DIR',
-      default=os.environ.get('XLFLAX_COMPILATION_CACHE',
-                             '~/.cache/xlflax/compilation'),
-      help='folder of compiled programs, reused by later runs; "" for none '
-      '(default: %(default)s)')
+  compilation.add_flag(parser)
 
 
 def bindings(args: argparse.Namespace) -> list[str]:
@@ -74,16 +68,7 @@ def bindings(args: argparse.Namespace) -> list[str]:
 def prepare(args: argparse.Namespace) -> None:
   """Parses the configuration and turns on the compilation cache."""
   config.parse(args.gin_file, bindings(args), args.gin_search_paths)
-  _use_compilation_cache(args.compilation_cache)
-
-
-def _use_compilation_cache(directory: str) -> None:
-  if not directory:
-    return
-  import jax  # pylint: disable=g-import-not-at-top
-  path = pathlib.Path(directory).expanduser()
-  jax.config.update('jax_compilation_cache_dir', str(path))
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', 1.0)
+  compilation.use(args.compilation_cache)
 
 
 def run(args: argparse.Namespace) -> int:

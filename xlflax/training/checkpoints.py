@@ -234,6 +234,16 @@ def finished_steps(model_dir: str | pathlib.Path) -> list[int]:
                 if p.name.isdigit() and (p / 'params').is_dir())
 
 
+def path_of(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
+  """The directory of a checkpoint; raises CheckpointError without it."""
+  checkpoint = pathlib.Path(model_dir).absolute() / DIRECTORY / str(step)
+  if not checkpoint.is_dir():
+    raise errors.CheckpointError(
+        'There is no such checkpoint', got=step,
+        expected=f'one of {finished_steps(model_dir)}', where=str(model_dir))
+  return checkpoint
+
+
 def saved_shapes(checkpoint: pathlib.Path, item: str = 'params'
                  ) -> dict[str, Any]:
   """Name -> shape of the arrays in a checkpoint, read from its metadata.
@@ -322,11 +332,7 @@ def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
   Raises:
     CheckpointError: no such checkpoint, another shape, or unreadable.
   """
-  checkpoint = pathlib.Path(model_dir).absolute() / DIRECTORY / str(step)
-  if not checkpoint.is_dir():
-    raise errors.CheckpointError(
-        'There is no such checkpoint', got=step,
-        expected=f'one of {finished_steps(model_dir)}', where=str(model_dir))
+  checkpoint = path_of(model_dir, step)
   check_shapes(checkpoint, abstract)
   try:
     with ocp.StandardCheckpointer() as checkpointer:

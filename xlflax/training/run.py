@@ -45,7 +45,7 @@ class Run:
       CheckpointError: it is not there, or can't be read.
     """
     saved = checkpoints.saved_shapes(
-        self.directory / checkpoints.DIRECTORY / str(step))
+        checkpoints.path_of(self.directory, step))
     abstract = self._abstract(saved, partitioner)
     return checkpoints.restore_params(self.directory, step, abstract)
 
@@ -97,6 +97,11 @@ def mark_finished(model_dir: pathlib.Path, step: int) -> None:
   """Leaves the sign that `xlflax evaluate --watch` ends at."""
   run_directory.write_atomically(
       model_dir / FINISHED, json.dumps({'step': step}) + '\n')
+
+
+def mark_unfinished(model_dir: pathlib.Path) -> None:
+  """Takes that sign away: training goes on."""
+  (model_dir / FINISHED).unlink(missing_ok=True)
 
 
 def open_run(model_dir: str | pathlib.Path) -> Run:

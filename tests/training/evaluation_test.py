@@ -1,0 +1,80 @@
+"""Evaluation during training: when, of which parameters, and its record."""
+
+import dataclasses
+import json
+import types
+
+import jax.numpy as jnp
+import pytest
+
+from tests.training import tiny
+from xlflax import errors
+from xlflax.evaluation import base
+from xlflax.training import evaluation, optimizers
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Bias(base.EvalTask):
+  """Says what the parameter 'bias' is, or fails."""
+
+  fails: bool = False
+
+  def evaluate(self, subject):
+    if self.fails:
+      raise ValueError('no text')
+    return base.EvalResult(metrics={
+        'bias': float(subject.params['model']['bias']),
+        'seed': float(subject.seed), 'nan': float('nan')})
+
+
+def _setup(directory, ema_decay=None):
+  return types.SimpleNamespace(
+      model=None, vocabulary=None, model_dir=directory,
+      settings=types.SimpleNamespace(ema_decay=ema_decay, partitioner=None))
+
+
+def _state(step):
+  state = tiny.regression_state(optimizers.adam(learning_rate=0.1), ema=True)
+  return state.replace(step=jnp.int32(step), ema={'model': {
+      'bias': jnp.float32(9.0)}})
+
+
+def test_when():
+  plan = evaluation.Evaluation(tasks=(), every_steps=10)
+  assert [s for s in range(1, 26) if plan.is_due(s, 25)] == [10, 20, 25]
+
+
+def test_interval_must_be_positive():
+  with pytest.raises(errors.ConfigError) as error:
+    evaluation.Evaluation(tasks=(), every_steps=0)
+  assert str(error.value).startswith(
+      'Evaluation.every_steps must be positive. Got: 0.')
+
+
+def test_results_are_returned_and_recorded(tmp_path):
+  plan = evaluation.Evaluation(tasks=[_Bias(name='a')], every_steps=1, seed=4)
+  metrics = evaluation.run(plan, _setup(tmp_path), _state(7))
+  assert (metrics['a/bias'], metrics['a/seed']) == (0.5, 4.0)
+  record = json.loads((tmp_path / 'eval/a/7.json').read_text())
+  assert record['step'] == 7
+  assert record['metrics'] == {'bias': 0.5, 'seed': 4.0, 'nan': None}
+
+
+@pytest.mark.parametrize(('ema_decay', 'use_ema', 'bias'), [
+    (0.9, True, 9.0), (0.9, False, 0.5), (None, True, 0.5)])
+def test_average_is_evaluated_where_it_is_on(
+    tmp_path, ema_decay, use_ema, bias):
+  plan = evaluation.Evaluation(
+      tasks=(_Bias(name='a'),), every_steps=1, use_ema=use_ema)
+  metrics = evaluation.run(plan, _setup(tmp_path, ema_decay), _state(1))
+  assert metrics['a/bias'] == bias
+
+
+def test_task_that_fails_is_left_out(tmp_path, caplog):
+  plan = evaluation.Evaluation(
+      tasks=(_Bias(name='bad', fails=True), _Bias(name='good')), every_steps=1)
+  metrics = evaluation.run(plan, _setup(tmp_path), _state(3))
+  assert {name.split('/')[0] for name in metrics} == {'good'}
+  assert 'Evaluation at step 3: bad: ValueError: no text' in caplog.text
+  record = json.loads((tmp_path / 'eval/bad/3.json').read_text())
+  assert record['failures'][0]['message'] == 'ValueError: no text'
