@@ -12,8 +12,7 @@ from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.objectives import masked_lm
 from xlflax.objectives import mixture as mixture_lib
-from xlflax.training import optimizers
-from xlflax.training import partitioning
+from xlflax.training import optimizers, partitioning
 from xlflax.training import state as state_lib
 from xlflax.training import step as step_lib
 

@@ -100,3 +100,15 @@ def test_no_such_step(directory):
     run_lib.open_run(directory).restore_params(3)
   assert 'There is no such checkpoint. Got: 3. Expected: one of [2, 10]' in (
       str(error.value))
+
+
+def test_a_running_average_is_what_is_read(make_run, tmp_path, subject):  # noqa: F811
+  directory = make_run(tmp_path / 'run')
+  average = jax.tree.map(lambda x: x + 1.0, subject.params)
+  saved = checkpoints.Checkpoints(directory)
+  saved.save(state_lib.TrainState(
+      step=jnp.asarray(3), params=subject.params, opt_state=(), ema=average,
+      objective_state={}), {})
+  saved.close()
+  tiny.assert_trees_equal(
+      run_lib.open_run(directory).restore_params(3), average)

@@ -322,7 +322,7 @@ def _train_item(state: state_lib.TrainState) -> dict[str, Any]:
 
 
 def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
-  """The parameters of one checkpoint.
+  """The parameters of one checkpoint: their running average, if it has one.
 
   Args:
     model_dir: a run's directory.
@@ -334,13 +334,31 @@ def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
   """
   checkpoint = path_of(model_dir, step)
   check_shapes(checkpoint, abstract)
+  averaged = any(name.startswith('ema/')
+                 for name in saved_shapes(checkpoint, 'train'))
   try:
-    with ocp.StandardCheckpointer() as checkpointer:
-      return checkpointer.restore(checkpoint / 'params', abstract)
+    if averaged:
+      return read_part(checkpoint, 'train', {'ema': abstract})['ema']
+    return read_part(checkpoint, 'params', abstract)
   except Exception as error:  # pylint: disable=broad-except
     raise errors.CheckpointError(
         'A checkpoint can not be read', got=_first_line(error),
         where=str(checkpoint), fix='use another step') from error
+
+
+def read_part(checkpoint: pathlib.Path, item: str, part) -> Any:
+  """Reads some arrays of an item, each straight into its sharding.
+
+  Args:
+    checkpoint: a finished checkpoint's directory.
+    item: 'params' or 'train'.
+    part: ShapeDtypeStructs in a tree that is part of the item's.
+  """
+  with ocp.PyTreeCheckpointer() as checkpointer:
+    return checkpointer.restore(
+        checkpoint.absolute() / item, args=ocp.args.PyTreeRestore(
+            item=part, partial_restore=True,
+            restore_args=ocp.checkpoint_utils.construct_restore_args(part)))
 
 
 def _first_line(error: BaseException) -> str:

@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import jax
-import orbax.checkpoint as ocp
 
 from xlflax import errors
 from xlflax.training import checkpoints
@@ -138,12 +137,8 @@ def _read(checkpoint, saved, mapping, params, shardings) -> dict[str, Any]:
       leaf, sharding = targets[source]
       _set(item, source, jax.ShapeDtypeStruct(
           leaf.shape, leaf.dtype, sharding=sharding))
-  restore_args = ocp.checkpoint_utils.construct_restore_args(item)
-  with ocp.PyTreeCheckpointer() as checkpointer:
-    restored = checkpointer.restore(
-        checkpoint.absolute() / 'params', args=ocp.args.PyTreeRestore(
-            item=item, restore_args=restore_args, partial_restore=True))
-  by_source = params_lib.names(restored)
+  by_source = params_lib.names(
+      checkpoints.read_part(checkpoint, 'params', item))
   # A copy each, as two parameters may start from one, and steps donate them.
   return {name: jax.numpy.copy(by_source[source])
           for name, source in mapping.items()}

@@ -37,6 +37,8 @@ class Run:
                      partitioner: partitioning.Partitioner | None = None):
     """`{'model': ..., 'heads': ...}` of one checkpoint.
 
+    A run that keeps a running average gives the average.
+
     Args:
       step: one of `steps`.
       partitioner: shards the parameters; None puts them on one device.
