@@ -1,0 +1,101 @@
+"""Flags of `xlflax train` and `xlflax benchmark`, down to `train`'s arguments."""
+
+import json
+import re
+import shlex
+
+import pytest
+
+from xlflax import cli, train
+from xlflax.commands import benchmark as benchmark_command
+from xlflax.commands import train as train_command
+from xlflax.training import run_directory
+
+_FILES = ('--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin')
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+  """Commands do not touch the session's logging."""
+  monkeypatch.setattr('xlflax.logs.set_up', lambda: None)
+
+
+@pytest.fixture
+def arguments_of(monkeypatch):
+  """Runs a command line; returns the settings that reach the loop."""
+  seen = {}
+  def note(name):
+    def run(settings, **more):
+      seen.update(kind=name, settings=settings, **more)
+      return {'step': 3}
+    return run
+  monkeypatch.setattr(train.loop, 'run', note('train'))
+  monkeypatch.setattr(train.plan, 'make', note('plan'))
+  monkeypatch.setattr(train.benchmark, 'run', note('benchmark'))
+  def call(*arguments):
+    seen.clear()
+    assert cli.main([*arguments, '--compilation_cache=']) == 0
+    return seen
+  return call
+
+
+def test_flags_are_macros(arguments_of, capsys):
+  seen = arguments_of(
+      'train', *_FILES, '--model_dir=a b', '--corpus=c', '--vocabulary=v',
+      '--cache=k', '--gin.TRAIN_STEPS=2000')
+  settings = seen['settings']
+  assert (seen['kind'], settings.model_dir, settings.corpus,
+          settings.vocabulary, settings.cache_dir, settings.total_steps) == (
+              'train', 'a b', 'c', 'v', 'k', 2000)
+  assert settings.stop_at_step is None
+  assert settings.other_config is run_directory.OtherConfig.REFUSE
+  assert "MODEL_DIR = 'a b'" in seen['config']
+  assert json.loads(capsys.readouterr().out) == {'step': 3}
+
+
+def test_gin_flags_come_after_the_others(arguments_of):
+  seen = arguments_of(
+      'train', *_FILES, '--model_dir=a', '--vocabulary=v',
+      '--gin.TRAIN_STEPS=2000', '--gin.MODEL_DIR=b/c')
+  assert seen['settings'].model_dir == 'b/c'
+
+
+def test_early_stop_from_either_side(arguments_of):
+  given = ('train', *_FILES, '--model_dir=a', '--vocabulary=v',
+           '--gin.TRAIN_STEPS=2000', '--gin.train.train.stop_at_step=5')
+  assert arguments_of(*given)['settings'].stop_at_step == 5
+  assert arguments_of(*given, '--stop_at_step=7')['settings'].stop_at_step == 7
+
+
+def test_dry_run_and_other_configuration(arguments_of):
+  seen = arguments_of(
+      'train', *_FILES, '--model_dir=a', '--vocabulary=v', '--dry_run',
+      '--gin.TRAIN_STEPS=2000', '--other_config=accept')
+  assert seen['kind'] == 'plan'
+  assert seen['settings'].other_config is run_directory.OtherConfig.ACCEPT
+
+
+def test_benchmark_needs_no_data(arguments_of, tmp_path):
+  seen = arguments_of(
+      'benchmark', *_FILES, '--vocabulary_size=500', '--steps=3',
+      f'--output={tmp_path}/out.json')
+  assert (seen['kind'], seen['steps']) == ('benchmark', 3)
+  assert seen['settings'].vocabulary.size == 500
+  assert json.loads((tmp_path / 'out.json').read_text()) == {'step': 3}
+
+
+def test_vocabulary_too_small(capsys):
+  assert cli.main(['benchmark', *_FILES, '--vocabulary_size=9']) == 2
+  assert 'Got: 9. Expected: 16 or more. Where: --vocabulary_size' in (
+      capsys.readouterr().err)
+
+
+@pytest.mark.parametrize('command', [train_command, benchmark_command])
+def test_examples_are_command_lines(arguments_of, command):
+  """Those without '...' run as they are."""
+  text = re.sub(r'\\\n', ' ', command.EXAMPLES)
+  lines = [line.strip() for line in text.splitlines()
+           if line.strip().startswith('xlflax') and '...' not in line]
+  assert lines
+  for line in lines:
+    assert arguments_of(*shlex.split(line)[1:])['settings'].streams
