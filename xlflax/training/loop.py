@@ -32,8 +32,9 @@ def run(settings: setup_lib.Settings, *, config: str) -> dict[str, Any]:
   setup = setup_lib.Setup(settings)
   loaders = setup.open_loaders()
   try:
+    _check_directory(setup, config)
     if distributed.is_lead():
-      _open_directory(setup, config)
+      _claim_directory(setup, config)
     with settings.partitioner.scope():
       return _Loop(setup, loaders).run()
   finally:
@@ -41,20 +42,30 @@ def run(settings: setup_lib.Settings, *, config: str) -> dict[str, Any]:
       loader.close()
 
 
-def _open_directory(setup: setup_lib.Setup, config: str) -> None:
-  """Makes the directory this run's own; if it can't be, nothing changes."""
+def _check_directory(setup: setup_lib.Setup, config: str) -> None:
+  """Refuses a directory that is not this run's, on every process."""
   directory = setup.model_dir
-  vocabulary = pathlib.Path(setup.settings.vocabulary)
-  other_config = setup.settings.other_config
-  run_directory.check(directory, config, other_config=other_config)
-  run_directory.check_vocabulary(vocabulary, directory)
+  run_directory.check(directory, config,
+                      other_config=setup.settings.other_config)
+  run_directory.check_vocabulary(_vocabulary(setup), directory)
   for step in checkpoints_lib.finished_steps(directory)[-1:]:
     checkpoints_lib.check_fit(
         directory / checkpoints_lib.DIRECTORY / str(step),
         setup.factory.abstract)
-  run_directory.claim(directory, config, other_config=other_config)
+
+
+def _claim_directory(setup: setup_lib.Setup, config: str) -> None:
+  """Makes the directory this run's own."""
+  directory = setup.model_dir
+  run_directory.claim(directory, config,
+                      other_config=setup.settings.other_config)
+  run_lib.mark_unfinished(directory)
   run_directory.write_model(directory, setup.model)
-  run_directory.copy_vocabulary(vocabulary, directory)
+  run_directory.copy_vocabulary(_vocabulary(setup), directory)
+
+
+def _vocabulary(setup: setup_lib.Setup) -> pathlib.Path:
+  return pathlib.Path(setup.settings.vocabulary)
 
 
 class _Loop:
