@@ -53,7 +53,7 @@ def run_module(module: str, *arguments: str) -> dict[str, Any]:
   """
   done = subprocess.run(
       [sys.executable, '-m', module, *arguments], cwd=ROOT, text=True,
-      stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+      capture_output=True,
       env={'TF_CPP_MIN_LOG_LEVEL': '3', **os.environ}, check=False)
   if done.returncode:
     raise RuntimeError(f'{module} {" ".join(arguments)} failed:\n'

@@ -1,9 +1,11 @@
 """Enum fields that gin files and flags give by value."""
 
 import enum
-from typing import Any
+from typing import Any, TypeVar
 
 from xlflax import errors
+
+_Kind = TypeVar('_Kind', bound=enum.Enum)
 
 
 def coerce(instance: Any, field: str, kind: type[enum.Enum]) -> None:
@@ -20,7 +22,7 @@ def coerce(instance: Any, field: str, kind: type[enum.Enum]) -> None:
         value, kind, where=f'{type(instance).__name__}.{field}'))
 
 
-def of_value(value: Any, kind: type[enum.Enum], *, where: str) -> enum.Enum:
+def of_value(value: Any, kind: type[_Kind], *, where: str) -> _Kind:
   """The member of an enum of string values: itself, or by its value.
 
   Raises:

@@ -13,6 +13,8 @@ import pathlib
 import shutil
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from xlflax import errors
 from xlflax.data import cache_format, cache_shards, task_examples, task_registry
 
@@ -104,7 +106,9 @@ class Job:
 
   def finish(self, vocabulary) -> None:
     """Merges the shards and deletes them."""
-    paths = [cache_shards.shard_path(self.work, k) for k in range(self.end)]
+    end = self.end
+    assert end is not None  # the last unit was written
+    paths = [cache_shards.shard_path(self.work, k) for k in range(end)]
     counts = cache_shards.count(paths)
     if not counts.examples:
       raise errors.CorpusError(
@@ -195,7 +199,8 @@ def write_unit(unit: Unit, vocabulary, *, num_threads: int = 1,
     read = cache_shards.write_shard(
         cache_shards.shard_path(job.work, number),
         itertools.islice(batches, job.shard_size // size),
-        num_sides=len(job.languages), dtype=job.dtype, spec=vocabulary.spec)
+        num_sides=len(job.languages), dtype=np.dtype(job.dtype),
+        spec=vocabulary.spec)
     if unit.last is None and read < job.shard_size:
       cache_format.write_json(job.work / _END_FILE, {
           'format': cache_format.FORMAT, 'shards': number + 1})

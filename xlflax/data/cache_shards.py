@@ -31,9 +31,6 @@ class Counts(NamedTuple):
   tokens: np.ndarray
   unknown: np.ndarray
 
-  def __add__(self, other: 'Counts') -> 'Counts':
-    return Counts(*(a + b for a, b in zip(self, other, strict=True)))
-
 
 def shard_path(directory: pathlib.Path, number: int) -> pathlib.Path:
   return directory / f'{number:06d}.npz'
@@ -74,7 +71,7 @@ def write_shard(path: pathlib.Path,
   arrays['counts'] = np.array([stored, read - stored, *tokens, *unknown])
   temporary = path.with_name(f'.{path.name}.{os.getpid()}')
   with open(temporary, 'wb') as file:
-    np.savez(file, **arrays)
+    np.savez(file, **arrays)  # type: ignore[arg-type]
     file.flush()
     os.fsync(file.fileno())
   os.replace(temporary, path)
@@ -83,10 +80,11 @@ def write_shard(path: pathlib.Path,
 
 def count(paths: Sequence[pathlib.Path]) -> Counts:
   """The sums over shards."""
-  total = 0
+  each = []
   for path in paths:
     with np.load(path) as shard:
-      total = total + shard['counts']
+      each.append(shard['counts'])
+  total = np.sum(each, axis=0)
   return Counts(int(total[0]), int(total[1]), *np.split(total[2:], 2))
 
 

@@ -17,6 +17,7 @@ import os
 import pathlib
 import shutil
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from xlflax import errors
 from xlflax.data import cache_format, host_tensorflow
@@ -178,7 +179,7 @@ def _run(units, vocabulary, register, num_processes, meter):
       raise
 
 
-_worker = {}  # What a worker process was started with.
+_worker: dict[str, Any] = {}  # What a worker process was started with.
 
 
 def _start_worker(register, vocabulary, stop):

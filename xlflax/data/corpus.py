@@ -170,7 +170,7 @@ class Corpus:
     Raises:
       CorpusError: the first malformed line (file:line).
     """
-    counts = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     for text_file in self.files:
       counts[_label(text_file)] += _validate(text_file)
     return dict(sorted(counts.items()))

@@ -13,7 +13,7 @@ import os
 import pathlib
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import zstandard
 
@@ -98,14 +98,15 @@ def fingerprint(path, root=None) -> Fingerprint:
 
 
 @contextlib.contextmanager
-def _open(path: pathlib.Path) -> Iterator[io.BufferedIOBase]:
+def _open(path: pathlib.Path) -> Iterator[Iterable[bytes]]:
   with contextlib.ExitStack() as stack:
-    stream = stack.enter_context(open(path, 'rb', buffering=1 << 20))
+    file = stack.enter_context(open(path, 'rb', buffering=1 << 20))
+    stream: Iterable[bytes] = file
     if path.suffix == '.gz':
-      stream = stack.enter_context(gzip.open(stream))
+      stream = stack.enter_context(gzip.open(file))
     elif path.suffix == '.zst':
       reader = zstandard.ZstdDecompressor().stream_reader(
-          stream, read_across_frames=True)
+          file, read_across_frames=True)
       stream = stack.enter_context(io.BufferedReader(reader, 1 << 20))
     yield stream
 

@@ -5,6 +5,7 @@ import gzip
 import io
 import pathlib
 from collections.abc import Iterable, Sequence
+from typing import IO
 
 import zstandard
 
@@ -105,12 +106,13 @@ def _create(path: pathlib.Path):
   partial = path.with_name(f'.{path.name}.partial')
   try:
     with contextlib.ExitStack() as stack:
-      raw = stack.enter_context(open(partial, 'wb'))
+      file = stack.enter_context(open(partial, 'wb'))
+      raw: IO[bytes] | gzip.GzipFile | zstandard.ZstdCompressionWriter = file
       if path.suffix == '.gz':
-        raw = stack.enter_context(gzip.GzipFile('', 'wb', fileobj=raw, mtime=0))
+        raw = stack.enter_context(gzip.GzipFile('', 'wb', fileobj=file, mtime=0))
       elif path.suffix == '.zst':
         raw = stack.enter_context(
-            zstandard.ZstdCompressor().stream_writer(raw, closefd=False))
+            zstandard.ZstdCompressor().stream_writer(file, closefd=False))
       yield stack.enter_context(
           io.TextIOWrapper(raw, encoding='utf-8', newline='\n'))
     partial.replace(path)

@@ -18,6 +18,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,9 @@ _DRAWS = 1024
 
 class LiveLoader:
   """See `loader.Loader` and `loader.open_loader`."""
+
+  _readers: 'list[_TaskRows]'
+  _held: list[rows_lib.Row]
 
   def __init__(self, stream: stream_lib.Stream, *, vocabulary, seed: int,
                corpus=None):
@@ -96,7 +100,7 @@ class LiveLoader:
 
   def _restart(self):
     self._next = 0  # the step that the readers stand before
-    self._held: list[rows_lib.Row] = []
+    self._held = []
     self._readers = [
         _TaskRows(task, self.stream, self._vocabulary, int(key))
         for task, key in zip(
@@ -184,7 +188,8 @@ def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
     window: items held.
     key: fixes the order.
   """
-  held, places = [], iter(())
+  held: list[Any] = []
+  places: Iterator[int] = iter(())
   drawn = 0
   for row in rows:
     if len(held) < window:

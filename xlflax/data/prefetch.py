@@ -1,5 +1,6 @@
 """Batches made ready on the devices in the background; no TensorFlow."""
 
+import functools
 import queue
 import threading
 from collections.abc import Mapping
@@ -121,8 +122,7 @@ def device_batch(loader: loader_lib.Loader, step: int, sharding: Shardings
       for span in _spans(shardings[key], value.shape)])
   return {
       key: jax.make_array_from_callback(
-          value.shape, shardings[key], lambda index, key=key: held.get(
-              key, index))
+          value.shape, shardings[key], functools.partial(held.get, key))
       for key, value in spec.items()}
 
 

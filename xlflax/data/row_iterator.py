@@ -87,7 +87,8 @@ def _single(batches, stream, counts):
 
 
 def _packed(batches, stream, counts):
-  row, used = [], 0
+  row: list[rows.Unit] = []
+  used = 0
   for unit, size in _single(batches, stream, counts):
     if used + size > stream.length:
       yield row
@@ -113,7 +114,7 @@ def _adjacent(batches, stream, eos_id, counts):
 
 def _documents(batches, eos_id, counts):
   """Each document's lines joined with eos between, int32 [tokens]."""
-  lines = []
+  lines: list[np.ndarray] = []
   for batch in batches:
     counts.examples += len(batch)
     joined = batch.sides[0].with_eos(eos_id, np.int32)

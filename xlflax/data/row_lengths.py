@@ -54,7 +54,7 @@ def in_row(lengths: Sequence[np.ndarray], stream: stream_lib.Stream
            ) -> np.ndarray:
   """Tokens that each example takes in a row, special tokens included."""
   special = stream.length - stream.capacity
-  return sum(lengths) + special
+  return np.sum(lengths, axis=0) + special
 
 
 def count_shorter(cut: Sequence[np.ndarray], lengths: Sequence[np.ndarray]

@@ -91,7 +91,10 @@ def keys(stream: stream_lib.Stream) -> tuple[str, ...]:
 
 def _one_side(rows, place: int, spec) -> _Pieces:
   """`bos text eos` for what stands at `place` (0 or 1) after swapping."""
-  texts, row, unit, language = [], [], [], []
+  texts: list[np.ndarray] = []
+  row: list[int] = []
+  unit: list[int] = []
+  language: list[int] = []
   for r, (units, languages, swaps) in enumerate(rows):
     for u, sides in enumerate(units):
       side = place ^ (swaps >> (u & 63) & 1)
@@ -106,7 +109,10 @@ def _one_side(rows, place: int, spec) -> _Pieces:
 
 def _both_sides(rows, separator, spec) -> _Pieces:
   """`bos x eos` and `[separator] y eos` for each pair."""
-  texts, row, unit, language = [], [], [], []
+  texts: list[np.ndarray] = []
+  row: list[int] = []
+  unit: list[int] = []
+  language: list[int] = []
   for r, (units, languages, swaps) in enumerate(rows):
     for u, sides in enumerate(units):
       first = swaps >> (u & 63) & 1

@@ -54,12 +54,12 @@ def fingerprint(task: str, split: str) -> dict:
   'preprocessors': ['mark_documents', 'name_monolingual', 'tokenize']}`: path,
   bytes and time of modification of each file that can be looked at.
   """
-  files = task_registry.fingerprint(task, split)
+  known = task_registry.fingerprint(task, split)
   found = task_registry.get_task(task, split=split)
-  if files is None:
+  if known is None:
     files = map(_file, found.source.list_shards(split))
   else:
-    files = map(dataclasses.astuple, files)
+    files = map(dataclasses.astuple, known)
   return {
       'source': type(found.source).__name__,
       'files': [list(file) for file in files],

@@ -9,6 +9,7 @@ import json
 import pathlib
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import sentencepiece
 
@@ -64,7 +65,7 @@ class Settings:
 
 
 def train_vocabulary(corpus: Corpus, output_dir, *, overwrite: bool = False,
-                     **settings) -> Vocabulary:
+                     **fields: Any) -> Vocabulary:
   """Trains a vocabulary and writes it; the same input gives the same one.
 
   If `output_dir` already holds the vocabulary of these settings and this text,
@@ -74,7 +75,7 @@ def train_vocabulary(corpus: Corpus, output_dir, *, overwrite: bool = False,
     corpus: monolingual lines and both sides of pairs of its train split.
     output_dir: directory for `sentencepiece.model` and `vocabulary.json`.
     overwrite: replace a vocabulary made from other settings or text.
-    **settings: the fields of `Settings`.
+    **fields: those of `Settings`.
 
   Returns:
     The vocabulary, with fertility and unknown rate per language in its
@@ -85,7 +86,7 @@ def train_vocabulary(corpus: Corpus, output_dir, *, overwrite: bool = False,
       the text.
     ConfigError, CorpusError: a setting or a line of text is bad.
   """
-  settings = Settings(**settings)
+  settings = Settings(**fields)
   _check(settings)
   output_dir = pathlib.Path(output_dir)
   sizes = text_sampling.count_sentences(corpus)
@@ -159,7 +160,7 @@ class _Recorder:
   def __init__(self, texts: Iterable[str]):
     self._texts = texts
     self._digest = hashlib.sha256()
-    self.error = None
+    self.error: Exception | None = None
 
   def __iter__(self) -> Iterator[str]:
     try:

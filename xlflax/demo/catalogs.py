@@ -120,7 +120,7 @@ def split_messages(messages: dict[str, dict[str, str]], *, num_test: int,
 
 def build_corpus(output_dir: str | pathlib.Path, *,
                  languages: Sequence[str] = LANGUAGES, num_test: int = 100,
-                 num_validation: int = 40, seed: int = 0) -> Split:
+                 num_validation: int = 20, seed: int = 0) -> Split:
   """Writes a corpus directory of Django's messages and pycountry's names.
 
   Args:

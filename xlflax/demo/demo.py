@@ -29,7 +29,7 @@ GIN_FILE = 'demo/demo.gin'
 MIXTURES = ('corpus.mono', 'corpus.parallel')
 _PHASES = ('corpus', 'vocabulary', 'cache', 'training', 'evaluation', 'report')
 _MASK_DRAWS = 8  # the held-out text is short
-_ENTRIES = 600  # of the vocabulary, for each language
+_ENTRIES = 700  # of the vocabulary, for each language
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Settings:
   Attributes:
     model_dir: the run's directory; the report is in its folder `report`.
     languages: codes, English among them.
-    vocabulary_size: entries of the vocabulary; None: 600 a language.
+    vocabulary_size: entries of the vocabulary; None: 700 a language.
     num_test: messages held out for the evaluation, in every language.
     gin_files: configuration of the training.
     gin_bindings: 'NAME=VALUE', after the files.

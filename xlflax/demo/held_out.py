@@ -41,7 +41,8 @@ def choose(messages: Mapping[str, Translations], *, count: int,
        if _MIN_WORDS <= len(text.split()) <= _MAX_WORDS),
       key=lambda text: hashlib.sha256(f'{seed}:{text}'.encode()).digest())
   alike = similarity(candidates, candidates) >= NEAR_DUPLICATE
-  chosen, seen = [], set()
+  chosen: list[int] = []
+  seen: set[tuple[str, str]] = set()
   for index, text in enumerate(candidates):
     keys = {(language, message_text.normalise(texts[text]))
             for language, texts in messages.items()}

@@ -70,7 +70,8 @@ def _plural_rule(entries: list[dict[str, str]]) -> str:
 
 def _po_entries(path: pathlib.Path) -> Iterable[dict[str, str]]:
   """Field name -> text of each entry that is not fuzzy."""
-  entry, field, fuzzy = {}, None, False
+  entry: dict[str, str] = {}
+  field, fuzzy = '', False
   for line in [*path.read_text(encoding='utf-8').splitlines(), '']:
     line = line.strip()
     # An entry ends at a blank line or where the next one begins.
@@ -80,7 +81,7 @@ def _po_entries(path: pathlib.Path) -> Iterable[dict[str, str]]:
       # The header is often marked fuzzy, and is needed all the same.
       if not fuzzy or not entry['msgid']:
         yield entry
-      entry, field, fuzzy = {}, None, False
+      entry, field, fuzzy = {}, '', False
     if line.startswith('#'):
       fuzzy = fuzzy or (line.startswith('#,') and 'fuzzy' in line)
       continue

@@ -21,7 +21,7 @@ def dictionary(language: str, locales: pathlib.Path) -> dict[str, str]:
     locales: pycountry's folder `locales`.
   """
   folder = locales / _LOCALES.get(language, language) / 'LC_MESSAGES'
-  found = {}
+  found: dict[str, str] = {}
   for path in (folder / f'{domain}.mo' for domain in _DOMAINS):
     if not path.exists():
       continue

@@ -107,7 +107,8 @@ def _scores(report, task: str, metric: str, languages, steps: int
 
 def _layers(result: base.EvalResult, languages) -> dict[str, list[float]]:
   """Accuracy of each layer, the mean of both directions."""
-  layers = {code: {} for code in languages}
+  layers: dict[str, dict[int, list[float]]] = {
+      code: {} for code in languages}
   for row in result.tables['layers']:
     layers[row['pair']].setdefault(row['layer'], []).append(row['accuracy'])
   return {code: [sum(values) / len(values)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xlflax.data import vocabulary_spec
 
@@ -17,8 +18,8 @@ class Sum(NamedTuple):
   `total / weight` is taken once, on the host.
   """
 
-  total: jax.Array
-  weight: jax.Array
+  total: jax.Array | np.ndarray
+  weight: jax.Array | np.ndarray
 
 
 class ObjectiveOutput(NamedTuple):

@@ -2,7 +2,8 @@
 
 import dataclasses
 import enum
-from typing import Any
+import functools
+from typing import Any, cast
 
 import flax.linen as nn
 import jax
@@ -157,8 +158,8 @@ class SentenceAlignment(base.Objective):
     text = masking.is_text(rows, context.vocabulary)
     vectors = inputs.pool(states, text, self.pooling)
     if self.projection_dim is not None:
-      vectors = ProjectionHead(self.projection_dim).apply(
-          {'params': params['heads'][self.name]}, vectors)
+      vectors = cast(jax.Array, ProjectionHead(self.projection_dim).apply(
+          {'params': params['heads'][self.name]}, vectors))
     return losses.l2_normalize(vectors)
 
   def _excluded(self, first, second) -> jax.Array | None:
@@ -185,11 +186,12 @@ class SentenceAlignment(base.Objective):
     text = masking.is_text(rows, context.vocabulary)
     valid = jnp.all(jnp.any(text, axis=1).reshape(-1, 2), axis=1)
     weights = valid.astype(jnp.float32)
-    options = dict(temperature=self.temperature, weights=weights,
-                   excluded=self._excluded(first, second))
-    results = [losses.info_nce(vectors[:, 0], vectors[:, 1], **options)]
+    info_nce = functools.partial(
+        losses.info_nce, temperature=self.temperature, weights=weights,
+        excluded=self._excluded(first, second))
+    results = [info_nce(vectors[:, 0], vectors[:, 1])]
     if self.direction is Direction.BOTH:
-      results.append(losses.info_nce(vectors[:, 1], vectors[:, 0], **options))
+      results.append(info_nce(vectors[:, 1], vectors[:, 0]))
     loss = sum(result.loss for result in results) / len(results)
     return base.ObjectiveOutput(
         base.Sum(jnp.sum(loss), jnp.sum(weights)),

@@ -182,8 +182,10 @@ class MaskingPolicy:
   @property
   def largest_ratio(self) -> float:
     """The ratio that fixes the number of slots."""
-    return (self.mask_ratio if self.max_mask_ratio is None
-            else self.max_mask_ratio)
+    if self.max_mask_ratio is not None:
+      return self.max_mask_ratio
+    assert not callable(self.mask_ratio)  # refused by __post_init__
+    return self.mask_ratio
 
   def num_slots(self, length: int) -> int:
     """K for rows of `length` tokens: ceil(largest ratio * length)."""

@@ -125,7 +125,7 @@ class ObjectiveMixture:
     self._check_pattern()
 
   def _check_entries(self):
-    by_name = {}
+    by_name: dict[str, base.Objective] = {}
     for i, entry in enumerate(self.entries):
       if not 0 < entry.weight < math.inf:
         raise errors.ConfigError(

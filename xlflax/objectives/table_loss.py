@@ -27,18 +27,18 @@ class TokenLoss(NamedTuple):
 
 
 class _Chunks(NamedTuple):
-  """How a table of `rows` rows is read in `count` parts of `size` rows.
+  """How a table of `rows` rows is read in `num_parts` parts of `size` rows.
 
   With several groups, the table is that many equal groups of rows, and part i
   has the i-th run of size / groups rows of each group: every part then takes
   the same share of each shard of a table whose rows are sharded, and no shard
-  is sent to another device. It needs count * size = rows. With one group,
+  is sent to another device. It needs num_parts * size = rows. With one group,
   part i starts at row i * size, and the last part is moved back to end at the
   last row.
   """
 
   rows: int
-  count: int
+  num_parts: int
   size: int
   groups: int
 
@@ -51,7 +51,7 @@ class _Chunks(NamedTuple):
 
   def _grouped(self, array):
     return array.reshape(
-        (self.groups, self.count, self._run) + array.shape[1:])
+        (self.groups, self.num_parts, self._run) + array.shape[1:])
 
   def read(self, array, i):
     """Part i of `array [rows, ...]`: [size, ...]."""
@@ -82,14 +82,15 @@ class _Chunks(NamedTuple):
       return jnp.ones(self.size, bool)
     return self._start(i) + jnp.arange(self.size) >= i * self.size
 
-  def locate(self, labels, i):
+  def locate(self, labels, i) -> tuple[jax.Array, jax.Array]:
     """(is the label in part i, its index there), both shaped as `labels`."""
     if self.groups == 1:
       index = labels - self._start(i)
       inside = (labels >= i * self.size) & (index < self.size)
       return inside, jnp.clip(index, 0, self.size - 1)
     runs, place = labels // self._run, labels % self._run
-    return runs % self.count == i, runs // self.count * self._run + place
+    inside = runs % self.num_parts == i
+    return inside, runs // self.num_parts * self._run + place
 
 
 def _plan(rows: int, chunk_size: int, *, sharded: bool) -> _Chunks:
@@ -196,13 +197,13 @@ def _chunked_forward(chunks, hidden, table, bias, labels):
 
   zeros = jnp.zeros(labels.shape, jnp.float32)
   (maximum, total, label_logit), _ = lax.scan(
-      body, (zeros - jnp.inf, zeros, zeros), jnp.arange(chunks.count))
+      body, (zeros - jnp.inf, zeros, zeros), jnp.arange(chunks.num_parts))
   normaliser = maximum + jnp.log(total)
   output = _output(normaliser, label_logit, maximum)
   return output, (hidden, table, bias, labels, normaliser)
 
 
-def _chunked_backward(chunks, saved, cotangent: TokenLoss):
+def _chunked_backward(chunks: _Chunks, saved, cotangent: TokenLoss):
   hidden, table, bias, labels, normaliser = saved
 
   def body(carry, i):
@@ -216,7 +217,7 @@ def _chunked_backward(chunks, saved, cotangent: TokenLoss):
 
   start = (jnp.zeros(hidden.shape, jnp.float32), jnp.zeros_like(table),
            jnp.zeros_like(bias))
-  gradients, _ = lax.scan(body, start, jnp.arange(chunks.count))
+  gradients, _ = lax.scan(body, start, jnp.arange(chunks.num_parts))
   return gradients[0].astype(hidden.dtype), gradients[1], gradients[2], None
 
 

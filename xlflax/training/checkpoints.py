@@ -58,7 +58,7 @@ class CheckpointOptions:
 
   def score(self, metrics: dict[str, float]) -> float:
     """Larger is better; -inf without a finite `best_metric`."""
-    value = metrics.get(self.best_metric, math.nan)
+    value = metrics.get(self.best_metric or '', math.nan)
     if not math.isfinite(value):
       return -math.inf
     return value if self.best_is_highest else -value
@@ -163,8 +163,8 @@ class Checkpoints:
       except Exception as error:  # pylint: disable=broad-except
         failed[step] = error
         continue
-      for bad_step, error in failed.items():
-        self._reject(bad_step, error)
+      for bad_step, reason in failed.items():
+        self._reject(bad_step, reason)
       return restored
     if failed:
       raise errors.CheckpointError(

@@ -31,7 +31,7 @@ def initialize(*, coordinator: str | None = None,
         got=f'coordinator={coordinator}, num_processes={num_processes}, '
         f'process_id={process_id}',
         expected='all three of --coordinator, --num_processes, --process_id')
-  if jax.config.jax_platforms == 'cpu':
+  if jax.config.jax_platforms == 'cpu':  # type: ignore[attr-defined]
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   try:
     jax.distributed.initialize(

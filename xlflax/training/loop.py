@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from xlflax import errors
-from xlflax.data import prefetch
+from xlflax.data import prefetch, vocabulary_spec
 from xlflax.objectives import base
 from xlflax.objectives import metrics as metrics_lib
 from xlflax.training import checkpoints as checkpoints_lib
@@ -29,12 +29,13 @@ from xlflax.training import window as window_lib
 
 def run(settings: setup_lib.Settings, *, config: str) -> dict[str, Any]:
   """Trains from the last checkpoint, or from the start, to the last step."""
+  vocabulary = _vocabulary(settings)
   setup = setup_lib.Setup(settings)
   loaders = setup.open_loaders()
   try:
-    _check_directory(setup, config)
+    _check_directory(setup, vocabulary, config)
     if distributed.is_lead():
-      _claim_directory(setup, config)
+      _claim_directory(setup, vocabulary, config)
     with settings.partitioner.scope():
       return _Loop(setup, loaders).run()
   finally:
@@ -42,30 +43,37 @@ def run(settings: setup_lib.Settings, *, config: str) -> dict[str, Any]:
       loader.close()
 
 
-def _check_directory(setup: setup_lib.Setup, config: str) -> None:
+def _check_directory(setup: setup_lib.Setup, vocabulary: pathlib.Path,
+                     config: str) -> None:
   """Refuses a directory that is not this run's, on every process."""
   directory = setup.model_dir
   run_directory.check(directory, config,
                       other_config=setup.settings.other_config)
-  run_directory.check_vocabulary(_vocabulary(setup), directory)
+  run_directory.check_vocabulary(vocabulary, directory)
   for step in checkpoints_lib.finished_steps(directory)[-1:]:
     checkpoints_lib.check_fit(
         directory / checkpoints_lib.DIRECTORY / str(step),
         setup.factory.abstract)
 
 
-def _claim_directory(setup: setup_lib.Setup, config: str) -> None:
+def _claim_directory(setup: setup_lib.Setup, vocabulary: pathlib.Path,
+                     config: str) -> None:
   """Makes the directory this run's own."""
   directory = setup.model_dir
   run_directory.claim(directory, config,
                       other_config=setup.settings.other_config)
   run_lib.mark_unfinished(directory)
   run_directory.write_model(directory, setup.model)
-  run_directory.copy_vocabulary(_vocabulary(setup), directory)
+  run_directory.copy_vocabulary(vocabulary, directory)
 
 
-def _vocabulary(setup: setup_lib.Setup) -> pathlib.Path:
-  return pathlib.Path(setup.settings.vocabulary)
+def _vocabulary(settings: setup_lib.Settings) -> pathlib.Path:
+  if isinstance(settings.vocabulary, vocabulary_spec.VocabularySpec):
+    raise errors.ConfigError(
+        'Training needs a vocabulary, not only its sizes',
+        got='a VocabularySpec', expected='the directory of a vocabulary',
+        where='train.vocabulary')
+  return pathlib.Path(settings.vocabulary)
 
 
 class _Loop:
@@ -217,7 +225,7 @@ class _Loop:
     metrics = evaluation_lib.run(evaluation, self._setup, state)
     if self._writer:
       self._writer.write(step, eval=metrics)
-    self._log_headlines(step, metrics)
+    self._log_headlines(evaluation.tasks, step, metrics)
     self._progress.restart_clock(step)
     best = self._settings.checkpoints.best_metric
     if best is None:
@@ -231,8 +239,7 @@ class _Loop:
     self._save(state)
     self._saved_metrics = None
 
-  def _log_headlines(self, step, metrics) -> None:
-    tasks = self._settings.evaluation.tasks
+  def _log_headlines(self, tasks, step, metrics) -> None:
     means = {f'{task.name} {task.headline}':
              metrics.get(f'{task.name}/{task.headline}/mean')
              for task in tasks}

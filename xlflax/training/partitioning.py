@@ -107,7 +107,7 @@ class Partitioner:
         leaf, boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned))
 
   def _sharding(self, name, names, shape) -> NamedSharding:
-    spec = list(nn.logical_to_mesh_axes(names, self.rules))
+    spec = list(nn.logical_to_mesh_axes(names, self.rules) or ())
     for i, axes in enumerate(spec):
       parts = _size(self.mesh, axes)
       if shape[i] % parts:

@@ -90,7 +90,7 @@ class StateFactory:
     match = functools.partial(
         optimizers.state_shardings, params=self.abstract.params,
         shardings=of_params, replicated=replicated)
-    return TrainState(
+    return self.abstract.replace(
         step=replicated, params=of_params,
         opt_state=match(self.abstract.opt_state),
         ema=of_params if jax.tree.leaves(self.abstract.ema) else (),

@@ -77,14 +77,15 @@ class StepBuilder(NamedTuple):
     def step(state: state_lib.TrainState, batches):
       grads, outputs, objective_state = self._gradients(
           active, state, batches)
-      loss = sum(self.mixture.loss_weight(i) * base.mean(out.loss)
-                 for i, out in outputs.items())
+      loss = jnp.asarray(sum(
+          self.mixture.loss_weight(i) * base.mean(out.loss)
+          for i, out in outputs.items()))
       norm = optax.tree.norm(grads)
       finite = jnp.isfinite(loss) & jnp.isfinite(norm)
       state = self._update(state, grads, objective_state, finite)
       return state, StepOutput(
           self._named(outputs), loss, norm, finite,
-          sum(count_tokens(batch) for batch in batches.values()))
+          jnp.asarray(sum(map(count_tokens, batches.values()))))
     return step
 
   def _gradients(self, active, state, batches):
@@ -179,4 +180,5 @@ def count_tokens(batch) -> jax.Array:
   """Tokens of a batch that are not padding, both sides of pairs; float32."""
   keys = [k for k in batch
           if k.removeprefix(batch_lib.PAIRED) == batch_lib.SEGMENT_IDS]
-  return sum(jnp.sum(batch[k] > 0, dtype=jnp.float32) for k in keys)
+  return jnp.asarray(
+      sum(jnp.sum(batch[k] > 0, dtype=jnp.float32) for k in keys))

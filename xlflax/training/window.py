@@ -39,6 +39,9 @@ class Window:
   """Collects step outputs; can be saved and restored within a window."""
 
   def __init__(self):
+    self._clear()
+
+  def _clear(self) -> None:
     self._pending: list[step_lib.StepOutput] = []
     self._steps = 0
     self._scalars = {'finite': 0.0, 'loss': 0.0, 'grad_norm': 0.0,
@@ -64,7 +67,7 @@ class Window:
   def take(self) -> Sums:
     """The sums so far; the window starts anew."""
     sums = self.peek()
-    self.__init__()
+    self._clear()
     return sums
 
   def to_json(self) -> dict[str, Any]:

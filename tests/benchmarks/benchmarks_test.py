@@ -1,0 +1,34 @@
+"""The benchmarks at tiny sizes, so that they never rot."""
+
+import json
+
+from benchmarks import input_pipeline, shapes, training_step
+
+_TINY = shapes.Shape(vocabulary=64, layers=1, hidden=16, mlp=32, heads=2,
+                     batch=2, length=16)
+
+
+def test_every_variant_trains(capsys):
+  for variant in training_step.VARIANTS:
+    training_step.main(['--one', variant, '--calls', '2', '--shape',
+                        _TINY.to_json()])
+    figures = json.loads(capsys.readouterr().out)
+    assert len(figures['seconds']) == 2 and figures['peak_bytes'] > 0
+
+
+def test_table_compares_with_the_peer():
+  figures = {'seconds': [0.5, 2.0, 1.0], 'cpu_seconds': [1.0],
+             'peak_bytes': 2e9}
+  text = training_step.table(
+      {'x/gathered': figures | {'seconds': [0.25], 'peak_bytes': 1e9},
+       'torch/as_is': figures}, _TINY)
+  assert '| x/gathered | 128 | 1.00 | 1.00 | 4.00 | 0.50 |' in text
+  assert '| torch/as_is | 32 | 1.00 | 2.00 | 1.00 | 1.00 |' in text
+
+
+def test_input_pipeline():
+  figures = input_pipeline.run(lines=1500, batches=20, batch=4, length=32)
+  assert set(figures['tokens_per_cpu_second']) == {
+      'cached', 'live', 'collator'}
+  assert all(v > 0 for v in figures['tokens_per_cpu_second'].values())
+  assert figures['masking_seconds_per_batch'] > 0
