@@ -21,11 +21,10 @@ import jax
 import numpy as np
 
 from benchmarks import shapes
-from xlflax.data import cache_writer, corpus, corpus_writer
+from xlflax.data import cache_writer, corpus, corpus_writer, vocabulary_training
 from xlflax.data import loader as loader_lib
 from xlflax.data import stream as stream_lib
 from xlflax.data import vocabulary as vocabulary_lib
-from xlflax.data import vocabulary_training
 from xlflax.objectives import masking
 
 

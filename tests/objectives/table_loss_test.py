@@ -74,6 +74,34 @@ def test_equals_plain_with_gradients(vocab, chunk_size):
     np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize('devices', [1, 8])
+@pytest.mark.parametrize('vocab', [24, 23])
+def test_parts_that_fit_in_the_cache_of_a_cpu(monkeypatch, vocab, devices):
+  """Many logits are computed in parts, and kept for the backward pass."""
+  monkeypatch.setattr(table_loss, '_cpu_chunk_size', lambda *_: 7)
+  monkeypatch.setattr(jax, 'device_count', lambda: devices)
+  arrays = _case(vocab)
+  kept = table_loss._chunked_forward(
+      table_loss._plan(vocab, 7, sharded=devices > 1), True, *arrays)[1][-1]
+  assert kept.size >= arrays[0].shape[0] * vocab
+  got, gradients = _run.__wrapped__(*arrays)
+  want, plain = _run(*arrays, function=_plain)
+  np.testing.assert_allclose(got.loss, want.loss, rtol=1e-5, atol=1e-5)
+  np.testing.assert_array_equal(got.correct, want.correct)
+  for g, w in zip(gradients, plain, strict=True):
+    np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize('platform, num_labels, rows, want', [
+    ('cpu', 320, 32000, None), ('cpu', 320, 250000, 3276),
+    ('cpu', 2048, 250000, 512), ('cpu', 10**5, 10**5, 256),
+    ('gpu', 320, 250000, None)])
+def test_when_logits_are_computed_in_parts(
+    monkeypatch, platform, num_labels, rows, want):
+  monkeypatch.setattr(jax, 'default_backend', lambda: platform)
+  assert table_loss._cpu_chunk_size(num_labels, rows) == want
+
+
 @pytest.mark.parametrize('chunk_size', [None, 4])
 def test_gradient_is_numerical(chunk_size):
   *arrays, labels = _case(9, rows=3)

@@ -15,6 +15,7 @@ from xlflax.objectives import mixture as mixture_lib
 from xlflax.training import (
   benchmark,
   checkpoints,
+  loop,
   optimizers,
   partitioning,
   run_directory,
@@ -155,3 +156,9 @@ def test_benchmark_of_a_configuration():
   assert result['mfu'] is None  # the peak of a CPU is not known
   assert result['vocabulary_size'] == 64 and result['peak_memory_bytes'] > 0
   assert result['loss'] == pytest.approx(4.16, abs=0.3)  # log 64
+
+
+def test_training_needs_more_than_the_vocabularys_sizes():
+  with pytest.raises(errors.ConfigError) as error:
+    loop.run(make_settings(partitioner=tiny.one_device()), config='')
+  assert 'Expected: the directory of a vocabulary' in str(error.value)

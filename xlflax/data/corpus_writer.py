@@ -109,7 +109,8 @@ def _create(path: pathlib.Path):
       file = stack.enter_context(open(partial, 'wb'))
       raw: IO[bytes] | gzip.GzipFile | zstandard.ZstdCompressionWriter = file
       if path.suffix == '.gz':
-        raw = stack.enter_context(gzip.GzipFile('', 'wb', fileobj=file, mtime=0))
+        raw = stack.enter_context(
+            gzip.GzipFile('', 'wb', fileobj=file, mtime=0))
       elif path.suffix == '.zst':
         raw = stack.enter_context(
             zstandard.ZstdCompressor().stream_writer(file, closefd=False))

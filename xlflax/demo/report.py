@@ -14,7 +14,8 @@ from xlflax.training import run_directory
 SUMMARY = 'summary.json'
 PAGE = 'index.html'
 OBJECTIVES = {'mlm': 'masked LM', 'tlm': 'translation LM',
-              'align': 'sentence alignment'}
+              'align': 'sentence alignment',
+              'words': 'alignment of the embeddings'}
 
 Losses = Mapping[str, Sequence[tuple[int, float]]]
 

@@ -1,9 +1,11 @@
 """Cross-entropy against a tied vocabulary table, whole or in chunks.
 
-Chunked, the logits of one part of the vocabulary exist at a time: the forward
-pass keeps a running maximum and sum of exponentials (online log-sum-exp,
-Milakov & Gimelshein 2018), the backward pass computes each part's logits
-again. Matrix products take the dtype of `hidden` and accumulate in float32.
+In chunks, the forward pass goes over parts of the vocabulary with a running
+maximum and sum of exponentials (online log-sum-exp, Milakov & Gimelshein
+2018). The logits of one part exist at a time, and the backward pass computes
+them again; or, on a CPU, they are kept, for parts that fit in its cache are
+faster than the whole. Matrix products take the dtype of `hidden` and
+accumulate in float32.
 """
 
 import functools
@@ -13,6 +15,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+# On a CPU, more float32 logits than the first number are computed in parts of
+# about the second one: 64 MB and 4 MB (docs/performance.md).
+_CPU_WHOLE_LOGITS = 2**24
+_CPU_PART_LOGITS = 2**20
 
 
 class TokenLoss(NamedTuple):
@@ -64,12 +71,11 @@ class _Chunks(NamedTuple):
   def write(self, array, value, i):
     """`array [rows, ...]` with `value [size, ...]` in part i.
 
-    Rows that an earlier part had are left as they are.
+    To be called from the last part to the first: rows that the last part
+    shares with the one before it get that one's value.
     """
     value = value.astype(array.dtype)
     if self.groups == 1:
-      fresh = jnp.expand_dims(self.fresh(i), tuple(range(1, value.ndim)))
-      value = jnp.where(fresh, value, self.read(array, i))
       return lax.dynamic_update_slice_in_dim(
           array, value, self._start(i), axis=0)
     value = value.reshape((self.groups, self._run) + array.shape[1:])
@@ -142,10 +148,15 @@ def _logits_gradient(logits, normaliser, present, index, cotangent, dtype):
 
 
 def _part_gradients(gradient, hidden, table):
-  """Float32 gradients of one part's hidden, table and bias."""
+  """Float32 gradients of one part's hidden, table and bias.
+
+  The columns of `gradient` are summed by a product: on a CPU that takes a
+  tenth of the time of XLA's sum.
+  """
+  ones = jnp.ones_like(gradient[:, :1])
   return (_matmul(gradient, table.astype(hidden.dtype), (1, 0)),
           _matmul(gradient, hidden, (0, 0)),
-          jnp.sum(gradient, axis=0, dtype=jnp.float32))
+          _matmul(ones, gradient, (0, 0))[0])
 
 
 def _output(normaliser, label_logit, maximum) -> TokenLoss:
@@ -179,12 +190,14 @@ def _whole_backward(saved, cotangent: TokenLoss):
 _whole.defvjp(_whole_forward, _whole_backward)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _chunked(chunks: _Chunks, hidden, table, bias, labels) -> TokenLoss:
-  return _chunked_forward(chunks, hidden, table, bias, labels)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _chunked(chunks: _Chunks, keep: bool, hidden, table, bias, labels
+             ) -> TokenLoss:
+  """In chunks, whose logits the backward pass is given if `keep`."""
+  return _chunked_forward(chunks, keep, hidden, table, bias, labels)[0]
 
 
-def _chunked_forward(chunks, hidden, table, bias, labels):
+def _chunked_forward(chunks, keep, hidden, table, bias, labels):
   def body(carry, i):
     maximum, total, label_logit = carry
     logits = _chunk_logits(hidden, table, bias, chunks, i)
@@ -193,22 +206,24 @@ def _chunked_forward(chunks, hidden, table, bias, labels):
     total += jnp.sum(jnp.exp(logits - larger[:, None]), axis=1)
     present, index = chunks.locate(labels, i)
     label_logit = jnp.where(present, _pick(logits, index), label_logit)
-    return (larger, total, label_logit), None
+    return (larger, total, label_logit), logits if keep else None
 
   zeros = jnp.zeros(labels.shape, jnp.float32)
-  (maximum, total, label_logit), _ = lax.scan(
+  (maximum, total, label_logit), kept = lax.scan(
       body, (zeros - jnp.inf, zeros, zeros), jnp.arange(chunks.num_parts))
   normaliser = maximum + jnp.log(total)
   output = _output(normaliser, label_logit, maximum)
-  return output, (hidden, table, bias, labels, normaliser)
+  return output, (hidden, table, bias, labels, normaliser, kept)
 
 
-def _chunked_backward(chunks: _Chunks, saved, cotangent: TokenLoss):
-  hidden, table, bias, labels, normaliser = saved
+def _chunked_backward(chunks: _Chunks, keep, saved, cotangent: TokenLoss):
+  hidden, table, bias, labels, normaliser, kept = saved
 
-  def body(carry, i):
+  def body(carry, inputs):
+    i, logits = inputs
     d_hidden, d_table, d_bias = carry
-    logits = _chunk_logits(hidden, table, bias, chunks, i)
+    if not keep:
+      logits = _chunk_logits(hidden, table, bias, chunks, i)
     gradient = _logits_gradient(logits, normaliser, *chunks.locate(labels, i),
                                 cotangent.loss, hidden.dtype)
     parts = _part_gradients(gradient, hidden, chunks.read(table, i))
@@ -217,11 +232,20 @@ def _chunked_backward(chunks: _Chunks, saved, cotangent: TokenLoss):
 
   start = (jnp.zeros(hidden.shape, jnp.float32), jnp.zeros_like(table),
            jnp.zeros_like(bias))
-  gradients, _ = lax.scan(body, start, jnp.arange(chunks.num_parts))
+  gradients, _ = lax.scan(
+      body, start, (jnp.arange(chunks.num_parts), kept), reverse=True)
   return gradients[0].astype(hidden.dtype), gradients[1], gradients[2], None
 
 
 _chunked.defvjp(_chunked_forward, _chunked_backward)
+
+
+def _cpu_chunk_size(num_labels: int, rows: int) -> int | None:
+  """Rows of a part where keeping logits by parts is faster; None elsewhere."""
+  if (jax.default_backend() != 'cpu'
+      or num_labels * rows <= _CPU_WHOLE_LOGITS):
+    return None
+  return max(_CPU_PART_LOGITS // num_labels, 256)
 
 
 def table_cross_entropy(hidden: jax.Array, table: jax.Array, bias: jax.Array,
@@ -242,7 +266,10 @@ def table_cross_entropy(hidden: jax.Array, table: jax.Array, bias: jax.Array,
   Returns:
     Loss and correctness, float32 [N] each.
   """
-  if chunk_size is None or chunk_size >= table.shape[0]:
+  rows, keep = table.shape[0], chunk_size is None
+  if keep:
+    chunk_size = _cpu_chunk_size(labels.shape[0], rows)
+  if chunk_size is None or chunk_size >= rows:
     return _whole(hidden, table, bias, labels)
-  chunks = _plan(table.shape[0], chunk_size, sharded=jax.device_count() > 1)
-  return _chunked(chunks, hidden, table, bias, labels)
+  chunks = _plan(rows, chunk_size, sharded=jax.device_count() > 1)
+  return _chunked(chunks, keep, hidden, table, bias, labels)

@@ -1,7 +1,7 @@
 """The train step: gradients of an objective mixture and one update."""
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -97,10 +97,7 @@ class StepBuilder(NamedTuple):
       entry = self.mixture.entries[i]
       entry_grads, out = self._entry(
           entry, state, batches[entry.stream], jax.random.fold_in(rng, i),
-          kept.get(entry.objective.name, ()))
-      scale = self.mixture.loss_weight(i) / jnp.maximum(
-          out.loss.weight, 1e-8)
-      entry_grads = jax.tree.map(lambda g, s=scale: g * s, entry_grads)
+          kept.get(entry.objective.name, ()), self.mixture.loss_weight(i))
       grads = entry_grads if grads is None else jax.tree.map(
           jnp.add, grads, entry_grads)
       outputs[i] = out
@@ -108,19 +105,27 @@ class StepBuilder(NamedTuple):
         kept[entry.objective.name] = out.state
     return grads, outputs, kept
 
-  def _entry(self, entry, state, batch, rng, objective_state):
-    """Gradient of the summed loss of one entry over all micro-batches."""
+  def _entry(self, entry, state, batch, rng, objective_state, weight):
+    """Gradient of `weight` times the mean loss of one entry, its output."""
     def loss_fn(params, micro, key, kept):
       context = base.Context(
           vocabulary=self.vocabulary, step=state.step, train=True, rng=key,
           state=kept)
       out = entry.objective(self.model, params, micro, context)
       return out.loss.total, out
-    grad_fn = jax.grad(loss_fn, has_aux=True)
-    if self.accumulation == 1:
-      return grad_fn(state.params, batch, rng, objective_state)
-    return self._accumulate(grad_fn, state.params, batch, rng,
-                            objective_state)
+    def scale(out):
+      return weight / jnp.maximum(out.loss.weight, 1e-8)
+    def scaled_loss_fn(*args):
+      total, out = loss_fn(*args)
+      return total * jax.lax.stop_gradient(scale(out)), out
+    if self.accumulation == 1:  # scaling the loss spares a pass over gradients
+      return jax.grad(scaled_loss_fn, has_aux=True)(
+          state.params, batch, rng, objective_state)
+    grads, out = self._accumulate(
+        jax.grad(loss_fn, has_aux=True), state.params, batch, rng,
+        objective_state)
+    factor = scale(out)
+    return jax.tree.map(lambda g: g * factor, grads), out
 
   def _accumulate(self, grad_fn, params, batch, rng, objective_state):
     """Scans micro-batches; micro-batch j holds rows j, j + k, j + 2k, …"""
@@ -145,16 +150,17 @@ class StepBuilder(NamedTuple):
 
   def _update(self, state, grads, objective_state, finite):
     """Applies the gradient, or only counts the step if it is not finite."""
-    updates, opt_state = self.optimizer.transform.update(
-        grads, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
-    ema = state.ema
-    if self.ema_decay is not None:
-      ema = optax.incremental_update(params, ema, 1 - self.ema_decay)
-    new = state.replace(params=params, opt_state=opt_state, ema=ema,
-                        objective_state=objective_state)
-    kept = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, state)
-    return kept.replace(step=state.step + 1)
+    def advance(state):
+      updates, opt_state = self.optimizer.transform.update(
+          grads, state.opt_state, state.params)
+      params = optax.apply_updates(state.params, updates)
+      ema = state.ema
+      if self.ema_decay is not None:
+        ema = optax.incremental_update(params, ema, 1 - self.ema_decay)
+      return state.replace(params=params, opt_state=opt_state, ema=ema,
+                           objective_state=objective_state)
+    state = choose(finite, advance, state)
+    return state.replace(step=state.step + 1)
 
   def _named(self, outputs) -> dict[str, base.Sum]:
     metrics: dict[str, base.Sum] = {}
@@ -165,6 +171,26 @@ class StepBuilder(NamedTuple):
           k.removeprefix(own): v for k, v in out.metrics.items()}
       metrics.update({f'{prefix}/{k}': v for k, v in named.items()})
     return metrics
+
+
+def choose(condition: jax.Array, update: Callable[[Any], Any], state: Any
+           ) -> Any:
+  """`update(state)` where the condition holds, else `state`.
+
+  On a CPU a branch lets XLA update donated arrays in place; a choice of
+  values makes it copy those that several of the new ones are computed from,
+  such as Adam's moments. Elsewhere a branch would have the host wait for the
+  condition.
+
+  Args:
+    condition: bool [].
+    update: returns a tree of the same structure, shapes and dtypes.
+    state: its argument.
+  """
+  if jax.default_backend() == 'cpu':
+    return jax.lax.cond(condition, update, lambda same: same, state)
+  return jax.tree.map(
+      lambda new, old: jnp.where(condition, new, old), update(state), state)
 
 
 def metric_prefix(mixture: mixture_lib.ObjectiveMixture, index: int) -> str:
