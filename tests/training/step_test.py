@@ -101,6 +101,34 @@ def test_training_goes_on_after_a_step_that_is_not_finite():
   np.testing.assert_array_equal(skipped['w'], once['w'])
 
 
+@pytest.mark.parametrize('platform', ['cpu', 'gpu'])
+@pytest.mark.parametrize('condition', [True, False])
+def test_choose_updates_or_keeps_on_every_platform(
+    monkeypatch, platform, condition):
+  monkeypatch.setattr(jax, 'default_backend', lambda: platform)
+  state = {'a': jnp.arange(3.0), 'n': jnp.int32(4)}
+  def update(state):
+    return {'a': state['a'] / (state['n'] - 4), 'n': state['n'] + 1}
+  got = jax.jit(lambda c: step_lib.choose(c, update, state))(condition)
+  want = update(state) if condition else state
+  tiny.assert_trees_equal(got, want)
+
+
+def test_update_on_a_cpu_copies_no_moment():
+  """Adam's moments stay in place: no room for a second copy is taken."""
+  size = 1 << 20
+  state = tiny.regression_state(optimizers.adamw(learning_rate=0.1))
+  optimizer = optimizers.adamw(learning_rate=0.1)
+  params = {'table': jnp.ones([size])}
+  state = state.replace(params=params,
+                        opt_state=optimizer.transform.init(params))
+  def run(state, grads):
+    return _builder(_entry(), optimizer=optimizer)._update(
+        state, grads, (), jnp.isfinite(grads['table'][0]))
+  compiled = jax.jit(run, donate_argnums=0).lower(state, params).compile()
+  assert compiled.memory_analysis().temp_size_in_bytes < 4 * size
+
+
 def test_average_of_the_parameters():
   """ema_1 = 0.9 p_0 + 0.1 p_1; ema_2 = 0.9 ema_1 + 0.1 p_2."""
   builder = _builder(_entry(), ema_decay=0.9)
