@@ -1,4 +1,4 @@
-"""Input tokens/s for each core: cached, live, and Hugging Face's collator.
+"""Input tokens/s for each core: cached, live, and the peers.
 
   python -m benchmarks.input_pipeline
 
@@ -6,7 +6,8 @@ Text is made up (words of random letters, Zipf-like), so nothing has to be
 fetched. Each figure is non-padding tokens over processor seconds of the whole
 process, from tokenised examples (cached, collator) or from text (live) to the
 batch that a training step takes. The collator masks on the host, which xlflax
-does on the device; that cost is timed apart.
+does on the device; that cost is timed apart. `array_record` is the other
+format that a cache could have.
 """
 
 import argparse
@@ -101,6 +102,33 @@ def collator_rate(folder, vocabulary, stream, batches: int) -> float:
               lambda batch: batch['input_ids'].numel())
 
 
+def array_record_rate(folder, vocabulary, stream, batches: int) -> float:
+  """Random rows of an ArrayRecord file, read a batch at a time and stacked.
+
+  What a cache in that format would at least cost: the rows are already cut
+  and wrapped, and nothing but `token_ids` is made.
+  """
+  from array_record.python import array_record_data_source, array_record_module
+  path = str(folder / 'rows.array_record')
+  loader = loader_lib.open_loader(
+      stream, vocabulary=vocabulary, seed=0, cache_dir=folder / 'cache')
+  writer = array_record_module.ArrayRecordWriter(path, 'group_size:1')
+  count = 0
+  for step in range(batches):
+    for row in loader.rows(step, 0, stream.batch_size)['token_ids']:
+      writer.write(row.astype(np.uint16).tobytes())
+      count += 1
+  writer.close()
+  loader.close()
+  order = np.random.default_rng(0).permutation(count)
+  source = array_record_data_source.ArrayRecordDataSource([path])
+  def read(i):
+    indices = order[i * stream.batch_size:(i + 1) * stream.batch_size]
+    return np.stack([np.frombuffer(record, np.uint16) for record in
+                     source.__getitems__(indices.tolist())]).astype(np.int32)
+  return rate((read(i) for i in range(batches)), lambda batch: batch.size)
+
+
 def masking_seconds(vocabulary, stream, calls: int) -> float:
   """Median seconds of choosing and masking one batch, jitted."""
   spec = vocabulary.spec
@@ -138,6 +166,8 @@ def run(*, lines: int, batches: int, batch: int, length: int) -> dict:
         'live': loader_rate(dataclasses.replace(stream, shuffle=False),
                             vocabulary, max(batches // 4, 3),
                             corpus=folder / 'corpus'),
+        'array_record': array_record_rate(
+            folder, vocabulary, stream, max(batches // 4, 3)),
         'collator': collator_rate(
             folder, vocabulary, stream, max(batches // 10, 3))}
     return {

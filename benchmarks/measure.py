@@ -45,16 +45,30 @@ def peak_resident_bytes() -> int:
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def run_module(module: str, *arguments: str) -> dict[str, Any]:
+def run_module(module: str, *arguments: str, cores: int | None = None,
+               huge_pages: bool = False) -> dict[str, Any]:
   """Runs `python -m module arguments` and parses the last line it prints.
+
+  Args:
+    module: its last line of output is a JSON object.
+    *arguments: for the module.
+    cores: processor cores that it may use, Linux only; None for all.
+    huge_pages: whether glibc asks the kernel for huge pages, which spares
+      most page faults of large arrays.
 
   Raises:
     RuntimeError: it failed; the end of its output is in the message.
   """
-  done = subprocess.run(
-      [sys.executable, '-m', module, *arguments], cwd=ROOT, text=True,
-      capture_output=True,
-      env={'TF_CPP_MIN_LOG_LEVEL': '3', **os.environ}, check=False)
+  env = {'TF_CPP_MIN_LOG_LEVEL': '3', **os.environ}
+  command = [sys.executable, '-m', module, *arguments]
+  if cores is not None:
+    allowed = sorted(os.sched_getaffinity(0))[-cores:]
+    command = ['taskset', '-c', ','.join(map(str, allowed)), *command]
+    env['OMP_NUM_THREADS'] = str(cores)
+  if huge_pages:
+    env['GLIBC_TUNABLES'] = 'glibc.malloc.hugetlb=1'
+  done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True,
+                        env=env, check=False)
   if done.returncode:
     raise RuntimeError(f'{module} {" ".join(arguments)} failed:\n'
                        + (done.stderr or done.stdout)[-2000:])

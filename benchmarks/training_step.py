@@ -2,10 +2,13 @@
 
   python -m benchmarks.training_step --vocabulary 250000
   python -m benchmarks.training_step --vocabulary 32000 --rounds 2 --calls 6
+  python -m benchmarks.training_step --cores 1   # on a machine that is busy
 
 Every variant runs in processes of its own, in turn, on the same sizes; the
 table shows medians over all timed steps. `x/…` are xlflax's step (masking on
-the device, AdamW, clipping), `torch/…` are the peers.
+the device, AdamW, clipping), `torch/…` are the peers. On a machine that does
+other work too, torch's threads spin while they wait for each other: there,
+only processor seconds on one core compare.
 """
 
 import argparse
@@ -31,30 +34,50 @@ def measure_here(variant: str, shape: shapes.Shape, calls: int) -> dict:
   return figures | {'versions': module.versions()}
 
 
-def compare(variants, shape: shapes.Shape, *, rounds: int, calls: int
-            ) -> dict[str, dict]:
-  """Measures each variant in `rounds` processes of its own."""
+def compare(variants, shape: shapes.Shape, *, rounds: int, calls: int,
+            **process) -> dict[str, dict]:
+  """Measures each variant in `rounds` processes of its own.
+
+  Args:
+    variants: names, of `VARIANTS`.
+    shape: the sizes.
+    rounds: processes for each variant, those of all in turn.
+    calls: timed steps in each.
+    **process: cores and huge_pages, of `measure.run_module`.
+  """
   return measure.interleave(
       variants, lambda variant: measure.run_module(
           'benchmarks.training_step', '--one', variant, '--calls', str(calls),
-          '--shape', shape.to_json()), rounds=rounds)
+          '--shape', shape.to_json(), **process), rounds=rounds)
+
+
+def _ratios(figures: dict, base: dict | None) -> list[str]:
+  """Speed and memory in comparison with `base`."""
+  if base is None:
+    return ['-', '-', '-']
+  def ratio(key):
+    return statistics.median(base[key]) / statistics.median(figures[key])
+  return [f'{ratio("seconds"):.2f}',
+          f'{figures["peak_bytes"] / base["peak_bytes"]:.2f}',
+          f'{ratio("cpu_seconds"):.2f}']
 
 
 def table(results: dict[str, dict], shape: shapes.Shape) -> str:
-  """Markdown: medians, and ratios to `torch/as_is` where that was run."""
-  base = results.get('torch/as_is')
-  lines = ['| variant | tokens/s | CPU s/step | peak GB | speed to torch/as_is '
-           '| memory to torch/as_is |', '| --- ' * 6 + '|']
+  """Markdown: medians, and ratios to the peers that were run.
+
+  A speed of 2.00 to a peer is twice its speed; in processor seconds too.
+  """
+  peers = ('torch/as_is', 'torch/gathered')
+  lines = ['| variant | tokens/s | CPU s/step | peak GB |' + ''.join(
+      f' speed to {peer} | memory | CPU speed |' for peer in peers),
+           '| --- ' * 10 + '|']
   for name, figures in results.items():
     seconds = statistics.median(figures['seconds'])
     cells = [name, f'{shape.tokens / seconds:,.0f}',
              f'{statistics.median(figures["cpu_seconds"]):.2f}',
              f'{figures["peak_bytes"] / 1e9:.2f}']
-    if base:
-      cells += [f'{statistics.median(base["seconds"]) / seconds:.2f}',
-                f'{figures["peak_bytes"] / base["peak_bytes"]:.2f}']
-    else:
-      cells += ['-', '-']
+    for peer in peers:
+      cells += _ratios(figures, results.get(peer))
     lines.append('| ' + ' | '.join(cells) + ' |')
   return '\n'.join(lines)
 
@@ -67,6 +90,11 @@ def main(arguments=None) -> None:
   parser.add_argument('--calls', type=int, default=5)
   parser.add_argument('--variants', default=','.join(VARIANTS))
   parser.add_argument('--shape', help='all sizes as JSON')
+  parser.add_argument('--cores', type=int,
+                      help='cores each process may use; default: all')
+  parser.add_argument(
+      '--huge_pages', action='store_true',
+      help="have glibc ask for huge pages (Linux), for every variant")
   parser.add_argument('--output', help='write the figures to this file too')
   parser.add_argument('--one', help=argparse.SUPPRESS)
   args = parser.parse_args(arguments)
@@ -76,9 +104,10 @@ def main(arguments=None) -> None:
     print(json.dumps(measure_here(args.one, shape, args.calls)))
     return
   results = compare(args.variants.split(','), shape, rounds=args.rounds,
-                    calls=args.calls)
+                    calls=args.calls, cores=args.cores,
+                    huge_pages=args.huge_pages)
   print(f'{shape}\n{platform.processor() or platform.machine()}, '
-        f'{os.cpu_count()} cores\n\n{table(results, shape)}')
+        f'{args.cores or os.cpu_count()} cores\n\n{table(results, shape)}')
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:
       json.dump({'shape': json.loads(shape.to_json()), 'results': results},

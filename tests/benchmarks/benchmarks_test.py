@@ -29,6 +29,6 @@ def test_table_compares_with_the_peer():
 def test_input_pipeline():
   figures = input_pipeline.run(lines=1500, batches=20, batch=4, length=32)
   assert set(figures['tokens_per_cpu_second']) == {
-      'cached', 'live', 'collator'}
+      'cached', 'live', 'array_record', 'collator'}
   assert all(v > 0 for v in figures['tokens_per_cpu_second'].values())
   assert figures['masking_seconds_per_batch'] > 0

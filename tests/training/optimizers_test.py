@@ -86,6 +86,16 @@ def test_clips_by_the_global_norm():
   assert float(new['a']) == pytest.approx(-30 / 31, rel=1e-4)
 
 
+@pytest.mark.parametrize('scale', [0.0, 1e-3, 1.0, 1e3])
+def test_clipping_equals_that_of_optax(scale):
+  grads = {'a': scale * jnp.arange(4.0), 'b': scale * jnp.ones((2, 3))}
+  got, want = (transform.update(grads, transform.init(grads))[0]
+               for transform in (optimizers.clip_by_global_norm(0.5),
+                                 optax.clip_by_global_norm(0.5)))
+  for g, w in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+    np.testing.assert_allclose(g, w, rtol=1e-6)
+
+
 def _layers():
   return {name: {'kernel': jnp.ones((4, 4)), 'bias': jnp.ones(4)}
           for name in ('embeddings', 'first', 'second')}

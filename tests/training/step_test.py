@@ -124,7 +124,7 @@ def test_update_on_a_cpu_copies_no_moment():
                         opt_state=optimizer.transform.init(params))
   def run(state, grads):
     return _builder(_entry(), optimizer=optimizer)._update(
-        state, grads, (), jnp.isfinite(grads['table'][0]))
+        state, grads, state.objective_state, jnp.isfinite(grads['table'][0]))
   compiled = jax.jit(run, donate_argnums=0).lower(state, params).compile()
   assert compiled.memory_analysis().temp_size_in_bytes < 4 * size
 
