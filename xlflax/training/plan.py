@@ -148,13 +148,12 @@ def _stream(loader, total_steps: int) -> list[dict[str, Any]]:
 
 def _stream_table(name, tasks) -> rich.table.Table:
   table = rich.table.Table(title=f'Stream {name}')
-  for column in ('task', 'languages', 'examples', 'dropped', 'rows', 'share',
-                 'batches', 'epochs'):
-    table.add_column(column, justify='left' if column in (
-        'task', 'languages') else 'right')
+  table.add_column('task', overflow='fold', min_width=24)
+  for column in ('examples', 'dropped', 'rows', 'share', 'batches', 'epochs'):
+    table.add_column(column, justify='right')
   for task in tasks:
     table.add_row(
-        task['task'], ' '.join(task['languages']), f'{task["examples"]:,}',
+        task['task'], f'{task["examples"]:,}',
         f'{task["dropped"]:,}', f'{task["rows"]:,}' if task['rows'] else '?',
         f'{task["rate"]:.2%}', f'{task["batches"]:,.1f}',
         f'{task["epochs"]:.2f}' if task['epochs'] is not None else '?')
