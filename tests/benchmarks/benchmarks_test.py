@@ -1,8 +1,11 @@
 """The benchmarks at tiny sizes, so that they never rot."""
 
 import json
+import sys
 
-from benchmarks import input_pipeline, shapes, training_step
+import pytest
+
+from benchmarks import input_pipeline, measure, shapes, training_step
 
 _TINY = shapes.Shape(vocabulary=64, layers=1, hidden=16, mlp=32, heads=2,
                      batch=8, length=16)
@@ -32,3 +35,24 @@ def test_input_pipeline():
       'cached', 'live', 'array_record', 'collator'}
   assert all(v > 0 for v in figures['tokens_per_cpu_second'].values())
   assert figures['masking_seconds_per_batch'] > 0
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='taskset and glibc')
+def test_process_on_one_core_with_huge_pages(tmp_path, monkeypatch):
+  (tmp_path / 'report.py').write_text(
+      'import json, os\nprint("before")\n'
+      'print(json.dumps([len(os.sched_getaffinity(0)),'
+      ' os.environ.get("OMP_NUM_THREADS"),'
+      ' os.environ.get("GLIBC_TUNABLES")]))')
+  monkeypatch.setenv('PYTHONPATH', str(tmp_path))
+  monkeypatch.delenv('OMP_NUM_THREADS', raising=False)
+  assert measure.run_module('report', cores=1, huge_pages=True) == [
+      1, '1', 'glibc.malloc.hugetlb=1']
+  assert measure.run_module('report')[1:] == [None, None]
+
+
+def test_process_that_fails_says_why(tmp_path, monkeypatch):
+  (tmp_path / 'broken.py').write_text('raise ValueError("no such shape")')
+  monkeypatch.setenv('PYTHONPATH', str(tmp_path))
+  with pytest.raises(RuntimeError, match='no such shape'):
+    measure.run_module('broken')
