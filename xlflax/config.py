@@ -32,7 +32,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
       '--gin_search_paths', action='append', default=[], metavar='DIR',
       help='folder to look gin files up in (comma-separated or repeated)')
   group.add_argument(
-      '--gin.NAME=VALUE', dest='gin_binding_help', default=None,
+      '--gin.NAME=VALUE', dest='gin_binding_help', action='store_true',
       help='override a binding, such as --gin.TRAIN_STEPS=1000')
 
 
