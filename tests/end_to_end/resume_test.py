@@ -52,20 +52,16 @@ def test_killed_run_ends_bit_identical(workspace, loader, tmp_path):
   _equal(tmp_path / 'run', uninterrupted)
 
 
-def test_sigterm_saves_and_exits_cleanly(workspace, loader, tmp_path):
-  flags, uninterrupted = loader
-  if not flags:
-    pytest.skip('the same code as with the cache')
+def test_sigterm_saves_and_exits_cleanly(workspace, tmp_path):
   process = workspace.start(
       'train', *TINY, *workspace.inputs, f'--model_dir={tmp_path / "run"}',
-      '--gin.TRAIN_STEPS=100000', *flags)
+      '--gin.TRAIN_STEPS=100000', workspace.cache)
   wait_for_step(process, tmp_path / 'run', 3)
   output = kill(process, signal.SIGTERM)
   assert process.returncode == 0, output
   assert 'SIGTERM: saving a checkpoint' in output
   steps = [int(p.name) for p in (tmp_path / 'run/checkpoints').iterdir()]
   assert len(steps) == 1 and f'Stopped at step {steps[0]}' in output
-  del uninterrupted
 
 
 @pytest.mark.slow
