@@ -154,15 +154,30 @@ def losses(model_dir: pathlib.Path) -> dict[int, dict[str, float]]:
 def wait_for_step(process, model_dir: pathlib.Path, step: int) -> None:
   """Blocks until a run has reported `step`, or ended."""
   path = model_dir / 'metrics.jsonl'
-  for _ in range(3000):
+  for _ in range(30000):
     if process.poll() is not None:
       return
     if path.exists():
       lines = path.read_text().splitlines()
       if lines and json.loads(lines[-1])['step'] >= step:
         return
-    time.sleep(0.05)
+    time.sleep(0.005)
   raise AssertionError(f'{model_dir} did not reach step {step}')
+
+
+def unfinished_checkpoints(model_dir: pathlib.Path) -> list[pathlib.Path]:
+  """Checkpoints that are being written, or that a kill left half-written."""
+  return list((model_dir / 'checkpoints').glob('*orbax-checkpoint-tmp*'))
+
+
+def wait_for_unfinished_checkpoint(process, model_dir: pathlib.Path) -> None:
+  """Blocks until a run writes a checkpoint while a finished one is there."""
+  while process.poll() is None:
+    finished = (model_dir / 'checkpoints/4').is_dir()
+    if finished and unfinished_checkpoints(model_dir):
+      return
+    time.sleep(0.001)
+  raise AssertionError(process.communicate()[0])
 
 
 def kill(process, number: int = signal.SIGKILL) -> str:

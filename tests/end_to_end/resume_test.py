@@ -12,7 +12,9 @@ from tests.end_to_end.conftest import (
   kill,
   losses,
   parameters,
+  unfinished_checkpoints,
   wait_for_step,
+  wait_for_unfinished_checkpoint,
 )
 
 _EVERY = '--gin.checkpoints.CheckpointOptions.every_steps=4'
@@ -47,9 +49,22 @@ def test_killed_run_ends_bit_identical(workspace, loader, tmp_path):
   wait_for_step(process, tmp_path / 'run', 9)
   kill(process)
   output = workspace.train(tmp_path / 'run', _EVERY, *flags)
-  if process.returncode == -signal.SIGKILL:
-    assert 'Continuing from the checkpoint of step' in output
+  assert process.returncode == -signal.SIGKILL  # it had not ended by itself
+  assert 'Continuing from the checkpoint of step' in output
   _equal(tmp_path / 'run', uninterrupted)
+
+
+def test_killed_during_a_save(workspace, loader, tmp_path):
+  flags, uninterrupted = loader
+  run = tmp_path / 'run'
+  process = _start(workspace, run, flags)
+  wait_for_unfinished_checkpoint(process, run)
+  kill(process)
+  assert process.returncode == -signal.SIGKILL
+  assert unfinished_checkpoints(run)  # the kill came before the rename
+  workspace.train(run, _EVERY, *flags)
+  assert not unfinished_checkpoints(run)
+  _equal(run, uninterrupted)
 
 
 def test_sigterm_saves_and_exits_cleanly(workspace, tmp_path):
@@ -69,10 +84,13 @@ def test_sigterm_saves_and_exits_cleanly(workspace, tmp_path):
 def test_killed_at_a_random_moment(workspace, loader, tmp_path, attempt):
   flags, uninterrupted = loader
   rng = random.Random(attempt)
+  killed = 0
   for _ in range(2):
     process = _start(workspace, tmp_path / 'run', flags)
     wait_for_step(process, tmp_path / 'run', rng.choice([3, 6, 12, 18, 21]))
     time.sleep(rng.random() * 0.4)  # saves begin and end within this
     kill(process)
+    killed += process.returncode == -signal.SIGKILL
+  assert killed, 'the run ended before both kills'
   workspace.train(tmp_path / 'run', _EVERY, *flags)
   _equal(tmp_path / 'run', uninterrupted)
