@@ -5,7 +5,7 @@ import os
 import sys
 
 
-def set_up(*, verbose: bool = False) -> None:
+def set_up() -> None:
   """Lines with time and level; other libraries only from warnings on."""
   handler = logging.StreamHandler(sys.stderr)
   handler.setFormatter(logging.Formatter(
@@ -14,8 +14,7 @@ def set_up(*, verbose: bool = False) -> None:
   handler.addFilter(lambda record: record.module != 'resource_reader')
   root = logging.getLogger()
   root.handlers[:] = [handler]
-  root.setLevel(logging.DEBUG if verbose else logging.INFO)
+  root.setLevel(logging.INFO)
   for name in ('absl', 'jax', 'orbax', 'tensorflow', 'matplotlib', 'urllib3'):
-    logging.getLogger(name).setLevel(
-        logging.INFO if verbose else logging.WARNING)
+    logging.getLogger(name).setLevel(logging.WARNING)
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
