@@ -38,6 +38,7 @@ setuptools.setup(
         'jax>=0.10', 'flax>=0.12', 'optax>=0.2.5', 'orbax-checkpoint>=0.11.20',
         'numpy>=1.26', 'gin-config>=0.5', 'sentencepiece>=0.2',
         'rich>=13', 'matplotlib>=3.8', 'zstandard>=0.22', 'tensorboard>=2.16',
+        'sacremoses>=0.1', 'jieba>=0.42',
     ],
     extras_require={
         # TensorFlow is needed to read SeqIO tasks, not to train from a cache.

@@ -17,6 +17,13 @@ class VocabularySpec:
     special_ids: every id that is not text (the above and language symbols):
       never chosen for prediction, never drawn as a random replacement.
     languages: language codes; the index of a code is its `language_id`.
+    language_symbol_ids: id of each language's symbol, in their order; () if
+      the vocabulary has none.
+    sentinel_ids: ids that stand for dropped spans (T5), in order of use.
+    language_words: for each language, runs (start, stop) of the ids that its
+      text can have, special ids left out; () if all languages use every id.
+    word_starts: bit i % 8 (from the lowest) of byte i // 8 says whether id i
+      begins a word; b'' if that is not known.
   """
 
   size: int
@@ -27,6 +34,10 @@ class VocabularySpec:
   mask_id: int
   special_ids: tuple[int, ...]
   languages: tuple[str, ...]
+  language_symbol_ids: tuple[int, ...] = ()
+  sentinel_ids: tuple[int, ...] = ()
+  language_words: tuple[tuple[tuple[int, int], ...], ...] = ()
+  word_starts: bytes = b''
 
   def __post_init__(self):
     named = (self.pad_id, self.bos_id, self.eos_id, self.mask_id)

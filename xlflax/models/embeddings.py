@@ -97,6 +97,8 @@ class Embeddings(nn.Module):
     if config.type_vocab_size:
       if token_type_ids is None:
         token_type_ids = jnp.zeros_like(token_ids)
+      # A single type (RoBERTa, XLM-R) serves both sides of a pair.
+      token_type_ids = jnp.minimum(token_type_ids, config.type_vocab_size - 1)
       states = states + lookup(self.token_type, token_type_ids, 'type')
     if config.use_language_embeddings:
       states = states + self._languages(token_ids, language_ids)

@@ -83,6 +83,37 @@ class Objective:
     del model, params, vocabulary
     return ()
 
+  def load_state(self, state, *, model, params, vocabulary) -> Any:
+    """The state that a fresh run begins with, from files where it needs any.
+
+    Called on the host, once, when a run begins; a resumed run takes the state
+    from its checkpoint.
+
+    Args:
+      state: what `init_state` made, sharded.
+      model: the Linen module.
+      params: the initial parameters, those taken from another run included.
+      vocabulary: the run's `xlflax.data.vocabulary.Vocabulary`.
+
+    Returns:
+      A tree like `state` with the same shapes, types and shardings.
+    """
+    del model, params, vocabulary
+    return state
+
+  def start_step(self, params, state) -> Any:
+    """The state as it is when a step begins, before its first micro-batch.
+
+    Part of the jitted step and run once in it, however many micro-batches it
+    has: the place for a momentum update.
+
+    Args:
+      params: `{'model': ..., 'heads': ...}`, before the step's update.
+      state: the objective's state.
+    """
+    del params
+    return state
+
   def __call__(self, model, params, batch, context: Context
                ) -> ObjectiveOutput:
     """Loss and metrics of one batch.

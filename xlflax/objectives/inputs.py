@@ -9,8 +9,13 @@ from xlflax.data import batch as batch_lib
 from xlflax.data.vocabulary_spec import VocabularySpec
 from xlflax.objectives import masking
 
-_OPTIONAL = (batch_lib.SEGMENT_IDS, batch_lib.POSITIONS,
-             batch_lib.LANGUAGE_IDS)
+# Key of the batch -> the model's argument.
+_OPTIONAL = {
+    batch_lib.SEGMENT_IDS: 'segment_ids',
+    batch_lib.POSITIONS: 'positions',
+    batch_lib.LANGUAGE_IDS: 'language_ids',
+    batch_lib.SIDE_IDS: 'token_type_ids',
+}
 
 
 class Pooling(enum.Enum):
@@ -26,6 +31,11 @@ def call(model, params, method: str, *args, rng: jax.Array | None = None,
   rngs = None if rng is None else {'dropout': rng}
   return model.apply({'params': params['model']}, *args, method=method,
                      rngs=rngs, **kwargs)
+
+
+def arguments(batch) -> dict[str, jax.Array]:
+  """The model's keyword arguments from a batch, all but `token_ids`."""
+  return {name: batch[key] for key, name in _OPTIONAL.items() if key in batch}
 
 
 def encode(model, params, batch, *, context, rng: jax.Array,
@@ -45,7 +55,7 @@ def encode(model, params, batch, *, context, rng: jax.Array,
   Returns:
     [B, T, H] in the model's compute dtype.
   """
-  kwargs = {key: batch[key] for key in _OPTIONAL if key in batch}
+  kwargs = arguments(batch)
   method = 'encode' if layer is None else 'encode_layers'
   states = call(model, params, method, batch[batch_lib.TOKEN_IDS], rng=rng,
                 deterministic=not context.train, **kwargs)

@@ -169,10 +169,20 @@ class Setup:
     key = randomness.key(
         self.settings.seed, randomness.Purpose.PARAMETERS)
     state = self.factory.create(key)
-    if self.settings.init_from is None:
-      return state
-    return initialization.apply(
-        self.settings.init_from, state, self.factory)
+    if self.settings.init_from is not None:
+      state = initialization.apply(
+          self.settings.init_from, state, self.factory)
+      state = state.replace(
+          objective_state=self.factory.create_objective_state(state.params))
+    return state.replace(objective_state=self._load_objective_state(state))
+
+  def _load_objective_state(self, state):
+    """The state of each objective, what it reads from files included."""
+    return {objective.name: objective.load_state(
+        state.objective_state[objective.name], model=self.model,
+        params=state.params, vocabulary=self.vocabulary)
+            for objective in self.settings.objectives.objectives
+            if objective.name in state.objective_state}
 
   def flops(self, active: tuple[int, ...]) -> int:
     """Model FLOPs of one step of these entries."""

@@ -45,20 +45,23 @@ def init_params(model, mixture: mixture_lib.ObjectiveMixture, rng: jax.Array):
   return boxed | {'heads': heads} if heads else boxed
 
 
+def init_objective_state(model, mixture, params, vocabulary
+                         ) -> dict[str, Any]:
+  """What the objectives keep, at step 0 with these unboxed parameters."""
+  states = {objective.name: objective.init_state(model, params, vocabulary)
+            for objective in mixture.objectives}
+  return {name: kept for name, kept in states.items() if jax.tree.leaves(kept)}
+
+
 def build_state(model, mixture, optimizer: optimizers.Optimizer,
                 vocabulary: vocabulary_spec.VocabularySpec, params, *,
                 use_ema: bool) -> TrainState:
   """The state at step 0 around unboxed parameters."""
-  objective_state = {}
-  for entry in mixture.entries:
-    kept = entry.objective.init_state(model, params, vocabulary)
-    if jax.tree.leaves(kept):
-      objective_state[entry.objective.name] = kept
   return TrainState(
       step=jnp.zeros([], jnp.int32), params=params,
       opt_state=optimizer.transform.init(params),
       ema=jax.tree.map(jnp.copy, params) if use_ema else (),
-      objective_state=objective_state)
+      objective_state=init_objective_state(model, mixture, params, vocabulary))
 
 
 class StateFactory:
@@ -78,6 +81,8 @@ class StateFactory:
       return build_state(model, mixture, optimizer, vocabulary, params,
                          use_ema=use_ema)
     self._create = create
+    self._create_objective_state = lambda params: init_objective_state(
+        model, mixture, params, vocabulary)
     key = jax.eval_shape(lambda: jax.random.key(0))
     boxed = jax.eval_shape(functools.partial(init_params, model, mixture), key)
     optimizer.check(nn.meta.unbox(boxed))
@@ -108,3 +113,11 @@ class StateFactory:
     """A fresh, sharded state; each device makes only its own parts."""
     with self._partitioner.scope():
       return jax.jit(self._create, out_shardings=self.shardings)(rng)
+
+  def create_objective_state(self, params) -> dict[str, Any]:
+    """The objectives' state at step 0 with these sharded parameters."""
+    if not self.abstract.objective_state:
+      return {}
+    with self._partitioner.scope():
+      return jax.jit(self._create_objective_state,
+                     out_shardings=self.shardings.objective_state)(params)

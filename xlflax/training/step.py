@@ -93,6 +93,12 @@ class StepBuilder(NamedTuple):
     rng = jax.random.fold_in(
         randomness.key(self.seed, randomness.Purpose.TRAINING), state.step)
     grads, outputs, kept = None, {}, dict(state.objective_state)
+    for objective in {self.mixture.entries[i].objective.name:
+                      self.mixture.entries[i].objective
+                      for i in active}.values():
+      if objective.name in kept:
+        kept[objective.name] = objective.start_step(
+            state.params, kept[objective.name])
     for i in active:
       entry = self.mixture.entries[i]
       entry_grads, out = self._entry(
