@@ -24,8 +24,8 @@ setuptools.setup(
         setuptools.find_packages(include=['xlflax', 'xlflax.*'])
         + ['xlflax.tasks', 'xlflax.gin_configs']
         + [
-            f'xlflax.gin_configs.{path.name}'
-            for path in sorted((_HERE / 'gin_configs').iterdir())
+            '.'.join(('xlflax', *path.relative_to(_HERE).parts))
+            for path in sorted((_HERE / 'gin_configs').rglob('*'))
             if path.is_dir() and path.name != '__pycache__'
         ]
     ),

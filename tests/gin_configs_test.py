@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from xlflax import config, evaluate, train
-from xlflax.commands import benchmark
+from xlflax.data import vocabulary_spec
 from xlflax.evaluation import base as evaluation_base
 from xlflax.training import run_directory
 from xlflax.training import setup as setup_lib
@@ -18,7 +18,7 @@ _FILES = sorted(str(path.relative_to(config.SHIPPED))
 _PARTS = ('pretrain/base.gin', 'models/encoder.gin', 'evaluate/tasks.gin')
 _DURING_TRAINING = tuple(f for f in _FILES if f.endswith('_training.gin'))
 _GIVEN = dict(MODEL_DIR='runs/a', VOCABULARY='vocabulary', CORPUS='corpus')
-_SPEC = benchmark.invented_vocabulary(320)
+_SPEC = vocabulary_spec.invented(320)
 
 
 def _kind(file: str) -> str:

@@ -1,12 +1,14 @@
-"""Makes a corpus directory of ten languages from public small data sets.
+"""Makes a corpus directory of up to ten languages from public small data sets.
 
-  python docs/real_text/build_corpus.py --data DATA --output CORPUS
+  python docs/real_text/build_corpus.py --data DATA --output CORPUS \\
+      [--languages en fr] [--sources bible] [--foreign_sources guide ntrex]
 
 DATA holds `bible/<lang>.tsv` (reference, verse), `opensource_guide/<lang>/*.md`,
 `ntrex/en-<lang>.tsv`, `small_parallel_enja/train.*` (English, Japanese) and
 `tatoeba/tatoeba.<xxx>-eng.*`. Tatoeba is the test set: it is copied to
 `test/`, and every training line that equals one of its sentences, punctuation
-and case aside, is left out.
+and case aside, is left out. The dictionaries of `bilingual_dictionaries` that
+fit the languages are copied; where there is none, Swadesh lists are joined.
 """
 
 import argparse
@@ -21,6 +23,11 @@ LANGUAGES = ('en', 'fr', 'de', 'es', 'ru', 'zh', 'ar', 'hi', 'ja', 'sw')
 TATOEBA = {'fra': 'fr', 'deu': 'de', 'spa': 'es', 'rus': 'ru', 'cmn': 'zh',
            'ara': 'ar', 'hin': 'hi', 'jpn': 'ja', 'swh': 'sw'}
 GUIDE = {'zh': 'zh-hans'}
+SOURCES = ('bible', 'guide', 'ntrex', 'enja')
+DICTIONARIES = {'fr': 'freedict/en-fr', 'es': 'freedict/es-en',
+                'sw': 'freedict/en-sw', 'ru': 'openrussian/ru-en',
+                'de': 'apertium/en-de'}
+SWADESH = {'en': 'eng', 'zh': 'cmn', 'ar': 'arb', 'hi': 'hin', 'ja': 'jpn'}
 
 
 def normalized(text: str) -> str:
@@ -77,27 +84,45 @@ def read_parallel(data: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
   return pairs
 
 
-def read_monolingual(data: pathlib.Path, pairs) -> dict[str, list[list[str]]]:
-  """Language -> documents: bible chapters, articles, sides of other pairs."""
-  documents = {}
-  for language in LANGUAGES:
+def read_monolingual(data: pathlib.Path, pairs, language: str, sources
+                     ) -> list[list[str]]:
+  """Documents: bible chapters, articles, sides of other pairs."""
+  documents = []
+  if 'bible' in sources:
     chapters = collections.defaultdict(list)
     for reference, text in read_tsv(data / 'bible' / f'{language}.tsv'):
       chapters[reference.rpartition('.')[0]].append(text)
-    documents[language] = list(chapters.values()) + read_guide(
+    documents += chapters.values()
+  if 'guide' in sources:
+    documents += read_guide(
         data / 'opensource_guide' / GUIDE.get(language, language))
-    if language == 'en':
-      documents['en'].append(
-          [row[0] for row in read_tsv(data / 'ntrex' / 'en-fr.tsv')])
-      documents['en'].append([english for english, _ in pairs['ja']])
-    else:
-      documents[language].append(
-          [row[1] for row in read_tsv(data / 'ntrex' / f'en-{language}.tsv')])
-  documents['ja'].append([japanese for _, japanese in pairs['ja']])
+  english = language == 'en'
+  if 'ntrex' in sources:
+    documents.append([row[not english] for row in read_tsv(
+        data / 'ntrex' / f'en-{"fr" if english else language}.tsv')])
+  if 'enja' in sources and language in ('en', 'ja'):
+    documents.append([pair[not english] for pair in pairs['ja']])
   return documents
 
 
-def build(data: pathlib.Path, output: pathlib.Path) -> None:
+def read_dictionary(data: pathlib.Path, language: str
+                    ) -> tuple[tuple[str, str], list[list[str]]]:
+  """Languages and entries of a dictionary of English and this language."""
+  folder = data / 'bilingual_dictionaries'
+  if language in DICTIONARIES:
+    name = DICTIONARIES[language]
+    return (tuple(name.rpartition('/')[2].split('-')),
+            read_tsv(folder / f'{name}.train.tsv'))
+  concepts = [(folder / 'panlex_swadesh207' / f'{SWADESH[code]}.txt').read_text(
+      encoding='utf-8').splitlines() for code in ('en', language)]
+  return ('en', language), [
+      [english, foreign] for first, second in zip(*concepts, strict=True)
+      for english in first.split('\t') for foreign in second.split('\t')
+      if english and foreign]
+
+
+def build(data: pathlib.Path, output: pathlib.Path, languages, sources,
+          foreign_sources) -> None:
   """Writes the corpus and prints what was left out."""
   test = read_tatoeba(data / 'tatoeba')
   held = {normalized(text) for pairs in test.values() for pair in pairs
@@ -109,18 +134,20 @@ def build(data: pathlib.Path, output: pathlib.Path) -> None:
     return fine
   parallel = {language: [pair for pair in pairs if keep(f'en-{language}', *pair)]
               for language, pairs in read_parallel(data).items()}
-  monolingual = read_monolingual(data, parallel)
+  monolingual = {language: read_monolingual(
+      data, parallel, language, sources if language == 'en' else foreign_sources)
+                 for language in languages}
   validation = {language: pairs[-100:] for language, pairs in parallel.items()}
   held |= {normalized(text) for pairs in validation.values() for pair in pairs
            for text in pair}
-  for language, pairs in parallel.items():
-    languages = ('en', language)
+  for language in languages[1:]:
+    names = ('en', language)
     corpus_writer.write_parallel(
-        output, languages, [pair for pair in pairs if keep('held', *pair)])
+        output, names, [p for p in parallel[language] if keep('held', *p)])
     corpus_writer.write_parallel(
-        output, languages, validation[language], split='validation')
-    corpus_writer.write_parallel(
-        output, languages, test[language], split='test')
+        output, names, validation[language], split='validation')
+    corpus_writer.write_parallel(output, names, test[language], split='test')
+    corpus_writer.write_dictionary(output, *read_dictionary(data, language))
   for language, documents in monolingual.items():
     lines = [pair[language != 'en']
              for pair in validation['fr' if language == 'en' else language]]
@@ -133,11 +160,21 @@ def build(data: pathlib.Path, output: pathlib.Path) -> None:
 
 
 def main() -> None:
-  parser = argparse.ArgumentParser(description=__doc__)
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('--data', required=True, type=pathlib.Path)
   parser.add_argument('--output', required=True, type=pathlib.Path)
+  parser.add_argument('--languages', nargs='+', default=LANGUAGES,
+                      choices=LANGUAGES, help='English first')
+  parser.add_argument('--sources', nargs='+', default=SOURCES, choices=SOURCES,
+                      help='of the monolingual text')
+  parser.add_argument('--foreign_sources', nargs='+', choices=SOURCES,
+                      help='of the other languages than English, if different')
   args = parser.parse_args()
-  build(args.data, args.output)
+  if args.languages[0] != 'en' or len(args.languages) < 2:
+    parser.error('--languages: en and at least one other')
+  build(args.data, args.output, args.languages, args.sources,
+        args.foreign_sources or args.sources)
 
 
 if __name__ == '__main__':

@@ -1,8 +1,11 @@
 """Flags of `xlflax train` and `xlflax benchmark`, down to `train`'s arguments."""
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -18,6 +21,7 @@ _FILES = ('--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin')
 def quiet(monkeypatch):
   """Commands do not touch the session's logging."""
   monkeypatch.setattr('xlflax.logs.set_up', lambda: None)
+  monkeypatch.setattr(train_command, '_stand_in_devices', lambda args: None)
 
 
 @pytest.fixture
@@ -84,9 +88,19 @@ def test_benchmark_needs_no_data(arguments_of, tmp_path):
   assert json.loads((tmp_path / 'out.json').read_text()) == {'step': 3}
 
 
+def test_plan_without_vocabulary(arguments_of, capsys):
+  given = ('train', *_FILES, '--vocabulary_size=500', '--num_languages=3',
+           '--gin.TRAIN_STEPS=2000')
+  seen = arguments_of(*given, '--dry_run')
+  assert seen['kind'] == 'plan'
+  assert len(seen['settings'].vocabulary.languages) == 3
+  assert cli.main([*given]) == 2
+  assert '--vocabulary_size is for plans' in capsys.readouterr().err
+
+
 def test_vocabulary_too_small(capsys):
   assert cli.main(['benchmark', *_FILES, '--vocabulary_size=9']) == 2
-  assert 'Got: 9. Expected: 16 or more. Where: --vocabulary_size' in (
+  assert 'Got: 9. Expected: 15 or more. Where: --vocabulary_size' in (
       capsys.readouterr().err)
 
 
@@ -99,3 +113,19 @@ def test_examples_are_command_lines(arguments_of, command):
   assert lines
   for line in lines:
     assert arguments_of(*shlex.split(line)[1:])['settings'].streams
+
+
+def test_devices_that_are_not_there():
+  """In a process of its own, whose devices are not yet chosen."""
+  command = [sys.executable, '-m', 'xlflax.cli', 'train', *_FILES,
+             '--vocabulary_size=500', '--gin.TRAIN_STEPS=9', '--gin.WARMUP_STEPS=1',
+             '--gin.BATCH_SIZE=48', '--gin.LENGTH=16', '--num_devices=12']
+  env = os.environ | {'XLA_FLAGS': '', 'COLUMNS': '100'}
+  plan = subprocess.run([*command, '--dry_run'], env=env, capture_output=True,
+                        text=True, check=False)
+  assert plan.returncode == 0, plan.stderr
+  assert re.search(r'data 12 x fsdp 1 x tensor 1', plan.stdout)
+  assert 'not looked at' in plan.stderr
+  wrong = subprocess.run(command, env=env, capture_output=True, text=True,
+                         check=False)
+  assert wrong.returncode == 2 and 'add --dry_run' in wrong.stderr

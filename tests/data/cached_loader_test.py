@@ -79,6 +79,8 @@ _LAYOUTS = {
               'positions': 'reset'},
     'filtered pairs': {'layout': 'pairs', 'length': 64, 'min_tokens': 10,
                        'max_tokens': 40},
+    'the first pairs': {'layout': 'pairs', 'length': 64, 'min_tokens': 10,
+                        'max_tokens': 40, 'max_examples': 5},
     'packed pairs': {'layout': 'pairs', 'length': 128, 'packing': 'next_fit',
                      'order': 'random'},
     'sides': {'layout': 'sides', 'order': 'random'},
@@ -121,6 +123,20 @@ def _epoch_rows(loader, task, batches):
     uses += [(numbers[i], tokens[i].tobytes())
              for i in np.flatnonzero(tasks == plan.tasks.index(task))]
   return [row for _, row in sorted(uses)]
+
+
+@pytest.mark.parametrize('live', [False, True])
+def test_only_the_first_examples_are_used(open_both, live):
+  """Again and again, and the language is drawn as if it had no more."""
+  settings = {'layout': 'sentences', 'length': 80, 'alpha': 1.0}
+  few = open_both(max_examples=7, shuffle=True, **settings)[live]
+  rows = _epoch_rows(few, 'corpus.mono.de', 60)
+  assert len(set(rows)) == 7 and len(rows) > 70
+  first = open_both(shuffle=False, **settings)[live]
+  assert set(rows) == set(_epoch_rows(first, 'corpus.mono.de', 60)[:7])
+  assert len({s.rate for s in few.statistics()}) == 1  # 7 of each task
+  if not live:
+    assert {s.rows for s in few.statistics()} == {7}
 
 
 @pytest.mark.parametrize('live', [False, True])

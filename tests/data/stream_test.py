@@ -28,6 +28,11 @@ def test_unknown_value_names_the_choices():
     ({'length': 2}, 'leaves no room for text. Got: 2. Expected: at least 3'),
     ({'layout': 'pairs', 'length': 5}, 'Expected: at least 6'),
     ({'batch_size': 0}, 'Stream.batch_size must be positive. Got: 0'),
+    ({'max_examples': 0}, 'Stream.max_examples must be positive. Got: 0'),
+    ({'max_examples': 9}, 'Stream.max_examples has no meaning for '
+     'Layout.BLOCKS'),
+    ({'layout': 'sentences', 'packing': 'next_fit', 'max_examples': 9},
+     'no meaning for Layout.SENTENCES with packing'),
     ({'alpha': -0.5}, 'Stream.alpha is negative'),
     ({'layout': 'sentences', 'remainder': 'drop'},
      'Stream.remainder has no meaning for Layout.SENTENCES'),

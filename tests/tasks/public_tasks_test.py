@@ -132,3 +132,16 @@ def test_data_that_are_not_prepared(tmp_path, monkeypatch):
     assert 'Where: para_crawl/ende:1.2.0' in message
     assert '`tfds build para_crawl/ende`' in message
   _forget('n1')
+
+
+@pytest.mark.parametrize('language, tasks', [
+    ('fr', {'wiki40b.en', 'mc4.fr'}), ('ru', {'wiki40b.en', 'mc4.ru'}),
+    ('zh', {'wiki40b.en', 'mc4.zh'})])
+def test_ecs_mixtures(language, tasks):
+  """Wikipedia with itself, and with web pages of the second language."""
+  def parts(name):
+    return {task.name for task in seqio.MixtureRegistry.get(name).tasks}
+  task_registry.import_public_tasks()
+  assert parts(f'ecs.wiki_cc.en_{language}') == tasks
+  wiki = parts(f'ecs.wiki.en_{language}')
+  assert len(wiki) == 2 and all(t.startswith('wiki40b.') for t in wiki)

@@ -3,8 +3,9 @@
 import argparse
 import json
 
-from xlflax import config
+from xlflax import config, errors
 from xlflax.commands import compilation
+from xlflax.data import vocabulary_spec
 from xlflax.training import distributed
 
 HELP = ('Trains a model, or continues the run in --model_dir from its last '
@@ -17,6 +18,10 @@ EXAMPLES = """
   # the plan only: parameters, memory, batches per language, time
   xlflax train --gin_file=... --model_dir=runs/mlm --dry_run
 
+  # what a configuration would take on 64 devices, without text or vocabulary
+  xlflax train --gin_file=papers/veco/large_phase2.gin --dry_run \\
+      --vocabulary_size=250002 --num_languages=50 --num_devices=64
+
   # two processes on one machine (the same line with --process_id=1)
   xlflax train ... --coordinator=localhost:9876 --num_processes=2 --process_id=0
 """
@@ -27,6 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add_common_arguments(parser)
   parser.add_argument('--dry_run', action='store_true',
                       help='check everything and print the plan, no step')
+  parser.add_argument(
+      '--num_devices', type=int, metavar='N', help='with --dry_run: plan for '
+      'so many devices, which the CPU stands in for (temporary memory is then '
+      "that of XLA's CPU backend)")
   parser.add_argument(
       '--other_config', choices=['refuse', 'accept'], default='refuse',
       help="what to do where --model_dir holds another configuration's run")
@@ -52,7 +61,27 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
       '--task_module', action='append', default=[], metavar='MODULE',
       help='module that registers SeqIO tasks, where they are read live; may '
       'be repeated')
+  parser.add_argument(
+      '--vocabulary_size', type=int, metavar='N',
+      help='use an invented vocabulary of this size instead of --vocabulary '
+      '(plans and benchmarks)')
+  parser.add_argument(
+      '--num_languages', type=int, default=1, metavar='N',
+      help='languages of the invented vocabulary (default: %(default)s)')
   compilation.add_flag(parser)
+
+
+def invented_vocabulary(args: argparse.Namespace) -> dict:
+  """The argument `vocabulary` of `train` if --vocabulary_size is given.
+
+  The macros that nothing then reads are filled in.
+  """
+  if args.vocabulary_size is None:
+    return {}
+  for name in ('vocabulary', 'model_dir'):
+    setattr(args, name, getattr(args, name) or 'unused')
+  return {'vocabulary': vocabulary_spec.invented(
+      args.vocabulary_size, num_languages=args.num_languages)}
 
 
 def bindings(args: argparse.Namespace) -> list[str]:
@@ -71,15 +100,33 @@ def prepare(args: argparse.Namespace) -> None:
   compilation.use(args.compilation_cache)
 
 
+def _stand_in_devices(args: argparse.Namespace) -> None:
+  """Makes the CPU look like --num_devices devices."""
+  if args.num_devices is None:
+    return
+  if not args.dry_run:
+    raise errors.ConfigError(
+        '--num_devices is for plans', got='no --dry_run',
+        fix='add --dry_run; a run takes the devices that there are')
+  import jax  # pylint: disable=g-import-not-at-top
+  jax.config.update('jax_platforms', 'cpu')
+  jax.config.update('jax_num_cpu_devices', args.num_devices)
+
+
 def run(args: argparse.Namespace) -> int:
   """Trains, or prints the plan."""
+  given = invented_vocabulary(args)
+  if given and not args.dry_run:
+    raise errors.ConfigError(
+        '--vocabulary_size is for plans and benchmarks', got='no --dry_run',
+        fix='add --dry_run, or give --vocabulary')
+  _stand_in_devices(args)
   distributed.initialize(
       coordinator=args.coordinator, num_processes=args.num_processes,
       process_id=args.process_id)
   prepare(args)
   from xlflax import train as train_lib  # pylint: disable=g-import-not-at-top
   from xlflax.training import run_directory  # pylint: disable=g-import-not-at-top
-  given = {}  # without it, what the configuration binds
   if args.stop_at_step is not None:
     given['stop_at_step'] = args.stop_at_step
   result = config.call(

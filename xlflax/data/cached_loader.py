@@ -33,12 +33,13 @@ class CachedLoader:
     self._vocabulary_spec = vocabulary.spec
     self._plan = row_plan.RowPlan(
         stream, seed=seed, rates=rates,
-        sizes={name: task.meta.source_examples
+        sizes={name: _at_most(task.meta.source_examples, stream)
                for name, task in tasks.items()})
     self._metas = [tasks[name].meta for name in self._plan.tasks]
     self._indices = [_make_index(tasks[name], stream)
                      for name in self._plan.tasks]
-    self._num_rows = np.array([i.num_rows for i in self._indices], np.int64)
+    self._num_rows = np.array([
+        _at_most(i.num_rows, stream) for i in self._indices], np.int64)
     self._languages = [
         loader_lib.side_languages(stream, vocabulary, meta.languages)
         for meta in self._metas]
@@ -70,11 +71,12 @@ class CachedLoader:
         loader_lib.TaskStatistics(
             task=meta.task, languages=meta.languages,
             examples=meta.source_examples, rate=float(rate),
-            rows=index.num_rows, dropped=index.num_dropped,
+            rows=int(rows), dropped=index.num_dropped,
             truncated=index.num_truncated,
             tokens=sum(side.tokens for side in meta.statistics))
-        for meta, index, rate in zip(
-            self._metas, self._indices, self._plan.rates(), strict=True)]
+        for meta, index, rows, rate in zip(
+            self._metas, self._indices, self._num_rows, self._plan.rates(),
+            strict=True)]
 
   def close(self) -> None:
     """Releases the memory maps."""
@@ -91,6 +93,12 @@ class CachedLoader:
       for place, unit in zip(places.tolist(), units, strict=True):
         out[place] = unit
     return out
+
+
+def _at_most(count: int, stream: stream_lib.Stream) -> int:
+  """`count`, or `Stream.max_examples` if that is fewer."""
+  return count if stream.max_examples is None else min(
+      count, stream.max_examples)
 
 
 def _make_index(task: cache_reader.CachedTask, stream) -> row_index.RowIndex:

@@ -14,6 +14,7 @@ are, too. What differs:
 For more than a small corpus, write a cache.
 """
 
+import itertools
 import logging
 import os
 import time
@@ -162,6 +163,7 @@ class _TaskRows:
     rows = row_iterator.iterate(
         self._examples(), self._stream, counts=counts,
         eos_id=self._vocabulary.spec.eos_id)
+    rows = itertools.islice(rows, self._stream.max_examples)
     if not self._stream.shuffle:
       return rows
     key = int(hashing.draw(self._key, np.array([epoch]))[0])
@@ -216,4 +218,6 @@ def _size(task: str, stream: stream_lib.Stream) -> int:
         where=f'task {task}, split {stream.split}',
         fix='Write a token cache, or set Stream.alpha to None for the '
             'mixture\'s own rates')
+  if stream.max_examples is not None:
+    size = min(size or stream.max_examples, stream.max_examples)
   return size or 1

@@ -141,6 +141,9 @@ class Stream:
     shuffle: rows in a new random order each epoch, or in the corpus's.
     shuffle_window: rows within which the live loader shuffles; a cache
       shuffles over the whole task.
+    max_examples: only the first so many examples of each task that the
+      filters keep are used, and N_i is at most that (one example a row only:
+      SENTENCES, PAIRS, SIDES without packing; PPA's 250k, 600k and 2M pairs).
     remainder: see `Remainder` (BLOCKS only).
     packing: see `Packing` (SENTENCES and PAIRS only).
     pairs: see `PairOptions` (layouts with two sides only).
@@ -158,6 +161,7 @@ class Stream:
   batching: LanguageBatching = LanguageBatching.MIXED
   shuffle: bool = True
   shuffle_window: int = 4096
+  max_examples: int | None = None
   remainder: Remainder = Remainder.PAD
   packing: Packing = Packing.NONE
   pairs: PairOptions = PairOptions()
@@ -192,10 +196,11 @@ def _check_sizes(stream: Stream) -> None:
         'Stream.length leaves no room for text', got=stream.length,
         expected=f'at least {stream.length - stream.capacity + needed}',
         where=where)
-  for name in ('batch_size', 'shuffle_window'):
-    if getattr(stream, name) < 1:
+  for name in ('batch_size', 'shuffle_window', 'max_examples'):
+    value = getattr(stream, name)
+    if value is not None and value < 1:
       raise errors.ConfigError(
-          f'Stream.{name} must be positive', got=getattr(stream, name),
+          f'Stream.{name} must be positive', got=value,
           where=where)
   if isinstance(stream.alpha, (int, float)) and stream.alpha < 0:
     raise errors.ConfigError(
@@ -211,6 +216,9 @@ def _check_options(stream: Stream) -> None:
   ignored = {
       'remainder': (layout is not Layout.BLOCKS
                     and stream.remainder is not Remainder.PAD),
+      'max_examples': (stream.max_examples is not None and (
+          layout in (Layout.BLOCKS, Layout.ADJACENT)
+          or stream.packing is not Packing.NONE)),
       'packing': (layout not in (Layout.SENTENCES, Layout.PAIRS)
                   and stream.packing is not Packing.NONE),
       'pairs': not two_sided and pairs != default,
@@ -224,5 +232,6 @@ def _check_options(stream: Stream) -> None:
   for name, wrong in ignored.items():
     if wrong:
       raise errors.ConfigError(
-          f'Stream.{name} has no meaning for Layout.{layout.name}',
+          f'Stream.{name} has no meaning for Layout.{layout.name}'
+          + (' with packing' if name == 'max_examples' else ''),
           where=f'stream {stream.name!r}', fix='Leave it at its default')

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from xlflax import errors
+
 
 @dataclasses.dataclass(frozen=True)
 class VocabularySpec:
@@ -24,6 +26,8 @@ class VocabularySpec:
       text can have, special ids left out; () if all languages use every id.
     word_starts: bit i % 8 (from the lowest) of byte i // 8 says whether id i
       begins a word; b'' if that is not known.
+    words_overlap: whether one id is another word in another language, so that
+      the embeddings must be those of the language, too.
   """
 
   size: int
@@ -38,6 +42,7 @@ class VocabularySpec:
   sentinel_ids: tuple[int, ...] = ()
   language_words: tuple[tuple[tuple[int, int], ...], ...] = ()
   word_starts: bytes = b''
+  words_overlap: bool = False
 
   def __post_init__(self):
     named = (self.pad_id, self.bos_id, self.eos_id, self.mask_id)
@@ -46,3 +51,33 @@ class VocabularySpec:
     if any(not 0 <= i < self.size for i in self.special_ids):
       raise ValueError(f'special ids outside 0..{self.size - 1}: '
                        f'{self.special_ids}.')
+
+
+_MAX_SENTINELS = 100
+
+
+def invented(size: int, *, num_languages: int = 1) -> VocabularySpec:
+  """A vocabulary of nothing but sizes, for plans and benchmarks.
+
+  Five special symbols, one symbol for each language, sentinels (an eighth of
+  the entries, at most 100), and words that every language uses and that all
+  begin a word.
+
+  Raises:
+    ConfigError: the size leaves too few words.
+  """
+  languages = tuple(f'l{i}' for i in range(num_languages))
+  symbols = tuple(range(5, 5 + num_languages))
+  first = 5 + num_languages
+  sentinels = tuple(range(first, first + min(_MAX_SENTINELS, size // 8)))
+  special = tuple(range(first + len(sentinels)))
+  if size < len(special) + 8:
+    raise errors.ConfigError(
+        'The vocabulary size is too small', got=size,
+        expected=f'{len(special) + 8} or more', where='--vocabulary_size')
+  return VocabularySpec(
+      size=size, pad_id=0, bos_id=1, eos_id=2, unk_id=3, mask_id=4,
+      special_ids=special, languages=languages, language_symbol_ids=symbols,
+      sentinel_ids=sentinels,
+      language_words=(((len(special), size),),) * num_languages,
+      word_starts=b'\xff' * -(-size // 8))

@@ -27,11 +27,14 @@ def make(settings: setup_lib.Settings) -> dict[str, Any]:
     (an estimate), 'total_steps'.
   """
   setup = setup_lib.Setup(settings)
-  if settings.init_from is not None:
+  if setup.vocabulary is None:
+    logging.info('The vocabulary is no more than its size: text and initial '
+                 'parameters are not looked at.')
+  elif settings.init_from is not None:
     logging.info('Reading initial parameters from %s.',
                  settings.init_from.model_dir)
     setup.initial_state()
-  loaders = setup.open_loaders()
+  loaders = {} if setup.vocabulary is None else setup.open_loaders()
   try:
     result = {
         'model_dir': settings.model_dir,
