@@ -2,23 +2,20 @@
 
 import re
 
-import jax
-import jax.numpy as jnp
 import pytest
 
-from xlflax import config, evaluate, train
-from xlflax.data import vocabulary_spec
+from tests import gin_files
+from xlflax import config, evaluate
 from xlflax.evaluation import base as evaluation_base
 from xlflax.training import run_directory
-from xlflax.training import setup as setup_lib
 
-_FILES = sorted(str(path.relative_to(config.SHIPPED))
-                for path in config.SHIPPED.rglob('*.gin'))
+# Those of papers/ are tested in tests/papers/.
+_FILES = [f for f in gin_files.files() if not f.startswith('papers/')]
 # Included by others; they set nothing to train or evaluate by themselves.
 _PARTS = ('pretrain/base.gin', 'models/encoder.gin', 'evaluate/tasks.gin')
 _DURING_TRAINING = tuple(f for f in _FILES if f.endswith('_training.gin'))
-_GIVEN = dict(MODEL_DIR='runs/a', VOCABULARY='vocabulary', CORPUS='corpus')
-_SPEC = vocabulary_spec.invented(320)
+_GIVEN = dict(MODEL_DIR='runs/a', VOCABULARY='vocabulary', CORPUS='corpus',
+              INIT_DIR='runs/encoder')
 
 
 def _kind(file: str) -> str:
@@ -41,10 +38,15 @@ def _with_the_rest(file: str) -> list[str]:
   return [file]
 
 
+def _text(file: str) -> str:
+  """A file and those that it includes."""
+  text = (config.SHIPPED / file).read_text()
+  return text + ''.join(map(_text, re.findall(r"^include '(.*)'", text, re.M)))
+
+
 def _macros(file: str) -> list[str]:
   """Those of `_GIVEN` that the files use, and the number of steps."""
-  text = ''.join((config.SHIPPED / f).read_text() for f in _FILES
-                 if f in _with_the_rest(file) or _kind(f) == 'pretrain')
+  text = ''.join(map(_text, _with_the_rest(file)))
   bindings = [config.quoted(name, value) for name, value in _GIVEN.items()
               if f'%{name}' in text]
   return bindings + ['TRAIN_STEPS=2000']
@@ -53,10 +55,8 @@ def _macros(file: str) -> list[str]:
 @pytest.fixture
 def settings_of(monkeypatch):
   """Parses files and returns the settings that a run would get."""
-  monkeypatch.setattr(train.loop, 'run', lambda settings, config: settings)
   def build(files, bindings, **more):
-    config.parse(files, bindings)
-    return config.call(train.train, **({'vocabulary': _SPEC} | more))
+    return gin_files.settings_of(monkeypatch, files, bindings, **more)
   return build
 
 
@@ -69,17 +69,7 @@ def test_every_file_is_tested():
 def test_training(settings_of, file):
   """Parsed, finalised, built; each kind of step traced on eight devices."""
   settings = settings_of(_with_the_rest(file), _macros(file))
-  setup = setup_lib.Setup(settings)
-  state = setup.factory.abstract_sharded
-  with settings.partitioner.scope():
-    for active in settings.objectives.groups:
-      new, output = jax.eval_shape(
-          setup.jitted_step(active), state, setup.abstract_batches(active))
-      assert jax.tree.map(lambda x: (x.shape, x.dtype), new) == jax.tree.map(
-          lambda x: (x.shape, x.dtype), state)
-      assert (output.loss.shape, output.loss.dtype) == ((), jnp.float32)
-      names = {settings.objectives.entries[i].objective.name for i in active}
-      assert {m.split('/')[0] for m in output.metrics} == names
+  gin_files.trace_steps(settings)
   if file in _DURING_TRAINING:
     tasks = settings.evaluation.tasks
     assert all(isinstance(t, evaluation_base.EvalTask) for t in tasks)

@@ -12,6 +12,7 @@ from xlflax import errors
 COMMANDS = {
     'demo': 'train and evaluate a small model end to end on embedded text',
     'vocab': 'train a SentencePiece vocabulary over languages',
+    'prepare': 'process the text of a corpus: Moses, segmentation, switching',
     'tasks': 'list tasks, or show examples of one, step by step',
     'cache': "write a mixture's token cache",
     'train': 'pretrain or fine-tune a model',

@@ -61,3 +61,33 @@ def test_another_vocabulary_needs_overwrite(corpus, tmp_path, capsys):
 def test_missing_corpus(tmp_path, capsys):
   assert _run(tmp_path / 'none', tmp_path / 'v') == 2
   assert 'The corpus directory does not exist' in capsys.readouterr().err
+
+
+def test_a_model_for_each_language(corpus, tmp_path, capsys):
+  assert cli.main([
+      'vocab', f'--corpus={corpus}', f'--output={tmp_path / "v"}',
+      '--anchors=none', '--model_type=bpe', '--merges=8', '--sentinels=2',
+  ]) == 0
+  made = Vocabulary.load(tmp_path / 'v')
+  assert made.spec.sentinel_ids == (7, 8)
+  words = [stop - start for ((start, stop),) in made.spec.language_words]
+  out = capsys.readouterr().out
+  assert f'{9 + sum(words)} entries, 2 languages' in out
+  assert f'  en         {words[0]:>12} words' in out
+
+
+def test_dry_run_of_a_model_for_each_language(corpus, tmp_path, capsys):
+  assert _run(corpus, tmp_path / 'v', '--dry_run', '--anchors=shared',
+              '--max_sentences=5') == 0
+  out = capsys.readouterr().out
+  assert 'sentences for the model of each language, 32 entries\n' in out
+  assert '  fi                   12            5' in out
+
+
+@pytest.mark.parametrize('flags, what', [
+    (['--merges=5'], 'either a size or a number of merges'),
+    (['--anchors=none', '--alpha=0.5'], 'leave out --alpha')])
+def test_flags_that_do_not_fit_each_other(corpus, tmp_path, capsys, flags,
+                                          what):
+  assert _run(corpus, tmp_path / 'v', *flags) == 2
+  assert what in capsys.readouterr().err

@@ -194,7 +194,7 @@ def _save(vocabulary, directory):
   directory.mkdir()
   (directory / vocabulary_lib.MODEL_FILE).write_bytes(vocabulary.model)
   (directory / vocabulary_lib.DESCRIPTION_FILE).write_text(
-      json.dumps(vocabulary_lib.describe(vocabulary)))
+      json.dumps(vocabulary.describe()))
 
 
 def test_units_share_out_missing_shards(tmp_path):

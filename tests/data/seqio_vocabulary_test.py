@@ -5,6 +5,7 @@ import seqio
 import tensorflow as tf
 
 from xlflax import errors
+from xlflax.data import task_reader, task_summary
 from xlflax.data.seqio_vocabulary import (
     DeferredVocabulary,
     SeqioVocabulary,
@@ -74,3 +75,67 @@ def test_seqio_sentencepiece_of_the_same_model_fits(tmp_path, toy_vocabulary):
   path.write_bytes(toy_vocabulary.model)
   task = _task(seqio.SentencePieceVocabulary(str(path)))
   assert resolve(task, toy_vocabulary).output_features == task.output_features
+
+
+@pytest.fixture(scope='module')
+def union(tmp_path_factory, toy_corpus):
+  return train_vocabulary(toy_corpus, tmp_path_factory.mktemp('union'),
+                          size=60, anchors='none')
+
+
+def test_features_are_encoded_in_their_language(union):
+  wrapped = SeqioVocabulary(union, language='ru')
+  ids = union.encode('кошка', language='ru')
+  assert wrapped.encode('кошка') == ids
+  assert wrapped.encode_tf(tf.constant(['кошка'])).to_list() == [ids]
+  assert wrapped.decode(ids) == 'кошка'
+  assert wrapped.piece(ids[0]) == union.piece(ids[0])
+  # Equal whatever the language: a mixture's tasks must have equal ones.
+  assert wrapped == SeqioVocabulary(union, language='de')
+  assert hash(wrapped) == hash(SeqioVocabulary(union))
+  with pytest.raises(errors.VocabularyError, match='must be told'):
+    SeqioVocabulary(union).encode('the cat')
+
+
+def test_languages_come_from_the_feature_or_are_told(union):
+  expected = union.encode('the cat', language='en')
+  for vocabulary, told in (
+      (DeferredVocabulary('en'), ()), (DeferredVocabulary(), ('en',)),
+      (SeqioVocabulary(union, language='en'), ('de',)),
+      (SeqioVocabulary(union), ('en',))):
+    task = resolve(_task(vocabulary), union, languages=told)
+    example, = task.get_dataset(split='train', shuffle=False)
+    assert example['targets'].numpy().tolist() == expected
+
+
+def test_corpus_tasks_and_mixtures_know_their_languages(
+    registry, toy_corpus, toy_sentences, union):
+  registry.register_corpus(toy_corpus, prefix='u1')
+  example = next(task_reader.read('u1.parallel.de_en', union))
+  for side, code in (('inputs', 'de'), ('targets', 'en')):
+    assert example[side].tolist() == union.encode(
+        toy_sentences[code][0], language=code)
+  shown = '\n'.join(task_summary.steps('u1.mono.en', union, num_examples=1))
+  assert 'pieces:  en:▁' in shown
+  assert f'decoded: {toy_sentences["en"][0]!r}' in shown
+  for code in ('de', 'ru'):
+    registry.add_monolingual_task(
+        f'u1.own.{code}', registry.get_task(f'u1.mono.{code}').source,
+        language=code, vocabulary=union)
+  mixture = registry.add_mixture('u1.own', ['u1.own.de', 'u1.own.ru'])
+  ids = [example['targets'] for example in mixture.get_dataset(
+      split='train', shuffle=False, num_epochs=1,
+      sequence_length=None).as_numpy_iterator()]
+  texts = {union.decode(row.tolist()) for row in ids}
+  assert {toy_sentences[code][0] for code in ('de', 'ru')} <= texts
+
+
+def test_a_task_of_unknown_language_is_refused(registry, union):
+  task = _task(DeferredVocabulary())
+  seqio.TaskRegistry.add('u2', task.source, preprocessors=[registry.tokenize],
+                         output_features=dict(task.output_features))
+  with pytest.raises(errors.VocabularyError, match='set_task_languages'):
+    next(task_reader.read('u2', union))
+  registry.set_task_languages('u2', ['en'])
+  assert next(task_reader.read('u2', union))['targets'].tolist() == (
+      union.encode('the cat', language='en'))

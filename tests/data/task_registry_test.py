@@ -19,7 +19,8 @@ def _source(number: int | None = 3):
 def test_a_corpus_registers_tasks_and_mixtures(registry, toy_corpus):
   assert registry.register_corpus(toy_corpus, prefix='t1') == (
       't1.mono.de', 't1.mono.en', 't1.mono.ru', 't1.parallel.de_en',
-      't1.mono', 't1.parallel')
+      't1.code_switched.de', 't1.code_switched.en',
+      't1.mono', 't1.parallel', 't1.code_switched')
   assert registry.task_languages('t1.mono.ru') == ('ru',)
   assert registry.task_languages('t1.parallel.de_en') == ('de', 'en')
   assert registry.num_examples('t1.mono.en') == 200

@@ -11,6 +11,7 @@ import sentencepiece
 from xlflax import errors
 from xlflax.data import vocabulary
 from xlflax.data.vocabulary import Vocabulary
+from xlflax.data.vocabulary_sentencepiece import SentencePieceVocabulary
 
 
 @pytest.fixture
@@ -110,7 +111,10 @@ def test_another_model_than_described(directory):
 
 @pytest.mark.parametrize('content, what', [
     ('{', "can't be read"), ('[]', 'unknown format'),
-    ('{"format": 9, "sha256": ""}', 'Got: 9')])
+    ('{"format": 9, "sha256": ""}', 'Got: 9'),
+    ('{"format": 1, "sha256": ""}', 'Got: SHA-256'),
+    ('{"format": 1}', 'Expected: None'),
+    ('{"format": 1, "type": "x"}', 'not known. Got: x. Expected: sentence')])
 def test_malformed_description(directory, content, what):
   (directory / vocabulary.DESCRIPTION_FILE).write_text(content)
   assert what in _load_error(directory)
@@ -118,7 +122,7 @@ def test_malformed_description(directory, content, what):
 
 def test_bytes_that_are_no_model():
   with pytest.raises(errors.VocabularyError, match='Not a SentencePiece'):
-    Vocabulary(b'nothing')
+    SentencePieceVocabulary(b'nothing')
 
 
 def test_models_with_another_layout_are_refused():
@@ -127,5 +131,5 @@ def test_models_with_another_layout_are_refused():
       sentence_iterator=iter(['a b c', 'c d e']), model_writer=model,
       vocab_size=12, hard_vocab_limit=False, minloglevel=2)
   with pytest.raises(errors.VocabularyError) as caught:
-    Vocabulary(model.getvalue())
+    SentencePieceVocabulary(model.getvalue())
   assert 'Expected: <pad>, <s>, </s>, <unk>, <mask>' in str(caught.value)

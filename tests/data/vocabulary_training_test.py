@@ -1,12 +1,21 @@
 """Vocabulary training: determinism, settings, statistics, refusals."""
 
 import json
+import re
 
+import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.data import vocabulary_statistics, vocabulary_training
+from xlflax.data import (
+    corpus_writer,
+    text_sampling,
+    vocabulary_statistics,
+    vocabulary_training,
+)
 from xlflax.data.corpus import Corpus
+from xlflax.data.vocabulary import Vocabulary
+from xlflax.data.vocabulary_sentencepiece import SentencePieceVocabulary
 from xlflax.data.vocabulary_training import ModelType, train_vocabulary
 
 
@@ -116,7 +125,7 @@ def test_unwritable_output(tmp_path, toy_corpus, toy_vocabulary):
   (tmp_path / 'v').write_text('a file')
   with pytest.raises(errors.VocabularyError, match="can't be written"):
     vocabulary_training.write_vocabulary(
-        toy_vocabulary.model, toy_vocabulary.description, tmp_path / 'v')
+        toy_vocabulary, toy_vocabulary.description, tmp_path / 'v')
 
 
 def test_statistics_are_of_held_text(toy_vocabulary, toy_corpus):
@@ -147,3 +156,142 @@ def test_statistics_table_has_a_line_per_language(toy_vocabulary):
   table = vocabulary_statistics.format_table(
       toy_vocabulary.description['statistics']).splitlines()
   assert [line.split()[0] for line in table] == ['language', 'de', 'en', 'ru']
+
+
+def test_sentinels_come_after_the_languages(tmp_path, toy_corpus):
+  made = train_vocabulary(toy_corpus, tmp_path, size=180, sentinels=3)
+  spec = made.spec
+  assert spec.sentinel_ids == (8, 9, 10)
+  assert [made.piece(i) for i in spec.sentinel_ids] == [
+      '<extra_id_0>', '<extra_id_1>', '<extra_id_2>']
+  assert spec.language_symbol_ids == (5, 6, 7)
+  assert spec.special_ids == tuple(range(11))
+  assert not set(made.encode('<extra_id_0>')) & {8, 9, 10}
+  assert made.decode([*made.encode('the'), 9, *made.encode('cat')]) == (
+      'the cat')
+
+
+def test_a_joint_vocabulary_tells_word_starts(toy_vocabulary):
+  spec = toy_vocabulary.spec
+  flags = np.unpackbits(np.frombuffer(spec.word_starts, np.uint8),
+                        bitorder='little')[:spec.size]
+  assert flags.tolist() == [
+      toy_vocabulary.piece(i).startswith('▁') for i in range(spec.size)]
+  assert 0 < flags.sum() < spec.size
+  assert (spec.sentinel_ids, spec.language_words) == ((), ())
+
+
+@pytest.mark.parametrize('anchors', ['joint', 'shared'])
+@pytest.mark.parametrize('byte_fallback', [False, True])
+def test_merges_are_exact(tmp_path, toy_corpus, anchors, byte_fallback):
+  made = train_vocabulary(
+      toy_corpus, tmp_path, merges=25, model_type='bpe', anchors=anchors,
+      byte_fallback=byte_fallback, sentinels=2)
+  for model in made.files().values():
+    pieces = SentencePieceVocabulary(model).pieces()
+    text = [piece for i, piece in enumerate(pieces)
+            if i not in made.spec.special_ids and piece[:3] != '<0x']
+    assert sum(len(piece) > 1 for piece in text) == 25
+    assert len(set(pieces) - set(text)) == 10 + 256 * byte_fallback
+  assert made.description['training']['merges'] == 25
+
+
+@pytest.mark.parametrize('settings, what', [
+    ({}, 'either a size or a number of merges. Got: size None, merges None'),
+    ({'size': 180, 'merges': 20}, 'Got: size 180, merges 20'),
+    ({'merges': 20}, 'Only byte-pair encoding has merges. Got: unigram'),
+    ({'merges': 0, 'model_type': 'bpe'}, 'number of merges is too small'),
+    ({'size': 180, 'sentinels': -1}, 'number of sentinels is too small'),
+    ({'size': 180, 'anchors': 'many'}, 'joint'),
+    ({'size': 180, 'anchors': 'none', 'alpha': 0.7},
+     'one model for each language has no alpha. Got: anchors none, alpha 0.7'),
+    ({'size': 180, 'anchors': 'shared', 'languages': ('sw',)},
+     'has no languages')])
+def test_settings_that_do_not_fit_each_other(tmp_path, toy_corpus, settings,
+                                             what):
+  with pytest.raises(errors.ConfigError) as caught:
+    train_vocabulary(toy_corpus, tmp_path, **settings)
+  assert what in str(caught.value)
+
+
+def test_more_merges_than_the_text_has(tmp_path, toy_corpus):
+  with pytest.raises(errors.VocabularyError) as caught:
+    train_vocabulary(toy_corpus, tmp_path, merges=10_000, model_type='bpe',
+                     anchors='none')
+  found = re.search('The number of merges is too large for this text. Got: '
+                    '10000. Expected: at most ([0-9]+). Where: the text of de',
+                    str(caught.value))
+  made = train_vocabulary(  # As many as that are possible.
+      Corpus(_only(tmp_path / 'c', toy_corpus, 'de')), tmp_path / 'v',
+      merges=int(found.group(1)), model_type='bpe', anchors='none')
+  assert list(made.members) == ['de']
+
+
+def _only(directory, corpus, language):
+  """A corpus of the sentences that one language's model is trained on."""
+  lines = list(text_sampling.sentences(corpus, language))
+  corpus_writer.write_monolingual(directory, language, [lines])
+  return directory
+
+
+def test_unions_are_the_same_for_the_same_input(tmp_path, toy_corpus):
+  settings = {'size': 60, 'anchors': 'shared'}
+  first = train_vocabulary(toy_corpus, tmp_path / '1', **settings)
+  again = train_vocabulary(toy_corpus, tmp_path / '2', **settings)
+  assert again.hash == first.hash
+  assert again.files() == first.files()
+  assert again.description == first.description
+  path = tmp_path / '1' / 'sentencepiece.en.model'
+  before = path.stat().st_mtime_ns
+  train_vocabulary(toy_corpus, tmp_path / '1', **settings)
+  assert path.stat().st_mtime_ns == before
+  with pytest.raises(errors.VocabularyError,
+                     match="anchors: 'shared' there, 'none' asked"):
+    train_vocabulary(toy_corpus, tmp_path / '1', size=60, anchors='none')
+
+
+def test_a_unions_description(tmp_path, toy_corpus):
+  made = train_vocabulary(toy_corpus, tmp_path, size=60, anchors='none',
+                          max_sentences=80)
+  description = made.description
+  assert description['anchors'] == 'none'
+  assert description['members']['en']['size'] == 60
+  assert description['members']['en']['file'] == 'sentencepiece.en.model'
+  # All that there are, or 80 of them; without repetition.
+  assert {code: quota['drawn'] for code, quota in
+          description['training']['sentences'].items()} == {
+              'de': 80, 'en': 80, 'ru': 80}
+  rows = {row['language']: row for row in description['statistics']}
+  texts = [line.text for line in toy_corpus.monolingual('ru', 'validation')]
+  assert rows['ru']['tokens'] == sum(
+      len(made.members['ru'].encode(text)) for text in texts)
+
+
+def test_overwriting_leaves_no_model_of_another_vocabulary(
+    tmp_path, toy_corpus):
+  train_vocabulary(toy_corpus, tmp_path, size=180)
+  train_vocabulary(toy_corpus, tmp_path, size=60, anchors='none',
+                   overwrite=True)
+  assert sorted(path.name for path in tmp_path.iterdir()) == [
+      'sentencepiece.de.model', 'sentencepiece.en.model',
+      'sentencepiece.ru.model', 'vocabulary.json']
+  made = train_vocabulary(toy_corpus, tmp_path, size=180, overwrite=True)
+  assert sorted(path.name for path in tmp_path.iterdir()) == [
+      'sentencepiece.model', 'vocabulary.json']
+  assert len(made) == 180
+
+
+def test_vocabularies_of_older_versions_are_known(tmp_path, toy_corpus,
+                                                  toy_vocabulary):
+  """Such a description lacks what came later."""
+  made = train_vocabulary(toy_corpus, tmp_path, size=180)
+  path = tmp_path / 'vocabulary.json'
+  description = json.loads(path.read_text())
+  for name in ('merges', 'anchors', 'sentinels'):
+    del description['training'][name]
+  del description['sentinel_ids']
+  path.write_text(json.dumps(description))
+  assert Vocabulary.load(tmp_path) == toy_vocabulary
+  before = path.read_text()
+  assert train_vocabulary(toy_corpus, tmp_path, size=180) == made
+  assert path.read_text() == before

@@ -44,6 +44,31 @@ def test_segment_mask():
   ])
 
 
+def test_memory_mask():
+  segments = jnp.asarray([[1, 2, 0]])
+  memory = jnp.asarray([[1, 1, 2, 0]])
+  mask = attention.memory_mask(segments, memory, length=3)
+  np.testing.assert_array_equal(mask[0, 0], [
+      [True, True, False, False],
+      [False, False, True, False],
+      [False, False, False, True],
+  ])
+  np.testing.assert_array_equal(
+      attention.memory_mask(None, memory, length=3),
+      [[[[True, True, False, False]] * 3]])
+  assert attention.memory_mask(segments, None, length=3) is None
+
+
+def test_keys_of_another_length():
+  query, *memory = _inputs()
+  query = query[:, :3]
+  mask = attention.memory_mask(
+      jnp.asarray([[1, 2, 2], [1, 1, 1]]),
+      jnp.asarray([[1, 1, 2, 2, 2], [1, 1, 1, 0, 0]]), length=3)
+  got = attention.attend(query, *memory, mask, backend=AttentionBackend.XLA)
+  np.testing.assert_allclose(got, _explicit(query, *memory, mask), atol=1e-5)
+
+
 def test_equals_the_explicit_formula():
   inputs = _inputs()
   segments = jnp.asarray([[1, 1, 2, 2, 2], [1, 1, 1, 0, 0]])
@@ -87,6 +112,7 @@ def test_auto_takes_cudnn_where_it_can_and_logs_once(caplog):
     (dict(head_dim=12), 'heads of width 12'),
     (dict(head_dim=256), 'heads of width 256'),
     (dict(length=127), 'masked rows of 127 tokens'),
+    (dict(memory_length=125), 'masked rows of 125 tokens'),
 ])
 def test_cudnn_never_falls_back_silently(change, message, caplog):
   case = _HOPPER._replace(**change)

@@ -13,6 +13,7 @@ import pytest
 
 from xlflax.models import api, encoder
 from xlflax.models import config as model_config
+from xlflax.models.sharing import SharingPlan
 
 _GOLDENS = pathlib.Path(__file__).parent / 'goldens'
 _SIZES = dict(num_layers=2, hidden_dim=8, mlp_dim=20, num_heads=2,
@@ -27,6 +28,13 @@ _VARIANTS = {
     'pre_norm': dict(
         norm_position='pre', embedding_norm=False, vocab_multiple=8,
         dtype='bfloat16', head_dim=3),
+    'veco': dict(cross_attention=True),
+    'veco_unrolled': dict(cross_attention=True, scan_layers=False),
+    'sharing': dict(
+        num_languages=3, use_language_embeddings=True,
+        sharing=SharingPlan(embeddings=True, layers=1)),
+    'sharing_unrolled': dict(
+        num_languages=3, scan_layers=False, sharing=SharingPlan(layers=1)),
 }
 
 

@@ -10,7 +10,15 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlflax import errors
-from xlflax.objectives import base, contrastive, inputs, masking, metrics
+from xlflax.objectives import (
+  base,
+  contrastive,
+  inputs,
+  masking,
+  metrics,
+  projection,
+  row_hashes,
+)
 from xlflax.objectives.contrastive import (
   Direction,
   Duplicates,
@@ -19,7 +27,7 @@ from xlflax.objectives.contrastive import (
 from xlflax.objectives.inputs import Pooling
 
 PLAIN = SentenceAlignment(temperature=0.5)
-same_rows = jax.jit(contrastive.same_rows)
+same_rows = jax.jit(row_hashes.same_rows)
 VALID = np.array([0, 1, 2, 4])  # the pairs whose sides both have text
 
 
@@ -189,7 +197,7 @@ def test_projection_head(model, params, pairs, context, run):
   head = nn.unbox(boxed)
   vectors = np.array([[1., -2., 3., 0., 1., 1., -1., 2.]])
   np.testing.assert_allclose(
-      contrastive.ProjectionHead(3).apply({'params': head}, vectors),
+      projection.ProjectionHead(3).apply({'params': head}, vectors),
       np.maximum(vectors @ head['inner']['kernel'], 0)
       @ head['outer']['kernel'], rtol=1e-5)
   output, gradient = run(objective, pairs, context(),

@@ -3,17 +3,20 @@
 import argparse
 import pathlib
 
-from xlflax.data import text_sampling, vocabulary_statistics
+from xlflax.data import vocabulary_statistics
 from xlflax.data.corpus import Corpus
 from xlflax.data.vocabulary import DESCRIPTION_FILE
+from xlflax.data.vocabulary_anchors import Anchors
+from xlflax.data.vocabulary_settings import DEFAULT_ALPHA
 from xlflax.data.vocabulary_training import (
     ModelType,
     Settings,
+    sentence_plans,
     train_vocabulary,
 )
 
 HELP = ('Trains a SentencePiece vocabulary over the languages of a corpus, '
-        'sampled with an exponent.')
+        'or one for each language.')
 EXAMPLES = """
   # 32,000 pieces; small languages get more than their share
   xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --alpha=0.5
@@ -21,6 +24,14 @@ EXAMPLES = """
   # byte-pair encoding in which nothing is unknown
   xlflax vocab --corpus=corpus --output=vocabulary --size=32000 \\
       --model_type=bpe --byte_fallback
+
+  # 40,000 merges for each language, identical strings shared ("default
+  # anchors"); with --anchors=none the languages have no string in common
+  xlflax vocab --corpus=corpus --output=vocabulary --model_type=bpe \\
+      --merges=40000 --anchors=shared
+
+  # with 100 sentinels, for span corruption
+  xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --sentinels=100
 
   # check every line of the corpus, and show what would be sampled
   xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --dry_run
@@ -33,15 +44,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                       help='corpus directory; its training text is read')
   parser.add_argument('--output', metavar='DIR', required=True,
                       help='directory of the vocabulary')
-  parser.add_argument('--size', type=int, metavar='N', required=True,
-                      help='entries, special symbols included')
+  parser.add_argument(
+      '--size', type=int, metavar='N',
+      help='entries, special symbols included; of the model of each language, '
+      'unless --anchors=joint')
+  parser.add_argument(
+      '--merges', type=int, metavar='N',
+      help='instead of --size, with --model_type=bpe: pieces made by merging, '
+      'of each model; there are as many entries more as the text has '
+      'characters, and the special symbols (and 256 with --byte_fallback)')
+  parser.add_argument(
+      '--anchors', choices=[kind.value for kind in Anchors],
+      default=Settings.anchors.value,
+      help='joint: one model over all languages; else one for each language '
+      'with training text. shared: identical strings are one entry; none: '
+      'each entry carries its language; separate: ids overlap, for models '
+      'with embeddings for each language (default: %(default)s)')
+  parser.add_argument(
+      '--sentinels', type=int, default=Settings.sentinels, metavar='N',
+      help='symbols <extra_id_0> ... that stand for dropped spans (default: '
+      '%(default)s)')
   parser.add_argument(
       '--model_type', choices=[kind.value for kind in ModelType],
       default=Settings.model_type.value, help='default: %(default)s')
   parser.add_argument(
-      '--alpha', type=float, default=Settings.alpha, metavar='A',
-      help='languages are sampled p ~ N^A: 1 as they are, 0 all alike '
-      '(default: %(default)s)')
+      '--alpha', type=float, metavar='A',
+      help='languages are sampled p ~ N^A: 1 as they are, 0 all alike; with '
+      f'--anchors=joint only (default: {DEFAULT_ALPHA})')
   parser.add_argument('--byte_fallback', action='store_true',
                       help='encode unknown characters as bytes')
   parser.add_argument(
@@ -54,10 +83,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '(default: %(default)s)')
   parser.add_argument(
       '--max_sentences', type=int, default=Settings.max_sentences, metavar='N',
-      help='sentences read, over all languages (default: %(default)s)')
+      help='sentences read for a model (default: %(default)s)')
   parser.add_argument(
       '--languages', metavar='CODES', default='',
-      help='comma-separated; further languages to give a symbol')
+      help='comma-separated; further languages to give a symbol; with '
+      '--anchors=joint only')
   parser.add_argument('--seed', type=int, default=Settings.seed,
                       help='of the choice of sentences (default: %(default)s)')
   parser.add_argument(
@@ -72,38 +102,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Trains, or shows what would be done."""
+  settings = _settings(args)
   corpus = Corpus(args.corpus)
   if args.dry_run:
-    _show_plan(corpus, args)
+    _show_plan(corpus, Settings(**settings))
     return 0
   vocabulary = train_vocabulary(
-      corpus, args.output, overwrite=args.overwrite, **_settings(args))
+      corpus, args.output, overwrite=args.overwrite, **settings)
   print(vocabulary_statistics.format_table(
       vocabulary.description['statistics']))
   spec = vocabulary.spec
   print(f'\n{spec.size} entries, {len(spec.languages)} languages: '
         f'{pathlib.Path(args.output) / DESCRIPTION_FILE}')
+  for code, runs in zip(spec.languages, spec.language_words, strict=False):
+    words = sum(stop - start for start, stop in runs)
+    print(f'  {code:<10} {words:>12,} words')
   return 0
 
 
 def _settings(args: argparse.Namespace) -> dict:
   languages = tuple(filter(None, args.languages.split(',')))
   return dict(
-      size=args.size, model_type=ModelType(args.model_type), alpha=args.alpha,
-      byte_fallback=args.byte_fallback,
+      size=args.size, merges=args.merges, anchors=Anchors(args.anchors),
+      sentinels=args.sentinels, model_type=ModelType(args.model_type),
+      alpha=args.alpha, byte_fallback=args.byte_fallback,
       character_coverage=args.character_coverage,
       normalization=args.normalization, max_sentences=args.max_sentences,
       languages=languages, seed=args.seed, num_threads=args.num_threads)
 
 
-def _show_plan(corpus: Corpus, args: argparse.Namespace) -> None:
+def _show_plan(corpus: Corpus, settings: Settings) -> None:
   print('lines, all well-formed:')
   for name, count in corpus.validate().items():
     print(f'  {name:<28} {count:>12,}')
-  plan = text_sampling.quotas(
-      text_sampling.count_sentences(corpus), alpha=args.alpha,
-      max_sentences=args.max_sentences)
-  print(f'\nsentences for a vocabulary of {args.size}, alpha {args.alpha}:')
+  size = (f'{settings.size} entries' if settings.size is not None
+          else f'{settings.merges} merges')
+  how = ('a vocabulary' if settings.anchors is Anchors.JOINT
+         else 'the model of each language')
+  print(f'\nsentences for {how}, {size}'
+        + (f', alpha {settings.alpha}' if settings.alpha is not None else ''))
   print(f'  {"language":<10} {"there are":>12} {"drawn":>12}')
-  for language, quota in plan.items():
-    print(f'  {language:<10} {quota.available:>12,} {quota.drawn:>12,}')
+  for plan in sentence_plans(corpus, settings).values():
+    for language, quota in plan.items():
+      print(f'  {language:<10} {quota.available:>12,} {quota.drawn:>12,}')

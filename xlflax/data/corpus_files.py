@@ -174,8 +174,12 @@ def columns(line: bytes, path: pathlib.Path, number: int) -> tuple[str, str]:
   return first, second
 
 
-def check_dictionary(path: pathlib.Path) -> int:
-  """Checks `word<TAB>translation[<TAB>weight]` lines; returns their number.
+def read_dictionary(
+    path: pathlib.Path) -> Iterator[tuple[str, str, float | None]]:
+  """Yields (word, translation, weight or None) of a dictionary's lines.
+
+  Before: `b'cat\\tKatze\\ndog\\tHund\\t0.5'`; after:
+  `('cat', 'Katze', None), ('dog', 'Hund', 0.5)`.
 
   Raises:
     CorpusError: another number of columns, an empty one, a weight that is
@@ -191,11 +195,16 @@ def check_dictionary(path: pathlib.Path) -> int:
           expected='word<TAB>translation, or with a third column of positive '
           'weights', where=f'{path}:{number}',
           fix='correct or delete the line')
+    yield fields[0], fields[1], float(fields[2]) if len(fields) == 3 else None
     count += 1
   if not count:
     raise errors.CorpusError('A dictionary without entries', where=str(path),
                              fix='fill or delete the file')
-  return count
+
+
+def check_dictionary(path: pathlib.Path) -> int:
+  """The number of a dictionary's entries; errors as of `read_dictionary`."""
+  return sum(1 for _ in read_dictionary(path))
 
 
 def _is_weight(text: str) -> bool:

@@ -37,7 +37,7 @@ def write_monolingual(directory, language: str,
   """
   path = _path(directory, Kind.MONOLINGUAL, (language,), split=split,
                name=name, compression=compression)
-  with _create(path) as stream:
+  with create(path) as stream:
     first = True
     for document in documents:
       lines = [line for line in map(clean, document) if line]
@@ -57,7 +57,7 @@ def write_parallel(directory, languages: Sequence[str],
   """
   path = _path(directory, Kind.PARALLEL, tuple(languages), split=split,
                name=name, compression=compression)
-  with _create(path) as stream:
+  with create(path) as stream:
     for first, second in pairs:
       first, second = clean(first), clean(second)
       if first and second:
@@ -69,7 +69,7 @@ def write_dictionary(directory, languages: Sequence[str],
                      entries: Iterable[tuple]) -> pathlib.Path:
   """Writes (word, translation) or (word, translation, weight) entries."""
   path = _path(directory, Kind.DICTIONARY, tuple(languages))
-  with _create(path) as stream:
+  with create(path) as stream:
     for entry in entries:
       fields = [clean(str(field)) for field in entry]
       if all(fields):
@@ -101,7 +101,7 @@ def _path(directory, kind: Kind, languages: tuple[str, ...], *,
 
 
 @contextlib.contextmanager
-def _create(path: pathlib.Path):
+def create(path: pathlib.Path):
   """A text stream whose file appears under `path` only when it is complete."""
   partial = path.with_name(f'.{path.name}.partial')
   try:

@@ -1,11 +1,13 @@
 """Vocabularies as SeqIO knows them. This module imports TensorFlow."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import seqio
 import tensorflow as tf
 
 from xlflax import errors
-from xlflax.data import host_tensorflow
+from xlflax.data import cache_format, host_tensorflow
 from xlflax.data.vocabulary import Vocabulary
 
 host_tensorflow.hide_accelerators()
@@ -16,13 +18,32 @@ class SeqioVocabulary(seqio.Vocabulary):
 
   `encode_tf` takes one string (gives int32 [n]) or a batch of them (gives a
   ragged int32 [batch, None]); batches cost a fraction per text.
+
+  Two are equal if their vocabularies are, whatever the language: SeqIO wants
+  the tasks of a mixture to have equal ones.
+
+  Attributes:
+    vocabulary: what is wrapped.
+    language: code of the feature's text; None where it is not known.
   """
 
-  def __init__(self, vocabulary: Vocabulary, *, num_threads: int = 1):
+  def __init__(self, vocabulary: Vocabulary, *, language: str | None = None,
+               num_threads: int = 1):
     """Wraps `vocabulary`; `num_threads` encode the texts of one batch."""
     super().__init__()
     self.vocabulary = vocabulary
+    self.language = language
     self._num_threads = num_threads
+
+  def encode_ragged(self, texts: Sequence, *, num_threads: int = 1
+                    ) -> tuple[np.ndarray, np.ndarray]:
+    """`Vocabulary.encode_ragged` in the feature's language."""
+    return self.vocabulary.encode_ragged(
+        texts, language=self.language, num_threads=num_threads)
+
+  def piece(self, index: int) -> str:
+    """`Vocabulary.piece` in the feature's language."""
+    return self.vocabulary.piece(index, language=self.language)
 
   @property
   def bos_id(self) -> int:
@@ -41,10 +62,10 @@ class SeqioVocabulary(seqio.Vocabulary):
     return self.vocabulary.spec.size
 
   def _encode(self, s: str) -> list[int]:
-    return self.vocabulary.encode(s)
+    return self.vocabulary.encode(s, language=self.language)
 
   def _decode(self, ids) -> str:
-    return self.vocabulary.decode(ids)
+    return self.vocabulary.decode(ids, language=self.language)
 
   def _encode_tf(self, s: tf.Tensor):
     if s.shape.rank == 0:
@@ -59,14 +80,13 @@ class SeqioVocabulary(seqio.Vocabulary):
     return tf.ensure_shape(ids, [None]), tf.ensure_shape(lengths, [None])
 
   def _encode_numpy(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return self.vocabulary.encode_ragged(
-        texts.tolist(), num_threads=self._num_threads)
+    return self.encode_ragged(texts.tolist(), num_threads=self._num_threads)
 
   def _decode_tf(self, ids: tf.Tensor) -> tf.Tensor:
     def decode(rows: np.ndarray):
       if rows.ndim == 1:
-        return self.vocabulary.decode(rows.tolist())
-      return np.array([self.vocabulary.decode(row) for row in rows.tolist()],
+        return self._decode(rows.tolist())
+      return np.array([self._decode(row) for row in rows.tolist()],
                       dtype=object)
     text = tf.numpy_function(decode, [ids], tf.string)
     return tf.ensure_shape(text, ids.shape[:-1])
@@ -88,7 +108,14 @@ class DeferredVocabulary(seqio.Vocabulary):
 
   Tasks registered with it are turned into readable ones by `resolve`; reading
   one before that raises a VocabularyError.
+
+  Attributes:
+    language: code of the feature's text; None where it is not known.
   """
+
+  def __init__(self, language: str | None = None):
+    super().__init__()
+    self.language = language
 
   bos_id = property(lambda self: self._refuse())
   eos_id = property(lambda self: self._refuse())
@@ -123,21 +150,33 @@ class DeferredVocabulary(seqio.Vocabulary):
     return 'DeferredVocabulary()'
 
 
-def resolve(task: seqio.Task, vocabulary: Vocabulary) -> seqio.Task:
+def resolve(task: seqio.Task, vocabulary: Vocabulary, *,
+            languages: Sequence[str] = ()) -> seqio.Task:
   """The task with `vocabulary` in place of a deferred one.
+
+  Args:
+    task: any.
+    vocabulary: that of the run.
+    languages: of `targets`, or of `inputs` and `targets`, for features whose
+      vocabulary does not tell its language.
 
   Raises:
     VocabularyError: the task was registered with another vocabulary.
   """
-  concrete = SeqioVocabulary(vocabulary)
+  sides = cache_format.SIDES.get(len(languages), ())
+  known = dict(zip(sides, languages, strict=True)) if sides else {}
   features = {}
   for name, feature in task.output_features.items():
-    if isinstance(feature.vocabulary, DeferredVocabulary):
-      features[name] = _with_vocabulary(feature, concrete)
-      continue
-    if not isinstance(feature.vocabulary, seqio.PassThroughVocabulary):
-      _check_same(task.name, name, feature.vocabulary, concrete)
+    own = feature.vocabulary
+    wanted = SeqioVocabulary(
+        vocabulary, language=getattr(own, 'language', None) or known.get(name))
     features[name] = feature
+    if isinstance(own, DeferredVocabulary):
+      features[name] = _with_vocabulary(feature, wanted)
+    elif not isinstance(own, seqio.PassThroughVocabulary):
+      _check_same(task.name, name, own, wanted)
+      if isinstance(own, SeqioVocabulary) and own.language is None:
+        features[name] = _with_vocabulary(feature, wanted)
   return task.replace(output_features=features)
 
 
@@ -148,7 +187,8 @@ def _with_vocabulary(feature: seqio.Feature, vocabulary) -> seqio.Feature:
 
 
 def _check_same(task: str, feature: str, found, wanted: SeqioVocabulary):
-  same_model = getattr(found, 'sp_model', None) == wanted.vocabulary.model
+  model = getattr(wanted.vocabulary, 'model', None)  # Has a union none.
+  same_model = getattr(found, 'sp_model', b'') == model
   if found != wanted and not same_model:
     raise errors.VocabularyError(
         'A task was registered with another vocabulary than the run\'s',

@@ -52,7 +52,8 @@ def fingerprint(task: str, split: str) -> dict:
   Before: the task 'corpus.mono.en' over one file; after:
   `{'source': 'TextSource', 'files': [['mono/en.txt', 120, 1700000000]],
   'preprocessors': ['mark_documents', 'name_monolingual', 'tokenize']}`: path,
-  bytes and time of modification of each file that can be looked at.
+  bytes and time of modification of each file that can be looked at. A step
+  that has a `fingerprint` (JSON data) is a list of its name and that.
   """
   known = task_registry.fingerprint(task, split)
   found = task_registry.get_task(task, split=split)
@@ -63,8 +64,14 @@ def fingerprint(task: str, split: str) -> dict:
   return {
       'source': type(found.source).__name__,
       'files': [list(file) for file in files],
-      'preprocessors': [getattr(step, '__name__', type(step).__name__)
-                        for step in found.preprocessors]}
+      'preprocessors': [_step(step) for step in found.preprocessors]}
+
+
+def _step(step) -> str | list:
+  """A preprocessor's name, and its own fingerprint where it has one."""
+  name = getattr(step, '__name__', type(step).__name__)
+  known = getattr(step, 'fingerprint', None)
+  return name if known is None else [name, known]
 
 
 def _file(path: str) -> tuple:

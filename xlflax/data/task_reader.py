@@ -13,7 +13,12 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
-from xlflax.data import corpus_source, preprocessors, task_registry
+from xlflax.data import (
+    code_switched_text,
+    corpus_source,
+    preprocessors,
+    task_registry,
+)
 from xlflax.data.corpus import TRAIN
 from xlflax.data.examples import Ragged
 from xlflax.data.seqio_vocabulary import SeqioVocabulary, resolve
@@ -48,17 +53,17 @@ def read_blocks(name: str, vocabulary: Vocabulary, *, split: str = TRAIN,
     CorpusError: no such task or split, or a malformed line (file:line).
     VocabularyError: the task was registered with another vocabulary.
   """
-  task = resolve(task_registry.get_task(name, split=split), vocabulary)
+  task = resolve(task_registry.get_task(name, split=split), vocabulary,
+                 languages=task_registry.known_languages(name))
   steps = task.preprocessors
   if not steps or steps[-1] is not task_registry.tokenize:
     yield from _block_examples(task, split, size, start)
     return
-  encoder = next(f.vocabulary for f in task.output_features.values()
-                 if isinstance(f.vocabulary, SeqioVocabulary)).vocabulary
+  encoders = {key: feature.vocabulary
+              for key, feature in task.output_features.items()}
   for texts in _text_blocks(task, split, size, start):
-    yield {key: (_encode(encoder, column, num_threads)
-                 if key in task.output_features
-                 else np.asarray(column, np.bool_))
+    yield {key: (_encode(encoders[key], column, num_threads)
+                 if key in encoders else np.asarray(column, np.bool_))
            for key, column in texts.items()}
 
 
@@ -87,11 +92,15 @@ def _text_blocks(task: seqio.Task, split: str, size: int,
   """Blocks of text columns, from the files themselves where possible."""
   steps = task.preprocessors[:-1]
   source = task.source
-  if (isinstance(source, corpus_source.TextSource)
-      and all(step in _PLAIN_STEPS for step in steps)):
+  switches = [step for step in steps if isinstance(
+      step, code_switched_text.CodeSwitch)]
+  if (isinstance(source, corpus_source.TextSource) and len(switches) < 2
+      and all(step in (*_PLAIN_STEPS, *switches) for step in steps)):
     names = ['targets' if feature == 'text' else feature
              for feature in source.features]
-    rows = itertools.islice(source.rows(split), start, None)
+    rows = source.rows(split)
+    rows = (switches[0].rows(rows, names, start) if switches
+            else itertools.islice(rows, start, None))
     while block := list(itertools.islice(rows, size)):
       yield dict(zip(names, map(list, zip(*block, strict=True)), strict=True))
     return
@@ -119,7 +128,8 @@ def _block_examples(task: seqio.Task, split: str, size: int,
            if key in task.output_features or key == 'starts_document'}
 
 
-def _encode(vocabulary: Vocabulary, texts: list, num_threads: int) -> Ragged:
+def _encode(vocabulary: SeqioVocabulary, texts: list,
+            num_threads: int) -> Ragged:
   ids, lengths = vocabulary.encode_ragged(texts, num_threads=num_threads)
   return Ragged(ids, lengths.astype(np.int64))
 

@@ -21,13 +21,15 @@ from collections.abc import Callable, Sequence
 import seqio
 
 from xlflax import errors
-from xlflax.data import corpus_source
+from xlflax.data import code_switched_text, corpus_source
 from xlflax.data import preprocessors as preprocessors_lib
+from xlflax.data.code_switching import CodeSwitching
 from xlflax.data.corpus import TRAIN, Corpus
+from xlflax.data.dictionaries import Dictionary
 from xlflax.data.seqio_vocabulary import DeferredVocabulary, SeqioVocabulary
 from xlflax.data.vocabulary import Vocabulary
 
-PUBLIC_TASK_MODULES = ('wiki40b', 'mc4', 'opus', 'paracrawl', 'wmt')
+PUBLIC_TASK_MODULES = ('wiki40b', 'mc4', 'opus', 'paracrawl', 'wmt', 'ecs')
 _languages: dict[str, tuple[str, ...]] = {}
 _corpus_names: dict[str, list[str]] = {}
 
@@ -69,6 +71,39 @@ def add_parallel_task(
                    steps, vocabulary, task_options)
 
 
+def add_code_switched_task(
+    name: str, source, *, language: str,
+    dictionaries: Sequence[Dictionary | str | os.PathLike],
+    settings: CodeSwitching = CodeSwitching(),  # noqa: B008
+    preprocessors: Sequence[Callable] = (),
+    vocabulary: Vocabulary | None = None, **task_options) -> seqio.Task:
+  """Registers a task of one language's text with words of others in it.
+
+  As `add_monolingual_task`, but words of the text are replaced by their
+  translations before it is tokenised (`xlflax.data.code_switching`).
+
+  Args:
+    name: the task's name, on which the random draws depend.
+    source: a SeqIO data source.
+    language: language code of the text.
+    dictionaries: of the language and any others, or paths of such files
+      (`<l1>-<l2>.tsv`), which are read when the task first is.
+    settings: how often, how much, into which languages; how many copies.
+    preprocessors: see `add_monolingual_task`.
+    vocabulary: see `add_monolingual_task`.
+    **task_options: passed to `seqio.TaskRegistry.add`.
+
+  Raises:
+    CorpusError: the name is taken.
+  """
+  switch = code_switched_text.CodeSwitch(name, language, dictionaries, settings)
+  steps = (*preprocessors, preprocessors_lib.mark_documents, name_monolingual,
+           switch, tokenize)
+  return _add_task(
+      name, code_switched_text.repeated(source, settings.copies), (language,),
+      ('targets',), steps, vocabulary, task_options)
+
+
 def add_mixture(name: str, tasks: Sequence[str], *,
                 alpha: float = 0.7) -> seqio.Mixture:
   """Registers a mixture with rates N_i^α, N_i the examples of task i.
@@ -81,14 +116,24 @@ def add_mixture(name: str, tasks: Sequence[str], *,
   return seqio.MixtureRegistry.add(name, [(task, rate) for task in tasks])
 
 
-def register_corpus(corpus: Corpus, *, prefix: str = 'corpus',
-                    alpha: float = 0.7) -> tuple[str, ...]:
+def register_corpus(
+    corpus: Corpus, *, prefix: str = 'corpus', alpha: float = 0.7,
+    code_switching: CodeSwitching = CodeSwitching(),  # noqa: B008
+    ) -> tuple[str, ...]:
   """Registers a corpus directory's tasks and mixtures.
 
-  `corpus.mono.<language>`, `corpus.parallel.<l1>_<l2>`, and over them the
-  mixtures `corpus.mono` and `corpus.parallel` with rates N_i^α (those with
-  training text; all, where none has any). Registering again under the same
-  prefix replaces what was there.
+  `corpus.mono.<language>`, `corpus.parallel.<l1>_<l2>`,
+  `corpus.code_switched.<language>` for languages that a dictionary is of, and
+  over them the mixtures `corpus.mono`, `corpus.parallel` and
+  `corpus.code_switched` with rates N_i^α (those with training text; all, where
+  none has any). Registering again under the same prefix replaces what was
+  there.
+
+  Args:
+    corpus: the directory.
+    prefix: of the names.
+    alpha: exponent of the rates.
+    code_switching: how the code-switched tasks are switched.
 
   Returns:
     The names, mixtures last.
@@ -105,7 +150,9 @@ def register_corpus(corpus: Corpus, *, prefix: str = 'corpus',
           _register_monolingual(corpus, language, prefix)
           for language in corpus.languages if corpus.splits(language)],
       f'{prefix}.parallel': [
-          _register_parallel(corpus, pair, prefix) for pair in corpus.pairs]}
+          _register_parallel(corpus, pair, prefix) for pair in corpus.pairs],
+      f'{prefix}.code_switched': _register_code_switched(
+          corpus, prefix, code_switching)}
   names = _corpus_names.setdefault(prefix, [])
   names += [task for tasks in groups.values() for task in tasks]
   for mixture, tasks in groups.items():
@@ -268,11 +315,13 @@ def _add_task(name, source, languages, features, steps, vocabulary, options):
     raise errors.CorpusError(
         'The task\'s name is taken', got=name,
         fix='choose another name, or remove the task from seqio.TaskRegistry')
-  chosen = SeqioVocabulary(vocabulary) if vocabulary else DeferredVocabulary()
+  chosen = {feature: SeqioVocabulary(vocabulary, language=language)
+            if vocabulary else DeferredVocabulary(language)
+            for feature, language in zip(features, languages, strict=True)}
   task = seqio.TaskRegistry.add(
       name, source, preprocessors=list(steps),
-      output_features={feature: seqio.Feature(chosen, add_eos=False)
-                       for feature in features}, **options)
+      output_features={feature: seqio.Feature(own, add_eos=False)
+                       for feature, own in chosen.items()}, **options)
   _languages[name] = languages
   return task
 
@@ -291,6 +340,21 @@ def _register_parallel(corpus: Corpus, pair: tuple[str, str],
   add_parallel_task(name, corpus_source.parallel_source(corpus, pair),
                     languages=pair)
   return name
+
+
+def _register_code_switched(corpus: Corpus, prefix: str,
+                            settings: CodeSwitching) -> list[str]:
+  names = []
+  for language in sorted(settings.sources(
+      file.languages for file in corpus.dictionaries)):
+    paths = [file.path for file in corpus.dictionaries
+             if language in file.languages]
+    if corpus.splits(language):
+      names.append(f'{prefix}.code_switched.{language}')
+      add_code_switched_task(
+          names[-1], corpus_source.monolingual_source(corpus, language),
+          language=language, dictionaries=paths, settings=settings)
+  return names
 
 
 def _rate(task: seqio.Task, *, alpha: float) -> float:

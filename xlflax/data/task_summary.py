@@ -9,7 +9,11 @@ import tensorflow as tf
 
 from xlflax.data import corpus_source, task_registry
 from xlflax.data.corpus import TRAIN
-from xlflax.data.seqio_vocabulary import DeferredVocabulary, resolve
+from xlflax.data.seqio_vocabulary import (
+    DeferredVocabulary,
+    SeqioVocabulary,
+    resolve,
+)
 from xlflax.data.vocabulary import Vocabulary
 
 _MAX_TOKENS = 64
@@ -62,9 +66,9 @@ def steps(name: str, vocabulary: Vocabulary | None, *, split: str = TRAIN,
     VocabularyError: the task has another vocabulary.
   """
   task = task_registry.get_task(name, split=split)
-  if vocabulary:
-    task = resolve(task, vocabulary)
   languages = task_registry.known_languages(name)
+  if vocabulary:
+    task = resolve(task, vocabulary, languages=languages)
   yield (f'{name}: {"-".join(languages) or "languages unknown"}, splits '
          f'{", ".join(task.splits)}')
   dataset = task.source.get_dataset(split=split, shuffle=False)
@@ -133,9 +137,8 @@ def _value_lines(key: str, value, task: seqio.Task) -> Iterator[str]:
     return
   ids = value.tolist()
   yield f'{key}: {len(ids)} ids {_shorten(" ".join(map(str, ids)))}'
-  inner = getattr(feature.vocabulary, 'vocabulary', None)
-  if isinstance(inner, Vocabulary):
-    pieces = ' '.join(inner.piece(i) for i in ids[:_MAX_TOKENS])
+  if isinstance(feature.vocabulary, SeqioVocabulary):
+    pieces = ' '.join(map(feature.vocabulary.piece, ids[:_MAX_TOKENS]))
     yield f'  pieces:  {_shorten(pieces)}'
   if not isinstance(feature.vocabulary, seqio.PassThroughVocabulary):
     yield f'  decoded: {_shorten(feature.vocabulary.decode(ids))!r}'

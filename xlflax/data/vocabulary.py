@@ -1,8 +1,8 @@
-"""A trained vocabulary: a SentencePiece model and the layout of its ids.
+"""What every vocabulary does: text to ids and back, in a known layout.
 
-A vocabulary is a directory of two files: `sentencepiece.model` and
-`vocabulary.json`, which records the special ids, the languages, the model's
-SHA-256, and how it was trained. No TensorFlow here.
+A vocabulary is a directory: `vocabulary.json`, which records the special ids,
+the languages, digests, and how it was made, and the files of the models that
+it names. `Vocabulary.load` reads any kind. No TensorFlow here.
 
 | id | piece |
 | --- | --- |
@@ -12,21 +12,20 @@ SHA-256, and how it was trained. No TensorFlow here.
 | 3 | `<unk>` |
 | 4 | `<mask>` |
 | 5, 6, … | `<lang:xx>`, one per language |
+| then | `<extra_id_0>`, …: sentinels (T5), if there are any |
 | then | byte pieces, if there are any, and text pieces |
 
 Special symbols are never the encoding of text: `<mask>` typed in a sentence is
 encoded as the characters that it is made of.
 """
 
-import hashlib
+import importlib
 import itertools
 import json
 import pathlib
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-import sentencepiece
 
 from xlflax import errors
 from xlflax.data.vocabulary_spec import VocabularySpec
@@ -35,8 +34,12 @@ MODEL_FILE = 'sentencepiece.model'
 DESCRIPTION_FILE = 'vocabulary.json'
 FORMAT = 1
 SPECIAL_PIECES = ('<pad>', '<s>', '</s>', '<unk>', '<mask>')
-_NAMES = ('pad', 'bos', 'eos', 'unk', 'mask')
-_SYMBOL = re.compile(r'<lang:(.+)>')
+
+# The type that vocabulary.json tells -> where its class is.
+_KINDS = {
+    'sentencepiece': ('vocabulary_sentencepiece', 'SentencePieceVocabulary'),
+    'sentencepiece_union': ('vocabulary_union', 'UnionVocabulary'),
+}
 
 
 def language_symbol(code: str) -> str:
@@ -44,37 +47,35 @@ def language_symbol(code: str) -> str:
   return f'<lang:{code}>'
 
 
+def sentinel(index: int) -> str:
+  """The piece that stands for the index-th dropped span: `<extra_id_0>`."""
+  return f'<extra_id_{index}>'
+
+
 class Vocabulary:
   """Text to ids and back; immutable.
 
+  Methods take the `language` of the text (a code). A vocabulary whose
+  `needs_language` is false encodes all languages alike and ignores it.
+
   Attributes:
     spec: sizes and special ids, as models and objectives need them.
-    hash: SHA-256 over the model and its layout; two vocabularies of one hash
+    hash: SHA-256 over the models and the layout; two vocabularies of one hash
       encode alike.
     description: what `vocabulary.json` holds (training settings, statistics).
+    kind: the type that `vocabulary.json` tells.
+    needs_language: whether a text is encoded in the pieces of its language.
   """
 
-  def __init__(self, model: bytes, *, description: Mapping | None = None):
-    """Builds it from the bytes of a SentencePiece model.
-
-    Args:
-      model: a serialized model whose first pieces are those of the table in
-        this module's docstring.
-      description: what to keep of `vocabulary.json`.
-
-    Raises:
-      VocabularyError: the bytes are no such model.
-    """
-    self.model = model
-    self.description = dict(description or {})
-    self._processor = _load_model(model)
-    self.spec = _read_spec(self._processor)
-    layout = json.dumps([self.spec.special_ids, self.spec.languages])
-    self.hash = hashlib.sha256(model + layout.encode()).hexdigest()
+  kind: str
+  needs_language = False
+  spec: VocabularySpec
+  hash: str
+  description: dict
 
   @classmethod
   def load(cls, directory) -> 'Vocabulary':
-    """Reads a vocabulary directory.
+    """Reads a vocabulary directory of any kind.
 
     Raises:
       VocabularyError: a file is missing, malformed or not what the
@@ -82,80 +83,106 @@ class Vocabulary:
     """
     directory = pathlib.Path(directory)
     description = read_description(directory)
-    try:
-      model = (directory / MODEL_FILE).read_bytes()
-    except OSError as error:
+    kind = description.get('type', 'sentencepiece')
+    if kind not in _KINDS:
       raise errors.VocabularyError(
-          f'The vocabulary lacks its {MODEL_FILE}',
-          got=error.strerror, where=str(directory)) from error
-    digest = hashlib.sha256(model).hexdigest()
-    if digest != description['sha256']:
-      raise errors.VocabularyError(
-          f'{MODEL_FILE} is not the one that {DESCRIPTION_FILE} describes',
-          got=f'SHA-256 {digest[:12]}…',
-          expected=f'{description["sha256"][:12]}…', where=str(directory),
-          fix='copy both files of one vocabulary, or train it again')
-    return cls(model, description=description)
+          f'{DESCRIPTION_FILE} tells a type of vocabulary that is not known',
+          got=kind, expected=' or '.join(_KINDS), where=str(directory))
+    module, name = _KINDS[kind]
+    found = getattr(importlib.import_module(f'xlflax.data.{module}'), name)
+    return found.read(directory, description)
 
-  def __len__(self) -> int:
-    return self.spec.size
+  @classmethod
+  def read(cls, directory: pathlib.Path, description: dict) -> 'Vocabulary':
+    """Reads the files that a description of this kind names; see `load`."""
+    raise NotImplementedError
 
-  def __eq__(self, other) -> bool:
-    return isinstance(other, Vocabulary) and self.hash == other.hash
+  def files(self) -> dict[str, bytes]:
+    """The contents of its files but `vocabulary.json`, by name."""
+    raise NotImplementedError
 
-  def __hash__(self) -> int:
-    return hash(self.hash)
+  def encode_ragged(self, texts: Sequence[str], *, language: str | None = None,
+                    num_threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of each text, without any special symbol.
 
-  def __reduce__(self):
-    return _rebuild, (self.model, self.description)
-
-  def encode(self, text: str) -> list[int]:
-    """The ids of a text, without any special symbol."""
-    return self._processor.encode(text, out_type=int)
-
-  def encode_batch(self, texts: Sequence[str], *,
-                   num_threads: int = 1) -> list[list[int]]:
-    """The ids of each text. Texts may be UTF-8 bytes, too."""
-    return self._processor.encode(
-        list(texts), out_type=int, num_threads=num_threads)
-
-  def encode_ragged(self, texts: Sequence[str], *, num_threads: int = 1,
-                    ) -> tuple[np.ndarray, np.ndarray]:
-    """As `encode_batch`, in two arrays.
+    Args:
+      texts: strings, or UTF-8 bytes.
+      language: of all the texts.
+      num_threads: threads that encode them.
 
     Returns:
       (ids int32 [total], the texts one after the other; lengths int32
       [len(texts)]).
-    """
-    rows = self.encode_batch(texts, num_threads=num_threads)
-    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-    ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32,
-                      int(lengths.sum()))
-    return ids, lengths
-
-  def decode(self, ids: Iterable[int]) -> str:
-    """The text of ids; special symbols have none."""
-    special = self._special
-    return self._processor.decode(
-        [int(i) for i in ids if int(i) not in special])
-
-  def piece(self, index: int) -> str:
-    """The piece with an id, such as `▁the` or `<mask>`.
 
     Raises:
-      VocabularyError: no such id.
+      VocabularyError: the language is needed and missing or unknown.
     """
-    if not 0 <= index < self.spec.size:
-      raise errors.VocabularyError('No such id in the vocabulary', got=index,
-                                   expected=f'0..{self.spec.size - 1}')
-    return self._processor.id_to_piece(int(index))
+    raise NotImplementedError
 
-  def piece_id(self, piece: str) -> int | None:
-    """The id of a piece, or None if the vocabulary lacks it."""
-    index = self._processor.piece_to_id(piece)
-    if index == self.spec.unk_id and piece != SPECIAL_PIECES[index]:
-      return None
-    return index
+  def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
+    """The text of ids; special symbols have none.
+
+    Raises:
+      VocabularyError: the ids mean nothing without a language, and none is
+        given.
+    """
+    raise NotImplementedError
+
+  def piece(self, index: int, *, language: str | None = None) -> str:
+    """The entry with an id, such as `▁the` or `<mask>`.
+
+    Raises:
+      VocabularyError: no such id, or as `decode`.
+    """
+    raise NotImplementedError
+
+  def bare_piece(self, index: int, *, language: str | None = None) -> str:
+    """As `piece`, without the language that some entries carry."""
+    return self.piece(index, language=language)
+
+  def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
+    """The id of an entry, or None if the vocabulary lacks it.
+
+    Raises:
+      VocabularyError: as `decode`.
+    """
+    raise NotImplementedError
+
+  def is_byte(self, index: int, *, language: str | None = None) -> bool:
+    """Whether an id is a byte piece; errors as `piece`."""
+    raise NotImplementedError
+
+  def encode_batch(self, texts: Sequence[str], *, language: str | None = None,
+                   num_threads: int = 1) -> list[list[int]]:
+    """As `encode_ragged`, a list for each text."""
+    ids, lengths = self.encode_ragged(
+        texts, language=language, num_threads=num_threads)
+    flat = iter(ids.tolist())
+    return [list(itertools.islice(flat, n)) for n in lengths.tolist()]
+
+  def encode(self, text: str, *, language: str | None = None) -> list[int]:
+    """The ids of one text; errors as `encode_ragged`."""
+    return self.encode_batch([text], language=language)[0]
+
+  def encode_each(self, texts: Sequence[str],
+                  language_ids: Sequence[int]) -> list[list[int]]:
+    """The ids of texts of several languages, one batch for each language.
+
+    Args:
+      texts: N strings.
+      language_ids: N indices into `spec.languages`.
+    """
+    if not self.needs_language:
+      return self.encode_batch(texts)
+    found: list[list[int]] = [[]] * len(texts)
+    chosen = np.asarray(language_ids)
+    for language in np.unique(chosen).tolist():
+      places = np.flatnonzero(chosen == language).tolist()
+      rows = self.encode_batch([texts[i] for i in places],
+                               language=self.spec.languages[language])
+      for place, row in zip(places, rows, strict=True):
+        found[place] = row
+    return found
 
   def language_id(self, code: str) -> int:
     """The index of a language in `spec.languages`.
@@ -169,20 +196,47 @@ class Vocabulary:
       raise errors.VocabularyError(
           'A language that the vocabulary does not know', got=code,
           expected=', '.join(self.spec.languages),
-          fix='train the vocabulary on a corpus with this language, or name it '
-          'by --languages of `xlflax vocab`') from None
+          fix='train the vocabulary on a corpus with this language'
+          + ('' if self.needs_language else
+             ', or name it by --languages of `xlflax vocab`')) from None
 
   def language_symbol_id(self, code: str) -> int:
-    """The id of `<lang:code>`; errors as `language_id`."""
-    return len(SPECIAL_PIECES) + self.language_id(code)
+    """The id of `<lang:code>`.
 
-  def is_byte(self, index: int) -> bool:
-    """Whether an id is a byte piece."""
-    return self._processor.is_byte(int(index))
+    Raises:
+      VocabularyError: as `language_id`, or the vocabulary has no symbols.
+    """
+    index = self.language_id(code)
+    if not self.spec.language_symbol_ids:
+      raise errors.VocabularyError(
+          'The vocabulary has no symbols for languages', got=code)
+    return self.spec.language_symbol_ids[index]
 
-  @property
-  def _special(self) -> frozenset[int]:
-    return frozenset(self.spec.special_ids) - {self.spec.unk_id}
+  def describe(self) -> dict:
+    """The part of `vocabulary.json` that follows from the vocabulary."""
+    spec = self.spec
+    return {
+        'format': FORMAT,
+        'type': self.kind,
+        'size': spec.size,
+        'hash': self.hash,
+        'special_ids': {'pad': spec.pad_id, 'bos': spec.bos_id,
+                        'eos': spec.eos_id, 'unk': spec.unk_id,
+                        'mask': spec.mask_id},
+        'languages': list(spec.languages),
+        'language_symbols': {
+            self.piece(i): i for i in spec.language_symbol_ids},
+        'sentinel_ids': list(spec.sentinel_ids),
+    }
+
+  def __len__(self) -> int:
+    return self.spec.size
+
+  def __eq__(self, other) -> bool:
+    return isinstance(other, Vocabulary) and self.hash == other.hash
+
+  def __hash__(self) -> int:
+    return hash(self.hash)
 
 
 def read_description(directory) -> dict:
@@ -193,7 +247,7 @@ def read_description(directory) -> dict:
   except FileNotFoundError as error:
     raise errors.VocabularyError(
         'No vocabulary there', got=str(directory),
-        expected=f'a directory with {DESCRIPTION_FILE} and {MODEL_FILE}',
+        expected=f'a directory with {DESCRIPTION_FILE} and its models',
         fix='make one with `xlflax vocab --corpus DIR --output DIR --size N`',
     ) from error
   except (OSError, ValueError) as error:
@@ -201,56 +255,9 @@ def read_description(directory) -> dict:
         f'{DESCRIPTION_FILE} can\'t be read ({error})',
         where=str(path)) from error
   known = isinstance(description, dict) and description.get('format')
-  if known != FORMAT or not isinstance(description.get('sha256'), str):
+  if known != FORMAT:
     raise errors.VocabularyError(
         f'{DESCRIPTION_FILE} has an unknown format', got=known,
-        expected=f'format {FORMAT} with a sha256', where=str(path),
+        expected=f'format {FORMAT}', where=str(path),
         fix='train the vocabulary with this version of xlflax')
   return description
-
-
-def describe(vocabulary: Vocabulary) -> dict:
-  """The part of `vocabulary.json` that follows from the model itself."""
-  spec = vocabulary.spec
-  return {
-      'format': FORMAT,
-      'type': 'sentencepiece',
-      'size': spec.size,
-      'sha256': hashlib.sha256(vocabulary.model).hexdigest(),
-      'hash': vocabulary.hash,
-      'special_ids': {name: i for i, name in enumerate(_NAMES)},
-      'languages': list(spec.languages),
-      'language_symbols': {
-          language_symbol(code): vocabulary.language_symbol_id(code)
-          for code in spec.languages},
-  }
-
-
-def _rebuild(model: bytes, description: dict) -> Vocabulary:
-  return Vocabulary(model, description=description)
-
-
-def _load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
-  try:
-    return sentencepiece.SentencePieceProcessor(model_proto=model)
-  except Exception as error:  # The library raises bare RuntimeErrors.
-    raise errors.VocabularyError(
-        f'Not a SentencePiece model ({error})') from error
-
-
-def _read_spec(processor) -> VocabularySpec:
-  size = processor.get_piece_size()
-  pieces = [processor.id_to_piece(i) for i in range(min(size, 5))]
-  if tuple(pieces) != SPECIAL_PIECES:
-    raise errors.VocabularyError(
-        'The model\'s first pieces are not the special symbols',
-        got=', '.join(pieces), expected=', '.join(SPECIAL_PIECES),
-        fix='train it with `xlflax vocab`')
-  languages = []
-  for index in range(len(SPECIAL_PIECES), size):
-    match = _SYMBOL.fullmatch(processor.id_to_piece(index))
-    if not match or not processor.is_control(index):
-      break
-    languages.append(match.group(1))
-  special_ids = tuple(range(len(SPECIAL_PIECES) + len(languages)))
-  return VocabularySpec(size, 0, 1, 2, 3, 4, special_ids, tuple(languages))

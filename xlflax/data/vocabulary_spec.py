@@ -66,7 +66,7 @@ def invented(size: int, *, num_languages: int = 1) -> VocabularySpec:
   Raises:
     ConfigError: the size leaves too few words.
   """
-  languages = tuple(f'l{i}' for i in range(num_languages))
+  languages = ('en', *(f'l{i}' for i in range(1, num_languages)))
   symbols = tuple(range(5, 5 + num_languages))
   first = 5 + num_languages
   sentinels = tuple(range(first, first + min(_MAX_SENTINELS, size // 8)))

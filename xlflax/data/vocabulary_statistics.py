@@ -20,9 +20,9 @@ def fertility(vocabulary: Vocabulary, corpus: Corpus, *,
     white space), `characters`, `tokens`, `tokens_per_word`,
     `tokens_per_character`, `unknown_rate` and `byte_rate` (shares of tokens).
   """
-  is_byte = np.array([vocabulary.is_byte(i) for i in range(len(vocabulary))])
-  return [_row(vocabulary, corpus, language, max_sentences, is_byte)
-          for language in corpus.languages]
+  return [_row(vocabulary, corpus, language, max_sentences)
+          for language in corpus.languages
+          if language in vocabulary.spec.languages]
 
 
 def format_table(rows: list[dict]) -> str:
@@ -43,12 +43,16 @@ def format_table(rows: list[dict]) -> str:
 
 
 def _row(vocabulary: Vocabulary, corpus: Corpus, language: str,
-         max_sentences: int, is_byte: np.ndarray) -> dict:
+         max_sentences: int) -> dict:
   split = next(split for split in _ORDER
                if _has_text(corpus, language, split))
   texts = list(itertools.islice(
       text_sampling.sentences(corpus, language, split=split), max_sentences))
-  ids, _ = vocabulary.encode_ragged(texts)
+  ids, _ = vocabulary.encode_ragged(texts, language=language)
+  num_bytes = sum(
+      count for index, count in zip(*map(
+          np.ndarray.tolist, np.unique(ids, return_counts=True)), strict=True)
+      if vocabulary.is_byte(index, language=language))
   words = sum(len(text.split()) for text in texts)
   characters = sum(map(len, texts))
   tokens = max(1, ids.size)
@@ -58,7 +62,7 @@ def _row(vocabulary: Vocabulary, corpus: Corpus, language: str,
       'tokens_per_word': ids.size / max(1, words),
       'tokens_per_character': ids.size / max(1, characters),
       'unknown_rate': float(np.sum(ids == vocabulary.spec.unk_id)) / tokens,
-      'byte_rate': float(np.sum(is_byte[ids])) / tokens,
+      'byte_rate': num_bytes / tokens,
   }
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from xlflax import errors
 from xlflax.data import vocabulary as vocabulary_lib
+from xlflax.models import sharing as sharing_lib
 from xlflax.training import partitioning
 
 _LOG = logging.getLogger(__name__)
@@ -52,6 +53,16 @@ class Subject:
           'The batch size of an evaluation must be positive',
           got=self.batch_size, expected='an integer of at least 1',
           where='Subject.batch_size')
+
+  @property
+  def sharing(self) -> sharing_lib.SharingPlan | None:
+    """The model's sharing plan: each batch must then be of one language."""
+    return sharing_lib.plan_of(self.model)
+
+  @property
+  def needs_languages(self) -> bool:
+    """Whether text can only be read by its language's own parts or pieces."""
+    return self.sharing is not None or self.vocabulary.needs_language
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

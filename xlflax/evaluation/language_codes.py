@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from xlflax import errors
+
 # Source: the ISO 639-3 code tables (iso639-3.sil.org), for the languages of
 # the Tatoeba test sets of LASER and XTREME that have a two-letter code.
 _TWO_LETTERS = {
@@ -51,14 +53,27 @@ def match(code: str, languages: Sequence[str]) -> str | None:
   return same[0] if len(same) == 1 else None
 
 
-def language_id(vocabulary, code: str, notes: list[str]) -> int:
+def language_id(vocabulary, code: str, notes: list[str], *,
+                required: bool = False) -> int:
   """The id of a language; 0, with a note, if the vocabulary lacks it.
 
-  Only language embeddings make use of the id.
+  Args:
+    vocabulary: the run's.
+    code: of the language.
+    notes: gets the note.
+    required: for a model in which each language has parts of its own, where
+      none can stand in; else only language embeddings make use of the id.
+
+  Raises:
+    VocabularyError: it is required, and the vocabulary lacks it.
   """
   known = match(code, vocabulary.spec.languages)
   if known is not None:
     return vocabulary.language_id(known)
+  if required:
+    raise errors.VocabularyError(
+        "The model's sharing plan has no parts for a language", got=code,
+        expected='one of ' + ', '.join(vocabulary.spec.languages))
   note = (f'the vocabulary has no language {code}; a model with language '
           f'embeddings reads it as {vocabulary.spec.languages[0]}')
   if note not in notes:

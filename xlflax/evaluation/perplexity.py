@@ -20,6 +20,7 @@ from xlflax.evaluation import base, language_codes, placement, token_rows
 from xlflax.evaluation import sources as sources_lib
 from xlflax.objectives import base as objective_base
 from xlflax.objectives import masked_lm
+from xlflax.objectives.random_words import RandomWords
 from xlflax.training import randomness
 
 
@@ -97,13 +98,16 @@ class Perplexity(_MaskedPerplexity):
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     stream = self._stream(subject, self.layout)
-    objective = masked_lm.MaskedLM(mask_ratio=self.mask_ratio)
+    objective = masked_lm.MaskedLM(
+        mask_ratio=self.mask_ratio, random_words=_random_words(subject))
     notes: list[str] = []
 
     def score(language: str) -> Score:
-      lines = subject.vocabulary.encode_batch(self.source.load(language))
+      ids = (language_codes.language_id(
+          subject.vocabulary, language, notes,
+          required=subject.needs_languages),)
+      lines = _encode(subject, self.source.load(language), *ids)
       units = self._units(lines, stream, subject.vocabulary.spec)
-      ids = (language_codes.language_id(subject.vocabulary, language, notes),)
       return score_rows(subject, objective, units, ids, stream, self.draws)
 
     languages = {code: code for code in self.source.languages_found()}
@@ -134,20 +138,41 @@ class TranslationPerplexity(_MaskedPerplexity):
   pairs: stream_lib.PairOptions = stream_lib.PairOptions()
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    if subject.sharing is not None:
+      raise errors.ConfigError(
+          'Two languages in a row can not be scored by a model with a sharing '
+          'plan', got=f'{subject.sharing}',
+          expected='a model that shares all parameters', where=self.name,
+          fix='leave this task out')
     stream = self._stream(subject, stream_lib.Layout.PAIRS, pairs=self.pairs)
     objective = masked_lm.TranslationLM(mask_ratio=self.mask_ratio)
     notes: list[str] = []
 
     def score(pair: sources_lib.Pair) -> Score:
       text = self.source.load(pair)
-      first, second = map(subject.vocabulary.encode_batch, text)
-      units = token_rows.pairs(first, second, stream)
-      ids = tuple(language_codes.language_id(subject.vocabulary, code, notes)
+      ids = tuple(language_codes.language_id(
+          subject.vocabulary, code, notes, required=subject.needs_languages)
                   for code in pair)
+      first, second = (_encode(subject, side, i)
+                       for side, i in zip(text, ids, strict=True))
+      units = token_rows.pairs(first, second, stream)
       return score_rows(subject, objective, units, ids, stream, self.draws)
 
     names = {sources_lib.pair_name(pair): pair for pair in self.source.pairs()}
     return _evaluate(self.name, names, score, notes)
+
+
+def _encode(subject: base.Subject, lines: Sequence[str], language: int
+            ) -> list[list[int]]:
+  """The ids of lines of one language."""
+  return subject.vocabulary.encode_each(lines, [language] * len(lines))
+
+
+def _random_words(subject: base.Subject) -> RandomWords:
+  """The language's own where it has embeddings of its own."""
+  own = (subject.sharing is not None and subject.sharing.embeddings
+         and subject.vocabulary.spec.language_words)
+  return RandomWords.LANGUAGE if own else RandomWords.VOCABULARY
 
 
 def score_rows(subject: base.Subject, objective: masked_lm.MaskedLM,

@@ -93,8 +93,9 @@ class Retrieval(base.EvalTask):
           'The two sides of a language pair are not translations',
           got=f'{size} and {len(text.second)} sentences',
           expected='as many on both sides, and at least one')
-    ids = [language_codes.language_id(subject.vocabulary, code, notes)
-           for code in pair]
+    ids = [language_codes.language_id(
+        subject.vocabulary, code, notes,
+        required=subject.needs_languages) for code in pair]
     # Both sides in one call: fewer partly filled batches.
     vectors, truncated = states.sentence_states(
         subject, [*text.first, *text.second],

@@ -15,6 +15,8 @@ import numpy as np
 
 from xlflax.data import batch as batch_lib
 from xlflax.evaluation import base, placement
+from xlflax.models import sharing
+from xlflax.objectives import inputs
 from xlflax.objectives.inputs import Pooling
 
 _SHORTEST = 16  # rows are never padded to less
@@ -58,7 +60,7 @@ def sentence_states(
   """
   limit = min(max_length or subject.model.config.max_length,
               subject.model.config.max_length)
-  token_ids = subject.vocabulary.encode_batch(list(texts))
+  token_ids = subject.vocabulary.encode_each(list(texts), language_ids)
   truncated = sum(len(ids) > limit - 2 for ids in token_ids)
   token_ids = [ids[:limit - 2] for ids in token_ids]
   states = None
@@ -119,10 +121,8 @@ def _run(subject, token_ids, language_ids, pooling, limit):
   """
   params = subject.params['model']
   pending = None
-  for indices, rows, length in plan_batches(
-      [len(ids) + 2 for ids in token_ids], max_length=limit,
-      batch_size=subject.batch_size,
-      multiple=placement.row_multiple(subject.partitioner)):
+  for indices, rows, length in _batches(subject, token_ids, language_ids,
+                                        limit):
     batch = _rows([token_ids[i] for i in indices], language_ids[indices],
                   rows, length, subject.vocabulary.spec, pooling)
     with placement.scope(subject.partitioner):
@@ -135,9 +135,25 @@ def _run(subject, token_ids, language_ids, pooling, limit):
     yield pending
 
 
+def _batches(subject, token_ids, language_ids, limit):
+  """As `plan_batches`; each of one language where these have own parts."""
+  lengths = np.array([len(ids) + 2 for ids in token_ids], np.int64)
+  groups = [np.arange(len(lengths))]
+  if subject.sharing is not None:
+    groups = [np.flatnonzero(language_ids == language)
+              for language in np.unique(language_ids)]
+  for group in groups:
+    for indices, rows, length in plan_batches(
+        lengths[group], max_length=limit, batch_size=subject.batch_size,
+        multiple=placement.row_multiple(subject.partitioner)):
+      yield group[indices], rows, length
+
+
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def pooled_states(model, partitioner, params, batch) -> jax.Array:
   """Weighted sums of the states of each row: [L + 1, rows, H] float32."""
+  params = sharing.select(sharing.plan_of(model), params,
+                          inputs.language_of(batch))
   states = model.apply(
       {'params': params}, batch[batch_lib.TOKEN_IDS],
       segment_ids=batch[batch_lib.SEGMENT_IDS],

@@ -1,9 +1,14 @@
 """Making and counting a model's parameters."""
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from xlflax import errors
+from xlflax.models import sharing
 
 
 def init_params(model: nn.Module, rng: jax.Array, *, batch_size: int = 1,
@@ -17,12 +22,33 @@ def init_params(model: nn.Module, rng: jax.Array, *, batch_size: int = 1,
     length: tokens of a row; at most the model's `max_length`.
 
   Returns:
-    The tree under 'params'; `flax.linen.unbox` takes the boxes off.
+    The tree under 'params' (with a sharing plan, that of
+    `xlflax.models.sharing`); `flax.linen.unbox` takes the boxes off.
+
+  Raises:
+    ConfigError: there is a sharing plan, but no number of languages.
   """
   length = min(length, model.config.max_length)
   token_ids = jnp.zeros((batch_size, length), jnp.int32)
-  init = jax.jit(model.init)  # compiled, so that logits are never computed
-  return init({'params': rng}, token_ids)['params']
+  plan = sharing.plan_of(model)
+  if plan is None:
+    init = jax.jit(model.init)  # compiled, so that logits are never computed
+    return init({'params': rng}, token_ids)['params']
+  init_shared = functools.partial(
+      sharing.init, plan,
+      lambda key: model.init({'params': key}, token_ids)['params'],
+      num_languages=_num_languages(model))
+  return jax.jit(init_shared)(rng)
+
+
+def _num_languages(model) -> int:
+  if model.config.num_languages is None:
+    raise errors.ConfigError(
+        'A model with a sharing plan does not know its number of languages',
+        got='num_languages = None', expected='a number',
+        where='EncoderConfig.num_languages',
+        fix='fill it in by xlflax.models.config.with_vocabulary, or set it')
+  return model.config.num_languages
 
 
 def count_params(tree) -> int:

@@ -30,6 +30,32 @@ def segment_mask(segment_ids: jax.Array) -> jax.Array:
   return segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
 
 
+def memory_mask(segment_ids: jax.Array | None,
+                memory_segment_ids: jax.Array | None, *, length: int
+                ) -> jax.Array | None:
+  """Which position sees which of a paired row's.
+
+  Segment k of a packed row sees segment k of the paired row, and nothing
+  where that row has no such segment. Before: segment_ids [[1, 2, 0]],
+  memory_segment_ids [[1, 1, 2, 0]]; after: [[T, T, F, F], [F, F, T, F],
+  [F, F, F, T]].
+
+  Args:
+    segment_ids: int32 [B, T]; None for one segment without padding.
+    memory_segment_ids: int32 [B, S], 0 at padding; None if there is none and
+      every position sees all of the memory.
+    length: T.
+
+  Returns:
+    bool [B, 1, T, S], or None if everything is seen.
+  """
+  if memory_segment_ids is None:
+    return None
+  if segment_ids is None:
+    segment_ids = jnp.ones((memory_segment_ids.shape[0], length), jnp.int32)
+  return segment_ids[:, None, :, None] == memory_segment_ids[:, None, None, :]
+
+
 def attend(query: jax.Array, key: jax.Array, value: jax.Array,
            mask: jax.Array | None, *, backend: _Backend,
            dropout_rate: float = 0.0,
@@ -55,7 +81,7 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array,
   capability = _cuda_capability()
   backend = resolve_backend(backend, Case(
       query.dtype.name, query.shape[-1], query.shape[1], mask is not None,
-      rate, capability))
+      rate, capability, key.shape[1]))
   if rate:
     return _attend_with_dropout(query, key, value, mask, rate=rate,
                                 dropout_key=dropout_key)
@@ -86,6 +112,7 @@ class Case(NamedTuple):
     masked: whether there is a mask.
     dropout_rate: on attention probabilities; 0 outside training.
     capability: compute capability of the GPU; None without an NVIDIA GPU.
+    memory_length: number of keys; None if it is that of queries.
   """
 
   dtype: str
@@ -94,6 +121,7 @@ class Case(NamedTuple):
   masked: bool
   dropout_rate: float
   capability: tuple[int, ...] | None
+  memory_length: int | None = None
 
 
 def resolve_backend(backend: _Backend, case: Case) -> _Backend:
@@ -138,8 +166,9 @@ def _cudnn_obstacle(case: Case) -> tuple[str, str] | None:
             'attention_dropout_rate = 0')
   if case.head_dim % 8 or case.head_dim > 128:
     return f'heads of width {case.head_dim}', 'a multiple of 8, at most 128'
-  if case.masked and case.length % 2:
-    return f'masked rows of {case.length} tokens', 'an even number'
+  for length in (case.length, case.memory_length or 0):
+    if case.masked and length % 2:
+      return f'masked rows of {length} tokens', 'an even number'
   return None
 
 

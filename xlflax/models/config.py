@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from xlflax import errors
 from xlflax.data import vocabulary_spec
+from xlflax.models import sharing as sharing_lib
 
 
 class PositionEmbedding(enum.StrEnum):
@@ -28,6 +29,14 @@ class MlmHead(enum.StrEnum):
 
   TRANSFORM = 'transform'  # dense, activation, layer norm (BERT, RoBERTa)
   TIED = 'tied'            # nothing (XLM)
+  NONE = 'none'            # no prediction of tokens: states only
+
+
+class OutputEmbeddings(enum.StrEnum):
+  """Which table the states are multiplied with for logits."""
+
+  TIED = 'tied'  # the token embeddings
+  OWN = 'own'    # a table of its own (T5 v1.1, mT5, umT5)
 
 
 class PaddingStates(enum.StrEnum):
@@ -53,13 +62,14 @@ class AttentionBackend(enum.StrEnum):
   CUDNN = 'cudnn'  # cuDNN flash attention: NVIDIA GPUs, 16-bit floats
 
 
-ACTIVATIONS = ('gelu', 'gelu_tanh', 'relu')
+ACTIVATIONS = ('gelu', 'gelu_tanh', 'relu', 'silu')
 DTYPES = ('float32', 'bfloat16')
 
 _ENUMS = {
     'position_embedding': PositionEmbedding,
     'norm_position': NormPosition,
     'mlm_head': MlmHead,
+    'output_embeddings': OutputEmbeddings,
     'padding_states': PaddingStates,
     'remat': Remat,
     'attention_backend': AttentionBackend,
@@ -91,19 +101,29 @@ class EncoderConfig:
     position_offset: row of the table that holds position 0 (RoBERTa: 2).
     norm_position: layer norm after (BERT) or before each block.
     embedding_norm: layer norm over the summed embeddings.
+    scale_embeddings: token embeddings times sqrt(hidden_dim) (Vaswani et al.
+      2017, 3.4; mBART).
     layer_norm_epsilon: added to the variance (RoBERTa: 1e-5).
-    activation: of feed-forward block and head: 'gelu' (exact), 'gelu_tanh'
-      or 'relu'.
+    activation: of feed-forward block and head: 'gelu' (exact), 'gelu_tanh',
+      'relu' or 'silu'.
+    head_activation: of the head alone (RoBERTa: always 'gelu'); None for
+      `activation`.
     dropout_rate: on embeddings and on the output of each block.
     attention_dropout_rate: on attention probabilities.
-    mlm_head: BERT's transform, or the states as they are.
+    mlm_head: BERT's transform, the states as they are, or no head: such an
+      encoder has states, but no logits.
+    output_embeddings: the head's table: the token embeddings, or its own.
     padding_states: whether padding is set to zero in every layer (XLM).
     dtype: of computation; parameters, softmax, layer norm are float32.
     scan_layers: one compiled layer with stacked parameters, scanned over;
       False unrolls the layers (`xlflax.models.layer_stacking` converts).
     remat: what the backward pass recomputes.
+    cross_attention: gives each layer VECO's plug-in module, an attention to
+      the states of a paired input (`Encoder.plug_in` uses it; `encode` does
+      not).
     attention_backend: which implementation of attention.
     initializer_range: standard deviation of initial weights.
+    sharing: which parts each language has for itself (ECS); None: none.
 
   Raises:
     ConfigError: a value is out of range or not among the choices.
@@ -124,17 +144,22 @@ class EncoderConfig:
   position_offset: int = 0
   norm_position: NormPosition = NormPosition.POST
   embedding_norm: bool = True
+  scale_embeddings: bool = False
   layer_norm_epsilon: float = 1e-12
   activation: str = 'gelu'
+  head_activation: str | None = None
   dropout_rate: float = 0.1
   attention_dropout_rate: float = 0.1
   mlm_head: MlmHead = MlmHead.TRANSFORM
+  output_embeddings: OutputEmbeddings = OutputEmbeddings.TIED
   padding_states: PaddingStates = PaddingStates.KEEP
   dtype: str = 'float32'
   scan_layers: bool = True
   remat: Remat = Remat.NONE
+  cross_attention: bool = False
   attention_backend: AttentionBackend = AttentionBackend.AUTO
   initializer_range: float = 0.02
+  sharing: sharing_lib.SharingPlan | None = None
 
   def __post_init__(self):
     for name, kind in _ENUMS.items():
@@ -142,8 +167,12 @@ class EncoderConfig:
       object.__setattr__(self, name, kind(value))
     for name, choices in (('activation', ACTIVATIONS), ('dtype', DTYPES)):
       _choice(name, getattr(self, name), choices)
+    if self.head_activation is not None:
+      _choice('head_activation', self.head_activation, ACTIVATIONS)
     _check_sizes(self)
     _check_rates(self)
+    sharing_lib.check(self.sharing, self.num_layers)
+    _check_output(self)
 
   @property
   def dim_per_head(self) -> int:
@@ -213,6 +242,18 @@ def _check_sizes(config: EncoderConfig) -> None:
             f'{config.num_heads}',
         expected='a multiple of num_heads', where='EncoderConfig.hidden_dim',
         fix='change either, or set head_dim')
+
+
+def _check_output(config: EncoderConfig) -> None:
+  if config.output_embeddings is OutputEmbeddings.TIED:
+    return
+  if config.mlm_head is MlmHead.NONE or (
+      config.sharing is not None and config.sharing.embeddings):
+    raise errors.ConfigError(
+        'The encoder has no use for output embeddings of its own',
+        got=f'mlm_head = {config.mlm_head.value}, sharing = {config.sharing}',
+        expected='a head, and embeddings that all languages share',
+        where='EncoderConfig.output_embeddings', fix="set it to 'tied'")
 
 
 def _check_rates(config: EncoderConfig) -> None:

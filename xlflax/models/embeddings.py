@@ -24,8 +24,8 @@ def sinusoids(length: int, dim: int) -> np.ndarray:
   Returns:
     float32 [length, dim].
   """
-  rates = 10000.0 ** (-2.0 * (np.arange(dim) // 2) / dim)
-  angles = np.arange(length)[:, None] * rates[None, :]
+  periods = 10000.0 ** (2.0 * (np.arange(dim) // 2) / dim)
+  angles = np.arange(length)[:, None] / periods[None, :]
   even = np.arange(dim)[None, :] % 2 == 0
   return np.where(even, np.sin(angles), np.cos(angles)).astype(np.float32)
 
@@ -61,6 +61,11 @@ class Embeddings(nn.Module):
   def setup(self):
     config = self.config
     self.token = self._table('token', config.table_size, 'vocab')
+    self.set_up_additions()
+
+  def set_up_additions(self) -> None:
+    """Everything but the table of tokens."""
+    config = self.config
     if config.position_embedding is model_config.PositionEmbedding.LEARNED:
       self.position = self._table(
           'position', config.max_length + config.position_offset, 'position')
@@ -91,8 +96,18 @@ class Embeddings(nn.Module):
   def __call__(self, token_ids, *, positions, language_ids, token_type_ids,
                deterministic: bool) -> jax.Array:
     """[B, T] int32 ids -> [B, T, H] in the compute dtype."""
+    return self.complete(
+        lookup(self.token, token_ids, 'vocab'), token_ids,
+        positions=positions, language_ids=language_ids,
+        token_type_ids=token_type_ids, deterministic=deterministic)
+
+  def complete(self, states: jax.Array, token_ids: jax.Array, *, positions,
+               language_ids, token_type_ids, deterministic: bool
+               ) -> jax.Array:
+    """Adds all else to the rows [B, T, H] of a table of tokens."""
     config = self.config
-    states = lookup(self.token, token_ids, 'vocab')
+    if config.scale_embeddings:
+      states = states * config.hidden_dim**0.5
     states = states + self._positions(token_ids.shape, positions)
     if config.type_vocab_size:
       if token_type_ids is None:

@@ -6,7 +6,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import attention, embeddings, layers
+from xlflax import errors
+from xlflax.models import attention, cross_attention, embeddings, layers
 from xlflax.models import config as model_config
 
 _NEVER = -1e9  # output bias of the table's rows beyond the vocabulary
@@ -25,8 +26,12 @@ class Encoder(nn.Module):
   - token_type_ids: int32 [B, T]; read if `config.type_vocab_size`; None: 0.
   - deterministic: False turns dropout on, which draws from 'dropout'.
 
+  `plug_in` reads a paired input's states besides; where
+  `config.cross_attention` is off, it raises `ConfigError`, too.
+
   They raise `ConfigError` for rows longer than `config.max_length`, missing
-  language ids and an attention backend that cannot serve the case.
+  language ids and an attention backend that cannot serve the case; `transform`,
+  `output_table` and `logits` for an encoder without a head.
   """
 
   config: model_config.EncoderConfig
@@ -43,16 +48,36 @@ class Encoder(nn.Module):
       self.head_dense = layers.Linear(
           config, (config.hidden_dim,), ('embed', 'norm'))
       self.head_norm = layers.LayerNorm(config)
-    self.output_bias = self.param(
-        'output_bias', layers.zeros_init('vocab'), (config.table_size,),
-        jnp.float32)
+    if config.mlm_head is not model_config.MlmHead.NONE:
+      self.output_bias = self.param(
+          'output_bias', layers.zeros_init('vocab'), (config.table_size,),
+          jnp.float32)
+    if config.output_embeddings is model_config.OutputEmbeddings.OWN:
+      self.output = self.param(
+          'output', layers.weights_init(config, 'vocab', 'embed'),
+          (config.table_size, config.hidden_dim), jnp.float32)
 
   def __call__(self, token_ids: jax.Array, **inputs) -> jax.Array:
-    """Logits [B, T, V] of every position; touches every parameter."""
-    return self.logits(self.encode(token_ids, **inputs))
+    """Logits [B, T, V] of every position; states, if there is no head.
+
+    Its initialisation makes every parameter, those of `plug_in` included.
+    """
+    if self.is_initializing() and self.config.cross_attention:
+      shape = (*token_ids.shape, self.config.hidden_dim)
+      memory = jnp.zeros(shape, self.config.compute_dtype)
+      states = self.plug_in(token_ids, memory, **inputs)
+    else:
+      states = self.encode(token_ids, **inputs)
+    if self.config.mlm_head is model_config.MlmHead.NONE:
+      return states
+    return self.logits(states)
 
   def encode(self, token_ids: jax.Array, **inputs) -> jax.Array:
-    """States [B, T, H] of the last layer, in the compute dtype."""
+    """States [B, T, H] of the last layer, in the compute dtype.
+
+    With `config.cross_attention` they are VECO's H^L, the plug-out pass: the
+    module is not there.
+    """
     states, _ = self._run(token_ids, collect=False, **inputs)
     return states
 
@@ -64,25 +89,75 @@ class Encoder(nn.Module):
     _, every = self._run(token_ids, collect=True, **inputs)
     return every
 
+  def plug_in(self, token_ids: jax.Array, memory: jax.Array, *,
+              memory_segment_ids: jax.Array | None = None, **inputs
+              ) -> jax.Array:
+    """VECO's S^L: each layer also attends to a paired input's states.
+
+    A layer is self-attention, cross-attention to `memory`, feed-forward, with
+    residual and layer norm each: attention "to its own context and then to
+    all words" of the pair (section 1; figure 2c; equations 6 to 9). Equation
+    6 writes the query as S^{l-1}; it is that of the self-attention block's
+    output, as in the decoder that such a layer initialises (section 3.2).
+
+    Args:
+      token_ids: int32 [B, T].
+      memory: [B, S, H], the last layer's states of the paired input, from
+        `encode`. Its gradient is the caller's to stop.
+      memory_segment_ids: int32 [B, S]; segment k of `segment_ids` attends to
+        segment k of the memory, 0 is padding. None: all of it is seen.
+      **inputs: as of every method (see the class).
+
+    Returns:
+      [B, T, H] in the compute dtype.
+
+    Raises:
+      ConfigError: the encoder has no cross-attention, or memory and tokens
+        do not fit together.
+    """
+    return self._plug_in(token_ids, memory, memory_segment_ids,
+                         collect=False, **inputs)[0]
+
+  def plug_in_layers(self, token_ids: jax.Array, memory: jax.Array, *,
+                     memory_segment_ids: jax.Array | None = None, **inputs
+                     ) -> jax.Array:
+    """As `plug_in`, every layer's: the embeddings, S^1 .. S^L, [L + 1, ...]."""
+    return self._plug_in(token_ids, memory, memory_segment_ids,
+                         collect=True, **inputs)[1]
+
   def transform(self, states: jax.Array) -> jax.Array:
     """What the output table is multiplied with: [..., H] -> [..., H]."""
-    if self.config.mlm_head is model_config.MlmHead.TIED:
+    self._require_head()
+    config = self.config
+    if config.mlm_head is model_config.MlmHead.TIED:
       return states
-    activation = layers.ACTIVATIONS[self.config.activation]
+    activation = layers.ACTIVATIONS[
+        config.head_activation or config.activation]
     return self.head_norm(activation(self.head_dense(states)))
 
   def output_table(self) -> tuple[jax.Array, jax.Array]:
-    """Tied embeddings [R, H] and output bias [R], float32.
+    """Output embeddings [R, H] and output bias [R], float32.
 
     R is the vocabulary's size V, or beyond it if `config.vocab_multiple` asks
     for it; the bias of the rows from V on is so low that their probability is
     zero.
     """
+    self._require_head()
     rows = jnp.arange(self.config.table_size)
     assert self.config.vocab_size is not None  # `table_size` refuses that
     bias = jnp.where(rows < self.config.vocab_size, self.output_bias, _NEVER)
-    table = layers.constrain(self.embeddings.token, 'vocab', None)
-    return table, bias
+    tied = self.config.output_embeddings is model_config.OutputEmbeddings.TIED
+    table = self.embeddings.token if tied else self.output
+    return layers.constrain(table, 'vocab', None), bias
+
+  def _require_head(self) -> None:
+    if self.config.mlm_head is model_config.MlmHead.NONE:
+      raise errors.ConfigError(
+          'The encoder has no head that predicts tokens',
+          got='mlm_head = none', expected="'transform' or 'tied'",
+          where='EncoderConfig.mlm_head',
+          fix='import a checkpoint with a masked-LM head, or initialise a '
+          'model with a fresh one from this by InitFrom(allow_missing=True)')
 
   def logits(self, states: jax.Array) -> jax.Array:
     """float32 logits over the vocabulary: [..., H] -> [..., V]."""
@@ -94,9 +169,19 @@ class Encoder(nn.Module):
     logits = logits + jnp.expand_dims(bias, tuple(range(logits.ndim - 1)))
     return logits[..., :self.config.vocab_size]
 
+  def _plug_in(self, token_ids, memory, memory_segment_ids, *, collect,
+               segment_ids=None, **inputs):
+    """As `_run`, with a memory that has been checked."""
+    cross_attention.check(self.config, token_ids, memory, memory_segment_ids)
+    mask = attention.memory_mask(segment_ids, memory_segment_ids,
+                                 length=token_ids.shape[1])
+    return self._run(token_ids, collect=collect, segment_ids=segment_ids,
+                     memory=memory.astype(self.config.compute_dtype),
+                     memory_mask=mask, **inputs)
+
   def _run(self, token_ids, *, collect: bool, segment_ids=None,
            positions=None, language_ids=None, token_type_ids=None,
-           deterministic: bool = True):
+           deterministic: bool = True, memory=None, memory_mask=None):
     """States after the last layer and, to collect, after each."""
     states = self.embeddings(
         token_ids, positions=positions, language_ids=language_ids,
@@ -108,20 +193,26 @@ class Encoder(nn.Module):
         keep = (segment_ids > 0)[:, :, None].astype(states.dtype)
         states = states * keep
     embedded = states
-    states, every = self._layers(states, mask, keep, collect=collect,
-                                 deterministic=deterministic)
+    states, every = self._layers(
+        states, (mask, keep, memory, memory_mask), collect=collect,
+        deterministic=deterministic)
     states = self._final(states)
     if collect:  # L of [B, T, H], and the embeddings before them
       every = jnp.concatenate(
           [embedded[None], every[:-1], states[None]], axis=0)
     return states, every
 
-  def _layers(self, states, mask, keep, *, collect, deterministic):
-    """Scans over the stacked layers, or runs one after the other."""
+  def _layers(self, states, shared, *, collect, deterministic):
+    """Scans over the stacked layers, or runs one after the other.
+
+    `shared` is what all layers read: (mask, keep, memory, memory_mask).
+    """
     config = self.config
 
-    def body(layer, states, mask, keep):
-      states = layer(states, mask, deterministic=deterministic)
+    def body(layer, states, shared):
+      mask, keep, memory, memory_mask = shared
+      states = layer(states, mask, deterministic=deterministic,
+                     memory=memory, memory_mask=memory_mask)
       if keep is not None:
         states = states * keep
       return states, states if collect else None
@@ -131,12 +222,12 @@ class Encoder(nn.Module):
       return nn.scan(
           body, variable_axes={'params': 0},
           split_rngs={'params': True, 'dropout': True},
-          in_axes=(nn.broadcast, nn.broadcast), length=config.num_layers,
+          in_axes=nn.broadcast, length=config.num_layers,
           metadata_params={nn.PARTITION_NAME: 'layers'},
-      )(self.layers, states, mask, keep)
+      )(self.layers, states, shared)
     outputs = []
     for layer in self.layers:
-      states, output = body(layer, states, mask, keep)
+      states, output = body(layer, states, shared)
       outputs.append(output)
     return states, jnp.stack(outputs) if collect else None
 
@@ -147,7 +238,7 @@ class Encoder(nn.Module):
 
 
 def _remat(body, config: model_config.EncoderConfig):
-  """`body(layer, states, mask, keep)`, rematerialised as configured."""
+  """`body(layer, states, shared)`, rematerialised as configured."""
   if config.remat is model_config.Remat.NONE:
     return body
   policies = jax.checkpoint_policies

@@ -1,39 +1,59 @@
 """Parameters of scanned layers from those of unrolled ones, and back.
 
 Scanned, an encoder keeps its layers under 'layers', with a leading axis of
-length L; unrolled under 'layers_0' .. 'layers_{L-1}'.
+length L; unrolled under 'layers_0' .. 'layers_{L-1}'. Under a sharing plan
+(`xlflax.models.sharing`) the first k of these are each language's own, with
+the axis of languages before that of layers.
 """
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from xlflax.models import sharing
+
 _STACKED = 'layers'
 _AXIS = {nn.PARTITION_NAME: _STACKED}
+_OWN = sharing.LANGUAGE_SPECIFIC
 
 
 def stack_layers(params: dict) -> dict:
   """Unrolled parameters as those of `scan_layers=True`; boxed or not."""
+  if _OWN in params:
+    params = {**params, _OWN: _stack_layers(params[_OWN], axis=1)}
+  return _stack_layers(params, axis=0)
+
+
+def unstack_layers(params: dict) -> dict:
+  """Scanned parameters as those of `scan_layers=False`; boxed or not."""
+  first = 0
+  if _STACKED in params.get(_OWN, {}):
+    own = _unstack_layers(params[_OWN], axis=1)
+    first = sum(name.startswith(f'{_STACKED}_') for name in own)
+    params = {**params, _OWN: own}
+  return _unstack_layers(params, axis=0, first=first)
+
+
+def _stack_layers(params: dict, *, axis: int) -> dict:
   names = [name for name in params if name.startswith(f'{_STACKED}_')]
   names.sort(key=lambda name: int(name.rpartition('_')[2]))
   if not names:
     return params
   rest = {name: leaf for name, leaf in params.items() if name not in names}
-  stacked = jax.tree.map(_stack, *(params[name] for name in names),
-                         is_leaf=_is_box)
+  stacked = jax.tree.map(lambda *leaves: _stack(leaves, axis),
+                         *(params[name] for name in names), is_leaf=_is_box)
   return {**rest, _STACKED: stacked}
 
 
-def unstack_layers(params: dict) -> dict:
-  """Scanned parameters as those of `scan_layers=False`; boxed or not."""
+def _unstack_layers(params: dict, *, axis: int, first: int = 0) -> dict:
   if _STACKED not in params:
     return params
   rest = {name: leaf for name, leaf in params.items() if name != _STACKED}
   stacked = params[_STACKED]
-  count = jax.tree.leaves(stacked)[0].shape[0]
+  count = jax.tree.leaves(stacked)[0].shape[axis]
   for i in range(count):
-    rest[f'{_STACKED}_{i}'] = jax.tree.map(
-        lambda leaf, i=i: _slice(leaf, i), stacked, is_leaf=_is_box)
+    rest[f'{_STACKED}_{first + i}'] = jax.tree.map(
+        lambda leaf, i=i: _slice(leaf, i, axis), stacked, is_leaf=_is_box)
   return rest
 
 
@@ -41,14 +61,15 @@ def _is_box(leaf) -> bool:
   return isinstance(leaf, nn.meta.AxisMetadata)
 
 
-def _stack(*leaves):
+def _stack(leaves, axis: int):
   if not _is_box(leaves[0]):
-    return jnp.stack(leaves)
-  value = jnp.stack([leaf.value for leaf in leaves])
-  return leaves[0].replace_boxed(value).add_axis(0, _AXIS)
+    return jnp.stack(leaves, axis)
+  value = jnp.stack([leaf.value for leaf in leaves], axis)
+  return leaves[0].replace_boxed(value).add_axis(axis, _AXIS)
 
 
-def _slice(leaf, i: int):
+def _slice(leaf, i: int, axis: int):
   if not _is_box(leaf):
-    return leaf[i]
-  return leaf.replace_boxed(leaf.value[i]).remove_axis(0, _AXIS)
+    return leaf[(slice(None),) * axis + (i,)]
+  value = leaf.value[(slice(None),) * axis + (i,)]
+  return leaf.replace_boxed(value).remove_axis(axis, _AXIS)

@@ -24,6 +24,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     'gelu_tanh': recompute.recomputed(
         functools.partial(jax.nn.gelu, approximate=True)),
     'relu': jax.nn.relu,
+    'silu': recompute.recomputed(jax.nn.silu),
 }
 
 
@@ -100,8 +101,12 @@ class Linear(nn.Module):
     return outputs + jnp.expand_dims(bias.astype(dtype), rows)
 
 
-class SelfAttention(nn.Module):
-  """Multi-head self-attention with biases (Vaswani et al. 2017, 3.2)."""
+class Attention(nn.Module):
+  """Multi-head attention with biases (Vaswani et al. 2017, 3.2).
+
+  `__call__` is `attend` on `keys_values`; a decoder that keeps keys and
+  values from one step to the next calls the two by themselves.
+  """
 
   config: _Config
 
@@ -113,20 +118,68 @@ class SelfAttention(nn.Module):
     self.output = Linear(config, (config.hidden_dim,),
                          ('heads', 'kv', 'embed'))
 
-  def __call__(self, states: jax.Array, mask: jax.Array | None, *,
-               deterministic: bool) -> jax.Array:
-    """[B, T, H] and bool [B, 1, T, T] -> [B, T, H]."""
+  def keys_values(self, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """[B, S, H] -> keys and values, [B, S, N, D] each."""
+    return _heads(self.key(memory)), _heads(self.value(memory))
+
+  def attend(self, states: jax.Array, key: jax.Array, value: jax.Array,
+             mask: jax.Array | None, *, deterministic: bool) -> jax.Array:
+    """What `states` [B, T, H] read from keys and values: [B, T, H].
+
+    Args:
+      states: [B, T, H], the queries' source.
+      key: [B, S, N, D].
+      value: [B, S, N, D].
+      mask: bool [B, 1, T, S], or None if everything is seen.
+      deterministic: False turns dropout on.
+    """
+    query = _heads(self.query(states))
+    return self.output(self._context(query, key, value, mask, deterministic))
+
+  def _context(self, query, key, value, mask, deterministic) -> jax.Array:
+    """[B, T, N, D] of each head."""
     config = self.config
-    # [B, T, H] -> three of [B, T, N, D]
-    query, key, value = (
-        constrain(project(states), 'batch', 'length', 'heads', 'kv')
-        for project in (self.query, self.key, self.value))
     drop = config.attention_dropout_rate and not deterministic
-    context = attention.attend(
+    return attention.attend(
         query, key, value, mask, backend=config.attention_backend,
         dropout_rate=config.attention_dropout_rate,
         dropout_key=self.make_rng('dropout') if drop else None)
-    return self.output(context)
+
+
+class SelfAttention(Attention):
+  """Queries, keys and values of one sequence (VECO, equations 2 to 5)."""
+
+  def __call__(self, states: jax.Array, mask: jax.Array | None, *,
+               deterministic: bool) -> jax.Array:
+    """[B, T, H] and bool [B, 1, T, T] -> [B, T, H]."""
+    return self.attend(states, *self.keys_values(states), mask,
+                       deterministic=deterministic)
+
+
+class CrossAttention(Attention):
+  """Queries of one sequence, keys and values of another's states.
+
+  VECO's plug-in module (equations 6 to 9), and the attention of a decoder to
+  its encoder. A query that sees nothing of the memory reads zeros.
+  """
+
+  def __call__(self, states: jax.Array, memory: jax.Array,
+               mask: jax.Array | None, *, deterministic: bool) -> jax.Array:
+    """[B, T, H], [B, S, H] and bool [B, 1, T, S] -> [B, T, H]."""
+    return self.attend(states, *self.keys_values(memory), mask,
+                       deterministic=deterministic)
+
+  def _context(self, query, key, value, mask, deterministic) -> jax.Array:
+    context = super()._context(query, key, value, mask, deterministic)
+    if mask is None:
+      return context
+    sees = jnp.any(mask, axis=-1)[:, 0, :, None, None]  # [B, T, 1, 1]
+    return jnp.where(sees, context, jnp.zeros_like(context))
+
+
+def _heads(states: jax.Array) -> jax.Array:
+  """[B, T, N, D] with its logical axes."""
+  return constrain(states, 'batch', 'length', 'heads', 'kv')
 
 
 class FeedForward(nn.Module):
@@ -146,28 +199,73 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-  """Self-attention and feed-forward, each with residual and layer norm."""
+  """Self-attention, cross-attention to a memory, feed-forward.
+
+  Each is a block with residual and layer norm. The cross-attention exists if
+  `config.cross_attention` does, and is skipped without a memory (VECO's layer
+  with the module plugged out, section 2.2). The blocks are methods, so that a
+  decoder can run them one by one.
+  """
 
   config: _Config
 
   def setup(self):
     self.attention = SelfAttention(self.config)
     self.attention_norm = LayerNorm(self.config)
+    if self.config.cross_attention:
+      self.cross_attention = CrossAttention(self.config)
+      self.cross_attention_norm = LayerNorm(self.config)
     self.mlp = FeedForward(self.config)
     self.mlp_norm = LayerNorm(self.config)
     self.dropout = dropout.Dropout(self.config.dropout_rate)
 
   def __call__(self, states: jax.Array, mask: jax.Array | None, *,
-               deterministic: bool) -> jax.Array:
-    """[B, T, H] and bool [B, 1, T, T] -> [B, T, H]."""
+               deterministic: bool, memory: jax.Array | None = None,
+               memory_mask: jax.Array | None = None) -> jax.Array:
+    """The blocks in turn: [B, T, H] -> [B, T, H].
+
+    Args:
+      states: [B, T, H].
+      mask: bool [B, 1, T, T], or None if all attend to all.
+      deterministic: False turns dropout on.
+      memory: [B, S, H] that the cross-attention reads; None skips it.
+      memory_mask: bool [B, 1, T, S], or None if all see all of the memory.
+    """
+    states = self.attention_block(states, mask, deterministic=deterministic)
+    if memory is not None:
+      states = self.cross_attention_block(
+          states, memory, memory_mask, deterministic=deterministic)
+    return self.mlp_block(states, deterministic=deterministic)
+
+  def attention_block(self, states: jax.Array, mask: jax.Array | None, *,
+                      deterministic: bool) -> jax.Array:
+    """Self-attention: [B, T, H] and bool [B, 1, T, T] -> [B, T, H]."""
     def attend(inputs):
       return self.attention(inputs, mask, deterministic=deterministic)
 
-    states = self._block(attend, states, self.attention_norm, deterministic)
-    return self._block(self.mlp, states, self.mlp_norm, deterministic)
+    return self.residual(attend, states, self.attention_norm,
+                         deterministic=deterministic)
 
-  def _block(self, function, states, norm, deterministic) -> jax.Array:
-    """x + f(norm(x)), or norm(x + f(x))."""
+  def cross_attention_block(
+      self, states: jax.Array, memory: jax.Array, mask: jax.Array | None, *,
+      deterministic: bool) -> jax.Array:
+    """[B, T, H], [B, S, H] and bool [B, 1, T, S] -> [B, T, H]."""
+    def attend(inputs):
+      return self.cross_attention(inputs, memory, mask,
+                                  deterministic=deterministic)
+
+    return self.residual(attend, states, self.cross_attention_norm,
+                         deterministic=deterministic)
+
+  def mlp_block(self, states: jax.Array, *, deterministic: bool) -> jax.Array:
+    """Feed-forward: [B, T, H] -> [B, T, H]."""
+    return self.residual(self.mlp, states, self.mlp_norm,
+                         deterministic=deterministic)
+
+  def residual(self, function: Callable[[jax.Array], jax.Array],
+               states: jax.Array, norm: nn.Module, *, deterministic: bool
+               ) -> jax.Array:
+    """x + f(norm(x)), or norm(x + f(x)), with dropout on f's output."""
     pre = self.config.norm_position is model_config.NormPosition.PRE
     inputs = norm(states) if pre else states
     outputs = self.dropout(function(inputs), deterministic=deterministic)

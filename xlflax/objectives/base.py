@@ -50,6 +50,9 @@ class Context:
     train: whether dropout is on.
     rng: key of this step and micro-batch; the only source of randomness.
     state: the objective's state (see `Objective.init_state`).
+    micro_batches: k, the micro-batches of the step; micro-batch j holds the
+      rows j, j + k, j + 2k, … of the batch.
+    micro_batch: j, int32 scalar.
   """
 
   vocabulary: vocabulary_spec.VocabularySpec
@@ -57,6 +60,8 @@ class Context:
   train: bool
   rng: jax.Array
   state: Any = ()
+  micro_batches: int = 1
+  micro_batch: jax.Array | int = 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,14 +5,24 @@ import enum
 import functools
 from typing import Any, cast
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from xlflax import enums, errors
 from xlflax.data import batch as batch_lib
-from xlflax.objectives import base, inputs, losses, masking, metrics
+from xlflax.models import sharing
+from xlflax.objectives import (
+  base,
+  inputs,
+  losses,
+  masking,
+  metrics,
+  momentum_contrast,
+)
 from xlflax.objectives.inputs import Pooling
+from xlflax.objectives.momentum_contrast import MomentumQueue
+from xlflax.objectives.projection import ProjectionHead
+from xlflax.objectives.row_hashes import fingerprints, same_rows
 
 
 class Direction(enum.Enum):
@@ -29,49 +39,6 @@ class Duplicates(enum.Enum):
   NEGATIVE = 'negative'  # a negative like any other
 
 
-class ProjectionHead(nn.Module):
-  """W2 relu(W1 h) without biases (PPA, section 2; Chen et al. 2020).
-
-  Attributes:
-    dim: width of the output (PPA: 300).
-  """
-
-  dim: int
-
-  @nn.compact
-  def __call__(self, vectors: jax.Array) -> jax.Array:
-    """[..., H] -> [..., dim], float32."""
-    def dense(width, axes, name):
-      kernel_init = nn.with_logical_partitioning(
-          nn.initializers.xavier_uniform(), axes)
-      return nn.Dense(width, use_bias=False, kernel_init=kernel_init,
-                      name=name)
-
-    hidden = dense(vectors.shape[-1], ('embed', 'mlp'), 'inner')(vectors)
-    return dense(self.dim, ('mlp', None), 'outer')(nn.relu(hidden))
-
-
-def _fingerprints(token_ids: jax.Array) -> jax.Array:
-  """Two 32-bit hashes of each row of `token_ids [B, T]`: uint32 [B, 2]."""
-  ids = token_ids.astype(jnp.uint32)
-  place = jnp.arange(ids.shape[1], dtype=jnp.uint32)[None, :]
-
-  def hashed(multiplier, offset):
-    mixed = (ids + jnp.uint32(1)) * jnp.uint32(multiplier)
-    mixed ^= (place + jnp.uint32(offset)) * jnp.uint32(0x9E3779B1)
-    mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(0x85EBCA6B)
-    mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE35)
-    return jnp.sum(mixed ^ (mixed >> 16), axis=1, dtype=jnp.uint32)
-
-  return jnp.stack([hashed(0x27D4EB2F, 1), hashed(0x165667B1, 77)], axis=1)
-
-
-def same_rows(token_ids: jax.Array) -> jax.Array:
-  """bool [B, B]: rows of `token_ids [B, T]` that are equal, by 64-bit hash."""
-  prints = _fingerprints(token_ids)
-  return jnp.all(prints[:, None] == prints[None, :], axis=-1)
-
-
 def _interleave(first, second):
   """Both sides in one batch: rows 2b and 2b + 1 are the sides of pair b.
 
@@ -83,14 +50,25 @@ def _interleave(first, second):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceAlignment(base.Objective):
-  """In-batch InfoNCE over the two sides of translation pairs.
+  """InfoNCE over the two sides of translation pairs.
 
-  Sentence vectors are pooled, optionally projected, and L2-normalised. Each
-  sentence must find its translation among those of all pairs of the global
-  batch. Under gradient accumulation the negatives are those of the
-  micro-batch: k micro-batches of B / k pairs are an easier task than one
-  batch of B. A pair with a side without text has weight 0 and is nobody's
+  Sentence vectors are pooled, optionally projected, and L2-normalised. (PPA
+  also normalises before its projection; as that has no biases, the unit
+  vector after it is the same.) Each sentence must find its translation among
+  others. A pair with a side without text has weight 0 and is nobody's
   negative. The loss is the mean over pairs (and directions).
+
+  * In-batch contrast (SimCLR; `queue` None): the others are the sentences of
+    all pairs of the global batch. Under gradient accumulation they are those
+    of the micro-batch: k micro-batches of B / k pairs are an easier task than
+    one batch of B.
+  * Momentum contrast (MoCo, PPA): the first side asks; the second one goes
+    through the key encoder, with dropout as the first one has it and without
+    gradient. The others are the keys in the queue as the step began, the
+    batch's own not among them; then the batch's keys take the places of the
+    oldest ones. k micro-batches are one batch. A stream with `PairOptions`
+    order 'random' lets both encoders see all languages. See
+    `momentum_contrast` for the state.
 
   Metrics, per language of the sentence that asks: loss, accuracy (no other
   sentence is more similar than the translation), and tokens of both sides.
@@ -100,9 +78,12 @@ class SentenceAlignment(base.Objective):
     pooling: MEAN of the states of text tokens, or the FIRST state.
     direction: BOTH or FORWARD.
     duplicates: whether pairs that share a sentence, such as translations of
-      one sentence into two languages, are each other's negatives.
+      one sentence into two languages, are each other's negatives (MoCo and
+      PPA: NEGATIVE).
     layer: None for the final states, else a layer (0 is the embeddings).
     projection_dim: None, or the width of a `ProjectionHead`.
+    queue: None for in-batch contrast, else that of momentum contrast, which
+      has direction FORWARD only.
     name_prefix: the objective's name.
   """
 
@@ -112,6 +93,7 @@ class SentenceAlignment(base.Objective):
   duplicates: Duplicates = Duplicates.EXCLUDE
   layer: int | None = None
   projection_dim: int | None = None
+  queue: MomentumQueue | None = None
   name_prefix: str = 'align'
 
   def __post_init__(self):
@@ -130,6 +112,13 @@ class SentenceAlignment(base.Objective):
       raise errors.ConfigError('The layer is out of range', got=self.layer,
                                expected='0 (embeddings) to the number of '
                                'layers, or None for the final states')
+    if self.queue is not None and self.direction is not Direction.FORWARD:
+      raise errors.ConfigError(
+          'Momentum contrast has one direction: the first side asks',
+          got=f'direction={self.direction.value!r} and a queue',
+          expected="'forward'", where=f'objective {self.name!r}',
+          fix="set direction to 'forward', and the stream's "
+          "PairOptions.order to 'random' so that both sides ask")
 
   @property
   def name(self) -> str:
@@ -151,10 +140,28 @@ class SentenceAlignment(base.Objective):
     vectors = jnp.zeros((1, model.config.hidden_dim))
     return ProjectionHead(self.projection_dim).init(rng, vectors)['params']
 
-  def _vectors(self, model, params, rows, context) -> jax.Array:
-    """Unit vectors [2B, D] of interleaved rows."""
+  def init_state(self, model, params, vocabulary) -> Any:
+    """The key encoder and the queue of momentum contrast."""
+    if self.queue is None:
+      return ()
+    return momentum_contrast.initial_state(
+        self.queue, params, name=self.name,
+        dim=self.projection_dim or model.config.hidden_dim,
+        with_prints=self.duplicates is Duplicates.EXCLUDE)
+
+  def start_step(self, params, state) -> Any:
+    """The momentum update."""
+    if self.queue is None:
+      return state
+    return momentum_contrast.start_step(
+        self.queue, params, state, name=self.name)
+
+  def _vectors(self, model, params, rows, context, rng=None) -> jax.Array:
+    """Unit vectors [N, D] of N rows (of one language, if it has own parts)."""
+    params = inputs.bind(model, params, rows, context.vocabulary)
     states = inputs.encode(model, params, rows, context=context,
-                           rng=context.rng, layer=self.layer)
+                           rng=context.rng if rng is None else rng,
+                           layer=self.layer)
     text = masking.is_text(rows, context.vocabulary)
     vectors = inputs.pool(states, text, self.pooling)
     if self.projection_dim is not None:
@@ -171,6 +178,24 @@ class SentenceAlignment(base.Objective):
 
   def __call__(self, model, params, batch, context: base.Context
                ) -> base.ObjectiveOutput:
+    first, second = self._sides(batch)
+    rows = _interleave(first, second)
+    text = masking.is_text(rows, context.vocabulary)
+    valid = jnp.all(jnp.any(text, axis=1).reshape(-1, 2), axis=1)
+    weights = valid.astype(jnp.float32)
+    state = context.state
+    if self.queue is None:
+      results = self._in_batch(model, params, first, second, context, weights)
+    else:
+      results, state = self._with_queue(model, params, first, second, context,
+                                        valid)
+    loss = sum(result.loss for result in results) / len(results)
+    return base.ObjectiveOutput(
+        base.Sum(jnp.sum(loss), jnp.sum(weights)),
+        self._metrics(rows, context, results, weights), state)
+
+  def _sides(self, batch):
+    """The two sides of the batch, or ConfigError without the second."""
     first, second = (batch_lib.side(batch, prefix)
                      for prefix in ('', batch_lib.PAIRED))
     if not second:
@@ -180,22 +205,52 @@ class SentenceAlignment(base.Objective):
           expected=f'also {batch_lib.PAIRED}{batch_lib.TOKEN_IDS}',
           where=f'objective {self.name!r}',
           fix='use a stream with Layout.SIDES or Layout.ADJACENT')
-    rows = _interleave(first, second)
-    vectors = self._vectors(model, params, rows, context)
-    vectors = vectors.reshape(-1, 2, vectors.shape[-1])  # [B, 2, D]
-    text = masking.is_text(rows, context.vocabulary)
-    valid = jnp.all(jnp.any(text, axis=1).reshape(-1, 2), axis=1)
-    weights = valid.astype(jnp.float32)
+    return first, second
+
+  def _in_batch(self, model, params, first, second, context, weights):
+    """Loss and correctness [B] of each direction."""
+    vectors = self._pair_vectors(model, params, first, second, context)
     info_nce = functools.partial(
         losses.info_nce, temperature=self.temperature, weights=weights,
         excluded=self._excluded(first, second))
     results = [info_nce(vectors[:, 0], vectors[:, 1])]
     if self.direction is Direction.BOTH:
       results.append(info_nce(vectors[:, 1], vectors[:, 0]))
-    loss = sum(result.loss for result in results) / len(results)
-    return base.ObjectiveOutput(
-        base.Sum(jnp.sum(loss), jnp.sum(weights)),
-        self._metrics(rows, context, results, weights))
+    return results
+
+  def _pair_vectors(self, model, params, first, second, context) -> jax.Array:
+    """Unit vectors [B, 2, D]; side by side where languages have own parts."""
+    if sharing.plan_of(model) is None:
+      vectors = self._vectors(model, params, _interleave(first, second),
+                              context)
+      return vectors.reshape(-1, 2, vectors.shape[-1])
+    rngs = jax.random.split(context.rng)
+    return jnp.stack(
+        [self._vectors(model, params, side, context, rng)
+         for side, rng in zip((first, second), rngs, strict=True)], axis=1)
+
+  def _with_queue(self, model, params, first, second, context, valid):
+    """Loss and correctness [B] of one direction, and the new state."""
+    assert self.queue is not None
+    self.queue.check_batch(valid.shape[0] * context.micro_batches,
+                           f'objective {self.name!r}')
+    query_rng, key_rng = jax.random.split(context.rng)
+    queries = self._vectors(model, params, first, context, query_rng)
+    state = jax.lax.stop_gradient(context.state)
+    new = {'keys': jax.lax.stop_gradient(self._vectors(
+        model, state['key_encoder'], second, context, key_rng))}
+    excluded = None
+    if self.duplicates is Duplicates.EXCLUDE:
+      new['prints'] = jnp.concatenate(
+          [fingerprints(side[batch_lib.TOKEN_IDS])
+           for side in (first, second)], axis=1)
+      excluded = momentum_contrast.shared_sentences(
+          new['prints'], state['negatives']['prints'])
+    result = momentum_contrast.info_nce(
+        queries, new['keys'], state['negatives']['keys'],
+        temperature=self.temperature, weights=valid.astype(jnp.float32),
+        excluded=excluded)
+    return [result], momentum_contrast.enqueue(state, new, valid, context)
 
   def _metrics(self, rows, context, results, weights):
     vocabulary = context.vocabulary

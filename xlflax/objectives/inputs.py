@@ -7,7 +7,8 @@ import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabulary_spec import VocabularySpec
-from xlflax.objectives import masking
+from xlflax.models import sharing
+from xlflax.objectives import masking, random_words
 
 # Key of the batch -> the model's argument.
 _OPTIONAL = {
@@ -25,9 +26,52 @@ class Pooling(enum.Enum):
   FIRST = 'first'  # the state of the first position
 
 
+# Output bias of a word that the batch's language does not have.
+_NEVER = -1e9
+
+
+def language_of(batch) -> jax.Array:
+  """Language id of a batch of one language, int32 scalar.
+
+  Over a sharded batch it is that of the whole batch: padding, and rows that
+  fill up an evaluation's last batch, have the language id 0.
+  """
+  return jnp.max(batch[batch_lib.LANGUAGE_IDS])
+
+
+def bind(model, params, batch, vocabulary: VocabularySpec):
+  """The parameters that text of a batch is read with.
+
+  For a model without a sharing plan these are `params`. Otherwise they are
+  those of an ordinary encoder: the shared ones and those of the batch's
+  language. Where the language has embeddings of its own, its softmax is over
+  its own words and the special symbols: other languages' words get
+  probability 0, where the vocabulary says whose a word is.
+
+  Args:
+    model: the Linen module.
+    params: `{'model': ..., 'heads': ...}`.
+    batch: one side's arrays, all of one language.
+    vocabulary: says which words each language has.
+
+  Returns:
+    A tree like `params`, for `call` and `encode`.
+  """
+  plan = sharing.plan_of(model)
+  if plan is None:
+    return params
+  language = language_of(batch)
+  selected = sharing.select(plan, params['model'], language)
+  if plan.embeddings and vocabulary.language_words:
+    bias = selected['output_bias']
+    own = random_words.is_word_of(language, vocabulary, bias.shape[0])
+    selected['output_bias'] = jnp.where(own, bias, _NEVER)
+  return {**params, 'model': selected}
+
+
 def call(model, params, method: str, *args, rng: jax.Array | None = None,
          **kwargs):
-  """`model.method(*args, **kwargs)` with `params['model']`."""
+  """`model.method(*args, **kwargs)` with `params['model']`, as `bind` gives."""
   rngs = None if rng is None else {'dropout': rng}
   return model.apply({'params': params['model']}, *args, method=method,
                      rngs=rngs, **kwargs)

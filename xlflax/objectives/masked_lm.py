@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from xlflax import enums, errors
 from xlflax.data import batch as batch_lib
 from xlflax.objectives import base, inputs, masking, metrics
+from xlflax.objectives import random_words as random_words_lib
+from xlflax.objectives.random_words import RandomWords
 from xlflax.objectives.table_loss import TokenLoss, table_cross_entropy
 
 
@@ -34,6 +36,8 @@ class MaskedLM(base.Objective):
       scored positions).
     mask_probability: share of the chosen tokens shown as the mask symbol.
     random_probability: share shown as a random word; the rest is shown as is.
+    random_words: which words these are: any of the VOCABULARY, or those of
+      the token's own LANGUAGE (as embeddings that are not shared need).
     head: where the vocabulary is scored.
     chunk_size: rows of the vocabulary scored at a time; None for all at once.
     name_prefix: the objective's name.
@@ -43,12 +47,14 @@ class MaskedLM(base.Objective):
   max_mask_ratio: float | None = None
   mask_probability: float = 0.8
   random_probability: float = 0.1
+  random_words: RandomWords = RandomWords.VOCABULARY
   head: Head = Head.GATHERED
   chunk_size: int | None = None
   name_prefix: str = 'mlm'
 
   def __post_init__(self):
     enums.coerce(self, 'head', Head)
+    enums.coerce(self, 'random_words', RandomWords)
     _ = self.policy  # its settings are checked where it is made
     if self.chunk_size is not None and self.chunk_size < 1:
       raise errors.ConfigError(
@@ -74,7 +80,8 @@ class MaskedLM(base.Objective):
     plan = self.policy(plan_rng, maskable, context.step)
     languages = masking.gather_rows(batch[batch_lib.LANGUAGE_IDS],
                                     plan.positions)
-    words = masking.uniform_words(word_rng, languages, context.vocabulary)
+    words = random_words_lib.draw(self.random_words, word_rng, languages,
+                                  context.vocabulary)
     token_ids = masking.apply_plan(batch[batch_lib.TOKEN_IDS], plan, words,
                                    context.vocabulary)
     return token_ids, plan
@@ -104,6 +111,7 @@ class MaskedLM(base.Objective):
 
   def __call__(self, model, params, batch, context: base.Context
                ) -> base.ObjectiveOutput:
+    params = inputs.bind(model, params, batch, context.vocabulary)
     mask_rng, dropout_rng = jax.random.split(context.rng)
     token_ids, plan = self.mask(batch, context, mask_rng)
     states = inputs.encode(

@@ -44,7 +44,7 @@ class Plan(NamedTuple):
   actions: jax.Array
 
 
-def _special_runs(special_ids: tuple[int, ...]) -> list[tuple[int, int]]:
+def special_runs(special_ids: tuple[int, ...]) -> list[tuple[int, int]]:
   """Before: (0, 1, 2, 9); after: [(0, 3), (9, 10)] (start, stop)."""
   runs: list[tuple[int, int]] = []
   for i in sorted(set(special_ids)):
@@ -58,7 +58,7 @@ def _special_runs(special_ids: tuple[int, ...]) -> list[tuple[int, int]]:
 def is_special(token_ids: jax.Array, vocabulary: VocabularySpec) -> jax.Array:
   """True where an id is in `vocabulary.special_ids`; shape of `token_ids`."""
   special = jnp.zeros(token_ids.shape, bool)
-  for start, stop in _special_runs(vocabulary.special_ids):
+  for start, stop in special_runs(vocabulary.special_ids):
     special |= (token_ids >= start) & (token_ids < stop)
   return special
 
@@ -109,12 +109,12 @@ def uniform_words(rng: jax.Array, language_ids: jax.Array,
         got=f'{vocabulary.size} entries, all of them special')
   rank = jax.random.randint(rng, language_ids.shape, 0, ordinary, jnp.int32)
   # The id of the r-th ordinary entry is r plus the special ids before it.
-  for start, stop in _special_runs(vocabulary.special_ids):
+  for start, stop in special_runs(vocabulary.special_ids):
     rank = jnp.where(rank >= start, rank + (stop - start), rank)
   return rank
 
 
-def _random_order(rng: jax.Array, first: jax.Array) -> jax.Array:
+def random_order(rng: jax.Array, first: jax.Array) -> jax.Array:
   """A random permutation of each row, those of `first` before the others.
 
   One uint32 per position is sorted: whether it is in `first`, random bits,
@@ -214,7 +214,7 @@ class MaskingPolicy:
     """
     slots = self.num_slots(maskable.shape[1])
     position_rng, action_rng = jax.random.split(rng)
-    positions = _random_order(position_rng, maskable)[:, :slots]
+    positions = random_order(position_rng, maskable)[:, :slots]
     counts = self._counts(maskable, slots, step)
     chosen = jnp.arange(slots)[None, :] < counts[:, None]
     draw = jax.random.uniform(action_rng, positions.shape)

@@ -14,6 +14,7 @@ from xlflax.data import stream as stream_lib
 from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.data import vocabulary_spec
 from xlflax.models import config as model_config
+from xlflax.models import sharing
 from xlflax.objectives import base
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.training import checkpoints as checkpoints_lib
@@ -25,6 +26,7 @@ from xlflax.training import (
   partitioning,
   randomness,
   run_directory,
+  sharing_checks,
 )
 from xlflax.training import state as state_lib
 from xlflax.training import step as step_lib
@@ -110,6 +112,8 @@ class Setup:
     self.model = settings.model.clone(config=model_config.with_vocabulary(
         settings.model.config, self.spec))
     self._check_lengths()
+    sharing_checks.check(
+        sharing.plan_of(self.model), settings.streams, self.spec)
     self.factory = state_lib.StateFactory(
         self.model, settings.objectives, settings.optimizer,
         self.spec, settings.partitioner,

@@ -113,10 +113,11 @@ class StepBuilder(NamedTuple):
 
   def _entry(self, entry, state, batch, rng, objective_state, weight):
     """Gradient of `weight` times the mean loss of one entry, its output."""
-    def loss_fn(params, micro, key, kept):
+    def loss_fn(params, micro, key, kept, micro_batch=0):
       context = base.Context(
           vocabulary=self.vocabulary, step=state.step, train=True, rng=key,
-          state=kept)
+          state=kept, micro_batches=self.accumulation,
+          micro_batch=micro_batch)
       out = entry.objective(self.model, params, micro, context)
       return out.loss.total, out
     def scale(out):
@@ -139,10 +140,12 @@ class StepBuilder(NamedTuple):
     micros = jax.tree.map(  # [B, ...] -> [k, B / k, ...]
         lambda x: jnp.swapaxes(x.reshape(x.shape[0] // k, k, *x.shape[1:]),
                                0, 1), batch)
-    keys = jax.vmap(lambda j: jax.random.fold_in(rng, j))(jnp.arange(k))
+    places = jnp.arange(k)
+    keys = jax.vmap(lambda j: jax.random.fold_in(rng, j))(places)
     def body(carry, inputs):
       grads, kept, sums = carry
-      new_grads, out = grad_fn(params, *inputs, kept)
+      micro, key, place = inputs
+      new_grads, out = grad_fn(params, micro, key, kept, place)
       sums = jax.tree.map(jnp.add, sums, (out.loss, out.metrics))
       return (jax.tree.map(jnp.add, grads, new_grads), out.state, sums), None
     first = jax.tree.map(lambda x: x[0], (micros, keys))
@@ -151,7 +154,7 @@ class StepBuilder(NamedTuple):
         lambda s: jnp.zeros(s.shape, s.dtype), (shapes.loss, shapes.metrics))
     (grads, kept, sums), _ = jax.lax.scan(
         body, (jax.tree.map(jnp.zeros_like, params), objective_state, zeros),
-        (micros, keys))
+        (micros, keys, places))
     return grads, base.ObjectiveOutput(sums[0], sums[1], kept)
 
   def _update(self, state, grads, objective_state, finite):

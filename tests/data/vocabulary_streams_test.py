@@ -1,0 +1,93 @@
+"""Caches, loaders and run directories with a vocabulary of several models."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from xlflax import errors
+from xlflax.data import cache_reader, cache_writer
+from xlflax.data import loader as loader_lib
+from xlflax.data import stream as stream_lib
+from xlflax.data.vocabulary import Vocabulary
+from xlflax.data.vocabulary_anchors import Anchors
+from xlflax.data.vocabulary_training import train_vocabulary
+from xlflax.data.vocabulary_union import UnionVocabulary
+from xlflax.training import run_directory
+
+
+@pytest.fixture(scope='module')
+def union_dir(tmp_path_factory, toy_corpus):
+  directory = tmp_path_factory.mktemp('union') / 'vocabulary'
+  train_vocabulary(toy_corpus, directory, size=60, anchors='none')
+  return directory
+
+
+@pytest.fixture(scope='module')
+def union(union_dir):
+  return Vocabulary.load(union_dir)
+
+
+@pytest.fixture(scope='module')
+def cache(tmp_path_factory, toy_corpus, union):
+  directory = tmp_path_factory.mktemp('cache')
+  cache_writer.write_cache(
+      directory, mixtures=['corpus.mono', 'corpus.parallel'], vocabulary=union,
+      shard_size=60, num_processes=2, register=functools.partial(
+          cache_writer.register_tasks, str(toy_corpus.directory), ()))
+  return directory
+
+
+def _open(vocabulary, **options):
+  layout = options.pop('layout')
+  mixture = 'corpus.parallel' if layout == 'pairs' else 'corpus.mono'
+  return loader_lib.open_loader(
+      stream_lib.Stream(name='s', mixture=mixture, layout=layout, length=48,
+                        batch_size=8, shuffle=False),
+      vocabulary=vocabulary, seed=0, **options)
+
+
+@pytest.mark.parametrize('layout', ['blocks', 'pairs'])
+def test_every_token_is_of_its_language(cache, union, toy_corpus, layout):
+  """The batches of cache and live loader are equal, and texts in place."""
+  cached = _open(union, layout=layout, cache_dir=cache)
+  live = _open(union, layout=layout, corpus=toy_corpus)
+  seen = set()
+  for step in range(12):
+    batch, other = cached.rows(step, 0, 8), live.rows(step, 0, 8)
+    for key, value in batch.items():
+      np.testing.assert_array_equal(value, other[key], err_msg=key)
+    ids, languages = batch['token_ids'], batch['language_ids']
+    words = ~np.isin(ids, union.spec.special_ids)
+    for index, ((start, stop),) in enumerate(union.spec.language_words):
+      of_language = (ids >= start) & (ids < stop)
+      np.testing.assert_array_equal(of_language, words & (languages == index))
+      seen |= {index} if of_language.any() else set()
+  assert seen == ({0, 1} if layout == 'pairs' else {0, 1, 2})
+
+
+def test_cached_text_reads_back(cache, union, toy_corpus):
+  task = cache_reader.TokenCache(cache).open(
+      'corpus.parallel', 'train')['corpus.parallel.de_en']
+  for side, code in zip(task.sides, ('de', 'en'), strict=True):
+    first = side.tokens[:side.lengths()[0]].tolist()
+    text = next(iter(toy_corpus.parallel('de', 'en')))[code == 'en']
+    assert union.decode(first) == text
+    assert {union.piece(i).partition(':')[0] for i in first} == {code}
+
+
+def test_the_same_models_in_another_union_are_refused(cache, union):
+  models = {code: member.model for code, member in union.members.items()}
+  other = UnionVocabulary(models, anchors=Anchors.SHARED)
+  with pytest.raises(errors.CacheError, match='another vocabulary'):
+    _open(other, layout='blocks', cache_dir=cache)
+
+
+def test_a_run_keeps_all_models(union_dir, tmp_path, union):
+  run_directory.copy_vocabulary(union_dir, tmp_path)
+  assert Vocabulary.load(tmp_path / run_directory.VOCABULARY) == union
+  run_directory.check_vocabulary(union_dir, tmp_path)
+  copy = tmp_path / run_directory.VOCABULARY / 'sentencepiece.ru.model'
+  copy.write_bytes(b'another')
+  with pytest.raises(errors.RunDirectoryError, match='sentencepiece.ru.model'):
+    run_directory.check_vocabulary(union_dir, tmp_path)

@@ -1,0 +1,45 @@
+"""Parses shipped gin files and builds what a run of them would get."""
+
+import jax
+import jax.numpy as jnp
+
+from xlflax import config, train
+from xlflax.data import vocabulary_spec
+from xlflax.training import setup as setup_lib
+
+SPEC = vocabulary_spec.invented(320, num_languages=2)
+
+
+def files(folder: str = '') -> list[str]:
+  """Names of the shipped gin files in a folder, as --gin_file takes them."""
+  root = config.SHIPPED
+  return sorted(str(path.relative_to(root))
+                for path in (root / folder).rglob('*.gin'))
+
+
+def settings_of(monkeypatch, gin_files, bindings, **more):
+  """The settings that a run with these files and bindings would get."""
+  monkeypatch.setattr(train.loop, 'run', lambda settings, config: settings)
+  config.parse(gin_files, bindings)
+  return config.call(train.train, **({'vocabulary': SPEC} | more))
+
+
+def trace_steps(settings) -> setup_lib.Setup:
+  """Traces each kind of step on eight devices, and checks what comes out."""
+  setup = setup_lib.Setup(settings)
+  state = setup.factory.abstract_sharded
+  with settings.partitioner.scope():
+    for active in settings.objectives.groups:
+      new, output = jax.eval_shape(
+          setup.jitted_step(active), state, setup.abstract_batches(active))
+      assert _types(new) == _types(state)
+      assert (output.loss.shape, output.loss.dtype) == ((), jnp.float32)
+      names = {settings.objectives.entries[i].objective.name for i in active}
+      assert len({m.split('/')[0] for m in output.metrics}) == len(active)
+      if len(names) == len(active):
+        assert {m.split('/')[0] for m in output.metrics} == names
+  return setup
+
+
+def _types(tree):
+  return jax.tree.map(lambda x: (x.shape, x.dtype), tree)

@@ -1,0 +1,77 @@
+"""The gin files of ECS: built, traced, and the published settings in them."""
+
+import pytest
+
+from tests import gin_files
+from tests.papers import rows
+from xlflax.data import stream, vocabulary_spec
+from xlflax.objectives import random_words
+
+_ROWS = rows.of_paper('ecs', ('base', 'tiny'))
+# Row -> (embeddings, layers) that are language-specific.
+_PLANS = {'sep_emb': (True, 0), 'sep_emb_l1_3': (True, 3),
+          'sep_emb_l1_6': (True, 6), 'sep_l1_3': (False, 3),
+          'sep_l1_6': (False, 6)}
+
+
+def test_rows_of_table_1():
+  assert set(_ROWS) == set(_PLANS) | {
+      'default', 'wiki_cc', 'default_anchors', 'no_anchors', 'extra_anchors'}
+
+
+@pytest.mark.parametrize('row', _ROWS)
+def test_published_settings(monkeypatch, row):
+  """Section 3.1."""
+  assert rows.explains_itself('ecs', row)
+  settings = rows.settings(monkeypatch, 'ecs', row)
+  setup = gin_files.trace_steps(settings)
+  config = setup.model.config
+  assert (config.num_layers, config.hidden_dim, config.mlp_dim,
+          config.num_heads, config.dropout_rate) == (8, 768, 3072, 12, 0.1)
+  mono, = settings.streams
+  assert (mono.length, mono.batch_size, mono.alpha) == (256, 96 * 8, 0.7)
+  assert mono.batching is stream.LanguageBatching.ONE_LANGUAGE
+  assert mono.mixture == ('corpus.code_switched' if row == 'extra_anchors'
+                          else 'corpus.mono')
+  rate = settings.optimizer.learning_rate
+  assert float(rate(30_000)) == pytest.approx(1e-4)
+  assert float(rate(120_000)) == pytest.approx(5e-5)  # inverse square root
+  assert settings.total_steps == 200 * 200_000
+  entry, = settings.objectives.entries
+  assert entry.objective.mask_ratio == 0.15
+  assert settings.checkpoints.best_metric == 'perplexity/perplexity/en'
+  assert not settings.checkpoints.best_is_highest
+
+
+@pytest.mark.parametrize('row', _ROWS)
+def test_sharing_plan(monkeypatch, row):
+  settings = rows.settings(monkeypatch, 'ecs', row)
+  plan = settings.model.config.sharing
+  assert _PLANS.get(row) == (plan and (plan.embeddings, plan.layers))
+  words = settings.objectives.entries[0].objective.random_words
+  own = random_words.RandomWords.LANGUAGE
+  assert (words is own) == (row.startswith('sep_emb'))
+
+
+@pytest.mark.parametrize('row', _ROWS)
+def test_twin(monkeypatch, row):
+  """Of the same kind, and small."""
+  twin = rows.settings(monkeypatch, 'ecs', f'tiny_{row}')
+  gin_files.trace_steps(twin)
+  full = rows.settings(monkeypatch, 'ecs', row)
+  assert twin.model.config.sharing == full.model.config.sharing
+  assert twin.objectives == full.objectives
+  assert twin.total_steps <= 1000 and twin.model.config.hidden_dim <= 128
+
+
+def test_parameters(monkeypatch):
+  """80k entries, 8 layers; each language's own embeddings have 40k rows."""
+  joint = vocabulary_spec.invented(80_000, num_languages=2)
+  own = vocabulary_spec.invented(40_000, num_languages=2)
+  body = 8 * (12 * 768**2 + 13 * 768)
+  default = rows.parameters(rows.settings(
+      monkeypatch, 'ecs', 'default', vocabulary=joint))
+  assert default == pytest.approx(80_000 * 769 + body, rel=0.01)
+  separate = rows.parameters(rows.settings(
+      monkeypatch, 'ecs', 'sep_emb', vocabulary=own))
+  assert separate == pytest.approx(default, rel=0.01)

@@ -1,0 +1,121 @@
+"""Momentum contrast in the train state: sharded, saved, initialised."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests.training import tiny
+from xlflax.objectives import mixture as mixture_lib
+from xlflax.objectives.contrastive import SentenceAlignment
+from xlflax.objectives.momentum_contrast import MomentumQueue
+from xlflax.training import checkpoints, initialization, optimizers
+from xlflax.training import partitioning
+from xlflax.training import step as step_lib
+
+MIXTURE = mixture_lib.ObjectiveMixture(entries=(mixture_lib.Entry(
+    stream='sides', objective=SentenceAlignment(
+        queue=MomentumQueue(size=24, momentum=0.9), direction='forward',
+        pooling='first', projection_dim=8)),))
+_OPTIMIZER = optimizers.adamw(learning_rate=0.01)
+
+
+def _batch(seed):
+  first, second = (tiny.make_batch(seed=2 * seed + i) for i in (0, 1))
+  return {**first, **{f'paired_{k}': v for k, v in second.items()}}
+
+
+def _factory(partitioner):
+  return tiny.make_factory(
+      mixture=MIXTURE, optimizer=_OPTIMIZER, partitioner=partitioner,
+      use_ema=False, model=tiny.make_model(num_layers=1, scan_layers=False))
+
+
+def _trained(partitioner, steps=4):
+  """A state after some steps of 8 pairs: the queue of 24 wraps around."""
+  factory = _factory(partitioner)
+  builder = step_lib.StepBuilder(
+      model=tiny.make_model(num_layers=1, scan_layers=False),
+      mixture=MIXTURE, optimizer=_OPTIMIZER, vocabulary=tiny.SPEC, seed=0)
+  step = jax.jit(builder.build((0,)), donate_argnums=0, out_shardings=(
+      factory.shardings, partitioner.replicated))
+  state, losses = factory.create(jax.random.key(0)), []
+  with partitioner.scope():
+    for i in range(steps):
+      state, output = step(state, {'sides': jax.device_put(
+          _batch(i), partitioner.batch_sharding)})
+      losses.append(float(output.loss))
+  return factory, state, losses
+
+
+@pytest.fixture(scope='module')
+def sharded():
+  return _trained(partitioning.Partitioner(data=2, fsdp=2, tensor=2))
+
+
+@pytest.fixture(scope='module')
+def single():
+  return _trained(tiny.one_device())
+
+
+def test_sharded_is_as_on_one_device(sharded, single):
+  _, state, losses = sharded
+  _, wanted, wanted_losses = single
+  np.testing.assert_allclose(losses, wanted_losses, rtol=1e-4)
+  kept, wanted_kept = (s.objective_state['align'] for s in (state, wanted))
+  assert int(kept['pointer']) == 8
+  np.testing.assert_array_equal(kept['queue']['prints'],
+                                wanted_kept['queue']['prints'])
+  np.testing.assert_allclose(kept['queue']['keys'],
+                             wanted_kept['queue']['keys'], atol=2e-3)
+  for a, b in zip(jax.tree.leaves(kept['key_encoder']),
+                  jax.tree.leaves(wanted_kept['key_encoder']), strict=True):
+    np.testing.assert_allclose(a, b, atol=1e-3)
+
+
+def test_key_encoder_is_sharded_as_the_parameters(sharded):
+  factory, state, _ = sharded
+  encoder = state.objective_state['align']['key_encoder']
+  spread = 0
+  for tree in (factory.shardings.objective_state['align']['key_encoder'],
+               jax.tree.map(lambda x: x.sharding, encoder)):
+    for part in ('model', 'heads'):
+      assert jax.tree.all(jax.tree.map(
+          lambda a, b: a.spec == b.spec, tree[part],
+          factory.shardings.params[part]))
+  for leaf in jax.tree.leaves(encoder):
+    spread += not leaf.sharding.is_fully_replicated
+  assert spread > 5  # kernels and embeddings, the head's among them
+  assert not encoder['heads']['align']['inner'][
+      'kernel'].sharding.is_fully_replicated
+
+
+def test_checkpoint_holds_queue_pointer_and_key_encoder(sharded, tmp_path):
+  """All bits, read again on the same mesh and on one device."""
+  factory, state, _ = sharded
+  saved = checkpoints.Checkpoints(tmp_path)
+  saved.save(state, {})
+  saved.wait()
+  restored = saved.restore_last(factory).state
+  tiny.assert_trees_equal(restored.objective_state, state.objective_state)
+  alone = saved.restore_last(_factory(tiny.one_device())).state
+  tiny.assert_trees_equal(alone.objective_state, state.objective_state)
+  names = checkpoints.saved_shapes(checkpoints.path_of(tmp_path, 4))
+  assert not any('key_encoder' in n or 'queue' in n for n in names)
+  saved.close()
+
+
+def test_key_encoder_begins_as_what_the_parameters_are_taken_from(
+    single, tmp_path):
+  """And donating the first state's arrays to a step finds each one once."""
+  factory, state, _ = single
+  saved = checkpoints.Checkpoints(tmp_path)
+  saved.save(state, {})
+  saved.close()
+  fresh = factory.create(jax.random.key(1))
+  fresh = initialization.apply(initialization.InitFrom(
+      model_dir=str(tmp_path)), fresh, factory)
+  kept = factory.create_objective_state(fresh.params)['align']
+  tiny.assert_trees_equal(kept['key_encoder'], state.params)
+  pointers = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(
+      (fresh.params, kept))]
+  assert len(set(pointers)) == len(pointers)

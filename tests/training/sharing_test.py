@@ -1,0 +1,155 @@
+"""Training with parts that languages do not share: checks, shards, freezing."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from tests.training import setup_test, tiny
+from xlflax import errors
+from xlflax.data import stream as stream_lib
+from xlflax.models.sharing import SharingPlan
+from xlflax.objectives import masked_lm
+from xlflax.objectives import mixture as mixture_lib
+from xlflax.training import optimizers, partitioning, sharing_checks
+from xlflax.training import params as params_lib
+from xlflax.training import setup as setup_lib
+from xlflax.training import step as step_lib
+
+_PLAN = SharingPlan(embeddings=True, layers=1)
+_SPEC = dataclasses.replace(
+    tiny.SPEC, language_words=(((5, 40),), ((35, 64),)), words_overlap=True)
+_MONO = dataclasses.replace(
+    setup_test.MONO, batching=stream_lib.LanguageBatching.ONE_LANGUAGE)
+_SIDES = stream_lib.Stream(
+    name='sides', mixture='corpus.parallel', layout='sides', length=10,
+    batch_size=8, batching='one_language')
+# Adds the same to all scores of a query, which the softmax ignores.
+_NO_EFFECT = 'attention/key/bias'
+_FROZEN = ('model/language_specific/',)
+
+
+def _model():
+  return tiny.make_model(sharing=_PLAN)
+
+
+def _mixture():
+  return tiny.make_mixture(mixture_lib.Entry(
+      stream='mono', objective=masked_lm.MaskedLM(random_words='language')))
+
+
+def _fails(stream, spec=_SPEC, plan=_PLAN) -> str:
+  with pytest.raises(errors.ConfigError) as error:
+    sharing_checks.check(plan, (_MONO, stream), spec)
+  return str(error.value)
+
+
+def test_streams_of_one_language_at_a_time_are_fine():
+  adjacent = dataclasses.replace(
+      _SIDES, layout=stream_lib.Layout.ADJACENT,
+      pairs=stream_lib.PairOptions(order='random'))
+  sharing_checks.check(_PLAN, (_MONO, _SIDES, adjacent), _SPEC)
+  sharing_checks.check(None, (setup_test.MONO,), tiny.SPEC)
+
+
+def test_batches_of_mixed_languages():
+  mixed = dataclasses.replace(
+      _SIDES, batching=stream_lib.LanguageBatching.MIXED)
+  assert _fails(mixed) == (
+      'A sharing plan needs batches of one language. Got: batching=MIXED. '
+      "Expected: ONE_LANGUAGE. Where: stream 'sides'. What to do: set the "
+      "stream's batching to 'one_language'.")
+
+
+def test_rows_of_two_languages():
+  text = _fails(dataclasses.replace(_SIDES, layout=stream_lib.Layout.PAIRS))
+  assert 'A row of two languages can not be read' in text
+  assert "Where: stream 'sides'" in text
+
+
+def test_sides_exchanged_at_random():
+  text = _fails(dataclasses.replace(
+      _SIDES, pairs=stream_lib.PairOptions(order='random')))
+  assert 'Got: pairs.order=RANDOM' in text and "stream 'sides'" in text
+
+
+@pytest.mark.parametrize('plan', [None, SharingPlan(layers=2)])
+def test_one_id_for_two_words_needs_separate_embeddings(plan):
+  text = _fails(_SIDES, plan=plan)
+  assert 'one id for different words' in text
+  assert 'Expected: SharingPlan(embeddings=True)' in text
+
+
+def test_a_run_is_checked_when_it_is_set_up():
+  settings = setup_test.make_settings(model=_model())
+  with pytest.raises(errors.ConfigError, match='batches of one language'):
+    setup_lib.Setup(settings)
+
+
+def _factory(partitioner, **fields):
+  return tiny.make_factory(
+      model=_model(), mixture=_mixture(), partitioner=partitioner,
+      use_ema=False, **fields)
+
+
+def _german():
+  """Rows of words that German has, and padding."""
+  batch = tiny.make_batch()
+  ids = batch['token_ids']
+  ids[:] = np.where(ids >= 5, 35 + ids % 29, ids)
+  batch['language_ids'] = batch['segment_ids'].copy()
+  return batch
+
+
+def _step(partitioner, optimizer):
+  """The state before and after one step on German."""
+  factory = _factory(partitioner, optimizer=optimizer)
+  state = factory.create(jax.random.key(3))
+  step = step_lib.StepBuilder(
+      model=_model(), mixture=_mixture(), optimizer=optimizer,
+      vocabulary=_SPEC, seed=0).build((0,))
+  batch = jax.device_put(_german(), partitioner.batch_sharding)
+  with partitioner.scope():
+    after, _ = jax.jit(step, out_shardings=(
+        factory.shardings, partitioner.replicated))(state, {'mono': batch})
+  return state, after
+
+
+@pytest.fixture(scope='module')
+def alone():
+  # Adam's step is g / (|g| + 1): in proportion to the gradient.
+  return _step(tiny.one_device(), optimizers.adam(learning_rate=0.1, eps=1.0))
+
+
+def test_a_step_moves_the_shared_and_one_languages_parameters(alone):
+  before, after = (params_lib.names(state.params) for state in alone)
+  for name, leaf in after.items():
+    if 'language_specific' in name:
+      np.testing.assert_array_equal(leaf[0], before[name][0], err_msg=name)
+      leaf, before[name] = leaf[1], before[name][1]
+    assert (leaf != before[name]).any() or name.endswith(_NO_EFFECT), name
+
+
+def test_eight_devices_equal_one(alone):
+  mesh = partitioning.Partitioner(fsdp=2, tensor=2)
+  sharded = _step(mesh, optimizers.adam(learning_rate=0.1, eps=1.0))
+  for mine, other in zip(sharded, alone, strict=True):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(
+        a, b, atol=1e-6, rtol=1e-5), mine.params, other.params)
+  table = sharded[1].params['model']['language_specific']['embeddings'][
+      'token']
+  assert table.addressable_shards[0].data.shape == (2, 32, 8)
+
+
+def test_frozen_language_specific_parts():
+  """They keep their values and have no optimizer state (fine-tuning)."""
+  optimizer = optimizers.adamw(learning_rate=0.1, frozen=_FROZEN)
+  before, after = _step(tiny.one_device(), optimizer)
+  old, new = params_lib.names(before.params), params_lib.names(after.params)
+  for name, leaf in new.items():
+    same = np.array_equal(leaf, old[name])
+    frozen = name.startswith(_FROZEN)
+    assert same == frozen or name.endswith(_NO_EFFECT), name
+  assert not any('language_specific' in name and leaf.size
+                 for name, leaf in params_lib.names(after.opt_state).items())

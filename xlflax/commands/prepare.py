@@ -1,0 +1,132 @@
+"""`xlflax prepare`: processes the text of a corpus directory."""
+
+import argparse
+import dataclasses
+import json
+
+from xlflax import errors
+from xlflax.data.code_switching import CodeSwitching
+
+HELP = ('Writes a corpus directory of processed text: Moses normalisation and '
+        'tokenisation, Chinese word segmentation, code-switching by the '
+        "corpus's dictionaries. Compression, documents and the alignment of "
+        'pairs stay. Run again after an interruption, it goes on where it '
+        'stopped.')
+EXAMPLES = """
+  # the preprocessing of ECS and XLM: Moses, and words of Chinese
+  xlflax prepare --corpus=raw --output=corpus --moses --segment_chinese \\
+      --num_processes=8
+
+  # code-switched text with the paper's settings, three different copies
+  xlflax prepare --corpus=corpus --output=switched --code_switch --copies=3
+
+  # more switching, of two languages and into one of them only
+  xlflax prepare --corpus=corpus --output=switched --languages=en,fr \\
+      --code_switch --code_switch_into=fr --code_switch_probability=0.5 \\
+      --code_switch_max_share=0.3
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags of corpus preparation."""
+  parser.add_argument('--corpus', metavar='DIR', required=True,
+                      help='corpus directory to read')
+  parser.add_argument('--output', metavar='DIR', required=True,
+                      help='corpus directory to write')
+  parser.add_argument('--languages', metavar='CODES',
+                      help='comma-separated; others are left out')
+  parser.add_argument(
+      '--moses', action='store_true',
+      help='normalise punctuation and tokenise, dictionaries too')
+  parser.add_argument('--segment_chinese', action='store_true',
+                      help='put spaces between the words of Chinese (jieba)')
+  parser.add_argument(
+      '--code_switch', action='store_true',
+      help="replace words of monolingual training text by the dictionaries' "
+      'translations; the tasks corpus.code_switched.* do so without a corpus '
+      'of its own')
+  parser.add_argument(
+      '--code_switch_probability', type=float, metavar='P',
+      help='of replacing a word that a dictionary has (default: '
+      f'{CodeSwitching.probability})')
+  parser.add_argument(
+      '--code_switch_max_share', type=float, metavar='S',
+      help='of the words of a group of lines, that are replaced at most '
+      f'(default: {CodeSwitching.max_share})')
+  parser.add_argument(
+      '--code_switch_group_lines', type=int, metavar='N',
+      help='lines that the share is of (default: '
+      f'{CodeSwitching.group_lines})')
+  parser.add_argument('--code_switch_into', metavar='CODES',
+                      help='comma-separated languages of the translations '
+                      '(default: all of the dictionaries)')
+  parser.add_argument('--copies', type=int, metavar='N',
+                      help='differently switched copies of the text '
+                      f'(default: {CodeSwitching.copies})')
+  parser.add_argument('--seed', type=int, metavar='N',
+                      help='of the switching (default: '
+                      f'{CodeSwitching.seed})')
+  parser.add_argument('--num_processes', type=int, default=1, metavar='N',
+                      help='default: %(default)s')
+  parser.add_argument('--overwrite', action='store_true',
+                      help='replace an output of other settings')
+  parser.add_argument('--json', action='store_true',
+                      help='print JSON instead of a table')
+
+
+def run(args: argparse.Namespace) -> int:
+  """Writes what is missing, and prints a line for each file."""
+  from xlflax.data import corpus_preparation  # Slow imports, after --help.
+  from xlflax.data.corpus import Corpus
+  from xlflax.data.text_processing import TextProcessing
+  switching = _switching(args)
+  if not (args.moses or args.segment_chinese or args.code_switch):
+    raise errors.ConfigError(
+        'Nothing says what to do with the text',
+        expected='--moses, --segment_chinese, --code_switch or several of '
+        'them')
+  if args.num_processes < 1:
+    raise errors.ConfigError('--num_processes must be positive',
+                             got=args.num_processes)
+  done = corpus_preparation.prepare(
+      Corpus(args.corpus), args.output,
+      processing=TextProcessing(moses=args.moses,
+                                segment_chinese=args.segment_chinese),
+      code_switching=switching, languages=_codes(args.languages),
+      num_processes=args.num_processes, overwrite=args.overwrite,
+      report=lambda prepared: None if args.json else print(
+          _line(prepared), flush=True))
+  if args.json:
+    print(json.dumps([dataclasses.asdict(p) for p in done], indent=2))
+  return 0
+
+
+def _switching(args: argparse.Namespace) -> CodeSwitching | None:
+  given = {
+      'probability': args.code_switch_probability,
+      'max_share': args.code_switch_max_share,
+      'group_lines': args.code_switch_group_lines,
+      'languages': _codes(args.code_switch_into),
+      'copies': args.copies, 'seed': args.seed}
+  given = {name: value for name, value in given.items() if value is not None}
+  if args.code_switch:
+    return CodeSwitching(**given)
+  if given:
+    raise errors.ConfigError(
+        'Settings of code-switching without it', got=', '.join(given),
+        fix='add --code_switch')
+  return None
+
+
+def _codes(text: str | None) -> tuple[str, ...] | None:
+  if text is None:
+    return None
+  return tuple(code.strip() for code in text.split(',') if code.strip())
+
+
+def _line(prepared) -> str:
+  out = f'{prepared.path:<40} {prepared.lines:>12,} lines'
+  if prepared.words:
+    out += (f'  {prepared.changed:>12,} of {prepared.words:,} words switched '
+            f'({prepared.changed / prepared.words:.1%})')
+  return out + ('  as it was' if prepared.reused else '')

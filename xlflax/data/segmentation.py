@@ -1,0 +1,191 @@
+"""Words of text as it is written, also where no spaces stand between them.
+
+`Segmenter.split` cuts text into separators and words in turn, so that words
+can be replaced and everything else stays byte for byte.
+
+- Scripts with spaces: a word is a run of letters, digits and combining marks,
+  with apostrophes and hyphens inside (`don't`, `well-known`); in French,
+  Italian and the like an apostrophe ends a word (`l'`, `homme`).
+- Chinese: jieba's words.
+- Japanese, Thai, Lao, Khmer, Burmese: the longest of the given words from the
+  left; a stretch in which none begins is one word.
+"""
+
+import functools
+import importlib
+import logging
+import re
+import sys
+import unicodedata
+from collections.abc import Collection, Iterable
+
+from xlflax import errors
+
+# Stands between texts that are split in one call; never a character of text.
+BORDER = '\uffff'
+
+CHINESE = frozenset({'zh', 'cmn', 'yue', 'wuu'})
+UNSEGMENTED = CHINESE | {'ja', 'jpn', 'th', 'tha', 'lo', 'lao', 'km', 'khm',
+                         'my', 'mya'}
+_ELIDING = frozenset({'fr', 'fra', 'it', 'ita', 'ca', 'cat', 'oc', 'oci',
+                      'co', 'fur', 'lij', 'lmo', 'pms', 'scn', 'vec', 'wa'})
+_SCRIPTS = (  # of the unsegmented languages: first and last code point
+    '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u3005-\u3007'
+    '\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uaa60-\uaa7f'
+    '\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff')
+_UNSEGMENTED_TEXT = re.compile(f'[{_SCRIPTS}]')
+_MAX_REMEMBERED = 1 << 16
+
+
+def primary(language: str) -> str:
+  """`zh` of `zh_Hans`."""
+  return language.partition('_')[0]
+
+
+def is_unsegmented(language: str) -> bool:
+  """Whether the language is written without spaces between words."""
+  return primary(language) in UNSEGMENTED
+
+
+@functools.cache
+def word_pattern(language: str) -> re.Pattern[str]:
+  """Matches the words of a text, and `BORDER`.
+
+  With 'en', the matches in `don't re-read it - now` are `don't`, `re-read`,
+  `it`, `now`; with 'fr', those in `l'au-delà` are `l'` and `au-delà`.
+  """
+  letter = f'[\\w{_marks()}]'
+  if primary(language) in _ELIDING:
+    word = f"{letter}+(?:[-‐‑]{letter}+)*(?:['’](?={letter}))?"
+  else:
+    word = f"{letter}+(?:['’‐‑-]{letter}+)*"
+  return re.compile(f'({word}|{BORDER})')
+
+
+def count_words(text: str, language: str) -> int:
+  """Words of a text by `word_pattern`; a run without spaces is one."""
+  return len(word_pattern(language).findall(text))
+
+
+class Segmenter:
+  """Splits the text of one language into separators and words."""
+
+  def __init__(self, language: str, words: Collection[str] = ()):
+    """Makes a segmenter.
+
+    Args:
+      language: code; subtags do not matter.
+      words: known words, for longest-match segmentation; others ignore them.
+
+    Raises:
+      ConfigError: jieba, which Chinese needs, is not installed.
+    """
+    self._pattern = word_pattern(primary(language))
+    self._cut = None
+    if is_unsegmented(language):
+      cut = (chinese_words() if primary(language) in CHINESE
+             else LongestMatch(words))
+      self._cut = functools.lru_cache(_MAX_REMEMBERED)(
+          lambda run: tuple(cut(run)))
+
+  def split(self, text: str) -> list[str]:
+    """Separators at even places, words at odd ones; joined, they are `text`.
+
+    Before: `'A cat, no?'`; after: `['', 'A', ' ', 'cat', ', ', 'no', '?']`.
+    `BORDER` is a word of its own.
+    """
+    parts = self._pattern.split(text)
+    return parts if self._cut is None else self._expand(parts)
+
+  def _expand(self, parts: list[str]) -> list[str]:
+    """Cuts the runs of characters of unsegmented scripts."""
+    out: list[str] = []
+    for separator, run in zip(parts[::2], parts[1::2], strict=False):
+      out.append(separator)
+      if _UNSEGMENTED_TEXT.search(run):
+        for word in self._cut(run):  # type: ignore[misc]
+          out += (word, '')
+        out.pop()
+      else:
+        out.append(run)
+    out.append(parts[-1])
+    return out
+
+
+class LongestMatch:
+  """Cuts runs of characters at known words, the longest first.
+
+  With `['ab', 'abc', 'd']`, `abcxyd` becomes `abc`, `xy`, `d`. A word does
+  not end before a combining mark.
+  """
+
+  def __init__(self, words: Iterable[str]):
+    self._words = frozenset(words)
+    lengths: dict[str, set[int]] = {}
+    for word in self._words:
+      if word:
+        lengths.setdefault(word[0], set()).add(len(word))
+    self._lengths = {first: sorted(found, reverse=True)
+                     for first, found in lengths.items()}
+
+  def __call__(self, run: str) -> list[str]:
+    out, start, place = [], 0, 0
+    while place < len(run):
+      size = self._match(run, place)
+      if size:
+        if start < place:
+          out.append(run[start:place])
+        out.append(run[place:place + size])
+        start = place + size
+      place += size or 1
+    if start < len(run):
+      out.append(run[start:])
+    return out
+
+  def _match(self, run: str, place: int) -> int:
+    for size in self._lengths.get(run[place], ()):
+      end = place + size
+      if (run[place:end] in self._words
+          and (end == len(run) or unicodedata.category(run[end])[0] != 'M')):
+        return size
+    return 0
+
+
+@functools.cache
+def chinese_words():
+  """jieba's function from a text to a list of its words.
+
+  Raises:
+    ConfigError: jieba is not installed.
+  """
+  try:
+    jieba = importlib.import_module('jieba')
+  except ImportError as error:
+    raise errors.ConfigError(
+        'Chinese words need jieba, which is not installed',
+        fix='pip install jieba') from error
+  jieba.setLogLevel(logging.WARNING)
+  return jieba.Tokenizer().lcut
+
+
+def chinese_version() -> str:
+  """That of jieba: another one may cut differently."""
+  chinese_words()
+  return str(importlib.import_module('jieba').__version__)
+
+
+@functools.cache
+def _marks() -> str:
+  r"""Combining marks as ranges for a character class; `\w` lacks them.
+
+  Vowel signs of Indic and Thai text are marks, as are decomposed accents.
+  """
+  ranges: list[list[int]] = []
+  for code in range(0x300, min(sys.maxunicode, 0x1ffff)):
+    if unicodedata.category(chr(code))[0] == 'M':
+      if ranges and ranges[-1][1] == code - 1:
+        ranges[-1][1] = code
+      else:
+        ranges.append([code, code])
+  joiners = '\u200c\u200d'
+  return joiners + ''.join(f'{chr(a)}-{chr(b)}' for a, b in ranges)

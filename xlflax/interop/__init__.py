@@ -1,0 +1,1 @@
+"""Other programs' models, read and written."""

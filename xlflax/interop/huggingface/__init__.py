@@ -1,0 +1,30 @@
+"""Checkpoints in the Hugging Face format, converted both ways.
+
+| module | holds |
+| --- | --- |
+| `rules` | how one tensor becomes a parameter, and back |
+| `architectures` | the table of each architecture: names, classes, options |
+| `config_options` | reading config.json without passing over any option |
+| `tensor_files`, `torch_files` | tensors of a folder, one at a time |
+| `plan` | which tensor goes where, after every check |
+| `importing`, `exporting` | the two conversions |
+| `tokenizers` | tokenizer files as an `xlflax` vocabulary |
+
+A converted model directory is one that `xlflax evaluate` reads and that
+`InitFrom` initialises from: its checkpoint is step 0. What config.json said is
+kept in `huggingface.json`, so that the way back restores it.
+
+Heads are kept in the parameter tree beside the model, by task:
+
+| task | parameters, under `heads/` |
+| --- | --- |
+| sequence classification | `sequence_classification/{dense, output}` |
+| token classification | `token_classification/output` |
+| question answering | `question_answering/output`: start and end |
+| next sentence (BERT) | `pooler/dense`, `next_sentence/output` |
+| none, but a pooler | `pooler/dense` |
+
+Each `dense` and `output` is a `kernel` [inputs, outputs] and a `bias`;
+`xlflax.models.heads` applies them. XLM's sequence classification has no
+`dense`. The masked LM's head is part of the model.
+"""

@@ -1,0 +1,84 @@
+"""How to generate."""
+
+import dataclasses
+import enum
+
+from xlflax import enums, errors
+
+
+class Method(enum.Enum):
+  """How the next token is chosen."""
+
+  GREEDY = 'greedy'  # the most probable one
+  SAMPLE = 'sample'  # drawn from the distribution
+  BEAM = 'beam'      # those of the most probable rows, beam_size at a time
+
+
+class EarlyStopping(enum.Enum):
+  """When the beam search of a row ends, before `max_length`."""
+
+  FULL = 'full'    # with beam_size finished hypotheses (fairseq)
+  EXACT = 'exact'  # when, besides, no unfinished one can beat any of them
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecodingOptions:
+  """How to generate; enum fields take their values as strings, too.
+
+  Attributes:
+    method: GREEDY, SAMPLE or BEAM.
+    max_length: tokens generated at most, the end symbol included, the start
+      excluded.
+    num_samples: hypotheses returned for each row: samples, or the best of
+      the beams; 1 for GREEDY.
+    beam_size: BEAM: unfinished hypotheses kept (VECO: 5).
+    length_penalty: BEAM: a hypothesis of n tokens, the end symbol included,
+      scores log p / n^length_penalty (as in fairseq, the penalty of which it
+      is, and in transformers): 0 prefers short ones, 1 has none.
+    early_stopping: BEAM: FULL or EXACT.
+    temperature: SAMPLE: divides the logits.
+    top_k: SAMPLE: only from this many most probable tokens; None: from all.
+    top_p: SAMPLE: only from the most probable tokens that together have at
+      least this probability, after `top_k` (Holtzman et al. 2020).
+    suppressed_ids: tokens that are never generated.
+
+  Raises:
+    ConfigError: a value is out of range or does not fit the method.
+  """
+
+  method: Method = Method.BEAM
+  max_length: int = 128
+  num_samples: int = 1
+  beam_size: int = 5
+  length_penalty: float = 1.0
+  early_stopping: EarlyStopping = EarlyStopping.FULL
+  temperature: float = 1.0
+  top_k: int | None = None
+  top_p: float = 1.0
+  suppressed_ids: tuple[int, ...] = ()
+
+  def __post_init__(self):
+    enums.coerce(self, 'method', Method)
+    enums.coerce(self, 'early_stopping', EarlyStopping)
+    object.__setattr__(self, 'suppressed_ids', tuple(self.suppressed_ids))
+    most = {Method.GREEDY: 1, Method.BEAM: self.beam_size}.get(self.method)
+    for name, fits, expected in (
+        ('max_length', self.max_length >= 1, 'at least 1'),
+        ('num_samples', self.num_samples >= 1, 'at least 1'),
+        ('num_samples', most is None or self.num_samples <= most,
+         f'at most {most} with the method {self.method.value!r}'),
+        ('beam_size', self.beam_size >= 1, 'at least 1'),
+        ('temperature', self.temperature > 0, 'a positive number'),
+        ('top_k', self.top_k is None or self.top_k >= 1,
+         'at least 1, or None'),
+        ('top_p', 0 < self.top_p <= 1, '0 < top_p <= 1')):
+      if not fits:
+        raise errors.ConfigError(
+            f'Decoding has an impossible {name}', got=getattr(self, name),
+            expected=expected, where=f'DecodingOptions.{name}')
+
+  @property
+  def rows_per_source(self) -> int:
+    """Rows that are decoded at a time for each row of the source."""
+    return (self.beam_size if self.method is Method.BEAM
+            else self.num_samples)

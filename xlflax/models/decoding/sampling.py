@@ -1,0 +1,72 @@
+"""One token at a time: the most probable, or a random one."""
+
+import jax
+import jax.numpy as jnp
+
+from xlflax.models.decoding import stepping
+from xlflax.models.decoding.options import DecodingOptions, Method
+
+
+def run(stepper: stepping.Stepper, inputs, rng: jax.Array | None
+        ) -> stepping.Hypotheses:
+  """Greedy decoding, or sampling with the key `rng`."""
+  options = stepper.options
+  rows, length = stepper.prefix.shape[0], options.max_length
+
+  def body(carry):
+    i, tokens, current, finished, scores, cache = carry
+    log_probs, cache = stepper.log_probabilities(current, cache, i)
+    chosen = _choose(log_probs, options, rng, i)
+    chosen = jnp.where(finished, stepper.pad_id, chosen)
+    gain = jnp.take_along_axis(log_probs, chosen[:, None], axis=1)[:, 0]
+    scores = scores + jnp.where(finished, 0.0, gain)
+    tokens = tokens.at[:, i].set(chosen)
+    return (i + 1, tokens, chosen, finished | (chosen == stepper.eos_id),
+            scores, cache)
+
+  _, tokens, _, _, scores, _ = jax.lax.while_loop(
+      lambda carry: (carry[0] < length) & ~carry[3].all(), body,
+      (jnp.int32(0), jnp.full((rows, length), stepper.pad_id, jnp.int32),
+       stepper.prefix[:, -1], jnp.zeros(rows, bool), jnp.zeros(rows),
+       stepper.start(inputs)))
+  each = options.num_samples
+  return stepping.Hypotheses(
+      tokens.reshape(-1, each, length), scores.reshape(-1, each))
+
+
+def _choose(log_probs, options: DecodingOptions, rng, i) -> jax.Array:
+  """The next token of each row: [R, V] -> int32 [R]."""
+  if options.method is Method.GREEDY:
+    return jnp.argmax(log_probs, axis=-1).astype(jnp.int32)
+  logits = truncate(log_probs / options.temperature, top_k=options.top_k,
+                    top_p=options.top_p)
+  key = jax.random.fold_in(rng, i)
+  return jax.random.categorical(key, logits).astype(jnp.int32)
+
+
+def truncate(logits: jax.Array, *, top_k: int | None, top_p: float
+             ) -> jax.Array:
+  """`logits` with -inf for tokens that are not to be drawn.
+
+  Tokens as probable as the last one that is kept are kept as well.
+
+  Args:
+    logits: [R, V].
+    top_k: keep this many; None: all.
+    top_p: of those, keep the most probable ones until their probabilities
+      sum to this; at least one.
+
+  Returns:
+    [R, V].
+  """
+  if top_k is not None and top_k < logits.shape[-1]:
+    least = jax.lax.top_k(logits, top_k)[0][:, -1:]
+    logits = jnp.where(logits < least, -jnp.inf, logits)
+  if top_p < 1:
+    falling = jnp.sort(logits, axis=-1, descending=True)
+    probabilities = jax.nn.softmax(falling, axis=-1)
+    before = jnp.cumsum(probabilities, axis=-1) - probabilities
+    kept = jnp.where(before < top_p, falling, jnp.inf)
+    least = jnp.min(kept, axis=-1, keepdims=True)
+    logits = jnp.where(logits < least, -jnp.inf, logits)
+  return logits

@@ -1,0 +1,298 @@
+"""Knowledge distillation from a monolingual teacher with its own vocabulary."""
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xlflax import errors
+from xlflax.data import batch as batch_lib
+from xlflax.models import api as models_api
+from xlflax.objectives import base, inputs, losses, masked_lm, masking, metrics
+
+_MASKED = -1e30  # a finite stand-in for -inf: gradients stay finite
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Distillation(base.Objective):
+  """KL to a frozen teacher's predictions (MetaXLM, section 5.3).
+
+  The student's input is masked as for masked language modelling; the teacher
+  reads the same masked rows. Of the details, which the paper leaves open:
+
+  * Only rows all of whose text is in the teacher's language count.
+  * Tokens are matched by `training.vocabulary_matching.match`. One without a
+    match is the teacher's unknown symbol in its input. Several that match one
+    token of the teacher share its probability evenly.
+  * Both distributions are restricted to the student's tokens of text with a
+    match, and renormalised: the loss says nothing of the others. A chosen
+    position whose own token has no match is left out.
+  * The loss of a position is T^2 KL(teacher || student) at temperature T
+    (Hinton et al. 2015), and the batch's the mean over positions.
+
+  Metrics: loss; agreement (both have one likeliest token); coverage, the share
+  of the chosen positions in the teacher's language that count; tokens.
+
+  The teacher's parameters are read once, when a run begins, and kept in the
+  state; afterwards only the `model.json` of its directory is needed. Memory:
+  float32 [B * K, V] for each of the two and for gradients, unless
+  `slots_per_chunk` is set, which computes the logits of fewer positions at a
+  time, and again in the backward pass.
+
+  Attributes:
+    teacher: directory of the teacher's run, an encoder of any size.
+    step: its checkpoint; None takes the newest.
+    language: code of the teacher's language, one of the student's vocabulary.
+    temperature: T of both softmaxes.
+    mask_ratio: share of each row's text tokens that is chosen, or a function
+      of the step.
+    max_mask_ratio: bound of a scheduled ratio.
+    mask_probability: share of the chosen tokens shown as the mask symbol.
+    random_probability: share shown as a random word; the rest is shown as is.
+    slots_per_chunk: chosen positions of each row that are scored at a time;
+      None for all K.
+    name_prefix: the objective's name.
+  """
+
+  teacher: str
+  step: int | None = None
+  language: str = 'en'
+  temperature: float = 1.0
+  mask_ratio: masking.MaskRatio = 0.15
+  max_mask_ratio: float | None = None
+  mask_probability: float = 0.8
+  random_probability: float = 0.1
+  slots_per_chunk: int | None = None
+  name_prefix: str = 'distill'
+
+  def __post_init__(self):
+    _ = self._masked_lm  # its settings are checked where it is made
+    if not self.temperature > 0:
+      raise errors.ConfigError(
+          'The temperature is out of range', got=self.temperature,
+          expected='a number above 0', where=f'objective {self.name!r}')
+    if self.slots_per_chunk is not None and self.slots_per_chunk < 1:
+      raise errors.ConfigError(
+          'slots_per_chunk must be a number of positions or None',
+          got=self.slots_per_chunk, expected='at least 1')
+
+  @property
+  def name(self) -> str:
+    return self.name_prefix
+
+  @property
+  def _masked_lm(self) -> masked_lm.MaskedLM:
+    """Masks the rows."""
+    return masked_lm.MaskedLM(
+        mask_ratio=self.mask_ratio, max_mask_ratio=self.max_mask_ratio,
+        mask_probability=self.mask_probability,
+        random_probability=self.random_probability)
+
+  def _module(self, model):
+    """The teacher's encoder over the student's vocabulary."""
+    from xlflax.training import teachers  # pylint: disable=g-import-not-at-top
+    return teachers.read_encoder(self.teacher, like=model.config)
+
+  def init_state(self, model, params, vocabulary) -> Any:
+    """The shapes of the teacher's part; `load_state` fills them.
+
+    Raises:
+      RunDirectoryError: the teacher's directory is no run.
+      ConfigError: no plain encoder, or a language that the student lacks.
+    """
+    del params
+    self._language_id(vocabulary)
+    module = self._module(model)
+    shapes = nn.unbox(jax.eval_shape(
+        lambda rng: models_api.init_params(module, rng), jax.random.key(0)))
+    return {
+        'teacher': jax.tree.map(
+            lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes),
+        'matched': jnp.zeros([module.config.table_size], bool),
+        'language': jnp.zeros([], jnp.int32),
+    }
+
+  def load_state(self, state, *, model, params, vocabulary) -> Any:
+    """The teacher, from its run's checkpoint, in the student's order.
+
+    Raises:
+      CheckpointError: no such checkpoint.
+      VocabularyError: no token in common, or the run has no vocabulary but
+        its sizes.
+      ConfigError: the teacher has language embeddings, but not this one's.
+    """
+    from xlflax.training import teachers  # pylint: disable=g-import-not-at-top
+    del params
+    if vocabulary is None:
+      raise errors.VocabularyError(
+          "A teacher's tokens can not be matched without the student's",
+          got='a vocabulary of sizes only', where=f'objective {self.name!r}',
+          expected='a vocabulary directory')
+    module = self._module(model)
+    found = teachers.load(
+        self.teacher, step=self.step, vocabulary=vocabulary,
+        rows=module.config.table_size, temperature=self.temperature)
+    language = 0
+    if module.config.use_language_embeddings:
+      language = self._index(found.languages, 'the teacher')
+    loaded = {'teacher': found.params, 'matched': found.matched,
+              'language': np.int32(language)}
+    return jax.tree.map(_place, state, loaded)
+
+  def _language_id(self, vocabulary) -> int:
+    return self._index(vocabulary.languages, 'the vocabulary')
+
+  def _index(self, languages, whose: str) -> int:
+    if self.language not in languages:
+      raise errors.ConfigError(
+          f"The language of the distillation is none of {whose}",
+          got=repr(self.language), expected=f'one of {tuple(languages)}',
+          where=f'objective {self.name!r}')
+    return languages.index(self.language)
+
+  def _teacher_states(self, model, token_ids, batch, state):
+    """(states [B, T, H], module, parameters) of the teacher."""
+    module = self._module(model)
+    if token_ids.shape[1] > module.config.max_length:
+      raise errors.ConfigError(
+          'The rows are longer than the teacher reads',
+          got=f'{token_ids.shape[1]} tokens',
+          expected=f'at most {module.config.max_length}',
+          where=f'objective {self.name!r}', fix='shorten the stream')
+    params = jax.lax.stop_gradient({'model': state['teacher']})
+    languages = jnp.full_like(token_ids, state['language'])
+    states = inputs.call(
+        module, params, 'encode', token_ids,
+        **{**inputs.arguments(batch), 'language_ids': languages})
+    return states, module, params
+
+  def __call__(self, model, params, batch, context: base.Context
+               ) -> base.ObjectiveOutput:
+    params = inputs.bind(model, params, batch, context.vocabulary)
+    mask_rng, dropout_rng = jax.random.split(context.rng)
+    token_ids, plan = self._masked_lm.mask(batch, context, mask_rng)
+    states = inputs.encode(
+        model, params, {**batch, batch_lib.TOKEN_IDS: token_ids},
+        context=context, rng=dropout_rng)
+    teacher_states, *teacher = self._teacher_states(
+        model, token_ids, batch, context.state)
+    scored = table_kl(
+        _scorer(model, params, states, plan),
+        _scorer(*teacher, teacher_states, plan), context.state['matched'],
+        temperature=self.temperature, slots_per_chunk=self.slots_per_chunk)
+    language = self._language_id(context.vocabulary)
+    text = masking.is_text(batch, context.vocabulary)
+    others = text & (batch[batch_lib.LANGUAGE_IDS] != language)
+    in_language = plan.weights * ~jnp.any(others, axis=1)[:, None]
+    labels = masking.gather_rows(batch[batch_lib.TOKEN_IDS], plan.positions)
+    weights = in_language * context.state['matched'][labels]
+    total = jnp.sum(jnp.where(weights > 0, scored.loss * weights, 0.0))
+    return base.ObjectiveOutput(
+        base.Sum(total, jnp.sum(weights)),
+        self._metrics(batch, context, scored, weights, in_language, plan),
+        context.state)
+
+  def _metrics(self, batch, context, scored, weights, in_language, plan):
+    count = len(context.vocabulary.languages)
+    ids = batch[batch_lib.LANGUAGE_IDS]
+    languages = masking.gather_rows(ids, plan.positions)
+    def named(values, weights):
+      return metrics.by_language(jax.lax.stop_gradient(values), weights,
+                                 languages, count)
+    present = masking.is_present(batch, context.vocabulary)
+    return {
+        f'{self.name}/loss': named(scored.loss, weights),
+        f'{self.name}/agreement': named(scored.correct, weights),
+        f'{self.name}/coverage': named(weights, in_language),
+        f'{self.name}/{metrics.TOKENS}': metrics.count_by_language(
+            present, ids, count),
+    }
+
+
+def _place(leaf: jax.Array, value) -> jax.Array:
+  """A host array in the sharding of `leaf`; each device gets its part."""
+  value = np.asarray(value)
+  assert leaf.shape == value.shape, (leaf.shape, value.shape)
+  return jax.make_array_from_callback(
+      leaf.shape, leaf.sharding,
+      lambda index: value[index].astype(leaf.dtype))
+
+
+def _scorer(model, params, states, plan):
+  """(hidden [B, K, H], table [R, H], bias [R]) whose product are logits."""
+  hidden = inputs.call(model, params, 'transform',
+                       masking.gather_rows(states, plan.positions))
+  return hidden, *inputs.call(model, params, 'output_table')
+
+
+def kl_divergence(teacher: jax.Array, student: jax.Array, support: jax.Array,
+                  *, temperature: float) -> losses.TokenLoss:
+  """T^2 KL(p || q), in nats, of softmaxes over a part of the entries.
+
+  p and q are the softmaxes of teacher / T and student / T over the entries of
+  the support.
+
+  Args:
+    teacher: logits [..., V].
+    student: logits [..., V].
+    support: bool [V].
+    temperature: T > 0.
+
+  Returns:
+    Float32 [...] each: the divergence (0 over no entry), and 1 where both
+    have the largest logit at one entry.
+  """
+  support = jnp.expand_dims(support, tuple(range(teacher.ndim - 1)))
+  scaled = [jnp.where(support, x.astype(jnp.float32) / temperature, _MASKED)
+            for x in (teacher, student)]
+  log_p, log_q = (jax.nn.log_softmax(x, axis=-1) for x in scaled)
+  terms = jnp.where(support, jnp.exp(log_p) * (log_p - log_q), 0.0)
+  same = jnp.argmax(scaled[0], axis=-1) == jnp.argmax(scaled[1], axis=-1)
+  return losses.TokenLoss(temperature ** 2 * jnp.sum(terms, axis=-1),
+                          same.astype(jnp.float32))
+
+
+def table_kl(student, teacher, support: jax.Array, *, temperature: float,
+             slots_per_chunk: int | None = None) -> losses.TokenLoss:
+  """`kl_divergence` of logits from tied tables, all or some slots at a time.
+
+  Args:
+    student: hidden [B, K, H], table [R, H], bias [R].
+    teacher: likewise, with a width of its own.
+    support: bool [R].
+    temperature: T > 0.
+    slots_per_chunk: None holds logits [B, K, R]; a number, [B, that, R].
+
+  Returns:
+    Float32 [B, K] each.
+  """
+  def score(hidden_s, hidden_t):
+    student_logits = _logits(hidden_s, *student[1:])
+    teacher_logits = _logits(hidden_t, *teacher[1:])
+    return kl_divergence(teacher_logits, student_logits, support,
+                         temperature=temperature)
+
+  slots = student[0].shape[1]
+  if slots_per_chunk is None or slots_per_chunk >= slots:
+    return score(student[0], teacher[0])
+  parts = -(-slots // slots_per_chunk)
+  missing = parts * slots_per_chunk - slots
+  def split(hidden):  # [B, K, H] -> [parts, B, slots_per_chunk, H]
+    hidden = jnp.pad(hidden, ((0, 0), (0, missing), (0, 0)))
+    return jnp.swapaxes(hidden.reshape(
+        hidden.shape[0], parts, slots_per_chunk, -1), 0, 1)
+  def join(values):  # [parts, B, slots_per_chunk] -> [B, K]
+    return jnp.swapaxes(values, 0, 1).reshape(values.shape[1], -1)[:, :slots]
+  scored = jax.lax.map(
+      lambda hidden: jax.checkpoint(score)(*hidden),
+      (split(student[0]), split(teacher[0])))
+  return losses.TokenLoss(join(scored.loss), join(scored.correct))
+
+
+def _logits(hidden, table, bias) -> jax.Array:
+  logits = jnp.einsum('bkh,vh->bkv', hidden, table.astype(hidden.dtype),
+                      preferred_element_type=jnp.float32)
+  return logits + bias.astype(jnp.float32)[None, None, :]

@@ -1,0 +1,56 @@
+"""Rows rewritten on the device: gathers and marks with static shapes."""
+
+import jax
+import jax.numpy as jnp
+
+from xlflax.data import batch as batch_lib
+
+
+def take(array: jax.Array, index: jax.Array) -> jax.Array:
+  """`array [B, N]` at `index [B, K]` of each row, held within the row.
+
+  Unlike `masking.gather_rows` it may name a place more than once.
+  """
+  return jax.vmap(lambda row, i: row.at[i].get(mode='clip'))(array, index)
+
+
+def add(length: int, index: jax.Array, values: jax.Array) -> jax.Array:
+  """int32 [B, length] of sums: `values [B, K]` added at `index [B, K]`.
+
+  What lies beyond the row is dropped (use `length` to drop a value).
+  """
+  zeros = jnp.zeros((index.shape[0], length), jnp.int32)
+  return jax.vmap(lambda row, i, value: row.at[i].add(value, mode='drop'))(
+      zeros, index, values.astype(jnp.int32))
+
+
+def put(array: jax.Array, index: jax.Array, values: jax.Array) -> jax.Array:
+  """`array [B, N]` with `values [B, K]` at `index`; beyond it: dropped."""
+  return jax.vmap(lambda row, i, value: row.at[i].set(value, mode='drop'))(
+      array, index, values)
+
+
+def exclusive_sum(array: jax.Array) -> jax.Array:
+  """Sum of what stands before each place of a row: [B, N] -> [B, N]."""
+  return jnp.cumsum(array, axis=1) - array
+
+
+def columns(length: int) -> jax.Array:
+  """0 .. length - 1, int32 [1, length]."""
+  return jnp.arange(length, dtype=jnp.int32)[None, :]
+
+
+def make(token_ids: jax.Array, lengths: jax.Array, languages: jax.Array):
+  """Rows of one segment each, as `xlflax.data.batch` documents them.
+
+  Args:
+    token_ids: int32 [B, L].
+    lengths: int [B], tokens of each row; the rest is padding.
+    languages: int [B].
+  """
+  places = columns(token_ids.shape[1])
+  present = (places < lengths[:, None]).astype(jnp.int32)
+  return {batch_lib.TOKEN_IDS: token_ids.astype(jnp.int32),
+          batch_lib.SEGMENT_IDS: present,
+          batch_lib.POSITIONS: places * present,
+          batch_lib.LANGUAGE_IDS: languages[:, None] * present}

@@ -1,0 +1,46 @@
+"""Batches whose pairs have two rows: `Layout.SIDES` and `Layout.ADJACENT`."""
+
+import jax
+import jax.numpy as jnp
+
+from xlflax import errors
+from xlflax.data import batch as batch_lib
+
+_Side = dict[str, jax.Array]
+
+
+def sides(batch, *, objective: str) -> tuple[_Side, _Side]:
+  """The two sides of a batch, each with the keys of one row.
+
+  Raises:
+    ConfigError: the batch has one side only.
+  """
+  first, second = (batch_lib.side(batch, prefix)
+                   for prefix in ('', batch_lib.PAIRED))
+  if not second:
+    raise errors.ConfigError(
+        'The objective needs the two sides of a pair as separate rows',
+        got=f'a batch with {sorted(batch)}',
+        expected=f'also {batch_lib.PAIRED}{batch_lib.TOKEN_IDS}',
+        where=f'objective {objective!r}',
+        fix='use a stream with Layout.SIDES or Layout.ADJACENT')
+  return first, second
+
+
+def interleave(first: _Side, second: _Side) -> _Side:
+  """Both sides in one batch: rows 2b and 2b + 1 are the sides of pair b.
+
+  Unlike an end-to-end concatenation it moves no row to another device.
+
+  Before: `{'token_ids': [a, b]}` and `{'token_ids': [c, d]}`; after:
+  `{'token_ids': [a, c, b, d]}`.
+  """
+  return {key: jnp.stack([first[key], second[key]], axis=1).reshape(
+      (-1,) + first[key].shape[1:]) for key in first if key in second}
+
+
+def swap(rows: jax.Array) -> jax.Array:
+  """The other side of each of interleaved rows: [a, c, b, d] -> [c, a, d, b].
+  """
+  pairs = rows.reshape(-1, 2, *rows.shape[1:])
+  return pairs[:, ::-1].reshape(rows.shape)

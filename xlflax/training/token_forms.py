@@ -1,0 +1,129 @@
+"""What a token stands for, however its vocabulary writes it.
+
+Vocabularies mark the borders of words in different ways: `▁the` and `ing`
+(SentencePiece), `Ġthe` and `ing` (byte-level BPE, as GPT-2 and RoBERTa have
+it, which also writes bytes as letters: `Ã©` is `é`), `the` and `##ing`
+(WordPiece, as BERT has it).
+"""
+
+import enum
+import functools
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Notation(enum.Enum):
+  """How a vocabulary marks the borders of words; the value is its mark."""
+
+  SENTENCEPIECE = '▁'
+  BYTE_LEVEL = 'Ġ'
+  WORDPIECE = '##'
+
+
+class Form(NamedTuple):
+  """A token's characters, and whether it begins a word."""
+
+  text: str
+  begins_word: bool
+
+
+def notation_of(pieces: Sequence[str]) -> Notation:
+  """The notation whose mark most pieces begin with; SentencePiece's if none.
+
+  Before: ['<s>', 'Ġthe', 'ing']; after: Notation.BYTE_LEVEL.
+  """
+  counts = {kind: sum(p.startswith(kind.value) for p in pieces)
+            for kind in Notation}
+  return max(counts, key=lambda kind: counts[kind])
+
+
+def forms(pieces: Sequence[str], notation: Notation | None = None
+          ) -> list[Form]:
+  """The form of each piece.
+
+  Before: ['▁the', 'ing', '▁New▁York'] of SentencePiece, ['Ġthe', 'ing',
+  'ĠNewĠYork'] of byte-level BPE, or ['the', '##ing'] of WordPiece; after:
+  [('the', True), ('ing', False), ('New York', True)].
+
+  Args:
+    pieces: in the vocabulary's own writing.
+    notation: None finds it out by `notation_of`.
+  """
+  read = {Notation.SENTENCEPIECE: _of_sentencepiece,
+          Notation.BYTE_LEVEL: _of_byte_level,
+          Notation.WORDPIECE: _of_wordpiece}[notation or notation_of(pieces)]
+  return [read(piece) for piece in pieces]
+
+
+def normalize(text: str) -> str:
+  """Compatibility characters unified (NFKC), then lower case.
+
+  Before: 'Ｔｈｅ'; after: 'the'.
+  """
+  return unicodedata.normalize('NFKC', text).lower()
+
+
+def script(text: str) -> str:
+  """The script of a text's first letter, such as 'LATIN' or 'CJK'.
+
+  It is the first word of the character's Unicode name; 'NONE' for a text
+  without letters.
+  """
+  letter = next((c for c in text if c.isalpha()), None)
+  if letter is None:
+    return 'NONE'
+  return _script_of(letter)
+
+
+# Scripts that write words without spaces between them.
+_UNSPACED = frozenset(
+    ('CJK', 'HIRAGANA', 'KATAKANA', 'THAI', 'LAO', 'KHMER', 'MYANMAR',
+     'TIBETAN', 'KATAKANA-HIRAGANA'))
+
+
+def may_be_word(form: Form) -> bool:
+  """Whether a token can be a whole word: it begins one, or its script has no
+  spaces between words."""
+  return form.begins_word or script(form.text) in _UNSPACED
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _script_of(letter: str) -> str:
+  return unicodedata.name(letter, 'UNNAMED').split(' ')[0]
+
+
+def _of_sentencepiece(piece: str) -> Form:
+  text = piece.removeprefix(Notation.SENTENCEPIECE.value)
+  return Form(text.replace(Notation.SENTENCEPIECE.value, ' '),
+              len(text) < len(piece))
+
+
+def _of_wordpiece(piece: str) -> Form:
+  text = piece.removeprefix(Notation.WORDPIECE.value)
+  return Form(text, len(text) == len(piece))
+
+
+def _of_byte_level(piece: str) -> Form:
+  table = _bytes_of_letters()
+  if not all(letter in table for letter in piece):
+    return Form(piece, False)  # not written in bytes: a special symbol
+  code = bytes(table[letter] for letter in piece)
+  try:
+    text = code.decode('utf-8')
+  except UnicodeDecodeError:  # part of a character, as SentencePiece writes it
+    return Form(''.join(f'<0x{byte:02X}>' for byte in code), False)
+  return Form(text.removeprefix(' '), text.startswith(' '))
+
+
+@functools.cache
+def _bytes_of_letters() -> dict[str, int]:
+  """Letter -> byte of byte-level BPE (Radford et al. 2019).
+
+  Printable bytes of Latin-1 are written as themselves, the others as the
+  characters from 256 on, in order.
+  """
+  printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+  others = [byte for byte in range(256) if byte not in set(printable)]
+  return ({chr(byte): byte for byte in printable}
+          | {chr(256 + i): byte for i, byte in enumerate(others)})
