@@ -39,6 +39,7 @@ setuptools.setup(
         'numpy>=1.26', 'gin-config>=0.5', 'sentencepiece>=0.2',
         'rich>=13', 'matplotlib>=3.8', 'zstandard>=0.22', 'tensorboard>=2.16',
         'sacremoses>=0.1', 'jieba>=0.42',
+        'safetensors>=0.5', 'tokenizers>=0.21',
     ],
     extras_require={
         # TensorFlow is needed to read SeqIO tasks, not to train from a cache.

@@ -1,6 +1,11 @@
 """All comparisons one after the other: `make benchmarks`, about 10 minutes."""
 
-from benchmarks import input_pipeline, training_step
+from benchmarks import (
+  code_switching,
+  input_pipeline,
+  training_step,
+  vocabularies,
+)
 
 
 def main() -> None:
@@ -8,6 +13,8 @@ def main() -> None:
     training_step.main(
         ['--vocabulary', str(vocabulary), '--calls', str(calls)])
   input_pipeline.main([])
+  code_switching.main([])
+  vocabularies.main([])
 
 
 if __name__ == '__main__':

@@ -12,10 +12,22 @@ from xlflax.training import run_directory
 # Those of papers/ are tested in tests/papers/.
 _FILES = [f for f in gin_files.files() if not f.startswith('papers/')]
 # Included by others; they set nothing to train or evaluate by themselves.
-_PARTS = ('pretrain/base.gin', 'models/encoder.gin', 'evaluate/tasks.gin')
+_PARTS = ('pretrain/base.gin', 'models/encoder.gin', 'evaluate/tasks.gin',
+          'models/encoder_decoder.gin', 'models/t5.gin',
+          'models/transformer.gin', 'models/bart.gin')
+# What completes parts of models, unless an encoder's size does.
+_SIZES = {
+    'models/encoder_decoder.gin': 'models/tiny_t5.gin',
+    'models/t5.gin': 'models/tiny_t5.gin',
+    'models/transformer.gin': 'models/tiny_transformer.gin',
+    'models/bart.gin': 'models/tiny_mbart.gin'}
 _DURING_TRAINING = tuple(f for f in _FILES if f.endswith('_training.gin'))
 _GIVEN = dict(MODEL_DIR='runs/a', VOCABULARY='vocabulary', CORPUS='corpus',
-              INIT_DIR='runs/encoder')
+              INIT_DIR='runs/encoder', TEACHER='runs/teacher')
+# What needs another model than the tiny encoder.
+_MODELS = {'pretrain/span_corruption.gin': 'tiny_t5',
+           'pretrain/mbart.gin': 'tiny_mbart',
+           'pretrain/translation.gin': 'tiny_transformer'}
 
 
 def _kind(file: str) -> str:
@@ -34,7 +46,7 @@ def _with_the_rest(file: str) -> list[str]:
   if file in _DURING_TRAINING:
     return ['pretrain/mlm.gin', 'models/tiny.gin', file]
   if _kind(file) == 'pretrain':
-    return [file, 'models/tiny.gin']
+    return [file, f'models/{_MODELS.get(file, "tiny")}.gin']
   return [file]
 
 
@@ -53,8 +65,10 @@ def _macros(file: str) -> list[str]:
 
 
 @pytest.fixture
-def settings_of(monkeypatch):
+def settings_of(monkeypatch, tmp_path):
   """Parses files and returns the settings that a run would get."""
+  monkeypatch.chdir(tmp_path)
+  gin_files.write_teacher(tmp_path / 'runs' / 'teacher')
   def build(files, bindings, **more):
     return gin_files.settings_of(monkeypatch, files, bindings, **more)
   return build
@@ -101,8 +115,10 @@ def test_parts_are_read_by_others(file):
   users = [f for f in _FILES
            if f"include '{file}'" in (config.SHIPPED / f).read_text()]
   assert users or file == 'evaluate/tasks.gin'
-  config.parse([file] + ([] if _kind(file) == 'evaluate' else [
-      'models/tiny.gin']), _macros(file) if _kind(file) == 'pretrain' else [])
+  rest = [] if _kind(file) == 'evaluate' else [
+      _SIZES.get(file, 'models/tiny.gin')]
+  config.parse([file, *rest],
+               _macros(file) if _kind(file) == 'pretrain' else [])
 
 
 @pytest.mark.parametrize('file', _FILES)

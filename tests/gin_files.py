@@ -1,10 +1,15 @@
 """Parses shipped gin files and builds what a run of them would get."""
 
+import pathlib
+
 import jax
 import jax.numpy as jnp
 
 from xlflax import config, train
 from xlflax.data import vocabulary_spec
+from xlflax.models import config as model_config
+from xlflax.models import encoder
+from xlflax.training import run_directory
 from xlflax.training import setup as setup_lib
 
 SPEC = vocabulary_spec.invented(320, num_languages=2)
@@ -15,6 +20,14 @@ def files(folder: str = '') -> list[str]:
   root = config.SHIPPED
   return sorted(str(path.relative_to(root))
                 for path in (root / folder).rglob('*.gin'))
+
+
+def write_teacher(directory: pathlib.Path) -> None:
+  """What distillation reads before a run begins: a teacher's model."""
+  run_directory.write_model(directory, encoder.Encoder(
+      model_config.EncoderConfig(
+          num_layers=1, hidden_dim=8, mlp_dim=8, num_heads=1, vocab_size=99,
+          num_languages=1, max_length=512)))
 
 
 def settings_of(monkeypatch, gin_files, bindings, **more):

@@ -11,6 +11,7 @@ _PACKAGES = ('xlflax.models', 'xlflax.objectives', 'xlflax.training')
 _MODULES = (
     'xlflax.train', 'xlflax.evaluate', 'xlflax.config', 'xlflax.cli',
     'xlflax.commands.train', 'xlflax.commands.benchmark',
+    'xlflax.commands.prepare', 'xlflax.data.corpus_preparation',
     'xlflax.data.batch', 'xlflax.data.cache_reader',
     'xlflax.data.cached_loader', 'xlflax.data.loader', 'xlflax.data.prefetch',
     'xlflax.data.stream', 'xlflax.data.vocabulary')

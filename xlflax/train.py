@@ -46,7 +46,7 @@ def train(
     partitioner: partitioning.Partitioner | None = None,
     checkpoints: checkpoints_lib.CheckpointOptions | None = None,
     evaluation: evaluation_lib.Evaluation | None = None,
-    init_from: initialization.InitFrom | None = None,
+    init_from: initialization.Inits | None = None,
     seed: int = 0,
     accumulation: int = 1,
     ema_decay: float | None = None,
@@ -76,7 +76,8 @@ def train(
     partitioner: mesh and rules; None splits the batch over all devices.
     checkpoints: when checkpoints are written and kept.
     evaluation: tasks to run during training.
-    init_from: another run to take initial parameters from.
+    init_from: another run to take initial parameters from; or several, in
+      their order.
     seed: of parameters, data order, masking and dropout.
     accumulation: micro-batches per step.
     ema_decay: decay of a running average of the parameters, or None.

@@ -24,10 +24,10 @@ CORPORA = {
 }
 # Vocabulary -> flags of `xlflax vocab`.
 VOCABULARIES = {
-    'joint': ['--anchors=joint', '--model_type=bpe', '--size=8000'],
-    'shared': ['--anchors=shared', '--model_type=bpe', '--size=4000'],
-    'none': ['--anchors=none', '--model_type=bpe', '--size=4000'],
-    'separate': ['--anchors=separate', '--model_type=bpe', '--size=4000'],
+    'joint': ['--anchors=joint', '--model_type=bpe', '--merges=4000'],
+    'shared': ['--anchors=shared', '--model_type=bpe', '--merges=2000'],
+    'none': ['--anchors=none', '--model_type=bpe', '--merges=2000'],
+    'separate': ['--anchors=separate', '--model_type=bpe', '--merges=2000'],
     'unigram': ['--size=8000', '--sentinels=32'],
     'english': ['--size=4000'],
 }

@@ -5,7 +5,13 @@ import sys
 
 import pytest
 
-from benchmarks import input_pipeline, measure, shapes, training_step
+from benchmarks import (
+    code_switching,
+    input_pipeline,
+    measure,
+    shapes,
+    training_step,
+)
 
 _TINY = shapes.Shape(vocabulary=64, layers=1, hidden=16, mlp=32, heads=2,
                      batch=8, length=16)
@@ -35,6 +41,19 @@ def test_input_pipeline():
       'cached', 'live', 'array_record', 'collator'}
   assert all(v > 0 for v in figures['tokens_per_cpu_second'].values())
   assert figures['masking_seconds_per_batch'] > 0
+
+
+def test_code_switching():
+  figures = code_switching.run(
+      _TINY, lines=400, entries=200, calls=1, rounds=1,
+      tokens_per_second=1000.0)
+  rates = figures['tokens_per_core_second']
+  assert set(rates) == {'tokenise', 'switch', 'switch_and_tokenise', 'moses',
+                        'train_the_vocabulary'}
+  assert figures['dictionary_entries'] == 100
+  assert 0 < figures['words_changed'] < 0.15
+  assert figures['share_of_a_step']['step_elsewhere']['switch'] == (
+      pytest.approx(1000.0 / rates['switch']))
 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='taskset and glibc')

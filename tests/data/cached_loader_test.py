@@ -291,3 +291,21 @@ print([m for m in sys.modules
                         capture_output=True, check=False)
   assert done.returncode == 0, done.stderr
   assert done.stdout.split('\n')[:2] == ['(8, 16)', '[]']
+
+
+def test_sides_and_pairs_of_one_mixture_are_the_same_pairs(open_both):
+  """In the same random order of sides: PPA trains two objectives on them."""
+  alike = dict(order='random', min_tokens=6, max_tokens=40, length=48)
+  for sides, pairs in zip(
+      open_both(name='sides', layout='sides', **alike),
+      open_both(name='pairs', layout='pairs', separator='bert', **alike),
+      strict=True):
+    for step in (0, 3):
+      apart, joined = (loader.rows(step, 0, 8) for loader in (sides, pairs))
+      for first, second, row in zip(
+          apart['token_ids'], apart['paired_token_ids'], joined['token_ids'],
+          strict=True):
+        both = [*first[first > 0], *second[second > 0][1:]]
+        np.testing.assert_array_equal(row[row > 0], both)
+    languages = apart['language_ids'][:, 1]
+    assert len(set(languages.tolist())) == 2

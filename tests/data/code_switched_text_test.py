@@ -12,6 +12,7 @@ import tensorflow as tf
 from xlflax import errors
 from xlflax.data import (
     cache_format,
+    cache_reader,
     cache_writer,
     corpus_writer,
     task_examples,
@@ -129,11 +130,14 @@ def test_copies_of_other_sources(registry):
   assert task_examples.source_size('k6', 'train') is None
 
 
+NAME = 'corpus.k7.code_switched.en'
+
+
 def _write(registry, corpus, vocabulary, directory, **options):
   [meta] = cache_writer.write_cache(
-      directory, mixtures=['k7.code_switched.en'], vocabulary=vocabulary,
+      directory, mixtures=[NAME], vocabulary=vocabulary,
       shard_size=40, register=functools.partial(
-          registry.register_corpus, Corpus(corpus), prefix='k7'), **options)
+          registry.register_corpus, Corpus(corpus), prefix='corpus.k7'), **options)
   return meta
 
 
@@ -147,15 +151,19 @@ def test_a_cache_holds_the_text_and_notices_another_dictionary(
   assert name == 'code_switch'
   assert known['probability'] == 0.3 and len(known['dictionaries']) == 64
   cached = np.load(cache_format.task_directory(
-      cache, 'k7.code_switched.en', 'train') / 'targets.npy')
-  texts = _texts('k7.code_switched.en')
+      cache, NAME, 'train') / 'targets.npy')
+  texts = _texts(NAME)
   expected = np.concatenate([
       [*toy_vocabulary.encode(text), toy_vocabulary.spec.eos_id]
       for text in texts])
   np.testing.assert_array_equal(cached, expected)
   assert any('Katze' in text for text in texts)
 
+  reader = cache_reader.TokenCache(cache)
+  reader.check_corpus(Corpus(corpus), NAME, 'train')
   corpus_writer.write_dictionary(corpus, ('en', 'de'), [('cat', 'Kater')])
+  with pytest.raises(errors.CacheError, match='dictionaries of en are others'):
+    reader.check_corpus(Corpus(corpus), NAME, 'train')
   with pytest.raises(errors.CacheError, match='code_switched.en has changed'):
     _write(registry, corpus, toy_vocabulary, cache)
   _write(registry, corpus, toy_vocabulary, cache, overwrite=True)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from xlflax import errors
-from xlflax.data import corpus_preparation, corpus_writer
+from xlflax.data import corpus_preparation, corpus_writer, preparation_record
 from xlflax.data.code_switching import CodeSwitching
 from xlflax.data.corpus import Corpus
 from xlflax.data.text_processing import TextProcessing
@@ -137,7 +137,7 @@ def test_other_settings_are_refused_unless_overwritten(source, tmp_path):
     _prepare(source, out, processing=MOSES)
   _prepare(source, out, processing=MOSES, overwrite=True)
   assert not (out / 'mono/en.copy1.txt.gz').exists()
-  record = json.loads((out / corpus_preparation.RECORD_FILE).read_text())
+  record = json.loads((out / preparation_record.RECORD_FILE).read_text())
   assert sorted(record['files']) == [
       'mono/en.txt.gz', 'mono/zh.txt.zst', 'parallel/en-zh.tsv',
       'valid/mono/en.txt']

@@ -19,7 +19,7 @@ def test_a_tsv_dictionary(tmp_path):
 
 def test_a_muse_dictionary(tmp_path):
   path = tmp_path / 'en-fr.0-5000.txt.gz'
-  path.write_bytes(gzip.compress('the le\nthe\tla\n'.encode()))
+  path.write_bytes(gzip.compress(b'the le\nthe\tla\n'))
   found = Dictionary.read(path, format='muse')
   assert found.languages == ('en', 'fr')
   assert found.entries == (Entry('the', 'le', 1.0), Entry('the', 'la', 1.0))

@@ -41,7 +41,7 @@ def test_a_border_is_a_word():
 
 @pytest.mark.parametrize('language', ['zh', 'zh_Hans', 'yue'])
 def test_chinese_is_cut_by_jieba(language):
-  text = '我来到北京清华大学, ok?\uffff清华'
+  text = '我来到北京清华大学, ok?\0清华'
   parts = Segmenter(language).split(text)
   assert parts[1::2] == ['我', '来到', '北京', '清华大学', 'ok', BORDER, '清华']
   assert parts[0::2] == ['', '', '', '', ', ', '?', '', '']
@@ -82,3 +82,14 @@ def test_a_missing_jieba_is_told(monkeypatch):
   with pytest.raises(errors.ConfigError, match='pip install jieba'):
     Segmenter('zh')
   segmentation.chinese_words.cache_clear()
+
+
+def test_the_fast_patterns_split_as_the_complete_one():
+  """Text without marks, with marks, and beyond the basic plane."""
+  for text in ("it's a b-c, d", 'naïve кот', 'e\u0301te\u0301 हिन्दी',
+               'Chakma \U00011107\U00011127 x\u0301', 'an 🙂 emoji'):
+    for language in ('en', 'fr'):
+      assert Segmenter(language).split(text) == (
+          segmentation.word_pattern(language).split(text))
+  assert Segmenter('en').split('\U00011107\U00011127')[1::2] == [
+      '\U00011107\U00011127']

@@ -11,7 +11,12 @@ import flax.linen as nn
 import jax
 import pytest
 
-from xlflax.models import api, encoder
+from xlflax.models import (
+    api,
+    encoder,
+    encoder_decoder,
+    encoder_decoder_config,
+)
 from xlflax.models import config as model_config
 from xlflax.models.sharing import SharingPlan
 
@@ -36,6 +41,19 @@ _VARIANTS = {
     'sharing_unrolled': dict(
         num_languages=3, scan_layers=False, sharing=SharingPlan(layers=1)),
 }
+_ENCODER_DECODERS = {
+    'mt5': dict(family='t5', gated_mlp=True, output_embeddings='own',
+                head_dim=3),
+    'umt5_unrolled': dict(
+        family='t5', gated_mlp=True, per_layer_relative_bias=True,
+        scan_layers=False),
+    'mbart': dict(family='pre_ln', position_offset=2),
+    'veco_translation': dict(family='post_ln', tie_decoder=True),
+    'xlm_translation_unrolled': dict(
+        family='post_ln', use_language_embeddings=True, num_languages=3,
+        output_embeddings='own', mlm_head='transform', vocab_multiple=8,
+        scan_layers=False),
+}
 
 
 def _describe(boxed) -> dict[str, str]:
@@ -50,10 +68,20 @@ def _describe(boxed) -> dict[str, str]:
   return described
 
 
-@pytest.mark.parametrize('variant', _VARIANTS)
+def _model(variant):
+  if variant in _VARIANTS:
+    return encoder.Encoder(
+        model_config.EncoderConfig(**_SIZES | _VARIANTS[variant]))
+  sizes = {k: v for k, v in _SIZES.items() if k != 'num_layers'}
+  return encoder_decoder.EncoderDecoder(
+      encoder_decoder_config.EncoderDecoderConfig(
+          **sizes, num_encoder_layers=2, num_decoder_layers=1,
+          **_ENCODER_DECODERS[variant]))
+
+
+@pytest.mark.parametrize('variant', [*_VARIANTS, *_ENCODER_DECODERS])
 def test_parameters_are_as_pinned(variant, regenerate_goldens):
-  model = encoder.Encoder(
-      model_config.EncoderConfig(**_SIZES | _VARIANTS[variant]))
+  model = _model(variant)
   tree = _describe(jax.eval_shape(
       lambda key: api.init_params(model, key), jax.random.key(0)))
   path = _GOLDENS / f'{variant}.json'

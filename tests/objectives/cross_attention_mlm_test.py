@@ -65,7 +65,7 @@ def _masked(objective, vocabulary, batch, rng):
   context = base.Context(vocabulary=vocabulary, step=jnp.int32(0), train=True,
                          rng=rng)
   rows = two_sided.interleave(*two_sided.sides(batch, objective='test'))
-  mask_rng = jax.random.split(jax.random.split(rng, 3)[0], 1)[0]
+  mask_rng = jax.random.split(rng, 3)[0]
   return objective.mask(rows, context, mask_rng)
 
 

@@ -13,7 +13,7 @@ from xlflax import errors
 from xlflax.models import api
 from xlflax.models.config import EncoderConfig
 from xlflax.models.encoder import Encoder
-from xlflax.objectives import distillation, inputs
+from xlflax.objectives import distillation_loss, inputs
 from xlflax.objectives.distillation import Distillation
 from xlflax.training import run_directory, teachers
 
@@ -220,7 +220,7 @@ def test_empty_batch_is_finite(distill, batch):
 
 # The pure divergence.
 
-_kl = jax.jit(distillation.kl_divergence, static_argnames='temperature')
+_kl = jax.jit(distillation_loss.kl_divergence, static_argnames='temperature')
 
 
 def test_kl_of_a_hand_made_literal():
@@ -229,12 +229,12 @@ def test_kl_of_a_hand_made_literal():
   student = jnp.log(jnp.array([[2., 2., 9.]]))
   support = jnp.array([True, True, False])
   want = 0.75 * np.log(1.5) + 0.25 * np.log(0.5)
-  loss, same = distillation.kl_divergence(
+  loss, same = distillation_loss.kl_divergence(
       teacher, student, support, temperature=1.0)
   np.testing.assert_allclose(loss, [want], rtol=1e-5)
   assert same == 1
   squared = jnp.log(jnp.array([[9., 1., 50.]]))  # T = 2 takes the roots
-  loss, _ = distillation.kl_divergence(
+  loss, _ = distillation_loss.kl_divergence(
       squared, student, support, temperature=2.0)
   np.testing.assert_allclose(loss, [4 * want], rtol=1e-5)
 
@@ -243,7 +243,7 @@ def test_kl_shape_jit_subset_and_gradient():
   rng = np.random.default_rng(0)
   teacher, student = rng.normal(size=(2, 2, 3, 6)).astype(np.float32)
   support = np.array([1, 1, 0, 1, 0, 1], bool)
-  eager = distillation.kl_divergence(teacher, student, support,
+  eager = distillation_loss.kl_divergence(teacher, student, support,
                                      temperature=0.7)
   compiled = _kl(teacher, student, support, temperature=0.7)
   assert eager.loss.shape == eager.correct.shape == (2, 3)

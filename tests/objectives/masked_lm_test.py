@@ -182,6 +182,19 @@ def test_sums_of_micro_batches_add_up(batch, context, run):
   assert whole.loss.weight == sum(m[0].loss.weight for m in micro)
 
 
+def test_both_sides_of_pairs_are_rows(batch, context, run):
+  """As much as the batch of one side and that of the other."""
+  objective = MaskedLM(mask_ratio=1.0, mask_probability=1.0,
+                       random_probability=0.0)
+  other = jax.tree.map(lambda x: x[::-1], batch)
+  paired = batch | {f'paired_{key}': value for key, value in other.items()}
+  both, first, second = (
+      run(objective, rows, context())[0] for rows in (paired, batch, other))
+  _assert_close(both.metrics, metrics.add(first.metrics, second.metrics))
+  np.testing.assert_allclose(
+      both.loss.total, first.loss.total + second.loss.total, rtol=1e-5)
+
+
 @pytest.mark.parametrize('objective', [HALF, VARIANTS[3]])
 def test_sharded_equals_one_device(objective, batch, context, run):
   batch = jax.tree.map(lambda x: np.concatenate([x, x]), batch)

@@ -8,8 +8,12 @@ from tests.training import tiny
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.contrastive import SentenceAlignment
 from xlflax.objectives.momentum_contrast import MomentumQueue
-from xlflax.training import checkpoints, initialization, optimizers
-from xlflax.training import partitioning
+from xlflax.training import (
+  checkpoints,
+  initialization,
+  optimizers,
+  partitioning,
+)
 from xlflax.training import step as step_lib
 
 MIXTURE = mixture_lib.ObjectiveMixture(entries=(mixture_lib.Entry(

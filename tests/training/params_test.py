@@ -17,6 +17,11 @@ def test_names_are_paths_in_the_order_of_the_leaves():
       leaf.shape for leaf in jax.tree.leaves(_TREE)]
 
 
+def test_nest_is_the_inverse_of_names():
+  tree = {'a': {'b': 1, 'c': {'d': 2}}, 'e': 3}
+  assert params_lib.nest(params_lib.names(tree)) == tree
+
+
 def test_names_of_named_tuples():
   state = optimizers.adam(learning_rate=0.1).transform.init(_TREE)
   assert '0/mu/model/b' in params_lib.names(state)

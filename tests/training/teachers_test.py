@@ -149,9 +149,10 @@ def test_teacher_is_loaded_sharded_kept_and_resumed(teacher, student,
   model, objective, factory, builder = _factory(copy, student, partitioner)
   state = factory.create(jax.random.key(0))
   assert not any(x.any() for x in jax.tree.leaves(state.objective_state))
-  loaded = objective.load_state(
-      state.objective_state['distill'], model=model, params=state.params,
-      vocabulary=student)
+  with partitioner.scope():  # as a run has it
+    loaded = objective.load_state(
+        state.objective_state['distill'], model=model, params=state.params,
+        vocabulary=student)
   want = factory.shardings.objective_state['distill']
   assert jax.tree.all(jax.tree.map(
       lambda x, s: x.sharding == s, loaded, want))

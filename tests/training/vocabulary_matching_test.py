@@ -92,7 +92,7 @@ def folder(tmp_path):
   """Dictionaries in both formats, and files that are none."""
   (tmp_path / 'de-en.0-5000.txt').write_text('hund dog\nkatze cat\n')
   (tmp_path / 'en-fr.tsv').write_text(
-      'cat\tchien\t0.1\ndog\tchien\t0.9\n\n')
+      'cat\tchien\t0.1\ndog\tchien\t0.9\n')
   (tmp_path / 'de-fr.tsv').write_text('hund\tchien\n')
   (tmp_path / 'README').write_text('nothing\n')
   return tmp_path
@@ -132,14 +132,15 @@ def test_missing_dictionary(tmp_path):
     list(_read(tmp_path / 'en-de.txt'))
 
 
-@pytest.mark.parametrize('line', ['alone', 'a b c', 'a\t', 'a\tb\tc\td',
-                                  'a\tb\theavy'])
-def test_malformed_line(tmp_path, line):
-  (tmp_path / 'en-de.txt').write_text(f'dog hund\n{line}\n')
+@pytest.mark.parametrize(('name', 'line'), [
+    ('en-de.txt', 'alone'), ('en-de.txt', 'a b c'),
+    ('en-de.0-5000.tsv', 'a b'), ('en-de.tsv', 'a\tb\theavy')])
+def test_malformed_line(tmp_path, name, line):
+  (tmp_path / name).write_text(f'dog\thund\n{line}\n')
   with pytest.raises(errors.CorpusError) as raised:
-    list(_read(tmp_path / 'en-de.txt'))
+    list(_read(tmp_path / name))
   assert 'Malformed line in a dictionary' in str(raised.value)
-  assert 'en-de.txt:2' in str(raised.value)
+  assert f'{name}:2' in str(raised.value)
 
 
 def test_large_vocabularies_take_seconds():

@@ -10,7 +10,8 @@ import pathlib
 import numpy as np
 
 from xlflax import errors
-from xlflax.data import cache_format, row_index
+from xlflax.data import cache_format, code_switching, row_index
+from xlflax.data.dictionaries import Dictionary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +104,7 @@ class TokenCache:
     return {task: self._open_task(task, split) for task in tasks}
 
   def check_corpus(self, corpus, mixture: str, split: str) -> None:
-    """Raises a CacheError if a file of the corpus has changed since.
+    """Raises a CacheError if text or dictionaries have changed since.
 
     Tasks that are not of a corpus directory are not checked.
 
@@ -118,7 +119,8 @@ class TokenCache:
       meta = self._meta(task, split)
       now = [dataclasses.astuple(f) for f in corpus.group_fingerprint(
           *meta.languages, split=split)]
-      changes = _changes(meta.fingerprint['files'], now)
+      changes = (_changes(meta.fingerprint['files'], now)
+                 + _dictionary_changes(meta, corpus))
       if changes:
         raise errors.CacheError(
             f'The text of {task} has changed since the token cache was '
@@ -196,3 +198,17 @@ def _changes(stored, now) -> list[str]:
     elif before[name] != after[name]:
       out.append(f'{name} was modified')
   return out
+
+
+def _dictionary_changes(meta: cache_format.TaskMeta, corpus) -> list[str]:
+  """Whether a code-switched task was made by other dictionaries."""
+  [language, *_] = meta.languages
+  for name, known in (step for step in meta.fingerprint['preprocessors']
+                      if isinstance(step, list)):
+    if name == code_switching.STEP:
+      dictionaries = [Dictionary.read(f.path) for f in corpus.dictionaries
+                      if language in f.languages]
+      if known['dictionaries'] != code_switching.dictionary_hash(
+          language, dictionaries, into=known['languages']):
+        return [f'the dictionaries of {language} are others']
+  return []

@@ -10,7 +10,7 @@ import seqio
 import tensorflow as tf
 
 from xlflax.data import corpus_source
-from xlflax.data.code_switching import CodeSwitching, Switcher
+from xlflax.data.code_switching import STEP, CodeSwitching, Switcher
 from xlflax.data.dictionaries import Dictionary
 
 FEATURE = 'targets'
@@ -35,7 +35,7 @@ class CodeSwitch:
       dictionaries: themselves, or `tsv` files named `<l1>-<l2>[.…]`.
       settings: see `CodeSwitching`.
     """
-    self.__name__ = 'code_switch'
+    self.__name__ = STEP
     self._task, self._language = task, language
     self._dictionaries = tuple(dictionaries)
     self._settings = settings
@@ -47,10 +47,9 @@ class CodeSwitch:
                     for d in self._dictionaries]
     return Switcher(self._language, dictionaries, self._settings)
 
-  @property
   def fingerprint(self) -> dict:
     """What the step's result depends on; see `Switcher.fingerprint`."""
-    return self.switcher.fingerprint
+    return self.switcher.fingerprint()
 
   def __call__(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
     switcher = self.switcher  # Malformed dictionaries are told here.

@@ -12,7 +12,6 @@ parts and any number of processes.
 
 import dataclasses
 import fractions
-import functools
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +26,7 @@ from xlflax.data.dictionaries import Dictionary
 from xlflax.data.segmentation import BORDER
 from xlflax.data.translation_table import Case, Found, TranslationTable
 
+STEP = 'code_switch'  # name of the preprocessor, in fingerprints
 _VERSION = 1  # of the switching; another one makes caches stale
 _DRAWS = 3  # random words of a unit: replaced? by what? rank under the cap
 
@@ -164,14 +164,11 @@ class Switcher:
         first, held = first + len(held), []
     yield from self.switch(held, name=name, first=first).lines
 
-  @functools.cached_property
   def fingerprint(self) -> dict:
     """What the switched text depends on besides the text, as JSON data."""
-    content = json.dumps([self.language, self._translations],
-                         ensure_ascii=False).encode()
     out = dataclasses.asdict(self.settings) | {
         'version': _VERSION,
-        'dictionaries': hashlib.sha256(content).hexdigest()}
+        'dictionaries': _hash(self.language, self._translations)}
     if segmentation.primary(self.language) in segmentation.CHINESE:
       out['jieba'] = segmentation.chinese_version()
     return json.loads(json.dumps(out))
@@ -210,6 +207,18 @@ class Switcher:
         parts[2 * word + 2:end] = [''] * (2 * size - 2)
       if self._is_unsegmented and self.table.spaced[number]:
         _put_spaces(parts, 2 * word, end)
+
+
+def dictionary_hash(language: str, dictionaries: Iterable[Dictionary], *,
+                    into: Sequence[str] | None = None) -> str:
+  """`dictionaries` in the fingerprint of a switcher of these."""
+  return _hash(language, dictionaries_lib.translations(
+      language, dictionaries, into=into))
+
+
+def _hash(language: str, translations) -> str:
+  content = json.dumps([language, translations], ensure_ascii=False)
+  return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _under_cap(old: np.ndarray, new: np.ndarray, ranks: np.ndarray, *,

@@ -7,14 +7,12 @@ pair. A file's text does not depend on the number of processes.
 """
 
 import dataclasses
-import itertools
 import json
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 
 from xlflax import errors
 from xlflax.data import (
-    cache_format,
     corpus_files,
     corpus_writer,
     line_processing,
@@ -24,29 +22,10 @@ from xlflax.data.corpus import TRAIN, Corpus
 from xlflax.data.corpus_files import Kind, TextFile
 from xlflax.data.dictionaries import Dictionary
 from xlflax.data.line_processing import Chunk, Counts, Lines
+from xlflax.data.preparation_record import Prepared, Record
 from xlflax.data.text_processing import TextProcessing
 
-RECORD_FILE = '.prepared.json'
 _CHUNK = 1024
-
-
-@dataclasses.dataclass(frozen=True)
-class Prepared:
-  """One written file.
-
-  Attributes:
-    path: in both directories, but for the name of a further copy.
-    lines: with text.
-    words: that could have been switched; 0 where nothing is switched.
-    changed: words that were.
-    reused: whether an earlier call had written it.
-  """
-
-  path: str
-  lines: int
-  words: int
-  changed: int
-  reused: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,17 +75,18 @@ def prepare(corpus: Corpus, output, *, processing: TextProcessing,
       'dictionaries': [dataclasses.astuple(corpus_files.fingerprint(
           f.path, corpus.directory)) for f in corpus.dictionaries]}))
   plan = _plan(corpus, languages, code_switching)
-  record = _Record(output, settings, overwrite=overwrite)
+  record = Record(output, settings, overwrite=overwrite)
   record.remove_others({file.path for file in plan})
   dictionaries = _write_dictionaries(corpus, output, processing, languages)
   with line_processing.Workers(processing, code_switching, dictionaries,
                                num_processes=num_processes) as workers:
     done = []
     for file in plan:
-      prepared = record.find(file, corpus)
+      source = corpus_files.fingerprint(file.source.path, corpus.directory)
+      prepared = record.find(file.path, source)
       if prepared is None:
         prepared = _write(file, output, workers, code_switching)
-        record.add(prepared, file, corpus)
+        record.add(prepared, source)
       report(prepared)
       done.append(prepared)
   return done
@@ -217,62 +197,3 @@ def _read(file: TextFile, size: int) -> Iterator[Lines]:
     if not run:
       return
     yield run
-
-
-class _Record:
-  """What was written, from which files and with which settings."""
-
-  def __init__(self, output: pathlib.Path, settings: dict, *, overwrite: bool):
-    self._output, self._path = output, output / RECORD_FILE
-    self._data = {'format': cache_format.FORMAT, 'settings': settings,
-                  'files': {}}
-    if self._path.exists():
-      stored = cache_format.read_json(self._path)
-      if stored['settings'] == settings:
-        self._data = stored
-      elif overwrite:
-        self._data['files'] = {path: None for path in stored['files']}
-      else:
-        raise errors.CorpusError(
-            'The output was made with other settings or dictionaries',
-            got=json.dumps(stored['settings'], ensure_ascii=False),
-            where=str(output),
-            fix='choose another --output, or replace it by --overwrite')
-    elif output.is_dir() and any(output.iterdir()):
-      raise errors.CorpusError(
-          'The output directory holds other files', where=str(output),
-          got=', '.join(itertools.islice(
-              sorted(p.name for p in output.iterdir()), 5)),
-          fix='choose a new or empty directory')
-    output.mkdir(parents=True, exist_ok=True)
-    self._save()
-
-  def find(self, file: _Output, corpus: Corpus) -> Prepared | None:
-    """The written file, if it is there and its source has not changed."""
-    known, path = self._data['files'].get(file.path), self._output / file.path
-    if (known is None or known['source'] != _source(file, corpus)
-        or not path.exists() or path.stat().st_size != known['size']):
-      return None
-    return Prepared(file.path, *known['counts'], reused=True)
-
-  def add(self, prepared: Prepared, file: _Output, corpus: Corpus) -> None:
-    self._data['files'][file.path] = {
-        'source': _source(file, corpus),
-        'size': (self._output / file.path).stat().st_size,
-        'counts': [prepared.lines, prepared.words, prepared.changed]}
-    self._save()
-
-  def remove_others(self, paths: set[str]) -> None:
-    """Deletes written files that are no longer to be there."""
-    for path in set(self._data['files']) - paths:
-      (self._output / path).unlink(missing_ok=True)
-      del self._data['files'][path]
-    self._save()
-
-  def _save(self):
-    cache_format.write_json(self._path, self._data)
-
-
-def _source(file: _Output, corpus: Corpus) -> list:
-  return list(dataclasses.astuple(
-      corpus_files.fingerprint(file.source.path, corpus.directory)))

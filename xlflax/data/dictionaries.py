@@ -62,7 +62,7 @@ class Dictionary:
 
   @classmethod
   def read(cls, path, *, languages: Sequence[str] | None = None,
-           format: Format | str = Format.TSV) -> 'Dictionary':  # pylint: disable=redefined-builtin
+           format: Format | str = Format.TSV) -> 'Dictionary':
     """Reads a dictionary file; it may be compressed (.gz, .zst).
 
     Args:
@@ -102,7 +102,7 @@ class Dictionary:
         yield entry.translation, entry.word, entry
 
   def other(self, language: str) -> str | None:
-    """The language that `language` is translated into; None if it is absent."""
+    """The language that `language` is translated into; None: it's absent."""
     if language not in self.languages:
       return None
     return self.languages[self.languages.index(language) == 0]

@@ -15,14 +15,13 @@ import functools
 import importlib
 import logging
 import re
-import sys
 import unicodedata
 from collections.abc import Collection, Iterable
 
 from xlflax import errors
 
 # Stands between texts that are split in one call; never a character of text.
-BORDER = '\uffff'
+BORDER = '\0'
 
 CHINESE = frozenset({'zh', 'cmn', 'yue', 'wuu'})
 UNSEGMENTED = CHINESE | {'ja', 'jpn', 'th', 'tha', 'lo', 'lao', 'km', 'khm',
@@ -34,6 +33,8 @@ _SCRIPTS = (  # of the unsegmented languages: first and last code point
     '\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uaa60-\uaa7f'
     '\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff')
 _UNSEGMENTED_TEXT = re.compile(f'[{_SCRIPTS}]')
+_LAST_BMP, _LAST_MARK = 0xffff, 0x1ffff
+_BEYOND_BMP = re.compile('[\U00010000-\U0010ffff]')
 _MAX_REMEMBERED = 1 << 16
 
 
@@ -54,11 +55,19 @@ def word_pattern(language: str) -> re.Pattern[str]:
   With 'en', the matches in `don't re-read it - now` are `don't`, `re-read`,
   `it`, `now`; with 'fr', those in `l'au-delà` are `l'` and `au-delà`.
   """
-  letter = f'[\\w{_marks()}]'
-  if primary(language) in _ELIDING:
-    word = f"{letter}+(?:[-‐‑]{letter}+)*(?:['’](?={letter}))?"
-  else:
-    word = f"{letter}+(?:['’‐‑-]{letter}+)*"
+  return _pattern(primary(language) in _ELIDING, _LAST_MARK)
+
+
+@functools.cache
+def _pattern(eliding: bool, last_mark: int) -> re.Pattern[str]:
+  """Knows marks up to a code point: with few or none it is much faster."""
+  inner = "‐‑-" if eliding else "'’‐‑-"
+  more = rf'[{inner}](?=\w)'
+  if last_mark:
+    more += f'|[{_marks(last_mark)}]'
+  word = rf'\w+(?:(?:{more})\w*)*'
+  if eliding:
+    word += r"(?:['’](?=\w))?"
   return re.compile(f'({word}|{BORDER})')
 
 
@@ -80,7 +89,7 @@ class Segmenter:
     Raises:
       ConfigError: jieba, which Chinese needs, is not installed.
     """
-    self._pattern = word_pattern(primary(language))
+    self._eliding = primary(language) in _ELIDING
     self._cut = None
     if is_unsegmented(language):
       cut = (chinese_words() if primary(language) in CHINESE
@@ -94,7 +103,7 @@ class Segmenter:
     Before: `'A cat, no?'`; after: `['', 'A', ' ', 'cat', ', ', 'no', '?']`.
     `BORDER` is a word of its own.
     """
-    parts = self._pattern.split(text)
+    parts = _pattern(self._eliding, _last_mark(text)).split(text)
     return parts if self._cut is None else self._expand(parts)
 
   def _expand(self, parts: list[str]) -> list[str]:
@@ -174,14 +183,28 @@ def chinese_version() -> str:
   return str(importlib.import_module('jieba').__version__)
 
 
+def _last_mark(text: str) -> int:
+  """A code point up to which marks have to be known for this text."""
+  if text.isascii():
+    return 0
+  if _BEYOND_BMP.search(text):
+    return _LAST_MARK
+  return _LAST_BMP if _bmp_mark().search(text) else 0
+
+
 @functools.cache
-def _marks() -> str:
+def _bmp_mark() -> re.Pattern[str]:
+  return re.compile(f'[{_marks(_LAST_BMP)}]')
+
+
+@functools.cache
+def _marks(last: int) -> str:
   r"""Combining marks as ranges for a character class; `\w` lacks them.
 
   Vowel signs of Indic and Thai text are marks, as are decomposed accents.
   """
   ranges: list[list[int]] = []
-  for code in range(0x300, min(sys.maxunicode, 0x1ffff)):
+  for code in range(0x300, last + 1):
     if unicodedata.category(chr(code))[0] == 'M':
       if ranges and ranges[-1][1] == code - 1:
         ranges[-1][1] = code

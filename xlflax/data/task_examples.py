@@ -53,7 +53,7 @@ def fingerprint(task: str, split: str) -> dict:
   `{'source': 'TextSource', 'files': [['mono/en.txt', 120, 1700000000]],
   'preprocessors': ['mark_documents', 'name_monolingual', 'tokenize']}`: path,
   bytes and time of modification of each file that can be looked at. A step
-  that has a `fingerprint` (JSON data) is a list of its name and that.
+  that has a method `fingerprint` (JSON data) is a list of its name and that.
   """
   known = task_registry.fingerprint(task, split)
   found = task_registry.get_task(task, split=split)
@@ -71,7 +71,7 @@ def _step(step) -> str | list:
   """A preprocessor's name, and its own fingerprint where it has one."""
   name = getattr(step, '__name__', type(step).__name__)
   known = getattr(step, 'fingerprint', None)
-  return name if known is None else [name, known]
+  return name if known is None else [name, known()]
 
 
 def _file(path: str) -> tuple:

@@ -39,6 +39,9 @@ SPECIAL_PIECES = ('<pad>', '<s>', '</s>', '<unk>', '<mask>')
 _KINDS = {
     'sentencepiece': ('vocabulary_sentencepiece', 'SentencePieceVocabulary'),
     'sentencepiece_union': ('vocabulary_union', 'UnionVocabulary'),
+    'sentencepiece_moved': ('vocabulary_fairseq',
+                            'MovedSentencePieceVocabulary'),
+    'tokenizers': ('vocabulary_tokenizers', 'TokenizersVocabulary'),
 }
 
 

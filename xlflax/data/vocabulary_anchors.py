@@ -8,7 +8,7 @@ special symbols that all have:
 | anchors | ids of the words | entries |
 | --- | --- | --- |
 | `shared` ("default anchors") | a S, b S+1; b S+1, c S+2 | `a`, `b`, `c` |
-| `none` ("no anchors") | a S, b S+1; b S+2, c S+3 | `x:a`, `x:b`, `y:b`, `y:c` |
+| `none` ("no anchors") | a S, b S+1; b S+2, c S+3 | `x:a`, `x:b`, `y:b`, … |
 | `separate` ("Sep Emb") | a S, b S+1; b S, c S+1 | those of each language |
 
 `separate` means something only to models with embeddings for each language.

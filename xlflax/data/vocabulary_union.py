@@ -133,9 +133,10 @@ class UnionVocabulary(vocabulary.Vocabulary):
     symbol = next(iter(self.members.values())).piece_id(piece)
     if symbol is not None and symbol in self.spec.special_ids:
       return symbol
-    prefix, _, rest = piece.partition(':')
-    if self.anchors is Anchors.NONE and prefix in self.members:
-      language, piece = prefix, rest
+    if self.anchors is Anchors.NONE and language is None:
+      prefix, _, rest = piece.partition(':')
+      if prefix in self.members:
+        language, piece = prefix, rest
     codes: Iterable[str] = ()  # A piece of `none` without its language is none.
     if language is not None or self.anchors is Anchors.SEPARATE:
       codes = [self._known(language)]

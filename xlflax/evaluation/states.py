@@ -144,7 +144,8 @@ def _batches(subject, token_ids, language_ids, limit):
               for language in np.unique(language_ids)]
   for group in groups:
     for indices, rows, length in plan_batches(
-        lengths[group], max_length=limit, batch_size=subject.batch_size,
+        lengths[group].tolist(), max_length=limit,
+        batch_size=subject.batch_size,
         multiple=placement.row_multiple(subject.partitioner)):
       yield group[indices], rows, length
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+from typing import Any, TypeVar, cast
 
 import jax.numpy as jnp
 
@@ -61,6 +62,9 @@ class AttentionBackend(enum.StrEnum):
   XLA = 'xla'      # plain XLA: everywhere, every case
   CUDNN = 'cudnn'  # cuDNN flash attention: NVIDIA GPUs, 16-bit floats
 
+
+# `EncoderConfig` or `EncoderDecoderConfig`.
+_Config = TypeVar('_Config')
 
 ACTIVATIONS = ('gelu', 'gelu_tanh', 'relu', 'silu')
 DTYPES = ('float32', 'bfloat16')
@@ -194,13 +198,14 @@ class EncoderConfig:
     return -(-self.vocab_size // self.vocab_multiple) * self.vocab_multiple
 
 
-def with_vocabulary(config: EncoderConfig,
-                    spec: vocabulary_spec.VocabularySpec) -> EncoderConfig:
+def with_vocabulary(config: _Config, spec: vocabulary_spec.VocabularySpec
+                    ) -> _Config:
   """`config` with the sizes that a vocabulary determines filled in.
 
   Raises:
     VocabularyError: `config` states another number of tokens or languages.
   """
+  kind = type(config).__name__
   sizes = {'vocab_size': spec.size, 'num_languages': len(spec.languages)}
   for name, size in sizes.items():
     stated = getattr(config, name)
@@ -208,11 +213,11 @@ def with_vocabulary(config: EncoderConfig,
       raise errors.VocabularyError(
           f'The vocabulary does not fit the model: {name} differs',
           got=f'{stated} in the model, {size} in the vocabulary',
-          where=f'EncoderConfig.{name}',
-          fix=f'leave EncoderConfig.{name} unset to take it from the '
+          where=f'{kind}.{name}',
+          fix=f'leave {kind}.{name} unset to take it from the '
               'vocabulary, or use the vocabulary that the model was made for')
-  return dataclasses.replace(
-      config, vocab_size=spec.size, num_languages=len(spec.languages))
+  changed: Any = dataclasses.replace(cast(Any, config), **sizes)
+  return changed
 
 
 def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:

@@ -13,6 +13,7 @@ from xlflax.models import (
   layer_loop,
   layers,
   t5_encoder,
+  t5_layers,
 )
 from xlflax.models import encoder as encoder_lib
 from xlflax.models import encoder_decoder_config as config_lib
@@ -28,7 +29,7 @@ class EncoderDecoder(nn.Module):
   which `positions` do not matter, and it has neither languages nor types.
 
   The parameters are 'encoder', as of an `Encoder` (so that it can start from
-  one), 'decoder', and 'output' for a table of output embeddings of its own.
+  one), 'decoder', and 'output' for T5's table of output embeddings.
   """
 
   config: config_lib.EncoderDecoderConfig
@@ -39,13 +40,11 @@ class EncoderDecoder(nn.Module):
         t5_encoder.T5Encoder(config) if config.is_t5
         else encoder_lib.Encoder(config.encoder))
     self.decoder = decoder.Decoder(config)
-    if config.output_embeddings is config_lib.OutputEmbeddings.OWN:
-      stddev = (config.hidden_dim**-0.5 if config.is_t5
-                else config.initializer_range)
-      init = nn.with_logical_partitioning(
-          nn.initializers.normal(stddev), ('vocab', 'embed'))
+    if config.is_t5 and self._has_own_output():
       self.output = self.param(
-          'output', init, (config.table_size, config.hidden_dim), jnp.float32)
+          'output', t5_layers.normal_init(
+              config.hidden_dim**-0.5, 'vocab', 'embed'),
+          (config.table_size, config.hidden_dim), jnp.float32)
 
   def __call__(self, token_ids: jax.Array, *,
                decoder_token_ids: jax.Array | None = None,
@@ -160,24 +159,21 @@ class EncoderDecoder(nn.Module):
 
   def transform(self, states: jax.Array) -> jax.Array:
     """What the output table is multiplied with: [..., H] -> [..., H]."""
-    config = self.config
-    if not config.is_t5:
+    if not self.config.is_t5:
       return self.encoder.transform(states)
-    if config.output_embeddings is config_lib.OutputEmbeddings.OWN:
+    if self._has_own_output():
       return states
-    return states * config.hidden_dim**-0.5
+    return states * self.config.hidden_dim**-0.5
 
   def output_table(self) -> tuple[jax.Array, jax.Array]:
     """Output embeddings [R, H] and bias [R], float32; see `Encoder`."""
     config = self.config
-    if config.is_t5:
-      table = self.encoder.token
-      rows = jnp.arange(config.table_size)
-      bias = jnp.where(rows < (config.vocab_size or 0), 0.0, _NEVER)
-    else:
-      table, bias = self.encoder.output_table()
-    if config.output_embeddings is config_lib.OutputEmbeddings.OWN:
-      table = self.output
+    if not config.is_t5:
+      return self.encoder.output_table()
+    table = self.output if self._has_own_output() else self.encoder.token
+    rows = jnp.arange(config.table_size)
+    assert config.vocab_size is not None  # `table_size` refuses that
+    bias = jnp.where(rows < config.vocab_size, 0.0, _NEVER)
     return layers.constrain(table, 'vocab', None), bias
 
   def logits(self, states: jax.Array) -> jax.Array:
@@ -189,6 +185,10 @@ class EncoderDecoder(nn.Module):
         preferred_element_type=jnp.float32)
     logits = logits + jnp.expand_dims(bias, tuple(range(logits.ndim - 1)))
     return logits[..., :self.config.vocab_size]
+
+  def _has_own_output(self) -> bool:
+    own = config_lib.OutputEmbeddings.OWN
+    return self.config.output_embeddings is own
 
   def _encoder_inputs(self, inputs) -> dict[str, Any]:
     if not self.config.is_t5:

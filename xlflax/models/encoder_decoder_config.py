@@ -175,7 +175,7 @@ class EncoderDecoderConfig:
     """The encoder's half, for the modules that both kinds of model share."""
     pre = self.family is not EncoderDecoderFamily.POST_LN
     shared = {f.name for f in dataclasses.fields(self)} & {
-        f.name for f in dataclasses.fields(model_config.EncoderConfig) if f.init}
+        f.name for f in dataclasses.fields(model_config.EncoderConfig)}
     return model_config.EncoderConfig(
         num_layers=self.num_encoder_layers,
         norm_position=(model_config.NormPosition.PRE if pre
@@ -190,6 +190,11 @@ class EncoderDecoderConfig:
             f'The family {self.family!s} has no {name}',
             got=getattr(self, name), expected=default,
             where=f'EncoderDecoderConfig.{name}')
+    if self.mlm_head is model_config.MlmHead.NONE:
+      raise errors.ConfigError(
+          'An encoder-decoder needs a head', got="mlm_head = 'none'",
+          expected="'tied' or 'transform'",
+          where='EncoderDecoderConfig.mlm_head')
     if (self.is_t5 and self.attention_backend
         is model_config.AttentionBackend.CUDNN):
       raise errors.ConfigError(

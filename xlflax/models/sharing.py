@@ -32,7 +32,7 @@ _EMBEDDINGS, _LAYERS, _OUTPUT_BIAS = 'embeddings', 'layers', 'output_bias'
 _BY_ROW = 'language'
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SharingPlan:
   """Which parts of an encoder each language has for itself.
 
@@ -107,6 +107,8 @@ def init(plan: SharingPlan, init_one: Callable[[jax.Array], dict],
 def select(plan: SharingPlan | None, params: dict, language) -> dict:
   """An ordinary encoder's parameters: the shared ones and one language's.
 
+  They are copies: a step that trains makes them once for a (micro-)batch.
+
   Gradients flow back to the shared part and to that language's own; those of
   the other languages are zero.
 
@@ -138,7 +140,8 @@ def select(plan: SharingPlan | None, params: dict, language) -> dict:
 
 def _split(plan: SharingPlan, params: dict) -> tuple[dict, dict]:
   """(shared, language-specific) parts of an ordinary tree, boxed or not."""
-  shared, own = dict(params), {}
+  shared = dict(params)
+  own: dict[str, Any] = {}
   if plan.embeddings:
     tables = dict(shared.pop(_EMBEDDINGS))
     if _BY_ROW in tables:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
-from xlflax.models import cross_attention, sharing
+from xlflax.models import cross_attention
 from xlflax.objectives import base, inputs, masking, metrics, two_sided
 from xlflax.objectives.masked_lm import MaskedLM
 
@@ -74,29 +74,28 @@ class CrossAttentionMLM(MaskedLM):
     plug_out = [
         inputs.encode(model, group.params, _shown(group), context=context,
                       rng=rng)
-        for group, rng in zip(groups, _split(out_rng, groups), strict=True)]
+        for group, rng in zip(groups, two_sided.keys(out_rng, groups),
+                              strict=True)]
     memories = _other_sides(jax.lax.stop_gradient(plug_out))
     segments = _other_sides([group.batch.get(batch_lib.SEGMENT_IDS)
                              for group in groups])
     outputs = []
-    for i, rng in enumerate(_split(in_rng, groups)):
+    for i, rng in enumerate(two_sided.keys(in_rng, groups)):
       plug_in = _plug_in(model, groups[i], memories[i], segments[i],
                          context=context, rng=rng)
       outputs.append(self._output(model, groups[i], plug_out[i], plug_in,
                                   context))
-    return _add(outputs)
+    return metrics.add_outputs(outputs)
 
   def _groups(self, model, params, batch, context, rng) -> list[_Rows]:
     """Both sides as one batch of 2B rows.
 
     With a sharing plan, whose parameters are bound side by side: two groups.
     """
-    sides = two_sided.sides(batch, objective=self.name)
-    parts = [two_sided.interleave(*sides)]
-    if sharing.plan_of(model) is not None:
-      parts = list(sides)
+    two_sided.sides(batch, objective=self.name)  # refuses one side
+    parts = two_sided.parts(model, batch)
     groups = []
-    for rows, key in zip(parts, _split(rng, parts), strict=True):
+    for rows, key in zip(parts, two_sided.keys(rng, parts), strict=True):
       bound = inputs.bind(model, params, rows, context.vocabulary)
       groups.append(_Rows(bound, rows, *self.mask(rows, context, key)))
     return groups
@@ -136,10 +135,6 @@ def _shown(group: _Rows) -> dict[str, jax.Array]:
   return {**group.batch, batch_lib.TOKEN_IDS: group.token_ids}
 
 
-def _split(rng: jax.Array, groups) -> list[jax.Array]:
-  return list(jax.random.split(rng, len(groups)))
-
-
 def _other_sides(groups: list) -> list:
   """What each group's rows, arrays or None, are paired with."""
   if len(groups) == 1:
@@ -153,14 +148,3 @@ def _plug_in(model, group: _Rows, memory, memory_segments, *, context, rng):
       model, group.params, 'plug_in', group.token_ids, memory, rng=rng,
       memory_segment_ids=memory_segments, deterministic=not context.train,
       **inputs.arguments(group.batch))
-
-
-def _add(outputs: list[base.ObjectiveOutput]) -> base.ObjectiveOutput:
-  """One output for the rows of all groups."""
-  total, *rest = outputs
-  for output in rest:
-    total = base.ObjectiveOutput(
-        base.Sum(total.loss.total + output.loss.total,
-                 total.loss.weight + output.loss.weight),
-        metrics.add(total.metrics, output.metrics))
-  return total

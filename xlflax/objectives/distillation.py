@@ -11,9 +11,8 @@ import numpy as np
 from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.models import api as models_api
-from xlflax.objectives import base, inputs, losses, masked_lm, masking, metrics
-
-_MASKED = -1e30  # a finite stand-in for -inf: gradients stay finite
+from xlflax.objectives import base, inputs, masked_lm, masking, metrics
+from xlflax.objectives.distillation_loss import table_kl
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,8 +105,8 @@ class Distillation(base.Objective):
     del params
     self._language_id(vocabulary)
     module = self._module(model)
-    shapes = nn.unbox(jax.eval_shape(
-        lambda rng: models_api.init_params(module, rng), jax.random.key(0)))
+    shapes = jax.eval_shape(lambda rng: nn.unbox(
+        models_api.init_params(module, rng)), jax.random.key(0))
     return {
         'teacher': jax.tree.map(
             lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes),
@@ -153,8 +152,8 @@ class Distillation(base.Objective):
           where=f'objective {self.name!r}')
     return languages.index(self.language)
 
-  def _teacher_states(self, model, token_ids, batch, state):
-    """(states [B, T, H], module, parameters) of the teacher."""
+  def _teacher_scorer(self, model, token_ids, batch, state, plan):
+    """What the teacher scores the chosen positions with; see `_scorer`."""
     module = self._module(model)
     if token_ids.shape[1] > module.config.max_length:
       raise errors.ConfigError(
@@ -167,7 +166,7 @@ class Distillation(base.Objective):
     states = inputs.call(
         module, params, 'encode', token_ids,
         **{**inputs.arguments(batch), 'language_ids': languages})
-    return states, module, params
+    return _scorer(module, params, states, plan)
 
   def __call__(self, model, params, batch, context: base.Context
                ) -> base.ObjectiveOutput:
@@ -177,12 +176,11 @@ class Distillation(base.Objective):
     states = inputs.encode(
         model, params, {**batch, batch_lib.TOKEN_IDS: token_ids},
         context=context, rng=dropout_rng)
-    teacher_states, *teacher = self._teacher_states(
-        model, token_ids, batch, context.state)
     scored = table_kl(
         _scorer(model, params, states, plan),
-        _scorer(*teacher, teacher_states, plan), context.state['matched'],
-        temperature=self.temperature, slots_per_chunk=self.slots_per_chunk)
+        self._teacher_scorer(model, token_ids, batch, context.state, plan),
+        context.state['matched'], temperature=self.temperature,
+        slots_per_chunk=self.slots_per_chunk)
     language = self._language_id(context.vocabulary)
     text = masking.is_text(batch, context.vocabulary)
     others = text & (batch[batch_lib.LANGUAGE_IDS] != language)
@@ -226,73 +224,3 @@ def _scorer(model, params, states, plan):
   hidden = inputs.call(model, params, 'transform',
                        masking.gather_rows(states, plan.positions))
   return hidden, *inputs.call(model, params, 'output_table')
-
-
-def kl_divergence(teacher: jax.Array, student: jax.Array, support: jax.Array,
-                  *, temperature: float) -> losses.TokenLoss:
-  """T^2 KL(p || q), in nats, of softmaxes over a part of the entries.
-
-  p and q are the softmaxes of teacher / T and student / T over the entries of
-  the support.
-
-  Args:
-    teacher: logits [..., V].
-    student: logits [..., V].
-    support: bool [V].
-    temperature: T > 0.
-
-  Returns:
-    Float32 [...] each: the divergence (0 over no entry), and 1 where both
-    have the largest logit at one entry.
-  """
-  support = jnp.expand_dims(support, tuple(range(teacher.ndim - 1)))
-  scaled = [jnp.where(support, x.astype(jnp.float32) / temperature, _MASKED)
-            for x in (teacher, student)]
-  log_p, log_q = (jax.nn.log_softmax(x, axis=-1) for x in scaled)
-  terms = jnp.where(support, jnp.exp(log_p) * (log_p - log_q), 0.0)
-  same = jnp.argmax(scaled[0], axis=-1) == jnp.argmax(scaled[1], axis=-1)
-  return losses.TokenLoss(temperature ** 2 * jnp.sum(terms, axis=-1),
-                          same.astype(jnp.float32))
-
-
-def table_kl(student, teacher, support: jax.Array, *, temperature: float,
-             slots_per_chunk: int | None = None) -> losses.TokenLoss:
-  """`kl_divergence` of logits from tied tables, all or some slots at a time.
-
-  Args:
-    student: hidden [B, K, H], table [R, H], bias [R].
-    teacher: likewise, with a width of its own.
-    support: bool [R].
-    temperature: T > 0.
-    slots_per_chunk: None holds logits [B, K, R]; a number, [B, that, R].
-
-  Returns:
-    Float32 [B, K] each.
-  """
-  def score(hidden_s, hidden_t):
-    student_logits = _logits(hidden_s, *student[1:])
-    teacher_logits = _logits(hidden_t, *teacher[1:])
-    return kl_divergence(teacher_logits, student_logits, support,
-                         temperature=temperature)
-
-  slots = student[0].shape[1]
-  if slots_per_chunk is None or slots_per_chunk >= slots:
-    return score(student[0], teacher[0])
-  parts = -(-slots // slots_per_chunk)
-  missing = parts * slots_per_chunk - slots
-  def split(hidden):  # [B, K, H] -> [parts, B, slots_per_chunk, H]
-    hidden = jnp.pad(hidden, ((0, 0), (0, missing), (0, 0)))
-    return jnp.swapaxes(hidden.reshape(
-        hidden.shape[0], parts, slots_per_chunk, -1), 0, 1)
-  def join(values):  # [parts, B, slots_per_chunk] -> [B, K]
-    return jnp.swapaxes(values, 0, 1).reshape(values.shape[1], -1)[:, :slots]
-  scored = jax.lax.map(
-      lambda hidden: jax.checkpoint(score)(*hidden),
-      (split(student[0]), split(teacher[0])))
-  return losses.TokenLoss(join(scored.loss), join(scored.correct))
-
-
-def _logits(hidden, table, bias) -> jax.Array:
-  logits = jnp.einsum('bkh,vh->bkv', hidden, table.astype(hidden.dtype),
-                      preferred_element_type=jnp.float32)
-  return logits + bias.astype(jnp.float32)[None, None, :]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from xlflax import enums, errors
 from xlflax.data import batch as batch_lib
-from xlflax.objectives import base, inputs, masking, metrics
+from xlflax.objectives import base, inputs, masking, metrics, two_sided
 from xlflax.objectives import random_words as random_words_lib
 from xlflax.objectives.random_words import RandomWords
 from xlflax.objectives.table_loss import TokenLoss, table_cross_entropy
@@ -25,7 +25,9 @@ class Head(enum.Enum):
 class MaskedLM(base.Objective):
   """Predicts chosen tokens from the rest (Devlin et al. 2019, section 3.1).
 
-  The loss is the mean of -log p over the chosen tokens of the batch. Metrics,
+  The loss is the mean of -log p over the chosen tokens of the batch. Of a
+  stream with two sides, each side is a row of its own (PPA, section 4, "repl
+  TLM w/ MLM"). Metrics,
   per language of the token: loss, perplexity and accuracy over the chosen
   tokens, and tokens (those of the batch that are not padding).
 
@@ -111,6 +113,14 @@ class MaskedLM(base.Objective):
 
   def __call__(self, model, params, batch, context: base.Context
                ) -> base.ObjectiveOutput:
+    parts = two_sided.parts(model, batch)
+    return metrics.add_outputs([
+        self._one(model, params, part, dataclasses.replace(context, rng=rng))
+        for part, rng in zip(parts, two_sided.keys(context.rng, parts),
+                             strict=True)])
+
+  def _one(self, model, params, batch, context) -> base.ObjectiveOutput:
+    """Loss and metrics of rows that share their parameters."""
     params = inputs.bind(model, params, batch, context.vocabulary)
     mask_rng, dropout_rng = jax.random.split(context.rng)
     token_ids, plan = self.mask(batch, context, mask_rng)

@@ -9,11 +9,13 @@ The last part of a metric's name says how it is finished:
 | any other | total / weight |
 """
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.objectives.base import Sum
+from xlflax.objectives.base import ObjectiveOutput, Sum
 
 TOKENS = 'tokens'
 PERPLEXITY = 'perplexity'
@@ -26,6 +28,16 @@ def add(a: dict[str, Sum], b: dict[str, Sum]) -> dict[str, Sum]:
                     a[name].weight + b[name].weight)
           for name in a if name in b}
   return {**a, **b, **both}
+
+
+def add_outputs(outputs: Sequence[ObjectiveOutput]) -> ObjectiveOutput:
+  """One output, without a state, for the rows of several."""
+  total, *rest = outputs
+  for output in rest:
+    loss = Sum(total.loss.total + output.loss.total,
+               total.loss.weight + output.loss.weight)
+    total = ObjectiveOutput(loss, add(total.metrics, output.metrics))
+  return total
 
 
 def by_language(values: jax.Array, weights: jax.Array,

@@ -4,7 +4,6 @@ import dataclasses
 import enum
 from typing import Any, NamedTuple, cast
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -15,6 +14,7 @@ from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.objectives import (
   base,
+  discriminator,
   inputs,
   losses,
   masked_lm,
@@ -32,24 +32,6 @@ class GeneratorEmbeddings(enum.Enum):
 
   SEPARATE = 'separate'  # its own
   SHARED = 'shared'  # the model's, which both losses then train (ELECTRA)
-
-
-class DiscriminatorHead(nn.Module):
-  """w . gelu(W h + b) + c (Clark et al. 2020, as their code has it)."""
-
-  @nn.compact
-  def __call__(self, states: jax.Array) -> jax.Array:
-    """[..., H] -> float32 logits [...] that the token was replaced."""
-    states = states.astype(jnp.float32)
-    def dense(width, axes, name):
-      return nn.Dense(
-          width, name=name, kernel_init=nn.with_logical_partitioning(
-              nn.initializers.xavier_uniform(), axes),
-          bias_init=nn.with_logical_partitioning(
-              nn.initializers.zeros_init(), axes[1:]))
-    hidden = dense(states.shape[-1], ('embed', 'mlp'), 'inner')(states)
-    return dense(1, ('mlp', None), 'outer')(
-        nn.gelu(hidden, approximate=False))[..., 0]
 
 
 class _Replaced(NamedTuple):
@@ -190,7 +172,7 @@ class ReplacedTokenDetection(base.Objective):
           k: v for k, v in generator['embeddings'].items()
           if k not in _SHARED}}
     states = jnp.zeros((1, model.config.hidden_dim))
-    head = DiscriminatorHead().init(head_rng, states)['params']
+    head = discriminator.DiscriminatorHead().init(head_rng, states)['params']
     return {'generator': generator, 'discriminator': head}
 
   def _generator_params(self, params) -> dict[str, Any]:
@@ -238,10 +220,10 @@ class ReplacedTokenDetection(base.Objective):
     states = inputs.encode(
         model, params, {**batch, batch_lib.TOKEN_IDS: made.token_ids},
         context=context, rng=dropout_rng)
-    logits = cast(jax.Array, DiscriminatorHead().apply(
+    logits = cast(jax.Array, discriminator.DiscriminatorHead().apply(
         {'params': params['heads'][self.name]['discriminator']}, states))
     replaced = made.token_ids != batch[batch_lib.TOKEN_IDS]
-    found = binary_cross_entropy(logits, replaced)
+    found = discriminator.binary_cross_entropy(logits, replaced)
     present = masking.is_present(batch, context.vocabulary).astype(
         jnp.float32)
     tokens = jnp.sum(present)
@@ -276,22 +258,3 @@ class ReplacedTokenDetection(base.Objective):
             present > 0, languages, count),
     }
     return {f'{self.name}/{name}': value for name, value in named.items()}
-
-
-def binary_cross_entropy(logits: jax.Array, labels: jax.Array
-                         ) -> losses.TokenLoss:
-  """-log of the probability of a label, in nats.
-
-  Args:
-    logits: [...], of the label 1.
-    labels: bool [...].
-
-  Returns:
-    Float32 [...] each: the loss, and 1 where the label is the likelier one
-    (at logit 0 that is label 0).
-  """
-  logits = logits.astype(jnp.float32)
-  signed = jnp.where(labels, logits, -logits)
-  correct = ((logits > 0) == labels).astype(jnp.float32)
-  return losses.TokenLoss(jax.nn.softplus(-signed),
-                          jax.lax.stop_gradient(correct))

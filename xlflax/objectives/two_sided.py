@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from xlflax import errors
 from xlflax.data import batch as batch_lib
+from xlflax.models import sharing
 
 _Side = dict[str, jax.Array]
 
@@ -25,6 +26,26 @@ def sides(batch, *, objective: str) -> tuple[_Side, _Side]:
         where=f'objective {objective!r}',
         fix='use a stream with Layout.SIDES or Layout.ADJACENT')
   return first, second
+
+
+def parts(model, batch) -> list[_Side]:
+  """Batches whose rows are all rows of `batch`, one after the other encoded.
+
+  A one-sided batch is one; the two sides of pairs are one batch of 2B rows, or
+  two where a sharing plan binds parameters side by side.
+  """
+  first, second = (batch_lib.side(batch, prefix)
+                   for prefix in ('', batch_lib.PAIRED))
+  if not second:
+    return [first]
+  if sharing.plan_of(model) is not None:
+    return [first, second]
+  return [interleave(first, second)]
+
+
+def keys(rng: jax.Array, parts: list) -> list[jax.Array]:
+  """A key for each of `parts`; of one part it is `rng` itself."""
+  return [rng] if len(parts) == 1 else list(jax.random.split(rng, len(parts)))
 
 
 def interleave(first: _Side, second: _Side) -> _Side:

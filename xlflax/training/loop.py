@@ -126,7 +126,8 @@ class _Loop:
       run_directory.truncate_metrics(
           self._setup.model_dir, restored.step if restored else -1)
     if restored is None:
-      return self._setup.initial_state()
+      return self._setup.initial_state(
+          report_dir=self._setup.model_dir / run_directory.REPORT)
     logging.info('Continuing from the checkpoint of step %d.', restored.step)
     self._window = window_lib.Window.from_json(restored.meta['window'])
     return restored.state

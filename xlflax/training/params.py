@@ -6,7 +6,7 @@ must match somewhere in the name (`re.search`).
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -25,6 +25,18 @@ def names(tree) -> dict[str, Any]:
   """Name -> leaf, in the tree's order."""
   return {name(path): leaf
           for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def nest(named: Mapping[str, Any]) -> dict[str, Any]:
+  """The tree of names: `{'a/b': 1}` becomes `{'a': {'b': 1}}`."""
+  tree: dict[str, Any] = {}
+  for path, leaf in named.items():
+    *folders, last = path.split('/')
+    folder = tree
+    for part in folders:
+      folder = folder.setdefault(part, {})
+    folder[last] = leaf
+  return tree
 
 
 def map_named(fn, tree, *rest) -> Any:

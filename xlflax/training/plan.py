@@ -30,9 +30,7 @@ def make(settings: setup_lib.Settings) -> dict[str, Any]:
   if setup.vocabulary is None:
     logging.info('The vocabulary is no more than its size: text and initial '
                  'parameters are not looked at.')
-  elif settings.init_from is not None:
-    logging.info('Reading initial parameters from %s.',
-                 settings.init_from.model_dir)
+  elif settings.init_from:
     setup.initial_state()
   loaders = {} if setup.vocabulary is None else setup.open_loaders()
   try:

@@ -67,15 +67,16 @@ class Run:
 
   def _abstract(self, saved, partitioner):
     """ShapeDtypeStructs with shardings; heads as the checkpoint has them."""
-    boxed = jax.eval_shape(
-        lambda: models_api.init_params(self.model, jax.random.key(0)))
+    def create():
+      return models_api.init_params(self.model, jax.random.key(0))
+    # Traced, for a mesh that is set has shapes by themselves refused.
+    shapes = jax.eval_shape(lambda: nn.meta.unbox(create()))
     one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    of_model = (partitioner.shardings(boxed) if partitioner
-                else jax.tree.map(lambda _: one, nn.meta.unbox(boxed)))
+    of_model = (partitioner.shardings(jax.eval_shape(create)) if partitioner
+                else jax.tree.map(lambda _: one, shapes))
     abstract = {'model': jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=sharding),
-        nn.meta.unbox(boxed), of_model)}
+            leaf.shape, leaf.dtype, sharding=sharding), shapes, of_model)}
     for name, shape in saved.items():
       if name.startswith('heads/'):
         folder = abstract

@@ -49,7 +49,7 @@ class Settings:
   partitioner: partitioning.Partitioner
   checkpoints: checkpoints_lib.CheckpointOptions
   evaluation: evaluation_lib.Evaluation | None
-  init_from: initialization.InitFrom | None
+  init_from: initialization.Inits | None
   seed: int
   accumulation: int
   ema_decay: float | None
@@ -168,14 +168,20 @@ class Setup:
         task_modules=self.settings.task_modules)
             for stream in self.settings.streams}
 
-  def initial_state(self) -> state_lib.TrainState:
-    """A fresh state, with parameters from `init_from` where that is given."""
+  def initial_state(self, *, report_dir: pathlib.Path | None = None
+                    ) -> state_lib.TrainState:
+    """A fresh state, with parameters from `init_from` where that is given.
+
+    Args:
+      report_dir: where it is reported what came from there; None: nowhere.
+    """
     key = randomness.key(
         self.settings.seed, randomness.Purpose.PARAMETERS)
     state = self.factory.create(key)
-    if self.settings.init_from is not None:
+    if self.settings.init_from:
       state = initialization.apply(
-          self.settings.init_from, state, self.factory)
+          self.settings.init_from, state, self.factory,
+          vocabulary=self.vocabulary, report_dir=report_dir)
       state = state.replace(
           objective_state=self.factory.create_objective_state(state.params))
     return state.replace(objective_state=self._load_objective_state(state))

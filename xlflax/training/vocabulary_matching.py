@@ -56,13 +56,13 @@ class VocabularyMatching:
       have `source_language` in their name.
     source_language: the language of the source vocabulary.
     parameters: patterns of the parameters that have one row per token: the
-      embeddings and the output's bias (and kernel, where it is not tied).
+      embeddings, the output's bias, and its table where it is not tied.
   """
 
   dictionaries: tuple[str, ...] = ()
   source_language: str = 'en'
   parameters: tuple[str, ...] = (
-      r'embeddings/token$', r'output_bias$', r'output_kernel$')
+      r'/token$', r'/output_bias$', r'^model/output$')
 
   def match(self, target, source) -> Matching:
     """`match` with the entries of these dictionaries."""
@@ -165,8 +165,9 @@ def _forms(vocabulary) -> list[token_forms.Form]:
 
 
 def pieces(vocabulary) -> list[str]:
-  """The piece of each id."""
-  return [vocabulary.piece(i) for i in range(len(vocabulary))]
+  """The piece of each id; without its language, where that is part of it."""
+  piece = getattr(vocabulary, 'bare_piece', vocabulary.piece)
+  return [piece(i) for i in range(len(vocabulary))]
 
 
 def _special_ids(spec: vocabulary_spec.VocabularySpec) -> set[int]:

@@ -45,7 +45,8 @@ class Stored(NamedTuple):
   def view(self, numbers: np.ndarray) -> np.ndarray:
     """The tensor, copied out of its storage's numbers."""
     strides = [stride * numbers.itemsize for stride in self.strides]
-    last = sum((n - 1) * s for n, s in zip(self.shape, self.strides))
+    last = sum((n - 1) * s for n, s in zip(
+        self.shape, self.strides, strict=True))
     if 0 not in self.shape and self.offset + last >= len(numbers):
       raise ValueError('a tensor lies outside of its storage')
     return np.lib.stride_tricks.as_strided(

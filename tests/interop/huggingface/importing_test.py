@@ -1,0 +1,273 @@
+"""What an import refuses, what it keeps, and other forms of checkpoints."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from tests.interop.huggingface import reference_models as reference
+from xlflax import errors
+from xlflax.interop.huggingface import exporting, importing
+from xlflax.models import sharing
+from xlflax.training import run as run_lib
+from xlflax.training import run_directory
+
+
+@pytest.fixture(scope='module')
+def bert(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('bert')
+  reference.save(reference.make('bert'), folder)
+  return folder
+
+
+@pytest.fixture
+def folder(bert, tmp_path):
+  """A copy of a BERT folder that a test may damage."""
+  target = tmp_path / 'hf'
+  target.mkdir()
+  for path in bert.iterdir():
+    (target / path.name).write_bytes(path.read_bytes())
+  return target
+
+
+def _tensors(folder):
+  return safetensors.numpy.load_file(folder / 'model.safetensors')
+
+
+def _write(folder, tensors):
+  safetensors.numpy.save_file(tensors, folder / 'model.safetensors')
+
+
+def _edit(folder, **changes):
+  path = folder / 'config.json'
+  path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def _params(folder, output, **kwargs):
+  run = run_lib.open_run(
+      importing.convert(importing.check(folder, **kwargs), output))
+  return run, run.restore_params(0)
+
+
+def test_an_unknown_architecture(folder):
+  _edit(folder, model_type='mamba')
+  with pytest.raises(errors.ConfigError) as caught:
+    importing.check(folder)
+  assert 'mamba' in str(caught.value) and 'xlm-roberta-xl' in str(caught.value)
+
+
+def test_unsupported_options_are_all_listed(folder):
+  _edit(folder, is_decoder=True, position_embedding_type='relative_key',
+        hidden_act='mish', layer_norm_eps='small', sliding_window=4,
+        architectures=['BertForMultipleChoice'], pruned_heads={'0': [1]})
+  with pytest.raises(errors.ConfigError) as caught:
+    importing.check(folder)
+  message = str(caught.value)
+  for part in ('is_decoder is True', "position_embedding_type is 'relative_k",
+               "hidden_act is 'mish'", "layer_norm_eps is 'small'",
+               'sliding_window = 4 is not an option',
+               "architectures is ['BertForMultipleChoice']", 'pruned_heads',
+               'config.json'):
+    assert part in message, part
+
+
+def test_wrong_tensors_are_all_listed(folder):
+  tensors = _tensors(folder)
+  del tensors['bert.encoder.layer.1.output.dense.weight']
+  del tensors['cls.predictions.transform.dense.bias']
+  tensors['bert.encoder.layer.3.output.dense.bias'] = np.zeros(30, 'f')
+  tensors['extra'] = np.zeros(2, 'f')
+  name = 'bert.embeddings.position_embeddings.weight'
+  tensors[name] = tensors[name][:-1]
+  _write(folder, tensors)
+  with pytest.raises(errors.CheckpointError) as caught:
+    importing.check(folder)
+  message = str(caught.value)
+  for part in (
+      'bert.encoder.layer.1.output.dense.weight [30, 52] is missing',
+      'cls.predictions.transform.dense.bias [30] is missing',
+      'bert.encoder.layer.3.output.dense.bias [30] has no place',
+      'extra [2] has no place', f'{name} is [15, 30], not [16, 30]'):
+    assert part in message, part
+
+
+def test_surplus_tensors_are_dropped_only_at_the_users_word(folder):
+  _write(folder, _tensors(folder) | {'extra.a': np.zeros(2, 'f')})
+  with pytest.raises(errors.CheckpointError, match=r'extra\.a'):
+    importing.check(folder)
+  checked = importing.check(folder, drop=['^extra'])
+  assert checked.plan.skipped == {'extra.a': 'left out at your word'}
+
+
+def test_a_damaged_file(folder):
+  path = folder / 'model.safetensors'
+  path.write_bytes(path.read_bytes()[:-7])
+  with pytest.raises(errors.CheckpointError) as caught:
+    importing.check(folder)
+  assert 'model.safetensors' in str(caught.value)
+  assert 'copy its files again' in str(caught.value)
+
+
+@pytest.mark.parametrize('size, got', [(60, '60 tokens'), (62, '62 tokens')])
+def test_a_tokenizer_of_another_size(folder, size, got):
+  reference.write_tokenizer(folder, size)
+  with pytest.raises(errors.VocabularyError) as caught:
+    importing.check(folder)
+  assert got in str(caught.value) and '61 rows' in str(caught.value)
+  assert ('--unused_rows=keep' in str(caught.value)) == (size < 61)
+
+
+def test_rows_without_a_token_can_be_kept(folder):
+  reference.write_tokenizer(folder, 60)
+  checked = importing.check(folder, unused_rows='keep')
+  assert checked.vocabulary.spec.size == 61
+  assert 60 in checked.vocabulary.spec.special_ids
+
+
+def test_config_that_is_no_json(folder):
+  (folder / 'config.json').write_text('{"model_type": ')
+  with pytest.raises(errors.ConfigError, match='can not be read'):
+    importing.check(folder)
+
+
+def test_tied_tensors_that_differ(folder):
+  tensors = _tensors(folder)
+  table = tensors['bert.embeddings.word_embeddings.weight']
+  copies = {'cls.predictions.decoder.weight': table.copy(),
+            'cls.predictions.decoder.bias':
+                tensors['cls.predictions.bias'].copy()}
+  _write(folder, tensors | copies)
+  checked = importing.check(folder)
+  assert checked.plan.skipped == {
+      'cls.predictions.decoder.weight':
+          'the same as bert.embeddings.word_embeddings.weight',
+      'cls.predictions.decoder.bias': 'the same as cls.predictions.bias'}
+  importing.convert(checked, folder.parent / 'ours')
+  copies['cls.predictions.decoder.weight'][3, 4] += 1
+  _write(folder, tensors | copies)
+  with pytest.raises(errors.CheckpointError, match='tie_word_embeddings'):
+    importing.convert(importing.check(folder), folder.parent / 'other')
+  assert not (folder.parent / 'other').exists()
+
+
+def test_positions_that_are_not_sinusoidal(tmp_path):
+  folder = tmp_path / 'hf'
+  reference.save(reference.make('xlm_sinusoidal'), folder)
+  tensors = _tensors(folder)
+  tensors['transformer.position_embeddings.weight'][2, 3] += 0.1
+  _write(folder, tensors)
+  with pytest.raises(errors.CheckpointError, match='not the constant table'):
+    importing.convert(importing.check(folder), tmp_path / 'ours')
+
+
+def test_old_names_and_buffers(folder, tmp_path):
+  tensors = _tensors(folder)
+  old = {name.replace('LayerNorm.weight', 'LayerNorm.gamma').replace(
+      'LayerNorm.bias', 'LayerNorm.beta'): value
+         for name, value in tensors.items()}
+  assert old.keys() != tensors.keys()
+  positions = 'bert.embeddings.position_ids'
+  _, want = _params(folder, tmp_path / 'new')
+  _write(folder, old | {positions: np.arange(16)[None]})
+  assert importing.check(folder).plan.skipped == {
+      positions: 'a buffer without weights'}
+  _, got = _params(folder, tmp_path / 'old')
+  np.testing.assert_array_equal(got['model']['layers']['mlp_norm']['scale'],
+                                want['model']['layers']['mlp_norm']['scale'])
+
+
+def test_a_pooler_beside_a_masked_lm_is_kept(folder, tmp_path):
+  rng = np.random.default_rng(0)
+  more = {'bert.pooler.dense.weight': rng.normal(size=(30, 30)),
+          'bert.pooler.dense.bias': rng.normal(size=30),
+          'cls.seq_relationship.weight': rng.normal(size=(2, 30)),
+          'cls.seq_relationship.bias': rng.normal(size=2)}
+  more = {name: value.astype('f') for name, value in more.items()}
+  tensors = _tensors(folder) | more
+  _write(folder, tensors)
+  run, params = _params(folder, tmp_path / 'ours')
+  np.testing.assert_array_equal(params['heads']['pooler']['dense']['kernel'],
+                                more['bert.pooler.dense.weight'].T)
+  exporting.convert(exporting.check(run.directory), tmp_path / 'back')
+  back = _tensors(tmp_path / 'back')
+  assert back.keys() == tensors.keys()
+  assert all(np.array_equal(back[name], tensors[name]) for name in tensors)
+  exporting.convert(exporting.check(run.directory, task='pretraining'),
+                    tmp_path / 'pretraining')
+  options = json.loads((tmp_path / 'pretraining/config.json').read_text())
+  assert options['architectures'] == ['BertForPreTraining']
+
+
+def test_rows_are_rounded_up_and_cut_again(folder, tmp_path):
+  run, params = _params(folder, tmp_path / 'ours', vocab_multiple=8)
+  table = params['model']['embeddings']['token']
+  assert table.shape == (64, 30) and not np.any(table[61:])
+  exporting.convert(exporting.check(run.directory), tmp_path / 'back')
+  first, back = _tensors(folder), _tensors(tmp_path / 'back')
+  assert all(np.array_equal(back[name], first[name]) for name in first)
+
+
+def test_shards_and_half_precision(folder, tmp_path):
+  model = reference.make('bert').half()
+  reference.save(model, tmp_path / 'half', max_shard_size='8KB')
+  assert len(list((tmp_path / 'half').glob('*.safetensors'))) > 3
+  run, params = _params(tmp_path / 'half', tmp_path / 'ours')
+  assert params['model']['output_bias'].dtype == np.float32
+  checked = exporting.check(run.directory, dtype='float16')
+  exporting.convert(checked, tmp_path / 'back', max_shard_bytes=8000)
+  files = sorted((tmp_path / 'back').glob('*.safetensors'))
+  assert len(files) > 3
+  assert all(os.path.getsize(f) < 12000 for f in files)
+  back = {}
+  for file in files:
+    back |= safetensors.numpy.load_file(file)
+  index = json.loads(
+      (tmp_path / 'back/model.safetensors.index.json').read_text())
+  assert index['weight_map'].keys() == back.keys()
+  for name, value in model.state_dict().items():
+    if 'decoder' not in name:
+      np.testing.assert_array_equal(back[name], value.numpy())
+
+
+def test_an_output_that_is_there_is_not_touched(folder, tmp_path):
+  checked = importing.check(folder)
+  (tmp_path / 'ours').mkdir()
+  importing.convert(checked, tmp_path / 'ours')
+  for output in (tmp_path / 'ours', folder / 'config.json'):
+    with pytest.raises(errors.RunDirectoryError, match='there already'):
+      importing.convert(checked, output)
+  assert not list(tmp_path.glob('.*partial'))
+
+
+def test_models_that_no_architecture_expresses(folder, tmp_path):
+  run, _ = _params(folder, tmp_path / 'ours')
+  changed = run.model.clone(config=run.model.config.__class__(
+      **(vars(run.model.config) | dict(
+          sharing=sharing.SharingPlan(layers=1), num_languages=2,
+          scale_embeddings=True))))
+  run_directory.write_model(run.directory, changed)
+  with pytest.raises(errors.ConfigError) as caught:
+    exporting.check(run.directory)
+  message = str(caught.value)
+  assert 'bert: ' in message and 'sharing is' in message
+  assert 'scale_embeddings is True' in message
+
+
+def test_heads_without_a_place_are_listed(folder, tmp_path):
+  checked = importing.check(folder)
+  run, _ = _params(folder, tmp_path / 'ours')
+  with pytest.raises(errors.CheckpointError) as caught:
+    exporting.check(run.directory, task='token_classification')
+  message = str(caught.value)
+  assert 'heads/token_classification/output/kernel is missing' in message
+  assert 'model/head_dense/kernel has no place' in message
+  with pytest.raises(errors.ConfigError, match='no such task'):
+    exporting.check(run.directory, task='summarization')
+  assert checked.description.task == 'masked_lm'
+  only = exporting.check(run.directory, task='states',
+                         drop=['head_dense', 'head_norm', 'output_bias'])
+  assert len(only.dropped) == 5
+  exporting.convert(only, tmp_path / 'states')
+  assert 'embeddings.LayerNorm.bias' in _tensors(tmp_path / 'states')

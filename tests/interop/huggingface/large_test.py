@@ -1,0 +1,85 @@
+"""A checkpoint of the size of XLM-R base: logits, memory, the way back."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+import safetensors
+import torch
+import transformers
+
+from tests.interop.huggingface import reference_models as reference
+from xlflax.interop.huggingface import exporting, importing
+from xlflax.training import run as run_lib
+
+_VOCAB = 250002
+_MEASURE = """
+import pathlib, sys
+import jax
+from xlflax.interop.huggingface import (
+    model_files, plan, tensor_files, weights)
+folder = pathlib.Path(sys.argv[1])
+jax.devices()
+made = plan.make(model_files.describe(folder), tensor_files.find(folder))
+def peak():
+  lines = open('/proc/self/status').read().splitlines()
+  return int(next(l for l in lines if l.startswith('VmHWM')).split()[1]) * 1024
+before = peak()
+tree = weights.load(made)
+target = sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
+print((peak() - before), target)
+"""
+
+
+@pytest.fixture(scope='module')
+def base(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('base')
+  torch.manual_seed(0)
+  model = transformers.XLMRobertaForMaskedLM(transformers.XLMRobertaConfig(
+      vocab_size=_VOCAB, max_position_embeddings=514, type_vocab_size=1,
+      layer_norm_eps=1e-5)).eval()
+  model.save_pretrained(folder, max_shard_size='900MB')
+  reference.write_tokenizer(folder, _VOCAB)
+  return model, folder
+
+
+@pytest.mark.slow
+def test_logits_and_the_way_back(base, tmp_path):
+  model, folder = base
+  run = run_lib.open_run(importing.convert(
+      importing.check(folder), tmp_path / 'ours'))
+  ids = np.random.default_rng(0).integers(5, _VOCAB, (2, 40))
+  mask = np.ones_like(ids)
+  ids[1, 30:], mask[1, 30:] = 1, 0
+  got = jax.jit(run.model.apply)(
+      {'params': run.restore_params(0)['model']}, ids, segment_ids=mask)
+  with torch.no_grad():
+    want = model(torch.tensor(ids), torch.tensor(mask)).logits.numpy()
+  error = np.abs(np.asarray(got) - want)[mask > 0].max()
+  print(f'largest difference of logits {error:.2e}, of {np.abs(want).max()}')
+  assert error < 2e-5
+  exporting.convert(exporting.check(run.directory), tmp_path / 'back')
+  state = model.state_dict()
+  with safetensors.safe_open(
+      tmp_path / 'back/model.safetensors', 'numpy') as back:
+    assert {n for n in state if 'decoder' not in n} == set(back.keys())
+    for name in back.keys():
+      np.testing.assert_array_equal(back.get_tensor(name), state[name])
+
+
+@pytest.mark.slow
+def test_memory_stays_under_the_target_and_a_shard(base):
+  _, folder = base
+  if not os.path.exists('/proc/self/status'):
+    pytest.skip('the peak of memory is read from /proc')
+  output = subprocess.run(
+      [sys.executable, '-c', _MEASURE, str(folder)], text=True, check=True,
+      stdout=subprocess.PIPE).stdout.split()
+  peak, target = map(int, output[-2:])
+  shard = max(p.stat().st_size for p in folder.glob('*.safetensors'))
+  print(f'peak {peak / 1e9:.2f} GB: target {target / 1e9:.2f} GB, largest '
+        f'shard {shard / 1e9:.2f} GB')
+  assert peak < target + 1.3 * shard

@@ -1,0 +1,207 @@
+"""Imported models compute what the reference library computes.
+
+Logits to 2e-5, gradients of the masked LM's loss to 1e-4, in float32; the way
+back gives the same tensors, bit by bit.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import safetensors.numpy
+import torch
+import transformers
+
+from tests.interop.huggingface import reference_models as reference
+from xlflax.interop.huggingface import exporting, importing
+from xlflax.models import heads as heads_lib
+from xlflax.training import run as run_lib
+
+_AUTO = {
+    'states': transformers.AutoModel,
+    'masked_lm': transformers.AutoModelForMaskedLM,
+    'pretraining': transformers.AutoModelForPreTraining,
+    'sequence_classification':
+        transformers.AutoModelForSequenceClassification,
+    'token_classification': transformers.AutoModelForTokenClassification,
+    'question_answering': transformers.AutoModelForQuestionAnswering,
+}
+
+
+@pytest.fixture(scope='module')
+def imported(tmp_path_factory):
+  """(name, layers scanned or not) -> (reference model, folder, run)."""
+  @functools.cache
+  def make(name, scan_layers=True):
+    model = reference.make(name)
+    folder = tmp_path_factory.mktemp(name)
+    reference.save(model, folder / 'hf')
+    languages = (['en', 'de', 'fr'][:model.config.n_langs]
+                 if model.config.model_type == 'xlm' else None)
+    importing.convert(importing.check(
+        folder / 'hf', scan_layers=scan_layers, languages=languages),
+        folder / 'ours')
+    return model, folder, run_lib.open_run(folder / 'ours')
+
+  return make
+
+
+def _apply(run, params, model, method='__call__'):
+  ids, more = reference.inputs(model)
+  return run.model.apply({'params': params['model']}, ids,
+                         segment_ids=reference.PADDING, method=method, **more)
+
+
+def _compared(run):
+  """XLM's states at padding are zeros, so they are compared too."""
+  if run.model.config.padding_states == 'zero':
+    return np.ones_like(reference.PADDING, bool)
+  return reference.PADDING > 0
+
+
+def _labels():
+  rng = np.random.default_rng(1)
+  labels = rng.integers(5, reference.VOCAB, reference.PADDING.shape)
+  return np.where(reference.PADDING, labels, -100)
+
+
+def _check_masked_lm(model, run):
+  """Logits and gradients, in one compilation."""
+  labels = _labels()
+
+  @jax.jit
+  def loss_of(params):
+    def loss_fn(params):
+      logits = _apply(run, params, model)
+      losses = optax.softmax_cross_entropy_with_integer_labels(
+          logits, np.maximum(labels, 0))
+      weights = (labels >= 0).astype(np.float32)
+      return jnp.sum(losses * weights) / weights.sum(), logits
+    return jax.value_and_grad(loss_fn, has_aux=True)(params)
+
+  (loss, logits), grads = loss_of(run.restore_params(0))
+  pretraining = type(model).__name__ == 'BertForPreTraining'
+  more = ({'next_sentence_label': torch.zeros(3, dtype=torch.long)}
+          if pretraining else {})
+  model.zero_grad()
+  output = reference.run(model, labels=torch.tensor(labels), **more)
+  want = (output.prediction_logits if pretraining else output.logits
+          ).detach().numpy()
+  compared = _compared(run)
+  assert np.abs(want[compared]).max() > 1  # of a size to be compared
+  np.testing.assert_allclose(np.asarray(logits)[compared], want[compared],
+                             atol=2e-5, rtol=2e-5)
+  if pretraining:  # its loss is a sum of two
+    return
+  np.testing.assert_allclose(loss, output.loss.item(), rtol=1e-5)
+  output.loss.backward()
+  _check_gradients(model, run, grads)
+
+
+def _check_gradients(model, run, grads):
+  flat = {'/'.join(k.key for k in path): np.asarray(leaf) for path, leaf in
+          jax.tree_util.tree_leaves_with_path(grads)}
+  parameters = dict(model.named_parameters(remove_duplicate=False))
+  seen = set()
+  for assignment in exporting.check(run.directory).assignments:
+    value = flat[assignment.parameter]
+    if assignment.layer is not None:
+      value = value[assignment.layer]
+    want = parameters[assignment.tensor].grad
+    want = (np.zeros(assignment.tensor_shape, np.float32) if want is None
+            else want.numpy())
+    np.testing.assert_allclose(
+        assignment.write(value), want, atol=1e-4, rtol=1e-4,
+        err_msg=assignment.tensor)
+    seen.add(assignment.tensor)
+  left = {name for name in parameters.keys() - seen
+          if 'decoder' not in name and 'pred_layer' not in name}
+  assert left <= {'transformer.position_embeddings.weight'}
+
+
+@pytest.mark.parametrize('name', reference.MASKED_LMS)
+def test_masked_lms_equal_the_reference(imported, name):
+  model, _, run = imported(name)
+  _check_masked_lm(model, run)
+
+
+@pytest.mark.parametrize('name', ['bert', 'xlm_roberta_xl', 'xlm'])
+def test_unrolled_layers_equal_the_reference(imported, name):
+  model, _, run = imported(name, scan_layers=False)
+  assert 'layers_2' in run.restore_params(0)['model']
+  _check_masked_lm(model, run)
+
+
+@pytest.mark.parametrize('name', reference.CLASSIFIERS)
+def test_heads_equal_the_reference(imported, name):
+  model, _, run = imported(name)
+  params = run.restore_params(0)
+  states = _apply(run, params, model, method='encode')
+  with torch.no_grad():
+    output = reference.run(model)
+  compared = _compared(run)
+  if name.endswith('Model'):
+    got, want = [states[compared]], [output.last_hidden_state[compared]]
+    if 'heads' in params:
+      got.append(heads_lib.pooled(params['heads']['pooler'], states))
+      want.append(output.pooler_output)
+  elif 'SequenceClassification' in name:
+    head = params['heads']['sequence_classification']
+    got, want = [heads_lib.sequence_logits(head, states)], [output.logits]
+  elif 'TokenClassification' in name:
+    head = params['heads']['token_classification']
+    got = [heads_lib.token_logits(head, states)[compared]]
+    want = [output.logits[compared]]
+  else:
+    head = params['heads']['question_answering']
+    logits = heads_lib.token_logits(head, states)
+    got = [logits[..., 0][compared], logits[..., 1][compared]]
+    want = [output.start_logits[compared], output.end_logits[compared]]
+  for ours, theirs in zip(got, want, strict=True):
+    np.testing.assert_allclose(ours, theirs.numpy(), atol=2e-5, rtol=2e-5)
+
+
+def test_next_sentence_logits_equal_the_reference(imported):
+  model, _, run = imported('bert_pretraining')
+  params = run.restore_params(0)
+  states = _apply(run, params, model, method='encode')
+  head = params['heads']['next_sentence'] | params['heads']['pooler']
+  with torch.no_grad():
+    want = reference.run(model).seq_relationship_logits.numpy()
+  np.testing.assert_allclose(heads_lib.sequence_logits(head, states), want,
+                             atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    'name', [*reference.MASKED_LMS, *reference.CLASSIFIERS])
+def test_the_way_back_is_bit_identical(imported, tmp_path, name):
+  _, folder, run = imported(name)
+  checked = exporting.check(run.directory)
+  exporting.convert(checked, tmp_path / 'back')
+  first = safetensors.numpy.load_file(folder / 'hf/model.safetensors')
+  second = safetensors.numpy.load_file(tmp_path / 'back/model.safetensors')
+  assert first.keys() == second.keys()
+  for key, value in first.items():
+    np.testing.assert_array_equal(second[key], value, err_msg=key)
+  loaded, info = _AUTO[checked.task.value].from_pretrained(
+      tmp_path / 'back', output_loading_info=True)
+  assert not info['missing_keys'] and not info['unexpected_keys']
+  assert not info['mismatched_keys']
+  assert type(loaded) is type(imported(name)[0])
+  before, after = imported(name)[0].config, loaded.config
+  ignored = {'dtype', '_name_or_path', 'architectures', 'lang2id', 'id2lang'}
+  for key, value in before.to_dict().items():
+    if key not in ignored and value is not None:
+      assert getattr(after, key) == value, key
+
+
+def test_unrolled_layers_go_back_too(imported, tmp_path):
+  _, folder, run = imported('bert', scan_layers=False)
+  exporting.convert(exporting.check(run.directory), tmp_path / 'back')
+  first = safetensors.numpy.load_file(folder / 'hf/model.safetensors')
+  second = safetensors.numpy.load_file(tmp_path / 'back/model.safetensors')
+  assert first.keys() == second.keys()
+  assert all(np.array_equal(first[key], second[key]) for key in first)

@@ -1,0 +1,123 @@
+"""Tiny models of the reference library, with every weight random."""
+
+import numpy as np
+import tokenizers
+import torch
+import transformers
+
+VOCAB, LENGTH = 61, 11
+BERT_SIZES = dict(
+    vocab_size=VOCAB, hidden_size=30, num_hidden_layers=3,
+    num_attention_heads=5, intermediate_size=52)
+XLM_SIZES = dict(vocab_size=VOCAB, emb_dim=30, n_layers=3, n_heads=5)
+PADDING = np.array([[1] * 11, [1] * 7 + [0] * 4, [1] * 2 + [0] * 9])
+
+# Name -> (class of the model, class of its configuration, options).
+MASKED_LMS = {
+    'bert': ('BertForMaskedLM', 'BertConfig', BERT_SIZES | dict(
+        max_position_embeddings=16, type_vocab_size=3, hidden_act='relu',
+        layer_norm_eps=1e-3, hidden_dropout_prob=0.3,
+        attention_probs_dropout_prob=0.2, initializer_range=0.1,
+        classifier_dropout=0.4)),
+    'bert_untied': ('BertForMaskedLM', 'BertConfig', BERT_SIZES | dict(
+        max_position_embeddings=16, hidden_act='gelu_new',
+        tie_word_embeddings=False)),
+    'bert_pretraining': ('BertForPreTraining', 'BertConfig', BERT_SIZES | dict(
+        max_position_embeddings=16, num_hidden_layers=1)),
+    'roberta': ('RobertaForMaskedLM', 'RobertaConfig', BERT_SIZES | dict(
+        max_position_embeddings=18, type_vocab_size=1, hidden_act='silu',
+        layer_norm_eps=1e-5)),
+    'roberta_untied': (
+        'RobertaForMaskedLM', 'RobertaConfig', BERT_SIZES | dict(
+            max_position_embeddings=20, pad_token_id=3, type_vocab_size=2,
+            tie_word_embeddings=False, num_hidden_layers=1)),
+    'xlm_roberta': (
+        'XLMRobertaForMaskedLM', 'XLMRobertaConfig', BERT_SIZES | dict(
+            max_position_embeddings=18, type_vocab_size=1,
+            layer_norm_eps=1e-5)),
+    'xlm_roberta_xl': (
+        'XLMRobertaXLForMaskedLM', 'XLMRobertaXLConfig', BERT_SIZES | dict(
+            max_position_embeddings=18, hidden_act='gelu_fast')),
+    'xlm': ('XLMWithLMHeadModel', 'XLMConfig', XLM_SIZES | dict(
+        n_langs=3, max_position_embeddings=16, layer_norm_eps=1e-6)),
+    'xlm_sinusoidal': ('XLMWithLMHeadModel', 'XLMConfig', XLM_SIZES | dict(
+        n_langs=3, use_lang_emb=False, max_position_embeddings=16,
+        sinusoidal_embeddings=True, gelu_activation=False,
+        tie_word_embeddings=False)),
+}
+_BERT_TASKS = ('ForSequenceClassification', 'ForTokenClassification',
+               'ForQuestionAnswering', 'Model')
+CLASSIFIERS = {
+    f'{name}{task}': (f'{name}{task}', f'{name}Config', BERT_SIZES | dict(
+        num_hidden_layers=1, max_position_embeddings=18)
+        | ({} if 'Question' in task else dict(num_labels=3)))
+    for name in ('Bert', 'Roberta', 'XLMRoberta', 'XLMRobertaXL')
+    for task in _BERT_TASKS
+} | {
+    f'XLM{task}': (f'XLM{task}', 'XLMConfig', XLM_SIZES | dict(
+        n_layers=1, n_langs=2, max_position_embeddings=16)
+        | ({} if 'Question' in task else dict(num_labels=3)))
+    for task in ('ForSequenceClassification', 'ForTokenClassification',
+                 'ForQuestionAnsweringSimple', 'Model')
+}
+
+
+def make(name):
+  """A model for evaluation with every weight drawn anew."""
+  kind, config_kind, options = (MASKED_LMS | CLASSIFIERS)[name]
+  model = getattr(transformers, kind)(
+      getattr(transformers, config_kind)(**options))
+  generator = torch.Generator().manual_seed(0)
+  fixed = getattr(model.config, 'sinusoidal_embeddings', False)
+  with torch.no_grad():
+    for parameter_name, parameter in model.named_parameters():
+      if fixed and 'position_embeddings' in parameter_name:
+        continue
+      noise = torch.randn(parameter.shape, generator=generator) * 0.2
+      is_scale = ('norm' in parameter_name.lower()
+                  and parameter_name.endswith('weight'))
+      parameter.copy_(noise + 1 if is_scale else noise)
+  return model.eval()
+
+
+def save(model, folder, **kwargs):
+  """As `save_pretrained`, with a tokenizer of the model's size."""
+  model.save_pretrained(folder, **kwargs)
+  write_tokenizer(folder, VOCAB)
+
+
+def write_tokenizer(folder, size):
+  """A WordPiece tokenizer.json and its special tokens."""
+  special = ['[PAD]', '[CLS]', '[SEP]', '[UNK]', '[MASK]']
+  pieces = special + [f'##{i}' for i in range(size - 5)]
+  made = tokenizers.Tokenizer(tokenizers.models.WordPiece(
+      {piece: i for i, piece in enumerate(pieces)}, unk_token='[UNK]'))
+  made.save(str(folder / 'tokenizer.json'))
+  (folder / 'tokenizer_config.json').write_text(
+      '{"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]",'
+      ' "unk_token": "[UNK]", "mask_token": {"content": "[MASK]"}}')
+
+
+def inputs(model):
+  """(token ids [3, T] with padding, keyword inputs in xlflax's names)."""
+  rng = np.random.default_rng(0)
+  ids = rng.integers(5, VOCAB, (3, LENGTH))
+  ids = np.where(PADDING, ids, model.config.pad_token_id)
+  more = {}
+  if getattr(model.config, 'type_vocab_size', 1) > 1 and (
+      model.config.model_type != 'xlm'):
+    more['token_type_ids'] = rng.integers(
+        0, model.config.type_vocab_size, ids.shape)
+  if model.config.model_type == 'xlm' and model.config.use_lang_emb:
+    more['language_ids'] = rng.integers(0, model.config.n_langs, ids.shape)
+  return ids, more
+
+
+def run(model, **kwargs):
+  """The reference's outputs on `inputs`."""
+  ids, more = inputs(model)
+  names = {'language_ids': 'langs'}
+  return model(input_ids=torch.tensor(ids),
+               attention_mask=torch.tensor(PADDING),
+               **{names.get(k, k): torch.tensor(v) for k, v in more.items()},
+               **kwargs)

@@ -1,0 +1,218 @@
+"""Imported tokenizers give the ids that the originals give."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import sentencepiece
+import tokenizers
+import transformers
+from tokenizers import trainers
+
+from xlflax import errors
+from xlflax.data import vocabulary as vocabulary_lib
+from xlflax.data import vocabulary_training
+from xlflax.interop.huggingface import tokenizers as importer
+
+# A folder of texts that may lie beside the repository.
+_UDHR = pathlib.Path(__file__).parents[4] / 'shared/data/udhr'
+_LINES = [
+    'The cat sat on the mat.', 'the dog ate 1,234 apples in 2021!',
+    'Die Würde des Menschen ist unantastbar.', 'ein Mensch, ein Wort',
+    'L’homme est né libre ; c’est vrai.', 'Все люди рождаются свободными',
+    '人人生而自由，在尊严和权利上一律平等。', 'يولد جميع الناس أحرارًا',
+    'すべての人間は、生まれながらにして自由', 'मनुष्य जन्म से स्वतन्त्र', 'ไทยไม่เว้นวรรค',
+] * 4
+EDGE_CASES = [
+    '', ' ', '  two  spaces  ', '\ttab\tand\nnewline\r\n', 'ALL CAPS é É ñ',
+    'e\u0301 combining', 'ﬁ ligature ½ ① ﾊﾝｶｸ Ｆｕｌｌ', '👍🏽 family 👨‍👩‍👧', '日本語テキスト',
+    'zero\u200bwidth\u00a0nbsp\ufeffbom', 'control\x07bell', '▁underline ▁▁',
+    "don't won't I'm they'll", 'a,b;c:d!e?f(g)[h]{i}', '1234567890',
+    'supercalifragilisticexpialidocious' * 4, '\u202eright-to-left',
+    'under_score-dash—em…', 'İstanbul ß ẞ', '𝔘𝔫𝔦𝔠𝔬𝔡𝔢',
+]
+
+
+def _bert(folder, **options):
+  made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token='[UNK]'))
+  made.normalizer = tokenizers.normalizers.BertNormalizer(
+      lowercase=options.get('do_lower_case', True))
+  made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+  made.train_from_iterator(_LINES, trainers.WordPieceTrainer(
+      vocab_size=300, special_tokens=['[PAD]', '[UNK]', '[CLS]', '[SEP]',
+                                      '[MASK]'], show_progress=False))
+  pieces = sorted(made.get_vocab().items(), key=lambda item: item[1])
+  (folder / 'vocab.txt').write_text('\n'.join(p for p, _ in pieces) + '\n')
+  (folder / 'tokenizer_config.json').write_text(json.dumps(options))
+  return transformers.BertTokenizer.from_pretrained(folder, **options)
+
+
+def _roberta(folder):
+  made = tokenizers.ByteLevelBPETokenizer()
+  made.train_from_iterator(
+      _LINES, vocab_size=400, min_frequency=1, show_progress=False,
+      special_tokens=['<s>', '<pad>', '</s>', '<unk>', '<mask>'])
+  made.save_model(str(folder))
+  return transformers.RobertaTokenizer.from_pretrained(folder)
+
+
+def _sentencepiece(folder, name, **options):
+  (folder / 'text').write_text('\n'.join(_LINES))
+  sentencepiece.SentencePieceTrainer.train(
+      input=str(folder / 'text'), model_prefix=str(folder / 'm'),
+      vocab_size=260, minloglevel=2, hard_vocab_limit=False, num_threads=1,
+      **options)
+  (folder / 'm.model').rename(folder / name)
+  return sentencepiece.SentencePieceProcessor(model_file=str(folder / name))
+
+
+def _xlmr(folder):
+  _sentencepiece(folder, 'sentencepiece.bpe.model')
+  return transformers.XLMRobertaTokenizer.from_pretrained(folder)
+
+
+def _mt5(folder):
+  _sentencepiece(folder, 'spiece.model', pad_id=0, eos_id=1, unk_id=2,
+                 bos_id=-1)
+  return transformers.T5Tokenizer.from_pretrained(folder, extra_ids=100)
+
+
+_KINDS = {
+    'bert': ('bert', _bert),
+    'bert_cased': ('bert', lambda f: _bert(f, do_lower_case=False)),
+    'roberta': ('roberta', _roberta), 'xlm-roberta': ('xlm-roberta', _xlmr),
+    'mt5': ('mt5', _mt5),
+}
+
+
+@pytest.fixture(scope='module', params=_KINDS)
+def pair(request, tmp_path_factory):
+  """(reference tokenizer, vocabulary of its saved form, of its old files)."""
+  model_type, make = _KINDS[request.param]
+  old = tmp_path_factory.mktemp(request.param)
+  reference = make(old)
+  new = tmp_path_factory.mktemp(request.param + '_saved')
+  reference.save_pretrained(new)
+  kwargs = dict(model_type=model_type, size=None, languages=('en', 'de'))
+  return (reference, importer.read(new, **kwargs),
+          importer.read(old, **kwargs))
+
+
+def _ids(reference, texts):
+  return [reference.encode(text, add_special_tokens=False) for text in texts]
+
+
+def test_ids_equal_the_reference(pair):
+  reference, vocabulary, _ = pair
+  texts = _LINES[:11] + EDGE_CASES
+  assert vocabulary.encode_batch(texts) == _ids(reference, texts)
+  ids, lengths = vocabulary.encode_ragged(texts)
+  assert lengths.tolist() == [len(row) for row in _ids(reference, texts)]
+  assert ids.dtype == np.int32
+
+
+def test_old_files_give_the_same_ids(pair):
+  reference, saved, old = pair
+  texts = _LINES[:11] + EDGE_CASES[4:6]
+  assert old.encode_batch(texts) == _ids(reference, texts)
+  assert len(old) == len(saved) == len(reference)
+  assert old.spec.special_ids == saved.spec.special_ids
+  assert old.piece(7) == saved.piece(7) == reference.convert_ids_to_tokens(7)
+  assert old.decode(old.encode(_LINES[0])) == saved.decode(
+      saved.encode(_LINES[0]))
+
+
+def test_decoding_gives_back_what_the_reference_does(pair):
+  reference, vocabulary, _ = pair
+  for text in _LINES[:11] + EDGE_CASES:
+    ids = vocabulary.encode(text)
+    assert vocabulary.decode(ids) == reference.decode(
+        ids, clean_up_tokenization_spaces=False)
+    framed = [vocabulary.spec.bos_id, *ids, vocabulary.spec.eos_id]
+    assert vocabulary.decode(framed) == vocabulary.decode(ids)
+
+
+def test_special_ids(pair):
+  reference, vocabulary, _ = pair
+  spec = vocabulary.spec
+  assert (spec.pad_id, spec.unk_id) == (
+      reference.pad_token_id, reference.unk_token_id)
+  if reference.cls_token_id is None:  # T5
+    assert spec.eos_id == reference.eos_token_id
+    assert spec.bos_id == spec.pad_id
+    assert spec.sentinel_ids == tuple(
+        reference.convert_tokens_to_ids(f'<extra_id_{i}>')
+        for i in range(100))
+  else:
+    assert (spec.bos_id, spec.eos_id, spec.mask_id) == (
+        reference.cls_token_id, reference.sep_token_id,
+        reference.mask_token_id)
+  assert set(reference.all_special_ids) <= set(spec.special_ids)
+  assert spec.size == len(reference)
+  assert spec.languages == ('en', 'de')
+
+
+def test_special_symbols_are_no_encoding_of_text(pair):
+  _, vocabulary, old = pair
+  text = f'a {vocabulary.piece(vocabulary.spec.mask_id)} b </s> [SEP] c'
+  named = {vocabulary.spec.mask_id, vocabulary.spec.eos_id}
+  assert not named & set(vocabulary.encode(text))
+  assert not named & set(old.encode(text))
+
+
+def test_it_is_loaded_as_it_was_written(pair, tmp_path):
+  for i, vocabulary in enumerate(pair[1:]):
+    directory = tmp_path / str(i)
+    vocabulary_training.write_vocabulary(
+        vocabulary, vocabulary.describe(), directory)
+    loaded = vocabulary_lib.Vocabulary.load(directory)
+    assert loaded == vocabulary
+    assert loaded.spec == vocabulary.spec
+    assert loaded.encode_batch(EDGE_CASES) == vocabulary.encode_batch(
+        EDGE_CASES)
+    name = next(iter(vocabulary.files()))
+    (directory / name).write_bytes(b'{}')
+    with pytest.raises(errors.VocabularyError, match='okenizer|Sentence|not'):
+      vocabulary_lib.Vocabulary.load(directory)
+
+
+def test_word_starts(pair):
+  _, vocabulary, _ = pair
+  bits = np.unpackbits(np.frombuffer(vocabulary.spec.word_starts, np.uint8),
+                       bitorder='little')
+  starts = {vocabulary.piece(i) for i in np.flatnonzero(bits)
+            if i not in vocabulary.spec.special_ids}
+  wordpiece = vocabulary.piece(vocabulary.spec.bos_id) == '[CLS]'
+  assert starts
+  if wordpiece:
+    assert not any(piece.startswith('##') for piece in starts)
+  else:
+    assert all(piece[0] in 'Ġ▁' for piece in starts)
+
+
+def test_texts_of_every_script(pair):
+  if not _UDHR.is_dir():
+    pytest.skip('no folder of texts beside the project')
+  reference, vocabulary, _ = pair
+  for path in sorted(_UDHR.glob('*.txt')):
+    lines = path.read_text(encoding='utf-8', errors='replace').splitlines()
+    assert vocabulary.encode_batch(lines) == _ids(reference, lines), path.name
+
+
+def test_rows_without_a_token(tmp_path):
+  _bert(tmp_path)
+  short = importer.read(tmp_path, model_type='bert', size=None,
+                        languages=('en',))
+  kept = importer.read(tmp_path, model_type='bert', size=len(short) + 3,
+                       languages=('en',))
+  assert kept.spec.size == len(short) + 3
+  assert set(range(len(short), len(short) + 3)) <= set(kept.spec.special_ids)
+  assert kept.piece(len(short)) == f'<unused:{len(short)}>'
+  assert kept.encode('the cat') == short.encode('the cat')
+  assert kept != short
+
+
+def test_a_folder_without_tokenizer_is_refused(tmp_path):
+  with pytest.raises(errors.VocabularyError, match='no tokenizer files'):
+    importer.read(tmp_path, model_type='bert', size=None, languages=('en',))

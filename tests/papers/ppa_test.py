@@ -1,0 +1,81 @@
+"""The gin files of PPA: built, traced, and the published settings in them."""
+
+import pytest
+
+from tests.papers import rows
+from xlflax.data import stream, vocabulary_spec
+from xlflax.objectives import contrastive, masked_lm
+from xlflax.objectives.inputs import Pooling
+
+_ROWS = rows.of_paper('ppa', (
+    'base', 'tiny', 'no_moco', 'no_tlm', 'mlm_for_tlm', 'tiny_mbert'))
+# Pairs a language at the most, steps: 1.75M, 4.07M and 10.5M pairs of seven
+# languages (table 1), 10 epochs of them, 5 of the last, batches of 128.
+_SIZES = {'250k': (250_000, 1_750_000 * 10 / 128),
+          '600k': (600_000, 4_067_000 * 10 / 128),
+          '2m': (2_000_000, 10_467_000 * 5 / 128)}
+_ABLATIONS = {'': {'moco', 'tlm'}, '_no_moco': {'tlm'}, '_no_tlm': {'moco'},
+              '_mlm': {'moco', 'mlm'}}
+
+
+def test_rows_of_table_5():
+  assert _ROWS == sorted(s + a for s in _SIZES for a in _ABLATIONS)
+
+
+@pytest.mark.parametrize('row', _ROWS)
+def test_published_settings(monkeypatch, row):
+  """Sections 2 and 3.3."""
+  size, _, _ = row.partition('_')
+  settings = rows.trace(monkeypatch, 'ppa', row)
+  config = settings.model.config
+  assert rows.sizes(config) == (12, 768, 3072, 12)
+  assert (config.type_vocab_size, config.max_length) == (2, 512)
+  pairs, steps = _SIZES[size]
+  assert settings.total_steps == pytest.approx(steps, abs=1)
+  assert rows.rates(settings, settings.total_steps // 10 + 1)[0] == (
+      pytest.approx(3e-5, rel=1e-3))  # after a tenth of the steps
+  for read in settings.streams:
+    assert (read.length, read.batch_size) == (128, 128)
+    assert (read.max_examples, read.alpha) == (pairs, 1.0)
+    assert read.pairs.order is stream.SideOrder.RANDOM
+    assert (read.pairs.min_tokens, read.pairs.max_tokens) == (10, 128)
+    assert read.seed_offset == 0  # the same pairs in both
+    if read.layout is stream.Layout.PAIRS:
+      assert read.pairs.positions is stream.Positions.RUNNING
+
+
+@pytest.mark.parametrize('row', _ROWS)
+def test_ablations(monkeypatch, row):
+  settings = rows.settings(monkeypatch, 'ppa', row)
+  objectives = {o.name: o for o in settings.objectives.objectives}
+  _, mark, ablation = row.partition('_')
+  assert set(objectives) == _ABLATIONS[mark + ablation]
+  moco = objectives.get('moco')
+  if moco:
+    assert isinstance(moco, contrastive.SentenceAlignment)
+    assert (moco.queue.size, moco.queue.momentum) == (32_000, 0.999)
+    assert (moco.temperature, moco.projection_dim) == (0.05, 300)
+    assert moco.pooling is Pooling.FIRST
+  for name in ('tlm', 'mlm'):
+    assert objectives.get(name, masked_lm.MaskedLM()).mask_ratio == 0.15
+  if 'mlm' in objectives:  # of both sentences of the pairs
+    assert {s.layout for s in settings.streams} == {stream.Layout.SIDES}
+
+
+@pytest.mark.parametrize('row', _ROWS)
+def test_twin(monkeypatch, row):
+  rows.check_twin(monkeypatch, 'ppa', row)
+
+
+def test_what_the_twins_begin_from(monkeypatch):
+  beginning = rows.trace(monkeypatch, 'ppa', 'tiny_mbert')
+  twin = rows.settings(monkeypatch, 'ppa', 'tiny_250k')
+  assert beginning.model == twin.model
+
+
+def test_parameters(monkeypatch):
+  """172M (table 3, V = 110k), within 4 %: without the projection head."""
+  settings = rows.settings(
+      monkeypatch, 'ppa', '250k_no_moco',
+      vocabulary=vocabulary_spec.invented(110_000, num_languages=104))
+  assert rows.parameters(settings) == pytest.approx(172e6, rel=0.04)

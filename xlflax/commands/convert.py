@@ -1,0 +1,44 @@
+"""`xlflax convert`: one module for each conversion."""
+
+import argparse
+import importlib
+
+HELP = 'Converts checkpoints.'
+EXAMPLES = """
+  # a Hugging Face folder as a model directory; see first what becomes what
+  xlflax convert from-hf models/xlm-roberta-base --output=runs/xlmr --dry_run
+  xlflax convert from-hf models/xlm-roberta-base --output=runs/xlmr
+
+  # train on from it, or measure it as it is
+  xlflax train … --gin.INIT_FROM="'runs/xlmr'"
+  xlflax evaluate --model_dir=runs/xlmr --tasks=retrieval --corpus=corpus
+
+  # and back
+  xlflax convert to-hf runs/xlmr --output=models/mine
+
+  # the mean of the last ten checkpoints of a run
+  xlflax convert average --model_dir=runs/mt --last=10 --output=runs/mt-mean
+  xlflax evaluate --model_dir=runs/mt-mean
+"""
+
+# Name -> module of `xlflax.commands`.
+KINDS = {
+    'from-hf': 'convert_from_hf',
+    'to-hf': 'convert_to_hf',
+    'average': 'convert_average',
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds a parser for each conversion."""
+  kinds = parser.add_subparsers(metavar='CONVERSION', required=True)
+  for name, module_name in KINDS.items():
+    module = importlib.import_module(f'xlflax.commands.{module_name}')
+    own = kinds.add_parser(name, help=module.HELP, description=module.HELP)
+    module.add_arguments(own)
+    own.set_defaults(convert=module.run)
+
+
+def run(args: argparse.Namespace) -> int:
+  """Runs the conversion that the arguments name."""
+  return args.convert(args)

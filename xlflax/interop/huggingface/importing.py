@@ -1,0 +1,183 @@
+"""From a Hugging Face folder to a model directory."""
+
+import dataclasses
+import enum
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+
+from xlflax import enums, errors
+from xlflax.data import vocabulary as vocabulary_lib
+from xlflax.data import vocabulary_training
+from xlflax.interop.huggingface import (
+    gin_file,
+    model_files,
+    tensor_files,
+    tokenizers,
+    weights,
+)
+from xlflax.interop.huggingface import languages as languages_lib
+from xlflax.interop.huggingface import plan as plan_lib
+from xlflax.models import config as model_config
+from xlflax.models import encoder
+from xlflax.training import checkpoints, run_directory
+from xlflax.training import run as run_lib
+from xlflax.training import state as state_lib
+
+RECORD = 'huggingface.json'
+_FORMAT = 1
+
+
+class UnusedRows(enum.StrEnum):
+  """What to do about embeddings beyond the tokenizer's last token."""
+
+  REFUSE = 'refuse'
+  KEEP = 'keep'  # as entries of the vocabulary that no text has
+
+
+@dataclasses.dataclass(frozen=True)
+class Import:
+  """A folder that has been checked, but not read.
+
+  Attributes:
+    folder: the Hugging Face folder.
+    description: its model.
+    config: the encoder's configuration, with the vocabulary's sizes.
+    plan: which tensor becomes what.
+    vocabulary: its tokenizer, or the user's vocabulary.
+    own_tokenizer: whether `vocabulary` is the folder's tokenizer.
+  """
+
+  folder: pathlib.Path
+  description: model_files.Description
+  config: model_config.EncoderConfig
+  plan: plan_lib.Plan
+  vocabulary: vocabulary_lib.Vocabulary
+  own_tokenizer: bool
+
+
+def check(folder: str | pathlib.Path, *, scan_layers: bool = True,
+          vocab_multiple: int = 1, languages: Sequence[str] | None = None,
+          vocabulary: str | pathlib.Path | None = None,
+          unused_rows: UnusedRows | str = UnusedRows.REFUSE,
+          drop: Sequence[str] = ()) -> Import:
+  """Checks all of a folder but the values of its tensors.
+
+  Args:
+    folder: a folder as `save_pretrained` writes it.
+    scan_layers: stacked layers, or unrolled ones.
+    vocab_multiple: the table's rows are rounded up to a multiple of this.
+    languages: codes of the vocabulary's languages; None takes those of
+      config.json (XLM), or those that multilingual models usually have.
+    vocabulary: directory of a vocabulary to take instead of the folder's
+      tokenizer.
+    unused_rows: what to do about rows without a token.
+    drop: patterns of tensors to leave out.
+
+  Raises:
+    ConfigError: the model is not supported.
+    CheckpointError: its tensors are not as config.json says, or damaged.
+    VocabularyError: there is no tokenizer, or it does not fit.
+  """
+  folder = pathlib.Path(folder)
+  description = model_files.describe(
+      folder, scan_layers=scan_layers, vocab_multiple=vocab_multiple)
+  made = plan_lib.make(description, tensor_files.find(folder), drop=drop)
+  found = (vocabulary_lib.Vocabulary.load(vocabulary) if vocabulary else
+           _tokenizer(folder, description, languages,
+                      enums.of_value(unused_rows, UnusedRows,
+                                     where='unused_rows')))
+  config = model_config.with_vocabulary(description.config, found.spec)
+  return Import(folder, description, config, made, found, vocabulary is None)
+
+
+def _tokenizer(folder, description, languages, unused_rows):
+  rows = description.config.vocab_size
+  codes = tuple(languages) if languages else (
+      languages_lib.from_options(description.options)
+      or languages_lib.DEFAULT)
+  model_type = description.architecture.model_type
+  try:
+    found = tokenizers.read(folder, model_type=model_type, size=None,
+                            languages=codes)
+    if len(found) == rows:
+      return found
+    if len(found) < rows and unused_rows is UnusedRows.KEEP:
+      return tokenizers.read(folder, model_type=model_type, size=rows,
+                             languages=codes)
+  except errors.VocabularyError as error:
+    error.where = error.where or str(folder)
+    raise
+  raise errors.VocabularyError(
+      'The tokenizer does not match the rows of the embeddings',
+      got=f'{len(found)} tokens', expected=f'{rows} rows', where=str(folder),
+      fix='copy the tokenizer that belongs to the model' + (
+          ', or keep the rows that no token uses by --unused_rows=keep'
+          if len(found) < rows else ''))
+
+
+def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
+  """Reads the tensors and writes a model directory.
+
+  It appears when it is complete.
+
+  Raises:
+    RunDirectoryError: there is something already.
+    CheckpointError: a tensor can't be read, or the checkpoint not be written.
+  """
+  model_dir = pathlib.Path(model_dir).absolute()
+  check_free(model_dir)
+  params = weights.load(checked.plan)
+  partial = model_dir.with_name(f'.{model_dir.name}.{os.getpid()}.partial')
+  try:
+    partial.mkdir(parents=True)
+    _write(checked, params, partial)
+    run_directory.write_atomically(
+        partial / gin_file.FILE,
+        gin_file.of_model(checked.config, str(model_dir)))
+    if model_dir.exists():
+      model_dir.rmdir()
+    os.replace(partial, model_dir)
+  finally:
+    shutil.rmtree(partial, ignore_errors=True)
+  return model_dir
+
+
+def check_free(directory: pathlib.Path) -> None:
+  """Raises RunDirectoryError unless a directory is new or empty."""
+  if directory.exists() and (
+      not directory.is_dir() or any(directory.iterdir())):
+    raise errors.RunDirectoryError(
+        'The output is there already', got=str(directory),
+        expected='a new or empty directory', fix='give another --output')
+
+
+def _write(checked: Import, params, directory: pathlib.Path) -> None:
+  run_directory.write_model(directory, encoder.Encoder(checked.config))
+  _write_vocabulary(checked, directory / run_directory.VOCABULARY)
+  run_directory.write_atomically(directory / RECORD, json.dumps({
+      'format': _FORMAT, 'task': checked.description.task.value,
+      'config': checked.description.options,
+  }, indent=2, ensure_ascii=False) + '\n')
+  kept = checkpoints.Checkpoints(
+      directory, checkpoints.CheckpointOptions(asynchronous=False))
+  kept.save(state_lib.TrainState(
+      step=jnp.zeros([], jnp.int32), params=params, opt_state=(), ema=(),
+      objective_state={}), meta={})
+  kept.close()
+  run_lib.mark_finished(directory, 0)
+
+
+def _write_vocabulary(checked: Import, directory: pathlib.Path) -> None:
+  found = checked.vocabulary
+  described = found.description | found.describe()
+  names = tokenizers.names(checked.folder) if checked.own_tokenizer else []
+  if names:
+    described['tokenizer_files'] = names
+  vocabulary_training.write_vocabulary(found, described, directory)
+  for name in names:
+    (directory / name).write_bytes((checked.folder / name).read_bytes())

@@ -1,0 +1,161 @@
+"""The average of some checkpoints' parameters, as a model directory.
+
+Averages of the last checkpoints are what translation models are evaluated
+with (Vaswani et al. 2017, section 6.1; VECO, section 6.1: the last 10).
+"""
+
+import json
+import logging
+import os
+import pathlib
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xlflax import errors
+from xlflax.training import checkpoints, run_directory
+from xlflax.training import params as params_lib
+from xlflax.training import run as run_lib
+from xlflax.training import state as state_lib
+
+RECORD = 'averaged.json'
+_GROUP_VALUES = 2**27  # parameters read at a time: 0.5 GB of each checkpoint
+
+
+def last_steps(model_dir: str | pathlib.Path, count: int) -> list[int]:
+  """The steps of the newest checkpoints, rising.
+
+  Raises:
+    CheckpointError: there are not so many.
+    ConfigError: `count` is less than 1.
+  """
+  if count < 1:
+    raise errors.ConfigError('There is nothing to average', got=count,
+                             expected='1 or more checkpoints', where='--last')
+  steps = checkpoints.finished_steps(model_dir)
+  if len(steps) < count:
+    raise errors.CheckpointError(
+        'There are too few checkpoints to average',
+        got=f'{len(steps)}: {steps}', expected=f'{count}',
+        where=str(model_dir), fix='average fewer, or train with a larger '
+        'CheckpointOptions.keep_last')
+  return steps[-count:]
+
+
+def average(model_dir: str | pathlib.Path, steps: Sequence[int],
+            output: str | pathlib.Path) -> pathlib.Path:
+  """Writes a model directory with the mean of checkpoints' parameters.
+
+  Each parameter is the mean in float64, heads included. (Of a run with
+  `ema_decay`, the parameters are averaged, not their running averages.) It
+  has one checkpoint, of the largest step, and appears when it is complete.
+
+  Args:
+    model_dir: the run.
+    steps: which checkpoints.
+    output: directory to make.
+
+  Raises:
+    RunDirectoryError: `model_dir` is no run, or there is an output already.
+    CheckpointError: a checkpoint is missing or unlike the others.
+  """
+  run, output = run_lib.open_run(model_dir), pathlib.Path(output).absolute()
+  steps = sorted(set(steps))
+  _check_steps(run, steps)
+  _check_free(output)
+  params = mean_params(run.directory, steps)
+  partial = output.with_name(f'.{output.name}.{os.getpid()}.partial')
+  try:
+    partial.mkdir(parents=True)
+    _write(run, steps, params, partial)
+    if output.exists():
+      output.rmdir()  # it is empty
+    os.replace(partial, output)
+  finally:
+    shutil.rmtree(partial, ignore_errors=True)
+  logging.info('The average of steps %s of %s is in %s.', steps, model_dir,
+               output)
+  return output
+
+
+def mean_params(model_dir: str | pathlib.Path, steps: Sequence[int]
+                ) -> dict[str, Any]:
+  """The mean of the parameters of some checkpoints, float32 on the host.
+
+  Raises:
+    CheckpointError: they have not the same parameters.
+  """
+  paths = [checkpoints.path_of(model_dir, step) for step in steps]
+  shapes = checkpoints.saved_shapes(paths[0])
+  for path in paths[1:]:
+    if checkpoints.saved_shapes(path) != shapes:
+      raise errors.CheckpointError(
+          'Checkpoints of different models can not be averaged',
+          got=str(path), expected=f'the parameters of {paths[0]}')
+  means: dict[str, np.ndarray] = {}
+  for names in _groups(shapes):
+    means |= _mean(paths, {name: shapes[name] for name in names})
+  return params_lib.nest(means)
+
+
+def _mean(paths, shapes) -> dict[str, np.ndarray]:
+  """Name -> mean over the checkpoints."""
+  sums = {name: np.zeros(shape) for name, shape in shapes.items()}
+  item = params_lib.nest({name: np.broadcast_to(np.float32(0), shape)
+                          for name, shape in shapes.items()})
+  for path in paths:
+    part = params_lib.names(checkpoints.read_part(path, 'params', item))
+    for name, total in sums.items():
+      total += part[name]
+  return {name: (total / len(paths)).astype(np.float32)
+          for name, total in sums.items()}
+
+
+def _groups(shapes) -> Iterator[list[str]]:
+  """Names in groups of so many values that few are held at a time."""
+  group: list[str] = []
+  values = 0
+  for name, shape in shapes.items():
+    size = int(np.prod(shape))
+    if group and values + size > _GROUP_VALUES:
+      yield group
+      group, values = [], 0
+    group.append(name)
+    values += size
+  yield group
+
+
+def _write(run: run_lib.Run, steps, params, directory: pathlib.Path) -> None:
+  run_directory.write_model(directory, run.model)
+  run_directory.copy_vocabulary(
+      run.directory / run_directory.VOCABULARY, directory)
+  record = {'model_dir': str(run.directory), 'steps': list(steps)}
+  run_directory.write_atomically(
+      directory / RECORD, json.dumps(record, indent=2) + '\n')
+  saved = checkpoints.Checkpoints(
+      directory, checkpoints.CheckpointOptions(asynchronous=False))
+  saved.save(state_lib.TrainState(
+      step=jnp.int32(steps[-1]), params=jax.tree.map(jnp.asarray, params),
+      opt_state=(), ema=(), objective_state={}), meta={'averaged': record})
+  saved.close()
+  run_lib.mark_finished(directory, steps[-1])
+
+
+def _check_steps(run: run_lib.Run, steps: Iterable[int]) -> None:
+  missing = sorted(set(steps) - set(run.steps))
+  if missing or not steps:
+    raise errors.CheckpointError(
+        'Checkpoints to average are missing',
+        got=f'steps {missing}' if missing else 'no step',
+        expected=f'some of {run.steps}', where=str(run.directory))
+
+
+def _check_free(output: pathlib.Path) -> None:
+  if output.exists() and (not output.is_dir() or any(output.iterdir())):
+    raise errors.RunDirectoryError(
+        'The output is there already', got=str(output),
+        expected='a new or empty directory', fix='give another --output')
