@@ -72,8 +72,8 @@ def ppa_rows() -> list[runner.Row]:
 def veco_rows() -> list[runner.Row]:
   """VECO tables 2 to 5."""
   encoder = (('INIT_DIR', 'veco_xlmr'),)
-  phase_1 = (('INIT_DIR', 'veco_large_phase_1'),)
-  phase_2 = (('INIT_DIR', 'veco_large_phase_2'),)
+  phase_1 = (('INIT_DIR', 'veco_large_phase1'),)
+  phase_2 = (('INIT_DIR', 'veco_large_phase2'),)
   small = (('small_mlm', 'XLM, MLM, mono.'),
            ('small_mbart', 'mBART, MLM, mono.'),
            ('small_ca_mlm', 'VECO, CA-MLM, mono.'),
@@ -82,10 +82,10 @@ def veco_rows() -> list[runner.Row]:
            ('small_ca_mlm_tlm', 'VECO, CA-MLM+TLM, bili.'))
   rows = [
       paper_row('veco_xlmr', 'VECO', 'the XLM-R it begins from', 'veco/tiny_xlmr'),
-      paper_row('veco_large_phase_1', 'VECO 1, 2', 'VECO, phase 1',
-          'veco/tiny_large_phase_1', macros=encoder),
-      paper_row('veco_large_phase_2', 'VECO 1, 2', 'VECO, phase 2',
-          'veco/tiny_large_phase_2', macros=phase_1),
+      paper_row('veco_large_phase1', 'VECO 1, 2', 'VECO, phase 1',
+          'veco/tiny_large_phase1', macros=encoder),
+      paper_row('veco_large_phase2', 'VECO 1, 2', 'VECO, phase 2',
+          'veco/tiny_large_phase2', macros=phase_1),
       paper_row('veco_mbart', 'VECO 3', 'the mBART that its row begins from',
           'veco/tiny_mbart')]
   for x in ('de', 'fr'):

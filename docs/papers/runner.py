@@ -20,6 +20,7 @@ CORPORA = {
        for x in PAIRS},
     **{f'ecs_cc_{x}': ['--languages', 'en', x, '--sources', 'bible',
                        '--foreign_sources', 'guide', 'ntrex'] for x in PAIRS},
+    'compare': ['--languages', 'en', 'fr', 'ru', 'zh'],
     'many': ['--languages', 'en', 'de', 'fr', 'ru', 'zh'],
 }
 # Vocabulary -> flags of `xlflax vocab`.

@@ -88,11 +88,13 @@ def test_benchmark_needs_no_data(arguments_of, tmp_path):
   assert json.loads((tmp_path / 'out.json').read_text()) == {'step': 3}
 
 
-def test_plan_without_vocabulary(arguments_of, capsys):
+def test_plan_without_vocabulary(arguments_of, capsys, tmp_path):
   given = ('train', *_FILES, '--vocabulary_size=500', '--num_languages=3',
            '--gin.TRAIN_STEPS=2000')
-  seen = arguments_of(*given, '--dry_run')
+  seen = arguments_of(
+      *given, '--dry_run', f'--output={tmp_path}/plan.json')
   assert seen['kind'] == 'plan'
+  assert json.loads((tmp_path / 'plan.json').read_text()) == {'step': 3}
   assert len(seen['settings'].vocabulary.languages) == 3
   assert cli.main([*given]) == 2
   assert '--vocabulary_size is for plans' in capsys.readouterr().err

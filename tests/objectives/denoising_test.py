@@ -128,6 +128,17 @@ def test_infilling_begins_and_ends_with_the_language(batch):
   assert first.tolist() == [*fake.SYMBOLS, fake.SYMBOLS[0]]
 
 
+def test_packed_rows_are_one_text(batch):
+  """The decoder then sees all of the row that it rebuilds."""
+  packed = jax.tree.map(np.copy, batch)
+  packed['segment_ids'][0, 7:] *= 2
+  packed['positions'][0, 7:] -= 7
+  for objective in OBJECTIVES[:2]:
+    jax.tree.map(np.testing.assert_array_equal,
+                 fake.rows(objective, packed, fake.context()),
+                 fake.rows(objective, batch, fake.context()))
+
+
 def test_names():
   assert [o.name for o in OBJECTIVES] == [
       'span_corruption', 'infilling', 'token_masking']

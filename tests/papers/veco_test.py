@@ -40,7 +40,7 @@ def test_published_settings_of_pretraining(monkeypatch, row):
 
 def test_phases(monkeypatch):
   """240k steps in all; the first trains the cross-attention alone."""
-  first, second = (rows.settings(monkeypatch, 'veco', f'large_phase_{i}')
+  first, second = (rows.settings(monkeypatch, 'veco', f'large_phase{i}')
                    for i in (1, 2))
   assert first.total_steps + second.total_steps == 240_000
   body, plug_in = ('model/layers/attention/query/kernel',
@@ -122,7 +122,7 @@ def test_other_tiny_files(monkeypatch, row):
 
 
 @pytest.mark.parametrize('row, size', [
-    ('large_phase_2', 662e6), ('small_ca_mlm_tlm', 247e6)])
+    ('large_phase2', 662e6), ('small_ca_mlm_tlm', 247e6)])
 def test_parameters(monkeypatch, row, size):
   """Table 8, within 4 %."""
   settings = rows.settings(

@@ -147,6 +147,18 @@ def test_missing_cross_attention_is_said(plain):
   assert "set DecoderInitialization.cross_attention = 'fresh'" in text
 
 
+def test_encoder_decoder_without_saying_so(veco):
+  with pytest.raises(errors.CheckpointError, match='set InitFrom.decoder'):
+    _apply(initialization.InitFrom(model_dir=veco[0]),
+           _params(_translator(), 2))
+
+
+def test_bad_choices():
+  for settings in ({'layers': 'middle'}, {'cross_attention': 'some'}):
+    with pytest.raises(errors.ConfigError, match='has no such value'):
+      DecoderInitialization(**settings)
+
+
 def test_other_shapes_are_all_listed(veco):
   params = _params(_translator(mlp_dim=24, num_encoder_layers=4), 2)
   with pytest.raises(errors.CheckpointError) as raised:

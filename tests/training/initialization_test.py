@@ -81,6 +81,16 @@ def test_average_starts_from_them(run):
   assert len(set(pointers)) == len(pointers)
 
 
+def test_directory_alone(run):
+  params = _zeros(_SOURCE)
+  shardings = types.SimpleNamespace(
+      params=jax.tree.map(lambda x: x.sharding, params))
+  for inits in (run, [run]):
+    state = initialization.apply(
+        inits, _state(params), types.SimpleNamespace(shardings=shardings))
+    tiny.assert_trees_equal(state.params, _SOURCE)
+
+
 def test_given_step(run):
   assert set(_values(_apply(run, _zeros(_SOURCE), step=1)).values()) == {0.0}
 

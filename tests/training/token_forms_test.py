@@ -21,6 +21,11 @@ def test_wordpiece():
       *_FORMS[:2], Form('s', False)]
 
 
+def test_ends_of_words():
+  assert token_forms.forms(['the</w>', 'hou', '</w>']) == [
+      Form('the', True), Form('hou', False), Form('', True)]
+
+
 def test_byte_level_letters_are_bytes():
   forms = token_forms.forms(
       ['ĠcafÃ©', 'Ġä½', 'Ã', '<s>', 'ĠÐ´Ð¾Ð¼', '…'], Notation.BYTE_LEVEL)

@@ -71,6 +71,17 @@ def test_dictionaries_are_for_what_is_not_found():
   assert got['▁katze'] == (None, Kind.RANDOM)
 
 
+def test_pieces_without_their_language():
+  """A vocabulary without anchors writes the language before each piece."""
+  class Tagged(Pieces):
+    def piece(self, i):
+      return f'de:{self.all[i]}'
+    def bare_piece(self, i):
+      return self.all[i]
+  target = Tagged(('▁the',))
+  assert _matched(target)['▁the'] == ('Ġthe', Kind.EXACT)
+
+
 def test_counts():
   matching = vocabulary_matching.match(
       Pieces(('▁the', '▁THE', '▁Hund', '▁x', '▁y')), _SOURCE,

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import pathlib
 
 from xlflax import config, errors
 from xlflax.commands import compilation
@@ -19,7 +20,7 @@ EXAMPLES = """
   xlflax train --gin_file=... --model_dir=runs/mlm --dry_run
 
   # what a configuration would take on 64 devices, without text or vocabulary
-  xlflax train --gin_file=papers/veco/large_phase2.gin --dry_run \\
+  xlflax train --gin_file=papers/veco/small_ca_mlm_tlm.gin --dry_run \\
       --vocabulary_size=250002 --num_languages=50 --num_devices=64
 
   # two processes on one machine (the same line with --process_id=1)
@@ -36,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--num_devices', type=int, metavar='N', help='with --dry_run: plan for '
       'so many devices, which the CPU stands in for (temporary memory is then '
       "that of XLA's CPU backend)")
+  parser.add_argument('--output', metavar='FILE',
+                      help='with --dry_run: also write the plan as JSON')
   parser.add_argument(
       '--other_config', choices=['refuse', 'accept'], default='refuse',
       help="what to do where --model_dir holds another configuration's run")
@@ -133,6 +136,11 @@ def run(args: argparse.Namespace) -> int:
       train_lib.train, config=config.operative,
       mode=train_lib.Mode.PLAN if args.dry_run else train_lib.Mode.TRAIN,
       other_config=run_directory.OtherConfig(args.other_config), **given)
-  if distributed.is_lead() and not args.dry_run:
+  if not distributed.is_lead():
+    return 0
+  if not args.dry_run:
     print(json.dumps(result))
+  elif args.output:
+    pathlib.Path(args.output).write_text(
+        json.dumps(result, indent=2) + '\n', encoding='utf-8')
   return 0

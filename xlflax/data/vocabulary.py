@@ -41,6 +41,7 @@ _KINDS = {
     'sentencepiece_union': ('vocabulary_union', 'UnionVocabulary'),
     'sentencepiece_moved': ('vocabulary_fairseq',
                             'MovedSentencePieceVocabulary'),
+    'xlm_bpe': ('vocabulary_xlm', 'XLMVocabulary'),
     'tokenizers': ('vocabulary_tokenizers', 'TokenizersVocabulary'),
 }
 

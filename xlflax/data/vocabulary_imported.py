@@ -96,7 +96,8 @@ def make_spec(layout: Layout, pieces: Sequence[str], *,
   starts = np.zeros(size, np.bool_)
   starts[:len(pieces)] = word_starts
   return VocabularySpec(
-      size, *(ids[role] for role in ROLES),
+      size=size, pad_id=ids['pad'], bos_id=ids['bos'], eos_id=ids['eos'],
+      unk_id=ids['unk'], mask_id=ids['mask'],
       special_ids=tuple(sorted({*ids.values(), *special, *sentinels,
                                 *unused})),
       languages=layout.languages, sentinel_ids=sentinels,

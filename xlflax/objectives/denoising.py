@@ -74,7 +74,8 @@ class Infilling(SequenceToSequence):
   lengths that one mask symbol each stands for, and the sentences of a block
   are permuted; the target is the row as it was. The encoder's row ends in the
   symbol of its language, with which the decoder's begins. Rows are those of
-  Layout.BLOCKS, whose lines end in </s>, or of SENTENCES.
+  Layout.BLOCKS, whose lines end in </s>, or of SENTENCES; a packed row is
+  read as one text.
 
   Attributes:
     mask_ratio: share of the words that is masked.
@@ -101,7 +102,7 @@ class Infilling(SequenceToSequence):
   def rows(self, batch, context: base.Context, rng: jax.Array):
     vocabulary = context.vocabulary
     order_rng, span_rng = jax.random.split(rng)
-    source = batch
+    source = batch = row_edits.one_text(batch)
     if self.permute_sentences:
       source = infilling.permute_sentences(source, order_rng, vocabulary)
     starts = infilling.word_starts(source, vocabulary)

@@ -40,6 +40,19 @@ def columns(length: int) -> jax.Array:
   return jnp.arange(length, dtype=jnp.int32)[None, :]
 
 
+def one_text(rows):
+  """Rows whose segments are one, with running positions.
+
+  Before: segment_ids [[1, 1, 2, 0]], positions [[0, 1, 0, 0]]; after:
+  [[1, 1, 1, 0]] and [[0, 1, 2, 0]]. Rows of one segment are as they were.
+  """
+  if batch_lib.SEGMENT_IDS not in rows:
+    return rows
+  present = (rows[batch_lib.SEGMENT_IDS] > 0).astype(jnp.int32)
+  return {**rows, batch_lib.SEGMENT_IDS: present,
+          batch_lib.POSITIONS: columns(present.shape[1]) * present}
+
+
 def make(token_ids: jax.Array, lengths: jax.Array, languages: jax.Array):
   """Rows of one segment each, as `xlflax.data.batch` documents them.
 

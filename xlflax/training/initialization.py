@@ -1,9 +1,10 @@
 """Initial parameters from other runs' checkpoints, whole or in part.
 
-What is taken is chosen by patterns of parameters' names: with
-`vocabulary_matching`, `include=('embeddings/', 'output_bias')` is MetaXLM's
-"embeddings only", `exclude=(...)` of the same its "body only". A body that
-does not train afterwards is the optimizer's `frozen`.
+What is taken is chosen by patterns of parameters' names. MetaXLM's table 5:
+`include=('model/embeddings', 'output_bias')` with `vocabulary_matching` are
+the embeddings only, `exclude=('/token$', 'output_bias')` is the body only,
+without patterns come both. A body that does not train afterwards (table 4) is
+the optimizer's `frozen=('model/layers',)`.
 """
 
 import dataclasses
@@ -253,6 +254,10 @@ def _hint(init: InitFrom, problems: Sequence[str]) -> str:
                                       for p in problems):
     return ('; from an encoder without cross-attention, set '
             "DecoderInitialization.cross_attention = 'fresh'")
+  if init.decoder is None and any(
+      p.startswith('model/encoder/') for p in problems):
+    return ("; for an encoder-decoder from an encoder's run, set "
+            'InitFrom.decoder')
   if init.vocabulary_matching is None and any(
       'embeddings/token' in p for p in problems):
     return ('; for a run with another vocabulary, set '

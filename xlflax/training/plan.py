@@ -32,7 +32,7 @@ def make(settings: setup_lib.Settings) -> dict[str, Any]:
                  'parameters are not looked at.')
   elif settings.init_from:
     setup.initial_state()
-  loaders = {} if setup.vocabulary is None else setup.open_loaders()
+  loaders = setup.open_loaders()
   try:
     result = {
         'model_dir': settings.model_dir,

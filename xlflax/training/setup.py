@@ -161,7 +161,9 @@ class Setup:
             for name in self.streams_of(active)}
 
   def open_loaders(self) -> dict[str, loader_lib.Loader]:
-    """Stream name -> its loader."""
+    """Stream name -> its loader; none for a vocabulary of sizes only."""
+    if self.vocabulary is None:
+      return {}
     return {stream.name: loader_lib.open_loader(
         stream, vocabulary=self.vocabulary, seed=self.settings.seed,
         cache_dir=self.settings.cache_dir, corpus=self.settings.corpus,

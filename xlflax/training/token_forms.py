@@ -3,7 +3,8 @@
 Vocabularies mark the borders of words in different ways: `▁the` and `ing`
 (SentencePiece), `Ġthe` and `ing` (byte-level BPE, as GPT-2 and RoBERTa have
 it, which also writes bytes as letters: `Ã©` is `é`), `the` and `##ing`
-(WordPiece, as BERT has it).
+(WordPiece, as BERT has it), `the</w>` and `in` (BPE with ends of words, as
+XLM has it).
 """
 
 import enum
@@ -19,6 +20,7 @@ class Notation(enum.Enum):
   SENTENCEPIECE = '▁'
   BYTE_LEVEL = 'Ġ'
   WORDPIECE = '##'
+  WORD_END = '</w>'
 
 
 class Form(NamedTuple):
@@ -29,12 +31,13 @@ class Form(NamedTuple):
 
 
 def notation_of(pieces: Sequence[str]) -> Notation:
-  """The notation whose mark most pieces begin with; SentencePiece's if none.
+  """The notation whose mark most pieces have; SentencePiece's if none.
 
   Before: ['<s>', 'Ġthe', 'ing']; after: Notation.BYTE_LEVEL.
   """
-  counts = {kind: sum(p.startswith(kind.value) for p in pieces)
-            for kind in Notation}
+  counts = {kind: sum(
+      p.endswith(kind.value) if kind is Notation.WORD_END
+      else p.startswith(kind.value) for p in pieces) for kind in Notation}
   return max(counts, key=lambda kind: counts[kind])
 
 
@@ -52,7 +55,8 @@ def forms(pieces: Sequence[str], notation: Notation | None = None
   """
   read = {Notation.SENTENCEPIECE: _of_sentencepiece,
           Notation.BYTE_LEVEL: _of_byte_level,
-          Notation.WORDPIECE: _of_wordpiece}[notation or notation_of(pieces)]
+          Notation.WORDPIECE: _of_wordpiece,
+          Notation.WORD_END: _of_word_end}[notation or notation_of(pieces)]
   return [read(piece) for piece in pieces]
 
 
@@ -102,6 +106,13 @@ def _of_sentencepiece(piece: str) -> Form:
 def _of_wordpiece(piece: str) -> Form:
   text = piece.removeprefix(Notation.WORDPIECE.value)
   return Form(text, len(text) == len(piece))
+
+
+def _of_word_end(piece: str) -> Form:
+  """What ends a word is taken to be all of it: where a word begins is not
+  written."""
+  text = piece.removesuffix(Notation.WORD_END.value)
+  return Form(text, len(text) < len(piece))
 
 
 def _of_byte_level(piece: str) -> Form:

@@ -62,7 +62,7 @@ class VocabularyMatching:
   dictionaries: tuple[str, ...] = ()
   source_language: str = 'en'
   parameters: tuple[str, ...] = (
-      r'/token$', r'/output_bias$', r'^model/output$')
+      r'/token$', r'/output_bias$', r'/output$')
 
   def match(self, target, source) -> Matching:
     """`match` with the entries of these dictionaries."""

@@ -11,8 +11,8 @@ from tests.interop.huggingface import reference_models as reference
 from xlflax import errors
 from xlflax.interop.huggingface import exporting, importing
 from xlflax.models import sharing
+from xlflax.training import partitioning, run_directory
 from xlflax.training import run as run_lib
-from xlflax.training import run_directory
 
 
 @pytest.fixture(scope='module')
@@ -271,3 +271,13 @@ def test_heads_without_a_place_are_listed(folder, tmp_path):
   assert len(only.dropped) == 5
   exporting.convert(only, tmp_path / 'states')
   assert 'embeddings.LayerNorm.bias' in _tensors(tmp_path / 'states')
+
+
+def test_parameters_are_sharded_as_they_are_read(folder):
+  partitioner = partitioning.Partitioner(fsdp=2)
+  params = importing.load(importing.check(folder), partitioner)
+  table = params['model']['embeddings']['token']
+  assert len(table.sharding.device_set) == 8
+  assert table.addressable_shards[0].data.size < table.size
+  np.testing.assert_array_equal(
+      table, _tensors(folder)['bert.embeddings.word_embeddings.weight'])

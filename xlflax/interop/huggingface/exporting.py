@@ -14,11 +14,13 @@ import numpy as np
 import safetensors.numpy
 
 from xlflax import errors
+from xlflax.data import vocabulary_sentencepiece
 from xlflax.interop.huggingface import (
     architectures,
     config_options,
     importing,
     model_files,
+    sentencepiece_files,
     tensor_files,
 )
 from xlflax.interop.huggingface import plan as plan_lib
@@ -255,7 +257,7 @@ def _write_tensors(checked: Export, folder: pathlib.Path, limit: int) -> None:
       for i in range(len(shards))])
   values = _values(checked)
   for file, shard in zip(files, shards, strict=True):
-    content = {}
+    content: dict[str, np.ndarray] = {}
     while len(content) < len(shard):
       name, value = next(values)
       content[name] = value
@@ -331,7 +333,13 @@ def _write_tokenizer(run: run_lib.Run, folder: pathlib.Path) -> list[str]:
     (folder / name).write_bytes((vocabulary / name).read_bytes())
   if names:
     return []
-  for name, content in run.vocabulary.files().items():
+  made = None
+  if isinstance(run.vocabulary,
+                vocabulary_sentencepiece.SentencePieceVocabulary):
+    made = sentencepiece_files.convert(run.vocabulary)
+  for name, content in (made or run.vocabulary.files()).items():
     (folder / name).write_bytes(content)
+  if made:
+    return []
   return ["the vocabulary's own files were copied: transformers has no "
           f'tokenizer of the kind {run.vocabulary.kind}']

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 
 from xlflax import enums, errors
@@ -22,9 +23,11 @@ from xlflax.interop.huggingface import (
 )
 from xlflax.interop.huggingface import languages as languages_lib
 from xlflax.interop.huggingface import plan as plan_lib
+from xlflax.models import api as models_api
 from xlflax.models import config as model_config
 from xlflax.models import encoder
-from xlflax.training import checkpoints, run_directory
+from xlflax.training import checkpoints, partitioning, run_directory
+from xlflax.training import params as params_lib
 from xlflax.training import run as run_lib
 from xlflax.training import state as state_lib
 
@@ -118,6 +121,22 @@ def _tokenizer(folder, description, languages, unused_rows):
       fix='copy the tokenizer that belongs to the model' + (
           ', or keep the rows that no token uses by --unused_rows=keep'
           if len(found) < rows else ''))
+
+
+def load(checked: Import, partitioner: partitioning.Partitioner):
+  """The parameters, sharded over devices.
+
+  Each goes to its devices as soon as it is complete, so that the host holds
+  those that are not, and a tensor.
+
+  Raises:
+    CheckpointError: a tensor can't be read.
+  """
+  boxed = jax.eval_shape(lambda: models_api.init_params(
+      encoder.Encoder(checked.config), jax.random.key(0)))
+  shardings = params_lib.names({'model': partitioner.shardings(boxed)})
+  return weights.load(checked.plan, place=lambda name, value: jax.device_put(
+      value, shardings.get(name, partitioner.replicated)))
 
 
 def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:

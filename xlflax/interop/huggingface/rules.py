@@ -64,15 +64,18 @@ class Assignment:
   layer: int | None
   transform: Transform
 
-  def read(self, tensor: np.ndarray) -> np.ndarray:
-    """The parameter's float32 part, of `shape`."""
-    if self.transform in (Transform.LINEAR, Transform.LINEAR_FROM_TWO):
-      tensor = tensor.T
-    elif self.transform is Transform.ROWS:
-      rows = np.zeros(self.shape, np.float32)
-      rows[:len(tensor)] = tensor
-      return rows
-    return tensor.reshape(self.shape).astype(np.float32, copy=False)
+  def read(self, tensor: np.ndarray, parameter: np.ndarray) -> None:
+    """Writes the tensor into its place in the parameter, without a copy."""
+    if self.layer is not None:
+      parameter = parameter[self.layer]
+    if self.transform is Transform.ROWS:
+      parameter[:len(tensor)] = tensor
+      parameter[len(tensor):] = 0
+    elif self.transform in (Transform.LINEAR, Transform.LINEAR_FROM_TWO):
+      # A view with two axes, as a part of a contiguous array has one.
+      parameter.reshape(self.tensor_shape[::-1])[...] = tensor.T
+    else:
+      parameter[...] = tensor.reshape(self.shape)
 
   def write(self, part: np.ndarray) -> np.ndarray:
     """The tensor, of `tensor_shape`, from the parameter's part."""

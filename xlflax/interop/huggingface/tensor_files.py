@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import safetensors
 
@@ -21,6 +22,12 @@ SAFETENSORS = 'model.safetensors'
 INDEX = f'{SAFETENSORS}.index.json'
 _FORMS = (SAFETENSORS, INDEX, 'pytorch_model.bin',
           'pytorch_model.bin.index.json')
+
+_DTYPES = {
+    'F64': np.float64, 'F32': np.float32, 'F16': np.float16,
+    'BF16': ml_dtypes.bfloat16, 'I64': np.int64, 'I32': np.int32,
+    'I16': np.int16, 'I8': np.int8, 'U8': np.uint8, 'BOOL': np.bool_,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,14 +107,37 @@ def _open(file: pathlib.Path) -> tuple[dict[str, tuple[int, ...]],
     if not file.is_file():
       raise FileNotFoundError('there is no such file')
     if file.suffix == '.safetensors':
-      opened: Any = safetensors.safe_open(str(file), framework='numpy')
-      return {name: tuple(opened.get_slice(name).get_shape())
-              for name in opened.keys()}, opened.get_tensor
+      return _open_safetensors(file)
     torch_file = torch_files.TorchFile(file)
     return {name: stored.shape for name, stored in
             torch_file.tensors.items()}, torch_file.get
   except Exception as error:  # Both libraries raise many kinds.
     raise _damaged(file, error) from error
+
+
+def _open_safetensors(file: pathlib.Path):
+  """As `_open`; the library checks the file.
+
+  Values are read from it plainly: mapped into memory, as the library does it,
+  a whole file would stay there besides the copies.
+  """
+  opened: Any = safetensors.safe_open(str(file), framework='numpy')
+  shapes = {name: tuple(opened.get_slice(name).get_shape())
+            for name in opened.keys()}
+  del opened
+  with file.open('rb') as stream:
+    length = int.from_bytes(stream.read(8), 'little')
+    header = json.loads(stream.read(length))
+
+  def get(name: str) -> np.ndarray:
+    entry = header[name]
+    dtype = np.dtype(_DTYPES[entry['dtype']])
+    start, stop = entry['data_offsets']
+    return np.fromfile(
+        file, dtype, (stop - start) // dtype.itemsize,
+        offset=8 + length + start).reshape(entry['shape'])
+
+  return shapes, get
 
 
 def _damaged(file: pathlib.Path, error: Exception) -> errors.CheckpointError:

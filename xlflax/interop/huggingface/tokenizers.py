@@ -1,8 +1,8 @@
 """A folder's tokenizer files as an `xlflax` vocabulary.
 
 tokenizer.json is read as it is; without it, the older files are: vocab.txt
-(WordPiece), vocab.json and merges.txt (byte-level BPE), and SentencePiece
-models with the ids of fairseq or T5.
+(WordPiece), vocab.json and merges.txt (byte-level BPE; XLM's BPE), and
+SentencePiece models with the ids of fairseq or T5.
 """
 
 import json
@@ -18,6 +18,7 @@ from xlflax.data import (
     vocabulary_fairseq,
     vocabulary_imported,
     vocabulary_tokenizers,
+    vocabulary_xlm,
 )
 
 # What is copied, so that a model goes back with the files that it came with.
@@ -32,6 +33,8 @@ _WORDPIECE = dict(pad='[PAD]', bos='[CLS]', eos='[SEP]', unk='[UNK]',
                   mask='[MASK]')
 _ROBERTA = dict(pad='<pad>', bos='<s>', eos='</s>', unk='<unk>',
                 mask='<mask>')
+_XLM = dict(pad='<pad>', bos='<s>', eos='</s>', unk='<unk>',
+            mask='<special1>')
 _T5 = dict(pad='<pad>', bos='<pad>', eos='</s>', unk='<unk>',
            mask='<extra_id_0>')
 _KEYS = {'pad': ('pad_token',), 'bos': ('cls_token', 'bos_token'),
@@ -65,6 +68,11 @@ def read(folder: pathlib.Path, *, model_type: str, size: int | None,
       return vocabulary_fairseq.MovedSentencePieceVocabulary(
           (folder / name).read_bytes(), layout, id_layout=kind,
           extra_ids=settings.get('extra_ids', 100) if t5 else 0)
+  if model_type == 'xlm' and (folder / vocabulary_xlm.MERGES).is_file():
+    return vocabulary_xlm.XLMVocabulary(
+        {name: _read(folder / name) for name in (
+            vocabulary_xlm.VOCABULARY, vocabulary_xlm.MERGES)}, layout,
+        lower=settings.get('do_lowercase_and_remove_accent', True))
   built = _build(folder, settings)
   if built is None:
     raise errors.VocabularyError(
@@ -80,6 +88,15 @@ def read(folder: pathlib.Path, *, model_type: str, size: int | None,
 def names(folder: pathlib.Path) -> list[str]:
   """The tokenizer's own files in a folder."""
   return [name for name in FILES if (folder / name).is_file()]
+
+
+def _read(path: pathlib.Path) -> bytes:
+  try:
+    return path.read_bytes()
+  except OSError as error:
+    raise errors.VocabularyError(
+        'A file of the tokenizer can not be read', got=error.strerror,
+        where=str(path)) from error
 
 
 def _settings(folder: pathlib.Path) -> dict[str, Any]:
@@ -99,10 +116,12 @@ def _settings(folder: pathlib.Path) -> dict[str, Any]:
 
 def _roles(settings: dict[str, Any], model_type: str) -> dict[str, str]:
   """The token of each role: what the files say, else the model's usual."""
-  usual = {'bert': _WORDPIECE, 't5': _T5, 'mt5': _T5, 'umt5': _T5}.get(
+  usual = {'bert': _WORDPIECE, 'xlm': _XLM, 't5': _T5, 'mt5': _T5, 'umt5': _T5}.get(
       model_type, _ROBERTA)
   roles = {}
   for role, keys in _KEYS.items():
+    if model_type == 'xlm':  # which names </s> as class token
+      keys = keys[::-1] if role == 'bos' else keys
     given = [_content(settings[key]) for key in keys if settings.get(key)]
     own = model_type not in ('t5', 'mt5', 'umt5') or role in (
         'pad', 'eos', 'unk')

@@ -40,8 +40,8 @@ def load(plan: plan_lib.Plan, *, place: Place | None = None) -> dict[str, Any]:
     name = assignment.parameter
     if name not in buffers:
       buffers[name] = np.empty(plan.shapes[name], np.float32)
-    where = () if assignment.layer is None else (assignment.layer,)
-    buffers[name][where] = assignment.read(value)
+    assignment.read(value, buffers[name])
+    del value  # before the next is read
     waiting[name] -= 1
     if not waiting[name]:
       complete = buffers.pop(name)

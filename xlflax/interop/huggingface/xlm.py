@@ -39,16 +39,17 @@ _HARMLESS = (
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   fields = {field: options.get(name, default)
             for name, (field, default) in _FIELDS.items()}
-  for name, allowed in (('causal', False), ('asm', False),
-                        ('is_encoder', True)):
-    options.require(name, allowed)
+  options.require('causal', False)
+  options.require('asm', False)
+  options.require('is_encoder', True)
   options.ignore(*_HARMLESS)
   summary = ('summary_type', 'summary_use_proj', 'summary_proj_to_labels',
              'summary_activation')
   if task is Task.SEQUENCE_CLASSIFICATION:
-    for name, allowed in zip(
-        summary, (('first',), (True,), (True,), (None, '')), strict=True):
-      options.require(name, *allowed)
+    options.require('summary_type', 'first')
+    options.require('summary_use_proj', True)
+    options.require('summary_proj_to_labels', True)
+    options.require('summary_activation', None, '')
   else:
     options.ignore(*summary)
   languages = options.get('n_langs', 1)

@@ -1,0 +1,155 @@
+"""Killed runs of methods that keep more than parameters, or take turns."""
+
+import dataclasses
+import json
+import signal
+import time
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from tests.end_to_end.conftest import kill, losses
+from xlflax.training import checkpoints
+
+_STEPS, _EVERY = 46, 23  # an odd step: VECO's next is of another kind
+_ENCODER, _ENCODER_DECODER = 'models/tiny.gin', 'models/tiny_transformer.gin'
+_SIZES = dict(hidden_dim=16, mlp_dim=32, num_heads=2, max_length=32)
+_SETTINGS = dict(LENGTH=16, PAIR_LENGTH=24, SIDE_LENGTH=16, BATCH_SIZE=8,
+                 PAIR_BATCH_SIZE=8, WARMUP_STEPS=2, LEARNING_RATE=1e-2)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Method:
+  """A gin file, with what it needs to be tiny, and whose run it starts from.
+
+  Attributes:
+    file: of pretrain/.
+    model: of models/.
+    settings: macros that the file reads, of `_SETTINGS` or others.
+    init: the method of the run that it starts from.
+    objectives: those with a state of their own.
+  """
+
+  file: str
+  model: str
+  settings: dict[str, object]
+  init: str | None = None
+  objectives: tuple[str, ...] = ()
+
+  def flags(self, workspace) -> tuple[str, ...]:
+    config = ('EncoderConfig' if self.model == _ENCODER
+              else 'EncoderDecoderConfig')
+    settings = dict(self.settings)
+    if self.init:
+      settings['INIT_DIR'] = repr(str(workspace.root / f'whole_{self.init}'))
+    return (
+        f'--gin_file=pretrain/{self.file}', f'--gin_file={self.model}',
+        *(f'--gin.{config}.{k}={v}' for k, v in _SIZES.items()),
+        *(f'--gin.{k}={v}' for k, v in settings.items()),
+        f'--gin.TRAIN_STEPS={_STEPS}', '--gin.train.train.log_every_steps=4',
+        f'--gin.checkpoints.CheckpointOptions.every_steps={_EVERY}',
+        *workspace.inputs, workspace.cache)
+
+
+def _some(*names, **more):
+  return {name: _SETTINGS[name] for name in names} | more
+
+
+_COMMON = ('BATCH_SIZE', 'WARMUP_STEPS', 'LEARNING_RATE')
+_VECO = _some(*_COMMON, 'LENGTH', 'PAIR_LENGTH', 'PAIR_BATCH_SIZE')
+_METHODS = {
+    'moco': _Method(  # 40 keys: the pointer wraps around every five steps
+        'moco_tlm.gin', _ENCODER, _VECO | dict(
+            MIN_TOKENS=2, MAX_TOKENS=20, QUEUE_SIZE=40, MOMENTUM=0.9),
+        objectives=('moco',)),
+    'veco': _Method('veco.gin', _ENCODER, _VECO),
+    'phase1': _Method('veco_phase1.gin', _ENCODER, _VECO, init='moco'),
+    'phase2': _Method('veco_phase2.gin', _ENCODER, _VECO, init='phase1'),
+    'translation': _Method('translation.gin', _ENCODER_DECODER, _some(
+        *_COMMON, 'SIDE_LENGTH')),
+}
+
+
+@pytest.fixture(scope='module')
+def whole(workspace):
+  """Method -> directory of its run that nobody stopped; each made once."""
+  def directory(name):
+    path, method = workspace.root / f'whole_{name}', _METHODS[name]
+    if not path.exists():
+      if method.init:
+        directory(method.init)
+      workspace.run('train', *method.flags(workspace), f'--model_dir={path}')
+    return path
+  return directory
+
+
+def _saved(model_dir, step):
+  """Name -> array of all that a checkpoint holds but its JSON."""
+  values = {}
+  with ocp.PyTreeCheckpointer() as checkpointer:
+    for item in ('params', 'train'):
+      tree = checkpointer.restore(
+          checkpoints.path_of(model_dir, step).absolute() / item)
+      values |= {item + jax.tree_util.keystr(path): np.asarray(leaf)
+                 for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+  return values
+
+
+def _wait_for_checkpoint(process, model_dir):
+  while process.poll() is None:
+    if _EVERY in checkpoints.finished_steps(model_dir):
+      return
+    time.sleep(0.002)
+  raise AssertionError(process.communicate()[0])
+
+
+def _kinds(model_dir):
+  """Names of the objectives that the reports of a run speak of."""
+  return {key.split('/')[0] for row in losses(model_dir).values()
+          for key in row if '/' in key}
+
+
+@pytest.mark.parametrize('name', ['moco', 'veco', 'phase2', 'translation'])
+def test_killed_run_ends_bit_identical(workspace, whole, tmp_path, name):
+  method, uninterrupted = _METHODS[name], whole(name)
+  run = tmp_path / 'run'
+  arguments = ('train', *method.flags(workspace), f'--model_dir={run}')
+  process = workspace.start(*arguments)
+  _wait_for_checkpoint(process, run)
+  kill(process)
+  assert process.returncode == -signal.SIGKILL
+  assert checkpoints.finished_steps(run) == [_EVERY]  # not the last one, too
+  output = workspace.run(*arguments)
+  assert f'Continuing from the checkpoint of step {_EVERY}.' in output
+  ours, theirs = _saved(run, _STEPS), _saved(uninterrupted, _STEPS)
+  assert ours.keys() == theirs.keys()
+  for key, value in ours.items():
+    np.testing.assert_array_equal(value, theirs[key], err_msg=key)
+  assert losses(run) == losses(uninterrupted)
+
+
+def test_what_the_checkpoints_of_moco_hold(whole):
+  """So that the comparison above is one of queue, pointer, key encoder."""
+  at, end = (_saved(whole('moco'), step) for step in (_EVERY, _STEPS))
+  state = "train['objective_state']['moco']"
+  assert int(at[f"{state}['pointer']"]) == _EVERY * 8 % 40
+  assert int(end[f"{state}['pointer']"]) == _STEPS * 8 % 40
+  keys = f"{state}['queue']['keys']"
+  assert (at[keys] != end[keys]).any(axis=1).all()
+  moved = [name for name in at if 'key_encoder' in name
+           and (at[name] != end[name]).any()]
+  assert len(moved) > 20
+
+
+def test_kinds_of_steps_and_phases(whole):
+  """Both kinds of step were trained, and phase 2 began where phase 1 ended."""
+  assert _kinds(whole('veco')) == {'ca_mlm', 'ca_mlm_pairs', 'tlm'}
+  assert _kinds(whole('phase1')) == {'ca_mlm', 'ca_mlm_pairs'}
+  assert _kinds(whole('phase2')) == {'ca_mlm', 'ca_mlm_pairs', 'tlm'}
+  first = min(losses(whole('phase2')))
+  assert losses(whole('phase2'))[first]['loss'] < 0.9 * losses(
+      whole('phase1'))[first]['loss']
+  model = json.loads((whole('phase2') / 'model.json').read_text())
+  assert 'cross_attention' in json.dumps(model)
