@@ -1,7 +1,6 @@
 """Killed runs of methods that keep more than parameters, or take turns."""
 
 import dataclasses
-import json
 import signal
 import time
 
@@ -15,7 +14,10 @@ from xlflax.training import checkpoints
 
 _STEPS, _EVERY = 46, 23  # an odd step: VECO's next is of another kind
 _ENCODER, _ENCODER_DECODER = 'models/tiny.gin', 'models/tiny_transformer.gin'
-_SIZES = dict(hidden_dim=16, mlp_dim=32, num_heads=2, max_length=32)
+_SIZES = dict(hidden_dim=16, mlp_dim=32, num_heads=2, max_length=32,
+              scan_layers=False)
+_DEPTHS = {'EncoderConfig': ('num_layers',), 'EncoderDecoderConfig': (
+    'num_encoder_layers', 'num_decoder_layers')}
 _SETTINGS = dict(LENGTH=16, PAIR_LENGTH=24, SIDE_LENGTH=16, BATCH_SIZE=8,
                  PAIR_BATCH_SIZE=8, WARMUP_STEPS=2, LEARNING_RATE=1e-2)
 
@@ -29,24 +31,23 @@ class _Method:
     model: of models/.
     settings: macros that the file reads, of `_SETTINGS` or others.
     init: the method of the run that it starts from.
-    objectives: those with a state of their own.
   """
 
   file: str
   model: str
   settings: dict[str, object]
   init: str | None = None
-  objectives: tuple[str, ...] = ()
 
   def flags(self, workspace) -> tuple[str, ...]:
     config = ('EncoderConfig' if self.model == _ENCODER
               else 'EncoderDecoderConfig')
+    sizes = _SIZES | {depth: 1 for depth in _DEPTHS[config]}
     settings = dict(self.settings)
     if self.init:
       settings['INIT_DIR'] = repr(str(workspace.root / f'whole_{self.init}'))
     return (
         f'--gin_file=pretrain/{self.file}', f'--gin_file={self.model}',
-        *(f'--gin.{config}.{k}={v}' for k, v in _SIZES.items()),
+        *(f'--gin.{config}.{k}={v}' for k, v in sizes.items()),
         *(f'--gin.{k}={v}' for k, v in settings.items()),
         f'--gin.TRAIN_STEPS={_STEPS}', '--gin.train.train.log_every_steps=4',
         f'--gin.checkpoints.CheckpointOptions.every_steps={_EVERY}',
@@ -62,8 +63,7 @@ _VECO = _some(*_COMMON, 'LENGTH', 'PAIR_LENGTH', 'PAIR_BATCH_SIZE')
 _METHODS = {
     'moco': _Method(  # 40 keys: the pointer wraps around every five steps
         'moco_tlm.gin', _ENCODER, _VECO | dict(
-            MIN_TOKENS=2, MAX_TOKENS=20, QUEUE_SIZE=40, MOMENTUM=0.9),
-        objectives=('moco',)),
+            MIN_TOKENS=2, MAX_TOKENS=20, QUEUE_SIZE=40, MOMENTUM=0.9)),
     'veco': _Method('veco.gin', _ENCODER, _VECO),
     'phase1': _Method('veco_phase1.gin', _ENCODER, _VECO, init='moco'),
     'phase2': _Method('veco_phase2.gin', _ENCODER, _VECO, init='phase1'),
@@ -140,7 +140,7 @@ def test_what_the_checkpoints_of_moco_hold(whole):
   assert (at[keys] != end[keys]).any(axis=1).all()
   moved = [name for name in at if 'key_encoder' in name
            and (at[name] != end[name]).any()]
-  assert len(moved) > 20
+  assert len(moved) > 15
 
 
 def test_kinds_of_steps_and_phases(whole):
@@ -148,8 +148,6 @@ def test_kinds_of_steps_and_phases(whole):
   assert _kinds(whole('veco')) == {'ca_mlm', 'ca_mlm_pairs', 'tlm'}
   assert _kinds(whole('phase1')) == {'ca_mlm', 'ca_mlm_pairs'}
   assert _kinds(whole('phase2')) == {'ca_mlm', 'ca_mlm_pairs', 'tlm'}
-  first = min(losses(whole('phase2')))
-  assert losses(whole('phase2'))[first]['loss'] < 0.9 * losses(
-      whole('phase1'))[first]['loss']
-  model = json.loads((whole('phase2') / 'model.json').read_text())
-  assert 'cross_attention' in json.dumps(model)
+  scratch, continued = (losses(whole(name))[4]['ca_mlm/loss']
+                        for name in ('veco', 'phase2'))
+  assert continued < scratch - 0.2

@@ -38,7 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Converts, or shows what would be done."""
-  from xlflax.interop.huggingface import exporting, importing, tables
+  from xlflax.interop.huggingface import (
+      exporting,
+      folder_writing,
+      importing,
+      tables,
+  )
   checked = exporting.check(
       args.model_dir, step=args.step, model_type=args.architecture,
       task=args.task, drop=args.drop, dtype=args.dtype)
@@ -46,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     print(tables.of_export(checked))
     return 0
   importing.check_free(pathlib.Path(args.output))
-  notes = exporting.convert(checked, args.output,
+  notes = folder_writing.convert(checked, args.output,
                             max_shard_bytes=int(args.max_shard_size * 1e9))
   for name in checked.dropped:
     print(f'not kept: {name} (left out at your word)')

@@ -2,9 +2,11 @@
 
 | layout | ids |
 | --- | --- |
-| `fairseq` (XLM-R) | `<s>`, `<pad>`, `</s>`, `<unk>`, the model's pieces from its fourth on, `<mask>` |
-| `t5` (T5, mT5) | the model's own, then `<extra_id_99>` … `<extra_id_0>` |
-"""  # pylint: disable=line-too-long
+| `fairseq` | `<s>`, `<pad>`, `</s>`, `<unk>`, the model's words, `<mask>` |
+| `t5` | the model's own, then `<extra_id_99>` … `<extra_id_0>` |
+
+The first is XLM-R's, the second that of T5 and mT5.
+"""
 
 import enum
 import itertools

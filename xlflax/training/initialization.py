@@ -70,6 +70,8 @@ class InitFrom:
     return name
 
 
+_ABSENT = ' is not in the checkpoint'
+
 # A run's directory alone stands for InitFrom(model_dir=...).
 Inits = InitFrom | str | Sequence[InitFrom | str]
 
@@ -214,7 +216,7 @@ def _sources(init: InitFrom, params, saved, checkpoint, rows
         source_name, depths.get(name), saved, _choose(init, name))
     if source is None:
       if not init.allow_missing:
-        problems.append(f'{source_name} is not in the checkpoint')
+        problems.append(source_name + _ABSENT)
       continue
     problem = _misfit(name, tuple(leaf.shape), source.shape(saved),
                       rows if init.matches_rows(name) else None)
@@ -258,6 +260,9 @@ def _hint(init: InitFrom, problems: Sequence[str]) -> str:
       p.startswith('model/encoder/') for p in problems):
     return ("; for an encoder-decoder from an encoder's run, set "
             'InitFrom.decoder')
+  if any(p.startswith('heads/') and p.endswith(_ABSENT) for p in problems):
+    return ("; objectives that the run did not train have new heads: set "
+            "InitFrom.include = ('^model/',)")
   if init.vocabulary_matching is None and any(
       'embeddings/token' in p for p in problems):
     return ('; for a run with another vocabulary, set '

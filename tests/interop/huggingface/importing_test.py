@@ -9,7 +9,11 @@ import safetensors.numpy
 
 from tests.interop.huggingface import reference_models as reference
 from xlflax import errors
-from xlflax.interop.huggingface import exporting, importing
+from xlflax.interop.huggingface import (
+    exporting,
+    folder_writing,
+    importing,
+)
 from xlflax.models import sharing
 from xlflax.training import partitioning, run_directory
 from xlflax.training import run as run_lib
@@ -190,11 +194,11 @@ def test_a_pooler_beside_a_masked_lm_is_kept(folder, tmp_path):
   run, params = _params(folder, tmp_path / 'ours')
   np.testing.assert_array_equal(params['heads']['pooler']['dense']['kernel'],
                                 more['bert.pooler.dense.weight'].T)
-  exporting.convert(exporting.check(run.directory), tmp_path / 'back')
+  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
   back = _tensors(tmp_path / 'back')
   assert back.keys() == tensors.keys()
   assert all(np.array_equal(back[name], tensors[name]) for name in tensors)
-  exporting.convert(exporting.check(run.directory, task='pretraining'),
+  folder_writing.convert(exporting.check(run.directory, task='pretraining'),
                     tmp_path / 'pretraining')
   options = json.loads((tmp_path / 'pretraining/config.json').read_text())
   assert options['architectures'] == ['BertForPreTraining']
@@ -204,7 +208,7 @@ def test_rows_are_rounded_up_and_cut_again(folder, tmp_path):
   run, params = _params(folder, tmp_path / 'ours', vocab_multiple=8)
   table = params['model']['embeddings']['token']
   assert table.shape == (64, 30) and not np.any(table[61:])
-  exporting.convert(exporting.check(run.directory), tmp_path / 'back')
+  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
   first, back = _tensors(folder), _tensors(tmp_path / 'back')
   assert all(np.array_equal(back[name], first[name]) for name in first)
 
@@ -216,7 +220,7 @@ def test_shards_and_half_precision(folder, tmp_path):
   run, params = _params(tmp_path / 'half', tmp_path / 'ours')
   assert params['model']['output_bias'].dtype == np.float32
   checked = exporting.check(run.directory, dtype='float16')
-  exporting.convert(checked, tmp_path / 'back', max_shard_bytes=8000)
+  folder_writing.convert(checked, tmp_path / 'back', max_shard_bytes=8000)
   files = sorted((tmp_path / 'back').glob('*.safetensors'))
   assert len(files) > 3
   assert all(os.path.getsize(f) < 12000 for f in files)
@@ -269,7 +273,7 @@ def test_heads_without_a_place_are_listed(folder, tmp_path):
   only = exporting.check(run.directory, task='states',
                          drop=['head_dense', 'head_norm', 'output_bias'])
   assert len(only.dropped) == 5
-  exporting.convert(only, tmp_path / 'states')
+  folder_writing.convert(only, tmp_path / 'states')
   assert 'embeddings.LayerNorm.bias' in _tensors(tmp_path / 'states')
 
 

@@ -12,7 +12,11 @@ import torch
 import transformers
 
 from tests.interop.huggingface import reference_models as reference
-from xlflax.interop.huggingface import exporting, importing
+from xlflax.interop.huggingface import (
+    exporting,
+    folder_writing,
+    importing,
+)
 from xlflax.training import run as run_lib
 
 _VOCAB = 250002
@@ -61,7 +65,7 @@ def test_logits_and_the_way_back(base, tmp_path):
   error = np.abs(np.asarray(got) - want)[mask > 0].max()
   print(f'largest difference of logits {error:.2e}, of {np.abs(want).max()}')
   assert error < 2e-5
-  exporting.convert(exporting.check(run.directory), tmp_path / 'back')
+  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
   state = model.state_dict()
   with safetensors.safe_open(
       tmp_path / 'back/model.safetensors', 'numpy') as back:

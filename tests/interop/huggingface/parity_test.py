@@ -16,7 +16,11 @@ import torch
 import transformers
 
 from tests.interop.huggingface import reference_models as reference
-from xlflax.interop.huggingface import exporting, importing
+from xlflax.interop.huggingface import (
+    exporting,
+    folder_writing,
+    importing,
+)
 from xlflax.models import heads as heads_lib
 from xlflax.training import run as run_lib
 
@@ -180,7 +184,7 @@ def test_next_sentence_logits_equal_the_reference(imported):
 def test_the_way_back_is_bit_identical(imported, tmp_path, name):
   _, folder, run = imported(name)
   checked = exporting.check(run.directory)
-  exporting.convert(checked, tmp_path / 'back')
+  folder_writing.convert(checked, tmp_path / 'back')
   first = safetensors.numpy.load_file(folder / 'hf/model.safetensors')
   second = safetensors.numpy.load_file(tmp_path / 'back/model.safetensors')
   assert first.keys() == second.keys()
@@ -200,7 +204,7 @@ def test_the_way_back_is_bit_identical(imported, tmp_path, name):
 
 def test_unrolled_layers_go_back_too(imported, tmp_path):
   _, folder, run = imported('bert', scan_layers=False)
-  exporting.convert(exporting.check(run.directory), tmp_path / 'back')
+  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
   first = safetensors.numpy.load_file(folder / 'hf/model.safetensors')
   second = safetensors.numpy.load_file(tmp_path / 'back/model.safetensors')
   assert first.keys() == second.keys()

@@ -26,7 +26,8 @@ _LINES = [
 ] * 4
 EDGE_CASES = [
     '', ' ', '  two  spaces  ', '\ttab\tand\nnewline\r\n', 'ALL CAPS é É ñ',
-    'e\u0301 combining', 'ﬁ ligature ½ ① ﾊﾝｶｸ Ｆｕｌｌ', '👍🏽 family 👨‍👩‍👧', '日本語テキスト',
+    'e\u0301 combining', 'ﬁ ligature ½ ① ﾊﾝｶｸ Ｆｕｌｌ',
+    '👍🏽 family 👨‍👩‍👧', '日本語テキスト',
     'zero\u200bwidth\u00a0nbsp\ufeffbom', 'control\x07bell', '▁underline ▁▁',
     "don't won't I'm they'll", 'a,b;c:d!e?f(g)[h]{i}', '1234567890',
     'supercalifragilisticexpialidocious' * 4, '\u202eright-to-left',

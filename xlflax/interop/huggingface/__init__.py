@@ -7,14 +7,15 @@
 | `config_options` | reading config.json without passing over any option |
 | `tensor_files`, `torch_files` | tensors of a folder, one at a time |
 | `plan` | which tensor goes where, after every check |
-| `importing`, `exporting` | the two conversions |
+| `importing`, `weights` | the way here |
+| `exporting`, `folder_writing`, `tensor_writing` | the way back |
 | `tables`, `gin_file` | what is shown to the user, or written for runs |
 | `tokenizers` | tokenizer files as an `xlflax` vocabulary |
 
 A converted model directory is one that `xlflax evaluate` reads and that
-`InitFrom` initialises from: its checkpoint is step 0, and `model.gin` builds the
-same model. What config.json said is kept in `huggingface.json`, so that the
-way back restores it.
+`InitFrom` initialises from: its checkpoint is step 0, and `model.gin` builds
+the same model. What config.json said is kept in `huggingface.json`, so that
+the way back restores it.
 
 Heads are kept in the parameter tree beside the model, by task:
 

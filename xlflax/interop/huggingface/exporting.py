@@ -1,27 +1,22 @@
-"""From a model directory to a Hugging Face folder."""
+"""From a model directory to a Hugging Face folder: every check.
+
+`folder_writing.convert` writes what has been checked here.
+"""
 
 import dataclasses
-import json
-import os
 import pathlib
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import jax
 import ml_dtypes
 import numpy as np
-import safetensors.numpy
 
 from xlflax import errors
-from xlflax.data import vocabulary_sentencepiece
 from xlflax.interop.huggingface import (
     architectures,
     config_options,
     importing,
     model_files,
-    sentencepiece_files,
-    tensor_files,
 )
 from xlflax.interop.huggingface import plan as plan_lib
 from xlflax.interop.huggingface import rules as rules_lib
@@ -29,14 +24,12 @@ from xlflax.interop.huggingface.architectures import Architecture, Task
 from xlflax.interop.huggingface.rules import Assignment
 from xlflax.models import config as model_config
 from xlflax.models import encoder
-from xlflax.training import checkpoints, run_directory
+from xlflax.training import checkpoints
 from xlflax.training import params as params_lib
 from xlflax.training import run as run_lib
 
 DTYPES = {'float32': np.float32, 'float16': np.float16,
           'bfloat16': ml_dtypes.bfloat16}
-MAX_SHARD_BYTES = 5 * 10**9
-_METADATA = {'format': 'pt'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,142 +197,3 @@ def _complete(options, architecture, task, run, shapes, dtype):
     options['lang2id'] = {code: i for i, code in enumerate(spec.languages)}
     options['id2lang'] = {str(i): c for i, c in enumerate(spec.languages)}
   return options
-
-
-def convert(checked: Export, folder: str | pathlib.Path, *,
-            max_shard_bytes: int = MAX_SHARD_BYTES) -> list[str]:
-  """Writes config.json, safetensors and the tokenizer's files.
-
-  The folder appears when it is complete.
-
-  Args:
-    checked: from `check`.
-    folder: where to.
-    max_shard_bytes: tensors beyond this begin another file; also what is
-      held in memory, besides a parameter.
-
-  Returns:
-    What the reader should know: files that could not be written.
-
-  Raises:
-    RunDirectoryError: there is something already.
-    CheckpointError: the checkpoint can't be read.
-  """
-  folder = pathlib.Path(folder).absolute()
-  importing.check_free(folder)
-  partial = folder.with_name(f'.{folder.name}.{os.getpid()}.partial')
-  try:
-    partial.mkdir(parents=True)
-    _write_tensors(checked, partial, max_shard_bytes)
-    text = json.dumps(checked.options, indent=2, sort_keys=True)
-    (partial / model_files.CONFIG).write_text(text + '\n', encoding='utf-8')
-    notes = _write_tokenizer(checked.run, partial)
-    if folder.exists():
-      folder.rmdir()
-    os.replace(partial, folder)
-  finally:
-    shutil.rmtree(partial, ignore_errors=True)
-  return notes
-
-
-def _write_tensors(checked: Export, folder: pathlib.Path, limit: int) -> None:
-  """One file, or shards with an index."""
-  shards: list[dict[str, int]] = [{}]  # name -> bytes
-  width = np.dtype(checked.dtype).itemsize
-  for name, shape in _sizes(checked):
-    size = width * int(np.prod(shape))
-    if shards[-1] and sum(shards[-1].values()) + size > limit:
-      shards.append({})
-    shards[-1][name] = size
-  stem, suffix = tensor_files.SAFETENSORS.split('.')
-  files = ([tensor_files.SAFETENSORS] if len(shards) == 1 else [
-      f'{stem}-{i + 1:05}-of-{len(shards):05}.{suffix}'
-      for i in range(len(shards))])
-  values = _values(checked)
-  for file, shard in zip(files, shards, strict=True):
-    content: dict[str, np.ndarray] = {}
-    while len(content) < len(shard):
-      name, value = next(values)
-      content[name] = value
-    safetensors.numpy.save_file(content, folder / file, metadata=_METADATA)
-  if len(files) > 1:
-    index = {'metadata': {'total_size': sum(
-        sum(shard.values()) for shard in shards)},
-        'weight_map': {name: file for file, shard in
-                       zip(files, shards, strict=True) for name in shard}}
-    (folder / tensor_files.INDEX).write_text(
-        json.dumps(index, indent=2) + '\n', encoding='utf-8')
-
-
-def _by_parameter(checked: Export) -> dict[str, list[Assignment]]:
-  found: dict[str, list[Assignment]] = {}
-  for assignment in checked.assignments:
-    found.setdefault(assignment.parameter, []).append(assignment)
-  return found
-
-
-def _name(checked: Export, tensor: str) -> str:
-  """The base model alone has its tensors without prefix."""
-  if checked.task is Task.STATES:
-    return tensor.removeprefix(checked.architecture.prefix)
-  return tensor
-
-
-def _sizes(checked: Export) -> Iterator[tuple[str, tuple[int, ...]]]:
-  for assignments in _by_parameter(checked).values():
-    for assignment in assignments:
-      yield _name(checked, assignment.tensor), assignment.tensor_shape
-  for name, table in checked.constants.items():
-    yield _name(checked, name), table.shape
-
-
-def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
-  """Tensors in the order of `_sizes`; reads one parameter at a time."""
-  checkpoint = checkpoints.path_of(checked.run.directory, checked.step)
-  shapes = checkpoints.saved_shapes(checkpoint)
-  averaged = any(name.startswith('ema/') for name in
-                 checkpoints.saved_shapes(checkpoint, 'train'))
-  for parameter, assignments in _by_parameter(checked).items():
-    value = _read(checkpoint, parameter, shapes[parameter],
-                  averaged=averaged)
-    for assignment in assignments:
-      part = value if assignment.layer is None else value[assignment.layer]
-      tensor = assignment.write(part).astype(checked.dtype)
-      yield _name(checked, assignment.tensor), np.ascontiguousarray(tensor)
-  for name, table in checked.constants.items():
-    yield _name(checked, name), table.astype(checked.dtype)
-
-
-def _read(checkpoint: pathlib.Path, parameter: str, shape, *,
-          averaged: bool) -> np.ndarray:
-  """One parameter of the checkpoint; its running average, if it has one."""
-  sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-  leaf = jax.ShapeDtypeStruct(shape, np.float32, sharding=sharding)
-  path = [*(['ema'] if averaged else []), *parameter.split('/')]
-  part: Any = leaf
-  for name in reversed(path):
-    part = {name: part}
-  found = checkpoints.read_part(
-      checkpoint, 'train' if averaged else 'params', part)
-  for name in path:
-    found = found[name]
-  return np.asarray(found)
-
-
-def _write_tokenizer(run: run_lib.Run, folder: pathlib.Path) -> list[str]:
-  names = run.vocabulary.description.get('tokenizer_files', [])
-  vocabulary = run.directory / run_directory.VOCABULARY
-  for name in names:
-    (folder / name).write_bytes((vocabulary / name).read_bytes())
-  if names:
-    return []
-  made = None
-  if isinstance(run.vocabulary,
-                vocabulary_sentencepiece.SentencePieceVocabulary):
-    made = sentencepiece_files.convert(run.vocabulary)
-  for name, content in (made or run.vocabulary.files()).items():
-    (folder / name).write_bytes(content)
-  if made:
-    return []
-  return ["the vocabulary's own files were copied: transformers has no "
-          f'tokenizer of the kind {run.vocabulary.kind}']

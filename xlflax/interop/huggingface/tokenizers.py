@@ -37,6 +37,8 @@ _XLM = dict(pad='<pad>', bos='<s>', eos='</s>', unk='<unk>',
             mask='<special1>')
 _T5 = dict(pad='<pad>', bos='<pad>', eos='</s>', unk='<unk>',
            mask='<extra_id_0>')
+_USUAL = {'bert': _WORDPIECE, 'xlm': _XLM, 't5': _T5, 'mt5': _T5,
+          'umt5': _T5}
 _KEYS = {'pad': ('pad_token',), 'bos': ('cls_token', 'bos_token'),
          'eos': ('sep_token', 'eos_token'), 'unk': ('unk_token',),
          'mask': ('mask_token',)}
@@ -116,8 +118,7 @@ def _settings(folder: pathlib.Path) -> dict[str, Any]:
 
 def _roles(settings: dict[str, Any], model_type: str) -> dict[str, str]:
   """The token of each role: what the files say, else the model's usual."""
-  usual = {'bert': _WORDPIECE, 'xlm': _XLM, 't5': _T5, 'mt5': _T5, 'umt5': _T5}.get(
-      model_type, _ROBERTA)
+  usual = _USUAL.get(model_type, _ROBERTA)
   roles = {}
   for role, keys in _KEYS.items():
     if model_type == 'xlm':  # which names </s> as class token

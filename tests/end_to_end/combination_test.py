@@ -1,0 +1,164 @@
+"""Methods of all the papers together, in one run of a user's own gin file."""
+
+import json
+import shutil
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from tests.end_to_end.conftest import losses
+from xlflax.data import corpus_writer
+from xlflax.training import checkpoints
+from xlflax.training import params as params_lib
+
+_STEPS = 32
+_SIZES = dict(num_layers=1, hidden_dim=16, mlp_dim=32, num_heads=2,
+              max_length=32, scan_layers=False)
+
+# VECO's streams and objectives, MoCo, replaced tokens and a teacher.
+_GIN = '''
+from __gin__ import dynamic_registration
+
+from xlflax import train
+from xlflax.data import stream
+from xlflax.models import config as model_config
+from xlflax.objectives import contrastive
+from xlflax.objectives import cross_attention_mlm
+from xlflax.objectives import distillation
+from xlflax.objectives import masked_lm
+from xlflax.objectives import mixture
+from xlflax.objectives import momentum_contrast
+from xlflax.objectives import replaced_token
+from xlflax.training import initialization
+from xlflax.training import schedules
+from xlflax.training import vocabulary_matching
+
+include 'pretrain/veco.gin'
+include 'models/tiny.gin'
+
+SOURCE = %gin.REQUIRED
+
+# From a monolingual run with another vocabulary.
+INIT_FROM = @initialization.InitFrom()
+initialization.InitFrom:
+  model_dir = %SOURCE
+  include = ('^model/',)
+  exclude = ('cross_attention',)
+  vocabulary_matching = @vocabulary_matching.VocabularyMatching()
+
+train.train.streams = [
+    @adjacent/stream.Stream(), @sides/stream.Stream(),
+    @pairs/stream.Stream(), @mono/stream.Stream()]
+mixture.ObjectiveMixture:
+  entries = [
+      @ca_mono/mixture.Entry(), @moco/mixture.Entry(), @tlm/mixture.Entry(),
+      @rtd/mixture.Entry(), @distill/mixture.Entry()]
+  combine = 'sum'
+  pattern = None
+
+adjacent/stream.Stream:
+  mixture = 'corpus.code_switched'
+  alpha = @alpha/schedules.piecewise()
+alpha/schedules.piecewise:
+  values = (1.0, 0.3)
+  boundaries = (10,)
+
+moco/mixture.Entry:
+  stream = 'sides'
+  objective = @contrastive.SentenceAlignment()
+contrastive.SentenceAlignment:
+  queue = @momentum_contrast.MomentumQueue()
+  direction = 'forward'
+  projection_dim = 8
+  name_prefix = 'moco'
+momentum_contrast.MomentumQueue:
+  size = 24
+  momentum = 0.9
+
+rtd/mixture.Entry:
+  stream = 'mono'
+  objective = @replaced_token.ReplacedTokenDetection()
+replaced_token.ReplacedTokenDetection:
+  generator = @generator/model_config.EncoderConfig()
+  discriminator_weight = 5.0
+generator/model_config.EncoderConfig.num_layers = 1
+
+distill/mixture.Entry:
+  stream = 'mono'
+  objective = @distillation.Distillation()
+distillation.Distillation.teacher = %SOURCE
+
+# Every ratio falls from 30 % to 15 %.
+MASK_RATIO = @ratio/schedules.linear()
+PAIR_MASK_RATIO = @ratio/schedules.linear()
+ratio/schedules.linear:
+  peak = 0.3
+  end = 0.15
+  warmup_steps = 0
+  total_steps = %TRAIN_STEPS
+cross_attention_mlm.CrossAttentionMLM.max_mask_ratio = 0.3
+masked_lm.TranslationLM.max_mask_ratio = 0.3
+'''
+_SMALL = ('--gin.LENGTH=16', '--gin.BATCH_SIZE=8', '--gin.WARMUP_STEPS=2',
+          '--gin.LEARNING_RATE=1e-2',
+          *(f'--gin.EncoderConfig.{k}={v}' for k, v in _SIZES.items()))
+
+
+@pytest.fixture(scope='module')
+def inputs(workspace):
+  """Flags: the corpus with a dictionary, and its vocabulary."""
+  corpus = workspace.root / 'with_dictionary'
+  shutil.copytree(workspace.root / 'corpus', corpus)
+  corpus_writer.write_dictionary(corpus, ('en', 'de'), [
+      ('cat', 'kater'), ('dog', 'hund'), ('house', 'haus'), ('tree', 'baum'),
+      ('river', 'fluss'), ('stone', 'stein'), ('bird', 'vogel')])
+  return (f'--corpus={corpus}',
+          f'--vocabulary={workspace.root / "vocabulary"}',
+          f'--compilation_cache={workspace.root / "compiled"}')
+
+
+@pytest.fixture(scope='module')
+def english(workspace):
+  """A monolingual run with a vocabulary of its own."""
+  corpus, vocabulary, run = (
+      workspace.root / f'english{name}' for name in ('', '_vocabulary', '_run'))
+  (corpus / 'mono').mkdir(parents=True)
+  shutil.copy(workspace.root / 'corpus/mono/en.txt', corpus / 'mono')
+  workspace.run('vocab', f'--corpus={corpus}', f'--output={vocabulary}',
+                '--size=48')
+  workspace.run(
+      'train', '--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin',
+      f'--corpus={corpus}', f'--vocabulary={vocabulary}',
+      f'--model_dir={run}', f'--compilation_cache={workspace.root}/compiled',
+      '--gin.TRAIN_STEPS=8', *_SMALL)
+  return run
+
+
+def _parameters(model_dir, step):
+  with ocp.PyTreeCheckpointer() as checkpointer:
+    return {name: np.asarray(leaf) for name, leaf in params_lib.names(
+        checkpointer.restore(checkpoints.path_of(
+            model_dir, step).absolute() / 'params')).items()}
+
+
+def test_all_methods_in_one_run(workspace, inputs, english, tmp_path):
+  file, run = tmp_path / 'mine.gin', tmp_path / 'run'
+  file.write_text(_GIN)
+  workspace.run(
+      'train', f'--gin_file={file}', *inputs, f'--model_dir={run}',
+      f'--gin.SOURCE="{english}"', f'--gin.TRAIN_STEPS={_STEPS}', *_SMALL,
+      '--gin.PAIR_LENGTH=24', '--gin.PAIR_BATCH_SIZE=8',
+      '--gin.train.train.log_every_steps=8',
+      '--gin.checkpoints.CheckpointOptions.every_steps=8')
+  rows = losses(run)
+  assert np.isfinite([v for row in rows.values() for v in row.values()]).all()
+  for name in ('loss', 'ca_mlm/loss', 'moco/loss', 'tlm/loss', 'distill/loss',
+               'rtd/generator_loss', 'rtd/discriminator_loss'):
+    assert rows[_STEPS][name] < rows[8][name], name
+  before, after = _parameters(run, 8), _parameters(run, _STEPS)
+  still = {name for name in after
+           if np.abs(after[name] - before[name]).max() == 0}
+  assert not still
+  counts = json.loads((run / 'report/vocabulary_matching.json').read_text())
+  assert counts['counts']['exact'] > 20

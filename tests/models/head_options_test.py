@@ -1,0 +1,84 @@
+"""Heads: none, with an activation or an output table of their own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlflax import errors
+from xlflax.models import api, encoder, heads
+from xlflax.models import config as model_config
+
+_SIZES = dict(num_layers=1, hidden_dim=8, mlp_dim=12, num_heads=2,
+              vocab_size=30, max_length=10)
+_IDS = np.arange(6)[None] + 5
+
+
+def _make(**fields):
+  model = encoder.Encoder(model_config.EncoderConfig(**_SIZES | fields))
+  boxed = api.init_params(model, jax.random.key(0))
+  return model, jax.tree.map(
+      lambda x: x, encoder.nn.meta.unbox(boxed))
+
+
+def test_an_encoder_without_a_head_has_states_only():
+  model, params = _make(mlm_head='none')
+  assert params.keys() == {'embeddings', 'layers'}
+  states = model.apply({'params': params}, _IDS)
+  assert states.shape == (1, 6, 8)
+  np.testing.assert_array_equal(
+      states, model.apply({'params': params}, _IDS, method='encode'))
+  for method, arguments in (('logits', (states,)), ('transform', (states,)),
+                            ('output_table', ())):
+    with pytest.raises(errors.ConfigError, match='no head that predicts'):
+      model.apply({'params': params}, *arguments, method=method)
+
+
+def test_an_output_table_of_its_own():
+  model, params = _make(output_embeddings='own')
+  assert params['output'].shape == params['embeddings']['token'].shape
+  table, bias = model.apply({'params': params}, method='output_table')
+  np.testing.assert_array_equal(table, params['output'])
+  states = jnp.ones((1, 1, 8))
+  hidden = model.apply({'params': params}, states, method='transform')
+  logits = model.apply({'params': params}, states, method='logits')
+  np.testing.assert_allclose(logits[0, 0], hidden[0, 0] @ table.T + bias,
+                             atol=1e-6)
+  with pytest.raises(errors.ConfigError, match='no use for output embedd'):
+    _make(output_embeddings='own', mlm_head='none')
+
+
+def test_the_heads_activation():
+  model, params = _make(activation='relu', head_activation='silu')
+  same, _ = _make(activation='silu')
+  other, _ = _make(activation='relu')
+  states = jnp.linspace(-1, 1, 8)[None]
+  got, like, unlike = (
+      m.apply({'params': params}, states, method='transform')
+      for m in (model, same, other))
+  np.testing.assert_array_equal(got, like)
+  assert np.abs(got - unlike).max() > 1e-3
+  with pytest.raises(errors.ConfigError, match='head_activation'):
+    _make(head_activation='mish')
+
+
+def _head(dense: bool):
+  output = {'kernel': jnp.array([[1.0, 0.0, 2.0], [0.0, 1.0, -1.0]]),
+            'bias': jnp.array([0.5, 0.0, 0.0])}
+  if not dense:
+    return {'output': output}
+  return {'output': output, 'dense': {
+      'kernel': jnp.array([[0.0, 1.0], [1.0, 0.0]]), 'bias': jnp.zeros(2)}}
+
+
+def test_classification_heads():
+  states = jnp.array([[[1.0, 2.0], [3.0, 4.0]]])
+  np.testing.assert_allclose(
+      heads.token_logits(_head(False), states),
+      [[[1.5, 2.0, 0.0], [3.5, 4.0, 2.0]]])
+  np.testing.assert_allclose(
+      heads.sequence_logits(_head(False), states), [[1.5, 2.0, 0.0]])
+  one, two = np.tanh(1.0), np.tanh(2.0)
+  np.testing.assert_allclose(
+      jax.jit(heads.sequence_logits)(_head(True), states),
+      [[two + 0.5, one, 2 * two - one]], rtol=1e-6)

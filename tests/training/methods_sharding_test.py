@@ -1,0 +1,105 @@
+"""Steps of VECO and of translation: equal on one device and on eight."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.training import tiny
+from xlflax.models import encoder_decoder, encoder_decoder_config
+from xlflax.objectives import cross_attention_mlm, masked_lm, seq2seq
+from xlflax.objectives import mixture as mixture_lib
+from xlflax.training import optimizers, partitioning
+from xlflax.training import step as step_lib
+
+_STEPS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class _Case:
+  model: Any
+  mixture: mixture_lib.ObjectiveMixture
+
+
+def _veco():
+  """Adjacent segments, and pairs with TLM, in turn."""
+  entry, ca_mlm = mixture_lib.Entry, cross_attention_mlm.CrossAttentionMLM
+  return _Case(
+      tiny.make_model(num_layers=1, scan_layers=False, cross_attention=True),
+      tiny.make_mixture(
+          entry(stream='adjacent', objective=ca_mlm()),
+          entry(stream='sides', objective=ca_mlm(
+              mask_ratio=0.25, name_prefix='ca_mlm_pairs')),
+          entry(stream='pairs', objective=masked_lm.TranslationLM()),
+          combine='alternate', pattern=(0, (1, 2))))
+
+
+def _translation(**fields):
+  config = encoder_decoder_config.EncoderDecoderConfig(
+      num_encoder_layers=1, num_decoder_layers=1, hidden_dim=16, mlp_dim=32,
+      num_heads=2, max_length=32, vocab_size=tiny.SPEC.size, num_languages=2,
+      scan_layers=False, dropout_rate=0.0, attention_dropout_rate=0.0,
+      **fields)
+  return _Case(
+      encoder_decoder.EncoderDecoder(config),
+      tiny.make_mixture(mixture_lib.Entry(
+          stream='sides',
+          objective=seq2seq.Translation(decoder_start='bos'))))
+
+
+_CASES = {
+    'veco': _veco(),
+    'translation': _translation(family='post_ln'),
+    'translation_t5': _translation(family='t5', gated_mlp=True,
+                                   output_embeddings='own'),
+}
+
+
+def _batch(stream, seed):
+  sides = [tiny.make_batch(seed=2 * seed + i) for i in range(2)]
+  if stream == 'pairs':
+    return sides[0]
+  return {**sides[0], **{f'paired_{k}': v for k, v in sides[1].items()}}
+
+
+def _losses(case, partitioner):
+  """Loss of each of the first steps, and the last state's parameters."""
+  optimizer = optimizers.adamw(learning_rate=0.01, eps=1e-3)
+  factory = tiny.make_factory(
+      model=case.model, mixture=case.mixture, optimizer=optimizer,
+      partitioner=partitioner, use_ema=False)
+  builder = step_lib.StepBuilder(
+      model=case.model, mixture=case.mixture, optimizer=optimizer,
+      vocabulary=tiny.SPEC, seed=0)
+  steps = {group: jax.jit(builder.build(group), donate_argnums=0,
+                          out_shardings=(factory.shardings,
+                                         partitioner.replicated))
+           for group in case.mixture.groups}
+  state, losses = factory.create(jax.random.key(0)), []
+  with partitioner.scope():
+    for i in range(_STEPS):
+      group = case.mixture.active(i)
+      streams = {case.mixture.entries[j].stream for j in group}
+      state, output = steps[group](state, {
+          name: jax.device_put(_batch(name, i), partitioner.batch_sharding)
+          for name in streams})
+      losses.append(float(output.loss))
+  return losses, state.params
+
+
+@pytest.mark.parametrize('name', [
+    'veco', 'translation',
+    pytest.param('translation_t5', marks=pytest.mark.slow)])
+def test_eight_devices_equal_one(name):
+  case = _CASES[name]
+  wanted, one = _losses(case, tiny.one_device())
+  got, eight = _losses(case, partitioning.Partitioner(
+      data=2, fsdp=2, tensor=2))
+  np.testing.assert_allclose(got, wanted, atol=1e-4, rtol=0)
+  spread = 0
+  for a, b in zip(jax.tree.leaves(eight), jax.tree.leaves(one), strict=True):
+    np.testing.assert_allclose(a, b, atol=1e-3)
+    spread += not a.sharding.is_fully_replicated
+  assert spread > 10

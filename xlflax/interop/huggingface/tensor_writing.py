@@ -1,0 +1,102 @@
+"""An export's values: read parameter by parameter, written file by file."""
+
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors.numpy
+
+from xlflax.interop.huggingface import tensor_files
+from xlflax.interop.huggingface.architectures import Task
+from xlflax.interop.huggingface.exporting import Export
+from xlflax.interop.huggingface.rules import Assignment
+from xlflax.training import checkpoints
+
+_METADATA = {'format': 'pt'}  # transformers refuses files without it
+
+
+def write(checked: Export, folder: pathlib.Path, limit: int) -> None:
+  """One file, or shards with an index."""
+  shards: list[dict[str, int]] = [{}]  # name -> bytes
+  width = np.dtype(checked.dtype).itemsize
+  for name, shape in _sizes(checked):
+    size = width * int(np.prod(shape))
+    if shards[-1] and sum(shards[-1].values()) + size > limit:
+      shards.append({})
+    shards[-1][name] = size
+  stem, suffix = tensor_files.SAFETENSORS.split('.')
+  files = ([tensor_files.SAFETENSORS] if len(shards) == 1 else [
+      f'{stem}-{i + 1:05}-of-{len(shards):05}.{suffix}'
+      for i in range(len(shards))])
+  values = _values(checked)
+  for file, shard in zip(files, shards, strict=True):
+    content: dict[str, np.ndarray] = {}
+    while len(content) < len(shard):
+      name, value = next(values)
+      content[name] = value
+    safetensors.numpy.save_file(content, folder / file, metadata=_METADATA)
+  if len(files) > 1:
+    index = {'metadata': {'total_size': sum(
+        sum(shard.values()) for shard in shards)},
+        'weight_map': {name: file for file, shard in
+                       zip(files, shards, strict=True) for name in shard}}
+    (folder / tensor_files.INDEX).write_text(
+        json.dumps(index, indent=2) + '\n', encoding='utf-8')
+
+
+def _by_parameter(checked: Export) -> dict[str, list[Assignment]]:
+  found: dict[str, list[Assignment]] = {}
+  for assignment in checked.assignments:
+    found.setdefault(assignment.parameter, []).append(assignment)
+  return found
+
+
+def _name(checked: Export, tensor: str) -> str:
+  """The base model alone has its tensors without prefix."""
+  if checked.task is Task.STATES:
+    return tensor.removeprefix(checked.architecture.prefix)
+  return tensor
+
+
+def _sizes(checked: Export) -> Iterator[tuple[str, tuple[int, ...]]]:
+  for assignments in _by_parameter(checked).values():
+    for assignment in assignments:
+      yield _name(checked, assignment.tensor), assignment.tensor_shape
+  for name, table in checked.constants.items():
+    yield _name(checked, name), table.shape
+
+
+def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
+  """Tensors in the order of `_sizes`; reads one parameter at a time."""
+  checkpoint = checkpoints.path_of(checked.run.directory, checked.step)
+  shapes = checkpoints.saved_shapes(checkpoint)
+  averaged = any(name.startswith('ema/') for name in
+                 checkpoints.saved_shapes(checkpoint, 'train'))
+  for parameter, assignments in _by_parameter(checked).items():
+    value = _read(checkpoint, parameter, shapes[parameter],
+                  averaged=averaged)
+    for assignment in assignments:
+      part = value if assignment.layer is None else value[assignment.layer]
+      tensor = assignment.write(part).astype(checked.dtype)
+      yield _name(checked, assignment.tensor), np.ascontiguousarray(tensor)
+  for name, table in checked.constants.items():
+    yield _name(checked, name), table.astype(checked.dtype)
+
+
+def _read(checkpoint: pathlib.Path, parameter: str, shape, *,
+          averaged: bool) -> np.ndarray:
+  """One parameter of the checkpoint; its running average, if it has one."""
+  sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  leaf = jax.ShapeDtypeStruct(shape, np.float32, sharding=sharding)
+  path = [*(['ema'] if averaged else []), *parameter.split('/')]
+  part: Any = leaf
+  for name in reversed(path):
+    part = {name: part}
+  found = checkpoints.read_part(
+      checkpoint, 'train' if averaged else 'params', part)
+  for name in path:
+    found = found[name]
+  return np.asarray(found)
