@@ -83,7 +83,8 @@ def veco_rows() -> list[runner.Row]:
   rows = [
       paper_row('veco_xlmr', 'VECO', 'the XLM-R it begins from', 'veco/tiny_xlmr'),
       paper_row('veco_large_phase1', 'VECO 1, 2', 'VECO, phase 1',
-          'veco/tiny_large_phase1', macros=encoder),
+          'veco/tiny_large_phase1', macros=encoder,
+          measure='ca_mlm_pairs/cross_loss - ca_mlm_pairs/self_loss'),
       paper_row('veco_large_phase2', 'VECO 1, 2', 'VECO, phase 2',
           'veco/tiny_large_phase2', macros=phase_1),
       paper_row('veco_mbart', 'VECO 3', 'the mBART that its row begins from',
@@ -93,7 +94,7 @@ def veco_rows() -> list[runner.Row]:
         paper_row(f'veco_wmt_{x}_random', 'VECO 3', f'Baseline, en-{x}',
             f'veco/tiny_wmt14_en_{x}_random'),
         paper_row(f'veco_wmt_{x}_mbart', 'VECO 3', f'mBART, en-{x}',
-            f'veco/tiny_wmt14_en_{x}_mbart', macros=(('MBART', 'veco_mbart'),)),
+            f'veco/tiny_wmt14_en_{x}_mbart', macros=(('INIT_DIR', 'veco_mbart'),)),
         paper_row(f'veco_wmt_{x}_xlmr', 'VECO 3', f'XLM-R, en-{x}',
             f'veco/tiny_wmt14_en_{x}_xlmr', macros=encoder),
         paper_row(f'veco_wmt_{x}_veco', 'VECO 3', f'VECO, en-{x}',
@@ -118,13 +119,13 @@ ROWS = ecs_rows() + veco_rows() + ppa_rows() + metaxlm_rows()
 
 def table(results: dict[str, dict]) -> str:
   lines = ['| table | row | gin file | steps | first loss | final loss '
-           '| seconds |', '| --- ' * 7 + '|']
+           '| CPU seconds |', '| --- ' * 7 + '|']
   for row in ROWS:
     if row.name in results:
       out = results[row.name]
       lines.append(
           f'| {row.table} | {row.row} | `{row.file}` | {out["steps"]} '
-          f'| {out["first"]:.3f} | {out["last"]:.3f} | {out["seconds"]:.0f} |')
+          f'| {out["first"]:.3f} | {out["last"]:.3f} | {out["cpu_seconds"]:.0f} |')
   return '\n'.join(lines) + '\n'
 
 
@@ -145,7 +146,8 @@ def main() -> int:
     for future in concurrent.futures.as_completed(futures):
       row = futures[future]
       try:
-        results[row.name] = runner.result_of(future.result())
+        results[row.name] = runner.result_of(
+            future.result(), row.measure)
         print(f'{row.name}: {results[row.name]}', flush=True)
       except RuntimeError as error:
         failed.append(row.name)

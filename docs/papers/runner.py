@@ -45,6 +45,7 @@ class Row:
     vocabulary: of `VOCABULARIES`.
     macros: gin macro -> name of the run whose directory it is.
     more: further flags of `xlflax train`.
+    measure: metric that must fall; `a - b` is a difference of two.
     table: paper and table, as a page shows it.
     row: the paper's name of it.
   """
@@ -55,6 +56,7 @@ class Row:
   vocabulary: str = 'unigram'
   macros: tuple[tuple[str, str], ...] = ()
   more: tuple[str, ...] = ()
+  measure: str = 'loss'
   table: str = ''
   row: str = ''
 
@@ -173,11 +175,14 @@ def copy_language(corpus: pathlib.Path, target: pathlib.Path, language: str
     copy.write_bytes(path.read_bytes())
 
 
-def result_of(run: pathlib.Path) -> dict:
-  """Steps, first and last loss reported, and what it cost."""
+def result_of(run: pathlib.Path, measure: str = 'loss') -> dict:
+  """Steps, first and last value reported, and what it cost."""
   lines = [json.loads(line) for line in
            (run / 'metrics.jsonl').read_text().splitlines()]
-  losses = [(line['step'], line['train']['loss']) for line in lines
-            if 'train' in line]
-  return {'steps': losses[-1][0], 'first': losses[0][1], 'last': losses[-1][1],
+  first, *others = measure.split(' - ')
+  values = [(line['step'], line['train'][first] - sum(
+      line['train'][other] for other in others))
+            for line in lines if 'train' in line]
+  return {'steps': values[-1][0], 'first': values[0][1],
+          'last': values[-1][1],
           **json.loads((run / 'cost.json').read_text())}

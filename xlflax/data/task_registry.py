@@ -363,9 +363,11 @@ def _rate(task: seqio.Task, *, alpha: float) -> float:
 
 
 def _unknown(name: str, kind: str, known: list[str]) -> errors.CorpusError:
+  fix = ('`xlflax tasks list` shows them; corpus tasks need --corpus, your own '
+         '--task_module')
+  if '.code_switched' in name:
+    fix += '; code-switched ones need dictionaries/<l1>-<l2>.tsv in the corpus'
   near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
   return errors.CorpusError(
       f'No {kind} of this name is registered', got=name,
-      expected=', '.join(near) or None,
-      fix='`xlflax tasks list` shows them; corpus tasks need --corpus, your '
-      'own --task_module')
+      expected=', '.join(near) or None, fix=fix)

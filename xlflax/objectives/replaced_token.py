@@ -75,6 +75,7 @@ class ReplacedTokenDetection(base.Objective):
 
   Attributes:
     generator: its hyper-parameters; sizes of the vocabulary are filled in.
+      It has no cross-attention, even if the model does: it has no use for it.
     mask_ratio: share of each row's text tokens that is chosen, or a function
       of the step.
     max_mask_ratio: bound of a scheduled ratio.
@@ -139,7 +140,7 @@ class ReplacedTokenDetection(base.Objective):
     config = dataclasses.replace(
         config, vocab_size=theirs.vocab_size,
         num_languages=theirs.num_languages,
-        vocab_multiple=theirs.vocab_multiple)
+        vocab_multiple=theirs.vocab_multiple, cross_attention=False)
     if self.embeddings is GeneratorEmbeddings.SHARED:
       self._check_shared(config, theirs)
     return encoder.Encoder(config)

@@ -261,8 +261,8 @@ def _hint(init: InitFrom, problems: Sequence[str]) -> str:
     return ("; for an encoder-decoder from an encoder's run, set "
             'InitFrom.decoder')
   if any(p.startswith('heads/') and p.endswith(_ABSENT) for p in problems):
-    return ("; objectives that the run did not train have new heads: set "
-            "InitFrom.include = ('^model/',)")
+    return ("; heads of objectives that the run did not train are new: add "
+            "'heads/' to InitFrom.exclude")
   if init.vocabulary_matching is None and any(
       'embeddings/token' in p for p in problems):
     return ('; for a run with another vocabulary, set '

@@ -47,8 +47,7 @@ def _check_directory(setup: setup_lib.Setup, vocabulary: pathlib.Path,
                      config: str) -> None:
   """Refuses a directory that is not this run's, on every process."""
   directory = setup.model_dir
-  run_directory.check(directory, config,
-                      other_config=setup.settings.other_config)
+  run_directory.check(directory, config, other_config=_other_config(setup))
   run_directory.check_vocabulary(vocabulary, directory)
   for step in checkpoints_lib.finished_steps(directory)[-1:]:
     checkpoints_lib.check_fit(
@@ -60,11 +59,22 @@ def _claim_directory(setup: setup_lib.Setup, vocabulary: pathlib.Path,
                      config: str) -> None:
   """Makes the directory this run's own."""
   directory = setup.model_dir
-  run_directory.claim(directory, config,
-                      other_config=setup.settings.other_config)
+  run_directory.claim(directory, config, other_config=_other_config(setup))
   run_lib.mark_unfinished(directory)
   run_directory.write_model(directory, setup.model)
   run_directory.copy_vocabulary(vocabulary, directory)
+
+
+def _other_config(setup: setup_lib.Setup) -> run_directory.OtherConfig:
+  """The user's choice, or ACCEPT where the directory's run has no result.
+
+  A run that a mistake ended at its start is begun anew after its correction.
+  """
+  metrics = setup.model_dir / run_directory.METRICS
+  reported = metrics.exists() and metrics.stat().st_size > 0
+  if reported or checkpoints_lib.finished_steps(setup.model_dir):
+    return setup.settings.other_config
+  return run_directory.OtherConfig.ACCEPT
 
 
 def _vocabulary(settings: setup_lib.Settings) -> pathlib.Path:
