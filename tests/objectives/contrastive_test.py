@@ -12,12 +12,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from xlflax import errors
 from xlflax.objectives import (
   base,
-  contrastive,
   inputs,
   masking,
   metrics,
   projection,
   row_hashes,
+    two_sided,
 )
 from xlflax.objectives.contrastive import (
   Direction,
@@ -175,7 +175,7 @@ def test_both_sides_have_their_own_dropout(dropout_model, params, pairs,
   """Equal sides differ by dropout, so cosine is below 1 in training only."""
   alike = {k: v for k, v in pairs.items() if not k.startswith('paired_')}
   alike.update({f'paired_{k}': v for k, v in alike.items()})
-  rows = contrastive._interleave(*[
+  rows = two_sided.interleave(*[
       {k: alike[p + k] for k in ('token_ids', 'segment_ids', 'positions')}
       for p in ('', 'paired_')])
   for train in (True, False):

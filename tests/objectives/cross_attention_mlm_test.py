@@ -332,7 +332,7 @@ def test_a_stream_with_one_side(model, params, batch, context):
   with pytest.raises(errors.ConfigError) as raised:
     HALF(model, params, batch, context())
   assert str(raised.value) == (
-      'The objective needs the two sides of a pair as separate rows. Got: a '
+      'An objective needs the two sides of a pair as separate rows. Got: a '
       "batch with ['language_ids', 'positions', 'segment_ids', 'token_ids']. "
       "Expected: also paired_token_ids. Where: objective 'ca_mlm'. What to "
       'do: use a stream with Layout.SIDES or Layout.ADJACENT.')

@@ -294,3 +294,16 @@ def test_generator_of_another_vocabulary():
   with pytest.raises(errors.VocabularyError, match=(
       '(?s)another vocab_size than the model. Got: 99. Expected: 23')):
     objective.init_heads(MODEL, jax.random.key(0))
+
+
+def test_the_generator_of_a_model_with_cross_attention_has_none():
+  """It would be weights that nothing trains."""
+  model = Encoder(dataclasses.replace(CONFIG, cross_attention=True))
+  objective = dataclasses.replace(RTD, generator=dataclasses.replace(
+      GENERATOR, cross_attention=True))
+  assert not objective.generator_module(model).config.cross_attention
+  shapes = jax.eval_shape(lambda rng: objective.init_heads(model, rng),
+                          jax.random.key(0))
+  names = [jax.tree_util.keystr(path) for path, _
+           in jax.tree_util.tree_leaves_with_path(shapes)]
+  assert names and not any('cross_attention' in name for name in names)

@@ -18,6 +18,7 @@ from xlflax.objectives import (
   masking,
   metrics,
   momentum_contrast,
+  two_sided,
 )
 from xlflax.objectives.inputs import Pooling
 from xlflax.objectives.momentum_contrast import MomentumQueue
@@ -37,15 +38,6 @@ class Duplicates(enum.Enum):
 
   EXCLUDE = 'exclude'  # no negative
   NEGATIVE = 'negative'  # a negative like any other
-
-
-def _interleave(first, second):
-  """Both sides in one batch: rows 2b and 2b + 1 are the sides of pair b.
-
-  Unlike an end-to-end concatenation it moves no row to another device.
-  """
-  return {key: jnp.stack([first[key], second[key]], axis=1).reshape(
-      (-1,) + first[key].shape[1:]) for key in first if key in second}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -178,8 +170,8 @@ class SentenceAlignment(base.Objective):
 
   def __call__(self, model, params, batch, context: base.Context
                ) -> base.ObjectiveOutput:
-    first, second = self._sides(batch)
-    rows = _interleave(first, second)
+    first, second = two_sided.sides(batch, objective=self.name)
+    rows = two_sided.interleave(first, second)
     text = masking.is_text(rows, context.vocabulary)
     valid = jnp.all(jnp.any(text, axis=1).reshape(-1, 2), axis=1)
     weights = valid.astype(jnp.float32)
@@ -193,19 +185,6 @@ class SentenceAlignment(base.Objective):
     return base.ObjectiveOutput(
         base.Sum(jnp.sum(loss), jnp.sum(weights)),
         self._metrics(rows, context, results, weights), state)
-
-  def _sides(self, batch):
-    """The two sides of the batch, or ConfigError without the second."""
-    first, second = (batch_lib.side(batch, prefix)
-                     for prefix in ('', batch_lib.PAIRED))
-    if not second:
-      raise errors.ConfigError(
-          'Sentence alignment needs the two sides of a pair as separate rows',
-          got=f'a batch with {sorted(batch)}',
-          expected=f'also {batch_lib.PAIRED}{batch_lib.TOKEN_IDS}',
-          where=f'objective {self.name!r}',
-          fix='use a stream with Layout.SIDES or Layout.ADJACENT')
-    return first, second
 
   def _in_batch(self, model, params, first, second, context, weights):
     """Loss and correctness [B] of each direction."""
@@ -221,7 +200,7 @@ class SentenceAlignment(base.Objective):
   def _pair_vectors(self, model, params, first, second, context) -> jax.Array:
     """Unit vectors [B, 2, D]; side by side where languages have own parts."""
     if sharing.plan_of(model) is None:
-      vectors = self._vectors(model, params, _interleave(first, second),
+      vectors = self._vectors(model, params, two_sided.interleave(first, second),
                               context)
       return vectors.reshape(-1, 2, vectors.shape[-1])
     rngs = jax.random.split(context.rng)

@@ -11,9 +11,9 @@ from xlflax.data import batch as batch_lib
 from xlflax.objectives import (
   base,
   infilling,
+  masked_lm,
   masking,
   row_edits,
-  seq2seq,
   span_corruption,
 )
 from xlflax.objectives.random_words import RandomWords
@@ -150,19 +150,11 @@ class TokenMasking(SequenceToSequence):
     super().__post_init__()
     enums.coerce(self, 'random_words', RandomWords)
     enums.coerce(self, 'predicted', Predicted)
-    _ = self.policy
-
-  @property
-  def policy(self) -> masking.MaskingPolicy:
-    """Which tokens are chosen and what the encoder sees for them."""
-    return masking.MaskingPolicy(
-        mask_ratio=self.mask_ratio, max_mask_ratio=self.max_mask_ratio,
-        mask_probability=self.mask_probability,
-        random_probability=self.random_probability)
+    masked_lm.masker(self)  # its settings are checked where it is made
 
   def rows(self, batch, context: base.Context, rng: jax.Array):
-    source, plan = seq2seq.mask(batch, self.policy, self.random_words,
-                                context, rng)
+    token_ids, plan = masked_lm.masker(self).mask(batch, context, rng)
+    source = {**batch, batch_lib.TOKEN_IDS: token_ids}
     if self.predicted is Predicted.ALL:
       return source, batch, None
     shape = batch[batch_lib.TOKEN_IDS].shape

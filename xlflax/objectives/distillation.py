@@ -85,10 +85,7 @@ class Distillation(base.Objective):
   @property
   def _masked_lm(self) -> masked_lm.MaskedLM:
     """Masks the rows."""
-    return masked_lm.MaskedLM(
-        mask_ratio=self.mask_ratio, max_mask_ratio=self.max_mask_ratio,
-        mask_probability=self.mask_probability,
-        random_probability=self.random_probability)
+    return masked_lm.masker(self)
 
   def _module(self, model):
     """The teacher's encoder over the student's vocabulary."""

@@ -161,3 +161,17 @@ class TranslationLM(MaskedLM):
   """
 
   name_prefix: str = 'tlm'
+
+
+_MASKING = ('mask_ratio', 'max_mask_ratio', 'mask_probability',
+            'random_probability', 'random_words')
+
+
+def masker(objective) -> MaskedLM:
+  """What masks rows as the fields of another objective say.
+
+  Raises:
+    ConfigError: a field is out of range.
+  """
+  return MaskedLM(**{name: getattr(objective, name) for name in _MASKING
+                     if hasattr(objective, name)})

@@ -117,11 +117,8 @@ class ReplacedTokenDetection(base.Objective):
   @property
   def _masked_lm(self) -> masked_lm.MaskedLM:
     """The generator's task, which masks its input."""
-    return masked_lm.MaskedLM(
-        mask_ratio=self.mask_ratio, max_mask_ratio=self.max_mask_ratio,
-        mask_probability=self.mask_probability,
-        random_probability=self.random_probability,
-        chunk_size=self.chunk_size)
+    return dataclasses.replace(
+        masked_lm.masker(self), chunk_size=self.chunk_size)
 
   def generator_module(self, model) -> encoder.Encoder:
     """The generator, with the sizes that the model's vocabulary determines.
@@ -150,8 +147,8 @@ class ReplacedTokenDetection(base.Objective):
       raise errors.ConfigError(
           'A generator that shares embeddings has no sharing plan',
           got=config.sharing, expected='None', where=f'objective {self.name!r}',
-          fix="leave the generator's sharing unset: it reads what the model "
-          'reads')
+          fix="set the generator's EncoderConfig.sharing to None: it reads "
+          'what the model reads')
     for field in ('hidden_dim', 'max_length', 'position_offset',
                   'position_embedding'):
       mine, others = getattr(config, field), getattr(theirs, field)

@@ -9,8 +9,15 @@ import jax.numpy as jnp
 
 from xlflax import enums, errors
 from xlflax.data import batch as batch_lib
-from xlflax.objectives import base, inputs, masking, metrics, teacher_forcing
-from xlflax.objectives import random_words as random_words_lib
+from xlflax.objectives import (
+  base,
+  inputs,
+  masked_lm,
+  masking,
+  metrics,
+  teacher_forcing,
+  two_sided,
+)
 from xlflax.objectives.random_words import RandomWords
 from xlflax.objectives.teacher_forcing import DecoderStart
 
@@ -180,42 +187,16 @@ class Translation(SequenceToSequence):
   def __post_init__(self):
     super().__post_init__()
     enums.coerce(self, 'random_words', RandomWords)
-    _ = self.policy
-
-  @property
-  def policy(self) -> masking.MaskingPolicy | None:
-    """Which tokens of the first side are masked; None for none."""
-    if not callable(self.mask_ratio) and self.mask_ratio == 0:
-      return None
-    return masking.MaskingPolicy(
-        mask_ratio=self.mask_ratio, max_mask_ratio=self.max_mask_ratio,
-        mask_probability=self.mask_probability,
-        random_probability=self.random_probability)
+    if self._masks:
+      masked_lm.masker(self)  # its settings are checked where it is made
 
   def rows(self, batch, context: base.Context, rng: jax.Array):
-    source, goal = (batch_lib.side(batch, prefix)
-                    for prefix in ('', batch_lib.PAIRED))
-    if not goal:
-      raise errors.ConfigError(
-          'Translation needs the two sides of a pair as separate rows',
-          got=f'a batch with {sorted(batch)}',
-          expected=f'also {batch_lib.PAIRED}{batch_lib.TOKEN_IDS}',
-          where=f'objective {self.name!r}',
-          fix='use a stream with Layout.SIDES')
-    if self.policy is not None:
-      source, _ = mask(source, self.policy, self.random_words, context, rng)
+    source, goal = two_sided.sides(batch, objective=self.name)
+    if self._masks:
+      token_ids, _ = masked_lm.masker(self).mask(source, context, rng)
+      source = {**source, batch_lib.TOKEN_IDS: token_ids}
     return source, goal, None
 
-
-def mask(rows, policy: masking.MaskingPolicy, random_words: RandomWords,
-         context: base.Context, rng: jax.Array):
-  """Rows with tokens masked by a policy: (rows, plan)."""
-  plan_rng, word_rng = jax.random.split(rng)
-  vocabulary = context.vocabulary
-  plan = policy(plan_rng, masking.is_text(rows, vocabulary), context.step)
-  languages = masking.gather_rows(rows[batch_lib.LANGUAGE_IDS],
-                                  plan.positions)
-  words = random_words_lib.draw(random_words, word_rng, languages, vocabulary)
-  token_ids = masking.apply_plan(rows[batch_lib.TOKEN_IDS], plan, words,
-                                 vocabulary)
-  return {**rows, batch_lib.TOKEN_IDS: token_ids}, plan
+  @property
+  def _masks(self) -> bool:
+    return callable(self.mask_ratio) or self.mask_ratio != 0

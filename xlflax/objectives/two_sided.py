@@ -20,7 +20,7 @@ def sides(batch, *, objective: str) -> tuple[_Side, _Side]:
                    for prefix in ('', batch_lib.PAIRED))
   if not second:
     raise errors.ConfigError(
-        'The objective needs the two sides of a pair as separate rows',
+        'An objective needs the two sides of a pair as separate rows',
         got=f'a batch with {sorted(batch)}',
         expected=f'also {batch_lib.PAIRED}{batch_lib.TOKEN_IDS}',
         where=f'objective {objective!r}',
