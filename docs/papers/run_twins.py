@@ -110,7 +110,9 @@ def veco_rows() -> list[runner.Row]:
     rows += [paper_row(f'veco_{file}', 'VECO 5', title, f'veco/tiny_{file}'),
              paper_row(f'veco_iwslt_{file}', 'VECO 5', f'{title}, de-en',
                  f'veco/tiny_iwslt14_{file}',
-                 macros=(('INIT_DIR', f'veco_{file}'),))]
+                 macros=(('INIT_DIR', f'veco_{file}'),),
+                 more=("--gin.PARALLEL='corpus.parallel.en_de'",
+                       "--gin.sides/stream.PairOptions.order='reversed'"))]
   return rows
 
 

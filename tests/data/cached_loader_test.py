@@ -84,6 +84,7 @@ _LAYOUTS = {
     'packed pairs': {'layout': 'pairs', 'length': 128, 'packing': 'next_fit',
                      'order': 'random'},
     'sides': {'layout': 'sides', 'order': 'random'},
+    'reversed sides': {'layout': 'sides', 'order': 'reversed'},
     'adjacent': {'layout': 'adjacent', 'order': 'random', 'length': 32},
 }
 
@@ -123,6 +124,14 @@ def _epoch_rows(loader, task, batches):
     uses += [(numbers[i], tokens[i].tobytes())
              for i in np.flatnonzero(tasks == plan.tasks.index(task))]
   return [row for _, row in sorted(uses)]
+
+
+def test_reversed_sides_are_the_same_pairs(open_cached):
+  as_is, other = (open_cached(layout='sides', order=order).rows(3, 0, 8)
+                  for order in ('as_is', 'reversed'))
+  for key in ('token_ids', 'segment_ids', 'positions', 'language_ids'):
+    np.testing.assert_array_equal(as_is[key], other[f'paired_{key}'])
+    np.testing.assert_array_equal(as_is[f'paired_{key}'], other[key])
 
 
 @pytest.mark.parametrize('live', [False, True])

@@ -7,6 +7,8 @@ import numpy as np
 from xlflax.data import hashing, schedule
 from xlflax.data import stream as stream_lib
 
+_EVERY_BIT = 2**64 - 1
+
 
 class RowPlan:
   """A stream's schedule and keys, from its seed and its tasks' sizes.
@@ -55,8 +57,10 @@ class RowPlan:
       tasks: int64 [rows], index of each row's task.
       uses: int64 [rows], use of the task that the row is.
     """
-    if self._stream.pairs.order is stream_lib.SideOrder.AS_IS:
-      return [0] * tasks.size
+    fixed = {stream_lib.SideOrder.AS_IS: 0,
+             stream_lib.SideOrder.REVERSED: _EVERY_BIT}
+    if self._stream.pairs.order in fixed:
+      return [fixed[self._stream.pairs.order]] * tasks.size
     return hashing.draw(self._side_keys[tasks], uses).tolist()
 
   def _keys(self, seed, purpose):

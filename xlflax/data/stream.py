@@ -84,9 +84,10 @@ class Positions(enum.Enum):
 
 
 class SideOrder(enum.Enum):
-  """AS_IS, or RANDOM: sides exchanged with probability 1/2 (PPA)."""
+  """AS_IS, REVERSED, or RANDOM: exchanged with probability 1/2 (PPA)."""
 
   AS_IS = 'as_is'
+  REVERSED = 'reversed'  # the second language first, of every pair
   RANDOM = 'random'
 
 
@@ -97,7 +98,7 @@ class PairOptions:
   Attributes:
     separator: special tokens between the sides (PAIRS only).
     positions: positions of the second side (PAIRS only).
-    order: whether the sides are exchanged at random.
+    order: whether the sides are exchanged.
     min_tokens: a pair with a shorter side is dropped (PPA: 10).
     max_tokens: a pair with more tokens on both sides together is dropped
       (PPA: 128); None: none is. Special tokens do not count.

@@ -64,7 +64,7 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     self.hash = layout.digest(
         f'{self.kind}:{id_layout.value}:{extra_ids}', self.files(),
         self.spec.size)
-    self._silent = frozenset(self.spec.special_ids) - {self.spec.unk_id}
+    self._silent = imported.silent_ids(self.spec)
 
   def _move(self, processor) -> tuple[np.ndarray, list[str]]:
     """(the id of each of the model's pieces, all pieces in order)."""

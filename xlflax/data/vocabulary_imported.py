@@ -82,6 +82,9 @@ def make_spec(layout: Layout, pieces: Sequence[str], *,
         'The tokenizer has more tokens than there are embeddings',
         got=f'{len(pieces)} tokens', expected=f'at most {size}')
   place = {piece: i for i, piece in enumerate(pieces)}
+  for piece, i in list(place.items()):
+    if _SENTINEL.fullmatch(piece):  # mT5 has them with a space in front
+      place.setdefault(piece.removeprefix('▁'), i)
   missing = sorted({token for token in layout.roles.values()
                     if token not in place})
   if missing:
@@ -102,6 +105,12 @@ def make_spec(layout: Layout, pieces: Sequence[str], *,
                                 *unused})),
       languages=layout.languages, sentinel_ids=sentinels,
       word_starts=np.packbits(starts, bitorder='little').tobytes())
+
+
+def silent_ids(spec: VocabularySpec) -> frozenset[int]:
+  """Ids that are no text: all special ones but that of the unknown."""
+  named = {spec.pad_id, spec.bos_id, spec.eos_id, spec.mask_id}
+  return frozenset(spec.special_ids) - ({spec.unk_id} - named)
 
 
 class ImportedVocabulary(vocabulary.Vocabulary):

@@ -47,7 +47,7 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
         layout, self._pieces, special=special,
         word_starts=_word_starts(self._pieces, json.loads(content)))
     self.hash = layout.digest(self.kind, self.files(), self.spec.size)
-    self._silent = frozenset(self.spec.special_ids) - {self.spec.unk_id}
+    self._silent = imported.silent_ids(self.spec)
 
   @classmethod
   def read(cls, directory, description):
