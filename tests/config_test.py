@@ -239,3 +239,16 @@ def test_operative_configuration_is_what_was_used():
 def test_what_no_file_names_is_called_as_it_is():
   config.parse([])
   assert config.call(schedules.constant, peak=2.0)(0) == 2.0
+
+
+def test_a_macro_is_built_anew():
+  config.parse(['models/tiny.gin'])
+  model = config.macro('MODEL')
+  assert model.config.hidden_dim == 128
+  assert config.macro('MODEL') is not model
+
+
+def test_a_macro_that_is_not_set():
+  config.parse(['models/tiny.gin'])
+  with pytest.raises(errors.ConfigError, match='Got: no MODELL'):
+    config.macro('MODELL')

@@ -9,8 +9,10 @@ from xlflax import config, evaluate
 from xlflax.evaluation import base as evaluation_base
 from xlflax.training import run_directory
 
-# Those of papers/ are tested in tests/papers/.
-_FILES = [f for f in gin_files.files() if not f.startswith('papers/')]
+# Those of papers/ are tested in tests/papers/, those of t5x/ in
+# tests/interop/t5x/.
+_FILES = [f for f in gin_files.files()
+          if not f.startswith(('papers/', 't5x/'))]
 # Included by others; they set nothing to train or evaluate by themselves.
 _PARTS = ('pretrain/base.gin', 'models/encoder.gin', 'evaluate/tasks.gin',
           'models/encoder_decoder.gin', 'models/t5.gin',

@@ -6,6 +6,7 @@ the package (`pretrain/mlm.gin`).
 """
 
 import argparse
+import copy
 import difflib
 import pathlib
 import re
@@ -121,6 +122,21 @@ def call(function, **arguments) -> Any:
     if _raised_by_gin(error):
       raise _translated(error) from error
     raise
+
+
+def macro(name: str) -> Any:
+  """What a macro of the parsed configuration stands for, built anew.
+
+  Raises:
+    ConfigError: it is not set, or can't be built.
+  """
+  try:
+    value = gin.query_parameter(f'{name}/macro.value')
+  except ValueError as error:
+    raise errors.ConfigError(
+        'The configuration lacks a macro', got=f'no {name}',
+        expected=f'{name} = ...') from error
+  return call(lambda: copy.deepcopy(value))  # Gin builds what it copies.
 
 
 def _find(name: str, folders) -> None:

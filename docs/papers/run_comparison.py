@@ -18,7 +18,7 @@ import statistics
 import runner
 
 SEEDS = (0, 1, 2)
-STEPS = 1600
+STEPS = 800
 LANGUAGES = ('fr', 'ru', 'zh')
 SYSTEMS = {'mlm': 'MLM', 'mlm_tlm': 'MLM + TLM', 'veco': 'VECO, CA-MLM + TLM',
            'ppa': 'PPA, MLM, then MoCo + TLM'}

@@ -11,7 +11,13 @@ import pytest
 
 from tests.objectives import veco_reference
 from xlflax import errors
-from xlflax.models import api, cross_attention, encoder, layer_stacking
+from xlflax.models import (
+  api,
+  cross_attention,
+  encoder,
+  encoder_decoder_config,
+  layer_stacking,
+)
 from xlflax.models import config as model_config
 
 _CONFIG = model_config.EncoderConfig(
@@ -277,6 +283,18 @@ def test_encoder_without_the_module():
       'The model has no cross-attention to plug in. Got: cross_attention = '
       'False. Expected: cross_attention = True. Where: Encoder.plug_in. What '
       'to do: set EncoderConfig.cross_attention = True.')
+
+
+def test_an_encoder_decoder_has_no_module():
+  config = encoder_decoder_config.EncoderDecoderConfig(
+      family='post_ln', num_encoder_layers=1, num_decoder_layers=1,
+      hidden_dim=8, mlp_dim=8, num_heads=1)
+  with pytest.raises(errors.ConfigError) as raised:
+    cross_attention.check_enabled(config, where="objective 'ca_mlm'")
+  assert str(raised.value) == (
+      'Only an encoder has cross-attention to plug in. Got: '
+      "EncoderDecoderConfig. Expected: EncoderConfig. Where: objective "
+      "'ca_mlm'. What to do: set MODEL to an Encoder.")
 
 
 def test_unknown_memory_gradient():

@@ -16,7 +16,7 @@ _FOLDER = pathlib.Path(xlflax.gin_configs.__file__).parent
 _VOCAB = 80_000
 # Millions of parameters with a vocabulary of 80k.
 _MILLIONS = {'tiny': 10.8, 'small': 60.5, 'base': 147.6, 'large': 385.9,
-             'ecs': 118.4}
+             'ecs': 118.4, 'modernbert_base': 172.4, 'mmbert_base': 172.4}
 # Of encoder-decoders, likewise. With 250k tokens: mT5 small 300.2 and base
 # 582.4, mBART 610.9, as published; VECO 659.7 (published: 662).
 _ENCODER_DECODERS = {

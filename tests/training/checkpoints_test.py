@@ -9,6 +9,7 @@ import types
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from tests.training import tiny
@@ -78,6 +79,20 @@ def test_round_trip_on_another_mesh(tmp_path):
   saved.close()
   average = checkpoints.restore_params(tmp_path, 7, alone.abstract.params)
   tiny.assert_trees_equal(average, values.ema)
+
+
+def test_written_with_little_memory(tmp_path):
+  """Later ones in the usual way; either kind is read alike."""
+  _write(tmp_path, [3], write_concurrent_gb=1)
+  for step in (3, 5):
+    restored = _restore(tmp_path)
+    assert restored.step == step and restored.meta == {'step': step}
+    want = _state(step)
+    jax.tree.map(np.testing.assert_array_equal, restored.state, want)
+    _write(tmp_path, [5])
+  params = checkpoints.restore_params(
+      tmp_path, 3, _factory(_state()).abstract_sharded.params)
+  jax.tree.map(np.testing.assert_array_equal, params, _state().ema)
 
 
 def test_nothing_to_restore(tmp_path):

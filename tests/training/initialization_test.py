@@ -130,6 +130,7 @@ def test_new_parameters_must_be_named_or_allowed(run):
   text = _fails(run, params)
   assert 'Got: heads/align is not in the checkpoint' in text
   assert 'InitFrom.exclude, InitFrom.renames or allow_missing' in text
+  assert text.endswith("new: add 'heads/' to InitFrom.exclude.")
   for fields in (dict(allow_missing=True), dict(exclude=('^heads/',))):
     state = _apply(run, params, **fields)
     assert _values(state) == _ALL

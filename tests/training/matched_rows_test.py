@@ -4,6 +4,7 @@ import dataclasses
 import json
 import types
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tests.training.vocabularies import Pieces
 from xlflax import errors
 from xlflax.data import corpus, corpus_writer, vocabulary_training
+from xlflax.models import api, encoder, encoder_decoder
+from xlflax.models import config as model_config
+from xlflax.models import encoder_decoder_config as pair_config
 from xlflax.training import (
   checkpoints,
   initialization,
@@ -23,6 +27,7 @@ from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
 from xlflax.training.vocabulary_matching import VocabularyMatching
 
+_SIZES = dict(hidden_dim=8, mlp_dim=12, num_heads=2, vocab_size=31)
 _TARGET = Pieces(('▁the', '▁The', 'ing', '▁Hund', '▁дом', '▁xyz'))
 _SOURCE = Pieces(('Ġthe', 'ing', 'Ġdog', 'Ġcat'))
 _MATCHING = vocabulary_matching.match(_TARGET, _SOURCE, [('hund', 'dog')])
@@ -50,6 +55,24 @@ def test_rows_of_tokens(axis, extra):
   got = _ROWS.fill(jnp.asarray(fresh), jnp.asarray(source), _one_device())
   np.testing.assert_array_equal(got, want)
   assert (want != fresh).any(1 - axis).sum() == 9
+
+
+@pytest.mark.parametrize('model', [
+    encoder.Encoder(model_config.EncoderConfig(
+        **_SIZES, num_layers=1, output_embeddings='own')),
+    encoder.Encoder(model_config.EncoderConfig(**_SIZES, num_layers=1)),
+    encoder_decoder.EncoderDecoder(pair_config.EncoderDecoderConfig(
+        **_SIZES, family='t5', num_encoder_layers=1, num_decoder_layers=1,
+        output_embeddings='own')),
+], ids=['own', 'tied', 't5'])
+def test_every_table_of_tokens_is_matched(model):
+  """By default: what has a row for each token, and nothing else."""
+  shapes = params_lib.names({'model': nn.unbox(jax.eval_shape(
+      lambda: api.init_params(model, jax.random.key(0))))})
+  rows = {name for name, leaf in shapes.items() if 31 in leaf.shape}
+  assert len(rows) >= 2
+  assert rows == {name for name in shapes if params_lib.matches(
+      VocabularyMatching().parameters, name)}
 
 
 def test_rows_of_a_sharded_table():

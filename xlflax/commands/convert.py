@@ -16,6 +16,12 @@ EXAMPLES = """
   # and back
   xlflax convert to-hf runs/xlmr --output=models/mine
 
+  # a checkpoint of T5X's mT5, or of one of these models trained by t5x.train
+  xlflax convert from-t5x mt5/checkpoint_1000000 --tokenizer=mt5 \\
+      --output=runs/mt5
+  xlflax convert from-t5x t5x_runs/mlm/checkpoint_100000 \\
+      --gin_file=models/small.gin --vocabulary=vocabulary --output=runs/mlm
+
   # the mean of the last ten checkpoints of a run
   xlflax convert average --model_dir=runs/mt --last=10 --output=runs/mt-mean
   xlflax evaluate --model_dir=runs/mt-mean
@@ -25,6 +31,7 @@ EXAMPLES = """
 KINDS = {
     'from-hf': 'convert_from_hf',
     'to-hf': 'convert_to_hf',
+    'from-t5x': 'convert_from_t5x',
     'average': 'convert_average',
 }
 

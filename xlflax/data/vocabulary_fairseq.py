@@ -5,7 +5,8 @@
 | `fairseq` | `<s>`, `<pad>`, `</s>`, `<unk>`, the model's words, `<mask>` |
 | `t5` | the model's own, then `<extra_id_99>` … `<extra_id_0>` |
 
-The first is XLM-R's, the second that of T5 and mT5.
+The first is XLM-R's and, with symbols of languages before `<mask>`, mBART's;
+the second that of T5 and mT5.
 """
 
 import enum
@@ -37,18 +38,20 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     id_layout: how ids follow from the model's.
     layout: what the model does not tell.
     extra_ids: number of T5's sentinels that follow the model's pieces.
+    codes: mBART's symbols of languages, in the order of their ids.
   """
 
   kind = 'sentencepiece_moved'
 
   def __init__(self, model: bytes, layout: imported.Layout, *,
                id_layout: IdLayout, extra_ids: int = 0,
-               description: Mapping | None = None):
+               codes: Sequence[str] = (), description: Mapping | None = None):
     """Raises VocabularyError if the bytes are no SentencePiece model."""
     self.model = model
     self.layout = layout
     self.id_layout = id_layout
     self.extra_ids = extra_ids
+    self.codes = tuple(codes)
     self.description = dict(description or {})
     try:
       self._processor = sentencepiece.SentencePieceProcessor(
@@ -59,11 +62,14 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     self._ids, self._pieces = self._move(self._processor)
     self._own = {int(i): n for n, i in enumerate(self._ids)}
     starts = np.array([p.startswith('▁') for p in self._pieces], np.bool_)
-    self.spec = imported.make_spec(layout, self._pieces, special=(),
-                                   word_starts=starts)
+    self._codes = {piece: len(self._pieces) - 1 - len(self.codes) + i
+                   for i, piece in enumerate(self.codes)}
+    self.spec = imported.make_spec(
+        layout, self._pieces, special=tuple(self._codes.values()),
+        word_starts=starts)
     self.hash = layout.digest(
-        f'{self.kind}:{id_layout.value}:{extra_ids}', self.files(),
-        self.spec.size)
+        ':'.join([self.kind, id_layout.value, str(extra_ids), *self.codes]),
+        self.files(), self.spec.size)
     self._silent = imported.silent_ids(self.spec)
 
   def _move(self, processor) -> tuple[np.ndarray, list[str]]:
@@ -79,7 +85,8 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
           got=', '.join(own[:3]), expected=', '.join(first))
     ids = np.arange(len(own), dtype=np.int32) + 1
     ids[:3] = 3, 0, 2
-    return ids, ['<s>', '<pad>', '</s>', '<unk>', *own[3:], '<mask>']
+    return ids, ['<s>', '<pad>', '</s>', '<unk>', *own[3:], *self.codes,
+                 '<mask>']
 
   @classmethod
   def read(cls, directory, description):
@@ -87,27 +94,29 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
       model = (directory / FILE).read_bytes()
       id_layout = IdLayout(description['id_layout'])
       extra_ids = int(description.get('extra_ids', 0))
+      codes = tuple(description.get('codes', ()))
     except (OSError, KeyError, ValueError, TypeError) as error:
       raise errors.VocabularyError(
           f'The vocabulary lacks its {FILE}, or how ids follow from it',
           got=f'{type(error).__name__}: {error}',
           where=str(directory)) from error
     found = cls(model, imported.Layout.read(description, str(directory)),
-                id_layout=id_layout, extra_ids=extra_ids,
+                id_layout=id_layout, extra_ids=extra_ids, codes=codes,
                 description=description)
     found._check_hash(str(directory))
     return found
 
   def __reduce__(self):
     return _rebuild, (self.model, self.layout, self.id_layout, self.extra_ids,
-                      self.description)
+                      self.codes, self.description)
 
   def files(self):
     return {FILE: self.model}
 
   def describe(self):
     return super().describe() | {'id_layout': self.id_layout.value,
-                                 'extra_ids': self.extra_ids}
+                                 'extra_ids': self.extra_ids,
+                                 'codes': list(self.codes)}
 
   def encode_ragged(self, texts: Sequence[str], *, language: str | None = None,
                     num_threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -126,6 +135,8 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
     if piece in self._pieces[-(self.extra_ids + 1):]:
       return self._pieces.index(piece)
+    if piece in self._codes:
+      return self._codes[piece]
     if piece in self._pieces[:4]:
       return self._pieces.index(piece)
     own = self._processor.piece_to_id(piece)
@@ -136,7 +147,7 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     return index in self._own and self._processor.is_byte(self._own[index])
 
 
-def _rebuild(model, layout, id_layout, extra_ids, description):
+def _rebuild(model, layout, id_layout, extra_ids, codes, description):
   return MovedSentencePieceVocabulary(
-      model, layout, id_layout=id_layout, extra_ids=extra_ids,
+      model, layout, id_layout=id_layout, extra_ids=extra_ids, codes=codes,
       description=description)

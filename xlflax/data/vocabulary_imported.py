@@ -30,18 +30,21 @@ class Layout:
     languages: language codes, in the order of their ids.
     size: rows of the table of embeddings; those from the tokenizer's size on
       are unused. None: the tokenizer's size.
+    symbols: the token that stands for each language; () if there are none.
   """
 
   roles: Mapping[str, str]
   languages: tuple[str, ...]
   size: int | None = None
+  symbols: tuple[str, ...] = ()
 
   @classmethod
   def read(cls, description: Mapping, where: str) -> 'Layout':
     """From `vocabulary.json`; raises VocabularyError if it is not there."""
     try:
       return cls(dict(description['roles']), tuple(description['languages']),
-                 int(description['size']))
+                 int(description['size']),
+                 tuple(description.get('symbols', ())))
     except (KeyError, TypeError, ValueError) as error:
       raise errors.VocabularyError(
           f'{vocabulary.DESCRIPTION_FILE} does not describe an imported '
@@ -50,7 +53,8 @@ class Layout:
 
   def digest(self, kind: str, files: Mapping[str, bytes], size: int) -> str:
     """SHA-256 over all that decides what ids mean."""
-    head = [kind, sorted(self.roles.items()), self.languages, size,
+    symbols = [self.symbols] if self.symbols else []
+    head = [kind, sorted(self.roles.items()), self.languages, size, *symbols,
             {name: hashlib.sha256(content).hexdigest()
              for name, content in sorted(files.items())}]
     return hashlib.sha256(json.dumps(head).encode()).hexdigest()
@@ -85,8 +89,8 @@ def make_spec(layout: Layout, pieces: Sequence[str], *,
   for piece, i in list(place.items()):
     if _SENTINEL.fullmatch(piece):  # mT5 has them with a space in front
       place.setdefault(piece.removeprefix('▁'), i)
-  missing = sorted({token for token in layout.roles.values()
-                    if token not in place})
+  missing = sorted({token for token in (
+      *layout.roles.values(), *layout.symbols) if token not in place})
   if missing:
     raise errors.VocabularyError(
         'The tokenizer lacks its special tokens', got=', '.join(missing),
@@ -95,6 +99,7 @@ def make_spec(layout: Layout, pieces: Sequence[str], *,
   numbered = sorted((int(match.group(1)), i) for i, piece in enumerate(pieces)
                     if (match := _SENTINEL.fullmatch(piece)))
   sentinels = tuple(i for _, i in numbered)
+  symbols = tuple(place[symbol] for symbol in layout.symbols)
   unused = range(len(pieces), size)
   starts = np.zeros(size, np.bool_)
   starts[:len(pieces)] = word_starts
@@ -102,8 +107,9 @@ def make_spec(layout: Layout, pieces: Sequence[str], *,
       size=size, pad_id=ids['pad'], bos_id=ids['bos'], eos_id=ids['eos'],
       unk_id=ids['unk'], mask_id=ids['mask'],
       special_ids=tuple(sorted({*ids.values(), *special, *sentinels,
-                                *unused})),
-      languages=layout.languages, sentinel_ids=sentinels,
+                                *symbols, *unused})),
+      languages=layout.languages, language_symbol_ids=symbols,
+      sentinel_ids=sentinels,
       word_starts=np.packbits(starts, bitorder='little').tobytes())
 
 
@@ -126,6 +132,7 @@ class ImportedVocabulary(vocabulary.Vocabulary):
   def describe(self):
     return super().describe() | {
         'roles': dict(self.layout.roles),
+        'symbols': list(self.layout.symbols),
         'sha256': {name: hashlib.sha256(content).hexdigest()
                    for name, content in self.files().items()}}
 

@@ -30,6 +30,26 @@ def segment_mask(segment_ids: jax.Array) -> jax.Array:
   return segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
 
 
+def window_mask(length: int, window: int, mask: jax.Array | None
+                ) -> jax.Array:
+  """`mask`, and only what is at most `window` places away.
+
+  Args:
+    length: T.
+    window: how far a position sees, in either direction.
+    mask: bool [B, 1, T, T], or None.
+
+  Returns:
+    bool [B, 1, T, T]; without `mask` [1, 1, T, T].
+  """
+  places = jnp.arange(length)
+  near = jnp.abs(places[:, None] - places[None, :]) <= window
+  near = near[None, None]
+  if mask is None:
+    return near
+  return mask & jnp.broadcast_to(near, mask.shape)
+
+
 def memory_mask(segment_ids: jax.Array | None,
                 memory_segment_ids: jax.Array | None, *, length: int
                 ) -> jax.Array | None:
@@ -64,9 +84,9 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array,
 
   Args:
     query: [B, T, N, D].
-    key: [B, S, N, D].
-    value: [B, S, N, D].
-    mask: bool [B, 1, T, S], or None if everything is seen.
+    key: [B, S, K, D]; K divides N.
+    value: [B, S, K, D].
+    mask: bool [B or 1, 1, T, S], or None if everything is seen.
     backend: which implementation.
     dropout_rate: on probabilities; XLA only.
     dropout_key: key of the dropout; None without dropout.
@@ -92,6 +112,9 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array,
 
 def _attend_with_dropout(query, key, value, mask, *, rate, dropout_key):
   """As `attend`, with dropout on the probabilities."""
+  repeats = query.shape[2] // key.shape[2]
+  if repeats > 1:
+    key, value = (jnp.repeat(x, repeats, axis=2) for x in (key, value))
   logits = jnp.einsum('btnd,bsnd->bnts', query, key,
                       preferred_element_type=jnp.float32)
   logits = logits * query.shape[-1] ** -0.5

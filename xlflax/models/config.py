@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from xlflax import errors
 from xlflax.data import vocabulary_spec
+from xlflax.models import config_checks
 from xlflax.models import sharing as sharing_lib
 
 
@@ -16,6 +17,7 @@ class PositionEmbedding(enum.StrEnum):
 
   LEARNED = 'learned'        # a trained table (BERT, RoBERTa, XLM-R, XLM)
   SINUSOIDAL = 'sinusoidal'  # a constant table (Vaswani et al. 2017, 3.5)
+  ROTARY = 'rotary'  # none: queries and keys are turned (Su et al. 2021)
 
 
 class NormPosition(enum.StrEnum):
@@ -23,6 +25,14 @@ class NormPosition(enum.StrEnum):
 
   POST = 'post'  # after the residual sum (BERT, RoBERTa, XLM, XLM-R)
   PRE = 'pre'    # before each block, and once more after the last layer
+
+
+class Norm(enum.StrEnum):
+  """What normalisation is."""
+
+  LAYER = 'layer'  # layer norm, with scale and bias
+  SCALE = 'scale'  # layer norm without bias (ModernBERT)
+  RMS = 'rms'      # scale by the root mean square (EuroBERT)
 
 
 class MlmHead(enum.StrEnum):
@@ -72,6 +82,7 @@ DTYPES = ('float32', 'bfloat16')
 _ENUMS = {
     'position_embedding': PositionEmbedding,
     'norm_position': NormPosition,
+    'norm': Norm,
     'mlm_head': MlmHead,
     'output_embeddings': OutputEmbeddings,
     'padding_states': PaddingStates,
@@ -92,6 +103,8 @@ class EncoderConfig:
     hidden_dim: width of the states.
     mlp_dim: width inside the feed-forward blocks.
     num_heads: attention heads per layer.
+    num_kv_heads: heads of keys and values, each for several of queries; None
+      for one each.
     head_dim: width of a head; None for hidden_dim / num_heads.
     max_length: longest row, in tokens; rows of the position table.
     vocab_size: number of token ids; None until `with_vocabulary`.
@@ -101,9 +114,17 @@ class EncoderConfig:
     num_languages: number of language ids; None until `with_vocabulary`.
     use_language_embeddings: adds a language's embedding to each token (XLM).
     type_vocab_size: number of token types (BERT: 2); 0 for none.
-    position_embedding: trained or constant positions.
+    position_embedding: trained, constant or rotary positions.
     position_offset: row of the table that holds position 0 (RoBERTa: 2).
+    rotary_theta: base of the periods of rotary positions.
+    local_rotary_theta: of local layers; None for `rotary_theta`.
+    local_window: how far positions of local layers see, to either side; None
+      if there are no local layers.
+    global_every: every so many layers, from the first on, one is global.
     norm_position: layer norm after (BERT) or before each block.
+    norm: layer norm, without bias, or RMS norm.
+    first_norm: False leaves out the first layer's norm before attention
+      (ModernBERT); its parameter stays, and is not read.
     embedding_norm: layer norm over the summed embeddings.
     scale_embeddings: token embeddings times sqrt(hidden_dim) (Vaswani et al.
       2017, 3.4; mBART).
@@ -112,6 +133,11 @@ class EncoderConfig:
       'relu' or 'silu'.
     head_activation: of the head alone (RoBERTa: always 'gelu'); None for
       `activation`.
+    gated_mlp: the feed-forward block is act(x W0) * (x W1).
+    attention_bias: whether the attention's linear maps have biases.
+    mlp_bias: whether the feed-forward block's do.
+    head_bias: whether the head's dense map does.
+    output_bias: whether logits have one.
     dropout_rate: on embeddings and on the output of each block.
     attention_dropout_rate: on attention probabilities.
     mlm_head: BERT's transform, the states as they are, or no head: such an
@@ -137,6 +163,7 @@ class EncoderConfig:
   hidden_dim: int
   mlp_dim: int
   num_heads: int
+  num_kv_heads: int | None = None
   head_dim: int | None = None
   max_length: int = 512
   vocab_size: int | None = None
@@ -146,12 +173,23 @@ class EncoderConfig:
   type_vocab_size: int = 0
   position_embedding: PositionEmbedding = PositionEmbedding.LEARNED
   position_offset: int = 0
+  rotary_theta: float = 10000.0
+  local_rotary_theta: float | None = None
+  local_window: int | None = None
+  global_every: int = 1
   norm_position: NormPosition = NormPosition.POST
+  norm: Norm = Norm.LAYER
+  first_norm: bool = True
   embedding_norm: bool = True
   scale_embeddings: bool = False
   layer_norm_epsilon: float = 1e-12
   activation: str = 'gelu'
   head_activation: str | None = None
+  gated_mlp: bool = False
+  attention_bias: bool = True
+  mlp_bias: bool = True
+  head_bias: bool = True
+  output_bias: bool = True
   dropout_rate: float = 0.1
   attention_dropout_rate: float = 0.1
   mlm_head: MlmHead = MlmHead.TRANSFORM
@@ -173,10 +211,11 @@ class EncoderConfig:
       _choice(name, getattr(self, name), choices)
     if self.head_activation is not None:
       _choice('head_activation', self.head_activation, ACTIVATIONS)
-    _check_sizes(self)
-    _check_rates(self)
+    config_checks.check_sizes(self)
+    config_checks.check_rates(self)
     sharing_lib.check(self.sharing, self.num_layers)
-    _check_output(self)
+    config_checks.check_output(self)
+    config_checks.check_layers(self)
 
   @property
   def dim_per_head(self) -> int:
@@ -227,44 +266,3 @@ def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
         expected='one of ' + ', '.join(repr(str(c)) for c in choices),
         where=f'EncoderConfig.{name}')
   return value
-
-
-def _check_sizes(config: EncoderConfig) -> None:
-  minima = dict(
-      num_layers=1, hidden_dim=1, mlp_dim=1, num_heads=1, head_dim=1,
-      max_length=1, vocab_size=1, vocab_multiple=1, num_languages=1,
-      type_vocab_size=0, position_offset=0)
-  for name, minimum in minima.items():
-    value = getattr(config, name)
-    if value is not None and value < minimum:
-      raise errors.ConfigError(
-          f'The encoder has an impossible {name}', got=value,
-          expected=f'at least {minimum}', where=f'EncoderConfig.{name}')
-  if config.head_dim is None and config.hidden_dim % config.num_heads:
-    raise errors.ConfigError(
-        'The heads do not divide the width of the encoder',
-        got=f'hidden_dim = {config.hidden_dim}, num_heads = '
-            f'{config.num_heads}',
-        expected='a multiple of num_heads', where='EncoderConfig.hidden_dim',
-        fix='change either, or set head_dim')
-
-
-def _check_output(config: EncoderConfig) -> None:
-  if config.output_embeddings is OutputEmbeddings.TIED:
-    return
-  if config.mlm_head is MlmHead.NONE or (
-      config.sharing is not None and config.sharing.embeddings):
-    raise errors.ConfigError(
-        'The encoder has no use for output embeddings of its own',
-        got=f'mlm_head = {config.mlm_head.value}, sharing = {config.sharing}',
-        expected='a head, and embeddings that all languages share',
-        where='EncoderConfig.output_embeddings', fix="set it to 'tied'")
-
-
-def _check_rates(config: EncoderConfig) -> None:
-  for name in ('dropout_rate', 'attention_dropout_rate'):
-    value = getattr(config, name)
-    if not 0 <= value < 1:
-      raise errors.ConfigError(
-          f'The encoder has an impossible {name}', got=value,
-          expected='0 <= rate < 1', where=f'EncoderConfig.{name}')

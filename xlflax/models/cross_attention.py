@@ -48,7 +48,12 @@ def check(config: model_config.EncoderConfig, token_ids: jax.Array,
 
 def check_enabled(config, *, where: str) -> None:
   """Raises ConfigError if a model of this config has no cross-attention."""
-  if not getattr(config, 'cross_attention', False):
+  if not hasattr(config, 'cross_attention'):
+    raise errors.ConfigError(
+        'Only an encoder has cross-attention to plug in',
+        got=type(config).__name__, expected='EncoderConfig', where=where,
+        fix='set MODEL to an Encoder')
+  if not config.cross_attention:
     raise errors.ConfigError(
         'The model has no cross-attention to plug in',
         got='cross_attention = False', expected='cross_attention = True',

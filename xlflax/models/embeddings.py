@@ -108,7 +108,7 @@ class Embeddings(nn.Module):
     config = self.config
     if config.scale_embeddings:
       states = states * config.hidden_dim**0.5
-    states = states + self._positions(token_ids.shape, positions)
+    states = self._add_positions(states, token_ids.shape, positions)
     if config.type_vocab_size:
       if token_type_ids is None:
         token_type_ids = jnp.zeros_like(token_ids)
@@ -122,8 +122,9 @@ class Embeddings(nn.Module):
     return self.dropout(states.astype(config.compute_dtype),
                         deterministic=deterministic)
 
-  def _positions(self, shape, positions: jax.Array | None) -> jax.Array:
-    """[B, T, H] or, for running positions, [1, T, H]."""
+  def _add_positions(self, states, shape, positions: jax.Array | None
+                     ) -> jax.Array:
+    """Those of each token, [B, T, H] or, for running positions, [1, T, H]."""
     config = self.config
     length = shape[1]
     if length > config.max_length:
@@ -132,6 +133,8 @@ class Embeddings(nn.Module):
           got=f'{length} tokens', expected=f'at most {config.max_length}',
           where='EncoderConfig.max_length',
           fix='shorten the rows of the stream, or raise max_length')
+    if config.position_embedding is model_config.PositionEmbedding.ROTARY:
+      return states
     if config.position_embedding is model_config.PositionEmbedding.LEARNED:
       table = self.position
     else:
@@ -141,8 +144,9 @@ class Embeddings(nn.Module):
     if positions is None:
       first = config.position_offset
       table = layers.constrain(table, None, None)
-      return table[None, first:first + length]
-    return lookup(table, positions + config.position_offset, 'position')
+      return states + table[None, first:first + length]
+    return states + lookup(table, positions + config.position_offset,
+                           'position')
 
   def _languages(self, token_ids, language_ids: jax.Array | None):
     if language_ids is None:

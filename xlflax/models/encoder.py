@@ -1,5 +1,6 @@
 """The Transformer encoder: BERT, RoBERTa, XLM and XLM-R by configuration."""
 
+import functools
 from typing import Any
 
 import flax.linen as nn
@@ -7,7 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from xlflax import errors
-from xlflax.models import attention, cross_attention, embeddings, layers
+from xlflax.models import (
+    attention,
+    cross_attention,
+    embeddings,
+    layer_views,
+    layers,
+)
 from xlflax.models import config as model_config
 
 _NEVER = -1e9  # output bias of the table's rows beyond the vocabulary
@@ -46,9 +53,11 @@ class Encoder(nn.Module):
       self.final_norm = layers.LayerNorm(config)
     if config.mlm_head is model_config.MlmHead.TRANSFORM:
       self.head_dense = layers.Linear(
-          config, (config.hidden_dim,), ('embed', 'norm'))
+          config, (config.hidden_dim,), ('embed', 'norm'),
+          use_bias=config.head_bias)
       self.head_norm = layers.LayerNorm(config)
-    if config.mlm_head is not model_config.MlmHead.NONE:
+    if config.output_bias and (
+        config.mlm_head is not model_config.MlmHead.NONE):
       self.output_bias = self.param(
           'output_bias', layers.zeros_init('vocab'), (config.table_size,),
           jnp.float32)
@@ -145,7 +154,8 @@ class Encoder(nn.Module):
     self._require_head()
     rows = jnp.arange(self.config.table_size)
     assert self.config.vocab_size is not None  # `table_size` refuses that
-    bias = jnp.where(rows < self.config.vocab_size, self.output_bias, _NEVER)
+    own = self.output_bias if self.config.output_bias else 0.0
+    bias = jnp.where(rows < self.config.vocab_size, own, _NEVER)
     tied = self.config.output_embeddings is model_config.OutputEmbeddings.TIED
     table = self.embeddings.token if tied else self.output
     return layers.constrain(table, 'vocab', None), bias
@@ -186,15 +196,16 @@ class Encoder(nn.Module):
     states = self.embeddings(
         token_ids, positions=positions, language_ids=language_ids,
         token_type_ids=token_type_ids, deterministic=deterministic)
-    mask = keep = None
-    if segment_ids is not None:
-      mask = attention.segment_mask(segment_ids)
-      if self.config.padding_states is model_config.PaddingStates.ZERO:
-        keep = (segment_ids > 0)[:, :, None].astype(states.dtype)
-        states = states * keep
+    views = layer_views.make(self.config, segment_ids, positions,
+                             token_ids.shape[1])
+    keep = None
+    if segment_ids is not None and (
+        self.config.padding_states is model_config.PaddingStates.ZERO):
+      keep = (segment_ids > 0)[:, :, None].astype(states.dtype)
+      states = states * keep
     embedded = states
     states, every = self._layers(
-        states, (mask, keep, memory, memory_mask), collect=collect,
+        states, (views, keep, memory, memory_mask), collect=collect,
         deterministic=deterministic)
     states = self._final(states)
     if collect:  # L of [B, T, H], and the embeddings before them
@@ -205,29 +216,33 @@ class Encoder(nn.Module):
   def _layers(self, states, shared, *, collect, deterministic):
     """Scans over the stacked layers, or runs one after the other.
 
-    `shared` is what all layers read: (mask, keep, memory, memory_mask).
+    `shared` is what all layers read: (views, keep, memory, memory_mask).
     """
     config = self.config
 
-    def body(layer, states, shared):
-      mask, keep, memory, memory_mask = shared
-      states = layer(states, mask, deterministic=deterministic,
-                     memory=memory, memory_mask=memory_mask)
+    def body(layer, states, shared, index):
+      views, keep, memory, memory_mask = shared
+      view = layer_views.of_layer(config, views, index)
+      states = layer(states, view.mask, deterministic=deterministic,
+                     memory=memory, memory_mask=memory_mask,
+                     rotation=view.rotation, is_first=view.is_first)
       if keep is not None:
         states = states * keep
       return states, states if collect else None
 
-    body = _remat(body, config)
     if config.scan_layers:
+      indices = (jnp.arange(config.num_layers) if layer_views.differ(config)
+                 else None)
       return nn.scan(
-          body, variable_axes={'params': 0},
+          _remat(body, config), variable_axes={'params': 0},
           split_rngs={'params': True, 'dropout': True},
-          in_axes=nn.broadcast, length=config.num_layers,
+          in_axes=(nn.broadcast, 0), length=config.num_layers,
           metadata_params={nn.PARTITION_NAME: 'layers'},
-      )(self.layers, states, shared)
+      )(self.layers, states, shared, indices)
     outputs = []
-    for layer in self.layers:
-      states, output = body(layer, states, shared)
+    for i, layer in enumerate(self.layers):
+      run = _remat(functools.partial(body, index=i), config)
+      states, output = run(layer, states, shared)
       outputs.append(output)
     return states, jnp.stack(outputs) if collect else None
 
@@ -238,7 +253,7 @@ class Encoder(nn.Module):
 
 
 def _remat(body, config: model_config.EncoderConfig):
-  """`body(layer, states, shared)`, rematerialised as configured."""
+  """`body(layer, states, shared, ...)`, rematerialised as configured."""
   if config.remat is model_config.Remat.NONE:
     return body
   policies = jax.checkpoint_policies

@@ -161,7 +161,7 @@ class EncoderDecoder(nn.Module):
     """What the output table is multiplied with: [..., H] -> [..., H]."""
     if not self.config.is_t5:
       return self.encoder.transform(states)
-    if self._has_own_output():
+    if not self.config.scales_output:
       return states
     return states * self.config.hidden_dim**-0.5
 

@@ -20,6 +20,14 @@ class EncoderDecoderFamily(enum.StrEnum):
 OutputEmbeddings = model_config.OutputEmbeddings
 
 
+class OutputScaling(enum.StrEnum):
+  """What T5 multiplies states with before the output table."""
+
+  AUTO = 'auto'    # 1 / sqrt(hidden_dim) if that is the token embeddings
+  WIDTH = 'width'  # 1 / sqrt(hidden_dim)
+  NONE = 'none'    # nothing
+
+
 class TiedLayers(enum.StrEnum):
   """Which of the encoder's layers a shallower tied decoder shares."""
 
@@ -30,6 +38,7 @@ class TiedLayers(enum.StrEnum):
 _ENUMS = {
     'family': EncoderDecoderFamily,
     'output_embeddings': OutputEmbeddings,
+    'output_scaling': OutputScaling,
     'tied_layers': TiedLayers,
     'position_embedding': model_config.PositionEmbedding,
     'mlm_head': model_config.MlmHead,
@@ -37,7 +46,8 @@ _ENUMS = {
     'attention_backend': model_config.AttentionBackend,
 }
 # Fields that only one kind of family has, and what they are elsewhere.
-_T5_ONLY = {'per_layer_relative_bias': False, 'gated_mlp': False}
+_T5_ONLY = {'per_layer_relative_bias': False, 'gated_mlp': False,
+            'output_scaling': OutputScaling.AUTO}
 _LAYER_NORM_ONLY = {
     'use_language_embeddings': False, 'type_vocab_size': 0,
     'scale_embeddings': False, 'position_offset': 0, 'tie_decoder': False,
@@ -82,6 +92,7 @@ class EncoderDecoderConfig:
       table: nothing, or the transform that a masked language model had.
     output_embeddings: tied to the token embeddings or not. T5's tied states
       are scaled by 1 / sqrt(hidden_dim) (Raffel et al. 2020).
+    output_scaling: another choice of that.
     tie_decoder: the decoder's layers use the self-attention, feed-forward and
       layer norms of the encoder's, and its embeddings; only cross-attention
       is the decoder's own (VECO, section 6.1).
@@ -127,6 +138,7 @@ class EncoderDecoderConfig:
   attention_dropout_rate: float = 0.1
   mlm_head: model_config.MlmHead = model_config.MlmHead.TIED
   output_embeddings: OutputEmbeddings = OutputEmbeddings.TIED
+  output_scaling: OutputScaling = OutputScaling.AUTO
   tie_decoder: bool = False
   tied_layers: TiedLayers = TiedLayers.LAST
   dtype: str = 'float32'
@@ -146,6 +158,13 @@ class EncoderDecoderConfig:
   @property
   def is_t5(self) -> bool:
     return self.family is EncoderDecoderFamily.T5
+
+  @property
+  def scales_output(self) -> bool:
+    """Whether T5's states are scaled before the output table."""
+    if self.output_scaling is OutputScaling.AUTO:
+      return self.output_embeddings is OutputEmbeddings.TIED
+    return self.output_scaling is OutputScaling.WIDTH
 
   @property
   def num_layers(self) -> int:
@@ -190,6 +209,11 @@ class EncoderDecoderConfig:
             f'The family {self.family!s} has no {name}',
             got=getattr(self, name), expected=default,
             where=f'EncoderDecoderConfig.{name}')
+    if self.position_embedding is model_config.PositionEmbedding.ROTARY:
+      raise errors.ConfigError(
+          'A decoder has no rotary positions', got="'rotary'",
+          expected="'learned' or 'sinusoidal'",
+          where='EncoderDecoderConfig.position_embedding')
     if self.mlm_head is model_config.MlmHead.NONE:
       raise errors.ConfigError(
           'An encoder-decoder needs a head', got="mlm_head = 'none'",

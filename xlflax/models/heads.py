@@ -1,35 +1,103 @@
 """Logits of classification heads, from states and a head's parameters.
 
-A head is `{'output': {'kernel' [H, C], 'bias' [C]}}`; that of sequences may
-have `'dense'` (`kernel` [H, H], `bias` [H]) and tanh before it, which is
-BERT's pooler and RoBERTa's classification head.
+A head is `{'output': {'kernel' [H, C], 'bias' [C]}}`. It may have `'dense'`
+(`kernel` [H, H], perhaps `bias` [H]) and an activation before it: BERT's
+pooler and RoBERTa's classification head, with tanh. ModernBERT has a `'norm'`
+(`scale` [H], perhaps `bias`) between the two.
 """
+
+import enum
 
 import jax
 import jax.numpy as jnp
 
-
-def pooled(head: dict, states: jax.Array) -> jax.Array:
-  """The first position through `dense` and tanh: [B, T, H] -> [B, H]."""
-  first = states[:, 0]
-  return jnp.tanh(_linear(head['dense'], first)) if 'dense' in head else first
+from xlflax import enums
+from xlflax.models import feed_forward
 
 
-def sequence_logits(head: dict, states: jax.Array) -> jax.Array:
-  """Logits of a sequence's classes: [B, T, H] -> [B, C]."""
-  return _linear(head['output'], pooled(head, states))
+class Pooling(enum.StrEnum):
+  """What a sequence's logits are made of."""
+
+  FIRST = 'first'  # the first position
+  MEAN = 'mean'    # the mean of the states of its text
+  LATE = 'late'    # the mean of the logits of its text
 
 
-def token_logits(head: dict, states: jax.Array) -> jax.Array:
+def pooled(head: dict, states: jax.Array, *, activation: str = 'tanh',
+           epsilon: float = 1e-5) -> jax.Array:
+  """The first position through `dense` and so on: [B, T, H] -> [B, H]."""
+  return _hidden(head, states[:, 0], activation, epsilon)
+
+
+def sequence_logits(head: dict, states: jax.Array, *,
+                    activation: str = 'tanh', epsilon: float = 1e-5,
+                    pooling: Pooling | str = Pooling.FIRST,
+                    mask: jax.Array | None = None) -> jax.Array:
+  """Logits of a sequence's classes: [B, T, H] -> [B, C].
+
+  Args:
+    head: its parameters.
+    states: [B, T, H].
+    activation: after `dense`: 'tanh' or one of `EncoderConfig.activation`.
+    epsilon: of `norm`.
+    pooling: what is made one of all positions.
+    mask: [B, T], not 0 at text; None if all is text.
+
+  Raises:
+    ConfigError: there is no such pooling.
+  """
+  pooling = enums.of_value(pooling, Pooling, where='pooling')
+  if pooling is Pooling.LATE:
+    return _mean(token_logits(head, states, activation=activation,
+                              epsilon=epsilon), mask)
+  first = (states[:, 0] if pooling is Pooling.FIRST
+           else _mean(states, mask))
+  return _linear(head['output'], _hidden(head, first, activation, epsilon))
+
+
+def token_logits(head: dict, states: jax.Array, *, activation: str = 'tanh',
+                 epsilon: float = 1e-5) -> jax.Array:
   """Logits of each token's classes: [B, T, H] -> [B, T, C].
 
   For question answering the two classes are start and end of the answer.
   """
-  return _linear(head['output'], states)
+  return _linear(head['output'], _hidden(head, states, activation, epsilon))
+
+
+def _hidden(head: dict, states: jax.Array, activation: str, epsilon: float
+            ) -> jax.Array:
+  """What `output` reads, [..., H] -> [..., H]."""
+  if 'dense' in head:
+    function = (jnp.tanh if activation == 'tanh'
+                else feed_forward.ACTIVATIONS[activation])
+    states = function(_linear(head['dense'], states))
+  if 'norm' not in head:
+    return states
+  wide = states.astype(jnp.float32)
+  wide = wide - wide.mean(-1, keepdims=True)
+  power = jnp.square(wide).mean(-1, keepdims=True)
+  wide = wide * jax.lax.rsqrt(power + epsilon) * _row(
+      head['norm']['scale'], states)
+  if 'bias' in head['norm']:
+    wide = wide + _row(head['norm']['bias'], states)
+  return wide.astype(states.dtype)
+
+
+def _mean(values: jax.Array, mask: jax.Array | None) -> jax.Array:
+  """Over the text: [B, T, C] -> [B, C]."""
+  if mask is None:
+    return values.mean(1)
+  weights = (mask != 0)[:, :, None].astype(values.dtype)
+  return (values * weights).sum(1) / weights.sum(1)
 
 
 def _linear(parameters: dict, inputs: jax.Array) -> jax.Array:
   """[..., H] -> [..., C]."""
   outputs = inputs @ parameters['kernel'].astype(inputs.dtype)
-  bias = parameters['bias'].astype(inputs.dtype)
-  return outputs + jnp.expand_dims(bias, tuple(range(outputs.ndim - 1)))
+  if 'bias' not in parameters:
+    return outputs
+  return outputs + _row(parameters['bias'].astype(inputs.dtype), outputs)
+
+
+def _row(vector: jax.Array, like: jax.Array) -> jax.Array:
+  return jnp.expand_dims(vector, tuple(range(like.ndim - 1)))

@@ -1,108 +1,37 @@
 """Layers of the encoder, and the modules that they are made of."""
 
-import functools
 from collections.abc import Callable
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import attention, dropout, recompute
+from xlflax.models import (
+    attention,
+    dropout,
+    feed_forward,
+    linear,
+    norms,
+    rotary,
+)
 from xlflax.models import config as model_config
 
 _Config = model_config.EncoderConfig
 
-
-def constrain(states: jax.Array, *axes: str | None) -> jax.Array:
-  """Activations with logical axes, such as 'batch', 'length', 'embed'."""
-  return nn.with_logical_constraint(states, axes)
-
-
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    'gelu': recompute.recomputed(
-        functools.partial(jax.nn.gelu, approximate=False)),
-    'gelu_tanh': recompute.recomputed(
-        functools.partial(jax.nn.gelu, approximate=True)),
-    'relu': jax.nn.relu,
-    'silu': recompute.recomputed(jax.nn.silu),
-}
-
-
-def weights_init(config: _Config, *axes: str):
-  """Normal initialiser whose parameter carries logical axes."""
-  return nn.with_logical_partitioning(
-      nn.initializers.normal(config.initializer_range), axes)
-
-
-def zeros_init(*axes: str):
-  """Zero initialiser whose parameter carries logical axes."""
-  return nn.with_logical_partitioning(nn.initializers.zeros_init(), axes)
-
-
-class LayerNorm(nn.Module):
-  """Layer norm over the last axis (Ba et al. 2016), in float32."""
-
-  config: _Config
-
-  @nn.compact
-  def __call__(self, states: jax.Array) -> jax.Array:
-    """[..., H] -> [..., H] in the compute dtype."""
-    ones = nn.with_logical_partitioning(nn.initializers.ones_init(), ('norm',))
-    width = (states.shape[-1],)
-    scale = self.param('scale', ones, width, jnp.float32)
-    bias = self.param('bias', zeros_init('norm'), width, jnp.float32)
-    function = _normalize(self.config.layer_norm_epsilon,
-                          self.config.compute_dtype)
-    return function(states, scale, bias)
-
-
-@functools.lru_cache
-def _normalize(epsilon: float, dtype: jnp.dtype):
-  """(x [..., H], scale [H], bias [H]) -> [..., H] in `dtype`."""
-  def normalize(states, scale, bias):
-    states = states.astype(jnp.float32)
-    states = states - states.mean(-1, keepdims=True)
-    variance = jnp.square(states).mean(-1, keepdims=True)
-    unit = states * jax.lax.rsqrt(variance + epsilon)
-    rows = tuple(range(states.ndim - 1))
-    scale, bias = (jnp.expand_dims(x, rows) for x in (scale, bias))
-    return (unit * scale + bias).astype(dtype)
-
-  return recompute.recomputed(normalize)
-
-
-class Linear(nn.Module):
-  """Linear map with bias over the last axes.
-
-  Attributes:
-    config: dtype and initialiser.
-    features: shape of the output's last axes.
-    axes: logical axes of the kernel, [*contracted, *features].
-  """
-
-  config: _Config
-  features: tuple[int, ...]
-  axes: tuple[str, ...]
-
-  @nn.compact
-  def __call__(self, inputs: jax.Array) -> jax.Array:
-    """[..., *contracted] -> [..., *features] in the compute dtype."""
-    dtype = self.config.compute_dtype
-    contracted = len(self.axes) - len(self.features)
-    kernel = self.param(
-        'kernel', weights_init(self.config, *self.axes),
-        (*inputs.shape[-contracted:], *self.features), jnp.float32)
-    axes = ('norm' if axis == 'embed' else axis
-            for axis in self.axes[contracted:])
-    bias = self.param('bias', zeros_init(*axes), self.features, jnp.float32)
-    outputs = jnp.tensordot(inputs.astype(dtype), kernel.astype(dtype),
-                            axes=contracted)
-    rows = tuple(range(inputs.ndim - contracted))
-    return outputs + jnp.expand_dims(bias.astype(dtype), rows)
+ACTIVATIONS = feed_forward.ACTIVATIONS
+FeedForward = feed_forward.FeedForward
+LayerNorm = norms.LayerNorm
+Linear = linear.Linear
+constrain = linear.constrain
+weights_init = linear.weights_init
+zeros_init = linear.zeros_init
 
 
 class Attention(nn.Module):
-  """Multi-head attention with biases (Vaswani et al. 2017, 3.2).
+  """Multi-head attention (Vaswani et al. 2017, 3.2).
+
+  With `config.num_kv_heads` K, neighbouring heads share keys and values
+  (Ainslie et al. 2023); where it says N of these, that is K.
 
   `__call__` is `attend` on `keys_values`; a decoder that keeps keys and
   values from one step to the next calls the two by themselves.
@@ -112,18 +41,22 @@ class Attention(nn.Module):
 
   def setup(self):
     config = self.config
-    heads = (config.num_heads, config.dim_per_head)
+    groups = config.num_kv_heads or config.num_heads
     self.query, self.key, self.value = (
-        Linear(config, heads, ('embed', 'heads', 'kv')) for _ in range(3))
+        Linear(config, (heads, config.dim_per_head), ('embed', 'heads', 'kv'),
+               use_bias=config.attention_bias)
+        for heads in (config.num_heads, groups, groups))
     self.output = Linear(config, (config.hidden_dim,),
-                         ('heads', 'kv', 'embed'))
+                         ('heads', 'kv', 'embed'),
+                         use_bias=config.attention_bias)
 
   def keys_values(self, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
     """[B, S, H] -> keys and values, [B, S, N, D] each."""
     return _heads(self.key(memory)), _heads(self.value(memory))
 
   def attend(self, states: jax.Array, key: jax.Array, value: jax.Array,
-             mask: jax.Array | None, *, deterministic: bool) -> jax.Array:
+             mask: jax.Array | None, *, deterministic: bool,
+             rotation: rotary.Rotation | None = None) -> jax.Array:
     """What `states` [B, T, H] read from keys and values: [B, T, H].
 
     Args:
@@ -132,8 +65,11 @@ class Attention(nn.Module):
       value: [B, S, N, D].
       mask: bool [B, 1, T, S], or None if everything is seen.
       deterministic: False turns dropout on.
+      rotation: of the queries; the keys have had theirs.
     """
     query = _heads(self.query(states))
+    if rotation is not None:
+      query = rotary.rotate(query, rotation)
     return self.output(self._context(query, key, value, mask, deterministic))
 
   def _context(self, query, key, value, mask, deterministic) -> jax.Array:
@@ -150,9 +86,13 @@ class SelfAttention(Attention):
   """Queries, keys and values of one sequence (VECO, equations 2 to 5)."""
 
   def __call__(self, states: jax.Array, mask: jax.Array | None, *,
-               deterministic: bool) -> jax.Array:
+               deterministic: bool,
+               rotation: rotary.Rotation | None = None) -> jax.Array:
     """[B, T, H] and bool [B, 1, T, T] -> [B, T, H]."""
-    return self.attend(states, *self.keys_values(states), mask,
+    key, value = self.keys_values(states)
+    if rotation is not None:
+      key = rotary.rotate(key, rotation)
+    return self.attend(states, key, value, mask, rotation=rotation,
                        deterministic=deterministic)
 
 
@@ -182,22 +122,6 @@ def _heads(states: jax.Array) -> jax.Array:
   return constrain(states, 'batch', 'length', 'heads', 'kv')
 
 
-class FeedForward(nn.Module):
-  """Two linear maps with an activation between them."""
-
-  config: _Config
-
-  def setup(self):
-    config = self.config
-    self.wi = Linear(config, (config.mlp_dim,), ('embed', 'mlp'))
-    self.wo = Linear(config, (config.hidden_dim,), ('mlp', 'embed'))
-
-  def __call__(self, states: jax.Array) -> jax.Array:
-    """[B, T, H] -> [B, T, H]."""
-    hidden = ACTIVATIONS[self.config.activation](self.wi(states))
-    return self.wo(constrain(hidden, 'batch', 'length', 'mlp'))
-
-
 class EncoderLayer(nn.Module):
   """Self-attention, cross-attention to a memory, feed-forward.
 
@@ -221,7 +145,9 @@ class EncoderLayer(nn.Module):
 
   def __call__(self, states: jax.Array, mask: jax.Array | None, *,
                deterministic: bool, memory: jax.Array | None = None,
-               memory_mask: jax.Array | None = None) -> jax.Array:
+               memory_mask: jax.Array | None = None,
+               rotation: rotary.Rotation | None = None,
+               is_first: jax.Array | bool | None = None) -> jax.Array:
     """The blocks in turn: [B, T, H] -> [B, T, H].
 
     Args:
@@ -230,18 +156,27 @@ class EncoderLayer(nn.Module):
       deterministic: False turns dropout on.
       memory: [B, S, H] that the cross-attention reads; None skips it.
       memory_mask: bool [B, 1, T, S], or None if all see all of the memory.
+      rotation: of the self-attention's queries and keys.
+      is_first: whether the self-attention's input is not normalised, which
+        its parameter does not tell; None for never.
     """
-    states = self.attention_block(states, mask, deterministic=deterministic)
+    states = self.attention_block(
+        states, mask, deterministic=deterministic, rotation=rotation,
+        is_first=is_first)
     if memory is not None:
       states = self.cross_attention_block(
           states, memory, memory_mask, deterministic=deterministic)
     return self.mlp_block(states, deterministic=deterministic)
 
   def attention_block(self, states: jax.Array, mask: jax.Array | None, *,
-                      deterministic: bool) -> jax.Array:
+                      deterministic: bool, rotation=None, is_first=None
+                      ) -> jax.Array:
     """Self-attention: [B, T, H] and bool [B, 1, T, T] -> [B, T, H]."""
     def attend(inputs):
-      return self.attention(inputs, mask, deterministic=deterministic)
+      if is_first is not None:
+        inputs = jnp.where(is_first, states, inputs)
+      return self.attention(inputs, mask, rotation=rotation,
+                            deterministic=deterministic)
 
     return self.residual(attend, states, self.attention_norm,
                          deterministic=deterministic)

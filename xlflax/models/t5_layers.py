@@ -12,7 +12,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import dropout, layers, recompute
+from xlflax.models import dropout, layers, norms
 from xlflax.models import encoder_decoder_config as config_lib
 
 _MASKED = -1e30
@@ -37,21 +37,9 @@ class RmsNorm(nn.Module):
     """[..., H] -> [..., H] in the compute dtype."""
     ones = nn.with_logical_partitioning(nn.initializers.ones_init(), ('norm',))
     scale = self.param('scale', ones, (states.shape[-1],), jnp.float32)
-    function = _rms(self.config.layer_norm_epsilon, self.config.compute_dtype)
+    function = norms.rms(self.config.layer_norm_epsilon,
+                         self.config.compute_dtype)
     return function(states, scale)
-
-
-@functools.lru_cache
-def _rms(epsilon: float, dtype: jnp.dtype):
-  """(x [..., H], scale [H]) -> [..., H] in `dtype`."""
-  def normalize(states, scale):
-    states = states.astype(jnp.float32)
-    power = jnp.square(states).mean(-1, keepdims=True)
-    unit = states * jax.lax.rsqrt(power + epsilon)
-    scale = jnp.expand_dims(scale, tuple(range(states.ndim - 1)))
-    return (unit * scale).astype(dtype)
-
-  return recompute.recomputed(normalize)
 
 
 class Projection(nn.Module):

@@ -37,6 +37,9 @@ class CheckpointOptions:
       'retrieval/mean'; written when that metric is evaluated.
     best_is_highest: whether more of `best_metric` is better.
     asynchronous: write in the background while training goes on.
+    write_concurrent_gb: writes the parameters with little memory: only so
+      many 10^9 bytes at a time (at least the largest of them) and without
+      compression, whose buffers are as large again. None: as fast as may be.
   """
 
   every_steps: int = 1000
@@ -45,15 +48,18 @@ class CheckpointOptions:
   best_metric: str | None = None
   best_is_highest: bool = True
   asynchronous: bool = True
+  write_concurrent_gb: int | None = None
 
   def __post_init__(self):
-    counts = (self.every_steps, self.keep_last, self.keep_every_steps)
+    counts = (self.every_steps, self.keep_last, self.keep_every_steps,
+              self.write_concurrent_gb)
     if any(n is not None and n < 1 for n in counts):
       raise errors.ConfigError(
           'Checkpoint options are not usable',
           got=f'every_steps={self.every_steps}, keep_last={self.keep_last}, '
-          f'keep_every_steps={self.keep_every_steps}',
-          expected='positive numbers (the last two may be None)',
+          f'keep_every_steps={self.keep_every_steps}, '
+          f'write_concurrent_gb={self.write_concurrent_gb}',
+          expected='positive numbers (all but the first may be None)',
           where='CheckpointOptions')
 
   def score(self, metrics: dict[str, float]) -> float:
@@ -101,7 +107,17 @@ class Checkpoints:
             best_fn=self._options.score if self._options.best_metric else None,
             enable_async_checkpointing=self._options.asynchronous,
             cleanup_tmp_directories=True),
-        item_names=('params', 'train', 'meta'))
+        item_names=('params', 'train', 'meta'),
+        item_handlers=self._handlers())
+
+  def _handlers(self) -> dict[str, Any] | None:
+    limit = self._options.write_concurrent_gb
+    if limit is None:
+      return None
+    return {'params': ocp.PyTreeCheckpointHandler(
+        save_concurrent_gb=limit, use_compression=False),
+            'train': ocp.StandardCheckpointHandler(),
+            'meta': ocp.JsonCheckpointHandler()}
 
   @property
   def last_step(self) -> int | None:
@@ -126,9 +142,11 @@ class Checkpoints:
       return
     best = self._options.best_metric
     scored = {best: (metrics or {}).get(best, math.nan)} if best else None
+    save = (ocp.args.StandardSave if self._options.write_concurrent_gb is None
+            else ocp.args.PyTreeSave)
     with self._report_failure(step):
       self._manager.save(step, metrics=scored, args=ocp.args.Composite(
-          params=ocp.args.StandardSave(state.params),
+          params=save(state.params),
           train=ocp.args.StandardSave(_train_item(state)),
           meta=ocp.args.JsonSave(meta)))
 

@@ -5,6 +5,7 @@ back gives the same tensors, bit by bit.
 """
 
 import functools
+import json
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ import torch
 import transformers
 
 from tests.interop.huggingface import reference_models as reference
+from xlflax import errors
 from xlflax.interop.huggingface import (
     exporting,
     folder_writing,
@@ -115,15 +117,19 @@ def _check_gradients(model, run, grads):
     if assignment.layer is not None:
       value = value[assignment.layer]
     want = parameters[assignment.tensor].grad
-    want = (np.zeros(assignment.tensor_shape, np.float32) if want is None
+    want = (np.zeros(assignment.whole_shape, np.float32) if want is None
             else want.numpy())
+    number, count = assignment.part
+    want = np.split(want, count)[number] if count > 1 else want
     np.testing.assert_allclose(
         assignment.write(value), want, atol=1e-4, rtol=1e-4,
         err_msg=assignment.tensor)
     seen.add(assignment.tensor)
   left = {name for name in parameters.keys() - seen
           if 'decoder' not in name and 'pred_layer' not in name}
-  assert left <= {'transformer.position_embeddings.weight'}
+  tied = {'lm_head.weight'} if run.model.config.output_embeddings == 'tied' \
+      else set()
+  assert left <= {'transformer.position_embeddings.weight'} | tied
 
 
 @pytest.mark.parametrize('name', reference.MASKED_LMS)
@@ -132,7 +138,8 @@ def test_masked_lms_equal_the_reference(imported, name):
   _check_masked_lm(model, run)
 
 
-@pytest.mark.parametrize('name', ['bert', 'xlm_roberta_xl', 'xlm'])
+@pytest.mark.parametrize('name', ['bert', 'xlm_roberta_xl', 'xlm',
+                                  'modernbert', 'eurobert'])
 def test_unrolled_layers_equal_the_reference(imported, name):
   model, _, run = imported(name, scan_layers=False)
   assert 'layers_2' in run.restore_params(0)['model']
@@ -147,6 +154,7 @@ def test_heads_equal_the_reference(imported, name):
   with torch.no_grad():
     output = reference.run(model)
   compared = _compared(run)
+  style = importing.head_style(run.directory)
   if name.endswith('Model'):
     got, want = [states[compared]], [output.last_hidden_state[compared]]
     if 'heads' in params:
@@ -154,14 +162,18 @@ def test_heads_equal_the_reference(imported, name):
       want.append(output.pooler_output)
   elif 'SequenceClassification' in name:
     head = params['heads']['sequence_classification']
-    got, want = [heads_lib.sequence_logits(head, states)], [output.logits]
+    got = [heads_lib.sequence_logits(
+        head, states, mask=reference.PADDING, **style)]
+    want = [output.logits]
   elif 'TokenClassification' in name:
     head = params['heads']['token_classification']
-    got = [heads_lib.token_logits(head, states)[compared]]
+    style.pop('pooling', None)
+    got = [heads_lib.token_logits(head, states, **style)[compared]]
     want = [output.logits[compared]]
   else:
     head = params['heads']['question_answering']
-    logits = heads_lib.token_logits(head, states)
+    style.pop('pooling', None)
+    logits = heads_lib.token_logits(head, states, **style)
     got = [logits[..., 0][compared], logits[..., 1][compared]]
     want = [output.start_logits[compared], output.end_logits[compared]]
   for ours, theirs in zip(got, want, strict=True):
@@ -209,3 +221,62 @@ def test_unrolled_layers_go_back_too(imported, tmp_path):
   second = safetensors.numpy.load_file(tmp_path / 'back/model.safetensors')
   assert first.keys() == second.keys()
   assert all(np.array_equal(first[key], second[key]) for key in first)
+
+
+@pytest.mark.parametrize('name', ['modernbert', 'modernbert_biases',
+                                  'eurobert'])
+def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
+  """Without the record of config.json the options follow from the model."""
+  model, _, run = imported(name)
+  record = run.directory / importing.RECORD
+  content = record.read_text()
+  record.unlink()
+  try:
+    checked = exporting.check(run.directory)
+  finally:
+    record.write_text(content)
+  assert checked.architecture.model_type == model.config.model_type
+  folder_writing.convert(checked, tmp_path / 'back')
+  loaded = transformers.AutoModelForMaskedLM.from_pretrained(
+      tmp_path / 'back')
+  with torch.no_grad():  # 'gelu_new' goes by another of its names
+    np.testing.assert_allclose(
+        reference.run(loaded).logits, reference.run(model).logits, atol=2e-5)
+
+
+@pytest.mark.parametrize('name, changes, parts', [
+    ('modernbert', dict(
+        layer_types=['full_attention', 'sliding_attention',
+                     'full_attention', 'full_attention',
+                     'sliding_attention'],
+        rope_parameters={'full_attention': dict(
+            rope_type='yarn', rope_theta=3.0, factor=2.0)},
+        mlp_dropout=0.5, classifier_pooling='last', hidden_activation='mish',
+        shape=3),
+     ('layer_types is', "rope_parameters[full_attention] is {'rope_type': "
+      "'yarn'", 'mlp_dropout is 0.5', "classifier_pooling is 'last'",
+      "hidden_activation is 'mish'", 'shape = 3 is not an option')),
+    ('eurobert', dict(
+        rope_parameters=dict(rope_type='linear', factor=2.0),
+        num_key_value_heads=4, pretraining_tp=2, hidden_act='mish'),
+     ("rope_parameters is {'rope_type': 'linear'", 'pretraining_tp is 2',
+      '6 heads, 4 of keys', "hidden_act is 'mish'")),
+])
+def test_unsupported_options_are_all_listed(imported, tmp_path, name, changes,
+                                            parts):
+  _, folder, _ = imported(name)
+  for path in (folder / 'hf').iterdir():
+    (tmp_path / path.name).write_bytes(path.read_bytes())
+  path = tmp_path / 'config.json'
+  path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+  with pytest.raises(errors.ConfigError) as caught:
+    importing.check(tmp_path)
+  for part in parts:
+    assert part in str(caught.value), part
+
+
+def test_the_norm_that_is_not_there(imported):
+  """ModernBERT's first layer; the parameter is 1, whatever it is."""
+  _, _, run = imported('modernbert', scan_layers=False)
+  norm = run.restore_params(0)['model']['layers_0']['attention_norm']
+  np.testing.assert_array_equal(norm['scale'], np.ones(30))

@@ -45,6 +45,34 @@ MASKED_LMS = {
         sinusoidal_embeddings=True, gelu_activation=False,
         tie_word_embeddings=False)),
 }
+_MODERN = BERT_SIZES | dict(
+    num_attention_heads=3, num_hidden_layers=5, max_position_embeddings=16,
+    pad_token_id=0)
+MASKED_LMS |= {
+    'modernbert': ('ModernBertForMaskedLM', 'ModernBertConfig', _MODERN | dict(
+        local_attention=4, hidden_activation='gelu_new', norm_eps=1e-3,
+        rope_parameters={'full_attention': dict(
+            rope_type='default', rope_theta=300.0)}, attention_dropout=0.1)),
+    'modernbert_biases': (
+        'ModernBertForMaskedLM', 'ModernBertConfig', _MODERN | dict(
+            norm_bias=True, attention_bias=True, mlp_bias=True,
+            classifier_bias=True, decoder_bias=False, local_attention=6,
+            tie_word_embeddings=False, classifier_activation='relu',
+            layer_types=['full_attention', 'sliding_attention'] * 2 + [
+                'full_attention'])),
+    'modernbert_global': (
+        'ModernBertForMaskedLM', 'ModernBertConfig', _MODERN | dict(
+            num_hidden_layers=2, decoder_bias=False,
+            layer_types=['full_attention'] * 2)),
+    'eurobert': ('EuroBertForMaskedLM', 'EuroBertConfig', _MODERN | dict(
+        num_attention_heads=6, num_key_value_heads=2, head_dim=8,
+        rms_norm_eps=1e-3, rope_parameters=dict(
+            rope_type='default', rope_theta=250.0))),
+    'eurobert_biases': ('EuroBertForMaskedLM', 'EuroBertConfig', _MODERN | dict(
+        num_attention_heads=3, head_dim=10, mlp_bias=True,
+        attention_bias=True, tie_word_embeddings=True, hidden_act='gelu',
+        num_hidden_layers=2)),
+}
 _BERT_TASKS = ('ForSequenceClassification', 'ForTokenClassification',
                'ForQuestionAnswering', 'Model')
 CLASSIFIERS = {
@@ -59,6 +87,22 @@ CLASSIFIERS = {
         | ({} if 'Question' in task else dict(num_labels=3)))
     for task in ('ForSequenceClassification', 'ForTokenClassification',
                  'ForQuestionAnsweringSimple', 'Model')
+} | {
+    f'{name}{task}{pooling}': (
+        f'{name}{task}', f'{name}Config', _MODERN | dict(num_hidden_layers=1)
+        | (dict(classifier_pooling=pooling) if pooling else {})
+        | ({} if 'Question' in task else dict(num_labels=3)))
+    for name, task, pooling in (
+        ('ModernBert', 'ForSequenceClassification', 'cls'),
+        ('ModernBert', 'ForSequenceClassification', 'mean'),
+        ('ModernBert', 'ForTokenClassification', ''),
+        ('ModernBert', 'ForQuestionAnswering', ''),
+        ('ModernBert', 'Model', ''),
+        ('EuroBert', 'ForSequenceClassification', 'late'),
+        ('EuroBert', 'ForSequenceClassification', 'mean'),
+        ('EuroBert', 'ForSequenceClassification', 'bos'),
+        ('EuroBert', 'ForTokenClassification', ''),
+        ('EuroBert', 'Model', ''))
 }
 
 
@@ -83,12 +127,13 @@ def make(name):
 def save(model, folder, **kwargs):
   """As `save_pretrained`, with a tokenizer of the model's size."""
   model.save_pretrained(folder, **kwargs)
-  write_tokenizer(folder, VOCAB)
+  write_tokenizer(folder, VOCAB, model.config.model_type)
 
 
-def write_tokenizer(folder, size):
+def write_tokenizer(folder, size, model_type='bert'):
   """A WordPiece tokenizer.json and its special tokens."""
-  special = ['[PAD]', '[CLS]', '[SEP]', '[UNK]', '[MASK]']
+  special = ['[PAD]', '[CLS]', '[SEP]', '[UNK]',
+             '▁<extra_id_0>' if 't5' in model_type else '[MASK]']
   pieces = special + [f'##{i}' for i in range(size - 5)]
   made = tokenizers.Tokenizer(tokenizers.models.WordPiece(
       {piece: i for i, piece in enumerate(pieces)}, unk_token='[UNK]'))

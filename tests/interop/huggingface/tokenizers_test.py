@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import unicodedata
 
 import numpy as np
 import pytest
@@ -79,11 +80,16 @@ def _mt5(folder):
   return transformers.T5Tokenizer.from_pretrained(folder, extra_ids=100)
 
 
+def _mbart(folder):
+  _sentencepiece(folder, 'sentencepiece.bpe.model')
+  return transformers.MBartTokenizer.from_pretrained(folder)
+
+
 _KINDS = {
     'bert': ('bert', _bert),
     'bert_cased': ('bert', lambda f: _bert(f, do_lower_case=False)),
     'roberta': ('roberta', _roberta), 'xlm-roberta': ('xlm-roberta', _xlmr),
-    'mt5': ('mt5', _mt5),
+    'mt5': ('mt5', _mt5), 'mbart': ('mbart', _mbart),
 }
 
 
@@ -116,6 +122,9 @@ def test_ids_equal_the_reference(pair):
 def test_old_files_give_the_same_ids(pair):
   reference, saved, old = pair
   texts = _LINES[:11] + EDGE_CASES[4:6]
+  if isinstance(reference, transformers.MBartTokenizer):
+    # The library leaves out the model's own normalisation.
+    texts = [t for t in texts if unicodedata.normalize('NFKC', t) == t]
   assert old.encode_batch(texts) == _ids(reference, texts)
   assert len(old) == len(saved) == len(reference)
   assert old.spec.special_ids == saved.spec.special_ids
@@ -152,6 +161,45 @@ def test_special_ids(pair):
   assert set(reference.all_special_ids) <= set(spec.special_ids)
   assert spec.size == len(reference)
   assert spec.languages == ('en', 'de')
+
+
+def test_symbols_of_languages(tmp_path):
+  reference = _mbart(tmp_path)
+  saved = tmp_path / 'saved'
+  reference.save_pretrained(saved)
+  for folder in (tmp_path, saved):
+    every, some = (importer.read(folder, model_type='mbart', size=None,
+                                 languages=codes)
+                   for codes in (None, ('ro', 'en')))
+    assert len(every.spec.languages) == 25
+    for code, index in zip(every.spec.languages,
+                           every.spec.language_symbol_ids, strict=True):
+      piece = reference.convert_ids_to_tokens(index)
+      assert piece.startswith(f'{code}_') and every.piece(index) == piece
+      assert every.piece_id(piece) == index
+    assert some.spec.languages == ('ro', 'en')
+    assert some.spec.language_symbol_ids == tuple(
+        reference.convert_tokens_to_ids(['ro_RO', 'en_XX']))
+    assert set(every.spec.language_symbol_ids) <= set(some.spec.special_ids)
+    assert some != every
+    with pytest.raises(errors.VocabularyError, match='no symbol') as caught:
+      importer.read(folder, model_type='mbart', size=None,
+                    languages=('en', 'tlh'))
+    assert 'tlh' in str(caught.value) and 'ro, ' in str(caught.value)
+
+
+def test_sentinels_with_a_space_in_front(tmp_path):
+  """mT5's SentencePiece model has its sentinels among its pieces."""
+  _sentencepiece(tmp_path, 'spiece.model', pad_id=0, eos_id=1, unk_id=2,
+                 bos_id=-1, user_defined_symbols=[
+                     f'▁<extra_id_{i}>' for i in reversed(range(3))])
+  (tmp_path / 'tokenizer_config.json').write_text('{"extra_ids": 0}')
+  found = importer.read(tmp_path, model_type='mt5', size=None,
+                        languages=('en',))
+  assert [found.piece(i) for i in found.spec.sentinel_ids] == [
+      f'▁<extra_id_{i}>' for i in range(3)]
+  assert found.spec.mask_id == found.spec.sentinel_ids[0]
+  assert found.spec.bos_id == found.spec.pad_id == 0
 
 
 def test_special_symbols_are_no_encoding_of_text(pair):

@@ -6,10 +6,9 @@ import pytest
 import torch
 import transformers
 
-from tests.models import hf_encoder_decoder as hf
+from tests.interop.huggingface import encoder_decoder_models as hf
 from xlflax.data import vocabulary_spec
 from xlflax.models import decoding, encoder_decoder
-from xlflax.models import encoder_decoder_config as config_lib
 
 _VOCAB, _EOS, _PAD, _START, _LENGTH = 19, 1, 0, 0, 9
 _SPEC = vocabulary_spec.VocabularySpec(
@@ -30,16 +29,11 @@ def _mt5():
       _VOCAB, 12, generator=torch.Generator().manual_seed(1)) * 0.5
   head[_EOS] *= -3  # or rows hardly end
   model.lm_head.weight = torch.nn.Parameter(head)
-  config = config_lib.EncoderDecoderConfig(
-      family='t5', num_encoder_layers=2, num_decoder_layers=2, hidden_dim=12,
-      mlp_dim=20, num_heads=2, head_dim=8, vocab_size=_VOCAB, gated_mlp=True,
-      activation='gelu_tanh', layer_norm_epsilon=1e-6,
-      output_embeddings='own')
-  return model, config, hf.t5(model, own_output=True)
+  return model
 
 
 def _mbart():
-  model = hf.randomized(transformers.MBartForConditionalGeneration(
+  return hf.randomized(transformers.MBartForConditionalGeneration(
       transformers.MBartConfig(
           vocab_size=_VOCAB, d_model=12, encoder_layers=1, decoder_layers=2,
           encoder_attention_heads=2, decoder_attention_heads=2,
@@ -47,11 +41,6 @@ def _mbart():
           eos_token_id=_EOS, pad_token_id=_PAD, bos_token_id=2,
           decoder_start_token_id=_START, forced_eos_token_id=None)),
       scale=0.5)
-  config = config_lib.EncoderDecoderConfig(
-      family='pre_ln', num_encoder_layers=1, num_decoder_layers=2,
-      hidden_dim=12, mlp_dim=20, num_heads=2, vocab_size=_VOCAB,
-      max_length=16, position_offset=2)
-  return model, config, hf.mbart(model)
 
 
 def _reference(model, **options):
@@ -69,8 +58,9 @@ def _reference(model, **options):
 
 
 @pytest.mark.parametrize('make', [_mt5, _mbart])
-def test_beams_are_those_of_the_reference(make):
-  model, config, params = make()
+def test_beams_are_those_of_the_reference(make, tmp_path):
+  model = make()
+  config, params = hf.converted(model, tmp_path)
   early = {'full': True, 'exact': 'never'}
   endings = []
   for penalty, stopping in ((1.0, 'full'), (0.3, 'exact')):
@@ -78,8 +68,7 @@ def test_beams_are_those_of_the_reference(make):
         model, num_beams=3, length_penalty=penalty,
         early_stopping=early[stopping])
     got = decoding.generate(
-        encoder_decoder.EncoderDecoder(config),
-        {'model': hf.stacked(params)},
+        encoder_decoder.EncoderDecoder(config), params,
         {'token_ids': _SOURCE, 'segment_ids': _MASK}, vocabulary=_SPEC,
         decoder_start=jnp.full(4, _START),
         options=decoding.DecodingOptions(

@@ -14,6 +14,10 @@ from xlflax import errors
 from xlflax.interop.huggingface import config_options
 from xlflax.interop.huggingface.rules import Rule, linear
 from xlflax.models import config as model_config
+from xlflax.models import encoder, encoder_decoder, encoder_decoder_config
+
+Config = (model_config.EncoderConfig
+          | encoder_decoder_config.EncoderDecoderConfig)
 
 
 class Task(enum.StrEnum):
@@ -25,10 +29,11 @@ class Task(enum.StrEnum):
   SEQUENCE_CLASSIFICATION = 'sequence_classification'
   TOKEN_CLASSIFICATION = 'token_classification'
   QUESTION_ANSWERING = 'question_answering'
+  SEQ2SEQ = 'seq2seq'  # encoder-decoders: the target's tokens
 
   @property
   def predicts_tokens(self) -> bool:
-    return self in (Task.MASKED_LM, Task.PRETRAINING)
+    return self in (Task.MASKED_LM, Task.PRETRAINING, Task.SEQ2SEQ)
 
 
 # The heads of a task whose output has one column for each label.
@@ -48,16 +53,24 @@ class Architecture:
     body: rules of the model without any head; tensors without prefix.
     head: rules of the masked LM's head.
     heads: rules of the other tasks' heads.
+    variants: rules of the body that depend on the configuration.
+    head_biases: from the configuration to which biases of a task's head there
+      are, by the end of their names; others are there.
+    head_style: from the configuration and config.json to the keyword
+      arguments of `xlflax.models.heads`.
     optional: rules of heads that may be there whatever the task, each group
       as a whole: a pooler.
-    output: names of the masked LM's (weight, bias) of the output table; the
-      bias is in `head` under another name.
+    output: names of (weight, bias) of the output table, where it is not the
+      token embeddings; None for a bias that is in `head` in either case.
+    output_parameter: the parameter that such a table becomes.
+    copies: tensors that repeat another, if they are there: name -> its name.
     buffers: patterns of tensors that hold no weights (positions 0, 1, 2, ...).
     constants: tensors that follow from the configuration: name -> from the
       encoder's configuration to their values, or None.
     aliases: other name -> name of an option of config.json.
-    read: from options to `EncoderConfig`'s arguments.
-    write: from an `EncoderConfig` to (options, what they can't express).
+    config_class: of the model's configuration.
+    read: from options to the arguments of `config_class`.
+    write: from a configuration to (options, what they can't express).
   """
 
   model_type: str
@@ -66,28 +79,34 @@ class Architecture:
   body: tuple[Rule, ...]
   head: tuple[Rule, ...]
   heads: Mapping[Task, tuple[Rule, ...]]
+  variants: Callable[[Any], tuple[Rule, ...]] = lambda config: ()
+  head_biases: Callable[[Any], Mapping[str, bool]] = lambda config: {}
+  head_style: Callable[[Any, Mapping[str, Any]], dict[str, Any]] = (
+      lambda config, options: {})
   optional: tuple[tuple[Rule, ...], ...] = ()
-  output: tuple[str, str]
+  output: tuple[str, str | None]
+  output_parameter: str = 'model/output'
+  copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
   buffers: tuple[str, ...] = ()
-  constants: Mapping[str, Callable[[model_config.EncoderConfig], Any]] = (
+  constants: Mapping[str, Callable[[Any], Any]] = (
       dataclasses.field(default_factory=dict))
   aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  config_class: type = model_config.EncoderConfig
   read: Callable[[config_options.Options, Task], dict[str, Any]]
-  write: Callable[[model_config.EncoderConfig],
-                  tuple[dict[str, Any], list[str]]]
+  write: Callable[[Any], tuple[dict[str, Any], list[str]]]
 
   @property
   def embedding(self) -> str:
     """The tensor of token embeddings."""
     return self.prefix + next(
         rule.tensor for rule in self.body
-        if rule.parameter == 'model/embeddings/token')
+        if rule.parameter.endswith('/token'))
 
   @property
-  def bias(self) -> str:
+  def bias(self) -> str | None:
     """The tensor of the masked LM's bias, where embeddings are tied."""
-    return next(rule.tensor for rule in self.head
-                if rule.parameter == 'model/output_bias')
+    return next((rule.tensor for rule in self.head
+                 if rule.parameter == 'model/output_bias'), None)
 
   def task_of(self, class_name: str) -> Task | None:
     for task, known in self.classes.items():
@@ -98,7 +117,9 @@ class Architecture:
 
 _MODULES = {
     'bert': 'bert', 'roberta': 'roberta', 'xlm-roberta': 'roberta',
-    'xlm-roberta-xl': 'roberta', 'xlm': 'xlm',
+    'xlm-roberta-xl': 'roberta', 'xlm': 'xlm', 't5': 't5', 'mt5': 't5',
+    'umt5': 't5', 'mbart': 'mbart', 'modernbert': 'modernbert',
+    'eurobert': 'eurobert',
 }
 MODEL_TYPES = tuple(_MODULES)
 
@@ -116,6 +137,13 @@ def find(model_type) -> Architecture:
   module = importlib.import_module(
       f'xlflax.interop.huggingface.{_MODULES[model_type]}')
   return module.ARCHITECTURES[model_type]
+
+
+def model_of(config: Config):
+  """The model of a configuration."""
+  if isinstance(config, encoder_decoder_config.EncoderDecoderConfig):
+    return encoder_decoder.EncoderDecoder(config)
+  return encoder.Encoder(config)
 
 
 def pooler(tensor: str) -> tuple[Rule, ...]:

@@ -1,5 +1,6 @@
 """BERT and its multilingual form (Devlin et al., 2019)."""
 
+from collections.abc import Collection
 from typing import Any
 
 from xlflax.interop.huggingface import config_options
@@ -107,12 +108,29 @@ def write_options(config: model_config.EncoderConfig, *, norm_position: str,
   return options, problems
 
 
-def unlike(config: model_config.EncoderConfig, **wanted) -> list[str]:
-  """Fields of a configuration that have other values, a line each."""
-  square = config.dim_per_head * config.num_heads == config.hidden_dim
-  plain = dict(cross_attention=False, sharing=None)
+# What BERT's layers are, and those of all that are like it.
+_PLAIN = dict(
+    norm='layer', first_norm=True, gated_mlp=False, attention_bias=True,
+    mlp_bias=True, head_bias=True, output_bias=True, num_kv_heads=None,
+    local_window=None)
+
+
+def unlike(config: model_config.EncoderConfig, *, free: Collection[str] = (),
+           **wanted) -> list[str]:
+  """Fields of a configuration that have other values, a line each.
+
+  Args:
+    config: the configuration.
+    free: of the fields that are as BERT's unless `wanted` has them, those
+      that may be anything; 'head_dim', too.
+    **wanted: field -> its value.
+  """
+  square = ('head_dim' in free or
+            config.dim_per_head * config.num_heads == config.hidden_dim)
+  plain = {name: value for name, value in _PLAIN.items() if name not in free}
+  wanted = plain | wanted | dict(cross_attention=False, sharing=None)
   return [f'{name} is {getattr(config, name)!r}, not {value!r}'
-          for name, value in (wanted | plain).items()
+          for name, value in wanted.items()
           if getattr(config, name) != value] + (
               [] if square else [
                   f'num_heads x head_dim is {config.num_heads} x '

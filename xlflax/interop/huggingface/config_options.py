@@ -24,7 +24,7 @@ HARMLESS = frozenset("""
     remove_invalid_values exponential_decay_length_penalty suppress_tokens
     begin_suppress_tokens initializer_range classifier_dropout
     _attn_implementation_autoset attn_implementation _attn_implementation
-    directionality pooler_fc_size pooler_num_attention_heads
+    auto_map directionality pooler_fc_size pooler_num_attention_heads
     pooler_num_fc_layers pooler_size_per_head pooler_type
 """.split())
 
@@ -53,10 +53,13 @@ class Options:
   Attributes:
     values: the options, other names of one and the same option resolved.
     problems: what is wrong, a line each.
+    has_output: whether the files hold an output table that differs from the
+      token embeddings, which some architectures' options do not tell.
   """
 
   values: dict[str, Any]
   problems: list[str] = dataclasses.field(default_factory=list)
+  has_output: bool = False
   _used: set[str] = dataclasses.field(default_factory=set)
 
   def get(self, name: str, default) -> Any:

@@ -20,10 +20,13 @@ from xlflax.interop.huggingface import (
 )
 from xlflax.interop.huggingface import plan as plan_lib
 from xlflax.interop.huggingface import rules as rules_lib
-from xlflax.interop.huggingface.architectures import Architecture, Task
+from xlflax.interop.huggingface.architectures import (
+    Architecture,
+    Config,
+    Task,
+)
 from xlflax.interop.huggingface.rules import Assignment
-from xlflax.models import config as model_config
-from xlflax.models import encoder
+from xlflax.models import encoder, encoder_decoder
 from xlflax.training import checkpoints
 from xlflax.training import params as params_lib
 from xlflax.training import run as run_lib
@@ -80,7 +83,7 @@ def check(model_dir: str | pathlib.Path, *, step: int | None = None,
       has no place for, or lacks; all listed.
   """
   run = run_lib.open_run(model_dir)
-  config = _encoder_config(run)
+  config = _config(run)
   record = _record(run.directory)
   architecture, options = _architecture(
       config, model_type or record.get('config', {}).get('model_type'))
@@ -96,17 +99,19 @@ def check(model_dir: str | pathlib.Path, *, step: int | None = None,
                architecture.constants.items()
                if (table := make(config)) is not None}
   if record.get('config', {}).get('model_type') == architecture.model_type:
-    options = _changed(record, architecture, options)
+    options = _changed(record, architecture, options, config)
   options = _complete(options, architecture, task, run, shapes, dtype)
   return Export(run, step, architecture, task, options, assignments,
                 constants, dropped, DTYPES[dtype])
 
 
-def _encoder_config(run: run_lib.Run) -> model_config.EncoderConfig:
-  if type(run.model) is not encoder.Encoder:
+def _config(run: run_lib.Run) -> Config:
+  kinds = (encoder.Encoder, encoder_decoder.EncoderDecoder)
+  if type(run.model) not in kinds:
     raise errors.ConfigError(
         'A model of this kind can not be converted',
-        got=type(run.model).__name__, expected='an Encoder',
+        got=type(run.model).__name__,
+        expected='an Encoder or an EncoderDecoder',
         where=str(run.directory))
   return run.model.config
 
@@ -122,19 +127,24 @@ def _architecture(config, model_type) -> tuple[Architecture, dict[str, Any]]:
   refused = []
   for name in wanted:
     architecture = architectures.find(name)
+    if not isinstance(config, architecture.config_class):
+      refused.append(f'{name}: it is no {type(config).__name__}')
+      continue
     options, problems = architecture.write(config)
     if not problems:
       return architecture, options
     refused.append(f'{name}: ' + ', '.join(problems))
   raise errors.ConfigError(
       'No Hugging Face architecture expresses the model',
-      got='; '.join(refused), where='EncoderConfig')
+      got='; '.join(refused), where=type(config).__name__)
 
 
-def _changed(record, architecture: Architecture, options) -> dict[str, Any]:
+def _changed(record, architecture: Architecture, options, config
+             ) -> dict[str, Any]:
   """What was imported, with the options that now have another meaning."""
   read = config_options.read(record['config'], architecture.aliases)
-  before, _ = architecture.write(model_config.EncoderConfig(
+  read.has_output = config.output_embeddings == 'own'
+  before, _ = architecture.write(architecture.config_class(
       **architecture.read(read, Task(record['task']))))
   return record['config'] | {name: value for name, value in options.items()
                              if before.get(name) != value}
@@ -152,18 +162,18 @@ def _task(config, architecture: Architecture, task, shapes) -> Task:
     return Task(task)
   if len(found) == 1:
     return found[0]
+  if Task.SEQ2SEQ in architecture.classes:
+    return Task.SEQ2SEQ
   if config.mlm_head == 'none':
     return Task.STATES
   return Task.MASKED_LM
 
 
 def _assignments(architecture, task, config, shapes, checkpoint):
-  own = config.output_embeddings == 'own'
-  rules = plan_lib.rules_for(architecture, task, own_output=own, has=shapes)
+  rules = plan_lib.rules_for(architecture, task, config, has=shapes)
   assert config.vocab_size is not None
-  found = rules_lib.assign(rules, shapes, num_layers=config.num_layers,
-                           vocab_size=config.vocab_size)
-  used = {a.parameter for a in found}
+  found = rules_lib.assign(rules, shapes, vocab_size=config.vocab_size)
+  used = {a.parameter for a in found} | set(rules_lib.unread(rules, shapes))
   problems = [f'{name} has no place in {architecture.classes[task]}'
               for name in sorted(shapes.keys() - used)]
   problems += [f'{rule.parameter} is missing' for rule in rules
@@ -184,9 +194,13 @@ def _complete(options, architecture, task, run, shapes, dtype):
       'model_type': architecture.model_type, 'dtype': dtype,
       'architectures': [architecture.classes[task]]}
   options.pop('torch_dtype', None)
-  for name, index in (('bos', spec.bos_id), ('eos', spec.eos_id),
-                      ('pad', spec.pad_id)):
-    options.setdefault(f'{name}_token_id', index)
+  t5 = getattr(run.model.config, 'is_t5', False)
+  for name, index in (('bos_token_id', None if t5 else spec.bos_id),
+                      ('eos_token_id', spec.eos_id),
+                      ('pad_token_id', spec.pad_id),
+                      ('decoder_start_token_id', spec.pad_id if t5 else None)):
+    if index is not None:
+      options.setdefault(name, index)
   head = f'heads/{task.value}/output/bias'
   if head in shapes:
     labels = shapes[head][0]

@@ -3,10 +3,12 @@
 import dataclasses
 import enum
 import json
+import math
 import os
 import pathlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,9 +25,9 @@ from xlflax.interop.huggingface import (
 )
 from xlflax.interop.huggingface import languages as languages_lib
 from xlflax.interop.huggingface import plan as plan_lib
+from xlflax.interop.huggingface.architectures import Config, model_of
 from xlflax.models import api as models_api
 from xlflax.models import config as model_config
-from xlflax.models import encoder
 from xlflax.training import checkpoints, partitioning, run_directory
 from xlflax.training import params as params_lib
 from xlflax.training import run as run_lib
@@ -49,7 +51,7 @@ class Import:
   Attributes:
     folder: the Hugging Face folder.
     description: its model.
-    config: the encoder's configuration, with the vocabulary's sizes.
+    config: the model's configuration, with the vocabulary's sizes.
     plan: which tensor becomes what.
     vocabulary: its tokenizer, or the user's vocabulary.
     own_tokenizer: whether `vocabulary` is the folder's tokenizer.
@@ -57,7 +59,7 @@ class Import:
 
   folder: pathlib.Path
   description: model_files.Description
-  config: model_config.EncoderConfig
+  config: Config
   plan: plan_lib.Plan
   vocabulary: vocabulary_lib.Vocabulary
   own_tokenizer: bool
@@ -85,24 +87,58 @@ def check(folder: str | pathlib.Path, *, scan_layers: bool = True,
     ConfigError: the model is not supported.
     CheckpointError: its tensors are not as config.json says, or damaged.
     VocabularyError: there is no tokenizer, or it does not fit.
+
+  Where several of these hold, the first of them tells of all.
   """
   folder = pathlib.Path(folder)
-  description = model_files.describe(
-      folder, scan_layers=scan_layers, vocab_multiple=vocab_multiple)
-  made = plan_lib.make(description, tensor_files.find(folder), drop=drop)
-  found = (vocabulary_lib.Vocabulary.load(vocabulary) if vocabulary else
-           _tokenizer(folder, description, languages,
-                      enums.of_value(unused_rows, UnusedRows,
-                                     where='unused_rows')))
+  unused = enums.of_value(unused_rows, UnusedRows, where='unused_rows')
+  problems: list[errors.XlflaxError] = []
+  tensors = _try(lambda: tensor_files.find(folder), problems)
+  description, problem = model_files.examine(
+      folder, tensors, scan_layers=scan_layers, vocab_multiple=vocab_multiple)
+  if problem is not None:
+    problems.insert(0, problem)
+  made = found = None
+  if description is not None:
+    if tensors is not None:
+      made = _try(lambda: plan_lib.make(description, tensors, drop=drop),
+                  problems)
+    found = _try(
+        lambda: vocabulary_lib.Vocabulary.load(vocabulary) if vocabulary
+        else _tokenizer(folder, description, languages, unused), problems)
+  if problems:
+    raise _joined(problems)
+  assert description is not None and made is not None and found is not None
   config = model_config.with_vocabulary(description.config, found.spec)
   return Import(folder, description, config, made, found, vocabulary is None)
+
+
+def _try(step: Callable[[], Any], problems: list[errors.XlflaxError]) -> Any:
+  """What a step gives; None if it fails, which goes to the problems."""
+  try:
+    return step()
+  except errors.XlflaxError as error:
+    problems.append(error)
+    return None
+
+
+def _joined(problems: list[errors.XlflaxError]) -> errors.XlflaxError:
+  """One error that tells of all, of the first one's kind."""
+  first = problems[0]
+  if len(problems) == 1:
+    return first
+  got = ' | '.join(f'{error.what}: {error.got}' for error in problems)
+  fixes = dict.fromkeys(error.fix for error in problems if error.fix)
+  return type(first)(
+      'The model can not be imported, for several reasons', got=got,
+      expected=first.expected, where=first.where,
+      fix='; '.join(fixes) or None)
 
 
 def _tokenizer(folder, description, languages, unused_rows):
   rows = description.config.vocab_size
   codes = tuple(languages) if languages else (
-      languages_lib.from_options(description.options)
-      or languages_lib.DEFAULT)
+      languages_lib.from_options(description.options))
   model_type = description.architecture.model_type
   try:
     found = tokenizers.read(folder, model_type=model_type, size=None,
@@ -133,7 +169,7 @@ def load(checked: Import, partitioner: partitioning.Partitioner):
     CheckpointError: a tensor can't be read.
   """
   boxed = jax.eval_shape(lambda: models_api.init_params(
-      encoder.Encoder(checked.config), jax.random.key(0)))
+      model_of(checked.config), jax.random.key(0)))
   shardings = params_lib.names({'model': partitioner.shardings(boxed)})
   return weights.load(checked.plan, place=lambda name, value: jax.device_put(
       value, shardings.get(name, partitioner.replicated)))
@@ -166,6 +202,12 @@ def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
   return model_dir
 
 
+def head_style(model_dir: str | pathlib.Path) -> dict[str, Any]:
+  """Keyword arguments of `xlflax.models.heads` for an imported model."""
+  record = model_files.read_json(pathlib.Path(model_dir) / RECORD)
+  return record.get('head', {})
+
+
 def check_free(directory: pathlib.Path) -> None:
   """Raises RunDirectoryError unless a directory is new or empty."""
   if directory.exists() and (
@@ -176,14 +218,17 @@ def check_free(directory: pathlib.Path) -> None:
 
 
 def _write(checked: Import, params, directory: pathlib.Path) -> None:
-  run_directory.write_model(directory, encoder.Encoder(checked.config))
+  run_directory.write_model(directory, model_of(checked.config))
   _write_vocabulary(checked, directory / run_directory.VOCABULARY)
   run_directory.write_atomically(directory / RECORD, json.dumps({
       'format': _FORMAT, 'task': checked.description.task.value,
+      'head': checked.description.architecture.head_style(
+          checked.config, checked.description.options),
       'config': checked.description.options,
   }, indent=2, ensure_ascii=False) + '\n')
-  kept = checkpoints.Checkpoints(
-      directory, checkpoints.CheckpointOptions(asynchronous=False))
+  largest = max(leaf.nbytes for leaf in jax.tree.leaves(params))
+  kept = checkpoints.Checkpoints(directory, checkpoints.CheckpointOptions(
+      asynchronous=False, write_concurrent_gb=math.ceil(largest / 1e9)))
   kept.save(state_lib.TrainState(
       step=jnp.zeros([], jnp.int32), params=params, opt_state=(), ema=(),
       objective_state={}), meta={})

@@ -3,12 +3,22 @@
 import dataclasses
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from xlflax import errors
-from xlflax.interop.huggingface import architectures, config_options
-from xlflax.interop.huggingface.architectures import Architecture, Task
-from xlflax.models import config as model_config
+from xlflax.interop.huggingface import (
+    architectures,
+    config_options,
+    tensor_files,
+)
+from xlflax.interop.huggingface.architectures import (
+    Architecture,
+    Config,
+    Task,
+)
 
 CONFIG = 'config.json'
 
@@ -21,14 +31,14 @@ class Description:
     architecture: its table.
     task: what its head does.
     options: the parsed config.json.
-    config: the encoder's configuration.
+    config: the model's configuration.
     num_labels: columns of a classification head.
   """
 
   architecture: Architecture
   task: Task
   options: dict[str, Any]
-  config: model_config.EncoderConfig
+  config: Config
   num_labels: int
 
 
@@ -50,39 +60,77 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
   return found
 
 
-def describe(folder: pathlib.Path, **settings) -> Description:
+Tensors = Mapping[str, tensor_files.Tensor]
+
+
+def describe(folder: pathlib.Path, tensors: Tensors | None = None, **settings
+             ) -> Description:
   """Reads config.json.
 
   Args:
     folder: a folder as `save_pretrained` writes it.
-    **settings: arguments of `EncoderConfig` that are the user's choice:
+    tensors: what its files hold.
+    **settings: fields of the configuration that are the user's choice:
       `scan_layers`, `vocab_multiple`, `dtype`.
 
   Raises:
     ConfigError: the architecture is not known or options are not supported,
       all of which are listed.
   """
+  found, error = examine(folder, tensors, **settings)
+  if error is not None:
+    raise error
+  assert found is not None
+  return found
+
+
+def examine(folder: pathlib.Path, tensors: Tensors | None = None, **settings
+            ) -> tuple[Description | None, errors.ConfigError | None]:
+  """As `describe`, with whatever can be said of a model in spite of errors.
+
+  Returns:
+    (the description, or None if there is nothing to go by; what is wrong).
+
+  Raises:
+    ConfigError: there is no config.json, or of an unknown architecture.
+  """
   path = folder / CONFIG
   options = read_json(path)
   architecture = architectures.find(options.get('model_type'))
   read = config_options.read(options, architecture.aliases)
+  read.has_output = _has_output(architecture, tensors or {})
   task = _task(architecture, options, read)
   fields = architecture.read(read, task or Task.STATES)
   labels = _num_labels(options)
   if task is Task.QUESTION_ANSWERING and labels != 2:
     read.problems.append(f'{labels} labels for question answering, not 2')
   read.finish()
+  config = None
   try:
-    config = model_config.EncoderConfig(**(fields | settings))
+    config = architecture.config_class(**(fields | settings))
   except errors.ConfigError as error:
     read.problems.append(f'{error.what}: {error.got} ({error.where})')
-  if read.problems or task is None:
-    raise errors.ConfigError(
-        'The configuration of the model is not supported',
-        got='; '.join(read.problems), where=str(path),
-        expected=f'an encoder such as xlflax has, of the type '
-        f'{architecture.model_type}')
-  return Description(architecture, task, options, config, labels)
+  problem = errors.ConfigError(
+      'The configuration of the model is not supported',
+      got='; '.join(read.problems), where=str(path),
+      expected=f'a model such as xlflax has, of the type '
+      f'{architecture.model_type}') if read.problems else None
+  if task is None or config is None:
+    return None, problem
+  return Description(architecture, task, options, config, labels), problem
+
+
+def _has_output(architecture: Architecture, tensors: Tensors) -> bool:
+  """Whether there is an output table with values of its own."""
+  output = tensors.get(architecture.output[0])
+  names = (architecture.embedding, *architecture.copies)
+  embedding = next((tensors[n] for n in names if n in tensors), None)
+  if output is None or embedding is None or not architecture.copies:
+    return False
+  if output.shape != embedding.shape:
+    return True
+  values = dict(tensor_files.read([output, embedding]))
+  return not np.array_equal(values[output], values[embedding])
 
 
 def _task(architecture: Architecture, options, read) -> Task | None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -14,13 +14,13 @@ from xlflax.interop.huggingface import tensor_files
 from xlflax.interop.huggingface.architectures import (
     UNREAD_BIAS,
     Architecture,
+    Config,
     Task,
+    model_of,
 )
 from xlflax.interop.huggingface.model_files import Description
 from xlflax.interop.huggingface.rules import Assignment, Rule, Transform
 from xlflax.models import api as models_api
-from xlflax.models import config as model_config
-from xlflax.models import encoder
 from xlflax.training import params as params_lib
 
 _OLD_NAMES = ((r'LayerNorm\.gamma$', 'LayerNorm.weight'),
@@ -36,35 +36,47 @@ class Plan:
 
   Attributes:
     shapes: every parameter's shape, by name.
-    assignments: tensor -> what it becomes.
+    assignments: tensor -> what it becomes, or what its parts do.
     copies: tensor -> the one whose values it must repeat.
     constants: tensor -> the values that it must have.
     skipped: tensor -> why it is left out.
+    unread: parameters without a tensor, which the model does not read either.
   """
 
   shapes: Shapes
-  assignments: dict[tensor_files.Tensor, Assignment]
+  assignments: dict[tensor_files.Tensor, list[Assignment]]
   copies: dict[tensor_files.Tensor, tensor_files.Tensor]
   constants: dict[tensor_files.Tensor, np.ndarray]
   skipped: dict[str, str]
+  unread: list[str]
+
+  def each(self) -> Iterator[tuple[tensor_files.Tensor, Assignment]]:
+    """Every tensor with each parameter that has something of it."""
+    for tensor, assignments in self.assignments.items():
+      for assignment in assignments:
+        yield tensor, assignment
 
 
-def rules_for(architecture: Architecture, task: Task, *, own_output: bool,
+def rules_for(architecture: Architecture, task: Task, config: Config, *,
               has: Collection[str]) -> list[Rule]:
   """The rules of a model with a head, tensors named in full.
 
   Args:
     architecture: the table.
     task: what the head does.
-    own_output: whether the output table is not the token embeddings.
+    config: the model's configuration.
     has: names of tensors, or of parameters, that are there; groups of rules
       that are optional are taken if one of theirs is.
   """
   found = [dataclasses.replace(rule, tensor=architecture.prefix + rule.tensor)
-           for rule in architecture.body]
+           for rule in (*architecture.body, *architecture.variants(config))]
   if task.predicts_tokens:
-    found += _head(architecture, own_output=own_output, has=has)
-  found += architecture.heads.get(task, ())
+    own = config.output_embeddings == 'own'
+    found += _head(architecture, own_output=own, has=has)
+  absent = tuple(end for end, there in
+                 architecture.head_biases(config).items() if not there)
+  found += [rule for rule in architecture.heads.get(task, ())
+            if not rule.parameter.endswith(absent)]
   taken = {rule.tensor for rule in found}
   for group in architecture.optional:
     if not taken & {rule.tensor for rule in group} and any(
@@ -79,20 +91,22 @@ def _head(architecture: Architecture, *, own_output: bool,
     return list(architecture.head)
   weight, bias = architecture.output
   rules = [rule for rule in architecture.head
-           if rule.parameter != 'model/output_bias']
-  rules += [Rule(weight, 'model/output', Transform.ROWS),
-            Rule(bias, 'model/output_bias', Transform.ROWS)]
-  if architecture.bias != bias and (
+           if rule.parameter != 'model/output_bias' or bias is None]
+  rules.append(Rule(weight, architecture.output_parameter, Transform.ROWS))
+  if bias is None:
+    return rules
+  rules.append(Rule(bias, 'model/output_bias', Transform.ROWS))
+  if architecture.bias and architecture.bias != bias and (
       architecture.bias in has or UNREAD_BIAS in has):
     # transformers saves this bias, but computes with the other.
     rules.append(Rule(architecture.bias, UNREAD_BIAS))
   return rules
 
 
-def shapes_of(config: model_config.EncoderConfig) -> Shapes:
+def shapes_of(config: Config) -> Shapes:
   """Shapes of the model's parameters, named `model/...`."""
   boxed = jax.eval_shape(lambda: models_api.init_params(
-      encoder.Encoder(config), jax.random.key(0)))
+      model_of(config), jax.random.key(0)))
   return {name: tuple(leaf.shape) for name, leaf in params_lib.names(
       {'model': nn.meta.unbox(boxed)}).items()}
 
@@ -139,18 +153,20 @@ def make(description: Description,
   own = config.output_embeddings == 'own'
   copies = _resolve_copies(present, architecture, tied=not own)
   constants = _take_constants(present, description)
-  rules = rules_for(architecture, description.task, own_output=own,
-                    has=present)
+  rules = rules_for(architecture, description.task, config, has=present)
   shapes = shapes_of(config) | _head_shapes(rules, description)
   assert config.vocab_size is not None
-  wanted = {a.tensor: a for a in rules_lib.assign(
-      rules, shapes, num_layers=config.num_layers,
-      vocab_size=config.vocab_size)}
-  _check(wanted, present, shapes, where=next(iter(tensors.values())).file)
+  wanted: dict[str, list[Assignment]] = {}
+  for assignment in rules_lib.assign(
+      rules, shapes, vocab_size=config.vocab_size):
+    wanted.setdefault(assignment.tensor, []).append(assignment)
+  unread = rules_lib.unread(rules, shapes)
+  _check(wanted, present, set(shapes) - set(unread),
+         where=next(iter(tensors.values())).file)
   skipped |= {t.name: f'the same as {of.name}' for t, of in copies.items()}
   skipped |= {t.name: 'follows from the configuration' for t in constants}
   return Plan(shapes, {present[n]: a for n, a in wanted.items()},
-              copies, constants, skipped)
+              copies, constants, skipped, unread)
 
 
 def _canonical(tensors, architecture) -> dict[str, tensor_files.Tensor]:
@@ -167,15 +183,20 @@ def _canonical(tensors, architecture) -> dict[str, tensor_files.Tensor]:
 def _resolve_copies(present, architecture, *, tied: bool):
   """Takes tied tensors out of `present`: each -> the one it repeats."""
   weight, bias = architecture.output
-  pairs = ([(weight, architecture.embedding), (bias, architecture.bias)]
-           if tied else [(architecture.bias, bias)])
+  pairs = [(copy, original, True)
+           for copy, original in architecture.copies.items()]
+  if tied:
+    pairs += [(weight, architecture.embedding, True),
+              (bias, architecture.bias, True)]
+  else:
+    pairs.append((architecture.bias, bias, False))
   copies = {}
-  for copy, original in pairs:
-    if copy == original or copy not in present:
+  for copy, original, same in pairs:
+    if None in (copy, original) or copy == original or copy not in present:
       continue
     if original not in present:  # Files keep either name of the two.
       present[original] = present.pop(copy)
-    elif tied:
+    elif same:
       copies[present.pop(copy)] = present[original]
   return copies
 
@@ -190,18 +211,19 @@ def _take_constants(present, description):
   return constants
 
 
-def _check(wanted: dict[str, Assignment], present, shapes: Shapes, *,
-           where) -> None:
-  filled = {a.parameter for a in wanted.values()}
-  assert filled == set(shapes), filled ^ set(shapes)
-  problems = [f'{name} {list(a.tensor_shape)} is missing'
-              for name, a in wanted.items() if name not in present]
+def _check(wanted: dict[str, list[Assignment]], present,
+           parameters: set[str], *, where) -> None:
+  filled = {a.parameter for parts in wanted.values() for a in parts}
+  assert filled == parameters, filled ^ parameters
+  sizes = {name: parts[0].whole_shape for name, parts in wanted.items()}
+  problems = [f'{name} {list(size)} is missing'
+              for name, size in sizes.items() if name not in present]
   problems += [f'{t.name} {list(t.shape)} has no place in the model'
                for name, t in present.items() if name not in wanted]
   problems += [
       f'{present[name].name} is {list(present[name].shape)}, not '
-      f'{list(a.tensor_shape)}' for name, a in wanted.items()
-      if name in present and present[name].shape != a.tensor_shape]
+      f'{list(size)}' for name, size in sizes.items()
+      if name in present and present[name].shape != size]
   if problems:
     raise errors.CheckpointError(
         'The tensors do not fit the model that config.json describes',

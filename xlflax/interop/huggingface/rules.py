@@ -163,9 +163,13 @@ def assign(rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]], *,
 def unread(rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]]
            ) -> list[str]:
   """Parameters of single layers that no tensor fills, nor the model reads."""
-  return [parameter for rule in rules if rule.first_layer
-          for parameter, layer in _places(rule, shapes)
-          if layer < rule.first_layer and parameter != rule.parameter]
+  found = []
+  for rule in rules:
+    if rule.first_layer:
+      places = _places(rule, shapes)
+      read = {name for name, layer in places if layer >= rule.first_layer}
+      found += [name for name in dict(places) if name not in read]
+  return found
 
 
 def _places(rule: Rule, shapes) -> list[tuple[str, int]]:

@@ -7,6 +7,7 @@ from xlflax.interop.huggingface.rules import Assignment, Transform
 
 _HOW = {
     Transform.COPY: '', Transform.ROWS: '', Transform.VECTOR: '',
+    Transform.ROW: '',
     Transform.LINEAR: 'transposed', Transform.LINEAR_FROM_TWO: 'transposed',
 }
 
@@ -15,7 +16,7 @@ def of_import(checked: importing.Import) -> str:
   """A line for each tensor: where it goes, or why it does not."""
   plan = checked.plan
   lines = [_line(tensor.name, assignment, '->')
-           for tensor, assignment in plan.assignments.items()]
+           for tensor, assignment in plan.each()]
   lines += [f'{name} not kept: {reason}'
             for name, reason in plan.skipped.items()]
   described = checked.description
@@ -46,7 +47,10 @@ def of_export(checked: exporting.Export) -> str:
 def _line(tensor: str, assignment: Assignment, arrow: str) -> str:
   how = _HOW[assignment.transform]
   layer = '' if assignment.layer is None else f'[{assignment.layer}]'
-  return (f'{tensor} {list(assignment.tensor_shape)} {arrow} '
+  number, count = assignment.part
+  if count > 1:
+    how = ', '.join(filter(None, [f'part {number + 1} of {count}', how]))
+  return (f'{tensor} {list(assignment.whole_shape)} {arrow} '
           f'{assignment.parameter}{layer} {list(assignment.shape)}'
           + (f' ({how})' if how else ''))
 

@@ -47,6 +47,22 @@ def write(checked: Export, folder: pathlib.Path, limit: int) -> None:
         json.dumps(index, indent=2) + '\n', encoding='utf-8')
 
 
+class _Parts:
+  """Tensors that several parameters make up, until all parts are there."""
+
+  def __init__(self):
+    self._waiting: dict[str, list[Any]] = {}
+
+  def add(self, assignment: Assignment, value) -> list[Any] | None:
+    """Every part of the tensor in order, if this was the last."""
+    number, count = assignment.part
+    parts = self._waiting.setdefault(assignment.tensor, [None] * count)
+    parts[number] = value
+    if any(part is None for part in parts):
+      return None
+    return self._waiting.pop(assignment.tensor)
+
+
 def _by_parameter(checked: Export) -> dict[str, list[Assignment]]:
   found: dict[str, list[Assignment]] = {}
   for assignment in checked.assignments:
@@ -62,9 +78,11 @@ def _name(checked: Export, tensor: str) -> str:
 
 
 def _sizes(checked: Export) -> Iterator[tuple[str, tuple[int, ...]]]:
+  parts = _Parts()
   for assignments in _by_parameter(checked).values():
     for assignment in assignments:
-      yield _name(checked, assignment.tensor), assignment.tensor_shape
+      if parts.add(assignment, True):
+        yield _name(checked, assignment.tensor), assignment.whole_shape
   for name, table in checked.constants.items():
     yield _name(checked, name), table.shape
 
@@ -75,13 +93,17 @@ def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
   shapes = checkpoints.saved_shapes(checkpoint)
   averaged = any(name.startswith('ema/') for name in
                  checkpoints.saved_shapes(checkpoint, 'train'))
+  parts = _Parts()
   for parameter, assignments in _by_parameter(checked).items():
     value = _read(checkpoint, parameter, shapes[parameter],
                   averaged=averaged)
     for assignment in assignments:
       part = value if assignment.layer is None else value[assignment.layer]
       tensor = assignment.write(part).astype(checked.dtype)
-      yield _name(checked, assignment.tensor), np.ascontiguousarray(tensor)
+      found = parts.add(assignment, tensor)
+      if found:
+        whole = found[0] if len(found) == 1 else np.concatenate(found)
+        yield _name(checked, assignment.tensor), np.ascontiguousarray(whole)
   for name, table in checked.constants.items():
     yield _name(checked, name), table.astype(checked.dtype)
 

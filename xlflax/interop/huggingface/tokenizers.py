@@ -20,6 +20,7 @@ from xlflax.data import (
     vocabulary_tokenizers,
     vocabulary_xlm,
 )
+from xlflax.interop.huggingface import mbart_languages
 
 # What is copied, so that a model goes back with the files that it came with.
 FILES = ('tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json',
@@ -37,29 +38,32 @@ _XLM = dict(pad='<pad>', bos='<s>', eos='</s>', unk='<unk>',
             mask='<special1>')
 _T5 = dict(pad='<pad>', bos='<pad>', eos='</s>', unk='<unk>',
            mask='<extra_id_0>')
-_USUAL = {'bert': _WORDPIECE, 'xlm': _XLM, 't5': _T5, 'mt5': _T5,
-          'umt5': _T5}
+_USUAL = {'bert': _WORDPIECE, 'modernbert': _WORDPIECE, 'xlm': _XLM, 't5': _T5,
+          'mt5': _T5, 'umt5': _T5}
 _KEYS = {'pad': ('pad_token',), 'bos': ('cls_token', 'bos_token'),
          'eos': ('sep_token', 'eos_token'), 'unk': ('unk_token',),
          'mask': ('mask_token',)}
 
 
 def read(folder: pathlib.Path, *, model_type: str, size: int | None,
-         languages: tuple[str, ...]) -> vocabulary.Vocabulary:
+         languages: tuple[str, ...] | None) -> vocabulary.Vocabulary:
   """The folder's tokenizer.
 
   Args:
     folder: a folder as `save_pretrained` writes it.
     model_type: of its config.json.
     size: rows of the embeddings, if more than the tokenizer's are wanted.
-    languages: codes to give ids to.
+    languages: codes to give ids to; of mBART, those of its symbols that are
+      wanted, None for all.
 
   Raises:
     VocabularyError: there are no tokenizer files, or they can't be read.
   """
   settings = _settings(folder)
+  codes = mbart_languages.codes(folder, settings, model_type)
+  languages, symbols = mbart_languages.choose(codes, languages)
   layout = vocabulary_imported.Layout(
-      _roles(settings, model_type), languages, size)
+      _roles(settings, model_type), languages, size, symbols)
   if (folder / vocabulary_tokenizers.FILE).is_file():
     content = (folder / vocabulary_tokenizers.FILE).read_bytes()
     return vocabulary_tokenizers.TokenizersVocabulary(content, layout)
@@ -69,7 +73,8 @@ def read(folder: pathlib.Path, *, model_type: str, size: int | None,
       t5 = kind is vocabulary_fairseq.IdLayout.T5
       return vocabulary_fairseq.MovedSentencePieceVocabulary(
           (folder / name).read_bytes(), layout, id_layout=kind,
-          extra_ids=settings.get('extra_ids', 100) if t5 else 0)
+          extra_ids=settings.get('extra_ids', 100) if t5 else 0,
+          codes=() if t5 else codes)
   if model_type == 'xlm' and (folder / vocabulary_xlm.MERGES).is_file():
     return vocabulary_xlm.XLMVocabulary(
         {name: _read(folder / name) for name in (
@@ -127,6 +132,10 @@ def _roles(settings: dict[str, Any], model_type: str) -> dict[str, str]:
     own = model_type not in ('t5', 'mt5', 'umt5') or role in (
         'pad', 'eos', 'unk')
     roles[role] = given[0] if given and own else usual[role]
+    if not given and role == 'unk' and model_type == 'eurobert':
+      roles[role] = roles['pad']  # bytes know no unknown
+    if role == 'bos' and not own:  # T5 begins with padding
+      roles[role] = roles['pad']
   return roles
 
 

@@ -32,21 +32,33 @@ def load(plan: plan_lib.Plan, *, place: Place | None = None) -> dict[str, Any]:
   """
   _check_copies(plan)
   waiting = collections.Counter(
-      a.parameter for a in plan.assignments.values())
+      assignment.parameter for _, assignment in plan.each())
   buffers: dict[str, np.ndarray] = {}
   tree: dict[str, Any] = {}
   for tensor, value in tensor_files.read(plan.assignments):
-    assignment = plan.assignments[tensor]
-    name = assignment.parameter
-    if name not in buffers:
-      buffers[name] = np.empty(plan.shapes[name], np.float32)
-    assignment.read(value, buffers[name])
+    complete = {}
+    for assignment in plan.assignments[tensor]:
+      name = assignment.parameter
+      if name not in buffers:
+        buffers[name] = _new(plan, name)
+      assignment.read(value, buffers[name])
+      waiting[name] -= 1
+      if not waiting[name]:
+        complete[name] = buffers.pop(name)
     del value  # before the next is read
-    waiting[name] -= 1
-    if not waiting[name]:
-      complete = buffers.pop(name)
-      _set(tree, name, place(name, complete) if place else complete)
+    for name in list(complete):
+      values = complete.pop(name)
+      _set(tree, name, place(name, values) if place else values)
+  for name in plan.unread:
+    values = _new(plan, name)
+    _set(tree, name, place(name, values) if place else values)
   return tree
+
+
+def _new(plan: plan_lib.Plan, name: str) -> np.ndarray:
+  """An array to fill; what the model does not read stays as it starts."""
+  make = np.ones if name.endswith('/scale') else np.zeros
+  return make(plan.shapes[name], np.float32)
 
 
 def _check_copies(plan: plan_lib.Plan) -> None:

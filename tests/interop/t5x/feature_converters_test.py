@@ -1,0 +1,111 @@
+"""Rows of SeqIO examples, against those of xlflax's own streams."""
+
+import numpy as np
+import pytest
+
+from xlflax import errors
+from xlflax.data import rows, stream, vocabulary_spec
+
+pytest.importorskip('seqio', reason='the extra `data` is not installed')
+
+import tensorflow as tf  # noqa: E402
+
+from xlflax.interop.t5x import feature_converters  # noqa: E402
+
+_SPEC = vocabulary_spec.VocabularySpec(
+    size=40, pad_id=3, bos_id=0, eos_id=1, unk_id=2, mask_id=4,
+    special_ids=(0, 1, 2, 3, 4), languages=('de', 'en', 'ru'))
+_TEXTS = [([7, 8, 9], [10, 11]), ([12], [13, 14, 15, 16, 17, 18, 19, 20]),
+          ([21, 22, 23, 24, 25, 26, 27, 28, 29], [30, 31, 32, 33, 34, 35])]
+
+
+def _dataset(*sides):
+  def examples():
+    for texts in _TEXTS:
+      example = {}
+      for name, index, language in sides:
+        example[name] = texts[index]
+        example[name + '_language'] = [language]
+      yield example
+  number = tf.TensorSpec([None], tf.int32)
+  return tf.data.Dataset.from_generator(examples, output_signature={
+      key: number for name, _, _ in sides
+      for key in (name, f'{name}_language')})
+
+
+def _converted(dataset, lengths, **options):
+  converter = feature_converters.RowConverter(spec=_SPEC, **options)
+  dataset = dataset.map(lambda e: {
+      key: value[:lengths.get(key, 1)] for key, value in e.items()})  # as SeqIO
+  found = list(converter(dataset, lengths).as_numpy_iterator())
+  return {key: np.stack([row[key] for row in found]) for key in found[0]}
+
+
+def _stream(layout, length, **options):
+  return stream.Stream(name='s', mixture='m', layout=layout, length=length,
+                       batch_size=3, **options)
+
+
+def _check(found, wanted):
+  assert set(found) == set(wanted)
+  for key, array in wanted.items():
+    np.testing.assert_array_equal(found[key], array, err_msg=key)
+
+
+def _cut(text, size):
+  return np.asarray(text[:size], np.int32)
+
+
+def test_sentences():
+  found = _converted(_dataset(('targets', 0, 2)), {'targets': 7},
+                     layout='sentences', pack=False)
+  _check(found, rows.build_batch(
+      [rows.Row([(_cut(text, 5),)], (2,)) for text, _ in _TEXTS],
+      _stream('sentences', 7), _SPEC))
+
+
+def test_packed_sentences_share_rows():
+  found = _converted(_dataset(('targets', 0, 2)), {'targets': 12},
+                     layout='sentences', pack=True)
+  texts = [(_cut(text, 10),) for text, _ in _TEXTS]
+  _check(found, rows.build_batch(
+      [rows.Row(texts[:2], (2,)), rows.Row(texts[2:], (2,))],
+      _stream('sentences', 12, packing='next_fit'), _SPEC))
+
+
+@pytest.mark.parametrize('separator', ['bert', 'xlmr', 'xlm'])
+@pytest.mark.parametrize('positions', ['running', 'reset'])
+def test_pairs(separator, positions):
+  pairs = stream.PairOptions(separator=separator, positions=positions)
+  found = _converted(
+      _dataset(('inputs', 0, 0), ('targets', 1, 1)),
+      {'inputs': 8, 'targets': 6}, layout='pairs', pairs=pairs, pack=False)
+  room = 14 - pairs.separator.num_special
+  wanted = []
+  for first, second in _TEXTS:
+    first, second = first[:8], second[:6]  # SeqIO cuts each side first
+    first = first[:max(room - len(second), (room + 1) // 2)]
+    wanted.append(rows.Row(
+        [(_cut(first, 99), _cut(second, room - len(first)))], (0, 1)))
+  _check(found, rows.build_batch(
+      wanted, _stream('pairs', 14, pairs=pairs), _SPEC))
+
+
+def test_sides():
+  found = _converted(
+      _dataset(('inputs', 0, 0), ('targets', 1, 1)),
+      {'inputs': 8, 'targets': 8}, layout='sides', pack=False)
+  _check(found, rows.build_batch(
+      [rows.Row([(_cut(a, 6), _cut(b, 6))], (0, 1)) for a, b in _TEXTS],
+      _stream('sides', 8), _SPEC))
+
+
+def test_sides_can_not_be_packed():
+  with pytest.raises(errors.ConfigError, match='set pack = False'):
+    feature_converters.RowConverter(spec=_SPEC, layout='sides', pack=True)
+
+
+def test_blocks_are_no_layout_of_examples():
+  with pytest.raises(errors.ConfigError,
+                     match='no such layout. Got: blocks. Expected: sentences'):
+    feature_converters.RowConverter(spec=_SPEC, layout='blocks')

@@ -1,0 +1,103 @@
+"""Reads a checked T5X checkpoint and writes a model directory."""
+
+import json
+import os
+import pathlib
+import shutil
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from xlflax import errors
+from xlflax.data import vocabulary_training
+from xlflax.interop.huggingface import gin_file
+from xlflax.interop.t5x import checkpoint_files, t5_rules
+from xlflax.interop.t5x.importing import Import
+from xlflax.training import checkpoints, run_directory
+from xlflax.training import params as params_lib
+from xlflax.training import run as run_lib
+from xlflax.training import state as state_lib
+
+RECORD = 't5x.json'
+
+
+def load(checked: Import) -> dict[str, Any]:
+  """The parameters, `{'model': ..., 'heads': ...}`, read one by one.
+
+  Raises:
+    CheckpointError: a tensor can't be read.
+  """
+  return params_lib.nest({
+      name: jnp.asarray(_parameter(checked, name)) for name in checked.shapes})
+
+
+def _parameter(checked: Import, name: str) -> np.ndarray:
+  parts, shape = checked.sources[name], checked.shapes[name]
+  if parts == [(name, None)]:
+    return checked.tensors[name].read()
+  # All layers of a scanned parameter here, or one array.
+  stacked = '/layers/' in name
+  arrays: dict[str, np.ndarray] = {}
+  made = []
+  for tensor, layer in parts:
+    if tensor not in arrays:
+      arrays[tensor] = checked.tensors[tensor].read()
+    made.append(t5_rules.here(
+        tensor, t5_rules.part(arrays[tensor], layer),
+        shape[1:] if stacked else shape))
+    if layer is None:
+      del arrays[tensor]
+  return np.stack(made) if stacked else made[0]
+
+
+def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
+  """Reads the tensors and writes a model directory, at once complete.
+
+  Raises:
+    RunDirectoryError: there is something already.
+    CheckpointError: a tensor can't be read, or the checkpoint not be written.
+  """
+  model_dir = pathlib.Path(model_dir).absolute()
+  check_free(model_dir)
+  params = load(checked)
+  partial = model_dir.with_name(f'.{model_dir.name}.{os.getpid()}.partial')
+  try:
+    partial.mkdir(parents=True)
+    _write(checked, params, partial)
+    run_directory.write_atomically(
+        partial / gin_file.FILE,
+        gin_file.of_model(checked.model.config, str(model_dir)))
+    if model_dir.exists():
+      model_dir.rmdir()
+    os.replace(partial, model_dir)
+  finally:
+    shutil.rmtree(partial, ignore_errors=True)
+  return model_dir
+
+
+def check_free(directory: pathlib.Path) -> None:
+  """Raises RunDirectoryError unless a directory is new or empty."""
+  if directory.exists() and (
+      not directory.is_dir() or any(directory.iterdir())):
+    raise errors.RunDirectoryError(
+        'The output is there already', got=str(directory),
+        expected='a new or empty directory', fix='give another --output')
+
+
+def _write(checked: Import, params, directory: pathlib.Path) -> None:
+  step = checkpoint_files.step_of(checked.checkpoint)
+  run_directory.write_model(directory, checked.model)
+  found = checked.vocabulary
+  vocabulary_training.write_vocabulary(
+      found, found.description | found.describe(),
+      directory / run_directory.VOCABULARY)
+  run_directory.write_atomically(directory / RECORD, json.dumps(
+      {'checkpoint': checked.checkpoint.name, 'step': step}) + '\n')
+  kept = checkpoints.Checkpoints(
+      directory, checkpoints.CheckpointOptions(asynchronous=False))
+  kept.save(state_lib.TrainState(
+      step=jnp.int32(step), params=params, opt_state=(), ema=(),
+      objective_state={}), meta={})
+  kept.close()
+  run_lib.mark_finished(directory, step)

@@ -1,0 +1,45 @@
+"""The feed-forward block of a layer, plain or gated."""
+
+import functools
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+
+from xlflax.models import config as model_config
+from xlflax.models import linear, recompute
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    'gelu': recompute.recomputed(
+        functools.partial(jax.nn.gelu, approximate=False)),
+    'gelu_tanh': recompute.recomputed(
+        functools.partial(jax.nn.gelu, approximate=True)),
+    'relu': jax.nn.relu,
+    'silu': recompute.recomputed(jax.nn.silu),
+}
+
+
+class FeedForward(nn.Module):
+  """act(x W) or, gated (Shazeer 2020), act(x W0) * (x W1); a linear map."""
+
+  config: model_config.EncoderConfig
+
+  def setup(self):
+    config = self.config
+    project = functools.partial(
+        linear.Linear, config, (config.mlp_dim,), ('embed', 'mlp'),
+        use_bias=config.mlp_bias)
+    self.wi = project()
+    if config.gated_mlp:
+      self.gate = project()
+    self.wo = linear.Linear(config, (config.hidden_dim,), ('mlp', 'embed'),
+                            use_bias=config.mlp_bias)
+
+  def __call__(self, states: jax.Array) -> jax.Array:
+    """[B, T, H] -> [B, T, H]."""
+    activation = ACTIVATIONS[self.config.activation]
+    if self.config.gated_mlp:
+      hidden = activation(self.gate(states)) * self.wi(states)
+    else:
+      hidden = activation(self.wi(states))
+    return self.wo(linear.constrain(hidden, 'batch', 'length', 'mlp'))

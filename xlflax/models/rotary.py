@@ -1,0 +1,46 @@
+"""Rotary position embeddings (Su et al. 2021)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Rotation(NamedTuple):
+  """By what angle each pair of a head's numbers is turned at a position.
+
+  Attributes:
+    cos: float32 [B or 1, T, D / 2].
+    sin: likewise.
+  """
+
+  cos: jax.Array
+  sin: jax.Array
+
+
+def rotation(positions: jax.Array, *, dim: int, theta: float) -> Rotation:
+  """Angles p / theta^(2i / D) (section 3.2.2).
+
+  Args:
+    positions: int32 [B or 1, T].
+    dim: D, the width of a head, even.
+    theta: the base of the periods.
+  """
+  frequencies = theta ** (-np.arange(0, dim, 2, dtype=np.float32) / dim)
+  angles = positions.astype(jnp.float32)[:, :, None] * jnp.asarray(
+      frequencies, jnp.float32)[None, None]
+  return Rotation(jnp.cos(angles), jnp.sin(angles))
+
+
+def rotate(heads: jax.Array, by: Rotation) -> jax.Array:
+  """Turns number i together with number i + D / 2: [B, T, N, D] -> same.
+
+  Computed in float32; the outcome has the dtype of `heads`.
+  """
+  first, second = jnp.split(heads.astype(jnp.float32), 2, axis=-1)
+  cos, sin = by.cos[:, :, None], by.sin[:, :, None]
+  cos, sin = (jnp.broadcast_to(x, first.shape) for x in (cos, sin))
+  return jnp.concatenate(
+      [first * cos - second * sin, second * cos + first * sin],
+      axis=-1).astype(heads.dtype)
