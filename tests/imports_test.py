@@ -1,6 +1,7 @@
 """TensorFlow is for reading SeqIO tasks only: what must not import it."""
 
 import importlib
+import importlib.util
 import pkgutil
 import subprocess
 import sys
@@ -48,8 +49,11 @@ def test_the_check_can_fail():
 
 
 def test_every_module_can_be_imported():
-  """And says what it is for."""
+  """And says what it is for; those under T5X where it can be imported."""
+  needs_t5x = importlib.util.find_spec('t5x') is None
   for name in _walk('xlflax'):
+    if needs_t5x and name.startswith('xlflax.interop.t5x.'):
+      continue
     module = importlib.import_module(name)
     assert module.__doc__ or name.endswith('__init__'), name
   assert xlflax.__version__
