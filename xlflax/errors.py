@@ -71,3 +71,7 @@ class RunDirectoryError(XlflaxError):
 
 class TrainingError(XlflaxError):
   """A run can't continue (non-finite loss, lost peer)."""
+
+
+class AnalysisError(XlflaxError):
+  """States, pairs or a dictionary can't be analysed."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlflax import enums
-from xlflax.data import stream as stream_lib
+from xlflax.data import loader as loader_lib
 from xlflax.data import vocabulary_spec
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.training import (
@@ -36,7 +36,7 @@ def train(
     model_dir: str,
     model: Any,
     objectives: mixture_lib.ObjectiveMixture,
-    streams: Sequence[stream_lib.Stream],
+    streams: Sequence[loader_lib.AnyStream],
     vocabulary: str | vocabulary_spec.VocabularySpec,
     total_steps: int,
     optimizer: optimizers.Optimizer,

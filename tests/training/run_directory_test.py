@@ -160,7 +160,7 @@ def test_settings_are_built_again():
 def test_setting_that_can_not_be_recorded():
   with pytest.raises(errors.ConfigError) as error:
     run_directory.describe(_Settings('a', sizes=(len,)))
-  assert 'A model setting can not be recorded. Got: <built-in' in str(
+  assert 'A setting can not be recorded. Got: <built-in' in str(
       error.value)
 
 

@@ -21,6 +21,10 @@ from xlflax.data import batch as batch_lib
 from xlflax.data import corpus as corpus_lib
 from xlflax.data import rows
 from xlflax.data import stream as stream_lib
+from xlflax.data.labelled import stream as labelled_lib
+from xlflax.data.vocabulary_spec import VocabularySpec
+
+AnyStream = stream_lib.Stream | labelled_lib.LabelledStream
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,7 +55,7 @@ class TaskStatistics:
 class Loader(Protocol):
   """Gives any rows of any step's global batch."""
 
-  stream: stream_lib.Stream
+  stream: AnyStream
 
   @property
   def spec(self) -> dict[str, jax.ShapeDtypeStruct]:
@@ -76,9 +80,17 @@ class Loader(Protocol):
     """Releases files; the loader can't be used any more."""
 
 
+def abstract_batch(stream: AnyStream, spec: VocabularySpec
+                   ) -> dict[str, jax.ShapeDtypeStruct]:
+  """Shapes and types of any stream's global batch."""
+  if isinstance(stream, labelled_lib.LabelledStream):
+    return stream.batch_spec(spec)
+  return batch_spec(stream)
+
+
 def batch_spec(stream: stream_lib.Stream
                ) -> dict[str, jax.ShapeDtypeStruct]:
-  """Shapes and types of a stream's global batch."""
+  """Shapes and types of the global batch of a stream of text."""
   shape = (stream.batch_size, stream.length)
   return {key: jax.ShapeDtypeStruct(shape, jnp.int32)
           for key in rows.keys(stream)}
@@ -108,7 +120,7 @@ def side_languages(stream: stream_lib.Stream, vocabulary,
   return tuple(map(vocabulary.language_id, languages))
 
 
-def check_range(stream: stream_lib.Stream, step: int, start: int,
+def check_range(stream: AnyStream, step: int, start: int,
                 stop: int) -> None:
   """Raises a ValueError for rows that no batch has."""
   if step < 0 or not 0 <= start < stop <= stream.batch_size:
@@ -128,7 +140,7 @@ def nothing_left(stream, task: str, examples: int) -> errors.CorpusError:
           'out of the mixture')
 
 
-def open_loader(stream: stream_lib.Stream, *, vocabulary, seed: int,
+def open_loader(stream: AnyStream, *, vocabulary, seed: int,
                 cache_dir=None, corpus=None,
                 task_modules: Sequence[str] = ()) -> Loader:
   """Opens a stream.
@@ -149,6 +161,10 @@ def open_loader(stream: stream_lib.Stream, *, vocabulary, seed: int,
       asked for where TensorFlow or SeqIO is not installed.
     CorpusError: no such mixture, or the filters leave nothing of a task.
   """
+  if isinstance(stream, labelled_lib.LabelledStream):
+    from xlflax.data.labelled import loader as labelled_loader
+    return labelled_loader.LabelledLoader(
+        stream, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir)
   if isinstance(corpus, (str, os.PathLike)):
     corpus = corpus_lib.Corpus(corpus)
   if cache_dir is not None:

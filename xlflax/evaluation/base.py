@@ -13,11 +13,13 @@ import hashlib
 import json
 import logging
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from xlflax import errors
 from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.models import sharing as sharing_lib
+from xlflax.objectives import base as objectives_base
 from xlflax.training import partitioning
 
 _LOG = logging.getLogger(__name__)
@@ -38,6 +40,8 @@ class Subject:
     seed: of every random choice of a task, such as which tokens it masks.
     batch_size: sentences a batch where results do not depend on it; rows
       longer than 128 tokens come in proportionally smaller batches.
+    objectives: what the run trained, by name: the labels of a head and the
+      settings of what it reads are theirs.
   """
 
   model: Any
@@ -46,6 +50,8 @@ class Subject:
   partitioner: partitioning.Partitioner | None = None
   seed: int = 0
   batch_size: int = 64
+  objectives: Mapping[str, objectives_base.Objective] = (
+      dataclasses.field(default_factory=dict))
 
   def __post_init__(self):
     if self.batch_size < 1:
@@ -92,16 +98,21 @@ class EvalResult:
     tables: name -> rows, each a flat dict, for what is too much for metrics.
     notes: facts a reader must know, such as how many sentences were cut.
     failures: parts that are missing from the metrics, and why.
+    files: name -> text of files that belong to the result, such as
+      predictions; written to `eval/<task>/<step>/<name>`, and not read back.
   """
 
   metrics: dict[str, float]
   tables: dict[str, list[Row]] = dataclasses.field(default_factory=dict)
   notes: tuple[str, ...] = ()
   failures: tuple[Failure, ...] = ()
+  files: dict[str, str] = dataclasses.field(default_factory=dict)
 
   def to_json(self) -> dict[str, Any]:
-    """As plain JSON values; a number that is not finite becomes null."""
-    return _finite(dataclasses.asdict(self))
+    """As plain JSON values without `files`; NaN and infinity become null."""
+    value = dataclasses.asdict(self)
+    del value['files']
+    return _finite(value)
 
   @classmethod
   def from_json(cls, value: dict[str, Any]) -> 'EvalResult':

@@ -111,7 +111,8 @@ class Evaluator:
       return base.Subject(
           model=self._run.model, params=params,
           vocabulary=self._run.vocabulary, partitioner=self._partitioner,
-          seed=self._seed, batch_size=self._batch_size)
+          seed=self._seed, batch_size=self._batch_size,
+          objectives=self._run.objectives)
     if step != results.UNTRAINED and step not in self._run.steps:
       _LOG.warning('step %s | the checkpoint was deleted before it could be '
                    'evaluated', step)

@@ -50,6 +50,8 @@ def checkpoint_identity(directory: pathlib.Path, step: Step) -> str:
 def write(file: pathlib.Path, result: base.EvalResult, *, step: Step,
           identity: dict[str, Any]) -> None:
   """Writes a result so that it is there whole or not at all."""
+  for name, text in result.files.items():
+    run_directory.write_atomically(file.with_suffix('') / name, text)
   record = {'step': step, 'settings_hash': base.settings_hash(identity),
             'settings': identity} | result.to_json()
   run_directory.write_atomically(

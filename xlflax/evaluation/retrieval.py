@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax import enums, errors
-from xlflax.evaluation import base, language_codes, similarity, states
+from xlflax.data import language_codes
+from xlflax.evaluation import base, similarity, states
 from xlflax.evaluation import sources as sources_lib
 from xlflax.objectives.inputs import Pooling
 

@@ -5,7 +5,8 @@ import pathlib
 import re
 
 from xlflax import errors
-from xlflax.evaluation import language_codes, sources
+from xlflax.data import language_codes
+from xlflax.evaluation import sources
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

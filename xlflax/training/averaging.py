@@ -131,6 +131,7 @@ def _groups(shapes) -> Iterator[list[str]]:
 
 def _write(run: run_lib.Run, steps, params, directory: pathlib.Path) -> None:
   run_directory.write_model(directory, run.model)
+  run_directory.write_objectives(directory, run.objectives.values())
   run_directory.copy_vocabulary(
       run.directory / run_directory.VOCABULARY, directory)
   record = {'model_dir': str(run.directory), 'steps': list(steps)}

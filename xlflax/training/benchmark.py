@@ -80,7 +80,7 @@ def _synthetic(specs, vocabulary, seed: int):
                           vocabulary.special_ids).astype(np.int32)
   def make(key, spec):
     key = key.removeprefix(batch_lib.PAIRED)
-    rows, length = spec.shape
+    rows, length = (*spec.shape, 1)[:2]
     column = np.arange(length, dtype=np.int32)
     if key == batch_lib.TOKEN_IDS:
       value = rng.choice(ordinary, size=spec.shape)
@@ -93,9 +93,11 @@ def _synthetic(specs, vocabulary, seed: int):
       value = np.broadcast_to(
           np.arange(rows, dtype=np.int32)[:, None]
           % len(vocabulary.languages), spec.shape)
-    else:
+    elif key == batch_lib.SIDE_IDS:
       value = np.broadcast_to((column >= length // 2).astype(np.int32),
                               spec.shape)
+    else:  # a label: the first class, the first position
+      value = np.zeros(spec.shape, np.int32)
     return jax.make_array_from_callback(
         spec.shape, spec.sharding, lambda index: value[index])
   return {key: make(key, spec) for key, spec in specs.items()}

@@ -56,7 +56,9 @@ def run(evaluation: Evaluation, setup, state: state_lib.TrainState
   subject = evaluation_base.Subject(
       model=setup.model, params=state.ema if use_ema else state.params,
       vocabulary=setup.vocabulary, partitioner=setup.settings.partitioner,
-      seed=evaluation.seed, batch_size=evaluation.batch_size)
+      seed=evaluation.seed, batch_size=evaluation.batch_size,
+      objectives={objective.name: objective for objective in
+                  setup.settings.objectives.objectives})
   metrics: dict[str, float] = {}
   for task in evaluation.tasks:
     result = evaluation_base.evaluate_task(task, subject)
@@ -64,8 +66,10 @@ def run(evaluation: Evaluation, setup, state: state_lib.TrainState
       logging.error('Evaluation at step %d: %s', step, failure)
     metrics.update({f'{task.name}/{k}': v for k, v in result.metrics.items()})
     if distributed.is_lead():
+      folder = setup.model_dir / run_directory.EVALUATION / task.name
+      for name, text in result.files.items():
+        run_directory.write_atomically(folder / str(step) / name, text)
       run_directory.write_atomically(
-          setup.model_dir / run_directory.EVALUATION / task.name
-          / f'{step}.json',
+          folder / f'{step}.json',
           json.dumps({'step': step} | result.to_json(), indent=2) + '\n')
   return metrics

@@ -62,6 +62,8 @@ def _claim_directory(setup: setup_lib.Setup, vocabulary: pathlib.Path,
   run_directory.claim(directory, config, other_config=_other_config(setup))
   run_lib.mark_unfinished(directory)
   run_directory.write_model(directory, setup.model)
+  run_directory.write_objectives(
+      directory, setup.settings.objectives.objectives)
   run_directory.copy_vocabulary(vocabulary, directory)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ from flax import linen as nn
 from xlflax import errors
 from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.models import api as models_api
+from xlflax.objectives import base as objectives_base
 from xlflax.training import checkpoints, partitioning, randomness, run_directory
 
 
@@ -22,11 +24,14 @@ class Run:
     directory: the model directory.
     model: the Linen module.
     vocabulary: its vocabulary.
+    objectives: what it trained, by name; none where that is not recorded.
   """
 
   directory: pathlib.Path
   model: Any
   vocabulary: vocabulary_lib.Vocabulary
+  objectives: Mapping[str, objectives_base.Objective] = dataclasses.field(
+      default_factory=dict)
 
   @property
   def steps(self) -> list[int]:
@@ -121,4 +126,6 @@ def open_run(model_dir: str | pathlib.Path) -> Run:
         expected='a directory that `xlflax train` made')
   return Run(directory, run_directory.read_model(directory),
              vocabulary_lib.Vocabulary.load(
-                 directory / run_directory.VOCABULARY))
+                 directory / run_directory.VOCABULARY),
+             {objective.name: objective for objective in
+              run_directory.read_objectives(directory)})

@@ -6,6 +6,7 @@ import enum
 import filecmp
 import importlib
 import json
+import logging
 import os
 import pathlib
 import re
@@ -18,6 +19,7 @@ from xlflax import errors
 
 CONFIG = 'config.gin'
 MODEL = 'model.json'
+OBJECTIVES = 'objectives.json'
 VOCABULARY = 'vocabulary'
 METRICS = 'metrics.jsonl'
 EVALUATION = 'eval'
@@ -124,7 +126,11 @@ def write_model(model_dir: pathlib.Path, model) -> None:
 
 
 def describe(value) -> Any:
-  """Plain JSON for dataclasses, Linen modules, enums and plain values."""
+  """Plain JSON for dataclasses, Linen modules, enums and plain values.
+
+  Raises:
+    ConfigError: there is something else in it.
+  """
   if isinstance(value, enum.Enum):
     return {'enum': _path(type(value)), 'name': value.name}
   if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -138,7 +144,7 @@ def describe(value) -> Any:
   if value is None or isinstance(value, (bool, int, float, str)):
     return value
   raise errors.ConfigError(
-      'A model setting can not be recorded', got=repr(value),
+      'A setting can not be recorded', got=repr(value),
       expected='numbers, strings, enums, dataclasses, or lists of them')
 
 
@@ -166,6 +172,37 @@ def read_model(model_dir: pathlib.Path):
         'This is no model directory', got=str(model_dir),
         expected=f'a directory with {MODEL}, as `xlflax train` makes it')
   return build(json.loads(path.read_text(encoding='utf-8')))
+
+
+def write_objectives(model_dir: pathlib.Path, objectives) -> None:
+  """Records what is trained, for evaluation to know a head's labels.
+
+  An objective with a setting that is no plain value, such as a schedule, is
+  left out.
+  """
+  recorded = []
+  for objective in objectives:
+    try:
+      recorded.append(describe(objective))
+    except errors.ConfigError:
+      logging.info('Objective %s is not recorded in %s: not all its settings '
+                   'are plain values.', objective.name, OBJECTIVES)
+  write_atomically(model_dir / OBJECTIVES, json.dumps(
+      recorded, indent=2, sort_keys=True, ensure_ascii=False) + '\n')
+
+
+def read_objectives(model_dir: pathlib.Path) -> list:
+  """The objectives that `write_objectives` recorded; [] where none are."""
+  path = model_dir / OBJECTIVES
+  if not path.exists():
+    return []
+  found = []
+  for description in json.loads(path.read_text(encoding='utf-8')):
+    try:
+      found.append(build(description))
+    except errors.RunDirectoryError as error:
+      logging.warning('%s: an objective is not known here. %s', path, error)
+  return found
 
 
 def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:

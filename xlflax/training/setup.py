@@ -10,7 +10,6 @@ import jax.numpy as jnp
 
 from xlflax import errors
 from xlflax.data import loader as loader_lib
-from xlflax.data import stream as stream_lib
 from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.data import vocabulary_spec
 from xlflax.models import config as model_config
@@ -39,7 +38,7 @@ class Settings:
   model_dir: str
   model: Any
   objectives: mixture_lib.ObjectiveMixture
-  streams: tuple[stream_lib.Stream, ...]
+  streams: tuple[loader_lib.AnyStream, ...]
   vocabulary: str | vocabulary_spec.VocabularySpec
   total_steps: int
   optimizer: optimizers.Optimizer
@@ -144,7 +143,7 @@ class Setup:
         out_shardings=(self.factory.shardings,
                        self.settings.partitioner.replicated))
 
-  def stream(self, name: str) -> stream_lib.Stream:
+  def stream(self, name: str) -> loader_lib.AnyStream:
     return next(s for s in self.settings.streams if s.name == name)
 
   def streams_of(self, active: tuple[int, ...]) -> list[str]:
@@ -157,7 +156,8 @@ class Setup:
     sharding = self.settings.partitioner.batch_sharding
     return {name: {key: jax.ShapeDtypeStruct(
         leaf.shape, leaf.dtype, sharding=sharding) for key, leaf
-                   in loader_lib.batch_spec(self.stream(name)).items()}
+                   in loader_lib.abstract_batch(
+                       self.stream(name), self.spec).items()}
             for name in self.streams_of(active)}
 
   def open_loaders(self) -> dict[str, loader_lib.Loader]:

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from xlflax import errors
+from xlflax.data import loader as loader_lib
 from xlflax.data import stream as stream_lib
 from xlflax.data.vocabulary_spec import VocabularySpec
 from xlflax.models import sharing
 
 
 def check(plan: sharing.SharingPlan | None,
-          streams: Sequence[stream_lib.Stream], spec: VocabularySpec) -> None:
+          streams: Sequence[loader_lib.AnyStream], spec: VocabularySpec) -> None:
   """Each batch has the parts of one language: so must its rows.
 
   Raises:
@@ -28,9 +29,10 @@ def check(plan: sharing.SharingPlan | None,
       _check_stream(stream)
 
 
-def _check_stream(stream: stream_lib.Stream) -> None:
+def _check_stream(stream: loader_lib.AnyStream) -> None:
   where = f'stream {stream.name!r}'
-  if stream.layout is stream_lib.Layout.PAIRS:
+  text = isinstance(stream, stream_lib.Stream)
+  if text and stream.layout is stream_lib.Layout.PAIRS:
     raise errors.ConfigError(
         'A row of two languages can not be read with the parts of one',
         got='layout=PAIRS with a sharing plan',
@@ -41,7 +43,7 @@ def _check_stream(stream: stream_lib.Stream) -> None:
         'A sharing plan needs batches of one language',
         got=f'batching={stream.batching.name}', expected='ONE_LANGUAGE',
         where=where, fix="set the stream's batching to 'one_language'")
-  if (stream.layout is stream_lib.Layout.SIDES
+  if (text and stream.layout is stream_lib.Layout.SIDES
       and stream.pairs.order is stream_lib.SideOrder.RANDOM):
     raise errors.ConfigError(
         'Sides exchanged at random put two languages in the batch of a side',

@@ -1,7 +1,7 @@
 import pycountry
 import pytest
 
-from xlflax.evaluation import language_codes
+from xlflax.data import language_codes
 
 pytest_plugins = ['tests.evaluation.fixtures']
 

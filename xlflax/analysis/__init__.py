@@ -1,0 +1,1 @@
+"""How similar languages are inside of a model: pure functions over states."""

@@ -1,0 +1,161 @@
+"""The loader of labelled examples: rows in memory, any step at once.
+
+All rows of the source are made when the loader opens. As with a token cache,
+row n of a part (its n-th use since step 0) is row n mod R of its epoch n div
+R, and an epoch is a permutation keyed by (seed, part, epoch): the global batch
+of a step is a pure function of the examples, the seed and the step.
+
+With a cache directory the rows are kept in a file there, which a machine
+without the examples, or without what reads them, can train from.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import logging
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from xlflax import errors
+from xlflax.data import batch as batch_lib
+from xlflax.data import hashing, permutation, row_plan
+from xlflax.data import loader as loader_lib
+from xlflax.data.labelled import row_table
+from xlflax.data.labelled import rows as rows_lib
+from xlflax.data.labelled import stream as stream_lib
+
+_BLOCK = 1024
+FOLDER = 'labelled'
+
+
+class LabelledLoader:
+  """See `loader.Loader`."""
+
+  def __init__(self, stream: stream_lib.LabelledStream, *, vocabulary,
+               seed: int, cache_dir=None):
+    """Opens the stream.
+
+    Raises:
+      CorpusError: the source lacks a part, or no row is left of one.
+      CacheError: the cached rows are damaged.
+    """
+    self.stream = stream
+    self._fields = stream.rows.fields(stream.length, vocabulary.spec)
+    self._spec = stream.batch_spec(vocabulary.spec)
+    self._tables = _tables(stream, vocabulary, cache_dir)
+    sizes = {part: table.num_rows for part, table in self._tables.items()}
+    for part, size in sizes.items():
+      if not size:
+        raise errors.CorpusError(
+            'No labelled example of a language can be used',
+            got=f'{self._tables[part].counts["examples"]} examples, none of '
+            f'which fits into {stream.length} tokens with its label',
+            where=f'stream {stream.name!r}, part {part}',
+            fix='raise the length, or leave the part out')
+    self._plan = row_plan.RowPlan(stream, seed=seed, sizes=sizes, rates={
+        part: float(size) for part, size in sizes.items()})
+
+  @property
+  def spec(self):
+    """Shapes and types of the global batch, by key."""
+    return self._spec
+
+  @property
+  def num_rows(self) -> int:
+    """Rows of all parts together: those of an epoch."""
+    return int(self._plan.sizes.sum())
+
+  def rows(self, step: int, start: int, stop: int) -> batch_lib.Batch:
+    """See `loader.Loader.rows`."""
+    loader_lib.check_range(self.stream, step, start, stop)
+    parts, uses = self._plan.slots(step)
+    parts, uses = parts[start:stop], uses[start:stop]
+    sizes = self._plan.sizes[parts]
+    epoch, index = np.divmod(uses, sizes)
+    if self.stream.shuffle:
+      keys = hashing.draw(self._plan.order_keys[parts], epoch)
+      index = permutation.permute(index, sizes, keys)
+    names = self._plan.tasks
+    return rows_lib.stack(
+        [self._tables[names[part]].row(place)
+         for part, place in zip(parts.tolist(), index.tolist(), strict=True)],
+        self._fields)
+
+  def statistics(self) -> list[loader_lib.TaskStatistics]:
+    """Sizes and rates, for each part."""
+    return [
+        loader_lib.TaskStatistics(
+            task=part, languages=tuple(part.split('-')),
+            examples=table.counts['examples'], rate=float(rate),
+            rows=table.num_rows, dropped=table.counts['unused'], truncated=0,
+            tokens=table.num_tokens(batch_lib.TOKEN_IDS))
+        for (part, table), rate in zip(
+            sorted(self._tables.items()), self._plan.rates(), strict=True)]
+
+  def close(self) -> None:
+    """Lets go of the rows."""
+    self._tables = {}
+
+
+def _tables(stream, vocabulary, cache_dir) -> dict[str, row_table.RowTable]:
+  """Part -> its rows, from the cache where they are there."""
+  if cache_dir is None:
+    return {part: _read(stream, part, vocabulary)
+            for part in stream.chosen_parts()}
+  folder = _folder(stream, vocabulary, cache_dir)
+  fingerprint = _fingerprint(stream)
+  done = folder / 'parts.txt'
+  if done.exists():
+    parts = done.read_text(encoding='utf-8').split()
+    loaded = {part: row_table.RowTable.load(folder / f'{part}.npz')
+              for part in parts}
+    if fingerprint in ('', *(own for _, own in loaded.values())):
+      return {part: table for part, (table, _) in loaded.items()}
+    logging.info('Stream %s: the examples have changed; their cached rows '
+                 'are made anew.', stream.name)
+  tables = {}
+  for part in stream.chosen_parts():
+    tables[part] = _read(stream, part, vocabulary)
+    tables[part].save(folder / f'{part}.npz', fingerprint)
+  done.write_text('\n'.join(tables) + '\n', encoding='utf-8')
+  return tables
+
+
+def _folder(stream, vocabulary, cache_dir) -> pathlib.Path:
+  """Where rows of these settings lie; where the examples lie is no part."""
+  settings = '\n'.join(map(str, (
+      _settings(stream.source), stream.rows, stream.length, stream.parts,
+      stream.max_examples, vocabulary.hash)))
+  name = hashlib.sha256(settings.encode('utf-8')).hexdigest()[:16]
+  return pathlib.Path(cache_dir) / FOLDER / f'{stream.name}-{name}'
+
+
+def _settings(source) -> dict[str, str]:
+  return {field.name: repr(getattr(source, field.name))
+          for field in dataclasses.fields(source)
+          if field.name not in ('files', 'directory')}
+
+
+def _fingerprint(stream) -> str:
+  """That of the examples; '' where they can't be read here."""
+  try:
+    return stream.source.fingerprint()
+  except ModuleNotFoundError as error:
+    if error.name is None or error.name.startswith('xlflax'):
+      raise
+    return ''
+  except errors.CorpusError:
+    return ''
+
+
+def _read(stream, part: str, vocabulary) -> row_table.RowTable:
+  """Makes all rows of a part."""
+  examples = itertools.islice(stream.source.load(part), stream.max_examples)
+  return row_table.RowTable.of(_made(stream, examples, vocabulary))
+
+
+def _made(stream, examples, vocabulary) -> Iterator[list[rows_lib.Row]]:
+  while block := list(itertools.islice(examples, _BLOCK)):
+    yield from stream.rows.make(block, vocabulary, length=stream.length)

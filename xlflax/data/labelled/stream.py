@@ -1,0 +1,86 @@
+"""A stream of labelled examples: what fine-tuning reads."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from xlflax import enums, errors
+from xlflax.data.labelled import rows as rows_lib
+from xlflax.data.labelled import source as source_lib
+from xlflax.data.stream import LanguageBatching
+from xlflax.data.vocabulary_spec import VocabularySpec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelledStream:
+  """Labelled examples with everything that turns them into batches.
+
+  It stands beside `xlflax.data.stream.Stream` in `train.streams`.
+
+  Attributes:
+    name: what objectives call it.
+    source: the examples.
+    rows: how an example becomes rows.
+    length: T, tokens a row, special tokens included.
+    batch_size: B, rows in a global batch.
+    parts: languages of the source to read; None: all.
+    alpha: parts are drawn with p_i proportional to N_i ** alpha, N_i the
+      number of rows of part i, or a function of the step; None: 1, as many
+      rows of each part as it has.
+    batching: one part for a batch, or one for each row.
+    shuffle: rows in a new random order each epoch, or as the source has them.
+    max_examples: only the first so many of each part; None: all.
+    seed_offset: added to the run's seed.
+  """
+
+  name: str
+  source: source_lib.ExampleSource
+  rows: rows_lib.RowMaker
+  length: int
+  batch_size: int
+  parts: tuple[str, ...] | None = None
+  alpha: float | Callable[[int], Any] | None = None
+  batching: LanguageBatching = LanguageBatching.MIXED
+  shuffle: bool = True
+  max_examples: int | None = None
+  seed_offset: int = 0
+
+  def __post_init__(self):
+    enums.coerce(self, 'batching', LanguageBatching)
+    if self.parts is not None:
+      object.__setattr__(self, 'parts', tuple(self.parts))
+    for name in ('length', 'batch_size', 'max_examples'):
+      value = getattr(self, name)
+      if value is not None and value < 1:
+        raise errors.ConfigError(
+            f'LabelledStream.{name} must be positive', got=value,
+            where=f'stream {self.name!r}')
+    if isinstance(self.alpha, (int, float)) and self.alpha < 0:
+      raise errors.ConfigError(
+          'LabelledStream.alpha is negative: large languages would be drawn '
+          'least', got=self.alpha, expected='0 (uniform) to 1 (as they are)',
+          where=f'stream {self.name!r}')
+
+  def chosen_parts(self) -> tuple[str, ...]:
+    """The parts to read.
+
+    Raises:
+      CorpusError: the source lacks one of `parts`.
+    """
+    found = self.source.languages()
+    missing = [part for part in self.parts or () if part not in found]
+    if missing or not found:
+      raise errors.CorpusError(
+          'Labelled examples of a language are missing',
+          got=', '.join(missing) or 'no language at all',
+          expected='some of ' + ', '.join(found), where=f'stream {self.name!r}')
+    return found if self.parts is None else self.parts
+
+  def batch_spec(self, spec: VocabularySpec
+                 ) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes and types of a global batch, by key."""
+    return {key: jax.ShapeDtypeStruct((self.batch_size, *shape), jnp.int32)
+            for key, (shape, _) in self.rows.fields(self.length, spec).items()}
