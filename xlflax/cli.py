@@ -17,6 +17,7 @@ COMMANDS = {
     'cache': "write a mixture's token cache",
     'train': 'pretrain or fine-tune a model',
     'evaluate': 'measure checkpoints by evaluation tasks',
+    'translate': 'translate files or standard input by beam search',
     'convert': 'convert checkpoints, from and to Hugging Face too',
     'benchmark': 'time training steps on synthetic batches',
 }

@@ -94,8 +94,8 @@ class LayerCKA:
     """
     self._check(first, second)
     if not self.count:
-      self._sides = tuple([_Side(layer[0]) for layer in states]
-                          for states in (first, second))
+      self._sides = ([_Side(layer[0]) for layer in first],
+                     [_Side(layer[0]) for layer in second])
     batches = [[side.update(layer) for side, layer in zip(
         sides, states, strict=True)]
                for sides, states in zip(self._sides, (first, second),

@@ -13,6 +13,7 @@ import numpy as np
 
 from xlflax import enums, errors
 from xlflax.analysis import checks, neighbours
+from xlflax.analysis.neighbours import BLOCKS, Blocks
 from xlflax.evaluation import similarity
 
 
@@ -24,14 +25,15 @@ class Score(enum.Enum):
 
 
 def mean_similarities(first: np.ndarray, second: np.ndarray, *, k: int = 10,
-                      **blocks: int) -> tuple[np.ndarray, np.ndarray]:
+                      blocks: Blocks = BLOCKS
+                      ) -> tuple[np.ndarray, np.ndarray]:
   """r of every vector: the mean cosine to its k nearest of the other side.
 
   Args:
     first: [N, D].
     second: [M, D].
     k: K; where a side has fewer vectors, all of them count.
-    **blocks: `query_block`, `key_block` of `neighbours.nearest`.
+    blocks: sizes that bound the memory.
 
   Returns:
     (r of first: float32 [N], r of second: float32 [M]).
@@ -40,13 +42,13 @@ def mean_similarities(first: np.ndarray, second: np.ndarray, *, k: int = 10,
     AnalysisError: no or not finite vectors, different sizes, k < 1.
   """
   forward, backward = neighbours.nearest_both(
-      _unit(first), _unit(second), k=k, **blocks)
+      _unit(first), _unit(second), k=k, blocks=blocks)
   return forward.scores.mean(1), backward.scores.mean(1)
 
 
 def nearest(queries: np.ndarray, keys: np.ndarray, *, top: int = 1,
             score: Score | str = Score.CSLS, k: int = 10,
-            all_queries: np.ndarray | None = None, **blocks: int
+            all_queries: np.ndarray | None = None, blocks: Blocks = BLOCKS
             ) -> neighbours.Neighbours:
   """The best translations of queries among keys.
 
@@ -58,7 +60,7 @@ def nearest(queries: np.ndarray, keys: np.ndarray, *, top: int = 1,
     k: K of CSLS.
     all_queries: [S, D], the whole vocabulary that queries are from, among
       which the keys' own neighbours are looked for (CSLS); None: the queries.
-    **blocks: `query_block`, `key_block` of `neighbours.nearest`.
+    blocks: sizes that bound the memory.
 
   Returns:
     Scores [N, top] and indices of keys [N, top].
@@ -69,13 +71,14 @@ def nearest(queries: np.ndarray, keys: np.ndarray, *, top: int = 1,
   score = enums.of_value(score, Score, where='score')
   queries, keys = _unit(queries), _unit(keys)
   if score is Score.COSINE:
-    return neighbours.nearest(queries, keys, k=top, **blocks)
+    return neighbours.nearest(queries, keys, k=top, blocks=blocks)
   source = queries if all_queries is None else _unit(all_queries)
-  of_keys = neighbours.nearest(keys, source, k=k, **blocks).scores.mean(1)
-  of_queries = neighbours.nearest(queries, keys, k=k, **blocks).scores.mean(1)
+  of_keys, of_queries = (
+      neighbours.nearest(*sides, k=k, blocks=blocks).scores.mean(1)
+      for sides in ((keys, source), (queries, keys)))
   # Halved scores have the same order, and need no copy of the vectors.
   found = neighbours.nearest(queries, keys, k=top, penalties=of_keys / 2,
-                             **blocks)
+                             blocks=blocks)
   return neighbours.Neighbours(2 * found.scores - of_queries[:, None],
                                found.indices)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from xlflax import enums
 from xlflax.analysis import checks, neighbours
+from xlflax.analysis.neighbours import BLOCKS, Blocks
 from xlflax.evaluation import similarity
 
 
@@ -50,7 +51,7 @@ class Candidates(NamedTuple):
 def candidates(first: np.ndarray, second: np.ndarray, *, k: int = 4,
                margin: Margin | str = Margin.RATIO,
                direction: Direction | str = Direction.MAX,
-               **blocks: int) -> Candidates:
+               blocks: Blocks = BLOCKS) -> Candidates:
   """Pairs that may be translations, with their scores.
 
   Args:
@@ -60,7 +61,7 @@ def candidates(first: np.ndarray, second: np.ndarray, *, k: int = 4,
       of a sentence is looked for.
     margin: how a pair is scored. A ratio to a mean that is not positive is 0.
     direction: whose best pairs are candidates.
-    **blocks: `query_block`, `key_block` of `neighbours.nearest`.
+    blocks: sizes that bound the memory.
 
   Raises:
     AnalysisError: no or not finite vectors, different sizes, k < 1.
@@ -69,7 +70,7 @@ def candidates(first: np.ndarray, second: np.ndarray, *, k: int = 4,
   direction = enums.of_value(direction, Direction, where='direction')
   forward, backward = neighbours.nearest_both(
       *(similarity.unit_rows(checks.vectors(side, 'a side'))
-        for side in (first, second)), k=k, **blocks)
+        for side in (first, second)), k=k, blocks=blocks)
   means = [found.scores.mean(1, dtype=np.float64)
            for found in (forward, backward)]
   ahead = _best(forward, means[0], means[1], margin)

@@ -11,8 +11,15 @@ import numpy as np
 from xlflax import errors
 from xlflax.analysis import checks
 
-QUERY_BLOCK = 4096
-KEY_BLOCK = 8192
+
+class Blocks(NamedTuple):
+  """Rows and columns of a block, which takes 4 bytes a number, six times."""
+
+  queries: int = 4096
+  keys: int = 8192
+
+
+BLOCKS = Blocks()
 
 
 class Neighbours(NamedTuple):
@@ -28,8 +35,7 @@ class Neighbours(NamedTuple):
 
 
 def nearest(queries: np.ndarray, keys: np.ndarray, *, k: int,
-            penalties: np.ndarray | None = None,
-            query_block: int = QUERY_BLOCK, key_block: int = KEY_BLOCK
+            penalties: np.ndarray | None = None, blocks: Blocks = BLOCKS
             ) -> Neighbours:
   """The k keys with the greatest inner product, less the keys' penalties.
 
@@ -41,20 +47,28 @@ def nearest(queries: np.ndarray, keys: np.ndarray, *, k: int,
     keys: [M, D].
     k: how many; min(k, M) are given.
     penalties: [M], subtracted from the keys' scores; None: 0.
-    query_block: rows of a block.
-    key_block: columns of a block; a block takes 4 bytes a number.
+    blocks: sizes that bound the memory.
 
   Raises:
     AnalysisError: no or not finite vectors, different sizes, k < 1.
   """
-  found = [block for _, block in _blocks(
-      queries, keys, k, penalties, query_block, key_block)]
-  return Neighbours(np.concatenate([block.scores for block in found]),
-                    np.concatenate([block.indices for block in found]))
+  _check(queries, keys, k)
+  found = []
+  for i in range(0, len(queries), blocks.queries):
+    rows = _single(queries[i:i + blocks.queries])
+    best = _Best(len(rows), min(k, len(keys)))
+    for j in range(0, len(keys), blocks.keys):
+      columns = slice(j, j + blocks.keys)
+      scores = rows @ _single(keys[columns]).T
+      if penalties is not None:
+        scores -= penalties[columns].astype(np.float32)[None]
+      best.update(scores, j)
+    found.append(best)
+  return _joined(found)
 
 
 def nearest_both(first: np.ndarray, second: np.ndarray, *, k: int,
-                 query_block: int = QUERY_BLOCK, key_block: int = KEY_BLOCK
+                 blocks: Blocks = BLOCKS
                  ) -> tuple[Neighbours, Neighbours]:
   """`nearest` of first in second and of second in first, in one pass.
 
@@ -63,32 +77,18 @@ def nearest_both(first: np.ndarray, second: np.ndarray, *, k: int,
   """
   _check(first, second, k)
   backward = [
-      _Best(len(second[j:j + key_block]), min(k, len(first)))
-      for j in range(0, len(second), key_block)]
+      _Best(len(second[j:j + blocks.keys]), min(k, len(first)))
+      for j in range(0, len(second), blocks.keys)]
   forward = []
-  for i in range(0, len(first), query_block):
-    queries = _single(first[i:i + query_block])
+  for i in range(0, len(first), blocks.queries):
+    queries = _single(first[i:i + blocks.queries])
     best = _Best(len(queries), min(k, len(second)))
-    for n, j in enumerate(range(0, len(second), key_block)):
-      block = queries @ _single(second[j:j + key_block]).T
+    for n, j in enumerate(range(0, len(second), blocks.keys)):
+      block = queries @ _single(second[j:j + blocks.keys]).T
       best.update(block, j)
       backward[n].update(np.ascontiguousarray(block.T), i)
     forward.append(best)
   return _joined(forward), _joined(backward)
-
-
-def _blocks(queries, keys, k, penalties, query_block, key_block):
-  """Yields (start, neighbours) of each block of queries."""
-  _check(queries, keys, k)
-  for i in range(0, len(queries), query_block):
-    block = _single(queries[i:i + query_block])
-    best = _Best(len(block), min(k, len(keys)))
-    for j in range(0, len(keys), key_block):
-      scores = block @ _single(keys[j:j + key_block]).T
-      if penalties is not None:
-        scores -= penalties[j:j + key_block].astype(np.float32)[None]
-      best.update(scores, j)
-    yield i, best.neighbours()
 
 
 def _check(queries: np.ndarray, keys: np.ndarray, k: int) -> None:

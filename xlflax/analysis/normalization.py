@@ -57,7 +57,7 @@ def iterative_normalization(vectors: np.ndarray, *, max_rounds: int = 50,
     AnalysisError: no or not finite vectors; fewer than two different ones.
   """
   found = _unit(checks.vectors(vectors, 'a language'))
-  means = []
+  means: list[np.ndarray] = []
   residual = _length(found)
   while residual > tolerance and len(means) < max_rounds:
     mean = found.mean(0, dtype=np.float64)

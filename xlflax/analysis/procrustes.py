@@ -10,6 +10,7 @@ import dataclasses
 import numpy as np
 import scipy.linalg
 
+from xlflax import errors
 from xlflax.analysis import checks, normalization
 
 _BLOCK = 1 << 16  # rows that are converted to float64 together
@@ -97,9 +98,14 @@ def align_vocabularies(source: np.ndarray, target: np.ndarray,
   Raises:
     AnalysisError: as `align`, or there is no pair.
   """
+  pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
+  if not len(pairs):
+    raise errors.AnalysisError(
+        'There is no pair of words to learn a map from',
+        got='a dictionary none of whose pairs has vectors on both sides',
+        fix='look whether both are lowercased, and the right way round')
   sides = [normalization.iterative_normalization(side, max_rounds=max_rounds)
            for side in (source, target)]
-  pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
   matrix = orthogonal_map(*(side.vectors[pairs[:, i]]
                             for i, side in enumerate(sides)))
   return Alignment(matrix, *sides)

@@ -16,6 +16,23 @@ Streams of parallel pairs with separate sides (`Layout.SIDES`) and of adjacent
 segments carry the second side under the same keys with the prefix `paired_`:
 row b of `paired_token_ids` is the translation of row b of `token_ids`. The
 two lengths are equal.
+
+Streams of labelled examples have more, by task family; W = T is the most words
+a row can have, and -1 stands where there is no label or no word.
+
+| key | shape | content |
+| --- | --- | --- |
+| `labels` | [B] | classification: number of the row's class |
+| `labels` | [B, T] | tagging: number of the word's label at its first token |
+| `word_starts` | [B, W] | parsing: place in the row of each word's first
+  token, word 0 being the root, whose token is the row's first |
+| `word_lengths` | [B, W] | parsing: tokens of each word; 0 for no word |
+| `heads` | [B, W] | parsing: number of each word's head, 0 the root |
+| `relations` | [B, W] | parsing: number of each word's relation to its head |
+| `context_mask` | [B, T] | questions: 1 at the tokens of the context |
+| `start_positions` | [B] | questions: place in the row of the answer's first
+  token; 0, that of the row's first token, where the row lacks the answer |
+| `end_positions` | [B] | questions: of its last token, likewise |
 """
 
 import numpy as np
@@ -26,6 +43,14 @@ POSITIONS = 'positions'
 LANGUAGE_IDS = 'language_ids'
 SIDE_IDS = 'side_ids'
 PAIRED = 'paired_'
+LABELS = 'labels'
+WORD_STARTS = 'word_starts'
+WORD_LENGTHS = 'word_lengths'
+HEADS = 'heads'
+RELATIONS = 'relations'
+CONTEXT_MASK = 'context_mask'
+START_POSITIONS = 'start_positions'
+END_POSITIONS = 'end_positions'
 
 Batch = dict[str, np.ndarray]
 

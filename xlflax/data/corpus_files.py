@@ -111,11 +111,16 @@ def _open(path: pathlib.Path) -> Iterator[Iterable[bytes]]:
     yield stream
 
 
-def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
+def read_lines(path: pathlib.Path, *,
+               strip: bytes | None = None) -> Iterator[tuple[int, bytes]]:
   """Yields (line number from 1, line without surrounding white space).
 
   Before: the file `b'\\xef\\xbb\\xbfone \\r\\n\\ntwo'`; after:
   `(1, b'one'), (2, b''), (3, b'two')`.
+
+  Args:
+    path: of the file.
+    strip: the characters taken off both ends; None: ASCII white space.
 
   Raises:
     CorpusError: the file can't be opened, or its compression is damaged.
@@ -126,7 +131,7 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
       for number, line in enumerate(stream, start=1):
         if number == 1:
           line = line.removeprefix(_BOM)
-        yield number, line.strip()
+        yield number, line.strip(strip)
   except _DAMAGED as error:
     raise errors.CorpusError(
         f'A compressed file is damaged or cut off ({error})',

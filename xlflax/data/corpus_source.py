@@ -29,7 +29,7 @@ class TextSource(seqio.FunctionDataSource):
       files, for caches to notice changed text.
   """
 
-  def __init__(self, read: Callable[[str], Iterable[tuple]], *,
+  def __init__(self, read: Callable[[str], Iterable], *,
                features: Mapping[str, tf.DType], splits: Sequence[str],
                count: Callable[[str], int],
                fingerprint: Callable[[str], tuple]):
@@ -109,11 +109,16 @@ def original_error(error: tf.errors.OpError) -> Exception:
   return error
 
 
-def _blocks(rows: Iterable[tuple], names: list[str]) -> Iterator[dict]:
-  rows = iter(rows)
+def with_errors_kept(rows: Iterable) -> Iterator:
+  """The rows; what they raise is kept for `original_error`."""
   try:
-    while block := list(itertools.islice(rows, _BLOCK)):
-      yield dict(zip(names, map(list, zip(*block, strict=True)), strict=True))
+    yield from rows
   except errors.XlflaxError as error:
     _raised.append(error)
     raise
+
+
+def _blocks(rows: Iterable[tuple], names: list[str]) -> Iterator[dict]:
+  rows = with_errors_kept(rows)
+  while block := list(itertools.islice(rows, _BLOCK)):
+    yield dict(zip(names, map(list, zip(*block, strict=True)), strict=True))

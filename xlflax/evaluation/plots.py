@@ -1,5 +1,6 @@
-"""Pictures of results: the main metric by checkpoint, accuracy by layer."""
+"""Pictures of results: the main metric by checkpoint, and by layer."""
 
+import math
 import pathlib
 from collections.abc import Mapping
 
@@ -68,10 +69,15 @@ def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
 
 def _layers(task: base.EvalTask, step: results.Step, result: base.EvalResult
             ) -> figure.Figure:
-  """Accuracy, the mean of both directions, by pair and layer."""
+  """The main metric, the mean of both directions, by pair and layer.
+
+  Where the table has several methods, each pair has a column for each.
+  """
   sums: dict[tuple[str, int], list[float]] = {}
   for row in result.tables['layers']:
-    sums.setdefault((row['pair'], row['layer']), []).append(row['accuracy'])
+    column = '\n'.join(filter(None, (row['pair'], row.get('method'))))
+    value = math.nan if row[task.headline] is None else row[task.headline]
+    sums.setdefault((column, row['layer']), []).append(value)
   pairs = sorted({pair for pair, _ in sums})
   layers = sorted({layer for _, layer in sums})
   values = [[sum(sums[pair, layer]) / len(sums[pair, layer])
@@ -89,6 +95,6 @@ def _layers(task: base.EvalTask, step: results.Step, result: base.EvalResult
   axes.set_xticks(range(len(pairs)), pairs)
   axes.set_yticks(range(len(layers)), list(map(str, layers)))
   axes.set(ylabel='layer (0: embeddings)',
-           title=f'{task.name} accuracy (%) at step {step}')
+           title=f'{task.name}: {task.headline} (%) at step {step}')
   canvas.colorbar(image, ax=axes)
   return canvas

@@ -63,7 +63,7 @@ class Retrieval(base.EvalTask):
     return 'accuracy'
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
-    layer = self._layer(subject.model.config.num_layers)
+    layer = states.layer_index(subject, self.layer, where=self.name)
     failures = base.Failures(self.name)
     scores: dict[str, PairScores] = {}
     rows: list[base.Row] = []
@@ -77,14 +77,6 @@ class Retrieval(base.EvalTask):
     return base.EvalResult(
         metrics=_metrics(scores, layer), tables={'layers': rows},
         notes=tuple(notes), failures=failures.collected())
-
-  def _layer(self, num_layers: int) -> int:
-    if not -num_layers - 1 <= self.layer <= num_layers:
-      raise errors.ConfigError(
-          'The model has no such layer', got=self.layer,
-          expected=f'0 (embeddings) to {num_layers}, or counted from the end',
-          where=f'{self.name}.layer')
-    return self.layer % (num_layers + 1)
 
   def _score(self, subject, pair, notes) -> tuple[PairScores, int]:
     text = self.source.load(pair)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.evaluation import base, placement
 from xlflax.models import sharing
@@ -23,6 +24,8 @@ _SHORTEST = 16  # rows are never padded to less
 _FULL_BATCH_LENGTH = 128  # longer rows come in smaller batches
 
 _WEIGHTS = 'weights'
+
+Tokens = Sequence[int] | np.ndarray
 
 
 class SentenceStates(NamedTuple):
@@ -77,6 +80,21 @@ def sentence_states(
   return SentenceStates(states, truncated)
 
 
+def layer_index(subject: base.Subject, layer: int, *, where: str) -> int:
+  """A layer counted from 0, where negative numbers count from the end.
+
+  Raises:
+    ConfigError: the model has no such layer.
+  """
+  num_layers = subject.model.config.num_layers
+  if not -num_layers - 1 <= layer <= num_layers:
+    raise errors.ConfigError(
+        'The model has no such layer', got=layer,
+        expected=f'0 (embeddings) to {num_layers}, or counted from the end',
+        where=f'{where}.layer')
+  return layer % (num_layers + 1)
+
+
 def bucket_lengths(max_length: int) -> tuple[int, ...]:
   """The lengths rows are padded to: 16, 32, 64, … and `max_length` itself."""
   lengths = []
@@ -121,8 +139,8 @@ def _run(subject, token_ids, language_ids, pooling, limit):
   """
   params = subject.params['model']
   pending = None
-  for indices, rows, length in _batches(subject, token_ids, language_ids,
-                                        limit):
+  for indices, rows, length in language_batches(
+      subject, token_ids, language_ids, limit):
     batch = _rows([token_ids[i] for i in indices], language_ids[indices],
                   rows, length, subject.vocabulary.spec, pooling)
     with placement.scope(subject.partitioner):
@@ -135,7 +153,10 @@ def _run(subject, token_ids, language_ids, pooling, limit):
     yield pending
 
 
-def _batches(subject, token_ids, language_ids, limit):
+def language_batches(
+    subject: base.Subject, token_ids: Sequence[Tokens],
+    language_ids: np.ndarray, limit: int
+) -> Iterator[tuple[np.ndarray, int, int]]:
   """As `plan_batches`; each of one language where these have own parts."""
   lengths = np.array([len(ids) + 2 for ids in token_ids], np.int64)
   groups = [np.arange(len(lengths))]
@@ -168,10 +189,26 @@ def pooled_states(model, partitioner, params, batch) -> jax.Array:
 
 
 def _rows(token_ids, language_ids, rows, length, spec, pooling):
+  """The batch of some sentences, with the weights of their tokens."""
+  batch = token_rows(token_ids, language_ids, rows, length, spec)
+  return batch | {_WEIGHTS: _weights(
+      batch[batch_lib.TOKEN_IDS], batch[batch_lib.SEGMENT_IDS] > 0, spec,
+      pooling)}
+
+
+def token_rows(token_ids: Sequence[Tokens], language_ids: np.ndarray,
+               rows: int, length: int, spec) -> batch_lib.Batch:
   """The batch of some sentences: arrays [rows, length].
 
   Rows without a sentence hold `bos eos`: no row is all padding, which an
   attention mask could not be made for.
+
+  Args:
+    token_ids: of n <= rows sentences, without special symbols.
+    language_ids: of each of them, [n].
+    rows: number of rows.
+    length: their length.
+    spec: special symbols.
   """
   tokens = np.full((rows, length), spec.pad_id, np.int32)
   segments = np.zeros((rows, length), np.int32)
@@ -187,7 +224,6 @@ def _rows(token_ids, language_ids, rows, length, spec, pooling):
   return {
       batch_lib.TOKEN_IDS: tokens, batch_lib.SEGMENT_IDS: segments,
       batch_lib.POSITIONS: positions, batch_lib.LANGUAGE_IDS: languages,
-      _WEIGHTS: _weights(tokens, segments > 0, spec, pooling),
   }
 
 

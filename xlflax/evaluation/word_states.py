@@ -25,13 +25,13 @@ class WordStates(NamedTuple):
   """The words of one sentence.
 
   Attributes:
-    index: the sentence's place among those that were given.
+    sentence: its place among those that were given.
     states: float32 [layers + 1, W, H], the embedding output first. Words that
       are not wholly among the tokens that the model reads are left out, so
       that W may be less than the sentence's number of words.
   """
 
-  index: int
+  sentence: int
   states: np.ndarray
 
 
@@ -60,7 +60,8 @@ def word_states(
              for words, (code, _) in zip(sentences, languages, strict=True)]
   ids = np.array([index for _, index in languages], np.int32)
   pending = None
-  for indices, rows, length in _batches(subject, encoded, ids, limit):
+  for indices, rows, length in states.language_batches(
+      subject, [words.token_ids for words in encoded], ids, limit):
     batch = _rows([encoded[i] for i in indices], ids[indices], rows, length,
                   subject.vocabulary.spec)
     with placement.scope(subject.partitioner):
@@ -90,21 +91,6 @@ def _split(indices, found, encoded) -> Iterator[WordStates]:
     yield WordStates(index, vectors[:, row, :count])
 
 
-def _batches(subject, encoded, language_ids, limit):
-  """As `states.plan_batches`; each of one language under a sharing plan."""
-  lengths = np.array([len(words.token_ids) + 2 for words in encoded], np.int64)
-  groups = [np.arange(len(lengths))]
-  if subject.sharing is not None:
-    groups = [np.flatnonzero(language_ids == language)
-              for language in np.unique(language_ids)]
-  for group in groups:
-    for indices, rows, length in states.plan_batches(
-        lengths[group].tolist(), max_length=limit,
-        batch_size=subject.batch_size,
-        multiple=placement.row_multiple(subject.partitioner)):
-      yield group[indices], rows, length
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _mean_states(model, partitioner, params, batch) -> jax.Array:
   """Means over the tokens of each word: [L + 1, rows, T, H] float32.
@@ -128,22 +114,10 @@ def _mean_states(model, partitioner, params, batch) -> jax.Array:
 
 
 def _rows(encoded, language_ids, rows, length, spec):
-  """The batch of some sentences; rows without a sentence hold `bos eos`."""
-  tokens = np.full((rows, length), spec.pad_id, np.int32)
-  segments = np.zeros((rows, length), np.int32)
-  languages = np.zeros((rows, length), np.int32)
+  """The batch of some sentences, with the word that each token is of."""
   words = np.full((rows, length), length, np.int32)
-  for row in range(rows):
-    ids: Sequence[int] | np.ndarray = ()
-    if row < len(encoded):
-      ids = encoded[row].token_ids
-      words[row, 1:len(ids) + 1] = encoded[row].word_of_token
-      languages[row, :len(ids) + 2] = language_ids[row]
-    tokens[row, :len(ids) + 2] = (spec.bos_id, *ids, spec.eos_id)
-    segments[row, :len(ids) + 2] = 1
-  positions = np.broadcast_to(np.arange(length, dtype=np.int32), tokens.shape)
-  return {
-      batch_lib.TOKEN_IDS: tokens, batch_lib.SEGMENT_IDS: segments,
-      batch_lib.POSITIONS: positions, batch_lib.LANGUAGE_IDS: languages,
-      _WORDS: words,
-  }
+  for row, sentence in enumerate(encoded):
+    words[row, 1:len(sentence.token_ids) + 1] = sentence.word_of_token
+  return states.token_rows(
+      [sentence.token_ids for sentence in encoded], language_ids, rows,
+      length, spec) | {_WORDS: words}

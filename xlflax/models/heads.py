@@ -7,12 +7,15 @@ pooler and RoBERTa's classification head, with tanh. ModernBERT has a `'norm'`
 """
 
 import enum
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
 from xlflax import enums
 from xlflax.models import feed_forward
+
+Drop = Callable[[jax.Array], jax.Array]
 
 
 class Pooling(enum.StrEnum):
@@ -32,7 +35,8 @@ def pooled(head: dict, states: jax.Array, *, activation: str = 'tanh',
 def sequence_logits(head: dict, states: jax.Array, *,
                     activation: str = 'tanh', epsilon: float = 1e-5,
                     pooling: Pooling | str = Pooling.FIRST,
-                    mask: jax.Array | None = None) -> jax.Array:
+                    mask: jax.Array | None = None,
+                    drop: Drop | None = None) -> jax.Array:
   """Logits of a sequence's classes: [B, T, H] -> [B, C].
 
   Args:
@@ -42,6 +46,7 @@ def sequence_logits(head: dict, states: jax.Array, *,
     epsilon: of `norm`.
     pooling: what is made one of all positions.
     mask: [B, T], not 0 at text; None if all is text.
+    drop: dropout before each linear map; None for none.
 
   Raises:
     ConfigError: there is no such pooling.
@@ -49,19 +54,33 @@ def sequence_logits(head: dict, states: jax.Array, *,
   pooling = enums.of_value(pooling, Pooling, where='pooling')
   if pooling is Pooling.LATE:
     return _mean(token_logits(head, states, activation=activation,
-                              epsilon=epsilon), mask)
+                              epsilon=epsilon, drop=drop), mask)
   first = (states[:, 0] if pooling is Pooling.FIRST
            else _mean(states, mask))
-  return _linear(head['output'], _hidden(head, first, activation, epsilon))
+  return _logits(head, first, activation, epsilon, drop)
 
 
 def token_logits(head: dict, states: jax.Array, *, activation: str = 'tanh',
-                 epsilon: float = 1e-5) -> jax.Array:
+                 epsilon: float = 1e-5, drop: Drop | None = None
+                 ) -> jax.Array:
   """Logits of each token's classes: [B, T, H] -> [B, T, C].
 
   For question answering the two classes are start and end of the answer.
+  Other arguments as `sequence_logits` has them.
   """
-  return _linear(head['output'], _hidden(head, states, activation, epsilon))
+  return _logits(head, states, activation, epsilon, drop)
+
+
+def _logits(head, states, activation, epsilon, drop) -> jax.Array:
+  """[..., H] -> [..., C]."""
+  drop = drop or _nothing
+  if 'dense' in head or 'norm' in head:
+    states = _hidden(head, drop(states), activation, epsilon)
+  return _linear(head['output'], drop(states))
+
+
+def _nothing(states: jax.Array) -> jax.Array:
+  return states
 
 
 def _hidden(head: dict, states: jax.Array, activation: str, epsilon: float

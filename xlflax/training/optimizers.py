@@ -1,6 +1,6 @@
 """Optimizers: optax transformations with decay masks and frozen parameters."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -10,6 +10,9 @@ import optax
 from xlflax import errors
 from xlflax.training import params as params_lib
 from xlflax.training import schedules
+
+# Pattern of parameters' names -> their own learning rate.
+Rates = Sequence[tuple[str, schedules.Schedule | float]]
 
 # Biases, normalisation scales: no weight decay (BERT, RoBERTa, XLM-R).
 NO_DECAY = (r'bias$', r'norm[^/]*/scale$', r'/scale$')
@@ -23,12 +26,14 @@ class Optimizer(NamedTuple):
     learning_rate: step -> learning rate.
     trainable: patterns of the parameters that train; () for all.
     frozen: patterns of those that do not, taken from the trainable ones.
+    own_rates: patterns of those that have a learning rate of their own.
   """
 
   transform: optax.GradientTransformation
   learning_rate: schedules.Schedule
   trainable: tuple[str, ...] = ()
   frozen: tuple[str, ...] = ()
+  own_rates: tuple[str, ...] = ()
 
   def is_trainable(self, parameter: str) -> bool:
     """Whether the parameter of this name trains."""
@@ -41,6 +46,7 @@ class Optimizer(NamedTuple):
     params_lib.check_patterns(
         self.trainable, tree, where='trainable parameters')
     params_lib.check_patterns(self.frozen, tree, where='frozen parameters')
+    params_lib.check_patterns(self.own_rates, tree, where='optimizer.rates')
     if not any(self.is_trainable(n) for n in params_lib.names(tree)):
       raise errors.ConfigError(
           'No parameter is left to train',
@@ -51,8 +57,8 @@ class Optimizer(NamedTuple):
 def adamw(*, learning_rate: schedules.Schedule | float, b1: float = 0.9,
           b2: float = 0.98, eps: float = 1e-6, weight_decay: float = 0.01,
           no_decay: Sequence[str] = NO_DECAY, clip_norm: float | None = 1.0,
-          trainable: Sequence[str] = (), frozen: Sequence[str] = ()
-          ) -> Optimizer:
+          trainable: Sequence[str] = (), frozen: Sequence[str] = (),
+          rates: Rates = ()) -> Optimizer:
   """AdamW (Loshchilov & Hutter 2019): decoupled decay times the rate.
 
   Args:
@@ -65,23 +71,27 @@ def adamw(*, learning_rate: schedules.Schedule | float, b1: float = 0.9,
     clip_norm: global gradient norm to clip at; None does not clip.
     trainable: patterns of parameters that train; () for all.
     frozen: patterns of parameters that do not train.
+    rates: (pattern, schedule or constant) pairs: learning rates of the
+      parameters that a pattern matches, in place of `learning_rate`; the
+      first pattern that matches counts. For a head that learns faster than
+      the encoder under it: `(('heads/', 5e-6),)` (ECS on XNLI).
 
   Returns:
     The optimizer; frozen parameters have no optimizer state.
   """
-  return _build(
-      optax.adamw(learning_rate, b1=b1, b2=b2, eps=eps,
-                  weight_decay=weight_decay, mask=_decay_mask(no_decay)),
-      learning_rate, clip_norm, trainable, frozen)
+  def make(rate):
+    return optax.adamw(rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay,
+                       mask=_decay_mask(no_decay))
+  return _build(make, learning_rate, clip_norm, trainable, frozen, rates)
 
 
 def adam(*, learning_rate: schedules.Schedule | float, b1: float = 0.9,
          b2: float = 0.999, eps: float = 1e-8, clip_norm: float | None = None,
-         trainable: Sequence[str] = (), frozen: Sequence[str] = ()
-         ) -> Optimizer:
+         trainable: Sequence[str] = (), frozen: Sequence[str] = (),
+         rates: Rates = ()) -> Optimizer:
   """Adam (Kingma & Ba 2015), as ECS trains; arguments as in `adamw`."""
-  return _build(optax.adam(learning_rate, b1=b1, b2=b2, eps=eps),
-                learning_rate, clip_norm, trainable, frozen)
+  return _build(lambda rate: optax.adam(rate, b1=b1, b2=b2, eps=eps),
+                learning_rate, clip_norm, trainable, frozen, rates)
 
 
 def adafactor(*, learning_rate: schedules.Schedule | float,
@@ -91,15 +101,16 @@ def adafactor(*, learning_rate: schedules.Schedule | float,
               weight_decay: float | None = None,
               no_decay: Sequence[str] = NO_DECAY,
               clip_norm: float | None = None, trainable: Sequence[str] = (),
-              frozen: Sequence[str] = ()) -> Optimizer:
+              frozen: Sequence[str] = (), rates: Rates = ()) -> Optimizer:
   """Adafactor (Shazeer & Stern 2018) with factored second moments."""
-  transform = optax.adafactor(
-      learning_rate, decay_rate=decay_rate,
-      min_dim_size_to_factor=min_dim_size_to_factor,
-      multiply_by_parameter_scale=multiply_by_parameter_scale,
-      clipping_threshold=clipping_threshold,
-      weight_decay_rate=weight_decay, weight_decay_mask=_decay_mask(no_decay))
-  return _build(transform, learning_rate, clip_norm, trainable, frozen)
+  def make(rate):
+    return optax.adafactor(
+        rate, decay_rate=decay_rate,
+        min_dim_size_to_factor=min_dim_size_to_factor,
+        multiply_by_parameter_scale=multiply_by_parameter_scale,
+        clipping_threshold=clipping_threshold, weight_decay_rate=weight_decay,
+        weight_decay_mask=_decay_mask(no_decay))
+  return _build(make, learning_rate, clip_norm, trainable, frozen, rates)
 
 
 def clip_by_global_norm(maximum: float) -> optax.GradientTransformation:
@@ -122,13 +133,18 @@ def _decay_mask(no_decay):
       lambda n, _: not params_lib.matches(no_decay, n), tree)
 
 
-def _build(transform, learning_rate, clip_norm, trainable, frozen
-           ) -> Optimizer:
+def _build(make: Callable[..., optax.GradientTransformation], learning_rate,
+           clip_norm, trainable, frozen, rates) -> Optimizer:
+  """The optimizer of `make`, a function of a learning rate."""
+  transform = make(learning_rate)
+  if rates:
+    transform = _with_rates(make, transform, rates)
   if clip_norm is not None:
     transform = optax.chain(clip_by_global_norm(clip_norm), transform)
   rate = (learning_rate if callable(learning_rate)
           else optax.constant_schedule(learning_rate))
-  optimizer = Optimizer(transform, rate, tuple(trainable), tuple(frozen))
+  optimizer = Optimizer(transform, rate, tuple(trainable), tuple(frozen),
+                        tuple(pattern for pattern, _ in rates))
   if not (trainable or frozen):
     return optimizer
   def label(tree):
@@ -136,6 +152,18 @@ def _build(transform, learning_rate, clip_norm, trainable, frozen
         lambda n, _: 'train' if optimizer.is_trainable(n) else 'freeze', tree)
   return optimizer._replace(transform=optax.multi_transform(
       {'train': transform, 'freeze': optax.set_to_zero()}, label))
+
+
+def _with_rates(make, common, rates: Rates) -> optax.GradientTransformation:
+  """`common`, but for parameters that a pattern gives another rate."""
+  def label(tree):
+    return params_lib.map_named(
+        lambda n, _: next((str(i) for i, (pattern, _) in enumerate(rates)
+                           if params_lib.matches((pattern,), n)), 'common'),
+        tree)
+  return optax.multi_transform(
+      {'common': common} | {
+          str(i): make(rate) for i, (_, rate) in enumerate(rates)}, label)
 
 
 def state_shardings(state, params, shardings, replicated):

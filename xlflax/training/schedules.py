@@ -1,9 +1,11 @@
 """Learning-rate and other schedules: functions of the step, from optax parts.
 
 Each returns an optax schedule (step -> value). `warmup_steps` rises linearly
-from 0 to `peak`; after it the named shape begins.
+from 0 to `peak`; after it the named shape begins. Below 1, it is a share of
+the total steps, rounded up, where these are known.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
@@ -19,17 +21,19 @@ def constant(*, peak: float, warmup_steps: int = 0) -> Schedule:
   return _warm_up(peak, warmup_steps, optax.constant_schedule(peak))
 
 
-def linear(*, peak: float, total_steps: int, warmup_steps: int = 0,
+def linear(*, peak: float, total_steps: int, warmup_steps: float = 0,
            end: float = 0.0) -> Schedule:
   """From `peak` straight down to `end` at `total_steps` (VECO, PPA)."""
+  warmup_steps = _whole(warmup_steps, total_steps)
   decay = optax.linear_schedule(
       peak, end, _decay_steps(total_steps, warmup_steps))
   return _warm_up(peak, warmup_steps, decay)
 
 
-def cosine(*, peak: float, total_steps: int, warmup_steps: int = 0,
+def cosine(*, peak: float, total_steps: int, warmup_steps: float = 0,
            end: float = 0.0) -> Schedule:
   """Half a cosine from `peak` to `end` at `total_steps`."""
+  warmup_steps = _whole(warmup_steps, total_steps)
   decay = optax.cosine_decay_schedule(
       peak, _decay_steps(total_steps, warmup_steps),
       alpha=end / peak if peak else 0.0)
@@ -73,6 +77,18 @@ def _warm_up(peak, warmup_steps, after) -> Schedule:
     return after
   return optax.join_schedules(
       [optax.linear_schedule(0.0, peak, warmup_steps), after], [warmup_steps])
+
+
+def _whole(warmup_steps: float, total_steps: int) -> int:
+  """Steps of a warm-up that may be a share of all."""
+  if 0 < warmup_steps < 1:
+    return math.ceil(warmup_steps * total_steps)
+  if warmup_steps != int(warmup_steps):
+    raise errors.ConfigError(
+        'The warm-up is no number of steps', got=warmup_steps,
+        expected='a whole number, or a share of all steps below 1',
+        where='schedules')
+  return int(warmup_steps)
 
 
 def _decay_steps(total_steps, warmup_steps) -> int:

@@ -87,3 +87,28 @@ def test_memory_stays_under_the_target_and_a_shard(base):
   print(f'peak {peak / 1e9:.2f} GB: target {target / 1e9:.2f} GB, largest '
         f'shard {shard / 1e9:.2f} GB')
   assert peak < target + 1.3 * shard
+
+
+@pytest.mark.slow
+def test_the_whole_command_needs_little_memory(base, tmp_path):
+  """As published, in one file; what the program itself needs is left out."""
+  model, _ = base
+  folder = tmp_path / 'one_file'
+  model.save_pretrained(folder)
+  reference.write_tokenizer(folder, _VOCAB)
+  shard, = (p.stat().st_size for p in folder.glob('*.safetensors'))
+  def peak(*flags):
+    code = ('import resource, sys; from xlflax import cli; '
+            'status = cli.main(sys.argv[1:]); '
+            'print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss); '
+            'sys.exit(status)')
+    return int(subprocess.run(
+        [sys.executable, '-c', code, 'convert', 'from-hf', str(folder),
+         '--output', str(tmp_path / 'ours'), *flags], text=True, check=True,
+        stdout=subprocess.PIPE).stdout.split()[-1]) * 1024
+  program = peak('--dry_run')
+  needed = peak() - program
+  target = sum(p.numel() * 4 for p in model.parameters())
+  print(f'peak {needed / 1e9:.2f} GB more than a dry run: target '
+        f'{target / 1e9:.2f} GB, shard {shard / 1e9:.2f} GB')
+  assert needed < target + 1.3 * shard

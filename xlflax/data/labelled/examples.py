@@ -85,7 +85,8 @@ class Answer:
 
   Attributes:
     text: the span.
-    start: its first character's place in the context.
+    start: its first character's place in the context; -1 where the context
+      does not hold the text.
   """
 
   text: str

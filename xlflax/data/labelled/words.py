@@ -87,11 +87,11 @@ def encode_words(vocabulary: vocabulary_lib.Vocabulary, words: Sequence[str],
   if not words:
     return EncodedWords(np.zeros(0, np.int32), np.zeros(0, np.int32))
   between = has_spaces(language)
-  space = _space(vocabulary, language) if between else ''
+  space = space_before(vocabulary, language) if between else ''
   texts = [words[0], *(space + word for word in words[1:])]
   rows = vocabulary.encode_batch(texts, language=language)
   if not between:
-    spaces = _space_ids(vocabulary, language)
+    spaces = space_ids(vocabulary, language)
     rows[1:] = [row[1:] if len(row) > 1 and row[0] in spaces else row
                 for row in rows[1:]]
   rows = [row or [vocabulary.spec.unk_id] for row in rows]
@@ -107,7 +107,7 @@ def has_spaces(language: str) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _space(vocabulary: vocabulary_lib.Vocabulary, language: str) -> str:
+def space_before(vocabulary: vocabulary_lib.Vocabulary, language: str) -> str:
   """What precedes a word that is not the first: nothing or a space.
 
   SentencePiece and WordPiece begin every text as they begin a word; byte-level
@@ -124,8 +124,8 @@ def _space(vocabulary: vocabulary_lib.Vocabulary, language: str) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _space_ids(vocabulary: vocabulary_lib.Vocabulary, language: str
-               ) -> frozenset[int]:
+def space_ids(vocabulary: vocabulary_lib.Vocabulary, language: str
+              ) -> frozenset[int]:
   """Ids of tokens that are a space and nothing else."""
   found = (vocabulary.piece_id(piece, language=language)
            for piece in _SPACES)

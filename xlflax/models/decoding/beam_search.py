@@ -46,7 +46,8 @@ def run(stepper: stepping.Stepper, inputs) -> stepping.Hypotheses:
 
   At each token, the 2 K best continuations of a row's K hypotheses are
   looked at. Of the best K, those with the end symbol are finished; the best K
-  of the others go on. At `max_length` the best K all count as finished.
+  of the others go on. At a row's limit of length the best K all count as
+  finished.
   """
   options = stepper.options
   size = options.beam_size
@@ -76,7 +77,8 @@ def _advance(stepper: stepping.Stepper, state: _State) -> _State:
   scores, beams, chosen = _continuations(
       live.scores, log_probs.reshape(*live.scores.shape, -1), 2 * size)
   tokens = _pick(live.tokens, beams).at[:, :, i].set(chosen)
-  ends = (chosen == stepper.eos_id) | (i == options.max_length - 1)
+  limits = stepper.limits[::size]  # [B]
+  ends = (chosen == stepper.eos_id) | (i + 1 >= limits)[:, None]
 
   ranked = (jnp.arange(2 * size) < size)[None, :]
   penalised = scores / _penalty(i + 1, options)
@@ -88,7 +90,7 @@ def _advance(stepper: stepping.Stepper, state: _State) -> _State:
           (state.finished.scores, penalised))))[0]
   live, order = _best(size, tokens, jnp.where(ends, -jnp.inf, scores))
   cache = _reorder(cache, _pick(beams, order))
-  stopped = state.stopped | _is_final(live, finished, i, options)
+  stopped = state.stopped | _is_final(live, finished, i, limits, options)
   return _State(i + 1, live, finished, stopped, cache)
 
 
@@ -142,12 +144,12 @@ def _penalty(length, options: DecodingOptions) -> jax.Array:
   return jnp.asarray(length, jnp.float32) ** options.length_penalty
 
 
-def _is_final(live: _Beams, finished: _Beams, i, options: DecodingOptions
-              ) -> jax.Array:
-  """bool [B]: whether finished hypotheses are not to change any more."""
-  worst = finished.scores[:, -1]  # -inf unless there are beam_size
+def _is_final(live: _Beams, finished: _Beams, i, limits,
+              options: DecodingOptions) -> jax.Array:
+  """bool [B]: whether what is returned is not to change any more."""
   if options.early_stopping is EarlyStopping.FULL:
-    return worst > -jnp.inf
+    return finished.scores[:, -1] > -jnp.inf
+  worst = finished.scores[:, options.num_samples - 1]
   # A log probability only falls; over which length it can be divided?
-  length = options.max_length if options.length_penalty > 0 else i + 2
+  length = limits if options.length_penalty > 0 else i + 2
   return worst >= live.scores[:, 0] / _penalty(length, options)

@@ -28,6 +28,7 @@ def generate(model, params, batch: Mapping[str, jax.Array], *,
              vocabulary: vocabulary_spec.VocabularySpec,
              decoder_start: jax.Array,
              language_ids: jax.Array | None = None,
+             max_lengths: jax.Array | None = None,
              rng: jax.Array | None = None) -> stepping.Hypotheses:
   """Generates one or more rows for each row of a batch.
 
@@ -46,6 +47,8 @@ def generate(model, params, batch: Mapping[str, jax.Array], *,
       reads (a language's symbol, the padding symbol for T5, ..).
     language_ids: int32 [B], of what is generated; for models with language
       embeddings.
+    max_lengths: int32 [B], tokens generated at most for each row; None, or
+      more than `options.max_length`: that many.
     rng: key, for `Method.SAMPLE`.
 
   Returns:
@@ -61,19 +64,24 @@ def generate(model, params, batch: Mapping[str, jax.Array], *,
   prefix = prefix[:, None] if prefix.ndim == 1 else prefix
   _check(model, options, inputs, prefix, rng)
   program = compiled(model, options, vocabulary.eos_id, vocabulary.pad_id)
-  return program(params['model'], inputs, prefix, language_ids, rng)
+  if max_lengths is None:
+    max_lengths = jnp.full(prefix.shape[0], options.max_length)
+  limits = jnp.minimum(jnp.asarray(max_lengths, jnp.int32),
+                       options.max_length)
+  return program(params['model'], inputs, prefix, limits, language_ids, rng)
 
 
 @functools.lru_cache(maxsize=32)
 def compiled(model: Any, options: DecodingOptions, eos_id: int, pad_id: int):
   """The jitted program; one for each model and way of generating."""
-  def program(params, inputs, prefix, language_ids, rng):
+  def program(params, inputs, prefix, limits, language_ids, rng):
     each = options.rows_per_source
     if language_ids is not None:
       language_ids = jnp.repeat(language_ids, each)[:, None]
     stepper = stepping.Stepper(
         model, params, options, eos_id, pad_id,
-        jnp.repeat(prefix, each, axis=0), language_ids)
+        jnp.repeat(prefix, each, axis=0), jnp.repeat(limits, each),
+        language_ids)
     if options.method is Method.BEAM:
       return beam_search.run(stepper, inputs)
     return sampling.run(stepper, inputs, rng)

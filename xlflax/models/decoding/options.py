@@ -15,10 +15,16 @@ class Method(enum.Enum):
 
 
 class EarlyStopping(enum.Enum):
-  """When the beam search of a row ends, before `max_length`."""
+  """When the beam search of a row ends, before its limit of length.
 
-  FULL = 'full'    # with beam_size finished hypotheses (fairseq)
-  EXACT = 'exact'  # when, besides, no unfinished one can beat any of them
+  EXACT: when no unfinished hypothesis can become better than those that are
+  returned. FULL: with beam_size finished ones, as in fairseq, even if the best
+  is still unfinished: a model that gives the end symbol a little probability
+  everywhere (label smoothing does) then ends in the middle of a sentence.
+  """
+
+  EXACT = 'exact'
+  FULL = 'full'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +41,7 @@ class DecodingOptions:
     length_penalty: BEAM: a hypothesis of n tokens, the end symbol included,
       scores log p / n^length_penalty (as in fairseq, the penalty of which it
       is, and in transformers): 0 prefers short ones, 1 has none.
-    early_stopping: BEAM: FULL or EXACT.
+    early_stopping: BEAM: EXACT or FULL.
     temperature: SAMPLE: divides the logits.
     top_k: SAMPLE: only from this many most probable tokens; None: from all.
     top_p: SAMPLE: only from the most probable tokens that together have at
@@ -51,7 +57,7 @@ class DecodingOptions:
   num_samples: int = 1
   beam_size: int = 5
   length_penalty: float = 1.0
-  early_stopping: EarlyStopping = EarlyStopping.FULL
+  early_stopping: EarlyStopping = EarlyStopping.EXACT
   temperature: float = 1.0
   top_k: int | None = None
   top_p: float = 1.0

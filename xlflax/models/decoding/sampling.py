@@ -21,8 +21,8 @@ def run(stepper: stepping.Stepper, inputs, rng: jax.Array | None
     gain = jnp.take_along_axis(log_probs, chosen[:, None], axis=1)[:, 0]
     scores = scores + jnp.where(finished, 0.0, gain)
     tokens = tokens.at[:, i].set(chosen)
-    return (i + 1, tokens, chosen, finished | (chosen == stepper.eos_id),
-            scores, cache)
+    finished |= (chosen == stepper.eos_id) | (i + 1 >= stepper.limits)
+    return i + 1, tokens, chosen, finished, scores, cache
 
   _, tokens, _, _, scores, _ = jax.lax.while_loop(
       lambda carry: (carry[0] < length) & ~carry[3].all(), body,

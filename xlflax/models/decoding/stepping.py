@@ -37,6 +37,8 @@ class Stepper:
     eos_id: ends a row.
     pad_id: fills rows after that.
     prefix: int32 [R, P], what every row starts with.
+    limits: int32 [R], tokens generated at most, from 1 to
+      `options.max_length`.
     language_ids: int32 [R, 1], or None.
   """
 
@@ -46,6 +48,7 @@ class Stepper:
   eos_id: int
   pad_id: int
   prefix: jax.Array
+  limits: jax.Array
   language_ids: jax.Array | None
 
   def call(self, method: str, *args, **kwargs):

@@ -1,0 +1,132 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from xlflax import errors
+from xlflax.analysis import alignment_error
+from xlflax.analysis import word_alignment as links_lib
+from xlflax.data.labelled import examples, source
+from xlflax.evaluation import base, word_alignment, word_states
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Given(source.ExampleSource):
+  """Aligned sentences from memory; a part without any fails."""
+
+  parts: dict
+
+  def languages(self):
+    return tuple(self.parts)
+
+  def load(self, part):
+    if self.parts[part] is None:
+      raise errors.CorpusError('This text is broken', where='x.txt:3')
+    return self.parts[part]
+
+
+def _aligned(number, first, second, links, possible=(), codes=('de', 'en')):
+  return examples.AlignedSentence(
+      id=str(number), language=codes[0], target_language=codes[1],
+      source_words=tuple(first), target_words=tuple(second),
+      sure=frozenset(links), possible=frozenset(links) | frozenset(possible))
+
+
+@pytest.fixture
+def identical():
+  """Sentences of different words, beside themselves."""
+  words = 'der Hund schläft und die kleine Katze'.split()
+  return [_aligned(i, words[i:i + 4], words[i:i + 4],
+                   [(k, k) for k in range(4)], codes=('de', 'de'))
+          for i in range(4)]
+
+
+def test_a_sentence_is_aligned_with_itself_at_every_layer(subject, identical):
+  task = word_alignment.WordAlignment(source=Given(parts={'de-de': identical}))
+  result = task.evaluate(subject)
+  assert {row['aer'] for row in result.tables['layers']
+          if row['method'] != 'transport'} == {0}
+  assert result.metrics['aer/de-de'] == result.metrics['aer/mean'] == 0
+  assert result.metrics['precision/de-de'] == 1
+  assert result.metrics['recall/de-de'] == 1
+  assert result.files['de-de.argmax.txt'] == '0-0 1-1 2-2 3-3\n' * 4
+  assert set(result.files) == {
+      'de-de.argmax.txt', 'de-de.transport.txt', 'de-de.mutual_transport.txt'}
+
+
+def test_every_layer_and_method_is_what_the_functions_give(subject, sentences):
+  pairs = [_aligned(i, x.split(), y.split(), [(0, 0), (1, 2)], [(0, 1)])
+           for i, (x, y) in enumerate(zip(
+               sentences('de', 6), sentences('en', 6), strict=True))]
+  task = word_alignment.WordAlignment(
+      source=Given(parts={'de-en': pairs}), methods=('argmax', 'transport'),
+      layer=1, regularization=0.2, mass='norm', threshold=0.3)
+  result = task.evaluate(subject)
+  table = {(row['method'], row['layer']): row['aer']
+           for row in result.tables['layers']}
+  assert len(table) == 6
+  for method, layer in table:
+    counts, lines = None, []
+    for pair in pairs:
+      found = dict(word_states.word_states(
+          subject, [pair.source_words, pair.target_words],
+          [('de', 0), ('en', 1)]))
+      states = [found[i][layer] for i in range(2)]
+      similarity = links_lib.cosine(*states)
+      plan = links_lib.transport_plan(
+          similarity, *(links_lib.masses(side, 'norm') for side in states),
+          regularization=0.2)
+      links = links_lib.to_links(links_lib.link_matrix(
+          similarity, method, plan=plan, threshold=0.3))
+      lines.append(links_lib.to_pharaoh(links))
+      one = alignment_error.count(links, pair.sure, pair.possible)
+      counts = one if counts is None else counts + one
+    assert table[method, layer] == pytest.approx(float(counts.error_rate))
+    if layer == 1:
+      prefix = '' if method == 'argmax' else 'transport_'
+      assert result.metrics[f'{prefix}aer/de-en'] == table[method, layer]
+      assert result.files[f'de-en.{method}.txt'] == '\n'.join(lines) + '\n'
+      by_layer = [table[method, i] for i in range(3)]
+      assert result.metrics[f'{prefix}best_aer/de-en'] == min(by_layer)
+      best = result.metrics[f'{prefix}best_layer/de-en']
+      assert by_layer[best] == min(by_layer)
+
+
+def test_a_broken_part_is_named_and_the_others_are_scored(subject, identical):
+  task = word_alignment.WordAlignment(source=Given(parts={
+      'ja-en': None, 'de-de': identical, 'en-de': []}))
+  result = task.evaluate(subject)
+  assert result.metrics['aer/mean'] == result.metrics['aer/de-de']
+  assert [(f.task, f.part) for f in result.failures] == [
+      ('word_alignment', 'ja-en'), ('word_alignment', 'en-de')]
+  assert 'This text is broken. Where: x.txt:3.' in str(result.failures[0])
+  assert 'no sentence with gold links' in str(result.failures[1])
+
+
+def test_sentences_that_are_cut_are_noted_and_others_unknown(subject):
+  long = [f'Hund{i}' for i in range(30)]
+  pair = _aligned(0, long, ['dog'], [(0, 0), (29, 0)], codes=('tr', 'en'))
+  empty = _aligned(1, [], ['dog'], [])
+  task = word_alignment.WordAlignment(source=Given(parts={
+      'tr-en': [pair, empty]}), methods=('argmax',))
+  result = task.evaluate(subject)
+  assert '1 sentences of tr-en were cut' in result.notes
+  assert any('no language tr' in note for note in result.notes)
+  assert result.metrics['recall/tr-en'] <= 0.5
+  assert result.files['tr-en.argmax.txt'].endswith('\n\n')
+  assert np.isfinite(result.metrics['aer/tr-en'])
+
+
+def test_bad_settings(subject, identical):
+  given = Given(parts={'de-de': identical})
+  with pytest.raises(errors.ConfigError, match="one of 'argmax'"):
+    word_alignment.WordAlignment(source=given, methods=('itermax',))
+  with pytest.raises(errors.ConfigError, match='needs a method'):
+    word_alignment.WordAlignment(source=given, methods=())
+  task = word_alignment.WordAlignment(source=given, layer=3)
+  failure, = base.evaluate_task(task, subject).failures
+  assert 'The model has no such layer' in str(failure)
+  assert base.settings(dataclasses.replace(task, layer=1)) != base.settings(
+      dataclasses.replace(task, layer=1, mass='norm'))

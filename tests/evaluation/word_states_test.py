@@ -1,0 +1,78 @@
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlflax.data.labelled import words as words_lib
+from xlflax.evaluation import word_states
+from xlflax.training import partitioning
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+_LANGUAGES = [('de', 0)] * 9 + [('ja', 2)] * 6
+
+
+@pytest.fixture
+def split(sentences):
+  return [text.split() for text in sentences('de', 9) + sentences('ja', 6)]
+
+
+def _read(subject, split, languages, **options):
+  found = list(word_states.word_states(subject, split, languages, **options))
+  assert sorted(one.sentence for one in found) == list(range(len(split)))
+  return [states for _, states in sorted(found, key=lambda one: one.sentence)]
+
+
+def test_words_are_means_over_their_tokens_in_a_sentence_alone(subject, split):
+  found = _read(subject, split, _LANGUAGES)
+  spec = subject.vocabulary.spec
+  encode = jax.jit(functools.partial(
+      subject.model.apply, method='encode_layers'))
+  for i in (3, 12):
+    ids, lengths = words_lib.encode_words(
+        subject.vocabulary, split[i], _LANGUAGES[i][0])
+    tokens = np.array([[spec.bos_id, *ids, spec.eos_id]])
+    layers = np.asarray(encode(
+        {'params': subject.params['model']}, jnp.asarray(tokens),
+        language_ids=jnp.full(tokens.shape, _LANGUAGES[i][1])))[:, 0]
+    start = 1
+    for word, length in enumerate(lengths):
+      np.testing.assert_allclose(
+          found[i][:, word], layers[:, start:start + length].mean(1),
+          atol=1e-5)
+      start += length
+    assert found[i].shape == (3, len(split[i]), 16)
+    assert found[i].dtype == np.float32
+
+
+def test_batch_size_and_devices_do_not_matter(subject, split):
+  expected = _read(subject, split, _LANGUAGES)
+  partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
+  for other in (
+      dataclasses.replace(subject, batch_size=3),
+      dataclasses.replace(
+          subject, partitioner=partitioner, batch_size=12,
+          params=jax.device_put(subject.params, partitioner.replicated))):
+    for x, y in zip(_read(other, split, _LANGUAGES), expected, strict=True):
+      np.testing.assert_allclose(x, y, atol=1e-5)
+
+
+def test_words_beyond_the_limit_are_left_out_whole(subject, split):
+  words = split[8]
+  lengths = words_lib.encode_words(subject.vocabulary, words, 'de').lengths
+  assert lengths[2] > 1  # so that a limit can lie inside of a word
+  limit = int(lengths[:3].sum()) - 1 + 2
+  short, = _read(subject, [words], [('de', 0)], max_length=limit)
+  alone, = _read(subject, [words[:2]], [('de', 0)])
+  assert short.shape[1] == 2
+  np.testing.assert_allclose(short, alone, atol=1e-5)
+
+
+def test_a_sentence_without_words(subject, split):
+  found = _read(subject, [[], split[0]], [('de', 0)] * 2)
+  assert found[0].shape == (3, 0, 16)
+  assert found[1].shape == (3, len(split[0]), 16)
+  assert list(word_states.word_states(subject, [], [])) == []

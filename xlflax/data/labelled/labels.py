@@ -1,0 +1,78 @@
+"""The labels that examples have, and whether a model knows them."""
+
+import itertools
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol
+
+from xlflax import errors
+from xlflax.data.labelled import examples as examples_lib
+
+
+class _Source(Protocol):
+
+  def languages(self) -> tuple[str, ...]: ...
+
+  def load(self, part: str) -> list[examples_lib.Example]: ...
+
+
+def labels(example: examples_lib.Example) -> tuple[str, ...] | None:
+  """The class, tags or relations of an example; None if they aren't known.
+
+  Raises:
+    ConfigError: an example of a kind without labels.
+  """
+  if isinstance(example, examples_lib.ClassifiedText):
+    return None if example.label is None else (example.label,)
+  if isinstance(example, examples_lib.TaggedSentence):
+    return example.tags
+  if isinstance(example, examples_lib.ParsedSentence):
+    return example.relations
+  raise errors.ConfigError(
+      'Examples of this kind have no labels', got=example.KIND,
+      expected='classification, tagging or parsing')
+
+
+def labels_of(source: _Source, parts: Sequence[str] | None = None
+              ) -> tuple[str, ...]:
+  """All labels, tags or relations of a source, sorted.
+
+  Args:
+    source: the examples, usually those to train on.
+    parts: languages to look at; None: all.
+
+  Raises:
+    CorpusError: no example has a label.
+  """
+  parts = source.languages() if parts is None else parts
+  found = set(itertools.chain.from_iterable(
+      labels(example) or () for part in parts for example in source.load(part)))
+  if not found:
+    raise errors.CorpusError(
+        'No example has a label', where='the examples in ' + ', '.join(parts),
+        fix='take the labels from the training data, not from a blind test '
+        'set')
+  return tuple(sorted(found))
+
+
+def check_labels(examples: Iterable[examples_lib.Example],
+                 known: Collection[str], where: str) -> None:
+  """Checks that a model knows all labels.
+
+  Args:
+    examples: examples; those without labels are passed over.
+    known: the labels of the model's head.
+    where: what is evaluated or trained on, for the message.
+
+  Raises:
+    CorpusError: a label that is not known, with its language and example.
+  """
+  known = frozenset(known)
+  for example in examples:
+    for label in labels(example) or ():
+      if label not in known:
+        raise errors.CorpusError(
+            'A label was not seen in training',
+            got=f'{label!r} in {example.language}, example {example.id}',
+            expected='one of ' + ', '.join(sorted(known)), where=where,
+            fix='train on data with this label, or rename it where the file '
+            'is read')

@@ -1,0 +1,191 @@
+"""Pieces of a vocabulary laid over the characters that they are made of.
+
+Pieces differ from text by marks (`▁`, `Ġ`, `##`, `</w>`), by being bytes, and
+by the vocabulary's normalisation of text. What the vocabulary does is not
+asked: each kind of marks and each normalisation is tried, and the one counts
+by which the pieces put together are the text.
+"""
+
+import functools
+import itertools
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+Spans = tuple[np.ndarray, np.ndarray]
+
+_BYTE = re.compile(r'<0x([0-9A-Fa-f]{2})>')
+_SPACE = '▁'
+# What an unknown piece stands for: whole characters of UTF-8.
+_UNKNOWN = rb'((?:[\x00-\x7f\xc0-\xff][\x80-\xbf]*)+?)'
+
+
+def spans(text: str, pieces: Sequence[str | None]) -> Spans | None:
+  """The characters that each piece stands for.
+
+  Before: 'Dogs' and the pieces ['dog', '##s']; after: [0, 3] and [3, 4].
+
+  Args:
+    text: without white space.
+    pieces: T entries of a vocabulary; None where it has none (unknown).
+
+  Returns:
+    (starts int32 [T], ends int32 [T]), or None where no reading of the pieces
+    is the text. Neighbouring unknown pieces are told apart arbitrarily.
+  """
+  for read in _READINGS:
+    surfaces = [None if piece is None else read(piece) for piece in pieces]
+    if any(surface is None and piece is not None
+           for surface, piece in zip(surfaces, pieces, strict=True)):
+      continue
+    for normalize in _NORMALIZERS:
+      target, starts, ends = _normalized(text, normalize)
+      bounds = _bounds(target, surfaces)
+      if bounds is not None:
+        return _characters(bounds, starts, ends, len(text))
+  return None
+
+
+def _bounds(target: bytes, surfaces: Sequence[bytes | None]
+            ) -> np.ndarray | None:
+  """Where pieces begin, and the end: int [T + 1] places in `target`."""
+  if None not in surfaces:
+    if b''.join(s for s in surfaces if s is not None) != target:
+      return None
+    return np.cumsum([0, *(len(s) for s in surfaces if s is not None)])
+  if not any(surfaces) and len(surfaces) == 1:
+    return np.array([0, len(target)])
+  match = re.fullmatch(b''.join(
+      _UNKNOWN if surface is None else b'(' + re.escape(surface) + b')'
+      for surface in surfaces), target, re.DOTALL)
+  if match is None:
+    return None
+  return np.array([0, *(match.end(i + 1) for i in range(len(surfaces)))])
+
+
+def _characters(bounds, starts, ends, length: int) -> Spans:
+  """Characters of bytes; those of no byte are an empty span."""
+  edges = np.append(starts, length)
+  first = edges[bounds[:-1]]
+  some = bounds[1:] > bounds[:-1]
+  last = np.where(some, ends[np.maximum(bounds[1:] - 1, 0)], first)
+  return first.astype(np.int32), last.astype(np.int32)
+
+
+# How pieces are read: the bytes they stand for, or None if not that way.
+
+
+def _sentencepiece(piece: str) -> bytes | None:
+  match = _BYTE.fullmatch(piece)
+  if match:
+    return bytes([int(match.group(1), 16)])
+  return piece.replace(_SPACE, '').encode()
+
+
+def _wordpiece(piece: str) -> bytes | None:
+  return piece.removeprefix('##').encode()
+
+
+def _byte_level(piece: str) -> bytes | None:
+  codes = _byte_alphabet()
+  if any(character not in codes for character in piece):
+    return None
+  return bytes(codes[character] for character in piece).strip()
+
+
+def _word_end(piece: str) -> bytes | None:
+  return piece.removesuffix('</w>').encode()
+
+
+@functools.cache
+def _byte_alphabet() -> dict[str, int]:
+  """The characters that stand for bytes (Radford et al. 2019).
+
+  Bytes that are printable characters of Latin-1 stand for themselves, the
+  others for the characters from U+0100 on, in their order.
+  """
+  shown = {*range(0x21, 0x7f), *range(0xa1, 0xad), *range(0xae, 0x100)}
+  rest = itertools.count(0x100)
+  return {chr(byte if byte in shown else next(rest)): byte
+          for byte in range(0x100)}
+
+
+_READINGS: tuple[Callable[[str], bytes | None], ...] = (
+    _sentencepiece, _wordpiece, _byte_level, _word_end)
+
+
+# What vocabularies make of text before they cut it into pieces.
+
+
+def _compatible(text: str) -> str:
+  return _visible(unicodedata.normalize('NFKC', text))
+
+
+def _lower(text: str) -> str:
+  return _visible(text.lower())
+
+
+def _compatible_lower(text: str) -> str:
+  return _compatible(text).lower()
+
+
+def _without_marks(text: str) -> str:
+  """Lower case without combining marks, as uncased BERT reads text."""
+  decomposed = unicodedata.normalize('NFD', text.lower())
+  return _visible(''.join(c for c in decomposed
+                          if unicodedata.category(c) != 'Mn'))
+
+
+def _visible(text: str) -> str:
+  """Without white space and characters of control and format."""
+  return ''.join(c for c in text if not c.isspace()
+                 and unicodedata.category(c) not in ('Cc', 'Cf'))
+
+
+_NORMALIZERS: tuple[Callable[[str], str], ...] = (
+    str, _visible, functools.partial(unicodedata.normalize, 'NFC'),
+    _compatible, _lower, _compatible_lower, _without_marks)
+
+
+def _normalized(text: str, normalize: Callable[[str], str]
+                ) -> tuple[bytes, np.ndarray, np.ndarray]:
+  """Normalised UTF-8 [N], and each byte's first character and last plus one.
+
+  Before: 'ﬁx' by NFKC; after: b'fix', [0, 0, 1], [1, 1, 2].
+  """
+  parts: list[bytes] = []
+  starts: list[int] = []
+  ends: list[int] = []
+  for start, stop in _clusters(text, normalize):
+    part = normalize(text[start:stop]).encode(errors='replace')
+    parts.append(part)
+    starts += [start] * len(part)
+    ends += [stop] * len(part)
+  return b''.join(parts), np.array(starts, np.int64), np.array(ends, np.int64)
+
+
+def _clusters(text: str, normalize) -> list[tuple[int, int]]:
+  """Runs of characters that are normalised independently of the others."""
+  if normalize is str or text.isascii():
+    return [(i, i + 1) for i in range(len(text))]
+  found = []
+  start = 0
+  for stop in range(1, len(text) + 1):
+    if stop < len(text) and _joins(text[stop]):
+      continue
+    cluster = text[start:stop]
+    if stop - start > 1 and ''.join(map(normalize, cluster)) == normalize(
+        cluster):
+      found += [(i, i + 1) for i in range(start, stop)]
+    else:
+      found.append((start, stop))
+    start = stop
+  return found
+
+
+def _joins(character: str) -> bool:
+  """Whether it may become one character with the one before."""
+  return (unicodedata.combining(character) != 0
+          or 'ᅠ' <= character <= 'ᇿ' or character in 'ﾞﾟ')

@@ -1,0 +1,215 @@
+"""Tags of words in columns: named entities, parts of speech.
+
+The layouts of CoNLL-2002 and 2003, WikiAnn (PAN-X), Universal NER, and of the
+files that XTREME's script leaves: one word a line, an empty line between
+sentences.
+
+Sang & De Meulder 2003; Pan et al. 2017 with the splits of Rahimi et al. 2019;
+Mayhew et al. 2024.
+"""
+
+import enum
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from xlflax import enums
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled.readers import files
+
+_KIND = 'file of tagged words'
+_COMMENT = re.compile(r'#\s*(?:[\w.]+(?: [\w.]+)*\s*=\s|(?:newdoc|newpar)\b)')
+_SENT_ID = re.compile(r'#\s*sent_id\s*=\s*(\S+)')
+_UNKNOWN = '\N{REPLACEMENT CHARACTER}'
+
+
+class Scheme(enum.Enum):
+  """How the tags of a file mark entities; the examples have IOB2.
+
+  PLAIN: tags mark none (parts of speech) and stay as they are. IOB1: B- only
+  where an entity follows one of its kind (CoNLL-2003 as distributed). IOB2:
+  B- at each entity's start. IOBES: with E- at the end, S- for one word (L-
+  and U- mean the same).
+  """
+
+  PLAIN = 'plain'
+  IOB1 = 'iob1'
+  IOB2 = 'iob2'
+  IOBES = 'iobes'
+
+
+class Separator(enum.Enum):
+  """What is between columns; AUTO: a tab if the file has any, else a space."""
+
+  TAB = 'tab'
+  SPACE = 'space'
+  AUTO = 'auto'
+
+
+class Prefix(enum.Enum):
+  """Whether words are written `fr:mot`, as in WikiAnn."""
+
+  NONE = 'none'
+  LANGUAGE = 'language'
+
+
+class _Line(NamedTuple):
+  number: int
+  word: str
+  tag: str | None
+
+
+def read(path: str | os.PathLike, language: str, *, word: int = 0,
+         tag: int = -1, scheme: Scheme | str = Scheme.PLAIN,
+         separator: Separator | str = Separator.AUTO,
+         prefix: Prefix | str = Prefix.NONE) -> files.Reading:
+  """Reads sentences of tagged words.
+
+  Before: `fr:Paris<TAB>I-LOC` with scheme IOB1 and a language prefix; after:
+  words `('Paris',)`, tags `('B-LOC',)`.
+
+  A file with no column but the words is blind: its tags are None. Lines
+  `# sent_id = …` name sentences; other such comments and `-DOCSTART-` lines
+  are passed over.
+
+  Args:
+    path: of the file.
+    language: code of the sentences.
+    word: column of the words, from 0; negative: from the end.
+    tag: column of the tags.
+    scheme: what the file's tags are.
+    separator: what is between columns.
+    prefix: what is before words.
+
+  Raises:
+    CorpusError: file:line of a line with too few columns, or not as many as
+      the others in the case of one; a tag that is none of the scheme; a word
+      without its prefix; an empty file.
+  """
+  scheme = enums.of_value(scheme, Scheme, where='scheme')
+  prefix = enums.of_value(prefix, Prefix, where='prefix')
+  split = _splitter(path, enums.of_value(
+      separator, Separator, where='separator'))
+  examples: list[examples_lib.TaggedSentence] = []
+  problems: list[str] = []
+  blind: bool | None = None
+  for name, lines in _sentences(path, split, word, tag, prefix):
+    blind = _check_blind(lines, blind, path)
+    examples.append(examples_lib.TaggedSentence(
+        id=name or str(len(examples)), language=language,
+        words=_words(lines, path, problems),
+        tags=None if blind else _tags(lines, scheme, path, problems)))
+  files.check_any(examples, path)
+  return files.Reading(examples, tuple(problems))
+
+
+def _splitter(path, separator: Separator):
+  if separator is Separator.AUTO:
+    tab = any('\t' in line for _, line in files.read_lines(path)
+              if not _COMMENT.match(line))
+    separator = Separator.TAB if tab else Separator.SPACE
+  if separator is Separator.TAB:
+    return lambda line: line.split('\t')
+  return lambda line: [field for field in line.split(' ') if field]
+
+
+def _sentences(path, split, word, tag, prefix
+               ) -> Iterator[tuple[str | None, list[_Line]]]:
+  name: str | None = None
+  lines: list[_Line] = []
+  for number, text in files.read_lines(path):
+    if not text.strip():
+      if lines:
+        yield name, lines
+        name, lines = None, []
+    elif _COMMENT.match(split(text)[0] if '\t' in text else text):
+      match = _SENT_ID.match(text)
+      name = match[1] if match else name
+    elif not text.startswith('-DOCSTART-'):
+      fields = [field.strip() for field in split(text)]
+      lines.append(_line(fields, word, tag, prefix, path, number))
+  if lines:
+    yield name, lines
+
+
+def _line(fields: list[str], word: int, tag: int, prefix: Prefix, path,
+          number: int) -> _Line:
+  size = len(fields)
+  places = [place + size if place < 0 else place for place in (word, tag)]
+  if not 0 <= places[0] < size or (size > 1 and not 0 <= places[1] < size):
+    raise files.malformed(
+        _KIND, path, number, f'{size} columns: '
+        + files.shorten(' | '.join(fields)),
+        expected=f'the word in column {word}, its tag in column {tag} '
+        '(counted from 0)')
+  text = fields[places[0]]
+  if prefix is Prefix.LANGUAGE:
+    before, colon, text = text.partition(':')
+    if not colon or not re.fullmatch(r'[A-Za-z][\w-]*', before):
+      raise files.malformed(_KIND, path, number,
+                            f'the word {fields[places[0]]!r}',
+                            expected="a language's code and a colon before "
+                            'it, as fr:mot')
+  label = fields[places[1]] if size > 1 and places[0] != places[1] else None
+  if label == '':
+    raise files.malformed(_KIND, path, number, f'no tag of {text!r}')
+  return _Line(number, text.strip(), label)
+
+
+def _check_blind(lines: list[_Line], blind: bool | None, path) -> bool:
+  """Whether no word has a tag, as in the sentences before."""
+  for line in lines:
+    found = line.tag is None
+    blind = found if blind is None else blind
+    if found != blind:
+      raise files.malformed(
+          _KIND, path, line.number,
+          f'{"no" if found else "a"} tag of {line.word!r}',
+          expected='a tag of each word, or none in the whole file')
+  return bool(blind)
+
+
+def _words(lines: list[_Line], path, problems: list[str]) -> tuple[str, ...]:
+  for line in lines:
+    if not line.word:
+      problems.append(f'{path}:{line.number}: an empty word, read as '
+                      f'{_UNKNOWN}')
+  return tuple(line.word or _UNKNOWN for line in lines)
+
+
+def _tags(lines: list[_Line], scheme: Scheme, path,
+          problems: list[str]) -> tuple[str, ...]:
+  tags = [line.tag or '' for line in lines]
+  if scheme is Scheme.PLAIN:
+    return tuple(tags)
+  marks = 'BIESLU' if scheme is Scheme.IOBES else 'BI'
+  for line, tag in zip(lines, tags, strict=True):
+    if not re.fullmatch(rf'O|[{marks}]-.+', tag):
+      raise files.malformed(
+          _KIND, path, line.number, f'the tag {tag!r}',
+          expected='O, or one of ' + ', '.join(f'{m}-…' for m in marks))
+  if scheme is not Scheme.IOB2:
+    return to_iob2(tags)
+  for line, before, tag in zip(lines, ['O', *tags], tags, strict=False):
+    if tag[0] == 'I' and tag[1:] != before[1:]:
+      problems.append(f'{path}:{line.number}: an entity starts with {tag}, '
+                      'not B-')
+  return tuple(tags)
+
+
+def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
+  """IOB1 or IOBES tags as IOB2.
+
+  Before: `I-LOC I-LOC B-LOC I-ORG`; after: `B-LOC I-LOC B-LOC B-ORG`. Before:
+  `S-PER B-LOC E-LOC`; after: `B-PER B-LOC I-LOC`.
+  """
+  result = []
+  kind = None  # of an entity that may go on
+  for tag in tags:
+    mark, _, found = tag.partition('-')
+    goes_on = mark in 'IEL' and found == kind
+    result.append(tag if mark == 'O' else
+                  ('I-' if goes_on else 'B-') + found)
+    kind = None if mark in 'OESLU' else found
+  return tuple(result)

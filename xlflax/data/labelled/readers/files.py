@@ -1,0 +1,81 @@
+"""What all readers share: lines, errors that say where, what was read."""
+
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from xlflax import errors
+from xlflax.data import corpus_files
+
+_ENDS = b'\r\n'
+
+
+class Reading(NamedTuple):
+  """What a file holds.
+
+  Attributes:
+    examples: in the file's order.
+    problems: one sentence for each thing that is wrong with a single example
+      and was worked round, with its place.
+  """
+
+  examples: list
+  problems: tuple[str, ...] = ()
+
+
+def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
+  """Yields (number from 1, text without its line end) of a file's lines.
+
+  Files may end in .gz or .zst.
+
+  Raises:
+    CorpusError: the file does not exist or can't be read; on the line that is
+      not UTF-8.
+  """
+  path = existing(path)
+  for number, line in corpus_files.read_lines(path, strip=_ENDS):
+    yield number, corpus_files.decode(line, path, number)
+
+
+def existing(path: str | os.PathLike) -> pathlib.Path:
+  """The path; a CorpusError if there is no such file."""
+  path = pathlib.Path(path)
+  if not path.is_file():
+    raise errors.CorpusError('A file of labelled examples does not exist',
+                             got=str(path))
+  return path
+
+
+def read_json(path: str | os.PathLike) -> Any:
+  """The value of a JSON file.
+
+  Raises:
+    CorpusError: no such file, or it is not JSON (file:line).
+  """
+  text = '\n'.join(line for _, line in read_lines(path))
+  try:
+    return json.loads(text)
+  except json.JSONDecodeError as error:
+    raise malformed('JSON file', path, error.lineno, error.msg) from error
+
+
+def malformed(kind: str, path: str | os.PathLike, number: int | str,
+              reason: str, *, expected: str | None = None,
+              fix: str | None = None) -> errors.CorpusError:
+  """The error for a line that breaks its format."""
+  return errors.CorpusError(f'Malformed {kind}', got=reason, expected=expected,
+                            where=f'{path}:{number}', fix=fix)
+
+
+def check_any(examples: Iterable, path) -> None:
+  """Raises a CorpusError for a file without examples."""
+  if not examples:
+    raise errors.CorpusError('A file holds no labelled examples',
+                             where=str(path), fix='fill it or leave it out')
+
+
+def shorten(text: str, limit: int = 60) -> str:
+  """The text in quotes, its end left out if it is long."""
+  return repr(text if len(text) <= limit else text[:limit] + '…')

@@ -1,0 +1,1 @@
+"""Parallel toy languages with gold labels for every task family."""

@@ -1,0 +1,1 @@
+"""Scores of predictions: plain Python and numpy, without any model."""

@@ -1,0 +1,135 @@
+"""From statistics of single examples to the score of a corpus.
+
+Every metric that is resampled (see `bootstrap`) is a function of sums over
+examples. An example is one row of K numbers; which K, and how their sums
+become a score, is its `Aggregate`.
+"""
+
+import dataclasses
+import enum
+
+import numpy as np
+
+from xlflax import enums, errors
+
+_BLEU_ORDER = 4
+
+
+class Aggregate(enum.Enum):
+  """How sums over N examples become one score, and the K columns summed.
+
+  MEAN: K = 1, the example's score; its mean.
+  RATIO: (correct, counted); correct / counted.
+  F1: (correct, predicted, gold); 2 correct / (predicted + gold).
+  AER: (found & sure, found & possible, found, sure); equation of
+    `alignment.error_rate`.
+  BLEU: (4 matches, 4 totals, system length, reference length), n-gram orders
+    1..4; BLEU without smoothing in 0..100.
+  SMOOTHED_BLEU: the same columns, with sacreBLEU's default smoothing.
+  """
+
+  MEAN = 'mean'
+  RATIO = 'ratio'
+  F1 = 'f1'
+  AER = 'aer'
+  BLEU = 'bleu'
+  SMOOTHED_BLEU = 'smoothed_bleu'
+
+  @property
+  def columns(self) -> int:
+    return _COLUMNS[self]
+
+
+_COLUMNS = {Aggregate.MEAN: 1, Aggregate.RATIO: 2, Aggregate.F1: 3,
+            Aggregate.AER: 4, Aggregate.BLEU: 2 * _BLEU_ORDER + 2,
+            Aggregate.SMOOTHED_BLEU: 2 * _BLEU_ORDER + 2}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Statistics:
+  """What single examples contribute to a score.
+
+  Attributes:
+    rows: [N, K] numbers of the examples; [N] is taken as K = 1.
+    aggregate: what the K columns are.
+  """
+
+  rows: np.ndarray
+  aggregate: Aggregate = Aggregate.MEAN
+
+  def __post_init__(self):
+    enums.coerce(self, 'aggregate', Aggregate)
+    rows = np.asarray(self.rows, np.float64)
+    if rows.ndim == 1 and self.aggregate is Aggregate.MEAN:
+      rows = rows[:, None]  # [N, 1]
+    if rows.ndim != 2 or rows.shape[1] != self.aggregate.columns:
+      raise errors.ConfigError(
+          'Statistics of examples have the wrong shape', got=rows.shape,
+          expected=f'[examples, {self.aggregate.columns}] for the aggregate '
+          f'{self.aggregate.value!r}', where='Statistics.rows')
+    object.__setattr__(self, 'rows', rows)
+
+  @property
+  def size(self) -> int:
+    """The number of examples, N."""
+    return len(self.rows)
+
+  @property
+  def value(self) -> float:
+    """The score of all examples; NaN without any example."""
+    return float(score(self.rows.sum(0), self.size, self.aggregate))
+
+
+def score(sums: np.ndarray, size: int, aggregate: Aggregate) -> np.ndarray:
+  """Scores of sums over examples.
+
+  Args:
+    sums: [..., K].
+    size: how many examples each sum is of.
+    aggregate: what the columns are.
+
+  Returns:
+    [...]: fractions, or BLEU in 0..100. Where the denominator is 0 an F1 is
+    0 (as in seqeval), every other fraction NaN.
+  """
+  sums = np.asarray(sums, np.float64)
+  if aggregate is Aggregate.MEAN:
+    return sums[..., 0] / size if size else np.full(sums.shape[:-1], np.nan)
+  if aggregate is Aggregate.RATIO:
+    return divide(sums[..., 0], sums[..., 1])
+  if aggregate is Aggregate.F1:
+    return divide(2 * sums[..., 0], sums[..., 1] + sums[..., 2], empty=0.0)
+  if aggregate is Aggregate.AER:
+    return 1 - divide(sums[..., 0] + sums[..., 1],
+                      sums[..., 2] + sums[..., 3])
+  return _bleu(sums, smoothed=aggregate is Aggregate.SMOOTHED_BLEU)
+
+
+def divide(numerator, denominator, *, empty: float = np.nan) -> np.ndarray:
+  """Numerator / denominator, `empty` where the denominator is 0."""
+  numerator, denominator = np.broadcast_arrays(
+      np.asarray(numerator, np.float64), np.asarray(denominator, np.float64))
+  out = np.full(numerator.shape, empty)
+  return np.divide(numerator, denominator, out=out, where=denominator != 0)
+
+
+def _bleu(sums: np.ndarray, *, smoothed: bool) -> np.ndarray:
+  """BLEU (Papineni et al., 2002) of [..., 10] sums.
+
+  Smoothed: the k-th order without a match counts 1 / 2^k matches (Chen and
+  Cherry, 2014, method 3; sacreBLEU's `exp`).
+  """
+  matches, totals = sums[..., :_BLEU_ORDER], sums[..., _BLEU_ORDER:-2]
+  system, reference = sums[..., -2], sums[..., -1]
+  absent = (matches == 0) & (totals > 0)
+  matches = matches.astype(np.float64)
+  if smoothed:
+    matches = np.where(absent, 0.5 ** np.cumsum(absent, -1), matches)
+  usable = (totals > 0).all(-1) & (matches > 0).all(-1)
+  if smoothed:  # nothing matches at all
+    usable &= ~absent.all(-1)
+  precisions = np.where(usable[..., None],
+                        divide(matches, totals, empty=1.0), 1.0)
+  brevity = np.minimum(0.0, 1 - divide(reference, system, empty=1.0))
+  values = 100 * np.exp(np.log(precisions).mean(-1) + brevity)
+  return np.where(usable, values, 0.0)

@@ -1,0 +1,82 @@
+"""Classification: accuracy, macro F1, the table of confusions."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlflax import errors
+from xlflax.evaluation.metrics import aggregates, checks
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ClassificationScores:
+  """Scores of one set of labels, fractions.
+
+  Attributes:
+    accuracy: share of right labels.
+    macro_f1: mean over classes of each class's F1. Classes that are neither
+      gold nor predicted anywhere don't count (as in scikit-learn).
+    labels: the C classes, in the order of `confusion`.
+    confusion: [C, C] counts, gold by predicted.
+    correct: 1 or 0 for each example, for significance tests.
+  """
+
+  accuracy: float
+  macro_f1: float
+  labels: tuple[str, ...]
+  confusion: np.ndarray
+  correct: aggregates.Statistics
+
+
+def evaluate(gold: Sequence[str], predicted: Sequence[str], *,
+             labels: Sequence[str] | None = None) -> ClassificationScores:
+  """Scores predicted labels.
+
+  Args:
+    gold: N right labels.
+    predicted: N predicted ones.
+    labels: the classes in the order of the confusion table; None: those seen,
+      sorted.
+
+  Raises:
+    CorpusError: no labels, not as many of both, or one not in `labels`.
+  """
+  checks.same_length(gold, predicted, what='labels')
+  checks.not_empty(gold, what='labels')
+  classes = (tuple(sorted({*gold, *predicted})) if labels is None
+             else tuple(labels))
+  table = confusion(gold, predicted, labels=classes)
+  hits = np.diagonal(table)
+  sizes = table.sum(0) + table.sum(1)  # [C] predicted + gold
+  class_f1 = aggregates.divide(2 * hits, sizes)
+  return ClassificationScores(
+      accuracy=float(hits.sum() / len(gold)),
+      macro_f1=float(np.mean(class_f1[sizes > 0])), labels=classes,
+      confusion=table, correct=aggregates.Statistics(np.array(
+          [g == p for g, p in zip(gold, predicted, strict=True)])))
+
+
+def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
+  """Share of right labels."""
+  return evaluate(gold, predicted).accuracy
+
+
+def macro_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
+  """Mean F1 of the classes."""
+  return evaluate(gold, predicted).macro_f1
+
+
+def confusion(gold: Sequence[str], predicted: Sequence[str], *,
+              labels: Sequence[str]) -> np.ndarray:
+  """[C, C] counts: gold label by predicted label, in the order of `labels`."""
+  places = {label: place for place, label in enumerate(labels)}
+  for label in (*gold, *predicted):
+    if label not in places:
+      raise errors.CorpusError(
+          'A label is not one of the classes', got=repr(label),
+          expected='one of ' + ', '.join(map(repr, labels)))
+  table = np.zeros((len(labels), len(labels)), np.int64)
+  np.add.at(table, ([places[g] for g in gold],
+                    [places[p] for p in predicted]), 1)
+  return table

@@ -1,0 +1,223 @@
+"""Bitext mining: which sentences of two collections translate each other.
+
+Source: BUCC 2018 (Zweigenbaum et al., 2018), as LASER (Artetxe and Schwenk,
+2019) and XTREME (Hu et al., 2020) evaluate it: nearest neighbours among
+sentence vectors, scored by cosine or by a margin, and a threshold on the score
+that is best on development data.
+"""
+
+import dataclasses
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from xlflax import enums, errors
+from xlflax.analysis import margin as margin_lib
+from xlflax.analysis.margin import Direction, Margin
+from xlflax.data import language_codes
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.evaluation import base, states
+from xlflax.evaluation import sources as sources_lib
+from xlflax.evaluation.metrics import mining as metrics_lib
+from xlflax.objectives.inputs import Pooling
+
+_BLOCK = 8192  # sentences whose states of all layers are kept together
+
+ScoredPairs = list[tuple[str, str, float]]  # ids of both sides, score
+
+
+class MinedSource(Protocol):
+  """Pairs of collections of sentences."""
+
+  def pairs(self) -> tuple[sources_lib.Pair, ...]:
+    """The language pairs there are."""
+
+  def load(self, pair: sources_lib.Pair) -> examples_lib.MinedSentences:
+    """The collections of a language pair."""
+
+  def fingerprint(self) -> str:
+    """Hash of languages, sentences and gold pairs."""
+
+
+class _Collections(NamedTuple):
+  """Two collections in which every sentence is there once.
+
+  Attributes:
+    texts: the sentences of either side, each once.
+    ids: the id of each, the first if it is there several times.
+    gold: pairs of such ids; None if not known.
+    repeated: how many sentences were left out.
+  """
+
+  texts: tuple[list[str], list[str]]
+  ids: tuple[list[str], list[str]]
+  gold: frozenset[tuple[str, str]] | None
+  repeated: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BitextMining(base.EvalTask):
+  """F1 of the pairs whose score is above a threshold.
+
+  Metrics, for each language pair (named by its other language where one side
+  is English): `f1/<pair>`, `precision/<pair>`, `recall/<pair>`,
+  `threshold/<pair>`, and `f1/mean` over pairs. The files `<pair>.tsv` have the
+  found pairs, `id<TAB>id` a line, in the order of ids: what BUCC and XTREME
+  take as a submission. A pair without gold (a blind test set) has the file
+  only.
+
+  The threshold is that of the best F1 on `development`; without it, on the
+  scored pairs themselves, which flatters (a note says so). A sentence that a
+  collection has several times counts once, by its first id.
+
+  Attributes:
+    source: collections to score.
+    development: collections of the same pairs, with gold, to choose the
+      threshold on; None: `source`.
+    margin: how a pair is scored: 'absolute' (cosine), 'distance', 'ratio'.
+    direction: which pairs are candidates; see `xlflax.analysis.margin`.
+    k: neighbours that a score is relative to.
+    pooling: how the states of a sentence become one vector.
+    layer: whose states; 0 is the embedding output, -1 the last layer.
+    max_length: tokens a sentence, at most; None: as many as the model reads.
+  """
+
+  name: str = 'bitext_mining'
+  source: MinedSource
+  development: MinedSource | None = None
+  margin: Margin = Margin.RATIO
+  direction: Direction = Direction.MAX
+  k: int = 4
+  pooling: Pooling = Pooling.MEAN
+  layer: int = -1
+  max_length: int | None = 128
+
+  def __post_init__(self):
+    enums.coerce(self, 'margin', Margin)
+    enums.coerce(self, 'direction', Direction)
+    enums.coerce(self, 'pooling', Pooling)
+
+  @property
+  def headline(self) -> str:
+    return 'f1'
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    layer = states.layer_index(subject, self.layer, where=self.name)
+    failures = base.Failures(self.name)
+    notes = [f'vectors are those of layer {layer} of '
+             f'0..{subject.model.config.num_layers}']
+    metrics: dict[str, float] = {}
+    files: dict[str, str] = {}
+    rows: list[base.Row] = []
+    for pair in self.source.pairs():
+      name = sources_lib.pair_name(pair)
+      with failures.guard(name):
+        found, row = self._score(subject, pair, layer, notes)
+        files[f'{name}.tsv'] = ''.join(f'{x}\t{y}\n' for x, y in sorted(found))
+        rows.append({'pair': name} | row)
+        metrics |= {f'{key}/{name}': row[key] for key in (
+            'f1', 'precision', 'recall', 'threshold') if key in row}
+    scores = [row['f1'] for row in rows if 'f1' in row]
+    if scores:
+      metrics['f1/mean'] = float(np.mean(scores))
+    return base.EvalResult(
+        metrics=metrics, tables={'pairs': rows}, notes=tuple(notes),
+        failures=failures.collected(), files=files)
+
+  def _score(self, subject, pair, layer, notes):
+    """(the pairs above the threshold, a row of numbers) of a language pair."""
+    collections = _once_each(self.source.load(pair))
+    if collections.repeated:
+      notes.append(f'{collections.repeated} sentences of {"-".join(pair)} are '
+                   'repetitions, which count once')
+    scored = self._candidates(subject, pair, collections, layer, notes)
+    threshold, tuned_on = self._threshold(
+        subject, pair, collections, scored, layer, notes)
+    found = {(x, y) for x, y, score in scored if score >= threshold}
+    row = {'candidates': len(scored), 'found': len(found),
+           'threshold': float(threshold), 'tuned_on': tuned_on}
+    if collections.gold is not None:
+      scores = metrics_lib.mining_scores(found, collections.gold)
+      row |= {'gold': len(collections.gold), 'f1': scores.f1,
+              'precision': scores.precision, 'recall': scores.recall}
+    return found, row
+
+  def _threshold(self, subject, pair, collections, scored, layer, notes):
+    """(threshold, 'development' or 'itself')."""
+    if self.development is not None:
+      chosen_on = _once_each(self.development.load(pair))
+      if chosen_on.gold is None:
+        raise errors.CorpusError(
+            'The threshold can not be chosen on development data without gold '
+            'pairs', where='-'.join(pair))
+      pairs = self._candidates(subject, pair, chosen_on, layer, notes)
+      return metrics_lib.best_threshold(
+          pairs, chosen_on.gold).threshold, 'development'
+    if collections.gold is None:
+      raise errors.CorpusError(
+          'There are neither gold pairs nor development data to choose the '
+          'threshold on', where='-'.join(pair),
+          fix=f'give {type(self).__name__}.development')
+    notes.append(f'the threshold of {"-".join(pair)} is the best for the '
+                 'scored pairs themselves: there is no development data')
+    return metrics_lib.best_threshold(
+        scored, collections.gold).threshold, 'itself'
+
+  def _candidates(self, subject, pair, collections: _Collections, layer,
+                  notes) -> ScoredPairs:
+    """Scored pairs of ids, best first."""
+    vectors = [self._vectors(subject, code, texts, layer, notes)
+               for code, texts in zip(pair, collections.texts, strict=True)]
+    found = margin_lib.candidates(*vectors, k=self.k, margin=self.margin,
+                                  direction=self.direction)
+    first, second = collections.ids
+    return [(first[i], second[j], score) for i, j, score in zip(
+        found.first.tolist(), found.second.tolist(), found.scores.tolist(),
+        strict=True)]
+
+  def _vectors(self, subject, code: str, texts: list[str], layer: int, notes
+               ) -> np.ndarray:
+    """Sentence vectors [N, H] of one layer; memory for all layers is bounded."""
+    if not texts:
+      raise errors.CorpusError('A collection has no sentence', where=code)
+    language = language_codes.language_id(
+        subject.vocabulary, code, notes, required=subject.needs_languages)
+    vectors = np.empty((len(texts), subject.model.config.hidden_dim),
+                       np.float32)
+    cut = 0
+    for start in range(0, len(texts), _BLOCK):
+      block = texts[start:start + _BLOCK]
+      found = states.sentence_states(
+          subject, block, [language] * len(block), pooling=self.pooling,
+          max_length=self.max_length)
+      vectors[start:start + _BLOCK] = found.states[layer]
+      cut += found.truncated
+    if cut:
+      notes.append(f'{cut} sentences of {code} were cut')
+    return vectors
+
+
+def _once_each(mined: examples_lib.MinedSentences) -> _Collections:
+  """Both collections without repetitions; gold pairs are of first ids."""
+  first_ids = []
+  of_text: list[dict[str, str]] = []
+  for side in (mined.first, mined.second):
+    first: dict[str, str] = {}
+    for key, text in side.items():
+      first.setdefault(text, key)
+    of_text.append(first)
+    first_ids.append({key: first[text] for key, text in side.items()})
+  gold = None
+  if mined.gold is not None:
+    unknown = [pair for pair in mined.gold
+               if pair[0] not in mined.first or pair[1] not in mined.second]
+    if unknown:
+      raise errors.CorpusError(
+          'A gold pair is of sentences that are not there',
+          got=f'{unknown[0][0]} and {unknown[0][1]}, and '
+          f'{len(unknown) - 1} more', where='-'.join(mined.languages))
+    gold = frozenset((first_ids[0][x], first_ids[1][y]) for x, y in mined.gold)
+  return _Collections(
+      (list(of_text[0]), list(of_text[1])),
+      (list(of_text[0].values()), list(of_text[1].values())), gold,
+      len(mined.first) + len(mined.second) - sum(map(len, of_text)))

@@ -1,0 +1,156 @@
+"""Translation quality: BLEU and chrF of a beam search's hypotheses."""
+
+import dataclasses
+import enum
+import pathlib
+
+from xlflax import enums, errors
+from xlflax.evaluation import base, translator
+from xlflax.evaluation import sources as sources_lib
+from xlflax.evaluation import translation_scores as metrics_lib
+
+
+class Direction(enum.Enum):
+  """Which side of a pair is translated."""
+
+  FORWARD = 'forward'    # the first language into the second
+  BACKWARD = 'backward'
+  BOTH = 'both'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslationQuality(base.EvalTask):
+  """How close translations are to the other side of the pairs.
+
+  Metrics, for each direction, such as `en-ja`: `bleu/en-ja` (sacreBLEU),
+  `tokenised_bleu/en-ja`, `chrf/en-ja`, all from 0 to 100, and
+  `sentences/en-ja`; `mean` is the mean over directions. The signatures that
+  say how they were computed are in the notes, all hypotheses in the file
+  `<direction>.txt`, one a line.
+
+  Attributes:
+    source: sentence pairs.
+    direction: FORWARD, BACKWARD or BOTH.
+    options: of the search, and the decoder's start.
+  """
+
+  name: str = 'translation'
+  source: sources_lib.PairSource
+  direction: Direction = Direction.FORWARD
+  options: translator.TranslationOptions = translator.TranslationOptions()
+
+  def __post_init__(self):
+    enums.coerce(self, 'direction', Direction)
+
+  @property
+  def headline(self) -> str:
+    return 'bleu'
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    translator.check_model(subject.model)
+    failures = base.Failures(self.name)
+    scores: dict[str, dict[str, float]] = {}
+    notes: list[str] = []
+    files: dict[str, str] = {}
+    for pair in self.source.pairs():
+      for source, target in self._directions(pair):
+        name = f'{source}-{target}'
+        with failures.guard(name):
+          references, hypotheses = self._translate(
+              subject, pair, source, target, notes)
+          files[f'{name}.txt'] = ''.join(f'{x}\n' for x in hypotheses)
+          scores[name] = _score(name, target, hypotheses, references, notes)
+    return base.EvalResult(
+        metrics=_metrics(scores), notes=tuple(notes), files=files,
+        failures=failures.collected())
+
+  def _directions(self, pair: sources_lib.Pair) -> list[sources_lib.Pair]:
+    return {Direction.FORWARD: [pair], Direction.BACKWARD: [pair[::-1]],
+            Direction.BOTH: [pair, pair[::-1]]}[self.direction]
+
+  def _translate(self, subject, pair, source: str, target: str, notes
+                 ) -> tuple[list[str], list[str]]:
+    """References and hypotheses."""
+    text = self.source.load(pair)
+    if not text.first or len(text.first) != len(text.second):
+      raise errors.CorpusError(
+          'The two sides of a language pair are not translations',
+          got=f'{len(text.first)} and {len(text.second)} sentences',
+          expected='as many on both sides, and at least one')
+    read, wanted = text if pair == (source, target) else text[::-1]
+    one = translator.Translator(subject, source=source, target=target,
+                                options=self.options)
+    found = one.translate(read)
+    notes.append(f'{source}-{target}: {one.describe()}')
+    if found.cut:
+      notes.append(f'{found.cut} sentences of {source}-{target} were cut to '
+                   f'{one.max_length} tokens')
+    return list(wanted), [best[0].text for best in found.hypotheses]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TsvPairs(sources_lib.PairSource):
+  """Pairs of files whose lines are `sentence <TAB> translation`.
+
+  Attributes:
+    files: 'en-ja' -> path; also pairs of these two, which gin can write.
+    max_pairs: the first so many sentence pairs of a file; None: all.
+  """
+
+  files: dict[str, str]
+  max_pairs: int | None = None
+
+  def __post_init__(self):
+    object.__setattr__(self, 'files', dict(self.files))
+    for name in self.files:
+      if len(name.split('-')) != 2:
+        raise errors.ConfigError(
+            'A file of pairs has no two languages', got=name,
+            expected='a name such as en-ja', where='TsvPairs.files')
+
+  def pairs(self) -> tuple[sources_lib.Pair, ...]:
+    found = tuple((first, second) for first, second in (
+        name.split('-') for name in self.files))
+    return sources_lib.chosen_pairs(found, None, 'TsvPairs.files')
+
+  def load(self, pair: sources_lib.Pair) -> sources_lib.PairedText:
+    path = self.files['-'.join(pair)]
+    try:
+      lines = pathlib.Path(path).read_text(encoding='utf-8').split('\n')
+    except (OSError, UnicodeDecodeError) as error:
+      raise errors.CorpusError(
+          'A file of pairs can not be read', got=str(error),
+          expected='a file of UTF-8 text', where=path) from error
+    lines = lines[:-1] if not lines[-1] else lines
+    rows = [line.rstrip('\r').split('\t') for line in lines[:self.max_pairs]]
+    for number, row in enumerate(rows, 1):
+      if len(row) != 2:
+        raise errors.CorpusError(
+            'A line is not a sentence and its translation',
+            got=f'{len(row)} columns',
+            expected='2, with a tab between them', where=f'{path}:{number}')
+    return sources_lib.PairedText([first for first, _ in rows],
+                                  [second for _, second in rows])
+
+
+def _score(name: str, target: str, hypotheses: list[str],
+           references: list[str], notes: list[str]) -> dict[str, float]:
+  """The metrics of one direction; their signatures become notes."""
+  scores = {'sentences': float(len(references))}
+  for metric, function in (('bleu', metrics_lib.bleu),
+                           ('tokenised_bleu', metrics_lib.tokenised_bleu),
+                           ('chrf', metrics_lib.chrf)):
+    found = function(hypotheses, references, language=target)
+    scores[metric] = found.score
+    notes.append(f'{metric}/{name}: {found.signature}')
+  return scores
+
+
+def _metrics(scores: dict[str, dict[str, float]]) -> dict[str, float]:
+  metrics = {f'{metric}/{name}': value for name, found in scores.items()
+             for metric, value in found.items()}
+  if scores:
+    for metric in ('bleu', 'tokenised_bleu', 'chrf'):
+      values = [found[metric] for found in scores.values()]
+      metrics[f'{metric}/mean'] = sum(values) / len(values)
+  return metrics

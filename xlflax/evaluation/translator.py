@@ -1,0 +1,268 @@
+"""Sentences to sentences by an encoder-decoder, in batches of static shapes.
+
+Sentences are sorted by length, cut into batches and padded to the next of a
+few lengths, as `xlflax.evaluation.states` does; the order is restored. What a
+sentence becomes does not depend on the others, but for rounding.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xlflax import enums, errors
+from xlflax.data import batch as batch_lib
+from xlflax.data import language_codes
+from xlflax.data import rows as rows_lib
+from xlflax.data import stream as stream_lib
+from xlflax.evaluation import base, placement, states
+from xlflax.models import decoding
+from xlflax.objectives import seq2seq, teacher_forcing
+from xlflax.objectives.seq2seq import SourceSymbols
+from xlflax.objectives.teacher_forcing import DecoderStart
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslationOptions:
+  """How sentences are translated; enum fields take strings, too.
+
+  Attributes:
+    beam_size: unfinished hypotheses kept (VECO: 5); 1 is greedy decoding.
+    length_penalty: a hypothesis of n tokens scores log p / n^length_penalty.
+    early_stopping: when the search for a sentence ends: EXACT or FULL.
+    n_best: hypotheses kept for each sentence.
+    max_length: tokens that are read of a sentence and generated for it at
+      most, special ones included; None: as many as the model has positions.
+    max_length_ratio: a sentence of n tokens, special ones included, becomes
+      at most `max_length_ratio * n + 10` tokens.
+    decoder_start: the decoder's first input; None: as the run was trained.
+    source_symbols: special symbols of the encoder's rows; None: likewise.
+  """
+
+  beam_size: int = 5
+  length_penalty: float = 1.0
+  early_stopping: decoding.EarlyStopping = decoding.EarlyStopping.EXACT
+  n_best: int = 1
+  max_length: int | None = None
+  max_length_ratio: float = 3.0
+  decoder_start: DecoderStart | None = None
+  source_symbols: SourceSymbols | None = None
+
+  def __post_init__(self):
+    enums.coerce(self, 'early_stopping', decoding.EarlyStopping)
+    for field, kind in (('decoder_start', DecoderStart),
+                        ('source_symbols', SourceSymbols)):
+      if getattr(self, field) is not None:
+        enums.coerce(self, field, kind)
+    for name, fits, expected in (
+        ('beam_size', self.beam_size >= 1, 'at least 1'),
+        ('n_best', 1 <= self.n_best <= self.beam_size,
+         f'1 to the beam size, {self.beam_size}'),
+        ('max_length', self.max_length is None or self.max_length >= 3,
+         'at least 3, or None'),
+        ('max_length_ratio', self.max_length_ratio > 0, 'a positive number')):
+      if not fits:
+        raise errors.ConfigError(
+            f'A translation has an impossible {name}',
+            got=getattr(self, name), expected=expected,
+            where=f'TranslationOptions.{name}')
+
+
+class Hypothesis(NamedTuple):
+  """A translation, and its log probability after the length penalty."""
+
+  text: str
+  score: float
+
+
+class Translations(NamedTuple):
+  """What some sentences became.
+
+  Attributes:
+    hypotheses: for each sentence the best ones, the best first; a sentence
+      of nothing but spaces has one, '', of score 0.
+    cut: how many sentences were longer than the model reads.
+  """
+
+  hypotheses: list[list[Hypothesis]]
+  cut: int
+
+
+class Translator:
+  """Translates from one language into another with one checkpoint.
+
+  Attributes:
+    source: the vocabulary's code of the language that is read.
+    target: of the language that is written.
+    max_length: tokens that are read of a sentence at most.
+  """
+
+  def __init__(self, subject: base.Subject, *, source: str, target: str,
+               options: TranslationOptions | None = None):
+    """Prepares for a pair of languages.
+
+    Args:
+      subject: an encoder-decoder with its checkpoint's parameters.
+      source: language code.
+      target: language code.
+      options: how to translate; None for the defaults.
+
+    Raises:
+      ConfigError: the model has no decoder, or it is not known how its
+        decoder starts.
+      VocabularyError: the vocabulary lacks a language, or its symbol.
+    """
+    check_model(subject.model)
+    self._subject = subject
+    self._options = options or TranslationOptions()
+    self._start, self._symbols = _begin(self._options, subject.objectives)
+    self.source, self.target = (
+        language_codes.match(code, subject.vocabulary.spec.languages) or code
+        for code in (source, target))
+    self._ids = [subject.vocabulary.language_id(code)
+                 for code in (self.source, self.target)]
+    self._first = int(teacher_forcing.start_ids(
+        jnp.asarray(self._ids[1:]), self._start, subject.vocabulary.spec)[0])
+    limit = subject.model.config.max_length
+    self.max_length = min(self._options.max_length or limit, limit)
+
+  def describe(self) -> str:
+    """The settings of the search, in one line."""
+    options = self._options
+    return (f'beam {options.beam_size}, length penalty '
+            f'{options.length_penalty:g}, early stopping '
+            f'{options.early_stopping.value}, decoder starts with '
+            f'{self._start.value}')
+
+  def translate(self, texts: Sequence[str]) -> Translations:
+    """The hypotheses of each text."""
+    spec = self._subject.vocabulary.spec
+    encoded = self._subject.vocabulary.encode_each(
+        list(texts), [self._ids[0]] * len(texts))
+    cut = sum(len(ids) > self.max_length - 2 for ids in encoded)
+    encoded = [ids[:self.max_length - 2] for ids in encoded]
+    result = [[Hypothesis('', 0.0)] for _ in texts]
+    filled = np.array([i for i, ids in enumerate(encoded) if ids], np.int64)
+    pending = None
+    for places, rows, length in states.plan_batches(
+        [len(encoded[i]) + 2 for i in filled], max_length=self.max_length,
+        batch_size=self._subject.batch_size,
+        multiple=placement.row_multiple(self._subject.partitioner)):
+      indices = filled[places]
+      found = self._generate([encoded[i] for i in indices], rows, length, spec)
+      # The device works on this batch while the host decodes the last.
+      if pending is not None:
+        self._keep(result, *pending)
+      pending = indices, found
+    if pending is not None:
+      self._keep(result, *pending)
+    return Translations(result, cut)
+
+  def _generate(self, encoded, rows: int, length: int, spec
+                ) -> decoding.Hypotheses:
+    """Hypotheses of `rows` rows, of which the first are `encoded`."""
+    options, partitioner = self._options, self._subject.partitioner
+    limits = np.ones(rows, np.int32)  # one token for rows that fill up
+    limits[:len(encoded)] = [self._limit(len(ids) + 2) for ids in encoded]
+    batch = _rows(encoded, rows, length, self._ids[0], spec)
+    batch = jax.tree.map(np.asarray, seq2seq.with_symbols(
+        batch, self._symbols, spec))
+    given = placement.put(
+        {**batch, 'start': np.full(rows, self._first, np.int32),
+         'language': np.full(rows, self._ids[1], np.int32),
+         'limits': limits}, partitioner)
+    start, language, limits = (
+        given.pop(name) for name in ('start', 'language', 'limits'))
+    with placement.scope(partitioner):
+      found = decoding.generate(
+          self._subject.model, self._subject.params, given,
+          vocabulary=spec, decoder_start=start, language_ids=language,
+          max_lengths=limits, options=decoding.DecodingOptions(
+              beam_size=options.beam_size, num_samples=options.n_best,
+              length_penalty=options.length_penalty,
+              early_stopping=options.early_stopping,
+              max_length=self._limit(length), suppressed_ids=tuple(
+                  sorted({*spec.special_ids} - {spec.eos_id, spec.unk_id}))))
+    return _readable(partitioner)(found)
+
+  def _limit(self, length: int) -> int:
+    """Tokens that a row of so many may become."""
+    return min(self.max_length,
+               int(self._options.max_length_ratio * length) + 10)
+
+  def _keep(self, result, indices, found: decoding.Hypotheses) -> None:
+    """Puts the text of a batch where its sentences stand."""
+    tokens, scores = np.asarray(found.token_ids), np.asarray(found.scores)
+    for row, index in enumerate(indices):
+      result[index] = [
+          Hypothesis(self._text(ids), float(score)) for ids, score
+          in zip(tokens[row], scores[row], strict=True)
+          if np.isfinite(score)] or [Hypothesis('', -np.inf)]
+
+  def _text(self, ids: np.ndarray) -> str:
+    return ' '.join(self._subject.vocabulary.decode(
+        ids.tolist(), language=self.target).split())
+
+
+def check_model(model) -> None:
+  """Raises ConfigError for a model that can not write."""
+  if not hasattr(model, 'start_decoding'):
+    raise errors.ConfigError(
+        'Only an encoder-decoder can translate', got=type(model).__name__,
+        expected='an EncoderDecoder', where='the model of the run',
+        fix='train one with pretrain/translation.gin; it can start from an '
+        'encoder')
+
+
+def _begin(options: TranslationOptions, objectives: Mapping[str, object]
+           ) -> tuple[DecoderStart, SourceSymbols]:
+  """The decoder's start and the encoder's symbols, given or as trained."""
+  trained = [o for o in objectives.values()
+             if isinstance(o, seq2seq.SequenceToSequence)]
+  trained = [o for o in trained
+             if isinstance(o, seq2seq.Translation)] or trained
+  starts = {o.decoder_start for o in trained}
+  start = options.decoder_start or _only(starts)
+  if start is None:
+    raise errors.ConfigError(
+        "It is not known what the model's decoder starts with",
+        got=', '.join(sorted(s.value for s in starts))
+        or 'no sequence-to-sequence objective recorded',
+        expected='decoder_start, one of '
+        + ', '.join(s.value for s in DecoderStart), fix='give decoder_start')
+  symbols = options.source_symbols or _only(
+      {o.source_symbols for o in trained}) or SourceSymbols.BOS
+  return start, symbols
+
+
+def _only(values: set):
+  return next(iter(values)) if len(values) == 1 else None
+
+
+def _rows(encoded, rows: int, length: int, language: int, spec):
+  """Arrays [rows, length] as a stream of sides has them.
+
+  Rows without a sentence hold `bos eos`: a row of nothing but padding has
+  nothing to attend to.
+  """
+  stream = stream_lib.Stream(
+      name='source', mixture='', layout=stream_lib.Layout.SENTENCES,
+      length=length, batch_size=rows)
+  texts = [np.asarray(ids, np.int32) for ids in encoded]
+  texts += [np.zeros(0, np.int32)] * (rows - len(texts))
+  batch = rows_lib.build_batch(
+      [rows_lib.Row([(text,)], (language,)) for text in texts], stream, spec)
+  return {key: batch[key] for key in rows_lib.keys(stream)
+          if key != batch_lib.SIDE_IDS}
+
+
+@functools.lru_cache(maxsize=8)
+def _readable(partitioner):
+  """A function that puts all of an array where every host can read it."""
+  if partitioner is None:
+    return lambda tree: tree
+  return jax.jit(lambda tree: tree, out_shardings=partitioner.replicated)

@@ -1,0 +1,204 @@
+"""Word alignment without training: links from the states of every layer.
+
+Source: MetaXLM (Chi et al., 2022) section 4.4 and figure 4: alignment error
+rate by layer, with optimal transport; SimAlign (Jalili Sabet et al., 2020) for
+mutual argmax.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from xlflax import enums, errors
+from xlflax.analysis import alignment_error
+from xlflax.analysis import word_alignment as links_lib
+from xlflax.analysis.word_alignment import Mass, Method
+from xlflax.data import language_codes
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import source as source_lib
+from xlflax.evaluation import base, states, word_states
+
+_BLOCK = 128  # sentence pairs whose states are kept together
+
+Counts = alignment_error.LinkCounts
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WordAlignment(base.EvalTask):
+  """Alignment error rate (AER) of every layer; lower is better.
+
+  Metrics, for each part (`ja-en`): `aer/<part>`, `precision/<part>`,
+  `recall/<part>` of the first method at `layer`; `best_aer/<part>` and
+  `best_layer/<part>`, the layer chosen on the test sentences themselves; the
+  same for other methods with the method's name in front (`argmax_aer`); and
+  `aer/mean`, `best_aer/mean`, `best_layer/mean` over parts.
+  The table `layers` has every layer of every method. The files
+  `<part>.<method>.txt` have the links at `layer` in Pharaoh's format, counted
+  from 0, a sentence a line.
+
+  A word is the mean over its tokens. Words beyond the model's length get no
+  link.
+
+  Attributes:
+    source: parts of aligned sentences.
+    methods: how links follow from similarities; see
+      `xlflax.analysis.word_alignment`.
+    layer: the layer that `aer` reports; 0 is the embedding output, -1 the last
+      layer.
+    regularization: entropy of the transport.
+    mass: how much of a sentence each word is, for the transport.
+    threshold: see `word_alignment.link_matrix`; None: the greatest.
+    max_length: tokens a sentence, at most; None: as many as the model reads.
+  """
+
+  name: str = 'word_alignment'
+  source: source_lib.ExampleSource
+  methods: tuple[Method, ...] = (
+      Method.MUTUAL_TRANSPORT, Method.TRANSPORT, Method.ARGMAX)
+  layer: int = -1
+  regularization: float = 0.1
+  mass: Mass = Mass.UNIFORM
+  threshold: float | None = None
+  max_length: int | None = None
+
+  def __post_init__(self):
+    enums.coerce(self, 'mass', Mass)
+    methods = tuple(enums.of_value(method, Method,
+                                   where='WordAlignment.methods')
+                    for method in self.methods)
+    object.__setattr__(self, 'methods', methods)
+    if not methods:
+      raise errors.ConfigError('Word alignment needs a method', got='none',
+                               where=f'{self.name}.methods')
+
+  @property
+  def headline(self) -> str:
+    return 'aer'
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    layer = states.layer_index(subject, self.layer, where=self.name)
+    failures = base.Failures(self.name)
+    notes = [f'aer is that of {self.methods[0].value} at layer {layer} of '
+             f'0..{subject.model.config.num_layers}']
+    counts: dict[str, dict[Method, Counts]] = {}
+    files: dict[str, str] = {}
+    for part in self.source.languages():
+      with failures.guard(part):
+        counts[part], lines = self._score(subject, part, layer, notes)
+        files |= {f'{part}.{method.value}.txt': '\n'.join(of_method) + '\n'
+                  for method, of_method in lines.items()}
+    rows = [row for part, by_method in counts.items()
+            for row in _rows(part, by_method)]
+    return base.EvalResult(
+        metrics=self._metrics(counts, layer), tables={'layers': rows},
+        notes=tuple(notes), failures=failures.collected(), files=files)
+
+  def _score(self, subject, part, layer, notes):
+    """({method: counts by layer}, {method: lines of Pharaoh's format})."""
+    examples = self._load(part)
+    counts: dict[Method, Counts] = {}
+    lines: dict[Method, list[str]] = {method: [] for method in self.methods}
+    cut = 0
+    for start in range(0, len(examples), _BLOCK):
+      block = examples[start:start + _BLOCK]
+      for example, sides in zip(block, self._states(subject, block, notes),
+                                strict=True):
+        cut += (sides[0].shape[1] < len(example.source_words)
+                or sides[1].shape[1] < len(example.target_words))
+        for method, links in self._links(*sides).items():
+          found = alignment_error.count_matrices(
+              links, example.sure, example.possible)
+          counts[method] = counts[method] + found if method in counts else found
+          lines[method].append(
+              links_lib.to_pharaoh(links_lib.to_links(links[layer])))
+    if cut:
+      notes.append(f'{cut} sentences of {part} were cut')
+    return counts, lines
+
+  def _load(self, part: str) -> list[examples_lib.AlignedSentence]:
+    examples = [example for example in self.source.load(part)
+                if isinstance(example, examples_lib.AlignedSentence)]
+    if not examples:
+      raise errors.CorpusError('There is no sentence with gold links',
+                               where=part)
+    return examples
+
+  def _states(self, subject, block: list[examples_lib.AlignedSentence], notes):
+    """Yields (source, target) vectors [L + 1, W, H] of each sentence."""
+    sentences: list[tuple[str, ...]] = []
+    languages: list[tuple[str, int]] = []
+    for example in block:
+      for words, code in ((example.source_words, example.language),
+                          (example.target_words, example.target_language)):
+        sentences.append(words)
+        languages.append(_language(subject, code, notes))
+    found = dict(word_states.word_states(
+        subject, sentences, languages, max_length=self.max_length))
+    for i in range(len(block)):
+      yield found[2 * i], found[2 * i + 1]
+
+  def _links(self, source: np.ndarray, target: np.ndarray
+             ) -> dict[Method, np.ndarray]:
+    """{method: bool [L + 1, M, N]} of vectors [L + 1, M, H], [L + 1, N, H]."""
+    shape = (len(source), source.shape[1], target.shape[1])
+    if 0 in shape:
+      return dict.fromkeys(self.methods, np.zeros(shape, bool))
+    similarity = links_lib.cosine(source, target)
+    plan = None
+    if set(self.methods) != {Method.ARGMAX}:
+      plan = links_lib.transport_plan(
+          similarity, links_lib.masses(source, self.mass),
+          links_lib.masses(target, self.mass),
+          regularization=self.regularization)
+    return {method: links_lib.link_matrix(
+        similarity, method, plan=plan, threshold=self.threshold)
+            for method in self.methods}
+
+  def _metrics(self, counts: dict[str, dict[Method, Counts]], layer: int
+               ) -> dict[str, float]:
+    metrics: dict[str, float] = {}
+    for method in self.methods:
+      prefix = '' if method is self.methods[0] else f'{method.value}_'
+      by_part = {part: found[method] for part, found in counts.items()}
+      for part, found in by_part.items():
+        metrics |= _summary(prefix, part, found.error_rate, layer)
+        metrics |= {
+            f'{prefix}precision/{part}': float(found.precision[layer]),
+            f'{prefix}recall/{part}': float(found.recall[layer])}
+      if by_part:
+        mean = np.mean([x.error_rate for x in by_part.values()], axis=0)
+        metrics |= _summary(prefix, 'mean', mean, layer)
+    return metrics
+
+
+def _language(subject: base.Subject, code: str, notes: list[str]
+              ) -> tuple[str, int]:
+  """The code that words are encoded by, and the language id."""
+  index = language_codes.language_id(
+      subject.vocabulary, code, notes, required=subject.needs_languages)
+  if subject.vocabulary.needs_language:
+    code = subject.vocabulary.spec.languages[index]
+  return code, index
+
+
+def _rows(part: str, by_method: dict[Method, Counts]) -> list[base.Row]:
+  return [
+      {'pair': part, 'method': method.value, 'layer': layer, 'aer': float(aer),
+       'precision': float(precision), 'recall': float(recall),
+       'links': int(links)}
+      for method, found in by_method.items()
+      for layer, (aer, precision, recall, links) in enumerate(zip(
+          found.error_rate, found.precision, found.recall,
+          np.asarray(found.found), strict=True))]
+
+
+def _summary(prefix: str, name: str, by_layer: np.ndarray, layer: int
+             ) -> dict[str, float]:
+  known = not np.isnan(by_layer).all()
+  return {
+      f'{prefix}aer/{name}': float(by_layer[layer]),
+      f'{prefix}best_aer/{name}': (
+          float(np.nanmin(by_layer)) if known else math.nan),
+      f'{prefix}best_layer/{name}': (
+          int(np.nanargmin(by_layer)) if known else -1)}

@@ -1,0 +1,11 @@
+"""Fine-tuning: supervised heads on a pretrained encoder.
+
+| module | holds |
+| --- | --- |
+| `base` | the features that every head reads, and settings that all share |
+| `class_loss` | loss and metrics of predicted classes |
+| `sequence_classification` | a class for a row |
+| `token_classification` | a label for each word |
+| `question_answering` | the answer's span |
+| `dependency_parsing` | a tree over the words |
+"""

@@ -1,0 +1,284 @@
+"""What fine-tuning objectives share: the features that a head reads.
+
+Which parameters train is the optimizer's matter, by patterns of their names:
+
+| setting | `frozen` |
+| --- | --- |
+| everything trains | `()` |
+| ECS's sharing plans: what each language has for itself stays as it was
+  pretrained, so that another language's parts fit in at test time (section
+  4.3) | `('model/language_specific',)` |
+| frozen body, `head_layers` on one of its layers (ECS, section 5.1.2) |
+  `('model/',)`, with `body='frozen'` here, which spares the body's backward
+  pass and its dropout |
+
+Parameters that fine-tuning does not use, such as those of the masked LM's
+head, have no gradient, but weight decay unless they are frozen.
+"""
+
+import dataclasses
+import enum
+import functools
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from xlflax import enums, errors
+from xlflax.data import batch as batch_lib
+from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.models import (
+    cross_attention,
+    dropout,
+    feed_forward,
+    sharing,
+)
+from xlflax.models import config as model_config
+from xlflax.models import head_layers as head_layers_lib
+from xlflax.objectives import base, inputs, two_sided
+
+LAYERS = 'layers'  # of the head, in its parameters
+
+
+class Features(enum.StrEnum):
+  """What a head reads of each position."""
+
+  PLUG_OUT = 'plug_out'  # H^L: the states of an ordinary encoder
+  PLUG_IN = 'plug_in'  # [H^L : S^L] (VECO, section 3.1); needs `paired_*` rows
+
+
+class Body(enum.StrEnum):
+  """Whether the loss reaches the encoder."""
+
+  TRAINED = 'trained'
+  FROZEN = 'frozen'  # its states are constants, without dropout
+
+
+class HeadKind(enum.StrEnum):
+  """What lies between features and classes; see `xlflax.models.heads`."""
+
+  OUTPUT = 'output'          # one linear map
+  DENSE = 'dense'            # dense and activation before it (BERT, RoBERTa)
+  DENSE_NORM = 'dense_norm'  # and a layer norm (ModernBERT)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FineTuning(base.Objective):
+  """Base of objectives with a head on the states of an encoder.
+
+  The encoder is that of an `Encoder` or of any encoder-decoder. Subclasses
+  have `name`, `num_outputs`, `__call__` and `predict`; they take features
+  from `states` and the head's parameters from `head_of`.
+
+  Attributes:
+    features: what the head reads.
+    layer: which layer's states: 0 the embeddings' output, i layer i's, -1 or
+      None the last. PLUG_IN has the last only.
+    body: whether the encoder's states depend on what is trained.
+    head_layers: Transformer layers of the head's own before its output (ECS:
+      4), in size and kind the encoder's.
+    head: kind of the head's output.
+    activation: of the head's `dense`: 'tanh' or one of the encoder's.
+    head_dropout: on what each linear map of the head reads.
+    memory_gradient: PLUG_IN only: whether the paired row's states are
+      constants ('stop') or trained through ('flow').
+  """
+
+  features: Features = Features.PLUG_OUT
+  layer: int | None = None
+  body: Body = Body.TRAINED
+  head_layers: int = 0
+  head: HeadKind = HeadKind.OUTPUT
+  activation: str = 'tanh'
+  head_dropout: float = 0.1
+  memory_gradient: cross_attention.MemoryGradient = (
+      cross_attention.MemoryGradient.STOP)
+
+  def __post_init__(self):
+    enums.coerce(self, 'features', Features)
+    enums.coerce(self, 'body', Body)
+    enums.coerce(self, 'head', HeadKind)
+    enums.coerce(self, 'memory_gradient', cross_attention.MemoryGradient)
+    where = type(self).__name__
+    if not 0 <= self.head_dropout < 1:
+      raise errors.ConfigError(
+          'head_dropout is no probability', got=self.head_dropout,
+          expected='0 <= head_dropout < 1', where=where)
+    if self.head_layers < 0:
+      raise errors.ConfigError(
+          'A head has a negative number of layers', got=self.head_layers,
+          expected='0 or more', where=where)
+    if self.activation not in ('tanh', *feed_forward.ACTIVATIONS):
+      raise errors.ConfigError(
+          'A head has no such activation', got=repr(self.activation),
+          expected='one of ' + ', '.join(
+              ('tanh', *feed_forward.ACTIVATIONS)), where=where)
+    if self.features is Features.PLUG_IN and self.layer not in (None, -1):
+      raise errors.ConfigError(
+          'Plugged-in features are those of the last layer',
+          got=f'layer={self.layer}', expected='None', where=where)
+
+  @property
+  def num_outputs(self) -> int:
+    """C, the classes of the head."""
+    raise NotImplementedError
+
+  def predict(self, model, params, batch, vocabulary: VocabularySpec) -> Any:
+    """What the head says of a batch without dropout; pure, to be jitted.
+
+    Args:
+      model: the Linen module.
+      params: `{'model': ..., 'heads': ...}`, unboxed.
+      batch: arrays on the device; labels need not be among them.
+      vocabulary: sizes and special ids.
+
+    Returns:
+      Arrays as the subclass says, one row for each of the batch's.
+    """
+    raise NotImplementedError
+
+  def head_of(self, params) -> Any:
+    """The head's own parameters."""
+    return params['heads'][self.name]
+
+  def width(self, model) -> int:
+    """W, the width of the features: H, or 2 H plugged in."""
+    hidden = body_config(model).hidden_dim
+    return hidden if self.features is Features.PLUG_OUT else 2 * hidden
+
+  def init_heads(self, model, rng: jax.Array) -> dict[str, Any]:
+    """See `Objective.init_heads`; checks that the model has what it takes."""
+    self._check(model)
+    output_rng, layers_rng = jax.random.split(rng)
+    head = self.init_output(model, output_rng)
+    if self.head_layers:
+      shape = (1, 2, self.width(model))
+      head[LAYERS] = self._layers(model).init(
+          layers_rng, jnp.zeros(shape, jnp.float32))['params']
+    return head
+
+  def init_output(self, model, rng: jax.Array) -> dict[str, Any]:
+    """The head's parameters, all but its `layers`, boxed."""
+    config = body_config(model)
+    dense_rng, output_rng = jax.random.split(rng)
+    width, hidden = self.width(model), config.hidden_dim
+    init = functools.partial(init_linear, config=config)
+    if self.head is HeadKind.OUTPUT:
+      return {'output': init(output_rng, (width, self.num_outputs))}
+    head = {'dense': init(dense_rng, (width, hidden)),
+            'output': init(output_rng, (hidden, self.num_outputs))}
+    if self.head is HeadKind.DENSE_NORM:
+      head['norm'] = {'scale': nn.LogicallyPartitioned(
+          jnp.ones((hidden,), jnp.float32), ('norm',))}
+    return head
+
+  def states(self, model, params, batch, vocabulary: VocabularySpec,
+             rng: jax.Array | None = None) -> jax.Array:
+    """What the head reads of each position, its own layers included.
+
+    Args:
+      model: the Linen module.
+      params: `{'model': ..., 'heads': ...}`.
+      batch: rows, and for PLUG_IN the paired ones.
+      vocabulary: sizes and special ids.
+      rng: key of dropout; None for none.
+
+    Returns:
+      [B, T, W] in the compute dtype.
+    """
+    self._check(model)
+    body_rng, layers_rng = (None, None) if rng is None else jax.random.split(
+        rng)
+    frozen = self.body is Body.FROZEN
+    states = self._encode(model, params, batch, vocabulary,
+                          None if frozen else body_rng)
+    if frozen:
+      states = jax.lax.stop_gradient(states)
+    if not self.head_layers:
+      return states
+    arguments = inputs.arguments(batch_lib.side(batch))
+    return self._layers(model).apply(
+        {'params': self.head_of(params)[LAYERS]}, states,
+        segment_ids=arguments.get('segment_ids'),
+        positions=arguments.get('positions'),
+        deterministic=layers_rng is None, rngs=_rngs(layers_rng))
+
+  def drop(self, rng: jax.Array | None):
+    """Dropout of the head for `heads.token_logits`; None without a key.
+
+    Each call of what is returned draws anew.
+    """
+    if rng is None or not self.head_dropout:
+      return None
+    keys = iter(jax.random.split(rng, 4))
+    return lambda states: dropout.drop(next(keys), states,
+                                       rate=self.head_dropout)
+
+  def _encode(self, model, params, batch, vocabulary, rng) -> jax.Array:
+    """[B, T, W] of the encoder."""
+    if self.features is Features.PLUG_IN:
+      sides = [{'token_ids': side[batch_lib.TOKEN_IDS]}
+               | inputs.arguments(side)
+               for side in two_sided.sides(batch, objective=self.name)]
+      return inputs.call(
+          model, params, cross_attention.pair_features, *sides, rng=rng,
+          deterministic=rng is None,
+          memory_gradient=self.memory_gradient)[0]
+    batch = batch_lib.side(batch)
+    params = inputs.bind(model, params, batch, vocabulary)
+    method = 'encode' if self.layer is None else 'encode_layers'
+    states = inputs.call(
+        model, params, method, batch[batch_lib.TOKEN_IDS], rng=rng,
+        deterministic=rng is None, **inputs.arguments(batch))
+    return states if self.layer is None else states[self.layer]
+
+  def _layers(self, model) -> head_layers_lib.HeadLayers:
+    return head_layers_lib.HeadLayers(
+        head_layers_lib.config_of(body_config(model), self.width(model)),
+        self.head_layers)
+
+  def _check(self, model) -> None:
+    depth = body_config(model).num_layers
+    if self.layer is not None and not -depth - 1 <= self.layer <= depth:
+      raise errors.ConfigError(
+          'The model has no such layer', got=self.layer,
+          expected=f'0 (embeddings) to {depth}, or counted from the end',
+          where=f'{type(self).__name__}.layer')
+    if self.features is Features.PLUG_IN:
+      cross_attention.check_enabled(
+          model.config, where=f'{type(self).__name__}.features')
+      if sharing.plan_of(model) is not None:
+        raise errors.ConfigError(
+            'Two languages of a pair can not be read with the parts of one',
+            got="features='plug_in' with a sharing plan",
+            expected="'plug_out'", where=f'{type(self).__name__}.features')
+
+
+def body_config(model) -> model_config.EncoderConfig:
+  """The configuration of a model's encoder."""
+  return getattr(model.config, 'encoder', model.config)
+
+
+def init_linear(rng: jax.Array, shape: tuple[int, ...], *,
+                config: model_config.EncoderConfig,
+                axes: tuple[str | None, ...] = ('embed', None)
+                ) -> dict[str, Any]:
+  """A head's linear map, boxed: normal(initializer_range), bias zero.
+
+  Args:
+    rng: key.
+    shape: of the kernel, [inputs, *outputs].
+    config: of the encoder.
+    axes: logical axes of the kernel.
+  """
+  kernel = config.initializer_range * jax.random.normal(
+      rng, shape, jnp.float32)
+  return {
+      'kernel': nn.LogicallyPartitioned(kernel, axes),
+      'bias': nn.LogicallyPartitioned(
+          jnp.zeros(shape[1:], jnp.float32), axes[1:])}
+
+
+def _rngs(rng):
+  return None if rng is None else {'dropout': rng}

@@ -1,0 +1,98 @@
+"""Answers to questions, as spans of a text."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from xlflax.data import batch as batch_lib
+from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.models import heads
+from xlflax.objectives import base, losses, masking, metrics
+from xlflax.objectives.finetuning import base as finetuning
+
+# Logit of a position that can not be the answer's.
+NEVER = -1e9
+
+
+class SpanLogits(NamedTuple):
+  """Of each position, float32 [B, T]; `NEVER` where no answer can be."""
+
+  start: jax.Array
+  end: jax.Array
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuestionAnswering(finetuning.FineTuning):
+  """The first and the last token of the answer (Devlin et al. 2019, 4.2).
+
+  Rows are those of `xlflax.data.labelled.question_rows`. The loss of a row is
+  the mean of -log p of start and of end, each a softmax over the context's
+  tokens and the first position, which stands for a window without the answer;
+  question, separators and padding have no part in it. The head is a linear map
+  to two numbers, start's and end's. Metrics by language of the context: loss,
+  and accuracy (start and end both right).
+
+  Attributes:
+    head_dropout: on what the head reads.
+    name_prefix: the objective's name.
+  """
+
+  head_dropout: float = 0.0
+  name_prefix: str = 'question_answering'
+
+  @property
+  def name(self) -> str:
+    return self.name_prefix
+
+  @property
+  def num_outputs(self) -> int:
+    return 2
+
+  def __call__(self, model, params, batch, context: base.Context
+               ) -> base.ObjectiveOutput:
+    rng = context.rng if context.train else None
+    logits = self._logits(model, params, batch, context.vocabulary, rng)
+    allowed = batch[batch_lib.CONTEXT_MASK] > 0
+    allowed = allowed | (jnp.arange(allowed.shape[1]) == 0)[None, :]
+    answers = (batch[batch_lib.START_POSITIONS],
+               batch[batch_lib.END_POSITIONS])
+    found = [losses.cross_entropy(jnp.where(allowed, part, NEVER), answer)
+             for part, answer in zip(logits, answers, strict=True)]
+    loss = (found[0][0] + found[1][0]) / 2
+    return self._output(loss, found[0][1] * found[1][1], batch, context)
+
+  def predict(self, model, params, batch, vocabulary: VocabularySpec
+              ) -> SpanLogits:
+    """Logits of start and end, `NEVER` outside of the context."""
+    context = batch[batch_lib.CONTEXT_MASK] > 0
+    return SpanLogits(*(
+        jnp.where(context, part, NEVER)
+        for part in self._logits(model, params, batch, vocabulary)))
+
+  def _logits(self, model, params, batch, vocabulary, rng=None) -> SpanLogits:
+    """Of every position."""
+    states_rng, head_rng = (None, None) if rng is None else jax.random.split(
+        rng)
+    states = self.states(model, params, batch, vocabulary, states_rng)
+    logits = heads.token_logits(
+        self.head_of(params), states, activation=self.activation,
+        epsilon=finetuning.body_config(model).layer_norm_epsilon,
+        drop=self.drop(head_rng)).astype(jnp.float32)
+    return SpanLogits(logits[:, :, 0], logits[:, :, 1])
+
+  def _output(self, loss, correct, batch, context) -> base.ObjectiveOutput:
+    """Sums of loss [B] and of how many rows are right [B]."""
+    weights = jnp.ones_like(loss)
+    first = jnp.argmax(batch[batch_lib.CONTEXT_MASK] > 0, axis=1)
+    languages = masking.gather_rows(
+        batch[batch_lib.LANGUAGE_IDS], first[:, None])[:, 0]
+    count = len(context.vocabulary.languages)
+    def by_language(values):
+      return metrics.by_language(jax.lax.stop_gradient(values), weights,
+                                 languages, count)
+    return base.ObjectiveOutput(
+        base.Sum(jnp.sum(loss), jnp.sum(weights)),
+        {f'{self.name}/loss': by_language(loss),
+         f'{self.name}/accuracy': by_language(correct)})

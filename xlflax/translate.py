@@ -1,0 +1,251 @@
+"""`translate`: text through a run's encoder-decoder, from files and streams."""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import logging
+import os
+import pathlib
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple
+
+import jax
+
+from xlflax import errors
+from xlflax.evaluation import base, checkpoint_choice, results
+from xlflax.evaluation import translator as translator_lib
+from xlflax.training import partitioning
+from xlflax.training import run as run_lib
+
+Hypothesis = translator_lib.Hypothesis
+TranslationOptions = translator_lib.TranslationOptions
+Translator = translator_lib.Translator
+
+# Batches of a file that are sorted by length together.
+_SORTED_BATCHES = 16
+
+_LOG = logging.getLogger(__name__)
+
+
+class Counts(NamedTuple):
+  """What was done.
+
+  Attributes:
+    lines: lines that were translated, empty ones included.
+    empty: lines of nothing but spaces, which stay empty.
+    cut: lines that were longer than the model reads.
+    resumed: lines that an earlier, interrupted call had translated.
+  """
+
+  lines: int = 0
+  empty: int = 0
+  cut: int = 0
+  resumed: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LineTranslator:
+  """Lines to lines.
+
+  Attributes:
+    translator: of one checkpoint and a pair of languages.
+    n_best: hypotheses written for a line. For 1 a line becomes a line; else
+      so many lines `number <TAB> score <TAB> text`, the number that of the
+      input line, from 1.
+    batch_size: lines that are translated at a time.
+    identity: what the translations depend on but the text: plain JSON.
+  """
+
+  translator: Translator
+  n_best: int
+  batch_size: int
+  identity: dict
+
+  def translate(self, lines: Iterable[str]) -> list[list[Hypothesis]]:
+    """The hypotheses of some lines, the best first."""
+    return self.translator.translate(list(lines)).hypotheses
+
+  def stream(self, source: BinaryIO, output: BinaryIO) -> Counts:
+    """Translates lines as they come, in order.
+
+    Each call of the model takes the lines that are there, `batch_size` at the
+    most: a line that is typed is answered at once.
+
+    Args:
+      source: UTF-8 text; a byte that is none is read as U+FFFD.
+      output: is flushed after each batch.
+    """
+    counts = Counts()
+    for chunk in _arriving(source, self.batch_size):
+      counts = self._write(chunk, output, counts)
+    return _warned(counts, self.translator)
+
+  def file(self, source: pathlib.Path, output: pathlib.Path) -> Counts:
+    """Translates a file; goes on where an interrupted call stopped.
+
+    The lines that are done are kept in `OUTPUT.partial`, and what they depend
+    on in `OUTPUT.partial.json`: with another text, checkpoint or setting the
+    file is translated from the start.
+
+    Raises:
+      CorpusError: a file can not be read or written.
+    """
+    partial = output.with_name(output.name + '.partial')
+    record = output.with_name(output.name + '.partial.json')
+    try:
+      with source.open('rb') as text:
+        done = _resume(partial, record, self._identity(text), self.n_best)
+        text.seek(0)
+        counts = Counts(lines=done, resumed=done)
+        for _ in itertools.islice(text, done):
+          pass
+        with partial.open('ab') as file:
+          while chunk := list(itertools.islice(
+              text, _SORTED_BATCHES * self.batch_size)):
+            counts = self._write(chunk, file, counts)
+            os.fsync(file.fileno())
+            _LOG.info('%d lines are translated.', counts.lines)
+      partial.replace(output)
+      record.unlink()
+    except OSError as error:
+      raise errors.CorpusError(
+          'A file of text can not be translated', got=str(error),
+          where=f'{source} into {output}') from error
+    return _warned(counts, self.translator)
+
+  def _identity(self, text: BinaryIO) -> dict:
+    digest = hashlib.file_digest(text, 'sha256').hexdigest()
+    return {**self.identity, 'text': digest}
+
+  def _write(self, chunk: list[bytes], file: BinaryIO, counts: Counts
+             ) -> Counts:
+    """Translates some lines, and writes what they become."""
+    lines = [line.decode('utf-8', 'replace').strip() for line in chunk]
+    found = self.translator.translate(lines)
+    for number, hypotheses in enumerate(found.hypotheses, counts.lines + 1):
+      file.write(self._format(number, hypotheses).encode())
+    file.flush()
+    return counts._replace(
+        lines=counts.lines + len(lines), cut=counts.cut + found.cut,
+        empty=counts.empty + sum(not line for line in lines))
+
+  def _format(self, number: int, hypotheses: list[Hypothesis]) -> str:
+    if self.n_best == 1:
+      return hypotheses[0].text + '\n'
+    missing = [Hypothesis('', 0.0)] * (self.n_best - len(hypotheses))
+    return ''.join(f'{number}\t{score:.4f}\t{text}\n'
+                   for text, score in [*hypotheses, *missing])
+
+
+def open_translator(
+    *,
+    model_dir: str,
+    source: str,
+    target: str,
+    step: str | int = 'last',
+    options: TranslationOptions | None = None,
+    batch_size: int = 64,
+    partitioner: partitioning.Partitioner | None = None,
+) -> LineTranslator:
+  """Opens a run for translation.
+
+  Args:
+    model_dir: the directory of a run of an encoder-decoder.
+    source: language that is read.
+    target: language that is written.
+    step: 'last' or the step of a checkpoint.
+    options: of the search; None for a beam of 5.
+    batch_size: lines that are translated at a time.
+    partitioner: shards parameters and batches; None splits batches over all
+      devices.
+
+  Returns:
+    A translator of lines, files and streams.
+
+  Raises:
+    XlflaxError: the directory is no run, its model is no encoder-decoder, or
+      it does not know a language.
+  """
+  options = options or TranslationOptions()
+  run = run_lib.open_run(model_dir)
+  translator_lib.check_model(run.model)
+  chosen, = checkpoint_choice.choose(
+      run, 'last' if step == 'last' else [int(step)])
+  if partitioner is None and jax.device_count() > 1:
+    partitioner = partitioning.Partitioner()
+  subject = base.Subject(
+      model=run.model, vocabulary=run.vocabulary, partitioner=partitioner,
+      params=run.restore_params(chosen, partitioner=partitioner),
+      batch_size=batch_size, objectives=run.objectives)
+  translator = Translator(subject, source=source, target=target,
+                          options=options)
+  return LineTranslator(
+      translator=translator, n_best=options.n_best, batch_size=batch_size,
+      identity={
+          'source': translator.source, 'target': translator.target,
+          'options': base.settings(options), 'search': translator.describe(),
+          'vocabulary': run.vocabulary.hash, 'step': chosen,
+          'checkpoint': results.checkpoint_identity(run.directory, chosen)})
+
+
+def _resume(partial: pathlib.Path, record: pathlib.Path, identity: dict,
+            n_best: int) -> int:
+  """How many lines are done; makes both files say just that."""
+  before = json.loads(record.read_text()) if record.exists() else None
+  if before != identity or not partial.exists():
+    if before is not None:
+      _LOG.warning('%s is of another text or with other settings; the file is '
+                   'translated from the start.', partial)
+    partial.write_bytes(b'')
+    record.write_text(json.dumps(identity))
+    return 0
+  done, whole = 0, 0
+  with partial.open('rb') as file:
+    while lines := list(itertools.islice(file, n_best)):
+      if len(lines) < n_best or not lines[-1].endswith(b'\n'):
+        break
+      done, whole = done + 1, whole + sum(map(len, lines))
+  os.truncate(partial, whole)
+  _LOG.info('%d lines are translated already.', done)
+  return done
+
+
+def _arriving(source: BinaryIO, count: int) -> Iterator[list[bytes]]:
+  """The lines that are there, at least one and at most `count` at a time."""
+  lines: queue.Queue = queue.Queue(maxsize=4 * count)
+
+  def read():
+    try:
+      for line in source:
+        lines.put(line)
+      lines.put(None)
+    except Exception as error:  # for the reader of the queue
+      lines.put(error)
+
+  threading.Thread(target=read, daemon=True).start()
+  last = None
+  while True:
+    chunk = [lines.get()]
+    while len(chunk) < count and isinstance(chunk[-1], bytes):
+      try:
+        chunk.append(lines.get_nowait())
+      except queue.Empty:
+        break
+    if not isinstance(chunk[-1], bytes):
+      last = chunk.pop()
+      if chunk:
+        yield chunk
+      if last is not None:
+        raise last
+      return
+    yield chunk
+
+
+def _warned(counts: Counts, translator: Translator) -> Counts:
+  if counts.cut:
+    _LOG.warning('%d of %d lines were cut to %d tokens.', counts.cut,
+                 counts.lines - counts.resumed, translator.max_length)
+  return counts
