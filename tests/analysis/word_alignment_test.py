@@ -126,9 +126,3 @@ def test_words_that_are_all_alike_get_one_link():
 def test_transport_without_a_plan():
   with pytest.raises(errors.AnalysisError, match='need a plan'):
     word_alignment.link_matrix(np.eye(2), 'transport')
-
-
-def test_pharaoh():
-  assert word_alignment.to_pharaoh(
-      frozenset({(10, 2), (2, 0), (2, 10)})) == '2-0 2-10 10-2'
-  assert word_alignment.to_pharaoh(frozenset()) == ''

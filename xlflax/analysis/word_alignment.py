@@ -159,11 +159,6 @@ def to_links(matrix: np.ndarray) -> frozenset[Link]:
                        strict=True))
 
 
-def to_pharaoh(links: frozenset[Link] | set[Link]) -> str:
-  """One line of Pharaoh's format: `0-0 1-2`, in order."""
-  return ' '.join(f'{i}-{j}' for i, j in sorted(links))
-
-
 def _most(plan: np.ndarray, axis: int, threshold: float | None) -> np.ndarray:
   """Whether an entry is the greatest along an axis, or above its share."""
   if threshold is None:

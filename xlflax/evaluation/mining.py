@@ -7,7 +7,7 @@ that is best on development data.
 """
 
 import dataclasses
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from xlflax.analysis import margin as margin_lib
 from xlflax.analysis.margin import Direction, Margin
 from xlflax.data import language_codes
 from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import base, states
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import mining as metrics_lib
@@ -23,32 +24,21 @@ from xlflax.objectives.inputs import Pooling
 
 _BLOCK = 8192  # sentences whose states of all layers are kept together
 
-ScoredPairs = list[tuple[str, str, float]]  # ids of both sides, score
-
-
-class MinedSource(Protocol):
-  """Pairs of collections of sentences."""
-
-  def pairs(self) -> tuple[sources_lib.Pair, ...]:
-    """The language pairs there are."""
-
-  def load(self, pair: sources_lib.Pair) -> examples_lib.MinedSentences:
-    """The collections of a language pair."""
-
-  def fingerprint(self) -> str:
-    """Hash of languages, sentences and gold pairs."""
+Scored = dict[tuple[str, str], float]  # ids of both sides: score
 
 
 class _Collections(NamedTuple):
   """Two collections in which every sentence is there once.
 
   Attributes:
+    languages: of the two sides.
     texts: the sentences of either side, each once.
     ids: the id of each, the first if it is there several times.
     gold: pairs of such ids; None if not known.
     repeated: how many sentences were left out.
   """
 
+  languages: tuple[str, str]
   texts: tuple[list[str], list[str]]
   ids: tuple[list[str], list[str]]
   gold: frozenset[tuple[str, str]] | None
@@ -60,7 +50,7 @@ class BitextMining(base.EvalTask):
   """F1 of the pairs whose score is above a threshold.
 
   Metrics, for each language pair (named by its other language where one side
-  is English): `f1/<pair>`, `precision/<pair>`, `recall/<pair>`,
+  is English; failures are named by the source's part): `f1/<pair>`, `precision/<pair>`, `recall/<pair>`,
   `threshold/<pair>`, and `f1/mean` over pairs. The files `<pair>.tsv` have the
   found pairs, `id<TAB>id` a line, in the order of ids: what BUCC and XTREME
   take as a submission. A pair without gold (a blind test set) has the file
@@ -83,8 +73,8 @@ class BitextMining(base.EvalTask):
   """
 
   name: str = 'bitext_mining'
-  source: MinedSource
-  development: MinedSource | None = None
+  source: source_lib.MinedSource
+  development: source_lib.MinedSource | None = None
   margin: Margin = Margin.RATIO
   direction: Direction = Direction.MAX
   k: int = 4
@@ -109,10 +99,11 @@ class BitextMining(base.EvalTask):
     metrics: dict[str, float] = {}
     files: dict[str, str] = {}
     rows: list[base.Row] = []
-    for pair in self.source.pairs():
-      name = sources_lib.pair_name(pair)
-      with failures.guard(name):
-        found, row = self._score(subject, pair, layer, notes)
+    for part in self.source.languages():
+      with failures.guard(part):
+        mined = self.source.load(part)
+        name = sources_lib.pair_name(mined.languages)
+        found, row = self._score(subject, part, mined, layer, notes)
         files[f'{name}.tsv'] = ''.join(f'{x}\t{y}\n' for x, y in sorted(found))
         rows.append({'pair': name} | row)
         metrics |= {f'{key}/{name}': row[key] for key in (
@@ -124,56 +115,57 @@ class BitextMining(base.EvalTask):
         metrics=metrics, tables={'pairs': rows}, notes=tuple(notes),
         failures=failures.collected(), files=files)
 
-  def _score(self, subject, pair, layer, notes):
-    """(the pairs above the threshold, a row of numbers) of a language pair."""
-    collections = _once_each(self.source.load(pair))
+  def _score(self, subject, part, mined, layer, notes
+             ) -> tuple[list[tuple[str, str]], base.Row]:
+    """(the pairs above the threshold, a row of numbers) of a part."""
+    collections = _once_each(mined)
     if collections.repeated:
-      notes.append(f'{collections.repeated} sentences of {"-".join(pair)} are '
+      notes.append(f'{collections.repeated} sentences of {part} are '
                    'repetitions, which count once')
-    scored = self._candidates(subject, pair, collections, layer, notes)
+    scored = self._candidates(subject, collections, layer, notes)
     threshold, tuned_on = self._threshold(
-        subject, pair, collections, scored, layer, notes)
-    found = {(x, y) for x, y, score in scored if score >= threshold}
+        subject, part, collections, scored, layer, notes)
+    found = metrics_lib.above(scored, threshold)
     row = {'candidates': len(scored), 'found': len(found),
-           'threshold': float(threshold), 'tuned_on': tuned_on}
+           'threshold': threshold, 'tuned_on': tuned_on}
     if collections.gold is not None:
-      scores = metrics_lib.mining_scores(found, collections.gold)
+      scores = metrics_lib.evaluate(found, collections.gold)
       row |= {'gold': len(collections.gold), 'f1': scores.f1,
               'precision': scores.precision, 'recall': scores.recall}
     return found, row
 
-  def _threshold(self, subject, pair, collections, scored, layer, notes):
+  def _threshold(self, subject, part, collections, scored, layer, notes
+                 ) -> tuple[float, str]:
     """(threshold, 'development' or 'itself')."""
+    tuned_on = 'itself'
     if self.development is not None:
-      chosen_on = _once_each(self.development.load(pair))
-      if chosen_on.gold is None:
-        raise errors.CorpusError(
-            'The threshold can not be chosen on development data without gold '
-            'pairs', where='-'.join(pair))
-      pairs = self._candidates(subject, pair, chosen_on, layer, notes)
-      return metrics_lib.best_threshold(
-          pairs, chosen_on.gold).threshold, 'development'
+      tuned_on = 'development'
+      collections = _once_each(self.development.load(part))
     if collections.gold is None:
       raise errors.CorpusError(
-          'There are neither gold pairs nor development data to choose the '
-          'threshold on', where='-'.join(pair),
-          fix=f'give {type(self).__name__}.development')
-    notes.append(f'the threshold of {"-".join(pair)} is the best for the '
-                 'scored pairs themselves: there is no development data')
+          'The threshold can not be chosen without gold pairs',
+          where=f'{part}, {tuned_on}',
+          fix='give development data with gold pairs')
+    if self.development is not None:
+      scored = self._candidates(subject, collections, layer, notes)
+    else:
+      notes.append(f'the threshold of {part} is the best for the scored pairs '
+                   'themselves: there is no development data')
     return metrics_lib.best_threshold(
-        scored, collections.gold).threshold, 'itself'
+        scored, collections.gold).value, tuned_on
 
-  def _candidates(self, subject, pair, collections: _Collections, layer,
-                  notes) -> ScoredPairs:
+  def _candidates(self, subject, collections: _Collections, layer, notes
+                  ) -> Scored:
     """Scored pairs of ids, best first."""
     vectors = [self._vectors(subject, code, texts, layer, notes)
-               for code, texts in zip(pair, collections.texts, strict=True)]
+               for code, texts in zip(collections.languages, collections.texts,
+                                      strict=True)]
     found = margin_lib.candidates(*vectors, k=self.k, margin=self.margin,
                                   direction=self.direction)
     first, second = collections.ids
-    return [(first[i], second[j], score) for i, j, score in zip(
+    return {(first[i], second[j]): score for i, j, score in zip(
         found.first.tolist(), found.second.tolist(), found.scores.tolist(),
-        strict=True)]
+        strict=True)}
 
   def _vectors(self, subject, code: str, texts: list[str], layer: int, notes
                ) -> np.ndarray:
@@ -198,26 +190,29 @@ class BitextMining(base.EvalTask):
 
 
 def _once_each(mined: examples_lib.MinedSentences) -> _Collections:
-  """Both collections without repetitions; gold pairs are of first ids."""
-  first_ids = []
-  of_text: list[dict[str, str]] = []
+  """Both collections without repetitions; gold pairs are of first ids.
+
+  Raises:
+    CorpusError: a gold pair is of a sentence that is not there.
+  """
+  ids_of_texts: list[dict[str, str]] = []
+  first_ids: list[dict[str, str]] = []
   for side in (mined.first, mined.second):
     first: dict[str, str] = {}
     for key, text in side.items():
       first.setdefault(text, key)
-    of_text.append(first)
+    ids_of_texts.append(first)
     first_ids.append({key: first[text] for key, text in side.items()})
-  gold = None
-  if mined.gold is not None:
-    unknown = [pair for pair in mined.gold
-               if pair[0] not in mined.first or pair[1] not in mined.second]
-    if unknown:
-      raise errors.CorpusError(
-          'A gold pair is of sentences that are not there',
-          got=f'{unknown[0][0]} and {unknown[0][1]}, and '
-          f'{len(unknown) - 1} more', where='-'.join(mined.languages))
-    gold = frozenset((first_ids[0][x], first_ids[1][y]) for x, y in mined.gold)
+  gold = mined.gold
+  if gold is not None:
+    for pair in gold:
+      if any(key not in ids for key, ids in zip(pair, first_ids, strict=True)):
+        raise errors.CorpusError(
+            'A gold pair is of a sentence that is not there',
+            got=' and '.join(pair), where='-'.join(mined.languages))
+    gold = frozenset((first_ids[0][x], first_ids[1][y]) for x, y in gold)
+  first, second = ids_of_texts
   return _Collections(
-      (list(of_text[0]), list(of_text[1])),
-      (list(of_text[0].values()), list(of_text[1].values())), gold,
-      len(mined.first) + len(mined.second) - sum(map(len, of_text)))
+      mined.languages, (list(first), list(second)),
+      (list(first.values()), list(second.values())), gold,
+      len(mined.first) + len(mined.second) - len(first) - len(second))

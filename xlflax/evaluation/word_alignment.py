@@ -11,17 +11,18 @@ import math
 import numpy as np
 
 from xlflax import enums, errors
-from xlflax.analysis import alignment_error
 from xlflax.analysis import word_alignment as links_lib
 from xlflax.analysis.word_alignment import Mass, Method
 from xlflax.data import language_codes
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import base, states, word_states
+from xlflax.evaluation.metrics import alignment
 
 _BLOCK = 128  # sentence pairs whose states are kept together
 
-Counts = alignment_error.LinkCounts
+# method -> the scores of each layer
+ByMethod = dict[Method, list[alignment.AlignmentScores]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,24 +82,29 @@ class WordAlignment(base.EvalTask):
     failures = base.Failures(self.name)
     notes = [f'aer is that of {self.methods[0].value} at layer {layer} of '
              f'0..{subject.model.config.num_layers}']
-    counts: dict[str, dict[Method, Counts]] = {}
+    scores: dict[str, ByMethod] = {}
     files: dict[str, str] = {}
     for part in self.source.languages():
       with failures.guard(part):
-        counts[part], lines = self._score(subject, part, layer, notes)
-        files |= {f'{part}.{method.value}.txt': '\n'.join(of_method) + '\n'
-                  for method, of_method in lines.items()}
-    rows = [row for part, by_method in counts.items()
-            for row in _rows(part, by_method)]
+        examples = self._load(part)
+        links = self._align(subject, part, examples, notes)
+        scores[part] = {
+            method: [alignment.evaluate(examples, found) for found in by_layer]
+            for method, by_layer in links.items()}
+        files |= {f'{part}.{method.value}.txt': ''.join(
+            alignment.write_pharaoh(found) + '\n' for found in by_layer[layer])
+                  for method, by_layer in links.items()}
+    rows = [row for part, found in scores.items() for row in _rows(part, found)]
     return base.EvalResult(
-        metrics=self._metrics(counts, layer), tables={'layers': rows},
+        metrics=self._metrics(scores, layer), tables={'layers': rows},
         notes=tuple(notes), failures=failures.collected(), files=files)
 
-  def _score(self, subject, part, layer, notes):
-    """({method: counts by layer}, {method: lines of Pharaoh's format})."""
-    examples = self._load(part)
-    counts: dict[Method, Counts] = {}
-    lines: dict[Method, list[str]] = {method: [] for method in self.methods}
+  def _align(self, subject, part, examples, notes
+             ) -> dict[Method, list[list[frozenset[alignment.Link]]]]:
+    """method -> for each layer the links of each sentence."""
+    num_layers = subject.model.config.num_layers + 1
+    links: dict[Method, list[list[frozenset[alignment.Link]]]] = {
+        method: [[] for _ in range(num_layers)] for method in self.methods}
     cut = 0
     for start in range(0, len(examples), _BLOCK):
       block = examples[start:start + _BLOCK]
@@ -106,15 +112,12 @@ class WordAlignment(base.EvalTask):
                                 strict=True):
         cut += (sides[0].shape[1] < len(example.source_words)
                 or sides[1].shape[1] < len(example.target_words))
-        for method, links in self._links(*sides).items():
-          found = alignment_error.count_matrices(
-              links, example.sure, example.possible)
-          counts[method] = counts[method] + found if method in counts else found
-          lines[method].append(
-              links_lib.to_pharaoh(links_lib.to_links(links[layer])))
+        for method, matrices in self._links(*sides).items():
+          for found, matrix in zip(links[method], matrices, strict=True):
+            found.append(links_lib.to_links(matrix))
     if cut:
       notes.append(f'{cut} sentences of {part} were cut')
-    return counts, lines
+    return links
 
   def _load(self, part: str) -> list[examples_lib.AlignedSentence]:
     examples = [example for example in self.source.load(part)
@@ -155,19 +158,20 @@ class WordAlignment(base.EvalTask):
         similarity, method, plan=plan, threshold=self.threshold)
             for method in self.methods}
 
-  def _metrics(self, counts: dict[str, dict[Method, Counts]], layer: int
+  def _metrics(self, scores: dict[str, ByMethod], layer: int
                ) -> dict[str, float]:
     metrics: dict[str, float] = {}
     for method in self.methods:
       prefix = '' if method is self.methods[0] else f'{method.value}_'
-      by_part = {part: found[method] for part, found in counts.items()}
-      for part, found in by_part.items():
-        metrics |= _summary(prefix, part, found.error_rate, layer)
+      rates = {part: np.array([score.error_rate for score in found[method]])
+               for part, found in scores.items()}
+      for part, found in scores.items():
+        metrics |= _summary(prefix, part, rates[part], layer)
         metrics |= {
-            f'{prefix}precision/{part}': float(found.precision[layer]),
-            f'{prefix}recall/{part}': float(found.recall[layer])}
-      if by_part:
-        mean = np.mean([x.error_rate for x in by_part.values()], axis=0)
+            f'{prefix}precision/{part}': found[method][layer].precision,
+            f'{prefix}recall/{part}': found[method][layer].recall}
+      if rates:
+        mean = np.mean(list(rates.values()), axis=0)
         metrics |= _summary(prefix, 'mean', mean, layer)
     return metrics
 
@@ -182,15 +186,13 @@ def _language(subject: base.Subject, code: str, notes: list[str]
   return code, index
 
 
-def _rows(part: str, by_method: dict[Method, Counts]) -> list[base.Row]:
+def _rows(part: str, by_method: ByMethod) -> list[base.Row]:
   return [
-      {'pair': part, 'method': method.value, 'layer': layer, 'aer': float(aer),
-       'precision': float(precision), 'recall': float(recall),
-       'links': int(links)}
-      for method, found in by_method.items()
-      for layer, (aer, precision, recall, links) in enumerate(zip(
-          found.error_rate, found.precision, found.recall,
-          np.asarray(found.found), strict=True))]
+      {'pair': part, 'method': method.value, 'layer': layer,
+       'aer': score.error_rate, 'precision': score.precision,
+       'recall': score.recall}
+      for method, by_layer in by_method.items()
+      for layer, score in enumerate(by_layer)]
 
 
 def _summary(prefix: str, name: str, by_layer: np.ndarray, layer: int

@@ -55,7 +55,7 @@ _NAMES = {'first_name': 16, 'last_name': 12, 'location': 16,
 _FUNCTION = {
     'DET': 'the a every no many', 'NUM': 'two three',
     'ADP': 'in of', 'PART': 'not', 'AUX': 'past future be',
-    'CCONJ': 'and but', 'SCONJ': 'that',
+    'CCONJ': 'and but while', 'SCONJ': 'that',
     'PRON': 'who what', 'ADV': 'where',
     'PROPN': 'company new_place',
 }

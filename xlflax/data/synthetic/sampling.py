@@ -103,7 +103,7 @@ class Sampler:
     if self.draws.chance(0.2):
       return Sentence((self.clause(topic, plain=True),
                        self.clause(topic, plain=True)),
-                      self.draws.choice(('but', 'and')))
+                      self.draws.choice(('but', 'while')))
     return Sentence((self.clause(topic),))
 
   def other(self, draw: Callable[[], object], *than):
