@@ -8,7 +8,8 @@ from xlflax.analysis import normalization
 @pytest.fixture
 def vectors():
   rng = np.random.default_rng(0)
-  return rng.normal(size=(60, 8)) * rng.uniform(1, 9, 8) + rng.normal(size=8) * 4
+  spread, mean = rng.uniform(1, 9, 8), rng.normal(size=8) * 4
+  return rng.normal(size=(60, 8)) * spread + mean
 
 
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])

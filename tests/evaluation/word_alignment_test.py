@@ -77,10 +77,10 @@ def test_every_layer_and_method_is_what_the_functions_give(subject, sentences):
   for method, layer in table:
     found_links, lines = [], []
     for pair in pairs:
-      found = dict(word_states.word_states(
+      found = sorted(word_states.word_states(
           subject, [pair.source_words, pair.target_words],
-          [('de', 0), ('en', 1)]))
-      states = [found[i][layer] for i in range(2)]
+          [('de', 0), ('en', 1)]), key=lambda one: one.sentence)
+      states = [one.states[layer] for one in found]
       similarity = links_lib.cosine(*states)
       plan = links_lib.transport_plan(
           similarity, *(links_lib.masses(side, 'norm') for side in states),

@@ -23,7 +23,9 @@ def split(sentences):
 def _read(subject, split, languages, **options):
   found = list(word_states.word_states(subject, split, languages, **options))
   assert sorted(one.sentence for one in found) == list(range(len(split)))
-  return [states for _, states in sorted(found, key=lambda one: one.sentence)]
+  for one in found:
+    assert one.words.tolist() == list(range(one.states.shape[1]))
+  return [one.states for one in sorted(found, key=lambda one: one.sentence)]
 
 
 def test_words_are_means_over_their_tokens_in_a_sentence_alone(subject, split):
@@ -62,13 +64,28 @@ def test_batch_size_and_devices_do_not_matter(subject, split):
 
 def test_words_beyond_the_limit_are_left_out_whole(subject, split):
   words = split[8]
-  lengths = words_lib.encode_words(subject.vocabulary, words, 'de').lengths
+  ids, lengths = words_lib.encode_words(subject.vocabulary, words, 'de')
   assert lengths[2] > 1  # so that a limit can lie inside of a word
-  limit = int(lengths[:3].sum()) - 1 + 2
-  short, = _read(subject, [words], [('de', 0)], max_length=limit)
-  alone, = _read(subject, [words[:2]], [('de', 0)])
+  kept = int(lengths[:3].sum()) - 1
+  short, = _read(subject, [words], [('de', 0)], max_length=kept + 2)
+  of_token = np.repeat(np.arange(len(words)), lengths)[:kept]
+  expected, = word_states.states_of_readings(
+      subject, [word_states.Reading(
+          ids[:kept], np.where(of_token < 2, of_token, -1))], [0])
   assert short.shape[1] == 2
-  np.testing.assert_allclose(short, alone, atol=1e-5)
+  np.testing.assert_allclose(short, expected.states, atol=1e-5)
+
+
+def test_some_tokens_may_belong_to_no_word(subject, split):
+  words = split[7]
+  ids, lengths = words_lib.encode_words(subject.vocabulary, words, 'de')
+  of_token = np.repeat(np.arange(len(words)), lengths)
+  some = np.where(np.isin(of_token, [1, 3]), of_token * 10, -1)
+  found, = word_states.states_of_readings(
+      subject, [word_states.Reading(ids, some)], [0])
+  every, = _read(subject, [words], [('de', 0)])
+  assert found.words.tolist() == [10, 30]
+  np.testing.assert_allclose(found.states, every[:, [1, 3]], atol=1e-5)
 
 
 def test_a_sentence_without_words(subject, split):

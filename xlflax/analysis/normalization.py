@@ -61,12 +61,13 @@ def iterative_normalization(vectors: np.ndarray, *, max_rounds: int = 50,
   residual = _length(found)
   while residual > tolerance and len(means) < max_rounds:
     mean = found.mean(0, dtype=np.float64)
-    centred = found - mean[None].astype(found.dtype)
-    if np.linalg.norm(centred) <= 1e-6 * np.linalg.norm(found):
+    found -= mean[None].astype(found.dtype)  # in place: the vectors are many
+    lengths = np.linalg.norm(found, axis=-1, keepdims=True)
+    if not means and lengths.max() <= 1e-6:
       raise errors.AnalysisError(
           'Vectors that are all alike have no direction once centred',
           got=f'{len(found)} vectors', expected='at least two different ones')
-    found = _unit(centred)
+    found /= np.where(lengths > 0, lengths, 1)
     means.append(mean)
     residual = _length(found)
   return Normalized(found, np.array(means).reshape(-1, found.shape[1]),

@@ -17,6 +17,11 @@ EXAMPLES = """
   xlflax tasks show corpus.mono.en --corpus=corpus --vocabulary=vocabulary
   xlflax tasks show corpus.parallel --corpus=corpus
 
+  # the evaluation sets that XTREME's script downloaded, and treebanks
+  xlflax tasks list 'xtreme.*' --xtreme=xtreme/download
+  xlflax tasks show xtreme.xnli.fr --xtreme=xtreme/download --split=validation
+  xlflax tasks show ud.trees.fr --treebanks=ud-treebanks-v2.5
+
   # tasks of your own, from ./my_tasks.py (docs/tasks.md)
   xlflax tasks show news.sw --task_module=my_tasks -n 5
 """
@@ -49,6 +54,12 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--task_module', metavar='MODULE', action='append', default=[],
       help='importable module that registers tasks; may be repeated')
+  parser.add_argument(
+      '--xtreme', metavar='DIR',
+      help="folder that XTREME's download script leaves; registers xtreme.*")
+  parser.add_argument(
+      '--treebanks', metavar='DIR',
+      help='folder of Universal Dependencies; registers ud.*')
   parser.add_argument('--tfds_data_dir', metavar='DIR',
                       help='prepared TensorFlow datasets')
 
@@ -72,6 +83,12 @@ def _register(args: argparse.Namespace) -> None:
     seqio.set_tfds_data_dir_override(args.tfds_data_dir)
   if args.corpus:
     task_registry.register_corpus(Corpus(args.corpus))
+  if args.xtreme or args.treebanks:
+    from xlflax.tasks import xtreme
+    if args.xtreme:
+      xtreme.register(args.xtreme)
+    if args.treebanks:
+      xtreme.register_treebanks(args.treebanks)
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -29,7 +29,8 @@ from xlflax.data.dictionaries import Dictionary
 from xlflax.data.seqio_vocabulary import DeferredVocabulary, SeqioVocabulary
 from xlflax.data.vocabulary import Vocabulary
 
-PUBLIC_TASK_MODULES = ('wiki40b', 'mc4', 'opus', 'paracrawl', 'wmt', 'ecs')
+PUBLIC_TASK_MODULES = (
+    'wiki40b', 'mc4', 'opus', 'paracrawl', 'wmt', 'ecs', 'labelled_tfds')
 _languages: dict[str, tuple[str, ...]] = {}
 _corpus_names: dict[str, list[str]] = {}
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from xlflax.data import corpus_source, task_registry
 from xlflax.data.corpus import TRAIN
+from xlflax.data.labelled import seqio_tasks
 from xlflax.data.seqio_vocabulary import (
     DeferredVocabulary,
     SeqioVocabulary,
@@ -23,7 +24,7 @@ _MAX_CHARACTERS = 200
 def registered() -> list[dict]:
   """One dict per task and mixture: name, kind, languages, splits."""
   tasks = [{
-      'name': name, 'kind': 'task',
+      'name': name, 'kind': seqio_tasks.kind_of(name) or 'task',
       'languages': list(task_registry.known_languages(name)),
       'splits': list(seqio.TaskRegistry.get(name).splits)}
            for name in sorted(seqio.TaskRegistry.names())]
@@ -130,8 +131,13 @@ def _value_lines(key: str, value, task: seqio.Task) -> Iterator[str]:
     text = value.decode('utf-8', errors='replace')
     yield f'{key}: {_shorten(text)!r}'
     return
+  if isinstance(value, np.ndarray) and value.dtype == object:
+    texts = [item.decode('utf-8', errors='replace') for item in value]
+    yield f'{key}: {_shorten(str(texts))}'
+    return
   feature = task.output_features.get(key)
-  is_ids = np.ndim(value) == 1 and np.issubdtype(value.dtype, np.integer)
+  is_ids = (np.ndim(value) == 1 and np.issubdtype(value.dtype, np.integer)
+            and seqio_tasks.kind_of(task.name) is None)
   if feature is None or not is_ids:
     yield f'{key}: {value}'
     return

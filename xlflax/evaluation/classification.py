@@ -13,6 +13,7 @@ from xlflax.data.labelled import labels as labels_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.stream import Positions, Separator
 from xlflax.evaluation import base, row_predictions
+from xlflax.evaluation.metrics import classification as metrics_lib
 from xlflax.objectives.finetuning import sequence_classification
 
 
@@ -70,8 +71,9 @@ class Classification(base.EvalTask):
                        f'{len(examples)} examples have no label; predictions '
                        'only')
           continue
-        result.metrics.update(_metrics(part, gold, found))
-        result.tables['confusion'].extend(_confusion(part, gold, found))
+        scores = metrics_lib.evaluate(gold, found, labels=objective.labels)
+        result.metrics.update(_metrics(part, gold, scores))
+        result.tables['confusion'].extend(_confusion(part, scores))
     for name in ('accuracy', 'macro_f1'):
       scores = [value for key, value in result.metrics.items()
                 if key.startswith(f'{name}/')]
@@ -94,23 +96,6 @@ class Classification(base.EvalTask):
     return found
 
 
-def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
-  """The share of equal classes, in per cent."""
-  return 100 * float(np.mean([
-      a == b for a, b in zip(gold, predicted, strict=True)]))
-
-
-def macro_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
-  """Mean of each class's F1, in per cent, over classes in either list.
-
-  Before: gold `a a b`, predicted `a b b`; after: 66.7, as F1 is 2/3 for both.
-  """
-  right = collections.Counter(
-      a for a, b in zip(gold, predicted, strict=True) if a == b)
-  counts = collections.Counter(gold) + collections.Counter(predicted)
-  return 100 * float(np.mean([2 * right[c] / counts[c] for c in counts]))
-
-
 def _checked(examples, labels, part) -> list[examples_lib.ClassifiedText]:
   """Classified texts with labels that are known.
 
@@ -128,14 +113,17 @@ def _checked(examples, labels, part) -> list[examples_lib.ClassifiedText]:
   return examples
 
 
-def _metrics(part, gold, predicted) -> dict[str, float]:
+def _metrics(part: str, gold: Sequence[str],
+             scores: metrics_lib.ClassificationScores) -> dict[str, float]:
   most = collections.Counter(gold).most_common(1)[0][1]
-  return {f'accuracy/{part}': accuracy(gold, predicted),
-          f'macro_f1/{part}': macro_f1(gold, predicted),
-          f'majority/{part}': 100 * most / len(gold)}
+  return {f'accuracy/{part}': scores.accuracy,
+          f'macro_f1/{part}': scores.macro_f1,
+          f'majority/{part}': most / len(gold)}
 
 
-def _confusion(part, gold, predicted) -> list[base.Row]:
-  counts = collections.Counter(zip(gold, predicted, strict=True))
-  return [{'part': part, 'gold': a, 'predicted': b, 'examples': counts[a, b]}
-          for a, b in sorted(counts)]
+def _confusion(part: str, scores: metrics_lib.ClassificationScores
+               ) -> list[base.Row]:
+  return [{'part': part, 'gold': gold, 'predicted': predicted,
+           'examples': int(scores.confusion[i, j])}
+          for i, gold in enumerate(scores.labels)
+          for j, predicted in enumerate(scores.labels)]

@@ -50,11 +50,11 @@ class BitextMining(base.EvalTask):
   """F1 of the pairs whose score is above a threshold.
 
   Metrics, for each language pair (named by its other language where one side
-  is English; failures are named by the source's part): `f1/<pair>`, `precision/<pair>`, `recall/<pair>`,
-  `threshold/<pair>`, and `f1/mean` over pairs. The files `<pair>.tsv` have the
-  found pairs, `id<TAB>id` a line, in the order of ids: what BUCC and XTREME
-  take as a submission. A pair without gold (a blind test set) has the file
-  only.
+  is English; failures are named by the source's part): `f1/<pair>`,
+  `precision/<pair>`, `recall/<pair>`, `threshold/<pair>`, and `f1/mean` over
+  pairs. The files `<pair>.tsv` have the found pairs, `id<TAB>id` a line, in
+  the order of ids: what BUCC and XTREME take as a submission. A pair without
+  gold (a blind test set) has the file only.
 
   The threshold is that of the best F1 on `development`; without it, on the
   scored pairs themselves, which flatters (a note says so). A sentence that a
@@ -125,7 +125,7 @@ class BitextMining(base.EvalTask):
     scored = self._candidates(subject, collections, layer, notes)
     threshold, tuned_on = self._threshold(
         subject, part, collections, scored, layer, notes)
-    found = metrics_lib.above(scored, threshold)
+    found = [pair for pair, score in scored.items() if score >= threshold]
     row = {'candidates': len(scored), 'found': len(found),
            'threshold': threshold, 'tuned_on': tuned_on}
     if collections.gold is not None:
@@ -169,7 +169,7 @@ class BitextMining(base.EvalTask):
 
   def _vectors(self, subject, code: str, texts: list[str], layer: int, notes
                ) -> np.ndarray:
-    """Sentence vectors [N, H] of one layer; memory for all layers is bounded."""
+    """Sentence vectors [N, H] of one layer, in memory for one block of all."""
     if not texts:
       raise errors.CorpusError('A collection has no sentence', where=code)
     language = language_codes.language_id(

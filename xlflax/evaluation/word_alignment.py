@@ -88,8 +88,10 @@ class WordAlignment(base.EvalTask):
       with failures.guard(part):
         examples = self._load(part)
         links = self._align(subject, part, examples, notes)
+        gold = [alignment.GoldLinks(example.sure, example.possible)
+                for example in examples]
         scores[part] = {
-            method: [alignment.evaluate(examples, found) for found in by_layer]
+            method: [alignment.evaluate(gold, found) for found in by_layer]
             for method, by_layer in links.items()}
         files |= {f'{part}.{method.value}.txt': ''.join(
             alignment.write_pharaoh(found) + '\n' for found in by_layer[layer])
@@ -136,8 +138,8 @@ class WordAlignment(base.EvalTask):
                           (example.target_words, example.target_language)):
         sentences.append(words)
         languages.append(_language(subject, code, notes))
-    found = dict(word_states.word_states(
-        subject, sentences, languages, max_length=self.max_length))
+    found = {one.sentence: one.states for one in word_states.word_states(
+        subject, sentences, languages, max_length=self.max_length)}
     for i in range(len(block)):
       yield found[2 * i], found[2 * i + 1]
 

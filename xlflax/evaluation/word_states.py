@@ -21,18 +21,31 @@ from xlflax.objectives import inputs
 _WORDS = 'words'
 
 
+class Reading(NamedTuple):
+  """The T tokens of a sentence, and the word that each is part of.
+
+  Attributes:
+    token_ids: int32 [T], without special symbols.
+    words: int32 [T], the number of the token's word; -1: of none.
+  """
+
+  token_ids: np.ndarray
+  words: np.ndarray
+
+
 class WordStates(NamedTuple):
-  """The words of one sentence.
+  """Words of one sentence.
 
   Attributes:
     sentence: its place among those that were given.
-    states: float32 [layers + 1, W, H], the embedding output first. Words that
-      are not wholly among the tokens that the model reads are left out, so
-      that W may be less than the sentence's number of words.
+    states: float32 [layers + 1, W, H], the embedding output first.
+    words: int [W], the numbers of the words, ascending. Words that are not
+      wholly among the tokens that the model reads are left out.
   """
 
   sentence: int
   states: np.ndarray
+  words: np.ndarray
 
 
 def word_states(
@@ -50,45 +63,71 @@ def word_states(
       more than the model has positions for: as many as it has.
 
   Yields:
+    As `states_of_readings`; all words up to the first that is left out.
+  """
+  encoded = [words_lib.encode_words(subject.vocabulary, words, code)
+             for words, (code, _) in zip(sentences, languages, strict=True)]
+  return states_of_readings(
+      subject, [Reading(words.token_ids, words.word_of_token)
+                for words in encoded],
+      [index for _, index in languages], max_length=max_length)
+
+
+def states_of_readings(
+    subject: base.Subject, readings: Sequence[Reading],
+    language_ids: Sequence[int], *, max_length: int | None = None
+) -> Iterator[WordStates]:
+  """The vectors of every layer of the words of sentences.
+
+  Args:
+    subject: model, parameters, vocabulary, partitioner, batch size.
+    readings: N sentences.
+    language_ids: N indices into the vocabulary's languages.
+    max_length: as `word_states`.
+
+  Yields:
     Each sentence once, the longest first. The model's memory is that of two
     batches, however many sentences there are.
   """
   limit = min(max_length or subject.model.config.max_length,
               subject.model.config.max_length)
-  encoded = [_cut(words_lib.encode_words(subject.vocabulary, words, code),
-                  limit - 2)
-             for words, (code, _) in zip(sentences, languages, strict=True)]
-  ids = np.array([index for _, index in languages], np.int32)
+  readings = [_cut(reading, limit - 2) for reading in readings]
+  ids = np.asarray(language_ids, np.int32)
   pending = None
   for indices, rows, length in states.language_batches(
-      subject, [words.token_ids for words in encoded], ids, limit):
-    batch = _rows([encoded[i] for i in indices], ids[indices], rows, length,
+      subject, [reading.token_ids for reading in readings], ids, limit):
+    batch = _rows([readings[i] for i in indices], ids[indices], rows, length,
                   subject.vocabulary.spec)
     with placement.scope(subject.partitioner):
       found = _mean_states(
           subject.model, subject.partitioner, subject.params['model'],
           placement.put(batch, subject.partitioner))
     if pending is not None:
-      yield from _split(*pending, encoded)
+      yield from _split(*pending, readings)
     pending = indices, found
   if pending is not None:
-    yield from _split(*pending, encoded)
+    yield from _split(*pending, readings)
 
 
-def _cut(words: words_lib.EncodedWords, limit: int) -> words_lib.EncodedWords:
-  """The words all of whose tokens are among the first `limit`."""
-  ends = np.cumsum(words.lengths)
-  kept = int(np.searchsorted(ends, limit, side='right'))
-  return words_lib.EncodedWords(
-      words.token_ids[:ends[kept - 1] if kept else 0], words.lengths[:kept])
+def _cut(reading: Reading, limit: int) -> Reading:
+  """The first `limit` tokens; words that go on after them are none."""
+  lost = np.unique(reading.words[limit:])
+  words = reading.words[:limit]
+  return Reading(reading.token_ids[:limit],
+                 np.where(np.isin(words, lost), -1, words).astype(np.int32))
 
 
-def _split(indices, found, encoded) -> Iterator[WordStates]:
+def _numbers(reading: Reading) -> np.ndarray:
+  """The numbers of the words, ascending."""
+  return np.unique(reading.words[reading.words >= 0])
+
+
+def _split(indices, found, readings) -> Iterator[WordStates]:
   """The sentences of a batch of vectors [L + 1, rows, T, H]."""
   vectors = np.asarray(found)
   for row, index in enumerate(indices.tolist()):
-    count = len(encoded[index].lengths)
-    yield WordStates(index, vectors[:, row, :count])
+    numbers = _numbers(readings[index])
+    yield WordStates(index, vectors[:, row, :len(numbers)], numbers)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -113,11 +152,17 @@ def _mean_states(model, partitioner, params, batch) -> jax.Array:
   return placement.replicated(means, partitioner)
 
 
-def _rows(encoded, language_ids, rows, length, spec):
-  """The batch of some sentences, with the word that each token is of."""
+def _rows(readings, language_ids, rows, length, spec):
+  """The batch of some sentences, with the word that each token is of.
+
+  The words of a row are counted from 0; a token of none has the number
+  `length`.
+  """
   words = np.full((rows, length), length, np.int32)
-  for row, sentence in enumerate(encoded):
-    words[row, 1:len(sentence.token_ids) + 1] = sentence.word_of_token
+  for row, reading in enumerate(readings):
+    places = np.searchsorted(_numbers(reading), reading.words)
+    words[row, 1:len(places) + 1] = np.where(
+        reading.words >= 0, places, length)
   return states.token_rows(
-      [sentence.token_ids for sentence in encoded], language_ids, rows,
+      [reading.token_ids for reading in readings], language_ids, rows,
       length, spec) | {_WORDS: words}

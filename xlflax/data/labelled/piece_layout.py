@@ -18,7 +18,9 @@ Spans = tuple[np.ndarray, np.ndarray]
 
 _BYTE = re.compile(r'<0x([0-9A-Fa-f]{2})>')
 _SPACE = '▁'
-# What an unknown piece stands for: whole characters of UTF-8.
+# What an unknown piece stands for: a word, or one other character
+# (WordPiece); or any characters, here in UTF-8.
+_WORD = r'([^\W_]+|.)'
 _UNKNOWN = rb'((?:[\x00-\x7f\xc0-\xff][\x80-\xbf]*)+?)'
 
 
@@ -49,25 +51,43 @@ def spans(text: str, pieces: Sequence[str | None]) -> Spans | None:
 
 
 def _bounds(target: bytes, surfaces: Sequence[bytes | None]
-            ) -> np.ndarray | None:
-  """Where pieces begin, and the end: int [T + 1] places in `target`."""
+            ) -> Sequence[int] | None:
+  """Where pieces begin, and the end: T + 1 places in `target`."""
   if None not in surfaces:
     if b''.join(s for s in surfaces if s is not None) != target:
       return None
-    return np.cumsum([0, *(len(s) for s in surfaces if s is not None)])
-  if not any(surfaces) and len(surfaces) == 1:
-    return np.array([0, len(target)])
-  match = re.fullmatch(b''.join(
-      _UNKNOWN if surface is None else b'(' + re.escape(surface) + b')'
-      for surface in surfaces), target, re.DOTALL)
-  if match is None:
+    return [0, *itertools.accumulate(
+        len(s) for s in surfaces if s is not None)]
+  return _word_bounds(target, surfaces) or _pattern_bounds(
+      target, surfaces, _UNKNOWN)
+
+
+def _word_bounds(target: bytes, surfaces) -> list[int] | None:
+  """As `_bounds`, of text whose unknown pieces are words."""
+  try:
+    text = target.decode()
+    found = _pattern_bounds(text, [
+        None if s is None else s.decode() for s in surfaces], _WORD)
+  except UnicodeDecodeError:
     return None
-  return np.array([0, *(match.end(i + 1) for i in range(len(surfaces)))])
+  return found and [len(text[:bound].encode()) for bound in found]
+
+
+def _pattern_bounds(target, surfaces, unknown) -> list[int] | None:
+  """As `_bounds`, of text or bytes, where `unknown` matches what is unknown."""
+  empty = target[:0]
+  match = re.fullmatch(empty.join(
+      unknown if surface is None else re.escape(surface).join(
+          ('(', ')') if isinstance(target, str) else (b'(', b')'))
+      for surface in surfaces), target)
+  return None if match is None else [
+      0, *(match.end(i + 1) for i in range(len(surfaces)))]
 
 
 def _characters(bounds, starts, ends, length: int) -> Spans:
   """Characters of bytes; those of no byte are an empty span."""
   edges = np.append(starts, length)
+  bounds = np.asarray(bounds)
   first = edges[bounds[:-1]]
   some = bounds[1:] > bounds[:-1]
   last = np.where(some, ends[np.maximum(bounds[1:] - 1, 0)], first)

@@ -163,6 +163,19 @@ def add_labelled_tfds_task(
   return _add(name, source, kind, language, preprocessors)
 
 
+def add_labelled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
+  """Registers tasks under one name, from which `TaskExamples` takes parts.
+
+  The rates are 1: examples are not drawn from it by chance.
+
+  Raises:
+    CorpusError: the name is taken.
+  """
+  if name in seqio.MixtureRegistry.names():
+    raise errors.CorpusError("The mixture's name is taken", got=name)
+  return seqio.MixtureRegistry.add(name, [(task, 1.0) for task in tasks])
+
+
 def set_labelled_task(name: str, *, kind: str, language: str) -> None:
   """Tells kind and languages of a task that was registered with plain SeqIO.
 

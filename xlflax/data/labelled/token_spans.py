@@ -41,13 +41,19 @@ class TokenSpans(NamedTuple):
   def cover(self, start: int, stop: int) -> tuple[int, int] | None:
     """The first and the last of the tokens that hold characters start:stop.
 
-    None where no token holds any.
+    They begin and end there exactly if any tokens do; where tokens share
+    characters, others may hold a part of these, too. None where no token holds
+    any.
     """
-    first = int(np.searchsorted(self.ends, start, side='right'))
-    last = int(np.searchsorted(self.starts, stop, side='left')) - 1
-    while last >= first and self.starts[last] == self.ends[last]:
-      last -= 1
-    return (first, last) if first <= last else None
+    shown = np.flatnonzero(self.starts < self.ends)
+    starts, ends = self.starts[shown], self.ends[shown]
+    first = int(np.searchsorted(starts, start, side='left'))
+    if first == len(starts) or starts[first] != start:
+      first = int(np.searchsorted(ends, start, side='right'))
+    last = int(np.searchsorted(ends, stop, side='right')) - 1
+    if last < 0 or ends[last] != stop:
+      last = int(np.searchsorted(starts, stop, side='left')) - 1
+    return (int(shown[first]), int(shown[last])) if first <= last else None
 
 
 def encode(vocabulary: vocabulary_lib.Vocabulary, texts: Sequence[str],

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax import errors
+from xlflax.data import segmentation
 from xlflax.data import vocabulary as vocabulary_lib
 
-# Two- and three-letter codes of languages that are written without spaces.
-WITHOUT_SPACES = frozenset(
-    'bo bod dz dzo ja jpn km khm lo lao lzh my mya nan th tha wuu yue zh zho '
-    'cmn'.split())
+# Primary subtags of languages that are written without spaces.
+WITHOUT_SPACES = segmentation.UNSEGMENTED | {
+    'bo', 'bod', 'dz', 'dzo', 'lzh', 'nan', 'zho'}
 _SPACES = ('▁', 'Ġ')  # SentencePiece's and byte-level BPE's token of a space
 # Text on which a vocabulary shows how it encodes a space between words.
 _PROBES = (('a', 'a'), ('the', 'dog'), ('1', '2'))
@@ -63,7 +63,7 @@ def encode_words(vocabulary: vocabulary_lib.Vocabulary, words: Sequence[str],
   are written without spaces (`WITHOUT_SPACES`) get none between words, as in
   the text that the model was pretrained on:
 
-      ['猫', 'が', 'いる'] with SentencePiece   -> ▁ 猫 が いる, [2, 1, 1]
+      ['猫', 'が', 'いる'] with SentencePiece -> ▁ 猫 が いる, [2, 1, 1]
 
   although a piece such as `▁が`, if the vocabulary has it, remains.
 

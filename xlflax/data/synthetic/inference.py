@@ -9,7 +9,7 @@ denial.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from xlflax.data.synthetic import concepts
 from xlflax.data.synthetic.concepts import CONCEPTS
@@ -133,8 +133,7 @@ def _other(sampler: Sampler, clause: Clause) -> Clause:
     return change(verb=sampler.other(lambda: sampler.verb(
         verb.topic or 0, transitive=clause.object is not None), verb.id))
   if role == 'place':
-    return change(place=sampler.other(lambda: sampler.name('LOC'),
-                                      clause.place))
+    return change(place=_other_place(sampler, clause.place))
   return change(tense=sampler.other(lambda: draws.choice(tuple(Tense)),
                                     clause.tense))
 
@@ -145,7 +144,21 @@ def _other_phrase(sampler: Sampler, phrase: Phrase | None) -> Phrase:
   noun = CONCEPTS[phrase.head[0]]
   if noun.tag == 'PROPN':
     kind = 'ORG' if noun.group == 'organisation' else 'PER'
-    return sampler.other(lambda: sampler.name(kind), phrase)
+    return _until(lambda: sampler.name(kind),
+                  lambda name: name.head[0] != phrase.head[0])
   others = [name for name in concepts.nouns(noun.topic)
             if CONCEPTS[name].group != noun.group]
   return dataclasses.replace(phrase, head=(sampler.draws.choice(others),))
+
+
+def _other_place(sampler: Sampler, place: Phrase | None) -> Phrase:
+  assert place is not None
+  return _until(lambda: sampler.name('LOC'),
+                lambda name: name.head[-1] != place.head[-1])
+
+
+def _until(draw_phrase: Callable[[], Phrase],
+           accepts: Callable[[Phrase], bool]) -> Phrase:
+  while not accepts(phrase := draw_phrase()):
+    pass
+  return phrase

@@ -8,7 +8,7 @@ from xlflax.data.synthetic.sampling import Sampler
 
 ROLES = {'subject': 'c0.subject0', 'object': 'c0.object',
          'place': 'c0.place'}
-_QUESTIONS_EACH = 3
+QUESTIONS_EACH = 3
 _DETERMINERS = ('the', 'a')
 
 
@@ -55,7 +55,7 @@ def draw(sampler: Sampler) -> Paragraph:
   asked = [(i, role) for i, clause in enumerate(clauses) for role in ROLES
            if role != 'place' or clause.place is not None]
   queries = tuple(Query(i, role, _question(clauses[i], role))
-                  for i, role in draws.sample(asked, _QUESTIONS_EACH))
+                  for i, role in draws.sample(asked, QUESTIONS_EACH))
   return Paragraph(tuple(map(statement, clauses)), queries)
 
 

@@ -1,7 +1,7 @@
 """Sentences as a language writes them, with all labels of their words."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from xlflax.data.synthetic import scripts
 from xlflax.data.synthetic.lexicon import Lexicon
@@ -64,7 +64,7 @@ class Renderer:
     """The sentence's text."""
     return self(sentence, code).text
 
-  def join(self, texts, code: str) -> str:
+  def join(self, texts: Iterable[str], code: str) -> str:
     """Sentences as one text."""
     return scripts.join(texts, self._grammars[code].language.script)
 

@@ -70,7 +70,8 @@ class TokenClassification(finetuning.FineTuning):
         drop=self.drop(head_rng))
 
 
-def check_labels(labels, where: str) -> tuple[str, ...]:
+def check_labels(labels, where: str, field: str = 'labels'
+                 ) -> tuple[str, ...]:
   """The names of a head's classes, as they are.
 
   Raises:
@@ -80,5 +81,5 @@ def check_labels(labels, where: str) -> tuple[str, ...]:
   if len(labels) < 2 or len(set(labels)) < len(labels):
     raise errors.ConfigError(
         'The labels of a head are no two different names', got=labels,
-        expected='two names or more, each once', where=f'{where}.labels')
+        expected='two names or more, each once', where=f'{where}.{field}')
   return labels

@@ -7,6 +7,7 @@ import functools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from xlflax import enums, errors
 from xlflax.data.labelled import examples as examples_lib
@@ -110,8 +111,8 @@ def _reading(reader: _Reader, rows) -> files.Reading:
   """Examples of (line number, function of a column) pairs."""
   examples: list[examples_lib.Example] = []
   for number, get in rows:
-    values = {field: _joined(column, get)
-              for field, column in reader.columns.items()}
+    values: dict[str, Any] = {field: _joined(column, get)
+                              for field, column in reader.columns.items()}
     if values.pop('language', reader.language) != reader.language:
       continue
     for field in ('text', 'paired_text'):

@@ -43,7 +43,7 @@ def read(path: str | os.PathLike, language: str, *,
   if question_language == language:
     question_language = None
   problems: list[str] = []
-  examples: list[examples_lib.Example] = []
+  examples: list[examples_lib.Question] = []
   seen: dict[str, int] = {}
   for item in _questions(path):
     name = _unique(

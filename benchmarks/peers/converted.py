@@ -1,0 +1,54 @@
+"""Models of the peer with random weights, and the same weights in xlflax."""
+
+import pathlib
+import tempfile
+
+import torch
+import transformers
+
+from benchmarks import shapes
+from benchmarks.peers import xlm_roberta
+from xlflax.interop.huggingface import (
+    model_files,
+    plan,
+    tensor_files,
+    weights,
+)
+
+# Above the usual 0.02, so that a vocabulary's entries differ in probability
+# by more than the libraries do in rounding.
+_SCALE = 0.08
+
+
+def encoder(shape: shapes.Shape) -> transformers.XLMRobertaModel:
+  """XLM-R of these sizes, for evaluation."""
+  torch.manual_seed(0)
+  return transformers.XLMRobertaModel(
+      xlm_roberta.config(shape), add_pooling_layer=False).eval()
+
+
+def encoder_decoder(shape: shapes.Shape, *, positions: int
+                    ) -> transformers.MBartForConditionalGeneration:
+  """mBART of these sizes, with as many layers on both sides."""
+  torch.manual_seed(0)
+  model = transformers.MBartForConditionalGeneration(transformers.MBartConfig(
+      vocab_size=shape.vocabulary, d_model=shape.hidden,
+      encoder_layers=shape.layers, decoder_layers=shape.layers,
+      encoder_attention_heads=shape.heads,
+      decoder_attention_heads=shape.heads, encoder_ffn_dim=shape.mlp,
+      decoder_ffn_dim=shape.mlp, max_position_embeddings=positions,
+      init_std=_SCALE, scale_embedding=True, forced_eos_token_id=None,
+      bos_token_id=shapes.BOS, pad_token_id=shapes.PAD,
+      eos_token_id=shapes.EOS, decoder_start_token_id=shapes.BOS))
+  return model.eval()
+
+
+def convert(model: transformers.PreTrainedModel):
+  """(xlflax's configuration, `{'model': parameters}`)."""
+  with tempfile.TemporaryDirectory() as directory:
+    folder = pathlib.Path(directory)
+    model.save_pretrained(folder)
+    tensors = tensor_files.find(folder)
+    description = model_files.describe(folder, tensors)
+    params = weights.load(plan.make(description, tensors))
+  return description.config, params

@@ -1,0 +1,177 @@
+"""States of a corpus, read block by block: memory does not grow with it.
+
+Source: ECS (Wu et al., 2020) section 5.1: a sentence is the mean of its
+tokens' states; a word the mean over its tokens and over all places where a
+corpus has it (500,000 sentences there), at every layer.
+"""
+
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from xlflax import errors
+from xlflax.analysis import word_means
+from xlflax.data import language_codes, segmentation
+from xlflax.data.labelled import token_spans
+from xlflax.evaluation import base, states, word_states
+from xlflax.objectives.inputs import Pooling
+
+_LOG = logging.getLogger(__name__)
+_REPORT_SECONDS = 30.0
+_SAVE_SECONDS = 300.0
+
+_Item = TypeVar('_Item')
+
+
+def sentence_blocks(subject: base.Subject, texts: Iterable[str],
+                    language: str, *, pooling: Pooling = Pooling.MEAN,
+                    max_length: int | None = 128, block: int = 2048
+                    ) -> Iterator[np.ndarray]:
+  """Vectors of sentences, in their order.
+
+  Two of these, over translations, side by side are what CKA takes:
+
+      for pair in zip(sentence_blocks(...), sentence_blocks(...), strict=True):
+        sums.update(*pair)
+
+  Args:
+    subject: the model and its vocabulary.
+    texts: sentences of one language; not read further than needed.
+    language: its code.
+    pooling: how the states of a sentence become one vector.
+    max_length: tokens a sentence, at most; None: as many as the model reads.
+    block: sentences at a time.
+
+  Yields:
+    float32 [layers + 1, n, H], n = `block` but for the last.
+  """
+  index = _language_id(subject, language)
+  report = _Report('sentence states')
+  for taken in _blocks(texts, block):
+    yield states.sentence_states(
+        subject, taken, [index] * len(taken), pooling=pooling,
+        max_length=max_length).states
+    report(len(taken))
+
+
+def mean_word_states(subject: base.Subject, texts: Iterable[str],
+                     language: str, words: Sequence[str], *,
+                     store: word_means.Store | None = None,
+                     max_length: int | None = 128, block: int = 512
+                     ) -> word_means.WordMeans:
+  """The mean vector of every word over a corpus, at every layer.
+
+  Text is encoded as it is written; a word's tokens are those that hold its
+  characters and no others (a piece over two words is of neither). Words of
+  the text are found among `words` as they are written, or else in lower case.
+
+  Args:
+    subject: the model and its vocabulary.
+    texts: sentences of one language, always the same in the same order where
+      a store is given.
+    language: its code.
+    words: whose means are wanted.
+    store: where sums are kept every five minutes, and at the end; what it has
+      is gone on from.
+    max_length: tokens a sentence, at most; None: as many as the model reads.
+    block: sentences at a time.
+
+  Raises:
+    AnalysisError: the store is of other words, or of another `identity`.
+  """
+  index = _language_id(subject, language)
+  config = subject.model.config
+  means = word_means.WordMeans(words, layers=config.num_layers + 1,
+                               dimension=config.hidden_dim)
+  if store is not None:
+    means = store.restore(means)
+  read = _reader(subject, language, means)
+  report = _Report('word states', done=means.sentences)
+  saved = time.monotonic()
+  for taken in _blocks(itertools.islice(texts, means.sentences, None), block):
+    readings = read(taken)
+    means.update(word_states.states_of_readings(
+        subject, readings, [index] * len(taken), max_length=max_length),
+                 sentences=len(taken))
+    report(len(taken))
+    if store is not None and time.monotonic() - saved > _SAVE_SECONDS:
+      store.save(means)
+      saved = time.monotonic()
+  if store is not None:
+    store.save(means)
+  return means
+
+
+def _reader(subject: base.Subject, language: str,
+            means: word_means.WordMeans
+            ) -> Callable[[list[str]], list[word_states.Reading]]:
+  """A function from texts to tokens that know their row in the means."""
+  segmenter = segmentation.Segmenter(language.replace('-', '_'), means.words)
+
+  def read(texts: list[str]) -> list[word_states.Reading]:
+    spans = token_spans.encode(subject.vocabulary, texts, language)
+    return [_reading(tokens, segmenter.split(text), means)
+            for tokens, text in zip(spans, texts, strict=True)]
+
+  return read
+
+
+def _reading(tokens: token_spans.TokenSpans, parts: list[str],
+             means: word_means.WordMeans) -> word_states.Reading:
+  """The known words among parts: separators at even places, words at odd.
+
+  The number of a token's word is its row times the number of parts, plus the
+  part: a word that comes twice is two words, and both tell the row.
+  """
+  words = np.full(len(tokens.token_ids), -1, np.int32)
+  start = 0
+  for place, part in enumerate(parts):
+    stop = start + len(part)
+    row = means.find(part) if place % 2 else None
+    covered = None if row is None else tokens.cover(start, stop)
+    if covered is not None:
+      first, last = covered
+      if tokens.starts[first] >= start and tokens.ends[last] <= stop:
+        words[first:last + 1] = place // 2
+    start = stop
+  return word_states.Reading(tokens.token_ids, words)
+
+
+def _language_id(subject: base.Subject, language: str) -> int:
+  notes: list[str] = []
+  index = language_codes.language_id(
+      subject.vocabulary, language, notes, required=subject.needs_languages)
+  for note in notes:
+    _LOG.warning('%s', note)
+  return index
+
+
+def _blocks(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+  if size < 1:
+    raise errors.ConfigError('A block must hold a sentence', got=size,
+                             expected='at least 1', where='block')
+  iterator = iter(items)
+  while taken := list(itertools.islice(iterator, size)):
+    yield taken
+
+
+class _Report:
+  """A line about progress every half a minute."""
+
+  def __init__(self, what: str, *, done: int = 0):
+    self._what = what
+    self._done = self._first = done
+    self._start = self._last = time.monotonic()
+
+  def __call__(self, count: int) -> None:
+    self._done += count
+    now = time.monotonic()
+    if now - self._last >= _REPORT_SECONDS:
+      speed = (self._done - self._first) / (now - self._start)
+      _LOG.info('%s | %s sentences | %.0f/s', self._what,
+                f'{self._done:,}', speed)
+      self._last = now

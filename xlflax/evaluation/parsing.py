@@ -1,0 +1,196 @@
+"""Dependency parsing: attachment scores of the best trees."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from xlflax import enums
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import parsing_rows, word_rows
+from xlflax.data.labelled import source as source_lib
+from xlflax.evaluation import (
+    base,
+    row_predictions,
+    tagging,
+    tree_decoding,
+    unseen_labels,
+)
+from xlflax.evaluation.metrics import parsing as metrics_lib
+from xlflax.evaluation.metrics.parsing import Punctuation
+from xlflax.evaluation.unseen_labels import Unseen
+from xlflax.objectives.finetuning import dependency_parsing
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parsing(base.EvalTask):
+  """Labelled and unlabelled attachment scores on gold words.
+
+  Metrics, for each part of the source: `las/<part>`, `uas/<part>`, and as
+  baselines `right_branching/<part>`, the UAS of trees whose words all depend
+  on the word before, and `left_branching/<part>`, on the word after. Means
+  over parts are `<metric>/mean`. Relations count without subtypes, and
+  punctuation as `punctuation` says, which a note repeats.
+
+  The file `<part>.conllu` has the predicted trees. A part without trees (a
+  blind test set) gives nothing else.
+
+  Trees are maximum spanning trees with one root. A sentence that does not fit
+  into a row is parsed in several rows, and the roots of all but the first
+  become dependents of the first row's root; a note counts such sentences.
+
+  Attributes:
+    source: the examples.
+    objective: name of the objective whose head is evaluated; the relations
+      are those that it was trained with.
+    length: tokens a row, at most; None: as many as the model reads.
+    punctuation: whether it is scored.
+    unseen: what is done about gold relations that the head does not have,
+      subtypes aside. Treebanks differ in relations, so they count as wrong.
+  """
+
+  name: str = 'parsing'
+  source: source_lib.ExampleSource
+  objective: str = 'dependency_parsing'
+  length: int | None = 256
+  punctuation: Punctuation = Punctuation.INCLUDED
+  unseen: Unseen = Unseen.WRONG
+
+  def __post_init__(self):
+    enums.coerce(self, 'punctuation', Punctuation)
+    enums.coerce(self, 'unseen', Unseen)
+
+  @property
+  def headline(self) -> str:
+    return 'las'
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    objective = row_predictions.objective_of(
+        subject, self.objective, dependency_parsing.DependencyParsing)
+    result = base.EvalResult(metrics={})
+    failures = base.Failures(self.name)
+    notes = [f'punctuation is {self.punctuation.value}; subtypes of relations '
+             'do not count']
+    for part in self.source.languages():
+      with failures.guard(part):
+        self._part(subject, objective, part, result, notes)
+    result.metrics.update(tagging.means(result.metrics))
+    return dataclasses.replace(result, notes=tuple(notes),
+                               failures=failures.collected())
+
+  def _part(self, subject, objective, part, result, notes) -> None:
+    """Adds a part's predictions and scores to the result."""
+    examples = tagging.of_kind(self.source.load(part),
+                               examples_lib.ParsedSentence, part)
+    unseen_labels.check(examples, objective.relations, self.unseen, part=part,
+                        notes=notes, name=metrics_lib.universal)
+    found = self._predictions(subject, objective, examples, part, notes)
+    result.files[f'{part}.conllu'] = conllu(examples, found)
+    places = [i for i, e in enumerate(examples) if e.heads is not None]
+    if len(places) < len(examples):
+      notes.append(f'{part}: {len(examples) - len(places)} of {len(examples)} '
+                   'sentences have no tree; predictions only')
+    if places:
+      gold = [examples[i] for i in places]
+      result.metrics.update(self._scores(
+          part, gold, [found[i] for i in places]))
+
+  def _predictions(self, subject, objective, examples, part, notes
+                   ) -> list[metrics_lib.Tree]:
+    """The tree of each sentence."""
+    length = row_predictions.length_of(subject, self.length)
+    rows = word_rows.text_rows(examples, subject.vocabulary, length=length)
+    tagging.note_split(rows, part, notes)
+    flat = [(i, k, row) for i, own in enumerate(rows)
+            for k, row in enumerate(own)]
+    found: list[list[_Part]] = [[_NOTHING] * len(own) for own in rows]
+    maker = parsing_rows.ParsingRows(relations=objective.relations)
+    for index, arcs in row_predictions.predict(
+        subject, objective,
+        [parsing_rows.with_words(row) for *_, row in flat], maker,
+        max_length=length):
+      sentence, k, row = flat[index]
+      found[sentence][k] = _decode(arcs, row, objective.relations)
+    return [_join(parts) for parts in found]
+
+  def _scores(self, part, gold, found) -> dict[str, float]:
+    def score(trees):
+      return metrics_lib.evaluate(gold, trees, punctuation=self.punctuation)
+    scores = score(found)
+    return {
+        f'las/{part}': scores.las.value, f'uas/{part}': scores.uas.value,
+        f'right_branching/{part}': score(
+            [_chain(e, step=-1) for e in gold]).uas.value,
+        f'left_branching/{part}': score(
+            [_chain(e, step=1) for e in gold]).uas.value}
+
+
+class _Part(NamedTuple):
+  """Some words of a sentence, parsed by themselves.
+
+  Attributes:
+    first: number of the first of them, from 0.
+    heads: int [w], 0 for the root, else the place in these words from 1.
+    relations: names of relations.
+    to_word: what each would be called if its head was not the root.
+  """
+
+  first: int
+  heads: np.ndarray
+  relations: list[str]
+  to_word: list[str]
+
+
+_NOTHING = _Part(0, np.zeros(0, np.int64), [], [])
+
+
+def conllu(examples: Sequence[examples_lib.ParsedSentence],
+           trees: Sequence[metrics_lib.Tree]) -> str:
+  """Trees over the examples' words as CoNLL-U."""
+  blocks = []
+  for example, tree in zip(examples, trees, strict=True):
+    lines = [f'# sent_id = {example.id}']
+    for i, (word, tag, head, relation) in enumerate(zip(
+        example.words, example.tags, tree.heads, tree.relations, strict=True),
+                                                    1):
+      lines.append('\t'.join((str(i), word, '_', tag, '_', '_', str(head),
+                              relation, '_', '_')))
+    blocks.append('\n'.join(lines) + '\n')
+  return '\n'.join(blocks) + '\n'
+
+
+def _decode(arcs: dependency_parsing.Arcs, row: word_rows.WordRow,
+            names: Sequence[str]) -> _Part:
+  """The tree over the words of a row."""
+  count = len(row.starts) + 1
+  heads = tree_decoding.decode(arcs.scores[:count, :count])
+  words = np.arange(1, count)
+  others = arcs.scores[1:count, 1:count].argmax(-1) + 1
+  def named(heads):
+    return [names[n] for n in arcs.relations[words, heads]]
+  return _Part(row.first, heads, named(heads),
+               named(others if count > 2 else heads))
+
+
+def _join(parts: Sequence[_Part]) -> metrics_lib.Tree:
+  """One tree; roots of later parts depend on the root of the first."""
+  heads: list[int] = []
+  relations: list[str] = []
+  root = 1 + int(np.flatnonzero(parts[0].heads == 0)[0])
+  for part in parts:
+    for head, relation, to_word in zip(
+        part.heads.tolist(), part.relations, part.to_word, strict=True):
+      moved = head == 0 and part.first > 0
+      heads.append(root if moved else head and head + part.first)
+      relations.append(to_word if moved else relation)
+  return metrics_lib.Tree(heads, relations)
+
+
+def _chain(example: examples_lib.ParsedSentence, *, step: int
+           ) -> metrics_lib.Tree:
+  """Each word depends on the one before (-1) or after (1) it."""
+  count = len(example.words)
+  heads = np.arange(1, count + 1) + step
+  return metrics_lib.Tree(np.where(heads > count, 0, heads).tolist(),
+                          ['_'] * count)

@@ -1,0 +1,157 @@
+"""Extractive question answering: exact match and F1 of the answers' text."""
+
+import dataclasses
+import json
+from collections.abc import Iterable
+
+import numpy as np
+
+from xlflax import enums, errors
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import question_rows
+from xlflax.data.labelled import source as source_lib
+from xlflax.data.stream import Positions, Separator
+from xlflax.evaluation import answer_spans, base, row_predictions
+from xlflax.evaluation.metrics import questions as metrics_lib
+from xlflax.objectives.finetuning import question_answering
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExtractiveQA(base.EvalTask):
+  """How well questions are answered by spans of a text.
+
+  Metrics, for each part of the source (a language, or `context-question` where
+  these are two): `f1/<part>` and `exact_match/<part>`, as fractions, and their
+  means over parts. The file `<part>.json` has the answers, question id to
+  text, as the official scorers and XTREME's submissions have them; a part
+  without answers (a blind test set) gives nothing else. The table `problems`
+  lists questions with an answer that their context does not have where they
+  say; they are scored by the answer's text all the same.
+
+  Attributes:
+    source: the examples.
+    objective: name of the objective whose head is evaluated.
+    rules: 'squad' (also XQuAD and TyDiQA), or 'mlqa' with its normalisation
+      for each language.
+    length: tokens a row, at most; None: as many as the model reads.
+    doc_stride: tokens from one window of a context to the next.
+    max_question_length: tokens of a question.
+    n_best: answers compared over the windows of a context.
+    max_answer_length: tokens of an answer, at most.
+    separator: special tokens between question and context; as in fine-tuning.
+    positions: whether the context's positions run on; as in fine-tuning.
+  """
+
+  name: str = 'question_answering'
+  source: source_lib.ExampleSource
+  objective: str = 'question_answering'
+  rules: metrics_lib.Rules = metrics_lib.Rules.SQUAD
+  length: int | None = 384
+  doc_stride: int = 128
+  max_question_length: int = 64
+  n_best: int = 20
+  max_answer_length: int = 30
+  separator: Separator = Separator.XLMR
+  positions: Positions = Positions.RUNNING
+
+  def __post_init__(self):
+    enums.coerce(self, 'rules', metrics_lib.Rules)
+    enums.coerce(self, 'separator', Separator)
+    enums.coerce(self, 'positions', Positions)
+    for name in ('n_best', 'max_answer_length'):
+      if getattr(self, name) < 1:
+        raise errors.ConfigError(f'{name} must be positive', where=self.name,
+                                 got=getattr(self, name))
+    _ = self._rows  # its settings are checked where it is made
+
+  @property
+  def headline(self) -> str:
+    return 'f1'
+
+  @property
+  def _rows(self) -> question_rows.QuestionRows:
+    return question_rows.QuestionRows(
+        doc_stride=self.doc_stride, separator=self.separator,
+        max_question_length=self.max_question_length,
+        positions=self.positions)
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    objective = row_predictions.objective_of(
+        subject, self.objective, question_answering.QuestionAnswering)
+    result = base.EvalResult(metrics={}, tables={'problems': []})
+    failures = base.Failures(self.name)
+    notes: list[str] = []
+    for part in self.source.languages():
+      with failures.guard(part):
+        examples = _checked(self.source.load(part), part)
+        answers = self._answers(subject, objective, examples)
+        result.files[f'{part}.json'] = json.dumps(
+            answers, indent=1, ensure_ascii=False) + '\n'
+        result.tables['problems'].extend(
+            self._problems(part, examples, notes))
+        if not all(example.answers for example in examples):
+          notes.append(f'{part}: not all questions have a known answer; '
+                       'predictions only')
+          continue
+        result.metrics.update(self._scores(part, examples, answers))
+    for name in ('f1', 'exact_match'):
+      scores = [value for key, value in result.metrics.items()
+                if key.startswith(f'{name}/')]
+      if scores:
+        result.metrics[f'{name}/mean'] = float(np.mean(scores))
+    return dataclasses.replace(result, notes=tuple(notes),
+                               failures=failures.collected())
+
+  def _answers(self, subject, objective, examples) -> dict[str, str]:
+    """Question id -> text; '' where the context has none."""
+    maker = self._rows
+    length = row_predictions.length_of(subject, self.length)
+    windows = maker.windows(examples, subject.vocabulary, length=length)
+    rows = [window.row for own in windows for window in own]
+    logits: list = [None] * len(rows)
+    for index, found in row_predictions.predict(
+        subject, objective, rows, maker, max_length=length):
+      logits[index] = found
+    decoding = answer_spans.Decoding(
+        n_best=self.n_best, max_answer_length=self.max_answer_length)
+    answers = {}
+    start = 0
+    for example, own in zip(examples, windows, strict=True):
+      best = answer_spans.n_best(
+          example.context, own, logits[start:start + len(own)],
+          decoding=decoding)
+      answers[example.id] = best[0].text if best else ''
+      start += len(own)
+    return answers
+
+  def _scores(self, part, examples, answers) -> dict[str, float]:
+    scores = metrics_lib.evaluate(
+        {e.id: [answer.text for answer in e.answers] for e in examples},
+        answers, rules=self.rules, language=examples[0].language)
+    return {f'f1/{part}': scores.f1.value,
+            f'exact_match/{part}': scores.exact_match.value}
+
+  def _problems(self, part, examples, notes) -> Iterable[base.Row]:
+    """What is wrong with single examples, and their number as a note."""
+    found = list(self.source.problems(part))
+    wrong = question_rows.mismatches(examples)
+    found += [f'question {name}: an answer is not where it says'
+              for name in wrong]
+    if found:
+      notes.append(f'{part}: {len(found)} problems of single questions; see '
+                   'the table `problems`')
+    return [{'part': part, 'problem': problem} for problem in found]
+
+
+def _checked(examples, part) -> list[examples_lib.Question]:
+  """Questions.
+
+  Raises:
+    CorpusError: there are none, or they are of another kind.
+  """
+  wrong = [e for e in examples if not isinstance(e, examples_lib.Question)]
+  if wrong or not examples:
+    raise errors.CorpusError(
+        'There are no questions to answer', where=f'part {part}',
+        got=f'{wrong[0].KIND} examples' if wrong else 'no example')
+  return examples

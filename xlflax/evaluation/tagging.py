@@ -1,0 +1,171 @@
+"""Labels of words: parts of speech by accuracy, entities by F1."""
+
+import collections
+import dataclasses
+import enum
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlflax import enums, errors
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import source as source_lib
+from xlflax.data.labelled import submission, tagging_rows, word_rows
+from xlflax.evaluation import base, row_predictions, unseen_labels
+from xlflax.evaluation.metrics import tagging as metrics_lib
+from xlflax.evaluation.unseen_labels import Unseen
+from xlflax.objectives.finetuning import token_classification
+
+
+class Scheme(enum.Enum):
+  """What the labels are."""
+
+  TAGS = 'tags'  # one for each word, such as parts of speech
+  ENTITIES = 'entities'  # spans in IOB2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tagging(base.EvalTask):
+  """How many words get the right label, how many entities are found.
+
+  Metrics, for each part of the source: `accuracy/<part>`, over words;
+  `majority/<part>`, the accuracy of the part's most frequent label; and
+  `f1/<part>`. For ENTITIES this is seqeval's F1 of spans, after repairing what
+  is predicted (see `metrics.tagging.repair`), with `precision/<part>` and
+  `recall/<part>`, and the table `types`. For TAGS it is XTREME's F1 of parts
+  of speech, over runs of equal tags. Means over parts are `<metric>/mean`.
+
+  The file `<part>.tsv` has the predicted labels in XTREME's form: one a line,
+  an empty line between sentences. A part without labels (a blind test set)
+  gives nothing else.
+
+  Sentences that do not fit into a row are split between words and put
+  together again: no word goes without a label.
+
+  Attributes:
+    source: the examples.
+    scheme: what the labels are.
+    objective: name of the objective whose head is evaluated; the labels are
+      those that it was trained with.
+    length: tokens a row, at most; None: as many as the model reads.
+    unseen: what is done about gold labels that the head does not have.
+  """
+
+  name: str = 'tagging'
+  source: source_lib.ExampleSource
+  scheme: Scheme = Scheme.TAGS
+  objective: str = 'token_classification'
+  length: int | None = 128
+  unseen: Unseen = Unseen.ERROR
+
+  def __post_init__(self):
+    enums.coerce(self, 'scheme', Scheme)
+    enums.coerce(self, 'unseen', Unseen)
+
+  @property
+  def headline(self) -> str:
+    return 'accuracy' if self.scheme is Scheme.TAGS else 'f1'
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    objective = row_predictions.objective_of(
+        subject, self.objective, token_classification.TokenClassification)
+    result = base.EvalResult(metrics={}, tables={})
+    failures = base.Failures(self.name)
+    notes: list[str] = []
+    for part in self.source.languages():
+      with failures.guard(part):
+        self._part(subject, objective, part, result, notes)
+    result.metrics.update(means(result.metrics))
+    return dataclasses.replace(result, notes=tuple(notes),
+                               failures=failures.collected())
+
+  def _part(self, subject, objective, part, result, notes) -> None:
+    """Adds a part's predictions and scores to the result."""
+    examples = of_kind(self.source.load(part),
+                       examples_lib.TaggedSentence, part)
+    unseen_labels.check(examples, objective.labels, self.unseen, part=part,
+                        notes=notes)
+    found = self._predictions(subject, objective, examples, part, notes)
+    if self.scheme is Scheme.ENTITIES:
+      found = [metrics_lib.repair(tags) for tags in found]
+    result.files[f'{part}.tsv'] = submission.tags(examples, found)
+    places = [i for i, e in enumerate(examples) if e.tags is not None]
+    if len(places) < len(examples):
+      notes.append(f'{part}: {len(examples) - len(places)} of {len(examples)} '
+                   'sentences have no labels; predictions only')
+    if places:
+      metrics, rows = self._scores(
+          part, [examples[i].tags for i in places],
+          [found[i] for i in places])
+      result.metrics.update(metrics)
+      if rows:
+        result.tables.setdefault('types', []).extend(rows)
+
+  def _predictions(self, subject, objective, examples, part, notes
+                   ) -> list[list[str]]:
+    """The label of each word of each sentence."""
+    length = row_predictions.length_of(subject, self.length)
+    rows = word_rows.text_rows(examples, subject.vocabulary, length=length)
+    note_split(rows, part, notes)
+    found = [[''] * len(example.words) for example in examples]
+    flat = [(i, row) for i, own in enumerate(rows) for row in own]
+    maker = tagging_rows.TaggingRows(labels=objective.labels)
+    for index, logits in row_predictions.predict(
+        subject, objective, [row.row for _, row in flat], maker,
+        max_length=length):
+      sentence, row = flat[index]
+      numbers = np.argmax(logits[row.starts], axis=-1)
+      found[sentence][row.words] = [objective.labels[n] for n in numbers]
+    return found
+
+  def _scores(self, part, gold, found
+              ) -> tuple[dict[str, float], list[base.Row]]:
+    """Metrics of a part, and the rows of its table."""
+    counts = collections.Counter(tag for tags in gold for tag in tags)
+    metrics = {
+        f'accuracy/{part}': metrics_lib.token_accuracy(gold, found).value,
+        f'majority/{part}': counts.most_common(1)[0][1] / counts.total()}
+    if self.scheme is Scheme.TAGS:
+      runs = metrics_lib.run_scores(gold, found)
+      return metrics | {f'f1/{part}': runs.overall.f1}, []
+    spans = metrics_lib.entity_scores(gold, found)
+    for name in ('f1', 'precision', 'recall'):
+      metrics[f'{name}/{part}'] = getattr(spans.overall, name)
+    return metrics, [
+        {'part': part, 'type': kind, **dataclasses.asdict(scores)}
+        for kind, scores in spans.types.items()]
+
+
+def of_kind(examples: Sequence, kind: type, part: str) -> Sequence:
+  """Examples with words, of a kind.
+
+  Raises:
+    CorpusError: there are none, they are of another kind, or one has no word.
+  """
+  wrong = [e for e in examples if not isinstance(e, kind)]
+  if wrong or not examples:
+    raise errors.CorpusError(
+        f'There are no {kind.KIND} examples', where=f'part {part}',
+        got=f'{wrong[0].KIND} examples' if wrong else 'no example')
+  empty = [e.id for e in examples if not e.words]
+  if empty:
+    raise errors.CorpusError('A sentence has no words', where=f'part {part}',
+                             got=f'example {empty[0]}')
+  return examples
+
+
+def note_split(rows: Sequence[Sequence[word_rows.WordRow]], part: str,
+               notes: list[str]) -> None:
+  """Notes how many sentences did not fit into one row."""
+  split = sum(len(own) > 1 for own in rows)
+  if split:
+    notes.append(f'{part}: {split} sentences did not fit into one row and '
+                 'were split')
+
+
+def means(metrics: dict[str, float]) -> dict[str, float]:
+  """`<metric>/mean` over parts, of every metric."""
+  names = dict.fromkeys(key.split('/', 1)[0] for key in metrics)
+  return {f'{name}/mean': float(np.mean([
+      value for key, value in metrics.items()
+      if key.startswith(f'{name}/')])) for name in names}

@@ -1,0 +1,46 @@
+"""Gold labels that a head was not trained with."""
+
+import collections
+import enum
+from collections.abc import Callable, Collection, Sequence
+
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import labels as labels_lib
+
+
+class Unseen(enum.Enum):
+  """What is done about them."""
+
+  ERROR = 'error'  # the part is not evaluated, and listed as a failure
+  WRONG = 'wrong'  # every prediction is wrong there; a note counts them
+
+
+def check(examples: Sequence[examples_lib.Example], known: Collection[str],
+          unseen: Unseen, *, part: str, notes: list[str],
+          name: Callable[[str], str] = str) -> None:
+  """Raises or notes what the examples have and `known` lacks.
+
+  Args:
+    examples: those of a part.
+    known: labels of the head.
+    unseen: what to do.
+    part: name of the part.
+    notes: gets the note.
+    name: what of a label counts; as it is, unless another function says so.
+
+  Raises:
+    CorpusError: there is such a label, and `unseen` is ERROR.
+  """
+  names = {name(label) for label in known}
+  missing = collections.Counter(
+      label for example in examples
+      for label in labels_lib.labels(example) or () if name(label) not in names)
+  if not missing:
+    return
+  if unseen is Unseen.ERROR:
+    extra = {label for example in examples
+             for label in labels_lib.labels(example) or ()} - set(missing)
+    labels_lib.check_labels(examples, {*known, *extra}, f'part {part}')
+  listed = ', '.join(f'{label} ({n})' for label, n in sorted(missing.items()))
+  notes.append(f'{part}: labels that were not seen in training count as '
+               f'wrong: {listed}')

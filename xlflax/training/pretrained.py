@@ -1,0 +1,40 @@
+"""What fine-tuning takes from the model directory of a pretrained model."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from xlflax import errors
+from xlflax.training import run_directory
+
+
+def model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
+  """The Linen module of a run.
+
+  Args:
+    model_dir: the run's directory.
+    overrides: fields of the module's configuration that are another, such as
+      `{'dropout_rate': 0.0}`; none that changes the parameters.
+
+  Raises:
+    RunDirectoryError: the directory is no run.
+    ConfigError: the configuration has no such field.
+  """
+  found = run_directory.read_model(pathlib.Path(model_dir))
+  if not overrides:
+    return found
+  known = [field.name for field in dataclasses.fields(found.config)]
+  unknown = sorted(set(overrides) - set(known))
+  if unknown:
+    raise errors.ConfigError(
+        "A model's configuration has no such field", got=', '.join(unknown),
+        expected='one of ' + ', '.join(known),
+        where='pretrained.model.overrides')
+  return dataclasses.replace(
+      found, config=dataclasses.replace(found.config, **overrides))
+
+
+def vocabulary(*, model_dir: str) -> str:
+  """The directory of a run's own vocabulary."""
+  return str(pathlib.Path(model_dir) / run_directory.VOCABULARY)
