@@ -1,7 +1,9 @@
-"""All comparisons one after the other: `make benchmarks`, about 10 minutes."""
+"""All comparisons one after the other: `make benchmarks`, about 12 minutes."""
 
 from benchmarks import (
+  beam_search,
   code_switching,
+  inference,
   input_pipeline,
   training_step,
   vocabularies,
@@ -12,6 +14,8 @@ def main() -> None:
   for vocabulary, calls in ((250_000, 3), (32_000, 5)):
     training_step.main(
         ['--vocabulary', str(vocabulary), '--calls', str(calls)])
+  inference.main([])
+  beam_search.main([])
   input_pipeline.main([])
   code_switching.main([])
   vocabularies.main([])

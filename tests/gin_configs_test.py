@@ -105,6 +105,8 @@ def test_evaluation(monkeypatch, file):
   text = (config.SHIPPED / file).read_text()
   macros = [config.quoted(name, 'data') for name in ('CORPUS', 'TATOEBA')
             if f'%{name}' in text]
+  if '%TEST_FILES' in text:
+    macros.append("TEST_FILES={'fr-en': ('first', 'second')}")
   config.parse(['evaluate/tasks.gin', file], macros)
   with pytest.raises(Stop):
     config.call(evaluate.evaluate, model_dir='runs/a')

@@ -17,6 +17,7 @@ COMMANDS = {
     'tasks': 'list tasks, or show examples of one, step by step',
     'cache': "write a mixture's token cache",
     'train': 'pretrain or fine-tune a model',
+    'finetune': 'fine-tune over a grid of settings, select, evaluate',
     'evaluate': 'measure checkpoints by evaluation tasks',
     'translate': 'translate files or standard input by beam search',
     'convert': 'convert checkpoints, from and to Hugging Face too',

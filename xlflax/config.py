@@ -101,6 +101,11 @@ def operative() -> str:
   return gin.operative_config_str()
 
 
+def parsed() -> str:
+  """The configuration as it was parsed, used or not."""
+  return gin.config_str()
+
+
 def configurable(function) -> Any:
   """`function` with the parameters that the configuration binds.
 
@@ -130,12 +135,27 @@ def macro(name: str) -> Any:
   Raises:
     ConfigError: it is not set, or can't be built.
   """
+  return parameter(f'{name}/macro.value', what='a macro', shown=name)
+
+
+def parameter(name: str, *, what: str = 'a parameter',
+              shown: str | None = None) -> Any:
+  """What a parameter such as 'evaluate.tasks' is bound to, built anew.
+
+  Args:
+    name: of the parameter, in gin's form.
+    what: what it is, for the message.
+    shown: its name there; None: `name`.
+
+  Raises:
+    ConfigError: it is not bound, or can't be built.
+  """
   try:
-    value = gin.query_parameter(f'{name}/macro.value')
+    value = gin.query_parameter(name)
   except ValueError as error:
     raise errors.ConfigError(
-        'The configuration lacks a macro', got=f'no {name}',
-        expected=f'{name} = ...') from error
+        f'The configuration lacks {what}', got=f'no {shown or name}',
+        expected=f'{shown or name} = ...') from error
   return call(lambda: copy.deepcopy(value))  # Gin builds what it copies.
 
 

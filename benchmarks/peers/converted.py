@@ -16,8 +16,10 @@ from xlflax.interop.huggingface import (
 )
 
 # Above the usual 0.02, so that a vocabulary's entries differ in probability
-# by more than the libraries do in rounding.
+# by more than the libraries do in rounding; the layers' weights more so, that
+# a decoder does not just repeat its own input.
 _SCALE = 0.08
+_LAYER_SCALE = 4.0
 
 
 def encoder(shape: shapes.Shape) -> transformers.XLMRobertaModel:
@@ -40,6 +42,10 @@ def encoder_decoder(shape: shapes.Shape, *, positions: int
       init_std=_SCALE, scale_embedding=True, forced_eos_token_id=None,
       bos_token_id=shapes.BOS, pad_token_id=shapes.PAD,
       eos_token_id=shapes.EOS, decoder_start_token_id=shapes.BOS))
+  with torch.no_grad():
+    for name, parameter in model.named_parameters():
+      if '.layers.' in name and parameter.ndim == 2:
+        parameter.mul_(_LAYER_SCALE)
   return model.eval()
 
 

@@ -57,13 +57,21 @@ def test_both_directions_in_one_pass(sides, blocks, k):
     np.testing.assert_array_equal(found.indices, expected.indices)
 
 
-def test_wide_blocks_are_partitioned_with_the_same_result():
+def test_wide_blocks_are_read_in_stripes_with_the_same_result():
   rng = np.random.default_rng(2)
   first, second = rng.integers(-3, 4, (6, 2)), rng.integers(-3, 4, (900, 2))
   scores, order = _expected(first @ second.T, 5)
   found = neighbours.nearest(first, second, k=5)
   np.testing.assert_array_equal(found.scores, scores)
   np.testing.assert_array_equal(found.indices, order)
+
+
+def test_the_worst_order_of_keys():
+  """Every key is nearer than all before it."""
+  keys = np.arange(300.)[:, None]
+  found = neighbours.nearest(np.ones((3, 1)), keys, k=4,
+                             blocks=neighbours.Blocks(2, 130))
+  assert found.indices.tolist() == [[299, 298, 297, 296]] * 3
 
 
 def test_vectors_that_are_all_alike_get_the_first_keys():

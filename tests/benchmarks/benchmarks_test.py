@@ -6,7 +6,9 @@ import sys
 import pytest
 
 from benchmarks import (
+    beam_search,
     code_switching,
+    inference,
     input_pipeline,
     measure,
     shapes,
@@ -33,6 +35,36 @@ def test_table_compares_with_the_peer():
        'torch/as_is': figures}, _TINY)
   assert '| x/gathered | 512 | 1.00 | 1.00 | 4.00 | 0.50 |' in text
   assert '| torch/as_is | 128 | 1.00 | 2.00 | 1.00 | 1.00 |' in text
+
+
+@pytest.mark.parametrize('module', [inference, beam_search])
+def test_inference_finds_what_the_peer_finds(module):
+  figures = [module.measure_here(variant, _TINY, 12, 1)
+             for variant in module.VARIANTS]
+  ours, theirs = (f['found'] for f in figures)
+  assert module.agree(ours, theirs)
+  assert not module.agree(ours, [ours[-1]] * len(ours))
+  assert figures[0]['work'] == figures[1]['work'] > 0
+  text = inference.table(dict(zip(module.VARIANTS, figures, strict=True)), 'x')
+  assert text.splitlines()[-1].startswith('| torch/')
+
+
+def test_table_of_inference():
+  figures = {'seconds': [0.5, 2.0, 1.0], 'cpu_seconds': [2.0], 'work': 12,
+             'peak_bytes': 2e9}
+  text = inference.table({
+      'x/states': figures | {'seconds': [0.25]}, 'torch/states': figures}, 'u')
+  assert '| x/states | 48 | 6 | 4.00 | 1.00 | 2.00 |' in text
+  assert '| torch/states | 12 | 6 | 1.00 | 1.00 | 2.00 |' in text
+
+
+def test_a_comparison_of_different_findings_stops(monkeypatch):
+  figures = {'seconds': [1.0], 'cpu_seconds': [1.0], 'first_seconds': 1.0,
+             'peak_bytes': 1, 'work': 1}
+  monkeypatch.setattr(measure, 'run_module', lambda *args, **_: {
+      **figures, 'found': [[float('torch/' in args[2])]]})
+  with pytest.raises(RuntimeError, match='do not find the same'):
+    inference.main(['--rounds', '1'])
 
 
 def test_input_pipeline():

@@ -104,9 +104,9 @@ def test_the_number_of_compilations_is_bounded(subject, texts):
       states.bucket_lengths(32))
 
 
-def test_bucket_lengths_are_powers_of_two_and_the_limit():
-  assert states.bucket_lengths(100) == (16, 32, 64, 100)
-  assert states.bucket_lengths(64) == (16, 32, 64)
+def test_bucket_lengths_double_every_second_time_up_to_the_limit():
+  assert states.bucket_lengths(100) == (16, 24, 32, 48, 64, 96, 100)
+  assert states.bucket_lengths(64) == (16, 24, 32, 48, 64)
   assert states.bucket_lengths(10) == (10,)
 
 
@@ -116,7 +116,7 @@ def test_plan_batches_covers_every_sentence_once_in_few_shapes():
       lengths, max_length=300, batch_size=20, multiple=8))
   indices = np.concatenate([chosen for chosen, _, _ in plan])
   assert sorted(indices) == list(range(500))
-  assert len({(rows, length) for _, rows, length in plan}) <= 6
+  assert len({(rows, length) for _, rows, length in plan}) <= 10
   for chosen, rows, length in plan:
     assert len(chosen) <= rows
     assert rows % 8 == 0

@@ -5,9 +5,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 
 from xlflax.data.labelled import words as words_lib
 from xlflax.evaluation import word_states
+from xlflax.models import api, sharing
 from xlflax.training import partitioning
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -74,6 +76,21 @@ def test_words_beyond_the_limit_are_left_out_whole(subject, split):
           ids[:kept], np.where(of_token < 2, of_token, -1))], [0])
   assert short.shape[1] == 2
   np.testing.assert_allclose(short, expected.states, atol=1e-5)
+
+
+def test_each_language_is_read_by_its_own_parts(subject, split):
+  plan = sharing.SharingPlan(embeddings=True, layers=1)
+  model = subject.model.clone(config=dataclasses.replace(
+      subject.model.config, sharing=plan))
+  params = nn.meta.unbox(api.init_params(model, jax.random.key(1)))
+  mixed = dataclasses.replace(subject, model=model, params={'model': params})
+  found = _read(mixed, split[7:11], _LANGUAGES[7:11])
+  for language, part in ((0, slice(0, 2)), (2, slice(2, 4))):
+    own = dataclasses.replace(subject, params={
+        'model': sharing.select(plan, params, language)})
+    expected = _read(own, split[7:11][part], _LANGUAGES[7:11][part])
+    for x, y in zip(found[part], expected, strict=True):
+      np.testing.assert_allclose(x, y, atol=1e-5)
 
 
 def test_some_tokens_may_belong_to_no_word(subject, split):

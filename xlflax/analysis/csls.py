@@ -72,10 +72,14 @@ def nearest(queries: np.ndarray, keys: np.ndarray, *, top: int = 1,
   queries, keys = _unit(queries), _unit(keys)
   if score is Score.COSINE:
     return neighbours.nearest(queries, keys, k=top, blocks=blocks)
-  source = queries if all_queries is None else _unit(all_queries)
-  of_keys, of_queries = (
-      neighbours.nearest(*sides, k=k, blocks=blocks).scores.mean(1)
-      for sides in ((keys, source), (queries, keys)))
+  if all_queries is None:  # one pass for both
+    of_queries, of_keys = (side.scores.mean(1) for side in
+                           neighbours.nearest_both(queries, keys, k=k,
+                                                   blocks=blocks))
+  else:
+    of_queries, of_keys = (
+        neighbours.nearest(*sides, k=k, blocks=blocks).scores.mean(1)
+        for sides in ((queries, keys), (keys, _unit(all_queries))))
   # Halved scores have the same order, and need no copy of the vectors.
   found = neighbours.nearest(queries, keys, k=top, penalties=of_keys / 2,
                              blocks=blocks)

@@ -13,7 +13,7 @@ from xlflax.analysis import checks
 
 
 class Blocks(NamedTuple):
-  """Rows and columns of a block, which takes 4 bytes a number, six times."""
+  """Rows and columns of a block of float32 similarities."""
 
   queries: int = 4096
   keys: int = 8192
@@ -119,13 +119,22 @@ class _Best:
     self._seen = 0
 
   def update(self, block: np.ndarray, offset: int) -> None:
-    """Takes in the block [rows, columns] whose first column is `offset`."""
-    if self._seen < self._k:  # every column may be among the best
-      self._merge(slice(None), block, np.broadcast_to(
-          np.arange(block.shape[1]) + offset, block.shape))
-    else:
-      self._merge_some(block, offset)
-    self._seen += block.shape[1]
+    """Takes in the block [rows, columns] whose first column is `offset`.
+
+    At first in narrow stripes, each as wide as all before it, so that few
+    entries beat what is known already.
+    """
+    start = 0
+    while start < block.shape[1]:
+      width = max(8 * self._k, self._seen)
+      stripe = block[:, start:start + width]
+      if self._seen < self._k:  # every column may be among the best
+        self._merge(slice(None), stripe, np.broadcast_to(
+            np.arange(stripe.shape[1]) + offset + start, stripe.shape))
+      else:
+        self._merge_some(stripe, offset + start)
+      self._seen += stripe.shape[1]
+      start += width
 
   def neighbours(self) -> Neighbours:
     return Neighbours(self._scores, self._indices)
@@ -135,36 +144,20 @@ class _Best:
     row, column = np.nonzero(block > self._scores[:, -1:])
     if not row.size:
       return
-    rows, starts, counts = np.unique(
-        row, return_index=True, return_counts=True)
-    place = np.arange(row.size) - np.repeat(starts, counts)
-    scores = np.full((len(rows), counts.max()), -np.inf, np.float32)
+    counts = np.bincount(row, minlength=len(block))
+    place = np.arange(row.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    rows = np.flatnonzero(counts)
+    which = np.repeat(np.arange(rows.size), counts[rows])
+    scores = np.full((rows.size, counts.max()), -np.inf, np.float32)
     indices = np.zeros(scores.shape, np.int64)
-    which = np.repeat(np.arange(len(rows)), counts)
     scores[which, place] = block[row, column]
     indices[which, place] = column + offset
     self._merge(rows, scores, indices)
 
   def _merge(self, rows, scores: np.ndarray, indices: np.ndarray) -> None:
     """Merges candidates [rows, n], in the order of their indices."""
-    all_scores = np.concatenate([self._scores[rows], scores], 1)
-    all_indices = np.concatenate([self._indices[rows], indices], 1)
-    order = _greatest(all_scores, self._k)
-    self._scores[rows] = np.take_along_axis(all_scores, order, 1)
-    self._indices[rows] = np.take_along_axis(all_indices, order, 1)
-
-
-def _greatest(scores: np.ndarray, k: int) -> np.ndarray:
-  """Places [N, k] of the greatest scores, of equal ones the first."""
-  if scores.shape[1] <= 64 * k:
-    return np.argsort(-scores, axis=1, kind='stable')[:, :k]
-  last = -np.partition(-scores, k - 1, axis=1)[:, k - 1:k]  # the k-th greatest
-  above = scores > last
-  equal = scores == last
-  # Of those that equal the k-th, the first that there is room for.
-  room = k - above.sum(1, keepdims=True)
-  taken = above | (equal & (np.cumsum(equal, 1) <= room))
-  places = np.nonzero(taken)[1].reshape(len(scores), k)
-  values = np.take_along_axis(scores, places, 1)
-  return np.take_along_axis(
-      places, np.argsort(-values, axis=1, kind='stable'), 1)
+    scores = np.concatenate([self._scores[rows], scores], 1)
+    indices = np.concatenate([self._indices[rows], indices], 1)
+    order = np.argsort(-scores, axis=1, kind='stable')[:, :self._k]
+    self._scores[rows] = np.take_along_axis(scores, order, 1)
+    self._indices[rows] = np.take_along_axis(indices, order, 1)

@@ -8,7 +8,7 @@ corpus has it (500,000 sentences there), at every layer.
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -61,13 +61,14 @@ def sentence_blocks(subject: base.Subject, texts: Iterable[str],
 def mean_word_states(subject: base.Subject, texts: Iterable[str],
                      language: str, words: Sequence[str], *,
                      store: word_means.Store | None = None,
-                     max_length: int | None = 128, block: int = 512
+                     max_length: int | None = 128, block: int = 256
                      ) -> word_means.WordMeans:
   """The mean vector of every word over a corpus, at every layer.
 
   Text is encoded as it is written; a word's tokens are those that hold its
-  characters and no others (a piece over two words is of neither). Words of
-  the text are found among `words` as they are written, or else in lower case.
+  characters and no others (a piece over two words is of neither), and the
+  space before it, if that is a token of its own. Words of the text are found
+  among `words` as they are written, or else in lower case.
 
   Args:
     subject: the model and its vocabulary.
@@ -89,14 +90,15 @@ def mean_word_states(subject: base.Subject, texts: Iterable[str],
                                dimension=config.hidden_dim)
   if store is not None:
     means = store.restore(means)
-  read = _reader(subject, language, means)
+  read = _Reader(subject, language, means)
   report = _Report('word states', done=means.sentences)
   saved = time.monotonic()
   for taken in _blocks(itertools.islice(texts, means.sentences, None), block):
-    readings = read(taken)
-    means.update(word_states.states_of_readings(
-        subject, readings, [index] * len(taken), max_length=max_length),
-                 sentences=len(taken))
+    readings, rows = read(taken)
+    found = word_states.states_of_readings(
+        subject, readings, [index] * len(taken), max_length=max_length)
+    means.update(((rows[one.sentence][one.words], one.states)
+                  for one in found), sentences=len(taken))
     report(len(taken))
     if store is not None and time.monotonic() - saved > _SAVE_SECONDS:
       store.save(means)
@@ -106,39 +108,46 @@ def mean_word_states(subject: base.Subject, texts: Iterable[str],
   return means
 
 
-def _reader(subject: base.Subject, language: str,
-            means: word_means.WordMeans
-            ) -> Callable[[list[str]], list[word_states.Reading]]:
-  """A function from texts to tokens that know their row in the means."""
-  segmenter = segmentation.Segmenter(language.replace('-', '_'), means.words)
+class _Reader:
+  """Texts of a language to tokens that know the words they are part of."""
 
-  def read(texts: list[str]) -> list[word_states.Reading]:
-    spans = token_spans.encode(subject.vocabulary, texts, language)
-    return [_reading(tokens, segmenter.split(text), means)
+  def __init__(self, subject: base.Subject, language: str,
+               means: word_means.WordMeans):
+    self._vocabulary = subject.vocabulary
+    self._language = language
+    self._segmenter = segmentation.Segmenter(
+        language.replace('-', '_'), means.words)
+    self._find = means.find
+
+  def __call__(self, texts: list[str]
+               ) -> tuple[list[word_states.Reading], list[np.ndarray]]:
+    """(tokens of each text, the row in the means of each of its words)."""
+    spans = token_spans.encode(self._vocabulary, texts, self._language)
+    read = [self._read(tokens, self._segmenter.split(text))
             for tokens, text in zip(spans, texts, strict=True)]
+    return [reading for reading, _ in read], [rows for _, rows in read]
 
-  return read
-
-
-def _reading(tokens: token_spans.TokenSpans, parts: list[str],
-             means: word_means.WordMeans) -> word_states.Reading:
-  """The known words among parts: separators at even places, words at odd.
-
-  The number of a token's word is its row times the number of parts, plus the
-  part: a word that comes twice is two words, and both tell the row.
-  """
-  words = np.full(len(tokens.token_ids), -1, np.int32)
-  start = 0
-  for place, part in enumerate(parts):
-    stop = start + len(part)
-    row = means.find(part) if place % 2 else None
-    covered = None if row is None else tokens.cover(start, stop)
-    if covered is not None:
-      first, last = covered
-      if tokens.starts[first] >= start and tokens.ends[last] <= stop:
-        words[first:last + 1] = place // 2
-    start = stop
-  return word_states.Reading(tokens.token_ids, words)
+  def _read(self, tokens: token_spans.TokenSpans, parts: list[str]
+            ) -> tuple[word_states.Reading, np.ndarray]:
+    """Parts are separators at even places and words at odd ones."""
+    words = np.full(len(tokens.token_ids), -1, np.int32)
+    rows: list[int] = []
+    start = 0
+    for place, part in enumerate(parts):
+      stop = start + len(part)
+      row = self._find(part) if place % 2 else None
+      covered = None if row is None else tokens.cover(start, stop)
+      if row is not None and covered is not None:
+        first, last = covered
+        if tokens.starts[first] >= start and tokens.ends[last] <= stop:
+          # A mere space before the word is a token of it, too.
+          space = first > 0 and (
+              tokens.starts[first - 1] == tokens.ends[first - 1] == start)
+          words[first - space:last + 1] = len(rows)
+          rows.append(row)
+      start = stop
+    return (word_states.Reading(tokens.token_ids, words),
+            np.array(rows, np.int64))
 
 
 def _language_id(subject: base.Subject, language: str) -> int:

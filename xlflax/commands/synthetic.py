@@ -15,10 +15,11 @@ EXAMPLES = """
       --seed=0 --anchors=0.2
 
   # then as with any corpus
-  xlflax vocab --corpus=toy/corpus --output=toy/vocabulary --size=800
+  xlflax vocab --corpus=toy/corpus --output=toy/vocabulary --size=600 \\
+      --character_coverage=1
 
-  # languages that differ in nothing but their words; other domains
-  xlflax synthetic --output=twins --languages=en,xx,yy --domain_shift=1 \\
+  # languages of your own, of two word orders; monolingual text of two topics
+  xlflax synthetic --output=own --languages=en,xx,yy --domain_shift=1 \\
       --change xx.word_order=svo --change yy.word_order=sov
 
   # more data of some tasks

@@ -8,7 +8,7 @@ from xlflax.training import run as run_lib
 from xlflax.training import run_directory
 
 CHOICES = ('last', 'all', 'best', 'none')
-_LOWER_IS_BETTER = ('loss', 'perplexity')
+_LOWER_IS_BETTER = ('loss', 'perplexity', 'error_rate', 'aer')
 
 
 def check(steps: str | Sequence[int]) -> None:
@@ -49,6 +49,11 @@ def choose(run: run_lib.Run, steps: str | Sequence[int], *,
   return found if steps == 'all' else found[-1:]
 
 
+def lower_is_better(metric: str) -> bool:
+  """Whether less of a metric, such as 'perplexity/loss/en', is better."""
+  return any(part in _LOWER_IS_BETTER for part in metric.split('/'))
+
+
 def _existing(found: list[int], steps: Sequence[int], run) -> list[int]:
   missing = sorted(set(steps) - set(found))
   if missing:
@@ -62,7 +67,7 @@ def _existing(found: list[int], steps: Sequence[int], run) -> list[int]:
 
 def _best(run, found: list[int], metric: str | None) -> int:
   """The checkpoint with the best value of a metric in metrics.jsonl."""
-  recorded = {step: metrics for step, metrics in _evaluations(run).items()
+  recorded = {step: metrics for step, metrics in evaluations(run).items()
               if step in found}
   names = sorted({name for metrics in recorded.values() for name in metrics})
   values = {step: metrics[metric] for step, metrics in recorded.items()
@@ -74,12 +79,12 @@ def _best(run, found: list[int], metric: str | None) -> int:
         expected='one of ' + (', '.join(names) or
                               'those of evaluations, of which there are none'),
         fix='give --best_metric=NAME')
-  lower = any(part in _LOWER_IS_BETTER for part in metric.split('/'))
+  lower = lower_is_better(metric)
   return min(sorted(values), key=lambda step: (
       values[step] if lower else -values[step]))
 
 
-def _evaluations(run) -> dict[int, dict[str, float]]:
+def evaluations(run) -> dict[int, dict[str, float]]:
   """Step -> metrics of the evaluations during training."""
   file = run.directory / run_directory.METRICS
   evaluations: dict[int, dict[str, float]] = {}

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlflax import enums, errors
-from xlflax.data.labelled import classification_rows
+from xlflax import enums
+from xlflax.data.labelled import classification_rows, submission
 from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled import labels as labels_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.stream import Positions, Separator
-from xlflax.evaluation import base, row_predictions
+from xlflax.evaluation import base, row_predictions, unseen_labels
 from xlflax.evaluation.metrics import classification as metrics_lib
+from xlflax.evaluation.unseen_labels import Unseen
 from xlflax.objectives.finetuning import sequence_classification
 
 
@@ -36,6 +36,7 @@ class Classification(base.EvalTask):
       pairs lose tokens of the longer text.
     separator: special tokens between two texts; as in fine-tuning.
     positions: whether positions of a second text run on; as in fine-tuning.
+    unseen: what is done about gold classes that the head does not have.
   """
 
   name: str = 'classification'
@@ -44,8 +45,10 @@ class Classification(base.EvalTask):
   length: int | None = 128
   separator: Separator = Separator.XLMR
   positions: Positions = Positions.RUNNING
+  unseen: Unseen = Unseen.ERROR
 
   def __post_init__(self):
+    enums.coerce(self, 'unseen', Unseen)
     enums.coerce(self, 'separator', Separator)
     enums.coerce(self, 'positions', Positions)
 
@@ -62,25 +65,30 @@ class Classification(base.EvalTask):
     notes: list[str] = []
     for part in self.source.languages():
       with failures.guard(part):
-        examples = _checked(self.source.load(part), objective.labels, part)
-        found = self._predictions(subject, objective, examples)
-        result.files[f'{part}.tsv'] = '\n'.join([*found, ''])
-        gold = [e.label for e in examples if e.label is not None]
-        if len(gold) < len(examples):
-          notes.append(f'{part}: {len(examples) - len(gold)} of '
-                       f'{len(examples)} examples have no label; predictions '
-                       'only')
-          continue
-        scores = metrics_lib.evaluate(gold, found, labels=objective.labels)
-        result.metrics.update(_metrics(part, gold, scores))
-        result.tables['confusion'].extend(_confusion(part, scores))
-    for name in ('accuracy', 'macro_f1'):
-      scores = [value for key, value in result.metrics.items()
-                if key.startswith(f'{name}/')]
-      if scores:
-        result.metrics[f'{name}/mean'] = float(np.mean(scores))
+        self._part(subject, objective, part, result, notes)
+    result.metrics.update(row_predictions.means(
+        result.metrics, ('accuracy', 'macro_f1')))
     return dataclasses.replace(result, notes=tuple(notes),
                                failures=failures.collected())
+
+  def _part(self, subject, objective, part, result, notes) -> None:
+    """Adds a part's predictions and scores to the result."""
+    examples = row_predictions.of_kind(
+        self.source.load(part), examples_lib.ClassifiedText, part)
+    unseen_labels.check(examples, objective.labels, self.unseen, part=part,
+                        notes=notes)
+    found = self._predictions(subject, objective, examples)
+    result.files[f'{part}.tsv'] = submission.labels(examples, found)
+    gold = [e.label for e in examples if e.label is not None]
+    if len(gold) < len(examples):
+      notes.append(f'{part}: {len(examples) - len(gold)} of {len(examples)} '
+                   'examples have no label; predictions only')
+      return
+    others = sorted(set(gold) - set(objective.labels))
+    scores = metrics_lib.evaluate(gold, found,
+                                  labels=(*objective.labels, *others))
+    result.metrics.update(_metrics(part, gold, scores))
+    result.tables['confusion'].extend(_confusion(part, scores))
 
   def _predictions(self, subject, objective, examples) -> list[str]:
     """The class of each example."""
@@ -94,23 +102,6 @@ class Classification(base.EvalTask):
         subject, objective, rows, maker, max_length=length):
       found[index] = objective.labels[int(np.argmax(logits))]
     return found
-
-
-def _checked(examples, labels, part) -> list[examples_lib.ClassifiedText]:
-  """Classified texts with labels that are known.
-
-  Raises:
-    CorpusError: there are none, they are of another kind, or have a label
-      that was not seen in training.
-  """
-  wrong = [e for e in examples
-           if not isinstance(e, examples_lib.ClassifiedText)]
-  if wrong or not examples:
-    raise errors.CorpusError(
-        'There are no texts to classify', where=f'part {part}',
-        got=f'{wrong[0].KIND} examples' if wrong else 'no example')
-  labels_lib.check_labels(examples, labels, f'part {part}')
-  return examples
 
 
 def _metrics(part: str, gold: Sequence[str],

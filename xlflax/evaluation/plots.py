@@ -82,8 +82,10 @@ def _layers(task: base.EvalTask, step: results.Step, result: base.EvalResult
   layers = sorted({layer for _, layer in sums})
   values = [[sum(sums[pair, layer]) / len(sums[pair, layer])
              for pair in pairs] for layer in layers]
+  longest = max(len(line) for pair in pairs for line in pair.splitlines())
   canvas = figure.Figure(
-      figsize=(max(4.5, 2 + 0.5 * len(pairs)), 1.5 + 0.4 * len(layers)),
+      figsize=(max(4.5, 2 + max(0.5, 0.1 * longest) * len(pairs)),
+               1.5 + 0.4 * len(layers)),
       layout='constrained')
   axes = canvas.subplots()
   image = axes.imshow(values, cmap='cividis', vmin=0, vmax=1, aspect='auto',

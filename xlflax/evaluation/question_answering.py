@@ -1,14 +1,10 @@
 """Extractive question answering: exact match and F1 of the answers' text."""
 
 import dataclasses
-import json
-from collections.abc import Iterable
-
-import numpy as np
 
 from xlflax import enums, errors
 from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled import question_rows
+from xlflax.data.labelled import question_rows, submission
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.stream import Positions, Separator
 from xlflax.evaluation import answer_spans, base, row_predictions
@@ -78,29 +74,38 @@ class ExtractiveQA(base.EvalTask):
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     objective = row_predictions.objective_of(
         subject, self.objective, question_answering.QuestionAnswering)
-    result = base.EvalResult(metrics={}, tables={'problems': []})
+    result = base.EvalResult(metrics={})
     failures = base.Failures(self.name)
     notes: list[str] = []
     for part in self.source.languages():
       with failures.guard(part):
-        examples = _checked(self.source.load(part), part)
-        answers = self._answers(subject, objective, examples)
-        result.files[f'{part}.json'] = json.dumps(
-            answers, indent=1, ensure_ascii=False) + '\n'
-        result.tables['problems'].extend(
-            self._problems(part, examples, notes))
-        if not all(example.answers for example in examples):
-          notes.append(f'{part}: not all questions have a known answer; '
-                       'predictions only')
-          continue
-        result.metrics.update(self._scores(part, examples, answers))
-    for name in ('f1', 'exact_match'):
-      scores = [value for key, value in result.metrics.items()
-                if key.startswith(f'{name}/')]
-      if scores:
-        result.metrics[f'{name}/mean'] = float(np.mean(scores))
+        self._part(subject, objective, part, result, notes)
+    result.metrics.update(row_predictions.means(
+        result.metrics, ('f1', 'exact_match')))
     return dataclasses.replace(result, notes=tuple(notes),
                                failures=failures.collected())
+
+  def _part(self, subject, objective, part, result, notes) -> None:
+    """Adds a part's answers and scores to the result."""
+    examples = row_predictions.of_kind(
+        self.source.load(part), examples_lib.Question, part)
+    answers = self._answers(subject, objective, examples)
+    result.files[f'{part}.json'] = submission.answers(examples, answers)
+    problems = self._problems(part, examples)
+    if problems:
+      result.tables.setdefault('problems', []).extend(problems)
+      notes.append(f'{part}: {len(problems)} problems of single questions; '
+                   'see the table `problems`')
+    unanswered = sum(not example.answers for example in examples)
+    if unanswered:
+      notes.append(f'{part}: {unanswered} of {len(examples)} questions have '
+                   'no known answer; predictions only')
+      return
+    scores = metrics_lib.evaluate(
+        {e.id: [answer.text for answer in e.answers] for e in examples},
+        answers, rules=self.rules, language=examples[0].language)
+    result.metrics.update({f'f1/{part}': scores.f1.value,
+                           f'exact_match/{part}': scores.exact_match.value})
 
   def _answers(self, subject, objective, examples) -> dict[str, str]:
     """Question id -> text; '' where the context has none."""
@@ -124,34 +129,10 @@ class ExtractiveQA(base.EvalTask):
       start += len(own)
     return answers
 
-  def _scores(self, part, examples, answers) -> dict[str, float]:
-    scores = metrics_lib.evaluate(
-        {e.id: [answer.text for answer in e.answers] for e in examples},
-        answers, rules=self.rules, language=examples[0].language)
-    return {f'f1/{part}': scores.f1.value,
-            f'exact_match/{part}': scores.exact_match.value}
-
-  def _problems(self, part, examples, notes) -> Iterable[base.Row]:
-    """What is wrong with single examples, and their number as a note."""
+  def _problems(self, part, examples) -> list[base.Row]:
+    """What is wrong with single examples."""
     found = list(self.source.problems(part))
-    wrong = question_rows.mismatches(examples)
     found += [f'question {name}: an answer is not where it says'
-              for name in wrong]
-    if found:
-      notes.append(f'{part}: {len(found)} problems of single questions; see '
-                   'the table `problems`')
+              for name in question_rows.mismatches(examples)
+              if not any(f'question {name}:' in told for told in found)]
     return [{'part': part, 'problem': problem} for problem in found]
-
-
-def _checked(examples, part) -> list[examples_lib.Question]:
-  """Questions.
-
-  Raises:
-    CorpusError: there are none, or they are of another kind.
-  """
-  wrong = [e for e in examples if not isinstance(e, examples_lib.Question)]
-  if wrong or not examples:
-    raise errors.CorpusError(
-        'There are no questions to answer', where=f'part {part}',
-        got=f'{wrong[0].KIND} examples' if wrong else 'no example')
-  return examples

@@ -137,7 +137,9 @@ class WordAlignment(base.EvalTask):
       for words, code in ((example.source_words, example.language),
                           (example.target_words, example.target_language)):
         sentences.append(words)
-        languages.append(_language(subject, code, notes))
+        languages.append((code, language_codes.language_id(
+            subject.vocabulary, code, notes,
+            required=subject.needs_languages)))
     found = {one.sentence: one.states for one in word_states.word_states(
         subject, sentences, languages, max_length=self.max_length)}
     for i in range(len(block)):
@@ -176,16 +178,6 @@ class WordAlignment(base.EvalTask):
         mean = np.mean(list(rates.values()), axis=0)
         metrics |= _summary(prefix, 'mean', mean, layer)
     return metrics
-
-
-def _language(subject: base.Subject, code: str, notes: list[str]
-              ) -> tuple[str, int]:
-  """The code that words are encoded by, and the language id."""
-  index = language_codes.language_id(
-      subject.vocabulary, code, notes, required=subject.needs_languages)
-  if subject.vocabulary.needs_language:
-    code = subject.vocabulary.spec.languages[index]
-  return code, index
 
 
 def _rows(part: str, by_method: ByMethod) -> list[base.Row]:

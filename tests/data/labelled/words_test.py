@@ -36,6 +36,12 @@ def vocabulary(request, toy_corpus, tmp_path_factory):
                        languages=('de', 'en', 'ru'))
 
 
+@pytest.fixture(scope='module')
+def union(toy_corpus, tmp_path_factory):
+  return vocabulary_training.train_vocabulary(
+      toy_corpus, tmp_path_factory.mktemp('v') / 'v', size=60, anchors='none')
+
+
 @pytest.mark.parametrize('language', list(_SENTENCES))
 def test_joined_words_are_the_vocabularys_own_encoding(vocabulary, language):
   text = _SENTENCES[language]
@@ -121,6 +127,14 @@ def test_a_vocabulary_that_marks_spaces_inside_of_the_text_only():
   ids, lengths = words_lib.encode_words(plain, ['猫', 'いる'], 'ja')
   assert ids.tolist() == plain.encode('猫いる', language='ja')
   assert lengths.tolist() == [1, 2]
+
+
+def test_another_code_of_the_vocabularys_language(union):
+  ids = [words_lib.encode_words(union, ['die', 'Katze'], code
+                                ).token_ids.tolist() for code in ('de', 'deu')]
+  assert ids[0] == ids[1]
+  with pytest.raises(errors.VocabularyError, match='no pieces of a language'):
+    words_lib.encode_words(union, ['die'], 'fr')
 
 
 def test_a_space_that_is_a_word_stays():

@@ -3,9 +3,8 @@
 import pytest
 
 from xlflax import errors
-from xlflax.data.synthetic import typology
+from xlflax.data.synthetic import examples, typology
 from xlflax.data.synthetic.draws import Draws
-from xlflax.data.synthetic import examples
 from xlflax.data.synthetic.options import SyntheticOptions
 
 

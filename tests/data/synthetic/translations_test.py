@@ -63,7 +63,7 @@ def test_dictionaries(folder, code):
   for entry in full.entries:
     concept = folder.readers['en'].glosses([entry.word])[0]
     assert other.stems[concept] == entry.translation
-  parts = [Dictionary.read(folder.path / f'dictionaries/{split}.en-{code}.txt',
+  parts = [Dictionary.read(folder.path / f'dictionaries/en-{code}.{split}.txt',
                            format='muse') for split in ('train', 'test')]
   words = [{entry.word for entry in part.entries} for part in parts]
   assert not words[0] & words[1]

@@ -44,10 +44,10 @@ def params(boxed):
 
 
 def _generate(params, batch=_BATCH, start=_START, rng=None,
-              languages=_LANGUAGES, **options):
+              languages=_LANGUAGES, max_lengths=None, **options):
   return decoding.generate(
       _MODEL, params, batch, vocabulary=_SPEC, decoder_start=start,
-      language_ids=languages, rng=rng,
+      language_ids=languages, rng=rng, max_lengths=max_lengths,
       options=decoding.DecodingOptions(**options))
 
 
@@ -143,6 +143,34 @@ def test_exact_early_stopping_finds_no_worse_rows(params):
                     length_penalty=0.0, early_stopping='exact')
   assert (np.asarray(exact.scores) >= np.asarray(full.scores) - 1e-6).all()
   assert (np.diff(exact.scores, axis=1) <= 0).all()
+
+
+def test_exact_stops_as_soon_as_what_is_returned_is_final(params):
+  """Fewer hypotheses asked for are the first of more."""
+  options = dict(beam_size=4, max_length=8, early_stopping='exact')
+  one = _generate(params, num_samples=1, **options)
+  all_of_them = _generate(params, num_samples=4, **options)
+  np.testing.assert_array_equal(
+      one.token_ids[:, 0], all_of_them.token_ids[:, 0])
+  np.testing.assert_allclose(
+      one.scores[:, 0], all_of_them.scores[:, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize('options', [
+    dict(method='greedy'), dict(beam_size=3, early_stopping='exact'),
+    dict(beam_size=3, early_stopping='full')])
+def test_rows_have_limits_of_their_own(params, options):
+  """A row with a limit is what it is in a batch of that limit."""
+  limits = np.array([2, 5, 3, 4] * 2)
+  got = _generate(params, max_lengths=limits, max_length=5, **options)
+  for limit in (2, 5):
+    want = _generate(params, max_length=limit, **options)
+    rows = limits == limit
+    np.testing.assert_array_equal(
+        got.token_ids[rows][..., :limit], want.token_ids[rows])
+    np.testing.assert_allclose(got.scores[rows], want.scores[rows], atol=1e-5)
+  assert (_lengths(np.asarray(got.token_ids)[:, 0]) == 5).any()
+  assert (np.asarray(got.token_ids)[limits == 2][..., 2:] == _PAD).all()
 
 
 def test_larger_penalty_gives_longer_rows(params):

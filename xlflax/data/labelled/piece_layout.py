@@ -18,10 +18,9 @@ Spans = tuple[np.ndarray, np.ndarray]
 
 _BYTE = re.compile(r'<0x([0-9A-Fa-f]{2})>')
 _SPACE = '▁'
-# What an unknown piece stands for: a word, or one other character
-# (WordPiece); or any characters, here in UTF-8.
-_WORD = r'([^\W_]+|.)'
-_UNKNOWN = rb'((?:[\x00-\x7f\xc0-\xff][\x80-\xbf]*)+?)'
+# What an unknown piece stands for in WordPiece: a Han character, another word,
+# or one other character.
+_WORD = re.compile('[\u3400-\u9fff\uf900-\ufaff]|[^\\W_]+|.', re.DOTALL)
 
 
 def spans(text: str, pieces: Sequence[str | None]) -> Spans | None:
@@ -58,30 +57,66 @@ def _bounds(target: bytes, surfaces: Sequence[bytes | None]
       return None
     return [0, *itertools.accumulate(
         len(s) for s in surfaces if s is not None)]
-  return _word_bounds(target, surfaces) or _pattern_bounds(
-      target, surfaces, _UNKNOWN)
-
-
-def _word_bounds(target: bytes, surfaces) -> list[int] | None:
-  """As `_bounds`, of text whose unknown pieces are words."""
   try:
-    text = target.decode()
-    found = _pattern_bounds(text, [
-        None if s is None else s.decode() for s in surfaces], _WORD)
+    found = _around_unknown(target.decode(), [
+        None if s is None else s.decode() for s in surfaces])
   except UnicodeDecodeError:
     return None
-  return found and [len(text[:bound].encode()) for bound in found]
+  if found is None:
+    return None
+  sizes = [len(c.encode()) for c in target.decode()]
+  places = [0, *itertools.accumulate(sizes)]
+  return [places[bound] for bound in found]
 
 
-def _pattern_bounds(target, surfaces, unknown) -> list[int] | None:
-  """As `_bounds`, of text or bytes, where `unknown` matches what is unknown."""
-  empty = target[:0]
-  match = re.fullmatch(empty.join(
-      unknown if surface is None else re.escape(surface).join(
-          ('(', ')') if isinstance(target, str) else (b'(', b')'))
-      for surface in surfaces), target)
-  return None if match is None else [
-      0, *(match.end(i + 1) for i in range(len(surfaces)))]
+def _around_unknown(text: str, surfaces: Sequence[str | None]
+                    ) -> list[int] | None:
+  """As `_bounds`, in characters: known pieces are found from the left.
+
+  Neighbouring unknown pieces share what lies between as `_shared` says.
+  """
+  bounds = [0]
+  place = waiting = 0  # characters that are taken; unknown pieces before them
+  for known, group in itertools.groupby(surfaces, lambda s: s is not None):
+    if not known:
+      waiting = len(list(group))
+      continue
+    pieces = [piece for piece in group if piece is not None]
+    found = _find(text, ''.join(pieces), place, waiting,
+                  last=len(bounds) + waiting + len(pieces) > len(surfaces))
+    if found is None:
+      return None
+    bounds += _shared(text, place, found, waiting)
+    bounds += [found + end for end in itertools.accumulate(map(len, pieces))]
+    place, waiting = bounds[-1], 0
+  if len(text) - place < waiting or (place < len(text) and not waiting):
+    return None
+  return bounds + _shared(text, place, len(text), waiting)
+
+
+def _find(text: str, part: str, place: int, waiting: int, *, last: bool
+          ) -> int | None:
+  """Where a part lies after at least `waiting` more characters."""
+  if not waiting:
+    return place if text.startswith(part, place) else None
+  found = (len(text) - len(part) if last and text.endswith(part)
+           else text.find(part, place + waiting))
+  return found if found >= place + waiting else None
+
+
+def _shared(text: str, start: int, stop: int, count: int) -> list[int]:
+  """Where each of `count` unknown pieces of text[start:stop] ends.
+
+  At the ends of words if there are as many; else each has a character, and
+  the last has the rest.
+  """
+  if not count:
+    return []
+  ends = [start + match.end() for match in _WORD.finditer(text[start:stop])]
+  if len(ends) != count:
+    ends = list(range(start + 1, start + count))
+    ends.append(stop)
+  return ends
 
 
 def _characters(bounds, starts, ends, length: int) -> Spans:

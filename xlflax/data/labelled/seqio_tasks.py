@@ -59,8 +59,12 @@ class LabelledSource(corpus_source.TextSource):
   def _make_dataset(self, split: str, shuffle_files: bool,
                     seed: int | None = None) -> tf.data.Dataset:
     del shuffle_files, seed  # The rows of a file come in its order.
+
+    def rows():  # A generator: `rows` itself may raise.
+      yield from self.rows(split)
+
     return tf.data.Dataset.from_generator(
-        lambda: corpus_source.with_errors_kept(self.rows(split)),
+        lambda: corpus_source.with_errors_kept(rows()),
         output_signature=self._specs)
 
 

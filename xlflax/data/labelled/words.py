@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax import errors
-from xlflax.data import segmentation
+from xlflax.data import language_codes, segmentation
 from xlflax.data import vocabulary as vocabulary_lib
 
 # Primary subtags of languages that are written without spaces.
@@ -70,8 +70,7 @@ def encode_words(vocabulary: vocabulary_lib.Vocabulary, words: Sequence[str],
   Args:
     vocabulary: of any kind.
     words: W words; spaces inside of a word stay.
-    language: code of the words' language; one of the vocabulary's own if that
-      encodes each language by its own pieces.
+    language: code of the words' language.
 
   Returns:
     Tokens and how many each word has. A word that has no token (a control
@@ -87,11 +86,12 @@ def encode_words(vocabulary: vocabulary_lib.Vocabulary, words: Sequence[str],
   if not words:
     return EncodedWords(np.zeros(0, np.int32), np.zeros(0, np.int32))
   between = has_spaces(language)
-  space = space_before(vocabulary, language) if between else ''
+  code = language_codes.match(language, vocabulary.spec.languages) or language
+  space = space_before(vocabulary, code) if between else ''
   texts = [words[0], *(space + word for word in words[1:])]
-  rows = vocabulary.encode_batch(texts, language=language)
+  rows = vocabulary.encode_batch(texts, language=code)
   if not between:
-    spaces = space_ids(vocabulary, language)
+    spaces = space_ids(vocabulary, code)
     rows[1:] = [row[1:] if len(row) > 1 and row[0] in spaces else row
                 for row in rows[1:]]
   rows = [row or [vocabulary.spec.unk_id] for row in rows]

@@ -35,7 +35,7 @@ def draw(options: SyntheticOptions, renderer: Renderer, kind: str
     if kind == 'bucc':
       size *= 3  # pairs, and sentences that only one side has
     sampler = Sampler(Draws(options.seed, kind, split))
-    out[split] = take(lambda sampler=sampler: draw_one(sampler), size, seen,
+    out[split] = take(functools.partial(draw_one, sampler), size, seen,
                       where=f'{kind}/{split}')
   return out
 

@@ -142,7 +142,7 @@ def _dictionaries(options: SyntheticOptions, lexicons: dict[str, Lexicon]
   border = round(len(words) * (1 - _LEXICON_TEST_SHARE))
   for code in options.codes[1:]:
     for split, part in (('train', words[:border]), ('test', words[border:])):
-      yield f'dictionaries/{split}.{pivot}-{code}.txt', formats.lines(
+      yield f'dictionaries/{pivot}-{code}.{split}.txt', formats.lines(
           f'{lexicons[pivot].stems[c]} {lexicons[code].stems[c]}'
           for c in part)
 

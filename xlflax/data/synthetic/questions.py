@@ -2,8 +2,13 @@
 
 import dataclasses
 
-from xlflax.data.synthetic.meaning import Clause, Phrase, Sentence, Tense
-from xlflax.data.synthetic.meaning import statement
+from xlflax.data.synthetic.meaning import (
+  Clause,
+  Phrase,
+  Sentence,
+  Tense,
+  statement,
+)
 from xlflax.data.synthetic.sampling import Sampler
 
 ROLES = {'subject': 'c0.subject0', 'object': 'c0.object',

@@ -76,8 +76,9 @@ def mined(directory, split: str) -> MinedFiles:
   Raises:
     CorpusError: no such folder.
   """
-  return MinedFiles(files={  # type: ignore[arg-type]
-      part: paths for part, paths in files(directory, 'bucc', split).items()})
+  return MinedFiles(files={
+      part: tuple(paths)
+      for part, paths in files(directory, 'bucc', split).items()})
 
 
 def files(directory, kind: str, split: str) -> Paths:

@@ -59,12 +59,12 @@ class Language:
   """
 
   code: str
-  script: Script | str = Script.LATIN
-  word_order: WordOrder | str = WordOrder.SVO
-  adjective: Side | str = Side.BEFORE
-  adposition: Side | str = Side.BEFORE
-  determiner: Side | str = Side.BEFORE
-  morphology: Morphology | str = Morphology.ISOLATING
+  script: Script = Script.LATIN
+  word_order: WordOrder = WordOrder.SVO
+  adjective: Side = Side.BEFORE
+  adposition: Side = Side.BEFORE
+  determiner: Side = Side.BEFORE
+  morphology: Morphology = Morphology.ISOLATING
 
   def __post_init__(self):
     if not re.fullmatch(corpus_files.LANGUAGE_PATTERN, self.code):

@@ -9,13 +9,15 @@
 | `plan` | which tensor goes where, after every check |
 | `importing`, `weights` | the way here |
 | `exporting`, `folder_writing`, `tensor_writing` | the way back |
+| `labelled_heads` | heads as objectives, with their labels, both ways |
 | `tables`, `gin_file` | what is shown to the user, or written for runs |
 | `tokenizers` | tokenizer files as an `xlflax` vocabulary |
 
 A converted model directory is one that `xlflax evaluate` reads and that
 `InitFrom` initialises from: its checkpoint is step 0, and `model.gin` builds
 the same model. What config.json said is kept in `huggingface.json`, so that
-the way back restores it.
+the way back restores it. `objectives.json` has what a classifier was trained
+for, with its labels, so that evaluation tasks can use its head.
 
 Heads are kept in the parameter tree beside the model, by task:
 

@@ -16,6 +16,7 @@ from xlflax.interop.huggingface import (
     architectures,
     config_options,
     importing,
+    labelled_heads,
     model_files,
 )
 from xlflax.interop.huggingface import plan as plan_lib
@@ -207,6 +208,8 @@ def _complete(options, architecture, task, run, shapes, dtype):
     if len(options.get('id2label') or {}) != labels:
       options['id2label'] = {str(i): f'LABEL_{i}' for i in range(labels)}
       options['label2id'] = {f'LABEL_{i}': i for i in range(labels)}
+    options |= labelled_heads.label_options(
+        run.objectives.get(task.value), labels)
   if options.get('use_lang_emb') and not options.get('lang2id'):
     options['lang2id'] = {code: i for i, code in enumerate(spec.languages)}
     options['id2lang'] = {str(i): c for i, c in enumerate(spec.languages)}

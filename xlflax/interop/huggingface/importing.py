@@ -18,6 +18,7 @@ from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.data import vocabulary_training
 from xlflax.interop.huggingface import (
     gin_file,
+    labelled_heads,
     model_files,
     tensor_files,
     tokenizers,
@@ -219,11 +220,15 @@ def check_free(directory: pathlib.Path) -> None:
 
 def _write(checked: Import, params, directory: pathlib.Path) -> None:
   run_directory.write_model(directory, model_of(checked.config))
+  style = checked.description.architecture.head_style(
+      checked.config, checked.description.options)
+  task = checked.description.task
+  run_directory.write_objectives(directory, labelled_heads.objectives(
+      task, checked.description.options,
+      params.get('heads', {}).get(task.value, {}), style))
   _write_vocabulary(checked, directory / run_directory.VOCABULARY)
   run_directory.write_atomically(directory / RECORD, json.dumps({
-      'format': _FORMAT, 'task': checked.description.task.value,
-      'head': checked.description.architecture.head_style(
-          checked.config, checked.description.options),
+      'format': _FORMAT, 'task': task.value, 'head': style,
       'config': checked.description.options,
   }, indent=2, ensure_ascii=False) + '\n')
   largest = max(leaf.nbytes for leaf in jax.tree.leaves(params))

@@ -1,0 +1,111 @@
+"""XTREME's tables and the files that its script leaves."""
+
+import pathlib
+
+import pytest
+
+from tests.data.labelled import xtreme_files
+from xlflax import errors
+from xlflax.data.labelled import xtreme
+
+
+@pytest.fixture
+def folder(tmp_path):
+  return xtreme_files.write(tmp_path / 'download')
+
+
+def test_languages_are_those_of_the_paper():
+  """Table 1 of the paper: the number of languages of each task."""
+  assert {name: len(task.languages)
+          for name, task in xtreme.TASKS.items()} == {
+      'xnli': 15, 'pawsx': 7, 'udpos': 33, 'panx': 40, 'xquad': 11, 'mlqa': 7,
+      'tydiqa': 9, 'bucc2018': 4, 'tatoeba': 36}
+  everything = {language for task in xtreme.TASKS.values()
+                for language in task.languages}
+  assert len(everything) == 40  # Hu et al. 2020, abstract.
+  assert set(xtreme.TASKS['panx'].languages) == everything
+  assert {'ms', 'my', 'yo', 'en'} == everything - set(
+      xtreme.TASKS['tatoeba'].languages)
+
+
+@pytest.mark.parametrize('task, split, part, texts, labels', [
+    ('xnli', 'train', 'en', ['a', 'c "d"'], ['neutral', 'entailment']),
+    ('xnli', 'test', 'ur', ['ایک', 'تین'], [None, None]),
+    ('pawsx', 'test', 'ko', ['하나'], [None])])
+def test_classes(folder, task, split, part, texts, labels):
+  examples = xtreme.examples(folder, task, split).load(part)
+  assert [e.text for e in examples] == texts
+  assert [e.label for e in examples] == labels
+
+
+def test_tags(folder):
+  first, second = xtreme.examples(folder, 'udpos', 'train').load('en')
+  assert (first.words, first.tags) == (('a', 'cat'), ('DET', 'NOUN'))
+  assert [e.tags for e in xtreme.examples(folder, 'udpos').load('yo')] == [
+      None, None]
+  assert xtreme.examples(folder, 'panx').load('my')[0].words == ('ရန်ကုန်',)
+
+
+def test_questions(folder):
+  for task in ('xquad', 'mlqa'):
+    train = xtreme.examples(folder, task, 'train')
+    assert train.languages() == ('en',)
+    assert train.load('en')[0].answers[0].text == 'kissa'
+  assert [e.id for e in xtreme.examples(folder, 'xquad').load('th')] == [
+      'x1', 'x2']
+  assert xtreme.examples(folder, 'tydiqa').load('fi')[0].answers == ()
+  train = xtreme.examples(folder, 'tydiqa', 'train')
+  assert [e.id for e in train.load('en')] == ['1', '1#2']
+  pairs = xtreme.mlqa_pairs(folder)
+  assert pairs.languages() == ('hi-en', 'hi')
+  assert pairs.load('hi-en')[0].question_language == 'en'
+
+
+def test_collections(folder):
+  dev = xtreme.examples(folder, 'bucc2018', 'validation')
+  assert dev.languages() == ('ru-en',)
+  assert dev.load('ru-en').gold == {('ru-1', 'en-1')}
+  assert xtreme.examples(folder, 'bucc2018').load('ru-en').gold is None
+  shuffled = xtreme.examples(folder, 'tatoeba').load('ka-en')
+  assert shuffled.second == {'0': 'No.', '1': 'Yes.'}
+
+
+def test_the_folder_above_is_enough(folder):
+  above = str(pathlib.Path(folder).parent)
+  assert xtreme.find(above, 'xnli', 'test') == xtreme.find(
+      folder, 'xnli', 'test')
+
+
+def test_languages_can_be_chosen(folder):
+  chosen = xtreme.examples(folder, 'xnli', languages=('ur',), max_examples=1)
+  assert chosen.languages() == ('ur',)
+  assert len(chosen.load('ur')) == 1
+  assert xtreme.examples(folder, 'bucc2018', languages=('ru',)).languages() == (
+      'ru-en',)
+
+
+def test_what_lacks_is_told(folder):
+  notes = xtreme.missing(folder, 'mlqa')
+  assert notes == (
+      'mlqa: no test data of ar, de, en, es, vi, zh (mlqa/MLQA_V1/test/'
+      'test-context-<language>-question-<language>.json)',)
+  with pytest.raises(errors.CorpusError, match='lacks files of the task xnli. '
+                     'Got: sw. Expected: xnli/test-<language>.tsv. Where: '
+                     '.*download, split test. .*download_data.sh'):
+    xtreme.examples(folder, 'xnli', languages=('ur', 'sw'))
+  with pytest.raises(errors.CorpusError, match='lacks files of the task pawsx. '
+                     'Expected: pawsx/dev-<language>.tsv'):
+    xtreme.examples(folder, 'pawsx', 'validation')
+  with pytest.raises(errors.CorpusError, match='Expected: a split it has'):
+    xtreme.examples(folder, 'tatoeba', 'train')
+
+
+def test_wrong_names(folder, tmp_path):
+  with pytest.raises(errors.ConfigError, match='XTREME has no such task. Got: '
+                     'xcopa. Expected: one of xnli, pawsx, udpos'):
+    xtreme.examples(folder, 'xcopa')
+  with pytest.raises(errors.CorpusError, match="folder does not exist. Got: .*"
+                     "nowhere. Expected: the folder download"):
+    xtreme.examples(str(tmp_path / 'nowhere'), 'xnli')
+  with pytest.raises(errors.CorpusError, match='files of the task mlqa'):
+    xtreme.mlqa_pairs(folder, 'validation')

@@ -1,0 +1,135 @@
+"""Means of the vectors that words have in a corpus, as running sums."""
+
+import dataclasses
+import os
+import pathlib
+import zipfile
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from xlflax import errors
+from xlflax.analysis import dictionaries
+
+
+class WordMeans:
+  """Sums over the places where words occur, for every layer.
+
+  Attributes:
+    words: V different words, in the order of their rows.
+    sums: float32 [V, layers, D].
+    counts: int64 [V], how often each word occurred.
+    sentences: how many sentences were read.
+  """
+
+  def __init__(self, words: Sequence[str], *, layers: int, dimension: int):
+    """Args: words (repeated ones count once), layers and sizes of vectors."""
+    self.words = tuple(dict.fromkeys(words))
+    self._rows = {word: row for row, word in enumerate(self.words)}
+    self.sums = np.zeros((len(self.words), layers, dimension), np.float32)
+    self.counts = np.zeros(len(self.words), np.int64)
+    self.sentences = 0
+
+  def find(self, word: str) -> int | None:
+    """The row of a word, or else of its lower case; None: neither is there."""
+    row = self._rows.get(word)
+    return self._rows.get(word.lower()) if row is None else row
+
+  def update(self, places: Iterable[tuple[np.ndarray, np.ndarray]], *,
+             sentences: int) -> None:
+    """Takes in the words of some sentences.
+
+    Args:
+      places: rows int [n] and vectors [layers, n, D] of words.
+      sentences: how many sentences they are of.
+    """
+    found = [(rows, vectors) for rows, vectors in places if len(rows)]
+    if found:
+      rows = np.concatenate([rows for rows, _ in found])
+      order = np.argsort(rows, kind='stable')
+      vectors = np.concatenate(
+          [np.swapaxes(vectors, 0, 1) for _, vectors in found])[order]
+      words, starts, counts = np.unique(
+          rows[order], return_index=True, return_counts=True)
+      # Word by word first: a sum over a corpus would lose small summands.
+      self.sums[words] += np.add.reduceat(vectors, starts, axis=0)
+      self.counts[words] += counts
+    self.sentences += sentences
+
+  def vectors(self, layer: int, *, least: int = 1
+              ) -> dictionaries.WordVectors:
+    """The means at a layer, of the words that occurred.
+
+    Args:
+      layer: 0 is the embedding output.
+      least: words that occurred less often are left out.
+
+    Raises:
+      AnalysisError: no such layer, or no word occurred so often.
+    """
+    if not -self.sums.shape[1] <= layer < self.sums.shape[1]:
+      raise errors.AnalysisError(
+          'The model has no such layer', got=layer,
+          expected=f'0 to {self.sums.shape[1] - 1}')
+    rows = np.flatnonzero(self.counts >= max(least, 1))
+    if not rows.size:
+      raise errors.AnalysisError(
+          'No word occurs in the corpus', got=f'{len(self.words)} words, '
+          f'{self.sentences} sentences', expected=f'one {least} times or more')
+    counts = self.counts[rows, None].astype(np.float32)
+    return dictionaries.WordVectors(
+        tuple(self.words[row] for row in rows.tolist()),
+        self.sums[rows, layer] / counts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Store:
+  """A file that sums are kept in, so that reading a corpus can go on.
+
+  Attributes:
+    path: of the `.npz` file.
+    identity: what the sums depend on besides the words, such as the
+      checkpoint, language and corpus; another one's sums are refused.
+  """
+
+  path: str | os.PathLike
+  identity: str
+
+  def save(self, means: WordMeans) -> None:
+    """Writes the file so that it is there whole or not at all."""
+    path = pathlib.Path(self.path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
+    with temporary.open('wb') as stream:
+      np.savez(stream, sums=means.sums, counts=means.counts,
+               words=np.array(means.words), sentences=means.sentences,
+               identity=self.identity)
+    os.replace(temporary, path)
+
+  def restore(self, fresh: WordMeans) -> WordMeans:
+    """The sums of the file; `fresh` if there is none.
+
+    Raises:
+      AnalysisError: the file has sums of something else, or is damaged.
+    """
+    path = pathlib.Path(self.path)
+    if not path.exists():
+      return fresh
+    try:
+      with np.load(path, allow_pickle=False) as saved:
+        identity, words = str(saved['identity']), tuple(saved['words'].tolist())
+        sums, counts = saved['sums'], saved['counts']
+        sentences = int(saved['sentences'])
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+      raise errors.AnalysisError(
+          'A file of word sums can not be read', got=str(error),
+          where=str(path), fix='delete it, to begin anew') from error
+    if (identity != self.identity or words != fresh.words
+        or sums.shape != fresh.sums.shape):
+      raise errors.AnalysisError(
+          'A file has the word sums of something else',
+          got=f'{len(words)} words, {identity}',
+          expected=f'{len(fresh.words)} words, {self.identity}',
+          where=str(path), fix='give another file, or delete this one')
+    fresh.sums, fresh.counts, fresh.sentences = sums, counts, sentences
+    return fresh

@@ -1,0 +1,139 @@
+"""Averages over languages, tasks and seeds, and the transfer gap.
+
+Sources: Hu et al. (2020), XTREME, section 5 and tables 2 and 3; Wu et al.
+(2020), ECS, section 3 (mean of the best two settings).
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from xlflax import errors
+from xlflax.evaluation.metrics import checks
+
+ENGLISH = 'en'
+
+# XTREME's tasks by group, in the order of its table.
+XTREME_GROUPS: Mapping[str, tuple[str, ...]] = {
+    'classification': ('xnli', 'pawsx'),
+    'structured prediction': ('udpos', 'panx'),
+    'question answering': ('xquad', 'mlqa', 'tydiqa'),
+    'retrieval': ('bucc2018', 'tatoeba'),
+}
+# Metrics whose mean is a task's score; the first entry a task has counts.
+_SCORES = (('f1', 'exact_match'), ('f1',), ('accuracy',), ('las',),
+           ('error_rate',), ('bleu',), ('tokenized_bleu',), ('chrf',),
+           ('perplexity',))
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+  """Several runs of one setting.
+
+  Attributes:
+    mean: of their scores.
+    deviation: sample standard deviation (n - 1); NaN for a single run.
+    size: number of runs.
+  """
+
+  mean: float
+  deviation: float
+  size: int
+
+  def __str__(self) -> str:
+    if math.isnan(self.deviation):
+      return f'{self.mean:.1f}'
+    return f'{self.mean:.1f} ± {self.deviation:.1f}'
+
+
+def main_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
+  """The metrics whose mean is a task's score.
+
+  F1 and exact match of question answering; else F1, accuracy, LAS, AER,
+  BLEU, chrF or perplexity, the first there is; else the first one given.
+  """
+  checks.not_empty(metrics, what='metrics')
+  for names in _SCORES:
+    if set(names) <= set(metrics):
+      return names
+  return (metrics[0],)
+
+
+def task_score(scores: Mapping[str, float]) -> float:
+  """A task's score from its metrics, as XTREME's leaderboard has it.
+
+  Before: `{'f1': 60.0, 'exact_match': 40.0}`; after: 50.0.
+  """
+  return mean([scores[name] for name in main_metrics(tuple(scores))])
+
+
+def mean(values: Sequence[float]) -> float:
+  """The mean of languages, tasks or runs.
+
+  Raises:
+    CorpusError: there are none.
+  """
+  checks.not_empty(values, what='scores')
+  return float(np.mean(values))
+
+
+def transfer_gap(scores: Mapping[str, float], *, source: str = ENGLISH
+                 ) -> float | None:
+  """The source language's score minus the mean of the others'.
+
+  XTREME's table 3 takes exact match, not the mean with F1, for question
+  answering. None without the source language or without others.
+  """
+  others = [score for language, score in scores.items() if language != source]
+  if source not in scores or not others:
+    return None
+  return scores[source] - mean(others)
+
+
+def xtreme_average(scores: Mapping[str, float]) -> dict[str, float]:
+  """XTREME's overall score and those of its groups.
+
+  Args:
+    scores: task -> its score over all languages (English included, where the
+      task has it), see `task_score`. Tasks that XTREME lacks don't count.
+
+  Returns:
+    group -> mean of its tasks, 'all' -> mean of the nine tasks (not of the
+    groups). A mean of which a task is missing is left out.
+  """
+  tasks = [task for group in XTREME_GROUPS.values() for task in group]
+  return {name: mean([scores[task] for task in members])
+          for name, members in (*XTREME_GROUPS.items(), ('all', tasks))
+          if all(task in scores for task in members)}
+
+
+def spread(scores: Sequence[float]) -> Spread:
+  """Mean and sample standard deviation over seeds."""
+  middle = mean(scores)
+  deviation = (float(np.std(scores, ddof=1)) if len(scores) > 1
+               else math.nan)
+  return Spread(middle, deviation, len(scores))
+
+
+def best_mean(selection: Sequence[float], scores: Sequence[float], *,
+              best: int = 2) -> float:
+  """Mean score of the settings that are best by another score (ECS).
+
+  Args:
+    selection: score of each setting on the development set, higher better.
+    scores: score of each setting on the test set.
+    best: how many settings are averaged; all, if there are fewer.
+
+  Raises:
+    ConfigError: `best` is not positive.
+    CorpusError: there are no settings, or not as many of both.
+  """
+  if best < 1:
+    raise errors.ConfigError(
+        'The number of settings to average must be positive', got=best,
+        expected='an integer of at least 1', where='best_mean.best')
+  checks.same_length(selection, scores, what='scores')
+  order = sorted(range(len(scores)), key=lambda place: -selection[place])
+  return mean([scores[place] for place in order[:best]])

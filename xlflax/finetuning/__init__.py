@@ -1,0 +1,1 @@
+"""Fine-tuning as experiments: grids, selection, transfer settings."""

@@ -1,0 +1,119 @@
+"""Which setting of a grid is best, on the dev set alone; means over seeds."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from xlflax import errors
+from xlflax.evaluation import checkpoint_choice
+from xlflax.finetuning import cells as cells_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+  """Mean and spread of some numbers.
+
+  Attributes:
+    values: the numbers; those that are not finite are left out.
+  """
+
+  values: tuple[float, ...]
+
+  def __post_init__(self):
+    object.__setattr__(self, 'values', tuple(
+        value for value in self.values
+        if value is not None and math.isfinite(value)))
+
+  @property
+  def mean(self) -> float | None:
+    return statistics.fmean(self.values) if self.values else None
+
+  @property
+  def std(self) -> float | None:
+    """Of a sample (n - 1); None of fewer than two numbers."""
+    return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+  def to_json(self) -> dict[str, Any]:
+    """{'mean', 'std', 'min', 'max', 'count'}."""
+    return {'mean': self.mean, 'std': self.std,
+            'min': min(self.values, default=None),
+            'max': max(self.values, default=None), 'count': len(self.values)}
+
+  def __str__(self) -> str:
+    if self.mean is None:
+      return '-'
+    spread = '' if self.std is None else f' ± {self.std:.4f}'
+    return f'{self.mean:.4f}{spread}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+  """The cells that differ in the seed only.
+
+  Attributes:
+    name: such as 'LEARNING_RATE=1e-5,BATCH_SIZE=16'.
+    results: one for each seed.
+  """
+
+  name: str
+  results: tuple[cells_lib.CellResult, ...]
+
+  @property
+  def finished(self) -> tuple[cells_lib.CellResult, ...]:
+    return tuple(result for result in self.results
+                 if result.status is cells_lib.Status.FINISHED)
+
+  @property
+  def is_complete(self) -> bool:
+    """Whether every seed has come to its end with a result."""
+    return len(self.finished) == len(self.results)
+
+  @property
+  def dev(self) -> Spread:
+    """The metric that is selected by, over seeds."""
+    return Spread(tuple(result.value for result in self.finished
+                        if result.value is not None))
+
+
+def settings(results: Iterable[cells_lib.CellResult]) -> tuple[Setting, ...]:
+  """The results by setting, in the order of the grid."""
+  grouped: dict[str, list[cells_lib.CellResult]] = {}
+  for result in results:
+    grouped.setdefault(result.cell.setting, []).append(result)
+  return tuple(Setting(name, tuple(group)) for name, group in grouped.items())
+
+
+def ranking(settings: Sequence[Setting], metric: str | None
+            ) -> tuple[Setting, ...]:
+  """Settings by their mean over seeds on the dev set, the best first.
+
+  A setting one of whose seeds has no result is not ranked; of equals the
+  earlier is better.
+
+  Args:
+    settings: of the grid.
+    metric: that was selected by; of losses, error rates and perplexities the
+      lowest is best. None: a grid of one setting, which is the best.
+
+  Raises:
+    ConfigError: no metric, and several settings.
+  """
+  usable = [s for s in settings if s.is_complete]
+  if metric is None:
+    check_metric(metric, len(settings))
+    return tuple(usable)
+  sign = 1 if checkpoint_choice.lower_is_better(metric) else -1
+  known = [(sign * s.dev.mean, place, s) for place, s in enumerate(usable)
+           if s.dev.mean is not None]
+  return tuple(s for _, _, s in sorted(known, key=lambda item: item[:2]))
+
+
+def check_metric(metric: str | None, num_settings: int) -> None:
+  """Raises a ConfigError if nothing says which of several settings is best."""
+  if metric is None and num_settings > 1:
+    raise errors.ConfigError(
+        'Nothing says which setting of the grid is best',
+        got=f'{num_settings} settings', where='--select',
+        expected='a metric of the dev set such as classification/accuracy/en')

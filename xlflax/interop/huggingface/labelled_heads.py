@@ -1,0 +1,86 @@
+"""Heads of imported classifiers as objectives, and their labels both ways.
+
+An imported model records what it was fine-tuned for, so that evaluation knows
+its labels and how its head reads states.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xlflax import errors
+from xlflax.interop.huggingface.architectures import Task
+from xlflax.objectives.finetuning import base as finetuning
+from xlflax.objectives.finetuning import (
+    question_answering,
+    sequence_classification,
+    token_classification,
+)
+
+
+def objectives(task: Task, options: Mapping[str, Any], head: Mapping[str, Any],
+               style: Mapping[str, Any]) -> list[finetuning.FineTuning]:
+  """What a checkpoint was trained for; [] if it has no head with labels.
+
+  Args:
+    task: what its head does.
+    options: config.json.
+    head: the head's parameters, as `xlflax.models.heads` has them.
+    style: keyword arguments of `xlflax.models.heads`.
+  """
+  kinds = {('dense', 'norm'): finetuning.HeadKind.DENSE_NORM,
+           ('dense',): finetuning.HeadKind.DENSE}
+  settings: dict[str, Any] = {
+      'head': kinds.get(tuple(sorted({'dense', 'norm'} & set(head))),
+                        finetuning.HeadKind.OUTPUT),
+      'activation': style.get('activation', 'tanh')}
+  if task is Task.QUESTION_ANSWERING:
+    return [question_answering.QuestionAnswering(**settings)]
+  if task not in (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION):
+    return []
+  labels = _labels(options, head['output']['kernel'].shape[-1])
+  if len(labels) < 2:  # a regression
+    return []
+  if task is Task.TOKEN_CLASSIFICATION:
+    return [token_classification.TokenClassification(
+        labels=labels, **settings)]
+  return [sequence_classification.SequenceClassification(
+      labels=labels, pooling=style.get('pooling', 'first'), **settings)]
+
+
+def label_options(objective: Any, count: int) -> dict[str, Any]:
+  """id2label and label2id of config.json; {} where there are no names.
+
+  Args:
+    objective: what the head was trained for; None if that is not known.
+    count: outputs of the head.
+  """
+  labels = getattr(objective, 'labels', ())
+  if len(labels) != count or tuple(labels) == _numbered(count):
+    return {}
+  return {'id2label': {str(i): label for i, label in enumerate(labels)},
+          'label2id': {label: i for i, label in enumerate(labels)}}
+
+
+def _labels(options: Mapping[str, Any], count: int) -> tuple[str, ...]:
+  """The names of config.json, in the order of their numbers.
+
+  Raises:
+    ConfigError: they are not those of the head's outputs.
+  """
+  named = options.get('id2label')
+  if not named:
+    return _numbered(count)
+  try:
+    labels = {int(number): str(label) for number, label in named.items()}
+  except (ValueError, AttributeError):
+    labels = {}
+  names = tuple(labels.get(i, '') for i in range(count))
+  if len(labels) != count or len(set(names)) != count or '' in names:
+    raise errors.ConfigError(
+        "config.json does not name the head's labels", got=f'id2label {named}',
+        expected=f'{count} different names, numbered from 0')
+  return names
+
+
+def _numbered(count: int) -> Sequence[str]:
+  return tuple(f'LABEL_{i}' for i in range(count))
