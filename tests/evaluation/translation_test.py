@@ -35,7 +35,9 @@ def _evaluate(subject, which, **options):
 
 def test_copies_are_right_where_sides_are_equal(copier):
   result = _evaluate(copier, (('de', 'en'), ('en', 'ja')))
-  for metric in ('bleu', 'tokenised_bleu', 'chrf'):
+  assert result.metrics['tokenized_bleu/de-en'] == pytest.approx(100)
+  assert result.metrics['tokenized_bleu/mean'] == pytest.approx(100)
+  for metric in ('bleu', 'chrf'):
     assert result.metrics[f'{metric}/de-en'] == pytest.approx(100)
     assert result.metrics[f'{metric}/en-ja'] < 5
     assert result.metrics[f'{metric}/mean'] == pytest.approx(
@@ -51,7 +53,8 @@ def test_copies_are_right_where_sides_are_equal(copier):
 def test_signatures_and_settings_are_noted(copier):
   notes = '\n'.join(_evaluate(copier, (('de', 'en'), ('en', 'ja'))).notes)
   assert 'bleu/de-en: nrefs:1|case:mixed|eff:no|tok:13a' in notes
-  assert 'bleu/en-ja: nrefs:1|case:mixed|eff:no|tok:char' in notes
+  assert 'bleu/en-ja: nrefs:1|case:mixed|eff:no|tok:' in notes
+  assert '|moses:' in notes and 'tokenized_bleu/en-ja: none' in notes
   assert 'de-en: beam 5, length penalty 1, early stopping exact' in notes
   short = _evaluate(copier, (('de', 'en'),),
                     options=translator.TranslationOptions(max_length=8))

@@ -13,7 +13,7 @@ their number.
 """
 
 import enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,7 +96,7 @@ class LayerCKA:
     if not self.count:
       self._sides = ([_Side(layer[0]) for layer in first],
                      [_Side(layer[0]) for layer in second])
-    batches = [[side.update(layer) for side, layer in zip(
+    batches = [[side.update(layer, self._dtype) for side, layer in zip(
         sides, states, strict=True)]
                for sides, states in zip(self._sides, (first, second),
                                         strict=True)]
@@ -105,8 +105,9 @@ class LayerCKA:
       left = batches[1 if side == 'second' else 0][i]
       right = batches[0 if side == 'first' else 1][j]
       if key not in self._products:
-        self._products[key] = _Products(left, right)
-      self._products[key].update(left, right, self._dtype)
+        self._products[key] = _Products(
+            left.values.shape[1], right.values.shape[1])
+      self._products[key].update(left, right)
     self.count += first.shape[1]
 
   def result(self) -> np.ndarray:
@@ -170,6 +171,13 @@ class LayerCKA:
           expected=str(sizes))
 
 
+class _Batch(NamedTuple):
+  """Some vectors of a layer [n, D], shifted, and their squared norms [n]."""
+
+  values: np.ndarray
+  norms: np.ndarray
+
+
 class _Side:
   """Sums of one layer of one model, shifted by its first vector."""
 
@@ -179,7 +187,7 @@ class _Side:
     self.squares = 0.0
     self.raw = 0.0  # squared norms before the shift
 
-  def update(self, layer: np.ndarray) -> np.ndarray:
+  def update(self, layer: np.ndarray, dtype) -> _Batch:
     """Takes in [n, D]; returns it shifted, which CKA does not notice.
 
     Sums of products of vectors that are far from 0 would lose digits.
@@ -187,28 +195,26 @@ class _Side:
     values = layer.astype(np.float64)
     self.raw += float(np.vdot(values, values))
     values -= self._origin[None]
+    norms = np.einsum('nd,nd->n', values, values)
     self.total += values.sum(0)
-    self.squares += float(np.vdot(values, values))
-    return values
+    self.squares += float(norms.sum())
+    return _Batch(values.astype(dtype, copy=False), norms)
 
 
 class _Products:
   """Sums of products of two layers x [n, D] and y [n, E]."""
 
-  def __init__(self, left: np.ndarray, right: np.ndarray):
-    self._xy = np.zeros((left.shape[1], right.shape[1]))
-    self._x_yy = np.zeros(left.shape[1])  # x |y|^2
-    self._y_xx = np.zeros(right.shape[1])  # y |x|^2
+  def __init__(self, left: int, right: int):
+    self._xy = np.zeros((left, right))
+    self._x_yy = np.zeros(left)  # x |y|^2
+    self._y_xx = np.zeros(right)  # y |x|^2
     self._xx_yy = 0.0  # |x|^2 |y|^2
 
-  def update(self, left: np.ndarray, right: np.ndarray, dtype) -> None:
-    self._xy += left.astype(dtype, copy=False).T @ right.astype(
-        dtype, copy=False)
-    xx = np.einsum('nd,nd->n', left, left)
-    yy = np.einsum('nd,nd->n', right, right)
-    self._x_yy += yy @ left
-    self._y_xx += xx @ right
-    self._xx_yy += float(xx @ yy)
+  def update(self, left: _Batch, right: _Batch) -> None:
+    self._xy += left.values.T @ right.values
+    self._x_yy += right.norms @ left.values
+    self._y_xx += left.norms @ right.values
+    self._xx_yy += float(left.norms @ right.norms)
 
   def hsic(self, n: int, x: _Side, y: _Side, debiased: bool) -> float:
     """HSIC up to a factor that CKA does not depend on."""

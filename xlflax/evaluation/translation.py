@@ -7,7 +7,7 @@ import pathlib
 from xlflax import enums, errors
 from xlflax.evaluation import base, translator
 from xlflax.evaluation import sources as sources_lib
-from xlflax.evaluation import translation_scores as metrics_lib
+from xlflax.evaluation.metrics import translation as metrics_lib
 
 
 class Direction(enum.Enum):
@@ -23,10 +23,11 @@ class TranslationQuality(base.EvalTask):
   """How close translations are to the other side of the pairs.
 
   Metrics, for each direction, such as `en-ja`: `bleu/en-ja` (sacreBLEU),
-  `tokenised_bleu/en-ja`, `chrf/en-ja`, all from 0 to 100, and
-  `sentences/en-ja`; `mean` is the mean over directions. The signatures that
-  say how they were computed are in the notes, all hypotheses in the file
-  `<direction>.txt`, one a line.
+  `tokenized_bleu/en-ja` (of Moses tokens; none for languages that are written
+  without spaces), `chrf/en-ja`, all from 0 to 100, and `sentences/en-ja`;
+  `mean` is the mean over directions. The signatures that say how they were
+  computed are in the notes, all hypotheses in the file `<direction>.txt`, one
+  a line.
 
   Attributes:
     source: sentence pairs.
@@ -136,21 +137,27 @@ class TsvPairs(sources_lib.PairSource):
 def _score(name: str, target: str, hypotheses: list[str],
            references: list[str], notes: list[str]) -> dict[str, float]:
   """The metrics of one direction; their signatures become notes."""
-  scores = {'sentences': float(len(references))}
-  for metric, function in (('bleu', metrics_lib.bleu),
-                           ('tokenised_bleu', metrics_lib.tokenised_bleu),
-                           ('chrf', metrics_lib.chrf)):
-    found = function(hypotheses, references, language=target)
-    scores[metric] = found.score
-    notes.append(f'{metric}/{name}: {found.signature}')
-  return scores
+  right = [references]
+  found = {'bleu': metrics_lib.bleu(
+      hypotheses, right, target_language=target)}
+  try:
+    found['tokenized_bleu'] = metrics_lib.tokenized_bleu(
+        hypotheses, right, target_language=target)
+  except errors.ConfigError as error:  # no spaces between words
+    notes.append(f'tokenized_bleu/{name}: none. {error}')
+  found['chrf'] = metrics_lib.chrf(hypotheses, right)
+  for metric, score in found.items():
+    notes.append(f'{metric}/{name}: {score.signature}')
+    notes.extend(note for note in score.notes if note not in notes)
+  return {'sentences': float(len(references)),
+          **{metric: score.value for metric, score in found.items()}}
 
 
 def _metrics(scores: dict[str, dict[str, float]]) -> dict[str, float]:
   metrics = {f'{metric}/{name}': value for name, found in scores.items()
              for metric, value in found.items()}
-  if scores:
-    for metric in ('bleu', 'tokenised_bleu', 'chrf'):
-      values = [found[metric] for found in scores.values()]
+  for metric in ('bleu', 'tokenized_bleu', 'chrf'):
+    values = [found[metric] for found in scores.values() if metric in found]
+    if values:
       metrics[f'{metric}/mean'] = sum(values) / len(values)
   return metrics

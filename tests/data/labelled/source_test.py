@@ -90,7 +90,7 @@ def test_missing_languages_and_files(nli, tmp_path):
 
 @pytest.mark.parametrize('arguments, message', [
     ({'format': 'xml'}, "FileExamples.format has no such value. Got: 'xml'. "
-     "Expected: one of 'tsv', 'jsonl', 'conllu', "),
+     "Expected: one of 'tsv', 'jsonl', 'webis_cls', "),
     ({'format': 'conllu', 'options': {'header': 'none'}}, "Files of the format "
      "'conllu' have no such option. Got: header. Expected: subtypes"),
     ({'format': 'tsv', 'files': {}}, 'has no files. .*FileExamples.files')])

@@ -15,6 +15,7 @@ from xlflax.data.labelled.readers import (
     classification,
     conll,
     conllu,
+    reviews,
     squad,
     word_alignment,
 )
@@ -32,6 +33,7 @@ class Format(enum.Enum):
 
   TSV = 'tsv'
   JSONL = 'jsonl'
+  WEBIS_CLS = 'webis_cls'
   CONLLU = 'conllu'
   CONLLU_TAGS = 'conllu_tags'
   CONLL = 'conll'
@@ -46,6 +48,7 @@ class Format(enum.Enum):
 _READERS: dict[Format, Callable[..., Reading]] = {
     Format.TSV: classification.read_tsv,
     Format.JSONL: classification.read_jsonl,
+    Format.WEBIS_CLS: reviews.read,
     Format.CONLLU: conllu.read_trees,
     Format.CONLLU_TAGS: conllu.read_tags,
     Format.CONLL: conll.read,
@@ -60,6 +63,7 @@ _READERS: dict[Format, Callable[..., Reading]] = {
 _KINDS: dict[Format, str] = {
     Format.TSV: examples_lib.ClassifiedText.KIND,
     Format.JSONL: examples_lib.ClassifiedText.KIND,
+    Format.WEBIS_CLS: examples_lib.ClassifiedText.KIND,
     Format.CONLLU: examples_lib.ParsedSentence.KIND,
     Format.SQUAD: examples_lib.Question.KIND,
     Format.WORD_ALIGNMENT: examples_lib.AlignedSentence.KIND,

@@ -1,0 +1,38 @@
+import numpy as np
+import pytest
+import scipy.stats
+
+from xlflax import errors
+from xlflax.analysis import mapped_retrieval
+from xlflax.evaluation import retrieval
+
+
+@pytest.fixture
+def states():
+  """Two layers: the second side is the first's rotation, then mere noise."""
+  rng = np.random.default_rng(0)
+  first = rng.normal(size=(2, 80, 6))
+  rotation = scipy.stats.ortho_group.rvs(6, random_state=0)
+  return mapped_retrieval.Sides(
+      first, np.array([first[0] @ rotation, rng.normal(size=(80, 6))]))
+
+
+def _part(sides, rows):
+  return mapped_retrieval.Sides(*(side[:, rows] for side in sides))
+
+
+def test_a_hidden_rotation_is_found_in_the_layer_that_has_it(states):
+  train, test = _part(states, slice(0, 40)), _part(states, slice(40, 80))
+  found = mapped_retrieval.score_layers(train, test)
+  assert found.forward[0] == found.backward[0] == 1
+  assert found.mean[1] < 0.2
+  assert retrieval.score_layers(*test).mean[0] < 0.5
+
+
+def test_bad_sides(states):
+  with pytest.raises(errors.AnalysisError, match='mapped to one another'):
+    mapped_retrieval.score_layers(states, mapped_retrieval.Sides(
+        states.first[:1], states.second))
+  with pytest.raises(errors.AnalysisError, match='80 and 70 vectors'):
+    mapped_retrieval.score_layers(mapped_retrieval.Sides(
+        states.first, states.second[:, :70]), states)
