@@ -26,7 +26,7 @@ def make(variant: str, shape: shapes.Shape, count: int
     from benchmarks.peers import inference as peer
     return peer.beam_search(model, sentences.rows(texts), shape.batch,
                             beam_size=BEAM_SIZE, max_length=shape.length)
-  from xlflax.evaluation import base, translator
+  from xlflax.evaluation import base, translation_options, translator
   from xlflax.models import encoder_decoder
   config, params = converted.convert(model)
   vocabulary: Any = sentences.Numbers(shape.vocabulary)
@@ -34,7 +34,7 @@ def make(variant: str, shape: shapes.Shape, count: int
       base.Subject(model=encoder_decoder.EncoderDecoder(config),
                    params=params, vocabulary=vocabulary,
                    batch_size=shape.batch),
-      source='en', target='de', options=translator.TranslationOptions(
+      source='en', target='de', options=translation_options.TranslationOptions(
           beam_size=BEAM_SIZE, decoder_start='bos', max_length=shape.length,
           max_length_ratio=shape.length))
   return lambda: [[int(word) for word in best[0].text.split()]

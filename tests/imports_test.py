@@ -8,7 +8,8 @@ import sys
 
 import xlflax
 
-_PACKAGES = ('xlflax.models', 'xlflax.objectives', 'xlflax.training')
+_PACKAGES = ('xlflax.models', 'xlflax.objectives', 'xlflax.training',
+             'xlflax.analysis')
 _MODULES = (
     'xlflax.train', 'xlflax.evaluate', 'xlflax.config', 'xlflax.cli',
     'xlflax.commands.train', 'xlflax.commands.benchmark',

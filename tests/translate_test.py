@@ -11,7 +11,6 @@ import jax
 import pytest
 
 from xlflax import errors, translate
-from xlflax.evaluation import translator as translator_lib
 
 pytest_plugins = ['tests.evaluation.fixtures',
                   'tests.evaluation.translation_fixtures']
@@ -209,4 +208,3 @@ def test_mistakes(copying_run, tmp_path, make_run):
 def test_identity_is_plain(copier_of_lines):
   assert json.loads(json.dumps(copier_of_lines.identity)) == (
       copier_of_lines.identity)
-  assert translator_lib.TranslationOptions is translate.TranslationOptions

@@ -18,6 +18,7 @@ COMMANDS = {
     'cache': "write a mixture's token cache",
     'train': 'pretrain or fine-tune a model',
     'finetune': 'fine-tune over a grid of settings, select, evaluate',
+    'label': "label the words of text by a fine-tuned run",
     'evaluate': 'measure checkpoints by evaluation tasks',
     'translate': 'translate files or standard input by beam search',
     'convert': 'convert checkpoints, from and to Hugging Face too',

@@ -12,9 +12,9 @@ from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import base, checkpoint_choice
 from xlflax.finetuning import cells as cells_lib
 from xlflax.finetuning import configuration as configuration_lib
+from xlflax.finetuning import directions, selection
 from xlflax.finetuning import grid as grid_lib
 from xlflax.finetuning import report as report_lib
-from xlflax.finetuning import selection
 from xlflax.training import run_directory
 
 _LOG = logging.getLogger(__name__)
@@ -97,14 +97,64 @@ def finetune(
   return report
 
 
+def finetune_directions(
+    *,
+    languages: Sequence[str],
+    output: str,
+    configuration: configuration_lib.Configuration,
+    select: str | None = None,
+    **arguments: Any,
+) -> dict[str, report_lib.GridReport]:
+  """A grid for each training language, and the matrix of all directions.
+
+  Writes `OUTPUT/<language>/` for each, `OUTPUT/directions.<task>.csv` and a
+  heat map.
+
+  Args:
+    languages: to train on; each is the macro TRAIN_LANGUAGE in turn.
+    output: directory.
+    configuration: of training, which uses TRAIN_LANGUAGE.
+    select: as in `finetune`, with `{language}` for the training language,
+      such as 'classification/accuracy/{language}'.
+    **arguments: of `finetune`.
+
+  Returns:
+    Training language -> its grid.
+
+  Raises:
+    XlflaxError: see `finetune`; there are no test tasks.
+  """
+  directions.check(languages)
+  if arguments.get('test') is None and not arguments.get('test_tasks'):
+    raise errors.ConfigError(
+        'Directions of transfer are measured on test sets',
+        got='no test task', where='--directions',
+        fix='give --test_gin_file=evaluate/NAME.gin and --test_gin')
+  reports = {}
+  for language in languages:
+    binding = config.quoted(directions.MACRO, language)
+    reports[language] = finetune(
+        output=str(pathlib.Path(output) / language),
+        configuration=dataclasses.replace(
+            configuration, bindings=(*configuration.bindings, binding)),
+        select=select and select.replace('{language}', language),
+        **arguments)
+    if any(cell.status is cells_lib.Status.STOPPED
+           for cell in reports[language].cells):
+      return reports
+  directions.write(pathlib.Path(output), directions.matrices(reports))
+  return reports
+
+
 def _with_selection(configuration: configuration_lib.Configuration,
                     select: str | None) -> configuration_lib.Configuration:
   """Evaluation during training, and the best checkpoint kept, by default."""
   if select is None:
     return configuration
   options = 'checkpoints.CheckpointOptions'
-  defaults = (config.quoted(f'{options}.best_metric', select),
-              f'{options}.keep_last=1')
+  defaults: tuple[str, ...] = (
+      config.quoted(f'{options}.best_metric', select),
+      f'{options}.keep_last=1')
   if checkpoint_choice.lower_is_better(select):
     defaults += (f'{options}.best_is_highest=False',)
   configuration.parse(('MODEL_DIR="unused"',))

@@ -7,21 +7,25 @@ import json
 import logging
 import os
 import pathlib
-import queue
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import BinaryIO, NamedTuple
 
 import jax
 
 from xlflax import errors
-from xlflax.evaluation import base, checkpoint_choice, results
+from xlflax.data import arriving_lines
+from xlflax.evaluation import (
+  base,
+  checkpoint_choice,
+  results,
+  translation_options,
+)
 from xlflax.evaluation import translator as translator_lib
 from xlflax.training import partitioning
 from xlflax.training import run as run_lib
 
 Hypothesis = translator_lib.Hypothesis
-TranslationOptions = translator_lib.TranslationOptions
+TranslationOptions = translation_options.TranslationOptions
 Translator = translator_lib.Translator
 
 # Batches of a file that are sorted by length together.
@@ -79,7 +83,7 @@ class LineTranslator:
       output: is flushed after each batch.
     """
     counts = Counts()
-    for chunk in _arriving(source, self.batch_size):
+    for chunk in arriving_lines.chunks(source, self.batch_size):
       counts = self._write(chunk, output, counts)
     return _warned(counts, self.translator)
 
@@ -117,8 +121,10 @@ class LineTranslator:
     return _warned(counts, self.translator)
 
   def _identity(self, text: BinaryIO) -> dict:
-    digest = hashlib.file_digest(text, 'sha256').hexdigest()
-    return {**self.identity, 'text': digest}
+    digest = hashlib.sha256()
+    while part := text.read(1 << 20):
+      digest.update(part)
+    return {**self.identity, 'text': digest.hexdigest()}
 
   def _write(self, chunk: list[bytes], file: BinaryIO, counts: Counts
              ) -> Counts:
@@ -211,37 +217,6 @@ def _resume(partial: pathlib.Path, record: pathlib.Path, identity: dict,
   os.truncate(partial, whole)
   _LOG.info('%d lines are translated already.', done)
   return done
-
-
-def _arriving(source: BinaryIO, count: int) -> Iterator[list[bytes]]:
-  """The lines that are there, at least one and at most `count` at a time."""
-  lines: queue.Queue = queue.Queue(maxsize=4 * count)
-
-  def read():
-    try:
-      for line in source:
-        lines.put(line)
-      lines.put(None)
-    except Exception as error:  # for the reader of the queue
-      lines.put(error)
-
-  threading.Thread(target=read, daemon=True).start()
-  last = None
-  while True:
-    chunk = [lines.get()]
-    while len(chunk) < count and isinstance(chunk[-1], bytes):
-      try:
-        chunk.append(lines.get_nowait())
-      except queue.Empty:
-        break
-    if not isinstance(chunk[-1], bytes):
-      last = chunk.pop()
-      if chunk:
-        yield chunk
-      if last is not None:
-        raise last
-      return
-    yield chunk
 
 
 def _warned(counts: Counts, translator: Translator) -> Counts:

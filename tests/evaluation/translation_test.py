@@ -5,7 +5,12 @@ import dataclasses
 import pytest
 
 from xlflax import errors
-from xlflax.evaluation import base, sources, translation, translator
+from xlflax.evaluation import (
+    base,
+    sources,
+    translation,
+    translation_options,
+)
 
 pytest_plugins = ['tests.evaluation.fixtures',
                   'tests.evaluation.translation_fixtures']
@@ -57,7 +62,8 @@ def test_signatures_and_settings_are_noted(copier):
   assert '|moses:' in notes and 'tokenized_bleu/en-ja: none' in notes
   assert 'de-en: beam 5, length penalty 1, early stopping exact' in notes
   short = _evaluate(copier, (('de', 'en'),),
-                    options=translator.TranslationOptions(max_length=8))
+                    options=translation_options.TranslationOptions(
+                        max_length=8))
   assert '3 sentences of de-en were cut to 8 tokens' in short.notes
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from xlflax import errors
+from xlflax.evaluation import translation_options
 from xlflax.evaluation import translator as translator_lib
 from xlflax.models import api, encoder_decoder
 from xlflax.models import encoder_decoder_config as config_lib
@@ -19,7 +20,7 @@ from xlflax.training import partitioning
 pytest_plugins = ['tests.evaluation.fixtures',
                   'tests.evaluation.translation_fixtures']
 
-_Options = translator_lib.TranslationOptions
+_Options = translation_options.TranslationOptions
 
 
 def _translate(subject, texts, **options):
@@ -42,8 +43,7 @@ def test_copies_come_back_in_order(copier, sentences):
 
 
 def test_the_rule_full_ends_in_the_middle_of_sentences(copier, sentences):
-  """The end symbol is among the five best everywhere, as by label smoothing.
-  """
+  """The end symbol is among the five best tokens everywhere."""
   texts = sentences('en', 20)
   full = _translate(copier, texts, early_stopping='full')
   exact = _translate(copier, texts, early_stopping='exact')
@@ -80,7 +80,7 @@ def untrained(copier):
 def test_batches_and_devices_do_not_matter(untrained, sentences):
   subject, boxed = untrained
   texts = sentences('en', 11)
-  options = dict(beam_size=2, n_best=2, max_length_ratio=0.5)
+  options = dict(beam_size=2, n_best=2, max_length=16)
   want = _translate(subject, texts, **options)
   assert len(set(_best(want))) > 3
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
@@ -109,7 +109,7 @@ def test_a_sentence_has_a_limit_of_its_own(untrained):
 
 def test_options_come_from_what_was_trained(copier):
   def begun(*objectives, **options):
-    return translator_lib._begin(
+    return translation_options.symbols(
         _Options(**options), {o.name: o for o in objectives})
   trained = seq2seq.Translation(decoder_start='eos',
                                 source_symbols='language_last')

@@ -109,7 +109,18 @@ def test_a_broken_part_is_named_and_the_others_are_scored(subject, identical):
   assert [(f.task, f.part) for f in result.failures] == [
       ('word_alignment', 'ja-en'), ('word_alignment', 'en-de')]
   assert 'This text is broken. Where: x.txt:3.' in str(result.failures[0])
-  assert 'no sentence with gold links' in str(result.failures[1])
+  assert 'no word_alignment examples' in str(result.failures[1])
+
+
+def test_links_that_the_source_left_out_are_listed(subject, tmp_path):
+  (tmp_path / 'text').write_text('der Hund ||| the dog\n')
+  (tmp_path / 'links').write_text('0-0 1-1 7-1\n')
+  given = source.FileExamples(format='word_alignment', files={
+      'de-en': (str(tmp_path / 'text'), str(tmp_path / 'links'))})
+  result = word_alignment.WordAlignment(source=given).evaluate(subject)
+  problem, = result.tables['problems']
+  assert problem['part'] == 'de-en' and '7-1' in problem['problem']
+  assert '1 problems of single links; see the table `problems`' in result.notes
 
 
 def test_sentences_that_are_cut_are_noted_and_others_unknown(subject):

@@ -152,6 +152,39 @@ def test_schedule_is_followed():
   assert float(updates['w']) == pytest.approx(-1.0, rel=1e-4)
 
 
+@pytest.mark.parametrize('make', [
+    optimizers.adamw, optimizers.adam, optimizers.adafactor])
+def test_own_rates_are_those_of_an_optimizer_with_that_rate(make):
+  """Each parameter moves as if the whole tree had its rate."""
+  shape = (3, 4)
+  params = {'model': {'kernel': jnp.ones(shape)}, 'heads': {
+      'a': {'kernel': jnp.ones(shape)}, 'b': {'kernel': jnp.ones(shape)}}}
+  grads = jax.tree.map(
+      lambda x: jnp.arange(x.size, dtype=x.dtype).reshape(x.shape), params)
+  options = {} if make is optimizers.adam else {'weight_decay': 0.1}
+  def moved(rate, **more):
+    return _step(make(learning_rate=rate, **options, **more), params, grads)
+  mixed = moved(0.1, rates=(('^heads/a', lambda step: 0.3 + step),
+                            ('^heads/', 0.2)))
+  expected = {'model': moved(0.1)['model'], 'heads': {
+      'a': moved(0.3)['heads']['a'], 'b': moved(0.2)['heads']['b']}}
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
+               mixed, expected)
+  assert not np.allclose(mixed['heads']['a']['kernel'],
+                         mixed['heads']['b']['kernel'])
+
+
+def test_own_rates_beside_frozen_parameters_and_a_common_norm():
+  params = {'a': jnp.float32(1.0), 'b': jnp.float32(1.0), 'c': jnp.ones([])}
+  optimizer = optimizers.adamw(
+      learning_rate=0.1, weight_decay=0.0, frozen=('c',), rates=(('b', 0.0),))
+  new = _step(optimizer, params, jax.tree.map(lambda x: 9 * x, params))
+  assert float(new['a']) == pytest.approx(0.9, rel=1e-4)
+  assert float(new['b']) == float(new['c']) == 1.0
+  with pytest.raises(errors.ConfigError, match=r'Where: optimizer\.rates'):
+    optimizers.adam(learning_rate=0.1, rates=(('none', 1.0),)).check(params)
+
+
 @pytest.mark.parametrize('field', ['trainable', 'frozen'])
 def test_pattern_that_matches_nothing(field, params):
   optimizer = optimizers.adamw(learning_rate=0.1, **{field: ('no_such',)})

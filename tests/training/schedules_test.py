@@ -32,6 +32,16 @@ def test_linear_falls_to_the_end_at_the_last_step():
       [0, 0.5, 1.0, 0.6, 0.2, 0.2])
 
 
+@pytest.mark.parametrize('make', [schedules.linear, schedules.cosine])
+def test_warm_up_as_a_share_of_all_steps(make):
+  """A tenth of 25 steps, rounded up."""
+  share = make(peak=1.0, total_steps=25, warmup_steps=0.1)
+  steps = make(peak=1.0, total_steps=25, warmup_steps=3)
+  assert _values(share, range(26)) == _values(steps, range(26))
+  with pytest.raises(errors.ConfigError, match='no number of steps. Got: 2.5'):
+    make(peak=1.0, total_steps=25, warmup_steps=2.5)
+
+
 def test_cosine_is_half_a_period():
   schedule = schedules.cosine(
       peak=1.0, total_steps=10, warmup_steps=2, end=0.1)

@@ -72,8 +72,14 @@ class LayerCKA:
   def __init__(self, *, layers: Layers | str = Layers.ALL,
                estimator: Estimator | str = Estimator.BIASED,
                dtype: Any = np.float64):
-    """Args: which layers, which estimator, and the type that products of a
-    batch are computed in (sums over batches are float64 in any case)."""
+    """Starts without sentences.
+
+    Args:
+      layers: ALL pairs of layers, or the DIAGONAL.
+      estimator: BIASED or DEBIASED.
+      dtype: what the products of a batch are computed in; sums over batches
+        are float64 in any case.
+    """
     self._layers = enums.of_value(layers, Layers, where='layers')
     self._debiased = enums.of_value(
         estimator, Estimator, where='estimator') is Estimator.DEBIASED
@@ -106,7 +112,7 @@ class LayerCKA:
       right = batches[0 if side == 'first' else 1][j]
       if key not in self._products:
         self._products[key] = _Products(
-            left.values.shape[1], right.values.shape[1])
+            left.values.shape[1], right.values.shape[1], self._debiased)
       self._products[key].update(left, right)
     self.count += first.shape[1]
 
@@ -142,13 +148,12 @@ class LayerCKA:
 
   def _cross(self, i: int, j: int) -> float:
     return self._products['across', i, j].hsic(
-        self.count, self._sides[0][i], self._sides[1][j], self._debiased)
+        self.count, self._sides[0][i], self._sides[1][j])
 
   def _own(self, name: str, i: int) -> float:
     """Root of a side's own HSIC; NaN if the layer is constant."""
     side = self._sides[0 if name == 'first' else 1][i]
-    value = self._products[name, i, i].hsic(
-        self.count, side, side, self._debiased)
+    value = self._products[name, i, i].hsic(self.count, side, side)
     spread = np.sqrt(max(value, 0))
     return spread if spread > _CONSTANT * side.raw else np.nan
 
@@ -204,7 +209,8 @@ class _Side:
 class _Products:
   """Sums of products of two layers x [n, D] and y [n, E]."""
 
-  def __init__(self, left: int, right: int):
+  def __init__(self, left: int, right: int, debiased: bool):
+    self._debiased = debiased
     self._xy = np.zeros((left, right))
     self._x_yy = np.zeros(left)  # x |y|^2
     self._y_xx = np.zeros(right)  # y |x|^2
@@ -212,13 +218,14 @@ class _Products:
 
   def update(self, left: _Batch, right: _Batch) -> None:
     self._xy += left.values.T @ right.values
-    self._x_yy += right.norms @ left.values
-    self._y_xx += left.norms @ right.values
-    self._xx_yy += float(left.norms @ right.norms)
+    if self._debiased:
+      self._x_yy += right.norms @ left.values
+      self._y_xx += left.norms @ right.values
+      self._xx_yy += float(left.norms @ right.norms)
 
-  def hsic(self, n: int, x: _Side, y: _Side, debiased: bool) -> float:
+  def hsic(self, n: int, x: _Side, y: _Side) -> float:
     """HSIC up to a factor that CKA does not depend on."""
-    if not debiased:
+    if not self._debiased:
       centred = self._xy - np.outer(x.total, y.total) / n
       return float(np.vdot(centred, centred))
     # Of the Gram matrices K = X X^T and L = Y Y^T with zeros on the diagonal:

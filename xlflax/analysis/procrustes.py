@@ -8,7 +8,6 @@ vectors as columns. Here vectors are rows, and a vector x is mapped to x W^T.
 import dataclasses
 
 import numpy as np
-import scipy.linalg
 
 from xlflax import errors
 from xlflax.analysis import checks, normalization
@@ -34,7 +33,7 @@ def orthogonal_map(source: np.ndarray, target: np.ndarray) -> np.ndarray:
   target = checks.vectors(target, 'the target')
   checks.same_dimension(source, target)
   checks.paired(source, target)
-  u, _, vt = scipy.linalg.svd(_cross(target, source))
+  u, _, vt = np.linalg.svd(_cross(target, source))
   return u @ vt
 
 

@@ -23,7 +23,13 @@ class WordMeans:
   """
 
   def __init__(self, words: Sequence[str], *, layers: int, dimension: int):
-    """Args: words (repeated ones count once), layers and sizes of vectors."""
+    """Starts without sentences.
+
+    Args:
+      words: repeated ones count once.
+      layers: of the vectors.
+      dimension: D of the vectors.
+    """
     self.words = tuple(dict.fromkeys(words))
     self._rows = {word: row for row, word in enumerate(self.words)}
     self.sums = np.zeros((len(self.words), layers, dimension), np.float32)

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from xlflax import config, errors
-from xlflax.commands import compilation
+from xlflax.commands import compilation, suite_flags
 
 HELP = ('Measures checkpoints of a run by evaluation tasks: sentence '
         'retrieval and masked-token perplexity.')
@@ -21,6 +21,10 @@ EXAMPLES = """
   xlflax evaluate --model_dir=runs/mlm --tasks=perplexity \\
       --corpus=corpus --watch
 
+  # a suite: fine-tunes what needs it, one table; several models side by side
+  xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \
+      --model_dir=runs/mlm --model_dir=runs/tlm
+
   # settings of a task: tokens pooled, the layer that is reported
   xlflax evaluate --model_dir=runs/mlm --tasks=retrieval --corpus=corpus \\
       --gin.retrieval.Retrieval.pooling="'first'" \\
@@ -32,8 +36,9 @@ _DEFAULTS = 'evaluate/tasks.gin'
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of evaluation."""
-  parser.add_argument('--model_dir', metavar='DIR', required=True,
-                      help='directory of the run')
+  parser.add_argument(
+      '--model_dir', metavar='DIR', required=True, action='append',
+      help='directory of the run; with --suite it may be repeated')
   parser.add_argument(
       '--tasks', metavar='NAMES',
       help='comma-separated: retrieval, perplexity, translation_perplexity '
@@ -57,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--max_examples', type=int, metavar='N', help='read the first N lines '
       'of a language, or pairs of two; all by default')
   _add_checkpoint_arguments(parser)
+  suite_flags.add_arguments(parser)
   parser.add_argument('--seed', type=int, default=0,
                       help='of masks and the untrained model (default: 0)')
   parser.add_argument('--batch_size', type=int, default=64, metavar='N',
@@ -93,6 +99,13 @@ def parse_steps(text: str) -> str | list[int]:
 
 def run(args: argparse.Namespace) -> int:
   """Evaluates and prints tables; 1 if anything failed."""
+  if args.suite:
+    return suite_flags.run(args)
+  if len(args.model_dir) > 1:
+    raise errors.ConfigError(
+        'Several models are evaluated side by side by a suite only',
+        got=', '.join(args.model_dir), where='--model_dir',
+        fix='give --suite=NAME, or one --model_dir')
   config.parse([_DEFAULTS, *args.gin_file], _bindings(args),
                args.gin_search_paths)
   compilation.use(args.compilation_cache)
@@ -102,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
   from xlflax.evaluation import summary
   given = {'tasks': build_tasks(args)} if args.tasks else {}
   report = config.call(
-      evaluate_lib.evaluate, model_dir=args.model_dir, steps=args.steps,
+      evaluate_lib.evaluate, model_dir=args.model_dir[0], steps=args.steps,
       best_metric=args.best_metric, untrained=args.untrained,
       watch=args.watch, poll_seconds=args.poll, timeout_seconds=args.timeout,
       seed=args.seed, batch_size=args.batch_size, **given)

@@ -22,6 +22,11 @@ EXAMPLES = """
       --test_gin_file=evaluate/classification.gin \\
       --test_gin "TEST_FILES={'fr': 'xnli/test-fr.tsv'}" --output=runs/xnli
 
+  # every direction of transfer: a matrix and a heat map
+  xlflax finetune --gin_file=finetune/classification.gin \
+      --gin_file=finetune/settings/one_language.gin --directions=en,fr,ja \
+      --select 'classification/accuracy/{language}' ...
+
   # a checkpoint after each 1,000 steps stays, and what is done is not redone
   xlflax finetune ... --keep=all --gin.EVAL_STEPS=1000
 """
@@ -58,6 +63,10 @@ def _add_grid_arguments(parser: argparse.ArgumentParser) -> None:
       help='what selects checkpoint and setting: a metric of the evaluation '
       'during training, on the dev set, such as classification/accuracy/en')
   group.add_argument(
+      '--directions', metavar='CODES', help='comma-separated: a grid for each '
+      'training language (gin: TRAIN_LANGUAGE), and the matrix of training by '
+      'test language')
+  group.add_argument(
       '--keep', choices=['best', 'all'], default='best',
       help='checkpoints of a finished cell that stay (default: %(default)s)')
   group.add_argument(
@@ -89,19 +98,34 @@ def run(args: argparse.Namespace) -> int:
   import rich.console
 
   from xlflax import finetune as finetune_lib
-  from xlflax.finetuning import cells, configuration, grid
+  from xlflax.finetuning import configuration, grid
   training = configuration.Configuration(
-      gin_files=args.gin_file, bindings=bindings(args),
-      search_paths=args.gin_search_paths)
+      gin_files=tuple(args.gin_file), bindings=tuple(bindings(args)),
+      search_paths=tuple(args.gin_search_paths))
   axes = tuple(map(grid.parse_axis, args.grid))
   if args.dry_run:
     return _list(training, grid.cells(axes))
-  report = finetune_lib.finetune(
+  settings = dict(
       output=args.output, configuration=training, axes=axes,
       select=args.select, test=_test(args), tested=args.tested,
       keep=args.keep, batch_size=args.batch_size,
       other_config=args.other_config)
-  finetune_lib.print_report(report, rich.console.Console())
+  if args.directions:
+    reports = finetune_lib.finetune_directions(
+        languages=args.directions.split(','), **settings)
+  else:
+    reports = {'': finetune_lib.finetune(**settings)}
+  return max(_show(name, report, rich.console.Console())
+             for name, report in reports.items())
+
+
+def _show(name: str, report, console) -> int:
+  """Prints the tables and failures of a grid; 1 if there are failures."""
+  from xlflax import finetune as finetune_lib
+  from xlflax.finetuning import cells
+  if name:
+    console.print(f'trained on {name}')
+  finetune_lib.print_report(report, console)
   for result in report.cells:
     if result.status is not cells.Status.FINISHED:
       print(f'{result.status.value}: {result.cell.name}: {result.message}',
@@ -130,8 +154,8 @@ def _test(args: argparse.Namespace):
           got=args.test_gin[0], fix='give --test_gin_file=evaluate/NAME.gin')
     return None
   return configuration.Configuration(
-      gin_files=args.test_gin_file, bindings=args.test_gin,
-      search_paths=args.gin_search_paths)
+      gin_files=tuple(args.test_gin_file), bindings=tuple(args.test_gin),
+      search_paths=tuple(args.gin_search_paths))
 
 
 def _list(training, cells) -> int:

@@ -18,7 +18,8 @@ EXAMPLES = """
       --input=test.en --output=test.ja
 
   # standard input to standard output, as lines arrive
-  echo 'Hello.' | xlflax translate --model_dir=runs/en_ja --source=en --target=ja
+  echo 'Hello.' | xlflax translate --model_dir=runs/en_ja --source=en \\
+      --target=ja
 
   # the average of the last ten checkpoints; four hypotheses a line
   xlflax convert average --model_dir=runs/en_ja --last=10 --output=runs/averaged

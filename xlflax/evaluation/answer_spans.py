@@ -42,8 +42,9 @@ def n_best(context: str, windows: Sequence[question_rows.Window],
   """The best answers of all windows of a question, the best first.
 
   All spans of a window are compared, not those of its best starts and ends
-  only. An answer starts in the window where its first token has the most
-  context on its shorter side. Of the same text the best span counts.
+  only. Of several windows that hold a span, that one counts in which the
+  span's first token has the most context on its shorter side. Of the same text
+  the best span counts.
 
   Args:
     context: the text.
@@ -51,12 +52,12 @@ def n_best(context: str, windows: Sequence[question_rows.Window],
     logits: (start [T], end [T]) of each window.
     decoding: see `Decoding`.
   """
-  owner = _owners(windows)
   found: list[Candidate] = []
   for number, (window, (start, end)) in enumerate(
       zip(windows, logits, strict=True)):
-    scores = _spans(window, np.asarray(start), np.asarray(end),
-                    owner == number, decoding.max_answer_length)
+    longest = decoding.max_answer_length
+    scores = np.where(_is_best(windows, number, longest), _spans(
+        window, np.asarray(start), np.asarray(end), longest), -np.inf)
     for index in _largest(scores.ravel(), decoding.n_best):
       first, extra = divmod(int(index), scores.shape[1])
       place = window.offset + first
@@ -72,35 +73,45 @@ def n_best(context: str, windows: Sequence[question_rows.Window],
   return list(best.values())[:decoding.n_best]
 
 
-def _owners(windows: Sequence[question_rows.Window]) -> np.ndarray:
-  """The window in which each token of the context has the most context.
+def _is_best(windows: Sequence[question_rows.Window], number: int,
+             longest: int) -> np.ndarray:
+  """Whether no other window is better for a span: bool [tokens, longest].
 
-  As much as there is on the shorter side, plus a hundredth of the window's
-  length (BERT's measure): int [tokens].
+  The measure is BERT's: the context on the shorter side of the first token,
+  plus a hundredth of the window's length; of equal windows the first counts.
   """
-  total = max((w.first + w.count for w in windows), default=0)
-  best = np.full(total, -np.inf)
-  owner = np.zeros(total, np.int64)
-  for number, window in enumerate(windows):
-    places = np.arange(window.count)
-    score = np.minimum(places, places[::-1]) + 0.01 * window.count
-    here = slice(window.first, window.first + window.count)
-    better = score > best[here]
-    owner[here][better] = number
-    best[here] = np.maximum(best[here], score)
-  return owner
+  own = windows[number]
+  first = own.first + np.arange(own.num_tokens)  # [tokens]
+  last = first[:, None] + np.arange(longest)[None]  # [tokens, longest]
+  best = np.ones(last.shape, bool)
+  for other, window in enumerate(windows):
+    if other == number or not (
+        first[0] < window.first + window.num_tokens
+        and window.first <= first[-1]):
+      continue
+    better = _context(window, first) - _context(own, first)
+    preferred = better >= 0 if other < number else better > 0
+    inside = (first >= window.first)[:, None] & (
+        last < window.first + window.num_tokens)
+    best &= ~(inside & preferred[:, None])
+  return best
 
 
-def _spans(window, start, end, owned, longest) -> np.ndarray:
+def _context(window, token: np.ndarray) -> np.ndarray:
+  """How much context a window has around a token of it."""
+  left = token - window.first
+  size = window.num_tokens
+  return np.minimum(left, size - 1 - left) + 0.01 * size
+
+
+def _spans(window, start, end, longest) -> np.ndarray:
   """Scores of spans: [context tokens, tokens after the first], -inf for none.
   """
-  count = window.count
-  here = slice(window.offset, window.offset + count)
-  mine = owned[window.first:window.first + count]
+  here = slice(window.offset, window.offset + window.num_tokens)
   padded = np.concatenate([
       end[here].astype(np.float64), np.full(longest, -np.inf)])
-  ends = np.lib.stride_tricks.sliding_window_view(padded, longest)[:count]
-  return np.where(mine, start[here], -np.inf)[:, None] + ends
+  ends = np.lib.stride_tricks.sliding_window_view(padded, longest)
+  return start[here].astype(np.float64)[:, None] + ends[:window.num_tokens]
 
 
 def _largest(scores: np.ndarray, count: int) -> np.ndarray:

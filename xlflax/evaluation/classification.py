@@ -97,6 +97,12 @@ class Classification(base.EvalTask):
         positions=self.positions)
     length = row_predictions.length_of(subject, self.length)
     rows = maker.text_rows(examples, subject.vocabulary, length=length)
+    if self.counterparts is not None:
+      pairs = paired_rows.PairedRows(rows=maker,
+                                     counterparts=self.counterparts)
+      rows = paired_rows.pair(rows, maker.text_rows(
+          pairs.counterparts_of(examples), subject.vocabulary, length=length))
+      maker = pairs
     found = [''] * len(rows)
     for index, logits in row_predictions.predict(
         subject, objective, rows, maker, max_length=length):

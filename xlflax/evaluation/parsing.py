@@ -164,9 +164,10 @@ def _decode(arcs: dependency_parsing.Arcs, row: word_rows.WordRow,
             names: Sequence[str]) -> _Part:
   """The tree over the words of a row."""
   count = len(row.starts) + 1
-  heads = tree_decoding.decode(arcs.scores[:count, :count])
+  scores = np.asarray(arcs.scores)
+  heads = tree_decoding.decode(scores[:count, :count])
   words = np.arange(1, count)
-  others = arcs.scores[1:count, 1:count].argmax(-1) + 1
+  others = scores[1:count, 1:count].argmax(-1) + 1
   def named(heads):
     return [names[n] for n in arcs.relations[words, heads]]
   return _Part(row.first, heads, named(heads),

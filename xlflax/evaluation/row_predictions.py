@@ -10,6 +10,7 @@ import numpy as np
 from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import paired_rows
 from xlflax.data.labelled import rows as rows_lib
 from xlflax.evaluation import base, placement, states
 from xlflax.objectives.finetuning import base as finetuning
@@ -76,6 +77,9 @@ def predict(subject: base.Subject, objective: finetuning.FineTuning,
             max_length: int) -> Iterator[tuple[int, Any]]:
   """What the head says of each row, the longest first.
 
+  Plugged-in features of rows without a counterpart are those of a row that is
+  its own.
+
   Args:
     subject: model, parameters, vocabulary, partitioner, batch size.
     objective: whose head; its `predict` is jitted, once for each shape.
@@ -88,9 +92,13 @@ def predict(subject: base.Subject, objective: finetuning.FineTuning,
     axis of rows; as long as the padded row where they have an axis of tokens).
   """
   pending = None
+  plug_in = objective.features is finetuning.Features.PLUG_IN
   for indices, count, length in _batches(subject, rows, max_length):
     batch = _stacked([rows[i] for i in indices], maker.fields(
         length, subject.vocabulary.spec), count)
+    if plug_in:
+      batch = {batch_lib.PAIRED + key: batch[key]
+               for key in paired_rows.TEXT} | batch
     with placement.scope(subject.partitioner):
       found = _predict(
           objective, subject.model, subject.partitioner,
@@ -105,14 +113,17 @@ def predict(subject: base.Subject, objective: finetuning.FineTuning,
 
 def _batches(subject, rows, max_length):
   """As `states.plan_batches`; of one language where these have own parts."""
-  lengths = np.array([len(row[batch_lib.TOKEN_IDS]) for row in rows])
+  paired = batch_lib.PAIRED + batch_lib.TOKEN_IDS
+  lengths = np.array([max(len(row[batch_lib.TOKEN_IDS]),
+                          len(row.get(paired, ()))) for row in rows])
   languages = np.array([row[batch_lib.LANGUAGE_IDS][0] for row in rows])
   groups = [np.arange(len(rows))]
   if subject.sharing is not None:
     groups = [np.flatnonzero(languages == x) for x in np.unique(languages)]
   for group in groups:
     for indices, count, length in states.plan_batches(
-        lengths[group], max_length=max_length, batch_size=subject.batch_size,
+        lengths[group].tolist(), max_length=max_length,
+        batch_size=subject.batch_size,
         multiple=placement.row_multiple(subject.partitioner)):
       yield group[indices].tolist(), count, length
 

@@ -136,7 +136,8 @@ class Tagging(base.EvalTask):
         for kind, scores in spans.types.items()]
 
 
-def of_kind(examples: Sequence, kind: type, part: str) -> Sequence:
+def of_kind(examples: Sequence, kind: type[examples_lib.Example], part: str
+            ) -> Sequence:
   """Examples with words, of a kind.
 
   Raises:

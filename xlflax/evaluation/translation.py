@@ -8,6 +8,7 @@ from xlflax import enums, errors
 from xlflax.evaluation import base, translator
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import translation as metrics_lib
+from xlflax.evaluation.translation_options import TranslationOptions
 
 
 class Direction(enum.Enum):
@@ -38,7 +39,7 @@ class TranslationQuality(base.EvalTask):
   name: str = 'translation'
   source: sources_lib.PairSource
   direction: Direction = Direction.FORWARD
-  options: translator.TranslationOptions = translator.TranslationOptions()
+  options: TranslationOptions = TranslationOptions()
 
   def __post_init__(self):
     enums.coerce(self, 'direction', Direction)

@@ -5,71 +5,23 @@ few lengths, as `xlflax.evaluation.states` does; the order is restored. What a
 sentence becomes does not depend on the others, but for rounding.
 """
 
-import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax import enums, errors
+from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.data import language_codes
 from xlflax.data import rows as rows_lib
 from xlflax.data import stream as stream_lib
-from xlflax.evaluation import base, placement, states
+from xlflax.evaluation import base, placement, states, translation_options
+from xlflax.evaluation.translation_options import TranslationOptions
 from xlflax.models import decoding
 from xlflax.objectives import seq2seq, teacher_forcing
-from xlflax.objectives.seq2seq import SourceSymbols
-from xlflax.objectives.teacher_forcing import DecoderStart
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslationOptions:
-  """How sentences are translated; enum fields take strings, too.
-
-  Attributes:
-    beam_size: unfinished hypotheses kept (VECO: 5); 1 is greedy decoding.
-    length_penalty: a hypothesis of n tokens scores log p / n^length_penalty.
-    early_stopping: when the search for a sentence ends: EXACT or FULL.
-    n_best: hypotheses kept for each sentence.
-    max_length: tokens that are read of a sentence and generated for it at
-      most, special ones included; None: as many as the model has positions.
-    max_length_ratio: a sentence of n tokens, special ones included, becomes
-      at most `max_length_ratio * n + 10` tokens.
-    decoder_start: the decoder's first input; None: as the run was trained.
-    source_symbols: special symbols of the encoder's rows; None: likewise.
-  """
-
-  beam_size: int = 5
-  length_penalty: float = 1.0
-  early_stopping: decoding.EarlyStopping = decoding.EarlyStopping.EXACT
-  n_best: int = 1
-  max_length: int | None = None
-  max_length_ratio: float = 3.0
-  decoder_start: DecoderStart | None = None
-  source_symbols: SourceSymbols | None = None
-
-  def __post_init__(self):
-    enums.coerce(self, 'early_stopping', decoding.EarlyStopping)
-    for field, kind in (('decoder_start', DecoderStart),
-                        ('source_symbols', SourceSymbols)):
-      if getattr(self, field) is not None:
-        enums.coerce(self, field, kind)
-    for name, fits, expected in (
-        ('beam_size', self.beam_size >= 1, 'at least 1'),
-        ('n_best', 1 <= self.n_best <= self.beam_size,
-         f'1 to the beam size, {self.beam_size}'),
-        ('max_length', self.max_length is None or self.max_length >= 3,
-         'at least 3, or None'),
-        ('max_length_ratio', self.max_length_ratio > 0, 'a positive number')):
-      if not fits:
-        raise errors.ConfigError(
-            f'A translation has an impossible {name}',
-            got=getattr(self, name), expected=expected,
-            where=f'TranslationOptions.{name}')
 
 
 class Hypothesis(NamedTuple):
@@ -119,7 +71,8 @@ class Translator:
     check_model(subject.model)
     self._subject = subject
     self._options = options or TranslationOptions()
-    self._start, self._symbols = _begin(self._options, subject.objectives)
+    self._start, self._symbols = translation_options.symbols(
+        self._options, subject.objectives)
     self.source, self.target = (
         language_codes.match(code, subject.vocabulary.spec.languages) or code
         for code in (source, target))
@@ -166,15 +119,15 @@ class Translator:
                 ) -> decoding.Hypotheses:
     """Hypotheses of `rows` rows, of which the first are `encoded`."""
     options, partitioner = self._options, self._subject.partitioner
-    limits = np.ones(rows, np.int32)  # one token for rows that fill up
-    limits[:len(encoded)] = [self._limit(len(ids) + 2) for ids in encoded]
+    most = np.ones(rows, np.int32)  # one token for rows that fill up
+    most[:len(encoded)] = [self._limit(len(ids) + 2) for ids in encoded]
     batch = _rows(encoded, rows, length, self._ids[0], spec)
     batch = jax.tree.map(np.asarray, seq2seq.with_symbols(
         batch, self._symbols, spec))
     given = placement.put(
         {**batch, 'start': np.full(rows, self._first, np.int32),
          'language': np.full(rows, self._ids[1], np.int32),
-         'limits': limits}, partitioner)
+         'limits': most}, partitioner)
     start, language, limits = (
         given.pop(name) for name in ('start', 'language', 'limits'))
     with placement.scope(partitioner):
@@ -216,31 +169,6 @@ def check_model(model) -> None:
         expected='an EncoderDecoder', where='the model of the run',
         fix='train one with pretrain/translation.gin; it can start from an '
         'encoder')
-
-
-def _begin(options: TranslationOptions, objectives: Mapping[str, object]
-           ) -> tuple[DecoderStart, SourceSymbols]:
-  """The decoder's start and the encoder's symbols, given or as trained."""
-  trained = [o for o in objectives.values()
-             if isinstance(o, seq2seq.SequenceToSequence)]
-  trained = [o for o in trained
-             if isinstance(o, seq2seq.Translation)] or trained
-  starts = {o.decoder_start for o in trained}
-  start = options.decoder_start or _only(starts)
-  if start is None:
-    raise errors.ConfigError(
-        "It is not known what the model's decoder starts with",
-        got=', '.join(sorted(s.value for s in starts))
-        or 'no sequence-to-sequence objective recorded',
-        expected='decoder_start, one of '
-        + ', '.join(s.value for s in DecoderStart), fix='give decoder_start')
-  symbols = options.source_symbols or _only(
-      {o.source_symbols for o in trained}) or SourceSymbols.BOS
-  return start, symbols
-
-
-def _only(values: set):
-  return next(iter(values)) if len(values) == 1 else None
 
 
 def _rows(encoded, rows: int, length: int, language: int, spec):

@@ -34,7 +34,8 @@ class WordAlignment(base.EvalTask):
   `best_layer/<part>`, the layer chosen on the test sentences themselves; the
   same for other methods with the method's name in front (`argmax_aer`); and
   `aer/mean`, `best_aer/mean`, `best_layer/mean` over parts.
-  The table `layers` has every layer of every method. The files
+  The table `layers` has every layer of every method; `problems`, if there are
+  any, links that the source left out. The files
   `<part>.<method>.txt` have the links at `layer` in Pharaoh's format, counted
   from 0, a sentence a line.
 
@@ -84,9 +85,12 @@ class WordAlignment(base.EvalTask):
              f'0..{subject.model.config.num_layers}']
     scores: dict[str, ByMethod] = {}
     files: dict[str, str] = {}
+    problems: list[base.Row] = []
     for part in self.source.languages():
       with failures.guard(part):
         examples = self._load(part)
+        problems += [{'part': part, 'problem': problem}
+                     for problem in self.source.problems(part)]
         links = self._align(subject, part, examples, notes)
         gold = [alignment.GoldLinks(example.sure, example.possible)
                 for example in examples]
@@ -97,8 +101,13 @@ class WordAlignment(base.EvalTask):
             alignment.write_pharaoh(found) + '\n' for found in by_layer[layer])
                   for method, by_layer in links.items()}
     rows = [row for part, found in scores.items() for row in _rows(part, found)]
+    tables = {'layers': rows}
+    if problems:
+      tables['problems'] = problems
+      notes.append(f'{len(problems)} problems of single links; see the table '
+                   '`problems`')
     return base.EvalResult(
-        metrics=self._metrics(scores, layer), tables={'layers': rows},
+        metrics=self._metrics(scores, layer), tables=tables,
         notes=tuple(notes), failures=failures.collected(), files=files)
 
   def _align(self, subject, part, examples, notes
@@ -125,8 +134,9 @@ class WordAlignment(base.EvalTask):
     examples = [example for example in self.source.load(part)
                 if isinstance(example, examples_lib.AlignedSentence)]
     if not examples:
-      raise errors.CorpusError('There is no sentence with gold links',
-                               where=part)
+      raise errors.CorpusError(
+          f'There are no {examples_lib.AlignedSentence.KIND} examples',
+          where=f'part {part}', expected='sentences with gold links')
     return examples
 
   def _states(self, subject, block: list[examples_lib.AlignedSentence], notes):

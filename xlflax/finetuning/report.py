@@ -62,8 +62,8 @@ class GridReport:
     """The report with the test results of one more cell."""
     found = {f'{task}/{name}': value
              for task, by_step in report.results.items()
-             for name, value in by_step[result.step].metrics.items()
-             } if all(report.results.values()) else {}
+             for step, evaluated in by_step.items() if step == result.step
+             for name, value in evaluated.metrics.items()}
     failures = tuple(
         dataclasses.replace(failure, part=f'{result.cell.name} {failure.part}')
         for failure in report.failures)
@@ -90,15 +90,15 @@ class GridReport:
     tests = [self.test_spreads(setting) for setting in best]
     return {
         'settings': [setting.name for setting in best],
-        'dev': selection.Spread(tuple(s.dev.mean for s in best)).mean,
-        'test': {name: selection.Spread(tuple(
-            test[name].mean for test in tests)).mean
+        'dev': selection.Spread.of(s.dev.mean for s in best).mean,
+        'test': {name: selection.Spread.of(
+            test[name].mean for test in tests).mean
                  for name in tests[0] if name in tests[1]}}
 
   def to_json(self) -> dict[str, Any]:
     """Plain JSON values; NaN becomes null."""
     ranked = self.ranking
-    return _finite({
+    return finite({
         'select': self.select,
         'selected': ranked[0].name if ranked else None,
         'best_two': self.best_two(),
@@ -189,11 +189,12 @@ def _test_table(report: GridReport, tested) -> rich.table.Table:
   return table
 
 
-def _finite(value):
+def finite(value):
+  """JSON values in which NaN and infinity are null."""
   if isinstance(value, dict):
-    return {key: _finite(item) for key, item in value.items()}
+    return {key: finite(item) for key, item in value.items()}
   if isinstance(value, (list, tuple)):
-    return [_finite(item) for item in value]
+    return [finite(item) for item in value]
   if isinstance(value, float) and not math.isfinite(value):
     return None
   return value

@@ -23,8 +23,12 @@ class Spread:
 
   def __post_init__(self):
     object.__setattr__(self, 'values', tuple(
-        value for value in self.values
-        if value is not None and math.isfinite(value)))
+        value for value in self.values if math.isfinite(value)))
+
+  @classmethod
+  def of(cls, values: Iterable[float | None]) -> 'Spread':
+    """Of those that are numbers."""
+    return cls(tuple(value for value in values if value is not None))
 
   @property
   def mean(self) -> float | None:
@@ -73,8 +77,7 @@ class Setting:
   @property
   def dev(self) -> Spread:
     """The metric that is selected by, over seeds."""
-    return Spread(tuple(result.value for result in self.finished
-                        if result.value is not None))
+    return Spread.of(result.value for result in self.finished)
 
 
 def settings(results: Iterable[cells_lib.CellResult]) -> tuple[Setting, ...]:

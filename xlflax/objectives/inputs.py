@@ -1,6 +1,7 @@
 """How objectives call the model: keyword arguments from a batch."""
 
 import enum
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -69,9 +70,12 @@ def bind(model, params, batch, vocabulary: VocabularySpec):
   return {**params, 'model': selected}
 
 
-def call(model, params, method: str, *args, rng: jax.Array | None = None,
-         **kwargs):
-  """`model.method(*args, **kwargs)` with `params['model']`, as `bind` gives."""
+def call(model, params, method: str | Callable, *args,
+         rng: jax.Array | None = None, **kwargs):
+  """`model.method(*args, **kwargs)` with `params['model']`, as `bind` gives.
+
+  A function serves as a method, too; it takes the bound model first.
+  """
   rngs = None if rng is None else {'dropout': rng}
   return model.apply({'params': params['model']}, *args, method=method,
                      rngs=rngs, **kwargs)

@@ -72,12 +72,12 @@ def test_windows_hold_all_of_the_context(separator, length, stride):
   for window in windows:
     place = np.flatnonzero(window.row['context_mask'])
     assert place.tolist() == list(range(window.offset,
-                                        window.offset + window.count))
+                                        window.offset + window.num_tokens))
     tokens = window.row['token_ids'][place].tolist()
     assert tokens == window.spans.token_ids[
-        window.first:window.first + window.count].tolist()
+        window.first:window.first + window.num_tokens].tolist()
     assert len(window.row['token_ids']) <= length
-    seen.update(range(window.first, window.first + window.count))
+    seen.update(range(window.first, window.first + window.num_tokens))
   assert seen == set(range(14))
   assert len({w.first for w in windows}) == len(windows)
 

@@ -66,6 +66,17 @@ def test_parts_of_two_languages(tmp_path):
   assert 'question a' in problem
 
 
+def test_the_second_text_may_be_of_another_language(tmp_path):
+  path = tmp_path / 'en-fr-translated.tsv'
+  path.write_text('It rains\tIt is wet\tIl pleut\tC\'est mouillé\tyes\n')
+  mixed = source.FileExamples(
+      format='tsv', files={'fr-en': str(path)},
+      options={'columns': {'text': 2, 'paired_text': 1, 'label': 4}})
+  example, = mixed.load('fr-en')
+  assert (example.text, example.paired_text) == ('Il pleut', 'It is wet')
+  assert (example.language, example.paired_language) == ('fr', 'en')
+
+
 def test_word_alignments(tmp_path):
   (tmp_path / 'text').write_text('ναί ||| yes\n')
   (tmp_path / 'gold').write_text('1-1\n')
@@ -100,7 +111,7 @@ def test_wrong_arguments(arguments, message):
 
 
 def test_wrongly_named_parts():
-  odd = source.FileExamples(format='tsv', files={'en-de': 'a'})
+  odd = source.FileExamples(format='conll', files={'en-de': 'a'})
   with pytest.raises(errors.ConfigError, match='named wrongly. Got: en-de. '
                      "Expected: a language's code such as fr or zh_Hans"):
     odd.load('en-de')

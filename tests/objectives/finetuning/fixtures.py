@@ -75,7 +75,7 @@ def batch():
   starts, lengths, heads, relations, labels = (
       np.full(ids.shape, fill) for fill in (-1, 0, -1, -1, -1))
   starts[0, :4], starts[1, :3], starts[2, :2] = [0, 1, 3, 4], [0, 1, 2], [0, 1]
-  lengths[0, :4], lengths[1, :3], lengths[2, :2] = [1, 2, 1, 1], [1] * 3, [1] * 2
+  lengths[0, :4], lengths[1, :3], lengths[2, :2] = [1, 2, 1, 1], 1, 1
   heads[0, 1:4], heads[1, 1:3] = [2, 0, 2], [0, 1]
   relations[0, 1:4], relations[1, 1:3] = [1, 0, 2], [0, 1]
   labels[0, [1, 3, 4]], labels[1, [1, 2]] = [0, 2, 1], [1, 0]

@@ -70,6 +70,12 @@ _KINDS: dict[Format, str] = {
 }
 
 
+# Formats of two texts: their parts may name the second's language; by which
+# option the reader is told.
+_SECOND = {Format.TSV: 'paired_language', Format.JSONL: 'paired_language',
+           Format.SQUAD: 'question_language'}
+
+
 def kind_of(format: Format | str) -> str:
   """The kind of the examples that a format has, such as 'tagging'."""
   format = enums.of_value(format, Format, where='format')
@@ -94,8 +100,8 @@ def read_files(format: Format | str, paths: Paths, part: str,
   reader = _READERS[format]
   if format is Format.WORD_ALIGNMENT:
     return reader(several, languages, **options)
-  if format is Format.SQUAD and len(languages) == 2:
-    options = {'question_language': languages[1]} | options
+  if len(languages) == 2:
+    options = {_SECOND[format]: languages[1]} | options
   readings = [reader(path, languages[0], **options) for path in several]
   examples, seen = [], set()
   for path, reading in zip(several, readings, strict=True):
@@ -135,10 +141,9 @@ def _languages(part: str, format: Format) -> tuple[str, ...]:
   if format is Format.WORD_ALIGNMENT:
     return two_languages(part)
   languages = tuple(part.split('-'))
-  if not all(languages) or len(languages) > 1 + (format is Format.SQUAD):
+  if not all(languages) or len(languages) > 1 + (format in _SECOND):
     raise errors.ConfigError(
         'A part of a source is named wrongly', got=part,
         expected="a language's code such as fr or zh_Hans"
-        + (', or two such as es-en (context and question)'
-           if format is Format.SQUAD else ''))
+        + (', or two such as es-en' if format in _SECOND else ''))
   return languages

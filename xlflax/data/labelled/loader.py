@@ -45,7 +45,9 @@ class LabelledLoader:
     self._fields = stream.rows.fields(stream.length, vocabulary.spec)
     self._spec = stream.batch_spec(vocabulary.spec)
     self._tables = _tables(stream, vocabulary, cache_dir)
-    sizes = {part: table.num_rows for part, table in self._tables.items()}
+    group = stream.group_size
+    sizes = {part: table.num_rows // group
+             for part, table in self._tables.items()}
     for part, size in sizes.items():
       if not size:
         raise errors.CorpusError(
@@ -54,8 +56,10 @@ class LabelledLoader:
             f'which fits into {stream.length} tokens with its label',
             where=f'stream {stream.name!r}, part {part}',
             fix='raise the length, or leave the part out')
-    self._plan = row_plan.RowPlan(stream, seed=seed, sizes=sizes, rates={
-        part: float(size) for part, size in sizes.items()})
+    self._plan = row_plan.RowPlan(
+        dataclasses.replace(stream, batch_size=stream.batch_size // group,
+                            group_size=1), seed=seed, sizes=sizes,
+        rates={part: float(size) for part, size in sizes.items()})
 
   @property
   def spec(self):
@@ -65,18 +69,20 @@ class LabelledLoader:
   @property
   def num_rows(self) -> int:
     """Rows of all parts together: those of an epoch."""
-    return int(self._plan.sizes.sum())
+    return int(self._plan.sizes.sum()) * self.stream.group_size
 
   def rows(self, step: int, start: int, stop: int) -> batch_lib.Batch:
     """See `loader.Loader.rows`."""
     loader_lib.check_range(self.stream, step, start, stop)
-    parts, uses = self._plan.slots(step)
-    parts, uses = parts[start:stop], uses[start:stop]
+    group = self.stream.group_size
+    parts, uses = (np.repeat(of_groups, group)[start:stop]
+                   for of_groups in self._plan.slots(step))
     sizes = self._plan.sizes[parts]
     epoch, index = np.divmod(uses, sizes)
     if self.stream.shuffle:
       keys = hashing.draw(self._plan.order_keys[parts], epoch)
       index = permutation.permute(index, sizes, keys)
+    index = index * group + np.arange(start, stop) % group
     names = self._plan.tasks
     return rows_lib.stack(
         [self._tables[names[part]].row(place)
@@ -127,7 +133,8 @@ def _folder(stream, vocabulary, cache_dir) -> pathlib.Path:
   """Where rows of these settings lie; where the examples lie is no part."""
   settings = '\n'.join(map(str, (
       _settings(stream.source), stream.rows, stream.length, stream.parts,
-      stream.max_examples, vocabulary.hash)))
+      stream.max_examples, vocabulary.hash,
+      *([stream.group_size] if stream.group_size > 1 else ()))))
   name = hashlib.sha256(settings.encode('utf-8')).hexdigest()[:16]
   return pathlib.Path(cache_dir) / FOLDER / f'{stream.name}-{name}'
 
@@ -157,5 +164,29 @@ def _read(stream, part: str, vocabulary) -> row_table.RowTable:
 
 
 def _made(stream, examples, vocabulary) -> Iterator[list[rows_lib.Row]]:
-  while block := list(itertools.islice(examples, _BLOCK)):
-    yield from stream.rows.make(block, vocabulary, length=stream.length)
+  """The rows of each example, with those of a group one after the other."""
+  size = _BLOCK - _BLOCK % stream.group_size
+  while block := list(itertools.islice(examples, size)):
+    made = stream.rows.make(block, vocabulary, length=stream.length)
+    if stream.group_size == 1:
+      yield from made
+    else:
+      for start in range(0, len(made), stream.group_size):
+        yield from _interleaved(
+            made[start:start + stream.group_size], stream.group_size)
+
+
+def _interleaved(made: list[list[rows_lib.Row]], size: int
+                 ) -> list[list[rows_lib.Row]]:
+  """Rows of a group in turns, as many of each example.
+
+  Before: `[[a, b], [c]]`; after: `[[a, c], [b, c]]`, which read in one is
+  a c b c. An incomplete group, at the end, repeats its examples.
+  """
+  if not all(made):
+    return [[] for _ in made]
+  count = max(map(len, made))
+  rows = [made[k % len(made)][j % len(made[k % len(made)])]
+          for j in range(count) for k in range(size)]
+  share = -(-len(rows) // len(made))
+  return [rows[i * share:(i + 1) * share] for i in range(len(made))]

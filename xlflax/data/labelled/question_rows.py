@@ -40,7 +40,7 @@ class Window(NamedTuple):
   spans: token_spans.TokenSpans
 
   @property
-  def count(self) -> int:
+  def num_tokens(self) -> int:
     """Tokens of the context in the row."""
     return int(self.row[batch_lib.CONTEXT_MASK].sum())
 
@@ -57,7 +57,7 @@ class Window(NamedTuple):
     """
     covered = self.spans.cover(start, stop)
     if covered is None or covered[0] < self.first or (
-        covered[1] >= self.first + self.count):
+        covered[1] >= self.first + self.num_tokens):
       return None
     shift = self.offset - self.first
     return covered[0] + shift, covered[1] + shift
@@ -172,14 +172,15 @@ class QuestionRows(rows_lib.RowMaker):
 
   def _answered(self, windows: Iterable[Window], answer: examples_lib.Answer
                 ) -> list[rows_lib.Row]:
-    rows = []
+    rows: list[rows_lib.Row] = []
     for window in windows:
       found = window.positions(answer.start, answer.start + len(answer.text))
       if found is None and self.no_answer is NoAnswer.DROP:
         continue
       start, end = found or (0, 0)
-      rows.append(window.row | {batch_lib.START_POSITIONS: start,
-                                batch_lib.END_POSITIONS: end})
+      rows.append(window.row | {
+          batch_lib.START_POSITIONS: np.asarray(start, np.int32),
+          batch_lib.END_POSITIONS: np.asarray(end, np.int32)})
     return rows
 
 

@@ -34,6 +34,10 @@ class LabelledStream:
     shuffle: rows in a new random order each epoch, or as the source has them.
     max_examples: only the first so many of each part; None: all.
     seed_offset: added to the run's seed.
+    group_size: so many examples that follow each other have their rows in one
+      batch (`code_switched`). Of those that have fewer rows than the others
+      of their group some come again; a group of whose examples one has no
+      row is left out.
   """
 
   name: str
@@ -47,17 +51,23 @@ class LabelledStream:
   shuffle: bool = True
   max_examples: int | None = None
   seed_offset: int = 0
+  group_size: int = 1
 
   def __post_init__(self):
     enums.coerce(self, 'batching', LanguageBatching)
     if self.parts is not None:
       object.__setattr__(self, 'parts', tuple(self.parts))
-    for name in ('length', 'batch_size', 'max_examples'):
+    for name in ('length', 'batch_size', 'max_examples', 'group_size'):
       value = getattr(self, name)
       if value is not None and value < 1:
         raise errors.ConfigError(
             f'LabelledStream.{name} must be positive', got=value,
             where=f'stream {self.name!r}')
+    if self.batch_size % self.group_size:
+      raise errors.ConfigError(
+          'Groups of examples do not fill a batch', got=f'batch_size='
+          f'{self.batch_size}, group_size={self.group_size}',
+          expected='a multiple', where=f'stream {self.name!r}')
     if isinstance(self.alpha, (int, float)) and self.alpha < 0:
       raise errors.ConfigError(
           'LabelledStream.alpha is negative: large languages would be drawn '

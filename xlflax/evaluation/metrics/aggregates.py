@@ -125,7 +125,7 @@ def _bleu(sums: np.ndarray, *, smoothed: bool) -> np.ndarray:
   matches = matches.astype(np.float64)
   if smoothed:
     matches = np.where(absent, 0.5 ** np.cumsum(absent, -1), matches)
-  usable = (totals > 0).all(-1) & (matches > 0).all(-1)
+  usable = np.asarray((totals > 0).all(-1) & (matches > 0).all(-1))
   if smoothed:  # nothing matches at all
     usable &= ~absent.all(-1)
   precisions = np.where(usable[..., None],

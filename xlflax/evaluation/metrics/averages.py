@@ -24,7 +24,7 @@ XTREME_GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 # Metrics whose mean is a task's score; the first entry a task has counts.
 _SCORES = (('f1', 'exact_match'), ('f1',), ('accuracy',), ('las',),
-           ('error_rate',), ('bleu',), ('tokenized_bleu',), ('chrf',),
+           ('error_rate',), ('aer',), ('bleu',), ('tokenized_bleu',), ('chrf',),
            ('perplexity',))
 
 

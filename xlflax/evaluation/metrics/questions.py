@@ -102,9 +102,11 @@ def best(predicted: str, answers: Sequence[str], *,
          rules: Rules | str = Rules.SQUAD, language: str = 'en'
          ) -> tuple[float, float]:
   """(exact match, F1), each the best over several gold answers."""
-  kwargs = dict(rules=rules, language=language)
-  return (max(exact_match(predicted, answer, **kwargs) for answer in answers),
-          max(f1(predicted, answer, **kwargs) for answer in answers))
+  exact = max(exact_match(predicted, answer, rules=rules, language=language)
+              for answer in answers)
+  overlap = max(f1(predicted, answer, rules=rules, language=language)
+                for answer in answers)
+  return exact, overlap
 
 
 def exact_match(predicted: str, gold: str, *,

@@ -16,7 +16,7 @@ import sacremoses
 from sacrebleu import metrics
 
 from xlflax import errors
-from xlflax.evaluation import language_codes
+from xlflax.data import language_codes
 from xlflax.evaluation.metrics import aggregates, checks
 
 _LOG = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ An imported model records what it was fine-tuned for, so that evaluation knows
 its labels and how its head reads states.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from xlflax import errors
@@ -82,5 +82,5 @@ def _labels(options: Mapping[str, Any], count: int) -> tuple[str, ...]:
   return names
 
 
-def _numbered(count: int) -> Sequence[str]:
+def _numbered(count: int) -> tuple[str, ...]:
   return tuple(f'LABEL_{i}' for i in range(count))

@@ -19,8 +19,8 @@ class EarlyStopping(enum.Enum):
 
   EXACT: when no unfinished hypothesis can become better than those that are
   returned. FULL: with beam_size finished ones, as in fairseq, even if the best
-  is still unfinished: a model that gives the end symbol a little probability
-  everywhere (label smoothing does) then ends in the middle of a sentence.
+  is still unfinished: where the end symbol is among the most probable tokens
+  in the middle of a sentence, that sentence loses to its own beginning.
   """
 
   EXACT = 'exact'

@@ -17,7 +17,6 @@ head, have no gradient, but weight decay unless they are frozen.
 """
 
 import dataclasses
-import enum
 import functools
 from typing import Any
 
@@ -28,39 +27,21 @@ import jax.numpy as jnp
 from xlflax import enums, errors
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabulary_spec import VocabularySpec
-from xlflax.models import (
-    cross_attention,
-    dropout,
-    feed_forward,
-    sharing,
-)
-from xlflax.models import config as model_config
+from xlflax.models import cross_attention, dropout, feed_forward, sharing
 from xlflax.models import head_layers as head_layers_lib
 from xlflax.objectives import base, inputs, two_sided
+from xlflax.objectives.finetuning.head_settings import (
+  Body,
+  Features,
+  HeadKind,
+  body_config,
+  init_linear,
+)
+
+__all__ = ('Body', 'Features', 'FineTuning', 'HeadKind', 'LAYERS',
+           'body_config', 'init_linear')
 
 LAYERS = 'layers'  # of the head, in its parameters
-
-
-class Features(enum.StrEnum):
-  """What a head reads of each position."""
-
-  PLUG_OUT = 'plug_out'  # H^L: the states of an ordinary encoder
-  PLUG_IN = 'plug_in'  # [H^L : S^L] (VECO, section 3.1); needs `paired_*` rows
-
-
-class Body(enum.StrEnum):
-  """Whether the loss reaches the encoder."""
-
-  TRAINED = 'trained'
-  FROZEN = 'frozen'  # its states are constants, without dropout
-
-
-class HeadKind(enum.StrEnum):
-  """What lies between features and classes; see `xlflax.models.heads`."""
-
-  OUTPUT = 'output'          # one linear map
-  DENSE = 'dense'            # dense and activation before it (BERT, RoBERTa)
-  DENSE_NORM = 'dense_norm'  # and a layer norm (ModernBERT)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -198,11 +179,12 @@ class FineTuning(base.Objective):
     if not self.head_layers:
       return states
     arguments = inputs.arguments(batch_lib.side(batch))
-    return self._layers(model).apply(
+    found: Any = self._layers(model).apply(
         {'params': self.head_of(params)[LAYERS]}, states,
         segment_ids=arguments.get('segment_ids'),
         positions=arguments.get('positions'),
         deterministic=layers_rng is None, rngs=_rngs(layers_rng))
+    return found
 
   def drop(self, rng: jax.Array | None):
     """Dropout of the head for `heads.token_logits`; None without a key.
@@ -253,31 +235,6 @@ class FineTuning(base.Objective):
             'Two languages of a pair can not be read with the parts of one',
             got="features='plug_in' with a sharing plan",
             expected="'plug_out'", where=f'{type(self).__name__}.features')
-
-
-def body_config(model) -> model_config.EncoderConfig:
-  """The configuration of a model's encoder."""
-  return getattr(model.config, 'encoder', model.config)
-
-
-def init_linear(rng: jax.Array, shape: tuple[int, ...], *,
-                config: model_config.EncoderConfig,
-                axes: tuple[str | None, ...] = ('embed', None)
-                ) -> dict[str, Any]:
-  """A head's linear map, boxed: normal(initializer_range), bias zero.
-
-  Args:
-    rng: key.
-    shape: of the kernel, [inputs, *outputs].
-    config: of the encoder.
-    axes: logical axes of the kernel.
-  """
-  kernel = config.initializer_range * jax.random.normal(
-      rng, shape, jnp.float32)
-  return {
-      'kernel': nn.LogicallyPartitioned(kernel, axes),
-      'bias': nn.LogicallyPartitioned(
-          jnp.zeros(shape[1:], jnp.float32), axes[1:])}
 
 
 def _rngs(rng):

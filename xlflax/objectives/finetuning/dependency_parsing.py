@@ -1,7 +1,7 @@
 """Dependency parsing with a deep biaffine head."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -160,7 +160,7 @@ def _sum(name: str, arcs: base.ObjectiveOutput,
 def _apply(scorer: biaffine.Biaffine, head, method: str, *args,
            rng: jax.Array | None = None):
   """A method of the scorer, with dropout if there is a key."""
-  options = {} if rng is None else {
+  options: dict[str, Any] = {} if rng is None else {
       'deterministic': False, 'rngs': {'dropout': rng}}
   return scorer.apply({'params': _own(head)}, *args, method=method, **options)
 

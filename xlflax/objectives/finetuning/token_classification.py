@@ -67,6 +67,7 @@ class TokenClassification(finetuning.FineTuning):
     states = self.states(model, params, batch, vocabulary, states_rng)
     return heads.token_logits(
         self.head_of(params), states, activation=self.activation,
+        epsilon=finetuning.body_config(model).layer_norm_epsilon,
         drop=self.drop(head_rng))
 
 

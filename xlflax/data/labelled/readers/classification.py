@@ -44,7 +44,8 @@ class Quoting(enum.Enum):
 def read_tsv(path: str | os.PathLike, language: str, *,
              columns: Columns = TSV_COLUMNS, labels: Labels | None = None,
              header: Header | str = Header.NONE,
-             quoting: Quoting | str = Quoting.NONE) -> files.Reading:
+             quoting: Quoting | str = Quoting.NONE,
+             paired_language: str | None = None) -> files.Reading:
   """Reads one example a line, in columns separated by tabs.
 
   Before: `It rains.<TAB>It is wet.<TAB>1` with labels {'1': 'entailment'};
@@ -66,6 +67,7 @@ def read_tsv(path: str | os.PathLike, language: str, *,
     header: whether the first line names the columns; it does if `columns`
       has names.
     quoting: see `Quoting`.
+    paired_language: code of the second texts, where it is another.
 
   Raises:
     ConfigError: unknown fields in `columns`.
@@ -80,21 +82,22 @@ def read_tsv(path: str | os.PathLike, language: str, *,
   if header is Header.FIRST_LINE or any(
       isinstance(c, str) for c in _flat(columns)):
     names = next(rows, (0, []))[1]
-  return _reading(_Reader(path, language, columns, labels), (
+  return _reading(_Reader(path, language, columns, labels, paired_language), (
       (number, functools.partial(_field, fields, names, path, number))
       for number, fields in _same_width(rows, names, path, columns)))
 
 
 def read_jsonl(path: str | os.PathLike, language: str, *,
                columns: Columns = JSON_COLUMNS,
-               labels: Labels | None = None) -> files.Reading:
+               labels: Labels | None = None,
+               paired_language: str | None = None) -> files.Reading:
   """Reads one JSON object a line; arguments and errors as of `read_tsv`.
 
   `columns` are the objects' keys. An object without the label's key, or with
   null there, has no label; numbers are labels as they are written.
   """
   _check_columns(columns)
-  return _reading(_Reader(path, language, columns, labels), (
+  return _reading(_Reader(path, language, columns, labels, paired_language), (
       (number, functools.partial(_value, value, columns, path, number))
       for number, value in _json_rows(path)))
 
@@ -105,6 +108,7 @@ class _Reader:
   language: str
   columns: Columns
   labels: Labels | None
+  paired_language: str | None
 
 
 def _reading(reader: _Reader, rows) -> files.Reading:
@@ -124,7 +128,8 @@ def _reading(reader: _Reader, rows) -> files.Reading:
       continue
     values.setdefault('id', str(len(examples)))
     examples.append(examples_lib.ClassifiedText(
-        language=reader.language, label=label, **values))
+        language=reader.language, label=label,
+        paired_language=reader.paired_language, **values))
   files.check_any(examples, reader.path)
   return files.Reading(examples)
 

@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+from sklearn import metrics as sklearn_metrics
+
+from xlflax import errors
+from xlflax.evaluation.metrics import classification
+
+
+def test_by_hand():
+  found = classification.evaluate(list('aabb'), list('abbb'))
+  assert found.accuracy == 0.75
+  assert found.macro_f1 == pytest.approx((2 / 3 + 4 / 5) / 2)
+  assert found.labels == ('a', 'b')
+  assert found.confusion.tolist() == [[1, 1], [0, 2]]
+  assert found.correct.rows[:, 0].tolist() == [1, 0, 1, 1]
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_equals_scikit_learn(seed):
+  random = np.random.default_rng(seed)
+  gold, predicted = (random.choice(list('abcd'), 60).tolist()
+                     for _ in range(2))
+  found = classification.evaluate(gold, predicted)
+  assert found.accuracy == pytest.approx(
+      sklearn_metrics.accuracy_score(gold, predicted))
+  assert found.macro_f1 == pytest.approx(
+      sklearn_metrics.f1_score(gold, predicted, average='macro'))
+  np.testing.assert_array_equal(
+      found.confusion, sklearn_metrics.confusion_matrix(gold, predicted))
+
+
+def test_a_class_that_nobody_names_does_not_count():
+  found = classification.evaluate(['a'], ['a'], labels=['a', 'b'])
+  assert found.macro_f1 == 1
+  assert found.confusion.shape == (2, 2)
+
+
+@pytest.mark.parametrize('gold, predicted, labels, message', [
+    ([], [], None, 'no labels'),
+    (['a'], ['a', 'b'], None, 'Got: 2 predicted, 1 gold'),
+    (['a'], ['z'], ['a', 'b'], "Got: 'z'"),
+])
+def test_what_cannot_be_scored(gold, predicted, labels, message):
+  with pytest.raises(errors.CorpusError, match=message):
+    classification.evaluate(gold, predicted, labels=labels)

@@ -1,0 +1,91 @@
+"""A model whose states say which token there is: what heads find is known."""
+
+import dataclasses
+import types
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tests.data.labelled_words import WordVocabulary
+from xlflax.data.labelled import source as source_lib
+from xlflax.evaluation import base
+
+
+class OneHot(nn.Module):
+  """States [B, T, V] of tokens, one 1 each."""
+
+  size: int = 32
+
+  @property
+  def config(self):
+    return types.SimpleNamespace(
+        hidden_dim=self.size, num_layers=1, max_length=64)
+
+  def encode(self, token_ids, **inputs):
+    del inputs
+    return jax.nn.one_hot(token_ids, self.size)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Held(source_lib.ExampleSource):
+  """Examples as they are given; a part may be an error to be raised."""
+
+  parts: tuple = ()
+
+  def languages(self):
+    return tuple(part for part, _ in self.parts)
+
+  def load(self, part):
+    found = dict(self.parts)[part]
+    if isinstance(found, Exception):
+      raise found
+    return list(found)
+
+
+def piece(vocabulary: WordVocabulary, word: str) -> int:
+  """Id of a word's first token."""
+  return vocabulary.encode(word)[0]
+
+
+def subject_of(objective, head, vocabulary, **options) -> base.Subject:
+  """The model with this head."""
+  return base.Subject(
+      model=OneHot(), vocabulary=vocabulary,
+      params={'model': {}, 'heads': {objective.name: jax.tree.map(
+          jnp.asarray, head)}},
+      objectives={objective.name: objective}, **options)
+
+
+def tagger(vocabulary, labels, words) -> dict:
+  """The head that says `words[word]` of a word, and the first label else."""
+  kernel = np.zeros((32, len(labels)), np.float32)
+  for word, label in words.items():
+    kernel[piece(vocabulary, word), labels.index(label)] = 1
+  return {'output': {'kernel': kernel,
+                     'bias': np.zeros(len(labels), np.float32)}}
+
+
+def parser(vocabulary, relations, arcs, names) -> dict:
+  """The scorer that likes `arcs` {(dependent, head)}, head None the root.
+
+  Args:
+    vocabulary: gives tokens.
+    relations: of the objective.
+    arcs: pairs of words; later ones are liked a little less.
+    names: dependent -> the name of its relation.
+  """
+  arc = np.zeros((33, 32), np.float32)
+  relation = np.zeros((len(relations), 33, 33), np.float32)
+  for rank, (dependent, head) in enumerate(arcs):
+    of_head = (vocabulary.spec.bos_id if head is None
+               else piece(vocabulary, head))
+    arc[piece(vocabulary, dependent), of_head] = 20 - rank
+  for word, name in names.items():
+    relation[relations.index(name), piece(vocabulary, word)] = 1
+  dense = {'kernel': np.eye(32, dtype=np.float32),
+           'bias': np.zeros(32, np.float32)}
+  return {'arc_dependent': dense, 'arc_head': dense,
+          'relation_dependent': dense, 'relation_head': dense, 'arc': arc,
+          'relation': relation}

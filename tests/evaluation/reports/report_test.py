@@ -1,0 +1,168 @@
+import csv
+import json
+import math
+import re
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from xlflax import errors
+from xlflax.evaluation.metrics import aggregates
+from xlflax.evaluation.reports import (
+    leaderboard,
+    pictures,
+    report,
+    score_table,
+    text,
+)
+
+
+def _score(task, metric, language, value, size=None):
+  examples = None
+  if size:
+    examples = aggregates.Statistics(
+        (np.arange(size) < value * size).astype(float))
+  return score_table.Score(task, metric, language, value, examples)
+
+
+def _table(model, shift=0.0):
+  return score_table.ScoreTable(model, (
+      _score('xnli', 'accuracy', 'en', 0.75 + shift, 100),
+      _score('xnli', 'accuracy', 'de', 0.5 + shift, 100),
+      _score('xnli', 'accuracy', 'sw', 0.25 + shift, 100),
+      _score('mlqa', 'exact_match', 'en', 0.5),
+      _score('mlqa', 'f1', 'en', 0.7),
+      _score('mlqa', 'exact_match', 'zh', 0.1),
+      _score('mlqa', 'f1', 'zh', 0.3),
+      _score('translation', 'bleu', 'en-ja', 20.0),
+      _score('word_alignment', 'error_rate', 'en-de', 0.3 + shift),
+      _score('broken', 'accuracy', 'de', math.nan),
+  ), notes=('a note & more',))
+
+
+def test_summary_by_hand():
+  found = leaderboard.summarize(_table('m'))
+  assert list(found.tasks) == ['xnli', 'mlqa', 'translation',
+                               'word_alignment']
+  assert found.tasks['xnli'].score == pytest.approx(50)
+  assert found.tasks['xnli'].gap == pytest.approx(37.5)
+  mlqa = found.tasks['mlqa']
+  assert mlqa.languages == pytest.approx({'en': 60, 'zh': 20})
+  assert (mlqa.score, mlqa.gap) == pytest.approx((40, 40))
+  assert mlqa.metric_means == pytest.approx({'exact_match': 30, 'f1': 50})
+  assert found.average == pytest.approx((50 + 40 + 20) / 3)
+  assert found.gap == pytest.approx((37.5 + 40) / 2)
+  assert found.xtreme == {}
+  german = leaderboard.summarize(_table('m'), source='de')
+  assert german.tasks['xnli'].gap == pytest.approx(0)
+
+
+def test_comparison():
+  found = leaderboard.compare([_table('a'), _table('b', 0.2)], samples=200)
+  by_key = {(one.task, one.metric, one.language): one for one in found}
+  assert len(found) == 9  # what is not finite is left out
+  xnli = by_key['xnli', 'accuracy', 'sw']
+  assert xnli.difference == pytest.approx(20) and xnli.better
+  assert xnli.significance.p_value < 0.05
+  worse = by_key['word_alignment', 'error_rate', 'en-de']
+  assert worse.difference == pytest.approx(20) and worse.better is False
+  assert worse.significance is None
+  assert by_key['mlqa', 'f1', 'zh'].better is None
+  with pytest.raises(errors.CorpusError, match='examples'):
+    leaderboard.compare([_table('a'), score_table.ScoreTable('b', (
+        _score('xnli', 'accuracy', 'en', 0.5, 10),))])
+
+
+def test_all_files_are_written(tmp_path):
+  tables = [_table('a|b <i>'), _table('c', 0.1)]
+  written = report.write(tmp_path, tables, samples=50)
+  assert sorted(tmp_path.iterdir()) == sorted(written)
+  for path in written:
+    if path.suffix == '.png':
+      assert matplotlib.image.imread(path).std() > 0.05
+  record = json.loads((tmp_path / report.JSON).read_text(encoding='utf-8'))
+  assert record['models'][0]['tasks']['xnli']['score'] == pytest.approx(50)
+  rows = list(csv.DictReader((tmp_path / report.CSV).open(encoding='utf-8')))
+  assert len(rows) == 20
+  assert rows[0] == {'model': 'a|b <i>', 'task': 'xnli', 'metric': 'accuracy',
+                     'language': 'en', 'score': '75.0'}
+  markdown = (tmp_path / report.MARKDOWN).read_text(encoding='utf-8')
+  assert '| a\\|b <i> | 50.0 | 37.5 | 75.0 | 50.0 | 25.0 |' in markdown
+  assert '## mlqa (mean of F1 and exact match)' in markdown.replace(
+      'exact match and F1', 'F1 and exact match')
+  widths = [line.replace('\\|', '').count('|')
+            for line in markdown.split('## xnli')[1].splitlines()[2:5]]
+  assert len(set(widths)) == 1
+
+
+def test_the_page_needs_no_network(tmp_path):
+  report.write(tmp_path, [_table('a <i>')])
+  page = (tmp_path / report.PAGE).read_text(encoding='utf-8')
+  assert 'a &lt;i&gt;' in page and 'a <i>' not in page
+  assert 'a note &amp; more' in page
+  sources = re.findall(r'(?:src|href)="([^"]{0,30})', page)
+  assert len(sources) == 6
+  assert all(one.startswith('data:image/png;base64,') for one in sources)
+
+
+def test_tables_are_read_back(tmp_path):
+  report.write(tmp_path, [_table('a')])
+  found, = report.read(tmp_path)
+  assert found.to_json() == _table('a').to_json()
+  assert math.isnan(found.scores[-1].score)
+  old = found.examples('xnli', 'accuracy', 'de')
+  assert old.value == pytest.approx(0.5)
+
+
+def test_a_model_without_some_tasks(tmp_path):
+  small = score_table.ScoreTable('small', (
+      _score('xnli', 'accuracy', 'de', 0.5),))
+  report.write(tmp_path, [_table('a'), small], samples=10)
+  markdown = (tmp_path / report.MARKDOWN).read_text(encoding='utf-8')
+  assert '| small | 50.0 | – | – | 50.0 | – |' in markdown
+
+
+def test_curves(tmp_path):
+  steps = {step: _table('x', step / 1000) for step in (20, 10, 30)}
+  written = report.write_curves(tmp_path, {'a': steps})
+  assert [path.name for path in written] == ['xnli.curves.png',
+                                             'mlqa.curves.png']
+  found = report._curves('xnli', steps, 'en')
+  assert found['source'] == [(10, pytest.approx(76)), (20, pytest.approx(77)),
+                             (30, pytest.approx(78))]
+  assert found['gap'][0] == (10, pytest.approx(37.5))
+  assert found['transfer'][0] == (10, pytest.approx(38.5))
+  assert not report.write_curves(tmp_path, {'a': {10: steps[10]}})
+
+
+def test_no_label_is_cut_off():
+  names = [f'a rather long name {i}' for i in range(30)]
+  canvas = pictures.bars('title', 'score', {
+      model: {name: 50.0 for name in names}
+      for model in ('first', 'second model with a long name')})
+  canvas.draw_without_rendering()
+  whole = canvas.get_window_extent()
+  labels = [label for axes in canvas.axes for label in
+            (*axes.get_xticklabels(), *axes.get_yticklabels())]
+  assert len(labels) > 30
+  for label in (*labels, *canvas.legends[0].get_texts()):
+    box = label.get_window_extent()
+    assert box.x0 >= whole.x0 and box.x1 <= whole.x1
+    assert box.y0 >= whole.y0 and box.y1 <= whole.y1
+
+
+def test_models_have_different_names(tmp_path):
+  for tables in ([], [_table('a'), _table('a')]):
+    with pytest.raises(errors.ConfigError, match='different names'):
+      report.write(tmp_path, tables)
+  with pytest.raises(errors.ConfigError, match='Got: xnli accuracy en'):
+    score_table.ScoreTable('a', 2 * (_score('xnli', 'accuracy', 'en', 1),))
+
+
+def test_points():
+  assert score_table.points('accuracy', 0.5) == 50
+  assert score_table.points('bleu', 50) == 50
+  assert score_table.lower_is_better('perplexity')
+  assert not score_table.is_averaged('error_rate')
+  assert text.metric_name('exact_match') == 'exact match'

@@ -1,0 +1,182 @@
+"""A Slurm cluster of two "nodes" on one machine, made from nothing.
+
+Needs Debian's packages munge, slurmctld, slurmd and slurm-client, and root
+(for the names of the nodes in /etc/hosts). All files lie in one folder; the
+daemons are ended, and the names removed, when the context is left.
+"""
+
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+PROGRAMS = ('munged', 'slurmctld', 'slurmd', 'sbatch', 'scancel', 'sinfo')
+_HOSTS = pathlib.Path('/etc/hosts')
+_MARK = '  # tiny Slurm of the tests'
+_CONFIG = """
+ClusterName=tiny
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+MpiDefault=none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/linear
+SchedulerType=sched/builtin
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+JobRequeue=1
+KillWait=20
+ReturnToService=2
+StateSaveLocation={folder}/state
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdPidFile={folder}/slurmd.%n.pid
+SlurmdSpoolDir={folder}/spool.%n
+SlurmdLogFile={folder}/slurmd.%n.log
+{nodes}
+PartitionName=all Nodes={names} Default=YES State=UP MaxTime=INFINITE
+"""
+
+
+def missing() -> str | None:
+  """Why no cluster can be made here, or None."""
+  absent = [name for name in PROGRAMS if not _path(name)]
+  if absent:
+    return 'not installed: ' + ', '.join(absent)
+  return None if os.geteuid() == 0 else 'not root'
+
+
+def _path(program: str) -> str | None:
+  return shutil.which(program, path=f'{os.environ["PATH"]}:/usr/sbin:/sbin')
+
+
+def _free_ports(count: int) -> list[int]:
+  listeners = [socket.socket() for _ in range(count)]
+  try:
+    for listener in listeners:
+      listener.bind(('127.0.0.1', 0))
+    return [listener.getsockname()[1] for listener in listeners]
+  finally:
+    for listener in listeners:
+      listener.close()
+
+
+class TinyCluster:
+  """munged, slurmctld and one slurmd for each name; a context manager.
+
+  Args:
+    folder: where configuration, state and logs of the daemons lie.
+    names: of the nodes.
+  """
+
+  def __init__(self, folder: pathlib.Path, names=('n1', 'n2')):
+    self.folder = folder
+    self._names = names
+    self._daemons: list[subprocess.Popen] = []
+
+  @property
+  def environment(self) -> dict[str, str]:
+    return os.environ | {'SLURM_CONF': str(self.folder / 'slurm.conf')}
+
+  def __enter__(self) -> 'TinyCluster':
+    self.folder.mkdir(parents=True, exist_ok=True)
+    try:
+      self._write_names()
+      self._start_munge()
+      self._write_config()
+      self._daemon('slurmctld', '-D')
+      for name in self._names:
+        self._daemon('slurmd', '-D', '-N', name)
+      self._wait_until_idle()
+    except BaseException:
+      self.__exit__()
+      raise
+    return self
+
+  def __exit__(self, *exc) -> None:
+    for daemon in reversed(self._daemons):
+      daemon.terminate()
+      try:
+        daemon.wait(timeout=20)
+      except subprocess.TimeoutExpired:
+        os.kill(daemon.pid, signal.SIGKILL)
+        daemon.wait()
+    self._daemons.clear()
+    lines = _HOSTS.read_text().splitlines(keepends=True)
+    _HOSTS.write_text(''.join(x for x in lines if _MARK not in x))
+
+  def run(self, *command: str) -> str:
+    """What a Slurm command printed; fails with its output."""
+    result = subprocess.run(
+        command, env=self.environment, text=True, timeout=60,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    assert result.returncode == 0, f'{command}: {result.stdout}'
+    return result.stdout
+
+  def state(self, job: str) -> str:
+    """The job's state, such as 'RUNNING'."""
+    shown = self.run('scontrol', '--oneliner', 'show', 'job', job)
+    return shown.partition('JobState=')[2].split()[0]
+
+  def _write_names(self):
+    with _HOSTS.open('a') as file:
+      file.writelines(f'127.0.0.1 {name}{_MARK}\n' for name in self._names)
+
+  def _start_munge(self):
+    key = self.folder / 'munge.key'
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o600)
+    self._daemon(
+        'munged', '--foreground', '--force', f'--key-file={key}',
+        *(f'--{kind}-file={self.folder}/munge.{kind}'
+          for kind in ('pid', 'seed', 'log')),
+        f'--socket={self.folder}/munge.socket')
+    for _ in range(100):
+      if (self.folder / 'munge.socket').exists():
+        return
+      time.sleep(0.1)
+    raise AssertionError(self.logs())
+
+  def _write_config(self):
+    control, *ports = _free_ports(1 + len(self._names))
+    nodes = '\n'.join(
+        f'NodeName={name} NodeHostname={socket.gethostname()} '
+        f'NodeAddr=127.0.0.1 Port={port} CPUs=2'
+        for name, port in zip(self._names, ports, strict=True))
+    (self.folder / 'slurm.conf').write_text(_CONFIG.format(
+        host=socket.gethostname(), port=control, folder=self.folder,
+        nodes=nodes, names=','.join(self._names)))
+    (self.folder / 'state').mkdir(exist_ok=True)
+
+  def _daemon(self, program: str, *arguments: str):
+    with (self.folder / 'daemons.log').open('a') as log:
+      self._daemons.append(subprocess.Popen(
+          [_path(program), *arguments], env=self.environment, stdout=log,
+          stderr=log, stdin=subprocess.DEVNULL))
+
+  def _wait_until_idle(self):
+    shown = ''
+    for _ in range(120):
+      result = subprocess.run(
+          ['sinfo', '--noheader', '--format=%D %t'], env=self.environment,
+          capture_output=True, text=True, check=False)
+      shown = result.stdout + result.stderr
+      if result.stdout.split() == [str(len(self._names)), 'idle']:
+        return
+      time.sleep(0.5)
+    raise AssertionError(f'{shown}\n{self.logs()}')
+
+  def logs(self) -> str:
+    """The last lines of all daemons' logs."""
+    return '\n'.join(
+        f'--- {path.name}\n' + '\n'.join(
+            path.read_text(errors='replace').splitlines()[-15:])
+        for path in sorted(self.folder.glob('*.log')))

@@ -1,0 +1,80 @@
+"""Retrieval where the right answers are not known: predictions only.
+
+XTREME's Tatoeba has its English sentences sorted, so that which is whose
+translation can only be scored by who keeps the answers.
+"""
+
+import dataclasses
+
+from xlflax import enums
+from xlflax.data import language_codes
+from xlflax.data.labelled import source as source_lib
+from xlflax.data.labelled import submission
+from xlflax.evaluation import base, similarity, states
+from xlflax.objectives.inputs import Pooling
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NearestSentences(base.EvalTask):
+  """For each sentence of the first side, the nearest of the second.
+
+  Where the source has gold pairs, `accuracy/<part>` and `accuracy/mean` are
+  the shares of sentences whose nearest is a gold pair of theirs. The files
+  `<part>.tsv` have the line of the nearest sentence, counted from 0, one a
+  line: XTREME's form of a submission.
+
+  Attributes:
+    source: two collections for each part.
+    pooling: how the states of a sentence become one vector.
+    layer: whose states; 0 is the embedding output, -1 the last layer.
+    max_length: tokens a sentence, at most; None: as many as the model reads.
+  """
+
+  name: str = 'nearest_sentences'
+  source: source_lib.MinedSource
+  pooling: Pooling = Pooling.MEAN
+  layer: int = -1
+  max_length: int | None = 128
+
+  def __post_init__(self):
+    enums.coerce(self, 'pooling', Pooling)
+
+  @property
+  def headline(self) -> str:
+    return 'accuracy'
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    layer = states.layer_index(subject, self.layer, where=self.name)
+    failures = base.Failures(self.name)
+    result = base.EvalResult(metrics={})
+    notes = [f'vectors are those of layer {layer}']
+    for part in self.source.languages():
+      with failures.guard(part):
+        mined = self.source.load(part)
+        found = self._nearest(subject, mined, layer, notes)
+        result.files[f'{part}.tsv'] = submission.nearest(mined, found)
+        if mined.gold is None:
+          notes.append(f'{part}: no gold pairs; predictions only')
+          continue
+        ids = list(mined.second)
+        result.metrics[f'accuracy/{part}'] = sum(
+            (name, ids[place]) in mined.gold for name, place in zip(
+                mined.first, found, strict=True)) / len(mined.first)
+    if result.metrics:
+      result.metrics['accuracy/mean'] = (
+          sum(result.metrics.values()) / len(result.metrics))
+    return dataclasses.replace(result, notes=tuple(notes),
+                               failures=failures.collected())
+
+  def _nearest(self, subject, mined, layer: int, notes) -> list[int]:
+    """Place in the second collection, for each sentence of the first."""
+    vectors = []
+    for language, texts in zip(mined.languages, (mined.first, mined.second),
+                               strict=True):
+      number = language_codes.language_id(
+          subject.vocabulary, language, notes,
+          required=subject.needs_languages)
+      vectors.append(states.sentence_states(
+          subject, list(texts.values()), [number] * len(texts),
+          pooling=self.pooling, max_length=self.max_length).states[layer])
+    return similarity.nearest(*vectors).forward.tolist()

@@ -1,0 +1,1 @@
+"""Scores of one or several models as tables, pages and pictures."""

@@ -1,0 +1,168 @@
+"""The numbers of a report: task scores, averages, gaps, comparisons."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from xlflax.evaluation.metrics import averages, bootstrap
+from xlflax.evaluation.reports import score_table
+
+Tables = Sequence[score_table.ScoreTable]
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSummary:
+  """One model on one task, in points.
+
+  Attributes:
+    score: mean over languages of the main metrics' mean.
+    languages: language -> mean of the main metrics.
+    metrics: the main metrics.
+    gap: score in the source language minus the mean of the others; None
+      where the task lacks either.
+    metric_means: metric -> mean over languages, of every metric.
+    metric_gaps: metric -> gap, of every metric that has one.
+  """
+
+  score: float
+  languages: dict[str, float]
+  metrics: tuple[str, ...]
+  gap: float | None
+  metric_means: dict[str, float]
+  metric_gaps: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+  """One model on all tasks.
+
+  Attributes:
+    model: its name.
+    tasks: task -> summary.
+    average: mean over tasks of their scores, without those whose metric is
+      an error or has no bound (AER, perplexity); None without any.
+    xtreme: XTREME's averages: of its groups and of all nine tasks, as far as
+      no task is missing.
+    gap: mean over tasks of the transfer gap, of the tasks in `average`.
+  """
+
+  model: str
+  tasks: dict[str, TaskSummary]
+  average: float | None
+  xtreme: dict[str, float]
+  gap: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+  """Two models on one test set, in points.
+
+  Attributes:
+    task: of the test set.
+    metric: compared.
+    language: of the test set.
+    baseline: name of the first model.
+    model: name of the other.
+    first: the baseline's score.
+    second: the other's score.
+    difference: second - first.
+    better: whether the difference is an improvement; None for none.
+    significance: of the bootstrap, in the metric's own unit; None if a model
+      has no scores of single examples, or none that can be compared.
+  """
+
+  task: str
+  metric: str
+  language: str
+  baseline: str
+  model: str
+  first: float
+  second: float
+  difference: float
+  better: bool | None
+  significance: bootstrap.Significance | None
+
+
+def summarize(table: score_table.ScoreTable, *,
+              source: str = averages.ENGLISH) -> Summary:
+  """Averages and gaps of one model; tasks without a finite score are left out.
+
+  Args:
+    table: its scores.
+    source: the language that the model was fine-tuned in.
+  """
+  tasks = {task: _summarize_task(table, task, source)
+           for task in table.tasks if table.task_scores(task)}
+  counted = {task: one for task, one in tasks.items()
+             if all(map(score_table.is_averaged, one.metrics))}
+  gaps = [one.gap for one in counted.values() if one.gap is not None]
+  return Summary(
+      model=table.model, tasks=tasks,
+      average=(averages.mean([one.score for one in counted.values()])
+               if counted else None),
+      xtreme=averages.xtreme_average(
+          {task: one.score for task, one in counted.items()}),
+      gap=averages.mean(gaps) if gaps else None)
+
+
+def compare(tables: Tables, *, samples: int = 1000, seed: int = 0
+            ) -> list[Comparison]:
+  """Every later model against the first, on what both have.
+
+  Raises:
+    CorpusError: single examples of two models are not as many.
+  """
+  out = []
+  for table in tables[1:]:
+    for one in table.scores:
+      before = _finite_score(tables[0], one)
+      if before is not None and math.isfinite(one.score):
+        out.append(_comparison(tables[0], table.model, one, before,
+                               samples=samples, seed=seed))
+  return out
+
+
+def to_json(summaries: Sequence[Summary], comparisons: Sequence[Comparison]
+            ) -> dict[str, Any]:
+  """As plain JSON values."""
+  return {'models': [dataclasses.asdict(one) for one in summaries],
+          'comparisons': [dataclasses.asdict(one) for one in comparisons]}
+
+
+def _summarize_task(table, task: str, source: str) -> TaskSummary:
+  by_language = table.task_scores(task)
+  by_metric = {name: scores for name in table.metrics(task)
+               if (scores := table.by_language(task, name))}
+  gaps = {name: averages.transfer_gap(scores, source=source)
+          for name, scores in by_metric.items()}
+  return TaskSummary(
+      score=averages.mean(list(by_language.values())), languages=by_language,
+      metrics=table.main_metrics(task),
+      gap=averages.transfer_gap(by_language, source=source),
+      metric_means={name: averages.mean(list(scores.values()))
+                    for name, scores in by_metric.items()},
+      metric_gaps={name: gap for name, gap in gaps.items()
+                   if gap is not None})
+
+
+def _finite_score(table, like: score_table.Score) -> float | None:
+  return table.by_language(like.task, like.metric).get(like.language)
+
+
+def _comparison(baseline, model: str, one: score_table.Score, before: float,
+                *, samples: int, seed: int) -> Comparison:
+  first = baseline.examples(one.task, one.metric, one.language)
+  second = one.examples
+  found = (None if first is None or second is None else bootstrap.compare(
+      first, second, samples=samples, seed=seed))
+  if found is not None and not math.isfinite(found.difference):
+    found = None
+  after = score_table.points(one.metric, one.score)
+  lower = score_table.lower_is_better(one.metric)
+  return Comparison(
+      task=one.task, metric=one.metric, language=one.language,
+      baseline=baseline.model, model=model, first=before, second=after,
+      difference=after - before,
+      better=None if after == before else (after < before) == lower,
+      significance=found)

@@ -1,0 +1,126 @@
+"""A report's pictures: bars by language or task, curves over checkpoints.
+
+Languages are named by code: the fonts of matplotlib lack many scripts.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from matplotlib import figure
+
+# Okabe and Ito (2008), "Color universal design", told apart by hatching and
+# line style as well.
+_COLORS = ('#0072B2', '#E69F00', '#009E73', '#CC79A7', '#56B4E9', '#D55E00',
+           '#999999')
+_HATCHES = ('', '//', '..', 'xx', '\\\\', '++', 'oo')
+_LINES = ('-', '--', '-.', ':')
+_MARKERS = tuple('osD^vPX')
+_WIDEST = 14  # groups of bars in one row
+
+Groups = Mapping[str, Mapping[str, float]]
+Curves = Mapping[str, Sequence[tuple[int, float]]]
+
+
+def bars(title: str, label: str, models: Groups, *,
+         groups: Sequence[str] | None = None) -> figure.Figure:
+  """Groups of bars, one bar for each model; many groups fill several rows.
+
+  Args:
+    title: above the picture.
+    label: of the vertical axis, with its unit.
+    models: name -> group (language or task) -> points.
+    groups: their order; None: as they come.
+  """
+  names = list(groups if groups is not None else dict.fromkeys(
+      name for scores in models.values() for name in scores))
+  num_rows = max(1, math.ceil(len(names) / _WIDEST))
+  per_row = max(1, math.ceil(len(names) / num_rows))
+  longest = max((len(name) for name in names), default=0)
+  canvas = figure.Figure(figsize=(6.5, 0.7 + 2.3 * num_rows),
+                         layout='constrained')
+  grid = canvas.subplots(num_rows, squeeze=False)[:, 0]
+  values = [value for scores in models.values() for value in scores.values()]
+  top = _limit(values)
+  for row, axes in enumerate(grid):
+    shown = names[row * per_row:(row + 1) * per_row]
+    _draw_bars(axes, models, shown, numbers=len(shown) * len(models) <= 20)
+    axes.set_xlim(-0.6, per_row - 0.4)
+    axes.set_ylim(min([0.0, *values]) * 1.15, top)
+    slanted = longest * per_row > 70
+    axes.set_xticks(range(len(shown)), shown, rotation=35 if slanted else 0,
+                    ha='right' if slanted else 'center',
+                    rotation_mode='anchor' if slanted else 'default')
+    axes.set_ylabel(label)
+    _tidy(axes)
+  canvas.suptitle(title, fontsize='large')
+  _legend(canvas, grid[0], len(models))
+  return canvas
+
+
+def curves(title: str, label: str, source: str, models: Mapping[
+    str, Curves]) -> figure.Figure:
+  """Three panels over training steps, in the form of MetaXLM's figure 5.
+
+  Args:
+    title: above the picture.
+    label: of the score, with its unit.
+    source: code of the language that the model was fine-tuned in.
+    models: name -> 'transfer' (mean of the other languages), 'source' and
+      'gap' -> (step, points) in order of steps.
+  """
+  panels = (('transfer', '(a) mean of the other languages', label),
+            ('source', f'(b) {source}', label),
+            ('gap', '(c) transfer gap', f'{source} − others (points)'))
+  canvas = figure.Figure(figsize=(9, 3.1), layout='constrained')
+  for axes, (key, heading, unit) in zip(canvas.subplots(1, 3), panels,
+                                        strict=True):
+    for index, (name, lines) in enumerate(models.items()):
+      points = list(lines[key])
+      axes.plot([step for step, _ in points], [value for _, value in points],
+                color=_COLORS[index % len(_COLORS)], linewidth=2,
+                linestyle=_LINES[index % len(_LINES)], markersize=4,
+                marker=_MARKERS[index % len(_MARKERS)], label=name)
+    axes.set_title(heading, fontsize='medium')
+    axes.set(xlabel='training step', ylabel=unit)
+    axes.locator_params(axis='x', integer=True, nbins=5)
+    axes.grid(alpha=0.3)
+    _tidy(axes)
+  canvas.suptitle(title, fontsize='large')
+  _legend(canvas, canvas.axes[0], len(models))
+  return canvas
+
+
+def _draw_bars(axes, models: Groups, shown: Sequence[str], *, numbers: bool
+               ) -> None:
+  width = 0.8 / max(1, len(models))
+  for index, (model, scores) in enumerate(models.items()):
+    shift = (index - (len(models) - 1) / 2) * width
+    places = [place + shift for place, name in enumerate(shown)
+              if name in scores]
+    drawn = axes.bar(
+        places, [scores[name] for name in shown if name in scores],
+        width=width, color=_COLORS[index % len(_COLORS)],
+        hatch=_HATCHES[index % len(_HATCHES)], edgecolor='white',
+        linewidth=0.5, label=model)
+    if numbers:
+      axes.bar_label(drawn, fmt='%.1f', fontsize=7, padding=1)
+  axes.axhline(0, color='black', linewidth=0.8)
+
+
+def _limit(values: Sequence[float]) -> float:
+  """100 for high percentages, else a little above the highest bar."""
+  highest = max(values, default=1.0)
+  if 60 <= highest <= 100:
+    return 108.0
+  return max(highest * 1.15, 1e-3)
+
+
+def _legend(canvas, axes, models: int) -> None:
+  if models > 1:
+    handles, labels = axes.get_legend_handles_labels()
+    canvas.legend(handles, labels, frameon=False, loc='outside lower center',
+                  ncols=min(models, 3))
+
+
+def _tidy(axes) -> None:
+  axes.spines[['top', 'right']].set_visible(False)

@@ -1,0 +1,211 @@
+"""Writes a report: JSON, CSV, Markdown, a page and pictures."""
+
+import base64
+import html
+import importlib.resources
+import json
+import pathlib
+import re
+import string
+from collections.abc import Mapping, Sequence
+
+from xlflax import errors
+from xlflax.evaluation.metrics import averages
+from xlflax.evaluation.reports import leaderboard, pictures, score_table, text
+from xlflax.training import run_directory
+
+JSON = 'scores.json'
+CSV = 'scores.csv'
+MARKDOWN = 'leaderboard.md'
+PAGE = 'leaderboard.html'
+_DPI = 160
+
+
+def write(directory: pathlib.Path,
+          tables: Sequence[score_table.ScoreTable], *,
+          title: str = 'Cross-lingual evaluation',
+          source: str = averages.ENGLISH, samples: int = 1000, seed: int = 0
+          ) -> list[pathlib.Path]:
+  """Writes everything about one or more models side by side.
+
+  `scores.json` (averages, comparisons, and the tables themselves),
+  `scores.csv`, `leaderboard.md`, `leaderboard.html` (one file, pictures
+  within), `all_tasks.png`, `transfer_gaps.png` and `<task>.png` (by
+  language).
+
+  Args:
+    directory: is created; the files in it are replaced.
+    tables: one for each model; the others are compared with the first.
+    title: of the page.
+    source: the language that models were fine-tuned in.
+    samples: of the paired bootstrap.
+    seed: of the paired bootstrap.
+
+  Returns:
+    The files written.
+
+  Raises:
+    ConfigError: no model, or two of one name.
+    CorpusError: the examples of two models are not as many.
+  """
+  _check(tables)
+  directory.mkdir(parents=True, exist_ok=True)
+  summaries = [leaderboard.summarize(one, source=source) for one in tables]
+  compared = leaderboard.compare(tables, samples=samples, seed=seed)
+  drawn = _draw(directory, summaries)
+  grids = text.tables(summaries, compared)
+  notes = [f'{one.model}: {note}' for one in tables for note in one.notes]
+  explanation = _explanation(source, compared, samples)
+  record = leaderboard.to_json(summaries, compared) | {
+      'source_language': source, 'samples': samples, 'seed': seed,
+      'tables': [one.to_json() for one in tables]}
+  contents = {
+      CSV: text.scores_csv(tables),
+      MARKDOWN: '\n'.join([
+          f'# {title}\n', f'{explanation}\n',
+          *(one.markdown() for one in grids),
+          *(f'- {note}' for note in notes)]) + '\n',
+      PAGE: _page(title, explanation, grids, drawn, notes),
+      JSON: json.dumps(record, indent=1, ensure_ascii=False,
+                       allow_nan=False) + '\n'}  # last: the report is whole
+  for name, content in contents.items():
+    run_directory.write_atomically(directory / name, content)
+  return [*(directory / name for name in contents), *drawn.values()]
+
+
+def read(directory: pathlib.Path) -> list[score_table.ScoreTable]:
+  """The tables of a report, to be compared with other ones."""
+  record = json.loads((directory / JSON).read_text(encoding='utf-8'))
+  return [score_table.ScoreTable.from_json(one) for one in record['tables']]
+
+
+def write_curves(directory: pathlib.Path, models: Mapping[
+    str, Mapping[int, score_table.ScoreTable]], *,
+                 source: str = averages.ENGLISH) -> list[pathlib.Path]:
+  """Draws each task's score along pretraining, as MetaXLM's figure 5.
+
+  `<task>.curves.png` has the mean of the other languages, the source
+  language's score and the transfer gap by step.
+
+  Args:
+    directory: is created.
+    models: name -> step -> scores of that checkpoint.
+    source: the language that models were fine-tuned in.
+
+  Returns:
+    The files written: of the tasks that have the source language and another
+    one at two steps or more.
+  """
+  directory.mkdir(parents=True, exist_ok=True)
+  written = []
+  for task in dict.fromkeys(
+      task for steps in models.values() for one in steps.values()
+      for task in one.tasks):
+    lines = {name: found for name, steps in models.items()
+             if (found := _curves(task, steps, source))}
+    if any(len(found['gap']) > 1 for found in lines.values()):
+      written.append(directory / f'{_file(task)}.curves.png')
+      pictures.curves(task, _label(_metrics(task, models)), source,
+                      lines).savefig(written[-1], dpi=_DPI)
+  return written
+
+
+def _curves(task: str, steps: Mapping[int, score_table.ScoreTable],
+            source: str) -> pictures.Curves:
+  out: dict[str, list[tuple[int, float]]] = {}
+  for step in sorted(steps):
+    if task not in steps[step].tasks:
+      continue
+    scores = steps[step].task_scores(task)
+    gap = averages.transfer_gap(scores, source=source)
+    if gap is not None:
+      for key, value in (('source', scores[source]), ('gap', gap),
+                         ('transfer', scores[source] - gap)):
+        out.setdefault(key, []).append((step, value))
+  return out
+
+
+def _metrics(task: str, models) -> tuple[str, ...]:
+  return next(one.main_metrics(task) for steps in models.values()
+              for one in steps.values() if task in one.tasks)
+
+
+def _draw(directory: pathlib.Path, summaries) -> dict[str, pathlib.Path]:
+  """Title -> picture."""
+  overall = {one.model: {task: found.score for task, found in
+                         one.tasks.items()
+                         if all(map(score_table.is_averaged, found.metrics))}
+             for one in summaries}
+  gaps = {one.model: {task: found.gap for task, found in one.tasks.items()
+                      if found.gap is not None} for one in summaries}
+  written = {}
+  for name, title, label, scores in (
+      ('all_tasks', 'Score of each task', 'score (points)', overall),
+      ('transfer_gaps', 'Transfer gap of each task', 'gap (points)', gaps)):
+    if any(scores.values()):
+      written[title] = _save(directory / f'{name}.png', pictures.bars(
+          title, label, scores))
+  for task in text.task_names(summaries):
+    found = {one.model: one.tasks[task] for one in summaries
+             if task in one.tasks}
+    title = f'{task} by language'
+    label = _label(next(iter(found.values())).metrics)
+    written[title] = _save(directory / f'{_file(task)}.png', pictures.bars(
+        title, label, {name: one.languages for name, one in found.items()}))
+  return written
+
+
+def _save(path: pathlib.Path, canvas) -> pathlib.Path:
+  canvas.savefig(path, dpi=_DPI)
+  return path
+
+
+def _label(metrics: Sequence[str]) -> str:
+  names = ' and '.join(map(text.metric_name, metrics))
+  return f'mean of {names}' if len(metrics) > 1 else f'{names} (points)'
+
+
+def _explanation(source: str, compared, samples: int) -> str:
+  sentences = [
+      'Scores are points: percent, BLEU and chrF as they are.',
+      'A task’s score is the mean over its languages, of F1 and exact match '
+      'for question answering; the mean over tasks leaves out errors and '
+      'perplexities. The transfer gap is the score in '
+      f'{source} minus the mean of the other languages.']
+  if compared:
+    sentences.append(
+        f'p: one-sided paired bootstrap of {samples} samples (Koehn, 2004); '
+        f'* below {text.SIGNIFICANT}.')
+  return ' '.join(sentences)
+
+
+def _page(title, explanation, grids, drawn, notes) -> str:
+  template = string.Template(
+      importlib.resources.files('xlflax.evaluation.reports')
+      .joinpath('leaderboard.html').read_text(encoding='utf-8'))
+  images = [f'<img src="data:image/png;base64,{_base64(path)}" '
+            f'alt="Bar chart: {html.escape(name)}">'
+            for name, path in drawn.items()]
+  items = ''.join(f'<li>{html.escape(note)}</li>' for note in notes)
+  return template.substitute(
+      title=html.escape(title), explanation=html.escape(explanation),
+      body='\n'.join([*(grid.html() for grid in grids), '<h2>Pictures</h2>',
+                      *images]),
+      notes=f'<h2>Notes</h2><ul>{items}</ul>' if notes else '')
+
+
+def _base64(path: pathlib.Path) -> str:
+  return base64.b64encode(path.read_bytes()).decode('ascii')
+
+
+def _file(task: str) -> str:
+  """A task's name without what a file's name may not have."""
+  return re.sub(r'[^\w.-]', '_', task)
+
+
+def _check(tables: Sequence[score_table.ScoreTable]) -> None:
+  names = [one.model for one in tables]
+  if not names or len(set(names)) < len(names):
+    raise errors.ConfigError(
+        'A report needs models of different names', got=names,
+        expected='one ScoreTable for each model')

@@ -1,0 +1,139 @@
+"""What reports are made of: one model's scores by task, metric, language."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from xlflax import errors
+from xlflax.evaluation.metrics import aggregates, averages
+
+# Metrics that come in 0..100 or have no bound; all others are fractions.
+_UNSCALED = frozenset({'bleu', 'tokenized_bleu', 'chrf', 'perplexity'})
+_LOWER_IS_BETTER = frozenset({'error_rate', 'aer', 'perplexity', 'loss'})
+_UNBOUNDED = frozenset({'perplexity', 'loss'})
+
+
+def points(metric: str, value: float) -> float:
+  """A score as reports show it: fractions in percent, others as they are."""
+  return value if metric in _UNSCALED | _UNBOUNDED else 100 * value
+
+
+def lower_is_better(metric: str) -> bool:
+  """Whether it is an error: AER, perplexity, loss."""
+  return metric in _LOWER_IS_BETTER
+
+
+def is_averaged(metric: str) -> bool:
+  """Whether it counts in the mean over tasks: 0..100, higher is better."""
+  return metric not in _LOWER_IS_BETTER | _UNBOUNDED
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Score:
+  """One number.
+
+  Attributes:
+    task: such as 'xnli'.
+    metric: such as 'accuracy', 'f1', 'bleu'.
+    language: code, or a pair such as 'en-de'.
+    score: in the metric's own unit: a fraction; BLEU and chrF 0..100.
+    examples: what each example contributed, in the order of the test set;
+      two models that both have it are compared by the paired bootstrap.
+  """
+
+  task: str
+  metric: str
+  language: str
+  score: float
+  examples: aggregates.Statistics | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ScoreTable:
+  """All scores of one model.
+
+  Attributes:
+    model: name in tables and legends.
+    scores: one for each task, metric and language.
+    notes: facts a reader must know.
+  """
+
+  model: str
+  scores: tuple[Score, ...]
+  notes: tuple[str, ...] = ()
+
+  def __post_init__(self):
+    seen: set[tuple[str, str, str]] = set()
+    for one in self.scores:
+      key = (one.task, one.metric, one.language)
+      if key in seen:
+        raise errors.ConfigError(
+            'A table has two scores of one kind', got=' '.join(key),
+            expected='one for each task, metric and language',
+            where=f'ScoreTable {self.model!r}')
+      seen.add(key)
+
+  @property
+  def tasks(self) -> tuple[str, ...]:
+    """In the order of their first score."""
+    return tuple(dict.fromkeys(one.task for one in self.scores))
+
+  def metrics(self, task: str) -> tuple[str, ...]:
+    """A task's metrics, in the order of their first score."""
+    return tuple(dict.fromkeys(
+        one.metric for one in self.scores if one.task == task))
+
+  def main_metrics(self, task: str) -> tuple[str, ...]:
+    """The metrics whose mean is the task's score."""
+    return averages.main_metrics(self.metrics(task))
+
+  def by_language(self, task: str, metric: str) -> dict[str, float]:
+    """Language -> points; scores that are not finite are left out."""
+    return {one.language: points(metric, one.score) for one in self.scores
+            if (one.task, one.metric) == (task, metric)
+            and math.isfinite(one.score)}
+
+  def task_scores(self, task: str) -> dict[str, float]:
+    """Language -> mean of the main metrics in points."""
+    found = [self.by_language(task, name) for name in self.main_metrics(task)]
+    return {language: averages.mean([one[language] for one in found])
+            for language in found[0]
+            if all(language in one for one in found)}
+
+  def examples(self, task: str, metric: str, language: str
+               ) -> aggregates.Statistics | None:
+    """The statistics of one score, if it is there and has them."""
+    for one in self.scores:
+      if (one.task, one.metric, one.language) == (task, metric, language):
+        return one.examples
+    return None
+
+  def to_json(self) -> dict[str, Any]:
+    """Plain JSON values; a score that is not finite becomes null."""
+    return {'model': self.model, 'notes': list(self.notes), 'scores': [
+        {'task': one.task, 'metric': one.metric, 'language': one.language,
+         'score': one.score if math.isfinite(one.score) else None}
+        | ({} if one.examples is None else {
+            'aggregate': one.examples.aggregate.value,
+            'examples': one.examples.rows.tolist()})
+        for one in self.scores]}
+
+  @classmethod
+  def from_json(cls, value: Mapping[str, Any]) -> 'ScoreTable':
+    """The inverse of `to_json`."""
+    return cls(value['model'], tuple(
+        Score(one['task'], one['metric'], one['language'],
+              math.nan if one['score'] is None else one['score'],
+              _statistics(one)) for one in value['scores']),
+        tuple(value['notes']))
+
+
+def _statistics(value: Mapping[str, Any]) -> aggregates.Statistics | None:
+  if 'examples' not in value:
+    return None
+  kind = aggregates.Aggregate(value['aggregate'])
+  rows = np.array(value['examples'], np.float64).reshape(-1, kind.columns)
+  return aggregates.Statistics(rows, kind)

@@ -1,0 +1,89 @@
+"""A suite: tasks that are fine-tuned for and evaluated together."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from xlflax import errors
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SuiteTask:
+  """One task of a suite.
+
+  Attributes:
+    name: of the task; its gin file gives its test tasks names of their own.
+    family: the group of tasks that it belongs to, for averages.
+    gin_file: binds `evaluate.tasks`, the test sets, and for a task with
+      fine-tuning also all that `xlflax finetune` needs but INIT_FROM. It
+      reads data from the macro DATA.
+    bindings: 'NAME=VALUE' for that file.
+    cells: the task whose fine-tuned models are evaluated, often this one;
+      None for a task without fine-tuning.
+    grid: axes of its own fine-tuning, such as 'LEARNING_RATE=1e-5,2e-5'.
+    select: metric of the dev set that selects checkpoint and setting.
+    metrics: those whose mean is the task's score, as in 'f1/fr'; () for
+      `metrics.averages.main_metrics`.
+  """
+
+  name: str
+  family: str
+  gin_file: str
+  bindings: tuple[str, ...] = ()
+  cells: str | None = None
+  grid: tuple[str, ...] = ()
+  select: str | None = None
+  metrics: tuple[str, ...] = ()
+
+  def __post_init__(self):
+    for name in ('bindings', 'grid', 'metrics'):
+      value = getattr(self, name)
+      object.__setattr__(
+          self, name, (value,) if isinstance(value, str) else tuple(value))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Suite:
+  """Tasks with a name.
+
+  Attributes:
+    name: of the suite.
+    tasks: in the order of its table.
+    source_language: the one that models are fine-tuned on.
+  """
+
+  name: str
+  tasks: tuple[SuiteTask, ...]
+  source_language: str = 'en'
+
+  def __post_init__(self):
+    object.__setattr__(self, 'tasks', tuple(self.tasks))
+    names = [task.name for task in self.tasks]
+    if not names or len(set(names)) < len(names):
+      raise errors.ConfigError(
+          'The tasks of a suite are no different ones',
+          got=', '.join(names) or 'none', where=f'suite {self.name!r}')
+    for task in self.tasks:
+      if task.cells is not None and task.cells not in names:
+        raise errors.ConfigError(
+            'A task of a suite uses the models of one that the suite lacks',
+            got=task.cells, expected='one of ' + ', '.join(names),
+            where=f'suite {self.name!r}, task {task.name}')
+
+  def task(self, name: str) -> SuiteTask:
+    """The task of this name."""
+    return next(task for task in self.tasks if task.name == name)
+
+  def chosen(self, names: Sequence[str] | None) -> tuple[SuiteTask, ...]:
+    """Some tasks, in the suite's order; all for None.
+
+    Raises:
+      ConfigError: the suite has no task of a name.
+    """
+    known = [task.name for task in self.tasks]
+    unknown = sorted(set(names or ()) - set(known))
+    if unknown:
+      raise errors.ConfigError(
+          'The suite has no such task', got=', '.join(unknown),
+          expected='some of ' + ', '.join(known), where='--suite_tasks')
+    return tuple(task for task in self.tasks
+                 if names is None or task.name in names)

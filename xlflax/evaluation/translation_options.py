@@ -1,0 +1,88 @@
+"""How sentences are translated: the search, and the symbols around rows."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from xlflax import enums, errors
+from xlflax.models import decoding
+from xlflax.objectives import seq2seq
+from xlflax.objectives.seq2seq import SourceSymbols
+from xlflax.objectives.teacher_forcing import DecoderStart
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslationOptions:
+  """How sentences are translated; enum fields take strings, too.
+
+  Attributes:
+    beam_size: unfinished hypotheses kept (VECO: 5); 1 is greedy decoding.
+    length_penalty: a hypothesis of n tokens scores log p / n^length_penalty.
+    early_stopping: when the search for a sentence ends: EXACT or FULL.
+    n_best: hypotheses kept for each sentence.
+    max_length: tokens that are read of a sentence and generated for it at
+      most, special ones included; None: as many as the model has positions.
+    max_length_ratio: a sentence of n tokens, special ones included, becomes
+      at most `max_length_ratio * n + 10` tokens.
+    decoder_start: the decoder's first input; None: as the run was trained.
+    source_symbols: special symbols of the encoder's rows; None: likewise.
+  """
+
+  beam_size: int = 5
+  length_penalty: float = 1.0
+  early_stopping: decoding.EarlyStopping = decoding.EarlyStopping.EXACT
+  n_best: int = 1
+  max_length: int | None = None
+  max_length_ratio: float = 3.0
+  decoder_start: DecoderStart | None = None
+  source_symbols: SourceSymbols | None = None
+
+  def __post_init__(self):
+    enums.coerce(self, 'early_stopping', decoding.EarlyStopping)
+    for field, kind in (('decoder_start', DecoderStart),
+                        ('source_symbols', SourceSymbols)):
+      if getattr(self, field) is not None:
+        enums.coerce(self, field, kind)
+    for name, fits, expected in (
+        ('beam_size', self.beam_size >= 1, 'at least 1'),
+        ('n_best', 1 <= self.n_best <= self.beam_size,
+         f'1 to the beam size, {self.beam_size}'),
+        ('max_length', self.max_length is None or self.max_length >= 3,
+         'at least 3, or None'),
+        ('max_length_ratio', self.max_length_ratio > 0, 'a positive number')):
+      if not fits:
+        raise errors.ConfigError(
+            f'A translation has an impossible {name}',
+            got=getattr(self, name), expected=expected,
+            where=f'TranslationOptions.{name}')
+
+
+def symbols(options: TranslationOptions, objectives: Mapping[str, object]
+            ) -> tuple[DecoderStart, SourceSymbols]:
+  """The decoder's start and the encoder's symbols, given or as trained.
+
+  Args:
+    options: what is given.
+    objectives: what the run trained, by name.
+
+  Raises:
+    ConfigError: the decoder's start is neither given nor known.
+  """
+  trained = [o for o in objectives.values()
+             if isinstance(o, seq2seq.SequenceToSequence)]
+  trained = [o for o in trained
+             if isinstance(o, seq2seq.Translation)] or trained
+  starts = {o.decoder_start for o in trained}
+  start = options.decoder_start or _only(starts)
+  if start is None:
+    raise errors.ConfigError(
+        "It is not known what the model's decoder starts with",
+        got=', '.join(sorted(s.value for s in starts))
+        or 'no sequence-to-sequence objective recorded',
+        expected='decoder_start, one of '
+        + ', '.join(s.value for s in DecoderStart), fix='give decoder_start')
+  return start, options.source_symbols or _only(
+      {o.source_symbols for o in trained}) or SourceSymbols.BOS
+
+
+def _only(values: set):
+  return next(iter(values)) if len(values) == 1 else None

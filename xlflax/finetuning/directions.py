@@ -1,0 +1,133 @@
+"""Every direction of transfer: train on each language, test on all.
+
+Source: Chi et al. (2022), MetaXLM, section 5.1 and figure 6.
+"""
+
+import csv
+import dataclasses
+import io
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib import figure
+
+from xlflax import errors
+from xlflax.finetuning import report as report_lib
+from xlflax.training import run_directory
+
+MACRO = 'TRAIN_LANGUAGE'
+_DPI = 160
+
+
+@dataclasses.dataclass(frozen=True)
+class Matrix:
+  """Scores by training and test language.
+
+  Attributes:
+    metric: 'task/metric'.
+    rows: training languages, R of them.
+    columns: test languages, C of them.
+    scores: [R, C], means over seeds of the selected setting; NaN where there
+      is none.
+  """
+
+  metric: str
+  rows: tuple[str, ...]
+  columns: tuple[str, ...]
+  scores: np.ndarray
+
+  @property
+  def gaps(self) -> np.ndarray:
+    """[R] score in the training language minus the mean of the others."""
+    gaps = np.full(len(self.rows), np.nan)
+    for row, language in enumerate(self.rows):
+      if language in self.columns and len(self.columns) > 1:
+        own = self.columns.index(language)
+        gaps[row] = self.scores[row, own] - np.delete(
+            self.scores[row], own).mean()
+    return gaps
+
+  def to_csv(self) -> str:
+    """A line for each training language, with its transfer gap."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator='\n')
+    writer.writerow(('train', *self.columns, 'gap'))
+    for name, scores, gap in zip(self.rows, self.scores, self.gaps,
+                                 strict=True):
+      writer.writerow((name, *map(_cell, scores), _cell(gap)))
+    return text.getvalue()
+
+
+def check(languages: Sequence[str]) -> None:
+  """Raises a ConfigError for fewer than two languages, or one twice."""
+  if len(languages) < 2 or len(set(languages)) < len(languages):
+    raise errors.ConfigError(
+        'Directions of transfer are between two languages or more',
+        got=','.join(languages), where='--directions',
+        expected='different codes such as en,fr,ja')
+
+
+def matrices(reports: Mapping[str, report_lib.GridReport]) -> list[Matrix]:
+  """A matrix of each test task's main metric.
+
+  Args:
+    reports: training language -> its grid, tested.
+  """
+  headlines = dict.fromkeys(
+      name for report in reports.values() for name in report.headlines)
+  return [_matrix(name, reports) for name in headlines]
+
+
+def _matrix(metric: str, reports: Mapping[str, report_lib.GridReport]
+            ) -> Matrix:
+  found: dict[str, dict[str, float]] = {}
+  for language, report in reports.items():
+    found[language] = {}
+    for setting in report.ranking[:1]:
+      for name, spread in report.test_spreads(setting).items():
+        part = name.removeprefix(f'{metric}/')
+        if part != name and part != 'mean' and spread.mean is not None:
+          found[language][part] = spread.mean
+  columns = tuple(dict.fromkeys(
+      [name for name in found if any(name in row for row in found.values())]
+      + [part for row in found.values() for part in row]))
+  scores = np.array([[row.get(part, np.nan) for part in columns]
+                     for row in found.values()]).reshape(len(found), -1)
+  return Matrix(metric, tuple(found), columns, scores)
+
+
+def write(output: pathlib.Path, matrices: Sequence[Matrix]
+          ) -> list[pathlib.Path]:
+  """Writes `directions.<task>.csv` and a heat map of each matrix."""
+  written = []
+  for matrix in matrices:
+    name = f'directions.{matrix.metric.split("/")[0]}'
+    written += [output / f'{name}.csv', output / f'{name}.png']
+    run_directory.write_atomically(written[-2], matrix.to_csv())
+    draw(matrix).savefig(written[-1], dpi=_DPI)
+  return written
+
+
+def draw(matrix: Matrix) -> figure.Figure:
+  """A heat map: training languages down, test languages across."""
+  size = (1.5 + 0.7 * len(matrix.columns), 1.5 + 0.6 * len(matrix.rows))
+  canvas = figure.Figure(figsize=size, layout='constrained')
+  axes = canvas.subplots()
+  image = axes.imshow(100 * matrix.scores, cmap='viridis')
+  middle = np.nanmean(image.get_clim()) if matrix.scores.size else 0.0
+  for row, column in np.ndindex(*matrix.scores.shape):
+    value = 100 * matrix.scores[row, column]
+    if np.isfinite(value):
+      axes.text(column, row, f'{value:.1f}', ha='center', va='center',
+                fontsize=8, color='white' if value < middle else 'black')
+  axes.set_xticks(range(len(matrix.columns)), matrix.columns)
+  axes.set_yticks(range(len(matrix.rows)), matrix.rows)
+  axes.set(xlabel='test language', ylabel='training language',
+           title=f'{matrix.metric}, points')
+  canvas.colorbar(image, ax=axes, shrink=0.8)
+  return canvas
+
+
+def _cell(value: float) -> str:
+  return '' if np.isnan(value) else f'{value:.6f}'

@@ -1,0 +1,142 @@
+"""Self-labelled translate-train: a teacher labels words of translated text.
+
+For labels of words a translation does not carry over: a model that was
+fine-tuned on English labels the translated training text, and the next model
+is trained on both (FILTER, Fang et al. 2021; VECO, section 5.1).
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+
+from xlflax import errors
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import source as source_lib
+from xlflax.evaluation import base, checkpoint_choice, tagging
+from xlflax.objectives.finetuning import token_classification
+from xlflax.training import partitioning, run_directory
+from xlflax.training import run as run_lib
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WordLines(source_lib.ExampleSource):
+  """Sentences without labels: one a line, words separated by spaces.
+
+  Attributes:
+    files: language -> file. Empty lines are passed over.
+  """
+
+  files: Mapping[str, str]
+
+  def languages(self) -> tuple[str, ...]:
+    return tuple(self.files)
+
+  def load(self, part: str) -> list[examples_lib.Example]:
+    """The sentences of a language; the id is the number of the line, from 0.
+
+    Raises:
+      CorpusError: the file is missing, no UTF-8, or has no word.
+    """
+    path = pathlib.Path(self.files[part])
+    try:
+      lines = path.read_text(encoding='utf-8').split('\n')
+    except (OSError, UnicodeDecodeError) as error:
+      raise errors.CorpusError('A file of text can not be read',
+                               got=str(error), where=str(path)) from error
+    found: list[examples_lib.Example] = [
+        examples_lib.TaggedSentence(
+            id=str(number), language=part, words=tuple(line.split()))
+        for number, line in enumerate(lines) if line.split()]
+    if not found:
+      raise errors.CorpusError('A file has no text', where=str(path))
+    return found
+
+
+def label(
+    *,
+    teacher: str,
+    source: source_lib.ExampleSource,
+    output: str,
+    step: int | None = None,
+    scheme: tagging.Scheme | str = tagging.Scheme.TAGS,
+    length: int | None = 128,
+    batch_size: int = 64,
+    partitioner: partitioning.Partitioner | None = None,
+) -> dict[str, str]:
+  """Writes the labels that a fine-tuned run gives to the words of text.
+
+  Args:
+    teacher: model directory of a run with `TokenClassification`.
+    source: sentences; labels that they have are not looked at.
+    output: directory of `<part>.conll`, which are written whole or not at
+      all: `word<TAB>label` a line, an empty line between sentences (format
+      'conll', and 'conll_iob2' for ENTITIES).
+    step: of the teacher's checkpoint; None: the newest.
+    scheme: what the labels are; entities are repaired to IOB2.
+    length: tokens a row, at most.
+    batch_size: sentences a batch.
+    partitioner: shards parameters and batches; None: one device.
+
+  Returns:
+    Part -> file.
+
+  Raises:
+    ConfigError: the run has no such objective, or several.
+    CorpusError: text can't be labelled; parts before it are written.
+  """
+  run = run_lib.open_run(teacher)
+  names = [name for name, objective in run.objectives.items()
+           if isinstance(objective, token_classification.TokenClassification)]
+  if len(names) != 1:
+    raise errors.ConfigError(
+        'The teacher has not been fine-tuned to label words', where=teacher,
+        got=', '.join(run.objectives) or 'no objective',
+        expected='one TokenClassification')
+  step = checkpoint_choice.choose(
+      run, 'last' if step is None else [step])[0]
+  subject = base.Subject(
+      model=run.model, vocabulary=run.vocabulary, partitioner=partitioner,
+      params=run.restore_params(step, partitioner=partitioner),
+      batch_size=batch_size, objectives=run.objectives)
+  task = tagging.Tagging(source=_Blind(source), scheme=scheme,
+                         objective=names[0], length=length)
+  found = base.evaluate_task(task, subject)
+  files = {}
+  for part in source.languages():
+    if f'{part}.tsv' in found.files:
+      path = pathlib.Path(output) / f'{part}.conll'
+      run_directory.write_atomically(
+          path, _conll(source.load(part), found.files[f'{part}.tsv']))
+      files[part] = str(path)
+  if found.failures:
+    raise errors.CorpusError(
+        'Some text could not be labelled', where=teacher,
+        got='; '.join(map(str, found.failures)),
+        expected=f'{", ".join(files) or "nothing"} is written')
+  return files
+
+
+@dataclasses.dataclass(frozen=True)
+class _Blind(source_lib.ExampleSource):
+  """A source's sentences without their labels."""
+
+  source: source_lib.ExampleSource
+
+  def languages(self):
+    return self.source.languages()
+
+  def load(self, part):
+    return [dataclasses.replace(example, tags=None)
+            if isinstance(example, examples_lib.TaggedSentence) else example
+            for example in self.source.load(part)]
+
+
+def _conll(examples, predictions: str) -> str:
+  """Words beside their predicted labels."""
+  tags = iter(predictions.split('\n'))
+  blocks = []
+  for example in examples:
+    blocks.append(''.join(f'{word}\t{next(tags)}\n'
+                          for word in example.words))
+    next(tags, None)  # the empty line between sentences
+  return '\n'.join(blocks)

@@ -1,0 +1,283 @@
+"""What a suite found: per task, language and model; its reports."""
+
+import csv
+import dataclasses
+import io
+import json
+import logging
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import rich.table
+
+from xlflax import errors
+from xlflax import evaluate as evaluate_lib
+from xlflax.evaluation import base, example_statistics
+from xlflax.evaluation.metrics import aggregates, averages
+from xlflax.evaluation.reports import leaderboard, score_table
+from xlflax.evaluation.reports import report as reports_lib
+from xlflax.finetuning import report as report_lib
+from xlflax.finetuning import selection
+from xlflax.training import run_directory
+
+MEAN = 'mean'
+JSON = 'suite.json'
+CSV = 'suite.csv'
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluated:
+  """Where the results of one evaluation task on one checkpoint lie.
+
+  Attributes:
+    model_dir: of the run.
+    step: of the checkpoint.
+    task: the evaluation task.
+  """
+
+  model_dir: str
+  step: int
+  task: base.EvalTask
+
+  @property
+  def folder(self) -> pathlib.Path:
+    """Of the files that belong to the result, such as predictions."""
+    return (pathlib.Path(self.model_dir) / run_directory.EVALUATION
+            / self.task.name / str(self.step))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskResult:
+  """A task of a suite on one checkpoint of a pretrained model.
+
+  Attributes:
+    task: name of the suite's task.
+    family: its group.
+    label: of the model.
+    step: of its checkpoint.
+    setting: of the grid, that was selected; '' without fine-tuning.
+    main: metrics whose mean is the task's score; () for the usual ones.
+    values: 'metric/part' -> a number for each seed.
+    evaluated: where predictions lie, for each seed.
+    notes: facts a reader must know.
+    failures: what is missing, and why.
+  """
+
+  task: str
+  family: str
+  label: str
+  step: int
+  setting: str = ''
+  main: tuple[str, ...] = ()
+  values: dict[str, tuple[float, ...]] = dataclasses.field(
+      default_factory=dict)
+  evaluated: tuple[Evaluated, ...] = ()
+  notes: tuple[str, ...] = ()
+  failures: tuple[base.Failure, ...] = ()
+
+  @property
+  def model(self) -> str:
+    """The checkpoint's name, 'mlm@1000'."""
+    return f'{self.label}@{self.step}'
+
+  def with_report(self, report: evaluate_lib.Report, model_dir: str,
+                  step: int) -> 'TaskResult':
+    """The result with that of one more seed."""
+    values, notes = dict(self.values), list(self.notes)
+    for by_step in report.results.values():
+      for name, value in by_step[step].metrics.items():
+        values[name] = (*values.get(name, ()), value)
+      notes += by_step[step].notes
+    return dataclasses.replace(
+        self, values=values, notes=tuple(dict.fromkeys(notes)),
+        evaluated=(*self.evaluated, *(Evaluated(model_dir, step, task)
+                                      for task in report.tasks)),
+        failures=(*self.failures, *report.failures))
+
+  @property
+  def metrics(self) -> tuple[str, ...]:
+    """Those whose mean is the score."""
+    names = tuple(dict.fromkeys(name.split('/')[0] for name in self.values))
+    if self.main or not names:
+      return self.main
+    return averages.main_metrics(names)
+
+  def scores(self, *, examples: Sequence[str] = ()
+             ) -> list[score_table.Score]:
+    """The main metrics of every part, their means over seeds.
+
+    Args:
+      examples: parts whose single examples are wanted, too.
+    """
+    found = []
+    for name, values in self.values.items():
+      metric, _, part = name.partition('/')
+      mean = selection.Spread(values).mean
+      if metric in self.metrics and mean is not None and (
+          part and part != MEAN and '/' not in part):
+        found.append(score_table.Score(
+            self.task, metric, part, mean,
+            self._examples(metric, part) if part in examples else None))
+    return found
+
+  def parts(self) -> list[str]:
+    """The parts of the scores."""
+    return list(dict.fromkeys(score.language for score in self.scores()))
+
+  def _examples(self, metric: str, part: str) -> aggregates.Statistics | None:
+    """Statistics of single examples, the mean over seeds."""
+    try:
+      several = [found[metric] for found in (
+          example_statistics.read(one.task, part, one.folder)
+          for one in self.evaluated) if metric in found]
+    except (OSError, ValueError, StopIteration, errors.XlflaxError) as error:
+      _LOG.warning('%s, %s, %s: single examples can not be compared: %s',
+                   self.model, self.task, part, error)
+      return None
+    return example_statistics.mean(several) if several else None
+
+  def to_json(self) -> dict[str, Any]:
+    """Plain JSON values."""
+    return {
+        'task': self.task, 'family': self.family, 'label': self.label,
+        'step': self.step, 'setting': self.setting,
+        'metrics': list(self.metrics), 'notes': list(self.notes),
+        'scores': {name: selection.Spread(values).to_json()
+                   for name, values in self.values.items()},
+        'failures': [str(failure) for failure in self.failures]}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SuiteReport:
+  """All results of a suite.
+
+  Attributes:
+    suite: its name.
+    source_language: the one that was fine-tuned on.
+    results: of all models and tasks so far.
+  """
+
+  suite: str
+  source_language: str
+  results: tuple[TaskResult, ...] = ()
+
+  @property
+  def failures(self) -> tuple[base.Failure, ...]:
+    return tuple(dataclasses.replace(
+        failure, task=f'{result.model}: {failure.task}')
+                 for result in self.results for failure in result.failures)
+
+  @property
+  def models(self) -> list[str]:
+    return list(dict.fromkeys(result.model for result in self.results))
+
+  def of(self, model: str) -> dict[str, TaskResult]:
+    """Task -> result of one model."""
+    return {result.task: result for result in self.results
+            if result.model == model}
+
+  def tables(self, *, with_examples: bool) -> list[score_table.ScoreTable]:
+    """The scores of each model, for reports.
+
+    Args:
+      with_examples: also single examples, where two models have the part.
+    """
+    made = []
+    for model in self.models:
+      results = self.of(model).values()
+      made.append(score_table.ScoreTable(model, tuple(
+          score for result in results for score in result.scores(
+              examples=result.parts() if with_examples else ())), tuple(
+                  f'{result.task}: {note}' for result in results
+                  for note in (*result.notes, *(
+                      f'missing: {failure}' for failure in result.failures)))))
+    return made
+
+  def summaries(self) -> list[leaderboard.Summary]:
+    """Task scores, averages and gaps of each model."""
+    return [leaderboard.summarize(table, source=self.source_language)
+            for table in self.tables(with_examples=False)]
+
+  def to_json(self) -> dict[str, Any]:
+    """Plain JSON values; NaN becomes null."""
+    return report_lib.finite({
+        'suite': self.suite, 'source_language': self.source_language,
+        'models': [{
+            'model': summary.model, 'average': summary.average,
+            'xtreme': summary.xtreme, 'gap': summary.gap,
+            'tasks': {name: result.to_json() | (
+                {'score': summary.tasks[name].score,
+                 'gap': summary.tasks[name].gap}
+                if name in summary.tasks else {'score': None, 'gap': None})
+                      for name, result in self.of(summary.model).items()}}
+                   for summary in self.summaries()],
+        'failures': [str(failure) for failure in self.failures]})
+
+  def to_csv(self) -> str:
+    """A line for each metric and part: mean and spread over seeds."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator='\n')
+    writer.writerow(('model', 'task', 'family', 'metric', 'part', 'mean',
+                     'std', 'seeds'))
+    for result in self.results:
+      for name, values in result.values.items():
+        spread = selection.Spread(values)
+        metric, _, part = name.partition('/')
+        writer.writerow((
+            result.model, result.task, result.family, metric, part,
+            spread.mean, spread.std, len(spread.values)))
+    return text.getvalue()
+
+  def curves(self) -> dict[str, dict[int, score_table.ScoreTable]]:
+    """Label -> step -> scores, of models with several checkpoints."""
+    found: dict[str, dict[int, score_table.ScoreTable]] = {}
+    for table in self.tables(with_examples=False):
+      first = next(iter(self.of(table.model).values()))
+      found.setdefault(first.label, {})[first.step] = table
+    return {label: steps for label, steps in found.items() if len(steps) > 1}
+
+
+def write(report: SuiteReport, output: pathlib.Path) -> None:
+  """Writes suite.json, suite.csv and the folder `report`."""
+  run_directory.write_atomically(output / JSON, json.dumps(
+      report.to_json(), indent=2, ensure_ascii=False) + '\n')
+  run_directory.write_atomically(output / CSV, report.to_csv())
+  curves = report.curves()
+  tables = report.tables(
+      with_examples=len({result.label for result in report.results}) > 1)
+  if any(table.scores for table in tables):
+    reports_lib.write(output / 'report', tables, title=report.suite,
+                      source=report.source_language)
+  if curves:
+    reports_lib.write_curves(output / 'report', curves,
+                             source=report.source_language)
+
+
+def print_tables(report: SuiteReport, console: Any) -> None:
+  """One table: tasks down, models across, averages below; points."""
+  table = rich.table.Table(title=f'{report.suite}: mean over languages',
+                           title_justify='left')
+  summaries = report.summaries()
+  table.add_column('')
+  table.add_column('metric')
+  for model in report.models:
+    table.add_column(model, justify='right')
+  for task in dict.fromkeys(result.task for result in report.results):
+    found = [summary.tasks.get(task) for summary in summaries]
+    metrics = next((one.metrics for one in found if one), ())
+    table.add_row(task, ', '.join(metrics),
+                  *(_shown(one.score if one else None) for one in found))
+  table.add_row('mean', '', *(_shown(s.average) for s in summaries),
+                style='bold')
+  for name in dict.fromkeys(key for s in summaries for key in s.xtreme):
+    table.add_row(f'XTREME: {name}', '',
+                  *(_shown(s.xtreme.get(name)) for s in summaries),
+                  style='bold')
+  table.add_row('transfer gap', '', *(_shown(s.gap) for s in summaries))
+  console.print(table)
+
+
+def _shown(value: float | None) -> str:
+  return '-' if value is None else f'{value:.1f}'

@@ -1,0 +1,57 @@
+"""The choices that every head has, and its first parameters."""
+
+import enum
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from xlflax.models import config as model_config
+
+
+class Features(enum.StrEnum):
+  """What a head reads of each position."""
+
+  PLUG_OUT = 'plug_out'  # H^L: the states of an ordinary encoder
+  PLUG_IN = 'plug_in'  # [H^L : S^L] (VECO, section 3.1); needs `paired_*` rows
+
+
+class Body(enum.StrEnum):
+  """Whether the loss reaches the encoder."""
+
+  TRAINED = 'trained'
+  FROZEN = 'frozen'  # its states are constants, without dropout
+
+
+class HeadKind(enum.StrEnum):
+  """What lies between features and classes; see `xlflax.models.heads`."""
+
+  OUTPUT = 'output'          # one linear map
+  DENSE = 'dense'            # dense and activation before it (BERT, RoBERTa)
+  DENSE_NORM = 'dense_norm'  # and a layer norm (ModernBERT)
+
+
+def body_config(model) -> model_config.EncoderConfig:
+  """The configuration of a model's encoder."""
+  return getattr(model.config, 'encoder', model.config)
+
+
+def init_linear(rng: jax.Array, shape: tuple[int, ...], *,
+                config: model_config.EncoderConfig,
+                axes: tuple[str | None, ...] = ('embed', None)
+                ) -> dict[str, Any]:
+  """A head's linear map, boxed: normal(initializer_range), bias zero.
+
+  Args:
+    rng: key.
+    shape: of the kernel, [inputs, *outputs].
+    config: of the encoder.
+    axes: logical axes of the kernel.
+  """
+  kernel = config.initializer_range * jax.random.normal(
+      rng, shape, jnp.float32)
+  return {
+      'kernel': nn.LogicallyPartitioned(kernel, axes),
+      'bias': nn.LogicallyPartitioned(
+          jnp.zeros(shape[1:], jnp.float32), axes[1:])}
