@@ -22,6 +22,7 @@ COMMANDS = {
     'evaluate': 'measure checkpoints by evaluation tasks',
     'translate': 'translate files or standard input by beam search',
     'convert': 'convert checkpoints, from and to Hugging Face too',
+    'launch': 'start a job of several processes, here or on a cluster',
     'benchmark': 'time training steps on synthetic batches',
 }
 

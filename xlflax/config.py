@@ -40,13 +40,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
   """Takes `--gin.NAME=VALUE` out of a command line.
 
-  Before: `['--gin.A=1', '--x', 'y']`; after: `(['--x', 'y'], ['A=1'])`.
+  Before: `['--gin.A=1', '--x', 'y']`; after: `(['--x', 'y'], ['A=1'])`. What
+  comes after `--` is another command's, and stays.
 
   Raises:
     ConfigError: a binding has no '='.
   """
   rest, bindings = [], []
-  for argument in arguments:
+  end = list(arguments).index('--') if '--' in arguments else len(arguments)
+  for argument in arguments[:end]:
     if not argument.startswith('--gin.'):
       rest.append(argument)
       continue
@@ -56,7 +58,7 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
           'A gin flag has no value', got=argument,
           expected='--gin.NAME=VALUE')
     bindings.append(binding)
-  return rest, bindings
+  return [*rest, *arguments[end:]], bindings
 
 
 def parse(gin_files: Sequence[str], bindings: Sequence[str] = (),

@@ -92,7 +92,8 @@ def train(
     benchmark_steps: timed steps of `Mode.BENCHMARK`.
 
   Returns:
-    `Mode.TRAIN`: {'step', 'loss', 'model_dir', 'finished'};
+    `Mode.TRAIN`: {'step', 'loss', 'model_dir', 'finished', 'interrupted'}
+    (by a signal);
     `Mode.PLAN` and `Mode.BENCHMARK`: their figures.
 
   Raises:

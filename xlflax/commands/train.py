@@ -5,7 +5,7 @@ import json
 import pathlib
 
 from xlflax import config, errors
-from xlflax.commands import compilation
+from xlflax.commands import compilation, joining
 from xlflax.data import vocabulary_spec
 from xlflax.training import distributed
 
@@ -23,7 +23,7 @@ EXAMPLES = """
   xlflax train --gin_file=papers/veco/small_ca_mlm_tlm.gin --dry_run \\
       --vocabulary_size=250002 --num_languages=50 --num_devices=64
 
-  # two processes on one machine (the same line with --process_id=1)
+  # two processes on one machine (see `xlflax launch local`)
   xlflax train ... --coordinator=localhost:9876 --num_processes=2 --process_id=0
 """
 
@@ -44,11 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help="what to do where --model_dir holds another configuration's run")
   parser.add_argument('--stop_at_step', type=int, metavar='N',
                       help='save and stop at this step, before the last one')
-  group = parser.add_argument_group('several processes')
-  group.add_argument('--coordinator', metavar='HOST:PORT',
-                     help='address of process 0')
-  group.add_argument('--num_processes', type=int, metavar='N')
-  group.add_argument('--process_id', type=int, metavar='I')
+  parser.add_argument(
+      '--stopped_status', type=int, default=0, metavar='STATUS',
+      help='exit status after a signal stopped the run before its end, for '
+      'schedulers to start it again (default: %(default)s)')
+  joining.add_flags(parser)
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -124,10 +124,13 @@ def run(args: argparse.Namespace) -> int:
         '--vocabulary_size is for plans and benchmarks', got='no --dry_run',
         fix='add --dry_run, or give --vocabulary')
   _stand_in_devices(args)
-  distributed.initialize(
-      coordinator=args.coordinator, num_processes=args.num_processes,
-      process_id=args.process_id)
   prepare(args)
+  joining.join(args)
+  with distributed.leaving_together('train'):
+    return _train(args, given)
+
+
+def _train(args: argparse.Namespace, given: dict) -> int:
   from xlflax import train as train_lib  # pylint: disable=g-import-not-at-top
   from xlflax.training import run_directory  # pylint: disable=g-import-not-at-top
   if args.stop_at_step is not None:
@@ -136,11 +139,12 @@ def run(args: argparse.Namespace) -> int:
       train_lib.train, config=config.operative,
       mode=train_lib.Mode.PLAN if args.dry_run else train_lib.Mode.TRAIN,
       other_config=run_directory.OtherConfig(args.other_config), **given)
+  status = args.stopped_status if result.get('interrupted') else 0
   if not distributed.is_lead():
-    return 0
+    return status
   if not args.dry_run:
     print(json.dumps(result))
   elif args.output:
     pathlib.Path(args.output).write_text(
         json.dumps(result, indent=2) + '\n', encoding='utf-8')
-  return 0
+  return status

@@ -7,8 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlflax import enums
-from xlflax.data.labelled import classification_rows, submission
+from xlflax.data.labelled import (
+  classification_rows,
+  paired_rows,
+  submission,
+)
 from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import rows as rows_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.stream import Positions, Separator
 from xlflax.evaluation import base, row_predictions, unseen_labels
@@ -37,6 +42,9 @@ class Classification(base.EvalTask):
     separator: special tokens between two texts; as in fine-tuning.
     positions: whether positions of a second text run on; as in fine-tuning.
     unseen: what is done about gold classes that the head does not have.
+    counterparts: for plugged-in features: by part the translations, with the
+      same ids, that the examples are read beside
+      (`xlflax.data.labelled.paired_rows`); None: each is its own.
   """
 
   name: str = 'classification'
@@ -46,6 +54,7 @@ class Classification(base.EvalTask):
   separator: Separator = Separator.XLMR
   positions: Positions = Positions.RUNNING
   unseen: Unseen = Unseen.ERROR
+  counterparts: source_lib.ExampleSource | None = None
 
   def __post_init__(self):
     enums.coerce(self, 'unseen', Unseen)
@@ -92,17 +101,17 @@ class Classification(base.EvalTask):
 
   def _predictions(self, subject, objective, examples) -> list[str]:
     """The class of each example."""
-    maker = classification_rows.ClassificationRows(
+    own = classification_rows.ClassificationRows(
         labels=objective.labels, separator=self.separator,
         positions=self.positions)
+    maker: rows_lib.RowMaker = own
     length = row_predictions.length_of(subject, self.length)
-    rows = maker.text_rows(examples, subject.vocabulary, length=length)
+    rows = own.text_rows(examples, subject.vocabulary, length=length)
     if self.counterparts is not None:
-      pairs = paired_rows.PairedRows(rows=maker,
-                                     counterparts=self.counterparts)
-      rows = paired_rows.pair(rows, maker.text_rows(
+      maker = pairs = paired_rows.PairedRows(
+          rows=own, counterparts=self.counterparts)
+      rows = paired_rows.pair(rows, own.text_rows(
           pairs.counterparts_of(examples), subject.vocabulary, length=length))
-      maker = pairs
     found = [''] * len(rows)
     for index, logits in row_predictions.predict(
         subject, objective, rows, maker, max_length=length):

@@ -9,7 +9,7 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping
 
-from xlflax import errors
+from xlflax import enums, errors
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import base, checkpoint_choice, tagging
@@ -98,8 +98,9 @@ def label(
       model=run.model, vocabulary=run.vocabulary, partitioner=partitioner,
       params=run.restore_params(step, partitioner=partitioner),
       batch_size=batch_size, objectives=run.objectives)
-  task = tagging.Tagging(source=_Blind(source), scheme=scheme,
-                         objective=names[0], length=length)
+  task = tagging.Tagging(
+      source=_Blind(source), objective=names[0], length=length,
+      scheme=enums.of_value(scheme, tagging.Scheme, where='label.scheme'))
   found = base.evaluate_task(task, subject)
   files = {}
   for part in source.languages():

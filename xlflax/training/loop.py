@@ -101,6 +101,7 @@ class _Loop:
     self._window = window_lib.Window()
     self._losses: dict[str, float] = {}
     self._saved_metrics: dict[str, float] | None = None
+    self._interrupted = False
 
   def run(self) -> dict[str, Any]:
     state = self._restore_or_start()
@@ -130,7 +131,8 @@ class _Loop:
                  'Finished' if finished else 'Stopped', step,
                  self._settings.total_steps, self._checkpoints.directory)
     return {'step': step, 'loss': self._losses.get('loss'),
-            'model_dir': str(self._setup.model_dir), 'finished': finished}
+            'model_dir': str(self._setup.model_dir), 'finished': finished,
+            'interrupted': self._interrupted}
 
   def _restore_or_start(self):
     restored = self._checkpoints.restore_last(self._setup.factory)
@@ -186,6 +188,7 @@ class _Loop:
       if step % self._settings.checkpoints.every_steps == 0:
         self._save(state)
       if stop.should_stop(step):
+        self._interrupted = step < last
         break
     return state
 

@@ -1,4 +1,7 @@
-"""Asked to stop: SIGTERM and SIGINT finish the step, save, and exit.
+"""Asked to stop: a signal finishes the step, saves, and exits.
+
+These are SIGTERM, SIGINT and SIGUSR1, which Slurm sends by `--signal=USR1@...`
+before a time limit or a pre-emption.
 
 With several processes all must stop at the same step; JAX's coordination
 service agrees on it when any of them is asked.
@@ -24,7 +27,7 @@ class StopRequest:
 
   def __enter__(self):
     if threading.current_thread() is threading.main_thread():
-      signals = [signal.SIGINT]
+      signals = [signal.SIGINT, signal.SIGUSR1]
       if jax.process_count() == 1:  # else JAX's own service listens to it
         signals.append(signal.SIGTERM)
       for number in signals:
@@ -42,7 +45,7 @@ class StopRequest:
     self._asked.set()
     logging.warning('%s: saving a checkpoint at the end of this step.',
                     signal.Signals(number).name)
-    if number == signal.SIGINT and jax.process_count() > 1:
+    if number != signal.SIGTERM and jax.process_count() > 1:
       os.kill(os.getpid(), signal.SIGTERM)  # what JAX's service listens to
 
   def should_stop(self, step: int) -> bool:

@@ -4,7 +4,9 @@ Source: Pan et al. (2021), "Multilingual BERT Post-Pretraining Alignment",
 section 2.3.
 """
 
+import collections
 import dataclasses
+from collections.abc import Mapping
 
 from xlflax import errors
 from xlflax.data.labelled import examples as examples_lib
@@ -75,8 +77,8 @@ def by_id(examples: list[examples_lib.Example], part: str
   """
   known = {example.id: example for example in examples}
   if len(known) < len(examples):
-    seen: set[str] = set()
-    twice = next(e.id for e in examples if e.id in seen or seen.add(e.id))
+    counts = collections.Counter(example.id for example in examples)
+    twice = counts.most_common(1)[0][0]
     raise errors.CorpusError(
         'Two examples have one id, so translations cannot be told apart',
         got=twice, where=f'part {part}')
@@ -84,7 +86,7 @@ def by_id(examples: list[examples_lib.Example], part: str
 
 
 def counterpart(example: examples_lib.Example,
-                known: dict[str, examples_lib.Example], part: str
+                known: Mapping[str, examples_lib.Example], part: str
                 ) -> examples_lib.Example:
   """The example with the same id.
 

@@ -15,6 +15,7 @@ import itertools
 import logging
 import pathlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -56,9 +57,10 @@ class LabelledLoader:
             f'which fits into {stream.length} tokens with its label',
             where=f'stream {stream.name!r}, part {part}',
             fix='raise the length, or leave the part out')
+    of_groups: Any = dataclasses.replace(
+        stream, batch_size=stream.batch_size // group, group_size=1)
     self._plan = row_plan.RowPlan(
-        dataclasses.replace(stream, batch_size=stream.batch_size // group,
-                            group_size=1), seed=seed, sizes=sizes,
+        of_groups, seed=seed, sizes=sizes,
         rates={part: float(size) for part, size in sizes.items()})
 
   @property

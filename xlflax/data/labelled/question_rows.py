@@ -55,7 +55,11 @@ class Window(NamedTuple):
 
     None where the window does not hold all of them.
     """
-    covered = self.spans.cover(start, stop)
+    return self.places(self.spans.cover(start, stop))
+
+  def places(self, covered: tuple[int, int] | None
+             ) -> tuple[int, int] | None:
+    """The positions of the context's tokens covered[0] through covered[1]."""
     if covered is None or covered[0] < self.first or (
         covered[1] >= self.first + self.num_tokens):
       return None
@@ -170,11 +174,13 @@ class QuestionRows(rows_lib.RowMaker):
     mask[offset:-1] = 1
     return Window(row | {batch_lib.CONTEXT_MASK: mask}, offset, first, spans)
 
-  def _answered(self, windows: Iterable[Window], answer: examples_lib.Answer
+  def _answered(self, windows: Sequence[Window], answer: examples_lib.Answer
                 ) -> list[rows_lib.Row]:
     rows: list[rows_lib.Row] = []
+    covered = windows[0].spans.cover(
+        answer.start, answer.start + len(answer.text)) if windows else None
     for window in windows:
-      found = window.positions(answer.start, answer.start + len(answer.text))
+      found = window.places(covered)
       if found is None and self.no_answer is NoAnswer.DROP:
         continue
       start, end = found or (0, 0)

@@ -1,0 +1,91 @@
+"""Watching the other processes of a job: the first failure ends all.
+
+A process that fails writes why into the key-value store of JAX's coordination
+service; a thread in each process looks there every two seconds.
+"""
+
+import os
+import sys
+import threading
+import time
+
+_KEY = 'xlflax/failure'
+_SEEN = 'xlflax/failed/'
+_EVERY = 2.0  # seconds between looks
+_OWN_MESSAGE = 4.0  # seconds a process has to find the same mistake itself
+LOST = 1  # exit status of a process that another's failure ended
+
+
+class Watch:
+  """A thread that ends this process after another one failed.
+
+  Args:
+    process_id: this process's number.
+    client: of JAX's coordination service; None takes the process's own.
+    end: how the process ends, given a message and a status.
+  """
+
+  def __init__(self, process_id: int, client=None, end=None):
+    if client is None:
+      from jax._src import distributed  # pylint: disable=g-import-not-at-top
+      client = distributed.global_state.client
+    self._client = client
+    self._id = process_id
+    self._end = end or _end
+    self._stopped = threading.Event()
+    self._thread = threading.Thread(
+        target=self._run, name='xlflax peers', daemon=True)
+    self._thread.start()
+
+  def stop(self) -> None:
+    """Ends the thread."""
+    self._stopped.set()
+    if threading.current_thread() is not self._thread:
+      self._thread.join(timeout=10)
+
+  def fail(self, message: str) -> None:
+    """Tells the others that this process ends, and why.
+
+    Process 0, which holds the store, gives the others a few seconds to read
+    it or to find the same mistake themselves.
+    """
+    self.stop()
+    self._set(f'{_SEEN}{self._id}', '1')
+    self._set(_KEY, f'process {self._id} failed: {message}')
+    if self._id == 0:
+      self._wait_for_others(_OWN_MESSAGE + 2 * _EVERY)
+
+  def _set(self, key: str, value: str) -> None:
+    try:
+      self._client.key_value_set(key, value)
+    except Exception:  # pylint: disable=broad-except
+      return  # another process was first, or the store is gone
+
+  def _wait_for_others(self, seconds: float) -> None:
+    import jax  # pylint: disable=g-import-not-at-top
+    end = time.monotonic() + seconds
+    left = set(range(1, jax.process_count()))
+    while left and time.monotonic() < end:
+      left = {i for i in left if self._get(f'{_SEEN}{i}') is None}
+      time.sleep(0.1)
+
+  def _get(self, key: str) -> str | None:
+    """The value; None where there is none, or no store any more."""
+    try:
+      return self._client.key_value_try_get(key)
+    except Exception:  # pylint: disable=broad-except
+      return None
+
+  def _run(self) -> None:
+    while not self._stopped.wait(_EVERY):
+      message = self._get(_KEY)
+      if message is not None and not self._stopped.wait(_OWN_MESSAGE):
+        self._set(f'{_SEEN}{self._id}', '1')
+        self._end(f'xlflax: {message}\nxlflax: process {self._id} ends with '
+                  'it.', LOST)
+        return
+
+
+def _end(message: str, status: int) -> None:
+  print(message, file=sys.stderr, flush=True)
+  os._exit(status)
