@@ -9,7 +9,8 @@ _HERE = pathlib.Path(__file__).parent
 _DEMO = ['Django>=4.2', 'pycountry>=23.12']
 _TEST = [
     'pytest>=8', 'pytest-xdist>=3.5', 'transformers>=5.0', 'torch==2.13.0',
-    'scipy>=1.11',
+    'scipy>=1.11', 'scikit-learn>=1.4', 'hypothesis>=6.100', 'conllu>=6.0',
+    'POT>=0.9.5',
 ]
 
 setuptools.setup(
@@ -40,6 +41,7 @@ setuptools.setup(
         'rich>=13', 'matplotlib>=3.8', 'zstandard>=0.22', 'tensorboard>=2.16',
         'sacremoses>=0.1', 'jieba>=0.42',
         'safetensors>=0.5', 'tokenizers>=0.21',
+        'sacrebleu>=2.4', 'seqeval>=1.2.2', 'ufal.chu-liu-edmonds>=1.0',
     ],
     extras_require={
         # TensorFlow is needed to read SeqIO tasks, not to train from a cache.

@@ -11,7 +11,8 @@ from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.training import run_directory
 
-_FILES = [f for f in gin_files.files('finetune') if not f.endswith('base.gin')]
+_FILES = [f for f in gin_files.files('finetune')
+          if not f.endswith('base.gin') and '/settings/' not in f]
 _TREE = '\n'.join((
     '1\tlo\t_\tNOUN\t_\t_\t2\tnsubj\t_\t_',
     '2\tva\t_\tVERB\t_\t_\t0\troot\t_\t_', '', ''))

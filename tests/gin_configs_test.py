@@ -10,9 +10,10 @@ from xlflax.evaluation import base as evaluation_base
 from xlflax.training import run_directory
 
 # Those of papers/ are tested in tests/papers/, those of t5x/ in
-# tests/interop/t5x/, those of finetune/ in tests/finetune_gin_test.py.
+# tests/interop/t5x/, those of finetune/ in tests/finetune_gin_test.py, those of
+# suites/ in tests/finetuning/gin_files_test.py.
 _FILES = [f for f in gin_files.files()
-          if not f.startswith(('papers/', 't5x/', 'finetune/'))]
+          if not f.startswith(('papers/', 't5x/', 'finetune/', 'suites/'))]
 # Included by others; they set nothing to train or evaluate by themselves.
 _PARTS = ('pretrain/base.gin', 'models/encoder.gin', 'evaluate/tasks.gin',
           'models/encoder_decoder.gin', 'models/t5.gin',

@@ -55,7 +55,8 @@ def test_pharaoh_both_ways(sure, possible):
       sure, sure | possible)
 
 
-@pytest.mark.parametrize('line, first', [('0-0 1:2', 0), ('0-0', 1), ('-1-2', 0)])
+@pytest.mark.parametrize('line, first', [
+    ('0-0 1:2', 0), ('0-0', 1), ('-1-2', 0)])
 def test_malformed_links(line, first):
   with pytest.raises(errors.CorpusError, match='Where: gold.txt:3'):
     alignment.read_pharaoh(line, first=first, where='gold.txt:3')

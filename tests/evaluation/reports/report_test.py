@@ -164,4 +164,6 @@ def test_points():
   assert score_table.points('bleu', 50) == 50
   assert score_table.lower_is_better('perplexity')
   assert not score_table.is_averaged('error_rate')
+  assert report._label(['perplexity']) == 'perplexity'
+  assert report._label(['las']) == 'LAS (points)'
   assert text.metric_name('exact_match') == 'exact match'

@@ -6,6 +6,7 @@ import torch
 import transformers
 
 from tests.interop.huggingface import tokenizers_test
+from xlflax import cli
 from xlflax.data.labelled import (
     classification_rows,
     examples,
@@ -107,3 +108,18 @@ def test_windows_are_the_references(pair, length, overlap):
           assert context[start:end] == context[left:right].strip()
           compared += 1
   assert compared > 50
+
+
+def test_an_imported_classifier_is_evaluated_by_the_command(pair, tmp_path):
+  run, separator = pair[2:]
+  path = tmp_path / 'en.tsv'
+  path.write_text(''.join(f'{text}\t{text}\tyes\n' for text in _TEXTS))
+  assert cli.main([
+      'evaluate', f'--model_dir={run.directory}',
+      '--gin_file=evaluate/classification.gin',
+      f'--gin.TEST_FILES={{"en": {str(path)!r}}}',
+      f"--gin.Classification.separator='{separator}'",
+      '--gin.Classification.length=48']) == 0
+  predicted = (run.directory / 'eval/classification/0/en.tsv').read_text()
+  assert len(predicted.splitlines()) == len(_TEXTS)
+  assert set(predicted.split()) <= set(_LABELS)

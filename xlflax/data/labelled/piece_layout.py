@@ -36,12 +36,18 @@ def spans(text: str, pieces: Sequence[str | None]) -> Spans | None:
     (starts int32 [T], ends int32 [T]), or None where no reading of the pieces
     is the text. Neighbouring unknown pieces are told apart arbitrarily.
   """
+  targets = [normalize(text).encode(errors='replace')
+             for normalize in _NORMALIZERS]
   for read in _READINGS:
     surfaces = [None if piece is None else read(piece) for piece in pieces]
     if any(surface is None and piece is not None
            for surface, piece in zip(surfaces, pieces, strict=True)):
       continue
-    for normalize in _NORMALIZERS:
+    whole = None if None in pieces else b''.join(
+        surface for surface in surfaces if surface is not None)
+    for normalize, expected in zip(_NORMALIZERS, targets, strict=True):
+      if whole not in (None, expected):
+        continue
       target, starts, ends = _normalized(text, normalize)
       bounds = _bounds(target, surfaces)
       if bounds is not None:

@@ -162,7 +162,9 @@ def _save(path: pathlib.Path, canvas) -> pathlib.Path:
 
 def _label(metrics: Sequence[str]) -> str:
   names = ' and '.join(map(text.metric_name, metrics))
-  return f'mean of {names}' if len(metrics) > 1 else f'{names} (points)'
+  if len(metrics) > 1:
+    return f'mean of {names}'
+  return f'{names} (points)' if score_table.is_bounded(metrics[0]) else names
 
 
 def _explanation(source: str, compared, samples: int) -> str:

@@ -26,9 +26,14 @@ def lower_is_better(metric: str) -> bool:
   return metric in _LOWER_IS_BETTER
 
 
+def is_bounded(metric: str) -> bool:
+  """Whether its points are 0..100: all but perplexity and loss."""
+  return metric not in _UNBOUNDED
+
+
 def is_averaged(metric: str) -> bool:
   """Whether it counts in the mean over tasks: 0..100, higher is better."""
-  return metric not in _LOWER_IS_BETTER | _UNBOUNDED
+  return is_bounded(metric) and not lower_is_better(metric)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -117,9 +117,9 @@ def _task(task: str, summaries) -> Table:
       rows.append([one.model, number(found.score), number(found.gap),
                    *(number(found.languages.get(code))
                      for code in languages)])
-  kinds = list(dict.fromkeys(
-      ' and '.join(map(metric_name, one.tasks[task].metrics)) for one in summaries
-      if task in one.tasks))
+  kinds = dict.fromkeys(
+      ' and '.join(map(metric_name, one.tasks[task].metrics))
+      for one in summaries if task in one.tasks)
   kind = ' / '.join(kinds)
   mean = 'mean of ' if ' and ' in kind else ''
   return Table(f'{task} ({mean}{kind})',

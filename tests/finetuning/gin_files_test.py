@@ -1,0 +1,199 @@
+"""Gin files of transfer settings and of suites, and the papers' fine-tuning."""
+
+import re
+
+import pytest
+
+from tests import gin_files
+from xlflax import config
+from xlflax.data.labelled import code_switched, paired_rows
+from xlflax.data.synthetic import generator
+from xlflax.data.synthetic import options as options_lib
+from xlflax.evaluation import base, suite
+from xlflax.finetuning import configuration, grid
+from xlflax.models import config as model_config
+from xlflax.models import encoder
+from xlflax.training import run_directory
+
+_MACROS = {  # those that files leave open
+    'LABELS': ('a', 'b'), 'BATCH_SIZE': 8, 'LEARNING_RATE': 1e-5,
+    'HEAD_LEARNING_RATE': 1e-4, 'EPOCHS': 3, 'LAYER': 1,
+    'TRAIN_LANGUAGE': 'fr', 'TRANSLATED_FILES': {'fr': 'train.fr'}}
+
+
+@pytest.fixture
+def settings_of(monkeypatch, tmp_path):
+  """The settings of a run of some files, of a two-layer model."""
+  run_directory.write_model(tmp_path / 'pretrained', encoder.Encoder(
+      model_config.EncoderConfig(
+          num_layers=2, hidden_dim=8, mlp_dim=8, num_heads=1, max_length=512,
+          use_cross_attention=True)))
+
+  def build(*files):
+    given = {'MODEL_DIR': 'run', 'INIT_FROM': str(tmp_path / 'pretrained'),
+             'TRAIN_FILES': {'en': 'train.en'}, 'TRAIN_STEPS': 20000}
+    text = '\n'.join(map(_text, files))
+    given |= {name: value for name, value in _MACROS.items()
+              if re.search(rf'^{name} = (%gin.REQUIRED|@)', text, re.M)}
+    return gin_files.settings_of(monkeypatch, files, [
+        f'{name}={value!r}' for name, value in given.items()])
+
+  return build
+
+
+def _text(file):
+  own = (config.SHIPPED / file).read_text()
+  return own + ''.join(map(_text, re.findall(r"^include '(.*)'", own, re.M)))
+
+
+def _numbers(settings):
+  """Batch size, peak rate, weight decay, first step without warm-up."""
+  stream, = settings.streams
+  return (stream.batch_size, stream.length,
+          max(float(settings.optimizer.learning_rate(step))
+              for step in (1000, 2000)))
+
+
+@pytest.mark.parametrize('task, batch, length, rate', [
+    ('pos', 32, 128, 1e-5), ('ner', 8, 128, 7e-6), ('xquad', 32, 384, 3e-5),
+    ('mlqa', 32, 384, 3e-5), ('tydiqa', 32, 384, 4e-5),
+    ('xnli', 32, 128, 1e-5), ('pawsx', 32, 128, 2e-5),
+    ('amazon', 32, 128, 2e-5)])
+def test_metaxlm_table_8(settings_of, task, batch, length, rate):
+  settings = settings_of(f'papers/metaxlm/finetune_{task}.gin')
+  assert _numbers(settings) == (batch, length, pytest.approx(rate))
+  # A tenth is warm-up, then straight down.
+  assert float(settings.optimizer.learning_rate(1000)) == pytest.approx(
+      rate / 2)
+  assert float(settings.optimizer.learning_rate(11000)) == pytest.approx(
+      rate / 2)
+  epochs = dict(pos=10, ner=10, xquad=4, mlqa=4, tydiqa=40, xnli=6, pawsx=10,
+                amazon=5)
+  assert config.macro('EPOCHS') == epochs[task]
+  assert config.parameter('optimizers.adamw.weight_decay') == (
+      0.01 if task in ('xnli', 'pawsx', 'amazon') else 0)
+
+
+@pytest.mark.parametrize('task, length, rate', [
+    ('xnli', 128, 5e-5), ('mlqa', 386, 3e-5)])
+@pytest.mark.parametrize('setting', ['', '_translate_train'])
+def test_ppa(settings_of, task, length, rate, setting):
+  settings = settings_of(f'papers/ppa/finetune_{task}{setting}.gin')
+  assert _numbers(settings) == (32, length, pytest.approx(rate))
+  assert float(settings.optimizer.learning_rate(500)) == pytest.approx(
+      rate / 2)  # 1,000 steps of warm-up
+  assert config.macro('EPOCHS') == 2
+  stream, = settings.streams
+  switched = isinstance(stream.source, code_switched.CodeSwitched)
+  assert (switched, stream.group_size) == (
+      (True, 2) if setting else (False, 1))
+
+
+@pytest.mark.parametrize('task', ['ner', 'parsing', 'xnli'])
+def test_ecs(settings_of, task):
+  settings = settings_of(f'papers/ecs/finetune_{task}.gin')
+  constant = task == 'xnli'
+  rates = [float(settings.optimizer.learning_rate(s)) for s in (1000, 11000)]
+  assert rates == pytest.approx([1e-5, 1e-5] if constant else [5e-6, 5e-6])
+  assert config.macro('EPOCHS') == (200 if constant else 10)
+  assert config.macro('FROZEN') == ('model/language_specific',)
+
+
+@pytest.mark.parametrize('task', [
+    'zero_shot', 'translate_train_all', 'translate_train_all_plug_in'])
+def test_veco(settings_of, task):
+  settings = settings_of(f'papers/veco/finetune_{task}.gin')
+  objective = settings.objectives.entries[0].objective
+  plugged = task.endswith('plug_in')
+  assert objective.features == ('plug_in' if plugged else 'plug_out')
+  assert isinstance(settings.streams[0].rows, paired_rows.PairedRows) == (
+      plugged)
+
+
+def test_every_file_of_the_papers_is_tested():
+  names = {name.split('finetune_')[1].removesuffix('.gin')
+           for name in gin_files.files('papers') if '/finetune_' in name}
+  assert names == {
+      *'pos ner xquad mlqa tydiqa xnli pawsx amazon parsing zero_shot'.split(),
+      'xnli_translate_train', 'mlqa_translate_train', 'translate_train_all',
+      'translate_train_all_plug_in'}
+
+
+@pytest.mark.parametrize('family', ['tagging', 'parsing', 'classification'])
+def test_head_on_a_layer_of_a_frozen_body(settings_of, family):
+  settings = settings_of(f'finetune/{family}.gin',
+                         f'finetune/settings/layer_head_{family}.gin')
+  objective = settings.objectives.entries[0].objective
+  assert (objective.layer, objective.head_layers, objective.body.value) == (
+      1, 4, 'frozen')
+  setup = gin_files.trace_steps(settings)
+  heads = setup.factory.abstract.params['heads'][objective.name]
+  assert 'layers' in heads
+
+
+@pytest.mark.parametrize('setting, expected', [
+    ('translate_train', dict(parts=None, alpha=1.0)),
+    ('one_language', dict(parts=('fr',))),
+    ('code_switched', dict(group_size=2)),
+    ('plug_in', dict(group_size=1)),
+    ('frozen_language_parts', {})])
+def test_settings_of_transfer(settings_of, setting, expected):
+  settings = settings_of('finetune/classification.gin',
+                         f'finetune/settings/{setting}.gin')
+  stream, = settings.streams
+  assert {name: getattr(stream, name) for name in expected} == expected
+  gin_files.trace_steps(settings)
+
+
+@pytest.fixture(scope='module')
+def toy(tmp_path_factory):
+  directory = tmp_path_factory.mktemp('toy') / 'data'
+  generator.write(directory, options_lib.SyntheticOptions(
+      languages=('en', 'aa'), sentences=8, pairs=8, examples=8, held_out=4))
+  return directory
+
+
+def _suite(name):
+  config.parse([f'suites/{name}.gin'])
+  return config.call(suite.Suite)
+
+
+def test_synthetic_suite(toy):
+  found = _suite('synthetic')
+  assert len(found.tasks) == 9
+  for task in found.tasks:
+    tests = _tests(task, toy)
+    assert [test.name for test in tests] == [task.name]
+    if task.cells:
+      dev, = config.parameter('evaluation.Evaluation.tasks')
+      assert task.select.split('/')[0] == dev.name == 'dev'
+      assert dev.source.languages() == ('en',)
+      assert tests[0].source.languages() == ('en', 'aa')
+      stream = config.parameter('train.train.streams')[0]
+      assert stream.source.languages() == ('en',)
+
+
+def test_xtreme_suite():
+  found = _suite('xtreme')
+  assert [task.name for task in found.tasks] == [
+      'xnli', 'pawsx', 'udpos', 'panx', 'xquad', 'mlqa', 'tydiqa',
+      'bucc2018', 'tatoeba']
+  for task in found.tasks:
+    settings = configuration.Configuration(
+        gin_files=(task.gin_file,), bindings=(
+            "DATA='folder/'", *_trained(task), *task.bindings))
+    settings.parse()
+    for axis in task.grid:
+      grid.parse_axis(axis)
+  assert found.task('mlqa').cells == 'xquad'
+
+
+def _trained(task):
+  return ("MODEL_DIR='run'", "INIT_FROM='runs/a'") if task.cells else ()
+
+
+def _tests(task, data) -> list[base.EvalTask]:
+  configuration.Configuration(
+      gin_files=(task.gin_file,), bindings=(
+          config.quoted('DATA', str(data)), *_trained(task))).parse()
+  return config.parameter('evaluate.evaluate.tasks')

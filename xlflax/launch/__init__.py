@@ -1,0 +1,1 @@
+"""Starting jobs of several processes: here, or on a cluster."""
