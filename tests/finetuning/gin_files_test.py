@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests import gin_files
-from xlflax import config
+from xlflax import config, errors
 from xlflax.data.labelled import code_switched, paired_rows
 from xlflax.data.synthetic import generator
 from xlflax.data.synthetic import options as options_lib
@@ -27,7 +27,7 @@ def settings_of(monkeypatch, tmp_path):
   run_directory.write_model(tmp_path / 'pretrained', encoder.Encoder(
       model_config.EncoderConfig(
           num_layers=2, hidden_dim=8, mlp_dim=8, num_heads=1, max_length=512,
-          use_cross_attention=True)))
+          cross_attention=True)))
 
   def build(*files):
     given = {'MODEL_DIR': 'run', 'INIT_FROM': str(tmp_path / 'pretrained'),
@@ -47,7 +47,7 @@ def _text(file):
 
 
 def _numbers(settings):
-  """Batch size, peak rate, weight decay, first step without warm-up."""
+  """Batch size, length and peak rate."""
   stream, = settings.streams
   return (stream.batch_size, stream.length,
           max(float(settings.optimizer.learning_rate(step))
@@ -135,14 +135,21 @@ def test_head_on_a_layer_of_a_frozen_body(settings_of, family):
     ('translate_train', dict(parts=None, alpha=1.0)),
     ('one_language', dict(parts=('fr',))),
     ('code_switched', dict(group_size=2)),
-    ('plug_in', dict(group_size=1)),
-    ('frozen_language_parts', {})])
+    ('plug_in', dict(group_size=1))])
 def test_settings_of_transfer(settings_of, setting, expected):
   settings = settings_of('finetune/classification.gin',
                          f'finetune/settings/{setting}.gin')
   stream, = settings.streams
   assert {name: getattr(stream, name) for name in expected} == expected
   gin_files.trace_steps(settings)
+
+
+def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
+  settings = settings_of('finetune/classification.gin',
+                         'finetune/settings/frozen_language_parts.gin')
+  assert settings.optimizer.frozen == ('model/language_specific',)
+  with pytest.raises(errors.ConfigError, match='matches no parameter'):
+    gin_files.trace_steps(settings)  # this model has none
 
 
 @pytest.fixture(scope='module')

@@ -13,6 +13,7 @@ import rich.table
 
 from xlflax import errors
 from xlflax import evaluate as evaluate_lib
+from xlflax.data.labelled import submission, xtreme
 from xlflax.evaluation import base, example_statistics
 from xlflax.evaluation.metrics import aggregates, averages
 from xlflax.evaluation.reports import leaderboard, score_table
@@ -250,9 +251,34 @@ def write(report: SuiteReport, output: pathlib.Path) -> None:
   if any(table.scores for table in tables):
     reports_lib.write(output / 'report', tables, title=report.suite,
                       source=report.source_language)
+  for model in report.models:
+    _write_submission(report, model, output)
   if curves:
     reports_lib.write_curves(output / 'report', curves,
                              source=report.source_language)
+
+
+def _write_submission(report: SuiteReport, model: str,
+                      output: pathlib.Path) -> None:
+  """Predictions of XTREME's tasks, as its leaderboard takes them.
+
+  Of several seeds the first one's.
+  """
+  if report.suite != 'xtreme':
+    return
+  contents = {}
+  for result in report.of(model).values():
+    for one in result.evaluated[:1]:
+      for file in sorted(one.folder.glob('*')):
+        part = file.stem.split('-')[0]
+        if part in xtreme.task(result.task).languages:
+          contents[submission.file_name(result.task, part)] = (
+              file.read_text(encoding='utf-8'))
+  if contents:
+    missing = submission.write(str(output / 'submission' / model), contents)
+    if missing:
+      _LOG.warning('The submission of %s lacks %d files, such as %s.', model,
+                   len(missing), missing[0])
 
 
 def print_tables(report: SuiteReport, console: Any) -> None:

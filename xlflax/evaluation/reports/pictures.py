@@ -8,13 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib import figure
 
-# Okabe and Ito (2008), "Color universal design", told apart by hatching and
-# line style as well.
-_COLORS = ('#0072B2', '#E69F00', '#009E73', '#CC79A7', '#56B4E9', '#D55E00',
-           '#999999')
-_HATCHES = ('', '//', '..', 'xx', '\\\\', '++', 'oo')
-_LINES = ('-', '--', '-.', ':')
-_MARKERS = tuple('osD^vPX')
+from xlflax.evaluation.reports import styles
+
 _WIDEST = 14  # groups of bars in one row
 
 Groups = Mapping[str, Mapping[str, float]]
@@ -51,7 +46,7 @@ def bars(title: str, label: str, models: Groups, *,
                     ha='right' if slanted else 'center',
                     rotation_mode='anchor' if slanted else 'default')
     axes.set_ylabel(label)
-    _tidy(axes)
+    styles.tidy(axes)
   canvas.suptitle(title, fontsize='large')
   _legend(canvas, grid[0], len(models))
   return canvas
@@ -77,14 +72,12 @@ def curves(title: str, label: str, source: str, models: Mapping[
     for index, (name, lines) in enumerate(models.items()):
       points = list(lines[key])
       axes.plot([step for step, _ in points], [value for _, value in points],
-                color=_COLORS[index % len(_COLORS)], linewidth=2,
-                linestyle=_LINES[index % len(_LINES)], markersize=4,
-                marker=_MARKERS[index % len(_MARKERS)], label=name)
+                linewidth=2, markersize=4, label=name, **styles.line(index))
     axes.set_title(heading, fontsize='medium')
     axes.set(xlabel='training step', ylabel=unit)
     axes.locator_params(axis='x', integer=True, nbins=5)
     axes.grid(alpha=0.3)
-    _tidy(axes)
+    styles.tidy(axes)
   canvas.suptitle(title, fontsize='large')
   _legend(canvas, canvas.axes[0], len(models))
   return canvas
@@ -99,9 +92,7 @@ def _draw_bars(axes, models: Groups, shown: Sequence[str], *, numbers: bool
               if name in scores]
     drawn = axes.bar(
         places, [scores[name] for name in shown if name in scores],
-        width=width, color=_COLORS[index % len(_COLORS)],
-        hatch=_HATCHES[index % len(_HATCHES)], edgecolor='white',
-        linewidth=0.5, label=model)
+        width=width, label=model, **styles.bar(index))
     if numbers:
       axes.bar_label(drawn, fmt='%.1f', fontsize=7, padding=1)
   axes.axhline(0, color='black', linewidth=0.8)
@@ -120,7 +111,3 @@ def _legend(canvas, axes, models: int) -> None:
     handles, labels = axes.get_legend_handles_labels()
     canvas.legend(handles, labels, frameon=False, loc='outside lower center',
                   ncols=min(models, 3))
-
-
-def _tidy(axes) -> None:
-  axes.spines[['top', 'right']].set_visible(False)

@@ -1,17 +1,19 @@
 """Writes a report: JSON, CSV, Markdown, a page and pictures."""
 
-import base64
-import html
-import importlib.resources
 import json
 import pathlib
 import re
-import string
 from collections.abc import Mapping, Sequence
 
 from xlflax import errors
 from xlflax.evaluation.metrics import averages
-from xlflax.evaluation.reports import leaderboard, pictures, score_table, text
+from xlflax.evaluation.reports import (
+    leaderboard,
+    page,
+    pictures,
+    score_table,
+    text,
+)
 from xlflax.training import run_directory
 
 JSON = 'scores.json'
@@ -65,7 +67,7 @@ def write(directory: pathlib.Path,
           f'# {title}\n', f'{explanation}\n',
           *(one.markdown() for one in grids),
           *(f'- {note}' for note in notes)]) + '\n',
-      PAGE: _page(title, explanation, grids, drawn, notes),
+      PAGE: page.render(title, explanation, grids, drawn, notes),
       JSON: json.dumps(record, indent=1, ensure_ascii=False,
                        allow_nan=False) + '\n'}  # last: the report is whole
   for name, content in contents.items():
@@ -179,25 +181,6 @@ def _explanation(source: str, compared, samples: int) -> str:
         f'p: one-sided paired bootstrap of {samples} samples (Koehn, 2004); '
         f'* below {text.SIGNIFICANT}.')
   return ' '.join(sentences)
-
-
-def _page(title, explanation, grids, drawn, notes) -> str:
-  template = string.Template(
-      importlib.resources.files('xlflax.evaluation.reports')
-      .joinpath('leaderboard.html').read_text(encoding='utf-8'))
-  images = [f'<img src="data:image/png;base64,{_base64(path)}" '
-            f'alt="Bar chart: {html.escape(name)}">'
-            for name, path in drawn.items()]
-  items = ''.join(f'<li>{html.escape(note)}</li>' for note in notes)
-  return template.substitute(
-      title=html.escape(title), explanation=html.escape(explanation),
-      body='\n'.join([*(grid.html() for grid in grids), '<h2>Pictures</h2>',
-                      *images]),
-      notes=f'<h2>Notes</h2><ul>{items}</ul>' if notes else '')
-
-
-def _base64(path: pathlib.Path) -> str:
-  return base64.b64encode(path.read_bytes()).decode('ascii')
 
 
 def _file(task: str) -> str:

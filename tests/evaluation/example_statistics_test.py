@@ -1,0 +1,102 @@
+"""Statistics of single examples equal the scores that were reported."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import source as source_lib
+from xlflax.evaluation import (
+  classification,
+  example_statistics,
+  nearest_sentences,
+  parsing,
+  question_answering,
+  tagging,
+)
+from xlflax.evaluation.metrics import aggregates
+
+
+@dataclasses.dataclass(frozen=True)
+class Held(source_lib.ExampleSource):
+  examples: tuple
+
+  def languages(self):
+    return ('en',)
+
+  def load(self, part):
+    return list(self.examples)
+
+
+def _classes(*labels):
+  return classification.Classification(source=Held(tuple(
+      examples_lib.ClassifiedText(id=str(i), language='en', text='x',
+                                  label=label)
+      for i, label in enumerate(labels))))
+
+
+def _tags(*sentences, **fields):
+  return tagging.Tagging(source=Held(tuple(
+      examples_lib.TaggedSentence(id=str(i), language='en',
+                                  words=('w',) * len(tags), tags=tags)
+      for i, tags in enumerate(sentences))), **fields)
+
+
+def test_classes(tmp_path):
+  (tmp_path / 'en.tsv').write_text('a\nb\nb\n')
+  found = example_statistics.read(_classes('a', 'a', 'b'), 'en', tmp_path)
+  assert found['accuracy'].rows.tolist() == [[1], [0], [1]]
+
+
+def test_tags(tmp_path):
+  (tmp_path / 'en.tsv').write_text('N\nV\n\nN\n')
+  found = example_statistics.read(_tags(('N', 'N'), ('N',)), 'en', tmp_path)
+  assert found['accuracy'].rows.tolist() == [[1, 2], [1, 1]]
+  assert found['accuracy'].value == pytest.approx(2 / 3)
+
+
+def test_entities(tmp_path):
+  (tmp_path / 'en.tsv').write_text('B-X\nI-X\n\nB-X\n')
+  found = example_statistics.read(
+      _tags(('B-X', 'O'), ('B-X',), scheme='entities'), 'en', tmp_path)
+  assert found['f1'].rows.tolist() == [[0, 1, 1], [1, 1, 1]]
+
+
+def test_trees(tmp_path):
+  gold = examples_lib.ParsedSentence(
+      id='a', language='en', words=('w', 'v'), tags=('N', 'V'), heads=(2, 0),
+      relations=('nsubj', 'root'))
+  predicted = dataclasses.replace(gold, relations=('obj', 'root'))
+  (tmp_path / 'en.conllu').write_text(parsing.conllu([gold], [predicted]))
+  found = example_statistics.read(
+      parsing.Parsing(source=Held((gold,))), 'en', tmp_path)
+  assert found['las'].rows.tolist() == [[1, 2]]
+  assert found['uas'].rows.tolist() == [[2, 2]]
+
+
+def test_answers(tmp_path):
+  task = question_answering.ExtractiveQA(source=Held((examples_lib.Question(
+      id='q', language='en', question='who?', context='Ada and Bob',
+      answers=(examples_lib.Answer('Ada', 0),)),)))
+  (tmp_path / 'en.json').write_text(json.dumps({'q': 'Ada Bob'}))
+  found = example_statistics.read(task, 'en', tmp_path)
+  assert found['f1'].rows[0, 0] == pytest.approx(2 / 3)
+  assert found['exact_match'].rows.tolist() == [[0]]
+
+
+def test_nothing_of_blind_sets_and_of_retrieval(tmp_path):
+  (tmp_path / 'en.tsv').write_text('a\n')
+  assert example_statistics.read(_classes(None), 'en', tmp_path) == {}
+  task = nearest_sentences.NearestSentences(
+      source=source_lib.MinedFiles(files={'fr-en': ('a', 'b')}))
+  assert example_statistics.read(task, 'fr-en', tmp_path) == {}
+
+
+def test_the_mean_over_seeds():
+  several = [aggregates.Statistics(np.array([1.0, value]))
+             for value in (0.0, 1.0)]
+  found = example_statistics.mean(several)
+  assert found.rows.tolist() == [[1.0], [0.5]]
+  assert found.aggregate is aggregates.Aggregate.MEAN

@@ -1,0 +1,43 @@
+"""Each text is its own translation: whatever the model, it finds it."""
+
+import dataclasses
+
+import pytest
+
+from xlflax.data.labelled import examples
+from xlflax.data.labelled import source as source_lib
+from xlflax.evaluation import nearest_sentences
+
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+
+@dataclasses.dataclass(frozen=True)
+class Held(source_lib.MinedSource):
+  gold: frozenset | None
+
+  def languages(self):
+    return ('de-en',)
+
+  def load(self, part):
+    texts = ['der Hund', 'die kleine Katze', 'und']
+    return examples.MinedSentences(
+        languages=('de', 'de'), gold=self.gold,
+        first={str(i): text for i, text in enumerate(texts)},
+        second={str(i): texts[i] for i in (2, 0, 1)})
+
+
+def test_predictions_and_accuracy(subject):
+  task = nearest_sentences.NearestSentences(source=Held(
+      frozenset({('0', '0'), ('1', '1'), ('2', '0')})))
+  result = task.evaluate(subject)
+  assert result.files == {'de-en.tsv': '1\n2\n0\n'}  # lines of the second
+  assert result.metrics == {'accuracy/de-en': pytest.approx(2 / 3),
+                            'accuracy/mean': pytest.approx(2 / 3)}
+
+
+def test_a_blind_test_set_has_predictions_only(subject):
+  result = nearest_sentences.NearestSentences(source=Held(None)).evaluate(
+      subject)
+  assert result.metrics == {} and list(result.files) == ['de-en.tsv']
+  assert any('predictions only' in note for note in result.notes)

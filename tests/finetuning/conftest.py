@@ -1,0 +1,43 @@
+"""A run to fine-tune from, and training that only copies it."""
+
+import pytest
+
+from tests.finetuning import fakes
+from xlflax.finetuning import cells
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+
+@pytest.fixture(scope='session')
+def pretrained(make_run, tmp_path_factory):
+  """A run directory with checkpoints of steps 10 and 20."""
+  return make_run(tmp_path_factory.mktemp('runs') / 'pretrained', [10, 20])
+
+
+@pytest.fixture
+def fake_training(monkeypatch, pretrained):
+  monkeypatch.setattr(cells.train_lib, 'train',
+                      fakes.FakeTraining(pretrained))
+  fakes.CALLS.clear()
+  return fakes.CALLS
+
+
+@pytest.fixture
+def training_gin(tmp_path) -> str:
+  """A gin file with the macros that the fake training reads."""
+  path = tmp_path / 'training.gin'
+  path.write_text('''
+from __gin__ import dynamic_registration
+from tests.finetuning import fakes
+from xlflax.training import checkpoints
+from xlflax.training import run_directory
+MODEL_DIR = %gin.REQUIRED
+LEARNING_RATE = 0.5
+SEED = 0
+EVALUATION = 'some'
+INIT_FROM = None
+fakes.FakeTraining.pretrained = (
+    %MODEL_DIR, %LEARNING_RATE, %SEED, %EVALUATION, %INIT_FROM)
+checkpoints.CheckpointOptions.every_steps = 10
+''')
+  return str(path)

@@ -1,0 +1,75 @@
+"""Training that costs nothing, and evaluation tasks that count their calls."""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+
+from xlflax import config, errors
+from xlflax.evaluation import base
+from xlflax.training import run as run_lib
+
+CALLS: list[str] = []
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeTraining:
+  """Stands in for `train`: a run with two checkpoints and their dev scores.
+
+  The score is the rate at step 10 and half of it at step 20; a rate over 1
+  diverges, one below 0 is a mistake.
+
+  Attributes:
+    pretrained: a run with checkpoints of steps 10 and 20, which is copied.
+  """
+
+  pretrained: pathlib.Path
+
+  def __call__(self, *, config, other_config):
+    del other_config
+    directory = pathlib.Path(_macro('MODEL_DIR'))
+    rate, seed = _macro('LEARNING_RATE'), _macro('SEED')
+    CALLS.append(directory.name)
+    config()
+    if rate > 1:
+      raise errors.TrainingError('The loss or its gradient is not finite')
+    if rate < 0:
+      raise errors.ConfigError('A rate is negative', got=rate)
+    shutil.copytree(self.pretrained, directory)
+    with open(directory / 'metrics.jsonl', 'w', encoding='utf-8') as file:
+      for step, score in ((10, rate), (20, rate / 2)):
+        file.write(json.dumps(
+            {'step': step, 'eval': {'dev/accuracy/en': score + seed / 100}})
+            + '\n')
+    run_lib.mark_finished(directory, 20)
+    return {'step': 20, 'loss': 1.0, 'model_dir': str(directory),
+            'finished': True}
+
+
+def _macro(name: str):
+  return config.macro(name)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Counted(base.EvalTask):
+  """Scores which are given; notes in CALLS that it ran."""
+
+  name: str = 'counted'
+  scores: tuple[tuple[str, float], ...] = (('en', 0.8), ('fr', 0.5))
+  broken: str = ''
+
+  @property
+  def headline(self) -> str:
+    return 'accuracy'
+
+  def evaluate(self, subject) -> base.EvalResult:
+    del subject
+    CALLS.append(self.name)
+    failures = base.Failures(self.name)
+    metrics = {}
+    for part, score in self.scores:
+      with failures.guard(part):
+        if part == self.broken:
+          raise errors.CorpusError('A file is broken', where=part)
+        metrics[f'accuracy/{part}'] = score
+    return base.EvalResult(metrics=metrics, failures=failures.collected())

@@ -1,0 +1,173 @@
+"""Pictures of analyses in the forms of ECS's and MetaXLM's figures.
+
+All are readable at half a page and without colour. Languages are named by
+their codes: the fonts of matplotlib lack many scripts.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib import figure
+
+from xlflax.evaluation.reports import styles
+
+LAYER = 'layer (0: embeddings)'
+STEP = 'training step'
+_DARK = 0.55  # of cividis: below, writing is white
+_ACROSS = 3  # panels in a row
+_MANY = 10  # lines, beyond which the legend stands to the right
+
+Points = Sequence[tuple[float, float]]
+Panels = Mapping[str, Mapping[str, Points]]
+
+
+def layer_columns(title: str, label: str,
+                  columns: Mapping[tuple[str, str], Sequence[float]]
+                  ) -> figure.Figure:
+  """A heat map with a row for each layer and their average (ECS figure 7).
+
+  Args:
+    title: above the picture.
+    label: of the colours; values are 0..1.
+    columns: (group, column) -> value of each layer; columns of one group
+      stand together. Shorter ones leave their last rows empty.
+  """
+  depth = max(map(len, columns.values()))
+  values = np.full((depth + 1, len(columns)), np.nan)
+  for x, found in enumerate(columns.values()):
+    values[:len(found), x] = found
+    if np.isfinite(found).any():
+      values[depth, x] = np.nanmean(found)
+  names = [column for _, column in columns]
+  longest = max(map(len, names))
+  canvas = figure.Figure(
+      figsize=(max(5.0, 2.1 + 0.48 * len(columns)),
+               1.6 + 0.36 * (depth + 1) + 0.05 * longest),
+      layout='constrained')
+  axes = canvas.subplots()
+  _draw_heat(canvas, axes, values, label)
+  axes.set_xticks(range(len(names)), names, rotation=35, ha='right',
+                  rotation_mode='anchor')
+  axes.set_yticks(range(depth + 1), [*(f'L{i}' for i in range(depth)), 'mean'])
+  axes.axhline(depth - 0.5, color='white', linewidth=3)
+  _group_columns(axes, [group for group, _ in columns])
+  axes.set_ylabel(LAYER)
+  canvas.suptitle(title, fontsize='large')
+  return canvas
+
+
+def matrices(title: str, label: str, panels: Mapping[str, np.ndarray], *,
+             first: str, second: str, first_layers: Sequence[int] = (),
+             second_layers: Sequence[int] = ()) -> figure.Figure:
+  """Layer by layer heat maps, one panel each.
+
+  Args:
+    title: above the picture.
+    label: of the colours; values are 0..1.
+    panels: name -> [L, M].
+    first: what the rows are.
+    second: what the columns are.
+    first_layers: numbers of the rows; none: from 0.
+    second_layers: numbers of the columns; none: from 0.
+  """
+  across = min(_ACROSS, len(panels))
+  down = math.ceil(len(panels) / across)
+  rows = max(len(values) for values in panels.values())
+  wide = max(values.shape[1] for values in panels.values())
+  canvas = figure.Figure(
+      figsize=(1.6 + across * max(1.9, 0.36 * wide + 0.5),
+               0.8 + down * max(1.6, 0.3 * rows + 0.9)),
+      layout='constrained')
+  grid = canvas.subplots(down, across, squeeze=False).ravel()
+  for axes in grid[len(panels):]:
+    axes.set_visible(False)
+  for axes, (name, values) in zip(grid, panels.items(), strict=False):
+    image = _heat(axes, values)
+    axes.set_title(name, fontsize='medium')
+    for ticks, size, layers in (
+        (axes.set_yticks, len(values), first_layers),
+        (axes.set_xticks, values.shape[1], second_layers)):
+      ticks(range(size), [str(i) for i in (layers or range(size))])
+    axes.invert_yaxis()  # the embeddings below, as in the model
+    axes.set(xlabel=f'layer of {second}', ylabel=f'layer of {first}')
+  canvas.colorbar(image, ax=grid[:len(panels)].tolist(), label=label)
+  canvas.suptitle(title, fontsize='large')
+  return canvas
+
+
+def curves(title: str, label: str, panels: Panels, *, xlabel: str = LAYER,
+           top: float | None = None) -> figure.Figure:
+  """Lines over layers or steps, one panel each (ECS 4-6, MetaXLM 3-5).
+
+  Args:
+    title: above the picture.
+    label: of the vertical axes, with its unit.
+    panels: name of a panel -> name of a line -> points (x, y); y may be NaN.
+    xlabel: LAYER or STEP.
+    top: of the vertical axes, which then begin at 0; None: as the values are.
+  """
+  names = list(dict.fromkeys(n for lines in panels.values() for n in lines))
+  across = min(_ACROSS, len(panels))
+  down = math.ceil(len(panels) / across)
+  canvas = figure.Figure(figsize=(1.0 + 3.1 * max(across, 1.6),
+                                  1.1 + 2.5 * down), layout='constrained')
+  grid = canvas.subplots(down, across, squeeze=False, sharey=True)
+  for axes in grid.ravel()[len(panels):]:
+    axes.set_visible(False)
+  for axes, (panel, lines) in zip(grid.ravel(), panels.items(), strict=False):
+    for name, points in lines.items():
+      axes.plot(*zip(*points, strict=True), linewidth=1.6, markersize=4,
+                label=name, **styles.line(names.index(name)))
+    axes.set_title(panel, fontsize='medium')
+    axes.set_xlabel(xlabel)
+    axes.locator_params(axis='x', integer=True, nbins=7)
+    axes.grid(alpha=0.3)
+    styles.tidy(axes)
+    if top is not None:
+      axes.set_ylim(-0.02 * top, 1.02 * top)
+  for axes in grid[:, 0]:
+    axes.set_ylabel(label)
+  _legend(canvas, grid.ravel()[:len(panels)], names)
+  canvas.suptitle(title, fontsize='large')
+  return canvas
+
+
+def _legend(canvas, grid, names: Sequence[str]) -> None:
+  handles = {}
+  for axes in grid:
+    handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
+  if len(names) < 2:
+    return
+  place = (dict(loc='outside lower center', ncols=min(len(names), 5))
+           if len(names) <= _MANY else
+           dict(loc='outside right upper', fontsize=7,
+                ncols=math.ceil(len(names) / 20)))
+  canvas.legend([handles[name] for name in names], names, frameon=False,
+                **place)
+
+
+def _draw_heat(canvas, axes, values: np.ndarray, label: str) -> None:
+  canvas.colorbar(_heat(axes, values), ax=axes, label=label)
+
+
+def _heat(axes, values: np.ndarray):
+  """Draws [rows, columns] of 0..1 with the numbers in percent."""
+  image = axes.imshow(values, cmap='cividis', vmin=0, vmax=1, aspect='auto')
+  for (y, x), value in np.ndenumerate(values):
+    if np.isfinite(value):
+      axes.text(x, y, f'{100 * value:.0f}', ha='center', va='center',
+                fontsize=8, color='black' if value > _DARK else 'white')
+  return image
+
+
+def _group_columns(axes, groups: Sequence[str]) -> None:
+  """White lines between groups of columns, and their names above."""
+  start = 0
+  for stop in range(1, len(groups) + 1):
+    if stop == len(groups) or groups[stop] != groups[start]:
+      axes.text((start + stop - 1) / 2, -0.65, groups[start], ha='center',
+                va='bottom')
+      if stop < len(groups):
+        axes.axvline(stop - 0.5, color='white', linewidth=3)
+      start = stop

@@ -1,0 +1,187 @@
+"""What an analysis found, and the folder that it is written to."""
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import pathlib
+import shlex
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from matplotlib import figure
+
+from xlflax import errors
+from xlflax.evaluation import base
+from xlflax.evaluation.reports import page, text
+from xlflax.training import run_directory
+
+JSON = 'analysis.json'
+PAGE = 'report.html'
+_DPI = 160
+
+Row = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+  """A drawing and its numbers.
+
+  Attributes:
+    title: of the picture.
+    canvas: it.
+    rows: the numbers that are drawn; written as CSV beside it.
+  """
+
+  title: str
+  canvas: figure.Figure
+  rows: Sequence[Row]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Analysis:
+  """What an analysis found.
+
+  Attributes:
+    name: of the analysis, such as 'cka'.
+    title: of its report.
+    explanation: what the numbers are; a few sentences.
+    rows: all numbers; each a line of `<name>.csv`.
+    pictures: file name without suffix -> picture.
+    tables: of the report.
+    settings: what was asked for, as JSON values.
+    notes: facts a reader must know.
+    failures: parts that could not be analysed.
+    files: name -> content of further files; bytes or text.
+  """
+
+  name: str
+  title: str
+  explanation: str
+  rows: Sequence[Row]
+  pictures: Mapping[str, Picture] = dataclasses.field(default_factory=dict)
+  tables: Sequence[text.Table] = ()
+  settings: Any = None
+  notes: Sequence[str] = ()
+  failures: Sequence[base.Failure] = ()
+  files: Mapping[str, str | bytes] = dataclasses.field(default_factory=dict)
+
+
+def write(directory: pathlib.Path, analysis: Analysis, *,
+          command: Sequence[str] = ()) -> list[pathlib.Path]:
+  """Writes the folder of an analysis; files in it are replaced.
+
+  `analysis.json` (settings and numbers), `<name>.csv`, `<picture>.png` and
+  `<picture>.csv`, `report.html` (one file with tables, pictures and the
+  command), and the analysis's own files.
+
+  Args:
+    directory: is created.
+    analysis: what was found.
+    command: the words of the command that found it.
+
+  Returns:
+    The files written.
+
+  Raises:
+    AnalysisError: there is no number in it.
+  """
+  if not analysis.rows:
+    raise errors.AnalysisError(
+        f'The analysis {analysis.name} found nothing',
+        got='; '.join(map(str, analysis.failures)) or 'no text')
+  directory.mkdir(parents=True, exist_ok=True)
+  line = shlex.join(command)
+  contents: dict[str, str | bytes] = {
+      **analysis.files, f'{analysis.name}.csv': to_csv(analysis.rows)}
+  drawn = {}
+  for name, picture in analysis.pictures.items():
+    drawn[picture.title] = directory / f'{name}.png'
+    picture.canvas.savefig(drawn[picture.title], dpi=_DPI)
+    contents[f'{name}.csv'] = to_csv(picture.rows)
+  notes = [*analysis.notes, *(f'failed: {one}' for one in analysis.failures),
+           *([f'command: {line}'] if line else [])]
+  contents[PAGE] = page.render(analysis.title, analysis.explanation,
+                               analysis.tables, drawn, notes,
+                               pictures_first=True)
+  contents[JSON] = json.dumps(_plain({
+      'analysis': analysis.name, 'command': line,
+      'settings': analysis.settings, 'notes': list(analysis.notes),
+      'failures': [dataclasses.asdict(one) for one in analysis.failures],
+      'rows': list(analysis.rows)}), indent=1, ensure_ascii=False,
+                              allow_nan=False) + '\n'  # last: all is there
+  for name, content in contents.items():
+    path = directory / name
+    if isinstance(content, bytes):
+      path.write_bytes(content)
+    else:
+      run_directory.write_atomically(path, content)
+  return [*(directory / name for name in contents), *drawn.values()]
+
+
+def read_rows(directory: pathlib.Path) -> tuple[str, list[Row]]:
+  """(name of the analysis, its rows) of a folder.
+
+  Raises:
+    AnalysisError: there is no analysis in it.
+  """
+  path = directory / JSON
+  try:
+    record = json.loads(path.read_text(encoding='utf-8'))
+    return record['analysis'], record['rows']
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    raise errors.AnalysisError(
+        'There is no analysis in a folder', got=str(error), where=str(path),
+        expected='a folder that `xlflax analyze` wrote') from error
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+  """The rows under the names of their columns; NaN is an empty cell."""
+  out = io.StringIO()
+  columns = list(dict.fromkeys(name for row in rows for name in row))
+  writer = csv.DictWriter(out, columns, lineterminator='\n')
+  writer.writeheader()
+  writer.writerows({name: '' if _is_nan(value) else value
+                    for name, value in row.items()} for row in rows)
+  return out.getvalue()
+
+
+def grid(title: str, rows: Sequence[Row], *, value: str,
+         down: Callable[[Row], Hashable], across: Callable[[Row], Hashable],
+         corner: str = '') -> text.Table:
+  """A table of percentages.
+
+  Args:
+    title: above it.
+    rows: the numbers; the last one counts where several fall together.
+    value: the column that is shown, a fraction.
+    down: the line of a row.
+    across: the column of a row.
+    corner: what the lines are.
+  """
+  heads = list(dict.fromkeys(map(across, rows)))
+  lines: dict[Hashable, dict[Hashable, float]] = {}
+  for row in rows:
+    lines.setdefault(down(row), {})[across(row)] = row[value]
+  return text.Table(title, [corner, *map(str, heads)], (
+      [str(name), *(_percent(found.get(head)) for head in heads)]
+      for name, found in lines.items()))
+
+
+def _percent(value: float | None) -> str:
+  return text.number(
+      None if value is None or _is_nan(value) else 100 * value)
+
+
+def _is_nan(value: Any) -> bool:
+  return isinstance(value, float) and not math.isfinite(value)
+
+
+def _plain(value: Any) -> Any:
+  """As JSON values; NaN and infinity become null."""
+  if isinstance(value, Mapping):
+    return {str(key): _plain(item) for key, item in value.items()}
+  if isinstance(value, list | tuple):
+    return [_plain(item) for item in value]
+  return None if _is_nan(value) else value

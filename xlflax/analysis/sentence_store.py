@@ -1,0 +1,118 @@
+"""Sentence states on disk: computed once, gone on with after an interrupt."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import zipfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlflax import errors
+from xlflax.analysis import models, states
+from xlflax.evaluation import base
+from xlflax.objectives.inputs import Pooling
+from xlflax.training import run_directory
+
+_ABOUT = 'about.json'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SentenceReader:
+  """Reads sentences by a model, through a folder of what was read before.
+
+  The folder has one for each model, language and text: `about.json` (what the
+  states are of) and `00000.npz`, … with `states` float32
+  [layers + 1, n, H], `block` sentences in each.
+
+  Attributes:
+    directory: of the folder; None: nothing is kept.
+    pooling: how the states of a sentence become one vector.
+    max_length: tokens a sentence, at most; None: as many as the model reads.
+    block: sentences at a time.
+  """
+
+  directory: str | None = None
+  pooling: Pooling = Pooling.MEAN
+  max_length: int | None = 128
+  block: int = 2048
+
+  def blocks(self, opened: models.Models, ref: models.ModelRef,
+             texts: Sequence[str], language: str) -> Iterator[np.ndarray]:
+    """Yields float32 [layers + 1, n, H] of the sentences, in their order.
+
+    Args:
+      opened: the models.
+      ref: which of them.
+      texts: sentences.
+      language: their code.
+
+    Raises:
+      AnalysisError: a file of states is damaged.
+    """
+    if self.directory is None:
+      yield from self._compute(opened, ref, texts, language)
+      return
+    folder = self._folder(opened, ref, texts, language)
+    done = 0
+    for number in range(-(-len(texts) // self.block)):
+      path = folder / f'{number:05}.npz'
+      if not path.exists():
+        break
+      yield _read(path)
+      done += 1
+    if done * self.block < len(texts):
+      for number, found in enumerate(self._compute(
+          opened, ref, texts[done * self.block:], language), done):
+        _write(folder / f'{number:05}.npz', found)
+        yield found
+
+  def read(self, opened: models.Models, ref: models.ModelRef,
+           texts: Sequence[str], language: str) -> np.ndarray:
+    """All states at once: [layers + 1, N, H]."""
+    return np.concatenate(
+        list(self.blocks(opened, ref, texts, language)), axis=1)
+
+  def _compute(self, opened, ref, texts, language):
+    return states.sentence_blocks(
+        opened.subject(ref), texts, language, pooling=self.pooling,
+        max_length=self.max_length, block=self.block)
+
+  def _folder(self, opened, ref, texts, language) -> pathlib.Path:
+    about = self._about(opened.identity(ref), texts, language)
+    folder = pathlib.Path(str(self.directory)) / base.settings_hash(about)
+    if not (folder / _ABOUT).exists():
+      folder.mkdir(parents=True, exist_ok=True)
+      run_directory.write_atomically(folder / _ABOUT, json.dumps(
+          about | {'run': str(ref)}, indent=2) + '\n')
+    return folder
+
+  def _about(self, identity: dict[str, Any], texts, language: str
+             ) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    for text in texts:
+      digest.update(text.encode('utf-8', 'surrogatepass') + b'\n')
+    return identity | {
+        'language': language, 'text': digest.hexdigest()[:16],
+        'sentences': len(texts), 'pooling': self.pooling.value,
+        'max_length': self.max_length, 'block': self.block}
+
+
+def _read(path: pathlib.Path) -> np.ndarray:
+  try:
+    with np.load(path, allow_pickle=False) as saved:
+      return saved['states']
+  except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    raise errors.AnalysisError(
+        'A file of sentence states can not be read', got=str(error),
+        where=str(path), fix='delete it, to have it made anew') from error
+
+
+def _write(path: pathlib.Path, found: np.ndarray) -> None:
+  temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
+  with temporary.open('wb') as stream:
+    np.savez(stream, states=found)
+  os.replace(temporary, path)

@@ -1,0 +1,113 @@
+"""`xlflax launch`: starts a job of several processes."""
+
+import argparse
+import os
+import pathlib
+
+from xlflax.launch import job as job_lib
+from xlflax.launch import local, slurm
+
+HELP = ('Starts a job of several processes: on this machine, or through a '
+        "cluster's scheduler. What each runs comes after --.")
+EXAMPLES = """
+  # four processes here, sharing the GPUs; with --cpu_devices=2 on the CPU
+  xlflax launch local --num_processes=4 -- train --gin_file=... --model_dir=...
+
+  # two nodes of eight GPUs, a process for each GPU; print it, do not submit
+  xlflax launch slurm --nodes=2 --gpus_per_node=8 --process_per=gpu \\
+      --time=24:00:00 --dry_run -- train --gin_file=... --model_dir=...
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds a sub-command for each kind of cluster."""
+  kinds = parser.add_subparsers(dest='kind', required=True, metavar='KIND')
+  _add_local(_kind(kinds, 'local', 'processes on this machine', run_local))
+  _add_slurm(_kind(kinds, 'slurm', 'a job for sbatch', run_slurm))
+
+
+def _kind(kinds, name: str, text: str, run_kind) -> argparse.ArgumentParser:
+  parser = kinds.add_parser(name, help=text, description=text)
+  parser.set_defaults(run_kind=run_kind)
+  parser.add_argument('--dry_run', action='store_true',
+                      help='print what would be started or submitted')
+  parser.add_argument('command', nargs='*', metavar='-- COMMAND',
+                      help='what each process runs, such as train ...')
+  return parser
+
+
+def _add_local(parser) -> None:
+  parser.add_argument('--num_processes', type=int, required=True, metavar='N')
+  parser.add_argument(
+      '--cpu_devices', type=int, metavar='N', help='N CPU devices for each '
+      'process (default: the GPUs, shared equally; without any, 1)')
+  parser.add_argument(
+      '--logs', type=pathlib.Path, metavar='DIR', help="folder of the "
+      "processes' logs (default: MODEL_DIR.logs, or logs)")
+  parser.add_argument('--port', type=int, metavar='PORT',
+                      help='of process 0 (default: a free one)')
+  parser.add_argument(
+      '--restarts', type=int, default=0, metavar='N', help='after a failure '
+      'start again, at most so often (default: %(default)s)')
+  parser.add_argument(
+      '--grace', type=float, default=10.0, metavar='SECONDS', help='how long '
+      'the others may take to end after a failure (default: %(default)s)')
+
+
+def _add_slurm(parser) -> None:
+  parser.add_argument('--nodes', type=int, default=1, metavar='N')
+  parser.add_argument('--gpus_per_node', type=int, default=0, metavar='N')
+  parser.add_argument(
+      '--process_per', choices=[p.value for p in slurm.Per], default='node',
+      help='one process for each node or GPU (default: %(default)s)')
+  for name in ('partition', 'account', 'time'):
+    parser.add_argument(f'--{name}', help='as of sbatch')
+  parser.add_argument('--job_name', default='xlflax', metavar='NAME')
+  parser.add_argument('--cpus_per_process', type=int, metavar='N')
+  parser.add_argument(
+      '--signal_seconds', type=int, default=120, metavar='SECONDS',
+      help='ask the run to stop so long before its time limit (default: '
+      '%(default)s)')
+  parser.add_argument(
+      '--sweep', type=pathlib.Path, metavar='FILE', help='an array of jobs: '
+      'each line has the flags that one of them adds')
+  parser.add_argument('--array', metavar='LINES', help='which lines of the '
+                      'sweep, such as 1-8%%2 (default: all)')
+  parser.add_argument('--logs', type=pathlib.Path, metavar='DIR')
+  parser.add_argument(
+      '--sbatch', action='append', default=[], metavar='ARGUMENT',
+      help='a further argument, such as --sbatch=--exclusive; may be repeated')
+
+
+def run(args: argparse.Namespace) -> int:
+  """Starts, submits or prints the job."""
+  return args.run_kind(args, job_lib.check(args.command))
+
+
+def run_local(args: argparse.Namespace, command: tuple[str, ...]) -> int:
+  """`xlflax launch local`."""
+  directory = job_lib.model_dir(command)
+  logs = args.logs or (directory.with_name(f'{directory.name}.logs')
+                       if directory else pathlib.Path('logs'))
+  job = local.LocalJob(
+      command=command, num_processes=args.num_processes,
+      cpu_devices=args.cpu_devices, logs=logs, port=args.port,
+      grace_seconds=args.grace)
+  if args.dry_run:
+    print(local.rendered(job))
+    return 0
+  return local.run(job, restarts=args.restarts)
+
+
+def run_slurm(args: argparse.Namespace, command: tuple[str, ...]) -> int:
+  """`xlflax launch slurm`."""
+  job = slurm.SlurmJob(
+      command=command, nodes=args.nodes, gpus_per_node=args.gpus_per_node,
+      process_per=args.process_per, partition=args.partition,
+      account=args.account, time=args.time, job_name=args.job_name,
+      cpus_per_process=args.cpus_per_process,
+      signal_seconds=args.signal_seconds, sweep=args.sweep, array=args.array,
+      logs=args.logs, more=tuple(args.sbatch))
+  print(slurm.rendered(job) if args.dry_run
+        else slurm.submit(job, dict(os.environ)))
+  return 0

@@ -1,0 +1,193 @@
+"""Jobs under Slurm: one batch script, and the `sbatch` line that submits it.
+
+The script is the same for every job; what differs is given to `sbatch`. It is
+also in `launch/slurm/train.sbatch`, for those who call `sbatch` themselves.
+"""
+
+import dataclasses
+import enum
+import pathlib
+import shlex
+import shutil
+import subprocess
+import tempfile
+
+from xlflax import enums, errors
+
+SCRIPT = r"""#!/bin/bash
+# Trains on one node or many, with one process per node or per GPU:
+#
+#   sbatch --nodes=2 --gpus-per-node=8 --ntasks-per-node=8 train.sbatch \
+#       train --gin_file=pretrain/mlm.gin ... --model_dir=/shared/runs/mlm
+#
+# A sweep is an array; line i of the file named by XLFLAX_SWEEP has the flags
+# that array task i adds (a --model_dir of its own at least):
+#
+#   XLFLAX_SWEEP=sweep.txt sbatch --array=1-8 ... train.sbatch train ...
+#
+# Some time before the limit, or a pre-emption, Slurm sends SIGUSR1: the run
+# saves a checkpoint and stops, and is queued again to go on from it.
+# XLFLAX_COMMAND is what runs instead of `xlflax`, such as a container's line.
+#SBATCH --job-name=xlflax
+#SBATCH --output=%x_%j.log
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=USR1@120
+
+arguments=("$@")
+if [[ -n ${XLFLAX_SWEEP:-} ]]; then
+  line=$(sed -n "${SLURM_ARRAY_TASK_ID:?XLFLAX_SWEEP needs --array}p" \
+    "$XLFLAX_SWEEP") || exit 2
+  if [[ -z $line ]]; then
+    echo "$XLFLAX_SWEEP has no line $SLURM_ARRAY_TASK_ID." >&2
+    exit 2
+  fi
+  eval "arguments+=($line)" || exit 2
+fi
+arguments+=(--stopped_status=75)
+
+# A task that ends first, in whatever way, gives the others 60 seconds.
+srun --kill-on-bad-exit=0 --wait=60 \
+  ${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK} \
+  ${XLFLAX_COMMAND:-xlflax} "${arguments[@]}" &
+srun=$!
+
+# SIGTERM comes when the job is cancelled or its time is over: then it is not
+# queued again here. (Where Slurm pre-empts by requeueing, it does that itself.)
+cancelled=
+trap 'interrupted=1; kill -USR1 "$srun"' USR1
+trap 'interrupted=1; cancelled=1; kill -TERM "$srun"' TERM
+while interrupted=; wait "$srun"; status=$?; [[ -n $interrupted ]]; do :; done
+
+# 75: stopped in order; 138: the signal came before the first step.
+if [[ -z $cancelled && ($status == 75 || $status == 138) ]]; then
+  echo "Stopped by a signal; job $SLURM_JOB_ID is queued again."
+  scontrol requeue "$SLURM_JOB_ID" && exit 0
+fi
+exit "$status"
+"""
+
+
+class Per(enum.Enum):
+  """What each process has."""
+
+  GPU = 'gpu'
+  NODE = 'node'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SlurmJob:
+  """A job for `sbatch`.
+
+  Attributes:
+    command: what each process runs.
+    nodes: how many machines.
+    gpus_per_node: 0 for a job on CPUs.
+    process_per: one process per GPU, or per node.
+    partition: of the cluster.
+    account: to charge.
+    time: limit, as Slurm writes it (`2-00:00:00`).
+    job_name: shown by `squeue`, and in the log's name.
+    cpus_per_process: for the input pipeline.
+    signal_seconds: how long before the limit the run is asked to stop.
+    sweep: file of flags, a line for each array task.
+    array: which lines of it run, such as '1-8%2'; None: all.
+    logs: folder of the logs; None: where `sbatch` is called.
+    more: further arguments of `sbatch`.
+  """
+
+  command: tuple[str, ...]
+  nodes: int = 1
+  gpus_per_node: int = 0
+  process_per: Per = Per.NODE
+  partition: str | None = None
+  account: str | None = None
+  time: str | None = None
+  job_name: str = 'xlflax'
+  cpus_per_process: int | None = None
+  signal_seconds: int = 120
+  sweep: pathlib.Path | None = None
+  array: str | None = None
+  logs: pathlib.Path | None = None
+  more: tuple[str, ...] = ()
+
+  def __post_init__(self):
+    enums.coerce(self, 'process_per', Per)
+    if self.process_per is Per.GPU and not self.gpus_per_node:
+      raise errors.ConfigError(
+          'One process per GPU needs GPUs', got='--gpus_per_node=0',
+          expected='1 or more')
+    if self.nodes < 1 or self.gpus_per_node < 0 or self.signal_seconds < 1:
+      raise errors.ConfigError(
+          'The size of the job is not usable',
+          got=f'nodes={self.nodes}, gpus_per_node={self.gpus_per_node}, '
+          f'signal_seconds={self.signal_seconds}',
+          expected='positive numbers')
+    if self.array and not self.sweep:
+      raise errors.ConfigError(
+          'An array needs the flags of its tasks', got=f'--array={self.array}',
+          expected='--sweep=FILE with a line of flags for each')
+
+  def sbatch(self, script: str) -> list[str]:
+    """The command line that submits the script."""
+    tasks = self.gpus_per_node if self.process_per is Per.GPU else 1
+    options = {
+        'job-name': self.job_name, 'nodes': self.nodes,
+        'ntasks-per-node': tasks, 'gpus-per-node': self.gpus_per_node or None,
+        'cpus-per-task': self.cpus_per_process, 'partition': self.partition,
+        'account': self.account, 'time': self.time,
+        'signal': f'USR1@{self.signal_seconds}', 'array': self._array(),
+        'output': self.logs and self.logs / '%x_%j.log'}
+    return ['sbatch', *(f'--{name}={value}' for name, value in options.items()
+                        if value is not None),
+            *self.more, script, *self.command]
+
+  def _array(self) -> str | None:
+    if self.sweep is None:
+      return None
+    try:
+      lines = len(self.sweep.read_text(encoding='utf-8').splitlines())
+    except OSError as error:
+      raise errors.ConfigError(
+          'The file of the sweep can not be read', got=str(self.sweep),
+          expected='a line of flags for each task of the array') from error
+    if not lines:
+      raise errors.ConfigError(
+          'The file of the sweep is empty', got=str(self.sweep))
+    return self.array or f'1-{lines}'
+
+  def variables(self) -> dict[str, str]:
+    """What the script reads from the environment of `sbatch`."""
+    return ({'XLFLAX_SWEEP': str(self.sweep.absolute())} if self.sweep else {})
+
+
+def rendered(job: SlurmJob) -> str:
+  """The submitting line and the script, for a person to read."""
+  variables = [f'{k}={shlex.quote(v)}' for k, v in job.variables().items()]
+  line = ' '.join([*variables, shlex.join(job.sbatch('train.sbatch'))])
+  return f'# {line}\n# where train.sbatch is:\n{SCRIPT}'
+
+
+def submit(job: SlurmJob, environment: dict[str, str]) -> str:
+  """Gives the job to Slurm; returns its answer.
+
+  Raises:
+    ConfigError: there is no Slurm here, or it refused the job.
+  """
+  if not shutil.which('sbatch', path=environment.get('PATH')):
+    raise errors.ConfigError(
+        'There is no Slurm here', got='no sbatch in PATH',
+        fix='call this on a login node, or print the script by --dry_run')
+  if job.logs:
+    job.logs.mkdir(parents=True, exist_ok=True)
+  with tempfile.NamedTemporaryFile('w', suffix='.sbatch') as script:
+    script.write(SCRIPT)
+    script.flush()
+    result = subprocess.run(
+        job.sbatch(script.name), env=environment | job.variables(), text=True,
+        capture_output=True, check=False)
+  if result.returncode:
+    raise errors.ConfigError(
+        'Slurm refused the job', got=result.stderr.strip(),
+        where=shlex.join(job.sbatch('train.sbatch')))
+  return result.stdout.strip()
