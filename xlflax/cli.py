@@ -21,6 +21,7 @@ COMMANDS = {
     'label': "label the words of text by a fine-tuned run",
     'evaluate': 'measure checkpoints by evaluation tasks',
     'translate': 'translate files or standard input by beam search',
+    'analyze': 'how similar languages are inside of models, with pictures',
     'convert': 'convert checkpoints, from and to Hugging Face too',
     'launch': 'start a job of several processes, here or on a cluster',
     'benchmark': 'time training steps on synthetic batches',
@@ -70,6 +71,7 @@ def _run(name: str, arguments: list[str]) -> int:
           'This command takes no gin bindings', got=f'--gin.{bindings[0]}',
           where=f'xlflax {name}')
     parsed.gin_bindings = bindings
+    parsed.command_line = ['xlflax', name, *arguments]
     return command.run(parsed) or 0
   except errors.XlflaxError as error:
     print(f'xlflax {name}: {error}', file=sys.stderr)

@@ -31,8 +31,8 @@ def grid(make_run, tmp_path):
       '--gin_file=finetune/tagging.gin', f'--init_from={run}',
       f'--output={tmp_path / "out"}', "--gin.FORMAT='conll'",
       f'--gin.TRAIN_FILES={files}', f'--gin.DEV_FILES={files}',
-      '--gin.LENGTH=16', '--gin.BATCH_SIZE=4', '--gin.TRAIN_STEPS=300',
-      '--gin.EVAL_STEPS=150', '--gin.LEARNING_RATE=1e-2',
+      '--gin.LENGTH=16', '--gin.BATCH_SIZE=4', '--gin.TRAIN_STEPS=150',
+      '--gin.EVAL_STEPS=75', '--gin.LEARNING_RATE=1e-2',
       '--gin.checkpoints.CheckpointOptions.every_steps=5',
       '--grid=SEED=0,1', '--select=tagging/accuracy/de',
       '--test_gin_file=evaluate/tagging.gin', "--test_gin=FORMAT='conll'",
@@ -76,7 +76,7 @@ def test_a_killed_grid_goes_on(grid):
   found = json.loads((output / 'grid.json').read_text())
   assert [c['status'] for c in found['cells']] == ['finished', 'finished']
   setting, = found['settings']
-  assert setting['dev']['mean'] > 0.9  # it is learnt
+  assert setting['dev']['mean'] > 0.55  # more than the majority's 0.5
   assert setting['test']['tagging_test/accuracy/de']['count'] == 2
   times = _changes(output / 'cells')
 

@@ -8,7 +8,6 @@ from xlflax.data.labelled import examples
 from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import nearest_sentences
 
-
 pytest_plugins = ['tests.evaluation.fixtures']
 
 

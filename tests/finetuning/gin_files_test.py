@@ -6,7 +6,7 @@ import pytest
 
 from tests import gin_files
 from xlflax import config, errors
-from xlflax.data.labelled import code_switched, paired_rows
+from xlflax.data.labelled import code_switched, joined, paired_rows
 from xlflax.data.synthetic import generator
 from xlflax.data.synthetic import options as options_lib
 from xlflax.evaluation import base, suite
@@ -150,6 +150,24 @@ def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
   assert settings.optimizer.frozen == ('model/language_specific',)
   with pytest.raises(errors.ConfigError, match='matches no parameter'):
     gin_files.trace_steps(settings)  # this model has none
+
+
+def test_translated_test_sets():
+  config.parse(['evaluate/classification.gin',
+                'finetune/settings/translate_test.gin'],
+               ["TEST_FILES={'fr': 'test.tsv'}"])
+  task, = config.parameter('evaluate.evaluate.tasks')
+  assert isinstance(task.source, joined.TranslatedExamples)
+  assert task.source.languages() == ('fr',)
+
+
+def test_every_setting_is_tested():
+  names = {name.rpartition('/')[2].removesuffix('.gin')
+           for name in gin_files.files('finetune/settings')}
+  assert names == {
+      'translate_train', 'one_language', 'code_switched', 'plug_in',
+      'frozen_language_parts', 'translate_test',
+      *(f'layer_head_{f}' for f in ('tagging', 'parsing', 'classification'))}
 
 
 @pytest.fixture(scope='module')

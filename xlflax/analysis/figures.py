@@ -23,8 +23,8 @@ Panels = Mapping[str, Mapping[str, Points]]
 
 
 def layer_columns(title: str, label: str,
-                  columns: Mapping[tuple[str, str], Sequence[float]]
-                  ) -> figure.Figure:
+                  columns: Mapping[tuple[str, str], Sequence[float]], *,
+                  layers: Sequence[int] = ()) -> figure.Figure:
   """A heat map with a row for each layer and their average (ECS figure 7).
 
   Args:
@@ -32,6 +32,7 @@ def layer_columns(title: str, label: str,
     label: of the colours; values are 0..1.
     columns: (group, column) -> value of each layer; columns of one group
       stand together. Shorter ones leave their last rows empty.
+    layers: numbers of the rows; none: from 0.
   """
   depth = max(map(len, columns.values()))
   values = np.full((depth + 1, len(columns)), np.nan)
@@ -49,7 +50,8 @@ def layer_columns(title: str, label: str,
   _draw_heat(canvas, axes, values, label)
   axes.set_xticks(range(len(names)), names, rotation=35, ha='right',
                   rotation_mode='anchor')
-  axes.set_yticks(range(depth + 1), [*(f'L{i}' for i in range(depth)), 'mean'])
+  axes.set_yticks(range(depth + 1), [
+      *(f'L{i}' for i in layers or range(depth)), 'mean'])
   axes.axhline(depth - 0.5, color='white', linewidth=3)
   _group_columns(axes, [group for group, _ in columns])
   axes.set_ylabel(LAYER)

@@ -161,6 +161,10 @@ class Models:
              second if second.step != LAST
              else ModelRef(second.directory, step)) for step in chosen]
 
+  def num_layers(self, ref: ModelRef) -> int:
+    """Layers of states: the model's, and the embedding output."""
+    return self._run(ref.directory).model.config.num_layers + 1
+
   def identity(self, ref: ModelRef) -> dict[str, Any]:
     """What a model's states depend on, as JSON values."""
     ref = self.resolve(ref)

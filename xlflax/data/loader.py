@@ -55,7 +55,9 @@ class TaskStatistics:
 class Loader(Protocol):
   """Gives any rows of any step's global batch."""
 
-  stream: AnyStream
+  @property
+  def stream(self) -> AnyStream:
+    """What is read."""
 
   @property
   def spec(self) -> dict[str, jax.ShapeDtypeStruct]:

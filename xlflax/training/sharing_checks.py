@@ -31,8 +31,8 @@ def check(plan: sharing.SharingPlan | None,
 
 def _check_stream(stream: loader_lib.AnyStream) -> None:
   where = f'stream {stream.name!r}'
-  text = isinstance(stream, stream_lib.Stream)
-  if text and stream.layout is stream_lib.Layout.PAIRS:
+  text = stream if isinstance(stream, stream_lib.Stream) else None
+  if text and text.layout is stream_lib.Layout.PAIRS:
     raise errors.ConfigError(
         'A row of two languages can not be read with the parts of one',
         got='layout=PAIRS with a sharing plan',
@@ -43,8 +43,8 @@ def _check_stream(stream: loader_lib.AnyStream) -> None:
         'A sharing plan needs batches of one language',
         got=f'batching={stream.batching.name}', expected='ONE_LANGUAGE',
         where=where, fix="set the stream's batching to 'one_language'")
-  if (text and stream.layout is stream_lib.Layout.SIDES
-      and stream.pairs.order is stream_lib.SideOrder.RANDOM):
+  if (text and text.layout is stream_lib.Layout.SIDES
+      and text.pairs.order is stream_lib.SideOrder.RANDOM):
     raise errors.ConfigError(
         'Sides exchanged at random put two languages in the batch of a side',
         got='pairs.order=RANDOM with a sharing plan', expected='AS_IS',

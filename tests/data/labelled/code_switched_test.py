@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.data.labelled import code_switched, examples, joined
+from xlflax.data.labelled import code_switched, examples, joined, paired_rows
 from xlflax.data.labelled import loader as loader_lib
-from xlflax.data.labelled import paired_rows
 from xlflax.data.labelled import rows as rows_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.labelled import stream as stream_lib
@@ -216,3 +215,10 @@ def test_groups_must_fill_a_batch():
     stream_lib.LabelledStream(
         name='s', source=make_switched(5), rows=Letters(), length=9,
         batch_size=5, group_size=2)
+
+
+def test_translated_test_sets_are_read_as_english():
+  source = joined.TranslatedExamples(source=Held({'fr': [dataclasses.replace(
+      make_pair('7', 'fr', 'a man', 'he sleeps'), paired_language='fr')]}))
+  assert source.languages() == ('fr',)
+  assert source.load('fr') == [make_pair('7', 'en', 'a man', 'he sleeps')]

@@ -1,6 +1,7 @@
 """Several sources as one, such as English originals and translations."""
 
 import dataclasses
+from typing import Any
 
 from xlflax import errors
 from xlflax.data.labelled import examples as examples_lib
@@ -46,3 +47,34 @@ class JoinedExamples(source_lib.ExampleSource):
   def problems(self, part: str) -> tuple[str, ...]:
     return next((source.problems(part) for source in self.sources
                  if part in source.languages()), ())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslatedExamples(source_lib.ExampleSource):
+  """Examples whose text is a translation into one language (translate-test).
+
+  Parts keep the names of the languages that were translated from; the text
+  is read as what it is.
+
+  Attributes:
+    source: part 'fr' holds what was French, in `language`.
+    language: of the text.
+  """
+
+  source: source_lib.ExampleSource
+  language: str = 'en'
+
+  def languages(self) -> tuple[str, ...]:
+    return self.source.languages()
+
+  def load(self, part: str) -> list[examples_lib.Example]:
+    found = []
+    for example in self.source.load(part):
+      changes: dict[str, Any] = {'language': self.language} | {
+          name: None for name in ('paired_language', 'question_language')
+          if hasattr(example, name)}
+      found.append(dataclasses.replace(example, **changes))
+    return found
+
+  def problems(self, part: str) -> tuple[str, ...]:
+    return self.source.problems(part)

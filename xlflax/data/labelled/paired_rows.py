@@ -6,6 +6,7 @@ to its English or translated counterpart.
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import code_switched
@@ -52,7 +53,7 @@ class PairedRows(rows_lib.RowMaker):
     return [pair(own, other)
             for own, other in zip(made, paired, strict=True)]
 
-  def counterparts_of(self, examples) -> list[examples_lib.Example]:
+  def counterparts_of(self, examples) -> list[Any]:
     """The counterpart of each example."""
     known: dict[str, Mapping[str, examples_lib.Example]] = {}
     parts = self.counterparts.languages()

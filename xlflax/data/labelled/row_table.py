@@ -78,9 +78,9 @@ class RowTable:
     temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
     arrays = {f'value/{key}': value for key, value in self._values.items()}
     arrays |= {f'end/{key}': value for key, value in self._ends.items()}
-    arrays |= {f'count/{key}': np.int64(n) for key, n in self.counts.items()}
+    arrays |= {f'count/{key}': np.array(n) for key, n in self.counts.items()}
     with open(temporary, 'wb') as file:
-      np.savez(file, format=np.int64(FORMAT),
+      np.savez(file, allow_pickle=False, format=np.array(FORMAT),
                fingerprint=np.array(fingerprint), **arrays)
     os.replace(temporary, path)
 

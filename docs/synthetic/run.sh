@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Makes everything in docs/synthetic.md's results:  docs/synthetic/run.sh WORK
+# The same command goes on where it was stopped.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=$1
+mkdir -p "$work"
+inputs=(--corpus="$work/toy/corpus" --vocabulary="$work/vocab" --cache="$work/cache")
+[ -d "$work/toy" ] || xlflax synthetic --output="$work/toy" --languages=en,aa,bb --anchors=0.2 --seed=0 \
+  --size nli/train=12000 --size paraphrase/train=8000 --size qa/train=8000 --sentences=20000 --pairs=10000
+xlflax vocab --corpus="$work/toy/corpus" --output="$work/vocab" --size=1500 --model_type=bpe --character_coverage=1
+xlflax cache --corpus="$work/toy/corpus" --vocabulary="$work/vocab" --output="$work/cache"
+
+time xlflax train --gin_file=pretrain/mlm_tlm.gin --gin_file=models/encoder.gin --gin_file="$here/encoder.gin" \
+  "${inputs[@]}" --model_dir="$work/runs/encoder"
+time xlflax evaluate --suite="$here/suite.gin" --data="$work/toy" --model_dir="$work/runs/encoder" --output="$work/runs/suite"
+time xlflax train --gin_file=pretrain/translation.gin --gin_file=models/transformer.gin --gin_file="$here/translation.gin" \
+  "${inputs[@]}" --model_dir="$work/runs/translation"
+time xlflax evaluate --model_dir="$work/runs/translation" --gin_file=evaluate/translation.gin --corpus="$work/toy/corpus"
+python "$here/table.py" "$work"

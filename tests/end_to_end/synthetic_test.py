@@ -1,0 +1,63 @@
+"""Synthetic languages, from text to scores: what a right pipeline must reach.
+
+Everything runs as a user runs it, by the commands and gin files of
+docs/synthetic.md, with fewer steps and the tasks that need the fewest.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+_FILES = pathlib.Path(__file__).parents[2] / 'docs/synthetic'
+# task -> its metric, and what is scored without having learned anything
+_TASKS = {'reviews': ('accuracy', 'majority'), 'pos': ('accuracy', 'majority'),
+          'ner': ('f1', None), 'trees': ('las', 'right_branching')}
+
+pytestmark = pytest.mark.slow
+
+
+def _xlflax(*arguments: str) -> None:
+  done = subprocess.run(
+      [sys.executable, '-m', 'xlflax.cli', *arguments], text=True, check=False,
+      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1200,
+      env=os.environ | {'JAX_PLATFORMS': 'cpu'})
+  assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope='module')
+def scores(tmp_path_factory) -> dict[str, dict[str, float]]:
+  """task -> metric -> value, after pretraining and fine-tuning on `en`."""
+  root = tmp_path_factory.mktemp('synthetic')
+  corpus = f'--corpus={root}/toy/corpus'
+  _xlflax('synthetic', f'--output={root}/toy', '--languages=en,aa,bb',
+          '--anchors=0.2', '--sentences=6000', '--pairs=6000')
+  _xlflax('vocab', corpus, f'--output={root}/vocab', '--size=1500',
+          '--model_type=bpe', '--character_coverage=1')
+  _xlflax('train', '--gin_file=pretrain/mlm_tlm.gin',
+          '--gin_file=models/encoder.gin', f'--gin_file={_FILES}/encoder.gin',
+          corpus, f'--vocabulary={root}/vocab', f'--model_dir={root}/encoder',
+          '--gin.TRAIN_STEPS=700')
+  _xlflax('evaluate', f'--suite={_FILES}/suite.gin', f'--data={root}/toy',
+          f'--model_dir={root}/encoder', f'--output={root}/suite',
+          f'--suite_tasks={",".join(_TASKS)}')
+  [model] = json.loads((root / 'suite/suite.json').read_text())['models']
+  return {name: {key: value['mean'] for key, value in task['scores'].items()}
+          for name, task in model['tasks'].items()}
+
+
+@pytest.mark.parametrize('task', _TASKS)
+def test_language_of_fine_tuning(scores, task):
+  metric, _ = _TASKS[task]
+  assert scores[task][f'{metric}/en'] > 0.95
+
+
+@pytest.mark.parametrize('language', ['aa', 'bb'])
+@pytest.mark.parametrize('task', _TASKS)
+def test_transfer(scores, task, language):
+  metric, baseline = _TASKS[task]
+  chance = scores[task][f'{baseline}/{language}'] if baseline else 0
+  assert scores[task][f'{metric}/{language}'] > chance + 0.15

@@ -1,0 +1,142 @@
+"""CKA between the layers of two models on translations.
+
+Source: ECS (Wu et al., 2020) section 5.2 and figure 7: mean-pooled states of
+parallel sentences; bilingual and monolingual models, a random encoder as the
+lower bound (for the second language only), paraphrases as the upper bound.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from xlflax import enums
+from xlflax.analysis import cka, figures, report, study
+from xlflax.analysis import models as models_lib
+from xlflax.analysis.sentence_store import SentenceReader
+from xlflax.evaluation import base, sources
+
+_EXPLANATION = (
+    'Linear centred kernel alignment (Kornblith et al., 2019) of mean-pooled '
+    'sentence states between a model that reads one language and a model that '
+    'reads its translation; 100 is the same up to rotation and scale. A pair '
+    'such as en-en holds paraphrases: an upper bound. Layer 0 is the embedding '
+    'output.')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CkaStudy(study.Study):
+  """CKA of every series on every pair.
+
+  Attributes:
+    source: parallel text.
+    series: the models that are compared.
+    steps: checkpoints of models without a named step; see `Models.at_steps`.
+    compare: every layer with every other, or with its counterpart only.
+    layers: that are compared; None: all.
+    estimator: see `xlflax.analysis.cka`.
+    reader: how sentences become states.
+  """
+
+  source: sources.PairSource
+  series: tuple[models_lib.Series, ...]
+  steps: models_lib.Steps = models_lib.LAST
+  compare: cka.Layers = cka.Layers.ALL
+  layers: tuple[int, ...] | None = None
+  estimator: cka.Estimator = cka.Estimator.BIASED
+  reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
+
+  def __post_init__(self):
+    enums.coerce(self, 'compare', cka.Layers)
+    enums.coerce(self, 'estimator', cka.Estimator)
+    study.check_series(self.series)
+
+  def run(self, models: models_lib.Models) -> report.Analysis:
+    failures = base.Failures('cka')
+    rows: list[report.Row] = []
+    for pair in self.source.pairs():
+      text = None
+      with failures.guard('-'.join(pair)):
+        text = self.source.load(pair)
+      if text is None:
+        continue
+      for case in study.cases(self.series, pair, self.steps, models, failures):
+        with failures.guard(case.name):
+          rows += self._compare(case, text, models)
+    return report.Analysis(
+        name='cka', title='Similarity of layers (CKA)',
+        explanation=_EXPLANATION, rows=rows, pictures=_pictures(rows),
+        tables=_tables(rows), settings=base.settings(self),
+        failures=failures.collected())
+
+  def _compare(self, case: study.Case, text: sources.PairedText,
+               models: models_lib.Models) -> list[report.Row]:
+    layers = [study.chosen_layers(self.layers, models.num_layers(ref))
+              for ref in (case.first, case.second)]
+    sums = cka.LayerCKA(layers=self.compare, estimator=self.estimator)
+    both = zip(*(self.reader.blocks(models, ref, side, language)
+                 for ref, side, language in zip(
+                     (case.first, case.second), text, case.pair,
+                     strict=True)), strict=True)
+    for first, second in both:
+      sums.update(first[layers[0]], second[layers[1]])
+    found = sums.result()
+    if self.compare is cka.Layers.DIAGONAL:
+      found = np.diag(found)
+    return [case.columns | {
+        'first_layer': i, 'second_layer': j, 'cka': float(found[y, x]),
+        'sentences': sums.count}
+            for y, i in enumerate(layers[0]) for x, j in enumerate(layers[1])
+            if self.compare is cka.Layers.ALL or x == y]
+
+
+def _diagonal(rows) -> list[report.Row]:
+  return [row for row in rows if row['first_layer'] == row['second_layer']]
+
+
+def _tables(rows: list[report.Row]):
+  diagonal = _diagonal(study.last_steps(rows))
+  return [report.grid(
+      'CKA of layer i with layer i (%)', diagonal, value='cka',
+      down=lambda row: f'layer {row["first_layer"]}',
+      across=lambda row: f'{row["pair"]} {row["series"]}', corner='')
+          ] if diagonal else []
+
+
+def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
+  pictures = {}
+  last = study.last_steps(rows)
+  diagonal = _diagonal(last)
+  if diagonal:
+    columns: dict[tuple[str, str], list[float]] = {}
+    for row in diagonal:
+      columns.setdefault((row['pair'], row['series']), []).append(row['cka'])
+    title = 'CKA of each layer with its counterpart'
+    pictures['layers'] = report.Picture(title, figures.layer_columns(
+        title, 'CKA', columns, layers=sorted(
+            {row['first_layer'] for row in diagonal})), diagonal)
+  for pair in dict.fromkeys(row['pair'] for row in last):
+    of_pair = [row for row in last if row['pair'] == pair]
+    if len(of_pair) > len(_diagonal(of_pair)):
+      title = f'CKA of every two layers, {pair}'
+      pictures[f'matrix.{pair}'] = report.Picture(
+          title, _matrices(title, of_pair), of_pair)
+  panels = study.by_step(_diagonal(rows), 'cka', layer='first_layer')
+  if panels:
+    title = 'CKA along training'
+    pictures['steps'] = report.Picture(title, figures.curves(
+        title, 'CKA', panels, xlabel=figures.STEP, top=1), _diagonal(rows))
+  return pictures
+
+
+def _matrices(title: str, rows: list[report.Row]):
+  axes = [sorted({row[f'{side}_layer'] for row in rows})
+          for side in ('first', 'second')]
+  panels = {}
+  for row in rows:
+    panel = panels.setdefault(
+        row['series'], np.full([len(axis) for axis in axes], np.nan))
+    panel[axes[0].index(row['first_layer']),
+          axes[1].index(row['second_layer'])] = row['cka']
+  first, second = rows[0]['pair'].split('-')
+  return figures.matrices(title, 'CKA', panels, first=first, second=second,
+                          first_layers=axes[0], second_layers=axes[1])

@@ -1,0 +1,127 @@
+"""What all analyses share: settings that run on models, layers, labels."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from xlflax import errors
+from xlflax.analysis import models as models_lib
+from xlflax.analysis import report
+from xlflax.evaluation import base, results
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Study:
+  """Base of analyses: a frozen dataclass of settings."""
+
+  def run(self, models: models_lib.Models) -> report.Analysis:
+    """Analyses; parts that fail are listed in the result."""
+    raise NotImplementedError
+
+
+class Case(NamedTuple):
+  """The two models of a series for a language pair, at one step.
+
+  Attributes:
+    series: its name.
+    pair: of languages.
+    step: of the checkpoint that changes along a run; else the first one's.
+    first: reads the pair's first language.
+    second: reads the second.
+  """
+
+  series: str
+  pair: models_lib.Pair
+  step: results.Step
+  first: models_lib.ModelRef
+  second: models_lib.ModelRef
+
+  @property
+  def name(self) -> str:
+    return f'{self.series} {"-".join(self.pair)} at step {self.step}'
+
+  @property
+  def columns(self) -> report.Row:
+    """The columns of a row that say what it is of."""
+    return {'series': self.series, 'pair': '-'.join(self.pair),
+            'step': self.step}
+
+
+def cases(series: Sequence[models_lib.Series], pair: models_lib.Pair,
+          steps: models_lib.Steps, models: models_lib.Models,
+          failures: base.Failures) -> Iterator[Case]:
+  """Every series at every step; one that can't be opened is a failure."""
+  for one in series:
+    found = []
+    with failures.guard(f'{one.name} {"-".join(pair)}'):
+      named = one.models(pair)
+      found = models.at_steps(named, steps)
+      moving = 0 if named[0].step == models_lib.LAST else (
+          1 if named[1].step == models_lib.LAST else 0)
+      for refs in found:
+        for ref in refs:
+          models.num_layers(ref)
+    for refs in found:
+      yield Case(one.name, pair, refs[moving].step, *refs)
+
+
+def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
+  """Layers counted from 0, the embedding output; None: all.
+
+  Args:
+    layers: negative ones count from the end.
+    count: how many there are, the embedding output included.
+
+  Raises:
+    AnalysisError: there is no such layer.
+  """
+  if layers is None:
+    return list(range(count))
+  for layer in layers:
+    if not -count <= layer < count:
+      raise errors.AnalysisError(
+          'The model has no such layer', got=layer,
+          expected=f'0 (embeddings) to {count - 1}, or counted from the end')
+  return sorted({layer % count for layer in layers})
+
+
+def check_series(series: Sequence[models_lib.Series]) -> None:
+  """Raises ConfigError unless there are series, of different names."""
+  names = [one.name for one in series]
+  if not names or len(set(names)) < len(names):
+    raise errors.ConfigError(
+        'An analysis needs series of models with different names',
+        got=', '.join(names) or 'none', where='--series')
+
+
+def last_steps(rows: Sequence[report.Row]) -> list[report.Row]:
+  """The rows of the last step of every series and pair."""
+  last = {(row['series'], row['pair']): row['step'] for row in rows}
+  return [row for row in rows
+          if row['step'] == last[row['series'], row['pair']]]
+
+
+def has_steps(rows: Sequence[report.Row]) -> bool:
+  """Whether some series has several steps."""
+  return len({(row['series'], row['pair'], row['step']) for row in rows}) > len(
+      {(row['series'], row['pair']) for row in rows})
+
+
+def by_step(rows: Sequence[report.Row], value: str, *, layer: str = 'layer'
+            ) -> dict[str, dict[str, list[tuple[float, float]]]]:
+  """Panel (series and pair) -> layer -> (step, value), for `figures.curves`.
+
+  Args:
+    rows: the numbers; those at no number of steps are left out.
+    value: the column that is drawn.
+    layer: the column of the layer.
+  """
+  several = len({row['series'] for row in rows}) > 1
+  panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+  for row in rows:
+    if isinstance(row['step'], int):
+      name = f'{row["series"]}: {row["pair"]}' if several else row['pair']
+      panels.setdefault(name, {}).setdefault(f'L{row[layer]}', []).append(
+          (row['step'], row[value]))
+  return {name: lines for name, lines in panels.items()
+          if any(len(points) > 1 for points in lines.values())}

@@ -1,0 +1,304 @@
+"""Word translation from embeddings, from every layer, and from vector files.
+
+Source: ECS (Wu et al., 2020) section 5.1.1 and figure 4: (a) rows of the
+embedding matrix, for words of one piece, beside fastText; (b) means of
+contextual states at every layer.
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from xlflax import errors
+from xlflax.analysis import (
+    csls,
+    dictionaries,
+    embeddings,
+    figures,
+    report,
+    states,
+    study,
+    word_lists,
+    word_means,
+)
+from xlflax.analysis import models as models_lib
+from xlflax.data import dictionaries as dictionary_files
+from xlflax.evaluation import base, sources
+from xlflax.evaluation.reports import pictures as bar_pictures
+
+_EXPLANATION = (
+    'Precision@k (%) of the nearest words of the other language (CSLS with '
+    'K = 10, or cosine), for the words of a test dictionary: as the vectors '
+    'are, and after an orthogonal map (Procrustes, with iterative '
+    'normalisation) learned from the training dictionary. Embeddings: words '
+    'of a single piece. Layers: the mean over a word’s pieces and over all '
+    'places where the text has it; layer 0 is the embedding output. Words of '
+    'the dictionary that have no vector, or no translation with one, are not '
+    'asked for: see the coverage. Precisions of different vocabularies can '
+    'not be compared.')
+_TOP = (1, 5, 10)
+VECTORS = 'vectors'
+EMBEDDINGS = 'embeddings'
+LAYERS = 'layers'
+
+# A dictionary's pairs of words for each pair of languages.
+Entries = dict[models_lib.Pair, list[tuple[str, str]]]
+Sides = tuple[dictionaries.WordVectors, dictionaries.WordVectors]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WordStudy(study.Study):
+  """Word translation of every series for every dictionary.
+
+  Attributes:
+    train: 'en-fr' -> file of a dictionary that maps are learned from, one
+      entry a line, separated by tabs or spaces (MUSE).
+    test: the same, of the words that are asked for.
+    text: the text whose words get contextual vectors; None: embeddings only.
+    series: the models that are compared.
+    vectors: language -> file of word vectors (`.vec`), the baseline.
+    steps: checkpoints of models without a named step; see `Models.at_steps`.
+    layers: that are looked at; None: all.
+    max_words: of a language, the most frequent of the text or of the files.
+    min_count: words that the text has less often get no vector.
+    k: K of CSLS.
+    max_length: tokens a sentence, at most.
+    directory: where the sums over the text are kept; None: nowhere.
+  """
+
+  train: Mapping[str, str]
+  test: Mapping[str, str]
+  text: sources.TextSource | None = None
+  series: tuple[models_lib.Series, ...] = ()
+  vectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  steps: models_lib.Steps = models_lib.LAST
+  layers: tuple[int, ...] | None = None
+  max_words: int = 50_000
+  min_count: int = 1
+  k: int = 10
+  max_length: int | None = 128
+  directory: str | None = None
+
+  def __post_init__(self):
+    if not self.vectors:
+      study.check_series(self.series)
+    if set(self.train) != set(self.test):
+      raise errors.ConfigError(
+          'Training and test dictionaries are not of the same pairs',
+          got=f'{", ".join(self.train)} and {", ".join(self.test)}',
+          expected='both for each pair')
+
+  def run(self, models: models_lib.Models) -> report.Analysis:
+    failures = base.Failures('words')
+    rows: list[report.Row] = []
+    train, test = (_read(files) for files in (self.train, self.test))
+    known = _known(train, test)
+    work = _Work(self, models, known)
+    for pair in test:
+      given = (train[pair], test[pair])
+      if all(language in self.vectors for language in pair):
+        with failures.guard(f'vectors {"-".join(pair)}'):
+          columns = {'series': VECTORS, 'pair': '-'.join(pair), 'step': None}
+          rows += self._translate(columns | {
+              'representation': VECTORS, 'layer': None},
+                                  work.of_files(pair), *given)
+      for case in study.cases(self.series, pair, self.steps, models, failures):
+        for kind, sides in (
+            (EMBEDDINGS, work.of_embeddings), (LAYERS, work.of_layers)):
+          with failures.guard(f'{case.name}, {kind}'):
+            for layer, found in sides(case):
+              rows += self._translate(case.columns | {
+                  'representation': kind, 'layer': layer}, found, *given)
+    return report.Analysis(
+        name='words', title='Word translation', explanation=_EXPLANATION,
+        rows=rows, pictures=_pictures(rows), tables=_tables(rows),
+        settings=base.settings(self), failures=failures.collected())
+
+  def _translate(self, columns: report.Row, sides: Sides, train, test
+                 ) -> list[report.Row]:
+    rows = []
+    same_size = len({side.vectors.shape[1] for side in sides}) == 1
+    for mapping in dictionaries.Mapping:
+      if mapping is dictionaries.Mapping.NONE and not same_size:
+        continue
+      found = dictionaries.translate(
+          *sides, test=test, train=train, mapping=mapping, top=_TOP, k=self.k)
+      rows += [columns | {
+          'mapping': mapping.value, 'score': score.value,
+          **{f'precision@{n}': found.precision[score, n] for n in _TOP},
+          'queries': found.queries, 'coverage': found.coverage,
+          'learned_from': found.learned_from,
+          'source_words': len(sides[0].words),
+          'target_words': len(sides[1].words)} for score in csls.Score]
+    return rows
+
+
+class _Work:
+  """Word vectors, each made once."""
+
+  def __init__(self, settings: WordStudy, models: models_lib.Models,
+               known: Mapping[str, set[str]]):
+    self._settings = settings
+    self._models = models
+    self._known = known
+    self._texts: dict[str, list[str]] = {}
+    self._words: dict[str, tuple[str, ...]] = {}
+    self._means: dict[tuple, word_means.WordMeans] = {}
+    self._files: dict[str, dictionaries.WordVectors] = {}
+
+  def of_files(self, pair: models_lib.Pair) -> Sides:
+    for language in pair:
+      if language not in self._files:
+        self._files[language] = dictionaries.read_vectors(
+            self._settings.vectors[language],
+            max_words=self._settings.max_words)
+    return self._files[pair[0]], self._files[pair[1]]
+
+  def of_embeddings(self, case: study.Case
+                    ) -> Iterator[tuple[int | None, Sides]]:
+    first, second = (embeddings.embedding_vectors(
+        self._models.subject(ref), self._vocabulary(language), language)
+                     for ref, language in _sides(case))
+    yield None, (first, second)
+
+  def of_layers(self, case: study.Case
+                ) -> Iterator[tuple[int | None, Sides]]:
+    """Nothing without text."""
+    if self._settings.text is None:
+      return
+    depth = min(self._models.num_layers(ref) for ref, _ in _sides(case))
+    layers = study.chosen_layers(self._settings.layers, depth)
+    means = [self._mean_states(*side) for side in _sides(case)]
+    for layer in layers:
+      first, second = (one.vectors(layer, least=self._settings.min_count)
+                       for one in means)
+      yield layer, (first, second)
+
+  def _mean_states(self, ref: models_lib.ModelRef, language: str
+                   ) -> word_means.WordMeans:
+    key = (self._models.resolve(ref), language)
+    if key not in self._means:
+      if len(self._means) > 1:  # the sums are large
+        self._means.pop(next(iter(self._means)))
+      self._means[key] = states.mean_word_states(
+          self._models.subject(ref), self._load(language), language,
+          self._vocabulary(language), max_length=self._settings.max_length,
+          store=self._store(ref, language))
+    return self._means[key]
+
+  def _store(self, ref: models_lib.ModelRef, language: str
+             ) -> word_means.Store | None:
+    if self._settings.directory is None:
+      return None
+    about = self._models.identity(ref) | {
+        'language': language, 'max_length': self._settings.max_length,
+        'text': base.settings_hash(self._load(language)),
+        'words': base.settings_hash(list(self._vocabulary(language)))}
+    return word_means.Store(
+        pathlib.Path(self._settings.directory)
+        / f'words.{base.settings_hash(about)}.npz', base.settings_hash(about))
+
+  def _vocabulary(self, language: str) -> tuple[str, ...]:
+    """The words of the text; without one those of the dictionaries."""
+    if language not in self._words:
+      known = sorted(self._known[language])
+      self._words[language] = (
+          tuple(known) if self._settings.text is None
+          else word_lists.frequent_words(
+              self._load(language), language, known,
+              max_words=self._settings.max_words))
+    return self._words[language]
+
+  def _load(self, language: str) -> list[str]:
+    assert self._settings.text is not None
+    if language not in self._texts:
+      self._texts[language] = self._settings.text.load(language)
+    return self._texts[language]
+
+
+def _sides(case: study.Case):
+  return tuple(zip((case.first, case.second), case.pair, strict=True))
+
+
+def _known(*entries: Entries) -> dict[str, set[str]]:
+  """language -> its words in dictionaries."""
+  known: dict[str, set[str]] = {}
+  for one in entries:
+    for pair, words in one.items():
+      for place, language in enumerate(pair):
+        known.setdefault(language, set()).update(
+            entry[place] for entry in words)
+  return known
+
+
+def _read(files: Mapping[str, str]) -> Entries:
+  entries: Entries = {}
+  for name, path in files.items():
+    first, dash, second = name.partition('-')
+    if not dash or not pathlib.Path(path).is_file():
+      raise errors.CorpusError(
+          'There is no such dictionary', got=f'{name}={path}',
+          expected='two codes and a file, such as en-fr=en-fr.txt')
+    with open(path, 'rb') as stream:
+      tabs = b'\t' in stream.readline()
+    dictionary = dictionary_files.Dictionary.read(
+        path, languages=(first, second), format='tsv' if tabs else 'muse')
+    entries[first, second] = [(one.word, one.translation)
+                              for one in dictionary.entries]
+  return entries
+
+
+def _main(rows: Sequence[report.Row]) -> list[report.Row]:
+  """By CSLS at the last step, with the map."""
+  return [row for row in study.last_steps(rows)
+          if row['score'] == 'csls' and row['mapping'] == 'procrustes']
+
+
+def _name(row: report.Row) -> str:
+  return (row['representation'] if row['layer'] is None
+          else f'layer {row["layer"]}')
+
+
+def _tables(rows: list[report.Row]):
+  return [report.grid(
+      f'Precision@{n} by CSLS with Procrustes (%)', _main(rows),
+      value=f'precision@{n}', across=lambda row: row['pair'],
+      down=lambda row: f'{row["series"]}, {_name(row)}'
+      if row['series'] != VECTORS else VECTORS) for n in _TOP] + [report.grid(
+          'Coverage of the test dictionary (%)', _main(rows), value='coverage',
+          across=lambda row: row['pair'],
+          down=lambda row: f'{row["series"]}, {_name(row)}')]
+
+
+def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
+  pictures = {}
+  main = _main(rows)
+  static = [row for row in main if row['layer'] is None]
+  if static:
+    title = 'Word translation by embeddings (CSLS, Procrustes)'
+    groups: dict[str, dict[str, float]] = {}
+    for row in static:
+      name = (VECTORS if row['series'] == VECTORS
+              else f'{row["series"]}, embeddings')
+      groups.setdefault(name, {})[row['pair']] = 100 * row['precision@1']
+    pictures['embeddings'] = report.Picture(title, bar_pictures.bars(
+        title, 'precision@1 (%)', groups), static)
+  contextual = [row for row in study.last_steps(rows)
+                if row['layer'] is not None]
+  panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+  for row in contextual:
+    name = f'{row["score"]}, {row["mapping"]}'.replace('csls', 'CSLS')
+    panels.setdefault(f'{row["series"]}: {row["pair"]}', {}).setdefault(
+        name, []).append((row['layer'], 100 * row['precision@1']))
+  if panels:
+    title = 'Word translation by layer'
+    pictures['layers'] = report.Picture(title, figures.curves(
+        title, 'precision@1 (%)', panels), contextual)
+  chosen = [row for row in rows if row['score'] == 'csls'
+            and row['mapping'] == 'procrustes' and row['layer'] is not None]
+  lines = study.by_step(chosen, 'precision@1')
+  if lines:
+    title = 'Word translation along training (CSLS, Procrustes)'
+    pictures['steps'] = report.Picture(title, figures.curves(
+        title, 'precision@1', lines, xlabel=figures.STEP), chosen)
+  return pictures

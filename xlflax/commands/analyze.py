@@ -1,0 +1,65 @@
+"""`xlflax analyze`: one module for each analysis."""
+
+import argparse
+import importlib
+
+HELP = ('Looks into models: how similar two languages are at every layer. '
+        'Each analysis writes a folder with JSON, CSV, pictures and one HTML '
+        'report. Works on every run directory, imported ones too.')
+EXAMPLES = """
+  # CKA between a model's states of a language and of its translation, with
+  # the random encoder as lower bound
+  xlflax analyze cka --model_dir=runs/mlm --text=data/tatoeba --output=out/cka
+
+  # bilingual beside monolingual models, paraphrases as upper bound
+  xlflax analyze cka --output=out/cka --series='bilingual=runs/{pair}' \\
+      --series='monolingual=runs/{language}' \\
+      --series='random=runs/{pair},runs/{pair}@untrained' \\
+      --text=en-fr=en-fr.tsv --text=en-en=paraphrases.tsv
+
+  # sentence retrieval by layer, with maps learned on other sentences
+  xlflax analyze sentences --model_dir=runs/mlm --test=data/tatoeba \\
+      --train=corpus@train --output=out/sentences
+
+  # word translation: embeddings, every layer, fastText
+  xlflax analyze words --model_dir=runs/mlm --text=en=en.txt --text=fr=fr.txt \\
+      --train=en-fr=en-fr.0-5000.txt --test=en-fr=en-fr.5000-6500.txt \\
+      --vec=en=wiki.en.vec --vec=fr=wiki.fr.vec --output=out/words
+
+  # word alignment by layer
+  xlflax analyze alignment --model_dir=runs/mlm --output=out/alignment \\
+      --links=en-de=text.en-de,gold.en-de
+
+  # a map between two models, to be used elsewhere
+  xlflax analyze procrustes --series='maps=runs/{language}' --layers=8 \\
+      --text=en-fr=en-fr.tsv --output=out/map
+
+  # evaluation results, and analyses made with --steps=all, along training
+  xlflax analyze curves --model_dir=runs/mlm --model_dir=runs/tlm \\
+      --output=out/curves
+"""
+
+# Name -> module of `xlflax.commands`.
+KINDS = {
+    'cka': 'analyze_cka',
+    'sentences': 'analyze_sentences',
+    'words': 'analyze_words',
+    'alignment': 'analyze_alignment',
+    'procrustes': 'analyze_procrustes',
+    'curves': 'analyze_curves',
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds a parser for each analysis."""
+  kinds = parser.add_subparsers(metavar='ANALYSIS', required=True)
+  for name, module_name in KINDS.items():
+    module = importlib.import_module(f'xlflax.commands.{module_name}')
+    own = kinds.add_parser(name, help=module.HELP, description=module.HELP)
+    module.add_arguments(own)
+    own.set_defaults(analyze=module.run)
+
+
+def run(args: argparse.Namespace) -> int:
+  """Runs the analysis that the arguments name."""
+  return args.analyze(args)
