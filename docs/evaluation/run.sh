@@ -16,7 +16,7 @@ timed() {  # name, command: once; wall, user and system seconds are written
   local name=$1 TIMEFORMAT="$1	%R	%U	%S" status
   shift
   [ -e "$work/done/$name" ] && return
-  { time "$@" 2>&3; } 2>>"$work/seconds.tsv" 3>&2
+  { time "$@" 2>&3; } 3>&2 2>>"$work/seconds.tsv"
   status=$?
   [ $status = 0 ] && printf '%q ' "$@" >"$work/done/$name"
   return $status
@@ -42,19 +42,19 @@ tune() {  # family, gin file of finetune/ and evaluate/, epochs, length, further
   local name=$1 file=$2 epochs=$3 length=$4
   shift 4
   timed "$name" xlflax finetune --gin_file="finetune/$file.gin" --init_from="$encoder" \
-    --output="$work/$name" --gin.EPOCHS="$epochs" --gin.LENGTH="$length" --gin.HEAD_LEARNING_RATE=1e-3 \
-    --gin.EVAL_STEPS=100 --test_gin_file="evaluate/$file.gin" "$@"
+    --output="$work/$name" --gin.EPOCHS="$epochs" --gin.LENGTH="$length" --gin.BATCH_SIZE=16 \
+    --gin.HEAD_LEARNING_RATE=2e-3 --gin.EVAL_STEPS=200 --test_gin_file="evaluate/$file.gin" "$@"
 }
 
 pos() {
-  tune pos tagging 6 64 --grid LEARNING_RATE=5e-4 --select=tagging/accuracy/en \
+  tune pos tagging 10 48 --grid LEARNING_RATE=1e-3 --select=tagging/accuracy/en \
     --gin.TRAIN_FILES="{'en': '$ewt-train.part.conllu'}" \
     --gin.DEV_FILES="{'en': '$ewt-dev.first500.conllu'}" \
     --test_gin "TEST_FILES={'en': '$ewt-test.first600.conllu', $(trees)}"
 }
 
 parsing() {
-  tune parsing parsing 10 64 --grid LEARNING_RATE=5e-4 --select=parsing/las/en \
+  tune parsing parsing 6 64 --grid LEARNING_RATE=1e-3 --select=parsing/las/en \
     --gin.TRAIN_FILES="{'en': '$ewt-train.part.conllu'}" \
     --gin.DEV_FILES="{'en': '$ewt-dev.first500.conllu'}" \
     --gin.OPTIONS="{'subtypes': 'dropped'}" --test_gin "source.FileExamples.options={'subtypes': 'dropped'}" \
@@ -69,7 +69,7 @@ trees() {
 
 ner() {
   local entities=(FORMAT="'uner'" SCHEME="'entities'")
-  tune ner tagging 8 64 --grid LEARNING_RATE=5e-4 --select=tagging/f1/en \
+  tune ner tagging 5 48 --grid LEARNING_RATE=1e-3 --select=tagging/f1/en \
     "${entities[@]/#/--gin.}" "${entities[@]/#/--test_gin=}" \
     --gin.TRAIN_FILES="{'en': '$files/uner.en.train.iob2'}" \
     --gin.DEV_FILES="{'en': '$files/uner.en.dev.iob2'}" \
@@ -80,10 +80,10 @@ ner() {
 }
 
 nli() {
-  tune nli classification 3 64 --grid LEARNING_RATE=5e-4 --select=classification/accuracy/en \
+  tune nli classification 1.5 48 --grid LEARNING_RATE=5e-4 --select=classification/accuracy/en \
     --gin.POOLING="'mean'" --gin.TRAIN_FILES="{'en': '$files/snli.train.tsv'}" \
     --gin.DEV_FILES="{'en': '$files/snli.dev.tsv'}" \
-    --test_gin "classification.Classification.length=64" --test_gin "TEST_FILES={
+    --test_gin "classification.Classification.length=48" --test_gin "TEST_FILES={
       'en': '$data/nli/snli/en.test.first1500.tsv',
       'fr': '$data/nli/rte3_fr/fr.dev.tsv', 'ja': '$data/nli/jsick/ja.test.first2000.tsv',
       'aym': '$data/nli/americasnli/aym.dev.tsv', 'gn': '$data/nli/americasnli/gn.dev.tsv',
@@ -93,14 +93,15 @@ nli() {
 pawsx() {
   local name tests=
   for name in en es fr zh; do tests+="'$name': '$files/pawsx.$name.test.tsv', "; done
-  tune pawsx classification 12 96 --grid LEARNING_RATE=5e-4 --select=classification/accuracy/en \
+  tune pawsx classification 6 96 --grid LEARNING_RATE=5e-4 --select=classification/accuracy/en \
     --gin.POOLING="'mean'" --gin.TRAIN_FILES="{'en': '$files/pawsx.en.train.tsv'}" \
-    --gin.DEV_FILES="{'en': '$files/pawsx.en.dev.tsv'}" --test_gin "TEST_FILES={$tests}"
+    --gin.DEV_FILES="{'en': '$files/pawsx.en.dev.tsv'}" --test_gin "classification.Classification.length=96" --test_gin "TEST_FILES={$tests}"
 }
 
 qa() {
   local tests="'en': '$files/tydiqa.en.test.json', 'id': '$data/tydiqa_goldp/tydiqa.goldp.id.dev.json'"
-  tune qa question_answering 4 128 --gin.LEARNING_RATE=5e-4 --gin.BATCH_SIZE=16 --gin.DOC_STRIDE=48 \
+  tune qa question_answering 4 128 --gin.LEARNING_RATE=5e-4 --gin.DOC_STRIDE=64 \
+    --gin.question_rows.QuestionRows.no_answer="'drop'" --gin.MAX_QUESTION_LENGTH=32 \
     --gin.TRAIN_FILES="{'en': '$files/tydiqa.en.train.json'}" \
     --test_gin_file="$here/qa.gin" --test_gin "TEST_FILES={$tests}" \
     --test_gin "XQUAD=$(for n in en es ru zh; do printf "'%s': '%s', " $n "$data/xquad/xquad.$n.json"; done | sed 's/.*/{&}/')" \

@@ -13,6 +13,8 @@ import socket
 import subprocess
 import time
 
+from xlflax.launch import local
+
 PROGRAMS = ('munged', 'slurmctld', 'slurmd', 'sbatch', 'scancel', 'sinfo')
 _HOSTS = pathlib.Path('/etc/hosts')
 _MARK = '  # tiny Slurm of the tests'
@@ -110,6 +112,9 @@ class TinyCluster:
         os.kill(daemon.pid, signal.SIGKILL)
         daemon.wait()
     self._daemons.clear()
+    self._remove_names()
+
+  def _remove_names(self):
     lines = _HOSTS.read_text().splitlines(keepends=True)
     _HOSTS.write_text(''.join(x for x in lines if _MARK not in x))
 
@@ -127,6 +132,7 @@ class TinyCluster:
     return shown.partition('JobState=')[2].split()[0]
 
   def _write_names(self):
+    self._remove_names()  # what a killed session left
     with _HOSTS.open('a') as file:
       file.writelines(f'127.0.0.1 {name}{_MARK}\n' for name in self._names)
 
@@ -160,7 +166,8 @@ class TinyCluster:
     with (self.folder / 'daemons.log').open('a') as log:
       self._daemons.append(subprocess.Popen(
           [_path(program), *arguments], env=self.environment, stdout=log,
-          stderr=log, stdin=subprocess.DEVNULL))
+          stderr=log, stdin=subprocess.DEVNULL,
+          preexec_fn=local.die_with_parent))
 
   def _wait_until_idle(self):
     shown = ''

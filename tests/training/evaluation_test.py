@@ -30,7 +30,9 @@ class _Bias(base.EvalTask):
 def _setup(directory, ema_decay=None):
   return types.SimpleNamespace(
       model=None, vocabulary=None, model_dir=directory,
-      settings=types.SimpleNamespace(ema_decay=ema_decay, partitioner=None))
+      settings=types.SimpleNamespace(
+          ema_decay=ema_decay, partitioner=None,
+          objectives=types.SimpleNamespace(objectives=())))
 
 
 def _state(step):

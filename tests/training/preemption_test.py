@@ -9,7 +9,8 @@ import pytest
 from xlflax.training import preemption
 
 
-@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT,
+                                    signal.SIGUSR1])
 def test_signal_asks_to_stop(number, warnings_logged):
   with preemption.StopRequest() as stop:
     assert not stop.should_stop(1)

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import socket
@@ -36,6 +37,7 @@ class LocalJob:
     logs: folder of a log for each process.
     port: of process 0 for the others; None takes a free one.
     grace_seconds: how long the others may take to end after a failure.
+    program: what runs the command.
   """
 
   command: tuple[str, ...]
@@ -44,9 +46,11 @@ class LocalJob:
   logs: pathlib.Path = pathlib.Path('logs')
   port: int | None = None
   grace_seconds: float = 10.0
+  program: tuple[str, ...] = (sys.executable, '-m', 'xlflax.cli')
 
   def __post_init__(self):
-    if self.num_processes < 1 or (self.cpu_devices or 1) < 1:
+    devices = 1 if self.cpu_devices is None else self.cpu_devices
+    if self.num_processes < 1 or devices < 1:
       raise errors.ConfigError(
           'A job needs processes and devices',
           got=f'num_processes={self.num_processes}, '
@@ -161,10 +165,10 @@ class _Running:
     for i in range(job.num_processes):
       with job.log(i).open('wb') as log:
         self._processes.append(subprocess.Popen(
-            [sys.executable, '-m', 'xlflax.cli', *job.arguments(i, port)],
+            [*job.program, *job.arguments(i, port)],
             env=environment | job.variables(i, names), stdout=log, stderr=log,
             stdin=subprocess.DEVNULL, start_new_session=True,
-            preexec_fn=_die_with_launcher))
+            preexec_fn=die_with_parent))
     logging.info(
         'Started %d processes (%s), logs in %s; this is process 0:',
         job.num_processes, ', '.join(str(p.pid) for p in self._processes),
@@ -232,8 +236,8 @@ class _Running:
         process.wait()
 
 
-def _die_with_launcher() -> None:
-  """Linux ends this process, in order, if the launcher is killed."""
+def die_with_parent() -> None:
+  """Lets Linux send this process SIGTERM if its parent is killed."""
   if sys.platform == 'linux':
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -254,7 +258,6 @@ def _show(log: IO[bytes]) -> None:
 
 def rendered(job: LocalJob) -> str:
   """The processes' command lines, for a person to read."""
-  import shlex  # pylint: disable=g-import-not-at-top
   port = job.port or 12345
   names = gpus(os.environ)
   lines = []

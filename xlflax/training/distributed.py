@@ -88,7 +88,7 @@ def _join(job: cluster_lib.Job, timeout: int, heartbeat: int) -> None:
 
 
 def _prefix_log(job: cluster_lib.Job) -> None:
-  """Lines say whose they are; only process 0 tells more than failures."""
+  """Lines of all but process 0 say whose they are."""
   root = logging.getLogger()
   for handler in root.handlers:
     old = handler.formatter
@@ -105,7 +105,8 @@ def _introduce(job: cluster_lib.Job) -> None:
       job.num_processes, job.source, socket.gethostname(), len(own),
       jax.device_count(), own[0].device_kind)
   if job.process_id:
-    logging.getLogger().setLevel(logging.ERROR)
+    for handler in logging.getLogger().handlers:
+      handler.setLevel(logging.ERROR)
 
 
 def is_lead() -> bool:

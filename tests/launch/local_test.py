@@ -1,0 +1,221 @@
+"""Processes on this machine: their logs, signals, failures, restarts."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from xlflax import errors
+from xlflax.launch import job as job_lib
+from xlflax.launch import local
+
+_ROOT = pathlib.Path(__file__).parents[2]
+# What a process of a test does, given its number `i` and the folder.
+_WORKER = """
+import os, pathlib, signal, sys, time
+flags = dict(a[2:].split('=') for a in sys.argv if a.startswith('--'))
+i, folder = int(flags['process_id']), pathlib.Path(flags['folder'])
+def touch(name):
+  (folder / f'{name}_{i}').write_text(str(os.getpid()))
+def wait(seconds=60):
+  time.sleep(seconds)
+print('hello from', i, flush=True)
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+  """Makes a job whose processes run some Python."""
+  def make(code: str, processes: int = 2, **more) -> local.LocalJob:
+    worker = tmp_path / 'worker.py'
+    worker.write_text(_WORKER + textwrap.dedent(code))
+    return local.LocalJob(
+        command=('train', f'--folder={tmp_path}'), num_processes=processes,
+        cpu_devices=1, logs=tmp_path / 'logs', grace_seconds=0.5,
+        program=(sys.executable, str(worker)), **more)
+  return make
+
+
+def _is_alive(pid_file: pathlib.Path) -> bool:
+  stat = pathlib.Path(f'/proc/{pid_file.read_text()}/stat')
+  return stat.exists() and ') Z ' not in stat.read_text()
+
+
+def _wait_for(*paths: pathlib.Path) -> None:
+  for _ in range(1000):
+    if all(path.exists() and path.read_text() for path in paths):
+      return
+    time.sleep(0.02)
+  raise AssertionError(paths)
+
+
+def test_success(job, capsys):
+  made = job('print("result of", i)')
+  assert local.run(made) == 0
+  assert capsys.readouterr().out == 'hello from 0\nresult of 0\n'
+  assert made.log(1).read_text() == 'hello from 1\nresult of 1\n'
+
+
+def test_environment_and_arguments(job):
+  made = job("print(os.environ['JAX_NUM_CPU_DEVICES'], sys.argv[1:])",
+             port=1234)
+  assert local.run(made) == 0
+  shown = made.log(1).read_text()
+  assert "1 ['train', " in shown
+  assert ("'--coordinator=localhost:1234', '--num_processes=2', "
+          "'--process_id=1', '--stopped_status=75']") in shown
+
+
+def test_first_failure_ends_all(job, capsys, tmp_path, caplog):
+  made = job("""
+      touch('started')
+      if i == 1:
+        while not (folder / 'started_0').exists():
+          wait(0.02)
+        raise ValueError('broken')
+      signal.signal(signal.SIGTERM, signal.SIG_IGN)
+      wait()
+  """)
+  start = time.monotonic()
+  assert local.run(made) == 1
+  assert time.monotonic() - start < 20
+  err = capsys.readouterr().err
+  assert 'Traceback' in err and 'ValueError: broken' in err
+  assert 'Process 1 of 2 failed with status 1' in caplog.text
+  assert 'There is no checkpoint yet.' in caplog.text
+  assert not _is_alive(tmp_path / 'started_0')
+
+
+def test_killed_process_ends_all(job, tmp_path, caplog):
+  made = job("""
+      touch('started')
+      if i == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+      wait()
+  """)
+  assert local.run(made) == 128 + signal.SIGKILL
+  assert 'Process 1 of 2 was killed by SIGKILL; ending the others' in (
+      caplog.text)
+
+
+def test_last_checkpoint_is_named(job, tmp_path, caplog):
+  made = job('sys.exit(1)')
+  for step in ('8', '16', '24.orbax-checkpoint-tmp'):
+    (tmp_path / 'run/checkpoints' / step).mkdir(parents=True)
+  made = local.LocalJob(**vars(made) | {
+      'command': (*made.command, '--model_dir', str(tmp_path / 'run'))})
+  local.run(made)
+  assert 'continues from the checkpoint of step 16.' in caplog.text
+
+
+def _launch(made: local.LocalJob) -> subprocess.Popen:
+  """The launcher as a process of its own."""
+  code = ('import sys, pathlib; from xlflax.launch import local; '
+          f'job = local.LocalJob(command={made.command!r}, num_processes=2, '
+          f'cpu_devices=1, logs=pathlib.Path({str(made.logs)!r}), '
+          f'program={made.program!r}); sys.exit(local.run(job))')
+  return subprocess.Popen([sys.executable, '-c', code], cwd=_ROOT)
+
+
+@pytest.mark.parametrize('number', local.PASSED_ON)
+def test_signals_are_passed_on(job, tmp_path, number):
+  made = job(f"""
+      def stop(number, frame):
+        touch('stopped')
+        sys.exit(75)
+      signal.signal({int(number)}, stop)
+      touch('started')
+      wait()
+  """)
+  launcher = _launch(made)
+  _wait_for(*(tmp_path / f'started_{i}' for i in range(2)))
+  launcher.send_signal(number)
+  assert launcher.wait(30) == 0  # stopped in order
+  assert all((tmp_path / f'stopped_{i}').exists() for i in range(2))
+
+
+def test_processes_do_not_outlive_the_launcher(job, tmp_path):
+  made = job("""
+      touch('started')
+      wait()
+  """)
+  launcher = _launch(made)
+  files = [tmp_path / f'started_{i}' for i in range(2)]
+  _wait_for(*files)
+  os.kill(launcher.pid, signal.SIGKILL)
+  launcher.wait()
+  for _ in range(500):
+    if not any(_is_alive(file) for file in files):
+      return
+    time.sleep(0.02)
+  raise AssertionError('still alive')
+
+
+def test_restart_after_a_failure(job, tmp_path, caplog):
+  made = job("""
+      if i == 1 and not (folder / 'failed_1').exists():
+        touch('failed')
+        sys.exit(3)
+  """)
+  assert local.run(made, restarts=2) == 0
+  assert 'Starting the job again (1 of 2)' in caplog.text
+
+
+def test_no_restart_after_a_mistake(job, tmp_path):
+  made = job("""
+      with (folder / 'starts').open('a') as file:
+        file.write(str(i))
+      sys.exit(2 if i == 1 else 0)
+  """)
+  assert local.run(made, restarts=2) == 2
+  assert sorted((tmp_path / 'starts').read_text()) == ['0', '1']
+
+
+def test_gpus_are_shared():
+  made = local.LocalJob(command=('train',), num_processes=2)
+  assert made.variables(1, ['0', '1', '2', '3']) == {
+      'CUDA_VISIBLE_DEVICES': '2,3'}
+  assert made.variables(0, []) == {
+      'JAX_PLATFORMS': 'cpu', 'JAX_NUM_CPU_DEVICES': '1'}
+
+
+def test_gpus_that_can_not_be_shared():
+  made = local.LocalJob(command=('train',), num_processes=2)
+  with pytest.raises(errors.ConfigError, match='2 processes, 3 GPUs'):
+    made.variables(0, ['0', '1', '2'])
+
+
+@pytest.mark.parametrize('environment, expected', [
+    ({'CUDA_VISIBLE_DEVICES': '2,3'}, ['2', '3']),
+    ({'CUDA_VISIBLE_DEVICES': ''}, []),
+    ({'CUDA_VISIBLE_DEVICES': '0', 'JAX_PLATFORMS': 'cpu'}, [])])
+def test_gpus_that_may_be_used(environment, expected):
+  assert local.gpus(environment) == expected
+
+
+@pytest.mark.parametrize('size', [dict(num_processes=0),
+                                  dict(num_processes=1, cpu_devices=0)])
+def test_no_processes_or_devices(size):
+  with pytest.raises(errors.ConfigError, match='needs processes and devices'):
+    local.LocalJob(command=('train',), **size)
+
+
+@pytest.mark.parametrize('command, text', [
+    ((), 'nothing to launch'), (('xlflax',), 'nothing to launch'),
+    (('tasks', 'list'), 'does not run as several processes. Got: tasks'),
+    (('train', '--process_id=0'), 'of its launcher. Got: --process_id')])
+def test_commands_that_can_not_be_launched(command, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    job_lib.check(command)
+
+
+@pytest.mark.parametrize('words, expected', [
+    (('--model_dir=a', '--model_dir=b'), 'b'), (('--model_dir', 'c'), 'c'),
+    (('train',), None)])
+def test_value_of_a_flag(words, expected):
+  assert job_lib.flag_value(words, '--model_dir') == expected

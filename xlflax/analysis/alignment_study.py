@@ -1,0 +1,187 @@
+"""Word alignment error rate by layer.
+
+Source: MetaXLM (Chi et al., 2022) section 4.4 and figure 4.
+"""
+
+import dataclasses
+import math
+import re
+
+from xlflax import enums, errors
+from xlflax.analysis import figures, report, study
+from xlflax.analysis import models as models_lib
+from xlflax.analysis.word_alignment import Mass, Method
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import source as source_lib
+from xlflax.evaluation import base, file_pairs, sources, word_alignment
+
+_EXPLANATION = (
+    'Alignment error rate (%, lower is better) of links between the words of '
+    'translations, found without training from the states of each layer: by '
+    'optimal transport with entropy, or where words are mutually most similar '
+    '(argmax). Layer 0 is the embedding output. The .txt files have the links '
+    'of one layer in Pharaoh’s format, counted from 0.')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnlinkedFiles(source_lib.ExampleSource):
+  """Translations without gold links, of words separated by spaces.
+
+  Attributes:
+    files: pair, such as 'en-de', to a file of two columns or to two files.
+  """
+
+  files: dict[str, str | tuple[str, str]]
+
+  def languages(self) -> tuple[str, ...]:
+    return tuple(self.files)
+
+  def load(self, part: str) -> list[examples_lib.Example]:
+    first, second = self._pair(part)
+    text = file_pairs.FilePairs(files={part: self.files[part]}).load(
+        (first, second))
+    return [examples_lib.AlignedSentence(
+        id=str(number), language=first, target_language=second,
+        source_words=tuple(source.split()), target_words=tuple(target.split()),
+        sure=frozenset(), possible=frozenset())
+            for number, (source, target) in enumerate(
+                zip(*text, strict=True), 1)]
+
+  def _pair(self, part: str) -> sources.Pair:
+    first, _, second = part.partition('-')
+    return first, second
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AlignmentStudy(study.Study):
+  """Links of every series, at every layer.
+
+  Attributes:
+    source: sentence pairs, with gold links or without.
+    series: one model each.
+    steps: checkpoints of models without a named step; see `Models.at_steps`.
+    methods: see `xlflax.analysis.word_alignment`.
+    layer: the layer whose links are written.
+    regularization: entropy of the transport.
+    mass: how much of a sentence each word is.
+    threshold: see `word_alignment.link_matrix`.
+    max_length: tokens a sentence, at most.
+  """
+
+  source: source_lib.ExampleSource
+  series: tuple[models_lib.Series, ...]
+  steps: models_lib.Steps = models_lib.LAST
+  methods: tuple[Method, ...] = (
+      Method.MUTUAL_TRANSPORT, Method.TRANSPORT, Method.ARGMAX)
+  layer: int = -1
+  regularization: float = 0.1
+  mass: Mass = Mass.UNIFORM
+  threshold: float | None = None
+  max_length: int | None = None
+
+  def __post_init__(self):
+    enums.coerce(self, 'mass', Mass)
+    object.__setattr__(self, 'methods', tuple(
+        enums.of_value(method, Method, where='methods')
+        for method in self.methods))
+    study.check_series(self.series)
+    for one in self.series:
+      if one.second:
+        raise errors.ConfigError(
+            'Words are aligned by one model for both languages',
+            got=f'{one.first} and {one.second}', where=f'series {one.name}')
+
+  def run(self, models: models_lib.Models) -> report.Analysis:
+    failures = base.Failures('alignment')
+    rows: list[report.Row] = []
+    notes: dict[str, None] = {}
+    files: dict[str, str | bytes] = {}
+    for part in self.source.languages():
+      first, _, second = part.partition('-')
+      for case in study.cases(self.series, (first, second), self.steps, models,
+                              failures):
+        with failures.guard(case.name):
+          found = self._evaluate(part, case, models)
+          notes |= dict.fromkeys(found.notes)
+          rows += [case.columns | {name: row[name] for name in (
+              'method', 'layer', 'aer', 'precision', 'recall')}
+                   for row in found.tables['layers']]
+          prefix = re.sub(r'[^\w.-]', '_', f'{case.series}.{case.step}')
+          files |= {f'{prefix}.{name}': text
+                    for name, text in found.files.items()}
+    return report.Analysis(
+        name='alignment', title='Word alignment by layer',
+        explanation=_EXPLANATION, rows=rows, pictures=_pictures(rows),
+        tables=_tables(rows), settings=base.settings(self),
+        notes=tuple(notes), failures=failures.collected(), files=files)
+
+  def _evaluate(self, part: str, case: study.Case, models: models_lib.Models
+                ) -> base.EvalResult:
+    study.chosen_layers([self.layer], models.num_layers(case.first))
+    result = word_alignment.WordAlignment(
+        source=_Part(source=self.source, part=part), methods=self.methods,
+        layer=self.layer, regularization=self.regularization, mass=self.mass,
+        threshold=self.threshold, max_length=self.max_length).evaluate(
+            models.subject(case.first))
+    for failure in result.failures:
+      raise errors.AnalysisError(failure.message)
+    return result
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Part(source_lib.ExampleSource):
+  """One part of a source."""
+
+  source: source_lib.ExampleSource
+  part: str
+
+  def languages(self) -> tuple[str, ...]:
+    return (self.part,)
+
+  def load(self, part: str) -> list[examples_lib.Example]:
+    return self.source.load(part)
+
+  def problems(self, part: str) -> tuple[str, ...]:
+    return self.source.problems(part)
+
+
+def _scored(rows: list[report.Row]) -> list[report.Row]:
+  """Those of text with gold links."""
+  return [row for row in rows if not math.isnan(row['aer'])]
+
+
+def _tables(rows: list[report.Row]):
+  last = study.last_steps(_scored(rows))
+  return [report.grid(
+      f'{series}: AER (%)', [row for row in last if row['series'] == series],
+      value='aer', down=lambda row: f'layer {row["layer"]}',
+      across=lambda row: f'{row["pair"]} {_method(row)}')
+          for series in dict.fromkeys(row['series'] for row in last)]
+
+
+def _method(row: report.Row) -> str:
+  return row['method'].replace('_', ' ')
+
+
+def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
+  pictures = {}
+  scored = _scored(rows)
+  last = study.last_steps(scored)
+  several = len({row['series'] for row in last}) > 1
+  panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+  for row in last:
+    line = f'{row["series"]}, {_method(row)}' if several else _method(row)
+    panels.setdefault(row['pair'], {}).setdefault(line, []).append(
+        (row['layer'], 100 * row['aer']))
+  if panels:
+    title = 'Word alignment by layer'
+    pictures['layers'] = report.Picture(title, figures.curves(
+        title, 'AER (%), lower is better', panels), last)
+  first = scored[0]['method'] if scored else None
+  chosen = [row for row in scored if row['method'] == first]
+  lines = study.by_step(chosen, 'aer')
+  if lines:
+    title = f'Word alignment along training ({_method(chosen[0])})'
+    pictures['steps'] = report.Picture(title, figures.curves(
+        title, 'AER, lower is better', lines, xlabel=figures.STEP), chosen)
+  return pictures

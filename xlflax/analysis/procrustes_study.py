@@ -1,0 +1,238 @@
+"""Maps between two models' layers, learned, measured and kept.
+
+Source: ECS (Wu et al., 2020) sections 5.1.2 (aligned words in context) and
+5.1.3 (sentences).
+"""
+
+import dataclasses
+import enum
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from xlflax import enums, errors
+from xlflax.analysis import (
+    checks,
+    figures,
+    maps,
+    procrustes,
+    report,
+    study,
+)
+from xlflax.analysis import models as models_lib
+from xlflax.analysis.sentence_store import SentenceReader
+from xlflax.data import language_codes
+from xlflax.data.labelled.readers import files
+from xlflax.evaluation import base, similarity, sources, word_states
+from xlflax.evaluation.metrics import alignment as alignment_metrics
+
+_EXPLANATION = (
+    'An orthogonal map (Procrustes, with iterative normalisation) from the '
+    'states of the first language’s model to those of the second’s, learned '
+    'on nine tenths of the pairs and measured on every tenth one: the mean '
+    'cosine of a pair, and accuracy@1 of finding its other side among those '
+    'held out (mean of both directions). The .npz files have the maps, learned '
+    'on the nine tenths.')
+_EVERY = 10  # a pair of so many is held out
+_MOST = 2000  # pairs that are searched
+_BLOCK = 256
+
+
+class Level(enum.Enum):
+  """What is paired: sentences, or words of sentences by given links."""
+
+  SENTENCES = 'sentences'
+  WORDS = 'words'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProcrustesStudy(study.Study):
+  """Learns the maps of every series, pair and layer.
+
+  Attributes:
+    source: parallel text; for words, these are separated by spaces.
+    series: the models between which maps are learned.
+    links: for words: pair -> file of links in Pharaoh's format, a line for
+      each sentence pair; none: sentences are paired.
+    steps: checkpoints of models without a named step; see `Models.at_steps`.
+    layers: that are mapped; None: all.
+    max_rounds: of the iterative normalisation.
+    reader: how sentences become states.
+  """
+
+  source: sources.PairSource
+  series: tuple[models_lib.Series, ...]
+  links: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  steps: models_lib.Steps = models_lib.LAST
+  layers: tuple[int, ...] | None = None
+  max_rounds: int = 50
+  reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
+  level: Level = Level.SENTENCES
+
+  def __post_init__(self):
+    enums.coerce(self, 'level', Level)
+    study.check_series(self.series)
+
+  def run(self, models: models_lib.Models) -> report.Analysis:
+    failures = base.Failures('procrustes')
+    rows: list[report.Row] = []
+    kept: dict[str, str | bytes] = {}
+    for pair in self.source.pairs():
+      text = None
+      with failures.guard('-'.join(pair)):
+        text = self.source.load(pair)
+      if text is None:
+        continue
+      for case in study.cases(self.series, pair, self.steps, models, failures):
+        with failures.guard(case.name):
+          for layer, sides in self._states(case, text, models):
+            row, found = self._learn(case, layer, sides)
+            rows.append(row)
+            about = row | {'first': str(case.first), 'second': str(
+                case.second), 'text': self.source.fingerprint()}
+            name = f'{case.series}.{"-".join(pair)}.{case.step}.layer{layer}'
+            kept[f'{name.replace("/", "_")}.npz'] = maps.to_bytes(
+                maps.SavedMap(found, about))
+    return report.Analysis(
+        name='procrustes', title='Maps between layers',
+        explanation=_EXPLANATION, rows=rows, pictures=_pictures(rows),
+        tables=_tables(rows), settings=base.settings(self),
+        failures=failures.collected(), files=kept)
+
+  def _learn(self, case: study.Case, layer: int, sides
+             ) -> tuple[report.Row, procrustes.Alignment]:
+    held_out = np.arange(len(sides[0])) % _EVERY == _EVERY - 1
+    train = [side[~held_out] for side in sides]
+    found = procrustes.align(*train, max_rounds=self.max_rounds)
+    test = [side[held_out][:_MOST] for side in sides]
+    if not len(test[0]):
+      raise errors.AnalysisError(
+          'Too few pairs to measure a map by', got=len(sides[0]),
+          expected=f'at least {_EVERY}')
+    mapped = found.map_source(test[0]), found.map_target(test[1])
+    row = case.columns | {
+        'layer': layer, 'level': self.level.value, 'pairs': len(train[0]),
+        'held_out': len(test[0])}
+    same = test[0].shape[1] == test[1].shape[1]
+    for name, both in (('before', test if same else None), ('after', mapped)):
+      row |= {f'cosine_{name}': _cosine(*both) if both else None,
+              f'accuracy_{name}': _accuracy(*both) if both else None}
+    return row, found
+
+  def _states(self, case: study.Case, text: sources.PairedText,
+              models: models_lib.Models) -> Iterator[tuple[int, list]]:
+    """Yields (layer, [first [P, D], second [P, E]])."""
+    layers = study.chosen_layers(self.layers, min(
+        models.num_layers(ref) for ref in (case.first, case.second)))
+    if self.level is Level.SENTENCES:
+      sides = [np.concatenate([block[layers] for block in self.reader.blocks(
+          models, ref, side, language)], axis=1)
+               for ref, side, language in zip(
+                   (case.first, case.second), text, case.pair, strict=True)]
+    else:
+      sides = self._words(case, text, layers, models)
+    for place, layer in enumerate(layers):
+      yield layer, [checks.vectors(side[place], language)
+                    for side, language in zip(sides, case.pair, strict=True)]
+
+  def _words(self, case: study.Case, text: sources.PairedText,
+             layers: list[int], models: models_lib.Models) -> list[np.ndarray]:
+    """[layers, P, D] of linked words, for both sides."""
+    links = self._links(case.pair, len(text.first))
+    sides: list[np.ndarray] = []
+    kept = [np.ones(len(found), bool) for found in links]
+    found_states = []
+    for place, ref in enumerate((case.first, case.second)):
+      by_sentence = _word_vectors(
+          models.subject(ref), text[place], case.pair[place], layers,
+          [found[:, place] for found in links], self.reader.max_length)
+      found_states.append([vectors for vectors, _ in by_sentence])
+      kept = [mask & known for mask, (_, known) in zip(
+          kept, by_sentence, strict=True)]
+    for by_sentence in found_states:
+      sides.append(np.concatenate([
+          vectors[:, mask] for vectors, mask in zip(
+              by_sentence, kept, strict=True)], axis=1))
+    return sides
+
+  def _links(self, pair: models_lib.Pair, size: int) -> list[np.ndarray]:
+    name = '-'.join(pair)
+    if name not in self.links:
+      raise errors.AnalysisError(
+          'There are no links between the words of a pair', got=name,
+          expected=f'--alignments={name}=FILE')
+    found = []
+    for number, line in files.read_lines(self.links[name]):
+      links = alignment_metrics.read_pharaoh(
+          line, where=f'{self.links[name]}:{number}').possible
+      found.append(np.array(sorted(links), np.int64).reshape(-1, 2))
+    if len(found) < size:
+      raise errors.AnalysisError(
+          'A file of links has fewer lines than there are sentences',
+          got=f'{len(found)} lines, {size} sentences', where=self.links[name])
+    return found[:size]
+
+
+def _word_vectors(subject: base.Subject, texts, language: str,
+                  layers: list[int], wanted: list[np.ndarray],
+                  max_length: int | None
+                  ) -> list[tuple[np.ndarray, np.ndarray]]:
+  """For each sentence [layers, links, D] and which links have their word."""
+  index = language_codes.language_id(
+      subject.vocabulary, language, [], required=subject.needs_languages)
+  out: list[tuple[np.ndarray, np.ndarray]] = []
+  for start in range(0, len(texts), _BLOCK):
+    block = [text.split() for text in texts[start:start + _BLOCK]]
+    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    for one in word_states.word_states(
+        subject, block, [(language, index)] * len(block),
+        max_length=max_length):
+      places = wanted[start + one.sentence]
+      row = np.full(max([len(block[one.sentence]), *(places + 1)]), -1)
+      row[one.words] = np.arange(len(one.words))
+      known = row[places] >= 0
+      if len(one.words):
+        vectors = one.states[layers][:, np.where(known, row[places], 0)]
+      else:
+        vectors = np.zeros((len(layers), len(places), one.states.shape[2]))
+      found[one.sentence] = vectors.astype(np.float32), known
+    out += [found[i] for i in range(len(block))]
+  return out
+
+
+def _cosine(first: np.ndarray, second: np.ndarray) -> float:
+  return float(np.mean(np.sum(
+      similarity.unit_rows(first) * similarity.unit_rows(second), axis=-1)))
+
+
+def _accuracy(first: np.ndarray, second: np.ndarray) -> float:
+  found = similarity.nearest(first, second)
+  return (similarity.accuracy(found.forward)
+          + similarity.accuracy(found.backward)) / 2
+
+
+def _tables(rows: list[report.Row]):
+  last = study.last_steps(rows)
+  return [report.grid(
+      f'{title} (%)', last, value=f'{name}_after',
+      down=lambda row: f'layer {row["layer"]}',
+      across=lambda row: f'{row["series"]} {row["pair"]}')
+          for name, title in (('accuracy', 'Accuracy@1 of held-out pairs'),
+                              ('cosine', 'Cosine of held-out pairs'))]
+
+
+def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
+  if not rows:
+    return {}
+  panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+  last = study.last_steps(rows)
+  for row in last:
+    lines = panels.setdefault(f'{row["series"]}: {row["pair"]}', {})
+    for name in ('accuracy_before', 'accuracy_after', 'cosine_before',
+                 'cosine_after'):
+      value = np.nan if row[name] is None else 100 * row[name]
+      lines.setdefault(name.replace('_', ', ') + ' the map', []).append(
+          (row['layer'], value))
+  title = f'Held-out {last[0]["level"]}, before and after the map'
+  return {'layers': report.Picture(title, figures.curves(
+      title, 'accuracy@1, cosine (%)', panels), last)}
