@@ -24,6 +24,9 @@ from xlflax.evaluation.metrics import (
 )
 
 DRAWS = 20
+QUESTIONS = 100  # of a file, as qa.gin has them
+TATOEBA = {'ara': 'ar', 'cmn': 'zh', 'deu': 'de', 'fra': 'fr', 'hin': 'hi',
+           'jpn': 'ja', 'rus': 'ru', 'spa': 'es', 'swh': 'sw', 'tur': 'tr'}
 Tree = collections.namedtuple('Tree', 'heads relations')
 
 
@@ -37,22 +40,27 @@ def most_common(values) -> str:
 
 
 def shape(word: str) -> str:
-  """Kinds of characters, which other languages share: 'Abc' -> 'Ll'."""
-  kinds = [unicodedata.category(character)[0] for character in word]
-  return kinds[0] + kinds[-1]
+  """Kinds of the first and last character: 'Abc' -> 'LuLl', '.' -> 'PoPo'."""
+  return unicodedata.category(word[0]) + unicodedata.category(word[-1])
 
 
 class Lexicon:
-  """The most frequent label of each word, or of its shape if it is unseen."""
+  """The most frequent label of each word in the training set.
 
-  def __init__(self, words: list[str], labels: list[str]):
+  What an unseen word gets: 'majority', the most frequent label, or 'shape',
+  that of the word's shape.
+  """
+
+  def __init__(self, words: list[str], labels: list[str],
+               unseen: str = 'shape'):
     by_word = collections.defaultdict(list)
     by_shape = collections.defaultdict(list)
     for word, label in zip(words, labels, strict=True):
       by_word[word.lower()].append(label)
       by_shape[shape(word)].append(label)
     self._words = {key: most_common(found) for key, found in by_word.items()}
-    self._shapes = {key: most_common(found) for key, found in by_shape.items()}
+    self._shapes = {key: most_common(found) for key, found in by_shape.items()
+                    if unseen == 'shape'}
     self._default = most_common(labels)
 
   def label(self, word: str) -> str:
@@ -162,12 +170,15 @@ def classification(train, tests) -> dict[str, dict[str, float]]:
           'chance': {part: 1 / len(set(labels)) for part in tests}}
 
 
-def tags(train, tests, score) -> dict[str, float]:
-  lexicon = Lexicon([w for e in train for w in e.words],
-                    [t for e in train for t in e.tags])
-  return {part: score([e.tags for e in examples],
-                      [[lexicon.label(w) for w in e.words] for e in examples])
-          for part, examples in tests.items()}
+def tags(train, tests, score) -> dict[str, dict[str, float]]:
+  def scores(unseen):
+    lexicon = Lexicon([w for e in train for w in e.words],
+                      [t for e in train for t in e.tags], unseen)
+    return {part: score(
+        [e.tags for e in examples],
+        [[lexicon.label(w) for w in e.words] for e in examples])
+            for part, examples in tests.items()}
+  return {'word': scores('majority'), 'word or shape': scores('shape')}
 
 
 def _treebanks(data, split):
@@ -201,22 +212,23 @@ def sentence_tasks(data, files):
 def word_tasks(data, files):
   train, _, tests = (read('conllu_tags', _treebanks(data, split))
                      for split in ('train', 'dev', 'test'))
-  yield 'pos', {'lexicon': tags(
+  yield 'pos', tags(
       train['en'], tests,
-      lambda gold, found: tagging.token_accuracy(gold, found).value)}
+      lambda gold, found: tagging.token_accuracy(gold, found).value)
   folder = data / 'uner'
-  yield 'ner', {'lexicon': tags(
+  yield 'ner', tags(
       read('uner', {'en': files / 'uner.en.train.iob2'})['en'],
       read('uner', {
           'en': folder / 'UNER_English-EWT/en_ewt-ud-test.iob2',
           'pt': folder / 'UNER_Portuguese-Bosque/pt_bosque-ud-test.iob2',
           'zh': folder / 'UNER_Chinese-GSDSIMP/zh_gsdsimp-ud-test.iob2'}),
       lambda gold, found: tagging.entity_scores(
-          gold, [tagging.repair(row) for row in found]).overall.f1)}
+          gold, [tagging.repair(row) for row in found]).overall.f1)
   train, dev, tests = (read('conllu', _treebanks(data, split),
                             subtypes='dropped')
                        for split in ('train', 'dev', 'test'))
-  yield 'parsing', attachment(train['en'], dev['en'], tests)
+  for name, found in attachment(train['en'], dev['en'], tests).items():
+    yield f'parsing_{name}', {'chain': found}
 
 
 def question_tasks(data, files):
@@ -235,11 +247,17 @@ def question_tasks(data, files):
                         for part, name in mlqa.items()})}
   for name, (rules, paths) in sets.items():
     yield name, {'random span': {
-        part: span_f1(examples[:200], lengths.get(part, other), rules)
+        part: span_f1(examples[:QUESTIONS], lengths.get(part, other), rules)
         for part, examples in read('squad', paths).items()}}
 
 
 def pair_tasks(data, files):
+  folder = data / 'tatoeba'
+  yield 'tatoeba', {'random': {
+      TATOEBA[path.suffix[1:]]: 1 / len(path.read_text(
+          encoding='utf-8').rstrip('\n').split('\n'))
+      for path in sorted(folder.glob('tatoeba.*'))
+      if path.suffix[1:] in TATOEBA}}
   for name, folder, stem in (('mining_ntrex', data / 'bucc_style', '.dev'),
                              ('mining_tatoeba', files, '')):
     prefix = 'tatoeba.' if name == 'mining_tatoeba' else ''
@@ -249,7 +267,7 @@ def pair_tasks(data, files):
       sizes = [len(pathlib.Path(f'{start}.{side}').read_text(
           encoding='utf-8').rstrip('\n').split('\n'))
                for side in (code, 'en', 'gold')]
-      found[f'{code}-en'] = random_mining_f1(*sizes)
+      found[code] = random_mining_f1(*sizes)
     yield name, {'random': found}
   gold = data / 'word_alignment'
   ugarit, sample = gold / 'ugarit_grc-eng', gold / 'simalign_sample'

@@ -47,7 +47,7 @@ tune() {  # family, gin file of finetune/ and evaluate/, epochs, length, further
 }
 
 pos() {
-  tune pos tagging 10 48 --grid LEARNING_RATE=1e-3 --select=tagging/accuracy/en \
+  tune pos tagging 5 48 --grid LEARNING_RATE=1e-3 --select=tagging/accuracy/en \
     --gin.TRAIN_FILES="{'en': '$ewt-train.part.conllu'}" \
     --gin.DEV_FILES="{'en': '$ewt-dev.first500.conllu'}" \
     --test_gin "TEST_FILES={'en': '$ewt-test.first600.conllu', $(trees)}"
@@ -80,7 +80,7 @@ ner() {
 }
 
 nli() {
-  tune nli classification 1.5 48 --grid LEARNING_RATE=5e-4 --select=classification/accuracy/en \
+  tune nli classification 0.8 48 --grid LEARNING_RATE=5e-4 --select=classification/accuracy/en \
     --gin.POOLING="'mean'" --gin.TRAIN_FILES="{'en': '$files/snli.train.tsv'}" \
     --gin.DEV_FILES="{'en': '$files/snli.dev.tsv'}" \
     --test_gin "classification.Classification.length=48" --test_gin "TEST_FILES={
@@ -93,14 +93,14 @@ nli() {
 pawsx() {
   local name tests=
   for name in en es fr zh; do tests+="'$name': '$files/pawsx.$name.test.tsv', "; done
-  tune pawsx classification 6 96 --grid LEARNING_RATE=5e-4 --select=classification/accuracy/en \
+  tune pawsx classification 3 96 --grid LEARNING_RATE=5e-4 --select=classification/accuracy/en \
     --gin.POOLING="'mean'" --gin.TRAIN_FILES="{'en': '$files/pawsx.en.train.tsv'}" \
     --gin.DEV_FILES="{'en': '$files/pawsx.en.dev.tsv'}" --test_gin "classification.Classification.length=96" --test_gin "TEST_FILES={$tests}"
 }
 
 qa() {
   local tests="'en': '$files/tydiqa.en.test.json', 'id': '$data/tydiqa_goldp/tydiqa.goldp.id.dev.json'"
-  tune qa question_answering 4 128 --gin.LEARNING_RATE=5e-4 --gin.DOC_STRIDE=64 \
+  tune qa question_answering 2 128 --gin.LEARNING_RATE=5e-4 --gin.DOC_STRIDE=64 \
     --gin.question_rows.QuestionRows.no_answer="'drop'" --gin.MAX_QUESTION_LENGTH=32 \
     --gin.TRAIN_FILES="{'en': '$files/tydiqa.en.train.json'}" \
     --test_gin_file="$here/qa.gin" --test_gin "TEST_FILES={$tests}" \

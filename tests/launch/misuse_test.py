@@ -10,7 +10,7 @@ from tests.end_to_end.conftest import free_port
 _TINY = (
     '--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin',
     '--gin.LENGTH=16', '--gin.BATCH_SIZE=8', '--gin.TRAIN_STEPS=4',
-    '--gin.EncoderConfig.max_length=32', '--compilation_cache=')
+    '--gin.WARMUP_STEPS=1', '--gin.EncoderConfig.max_length=32', '--compilation_cache=')
 _LIMIT = 90  # seconds, for a machine that has much else to do
 
 
@@ -36,12 +36,14 @@ def _flags(i, *more, count=2):
   return (f'--process_id={i}', f'--num_processes={count}', *more)
 
 
+@pytest.mark.slow  # see also roll_call_test
 def test_wrong_process_count(together):
   for output in together(_flags(0), _flags(1, count=3)):
     assert 'The processes do not agree on how many they are. Got: 2 for' in (
         output)
 
 
+@pytest.mark.slow  # see also roll_call_test
 def test_missing_process(together):
   for output in together(_flags(0, count=3), _flags(1, count=3),
                          join_timeout=15):
@@ -54,9 +56,11 @@ def test_different_gin(together):
     assert '+LEARNING_RATE = 0.5' in output
 
 
+@pytest.mark.slow  # see also roll_call_test
 def test_port_that_is_taken(together):
   with socket.create_server(('', 0)) as server:
-    outputs = together(_flags(0), _flags(1), port=server.getsockname()[1])
+    outputs = together(_flags(0), _flags(1), port=server.getsockname()[1],
+                       join_timeout=10)
   assert 'Process 0 can not listen on the port of the job' in outputs[0]
   assert "Something that is not the job's process 0 answers" in outputs[1]
 

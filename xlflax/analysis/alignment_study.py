@@ -146,8 +146,8 @@ class _Part(source_lib.ExampleSource):
 
 
 def _scored(rows: list[report.Row]) -> list[report.Row]:
-  """Those of text with gold links."""
-  return [row for row in rows if not math.isnan(row['aer'])]
+  """Those of text with sure gold links."""
+  return [row for row in rows if not math.isnan(row['recall'])]
 
 
 def _tables(rows: list[report.Row]):

@@ -124,14 +124,14 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
   if panels:
     title = 'CKA along training'
     pictures['steps'] = report.Picture(title, figures.curves(
-        title, 'CKA', panels, xlabel=figures.STEP, top=1), _diagonal(rows))
+        title, 'CKA', panels, xlabel=figures.STEP, whole=1), _diagonal(rows))
   return pictures
 
 
 def _matrices(title: str, rows: list[report.Row]):
   axes = [sorted({row[f'{side}_layer'] for row in rows})
           for side in ('first', 'second')]
-  panels = {}
+  panels: dict[str, np.ndarray] = {}
   for row in rows:
     panel = panels.setdefault(
         row['series'], np.full([len(axis) for axis in axes], np.nan))

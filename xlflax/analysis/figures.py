@@ -6,6 +6,7 @@ their codes: the fonts of matplotlib lack many scripts.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib import figure
@@ -99,7 +100,7 @@ def matrices(title: str, label: str, panels: Mapping[str, np.ndarray], *,
 
 
 def curves(title: str, label: str, panels: Panels, *, xlabel: str = LAYER,
-           top: float | None = None) -> figure.Figure:
+           whole: float | None = None) -> figure.Figure:
   """Lines over layers or steps, one panel each (ECS 4-6, MetaXLM 3-5).
 
   Args:
@@ -107,11 +108,13 @@ def curves(title: str, label: str, panels: Panels, *, xlabel: str = LAYER,
     label: of the vertical axes, with its unit.
     panels: name of a panel -> name of a line -> points (x, y); y may be NaN.
     xlabel: LAYER or STEP.
-    top: of the vertical axes, which then begin at 0; None: as the values are.
+    whole: what all of something is, such as 100: the vertical axes begin at
+      0 and end there, or earlier if no value is near; None: as values are.
   """
   names = list(dict.fromkeys(n for lines in panels.values() for n in lines))
   across = min(_ACROSS, len(panels))
   down = math.ceil(len(panels) / across)
+  top = _top(panels, whole) if whole is not None else 0.0
   canvas = figure.Figure(figsize=(1.0 + 3.1 * max(across, 1.6),
                                   1.1 + 2.5 * down), layout='constrained')
   grid = canvas.subplots(down, across, squeeze=False, sharey=True)
@@ -126,7 +129,7 @@ def curves(title: str, label: str, panels: Panels, *, xlabel: str = LAYER,
     axes.locator_params(axis='x', integer=True, nbins=7)
     axes.grid(alpha=0.3)
     styles.tidy(axes)
-    if top is not None:
+    if whole is not None:
       axes.set_ylim(-0.02 * top, 1.02 * top)
   for axes in grid[:, 0]:
     axes.set_ylabel(label)
@@ -135,8 +138,15 @@ def curves(title: str, label: str, panels: Panels, *, xlabel: str = LAYER,
   return canvas
 
 
+def _top(panels: Panels, whole: float) -> float:
+  """The next tenth of the whole above all values."""
+  highest = max((y for lines in panels.values() for points in lines.values()
+                 for _, y in points if math.isfinite(y)), default=whole)
+  return whole * min(10, math.floor(10 * highest / whole) + 1) / 10
+
+
 def _legend(canvas, grid, names: Sequence[str]) -> None:
-  handles = {}
+  handles: dict[str, Any] = {}
   for axes in grid:
     handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
   if len(names) < 2:

@@ -77,6 +77,7 @@ class ProcrustesStudy(study.Study):
     failures = base.Failures('procrustes')
     rows: list[report.Row] = []
     kept: dict[str, str | bytes] = {}
+    fingerprint = self.source.fingerprint()
     for pair in self.source.pairs():
       text = None
       with failures.guard('-'.join(pair)):
@@ -89,7 +90,7 @@ class ProcrustesStudy(study.Study):
             row, found = self._learn(case, layer, sides)
             rows.append(row)
             about = row | {'first': str(case.first), 'second': str(
-                case.second), 'text': self.source.fingerprint()}
+                case.second), 'text': fingerprint}
             name = f'{case.series}.{"-".join(pair)}.{case.step}.layer{layer}'
             kept[f'{name.replace("/", "_")}.npz'] = maps.to_bytes(
                 maps.SavedMap(found, about))
@@ -139,7 +140,6 @@ class ProcrustesStudy(study.Study):
              layers: list[int], models: models_lib.Models) -> list[np.ndarray]:
     """[layers, P, D] of linked words, for both sides."""
     links = self._links(case.pair, len(text.first))
-    sides: list[np.ndarray] = []
     kept = [np.ones(len(found), bool) for found in links]
     found_states = []
     for place, ref in enumerate((case.first, case.second)):
@@ -149,11 +149,9 @@ class ProcrustesStudy(study.Study):
       found_states.append([vectors for vectors, _ in by_sentence])
       kept = [mask & known for mask, (_, known) in zip(
           kept, by_sentence, strict=True)]
-    for by_sentence in found_states:
-      sides.append(np.concatenate([
-          vectors[:, mask] for vectors, mask in zip(
-              by_sentence, kept, strict=True)], axis=1))
-    return sides
+    return [np.concatenate([
+        vectors[:, mask] for vectors, mask in zip(side, kept, strict=True)
+    ], axis=1) for side in found_states]
 
   def _links(self, pair: models_lib.Pair, size: int) -> list[np.ndarray]:
     name = '-'.join(pair)

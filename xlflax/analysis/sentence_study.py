@@ -57,8 +57,8 @@ class SentenceStudy(study.Study):
     for pair in self.test.pairs():
       texts = None
       with failures.guard('-'.join(pair)):
-        texts = (self.test.load(pair),
-                 self.train.load(pair) if pair in mapped else None)
+        texts = (self.test.load(pair), self.train.load(pair)
+                 if self.train is not None and pair in mapped else None)
       if texts is None:
         continue
       if self.train is not None and texts[1] is None:
@@ -145,12 +145,12 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
         (row['layer'], 100 * row['accuracy']))
   if panels:
     pictures['layers'] = report.Picture(title, figures.curves(
-        title, 'accuracy@1 (%)', panels, top=100), last)
+        title, 'accuracy@1 (%)', panels, whole=100), last)
   for mapping in dict.fromkeys(row['mapping'] for row in rows):
     chosen = [row for row in rows if row['mapping'] == mapping]
     lines = study.by_step(chosen, 'accuracy')
     if lines:
       title = f'Sentence retrieval along training, {_NAMES[mapping]}'
       pictures[f'steps.{mapping}'] = report.Picture(title, figures.curves(
-          title, 'accuracy@1', lines, xlabel=figures.STEP, top=1), chosen)
+          title, 'accuracy@1', lines, xlabel=figures.STEP, whole=1), chosen)
   return pictures

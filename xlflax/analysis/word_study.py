@@ -40,6 +40,8 @@ _TOP = (1, 5, 10)
 VECTORS = 'vectors'
 EMBEDDINGS = 'embeddings'
 LAYERS = 'layers'
+_SCORES = {'cosine': 'cosine', 'csls': 'CSLS'}
+_MAPPINGS = {'none': 'no map', 'procrustes': 'Procrustes'}
 
 # A dictionary's pairs of words for each pair of languages.
 Entries = dict[models_lib.Pair, list[tuple[str, str]]]
@@ -112,7 +114,8 @@ class WordStudy(study.Study):
     return report.Analysis(
         name='words', title='Word translation', explanation=_EXPLANATION,
         rows=rows, pictures=_pictures(rows), tables=_tables(rows),
-        settings=base.settings(self), failures=failures.collected())
+        settings=base.settings(self), notes=_notes(rows),
+        failures=failures.collected())
 
   def _translate(self, columns: report.Row, sides: Sides, train, test
                  ) -> list[report.Row]:
@@ -270,6 +273,15 @@ def _tables(rows: list[report.Row]):
           down=lambda row: f'{row["series"]}, {_name(row)}')]
 
 
+def _notes(rows: Sequence[report.Row]) -> list[str]:
+  """How many words the numbers are about."""
+  return list(dict.fromkeys(
+      f'{row["series"]}, {row["pair"]}, {row["representation"]}: '
+      f'{row["queries"]} words asked for, among {row["target_words"]} words; '
+      f'the map is learned from {row["learned_from"]} pairs'
+      for row in _main(rows)))
+
+
 def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
   pictures = {}
   main = _main(rows)
@@ -287,18 +299,18 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
                 if row['layer'] is not None]
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
   for row in contextual:
-    name = f'{row["score"]}, {row["mapping"]}'.replace('csls', 'CSLS')
+    name = f'{_SCORES[row["score"]]}, {_MAPPINGS[row["mapping"]]}'
     panels.setdefault(f'{row["series"]}: {row["pair"]}', {}).setdefault(
         name, []).append((row['layer'], 100 * row['precision@1']))
   if panels:
     title = 'Word translation by layer'
     pictures['layers'] = report.Picture(title, figures.curves(
-        title, 'precision@1 (%)', panels), contextual)
+        title, 'precision@1 (%)', panels, whole=100), contextual)
   chosen = [row for row in rows if row['score'] == 'csls'
             and row['mapping'] == 'procrustes' and row['layer'] is not None]
   lines = study.by_step(chosen, 'precision@1')
   if lines:
     title = 'Word translation along training (CSLS, Procrustes)'
     pictures['steps'] = report.Picture(title, figures.curves(
-        title, 'precision@1', lines, xlabel=figures.STEP), chosen)
+        title, 'precision@1', lines, xlabel=figures.STEP, whole=1), chosen)
   return pictures

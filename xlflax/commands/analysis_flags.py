@@ -149,7 +149,7 @@ def _source(items: Sequence[str], flag: str, languages: str | None):
   named = named_files(items, flag)
   if all('-' in name for name in named):
     return file_pairs.FilePairs(files={
-        name: _one_or_two(paths, flag) for name, paths in named.items()})
+        name: one_or_two(paths, flag) for name, paths in named.items()})
   if any('-' in name or ',' in paths for name, paths in named.items()) or len(
       named) < 2:
     raise errors.ConfigError(
@@ -175,7 +175,12 @@ def named_files(items: Sequence[str], flag: str) -> dict[str, str]:
   return named
 
 
-def _one_or_two(paths: str, flag: str) -> str | tuple[str, str]:
+def one_or_two(paths: str, flag: str) -> str | tuple[str, str]:
+  """The file, or the two files separated by a comma.
+
+  Raises:
+    ConfigError: they are more.
+  """
   files = paths.split(',')
   if len(files) > 2:
     raise errors.ConfigError('A pair has one file or two', got=paths,

@@ -61,7 +61,7 @@ def _source(args: argparse.Namespace):
         expected='either --links=PAIR=TEXT,LINKS or --text=PAIR=FILE')
   if args.text:
     return alignment_study.UnlinkedFiles(files={
-        name: tuple(paths.split(',')) if ',' in paths else paths
+        name: flags.one_or_two(paths, '--text')
         for name, paths in flags.named_files(args.text, '--text').items()})
   return source.FileExamples(
       format='word_alignment', max_examples=args.max_sentences,

@@ -39,4 +39,5 @@ def run(args: argparse.Namespace) -> int:
       series=flags.series(args), steps=flags.steps(args),
       layers=flags.layers(args), reader=flags.reader(args),
       links=flags.named_files(args.alignments, '--alignments'),
-      level='words' if args.alignments else 'sentences'))
+      level=(procrustes_study.Level.WORDS if args.alignments
+             else procrustes_study.Level.SENTENCES)))

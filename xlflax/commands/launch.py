@@ -4,8 +4,9 @@ import argparse
 import os
 import pathlib
 
+from xlflax import errors
 from xlflax.launch import job as job_lib
-from xlflax.launch import local, slurm
+from xlflax.launch import kubernetes, local, slurm, tpu
 
 HELP = ('Starts a job of several processes: on this machine, or through a '
         "cluster's scheduler. What each runs comes after --.")
@@ -16,6 +17,15 @@ EXAMPLES = """
   # two nodes of eight GPUs, a process for each GPU; print it, do not submit
   xlflax launch slurm --nodes=2 --gpus_per_node=8 --process_per=gpu \\
       --time=24:00:00 --dry_run -- train --gin_file=... --model_dir=...
+
+  # four nodes of eight GPUs under Kubernetes, runs on the claim `runs`
+  xlflax launch kubernetes --name=mlm --image=registry/xlflax:gpu --nodes=4 \
+      --claim=runs -- train --gin_file=... --model_dir=/shared/runs/mlm
+
+  # a TPU slice of several workers, with new ones where it is taken away
+  xlflax launch tpu --name=mlm --zone=us-east5-a --spot \
+      --accelerator_type=v5litepod-16 --runtime_version=v2-alpha-tpuv5-lite \
+      -- train --gin_file=... --model_dir=gs://bucket/runs/mlm
 """
 
 
@@ -24,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   kinds = parser.add_subparsers(dest='kind', required=True, metavar='KIND')
   _add_local(_kind(kinds, 'local', 'processes on this machine', run_local))
   _add_slurm(_kind(kinds, 'slurm', 'a job for sbatch', run_slurm))
+  _add_kubernetes(_kind(kinds, 'kubernetes', 'an indexed Job or a JobSet',
+                        run_kubernetes))
+  _add_tpu(_kind(kinds, 'tpu', 'all workers of Cloud TPU slices', run_tpu))
 
 
 def _kind(kinds, name: str, text: str, run_kind) -> argparse.ArgumentParser:
@@ -79,6 +92,59 @@ def _add_slurm(parser) -> None:
       help='a further argument, such as --sbatch=--exclusive; may be repeated')
 
 
+def _add_kubernetes(parser) -> None:
+  for name in ('name', 'image'):
+    parser.add_argument(f'--{name}', required=True)
+  parser.add_argument('--nodes', type=int, default=1, metavar='N',
+                      help='pods, with one process each')
+  parser.add_argument(
+      '--manifest', choices=[k.value for k in kubernetes.Kind],
+      default='jobset', help='a JobSet, which needs its controller, or a plain '
+      'indexed Job (default: %(default)s)')
+  parser.add_argument('--accelerators', type=int, default=8, metavar='N',
+                      help='of each pod (default: %(default)s)')
+  parser.add_argument('--accelerator', default='nvidia.com/gpu',
+                      metavar='RESOURCE', help='default: %(default)s')
+  for name, text in (('cpu', 'such as 32'), ('memory', 'such as 256Gi')):
+    parser.add_argument(f'--{name}', help=f'requested by each pod, {text}')
+  parser.add_argument('--shared_memory', default='16Gi',
+                      help='size of /dev/shm (default: %(default)s)')
+  parser.add_argument(
+      '--node_selector', action='append', default=[], metavar='LABEL=VALUE',
+      help='nodes that may be used; may be repeated')
+  parser.add_argument('--claim', help='PersistentVolumeClaim of runs and data')
+  parser.add_argument('--mount', default='/shared', metavar='DIR',
+                      help='where it is mounted (default: %(default)s)')
+  for name, text in (('service_account', "the pods' identity, for buckets"),
+                     ('namespace', "default: kubectl's own"),
+                     ('queue', 'LocalQueue of Kueue'),
+                     ('priority_class', 'of the pods')):
+    parser.add_argument(f'--{name}', help=text)
+  parser.add_argument(
+      '--restarts', type=int, default=20, metavar='N',
+      help='how often the job starts again (default: %(default)s)')
+  parser.add_argument(
+      '--grace', type=int, default=180, metavar='SECONDS', help='for the last '
+      'checkpoint of a pod that has to go (default: %(default)s)')
+
+
+def _add_tpu(parser) -> None:
+  for name in ('name', 'zone', 'accelerator_type', 'runtime_version'):
+    parser.add_argument(f'--{name}', required=True, help='as of gcloud')
+  parser.add_argument('--project', help="default: gcloud's own")
+  parser.add_argument('--slices', type=int, default=1, metavar='N')
+  parser.add_argument('--spot', action='store_true',
+                      help='cheaper TPUs that may be taken away')
+  parser.add_argument(
+      '--setup', default='true', metavar='COMMAND', help='run on each worker '
+      "first, such as 'pip install xlflax[tpu]'")
+  parser.add_argument('--program', default='xlflax', help='what xlflax is on '
+                      'the workers (default: %(default)s)')
+  parser.add_argument('--restarts', type=int, default=20, metavar='N')
+  parser.add_argument('--keep', action='store_true',
+                      help='do not give the TPUs back at the end')
+
+
 def run(args: argparse.Namespace) -> int:
   """Starts, submits or prints the job."""
   return args.run_kind(args, job_lib.check(args.command))
@@ -111,3 +177,41 @@ def run_slurm(args: argparse.Namespace, command: tuple[str, ...]) -> int:
   print(slurm.rendered(job) if args.dry_run
         else slurm.submit(job, dict(os.environ)))
   return 0
+
+
+def run_kubernetes(args: argparse.Namespace, command: tuple[str, ...]) -> int:
+  """`xlflax launch kubernetes`."""
+  same = ('name', 'image', 'nodes', 'accelerators', 'accelerator', 'cpu',
+          'memory', 'shared_memory', 'claim', 'mount', 'service_account',
+          'namespace', 'queue', 'priority_class', 'restarts')
+  job = kubernetes.KubernetesJob(
+      command=command, kind=args.manifest, grace_seconds=args.grace,
+      node_selector=_labels(args.node_selector),
+      **{name: getattr(args, name) for name in same})
+  print(kubernetes.rendered(job) if args.dry_run
+        else kubernetes.submit(job, dict(os.environ)))
+  return 0
+
+
+def _labels(given: list[str]) -> dict[str, str]:
+  labels = {}
+  for text in given:
+    name, sign, value = text.partition('=')
+    if not name or not sign:
+      raise errors.ConfigError(
+          'A label has no value', got=text, expected='LABEL=VALUE',
+          where='--node_selector')
+    labels[name] = value
+  return labels
+
+
+def run_tpu(args: argparse.Namespace, command: tuple[str, ...]) -> int:
+  """`xlflax launch tpu`."""
+  same = ('name', 'zone', 'accelerator_type', 'runtime_version', 'project',
+          'slices', 'spot', 'setup', 'program', 'restarts', 'keep')
+  job = tpu.TpuJob(
+      command=command, **{name: getattr(args, name) for name in same})
+  if args.dry_run:
+    print(tpu.script(job))
+    return 0
+  return tpu.run(job, dict(os.environ))

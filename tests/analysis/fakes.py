@@ -1,0 +1,73 @@
+"""Models and text for analyses, without a model."""
+
+import dataclasses
+
+import numpy as np
+
+from xlflax.analysis import models, sentence_store
+from xlflax.evaluation import sources
+
+SERIES = (models.Series('mine', 'runs/mine'),)
+
+
+class FakeModels(models.Models):
+  """Every model has so many layers, and checkpoints 1 and 2."""
+
+  def __init__(self, layers=3, subject=None):
+    super().__init__()
+    self._layers = layers
+    self._one = subject
+
+  def num_layers(self, ref):
+    return self._layers
+
+  def subject(self, ref):
+    return self._one
+
+  def resolve(self, ref):
+    return models.ModelRef(ref.directory, 2)
+
+  def identity(self, ref):
+    return {'run': ref.directory, 'step': ref.step}
+
+  def at_steps(self, refs, steps):
+    return [tuple(models.ModelRef(ref.directory, step) for ref in refs)
+            for step in ((1, 2) if steps == 'all' else (2,))]
+
+
+class FakeReader(sentence_store.SentenceReader):
+  """The states of the first N sentences of a language, in two blocks."""
+
+  def blocks(self, opened, ref, texts, language):
+    states = STATES[language][:, :len(texts)]
+    middle = states.shape[1] // 2
+    yield states[:, :middle]
+    yield states[:, middle:]
+
+
+STATES: dict[str, np.ndarray] = {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Text(sources.PairSource):
+  """So many sentences of each language."""
+
+  sizes: dict[str, int]
+  names: tuple[sources.Pair, ...] = (('en', 'fr'),)
+
+  def pairs(self):
+    return self.names
+
+  def load(self, pair):
+    return sources.PairedText(*([f'{language} {i}' for i in range(
+        self.sizes[language])] for language in pair))
+
+
+def rotated(seed=0, *, layers=3, count=60, dimension=8):
+  """[layers, N, D] and the same rotated, another way at every layer."""
+  random = np.random.default_rng(seed)
+  first = random.normal(size=(layers, count, dimension)).astype(np.float32)
+  turns = [np.linalg.qr(random.normal(size=(dimension, dimension)))[0]
+           for _ in range(layers)]
+  return first, np.stack([x @ turn for x, turn in zip(
+      first, turns, strict=True)]).astype(np.float32)

@@ -1,0 +1,192 @@
+"""Analyses of states that are made up: a hidden rotation, and mistakes."""
+
+import numpy as np
+import pytest
+
+from tests.analysis import fakes
+from xlflax import errors
+from xlflax.analysis import (
+    cka,
+    cka_study,
+    maps,
+    models,
+    parallel_text,
+    procrustes_study,
+    report,
+    sentence_study,
+)
+
+
+@pytest.fixture(autouse=True)
+def _states():
+  first, second = fakes.rotated()
+  fakes.STATES |= {'en': first, 'fr': second}
+  yield
+  fakes.STATES.clear()
+
+
+def _cka(**settings):
+  return cka_study.CkaStudy(**{
+      'source': fakes.Text(sizes={'en': 60, 'fr': 60}),
+      'series': fakes.SERIES, 'reader': fakes.FakeReader()} | settings)
+
+
+def _sentences(**settings):
+  text = fakes.Text(sizes={'en': 60, 'fr': 60})
+  return sentence_study.SentenceStudy(**{
+      'test': text, 'train': text, 'series': fakes.SERIES,
+      'reader': fakes.FakeReader()} | settings)
+
+
+def _procrustes(**settings):
+  return procrustes_study.ProcrustesStudy(**{
+      'source': fakes.Text(sizes={'en': 60, 'fr': 60}),
+      'series': fakes.SERIES, 'reader': fakes.FakeReader()} | settings)
+
+
+def test_cka_of_every_two_layers():
+  found = _cka().run(fakes.FakeModels())
+  assert len(found.rows) == 9 and not found.failures
+  for row in found.rows:
+    expected = cka.linear_cka(fakes.STATES['en'][row['first_layer']],
+                              fakes.STATES['fr'][row['second_layer']])
+    assert row['cka'] == pytest.approx(expected)
+    assert (row['series'], row['pair'], row['step'], row['sentences']) == (
+        'mine', 'en-fr', 2, 60)
+  assert [row['cka'] for row in found.rows if row['first_layer'] == row[
+      'second_layer']] == pytest.approx([1, 1, 1])  # whatever the rotation
+  assert set(found.pictures) == {'layers', 'matrix.en-fr'}
+  assert found.tables[0].rows[0] == ['layer 0', '100.0']
+
+
+def test_cka_of_some_layers_on_the_diagonal():
+  found = _cka(compare='diagonal', layers=(-1, 0)).run(fakes.FakeModels())
+  assert [(row['first_layer'], row['second_layer']) for row in found.rows] == [
+      (0, 0), (2, 2)]
+  assert set(found.pictures) == {'layers'}
+
+
+def test_steps_give_curves():
+  found = _cka(steps='all').run(fakes.FakeModels())
+  assert {row['step'] for row in found.rows} == {1, 2}
+  assert len(found.pictures['layers'].rows) == 3  # of the last step
+  assert 'steps' in found.pictures
+
+
+def test_a_rotation_is_recovered_in_retrieval():
+  found = _sentences(
+      train=fakes.Text(sizes={'en': 40, 'fr': 40})).run(fakes.FakeModels())
+  by_mapping = {name: [row['accuracy'] for row in found.rows
+                       if row['mapping'] == name]
+                for name in ('none', 'procrustes')}
+  assert by_mapping['procrustes'] == [1, 1, 1]
+  assert max(by_mapping['none']) < 0.3
+  assert found.rows[-1]['learned_from'] == 40
+  assert set(found.pictures) == {'layers'} and len(found.tables) == 1
+
+
+def test_without_training_text_there_is_no_map():
+  found = _sentences(train=None).run(fakes.FakeModels())
+  assert {row['mapping'] for row in found.rows} == {'none'}
+  other = fakes.Text(sizes={'en': 9, 'de': 9}, names=(('en', 'de'),))
+  found = _sentences(train=other).run(fakes.FakeModels())
+  assert {row['mapping'] for row in found.rows} == {'none'}
+  assert found.notes == ['there is no text to learn a map of en-fr']
+
+
+def test_a_map_is_learned_and_kept(tmp_path):
+  found = _procrustes(layers=(1,)).run(fakes.FakeModels())
+  row, = found.rows
+  assert row['accuracy_after'] == 1 and row['accuracy_before'] < 0.8
+  assert row['cosine_after'] > 0.99 > row['cosine_before']
+  assert (row['pairs'], row['held_out']) == (54, 6)
+  report.write(tmp_path / 'out', found)
+  saved = maps.load(tmp_path / 'out' / 'mine.en-fr.2.layer1.npz')
+  assert saved.about['layer'] == 1 and saved.about['first'] == 'runs/mine@2'
+  mapped = saved.to_target(fakes.STATES['en'][1])
+  expected = fakes.STATES['fr'][1]
+  cosines = np.sum(mapped * expected, -1) / np.linalg.norm(expected, axis=-1)
+  assert cosines.min() > 0.97
+  np.testing.assert_allclose(np.linalg.norm(mapped, axis=-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize('make', [_cka, _sentences, _procrustes])
+def test_states_that_are_not_finite(make):
+  fakes.STATES['fr'][1, 50, 0] = np.nan
+  found = make().run(fakes.FakeModels())
+  assert 'is not finite' in str(found.failures[0])
+  assert found.failures[0].part == 'mine en-fr at step 2'
+
+
+@pytest.mark.parametrize('make', [_cka, _sentences, _procrustes])
+def test_a_layer_that_does_not_exist(make, tmp_path):
+  found = make(layers=(3,)).run(fakes.FakeModels())
+  text = ('The model has no such layer. Got: 3. Expected: 0 (embeddings) to '
+          '2, or counted from the end')
+  assert text in str(found.failures[0])
+  with pytest.raises(errors.AnalysisError, match='no such layer'):
+    report.write(tmp_path, found)
+
+
+@pytest.mark.parametrize('make, field', [
+    (_cka, 'source'), (_sentences, 'test'), (_sentences, 'train'),
+    (_procrustes, 'source')])
+def test_sides_of_unequal_length(make, field):
+  source = parallel_text.Oriented(source=fakes.Text(sizes={'en': 5, 'fr': 4}))
+  found = make(**{field: source}).run(fakes.FakeModels())
+  assert not found.rows
+  assert 'Got: 5 sentences of en, 4 of fr' in str(found.failures[0])
+
+
+def test_one_bad_pair_does_not_lose_the_others():
+  fakes.STATES['de'] = np.full((3, 60, 8), np.nan, np.float32)
+  found = _cka(source=fakes.Text(
+      sizes={'en': 60, 'fr': 60, 'de': 60},
+      names=(('en', 'de'), ('en', 'fr')))).run(fakes.FakeModels())
+  assert {row['pair'] for row in found.rows} == {'en-fr'}
+  assert [failure.part for failure in found.failures] == [
+      'mine en-de at step 2']
+
+
+def test_too_few_pairs_for_a_map():
+  found = _procrustes(source=fakes.Text(sizes={'en': 9, 'fr': 9})).run(
+      fakes.FakeModels())
+  assert 'Got: 9. Expected: at least 10' in str(found.failures[0])
+
+
+@pytest.mark.parametrize('series', [(), fakes.SERIES * 2])
+def test_series_need_names(series):
+  with pytest.raises(errors.ConfigError, match='series of models'):
+    _cka(series=series)
+
+
+def test_models_of_other_sizes_are_only_mapped():
+  fakes.STATES['fr'] = fakes.STATES['fr'][..., :5]
+  found = _sentences().run(fakes.FakeModels())
+  assert not [row for row in found.rows if row['mapping'] == 'none']
+  assert 'different sizes' in str(found.failures[0])  # no orthogonal map
+
+
+def test_word_links_are_needed():
+  found = _procrustes(level='words').run(fakes.FakeModels())
+  assert '--alignments=en-fr=FILE' in str(found.failures[0])
+
+
+def test_orientation():
+  text = parallel_text.Oriented(source=fakes.Text(
+      sizes={'en': 3, 'fr': 3, 'de': 3},
+      names=(('fr', 'en'), ('de', 'fr'))), max_pairs=2)
+  assert text.pairs() == (('en', 'fr'), ('de', 'fr'))
+  assert text.load(('en', 'fr')) == (['en 0', 'en 1'], ['fr 0', 'fr 1'])
+
+
+def test_series_templates():
+  series = models.Series.parse('bi=runs/{pair},other/{language}@untrained')
+  assert series.models(('en', 'ru')) == (
+      models.ModelRef('runs/en-ru', 'last'),
+      models.ModelRef('other/ru', 'untrained'))
+  assert models.ModelRef.parse('a@b@10') == models.ModelRef('a@b', 10)
+  assert models.ModelRef.parse('a@b') == models.ModelRef('a@b', 'last')
+  for text in ('runs/x', 'x=', '=x', 'x=a,', 'x=a,b,c'):
+    with pytest.raises(errors.ConfigError, match='written wrongly'):
+      models.Series.parse(text)

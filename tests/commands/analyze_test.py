@@ -1,0 +1,112 @@
+"""`xlflax analyze` on a tiny run, from flags to folders."""
+
+import json
+
+import jax
+import pytest
+
+from xlflax import cli, errors
+from xlflax.commands import analysis_flags, analyze
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+
+@pytest.fixture(scope='module')
+def run(make_run, tmp_path_factory):
+  return str(make_run(tmp_path_factory.mktemp('analyze') / 'tiny', (1, 2)))
+
+
+@pytest.fixture(autouse=True)
+def _one_device(monkeypatch):
+  """Eight devices bring nothing here but time."""
+  monkeypatch.setattr(jax, 'device_count', lambda: 1)
+
+
+def _analyze(kind, output, *flags):
+  return cli.main(['analyze', kind, f'--output={output}', '--batch_size=8',
+                   '--compilation_cache=', *flags])
+
+
+def _rows(output):
+  return json.loads((output / 'analysis.json').read_text())['rows']
+
+
+def test_cka(run, corpus, tmp_path, capsys):
+  out = tmp_path / 'out'
+  flags = [f'--model_dir={run}', f'--text={corpus}', '--languages=de',
+           f'--states={tmp_path / "states"}']
+  assert _analyze('cka', out, *flags) == 0
+  rows = _rows(out)
+  assert {(row['series'], row['pair'], row['sentences'])
+          for row in rows} == {
+              (name, 'en-de', 40) for name in ('tiny', 'random encoder')}
+  assert len(rows) == 2 * 9
+  assert all(-1e-6 < row['cka'] < 1 + 1e-6 for row in rows)
+  assert f'xlflax analyze cka --output={out}' in (
+      out / 'report.html').read_text()
+  assert '| layer 2 |' in capsys.readouterr().out
+  assert {path.name for path in out.iterdir()} >= {
+      'cka.csv', 'layers.png', 'layers.csv', 'matrix.en-de.png'}
+  assert len(list((tmp_path / 'states').iterdir())) == 3
+
+
+def test_sentences_along_training(run, corpus, tmp_path):
+  out = tmp_path / 'out'
+  assert _analyze(
+      'sentences', out, f'--series=a={run}', f'--test={corpus}',
+      f'--train={corpus}@train', '--languages=de', '--steps=all',
+      '--layers=-1') == 0
+  assert [(row['step'], row['mapping'], row['layer'], row['learned_from'])
+          for row in _rows(out)] == [
+              (step, mapping, 2, pairs) for step in (1, 2)
+              for mapping, pairs in (('none', 0), ('procrustes', 60))]
+  curves = tmp_path / 'curves'
+  assert _analyze('curves', curves, f'--analysis={out}') == 0
+  assert (curves / 'sentences.procrustes.png').exists()
+
+
+def test_a_part_that_fails(run, corpus, tmp_path, capsys):
+  good = tmp_path / 'good.tsv'
+  good.write_text('a\tb\nc d\te\nf\tg\n')
+  assert _analyze('cka', tmp_path / 'out', f'--model_dir={run}', '--no_random',
+                  f'--text=en-de={good}', '--text=en-fr=nowhere.tsv') == 1
+  assert 'failed: cka: en-fr' in capsys.readouterr().err
+  assert _analyze('cka', tmp_path / 'out', f'--model_dir={run}',
+                  f'--text=en-de={good}', '--layers=7') == 2
+  assert 'The model has no such layer. Got: 7' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('flags, text', [
+    (['cka', '--text=x'], 'There is no model to analyse'),
+    (['cka', '--text=x', '--model_dir=y', '--steps=some'],
+     'Numbers are expected'),
+    (['cka', '--text=en=x', '--model_dir=y'], 'LANGUAGE=FILE twice or more'),
+    (['cka', '--text=en-fr=a,b,c', '--model_dir=y'], 'one file or two'),
+    (['alignment', '--model_dir=y'], 'with gold links or without'),
+    (['words', '--model_dir=y', '--train=en-fr=x', '--test=en-de=x'],
+     'both for each pair'),
+    (['words', '--model_dir=y', '--train=en-fr=x', '--test=en-fr=x',
+      '--text=en=nowhere'], 'There is no such file of text. Got: nowhere'),
+    (['curves'], 'There is nothing to draw')])
+def test_wrong_flags(tmp_path, capsys, flags, text):
+  assert _analyze(flags[0], tmp_path / 'out', *flags[1:]) == 2
+  assert text in capsys.readouterr().err
+
+
+def test_every_analysis_explains_itself(capsys):
+  for kind in analyze.KINDS:
+    with pytest.raises(SystemExit):
+      cli.main(['analyze', kind, '--help'])
+    assert '--output' in capsys.readouterr().out
+
+
+def test_kinds_of_text(tmp_path):
+  def pairs(*items):
+    return analysis_flags.pairs(items, '--text')
+  assert pairs('fr-en=a.tsv', 'en-de=a,b').pairs() == (
+      ('en', 'fr'), ('en', 'de'))
+  assert pairs('en=a', 'fr=b', 'ru=c').pairs() == (('en', 'fr'), ('en', 'ru'))
+  (tmp_path / 'tatoeba.deu-eng.deu').write_text('a\n')
+  assert pairs(str(tmp_path)).pairs() == (('en', 'de'),)
+  with pytest.raises(errors.CorpusError, match='does not exist'):
+    pairs('nowhere@train').pairs()

@@ -1,0 +1,122 @@
+"""The part of the Kubernetes and JobSet API that the manifests use, strictly.
+
+Field names and types as the API reference of Kubernetes 1.30 (batch/v1 Job,
+v1 Service) and of JobSet v1alpha2 give them. A field that is not here is an
+error, as a misspelt one is dropped, or refused, by a cluster.
+"""
+
+import re
+
+_QUANTITY = re.compile(r'\d+(\.\d+)?(m|[kMGTPE]i?)?')
+_LABEL = re.compile(r'([A-Za-z0-9][-\w.]*/)?[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?')
+_NAME = re.compile(r'[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?')
+
+
+class _Map:
+  """An object with any names, whose values are of one kind."""
+
+  def __init__(self, values, names=_LABEL):
+    self.values, self.names = values, names
+
+
+class _Required(dict):
+  """An object all of whose fields are needed."""
+
+
+_LABELS = _Map(str)
+_METADATA = {'name': _NAME, 'namespace': _NAME, 'labels': _LABELS}
+_EXIT_CODES = _Required(
+    containerName=_NAME, operator=('In', 'NotIn'), values=[int])
+_RULE = {
+    'action': ('FailJob', 'Ignore', 'Count', 'FailIndex'),
+    'onExitCodes': _EXIT_CODES,
+    'onPodConditions': [_Required(type=str, status=('True', 'False'))]}
+_PORT = {'name': _NAME, 'port': int}
+_CONTAINER = {
+    'name': _NAME, 'image': str, 'command': [str],
+    'env': [{'name': re.compile(r'[A-Z_][A-Z_0-9]*'), 'value': str,
+             'valueFrom': {'fieldRef': _Required(fieldPath=str)}}],
+    'ports': [{'name': _NAME, 'containerPort': int}],
+    'resources': {'requests': _Map(_QUANTITY), 'limits': _Map(_QUANTITY)},
+    'volumeMounts': [_Required(name=_NAME, mountPath=re.compile('/.*'))]}
+_VOLUME = {
+    'name': _NAME, 'emptyDir': {'medium': ('', 'Memory'),
+                                'sizeLimit': _QUANTITY},
+    'persistentVolumeClaim': _Required(claimName=_NAME)}
+_POD = {
+    'restartPolicy': ('Never',),  # what a podFailurePolicy needs
+    'terminationGracePeriodSeconds': int, 'serviceAccountName': _NAME,
+    'priorityClassName': _NAME, 'nodeSelector': _LABELS, 'subdomain': _NAME,
+    'tolerations': [{'key': _LABEL, 'operator': ('Exists', 'Equal'),
+                     'effect': ('NoSchedule', 'NoExecute')}],
+    'containers': [_CONTAINER], 'volumes': [_VOLUME]}
+_JOB_SPEC = {
+    'completionMode': ('Indexed', 'NonIndexed'), 'completions': int,
+    'parallelism': int, 'backoffLimit': int,
+    'podFailurePolicy': _Required(rules=[_RULE]),
+    'template': {'metadata': {'labels': _LABELS}, 'spec': _POD}}
+_KINDS = {
+    ('v1', 'Service'): {
+        'clusterIP': ('None',), 'publishNotReadyAddresses': bool,
+        'selector': _LABELS, 'ports': [_PORT]},
+    ('batch/v1', 'Job'): _JOB_SPEC,
+    ('jobset.x-k8s.io/v1alpha2', 'JobSet'): {
+        'network': {'enableDNSHostnames': bool, 'subdomain': _NAME,
+                    'publishNotReadyAddresses': bool},
+        'failurePolicy': {
+            'maxRestarts': int,
+            'rules': [{
+                'name': _NAME,
+                'action': ('FailJobSet', 'RestartJobSet',
+                           'RestartJobSetAndIgnoreMaxRestarts'),
+                'onJobFailureReasons': [(
+                    'BackoffLimitExceeded', 'DeadlineExceeded',
+                    'FailedIndexes', 'MaxFailedIndexesExceeded',
+                    'PodFailurePolicy')]}]},
+        'replicatedJobs': [_Required(
+            name=_NAME, replicas=int, template={'spec': _JOB_SPEC})]}}
+
+
+def problems(manifest) -> list[str]:
+  """What is wrong with an object, as 'path: reason'."""
+  kind = manifest.get('apiVersion'), manifest.get('kind')
+  if kind not in _KINDS:
+    return [f'no such kind: {kind}']
+  return list(_check(manifest, _Required(
+      apiVersion=str, kind=str, metadata=_METADATA, spec=_KINDS[kind]), ''))
+
+
+def _check(value, schema, path):
+  if isinstance(schema, dict | _Map):
+    yield from _check_object(value, schema, path)
+  elif isinstance(schema, list):
+    if not isinstance(value, list) or not value:
+      yield f'{path}: no list with something in it: {value!r}'
+      return
+    for i, item in enumerate(value):
+      yield from _check(item, schema[0], f'{path}[{i}]')
+  elif isinstance(schema, tuple):
+    if value not in schema:
+      yield f'{path}: {value!r} is none of {schema}'
+  elif isinstance(schema, re.Pattern):
+    if not isinstance(value, str) or not schema.fullmatch(value):
+      yield f'{path}: {value!r} does not match {schema.pattern}'
+  elif type(value) is not schema:
+    yield f'{path}: {value!r} is no {schema.__name__}'
+
+
+def _check_object(value, schema, path):
+  if not isinstance(value, dict):
+    yield f'{path}: no object: {value!r}'
+    return
+  if isinstance(schema, _Required):
+    yield from (f'{path}.{name}: missing' for name in schema
+                if name not in value)
+  for name, item in value.items():
+    if isinstance(schema, _Map):
+      yield from _check(name, schema.names, f'{path} (name)')
+      yield from _check(item, schema.values, f'{path}.{name}')
+    elif name not in schema:
+      yield f'{path}.{name}: unknown field'
+    else:
+      yield from _check(item, schema[name], f'{path}.{name}')

@@ -1,0 +1,134 @@
+"""`xlflax launch local` with real training: lost processes, other numbers."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tests.end_to_end.conftest import free_port, losses, wait_for_step
+
+_STEPS = 24
+_TINY = (
+    '--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin',
+    '--gin.EncoderConfig.num_layers=1', '--gin.EncoderConfig.hidden_dim=16',
+    '--gin.EncoderConfig.mlp_dim=32', '--gin.EncoderConfig.num_heads=2',
+    '--gin.EncoderConfig.max_length=32', '--gin.LENGTH=16',
+    '--gin.BATCH_SIZE=8', '--gin.WARMUP_STEPS=2',
+    '--gin.train.train.log_every_steps=3',
+    '--gin.checkpoints.CheckpointOptions.every_steps=4')
+pytestmark = pytest.mark.slow
+_WORKER = (pathlib.Path(__file__).parents[1]
+           / 'end_to_end/batches_worker.py')
+
+
+def _launch(workspace, directory: pathlib.Path, *arguments: str,
+            processes: int, devices: int = 1, steps: int = _STEPS):
+  return workspace.start(
+      'launch', 'local', f'--num_processes={processes}',
+      f'--cpu_devices={devices}', '--', 'train', *_TINY, *workspace.inputs,
+      workspace.cache, f'--model_dir={directory}',
+      f'--gin.TRAIN_STEPS={steps}', *arguments)
+
+
+def _ended(process, status: int = 0) -> str:
+  output, _ = process.communicate(timeout=400)
+  assert process.returncode == status, output
+  return output
+
+
+@pytest.fixture(scope='module')
+def single(workspace):
+  """Losses of one process that nothing stopped."""
+  directory = workspace.root / 'one_process'
+  _ended(_launch(workspace, directory, processes=1))
+  return losses(directory)
+
+
+def _assert_close(ours, theirs, tolerance: float):
+  assert ours.keys() == theirs.keys()
+  for step, metrics in ours.items():
+    assert metrics['loss'] == pytest.approx(
+        theirs[step]['loss'], abs=tolerance), step
+
+
+def _pid_of(process_id: int, run: pathlib.Path) -> int:
+  """The process of a job that trains in this directory."""
+  wanted = {f'--process_id={process_id}', f'--model_dir={run}'}
+  for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
+    try:
+      words = path.read_bytes().decode().split('\0')
+    except OSError:
+      continue  # it has just ended
+    if wanted <= set(words):
+      return int(path.parent.name)
+  raise AssertionError(f'no process {process_id}')
+
+
+def test_killed_process_ends_the_job_and_a_restart_resumes(
+    workspace, single, tmp_path):
+  """Four processes of two devices; one of them gets SIGKILL."""
+  run = tmp_path / 'run'
+  launcher = _launch(workspace, run, processes=4, devices=2, steps=100000)
+  wait_for_step(launcher, run, 9)
+  start = time.monotonic()
+  os.kill(_pid_of(2, run), signal.SIGKILL)
+  output = _ended(launcher, status=128 + signal.SIGKILL)
+  assert time.monotonic() - start < 30
+  assert 'Process 2 of 4 was killed by SIGKILL; ending the others' in output
+  step = int(re.search(r'continues from the checkpoint of step (\d+)',
+                       output)[1])
+  again = _ended(_launch(
+      workspace, run, processes=4, devices=2, steps=100000,
+      *('--stop_at_step', str(step + 4))))
+  assert f'Continuing from the checkpoint of step {step}.' in again
+  assert f'Stopped at step {step + 4} of' in again
+
+
+def test_other_numbers_of_processes_after_each_restart(
+    workspace, single, tmp_path):
+  """1, 2, 4, 2 processes: the losses of the run that never stopped."""
+  run = tmp_path / 'run'
+  for processes, stop in ((1, 6), (2, 12), (4, 18), (2, 24)):
+    _ended(_launch(workspace, run, f'--stop_at_step={stop}',
+                   processes=processes))
+  assert max(losses(run)) == _STEPS
+  _assert_close(losses(run), single, 1e-5)
+
+
+def test_four_processes_see_the_same_batches(workspace, tmp_path):
+  port = free_port()
+  def start(processes, i):
+    return subprocess.Popen(
+        [sys.executable, _WORKER, workspace.root, tmp_path, str(processes),
+         str(i), str(port)], env=workspace.environment())
+  started = [start(1, 0), *(start(4, i) for i in range(4))]
+  assert [process.wait(timeout=200) for process in started] == [0] * 5
+  whole = dict(np.load(tmp_path / '1-0.npz'))
+  parts = [dict(np.load(tmp_path / f'4-{i}.npz')) for i in range(4)]
+  assert len(whole) >= 10
+  for name, expected in whole.items():
+    np.testing.assert_array_equal(
+        np.concatenate([part[name] for part in parts]), expected,
+        err_msg=name)
+
+
+def test_ctrl_c_saves_and_a_restart_resumes(workspace, single, tmp_path):
+  run = tmp_path / 'run'
+  launcher = _launch(workspace, run, processes=2)
+  wait_for_step(launcher, run, 3)
+  launcher.send_signal(signal.SIGINT)
+  output = _ended(launcher)
+  assert 'SIGINT passed on to all processes' in output
+  stopped = re.search(r'Stopped at step (\d+) of', output)
+  if stopped:  # else it was at its end already
+    output = _ended(_launch(workspace, run, processes=2))
+    assert f'checkpoint of step {stopped[1]}.' in output
+  np.testing.assert_allclose(
+      [m['loss'] for m in losses(run).values()],
+      [m['loss'] for m in single.values()], atol=1e-5)

@@ -1,0 +1,183 @@
+"""The batch script against an srun that takes notes, and the sbatch line."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+from xlflax import errors
+from xlflax.launch import slurm
+
+_EXAMPLE = pathlib.Path(__file__).parents[2] / 'launch/slurm/train.sbatch'
+_PROGRAMS = {
+    # Notes its arguments; SLEEP is how long a run takes, STATUS how it ends
+    # by itself, SIGNALLED how it ends after a signal.
+    'srun': 'printf "%s\\n" "$@" > "$FOLDER/srun"\n'
+            'trap \'kill $!; exit "$SIGNALLED"\' USR1 TERM\n'
+            'touch "$FOLDER/started"\nsleep "$SLEEP" & wait $!\n'
+            'exit "$STATUS"',
+    'scontrol': 'echo "$@" >> "$FOLDER/scontrol"',
+}
+
+
+@pytest.fixture
+def start(tmp_path):
+  """Starts the script; its environment may be added to."""
+  (tmp_path / 'bin').mkdir()
+  for name, code in _PROGRAMS.items():
+    program = tmp_path / 'bin' / name
+    program.write_text(f'#!/bin/bash\n{code}\n')
+    program.chmod(0o755)
+  (tmp_path / 'train.sbatch').write_text(slurm.SCRIPT)
+  def run(*arguments, **environment):
+    return subprocess.Popen(
+        ['bash', tmp_path / 'train.sbatch', *arguments], text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env={'PATH': f'{tmp_path}/bin:/usr/bin:/bin', 'FOLDER': str(tmp_path),
+             'SLURM_JOB_ID': '7', 'SLEEP': '0', 'STATUS': '0',
+             'SIGNALLED': '75'} | environment)
+  return run
+
+
+def _ended(process) -> tuple[int, str]:
+  output, _ = process.communicate(timeout=60)
+  return process.returncode, output
+
+
+def _requeued(folder) -> bool:
+  path = folder / 'scontrol'
+  return path.exists() and path.read_text() == 'requeue 7\n'
+
+
+def test_example(regenerate_goldens):
+  """It lies in launch/slurm, for people to submit themselves."""
+  if regenerate_goldens:
+    _EXAMPLE.write_text(slurm.SCRIPT)
+  assert slurm.SCRIPT == _EXAMPLE.read_text()
+
+
+def test_arguments(start, tmp_path):
+  status, _ = _ended(start('train', "--gin.A='b c'", SLURM_CPUS_PER_TASK='4'))
+  assert status == 0 and not _requeued(tmp_path)
+  assert (tmp_path / 'srun').read_text().splitlines() == [
+      '--kill-on-bad-exit=0', '--wait=60', '--cpus-per-task=4', 'xlflax',
+      'train', "--gin.A='b c'", '--stopped_status=75']
+
+
+def test_another_command(start, tmp_path):
+  _ended(start('train', XLFLAX_COMMAND='apptainer exec image xlflax'))
+  assert (tmp_path / 'srun').read_text().splitlines()[2:] == [
+      'apptainer', 'exec', 'image', 'xlflax', 'train', '--stopped_status=75']
+
+
+def test_line_of_a_sweep(start, tmp_path):
+  (tmp_path / 'sweep').write_text('--x=1\n--y="b c" --gin.A="\'d\'"\n')
+  _ended(start('train', XLFLAX_SWEEP=str(tmp_path / 'sweep'),
+               SLURM_ARRAY_TASK_ID='2'))
+  assert (tmp_path / 'srun').read_text().splitlines()[3:] == [
+      'train', '--y=b c', "--gin.A='d'", '--stopped_status=75']
+
+
+@pytest.mark.parametrize('task, text', [
+    ('3', 'has no line 3'), ('', 'XLFLAX_SWEEP needs --array')])
+def test_no_line_for_a_task(start, tmp_path, task, text):
+  (tmp_path / 'sweep').write_text('--x=1\n')
+  status, output = _ended(start(
+      'train', XLFLAX_SWEEP=str(tmp_path / 'sweep'),
+      SLURM_ARRAY_TASK_ID=task))
+  assert status == 2 and text in output
+  assert not (tmp_path / 'srun').exists()
+
+
+@pytest.mark.parametrize('status, requeued', [
+    (0, False), (75, True), (138, True), (1, False), (2, False), (137, False)])
+def test_what_is_queued_again(start, tmp_path, status, requeued):
+  code, output = _ended(start('train', STATUS=str(status)))
+  assert _requeued(tmp_path) == requeued
+  assert code == (0 if requeued else status), output
+
+
+@pytest.mark.parametrize('number, requeued', [
+    (signal.SIGUSR1, True), (signal.SIGTERM, False)])
+def test_signal_to_the_script(start, tmp_path, number, requeued):
+  """As `--signal=B:USR1@120`, and as `scancel` without a signal."""
+  process = start('train', SLEEP='60')
+  for _ in range(500):
+    if (tmp_path / 'started').exists():
+      break
+    time.sleep(0.02)
+  os.kill(process.pid, number)
+  status, output = _ended(process)
+  assert _requeued(tmp_path) == requeued, output
+  assert status == (0 if requeued else 75)
+
+
+def test_refused_requeue_is_a_failure(start, tmp_path):
+  (tmp_path / 'bin/scontrol').write_text('#!/bin/sh\nexit 1\n')
+  assert _ended(start('train', STATUS='75'))[0] == 75
+
+
+def test_one_process_per_gpu():
+  job = slurm.SlurmJob(
+      command=('train', '--x'), nodes=2, gpus_per_node=8, process_per='gpu',
+      partition='p', account='a', time='1:00:00', cpus_per_process=6,
+      logs=pathlib.Path('logs'), more=('--exclusive',))
+  assert job.sbatch('s') == [
+      'sbatch', '--job-name=xlflax', '--nodes=2', '--ntasks-per-node=8',
+      '--gpus-per-node=8', '--cpus-per-task=6', '--partition=p',
+      '--account=a', '--time=1:00:00', '--signal=USR1@120',
+      '--output=logs/%x_%j.log', '--exclusive', 's', 'train', '--x']
+
+
+def test_one_process_per_node():
+  line = slurm.SlurmJob(command=('train',), nodes=2, gpus_per_node=8).sbatch(
+      's')
+  assert '--ntasks-per-node=1' in line and '--gpus-per-node=8' in line
+
+
+def test_sweep_is_an_array(tmp_path):
+  sweep = tmp_path / 'sweep'
+  sweep.write_text('--x=1\n--x=2\n--x=3\n')
+  job = slurm.SlurmJob(command=('train',), sweep=sweep)
+  assert '--array=1-3' in job.sbatch('s')
+  assert job.variables() == {'XLFLAX_SWEEP': str(sweep)}
+  some = slurm.SlurmJob(command=('train',), sweep=sweep, array='2-3%1')
+  assert '--array=2-3%1' in some.sbatch('s')
+
+
+@pytest.mark.parametrize('more, text', [
+    (dict(process_per='gpu'), 'One process per GPU needs GPUs'),
+    (dict(process_per='core'), "one of 'gpu', 'node'"),
+    (dict(nodes=0), 'nodes=0'), (dict(array='1-2'), 'needs the flags')])
+def test_mistakes(more, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    slurm.SlurmJob(command=('train',), **more)
+
+
+@pytest.mark.parametrize('content, text', [
+    (None, 'can not be read'), ('', 'is empty')])
+def test_unusable_sweep(tmp_path, content, text):
+  if content is not None:
+    (tmp_path / 'sweep').write_text(content)
+  job = slurm.SlurmJob(command=('train',), sweep=tmp_path / 'sweep')
+  with pytest.raises(errors.ConfigError, match=text):
+    job.sbatch('s')
+
+
+def test_submission(tmp_path):
+  sbatch = tmp_path / 'sbatch'
+  sbatch.write_text('#!/bin/bash\nshift 4\ncp "$1" "$FOLDER/submitted"\n'
+                    'echo Submitted "${@:2}"\n')
+  sbatch.chmod(0o755)
+  environment = {'PATH': f'{tmp_path}:/usr/bin:/bin', 'FOLDER': str(tmp_path)}
+  job = slurm.SlurmJob(command=('train', '--x'))
+  assert slurm.submit(job, environment) == 'Submitted train --x'
+  assert (tmp_path / 'submitted').read_text() == slurm.SCRIPT
+  sbatch.write_text('#!/bin/bash\necho no such partition >&2\nexit 1\n')
+  with pytest.raises(errors.ConfigError, match='Got: no such partition'):
+    slurm.submit(job, environment)
+  with pytest.raises(errors.ConfigError, match='There is no Slurm here'):
+    slurm.submit(job, {'PATH': '/nowhere'})

@@ -1,0 +1,204 @@
+"""Curves along training: evaluation results, transfer gap, analyses.
+
+Source: MetaXLM (Chi et al., 2022) section 5.1 and figure 5: score in the
+source language, mean of the others, and their difference, by checkpoint.
+"""
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+
+from xlflax import errors
+from xlflax.analysis import figures, report, study
+from xlflax.analysis import models as models_lib
+from xlflax.evaluation import base, results
+from xlflax.evaluation.metrics import averages
+from xlflax.evaluation.reports import pictures as score_pictures
+from xlflax.evaluation.reports import score_table, text
+from xlflax.training import run_directory
+
+_EXPLANATION = (
+    'Scores of a run’s checkpoints in points: percent, perplexities as they '
+    'are. Transfer is the mean of the languages other than {source}, the '
+    'transfer gap the score in {source} minus that mean.')
+# analysis -> (column of the number, column of the layer, rows that count)
+_VALUES: Mapping[str, tuple[str, str, Callable[[report.Row], bool]]] = {
+    'cka': ('cka', 'first_layer',
+            lambda row: row['first_layer'] == row['second_layer']),
+    'sentences': ('accuracy', 'layer', lambda row: True),
+    'words': ('precision@1', 'layer', lambda row: row['score'] == 'csls'),
+    'alignment': ('aer', 'layer', lambda row: True),
+    'procrustes': ('accuracy_after', 'layer', lambda row: True)}
+_KINDS = ('mapping', 'representation', 'method')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CurvesStudy(study.Study):
+  """What is there of runs and analyses, by checkpoint.
+
+  Attributes:
+    runs: directories of runs with results of evaluations.
+    analyses: folders of analyses that were made at several steps.
+    tasks: evaluation tasks that are shown; None: all.
+    metric: of the tasks; None: each task's main one.
+    layers: of analyses; negative ones count from the end.
+    source: the language that runs were fine-tuned in.
+  """
+
+  runs: tuple[str, ...] = ()
+  analyses: tuple[str, ...] = ()
+  tasks: tuple[str, ...] | None = None
+  metric: str | None = None
+  layers: tuple[int, ...] = (-1,)
+  source: str = averages.ENGLISH
+
+  def run(self, models: models_lib.Models) -> report.Analysis:
+    del models  # everything is on disk
+    failures = base.Failures('curves')
+    rows: list[report.Row] = []
+    for directory, name in zip(self.runs, _names(self.runs), strict=True):
+      with failures.guard(directory):
+        rows += self._of_run(pathlib.Path(directory), name)
+    for directory, name in zip(self.analyses, _names(self.analyses),
+                               strict=True):
+      with failures.guard(directory):
+        rows += self._of_analysis(pathlib.Path(directory), name)
+    rows.sort(key=lambda row: (row['task'], row['model'], row['part'],
+                               row['step']))
+    return report.Analysis(
+        name='curves', title='Along training',
+        explanation=_EXPLANATION.format(source=self.source), rows=rows,
+        pictures=self._pictures(rows), tables=_tables(rows),
+        settings=base.settings(self), failures=failures.collected())
+
+  def _of_run(self, directory: pathlib.Path, name: str) -> list[report.Row]:
+    folder = directory / run_directory.EVALUATION
+    found = sorted(path.name for path in folder.glob('*') if path.is_dir())
+    wanted = found if self.tasks is None else [
+        task for task in self.tasks if task in found]
+    if not wanted:
+      raise errors.AnalysisError(
+          'A run has no results of evaluations', got=', '.join(found) or None,
+          expected=', '.join(self.tasks or ()) or 'eval/<task>/<step>.json',
+          where=str(folder), fix='run `xlflax evaluate --steps=all`')
+    rows: list[report.Row] = []
+    for task in wanted:
+      for step, result in results.find(directory, task).items():
+        if isinstance(step, int) and result.metrics:
+          rows += self._of_result(name, task, step, result)
+    return rows
+
+  def _of_result(self, name: str, task: str, step: int,
+                 result: base.EvalResult) -> list[report.Row]:
+    scores: dict[str, dict[str, float]] = {}
+    for key, value in result.metrics.items():
+      metric, _, part = key.partition('/')
+      scores.setdefault(metric, {})[part or 'all'] = value
+    metric = self.metric or averages.main_metrics(tuple(scores))[0]
+    return [{'model': name, 'task': task, 'metric': metric, 'part': part,
+             'step': step, 'value': score_table.points(metric, value)}
+            for part, value in scores.get(metric, {}).items()]
+
+  def _of_analysis(self, directory: pathlib.Path, name: str
+                   ) -> list[report.Row]:
+    analysis, found = report.read_rows(directory)
+    if analysis not in _VALUES:
+      raise errors.AnalysisError(
+          'An analysis has no curves', got=analysis, where=str(directory),
+          expected='one of ' + ', '.join(_VALUES))
+    column, layer, counts = _VALUES[analysis]
+    found = [row for row in found
+             if counts(row) and isinstance(row['step'], int)
+             and row[layer] is not None and row[column] is not None]
+    if not found:
+      raise errors.AnalysisError(
+          'An analysis has no numbers by step and layer',
+          where=str(directory), fix='make it with --steps=all')
+    layers = study.chosen_layers(
+        self.layers, max(row[layer] for row in found) + 1)
+    rows = []
+    for row in found:
+      if row[layer] in layers:
+        kinds = ' '.join(str(row[kind]) for kind in _KINDS if kind in row)
+        rows.append({
+            'model': row['series'] if len(self.analyses) == 1
+            else f'{name}: {row["series"]}',
+            'task': f'{analysis} {kinds}'.strip(), 'metric': column,
+            'part': f'{row["pair"]} L{row[layer]}', 'step': row['step'],
+            'value': 100 * row[column]})
+    return rows
+
+  def _pictures(self, rows: Sequence[report.Row]
+                ) -> dict[str, report.Picture]:
+    pictures = {}
+    for task in dict.fromkeys(row['task'] for row in rows):
+      of_task = [row for row in rows if row['task'] == task]
+      metric = of_task[0]['metric']
+      label = text.metric_name(metric) + (
+          ' (points)' if score_table.is_bounded(metric) else '')
+      name = task.replace(' ', '.').replace('/', '_')
+      panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+      for row in of_task:
+        panels.setdefault(row['model'], {}).setdefault(
+            row['part'], []).append((row['step'], row['value']))
+      title = f'{task} along training'
+      if len({row['step'] for row in of_task}) < 2:
+        continue
+      pictures[name] = report.Picture(title, figures.curves(
+          title, label, panels, xlabel=figures.STEP), of_task)
+      gaps = self._gaps(of_task)
+      if gaps:
+        title = f'{task}: transfer along training'
+        lines = {model: {kind: [
+            (row['step'], row['value']) for row in gaps
+            if (row['model'], row['part']) == (model, kind)]
+                         for kind in ('transfer', 'source', 'gap')}
+                 for model in dict.fromkeys(row['model'] for row in gaps)}
+        pictures[f'{name}.transfer'] = report.Picture(
+            title, score_pictures.curves(title, label, self.source, lines),
+            gaps)
+    return pictures
+
+  def _gaps(self, rows: Sequence[report.Row]) -> list[report.Row]:
+    """Rows of transfer, source and gap, where the task has languages."""
+    scores: dict[tuple[str, int], dict[str, float]] = {}
+    for row in rows:
+      if row['part'] not in ('mean', 'all') and not math.isnan(row['value']):
+        scores.setdefault((row['model'], row['step']), {})[
+            row['part']] = row['value']
+    out: list[report.Row] = []
+    for (model, step), by_language in scores.items():
+      gap = averages.transfer_gap(by_language, source=self.source)
+      if gap is not None:
+        source = by_language[self.source]
+        out += [rows[0] | {'model': model, 'step': step, 'part': part,
+                           'value': value} for part, value in (
+                               ('transfer', source - gap), ('source', source),
+                               ('gap', gap))]
+    return out
+
+
+def _names(directories: Sequence[str]) -> list[str]:
+  """Short names; the whole path where two are the same."""
+  short = [pathlib.Path(directory).name for directory in directories]
+  return [name if short.count(name) == 1 else directory
+          for name, directory in zip(short, directories, strict=True)]
+
+
+def _tables(rows: Sequence[report.Row]) -> list[text.Table]:
+  """For each task a line for each model and part, a column for each step."""
+  tables = []
+  for task in dict.fromkeys(row['task'] for row in rows):
+    of_task = [row for row in rows if row['task'] == task]
+    steps = sorted({row['step'] for row in of_task})
+    lines: dict[str, dict[int, float]] = {}
+    for row in of_task:
+      lines.setdefault(f'{row["model"]} {row["part"]}', {})[
+          row['step']] = row['value']
+    tables.append(text.Table(
+        f'{task} ({text.metric_name(of_task[0]["metric"])})',
+        ['', *map(str, steps)],
+        ([name, *(text.number(found.get(step)) for step in steps)]
+         for name, found in lines.items())))
+  return tables

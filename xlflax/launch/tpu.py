@@ -1,0 +1,180 @@
+"""Jobs on Cloud TPU: a queued resource, and the command on all its workers.
+
+JAX detects the workers of a slice, and several slices, by itself.
+"""
+
+import dataclasses
+import shlex
+import shutil
+import subprocess
+import tempfile
+
+from xlflax import errors
+from xlflax.launch import job as job_lib
+
+_SCRIPT = r"""#!/bin/bash
+# Gets TPUs, runs the command on all workers, and goes on with other ones
+# where these are taken away. Ctrl-C ends the run, and gives them back.
+set -u
+name={name}
+place=({place})
+nodes=({nodes})
+restarts={restarts}
+
+create() {{
+  gcloud compute tpus queued-resources create "$name" "${{place[@]}}" \
+    {create}
+}}
+
+state() {{
+  gcloud compute tpus queued-resources describe "$name" "${{place[@]}}" \
+    --format='value(state.state)' 2>/dev/null
+}}
+
+delete() {{
+  gcloud compute tpus queued-resources delete "$name" "${{place[@]}}" \
+    --force --quiet
+}}
+
+wait_until_active() {{
+  local now last=
+  while now=$(state); [[ $now != ACTIVE ]]; do
+    [[ $now != "$last" ]] && echo "$name: ${{now:-not there}}"
+    last=$now
+    case $now in
+      '' | FAILED | SUSPENDED | SUSPENDING) return 1 ;;
+    esac
+    sleep {poll}
+  done
+}}
+
+# A slice that is being taken away is ACTIVE for a little longer.
+still_active() {{
+  [[ $(state) == ACTIVE ]] && sleep {poll} && [[ $(state) == ACTIVE ]]
+}}
+
+on_all_workers() {{
+  local jobs=() node status=0 one
+  for node in "${{nodes[@]}}"; do
+    gcloud compute tpus tpu-vm ssh "$node" "${{place[@]}}" --worker=all \
+      --command="$1" &
+    jobs+=($!)
+  done
+  for one in "${{jobs[@]}}"; do
+    wait "$one" || status=$?
+  done
+  return "$status"
+}}
+
+setup={setup}
+run={run}
+stop={stop}
+{trap}
+for ((attempt = 0; attempt <= restarts; attempt++)); do
+  [[ -n $(state) ]] || create || exit 1
+  if wait_until_active && on_all_workers "$setup"; then
+    on_all_workers "$run" && exit 0
+    # On TPUs that are still there the run failed, or was asked to stop.
+    if still_active; then
+      echo "$name: the run ended before its last step; see above." >&2
+      exit 1
+    fi
+  elif still_active; then
+    echo "$name: --setup failed; see above." >&2
+    exit 1
+  fi
+  echo "$name: the TPUs were taken away, or not given; trying again." >&2
+  delete
+done
+echo "$name: gave up after $restarts more attempts." >&2
+exit 1
+"""
+_TRAP = """interrupted() { on_all_workers "$stop"; exit 130; }
+trap interrupted INT TERM"""
+_DELETE = '\ntrap delete EXIT'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TpuJob:
+  """A job on Cloud TPU.
+
+  Attributes:
+    command: what each worker runs.
+    name: of the queued resource; of its nodes too.
+    zone: such as 'us-east5-a'.
+    accelerator_type: such as 'v5litepod-16'.
+    runtime_version: of the TPU VMs' software, such as 'v2-alpha-tpuv5-lite'.
+    project: None takes gcloud's own.
+    slices: how many of `accelerator_type`, joined over the network.
+    spot: cheaper TPUs that may be taken away.
+    setup: shell command run on each worker first.
+    program: what `xlflax` is on the workers, such as 'venv/bin/xlflax'.
+    restarts: how often new TPUs are asked for after a loss.
+    keep: whether the TPUs stay when the run has ended.
+    poll_seconds: between looks at a waiting resource.
+  """
+
+  command: tuple[str, ...]
+  name: str
+  zone: str
+  accelerator_type: str
+  runtime_version: str
+  project: str | None = None
+  slices: int = 1
+  spot: bool = False
+  setup: str = 'true'
+  program: str = 'xlflax'
+  restarts: int = 20
+  keep: bool = False
+  poll_seconds: int = 30
+
+  def __post_init__(self):
+    if self.slices < 1 or self.restarts < 0:
+      raise errors.ConfigError(
+          'The size of the job is not usable',
+          got=f'slices={self.slices}, restarts={self.restarts}',
+          expected='1 or more slices, 0 or more restarts')
+
+  @property
+  def nodes(self) -> list[str]:
+    """Names of the slices."""
+    if self.slices == 1:
+      return [self.name]
+    return [f'{self.name}-{i}' for i in range(self.slices)]
+
+
+def script(job: TpuJob) -> str:
+  """The shell script that does all of it."""
+  place = [f'--zone={job.zone}'] + (
+      [f'--project={job.project}'] if job.project else [])
+  create = [f'--accelerator-type={job.accelerator_type}',
+            f'--runtime-version={job.runtime_version}']
+  create += ([f'--node-id={job.name}'] if job.slices == 1 else
+             [f'--node-count={job.slices}', f'--node-prefix={job.name}'])
+  create += ['--spot'] if job.spot else []
+  run = f'{job.program} {shlex.join(job.command)} --stopped_status='
+  return _SCRIPT.format(
+      name=shlex.quote(job.name), place=shlex.join(place),
+      nodes=shlex.join(job.nodes), restarts=job.restarts,
+      create=shlex.join(create), poll=job.poll_seconds,
+      setup=shlex.quote(job.setup),
+      run=shlex.quote(f'{run}{job_lib.STOPPED}'),
+      stop=shlex.quote("pkill -TERM -f -- 'stopped_statu[s]='"),
+      trap=_TRAP + ('' if job.keep else _DELETE))
+
+
+def run(job: TpuJob, environment: dict[str, str]) -> int:
+  """Runs the script here, to its end; returns its status.
+
+  Raises:
+    ConfigError: there is no gcloud here.
+  """
+  if not shutil.which('gcloud', path=environment.get('PATH')):
+    raise errors.ConfigError(
+        'There is no gcloud here', fix='install the Google Cloud CLI, or '
+        'print the script by --dry_run')
+  with tempfile.NamedTemporaryFile('w', suffix='.sh') as file:
+    file.write(script(job))
+    file.flush()
+    return subprocess.run(
+        ['bash', file.name], env=environment, check=False).returncode
