@@ -202,7 +202,7 @@ def sentence_tasks(data, files):
   tests |= {code: nli / f'americasnli/{code}.dev.tsv'
             for code in ('aym', 'gn', 'nah', 'quy')}
   yield 'nli', classification(
-      read('tsv', {'en': files / 'snli.train.tsv'})['en'], read('tsv', tests))
+      read('tsv', {'en': nli / 'snli/en.dev.tsv'})['en'], read('tsv', tests))
   yield 'pawsx', classification(
       read('tsv', {'en': files / 'pawsx.en.train.tsv'})['en'],
       read('tsv', {code: files / f'pawsx.{code}.test.tsv'

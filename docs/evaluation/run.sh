@@ -80,10 +80,11 @@ ner() {
 }
 
 nli() {
-  tune nli classification 0.8 48 --grid LEARNING_RATE=5e-4 --select=classification/accuracy/en \
-    --gin.POOLING="'mean'" --gin.TRAIN_FILES="{'en': '$files/snli.train.tsv'}" \
-    --gin.DEV_FILES="{'en': '$files/snli.dev.tsv'}" \
-    --test_gin "classification.Classification.length=48" --test_gin "TEST_FILES={
+  timed nli xlflax train --gin_file=finetune/classification.gin --model_dir="$work/runs/nli" \
+    --gin.INIT_FROM="'$encoder'" --gin.TRAIN_FILES="{'en': '$data/nli/snli/en.dev.tsv'}" \
+    --gin.LENGTH=64 --gin.EPOCHS=2 --gin.LEARNING_RATE=5e-4
+  timed nli-test xlflax evaluate --model_dir="$work/runs/nli" --gin_file=evaluate/classification.gin \
+    --gin.classification.Classification.length=64 --gin.TEST_FILES="{
       'en': '$data/nli/snli/en.test.first1500.tsv',
       'fr': '$data/nli/rte3_fr/fr.dev.tsv', 'ja': '$data/nli/jsick/ja.test.first2000.tsv',
       'aym': '$data/nli/americasnli/aym.dev.tsv', 'gn': '$data/nli/americasnli/gn.dev.tsv',
@@ -93,7 +94,7 @@ nli() {
 pawsx() {
   local name tests=
   for name in en es fr zh; do tests+="'$name': '$files/pawsx.$name.test.tsv', "; done
-  tune pawsx classification 3 96 --grid LEARNING_RATE=5e-4 --select=classification/accuracy/en \
+  tune pawsx classification 2 96 --grid LEARNING_RATE=5e-4 --select=classification/accuracy/en \
     --gin.POOLING="'mean'" --gin.TRAIN_FILES="{'en': '$files/pawsx.en.train.tsv'}" \
     --gin.DEV_FILES="{'en': '$files/pawsx.en.dev.tsv'}" --test_gin "classification.Classification.length=96" --test_gin "TEST_FILES={$tests}"
 }

@@ -5,7 +5,6 @@
 What is drawn goes by a hash of the text, so it is the same everywhere and no
 text stands on both sides:
 
-- `snli.{train,dev}.tsv`: SNLI's dev set by premise; one in twenty is `dev`.
 - `uner.en.{train,dev}.iob2`: Universal NER's English dev set by sentence; one
   in ten is `dev`.
 - `pawsx.<language>.{train,dev,test}.tsv`: PAWS-X by the first English
@@ -43,15 +42,6 @@ def lines(path: pathlib.Path) -> list[str]:
 
 def write(path: pathlib.Path, rows: list[str]) -> None:
   path.write_text(''.join(f'{row}\n' for row in rows), encoding='utf-8')
-
-
-def snli(data: pathlib.Path, output: pathlib.Path) -> None:
-  rows = lines(data / 'nli' / 'snli' / 'en.dev.tsv')
-  dev = [bucket(row.split('\t')[0], 20) == 0 for row in rows]
-  for name, side in (('train', False), ('dev', True)):
-    write(output / f'snli.{name}.tsv',
-          [row for row, is_dev in zip(rows, dev, strict=True)
-           if is_dev == side])
 
 
 def uner(data: pathlib.Path, output: pathlib.Path) -> None:
@@ -144,7 +134,7 @@ def main() -> None:
   parser.add_argument('--output', required=True, type=pathlib.Path)
   args = parser.parse_args()
   args.output.mkdir(parents=True, exist_ok=True)
-  for prepare in (snli, uner, pawsx, tydiqa, tatoeba, en_ja):
+  for prepare in (uner, pawsx, tydiqa, tatoeba, en_ja):
     prepare(args.data, args.output)
 
 

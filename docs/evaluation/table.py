@@ -36,8 +36,8 @@ class Row:
 
 
 ROWS = (
-    Row('NLI, accuracy', 'nli', 'classification_test/accuracy', 'nli',
-        ('majority', 'chance')),
+    Row('NLI, accuracy', '', 'classification/accuracy', 'nli',
+        ('majority', 'chance'), run='runs/nli'),
     Row('PAWS-X, accuracy', 'pawsx', 'classification_test/accuracy', 'pawsx',
         ('majority',)),
     Row('POS, accuracy', 'pos', 'tagging_test/accuracy', 'pos',

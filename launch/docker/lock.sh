@@ -12,8 +12,10 @@ cd "$(dirname "$0")/../.."
 for kind in cpu gpu tpu; do
   extra=()
   [[ $kind == cpu ]] || extra=(--extra "$kind")
-  uv pip compile setup.py "${extra[@]}" ${1:+--constraint "$1"} \
-    --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
+  # setuptools builds xlflax itself.
+  echo 'setuptools>=68' | uv pip compile setup.py - "${extra[@]}" \
+    ${1:+--constraint "$1"} \
+    --python-version 3.11 --python-platform x86_64-manylinux_2_31 \
     --generate-hashes --no-annotate --quiet \
     --custom-compile-command launch/docker/lock.sh \
     --output-file "requirements/$kind.lock"

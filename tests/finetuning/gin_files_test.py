@@ -29,9 +29,11 @@ def settings_of(monkeypatch, tmp_path):
           num_layers=2, hidden_dim=8, mlp_dim=8, num_heads=1, max_length=512,
           cross_attention=True)))
 
-  def build(*files):
+  def build(*files, train=None, labelled=None):
     given = {'MODEL_DIR': 'run', 'INIT_FROM': str(tmp_path / 'pretrained'),
-             'TRAIN_FILES': {'en': 'train.en'}, 'TRAIN_STEPS': 20000}
+             'TRAIN_FILES': train or {'en': 'train.en'},
+             'TRAIN_STEPS': 20000}
+    given |= {} if labelled is None else {'LABELLED_FILES': labelled}
     text = '\n'.join(map(_text, files))
     given |= {name: value for name, value in _MACROS.items()
               if re.search(rf'^{name} = (%gin.REQUIRED|@)', text, re.M)}
@@ -161,12 +163,44 @@ def test_translated_test_sets():
   assert task.source.languages() == ('fr',)
 
 
+def test_counterparts_of_test_sets(tmp_path):
+  for name, text in {'test.fr': 'un\tdeux', 'test.fr-en': 'one\ttwo'}.items():
+    (tmp_path / name).write_text(f'{text}\tyes\n')
+  config.parse(
+      ['evaluate/classification.gin', 'finetune/settings/plug_in_test.gin'],
+      [f'TEST_FILES={dict(en="none", fr=str(tmp_path / "test.fr"))!r}',
+       f'COUNTERPART_FILES={dict(fr=str(tmp_path / "test.fr-en"))!r}'])
+  task, = config.parameter('evaluate.evaluate.tasks')
+  assert task.source.languages() == ('en', 'fr')
+  own, = task.source.load('fr')
+  other, = task.counterparts.load('fr')
+  assert (own.id, own.language, own.text) == (other.id, 'fr', 'un')
+  assert (other.language, other.text, other.paired_text) == (
+      'en', 'one', 'two')
+
+
+def test_english_trees_beside_labelled_words(settings_of, tmp_path):
+  (tmp_path / 'en.conllu').write_text(
+      '1\tone\t_\tNUM\t_\t_\t0\troot\t_\t_\n\n')
+  (tmp_path / 'fr.conll').write_text('un\tDET\n')
+  stream, = settings_of(
+      'finetune/tagging.gin', 'finetune/settings/self_labelled.gin',
+      train={'en': str(tmp_path / 'en.conllu')},
+      labelled={'fr': str(tmp_path / 'fr.conll')}).streams
+  words = {part: [(example.language, example.words, example.tags)
+                  for example in stream.source.load(part)]
+           for part in stream.source.languages()}
+  assert words == {'en': [('en', ('one',), ('NUM',))],
+                   'fr': [('fr', ('un',), ('DET',))]}
+
+
 def test_every_setting_is_tested():
   names = {name.rpartition('/')[2].removesuffix('.gin')
            for name in gin_files.files('finetune/settings')}
   assert names == {
       'translate_train', 'one_language', 'code_switched', 'plug_in',
-      'frozen_language_parts', 'translate_test',
+      'frozen_language_parts', 'translate_test', 'plug_in_test',
+      'self_labelled',
       *(f'layer_head_{f}' for f in ('tagging', 'parsing', 'classification'))}
 
 

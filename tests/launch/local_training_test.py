@@ -71,7 +71,7 @@ def _pid_of(process_id: int, run: pathlib.Path) -> int:
 
 
 def test_killed_process_ends_the_job_and_a_restart_resumes(
-    workspace, single, tmp_path):
+    workspace, tmp_path):
   """Four processes of two devices; one of them gets SIGKILL."""
   run = tmp_path / 'run'
   launcher = _launch(workspace, run, processes=4, devices=2, steps=100000)
@@ -83,9 +83,8 @@ def test_killed_process_ends_the_job_and_a_restart_resumes(
   assert 'Process 2 of 4 was killed by SIGKILL; ending the others' in output
   step = int(re.search(r'continues from the checkpoint of step (\d+)',
                        output)[1])
-  again = _ended(_launch(
-      workspace, run, processes=4, devices=2, steps=100000,
-      *('--stop_at_step', str(step + 4))))
+  again = _ended(_launch(workspace, run, f'--stop_at_step={step + 4}',
+                         processes=4, devices=2, steps=100000))
   assert f'Continuing from the checkpoint of step {step}.' in again
   assert f'Stopped at step {step + 4} of' in again
 

@@ -62,6 +62,11 @@ def test_slurm_with_a_coordinator_of_its_own(detect):
       'ib07:99', 8, 5, 'slurm')
 
 
+def test_slurm_with_a_variable(detect):
+  assert detect(_SLURM | {'XLFLAX_COORDINATOR': 'ib07:99'}).coordinator == (
+      'ib07:99')
+
+
 def test_open_mpi(detect):
   assert _parts(detect(_OPEN_MPI)) == ('10.96.0.1:62624', 4, 3, 'openmpi')
 

@@ -183,5 +183,5 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
   if lines:
     title = f'Word alignment along training ({_method(chosen[0])})'
     pictures['steps'] = report.Picture(title, figures.curves(
-        title, 'AER, lower is better', lines, xlabel=figures.STEP), chosen)
+        title, 'AER (%), lower is better', lines, xlabel=figures.STEP), chosen)
   return pictures

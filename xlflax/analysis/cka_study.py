@@ -124,7 +124,8 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
   if panels:
     title = 'CKA along training'
     pictures['steps'] = report.Picture(title, figures.curves(
-        title, 'CKA', panels, xlabel=figures.STEP, whole=1), _diagonal(rows))
+        title, 'CKA (%)', panels, xlabel=figures.STEP, whole=100),
+                                       _diagonal(rows))
   return pictures
 
 

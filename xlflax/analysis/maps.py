@@ -20,10 +20,12 @@ class SavedMap:
   Attributes:
     alignment: the map; without the vectors that it was learned from.
     about: what it is of: models, languages, layer, text; JSON values.
+    scale: mean length of the target's states divided by that of the source's.
   """
 
   alignment: procrustes.Alignment
   about: dict[str, Any]
+  scale: float = 1.0
 
   def to_target(self, states: np.ndarray) -> np.ndarray:
     """States [..., D] of the source in the target's own coordinates.
@@ -54,11 +56,11 @@ def to_target(alignment: procrustes.Alignment, states: np.ndarray
 
 def to_bytes(saved: SavedMap) -> bytes:
   """The content of an `.npz` file: `matrix` W [D, D] (row vectors are mapped
-  to x W^T), `source_means` and `target_means` [rounds, D], `about` (JSON)."""
+  to x W^T), `source_means` and `target_means` [rounds, D], `scale`, `about` (JSON)."""
   out = io.BytesIO()
   np.savez(out, matrix=saved.alignment.matrix,
            source_means=saved.alignment.source.means,
-           target_means=saved.alignment.target.means,
+           target_means=saved.alignment.target.means, scale=saved.scale,
            about=json.dumps(saved.about, ensure_ascii=False))
   return out.getvalue()
 
@@ -74,12 +76,12 @@ def load(path) -> SavedMap:
       matrix = saved['matrix']
       sides = [_normalized(saved[f'{side}_means'])
                for side in ('source', 'target')]
-      about = json.loads(str(saved['about']))
+      about, scale = json.loads(str(saved['about'])), float(saved['scale'])
   except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
     raise errors.AnalysisError(
         'A map can not be read', got=str(error), where=str(path),
         expected='a file that `xlflax analyze procrustes` wrote') from error
-  return SavedMap(procrustes.Alignment(matrix, *sides), about)
+  return SavedMap(procrustes.Alignment(matrix, *sides), about, scale)
 
 
 def _normalized(means: np.ndarray) -> normalization.Normalized:

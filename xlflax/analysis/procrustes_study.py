@@ -52,12 +52,13 @@ class ProcrustesStudy(study.Study):
   Attributes:
     source: parallel text; for words, these are separated by spaces.
     series: the models between which maps are learned.
-    links: for words: pair -> file of links in Pharaoh's format, a line for
-      each sentence pair; none: sentences are paired.
+    links: for words: pair, in either order, -> file of links in Pharaoh's
+      format, a line for each sentence pair.
     steps: checkpoints of models without a named step; see `Models.at_steps`.
     layers: that are mapped; None: all.
     max_rounds: of the iterative normalisation.
     reader: how sentences become states.
+    level: what is paired.
   """
 
   source: sources.PairSource
@@ -93,7 +94,7 @@ class ProcrustesStudy(study.Study):
                 case.second), 'text': fingerprint}
             name = f'{case.series}.{"-".join(pair)}.{case.step}.layer{layer}'
             kept[f'{name.replace("/", "_")}.npz'] = maps.to_bytes(
-                maps.SavedMap(found, about))
+                maps.SavedMap(found, about, _scale(*sides)))
     return report.Analysis(
         name='procrustes', title='Maps between layers',
         explanation=_EXPLANATION, rows=rows, pictures=_pictures(rows),
@@ -154,20 +155,22 @@ class ProcrustesStudy(study.Study):
     ], axis=1) for side in found_states]
 
   def _links(self, pair: models_lib.Pair, size: int) -> list[np.ndarray]:
-    name = '-'.join(pair)
-    if name not in self.links:
+    name, turned = '-'.join(pair), '-'.join(pair[::-1])
+    path = self.links.get(name, self.links.get(turned))
+    if path is None:
       raise errors.AnalysisError(
           'There are no links between the words of a pair', got=name,
           expected=f'--alignments={name}=FILE')
     found = []
-    for number, line in files.read_lines(self.links[name]):
+    for number, line in files.read_lines(path):
       links = alignment_metrics.read_pharaoh(
-          line, where=f'{self.links[name]}:{number}').possible
-      found.append(np.array(sorted(links), np.int64).reshape(-1, 2))
+          line, where=f'{path}:{number}').possible
+      places = np.array(sorted(links), np.int64).reshape(-1, 2)
+      found.append(places if name in self.links else places[:, ::-1])
     if len(found) < size:
       raise errors.AnalysisError(
           'A file of links has fewer lines than there are sentences',
-          got=f'{len(found)} lines, {size} sentences', where=self.links[name])
+          got=f'{len(found)} lines, {size} sentences', where=path)
     return found[:size]
 
 
@@ -196,6 +199,12 @@ def _word_vectors(subject: base.Subject, texts, language: str,
       found[one.sentence] = vectors.astype(np.float32), known
     out += [found[i] for i in range(len(block))]
   return out
+
+
+def _scale(first: np.ndarray, second: np.ndarray) -> float:
+  """By how much the second's vectors are longer."""
+  lengths = [np.linalg.norm(side, axis=-1).mean() for side in (first, second)]
+  return float(lengths[1] / max(lengths[0], 1e-12))
 
 
 def _cosine(first: np.ndarray, second: np.ndarray) -> float:

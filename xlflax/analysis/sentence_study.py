@@ -152,5 +152,6 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
     if lines:
       title = f'Sentence retrieval along training, {_NAMES[mapping]}'
       pictures[f'steps.{mapping}'] = report.Picture(title, figures.curves(
-          title, 'accuracy@1', lines, xlabel=figures.STEP, whole=1), chosen)
+          title, 'accuracy@1 (%)', lines, xlabel=figures.STEP, whole=100),
+                                                   chosen)
   return pictures

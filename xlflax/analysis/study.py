@@ -109,11 +109,11 @@ def has_steps(rows: Sequence[report.Row]) -> bool:
 
 def by_step(rows: Sequence[report.Row], value: str, *, layer: str = 'layer'
             ) -> dict[str, dict[str, list[tuple[float, float]]]]:
-  """Panel (series and pair) -> layer -> (step, value), for `figures.curves`.
+  """Panel (series and pair) -> layer -> (step, percent).
 
   Args:
     rows: the numbers; those at no number of steps are left out.
-    value: the column that is drawn.
+    value: the column that is drawn, a fraction.
     layer: the column of the layer.
   """
   several = len({row['series'] for row in rows}) > 1
@@ -122,6 +122,6 @@ def by_step(rows: Sequence[report.Row], value: str, *, layer: str = 'layer'
     if isinstance(row['step'], int):
       name = f'{row["series"]}: {row["pair"]}' if several else row['pair']
       panels.setdefault(name, {}).setdefault(f'L{row[layer]}', []).append(
-          (row['step'], row[value]))
+          (row['step'], 100 * row[value]))
   return {name: lines for name, lines in panels.items()
           if any(len(points) > 1 for points in lines.values())}

@@ -312,5 +312,6 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
   if lines:
     title = 'Word translation along training (CSLS, Procrustes)'
     pictures['steps'] = report.Picture(title, figures.curves(
-        title, 'precision@1', lines, xlabel=figures.STEP, whole=1), chosen)
+        title, 'precision@1 (%)', lines, xlabel=figures.STEP, whole=100),
+                                       chosen)
   return pictures

@@ -34,6 +34,11 @@ EXAMPLES = """
   xlflax analyze procrustes --series='maps=runs/{language}' --layers=8 \\
       --text=en-fr=en-fr.tsv --output=out/map
 
+  # a head trained on layer 8 of an English model, on a French model's layer
+  xlflax analyze transfer --head=runs/en_pos --target=runs/fr \
+      --map=out/map/maps.fr-en.100000.layer8.npz --test=fr=fr.conllu \
+      --output=out/transfer
+
   # evaluation results, and analyses made with --steps=all, along training
   xlflax analyze curves --model_dir=runs/mlm --model_dir=runs/tlm \\
       --output=out/curves
@@ -46,6 +51,7 @@ KINDS = {
     'words': 'analyze_words',
     'alignment': 'analyze_alignment',
     'procrustes': 'analyze_procrustes',
+    'transfer': 'analyze_transfer',
     'curves': 'analyze_curves',
 }
 

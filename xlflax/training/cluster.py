@@ -105,8 +105,7 @@ def detect(environment: Mapping[str, str], *,
 
 
 def _with_variables(flags, environment, cluster):
-  if cluster is Cluster.NONE or all(v is None for v in flags.values()) and (
-      'XLFLAX_NUM_PROCESSES' not in environment):
+  if cluster is Cluster.NONE:
     return dict(flags)
   given = {name: environment.get(_VARIABLES[name]) if value is None else value
            for name, value in flags.items()}

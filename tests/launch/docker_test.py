@@ -1,0 +1,84 @@
+"""What images are made from: lock files, and the steps without Docker."""
+
+import ast
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_KINDS = ('cpu', 'gpu', 'tpu')
+
+
+def _locked(kind: str) -> dict[str, tuple[str, int]]:
+  """Package -> its version, and how many hashes it has."""
+  found, name = {}, None
+  text = (_ROOT / f'requirements/{kind}.lock').read_text()
+  for line in text.splitlines():
+    if match := re.match(r'([a-zA-Z0-9._-]+)==(\S+)', line):
+      name = _normal(match[1])
+      found[name] = (match[2], 0)
+    elif '--hash=sha256:' in line:
+      found[name] = (found[name][0], found[name][1] + 1)
+  return found
+
+
+def _normal(name: str) -> str:
+  return re.sub(r'[-_.]+', '-', name).lower()
+
+
+def _required() -> list[str]:
+  """The packages that setup.py asks for without extras."""
+  tree = ast.parse((_ROOT / 'setup.py').read_text())
+  [names] = [ast.literal_eval(node.value) for node in ast.walk(tree)
+             if isinstance(node, ast.keyword)
+             and node.arg == 'install_requires']
+  return [_normal(re.match(r'[\w.-]+', name)[0]) for name in names]
+
+
+@pytest.mark.parametrize('kind', _KINDS)
+def test_lock_has_every_package_with_its_hashes(kind):
+  locked = _locked(kind)
+  assert set(_required()) <= set(locked)
+  assert all(hashes for _, hashes in locked.values())
+
+
+def test_locks_agree():
+  cpu, *others = map(_locked, _KINDS)
+  for locked in others:
+    assert {name: locked[name] for name in cpu} == cpu
+
+
+def test_locks_have_their_accelerators():
+  version = _locked('gpu')['jax'][0]
+  assert _locked('gpu')['jax-cuda12-plugin'][0] == version
+  assert {'nvidia-nccl-cu12', 'nvidia-cudnn-cu12'} <= set(_locked('gpu'))
+  assert 'libtpu' in _locked('tpu') and 'libtpu' not in _locked('cpu')
+
+
+def test_image_copies_what_there_is():
+  dockerfile = (_ROOT / 'launch/docker/Dockerfile').read_text()
+  ignored = (_ROOT / 'launch/docker/Dockerfile.dockerignore').read_text()
+  sources = [word for line in re.findall(r'^COPY (.*)$', dockerfile, re.M)
+             for word in line.split()[:-1]]
+  assert len(sources) >= 7
+  for source in sources:
+    assert (_ROOT / source).exists(), source
+    assert f'\n!{source}\n' in ignored, source
+  for path in ('launch/docker/install.sh', 'launch/docker/lock.sh'):
+    assert os.access(_ROOT / path, os.X_OK)
+
+
+@pytest.mark.slow
+def test_steps_of_the_image(tmp_path):
+  """The installation, and the plan of a run, on the CPU."""
+  result = subprocess.run(
+      [_ROOT / 'launch/docker/install.sh', 'cpu', tmp_path / 'venv'],
+      env=os.environ | {'PYTHON': sys.executable}, text=True,
+      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+  assert result.returncode == 0, result.stdout
+  assert 'No broken requirements found' in result.stdout
+  assert re.search(r'parameters', result.stdout, re.I)
