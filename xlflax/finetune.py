@@ -77,7 +77,7 @@ def finetune(
     test_tasks = _tasks(test)
   runner = cells_lib.CellRunner(
       output=pathlib.Path(output), select=select,
-      configuration=_with_selection(configuration, select),
+      configuration=_with_selection(configuration, select, cells[0]),
       keep=enums.of_value(keep, cells_lib.Keep, where='finetune.keep'),
       other_config=enums.of_value(
           other_config, run_directory.OtherConfig,
@@ -147,7 +147,8 @@ def finetune_directions(
 
 
 def _with_selection(configuration: configuration_lib.Configuration,
-                    select: str | None) -> configuration_lib.Configuration:
+                    select: str | None, cell: grid_lib.Cell
+                    ) -> configuration_lib.Configuration:
   """Evaluation during training, and the best checkpoint kept, by default."""
   if select is None:
     return configuration
@@ -157,7 +158,7 @@ def _with_selection(configuration: configuration_lib.Configuration,
       f'{options}.keep_last=1')
   if checkpoint_choice.lower_is_better(select):
     defaults += (f'{options}.best_is_highest=False',)
-  configuration.parse(('MODEL_DIR="unused"',))
+  configuration.parse((*cell.bindings, 'MODEL_DIR="unused"'))
   if config.macro('EVALUATION') is None:
     defaults += ('EVALUATION=@evaluation.Evaluation()',)
   return dataclasses.replace(

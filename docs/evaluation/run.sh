@@ -47,7 +47,8 @@ tune() {  # family, gin file of finetune/ and evaluate/, epochs, length, further
 }
 
 pos() {
-  tune pos tagging 5 48 --grid LEARNING_RATE=1e-3 --select=tagging/accuracy/en \
+  tune pos tagging 5 48 --grid LEARNING_RATE=5e-4 --select=tagging/accuracy/en \
+    --gin.FROZEN="('model/embeddings',)" \
     --gin.TRAIN_FILES="{'en': '$ewt-train.part.conllu'}" \
     --gin.DEV_FILES="{'en': '$ewt-dev.first500.conllu'}" \
     --test_gin "TEST_FILES={'en': '$ewt-test.first600.conllu', $(trees)}"

@@ -15,11 +15,11 @@ ROWS = {
     'reviews': ('accuracy', 'majority'),
     'pos': ('accuracy', 'majority'),
     'ner': ('f1', None),
-    'trees': ('las', 'right_branching'),
+    'trees': ('las', 'left_branching'),
     'qa': ('exact_match', None),
     'bucc': ('f1', None),
     'tatoeba': ('accuracy', None),
-    'alignment': ('best_aer', None),
+    'alignment': ('aer', None),
 }
 
 

@@ -1,5 +1,7 @@
 """Runs opened for analyses; states that are kept; words of a tiny model."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -48,10 +50,22 @@ def test_checkpoints_of_a_run(run, subject):
   assert opened.at_steps((last, fresh), 'all') == [
       (models.ModelRef(run, step), fresh) for step in (1, 3)]
   assert opened.at_steps((fresh, fresh), 'all') == [(fresh, fresh)]
+  assert opened.at_steps((last, fresh), [1]) == [
+      (models.ModelRef(run, 1), fresh)]
   identities = [opened.identity(ref) for ref in (
       last, models.ModelRef(run, 1), fresh)]
   assert identities[0] != identities[1] != identities[2]
   assert models.Models(seed=1).identity(fresh) != identities[2]
+
+
+def test_runs_of_other_lengths(run, make_run, tmp_path):
+  short = models.ModelRef(str(make_run(tmp_path / 'short', (1, 2))))
+  opened = models.Models()
+  both = models.ModelRef(run), short
+  assert opened.at_steps(both, 'last') == [
+      (models.ModelRef(run, 3), models.ModelRef(short.directory, 2))]
+  assert [ref.step for refs in opened.at_steps(both, 'all')
+          for ref in refs] == [1, 1]
 
 
 @pytest.mark.parametrize('ref, text', [
@@ -166,6 +180,10 @@ def test_a_map_of_words_in_context(subject, sentences, tmp_path):
   row, = found.rows
   assert (row['pairs'], row['held_out'], row['level']) == (21, 2, 'words')
   assert row['cosine_after'] == pytest.approx(1, abs=1e-4)
+  turned = dataclasses.replace(study, links={'en-de': str(links)})
+  links.write_text('0-1 2-0\n')
+  found, = turned._links(('de', 'en'), 1)
+  assert sorted(found.tolist()) == [[0, 2], [1, 0]]
   links.write_text('0-0\n')
   short = study.run(fakes.FakeModels(subject=subject))
   assert 'Got: 1 lines, 12 sentences' in str(short.failures[0])

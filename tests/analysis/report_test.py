@@ -12,6 +12,7 @@ from tests.analysis import fakes
 from xlflax import errors
 from xlflax.analysis import curves_study, figures, maps, procrustes, report
 from xlflax.evaluation import base, results
+from xlflax.evaluation.reports import styles
 
 
 def _rows(value=0.25):
@@ -83,7 +84,10 @@ def test_no_numbers_is_an_error(tmp_path):
                              first='en', second='fr'),
     lambda: figures.curves('t', 'v', {
         f'panel {i}': {f'line {j}': [(0, j), (1, i)] for j in range(12)}
-        for i in range(4)}, whole=100)])
+        for i in range(4)}, whole=100),
+    lambda: figures.curves('t', 'v', {'p': {
+        f'a rather long name of a line {j}': [(0, j), (1, j)]
+        for j in range(9)}})])
 def test_nothing_is_cut_off(tmp_path, make):
   """The margin of every picture is white."""
   make().savefig(tmp_path / 'x.png', dpi=100)
@@ -91,6 +95,11 @@ def test_nothing_is_cut_off(tmp_path, make):
   assert image.min() < 0.5
   for edge in (image[0], image[-1], image[:, 0], image[:, -1]):
     assert edge.min() > 0.99
+
+
+def test_lines_can_be_told_apart():
+  looks = [tuple(styles.line(i).values()) for i in range(28)]
+  assert len(set(looks)) == 28
 
 
 def test_axes_end_above_the_highest_value():
@@ -150,7 +159,7 @@ def test_curves_of_an_analysis(tmp_path):
       fakes.FakeModels())
   assert [(row['part'], row['step'], row['value']) for row in found.rows] == [
       ('en-fr L1', 1, 35.0), ('en-fr L1', 2, 60.0)]
-  assert set(found.pictures) == {'sentences.none'}
+  assert set(found.pictures) == {'sentences.without.a.map'}
 
 
 @pytest.mark.parametrize('settings, text', [

@@ -21,6 +21,15 @@ def test_a_grid(arguments, capsys):
   assert 'selected' in printed and '0.4050 ± 0.0071' in printed
 
 
+def test_a_value_that_only_the_grid_gives(arguments, capsys, tmp_path):
+  required = tmp_path / 'required.gin'
+  required.write_text('LEARNING_RATE = %gin.REQUIRED\n')
+  assert cli.main([*arguments, f'--gin_file={required}',
+                   '--grid=LEARNING_RATE=0.2,0.4',
+                   '--select=dev/accuracy/en']) == 0
+  assert 'LEARNING_RATE=0.4' in capsys.readouterr().out
+
+
 def test_a_failed_cell_is_in_the_exit_status(arguments, capsys):
   assert cli.main([*arguments, '--grid=LEARNING_RATE=0.2,9.0',
                    '--select=dev/accuracy/en']) == 1

@@ -25,8 +25,8 @@ def test_local_dry_run(capsys):
   lines = capsys.readouterr().out.splitlines()
   assert lines == [
       'JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=3 xlflax train --gin_file=a.gin '
-      f"""'--gin.A='"'"'b c'"'"'' --model_dir=runs/a --coordinator=localhost:99"""
-      f' --num_processes=2 --process_id={i} --stopped_status=75 > '
+      f"""'--gin.A='"'"'b c'"'"'' --model_dir=runs/a """
+      f'--coordinator=localhost:99 --num_processes=2 --process_id={i} --stopped_status=75 > '
       f'runs/a.logs/process_{i}.log 2>&1 &' for i in range(2)] + ['wait']
 
 

@@ -99,6 +99,7 @@ def test_ecs(settings_of, task):
   assert rates == pytest.approx([1e-5, 1e-5] if constant else [5e-6, 5e-6])
   assert config.macro('EPOCHS') == (200 if constant else 10)
   assert config.macro('FROZEN') == ('model/language_specific',)
+  assert settings.streams[0].batching.value == 'one_language'
 
 
 @pytest.mark.parametrize('task', [
@@ -150,6 +151,7 @@ def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
   settings = settings_of('finetune/classification.gin',
                          'finetune/settings/frozen_language_parts.gin')
   assert settings.optimizer.frozen == ('model/language_specific',)
+  assert settings.streams[0].batching.value == 'one_language'
   with pytest.raises(errors.ConfigError, match='matches no parameter'):
     gin_files.trace_steps(settings)  # this model has none
 

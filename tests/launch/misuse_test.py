@@ -10,7 +10,8 @@ from tests.end_to_end.conftest import free_port
 _TINY = (
     '--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin',
     '--gin.LENGTH=16', '--gin.BATCH_SIZE=8', '--gin.TRAIN_STEPS=4',
-    '--gin.WARMUP_STEPS=1', '--gin.EncoderConfig.max_length=32', '--compilation_cache=')
+    '--gin.WARMUP_STEPS=1', '--gin.EncoderConfig.max_length=32',
+    '--compilation_cache=')
 _LIMIT = 90  # seconds, for a machine that has much else to do
 
 

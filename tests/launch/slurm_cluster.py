@@ -7,6 +7,7 @@ daemons are ended, and the names removed, when the context is left.
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -16,6 +17,7 @@ import time
 from xlflax.launch import local
 
 PROGRAMS = ('munged', 'slurmctld', 'slurmd', 'sbatch', 'scancel', 'sinfo')
+UNFINISHED = ('PENDING', 'RUNNING', 'COMPLETING', 'CONFIGURING', 'REQUEUED')
 _HOSTS = pathlib.Path('/etc/hosts')
 _MARK = '  # tiny Slurm of the tests'
 _CONFIG = """
@@ -104,6 +106,8 @@ class TinyCluster:
     return self
 
   def __exit__(self, *exc) -> None:
+    if len(self._daemons) > 1:
+      self._end_jobs()
     for daemon in reversed(self._daemons):
       daemon.terminate()
       try:
@@ -113,6 +117,19 @@ class TinyCluster:
         daemon.wait()
     self._daemons.clear()
     self._remove_names()
+
+  def _end_jobs(self):
+    """Leaves no job's processes behind."""
+    for _ in range(60):
+      subprocess.run(['scancel', '--signal=KILL', '--full', '--user=root'],
+                     env=self.environment, check=False, capture_output=True)
+      subprocess.run(['scancel', '--user=root'], env=self.environment,
+                     check=False, capture_output=True)
+      left = subprocess.run(['squeue', '--noheader'], env=self.environment,
+                            check=False, capture_output=True)
+      if not left.stdout.strip():
+        return
+      time.sleep(0.5)
 
   def _remove_names(self):
     lines = _HOSTS.read_text().splitlines(keepends=True)
@@ -127,9 +144,10 @@ class TinyCluster:
     return result.stdout
 
   def state(self, job: str) -> str:
-    """The job's state, such as 'RUNNING'."""
+    """The job's state, such as 'RUNNING'; of an array, the least final one."""
     shown = self.run('scontrol', '--oneliner', 'show', 'job', job)
-    return shown.partition('JobState=')[2].split()[0]
+    states = re.findall(r'JobState=(\S+)', shown)
+    return next((s for s in states if s in UNFINISHED), states[0])
 
   def _write_names(self):
     self._remove_names()  # what a killed session left

@@ -39,8 +39,7 @@ class _Job:
 
   def poll(self):
     state = self.cluster.state(self.number)
-    return None if state in ('PENDING', 'RUNNING', 'COMPLETING',
-                             'CONFIGURING', 'REQUEUED') else state
+    return None if state in slurm_cluster.UNFINISHED else state
 
   def wait(self, seconds: float = 240) -> str:
     end = time.monotonic() + seconds
@@ -129,3 +128,14 @@ def test_lines_of_a_sweep_are_tasks_of_an_array(workspace, cluster, tmp_path):
     found = losses(tmp_path / f'run {i}')
     assert found[3]['learning_rate'] == pytest.approx(
         10**-i, rel=1e-3)
+
+
+def test_several_processes_on_each_node(workspace, cluster, tmp_path):
+  job = _submit(
+      workspace, cluster, tmp_path / 'logs', '--sbatch=--ntasks-per-node=2',
+      '--', *_train(workspace, tmp_path / 'run'), '--gin.TRAIN_STEPS=6')
+  assert job.wait() == 'COMPLETED', _log(tmp_path / 'logs')
+  log = _log(tmp_path / 'logs')
+  for i in range(4):
+    assert f'Process {i} of 4 (slurm)' in log
+  assert log.count('Finished at step 6') == 1  # process 0 alone reports

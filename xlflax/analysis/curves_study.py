@@ -30,6 +30,8 @@ _VALUES: Mapping[str, tuple[str, str, Callable[[report.Row], bool]]] = {
     'words': ('precision@1', 'layer', lambda row: row['score'] == 'csls'),
     'alignment': ('aer', 'layer', lambda row: True),
     'procrustes': ('accuracy_after', 'layer', lambda row: True)}
+_NAMES: Mapping[str, str] = {
+    'none': 'without a map', 'procrustes': 'with a map'}
 _KINDS = ('mapping', 'representation', 'method')
 
 
@@ -120,7 +122,8 @@ class CurvesStudy(study.Study):
     rows = []
     for row in found:
       if row[layer] in layers:
-        kinds = ' '.join(str(row[kind]) for kind in _KINDS if kind in row)
+        kinds = ' '.join(_NAMES.get(row[kind], str(row[kind])).replace('_', ' ')
+                         for kind in _KINDS if kind in row)
         rows.append({
             'model': row['series'] if len(self.analyses) == 1
             else f'{name}: {row["series"]}',

@@ -17,6 +17,7 @@ LAYER = 'layer (0: embeddings)'
 STEP = 'training step'
 _DARK = 0.55  # of cividis: below, writing is white
 _ACROSS = 3  # panels in a row
+_TICKS = 6  # of an axis of layers or steps
 _MANY = 10  # lines, beyond which the legend stands to the right
 
 Points = Sequence[tuple[float, float]]
@@ -126,7 +127,11 @@ def curves(title: str, label: str, panels: Panels, *, xlabel: str = LAYER,
                 label=name, **styles.line(names.index(name)))
     axes.set_title(panel, fontsize='medium')
     axes.set_xlabel(xlabel)
-    axes.locator_params(axis='x', integer=True, nbins=7)
+    places = sorted({x for points in lines.values() for x, _ in points})
+    if len(places) <= _TICKS:
+      axes.set_xticks(places)
+    else:
+      axes.locator_params(axis='x', integer=True, nbins=_TICKS)
     axes.grid(alpha=0.3)
     styles.tidy(axes)
     if whole is not None:
@@ -151,10 +156,16 @@ def _legend(canvas, grid, names: Sequence[str]) -> None:
     handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
   if len(names) < 2:
     return
-  place = (dict(loc='outside lower center', ncols=min(len(names), 5))
-           if len(names) <= _MANY else
-           dict(loc='outside right upper', fontsize=7,
-                ncols=math.ceil(len(names) / 20)))
+  longest = 0.58 + 0.085 * max(map(len, names))  # inches of an entry
+  fitting = max(1, int(canvas.get_figwidth() / longest))
+  if len(names) <= _MANY:
+    canvas.set_figheight(
+        canvas.get_figheight() + 0.2 * (math.ceil(len(names) / fitting) - 1))
+  place: dict[str, Any] = (
+      dict(loc='outside lower center', ncols=min(len(names), fitting))
+      if len(names) <= _MANY else
+      dict(loc='outside right upper', fontsize=7,
+           ncols=math.ceil(len(names) / 20)))
   canvas.legend([handles[name] for name in names], names, frameon=False,
                 **place)
 

@@ -55,8 +55,11 @@ def to_target(alignment: procrustes.Alignment, states: np.ndarray
 
 
 def to_bytes(saved: SavedMap) -> bytes:
-  """The content of an `.npz` file: `matrix` W [D, D] (row vectors are mapped
-  to x W^T), `source_means` and `target_means` [rounds, D], `scale`, `about` (JSON)."""
+  """The content of an `.npz` file.
+
+  It has `matrix` W [D, D] (a row x is mapped to x W^T), `source_means` and
+  `target_means` [rounds, D], `scale`, and `about` (JSON).
+  """
   out = io.BytesIO()
   np.savez(out, matrix=saved.alignment.matrix,
            source_means=saved.alignment.source.means,

@@ -136,8 +136,8 @@ class Models:
 
     Args:
       refs: models of two languages.
-      steps: 'last', 'all' (that the models without a named step have), or
-        numbers.
+      steps: 'last' (of each model), 'all' (that the models without a named
+        step have), or numbers.
 
     Raises:
       XlflaxError: there is no such run or checkpoint.
@@ -145,6 +145,8 @@ class Models:
     moving = [ref for ref in refs if ref.step == LAST]
     if not moving:
       return [refs]
+    if steps == LAST:
+      return [(self.resolve(refs[0]), self.resolve(refs[1]))]
     if steps == 'all':
       both = set.intersection(*(
           set(self._run(ref.directory).steps) for ref in moving))

@@ -89,7 +89,7 @@ class TransferStudy(study.Study):
       rows += [{'series': series, 'pair': part, 'layer': layer,
                 'metric': metric, 'value': value}
                for metric, part, value in _scores(result)
-               if metric == self.task.headline]
+               if metric == self.task.headline and part != 'mean']
     return rows
 
 

@@ -7,24 +7,24 @@ contextual states at every layer.
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from xlflax import errors
 from xlflax.analysis import (
     csls,
     dictionaries,
     embeddings,
-    figures,
     report,
     states,
     study,
     word_lists,
     word_means,
+    word_report,
 )
 from xlflax.analysis import models as models_lib
+from xlflax.analysis.word_report import TOP, VECTORS
 from xlflax.data import dictionaries as dictionary_files
 from xlflax.evaluation import base, sources
-from xlflax.evaluation.reports import pictures as bar_pictures
 
 _EXPLANATION = (
     'Precision@k (%) of the nearest words of the other language (CSLS with '
@@ -36,12 +36,8 @@ _EXPLANATION = (
     'the dictionary that have no vector, or no translation with one, are not '
     'asked for: see the coverage. Precisions of different vocabularies can '
     'not be compared.')
-_TOP = (1, 5, 10)
-VECTORS = 'vectors'
 EMBEDDINGS = 'embeddings'
 LAYERS = 'layers'
-_SCORES = {'cosine': 'cosine', 'csls': 'CSLS'}
-_MAPPINGS = {'none': 'no map', 'procrustes': 'Procrustes'}
 
 # A dictionary's pairs of words for each pair of languages.
 Entries = dict[models_lib.Pair, list[tuple[str, str]]]
@@ -113,9 +109,9 @@ class WordStudy(study.Study):
                   'representation': kind, 'layer': layer}, found, *given)
     return report.Analysis(
         name='words', title='Word translation', explanation=_EXPLANATION,
-        rows=rows, pictures=_pictures(rows), tables=_tables(rows),
-        settings=base.settings(self), notes=_notes(rows),
-        failures=failures.collected())
+        rows=rows, pictures=word_report.pictures(rows),
+        tables=word_report.tables(rows), settings=base.settings(self),
+        notes=word_report.notes(rows), failures=failures.collected())
 
   def _translate(self, columns: report.Row, sides: Sides, train, test
                  ) -> list[report.Row]:
@@ -125,10 +121,10 @@ class WordStudy(study.Study):
       if mapping is dictionaries.Mapping.NONE and not same_size:
         continue
       found = dictionaries.translate(
-          *sides, test=test, train=train, mapping=mapping, top=_TOP, k=self.k)
+          *sides, test=test, train=train, mapping=mapping, top=TOP, k=self.k)
       rows += [columns | {
           'mapping': mapping.value, 'score': score.value,
-          **{f'precision@{n}': found.precision[score, n] for n in _TOP},
+          **{f'precision@{n}': found.precision[score, n] for n in TOP},
           'queries': found.queries, 'coverage': found.coverage,
           'learned_from': found.learned_from,
           'source_words': len(sides[0].words),
@@ -249,69 +245,3 @@ def _read(files: Mapping[str, str]) -> Entries:
     entries[first, second] = [(one.word, one.translation)
                               for one in dictionary.entries]
   return entries
-
-
-def _main(rows: Sequence[report.Row]) -> list[report.Row]:
-  """By CSLS at the last step, with the map."""
-  return [row for row in study.last_steps(rows)
-          if row['score'] == 'csls' and row['mapping'] == 'procrustes']
-
-
-def _name(row: report.Row) -> str:
-  return (row['representation'] if row['layer'] is None
-          else f'layer {row["layer"]}')
-
-
-def _tables(rows: list[report.Row]):
-  return [report.grid(
-      f'Precision@{n} by CSLS with Procrustes (%)', _main(rows),
-      value=f'precision@{n}', across=lambda row: row['pair'],
-      down=lambda row: f'{row["series"]}, {_name(row)}'
-      if row['series'] != VECTORS else VECTORS) for n in _TOP] + [report.grid(
-          'Coverage of the test dictionary (%)', _main(rows), value='coverage',
-          across=lambda row: row['pair'],
-          down=lambda row: f'{row["series"]}, {_name(row)}')]
-
-
-def _notes(rows: Sequence[report.Row]) -> list[str]:
-  """How many words the numbers are about."""
-  return list(dict.fromkeys(
-      f'{row["series"]}, {row["pair"]}, {row["representation"]}: '
-      f'{row["queries"]} words asked for, among {row["target_words"]} words; '
-      f'the map is learned from {row["learned_from"]} pairs'
-      for row in _main(rows)))
-
-
-def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
-  pictures = {}
-  main = _main(rows)
-  static = [row for row in main if row['layer'] is None]
-  if static:
-    title = 'Word translation by embeddings (CSLS, Procrustes)'
-    groups: dict[str, dict[str, float]] = {}
-    for row in static:
-      name = (VECTORS if row['series'] == VECTORS
-              else f'{row["series"]}, embeddings')
-      groups.setdefault(name, {})[row['pair']] = 100 * row['precision@1']
-    pictures['embeddings'] = report.Picture(title, bar_pictures.bars(
-        title, 'precision@1 (%)', groups), static)
-  contextual = [row for row in study.last_steps(rows)
-                if row['layer'] is not None]
-  panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
-  for row in contextual:
-    name = f'{_SCORES[row["score"]]}, {_MAPPINGS[row["mapping"]]}'
-    panels.setdefault(f'{row["series"]}: {row["pair"]}', {}).setdefault(
-        name, []).append((row['layer'], 100 * row['precision@1']))
-  if panels:
-    title = 'Word translation by layer'
-    pictures['layers'] = report.Picture(title, figures.curves(
-        title, 'precision@1 (%)', panels, whole=100), contextual)
-  chosen = [row for row in rows if row['score'] == 'csls'
-            and row['mapping'] == 'procrustes' and row['layer'] is not None]
-  lines = study.by_step(chosen, 'precision@1')
-  if lines:
-    title = 'Word translation along training (CSLS, Procrustes)'
-    pictures['steps'] = report.Picture(title, figures.curves(
-        title, 'precision@1 (%)', lines, xlabel=figures.STEP, whole=100),
-                                       chosen)
-  return pictures

@@ -11,6 +11,7 @@ import enum
 import importlib.util
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from xlflax import errors
 
@@ -97,7 +98,8 @@ def detect(environment: Mapping[str, str], *,
     given = _ask_jax(given, found, timeout_seconds)
     local = local_devices(environment, found)
   elif missing:
-    return _none_or_error(given, cluster)
+    _check_alone(given, cluster)
+    return None
   return Job(coordinator=str(given['coordinator']),
              num_processes=int(given['num_processes']),
              process_id=int(given['process_id']), source=source,
@@ -118,7 +120,8 @@ def _with_variables(flags, environment, cluster):
   return given
 
 
-def _none_or_error(given, cluster) -> None:
+def _check_alone(given, cluster) -> None:
+  """Raises ConfigError where something speaks of other processes."""
   if cluster not in (Cluster.AUTO, Cluster.NONE):
     raise errors.ConfigError(
         'The processes were not started as --cluster says',
@@ -160,8 +163,9 @@ def _number(environment, name: str) -> int:
 def _ask_jax(given, found: Cluster, timeout_seconds: int):
   """Fills in what is missing by JAX's own detection."""
   from jax._src import clusters  # pylint: disable=g-import-not-at-top
-  wanted = {name: value if value is None or name == 'coordinator'
-            else int(value) for name, value in given.items()}
+  wanted: dict[str, Any] = {
+      name: value if value is None or name == 'coordinator' else int(value)
+      for name, value in given.items()}
   # An empty list of devices keeps JAX from choosing them.
   values = clusters.ClusterEnv.auto_detect_unset_distributed_params(
       wanted['coordinator'], wanted['num_processes'], wanted['process_id'],

@@ -89,12 +89,12 @@ def _join(job: cluster_lib.Job, timeout: int, heartbeat: int) -> None:
 
 def _prefix_log(job: cluster_lib.Job) -> None:
   """Lines of all but process 0 say whose they are."""
-  root = logging.getLogger()
-  for handler in root.handlers:
+  for handler in logging.getLogger().handlers:
     old = handler.formatter
     if old is not None and job.process_id:
+      text = old._fmt  # pylint: disable=protected-access
       handler.setFormatter(logging.Formatter(
-          f'[process {job.process_id}] {old._fmt}', datefmt=old.datefmt))  # pylint: disable=protected-access
+          f'[process {job.process_id}] {text}', datefmt=old.datefmt))
 
 
 def _introduce(job: cluster_lib.Job) -> None:

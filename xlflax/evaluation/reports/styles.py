@@ -13,10 +13,11 @@ MARKERS = tuple('osD^vPX')
 
 
 def line(index: int) -> dict[str, Any]:
-  """Arguments of `plot` for the line of this number."""
+  """Arguments of `plot` for the line of this number; 28 are different."""
+  turn = index // len(COLORS)
   return {'color': COLORS[index % len(COLORS)],
-          'linestyle': LINES[(index + index // len(COLORS)) % len(LINES)],
-          'marker': MARKERS[index % len(MARKERS)]}
+          'linestyle': LINES[(index + 2 * turn) % len(LINES)],
+          'marker': MARKERS[(index + turn) % len(MARKERS)]}
 
 
 def bar(index: int) -> dict[str, Any]:
