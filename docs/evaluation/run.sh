@@ -47,8 +47,8 @@ tune() {  # family, gin file of finetune/ and evaluate/, epochs, length, further
 }
 
 pos() {
-  tune pos tagging 5 48 --grid LEARNING_RATE=5e-4 --select=tagging/accuracy/en \
-    --gin.FROZEN="('model/embeddings',)" \
+  tune pos tagging 6 64 --grid LEARNING_RATE=5e-4 --select=tagging/accuracy/en \
+    --gin.BATCH_SIZE=32 --gin.HEAD_LEARNING_RATE=1e-3 --gin.EVAL_STEPS=100 \
     --gin.TRAIN_FILES="{'en': '$ewt-train.part.conllu'}" \
     --gin.DEV_FILES="{'en': '$ewt-dev.first500.conllu'}" \
     --test_gin "TEST_FILES={'en': '$ewt-test.first600.conllu', $(trees)}"
