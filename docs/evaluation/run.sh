@@ -160,8 +160,7 @@ translation() {
   xlflax cache --corpus="$corpus" --vocabulary="$work/vocab_en_ja" --output="$work/cache_en_ja"
   timed translation xlflax train --gin_file=pretrain/translation.gin --gin_file=models/transformer.gin \
     --gin_file="$here/translation.gin" "${inputs[@]}" --model_dir="$work/runs/en_ja"
-  timed average xlflax convert average --model_dir="$work/runs/en_ja" --last=4 --output="$work/runs/en_ja_average"
-  timed translation-test xlflax evaluate --model_dir="$work/runs/en_ja_average" \
+  timed translation-test xlflax evaluate --model_dir="$work/runs/en_ja" \
     --gin_file=evaluate/translation.gin --corpus="$corpus"
 }
 
