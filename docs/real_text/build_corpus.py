@@ -1,7 +1,8 @@
 """Makes a corpus directory of up to ten languages from public small data sets.
 
   python docs/real_text/build_corpus.py --data DATA --output CORPUS \\
-      [--languages en fr] [--sources bible] [--foreign_sources guide ntrex]
+      [--languages en fr] [--sources bible] [--foreign_sources guide ntrex] \\
+      [--pair_sources bible ntrex enja]
 
 DATA holds `bible/<lang>.tsv` (reference, verse), `opensource_guide/<lang>/*.md`,
 `ntrex/en-<lang>.tsv`, `small_parallel_enja/train.*` (English, Japanese) and
@@ -24,6 +25,7 @@ TATOEBA = {'fra': 'fr', 'deu': 'de', 'spa': 'es', 'rus': 'ru', 'cmn': 'zh',
            'ara': 'ar', 'hin': 'hi', 'jpn': 'ja', 'swh': 'sw'}
 GUIDE = {'zh': 'zh-hans'}
 SOURCES = ('bible', 'guide', 'ntrex', 'enja')
+PAIR_SOURCES = ('bible', 'ntrex', 'enja')
 DICTIONARIES = {'fr': 'freedict/en-fr', 'es': 'freedict/es-en',
                 'sw': 'freedict/en-sw', 'ru': 'openrussian/ru-en',
                 'de': 'apertium/en-de'}
@@ -67,17 +69,22 @@ def read_tatoeba(folder: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
   return pairs
 
 
-def read_parallel(data: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
+def read_parallel(data: pathlib.Path, sources
+                  ) -> dict[str, list[tuple[str, str]]]:
   """Language -> (English, translation) pairs for training."""
-  pairs = collections.defaultdict(list)
+  pairs: dict[str, list[tuple[str, str]]] = {
+      language: [] for language in LANGUAGES[1:]}
   verses = {language: dict(read_tsv(data / 'bible' / f'{language}.tsv'))
             for language in LANGUAGES}
   for language in LANGUAGES[1:]:
     for reference, text in verses[language].items():
-      if reference in verses['en']:
+      if 'bible' in sources and reference in verses['en']:
         pairs[language].append((verses['en'][reference], text))
-    pairs[language] += map(
-        tuple, read_tsv(data / 'ntrex' / f'en-{language}.tsv'))
+    if 'ntrex' in sources:
+      pairs[language] += map(
+          tuple, read_tsv(data / 'ntrex' / f'en-{language}.tsv'))
+  if 'enja' not in sources:
+    return pairs
   for path in sorted((data / 'small_parallel_enja').glob('train*')):
     pairs['ja'] += [(english, ''.join(japanese.split()))
                     for english, japanese in read_tsv(path)]
@@ -122,7 +129,7 @@ def read_dictionary(data: pathlib.Path, language: str
 
 
 def build(data: pathlib.Path, output: pathlib.Path, languages, sources,
-          foreign_sources) -> None:
+          foreign_sources, pair_sources) -> None:
   """Writes the corpus and prints what was left out."""
   test = read_tatoeba(data / 'tatoeba')
   held = {normalized(text) for pairs in test.values() for pair in pairs
@@ -133,7 +140,7 @@ def build(data: pathlib.Path, output: pathlib.Path, languages, sources,
     dropped[name] += not fine
     return fine
   parallel = {language: [pair for pair in pairs if keep(f'en-{language}', *pair)]
-              for language, pairs in read_parallel(data).items()}
+              for language, pairs in read_parallel(data, pair_sources).items()}
   monolingual = {language: read_monolingual(
       data, parallel, language, sources if language == 'en' else foreign_sources)
                  for language in languages}
@@ -142,10 +149,11 @@ def build(data: pathlib.Path, output: pathlib.Path, languages, sources,
            for text in pair}
   for language in languages[1:]:
     names = ('en', language)
-    corpus_writer.write_parallel(
-        output, names, [p for p in parallel[language] if keep('held', *p)])
-    corpus_writer.write_parallel(
-        output, names, validation[language], split='validation')
+    if parallel[language]:
+      corpus_writer.write_parallel(
+          output, names, [p for p in parallel[language] if keep('held', *p)])
+      corpus_writer.write_parallel(
+          output, names, validation[language], split='validation')
     corpus_writer.write_parallel(output, names, test[language], split='test')
     corpus_writer.write_dictionary(output, *read_dictionary(data, language))
   for language, documents in monolingual.items():
@@ -170,11 +178,13 @@ def main() -> None:
                       help='of the monolingual text')
   parser.add_argument('--foreign_sources', nargs='+', choices=SOURCES,
                       help='of the other languages than English, if different')
+  parser.add_argument('--pair_sources', nargs='+', default=PAIR_SOURCES,
+                      choices=PAIR_SOURCES, help='of the sentence pairs')
   args = parser.parse_args()
   if args.languages[0] != 'en' or len(args.languages) < 2:
     parser.error('--languages: en and at least one other')
   build(args.data, args.output, args.languages, args.sources,
-        args.foreign_sources or args.sources)
+        args.foreign_sources or args.sources, args.pair_sources)
 
 
 if __name__ == '__main__':
