@@ -94,6 +94,7 @@ def test_files(make_suite, runs, tmp_path):
   assert (out / 'report' / 'leaderboard.html').exists()
 
 
+@pytest.mark.slow
 def test_nothing_finished_is_computed_again(make_suite, runs, tmp_path):
   suite = make_suite('tuned', 'plain')
   first = _run(suite, runs[:1], tmp_path)

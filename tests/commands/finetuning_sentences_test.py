@@ -32,6 +32,7 @@ def _evaluate(directory, family, files, *arguments):
   return json.loads(result.read_text()), result.with_suffix('')
 
 
+@pytest.mark.slow
 def test_pairs_are_classified(pretrained, sentences, tmp_path):
   lines = {language: '\n'.join(
       f'{a}\t{b}\t{("same", "other")[i % 2]}' for i, (a, b) in enumerate(zip(

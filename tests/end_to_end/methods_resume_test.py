@@ -111,7 +111,9 @@ def _kinds(model_dir):
           for key in row if '/' in key}
 
 
-@pytest.mark.parametrize('name', ['moco', 'veco', 'phase2', 'translation'])
+@pytest.mark.parametrize('name', [
+    'moco', 'phase2', pytest.param('veco', marks=pytest.mark.slow),
+    pytest.param('translation', marks=pytest.mark.slow)])
 def test_killed_run_ends_bit_identical(workspace, whole, tmp_path, name):
   method, uninterrupted = _METHODS[name], whole(name)
   run = tmp_path / 'run'

@@ -46,6 +46,7 @@ def test_two_processes_of_four_devices_equal_one(workspace, single, tmp_path):
   assert 'Finished at step 20' in outputs[0]
 
 
+@pytest.mark.slow
 def test_run_continues_on_two_processes(workspace, single, tmp_path):
   workspace.train(tmp_path / 'run', workspace.cache, '--stop_at_step=10',
                   steps=_STEPS)

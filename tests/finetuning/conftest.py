@@ -2,10 +2,9 @@
 
 import pytest
 
+from tests.evaluation.fixtures import *  # noqa: F403  (fixtures)
 from tests.finetuning import fakes
 from xlflax.finetuning import cells
-
-pytest_plugins = ['tests.evaluation.fixtures']
 
 
 @pytest.fixture(scope='session')

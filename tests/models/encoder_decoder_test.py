@@ -79,7 +79,8 @@ def _loss(model):
   return jax.value_and_grad(loss, has_aux=True)
 
 
-@pytest.mark.parametrize('kind', ['post_ln', 't5'])
+@pytest.mark.parametrize('kind', [
+    't5', pytest.param('post_ln', marks=pytest.mark.slow)])
 def test_sharded_equals_one_device(trees, kind):
   model, boxed = _model(kind), trees(kind)
   params, key = nn.unbox(boxed), jax.random.key(1)

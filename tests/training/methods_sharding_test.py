@@ -90,7 +90,7 @@ def _losses(case, partitioner):
 
 
 @pytest.mark.parametrize('name', [
-    'veco', 'translation',
+    'veco', pytest.param('translation', marks=pytest.mark.slow),
     pytest.param('translation_t5', marks=pytest.mark.slow)])
 def test_eight_devices_equal_one(name):
   case = _CASES[name]

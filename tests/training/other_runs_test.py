@@ -106,6 +106,7 @@ def test_frozen_body_and_matched_embeddings(root, english):
   assert 0 < np.abs(moved).max() < 0.01  # two small steps from its origin
 
 
+@pytest.mark.slow
 def test_translation_from_an_encoder_then_averaged(root, english, capsys):
   """Vocabulary matching and decoder initialisation together."""
   init = _from_english(

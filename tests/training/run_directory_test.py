@@ -249,3 +249,15 @@ def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
   with pytest.raises(OSError, match='disk'):
     run_directory.write_atomically(path, 'new')
   assert path.read_text() == 'old'
+
+
+@pytest.mark.parametrize('place', ['cache', 'a/' * 60 + 'cache'])
+def test_where_a_cache_lies_is_no_part_of_the_identity(place):
+  """Gin continues a long line on the next one."""
+  def config(directory):
+    broken = '\\\n    ' if len(directory) > 60 else ''
+    return f"CACHE_DIR = {broken}'{directory}'\nSEED = 0\n"
+  assert run_directory.identity(config(place)) == run_directory.identity(
+      config('elsewhere'))
+  assert run_directory.identity(config(place)) != run_directory.identity(
+      'CACHE_DIR = None\nSEED = 0\n')

@@ -87,6 +87,7 @@ def _train(optimizer, state, *, first_step=0):
   return state
 
 
+@pytest.mark.slow
 def test_phases(plug_out, tmp_path):
   start = _begin(_factory(_PHASE_1), plug_out, exclude=(_CROSS,))
   before = _named(start)

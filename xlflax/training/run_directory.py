@@ -61,7 +61,8 @@ def identity(config: str) -> list[str]:
   """
   joined = re.sub(r'\\\n\s*', ' ', config)
   joined = re.sub(r'([\[({,=])\n\s+', r'\1 ', joined)
-  joined = re.sub(r"(?i)\b(cache_dir) = '.*'", r"\1 = 'some cache'", joined)
+  joined = re.sub(
+      r"(?i)\b(cache_dir)\s*=\s*'.*'", r"\1 = 'some cache'", joined)
   lines = [' '.join(line.split()) for line in joined.splitlines()]
   return sorted(
       line for line in lines
