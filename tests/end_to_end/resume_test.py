@@ -20,7 +20,8 @@ from tests.end_to_end.conftest import (
 _EVERY = '--gin.checkpoints.CheckpointOptions.every_steps=4'
 
 
-@pytest.fixture(scope='module', params=['cache', 'live'])
+@pytest.fixture(scope='module', params=[
+    'cache', pytest.param('live', marks=pytest.mark.slow)])
 def loader(request, workspace):
   """Flags of one loader, and the directory of its uninterrupted run."""
   flags = (workspace.cache,) if request.param == 'cache' else ()
