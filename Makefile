@@ -33,10 +33,11 @@ quickstart: $(VENV)/.demo
 	$(BIN)/xlflax demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart 2
 
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest --slow -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest --slow --timeout=3600 -n $(WORKERS) --dist loadfile \
+	  --max-worker-restart 2
 
 goldens: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/models --regenerate_goldens

@@ -8,9 +8,9 @@ _HERE = pathlib.Path(__file__).parent
 
 _DEMO = ['Django>=4.2', 'pycountry>=23.12']
 _TEST = [
-    'pytest>=8', 'pytest-xdist>=3.5', 'transformers>=5.0', 'torch==2.13.0',
-    'scipy>=1.11', 'scikit-learn>=1.4', 'hypothesis>=6.100', 'conllu>=6.0',
-    'POT>=0.9.5',
+    'pytest>=8', 'pytest-xdist>=3.5', 'pytest-timeout>=2.3',
+    'transformers>=5.0', 'torch==2.13.0', 'scipy>=1.11',
+    'scikit-learn>=1.4', 'hypothesis>=6.100', 'conllu>=6.0', 'POT>=0.9.5',
 ]
 
 setuptools.setup(

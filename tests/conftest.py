@@ -9,6 +9,9 @@ os.environ['XLA_FLAGS'] = (
     # Compilation is most of what the tests cost; speed is measured elsewhere.
     + ' --xla_backend_optimization_level=0'
     + ' --xla_llvm_disable_expensive_passes=true'
+    # Eight devices on two busy cores may wait long for each other.
+    + ' --xla_cpu_collective_call_warn_stuck_timeout_seconds=120'
+    + ' --xla_cpu_collective_call_terminate_timeout_seconds=600'
 )
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('HF_HUB_OFFLINE', '1')
@@ -17,6 +20,8 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 
 jax.config.update('jax_numpy_rank_promotion', 'raise')
+# Commands called in this process would turn it on for all later tests.
+jax.config.update('jax_enable_compilation_cache', False)
 
 
 def pytest_addoption(parser):

@@ -69,11 +69,11 @@ class Lexicon:
 
 
 def chain(size: int, direction: str) -> tuple[int, ...]:
-  """Heads of a chain: each word's neighbour 'before' or 'after' it.
+  """Heads of a tree that branches to the 'right' or to the 'left'.
 
-  'before' is the right-branching tree, rooted in the first word.
+  Right: each word hangs on the one before it; left: on the one after it.
   """
-  if direction == 'before':
+  if direction == 'right':
     return tuple(range(size))
   return (*range(2, size + 1), 0)
 
@@ -85,17 +85,19 @@ def chain_tree(example, lexicon: Lexicon, direction: str) -> Tree:
   return Tree(heads, relations)
 
 
-def attachment(train, dev, tests) -> dict[str, dict[str, float]]:
-  """The chain that is better on the dev set, with the lexicon's relations."""
+def attachment(train, tests) -> dict[str, dict[str, dict[str, float]]]:
+  """Branching trees with the lexicon's relations: metric -> kind -> part."""
   lexicon = Lexicon([w for e in train for w in e.words],
                     [r for e in train for r in e.relations])
-  def scores(examples, direction):
-    return parsing.evaluate(
+  found: dict[str, dict[str, dict[str, float]]] = {'uas': {}, 'las': {}}
+  for direction in ('right', 'left'):
+    scores = {part: parsing.evaluate(
         examples, [chain_tree(e, lexicon, direction) for e in examples])
-  best = max(('before', 'after'), key=lambda d: scores(dev, d).uas.value)
-  found = {part: scores(examples, best) for part, examples in tests.items()}
-  return {'uas': {part: s.uas.value for part, s in found.items()},
-          'las': {part: s.las.value for part, s in found.items()}}
+              for part, examples in tests.items()}
+    for metric, by_kind in found.items():
+      by_kind[f'{direction}-branching'] = {
+          part: getattr(s, metric).value for part, s in scores.items()}
+  return found
 
 
 def units(text: str, language: str) -> tuple[list[str], str]:
@@ -184,9 +186,8 @@ def tags(train, tests, score) -> dict[str, dict[str, float]]:
 def _treebanks(data, split):
   ud = data / 'ud'
   english = ud / 'UD_English-EWT' / 'en_ewt-ud'
-  if split != 'test':
-    end = 'train.part' if split == 'train' else 'dev.first500'
-    return {'en': f'{english}-{end}.conllu'}
+  if split == 'train':
+    return {'en': f'{english}-train.part.conllu'}
   return {
       'en': f'{english}-test.first600.conllu',
       'fr': ud / 'UD_French-GSD' / 'fr_gsd-ud-test.conllu',
@@ -210,8 +211,8 @@ def sentence_tasks(data, files):
 
 
 def word_tasks(data, files):
-  train, _, tests = (read('conllu_tags', _treebanks(data, split))
-                     for split in ('train', 'dev', 'test'))
+  train, tests = (read('conllu_tags', _treebanks(data, split))
+                  for split in ('train', 'test'))
   yield 'pos', tags(
       train['en'], tests,
       lambda gold, found: tagging.token_accuracy(gold, found).value)
@@ -224,11 +225,10 @@ def word_tasks(data, files):
           'zh': folder / 'UNER_Chinese-GSDSIMP/zh_gsdsimp-ud-test.iob2'}),
       lambda gold, found: tagging.entity_scores(
           gold, [tagging.repair(row) for row in found]).overall.f1)
-  train, dev, tests = (read('conllu', _treebanks(data, split),
-                            subtypes='dropped')
-                       for split in ('train', 'dev', 'test'))
-  for name, found in attachment(train['en'], dev['en'], tests).items():
-    yield f'parsing_{name}', {'chain': found}
+  train, tests = (read('conllu', _treebanks(data, split), subtypes='dropped')
+                  for split in ('train', 'test'))
+  for metric, found in attachment(train['en'], tests).items():
+    yield f'parsing_{metric}', found
 
 
 def question_tasks(data, files):

@@ -13,7 +13,7 @@ from xlflax.data.vocabulary_spec import VocabularySpec
 from xlflax.models import biaffine
 from xlflax.objectives import base, masking
 from xlflax.objectives.finetuning import base as finetuning
-from xlflax.objectives.finetuning import class_loss, token_classification
+from xlflax.objectives.finetuning import class_loss, classification
 
 ROOT = 'root'  # the relation of a sentence's root
 
@@ -62,7 +62,7 @@ class DependencyParsing(finetuning.FineTuning):
   def __post_init__(self):
     super().__post_init__()
     enums.coerce(self, 'word_pooling', biaffine.Pooling)
-    object.__setattr__(self, 'relations', token_classification.check_labels(
+    object.__setattr__(self, 'relations', classification.check_labels(
         self.relations, type(self).__name__, 'relations'))
     if self.head is not finetuning.HeadKind.OUTPUT:
       raise errors.ConfigError(

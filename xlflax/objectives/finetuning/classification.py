@@ -1,0 +1,97 @@
+"""What heads with named classes share."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from xlflax import errors
+from xlflax.data import batch as batch_lib
+from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.objectives import base
+from xlflax.objectives.finetuning import base as finetuning
+from xlflax.objectives.finetuning import class_loss
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Classification(finetuning.FineTuning):
+  """Base of objectives that choose one of several names.
+
+  The batch's `labels` hold the class's number, -1 where there is none; the
+  loss is the mean over those that have one. Subclasses have `name_prefix`,
+  `head_logits` and `label_languages`.
+
+  Attributes:
+    labels: names of the classes, in the order of their numbers.
+    name_prefix: the objective's name.
+  """
+
+  labels: tuple[str, ...]
+  name_prefix: str
+
+  def __post_init__(self):
+    super().__post_init__()
+    object.__setattr__(
+        self, 'labels', check_labels(self.labels, type(self).__name__))
+
+  @property
+  def name(self) -> str:
+    return self.name_prefix
+
+  @property
+  def num_outputs(self) -> int:
+    return len(self.labels)
+
+  def head_logits(self, head, states: jax.Array, batch, **settings
+                  ) -> jax.Array:
+    """Logits of the head, last axis C.
+
+    Args:
+      head: its parameters.
+      states: [B, T, W].
+      batch: the rows.
+      **settings: activation, epsilon and drop, as `xlflax.models.heads` takes
+        them.
+    """
+    raise NotImplementedError
+
+  def label_languages(self, batch, vocabulary: VocabularySpec) -> jax.Array:
+    """The language of each label, in the labels' shape."""
+    raise NotImplementedError
+
+  def __call__(self, model, params, batch, context: base.Context
+               ) -> base.ObjectiveOutput:
+    rng = context.rng if context.train else None
+    return class_loss.output(
+        self.name, self._logits(model, params, batch, context.vocabulary, rng),
+        batch[batch_lib.LABELS],
+        self.label_languages(batch, context.vocabulary), context.vocabulary)
+
+  def predict(self, model, params, batch, vocabulary: VocabularySpec
+              ) -> jax.Array:
+    """Logits, float32, in the labels' shape and C."""
+    return self._logits(model, params, batch, vocabulary).astype(jnp.float32)
+
+  def _logits(self, model, params, batch, vocabulary, rng=None) -> jax.Array:
+    states_rng, head_rng = (None, None) if rng is None else jax.random.split(
+        rng)
+    states = self.states(model, params, batch, vocabulary, states_rng)
+    return self.head_logits(
+        self.head_of(params), states, batch, activation=self.activation,
+        epsilon=finetuning.body_config(model).layer_norm_epsilon,
+        drop=self.drop(head_rng))
+
+
+def check_labels(labels, where: str, field: str = 'labels'
+                 ) -> tuple[str, ...]:
+  """The names of a head's classes, as they are.
+
+  Raises:
+    ConfigError: there are fewer than two, or two are the same.
+  """
+  labels = tuple(labels)
+  if len(labels) < 2 or len(set(labels)) < len(labels):
+    raise errors.ConfigError(
+        'The labels of a head are no two different names', got=labels,
+        expected='two names or more, each once', where=f'{where}.{field}')
+  return labels
