@@ -10,7 +10,7 @@ from xlflax import errors, evaluate_suite
 from xlflax.evaluation import suite as suite_lib
 from xlflax.training import run as run_lib
 
-pytest_plugins = ['tests.finetuning.conftest']
+pytest_plugins = ['tests.finetuning.fixtures']
 
 _TESTS = '''
 from xlflax import evaluate

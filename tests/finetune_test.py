@@ -9,7 +9,7 @@ from xlflax import errors, finetune
 from xlflax.finetuning import cells as cells_lib
 from xlflax.finetuning import configuration, grid
 
-pytest_plugins = ['tests.finetuning.conftest']
+pytest_plugins = ['tests.finetuning.fixtures']
 SELECT = 'dev/accuracy/en'
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from xlflax import cli
 
-pytest_plugins = ['tests.finetuning.conftest']
+pytest_plugins = ['tests.finetuning.fixtures']
 
 
 @pytest.fixture

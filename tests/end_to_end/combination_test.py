@@ -146,6 +146,7 @@ def _parameters(model_dir, step):
             model_dir, step).absolute() / 'params')).items()}
 
 
+@pytest.mark.slow
 def test_all_methods_in_one_run(workspace, inputs, english, tmp_path):
   file, run = tmp_path / 'mine.gin', tmp_path / 'run'
   file.write_text(_GIN)

@@ -112,7 +112,8 @@ def _kinds(model_dir):
 
 
 @pytest.mark.parametrize('name', [
-    'moco', 'phase2', pytest.param('veco', marks=pytest.mark.slow),
+    'moco', pytest.param('phase2', marks=pytest.mark.slow),
+    pytest.param('veco', marks=pytest.mark.slow),
     pytest.param('translation', marks=pytest.mark.slow)])
 def test_killed_run_ends_bit_identical(workspace, whole, tmp_path, name):
   method, uninterrupted = _METHODS[name], whole(name)

@@ -10,6 +10,7 @@ from xlflax.objectives.finetuning import token_classification
 from xlflax.training import checkpoints, run_directory
 from xlflax.training import state as state_lib
 
+pytest_plugins = ['tests.finetuning.fixtures']
 _LABELS = ('DET', 'NOUN', 'VERB')
 
 

@@ -3,7 +3,7 @@
 import argparse
 
 from xlflax import config
-from xlflax.training import cluster, distributed
+from xlflax.training import cluster, distributed, run_directory
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +40,8 @@ def join(args: argparse.Namespace) -> None:
 def _common(args: argparse.Namespace) -> str:
   """What must not differ; where data lie may, as hosts keep own copies."""
   local = ('CACHE_DIR', 'CORPUS', 'VOCABULARY')
-  lines = [line for line in config.parsed().splitlines()
-           if line.strip() and not line.startswith((*local, '#'))]
+  lines = [line for line in run_directory.statements(config.parsed())
+           if not line.startswith(local)]
   flags = ('dry_run', 'stop_at_step', 'other_config')
   return '\n'.join(lines + [
       f'--{name}={getattr(args, name)}' for name in flags

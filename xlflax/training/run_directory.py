@@ -3,19 +3,17 @@
 import dataclasses
 import difflib
 import enum
-import filecmp
 import importlib
 import json
 import logging
-import os
 import pathlib
 import re
-import shutil
 from typing import Any
 
 from flax import linen as nn
 
-from xlflax import errors
+from xlflax import errors, paths
+from xlflax.paths import write_atomically
 
 CONFIG = 'config.gin'
 MODEL = 'model.json'
@@ -44,30 +42,26 @@ class OtherConfig(enum.Enum):
   ACCEPT = 'accept'  # continue with the new configuration, and record it
 
 
-def write_atomically(path: pathlib.Path, text: str) -> None:
-  """Writes a text file so that it is there whole or not at all."""
-  path.parent.mkdir(parents=True, exist_ok=True)
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
-  temporary.write_text(text, encoding='utf-8')
-  os.replace(temporary, path)
-
-
 def identity(config: str) -> list[str]:
   """The bindings of a gin config that make a run what it is.
 
-  Comments, blank lines, imports and what `MAY_CHANGE` names are left out;
-  continued lines are joined. Where a token cache lies is no part of it, but
-  that there is one is: the live loader has another order.
+  Imports and what `MAY_CHANGE` names are left out. Where a token cache lies
+  is no part of it, but that there is one is: the live loader has another
+  order.
   """
+  lines = (re.sub(r"(?i)\b(cache_dir)\s*=\s*'.*'", r"\1 = 'some cache'", line)
+           for line in statements(config))
+  return sorted(
+      line for line in lines if not line.startswith(('from ', 'import '))
+      and not any(re.search(p, line.split('=')[0]) for p in MAY_CHANGE))
+
+
+def statements(config: str) -> list[str]:
+  """A gin config's lines, continued ones joined, without comments."""
   joined = re.sub(r'\\\n\s*', ' ', config)
   joined = re.sub(r'([\[({,=])\n\s+', r'\1 ', joined)
-  joined = re.sub(
-      r"(?i)\b(cache_dir)\s*=\s*'.*'", r"\1 = 'some cache'", joined)
-  lines = [' '.join(line.split()) for line in joined.splitlines()]
-  return sorted(
-      line for line in lines
-      if line and not line.startswith(('#', 'from ', 'import '))
-      and not any(re.search(p, line.split('=')[0]) for p in MAY_CHANGE))
+  lines = (' '.join(line.split()) for line in joined.splitlines())
+  return [line for line in lines if line and not line.startswith('#')]
 
 
 def check(model_dir: pathlib.Path, config: str, *,
@@ -91,8 +85,7 @@ def check(model_dir: pathlib.Path, config: str, *,
   if known.exists():
     _compare(model_dir, known.read_text(encoding='utf-8'), config,
              other_config)
-  elif model_dir.exists() and any(
-      not p.name.startswith('.') for p in model_dir.iterdir()):
+  elif any(not p.name.startswith('.') for p in paths.children(model_dir)):
     raise errors.RunDirectoryError(
         'The model directory holds files, but no run', got=str(model_dir),
         expected=f'an empty or new directory, or a run with {CONFIG}',
@@ -211,12 +204,7 @@ def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
 
   A copy that is there is kept (see `check_vocabulary`).
   """
-  target = model_dir / VOCABULARY
-  if target.exists():
-    return
-  temporary = target.with_name(f'.{VOCABULARY}.{os.getpid()}.tmp')
-  shutil.copytree(source, temporary)
-  os.replace(temporary, target)
+  paths.copy_files(source, model_dir / VOCABULARY)
 
 
 def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
@@ -226,9 +214,9 @@ def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
     RunDirectoryError: a file differs.
   """
   copy = model_dir / VOCABULARY
-  for path in sorted(copy.iterdir()) if copy.exists() else ():
+  for path in paths.children(copy):
     other = source / path.name
-    if not (other.exists() and filecmp.cmp(path, other, shallow=False)):
+    if not (other.exists() and path.read_bytes() == other.read_bytes()):
       raise errors.RunDirectoryError(
           "The vocabulary is not the one of the model directory's run",
           got=str(other), expected=f'the same as {path}',
