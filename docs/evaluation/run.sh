@@ -28,7 +28,7 @@ encoder() {
   local inputs=(--corpus="$work/corpus" --vocabulary="$work/vocab" --cache="$work/cache")
   [ -d "$work/corpus" ] || {
     python "$here/../real_text/build_corpus.py" --data "$data" --output "$work/corpus" \
-      --sources bible guide enja
+      --languages en fr de es ru zh ja --sources bible guide enja --pair_sources bible enja
     cp "$data/udhr/ind.txt" "$work/corpus/mono/id.txt"
   }
   xlflax vocab --corpus="$work/corpus" --output="$work/vocab" --size=12000
@@ -47,7 +47,7 @@ tune() {  # family, gin file of finetune/ and evaluate/, epochs, length, further
 }
 
 pos() {
-  tune pos tagging 6 64 --grid LEARNING_RATE=5e-4 --select=tagging/accuracy/en \
+  tune pos tagging 8 64 --grid LEARNING_RATE=5e-4 --select=tagging/accuracy/en \
     --gin.BATCH_SIZE=32 --gin.HEAD_LEARNING_RATE=1e-3 --gin.EVAL_STEPS=100 \
     --gin.TRAIN_FILES="{'en': '$ewt-train.part.conllu'}" \
     --gin.DEV_FILES="{'en': '$ewt-dev.first500.conllu'}" \
@@ -55,7 +55,7 @@ pos() {
 }
 
 parsing() {
-  tune parsing parsing 6 64 --grid LEARNING_RATE=1e-3 --select=parsing/las/en \
+  tune parsing parsing 10 64 --grid LEARNING_RATE=1e-3 --select=parsing/las/en \
     --gin.TRAIN_FILES="{'en': '$ewt-train.part.conllu'}" \
     --gin.DEV_FILES="{'en': '$ewt-dev.first500.conllu'}" \
     --gin.OPTIONS="{'subtypes': 'dropped'}" --test_gin "source.FileExamples.options={'subtypes': 'dropped'}" \
@@ -70,7 +70,7 @@ trees() {
 
 ner() {
   local entities=(FORMAT="'uner'" SCHEME="'entities'")
-  tune ner tagging 5 48 --grid LEARNING_RATE=1e-3 --select=tagging/f1/en \
+  tune ner tagging 10 48 --grid LEARNING_RATE=1e-3 --select=tagging/f1/en \
     "${entities[@]/#/--gin.}" "${entities[@]/#/--test_gin=}" \
     --gin.TRAIN_FILES="{'en': '$files/uner.en.train.iob2'}" \
     --gin.DEV_FILES="{'en': '$files/uner.en.dev.iob2'}" \
@@ -83,7 +83,7 @@ ner() {
 nli() {
   timed nli xlflax train --gin_file=finetune/classification.gin --model_dir="$work/runs/nli" \
     --gin.INIT_FROM="'$encoder'" --gin.TRAIN_FILES="{'en': '$data/nli/snli/en.dev.tsv'}" \
-    --gin.LENGTH=64 --gin.EPOCHS=2 --gin.LEARNING_RATE=5e-4
+    --gin.LENGTH=64 --gin.EPOCHS=3 --gin.LEARNING_RATE=5e-4
   timed nli-test xlflax evaluate --model_dir="$work/runs/nli" --gin_file=evaluate/classification.gin \
     --gin.classification.Classification.length=64 --gin.TEST_FILES="{
       'en': '$data/nli/snli/en.test.first1500.tsv',
@@ -102,7 +102,7 @@ pawsx() {
 
 qa() {
   local tests="'en': '$files/tydiqa.en.test.json', 'id': '$data/tydiqa_goldp/tydiqa.goldp.id.dev.json'"
-  tune qa question_answering 2 128 --gin.LEARNING_RATE=5e-4 --gin.DOC_STRIDE=64 \
+  tune qa question_answering 4 128 --gin.LEARNING_RATE=5e-4 --gin.DOC_STRIDE=64 \
     --gin.question_rows.QuestionRows.no_answer="'drop'" --gin.MAX_QUESTION_LENGTH=32 \
     --gin.TRAIN_FILES="{'en': '$files/tydiqa.en.train.json'}" \
     --test_gin_file="$here/qa.gin" --test_gin "TEST_FILES={$tests}" \
