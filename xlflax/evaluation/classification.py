@@ -16,14 +16,19 @@ from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import rows as rows_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.stream import Positions, Separator
-from xlflax.evaluation import base, row_predictions, unseen_labels
+from xlflax.evaluation import (
+  base,
+  head_task,
+  row_predictions,
+  unseen_labels,
+)
 from xlflax.evaluation.metrics import classification as metrics_lib
 from xlflax.evaluation.unseen_labels import Unseen
 from xlflax.objectives.finetuning import sequence_classification
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Classification(base.EvalTask):
+class Classification(head_task.HeadTask):
   """How many texts, or pairs of texts, get the right class.
 
   Metrics, for each part of the source: `accuracy/<part>`, `macro_f1/<part>`
@@ -34,9 +39,6 @@ class Classification(base.EvalTask):
   a part without labels (a blind test set) gives nothing else.
 
   Attributes:
-    source: the examples.
-    objective: name of the objective whose head is evaluated; the classes are
-      those that it was trained with.
     length: tokens a row, at most; None: as many as the model reads. Longer
       pairs lose tokens of the longer text.
     separator: special tokens between two texts; as in fine-tuning.
@@ -47,8 +49,10 @@ class Classification(base.EvalTask):
       (`xlflax.data.labelled.paired_rows`); None: each is its own.
   """
 
+  KIND = examples_lib.ClassifiedText
+  HEAD = sequence_classification.SequenceClassification
+  AVERAGED = ('accuracy', 'macro_f1')
   name: str = 'classification'
-  source: source_lib.ExampleSource
   objective: str = 'sequence_classification'
   length: int | None = 128
   separator: Separator = Separator.XLMR
@@ -65,25 +69,8 @@ class Classification(base.EvalTask):
   def headline(self) -> str:
     return 'accuracy'
 
-  def evaluate(self, subject: base.Subject) -> base.EvalResult:
-    objective = row_predictions.objective_of(
-        subject, self.objective,
-        sequence_classification.SequenceClassification)
-    result = base.EvalResult(metrics={}, tables={'confusion': []})
-    failures = base.Failures(self.name)
-    notes: list[str] = []
-    for part in self.source.languages():
-      with failures.guard(part):
-        self._part(subject, objective, part, result, notes)
-    result.metrics.update(row_predictions.means(
-        result.metrics, ('accuracy', 'macro_f1')))
-    return dataclasses.replace(result, notes=tuple(notes),
-                               failures=failures.collected())
-
-  def _part(self, subject, objective, part, result, notes) -> None:
-    """Adds a part's predictions and scores to the result."""
-    examples = row_predictions.of_kind(
-        self.source.load(part), examples_lib.ClassifiedText, part)
+  def score_part(self, subject, objective, part, examples, result, notes
+                 ) -> None:
     unseen_labels.check(examples, objective.labels, self.unseen, part=part,
                         notes=notes)
     found = self._predictions(subject, objective, examples)
@@ -97,7 +84,8 @@ class Classification(base.EvalTask):
     scores = metrics_lib.evaluate(gold, found,
                                   labels=(*objective.labels, *others))
     result.metrics.update(_metrics(part, gold, scores))
-    result.tables['confusion'].extend(_confusion(part, scores))
+    result.tables.setdefault('confusion', []).extend(
+        _confusion(part, scores))
 
   def _predictions(self, subject, objective, examples) -> list[str]:
     """The class of each example."""

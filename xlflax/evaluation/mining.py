@@ -14,13 +14,11 @@ import numpy as np
 from xlflax import enums, errors
 from xlflax.analysis import margin as margin_lib
 from xlflax.analysis.margin import Direction, Margin
-from xlflax.data import language_codes
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
-from xlflax.evaluation import base, states
+from xlflax.evaluation import base, sentence_task, states
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import mining as metrics_lib
-from xlflax.objectives.inputs import Pooling
 
 _BLOCK = 8192  # sentences whose states of all layers are kept together
 
@@ -46,7 +44,7 @@ class _Collections(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BitextMining(base.EvalTask):
+class BitextMining(sentence_task.SentenceTask):
   """F1 of the pairs whose score is above a threshold.
 
   Metrics, for each language pair (named by its other language where one side
@@ -67,9 +65,6 @@ class BitextMining(base.EvalTask):
     margin: how a pair is scored: 'absolute' (cosine), 'distance', 'ratio'.
     direction: which pairs are candidates; see `xlflax.analysis.margin`.
     k: neighbours that a score is relative to.
-    pooling: how the states of a sentence become one vector.
-    layer: whose states; 0 is the embedding output, -1 the last layer.
-    max_length: tokens a sentence, at most; None: as many as the model reads.
   """
 
   name: str = 'bitext_mining'
@@ -78,14 +73,11 @@ class BitextMining(base.EvalTask):
   margin: Margin = Margin.RATIO
   direction: Direction = Direction.MAX
   k: int = 4
-  pooling: Pooling = Pooling.MEAN
-  layer: int = -1
-  max_length: int | None = 128
 
   def __post_init__(self):
+    super().__post_init__()
     enums.coerce(self, 'margin', Margin)
     enums.coerce(self, 'direction', Direction)
-    enums.coerce(self, 'pooling', Pooling)
 
   @property
   def headline(self) -> str:
@@ -172,8 +164,7 @@ class BitextMining(base.EvalTask):
     """Sentence vectors [N, H] of one layer, in memory for one block of all."""
     if not texts:
       raise errors.CorpusError('A collection has no sentence', where=code)
-    language = language_codes.language_id(
-        subject.vocabulary, code, notes, required=subject.needs_languages)
+    language = self.language_id(subject, code, notes)
     vectors = np.empty((len(texts), subject.model.config.hidden_dim),
                        np.float32)
     cut = 0

@@ -6,16 +6,13 @@ translation can only be scored by who keeps the answers.
 
 import dataclasses
 
-from xlflax import enums
-from xlflax.data import language_codes
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.labelled import submission
-from xlflax.evaluation import base, similarity, states
-from xlflax.objectives.inputs import Pooling
+from xlflax.evaluation import base, sentence_task, similarity, states
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NearestSentences(base.EvalTask):
+class NearestSentences(sentence_task.SentenceTask):
   """For each sentence of the first side, the nearest of the second.
 
   Where the source has gold pairs, `accuracy/<part>` and `accuracy/mean` are
@@ -25,23 +22,10 @@ class NearestSentences(base.EvalTask):
 
   Attributes:
     source: two collections for each part.
-    pooling: how the states of a sentence become one vector.
-    layer: whose states; 0 is the embedding output, -1 the last layer.
-    max_length: tokens a sentence, at most; None: as many as the model reads.
   """
 
   name: str = 'nearest_sentences'
   source: source_lib.MinedSource
-  pooling: Pooling = Pooling.MEAN
-  layer: int = -1
-  max_length: int | None = 128
-
-  def __post_init__(self):
-    enums.coerce(self, 'pooling', Pooling)
-
-  @property
-  def headline(self) -> str:
-    return 'accuracy'
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     layer = states.layer_index(subject, self.layer, where=self.name)
@@ -71,9 +55,7 @@ class NearestSentences(base.EvalTask):
     vectors = []
     for language, texts in zip(mined.languages, (mined.first, mined.second),
                                strict=True):
-      number = language_codes.language_id(
-          subject.vocabulary, language, notes,
-          required=subject.needs_languages)
+      number = self.language_id(subject, language, notes)
       vectors.append(states.sentence_states(
           subject, list(texts.values()), [number] * len(texts),
           pooling=self.pooling, max_length=self.max_length).states[layer])

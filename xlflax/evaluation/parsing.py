@@ -9,9 +9,8 @@ import numpy as np
 from xlflax import enums
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import parsing_rows, word_rows
-from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import (
-    base,
+    head_task,
     row_predictions,
     tagging,
     tree_decoding,
@@ -24,7 +23,7 @@ from xlflax.objectives.finetuning import dependency_parsing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Parsing(base.EvalTask):
+class Parsing(head_task.HeadTask):
   """Labelled and unlabelled attachment scores on gold words.
 
   Metrics, for each part of the source: `las/<part>`, `uas/<part>`, and as
@@ -41,17 +40,15 @@ class Parsing(base.EvalTask):
   become dependents of the first row's root; a note counts such sentences.
 
   Attributes:
-    source: the examples.
-    objective: name of the objective whose head is evaluated; the relations
-      are those that it was trained with.
     length: tokens a row, at most; None: as many as the model reads.
     punctuation: whether it is scored.
     unseen: what is done about gold relations that the head does not have,
       subtypes aside. Treebanks differ in relations, so they count as wrong.
   """
 
+  KIND = examples_lib.ParsedSentence
+  HEAD = dependency_parsing.DependencyParsing
   name: str = 'parsing'
-  source: source_lib.ExampleSource
   objective: str = 'dependency_parsing'
   length: int | None = 256
   punctuation: Punctuation = Punctuation.INCLUDED
@@ -65,24 +62,12 @@ class Parsing(base.EvalTask):
   def headline(self) -> str:
     return 'las'
 
-  def evaluate(self, subject: base.Subject) -> base.EvalResult:
-    objective = row_predictions.objective_of(
-        subject, self.objective, dependency_parsing.DependencyParsing)
-    result = base.EvalResult(metrics={})
-    failures = base.Failures(self.name)
-    notes = [f'punctuation is {self.punctuation.value}; subtypes of relations '
-             'do not count']
-    for part in self.source.languages():
-      with failures.guard(part):
-        self._part(subject, objective, part, result, notes)
-    result.metrics.update(tagging.means(result.metrics))
-    return dataclasses.replace(result, notes=tuple(notes),
-                               failures=failures.collected())
+  def facts(self) -> tuple[str, ...]:
+    return (f'punctuation is {self.punctuation.value}; subtypes of relations '
+            'do not count',)
 
-  def _part(self, subject, objective, part, result, notes) -> None:
-    """Adds a part's predictions and scores to the result."""
-    examples = tagging.of_kind(self.source.load(part),
-                               examples_lib.ParsedSentence, part)
+  def score_part(self, subject, objective, part, examples, result, notes
+                 ) -> None:
     unseen_labels.check(examples, objective.relations, self.unseen, part=part,
                         notes=notes, name=metrics_lib.universal)
     found = self._predictions(subject, objective, examples, part, notes)

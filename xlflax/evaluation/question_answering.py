@@ -5,15 +5,19 @@ import dataclasses
 from xlflax import enums, errors
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import question_rows, submission
-from xlflax.data.labelled import source as source_lib
 from xlflax.data.stream import Positions, Separator
-from xlflax.evaluation import answer_spans, base, row_predictions
+from xlflax.evaluation import (
+  answer_spans,
+  base,
+  head_task,
+  row_predictions,
+)
 from xlflax.evaluation.metrics import questions as metrics_lib
 from xlflax.objectives.finetuning import question_answering
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExtractiveQA(base.EvalTask):
+class ExtractiveQA(head_task.HeadTask):
   """How well questions are answered by spans of a text.
 
   Metrics, for each part of the source (a language, or `context-question` where
@@ -25,8 +29,6 @@ class ExtractiveQA(base.EvalTask):
   say; they are scored by the answer's text all the same.
 
   Attributes:
-    source: the examples.
-    objective: name of the objective whose head is evaluated.
     rules: 'squad' (also XQuAD and TyDiQA), or 'mlqa' with its normalisation
       for each language.
     length: tokens a row, at most; None: as many as the model reads.
@@ -38,8 +40,10 @@ class ExtractiveQA(base.EvalTask):
     positions: whether the context's positions run on; as in fine-tuning.
   """
 
+  KIND = examples_lib.Question
+  HEAD = question_answering.QuestionAnswering
+  AVERAGED = ('f1', 'exact_match')
   name: str = 'question_answering'
-  source: source_lib.ExampleSource
   objective: str = 'question_answering'
   rules: metrics_lib.Rules = metrics_lib.Rules.SQUAD
   length: int | None = 384
@@ -71,24 +75,8 @@ class ExtractiveQA(base.EvalTask):
         max_question_length=self.max_question_length,
         positions=self.positions)
 
-  def evaluate(self, subject: base.Subject) -> base.EvalResult:
-    objective = row_predictions.objective_of(
-        subject, self.objective, question_answering.QuestionAnswering)
-    result = base.EvalResult(metrics={})
-    failures = base.Failures(self.name)
-    notes: list[str] = []
-    for part in self.source.languages():
-      with failures.guard(part):
-        self._part(subject, objective, part, result, notes)
-    result.metrics.update(row_predictions.means(
-        result.metrics, ('f1', 'exact_match')))
-    return dataclasses.replace(result, notes=tuple(notes),
-                               failures=failures.collected())
-
-  def _part(self, subject, objective, part, result, notes) -> None:
-    """Adds a part's answers and scores to the result."""
-    examples = row_predictions.of_kind(
-        self.source.load(part), examples_lib.Question, part)
+  def score_part(self, subject, objective, part, examples, result, notes
+                 ) -> None:
     answers = self._answers(subject, objective, examples)
     result.files[f'{part}.json'] = submission.answers(examples, answers)
     problems = self._problems(part, examples)

@@ -10,11 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax import enums, errors
-from xlflax.data import language_codes
-from xlflax.evaluation import base, similarity, states
+from xlflax import errors
+from xlflax.evaluation import base, sentence_task, similarity, states
 from xlflax.evaluation import sources as sources_lib
-from xlflax.objectives.inputs import Pooling
 
 
 class PairScores(NamedTuple):
@@ -29,7 +27,7 @@ class PairScores(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Retrieval(base.EvalTask):
+class Retrieval(sentence_task.SentenceTask):
   """Accuracy@1 of translation retrieval.
 
   Metrics, for each language pair (named by its other language where one side
@@ -43,24 +41,10 @@ class Retrieval(base.EvalTask):
 
   Attributes:
     source: sentence pairs.
-    pooling: how the states of a sentence become one vector.
-    layer: the layer that `accuracy` reports; 0 is the embedding output, -1
-      the last layer.
-    max_length: tokens a sentence, at most; None: as many as the model reads.
   """
 
   name: str = 'retrieval'
   source: sources_lib.PairSource
-  pooling: Pooling = Pooling.MEAN
-  layer: int = -1
-  max_length: int | None = 128
-
-  def __post_init__(self):
-    enums.coerce(self, 'pooling', Pooling)
-
-  @property
-  def headline(self) -> str:
-    return 'accuracy'
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     layer = states.layer_index(subject, self.layer, where=self.name)
@@ -86,9 +70,7 @@ class Retrieval(base.EvalTask):
           'The two sides of a language pair are not translations',
           got=f'{size} and {len(text.second)} sentences',
           expected='as many on both sides, and at least one')
-    ids = [language_codes.language_id(
-        subject.vocabulary, code, notes,
-        required=subject.needs_languages) for code in pair]
+    ids = [self.language_id(subject, code, notes) for code in pair]
     # Both sides in one call: fewer partly filled batches.
     vectors, truncated = states.sentence_states(
         subject, [*text.first, *text.second],

@@ -1,7 +1,7 @@
 """What a fine-tuned head says of rows, in batches of few static shapes."""
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -9,13 +9,11 @@ import numpy as np
 
 from xlflax import errors
 from xlflax.data import batch as batch_lib
-from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import paired_rows
 from xlflax.data.labelled import rows as rows_lib
 from xlflax.evaluation import base, placement, states
 from xlflax.objectives.finetuning import base as finetuning
 
-_Example = TypeVar('_Example', bound=examples_lib.Example)
 _Kind = TypeVar('_Kind', bound=finetuning.FineTuning)
 
 
@@ -40,30 +38,6 @@ def objective_of(subject: base.Subject, name: str, kind: type[_Kind]) -> _Kind:
         got=', '.join(subject.params.get('heads', {})) or 'no head',
         expected=name)
   return found
-
-
-def of_kind(examples: Sequence, kind: type[_Example], part: str
-            ) -> list[_Example]:
-  """The examples of a part.
-
-  Raises:
-    CorpusError: there are none, or they are of another kind.
-  """
-  wrong = [e for e in examples if not isinstance(e, kind)]
-  if wrong or not examples:
-    raise errors.CorpusError(
-        f'There are no {kind.KIND} examples', where=f'part {part}',
-        got=f'{wrong[0].KIND} examples' if wrong else 'no example')
-  return list(examples)
-
-
-def means(metrics: Mapping[str, float], names: Sequence[str]
-          ) -> dict[str, float]:
-  """`<name>/mean` of metrics `<name>/<part>`, where there are any."""
-  found = {name: [value for key, value in metrics.items()
-                  if key.startswith(f'{name}/')] for name in names}
-  return {f'{name}/mean': float(np.mean(values))
-          for name, values in found.items() if values}
 
 
 def length_of(subject: base.Subject, length: int | None) -> int:

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlflax import enums, errors
+from xlflax import enums
 from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled import source as source_lib
 from xlflax.data.labelled import submission, tagging_rows, word_rows
-from xlflax.evaluation import base, row_predictions, unseen_labels
+from xlflax.evaluation import (
+  base,
+  head_task,
+  row_predictions,
+  unseen_labels,
+)
 from xlflax.evaluation.metrics import tagging as metrics_lib
 from xlflax.evaluation.unseen_labels import Unseen
 from xlflax.objectives.finetuning import token_classification
@@ -25,7 +29,7 @@ class Scheme(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Tagging(base.EvalTask):
+class Tagging(head_task.HeadTask):
   """How many words get the right label, how many entities are found.
 
   Metrics, for each part of the source: `accuracy/<part>`, over words;
@@ -43,16 +47,14 @@ class Tagging(base.EvalTask):
   together again: no word goes without a label.
 
   Attributes:
-    source: the examples.
     scheme: what the labels are.
-    objective: name of the objective whose head is evaluated; the labels are
-      those that it was trained with.
     length: tokens a row, at most; None: as many as the model reads.
     unseen: what is done about gold labels that the head does not have.
   """
 
+  KIND = examples_lib.TaggedSentence
+  HEAD = token_classification.TokenClassification
   name: str = 'tagging'
-  source: source_lib.ExampleSource
   scheme: Scheme = Scheme.TAGS
   objective: str = 'token_classification'
   length: int | None = 128
@@ -66,23 +68,8 @@ class Tagging(base.EvalTask):
   def headline(self) -> str:
     return 'accuracy' if self.scheme is Scheme.TAGS else 'f1'
 
-  def evaluate(self, subject: base.Subject) -> base.EvalResult:
-    objective = row_predictions.objective_of(
-        subject, self.objective, token_classification.TokenClassification)
-    result = base.EvalResult(metrics={}, tables={})
-    failures = base.Failures(self.name)
-    notes: list[str] = []
-    for part in self.source.languages():
-      with failures.guard(part):
-        self._part(subject, objective, part, result, notes)
-    result.metrics.update(means(result.metrics))
-    return dataclasses.replace(result, notes=tuple(notes),
-                               failures=failures.collected())
-
-  def _part(self, subject, objective, part, result, notes) -> None:
-    """Adds a part's predictions and scores to the result."""
-    examples = of_kind(self.source.load(part),
-                       examples_lib.TaggedSentence, part)
+  def score_part(self, subject, objective, part, examples, result, notes
+                 ) -> None:
     unseen_labels.check(examples, objective.labels, self.unseen, part=part,
                         notes=notes)
     found = self._predictions(subject, objective, examples, part, notes)
@@ -136,25 +123,6 @@ class Tagging(base.EvalTask):
         for kind, scores in spans.types.items()]
 
 
-def of_kind(examples: Sequence, kind: type[examples_lib.Example], part: str
-            ) -> Sequence:
-  """Examples with words, of a kind.
-
-  Raises:
-    CorpusError: there are none, they are of another kind, or one has no word.
-  """
-  wrong = [e for e in examples if not isinstance(e, kind)]
-  if wrong or not examples:
-    raise errors.CorpusError(
-        f'There are no {kind.KIND} examples', where=f'part {part}',
-        got=f'{wrong[0].KIND} examples' if wrong else 'no example')
-  empty = [e.id for e in examples if not e.words]
-  if empty:
-    raise errors.CorpusError('A sentence has no words', where=f'part {part}',
-                             got=f'example {empty[0]}')
-  return examples
-
-
 def note_split(rows: Sequence[Sequence[word_rows.WordRow]], part: str,
                notes: list[str]) -> None:
   """Notes how many sentences did not fit into one row."""
@@ -162,11 +130,3 @@ def note_split(rows: Sequence[Sequence[word_rows.WordRow]], part: str,
   if split:
     notes.append(f'{part}: {split} sentences did not fit into one row and '
                  'were split')
-
-
-def means(metrics: dict[str, float]) -> dict[str, float]:
-  """`<metric>/mean` over parts, of every metric."""
-  names = dict.fromkeys(key.split('/', 1)[0] for key in metrics)
-  return {f'{name}/mean': float(np.mean([
-      value for key, value in metrics.items()
-      if key.startswith(f'{name}/')])) for name in names}

@@ -1,0 +1,37 @@
+"""What tasks on sentence vectors share."""
+
+import dataclasses
+
+from xlflax import enums
+from xlflax.data import language_codes
+from xlflax.evaluation import base
+from xlflax.objectives.inputs import Pooling
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SentenceTask(base.EvalTask):
+  """Base of tasks that compare sentences by one vector each.
+
+  Attributes:
+    pooling: how the states of a sentence become one vector.
+    layer: whose states are reported; 0 is the embedding output, -1 the last
+      layer.
+    max_length: tokens a sentence, at most; None: as many as the model reads.
+  """
+
+  pooling: Pooling = Pooling.MEAN
+  layer: int = -1
+  max_length: int | None = 128
+
+  def __post_init__(self):
+    enums.coerce(self, 'pooling', Pooling)
+
+  @property
+  def headline(self) -> str:
+    return 'accuracy'
+
+  def language_id(self, subject: base.Subject, code: str, notes: list[str]
+                  ) -> int:
+    """The number of a language; see `language_codes.language_id`."""
+    return language_codes.language_id(
+        subject.vocabulary, code, notes, required=subject.needs_languages)
