@@ -6,7 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$1
 mkdir -p "$work"
 inputs=(--corpus="$work/toy/corpus" --vocabulary="$work/vocab" --cache="$work/cache")
-[ -d "$work/toy" ] || xlflax synthetic --output="$work/toy" --languages=en,aa,gg --anchors=0.5 --hard_inference=0 --seed=0 \
+[ -d "$work/toy" ] || xlflax synthetic --output="$work/toy" --languages=en,aa,bb --change bb.word_order=svo --anchors=0.5 --hard_inference=0 --seed=0 \
   --size nli/train=60000 --size paraphrase/train=30000 --size qa/train=60000 --sentences=20000 --pairs=20000
 xlflax vocab --corpus="$work/toy/corpus" --output="$work/vocab" --size=1500 --model_type=bpe --character_coverage=1
 xlflax cache --corpus="$work/toy/corpus" --vocabulary="$work/vocab" --output="$work/cache"
