@@ -180,7 +180,12 @@ def tags(train, tests, score) -> dict[str, dict[str, float]]:
         [e.tags for e in examples],
         [[lexicon.label(w) for w in e.words] for e in examples])
             for part, examples in tests.items()}
-  return {'word': scores('majority'), 'word or shape': scores('shape')}
+  most = most_common(t for e in train for t in e.tags)
+  return {
+      'majority': {part: score([e.tags for e in examples],
+                               [[most] * len(e.tags) for e in examples])
+                   for part, examples in tests.items()},
+      'word': scores('majority'), 'word or shape': scores('shape')}
 
 
 def _treebanks(data, split):

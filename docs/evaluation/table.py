@@ -41,7 +41,7 @@ ROWS = (
     Row('PAWS-X, accuracy', 'pawsx', 'classification_test/accuracy', 'pawsx',
         ('majority',)),
     Row('POS, accuracy', 'pos', 'tagging_test/accuracy', 'pos',
-        ('word', 'word or shape')),
+        ('majority', 'word', 'word or shape')),
     Row('NER, F1', 'ner', 'tagging_test/f1', 'ner', ('word or shape',)),
     Row('Parsing, UAS', 'parsing', 'parsing_test/uas', 'parsing_uas',
         ('right-branching', 'left-branching')),
