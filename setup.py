@@ -11,6 +11,7 @@ _TEST = [
     'pytest>=8', 'pytest-xdist>=3.5', 'pytest-timeout>=2.3',
     'transformers>=5.0', 'torch==2.13.0', 'scipy>=1.11',
     'scikit-learn>=1.4', 'hypothesis>=6.100', 'conllu>=6.0', 'POT>=0.9.5',
+    'gcsfs>=2024.2',
 ]
 
 setuptools.setup(
@@ -51,6 +52,7 @@ setuptools.setup(
         ],
         'gpu': ['jax[cuda12]'],
         'tpu': ['jax[tpu]'],
+        'buckets': ['gcsfs>=2024.2'],
         't5x': ['t5x @ git+https://github.com/google-research/t5x'],
         'demo': _DEMO,
         'test': _TEST + _DEMO,

@@ -7,7 +7,9 @@ fetched. Each figure is non-padding tokens over processor seconds of the whole
 process, from tokenised examples (cached, collator) or from text (live) to the
 batch that a training step takes. The collator masks on the host, which xlflax
 does on the device; that cost is timed apart. `array_record` is the other
-format that a cache could have.
+format that a cache could have. `need` is what eight H200 would take of
+XLM-R-base at half their peak rate, by the model's FLOPs, and how many of this
+machine's cores deliver that from the cache.
 """
 
 import argparse
@@ -21,7 +23,7 @@ import time
 import jax
 import numpy as np
 
-from benchmarks import shapes
+from benchmarks import shapes, xlflax_step
 from xlflax.data import cache_writer, corpus, corpus_writer, vocabulary_training
 from xlflax.data import loader as loader_lib
 from xlflax.data import stream as stream_lib
@@ -153,6 +155,27 @@ def masking_seconds(vocabulary, stream, calls: int) -> float:
   return float(np.median(times[1:]))
 
 
+def need(cached: float, *, gpus: int = 8, peak: float = 989e12,
+         utilisation: float = 0.5, shape: shapes.Shape | None = None
+         ) -> dict[str, float]:
+  """What GPUs need, against what a core delivers.
+
+  Args:
+    cached: tokens per processor second from the cache.
+    gpus: how many.
+    peak: FLOP/s of one, dense bf16.
+    utilisation: share of the peak that the model's own FLOPs reach.
+    shape: of the step; None for XLM-R-base on rows of 512.
+  """
+  shape = shape or shapes.Shape(
+      vocabulary=250_002, layers=12, hidden=768, mlp=3072, heads=12, batch=8,
+      length=512)
+  flops = xlflax_step.model_flops(shape) / shape.tokens
+  tokens = gpus * peak * utilisation / flops
+  return {'gpus': gpus, 'utilisation': utilisation, 'flops_per_token': flops,
+          'tokens_per_second': tokens, 'cores': tokens / cached}
+
+
 def run(*, lines: int, batches: int, batch: int, length: int) -> dict:
   """All figures; see the module's docstring."""
   stream = make_stream(batch, length)
@@ -176,6 +199,7 @@ def run(*, lines: int, batches: int, batch: int, length: int) -> dict:
         'live_to_collator': figures['live'] / figures['collator'],
         'masking_seconds_per_batch': masking_seconds(
             vocabulary, stream, calls=20),
+        'need': need(figures['cached']),
         'batch': batch, 'length': length}
 
 

@@ -3,6 +3,7 @@
   python -m benchmarks.training_step --vocabulary 250000
   python -m benchmarks.training_step --vocabulary 32000 --rounds 2 --calls 6
   python -m benchmarks.training_step --cores 1   # on a machine that is busy
+  python -m benchmarks.training_step --model xlmr-base   # see pretraining.py
 
 Every variant runs in processes of its own, in turn, on the same sizes; the
 table shows medians over all timed steps. `x/…` are xlflax's step (masking on
@@ -17,7 +18,7 @@ import os
 import platform
 import statistics
 
-from benchmarks import measure, shapes
+from benchmarks import measure, pretraining, shapes
 
 VARIANTS = ('x/gathered_chunked', 'x/gathered', 'x/every_chunked', 'x/every',
             'torch/gathered', 'torch/as_is')
@@ -82,13 +83,18 @@ def table(results: dict[str, dict], shape: shapes.Shape) -> str:
   return '\n'.join(lines)
 
 
-def main(arguments=None) -> None:
+def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
       description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
   parser.add_argument('--vocabulary', type=int, default=250_000)
   parser.add_argument('--rounds', type=int, default=2)
   parser.add_argument('--calls', type=int, default=5)
-  parser.add_argument('--variants', default=','.join(VARIANTS))
+  parser.add_argument('--variants', help='default: all')
+  parser.add_argument('--model', choices=list(pretraining.MODELS),
+                      help='a model of paper size, in bf16 on one GPU')
+  parser.add_argument('--batch', type=int, help='of --model')
+  parser.add_argument('--tiny', action='store_true',
+                      help='--model at sizes that only show that it runs')
   parser.add_argument('--shape', help='all sizes as JSON')
   parser.add_argument('--cores', type=int,
                       help='cores each process may use; default: all')
@@ -97,13 +103,40 @@ def main(arguments=None) -> None:
       help="have glibc ask for huge pages (Linux), for every variant")
   parser.add_argument('--output', help='write the figures to this file too')
   parser.add_argument('--one', help=argparse.SUPPRESS)
-  args = parser.parse_args(arguments)
+  return parser
+
+
+def _of_model(args) -> None:
+  """What `--model` asks for."""
+  changed = {'batch': args.batch, 'tiny': args.tiny}
+  if args.one:
+    print(json.dumps(pretraining.measure_here(
+        args.model, args.one, args.calls, **changed)))
+    return
+  variants = (args.variants.split(',') if args.variants
+              else pretraining.variants_of(args.model))
+  results = pretraining.compare(
+      args.model, variants, calls=args.calls, **changed)
+  print(f'{args.model}, {results[variants[0]]["device"]}\n\n'
+        f'{pretraining.table(results)}')
+  if args.output:
+    with open(args.output, 'w', encoding='utf-8') as file:
+      json.dump({'model': args.model, **changed, 'results': results}, file,
+                indent=2)
+
+
+def main(arguments=None) -> None:
+  args = _parser().parse_args(arguments)
+  if args.model:
+    _of_model(args)
+    return
   shape = (shapes.Shape.from_json(args.shape) if args.shape
            else shapes.Shape(vocabulary=args.vocabulary))
   if args.one:
     print(json.dumps(measure_here(args.one, shape, args.calls)))
     return
-  results = compare(args.variants.split(','), shape, rounds=args.rounds,
+  variants = args.variants.split(',') if args.variants else VARIANTS
+  results = compare(variants, shape, rounds=args.rounds,
                     calls=args.calls, cores=args.cores,
                     huge_pages=args.huge_pages)
   print(f'{shape}\n{platform.processor() or platform.machine()}, '

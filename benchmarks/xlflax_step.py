@@ -4,15 +4,16 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from flax import linen as nn
 
 from benchmarks import shapes
 from xlflax.data import batch as batch_lib
 from xlflax.data import vocabulary_spec
+from xlflax.models import api, encoder
 from xlflax.models import config as model_config
-from xlflax.models import encoder
-from xlflax.objectives import masked_lm
+from xlflax.objectives import base, masked_lm
 from xlflax.objectives import mixture as mixture_lib
-from xlflax.training import optimizers, partitioning
+from xlflax.training import flops, optimizers, partitioning
 from xlflax.training import state as state_lib
 from xlflax.training import step as step_lib
 
@@ -47,10 +48,8 @@ def prepare(shape: shapes.Shape, variant: str, **options) -> Training:
     **options: of `EncoderConfig`, where they differ from the usual.
   """
   model = encoder.Encoder(_config(shape, **options))
-  objective = masked_lm.MaskedLM(mask_ratio=shapes.MASK_RATIO,
-                                 **HEADS[variant])
-  mixture = mixture_lib.ObjectiveMixture(
-      entries=(mixture_lib.Entry(stream='text', objective=objective),))
+  mixture = mixture_lib.ObjectiveMixture(entries=(
+      mixture_lib.Entry(stream='text', objective=_objective(variant)),))
   optimizer = optimizers.adamw(learning_rate=1e-4, clip_norm=1.0)
   spec = _vocabulary(shape)
   partitioner = partitioning.Partitioner()
@@ -66,6 +65,20 @@ def prepare(shape: shapes.Shape, variant: str, **options) -> Training:
                   partitioner)
 
 
+def model_flops(shape: shapes.Shape, variant: str = 'gathered') -> int:
+  """FLOPs of one step's forward and backward pass; nothing is computed."""
+  model, spec = encoder.Encoder(_config(shape)), _vocabulary(shape)
+  objective = _objective(variant)
+  params = jax.eval_shape(lambda: nn.meta.unbox(
+      {'model': api.init_params(model, jax.random.key(0)), 'heads': {}}))
+  batch = jax.eval_shape(lambda: _batch(shape))
+  def loss(params, batch):
+    return objective(model, params, batch, base.Context(
+        vocabulary=spec, step=jax.numpy.int32(0), train=True,
+        rng=jax.random.key(0))).loss.total
+  return flops.of_training_step(loss, params, batch)
+
+
 def make(shape: shapes.Shape, variant: str, **options):
   """A function that trains one step and returns its loss; see `prepare`."""
   training = prepare(shape, variant, **options)
@@ -79,6 +92,10 @@ def make(shape: shapes.Shape, variant: str, **options):
     jax.block_until_ready(kept[0])
     return float(output.loss)
   return call
+
+
+def _objective(variant: str) -> masked_lm.MaskedLM:
+  return masked_lm.MaskedLM(mask_ratio=shapes.MASK_RATIO, **HEADS[variant])
 
 
 def _config(shape: shapes.Shape, **options) -> model_config.EncoderConfig:

@@ -1,10 +1,10 @@
 """`analyze`: models + an analysis -> a folder of numbers, pictures, a page."""
 
-import pathlib
 from collections.abc import Sequence
 
 import jax
 
+from xlflax import paths
 from xlflax.analysis import models, report, study
 from xlflax.training import partitioning
 
@@ -37,9 +37,10 @@ def analyze(
   Raises:
     XlflaxError: the settings are wrong, or nothing was found.
   """
+  folder = paths.local(output, where='--output')
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
   found = analysis.run(models.Models(
       batch_size=batch_size, seed=seed, partitioner=partitioner))
-  report.write(pathlib.Path(output), found, command=command)
+  report.write(folder, found, command=command)
   return found

@@ -1,11 +1,10 @@
 """`evaluate_suite`: a suite of tasks on one pretrained model, or several."""
 
 import logging
-import pathlib
 import time
 from collections.abc import Sequence
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.evaluation import suite as suite_lib
 from xlflax.finetuning import suite_results, suite_runner
 from xlflax.training import run as run_lib
@@ -53,7 +52,7 @@ def evaluate_suite(
   """
   suite.chosen(names)
   runner = suite_runner.SuiteRunner(
-      suite=suite, output=pathlib.Path(output), data=data,
+      suite=suite, output=paths.local(output, where='--output'), data=data,
       names=None if names is None else tuple(names), bindings=tuple(bindings),
       search_paths=tuple(search_paths), batch_size=batch_size)
   found: list[suite_results.TaskResult] = []

@@ -3,11 +3,10 @@
 import dataclasses
 import enum
 import logging
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from xlflax import config, enums, errors
+from xlflax import config, enums, errors, paths
 from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import base, checkpoint_choice
 from xlflax.finetuning import cells as cells_lib
@@ -76,7 +75,7 @@ def finetune(
   if test is not None:
     test_tasks = _tasks(test)
   runner = cells_lib.CellRunner(
-      output=pathlib.Path(output), select=select,
+      output=paths.local(output, where='--output'), select=select,
       configuration=_with_selection(configuration, select, cells[0]),
       keep=enums.of_value(keep, cells_lib.Keep, where='finetune.keep'),
       other_config=enums.of_value(
@@ -134,7 +133,7 @@ def finetune_directions(
   for language in languages:
     binding = config.quoted(directions.MACRO, language)
     reports[language] = finetune(
-        output=str(pathlib.Path(output) / language),
+        output=str(paths.local(output, where='--output') / language),
         configuration=dataclasses.replace(
             configuration, bindings=(*configuration.bindings, binding)),
         select=select and select.replace('{language}', language),
@@ -142,7 +141,8 @@ def finetune_directions(
     if any(cell.status is cells_lib.Status.STOPPED
            for cell in reports[language].cells):
       return reports
-  directions.write(pathlib.Path(output), directions.matrices(reports))
+  directions.write(paths.local(output, where='--output'),
+                   directions.matrices(reports))
   return reports
 
 

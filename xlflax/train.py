@@ -12,6 +12,7 @@ from xlflax.training import (
   benchmark,
   initialization,
   loop,
+  machines,
   optimizers,
   partitioning,
   plan,
@@ -58,6 +59,7 @@ def train(
     config: str | Callable[[], str] = '',
     mode: Mode = Mode.TRAIN,
     benchmark_steps: int = 10,
+    machine: machines.Machine | None = None,
 ) -> dict[str, Any]:
   """Trains a model, or continues a run where its last checkpoint left it.
 
@@ -90,6 +92,8 @@ def train(
     config: the configuration's text, for the run directory.
     mode: train, only plan, or time synthetic steps.
     benchmark_steps: timed steps of `Mode.BENCHMARK`.
+    machine: what `Mode.PLAN` plans for, while this process's devices stand in
+      for it (`planning.program.stand_in`); None for these devices.
 
   Returns:
     `Mode.TRAIN`: {'step', 'loss', 'model_dir', 'finished', 'interrupted'}
@@ -112,7 +116,7 @@ def train(
       non_finite=enums.of_value(
           non_finite, step_lib.NonFinite, where='train.non_finite'),
       log_every_steps=log_every_steps, prefetch=prefetch,
-      stop_at_step=stop_at_step, other_config=enums.of_value(
+      stop_at_step=stop_at_step, machine=machine, other_config=enums.of_value(
           other_config, run_directory.OtherConfig,
           where='train.other_config'))
   if mode is Mode.BENCHMARK:

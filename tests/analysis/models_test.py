@@ -157,13 +157,6 @@ def test_gold_links_are_scored(subject, tmp_path):
   assert 'The model has no such layer. Got: 3' in str(wrong.failures[0])
 
 
-def test_words_are_aligned_by_one_model():
-  with pytest.raises(errors.ConfigError, match='one model for both'):
-    alignment_study.AlignmentStudy(
-        source=alignment_study.UnlinkedFiles(files={}),
-        series=(models.Series('x', 'a', 'b'),))
-
-
 def test_a_map_of_words_in_context(subject, sentences, tmp_path):
   """Of a language to itself the map changes nothing."""
   tsv = tmp_path / 'de-de.tsv'

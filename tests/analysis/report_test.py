@@ -10,7 +10,14 @@ import pytest
 
 from tests.analysis import fakes
 from xlflax import errors
-from xlflax.analysis import curves_study, figures, maps, procrustes, report
+from xlflax.analysis import (
+    curves_study,
+    direction_figures,
+    figures,
+    maps,
+    procrustes,
+    report,
+)
 from xlflax.evaluation import base, results
 from xlflax.evaluation.reports import styles
 
@@ -87,7 +94,14 @@ def test_no_numbers_is_an_error(tmp_path):
         for i in range(4)}, whole=100),
     lambda: figures.curves('t', 'v', {'p': {
         f'a rather long name of a line {j}': [(0, j), (1, j)]
-        for j in range(9)}})])
+        for j in range(9)}}),
+    lambda: figures.matrices('t', 'v', {
+        f'the quite long name of model {i}': np.ones((2, 2))
+        for i in range(3)}, first='en', second='fr'),
+    lambda: direction_figures.draw(
+        'Directions of transfer, classification: gains', 'gain (points)', {
+            'MetaXLM − XLM': {('en', 'fr'): 0.5, ('fr', 'en'): -12.5}},
+        around_zero=True)])
 def test_nothing_is_cut_off(tmp_path, make):
   """The margin of every picture is white."""
   make().savefig(tmp_path / 'x.png', dpi=100)

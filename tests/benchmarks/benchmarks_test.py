@@ -73,6 +73,18 @@ def test_input_pipeline():
       'cached', 'live', 'array_record', 'collator'}
   assert all(v > 0 for v in figures['tokens_per_cpu_second'].values())
   assert figures['masking_seconds_per_batch'] > 0
+  assert figures['need']['cores'] > 0
+
+
+def test_what_gpus_need_of_the_input():
+  """Products of one layer and the scored positions, counted by hand."""
+  h, t, v, layer = 16, 16, 64, 2 * 16 * (4 * 16 + 2 * 32)
+  scored = 2 / t  # of 14 tokens 15 %
+  per_token = 3 * (layer + 4 * t * h + scored * 2 * h * (v + h))
+  need = input_pipeline.need(1e6, gpus=2, peak=1e12, shape=_TINY)
+  assert need['flops_per_token'] == pytest.approx(per_token, rel=0.02)
+  assert need['cores'] == pytest.approx(
+      2 * 1e12 * 0.5 / need['flops_per_token'] / 1e6)
 
 
 def test_code_switching():

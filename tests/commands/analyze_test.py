@@ -87,7 +87,10 @@ def test_a_part_that_fails(run, corpus, tmp_path, capsys):
      'both for each pair'),
     (['words', '--model_dir=y', '--train=en-fr=x', '--test=en-fr=x',
       '--text=en=nowhere'], 'There is no such file of text. Got: nowhere'),
-    (['curves'], 'There is nothing to draw')])
+    (['curves'], 'There is nothing to draw'),
+    (['directions', '--result=a=x', '--result=a=y'], 'each name once'),
+    (['directions', '--result=nowhere'],
+     'There are no directions of transfer in a folder')])
 def test_wrong_flags(tmp_path, capsys, flags, text):
   assert _analyze(flags[0], tmp_path / 'out', *flags[1:]) == 2
   assert text in capsys.readouterr().err

@@ -21,7 +21,7 @@ _FILES = ('--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin')
 def quiet(monkeypatch):
   """Commands do not touch the session's logging."""
   monkeypatch.setattr('xlflax.logs.set_up', lambda: None)
-  monkeypatch.setattr(train_command, '_stand_in_devices', lambda args: None)
+  monkeypatch.setattr(train_command, '_stand_in', lambda machine: None)
 
 
 @pytest.fixture
@@ -117,17 +117,44 @@ def test_examples_are_command_lines(arguments_of, command):
     assert arguments_of(*shlex.split(line)[1:])['settings'].streams
 
 
-def test_devices_that_are_not_there():
+def test_devices_that_are_not_there(tmp_path):
   """In a process of its own, whose devices are not yet chosen."""
   command = [sys.executable, '-m', 'xlflax.cli', 'train', *_FILES,
-             '--vocabulary_size=500', '--gin.TRAIN_STEPS=9', '--gin.WARMUP_STEPS=1',
-             '--gin.BATCH_SIZE=48', '--gin.LENGTH=16', '--num_devices=12']
-  env = os.environ | {'XLA_FLAGS': '', 'COLUMNS': '100'}
-  plan = subprocess.run([*command, '--dry_run'], env=env, capture_output=True,
+             '--vocabulary_size=500', '--gin.TRAIN_STEPS=9',
+             '--gin.WARMUP_STEPS=1', '--gin.BATCH_SIZE=32', '--gin.LENGTH=16',
+             '--devices=gpu:H200:16', f'--output={tmp_path}/plan.json']
+  env = os.environ | {'COLUMNS': '100', 'XLA_FLAGS':
+                      '--xla_force_host_platform_device_count=2'}
+  made = subprocess.run([*command, '--dry_run'], env=env, capture_output=True,
                         text=True, check=False)
-  assert plan.returncode == 0, plan.stderr
-  assert re.search(r'data 12 x fsdp 1 x tensor 1', plan.stdout)
-  assert 'not looked at' in plan.stderr
-  wrong = subprocess.run(command, env=env, capture_output=True, text=True,
-                         check=False)
-  assert wrong.returncode == 2 and 'add --dry_run' in wrong.stderr
+  assert made.returncode == 0, made.stderr
+  for part in ('16 x H200 in 2 nodes', 'data 2 x fsdp 8 x tensor 1',
+               'all-gather', 'links between nodes', 'tokens/s, MFU'):
+    assert part in made.stdout
+  assert 'not looked at' in made.stderr
+  written = json.loads((tmp_path / 'plan.json').read_text())
+  assert written['sharding']['split'] * 8 == written['sharding']['whole']
+
+
+@pytest.mark.parametrize(('flags', 'parts'), [
+    (['--devices=gpu:H200:16'], ['--devices is for plans', 'add --dry_run']),
+    (['--num_devices=4'], ['--num_devices is for plans']),
+    (['--dry_run', '--devices=gpu:H300:16'], ['Got: H300', 'H200']),
+    (['--dry_run', '--num_devices=0'], ['0 in cpu:0']),
+    (['--dry_run', '--num_devices=4', '--devices=cpu:4'],
+     ['described twice'])])
+def test_devices_that_can_not_be(flags, parts, capsys):
+  assert cli.main(['train', *_FILES, *flags]) == 2
+  message = capsys.readouterr().err
+  for part in parts:
+    assert part in message
+
+
+def test_described_devices_reach_the_plan(arguments_of):
+  given = ('train', *_FILES, '--vocabulary_size=500', '--dry_run',
+           '--gin.TRAIN_STEPS=2000')
+  machine = arguments_of(*given, '--devices=tpu:v5e:8')['settings'].machine
+  assert str(machine) == '8 x v5e'
+  assert str(arguments_of(*given, '--num_devices=4')['settings'].machine) == (
+      '4 x CPU')
+  assert arguments_of(*given)['settings'].machine is None

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from tests import fake_bucket
 from tests.end_to_end.conftest import free_port
 
 _TINY = (
@@ -18,13 +19,15 @@ _LIMIT = 90  # seconds, for a machine that has much else to do
 @pytest.fixture
 def together(workspace, tmp_path):
   """Runs two processes; their outputs, statuses checked."""
-  def run(*different, port=None, statuses=(2, 2), join_timeout=40):
+  def run(*different, port=None, statuses=(2, 2), join_timeout=40,
+          **environment):
     port = port or free_port()
     start = time.monotonic()
     processes = [workspace.start(
         'train', *_TINY, workspace.cache, *workspace.inputs,
         f'--model_dir={tmp_path / "run"}', f'--coordinator=127.0.0.1:{port}',
-        f'--join_timeout={join_timeout}', *flags) for flags in different]
+        f'--join_timeout={join_timeout}', *flags, **environment)
+                 for flags in different]
     outputs = [p.communicate(timeout=_LIMIT)[0] for p in processes]
     assert tuple(p.returncode for p in processes) == statuses, outputs
     assert time.monotonic() - start < _LIMIT
@@ -79,3 +82,15 @@ def test_mistake_of_one_process_ends_both(together, tmp_path):
                      statuses=(1, 2))
   assert 'process 1 of 2: ' in outputs[1]
   assert 'process 1 failed: ' in outputs[0]
+
+
+@pytest.mark.slow  # see also paths_test
+def test_unreachable_bucket(together):
+  """Before anything is compiled, on both processes."""
+  pytest.importorskip('gcsfs')
+  nowhere = fake_bucket.variables(f'http://127.0.0.1:{free_port()}')
+  flags = ('--model_dir=gs://bucket/run',)
+  for output in together(_flags(0, *flags), _flags(1, *flags), **nowhere):
+    assert 'The bucket can not be used. Got: ValueError: ABORTED' in output
+    assert 'Where: gs://bucket/run.' in output
+    assert 'Attention backend' not in output

@@ -8,8 +8,8 @@ from jax.sharding import PartitionSpec
 
 from tests.training import tiny
 from xlflax import errors
+from xlflax.training import machines, meshes, partitioning
 from xlflax.training import params as params_lib
-from xlflax.training import partitioning
 
 
 def _shape(*shape):
@@ -21,13 +21,13 @@ def _shape(*shape):
     ((2, -1, 1), 8, (2, 4, 1)), ((1, 1, -1), 1, (1, 1, 1)),
     ((2, 2, 2), 8, (2, 2, 2))])
 def test_mesh_shape_fills_the_rest(wanted, devices, shape):
-  assert partitioning.mesh_shape(wanted, devices) == shape
+  assert meshes.mesh_shape(wanted, devices) == shape
 
 
 @pytest.mark.parametrize('wanted', [(-1, -1, 1), (0, 1, 1), (2, -2, 1)])
 def test_mesh_shape_refuses_sizes(wanted):
   with pytest.raises(errors.ConfigError) as error:
-    partitioning.mesh_shape(wanted, 8)
+    meshes.mesh_shape(wanted, 8)
   assert str(error.value) == (
       'The mesh sizes are not usable. Got: '
       f"{dict(zip(('data', 'fsdp', 'tensor'), wanted, strict=True))}. "
@@ -39,7 +39,7 @@ def test_mesh_shape_refuses_sizes(wanted):
                                     (-1, 16, 1)])
 def test_mesh_shape_refuses_other_numbers_of_devices(wanted):
   with pytest.raises(errors.ConfigError) as error:
-    partitioning.mesh_shape(wanted, 8)
+    meshes.mesh_shape(wanted, 8)
   text = str(error.value)
   assert 'The mesh does not fit the number of devices' in text
   assert f"'fsdp': {wanted[1]}" in text
@@ -136,3 +136,74 @@ def test_batch_that_does_not_divide():
       'The batch size does not divide over the devices. Got: 12. Expected: a '
       'multiple of 8 (data 2 x fsdp 2 x accumulation 2). Where: stream mono. '
       'What to do: change the batch size, the accumulation or the mesh.')
+
+
+def _sizes(text=None, **fields):
+  """Sizes on a described machine, of which 8 CPU devices are a part."""
+  machine = machines.parse(text) if text else None
+  return tuple(partitioning.Partitioner(
+      machine=machine, **fields).mesh.shape.values())
+
+
+@pytest.mark.parametrize(('text', 'fields', 'sizes'), [
+    ('gpu:H200:8', {}, (1, 8, 1)), ('gpu:H200:8/4', {}, (2, 4, 1)),
+    ('gpu:H200:1', {}, (1, 1, 1)), ('gpu:H200:8/4', {'tensor': 2}, (2, 2, 2)),
+    ('tpu:v5p:8', {}, (1, 8, 1)), ('cpu:8', {}, (8, 1, 1)),
+    (None, {}, (8, 1, 1)), ('gpu:H200:8', {'data': -1}, (8, 1, 1)),
+    ('gpu:H200:8', {'fsdp': 2}, (4, 2, 1)),
+    ('gpu:H200:8', {'fsdp': -1}, (1, 8, 1)),
+    ('gpu:H200:8', {'data': 2, 'fsdp': -1}, (2, 4, 1)),
+    ('gpu:H200:8', {'tensor': -1}, (1, 1, 8)),
+    ('gpu:H200:8/2', {'data': 8}, (8, 1, 1))])
+def test_axes_that_are_not_given(text, fields, sizes):
+  """FSDP in a node and data across; what is given stays."""
+  assert _sizes(text, **fields) == sizes
+
+
+def test_data_axis_crosses_slices(monkeypatch):
+  """Devices that tell of slices: each is a row of the mesh."""
+  class Device:
+    platform, device_kind = 'gpu', 'H200'
+
+    def __init__(self, i):
+      self.id, self.process_index, self.slice_index = i, i // 2, i % 2
+
+    def __repr__(self):
+      return str(self.id)
+  devices = [Device(i) for i in range(8)]
+  order = meshes.topology_order((2, 4, 1), devices)
+  assert [[d.id for d in row.flat] for row in order] == [
+      [0, 2, 4, 6], [1, 3, 5, 7]]
+  assert meshes.topology_order((1, 8, 1), devices) == devices
+
+
+def test_tensor_axis_as_a_second_axis_of_fsdp():
+  """3 divides into no power of two: 6 x 64 over 2 x 4 devices."""
+  partitioner = partitioning.Partitioner(
+      fsdp=2, tensor=4, tensor_splits='parameters')
+  boxed = {'kernel': nn.LogicallyPartitioned(_shape(6, 64), ('embed', 'mlp'))}
+  sharding = partitioner.shardings(boxed)['kernel']
+  assert sharding.shard_shape((6, 64)) == (3, 16)
+  assert partitioner.batch_divisor == 8
+  @jax.jit
+  def f(x):
+    return nn.with_logical_constraint(x, ('batch', 'length', 'mlp'))
+  with partitioner.scope():
+    out = f(jnp.ones((8, 3, 64)))
+  assert out.sharding.shard_shape(out.shape) == (1, 3, 64)
+  with pytest.raises(errors.ConfigError) as error:
+    partitioner.check_batch_size(12)
+  assert 'fsdp 2 x tensor 4 x accumulation 1' in str(error.value)
+
+
+def test_what_tensor_splits_is_one_of_two():
+  with pytest.raises(errors.ConfigError) as error:
+    partitioning.Partitioner(tensor_splits='everything')
+  assert "'layers', 'parameters'" in str(error.value)
+
+
+def test_dimensions_kept_whole_are_listed():
+  boxed = {'head': {'kernel': nn.LogicallyPartitioned(
+      _shape(6, 18), ('embed', 'mlp'))}}
+  whole, = partitioning.Partitioner(fsdp=2, tensor=4).kept_whole(boxed)
+  assert whole == ('head/kernel', (6, 18), 1, 'mlp', 'tensor', 4)

@@ -54,6 +54,21 @@ def test_failure_ends_the_other(processes):
                       'ends with it.', peers.LOST)}
 
 
+def test_last_words_name_where_to_go_on(processes):
+  watches, ends, ended = processes
+  watches[0].last_words = lambda: 'The last checkpoint is runs/a/20.'
+  watches[1].fail('no disk')
+  assert ended[0].wait(5)
+  assert ends[0][0].endswith(' ends with it. The last checkpoint is runs/a/20.')
+
+
+def test_last_words_that_fail_are_left_out(processes):
+  watches, ends, ended = processes
+  watches[0].last_words = lambda: 1 / 0
+  watches[1].fail('no disk')
+  assert ended[0].wait(5) and ends[0][0].endswith(' ends with it.')
+
+
 def test_first_failure_is_the_one_told(processes):
   watches, ends, ended = processes
   watches[1].fail('first')

@@ -245,7 +245,7 @@ def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
   run_directory.write_atomically(path, 'old')
   def fail(*args):
     raise OSError('disk')
-  monkeypatch.setattr(run_directory.os, 'replace', fail)
+  monkeypatch.setattr('os.replace', fail)
   with pytest.raises(OSError, match='disk'):
     run_directory.write_atomically(path, 'new')
   assert path.read_text() == 'old'

@@ -6,14 +6,15 @@ Source: MetaXLM (Chi et al., 2022) section 4.4 and figure 4.
 import dataclasses
 import math
 import re
+from typing import Any
 
 from xlflax import enums, errors
-from xlflax.analysis import figures, report, study
+from xlflax.analysis import figures, report, study, two_model_alignment
 from xlflax.analysis import models as models_lib
 from xlflax.analysis.word_alignment import Mass, Method
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
-from xlflax.evaluation import base, file_pairs, sources, word_alignment
+from xlflax.evaluation import base, file_pairs, sources
 
 _EXPLANATION = (
     'Alignment error rate (%, lower is better) of links between the words of '
@@ -58,8 +59,10 @@ class AlignmentStudy(study.Study):
 
   Attributes:
     source: sentence pairs, with gold links or without.
-    series: one model each.
+    series: the models that read the two languages.
     steps: checkpoints of models without a named step; see `Models.at_steps`.
+    maps: folder with maps between the models of a series; None: states are
+      compared as they are.
     methods: see `xlflax.analysis.word_alignment`.
     layer: the layer whose links are written.
     regularization: entropy of the transport.
@@ -71,6 +74,7 @@ class AlignmentStudy(study.Study):
   source: source_lib.ExampleSource
   series: tuple[models_lib.Series, ...]
   steps: models_lib.Steps = models_lib.LAST
+  maps: str | None = None
   methods: tuple[Method, ...] = (
       Method.MUTUAL_TRANSPORT, Method.TRANSPORT, Method.ARGMAX)
   layer: int = -1
@@ -85,11 +89,6 @@ class AlignmentStudy(study.Study):
         enums.of_value(method, Method, where='methods')
         for method in self.methods))
     study.check_series(self.series)
-    for one in self.series:
-      if one.second:
-        raise errors.ConfigError(
-            'Words are aligned by one model for both languages',
-            got=f'{one.first} and {one.second}', where=f'series {one.name}')
 
   def run(self, models: models_lib.Models) -> report.Analysis:
     failures = base.Failures('alignment')
@@ -118,14 +117,41 @@ class AlignmentStudy(study.Study):
   def _evaluate(self, part: str, case: study.Case, models: models_lib.Models
                 ) -> base.EvalResult:
     study.chosen_layers([self.layer], models.num_layers(case.first))
-    result = word_alignment.WordAlignment(
+    settings: dict[str, Any] = dict(
         source=_Part(source=self.source, part=part), methods=self.methods,
         layer=self.layer, regularization=self.regularization, mass=self.mass,
-        threshold=self.threshold, max_length=self.max_length).evaluate(
-            models.subject(case.first))
+        threshold=self.threshold, max_length=self.max_length)
+    if case.first == case.second and self.maps is None:
+      task: base.EvalTask = two_model_alignment.CheckedAlignment(**settings)
+    else:
+      task = two_model_alignment.TwoModelAlignment(
+          **settings, second=models.subject(case.second),
+          maps=self._maps(case, models))
+    result = task.evaluate(models.subject(case.first))
     for failure in result.failures:
       raise errors.AnalysisError(failure.message)
     return result
+
+  def _maps(self, case: study.Case, models: models_lib.Models):
+    """A map of each layer; None where states are compared as they are."""
+    depths = [models.num_layers(ref) for ref in (case.first, case.second)]
+    if len(set(depths)) > 1:
+      raise errors.AnalysisError(
+          'Models of different depths have no layers to be compared',
+          got=' and '.join(f'{depth} layers' for depth in depths))
+    if self.maps is not None:
+      return two_model_alignment.load_maps(
+          self.maps, first=str(models.resolve(case.first)),
+          second=str(models.resolve(case.second)),
+          pair='-'.join(case.pair), layers=depths[0])
+    sizes = [models.subject(ref).model.config.hidden_dim
+             for ref in (case.first, case.second)]
+    if len(set(sizes)) > 1:
+      raise errors.AnalysisError(
+          'States of different sizes are only comparable by maps',
+          got=f'{sizes[0]} and {sizes[1]} dimensions',
+          fix='give --maps with the output of `xlflax analyze procrustes`')
+    return None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,22 +7,25 @@ unbiased estimator of HSIC (Song et al., 2012, equation 5) in place of each
 squared norm: for few sentences and many dimensions the plain one is near 1 for
 anything.
 
-Everything is a sum over sentences of products of features: the result over
-batches is that over all sentences at once, and memory does not depend on
-their number.
+The result over batches is that over all sentences at once, and memory does not
+depend on their number: see `cka_sums`, and `cka_gram` for few sentences.
 """
 
 import enum
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from xlflax import enums, errors
-from xlflax.analysis import checks
+from xlflax.analysis import checks, cka_gram
+from xlflax.analysis.cka_sums import Hsic, Sums
 
 # A layer is constant if its spread is at most this part of its squared norms:
 # what rounding leaves of float32 states that should be equal is 1e-13 of them.
 _CONSTANT = 1e-10
+_BYTES = 1 << 28  # of states that wait for their products
+_SENTENCES = (256, 4096)  # that wait, at least and at most
 
 
 class Layers(enum.Enum):
@@ -61,7 +64,7 @@ def linear_cka(first: np.ndarray, second: np.ndarray, *,
 
 
 class LayerCKA:
-  """Running sums for the CKA of the layers of two models.
+  """CKA of the layers of two models, over batches of sentences.
 
       sums = LayerCKA()
       for first, second in batches:  # [L, n, D], [M, n, E]
@@ -77,15 +80,18 @@ class LayerCKA:
     Args:
       layers: ALL pairs of layers, or the DIAGONAL.
       estimator: BIASED or DEBIASED.
-      dtype: what the products of a batch are computed in; sums over batches
-        are float64 in any case.
+      dtype: what the products of a batch are computed in, float64 or, three
+        times as fast, float32; sums over batches are float64 in any case.
     """
-    self._layers = enums.of_value(layers, Layers, where='layers')
+    self._diagonal = enums.of_value(
+        layers, Layers, where='layers') is Layers.DIAGONAL
     self._debiased = enums.of_value(
         estimator, Estimator, where='estimator') is Estimator.DEBIASED
     self._dtype = dtype
-    self._sides: tuple[list[_Side], list[_Side]] = ([], [])
-    self._products: dict[tuple[str, int, int], _Products] = {}
+    self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
+    self._sums: Sums | None = None
+    self._sizes: list[tuple[int, int]] = []  # layers and features
+    self._squares: list[np.ndarray] = []  # of all states, of each layer
     self.count = 0
 
   def update(self, first: np.ndarray, second: np.ndarray) -> None:
@@ -99,22 +105,17 @@ class LayerCKA:
       AnalysisError: not finite, different n, or other shapes than before.
     """
     self._check(first, second)
+    squares = [np.array([_square(layer) for layer in side])
+               for side in (first, second)]
     if not self.count:
-      self._sides = ([_Side(layer[0]) for layer in first],
-                     [_Side(layer[0]) for layer in second])
-    batches = [[side.update(layer, self._dtype) for side, layer in zip(
-        sides, states, strict=True)]
-               for sides, states in zip(self._sides, (first, second),
-                                        strict=True)]
-    for key in self._keys():
-      side, i, j = key
-      left = batches[1 if side == 'second' else 0][i]
-      right = batches[0 if side == 'first' else 1][j]
-      if key not in self._products:
-        self._products[key] = _Products(
-            left.values.shape[1], right.values.shape[1], self._debiased)
-      self._products[key].update(left, right)
+      self._sizes = [(len(side), side.shape[2]) for side in (first, second)]
+      self._squares = [np.zeros(len(side)) for side in squares]
+    self._squares = [total + found for total, found in zip(
+        self._squares, squares, strict=True)]
+    self._waiting.append((np.array(first), np.array(second)))
     self.count += first.shape[1]
+    if sum(one.shape[1] for one, _ in self._waiting) >= self._room():
+      self._add(*self._joined())
 
   def result(self) -> np.ndarray:
     """CKA: [L, M] for all layers, [L] for the diagonal.
@@ -127,35 +128,41 @@ class LayerCKA:
       raise errors.AnalysisError(
           'Too few sentences for CKA', got=self.count,
           expected=f'at least {least}')
-    own = [[self._own(name, i) for i in range(len(sides))]
-           for name, sides in zip(('first', 'second'), self._sides,
-                                  strict=True)]
-    if self._layers is Layers.DIAGONAL:
-      return np.array([self._cross(i, i) / (own[0][i] * own[1][i])
-                       for i in range(len(own[0]))])
-    return np.array([[self._cross(i, j) / (own[0][i] * own[1][j])
-                      for j in range(len(own[1]))]
-                     for i in range(len(own[0]))])
+    found = self._hsic()
+    first, second = (
+        _spread(own, squares) for own, squares in zip(
+            (found.first, found.second), self._squares, strict=True))
+    if self._diagonal:
+      return found.across / (first * second)
+    return found.across / (first[:, None] * second[None])
 
-  def _keys(self):
-    """Which products are needed: of each side with itself, and across."""
-    sizes = [len(side) for side in self._sides]
-    for name, size in zip(('first', 'second'), sizes, strict=True):
-      yield from ((name, i, i) for i in range(size))
-    for i in range(sizes[0]):
-      across = (i,) if self._layers is Layers.DIAGONAL else range(sizes[1])
-      yield from (('across', i, j) for j in across)
+  def _hsic(self) -> Hsic:
+    if self._sums is None and cka_gram.is_cheaper(
+        self.count, *self._sizes, diagonal=self._diagonal):
+      return cka_gram.hsic(*self._joined(), diagonal=self._diagonal,
+                           debiased=self._debiased, dtype=self._dtype)
+    if self._waiting:
+      self._add(*self._joined())
+    assert self._sums is not None
+    return self._sums.hsic()
 
-  def _cross(self, i: int, j: int) -> float:
-    return self._products['across', i, j].hsic(
-        self.count, self._sides[0][i], self._sides[1][j])
+  def _room(self) -> int:
+    """How many sentences wait until they are enough for fast products."""
+    states = sum(depth * size for depth, size in self._sizes)
+    return int(np.clip(_BYTES // (4 * states), *_SENTENCES))
 
-  def _own(self, name: str, i: int) -> float:
-    """Root of a side's own HSIC; NaN if the layer is constant."""
-    side = self._sides[0 if name == 'first' else 1][i]
-    value = self._products[name, i, i].hsic(self.count, side, side)
-    spread = np.sqrt(max(value, 0))
-    return spread if spread > _CONSTANT * side.raw else np.nan
+  def _joined(self) -> tuple[np.ndarray, np.ndarray]:
+    first, second = (np.concatenate(side, axis=1)
+                     for side in zip(*self._waiting, strict=True))
+    self._waiting = [(first, second)]
+    return first, second
+
+  def _add(self, first: np.ndarray, second: np.ndarray) -> None:
+    if self._sums is None:
+      self._sums = Sums(first, second, diagonal=self._diagonal,
+                        debiased=self._debiased, dtype=self._dtype)
+    self._sums.add(first, second)
+    self._waiting = []
 
   def _check(self, first, second):
     for states, name in ((first, 'the first model'),
@@ -163,75 +170,28 @@ class LayerCKA:
       for layer in states:
         checks.vectors(layer, name)
     checks.paired(first[0], second[0])
-    if self._layers is Layers.DIAGONAL and len(first) != len(second):
+    if self._diagonal and len(first) != len(second):
       raise errors.AnalysisError(
           'Models of different depths have no diagonal',
           got=f'{len(first)} and {len(second)} layers',
           expected="as many, or layers='all'")
-    sizes = [[len(side.total) for side in sides] for sides in self._sides]
-    given = [[states.shape[2]] * len(states) for states in (first, second)]
-    if self.count and sizes != given:
+    given = [(len(states), states.shape[2]) for states in (first, second)]
+    if self.count and self._sizes != given:
       raise errors.AnalysisError(
-          'States of another model than before', got=str(given),
-          expected=str(sizes))
+          'States of another model than before', got=_shapes(given),
+          expected=_shapes(self._sizes))
 
 
-class _Batch(NamedTuple):
-  """Some vectors of a layer [n, D], shifted, and their squared norms [n]."""
-
-  values: np.ndarray
-  norms: np.ndarray
+def _square(layer: np.ndarray) -> float:
+  """The sum of squared norms of [n, D]."""
+  return float(np.einsum('nd,nd->', layer, layer, dtype=np.float64))
 
 
-class _Side:
-  """Sums of one layer of one model, shifted by its first vector."""
-
-  def __init__(self, origin: np.ndarray):
-    self._origin = origin.astype(np.float64)
-    self.total = np.zeros(len(origin))  # [D]
-    self.squares = 0.0
-    self.raw = 0.0  # squared norms before the shift
-
-  def update(self, layer: np.ndarray, dtype) -> _Batch:
-    """Takes in [n, D]; returns it shifted, which CKA does not notice.
-
-    Sums of products of vectors that are far from 0 would lose digits.
-    """
-    values = layer.astype(np.float64)
-    self.raw += float(np.vdot(values, values))
-    values -= self._origin[None]
-    norms = np.einsum('nd,nd->n', values, values)
-    self.total += values.sum(0)
-    self.squares += float(norms.sum())
-    return _Batch(values.astype(dtype, copy=False), norms)
+def _spread(own: np.ndarray, squares: np.ndarray) -> np.ndarray:
+  """Roots of layers' own HSIC; NaN for constant layers."""
+  spread = np.sqrt(np.maximum(own, 0))
+  return np.where(spread > _CONSTANT * squares, spread, np.nan)
 
 
-class _Products:
-  """Sums of products of two layers x [n, D] and y [n, E]."""
-
-  def __init__(self, left: int, right: int, debiased: bool):
-    self._debiased = debiased
-    self._xy = np.zeros((left, right))
-    self._x_yy = np.zeros(left)  # x |y|^2
-    self._y_xx = np.zeros(right)  # y |x|^2
-    self._xx_yy = 0.0  # |x|^2 |y|^2
-
-  def update(self, left: _Batch, right: _Batch) -> None:
-    self._xy += left.values.T @ right.values
-    if self._debiased:
-      self._x_yy += right.norms @ left.values
-      self._y_xx += left.norms @ right.values
-      self._xx_yy += float(left.norms @ right.norms)
-
-  def hsic(self, n: int, x: _Side, y: _Side) -> float:
-    """HSIC up to a factor that CKA does not depend on."""
-    if not self._debiased:
-      centred = self._xy - np.outer(x.total, y.total) / n
-      return float(np.vdot(centred, centred))
-    # Of the Gram matrices K = X X^T and L = Y Y^T with zeros on the diagonal:
-    trace = np.vdot(self._xy, self._xy) - self._xx_yy  # tr(K L)
-    sums = ((x.total @ x.total - x.squares)  # 1^T K 1 1^T L 1
-            * (y.total @ y.total - y.squares))
-    product = (x.total @ self._xy @ y.total - x.total @ self._x_yy
-               - y.total @ self._y_xx + self._xx_yy)  # 1^T K L 1
-    return float(trace + sums / ((n - 1) * (n - 2)) - 2 * product / (n - 2))
+def _shapes(sizes: Sequence[tuple[int, int]]) -> str:
+  return ' and '.join(f'{depth} layers of {size}' for depth, size in sizes)

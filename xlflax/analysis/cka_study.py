@@ -72,7 +72,8 @@ class CkaStudy(study.Study):
                models: models_lib.Models) -> list[report.Row]:
     layers = [study.chosen_layers(self.layers, models.num_layers(ref))
               for ref in (case.first, case.second)]
-    sums = cka.LayerCKA(layers=self.compare, estimator=self.estimator)
+    sums = cka.LayerCKA(layers=self.compare, estimator=self.estimator,
+                        dtype=np.float32)
     both = zip(*(self.reader.blocks(models, ref, side, language)
                  for ref, side, language in zip(
                      (case.first, case.second), text, case.pair,

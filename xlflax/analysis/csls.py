@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from xlflax import enums, errors
-from xlflax.analysis import checks, neighbours
-from xlflax.analysis.neighbours import BLOCKS, Blocks
+from xlflax.analysis import checks, csls_pass, neighbours
+from xlflax.analysis.products import BLOCKS, Blocks
 from xlflax.evaluation import similarity
 
 
@@ -72,19 +72,27 @@ def nearest(queries: np.ndarray, keys: np.ndarray, *, top: int = 1,
   queries, keys = _unit(queries), _unit(keys)
   if score is Score.COSINE:
     return neighbours.nearest(queries, keys, k=top, blocks=blocks)
-  if all_queries is None:  # one pass for both
-    of_queries, of_keys = (side.scores.mean(1) for side in
-                           neighbours.nearest_both(queries, keys, k=k,
-                                                   blocks=blocks))
+  if all_queries is None and csls_pass.is_worth_it(len(queries), blocks):
+    found, of_queries = csls_pass.search(queries, keys, top=top, k=k,
+                                         blocks=blocks)
   else:
-    of_queries, of_keys = (
-        neighbours.nearest(*sides, k=k, blocks=blocks).scores.mean(1)
-        for sides in ((queries, keys), (keys, _unit(all_queries))))
-  # Halved scores have the same order, and need no copy of the vectors.
-  found = neighbours.nearest(queries, keys, k=top, penalties=of_keys / 2,
-                             blocks=blocks)
+    of_queries, of_keys = _means(queries, keys, all_queries, k, blocks)
+    # Halved scores have the same order, and need no copy of the vectors.
+    found = neighbours.nearest(queries, keys, k=top, penalties=of_keys / 2,
+                               blocks=blocks)
   return neighbours.Neighbours(2 * found.scores - of_queries[:, None],
                                found.indices)
+
+
+def _means(queries, keys, all_queries, k: int, blocks: Blocks
+           ) -> tuple[np.ndarray, np.ndarray]:
+  """r of the queries, and r of the keys among all queries."""
+  if all_queries is None:  # one pass for both
+    ahead, back = neighbours.nearest_both(queries, keys, k=k, blocks=blocks)
+  else:
+    ahead, back = (neighbours.nearest(*sides, k=k, blocks=blocks) for sides in (
+        (queries, keys), (keys, _unit(all_queries))))
+  return ahead.scores.mean(1), back.scores.mean(1)
 
 
 def precision_at(found: np.ndarray, gold: Sequence[Collection[int]], *, k: int

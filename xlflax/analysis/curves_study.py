@@ -9,7 +9,7 @@ import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.analysis import figures, report, study
 from xlflax.analysis import models as models_lib
 from xlflax.evaluation import base, results
@@ -61,11 +61,11 @@ class CurvesStudy(study.Study):
     rows: list[report.Row] = []
     for directory, name in zip(self.runs, _names(self.runs), strict=True):
       with failures.guard(directory):
-        rows += self._of_run(pathlib.Path(directory), name)
+        rows += self._of_run(paths.of(directory), name)
     for directory, name in zip(self.analyses, _names(self.analyses),
                                strict=True):
       with failures.guard(directory):
-        rows += self._of_analysis(pathlib.Path(directory), name)
+        rows += self._of_analysis(paths.of(directory), name)
     rows.sort(key=lambda row: (row['task'], row['model'], row['part'],
                                row['step']))
     return report.Analysis(

@@ -5,6 +5,7 @@ their codes: the fonts of matplotlib lack many scripts.
 """
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ STEP = 'training step'
 _DARK = 0.55  # of cividis: below, writing is white
 _ACROSS = 3  # panels in a row
 _TICKS = 6  # of an axis of layers or steps
+_LETTER = 0.085  # inches that a letter takes, about
 _MANY = 10  # lines, beyond which the legend stands to the right
 
 Points = Sequence[tuple[float, float]]
@@ -80,7 +82,7 @@ def matrices(title: str, label: str, panels: Mapping[str, np.ndarray], *,
   rows = max(len(values) for values in panels.values())
   wide = max(values.shape[1] for values in panels.values())
   canvas = figure.Figure(
-      figsize=(1.6 + across * max(1.9, 0.36 * wide + 0.5),
+      figsize=(1.6 + across * (width := max(1.9, 0.36 * wide + 0.5)),
                0.8 + down * max(1.6, 0.3 * rows + 0.9)),
       layout='constrained')
   grid = canvas.subplots(down, across, squeeze=False).ravel()
@@ -88,7 +90,7 @@ def matrices(title: str, label: str, panels: Mapping[str, np.ndarray], *,
     axes.set_visible(False)
   for axes, (name, values) in zip(grid, panels.items(), strict=False):
     image = _heat(axes, values)
-    axes.set_title(name, fontsize='medium')
+    axes.set_title(_wrapped(name, width), fontsize='medium')
     for ticks, size, layers in (
         (axes.set_yticks, len(values), first_layers),
         (axes.set_xticks, values.shape[1], second_layers)):
@@ -125,7 +127,7 @@ def curves(title: str, label: str, panels: Panels, *, xlabel: str = LAYER,
     for name, points in lines.items():
       axes.plot(*zip(*points, strict=True), linewidth=1.6, markersize=4,
                 label=name, **styles.line(names.index(name)))
-    axes.set_title(panel, fontsize='medium')
+    axes.set_title(_wrapped(panel, 3.1), fontsize='medium')
     axes.set_xlabel(xlabel)
     places = sorted({x for points in lines.values() for x, _ in points})
     if len(places) <= _TICKS:
@@ -143,6 +145,11 @@ def curves(title: str, label: str, panels: Panels, *, xlabel: str = LAYER,
   return canvas
 
 
+def _wrapped(name: str, inches: float) -> str:
+  """A name in lines that are no wider than its panel."""
+  return textwrap.fill(name, max(8, int(inches / _LETTER)))
+
+
 def _top(panels: Panels, whole: float) -> float:
   """The next tenth of the whole above all values."""
   highest = max((y for lines in panels.values() for points in lines.values()
@@ -156,7 +163,7 @@ def _legend(canvas, grid, names: Sequence[str]) -> None:
     handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
   if len(names) < 2:
     return
-  longest = 0.58 + 0.085 * max(map(len, names))  # inches of an entry
+  longest = 0.58 + _LETTER * max(map(len, names))  # inches of an entry
   fitting = max(1, int(canvas.get_figwidth() / longest))
   if len(names) <= _MANY:
     canvas.set_figheight(
@@ -164,7 +171,7 @@ def _legend(canvas, grid, names: Sequence[str]) -> None:
   place: dict[str, Any] = (
       dict(loc='outside lower center', ncols=min(len(names), fitting))
       if len(names) <= _MANY else
-      dict(loc='outside right upper', fontsize=7,
+      dict(loc='outside right center', fontsize=7,
            ncols=math.ceil(len(names) / 20)))
   canvas.legend([handles[name] for name in names], names, frameon=False,
                 **place)

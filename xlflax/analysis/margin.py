@@ -13,7 +13,7 @@ import numpy as np
 
 from xlflax import enums
 from xlflax.analysis import checks, neighbours
-from xlflax.analysis.neighbours import BLOCKS, Blocks
+from xlflax.analysis.products import BLOCKS, Blocks
 from xlflax.evaluation import similarity
 
 

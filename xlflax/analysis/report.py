@@ -13,6 +13,7 @@ from typing import Any
 from matplotlib import figure
 
 from xlflax import errors
+from xlflax.analysis import glyphs
 from xlflax.evaluation import base
 from xlflax.evaluation.reports import page, text
 from xlflax.training import run_directory
@@ -98,6 +99,7 @@ def write(directory: pathlib.Path, analysis: Analysis, *,
   drawn = {}
   for name, picture in analysis.pictures.items():
     drawn[picture.title] = directory / f'{name}.png'
+    glyphs.fit(picture.canvas)
     picture.canvas.savefig(drawn[picture.title], dpi=_DPI)
     contents[f'{name}.csv'] = to_csv(picture.rows)
   notes = [*analysis.notes, *(f'failed: {one}' for one in analysis.failures),

@@ -35,13 +35,18 @@ EXAMPLES = """
       --text=en-fr=en-fr.tsv --output=out/map
 
   # a head trained on layer 8 of an English model, on a French model's layer
-  xlflax analyze transfer --head=runs/en_pos --target=runs/fr \
-      --map=out/map/maps.fr-en.100000.layer8.npz --test=fr=fr.conllu \
+  xlflax analyze transfer --head=runs/en_pos --target=runs/fr \\
+      --map=out/map/maps.fr-en.100000.layer8.npz --test=fr=fr.conllu \\
       --output=out/transfer
 
   # evaluation results, and analyses made with --steps=all, along training
   xlflax analyze curves --model_dir=runs/mlm --model_dir=runs/tlm \\
       --output=out/curves
+
+  # every direction of transfer, of two models that `xlflax finetune
+  # --directions` fine-tuned
+  xlflax analyze directions --result=mlm=out/mlm_xnli \\
+      --result=tlm=out/tlm_xnli --output=out/directions
 """
 
 # Name -> module of `xlflax.commands`.
@@ -53,6 +58,7 @@ KINDS = {
     'procrustes': 'analyze_procrustes',
     'transfer': 'analyze_transfer',
     'curves': 'analyze_curves',
+    'directions': 'analyze_directions',
 }
 
 

@@ -22,6 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--text', metavar='PAIR=FILE[,FILE]', action='append', default=[],
       help='sentences without gold links, of words separated by spaces; '
       'only links are written')
+  parser.add_argument(
+      '--maps', metavar='DIR', help='output of `xlflax analyze procrustes` for '
+      'the same series and pair: states of the first language are mapped, '
+      'layer by layer, before words are compared')
   parser.add_argument('--first_index', type=int, default=0, choices=[0, 1],
                       help='number of the first word in the files of links '
                       '(default: %(default)s)')
@@ -47,8 +51,9 @@ def run(args: argparse.Namespace) -> int:
   from xlflax.analysis import alignment_study
   return flags.finish(args, alignment_study.AlignmentStudy(
       source=_source(args), series=flags.series(args),
-      steps=flags.steps(args), methods=tuple(args.methods.split(',')),
-      layer=args.layer, regularization=args.regularization, mass=args.mass,
+      steps=flags.steps(args), maps=args.maps,
+      methods=tuple(args.methods.split(',')), layer=args.layer,
+      regularization=args.regularization, mass=args.mass,
       threshold=args.threshold))
 
 

@@ -4,7 +4,7 @@ import argparse
 import os
 import pathlib
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.launch import job as job_lib
 from xlflax.launch import kubernetes, local, slurm, tpu
 
@@ -153,8 +153,7 @@ def run(args: argparse.Namespace) -> int:
 def run_local(args: argparse.Namespace, command: tuple[str, ...]) -> int:
   """`xlflax launch local`."""
   directory = job_lib.model_dir(command)
-  logs = args.logs or (directory.with_name(f'{directory.name}.logs')
-                       if directory else pathlib.Path('logs'))
+  logs = args.logs or _logs_of(directory)
   job = local.LocalJob(
       command=command, num_processes=args.num_processes,
       cpu_devices=args.cpu_devices, logs=logs, port=args.port,
@@ -163,6 +162,15 @@ def run_local(args: argparse.Namespace, command: tuple[str, ...]) -> int:
     print(local.rendered(job))
     return 0
   return local.run(job, restarts=args.restarts)
+
+
+def _logs_of(directory: pathlib.Path | None) -> pathlib.Path:
+  """Where logs go by default: beside the run; on disk, if it is in a bucket."""
+  if directory is None:
+    return pathlib.Path('logs')
+  name = f'{directory.name}.logs'
+  return (pathlib.Path(name) if paths.is_bucket(directory)
+          else directory.with_name(name))
 
 
 def run_slurm(args: argparse.Namespace, command: tuple[str, ...]) -> int:

@@ -7,7 +7,7 @@ import pathlib
 from xlflax import config, errors
 from xlflax.commands import compilation, joining
 from xlflax.data import vocabulary_spec
-from xlflax.training import distributed
+from xlflax.training import distributed, machines
 
 HELP = ('Trains a model, or continues the run in --model_dir from its last '
         'checkpoint.')
@@ -19,9 +19,12 @@ EXAMPLES = """
   # the plan only: parameters, memory, batches per language, time
   xlflax train --gin_file=... --model_dir=runs/mlm --dry_run
 
-  # what a configuration would take on 64 devices, without text or vocabulary
+  # the plan for machines that are not here, without text or vocabulary:
+  # memory, collectives, expected tokens/s and MFU, what to change
   xlflax train --gin_file=papers/veco/small_ca_mlm_tlm.gin --dry_run \\
-      --vocabulary_size=250002 --num_languages=50 --num_devices=64
+      --vocabulary_size=250002 --num_languages=50 --devices=gpu:H200:64
+  xlflax train --gin_file=papers/metaxlm/xlm.gin --dry_run \\
+      --vocabulary_size=250002 --num_languages=94 --devices=tpu:v5e:8
 
   # two processes on one machine (see `xlflax launch local`)
   xlflax train ... --coordinator=localhost:9876 --num_processes=2 --process_id=0
@@ -34,9 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument('--dry_run', action='store_true',
                       help='check everything and print the plan, no step')
   parser.add_argument(
-      '--num_devices', type=int, metavar='N', help='with --dry_run: plan for '
-      'so many devices, which the CPU stands in for (temporary memory is then '
-      "that of XLA's CPU backend)")
+      '--devices', metavar='DEVICES', help='with --dry_run: plan for these '
+      f'devices, which the CPU stands in for: {machines.FORM}; '
+      'gpu:A100-40GB:64/4 has 4 in a node (see docs/launch.md)')
+  parser.add_argument(
+      '--num_devices', type=int, metavar='N',
+      help='with --dry_run: the same as --devices=cpu:N')
   parser.add_argument('--output', metavar='FILE',
                       help='with --dry_run: also write the plan as JSON')
   parser.add_argument(
@@ -103,17 +109,29 @@ def prepare(args: argparse.Namespace) -> None:
   compilation.use(args.compilation_cache)
 
 
-def _stand_in_devices(args: argparse.Namespace) -> None:
-  """Makes the CPU look like --num_devices devices."""
-  if args.num_devices is None:
-    return
+def _machine(args: argparse.Namespace) -> machines.Machine | None:
+  """What --devices or --num_devices describes."""
+  given = [f'--{name}' for name in ('devices', 'num_devices')
+           if getattr(args, name) is not None]
+  if not given:
+    return None
   if not args.dry_run:
     raise errors.ConfigError(
-        '--num_devices is for plans', got='no --dry_run',
+        f'{given[0]} is for plans', got='no --dry_run',
         fix='add --dry_run; a run takes the devices that there are')
-  import jax  # pylint: disable=g-import-not-at-top
-  jax.config.update('jax_platforms', 'cpu')
-  jax.config.update('jax_num_cpu_devices', args.num_devices)
+  if len(given) > 1:
+    raise errors.ConfigError(
+        'The devices are described twice', got=' and '.join(given),
+        fix='give one of them')
+  return machines.parse(args.devices or f'cpu:{args.num_devices}')
+
+
+def _stand_in(machine: machines.Machine) -> None:
+  """Has this process's CPU stand in; nothing made devices yet."""
+  from xlflax.training.planning import (
+    program,  # pylint: disable=g-import-not-at-top
+  )
+  program.stand_in(machine)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -123,7 +141,11 @@ def run(args: argparse.Namespace) -> int:
     raise errors.ConfigError(
         '--vocabulary_size is for plans and benchmarks', got='no --dry_run',
         fix='add --dry_run, or give --vocabulary')
-  _stand_in_devices(args)
+  machine = _machine(args)
+  if machine:
+    given['machine'] = machine
+    args.compilation_cache = ''  # what comes from there is not looked into
+    _stand_in(machine)
   prepare(args)
   joining.join(args)
   with distributed.leaving_together('train'):

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data.vocabulary_spec import VocabularySpec
 
 MODEL_FILE = 'sentencepiece.model'
@@ -85,7 +85,7 @@ class Vocabulary:
       VocabularyError: a file is missing, malformed or not what the
         description says.
     """
-    directory = pathlib.Path(directory)
+    directory = paths.of(directory)
     description = read_description(directory)
     kind = description.get('type', 'sentencepiece')
     if kind not in _KINDS:
@@ -245,7 +245,7 @@ class Vocabulary:
 
 def read_description(directory) -> dict:
   """Reads and checks `vocabulary.json`; see `Vocabulary.load`."""
-  path = pathlib.Path(directory) / DESCRIPTION_FILE
+  path = paths.of(directory) / DESCRIPTION_FILE
   try:
     description = json.loads(path.read_text(encoding='utf-8'))
   except FileNotFoundError as error:

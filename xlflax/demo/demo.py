@@ -16,7 +16,7 @@ from typing import Any
 import rich.console
 import rich.rule
 
-from xlflax import config
+from xlflax import config, paths
 from xlflax import evaluate as evaluate_lib
 from xlflax import train as train_lib
 from xlflax.data import corpus as corpus_lib
@@ -57,7 +57,7 @@ class Settings:
   @property
   def data_dir(self) -> pathlib.Path:
     """Where corpus, vocabulary and cache lie: beside the run."""
-    path = pathlib.Path(self.model_dir)
+    path = paths.local(self.model_dir, where='--model_dir')
     return path.with_name(f'{path.name}_data')
 
   def path(self, name: str) -> str:

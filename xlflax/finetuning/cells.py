@@ -6,11 +6,10 @@ import gc
 import json
 import logging
 import pathlib
-import shutil
 import time
 from typing import Any
 
-from xlflax import config, errors
+from xlflax import config, errors, paths
 from xlflax import train as train_lib
 from xlflax.evaluation import checkpoint_choice
 from xlflax.finetuning import configuration as configuration_lib
@@ -191,4 +190,4 @@ class CellRunner:
       return
     for step in checkpoints.finished_steps(result.directory):
       if step != result.step:
-        shutil.rmtree(checkpoints.path_of(result.directory, step))
+        paths.remove(checkpoints.path_of(result.directory, step))

@@ -11,7 +11,7 @@ from typing import Any
 
 import rich.table
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax import evaluate as evaluate_lib
 from xlflax.data.labelled import submission, xtreme
 from xlflax.evaluation import base, example_statistics
@@ -45,7 +45,7 @@ class Evaluated:
   @property
   def folder(self) -> pathlib.Path:
     """Of the files that belong to the result, such as predictions."""
-    return (pathlib.Path(self.model_dir) / run_directory.EVALUATION
+    return (paths.of(self.model_dir) / run_directory.EVALUATION
             / self.task.name / str(self.step))
 
 

@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Sequence
 
-from xlflax import errors
+from xlflax import errors, paths
 
 JOINING = ('train',)  # commands whose processes join
 STOPPED = 75  # exit status of a run that a signal stopped: start it again
@@ -50,13 +50,19 @@ def flag_value(command: Sequence[str], flag: str) -> str | None:
 def model_dir(command: Sequence[str]) -> pathlib.Path | None:
   """The run's directory, where the command gives it by its flag."""
   value = flag_value(command, '--model_dir')
-  return pathlib.Path(value) if value else None
+  return paths.of(value) if value else None
 
 
 def last_checkpoint(directory: pathlib.Path | None) -> int | None:
   """The newest finished checkpoint's step."""
   if directory is None:
     return None
-  steps = [int(path.name) for path in (directory / 'checkpoints').glob('*')
-           if path.name.isdigit()]
+  steps = [int(path.name) for path in paths.children(
+      directory / 'checkpoints') if path.name.isdigit() and _is_whole(path)]
   return max(steps, default=None)
+
+
+def _is_whole(checkpoint: pathlib.Path) -> bool:
+  """In a bucket, a checkpoint that is being written has its name already."""
+  return (not paths.is_bucket(checkpoint)
+          or (checkpoint / 'commit_success.txt').exists())

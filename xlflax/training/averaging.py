@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.training import checkpoints, run_directory
 from xlflax.training import params as params_lib
 from xlflax.training import run as run_lib
@@ -63,7 +63,8 @@ def average(model_dir: str | pathlib.Path, steps: Sequence[int],
     RunDirectoryError: `model_dir` is no run, or there is an output already.
     CheckpointError: a checkpoint is missing or unlike the others.
   """
-  run, output = run_lib.open_run(model_dir), pathlib.Path(output).absolute()
+  output = paths.local(output, where='--output').absolute()
+  run = run_lib.open_run(model_dir)
   steps = sorted(set(steps))
   _check_steps(run, steps)
   _check_free(output)

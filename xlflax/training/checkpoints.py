@@ -9,7 +9,6 @@ import dataclasses
 import logging
 import math
 import pathlib
-import shutil
 import time
 from typing import Any
 
@@ -17,7 +16,7 @@ import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
 
@@ -93,7 +92,7 @@ class Checkpoints:
 
   def __init__(self, model_dir: str | pathlib.Path,
                options: CheckpointOptions | None = None):
-    self._model_dir = pathlib.Path(model_dir).absolute()
+    self._model_dir = paths.absolute(model_dir)
     self._options = options or CheckpointOptions()
     self.directory = self._model_dir / DIRECTORY
     self._manager = self._open()
@@ -124,6 +123,12 @@ class Checkpoints:
     """The newest finished checkpoint."""
     return max(finished_steps(self._model_dir), default=None)
 
+  def describe_last(self) -> str:
+    """A sentence that names the newest finished checkpoint."""
+    if self.last_step is None:
+      return f'There is no checkpoint in {self.directory} yet.'
+    return f'The last checkpoint is {self.directory / str(self.last_step)}.'
+
   def save(self, state: state_lib.TrainState, meta: dict[str, Any],
            metrics: dict[str, float] | None = None) -> None:
     """Starts writing the state as the checkpoint of its step.
@@ -149,6 +154,11 @@ class Checkpoints:
           params=save(state.params),
           train=ocp.args.StandardSave(_train_item(state)),
           meta=ocp.args.JsonSave(meta)))
+
+  @property
+  def is_writing(self) -> bool:
+    """Whether a checkpoint is being written in the background."""
+    return self._manager.is_saving_in_progress()
 
   def wait(self) -> None:
     """Blocks until what was started is on disk; raises as `save` does."""
@@ -209,8 +219,7 @@ class Checkpoints:
         'Checkpoint %s can not be read (%s); it is moved to %s and the one '
         'before it is used.', source, _first_line(error), target)
     if jax.process_index() == 0:
-      target.parent.mkdir(exist_ok=True)
-      shutil.move(source, target)
+      paths.move(source, target)
     if jax.process_count() > 1:
       from jax.experimental import multihost_utils  # pylint: disable=g-import-not-at-top
       multihost_utils.sync_global_devices(f'rejected_{step}')
@@ -245,16 +254,21 @@ class _FailureReport:
 
 def finished_steps(model_dir: str | pathlib.Path) -> list[int]:
   """Steps of the finished checkpoints of a model directory, rising."""
-  directory = pathlib.Path(model_dir) / DIRECTORY
-  if not directory.is_dir():
-    return []
-  return sorted(int(p.name) for p in directory.iterdir()
-                if p.name.isdigit() and (p / 'params').is_dir())
+  directory = paths.of(model_dir) / DIRECTORY
+  return sorted(int(p.name) for p in paths.children(directory)
+                if p.name.isdigit() and _is_finished(p))
+
+
+def _is_finished(checkpoint: pathlib.Path) -> bool:
+  """On disk a checkpoint gets its name at the end, in a bucket a mark."""
+  if paths.is_bucket(checkpoint):
+    return ocp.utils.is_checkpoint_finalized(checkpoint)
+  return (checkpoint / 'params').is_dir()
 
 
 def path_of(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
   """The directory of a checkpoint; raises CheckpointError without it."""
-  checkpoint = pathlib.Path(model_dir).absolute() / DIRECTORY / str(step)
+  checkpoint = paths.absolute(model_dir) / DIRECTORY / str(step)
   if not checkpoint.is_dir():
     raise errors.CheckpointError(
         'There is no such checkpoint', got=step,
@@ -275,7 +289,7 @@ def saved_shapes(checkpoint: pathlib.Path, item: str = 'params'
   """
   try:
     metadata = ocp.StandardCheckpointHandler().metadata(
-        checkpoint.absolute() / item)
+        paths.absolute(checkpoint) / item)
     tree = getattr(metadata, 'tree', metadata)
     return {n: tuple(leaf.shape) for n, leaf in params_lib.names(tree).items()}
   except Exception as error:  # pylint: disable=broad-except
@@ -374,7 +388,7 @@ def read_part(checkpoint: pathlib.Path, item: str, part) -> Any:
   """
   with ocp.PyTreeCheckpointer() as checkpointer:
     return checkpointer.restore(
-        checkpoint.absolute() / item, args=ocp.args.PyTreeRestore(
+        paths.absolute(checkpoint) / item, args=ocp.args.PyTreeRestore(
             item=part, partial_restore=True,
             restore_args=ocp.checkpoint_utils.construct_restore_args(part)))
 

@@ -214,10 +214,16 @@ def local_devices(environment: Mapping[str, str], found: Cluster
 
 
 def tasks_on_node(environment: Mapping[str, str]) -> int:
-  """Slurm's tasks on this node, from a list such as '2(x3),1'."""
-  counts: list[int] = []
-  shown = environment.get('SLURM_STEP_TASKS_PER_NODE', '1')
-  for tasks, repeats in re.findall(r'(\d+)(?:\(x(\d+)\))?', shown):
-    counts += [int(tasks)] * int(repeats or 1)
+  """Slurm's tasks on this node."""
+  counts = tasks_per_node(environment) or [1]
   node = _number(environment, 'SLURM_NODEID')
   return counts[node] if node < len(counts) else counts[-1]
+
+
+def tasks_per_node(environment: Mapping[str, str]) -> list[int]:
+  """Those of each node, from a list such as '2(x3),1'; [] without Slurm."""
+  counts: list[int] = []
+  shown = environment.get('SLURM_STEP_TASKS_PER_NODE', '')
+  for tasks, repeats in re.findall(r'(\d+)(?:\(x(\d+)\))?', shown):
+    counts += [int(tasks)] * int(repeats or 1)
+  return counts

@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import traceback
+from collections.abc import Callable
 
 import jax
 
@@ -112,6 +113,12 @@ def _introduce(job: cluster_lib.Job) -> None:
 def is_lead() -> bool:
   """Whether this process writes logs and reports."""
   return jax.process_index() == 0
+
+
+def at_failure_of_others(last_words: Callable[[], str]) -> None:
+  """What this process says when the failure of another one ends it."""
+  if _watch is not None:
+    _watch.last_words = last_words
 
 
 @contextlib.contextmanager

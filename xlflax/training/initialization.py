@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import jax
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.training import checkpoints, matched_rows, parameter_sources
 from xlflax.training import decoder_initialization as decoder_lib
 from xlflax.training import params as params_lib
@@ -198,7 +198,7 @@ def _checkpoint(init: InitFrom) -> pathlib.Path:
         got=f'step {step}' if step is not None else 'no finished checkpoint',
         expected=f'one of {steps}' if steps else 'a run with checkpoints',
         where=init.model_dir)
-  return pathlib.Path(init.model_dir) / checkpoints.DIRECTORY / str(step)
+  return paths.of(init.model_dir) / checkpoints.DIRECTORY / str(step)
 
 
 def _sources(init: InitFrom, params, saved, checkpoint, rows

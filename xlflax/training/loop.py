@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import prefetch, vocabulary_spec
 from xlflax.objectives import base
 from xlflax.objectives import metrics as metrics_lib
@@ -30,6 +30,7 @@ from xlflax.training import window as window_lib
 def run(settings: setup_lib.Settings, *, config: str) -> dict[str, Any]:
   """Trains from the last checkpoint, or from the start, to the last step."""
   vocabulary = _vocabulary(settings)
+  paths.check_usable(paths.of(settings.model_dir))
   setup = setup_lib.Setup(settings)
   loaders = setup.open_loaders()
   try:
@@ -73,8 +74,7 @@ def _other_config(setup: setup_lib.Setup) -> run_directory.OtherConfig:
   A run that a mistake ended at its start is begun anew after its correction.
   """
   metrics = setup.model_dir / run_directory.METRICS
-  reported = metrics.exists() and metrics.stat().st_size > 0
-  if reported or checkpoints_lib.finished_steps(setup.model_dir):
+  if paths.size(metrics) or checkpoints_lib.finished_steps(setup.model_dir):
     return setup.settings.other_config
   return run_directory.OtherConfig.ACCEPT
 
@@ -85,7 +85,7 @@ def _vocabulary(settings: setup_lib.Settings) -> pathlib.Path:
         'Training needs a vocabulary, not only its sizes',
         got='a VocabularySpec', expected='the directory of a vocabulary',
         where='train.vocabulary')
-  return pathlib.Path(settings.vocabulary)
+  return paths.of(settings.vocabulary)
 
 
 class _Loop:
@@ -97,6 +97,7 @@ class _Loop:
     self._loaders = loaders
     self._checkpoints = checkpoints_lib.Checkpoints(
         setup.model_dir, setup.settings.checkpoints)
+    distributed.at_failure_of_others(self._checkpoints.describe_last)
     self._steps: dict[tuple[int, ...], Any] = {}
     self._window = window_lib.Window()
     self._losses: dict[str, float] = {}
@@ -267,6 +268,8 @@ class _Loop:
     """Saves a state whose steps are all known to be finite or skipped."""
     if self._settings.non_finite is step_lib.NonFinite.STOP:
       self._check_finite(self._window.peek(), int(state.step))
+    if self._writer:
+      self._writer.hasten()
     self._checkpoints.save(
         state, {'window': self._window.to_json(),
                 'seed': self._settings.seed}, self._saved_metrics)

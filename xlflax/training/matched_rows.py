@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.training import (
   distributed,
@@ -51,7 +51,7 @@ class MatchedRows:
           got='its size only', expected='a vocabulary directory',
           where='InitFrom.vocabulary_matching')
     source = vocabulary_lib.Vocabulary.load(
-        pathlib.Path(model_dir) / run_directory.VOCABULARY)
+        paths.of(model_dir) / run_directory.VOCABULARY)
     return cls(vocabulary, source, settings.match(vocabulary, source),
                model_dir)
 

@@ -7,27 +7,37 @@ its writer classes import TensorFlow where that is installed.
 import json
 import os
 import pathlib
+import shutil
 import socket
+import tempfile
 import time
 
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer import record_writer
 
-from xlflax.training import run_directory
+from xlflax import paths
+from xlflax.training import mirror, run_directory
 
 
 class MetricsWriter:
   """Appends one line of JSON a report, and the same scalars to TensorBoard.
 
   A line is `{"step": s, "train": {...}}` or `{"step": s, "eval": {...}}`;
-  numbers that are not finite are written as null.
+  numbers that are not finite are written as null. Objects in a bucket can't
+  be appended to: there, files on disk are copied every half a minute.
   """
 
   def __init__(self, model_dir: pathlib.Path):
-    model_dir.mkdir(parents=True, exist_ok=True)
+    self._mirror = None
+    folder = model_dir
+    if paths.is_bucket(model_dir):
+      folder = pathlib.Path(tempfile.mkdtemp(prefix='xlflax-metrics-'))
+      self._mirror = _mirror_of(folder, model_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    self._folder = folder
     self._lines = open(  # pylint: disable=consider-using-with
-        model_dir / run_directory.METRICS, 'a', encoding='utf-8')
-    self._events = _EventFile(model_dir / run_directory.TENSORBOARD)
+        folder / run_directory.METRICS, 'a', encoding='utf-8')
+    self._events = _EventFile(folder / run_directory.TENSORBOARD)
 
   def write(self, step: int, **kinds: dict[str, float]) -> None:
     """Writes scalars by kind ('train', 'eval', 'speed') at a step."""
@@ -39,9 +49,26 @@ class MetricsWriter:
         f'{kind}/{k}': v for kind, metrics in kinds.items()
         for k, v in metrics.items()})
 
+  def hasten(self) -> None:
+    """Has what was written so far copied soon, where it is in a bucket."""
+    if self._mirror:
+      self._mirror.hasten()
+
   def close(self) -> None:
     self._lines.close()
     self._events.close()
+    if self._mirror:
+      self._mirror.close()
+      shutil.rmtree(self._folder)
+
+
+def _mirror_of(folder: pathlib.Path, model_dir: pathlib.Path
+               ) -> mirror.Mirror:
+  """Copies of the metrics in `folder`, which starts from what is there."""
+  known = model_dir / run_directory.METRICS
+  if known.exists():
+    (folder / run_directory.METRICS).write_bytes(known.read_bytes())
+  return mirror.Mirror(folder, model_dir)
 
 
 class _EventFile:

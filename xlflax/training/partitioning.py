@@ -4,24 +4,30 @@ A mesh has three axes. `data` replicates parameters and splits the batch;
 `fsdp` splits the batch and also the parameters, which are gathered layer by
 layer; `tensor` splits heads, feed-forward units and vocabulary inside a
 layer. Modules name only logical axes; the rules here map them.
+
+Where neither `data` nor `fsdp` is given, `fsdp` goes over the devices of a
+node (of a TPU slice) and `data` over the nodes: weights are gathered through
+the fast links, and only gradients, already split, cross the slow ones. CPU
+devices share one memory, so there all of them are along `data`.
 """
 
 import contextlib
 import dataclasses
+import enum
 import functools
 import logging
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from flax import linen as nn
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax import errors
+from xlflax import enums, errors
+from xlflax.training import machines, meshes
 
-AXES = ('data', 'fsdp', 'tensor')
+AXES = meshes.AXES
 BATCH_AXES = ('data', 'fsdp')
 
 Rules = tuple[tuple[str, Any], ...]
@@ -42,27 +48,42 @@ DEFAULT_RULES: Rules = (
 )
 
 
+class TensorSplits(enum.Enum):
+  """What the tensor axis splits."""
+
+  LAYERS = 'layers'  # parameters, and the work inside of a layer
+  PARAMETERS = 'parameters'  # parameters and the batch: a second axis of FSDP
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Partitioner:
   """A mesh over all devices and the rules that shard arrays on it.
 
   Attributes:
-    data: devices along the data axis; -1 takes what the others leave.
-    fsdp: devices along the fsdp axis; -1 likewise.
+    data: devices along the data axis; -1 takes what the others leave. None
+      is -1 where fsdp is given, else as the module says.
+    fsdp: devices along the fsdp axis; -1 likewise. None is 1 where data is
+      given.
     tensor: devices along the tensor axis; -1 likewise.
+    tensor_splits: PARAMETERS lets fsdp and tensor together split parameters
+      over more devices than divide the model's width: 512 = 256 x 2 for 768.
     rules: (logical axis, mesh axis or axes or None), earlier ones first; of
       two dimensions of an array that want one mesh axis, the one whose rule
       comes first gets it.
     devices: the devices of the mesh; None takes all of the job.
+    machine: the described devices that these stand in for, if they do.
   """
 
-  data: int = -1
-  fsdp: int = 1
+  data: int | None = None
+  fsdp: int | None = None
   tensor: int = 1
+  tensor_splits: TensorSplits = TensorSplits.LAYERS
   rules: Rules = DEFAULT_RULES
   devices: tuple[Any, ...] | None = None
+  machine: machines.Machine | None = None
 
   def __post_init__(self):
+    enums.coerce(self, 'tensor_splits', TensorSplits)
     for rule in self.rules:
       if not set(_as_tuple(rule[1])) <= set(AXES):
         raise errors.ConfigError(
@@ -73,21 +94,45 @@ class Partitioner:
   @functools.cached_property
   def mesh(self) -> jax.sharding.Mesh:
     """The mesh [data, fsdp, tensor]; raises ConfigError if it can't be."""
-    devices = list(self.devices or jax.devices())
-    shape = mesh_shape((self.data, self.fsdp, self.tensor), len(devices))
+    devices = list(self.devices or jax.devices()[
+        :self.machine.count if self.machine else None])
+    shape = meshes.mesh_shape(self._wanted(devices), len(devices))
     return jax.sharding.Mesh(
-        np.asarray(_topology_order(shape, devices)).reshape(shape), AXES,
+        np.asarray(meshes.topology_order(shape, devices)).reshape(shape), AXES,
         axis_types=(jax.sharding.AxisType.Auto,) * len(AXES))
+
+  def _wanted(self, devices) -> tuple[int, int, int]:
+    """Sizes along data, fsdp and tensor, with what is not given chosen."""
+    if self.data is None and self.fsdp is None and self.tensor != -1:
+      return -1, meshes.fsdp_of_a_node(
+          devices, self.machine, self.tensor), self.tensor
+    rest = -1 not in (self.fsdp, self.tensor)
+    return ((-1 if rest else 1) if self.data is None else self.data,
+            1 if self.fsdp is None else self.fsdp, self.tensor)
+
+  @property
+  def batch_axes(self) -> tuple[str, ...]:
+    """Mesh axes that split the batch."""
+    return AXES if self.tensor_splits is TensorSplits.PARAMETERS else (
+        BATCH_AXES)
+
+  @property
+  def logical_rules(self) -> Rules:
+    """`rules`, with the batch over `batch_axes` where tensor is one."""
+    if self.tensor_splits is TensorSplits.LAYERS:
+      return self.rules
+    return (('batch', self.batch_axes),
+            *(rule for rule in self.rules if rule[0] != 'batch'))
 
   @property
   def batch_divisor(self) -> int:
     """Every global batch size must be a multiple of this."""
-    return math.prod(self.mesh.shape[axis] for axis in BATCH_AXES)
+    return math.prod(self.mesh.shape[axis] for axis in self.batch_axes)
 
   @property
   def batch_sharding(self) -> NamedSharding:
-    """First dimension over `data` and `fsdp`, the others whole."""
-    return NamedSharding(self.mesh, PartitionSpec(BATCH_AXES))
+    """First dimension over `batch_axes`, the others whole."""
+    return NamedSharding(self.mesh, PartitionSpec(self.batch_axes))
 
   @property
   def replicated(self) -> NamedSharding:
@@ -107,16 +152,33 @@ class Partitioner:
         leaf, boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned))
 
   def _sharding(self, name, names, shape) -> NamedSharding:
-    spec = list(nn.logical_to_mesh_axes(names, self.rules) or ())
-    for i, axes in enumerate(spec):
-      parts = _size(self.mesh, axes)
-      if shape[i] % parts:
-        logging.warning(
-            '%s: dimension %d (%s) of %d is not divisible by %d devices of '
-            'mesh axis %s, so it is kept whole on each.',
-            name, i, names[i], shape[i], parts, axes)
-        spec[i] = None
+    spec = self._spec(names)
+    for whole in self._kept_whole(name, names, shape):
+      logging.warning(
+          '%s: dimension %d (%s) of %d is not divisible by %d devices of '
+          'mesh axis %s, so it is kept whole on each.',
+          name, whole.dimension, whole.logical, shape[whole.dimension],
+          whole.parts, whole.axes)
+      spec[whole.dimension] = None
     return NamedSharding(self.mesh, PartitionSpec(*spec))
+
+  def _spec(self, names) -> list[Any]:
+    return list(nn.logical_to_mesh_axes(names, self.logical_rules) or ())
+
+  def _kept_whole(self, name, names, shape) -> list['KeptWhole']:
+    sizes = [(i, axes, _size(self.mesh, axes))
+             for i, axes in enumerate(self._spec(names))]
+    return [KeptWhole(name, tuple(shape), i, names[i], str(axes), parts)
+            for i, axes, parts in sizes if shape[i] % parts]
+
+  def kept_whole(self, boxed) -> list['KeptWhole']:
+    """Dimensions of a boxed tree that their mesh axes do not divide."""
+    found = []
+    for path, value in jax.tree_util.tree_leaves_with_path(
+        boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)):
+      if isinstance(value, nn.LogicallyPartitioned):
+        found += self._kept_whole(_name(path), value.names, value.value.shape)
+    return found
 
   def check_batch_size(self, batch_size: int, *, accumulation: int = 1,
                        where: str = '') -> None:
@@ -125,53 +187,37 @@ class Partitioner:
     if batch_size % needed:
       raise errors.ConfigError(
           'The batch size does not divide over the devices', got=batch_size,
-          expected=f'a multiple of {needed} (data {self.mesh.shape["data"]} x '
-          f'fsdp {self.mesh.shape["fsdp"]} x accumulation {accumulation})',
+          expected=f'a multiple of {needed} (' + ' x '.join(
+              f'{axis} {self.mesh.shape[axis]}' for axis in self.batch_axes)
+          + f' x accumulation {accumulation})',
           where=where or None,
           fix='change the batch size, the accumulation or the mesh')
 
   @contextlib.contextmanager
   def scope(self):
     """Context in which modules' logical constraints resolve on this mesh."""
-    with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.rules):
+    with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.logical_rules):
       yield
 
 
-def mesh_shape(wanted: Sequence[int], devices: int) -> tuple[int, ...]:
-  """Fills in the one -1 so that the product is the number of devices.
+class KeptWhole(NamedTuple):
+  """A dimension that its rule would split, but can't.
 
-  Args:
-    wanted: sizes along data, fsdp and tensor; at most one is -1.
-    devices: how many devices there are.
-
-  Returns:
-    The sizes, all positive, with product `devices`.
-
-  Raises:
-    ConfigError: the sizes are not positive or do not multiply to `devices`.
+  Attributes:
+    name: the parameter.
+    shape: of it.
+    dimension: which one.
+    logical: its logical axis.
+    axes: the mesh axis or axes of the rule.
+    parts: their devices.
   """
-  described = dict(zip(AXES, wanted, strict=True))
-  if sum(n == -1 for n in wanted) > 1 or any(n < 1 and n != -1 for n in wanted):
-    raise errors.ConfigError(
-        'The mesh sizes are not usable', got=described,
-        expected='positive numbers, of which at most one is -1 (the rest)',
-        where='Partitioner')
-  known = math.prod(n for n in wanted if n != -1)
-  filled = tuple(devices // known if n == -1 else n for n in wanted)
-  if math.prod(filled) != devices:
-    raise errors.ConfigError(
-        'The mesh does not fit the number of devices', got=described,
-        expected=f'sizes that multiply to {devices}', where='Partitioner',
-        fix='leave one axis at -1, or start as many devices as the mesh has')
-  return filled
 
-
-def _topology_order(shape, devices):
-  """Devices placed so that the inner axes have the fastest links."""
-  if devices[0].platform != 'tpu':
-    return devices
-  from jax.experimental import mesh_utils  # pylint: disable=g-import-not-at-top
-  return mesh_utils.create_device_mesh(shape, devices=devices)
+  name: str
+  shape: tuple[int, ...]
+  dimension: int
+  logical: str
+  axes: str
+  parts: int
 
 
 def _as_tuple(axes) -> tuple[str, ...]:

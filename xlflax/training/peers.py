@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 _KEY = 'xlflax/failure'
 _SEEN = 'xlflax/failed/'
@@ -23,7 +24,13 @@ class Watch:
     process_id: this process's number.
     client: of JAX's coordination service; None takes the process's own.
     end: how the process ends, given a message and a status.
+
+  Attributes:
+    last_words: what else to say when another's failure ends this process,
+      such as where it can be continued.
   """
+
+  last_words: Callable[[], str] | None = None
 
   def __init__(self, process_id: int, client=None, end=None):
     if client is None:
@@ -82,8 +89,14 @@ class Watch:
       if message is not None and not self._stopped.wait(_OWN_MESSAGE):
         self._set(f'{_SEEN}{self._id}', '1')
         self._end(f'xlflax: {message}\nxlflax: process {self._id} ends with '
-                  'it.', LOST)
+                  f'it.{self._more()}', LOST)
         return
+
+  def _more(self) -> str:
+    try:
+      return f' {self.last_words()}' if self.last_words else ''
+    except Exception:  # pylint: disable=broad-except
+      return ''  # a lost disk, say, which may be why the other failed
 
 
 def _end(message: str, status: int) -> None:

@@ -6,12 +6,17 @@ from typing import Any
 
 import jax
 import numpy as np
-import rich.console
-import rich.table
 
-from xlflax.training import checkpoints, devices, progress
+from xlflax.training import checkpoints, devices
 from xlflax.training import params as params_lib
 from xlflax.training import setup as setup_lib
+from xlflax.training.planning import (
+  analysis,
+  attention,
+  memory,
+  report,
+  roofline,
+)
 
 # Share of the peak rate that a first estimate of the time assumes.
 ASSUMED_UTILISATION = 0.4
@@ -24,33 +29,45 @@ def make(settings: setup_lib.Settings) -> dict[str, Any]:
     'parameters' (total, trainable, by top-level module), 'memory' (bytes per
     device: parameters, optimizer, batch, temporary), 'streams' (rows and
     expected batches per language), 'flops_per_step', 'seconds_per_step'
-    (an estimate), 'total_steps'.
+    (an estimate), 'total_steps'. With `settings.machine` also what
+    `planning.analysis.make` returns.
   """
-  setup = setup_lib.Setup(settings)
+  machine = settings.machine
+  if machine:
+    choice = attention.choose(settings, machine)
+    setup = setup_lib.Setup(attention.stand_in(settings))
+    result = _described(setup) | analysis.make(setup, machine, choice)
+    result |= _time_there(result)
+  else:
+    setup = setup_lib.Setup(settings)
+    result = _described(setup) | {'memory': _memory(setup)} | _time(setup)
+  report.show(result)
+  return result
+
+
+def _described(setup: setup_lib.Setup) -> dict[str, Any]:
+  """What does not depend on the compiled steps; opens the data."""
+  settings = setup.settings
   if setup.vocabulary is None:
     logging.info('The vocabulary is no more than its size: text and initial '
                  'parameters are not looked at.')
-  elif settings.init_from:
+  elif settings.init_from and not settings.machine:
     setup.initial_state()
   loaders = setup.open_loaders()
   try:
-    result = {
-        'model_dir': settings.model_dir,
-        'finished_steps': checkpoints.finished_steps(settings.model_dir),
-        'total_steps': settings.total_steps,
-        'mesh': dict(settings.partitioner.mesh.shape),
-        'vocabulary': {'size': setup.spec.size,
-                       'languages': list(setup.spec.languages)},
-        'parameters': _parameters(setup),
-        'streams': {name: _stream(loader, settings.total_steps)
-                    for name, loader in loaders.items()},
-        'memory': _memory(setup),
-    } | _time(setup)
+    streams = {name: _stream(loader, settings.total_steps)
+               for name, loader in loaders.items()}
   finally:
     for loader in loaders.values():
       loader.close()
-  _print(result)
-  return result
+  return {
+      'model_dir': settings.model_dir,
+      'finished_steps': checkpoints.finished_steps(settings.model_dir),
+      'total_steps': settings.total_steps,
+      'mesh': dict(settings.partitioner.mesh.shape),
+      'vocabulary': {'size': setup.spec.size,
+                     'languages': list(setup.spec.languages)},
+      'parameters': _parameters(setup), 'streams': streams}
 
 
 def _parameters(setup: setup_lib.Setup) -> dict[str, Any]:
@@ -75,22 +92,12 @@ def _memory(setup: setup_lib.Setup) -> dict[str, int]:
     for active in setup.settings.objectives.groups:
       batches = setup.abstract_batches(active)
       compiled = setup.jitted_step(active).lower(state, batches).compile()
-      analysis = compiled.memory_analysis()
-      most['batch'] = max(most['batch'], _per_device(batches))
+      found = compiled.memory_analysis()
+      most['batch'] = max(most['batch'], memory.per_device(batches))
       most['temporary'] = max(
-          most['temporary'], getattr(analysis, 'temp_size_in_bytes', 0))
-  memory = {'parameters': _per_device(state.params),
-            'optimizer': _per_device(state.opt_state),
-            'other_state': _per_device((state.ema, state.objective_state))}
-  memory |= most
-  return memory | {'total': sum(memory.values())}
-
-
-def _per_device(tree) -> int:
-  """Bytes of the largest shard of each array of a tree, summed."""
-  return sum(
-      int(np.prod(leaf.sharding.shard_shape(leaf.shape)))
-      * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+          most['temporary'], getattr(found, 'temp_size_in_bytes', 0))
+  used = memory.of_state(state) | most
+  return used | {'total': sum(used.values())}
 
 
 def _time(setup: setup_lib.Setup) -> dict[str, Any]:
@@ -101,39 +108,30 @@ def _time(setup: setup_lib.Setup) -> dict[str, Any]:
   flops = float(np.mean([each[kind] for kind in kinds]))
   peak = devices.peak_flops(jax.devices()[0])
   count = setup.settings.partitioner.mesh.size
-  if peak:
-    rate, basis = peak * count * ASSUMED_UTILISATION, (
-        f'{ASSUMED_UTILISATION:.0%} of the peak of {count} devices')
-  else:
-    rate = devices.measured_flops()
-    basis = 'the rate of a matrix product on this machine, just measured'
-  return {'flops_per_step': flops, 'seconds_per_step': flops / rate,
-          'seconds_per_step_basis': basis}
+  if not peak:
+    return {'flops_per_step': flops} | _time_measured(flops)
+  return {
+      'flops_per_step': flops,
+      'seconds_per_step': flops / (peak * count * ASSUMED_UTILISATION),
+      'seconds_per_step_basis': f'{ASSUMED_UTILISATION:.0%} of the peak of '
+                                f'{count} devices'}
 
 
-def _print(result: dict[str, Any]) -> None:
-  console = rich.console.Console()
-  table = rich.table.Table(title='Plan', show_header=False)
-  parameters, memory = result['parameters'], result['memory']
-  table.add_row('mesh', ' x '.join(f'{k} {v}' for k, v in
-                                   result['mesh'].items()))
-  table.add_row('vocabulary', f'{result["vocabulary"]["size"]:,} entries, '
-                f'{len(result["vocabulary"]["languages"])} languages')
-  table.add_row('parameters', f'{parameters["total"]:,} '
-                f'({parameters["trainable"]:,} trainable)')
-  for name, size in parameters['modules'].items():
-    table.add_row(f'  {name}', f'{size:,}')
-  for name, size in memory.items():
-    table.add_row(f'memory per device: {name}', _mebibytes(size))
-  remaining = result['total_steps'] - max(result['finished_steps'], default=0)
-  table.add_row('FLOPs per step', f'{result["flops_per_step"]:.3g}')
-  table.add_row('steps left', f'{remaining:,} of {result["total_steps"]:,}')
-  duration = progress.duration(remaining * result['seconds_per_step'])
-  table.add_row('estimated time',
-                f'{duration} (at {result["seconds_per_step_basis"]})')
-  console.print(table)
-  for name, tasks in result['streams'].items():
-    console.print(_stream_table(name, tasks))
+def _time_measured(flops: float) -> dict[str, Any]:
+  return {
+      'seconds_per_step': flops / devices.measured_flops(),
+      'seconds_per_step_basis': 'the rate of a matrix product on this '
+                                'machine, just measured'}
+
+
+def _time_there(result: dict[str, Any]) -> dict[str, Any]:
+  """The expected time of a step on the described machine."""
+  if not result['roofline']:
+    return _time_measured(result['flops_per_step'])
+  return {
+      'seconds_per_step': result['roofline']['expected']['seconds_per_step'],
+      'seconds_per_step_basis': f'{roofline.ATTAINED:.0%} of what the data '
+                                'sheet allows'}
 
 
 def _stream(loader, total_steps: int) -> list[dict[str, Any]]:
@@ -145,21 +143,3 @@ def _stream(loader, total_steps: int) -> list[dict[str, Any]]:
         'batches': task.rate * total_steps,
         'epochs': seen / task.rows if task.rows else None})
   return rows
-
-
-def _stream_table(name, tasks) -> rich.table.Table:
-  table = rich.table.Table(title=f'Stream {name}')
-  table.add_column('task', overflow='fold', min_width=24)
-  for column in ('examples', 'dropped', 'rows', 'share', 'batches', 'epochs'):
-    table.add_column(column, justify='right')
-  for task in tasks:
-    table.add_row(
-        task['task'], f'{task["examples"]:,}',
-        f'{task["dropped"]:,}', f'{task["rows"]:,}' if task['rows'] else '?',
-        f'{task["rate"]:.2%}', f'{task["batches"]:,.1f}',
-        f'{task["epochs"]:.2f}' if task['epochs'] is not None else '?')
-  return table
-
-
-def _mebibytes(size: int) -> str:
-  return f'{size / 2**20:,.1f} MiB'

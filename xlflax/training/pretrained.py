@@ -1,11 +1,10 @@
 """What fine-tuning takes from the model directory of a pretrained model."""
 
 import dataclasses
-import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.training import run_directory
 
 
@@ -21,7 +20,7 @@ def model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
     RunDirectoryError: the directory is no run.
     ConfigError: the configuration has no such field.
   """
-  found = run_directory.read_model(pathlib.Path(model_dir))
+  found = run_directory.read_model(paths.of(model_dir))
   if not overrides:
     return found
   known = [field.name for field in dataclasses.fields(found.config)]
@@ -37,4 +36,4 @@ def model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
 
 def vocabulary(*, model_dir: str) -> str:
   """The directory of a run's own vocabulary."""
-  return str(pathlib.Path(model_dir) / run_directory.VOCABULARY)
+  return str(paths.of(model_dir) / run_directory.VOCABULARY)

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from flax import linen as nn
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.models import api as models_api
 from xlflax.objectives import base as objectives_base
@@ -119,7 +119,7 @@ def open_run(model_dir: str | pathlib.Path) -> Run:
     RunDirectoryError: it is none.
     VocabularyError: its vocabulary is missing or damaged.
   """
-  directory = pathlib.Path(model_dir)
+  directory = paths.of(model_dir)
   if not directory.is_dir():
     raise errors.RunDirectoryError(
         'There is no such model directory', got=str(model_dir),

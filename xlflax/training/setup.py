@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import loader as loader_lib
 from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.data import vocabulary_spec
@@ -21,6 +21,7 @@ from xlflax.training import evaluation as evaluation_lib
 from xlflax.training import (
   flops,
   initialization,
+  machines,
   optimizers,
   partitioning,
   randomness,
@@ -33,7 +34,10 @@ from xlflax.training import step as step_lib
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """The arguments of `xlflax.train.train`, which documents them."""
+  """The arguments of `xlflax.train.train`, which documents them.
+
+  With a machine, the partitioner's devices stand in for it.
+  """
 
   model_dir: str
   model: Any
@@ -57,8 +61,12 @@ class Settings:
   prefetch: int
   stop_at_step: int | None
   other_config: run_directory.OtherConfig
+  machine: machines.Machine | None = None
 
   def __post_init__(self):
+    if self.machine:
+      object.__setattr__(self, 'partitioner', dataclasses.replace(
+          self.partitioner, machine=self.machine))
     for field in ('total_steps', 'accumulation', 'log_every_steps',
                   'prefetch'):
       if getattr(self, field) < 1:
@@ -221,5 +229,5 @@ class Setup:
 
   @property
   def model_dir(self) -> pathlib.Path:
-    return pathlib.Path(self.settings.model_dir)
+    return paths.of(self.settings.model_dir)
 

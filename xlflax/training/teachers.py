@@ -7,12 +7,11 @@ reads the student's ids and scores them: nothing is mapped in training.
 
 import dataclasses
 import logging
-import pathlib
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.training import run as run_lib
@@ -47,7 +46,7 @@ def read_encoder(model_dir: str, *, like: model_config.EncoderConfig
     RunDirectoryError: it is no run.
     ConfigError: its model is no plain encoder.
   """
-  module = run_directory.read_model(pathlib.Path(model_dir))
+  module = run_directory.read_model(paths.of(model_dir))
   if type(module) is not encoder.Encoder or module.config.sharing is not None:
     raise errors.ConfigError(
         'The teacher is no encoder that all languages share',

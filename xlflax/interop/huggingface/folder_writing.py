@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 
+from xlflax import paths
 from xlflax.data import vocabulary_sentencepiece
 from xlflax.interop.huggingface import (
     importing,
@@ -38,7 +39,7 @@ def convert(checked: Export, folder: str | pathlib.Path, *,
     RunDirectoryError: there is something already.
     CheckpointError: the checkpoint can't be read.
   """
-  folder = pathlib.Path(folder).absolute()
+  folder = paths.local(folder, where='--output').absolute()
   importing.check_free(folder)
   partial = folder.with_name(f'.{folder.name}.{os.getpid()}.partial')
   try:

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlflax import enums, errors
+from xlflax import enums, errors, paths
 from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.data import vocabulary_training
 from xlflax.interop.huggingface import (
@@ -185,7 +185,7 @@ def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
     RunDirectoryError: there is something already.
     CheckpointError: a tensor can't be read, or the checkpoint not be written.
   """
-  model_dir = pathlib.Path(model_dir).absolute()
+  model_dir = paths.local(model_dir, where='--output').absolute()
   check_free(model_dir)
   params = weights.load(checked.plan)
   partial = model_dir.with_name(f'.{model_dir.name}.{os.getpid()}.partial')

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import vocabulary_training
 from xlflax.interop.huggingface import gin_file
 from xlflax.interop.t5x import checkpoint_files, t5_rules
@@ -58,7 +58,7 @@ def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
     RunDirectoryError: there is something already.
     CheckpointError: a tensor can't be read, or the checkpoint not be written.
   """
-  model_dir = pathlib.Path(model_dir).absolute()
+  model_dir = paths.local(model_dir, where='--output').absolute()
   check_free(model_dir)
   params = load(checked)
   partial = model_dir.with_name(f'.{model_dir.name}.{os.getpid()}.partial')

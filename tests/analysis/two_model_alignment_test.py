@@ -1,0 +1,114 @@
+"""Words of one model beside words of another; bad states and text."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from tests.analysis import fakes
+from xlflax.analysis import (
+    alignment_study,
+    maps,
+    models,
+    normalization,
+    procrustes,
+)
+from xlflax.data.labelled import source
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+_SERIES = (models.Series('two', 'runs/a', 'runs/b'),)
+
+
+def _study(tmp_path, *, text='der Hund ||| der Hund\n', gold='0-0 1-1\n',
+           **settings):
+  (tmp_path / 'text').write_text(text)
+  (tmp_path / 'gold').write_text(gold)
+  return alignment_study.AlignmentStudy(**{
+      'source': source.FileExamples(format='word_alignment', files={
+          'de-de': (str(tmp_path / 'text'), str(tmp_path / 'gold'))}),
+      'series': _SERIES, 'methods': ('argmax',)} | settings)
+
+
+def _save(tmp_path, *, sign=1, layers=(0, 1, 2), first='runs/a@2',
+          second='runs/b@2', pair='de-de'):
+  side = normalization.Normalized(
+      np.zeros((0, 16), np.float32), np.zeros((0, 16)), 0.0)
+  folder = tmp_path / f'maps{sign}{pair}'
+  folder.mkdir()
+  for layer in layers:
+    alignment = procrustes.Alignment(sign * np.eye(16), side, side)
+    about = {'first': first, 'second': second, 'pair': pair, 'layer': layer}
+    (folder / f'{layer}.npz').write_bytes(
+        maps.to_bytes(maps.SavedMap(alignment, about)))
+  return str(folder)
+
+
+def test_two_models_as_they_are(subject, tmp_path):
+  found = _study(tmp_path).run(fakes.FakeModels(subject=subject))
+  assert not found.failures
+  assert [row['aer'] for row in found.rows] == [0, 0, 0]
+  assert found.files['two.2.de-de.argmax.txt'] == '0-0 1-1\n'
+
+
+@pytest.mark.parametrize('sign, first, second', [
+    (1, 'runs/a@2', 'runs/b@2'), (-1, 'runs/a@2', 'runs/b@2'),
+    (-1, 'runs/b@2', 'runs/a@2')])  # the way back
+def test_states_are_mapped(subject, tmp_path, sign, first, second):
+  """The opposite of a vector is what it is least similar to."""
+  folder = _save(tmp_path, sign=sign, first=first, second=second)
+  found = _study(tmp_path, maps=folder).run(fakes.FakeModels(subject=subject))
+  assert not found.failures
+  links = found.files['two.2.de-de.argmax.txt']
+  assert links == ('0-0 1-1\n' if sign > 0 else '0-1 1-0\n')
+
+
+def test_maps_of_all_layers_are_needed(subject, tmp_path):
+  folder = _save(tmp_path, layers=(0, 2))
+  found = _study(tmp_path, maps=folder).run(fakes.FakeModels(subject=subject))
+  assert ('There are no maps of some layers. Got: layers 0, 2. Expected: layers '
+          '0 to 2 from runs/a@2 to runs/b@2, de-de') in str(found.failures[0])
+
+
+class _TwoSizes(fakes.FakeModels):
+  """Another model for each directory."""
+
+  def __init__(self, subjects, layers=None):
+    super().__init__()
+    self._subjects = subjects
+    self._depths = layers or {}
+
+  def subject(self, ref):
+    return self._subjects[ref.directory]
+
+  def num_layers(self, ref):
+    return self._depths.get(ref.directory, 3)
+
+
+def test_models_of_other_sizes(subject, tmp_path):
+  other = dataclasses.replace(subject, model=subject.model.clone(
+      config=dataclasses.replace(subject.model.config, hidden_dim=8)))
+  both = {'runs/a': subject, 'runs/b': other}
+  found = _study(tmp_path).run(_TwoSizes(both))
+  assert 'Got: 16 and 8 dimensions' in str(found.failures[0])
+  assert '--maps' in str(found.failures[0])
+  found = _study(tmp_path).run(_TwoSizes(both, {'runs/b': 5}))
+  assert 'Got: 3 layers and 5 layers' in str(found.failures[0])
+
+
+@pytest.mark.parametrize('series', [_SERIES, fakes.SERIES])
+def test_states_that_are_not_finite(subject, tmp_path, series):
+  broken = dataclasses.replace(subject, params=jax.tree.map(
+      lambda x: x * np.nan, subject.params))
+  found = _study(tmp_path, series=series).run(
+      fakes.FakeModels(subject=broken))
+  assert 'A word state is not finite' in str(found.failures[0])
+  assert not found.rows
+
+
+def test_text_and_links_of_unequal_length(subject, tmp_path):
+  found = _study(tmp_path, gold='0-0 1-1\n0-0\n').run(
+      fakes.FakeModels(subject=subject))
+  assert '1' in str(found.failures[0]) and '2' in str(found.failures[0])
+  assert not found.rows

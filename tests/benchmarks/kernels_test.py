@@ -1,0 +1,52 @@
+"""Attention backends and vocabulary heads: parity at tiny sizes."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks import attention, compiled, vocabulary_head
+
+
+@pytest.fixture(scope='module')
+def backends():
+  return attention.compare(attention.MODELS['tiny'], calls=1)
+
+
+@pytest.mark.parametrize('variant', ['xla', 'pallas'])
+@pytest.mark.parametrize('error', attention.ERRORS)
+def test_backends_are_the_formula(backends, variant, error):
+  """Forward and gradients; packed rows as texts in rows of their own."""
+  assert backends[variant][error] < 1e-5
+
+
+def test_backend_that_can_not_run_says_so(backends):
+  assert backends['cudnn'] == {'refused': 'no NVIDIA GPU'}
+  text = compiled.table(backends, attention.ERRORS)
+  assert '| cudnn | not run: no NVIDIA GPU |' in text
+  assert math.isnan(backends['xla_dropout']['forward_error'])
+
+
+def test_a_backend_that_sees_other_segments_is_found(monkeypatch):
+  monkeypatch.setattr(attention, '_pallas', lambda q, k, v, ids: (
+      attention._formula(q, k, v, jnp.ones((1, 1, 1, 1), bool))))
+  found = attention.compare(attention.MODELS['tiny'], calls=1,
+                            variants=('pallas',))['pallas']
+  assert all(found[error] > 0.1 for error in attention.ERRORS)
+
+
+def test_heads_are_the_plain_loss():
+  sizes = vocabulary_head.MODELS['tiny']
+  results = vocabulary_head.compare(sizes, calls=1)
+  assert list(results) == ['plain', 'whole', 'chunked_256']
+  for figures in results.values():
+    assert all(figures[error] < 1e-5 for error in vocabulary_head.ERRORS)
+    assert figures['temporary_bytes'] > 0
+  assert (results['chunked_256']['temporary_bytes']
+          < results['plain']['temporary_bytes'])
+
+
+def test_distance():
+  assert compiled.distance([np.ones(2)], [np.full(2, 2.0)]) == 0.5
+  assert compiled.distance([np.array([np.nan])], [np.ones(1)]) == math.inf

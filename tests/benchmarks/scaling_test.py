@@ -1,0 +1,59 @@
+"""Meshes and tables of the plans from 1 to 512 devices."""
+
+import math
+import pathlib
+
+import pytest
+
+from benchmarks import scaling
+
+
+@pytest.mark.parametrize('model', scaling.MODELS, ids=lambda m: m.file)
+@pytest.mark.parametrize('devices', scaling.DEVICES)
+def test_meshes_split_state_over_all_devices(model, devices):
+  flags = dict(flag.removeprefix('--gin.partitioning.Partitioner.').split('=')
+               for flag in scaling.mesh_flags(model, devices, 'full'))
+  sizes = [int(flags[axis]) for axis in ('data', 'fsdp', 'tensor')]
+  assert math.prod(sizes) == devices and sizes[0] == 1
+  assert model.width % sizes[1] == 0
+  assert ('tensor_splits' in flags) == (sizes[2] > 1)
+  assert scaling.mesh_flags(model, devices, 'default') == []
+
+
+def _plan(devices: int) -> dict:
+  return {
+      'mesh': {'data': 1, 'fsdp': devices, 'tensor': 1},
+      'parameters': {'total': 278_292_882},
+      'sharding': {'split': 8 * 2**20 // devices if devices > 1 else 0,
+                   'whole': 8 * 2**20, 'replicated': 2**20},
+      'memory': {'activations': 2**30, 'total': 3 * 2**30},
+      'collectives': {'all-gather': {'sent': 2**30, 'sent_outside': 2**29},
+                      'all-reduce': {'sent': 2**29, 'sent_outside': 0}},
+      'roofline': {'limit': 'memory bandwidth',
+                   'bound': {'seconds_per_step': 0.0251},
+                   'expected': {'tokens_per_second': 1e6, 'mfu': 0.25}}}
+
+
+def test_tables(tmp_path):
+  plans = {('A', 1, 'full'): _plan(1), ('A', 8, 'full'): _plan(8),
+           ('A', 64, 'default'): _plan(64)}
+  text = scaling.tables(plans)
+  assert '| A | 278.3M | 8 | 1 x 8 x 1 | 2.0 | 1.0 | 8.0 | 1.0 |' in text
+  assert '| A | 278.3M | 1 | 1 x 1 x 1 | 1.0 | - | - | - |' in text
+  assert ('| A | 64 | 1 x 64 x 1 | 1.0 | 3.0 | 1.50 | 0.50 | 25.1 | memory '
+          'bandwidth | 1,000,000 | 25% |') in text
+  page = tmp_path / 'page.md'
+  page.write_text('Before\n<!-- tables -->\nold\n<!-- end of tables -->\nAfter')
+  for _ in range(2):
+    scaling.write_page(page, text)
+  assert page.read_text().startswith('Before\n<!-- tables -->\n\nState split')
+  assert page.read_text().endswith('<!-- end of tables -->\nAfter')
+  assert 'old' not in page.read_text()
+
+
+def test_page_has_the_markers():
+  page = pathlib.Path(scaling.__file__).parents[1] / 'docs/scaling.md'
+  text = page.read_text(encoding='utf-8')
+  assert text.count('<!-- tables -->') == 1
+  assert text.count('<!-- end of tables -->') == 1
+  assert 'python -m benchmarks.scaling' in text

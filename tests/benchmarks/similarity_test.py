@@ -1,0 +1,58 @@
+"""The comparison with faiss and numpy at small sizes."""
+
+import numpy as np
+import pytest
+
+from benchmarks import similarity
+from benchmarks.peers import similarity as peers
+from xlflax.analysis import cka, csls
+
+
+def _args(*flags):
+  return similarity._parser().parse_args(flags)
+
+
+def test_peers_find_the_same_translations():
+  first, second = similarity.vectors(300, 64)
+  expected = csls.nearest(first, second, top=3, k=5).indices
+  found = peers.csls_numpy(first, second, top=3, k=5)
+  np.testing.assert_array_equal(found, expected)
+  assert np.mean(expected[:, 0] == np.arange(300)) > 0.8
+  pytest.importorskip('faiss')
+  found = peers.csls_faiss(first, second, top=3, k=5)
+  assert np.mean(found == expected) > 0.99
+
+
+@pytest.mark.parametrize('diagonal', [True, False])
+def test_peers_find_the_same_cka(diagonal):
+  plain = peers.PlainCKA(diagonal=diagonal)
+  ours = cka.LayerCKA(layers='diagonal' if diagonal else 'all')
+  count = 0
+  for first, second in peers.batches(layers=2, sentences=70, size=8, batch=32):
+    plain.update(first, second)
+    ours.update(first, second)
+    count += first.shape[1]
+  assert count == 70
+  np.testing.assert_allclose(plain.result(), ours.result(), rtol=1e-6)
+
+
+@pytest.mark.parametrize('part, variants', [
+    ('csls', ['x/csls', 'numpy/csls']),
+    ('cka', ['x/cka', 'x/cka_diagonal', 'numpy/cka'])])
+def test_a_variant_in_this_process(part, variants):
+  args = _args(part, '--count=200', '--size=8', '--layers=2', '--batch=64',
+               '--k=3')
+  found = {name: getattr(similarity, part)(name, args) for name in variants}
+  first, *others = (one.pop('found') for one in found.values())
+  assert all(similarity.agree(part, first, other) for other in others)
+  text = similarity.table(found, scale=4.0, project=400)
+  assert text.startswith('| variant | seconds | CPU seconds | peak GiB | CPU '
+                         'minutes at 400 |')
+  assert all(name in text and one['seconds'][0] > 0
+             for name, one in found.items())
+
+
+def test_different_results_do_not_agree():
+  assert not similarity.agree('csls', [[1], [2]], [[1], [3]])
+  assert not similarity.agree('cka', [[0.5, 0.1], [0.1, 0.5]], [0.5, 0.6])
+  assert similarity.agree('cka', [[0.5, 0.1], [0.1, 0.6]], [0.5, 0.6])

@@ -1,0 +1,139 @@
+"""Paths: the same functions on a disk and in a bucket, and what goes wrong."""
+
+import os
+import pathlib
+import time
+
+import pytest
+
+from tests import fake_bucket
+from xlflax import errors, paths
+
+
+@pytest.fixture
+def bucket():
+  """A bucket that answers; emptied for each test."""
+  pytest.importorskip('gcsfs')
+  found = fake_bucket.shared()
+  found.objects.clear()
+  found.writable, found.silent = True, False
+  yield found
+  found.writable, found.silent = True, False
+
+
+@pytest.fixture(params=['disk', 'bucket'])
+def folder(request, tmp_path):
+  if request.param == 'disk':
+    return tmp_path / 'run'
+  request.getfixturevalue('bucket')
+  return paths.of('gs://bucket/run')
+
+
+def test_names_without_a_scheme_are_on_disk(tmp_path):
+  assert paths.of('runs/a') == pathlib.Path('runs/a')
+  assert paths.of(tmp_path) is tmp_path
+  assert paths.absolute('a') == pathlib.Path.cwd() / 'a'
+  assert not paths.is_bucket(tmp_path)
+
+
+def test_names_of_buckets_keep_their_slashes(bucket):
+  path = paths.of('gs://bucket/runs/a/')
+  assert os.fspath(path / 'x') == 'gs://bucket/runs/a/x' == str(path / 'x')
+  assert paths.absolute(path) == paths.of(path) == path
+  assert paths.is_bucket(path)
+
+
+@pytest.mark.parametrize('name', ['s3://bucket/run', 'gs://', 'http://a/b'])
+def test_other_places_are_refused(name):
+  with pytest.raises(errors.RunDirectoryError) as caught:
+    paths.of(name)
+  assert f'Files can not be there. Got: {name}.' in str(caught.value)
+  assert 'gs://BUCKET/NAME' in str(caught.value)
+
+
+def test_missing_package(monkeypatch):
+  monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
+  with pytest.raises(errors.RunDirectoryError,
+                     match=r'Expected: gcsfs.*xlflax\[buckets\]'):
+    paths.of('gs://bucket/run')
+
+
+def test_places_that_must_be_on_disk(tmp_path):
+  assert paths.local(tmp_path, where='--output') == tmp_path
+  with pytest.raises(errors.RunDirectoryError, match='Where: --output'):
+    paths.local('gs://bucket/out', where='--output')
+
+
+def test_texts(folder):
+  assert paths.children(folder) == [] and paths.size(folder / 'a') == 0
+  for text in ('one', 'grün'):
+    paths.write_atomically(folder / 'deep' / 'a.txt', text)
+    assert (folder / 'deep' / 'a.txt').read_text(encoding='utf-8') == text
+  assert paths.size(folder / 'deep' / 'a.txt') == 5
+  assert paths.children(folder) == [folder / 'deep']
+  assert [p.name for p in paths.children(folder / 'deep')] == ['a.txt']
+
+
+def test_directories(folder, tmp_path):
+  source = tmp_path / 'source'
+  for name in ('a', 'b'):
+    paths.write_atomically(source / name, name)
+  paths.copy_files(source, folder / 'copy')
+  paths.write_atomically(source / 'a', 'changed')
+  paths.copy_files(source, folder / 'copy')
+  assert (folder / 'copy' / 'a').read_text() == 'a'
+  paths.move(folder / 'copy', folder / 'other' / 'place')
+  assert paths.children(folder / 'copy') == []
+  assert [p.name for p in paths.children(folder / 'other' / 'place')] == [
+      'a', 'b']
+  paths.remove(folder / 'other')
+  assert paths.children(folder) == []
+
+
+def test_interrupted_copy_to_a_bucket_is_completed(bucket, tmp_path):
+  for name in ('a', 'b'):
+    paths.write_atomically(tmp_path / name, name)
+  bucket.put('run/copy/a', b'a')
+  paths.copy_files(tmp_path, paths.of('gs://bucket/run/copy'))
+  assert bucket.objects['run/copy/b'][1] == b'b'
+
+
+def test_what_others_write_is_seen(bucket):
+  folder = paths.of('gs://bucket/run')
+  assert paths.children(folder) == []
+  bucket.put('run/1/params', b'')
+  assert [p.name for p in paths.children(folder)] == ['1']
+  bucket.put('run/2/params', b'')
+  assert [p.name for p in paths.children(folder)] == ['1', '2']
+
+
+def test_usable_bucket_is_left_as_it_was(bucket, tmp_path):
+  paths.check_usable(paths.of('gs://bucket/run'))
+  assert bucket.objects == {}
+  paths.check_usable(tmp_path / 'none')
+  assert not (tmp_path / 'none').exists()
+
+
+def _refusal(name, **options) -> str:
+  with pytest.raises(errors.RunDirectoryError) as caught:
+    paths.check_usable(paths.of(name), **options)
+  text = str(caught.value)
+  assert 'The bucket can not be used.' in text
+  assert f'Where: {name}.' in text and 'credentials' in text
+  return text
+
+
+def test_bucket_that_does_not_exist(bucket):
+  assert "http_response_code='404'" in _refusal('gs://nosuch/run')
+
+
+def test_bucket_that_may_not_be_written(bucket):
+  bucket.writable = False
+  assert "http_response_code='403'" in _refusal('gs://bucket/run')
+
+
+def test_bucket_that_does_not_answer(bucket):
+  bucket.silent = True
+  start = time.monotonic()
+  assert 'no answer within 0.3 s' in _refusal('gs://bucket/run', seconds=0.3)
+  assert time.monotonic() - start < 5

@@ -1,0 +1,147 @@
+"""Runs in a bucket: checkpoints, metrics and what else a run writes."""
+
+import json
+import pathlib
+import time
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import fake_bucket
+from tests.training import tiny
+from xlflax import paths
+from xlflax.commands import launch
+from xlflax.launch import job
+from xlflax.training import (
+  checkpoints,
+  metric_writers,
+  mirror,
+  optimizers,
+  run_directory,
+)
+
+_OPTIMIZER = optimizers.adamw(learning_rate=0.1)
+
+
+@pytest.fixture
+def bucket():
+  pytest.importorskip('gcsfs')
+  found = fake_bucket.shared()
+  found.objects.clear()
+  found.writable, found.silent = True, False
+  return found
+
+
+@pytest.fixture
+def run(bucket):
+  del bucket
+  return paths.of('gs://bucket/run')
+
+
+def _state(step):
+  state = tiny.numbered(tiny.regression_state(_OPTIMIZER, length=12))
+  return state.replace(step=jnp.int32(step))
+
+
+def _factory(state):
+  abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(
+      x.shape, x.dtype, sharding=x.sharding), state)
+  return types.SimpleNamespace(abstract=abstract, abstract_sharded=abstract)
+
+
+def test_checkpoints(run, bucket):
+  """Written, pruned, found, passed over where damaged, and moved away."""
+  saved = checkpoints.Checkpoints(
+      run, checkpoints.CheckpointOptions(keep_last=2))
+  for step in (1, 2, 3):
+    saved.save(_state(step), {'step': step})
+  saved.close()
+  assert checkpoints.finished_steps(str(run)) == [2, 3]
+  assert saved.describe_last() == (
+      'The last checkpoint is gs://bucket/run/checkpoints/3.')
+  bucket.put('run/checkpoints/4/params/d/half', b'')  # its writer was killed
+  assert checkpoints.finished_steps(run) == [2, 3]
+  for name in list(bucket.objects):
+    if name.startswith('run/checkpoints/3/params/'
+                       ) and name.endswith('manifest.ocdbt'):
+      bucket.put(name, b'damaged')
+  saved = checkpoints.Checkpoints(run)
+  restored = saved.restore_last(_factory(_state(0)))
+  saved.close()
+  assert restored.step == 2 and restored.meta == {'step': 2}
+  jax.tree.map(np.testing.assert_array_equal, restored.state, _state(2))
+  assert checkpoints.finished_steps(run) == [2]
+  assert any(name.startswith('run/rejected_checkpoints/3-')
+             for name in bucket.objects)
+
+
+def test_run_directory(run, tmp_path):
+  source = tmp_path / 'vocabulary'
+  paths.write_atomically(source / 'vocabulary.json', '{}')
+  run_directory.claim(run, 'a = 1\n')
+  run_directory.claim(run, '# the same\na = 1\n')
+  run_directory.copy_vocabulary(source, run)
+  run_directory.check_vocabulary(source, run)
+  paths.write_atomically(source / 'vocabulary.json', '{"other": 1}')
+  with pytest.raises(run_directory.errors.RunDirectoryError,
+                     match='The vocabulary is not the one'):
+    run_directory.check_vocabulary(source, run)
+  with pytest.raises(run_directory.errors.RunDirectoryError,
+                     match="holds another configuration's run"):
+    run_directory.claim(run, 'a = 2\n')
+
+
+def _steps(run) -> list[int]:
+  text = (run / run_directory.METRICS).read_text(encoding='utf-8')
+  return [json.loads(line)['step'] for line in text.splitlines()]
+
+
+def test_metrics_of_a_continued_run(run):
+  for steps in ((1, 2, 3), (3, 4)):
+    writer = metric_writers.MetricsWriter(run)
+    for step in steps:
+      writer.write(step, train={'loss': 1.0})
+    writer.hasten()
+    writer.close()
+    assert _steps(run)[-1] == steps[-1]
+    run_directory.truncate_metrics(run, 2)
+  assert _steps(run) == [1, 2]
+  assert len(paths.children(run / run_directory.TENSORBOARD)) == 2
+
+
+def test_copies_that_fail_are_tried_again(run, bucket, tmp_path, caplog):
+  class Failing:
+    """A directory whose first files can't be written."""
+    failures = 2
+
+    def joinpath(self, *parts):
+      return types.SimpleNamespace(write_bytes=lambda content: self._write(
+          run.joinpath(*parts), content))
+
+    def _write(self, path, content):
+      if self.failures:
+        self.failures -= 1
+        raise OSError('lost')
+      path.write_bytes(content)
+
+  (tmp_path / 'a').write_text('one')
+  copies = mirror.Mirror(tmp_path, Failing(), every=0.01)
+  for _ in range(2000):
+    if 'run/a' in bucket.objects:
+      break
+    time.sleep(0.01)
+  (tmp_path / 'a').write_text('one two')
+  copies.close()
+  assert bucket.objects['run/a'][1] == b'one two'
+  assert caplog.text.count('could not be written (OSError: lost)') == 2
+
+
+def test_launcher_names_the_last_checkpoint_and_logs_on_disk(run, bucket):
+  for name in ('8/commit_success.txt', '16/params/d/half'):
+    bucket.put(f'run/checkpoints/{name}', b'')
+  directory = job.model_dir(('train', f'--model_dir={run}'))
+  assert job.last_checkpoint(directory) == 8
+  assert launch._logs_of(directory) == pathlib.Path('run.logs')

@@ -1,0 +1,1 @@
+"""What a compiled, partitioned step holds, sends and costs, before it runs."""

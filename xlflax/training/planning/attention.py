@@ -1,0 +1,63 @@
+"""Which attention the described device would take."""
+
+import dataclasses
+from typing import Any
+
+from xlflax.models import attention
+from xlflax.models import config as model_config
+from xlflax.training import machines
+from xlflax.training import setup as setup_lib
+
+_XLA = model_config.AttentionBackend.XLA
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+  """What attention will be there.
+
+  Attributes:
+    backend: its name.
+    keeps_scores: whether arrays [..., T, S] are made in memory.
+    advice: how a better one could be had; '' if it can not.
+  """
+
+  backend: str
+  keeps_scores: bool
+  advice: str = ''
+
+
+def choose(settings: setup_lib.Settings, machine: machines.Machine) -> Choice:
+  """The backend that the model's configuration comes to on a machine.
+
+  Raises:
+    ConfigError: the configuration asks for one that it can't have there.
+  """
+  config = settings.model.config
+  wanted = getattr(config, 'attention_backend', None)
+  if wanted is None or getattr(config, 'is_t5', False):
+    return Choice('xla', True)
+  case = attention.Case(
+      dtype=config.dtype, head_dim=config.dim_per_head,
+      length=max(stream.length for stream in settings.streams), masked=True,
+      dropout_rate=config.attention_dropout_rate,
+      capability=machine.accelerator.capability if machine.accelerator
+      else None)
+  found = attention.resolve_backend(wanted, case)
+  if found is not _XLA:
+    return Choice(str(found), False)
+  without = attention.resolve_backend(
+      model_config.AttentionBackend.AUTO, case._replace(dropout_rate=0.0))
+  advice = '' if without is _XLA or not case.dropout_rate else (
+      f'Attention is {found}, which keeps its scores: with '
+      'attention_dropout_rate = 0 it would be '
+      f'{without}, which does not.')
+  return Choice(str(found), True, advice)
+
+
+def stand_in(settings: setup_lib.Settings) -> setup_lib.Settings:
+  """The same with plain attention, which compiles everywhere."""
+  config: Any = settings.model.config
+  if not hasattr(config, 'attention_backend'):
+    return settings
+  return dataclasses.replace(settings, model=settings.model.clone(
+      config=dataclasses.replace(config, attention_backend=_XLA)))

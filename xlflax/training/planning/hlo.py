@@ -1,0 +1,189 @@
+"""The text of an HLO module as computations of instructions.
+
+Enough of its grammar for counting: shapes, operands, attributes, and how
+often a computation runs (trip counts of loops).
+"""
+
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Iterable, Iterator
+
+_BITS = {'fused': 0, 'pred': 8, 's4': 4, 'u4': 4, 'bf16': 16, 'f16': 16, 'f32': 32,
+         'f64': 64, 'c64': 64, 'c128': 128, 's8': 8, 'u8': 8, 's16': 16,
+         'u16': 16, 's32': 32, 'u32': 32, 's64': 64, 'u64': 64}
+_ARRAY = re.compile(r'\b([a-z]+\d*)[a-z0-9]*\[([\d,<= ]*)\]')
+_NAME = re.compile(r'%([\w.\-]+)')
+_COMPUTATION = re.compile(r'^(ENTRY )?%?([\w.\-]+) .*\{\s*$')
+_INSTRUCTION = re.compile(r'^\s+(ROOT )?%?([\w.\-]+) = ')
+_CALLED = re.compile(r'\b(calls|to_apply|body|condition|true_computation|'
+                     r'false_computation|branch_computations)=')
+
+
+@dataclasses.dataclass(frozen=True)
+class Array:
+  """An array's type: 'f32[8,64]'."""
+
+  dtype: str
+  shape: tuple[int, ...]
+
+  @property
+  def size(self) -> int:
+    return math.prod(self.shape)
+
+  @property
+  def bytes(self) -> float:
+    """Types that are not in the table (f8e4m3fn, token) have 8 bits."""
+    return self.size * _BITS.get(self.dtype, 8) / 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+  """One line of a computation.
+
+  Attributes:
+    name: unique within its computation.
+    opcode: 'dot', 'all-gather', ...
+    arrays: what it makes: one array, or a tuple's, flattened.
+    operands: names of instructions in the same computation; a parameter's
+      number, a constant's value.
+    attributes: the rest of the line.
+    is_tuple: whether it makes a tuple.
+  """
+
+  name: str
+  opcode: str
+  arrays: tuple[Array, ...]
+  operands: tuple[str, ...]
+  attributes: str
+  is_tuple: bool
+
+  @property
+  def bytes(self) -> float:
+    return sum(array.bytes for array in self.arrays)
+
+  @property
+  def op_name(self) -> str:
+    """Where it comes from in the traced program."""
+    match = re.search(r'op_name="([^"]*)"', self.attributes)
+    return match.group(1) if match else ''
+
+  @property
+  def index(self) -> int:
+    """Which element a get-tuple-element takes."""
+    match = re.search(r'index=(\d+)', self.attributes)
+    return int(match.group(1)) if match else 0
+
+  def dimensions(self, attribute: str) -> tuple[int, ...]:
+    """Numbers in braces: `lhs_contracting_dims={1}`."""
+    match = re.search(rf'\b{attribute}=\{{([\d,]*)\}}', self.attributes)
+    return tuple(int(n) for n in match.group(1).split(',') if n) if (
+        match) else ()
+
+  @functools.cached_property
+  def called(self) -> dict[str, tuple[str, ...]]:
+    """Attribute -> computations that it names."""
+    found = {}
+    for match in _CALLED.finditer(self.attributes):
+      rest = self.attributes[match.end():]
+      rest = rest[:rest.index('}')] if rest[0] == '{' else (
+          rest.split(',')[0])
+      found[match.group(1)] = tuple(
+          n.strip().lstrip('{%') for n in rest.split(','))
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Computation:
+  """Instructions in their order; `root` is what it returns."""
+
+  name: str
+  instructions: dict[str, Instruction]
+  root: Instruction
+
+  def operands(self, instruction: Instruction) -> Iterator[Instruction]:
+    for name in instruction.operands:
+      if name in self.instructions:
+        yield self.instructions[name]
+
+  @functools.cached_property
+  def users(self) -> dict[str, list[Instruction]]:
+    """Instruction -> those that read it."""
+    found: dict[str, list[Instruction]] = {n: [] for n in self.instructions}
+    for instruction in self.instructions.values():
+      for name in set(instruction.operands) & found.keys():
+        found[name].append(instruction)
+    return found
+
+  @functools.cached_property
+  def parameters(self) -> dict[int, Instruction]:
+    return {int(i.operands[0]): i for i in self.instructions.values()
+            if i.opcode == 'parameter'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+  """Computations by name, and the one that runs."""
+
+  computations: dict[str, Computation]
+  entry: Computation
+
+
+def parse(text: str) -> Module:
+  """The module that `Compiled.as_text()` or a dump of XLA shows."""
+  computations, entry = {}, ''
+  name, lines = '', dict[str, Instruction]()
+  root = None
+  for line in text.splitlines():
+    if line.startswith('}') and name:
+      last = root or next(reversed(lines.values()))
+      computations[name] = Computation(name, lines, last)
+      name = ''
+    elif (header := _COMPUTATION.match(line)) and not line.startswith(' '):
+      name, lines, root = header.group(2), {}, None
+      entry = name if header.group(1) else entry
+    elif name and (start := _INSTRUCTION.match(line)):
+      made = _instruction(start.group(2), line[start.end():])
+      lines[made.name] = made
+      root = made if start.group(1) else root
+  return Module(computations, computations[entry])
+
+
+def _instruction(name: str, text: str) -> Instruction:
+  """`f32[2]{0} add(%a, %b), metadata=...` taken apart."""
+  end = _closing(text, 0) if text[0] == '(' else text.index(' ')
+  kind, rest = text[:end], text[end:].lstrip()
+  opening = rest.index('(')
+  close = _closing(rest, opening)
+  inside = rest[opening + 1:close - 1]
+  operands = tuple(_NAME.findall(inside)) or (inside,)
+  return Instruction(
+      name, rest[:opening], arrays(kind), operands, rest[close:],
+      text[0] == '(')
+
+
+def arrays(text: str) -> tuple[Array, ...]:
+  """Array types in a text: of `(f32[2,3]{1,0}, s32[])` two."""
+  return tuple(Array(m.group(1), tuple(
+      int(n.strip('<= ')) for n in m.group(2).split(',') if n.strip()))
+               for m in _ARRAY.finditer(text))
+
+
+def _closing(text: str, opening: int) -> int:
+  """Where the bracket at `opening` is closed, and one more."""
+  depth = 0
+  for match in re.compile(r'[()]').finditer(text, opening):
+    depth += 1 if match.group() == '(' else -1
+    if not depth:
+      return match.end()
+  return len(text)
+
+
+def through(computation: Computation, name: str,
+            opcodes: Iterable[str]) -> Instruction:
+  """What an instruction reads, through single operands of some kinds."""
+  instruction = computation.instructions[name]
+  while instruction.opcode in opcodes:
+    instruction = computation.instructions[instruction.operands[0]]
+  return instruction
