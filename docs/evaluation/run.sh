@@ -47,8 +47,9 @@ tune() {  # family, gin file of finetune/ and evaluate/, epochs, length, further
 }
 
 pos() {
-  tune pos tagging 8 64 --grid LEARNING_RATE=5e-4 --select=tagging/accuracy/en \
+  tune pos tagging 5 64 --grid LEARNING_RATE=5e-4 --select=tagging/accuracy/en \
     --gin.BATCH_SIZE=32 --gin.HEAD_LEARNING_RATE=1e-3 --gin.EVAL_STEPS=100 \
+    --gin.token_classification.TokenClassification.layer=1 \
     --gin.TRAIN_FILES="{'en': '$ewt-train.part.conllu'}" \
     --gin.DEV_FILES="{'en': '$ewt-dev.first500.conllu'}" \
     --test_gin "TEST_FILES={'en': '$ewt-test.first600.conllu', $(trees)}"
