@@ -47,17 +47,19 @@ def test_lexicon_of_words_and_shapes(baselines, unseen, expected):
 
 
 def test_chains(baselines):
-  assert baselines.chain(3, 'before') == (0, 1, 2)
-  assert baselines.chain(3, 'after') == (2, 3, 0)
+  assert baselines.chain(3, 'right') == (0, 1, 2)
+  assert baselines.chain(3, 'left') == (2, 3, 0)
 
 
-def test_attachment_takes_the_chain_that_is_better_on_dev(baselines):
-  after = _tree('ab', (2, 0), ('det', 'root'))
-  before = _tree('ab', (0, 1), ('root', 'det'))
-  scores = baselines.attachment(
-      [after], [after], {'x': [after], 'y': [before]})
-  assert scores == {'uas': {'x': 1.0, 'y': 0.0},
-                    'las': {'x': 1.0, 'y': 0.0}}
+def test_attachment_of_branching_trees(baselines):
+  left = _tree('ab', (2, 0), ('det', 'root'))
+  right = _tree('ab', (0, 1), ('root', 'det'))
+  scores = baselines.attachment([left], {'x': [left], 'y': [right]})
+  assert scores['uas'] == {'right-branching': {'x': 0.0, 'y': 1.0},
+                           'left-branching': {'x': 1.0, 'y': 0.0}}
+  # 'b' was a root in training, and is none in `y`.
+  assert scores['las'] == {'right-branching': {'x': 0.0, 'y': 0.5},
+                           'left-branching': {'x': 1.0, 'y': 0.0}}
 
 
 def test_random_spans_are_spans_of_the_context(baselines):
