@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 data=$1 work=$2
 shift 2
 parts=${*:-models cka sentences words alignment curves}
-steps=${STEPS:-1200}
+steps=${STEPS:-2400}
 runs=$work/runs text=$work/text out=$work/out
 mkdir -p "$work/done" "$out" "$text"
 
