@@ -49,10 +49,12 @@ def main(work: pathlib.Path) -> None:
   for name, task in model['tasks'].items():
     print(suite_row(name, {key: value['mean']
                            for key, value in task['scores'].items()}))
-  for path in sorted((work / 'runs/translation/eval').glob('*/*.json')):
-    for key, value in json.loads(path.read_text())['metrics'].items():
-      if key.split('/')[0] == 'bleu':
-        print(f'| translation | {key} | - | {value:.1f} | - |')
+  for run, metric, scale in (('translation', 'bleu', 1), ('rotary', 'aer', 100)):
+    for path in sorted((work / 'runs' / run / 'eval').glob('*/*.json')):
+      found = json.loads(path.read_text())['metrics']
+      for key, value in found.items():
+        if key.split('/')[0] == metric:
+          print(f'| {run} | {key} | - | {scale * value:.1f} | - |')
 
 
 if __name__ == '__main__':
