@@ -23,6 +23,10 @@ COPY = re.compile(r'/storage/v1/b/([^/]+)/o/([^/]+)/(?:rewriteTo|moveTo|'
                   r'copyTo)(?:/b/[^/]+)?/o/([^/]+)')
 
 
+# gcsfs reads it when it is imported; otherwise it asks Google's own servers,
+# over another protocol, what kind of bucket each is.
+os.environ['GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT'] = 'false'
+
 _LASTING = contextlib.ExitStack()
 atexit.register(_LASTING.close)  # later, its threads no longer run
 
@@ -215,7 +219,8 @@ def variables(address: str) -> dict[str, str]:
   """The environment in which all clients talk to a server at an address."""
   return {'STORAGE_EMULATOR_HOST': address, 'TENSORSTORE_GCS_HTTP_URL': address,
           'GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT': 'false',
-          'GOOGLE_CLOUD_PROJECT': 'test'}
+          # Or each thread looks for Google's own machines, for seconds.
+          'FSSPEC_GCS_TOKEN': 'anon', 'GOOGLE_CLOUD_PROJECT': 'test'}
 
 
 @functools.cache
@@ -226,6 +231,8 @@ def shared() -> Bucket:
   """
   bucket, address = _LASTING.enter_context(serve())
   os.environ.update(variables(address))
+  import fsspec.config  # gcsfs brings it
+  fsspec.config.conf.setdefault('gcs', {})['token'] = 'anon'
   return bucket
 
 

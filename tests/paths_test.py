@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import time
 
 import pytest
 
@@ -105,35 +104,3 @@ def test_what_others_write_is_seen(bucket):
   assert [p.name for p in paths.children(folder)] == ['1']
   bucket.put('run/2/params', b'')
   assert [p.name for p in paths.children(folder)] == ['1', '2']
-
-
-def test_usable_bucket_is_left_as_it_was(bucket, tmp_path):
-  paths.check_usable(paths.of('gs://bucket/run'))
-  assert bucket.objects == {}
-  paths.check_usable(tmp_path / 'none')
-  assert not (tmp_path / 'none').exists()
-
-
-def _refusal(name, **options) -> str:
-  with pytest.raises(errors.RunDirectoryError) as caught:
-    paths.check_usable(paths.of(name), **options)
-  text = str(caught.value)
-  assert 'The bucket can not be used.' in text
-  assert f'Where: {name}.' in text and 'credentials' in text
-  return text
-
-
-def test_bucket_that_does_not_exist(bucket):
-  assert "http_response_code='404'" in _refusal('gs://nosuch/run')
-
-
-def test_bucket_that_may_not_be_written(bucket):
-  bucket.writable = False
-  assert "http_response_code='403'" in _refusal('gs://bucket/run')
-
-
-def test_bucket_that_does_not_answer(bucket):
-  bucket.silent = True
-  start = time.monotonic()
-  assert 'no answer within 0.3 s' in _refusal('gs://bucket/run', seconds=0.3)
-  assert time.monotonic() - start < 5

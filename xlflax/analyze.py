@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import jax
 
-from xlflax import paths
+from xlflax import bucket_checks, paths
 from xlflax.analysis import models, report, study
 from xlflax.training import partitioning
 
@@ -37,7 +37,8 @@ def analyze(
   Raises:
     XlflaxError: the settings are wrong, or nothing was found.
   """
-  folder = paths.local(output, where='--output')
+  folder = paths.of(output)
+  bucket_checks.check_usable(folder)
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
   found = analysis.run(models.Models(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import jax
 
-from xlflax import errors
+from xlflax import bucket_checks, errors, paths
 from xlflax.evaluation import base, checkpoint_choice, results
 from xlflax.evaluation import evaluator as evaluator_lib
 from xlflax.training import partitioning
@@ -60,10 +60,12 @@ def evaluate(
     All results and failures.
 
   Raises:
-    XlflaxError: the settings are wrong, or the directory is no run.
+    XlflaxError: the settings are wrong, or the directory is no run, or in a
+      bucket that can't be written.
   """
   _check_tasks(tasks)
   checkpoint_choice.check(steps)
+  bucket_checks.check_usable(paths.of(model_dir))
   if watch:
     run = _wait_for_run(model_dir, poll_seconds, timeout_seconds)
   else:

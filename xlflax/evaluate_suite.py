@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Sequence
 
-from xlflax import errors, paths
+from xlflax import bucket_checks, errors, paths
 from xlflax.evaluation import suite as suite_lib
 from xlflax.finetuning import suite_results, suite_runner
 from xlflax.training import run as run_lib
@@ -51,8 +51,10 @@ def evaluate_suite(
     XlflaxError: the suite or a model directory is wrong.
   """
   suite.chosen(names)
+  folder = paths.of(output)
+  bucket_checks.check_usable(folder)
   runner = suite_runner.SuiteRunner(
-      suite=suite, output=paths.local(output, where='--output'), data=data,
+      suite=suite, output=folder, data=data,
       names=None if names is None else tuple(names), bindings=tuple(bindings),
       search_paths=tuple(search_paths), batch_size=batch_size)
   found: list[suite_results.TaskResult] = []

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from xlflax import config, enums, errors, paths
+from xlflax import bucket_checks, config, enums, errors, paths
 from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import base, checkpoint_choice
 from xlflax.finetuning import cells as cells_lib
@@ -75,7 +75,7 @@ def finetune(
   if test is not None:
     test_tasks = _tasks(test)
   runner = cells_lib.CellRunner(
-      output=paths.local(output, where='--output'), select=select,
+      output=paths.of(output), select=select,
       configuration=_with_selection(configuration, select, cells[0]),
       keep=enums.of_value(keep, cells_lib.Keep, where='finetune.keep'),
       other_config=enums.of_value(
@@ -83,6 +83,7 @@ def finetune(
           where='finetune.other_config'))
   for cell in cells:  # all are checked before one is run
     runner.parse(cell)
+  bucket_checks.check_usable(runner.output)
   report = report_lib.GridReport(select=select)
   for number, cell in enumerate(cells, 1):
     _LOG.info('Cell %d of %d: %s', number, len(cells), cell.name)
@@ -133,7 +134,7 @@ def finetune_directions(
   for language in languages:
     binding = config.quoted(directions.MACRO, language)
     reports[language] = finetune(
-        output=str(paths.local(output, where='--output') / language),
+        output=str(paths.of(output) / language),
         configuration=dataclasses.replace(
             configuration, bindings=(*configuration.bindings, binding)),
         select=select and select.replace('{language}', language),
@@ -141,8 +142,7 @@ def finetune_directions(
     if any(cell.status is cells_lib.Status.STOPPED
            for cell in reports[language].cells):
       return reports
-  directions.write(paths.local(output, where='--output'),
-                   directions.matrices(reports))
+  directions.write(paths.of(output), directions.matrices(reports))
   return reports
 
 

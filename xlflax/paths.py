@@ -6,21 +6,18 @@ A name without a scheme is a `pathlib.Path`. `gs://bucket/...` is an
 writes checkpoints to these two and to no other kind of place.
 """
 
+import contextlib
 import importlib.util
 import logging
 import os
 import pathlib
-import queue
 import shutil
-import socket
-import threading
-import uuid
+from collections.abc import Iterator
 from typing import Any, cast
 
 from xlflax import errors
 
 SCHEME = 'gs'
-SECONDS = 60  # until a bucket that does not answer counts as unreachable
 PACKAGES = 'pip install "xlflax[buckets]"'
 
 if importlib.util.find_spec('gcsfs'):
@@ -85,9 +82,9 @@ def local(name: str | os.PathLike, *, where: str) -> pathlib.Path:
   """
   if '://' in os.fspath(name):
     raise errors.RunDirectoryError(
-        'This can not be written to a bucket', got=os.fspath(name),
-        expected='a directory on disk', where=where,
-        fix='write it to disk and copy it')
+        'This can not be in a bucket', got=os.fspath(name),
+        expected='a file or directory on disk', where=where,
+        fix='give one on disk, and copy it from or to the bucket')
   return pathlib.Path(name)
 
 
@@ -114,15 +111,20 @@ def size(path: pathlib.Path) -> int:
   return found.length if is_bucket(path) else found.st_size
 
 
-def write_atomically(path: pathlib.Path, text: str) -> None:
-  """Writes a text file so that it is there whole or not at all."""
+def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
+  """Writes a file so that it is there whole or not at all; text as UTF-8."""
+  if isinstance(content, str):
+    content = content.encode('utf-8')
   if is_bucket(path):  # an object appears when it is complete
-    path.write_text(text, encoding='utf-8')
+    path.write_bytes(content)
     return
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
-  temporary.write_text(text, encoding='utf-8')
-  os.replace(temporary, path)
+  try:
+    temporary.write_bytes(content)
+    os.replace(temporary, path)
+  finally:
+    temporary.unlink(missing_ok=True)
 
 
 def copy_files(source: pathlib.Path, target: pathlib.Path) -> None:
@@ -165,65 +167,36 @@ def remove(directory: pathlib.Path) -> None:
     shutil.rmtree(directory)
 
 
-def check_usable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
-  """Writes to a bucket and reads from it, as checkpoints will.
+@contextlib.contextmanager
+def new_directory(target: pathlib.Path, *, where: str
+                  ) -> Iterator[pathlib.Path]:
+  """Context with a directory to write, which is `target` at its end.
 
-  Both ways are tried that a run takes there: TensorStore's, for parameters,
-  and gcsfs's. On disk nothing is done.
+  On disk it has another name until then. In a bucket it is written in its
+  place. Nothing is left of it where the context is left by an exception.
 
   Args:
-    path: the directory that is to be written.
-    seconds: how long an answer may take.
+    target: a directory that is empty, or not there.
+    where: flag or argument, for messages.
 
   Raises:
-    RunDirectoryError: the bucket is not there, can not be reached, or may
-      not be written.
+    RunDirectoryError: there is something already.
   """
-  if not is_bucket(path):
-    return
-  answers: queue.Queue[Exception | None] = queue.Queue()
-  def run():
-    try:
-      _probe(path)
-      answers.put(None)
-    except Exception as error:  # pylint: disable=broad-except
-      answers.put(error)
-  # A thread, as neither library has a limit for all that it may wait for.
-  threading.Thread(target=run, name='xlflax bucket', daemon=True).start()
-  try:
-    error = answers.get(timeout=seconds)
-  except queue.Empty:
-    error = TimeoutError(f'no answer within {seconds:g} s')
-  if error is not None:
+  target = absolute(target)
+  if target.exists() and (not target.is_dir() or children(target)):
     raise errors.RunDirectoryError(
-        'The bucket can not be used', got=_one_line(error),
-        expected='to write, read and delete objects', where=os.fspath(path),
-        fix="check the bucket's name, this machine's credentials "
-        '(`gcloud auth application-default login`, or '
-        'GOOGLE_APPLICATION_CREDENTIALS) and its network') from error
-
-
-def _probe(path: pathlib.Path) -> None:
-  """Writes, reads and deletes an object."""
-  import tensorstore  # pylint: disable=g-import-not-at-top
-  name = f'.probe-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}'
-  bucket, _, folder = os.fspath(path).removeprefix(f'{SCHEME}://').partition(
-      '/')
-  store = tensorstore.KvStore.open(
-      {'driver': os.environ.get('TENSORSTORE_GCS_BACKEND', 'gcs'),
-       'bucket': bucket, 'path': f'{folder}/'.lstrip('/')},
-      # By default it tries 32 times, for a quarter of an hour.
-      context=tensorstore.Context({'gcs_request_retries': {
-          'max_retries': 3, 'initial_delay': '500ms',
-          'max_delay': '2s'}})).result()
-  store.write(name, b'xlflax').result()
-  probe = path / name
-  found = probe.read_bytes()
-  probe.unlink()
-  if found != b'xlflax':
-    raise OSError(f'{probe} has another content than was written')
-
-
-def _one_line(error: BaseException) -> str:
-  text = ' '.join(str(error).split())
-  return f'{type(error).__name__}: {text}'[:300]
+        'The output is there already', got=str(target),
+        expected='a new or empty directory', fix=f'give another {where}')
+  partial = target if is_bucket(target) else target.with_name(
+      f'.{target.name}.{os.getpid()}.partial')
+  try:
+    partial.mkdir(parents=True, exist_ok=is_bucket(target))
+    yield partial
+    if partial != target:
+      if target.exists():
+        target.rmdir()  # it is empty
+      os.replace(partial, target)
+  except BaseException:
+    with contextlib.suppress(Exception):  # the first error is what counts
+      remove(partial)
+    raise

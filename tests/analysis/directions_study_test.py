@@ -78,3 +78,6 @@ def test_nothing_to_draw(folders, tmp_path):
   assert 'run `xlflax finetune --directions`' in str(found.failures[0])
   found = _run(folders, tasks=('xnli',))
   assert 'Got: nli. Expected: xnli' in str(found.failures[0])
+  found = _run(folders, tasks=('nli', 'xnli'))
+  assert {row['task'] for row in found.rows} == {'nli'}
+  assert 'Got: nli. Expected: xnli' in str(found.failures[0])

@@ -122,8 +122,10 @@ def _flags(kind, folder, output):
 
 
 def _run(kind, folder, output):
-  return cli.main(['analyze', kind, f'--output={output}', '--batch_size=16',
-                   '--compilation_cache=', *_flags(kind, folder, output)[0]])
+  common = [] if kind == 'curves' else ['--batch_size=16',
+                                        '--compilation_cache=']
+  return cli.main(['analyze', kind, f'--output={output}', *common,
+                   *_flags(kind, folder, output)[0]])
 
 
 @pytest.mark.slow

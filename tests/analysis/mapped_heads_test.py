@@ -1,8 +1,10 @@
 """A head on states that another model has rotated."""
 
 import dataclasses
+import types
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -24,7 +26,36 @@ from xlflax.objectives.finetuning import token_classification
 _LABELS = ('O', 'A', 'B', 'C')
 _OBJECTIVE = token_classification.TokenClassification(labels=_LABELS)
 _NAME = _OBJECTIVE.name
-_VOCABULARY = WordVocabulary(('Ada', 'King', 'Rom'))
+
+
+class _Vocabulary(WordVocabulary):
+  """As its base, for sentences as well."""
+
+  def encode_each(self, texts, language_ids):
+    del language_ids
+    return self.encode_batch(texts)
+
+
+class _Model(one_hot_model.OneHot):
+  """All layers have the same states, times `scale`, which is a parameter."""
+
+  depth: int = 1
+
+  @property
+  def config(self):
+    return types.SimpleNamespace(
+        **vars(super().config) | {'num_layers': self.depth})
+
+  def encode(self, token_ids, **inputs):
+    states = super().encode(token_ids, **inputs)
+    return states * self.get_variable('params', 'scale', 1.0)
+
+  def encode_layers(self, token_ids, **inputs):
+    return jnp.stack(
+        [self.encode(token_ids, **inputs)] * (self.depth + 1))
+
+
+_VOCABULARY = _Vocabulary(('Ada', 'King', 'Rom'))
 
 
 def _subjects():
@@ -34,7 +65,8 @@ def _subjects():
       _VOCABULARY, _LABELS, {'Ada': 'A', 'King': 'B', 'Rom': 'C'})
   head['output']['kernel'] = (turn @ head['output']['kernel']).astype(
       np.float32)
-  source = one_hot_model.subject_of(_OBJECTIVE, head, _VOCABULARY)
+  source = dataclasses.replace(one_hot_model.subject_of(
+      _OBJECTIVE, head, _VOCABULARY), model=_Model())
   target = dataclasses.replace(
       source, params={'model': {}}, objectives={})
   return source, target, turn
@@ -80,13 +112,22 @@ def test_states_are_mapped_as_arrays_are():
       np.zeros((1, 2, 5), np.float32), parameters)).all()
 
 
-def test_a_head_works_through_the_map_only(tmp_path):
+def _study(tmp_path, saved, **settings):
+  (tmp_path / 'map.npz').write_bytes(maps.to_bytes(saved))
+  return transfer_study.TransferStudy(**{
+      'heads': (transfer_study.Head('source', str(tmp_path / 'map.npz')),),
+      'target': 'target', 'task': _task()} | settings)
+
+
+@pytest.mark.parametrize('back', [False, True])
+def test_a_head_works_through_the_map_only(tmp_path, back):
+  """Whichever way round the map was learned."""
   source, target, turn = _subjects()
-  (tmp_path / 'map.npz').write_bytes(maps.to_bytes(_saved(turn, layer=1)))
-  found = transfer_study.TransferStudy(
-      heads=(transfer_study.Head('source', str(tmp_path / 'map.npz')),),
-      target='target', task=_task()).run(_Models(source, target))
-  assert not found.failures
+  models = [f'{name}@2' for name in ('target', 'source')[::-1 if back else 1]]
+  saved = _saved(turn.T if back else turn, layer=1, first=models[0],
+                 second=models[1])
+  found = _study(tmp_path, saved).run(_Models(source, target))
+  assert not found.failures and not found.notes
   scores = {(row['series'], row['pair']): row['value'] for row in found.rows}
   assert scores['mapped', 'en'] == 1
   assert scores['without a map', 'en'] < 1
@@ -110,8 +151,53 @@ def test_maps_that_do_not_fit(tmp_path):
     mapped_heads.subject_of(source, target, _NAME, _saved(turn[:, :5]))
   with pytest.raises(errors.AnalysisError, match='no such head. Got: parsing'):
     mapped_heads.subject_of(source, target, 'parsing', None)
-  (tmp_path / 'map.npz').write_bytes(maps.to_bytes(_saved(turn, layer=0)))
-  found = transfer_study.TransferStudy(
-      heads=(transfer_study.Head('source', str(tmp_path / 'map.npz')),),
-      target='target', task=_task()).run(_Models(source, target))
+  found = _study(tmp_path, _saved(turn, layer=0)).run(_Models(source, target))
   assert 'Got: 0. Expected: 1' in str(found.failures[0])
+  found = _study(tmp_path, _saved(turn, first='a@1', second='b@1')).run(
+      _Models(source, target))
+  assert found.rows and 'the map is from a@1 to b@1; the states are of ' in (
+      found.notes[0])
+
+
+@pytest.mark.parametrize('broken, text', [
+    ('target', 'A vector of target@2, layer 1, en is not finite'),
+    ('source', 'A vector of source@2, layer 1, en is not finite'),
+    ('head', 'A head is not finite'), ('map', 'A map is not finite')])
+def test_what_is_not_finite(tmp_path, broken, text):
+  source, target, turn = _subjects()
+  nan = {'scale': np.float32(np.nan)}
+  if broken == 'target':
+    target = dataclasses.replace(target, params={'model': nan})
+  elif broken == 'source':
+    source = dataclasses.replace(source, params=source.params | {'model': nan})
+  elif broken == 'head':
+    source = dataclasses.replace(source, params=source.params | {
+        'heads': jax.tree.map(lambda x: x * np.nan, source.params['heads'])})
+  else:
+    turn = turn * np.nan
+  found = _study(tmp_path, _saved(turn)).run(_Models(source, target))
+  assert not found.rows and text in str(found.failures[0])
+
+
+def test_layers_of_a_deeper_and_of_a_shallower_target(tmp_path):
+  source, target, turn = _subjects()
+  deep = dataclasses.replace(target, model=_Model(depth=3))
+  found = mapped_heads.subject_of(source, deep, _NAME, None)
+  assert found.objectives[_NAME].layer == 1  # the source's last
+  found = _study(tmp_path, _saved(turn)).run(_Models(
+      source, dataclasses.replace(target, model=_Model(depth=0))))
+  assert ('The model has no such layer. Got: 1. Expected: 0 (embeddings) to 0. '
+          'Where: target@2') in str(found.failures[0])
+
+
+def test_a_language_that_fails_does_not_lose_the_others(tmp_path):
+  source, target, turn = _subjects()
+  broken = errors.CorpusError('There is no such file')
+  task = dataclasses.replace(_task(), source=one_hot_model.Held(
+      parts=(('fr', broken), *_task().source.parts)))
+  found = _study(tmp_path, _saved(turn), task=task).run(
+      _Models(source, target))
+  assert {row['pair'] for row in found.rows} == {'en'}
+  assert [one.part for one in found.failures] == [
+      f'source, {series}, fr' for series in (
+          'mapped', 'without a map', 'source model')]

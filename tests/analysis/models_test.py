@@ -130,7 +130,7 @@ def _tsv(tmp_path, sentences, count):
 def test_links_are_written_for_text_without_gold(subject, sentences, tmp_path):
   study = alignment_study.AlignmentStudy(
       source=alignment_study.UnlinkedFiles(
-          files={'de-en': _tsv(tmp_path, sentences, 4)}),
+          files={'de-en': _tsv(tmp_path, sentences, 6)}, max_sentences=4),
       series=fakes.SERIES, methods=('argmax',), layer=0)
   found = study.run(fakes.FakeModels(subject=subject))
   assert not found.failures and not found.pictures and not found.tables
@@ -178,8 +178,13 @@ def test_a_map_of_words_in_context(subject, sentences, tmp_path):
   found, = turned._links(('de', 'en'), 1)
   assert sorted(found.tolist()) == [[0, 2], [1, 0]]
   links.write_text('0-0\n')
-  short = study.run(fakes.FakeModels(subject=subject))
-  assert 'Got: 1 lines, 12 sentences' in str(short.failures[0])
+  for count in (1, 13):
+    links.write_text('0-0\n' * count)
+    other = study.run(fakes.FakeModels(subject=subject))
+    assert f'Got: {count} lines, 12 sentences' in str(other.failures[0])
+  some = dataclasses.replace(study, source=dataclasses.replace(
+      study.source, max_pairs=1))
+  assert len(some._links(('de', 'de'), 1)) == 1  # the first of more
 
 
 def test_files_of_several_languages(tmp_path):

@@ -17,6 +17,7 @@ from xlflax.analysis import (
     maps,
     procrustes,
     report,
+    word_report,
 )
 from xlflax.evaluation import base, results
 from xlflax.evaluation.reports import styles
@@ -101,7 +102,12 @@ def test_no_numbers_is_an_error(tmp_path):
     lambda: direction_figures.draw(
         'Directions of transfer, classification: gains', 'gain (points)', {
             'MetaXLM − XLM': {('en', 'fr'): 0.5, ('fr', 'en'): -12.5}},
-        around_zero=True)])
+        around_zero=True),
+    lambda: word_report.pictures([{
+        'series': f'the quite long name of model {i}', 'pair': pair,
+        'step': 1, 'score': 'csls', 'mapping': 'procrustes', 'layer': None,
+        'precision@1': 0.1 * i} for i in range(5) for pair in (
+            'en-fr', 'ru-en')])['embeddings'].canvas])
 def test_nothing_is_cut_off(tmp_path, make):
   """The margin of every picture is white."""
   make().savefig(tmp_path / 'x.png', dpi=100)
@@ -165,6 +171,14 @@ def test_curves_of_evaluations(tmp_path):
       pytest.approx(40))
   assert gaps['transfer', 10] == pytest.approx(30)
   assert set(found.pictures) == {'xnli', 'xnli.transfer'}
+  for settings, text in (
+      ({'tasks': ('xnli', 'pos')}, 'Got: perplexity, xnli. Expected: pos'),
+      ({'metric': 'accuracy'}, 'no such metric. Got: accuracy. Expected: one '
+       'of perplexity')):  # the others are not lost
+    found = curves_study.CurvesStudy(runs=(str(run),), **settings).run(
+        fakes.FakeModels())
+    assert {row['task'] for row in found.rows} == {'xnli'}
+    assert text in str(found.failures[0])
 
 
 def test_curves_of_an_analysis(tmp_path):

@@ -1,5 +1,7 @@
 """States of a corpus against those of sentences and words one by one."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -137,6 +139,19 @@ def test_blocks_are_read_when_they_are_needed(subject, texts):
   assert len(read) == 4
   with pytest.raises(errors.ConfigError, match='must hold a sentence'):
     next(states.sentence_blocks(subject, texts, 'de', block=0))
+
+
+def test_progress(subject, texts, monkeypatch, caplog):
+  monkeypatch.setattr(states, '_REPORT_SECONDS', -1.0)
+  caplog.set_level('INFO')
+  list(states.sentence_blocks(subject, texts, 'de', block=12))
+  states.mean_word_states(subject, iter(texts), 'de', _WORDS, block=20)
+  found = [record.getMessage() for record in caplog.records]
+  assert re.fullmatch(
+      r'sentence states \| 12 of 20 sentences \| \d+/s \| \d+ min left',
+      found[0])
+  assert found[1].startswith('sentence states | 20 of 20 sentences')
+  assert re.fullmatch(r'word states \| 20 sentences \| \d+/s', found[2])
 
 
 def test_embeddings_of_words_that_are_one_piece(subject):

@@ -1,5 +1,7 @@
 """Analyses of states that are made up: a hidden rotation, and mistakes."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,16 @@ def test_cka_of_every_two_layers():
       'second_layer']] == pytest.approx([1, 1, 1])  # whatever the rotation
   assert set(found.pictures) == {'layers', 'matrix.en-fr'}
   assert found.tables[0].rows[0] == ['layer 0', '100.0']
+
+
+def test_a_layer_that_is_the_same_for_all_sentences():
+  fakes.STATES['fr'][2] = 1
+  found = _cka(compare='diagonal').run(fakes.FakeModels())
+  assert [math.isnan(row['cka']) for row in found.rows] == [
+      False, False, True]
+  assert found.tables[0].rows[2] == ['layer 2', '–']
+  assert found.notes == ['mine, en-fr, step 2: some layer is the same for all '
+                         'sentences and has no CKA']
 
 
 def test_cka_of_some_layers_on_the_diagonal():

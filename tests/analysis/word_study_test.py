@@ -1,11 +1,16 @@
 """Word translation from vector files and from a tiny model."""
 
+import dataclasses
+import json
+
+import jax
 import numpy as np
 import pytest
 
 from tests.analysis import fakes
 from xlflax import errors
 from xlflax.analysis import report, text_files, word_lists, word_study
+from xlflax.evaluation import base, sources
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -86,7 +91,11 @@ def test_layers_and_embeddings_of_a_model(tmp_path, subject, sentences):
       ('embeddings', None), ('layers', 0), ('layers', 2)]
   assert all(0 < row['queries'] <= 6 for row in rows)
   assert rows[-1]['coverage'] == 1  # every word of the dictionary occurs
-  assert len(list((tmp_path / 's').glob('words.*.npz'))) == 2
+  kept = [np.load(path) for path in (tmp_path / 's').glob('words.*.npz')]
+  assert {json.loads(str(one['about']))['language'] for one in kept} == {
+      'de', 'en'}
+  assert {json.loads(str(one['about']))['run'] for one in kept} == {
+      'runs/mine@2'}
   again = study.run(fakes.FakeModels(subject=subject))
   assert again.rows == found.rows
 
@@ -99,8 +108,45 @@ def test_words_of_a_text():
       texts, 'en', {'Cat', 'mouse'}, max_words=3) == ('Cat', 'the', 'dog')
 
 
+def test_word_vectors_and_states_that_are_not_finite(
+    tmp_path, subject, sentences):
+  for language in ('de', 'en'):
+    (tmp_path / language).write_text('\n'.join(sentences(language, 9)))
+  (tmp_path / 'd').write_text('1\t1\n2\t2\n')
+  broken = dataclasses.replace(subject, params=jax.tree.map(
+      lambda x: x * np.nan, subject.params))
+  found = word_study.WordStudy(
+      series=fakes.SERIES, train={'de-en': str(tmp_path / 'd')},
+      test={'de-en': str(tmp_path / 'd')}, text=text_files.TextFiles(
+          files={x: str(tmp_path / x) for x in ('de', 'en')})).run(
+              fakes.FakeModels(subject=broken))
+  assert not found.rows
+  assert [one.part for one in found.failures] == [
+      f'mine de-en at step 2, {kind}' for kind in ('embeddings', 'layers')]
+  assert all('is not finite' in str(one) for one in found.failures)
+
+
+def test_text_is_read_line_by_line(tmp_path, corpus):
+  """Nobody holds it, and its hash is that of the whole."""
+  lines = ['a b', 'ü "quoted"', '中文']
+  (tmp_path / 'x').write_text('\n'.join([*lines[:1], '', *lines[1:]]))
+  text = text_files.TextFiles(files={'en': str(tmp_path / 'x')})
+  assert next(text_files.lines_of(text, 'en')) == 'a b'
+  assert text.load('en') == lines
+  assert text_files.digest(text.lines('en')) == (base.settings_hash(lines), 3)
+  same = text_files.TextFiles(files={'en': str(tmp_path / 'x')}, max_lines=3)
+  other = text_files.TextFiles(files={'en': str(tmp_path / 'x')}, max_lines=2)
+  assert text.fingerprint() == same.fingerprint() != other.fingerprint()
+  held = text_files.CorpusLines(directory=corpus, split='test', max_lines=5)
+  assert held.languages_found() == ('de', 'en', 'ja')
+  assert held.load('de') == sources.CorpusText(
+      directory=corpus, max_lines=5).load('de')
+
+
 @pytest.mark.parametrize('settings, text', [
     ({'train': {}, 'test': {'a-b': 'x'}}, 'both for each pair'),
+    ({'train': {'en-fr': 'x'}, 'test': {'en-fr': 'x'}},
+     'no counterpart. Got: en'),
     ({'train': {}, 'test': {}, 'vectors': {}}, 'series of models')])
 def test_settings(settings, text):
   with pytest.raises(errors.ConfigError, match=text):

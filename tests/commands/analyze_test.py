@@ -7,6 +7,7 @@ import pytest
 
 from xlflax import cli, errors
 from xlflax.commands import analysis_flags, analyze
+from xlflax.evaluation import states
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -23,8 +24,9 @@ def _one_device(monkeypatch):
 
 
 def _analyze(kind, output, *flags):
-  return cli.main(['analyze', kind, f'--output={output}', '--batch_size=8',
-                   '--compilation_cache=', *flags])
+  if kind not in ('curves', 'directions'):  # these read no model
+    flags = ('--batch_size=8', '--compilation_cache=', *flags)
+  return cli.main(['analyze', kind, f'--output={output}', *flags])
 
 
 def _rows(output):
@@ -48,6 +50,51 @@ def test_cka(run, corpus, tmp_path, capsys):
   assert {path.name for path in out.iterdir()} >= {
       'cka.csv', 'layers.png', 'layers.csv', 'matrix.en-de.png'}
   assert len(list((tmp_path / 'states').iterdir())) == 3
+
+
+def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
+  """A random encoder, paraphrases; what was read is not read again."""
+  texts = []
+  for first, second in (('en', 'de'), ('en', 'en')):
+    texts.append(f'--text={first}-{second}={tmp_path / second}.tsv')
+    (tmp_path / f'{second}.tsv').write_text(''.join(
+        f'{a}\t{b}\n' for a, b in zip(
+            sentences(first, 12), sentences(second, 12), strict=True)))
+  flags = [f'--series=model={run}', f'--series=random={run},{run}@untrained',
+           f'--states={tmp_path / "states"}', '--estimator=debiased',
+           '--compare=diagonal', *texts]
+  read = []
+
+  def counted(subject, texts, *args, **settings):
+    read.append(texts[0])
+    if len(read) == 3:
+      raise KeyboardInterrupt
+    return sentence_states(subject, texts, *args, **settings)
+
+  sentence_states = states.sentence_states
+  monkeypatch.setattr(states, 'sentence_states', counted)
+  assert _analyze('cka', tmp_path / 'out', *flags) == 130
+  assert not (tmp_path / 'out').exists() and len(read) == 3
+  assert _analyze('cka', tmp_path / 'out', *flags) == 0
+  # en and de of the model are there; left are de and en of the random one.
+  assert len(read) == 5
+  found = {(row['series'], row['pair'], row['first_layer']): row['cka']
+           for row in _rows(tmp_path / 'out')}
+  assert len(found) == 12
+  for layer in range(3):
+    assert found['model', 'en-en', layer] == pytest.approx(1, abs=1e-4)
+    assert found['random', 'en-en', layer] < 0.99
+
+
+def test_several_devices(run, corpus, tmp_path, monkeypatch):
+  flags = [f'--model_dir={run}', '--no_random', f'--text={corpus}',
+           '--languages=de', '--compare=diagonal']
+  found = []
+  for count in (1, 8):
+    monkeypatch.setattr(jax, 'device_count', lambda n=count: n)
+    assert _analyze('cka', tmp_path / str(count), *flags) == 0
+    found.append([row['cka'] for row in _rows(tmp_path / str(count))])
+  assert found[1] == pytest.approx(found[0], abs=1e-5)
 
 
 def test_sentences_along_training(run, corpus, tmp_path):

@@ -1,5 +1,6 @@
-"""A run in a bucket is the run on disk, by one process and by two."""
+"""A run in a bucket is the run on disk; what follows it needs no disk."""
 
+import json
 import pathlib
 import tempfile
 
@@ -56,3 +57,47 @@ def test_stopped_and_continued_in_a_bucket(workspace, bucket, tmp_path):
   for name, value in expected.items():
     np.testing.assert_allclose(got[name], value, atol=1e-4, err_msg=name)
   assert losses(copy).keys() == losses(tmp_path / 'run').keys()
+
+
+def _treebank(path: pathlib.Path) -> str:
+  """Sentences whose words have a tag each, as gin's value of files."""
+  words = ('der', 'kater', 'hund', 'sieht', 'findet', 'haus')
+  lines = [[words[(i * k + i) % 6] for k in range(1, 5)] for i in range(12)]
+  path.write_text('\n'.join(
+      ''.join(f'{word}\t{"VERB" if word in words[3:5] else "NOUN"}\n'
+              for word in line) for line in lines), encoding='utf-8')
+  return f"{{'de': {str(path)!r}}}"
+
+
+@pytest.mark.slow
+def test_evaluated_and_fine_tuned_in_a_bucket(workspace, bucket, tmp_path):
+  """All that follows pretraining, with nothing of a run on disk."""
+  found, variables = bucket
+  workspace.run('train', *TINY, *_FLAGS, _STEPS, *workspace.inputs,
+                workspace.cache, '--model_dir=gs://bucket/mlm', **variables)
+  printed = workspace.run(
+      'evaluate', '--model_dir=gs://bucket/mlm', '--steps=all',
+      '--tasks=retrieval,perplexity', *workspace.inputs[::2], **variables)
+  assert 'retrieval: accuracy' in printed
+  assert {'mlm/eval/retrieval/4.json', 'mlm/eval/retrieval/8.json',
+          'mlm/eval/perplexity.png', 'mlm/eval/retrieval.layers.png',
+          'mlm/eval/summary.csv'} <= found.objects.keys()
+  files = _treebank(tmp_path / 'de.conll')
+  tune = ('finetune', '--gin_file=finetune/tagging.gin',
+          '--init_from=gs://bucket/mlm', '--output=gs://bucket/pos',
+          "--gin.FORMAT='conll'", f'--gin.TRAIN_FILES={files}',
+          f'--gin.DEV_FILES={files}', '--gin.LENGTH=16',
+          '--gin.BATCH_SIZE=4', '--gin.TRAIN_STEPS=6', '--gin.EVAL_STEPS=3',
+          '--grid=SEED=0', '--select=tagging/accuracy/de',
+          '--test_gin_file=evaluate/tagging.gin', "--test_gin=FORMAT='conll'",
+          f'--test_gin=TEST_FILES={files}', workspace.inputs[2])
+  workspace.run(*tune, **variables)
+  record = json.loads(found.objects['pos/grid.json'][1])
+  cell, = record['cells']
+  assert cell['status'] == 'finished' and cell['step'] in (3, 6)
+  assert cell['test']['tagging_test/accuracy/de'] >= 0
+  saved = [name for name in found.objects if name.startswith(
+      'pos/cells/SEED=0/checkpoints/') and name.endswith(
+          f'/{cell["step"]}/commit_success.txt')]
+  assert len(saved) == 1
+  assert 'was there' in workspace.run(*tune, **variables)

@@ -5,8 +5,9 @@ import json
 import pathlib
 import shutil
 
-from xlflax import config, errors
+from xlflax import config, errors, paths
 from xlflax.evaluation import base
+from xlflax.training import checkpoints
 from xlflax.training import run as run_lib
 
 CALLS: list[str] = []
@@ -27,7 +28,7 @@ class FakeTraining:
 
   def __call__(self, *, config, other_config):
     del other_config
-    directory = pathlib.Path(_macro('MODEL_DIR'))
+    directory = paths.of(_macro('MODEL_DIR'))
     rate, seed = _macro('LEARNING_RATE'), _macro('SEED')
     CALLS.append(directory.name)
     config()
@@ -35,15 +36,27 @@ class FakeTraining:
       raise errors.TrainingError('The loss or its gradient is not finite')
     if rate < 0:
       raise errors.ConfigError('A rate is negative', got=rate)
-    shutil.copytree(self.pretrained, directory)
-    with open(directory / 'metrics.jsonl', 'w', encoding='utf-8') as file:
-      for step, score in ((10, rate), (20, rate / 2)):
-        file.write(json.dumps(
-            {'step': step, 'eval': {'dev/accuracy/en': score + seed / 100}})
-            + '\n')
+    copy_run(self.pretrained, directory)
+    paths.write_atomically(directory / 'metrics.jsonl', ''.join(
+        json.dumps({'step': step, 'eval': {
+            'dev/accuracy/en': score + seed / 100}}) + '\n'
+        for step, score in ((10, rate), (20, rate / 2))))
     run_lib.mark_finished(directory, 20)
     return {'step': 20, 'loss': 1.0, 'model_dir': str(directory),
             'finished': True}
+
+
+def copy_run(source: pathlib.Path, target: pathlib.Path) -> None:
+  """Copies a run on disk, also to a bucket."""
+  if not paths.is_bucket(target):
+    shutil.copytree(source, target)
+    return
+  for file in sorted(source.rglob('*')):
+    if file.is_file():
+      target.joinpath(*file.relative_to(source).parts).write_bytes(
+          file.read_bytes())
+  for step in checkpoints.finished_steps(source):
+    (target / 'checkpoints' / str(step) / 'commit_success.txt').write_text('')
 
 
 def _macro(name: str):

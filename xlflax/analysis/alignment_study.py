@@ -30,17 +30,20 @@ class UnlinkedFiles(source_lib.ExampleSource):
 
   Attributes:
     files: pair, such as 'en-de', to a file of two columns or to two files.
+    max_sentences: the first so many of a pair; None: all.
   """
 
   files: dict[str, str | tuple[str, str]]
+  max_sentences: int | None = None
 
   def languages(self) -> tuple[str, ...]:
     return tuple(self.files)
 
   def load(self, part: str) -> list[examples_lib.Example]:
     first, second = self._pair(part)
-    text = file_pairs.FilePairs(files={part: self.files[part]}).load(
-        (first, second))
+    text = file_pairs.FilePairs(
+        files={part: self.files[part]}, max_pairs=self.max_sentences).load(
+            (first, second))
     return [examples_lib.AlignedSentence(
         id=str(number), language=first, target_language=second,
         source_words=tuple(source.split()), target_words=tuple(target.split()),

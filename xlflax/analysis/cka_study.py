@@ -66,7 +66,7 @@ class CkaStudy(study.Study):
         name='cka', title='Similarity of layers (CKA)',
         explanation=_EXPLANATION, rows=rows, pictures=_pictures(rows),
         tables=_tables(rows), settings=base.settings(self),
-        failures=failures.collected())
+        notes=_notes(rows), failures=failures.collected())
 
   def _compare(self, case: study.Case, text: sources.PairedText,
                models: models_lib.Models) -> list[report.Row]:
@@ -92,6 +92,13 @@ class CkaStudy(study.Study):
 
 def _diagonal(rows) -> list[report.Row]:
   return [row for row in rows if row['first_layer'] == row['second_layer']]
+
+
+def _notes(rows: list[report.Row]) -> list[str]:
+  without = {f'{row["series"]}, {row["pair"]}, step {row["step"]}'
+             for row in rows if np.isnan(row['cka'])}
+  return [f'{name}: some layer is the same for all sentences and has no CKA'
+          for name in sorted(without)]
 
 
 def _tables(rows: list[report.Row]):

@@ -61,7 +61,7 @@ class CurvesStudy(study.Study):
     rows: list[report.Row] = []
     for directory, name in zip(self.runs, _names(self.runs), strict=True):
       with failures.guard(directory):
-        rows += self._of_run(paths.of(directory), name)
+        rows += self._of_run(paths.of(directory), name, failures)
     for directory, name in zip(self.analyses, _names(self.analyses),
                                strict=True):
       with failures.guard(directory):
@@ -74,21 +74,25 @@ class CurvesStudy(study.Study):
         pictures=self._pictures(rows), tables=_tables(rows),
         settings=base.settings(self), failures=failures.collected())
 
-  def _of_run(self, directory: pathlib.Path, name: str) -> list[report.Row]:
+  def _of_run(self, directory: pathlib.Path, name: str,
+              failures: base.Failures) -> list[report.Row]:
     folder = directory / run_directory.EVALUATION
     found = sorted(path.name for path in folder.glob('*') if path.is_dir())
-    wanted = found if self.tasks is None else [
-        task for task in self.tasks if task in found]
-    if not wanted:
-      raise errors.AnalysisError(
-          'A run has no results of evaluations', got=', '.join(found) or None,
-          expected=', '.join(self.tasks or ()) or 'eval/<task>/<step>.json',
-          where=str(folder), fix='run `xlflax evaluate --steps=all`')
+    wanted = found if self.tasks is None else self.tasks
+    missing = [task for task in wanted if task not in found]
+    if missing or not wanted:
+      with failures.guard(str(directory)):
+        raise errors.AnalysisError(
+            'A run has no results of evaluations',
+            got=', '.join(found) or None, where=str(folder),
+            expected=', '.join(missing) or 'eval/<task>/<step>.json',
+            fix='run `xlflax evaluate --steps=all`')
     rows: list[report.Row] = []
     for task in wanted:
-      for step, result in results.find(directory, task).items():
-        if isinstance(step, int) and result.metrics:
-          rows += self._of_result(name, task, step, result)
+      with failures.guard(f'{directory}, {task}'):
+        for step, result in results.find(directory, task).items():
+          if isinstance(step, int) and result.metrics:
+            rows += self._of_result(name, task, step, result)
     return rows
 
   def _of_result(self, name: str, task: str, step: int,
@@ -98,9 +102,14 @@ class CurvesStudy(study.Study):
       metric, _, part = key.partition('/')
       scores.setdefault(metric, {})[part or 'all'] = value
     metric = self.metric or averages.main_metrics(tuple(scores))[0]
+    if metric not in scores:
+      raise errors.AnalysisError(
+          'A task has no such metric', got=metric,
+          expected='one of ' + ', '.join(scores), where=f'step {step}',
+          fix='name the tasks that have it, or another metric')
     return [{'model': name, 'task': task, 'metric': metric, 'part': part,
              'step': step, 'value': score_table.points(metric, value)}
-            for part, value in scores.get(metric, {}).items()]
+            for part, value in scores[metric].items()]
 
   def _of_analysis(self, directory: pathlib.Path, name: str
                    ) -> list[report.Row]:

@@ -44,7 +44,8 @@ class DirectionsStudy(study.Study):
     rows: list[report.Row] = []
     for name, directory in self.results.items():
       with failures.guard(name):
-        for task, path in self._files(pathlib.Path(directory)).items():
+        for task, path in self._files(pathlib.Path(directory),
+                                      failures).items():
           rows += [{'series': name, 'task': task} | row
                    for row in _read(path)]
     return report.Analysis(
@@ -53,19 +54,21 @@ class DirectionsStudy(study.Study):
         tables=_tables(rows), settings=base.settings(self),
         failures=failures.collected())
 
-  def _files(self, directory: pathlib.Path) -> dict[str, pathlib.Path]:
-    """Task -> its file."""
+  def _files(self, directory: pathlib.Path, failures: base.Failures
+             ) -> dict[str, pathlib.Path]:
+    """Task -> its file; tasks that have none are failures."""
     found = {path.name[len(_PREFIX):-len('.csv')]: path
              for path in sorted(directory.glob(f'{_PREFIX}*.csv'))}
-    wanted = found if self.tasks is None else {
-        task: found[task] for task in self.tasks if task in found}
-    if not wanted:
-      raise errors.AnalysisError(
-          'There are no directions of transfer in a folder',
-          got=', '.join(found) or None, where=str(directory),
-          expected=', '.join(self.tasks or ()) or 'directions.<task>.csv',
-          fix='run `xlflax finetune --directions`')
-    return wanted
+    wanted = tuple(found) if self.tasks is None else self.tasks
+    missing = [task for task in wanted if task not in found]
+    if missing or not wanted:
+      with failures.guard(str(directory)):
+        raise errors.AnalysisError(
+            'There are no directions of transfer in a folder',
+            got=', '.join(found) or None, where=str(directory),
+            expected=', '.join(missing) or 'directions.<task>.csv',
+            fix='run `xlflax finetune --directions`')
+    return {task: found[task] for task in wanted if task in found}
 
 
 def _read(path: pathlib.Path) -> list[report.Row]:

@@ -7,7 +7,6 @@ their codes: the fonts of matplotlib lack many scripts.
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib import figure
@@ -19,8 +18,6 @@ STEP = 'training step'
 _DARK = 0.55  # of cividis: below, writing is white
 _ACROSS = 3  # panels in a row
 _TICKS = 6  # of an axis of layers or steps
-_LETTER = 0.085  # inches that a letter takes, about
-_MANY = 10  # lines, beyond which the legend stands to the right
 
 Points = Sequence[tuple[float, float]]
 Panels = Mapping[str, Mapping[str, Points]]
@@ -140,14 +137,14 @@ def curves(title: str, label: str, panels: Panels, *, xlabel: str = LAYER,
       axes.set_ylim(-0.02 * top, 1.02 * top)
   for axes in grid[:, 0]:
     axes.set_ylabel(label)
-  _legend(canvas, grid.ravel()[:len(panels)], names)
+  styles.legend(canvas, grid.ravel()[:len(panels)], names)
   canvas.suptitle(title, fontsize='large')
   return canvas
 
 
 def _wrapped(name: str, inches: float) -> str:
   """A name in lines that are no wider than its panel."""
-  return textwrap.fill(name, max(8, int(inches / _LETTER)))
+  return textwrap.fill(name, max(8, int(inches / styles.LETTER)))
 
 
 def _top(panels: Panels, whole: float) -> float:
@@ -155,26 +152,6 @@ def _top(panels: Panels, whole: float) -> float:
   highest = max((y for lines in panels.values() for points in lines.values()
                  for _, y in points if math.isfinite(y)), default=whole)
   return whole * min(10, math.floor(10 * highest / whole) + 1) / 10
-
-
-def _legend(canvas, grid, names: Sequence[str]) -> None:
-  handles: dict[str, Any] = {}
-  for axes in grid:
-    handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
-  if len(names) < 2:
-    return
-  longest = 0.58 + _LETTER * max(map(len, names))  # inches of an entry
-  fitting = max(1, int(canvas.get_figwidth() / longest))
-  if len(names) <= _MANY:
-    canvas.set_figheight(
-        canvas.get_figheight() + 0.2 * (math.ceil(len(names) / fitting) - 1))
-  place: dict[str, Any] = (
-      dict(loc='outside lower center', ncols=min(len(names), fitting))
-      if len(names) <= _MANY else
-      dict(loc='outside right center', fontsize=7,
-           ncols=math.ceil(len(names) / 20)))
-  canvas.legend([handles[name] for name in names], names, frameon=False,
-                **place)
 
 
 def _draw_heat(canvas, axes, values: np.ndarray, label: str) -> None:

@@ -43,7 +43,14 @@ def subject_of(source: base.Subject, target: base.Subject, name: str,
     raise errors.AnalysisError(
         'The source has no such head', got=name,
         expected='one of ' + (', '.join(source.params.get('heads', {}))
-                              or 'none'))
+                              or 'none'),
+        fix='name it by --objective, or fine-tune the source first')
+  depths = [one.model.config.num_layers for one in (source, target)]
+  last = -1 if objective.layer is None else objective.layer
+  if depths[0] != depths[1] and last < 0:
+    # Layers from the end are the source's, not the target's.
+    objective = dataclasses.replace(
+        objective, layer=depths[0] + 1 + last)
   if saved is not None:
     sizes = (target.model.config.hidden_dim, source.model.config.hidden_dim)
     if saved.alignment.matrix.shape != sizes[::-1]:

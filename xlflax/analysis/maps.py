@@ -72,7 +72,7 @@ def load(path) -> SavedMap:
   """Reads such a file.
 
   Raises:
-    AnalysisError: there is none, or it is another kind of file.
+    AnalysisError: there is none, it is another kind of file, or not finite.
   """
   try:
     with np.load(pathlib.Path(path), allow_pickle=False) as saved:
@@ -84,7 +84,19 @@ def load(path) -> SavedMap:
     raise errors.AnalysisError(
         'A map can not be read', got=str(error), where=str(path),
         expected='a file that `xlflax analyze procrustes` wrote') from error
+  if not all(np.isfinite(array).all() for array in (
+      matrix, scale, *(side.means for side in sides))):
+    raise errors.AnalysisError('A map is not finite', got='NaN or infinity',
+                               where=str(path), fix='learn it anew')
   return SavedMap(procrustes.Alignment(matrix, *sides), about, scale)
+
+
+def inverse(saved: SavedMap) -> SavedMap:
+  """The way back: the transpose of an orthogonal map."""
+  one = saved.alignment
+  return dataclasses.replace(saved, scale=1 / saved.scale, alignment=(
+      dataclasses.replace(one, matrix=one.matrix.T, source=one.target,
+                          target=one.source)))
 
 
 def _normalized(means: np.ndarray) -> normalization.Normalized:

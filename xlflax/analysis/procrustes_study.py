@@ -167,10 +167,13 @@ class ProcrustesStudy(study.Study):
           line, where=f'{path}:{number}').possible
       places = np.array(sorted(links), np.int64).reshape(-1, 2)
       found.append(places if name in self.links else places[:, ::-1])
-    if len(found) < size:
+    most = getattr(self.source, 'max_pairs', None)
+    if len(found) < size or (len(found) > size and size != most):
       raise errors.AnalysisError(
-          'A file of links has fewer lines than there are sentences',
-          got=f'{len(found)} lines, {size} sentences', where=path)
+          'A file of links is not of the sentences',
+          got=f'{len(found)} lines, {size} sentences', where=path,
+          expected='a line for each sentence pair', fix='make it anew with '
+          '`xlflax analyze alignment --text` on the same text')
     return found[:size]
 
 

@@ -15,7 +15,7 @@ from matplotlib import figure
 from xlflax import errors
 from xlflax.analysis import glyphs
 from xlflax.evaluation import base
-from xlflax.evaluation.reports import page, text
+from xlflax.evaluation.reports import page, pictures, text
 from xlflax.training import run_directory
 
 JSON = 'analysis.json'
@@ -100,7 +100,7 @@ def write(directory: pathlib.Path, analysis: Analysis, *,
   for name, picture in analysis.pictures.items():
     drawn[picture.title] = directory / f'{name}.png'
     glyphs.fit(picture.canvas)
-    picture.canvas.savefig(drawn[picture.title], dpi=_DPI)
+    pictures.save(picture.canvas, drawn[picture.title], dpi=_DPI)
     contents[f'{name}.csv'] = to_csv(picture.rows)
   notes = [*analysis.notes, *(f'failed: {one}' for one in analysis.failures),
            *([f'command: {line}'] if line else [])]
@@ -114,11 +114,7 @@ def write(directory: pathlib.Path, analysis: Analysis, *,
       'rows': list(analysis.rows)}), indent=1, ensure_ascii=False,
                               allow_nan=False) + '\n'  # last: all is there
   for name, content in contents.items():
-    path = directory / name
-    if isinstance(content, bytes):
-      path.write_bytes(content)
-    else:
-      run_directory.write_atomically(path, content)
+    run_directory.write_atomically(directory / name, content)
   return [*(directory / name for name in contents), *drawn.values()]
 
 

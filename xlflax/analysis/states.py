@@ -8,7 +8,7 @@ corpus has it (500,000 sentences there), at every layer.
 import itertools
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import TypeVar
 
 import numpy as np
@@ -50,7 +50,8 @@ def sentence_blocks(subject: base.Subject, texts: Iterable[str],
     float32 [layers + 1, n, H], n = `block` but for the last.
   """
   index = _language_id(subject, language)
-  report = _Report('sentence states')
+  report = _Report('sentence states', total=(
+      len(texts) if isinstance(texts, Sized) else None))
   for taken in _blocks(texts, block):
     yield states.sentence_states(
         subject, taken, [index] * len(taken), pooling=pooling,
@@ -61,8 +62,8 @@ def sentence_blocks(subject: base.Subject, texts: Iterable[str],
 def mean_word_states(subject: base.Subject, texts: Iterable[str],
                      language: str, words: Sequence[str], *,
                      store: word_means.Store | None = None,
-                     max_length: int | None = 128, block: int = 256
-                     ) -> word_means.WordMeans:
+                     max_length: int | None = 128, block: int = 256,
+                     total: int | None = None) -> word_means.WordMeans:
   """The mean vector of every word over a corpus, at every layer.
 
   Text is encoded as it is written; a word's tokens are those that hold its
@@ -80,6 +81,7 @@ def mean_word_states(subject: base.Subject, texts: Iterable[str],
       is gone on from.
     max_length: tokens a sentence, at most; None: as many as the model reads.
     block: sentences at a time.
+    total: how many sentences there are, for lines about progress.
 
   Raises:
     AnalysisError: the store is of other words, or of another `identity`.
@@ -91,7 +93,7 @@ def mean_word_states(subject: base.Subject, texts: Iterable[str],
   if store is not None:
     means = store.restore(means)
   read = _Reader(subject, language, means)
-  report = _Report('word states', done=means.sentences)
+  report = _Report('word states', done=means.sentences, total=total)
   saved = time.monotonic()
   for taken in _blocks(itertools.islice(texts, means.sentences, None), block):
     readings, rows = read(taken)
@@ -171,8 +173,9 @@ def _blocks(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
 class _Report:
   """A line about progress every half a minute."""
 
-  def __init__(self, what: str, *, done: int = 0):
+  def __init__(self, what: str, *, done: int = 0, total: int | None = None):
     self._what = what
+    self._total = total
     self._done = self._first = done
     self._start = self._last = time.monotonic()
 
@@ -180,7 +183,12 @@ class _Report:
     self._done += count
     now = time.monotonic()
     if now - self._last >= _REPORT_SECONDS:
-      speed = (self._done - self._first) / (now - self._start)
-      _LOG.info('%s | %s sentences | %.0f/s', self._what,
-                f'{self._done:,}', speed)
+      speed = (self._done - self._first) / max(now - self._start, 1e-9)
+      _LOG.info('%s | %s sentences | %.0f/s%s', self._what, self._count(),
+                speed, '' if self._total is None or not speed else
+                f' | {(self._total - self._done) / speed / 60:.0f} min left')
       self._last = now
+
+  def _count(self) -> str:
+    return f'{self._done:,}' + (
+        '' if self._total is None else f' of {self._total:,}')

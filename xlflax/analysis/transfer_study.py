@@ -4,12 +4,19 @@ Source: ECS (Wu et al., 2020) section 5.1.2 and figure 5.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from xlflax import errors
-from xlflax.analysis import figures, mapped_heads, maps, report, study
+from xlflax.analysis import (
+    figures,
+    mapped_heads,
+    maps,
+    report,
+    study,
+    transfer_checks,
+)
 from xlflax.analysis import models as models_lib
-from xlflax.evaluation import base
+from xlflax.evaluation import base, head_task
 from xlflax.evaluation.reports import score_table, text
 
 _EXPLANATION = (
@@ -40,35 +47,47 @@ class TransferStudy(study.Study):
   Attributes:
     heads: one for each layer, or just one.
     target: the model whose states are mapped; as `ModelRef.parse` reads it.
-    task: what is scored, of the target's language; any evaluation task with
-      the field `objective`.
+    task: what is scored, of the target's language.
   """
 
   heads: tuple[Head, ...]
   target: str
-  task: base.EvalTask
+  task: head_task.HeadTask
 
   def run(self, models: models_lib.Models) -> report.Analysis:
     failures = base.Failures('transfer')
     rows: list[report.Row] = []
     notes: dict[str, None] = {}
+    missing: list[base.Failure] = []
     for head in self.heads:
       with failures.guard(head.model):
-        found = self._evaluate(head, models, notes)
-        rows += found
+        for series, layer, result in self._evaluate(head, models, notes):
+          notes |= dict.fromkeys(result.notes)
+          missing += [dataclasses.replace(one, task='transfer', part=(
+              f'{head.model}, {series}, {one.part}'))
+                      for one in result.failures]
+          rows += [{'series': series, 'pair': part, 'layer': layer,
+                    'metric': metric, 'value': value}
+                   for metric, part, value in _scores(result)
+                   if metric == self.task.headline and part != 'mean']
     rows.sort(key=lambda row: (row['series'], row['pair'], row['layer']))
     return report.Analysis(
         name='transfer', title='Transfer by mapped states',
         explanation=_EXPLANATION, rows=rows, pictures=_pictures(rows),
         tables=_tables(rows), settings=base.settings(self),
-        notes=tuple(notes), failures=failures.collected())
+        notes=tuple(notes), failures=(*failures.collected(), *missing))
 
   def _evaluate(self, head: Head, models: models_lib.Models,
-                notes: dict[str, None]) -> list[report.Row]:
-    name = getattr(self.task, 'objective', '')
-    saved = maps.load(head.map)
-    source = models.subject(models_lib.ModelRef.parse(head.model))
-    target = models.subject(models_lib.ModelRef.parse(self.target))
+                notes: dict[str, None]
+                ) -> Iterator[tuple[str, int, base.EvalResult]]:
+    """Yields (series, layer, result)."""
+    name = self.task.objective
+    refs = [models.resolve(models_lib.ModelRef.parse(one))
+            for one in (head.model, self.target)]
+    source, target = map(models.subject, refs)
+    saved, note = transfer_checks.towards(
+        maps.load(head.map), source=str(refs[0]), target=str(refs[1]))
+    notes |= dict.fromkeys([f'{head.map}: {note}'] if note else [])
     subjects = {
         'mapped': mapped_heads.subject_of(source, target, name, saved),
         'without a map': mapped_heads.subject_of(source, target, name, None)
@@ -77,20 +96,15 @@ class TransferStudy(study.Study):
     if saved.about.get('layer', layer) != layer:
       raise errors.AnalysisError(
           'A map is of another layer than the one that the head reads',
-          got=saved.about['layer'], expected=layer, where=head.map)
-    rows: list[report.Row] = []
-    for series, subject in subjects.items():
-      if subject is None:
-        continue
-      result = self.task.evaluate(subject)
-      for failure in result.failures:
-        raise errors.AnalysisError(failure.message, where=failure.part)
-      notes |= dict.fromkeys(result.notes)
-      rows += [{'series': series, 'pair': part, 'layer': layer,
-                'metric': metric, 'value': value}
-               for metric, part, value in _scores(result)
-               if metric == self.task.headline and part != 'mean']
-    return rows
+          got=saved.about['layer'], expected=layer, where=head.map,
+          fix='give --map once for each --head, in the same order')
+    transfer_checks.finite_head(source, name, name=str(refs[0]))
+    for subject, ref in zip((source, target), refs, strict=True):
+      transfer_checks.finite_states(subject, self.task.source, layer,
+                                    name=str(ref))
+    for series, one in subjects.items():
+      if one is not None:
+        yield series, layer, self.task.evaluate(one)
 
 
 def _scores(result: base.EvalResult):

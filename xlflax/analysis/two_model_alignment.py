@@ -107,7 +107,7 @@ def load_maps(directory: str, *, first: str, second: str, pair: str,
     if of == (first, second, pair):
       found[one.about['layer']] = one
     elif of == (second, first, turned):
-      found[one.about['layer']] = _inverse(one)
+      found[one.about['layer']] = maps_lib.inverse(one)
   missing = [layer for layer in range(layers) if layer not in found]
   if missing:
     raise errors.AnalysisError(
@@ -117,11 +117,3 @@ def load_maps(directory: str, *, first: str, second: str, pair: str,
         where=str(directory), fix='run `xlflax analyze procrustes` on the same '
         'series')
   return [found[layer] for layer in range(layers)]
-
-
-def _inverse(saved: maps_lib.SavedMap) -> maps_lib.SavedMap:
-  """The way back: the transpose of an orthogonal map."""
-  one = saved.alignment
-  return dataclasses.replace(saved, scale=1 / saved.scale, alignment=(
-      dataclasses.replace(one, matrix=one.matrix.T, source=one.target,
-                          target=one.source)))

@@ -1,10 +1,12 @@
 """Means of the vectors that words have in a corpus, as running sums."""
 
 import dataclasses
+import json
 import os
 import pathlib
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -96,10 +98,12 @@ class Store:
     path: of the `.npz` file.
     identity: what the sums depend on besides the words, such as the
       checkpoint, language and corpus; another one's sums are refused.
+    about: the same for readers, JSON values; kept with the sums.
   """
 
   path: str | os.PathLike
   identity: str
+  about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def save(self, means: WordMeans) -> None:
     """Writes the file so that it is there whole or not at all."""
@@ -109,7 +113,8 @@ class Store:
     with temporary.open('wb') as stream:
       np.savez(stream, sums=means.sums, counts=means.counts,
                words=np.array(means.words), sentences=means.sentences,
-               identity=self.identity)
+               identity=self.identity,
+               about=json.dumps(dict(self.about), ensure_ascii=False))
     os.replace(temporary, path)
 
   def restore(self, fresh: WordMeans) -> WordMeans:

@@ -51,13 +51,13 @@ def pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
   static = [row for row in main if row['layer'] is None]
   if static:
     title = 'Word translation by embeddings (CSLS, Procrustes)'
-    groups: dict[str, dict[str, float]] = {}
+    # Names of series may be long: they are below the bars, not in the legend.
+    bars: dict[str, dict[str, float]] = {}
     for row in static:
-      name = (VECTORS if row['series'] == VECTORS
-              else f'{row["series"]}, embeddings')
-      groups.setdefault(name, {})[row['pair']] = 100 * row['precision@1']
+      bars.setdefault(row['pair'], {})[row['series']] = 100 * row['precision@1']
+    heading = title if len(bars) > 1 else f'{title}, {static[0]["pair"]}'
     found['embeddings'] = report.Picture(title, bar_pictures.bars(
-        title, 'precision@1 (%)', groups), static)
+        heading, 'precision@1 (%)', bars), static)
   contextual = [row for row in study.last_steps(rows)
                 if row['layer'] is not None]
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}

@@ -7,7 +7,7 @@ contextual states at every layer.
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from xlflax import errors
 from xlflax.analysis import (
@@ -17,6 +17,7 @@ from xlflax.analysis import (
     report,
     states,
     study,
+    text_files,
     word_lists,
     word_means,
     word_report,
@@ -85,6 +86,7 @@ class WordStudy(study.Study):
           'Training and test dictionaries are not of the same pairs',
           got=f'{", ".join(self.train)} and {", ".join(self.test)}',
           expected='both for each pair')
+    self._check_vectors()
 
   def run(self, models: models_lib.Models) -> report.Analysis:
     failures = base.Failures('words')
@@ -113,6 +115,17 @@ class WordStudy(study.Study):
         tables=word_report.tables(rows), settings=base.settings(self),
         notes=word_report.notes(rows), failures=failures.collected())
 
+  def _check_vectors(self) -> None:
+    pairs = [name.partition('-')[::2] for name in self.test]
+    used = {language for pair in pairs for language in pair
+            if all(one in self.vectors for one in pair)}
+    if set(self.vectors) - used:
+      raise errors.ConfigError(
+          'Word vectors of a language have no counterpart',
+          got=', '.join(sorted(set(self.vectors) - used)), where='--vec',
+          expected='files of both languages of a dictionary, of '
+          + ', '.join(self.test))
+
   def _translate(self, columns: report.Row, sides: Sides, train, test
                  ) -> list[report.Row]:
     rows = []
@@ -140,7 +153,7 @@ class _Work:
     self._settings = settings
     self._models = models
     self._known = known
-    self._texts: dict[str, list[str]] = {}
+    self._digests: dict[str, text_files.Digest] = {}
     self._words: dict[str, tuple[str, ...]] = {}
     self._means: dict[tuple, word_means.WordMeans] = {}
     self._files: dict[str, dictionaries.WordVectors] = {}
@@ -180,9 +193,9 @@ class _Work:
       if len(self._means) > 1:  # the sums are large
         self._means.pop(next(iter(self._means)))
       self._means[key] = states.mean_word_states(
-          self._models.subject(ref), self._load(language), language,
+          self._models.subject(ref), self._lines(language), language,
           self._vocabulary(language), max_length=self._settings.max_length,
-          store=self._store(ref, language))
+          store=self._store(ref, language), total=self._digest(language).size)
     return self._means[key]
 
   def _store(self, ref: models_lib.ModelRef, language: str
@@ -191,11 +204,12 @@ class _Work:
       return None
     about = self._models.identity(ref) | {
         'language': language, 'max_length': self._settings.max_length,
-        'text': base.settings_hash(self._load(language)),
+        'text': self._digest(language).name,
         'words': base.settings_hash(list(self._vocabulary(language)))}
     return word_means.Store(
         pathlib.Path(self._settings.directory)
-        / f'words.{base.settings_hash(about)}.npz', base.settings_hash(about))
+        / f'words.{base.settings_hash(about)}.npz', base.settings_hash(about),
+        about | {'run': str(ref)})
 
   def _vocabulary(self, language: str) -> tuple[str, ...]:
     """The words of the text; without one those of the dictionaries."""
@@ -204,15 +218,18 @@ class _Work:
       self._words[language] = (
           tuple(known) if self._settings.text is None
           else word_lists.frequent_words(
-              self._load(language), language, known,
+              self._lines(language), language, known,
               max_words=self._settings.max_words))
     return self._words[language]
 
-  def _load(self, language: str) -> list[str]:
+  def _lines(self, language: str) -> Iterable[str]:
     assert self._settings.text is not None
-    if language not in self._texts:
-      self._texts[language] = self._settings.text.load(language)
-    return self._texts[language]
+    return text_files.lines_of(self._settings.text, language)
+
+  def _digest(self, language: str) -> text_files.Digest:
+    if language not in self._digests:
+      self._digests[language] = text_files.digest(self._lines(language))
+    return self._digests[language]
 
 
 def _sides(case: study.Case):

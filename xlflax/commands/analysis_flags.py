@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.commands import compilation
 
 PAIRS = ('parallel text: PAIR=FILE (two columns), PAIR=FILE,FILE, '
@@ -15,10 +15,15 @@ PAIRS = ('parallel text: PAIR=FILE (two columns), PAIR=FILE,FILE, '
          'test); repeat for several files')
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds where results go and how models run."""
+def add_output(parser: argparse.ArgumentParser) -> None:
+  """Adds where results go."""
   parser.add_argument('--output', metavar='DIR', required=True,
                       help='folder for JSON, CSV, pictures and report.html')
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds where results go and how models run."""
+  add_output(parser)
   parser.add_argument('--batch_size', type=int, default=64, metavar='N',
                       help='sentences a batch (default: %(default)s)')
   parser.add_argument('--seed', type=int, default=0,
@@ -114,9 +119,39 @@ def numbers(text: str, flag: str) -> list[int]:
                              expected='such as 1,2', where=flag) from None
 
 
+def refuse(args: argparse.Namespace, names: Sequence[str], without: str
+           ) -> None:
+  """Raises ConfigError if flags are given that would have no effect.
+
+  Args:
+    args: the flags.
+    names: of flags that are None, or an empty list, unless they are given.
+    without: the flag that they belong to, which is not there.
+  """
+  given = [f'--{name}' for name in names
+           if getattr(args, name) not in (None, [])]
+  if given:
+    raise errors.ConfigError(
+        f'Without {without} a flag has no effect', got=', '.join(given),
+        fix=f'give {without} too, or leave the flag out')
+
+
+def check_languages(args: argparse.Namespace, *items: str) -> None:
+  """Raises ConfigError if `--languages` could choose from none of the texts.
+
+  Args:
+    args: the flags.
+    *items: parallel texts; see `PAIRS`.
+  """
+  if all('=' in item for item in items):
+    refuse(args, ('languages',), 'a directory of parallel text')
+
+
 def reader(args: argparse.Namespace) -> Any:
   """How sentences are read."""
   from xlflax.analysis import sentence_store
+  if args.states is not None:
+    paths.local(args.states, where='--states')
   return sentence_store.SentenceReader(
       directory=args.states, max_length=args.max_length)
 
@@ -199,21 +234,31 @@ def _directory(item: str, languages: str | None):
 
 
 def finish(args: argparse.Namespace, analysis: Any) -> int:
-  """Runs an analysis, prints where it is; 1 if parts of it failed."""
+  """Runs an analysis of models, as `draw`."""
   compilation.use(args.compilation_cache)
-  from xlflax import analyze
   if args.batch_size < 1:
     raise errors.ConfigError(
         'The batch size must be positive', got=args.batch_size,
         expected='an integer of at least 1', where='--batch_size')
-  found = analyze.analyze(
-      analysis, output=args.output, seed=args.seed,
-      batch_size=args.batch_size, command=args.command_line)
+  return draw(args, analysis, seed=args.seed, batch_size=args.batch_size)
+
+
+def draw(args: argparse.Namespace, analysis: Any, **settings: Any) -> int:
+  """Runs an analysis, prints where it is; 1 if parts of it failed.
+
+  Args:
+    args: the flags of `add_output`.
+    analysis: a `Study`.
+    **settings: of `analyze.analyze`.
+  """
+  from xlflax import analyze
+  found = analyze.analyze(analysis, output=args.output,
+                          command=args.command_line, **settings)
   for table in found.tables:
     print(table.markdown())
   for note in found.notes:
     print(note)
   for failure in found.failures:
     print(f'failed: {failure}', file=sys.stderr)
-  print(f'{pathlib.Path(args.output) / "report.html"}')
+  print(paths.of(args.output) / 'report.html')
   return 1 if found.failures else 0

@@ -30,9 +30,9 @@ EXAMPLES = """
   xlflax analyze alignment --model_dir=runs/mlm --output=out/alignment \\
       --links=en-de=text.en-de,gold.en-de
 
-  # a map between two models, to be used elsewhere
+  # a map from a French model to an English one: the pivot comes first
   xlflax analyze procrustes --series='maps=runs/{language}' --layers=8 \\
-      --text=en-fr=en-fr.tsv --output=out/map
+      --text=en-fr=en-fr.tsv --pivot=fr --output=out/map
 
   # a head trained on layer 8 of an English model, on a French model's layer
   xlflax analyze transfer --head=runs/en_pos --target=runs/fr \\

@@ -26,12 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--maps', metavar='DIR', help='output of `xlflax analyze procrustes` for '
       'the same series and pair: states of the first language are mapped, '
       'layer by layer, before words are compared')
-  parser.add_argument('--first_index', type=int, default=0, choices=[0, 1],
-                      help='number of the first word in the files of links '
-                      '(default: %(default)s)')
+  parser.add_argument('--first_index', type=int, choices=[0, 1],
+                      help='number of the first word in the gold links '
+                      '(default: 0)')
   parser.add_argument('--methods', metavar='NAMES',
                       default='mutual_transport,transport,argmax',
-                      help='comma-separated (default: %(default)s)')
+                      help='comma-separated; mutual_transport and argmax are '
+                      'the intersections of both directions (default: '
+                      '%(default)s)')
   parser.add_argument('--layer', type=int, default=-1, metavar='N',
                       help='whose links are written (default: %(default)s)')
   parser.add_argument('--regularization', type=float, default=0.1,
@@ -43,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                       help='share above which words are linked (default: the '
                       'greatest is)')
   parser.add_argument('--max_sentences', type=int, metavar='N',
-                      help='the first N of --links; all by default')
+                      help='the first N of a pair; all by default')
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,11 +67,13 @@ def _source(args: argparse.Namespace):
         'Word alignment needs sentences, with gold links or without',
         expected='either --links=PAIR=TEXT,LINKS or --text=PAIR=FILE')
   if args.text:
-    return alignment_study.UnlinkedFiles(files={
-        name: flags.one_or_two(paths, '--text')
-        for name, paths in flags.named_files(args.text, '--text').items()})
+    flags.refuse(args, ('first_index',), '--links')
+    return alignment_study.UnlinkedFiles(
+        max_sentences=args.max_sentences, files={
+            name: flags.one_or_two(paths, '--text') for name, paths in
+            flags.named_files(args.text, '--text').items()})
   return source.FileExamples(
       format='word_alignment', max_examples=args.max_sentences,
-      options={'first_index': args.first_index},
+      options={'first_index': args.first_index or 0},
       files={name: tuple(paths.split(',')) for name, paths in
              flags.named_files(args.links, '--links').items()})

@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the analysis."""
   from xlflax.analysis import cka_study
+  flags.check_languages(args, *args.text)
   return flags.finish(args, cka_study.CkaStudy(
       source=flags.pairs(args.text, '--text', pivot=args.pivot,
                          languages=args.languages, max_pairs=args.max_pairs),

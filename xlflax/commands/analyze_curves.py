@@ -12,7 +12,7 @@ HELP = ('Draws what is on disk along training: the results of `xlflax '
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of curves."""
-  flags.add_arguments(parser)
+  flags.add_output(parser)
   parser.add_argument('--model_dir', metavar='DIR', action='append',
                       default=[], help='run with eval/<task>/<step>.json; may '
                       'be repeated')
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
   if not args.model_dir and not args.analysis:
     raise errors.ConfigError('There is nothing to draw',
                              expected='--model_dir=DIR or --analysis=DIR')
-  return flags.finish(args, curves_study.CurvesStudy(
+  return flags.draw(args, curves_study.CurvesStudy(
       runs=tuple(args.model_dir), analyses=tuple(args.analysis),
       tasks=tuple(args.tasks.split(',')) if args.tasks else None,
       metric=args.metric, source=args.source_language,

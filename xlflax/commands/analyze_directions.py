@@ -13,7 +13,7 @@ HELP = ('Draws the matrices of training by test language of finished `xlflax '
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of directions."""
-  flags.add_arguments(parser)
+  flags.add_output(parser)
   parser.add_argument(
       '--result', metavar='[NAME=]DIR', action='append', required=True,
       help='output folder of `xlflax finetune --directions`; may be repeated, '
@@ -35,6 +35,6 @@ def run(args: argparse.Namespace) -> int:
           'A folder of results is named wrongly', got=repr(item),
           expected='DIR or NAME=DIR, each name once', where='--result')
     results[name] = directory
-  return flags.finish(args, directions_study.DirectionsStudy(
+  return flags.draw(args, directions_study.DirectionsStudy(
       results=results,
       tasks=tuple(args.tasks.split(',')) if args.tasks else None))

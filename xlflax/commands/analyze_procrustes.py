@@ -2,6 +2,7 @@
 
 import argparse
 
+from xlflax import errors
 from xlflax.commands import analysis_flags as flags
 
 HELP = ('Learns an orthogonal map of each layer from the model of the first '
@@ -33,6 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the analysis."""
   from xlflax.analysis import procrustes_study
+  flags.check_languages(args, *args.text)
+  if args.alignments and args.states:
+    raise errors.ConfigError(
+        'States of words in context are not kept', got='--states',
+        expected='no --states with --alignments')
   return flags.finish(args, procrustes_study.ProcrustesStudy(
       source=flags.pairs(args.text, '--text', pivot=args.pivot,
                          languages=args.languages, max_pairs=args.max_pairs),

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Runs the analysis."""
   from xlflax.analysis import sentence_study
+  flags.check_languages(args, *args.test, *(args.train or ()))
   train = None
   if args.train:
     train = flags.pairs(args.train, '--train', pivot=args.pivot,

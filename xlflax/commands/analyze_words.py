@@ -34,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                       help='of a language\'s text; all by default')
   parser.add_argument('--max_words', type=int, default=50_000, metavar='N',
                       help='of a language (default: %(default)s)')
-  parser.add_argument('--min_count', type=int, default=1, metavar='N',
+  parser.add_argument('--min_count', type=int, metavar='N',
                       help='words that the text has less often are left out '
-                      '(default: %(default)s)')
+                      '(default: 1)')
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,24 +44,28 @@ def run(args: argparse.Namespace) -> int:
   from xlflax.analysis import word_study
   series = flags.series(args) if (
       args.model_dir or args.series or not args.vec) else ()
+  if not series:
+    flags.refuse(args, ('text',), '--model_dir or --series')
+  if not args.text:
+    flags.refuse(args, ('layers', 'max_lines', 'min_count', 'states'),
+                 '--text')
   return flags.finish(args, word_study.WordStudy(
       train=flags.named_files(args.train, '--train'),
       test=flags.named_files(args.test, '--test'), text=_text(args),
       series=series, vectors=flags.named_files(args.vec, '--vec'),
       steps=flags.steps(args), layers=flags.layers(args),
-      max_words=args.max_words, min_count=args.min_count,
+      max_words=args.max_words, min_count=args.min_count or 1,
       max_length=args.max_length, directory=args.states))
 
 
 def _text(args: argparse.Namespace):
   from xlflax.analysis import text_files
-  from xlflax.evaluation import sources
   if not args.text:
     return None
   if len(args.text) == 1 and '=' not in args.text[0]:
     directory, _, split = args.text[0].partition('@')
-    return sources.CorpusText(directory=directory, split=split or 'train',
-                              max_lines=args.max_lines)
+    return text_files.CorpusLines(
+        directory=directory, split=split or 'train', max_lines=args.max_lines)
   named = flags.named_files(args.text, '--text')
   for path in named.values():
     if not pathlib.Path(path).is_file():

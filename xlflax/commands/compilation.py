@@ -2,7 +2,8 @@
 
 import argparse
 import os
-import pathlib
+
+from xlflax import paths
 
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +21,6 @@ def use(directory: str) -> None:
   if not directory:
     return
   import jax  # pylint: disable=g-import-not-at-top
-  path = pathlib.Path(directory).expanduser()
+  path = paths.local(directory, where='--compilation_cache').expanduser()
   jax.config.update('jax_compilation_cache_dir', str(path))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)

@@ -1,7 +1,6 @@
 """`xlflax convert from-hf`: a Hugging Face folder as a model directory."""
 
 import argparse
-import pathlib
 
 HELP = ('Makes a model directory from a local Hugging Face folder: BERT, '
         'RoBERTa, XLM-R, XLM-R XL or XLM, with tokenizer and heads.')
@@ -50,7 +49,6 @@ def run(args: argparse.Namespace) -> int:
   if args.dry_run:
     print(tables.of_import(checked))
     return 0
-  importing.check_free(pathlib.Path(args.output))
   directory = importing.convert(checked, args.output)
   for name, reason in checked.plan.skipped.items():
     print(f'not kept: {name} ({reason})')

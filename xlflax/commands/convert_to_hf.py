@@ -1,7 +1,8 @@
 """`xlflax convert to-hf`: a model directory as a Hugging Face folder."""
 
 import argparse
-import pathlib
+
+from xlflax import paths
 
 HELP = ('Makes a Hugging Face folder of a checkpoint: config.json, '
         'safetensors and tokenizer.')
@@ -41,16 +42,15 @@ def run(args: argparse.Namespace) -> int:
   from xlflax.interop.huggingface import (
       exporting,
       folder_writing,
-      importing,
       tables,
   )
+  paths.local(args.output, where='--output')  # before anything is read
   checked = exporting.check(
       args.model_dir, step=args.step, model_type=args.architecture,
       task=args.task, drop=args.drop, dtype=args.dtype)
   if args.dry_run:
     print(tables.of_export(checked))
     return 0
-  importing.check_free(pathlib.Path(args.output))
   notes = folder_writing.convert(checked, args.output,
                             max_shard_bytes=int(args.max_shard_size * 1e9))
   for name in checked.dropped:

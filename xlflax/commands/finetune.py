@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from xlflax import config, errors
+from xlflax import config, errors, paths
 from xlflax.commands import compilation
 
 HELP = ('Fine-tunes a model for each combination of some settings, selects '
@@ -139,6 +139,9 @@ def bindings(args: argparse.Namespace) -> list[str]:
   """Gin bindings of the flags that are given, before the user's own."""
   flags = (('INIT_FROM', args.init_from), ('CORPUS', args.corpus),
            ('CACHE_DIR', args.cache))
+  for flag in ('corpus', 'cache'):  # before a cell is run
+    if getattr(args, flag) is not None:
+      paths.local(getattr(args, flag), where=f'--{flag}')
   modules = ([f'TASK_MODULES={args.task_module!r}'] if args.task_module
              else [])
   return [config.quoted(name, value) for name, value in flags

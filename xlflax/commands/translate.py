@@ -7,7 +7,7 @@ import pathlib
 import sys
 from typing import Any
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.commands import compilation
 
 HELP = ('Translates files, or standard input line by line, with a checkpoint '
@@ -122,6 +122,8 @@ def _stream(lines, args: argparse.Namespace):
 
 
 def _check(args: argparse.Namespace) -> None:
+  for flag in ('input', 'output'):
+    paths.local(getattr(args, flag), where=f'--{flag}')
   if args.input != '-' and not pathlib.Path(args.input).is_file():
     raise errors.CorpusError(
         'There is no such file of text', got=args.input,

@@ -9,7 +9,7 @@ import pathlib
 
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import cache_format, code_switching, row_index
 from xlflax.data.dictionaries import Dictionary
 
@@ -37,7 +37,7 @@ class TokenCache:
   """
 
   def __init__(self, directory):
-    self.directory = pathlib.Path(directory)
+    self.directory = paths.local(directory, where='directory of the cache')
     path = self.directory / cache_format.CACHE_FILE
     if not path.is_file():
       raise errors.CacheError(

@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import cache_format, host_tensorflow
 
 host_tensorflow.load()
@@ -93,7 +93,7 @@ def write_cache(directory, *, mixtures: Sequence[str],
     CorpusError: unknown mixture or malformed text (file:line).
   """
   register()
-  directory = pathlib.Path(directory)
+  directory = paths.local(directory, where='directory of the cache')
   directory.mkdir(parents=True, exist_ok=True)
   with _lock(directory), _disk_errors(directory):
     expanded = cache_jobs.expand(mixtures, splits)

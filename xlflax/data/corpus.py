@@ -18,7 +18,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import corpus_files
 from xlflax.data.corpus_files import Kind, TextFile
 
@@ -57,7 +57,8 @@ class Corpus:
   """
 
   def __init__(self, directory):
-    self.directory = pathlib.Path(directory)
+    self.directory = paths.local(
+        directory, where='directory of the corpus')
     if not self.directory.is_dir():
       raise errors.CorpusError(
           'The corpus directory does not exist', got=str(directory),

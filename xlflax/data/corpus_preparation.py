@@ -11,7 +11,7 @@ import json
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import (
     corpus_files,
     corpus_writer,
@@ -67,7 +67,7 @@ def prepare(corpus: Corpus, output, *, processing: TextProcessing,
     CorpusError: a malformed line (file:line), the output holds something
       else, a language without text, or nothing can be switched.
   """
-  output = pathlib.Path(output)
+  output = paths.local(output, where='output')
   _check(corpus, output, languages, code_switching)
   settings = json.loads(json.dumps({
       'processing': dataclasses.asdict(processing),

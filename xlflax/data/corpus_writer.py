@@ -9,7 +9,7 @@ from typing import IO
 
 import zstandard
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import corpus_files
 from xlflax.data.corpus import FOLDERS, SPLITS, TRAIN
 from xlflax.data.corpus_files import Kind
@@ -90,7 +90,8 @@ def _path(directory, kind: Kind, languages: tuple[str, ...], *,
                              expected=', '.join(SPLITS))
   suffix = '.txt' if kind is Kind.MONOLINGUAL else '.tsv'
   parts = ['-'.join(languages), name, suffix[1:], compression]
-  folder = pathlib.Path(directory) / FOLDERS[split] / kind.value
+  folder = (paths.local(directory, where='directory of the corpus')
+            / FOLDERS[split] / kind.value)
   path = folder / '.'.join(part for part in parts if part)
   parsed = corpus_files.parse_name(path, kind, split)
   if parsed.languages != languages:

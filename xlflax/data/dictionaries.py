@@ -15,7 +15,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from xlflax import enums, errors
+from xlflax import enums, errors, paths
 from xlflax.data import corpus_files
 
 
@@ -75,7 +75,7 @@ class Dictionary:
         the name does not tell.
       ConfigError: no such format.
     """
-    path = pathlib.Path(path)
+    path = paths.local(path, where='dictionary')
     if languages is None:
       languages = _languages_of_name(path)
     kind = enums.of_value(format, Format, where='Dictionary.read: format')

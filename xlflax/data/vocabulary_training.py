@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import text_sampling, vocabulary, vocabulary_trainer
 from xlflax.data.corpus import Corpus
 from xlflax.data.vocabulary import Vocabulary
@@ -49,7 +49,7 @@ def train_vocabulary(corpus: Corpus, output_dir, *, overwrite: bool = False,
     ConfigError, CorpusError: a setting or a line of text is bad.
   """
   settings = Settings(**fields)
-  output_dir = pathlib.Path(output_dir)
+  output_dir = paths.local(output_dir, where='output_dir')
   plans = sentence_plans(corpus, settings)
   texts = {name: functools.partial(
       text_sampling.sample, corpus, plan, seed=settings.seed)
@@ -101,14 +101,14 @@ def write_vocabulary(made: Vocabulary, description: dict, output_dir) -> None:
   Raises:
     VocabularyError: the directory can't be written.
   """
-  output_dir = pathlib.Path(output_dir)
+  output_dir = paths.of(output_dir)
   text = json.dumps(description, indent=2, ensure_ascii=False) + '\n'
   files = made.files()
   try:
     output_dir.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-      _replace(output_dir / name, content)
-    _replace(output_dir / vocabulary.DESCRIPTION_FILE, text.encode())
+      paths.write_atomically(output_dir / name, content)
+    paths.write_atomically(output_dir / vocabulary.DESCRIPTION_FILE, text)
     for path in output_dir.glob('sentencepiece*.model'):
       if path.name not in files:
         path.unlink()
@@ -116,15 +116,6 @@ def write_vocabulary(made: Vocabulary, description: dict, output_dir) -> None:
     raise errors.VocabularyError(
         f'The vocabulary can\'t be written ({error.strerror})',
         where=str(output_dir)) from error
-
-
-def _replace(path: pathlib.Path, content: bytes) -> None:
-  partial = path.with_name(f'.{path.name}.partial')
-  try:
-    partial.write_bytes(content)
-    partial.replace(path)
-  finally:
-    partial.unlink(missing_ok=True)
 
 
 def _train(corpus: Corpus, texts: _Texts, settings: Settings, digest

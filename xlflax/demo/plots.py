@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib import figure
 
+from xlflax.evaluation.reports import pictures
+
 # Okabe and Ito (2008), "Color universal design".
 _BLUE, _VERMILION, _GREEN, _GREY = '#0072B2', '#D55E00', '#009E73', '#999999'
 _LINES = ((_BLUE, '-'), (_VERMILION, '--'), (_GREEN, '-.'), (_GREY, ':'))
@@ -37,7 +39,7 @@ def plot_losses(path: pathlib.Path,
   _hide_frame(axes)
   if losses:
     axes.legend(frameon=False)
-  canvas.savefig(path, dpi=_DPI)
+  pictures.save(canvas, path, dpi=_DPI)
 
 
 def plot_retrieval(path: pathlib.Path, untrained: Mapping[str, float],
@@ -62,7 +64,7 @@ def plot_retrieval(path: pathlib.Path, untrained: Mapping[str, float],
            title='Finding the translation among the held-out messages')
   _hide_frame(axes)
   axes.legend(frameon=False, ncols=2, loc='upper right')
-  canvas.savefig(path, dpi=_DPI)
+  pictures.save(canvas, path, dpi=_DPI)
 
 
 def plot_layers(path: pathlib.Path,
@@ -91,7 +93,7 @@ def plot_layers(path: pathlib.Path,
     axes.set(ylabel='layer', title=f'{name} model')
   grid[-1, 0].set_xlabel('language')
   canvas.colorbar(image, ax=grid[:, 0], label='accuracy@1 (%)', pad=0.01)
-  canvas.savefig(path, dpi=_DPI)
+  pictures.save(canvas, path, dpi=_DPI)
 
 
 def _write_numbers(axes, values: list[list[float]]) -> None:

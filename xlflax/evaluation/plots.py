@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from matplotlib import figure
 
 from xlflax.evaluation import base, results
+from xlflax.evaluation.reports import pictures
 
 _DPI = 130
 _MANY = 12  # parts, beyond which the legend would hide the picture
@@ -29,12 +30,13 @@ def write(directory: pathlib.Path, task: base.EvalTask, found: ByStep
   trained: ByStep = {step: result for step, result in found.items()
              if isinstance(step, int) and result.metrics}
   if len(trained) > 1:
-    written.append(directory / f'{task.name}.png')
-    _curves(task, trained).savefig(written[-1], dpi=_DPI)
+    written.append(pictures.save(
+        _curves(task, trained), directory / f'{task.name}.png', dpi=_DPI))
   last = list(found.items())[-1:]
   if last and last[0][1].tables.get('layers'):
-    written.append(directory / f'{task.name}.layers.png')
-    _layers(task, *last[0]).savefig(written[-1], dpi=_DPI)
+    written.append(pictures.save(
+        _layers(task, *last[0]), directory / f'{task.name}.layers.png',
+        dpi=_DPI))
   return written
 
 

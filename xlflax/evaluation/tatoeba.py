@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import re
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import language_codes
 from xlflax.evaluation import sources
 
@@ -45,7 +45,7 @@ class Tatoeba(sources.PairSource):
     return sources.PairedText(first, second)
 
   def _files(self) -> dict[sources.Pair, tuple[pathlib.Path, pathlib.Path]]:
-    directory = pathlib.Path(self.directory)
+    directory = paths.local(self.directory, where='tatoeba.directory')
     if not directory.is_dir():
       raise errors.CorpusError(
           'The folder of Tatoeba files does not exist', got=directory,

@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib import figure
 
 from xlflax import errors
+from xlflax.evaluation.reports import pictures
 from xlflax.finetuning import report as report_lib
 from xlflax.training import run_directory
 
@@ -105,7 +106,7 @@ def write(output: pathlib.Path, matrices: Sequence[Matrix]
     name = f'directions.{matrix.metric.split("/")[0]}'
     written += [output / f'{name}.csv', output / f'{name}.png']
     run_directory.write_atomically(written[-2], matrix.to_csv())
-    draw(matrix).savefig(written[-1], dpi=_DPI)
+    pictures.save(draw(matrix), written[-1], dpi=_DPI)
   return written
 
 

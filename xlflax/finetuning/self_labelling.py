@@ -6,10 +6,9 @@ is trained on both (FILTER, Fang et al. 2021; VECO, section 5.1).
 """
 
 import dataclasses
-import pathlib
 from collections.abc import Mapping
 
-from xlflax import enums, errors
+from xlflax import enums, errors, paths
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import base, checkpoint_choice, tagging
@@ -37,7 +36,7 @@ class WordLines(source_lib.ExampleSource):
     Raises:
       CorpusError: the file is missing, no UTF-8, or has no word.
     """
-    path = pathlib.Path(self.files[part])
+    path = paths.local(self.files[part], where='--input')
     try:
       lines = path.read_text(encoding='utf-8').split('\n')
     except (OSError, UnicodeDecodeError) as error:
@@ -105,7 +104,7 @@ def label(
   files = {}
   for part in source.languages():
     if f'{part}.tsv' in found.files:
-      path = pathlib.Path(output) / f'{part}.conll'
+      path = paths.of(output) / f'{part}.conll'
       run_directory.write_atomically(
           path, _conll(source.load(part), found.files[f'{part}.tsv']))
       files[part] = str(path)

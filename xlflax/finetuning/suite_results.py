@@ -269,7 +269,7 @@ def _write_submission(report: SuiteReport, model: str,
   contents = {}
   for result in report.of(model).values():
     for one in result.evaluated[:1]:
-      for file in sorted(one.folder.glob('*')):
+      for file in paths.children(one.folder):
         part = file.stem.split('-')[0]
         if part in xtreme.task(result.task).languages:
           contents[submission.file_name(result.task, part)] = (

@@ -6,9 +6,7 @@ with (Vaswani et al. 2017, section 6.1; VECO, section 6.1: the last 10).
 
 import json
 import logging
-import os
 import pathlib
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax import errors, paths
+from xlflax import bucket_checks, errors, paths
 from xlflax.training import checkpoints, run_directory
 from xlflax.training import params as params_lib
 from xlflax.training import run as run_lib
@@ -36,6 +34,7 @@ def last_steps(model_dir: str | pathlib.Path, count: int) -> list[int]:
   if count < 1:
     raise errors.ConfigError('There is nothing to average', got=count,
                              expected='1 or more checkpoints', where='--last')
+  bucket_checks.check_readable(paths.of(model_dir))
   steps = checkpoints.finished_steps(model_dir)
   if len(steps) < count:
     raise errors.CheckpointError(
@@ -52,7 +51,8 @@ def average(model_dir: str | pathlib.Path, steps: Sequence[int],
 
   Each parameter is the mean in float64, heads included. (Of a run with
   `ema_decay`, the parameters are averaged, not their running averages.) It
-  has one checkpoint, of the largest step, and appears when it is complete.
+  has one checkpoint, of the largest step, and appears, on disk, when it is
+  complete.
 
   Args:
     model_dir: the run.
@@ -60,24 +60,17 @@ def average(model_dir: str | pathlib.Path, steps: Sequence[int],
     output: directory to make.
 
   Raises:
-    RunDirectoryError: `model_dir` is no run, or there is an output already.
+    RunDirectoryError: `model_dir` is no run, there is an output already, or
+      a bucket can't be used.
     CheckpointError: a checkpoint is missing or unlike the others.
   """
-  output = paths.local(output, where='--output').absolute()
+  output = paths.absolute(output)
   run = run_lib.open_run(model_dir)
   steps = sorted(set(steps))
   _check_steps(run, steps)
-  _check_free(output)
-  params = mean_params(run.directory, steps)
-  partial = output.with_name(f'.{output.name}.{os.getpid()}.partial')
-  try:
-    partial.mkdir(parents=True)
-    _write(run, steps, params, partial)
-    if output.exists():
-      output.rmdir()  # it is empty
-    os.replace(partial, output)
-  finally:
-    shutil.rmtree(partial, ignore_errors=True)
+  bucket_checks.check_usable(output)
+  with paths.new_directory(output, where='--output') as made:
+    _write(run, steps, mean_params(run.directory, steps), made)
   logging.info('The average of steps %s of %s is in %s.', steps, model_dir,
                output)
   return output
@@ -154,10 +147,3 @@ def _check_steps(run: run_lib.Run, steps: Iterable[int]) -> None:
         'Checkpoints to average are missing',
         got=f'steps {missing}' if missing else 'no step',
         expected=f'some of {run.steps}', where=str(run.directory))
-
-
-def _check_free(output: pathlib.Path) -> None:
-  if output.exists() and (not output.is_dir() or any(output.iterdir())):
-    raise errors.RunDirectoryError(
-        'The output is there already', got=str(output),
-        expected='a new or empty directory', fix='give another --output')

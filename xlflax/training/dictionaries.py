@@ -4,7 +4,7 @@ import logging
 import pathlib
 from collections.abc import Iterator, Sequence
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import dictionaries as dictionaries_lib
 
 _SUFFIXES = {'.txt': dictionaries_lib.Format.MUSE,
@@ -45,7 +45,7 @@ def read(paths: Sequence[str], language: str) -> Iterator[tuple[str, str]]:
 def _files(path: str, language: str
            ) -> list[tuple[pathlib.Path, dictionaries_lib.Format]]:
   """(file, its format) of a file, or of those of a folder."""
-  place = pathlib.Path(path)
+  place = paths.local(path, where='VocabularyMatching.dictionaries')
   candidates = sorted(place.iterdir()) if place.is_dir() else [place]
   known = [(file, _format(file)) for file in candidates
            if language in _languages(file)]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import jax
 
-from xlflax import errors, paths
+from xlflax import bucket_checks, errors, paths
 from xlflax.training import checkpoints, matched_rows, parameter_sources
 from xlflax.training import decoder_initialization as decoder_lib
 from xlflax.training import params as params_lib
@@ -190,6 +190,7 @@ def _check_renames(init: InitFrom) -> None:
 
 
 def _checkpoint(init: InitFrom) -> pathlib.Path:
+  bucket_checks.check_readable(paths.of(init.model_dir))
   steps = checkpoints.finished_steps(init.model_dir)
   step = init.step if init.step is not None else max(steps, default=None)
   if step not in steps:

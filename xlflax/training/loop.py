@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlflax import errors, paths
+from xlflax import bucket_checks, errors, paths
 from xlflax.data import prefetch, vocabulary_spec
 from xlflax.objectives import base
 from xlflax.objectives import metrics as metrics_lib
@@ -30,7 +30,7 @@ from xlflax.training import window as window_lib
 def run(settings: setup_lib.Settings, *, config: str) -> dict[str, Any]:
   """Trains from the last checkpoint, or from the start, to the last step."""
   vocabulary = _vocabulary(settings)
-  paths.check_usable(paths.of(settings.model_dir))
+  bucket_checks.check_usable(paths.of(settings.model_dir))
   setup = setup_lib.Setup(settings)
   loaders = setup.open_loaders()
   try:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from flax import linen as nn
 
-from xlflax import errors, paths
+from xlflax import bucket_checks, errors, paths
 from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.models import api as models_api
 from xlflax.objectives import base as objectives_base
@@ -116,10 +116,11 @@ def open_run(model_dir: str | pathlib.Path) -> Run:
   """Opens a model directory.
 
   Raises:
-    RunDirectoryError: it is none.
+    RunDirectoryError: it is none, or in a bucket that can't be read.
     VocabularyError: its vocabulary is missing or damaged.
   """
   directory = paths.of(model_dir)
+  bucket_checks.check_readable(directory)
   if not directory.is_dir():
     raise errors.RunDirectoryError(
         'There is no such model directory', got=str(model_dir),

@@ -12,7 +12,7 @@ from typing import Any
 
 from flax import linen as nn
 
-from xlflax import errors, paths
+from xlflax import bucket_checks, errors, paths
 from xlflax.paths import write_atomically
 
 CONFIG = 'config.gin'
@@ -158,8 +158,10 @@ def read_model(model_dir: pathlib.Path):
   """The Linen module that `write_model` recorded.
 
   Raises:
-    RunDirectoryError: the directory is no run.
+    RunDirectoryError: the directory is no run, or in a bucket that can't be
+      read.
   """
+  bucket_checks.check_readable(model_dir)
   path = model_dir / MODEL
   if not path.exists():
     raise errors.RunDirectoryError(

@@ -167,3 +167,20 @@ def test_points():
   assert report._label(['perplexity']) == 'perplexity'
   assert report._label(['las']) == 'LAS (points)'
   assert text.metric_name('exact_match') == 'exact match'
+
+
+@pytest.mark.parametrize('kind', ['bars', 'curves'])
+def test_long_names_of_models_are_not_cut_off(tmp_path, kind):
+  names = [f'the quite long name of model {i} after pretraining'
+           for i in range(5)]
+  if kind == 'bars':
+    canvas = pictures.bars('t', 'v', {name: {'en': 50.0} for name in names})
+  else:
+    canvas = pictures.curves('t', 'v', 'en', {name: {
+        key: [(0, 1.0), (1, 2.0)] for key in ('transfer', 'source', 'gap')}
+                                              for name in names})
+  pictures.save(canvas, tmp_path / 'x.png', dpi=100)
+  image = matplotlib.image.imread(tmp_path / 'x.png')[..., :3]
+  assert image.min() < 0.5
+  for edge in (image[0], image[-1], image[:, 0], image[:, -1]):
+    assert edge.min() > 0.99

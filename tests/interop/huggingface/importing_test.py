@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from tests import fake_bucket
 from tests.interop.huggingface import reference_models as reference
 from xlflax import errors
 from xlflax.interop.huggingface import (
@@ -285,3 +286,23 @@ def test_parameters_are_sharded_as_they_are_read(folder):
   assert table.addressable_shards[0].data.size < table.size
   np.testing.assert_array_equal(
       table, _tensors(folder)['bert.embeddings.word_embeddings.weight'])
+
+
+def test_a_bucket(folder, tmp_path):
+  """A model directory is made there and read from there."""
+  pytest.importorskip('gcsfs')
+  bucket = fake_bucket.shared()
+  bucket.objects.clear()
+  bucket.writable, bucket.silent = True, False
+  importing.convert(importing.check(folder), 'gs://bucket/bert')
+  run = run_lib.open_run('gs://bucket/bert')
+  assert run.steps == [0] and run.is_finished()
+  with pytest.raises(errors.RunDirectoryError, match='is there already'):
+    importing.convert(importing.check(folder), 'gs://bucket/bert')
+  with pytest.raises(errors.RunDirectoryError, match='not be in a bucket'):
+    folder_writing.convert(exporting.check(run.directory), 'gs://bucket/back')
+  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+  expected, got = (_tensors(one) for one in (folder, tmp_path / 'back'))
+  assert expected.keys() == got.keys()
+  for name, value in expected.items():
+    np.testing.assert_array_equal(got[name], value)

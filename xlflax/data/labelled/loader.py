@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import batch as batch_lib
 from xlflax.data import hashing, permutation, row_plan
 from xlflax.data import loader as loader_lib
@@ -138,7 +138,8 @@ def _folder(stream, vocabulary, cache_dir) -> pathlib.Path:
       stream.max_examples, vocabulary.hash,
       *([stream.group_size] if stream.group_size > 1 else ()))))
   name = hashlib.sha256(settings.encode('utf-8')).hexdigest()[:16]
-  return pathlib.Path(cache_dir) / FOLDER / f'{stream.name}-{name}'
+  return (paths.local(cache_dir, where='cache_dir') / FOLDER
+          / f'{stream.name}-{name}')
 
 
 def _settings(source) -> dict[str, str]:

@@ -7,10 +7,9 @@ Hu et al. 2020; README and `evaluate.py` of github.com/google-research/xtreme.
 """
 
 import json
-import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import xtreme
 
@@ -120,7 +119,7 @@ def write(directory: str, contents: Mapping[str, str]) -> tuple[str, ...]:
   Returns:
     The files that a complete submission needs and the folder lacks.
   """
-  root = pathlib.Path(directory)
+  root = paths.of(directory)
   for name, text in contents.items():
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from xlflax import errors
+from xlflax import paths as paths_lib
 from xlflax.data.labelled import features
 from xlflax.data.labelled import source as source_lib
 
@@ -236,7 +237,7 @@ def mlqa_pairs(directory: str, split: str = TEST) -> source_lib.FileExamples:
 
 
 def _root(directory: str) -> pathlib.Path:
-  root = pathlib.Path(directory)
+  root = paths_lib.local(directory, where="XTREME's folder")
   if not root.is_dir():
     raise errors.CorpusError(
         "XTREME's folder does not exist", got=directory,

@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Iterator
 
 from xlflax import errors
+from xlflax import paths as paths_lib
 from xlflax.data import corpus_writer
 from xlflax.data.synthetic import (
   concepts,
@@ -43,7 +44,7 @@ def write(directory, options: SyntheticOptions) -> list[str]:
     ConfigError: more examples are asked for than there are.
     CorpusError: the directory holds something else.
   """
-  directory = pathlib.Path(directory)
+  directory = paths_lib.local(directory, where='directory')
   record = json.dumps(options.to_json(), indent=2, ensure_ascii=False,
                       sort_keys=True) + '\n'
   _check(directory, record)

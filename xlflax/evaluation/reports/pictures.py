@@ -3,17 +3,29 @@
 Languages are named by code: the fonts of matplotlib lack many scripts.
 """
 
+import io
 import math
+import pathlib
 from collections.abc import Mapping, Sequence
 
 from matplotlib import figure
 
+from xlflax import paths
 from xlflax.evaluation.reports import styles
 
 _WIDEST = 14  # groups of bars in one row
 
 Groups = Mapping[str, Mapping[str, float]]
 Curves = Mapping[str, Sequence[tuple[int, float]]]
+
+
+def save(canvas: figure.Figure, path: pathlib.Path, *, dpi: int
+         ) -> pathlib.Path:
+  """Writes a picture as PNG, on disk or to a bucket; returns its path."""
+  content = io.BytesIO()
+  canvas.savefig(content, format='png', dpi=dpi)
+  paths.write_atomically(path, content.getvalue())
+  return path
 
 
 def bars(title: str, label: str, models: Groups, *,
@@ -48,7 +60,7 @@ def bars(title: str, label: str, models: Groups, *,
     axes.set_ylabel(label)
     styles.tidy(axes)
   canvas.suptitle(title, fontsize='large')
-  _legend(canvas, grid[0], len(models))
+  styles.legend(canvas, grid, list(models))
   return canvas
 
 
@@ -79,7 +91,7 @@ def curves(title: str, label: str, source: str, models: Mapping[
     axes.grid(alpha=0.3)
     styles.tidy(axes)
   canvas.suptitle(title, fontsize='large')
-  _legend(canvas, canvas.axes[0], len(models))
+  styles.legend(canvas, canvas.axes, list(models))
   return canvas
 
 
@@ -104,10 +116,3 @@ def _limit(values: Sequence[float]) -> float:
   if 60 <= highest <= 100:
     return 108.0
   return max(highest * 1.15, 1e-3)
-
-
-def _legend(canvas, axes, models: int) -> None:
-  if models > 1:
-    handles, labels = axes.get_legend_handles_labels()
-    canvas.legend(handles, labels, frameon=False, loc='outside lower center',
-                  ncols=min(models, 3))

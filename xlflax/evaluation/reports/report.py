@@ -106,9 +106,9 @@ def write_curves(directory: pathlib.Path, models: Mapping[
     lines = {name: found for name, steps in models.items()
              if (found := _curves(task, steps, source))}
     if any(len(found['gap']) > 1 for found in lines.values()):
-      written.append(directory / f'{_file(task)}.curves.png')
-      pictures.curves(task, _label(_metrics(task, models)), source,
-                      lines).savefig(written[-1], dpi=_DPI)
+      written.append(_save(
+          directory / f'{_file(task)}.curves.png', pictures.curves(
+              task, _label(_metrics(task, models)), source, lines)))
   return written
 
 
@@ -158,8 +158,7 @@ def _draw(directory: pathlib.Path, summaries) -> dict[str, pathlib.Path]:
 
 
 def _save(path: pathlib.Path, canvas) -> pathlib.Path:
-  canvas.savefig(path, dpi=_DPI)
-  return path
+  return pictures.save(canvas, path, dpi=_DPI)
 
 
 def _label(metrics: Sequence[str]) -> str:

@@ -1,14 +1,11 @@
 """From a model directory to a Hugging Face folder: what is written where."""
 
 import json
-import os
 import pathlib
-import shutil
 
 from xlflax import paths
 from xlflax.data import vocabulary_sentencepiece
 from xlflax.interop.huggingface import (
-    importing,
     model_files,
     sentencepiece_files,
     tensor_writing,
@@ -36,24 +33,16 @@ def convert(checked: Export, folder: str | pathlib.Path, *,
     What the reader should know: files that could not be written.
 
   Raises:
-    RunDirectoryError: there is something already.
+    RunDirectoryError: there is something already, or it is in a bucket,
+      where the libraries that read such folders do not look.
     CheckpointError: the checkpoint can't be read.
   """
-  folder = paths.local(folder, where='--output').absolute()
-  importing.check_free(folder)
-  partial = folder.with_name(f'.{folder.name}.{os.getpid()}.partial')
-  try:
-    partial.mkdir(parents=True)
-    tensor_writing.write(checked, partial, max_shard_bytes)
+  folder = paths.local(folder, where='--output')
+  with paths.new_directory(folder, where='--output') as made:
+    tensor_writing.write(checked, made, max_shard_bytes)
     text = json.dumps(checked.options, indent=2, sort_keys=True)
-    (partial / model_files.CONFIG).write_text(text + '\n', encoding='utf-8')
-    notes = _write_tokenizer(checked.run, partial)
-    if folder.exists():
-      folder.rmdir()
-    os.replace(partial, folder)
-  finally:
-    shutil.rmtree(partial, ignore_errors=True)
-  return notes
+    (made / model_files.CONFIG).write_text(text + '\n', encoding='utf-8')
+    return _write_tokenizer(checked.run, made)
 
 
 def _write_tokenizer(run: run_lib.Run, folder: pathlib.Path) -> list[str]:

@@ -4,16 +4,14 @@ import dataclasses
 import enum
 import json
 import math
-import os
 import pathlib
-import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from xlflax import enums, errors, paths
+from xlflax import bucket_checks, enums, errors, paths
 from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.data import vocabulary_training
 from xlflax.interop.huggingface import (
@@ -74,7 +72,7 @@ def check(folder: str | pathlib.Path, *, scan_layers: bool = True,
   """Checks all of a folder but the values of its tensors.
 
   Args:
-    folder: a folder as `save_pretrained` writes it.
+    folder: a folder on disk as `save_pretrained` writes it.
     scan_layers: stacked layers, or unrolled ones.
     vocab_multiple: the table's rows are rounded up to a multiple of this.
     languages: codes of the vocabulary's languages; None takes those of
@@ -91,7 +89,7 @@ def check(folder: str | pathlib.Path, *, scan_layers: bool = True,
 
   Where several of these hold, the first of them tells of all.
   """
-  folder = pathlib.Path(folder)
+  folder = paths.local(folder, where='Hugging Face folder')
   unused = enums.of_value(unused_rows, UnusedRows, where='unused_rows')
   problems: list[errors.XlflaxError] = []
   tensors = _try(lambda: tensor_files.find(folder), problems)
@@ -179,43 +177,26 @@ def load(checked: Import, partitioner: partitioning.Partitioner):
 def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
   """Reads the tensors and writes a model directory.
 
-  It appears when it is complete.
+  On disk it appears when it is complete.
 
   Raises:
-    RunDirectoryError: there is something already.
+    RunDirectoryError: there is something already, or a bucket can't be used.
     CheckpointError: a tensor can't be read, or the checkpoint not be written.
   """
-  model_dir = paths.local(model_dir, where='--output').absolute()
-  check_free(model_dir)
-  params = weights.load(checked.plan)
-  partial = model_dir.with_name(f'.{model_dir.name}.{os.getpid()}.partial')
-  try:
-    partial.mkdir(parents=True)
-    _write(checked, params, partial)
+  model_dir = paths.absolute(model_dir)
+  bucket_checks.check_usable(model_dir)
+  with paths.new_directory(model_dir, where='--output') as made:
+    _write(checked, weights.load(checked.plan), made)
     run_directory.write_atomically(
-        partial / gin_file.FILE,
+        made / gin_file.FILE,
         gin_file.of_model(checked.config, str(model_dir)))
-    if model_dir.exists():
-      model_dir.rmdir()
-    os.replace(partial, model_dir)
-  finally:
-    shutil.rmtree(partial, ignore_errors=True)
   return model_dir
 
 
 def head_style(model_dir: str | pathlib.Path) -> dict[str, Any]:
   """Keyword arguments of `xlflax.models.heads` for an imported model."""
-  record = model_files.read_json(pathlib.Path(model_dir) / RECORD)
+  record = model_files.read_json(paths.of(model_dir) / RECORD)
   return record.get('head', {})
-
-
-def check_free(directory: pathlib.Path) -> None:
-  """Raises RunDirectoryError unless a directory is new or empty."""
-  if directory.exists() and (
-      not directory.is_dir() or any(directory.iterdir())):
-    raise errors.RunDirectoryError(
-        'The output is there already', got=str(directory),
-        expected='a new or empty directory', fix='give another --output')
 
 
 def _write(checked: Import, params, directory: pathlib.Path) -> None:

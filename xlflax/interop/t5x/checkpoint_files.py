@@ -15,7 +15,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import tensorstore
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.training import checkpoints
 from xlflax.training import params as params_lib
 
@@ -49,7 +49,7 @@ def find(checkpoint: str | pathlib.Path) -> dict[str, Tensor]:
   Raises:
     CheckpointError: it is no checkpoint of T5X, or it is damaged.
   """
-  folder = pathlib.Path(checkpoint).absolute()
+  folder = paths.local(checkpoint, where='checkpoint of T5X').absolute()
   if (folder / _MSGPACK).is_file():
     found = _from_msgpack(folder)
   elif (folder / _STATE / _ORBAX_METADATA).is_file():

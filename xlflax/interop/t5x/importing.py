@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from flax import linen as nn
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.interop.t5x import checkpoint_files, t5_rules
 from xlflax.models import api as models_api
@@ -63,7 +63,8 @@ def check(checkpoint: str | pathlib.Path, *,
       that are missing, surplus or of another shape are listed.
     VocabularyError: the vocabulary does not fit the embeddings.
   """
-  checkpoint = pathlib.Path(checkpoint).absolute()
+  checkpoint = paths.local(
+      checkpoint, where='checkpoint of T5X').absolute()
   tensors = checkpoint_files.find(checkpoint)
   shapes = {name: tensor.shape for name, tensor in tensors.items()}
   own = any(name.startswith(_OWN) for name in tensors)

@@ -1,15 +1,13 @@
 """Reads a checked T5X checkpoint and writes a model directory."""
 
 import json
-import os
 import pathlib
-import shutil
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax import errors, paths
+from xlflax import bucket_checks, paths
 from xlflax.data import vocabulary_training
 from xlflax.interop.huggingface import gin_file
 from xlflax.interop.t5x import checkpoint_files, t5_rules
@@ -52,37 +50,20 @@ def _parameter(checked: Import, name: str) -> np.ndarray:
 
 
 def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
-  """Reads the tensors and writes a model directory, at once complete.
+  """Reads the tensors and writes a model directory, on disk at once complete.
 
   Raises:
-    RunDirectoryError: there is something already.
+    RunDirectoryError: there is something already, or a bucket can't be used.
     CheckpointError: a tensor can't be read, or the checkpoint not be written.
   """
-  model_dir = paths.local(model_dir, where='--output').absolute()
-  check_free(model_dir)
-  params = load(checked)
-  partial = model_dir.with_name(f'.{model_dir.name}.{os.getpid()}.partial')
-  try:
-    partial.mkdir(parents=True)
-    _write(checked, params, partial)
+  model_dir = paths.absolute(model_dir)
+  bucket_checks.check_usable(model_dir)
+  with paths.new_directory(model_dir, where='--output') as made:
+    _write(checked, load(checked), made)
     run_directory.write_atomically(
-        partial / gin_file.FILE,
+        made / gin_file.FILE,
         gin_file.of_model(checked.model.config, str(model_dir)))
-    if model_dir.exists():
-      model_dir.rmdir()
-    os.replace(partial, model_dir)
-  finally:
-    shutil.rmtree(partial, ignore_errors=True)
   return model_dir
-
-
-def check_free(directory: pathlib.Path) -> None:
-  """Raises RunDirectoryError unless a directory is new or empty."""
-  if directory.exists() and (
-      not directory.is_dir() or any(directory.iterdir())):
-    raise errors.RunDirectoryError(
-        'The output is there already', got=str(directory),
-        expected='a new or empty directory', fix='give another --output')
 
 
 def _write(checked: Import, params, directory: pathlib.Path) -> None:

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data import corpus_files
 
 _ENDS = b'\r\n'
@@ -41,7 +41,7 @@ def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
 
 def existing(path: str | os.PathLike) -> pathlib.Path:
   """The path; a CorpusError if there is no such file."""
-  path = pathlib.Path(path)
+  path = paths.local(path, where='file of labelled examples')
   if not path.is_file():
     raise errors.CorpusError('A file of labelled examples does not exist',
                              got=str(path))

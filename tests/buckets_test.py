@@ -1,0 +1,251 @@
+"""Commands that read runs in a bucket, and write there."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+from matplotlib import figure
+
+from tests import fake_bucket
+from tests.finetuning import fakes
+from tests.training import tiny
+from xlflax import analyze, cli, errors, evaluate_suite, finetune, paths
+from xlflax import evaluate as evaluate_lib
+from xlflax.analysis import curves_study, models, report, study
+from xlflax.data import corpus, corpus_writer
+from xlflax.data.labelled import submission
+from xlflax.data.labelled.readers import files
+from xlflax.evaluation import base
+from xlflax.evaluation import suite as suite_lib
+from xlflax.finetuning import configuration, grid
+from xlflax.training import run as run_lib
+
+pytest_plugins = ['tests.finetuning.fixtures']
+_PNG = b'\x89PNG\r\n'
+_RUN = 'gs://bucket/run'
+
+
+@pytest.fixture(scope='module')
+def bucket(pretrained):
+  """A bucket with a run, `gs://bucket/run`, of steps 10 and 20."""
+  pytest.importorskip('gcsfs')
+  found = fake_bucket.shared()
+  found.objects.clear()
+  found.writable, found.silent = True, False
+  fakes.copy_run(pretrained, paths.of(_RUN))
+  return found
+
+
+def _content(bucket, name: str) -> bytes:
+  return bucket.objects[name][1]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Total(base.EvalTask):
+  """The sum of all parameters, and what a picture of layers is made of."""
+
+  name: str = 'total'
+
+  @property
+  def headline(self):
+    return 'accuracy'
+
+  def evaluate(self, subject):
+    total = sum(float(leaf.sum()) for leaf in jax.tree.leaves(subject.params))
+    return base.EvalResult(
+        metrics={'accuracy/mean': total}, files={'de.txt': 'a\n'},
+        tables={'layers': [{'pair': 'de-en', 'layer': layer, 'accuracy': 0.5}
+                           for layer in range(2)]})
+
+
+def _evaluate(model_dir, **settings):
+  return evaluate_lib.evaluate(
+      model_dir=str(model_dir), tasks=(_Total(),), steps='all', **settings)
+
+
+def test_results_and_pictures(bucket, pretrained, tmp_path):
+  fakes.copy_run(pretrained, tmp_path / 'run')
+  expected, got = _evaluate(tmp_path / 'run'), _evaluate(_RUN)
+  assert got.failures == () and got.results == expected.results
+  assert _evaluate(_RUN).computed == 0
+  assert {name.removeprefix('run/eval/') for name in bucket.objects
+          if name.startswith('run/eval/')} == {
+              'total/10.json', 'total/10/de.txt', 'total/20.json',
+              'total/20/de.txt', 'summary.csv', 'total.png',
+              'total.layers.png'}
+  for name in ('total.png', 'total.layers.png'):
+    content = _content(bucket, f'run/eval/{name}')
+    assert content.startswith(_PNG)
+    assert content == (tmp_path / 'run/eval' / name).read_bytes()
+
+
+def test_watching_a_finished_run(bucket, pretrained):
+  fakes.copy_run(pretrained, paths.of('gs://bucket/watched'))
+  run_lib.mark_finished(paths.of('gs://bucket/watched'), 20)
+  found = _evaluate('gs://bucket/watched', watch=True, poll_seconds=0.01)
+  assert list(found.results['total']) == [10, 20]
+
+
+def test_curves(bucket):
+  _evaluate(_RUN)
+  analyze.analyze(curves_study.CurvesStudy(runs=(_RUN,)),
+                  output='gs://bucket/curves')
+  name, rows = report.read_rows(paths.of('gs://bucket/curves'))
+  assert name == 'curves' and [row['step'] for row in rows] == [10, 20]
+  assert any(key.startswith('curves/') and key.endswith('.png')
+             for key in bucket.objects)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Size(study.Study):
+  """The number of a model's parameters, with a picture and a binary file."""
+
+  model: str
+
+  def run(self, opened):
+    subject = opened.subject(models.ModelRef.parse(self.model))
+    count = sum(leaf.size for leaf in jax.tree.leaves(subject.params))
+    rows = [{'model': self.model, 'count': count}]
+    return report.Analysis(
+        name='size', title='Size', explanation='', rows=rows,
+        pictures={'n': report.Picture('n', figure.Figure(), rows)},
+        files={'n.npz': b'\x00\xff'})
+
+
+def test_an_analysis_reads_and_writes(bucket):
+  found = analyze.analyze(_Size(model=f'{_RUN}@10'),
+                          output='gs://bucket/analysis')
+  assert found.rows[0]['count'] > 1000
+  assert _content(bucket, 'analysis/n.png').startswith(_PNG)
+  assert _content(bucket, 'analysis/n.npz') == b'\x00\xff'
+  assert b'data:image/png' in _content(bucket, 'analysis/report.html')
+
+
+def _tune(training_gin, function=finetune.finetune, bindings=(), **fields):
+  return function(
+      configuration=configuration.Configuration(
+          gin_files=(training_gin,),
+          bindings=(f"INIT_FROM='{_RUN}'", *bindings)),
+      select='dev/accuracy/en', test_tasks=[fakes.Counted()], **fields)
+
+
+def test_a_grid(bucket, training_gin, fake_training):
+  axes = [grid.parse_axis('LEARNING_RATE=0.2,0.4')]
+  first = _tune(training_gin, axes=axes, output='gs://bucket/grid')
+  assert first.is_complete
+  assert json.loads(_content(bucket, 'grid/grid.json'))['selected'] == (
+      'LEARNING_RATE=0.4')
+  cell = 'grid/cells/LEARNING_RATE=0.4'
+  assert f'{cell}/eval/counted/10.json' in bucket.objects
+  assert f'{cell}/checkpoints/10/commit_success.txt' in bucket.objects
+  # The checkpoint that is not the best is gone.
+  assert not [name for name in bucket.objects
+              if name.startswith(f'{cell}/checkpoints/20/')]
+  fake_training.clear()
+  again = _tune(training_gin, axes=axes, output='gs://bucket/grid')
+  assert fake_training == [] and again.to_json() == first.to_json()
+
+
+def test_directions(bucket, training_gin, fake_training, tmp_path):
+  gin = tmp_path / 'languages.gin'
+  gin.write_text(f"include '{training_gin}'\nTRAIN_LANGUAGE = 'en'\n"
+                 'from __gin__ import dynamic_registration\n'
+                 'from tests.finetuning import fakes\n'
+                 'fakes.Counted.name = %TRAIN_LANGUAGE\n')
+  reports = _tune(str(gin), finetune.finetune_directions,
+                  languages=('en', 'fr'), output='gs://bucket/ways')
+  assert list(reports) == ['en', 'fr']
+  assert _content(bucket, 'ways/directions.counted.png').startswith(_PNG)
+  assert _content(bucket, 'ways/directions.counted.csv').startswith(b'train,')
+
+
+def test_a_suite(bucket, tmp_path):
+  (tmp_path / 'plain.gin').write_text('''
+from __gin__ import dynamic_registration
+from tests.finetuning import fakes
+from xlflax import evaluate
+DATA = %gin.REQUIRED
+evaluate.evaluate.tasks = [@fakes.Counted()]
+evaluate.evaluate.model_dir = %DATA
+''')
+  suite = suite_lib.Suite(name='made', tasks=(suite_lib.SuiteTask(
+      name='plain', family='f', gin_file=str(tmp_path / 'plain.gin')),))
+  found = evaluate_suite.evaluate_suite(
+      suite=suite, model_dirs=[_RUN], data='data', steps=[10, 20],
+      output='gs://bucket/suite')
+  assert list(found.models) == ['run@10', 'run@20'] and not found.failures
+  assert json.loads(_content(bucket, 'suite/suite.json'))['suite'] == 'made'
+  for name in ('leaderboard.html', 'plain.png', 'plain.curves.png'):
+    assert f'suite/report/{name}' in bucket.objects
+
+
+def test_predictions_of_a_leaderboard(bucket):
+  name = submission.file_name('xnli', 'de')
+  missing = submission.write('gs://bucket/predictions', {name: 'x\n'})
+  assert name not in missing and len(missing) > 10
+  assert _content(bucket, f'predictions/{name}') == b'x\n'
+
+
+def test_an_average(bucket, pretrained, tmp_path):
+  """From a bucket to a bucket, as on disk; the second call is refused."""
+  outputs = str(tmp_path / 'mean'), 'gs://bucket/mean'
+  for source, output in zip((pretrained, _RUN), outputs, strict=True):
+    assert cli.main(['convert', 'average', f'--model_dir={source}', '--last=2',
+                     f'--output={output}']) == 0
+  expected, got = (run_lib.open_run(output) for output in outputs)
+  assert got.steps == [20] and got.is_finished()
+  tiny.assert_trees_equal(*(jax.tree.map(np.asarray, one.restore_params(20))
+                            for one in (got, expected)))
+  with pytest.raises(errors.RunDirectoryError, match='is there already'):
+    with paths.new_directory(paths.of('gs://bucket/mean'), where='--output'):
+      raise AssertionError
+
+
+def test_what_fails_leaves_nothing(bucket):
+  with pytest.raises(ZeroDivisionError):
+    with paths.new_directory(paths.of('gs://bucket/half'),
+                             where='--output') as made:
+      (made / 'a' / 'b').write_text('x')
+      assert 'half/a/b' in bucket.objects
+      raise ZeroDivisionError
+  assert not [name for name in bucket.objects if name.startswith('half')]
+
+
+@pytest.mark.parametrize('arguments', [
+    ('translate', f'--model_dir={_RUN}', '--source=en', '--target=de',
+     '--output=gs://bucket/x'),
+    ('convert', 'to-hf', _RUN, '--output=gs://bucket/x'),
+    ('convert', 'from-hf', 'gs://bucket/x', '--output=out'),
+    ('convert', 'from-t5x', 'gs://bucket/x', '--output=out',
+     '--vocabulary=VOCABULARY'),
+    ('vocab', '--corpus=CORPUS', '--output=gs://bucket/x', '--size=80'),
+    ('vocab', '--corpus=gs://bucket/x', '--output=out', '--size=80'),
+    ('finetune', '--gin_file=finetune/classification.gin', '--output=out',
+     '--cache=gs://bucket/x'),
+    ('evaluate', f'--model_dir={_RUN}', '--tasks=retrieval',
+     '--corpus=gs://bucket/x'),
+    ('evaluate', f'--model_dir={_RUN}', '--tasks=tatoeba',
+     '--tatoeba=gs://bucket/x'),
+], ids=' '.join)
+def test_what_has_to_be_on_disk(bucket, arguments, corpus, vocabulary_dir,
+                                tmp_path, monkeypatch, capsys):
+  del bucket
+  monkeypatch.chdir(tmp_path)
+  given = [text.replace('CORPUS', corpus).replace('VOCABULARY', vocabulary_dir)
+           for text in arguments]
+  assert cli.main(given) == 2
+  said = capsys.readouterr().err
+  assert 'This can not be in a bucket. Got: gs://bucket/x.' in said
+  assert 'a file or directory on disk' in said
+  assert list(tmp_path.iterdir()) == []
+
+
+def test_text_has_to_be_on_disk():
+  for call in (lambda: corpus.Corpus('gs://bucket/x'),
+               lambda: files.existing('gs://bucket/x'),
+               lambda: corpus_writer.write_monolingual(
+                   'gs://bucket/x', 'de', [['a']])):
+    with pytest.raises(errors.RunDirectoryError, match='in a bucket'):
+      call()
