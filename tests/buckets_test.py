@@ -81,6 +81,7 @@ def test_results_and_pictures(bucket, pretrained, tmp_path):
     assert content == (tmp_path / 'run/eval' / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_watching_a_finished_run(bucket, pretrained):
   fakes.copy_run(pretrained, paths.of('gs://bucket/watched'))
   run_lib.mark_finished(paths.of('gs://bucket/watched'), 20)
@@ -131,6 +132,7 @@ def _tune(training_gin, function=finetune.finetune, bindings=(), **fields):
       select='dev/accuracy/en', test_tasks=[fakes.Counted()], **fields)
 
 
+@pytest.mark.slow
 def test_a_grid(bucket, training_gin, fake_training):
   axes = [grid.parse_axis('LEARNING_RATE=0.2,0.4')]
   first = _tune(training_gin, axes=axes, output='gs://bucket/grid')
@@ -161,6 +163,7 @@ def test_directions(bucket, training_gin, fake_training, tmp_path):
   assert _content(bucket, 'ways/directions.counted.csv').startswith(b'train,')
 
 
+@pytest.mark.slow
 def test_a_suite(bucket, tmp_path):
   (tmp_path / 'plain.gin').write_text('''
 from __gin__ import dynamic_registration

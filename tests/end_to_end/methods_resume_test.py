@@ -146,6 +146,7 @@ def test_what_the_checkpoints_of_moco_hold(whole):
   assert len(moved) > 15
 
 
+@pytest.mark.slow
 def test_kinds_of_steps_and_phases(whole):
   """Both kinds of step were trained, and phase 2 began where phase 1 ended."""
   assert _kinds(whole('veco')) == {'ca_mlm', 'ca_mlm_pairs', 'tlm'}

@@ -64,9 +64,9 @@ def _evaluate(family, files, model_dir, partitioner=None):
   return json.loads(path.read_text(encoding='utf-8'))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('family', 'bindings', 'metric', 'baseline'), [
-    pytest.param('tagging', (), 'accuracy', 'majority',
-                 marks=pytest.mark.slow),
+    ('tagging', (), 'accuracy', 'majority'),
     ('parsing', (
         '--gin.dependency_parsing.DependencyParsing.arc_dim=16',
         '--gin.dependency_parsing.DependencyParsing.relation_dim=8',
