@@ -10,7 +10,7 @@ from xlflax import errors
 from xlflax.data import stream as stream_lib
 from xlflax.models import config as model_config
 from xlflax.models import encoder
-from xlflax.objectives import contrastive, masked_lm
+from xlflax.objectives import contrastive, denoising, masked_lm
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.training import (
   benchmark,
@@ -104,6 +104,19 @@ def test_rows_longer_than_the_model_takes():
       'A stream has longer rows than the model takes. Got: length 33. '
       'Expected: at most 32. Where: stream mono. What to do: shorten the '
       "stream, or raise the model's max_length.")
+
+
+@pytest.mark.parametrize(('length', 'message'), [
+    (36, 'needs an encoder-decoder'),  # the next check: 32 tokens are taken
+    (37, 'Got: length 33. Expected: at most 32')])
+def test_rows_that_the_objective_shortens(length, message):
+  """Span corruption makes shorter rows than those of its stream."""
+  entry = mixture_lib.Entry(
+      stream='mono', objective=denoising.SpanCorruption())
+  with pytest.raises(errors.ConfigError, match=message):
+    setup_lib.Setup(make_settings(
+        streams=(dataclasses.replace(MONO, length=length),),
+        objectives=tiny.make_mixture(entry)))
 
 
 def test_model_of_another_vocabulary():

@@ -78,6 +78,14 @@ class Objective:
     """Prefix of its metrics and key of its head, such as 'mlm'."""
     raise NotImplementedError
 
+  def longest_row(self, length: int) -> int:
+    """Tokens of the longest row that the model reads of a stream's rows.
+
+    Args:
+      length: tokens of a row of the stream.
+    """
+    return length
+
   def init_heads(self, model, rng: jax.Array) -> Any:
     """Parameters of its own, boxed with logical axes; {} if none."""
     del model, rng

@@ -56,14 +56,22 @@ class SpanCorruption(SequenceToSequence):
         max_noise_density=self.max_noise_density,
         mean_span_length=self.mean_span_length)
 
+  def longest_row(self, length: int) -> int:
+    return max(self.policy.lengths(_text_length(length)))
+
   def rows(self, batch, context: base.Context, rng: jax.Array):
     text = masking.is_text(batch, context.vocabulary)
-    text_length = max(text.shape[1] - 2, 1)
+    text_length = _text_length(text.shape[1])
     policy = self.policy
     spans = policy(rng, jnp.sum(text, axis=1, dtype=jnp.int32), text_length,
                    context.step)
     return *span_corruption.apply(
         batch, spans, policy.lengths(text_length), context.vocabulary), None
+
+
+def _text_length(length: int) -> int:
+  """Tokens of a row between its first and its last, at least one."""
+  return max(length - 2, 1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

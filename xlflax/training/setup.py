@@ -127,13 +127,15 @@ class Setup:
         use_ema=settings.ema_decay is not None)
 
   def _check_lengths(self):
-    longest = getattr(self.model.config, 'max_length', None)
-    for stream in self.settings.streams:
-      if longest is not None and stream.length > longest:
+    most = getattr(self.model.config, 'max_length', None)
+    lengths = {s.name: s.length for s in self.settings.streams}
+    for entry in self.settings.objectives.entries:
+      length = entry.objective.longest_row(lengths[entry.stream])
+      if most is not None and length > most:
         raise errors.ConfigError(
             'A stream has longer rows than the model takes',
-            got=f'length {stream.length}', expected=f'at most {longest}',
-            where=f'stream {stream.name}',
+            got=f'length {length}', expected=f'at most {most}',
+            where=f'stream {entry.stream}',
             fix="shorten the stream, or raise the model's max_length")
 
   @functools.cached_property
