@@ -24,10 +24,13 @@ import jax
 import numpy as np
 
 from benchmarks import shapes, xlflax_step
-from xlflax.data import cache_writer, corpus, corpus_writer, vocabulary_training
 from xlflax.data import loader as loader_lib
 from xlflax.data import stream as stream_lib
-from xlflax.data import vocabulary as vocabulary_lib
+from xlflax.data.cache import writer as cache_writer
+from xlflax.data.corpus import directory as corpus
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.vocabularies import training as vocabulary_training
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.objectives import masking
 
 

@@ -15,8 +15,8 @@ import pathlib
 import time
 
 from xlflax import cli
+from xlflax.planning import program
 from xlflax.training import machines
-from xlflax.training.planning import program
 
 DEVICES = (1, 8, 64, 512)
 GIB = 2**30

@@ -63,7 +63,7 @@ def csls(variant: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _csls(first, second, *, top: int, k: int) -> np.ndarray:
-  from xlflax.analysis import csls as csls_lib
+  from xlflax.similarity import csls as csls_lib
   return csls_lib.nearest(first, second, top=top, k=k).indices
 
 
@@ -73,7 +73,7 @@ def cka(variant: str, args: argparse.Namespace) -> dict[str, Any]:
   def make() -> Any:
     if variant.startswith('numpy'):
       return peers.PlainCKA(diagonal=diagonal)
-    from xlflax.analysis import cka as cka_lib
+    from xlflax.similarity import cka as cka_lib
     return cka_lib.LayerCKA(layers='diagonal' if diagonal else 'all',
                             dtype=np.float32)
   def run(count: int) -> tuple[Any, dict[str, Any]]:

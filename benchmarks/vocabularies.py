@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import input_pipeline
-from xlflax.data import corpus as corpus_lib
-from xlflax.data import corpus_writer, vocabulary_training
-from xlflax.data.vocabulary_anchors import Anchors
+from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.vocabularies import training as vocabulary_training
+from xlflax.data.vocabularies.anchors import Anchors
 
 _BLOCK = 1024
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks import compiled
-from xlflax.objectives import table_loss
+from xlflax.objectives import linear_cross_entropy as table_loss
 
 ERRORS = ('loss_error', 'gradient_error')
 

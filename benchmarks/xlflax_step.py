@@ -8,7 +8,7 @@ from flax import linen as nn
 
 from benchmarks import shapes
 from xlflax.data import batch as batch_lib
-from xlflax.data import vocabulary_spec
+from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.models import api, encoder
 from xlflax.models import config as model_config
 from xlflax.objectives import base, masked_lm

@@ -7,7 +7,8 @@ dataset, `c4/multilingual`, whose splits they are.
 Xue et al. 2021, "mT5", section 3.1.
 """
 
-from xlflax.data import preprocessors, task_registry, tfds_source
+from xlflax.data.seqio_tasks import preprocessors, tfds_source
+from xlflax.data.seqio_tasks import registry as task_registry
 
 VERSION = '3.1.0'
 LANGUAGES = (

@@ -23,13 +23,10 @@ import seqio
 import tensorflow as tf
 
 from xlflax import errors
-from xlflax.data import (
-  corpus,
-  corpus_files,
-  corpus_source,
-  task_registry,
-  tfds_source,
-)
+from xlflax.data.corpus import directory as corpus
+from xlflax.data.corpus import files as corpus_files
+from xlflax.data.seqio_tasks import corpus_source, tfds_source
+from xlflax.data.seqio_tasks import registry as task_registry
 
 VERSION = '0.1.0'
 CONFIGURATIONS = ('medical', 'law', 'koran', 'IT', 'subtitles')

@@ -22,11 +22,11 @@ from collections.abc import Mapping
 
 import seqio
 
-from xlflax.data import task_registry
-from xlflax.data.corpus import Corpus
+from xlflax.data.corpus.directory import Corpus
 from xlflax.data.labelled import seqio_tasks
-from xlflax.data.synthetic import generator, sources
-from xlflax.data.synthetic import options as options_lib
+from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.synthetic import generator, sources
+from xlflax.synthetic import options as options_lib
 from xlflax.tasks import opus
 
 _SPLITS = {'train': 'train', 'dev': 'validation', 'test': 'test'}

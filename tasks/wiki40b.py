@@ -9,7 +9,8 @@ Guo et al. 2020, "Wiki-40B: Multilingual Language Model Dataset".
 
 import tensorflow as tf
 
-from xlflax.data import preprocessors, task_registry, tfds_source
+from xlflax.data.seqio_tasks import preprocessors, tfds_source
+from xlflax.data.seqio_tasks import registry as task_registry
 
 VERSION = '1.3.0'
 LANGUAGES = (

@@ -11,15 +11,17 @@ from matplotlib import figure
 from tests import fake_bucket
 from tests.finetuning import fakes
 from tests.training import tiny
-from xlflax import analyze, cli, errors, evaluate_suite, finetune, paths
+from xlflax import cli, errors, paths
 from xlflax import evaluate as evaluate_lib
-from xlflax.analysis import curves_study, models, report, study
-from xlflax.data import corpus, corpus_writer
+from xlflax.analysis import analyze, curves_study, models, report, study
+from xlflax.data.corpus import directory as corpus
+from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.labelled import submission
 from xlflax.data.labelled.readers import files
 from xlflax.evaluation import base
-from xlflax.evaluation import suite as suite_lib
-from xlflax.finetuning import configuration, grid
+from xlflax.finetuning import configuration, finetune, grid
+from xlflax.suites import evaluate_suite
+from xlflax.suites import suite as suite_lib
 from xlflax.training import run as run_lib
 
 pytest_plugins = ['tests.finetuning.fixtures']

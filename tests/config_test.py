@@ -4,7 +4,8 @@ import pathlib
 
 import pytest
 
-from xlflax import config, errors, train
+from xlflax import config, errors
+from xlflax import trainer as train
 from xlflax.objectives import mixture
 from xlflax.training import schedules
 

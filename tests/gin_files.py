@@ -5,8 +5,9 @@ import pathlib
 import jax
 import jax.numpy as jnp
 
-from xlflax import config, train
-from xlflax.data import vocabulary_spec
+from xlflax import config
+from xlflax import trainer as train
+from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.training import run_directory

@@ -11,12 +11,12 @@ import xlflax
 _PACKAGES = ('xlflax.models', 'xlflax.objectives', 'xlflax.training',
              'xlflax.analysis')
 _MODULES = (
-    'xlflax.train', 'xlflax.evaluate', 'xlflax.config', 'xlflax.cli',
+    'xlflax.trainer', 'xlflax.evaluate', 'xlflax.config', 'xlflax.cli',
     'xlflax.commands.train', 'xlflax.commands.benchmark',
-    'xlflax.commands.prepare', 'xlflax.data.corpus_preparation',
-    'xlflax.data.batch', 'xlflax.data.cache_reader',
-    'xlflax.data.cached_loader', 'xlflax.data.loader', 'xlflax.data.prefetch',
-    'xlflax.data.stream', 'xlflax.data.vocabulary')
+    'xlflax.commands.prepare', 'xlflax.data.corpus.preparation',
+    'xlflax.data.batch', 'xlflax.data.cache.reader',
+    'xlflax.data.cache.loader', 'xlflax.data.loader', 'xlflax.data.prefetch',
+    'xlflax.data.stream', 'xlflax.data.vocabularies.vocabulary')
 
 
 def _walk(package: str) -> list[str]:
@@ -46,7 +46,7 @@ def test_no_tensorflow_in_models_objectives_training_and_cache():
 
 
 def test_the_check_can_fail():
-  assert 'seqio' in _loaded(['xlflax.data.seqio_vocabulary'])
+  assert 'seqio' in _loaded(['xlflax.data.seqio_tasks.vocabulary'])
 
 
 def test_every_module_can_be_imported():

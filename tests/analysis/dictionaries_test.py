@@ -7,8 +7,9 @@ import pytest
 import scipy.stats
 
 from xlflax import errors
-from xlflax.analysis import csls, dictionaries
+from xlflax.analysis import dictionaries
 from xlflax.analysis.dictionaries import WordVectors
+from xlflax.similarity import csls
 
 _VEC = '''4 3
 the 0.1 -2 3e-1

@@ -12,16 +12,11 @@ from tests.analysis import fakes
 from tests.data.labelled_words import WordVocabulary
 from tests.evaluation import one_hot_model
 from xlflax import errors
-from xlflax.analysis import (
-    mapped_heads,
-    maps,
-    normalization,
-    procrustes,
-    transfer_study,
-)
+from xlflax.analysis import mapped_heads, transfer_study
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.evaluation import tagging
 from xlflax.objectives.finetuning import token_classification
+from xlflax.similarity import maps, normalization, procrustes
 
 _LABELS = ('O', 'A', 'B', 'C')
 _OBJECTIVE = token_classification.TokenClassification(labels=_LABELS)

@@ -11,16 +11,15 @@ import pytest
 from tests.analysis import fakes
 from xlflax import errors
 from xlflax.analysis import (
-    curves_study,
-    direction_figures,
-    figures,
-    maps,
-    procrustes,
-    report,
-    word_report,
+  curves_study,
+  direction_figures,
+  figures,
+  report,
+  word_report,
 )
 from xlflax.evaluation import base, results
 from xlflax.evaluation.reports import styles
+from xlflax.similarity import maps, procrustes
 
 
 def _rows(value=0.25):

@@ -8,15 +8,14 @@ import pytest
 from tests.analysis import fakes
 from xlflax import errors
 from xlflax.analysis import (
-    cka,
-    cka_study,
-    maps,
-    models,
-    parallel_text,
-    procrustes_study,
-    report,
-    sentence_study,
+  cka_study,
+  models,
+  parallel_text,
+  procrustes_study,
+  report,
+  sentence_study,
 )
+from xlflax.similarity import cka, maps
 
 
 @pytest.fixture(autouse=True)

@@ -7,14 +7,9 @@ import numpy as np
 import pytest
 
 from tests.analysis import fakes
-from xlflax.analysis import (
-    alignment_study,
-    maps,
-    models,
-    normalization,
-    procrustes,
-)
+from xlflax.analysis import alignment_study, models
 from xlflax.data.labelled import source
+from xlflax.similarity import maps, normalization, procrustes
 
 pytest_plugins = ['tests.evaluation.fixtures']
 

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import similarity
 from benchmarks.peers import similarity as peers
-from xlflax.analysis import cka, csls
+from xlflax.similarity import cka, csls
 
 
 def _args(*flags):

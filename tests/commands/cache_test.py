@@ -5,8 +5,10 @@ import json
 import pytest
 
 from xlflax import cli
-from xlflax.data import cache_reader, corpus_writer, vocabulary_training
-from xlflax.data import corpus as corpus_lib
+from xlflax.data.cache import reader as cache_reader
+from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.vocabularies import training as vocabulary_training
 
 
 @pytest.fixture(scope='module')

@@ -7,7 +7,7 @@ import pytest
 
 from xlflax import cli, config, errors
 from xlflax import evaluate as evaluate_lib
-from xlflax import train as train_lib
+from xlflax import trainer as train_lib
 from xlflax.commands import evaluate
 from xlflax.evaluation import base
 from xlflax.objectives.inputs import Pooling

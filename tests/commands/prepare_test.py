@@ -5,7 +5,7 @@ import json
 import pytest
 
 from xlflax import cli
-from xlflax.data import corpus_writer
+from xlflax.data.corpus import writer as corpus_writer
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from xlflax import cli
-from xlflax.data.synthetic import generator, typology
+from xlflax.synthetic import generator, typology
 
 _FLAGS = ('--sentences=9', '--examples=5', '--held_out=3')
 

@@ -6,9 +6,9 @@ import pytest
 import seqio
 
 from xlflax import cli
-from xlflax.data import corpus_writer
-from xlflax.data.corpus import Corpus
-from xlflax.data.vocabulary_training import train_vocabulary
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.corpus.directory import Corpus
+from xlflax.data.vocabularies.training import train_vocabulary
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from xlflax import cli, train
+from xlflax import cli
+from xlflax import trainer as train
 from xlflax.commands import benchmark as benchmark_command
 from xlflax.commands import train as train_command
 from xlflax.training import run_directory

@@ -3,8 +3,8 @@
 import pytest
 
 from xlflax import cli
-from xlflax.data import corpus_writer
-from xlflax.data.vocabulary import Vocabulary
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.vocabularies.vocabulary import Vocabulary
 
 
 @pytest.fixture

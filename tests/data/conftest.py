@@ -4,7 +4,9 @@ import itertools
 
 import pytest
 
-from xlflax.data import corpus, corpus_writer, vocabulary_training
+from xlflax.data.corpus import directory as corpus
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.vocabularies import training as vocabulary_training
 
 _WORDS = {
     'de': ('die Katze|der Hund|ein Kind|unser Lehrer|die Nachbarin|jemand|'
@@ -74,7 +76,7 @@ def toy_vocabulary(tmp_path_factory, toy_corpus):
 def registry():
   """Removes the tasks and mixtures that a test registers."""
   seqio = pytest.importorskip('seqio')
-  from xlflax.data import task_registry
+  from xlflax.data.seqio_tasks import registry as task_registry
   registries = (seqio.TaskRegistry, seqio.MixtureRegistry)
   before = [set(registry.names()) for registry in registries]
   yield task_registry

@@ -1,6 +1,6 @@
 """A vocabulary of whole words, of which those in -s have two pieces."""
 
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 
 
 class WordVocabulary:

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.data import cache_reader, cache_writer
 from xlflax.data import loader as loader_lib
 from xlflax.data import stream as stream_lib
-from xlflax.data.vocabulary import Vocabulary
-from xlflax.data.vocabulary_anchors import Anchors
-from xlflax.data.vocabulary_training import train_vocabulary
-from xlflax.data.vocabulary_union import UnionVocabulary
+from xlflax.data.cache import reader as cache_reader
+from xlflax.data.cache import writer as cache_writer
+from xlflax.data.vocabularies.anchors import Anchors
+from xlflax.data.vocabularies.training import train_vocabulary
+from xlflax.data.vocabularies.union import UnionVocabulary
+from xlflax.data.vocabularies.vocabulary import Vocabulary
 from xlflax.training import run_directory
 
 

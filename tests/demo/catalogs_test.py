@@ -1,7 +1,7 @@
 import pytest
 
 from xlflax import errors
-from xlflax.data import corpus as corpus_lib
+from xlflax.data.corpus import directory as corpus_lib
 from xlflax.demo import catalogs, held_out, message_text
 
 pytest.importorskip('django')

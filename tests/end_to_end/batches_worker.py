@@ -11,8 +11,9 @@ import numpy as np
 from xlflax.data import loader as loader_lib
 from xlflax.data import prefetch
 from xlflax.data import stream as stream_lib
-from xlflax.data import vocabulary as vocabulary_lib
-from xlflax.training import distributed, partitioning
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from xlflax.training import partitioning
+from xlflax.training.processes import distributed
 
 
 def main(root: str, output: str, processes: str, index: str, port: str):

@@ -8,7 +8,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from tests.end_to_end.conftest import losses
-from xlflax.data import corpus_writer
+from xlflax.data.corpus import writer as corpus_writer
 from xlflax.training import checkpoints
 from xlflax.training import params as params_lib
 
@@ -20,7 +20,7 @@ _SIZES = dict(num_layers=1, hidden_dim=16, mlp_dim=32, num_heads=2,
 _GIN = '''
 from __gin__ import dynamic_registration
 
-from xlflax import train
+from xlflax import trainer as train
 from xlflax.data import stream
 from xlflax.models import config as model_config
 from xlflax.objectives import contrastive
@@ -30,9 +30,9 @@ from xlflax.objectives import masked_lm
 from xlflax.objectives import mixture
 from xlflax.objectives import momentum_contrast
 from xlflax.objectives import replaced_token
-from xlflax.training import initialization
+from xlflax.training.initialization import init_from as initialization
 from xlflax.training import schedules
-from xlflax.training import vocabulary_matching
+from xlflax.training.initialization import vocabulary_matching
 
 include 'pretrain/veco.gin'
 include 'models/tiny.gin'

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from xlflax.data import corpus_writer
+from xlflax.data.corpus import writer as corpus_writer
 
 _STEMS = {
     'en': 'the cat dog house tree river stone bird runs sees finds near under '

@@ -8,7 +8,7 @@ import pytest
 
 from tests.training import tiny
 from xlflax import cli
-from xlflax.data import corpus_writer
+from xlflax.data.corpus import writer as corpus_writer
 from xlflax.training import checkpoints
 
 _COMMON = ('LENGTH=16', 'BATCH_SIZE=8', 'TRAIN_STEPS=4', 'WARMUP_STEPS=1',

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import pytest
 from flax import linen as nn
 
-from xlflax.data import corpus as corpus_lib
-from xlflax.data import corpus_writer, vocabulary_training
-from xlflax.data import vocabulary as vocabulary_lib
+from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.vocabularies import training as vocabulary_training
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.evaluation import base
 from xlflax.models import api, config, encoder
 from xlflax.training import checkpoints, run_directory

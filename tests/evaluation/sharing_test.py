@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from tests.training import tiny
-from xlflax import train as train_lib
-from xlflax.data import corpus as corpus_lib
-from xlflax.data import corpus_writer, vocabulary_training
+from xlflax import trainer as train_lib
 from xlflax.data import stream as stream_lib
+from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.evaluation import (
   base,
   perplexity,
@@ -21,9 +22,10 @@ from xlflax.evaluation import (
 from xlflax.models import sharing
 from xlflax.objectives import masked_lm
 from xlflax.objectives import mixture as mixture_lib
-from xlflax.training import initialization, optimizers, partitioning
+from xlflax.training import optimizers, partitioning
 from xlflax.training import params as params_lib
 from xlflax.training import run as run_lib
+from xlflax.training.initialization import init_from as initialization
 
 _PLAN = sharing.SharingPlan(embeddings=True, layers=1)
 _WORDS = {

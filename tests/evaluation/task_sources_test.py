@@ -2,8 +2,8 @@ import pytest
 import seqio
 
 from xlflax import errors
-from xlflax.data import corpus as corpus_lib
-from xlflax.data import task_registry
+from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.evaluation import perplexity, sources, task_sources
 
 pytest_plugins = ['tests.evaluation.fixtures']

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.analysis import word_alignment as links_lib
 from xlflax.data.labelled import examples, source
 from xlflax.evaluation import base, word_alignment, word_states
+from xlflax.similarity import word_alignment as links_lib
 
 pytest_plugins = ['tests.evaluation.fixtures']
 

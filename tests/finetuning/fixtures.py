@@ -4,7 +4,7 @@ import pytest
 
 from tests.evaluation.fixtures import *  # noqa: F403  (fixtures)
 from tests.finetuning import fakes
-from xlflax.finetuning import cells
+from xlflax.finetuning import trials as cells
 
 
 @pytest.fixture(scope='session')

@@ -7,12 +7,13 @@ import pytest
 from tests import gin_files
 from xlflax import config, errors
 from xlflax.data.labelled import code_switched, joined, paired_rows
-from xlflax.data.synthetic import generator
-from xlflax.data.synthetic import options as options_lib
-from xlflax.evaluation import base, suite
+from xlflax.evaluation import base
 from xlflax.finetuning import configuration, grid
 from xlflax.models import config as model_config
 from xlflax.models import encoder
+from xlflax.suites import suite
+from xlflax.synthetic import generator
+from xlflax.synthetic import options as options_lib
 from xlflax.training import run_directory
 
 _MACROS = {  # those that files leave open

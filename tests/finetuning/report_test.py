@@ -11,8 +11,8 @@ import pytest
 from xlflax import errors
 from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import base
-from xlflax.finetuning import cells as cells_lib
 from xlflax.finetuning import grid, report, selection
+from xlflax.finetuning import trials as cells_lib
 
 Status = cells_lib.Status
 METRIC = 'nli/accuracy/en'

@@ -3,7 +3,7 @@
 import pytest
 
 from xlflax import errors
-from xlflax.data import vocabulary_spec
+from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.models import config as model_config
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.objectives import base
 
 VOCAB, HIDDEN, LAYERS = 23, 8, 2

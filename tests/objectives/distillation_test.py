@@ -15,7 +15,8 @@ from xlflax.models.config import EncoderConfig
 from xlflax.models.encoder import Encoder
 from xlflax.objectives import distillation_loss, inputs
 from xlflax.objectives.distillation import Distillation
-from xlflax.training import run_directory, teachers
+from xlflax.training import run_directory
+from xlflax.training.initialization import teachers
 
 _QUICK = {'xla_backend_optimization_level': 0,
           'xla_llvm_disable_expensive_passes': True}

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.objectives.conftest import HIDDEN, VOCAB, FakeEncoder
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.objectives import base
 
 PAD, BOS, EOS, MASK = 0, 1, 2, 4

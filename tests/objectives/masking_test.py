@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from xlflax import errors
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.objectives import masking
 from xlflax.objectives.masking import Action, MaskingPolicy
 

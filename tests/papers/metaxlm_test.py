@@ -4,7 +4,8 @@ import jax
 import pytest
 
 from tests.papers import rows
-from xlflax.data import stream, vocabulary_spec
+from xlflax.data import stream
+from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.objectives import base, distillation
 
 _ROWS = rows.of_paper('metaxlm', ('base', 'settings', 'tiny'))

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.papers import rows
-from xlflax.data import stream, vocabulary_spec
+from xlflax.data import stream
+from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.objectives import contrastive, masked_lm
 from xlflax.objectives.inputs import Pooling
 

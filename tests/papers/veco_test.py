@@ -3,8 +3,9 @@
 import pytest
 
 from tests.papers import rows
-from xlflax.data import stream, vocabulary_spec
-from xlflax.training import decoder_initialization
+from xlflax.data import stream
+from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.training.initialization import decoder as decoder_initialization
 
 _ROWS = rows.of_paper('veco', (
     'settings', 'small_settings', 'small_encoder', 'small_encoder_decoder',

@@ -6,7 +6,8 @@ import pytest
 import seqio
 
 from xlflax import errors
-from xlflax.data import task_reader, task_registry
+from xlflax.data.seqio_tasks import reader as task_reader
+from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.tasks import opus
 
 

@@ -5,7 +5,8 @@ import re
 
 import seqio
 
-from xlflax.data import task_reader, task_registry
+from xlflax.data.seqio_tasks import reader as task_reader
+from xlflax.data.seqio_tasks import registry as task_registry
 
 _DOCUMENT = pathlib.Path(__file__).parents[2] / 'docs' / 'tasks.md'
 

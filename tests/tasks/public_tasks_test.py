@@ -8,7 +8,8 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from xlflax import errors
-from xlflax.data import task_reader, task_registry
+from xlflax.data.seqio_tasks import reader as task_reader
+from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.tasks import mc4, opus, paracrawl, wiki40b, wmt
 
 _TEXT = tfds.features.Text()

@@ -4,10 +4,11 @@ import pytest
 import seqio
 
 from xlflax import errors
-from xlflax.data import task_reader, task_registry
 from xlflax.data.labelled.task_source import TaskExamples, TaskMined
-from xlflax.data.synthetic import generator, sources
-from xlflax.data.synthetic.options import SyntheticOptions
+from xlflax.data.seqio_tasks import reader as task_reader
+from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.synthetic import generator, sources
+from xlflax.synthetic.options import SyntheticOptions
 from xlflax.tasks import synthetic
 
 

@@ -7,7 +7,7 @@ from jax import lax
 
 from tests.training import tiny
 from xlflax.objectives import base, masked_lm
-from xlflax.objectives.table_loss import table_cross_entropy
+from xlflax.objectives.linear_cross_entropy import table_cross_entropy
 from xlflax.training import flops
 
 

@@ -8,13 +8,9 @@ from tests.training import tiny
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.contrastive import SentenceAlignment
 from xlflax.objectives.momentum_contrast import MomentumQueue
-from xlflax.training import (
-  checkpoints,
-  initialization,
-  optimizers,
-  partitioning,
-)
+from xlflax.training import checkpoints, optimizers, partitioning
 from xlflax.training import step as step_lib
+from xlflax.training.initialization import init_from as initialization
 
 MIXTURE = mixture_lib.ObjectiveMixture(entries=(mixture_lib.Entry(
     stream='sides', objective=SentenceAlignment(

@@ -12,7 +12,7 @@ from xlflax.training import run_directory
 
 _CONFIG = """
 from __gin__ import dynamic_registration
-from xlflax import train
+from xlflax import trainer as train
 
 # Macros:
 # ==============================================================================

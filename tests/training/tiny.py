@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data import vocabulary_spec
+from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.objectives import base, masked_lm

@@ -10,9 +10,10 @@ from tests.training import tiny
 from xlflax import errors
 from xlflax.objectives import cross_attention_mlm, masked_lm
 from xlflax.objectives import mixture as mixture_lib
-from xlflax.training import checkpoints, initialization, optimizers
+from xlflax.training import checkpoints, optimizers
 from xlflax.training import params as params_lib
 from xlflax.training import step as step_lib
+from xlflax.training.initialization import init_from as initialization
 
 _CROSS = 'cross_attention'
 _PHASE_1 = optimizers.adamw(learning_rate=0.01, trainable=(_CROSS,))

@@ -11,10 +11,10 @@ from typing import Any
 from xlflax import enums, errors
 from xlflax.analysis import figures, report, study, two_model_alignment
 from xlflax.analysis import models as models_lib
-from xlflax.analysis.word_alignment import Mass, Method
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import base, file_pairs, sources
+from xlflax.similarity.word_alignment import Mass, Method
 
 _EXPLANATION = (
     'Alignment error rate (%, lower is better) of links between the words of '
@@ -66,7 +66,7 @@ class AlignmentStudy(study.Study):
     steps: checkpoints of models without a named step; see `Models.at_steps`.
     maps: folder with maps between the models of a series; None: states are
       compared as they are.
-    methods: see `xlflax.analysis.word_alignment`.
+    methods: see `xlflax.similarity.word_alignment`.
     layer: the layer whose links are written.
     regularization: entropy of the transport.
     mass: how much of a sentence each word is.

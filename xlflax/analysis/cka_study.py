@@ -10,10 +10,11 @@ import dataclasses
 import numpy as np
 
 from xlflax import enums
-from xlflax.analysis import cka, figures, report, study
+from xlflax.analysis import figures, report, study
 from xlflax.analysis import models as models_lib
 from xlflax.analysis.sentence_store import SentenceReader
 from xlflax.evaluation import base, sources
+from xlflax.similarity import cka
 
 _EXPLANATION = (
     'Linear centred kernel alignment (Kornblith et al., 2019) of mean-pooled '
@@ -33,7 +34,7 @@ class CkaStudy(study.Study):
     steps: checkpoints of models without a named step; see `Models.at_steps`.
     compare: every layer with every other, or with its counterpart only.
     layers: that are compared; None: all.
-    estimator: see `xlflax.analysis.cka`.
+    estimator: see `xlflax.similarity.cka`.
     reader: how sentences become states.
   """
 

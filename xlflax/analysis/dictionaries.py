@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from xlflax import enums, errors
-from xlflax.analysis import checks, csls, procrustes
-from xlflax.data import corpus_files
+from xlflax.data.corpus import files as corpus_files
+from xlflax.similarity import checks, csls, procrustes
 
 Pairs = Iterable[tuple[str, str]]
 

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from xlflax import errors
-from xlflax.analysis import maps
 from xlflax.evaluation import base
 from xlflax.objectives.finetuning import base as finetuning
+from xlflax.similarity import maps
 
 _MAP = 'map'  # beside the head's parameters
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax import errors
-from xlflax.analysis import procrustes
 from xlflax.evaluation import retrieval
+from xlflax.similarity import procrustes
 
 
 class Sides(NamedTuple):

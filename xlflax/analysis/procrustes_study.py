@@ -11,20 +11,15 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from xlflax import enums, errors
-from xlflax.analysis import (
-    checks,
-    figures,
-    maps,
-    procrustes,
-    report,
-    study,
-)
+from xlflax.analysis import figures, report, study
 from xlflax.analysis import models as models_lib
 from xlflax.analysis.sentence_store import SentenceReader
 from xlflax.data import language_codes
 from xlflax.data.labelled.readers import files
-from xlflax.evaluation import base, similarity, sources, word_states
+from xlflax.evaluation import base, sources, word_states
 from xlflax.evaluation.metrics import alignment as alignment_metrics
+from xlflax.similarity import checks, maps, procrustes
+from xlflax.similarity import cosine as similarity
 
 _EXPLANATION = (
     'An orthogonal map (Procrustes, with iterative normalisation) from the '

@@ -15,7 +15,8 @@ import numpy as np
 
 from xlflax import errors
 from xlflax.analysis import word_means
-from xlflax.data import language_codes, segmentation
+from xlflax.data import language_codes
+from xlflax.data.corpus import segmentation
 from xlflax.data.labelled import token_spans
 from xlflax.evaluation import base, states, word_states
 from xlflax.objectives.inputs import Pooling

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from xlflax import errors
-from xlflax.data import corpus as corpus_lib
+from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.labelled.readers import files
 from xlflax.evaluation import sources
 

@@ -10,10 +10,11 @@ import jax
 import numpy as np
 
 from xlflax import errors
-from xlflax.analysis import checks, maps, states
+from xlflax.analysis import states
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import base
+from xlflax.similarity import checks, maps
 
 
 def finite_states(subject: base.Subject, source: source_lib.ExampleSource,

@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 
 from xlflax import errors
 from xlflax.analysis import (
-    figures,
-    mapped_heads,
-    maps,
-    report,
-    study,
-    transfer_checks,
+  figures,
+  mapped_heads,
+  report,
+  study,
+  transfer_checks,
 )
 from xlflax.analysis import models as models_lib
 from xlflax.evaluation import base, head_task
 from xlflax.evaluation.reports import score_table, text
+from xlflax.similarity import maps
 
 _EXPLANATION = (
     'A head that was trained on one layer of a frozen source model, on the '

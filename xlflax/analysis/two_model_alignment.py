@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from xlflax import errors
-from xlflax.analysis import maps as maps_lib
 from xlflax.data import language_codes
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.evaluation import base, word_alignment, word_states
+from xlflax.similarity import maps as maps_lib
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 import collections
 from collections.abc import Collection, Iterable
 
-from xlflax.data import segmentation
+from xlflax.data.corpus import segmentation
 
 
 def frequent_words(texts: Iterable[str], language: str,
@@ -16,7 +16,7 @@ def frequent_words(texts: Iterable[str], language: str,
     language: its code.
     known: words of a dictionary. All of them that the text has are taken, and
       they are the words of scripts without spaces; see
-      `xlflax.data.segmentation`.
+      `xlflax.data.corpus.segmentation`.
     max_words: how many words are taken.
 
   Returns:

@@ -11,21 +11,21 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from xlflax import errors
 from xlflax.analysis import (
-    csls,
-    dictionaries,
-    embeddings,
-    report,
-    states,
-    study,
-    text_files,
-    word_lists,
-    word_means,
-    word_report,
+  dictionaries,
+  embeddings,
+  report,
+  states,
+  study,
+  text_files,
+  word_lists,
+  word_means,
+  word_report,
 )
 from xlflax.analysis import models as models_lib
 from xlflax.analysis.word_report import TOP, VECTORS
-from xlflax.data import dictionaries as dictionary_files
+from xlflax.data.dictionaries import dictionary as dictionary_files
 from xlflax.evaluation import base, sources
+from xlflax.similarity import csls
 
 _EXPLANATION = (
     'Precision@k (%) of the nearest words of the other language (CSLS with '

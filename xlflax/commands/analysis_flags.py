@@ -251,7 +251,7 @@ def draw(args: argparse.Namespace, analysis: Any, **settings: Any) -> int:
     analysis: a `Study`.
     **settings: of `analyze.analyze`.
   """
-  from xlflax import analyze
+  from xlflax.analysis import analyze
   found = analyze.analyze(analysis, output=args.output,
                           command=args.command_line, **settings)
   for table in found.tables:

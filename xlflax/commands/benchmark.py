@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     args.gin_bindings.insert(0, f'TRAIN_STEPS={_TRAIN_STEPS}')
   given = train_command.invented_vocabulary(args)
   train_command.prepare(args)
-  from xlflax import train as train_lib  # pylint: disable=g-import-not-at-top
+  from xlflax import trainer as train_lib  # pylint: disable=g-import-not-at-top
   result = config.call(
       train_lib.train, mode=train_lib.Mode.BENCHMARK,
       benchmark_steps=args.steps, **given)

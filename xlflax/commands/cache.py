@@ -70,8 +70,10 @@ def run(args: argparse.Namespace) -> int:
       raise errors.ConfigError(f'--{name} must be positive',
                                got=getattr(args, name))
   mixtures = args.mixture or _corpus_mixtures(args.corpus)
-  from xlflax.data import cache_writer  # Slow imports, after the checks.
-  from xlflax.data.vocabulary import Vocabulary
+  from xlflax.data.cache import (
+    writer as cache_writer,  # Slow imports, after the checks.
+  )
+  from xlflax.data.vocabularies.vocabulary import Vocabulary
   vocabulary = Vocabulary.load(args.vocabulary)
   with _Report() as report:
     metas = cache_writer.write_cache(
@@ -94,7 +96,7 @@ def _corpus_mixtures(directory) -> list[str]:
     raise errors.ConfigError(
         'Nothing says what to cache', expected='--mixture or --corpus',
         fix='Name a mixture by --mixture; `xlflax tasks list` shows them')
-  from xlflax.data.corpus import Corpus
+  from xlflax.data.corpus.directory import Corpus
   corpus = Corpus(directory)
   kinds = {'corpus.mono': corpus.monolingual_languages(),
            'corpus.parallel': corpus.parallel_pairs()}

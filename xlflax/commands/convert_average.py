@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Averages, and says what was averaged."""
-  from xlflax.training import averaging  # pylint: disable=g-import-not-at-top
+  from xlflax.training.initialization import averaging  # pylint: disable=g-import-not-at-top
   steps = (_steps(args.steps) if args.last is None
            else averaging.last_steps(args.model_dir, args.last))
   averaging.average(args.model_dir, steps, args.output)

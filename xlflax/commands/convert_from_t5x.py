@@ -64,7 +64,7 @@ def _model(args: argparse.Namespace):
 
 
 def _vocabulary(args: argparse.Namespace):
-  from xlflax.data import vocabulary as vocabulary_lib
+  from xlflax.data.vocabularies import vocabulary as vocabulary_lib
   if args.vocabulary:
     return vocabulary_lib.Vocabulary.load(args.vocabulary)
   from xlflax.interop.huggingface import languages, tokenizers

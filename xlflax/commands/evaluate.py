@@ -189,9 +189,10 @@ def _require(name: str, args: argparse.Namespace, flag: str) -> None:
 
 
 def _register_tasks(args: argparse.Namespace) -> None:
-  from xlflax.data import host_tensorflow
+  from xlflax.data.seqio_tasks import host_tensorflow
   host_tensorflow.load()
-  from xlflax.data import corpus, task_registry
+  from xlflax.data.corpus import directory as corpus
+  from xlflax.data.seqio_tasks import registry as task_registry
   task_registry.import_public_tasks()
   task_registry.import_task_modules(args.task_module)
   if args.corpus:

@@ -97,8 +97,8 @@ def run(args: argparse.Namespace) -> int:
   compilation.use(args.compilation_cache)
   import rich.console
 
-  from xlflax import finetune as finetune_lib
   from xlflax.finetuning import configuration, grid
+  from xlflax.finetuning import finetune as finetune_lib
   training = configuration.Configuration(
       gin_files=tuple(args.gin_file), bindings=tuple(bindings(args)),
       search_paths=tuple(args.gin_search_paths))
@@ -121,8 +121,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(name: str, report, console) -> int:
   """Prints the tables and failures of a grid; 1 if there are failures."""
-  from xlflax import finetune as finetune_lib
-  from xlflax.finetuning import cells
+  from xlflax.finetuning import finetune as finetune_lib
+  from xlflax.finetuning import trials as cells
   if name:
     console.print(f'trained on {name}')
   finetune_lib.print_report(report, console)

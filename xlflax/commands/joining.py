@@ -3,7 +3,8 @@
 import argparse
 
 from xlflax import config
-from xlflax.training import cluster, distributed, run_directory
+from xlflax.training import run_directory
+from xlflax.training.processes import cluster, distributed
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

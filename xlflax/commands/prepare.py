@@ -5,7 +5,7 @@ import dataclasses
 import json
 
 from xlflax import errors
-from xlflax.data.code_switching import CodeSwitching
+from xlflax.data.dictionaries.code_switching import CodeSwitching
 
 HELP = ('Writes a corpus directory of processed text: Moses normalisation and '
         'tokenisation, Chinese word segmentation, code-switching by the '
@@ -76,9 +76,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Writes what is missing, and prints a line for each file."""
-  from xlflax.data import corpus_preparation  # Slow imports, after --help.
-  from xlflax.data.corpus import Corpus
-  from xlflax.data.text_processing import TextProcessing
+  from xlflax.data.corpus import (
+    preparation as corpus_preparation,  # Slow imports, after --help.
+  )
+  from xlflax.data.corpus.directory import Corpus
+  from xlflax.data.corpus.text_processing import TextProcessing
   switching = _switching(args)
   if not (args.moses or args.segment_chinese or args.code_switch):
     raise errors.ConfigError(

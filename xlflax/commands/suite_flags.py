@@ -38,9 +38,9 @@ def run(args: argparse.Namespace) -> int:
   compilation.use(args.compilation_cache)
   import rich.console
 
-  from xlflax import evaluate_suite
-  from xlflax.evaluation import suite as suite_lib
-  from xlflax.finetuning import suite_results
+  from xlflax.suites import evaluate_suite
+  from xlflax.suites import results as suite_results
+  from xlflax.suites import suite as suite_lib
   name = args.suite if args.suite.endswith('.gin') else (
       f'suites/{args.suite}.gin')
   config.parse([name, *args.gin_file], (), args.gin_search_paths)

@@ -72,8 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Writes the folder and prints what is in it."""
-  from xlflax.data.synthetic import generator, typology
-  from xlflax.data.synthetic.options import SyntheticOptions
+  from xlflax.synthetic import generator, typology
+  from xlflax.synthetic.options import SyntheticOptions
   codes = [code.strip() for code in args.languages.split(',') if code.strip()]
   options = SyntheticOptions(
       languages=typology.parse_languages(codes, args.change),

@@ -66,7 +66,9 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Registers what the flags name, then lists or shows."""
-  from xlflax.data import host_tensorflow  # Slow imports, after --help.
+  from xlflax.data.seqio_tasks import (
+    host_tensorflow,  # Slow imports, after --help.
+  )
   host_tensorflow.load()
   _register(args)
   return _list(args) if args.action == 'list' else _show(args)
@@ -75,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
 def _register(args: argparse.Namespace) -> None:
   import seqio
 
-  from xlflax.data import task_registry
-  from xlflax.data.corpus import Corpus
+  from xlflax.data.corpus.directory import Corpus
+  from xlflax.data.seqio_tasks import registry as task_registry
   task_registry.import_public_tasks()
   task_registry.import_task_modules(args.task_module)
   if args.tfds_data_dir:
@@ -92,7 +94,7 @@ def _register(args: argparse.Namespace) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-  from xlflax.data import task_summary
+  from xlflax.data.seqio_tasks import summary as task_summary
   rows = [row for row in task_summary.registered()
           if fnmatch.fnmatchcase(row['name'], args.pattern)]
   if not rows:
@@ -109,8 +111,8 @@ def _list(args: argparse.Namespace) -> int:
 def _show(args: argparse.Namespace) -> int:
   import seqio
 
-  from xlflax.data import task_summary
-  from xlflax.data.vocabulary import Vocabulary
+  from xlflax.data.seqio_tasks import summary as task_summary
+  from xlflax.data.vocabularies.vocabulary import Vocabulary
   if args.name in seqio.MixtureRegistry.names():
     rows = task_summary.mixture_rates(args.name, split=args.split)
     print(task_summary.format_table(

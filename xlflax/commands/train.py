@@ -6,8 +6,9 @@ import pathlib
 
 from xlflax import config, errors
 from xlflax.commands import compilation, joining
-from xlflax.data import vocabulary_spec
-from xlflax.training import distributed, machines
+from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.training import machines
+from xlflax.training.processes import distributed
 
 HELP = ('Trains a model, or continues the run in --model_dir from its last '
         'checkpoint.')
@@ -128,7 +129,7 @@ def _machine(args: argparse.Namespace) -> machines.Machine | None:
 
 def _stand_in(machine: machines.Machine) -> None:
   """Has this process's CPU stand in; nothing made devices yet."""
-  from xlflax.training.planning import (
+  from xlflax.planning import (
     program,  # pylint: disable=g-import-not-at-top
   )
   program.stand_in(machine)
@@ -153,7 +154,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _train(args: argparse.Namespace, given: dict) -> int:
-  from xlflax import train as train_lib  # pylint: disable=g-import-not-at-top
+  from xlflax import trainer as train_lib  # pylint: disable=g-import-not-at-top
   from xlflax.training import run_directory  # pylint: disable=g-import-not-at-top
   if args.stop_at_step is not None:
     given['stop_at_step'] = args.stop_at_step

@@ -3,17 +3,17 @@
 import argparse
 import pathlib
 
-from xlflax.data import vocabulary_statistics
-from xlflax.data.corpus import Corpus
-from xlflax.data.vocabulary import DESCRIPTION_FILE
-from xlflax.data.vocabulary_anchors import Anchors
-from xlflax.data.vocabulary_settings import DEFAULT_ALPHA
-from xlflax.data.vocabulary_training import (
-    ModelType,
-    Settings,
-    sentence_plans,
-    train_vocabulary,
+from xlflax.data.corpus.directory import Corpus
+from xlflax.data.vocabularies import statistics as vocabulary_statistics
+from xlflax.data.vocabularies.anchors import Anchors
+from xlflax.data.vocabularies.settings import DEFAULT_ALPHA
+from xlflax.data.vocabularies.training import (
+  ModelType,
+  Settings,
+  sentence_plans,
+  train_vocabulary,
 )
+from xlflax.data.vocabularies.vocabulary import DESCRIPTION_FILE
 
 HELP = ('Trains a SentencePiece vocabulary over the languages of a corpus, '
         'or one for each language.')

@@ -18,11 +18,11 @@ import jax.numpy as jnp
 
 from xlflax import errors
 from xlflax.data import batch as batch_lib
-from xlflax.data import corpus as corpus_lib
-from xlflax.data import rows
 from xlflax.data import stream as stream_lib
+from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.labelled import stream as labelled_lib
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.rows import layouts as rows
+from xlflax.data.vocabularies.spec import VocabularySpec
 
 AnyStream = stream_lib.Stream | labelled_lib.LabelledStream
 
@@ -170,12 +170,13 @@ def open_loader(stream: AnyStream, *, vocabulary, seed: int,
   if isinstance(corpus, (str, os.PathLike)):
     corpus = corpus_lib.Corpus(corpus)
   if cache_dir is not None:
-    from xlflax.data import cached_loader
+    from xlflax.data.cache import loader as cached_loader
     return cached_loader.CachedLoader(
         stream, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir,
         corpus=corpus)
   try:
-    from xlflax.data import cache_writer, live_loader
+    from xlflax.data.cache import writer as cache_writer
+    from xlflax.data.seqio_tasks import live_loader
   except ModuleNotFoundError as error:
     if error.name is None or error.name.startswith('xlflax'):
       raise

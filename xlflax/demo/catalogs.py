@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Sequence
 
 from xlflax import errors
-from xlflax.data import corpus_writer
+from xlflax.data.corpus import writer as corpus_writer
 from xlflax.demo import held_out, message_catalog, message_text, names
 
 ENGLISH = 'en'

@@ -18,9 +18,10 @@ import rich.rule
 
 from xlflax import config, paths
 from xlflax import evaluate as evaluate_lib
-from xlflax import train as train_lib
-from xlflax.data import corpus as corpus_lib
-from xlflax.data import host_tensorflow, vocabulary_training
+from xlflax import trainer as train_lib
+from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.seqio_tasks import host_tensorflow
+from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.demo import catalogs, examples, report, summary
 from xlflax.evaluation import perplexity, retrieval, sources
 from xlflax.training import run_directory
@@ -152,7 +153,7 @@ def _make_vocabulary(settings: Settings):
 
 def _write_cache(settings: Settings, vocabulary) -> None:
   host_tensorflow.load()
-  from xlflax.data import cache_writer  # pylint: disable=g-import-not-at-top
+  from xlflax.data.cache import writer as cache_writer  # pylint: disable=g-import-not-at-top
   tasks = cache_writer.write_cache(
       settings.path('cache'), mixtures=MIXTURES, vocabulary=vocabulary,
       register=functools.partial(

@@ -2,7 +2,8 @@
 
 import pathlib
 
-from xlflax.evaluation import base, similarity, sources, states
+from xlflax.evaluation import base, sources, states
+from xlflax.similarity import cosine as similarity
 from xlflax.training import run as run_lib
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from xlflax import errors
-from xlflax.data import vocabulary as vocabulary_lib
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.models import sharing as sharing_lib
 from xlflax.objectives import base as objectives_base
 from xlflax.training import partitioning

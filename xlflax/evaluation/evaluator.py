@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from xlflax.evaluation import base, plots, results, summary
-from xlflax.training import distributed
 from xlflax.training import run as run_lib
+from xlflax.training.processes import distributed
 
 _LOG = logging.getLogger(__name__)
 

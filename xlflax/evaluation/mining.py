@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax import enums, errors
-from xlflax.analysis import margin as margin_lib
-from xlflax.analysis.margin import Direction, Margin
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import base, sentence_task, states
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import mining as metrics_lib
+from xlflax.similarity import margin as margin_lib
+from xlflax.similarity.margin import Direction, Margin
 
 _BLOCK = 8192  # sentences whose states of all layers are kept together
 
@@ -63,7 +63,7 @@ class BitextMining(sentence_task.SentenceTask):
     development: collections of the same pairs, with gold, to choose the
       threshold on; None: `source`.
     margin: how a pair is scored: 'absolute' (cosine), 'distance', 'ratio'.
-    direction: which pairs are candidates; see `xlflax.analysis.margin`.
+    direction: which pairs are candidates; see `xlflax.similarity.margin`.
     k: neighbours that a score is relative to.
   """
 

@@ -8,7 +8,8 @@ import dataclasses
 
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.labelled import submission
-from xlflax.evaluation import base, sentence_task, similarity, states
+from xlflax.evaluation import base, sentence_task, states
+from xlflax.similarity import cosine as similarity
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,8 @@ import numpy as np
 
 from xlflax import enums, errors
 from xlflax.data import language_codes
-from xlflax.data import rows as rows_lib
 from xlflax.data import stream as stream_lib
+from xlflax.data.rows import layouts as rows_lib
 from xlflax.evaluation import base, placement, token_rows
 from xlflax.evaluation import sources as sources_lib
 from xlflax.objectives import base as objective_base

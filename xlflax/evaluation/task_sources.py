@@ -78,7 +78,9 @@ def _tasks(source: TaskText | TaskPairs, sides: int
 def _examples(source, languages: tuple[str, ...]) -> Iterator[dict]:
   """The examples before tokenisation of all tasks of these languages."""
   registry = _registry()
-  from xlflax.data import task_reader  # imports TensorFlow
+  from xlflax.data.seqio_tasks import (
+    reader as task_reader,  # imports TensorFlow
+  )
   for name in _tasks(source, len(languages))[languages]:
     steps = registry.get_task(name).preprocessors
     if not steps or steps[-1] is not registry.tokenize:
@@ -90,9 +92,9 @@ def _examples(source, languages: tuple[str, ...]) -> Iterator[dict]:
 
 
 def _registry():
-  from xlflax.data import host_tensorflow
+  from xlflax.data.seqio_tasks import host_tensorflow
   host_tensorflow.load()
-  from xlflax.data import task_registry
+  from xlflax.data.seqio_tasks import registry as task_registry
   return task_registry
 
 

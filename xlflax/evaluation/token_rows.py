@@ -1,7 +1,7 @@
 """Rows of tokens to score, cut from the text of one language or pair.
 
 The rows are laid out by the same code as those of training
-(`xlflax.data.rows`), but hold all of the text, once, in order.
+(`xlflax.data.rows.layouts`), but hold all of the text, once, in order.
 """
 
 import itertools
@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from xlflax.data import batch as batch_lib
-from xlflax.data import row_lengths
-from xlflax.data import rows as rows_lib
 from xlflax.data import stream as stream_lib
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.rows import layouts as rows_lib
+from xlflax.data.rows import lengths as row_lengths
+from xlflax.data.vocabularies.spec import VocabularySpec
 
 Tokens = Sequence[int]
 

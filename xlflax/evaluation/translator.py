@@ -16,8 +16,8 @@ import numpy as np
 from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.data import language_codes
-from xlflax.data import rows as rows_lib
 from xlflax.data import stream as stream_lib
+from xlflax.data.rows import layouts as rows_lib
 from xlflax.evaluation import base, placement, states, translation_options
 from xlflax.evaluation.translation_options import TranslationOptions
 from xlflax.models import decoding

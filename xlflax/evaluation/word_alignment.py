@@ -11,13 +11,13 @@ import math
 import numpy as np
 
 from xlflax import enums, errors
-from xlflax.analysis import word_alignment as links_lib
-from xlflax.analysis.word_alignment import Mass, Method
 from xlflax.data import language_codes
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import base, states, word_states
 from xlflax.evaluation.metrics import alignment
+from xlflax.similarity import word_alignment as links_lib
+from xlflax.similarity.word_alignment import Mass, Method
 
 _BLOCK = 128  # sentence pairs whose states are kept together
 
@@ -45,7 +45,7 @@ class WordAlignment(base.EvalTask):
   Attributes:
     source: parts of aligned sentences.
     methods: how links follow from similarities; see
-      `xlflax.analysis.word_alignment`.
+      `xlflax.similarity.word_alignment`.
     layer: the layer that `aer` reports; 0 is the embedding output, -1 the last
       layer.
     regularization: entropy of the transport.

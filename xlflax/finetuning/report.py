@@ -12,9 +12,10 @@ import rich.table
 
 from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import base
-from xlflax.finetuning import cells as cells_lib
 from xlflax.finetuning import selection
-from xlflax.training import distributed, run_directory
+from xlflax.finetuning import trials as cells_lib
+from xlflax.training import run_directory
+from xlflax.training.processes import distributed
 
 JSON = 'grid.json'
 CSV = 'grid.csv'

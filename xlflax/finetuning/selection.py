@@ -8,7 +8,7 @@ from typing import Any
 
 from xlflax import errors
 from xlflax.evaluation import checkpoint_choice
-from xlflax.finetuning import cells as cells_lib
+from xlflax.finetuning import trials as cells_lib
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 import jax.numpy as jnp
 
 from xlflax import errors
-from xlflax.data import vocabulary_spec
+from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.models import config_checks
 from xlflax.models import sharing as sharing_lib
 

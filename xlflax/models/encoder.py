@@ -8,13 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from xlflax import errors
-from xlflax.models import (
-    attention,
-    cross_attention,
-    embeddings,
-    layer_views,
-    layers,
-)
+from xlflax.models import attention, cross_attention, embeddings, layers
+from xlflax.models import attention_masks as layer_views
 from xlflax.models import config as model_config
 
 _NEVER = -1e9  # output bias of the table's rows beyond the vocabulary

@@ -10,8 +10,9 @@ import dataclasses
 import flax.linen as nn
 import jax
 
+from xlflax.models import attention_masks as layer_views
 from xlflax.models import config as model_config
-from xlflax.models import layer_views, layers
+from xlflax.models import layers
 
 
 def config_of(config: model_config.EncoderConfig, width: int

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data import vocabulary_spec
+from xlflax.data.vocabularies import spec as vocabulary_spec
 
 
 class Sum(NamedTuple):
@@ -106,7 +106,7 @@ class Objective:
       state: what `init_state` made, sharded.
       model: the Linen module.
       params: the initial parameters, those taken from another run included.
-      vocabulary: the run's `xlflax.data.vocabulary.Vocabulary`.
+      vocabulary: the run's `xlflax.data.vocabularies.vocabulary.Vocabulary`.
 
     Returns:
       A tree like `state` with the same shapes, types and shardings.

@@ -89,7 +89,7 @@ class Distillation(base.Objective):
 
   def _module(self, model):
     """The teacher's encoder over the student's vocabulary."""
-    from xlflax.training import teachers  # pylint: disable=g-import-not-at-top
+    from xlflax.training.initialization import teachers  # pylint: disable=g-import-not-at-top
     return teachers.read_encoder(self.teacher, like=model.config)
 
   def init_state(self, model, params, vocabulary) -> Any:
@@ -120,7 +120,7 @@ class Distillation(base.Objective):
         its sizes.
       ConfigError: the teacher has language embeddings, but not this one's.
     """
-    from xlflax.training import teachers  # pylint: disable=g-import-not-at-top
+    from xlflax.training.initialization import teachers  # pylint: disable=g-import-not-at-top
     del params
     if vocabulary is None:
       raise errors.VocabularyError(

@@ -14,7 +14,7 @@ import numpy as np
 
 from xlflax import errors
 from xlflax.data import batch as batch_lib
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.objectives import masking, row_edits
 
 

@@ -3,7 +3,10 @@
 import jax
 import jax.numpy as jnp
 
-from xlflax.objectives.table_loss import TokenLoss, table_cross_entropy
+from xlflax.objectives.linear_cross_entropy import (
+  TokenLoss,
+  table_cross_entropy,
+)
 
 __all__ = ['TokenLoss', 'cross_entropy', 'info_nce', 'l2_normalize',
            'table_cross_entropy']

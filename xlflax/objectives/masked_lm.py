@@ -10,8 +10,11 @@ from xlflax import enums, errors
 from xlflax.data import batch as batch_lib
 from xlflax.objectives import base, inputs, masking, metrics, two_sided
 from xlflax.objectives import random_words as random_words_lib
+from xlflax.objectives.linear_cross_entropy import (
+  TokenLoss,
+  table_cross_entropy,
+)
 from xlflax.objectives.random_words import RandomWords
-from xlflax.objectives.table_loss import TokenLoss, table_cross_entropy
 
 
 class Head(enum.Enum):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax import errors
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.objectives import masking
 
 

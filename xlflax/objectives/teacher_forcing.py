@@ -12,9 +12,9 @@ import jax.numpy as jnp
 
 from xlflax import errors
 from xlflax.data import batch as batch_lib
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.objectives import inputs, masking
-from xlflax.objectives.table_loss import table_cross_entropy
+from xlflax.objectives.linear_cross_entropy import table_cross_entropy
 
 
 class DecoderStart(enum.Enum):

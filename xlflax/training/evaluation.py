@@ -6,8 +6,9 @@ import logging
 
 from xlflax import errors
 from xlflax.evaluation import base as evaluation_base
-from xlflax.training import distributed, run_directory
+from xlflax.training import run_directory
 from xlflax.training import state as state_lib
+from xlflax.training.processes import distributed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,23 +8,19 @@ import jax
 import numpy as np
 
 from xlflax import bucket_checks, errors, paths
-from xlflax.data import prefetch, vocabulary_spec
+from xlflax.data import prefetch
+from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.objectives import base
 from xlflax.objectives import metrics as metrics_lib
 from xlflax.training import checkpoints as checkpoints_lib
-from xlflax.training import (
-  devices,
-  distributed,
-  metric_writers,
-  preemption,
-  run_directory,
-)
+from xlflax.training import devices, metric_writers, run_directory
 from xlflax.training import evaluation as evaluation_lib
+from xlflax.training import metric_accumulator as window_lib
 from xlflax.training import progress as progress_lib
 from xlflax.training import run as run_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
-from xlflax.training import window as window_lib
+from xlflax.training.processes import distributed, preemption
 
 
 def run(settings: setup_lib.Settings, *, config: str) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlflax import errors
-from xlflax.training import accelerators, cluster
+from xlflax.training import accelerators
+from xlflax.training.processes import cluster
 
 FORM = 'PLATFORM:KIND:COUNT, such as gpu:H200:512, tpu:v5p:256 or cpu:8'
 

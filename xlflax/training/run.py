@@ -10,7 +10,7 @@ import jax
 from flax import linen as nn
 
 from xlflax import bucket_checks, errors, paths
-from xlflax.data import vocabulary as vocabulary_lib
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.models import api as models_api
 from xlflax.objectives import base as objectives_base
 from xlflax.training import checkpoints, partitioning, randomness, run_directory

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from xlflax import errors, paths
 from xlflax.data import loader as loader_lib
-from xlflax.data import vocabulary as vocabulary_lib
-from xlflax.data import vocabulary_spec
+from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.models import config as model_config
 from xlflax.models import sharing
 from xlflax.objectives import base
@@ -20,7 +20,6 @@ from xlflax.training import checkpoints as checkpoints_lib
 from xlflax.training import evaluation as evaluation_lib
 from xlflax.training import (
   flops,
-  initialization,
   machines,
   optimizers,
   partitioning,
@@ -30,11 +29,12 @@ from xlflax.training import (
 )
 from xlflax.training import state as state_lib
 from xlflax.training import step as step_lib
+from xlflax.training.initialization import init_from as initialization
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """The arguments of `xlflax.train.train`, which documents them.
+  """The arguments of `xlflax.trainer.train`, which documents them.
 
   With a machine, the partitioner's devices stand in for it.
   """

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from xlflax import errors
 from xlflax.data import loader as loader_lib
 from xlflax.data import stream as stream_lib
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import sharing
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from xlflax.data import vocabulary_spec
+from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.models import api as models_api
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.training import optimizers, partitioning

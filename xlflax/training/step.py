@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from xlflax.data import batch as batch_lib
-from xlflax.data import vocabulary_spec
+from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.objectives import base
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.training import optimizers, randomness

@@ -106,7 +106,7 @@ def test_rows_without_room_are_an_error(toy_vocabulary):
 
 
 def test_pieces_of_each_languages_own(toy_corpus, tmp_path):
-  from xlflax.data import vocabulary_training
+  from xlflax.data.vocabularies import training as vocabulary_training
   union = vocabulary_training.train_vocabulary(
       toy_corpus, tmp_path / 'v', size=60, anchors='none')
   row, = _maker().text_rows(

@@ -9,7 +9,7 @@ from xlflax.data.labelled import loader as loader_lib
 from xlflax.data.labelled import rows as rows_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.labelled import stream as stream_lib
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,9 +4,9 @@ import pytest
 
 from tests.data import labelled_fake
 from xlflax import errors
-from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.data.labelled import epochs
 from xlflax.data.labelled import stream as stream_lib
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 
 
 @pytest.fixture

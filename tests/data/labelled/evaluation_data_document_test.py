@@ -6,8 +6,8 @@ import re
 
 import seqio
 
-from xlflax.data import task_registry
 from xlflax.data.labelled import features, formats, task_source, xtreme
+from xlflax.data.seqio_tasks import registry as task_registry
 
 _TEXT = (pathlib.Path(__file__).parents[3] / 'docs' / 'evaluation_data.md'
          ).read_text(encoding='utf-8')

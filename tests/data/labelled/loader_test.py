@@ -4,9 +4,9 @@ import pytest
 from tests.data.labelled_fake import FakeRows, FakeSource
 from xlflax import errors
 from xlflax.data import loader as loader_lib
-from xlflax.data import vocabulary_spec
 from xlflax.data.labelled import loader, row_table, stream
 from xlflax.data.labelled import source as source_lib
+from xlflax.data.vocabularies import spec as vocabulary_spec
 
 
 class _Vocabulary:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.data.labelled import examples, question_rows
 from xlflax.data.labelled import rows as rows_lib
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from xlflax.data.vocabularies.spec import VocabularySpec
 
 
 class Letters(vocabulary_lib.Vocabulary):

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.data import rows as text_rows
 from xlflax.data import stream as stream_lib
-from xlflax.data import vocabulary_spec
 from xlflax.data.labelled import rows
+from xlflax.data.rows import layouts as text_rows
 from xlflax.data.stream import Positions, Separator
+from xlflax.data.vocabularies import spec as vocabulary_spec
 
 SPEC = vocabulary_spec.VocabularySpec(
     size=32, pad_id=0, bos_id=1, eos_id=2, unk_id=3, mask_id=4,

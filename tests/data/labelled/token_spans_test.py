@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.interop.huggingface import tokenizers_test
-from xlflax.data import vocabulary_training
 from xlflax.data.labelled import piece_layout, token_spans
+from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.interop.huggingface import tokenizers as importer
 
 _IMPORTED = ['bert', 'bert_cased', 'roberta', 'xlm-roberta', 'mt5']

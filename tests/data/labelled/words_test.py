@@ -8,9 +8,9 @@ import pytest
 
 from tests.interop.huggingface import tokenizers_test
 from xlflax import errors
-from xlflax.data import vocabulary as vocabulary_lib
-from xlflax.data import vocabulary_training
 from xlflax.data.labelled import words as words_lib
+from xlflax.data.vocabularies import training as vocabulary_training
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.interop.huggingface import tokenizers as importer
 
 _SENTENCES = {

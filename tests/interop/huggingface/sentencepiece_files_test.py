@@ -7,8 +7,8 @@ import sentencepiece
 import transformers
 
 from tests.interop.huggingface.tokenizers_test import _LINES, EDGE_CASES
-from xlflax.data import vocabulary as vocabulary_lib
-from xlflax.data import vocabulary_sentencepiece
+from xlflax.data.vocabularies import sentencepiece as vocabulary_sentencepiece
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.interop.huggingface import sentencepiece_files
 
 

@@ -12,8 +12,8 @@ import transformers
 from tokenizers import trainers
 
 from xlflax import errors
-from xlflax.data import vocabulary as vocabulary_lib
-from xlflax.data import vocabulary_training
+from xlflax.data.vocabularies import training as vocabulary_training
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.interop.huggingface import tokenizers as importer
 
 # A folder of texts that may lie beside the repository.

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.data import rows, stream, vocabulary_spec
+from xlflax.data import stream
+from xlflax.data.rows import layouts as rows
+from xlflax.data.vocabularies import spec as vocabulary_spec
 
 pytest.importorskip('seqio', reason='the extra `data` is not installed')
 

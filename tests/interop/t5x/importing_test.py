@@ -12,7 +12,7 @@ import sentencepiece
 
 from tests.interop.t5x import conftest
 from xlflax import cli, errors
-from xlflax.data import vocabulary_training
+from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.interop.t5x import importing, model_directory
 from xlflax.models import config as model_config
 from xlflax.models import encoder
@@ -28,7 +28,7 @@ from t5x import optimizers, partitioning, train_state  # noqa: E402
 from t5x.examples.scalable_t5 import network as scalable  # noqa: E402
 from t5x.examples.t5 import network as examples  # noqa: E402
 
-from xlflax.data import seqio_vocabulary  # noqa: E402
+from xlflax.data.seqio_tasks import vocabulary as seqio_vocabulary  # noqa: E402
 from xlflax.interop.t5x import axes, objective_model  # noqa: E402
 from xlflax.interop.t5x import models as own_models  # noqa: E402
 

@@ -8,7 +8,9 @@ import pytest
 
 from tests.interop.t5x import conftest
 from xlflax import errors
-from xlflax.data import rows, stream, vocabulary_spec
+from xlflax.data import stream
+from xlflax.data.rows import layouts as rows
+from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.models import config as model_config
 from xlflax.models import (
   decoding,

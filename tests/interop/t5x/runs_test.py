@@ -10,7 +10,7 @@ import pytest
 
 from tests.interop.t5x import conftest
 from xlflax import cli, config
-from xlflax.data import vocabulary_training
+from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.training import run as run_lib
 
 conftest.import_t5x('t5x.train')

@@ -8,7 +8,8 @@ from xlflax import errors
 seqio = pytest.importorskip(
     'seqio', reason='the extra `data` is not installed')
 
-from xlflax.data import seqio_vocabulary, stream  # noqa: E402
+from xlflax.data import stream  # noqa: E402
+from xlflax.data.seqio_tasks import vocabulary as seqio_vocabulary  # noqa: E402
 from xlflax.interop.t5x import tasks  # noqa: E402
 
 

@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 
 from xlflax import errors
-from xlflax.data import vocabulary_spec
+from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.models import api, decoding, encoder_decoder
 from xlflax.models import encoder_decoder_config as config_lib
 from xlflax.models.decoding import generation

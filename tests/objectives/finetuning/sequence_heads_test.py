@@ -10,7 +10,7 @@ from flax import linen as nn
 from scipy import special
 
 from xlflax import errors
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import api, config, encoder
 from xlflax.objectives import base
 from xlflax.objectives.finetuning import (

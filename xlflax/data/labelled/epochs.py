@@ -3,9 +3,9 @@
 import math
 
 from xlflax import errors
-from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.data.labelled import loader as loader_lib
 from xlflax.data.labelled import stream as stream_lib
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 
 _rows: dict[str, int] = {}
 

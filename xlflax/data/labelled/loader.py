@@ -21,11 +21,11 @@ import numpy as np
 
 from xlflax import errors, paths
 from xlflax.data import batch as batch_lib
-from xlflax.data import hashing, permutation, row_plan
 from xlflax.data import loader as loader_lib
 from xlflax.data.labelled import row_table
 from xlflax.data.labelled import rows as rows_lib
 from xlflax.data.labelled import stream as stream_lib
+from xlflax.data.sampling import hashing, permutation, row_plan
 
 _BLOCK = 1024
 FOLDER = 'labelled'

@@ -16,7 +16,7 @@ from xlflax.data import batch as batch_lib
 from xlflax.data import language_codes
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.stream import Positions, Separator
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 
 Row = dict[str, np.ndarray]
 
@@ -59,7 +59,7 @@ class RowMaker:
 
     Args:
       examples: of the family.
-      vocabulary: a `xlflax.data.vocabulary.Vocabulary`.
+      vocabulary: a `xlflax.data.vocabularies.vocabulary.Vocabulary`.
       length: tokens a row, at most, special tokens included.
 
     Raises:

@@ -15,9 +15,11 @@ import seqio
 import tensorflow as tf
 
 from xlflax import errors
-from xlflax.data import corpus_files, corpus_source, task_registry, tfds_source
+from xlflax.data.corpus import files as corpus_files
 from xlflax.data.labelled import features
 from xlflax.data.labelled import source as source_lib
+from xlflax.data.seqio_tasks import corpus_source, tfds_source
+from xlflax.data.seqio_tasks import registry as task_registry
 
 _FORMS = {
     features.TEXT: tf.TensorSpec([], tf.string),

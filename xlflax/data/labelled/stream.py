@@ -11,7 +11,7 @@ from xlflax import enums, errors
 from xlflax.data.labelled import rows as rows_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.stream import LanguageBatching
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -119,7 +119,7 @@ def _rows(source: TaskExamples | TaskMined, part: str
           ) -> Iterator[tuple[str, Iterator[dict]]]:
   names = _names(source, part)
   registry = _registry()
-  from xlflax.data import corpus_source  # imports TensorFlow
+  from xlflax.data.seqio_tasks import corpus_source  # imports TensorFlow
   for name in names:
     dataset = registry.get_task(name, split=source.split).get_dataset(
         sequence_length=None, split=source.split, shuffle=False,
@@ -128,9 +128,9 @@ def _rows(source: TaskExamples | TaskMined, part: str
 
 
 def _registry():
-  from xlflax.data import host_tensorflow
+  from xlflax.data.seqio_tasks import host_tensorflow
   host_tensorflow.load()
-  from xlflax.data import task_registry
+  from xlflax.data.seqio_tasks import registry as task_registry
   return task_registry
 
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax.data import language_codes
-from xlflax.data import vocabulary as vocabulary_lib
 from xlflax.data.labelled import piece_layout
 from xlflax.data.labelled import words as words_lib
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 
 _CHUNK = re.compile(r'\S+')
 # Words, or other characters one by one.

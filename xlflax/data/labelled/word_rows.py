@@ -47,7 +47,7 @@ def text_rows(examples: Sequence[Sentence], vocabulary, *, length: int
 
   Args:
     examples: the sentences.
-    vocabulary: a `xlflax.data.vocabulary.Vocabulary`.
+    vocabulary: a `xlflax.data.vocabularies.vocabulary.Vocabulary`.
     length: tokens a row, at most, special tokens included. A word that has
       more by itself keeps as many as fit.
 

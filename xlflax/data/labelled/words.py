@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax import errors
-from xlflax.data import language_codes, segmentation
-from xlflax.data import vocabulary as vocabulary_lib
+from xlflax.data import language_codes
+from xlflax.data.corpus import segmentation
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 
 # Primary subtags of languages that are written without spaces.
 WITHOUT_SPACES = segmentation.UNSEGMENTED | {

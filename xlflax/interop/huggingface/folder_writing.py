@@ -4,7 +4,7 @@ import json
 import pathlib
 
 from xlflax import paths
-from xlflax.data import vocabulary_sentencepiece
+from xlflax.data.vocabularies import sentencepiece as vocabulary_sentencepiece
 from xlflax.interop.huggingface import (
     model_files,
     sentencepiece_files,

@@ -12,15 +12,15 @@ import jax
 import jax.numpy as jnp
 
 from xlflax import bucket_checks, enums, errors, paths
-from xlflax.data import vocabulary as vocabulary_lib
-from xlflax.data import vocabulary_training
+from xlflax.data.vocabularies import training as vocabulary_training
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.interop.huggingface import (
-    gin_file,
-    labelled_heads,
-    model_files,
-    tensor_files,
-    tokenizers,
-    weights,
+  gin_file,
+  labelled_heads,
+  model_files,
+  tensor_files,
+  tokenizers,
+  weights,
 )
 from xlflax.interop.huggingface import languages as languages_lib
 from xlflax.interop.huggingface import plan as plan_lib

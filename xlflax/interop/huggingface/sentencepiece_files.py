@@ -6,15 +6,15 @@ from typing import Any
 import sentencepiece
 import tokenizers
 from tokenizers import (
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
+  decoders,
+  models,
+  normalizers,
+  pre_tokenizers,
+  processors,
 )
 
-from xlflax.data import vocabulary as vocabulary_lib
-from xlflax.data import vocabulary_sentencepiece
+from xlflax.data.vocabularies import sentencepiece as vocabulary_sentencepiece
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 
 # Field numbers of SentencePiece's model file (sentencepiece_model.proto).
 _TRAINER, _NORMALIZER = 2, 3

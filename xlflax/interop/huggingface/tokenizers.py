@@ -13,13 +13,11 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from xlflax import errors
-from xlflax.data import (
-    vocabulary,
-    vocabulary_fairseq,
-    vocabulary_imported,
-    vocabulary_tokenizers,
-    vocabulary_xlm,
-)
+from xlflax.data.vocabularies import fairseq as vocabulary_fairseq
+from xlflax.data.vocabularies import imported as vocabulary_imported
+from xlflax.data.vocabularies import tokenizers as vocabulary_tokenizers
+from xlflax.data.vocabularies import vocabulary
+from xlflax.data.vocabularies import xlm as vocabulary_xlm
 from xlflax.interop.huggingface import mbart_languages
 
 # What is copied, so that a model goes back with the files that it came with.

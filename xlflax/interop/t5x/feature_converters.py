@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from xlflax import enums, errors
 from xlflax.data import batch as batch_lib
-from xlflax.data import vocabulary_spec
 from xlflax.data.stream import Layout, PairOptions, Positions, Separator
+from xlflax.data.vocabularies import spec as vocabulary_spec
 
 # A task's feature -> the one that holds its language's id, int32 [1].
 LANGUAGE_SUFFIX = '_language'
@@ -20,7 +20,7 @@ _SEPARATORS = {Separator.BERT: (), Separator.XLMR: ('eos_id',),
 
 
 class RowConverter(seqio.FeatureConverter):
-  """Makes the rows of a `Layout`, as `xlflax.data.rows` does.
+  """Makes the rows of a `Layout`, as `xlflax.data.rows.layouts` does.
 
   | layout | task features | row |
   | --- | --- | --- |

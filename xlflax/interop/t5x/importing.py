@@ -10,7 +10,7 @@ import jax
 from flax import linen as nn
 
 from xlflax import errors, paths
-from xlflax.data import vocabulary as vocabulary_lib
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.interop.t5x import checkpoint_files, t5_rules
 from xlflax.models import api as models_api
 from xlflax.models import config as model_config

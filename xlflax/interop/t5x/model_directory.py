@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax import bucket_checks, paths
-from xlflax.data import vocabulary_training
+from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.interop.huggingface import gin_file
 from xlflax.interop.t5x import checkpoint_files, t5_rules
 from xlflax.interop.t5x.importing import Import

@@ -18,7 +18,8 @@ from t5x import models as t5x_models
 
 from xlflax import enums, errors
 from xlflax.data import batch as batch_lib
-from xlflax.data import seqio_vocabulary, stream
+from xlflax.data import stream
+from xlflax.data.seqio_tasks import vocabulary as seqio_vocabulary
 from xlflax.interop.t5x import axes, feature_converters
 from xlflax.interop.t5x import metrics as metrics_lib
 from xlflax.models import api as models_api

@@ -12,10 +12,11 @@ import seqio
 import tensorflow as tf
 
 from xlflax import enums, errors
-from xlflax.data import corpus as corpus_lib
-from xlflax.data import seqio_vocabulary, task_registry
 from xlflax.data import stream as stream_lib
-from xlflax.data import vocabulary as vocabulary_lib
+from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.data.seqio_tasks import vocabulary as seqio_vocabulary
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.interop.t5x import feature_converters
 
 SUFFIX = '.t5x'

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from xlflax import errors
 from xlflax.data import batch as batch_lib
-from xlflax.data import vocabulary_spec
+from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.models.decoding import beam_search, sampling, stepping
 from xlflax.models.decoding.options import DecodingOptions, Method
 

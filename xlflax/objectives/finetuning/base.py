@@ -26,7 +26,7 @@ import jax.numpy as jnp
 
 from xlflax import enums, errors
 from xlflax.data import batch as batch_lib
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import cross_attention, dropout, feed_forward, sharing
 from xlflax.models import head_layers as head_layers_lib
 from xlflax.objectives import base, inputs, two_sided

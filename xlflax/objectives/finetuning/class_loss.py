@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.objectives import base, losses, metrics
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from xlflax import errors
 from xlflax.data import batch as batch_lib
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.objectives import base
 from xlflax.objectives.finetuning import base as finetuning
 from xlflax.objectives.finetuning import class_loss

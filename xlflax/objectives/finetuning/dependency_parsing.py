@@ -9,7 +9,7 @@ import numpy as np
 
 from xlflax import enums, errors
 from xlflax.data import batch as batch_lib
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import biaffine
 from xlflax.objectives import base, masking
 from xlflax.objectives.finetuning import base as finetuning

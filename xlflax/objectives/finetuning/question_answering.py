@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
-from xlflax.data.vocabulary_spec import VocabularySpec
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import heads
 from xlflax.objectives import base, losses, masking, metrics
 from xlflax.objectives.finetuning import base as finetuning

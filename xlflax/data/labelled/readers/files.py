@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from xlflax import errors, paths
-from xlflax.data import corpus_files
+from xlflax.data.corpus import files as corpus_files
 
 _ENDS = b'\r\n'
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 
 from xlflax import errors
-from xlflax.data import corpus
+from xlflax.data.corpus import directory as corpus
 from xlflax.data.labelled.readers import files
 
 _KIND = 'file of translations'

@@ -1,0 +1,127 @@
+"""Reading token caches, and every reason to refuse one."""
+
+import functools
+import json
+import os
+import shutil
+
+import pytest
+
+from xlflax import errors
+from xlflax.data.cache import reader as cache_reader
+from xlflax.data.cache import writer as cache_writer
+from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.corpus import writer as corpus_writer
+
+
+def _write(directory, corpus, vocabulary, *, mixtures):
+  return cache_writer.write_cache(
+      directory, mixtures=mixtures, vocabulary=vocabulary, shard_size=32,
+      register=functools.partial(
+          cache_writer.register_tasks, str(corpus.directory), ()))
+
+
+def _corpus(directory, lines):
+  corpus_writer.write_monolingual(directory, 'en', [lines])
+  return corpus_lib.Corpus(directory)
+
+
+class _Other:
+  """A vocabulary of another hash."""
+
+  def __init__(self, vocabulary):
+    self.spec, self.hash = vocabulary.spec, 'f' * 64
+
+
+@pytest.fixture(scope='module')
+def written(tmp_path_factory, toy_corpus, toy_vocabulary):
+  directory = tmp_path_factory.mktemp('written')
+  _write(directory, toy_corpus, toy_vocabulary,
+         mixtures=['corpus.mono', 'corpus.parallel'])
+  return directory
+
+
+def test_a_single_task_can_be_read_as_a_mixture(written):
+  cache = cache_reader.TokenCache(written)
+  assert list(cache.open('corpus.mono.ru', 'train')) == ['corpus.mono.ru']
+
+
+@pytest.fixture
+def copy(written, tmp_path):
+  shutil.copytree(written, tmp_path / 'copy')
+  return tmp_path / 'copy'
+
+
+def test_missing_cache(tmp_path):
+  with pytest.raises(errors.CacheError, match='There is no token cache.*What '
+                     'to do: Write it: xlflax cache --mixture'):
+    cache_reader.TokenCache(tmp_path / 'nothing')
+
+
+def test_incomplete_cache(copy):
+  shutil.rmtree(copy / 'tasks/corpus.mono.en')
+  with pytest.raises(errors.CacheError, match='incomplete. Got: 2 of 3 tasks '
+                     'of corpus.mono, split train; missing: corpus.mono.en.*'
+                     'it goes on where it stopped: xlflax cache --mixture '
+                     'corpus.mono --split train'):
+    cache_reader.TokenCache(copy).open('corpus.mono', 'train')
+
+
+def test_unknown_mixture_of_a_cache(copy):
+  with pytest.raises(errors.CacheError, match="no such mixture. Got: 'c'. "
+                     'Expected: one of corpus.mono, corpus.parallel'):
+    cache_reader.TokenCache(copy).rates('c', 'train')
+
+
+def test_other_vocabulary_at_reading(copy, toy_vocabulary):
+  cache = cache_reader.TokenCache(copy)
+  cache.check_vocabulary(toy_vocabulary)
+  with pytest.raises(errors.CacheError, match='another vocabulary. Got: 180 '
+                     'entries, hash ffffffffffff. Expected: 180 entries'):
+    cache.check_vocabulary(_Other(toy_vocabulary))
+
+
+def test_other_format(copy):
+  path = copy / 'cache.json'
+  path.write_text(json.dumps(json.loads(path.read_text()) | {'format': 99}))
+  with pytest.raises(errors.CacheError, match='another format than this '
+                     'version reads. Got: 99. Expected: 1'):
+    cache_reader.TokenCache(copy)
+  path.write_text('{"format": 1, ')
+  with pytest.raises(errors.CacheError, match='is damaged'):
+    cache_reader.TokenCache(copy)
+
+
+@pytest.mark.parametrize('name', ['targets.npy', 'targets.offsets.npy',
+                                  'starts_document.npy'])
+def test_truncated_file(copy, name):
+  path = copy / 'tasks/corpus.mono.en/train' / name
+  path.write_bytes(path.read_bytes()[:-9])
+  with pytest.raises(errors.CacheError, match='missing or cut off'):
+    cache_reader.TokenCache(copy).open('corpus.mono', 'train')
+
+
+def test_files_of_different_tasks(copy):
+  shutil.copy(copy / 'tasks/corpus.mono.de/train/targets.npy',
+              copy / 'tasks/corpus.mono.en/train/targets.npy')
+  with pytest.raises(errors.CacheError, match='do not fit together'):
+    cache_reader.TokenCache(copy).open('corpus.mono', 'train')
+
+
+def test_changed_corpus_at_reading(tmp_path, toy_vocabulary):
+  corpus = _corpus(tmp_path / 'corpus', ['the cat', 'the dog'])
+  _write(tmp_path / 'cache', corpus, toy_vocabulary,
+         mixtures=['corpus.mono'])
+  cache = cache_reader.TokenCache(tmp_path / 'cache')
+  cache.check_corpus(corpus, 'corpus.mono', 'train')
+  path = tmp_path / 'corpus/mono/en.txt'
+  os.utime(path, ns=(1, 1))
+  with pytest.raises(errors.CacheError, match='The text of corpus.mono.en has '
+                     'changed.*Got: mono/en.txt was modified.*--overwrite'):
+    cache.check_corpus(corpus, 'corpus.mono', 'train')
+  path.write_text('the cat\n')
+  (tmp_path / 'corpus/mono/en.more.txt').write_text('the dog\n')
+  with pytest.raises(errors.CacheError, match='Got: mono/en.more.txt is new; '
+                     'mono/en.txt has 8 bytes instead of 16'):
+    cache.check_corpus(corpus_lib.Corpus(tmp_path / 'corpus'), 'corpus.mono',
+                       'train')

@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+
+from xlflax.data import stream as stream_lib
+from xlflax.data.sampling import schedule
+
+_MIXED = stream_lib.LanguageBatching.MIXED
+_ONE = stream_lib.LanguageBatching.ONE_LANGUAGE
+
+
+def _make(rates, batching=_MIXED, batch_size=4, key=1, block_steps=8):
+  rates = np.asarray(rates, np.float64)
+  function = lambda step: rates  # noqa: E731
+  return schedule.TaskSchedule(
+      function, batch_size=batch_size, batching=batching, key=key,
+      block_steps=block_steps)
+
+
+def test_sampling_rates_by_hand():
+  sizes = np.array([900, 100])
+  np.testing.assert_allclose(schedule.sampling_rates(sizes, 1), [0.9, 0.1])
+  np.testing.assert_allclose(schedule.sampling_rates(sizes, 0), [0.5, 0.5])
+  np.testing.assert_allclose(schedule.sampling_rates(sizes, 0.5),
+                             [0.75, 0.25])
+
+
+@pytest.mark.parametrize('credit, total, counts', [
+    ([1.5, 0.9, -0.4], 2, [1, 1, 0]),
+    ([2.5, 1.5], 4, [3, 1]),
+    ([0.25, 0.25, 0.25, 0.25], 1, [1, 0, 0, 0]),
+    ([-0.9, -0.9, -0.2, 4.0], 2, [0, 0, 0, 2]),
+])
+def test_apportion(credit, total, counts):
+  np.testing.assert_array_equal(
+      schedule.apportion(np.array(credit), total), counts)
+
+
+@pytest.mark.parametrize('batching', [_MIXED, _ONE])
+def test_shares_are_exact_to_one_draw_at_every_block(batching):
+  rates = np.array([0.7, 0.25, 0.046, 0.004])
+  made = _make(rates, batching)
+  counts, per_draw = np.zeros(4), 1 if batching is _MIXED else 4
+  for step in range(8 * 100):
+    counts += np.bincount(made.slots(step)[0], minlength=4)
+    if step % 8 == 7:
+      expected = rates * (step + 1) * 4
+      assert np.abs(counts - expected).max() <= 2 * per_draw, step
+  assert counts[3] > 0
+
+
+@pytest.mark.parametrize('batching', [_MIXED, _ONE])
+def test_uses_count_each_task_from_zero_without_gaps(batching):
+  made = _make([0.6, 0.3, 0.1], batching)
+  seen = [[], [], []]
+  for step in range(40):
+    for task, use in zip(*made.slots(step), strict=True):
+      seen[task].append(use)
+  for uses in seen:
+    np.testing.assert_array_equal(uses, np.arange(len(uses)))
+
+
+def test_a_step_does_not_depend_on_what_was_asked_before():
+  forward, jumping = _make([0.6, 0.4]), _make([0.6, 0.4])
+  wanted = {step: forward.slots(step) for step in range(60)}
+  for step in (57, 3, 31, 2, 59, 0):
+    np.testing.assert_array_equal(jumping.slots(step), wanted[step])
+
+
+def test_one_language_batches_are_of_one_task():
+  made = _make([0.5, 0.5], _ONE)
+  tasks = np.stack([made.slots(step)[0] for step in range(16)])
+  assert (tasks == tasks[:, :1]).all()
+  assert set(tasks[:, 0]) == {0, 1}
+
+
+def test_keys_give_other_orders_of_the_same_counts():
+  first, second = _make([0.5, 0.5], key=1), _make([0.5, 0.5], key=2)
+  a = np.concatenate([first.slots(step)[0] for step in range(8)])
+  b = np.concatenate([second.slots(step)[0] for step in range(8)])
+  assert (a != b).any()
+  assert a.sum() == b.sum() == 16
+
+
+def _stream(alpha):
+  return stream_lib.Stream(
+      name='s', mixture='m', layout='blocks', length=8, batch_size=4,
+      alpha=alpha)
+
+
+def test_rates_of_the_mixture_when_alpha_is_none():
+  rates = schedule.stream_rates(_stream(None), [10, 1000], [3, 1])
+  np.testing.assert_allclose(rates(0), [0.75, 0.25])
+
+
+def test_alpha_may_be_scheduled():
+  rates = schedule.stream_rates(
+      _stream(lambda step: 1.0 if step < 16 else 0.0), [900, 100], [1, 1])
+  made = schedule.TaskSchedule(
+      rates, batch_size=5, batching=_MIXED, key=3, block_steps=8)
+  counts = [np.bincount(np.concatenate(
+      [made.slots(step)[0] for step in range(first, first + 8)]))
+      for first in (0, 8, 16, 24)]
+  np.testing.assert_array_equal(
+      counts, [[36, 4], [36, 4], [20, 20], [20, 20]])

@@ -1,0 +1,50 @@
+"""Sources over plain text files."""
+
+import pytest
+import tensorflow as tf
+
+from xlflax import errors
+from xlflax.data.corpus.directory import Corpus
+from xlflax.data.seqio_tasks import corpus_source
+
+
+def test_monolingual_lines(toy_corpus):
+  source = corpus_source.monolingual_source(toy_corpus, 'ru')
+  assert source.splits == ('train', 'validation')
+  assert source.num_input_examples('train') == 100
+  examples = list(corpus_source.numpy_examples(
+      source.get_dataset('train', shuffle=False)))
+  assert [(e['text'].decode(), bool(e['starts_document']))
+          for e in examples] == list(toy_corpus.monolingual('ru'))
+
+
+def test_parallel_pairs(toy_corpus):
+  source = corpus_source.parallel_source(toy_corpus, ('de', 'en'))
+  examples = list(corpus_source.numpy_examples(
+      source.get_dataset('test', shuffle=False)))
+  assert [(e['inputs'].decode(), e['targets'].decode())
+          for e in examples] == list(
+              toy_corpus.parallel('de', 'en', 'test'))
+
+
+def test_errors_keep_file_and_line(tmp_path):
+  (tmp_path / 'parallel').mkdir()
+  (tmp_path / 'parallel' / 'de-en.tsv').write_text('a\tb\n' * 2000 + 'bad\n')
+  source = corpus_source.parallel_source(Corpus(tmp_path), ('de', 'en'))
+  dataset = source.get_dataset('train', shuffle=False).batch(10)
+  with pytest.raises(errors.CorpusError, match=r'de-en\.tsv:2001'):
+    for _ in corpus_source.numpy_examples(dataset):
+      pass
+
+
+def test_other_tensorflow_errors_stay_what_they_are():
+  dataset = tf.data.Dataset.range(1).map(
+      lambda x: tf.debugging.check_numerics(x / 0, 'no number'))
+  with pytest.raises(tf.errors.InvalidArgumentError, match='no number'):
+    list(corpus_source.numpy_examples(dataset))
+
+
+def test_fingerprint_is_of_the_files_read(toy_corpus):
+  source = corpus_source.monolingual_source(toy_corpus, 'en')
+  assert source.fingerprint('validation') == toy_corpus.group_fingerprint(
+      'en', split='validation')

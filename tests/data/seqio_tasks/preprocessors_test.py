@@ -1,0 +1,81 @@
+"""The examples of the preprocessors' docstrings."""
+
+import pytest
+import seqio
+import tensorflow as tf
+
+from xlflax import errors
+from xlflax.data.seqio_tasks import preprocessors
+from xlflax.data.seqio_tasks.vocabulary import (
+  DeferredVocabulary,
+  SeqioVocabulary,
+)
+
+
+def _dataset(**columns) -> tf.data.Dataset:
+  return tf.data.Dataset.from_tensor_slices(columns)
+
+
+def _examples(dataset) -> list[dict]:
+  return [{key: value.decode() if isinstance(value, bytes) else value.tolist()
+           for key, value in example.items()}
+          for example in dataset.as_numpy_iterator()]
+
+
+def test_tokenize_encodes_strings_only(toy_vocabulary):
+  features = {'targets': seqio.Feature(SeqioVocabulary(toy_vocabulary))}
+  texts = ['the cat', '', 'a bird', 'кошка', 'the dog']
+  before = _dataset(targets=texts, starts_document=[True, False] * 2 + [True])
+  after = preprocessors.tokenize(before, features, batch_size=2)
+  assert after.element_spec['targets'].dtype == tf.int32
+  assert after.element_spec['targets'].shape.as_list() == [None]
+  assert _examples(after) == [
+      {'targets': toy_vocabulary.encode(text), 'starts_document': start}
+      for text, start in zip(texts, [True, False, True, False, True],
+                             strict=True)]
+
+
+def test_tokenize_leaves_ids_alone(toy_vocabulary):
+  features = {'targets': seqio.Feature(SeqioVocabulary(toy_vocabulary))}
+  after = preprocessors.tokenize(_dataset(targets=[[7, 8]]), features)
+  assert _examples(after) == [{'targets': [7, 8]}]
+
+
+def test_tokenize_refuses_a_deferred_vocabulary():
+  features = {'targets': seqio.Feature(DeferredVocabulary())}
+  with pytest.raises(errors.VocabularyError, match='no vocabulary of its own'):
+    preprocessors.tokenize(_dataset(targets=['a']), features)
+
+
+def test_rename_keeps_the_named_features_only():
+  after = preprocessors.rename(
+      _dataset(text=['a'], url=['b']), {'targets': 'text'})
+  assert _examples(after) == [{'targets': 'a'}]
+
+
+def test_rename_names_what_is_missing():
+  with pytest.raises(errors.CorpusError, match='Got: text. Expected: body'):
+    preprocessors.rename(_dataset(text=['a']), {'targets': 'body'})
+
+
+def test_translation_drops_empty_sides():
+  before = _dataset(de=['ja', 'nein', ''], en=['yes', ' ', 'no'])
+  after = preprocessors.translation(before, ('de', 'en'))
+  assert _examples(after) == [{'inputs': 'ja', 'targets': 'yes'}]
+
+
+def test_split_lines():
+  after = preprocessors.split_lines(
+      _dataset(text=['a\n\n b\n', 'c', ' \n'], url=['x', 'y', 'z']))
+  assert _examples(after) == [
+      {'text': 'a', 'starts_document': True},
+      {'text': 'b', 'starts_document': False},
+      {'text': 'c', 'starts_document': True}]
+
+
+def test_mark_documents():
+  after = preprocessors.mark_documents(_dataset(text=['a']))
+  assert _examples(after) == [{'text': 'a', 'starts_document': True}]
+  known = _dataset(text=['a'], starts_document=[False])
+  assert _examples(preprocessors.mark_documents(known)) == [
+      {'text': 'a', 'starts_document': False}]

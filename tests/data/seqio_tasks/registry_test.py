@@ -1,0 +1,135 @@
+"""Registration, languages, rates and errors of tasks and mixtures."""
+
+import pytest
+import seqio
+import tensorflow as tf
+
+from xlflax import errors
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.corpus.directory import Corpus
+
+
+def _source(number: int | None = 3):
+  return seqio.FunctionDataSource(
+      lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
+          {'text': ['a', 'b', 'c']}), splits=['train'],
+      num_input_examples=number and {'train': number})
+
+
+def test_a_corpus_registers_tasks_and_mixtures(registry, toy_corpus):
+  assert registry.register_corpus(toy_corpus, prefix='t1') == (
+      't1.mono.de', 't1.mono.en', 't1.mono.ru', 't1.parallel.de_en',
+      't1.code_switched.de', 't1.code_switched.en',
+      't1.mono', 't1.parallel', 't1.code_switched')
+  assert registry.task_languages('t1.mono.ru') == ('ru',)
+  assert registry.task_languages('t1.parallel.de_en') == ('de', 'en')
+  assert registry.num_examples('t1.mono.en') == 200
+  assert registry.num_examples('t1.parallel.de_en', 'test') == 20
+
+
+def test_rates_are_sizes_to_the_power_alpha(registry, toy_corpus):
+  registry.register_corpus(toy_corpus, prefix='t2', alpha=0.5)
+  assert registry.expand('t2.mono') == pytest.approx({
+      't2.mono.de': 60 ** .5, 't2.mono.en': 200 ** .5, 't2.mono.ru': 10.0})
+  assert registry.expand('t2.mono.de') == {'t2.mono.de': 1.0}
+
+
+def test_nested_mixtures_share_their_rate(registry):
+  for name in ('t3.a', 't3.b', 't3.c'):
+    registry.add_monolingual_task(name, _source(), language='en')
+  registry.add_mixture('t3.inner', ['t3.a', 't3.b'])
+  seqio.MixtureRegistry.add('t3.outer', [('t3.inner', 3.0), ('t3.c', 1.0)])
+  assert registry.expand('t3.outer') == pytest.approx(
+      {'t3.a': 1.5, 't3.b': 1.5, 't3.c': 1.0})
+
+
+def test_expand_leaves_out_tasks_without_the_split(registry, toy_corpus):
+  registry.register_corpus(toy_corpus, prefix='t4')
+  assert list(registry.expand('t4.mono', split='validation')) == [
+      't4.mono.de', 't4.mono.en', 't4.mono.ru']
+  with pytest.raises(errors.CorpusError, match='No text in the test split'):
+    registry.expand('t4.mono', split='test')
+
+
+def test_registering_again_replaces(registry, tmp_path, toy_corpus):
+  registry.register_corpus(toy_corpus, prefix='t5')
+  corpus_writer.write_monolingual(tmp_path, 'en', [['one']])
+  names = registry.register_corpus(Corpus(tmp_path), prefix='t5')
+  assert names == ('t5.mono.en', 't5.mono')
+  assert registry.num_examples('t5.mono.en') == 1
+  assert list(registry.expand('t5.mono')) == ['t5.mono.en']
+  with pytest.raises(errors.CorpusError, match='No task of this name'):
+    registry.task_languages('t5.mono.ru')
+
+
+def test_a_corpus_with_test_text_only_has_its_mixture(registry, tmp_path):
+  corpus_writer.write_parallel(tmp_path, ('de', 'en'), [('a', 'b')],
+                               split='test')
+  registry.register_corpus(Corpus(tmp_path), prefix='t6')
+  assert registry.expand('t6.parallel', split='test') == {
+      't6.parallel.de_en': 1.0}
+
+
+def test_unknown_names_suggest_the_nearest(registry, toy_corpus):
+  registry.register_corpus(toy_corpus, prefix='t7')
+  for ask in (registry.expand, registry.task_languages):
+    with pytest.raises(errors.CorpusError) as caught:
+      ask('t7.mono.dee')
+    assert 't7.mono.de' in str(caught.value)
+    assert '--task_module' in str(caught.value)
+
+
+def test_taken_names_are_refused(registry):
+  registry.add_monolingual_task('t8.a', _source(), language='en')
+  with pytest.raises(errors.CorpusError, match='name is taken. Got: t8.a'):
+    registry.add_monolingual_task('t8.a', _source(), language='en')
+  registry.add_mixture('t8', ['t8.a'])
+  with pytest.raises(errors.CorpusError, match='name is taken. Got: t8'):
+    registry.add_mixture('t8', ['t8.a'])
+
+
+def test_languages_of_plain_seqio_tasks_must_be_told(registry):
+  seqio.TaskRegistry.add('t9', _source(), output_features={})
+  with pytest.raises(errors.CorpusError, match='languages of a task are not'):
+    registry.task_languages('t9')
+  registry.set_task_languages('t9', ['sw'])
+  assert registry.task_languages('t9') == ('sw',)
+
+
+def test_unknown_sizes_give_no_rate(registry):
+  registry.add_monolingual_task('t10.a', _source(None), language='en')
+  registry.add_mixture('t10', ['t10.a'])
+  with pytest.raises(errors.CorpusError) as caught:
+    registry.expand('t10')
+  assert 'task t10.a, split train' in str(caught.value)
+
+
+def test_missing_splits_are_named(registry, toy_corpus):
+  registry.register_corpus(toy_corpus, prefix='t11')
+  with pytest.raises(errors.CorpusError) as caught:
+    registry.num_examples('t11.mono.de', 'test')
+  assert 'Got: test. Expected: train, validation' in str(caught.value)
+
+
+def test_fingerprints(registry, toy_corpus):
+  registry.register_corpus(toy_corpus, prefix='t12')
+  assert registry.fingerprint('t12.mono.de') == (
+      toy_corpus.group_fingerprint('de'))
+  registry.add_monolingual_task('t12.other', _source(), language='en')
+  assert registry.fingerprint('t12.other') is None
+
+
+def test_task_modules_are_imported_from_the_working_directory(
+    registry, tmp_path, monkeypatch):
+  (tmp_path / 'my_toy_tasks.py').write_text(
+      'from xlflax.data import task_registry\n'
+      "task_registry.set_task_languages('t13', ['fi'])\n")
+  (tmp_path / 'my_broken_tasks.py').write_text('import no_such_library\n')
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.syspath_prepend(str(tmp_path))
+  registry.import_task_modules(['my_toy_tasks'])
+  assert registry.known_languages('t13') == ('fi',)
+  with pytest.raises(ModuleNotFoundError, match='no_such_library'):
+    registry.import_task_modules(['my_broken_tasks'])
+  with pytest.raises(errors.ConfigError, match='Got: my_missing_tasks'):
+    registry.import_task_modules(['my_missing_tasks'])

@@ -1,0 +1,135 @@
+"""The vocabulary: layout of ids, encoding, and refusal of bad directories."""
+
+import io
+import json
+import pickle
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from xlflax import errors
+from xlflax.data.vocabularies import vocabulary
+from xlflax.data.vocabularies.sentencepiece import SentencePieceVocabulary
+from xlflax.data.vocabularies.vocabulary import Vocabulary
+
+
+@pytest.fixture
+def directory(tmp_path, toy_vocabulary):
+  """A copy of the toy vocabulary's directory, to be damaged."""
+  (tmp_path / vocabulary.MODEL_FILE).write_bytes(toy_vocabulary.model)
+  (tmp_path / vocabulary.DESCRIPTION_FILE).write_text(
+      json.dumps(toy_vocabulary.description))
+  return tmp_path
+
+
+def _load_error(directory) -> str:
+  with pytest.raises(errors.VocabularyError) as caught:
+    Vocabulary.load(directory)
+  return str(caught.value)
+
+
+def test_special_ids_come_first(toy_vocabulary):
+  assert [toy_vocabulary.piece(i) for i in range(8)] == [
+      '<pad>', '<s>', '</s>', '<unk>', '<mask>', '<lang:de>', '<lang:en>',
+      '<lang:ru>']
+  spec = toy_vocabulary.spec
+  assert (spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id,
+          spec.mask_id) == (0, 1, 2, 3, 4)
+  assert spec.special_ids == tuple(range(8))
+  assert spec.languages == ('de', 'en', 'ru')
+  assert spec.size == len(toy_vocabulary) == 180
+
+
+def test_text_goes_there_and_back(toy_vocabulary):
+  text = 'the cat hears a bird in winter.'
+  ids = toy_vocabulary.encode(text)
+  assert min(ids) > max(toy_vocabulary.spec.special_ids)
+  assert toy_vocabulary.decode(ids) == text
+  assert toy_vocabulary.decode([1, *ids, 2, 0, 0]) == text
+
+
+def test_special_symbols_in_text_are_text(toy_vocabulary):
+  ids = toy_vocabulary.encode('<mask> <lang:en> <s>')
+  special = set(toy_vocabulary.spec.special_ids)
+  assert set(ids) & special <= {toy_vocabulary.spec.unk_id}
+
+
+def test_batches_equal_single_texts(toy_vocabulary):
+  texts = ['the cat', '', 'кошка видит']
+  single = [toy_vocabulary.encode(text) for text in texts]
+  assert toy_vocabulary.encode_batch(texts, num_threads=2) == single
+  ids, lengths = toy_vocabulary.encode_ragged(
+      [text.encode() for text in texts])
+  assert (ids.dtype, lengths.dtype) == (np.int32, np.int32)
+  assert lengths.tolist() == [len(row) for row in single]
+  assert ids.tolist() == sum(single, [])
+
+
+def test_languages(toy_vocabulary):
+  assert toy_vocabulary.language_id('ru') == 2
+  assert toy_vocabulary.piece(
+      toy_vocabulary.language_symbol_id('ru')) == '<lang:ru>'
+  with pytest.raises(errors.VocabularyError) as caught:
+    toy_vocabulary.language_id('sw')
+  assert 'Got: sw. Expected: de, en, ru' in str(caught.value)
+
+
+def test_pieces(toy_vocabulary):
+  index = toy_vocabulary.encode('the')[0]
+  assert toy_vocabulary.piece_id(toy_vocabulary.piece(index)) == index
+  assert toy_vocabulary.piece_id('no such piece') is None
+  assert toy_vocabulary.piece_id('<unk>') == 3
+  with pytest.raises(errors.VocabularyError, match='0..179'):
+    toy_vocabulary.piece(180)
+
+
+def test_equality_is_by_content(toy_vocabulary, directory):
+  loaded = Vocabulary.load(directory)
+  assert loaded == toy_vocabulary
+  assert hash(loaded) == hash(toy_vocabulary)
+  assert pickle.loads(pickle.dumps(loaded)).encode('the dog') == (
+      toy_vocabulary.encode('the dog'))
+
+
+def test_missing_directory(tmp_path):
+  message = _load_error(tmp_path / 'nowhere')
+  assert 'No vocabulary there' in message
+  assert 'xlflax vocab' in message
+
+
+def test_missing_model(directory):
+  (directory / vocabulary.MODEL_FILE).unlink()
+  assert 'lacks its sentencepiece.model' in _load_error(directory)
+
+
+def test_another_model_than_described(directory):
+  (directory / vocabulary.MODEL_FILE).write_bytes(b'another')
+  assert 'is not the one that vocabulary.json describes' in (
+      _load_error(directory))
+
+
+@pytest.mark.parametrize('content, what', [
+    ('{', "can't be read"), ('[]', 'unknown format'),
+    ('{"format": 9, "sha256": ""}', 'Got: 9'),
+    ('{"format": 1, "sha256": ""}', 'Got: SHA-256'),
+    ('{"format": 1}', 'Expected: None'),
+    ('{"format": 1, "type": "x"}', 'not known. Got: x. Expected: sentence')])
+def test_malformed_description(directory, content, what):
+  (directory / vocabulary.DESCRIPTION_FILE).write_text(content)
+  assert what in _load_error(directory)
+
+
+def test_bytes_that_are_no_model():
+  with pytest.raises(errors.VocabularyError, match='Not a SentencePiece'):
+    SentencePieceVocabulary(b'nothing')
+
+
+def test_models_with_another_layout_are_refused():
+  model = io.BytesIO()
+  sentencepiece.SentencePieceTrainer.train(
+      sentence_iterator=iter(['a b c', 'c d e']), model_writer=model,
+      vocab_size=12, hard_vocab_limit=False, minloglevel=2)
+  with pytest.raises(errors.VocabularyError) as caught:
+    SentencePieceVocabulary(model.getvalue())
+  assert 'Expected: <pad>, <s>, </s>, <unk>, <mask>' in str(caught.value)

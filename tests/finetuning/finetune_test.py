@@ -1,0 +1,165 @@
+"""Grids over training that costs nothing: order, records, selection."""
+
+import json
+
+import pytest
+
+from tests.finetuning import fakes
+from xlflax import errors
+from xlflax.finetuning import configuration, finetune, grid
+from xlflax.finetuning import trials as cells_lib
+
+pytest_plugins = ['tests.finetuning.fixtures']
+SELECT = 'dev/accuracy/en'
+
+
+@pytest.fixture
+def run(tmp_path, training_gin, fake_training):
+  """Runs a grid in one directory; keyword arguments are `finetune`'s."""
+  def call(*axes, bindings=(), **fields):
+    fake_training.clear()
+    return finetune.finetune(
+        output=str(tmp_path / 'out'), axes=tuple(map(grid.parse_axis, axes)),
+        configuration=configuration.Configuration(
+            gin_files=(training_gin,), bindings=bindings),
+        **({'select': SELECT} | fields))
+  return call
+
+
+def test_a_grid(run, tmp_path):
+  report = run('LEARNING_RATE=0.2,0.4', 'SEED=0,1',
+               test_tasks=[fakes.Counted()])
+  assert fakes.CALLS == [
+      'LEARNING_RATE=0.2,SEED=0', 'LEARNING_RATE=0.2,SEED=1',
+      'LEARNING_RATE=0.4,SEED=0', 'LEARNING_RATE=0.4,SEED=1',
+      'counted', 'counted']  # only the two seeds of the selected setting
+  assert [(c.step, c.value) for c in report.cells] == [
+      (10, 0.2), (10, pytest.approx(0.21)),
+      (10, 0.4), (10, pytest.approx(0.41))]
+  record = json.loads((tmp_path / 'out' / 'grid.json').read_text())
+  assert record['selected'] == 'LEARNING_RATE=0.4'
+  assert record['best_two']['dev'] == pytest.approx(0.305)
+  assert record['settings'][1]['test']['counted/accuracy/fr']['count'] == 2
+  assert record['settings'][0]['test'] == {}
+
+
+def test_only_the_best_checkpoint_is_kept(run, tmp_path):
+  run('LEARNING_RATE=0.2')
+  folder = tmp_path / 'out' / 'cells' / 'LEARNING_RATE=0.2' / 'checkpoints'
+  assert [p.name for p in folder.iterdir() if p.name.isdigit()] == ['10']
+
+
+def test_all_checkpoints_are_kept(run, tmp_path):
+  run('LEARNING_RATE=0.2', keep='all')
+  folder = tmp_path / 'out' / 'cells' / 'LEARNING_RATE=0.2' / 'checkpoints'
+  assert {p.name for p in folder.iterdir() if p.name.isdigit()} == {
+      '10', '20'}
+
+
+def test_nothing_finished_is_computed_again(run):
+  first = run('LEARNING_RATE=0.2,0.4', test_tasks=[fakes.Counted()])
+  again = run('LEARNING_RATE=0.2,0.4', test_tasks=[fakes.Counted()])
+  assert fakes.CALLS == []
+  assert again.to_json() == first.to_json()
+  run('LEARNING_RATE=0.2,0.4,0.6')
+  assert fakes.CALLS == ['LEARNING_RATE=0.6']
+
+
+def test_a_diverged_cell_does_not_lose_the_others(run):
+  report = run('LEARNING_RATE=0.2,9.0,0.4')
+  assert [c.status.value for c in report.cells] == [
+      'finished', 'diverged', 'finished']
+  assert 'not finite' in report.cells[1].message
+  assert report.ranking[0].name == 'LEARNING_RATE=0.4'
+  assert not report.is_complete
+  run('LEARNING_RATE=0.2,9.0,0.4')
+  assert fakes.CALLS == []  # it would diverge again
+
+
+def test_a_failed_cell_is_tried_again(run):
+  report = run('LEARNING_RATE=-1.0,0.4')
+  assert [c.status.value for c in report.cells] == ['failed', 'finished']
+  assert 'A rate is negative' in report.cells[0].message
+  run('LEARNING_RATE=-1.0,0.4')
+  assert fakes.CALLS == ['LEARNING_RATE=-1.0']
+
+
+def test_another_configuration_in_the_folder(run):
+  run('LEARNING_RATE=0.2')
+  with pytest.raises(errors.RunDirectoryError,
+                     match="another configuration's cell"):
+    run('LEARNING_RATE=0.2', bindings=('SEED=3',))
+
+
+def test_one_cell_without_a_metric(run, tmp_path):
+  report = run(select=None, test_tasks=[fakes.Counted()])
+  assert fakes.CALLS == ['single', 'counted']
+  assert report.cells[0].step == 20  # the last
+  assert (tmp_path / 'out' / 'cells' / 'single.json').exists()
+
+
+def test_several_settings_need_a_metric(run):
+  with pytest.raises(errors.ConfigError, match='Nothing says which setting'):
+    run('LEARNING_RATE=0.2,0.4', select=None)
+  assert fakes.CALLS == []
+
+
+def test_a_macro_that_there_is_not(run):
+  with pytest.raises(errors.ConfigError, match='nothing uses it'):
+    run('LEARNING_RAT=0.2,0.4')
+  assert fakes.CALLS == []
+
+
+@pytest.mark.parametrize('tested, number', [
+    ('selected', 1), ('best_two', 2), ('all', 3)])
+def test_which_settings_are_tested(run, tested, number):
+  report = run('LEARNING_RATE=0.1,0.3,0.2', test_tasks=[fakes.Counted()],
+               tested=tested)
+  assert fakes.CALLS.count('counted') == number
+  assert ('LEARNING_RATE=0.2' in report.tests) == (tested != 'selected')
+  if tested == 'best_two':
+    assert report.best_two()['test']['counted/accuracy/fr'] == 0.5
+
+
+def test_a_broken_language_does_not_lose_the_others(run):
+  report = run('LEARNING_RATE=0.2', test_tasks=[fakes.Counted(broken='fr')])
+  assert report.tests['LEARNING_RATE=0.2'] == {'counted/accuracy/en': 0.8}
+  assert 'A file is broken' in str(report.failures[0])
+  assert not report.is_complete
+
+
+def test_a_test_task_keeps_the_results_of_the_dev_task(run, tmp_path):
+  report = run('LEARNING_RATE=0.2', test_tasks=[fakes.Counted(name='dev')])
+  assert report.headlines == ('dev_test/accuracy',)
+  folder = tmp_path / 'out' / 'cells' / 'LEARNING_RATE=0.2' / 'eval'
+  assert (folder / 'dev_test' / '10.json').exists()
+
+
+def test_a_signal_stops_the_grid(run, monkeypatch):
+  trained = cells_lib.train_lib.train
+  def stopped(**arguments):
+    return trained(**arguments) | {'finished': False}
+  monkeypatch.setattr(cells_lib.train_lib, 'train', stopped)
+  report = run('LEARNING_RATE=0.2,0.4')
+  assert [c.status.value for c in report.cells] == ['stopped']
+
+
+def test_directions(tmp_path, training_gin, fake_training):
+  (tmp_path / 'd.gin').write_text(
+      f"include '{training_gin}'\nTRAIN_LANGUAGE = 'en'\n"
+      'from __gin__ import dynamic_registration\n'
+      'from tests.finetuning import fakes\n'
+      'fakes.Counted.name = %TRAIN_LANGUAGE\n')
+  reports = finetune.finetune_directions(
+      languages=['en', 'fr'], output=str(tmp_path / 'out'),
+      configuration=configuration.Configuration(
+          gin_files=(str(tmp_path / 'd.gin'),)),
+      select='dev/accuracy/en', test_tasks=[fakes.Counted()])
+  assert list(reports) == ['en', 'fr']
+  assert fake_training == ['single', 'counted', 'single', 'counted']
+  table = (tmp_path / 'out' / 'directions.counted.csv').read_text()
+  assert table.splitlines()[0] == 'train,en,fr,gap'
+  with pytest.raises(errors.ConfigError, match='measured on test sets'):
+    finetune.finetune_directions(
+        languages=['en', 'fr'], output=str(tmp_path / 'other'),
+        configuration=configuration.Configuration(gin_files=(training_gin,)))

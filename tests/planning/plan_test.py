@@ -1,0 +1,87 @@
+"""The dry run's figures."""
+
+import dataclasses
+import types
+
+import jax
+import pytest
+
+from tests.training import setup_test, tiny
+from xlflax.data import loader as loader_lib
+from xlflax.planning import plan
+from xlflax.training import optimizers, params
+from xlflax.training import setup as setup_lib
+
+
+@dataclasses.dataclass
+class _Loader:
+  """Two tasks; says when it is closed."""
+
+  stream: object
+  closed: bool = False
+
+  def statistics(self):
+    more = dict(dropped=3, truncated=0, tokens=None)
+    return [
+        loader_lib.TaskStatistics(
+            task='de', languages=('de',), examples=5000, rate=0.75, rows=300,
+            **more),
+        loader_lib.TaskStatistics(
+            task='en', languages=('en',), examples=10, rate=0.25, rows=None,
+            **more)]
+
+  def close(self):
+    self.closed = True
+
+
+@pytest.fixture(scope='module')
+def result():
+  """The plan of a run of 100 steps of 8 rows with frozen embeddings."""
+  settings = setup_test.make_settings(
+      partitioner=tiny.partitioning.Partitioner(data=4, fsdp=2),
+      optimizer=optimizers.adamw(learning_rate=0.1, frozen=('embeddings',)))
+  loader = _Loader(setup_test.MONO)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(setup_lib.Setup, 'open_loaders',
+                  lambda self: {'mono': loader})
+    made = plan.make(settings)
+  assert loader.closed
+  return types.SimpleNamespace(
+      made=made, params=setup_lib.Setup(settings).factory.abstract.params)
+
+
+def test_parameters(result):
+  sizes = {n: leaf.size for n, leaf in params.names(result.params).items()}
+  made = result.made['parameters']
+  assert made['total'] == sum(sizes.values()) == sum(made['modules'].values())
+  assert made['trainable'] == sum(
+      n for name, n in sizes.items() if 'embeddings' not in name)
+  assert made['modules']['model/output_bias'] == 64
+
+
+def test_memory_per_device(result):
+  """Half of what 'embed' shards lies on each device of fsdp = 2."""
+  memory = result.made['memory']
+  whole = sum(leaf.size * 4 for leaf in jax.tree.leaves(result.params))
+  assert whole / 2 < memory['parameters'] < whole
+  assert 0 < memory['optimizer'] < 2 * memory['parameters']  # some are frozen
+  assert memory['batch'] == 4 * 1 * 12 * 4  # arrays, rows, tokens, bytes
+  assert memory['temporary'] > 0
+  assert memory['total'] == sum(
+      v for k, v in memory.items() if k != 'total')
+
+
+def test_streams(result):
+  first, second = result.made['streams']['mono']
+  assert (first['task'], first['batches'], first['epochs']) == (
+      'de', 75.0, 75 * 8 / 300)
+  assert (second['batches'], second['epochs']) == (25.0, None)
+
+
+def test_time(result):
+  made = result.made
+  assert made['flops_per_step'] > 0 and made['seconds_per_step'] > 0
+  assert 'just measured' in made['seconds_per_step_basis']
+  assert (made['total_steps'], made['finished_steps']) == (100, [])
+  assert made['vocabulary'] == {'size': 64, 'languages': ['en', 'de']}
+  assert made['mesh'] == {'data': 4, 'fsdp': 2, 'tensor': 1}

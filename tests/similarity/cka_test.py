@@ -1,0 +1,198 @@
+"""CKA against its definition by Gram matrices in float64."""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from xlflax import errors
+from xlflax.similarity import cka, cka_gram
+
+
+@pytest.fixture
+def states():
+  """Two models of 3 and 2 layers over 40 sentences, far from the origin."""
+  rng = np.random.default_rng(0)
+  shared = rng.normal(size=(40, 4))
+  first = [shared @ rng.normal(size=(4, 7)) + rng.normal(size=(40, 7)) * s + 50
+           for s in (0.1, 1, 3)]
+  second = [shared @ rng.normal(size=(4, 5)) + rng.normal(size=(40, 5)) * s
+            for s in (0.2, 2)]
+  return np.array(first), np.array(second)
+
+
+def _centre(gram):
+  h = np.eye(len(gram)) - 1 / len(gram)
+  return h @ gram @ h
+
+
+def _by_gram(x, y):
+  """tr(K H L H) / sqrt(tr(K H K H) tr(L H L H))."""
+  k, m = _centre(x @ x.T), _centre(y @ y.T)
+  return np.trace(k @ m) / np.sqrt(np.trace(k @ k) * np.trace(m @ m))
+
+
+def _unbiased_hsic(k, m):
+  """Song et al. (2012), equation 5, as a sum over i, j, q, r all different."""
+  n = len(k)
+  total = 0.0
+  for i in range(n):
+    for j in set(range(n)) - {i}:
+      for q in set(range(n)) - {i, j}:
+        for r in set(range(n)) - {i, j, q}:
+          total += k[i, j] * (m[i, j] + m[q, r] - 2 * m[i, q])
+  return total
+
+
+def test_one_pair_of_layers_is_the_gram_formula(states):
+  first, second = states
+  for x in first:
+    for y in second:
+      assert cka.linear_cka(x, y) == pytest.approx(_by_gram(x, y), rel=1e-10)
+
+
+def test_a_case_by_hand():
+  x = np.array([[0.], [1.], [2.], [3.]])
+  y = np.array([[1., 0.], [1., 0.], [-1., 0.], [-1., 0.]])
+  # Centred x: -1.5, -.5, .5, 1.5: |x|^2 = 5; y^T x = -4; |y|^2 = 4.
+  assert cka.linear_cka(x, y) == pytest.approx(16 / (5 * 4))
+
+
+def test_batches_give_what_all_sentences_give_at_once(states):
+  first, second = states
+  for estimator in cka.Estimator:
+    whole = cka.LayerCKA(estimator=estimator)
+    whole.update(first, second)
+    parts = cka.LayerCKA(estimator=estimator)
+    for start, stop in ((0, 1), (1, 13), (13, 40)):
+      parts.update(first[:, start:stop], second[:, start:stop])
+    assert parts.count == 40
+    assert parts.result().shape == (3, 2)
+    np.testing.assert_allclose(parts.result(), whole.result(), rtol=1e-10)
+    expected = [[cka.linear_cka(x, y, estimator=estimator) for y in second]
+                for x in first]
+    np.testing.assert_allclose(whole.result(), expected, rtol=1e-10)
+
+
+def test_diagonal(states):
+  first = states[0]
+  second = first[::-1] + 1
+  every = cka.LayerCKA()
+  diagonal = cka.LayerCKA(layers='diagonal')
+  for sums in (every, diagonal):
+    sums.update(first, second)
+  np.testing.assert_allclose(diagonal.result(), np.diag(every.result()))
+  with pytest.raises(errors.AnalysisError, match='no diagonal'):
+    cka.LayerCKA(layers='diagonal').update(*states)
+
+
+@pytest.mark.parametrize('estimator', list(cka.Estimator))
+def test_orthogonal_maps_scale_and_shift_do_not_matter(states, estimator):
+  x, y = states[0][0], states[1][1]
+  rotation = scipy.stats.ortho_group.rvs(7, random_state=1)
+  expected = cka.linear_cka(x, y, estimator=estimator)
+  moved = 3.5 * x @ rotation + 100
+  assert cka.linear_cka(moved, y, estimator=estimator) == pytest.approx(
+      expected, abs=1e-9)
+  assert cka.linear_cka(y, x, estimator=estimator) == pytest.approx(expected)
+  assert cka.linear_cka(x, moved, estimator=estimator) == pytest.approx(1)
+
+
+def test_another_linear_map_does_matter(states):
+  x, y = states[0][1], states[1][0]
+  stretched = x * np.array([10, 1, 1, 1, 1, 1, 0.1])
+  assert abs(cka.linear_cka(stretched, y) - cka.linear_cka(x, y)) > 0.01
+
+
+def test_debiased_is_the_u_statistic(states):
+  x, y = states[0][0][:9], states[1][0][:9]
+  k, m = x @ x.T, y @ y.T
+  expected = _unbiased_hsic(k, m) / np.sqrt(
+      _unbiased_hsic(k, k) * _unbiased_hsic(m, m))
+  assert cka.linear_cka(x, y, estimator='debiased') == pytest.approx(
+      expected, rel=1e-8)
+
+
+def test_debiased_is_near_zero_for_noise_where_biased_is_not():
+  rng = np.random.default_rng(3)
+  x, y = rng.normal(size=(2, 30, 300))
+  assert cka.linear_cka(x, y) > 0.8
+  assert abs(cka.linear_cka(x, y, estimator='debiased')) < 0.1
+
+
+def test_a_constant_layer_has_no_cka(states):
+  first, second = states
+  constant = np.broadcast_to(first[:1, :1], (1, 40, 7)) * np.linspace(
+      1, 1 + 1e-7, 40)[None, :, None]  # what rounding may leave
+  sums = cka.LayerCKA()
+  sums.update(np.concatenate([first[:1], constant]).astype(np.float32), second)
+  result = sums.result()
+  assert np.isfinite(result[0]).all() and np.isnan(result[1]).all()
+
+
+def test_single_precision_products_are_near(states):
+  first, second = (side.astype(np.float32) for side in states)
+  single = cka.LayerCKA(dtype=np.float32)
+  double = cka.LayerCKA()
+  for sums in (single, double):
+    sums.update(first, second)
+  np.testing.assert_allclose(single.result(), double.result(), atol=1e-5)
+
+
+@pytest.mark.parametrize('layers', list(cka.Layers))
+@pytest.mark.parametrize('estimator', list(cka.Estimator))
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+def test_products_of_sentences_and_of_features_agree(
+    monkeypatch, layers, estimator, dtype):
+  rng = np.random.default_rng(4)
+  first = rng.normal(size=(3, 30, 12)) + 9
+  second = first[..., :7] ** 2 + rng.normal(size=(3, 30, 7))
+  results = []
+  monkeypatch.setattr(cka_gram, '_ENTRIES', 700)  # several blocks of rows
+  for answer in (lambda *_, **__: True, lambda *_, **__: False):
+    monkeypatch.setattr(cka_gram, 'is_cheaper', answer)
+    sums = cka.LayerCKA(layers=layers, estimator=estimator, dtype=dtype)
+    sums.update(first, second)
+    results.append(sums.result())
+  np.testing.assert_allclose(
+      *results, atol=1e-5 if dtype is np.float32 else 1e-10)
+
+
+def test_the_cheaper_products_are_taken():
+  size = (13, 768)
+  assert cka_gram.is_cheaper(1000, size, size, diagonal=False)
+  assert not cka_gram.is_cheaper(10_000, size, size, diagonal=False)
+  assert not cka_gram.is_cheaper(3000, size, size, diagonal=True)
+
+
+@pytest.mark.parametrize('estimator', list(cka.Estimator))
+def test_sums_that_do_not_wait(monkeypatch, states, estimator):
+  """Batches are taken in as soon as they are enough, and their order counts
+  for nothing."""
+  monkeypatch.setattr(cka, '_SENTENCES', (8, 8))
+  first, second = states
+  expected = [[cka.linear_cka(x, y, estimator=estimator) for y in second]
+              for x in first]
+  sums = cka.LayerCKA(estimator=estimator)
+  for start, stop in ((0, 3), (3, 14), (14, 38), (38, 40)):
+    sums.update(first[:, start:stop], second[:, start:stop])
+    if stop > 3:
+      assert np.isfinite(sums.result()).all()  # asked for in between
+  np.testing.assert_allclose(sums.result(), expected, rtol=1e-9)
+
+
+def test_bad_states(states):
+  first, second = states
+  with pytest.raises(errors.AnalysisError, match='40 and 39 vectors'):
+    cka.LayerCKA().update(first, second[:, :39])
+  broken = first.copy()
+  broken[1, 17, 3] = np.nan
+  with pytest.raises(errors.AnalysisError, match='first model is not finite'
+                     ) as caught:
+    cka.LayerCKA().update(broken, second)
+  assert 'Where: row 17.' in str(caught.value)
+  sums = cka.LayerCKA()
+  sums.update(first, second)
+  with pytest.raises(errors.AnalysisError, match='another model than before'):
+    sums.update(first[:2], second)
+  with pytest.raises(errors.AnalysisError, match='Too few sentences'):
+    cka.linear_cka(first[0, :3], second[0, :3], estimator='debiased')

@@ -1,0 +1,90 @@
+"""CSLS against a double loop over words."""
+
+import numpy as np
+import pytest
+from scipy.spatial import distance
+
+from xlflax import errors
+from xlflax.similarity import csls, neighbours
+
+_BLOCKS = neighbours.Blocks(4, 5)
+
+
+@pytest.fixture
+def sides():
+  rng = np.random.default_rng(0)
+  return rng.normal(size=(13, 4)), rng.normal(size=(17, 4))
+
+
+def _cosine(x, y):
+  return 1 - distance.cosine(x, y)
+
+
+def _csls(first, second, k):
+  """Row by row and word by word, as the definition reads."""
+  scores = np.zeros((len(first), len(second)))
+  for i, x in enumerate(first):
+    near_x = sorted((_cosine(x, y) for y in second), reverse=True)[:k]
+    for j, y in enumerate(second):
+      near_y = sorted((_cosine(z, y) for z in first), reverse=True)[:k]
+      scores[i, j] = (2 * _cosine(x, y) - sum(near_x) / len(near_x)
+                      - sum(near_y) / len(near_y))
+  return scores
+
+
+@pytest.mark.parametrize('k', [1, 3, 10, 15])
+def test_csls_is_the_double_loop(sides, k):
+  scores = _csls(*sides, k)
+  order = np.argsort(-scores, 1)[:, :6]
+  found = csls.nearest(*sides, top=6, k=k, blocks=_BLOCKS)
+  np.testing.assert_array_equal(found.indices, order)
+  np.testing.assert_allclose(
+      found.scores, np.take_along_axis(scores, order, 1), atol=1e-5)
+
+
+def test_some_queries_of_a_larger_vocabulary(sides):
+  first, second = sides
+  whole = csls.nearest(first, second, top=2, k=3)
+  some = csls.nearest(first[4:9], second, top=2, k=3, all_queries=first,
+                      blocks=_BLOCKS)
+  np.testing.assert_array_equal(some.indices, whole.indices[4:9])
+  np.testing.assert_allclose(some.scores, whole.scores[4:9], atol=1e-6)
+
+
+def test_cosine(sides):
+  first, second = sides
+  matrix = 1 - distance.cdist(first, second, 'cosine')
+  found = csls.nearest(10 * first, second, top=3, score='cosine',
+                       blocks=_BLOCKS)
+  np.testing.assert_array_equal(found.indices, np.argsort(-matrix, 1)[:, :3])
+
+
+def test_mean_similarities(sides):
+  first, second = sides
+  matrix = 1 - distance.cdist(first, second, 'cosine')
+  r_first, r_second = csls.mean_similarities(first, second, k=3,
+                                             blocks=_BLOCKS)
+  np.testing.assert_allclose(r_first, np.sort(matrix, 1)[:, -3:].mean(1),
+                             atol=1e-6)
+  np.testing.assert_allclose(r_second, np.sort(matrix, 0)[-3:].mean(0),
+                             atol=1e-6)
+
+
+def test_a_hub_is_no_longer_everyones_neighbour():
+  """Keys 0..3 are right; key 4 lies in the middle, near to all queries."""
+  queries = np.eye(4) + 1.5
+  keys = np.concatenate([np.eye(4) + 0.5, np.full((1, 4), 0.75)])
+  by_cosine = csls.nearest(queries, keys, score='cosine').indices[:, 0]
+  assert by_cosine.tolist() == [4] * 4
+  assert csls.nearest(queries, keys, k=2).indices[:, 0].tolist() == [0, 1, 2, 3]
+
+
+def test_precision_at():
+  found = np.array([[3, 1], [2, 0], [5, 4]])
+  gold = [{1, 9}, {2}, {0}]
+  assert csls.precision_at(found, gold, k=1) == pytest.approx(1 / 3)
+  assert csls.precision_at(found, gold, k=2) == pytest.approx(2 / 3)
+  with pytest.raises(errors.AnalysisError, match='at least 5 found'):
+    csls.precision_at(found, gold, k=5)
+  with pytest.raises(errors.AnalysisError, match='not defined'):
+    csls.precision_at(found[:0], [], k=1)

@@ -1,0 +1,101 @@
+"""Mining candidates against a double loop over sentences."""
+
+import numpy as np
+import pytest
+
+from xlflax import errors
+from xlflax.similarity import margin, neighbours
+
+_K = 3
+
+
+@pytest.fixture
+def sides():
+  rng = np.random.default_rng(0)
+  shared = rng.normal(size=(8, 5))
+  return (np.concatenate([shared, rng.normal(size=(3, 5))]) + 1,
+          np.concatenate([shared + rng.normal(size=(8, 5)) / 2,
+                          rng.normal(size=(6, 5))]) + 1)
+
+
+def _cosines(first, second):
+  return np.array([[x @ y / np.sqrt((x @ x) * (y @ y)) for y in second]
+                   for x in first])
+
+
+def _scores(first, second, kind):
+  """The score of every pair, as the paper's equations 2 to 4 read."""
+  cosine = _cosines(first, second)
+  found = np.zeros_like(cosine)
+  for i in range(len(first)):
+    for j in range(len(second)):
+      mean = (np.sort(cosine[i])[-_K:].sum() / (2 * _K)
+              + np.sort(cosine[:, j])[-_K:].sum() / (2 * _K))
+      found[i, j] = {'absolute': cosine[i, j], 'distance': cosine[i, j] - mean,
+                     'ratio': cosine[i, j] / mean}[kind]
+  return cosine, found
+
+
+def _best_of_rows(cosine, scores):
+  """{(i, j)}: the best-scored of the k nearest of each row."""
+  found = set()
+  for i, row in enumerate(cosine):
+    near = np.argsort(-row)[:_K]
+    found.add((i, int(max(near, key=lambda j, i=i: scores[i, j]))))
+  return found
+
+
+def _pairs(found):
+  return set(zip(found.first.tolist(), found.second.tolist(), strict=True))
+
+
+@pytest.mark.parametrize('kind', ['absolute', 'distance', 'ratio'])
+def test_candidates_are_those_of_the_double_loop(sides, kind):
+  cosine, scores = _scores(*sides, kind)
+  forward = _best_of_rows(cosine, scores)
+  backward = {(j, i) for i, j in _best_of_rows(cosine.T, scores.T)}
+  taken = [set(), set()]
+  best = set()
+  for i, j in sorted(forward | backward, key=lambda pair: -scores[pair]):
+    if i not in taken[0] and j not in taken[1]:
+      taken[0].add(i)
+      taken[1].add(j)
+      best.add((i, j))
+  for direction, expected in (
+      ('forward', forward), ('backward', backward),
+      ('intersection', forward & backward), ('max', best)):
+    found = margin.candidates(*sides, k=_K, margin=kind, direction=direction,
+                              blocks=neighbours.Blocks(4, 3))
+    assert _pairs(found) == expected, direction
+    assert (np.diff(found.scores) <= 0).all()
+    for i, j, score in zip(*found, strict=True):
+      assert score == pytest.approx(scores[i, j], rel=1e-5, abs=1e-6)
+
+
+def test_the_ratio_by_hand():
+  first = np.array([[1., 0.], [0., 1.]])
+  second = np.array([[1., 0.], [0.6, 0.8]])
+  found = margin.candidates(first, second, k=2, direction='forward')
+  # Cosines: 1 .6; 0 .8. Means of rows: .8, .4; of columns: .5, .7.
+  assert _pairs(found) == {(0, 0), (1, 1)}
+  np.testing.assert_allclose(found.scores, [1 / 0.65, 0.8 / 0.55])
+
+
+def test_vectors_without_similarity_have_finite_scores():
+  first, second = np.eye(4)[:2], np.eye(4)[2:]
+  for kind in margin.Margin:
+    for rows in (second, -first, np.zeros((2, 4))):
+      found = margin.candidates(first, rows, margin=kind)
+      assert np.isfinite(found.scores).all()
+
+
+def test_k_larger_than_a_side(sides):
+  found = margin.candidates(sides[0][:1], sides[1][:2], k=50)
+  assert len(found.first) == 1
+  with pytest.raises(errors.AnalysisError, match='number of neighbours'):
+    margin.candidates(*sides, k=0)
+
+
+def test_names_that_are_not_known(sides):
+  with pytest.raises(errors.ConfigError, match="'absolute', 'distance'"):
+    margin.candidates(*sides, margin='cosine')

@@ -1,0 +1,96 @@
+"""Blocked nearest neighbours against a sorted matrix of similarities."""
+
+import numpy as np
+import pytest
+
+from xlflax import errors
+from xlflax.similarity import neighbours
+
+_BLOCKS = [neighbours.Blocks(5, 7), neighbours.Blocks(1, 2),
+           neighbours.Blocks(100, 4), neighbours.Blocks(3, 100)]
+
+
+def _expected(scores, k):
+  order = [sorted(range(len(row)), key=lambda j: (-row[j], j))[:k]
+           for row in scores.tolist()]
+  return np.take_along_axis(scores, np.array(order), 1), np.array(order)
+
+
+@pytest.fixture
+def sides():
+  """Small whole numbers, so that many products are exactly equal."""
+  rng = np.random.default_rng(0)
+  return rng.integers(-2, 3, (23, 3)), rng.integers(-2, 3, (31, 3))
+
+
+@pytest.mark.parametrize('blocks', _BLOCKS)
+@pytest.mark.parametrize('k', [1, 3, 31, 50])
+def test_nearest_is_the_sorted_matrix(sides, blocks, k):
+  first, second = sides
+  scores, order = _expected(first @ second.T, k)
+  found = neighbours.nearest(first, second, k=k, blocks=blocks)
+  np.testing.assert_array_equal(found.scores, scores)
+  np.testing.assert_array_equal(found.indices, order)
+  assert found.scores.dtype == np.float32
+
+
+@pytest.mark.parametrize('blocks', _BLOCKS)
+def test_penalties_are_subtracted(sides, blocks):
+  first, second = sides
+  penalties = np.random.default_rng(1).integers(0, 4, 31)
+  scores, order = _expected(first @ second.T - penalties[None], 4)
+  found = neighbours.nearest(first, second, k=4, penalties=penalties,
+                             blocks=blocks)
+  np.testing.assert_array_equal(found.scores, scores)
+  np.testing.assert_array_equal(found.indices, order)
+
+
+@pytest.mark.parametrize('blocks', _BLOCKS)
+@pytest.mark.parametrize('k', [2, 25])
+def test_both_directions_in_one_pass(sides, blocks, k):
+  first, second = sides
+  both = neighbours.nearest_both(first, second, k=k, blocks=blocks)
+  for found, expected in zip(both, (
+      neighbours.nearest(first, second, k=k),
+      neighbours.nearest(second, first, k=k)), strict=True):
+    np.testing.assert_array_equal(found.scores, expected.scores)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+
+
+def test_wide_blocks_are_read_in_stripes_with_the_same_result():
+  rng = np.random.default_rng(2)
+  first, second = rng.integers(-3, 4, (6, 2)), rng.integers(-3, 4, (900, 2))
+  scores, order = _expected(first @ second.T, 5)
+  found = neighbours.nearest(first, second, k=5)
+  np.testing.assert_array_equal(found.scores, scores)
+  np.testing.assert_array_equal(found.indices, order)
+
+
+def test_the_worst_order_of_keys():
+  """Every key is nearer than all before it."""
+  keys = np.arange(300.)[:, None]
+  found = neighbours.nearest(np.ones((3, 1)), keys, k=4,
+                             blocks=neighbours.Blocks(2, 130))
+  assert found.indices.tolist() == [[299, 298, 297, 296]] * 3
+
+
+def test_vectors_that_are_all_alike_get_the_first_keys():
+  found = neighbours.nearest(np.ones((4, 3)), np.ones((400, 3)), k=2,
+                             blocks=neighbours.Blocks(3, 150))
+  assert found.indices.tolist() == [[0, 1]] * 4
+
+
+def test_bad_vectors():
+  good = np.ones((4, 3))
+  with pytest.raises(errors.AnalysisError, match='3 and 2 dimensions'):
+    neighbours.nearest(good, good[:, :2], k=1)
+  with pytest.raises(errors.AnalysisError, match='number of neighbours'):
+    neighbours.nearest(good, good, k=0)
+  with pytest.raises(errors.AnalysisError, match=r'shape \(0, 3\)'):
+    neighbours.nearest(good, good[:0], k=1)
+  bad = good.copy()
+  bad[2, 1] = np.inf
+  with pytest.raises(errors.AnalysisError) as caught:
+    neighbours.nearest_both(good, bad, k=1)
+  assert 'the keys is not finite' in str(caught.value)
+  assert 'row 2' in str(caught.value)

@@ -1,0 +1,92 @@
+"""The orthogonal map against scipy's, and hidden rotations."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.stats
+
+from xlflax import errors
+from xlflax.similarity import csls, procrustes
+
+
+@pytest.fixture
+def rng():
+  return np.random.default_rng(0)
+
+
+def test_the_map_is_scipys(rng):
+  source, target = rng.normal(size=(2, 50, 6))
+  matrix = procrustes.orthogonal_map(source, target)
+  expected, _ = scipy.linalg.orthogonal_procrustes(source, target)
+  np.testing.assert_allclose(matrix.T, expected, atol=1e-10)
+  np.testing.assert_allclose(matrix @ matrix.T, np.eye(6), atol=1e-10)
+  np.testing.assert_allclose(procrustes.apply(matrix, source),
+                             source @ expected, atol=1e-10)
+
+
+def test_no_other_orthogonal_matrix_is_nearer(rng):
+  source, target = rng.normal(size=(2, 20, 4))
+  matrix = procrustes.orthogonal_map(source, target)
+  best = np.linalg.norm(procrustes.apply(matrix, source) - target)
+  for seed in range(50):
+    other = scipy.stats.ortho_group.rvs(4, random_state=seed)
+    assert np.linalg.norm(procrustes.apply(other, source) - target) >= best
+
+
+def test_the_paper_writes_vectors_as_columns(rng):
+  """Equation 1: U S V^T = SVD(Y X^T)."""
+  source, target = rng.normal(size=(2, 30, 5))
+  x, y = source.T, target.T
+  u, _, vt = np.linalg.svd(y @ x.T)
+  matrix = procrustes.orthogonal_map(source, target)
+  np.testing.assert_allclose(matrix, u @ vt, atol=1e-10)
+  np.testing.assert_allclose(procrustes.apply(matrix, source).T, matrix @ x)
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+def test_a_hidden_rotation_is_found_and_every_word_is_retrieved(rng, dtype):
+  """Other lengths and another mean, too: what normalisation takes away."""
+  target = rng.normal(size=(300, 16))
+  rotation = scipy.stats.ortho_group.rvs(16, random_state=0)
+  source = (target @ rotation * rng.uniform(0.5, 2, (300, 1))).astype(dtype)
+  dictionary = np.stack([np.arange(100)] * 2, 1)
+  alignment = procrustes.align_vocabularies(
+      source, target.astype(dtype), dictionary)
+  mapped = alignment.map_source(source)
+  assert mapped.dtype == dtype
+  np.testing.assert_allclose(
+      mapped, alignment.map_target(target.astype(dtype)), atol=1e-4)
+  found = csls.nearest(mapped[100:], alignment.target.vectors,
+                       all_queries=mapped)
+  gold = [{i} for i in range(100, 300)]
+  assert csls.precision_at(found.indices, gold, k=1) == 1.0
+  unmapped = csls.nearest(source[100:], target, all_queries=source)
+  assert csls.precision_at(unmapped.indices, gold, k=1) < 0.1
+
+
+def test_sentences_that_the_map_was_not_made_of(rng):
+  target = rng.normal(size=(200, 8)) + 3
+  rotation = scipy.stats.ortho_group.rvs(8, random_state=1)
+  source = target @ rotation
+  alignment = procrustes.align(source[:100], target[:100])
+  np.testing.assert_allclose(alignment.map_source(source[100:]),
+                             alignment.map_target(target[100:]), atol=1e-6)
+
+
+def test_fewer_rows_than_dimensions_still_give_an_orthogonal_map(rng):
+  source, target = rng.normal(size=(2, 3, 6))
+  matrix = procrustes.orthogonal_map(source, target)
+  np.testing.assert_allclose(matrix @ matrix.T, np.eye(6), atol=1e-10)
+
+
+def test_bad_sides(rng):
+  source, target = rng.normal(size=(2, 9, 4))
+  with pytest.raises(errors.AnalysisError, match='9 and 8 vectors'):
+    procrustes.orthogonal_map(source, target[:8])
+  with pytest.raises(errors.AnalysisError, match='4 and 3 dimensions'):
+    procrustes.align(source, target[:, :3])
+  with pytest.raises(errors.AnalysisError, match='no pair of words'):
+    procrustes.align_vocabularies(source, target, [])
+  target[5] = np.nan
+  with pytest.raises(errors.AnalysisError, match='target is not finite'):
+    procrustes.orthogonal_map(source, target)

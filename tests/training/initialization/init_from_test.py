@@ -1,0 +1,186 @@
+"""Initial parameters from another run, whole and in part."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.training import tiny
+from xlflax import errors
+from xlflax.training import checkpoints
+from xlflax.training import params as params_lib
+from xlflax.training import state as state_lib
+from xlflax.training.initialization import init_from as initialization
+
+_SOURCE = {'model': {
+    'embeddings': {'token': jnp.full((6, 2), 1.0)},
+    'layers': {'query': jnp.full((2, 2), 2.0), 'bias': jnp.full((2,), 3.0)},
+    'output_bias': jnp.full((6,), 4.0)}}
+
+
+def _state(params, *, ema=False, step=0):
+  return state_lib.TrainState(
+      step=jnp.int32(step), params=params, opt_state={'count': jnp.int32(step)},
+      ema=jax.tree.map(jnp.copy, params) if ema else (), objective_state={})
+
+
+def _zeros(tree):
+  return jax.tree.map(jnp.zeros_like, tree)
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+  """A run with checkpoints 1 (zeros) and 5 (`_SOURCE`)."""
+  directory = tmp_path_factory.mktemp('run')
+  saved = checkpoints.Checkpoints(directory)
+  saved.save(_state(_zeros(_SOURCE), step=1), {})
+  saved.save(_state(_SOURCE, step=5), {})
+  saved.close()
+  return str(directory)
+
+
+def _apply(run, params, *, ema=False, **fields):
+  shardings = types.SimpleNamespace(
+      params=jax.tree.map(lambda x: x.sharding, params))
+  return initialization.apply(
+      initialization.InitFrom(model_dir=run, **fields),
+      _state(params, ema=ema), types.SimpleNamespace(shardings=shardings))
+
+
+def _fails(run, params=None, error=errors.CheckpointError, **fields) -> str:
+  with pytest.raises(error) as raised:
+    _apply(run, _zeros(_SOURCE) if params is None else params, **fields)
+  return str(raised.value)
+
+
+def _values(state):
+  """Name -> the one value that a parameter is filled with."""
+  return {n: float(np.unique(leaf).item())
+          for n, leaf in params_lib.names(state.params['model']).items()}
+
+
+_ALL = {'embeddings/token': 1.0, 'layers/query': 2.0, 'layers/bias': 3.0,
+        'output_bias': 4.0}
+
+
+def test_whole_model_from_the_newest_checkpoint(run, caplog):
+  caplog.set_level('INFO')
+  state = _apply(run, _zeros(_SOURCE))
+  tiny.assert_trees_equal(state.params, _SOURCE)
+  assert int(state.step) == 0  # a new run, with a fresh optimizer
+  assert int(state.opt_state['count']) == 0 and state.ema == ()
+  assert 'Initialised 4 parameters' in caplog.text and '0 are fresh' in (
+      caplog.text)
+
+
+def test_average_starts_from_them(run):
+  state = _apply(run, _zeros(_SOURCE), ema=True)
+  tiny.assert_trees_equal(state.ema, _SOURCE)
+  pointers = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(state)]
+  assert len(set(pointers)) == len(pointers)
+
+
+def test_directory_alone(run):
+  params = _zeros(_SOURCE)
+  shardings = types.SimpleNamespace(
+      params=jax.tree.map(lambda x: x.sharding, params))
+  for inits in (run, [run]):
+    state = initialization.apply(
+        inits, _state(params), types.SimpleNamespace(shardings=shardings))
+    tiny.assert_trees_equal(state.params, _SOURCE)
+
+
+def test_given_step(run):
+  assert set(_values(_apply(run, _zeros(_SOURCE), step=1)).values()) == {0.0}
+
+
+@pytest.mark.parametrize(('fields', 'taken'), [
+    (dict(include=('embeddings',)), {'embeddings/token'}),
+    (dict(exclude=('bias$',)), {'embeddings/token', 'layers/query'}),
+    (dict(include=('layers/', 'output'), exclude=('query',)),
+     {'layers/bias', 'output_bias'})])
+def test_in_part(run, caplog, fields, taken):
+  caplog.set_level('INFO')
+  values = _values(_apply(run, _zeros(_SOURCE), **fields))
+  assert values == {n: v if n in taken else 0.0 for n, v in _ALL.items()}
+  for name in _ALL.keys() - taken:
+    assert f'model/{name}' in caplog.text  # what is fresh is listed
+
+
+def test_renamed_parameters_and_two_from_one(run):
+  """Self-attention initialises cross-attention, too (VECO)."""
+  params = {'model': {'layers': {
+      'self': {'query': jnp.zeros((2, 2))},
+      'cross': {'query': jnp.zeros((2, 2))}}}}
+  state = _apply(run, params, renames=(('(self|cross)/', ''),))
+  assert _values(state) == {'layers/self/query': 2.0, 'layers/cross/query': 2.0}
+  both = jax.tree.leaves(state.params)
+  assert both[0].unsafe_buffer_pointer() != both[1].unsafe_buffer_pointer()
+
+
+def test_renames_are_applied_in_order():
+  init = initialization.InitFrom(
+      model_dir='', renames=((r'^model/enc', 'model/dec'), (r'dec(\d)', r'l\1')))
+  assert init.source_name('model/enc3/query') == 'model/l3/query'
+
+
+def test_new_parameters_must_be_named_or_allowed(run):
+  params = _zeros(_SOURCE) | {'heads': {'align': jnp.zeros(3)}}
+  text = _fails(run, params)
+  assert 'Got: heads/align is not in the checkpoint' in text
+  assert 'InitFrom.exclude, InitFrom.renames or allow_missing' in text
+  assert text.endswith("new: add 'heads/' to InitFrom.exclude.")
+  for fields in (dict(allow_missing=True), dict(exclude=('^heads/',))):
+    state = _apply(run, params, **fields)
+    assert _values(state) == _ALL
+    assert not state.params['heads']['align'].any()
+
+
+def test_other_shapes_are_all_listed(run):
+  params = _zeros(_SOURCE)
+  params['model']['embeddings']['token'] = jnp.zeros((7, 2))
+  params['model']['output_bias'] = jnp.zeros(7)
+  text = _fails(run, params)
+  assert ('model/embeddings/token is (7, 2) here, (6, 2) in the checkpoint; '
+          'model/output_bias is (7,) here, (6,) in the checkpoint') in text
+  state = _apply(run, params, exclude=('token', 'output_bias'))
+  assert _values(state)['layers/query'] == 2.0
+
+
+def test_shapes_count_even_where_absence_is_allowed(run):
+  params = _zeros(_SOURCE)
+  params['model']['output_bias'] = jnp.zeros(7)
+  assert 'is (7,) here' in _fails(run, params, allow_missing=True)
+
+
+def test_nothing_in_common(run):
+  text = _fails(run, {'model': {'other': jnp.zeros(2)}}, allow_missing=True)
+  assert 'Got: no parameter in common' in text
+
+
+def test_no_such_step(run):
+  assert _fails(run, step=3) == (
+      'There is no checkpoint to initialise from. Got: step 3. Expected: one '
+      f'of [1, 5]. Where: {run}.')
+
+
+def test_no_such_run(tmp_path):
+  assert _fails(str(tmp_path / 'none')) == (
+      'There is no checkpoint to initialise from. Got: no finished checkpoint. '
+      f'Expected: a run with checkpoints. Where: {tmp_path / "none"}.')
+
+
+@pytest.mark.parametrize('field', ['include', 'exclude'])
+def test_pattern_that_matches_nothing(run, field):
+  text = _fails(run, error=errors.ConfigError, **{field: ('no_such',)})
+  assert 'A parameter pattern matches no parameter. Got: no_such' in text
+  assert f'InitFrom.{field}' in text
+
+
+@pytest.mark.parametrize('rename', [('(', ''), ('a', r'\1')])
+def test_renaming_that_is_no_regular_expression(run, rename):
+  text = _fails(run, error=errors.ConfigError, renames=(rename,))
+  assert f'Got: {rename[0]!r} -> {rename[1]!r}' in text
+  assert 'InitFrom.renames' in text

@@ -1,0 +1,32 @@
+"""Model and vocabulary of a run that fine-tuning begins from."""
+
+import pytest
+
+from tests.training import tiny
+from xlflax import errors
+from xlflax.training import run_directory
+from xlflax.training.initialization import pretrained
+
+
+def test_model_of_a_run_with_overrides(tmp_path):
+  model = tiny.make_model()
+  run_directory.write_model(tmp_path, model)
+  assert pretrained.model(model_dir=str(tmp_path)) == model
+  changed = pretrained.model(
+      model_dir=str(tmp_path), overrides={'dropout_rate': 0.3})
+  assert changed.config.dropout_rate == 0.3
+  assert changed.config.hidden_dim == model.config.hidden_dim
+
+
+def test_vocabulary_is_the_runs_copy(tmp_path):
+  assert pretrained.vocabulary(model_dir=str(tmp_path)) == str(
+      tmp_path / 'vocabulary')
+
+
+def test_what_is_wrong(tmp_path):
+  with pytest.raises(errors.RunDirectoryError, match='no model directory'):
+    pretrained.model(model_dir=str(tmp_path))
+  run_directory.write_model(tmp_path, tiny.make_model())
+  with pytest.raises(errors.ConfigError) as error:
+    pretrained.model(model_dir=str(tmp_path), overrides={'dropout': 0.1})
+  assert 'has no such field. Got: dropout' in str(error.value)

@@ -1,0 +1,85 @@
+"""Sums between two reports, and their exact round trip through JSON."""
+
+import json
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlflax.objectives import base
+from xlflax.training import metric_accumulator as window_lib
+from xlflax.training import step as step_lib
+
+
+def _output(loss, *, finite=True, tokens=10.0, norm=1.0, total=(1.0, 2.0)):
+  return step_lib.StepOutput(
+      metrics={'mlm/loss': base.Sum(jnp.asarray(total), jnp.ones(2)),
+               'mlm/rows': base.Sum(jnp.float32(3.0), jnp.float32(1.0))},
+      loss=jnp.float32(loss), grad_norm=jnp.float32(norm),
+      finite=jnp.asarray(finite), tokens=jnp.float32(tokens))
+
+
+def _filled(*outputs):
+  window = window_lib.Window()
+  for output in outputs:
+    window.add(output)
+  return window
+
+
+def test_means_and_sums():
+  sums = _filled(_output(1.0, norm=2.0), _output(4.0, norm=5.0)).peek()
+  assert (sums.steps, sums.skipped, sums.loss, sums.grad_norm, sums.tokens) == (
+      2, 0, 2.5, 3.5, 20.0)
+  total, weight = sums.metrics['mlm/loss']
+  np.testing.assert_array_equal(total, [2.0, 4.0])
+  np.testing.assert_array_equal(weight, [2.0, 2.0])
+  assert total.dtype == np.float64
+
+
+def test_steps_that_are_not_finite_are_counted_and_left_out():
+  nan = float('nan')
+  sums = _filled(_output(1.0), _output(
+      nan, finite=False, norm=nan, total=(nan, nan)), _output(3.0)).peek()
+  assert (sums.steps, sums.skipped, sums.loss, sums.grad_norm) == (3, 1, 2, 1)
+  np.testing.assert_array_equal(sums.metrics['mlm/loss'][0], [2.0, 4.0])
+  assert sums.tokens == 30.0  # read, though not learnt from
+
+
+def test_no_finite_step():
+  sums = _filled(_output(math.inf, finite=False)).peek()
+  assert math.isnan(sums.loss) and sums.skipped == 1 and not sums.metrics
+
+
+def test_take_starts_anew_and_peek_does_not():
+  window = _filled(_output(1.0))
+  assert window.peek().steps == window.peek().steps == 1
+  assert window.take().loss == 1.0
+  assert window.peek().steps == 0
+  window.add(_output(5.0))
+  assert window.take().loss == 5.0
+
+
+def _values(i):
+  rng = np.random.default_rng(i)
+  return _output(rng.normal(), norm=rng.random(), tokens=rng.integers(1, 99),
+                 total=tuple(rng.normal(size=2).astype(np.float32)))
+
+
+@pytest.mark.parametrize('cut', [0, 1, 4, 7])
+def test_saved_and_restored_within_a_window(cut):
+  """Bit for bit what an uninterrupted window gives."""
+  outputs = [_values(i) for i in range(7)]
+  whole = _filled(*outputs).take()
+  saved = json.loads(json.dumps(_filled(*outputs[:cut]).to_json()))
+  window = window_lib.Window.from_json(saved)
+  for output in outputs[cut:]:
+    window.add(output)
+  assert window.to_json() == _filled(*outputs).to_json()
+  resumed = window.take()
+  for field in ('steps', 'skipped', 'loss', 'grad_norm', 'tokens'):
+    assert getattr(resumed, field) == getattr(whole, field)
+  for name, (total, weight) in whole.metrics.items():
+    np.testing.assert_array_equal(resumed.metrics[name][0], total)
+    np.testing.assert_array_equal(resumed.metrics[name][1], weight)
+    assert resumed.metrics[name][0].shape == total.shape

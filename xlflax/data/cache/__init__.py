@@ -1,0 +1,1 @@
+"""The token cache: its files, its writer and its loader."""

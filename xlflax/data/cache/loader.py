@@ -1,0 +1,114 @@
+"""The loader over a token cache: any row of any step, at once.
+
+Row n of a task (its n-th use since step 0) is row n mod R of its epoch
+n div R, R being its number of rows; with shuffling, an epoch is a permutation
+of the R rows that is keyed by (seed, task, epoch). So each row is used exactly
+once in an epoch, nothing has to be replayed to resume, and any number of
+processes sees the same global batches.
+
+Neither TensorFlow nor SeqIO is imported.
+"""
+
+import numpy as np
+
+from xlflax.data import batch as batch_lib
+from xlflax.data import loader as loader_lib
+from xlflax.data import stream as stream_lib
+from xlflax.data.cache import reader as cache_reader
+from xlflax.data.rows import index as row_index
+from xlflax.data.rows import layouts as rows_lib
+from xlflax.data.sampling import hashing, permutation, row_plan
+
+
+class CachedLoader:
+  """See `loader.Loader` and `loader.open_loader`."""
+
+  def __init__(self, stream: stream_lib.Stream, *, vocabulary, seed: int,
+               cache_dir, corpus=None):
+    cache = cache_reader.TokenCache(cache_dir)
+    cache.check_vocabulary(vocabulary)
+    rates = cache.rates(stream.mixture, stream.split)
+    tasks = cache.open(stream.mixture, stream.split)
+    if corpus is not None:
+      cache.check_corpus(corpus, stream.mixture, stream.split)
+    self.stream = stream
+    self._vocabulary_spec = vocabulary.spec
+    self._plan = row_plan.RowPlan(
+        stream, seed=seed, rates=rates,
+        sizes={name: _at_most(task.meta.source_examples, stream)
+               for name, task in tasks.items()})
+    self._metas = [tasks[name].meta for name in self._plan.tasks]
+    self._indices = [_make_index(tasks[name], stream)
+                     for name in self._plan.tasks]
+    self._num_rows = np.array([
+        _at_most(i.num_rows, stream) for i in self._indices], np.int64)
+    self._languages = [
+        loader_lib.side_languages(stream, vocabulary, meta.languages)
+        for meta in self._metas]
+
+  @property
+  def spec(self):
+    """Shapes and types of the global batch, by key."""
+    return loader_lib.batch_spec(self.stream)
+
+  def rows(self, step: int, start: int, stop: int) -> batch_lib.Batch:
+    """See `loader.Loader.rows`."""
+    loader_lib.check_range(self.stream, step, start, stop)
+    tasks, uses = self._plan.slots(step)
+    tasks, uses = tasks[start:stop], uses[start:stop]
+    sizes = self._num_rows[tasks]
+    epoch, index = np.divmod(uses, sizes)
+    if self.stream.shuffle:
+      keys = hashing.draw(self._plan.order_keys[tasks], epoch)
+      index = permutation.permute(index, sizes, keys)
+    made = [rows_lib.Row(units, self._languages[task], swaps)
+            for units, task, swaps in zip(
+                self._units(tasks, index), tasks.tolist(),
+                self._plan.swaps(tasks, uses), strict=True)]
+    return rows_lib.build_batch(made, self.stream, self._vocabulary_spec)
+
+  def statistics(self) -> list[loader_lib.TaskStatistics]:
+    """Sizes and rates, for each task."""
+    return [
+        loader_lib.TaskStatistics(
+            task=meta.task, languages=meta.languages,
+            examples=meta.source_examples, rate=float(rate),
+            rows=int(rows), dropped=index.num_dropped,
+            truncated=index.num_truncated,
+            tokens=sum(side.tokens for side in meta.statistics))
+        for meta, index, rows, rate in zip(
+            self._metas, self._indices, self._num_rows, self._plan.rates(),
+            strict=True)]
+
+  def close(self) -> None:
+    """Releases the memory maps."""
+    self._indices = []
+
+  def _units(self, tasks, index):
+    """The texts of each row; every task is asked once."""
+    order = np.argsort(tasks, kind='stable')
+    names, starts = np.unique(tasks[order], return_index=True)
+    out = [None] * tasks.size
+    for task, places in zip(
+        names.tolist(), np.split(order, starts[1:]), strict=True):
+      units = self._indices[task].units(index[places])
+      for place, unit in zip(places.tolist(), units, strict=True):
+        out[place] = unit
+    return out
+
+
+def _at_most(count: int, stream: stream_lib.Stream) -> int:
+  """`count`, or `Stream.max_examples` if that is fewer."""
+  return count if stream.max_examples is None else min(
+      count, stream.max_examples)
+
+
+def _make_index(task: cache_reader.CachedTask, stream) -> row_index.RowIndex:
+  loader_lib.check_sides(stream, task.meta.task, task.meta.languages)
+  index = None
+  if task.meta.examples:
+    index = row_index.make(task.sides, task.starts_document, stream)
+  if index is None or not index.num_rows:
+    raise loader_lib.nothing_left(
+        stream, task.meta.task, task.meta.examples)
+  return index

@@ -1,0 +1,216 @@
+"""Reads a token cache through memory maps; imports neither TensorFlow nor SeqIO.
+
+Every reason to refuse a cache is found when it is opened: it is missing or
+incomplete, of another vocabulary, or of a corpus that has changed since.
+"""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+
+from xlflax import errors, paths
+from xlflax.data.cache import format as cache_format
+from xlflax.data.dictionaries import code_switching
+from xlflax.data.dictionaries.dictionary import Dictionary
+from xlflax.data.rows import index as row_index
+
+
+@dataclasses.dataclass(frozen=True)
+class CachedTask:
+  """One task and split of a cache.
+
+  Attributes:
+    meta: languages, sizes, statistics.
+    sides: memory-mapped texts of each side.
+    starts_document: bool [examples].
+  """
+
+  meta: cache_format.TaskMeta
+  sides: tuple[row_index.Side, ...]
+  starts_document: np.ndarray
+
+
+class TokenCache:
+  """A cache directory that `xlflax cache` has written.
+
+  Raises:
+    CacheError: no cache there, or of another format.
+  """
+
+  def __init__(self, directory):
+    self.directory = paths.local(directory, where='directory of the cache')
+    path = self.directory / cache_format.CACHE_FILE
+    if not path.is_file():
+      raise errors.CacheError(
+          'There is no token cache', got=f'no file {path}',
+          fix=rebuild_command(self.directory))
+    self._data = cache_format.read_json(path)
+
+  @property
+  def mixtures(self) -> dict[str, dict[str, dict[str, float]]]:
+    """mixture -> split -> task -> SeqIO mixing rate."""
+    return self._data['mixtures']
+
+  def check_vocabulary(self, vocabulary) -> None:
+    """Raises a CacheError unless the cache was written with `vocabulary`."""
+    stored = self._data['vocabulary']
+    if stored['hash'] != vocabulary.hash:
+      raise errors.CacheError(
+          'The token cache was written with another vocabulary',
+          got=f'{vocabulary.spec.size} entries, hash {vocabulary.hash[:12]}',
+          expected=f'{stored["size"]} entries, hash {stored["hash"][:12]}, '
+                   'as in the cache',
+          where=self.directory, fix=rebuild_command(self.directory))
+
+  def rates(self, mixture: str, split: str) -> dict[str, float]:
+    """The tasks of a mixture that have `split`, with their mixing rates.
+
+    Raises:
+      CacheError: the mixture or the split is not in the cache.
+    """
+    if mixture not in self.mixtures:
+      if self._is_complete(mixture, split):
+        return {mixture: 1.0}
+      raise errors.CacheError(
+          'The token cache has no such mixture', got=repr(mixture),
+          expected='one of ' + ', '.join(sorted(self.mixtures)),
+          where=self.directory,
+          fix=rebuild_command(self.directory, mixture, split))
+    splits = self.mixtures[mixture]
+    if split not in splits:
+      raise errors.CacheError(
+          f'The token cache of {mixture} has no such split', got=repr(split),
+          expected='one of ' + ', '.join(sorted(splits)),
+          where=self.directory,
+          fix=rebuild_command(self.directory, mixture, split))
+    return splits[split]
+
+  def open(self, mixture: str, split: str) -> dict[str, CachedTask]:
+    """Maps the tasks of a mixture into memory.
+
+    Raises:
+      CacheError: a task is not complete or its files are damaged.
+    """
+    tasks = self.rates(mixture, split)
+    missing = [t for t in tasks if not self._is_complete(t, split)]
+    if missing:
+      raise errors.CacheError(
+          'The token cache is incomplete',
+          got=f'{len(tasks) - len(missing)} of {len(tasks)} tasks of '
+              f'{mixture}, split {split}; missing: {", ".join(missing[:5])}'
+              + (', …' if len(missing) > 5 else ''),
+          where=self.directory,
+          fix='Run the same command again, it goes on where it stopped: '
+              + _command(self.directory, mixture, split))
+    return {task: self._open_task(task, split) for task in tasks}
+
+  def check_corpus(self, corpus, mixture: str, split: str) -> None:
+    """Raises a CacheError if text or dictionaries have changed since.
+
+    Tasks that are not of a corpus directory are not checked.
+
+    Args:
+      corpus: a `corpus.Corpus`.
+      mixture: its tasks of the corpus are checked.
+      split: of the tasks.
+    """
+    for task in self.rates(mixture, split):
+      if not task.startswith('corpus.'):
+        continue
+      meta = self._meta(task, split)
+      now = [dataclasses.astuple(f) for f in corpus.group_fingerprint(
+          *meta.languages, split=split)]
+      changes = (_changes(meta.fingerprint['files'], now)
+                 + _dictionary_changes(meta, corpus))
+      if changes:
+        raise errors.CacheError(
+            f'The text of {task} has changed since the token cache was '
+            'written', got='; '.join(changes), where=corpus.directory,
+            fix=rebuild_command(self.directory, mixture, split)
+                + ' --overwrite')
+
+  def _is_complete(self, task, split):
+    directory = cache_format.task_directory(self.directory, task, split)
+    return (directory / cache_format.META_FILE).is_file()
+
+  def _meta(self, task, split):
+    directory = cache_format.task_directory(self.directory, task, split)
+    return cache_format.TaskMeta.from_json(
+        cache_format.read_json(directory / cache_format.META_FILE))
+
+  def _open_task(self, task, split):
+    directory = cache_format.task_directory(self.directory, task, split)
+    meta = self._meta(task, split)
+    if meta.vocabulary != self._data['vocabulary']['hash']:
+      raise errors.CacheError(
+          f'{task} was written with another vocabulary than its cache',
+          where=directory, fix=rebuild_command(self.directory))
+    sides = tuple(
+        row_index.Side(_map(cache_format.token_file(directory, side)),
+                       _map(cache_format.offset_file(directory, side)))
+        for side in meta.sides)
+    starts = _map(directory / cache_format.STARTS_FILE)
+    for side in sides:
+      if (side.offsets.size != meta.examples + 1
+          or side.offsets[-1] != side.tokens.size
+          or starts.size != meta.examples):
+        raise errors.CacheError(
+            'The files of a cached task do not fit together',
+            got=f'{side.offsets.size - 1} offsets, {starts.size} examples, '
+                f'{side.tokens.size} tokens',
+            expected=f'{meta.examples} examples of {side.offsets[-1]} tokens',
+            where=directory, fix='Delete this directory; '
+            + rebuild_command(self.directory))
+    return CachedTask(meta, sides, starts)
+
+
+def rebuild_command(directory, mixture: str = 'MIXTURE',
+                    split: str = 'train') -> str:
+  """What to do about a cache that can't be used."""
+  return 'Write it: ' + _command(directory, mixture, split)
+
+
+def _command(directory, mixture, split):
+  return (f'xlflax cache --mixture {mixture} --split {split} '
+          f'--output {directory} --vocabulary DIR [--corpus DIR]')
+
+
+def _map(path: pathlib.Path) -> np.ndarray:
+  """The array of a file; a plain view, as slicing np.memmap is slow."""
+  try:
+    return np.asarray(np.load(path, mmap_mode='r', allow_pickle=False))
+  except (OSError, ValueError) as error:
+    raise errors.CacheError(
+        'A file of the token cache is missing or cut off', got=error,
+        where=path, fix='Delete its directory and run `xlflax cache` again',
+    ) from error
+
+
+def _changes(stored, now) -> list[str]:
+  """What differs between two lists of (path, size, time)."""
+  before = {name: tuple(rest) for name, *rest in stored}
+  after = {name: tuple(rest) for name, *rest in now}
+  out = [f'{name} is new' for name in sorted(after.keys() - before.keys())]
+  out += [f'{name} is gone' for name in sorted(before.keys() - after.keys())]
+  for name in sorted(before.keys() & after.keys()):
+    if before[name][0] != after[name][0]:
+      out.append(f'{name} has {after[name][0]} bytes instead of '
+                 f'{before[name][0]}')
+    elif before[name] != after[name]:
+      out.append(f'{name} was modified')
+  return out
+
+
+def _dictionary_changes(meta: cache_format.TaskMeta, corpus) -> list[str]:
+  """Whether a code-switched task was made by other dictionaries."""
+  [language, *_] = meta.languages
+  for name, known in (step for step in meta.fingerprint['preprocessors']
+                      if isinstance(step, list)):
+    if name == code_switching.STEP:
+      dictionaries = [Dictionary.read(f.path) for f in corpus.dictionaries
+                      if language in f.languages]
+      if known['dictionaries'] != code_switching.dictionary_hash(
+          language, dictionaries, into=known['languages']):
+        return [f'the dictionaries of {language} are others']
+  return []

@@ -1,0 +1,1 @@
+"""Corpus directories: their files, their preparation and cleaning."""

@@ -1,0 +1,122 @@
+"""Processes chunks of lines, in this process or in others; order is kept."""
+
+import collections
+import concurrent.futures
+import functools
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from xlflax.data.corpus.text_processing import Processor, TextProcessing
+from xlflax.data.dictionaries.code_switching import CodeSwitching, Switcher
+from xlflax.data.dictionaries.dictionary import Dictionary
+
+# The sides of each line: one, or two of a pair; a blank line is ('',).
+Lines = list[tuple[str, ...]]
+
+
+class Chunk(NamedTuple):
+  """Some lines of a file.
+
+  Attributes:
+    languages: of the sides.
+    lines: the lines.
+    name: on which the draws of code-switching depend; None: do not switch.
+    first: lines of text before these, in the file.
+  """
+
+  languages: tuple[str, ...]
+  lines: Lines
+  name: str | None
+  first: int
+
+
+class Counts(NamedTuple):
+  """Lines with text, their words, and words that were switched."""
+
+  lines: int
+  words: int
+  changed: int
+
+
+class Workers:
+  """Turns chunks into text; a context manager, which ends its processes."""
+
+  def __init__(self, processing: TextProcessing,
+               code_switching: CodeSwitching | None,
+               dictionaries: Sequence[Dictionary], *, num_processes: int = 1):
+    """Starts processes, if more than one is asked for."""
+    self._ahead = 3 * num_processes
+    self._pool: concurrent.futures.Executor | None = None
+    arguments = (processing, code_switching, tuple(dictionaries))
+    if num_processes == 1:
+      self._process = _Lines(*arguments)
+    else:
+      self._pool = concurrent.futures.ProcessPoolExecutor(
+          num_processes, mp_context=multiprocessing.get_context('spawn'),
+          initializer=_start, initargs=arguments)
+
+  def __enter__(self) -> 'Workers':
+    return self
+
+  def __exit__(self, *error):
+    if self._pool:
+      self._pool.shutdown(cancel_futures=True)
+
+  def map(self, chunks: Iterable[Chunk]) -> Iterator[tuple[str, Counts]]:
+    """Yields the text of each chunk, in order, and its counts."""
+    if not self._pool:
+      yield from map(self._process, chunks)
+      return
+    pending: collections.deque = collections.deque()
+    for chunk in chunks:
+      pending.append(self._pool.submit(_work, chunk))
+      if len(pending) > self._ahead:
+        yield pending.popleft().result()
+    while pending:
+      yield pending.popleft().result()
+
+
+def processors(processing: TextProcessing) -> Callable[[str], Processor]:
+  """Function from a language to its `Processor`, made once."""
+  return functools.cache(lambda language: Processor(language, processing))
+
+
+class _Lines:
+  """Processes chunks by processors and switchers that are made once."""
+
+  def __init__(self, processing, code_switching, dictionaries):
+    self._processor = processors(processing)
+    self._switched = code_switching.sources(
+        d.languages for d in dictionaries) if code_switching else ()
+    self._switcher = functools.cache(
+        lambda language: Switcher(language, dictionaries, code_switching))
+
+  def __call__(self, chunk: Chunk) -> tuple[str, Counts]:
+    places = [i for i, line in enumerate(chunk.lines) if line[0]]
+    sides = [list(map(self._processor(language), texts))
+             for language, texts in zip(chunk.languages, zip(
+                 *(chunk.lines[i] for i in places), strict=True),
+                                        strict=False)]
+    words = changed = 0
+    if (chunk.name is not None and places
+        and chunk.languages[0] in self._switched):
+      switched = self._switcher(chunk.languages[0]).switch(
+          sides[0], name=chunk.name, first=chunk.first)
+      sides[0] = switched.lines
+      words, changed = switched.words, switched.changed
+    out = [''] * len(chunk.lines)
+    for place, *texts in zip(places, *sides, strict=True):
+      out[place] = '\t'.join(texts)
+    return ('\n'.join(out) + '\n', Counts(len(places), words, changed))
+
+
+_worker: dict[str, _Lines] = {}  # What a worker process was started with.
+
+
+def _start(*arguments):
+  _worker['process'] = _Lines(*arguments)
+
+
+def _work(chunk: Chunk) -> tuple[str, Counts]:
+  return _worker['process'](chunk)

@@ -1,0 +1,92 @@
+"""What a prepared corpus directory says of how it was made."""
+
+import dataclasses
+import itertools
+import json
+import pathlib
+
+from xlflax import errors
+from xlflax.data.cache import format as cache_format
+from xlflax.data.corpus.files import Fingerprint
+
+RECORD_FILE = '.prepared.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+  """One written file.
+
+  Attributes:
+    path: in both directories, but for the name of a further copy.
+    lines: with text.
+    words: that could have been switched; 0 where nothing is switched.
+    changed: words that were.
+    reused: whether an earlier call had written it.
+  """
+
+  path: str
+  lines: int
+  words: int
+  changed: int
+  reused: bool = False
+
+
+class Record:
+  """What was written, from which files and with which settings.
+
+  Raises:
+    CorpusError: the output holds something else, or what was made with other
+      settings and is not to be overwritten.
+  """
+
+  def __init__(self, output: pathlib.Path, settings: dict, *, overwrite: bool):
+    self._output, self._path = output, output / RECORD_FILE
+    self._data: dict = {'format': cache_format.FORMAT, 'settings': settings,
+                  'files': {}}
+    if self._path.exists():
+      stored = cache_format.read_json(self._path)
+      if stored['settings'] == settings:
+        self._data = stored
+      elif overwrite:
+        self._data['files'] = {path: None for path in stored['files']}
+      else:
+        raise errors.CorpusError(
+            'The output was made with other settings or dictionaries',
+            got=json.dumps(stored['settings'], ensure_ascii=False),
+            where=str(output),
+            fix='choose another --output, or replace it by --overwrite')
+    elif output.is_dir() and any(output.iterdir()):
+      raise errors.CorpusError(
+          'The output directory holds other files', where=str(output),
+          got=', '.join(itertools.islice(
+              sorted(p.name for p in output.iterdir()), 5)),
+          fix='choose a new or empty directory')
+    output.mkdir(parents=True, exist_ok=True)
+    self._save()
+
+  def find(self, name: str, source: Fingerprint) -> Prepared | None:
+    """The written file, if it is there and its source has not changed."""
+    known, path = self._data['files'].get(name), self._output / name
+    if (known is None or known['source'] != list(dataclasses.astuple(source))
+        or not path.exists() or path.stat().st_size != known['size']):
+      return None
+    lines, words, changed = known['counts']
+    return Prepared(name, lines, words, changed, reused=True)
+
+  def add(self, prepared: Prepared, source: Fingerprint) -> None:
+    """Notes a file that was just written."""
+    self._data['files'][prepared.path] = {
+        'source': dataclasses.astuple(source),
+        'size': (self._output / prepared.path).stat().st_size,
+        'counts': [prepared.lines, prepared.words, prepared.changed]}
+    self._save()
+
+  def remove_others(self, paths: set[str]) -> None:
+    """Deletes written files that are no longer to be there."""
+    for path in set(self._data['files']) - paths:
+      (self._output / path).unlink(missing_ok=True)
+      del self._data['files'][path]
+    self._save()
+
+  def _save(self):
+    cache_format.write_json(self._path, self._data)

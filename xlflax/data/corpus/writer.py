@@ -1,0 +1,122 @@
+"""Writes corpus directories; see `xlflax.data.corpus.directory` for their layout."""
+
+import contextlib
+import gzip
+import io
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import IO
+
+import zstandard
+
+from xlflax import errors, paths
+from xlflax.data.corpus import files as corpus_files
+from xlflax.data.corpus.directory import FOLDERS, SPLITS, TRAIN
+from xlflax.data.corpus.files import Kind
+
+
+def write_monolingual(directory, language: str,
+                      documents: Iterable[Iterable[str]], *,
+                      split: str = TRAIN, name: str = '',
+                      compression: str = '') -> pathlib.Path:
+  """Writes the documents of a language, each a sequence of lines.
+
+  Before: `[['a', 'b'], ['c']]`; after: the file `a\\nb\\n\\nc\\n`. White space
+  inside a line is made single spaces; empty lines are left out.
+
+  Args:
+    directory: the corpus directory; made if need be.
+    language: language code.
+    documents: documents of lines.
+    split: 'train', 'validation' or 'test'.
+    name: distinguishes several files of one language.
+    compression: '', 'gz' or 'zst'.
+
+  Returns:
+    The path of the file.
+  """
+  path = _path(directory, Kind.MONOLINGUAL, (language,), split=split,
+               name=name, compression=compression)
+  with create(path) as stream:
+    first = True
+    for document in documents:
+      lines = [line for line in map(clean, document) if line]
+      if lines:
+        stream.write(('' if first else '\n') + '\n'.join(lines) + '\n')
+        first = False
+  return path
+
+
+def write_parallel(directory, languages: Sequence[str],
+                   pairs: Iterable[tuple[str, str]], *, split: str = TRAIN,
+                   name: str = '', compression: str = '') -> pathlib.Path:
+  """Writes sentence pairs; pairs with an empty side are left out.
+
+  Before: `[('a\\tb', 'c')]`; after: the line `a b<TAB>c`. Arguments as those
+  of `write_monolingual`, but two languages.
+  """
+  path = _path(directory, Kind.PARALLEL, tuple(languages), split=split,
+               name=name, compression=compression)
+  with create(path) as stream:
+    for first, second in pairs:
+      first, second = clean(first), clean(second)
+      if first and second:
+        stream.write(f'{first}\t{second}\n')
+  return path
+
+
+def write_dictionary(directory, languages: Sequence[str],
+                     entries: Iterable[tuple]) -> pathlib.Path:
+  """Writes (word, translation) or (word, translation, weight) entries."""
+  path = _path(directory, Kind.DICTIONARY, tuple(languages))
+  with create(path) as stream:
+    for entry in entries:
+      fields = [clean(str(field)) for field in entry]
+      if all(fields):
+        stream.write('\t'.join(fields) + '\n')
+  return path
+
+
+def clean(text: str) -> str:
+  """One line: `' a\\n\\tb '` becomes `'a b'`."""
+  return ' '.join(text.split())
+
+
+def _path(directory, kind: Kind, languages: tuple[str, ...], *,
+          split: str = TRAIN, name: str = '',
+          compression: str = '') -> pathlib.Path:
+  if split not in SPLITS:
+    raise errors.CorpusError('Unknown split', got=split,
+                             expected=', '.join(SPLITS))
+  suffix = '.txt' if kind is Kind.MONOLINGUAL else '.tsv'
+  parts = ['-'.join(languages), name, suffix[1:], compression]
+  folder = (paths.local(directory, where='directory of the corpus')
+            / FOLDERS[split] / kind.value)
+  path = folder / '.'.join(part for part in parts if part)
+  parsed = corpus_files.parse_name(path, kind, split)
+  if parsed.languages != languages:
+    raise errors.CorpusError('Not a language code', got='-'.join(languages),
+                             expected=corpus_files.LANGUAGE_RULE)
+  folder.mkdir(parents=True, exist_ok=True)
+  return path
+
+
+@contextlib.contextmanager
+def create(path: pathlib.Path):
+  """A text stream whose file appears under `path` only when it is complete."""
+  partial = path.with_name(f'.{path.name}.partial')
+  try:
+    with contextlib.ExitStack() as stack:
+      file = stack.enter_context(open(partial, 'wb'))
+      raw: IO[bytes] | gzip.GzipFile | zstandard.ZstdCompressionWriter = file
+      if path.suffix == '.gz':
+        raw = stack.enter_context(
+            gzip.GzipFile('', 'wb', fileobj=file, mtime=0))
+      elif path.suffix == '.zst':
+        raw = stack.enter_context(
+            zstandard.ZstdCompressor().stream_writer(file, closefd=False))
+      yield stack.enter_context(
+          io.TextIOWrapper(raw, encoding='utf-8', newline='\n'))
+    partial.replace(path)
+  finally:
+    partial.unlink(missing_ok=True)

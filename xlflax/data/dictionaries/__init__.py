@@ -1,0 +1,1 @@
+"""Bilingual dictionaries and code-switching with them."""

@@ -1,0 +1,263 @@
+"""Dictionary code-switching: the "extra anchors" of ECS, section 4.2.
+
+Each word that a dictionary has is replaced with probability 0.3 by one of its
+translations, and at most 15 % of the words of a batch are. Source: Wu, Conneau
+et al., "Emerging Cross-lingual Structure in Pretrained Language Models"
+(2020), section 4.2.
+
+Every draw is a hash of (seed, name of the task, number of the example, number
+of the word), so a text is switched alike by every reader, in any order of its
+parts and any number of processes.
+"""
+
+import dataclasses
+import fractions
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from xlflax import errors
+from xlflax.data.corpus import segmentation
+from xlflax.data.corpus.segmentation import BORDER
+from xlflax.data.dictionaries import dictionary as dictionaries_lib
+from xlflax.data.dictionaries.dictionary import Dictionary
+from xlflax.data.dictionaries.translation_table import (
+  Case,
+  Found,
+  TranslationTable,
+)
+from xlflax.data.sampling import hashing
+
+STEP = 'code_switch'  # name of the preprocessor, in fingerprints
+_VERSION = 1  # of the switching; another one makes caches stale
+_DRAWS = 3  # random words of a unit: replaced? by what? rank under the cap
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CodeSwitching:
+  """How a text is switched; the defaults are those of ECS.
+
+  Attributes:
+    probability: that a word with an entry is replaced. A multi-word entry is
+      drawn once.
+    max_share: of the words of a group of lines, that may be replaced at most.
+      Nor are more than this share of the resulting words translations, which
+      may be of several words. Which ones stay is drawn, each alike.
+    group_lines: lines that the share is of: the examples 0 .. group_lines - 1,
+      and so on. 1,024 sentences are about the batch of ECS (96 rows of 256
+      tokens on each GPU).
+    copies: the text goes through so often, switched anew each time.
+    languages: to draw translations from; None: all of the dictionaries.
+    seed: of all draws.
+
+  Raises:
+    ConfigError: a value out of its range.
+  """
+
+  probability: float = 0.3
+  max_share: float = 0.15
+  group_lines: int = 1024
+  copies: int = 1
+  languages: tuple[str, ...] | None = None
+  seed: int = 0
+
+  def __post_init__(self):
+    if self.languages is not None:
+      object.__setattr__(self, 'languages', tuple(self.languages))
+    for name in ('probability', 'max_share'):
+      if not 0 <= getattr(self, name) <= 1:
+        raise errors.ConfigError(
+            f'CodeSwitching.{name} is out of range', got=getattr(self, name),
+            expected='a number from 0 to 1')
+    for name in ('group_lines', 'copies'):
+      if getattr(self, name) < 1:
+        raise errors.ConfigError(f'CodeSwitching.{name} must be positive',
+                                 got=getattr(self, name))
+
+
+  def sources(self, pairs: Iterable[Sequence[str]]) -> set[str]:
+    """Languages that dictionaries of these pairs of languages can switch.
+
+    Of en-de and en-fr all three, or en alone if `languages` is ('fr',).
+    """
+    both = [(a, b) for pair in pairs for a, b in (pair, pair[::-1])]
+    return {word for word, translation in both
+            if self.languages is None or translation in self.languages}
+
+
+class Switched(NamedTuple):
+  """Lines after switching, and counts.
+
+  Attributes:
+    lines: as many as there were.
+    words: of the lines before.
+    candidates: words, and multi-word units, that have an entry.
+    changed: words that were replaced.
+  """
+
+  lines: list[str]
+  words: int
+  candidates: int
+  changed: int
+
+
+class Switcher:
+  """Switches the text of one language.
+
+  With the dictionary `cat Katze` and a probability and a share of 1, before:
+  `['The cat sees a Cat.', 'CAT!']`; after:
+  `['The Katze sees a Katze.', 'KATZE!']`.
+  """
+
+  def __init__(self, language: str, dictionaries: Iterable[Dictionary],
+               settings: CodeSwitching = CodeSwitching()):  # noqa: B008
+    """Makes a switcher.
+
+    Args:
+      language: of the text.
+      dictionaries: those of other languages are passed over.
+      settings: see `CodeSwitching`.
+
+    Raises:
+      CorpusError: no dictionary has an entry out of the language.
+      ConfigError: Chinese text, and jieba is not installed.
+    """
+    self.language, self.settings = language, settings
+    self._translations = dictionaries_lib.translations(
+        language, dictionaries, into=settings.languages)
+    self.table = TranslationTable(language, self._translations)
+    if not self.table:
+      into = settings.languages
+      raise errors.CorpusError(
+          f'No dictionary translates words of {language}'
+          + (f' into {", ".join(into)}' if into is not None else ''),
+          expected=f'dictionaries/{language}-<other>.tsv, or the other way '
+          'round, with entries')
+    self._max_share = fractions.Fraction(
+        str(settings.max_share)).limit_denominator(10**6)
+    self._is_unsegmented = segmentation.is_unsegmented(language)
+
+  def switch(self, lines: Sequence[str], *, name: str = '',
+             first: int = 0) -> Switched:
+    """Switches consecutive examples of a task.
+
+    Args:
+      lines: their texts.
+      name: of the task; another one, other draws.
+      first: number of the first example; a group begins there.
+    """
+    size = self.settings.group_lines
+    assert first % size == 0, 'groups begin at multiples of group_lines'
+    groups = [self._switch_group(lines[i:i + size], name, first + i)
+              for i in range(0, len(lines), size)]
+    return Switched([line for group in groups for line in group.lines],
+                    *(sum(counts) for counts in zip(
+                        *(group[1:] for group in groups), strict=True))
+                    ) if groups else Switched([], 0, 0, 0)
+
+  def stream(self, lines: Iterable[str], *, name: str = '',
+             first: int = 0) -> Iterator[str]:
+    """As `switch`, a group at a time."""
+    held: list[str] = []
+    for line in lines:
+      held.append(line)
+      if len(held) == self.settings.group_lines:
+        yield from self.switch(held, name=name, first=first).lines
+        first, held = first + len(held), []
+    yield from self.switch(held, name=name, first=first).lines
+
+  def fingerprint(self) -> dict:
+    """What the switched text depends on besides the text, as JSON data."""
+    out = dataclasses.asdict(self.settings) | {
+        'version': _VERSION,
+        'dictionaries': _hash(self.language, self._translations)}
+    if segmentation.primary(self.language) in segmentation.CHINESE:
+      out['jieba'] = segmentation.chinese_version()
+    return json.loads(json.dumps(out))
+
+  def _switch_group(self, lines, name: str, first: int) -> Switched:
+    parts = self.table.split([line.replace(BORDER, ' ') if BORDER in line
+                              else line for line in lines])
+    found = self.table.find(parts)
+    draws = self._draws(found, name, first)
+    chosen = np.flatnonzero(draws[0] < self.settings.probability)
+    new = self.table.choose(found.entries[chosen], draws[1][chosen])
+    sizes = found.sizes[chosen]
+    kept = _under_cap(sizes, self.table.costs[new], draws[2][chosen],
+                      share=self._max_share, num_words=found.num_words)
+    self._replace(parts, found, chosen[kept], new[kept])
+    return Switched(''.join(parts).split(BORDER), found.num_words,
+                    found.words.size, int(sizes[kept].sum()))
+
+  def _draws(self, found: Found, name: str, first: int) -> np.ndarray:
+    """Numbers in [0, 1), float64 [_DRAWS, units]."""
+    key = hashing.make_key(self.settings.seed, 'code_switching', name)
+    examples = hashing.draw(key, first + found.lines[found.words])
+    counters = found.places[found.words] * _DRAWS
+    words = [hashing.draw(examples, counters + i) for i in range(_DRAWS)]
+    return (np.stack(words) >> np.uint64(11)) * 2.0 ** -53
+
+  def _replace(self, parts: list[str], found: Found, units: np.ndarray,
+               new: np.ndarray) -> None:
+    """Puts translations `new` [n] in the place of `units` [n]."""
+    for word, size, case, number in zip(
+        found.words[units].tolist(), found.sizes[units].tolist(),
+        found.cases[units].tolist(), new.tolist(), strict=True):
+      text, end = self.table.texts[number], 2 * (word + size)
+      parts[2 * word + 1] = Case(case).apply(text) if case else text
+      if size > 1:
+        parts[2 * word + 2:end] = [''] * (2 * size - 2)
+      if self._is_unsegmented and self.table.spaced[number]:
+        _put_spaces(parts, 2 * word, end)
+
+
+def dictionary_hash(language: str, dictionaries: Iterable[Dictionary], *,
+                    into: Sequence[str] | None = None) -> str:
+  """`dictionaries` in the fingerprint of a switcher of these."""
+  return _hash(language, dictionaries_lib.translations(
+      language, dictionaries, into=into))
+
+
+def _hash(language: str, translations) -> str:
+  content = json.dumps([language, translations], ensure_ascii=False)
+  return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _under_cap(old: np.ndarray, new: np.ndarray, ranks: np.ndarray, *,
+               share: fractions.Fraction, num_words: int) -> np.ndarray:
+  """Which replacements to keep: the first in the order of `ranks` that fit.
+
+  With S the replaced and T the new words of the kept ones, W all words and c
+  the share: S <= c W, and T <= c (W - S + T).
+
+  Args:
+    old: words that each replaces, int64 [n].
+    new: words that come instead, int64 [n].
+    ranks: random numbers, [n].
+    share: c.
+    num_words: W.
+
+  Returns:
+    bool [n].
+  """
+  part, whole = share.numerator, share.denominator
+  order = np.argsort(ranks, kind='stable')
+  replaced, added = np.cumsum(old[order]), np.cumsum(new[order])
+  limit = part * num_words
+  fits = ((whole * replaced <= limit)
+          & ((whole - part) * added + part * replaced <= limit))
+  kept = np.zeros(old.size, bool)
+  kept[order[fits]] = True
+  return kept
+
+
+def _put_spaces(parts: list[str], before: int, after: int) -> None:
+  """Makes empty separators spaces, except at the ends of a line."""
+  if not parts[before] and before and parts[before - 1] != BORDER:
+    parts[before] = ' '
+  if (not parts[after] and after + 1 < len(parts)
+      and parts[after + 1] != BORDER):
+    parts[after] = ' '

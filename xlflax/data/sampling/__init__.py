@@ -1,0 +1,1 @@
+"""Which example comes when: schedules and permutations as pure functions."""

@@ -1,0 +1,55 @@
+"""Permutations of 0 .. n-1 of which any one value is computed directly.
+
+A shuffled epoch of a stream needs the row at place i without holding an
+array of all rows. A Feistel network over Z_a x Z_b with a * b >= n is a
+bijection; values outside 0 .. n-1 are sent through it again ("cycle
+walking"). Source: Black and Rogaway, "Ciphers with arbitrary finite domains"
+(2002), generalised Feistel.
+"""
+
+import numpy as np
+
+from xlflax.data.sampling import hashing
+
+_ROUNDS = 8
+
+
+def permute(index: np.ndarray, size: np.ndarray, key: np.ndarray
+            ) -> np.ndarray:
+  """Where each index goes, in a permutation chosen by its size and key.
+
+  Args:
+    index: int64 [n], each 0 <= index < size.
+    size: int64 [n], number of elements permuted.
+    key: uint64 [n]; another key is another permutation.
+
+  Returns:
+    int64 [n], each 0 <= value < size.
+  """
+  rows = np.ceil(np.sqrt(size)).astype(np.int64)
+  columns = -(-size // rows)
+  out = _feistel(index, rows, columns, key)
+  outside = np.flatnonzero(out >= size)
+  while outside.size:
+    out[outside] = _feistel(
+        out[outside], rows[outside], columns[outside], key[outside])
+    outside = outside[out[outside] >= size[outside]]
+  return out
+
+
+def _feistel(values, rows, columns, key):
+  """One pass over the domain rows * columns; every argument is [n]."""
+  left, right = np.divmod(values, columns)
+  for number in range(_ROUNDS):
+    round_key = key + np.uint64(number)
+    if number % 2:
+      left = (left + _noise(right, round_key)) % rows
+    else:
+      right = (right + _noise(left, round_key)) % columns
+  return left * columns + right
+
+
+def _noise(values, key):
+  """Non-negative int64 words below 2**62, so that sums can't overflow."""
+  return (hashing.mix(hashing.mix(values.astype(np.uint64)) ^ key)
+          >> np.uint64(2)).astype(np.int64)

@@ -1,0 +1,68 @@
+"""What both loaders share: the order of tasks, and the keys of all draws."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlflax.data import stream as stream_lib
+from xlflax.data.sampling import hashing, schedule
+
+_EVERY_BIT = 2**64 - 1
+
+
+class RowPlan:
+  """A stream's schedule and keys, from its seed and its tasks' sizes.
+
+  Keys depend on names of tasks, not on their number, so that a task's own
+  order stays when another is added to the mixture.
+
+  Attributes:
+    tasks: names, sorted.
+    sizes: source examples of each task, int64 [tasks].
+    order_keys: uint64 [tasks], for the order of rows.
+  """
+
+  def __init__(self, stream: stream_lib.Stream, *, seed: int,
+               sizes: dict[str, int], rates: dict[str, float]):
+    """Args:
+      stream: sampling options.
+      seed: the run's seed; the stream's `seed_offset` is added.
+      sizes: source examples of each task.
+      rates: SeqIO's mixing rate of each task.
+    """
+    seed = seed + stream.seed_offset
+    self._stream = stream
+    self.tasks: Sequence[str] = sorted(sizes)
+    self.sizes = np.array([sizes[task] for task in self.tasks], np.int64)
+    self._rates = schedule.stream_rates(
+        stream, self.sizes, [rates[task] for task in self.tasks])
+    self._schedule = schedule.TaskSchedule(
+        self._rates, batch_size=stream.batch_size, batching=stream.batching,
+        key=hashing.make_key(seed, 'schedule'))
+    self.order_keys = self._keys(seed, 'order')
+    self._side_keys = self._keys(seed, 'sides')
+
+  def rates(self, step: int = 0) -> np.ndarray:
+    """Expected share of each task at a step, float64 [tasks]."""
+    return self._rates(step)
+
+  def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """See `TaskSchedule.slots`."""
+    return self._schedule.slots(step)
+
+  def swaps(self, tasks: np.ndarray, uses: np.ndarray) -> list[int]:
+    """Which sides are exchanged in each row; see `rows.Row.swaps`.
+
+    Args:
+      tasks: int64 [rows], index of each row's task.
+      uses: int64 [rows], use of the task that the row is.
+    """
+    fixed = {stream_lib.SideOrder.AS_IS: 0,
+             stream_lib.SideOrder.REVERSED: _EVERY_BIT}
+    if self._stream.pairs.order in fixed:
+      return [fixed[self._stream.pairs.order]] * tasks.size
+    return hashing.draw(self._side_keys[tasks], uses).tolist()
+
+  def _keys(self, seed, purpose):
+    return np.array([hashing.make_key(seed, purpose, task)
+                     for task in self.tasks], np.uint64)

@@ -1,0 +1,163 @@
+"""Which task each row of each step comes from: p_i proportional to N_i^alpha.
+
+Steps are scheduled in blocks of `BLOCK_STEPS`. A block's draws are shared out
+among tasks in exact proportion; what can't be given in whole draws is carried
+over to the next block, so that in the long run a rare task gets its share to
+within one draw. The order within a block is a random permutation.
+
+Everything is a function of the seed and the step: nothing is kept between
+runs. Reaching block b costs b small vector operations and no data.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from xlflax.data import stream as stream_lib
+from xlflax.data.sampling import hashing
+
+BLOCK_STEPS = 128
+
+# Blocks kept, so that a consumer slightly behind another recomputes nothing.
+_KEPT = 3
+
+
+def sampling_rates(sizes: np.ndarray, alpha: float) -> np.ndarray:
+  """p_i proportional to sizes_i ** alpha, float64 [tasks], summing to 1.
+
+  Source: XLM (Lample and Conneau, 2019), section 3.1.
+
+  Args:
+    sizes: number of examples of each task, each positive, [tasks].
+    alpha: 1 draws as the corpus is, 0 draws every task equally often.
+  """
+  weights = np.exp(alpha * np.log(sizes / np.max(sizes)))
+  return weights / weights.sum()
+
+
+def stream_rates(stream: stream_lib.Stream, sizes, mixture_rates
+                 ) -> Callable[[int], np.ndarray]:
+  """The function from a step to the rates of `stream`'s tasks.
+
+  Args:
+    stream: its `alpha` decides.
+    sizes: number of examples of each task, [tasks].
+    mixture_rates: SeqIO's own rates, not normalised, [tasks].
+  """
+  sizes = np.asarray(sizes, np.float64)
+  own = np.asarray(mixture_rates, np.float64)
+  alpha = stream.alpha
+  if alpha is None:
+    return lambda step: own / own.sum()
+  if callable(alpha):
+    return lambda step: sampling_rates(sizes, float(alpha(step)))
+  fixed = sampling_rates(sizes, alpha)
+  return lambda step: fixed
+
+
+def apportion(credit: np.ndarray, total: int) -> np.ndarray:
+  """Whole draws, int64 [tasks], that sum to `total` and follow `credit`.
+
+  The method of largest remainders, where no count is below zero:
+  `apportion([1.5, 0.9, -0.4], 2)` is `[1, 1, 0]`.
+
+  Args:
+    credit: draws due to each task, float64 [tasks], which sum to `total`.
+    total: draws to share out.
+  """
+  counts = np.maximum(np.floor(credit), 0).astype(np.int64)
+  missing = total - int(counts.sum())
+  while missing > 0:
+    best = np.argsort(counts - credit, kind='stable')[:missing]
+    counts[best] += 1
+    missing -= best.size
+  while missing < 0:
+    order = np.argsort(credit - counts, kind='stable')
+    order = order[counts[order] > 0][:-missing]
+    counts[order] -= 1
+    missing += order.size
+  return counts
+
+
+class TaskSchedule:
+  """For each row of each step: its task, and the how-many-th use of it."""
+
+  def __init__(self, rates: Callable[[int], np.ndarray], *, batch_size: int,
+               batching: stream_lib.LanguageBatching, key: int,
+               block_steps: int = BLOCK_STEPS):
+    """Args:
+      rates: step -> rates [tasks] that sum to 1, called at blocks' starts.
+      batch_size: rows in a global batch.
+      batching: whether a draw is of a row or of a whole batch.
+      key: 64-bit key of the draws (see `hashing.make_key`).
+      block_steps: steps in a block.
+    """
+    self._rates = rates
+    self._batch_size = batch_size
+    self._one_task = (
+        batching is stream_lib.LanguageBatching.ONE_LANGUAGE)
+    self._key = key
+    self._block_steps = block_steps
+    self._draws = block_steps * (1 if self._one_task else batch_size)
+    self._restart()
+
+  def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Tasks and uses of the rows of a step.
+
+    Args:
+      step: the stream's own step, from 0.
+
+    Returns:
+      tasks: int64 [batch_size], index of each row's task.
+      uses: int64 [batch_size], how many rows were taken from this task
+        before this one, since step 0.
+    """
+    block, offset = divmod(step, self._block_steps)
+    tasks, uses = self._block(block)
+    if not self._one_task:
+      rows = slice(offset * self._batch_size, (offset + 1) * self._batch_size)
+      return tasks[rows], uses[rows]
+    first = uses[offset] * self._batch_size
+    return (np.full(self._batch_size, tasks[offset]),
+            first + np.arange(self._batch_size))
+
+  def _restart(self):
+    self._next = 0  # number of the block that _carry and _used belong to
+    rates = self._rates(0)
+    self._carry = np.zeros(rates.size)
+    self._used = np.zeros(rates.size, np.int64)
+    self._kept: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+  def _block(self, block: int):
+    """Task and use index of every draw of a block, int64 [draws] each."""
+    if block in self._kept:
+      return self._kept[block]
+    if block < self._next:
+      self._restart()
+    while self._next <= block:
+      used, counts = self._used, self._advance()
+    self._kept[block] = self._order(block, counts, used)
+    for old in sorted(self._kept)[:-_KEPT]:
+      del self._kept[old]
+    return self._kept[block]
+
+  def _advance(self):
+    """Shares out one block; returns the counts of draws, int64 [tasks]."""
+    credit = self._carry + self._draws * self._rates(
+        self._next * self._block_steps)
+    counts = apportion(credit, self._draws)
+    self._carry = credit - counts
+    self._used = self._used + counts
+    self._next += 1
+    return counts
+
+  def _order(self, block, counts, used):
+    order = hashing.shuffled(
+        hashing.make_key(self._key, 'block', block), self._draws)
+    tasks = np.repeat(np.arange(counts.size), counts)[order]
+    # The k-th draw of a task in this block is its use number used + k.
+    by_task = np.argsort(tasks, kind='stable')
+    uses = np.empty_like(tasks)
+    starts = np.cumsum(counts) - counts
+    uses[by_task] = np.arange(self._draws) + np.repeat(used - starts, counts)
+    return tasks, uses

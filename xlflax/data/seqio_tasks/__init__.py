@@ -1,0 +1,1 @@
+"""SeqIO tasks and mixtures: registered, read, shown, and the live loader."""

@@ -1,0 +1,124 @@
+"""SeqIO data sources over plain text files. This module imports TensorFlow.
+
+The same readers as everywhere else (`xlflax.data.corpus.directory`) feed `tf.data` in
+blocks of lines, so blank lines, encodings and errors mean the same in every
+loader.
+"""
+
+import collections
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import seqio
+import tensorflow as tf
+
+from xlflax import errors
+from xlflax.data.corpus.directory import Corpus
+
+_BLOCK = 1024
+_raised: collections.deque = collections.deque(maxlen=16)
+
+
+class TextSource(seqio.FunctionDataSource):
+  """A source whose examples come from Python rows, in order.
+
+  Attributes:
+    rows: function of a split that gives the rows as tuples, without tf.data.
+    features: names and types of the columns.
+    fingerprint: function of a split that gives (path, size, time) of its
+      files, for caches to notice changed text.
+  """
+
+  def __init__(self, read: Callable[[str], Iterable], *,
+               features: Mapping[str, tf.DType], splits: Sequence[str],
+               count: Callable[[str], int],
+               fingerprint: Callable[[str], tuple]):
+    """Makes a source of `features` (one per column of the rows).
+
+    Args:
+      read: split -> rows; may raise an XlflaxError, which `numpy_examples`
+        passes on.
+      features: names and types of the columns.
+      splits: names of the splits.
+      count: split -> number of rows, asked only when it is needed.
+      fingerprint: see the class.
+    """
+    self.rows = read
+    self.features = dict(features)
+    self._count = count
+    self.fingerprint = fingerprint
+    super().__init__(self._make_dataset, splits=tuple(splits))
+
+  def num_input_examples(self, split: str) -> int:
+    return self._count(split)
+
+  def _make_dataset(self, split: str, shuffle_files: bool,
+                    seed: int | None = None) -> tf.data.Dataset:
+    del shuffle_files, seed  # The rows of a text come in its order.
+    dataset = tf.data.Dataset.from_generator(
+        lambda: _blocks(self.rows(split), list(self.features)),
+        output_signature={name: tf.TensorSpec([None], dtype)
+                          for name, dtype in self.features.items()})
+    return dataset.unbatch()
+
+
+def monolingual_source(corpus: Corpus, language: str) -> TextSource:
+  """Lines of one language: `text` and `starts_document`."""
+  return TextSource(
+      lambda split: corpus.monolingual(language, split),
+      features={'text': tf.string, 'starts_document': tf.bool},
+      splits=corpus.splits(language),
+      count=lambda split: corpus.count(language, split=split),
+      fingerprint=lambda split: corpus.group_fingerprint(
+          language, split=split))
+
+
+def parallel_source(corpus: Corpus, languages: tuple[str, str]) -> TextSource:
+  """Pairs of two languages: `inputs` and `targets`."""
+  return TextSource(
+      lambda split: corpus.parallel(*languages, split=split),
+      features={'inputs': tf.string, 'targets': tf.string},
+      splits=corpus.splits(*languages),
+      count=lambda split: corpus.count(*languages, split=split),
+      fingerprint=lambda split: corpus.group_fingerprint(
+          *languages, split=split))
+
+
+def numpy_examples(dataset: tf.data.Dataset) -> Iterator:
+  """Iterates over a dataset as numpy; errors of the sources come through.
+
+  TensorFlow wraps what a source raises; here a malformed line is the
+  CorpusError with file and line that it was.
+  """
+  iterator = dataset.as_numpy_iterator()
+  while True:
+    try:
+      yield next(iterator)
+    except StopIteration:
+      return
+    except tf.errors.OpError as error:
+      raise original_error(error) from None
+
+
+def original_error(error: tf.errors.OpError) -> Exception:
+  """The XlflaxError behind a TensorFlow error, or the error itself."""
+  message = str(error)
+  for raised in reversed(_raised):
+    if str(raised) in message:
+      return raised
+  return error
+
+
+def with_errors_kept(rows: Iterable) -> Iterator:
+  """The rows; what they raise is kept for `original_error`."""
+  try:
+    yield from rows
+  except errors.XlflaxError as error:
+    _raised.append(error)
+    raise
+
+
+def _blocks(rows: Iterable[tuple], names: list[str]) -> Iterator[dict]:
+  rows = with_errors_kept(rows)
+  while block := list(itertools.islice(rows, _BLOCK)):
+    yield dict(zip(names, map(list, zip(*block, strict=True)), strict=True))

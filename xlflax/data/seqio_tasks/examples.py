@@ -1,0 +1,97 @@
+"""Tokenised examples of SeqIO tasks as `examples.Examples`. Needs TensorFlow."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from xlflax import errors
+from xlflax.data import examples as examples_lib
+from xlflax.data.cache import format as cache_format
+from xlflax.data.seqio_tasks import reader as task_reader
+from xlflax.data.seqio_tasks import registry as task_registry
+
+
+def read(task: str, vocabulary, *, split: str, start: int = 0,
+         size: int = 1024, num_threads: int = 1
+         ) -> Iterator[examples_lib.Examples]:
+  """Yields the examples of a task in the source's order.
+
+  Where a task tells no `starts_document`, each example is a document.
+
+  Args:
+    task: its SeqIO name; its languages are registered.
+    vocabulary: that of the run.
+    split: of the task.
+    start: examples passed over at the beginning.
+    size: examples yielded at once; the last ones may be fewer.
+    num_threads: threads that tokenise.
+
+  Raises:
+    CorpusError: unknown task, split or languages, malformed text
+      (file:line), or examples that lack a side.
+    VocabularyError: the task was registered with another vocabulary.
+  """
+  names = cache_format.SIDES[len(task_registry.task_languages(task))]
+  for block in task_reader.read_blocks(
+      task, vocabulary, split=split, size=size, num_threads=num_threads,
+      start=start):
+    yield _convert(block, names, task)
+
+
+def source_size(task: str, split: str) -> int | None:
+  """Examples of a task's source; None where it does not tell."""
+  number = task_registry.get_task(task, split=split).num_input_examples(split)
+  if number is None or number == float('inf'):
+    return None
+  return int(number)
+
+
+def fingerprint(task: str, split: str) -> dict:
+  """What identifies the text of a task, as JSON data.
+
+  Before: the task 'corpus.mono.en' over one file; after:
+  `{'source': 'TextSource', 'files': [['mono/en.txt', 120, 1700000000]],
+  'preprocessors': ['mark_documents', 'name_monolingual', 'tokenize']}`: path,
+  bytes and time of modification of each file that can be looked at. A step
+  that has a method `fingerprint` (JSON data) is a list of its name and that.
+  """
+  known = task_registry.fingerprint(task, split)
+  found = task_registry.get_task(task, split=split)
+  if known is None:
+    files = map(_file, found.source.list_shards(split))
+  else:
+    files = map(dataclasses.astuple, known)
+  return {
+      'source': type(found.source).__name__,
+      'files': [list(file) for file in files],
+      'preprocessors': [_step(step) for step in found.preprocessors]}
+
+
+def _step(step) -> str | list:
+  """A preprocessor's name, and its own fingerprint where it has one."""
+  name = getattr(step, '__name__', type(step).__name__)
+  known = getattr(step, 'fingerprint', None)
+  return name if known is None else [name, known()]
+
+
+def _file(path: str) -> tuple:
+  if not tf.io.gfile.exists(path):
+    return (path,)
+  status = tf.io.gfile.stat(path)
+  return path, status.length, status.mtime_nsec
+
+
+def _convert(block, names, task) -> examples_lib.Examples:
+  missing = [n for n in names
+             if not isinstance(block.get(n), examples_lib.Ragged)]
+  if missing:
+    raise errors.CorpusError(
+        'Examples of a task lack token ids', got=', '.join(sorted(block)),
+        expected=', '.join(names), where=f'task {task}')
+  sides = tuple(block[name] for name in names)
+  starts = block.get('starts_document')
+  if starts is None:
+    starts = np.ones(sides[0].lengths.size, bool)
+  return examples_lib.Examples(sides, starts)

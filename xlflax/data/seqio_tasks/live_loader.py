@@ -1,0 +1,226 @@
+"""The loader that reads SeqIO tasks as they are. Needs TensorFlow and SeqIO.
+
+The order of tasks is that of a token cache, and without shuffling the batches
+are, too. What differs:
+
+* Rows are shuffled within `Stream.shuffle_window` only, since a source is read
+  from its beginning; each epoch has another order.
+* Step s is reached by reading everything that the steps before it used
+  (without making their batches). Every process reads all of it and keeps its
+  own rows, so the global batches do not depend on the number of processes.
+* A task whose preprocessors draw at random draws anew in each epoch, where a
+  cache holds one draw.
+
+For more than a small corpus, write a cache.
+"""
+
+import itertools
+import logging
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from xlflax import errors
+from xlflax.data import batch as batch_lib
+from xlflax.data import examples as examples_lib
+from xlflax.data import loader as loader_lib
+from xlflax.data import stream as stream_lib
+from xlflax.data.rows import iterator as row_iterator
+from xlflax.data.rows import layouts as rows_lib
+from xlflax.data.sampling import hashing, row_plan
+from xlflax.data.seqio_tasks import host_tensorflow
+
+host_tensorflow.load()
+
+from xlflax.data.seqio_tasks import examples as task_examples  # noqa: E402
+from xlflax.data.seqio_tasks import registry as task_registry  # noqa: E402
+
+_SECONDS_BETWEEN_LINES = 10
+_DRAWS = 1024
+
+
+class LiveLoader:
+  """See `loader.Loader` and `loader.open_loader`."""
+
+  _readers: 'list[_TaskRows]'
+  _held: list[rows_lib.Row]
+
+  def __init__(self, stream: stream_lib.Stream, *, vocabulary, seed: int,
+               corpus=None):
+    task_registry.import_public_tasks()
+    if corpus is not None:
+      task_registry.register_corpus(corpus)
+    self.stream = stream
+    self._vocabulary = vocabulary
+    rates = task_registry.expand(stream.mixture, split=stream.split)
+    self._plan = row_plan.RowPlan(
+        stream, seed=seed, rates=rates,
+        sizes={task: _size(task, stream) for task in rates})
+    self._languages = []
+    for task in self._plan.tasks:
+      languages = task_registry.task_languages(task)
+      loader_lib.check_sides(stream, task, languages)
+      self._languages.append(languages)
+    self._language_ids = [
+        loader_lib.side_languages(stream, vocabulary, languages)
+        for languages in self._languages]
+    self._restart()
+
+  @property
+  def spec(self):
+    """Shapes and types of the global batch, by key."""
+    return loader_lib.batch_spec(self.stream)
+
+  def rows(self, step: int, start: int, stop: int) -> batch_lib.Batch:
+    """See `loader.Loader.rows`; a step before the last one starts anew."""
+    loader_lib.check_range(self.stream, step, start, stop)
+    if step < self._next - 1:
+      logging.info('Stream %s goes back to step %d and is read again from '
+                   'its beginning.', self.stream.name, step)
+      self._restart()
+    if step >= self._next:
+      self._replay(step)
+      self._held = self._take(step)
+    return rows_lib.build_batch(
+        self._held[start:stop], self.stream, self._vocabulary.spec)
+
+  def statistics(self) -> list[loader_lib.TaskStatistics]:
+    """Sizes and rates, for each task; filters as far as was read."""
+    return [
+        loader_lib.TaskStatistics(
+            task=task, languages=languages, examples=int(size),
+            rate=float(rate), rows=None, dropped=reader.counts.dropped,
+            truncated=reader.counts.truncated, tokens=None)
+        for task, languages, size, rate, reader in zip(
+            self._plan.tasks, self._languages, self._plan.sizes,
+            self._plan.rates(), self._readers, strict=True)]
+
+  def close(self) -> None:
+    """Ends the reading of files."""
+    self._readers, self._held = [], []
+
+  def _restart(self):
+    self._next = 0  # the step that the readers stand before
+    self._held = []
+    self._readers = [
+        _TaskRows(task, self.stream, self._vocabulary, int(key))
+        for task, key in zip(
+            self._plan.tasks, self._plan.order_keys, strict=True)]
+
+  def _replay(self, step: int):
+    """Passes over the steps before `step`."""
+    first, last_line = self._next, time.monotonic()
+    while self._next < step:
+      for task in self._plan.slots(self._next)[0].tolist():
+        next(self._readers[task])
+      self._next += 1
+      if time.monotonic() - last_line > _SECONDS_BETWEEN_LINES:
+        last_line = time.monotonic()
+        logging.info(
+            'Stream %s: reading up to step %d, %.0f %% done (a token cache '
+            'needs no such replay).', self.stream.name, step,
+            100 * (self._next - first) / (step - first))
+
+  def _take(self, step: int) -> list[rows_lib.Row]:
+    """All rows of the step that the readers stand before."""
+    tasks, uses = self._plan.slots(step)
+    self._next = step + 1
+    return [rows_lib.Row(next(self._readers[task]), self._language_ids[task],
+                         swaps)
+            for task, swaps in zip(tasks.tolist(),
+                                   self._plan.swaps(tasks, uses), strict=True)]
+
+
+class _TaskRows:
+  """The rows of one task, epoch after epoch.
+
+  Attributes:
+    counts: of the examples of the first epoch, as far as it was read.
+  """
+
+  def __init__(self, task, stream, vocabulary, key: int):
+    self.counts = row_iterator.Counts()
+    self._task, self._stream, self._vocabulary = task, stream, vocabulary
+    self._key = key
+    self._rows = self._epochs()
+
+  def __next__(self) -> row_iterator.Units:
+    return next(self._rows)
+
+  def _epochs(self):
+    counts, epoch = self.counts, 0
+    while True:
+      empty = True
+      for row in self._epoch(epoch, counts):
+        empty = False
+        yield row
+      if empty:
+        raise loader_lib.nothing_left(
+            self._stream, self._task, counts.examples)
+      counts, epoch = row_iterator.Counts(), epoch + 1
+
+  def _epoch(self, epoch, counts) -> Iterator[row_iterator.Units]:
+    rows = row_iterator.iterate(
+        self._examples(), self._stream, counts=counts,
+        eos_id=self._vocabulary.spec.eos_id)
+    rows = itertools.islice(rows, self._stream.max_examples)
+    if not self._stream.shuffle:
+      return rows
+    key = int(hashing.draw(self._key, np.array([epoch]))[0])
+    return shuffle_window(rows, window=self._stream.shuffle_window, key=key)
+
+  def _examples(self) -> Iterator[examples_lib.Examples]:
+    begins = True  # A task begins with a document.
+    for batch in task_examples.read(
+        self._task, self._vocabulary, split=self._stream.split,
+        num_threads=min(4, os.cpu_count() or 1)):
+      batch, begins = examples_lib.drop_empty(batch, begins)
+      if len(batch):
+        yield batch
+
+
+def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
+  """Yields `rows` in a random order, each at most some windows too late.
+
+  A window of rows is held; a new row takes the place of a random one, which
+  is yielded.
+
+  Args:
+    rows: any items.
+    window: items held.
+    key: fixes the order.
+  """
+  held: list[Any] = []
+  places: Iterator[int] = iter(())
+  drawn = 0
+  for row in rows:
+    if len(held) < window:
+      held.append(row)
+      continue
+    place = next(places, None)
+    if place is None:
+      words = hashing.draw(key, np.arange(drawn, drawn + _DRAWS))
+      drawn += _DRAWS
+      places = iter((words % np.uint64(window)).tolist())
+      place = next(places)
+    yield held[place]
+    held[place] = row
+  for place in hashing.shuffled(hashing.make_key(key, 'rest'), len(held)):
+    yield held[place]
+
+
+def _size(task: str, stream: stream_lib.Stream) -> int:
+  """Examples of a task; 1 where it is not known and not needed."""
+  size = task_examples.source_size(task, stream.split)
+  if size is None and stream.alpha is not None:
+    raise errors.CorpusError(
+        'The number of examples is unknown, so that no rate follows from it',
+        where=f'task {task}, split {stream.split}',
+        fix='Write a token cache, or set Stream.alpha to None for the '
+            'mixture\'s own rates')
+  if stream.max_examples is not None:
+    size = min(size or stream.max_examples, stream.max_examples)
+  return size or 1

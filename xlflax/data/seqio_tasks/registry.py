@@ -1,0 +1,377 @@
+"""SeqIO tasks and mixtures whose languages are known. Needs TensorFlow.
+
+Conventions of the examples that a task yields:
+
+- monolingual: `{'targets': int32 [n], 'starts_document': bool}`
+- parallel: `{'inputs': int32 [n], 'targets': int32 [m]}`, the languages of
+  the two in the order of `task_languages`
+
+without any special symbol: streams add those. Tasks are registered with a
+deferred vocabulary unless they are given one; `xlflax.data.seqio_tasks.reader` fills
+in the run's.
+"""
+
+import difflib
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+import seqio
+
+from xlflax import errors
+from xlflax.data.corpus.directory import TRAIN, Corpus
+from xlflax.data.dictionaries.code_switching import CodeSwitching
+from xlflax.data.dictionaries.dictionary import Dictionary
+from xlflax.data.seqio_tasks import code_switched_text, corpus_source
+from xlflax.data.seqio_tasks import preprocessors as preprocessors_lib
+from xlflax.data.seqio_tasks.vocabulary import (
+  DeferredVocabulary,
+  SeqioVocabulary,
+)
+from xlflax.data.vocabularies.vocabulary import Vocabulary
+
+PUBLIC_TASK_MODULES = (
+    'wiki40b', 'mc4', 'opus', 'paracrawl', 'wmt', 'ecs', 'labelled_tfds')
+_languages: dict[str, tuple[str, ...]] = {}
+_corpus_names: dict[str, list[str]] = {}
+
+
+def add_monolingual_task(
+    name: str, source, *, language: str,
+    preprocessors: Sequence[Callable] = (),
+    vocabulary: Vocabulary | None = None, **task_options) -> seqio.Task:
+  """Registers a task of one language's text.
+
+  Args:
+    name: the task's name.
+    source: a SeqIO data source.
+    language: language code of the text.
+    preprocessors: from the source's examples to `text` (a scalar string) and,
+      where the order of lines matters, `starts_document` (bool).
+    vocabulary: a vocabulary of its own; None: that of the run.
+    **task_options: passed to `seqio.TaskRegistry.add`.
+
+  Raises:
+    CorpusError: the name is taken.
+  """
+  steps = (*preprocessors, preprocessors_lib.mark_documents, name_monolingual, tokenize)
+  return _add_task(name, source, (language,), ('targets',), steps, vocabulary,
+                   task_options)
+
+
+def add_parallel_task(
+    name: str, source, *, languages: tuple[str, str],
+    preprocessors: Sequence[Callable] = (),
+    vocabulary: Vocabulary | None = None, **task_options) -> seqio.Task:
+  """Registers a task of sentence pairs.
+
+  As `add_monolingual_task`, but the preprocessors lead to `inputs` (text of
+  the first language) and `targets` (its translation).
+  """
+  steps = (*preprocessors, name_parallel, tokenize)
+  return _add_task(name, source, tuple(languages), ('inputs', 'targets'),
+                   steps, vocabulary, task_options)
+
+
+def add_code_switched_task(
+    name: str, source, *, language: str,
+    dictionaries: Sequence[Dictionary | str | os.PathLike],
+    settings: CodeSwitching = CodeSwitching(),  # noqa: B008
+    preprocessors: Sequence[Callable] = (),
+    vocabulary: Vocabulary | None = None, **task_options) -> seqio.Task:
+  """Registers a task of one language's text with words of others in it.
+
+  As `add_monolingual_task`, but words of the text are replaced by their
+  translations before it is tokenised (`xlflax.data.dictionaries.code_switching`).
+
+  Args:
+    name: the task's name, on which the random draws depend.
+    source: a SeqIO data source.
+    language: language code of the text.
+    dictionaries: of the language and any others, or paths of such files
+      (`<l1>-<l2>.tsv`), which are read when the task first is.
+    settings: how often, how much, into which languages; how many copies.
+    preprocessors: see `add_monolingual_task`.
+    vocabulary: see `add_monolingual_task`.
+    **task_options: passed to `seqio.TaskRegistry.add`.
+
+  Raises:
+    CorpusError: the name is taken.
+  """
+  switch = code_switched_text.CodeSwitch(name, language, dictionaries, settings)
+  steps = (*preprocessors, preprocessors_lib.mark_documents, name_monolingual,
+           switch, tokenize)
+  return _add_task(
+      name, code_switched_text.repeated(source, settings.copies), (language,),
+      ('targets',), steps, vocabulary, task_options)
+
+
+def add_mixture(name: str, tasks: Sequence[str], *,
+                alpha: float = 0.7) -> seqio.Mixture:
+  """Registers a mixture with rates N_i^α, N_i the examples of task i.
+
+  The sizes are asked for when a rate is first needed, not now.
+  """
+  if name in seqio.MixtureRegistry.names():
+    raise errors.CorpusError('The mixture\'s name is taken', got=name)
+  rate = functools.partial(_rate, alpha=alpha)
+  return seqio.MixtureRegistry.add(name, [(task, rate) for task in tasks])
+
+
+def register_corpus(
+    corpus: Corpus, *, prefix: str = 'corpus', alpha: float = 0.7,
+    code_switching: CodeSwitching = CodeSwitching(),  # noqa: B008
+    ) -> tuple[str, ...]:
+  """Registers a corpus directory's tasks and mixtures.
+
+  `corpus.mono.<language>`, `corpus.parallel.<l1>_<l2>`,
+  `corpus.code_switched.<language>` for languages that a dictionary is of, and
+  over them the mixtures `corpus.mono`, `corpus.parallel` and
+  `corpus.code_switched` with rates N_i^α (those with training text; all, where
+  none has any). Registering again under the same prefix replaces what was
+  there.
+
+  Args:
+    corpus: the directory.
+    prefix: of the names.
+    alpha: exponent of the rates.
+    code_switching: how the code-switched tasks are switched.
+
+  Returns:
+    The names, mixtures last.
+
+  Raises:
+    CorpusError: another task has one of the names.
+  """
+  for name in _corpus_names.pop(prefix, ()):
+    seqio.TaskRegistry.remove(name)
+    seqio.MixtureRegistry.remove(name)
+    _languages.pop(name, None)
+  groups = {
+      f'{prefix}.mono': [
+          _register_monolingual(corpus, language, prefix)
+          for language in corpus.languages if corpus.splits(language)],
+      f'{prefix}.parallel': [
+          _register_parallel(corpus, pair, prefix) for pair in corpus.pairs],
+      f'{prefix}.code_switched': _register_code_switched(
+          corpus, prefix, code_switching)}
+  names = _corpus_names.setdefault(prefix, [])
+  names += [task for tasks in groups.values() for task in tasks]
+  for mixture, tasks in groups.items():
+    with_text = [task for task in tasks
+                 if TRAIN in seqio.TaskRegistry.get(task).splits]
+    if tasks:
+      add_mixture(mixture, with_text or tasks, alpha=alpha)
+      names.append(mixture)
+  return tuple(names)
+
+
+def set_task_languages(name: str, languages: Sequence[str]) -> None:
+  """Tells the languages of a task that was registered with plain SeqIO.
+
+  One language: its `targets` are text of that; two: those of `inputs` and
+  `targets`.
+  """
+  _languages[name] = tuple(languages)
+
+
+def task_languages(name: str) -> tuple[str, ...]:
+  """The language of a monolingual task, or the two of a parallel one.
+
+  Raises:
+    CorpusError: no such task, or its languages were never told.
+  """
+  get_task(name)
+  if name not in _languages:
+    raise errors.CorpusError(
+        'The languages of a task are not known', where=f'task {name}',
+        fix='register it with add_monolingual_task or add_parallel_task of '
+        'xlflax.data.seqio_tasks.registry, or call set_task_languages')
+  return _languages[name]
+
+
+def known_languages(name: str) -> tuple[str, ...]:
+  """As `task_languages`, but empty for a task that was never told."""
+  return _languages.get(name, ())
+
+
+def get_task(name: str, *, split: str | None = None) -> seqio.Task:
+  """The registered task.
+
+  Raises:
+    CorpusError: no task of this name, or it lacks the split, if one is given.
+  """
+  if name not in seqio.TaskRegistry.names():
+    raise _unknown(name, 'task', list(seqio.TaskRegistry.names()))
+  task = seqio.TaskRegistry.get(name)
+  if split is not None and split not in task.splits:
+    raise errors.CorpusError('The task lacks a split', got=split,
+                             expected=', '.join(task.splits),
+                             where=f'task {name}')
+  return task
+
+
+def expand(name: str, *, split: str | None = None) -> dict[str, float]:
+  """The tasks of a task or (nested) mixture, with their mixing rates.
+
+  Args:
+    name: of a task (its rate is 1) or a mixture.
+    split: leave out tasks that lack this split.
+
+  Returns:
+    Rates by task name, not normalised, in the order of the names.
+
+  Raises:
+    CorpusError: unknown name, no task with the split, or a rate that depends
+      on an unknown number of examples.
+  """
+  if name in seqio.MixtureRegistry.names():
+    mixture = seqio.MixtureRegistry.get(name)
+    tasks = [t for t in mixture.tasks if split is None or split in t.splits]
+    rates = {task.name: mixture.get_rate(task) for task in tasks}
+  elif name in seqio.TaskRegistry.names():
+    tasks = [seqio.TaskRegistry.get(name)]
+    rates = {t.name: 1.0 for t in tasks if split is None or split in t.splits}
+  else:
+    raise _unknown(name, 'task or mixture', [
+        *seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()])
+  if not rates:
+    raise errors.CorpusError(f'No text in the {split} split',
+                             where=f'task or mixture {name}')
+  return dict(sorted(rates.items()))
+
+
+def num_examples(name: str, split: str = TRAIN) -> int:
+  """Examples of a task's source: N_i of p ∝ N^α.
+
+  Sentences or pairs for corpus directories; a source of documents counts
+  those.
+
+  Raises:
+    CorpusError: no such task or split, or a source that does not tell.
+  """
+  number = get_task(name, split=split).num_input_examples(split)
+  if number is None or number == float('inf'):
+    raise errors.CorpusError(
+        'The number of examples is unknown, so that no rate follows from it',
+        where=f'task {name}, split {split}',
+        fix='give the source num_input_examples, or the mixture fixed rates')
+  return int(number)
+
+
+def fingerprint(name: str, split: str = TRAIN) -> tuple | None:
+  """(path, size, time) of a task's files; None where its source has none."""
+  source = get_task(name).source
+  if not isinstance(source, corpus_source.TextSource):
+    return None
+  return source.fingerprint(split)
+
+
+def import_public_tasks() -> None:
+  """Registers the tasks over public corpora: the modules of xlflax.tasks."""
+  for module in PUBLIC_TASK_MODULES:
+    importlib.import_module(f'xlflax.tasks.{module}')
+
+
+def import_task_modules(modules: Sequence[str]) -> None:
+  """Imports modules that register tasks (`--task_module`).
+
+  The working directory is searched too.
+
+  Raises:
+    ConfigError: a module isn't found.
+  """
+  if '' not in sys.path and os.getcwd() not in sys.path:
+    sys.path.insert(0, os.getcwd())
+  for module in modules:
+    try:
+      importlib.import_module(module)
+    except ModuleNotFoundError as error:
+      if error.name is None or not module.startswith(error.name):
+        raise  # The module is there; something that it imports is not.
+      raise errors.ConfigError(
+          'A task module is not found', got=module,
+          where='--task_module', expected='an importable module name, such as '
+          'my_tasks for ./my_tasks.py') from error
+
+
+def name_monolingual(dataset):
+  """`text` becomes `targets`; only that and `starts_document` are kept."""
+  return preprocessors_lib.rename(
+      dataset, {'targets': 'text', 'starts_document': 'starts_document'})
+
+
+def name_parallel(dataset):
+  """Only `inputs` and `targets` are kept."""
+  return preprocessors_lib.rename(
+      dataset, {'inputs': 'inputs', 'targets': 'targets'})
+
+
+def tokenize(dataset, output_features):
+  """The last step of every task that is added here."""
+  return preprocessors_lib.tokenize(dataset, output_features)
+
+
+def _add_task(name, source, languages, features, steps, vocabulary, options):
+  if name in seqio.TaskRegistry.names():
+    raise errors.CorpusError(
+        'The task\'s name is taken', got=name,
+        fix='choose another name, or remove the task from seqio.TaskRegistry')
+  chosen = {feature: SeqioVocabulary(vocabulary, language=language)
+            if vocabulary else DeferredVocabulary(language)
+            for feature, language in zip(features, languages, strict=True)}
+  task = seqio.TaskRegistry.add(
+      name, source, preprocessors=list(steps),
+      output_features={feature: seqio.Feature(own, add_eos=False)
+                       for feature, own in chosen.items()}, **options)
+  _languages[name] = languages
+  return task
+
+
+def _register_monolingual(corpus: Corpus, language: str, prefix: str) -> str:
+  name = f'{prefix}.mono.{language}'
+  add_monolingual_task(
+      name, corpus_source.monolingual_source(corpus, language),
+      language=language)
+  return name
+
+
+def _register_parallel(corpus: Corpus, pair: tuple[str, str],
+                       prefix: str) -> str:
+  name = f'{prefix}.parallel.{"_".join(pair)}'
+  add_parallel_task(name, corpus_source.parallel_source(corpus, pair),
+                    languages=pair)
+  return name
+
+
+def _register_code_switched(corpus: Corpus, prefix: str,
+                            settings: CodeSwitching) -> list[str]:
+  names = []
+  for language in sorted(settings.sources(
+      file.languages for file in corpus.dictionaries)):
+    paths = [file.path for file in corpus.dictionaries
+             if language in file.languages]
+    if corpus.splits(language):
+      names.append(f'{prefix}.code_switched.{language}')
+      add_code_switched_task(
+          names[-1], corpus_source.monolingual_source(corpus, language),
+          language=language, dictionaries=paths, settings=settings)
+  return names
+
+
+def _rate(task: seqio.Task, *, alpha: float) -> float:
+  split = TRAIN if TRAIN in task.splits else task.splits[0]
+  return float(num_examples(task.name, split)) ** alpha
+
+
+def _unknown(name: str, kind: str, known: list[str]) -> errors.CorpusError:
+  fix = ('`xlflax tasks list` shows them; corpus tasks need --corpus, your own '
+         '--task_module')
+  if '.code_switched' in name:
+    fix += '; code-switched ones need dictionaries/<l1>-<l2>.tsv in the corpus'
+  near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+  return errors.CorpusError(
+      f'No {kind} of this name is registered', got=name,
+      expected=', '.join(near) or None, fix=fix)

@@ -1,0 +1,153 @@
+"""A SentencePiece model whose ids another program has moved.
+
+| layout | ids |
+| --- | --- |
+| `fairseq` | `<s>`, `<pad>`, `</s>`, `<unk>`, the model's words, `<mask>` |
+| `t5` | the model's own, then `<extra_id_99>` … `<extra_id_0>` |
+
+The first is XLM-R's and, with symbols of languages before `<mask>`, mBART's;
+the second that of T5 and mT5.
+"""
+
+import enum
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import sentencepiece
+
+from xlflax import errors
+from xlflax.data.vocabularies import imported
+
+FILE = 'sentencepiece.bpe.model'
+
+
+
+class IdLayout(enum.StrEnum):
+  """How ids follow from those of the model."""
+
+  FAIRSEQ = 'fairseq'
+  T5 = 't5'
+
+
+class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
+  """See `vocabulary.Vocabulary`; encodes every language alike.
+
+  Attributes:
+    model: the serialized SentencePiece model.
+    id_layout: how ids follow from the model's.
+    layout: what the model does not tell.
+    extra_ids: number of T5's sentinels that follow the model's pieces.
+    codes: mBART's symbols of languages, in the order of their ids.
+  """
+
+  kind = 'sentencepiece_moved'
+
+  def __init__(self, model: bytes, layout: imported.Layout, *,
+               id_layout: IdLayout, extra_ids: int = 0,
+               codes: Sequence[str] = (), description: Mapping | None = None):
+    """Raises VocabularyError if the bytes are no SentencePiece model."""
+    self.model = model
+    self.layout = layout
+    self.id_layout = id_layout
+    self.extra_ids = extra_ids
+    self.codes = tuple(codes)
+    self.description = dict(description or {})
+    try:
+      self._processor = sentencepiece.SentencePieceProcessor(
+          model_proto=model)
+    except Exception as error:  # The library raises bare RuntimeErrors.
+      raise errors.VocabularyError(
+          f'Not a SentencePiece model ({error})') from error
+    self._ids, self._pieces = self._move(self._processor)
+    self._own = {int(i): n for n, i in enumerate(self._ids)}
+    starts = np.array([p.startswith('▁') for p in self._pieces], np.bool_)
+    self._codes = {piece: len(self._pieces) - 1 - len(self.codes) + i
+                   for i, piece in enumerate(self.codes)}
+    self.spec = imported.make_spec(
+        layout, self._pieces, special=tuple(self._codes.values()),
+        word_starts=starts)
+    self.hash = layout.digest(
+        ':'.join([self.kind, id_layout.value, str(extra_ids), *self.codes]),
+        self.files(), self.spec.size)
+    self._silent = imported.silent_ids(self.spec)
+
+  def _move(self, processor) -> tuple[np.ndarray, list[str]]:
+    """(the id of each of the model's pieces, all pieces in order)."""
+    own = processor.id_to_piece(list(range(processor.get_piece_size())))
+    if self.id_layout is IdLayout.T5:
+      extra = [f'<extra_id_{i}>' for i in reversed(range(self.extra_ids))]
+      return np.arange(len(own), dtype=np.int32), own + extra
+    first = ('<unk>', '<s>', '</s>')
+    if tuple(own[:3]) != first:
+      raise errors.VocabularyError(
+          "The SentencePiece model does not begin with fairseq's symbols",
+          got=', '.join(own[:3]), expected=', '.join(first))
+    ids = np.arange(len(own), dtype=np.int32) + 1
+    ids[:3] = 3, 0, 2
+    return ids, ['<s>', '<pad>', '</s>', '<unk>', *own[3:], *self.codes,
+                 '<mask>']
+
+  @classmethod
+  def read(cls, directory, description):
+    try:
+      model = (directory / FILE).read_bytes()
+      id_layout = IdLayout(description['id_layout'])
+      extra_ids = int(description.get('extra_ids', 0))
+      codes = tuple(description.get('codes', ()))
+    except (OSError, KeyError, ValueError, TypeError) as error:
+      raise errors.VocabularyError(
+          f'The vocabulary lacks its {FILE}, or how ids follow from it',
+          got=f'{type(error).__name__}: {error}',
+          where=str(directory)) from error
+    found = cls(model, imported.Layout.read(description, str(directory)),
+                id_layout=id_layout, extra_ids=extra_ids, codes=codes,
+                description=description)
+    found._check_hash(str(directory))
+    return found
+
+  def __reduce__(self):
+    return _rebuild, (self.model, self.layout, self.id_layout, self.extra_ids,
+                      self.codes, self.description)
+
+  def files(self):
+    return {FILE: self.model}
+
+  def describe(self):
+    return super().describe() | {'id_layout': self.id_layout.value,
+                                 'extra_ids': self.extra_ids,
+                                 'codes': list(self.codes)}
+
+  def encode_ragged(self, texts: Sequence[str], *, language: str | None = None,
+                    num_threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    del language  # All are encoded alike.
+    rows = self._processor.encode(
+        list(texts), out_type=int, num_threads=num_threads)
+    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+    ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32,
+                      int(lengths.sum()))
+    return self._ids[ids], lengths
+
+  def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
+    return self._processor.decode(
+        [self._own[int(i)] for i in ids if int(i) not in self._silent])
+
+  def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
+    if piece in self._pieces[-(self.extra_ids + 1):]:
+      return self._pieces.index(piece)
+    if piece in self._codes:
+      return self._codes[piece]
+    if piece in self._pieces[:4]:
+      return self._pieces.index(piece)
+    own = self._processor.piece_to_id(piece)
+    return None if own == self._processor.unk_id() else int(self._ids[own])
+
+  def is_byte(self, index: int, *, language: str | None = None) -> bool:
+    self.piece(index)  # Raises.
+    return index in self._own and self._processor.is_byte(self._own[index])
+
+
+def _rebuild(model, layout, id_layout, extra_ids, codes, description):
+  return MovedSentencePieceVocabulary(
+      model, layout, id_layout=id_layout, extra_ids=extra_ids, codes=codes,
+      description=description)

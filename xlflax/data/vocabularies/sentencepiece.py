@@ -1,0 +1,178 @@
+"""A vocabulary that is one SentencePiece model over all languages."""
+
+import hashlib
+import itertools
+import json
+import pathlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import sentencepiece
+
+from xlflax import errors
+from xlflax.data.vocabularies import vocabulary
+from xlflax.data.vocabularies.spec import VocabularySpec
+
+_SYMBOL = re.compile(r'<lang:(.+)>')
+_WORD = '▁'
+
+
+class SentencePieceVocabulary(vocabulary.Vocabulary):
+  """See `vocabulary.Vocabulary`; encodes every language alike.
+
+  Attributes:
+    model: the serialized SentencePiece model.
+  """
+
+  kind = 'sentencepiece'
+
+  def __init__(self, model: bytes, *, description: Mapping | None = None):
+    """Builds it from the bytes of a SentencePiece model.
+
+    Args:
+      model: a serialized model whose first pieces are those of the table in
+        `xlflax.data.vocabularies.vocabulary`.
+      description: what to keep of `vocabulary.json`.
+
+    Raises:
+      VocabularyError: the bytes are no such model.
+    """
+    self.model = model
+    self.description = dict(description or {})
+    self._processor = _load_model(model)
+    self.spec = _read_spec(self._processor)
+    layout = json.dumps([self.spec.special_ids, self.spec.languages])
+    self.hash = hashlib.sha256(model + layout.encode()).hexdigest()
+    self._silent = frozenset(self.spec.special_ids) - {self.spec.unk_id}
+
+  @classmethod
+  def read(cls, directory, description):
+    model = read_model(directory, vocabulary.MODEL_FILE,
+                       description.get('sha256'))
+    return cls(model, description=description)
+
+  def __reduce__(self):
+    return _rebuild, (self.model, self.description)
+
+  def files(self):
+    return {vocabulary.MODEL_FILE: self.model}
+
+  def describe(self):
+    return super().describe() | {
+        'sha256': hashlib.sha256(self.model).hexdigest()}
+
+  def encode_batch(self, texts: Sequence[str], *, language: str | None = None,
+                   num_threads: int = 1) -> list[list[int]]:
+    del language  # All are encoded alike.
+    return self._processor.encode(
+        list(texts), out_type=int, num_threads=num_threads)
+
+  def encode_ragged(self, texts: Sequence[str], *, language: str | None = None,
+                    num_threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    rows = self.encode_batch(texts, num_threads=num_threads)
+    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+    ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32,
+                      int(lengths.sum()))
+    return ids, lengths
+
+  def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
+    return self._processor.decode(
+        [int(i) for i in ids if int(i) not in self._silent])
+
+  def piece(self, index: int, *, language: str | None = None) -> str:
+    check_index(index, self.spec.size)
+    return self._processor.id_to_piece(int(index))
+
+  def pieces(self) -> list[str]:
+    """All pieces, in the order of their ids."""
+    return self._processor.id_to_piece(list(range(self.spec.size)))
+
+  def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
+    index = self._processor.piece_to_id(piece)
+    if index == self.spec.unk_id and piece != vocabulary.SPECIAL_PIECES[index]:
+      return None
+    return index
+
+  def is_byte(self, index: int, *, language: str | None = None) -> bool:
+    check_index(index, self.spec.size)
+    return self._processor.is_byte(int(index))
+
+
+def check_index(index: int, size: int) -> None:
+  """Raises a VocabularyError for an id that a vocabulary lacks."""
+  if not 0 <= index < size:
+    raise errors.VocabularyError('No such id in the vocabulary', got=index,
+                                 expected=f'0..{size - 1}')
+
+
+def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
+  """The bytes of a vocabulary's model file.
+
+  Raises:
+    VocabularyError: it is missing, or another than the one described.
+  """
+  try:
+    model = (directory / name).read_bytes()
+  except OSError as error:
+    raise errors.VocabularyError(
+        f'The vocabulary lacks its {name}',
+        got=error.strerror, where=str(directory)) from error
+  digest = hashlib.sha256(model).hexdigest()
+  if digest != sha256:
+    raise errors.VocabularyError(
+        f'{name} is not the one that {vocabulary.DESCRIPTION_FILE} describes',
+        got=f'SHA-256 {digest[:12]}…', expected=f'{str(sha256)[:12]}…',
+        where=str(directory),
+        fix='copy all files of one vocabulary, or train it again')
+  return model
+
+
+def pack_word_starts(pieces: Iterable[str]) -> bytes:
+  """`VocabularySpec.word_starts` of entries, in the order of their ids."""
+  starts = np.array([piece.startswith(_WORD) for piece in pieces], np.bool_)
+  return np.packbits(starts, bitorder='little').tobytes()
+
+
+def _languages(pieces: Iterable[str]) -> Iterator[str]:
+  """The languages of the symbols that the pieces begin with."""
+  for piece in pieces:
+    match = _SYMBOL.fullmatch(piece)
+    if match is None:
+      return
+    yield match.group(1)
+
+
+def _rebuild(model: bytes, description: dict) -> SentencePieceVocabulary:
+  return SentencePieceVocabulary(model, description=description)
+
+
+def _load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
+  try:
+    return sentencepiece.SentencePieceProcessor(model_proto=model)
+  except Exception as error:  # The library raises bare RuntimeErrors.
+    raise errors.VocabularyError(
+        f'Not a SentencePiece model ({error})') from error
+
+
+def _read_spec(processor) -> VocabularySpec:
+  size = processor.get_piece_size()
+  pieces = processor.id_to_piece(list(range(size)))
+  first = len(vocabulary.SPECIAL_PIECES)
+  if tuple(pieces[:first]) != vocabulary.SPECIAL_PIECES:
+    raise errors.VocabularyError(
+        'The model\'s first pieces are not the special symbols',
+        got=', '.join(pieces[:first]),
+        expected=', '.join(vocabulary.SPECIAL_PIECES),
+        fix='train it with `xlflax vocab`')
+  symbols = list(itertools.takewhile(
+      processor.is_control, range(first, size)))
+  languages = tuple(_languages(pieces[i] for i in symbols))
+  rest = symbols[len(languages):]
+  sentinels = tuple(i for n, i in enumerate(rest)
+                    if pieces[i] == vocabulary.sentinel(n))
+  last = first + len(languages)
+  return VocabularySpec(
+      size, 0, 1, 2, 3, 4, tuple(range(last + len(sentinels))), languages,
+      language_symbol_ids=tuple(range(first, last)), sentinel_ids=sentinels,
+      word_starts=pack_word_starts(pieces))

@@ -1,0 +1,119 @@
+"""What determines a vocabulary, given the text."""
+
+import dataclasses
+import enum
+import re
+
+from xlflax import enums, errors
+from xlflax.data.corpus import files as corpus_files
+from xlflax.data.vocabularies.anchors import Anchors
+
+DEFAULT_ALPHA = 0.7
+
+
+class ModelType(enum.Enum):
+  """How SentencePiece chooses pieces."""
+
+  UNIGRAM = 'unigram'
+  BPE = 'bpe'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+  """What determines a vocabulary, given the text.
+
+  Attributes:
+    size: number of entries, special symbols included; of each language's
+      model, unless the anchors are joint. None: told by `merges`.
+    merges: number of pieces that byte-pair encoding makes by merging, instead
+      of a size: size = special symbols (+ 256 bytes) + characters + merges.
+    anchors: one model over all languages, or one for each and which of their
+      entries are one.
+    sentinels: symbols `<extra_id_0>`, … that stand for dropped spans.
+    model_type: unigram language model or byte-pair encoding.
+    alpha: exponent of the languages' sampling, p ∝ N^α, 0.7 if it is None;
+      a model for each language has none.
+    byte_fallback: encode unknown characters as bytes (256 entries more), so
+      that nothing is unknown.
+    character_coverage: share of character occurrences that get a piece.
+    normalization: SentencePiece's rule: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf,
+      identity.
+    max_sentences: at most so many sentences are read for a model.
+    languages: further languages to give a symbol, beside the corpus's; for
+      joint anchors only.
+    seed: of the choice of sentences.
+    num_threads: recorded, as the order of float sums depends on it.
+
+  Raises:
+    ConfigError: a setting is out of range, or does not fit the others.
+  """
+
+  size: int | None = None
+  merges: int | None = None
+  anchors: Anchors = Anchors.JOINT
+  sentinels: int = 0
+  model_type: ModelType = ModelType.UNIGRAM
+  alpha: float | None = None
+  byte_fallback: bool = False
+  character_coverage: float = 0.9995
+  normalization: str = 'nmt_nfkc'
+  max_sentences: int = 2_000_000
+  languages: tuple[str, ...] = ()
+  seed: int = 0
+  num_threads: int = 4
+
+  def __post_init__(self):
+    enums.coerce(self, 'anchors', Anchors)
+    enums.coerce(self, 'model_type', ModelType)
+    if self.anchors is Anchors.JOINT:
+      if self.alpha is None:
+        object.__setattr__(self, 'alpha', DEFAULT_ALPHA)
+    else:
+      self._check_union()
+    self._check_size()
+    if not 0.98 <= self.character_coverage <= 1:
+      raise errors.ConfigError(
+          'The character coverage is out of range',
+          got=self.character_coverage, expected='0.98 to 1')
+    for code in self.languages:
+      if not re.fullmatch(corpus_files.LANGUAGE_PATTERN, code):
+        raise errors.ConfigError('Not a language code', got=code,
+                                 expected=corpus_files.LANGUAGE_RULE)
+
+  def as_dict(self) -> dict:
+    """The settings as JSON values."""
+    values = dataclasses.asdict(self)
+    return values | {'model_type': self.model_type.value,
+                     'anchors': self.anchors.value,
+                     'languages': list(self.languages)}
+
+  def _check_size(self):
+    if (self.size is None) == (self.merges is None):
+      raise errors.ConfigError(
+          'A vocabulary needs either a size or a number of merges',
+          got=f'size {self.size}, merges {self.merges}',
+          fix='give --size=N, or --merges=N with --model_type=bpe')
+    if self.merges is not None and self.model_type is not ModelType.BPE:
+      raise errors.ConfigError(
+          'Only byte-pair encoding has merges', got=self.model_type.value,
+          expected='model_type bpe', fix='give --size=N, or --model_type=bpe')
+    for name, least in (('size', 1), ('merges', 1), ('sentinels', 0),
+                        ('max_sentences', 1)):
+      value = getattr(self, name)
+      if value is not None and value < least:
+        raise errors.ConfigError(
+            f'{_NAMES.get(name, name)} is too small', got=value,
+            expected=f'{least} or more')
+
+  def _check_union(self):
+    for name in ('alpha', 'languages'):
+      if getattr(self, name) not in (None, ()):
+        raise errors.ConfigError(
+            f'A vocabulary of one model for each language has no {name}',
+            got=f'anchors {self.anchors.value}, {name} {getattr(self, name)}',
+            expected='the languages with training text, each with its own',
+            fix=f'leave out --{name}, or train with --anchors=joint')
+
+
+_NAMES = {'size': 'The vocabulary size', 'merges': 'The number of merges',
+          'sentinels': 'The number of sentinels'}

@@ -1,0 +1,157 @@
+"""A vocabulary that is a tokenizer.json of the `tokenizers` library.
+
+WordPiece (BERT), byte-level BPE (RoBERTa), Unigram (XLM-R, mT5): whatever the
+file says. What it does to special tokens is turned off: they are never the
+encoding of text, and none is added.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import tokenizers
+
+from xlflax import errors
+from xlflax.data.vocabularies import imported
+
+FILE = 'tokenizer.json'
+_HIDDEN = '\U000f0000special'  # begins with a private character
+_BYTE = re.compile(r'<0x[0-9A-F]{2}>')
+
+
+class TokenizersVocabulary(imported.ImportedVocabulary):
+  """See `vocabulary.Vocabulary`; encodes every language alike.
+
+  Attributes:
+    content: the bytes of tokenizer.json.
+    layout: what that file does not tell.
+  """
+
+  kind = 'tokenizers'
+
+  def __init__(self, content: bytes, layout: imported.Layout, *,
+               description: Mapping | None = None):
+    """Raises VocabularyError if the bytes are no tokenizer."""
+    self.content = content
+    self.layout = layout
+    self.description = dict(description or {})
+    self._tokenizer = _load(content)
+    self._encoder = _encoder(self._tokenizer)
+    self._pieces = _pieces(self._tokenizer)
+    special = [i for i, token in
+               self._tokenizer.get_added_tokens_decoder().items()
+               if token.special]
+    self.spec = imported.make_spec(
+        layout, self._pieces, special=special,
+        word_starts=_word_starts(self._pieces, json.loads(content)))
+    self.hash = layout.digest(self.kind, self.files(), self.spec.size)
+    self._silent = imported.silent_ids(self.spec)
+
+  @classmethod
+  def read(cls, directory, description):
+    try:
+      content = (directory / FILE).read_bytes()
+    except OSError as error:
+      raise errors.VocabularyError(
+          f'The vocabulary lacks its {FILE}', got=error.strerror,
+          where=str(directory)) from error
+    found = cls(content, imported.Layout.read(description, str(directory)),
+                description=description)
+    found._check_hash(str(directory))
+    return found
+
+  def __reduce__(self):
+    return _rebuild, (self.content, self.layout, self.description)
+
+  def files(self):
+    return {FILE: self.content}
+
+  def encode_batch(self, texts: Sequence[str], *, language: str | None = None,
+                   num_threads: int = 1) -> list[list[int]]:
+    """As `encode_ragged`; the library chooses the number of threads."""
+    del language, num_threads  # All are encoded alike.
+    strings = [text.decode() if isinstance(text, bytes) else text
+               for text in texts]
+    return [encoding.ids for encoding in self._encoder.encode_batch_fast(
+        strings, add_special_tokens=False)]
+
+  def encode_ragged(self, texts: Sequence[str], *, language: str | None = None,
+                    num_threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    rows = self.encode_batch(texts)
+    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+    ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32,
+                      int(lengths.sum()))
+    return ids, lengths
+
+  def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
+    return self._tokenizer.decode(
+        [int(i) for i in ids if int(i) not in self._silent],
+        skip_special_tokens=False)
+
+  def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
+    return self._tokenizer.token_to_id(piece)
+
+  def is_byte(self, index: int, *, language: str | None = None) -> bool:
+    return bool(_BYTE.fullmatch(self.piece(index)))
+
+
+def _rebuild(content, layout, description) -> TokenizersVocabulary:
+  return TokenizersVocabulary(content, layout, description=description)
+
+
+def _load(content: bytes) -> tokenizers.Tokenizer:
+  try:
+    found = tokenizers.Tokenizer.from_buffer(content)
+  except Exception as error:  # The library raises bare exceptions.
+    raise errors.VocabularyError(
+        f'Not a {FILE} ({error})', expected='a file of the tokenizers library'
+    ) from error
+  found.no_truncation()
+  found.no_padding()
+  found.encode_special_tokens = True
+  return found
+
+
+def _encoder(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+  """One that can't find special tokens in text.
+
+  A Unigram model has them among its pieces, so `encode_special_tokens` is not
+  enough: there they get names that no text has.
+  """
+  description = json.loads(tokenizer.to_str())
+  if (description.get('model') or {}).get('type') != 'Unigram':
+    return tokenizer
+  special = {token['id'] for token in description['added_tokens']
+             if token['special']}
+  vocabulary = description['model']['vocab']
+  for index in special & set(range(len(vocabulary))):
+    vocabulary[index][0] = f'{_HIDDEN}{index}'
+  description['added_tokens'] = [
+      token for token in description['added_tokens']
+      if token['id'] not in special]
+  description['post_processor'] = None
+  return _load(json.dumps(description).encode())
+
+
+def _pieces(tokenizer: tokenizers.Tokenizer) -> list[str]:
+  """All tokens by id; ids that are left out get names of their own."""
+  vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+  size = 1 + max(vocabulary.values(), default=-1)
+  pieces = [imported.unused_piece(i) for i in range(size)]
+  for piece, index in vocabulary.items():
+    pieces[index] = piece
+  return pieces
+
+
+def _word_starts(pieces: Sequence[str], description: dict) -> np.ndarray:
+  """Which tokens begin a word, as the kind of tokenizer marks that."""
+  model = description.get('model') or {}
+  if model.get('type') == 'WordPiece':
+    prefix = model.get('continuing_subword_prefix', '##')
+    return np.array([not p.startswith(prefix) for p in pieces], np.bool_)
+  outside = json.dumps([description.get(part) for part in
+                        ('pre_tokenizer', 'decoder')])
+  mark = 'Ġ' if 'ByteLevel' in outside else '▁'
+  return np.array([p.startswith(mark) for p in pieces], np.bool_)

@@ -1,0 +1,164 @@
+"""Trains a vocabulary over the languages of a corpus, and writes it."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from xlflax import errors, paths
+from xlflax.data.corpus.directory import Corpus
+from xlflax.data.vocabularies import text_sampling, vocabulary
+from xlflax.data.vocabularies import trainer as vocabulary_trainer
+from xlflax.data.vocabularies.anchors import Anchors
+from xlflax.data.vocabularies.sentencepiece import SentencePieceVocabulary
+from xlflax.data.vocabularies.settings import ModelType, Settings
+from xlflax.data.vocabularies.statistics import fertility
+from xlflax.data.vocabularies.union import UnionVocabulary
+from xlflax.data.vocabularies.vocabulary import Vocabulary
+
+__all__ = ('ModelType', 'Settings', 'sentence_plans', 'train_vocabulary',
+           'write_vocabulary')
+
+_ALL = ''  # Names the model of a joint vocabulary.
+_Plans = dict[str, dict[str, text_sampling.Quota]]
+_Texts = Mapping[str, Callable[[], Iterator[str]]]  # of each model
+
+
+def train_vocabulary(corpus: Corpus, output_dir, *, overwrite: bool = False,
+                     **fields: Any) -> Vocabulary:
+  """Trains a vocabulary and writes it; the same input gives the same one.
+
+  If `output_dir` already holds the vocabulary of these settings and this text,
+  it is returned as it is.
+
+  Args:
+    corpus: monolingual lines and both sides of pairs of its train split.
+    output_dir: directory for `vocabulary.json` and the models.
+    overwrite: replace a vocabulary made from other settings or text.
+    **fields: those of `Settings`.
+
+  Returns:
+    The vocabulary, with fertility and unknown rate per language in its
+    description.
+
+  Raises:
+    VocabularyError: another vocabulary is there, or the size does not fit
+      the text.
+    ConfigError, CorpusError: a setting or a line of text is bad.
+  """
+  settings = Settings(**fields)
+  output_dir = paths.local(output_dir, where='output_dir')
+  plans = sentence_plans(corpus, settings)
+  texts = {name: functools.partial(
+      text_sampling.sample, corpus, plan, seed=settings.seed)
+           for name, plan in plans.items()}
+  if not overwrite and _is_there(output_dir, settings, corpus, texts):
+    return Vocabulary.load(output_dir)
+  digest = hashlib.sha256()
+  trained = _train(corpus, texts, settings, digest)
+  quotas = {code: dataclasses.asdict(quota)
+            for plan in plans.values() for code, quota in plan.items()}
+  description = trained.describe() | {
+      'training': settings.as_dict() | {
+          'text_sha256': digest.hexdigest(), 'sentences': quotas},
+      'statistics': fertility(trained, corpus)}
+  write_vocabulary(trained, description, output_dir)
+  return Vocabulary.load(output_dir)
+
+
+def sentence_plans(corpus: Corpus, settings: Settings) -> _Plans:
+  """The sentences of each language that each model is trained on.
+
+  Returns:
+    Quotas by language, under '' for the model over all languages, or under
+    its code for that of one language.
+
+  Raises:
+    CorpusError: there is no training text.
+    ConfigError: the settings' alpha is out of range.
+  """
+  sizes = text_sampling.count_sentences(corpus)
+  if not sizes:
+    raise errors.CorpusError(
+        'The corpus has no training text', where=str(corpus.directory),
+        expected='mono/ or parallel/ beside valid/ and test/')
+  if settings.anchors is Anchors.JOINT:
+    assert settings.alpha is not None  # `Settings` sees to it
+    return {_ALL: text_sampling.quotas(
+        sizes, alpha=settings.alpha, max_sentences=settings.max_sentences)}
+  return {code: {code: text_sampling.Quota(
+      size, min(size, settings.max_sentences))}
+          for code, size in sorted(sizes.items())}
+
+
+def write_vocabulary(made: Vocabulary, description: dict, output_dir) -> None:
+  """Writes a vocabulary; each file appears only when it is complete.
+
+  Models of another vocabulary in the directory are removed.
+
+  Raises:
+    VocabularyError: the directory can't be written.
+  """
+  output_dir = paths.of(output_dir)
+  text = json.dumps(description, indent=2, ensure_ascii=False) + '\n'
+  files = made.files()
+  try:
+    output_dir.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+      paths.write_atomically(output_dir / name, content)
+    paths.write_atomically(output_dir / vocabulary.DESCRIPTION_FILE, text)
+    for path in output_dir.glob('sentencepiece*.model'):
+      if path.name not in files:
+        path.unlink()
+  except OSError as error:
+    raise errors.VocabularyError(
+        f'The vocabulary can\'t be written ({error.strerror})',
+        where=str(output_dir)) from error
+
+
+def _train(corpus: Corpus, texts: _Texts, settings: Settings, digest
+           ) -> Vocabulary:
+  """The models of all texts, put together; `digest` is fed with the text."""
+  joint = settings.anchors is Anchors.JOINT
+  languages = sorted(
+      {*corpus.languages, *settings.languages} if joint else texts)
+  models = {
+      name: vocabulary_trainer.train(
+          make_text, settings=settings, languages=languages, digest=digest,
+          where=f'the text of {name}' if name else None)
+      for name, make_text in texts.items()}
+  if joint:
+    return SentencePieceVocabulary(models[_ALL])
+  return UnionVocabulary(models, anchors=settings.anchors)
+
+
+def _is_there(output_dir: pathlib.Path, settings: Settings, corpus: Corpus,
+              texts: _Texts) -> bool:
+  """Whether this very vocabulary exists; an error if another one does."""
+  if not (output_dir / vocabulary.DESCRIPTION_FILE).exists():
+    return False
+  found = dict(vocabulary.read_description(output_dir).get('training') or {})
+  text_digest = found.pop('text_sha256', None)
+  found.pop('sentences', None)
+  wanted = settings.as_dict()
+  if found:  # Settings that older vocabularies do not record.
+    found = {key: Settings(size=1).as_dict()[key]
+             for key in ('merges', 'anchors', 'sentinels')} | found
+  differences = [f'{key}: {found.get(key)!r} there, {wanted.get(key)!r} asked'
+                 for key in sorted(found.keys() | wanted.keys())
+                 if found.get(key) != wanted.get(key)]
+  if not differences:
+    digest = hashlib.sha256()
+    for make_text in texts.values():
+      for _ in vocabulary_trainer.Recorder(make_text(), digest):
+        pass
+    if digest.hexdigest() == text_digest:
+      return True
+    differences = [f'the text of {corpus.directory} is not the same']
+  raise errors.VocabularyError(
+      'The output directory already holds another vocabulary',
+      got='; '.join(differences), where=str(output_dir),
+      fix='choose another --output, or replace it with --overwrite')

@@ -1,0 +1,210 @@
+"""`finetune`: a grid of runs, selection on the dev set, results of the best."""
+
+import dataclasses
+import enum
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from xlflax import bucket_checks, config, enums, errors, paths
+from xlflax import evaluate as evaluate_lib
+from xlflax.evaluation import base, checkpoint_choice
+from xlflax.finetuning import configuration as configuration_lib
+from xlflax.finetuning import directions, selection
+from xlflax.finetuning import grid as grid_lib
+from xlflax.finetuning import report as report_lib
+from xlflax.finetuning import trials as cells_lib
+from xlflax.training import run_directory
+
+_LOG = logging.getLogger(__name__)
+
+
+class Tested(enum.Enum):
+  """Which settings the test tasks are run on."""
+
+  SELECTED = 'selected'  # the best on the dev set
+  BEST_TWO = 'best_two'  # and the second, with the mean of both (ECS)
+  ALL = 'all'
+
+
+def finetune(
+    *,
+    output: str,
+    configuration: configuration_lib.Configuration,
+    axes: Sequence[grid_lib.Axis] = (),
+    select: str | None = None,
+    test: configuration_lib.Configuration | None = None,
+    test_tasks: Sequence[base.EvalTask] | None = None,
+    tested: Tested | str = Tested.SELECTED,
+    keep: cells_lib.Keep | str = cells_lib.Keep.BEST,
+    batch_size: int = 64,
+    other_config: run_directory.OtherConfig | str = (
+        run_directory.OtherConfig.REFUSE),
+) -> report_lib.GridReport:
+  """Fine-tunes every cell of a grid, and evaluates the best setting.
+
+  Each cell is an ordinary run in `OUTPUT/cells/<MACRO=VALUE,...>/`. A call
+  that was killed goes on in the cell and at the checkpoint where it was; what
+  was finished is not computed again. A cell that fails is recorded, and the
+  others go on.
+
+  Args:
+    output: directory of the grid.
+    configuration: of training, without MODEL_DIR.
+    axes: macros and their values; () for one cell.
+    select: a metric that training evaluates on the (English) dev set, such
+      as 'classification/accuracy/en': the best checkpoint of a cell and the
+      best setting are those with the best value (its mean over seeds). None:
+      the last checkpoint of the only setting.
+    test: gin files that bind `evaluate.tasks`, for the test sets.
+    test_tasks: the test tasks themselves, instead.
+    tested: which settings are evaluated by them; all seeds of each.
+    keep: which checkpoints of a finished cell stay.
+    batch_size: sentences a batch of the test tasks.
+    other_config: what to do where a cell's folder holds another run.
+
+  Returns:
+    Everything that `grid.json` has.
+
+  Raises:
+    XlflaxError: the grid or a configuration is wrong.
+  """
+  tested = enums.of_value(tested, Tested, where='finetune.tested')
+  cells = grid_lib.cells(axes)
+  selection.check_metric(select, len(grid_lib.settings(cells)))
+  if test is not None:
+    test_tasks = _tasks(test)
+  runner = cells_lib.CellRunner(
+      output=paths.of(output), select=select,
+      configuration=_with_selection(configuration, select, cells[0]),
+      keep=enums.of_value(keep, cells_lib.Keep, where='finetune.keep'),
+      other_config=enums.of_value(
+          other_config, run_directory.OtherConfig,
+          where='finetune.other_config'))
+  for cell in cells:  # all are checked before one is run
+    runner.parse(cell)
+  bucket_checks.check_usable(runner.output)
+  report = report_lib.GridReport(select=select)
+  for number, cell in enumerate(cells, 1):
+    _LOG.info('Cell %d of %d: %s', number, len(cells), cell.name)
+    report = report.with_cell(runner.run(cell))
+    report.write(runner.output)
+    if report.cells[-1].status is cells_lib.Status.STOPPED:
+      return report
+  if test_tasks:
+    report = _test(report, test_tasks, tested, batch_size)
+    report.write(runner.output)
+  return report
+
+
+def finetune_directions(
+    *,
+    languages: Sequence[str],
+    output: str,
+    configuration: configuration_lib.Configuration,
+    select: str | None = None,
+    **arguments: Any,
+) -> dict[str, report_lib.GridReport]:
+  """A grid for each training language, and the matrix of all directions.
+
+  Writes `OUTPUT/<language>/` for each, `OUTPUT/directions.<task>.csv` and a
+  heat map.
+
+  Args:
+    languages: to train on; each is the macro TRAIN_LANGUAGE in turn.
+    output: directory.
+    configuration: of training, which uses TRAIN_LANGUAGE.
+    select: as in `finetune`, with `{language}` for the training language,
+      such as 'classification/accuracy/{language}'.
+    **arguments: of `finetune`.
+
+  Returns:
+    Training language -> its grid.
+
+  Raises:
+    XlflaxError: see `finetune`; there are no test tasks.
+  """
+  directions.check(languages)
+  if arguments.get('test') is None and not arguments.get('test_tasks'):
+    raise errors.ConfigError(
+        'Directions of transfer are measured on test sets',
+        got='no test task', where='--directions',
+        fix='give --test_gin_file=evaluate/NAME.gin and --test_gin')
+  reports = {}
+  for language in languages:
+    binding = config.quoted(directions.MACRO, language)
+    reports[language] = finetune(
+        output=str(paths.of(output) / language),
+        configuration=dataclasses.replace(
+            configuration, bindings=(*configuration.bindings, binding)),
+        select=select and select.replace('{language}', language),
+        **arguments)
+    if any(cell.status is cells_lib.Status.STOPPED
+           for cell in reports[language].cells):
+      return reports
+  directions.write(paths.of(output), directions.matrices(reports))
+  return reports
+
+
+def _with_selection(configuration: configuration_lib.Configuration,
+                    select: str | None, cell: grid_lib.Cell
+                    ) -> configuration_lib.Configuration:
+  """Evaluation during training, and the best checkpoint kept, by default."""
+  if select is None:
+    return configuration
+  options = 'checkpoints.CheckpointOptions'
+  defaults: tuple[str, ...] = (
+      config.quoted(f'{options}.best_metric', select),
+      f'{options}.keep_last=1')
+  if checkpoint_choice.lower_is_better(select):
+    defaults += (f'{options}.best_is_highest=False',)
+  configuration.parse((*cell.bindings, 'MODEL_DIR="unused"'))
+  if config.macro('EVALUATION') is None:
+    defaults += ('EVALUATION=@evaluation.Evaluation()',)
+  return dataclasses.replace(
+      configuration, bindings=(*defaults, *configuration.bindings))
+
+
+def _tasks(test: configuration_lib.Configuration) -> list[base.EvalTask]:
+  """The tasks that gin files bind."""
+  test.parse()
+  return list(config.parameter('evaluate.evaluate.tasks',
+                               what='evaluation tasks'))
+
+
+def _test(report: report_lib.GridReport, tasks: Sequence[base.EvalTask],
+          tested: Tested, batch_size: int) -> report_lib.GridReport:
+  """Evaluates the cells of the settings that count."""
+  ranked = report.ranking
+  chosen = {Tested.SELECTED: ranked[:1], Tested.BEST_TWO: ranked[:2],
+            Tested.ALL: report.settings}[tested]
+  for setting in chosen:
+    for result in setting.finished:
+      report = report.with_test(result, evaluate_cell(
+          result, tasks, batch_size=batch_size))
+  return report
+
+
+def evaluate_cell(result: cells_lib.CellResult,
+                  tasks: Sequence[base.EvalTask], *, batch_size: int = 64
+                  ) -> evaluate_lib.Report:
+  """Evaluates a cell's best checkpoint; what is there is read back.
+
+  A task with the name of one that ran during training is called
+  '<name>_test', so that each keeps its results.
+  """
+  known = {name.split('/')[0] for name in result.metrics}
+  renamed = [dataclasses.replace(task, name=f'{task.name}_test')
+             if task.name in known else task for task in tasks]
+  if result.step is None:
+    raise errors.ConfigError('A cell without a checkpoint can not be tested',
+                             got=result.cell.name)
+  return evaluate_lib.evaluate(
+      model_dir=str(result.directory), tasks=renamed, steps=[result.step],
+      batch_size=batch_size)
+
+
+def print_report(report: report_lib.GridReport, console: Any) -> None:
+  """The tables of a grid."""
+  for table in report_lib.tables(report):
+    console.print(table)

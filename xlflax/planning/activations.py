@@ -1,0 +1,96 @@
+"""What the backward pass needs of the forward pass: activations in memory.
+
+Read out of the partitioned program, so with each device's own shapes: values
+of the forward pass that an operation of the backward pass reads. State that
+is there anyway, and constants, do not count. XLA may compute cheap ones again
+instead, and keeps others than these for a while.
+"""
+
+import functools
+
+from xlflax.planning import hlo, kernels
+
+# JAX names the operations of a backward pass so.
+_BACKWARD = 'transpose('
+# Other forms of an array, of which one is enough.
+_FORMS = ('reshape', 'bitcast', 'copy', 'transpose', 'broadcast', 'slice',
+          'dynamic-slice')
+
+
+def kept(module: hlo.Module) -> float:
+  """Bytes of a device that the forward pass keeps for the backward pass.
+
+  Micro-batches are accumulated in a loop: those of one count. Objectives
+  that one step sums are taken to be alive together.
+  """
+  @functools.cache
+  def of(name: str) -> float:
+    computation = module.computations[name]
+    inner = [of(called) for i in computation.instructions.values()
+             if i.opcode in ('while', 'conditional', 'call')
+             for names in i.called.values() for called in names
+             if called in module.computations]
+    return _own(module, computation) + max(inner, default=0)
+  return of(module.entry.name)
+
+
+def _own(module: hlo.Module, computation: hlo.Computation) -> float:
+  backward: set[str] = set()
+  for instruction in computation.instructions.values():
+    if (_BACKWARD in instruction.op_name
+        and instruction.opcode not in ('parameter', 'constant')
+        or backward.intersection(instruction.operands)):
+      backward.add(instruction.name)
+  if len(backward) == len(computation.instructions):
+    return 0
+  values: dict[str, float] = {}
+  for name in backward:
+    reader = computation.instructions[name]
+    if _BACKWARD not in reader.op_name:  # the optimizer
+      continue
+    for read in computation.operands(reader):
+      if read.name in backward:
+        continue
+      origin = _origin(module, computation, read)
+      if origin is not None and origin.name not in backward:
+        values[origin.name] = origin.bytes
+  return sum(values.values())
+
+
+def _origin(module, computation, value) -> hlo.Instruction | None:
+  """The array that holds a value; None for arguments and constants."""
+  while True:
+    if value.opcode in _FORMS:
+      value = computation.instructions[value.operands[0]]
+    elif value.opcode == 'get-tuple-element':
+      source = computation.instructions[value.operands[0]]
+      if source.opcode == 'parameter':
+        return None
+      passed = _passed_through(module, computation, source, value.index)
+      if passed is None:
+        return value
+      value = passed
+    elif (value.opcode in ('parameter', 'constant', 'tuple', 'while')
+          or not kernels.reads(computation, value)):
+      return None
+    else:
+      return value
+
+
+def _passed_through(module, computation, source, index: int
+                    ) -> hlo.Instruction | None:
+  """What a loop's result is, where its body leaves that element alone."""
+  if source.opcode == 'tuple':
+    return computation.instructions[source.operands[index]]
+  if source.opcode != 'while':
+    return None
+  body = module.computations[source.called['body'][0]]
+  if body.root.opcode != 'tuple':
+    return None
+  left = body.instructions[body.root.operands[index]]
+  state = computation.instructions[source.operands[0]]
+  if (left.opcode == 'get-tuple-element' and left.index == index
+      and state.opcode == 'tuple'
+      and body.instructions[left.operands[0]].opcode == 'parameter'):
+    return computation.instructions[state.operands[index]]
+  return None

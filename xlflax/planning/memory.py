@@ -1,0 +1,61 @@
+"""Bytes on each device: state by kind, and how much of it is split."""
+
+import math
+from typing import Any
+
+import jax
+
+from xlflax.planning import hlo
+from xlflax.training import state as state_lib
+
+
+def per_device(tree: Any) -> int:
+  """Bytes of the largest shard of each array of a tree, summed."""
+  return sum(shard_bytes(leaf) for leaf in jax.tree.leaves(tree))
+
+
+def shard_bytes(leaf: Any) -> int:
+  """Bytes of one device's part of an array that has a sharding."""
+  return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+
+
+def of_state(state: state_lib.TrainState) -> dict[str, int]:
+  """Bytes per device of parameters, optimizer and other state."""
+  return {'parameters': per_device(state.params),
+          'optimizer': per_device(state.opt_state),
+          'other_state': per_device((state.ema, state.objective_state))}
+
+
+def split(state: state_lib.TrainState) -> dict[str, int]:
+  """How much of the state all of the FSDP and tensor axes split.
+
+  Returns:
+    'split': bytes per device of arrays that are split as often as these axes
+    have devices; 'whole': what they are together on one device; 'replicated':
+    bytes per device of the others: in full, or in fewer parts.
+  """
+  found = {'split': 0, 'whole': 0, 'replicated': 0}
+  for leaf in jax.tree.leaves(
+      (state.params, state.opt_state, state.ema, state.objective_state)):
+    shape = leaf.sharding.mesh.shape
+    whole, part = leaf.size * leaf.dtype.itemsize, shard_bytes(leaf)
+    if 1 < shape['fsdp'] * shape['tensor'] == whole / max(part, 1):
+      found['split'] += part
+      found['whole'] += whole
+    else:
+      found['replicated'] += part
+  return found
+
+
+def workspace(module: hlo.Module) -> float:
+  """Bytes of the two largest arrays that one operation makes.
+
+  While it runs, a step holds gathered weights, whole gradients before they
+  are reduced, logits and their gradient; two of these at a time. Stacks over
+  layers, which loops carry, are activations.
+  """
+  largest = max((array.bytes for computation in module.computations.values()
+                 for i in computation.instructions.values()
+                 if i.opcode in ('dot', 'all-gather', 'all-reduce', 'scatter')
+                 for array in i.arrays), default=0)
+  return 2 * largest

@@ -1,0 +1,145 @@
+"""The dry run: everything checked and described, without a step."""
+
+import dataclasses
+import logging
+from typing import Any
+
+import jax
+import numpy as np
+
+from xlflax.planning import (
+  analysis,
+  attention,
+  memory,
+  report,
+  roofline,
+)
+from xlflax.training import checkpoints, devices
+from xlflax.training import params as params_lib
+from xlflax.training import setup as setup_lib
+
+# Share of the peak rate that a first estimate of the time assumes.
+ASSUMED_UTILISATION = 0.4
+
+
+def make(settings: setup_lib.Settings) -> dict[str, Any]:
+  """Checks settings and data, compiles the steps, prints and returns the plan.
+
+  Returns:
+    'parameters' (total, trainable, by top-level module), 'memory' (bytes per
+    device: parameters, optimizer, batch, temporary), 'streams' (rows and
+    expected batches per language), 'flops_per_step', 'seconds_per_step'
+    (an estimate), 'total_steps'. With `settings.machine` also what
+    `planning.analysis.make` returns.
+  """
+  machine = settings.machine
+  if machine:
+    choice = attention.choose(settings, machine)
+    setup = setup_lib.Setup(attention.stand_in(settings))
+    result = _described(setup) | analysis.make(setup, machine, choice)
+    result |= _time_there(result)
+  else:
+    setup = setup_lib.Setup(settings)
+    result = _described(setup) | {'memory': _memory(setup)} | _time(setup)
+  report.show(result)
+  return result
+
+
+def _described(setup: setup_lib.Setup) -> dict[str, Any]:
+  """What does not depend on the compiled steps; opens the data."""
+  settings = setup.settings
+  if setup.vocabulary is None:
+    logging.info('The vocabulary is no more than its size: text and initial '
+                 'parameters are not looked at.')
+  elif settings.init_from and not settings.machine:
+    setup.initial_state()
+  loaders = setup.open_loaders()
+  try:
+    streams = {name: _stream(loader, settings.total_steps)
+               for name, loader in loaders.items()}
+  finally:
+    for loader in loaders.values():
+      loader.close()
+  return {
+      'model_dir': settings.model_dir,
+      'finished_steps': checkpoints.finished_steps(settings.model_dir),
+      'total_steps': settings.total_steps,
+      'mesh': dict(settings.partitioner.mesh.shape),
+      'vocabulary': {'size': setup.spec.size,
+                     'languages': list(setup.spec.languages)},
+      'parameters': _parameters(setup), 'streams': streams}
+
+
+def _parameters(setup: setup_lib.Setup) -> dict[str, Any]:
+  named = params_lib.names(setup.factory.abstract.params)
+  optimizer = setup.settings.optimizer
+  modules: dict[str, int] = {}
+  for name, leaf in named.items():
+    module = '/'.join(name.split('/')[:2])
+    modules[module] = modules.get(module, 0) + int(leaf.size)
+  return {
+      'total': sum(modules.values()),
+      'trainable': sum(int(leaf.size) for name, leaf in named.items()
+                       if optimizer.is_trainable(name)),
+      'modules': modules}
+
+
+def _memory(setup: setup_lib.Setup) -> dict[str, int]:
+  """Bytes per device: state by kind, and what the largest step adds."""
+  state = setup.factory.abstract_sharded
+  most = {'batch': 0, 'temporary': 0}
+  with setup.settings.partitioner.scope():
+    for active in setup.settings.objectives.groups:
+      batches = setup.abstract_batches(active)
+      compiled = setup.jitted_step(active).lower(state, batches).compile()
+      found = compiled.memory_analysis()
+      most['batch'] = max(most['batch'], memory.per_device(batches))
+      most['temporary'] = max(
+          most['temporary'], getattr(found, 'temp_size_in_bytes', 0))
+  used = memory.of_state(state) | most
+  return used | {'total': sum(used.values())}
+
+
+def _time(setup: setup_lib.Setup) -> dict[str, Any]:
+  """FLOPs of a step, and an estimate of its time."""
+  objectives = setup.settings.objectives
+  kinds = [objectives.active(step) for step in range(256)]
+  each = {kind: setup.flops(kind) for kind in set(kinds)}
+  flops = float(np.mean([each[kind] for kind in kinds]))
+  peak = devices.peak_flops(jax.devices()[0])
+  count = setup.settings.partitioner.mesh.size
+  if not peak:
+    return {'flops_per_step': flops} | _time_measured(flops)
+  return {
+      'flops_per_step': flops,
+      'seconds_per_step': flops / (peak * count * ASSUMED_UTILISATION),
+      'seconds_per_step_basis': f'{ASSUMED_UTILISATION:.0%} of the peak of '
+                                f'{count} devices'}
+
+
+def _time_measured(flops: float) -> dict[str, Any]:
+  return {
+      'seconds_per_step': flops / devices.measured_flops(),
+      'seconds_per_step_basis': 'the rate of a matrix product on this '
+                                'machine, just measured'}
+
+
+def _time_there(result: dict[str, Any]) -> dict[str, Any]:
+  """The expected time of a step on the described machine."""
+  if not result['roofline']:
+    return _time_measured(result['flops_per_step'])
+  return {
+      'seconds_per_step': result['roofline']['expected']['seconds_per_step'],
+      'seconds_per_step_basis': f'{roofline.ATTAINED:.0%} of what the data '
+                                'sheet allows'}
+
+
+def _stream(loader, total_steps: int) -> list[dict[str, Any]]:
+  """A row per task: sizes, share, and how much of it the run will see."""
+  rows = []
+  for task in loader.statistics():
+    seen = task.rate * total_steps * loader.stream.batch_size
+    rows.append(dataclasses.asdict(task) | {
+        'batches': task.rate * total_steps,
+        'epochs': seen / task.rows if task.rows else None})
+  return rows

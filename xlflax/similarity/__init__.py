@@ -1,0 +1,1 @@
+"""Pure functions on vectors: CKA, Procrustes maps, CSLS, neighbours, margins, word alignment."""

@@ -1,0 +1,85 @@
+"""Iterative normalisation: vectors of unit length and zero mean.
+
+Source: Zhang et al. (2019, "Are girls neko or shōjo?") section 3, which ECS
+(Wu et al., 2020) section 5.1 applies before an orthogonal mapping is learned:
+division by the length and subtraction of the mean, in turn, until neither
+changes anything. The orthogonal map between two sides can then be right for
+their means and lengths, too.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from xlflax import errors
+from xlflax.similarity import checks
+
+
+@dataclasses.dataclass(frozen=True)
+class Normalized:
+  """Vectors at (or near) the fixed point, and how others get there.
+
+  Attributes:
+    vectors: float [N, D], of unit length.
+    means: float64 [rounds, D], what was subtracted in each round.
+    residual: length of the mean of `vectors`; 0 at the fixed point.
+  """
+
+  vectors: np.ndarray
+  means: np.ndarray
+  residual: float
+
+  def apply(self, vectors: np.ndarray) -> np.ndarray:
+    """Other vectors [M, D] of the same language, by the same rounds.
+
+    For test words and sentences that must not be known to the means.
+    """
+    vectors = _unit(checks.vectors(vectors, 'the other vectors'))
+    for mean in self.means:
+      vectors = _unit(vectors - mean[None].astype(vectors.dtype))
+    return vectors
+
+
+def iterative_normalization(vectors: np.ndarray, *, max_rounds: int = 50,
+                            tolerance: float = 1e-6) -> Normalized:
+  """Unit length and zero mean by turns.
+
+  Args:
+    vectors: [N, D] of one language, any float type; computed in it, but means
+      in float64.
+    max_rounds: rounds at most (the source makes five).
+    tolerance: rounds end when the mean's length is at most this.
+
+  Returns:
+    The vectors after the last division, and what made them.
+
+  Raises:
+    AnalysisError: no or not finite vectors; fewer than two different ones.
+  """
+  found = _unit(checks.vectors(vectors, 'a language'))
+  means: list[np.ndarray] = []
+  residual = _length(found)
+  while residual > tolerance and len(means) < max_rounds:
+    mean = found.mean(0, dtype=np.float64)
+    found -= mean[None].astype(found.dtype)  # in place: the vectors are many
+    lengths = np.linalg.norm(found, axis=-1, keepdims=True)
+    if not means and lengths.max() <= 1e-6:
+      raise errors.AnalysisError(
+          'Vectors that are all alike have no direction once centred',
+          got=f'{len(found)} vectors', expected='at least two different ones')
+    found /= np.where(lengths > 0, lengths, 1)
+    means.append(mean)
+    residual = _length(found)
+  return Normalized(found, np.array(means).reshape(-1, found.shape[1]),
+                    residual)
+
+
+def _length(vectors: np.ndarray) -> float:
+  return float(np.linalg.norm(vectors.mean(0, dtype=np.float64)))
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+  if not np.issubdtype(vectors.dtype, np.floating):
+    vectors = vectors.astype(np.float64)
+  length = np.linalg.norm(vectors, axis=-1, keepdims=True)
+  return vectors / np.where(length > 0, length, 1)

@@ -1,0 +1,119 @@
+"""The orthogonal map that takes one language's vectors to another's.
+
+Source: ECS (Wu et al., 2020) section 5.1, equation 1: W = argmin over
+orthogonal W of ||W X - Y||_F = U V^T with U S V^T = SVD(Y X^T), there with
+vectors as columns. Here vectors are rows, and a vector x is mapped to x W^T.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from xlflax import errors
+from xlflax.similarity import checks, normalization
+
+_BLOCK = 1 << 16  # rows that are converted to float64 together
+
+
+def orthogonal_map(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+  """The orthogonal matrix nearest to taking source to target.
+
+  Args:
+    source: [N, D], row i to be mapped to row i of `target`.
+    target: [N, D].
+
+  Returns:
+    W float64 [D, D]; `source @ W.T` is near to `target`. Directions in which
+    the rows say nothing (N < D) are mapped to each other arbitrarily.
+
+  Raises:
+    AnalysisError: no or not finite vectors, other numbers or dimensions.
+  """
+  source = checks.vectors(source, 'the source')
+  target = checks.vectors(target, 'the target')
+  checks.same_dimension(source, target)
+  checks.paired(source, target)
+  u, _, vt = np.linalg.svd(_cross(target, source))
+  return u @ vt
+
+
+def apply(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+  """Rows [N, D] mapped by W [D, D]: x W^T, in the type of `vectors`."""
+  return vectors @ matrix.T.astype(vectors.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Alignment:
+  """A map between two normalised spaces.
+
+  Attributes:
+    matrix: W [D, D].
+    source: what normalised the source's vectors.
+    target: what normalised the target's.
+  """
+
+  matrix: np.ndarray
+  source: normalization.Normalized
+  target: normalization.Normalized
+
+  def map_source(self, vectors: np.ndarray) -> np.ndarray:
+    """Source vectors [M, D], normalised and mapped into the target space."""
+    return apply(self.matrix, self.source.apply(vectors))
+
+  def map_target(self, vectors: np.ndarray) -> np.ndarray:
+    """Target vectors [M, D], normalised as those that the map was made of."""
+    return self.target.apply(vectors)
+
+
+def align(source: np.ndarray, target: np.ndarray, *,
+          max_rounds: int = 50) -> Alignment:
+  """Iterative normalisation of both sides, then the orthogonal map.
+
+  Args:
+    source: [N, D], row i to be mapped to row i of `target`.
+    target: [N, D].
+    max_rounds: of the normalisation; 0: unit length only.
+
+  Raises:
+    AnalysisError: as `orthogonal_map`, or all vectors of a side are alike.
+  """
+  sides = [normalization.iterative_normalization(side, max_rounds=max_rounds)
+           for side in (source, target)]
+  matrix = orthogonal_map(sides[0].vectors, sides[1].vectors)
+  return Alignment(matrix, *sides)
+
+
+def align_vocabularies(source: np.ndarray, target: np.ndarray,
+                       pairs: np.ndarray, *, max_rounds: int = 50
+                       ) -> Alignment:
+  """As `align`, normalised over whole vocabularies, mapped by a dictionary.
+
+  Args:
+    source: [N, D], all words of the source language.
+    target: [M, D], all words of the target language.
+    pairs: int [P, 2], rows of source and target that translate each other.
+    max_rounds: of the normalisation; 0: unit length only.
+
+  Raises:
+    AnalysisError: as `align`, or there is no pair.
+  """
+  pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
+  if not len(pairs):
+    raise errors.AnalysisError(
+        'There is no pair of words to learn a map from',
+        got='a dictionary none of whose pairs has vectors on both sides',
+        fix='look whether both are lowercased, and the right way round')
+  sides = [normalization.iterative_normalization(side, max_rounds=max_rounds)
+           for side in (source, target)]
+  matrix = orthogonal_map(*(side.vectors[pairs[:, i]]
+                            for i, side in enumerate(sides)))
+  return Alignment(matrix, *sides)
+
+
+def _cross(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+  """first^T second [D, D] in float64, without a copy of all rows."""
+  total = np.zeros((first.shape[1], second.shape[1]))
+  for start in range(0, len(first), _BLOCK):
+    rows = slice(start, start + _BLOCK)
+    total += first[rows].astype(np.float64).T @ second[rows].astype(np.float64)
+  return total

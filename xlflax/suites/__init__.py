@@ -1,0 +1,1 @@
+"""Suites of tasks: run, merged into one leaderboard."""

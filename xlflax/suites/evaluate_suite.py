@@ -1,0 +1,100 @@
+"""`evaluate_suite`: a suite of tasks on one pretrained model, or several."""
+
+import logging
+import time
+from collections.abc import Sequence
+
+from xlflax import bucket_checks, errors, paths
+from xlflax.suites import results as suite_results
+from xlflax.suites import runner as suite_runner
+from xlflax.suites import suite as suite_lib
+from xlflax.training import run as run_lib
+
+_LOG = logging.getLogger(__name__)
+
+
+def evaluate_suite(
+    *,
+    suite: suite_lib.Suite,
+    model_dirs: Sequence[str],
+    data: str,
+    output: str,
+    names: Sequence[str] | None = None,
+    steps: Sequence[int] | None = None,
+    watch: bool = False,
+    poll_seconds: float = 60.0,
+    timeout_seconds: float | None = None,
+    bindings: Sequence[str] = (),
+    search_paths: Sequence[str] = (),
+    batch_size: int = 64,
+) -> suite_results.SuiteReport:
+  """Fine-tunes what needs it, evaluates all languages, writes reports.
+
+  What a call that was killed had finished is not computed again. A task or a
+  language that fails is recorded, and the others go on.
+
+  Args:
+    suite: the tasks.
+    model_dirs: runs of pretrained models, side by side in the reports.
+    data: the directory that the suite's tasks read.
+    output: where fine-tuned runs and reports are written.
+    names: of the tasks to run; None for all.
+    steps: of the checkpoints; None for the newest.
+    watch: follow one run: each checkpoint it has and will have, until its
+      training has finished; curves show scores by step.
+    poll_seconds: how often `watch` looks for new checkpoints.
+    timeout_seconds: `watch` ends after so long without one; None never.
+    bindings: gin bindings for all tasks with fine-tuning.
+    search_paths: folders to look gin files up in.
+    batch_size: sentences a batch of evaluations.
+
+  Raises:
+    XlflaxError: the suite or a model directory is wrong.
+  """
+  suite.chosen(names)
+  folder = paths.of(output)
+  bucket_checks.check_usable(folder)
+  runner = suite_runner.SuiteRunner(
+      suite=suite, output=folder, data=data,
+      names=None if names is None else tuple(names), bindings=tuple(bindings),
+      search_paths=tuple(search_paths), batch_size=batch_size)
+  found: list[suite_results.TaskResult] = []
+
+  def evaluate(models) -> suite_results.SuiteReport:
+    for model in models:
+      found.extend(runner.run(model))
+    report = suite_results.SuiteReport(
+        suite=suite.name, source_language=suite.source_language,
+        results=tuple(found))
+    suite_results.write(report, runner.output)
+    return report
+
+  if watch:
+    return _watch(model_dirs, evaluate, poll_seconds, timeout_seconds)
+  models = [model for step in (steps if steps else (None,))
+            for model in suite_runner.models(model_dirs, step)]
+  return evaluate(models)
+
+
+def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):
+  """Evaluates the checkpoints of a run as they come."""
+  if len(model_dirs) != 1:
+    raise errors.ConfigError('One run can be watched', where='--watch',
+                             got=', '.join(model_dirs))
+  run = run_lib.open_run(model_dirs[0])
+  seen: set[int] = set()
+  last_new = time.monotonic()
+  report = None
+  while True:
+    finished = run.is_finished()  # asked first: nothing comes after it
+    new = [step for step in run.steps if step not in seen]
+    for step in new:
+      seen.add(step)
+      report = evaluate(suite_runner.models(model_dirs, step))
+    if new:
+      last_new = time.monotonic()
+      continue
+    if finished or (timeout_seconds is not None
+                    and time.monotonic() - last_new >= timeout_seconds):
+      return report if report is not None else evaluate([])
+    time.sleep(poll_seconds)

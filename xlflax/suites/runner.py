@@ -1,0 +1,169 @@
+"""Runs a suite: fine-tunes what needs it, evaluates, one model at a time."""
+
+import dataclasses
+import gc
+import logging
+import pathlib
+from collections.abc import Sequence
+
+from xlflax import config, errors
+from xlflax import evaluate as evaluate_lib
+from xlflax.evaluation import base
+from xlflax.finetuning import configuration as configuration_lib
+from xlflax.finetuning import finetune as finetune_lib
+from xlflax.finetuning import grid as grid_lib
+from xlflax.finetuning import report as report_lib
+from xlflax.suites import results as suite_results
+from xlflax.suites import suite as suite_lib
+from xlflax.training import run as run_lib
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+  """A checkpoint of a run that a suite is run on.
+
+  Attributes:
+    label: what tables call it; of its folder, too.
+    model_dir: of the run.
+    step: of the checkpoint.
+  """
+
+  label: str
+  model_dir: str
+  step: int
+
+
+def models(model_dirs: Sequence[str], step: int | None = None
+           ) -> list[Model]:
+  """The newest checkpoint of each run, or that of a step.
+
+  Raises:
+    RunDirectoryError: a directory is no run.
+    CheckpointError: it has no checkpoint, or not of this step.
+  """
+  labels = _labels(model_dirs)
+  found = []
+  for label, directory in zip(labels, model_dirs, strict=True):
+    steps = run_lib.open_run(directory).steps
+    if not steps or (step is not None and step not in steps):
+      raise errors.CheckpointError(
+          'The run has no such checkpoint', where=directory,
+          got='the newest' if step is None else step,
+          expected='one of ' + (', '.join(map(str, steps)) or 'none'))
+    found.append(Model(label, directory, steps[-1] if step is None else step))
+  return found
+
+
+def _labels(model_dirs: Sequence[str]) -> list[str]:
+  """The last part of each path, or as many as tell them apart."""
+  parts = [pathlib.Path(path).absolute().parts for path in model_dirs]
+  if len(set(parts)) < len(parts):
+    raise errors.ConfigError('A model directory is given twice',
+                             got=', '.join(model_dirs), where='--model_dir')
+  for size in range(1, max(map(len, parts)) + 1):
+    names = ['_'.join(own[-size:]).strip('/') for own in parts]
+    if len(set(names)) == len(names):
+      break
+  return names
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SuiteRunner:
+  """Runs the tasks of a suite on models.
+
+  Attributes:
+    suite: its tasks.
+    output: what is fine-tuned lies in `OUTPUT/<label>@<step>/<task>/cells/`.
+    data: the directory that the tasks read, macro DATA.
+    names: of the tasks to run; None for all.
+    bindings: gin bindings for every task with fine-tuning, after its own.
+    search_paths: folders to look gin files up in.
+    batch_size: sentences a batch of evaluations.
+  """
+
+  suite: suite_lib.Suite
+  output: pathlib.Path
+  data: str
+  names: tuple[str, ...] | None = None
+  bindings: tuple[str, ...] = ()
+  search_paths: tuple[str, ...] = ()
+  batch_size: int = 64
+
+  def run(self, model: Model) -> list[suite_results.TaskResult]:
+    """All tasks on one checkpoint; what fails is in the results."""
+    grids: dict[str, report_lib.GridReport] = {}
+    found = []
+    for task in self.suite.chosen(self.names):
+      _LOG.info('%s, step %d: task %s', model.label, model.step, task.name)
+      result = self._run_task(task, model, grids)
+      found.append(result)
+      gc.collect()
+    return found
+
+  def _run_task(self, task, model, grids) -> suite_results.TaskResult:
+    """One task, whatever becomes of it."""
+    failures = base.Failures(task.name)
+    result = suite_results.TaskResult(
+        task=task.name, family=task.family, label=model.label,
+        step=model.step)
+    with failures.guard():
+      # The tests are read first: what lacks its data is not trained for.
+      tests = self._tests(task, model)
+      result = (self._evaluated(task, model, tests, result)
+                if task.cells is None else
+                self._finetuned(task, model, tests, result, grids))
+    return dataclasses.replace(
+        result, main=task.metrics,
+        failures=(*result.failures, *failures.collected()))
+
+  def _configuration(self, task, model) -> configuration_lib.Configuration:
+    bindings = [config.quoted('DATA', self.data), *task.bindings]
+    if task.cells is not None:
+      bindings += [config.quoted('INIT_FROM', model.model_dir),
+                   f'initialization.InitFrom.step={model.step}',
+                   *self.bindings]
+    return configuration_lib.Configuration(
+        gin_files=(task.gin_file,), bindings=tuple(bindings),
+        search_paths=self.search_paths)
+
+  def _tests(self, task, model) -> list[base.EvalTask]:
+    extra = ("MODEL_DIR='unused'",) if task.cells else ()
+    self._configuration(task, model).parse(extra)
+    return list(config.parameter('evaluate.evaluate.tasks',
+                                 what='evaluation tasks'))
+
+  def _evaluated(self, task, model, tests, result):
+    """Test results of the pretrained model itself."""
+    del task
+    report = evaluate_lib.evaluate(
+        model_dir=model.model_dir, tasks=tests, steps=[model.step],
+        batch_size=self.batch_size)
+    return result.with_report(report, model.model_dir, model.step)
+
+  def _finetuned(self, task, model, tests, result, grids):
+    """Test results of the selected setting, for all seeds."""
+    trainer = self.suite.task(task.cells)
+    if trainer.name not in grids:
+      grids[trainer.name] = finetune_lib.finetune(
+          output=str(self.directory(model) / trainer.name),
+          configuration=self._configuration(trainer, model),
+          axes=tuple(map(grid_lib.parse_axis, trainer.grid)),
+          select=trainer.select)
+    grid = grids[trainer.name]
+    result = dataclasses.replace(result, failures=tuple(
+        base.Failure(task=task.name, part=f'cell {cell.cell.name}',
+                     message=cell.message)
+        for cell in grid.cells if cell.message))
+    for setting in grid.ranking[:1]:
+      result = dataclasses.replace(result, setting=setting.name)
+      for cell in setting.finished:
+        report = finetune_lib.evaluate_cell(cell, tests,
+                                            batch_size=self.batch_size)
+        result = result.with_report(report, str(cell.directory), cell.step)
+    return result
+
+  def directory(self, model: Model) -> pathlib.Path:
+    """Where the fine-tuned runs of a model lie."""
+    return self.output / f'{model.label}@{model.step}'

@@ -1,0 +1,122 @@
+"""Labelled examples of a folder of synthetic languages."""
+
+import pathlib
+from typing import Any, NamedTuple
+
+from xlflax import errors
+from xlflax.data.labelled.source import FileExamples, Format, MinedFiles
+from xlflax.synthetic import generator
+from xlflax.synthetic.options import SPLITS, SyntheticOptions
+
+Paths = dict[str, str | tuple[str, ...]]
+
+
+class Family(NamedTuple):
+  """How the files of a family are read.
+
+  Attributes:
+    format: of the files.
+    options: of the format's reader.
+  """
+
+  format: Format
+  options: dict[str, Any]
+
+
+FAMILIES = {
+    'nli': Family(Format.TSV, {}),
+    'paraphrase': Family(Format.TSV, {}),
+    'reviews': Family(Format.TSV, {'columns': {'text': 0, 'label': 1}}),
+    'pos': Family(Format.CONLLU_TAGS, {}),
+    'trees': Family(Format.CONLLU, {}),
+    'ner': Family(Format.UNER, {}),
+    'qa': Family(Format.SQUAD, {}),
+    'alignment': Family(Format.WORD_ALIGNMENT, {}),
+}
+_SUFFIXES = {'nli': 'tsv', 'paraphrase': 'tsv', 'reviews': 'tsv',
+             'pos': 'conllu', 'trees': 'conllu', 'ner': 'iob2', 'qa': 'json'}
+
+
+def labelled(directory, kind: str, split: str, *,
+             parts: tuple[str, ...] | None = None,
+             max_examples: int | None = None) -> FileExamples:
+  """The examples of a family in a split.
+
+  Args:
+    directory: written by `generator.write`.
+    kind: of `FAMILIES`.
+    split: 'train', 'dev' or 'test'.
+    parts: languages, for alignments pairs such as 'en-aa' and for questions
+      also ones such as 'aa-en' (context and question); None: all languages,
+      or all pairs of alignments.
+    max_examples: the first so many of a part; None: all.
+
+  Raises:
+    CorpusError: no such folder.
+    ConfigError: no such family, split or part.
+  """
+  found = files(directory, kind, split)
+  if parts is None:
+    parts = tuple(part for part in found
+                  if kind == 'alignment' or '-' not in part)
+  unknown = sorted(set(parts) - set(found))
+  if unknown:
+    raise errors.ConfigError('The synthetic languages have no such part',
+                             got=', '.join(unknown),
+                             expected=', '.join(found), where=str(directory))
+  format, options = FAMILIES[kind]
+  return FileExamples(format=format, options=options,
+                      files={part: found[part] for part in parts},
+                      max_examples=max_examples)
+
+
+def mined(directory, split: str) -> MinedFiles:
+  """The collections among which translations are hidden; split dev or test.
+
+  Raises:
+    CorpusError: no such folder.
+  """
+  return MinedFiles(files={
+      part: tuple(paths)
+      for part, paths in files(directory, 'bucc', split).items()})
+
+
+def files(directory, kind: str, split: str) -> Paths:
+  """Part -> file or files of a kind, 'bucc' and 'tatoeba' among them.
+
+  Raises:
+    CorpusError: no such folder.
+    ConfigError: no such kind or split.
+  """
+  options = generator.read_options(directory)
+  if (kind not in (*FAMILIES, 'bucc', 'tatoeba')
+      or split not in options.splits(kind)):
+    raise errors.ConfigError(
+        'There is no such kind and split of data', got=f'{kind}/{split}',
+        expected=f'{", ".join(FAMILIES)}, bucc or tatoeba, with '
+        f'{", ".join(SPLITS)} (alignment, bucc and tatoeba have no train)')
+  folder = pathlib.Path(directory) / kind
+  return _named(folder, kind, split, options)
+
+
+def _named(folder: pathlib.Path, kind: str, split: str,
+           options: SyntheticOptions) -> Paths:
+  pivot, *others = options.codes
+  path = lambda name: str(folder / name)  # noqa: E731
+  if kind == 'alignment':
+    return {f'{pivot}-{code}': (path(f'{split}.{pivot}-{code}.txt'),
+                                path(f'{split}.{pivot}-{code}.gold'))
+            for code in others}
+  if kind == 'bucc':
+    return {f'{code}-{pivot}': tuple(
+        path(f'{code}-{pivot}.{split}.{end}') for end in (code, pivot, 'gold'))
+            for code in others}
+  if kind == 'tatoeba':
+    return {f'{code}-{pivot}': tuple(
+        path(f'{split}.{code}-{pivot}.{end}') for end in (code, pivot))
+            for code in others}
+  parts = list(options.codes)
+  if kind == 'qa' and split != 'train':
+    parts += [f'{a}-{b}' for code in others
+              for a, b in ((code, pivot), (pivot, code))]
+  return {part: path(f'{split}.{part}.{_SUFFIXES[kind]}') for part in parts}

@@ -1,0 +1,1 @@
+"""Initial parameters from runs, matched vocabularies, teachers and averages."""

@@ -1,0 +1,189 @@
+"""Which token of a source vocabulary each token of a target's stands for.
+
+MetaXLM (Chi et al. 2021, section 3.2) starts a cross-lingual model from a
+monolingual one with another vocabulary: a token is looked up as it is, then in
+its normalised form, then, with bilingual dictionaries, by its translation.
+"""
+
+import dataclasses
+import enum
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.training.initialization import dictionaries as dictionaries_lib
+from xlflax.training.initialization import token_normalization as token_forms
+
+
+class Kind(enum.IntEnum):
+  """By which look-up a token was found."""
+
+  RANDOM = 0  # by none: it keeps its random initialisation
+  SPECIAL = 1  # the symbol of the same purpose
+  EXACT = 2
+  NORMALISED = 3
+  DICTIONARY = 4
+
+
+class Matching(NamedTuple):
+  """For each target token, in the order of their ids:
+
+  Attributes:
+    source_ids: int32 [V], ids of the source vocabulary; -1 for none.
+    kinds: int8 [V], of `Kind`.
+  """
+
+  source_ids: np.ndarray
+  kinds: np.ndarray
+
+  def counts(self) -> dict[str, int]:
+    """How many tokens each look-up found: {'exact': 8, 'random': 2, …}."""
+    found = Counter(self.kinds.tolist())
+    return {kind.name.lower(): found[kind] for kind in Kind}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VocabularyMatching:
+  """Rows of the embeddings by token instead of by id; see `match`.
+
+  Attributes:
+    dictionaries: files or folders of bilingual dictionaries (`+Dict`), in
+      MUSE's format (`word translation`) or a corpus's (`word<TAB>translation
+      [<TAB>weight]`), named `<l1>-<l2>…`. Of a folder, those are read that
+      have `source_language` in their name.
+    source_language: the language of the source vocabulary.
+    parameters: patterns of the parameters that have one row per token: the
+      embeddings, the output's bias, and its table where it is not tied.
+  """
+
+  dictionaries: tuple[str, ...] = ()
+  source_language: str = 'en'
+  parameters: tuple[str, ...] = (
+      r'/token$', r'/output_bias$', r'/output$')
+
+  def match(self, target, source) -> Matching:
+    """`match` with the entries of these dictionaries."""
+    return match(target, source, dictionaries_lib.read(
+        self.dictionaries, self.source_language))
+
+
+def match(target, source, translations: Iterable[tuple[str, str]] = ()
+          ) -> Matching:
+  """Finds each target token in the source vocabulary.
+
+  Special symbols (padding, begin, end, unknown, mask, language symbols and
+  sentinels) go by purpose, and text never matches one. Of the others, in
+  this order:
+
+  1. exact: a token of the same characters that stands at the same place of a
+     word (begins it or not), however the two vocabularies mark that;
+  2. normalised: NFKC and lower case make it one with a source token; that at
+     the same place of a word is preferred to another, then one that is
+     written in the normalised way, then the lower id;
+  3. dictionary: a token that is a whole word has a translation that 1 or 2
+     finds; the first in the order of `translations`.
+
+  Before: target '▁the', '▁The', 'ing', '▁Hund', '▁xyz', source 'Ġthe', 'ing',
+  'Ġdog' and ('Hund', 'dog'); after: kinds exact, normalised, exact,
+  dictionary, random.
+
+  Args:
+    target: a `Vocabulary`; its `spec`, `piece(id)` and length are used.
+    source: likewise.
+    translations: (word of the target's languages, word of the source's); read
+      once, in order, never held.
+
+  Returns:
+    The matching, [len(target)].
+  """
+  finder = _Finder(source)
+  source_ids = np.full(len(target), -1, np.int32)
+  kinds = np.zeros(len(target), np.int8)
+  for i, j in _same_purpose(target.spec, source.spec).items():
+    source_ids[i], kinds[i] = j, Kind.SPECIAL
+  special = _special_ids(target.spec)
+  unmatched: dict[str, list[int]] = {}
+  for i, form in enumerate(_forms(target)):
+    if i in special:
+      continue
+    source_ids[i], kinds[i] = finder(form)
+    if source_ids[i] < 0 and form.text and token_forms.may_be_word(form):
+      unmatched.setdefault(token_forms.normalize(form.text), []).append(i)
+  for word, translation in translations:
+    word = token_forms.normalize(word)
+    if word not in unmatched:
+      continue
+    found, _ = finder(token_forms.Form(translation, True))
+    if found >= 0:
+      ids = unmatched.pop(word)
+      source_ids[ids], kinds[ids] = found, Kind.DICTIONARY
+  return Matching(source_ids, kinds)
+
+
+class _Finder:
+  """Looks forms up among a vocabulary's tokens of text."""
+
+  def __init__(self, vocabulary):
+    special = _special_ids(vocabulary.spec)
+    self._exact: dict[Any, int] = {}
+    self._normal: dict[Any, int] = {}
+    later = []
+    for i, form in enumerate(_forms(vocabulary)):
+      if i in special:
+        continue
+      self._exact.setdefault(form, i)
+      text = token_forms.normalize(form.text)
+      if text == form.text:
+        self._add(text, form.begins_word, i)
+      else:
+        later.append((text, form.begins_word, i))
+    for entry in later:
+      self._add(*entry)
+
+  def _add(self, text: str, begins_word: bool, i: int) -> None:
+    if text:
+      self._normal.setdefault((text, begins_word), i)
+
+  def __call__(self, form: token_forms.Form) -> tuple[int, Kind]:
+    """(id, by which look-up), or (-1, RANDOM)."""
+    found = self._exact.get(form)
+    if found is not None:
+      return found, Kind.EXACT
+    text = token_forms.normalize(form.text)
+    for begins_word in (form.begins_word, not form.begins_word):
+      found = self._normal.get((text, begins_word))
+      if found is not None:
+        return found, Kind.NORMALISED
+    return -1, Kind.RANDOM
+
+
+def _forms(vocabulary) -> list[token_forms.Form]:
+  return token_forms.forms(pieces(vocabulary))
+
+
+def pieces(vocabulary) -> list[str]:
+  """The piece of each id; without its language, where that is part of it."""
+  piece = getattr(vocabulary, 'bare_piece', vocabulary.piece)
+  return [piece(i) for i in range(len(vocabulary))]
+
+
+def _special_ids(spec: vocabulary_spec.VocabularySpec) -> set[int]:
+  return {*spec.special_ids, spec.unk_id, *spec.language_symbol_ids,
+          *spec.sentinel_ids}
+
+
+def _same_purpose(target, source) -> Mapping[int, int]:
+  """Special id of the target -> that of the source with the same purpose."""
+  pairs = {getattr(target, name): getattr(source, name) for name in (
+      'pad_id', 'bos_id', 'eos_id', 'unk_id', 'mask_id')}
+  pairs |= dict(zip(target.sentinel_ids, source.sentinel_ids, strict=False))
+  symbols = dict(zip(source.languages, source.language_symbol_ids,
+                     strict=False))
+  for code, i in zip(target.languages, target.language_symbol_ids,
+                     strict=False):
+    if code in symbols:
+      pairs[i] = symbols[code]
+  return pairs

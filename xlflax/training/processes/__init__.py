@@ -1,0 +1,1 @@
+"""Several processes: cluster, rendezvous, failure detection, pre-emption."""

@@ -1,0 +1,156 @@
+"""Joining the processes of a job, and leaving it together."""
+
+import atexit
+import contextlib
+import importlib.metadata
+import logging
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+
+import jax
+
+from xlflax import errors
+from xlflax.training.processes import cluster as cluster_lib
+from xlflax.training.processes import failure_detection as peers
+from xlflax.training.processes import rendezvous as roll_call
+
+MISTAKE = 2  # exit status after an XlflaxError
+_watch: peers.Watch | None = None
+
+
+def initialize(*, coordinator: str | None = None,
+               num_processes: int | None = None,
+               process_id: int | None = None,
+               cluster: cluster_lib.Cluster = cluster_lib.Cluster.AUTO,
+               configuration: str = '',
+               timeout_seconds: int = 300,
+               heartbeat_seconds: int = 100) -> None:
+  """Joins the other processes of the job; does nothing for a single one.
+
+  Must run before the first use of a device.
+
+  Args:
+    coordinator: 'host:port' of process 0; like the two numbers below, it is
+      detected where it is not given (see `cluster`).
+    num_processes: how many processes the job has.
+    process_id: this one's number, from 0.
+    cluster: where to look for what is not given.
+    configuration: text that has to be the same on all processes.
+    timeout_seconds: how long to wait for the others.
+    heartbeat_seconds: after so long without a sign of life a process counts
+      as lost, and the others end.
+
+  Raises:
+    ConfigError: only some of the three are known, the others did not come or
+      were started differently, or the port is taken.
+  """
+  global _watch
+  job = cluster_lib.detect(
+      os.environ, coordinator=coordinator, num_processes=num_processes,
+      process_id=process_id, cluster=cluster, timeout_seconds=timeout_seconds)
+  if job is None or job.num_processes == 1:
+    return
+  _prefix_log(job)
+  roll_call.hold(
+      job, _statement(job, configuration), timeout_seconds=timeout_seconds)
+  _join(job, timeout_seconds, heartbeat_seconds)
+  _watch = peers.Watch(job.process_id)
+  atexit.register(_watch.stop)  # before JAX leaves: what came last runs first
+  _introduce(job)
+
+
+def _statement(job: cluster_lib.Job, configuration: str
+               ) -> roll_call.Statement:
+  return roll_call.Statement(
+      job.process_id, job.num_processes, socket.gethostname(),
+      {name: importlib.metadata.version(name)
+       for name in ('xlflax', 'jax', 'jaxlib')}, configuration)
+
+
+def _join(job: cluster_lib.Job, timeout: int, heartbeat: int) -> None:
+  if jax.config.jax_platforms == 'cpu':  # type: ignore[attr-defined]
+    jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  try:
+    jax.distributed.initialize(
+        job.coordinator, job.num_processes, job.process_id,
+        local_device_ids=job.local_devices,
+        cluster_detection_method='deactivate',
+        initialization_timeout=timeout, heartbeat_timeout_seconds=heartbeat)
+  except RuntimeError as error:
+    raise errors.ConfigError(
+        'The processes of the job lost each other while joining',
+        got=str(error).splitlines()[0],
+        expected=f'{job.num_processes} processes within {timeout} s',
+        where=f'process {job.process_id}, coordinator {job.coordinator}',
+        fix='check that all processes run and reach the coordinator'
+        ) from error
+
+
+def _prefix_log(job: cluster_lib.Job) -> None:
+  """Lines of all but process 0 say whose they are."""
+  for handler in logging.getLogger().handlers:
+    old = handler.formatter
+    if old is not None and job.process_id:
+      text = old._fmt  # pylint: disable=protected-access
+      handler.setFormatter(logging.Formatter(
+          f'[process {job.process_id}] {text}', datefmt=old.datefmt))
+
+
+def _introduce(job: cluster_lib.Job) -> None:
+  """Each process says once who it is; then only process 0 speaks."""
+  own = jax.local_devices()
+  logging.info(
+      'Process %d of %d (%s) on %s: %d of %d devices, %s.', job.process_id,
+      job.num_processes, job.source, socket.gethostname(), len(own),
+      jax.device_count(), own[0].device_kind)
+  if job.process_id:
+    for handler in logging.getLogger().handlers:
+      handler.setLevel(logging.ERROR)
+
+
+def is_lead() -> bool:
+  """Whether this process writes logs and reports."""
+  return jax.process_index() == 0
+
+
+def at_failure_of_others(last_words: Callable[[], str]) -> None:
+  """What this process says when the failure of another one ends it."""
+  if _watch is not None:
+    _watch.last_words = last_words
+
+
+@contextlib.contextmanager
+def leaving_together(command: str):
+  """Context in which the failure of one process ends all of them.
+
+  A process by itself raises as ever. In a job, the process that fails prints
+  its message (or, for a bug, its traceback) and tells the others, which print
+  it too and end: waiting for it in a collective they would hang.
+
+  Args:
+    command: the command's name, for the message.
+  """
+  try:
+    yield
+  except (Exception, KeyboardInterrupt) as error:
+    if _watch is None:
+      raise
+    text, status = _described(error, command)
+    print(text, file=sys.stderr, flush=True)
+    _watch.fail(text.rstrip().splitlines()[-1])
+    sys.stdout.flush()
+    os._exit(status)  # JAX's own way out waits for the others
+
+
+def _described(error: BaseException, command: str) -> tuple[str, int]:
+  """What to print, and the exit status."""
+  who = f'process {jax.process_index()} of {jax.process_count()}'
+  if isinstance(error, errors.XlflaxError):
+    return f'xlflax {command}: {who}: {error}', MISTAKE
+  if isinstance(error, KeyboardInterrupt):
+    return f'xlflax {command}: {who}: interrupted.', 130
+  trace = ''.join(traceback.format_exception(error))
+  return f'xlflax {command}: {who} failed:\n{trace}', 1

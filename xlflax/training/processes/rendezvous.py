@@ -1,0 +1,267 @@
+"""The processes of a job meet before JAX joins them, and compare notes.
+
+JAX waits long, and says little, where processes were started differently.
+So process 0 first listens on the coordinator's port itself, hears from each
+other process what it was started with, and tells all of them the verdict:
+one message, the same on every process. Then the port is JAX's.
+
+Over the wire: process 0 greets with a line; the other sends its `Statement`
+as a line of JSON and reads the verdict as another.
+"""
+
+import contextlib
+import dataclasses
+import difflib
+import json
+import socket
+import time
+from typing import Any
+
+from xlflax import errors
+from xlflax.training.processes import cluster
+
+_GREETING = b'xlflax roll call 1\n'
+_LINGER = 5.0  # seconds in which process 0 tells late ones of a mistake
+
+
+@dataclasses.dataclass(frozen=True)
+class Statement:
+  """What a process was started with; all but id and host have to agree.
+
+  Attributes:
+    process_id: its number.
+    num_processes: how many it expects.
+    host: the name of its machine.
+    versions: package -> version.
+    configuration: text that has to be the same on all processes.
+  """
+
+  process_id: int
+  num_processes: int
+  host: str
+  versions: dict[str, str]
+  configuration: str
+
+  @property
+  def who(self) -> str:
+    return f'process {self.process_id} (on {self.host})'
+
+
+def hold(job: cluster.Job, statement: Statement, *, timeout_seconds: float,
+         patience_seconds: float = 20.0) -> None:
+  """Returns on all processes once all are there and agree.
+
+  Args:
+    job: the job; its coordinator is where to meet.
+    statement: what this process was started with.
+    timeout_seconds: how long to wait for the others.
+    patience_seconds: how long a port may be held, or answered, by something
+      that is no part of the job (its last incarnation may still be ending).
+
+  Raises:
+    ConfigError: a process is missing, the processes were started
+      differently, or the port is taken; on every process.
+  """
+  deadline = time.monotonic() + timeout_seconds
+  if job.process_id == 0:
+    with _listen(job, min(patience_seconds, timeout_seconds)) as listener:
+      _Lead(job, statement, timeout_seconds).call(listener, deadline)
+  else:
+    verdict = _report(job, statement, deadline, timeout_seconds,
+                      patience_seconds)
+    if verdict is not None:
+      raise errors.ConfigError(**verdict)
+
+
+def _listen(job, patience: float) -> socket.socket:
+  port = int(job.coordinator.rpartition(':')[2])
+  end = time.monotonic() + patience
+  while True:
+    try:
+      if socket.has_dualstack_ipv6():
+        return socket.create_server(
+            ('', port), family=socket.AF_INET6, dualstack_ipv6=True,
+            backlog=1024)
+      return socket.create_server(('', port), backlog=1024)
+    except OSError as error:
+      if time.monotonic() > end:
+        raise errors.ConfigError(
+            'Process 0 can not listen on the port of the job',
+            got=f'port {port}: {error.strerror}', where=job.coordinator,
+            expected='a port that nothing else uses',
+            fix='end what uses it, or choose another port') from error
+    time.sleep(0.2)
+
+
+class _Lead:
+  """Process 0's part: hears all, compares, answers."""
+
+  def __init__(self, job, statement, timeout_seconds):
+    self._job = job
+    self._timeout = timeout_seconds
+    self._heard = [statement]
+    self._open: list[socket.socket] = []
+
+  def call(self, listener, deadline: float) -> None:
+    problem = None
+    while problem is None and len(self._heard) < self._job.num_processes:
+      if self._accept(listener, deadline):
+        problem = _mistake(self._heard)
+      else:
+        problem = self._missing()
+    if problem:
+      self._linger(listener)
+    for peer in self._open:
+      with contextlib.suppress(OSError), peer:
+        peer.sendall(json.dumps({'verdict': problem}).encode() + b'\n')
+    if problem:
+      raise errors.ConfigError(**problem)
+
+  def _accept(self, listener, deadline: float) -> bool:
+    """Hears one process; False when the time is over."""
+    while (left := deadline - time.monotonic()) > 0:
+      listener.settimeout(left)
+      try:
+        peer, _ = listener.accept()
+      except TimeoutError:
+        return False
+      try:
+        peer.settimeout(10)
+        peer.sendall(_GREETING)
+        self._heard.append(Statement(**json.loads(_line(peer))))
+      except (OSError, ValueError, TypeError):
+        peer.close()  # no process of a job
+        continue
+      self._open.append(peer)
+      return True
+    return False
+
+  def _linger(self, listener) -> None:
+    """Hears those who are still on their way, to tell them too."""
+    end = time.monotonic() + min(_LINGER, self._timeout)
+    while len(self._heard) < max(s.num_processes for s in self._heard):
+      if not self._accept(listener, end):
+        return
+
+  def _missing(self) -> dict[str, Any]:
+    there = {s.process_id for s in self._heard}
+    missing = [i for i in range(self._job.num_processes) if i not in there]
+    return dict(
+        what='The processes of the job did not find each other',
+        got=f'{len(there)} of {self._job.num_processes} processes within '
+        f'{self._timeout:g} s; missing: {_short(missing)}',
+        where=f'coordinator {self._job.coordinator}',
+        fix='look into the logs of the missing ones, and check that they '
+        'run and reach the coordinator')
+
+
+def _mistake(heard: list[Statement]) -> dict[str, Any] | None:
+  """How the last process differs from process 0, if it does."""
+  lead, last = heard[0], heard[-1]
+  if last.num_processes != lead.num_processes:
+    return dict(
+        what='The processes do not agree on how many they are',
+        got=f'{lead.num_processes} for {lead.who}, {last.num_processes} for '
+        f'{last.who}', expected='the same --num_processes everywhere')
+  twin = next((s for s in heard[:-1] if s.process_id == last.process_id), None)
+  if twin:
+    return dict(
+        what='Two processes have the same number',
+        got=f'{twin.process_id} on {twin.host} and on {last.host}',
+        expected='each number from 0 to num_processes - 1 once',
+        fix='correct --process_id; where all are right, another job uses this '
+        'coordinator address: choose another port')
+  if last.versions != lead.versions:
+    return dict(
+        what='The processes have different packages installed',
+        got=f'{_versions(lead)}; {_versions(last)}',
+        expected='the same versions everywhere')
+  if last.configuration != lead.configuration:
+    return dict(
+        what='The processes were started with different configurations',
+        got='\n' + '\n'.join(_difference(lead, last)) + '\n',
+        expected='the same flags and gin files everywhere')
+  return None
+
+
+def _versions(statement: Statement) -> str:
+  shown = ' '.join(f'{k} {v}' for k, v in sorted(statement.versions.items()))
+  return f'{statement.who}: {shown}'
+
+
+def _difference(lead: Statement, last: Statement, limit: int = 20):
+  lines = [line for line in difflib.unified_diff(
+      lead.configuration.splitlines(), last.configuration.splitlines(),
+      lead.who, last.who, lineterm='', n=0) if not line.startswith('@@')]
+  more = len(lines) - limit
+  return lines[:limit] + ([f'and {more} more lines'] if more > 0 else [])
+
+
+def _short(numbers: list[int], limit: int = 10) -> str:
+  more = len(numbers) - limit
+  return ', '.join(map(str, numbers[:limit])) + (
+      f' and {more} more' if more > 0 else '')
+
+
+def _report(job, statement, deadline, timeout, patience):
+  """A process's part: tells process 0, and returns its verdict."""
+  reason = 'no answer'
+  strange_since: float | None = None
+  while time.monotonic() < deadline:
+    try:
+      return _ask(job, statement, deadline)
+    except _StrangerError as error:
+      reason = str(error)
+      strange_since = strange_since or time.monotonic()
+      if time.monotonic() - strange_since > patience:
+        break
+    except OSError as error:
+      reason, strange_since = error.strerror or str(error), None
+    time.sleep(0.2)
+  if strange_since:
+    raise errors.ConfigError(
+        "Something that is not the job's process 0 answers at its address",
+        got=reason, where=f'{statement.who}, coordinator {job.coordinator}',
+        fix='see what process 0 reports; choose another port')
+  raise errors.ConfigError(
+      'Process 0 of the job can not be reached', got=reason,
+      expected=f'process 0 within {timeout:g} s',
+      where=f'{statement.who}, coordinator {job.coordinator}',
+      fix='check that process 0 runs, and that its host and port can be '
+      'reached from here')
+
+
+class _StrangerError(Exception):
+  """The answer is not one of a roll call."""
+
+
+def _ask(job, statement, deadline):
+  host, _, port = job.coordinator.rpartition(':')
+  left = max(deadline - time.monotonic(), 0.1)
+  with socket.create_connection(
+      (host.strip('[]'), int(port)), timeout=min(left, 10)) as peer:
+    try:
+      if _line(peer) != _GREETING:
+        raise _StrangerError('another protocol')
+    except TimeoutError as error:
+      raise _StrangerError('no greeting') from error
+    peer.sendall(json.dumps(dataclasses.asdict(statement)).encode() + b'\n')
+    # Process 0 answers at the latest when its own time is over.
+    peer.settimeout(left + 2 * _LINGER)
+    try:
+      return json.loads(_line(peer))['verdict']
+    except TimeoutError as error:
+      raise OSError('process 0 does not answer any more') from error
+    except (ValueError, KeyError, TypeError) as error:
+      raise OSError('process 0 ended') from error
+
+
+def _line(peer: socket.socket, limit: int = 1 << 24) -> bytes:
+  """Reads up to and with a line feed, or what comes before the end."""
+  received = bytearray()
+  while not received.endswith(b'\n') and len(received) < limit:
+    part = peer.recv(1 << 16)
+    if not part:
+      break
+    received += part
+  return bytes(received)
