@@ -8,62 +8,80 @@ _HERE = pathlib.Path(__file__).parent
 
 _DEMO = ['Django>=4.2', 'pycountry>=23.12']
 _TEST = [
-    'pytest>=8', 'pytest-xdist>=3.5', 'pytest-timeout>=2.3',
-    'transformers>=5.0', 'torch==2.13.0', 'scipy>=1.11',
-    'scikit-learn>=1.4', 'hypothesis>=6.100', 'conllu>=6.0', 'POT>=0.9.5',
-    'gcsfs>=2024.2',
+  'pytest>=8',
+  'pytest-xdist>=3.5',
+  'pytest-timeout>=2.3',
+  'transformers>=5.0',
+  'torch==2.13.0',
+  'scipy>=1.11',
+  'scikit-learn>=1.4',
+  'hypothesis>=6.100',
+  'conllu>=6.0',
+  'POT>=0.9.5',
+  'gcsfs>=2024.2',
 ]
 
 setuptools.setup(
-    name='xlflax',
-    version='0.1.0',
-    description='Cross-lingual language model pretraining in JAX and Flax.',
-    long_description=(_HERE / 'README.md').read_text(encoding='utf-8'),
-    long_description_content_type='text/markdown',
-    license='Apache-2.0',
-    python_requires='>=3.11',
-    packages=(
-        setuptools.find_packages(include=['xlflax', 'xlflax.*'])
-        + ['xlflax.tasks', 'xlflax.gin_configs']
-        + [
-            '.'.join(('xlflax', *path.relative_to(_HERE).parts))
-            for path in sorted((_HERE / 'gin_configs').rglob('*'))
-            if path.is_dir() and path.name != '__pycache__'
-        ]
-    ),
-    package_dir={
-        'xlflax.tasks': 'tasks',
-        'xlflax.gin_configs': 'gin_configs',
-    },
-    package_data={'': ['*.gin', '*.html']},
-    install_requires=[
-        'jax>=0.10', 'flax>=0.12', 'optax>=0.2.5', 'orbax-checkpoint>=0.11.20',
-        'numpy>=1.26', 'gin-config>=0.5', 'sentencepiece>=0.2',
-        'rich>=13', 'matplotlib>=3.8', 'zstandard>=0.22', 'tensorboard>=2.16',
-        'sacremoses>=0.1', 'jieba>=0.42',
-        'safetensors>=0.5', 'tokenizers>=0.21',
-        'sacrebleu>=2.4', 'seqeval>=1.2.2', 'ufal.chu-liu-edmonds>=1.0',
+  name='xlflax',
+  version='0.1.0',
+  description='Cross-lingual language model pretraining in JAX and Flax.',
+  long_description=(_HERE / 'README.md').read_text(encoding='utf-8'),
+  long_description_content_type='text/markdown',
+  license='Apache-2.0',
+  python_requires='>=3.11',
+  packages=(
+    setuptools.find_packages(include=['xlflax', 'xlflax.*'])
+    + ['xlflax.tasks', 'xlflax.gin_configs']
+    + [
+      '.'.join(('xlflax', *path.relative_to(_HERE).parts))
+      for path in sorted((_HERE / 'gin_configs').rglob('*'))
+      if path.is_dir() and path.name != '__pycache__'
+    ]
+  ),
+  package_dir={'xlflax.tasks': 'tasks', 'xlflax.gin_configs': 'gin_configs'},
+  package_data={'': ['*.gin', '*.html']},
+  install_requires=[
+    'jax>=0.10',
+    'flax>=0.12',
+    'optax>=0.2.5',
+    'orbax-checkpoint>=0.11.20',
+    'numpy>=1.26',
+    'gin-config>=0.5',
+    'sentencepiece>=0.2',
+    'rich>=13',
+    'matplotlib>=3.8',
+    'zstandard>=0.22',
+    'tensorboard>=2.16',
+    'sacremoses>=0.1',
+    'jieba>=0.42',
+    'safetensors>=0.5',
+    'tokenizers>=0.21',
+    'sacrebleu>=2.4',
+    'seqeval>=1.2.2',
+    'ufal.chu-liu-edmonds>=1.0',
+  ],
+  extras_require={
+    # TensorFlow is needed to read SeqIO tasks, not to train from a cache.
+    'data': [
+      'seqio>=0.0.20',
+      'tensorflow>=2.17',
+      'tensorflow-datasets>=4.9.4',
+      'importlib_resources>=6',  # TFDS imports it, undeclared
     ],
-    extras_require={
-        # TensorFlow is needed to read SeqIO tasks, not to train from a cache.
-        'data': [
-            'seqio>=0.0.20', 'tensorflow>=2.17', 'tensorflow-datasets>=4.9.4',
-            'importlib_resources>=6',  # TFDS imports it, undeclared
-        ],
-        'gpu': ['jax[cuda12]'],
-        'tpu': ['jax[tpu]'],
-        'buckets': ['gcsfs>=2024.2'],
-        't5x': ['t5x @ git+https://github.com/google-research/t5x'],
-        'demo': _DEMO,
-        'test': _TEST + _DEMO,
-        'dev': _TEST + _DEMO + ['ruff>=0.6', 'mypy>=1.11'],
-    },
-    entry_points={'console_scripts': ['xlflax = xlflax.cli:main']},
-    classifiers=[
-        'Programming Language :: Python :: 3',
-        'Programming Language :: Python :: 3.11',
-        'Programming Language :: Python :: 3.12',
-        'License :: OSI Approved :: Apache Software License',
-        'Topic :: Scientific/Engineering :: Artificial Intelligence',
-    ],
+    'gpu': ['jax[cuda12]'],
+    'tpu': ['jax[tpu]'],
+    'buckets': ['gcsfs>=2024.2'],
+    't5x': ['t5x @ git+https://github.com/google-research/t5x'],
+    'demo': _DEMO,
+    'test': _TEST + _DEMO,
+    'dev': _TEST + _DEMO + ['ruff>=0.6', 'mypy>=1.11'],
+  },
+  entry_points={'console_scripts': ['xlflax = xlflax.cli:main']},
+  classifiers=[
+    'Programming Language :: Python :: 3',
+    'Programming Language :: Python :: 3.11',
+    'Programming Language :: Python :: 3.12',
+    'License :: OSI Approved :: Apache Software License',
+    'Topic :: Scientific/Engineering :: Artificial Intelligence',
+  ],
 )

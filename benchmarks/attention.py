@@ -42,10 +42,10 @@ class Sizes:
 
 
 MODELS = {
-    'tiny': Sizes(batch=2, length=32, heads=2, width=16, dtype='float32'),
-    'xlmr-base': Sizes(batch=64, length=512, heads=12),
-    'xlmr-large': Sizes(batch=32, length=512, heads=16),
-    'mbert': Sizes(batch=256, length=128, heads=12),
+  'tiny': Sizes(batch=2, length=32, heads=2, width=16, dtype='float32'),
+  'xlmr-base': Sizes(batch=64, length=512, heads=12),
+  'xlmr-large': Sizes(batch=32, length=512, heads=16),
+  'mbert': Sizes(batch=256, length=128, heads=12),
 }
 
 
@@ -54,15 +54,17 @@ def segment_ids(sizes: Sizes) -> np.ndarray:
   text = sizes.length // (_SEGMENTS + 1)
   ids = np.zeros((sizes.batch, sizes.length), np.int32)
   for i in range(_SEGMENTS):
-    ids[:, i * text:(i + 1) * text] = i + 1
+    ids[:, i * text : (i + 1) * text] = i + 1
   return ids
 
 
 def inputs(sizes: Sizes, seed: int = 0):
   """Query, key, value and the output's cotangent, [B, T, N, D]."""
   shape = (sizes.batch, sizes.length, sizes.heads, sizes.width)
-  return [jax.random.normal(key, shape, sizes.dtype)
-          for key in jax.random.split(jax.random.key(seed), 4)]
+  return [
+    jax.random.normal(key, shape, sizes.dtype)
+    for key in jax.random.split(jax.random.key(seed), 4)
+  ]
 
 
 def attend(variant: str, query, key, value, ids) -> jax.Array:
@@ -73,37 +75,55 @@ def attend(variant: str, query, key, value, ids) -> jax.Array:
   if variant == 'formula':
     return _formula(query, key, value, mask)
   name, _, dropout = variant.partition('_')
-  given = dict(dropout_rate=0.1, dropout_key=jax.random.key(1)
-               ) if dropout else {}
-  return attention.attend(query, key, value, mask,
-                          backend=AttentionBackend(name), **given)
+  given = (
+    dict(dropout_rate=0.1, dropout_key=jax.random.key(1)) if dropout else {}
+  )
+  return attention.attend(
+    query, key, value, mask, backend=AttentionBackend(name), **given
+  )
 
 
 def _formula(query, key, value, mask) -> jax.Array:
   query, key, value = (x.astype(jnp.float32) for x in (query, key, value))
-  scores = jnp.einsum('btnd,bsnd->bnts', query, key,
-                      precision='highest') * query.shape[-1] ** -0.5
+  scores = (
+    jnp.einsum('btnd,bsnd->bnts', query, key, precision='highest')
+    * query.shape[-1] ** -0.5
+  )
   weights = jax.nn.softmax(jnp.where(mask, scores, -1e30), axis=-1)
   return jnp.einsum('bnts,bsnd->btnd', weights, value, precision='highest')
 
 
 def _pallas(query, key, value, ids) -> jax.Array:
   from jax.experimental.pallas.ops.gpu import attention as kernels
+
   block = min(128, query.shape[1])
   small = min(32, query.shape[1])
   return kernels.mha(
-      query, key, value, ids, query.shape[-1] ** -0.5, False,
-      kernels.BlockSizes(
-          block_q=block, block_k=block, block_q_dkv=small, block_kv_dkv=small,
-          block_q_dq=small, block_kv_dq=small),
-      interpret=jax.default_backend() != 'gpu')
+    query,
+    key,
+    value,
+    ids,
+    query.shape[-1] ** -0.5,
+    False,
+    kernels.BlockSizes(
+      block_q=block,
+      block_k=block,
+      block_q_dkv=small,
+      block_kv_dkv=small,
+      block_q_dq=small,
+      block_kv_dq=small,
+    ),
+    interpret=jax.default_backend() != 'gpu',
+  )
 
 
 def with_gradients(variant: str, query, key, value, cotangent, ids):
   """(output, gradients of query, key and value) at positions of text."""
   text = (ids > 0)[:, :, None, None]
+
   def run(*given):
     return attend(variant, *given, ids)
+
   output, back = jax.vjp(run, query, key, value)
   gradients = back(jnp.where(text, cotangent, 0).astype(output.dtype))
   return jnp.where(text, output, 0), gradients
@@ -112,12 +132,14 @@ def with_gradients(variant: str, query, key, value, cotangent, ids):
 def unpacked(arrays, ids: np.ndarray):
   """The same texts, each in a row of its own, padded to twice its length."""
   text = ids.shape[1] // (_SEGMENTS + 1)
+
   def split(array):
-    rows = array[:, :_SEGMENTS * text].reshape(
-        (-1, text) + array.shape[2:])
+    rows = array[:, : _SEGMENTS * text].reshape((-1, text) + array.shape[2:])
     return jnp.concatenate([rows, jnp.zeros_like(rows)], axis=1)
-  return [split(array) for array in arrays], split(
-      np.minimum(ids, 1)).astype(np.int32)
+
+  return [split(array) for array in arrays], split(np.minimum(ids, 1)).astype(
+    np.int32
+  )
 
 
 def packed_error(variant: str, arrays, ids: np.ndarray, packed) -> float:
@@ -142,32 +164,39 @@ def compare(sizes: Sizes, *, calls: int, variants=VARIANTS) -> dict:
       continue
     compared = 'dropout' not in variant
     results[variant] = figures | {
-        'forward_error': compiled.distance(found[0], wanted[0])
-                         if compared else float('nan'),
-        'gradient_error': compiled.distance(found[1], wanted[1])
-                          if compared else float('nan'),
-        'packed_error': packed_error(variant, arrays, ids, found)
-                        if compared else float('nan')}
+      'forward_error': compiled.distance(found[0], wanted[0])
+      if compared
+      else float('nan'),
+      'gradient_error': compiled.distance(found[1], wanted[1])
+      if compared
+      else float('nan'),
+      'packed_error': packed_error(variant, arrays, ids, found)
+      if compared
+      else float('nan'),
+    }
   return results
 
 
 def main(arguments=None) -> None:
   parser = argparse.ArgumentParser(
-      description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
   parser.add_argument('--model', choices=list(MODELS), default='tiny')
   parser.add_argument('--variants', default=','.join(VARIANTS))
   parser.add_argument('--calls', type=int, default=20)
   parser.add_argument('--output', help='write the figures to this file too')
   args = parser.parse_args(arguments)
   sizes = MODELS[args.model]
-  results = compare(sizes, calls=args.calls,
-                    variants=args.variants.split(','))
-  print(f'{sizes}\n{jax.devices()[0].device_kind}\n\n'
-        f'{compiled.table(results, ERRORS)}')
+  results = compare(sizes, calls=args.calls, variants=args.variants.split(','))
+  print(
+    f'{sizes}\n{jax.devices()[0].device_kind}\n\n'
+    f'{compiled.table(results, ERRORS)}'
+  )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:
-      json.dump({'sizes': dataclasses.asdict(sizes), 'results': results},
-                file, indent=2)
+      json.dump(
+        {'sizes': dataclasses.asdict(sizes), 'results': results}, file, indent=2
+      )
 
 
 if __name__ == '__main__':

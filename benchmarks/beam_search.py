@@ -1,6 +1,6 @@
 """Beam search beside transformers on torch; see `benchmarks.inference`.
 
-  python -m benchmarks.beam_search
+python -m benchmarks.beam_search
 """
 
 from collections.abc import Callable
@@ -14,35 +14,56 @@ BEAM_SIZE = 5
 _AGREEMENT = 0.9  # of the hypotheses; rounding can change a beam's course
 
 
-def make(variant: str, shape: shapes.Shape, count: int
-         ) -> Callable[[], list[list[int]]]:
-  """A function that translates `count` sentences into up to `length` tokens.
-  """
+def make(
+  variant: str, shape: shapes.Shape, count: int
+) -> Callable[[], list[list[int]]]:
+  """A function that translates `count` sentences into up to `length` tokens."""
   from benchmarks.peers import converted
+
   texts = sentences.random_sentences(
-      count, vocabulary=shape.vocabulary, longest=shape.length - 2)
+    count, vocabulary=shape.vocabulary, longest=shape.length - 2
+  )
   model = converted.encoder_decoder(shape, positions=shape.length)
   if variant.startswith('torch/'):
     from benchmarks.peers import inference as peer
-    return peer.beam_search(model, sentences.rows(texts), shape.batch,
-                            beam_size=BEAM_SIZE, max_length=shape.length)
+
+    return peer.beam_search(
+      model,
+      sentences.rows(texts),
+      shape.batch,
+      beam_size=BEAM_SIZE,
+      max_length=shape.length,
+    )
   from xlflax.evaluation import base, translation_options, translator
   from xlflax.models import encoder_decoder
+
   config, params = converted.convert(model)
   vocabulary: Any = sentences.Numbers(shape.vocabulary)
   one = translator.Translator(
-      base.Subject(model=encoder_decoder.EncoderDecoder(config),
-                   params=params, vocabulary=vocabulary,
-                   batch_size=shape.batch),
-      source='en', target='de', options=translation_options.TranslationOptions(
-          beam_size=BEAM_SIZE, decoder_start='bos', max_length=shape.length,
-          max_length_ratio=shape.length))
-  return lambda: [[int(word) for word in best[0].text.split()]
-                  for best in one.translate(texts).hypotheses]
+    base.Subject(
+      model=encoder_decoder.EncoderDecoder(config),
+      params=params,
+      vocabulary=vocabulary,
+      batch_size=shape.batch,
+    ),
+    source='en',
+    target='de',
+    options=translation_options.TranslationOptions(
+      beam_size=BEAM_SIZE,
+      decoder_start='bos',
+      max_length=shape.length,
+      max_length_ratio=shape.length,
+    ),
+  )
+  return lambda: [
+    [int(word) for word in best[0].text.split()]
+    for best in one.translate(texts).hypotheses
+  ]
 
 
-def measure_here(variant: str, shape: shapes.Shape, count: int, calls: int
-                 ) -> dict[str, Any]:
+def measure_here(
+  variant: str, shape: shapes.Shape, count: int, calls: int
+) -> dict[str, Any]:
   """Times one variant in this process."""
   call = make(variant, shape, count)
   kept: list[list[list[int]]] = []
@@ -58,9 +79,15 @@ def agree(one: Any, other: Any) -> bool:
 
 def main(arguments=None) -> None:
   inference.compare(
-      arguments, module='benchmarks.beam_search', variants=VARIANTS,
-      shape=SHAPE, count=32, unit='tokens', agree=agree,
-      measure_one=measure_here)
+    arguments,
+    module='benchmarks.beam_search',
+    variants=VARIANTS,
+    shape=SHAPE,
+    count=32,
+    unit='tokens',
+    agree=agree,
+    measure_one=measure_here,
+  )
 
 
 if __name__ == '__main__':

@@ -36,26 +36,42 @@ _OF_CALLER = ('copy', 'stall')  # else processor time is of the process
 def make_state(megabytes: float) -> state_lib.TrainState:
   """A state of so many 10^6 bytes, random so that it does not compress."""
   count = max(1, int(megabytes * 1e6 / 4 / 3 / _ARRAYS))
+
   def arrays(seed):
-    return {f'w{i}': jax.random.normal(
-        jax.random.fold_in(jax.random.key(seed), i), [count], jnp.float32)
-            for i in range(_ARRAYS)}
-  return jax.block_until_ready(state_lib.TrainState(
-      step=jnp.int32(0), params=arrays(0),
-      opt_state={'mu': arrays(1), 'nu': arrays(2)}, ema=(),
-      objective_state={}))
+    return {
+      f'w{i}': jax.random.normal(
+        jax.random.fold_in(jax.random.key(seed), i), [count], jnp.float32
+      )
+      for i in range(_ARRAYS)
+    }
+
+  return jax.block_until_ready(
+    state_lib.TrainState(
+      step=jnp.int32(0),
+      params=arrays(0),
+      opt_state={'mu': arrays(1), 'nu': arrays(2)},
+      ema=(),
+      objective_state={},
+    )
+  )
 
 
 def make_step(seconds: float):
   """A jitted step that changes every value and computes for about so long."""
   matrix = jnp.ones([512, 512], jnp.float32) / 512
+
   def step(state, repeats):
     product = jax.lax.fori_loop(0, repeats, lambda _, a: a @ matrix, matrix)
+
     def change(leaf):
       return leaf * product[0, 0].astype(leaf.dtype)
+
     return state.replace(
-        step=state.step + 1, params=jax.tree.map(change, state.params),
-        opt_state=jax.tree.map(change, state.opt_state))
+      step=state.step + 1,
+      params=jax.tree.map(change, state.params),
+      opt_state=jax.tree.map(change, state.opt_state),
+    )
+
   one = jax.jit(lambda a: a @ matrix)
   jax.block_until_ready(one(matrix))
   start = time.perf_counter()
@@ -82,8 +98,9 @@ def copy_to_host(state) -> None:
     np.array(leaf, copy=True)
 
 
-def measure(directory: pathlib.Path, *, megabytes: float, step_seconds: float,
-            saves: int) -> dict[str, float]:
+def measure(
+  directory: pathlib.Path, *, megabytes: float, step_seconds: float, saves: int
+) -> dict[str, float]:
   """Median seconds of everything, for one size; see the module's docstring."""
   state, step, found = make_state(megabytes), make_step(step_seconds), {}
   state = step(state)
@@ -92,8 +109,12 @@ def measure(directory: pathlib.Path, *, megabytes: float, step_seconds: float,
       state = step(state)
   for kind in ('asynchronous', 'blocking'):
     place = directory / kind
-    saved = checkpoints.Checkpoints(place, checkpoints.CheckpointOptions(
-        keep_last=1, asynchronous=kind == 'asynchronous'))
+    saved = checkpoints.Checkpoints(
+      place,
+      checkpoints.CheckpointOptions(
+        keep_last=1, asynchronous=kind == 'asynchronous'
+      ),
+    )
     for save in range(saves + 1):  # the first one sets up what all use
       times: dict = {} if save == 0 else found
       with clock(times, 'copy'):
@@ -123,11 +144,16 @@ def _step_while_writing(saved, state, step, times):
 
 
 def _restore(directory: pathlib.Path, state) -> None:
-  abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(
-      leaf.shape, leaf.dtype, sharding=leaf.sharding), state)
+  abstract = jax.tree.map(
+    lambda leaf: jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=leaf.sharding
+    ),
+    state,
+  )
   saved = checkpoints.Checkpoints(directory)
-  restored = saved.restore_last(types.SimpleNamespace(
-      abstract=abstract, abstract_sharded=abstract))
+  restored = saved.restore_last(
+    types.SimpleNamespace(abstract=abstract, abstract_sharded=abstract)
+  )
   saved.close()
   assert restored is not None
   jax.block_until_ready(restored.state)
@@ -138,27 +164,44 @@ def table(results: dict[str, dict[str, float]]) -> str:
 
   For copy and stall the processor time is that of the thread that waits.
   """
-  columns = ('copy', 'stall', 'step', 'step_while_writing', 'write',
-             'blocking', 'restore')
-  lines = ['| state, MB | ' + ' | '.join(
-      name.replace('_', ' ') for name in columns) + ' |',
-           '| --- ' * (len(columns) + 1) + '|']
+  columns = (
+    'copy',
+    'stall',
+    'step',
+    'step_while_writing',
+    'write',
+    'blocking',
+    'restore',
+  )
+  lines = [
+    '| state, MB | '
+    + ' | '.join(name.replace('_', ' ') for name in columns)
+    + ' |',
+    '| --- ' * (len(columns) + 1) + '|',
+  ]
   for megabytes, found in results.items():
-    cells = [f'{1000 * found[name]:,.0f} ({1000 * found[f"{name}_cpu"]:,.0f})'
-             for name in columns]
+    cells = [
+      f'{1000 * found[name]:,.0f} ({1000 * found[f"{name}_cpu"]:,.0f})'
+      for name in columns
+    ]
     lines.append(f'| {megabytes} | ' + ' | '.join(cells) + ' |')
   return '\n'.join(lines)
 
 
 def main(arguments=None) -> None:
   parser = argparse.ArgumentParser(
-      description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-  parser.add_argument('--megabytes', default='10,100,400',
-                      help='sizes of the state (default: %(default)s)')
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  parser.add_argument(
+    '--megabytes',
+    default='10,100,400',
+    help='sizes of the state (default: %(default)s)',
+  )
   parser.add_argument('--saves', type=int, default=5)
   parser.add_argument('--step_seconds', type=float, default=0.1)
   parser.add_argument(
-      '--directory', help='where to write; default: a temporary directory')
+    '--directory', help='where to write; default: a temporary directory'
+  )
   parser.add_argument('--output', help='write the figures to this file too')
   args = parser.parse_args(arguments)
   with tempfile.TemporaryDirectory() as temporary:
@@ -168,11 +211,16 @@ def main(arguments=None) -> None:
     for megabytes in args.megabytes.split(','):
       folder = place / f'{megabytes}MB'
       results[megabytes] = measure(
-          folder, megabytes=float(megabytes), step_seconds=args.step_seconds,
-          saves=args.saves)
+        folder,
+        megabytes=float(megabytes),
+        step_seconds=args.step_seconds,
+        saves=args.saves,
+      )
       paths.remove(folder)
-  print(f'{jax.devices()[0].device_kind}; milliseconds, processor in '
-        f'brackets\n\n{table(results)}')
+  print(
+    f'{jax.devices()[0].device_kind}; milliseconds, processor in '
+    f'brackets\n\n{table(results)}'
+  )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:
       json.dump(results, file, indent=2)

@@ -50,7 +50,7 @@ def make_text(words: Sequence[str], lines: int, *, seed: int = 1) -> list[str]:
   sizes = rng.integers(8, 41, lines).tolist()
   out = []
   for i, size in enumerate(sizes):
-    line = drawn[40 * i:40 * i + size].tolist()
+    line = drawn[40 * i : 40 * i + size].tolist()
     line[0], line[size // 2] = line[0].capitalize(), f'{line[size // 2]},'
     out.append(' '.join(line) + '.')
   return out
@@ -63,8 +63,10 @@ def make_dictionary(words: Sequence[str], entries: int) -> Dictionary:
   pairs = []
   for i in sources:
     word = words[i] if i % 20 else f'{words[i]} {words[i // 2]}'
-    pairs += [Entry(word, words[i][::-1], 2.0),
-              Entry(word, words[i][::-1] + 'e', 1.0)]
+    pairs += [
+      Entry(word, words[i][::-1], 2.0),
+      Entry(word, words[i][::-1] + 'e', 1.0),
+    ]
   return Dictionary(('en', 'xx'), tuple(pairs))
 
 
@@ -78,8 +80,9 @@ def core_seconds(work: Callable[[], object], *, rounds: int) -> float:
   return statistics.median(times[1:])
 
 
-def text_figures(*, lines: int, entries: int, vocabulary_size: int,
-                 rounds: int) -> dict:
+def text_figures(
+  *, lines: int, entries: int, vocabulary_size: int, rounds: int
+) -> dict:
   """Tokens per core second of each kind of work, and counts."""
   words = make_words(2 * entries)
   text = make_text(words, lines)
@@ -90,28 +93,37 @@ def text_figures(*, lines: int, entries: int, vocabulary_size: int,
     corpus_writer.write_monolingual(folder / 'corpus', 'en', [text])
     start = time.process_time()
     vocabulary = vocabulary_training.train_vocabulary(
-        corpus.Corpus(folder / 'corpus'), folder / 'vocabulary',
-        size=vocabulary_size)
+      corpus.Corpus(folder / 'corpus'),
+      folder / 'vocabulary',
+      size=vocabulary_size,
+    )
     training = time.process_time() - start
+
   def encode(texts):
     return vocabulary.encode_ragged(texts, num_threads=1)[0].size
+
   switched = switcher.switch(text)
-  tokens, few = encode(text), text[:max(lines // 20, 1)]
+  tokens, few = encode(text), text[: max(lines // 20, 1)]
   seconds = {
-      'tokenise': core_seconds(lambda: encode(text), rounds=rounds),
-      'switch': core_seconds(lambda: switcher.switch(text), rounds=rounds),
-      'switch_and_tokenise': core_seconds(
-          lambda: encode(switcher.switch(text).lines), rounds=rounds),
-      'moses': core_seconds(lambda: list(map(moses, few)), rounds=1)
-               * tokens / encode(few),
-      'train_the_vocabulary': training}
+    'tokenise': core_seconds(lambda: encode(text), rounds=rounds),
+    'switch': core_seconds(lambda: switcher.switch(text), rounds=rounds),
+    'switch_and_tokenise': core_seconds(
+      lambda: encode(switcher.switch(text).lines), rounds=rounds
+    ),
+    'moses': core_seconds(lambda: list(map(moses, few)), rounds=1)
+    * tokens
+    / encode(few),
+    'train_the_vocabulary': training,
+  }
   return {
-      'tokens_per_core_second': {k: tokens / s for k, s in seconds.items()},
-      'switching_to_tokenising': seconds['switch'] / seconds['tokenise'],
-      'words': switched.words, 'tokens': tokens,
-      'words_with_an_entry': switched.candidates / switched.words,
-      'words_changed': switched.changed / switched.words,
-      'dictionary_entries': len(switcher.table)}
+    'tokens_per_core_second': {k: tokens / s for k, s in seconds.items()},
+    'switching_to_tokenising': seconds['switch'] / seconds['tokenise'],
+    'words': switched.words,
+    'tokens': tokens,
+    'words_with_an_entry': switched.candidates / switched.words,
+    'words_changed': switched.changed / switched.words,
+    'dictionary_entries': len(switcher.table),
+  }
 
 
 def step_rate(shape: shapes.Shape, *, calls: int) -> float:
@@ -120,47 +132,78 @@ def step_rate(shape: shapes.Shape, *, calls: int) -> float:
   return shape.tokens / statistics.median(timed['cpu_seconds'])
 
 
-def run(shape: shapes.Shape, *, lines: int, entries: int, calls: int,
-        rounds: int = 5, tokens_per_second: float | None = None) -> dict:
+def run(
+  shape: shapes.Shape,
+  *,
+  lines: int,
+  entries: int,
+  calls: int,
+  rounds: int = 5,
+  tokens_per_second: float | None = None,
+) -> dict:
   """All figures; see the module."""
-  figures = text_figures(lines=lines, entries=entries,
-                         vocabulary_size=min(shape.vocabulary, 16_000),
-                         rounds=rounds)
+  figures = text_figures(
+    lines=lines,
+    entries=entries,
+    vocabulary_size=min(shape.vocabulary, 16_000),
+    rounds=rounds,
+  )
   rates = figures['tokens_per_core_second']
   steps = {'step_here': step_rate(shape, calls=calls)}
   if tokens_per_second:
     steps['step_elsewhere'] = tokens_per_second
   per_step = ('tokenise', 'switch', 'switch_and_tokenise')
   return figures | {
-      'step_tokens_per_second': steps,
-      'share_of_a_step': {
-          step: {work: rate / rates[work] for work in per_step}
-          for step, rate in steps.items()},
-      'shape': json.loads(shape.to_json())}
+    'step_tokens_per_second': steps,
+    'share_of_a_step': {
+      step: {work: rate / rates[work] for work in per_step}
+      for step, rate in steps.items()
+    },
+    'shape': json.loads(shape.to_json()),
+  }
 
 
 def main(arguments=None) -> None:
   parser = argparse.ArgumentParser(
-      description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
   parser.add_argument('--lines', type=int, default=20_000)
-  parser.add_argument('--entries', type=int, default=100_000,
-                      help='lines of the dictionary, two for each word')
+  parser.add_argument(
+    '--entries',
+    type=int,
+    default=100_000,
+    help='lines of the dictionary, two for each word',
+  )
   parser.add_argument('--layers', type=int, default=4)
   parser.add_argument('--hidden', type=int, default=256)
   parser.add_argument('--vocabulary', type=int, default=32_000)
-  parser.add_argument('--calls', type=int, default=5,
-                      help='training steps that are timed')
-  parser.add_argument('--tokens_per_second', type=float,
-                      help='of a training elsewhere, such as `xlflax '
-                      'benchmark` prints')
+  parser.add_argument(
+    '--calls', type=int, default=5, help='training steps that are timed'
+  )
+  parser.add_argument(
+    '--tokens_per_second',
+    type=float,
+    help='of a training elsewhere, such as `xlflax benchmark` prints',
+  )
   parser.add_argument('--output', help='write the JSON to this file too')
   args = parser.parse_args(arguments)
-  shape = shapes.Shape(vocabulary=args.vocabulary, layers=args.layers,
-                       hidden=args.hidden, mlp=4 * args.hidden,
-                       heads=max(args.hidden // 64, 1))
-  text = json.dumps(run(
-      shape, lines=args.lines, entries=args.entries, calls=args.calls,
-      tokens_per_second=args.tokens_per_second), indent=2)
+  shape = shapes.Shape(
+    vocabulary=args.vocabulary,
+    layers=args.layers,
+    hidden=args.hidden,
+    mlp=4 * args.hidden,
+    heads=max(args.hidden // 64, 1),
+  )
+  text = json.dumps(
+    run(
+      shape,
+      lines=args.lines,
+      entries=args.entries,
+      calls=args.calls,
+      tokens_per_second=args.tokens_per_second,
+    ),
+    indent=2,
+  )
   print(text)
   if args.output:
     pathlib.Path(args.output).write_text(text + '\n', encoding='utf-8')

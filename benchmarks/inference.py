@@ -22,28 +22,41 @@ SHAPE = shapes.Shape(vocabulary=32_000, batch=64, length=128, dropout=0.0)
 VARIANTS = ('x/sentence_states', 'torch/sentence_states')
 
 
-def make(variant: str, shape: shapes.Shape, count: int
-         ) -> Callable[[], np.ndarray]:
+def make(
+  variant: str, shape: shapes.Shape, count: int
+) -> Callable[[], np.ndarray]:
   """A function that gives the states of `count` sentences, every layer's."""
   from benchmarks.peers import converted
+
   texts = sentences.random_sentences(
-      count, vocabulary=shape.vocabulary, longest=shape.length - 2)
+    count, vocabulary=shape.vocabulary, longest=shape.length - 2
+  )
   model = converted.encoder(shape)
   if variant.startswith('torch/'):
     from benchmarks.peers import inference
+
     return inference.sentence_states(model, sentences.rows(texts), shape.batch)
   from xlflax.evaluation import base, states
   from xlflax.models import encoder
+
   config, params = converted.convert(model)
   vocabulary: Any = sentences.Numbers(shape.vocabulary)
-  subject = base.Subject(model=encoder.Encoder(config), params=params,
-                         vocabulary=vocabulary, batch_size=shape.batch)
-  return lambda: states.sentence_states(
-      subject, texts, [0] * count, max_length=shape.length).states
+  subject = base.Subject(
+    model=encoder.Encoder(config),
+    params=params,
+    vocabulary=vocabulary,
+    batch_size=shape.batch,
+  )
+  return lambda: (
+    states.sentence_states(
+      subject, texts, [0] * count, max_length=shape.length
+    ).states
+  )
 
 
-def measure_here(variant: str, shape: shapes.Shape, count: int, calls: int
-                 ) -> dict[str, Any]:
+def measure_here(
+  variant: str, shape: shapes.Shape, count: int, calls: int
+) -> dict[str, Any]:
   """Times one variant in this process."""
   call = make(variant, shape, count)
   kept = []
@@ -60,28 +73,51 @@ def agree(one: Any, other: Any) -> bool:
 def table(results: dict[str, dict[str, Any]], unit: str) -> str:
   """Markdown: medians, and how much more each does than the last variant."""
   base = list(results.values())[-1]
-  lines = [f'| variant | {unit}/s | {unit} per CPU second | speed '
-           '| CPU speed | peak GB |', '| --- ' * 6 + '|']
+  lines = [
+    f'| variant | {unit}/s | {unit} per CPU second | speed '
+    '| CPU speed | peak GB |',
+    '| --- ' * 6 + '|',
+  ]
   for name, figures in results.items():
-    wall, cpu = (figures['work'] / statistics.median(figures[key])
-                 for key in ('seconds', 'cpu_seconds'))
-    speeds = [statistics.median(base[key]) / statistics.median(figures[key])
-              for key in ('seconds', 'cpu_seconds')]
-    lines.append(f'| {name} | {wall:,.0f} | {cpu:,.0f} | {speeds[0]:.2f} | '
-                 f'{speeds[1]:.2f} | {figures["peak_bytes"] / 1e9:.2f} |')
+    wall, cpu = (
+      figures['work'] / statistics.median(figures[key])
+      for key in ('seconds', 'cpu_seconds')
+    )
+    speeds = [
+      statistics.median(base[key]) / statistics.median(figures[key])
+      for key in ('seconds', 'cpu_seconds')
+    ]
+    lines.append(
+      f'| {name} | {wall:,.0f} | {cpu:,.0f} | {speeds[0]:.2f} | '
+      f'{speeds[1]:.2f} | {figures["peak_bytes"] / 1e9:.2f} |'
+    )
   return '\n'.join(lines)
 
 
 def main(arguments=None) -> None:
-  compare(arguments, module='benchmarks.inference', variants=VARIANTS,
-          shape=SHAPE, count=256, unit='sentences', agree=agree,
-          measure_one=measure_here)
+  compare(
+    arguments,
+    module='benchmarks.inference',
+    variants=VARIANTS,
+    shape=SHAPE,
+    count=256,
+    unit='sentences',
+    agree=agree,
+    measure_one=measure_here,
+  )
 
 
-def compare(arguments, *, module: str, variants: Sequence[str],
-            shape: shapes.Shape, count: int, unit: str,
-            agree: Callable[[Any, Any], bool],
-            measure_one: Callable[..., dict[str, Any]]) -> None:
+def compare(
+  arguments,
+  *,
+  module: str,
+  variants: Sequence[str],
+  shape: shapes.Shape,
+  count: int,
+  unit: str,
+  agree: Callable[[Any, Any], bool],
+  measure_one: Callable[..., dict[str, Any]],
+) -> None:
   """The command line of a comparison; prints its table.
 
   Args:
@@ -95,16 +131,20 @@ def compare(arguments, *, module: str, variants: Sequence[str],
     measure_one: (variant, shape, count, calls) -> figures, in this process.
   """
   parser = argparse.ArgumentParser(
-      description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
   parser.add_argument('--rounds', type=int, default=2)
   parser.add_argument('--calls', type=int, default=2)
-  parser.add_argument('--count', type=int, default=count,
-                      help='sentences (default: %(default)s)')
+  parser.add_argument(
+    '--count', type=int, default=count, help='sentences (default: %(default)s)'
+  )
   parser.add_argument('--variants', default=','.join(variants))
-  parser.add_argument('--shape', default=shape.to_json(),
-                      help='all sizes as JSON')
-  parser.add_argument('--cores', type=int,
-                      help='cores each process may use; default: all')
+  parser.add_argument(
+    '--shape', default=shape.to_json(), help='all sizes as JSON'
+  )
+  parser.add_argument(
+    '--cores', type=int, help='cores each process may use; default: all'
+  )
   parser.add_argument('--one', help=argparse.SUPPRESS)
   args = parser.parse_args(arguments)
   shape = shapes.Shape.from_json(args.shape)
@@ -115,19 +155,36 @@ def compare(arguments, *, module: str, variants: Sequence[str],
 
   def run(variant: str) -> dict[str, Any]:
     found[variant] = measure.run_module(
-        module, '--one', variant, '--count', str(args.count), '--calls',
-        str(args.calls), '--shape', args.shape, cores=args.cores)
+      module,
+      '--one',
+      variant,
+      '--count',
+      str(args.count),
+      '--calls',
+      str(args.calls),
+      '--shape',
+      args.shape,
+      cores=args.cores,
+    )
     return found[variant]
 
-  results = measure.interleave(args.variants.split(','), run,
-                               rounds=args.rounds)
+  results = measure.interleave(
+    args.variants.split(','), run, rounds=args.rounds
+  )
   first, *others = found
   for other in others:
     if not agree(found[first]['found'], found[other]['found']):
       raise RuntimeError(f'{first} and {other} do not find the same.')
-  print(f'{shape}\n\n' + table(
-      {name: figures | {'work': found[name]['work']}
-       for name, figures in results.items()}, unit))
+  print(
+    f'{shape}\n\n'
+    + table(
+      {
+        name: figures | {'work': found[name]['work']}
+        for name, figures in results.items()
+      },
+      unit,
+    )
+  )
 
 
 if __name__ == '__main__':

@@ -38,31 +38,42 @@ def make_text(lines: int, *, seed: int = 0) -> list[str]:
   """Lines of 8 to 40 words drawn from 5,000, the frequent ones often."""
   rng = np.random.default_rng(seed)
   letters = np.array(list('abcdefghijklmnopqrstuvwxyz'))
-  words = np.array([''.join(rng.choice(letters, rng.integers(2, 10)))
-                    for _ in range(5000)])
+  words = np.array(
+    [''.join(rng.choice(letters, rng.integers(2, 10))) for _ in range(5000)]
+  )
   weights = 1 / np.arange(1, 5001)
   drawn = rng.choice(words, 40 * lines, p=weights / weights.sum())
   sizes = rng.integers(8, 41, lines)
-  return [' '.join(drawn[40 * i:40 * i + n]) for i, n in enumerate(sizes)]
+  return [' '.join(drawn[40 * i : 40 * i + n]) for i, n in enumerate(sizes)]
 
 
 def prepare(folder: pathlib.Path, lines: int) -> vocabulary_lib.Vocabulary:
   """Writes corpus, vocabulary and cache."""
   corpus_writer.write_monolingual(folder / 'corpus', 'en', [make_text(lines)])
   vocabulary_training.train_vocabulary(
-      corpus.Corpus(folder / 'corpus'), folder / 'vocabulary', size=2000)
+    corpus.Corpus(folder / 'corpus'), folder / 'vocabulary', size=2000
+  )
   vocabulary = vocabulary_lib.Vocabulary.load(folder / 'vocabulary')
   cache_writer.write_cache(
-      folder / 'cache', mixtures=['corpus.mono'], vocabulary=vocabulary,
-      register=functools.partial(
-          cache_writer.register_tasks, str(folder / 'corpus'), ()))
+    folder / 'cache',
+    mixtures=['corpus.mono'],
+    vocabulary=vocabulary,
+    register=functools.partial(
+      cache_writer.register_tasks, str(folder / 'corpus'), ()
+    ),
+  )
   return vocabulary
 
 
 def make_stream(batch: int, length: int) -> stream_lib.Stream:
   return stream_lib.Stream(
-      name='text', mixture='corpus.mono', layout=stream_lib.Layout.BLOCKS,
-      length=length, batch_size=batch, alpha=1.0)
+    name='text',
+    mixture='corpus.mono',
+    layout=stream_lib.Layout.BLOCKS,
+    length=length,
+    batch_size=batch,
+    alpha=1.0,
+  )
 
 
 def rate(batches, tokens_of) -> float:
@@ -76,11 +87,13 @@ def rate(batches, tokens_of) -> float:
 
 def loader_rate(stream, vocabulary, batches: int, **where) -> float:
   loader = loader_lib.open_loader(
-      stream, vocabulary=vocabulary, seed=0, **where)
+    stream, vocabulary=vocabulary, seed=0, **where
+  )
   try:
-    return rate((loader.rows(step, 0, stream.batch_size)
-                 for step in range(batches)),
-                lambda batch: int((batch['segment_ids'] > 0).sum()))
+    return rate(
+      (loader.rows(step, 0, stream.batch_size) for step in range(batches)),
+      lambda batch: int((batch['segment_ids'] > 0).sum()),
+    )
   finally:
     loader.close()
 
@@ -89,22 +102,33 @@ def collator_rate(folder, vocabulary, stream, batches: int) -> float:
   """DataCollatorForLanguageModeling over rows that are tokenised and cut."""
   import tokenizers
   import transformers
+
   vocab = [(vocabulary.piece(i), 0.0) for i in range(len(vocabulary))]
   tokenizer = transformers.PreTrainedTokenizerFast(
-      tokenizer_object=tokenizers.Tokenizer(
-          tokenizers.models.Unigram(vocab, unk_id=3)),
-      pad_token='<pad>', bos_token='<s>', eos_token='</s>',
-      unk_token='<unk>', mask_token='<mask>')
+    tokenizer_object=tokenizers.Tokenizer(
+      tokenizers.models.Unigram(vocab, unk_id=3)
+    ),
+    pad_token='<pad>',
+    bos_token='<s>',
+    eos_token='</s>',
+    unk_token='<unk>',
+    mask_token='<mask>',
+  )
   collator = transformers.DataCollatorForLanguageModeling(
-      tokenizer, mlm_probability=shapes.MASK_RATIO)
+    tokenizer, mlm_probability=shapes.MASK_RATIO
+  )
   loader = loader_lib.open_loader(
-      stream, vocabulary=vocabulary, seed=0, cache_dir=folder / 'cache')
-  rows = [loader.rows(step, 0, stream.batch_size)['token_ids'].tolist()
-          for step in range(batches)]
+    stream, vocabulary=vocabulary, seed=0, cache_dir=folder / 'cache'
+  )
+  rows = [
+    loader.rows(step, 0, stream.batch_size)['token_ids'].tolist()
+    for step in range(batches)
+  ]
   loader.close()
-  return rate((collator([{'input_ids': row} for row in batch])
-               for batch in rows),
-              lambda batch: batch['input_ids'].numel())
+  return rate(
+    (collator([{'input_ids': row} for row in batch]) for batch in rows),
+    lambda batch: batch['input_ids'].numel(),
+  )
 
 
 def array_record_rate(folder, vocabulary, stream, batches: int) -> float:
@@ -114,9 +138,11 @@ def array_record_rate(folder, vocabulary, stream, batches: int) -> float:
   and wrapped, and nothing but `token_ids` is made.
   """
   from array_record.python import array_record_data_source, array_record_module
+
   path = str(folder / 'rows.array_record')
   loader = loader_lib.open_loader(
-      stream, vocabulary=vocabulary, seed=0, cache_dir=folder / 'cache')
+    stream, vocabulary=vocabulary, seed=0, cache_dir=folder / 'cache'
+  )
   writer = array_record_module.ArrayRecordWriter(path, 'group_size:1')
   count = 0
   for step in range(batches):
@@ -127,10 +153,16 @@ def array_record_rate(folder, vocabulary, stream, batches: int) -> float:
   loader.close()
   order = np.random.default_rng(0).permutation(count)
   source = array_record_data_source.ArrayRecordDataSource([path])
+
   def read(i):
-    indices = order[i * stream.batch_size:(i + 1) * stream.batch_size]
-    return np.stack([np.frombuffer(record, np.uint16) for record in
-                     source.__getitems__(indices.tolist())]).astype(np.int32)
+    indices = order[i * stream.batch_size : (i + 1) * stream.batch_size]
+    return np.stack(
+      [
+        np.frombuffer(record, np.uint16)
+        for record in source.__getitems__(indices.tolist())
+      ]
+    ).astype(np.int32)
+
   return rate((read(i) for i in range(batches)), lambda batch: batch.size)
 
 
@@ -138,17 +170,25 @@ def masking_seconds(vocabulary, stream, calls: int) -> float:
   """Median seconds of choosing and masking one batch, jitted."""
   spec = vocabulary.spec
   policy = masking.MaskingPolicy(mask_ratio=shapes.MASK_RATIO)
-  ids = jax.device_put(np.random.default_rng(0).integers(
-      len(spec.special_ids), spec.size,
-      (stream.batch_size, stream.length), np.int32))
+  ids = jax.device_put(
+    np.random.default_rng(0).integers(
+      len(spec.special_ids),
+      spec.size,
+      (stream.batch_size, stream.length),
+      np.int32,
+    )
+  )
+
   @jax.jit
   def mask(rng, ids):
     plan_rng, word_rng = jax.random.split(rng)
     batch = {'token_ids': ids, 'segment_ids': jax.numpy.ones_like(ids)}
     plan = policy(plan_rng, masking.is_text(batch, spec), jax.numpy.int32(0))
     words = masking.uniform_words(
-        word_rng, jax.numpy.zeros_like(plan.positions), spec)
+      word_rng, jax.numpy.zeros_like(plan.positions), spec
+    )
     return masking.apply_plan(ids, plan, words, spec)
+
   times = []
   for i in range(calls + 1):
     key = jax.random.key(i)
@@ -158,9 +198,14 @@ def masking_seconds(vocabulary, stream, calls: int) -> float:
   return float(np.median(times[1:]))
 
 
-def need(cached: float, *, gpus: int = 8, peak: float = 989e12,
-         utilisation: float = 0.5, shape: shapes.Shape | None = None
-         ) -> dict[str, float]:
+def need(
+  cached: float,
+  *,
+  gpus: int = 8,
+  peak: float = 989e12,
+  utilisation: float = 0.5,
+  shape: shapes.Shape | None = None,
+) -> dict[str, float]:
   """What GPUs need, against what a core delivers.
 
   Args:
@@ -171,12 +216,23 @@ def need(cached: float, *, gpus: int = 8, peak: float = 989e12,
     shape: of the step; None for XLM-R-base on rows of 512.
   """
   shape = shape or shapes.Shape(
-      vocabulary=250_002, layers=12, hidden=768, mlp=3072, heads=12, batch=8,
-      length=512)
+    vocabulary=250_002,
+    layers=12,
+    hidden=768,
+    mlp=3072,
+    heads=12,
+    batch=8,
+    length=512,
+  )
   flops = xlflax_step.model_flops(shape) / shape.tokens
   tokens = gpus * peak * utilisation / flops
-  return {'gpus': gpus, 'utilisation': utilisation, 'flops_per_token': flops,
-          'tokens_per_second': tokens, 'cores': tokens / cached}
+  return {
+    'gpus': gpus,
+    'utilisation': utilisation,
+    'flops_per_token': flops,
+    'tokens_per_second': tokens,
+    'cores': tokens / cached,
+  }
 
 
 def run(*, lines: int, batches: int, batch: int, length: int) -> dict:
@@ -186,37 +242,55 @@ def run(*, lines: int, batches: int, batch: int, length: int) -> dict:
     folder = pathlib.Path(name)
     vocabulary = prepare(folder, lines)
     figures = {
-        'cached': loader_rate(stream, vocabulary, batches,
-                              cache_dir=folder / 'cache'),
-        # In order: a shuffled window would be read at start-up.
-        'live': loader_rate(dataclasses.replace(stream, shuffle=False),
-                            vocabulary, max(batches // 4, 3),
-                            corpus=folder / 'corpus'),
-        'array_record': array_record_rate(
-            folder, vocabulary, stream, max(batches // 4, 3)),
-        'collator': collator_rate(
-            folder, vocabulary, stream, max(batches // 10, 3))}
+      'cached': loader_rate(
+        stream, vocabulary, batches, cache_dir=folder / 'cache'
+      ),
+      # In order: a shuffled window would be read at start-up.
+      'live': loader_rate(
+        dataclasses.replace(stream, shuffle=False),
+        vocabulary,
+        max(batches // 4, 3),
+        corpus=folder / 'corpus',
+      ),
+      'array_record': array_record_rate(
+        folder, vocabulary, stream, max(batches // 4, 3)
+      ),
+      'collator': collator_rate(
+        folder, vocabulary, stream, max(batches // 10, 3)
+      ),
+    }
     return {
-        'tokens_per_cpu_second': figures,
-        'cached_to_collator': figures['cached'] / figures['collator'],
-        'live_to_collator': figures['live'] / figures['collator'],
-        'masking_seconds_per_batch': masking_seconds(
-            vocabulary, stream, calls=20),
-        'need': need(figures['cached']),
-        'batch': batch, 'length': length}
+      'tokens_per_cpu_second': figures,
+      'cached_to_collator': figures['cached'] / figures['collator'],
+      'live_to_collator': figures['live'] / figures['collator'],
+      'masking_seconds_per_batch': masking_seconds(
+        vocabulary, stream, calls=20
+      ),
+      'need': need(figures['cached']),
+      'batch': batch,
+      'length': length,
+    }
 
 
 def main(arguments=None) -> None:
   parser = argparse.ArgumentParser(
-      description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
   parser.add_argument('--lines', type=int, default=40_000)
   parser.add_argument('--batches', type=int, default=400)
   parser.add_argument('--batch', type=int, default=64)
   parser.add_argument('--length', type=int, default=128)
   parser.add_argument('--output', help='write the JSON to this file too')
   args = parser.parse_args(arguments)
-  text = json.dumps(run(lines=args.lines, batches=args.batches,
-                        batch=args.batch, length=args.length), indent=2)
+  text = json.dumps(
+    run(
+      lines=args.lines,
+      batches=args.batches,
+      batch=args.batch,
+      length=args.length,
+    ),
+    indent=2,
+  )
   print(text)
   if args.output:
     pathlib.Path(args.output).write_text(text + '\n', encoding='utf-8')

@@ -19,15 +19,20 @@ def time_calls(call: Callable[[], Any], *, calls: int) -> dict[str, Any]:
 
   The first call, which compiles or allocates, is reported apart.
   """
+
   def one():
     wall, cpu = time.perf_counter(), time.process_time()
     call()
     return time.perf_counter() - wall, time.process_time() - cpu
+
   first = one()
   timed = [one() for _ in range(calls)]
-  return {'first_seconds': first[0], 'seconds': [t[0] for t in timed],
-          'cpu_seconds': [t[1] for t in timed],
-          'peak_bytes': peak_resident_bytes()}
+  return {
+    'first_seconds': first[0],
+    'seconds': [t[0] for t in timed],
+    'cpu_seconds': [t[1] for t in timed],
+    'peak_bytes': peak_resident_bytes(),
+  }
 
 
 def peak_resident_bytes() -> int:
@@ -45,8 +50,12 @@ def peak_resident_bytes() -> int:
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def run_module(module: str, *arguments: str, cores: int | None = None,
-               huge_pages: bool = False) -> dict[str, Any]:
+def run_module(
+  module: str,
+  *arguments: str,
+  cores: int | None = None,
+  huge_pages: bool = False,
+) -> dict[str, Any]:
   """Runs `python -m module arguments` and parses the last line it prints.
 
   Args:
@@ -67,16 +76,20 @@ def run_module(module: str, *arguments: str, cores: int | None = None,
     env['OMP_NUM_THREADS'] = str(cores)
   if huge_pages:
     env['GLIBC_TUNABLES'] = 'glibc.malloc.hugetlb=1'
-  done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True,
-                        env=env, check=False)
+  done = subprocess.run(
+    command, cwd=ROOT, text=True, capture_output=True, env=env, check=False
+  )
   if done.returncode:
-    raise RuntimeError(f'{module} {" ".join(arguments)} failed:\n'
-                       + (done.stderr or done.stdout)[-2000:])
+    raise RuntimeError(
+      f'{module} {" ".join(arguments)} failed:\n'
+      + (done.stderr or done.stdout)[-2000:]
+    )
   return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def interleave(variants: Sequence[str], run: Callable[[str], dict[str, Any]],
-               *, rounds: int) -> dict[str, dict[str, Any]]:
+def interleave(
+  variants: Sequence[str], run: Callable[[str], dict[str, Any]], *, rounds: int
+) -> dict[str, dict[str, Any]]:
   """Runs every variant once a round, every second round backwards.
 
   Args:
@@ -89,15 +102,18 @@ def interleave(variants: Sequence[str], run: Callable[[str], dict[str, Any]],
   """
   results = {name: [] for name in variants}
   for i in range(rounds):
-    for name in (variants if i % 2 == 0 else reversed(variants)):
+    for name in variants if i % 2 == 0 else reversed(variants):
       print(f'round {i + 1} of {rounds}: {name}', file=sys.stderr, flush=True)
       results[name].append(run(name))
   return {name: _pool(runs) for name, runs in results.items()}
 
 
 def _pool(runs) -> dict[str, Any]:
-  pooled = {key: [x for run in runs for x in run[key]]
-            for key in ('seconds', 'cpu_seconds')}
+  pooled = {
+    key: [x for run in runs for x in run[key]]
+    for key in ('seconds', 'cpu_seconds')
+  }
   return pooled | {
-      'first_seconds': statistics.median(r['first_seconds'] for r in runs),
-      'peak_bytes': max(r['peak_bytes'] for r in runs)}
+    'first_seconds': statistics.median(r['first_seconds'] for r in runs),
+    'peak_bytes': max(r['peak_bytes'] for r in runs),
+  }

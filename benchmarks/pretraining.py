@@ -20,8 +20,13 @@ import tempfile
 
 from benchmarks import measure
 
-VARIANTS = ('x/as_is', 'x/no_attention_dropout', 'x/chunked', 'torch/as_is',
-            'torch/compiled')
+VARIANTS = (
+  'x/as_is',
+  'x/no_attention_dropout',
+  'x/chunked',
+  'torch/as_is',
+  'torch/compiled',
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,64 +58,104 @@ class Model:
 
 def _only(stream: str, entry: str) -> tuple[str, ...]:
   """One of the streams and entries of a gin file with several."""
-  return (f'train.train.streams=[@{stream}/stream.Stream()]',
-          f'mixture.ObjectiveMixture.entries=[@{entry}/mixture.Entry()]')
+  return (
+    f'train.train.streams=[@{stream}/stream.Stream()]',
+    f'mixture.ObjectiveMixture.entries=[@{entry}/mixture.Entry()]',
+  )
 
 
 MODELS = {
-    'xlmr-base': Model(
-        gin_files=('pretrain/mlm.gin', 'models/base.gin'), peer='xlmr'),
-    'xlmr-large': Model(
-        gin_files=('pretrain/mlm.gin', 'models/large.gin'), peer='xlmr',
-        batch=32),
-    'mbert-tlm': Model(
-        gin_files=('pretrain/mlm_tlm.gin', 'models/base.gin'),
-        bindings=_only('pairs', 'tlm'), vocabulary=119_547, languages=104,
-        batch=256, length=128, peer='bert', objective='TranslationLM'),
-    'veco-base': Model(
-        gin_files=('pretrain/veco.gin', 'models/base.gin'),
-        bindings=(*_only('adjacent', 'ca_mono'),
-                  'mixture.ObjectiveMixture.pattern=(0,)'),
-        languages=50, batch=32, objective='CrossAttentionMLM'),
-    'mt5-base': Model(
-        gin_files=('pretrain/span_corruption.gin', 'models/mt5_base.gin'),
-        config='EncoderDecoderConfig', vocabulary=250_112, batch=32,
-        length=570, peer='mt5', objective='SpanCorruption'),
+  'xlmr-base': Model(
+    gin_files=('pretrain/mlm.gin', 'models/base.gin'), peer='xlmr'
+  ),
+  'xlmr-large': Model(
+    gin_files=('pretrain/mlm.gin', 'models/large.gin'), peer='xlmr', batch=32
+  ),
+  'mbert-tlm': Model(
+    gin_files=('pretrain/mlm_tlm.gin', 'models/base.gin'),
+    bindings=_only('pairs', 'tlm'),
+    vocabulary=119_547,
+    languages=104,
+    batch=256,
+    length=128,
+    peer='bert',
+    objective='TranslationLM',
+  ),
+  'veco-base': Model(
+    gin_files=('pretrain/veco.gin', 'models/base.gin'),
+    bindings=(
+      *_only('adjacent', 'ca_mono'),
+      'mixture.ObjectiveMixture.pattern=(0,)',
+    ),
+    languages=50,
+    batch=32,
+    objective='CrossAttentionMLM',
+  ),
+  'mt5-base': Model(
+    gin_files=('pretrain/span_corruption.gin', 'models/mt5_base.gin'),
+    config='EncoderDecoderConfig',
+    vocabulary=250_112,
+    batch=32,
+    length=570,
+    peer='mt5',
+    objective='SpanCorruption',
+  ),
 }
 _TINY = {
-    'EncoderConfig': dict(num_layers=1, hidden_dim=16, mlp_dim=32,
-                          num_heads=2, max_length=64),
-    'EncoderDecoderConfig': dict(
-        num_encoder_layers=1, num_decoder_layers=1, hidden_dim=16, mlp_dim=32,
-        num_heads=2, head_dim=8),
+  'EncoderConfig': dict(
+    num_layers=1, hidden_dim=16, mlp_dim=32, num_heads=2, max_length=64
+  ),
+  'EncoderDecoderConfig': dict(
+    num_encoder_layers=1,
+    num_decoder_layers=1,
+    hidden_dim=16,
+    mlp_dim=32,
+    num_heads=2,
+    head_dim=8,
+  ),
 }
 
 
 def tiny(model: Model) -> Model:
   """The same kind of step at sizes for tests."""
-  sizes = tuple(f'{model.config}.{name}={value}'
-                for name, value in _TINY[model.config].items())
+  sizes = tuple(
+    f'{model.config}.{name}={value}'
+    for name, value in _TINY[model.config].items()
+  )
   return dataclasses.replace(
-      model, vocabulary=400, languages=2, batch=8, length=32,
-      bindings=model.bindings + sizes)
+    model,
+    vocabulary=400,
+    languages=2,
+    batch=8,
+    length=32,
+    bindings=model.bindings + sizes,
+  )
 
 
 def arguments_of(model: Model, variant: str, *, calls: int) -> list[str]:
   """Flags of `xlflax benchmark` for a variant `x/...`."""
   bindings = [
-      f'LENGTH={model.length}', f'BATCH_SIZE={model.batch}',
-      f"{model.config}.dtype='bfloat16'", *model.bindings]
+    f'LENGTH={model.length}',
+    f'BATCH_SIZE={model.batch}',
+    f"{model.config}.dtype='bfloat16'",
+    *model.bindings,
+  ]
   if 'pretrain/mlm_tlm.gin' in model.gin_files:
-    bindings += [f'PAIR_LENGTH={model.length}',
-                 f'PAIR_BATCH_SIZE={model.batch}']
+    bindings += [
+      f'PAIR_LENGTH={model.length}',
+      f'PAIR_BATCH_SIZE={model.batch}',
+    ]
   if variant == 'x/no_attention_dropout':
     bindings.append(f'{model.config}.attention_dropout_rate=0.0')
   if variant == 'x/chunked':
     bindings.append(f'{model.objective}.chunk_size=32768')
-  return [*(f'--gin_file={name}' for name in model.gin_files),
-          f'--vocabulary_size={model.vocabulary}',
-          f'--num_languages={model.languages}', f'--steps={calls}',
-          *(f'--gin.{binding}' for binding in bindings)]
+  return [
+    *(f'--gin_file={name}' for name in model.gin_files),
+    f'--vocabulary_size={model.vocabulary}',
+    f'--num_languages={model.languages}',
+    f'--steps={calls}',
+    *(f'--gin.{binding}' for binding in bindings),
+  ]
 
 
 def variants_of(name: str) -> tuple[str, ...]:
@@ -135,46 +180,72 @@ def measure_here(name: str, variant: str, calls: int, **changed) -> dict:
     model = dataclasses.replace(model, batch=changed['batch'])
   if variant.startswith('torch/'):
     from benchmarks.peers import pretraining as peers
+
     return peers.measure(model, variant, calls=calls)
   from xlflax import cli
+
   with tempfile.TemporaryDirectory() as folder:
     output = pathlib.Path(folder) / 'figures.json'
-    status = cli.main(['benchmark', *arguments_of(
-        model, variant, calls=calls), f'--output={output}',
-        '--compilation_cache='])
+    status = cli.main(
+      [
+        'benchmark',
+        *arguments_of(model, variant, calls=calls),
+        f'--output={output}',
+        '--compilation_cache=',
+      ]
+    )
     if status:
       raise RuntimeError(f'xlflax benchmark ended with status {status}')
     figures = json.loads(output.read_text())
-  return {'seconds': figures['seconds_per_step']['median'],
-          'tokens_per_second': figures['tokens_per_second'],
-          'flops': figures['model_flops_per_step'], 'mfu': figures['mfu'],
-          'peak_bytes': figures['peak_memory_bytes'],
-          'first_seconds': figures['compile_seconds'],
-          'device': figures['device']}
+  return {
+    'seconds': figures['seconds_per_step']['median'],
+    'tokens_per_second': figures['tokens_per_second'],
+    'flops': figures['model_flops_per_step'],
+    'mfu': figures['mfu'],
+    'peak_bytes': figures['peak_memory_bytes'],
+    'first_seconds': figures['compile_seconds'],
+    'device': figures['device'],
+  }
 
 
 def compare(name: str, variants, *, calls: int, **changed) -> dict[str, dict]:
   """Each variant in a process of its own, so that peaks are their own."""
-  flags = [f'--{key}' if value is True else f'--{key}={value}'
-           for key, value in changed.items() if value]
-  return {variant: measure.run_module(
-      'benchmarks.training_step', '--model', name, '--one', variant,
-      '--calls', str(calls), *flags) for variant in variants}
+  flags = [
+    f'--{key}' if value is True else f'--{key}={value}'
+    for key, value in changed.items()
+    if value
+  ]
+  return {
+    variant: measure.run_module(
+      'benchmarks.training_step',
+      '--model',
+      name,
+      '--one',
+      variant,
+      '--calls',
+      str(calls),
+      *flags,
+    )
+    for variant in variants
+  }
 
 
 def table(results: dict[str, dict]) -> str:
   """Markdown; MFU of the peers by the FLOPs that xlflax counts."""
   ours = next((f for v, f in results.items() if v.startswith('x/')), None)
-  lines = ['| variant | tokens/s | ms/step | MFU | peak GB | first step s |',
-           '| --- ' * 6 + '|']
+  lines = [
+    '| variant | tokens/s | ms/step | MFU | peak GB | first step s |',
+    '| --- ' * 6 + '|',
+  ]
   for variant, figures in results.items():
     mfu = figures['mfu']
     if mfu is None and ours and ours['mfu'] is not None:
       mfu = ours['mfu'] * ours['seconds'] / figures['seconds']
     lines.append(
-        f'| {variant} | {figures["tokens_per_second"]:,.0f} | '
-        f'{1e3 * figures["seconds"]:.1f} | '
-        f'{"-" if mfu is None else f"{mfu:.3f}"} | '
-        f'{figures["peak_bytes"] / 1e9:.2f} | '
-        f'{figures["first_seconds"]:.1f} |')
+      f'| {variant} | {figures["tokens_per_second"]:,.0f} | '
+      f'{1e3 * figures["seconds"]:.1f} | '
+      f'{"-" if mfu is None else f"{mfu:.3f}"} | '
+      f'{figures["peak_bytes"] / 1e9:.2f} | '
+      f'{figures["first_seconds"]:.1f} |'
+    )
   return '\n'.join(lines)

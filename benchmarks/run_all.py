@@ -12,8 +12,7 @@ from benchmarks import (
 
 def main() -> None:
   for vocabulary, calls in ((250_000, 3), (32_000, 5)):
-    training_step.main(
-        ['--vocabulary', str(vocabulary), '--calls', str(calls)])
+    training_step.main(['--vocabulary', str(vocabulary), '--calls', str(calls)])
   inference.main([])
   beam_search.main([])
   input_pipeline.main([])

@@ -49,19 +49,46 @@ class Model:
 
 _INIT = ("--gin.INIT_DIR='unused'",)
 MODELS = (
-    Model('ECS', 'ecs/default', 80_000, 2, 768, {'BATCH_SIZE': 96}),
-    # The queue must be a multiple of every global batch.
-    Model('PPA (mBERT)', 'ppa/2m', 110_000, 104, 768, {'PAIR_BATCH_SIZE': 64},
-          (*_INIT, '--gin.QUEUE_SIZE=32768')),
-    Model('MetaXLM, XLM-R base', 'metaxlm/xlm', 250_002, 94, 768,
-          {'BATCH_SIZE': 8}),
-    Model('VECO small', 'veco/small_ca_mlm_tlm', 250_002, 50, 768,
-          {'BATCH_SIZE': 16, 'PAIR_BATCH_SIZE': 64}),
-    Model('VECO large', 'veco/large_phase2', 250_002, 50, 1024,
-          {'BATCH_SIZE': 16, 'PAIR_BATCH_SIZE': 64}, _INIT),
-    Model('VECO translation', 'veco/wmt14_en_de_random', 250_002, 50, 1024,
-          {'BATCH_SIZE': 64},
-          section='encoder_decoder_config.EncoderDecoderConfig'),
+  Model('ECS', 'ecs/default', 80_000, 2, 768, {'BATCH_SIZE': 96}),
+  # The queue must be a multiple of every global batch.
+  Model(
+    'PPA (mBERT)',
+    'ppa/2m',
+    110_000,
+    104,
+    768,
+    {'PAIR_BATCH_SIZE': 64},
+    (*_INIT, '--gin.QUEUE_SIZE=32768'),
+  ),
+  Model(
+    'MetaXLM, XLM-R base', 'metaxlm/xlm', 250_002, 94, 768, {'BATCH_SIZE': 8}
+  ),
+  Model(
+    'VECO small',
+    'veco/small_ca_mlm_tlm',
+    250_002,
+    50,
+    768,
+    {'BATCH_SIZE': 16, 'PAIR_BATCH_SIZE': 64},
+  ),
+  Model(
+    'VECO large',
+    'veco/large_phase2',
+    250_002,
+    50,
+    1024,
+    {'BATCH_SIZE': 16, 'PAIR_BATCH_SIZE': 64},
+    _INIT,
+  ),
+  Model(
+    'VECO translation',
+    'veco/wmt14_en_de_random',
+    250_002,
+    50,
+    1024,
+    {'BATCH_SIZE': 64},
+    section='encoder_decoder_config.EncoderDecoderConfig',
+  ),
 )
 
 
@@ -82,8 +109,9 @@ def mesh_flags(model: Model, devices: int, mesh: str) -> list[str]:
   return [f'--gin.partitioning.Partitioner.{k}={v}' for k, v in flags.items()]
 
 
-def path_of(work: pathlib.Path, model: Model, devices: int, mesh: str
-            ) -> pathlib.Path:
+def path_of(
+  work: pathlib.Path, model: Model, devices: int, mesh: str
+) -> pathlib.Path:
   """The file of a plan."""
   return work / f'{model.file.replace("/", "_")}_{devices}_{mesh}.json'
 
@@ -94,20 +122,32 @@ def plan(work: pathlib.Path, model: Model, devices: int, mesh: str) -> dict:
   if not output.exists():
     start = time.perf_counter(), time.process_time()
     partial = output.with_suffix('.partial')
-    status = cli.main([
-        'train', '--dry_run', f'--gin_file=papers/{model.file}.gin',
-        f'--vocabulary_size={model.vocabulary}', '--corpus=unused',
-        f'--num_languages={model.languages}', f'--output={partial}',
+    status = cli.main(
+      [
+        'train',
+        '--dry_run',
+        f'--gin_file=papers/{model.file}.gin',
+        f'--vocabulary_size={model.vocabulary}',
+        '--corpus=unused',
+        f'--num_languages={model.languages}',
+        f'--output={partial}',
         f'--devices=gpu:H200:{devices}',
-        *(f'--gin.{macro}={rows * devices}'
-          for macro, rows in model.batches.items()),
+        *(
+          f'--gin.{macro}={rows * devices}'
+          for macro, rows in model.batches.items()
+        ),
         f"--gin.{model.section}.dtype='bfloat16'",
-        *mesh_flags(model, devices, mesh), *model.flags])
+        *mesh_flags(model, devices, mesh),
+        *model.flags,
+      ]
+    )
     if status:
       raise SystemExit(f'{output.stem} could not be planned.')
     made = json.loads(partial.read_text())
-    made['planning'] = {'seconds': time.perf_counter() - start[0],
-                        'processor_seconds': time.process_time() - start[1]}
+    made['planning'] = {
+      'seconds': time.perf_counter() - start[0],
+      'processor_seconds': time.process_time() - start[1],
+    }
     partial.unlink()
     output.write_text(json.dumps(made, indent=1) + '\n')
   return json.loads(output.read_text())
@@ -117,9 +157,13 @@ def tables(plans: dict[tuple[str, int, str], dict]) -> str:
   """Memory and speed of all plans, as Markdown."""
   lines = ['State split over all devices:', '', *_memory(plans), '']
   for mesh, title in (
-      ('full', 'Steps, with state split over all devices:'),
-      ('default', 'Steps, with the mesh that the devices come to by '
-       'themselves (FSDP in a node, data across nodes):')):
+    ('full', 'Steps, with state split over all devices:'),
+    (
+      'default',
+      'Steps, with the mesh that the devices come to by '
+      'themselves (FSDP in a node, data across nodes):',
+    ),
+  ):
     rows = {key: p for key, p in plans.items() if key[2] == mesh}
     if rows:
       lines += [title, '', *_speed(rows), '']
@@ -127,19 +171,26 @@ def tables(plans: dict[tuple[str, int, str], dict]) -> str:
 
 
 def _memory(plans) -> list[str]:
-  lines = ['| model | parameters | devices | mesh (data x fsdp x tensor) | '
-           'state, MiB | of it split over all, MiB | that x devices | the '
-           'rest, MiB |', '| --- ' * 8 + '|']
+  lines = [
+    '| model | parameters | devices | mesh (data x fsdp x tensor) | '
+    'state, MiB | of it split over all, MiB | that x devices | the '
+    'rest, MiB |',
+    '| --- ' * 8 + '|',
+  ]
   for (name, devices, mesh), made in plans.items():
     if mesh != 'full':
       continue
     found = made['sharding']
     split, rest = found['split'], found['replicated']
     lines.append(
-        f'| {name} | {made["parameters"]["total"] / 1e6:.1f}M | {devices} | '
-        f'{_mesh(made)} | {_mib(split + rest)} | ' + (
-            f'{_mib(split)} | {_mib(split * devices)} | {_mib(rest)} |'
-            if split else '- | - | - |'))
+      f'| {name} | {made["parameters"]["total"] / 1e6:.1f}M | {devices} | '
+      f'{_mesh(made)} | {_mib(split + rest)} | '
+      + (
+        f'{_mib(split)} | {_mib(split * devices)} | {_mib(rest)} |'
+        if split
+        else '- | - | - |'
+      )
+    )
   return lines
 
 
@@ -148,20 +199,26 @@ def _mib(size: float) -> str:
 
 
 def _speed(plans) -> list[str]:
-  lines = ['| model | devices | mesh | activations, GiB | all, GiB of 131 | '
-           'sent, GiB | to other nodes, GiB | bound, ms | limited by | '
-           'expected tokens/s | expected MFU |', '| --- ' * 11 + '|']
+  lines = [
+    '| model | devices | mesh | activations, GiB | all, GiB of 131 | '
+    'sent, GiB | to other nodes, GiB | bound, ms | limited by | '
+    'expected tokens/s | expected MFU |',
+    '| --- ' * 11 + '|',
+  ]
   for (name, devices, _), made in plans.items():
     memory, line = made['memory'], made['roofline']
-    sent, outside = (sum(kind[k] for kind in made['collectives'].values())
-                     for k in ('sent', 'sent_outside'))
+    sent, outside = (
+      sum(kind[k] for kind in made['collectives'].values())
+      for k in ('sent', 'sent_outside')
+    )
     lines.append(
-        f'| {name} | {devices} | {_mesh(made)} | '
-        f'{memory["activations"] / GIB:.1f} | {memory["total"] / GIB:.1f} | '
-        f'{sent / GIB:.2f} | {outside / GIB:.2f} | '
-        f'{line["bound"]["seconds_per_step"] * 1e3:.1f} | {line["limit"]} | '
-        f'{line["expected"]["tokens_per_second"]:,.0f} | '
-        f'{line["expected"]["mfu"]:.0%} |')
+      f'| {name} | {devices} | {_mesh(made)} | '
+      f'{memory["activations"] / GIB:.1f} | {memory["total"] / GIB:.1f} | '
+      f'{sent / GIB:.2f} | {outside / GIB:.2f} | '
+      f'{line["bound"]["seconds_per_step"] * 1e3:.1f} | {line["limit"]} | '
+      f'{line["expected"]["tokens_per_second"]:,.0f} | '
+      f'{line["expected"]["mfu"]:.0%} |'
+    )
   return lines
 
 
@@ -173,8 +230,9 @@ def write_page(page: pathlib.Path, text: str) -> None:
   """Puts the tables between the page's markers."""
   begin, end = '<!-- tables -->\n', '<!-- end of tables -->'
   before, rest = page.read_text().split(begin)
-  page.write_text(before + begin + '\n' + text + '\n' + end
-                  + rest.split(end)[1])
+  page.write_text(
+    before + begin + '\n' + text + '\n' + end + rest.split(end)[1]
+  )
 
 
 def main() -> None:
@@ -182,18 +240,27 @@ def main() -> None:
   parser.add_argument('work', type=pathlib.Path, metavar='WORK')
   parser.add_argument('--page', type=pathlib.Path, metavar='FILE')
   parser.add_argument(
-      '--models', default=','.join(m.file for m in MODELS), metavar='FILES',
-      help='plan these; the tables have all plans that are in WORK')
+    '--models',
+    default=','.join(m.file for m in MODELS),
+    metavar='FILES',
+    help='plan these; the tables have all plans that are in WORK',
+  )
   args = parser.parse_args()
   args.work.mkdir(parents=True, exist_ok=True)
   program.stand_in(machines.parse(f'cpu:{max(DEVICES)}'))
-  cells = [(model, n, mesh) for mesh in ('full', 'default')
-           for model in MODELS for n in DEVICES
-           if mesh == 'full' or n > 8]
-  plans = {(model.name, n, mesh): plan(args.work, model, n, mesh)
-           for model, n, mesh in cells
-           if model.file in args.models.split(',')
-           or path_of(args.work, model, n, mesh).exists()}
+  cells = [
+    (model, n, mesh)
+    for mesh in ('full', 'default')
+    for model in MODELS
+    for n in DEVICES
+    if mesh == 'full' or n > 8
+  ]
+  plans = {
+    (model.name, n, mesh): plan(args.work, model, n, mesh)
+    for model, n, mesh in cells
+    if model.file in args.models.split(',')
+    or path_of(args.work, model, n, mesh).exists()
+  }
   text = tables(plans)
   (args.work / 'scaling.md').write_text(text)
   if args.page:

@@ -18,9 +18,15 @@ class Numbers:
 
   def __init__(self, size: int):
     self.spec = vocabulary_spec.VocabularySpec(
-        size=size, pad_id=shapes.PAD, bos_id=shapes.BOS, eos_id=shapes.EOS,
-        unk_id=shapes.UNK, mask_id=shapes.MASK,
-        special_ids=shapes.SPECIAL_IDS, languages=('en', 'de'))
+      size=size,
+      pad_id=shapes.PAD,
+      bos_id=shapes.BOS,
+      eos_id=shapes.EOS,
+      unk_id=shapes.UNK,
+      mask_id=shapes.MASK,
+      special_ids=shapes.SPECIAL_IDS,
+      languages=('en', 'de'),
+    )
 
   def encode_each(self, texts: Sequence[str], language_ids) -> list[list[int]]:
     del language_ids
@@ -34,8 +40,9 @@ class Numbers:
     return self.spec.languages.index(code)
 
 
-def random_sentences(count: int, *, vocabulary: int, longest: int,
-                     seed: int = 0) -> list[str]:
+def random_sentences(
+  count: int, *, vocabulary: int, longest: int, seed: int = 0
+) -> list[str]:
   """Sentences of 4 words and more, most of them short.
 
   Args:
@@ -46,9 +53,12 @@ def random_sentences(count: int, *, vocabulary: int, longest: int,
   """
   rng = np.random.default_rng(seed)
   lengths = np.clip(rng.lognormal(np.log(longest / 4), 0.6, count), 4, longest)
-  return [' '.join(map(str, rng.integers(
-      len(shapes.SPECIAL_IDS), vocabulary, int(length))))
-      for length in lengths]
+  return [
+    ' '.join(
+      map(str, rng.integers(len(shapes.SPECIAL_IDS), vocabulary, int(length)))
+    )
+    for length in lengths
+  ]
 
 
 def rows(texts: Sequence[str]) -> list[list[int]]:

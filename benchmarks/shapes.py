@@ -49,14 +49,16 @@ class Shape:
 def token_ids(shape: Shape, *, seed: int = 0) -> np.ndarray:
   """int32 [batch, length]: full rows of random text between bos and eos."""
   rng = np.random.default_rng(seed)
-  ids = rng.integers(len(SPECIAL_IDS), shape.vocabulary,
-                     (shape.batch, shape.length), np.int32)
+  ids = rng.integers(
+    len(SPECIAL_IDS), shape.vocabulary, (shape.batch, shape.length), np.int32
+  )
   ids[:, 0], ids[:, -1] = BOS, EOS
   return ids
 
 
-def masked(ids: np.ndarray, shape: Shape, *, seed: int = 1
-           ) -> tuple[np.ndarray, np.ndarray]:
+def masked(
+  ids: np.ndarray, shape: Shape, *, seed: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
   """Inputs and labels of masked language modelling, made on the host.
 
   Every row has the same number of masked tokens: 15 % of its text, of which
@@ -75,8 +77,9 @@ def masked(ids: np.ndarray, shape: Shape, *, seed: int = 1
   labels[rows, chosen] = ids[rows, chosen]
   draw = rng.random(chosen.shape)
   words = rng.integers(len(SPECIAL_IDS), shape.vocabulary, chosen.shape)
-  shown = np.where(draw < 0.8, MASK, np.where(draw < 0.9, words,
-                                              ids[rows, chosen]))
+  shown = np.where(
+    draw < 0.8, MASK, np.where(draw < 0.9, words, ids[rows, chosen])
+  )
   inputs = ids.astype(np.int64)
   inputs[rows, chosen] = shown
   return inputs, labels

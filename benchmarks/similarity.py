@@ -23,8 +23,9 @@ from benchmarks import measure
 from benchmarks.peers import similarity as peers
 
 VARIANTS = {
-    'csls': ('x/csls', 'faiss/csls', 'numpy/csls'),
-    'cka': ('x/cka', 'x/cka_diagonal', 'numpy/cka', 'numpy/cka_diagonal')}
+  'csls': ('x/csls', 'faiss/csls', 'numpy/csls'),
+  'cka': ('x/cka', 'x/cka_diagonal', 'numpy/cka', 'numpy/cka_diagonal'),
+}
 _POWER = {'csls': 2, 'cka': 1}  # of the count, that time grows with
 _SHOWN = 1000  # queries whose translations are compared
 _MOST_GIB = 8
@@ -37,23 +38,28 @@ def vectors(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
   """
   random = np.random.default_rng(0)
   scales = np.linspace(2, 0.2, size, dtype=np.float32)
-  sides = (np.empty((count, size), np.float32),
-           np.empty((count, size), np.float32))
+  sides = (
+    np.empty((count, size), np.float32),
+    np.empty((count, size), np.float32),
+  )
   for start in range(0, count, 1 << 14):
     rows = slice(start, min(start + (1 << 14), count))
     shape = rows.stop - start, size
     shared = random.standard_normal(shape, np.float32) + 0.5
     for side in sides:
-      side[rows] = (shared + 0.7 * random.standard_normal(shape, np.float32)
-                    ) * scales[None]
+      side[rows] = (
+        shared + 0.7 * random.standard_normal(shape, np.float32)
+      ) * scales[None]
   return sides
 
 
 def csls(variant: str, args: argparse.Namespace) -> dict[str, Any]:
   """One search for the translations of all words."""
   call: Callable[..., Any] = {
-      'x/csls': _csls, 'faiss/csls': peers.csls_faiss,
-      'numpy/csls': peers.csls_numpy}[variant]
+    'x/csls': _csls,
+    'faiss/csls': peers.csls_faiss,
+    'numpy/csls': peers.csls_numpy,
+  }[variant]
   small = vectors(max(args.k, args.count // 100), args.size)
   call(*small, top=args.top, k=args.k)
   sides = vectors(args.count, args.size)
@@ -64,28 +70,34 @@ def csls(variant: str, args: argparse.Namespace) -> dict[str, Any]:
 
 def _csls(first, second, *, top: int, k: int) -> np.ndarray:
   from xlflax.similarity import csls as csls_lib
+
   return csls_lib.nearest(first, second, top=top, k=k).indices
 
 
 def cka(variant: str, args: argparse.Namespace) -> dict[str, Any]:
   """CKA of all layers; the states' own making is not timed."""
   diagonal = variant.endswith('diagonal')
+
   def make() -> Any:
     if variant.startswith('numpy'):
       return peers.PlainCKA(diagonal=diagonal)
     from xlflax.similarity import cka as cka_lib
-    return cka_lib.LayerCKA(layers='diagonal' if diagonal else 'all',
-                            dtype=np.float32)
+
+    return cka_lib.LayerCKA(
+      layers='diagonal' if diagonal else 'all', dtype=np.float32
+    )
+
   def run(count: int) -> tuple[Any, dict[str, Any]]:
     figures: dict[str, Any] = {}
     sums = make()
     for first, second in peers.batches(
-        layers=args.layers, sentences=count, size=args.size,
-        batch=args.batch):
+      layers=args.layers, sentences=count, size=args.size, batch=args.batch
+    ):
       _, one = _timed(functools.partial(sums.update, first, second))
       figures = _added(figures, one)
     found, one = _timed(sums.result)
     return found, _added(figures, one)
+
   run(args.count // 100 + 8)
   found, figures = run(args.count)
   return figures | {'found': found.tolist()}
@@ -94,16 +106,19 @@ def cka(variant: str, args: argparse.Namespace) -> dict[str, Any]:
 def _timed(call: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
   wall, cpu = time.perf_counter(), time.process_time()
   found = call()
-  return found, {'seconds': [time.perf_counter() - wall],
-                 'cpu_seconds': [time.process_time() - cpu],
-                 'first_seconds': 0.0,
-                 'peak_bytes': measure.peak_resident_bytes()}
+  return found, {
+    'seconds': [time.perf_counter() - wall],
+    'cpu_seconds': [time.process_time() - cpu],
+    'first_seconds': 0.0,
+    'peak_bytes': measure.peak_resident_bytes(),
+  }
 
 
 def _added(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-  sums = {key: [a + b for a, b in zip(one.get(key, [0]), other[key],
-                                      strict=True)]
-          for key in ('seconds', 'cpu_seconds')}
+  sums = {
+    key: [a + b for a, b in zip(one.get(key, [0]), other[key], strict=True)]
+    for key in ('seconds', 'cpu_seconds')
+  }
   return other | sums
 
 
@@ -117,20 +132,34 @@ def agree(part: str, one: Any, other: Any) -> bool:
   return bool(np.allclose(one, other, atol=1e-4))
 
 
-def table(results: dict[str, dict[str, Any]], *, scale: float,
-          project: int | None) -> str:
+def table(
+  results: dict[str, dict[str, Any]], *, scale: float, project: int | None
+) -> str:
   """Markdown: time, memory, and the time of other sizes if asked for."""
-  heads = ['variant', 'seconds', 'CPU seconds', 'peak GiB',
-           *([f'CPU minutes at {project:,}'] if project else [])]
+  heads = [
+    'variant',
+    'seconds',
+    'CPU seconds',
+    'peak GiB',
+    *([f'CPU minutes at {project:,}'] if project else []),
+  ]
   lines = [' | '.join(heads), ' | '.join('---' for _ in heads)]
   for name, figures in results.items():
-    wall, cpu = (float(np.median(figures[key]))
-                 for key in ('seconds', 'cpu_seconds'))
+    wall, cpu = (
+      float(np.median(figures[key])) for key in ('seconds', 'cpu_seconds')
+    )
     peak = figures['peak_bytes'] / 2**30
-    lines.append(' | '.join([
-        name, f'{wall:.1f}', f'{cpu:.1f}',
-        f'{peak:.2f}' + (' (!)' if peak > _MOST_GIB else ''),
-        *([f'{cpu * scale / 60:.1f}'] if project else [])]))
+    lines.append(
+      ' | '.join(
+        [
+          name,
+          f'{wall:.1f}',
+          f'{cpu:.1f}',
+          f'{peak:.2f}' + (' (!)' if peak > _MOST_GIB else ''),
+          *([f'{cpu * scale / 60:.1f}'] if project else []),
+        ]
+      )
+    )
   return '\n'.join(f'| {line} |' for line in lines)
 
 
@@ -145,53 +174,85 @@ def main(arguments=None) -> None:
 
   def run(variant: str) -> dict[str, Any]:
     figures = measure.run_module(
-        'benchmarks.similarity', args.part, '--one', variant,
-        *(f'--{name}={getattr(args, name)}' for name in (
-            'count', 'size', 'top', 'k', 'layers', 'batch')),
-        cores=args.cores)
+      'benchmarks.similarity',
+      args.part,
+      '--one',
+      variant,
+      *(
+        f'--{name}={getattr(args, name)}'
+        for name in ('count', 'size', 'top', 'k', 'layers', 'batch')
+      ),
+      cores=args.cores,
+    )
     found[variant] = figures.pop('found')
     return figures
 
-  variants = (args.variants.split(',') if args.variants
-              else VARIANTS[args.part])
+  variants = args.variants.split(',') if args.variants else VARIANTS[args.part]
   results = measure.interleave(variants, run, rounds=args.rounds)
   first, *others = found
   for other in others:
     if not agree(args.part, found[first], found[other]):
       raise RuntimeError(f'{first} and {other} do not find the same.')
-  scale = (args.project / args.count) ** _POWER[args.part] if (
-      args.project) else 1.0
-  print(f'{args.part}: {args.count:,} of {args.size} dimensions'
-        + (f', {args.layers} layers' if args.part == 'cka' else '') + '\n\n'
-        + table(results, scale=scale, project=args.project))
+  scale = (
+    (args.project / args.count) ** _POWER[args.part] if (args.project) else 1.0
+  )
+  print(
+    f'{args.part}: {args.count:,} of {args.size} dimensions'
+    + (f', {args.layers} layers' if args.part == 'cka' else '')
+    + '\n\n'
+    + table(results, scale=scale, project=args.project)
+  )
   if args.output:
     pathlib.Path(args.output).write_text(
-        json.dumps(results, indent=2) + '\n', encoding='utf-8')
+      json.dumps(results, indent=2) + '\n', encoding='utf-8'
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
-      description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
   parser.add_argument('part', choices=list(VARIANTS))
-  parser.add_argument('--count', type=int,
-                      help='words of a language (default: 200000), or '
-                      'sentences (500000)')
-  parser.add_argument('--size', type=int, default=768,
-                      help='dimensions (default: %(default)s)')
-  parser.add_argument('--top', type=int, default=1,
-                      help='translations of a word (default: %(default)s)')
-  parser.add_argument('--k', type=int, default=10,
-                      help='K of CSLS (default: %(default)s)')
-  parser.add_argument('--layers', type=int, default=13,
-                      help='of either model (default: %(default)s)')
-  parser.add_argument('--batch', type=int, default=2048,
-                      help='sentences at a time (default: %(default)s)')
+  parser.add_argument(
+    '--count',
+    type=int,
+    help='words of a language (default: 200000), or sentences (500000)',
+  )
+  parser.add_argument(
+    '--size', type=int, default=768, help='dimensions (default: %(default)s)'
+  )
+  parser.add_argument(
+    '--top',
+    type=int,
+    default=1,
+    help='translations of a word (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--k', type=int, default=10, help='K of CSLS (default: %(default)s)'
+  )
+  parser.add_argument(
+    '--layers',
+    type=int,
+    default=13,
+    help='of either model (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--batch',
+    type=int,
+    default=2048,
+    help='sentences at a time (default: %(default)s)',
+  )
   parser.add_argument('--variants', help='comma-separated; all by default')
   parser.add_argument('--rounds', type=int, default=1)
-  parser.add_argument('--cores', type=int,
-                      help='cores each process may use; default: all')
-  parser.add_argument('--project', type=int, metavar='N',
-                      help='tell the time of N words or sentences, too')
+  parser.add_argument(
+    '--cores', type=int, help='cores each process may use; default: all'
+  )
+  parser.add_argument(
+    '--project',
+    type=int,
+    metavar='N',
+    help='tell the time of N words or sentences, too',
+  )
   parser.add_argument('--output', help='write every timing to this file')
   parser.add_argument('--one', help=argparse.SUPPRESS)
   return parser

@@ -24,21 +24,31 @@ import time
 from benchmarks import measure
 
 STAGES = ('imports', 'set_up', 'compile', 'first_step')
-_SIZES = {'tiny': ('models/tiny.gin', 8, 64), 'small': (
-    'models/small.gin', 8, 128), 'base': ('models/base.gin', 8, 128)}
+_SIZES = {
+  'tiny': ('models/tiny.gin', 8, 64),
+  'small': ('models/small.gin', 8, 128),
+  'base': ('models/base.gin', 8, 128),
+}
 
 
 def flags(folder: pathlib.Path, model: str, run: str) -> list[str]:
   """Of `xlflax train` for a model, in a directory of its own."""
   gin_file, batch, length = _SIZES[model]
-  return ['train', '--gin_file=pretrain/mlm.gin', f'--gin_file={gin_file}',
-          f'--gin.BATCH_SIZE={batch}', f'--gin.LENGTH={length}',
-          '--gin.TRAIN_STEPS=2', '--gin.WARMUP_STEPS=1', '--stop_at_step=1',
-          f'--model_dir={folder / "runs" / run}',
-          f'--corpus={folder / "corpus"}',
-          f'--vocabulary={folder / "vocabulary"}',
-          f'--cache={folder / "cache"}',
-          f'--compilation_cache={folder / "compiled" / model}']
+  return [
+    'train',
+    '--gin_file=pretrain/mlm.gin',
+    f'--gin_file={gin_file}',
+    f'--gin.BATCH_SIZE={batch}',
+    f'--gin.LENGTH={length}',
+    '--gin.TRAIN_STEPS=2',
+    '--gin.WARMUP_STEPS=1',
+    '--stop_at_step=1',
+    f'--model_dir={folder / "runs" / run}',
+    f'--corpus={folder / "corpus"}',
+    f'--vocabulary={folder / "vocabulary"}',
+    f'--cache={folder / "cache"}',
+    f'--compilation_cache={folder / "compiled" / model}',
+  ]
 
 
 class Marks:
@@ -72,17 +82,22 @@ def measure_here(arguments: list[str], started: float) -> dict[str, float]:
   """Runs `xlflax ARGUMENTS` in this process, one step long."""
   marks = Marks(started)
   from xlflax.commands import train as command
+
   train = command._train
+
   def parsed(*given):
     import jax
 
     from xlflax.training import loop
+
     jax.monitoring.register_event_duration_secs_listener(marks.heard)
     marks.end('imports')
     _watch_first_step(loop._Loop, marks)
     return train(*given)
+
   command._train = parsed
   from xlflax import cli
+
   stdout, sys.stdout = sys.stdout, sys.stderr
   try:
     if cli.main(arguments):
@@ -94,56 +109,81 @@ def measure_here(arguments: list[str], started: float) -> dict[str, float]:
 
 def _watch_first_step(loop_class, marks: Marks) -> None:
   one_step = loop_class._one_step
+
   def first(self, state, step):
     import jax
+
     loop_class._one_step = one_step
     marks.end('set_up')
     result = one_step(self, state, step)
     jax.block_until_ready(result)
     marks.end_first_step()
     return result
+
   loop_class._one_step = first
 
 
 def run(models, *, rounds: int, lines: int = 2000) -> dict[str, dict]:
   """Model -> {'cold': seconds by stage, 'cached': medians of them}."""
   from benchmarks import input_pipeline
+
   results = {}
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     input_pipeline.prepare(folder, lines)
     for model in models:
-      runs = [measure.run_module(
-          'benchmarks.startup', '--one', json.dumps(
-              flags(folder, model, f'{model}{i}')),
-          '--started', repr(time.time())) for i in range(rounds + 1)]
-      results[model] = {'cold': runs[0], 'cached': {
+      runs = [
+        measure.run_module(
+          'benchmarks.startup',
+          '--one',
+          json.dumps(flags(folder, model, f'{model}{i}')),
+          '--started',
+          repr(time.time()),
+        )
+        for i in range(rounds + 1)
+      ]
+      results[model] = {
+        'cold': runs[0],
+        'cached': {
           key: statistics.median(run[key] for run in runs[1:])
-          for key in runs[0]}}
+          for key in runs[0]
+        },
+      }
   return results
 
 
 def table(results: dict[str, dict]) -> str:
   """Markdown: wall seconds by stage, and processor seconds of all."""
-  lines = ['| model | programs | ' + ' | '.join(
-      s.replace('_', '-') for s in STAGES) + ' | sum | CPU s |',
-           '| --- ' * (len(STAGES) + 4) + '|']
+  lines = [
+    '| model | programs | '
+    + ' | '.join(s.replace('_', '-') for s in STAGES)
+    + ' | sum | CPU s |',
+    '| --- ' * (len(STAGES) + 4) + '|',
+  ]
   for model, kinds in results.items():
     for kind, found in kinds.items():
       cpu = sum(v for k, v in found.items() if k.endswith('_cpu'))
       cells = [found[s] for s in STAGES]
-      lines.append(f'| {model} | {kind} | ' + ' | '.join(
-          f'{value:.1f}' for value in [*cells, sum(cells), cpu]) + ' |')
+      lines.append(
+        f'| {model} | {kind} | '
+        + ' | '.join(f'{value:.1f}' for value in [*cells, sum(cells), cpu])
+        + ' |'
+      )
   return '\n'.join(lines)
 
 
 def main(arguments=None) -> None:
   parser = argparse.ArgumentParser(
-      description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-  parser.add_argument('--models', default='tiny,base',
-                      help=f'of {", ".join(_SIZES)} (default: %(default)s)')
-  parser.add_argument('--rounds', type=int, default=2,
-                      help='processes with compiled programs')
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  parser.add_argument(
+    '--models',
+    default='tiny,base',
+    help=f'of {", ".join(_SIZES)} (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--rounds', type=int, default=2, help='processes with compiled programs'
+  )
   parser.add_argument('--output', help='write the figures to this file too')
   parser.add_argument('--one', help=argparse.SUPPRESS)
   parser.add_argument('--started', type=float, help=argparse.SUPPRESS)

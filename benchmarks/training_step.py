@@ -20,8 +20,14 @@ import statistics
 
 from benchmarks import measure, pretraining, shapes
 
-VARIANTS = ('x/gathered_chunked', 'x/gathered', 'x/every_chunked', 'x/every',
-            'torch/gathered', 'torch/as_is')
+VARIANTS = (
+  'x/gathered_chunked',
+  'x/gathered',
+  'x/every_chunked',
+  'x/every',
+  'torch/gathered',
+  'torch/as_is',
+)
 
 
 def measure_here(variant: str, shape: shapes.Shape, calls: int) -> dict:
@@ -35,8 +41,9 @@ def measure_here(variant: str, shape: shapes.Shape, calls: int) -> dict:
   return figures | {'versions': module.versions()}
 
 
-def compare(variants, shape: shapes.Shape, *, rounds: int, calls: int,
-            **process) -> dict[str, dict]:
+def compare(
+  variants, shape: shapes.Shape, *, rounds: int, calls: int, **process
+) -> dict[str, dict]:
   """Measures each variant in `rounds` processes of its own.
 
   Args:
@@ -47,20 +54,34 @@ def compare(variants, shape: shapes.Shape, *, rounds: int, calls: int,
     **process: cores and huge_pages, of `measure.run_module`.
   """
   return measure.interleave(
-      variants, lambda variant: measure.run_module(
-          'benchmarks.training_step', '--one', variant, '--calls', str(calls),
-          '--shape', shape.to_json(), **process), rounds=rounds)
+    variants,
+    lambda variant: measure.run_module(
+      'benchmarks.training_step',
+      '--one',
+      variant,
+      '--calls',
+      str(calls),
+      '--shape',
+      shape.to_json(),
+      **process,
+    ),
+    rounds=rounds,
+  )
 
 
 def _ratios(figures: dict, base: dict | None) -> list[str]:
   """Speed and memory in comparison with `base`."""
   if base is None:
     return ['-', '-', '-']
+
   def ratio(key):
     return statistics.median(base[key]) / statistics.median(figures[key])
-  return [f'{ratio("seconds"):.2f}',
-          f'{figures["peak_bytes"] / base["peak_bytes"]:.2f}',
-          f'{ratio("cpu_seconds"):.2f}']
+
+  return [
+    f'{ratio("seconds"):.2f}',
+    f'{figures["peak_bytes"] / base["peak_bytes"]:.2f}',
+    f'{ratio("cpu_seconds"):.2f}',
+  ]
 
 
 def table(results: dict[str, dict], shape: shapes.Shape) -> str:
@@ -69,14 +90,19 @@ def table(results: dict[str, dict], shape: shapes.Shape) -> str:
   A speed of 2.00 to a peer is twice its speed; in processor seconds too.
   """
   peers = ('torch/as_is', 'torch/gathered')
-  lines = ['| variant | tokens/s | CPU s/step | peak GB |' + ''.join(
-      f' speed to {peer} | memory | CPU speed |' for peer in peers),
-           '| --- ' * 10 + '|']
+  lines = [
+    '| variant | tokens/s | CPU s/step | peak GB |'
+    + ''.join(f' speed to {peer} | memory | CPU speed |' for peer in peers),
+    '| --- ' * 10 + '|',
+  ]
   for name, figures in results.items():
     seconds = statistics.median(figures['seconds'])
-    cells = [name, f'{shape.tokens / seconds:,.0f}',
-             f'{statistics.median(figures["cpu_seconds"]):.2f}',
-             f'{figures["peak_bytes"] / 1e9:.2f}']
+    cells = [
+      name,
+      f'{shape.tokens / seconds:,.0f}',
+      f'{statistics.median(figures["cpu_seconds"]):.2f}',
+      f'{figures["peak_bytes"] / 1e9:.2f}',
+    ]
     for peer in peers:
       cells += _ratios(figures, results.get(peer))
     lines.append('| ' + ' | '.join(cells) + ' |')
@@ -85,22 +111,32 @@ def table(results: dict[str, dict], shape: shapes.Shape) -> str:
 
 def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
-      description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
   parser.add_argument('--vocabulary', type=int, default=250_000)
   parser.add_argument('--rounds', type=int, default=2)
   parser.add_argument('--calls', type=int, default=5)
   parser.add_argument('--variants', help='default: all')
-  parser.add_argument('--model', choices=list(pretraining.MODELS),
-                      help='a model of paper size, in bf16 on one GPU')
-  parser.add_argument('--batch', type=int, help='of --model')
-  parser.add_argument('--tiny', action='store_true',
-                      help='--model at sizes that only show that it runs')
-  parser.add_argument('--shape', help='all sizes as JSON')
-  parser.add_argument('--cores', type=int,
-                      help='cores each process may use; default: all')
   parser.add_argument(
-      '--huge_pages', action='store_true',
-      help="have glibc ask for huge pages (Linux), for every variant")
+    '--model',
+    choices=list(pretraining.MODELS),
+    help='a model of paper size, in bf16 on one GPU',
+  )
+  parser.add_argument('--batch', type=int, help='of --model')
+  parser.add_argument(
+    '--tiny',
+    action='store_true',
+    help='--model at sizes that only show that it runs',
+  )
+  parser.add_argument('--shape', help='all sizes as JSON')
+  parser.add_argument(
+    '--cores', type=int, help='cores each process may use; default: all'
+  )
+  parser.add_argument(
+    '--huge_pages',
+    action='store_true',
+    help='have glibc ask for huge pages (Linux), for every variant',
+  )
   parser.add_argument('--output', help='write the figures to this file too')
   parser.add_argument('--one', help=argparse.SUPPRESS)
   return parser
@@ -110,19 +146,29 @@ def _of_model(args) -> None:
   """What `--model` asks for."""
   changed = {'batch': args.batch, 'tiny': args.tiny}
   if args.one:
-    print(json.dumps(pretraining.measure_here(
-        args.model, args.one, args.calls, **changed)))
+    print(
+      json.dumps(
+        pretraining.measure_here(args.model, args.one, args.calls, **changed)
+      )
+    )
     return
-  variants = (args.variants.split(',') if args.variants
-              else pretraining.variants_of(args.model))
+  variants = (
+    args.variants.split(',')
+    if args.variants
+    else pretraining.variants_of(args.model)
+  )
   results = pretraining.compare(
-      args.model, variants, calls=args.calls, **changed)
-  print(f'{args.model}, {results[variants[0]]["device"]}\n\n'
-        f'{pretraining.table(results)}')
+    args.model, variants, calls=args.calls, **changed
+  )
+  print(
+    f'{args.model}, {results[variants[0]]["device"]}\n\n'
+    f'{pretraining.table(results)}'
+  )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:
-      json.dump({'model': args.model, **changed, 'results': results}, file,
-                indent=2)
+      json.dump(
+        {'model': args.model, **changed, 'results': results}, file, indent=2
+      )
 
 
 def main(arguments=None) -> None:
@@ -130,21 +176,34 @@ def main(arguments=None) -> None:
   if args.model:
     _of_model(args)
     return
-  shape = (shapes.Shape.from_json(args.shape) if args.shape
-           else shapes.Shape(vocabulary=args.vocabulary))
+  shape = (
+    shapes.Shape.from_json(args.shape)
+    if args.shape
+    else shapes.Shape(vocabulary=args.vocabulary)
+  )
   if args.one:
     print(json.dumps(measure_here(args.one, shape, args.calls)))
     return
   variants = args.variants.split(',') if args.variants else VARIANTS
-  results = compare(variants, shape, rounds=args.rounds,
-                    calls=args.calls, cores=args.cores,
-                    huge_pages=args.huge_pages)
-  print(f'{shape}\n{platform.processor() or platform.machine()}, '
-        f'{args.cores or os.cpu_count()} cores\n\n{table(results, shape)}')
+  results = compare(
+    variants,
+    shape,
+    rounds=args.rounds,
+    calls=args.calls,
+    cores=args.cores,
+    huge_pages=args.huge_pages,
+  )
+  print(
+    f'{shape}\n{platform.processor() or platform.machine()}, '
+    f'{args.cores or os.cpu_count()} cores\n\n{table(results, shape)}'
+  )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:
-      json.dump({'shape': json.loads(shape.to_json()), 'results': results},
-                file, indent=2)
+      json.dump(
+        {'shape': json.loads(shape.to_json()), 'results': results},
+        file,
+        indent=2,
+      )
 
 
 if __name__ == '__main__':

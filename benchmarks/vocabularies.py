@@ -37,16 +37,22 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 def encode(vocabulary, texts: dict[str, list[str]]) -> int:
   """Encodes all texts; the number of tokens."""
   return sum(
-      int(vocabulary.encode_ragged(
-          lines[i:i + _BLOCK], language=language)[1].sum())
-      for language, lines in texts.items()
-      for i in range(0, len(lines), _BLOCK))
+    int(
+      vocabulary.encode_ragged(lines[i : i + _BLOCK], language=language)[
+        1
+      ].sum()
+    )
+    for language, lines in texts.items()
+    for i in range(0, len(lines), _BLOCK)
+  )
 
 
 def run(*, lines: int, merges: int) -> dict:
   """Figures by choice of anchors; see the module's docstring."""
-  texts = {code: input_pipeline.make_text(lines, seed=seed)
-           for seed, code in enumerate(('xa', 'xb'))}
+  texts = {
+    code: input_pipeline.make_text(lines, seed=seed)
+    for seed, code in enumerate(('xa', 'xb'))
+  }
   figures = {}
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
@@ -55,26 +61,39 @@ def run(*, lines: int, merges: int) -> dict:
     corpus = corpus_lib.Corpus(folder / 'corpus')
     for anchors in Anchors:
       seconds, vocabulary = timed(
-          lambda anchors=anchors: vocabulary_training.train_vocabulary(
-              corpus, folder / anchors.value, merges=merges, anchors=anchors,
-              model_type='bpe', num_threads=1))
+        lambda anchors=anchors: vocabulary_training.train_vocabulary(
+          corpus,
+          folder / anchors.value,
+          merges=merges,
+          anchors=anchors,
+          model_type='bpe',
+          num_threads=1,
+        )
+      )
       used, tokens = timed(lambda v=vocabulary: encode(v, texts))
       figures[anchors.value] = {
-          'entries': len(vocabulary),
-          'trained_tokens_per_cpu_second': tokens / seconds,
-          'encoded_tokens_per_cpu_second': tokens / used}
+        'entries': len(vocabulary),
+        'trained_tokens_per_cpu_second': tokens / seconds,
+        'encoded_tokens_per_cpu_second': tokens / used,
+      }
   table = np.arange(merges, dtype=np.int32)
   ids = np.random.default_rng(0).integers(0, merges, 1_000_000, np.int32)
   seconds, _ = timed(lambda: table[ids].size)
-  return {'anchors': figures, 'lines': 2 * lines, 'merges': merges,
-          'gathered_tokens_per_cpu_second': ids.size / max(seconds, 1e-9)}
+  return {
+    'anchors': figures,
+    'lines': 2 * lines,
+    'merges': merges,
+    'gathered_tokens_per_cpu_second': ids.size / max(seconds, 1e-9),
+  }
 
 
 def main(arguments=None) -> None:
   parser = argparse.ArgumentParser(
-      description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-  parser.add_argument('--lines', type=int, default=20_000,
-                      help='of each language')
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  parser.add_argument(
+    '--lines', type=int, default=20_000, help='of each language'
+  )
   parser.add_argument('--merges', type=int, default=8000)
   parser.add_argument('--output', help='write the JSON to this file too')
   args = parser.parse_args(arguments)

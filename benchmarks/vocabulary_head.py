@@ -34,12 +34,13 @@ class Sizes:
 
 # Of 64 rows of 512 tokens (mBERT: 256 of 128) 15 % are scored.
 MODELS = {
-    'tiny': Sizes(positions=16, hidden=8, vocabulary=1000, dtype='float32'),
-    'small': Sizes(positions=256, hidden=256, vocabulary=250_002,
-                   dtype='float32'),
-    'xlmr-base': Sizes(positions=4915, hidden=768, vocabulary=250_002),
-    'xlmr-large': Sizes(positions=4915, hidden=1024, vocabulary=250_002),
-    'mbert': Sizes(positions=4915, hidden=768, vocabulary=119_547),
+  'tiny': Sizes(positions=16, hidden=8, vocabulary=1000, dtype='float32'),
+  'small': Sizes(
+    positions=256, hidden=256, vocabulary=250_002, dtype='float32'
+  ),
+  'xlmr-base': Sizes(positions=4915, hidden=768, vocabulary=250_002),
+  'xlmr-large': Sizes(positions=4915, hidden=1024, vocabulary=250_002),
+  'mbert': Sizes(positions=4915, hidden=768, vocabulary=119_547),
 }
 
 
@@ -49,34 +50,45 @@ def inputs(sizes: Sizes, seed: int = 0):
   hidden = jax.random.normal(keys[0], (sizes.positions, sizes.hidden))
   table = jax.random.normal(keys[1], (sizes.vocabulary, sizes.hidden)) * 0.02
   bias = jax.random.normal(keys[2], (sizes.vocabulary,)) * 0.02
-  labels = jax.random.randint(
-      keys[3], (sizes.positions,), 0, sizes.vocabulary)
+  labels = jax.random.randint(keys[3], (sizes.positions,), 0, sizes.vocabulary)
   return hidden.astype(sizes.dtype), table, bias, labels
 
 
 def _plain(hidden, table, bias, labels):
-  logits = jnp.matmul(hidden, table.astype(hidden.dtype).T,
-                      preferred_element_type=jnp.float32) + bias[None, :]
+  logits = (
+    jnp.matmul(
+      hidden, table.astype(hidden.dtype).T, preferred_element_type=jnp.float32
+    )
+    + bias[None, :]
+  )
   scores = jax.nn.log_softmax(logits, axis=-1)
   return -jnp.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
 
 
 def with_gradients(variant: str, hidden, table, bias, labels):
   """(mean loss, gradients of hidden, table and bias) by one way."""
+
   def loss(hidden, table, bias):
     if variant == 'plain':
       return _plain(hidden, table, bias, labels).mean()
     _, _, chunk = variant.partition('_')
     return table_loss.table_cross_entropy(
-        hidden, table, bias, labels,
-        chunk_size=int(chunk) if chunk else None).loss.mean()
+      hidden, table, bias, labels, chunk_size=int(chunk) if chunk else None
+    ).loss.mean()
+
   return jax.value_and_grad(loss, argnums=(0, 1, 2))(hidden, table, bias)
 
 
 def variants(sizes: Sizes) -> tuple[str, ...]:
-  return 'plain', 'whole', *(
-      f'chunked_{n}' for n in (256, 8192, 32768) if n < sizes.vocabulary
-      and n >= sizes.vocabulary // 64)
+  return (
+    'plain',
+    'whole',
+    *(
+      f'chunked_{n}'
+      for n in (256, 8192, 32768)
+      if n < sizes.vocabulary and n >= sizes.vocabulary // 64
+    ),
+  )
 
 
 def compare(sizes: Sizes, *, calls: int) -> dict[str, dict]:
@@ -88,29 +100,36 @@ def compare(sizes: Sizes, *, calls: int) -> dict[str, dict]:
   results = {}
   for variant in variants(sizes):
     figures, found = compiled.measure(
-        lambda *a, variant=variant: with_gradients(variant, *a), *arrays,
-        calls=calls)
+      lambda *a, variant=variant: with_gradients(variant, *a),
+      *arrays,
+      calls=calls,
+    )
     results[variant] = figures | {
-        'loss_error': compiled.distance(found[0], wanted[0]),
-        'gradient_error': compiled.distance(found[1], wanted[1])}
+      'loss_error': compiled.distance(found[0], wanted[0]),
+      'gradient_error': compiled.distance(found[1], wanted[1]),
+    }
   return results
 
 
 def main(arguments=None) -> None:
   parser = argparse.ArgumentParser(
-      description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
   parser.add_argument('--model', choices=list(MODELS), default='tiny')
   parser.add_argument('--calls', type=int, default=10)
   parser.add_argument('--output', help='write the figures to this file too')
   args = parser.parse_args(arguments)
   sizes = MODELS[args.model]
   results = compare(sizes, calls=args.calls)
-  print(f'{sizes}\n{jax.devices()[0].device_kind}\n\n'
-        f'{compiled.table(results, ERRORS)}')
+  print(
+    f'{sizes}\n{jax.devices()[0].device_kind}\n\n'
+    f'{compiled.table(results, ERRORS)}'
+  )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:
-      json.dump({'sizes': dataclasses.asdict(sizes), 'results': results},
-                file, indent=2)
+      json.dump(
+        {'sizes': dataclasses.asdict(sizes), 'results': results}, file, indent=2
+      )
 
 
 if __name__ == '__main__':

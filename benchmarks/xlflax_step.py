@@ -21,12 +21,12 @@ CHUNK_SIZE = 8192
 
 # Variant -> how the objective scores the vocabulary.
 HEADS = {
-    'gathered': dict(head=masked_lm.Head.GATHERED),
-    'gathered_chunked': dict(head=masked_lm.Head.GATHERED,
-                             chunk_size=CHUNK_SIZE),
-    'every_chunked': dict(head=masked_lm.Head.EVERY_POSITION,
-                          chunk_size=CHUNK_SIZE),
-    'every': dict(head=masked_lm.Head.EVERY_POSITION),
+  'gathered': dict(head=masked_lm.Head.GATHERED),
+  'gathered_chunked': dict(head=masked_lm.Head.GATHERED, chunk_size=CHUNK_SIZE),
+  'every_chunked': dict(
+    head=masked_lm.Head.EVERY_POSITION, chunk_size=CHUNK_SIZE
+  ),
+  'every': dict(head=masked_lm.Head.EVERY_POSITION),
 }
 
 
@@ -48,34 +48,53 @@ def prepare(shape: shapes.Shape, variant: str, **options) -> Training:
     **options: of `EncoderConfig`, where they differ from the usual.
   """
   model = encoder.Encoder(_config(shape, **options))
-  mixture = mixture_lib.ObjectiveMixture(entries=(
-      mixture_lib.Entry(stream='text', objective=_objective(variant)),))
+  mixture = mixture_lib.ObjectiveMixture(
+    entries=(mixture_lib.Entry(stream='text', objective=_objective(variant)),)
+  )
   optimizer = optimizers.adamw(learning_rate=1e-4, clip_norm=1.0)
   spec = _vocabulary(shape)
   partitioner = partitioning.Partitioner()
-  factory = state_lib.StateFactory(model, mixture, optimizer, spec,
-                                   partitioner, use_ema=False)
+  factory = state_lib.StateFactory(
+    model, mixture, optimizer, spec, partitioner, use_ema=False
+  )
   builder = step_lib.StepBuilder(
-      model=model, mixture=mixture, optimizer=optimizer, vocabulary=spec,
-      seed=0)
-  step = jax.jit(builder.build((0,)), donate_argnums=0,
-                 out_shardings=(factory.shardings, partitioner.replicated))
+    model=model, mixture=mixture, optimizer=optimizer, vocabulary=spec, seed=0
+  )
+  step = jax.jit(
+    builder.build((0,)),
+    donate_argnums=0,
+    out_shardings=(factory.shardings, partitioner.replicated),
+  )
   batch = jax.device_put(_batch(shape), partitioner.batch_sharding)
-  return Training(step, factory.create(jax.random.key(0)), {'text': batch},
-                  partitioner)
+  return Training(
+    step, factory.create(jax.random.key(0)), {'text': batch}, partitioner
+  )
 
 
 def model_flops(shape: shapes.Shape, variant: str = 'gathered') -> int:
   """FLOPs of one step's forward and backward pass; nothing is computed."""
   model, spec = encoder.Encoder(_config(shape)), _vocabulary(shape)
   objective = _objective(variant)
-  params = jax.eval_shape(lambda: nn.meta.unbox(
-      {'model': api.init_params(model, jax.random.key(0)), 'heads': {}}))
+  params = jax.eval_shape(
+    lambda: nn.meta.unbox(
+      {'model': api.init_params(model, jax.random.key(0)), 'heads': {}}
+    )
+  )
   batch = jax.eval_shape(lambda: _batch(shape))
+
   def loss(params, batch):
-    return objective(model, params, batch, base.Context(
-        vocabulary=spec, step=jax.numpy.int32(0), train=True,
-        rng=jax.random.key(0))).loss.total
+    return objective(
+      model,
+      params,
+      batch,
+      base.Context(
+        vocabulary=spec,
+        step=jax.numpy.int32(0),
+        train=True,
+        rng=jax.random.key(0),
+      ),
+    ).loss.total
+
   return flops.of_training_step(loss, params, batch)
 
 
@@ -84,13 +103,18 @@ def make(shape: shapes.Shape, variant: str, **options):
   training = prepare(shape, variant, **options)
   kept = [training.state]
   batches, partitioner, step = (
-      training.batches, training.partitioner, training.step)
+    training.batches,
+    training.partitioner,
+    training.step,
+  )
   del training  # the state is donated to the first step
+
   def call() -> float:
     with partitioner.scope():
       kept[0], output = step(kept[0], batches)
     jax.block_until_ready(kept[0])
     return float(output.loss)
+
   return call
 
 
@@ -99,29 +123,47 @@ def _objective(variant: str) -> masked_lm.MaskedLM:
 
 
 def _config(shape: shapes.Shape, **options) -> model_config.EncoderConfig:
-  return model_config.EncoderConfig(**{
-      'num_layers': shape.layers, 'hidden_dim': shape.hidden,
-      'mlp_dim': shape.mlp, 'num_heads': shape.heads,
-      'max_length': shape.length, 'dropout_rate': shape.dropout,
-      'attention_dropout_rate': shape.dropout, 'layer_norm_epsilon': 1e-5,
-      'vocab_size': shape.vocabulary, 'num_languages': 1, **options})
+  return model_config.EncoderConfig(
+    **{
+      'num_layers': shape.layers,
+      'hidden_dim': shape.hidden,
+      'mlp_dim': shape.mlp,
+      'num_heads': shape.heads,
+      'max_length': shape.length,
+      'dropout_rate': shape.dropout,
+      'attention_dropout_rate': shape.dropout,
+      'layer_norm_epsilon': 1e-5,
+      'vocab_size': shape.vocabulary,
+      'num_languages': 1,
+      **options,
+    }
+  )
 
 
 def _vocabulary(shape: shapes.Shape) -> vocabulary_spec.VocabularySpec:
   return vocabulary_spec.VocabularySpec(
-      size=shape.vocabulary, pad_id=shapes.PAD, bos_id=shapes.BOS,
-      eos_id=shapes.EOS, unk_id=shapes.UNK, mask_id=shapes.MASK,
-      special_ids=shapes.SPECIAL_IDS, languages=('en',))
+    size=shape.vocabulary,
+    pad_id=shapes.PAD,
+    bos_id=shapes.BOS,
+    eos_id=shapes.EOS,
+    unk_id=shapes.UNK,
+    mask_id=shapes.MASK,
+    special_ids=shapes.SPECIAL_IDS,
+    languages=('en',),
+  )
 
 
 def _batch(shape: shapes.Shape) -> batch_lib.Batch:
   ids = shapes.token_ids(shape)
   positions = np.broadcast_to(
-      np.arange(shape.length, dtype=np.int32), ids.shape)
-  return {batch_lib.TOKEN_IDS: ids,
-          batch_lib.SEGMENT_IDS: np.ones_like(ids),
-          batch_lib.POSITIONS: positions,
-          batch_lib.LANGUAGE_IDS: np.zeros_like(ids)}
+    np.arange(shape.length, dtype=np.int32), ids.shape
+  )
+  return {
+    batch_lib.TOKEN_IDS: ids,
+    batch_lib.SEGMENT_IDS: np.ones_like(ids),
+    batch_lib.POSITIONS: positions,
+    batch_lib.LANGUAGE_IDS: np.zeros_like(ids),
+  }
 
 
 def versions() -> dict[str, str]:

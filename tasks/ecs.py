@@ -9,8 +9,11 @@ from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.tasks import mc4, wiki40b
 
 # Language -> its tasks of Wikipedia and of web pages.
-_TASKS = {'fr': ('wiki40b.fr', 'mc4.fr'), 'ru': ('wiki40b.ru', 'mc4.ru'),
-          'zh': ('wiki40b.zh_CN', 'mc4.zh')}
+_TASKS = {
+  'fr': ('wiki40b.fr', 'mc4.fr'),
+  'ru': ('wiki40b.ru', 'mc4.ru'),
+  'zh': ('wiki40b.zh_CN', 'mc4.zh'),
+}
 ENGLISH = 'wiki40b.en'
 MODULES = (wiki40b, mc4)  # they register the tasks
 

@@ -12,11 +12,12 @@ from xlflax.data.seqio_tasks import registry as task_registry
 
 VERSION = '3.1.0'
 LANGUAGES = (
-    'af am ar az be bg bg-Latn bn ca ceb co cs cy da de el el-Latn en eo es et '
-    'eu fa fi fil fr fy ga gd gl gu ha haw hi hi-Latn hmn ht hu hy id ig is it '
-    'iw ja ja-Latn jv ka kk km kn ko ku ky la lb lo lt lv mg mi mk ml mn mr ms '
-    'mt my ne nl no ny pa pl ps pt ro ru ru-Latn sd si sk sl sm sn so sq sr st '
-    'su sv sw ta te tg th tr uk ur uz vi xh yi yo zh zh-Latn zu').split()
+  'af am ar az be bg bg-Latn bn ca ceb co cs cy da de el el-Latn en eo es et '
+  'eu fa fi fil fr fy ga gd gl gu ha haw hi hi-Latn hmn ht hu hy id ig is it '
+  'iw ja ja-Latn jv ka kk km kn ko ku ky la lb lo lt lv mg mi mk ml mn mr ms '
+  'mt my ne nl no ny pa pl ps pt ro ru ru-Latn sd si sk sl sm sn so sq sr st '
+  'su sv sw ta te tg th tr uk ur uz vi xh yi yo zh zh-Latn zu'
+).split()
 
 
 def code_of(name: str) -> str:
@@ -30,9 +31,13 @@ def register(*, prefix: str = 'mc4', data_dir: str | None = None) -> None:
   for language in LANGUAGES:
     names.append(f'{prefix}.{code_of(language)}')
     tfds_source.add_monolingual(
-        names[-1], f'c4/multilingual:{VERSION}', language=code_of(language),
-        splits={'train': language, 'validation': f'{language}-validation'},
-        preprocessors=(preprocessors.split_lines,), data_dir=data_dir)
+      names[-1],
+      f'c4/multilingual:{VERSION}',
+      language=code_of(language),
+      splits={'train': language, 'validation': f'{language}-validation'},
+      preprocessors=(preprocessors.split_lines,),
+      data_dir=data_dir,
+    )
   task_registry.add_mixture(prefix, names)
 
 

@@ -38,13 +38,18 @@ def register(*, prefix: str = 'opus', data_dir: str | None = None) -> None:
   for configuration in CONFIGURATIONS:
     names.append(f'{prefix}.{configuration}.de_en')
     tfds_source.add_parallel(
-        names[-1], f'opus/{configuration}:{VERSION}', languages=('de', 'en'),
-        splits={'train': 'train'}, data_dir=data_dir)
+      names[-1],
+      f'opus/{configuration}:{VERSION}',
+      languages=('de', 'en'),
+      splits={'train': 'train'},
+      data_dir=data_dir,
+    )
   task_registry.add_mixture(prefix, names)
 
 
-def add_moses_task(name: str, *, languages: tuple[str, str],
-                   files: Mapping[str, tuple]) -> seqio.Task:
+def add_moses_task(
+  name: str, *, languages: tuple[str, str], files: Mapping[str, tuple]
+) -> seqio.Task:
   """Registers line-aligned files as a parallel task.
 
   Before: lines `one` and `un`; after: `{'inputs': 'one', 'targets': 'un'}`.
@@ -59,52 +64,72 @@ def add_moses_task(name: str, *, languages: tuple[str, str],
     CorpusError: the name is taken, or a file is missing; on reading: the files
       have unequal numbers of lines, or one isn't UTF-8.
   """
-  return _add_files(name, languages, read_moses, {
-      split: tuple(map(pathlib.Path, paths)) for split, paths in files.items()})
+  return _add_files(
+    name,
+    languages,
+    read_moses,
+    {split: tuple(map(pathlib.Path, paths)) for split, paths in files.items()},
+  )
 
 
-def add_tsv_task(name: str, *, languages: tuple[str, str],
-                 files: Mapping[str, str]) -> seqio.Task:
+def add_tsv_task(
+  name: str, *, languages: tuple[str, str], files: Mapping[str, str]
+) -> seqio.Task:
   """Registers files of two tab-separated columns as a parallel task.
 
   Arguments and errors as for `add_moses_task`, with one path per split; a line
   without exactly two full columns is an error.
   """
-  return _add_files(name, languages, corpus.read_parallel, {
-      split: (pathlib.Path(path),) for split, path in files.items()})
+  return _add_files(
+    name,
+    languages,
+    corpus.read_parallel,
+    {split: (pathlib.Path(path),) for split, path in files.items()},
+  )
 
 
-def read_moses(first: pathlib.Path,
-               second: pathlib.Path) -> Iterator[corpus.Pair]:
+def read_moses(
+  first: pathlib.Path, second: pathlib.Path
+) -> Iterator[corpus.Pair]:
   """Yields the pairs of two line-aligned files; see `add_moses_task`."""
   lines = itertools.zip_longest(
-      corpus_files.read_lines(first), corpus_files.read_lines(second))
+    corpus_files.read_lines(first), corpus_files.read_lines(second)
+  )
   for a, b in lines:
     if a is None or b is None:
       longer, (number, _) = (first, a) if b is None else (second, b)
       raise errors.CorpusError(
-          'Two files that should be line-aligned have unequal lengths',
-          got=f'{longer} goes on', where=f'{longer}:{number}',
-          expected=f'as many lines in {first} as in {second}')
+        'Two files that should be line-aligned have unequal lengths',
+        got=f'{longer} goes on',
+        where=f'{longer}:{number}',
+        expected=f'as many lines in {first} as in {second}',
+      )
     if a[1] and b[1]:
-      yield corpus.Pair(corpus_files.decode(a[1], first, a[0]),
-                        corpus_files.decode(b[1], second, b[0]))
+      yield corpus.Pair(
+        corpus_files.decode(a[1], first, a[0]),
+        corpus_files.decode(b[1], second, b[0]),
+      )
 
 
 def _add_files(name, languages, reader, files) -> seqio.Task:
   for path in itertools.chain.from_iterable(files.values()):
     if not path.is_file():
-      raise errors.CorpusError('A text file does not exist', got=str(path),
-                               where=f'task {name}')
+      raise errors.CorpusError(
+        'A text file does not exist', got=str(path), where=f'task {name}'
+      )
   fingerprint = lambda split: tuple(  # noqa: E731
-      corpus_files.fingerprint(path) for path in files[split])
-  count = functools.cache(lambda split, _: sum(1 for _ in reader(
-      *files[split])))
+    corpus_files.fingerprint(path) for path in files[split]
+  )
+  count = functools.cache(
+    lambda split, _: sum(1 for _ in reader(*files[split]))
+  )
   source = corpus_source.TextSource(
-      lambda split: reader(*files[split]),
-      features={'inputs': tf.string, 'targets': tf.string},
-      splits=tuple(files), fingerprint=fingerprint,
-      count=lambda split: count(split, fingerprint(split)))
+    lambda split: reader(*files[split]),
+    features={'inputs': tf.string, 'targets': tf.string},
+    splits=tuple(files),
+    fingerprint=fingerprint,
+    count=lambda split: count(split, fingerprint(split)),
+  )
   return task_registry.add_parallel_task(name, source, languages=languages)
 
 

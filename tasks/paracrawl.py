@@ -10,20 +10,22 @@ from xlflax.data.seqio_tasks import tfds_source
 
 VERSION = '1.2.0'
 LANGUAGES = (
-    'bg cs da de el es et fi fr ga hr hu it lt lv mt nl pl pt ro sk sl sv'
+  'bg cs da de el es et fi fr ga hr hu it lt lv mt nl pl pt ro sk sl sv'
 ).split()
 
 
-def register(*, prefix: str = 'paracrawl',
-             data_dir: str | None = None) -> None:
+def register(*, prefix: str = 'paracrawl', data_dir: str | None = None) -> None:
   """Registers the tasks and the mixture; see `tfds_source.TfdsSource`."""
   names = []
   for language in LANGUAGES:
     names.append(f'{prefix}.en_{language}')
     tfds_source.add_parallel(
-        names[-1], f'para_crawl/en{language}:{VERSION}',
-        languages=('en', language), splits={'train': 'train'},
-        data_dir=data_dir)
+      names[-1],
+      f'para_crawl/en{language}:{VERSION}',
+      languages=('en', language),
+      splits={'train': 'train'},
+      data_dir=data_dir,
+    )
   task_registry.add_mixture(prefix, names)
 
 

@@ -46,17 +46,27 @@ def register(directory, *, prefix: str = 'synthetic') -> tuple[str, ...]:
     CorpusError: no such folder, or a name is taken.
   """
   options = generator.read_options(directory)
-  names = list(task_registry.register_corpus(
-      Corpus(pathlib.Path(directory) / 'corpus'), prefix=prefix))
+  names = list(
+    task_registry.register_corpus(
+      Corpus(pathlib.Path(directory) / 'corpus'), prefix=prefix
+    )
+  )
   mixtures = []
   for kind in options_lib.FAMILIES:
-    splits = {_SPLITS[split]: sources.files(directory, kind, split)
-              for split in options.splits(kind)}
-    parts = [part for part in splits['test']
-             if kind != 'qa' or '-' not in part]
-    own = [_add(f'{prefix}.{kind}.{part.replace("-", "_")}', kind, part,
-                {split: paths[part] for split, paths in splits.items()}).name
-           for part in parts]
+    splits = {
+      _SPLITS[split]: sources.files(directory, kind, split)
+      for split in options.splits(kind)
+    }
+    parts = [part for part in splits['test'] if kind != 'qa' or '-' not in part]
+    own = [
+      _add(
+        f'{prefix}.{kind}.{part.replace("-", "_")}',
+        kind,
+        part,
+        {split: paths[part] for split, paths in splits.items()},
+      ).name
+      for part in parts
+    ]
     mixtures.append(f'{prefix}.{kind}')
     if kind == 'tatoeba':
       task_registry.add_mixture(mixtures[-1], own)
@@ -66,18 +76,23 @@ def register(directory, *, prefix: str = 'synthetic') -> tuple[str, ...]:
   return (*names, *mixtures)
 
 
-def _add(name: str, kind: str, part: str,
-         files: Mapping[str, str | tuple[str, ...]]) -> seqio.Task:
+def _add(
+  name: str, kind: str, part: str, files: Mapping[str, str | tuple[str, ...]]
+) -> seqio.Task:
   first, _, second = part.partition('-')
   if kind == 'tatoeba':
     return opus.add_moses_task(
-        name, languages=(first, second),
-        files={split: tuple(paths) for split, paths in files.items()})
+      name,
+      languages=(first, second),
+      files={split: tuple(paths) for split, paths in files.items()},
+    )
   if kind == 'bucc':
     return seqio_tasks.add_mined_task(
-        name, language=part,
-        files={split: tuple(paths) for split, paths in files.items()})
+      name,
+      language=part,
+      files={split: tuple(paths) for split, paths in files.items()},
+    )
   family = sources.FAMILIES[kind]
   return seqio_tasks.add_labelled_task(
-      name, format=family.format, language=part, files=files,
-      **family.options)
+    name, format=family.format, language=part, files=files, **family.options
+  )

@@ -14,8 +14,9 @@ from xlflax.data.seqio_tasks import registry as task_registry
 
 VERSION = '1.3.0'
 LANGUAGES = (
-    'ar bg ca cs da de el en es et fa fi fr he hi hr hu id it ja ko lt lv ms '
-    'nl no pl pt ro ru sk sl sr sv th tl tr uk vi zh-cn zh-tw').split()
+  'ar bg ca cs da de el en es et fa fi fr he hi hr hu id it ja ko lt lv ms '
+  'nl no pl pt ro ru sk sl sr sv th tl tr uk vi zh-cn zh-tw'
+).split()
 CODES = {'zh-cn': 'zh_CN', 'zh-tw': 'zh_TW'}
 
 
@@ -30,7 +31,8 @@ def paragraphs(dataset: tf.data.Dataset) -> tf.data.Dataset:
   @tf.autograph.experimental.do_not_convert
   def clean(example):
     text = tf.strings.regex_replace(
-        example['text'], r'_START_(ARTICLE|SECTION)_\n[^\n]*\n?', '')
+      example['text'], r'_START_(ARTICLE|SECTION)_\n[^\n]*\n?', ''
+    )
     text = tf.strings.regex_replace(text, r'_START_PARAGRAPH_\n', '')
     return {'text': tf.strings.regex_replace(text, '_NEWLINE_', '\n')}
 
@@ -44,9 +46,12 @@ def register(*, prefix: str = 'wiki40b', data_dir: str | None = None) -> None:
     code = CODES.get(config, config)
     names.append(f'{prefix}.{code}')
     tfds_source.add_monolingual(
-        names[-1], f'wiki40b/{config}:{VERSION}', language=code,
-        preprocessors=(paragraphs, preprocessors.split_lines),
-        data_dir=data_dir)
+      names[-1],
+      f'wiki40b/{config}:{VERSION}',
+      language=code,
+      preprocessors=(paragraphs, preprocessors.split_lines),
+      data_dir=data_dir,
+    )
   task_registry.add_mixture(prefix, names)
 
 

@@ -9,13 +9,22 @@ from xlflax.data.seqio_tasks import tfds_source
 
 VERSION = '1.0.0'
 PAIRS = {
-    14: ('cs-en', 'de-en', 'fr-en', 'hi-en', 'ru-en'),
-    15: ('cs-en', 'de-en', 'fi-en', 'fr-en', 'ru-en'),
-    16: ('cs-en', 'de-en', 'fi-en', 'ro-en', 'ru-en', 'tr-en'),
-    17: ('cs-en', 'de-en', 'fi-en', 'lv-en', 'ru-en', 'tr-en', 'zh-en'),
-    18: ('cs-en', 'de-en', 'et-en', 'fi-en', 'ru-en', 'tr-en', 'zh-en'),
-    19: ('cs-en', 'de-en', 'fi-en', 'gu-en', 'kk-en', 'lt-en', 'ru-en',
-         'zh-en', 'fr-de'),
+  14: ('cs-en', 'de-en', 'fr-en', 'hi-en', 'ru-en'),
+  15: ('cs-en', 'de-en', 'fi-en', 'fr-en', 'ru-en'),
+  16: ('cs-en', 'de-en', 'fi-en', 'ro-en', 'ru-en', 'tr-en'),
+  17: ('cs-en', 'de-en', 'fi-en', 'lv-en', 'ru-en', 'tr-en', 'zh-en'),
+  18: ('cs-en', 'de-en', 'et-en', 'fi-en', 'ru-en', 'tr-en', 'zh-en'),
+  19: (
+    'cs-en',
+    'de-en',
+    'fi-en',
+    'gu-en',
+    'kk-en',
+    'lt-en',
+    'ru-en',
+    'zh-en',
+    'fr-de',
+  ),
 }
 
 
@@ -30,8 +39,12 @@ def register(*, prefix: str = 'wmt', data_dir: str | None = None) -> None:
       languages = tuple(pair.split('-'))
       names.append(f'{prefix}{year}.{"_".join(languages)}')
       tfds_source.add_parallel(
-          names[-1], f'wmt{year}_translate/{pair}:{VERSION}',
-          languages=languages, splits=splits, data_dir=data_dir)
+        names[-1],
+        f'wmt{year}_translate/{pair}:{VERSION}',
+        languages=languages,
+        splits=splits,
+        data_dir=data_dir,
+      )
     task_registry.add_mixture(f'{prefix}{year}', names)
 
 

@@ -24,8 +24,7 @@ from xlflax import errors
 from xlflax.data.labelled import features, seqio_tasks
 from xlflax.data.labelled import xtreme as tables
 
-_SPLITS = {'train': tables.TRAIN, 'dev': tables.VALIDATION,
-           'test': tables.TEST}
+_SPLITS = {'train': tables.TRAIN, 'dev': tables.VALIDATION, 'test': tables.TEST}
 _TREEBANK = re.compile(r'([a-z]{2,3})_\w+-ud-(train|dev|test)\b.*\.conllu')
 
 
@@ -58,12 +57,17 @@ def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
   mixtures: list[str] = []
   missing: list[str] = []
   for name, task in tables.TASKS.items():
-    found = {split: tables.find(directory, name, split)
-             for split in task.files}
+    found = {split: tables.find(directory, name, split) for split in task.files}
     parts = dict.fromkeys(part for files in found.values() for part in files)
-    own = [_add(f'{prefix}.{name}.{_short(part)}', task, part, {
-        split: files[part] for split, files in found.items() if part in files})
-           for part in parts]
+    own = [
+      _add(
+        f'{prefix}.{name}.{_short(part)}',
+        task,
+        part,
+        {split: files[part] for split, files in found.items() if part in files},
+      )
+      for part in parts
+    ]
     missing += tables.missing(directory, name)
     if own:
       names += own
@@ -71,8 +75,10 @@ def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
       seqio_tasks.add_labelled_mixture(mixtures[-1], own)
   if not names:
     raise errors.CorpusError(
-        'Nothing of XTREME lies in this folder', got=directory,
-        expected='folders such as xnli, udpos, panx, squad, xquad')
+      'Nothing of XTREME lies in this folder',
+      got=directory,
+      expected='folders such as xnli, udpos, panx, squad, xquad',
+    )
   for note in missing:
     logging.warning('%s', note)
   return Registered((*names, *mixtures), tuple(missing))
@@ -91,20 +97,29 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
   for path in sorted(pathlib.Path(directory).rglob('*.conllu')):
     match = _TREEBANK.fullmatch(path.name)
     if match:
-      files.setdefault(match[1], {}).setdefault(
-          _SPLITS[match[2]], []).append(str(path))
+      files.setdefault(match[1], {}).setdefault(_SPLITS[match[2]], []).append(
+        str(path)
+      )
   if not files:
     raise errors.CorpusError(
-        'No treebank lies in this folder', got=directory,
-        expected='files such as UD_English-EWT/en_ewt-ud-dev.conllu')
-  names = [seqio_tasks.add_labelled_task(
-      f'{prefix}.{kind}.{language}', format=format, language=language,
-      files={split: tuple(paths) for split, paths in splits.items()}).name
-           for kind, format in (('tags', 'conllu_tags'), ('trees', 'conllu'))
-           for language, splits in files.items()]
+      'No treebank lies in this folder',
+      got=directory,
+      expected='files such as UD_English-EWT/en_ewt-ud-dev.conllu',
+    )
+  names = [
+    seqio_tasks.add_labelled_task(
+      f'{prefix}.{kind}.{language}',
+      format=format,
+      language=language,
+      files={split: tuple(paths) for split, paths in splits.items()},
+    ).name
+    for kind, format in (('tags', 'conllu_tags'), ('trees', 'conllu'))
+    for language, splits in files.items()
+  ]
   for kind in ('tags', 'trees'):
     seqio_tasks.add_labelled_mixture(
-        f'{prefix}.{kind}', [n for n in names if f'.{kind}.' in n])
+      f'{prefix}.{kind}', [n for n in names if f'.{kind}.' in n]
+    )
   return Registered((*names, f'{prefix}.tags', f'{prefix}.trees'), ())
 
 
@@ -112,10 +127,12 @@ def _add(name: str, task: tables.XtremeTask, part: str, files) -> str:
   add: seqio.Task
   if task.kind == features.MINED:
     add = seqio_tasks.add_mined_task(
-        name, language=part, files=files, format=task.format)
+      name, language=part, files=files, format=task.format
+    )
   else:
     add = seqio_tasks.add_labelled_task(
-        name, format=task.format, language=part, files=files, **task.options)
+      name, format=task.format, language=part, files=files, **task.options
+    )
   return add.name
 
 

@@ -57,14 +57,21 @@ class _Total(base.EvalTask):
   def evaluate(self, subject):
     total = sum(float(leaf.sum()) for leaf in jax.tree.leaves(subject.params))
     return base.EvalResult(
-        metrics={'accuracy/mean': total}, files={'de.txt': 'a\n'},
-        tables={'layers': [{'pair': 'de-en', 'layer': layer, 'accuracy': 0.5}
-                           for layer in range(2)]})
+      metrics={'accuracy/mean': total},
+      files={'de.txt': 'a\n'},
+      tables={
+        'layers': [
+          {'pair': 'de-en', 'layer': layer, 'accuracy': 0.5}
+          for layer in range(2)
+        ]
+      },
+    )
 
 
 def _evaluate(model_dir, **settings):
   return evaluate_lib.evaluate(
-      model_dir=str(model_dir), tasks=(_Total(),), steps='all', **settings)
+    model_dir=str(model_dir), tasks=(_Total(),), steps='all', **settings
+  )
 
 
 def test_results_and_pictures(bucket, pretrained, tmp_path):
@@ -72,11 +79,19 @@ def test_results_and_pictures(bucket, pretrained, tmp_path):
   expected, got = _evaluate(tmp_path / 'run'), _evaluate(_RUN)
   assert got.failures == () and got.results == expected.results
   assert _evaluate(_RUN).computed == 0
-  assert {name.removeprefix('run/eval/') for name in bucket.objects
-          if name.startswith('run/eval/')} == {
-              'total/10.json', 'total/10/de.txt', 'total/20.json',
-              'total/20/de.txt', 'summary.csv', 'total.png',
-              'total.layers.png'}
+  assert {
+    name.removeprefix('run/eval/')
+    for name in bucket.objects
+    if name.startswith('run/eval/')
+  } == {
+    'total/10.json',
+    'total/10/de.txt',
+    'total/20.json',
+    'total/20/de.txt',
+    'summary.csv',
+    'total.png',
+    'total.layers.png',
+  }
   for name in ('total.png', 'total.layers.png'):
     content = _content(bucket, f'run/eval/{name}')
     assert content.startswith(_PNG)
@@ -93,12 +108,14 @@ def test_watching_a_finished_run(bucket, pretrained):
 
 def test_curves(bucket):
   _evaluate(_RUN)
-  analyze.analyze(curves_study.CurvesStudy(runs=(_RUN,)),
-                  output='gs://bucket/curves')
+  analyze.analyze(
+    curves_study.CurvesStudy(runs=(_RUN,)), output='gs://bucket/curves'
+  )
   name, rows = report.read_rows(paths.of('gs://bucket/curves'))
   assert name == 'curves' and [row['step'] for row in rows] == [10, 20]
-  assert any(key.startswith('curves/') and key.endswith('.png')
-             for key in bucket.objects)
+  assert any(
+    key.startswith('curves/') and key.endswith('.png') for key in bucket.objects
+  )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,14 +129,19 @@ class _Size(study.Study):
     count = sum(leaf.size for leaf in jax.tree.leaves(subject.params))
     rows = [{'model': self.model, 'count': count}]
     return report.Analysis(
-        name='size', title='Size', explanation='', rows=rows,
-        pictures={'n': report.Picture('n', figure.Figure(), rows)},
-        files={'n.npz': b'\x00\xff'})
+      name='size',
+      title='Size',
+      explanation='',
+      rows=rows,
+      pictures={'n': report.Picture('n', figure.Figure(), rows)},
+      files={'n.npz': b'\x00\xff'},
+    )
 
 
 def test_an_analysis_reads_and_writes(bucket):
-  found = analyze.analyze(_Size(model=f'{_RUN}@10'),
-                          output='gs://bucket/analysis')
+  found = analyze.analyze(
+    _Size(model=f'{_RUN}@10'), output='gs://bucket/analysis'
+  )
   assert found.rows[0]['count'] > 1000
   assert _content(bucket, 'analysis/n.png').startswith(_PNG)
   assert _content(bucket, 'analysis/n.npz') == b'\x00\xff'
@@ -128,10 +150,13 @@ def test_an_analysis_reads_and_writes(bucket):
 
 def _tune(training_gin, function=finetune.finetune, bindings=(), **fields):
   return function(
-      configuration=configuration.Configuration(
-          gin_files=(training_gin,),
-          bindings=(f"INIT_FROM='{_RUN}'", *bindings)),
-      select='dev/accuracy/en', test_tasks=[fakes.Counted()], **fields)
+    configuration=configuration.Configuration(
+      gin_files=(training_gin,), bindings=(f"INIT_FROM='{_RUN}'", *bindings)
+    ),
+    select='dev/accuracy/en',
+    test_tasks=[fakes.Counted()],
+    **fields,
+  )
 
 
 @pytest.mark.slow
@@ -140,13 +165,17 @@ def test_a_grid(bucket, training_gin, fake_training):
   first = _tune(training_gin, axes=axes, output='gs://bucket/grid')
   assert first.is_complete
   assert json.loads(_content(bucket, 'grid/grid.json'))['selected'] == (
-      'LEARNING_RATE=0.4')
+    'LEARNING_RATE=0.4'
+  )
   cell = 'grid/cells/LEARNING_RATE=0.4'
   assert f'{cell}/eval/counted/10.json' in bucket.objects
   assert f'{cell}/checkpoints/10/commit_success.txt' in bucket.objects
   # The checkpoint that is not the best is gone.
-  assert not [name for name in bucket.objects
-              if name.startswith(f'{cell}/checkpoints/20/')]
+  assert not [
+    name
+    for name in bucket.objects
+    if name.startswith(f'{cell}/checkpoints/20/')
+  ]
   fake_training.clear()
   again = _tune(training_gin, axes=axes, output='gs://bucket/grid')
   assert fake_training == [] and again.to_json() == first.to_json()
@@ -154,12 +183,18 @@ def test_a_grid(bucket, training_gin, fake_training):
 
 def test_directions(bucket, training_gin, fake_training, tmp_path):
   gin = tmp_path / 'languages.gin'
-  gin.write_text(f"include '{training_gin}'\nTRAIN_LANGUAGE = 'en'\n"
-                 'from __gin__ import dynamic_registration\n'
-                 'from tests.finetuning import fakes\n'
-                 'fakes.Counted.name = %TRAIN_LANGUAGE\n')
-  reports = _tune(str(gin), finetune.finetune_directions,
-                  languages=('en', 'fr'), output='gs://bucket/ways')
+  gin.write_text(
+    f"include '{training_gin}'\nTRAIN_LANGUAGE = 'en'\n"
+    'from __gin__ import dynamic_registration\n'
+    'from tests.finetuning import fakes\n'
+    'fakes.Counted.name = %TRAIN_LANGUAGE\n'
+  )
+  reports = _tune(
+    str(gin),
+    finetune.finetune_directions,
+    languages=('en', 'fr'),
+    output='gs://bucket/ways',
+  )
   assert list(reports) == ['en', 'fr']
   assert _content(bucket, 'ways/directions.counted.png').startswith(_PNG)
   assert _content(bucket, 'ways/directions.counted.csv').startswith(b'train,')
@@ -167,19 +202,29 @@ def test_directions(bucket, training_gin, fake_training, tmp_path):
 
 @pytest.mark.slow
 def test_a_suite(bucket, tmp_path):
-  (tmp_path / 'plain.gin').write_text('''
+  (tmp_path / 'plain.gin').write_text("""
 from __gin__ import dynamic_registration
 from tests.finetuning import fakes
 from xlflax import evaluate
 DATA = %gin.REQUIRED
 evaluate.evaluate.tasks = [@fakes.Counted()]
 evaluate.evaluate.model_dir = %DATA
-''')
-  suite = suite_lib.Suite(name='made', tasks=(suite_lib.SuiteTask(
-      name='plain', family='f', gin_file=str(tmp_path / 'plain.gin')),))
+""")
+  suite = suite_lib.Suite(
+    name='made',
+    tasks=(
+      suite_lib.SuiteTask(
+        name='plain', family='f', gin_file=str(tmp_path / 'plain.gin')
+      ),
+    ),
+  )
   found = evaluate_suite.evaluate_suite(
-      suite=suite, model_dirs=[_RUN], data='data', steps=[10, 20],
-      output='gs://bucket/suite')
+    suite=suite,
+    model_dirs=[_RUN],
+    data='data',
+    steps=[10, 20],
+    output='gs://bucket/suite',
+  )
   assert list(found.models) == ['run@10', 'run@20'] and not found.failures
   assert json.loads(_content(bucket, 'suite/suite.json'))['suite'] == 'made'
   for name in ('leaderboard.html', 'plain.png', 'plain.curves.png'):
@@ -197,12 +242,26 @@ def test_an_average(bucket, pretrained, tmp_path):
   """From a bucket to a bucket, as on disk; the second call is refused."""
   outputs = str(tmp_path / 'mean'), 'gs://bucket/mean'
   for source, output in zip((pretrained, _RUN), outputs, strict=True):
-    assert cli.main(['convert', 'average', f'--model_dir={source}', '--last=2',
-                     f'--output={output}']) == 0
+    assert (
+      cli.main(
+        [
+          'convert',
+          'average',
+          f'--model_dir={source}',
+          '--last=2',
+          f'--output={output}',
+        ]
+      )
+      == 0
+    )
   expected, got = (run_lib.open_run(output) for output in outputs)
   assert got.steps == [20] and got.is_finished()
-  tiny.assert_trees_equal(*(jax.tree.map(np.asarray, one.restore_params(20))
-                            for one in (got, expected)))
+  tiny.assert_trees_equal(
+    *(
+      jax.tree.map(np.asarray, one.restore_params(20))
+      for one in (got, expected)
+    )
+  )
   with pytest.raises(errors.RunDirectoryError, match='is there already'):
     with paths.new_directory(paths.of('gs://bucket/mean'), where='--output'):
       raise AssertionError
@@ -210,36 +269,66 @@ def test_an_average(bucket, pretrained, tmp_path):
 
 def test_what_fails_leaves_nothing(bucket):
   with pytest.raises(ZeroDivisionError):
-    with paths.new_directory(paths.of('gs://bucket/half'),
-                             where='--output') as made:
+    with paths.new_directory(
+      paths.of('gs://bucket/half'), where='--output'
+    ) as made:
       (made / 'a' / 'b').write_text('x')
       assert 'half/a/b' in bucket.objects
       raise ZeroDivisionError
   assert not [name for name in bucket.objects if name.startswith('half')]
 
 
-@pytest.mark.parametrize('arguments', [
-    ('translate', f'--model_dir={_RUN}', '--source=en', '--target=de',
-     '--output=gs://bucket/x'),
+@pytest.mark.parametrize(
+  'arguments',
+  [
+    (
+      'translate',
+      f'--model_dir={_RUN}',
+      '--source=en',
+      '--target=de',
+      '--output=gs://bucket/x',
+    ),
     ('convert', 'to-hf', _RUN, '--output=gs://bucket/x'),
     ('convert', 'from-hf', 'gs://bucket/x', '--output=out'),
-    ('convert', 'from-t5x', 'gs://bucket/x', '--output=out',
-     '--vocabulary=VOCABULARY'),
+    (
+      'convert',
+      'from-t5x',
+      'gs://bucket/x',
+      '--output=out',
+      '--vocabulary=VOCABULARY',
+    ),
     ('vocab', '--corpus=CORPUS', '--output=gs://bucket/x', '--size=80'),
     ('vocab', '--corpus=gs://bucket/x', '--output=out', '--size=80'),
-    ('finetune', '--gin_file=finetune/classification.gin', '--output=out',
-     '--cache=gs://bucket/x'),
-    ('evaluate', f'--model_dir={_RUN}', '--tasks=retrieval',
-     '--corpus=gs://bucket/x'),
-    ('evaluate', f'--model_dir={_RUN}', '--tasks=tatoeba',
-     '--tatoeba=gs://bucket/x'),
-], ids=' '.join)
-def test_what_has_to_be_on_disk(bucket, arguments, corpus, vocabulary_dir,
-                                tmp_path, monkeypatch, capsys):
+    (
+      'finetune',
+      '--gin_file=finetune/classification.gin',
+      '--output=out',
+      '--cache=gs://bucket/x',
+    ),
+    (
+      'evaluate',
+      f'--model_dir={_RUN}',
+      '--tasks=retrieval',
+      '--corpus=gs://bucket/x',
+    ),
+    (
+      'evaluate',
+      f'--model_dir={_RUN}',
+      '--tasks=tatoeba',
+      '--tatoeba=gs://bucket/x',
+    ),
+  ],
+  ids=' '.join,
+)
+def test_what_has_to_be_on_disk(
+  bucket, arguments, corpus, vocabulary_dir, tmp_path, monkeypatch, capsys
+):
   del bucket
   monkeypatch.chdir(tmp_path)
-  given = [text.replace('CORPUS', corpus).replace('VOCABULARY', vocabulary_dir)
-           for text in arguments]
+  given = [
+    text.replace('CORPUS', corpus).replace('VOCABULARY', vocabulary_dir)
+    for text in arguments
+  ]
   assert cli.main(given) == 2
   said = capsys.readouterr().err
   assert 'This can not be in a bucket. Got: gs://bucket/x.' in said
@@ -248,9 +337,10 @@ def test_what_has_to_be_on_disk(bucket, arguments, corpus, vocabulary_dir,
 
 
 def test_text_has_to_be_on_disk():
-  for call in (lambda: corpus.Corpus('gs://bucket/x'),
-               lambda: files.existing('gs://bucket/x'),
-               lambda: corpus_writer.write_monolingual(
-                   'gs://bucket/x', 'de', [['a']])):
+  for call in (
+    lambda: corpus.Corpus('gs://bucket/x'),
+    lambda: files.existing('gs://bucket/x'),
+    lambda: corpus_writer.write_monolingual('gs://bucket/x', 'de', [['a']]),
+  ):
     with pytest.raises(errors.RunDirectoryError, match='in a bucket'):
       call()

@@ -32,11 +32,15 @@ def _run(*arguments) -> int:
 @pytest.fixture
 def failing(monkeypatch):
   """Makes `xlflax train` raise something."""
+
   def install(error):
     command = importlib.import_module('xlflax.commands.train')
+
     def run(args):
       raise error
+
     monkeypatch.setattr(command, 'run', run)
+
   return install
 
 
@@ -83,13 +87,17 @@ def test_unknown_flag(capsys, name):
 
 
 def test_mistake_is_one_message_without_traceback(capsys, failing):
-  failing(errors.CorpusError('No text', got='nothing', where='a.txt:3',
-                             fix='add some'))
+  failing(
+    errors.CorpusError(
+      'No text', got='nothing', where='a.txt:3', fix='add some'
+    )
+  )
   assert _run('train') == 2
   captured = capsys.readouterr()
   assert captured.err == (
-      'xlflax train: No text. Got: nothing. Where: a.txt:3. What to do: add '
-      'some.\n')
+    'xlflax train: No text. Got: nothing. Where: a.txt:3. What to do: add '
+    'some.\n'
+  )
   assert not captured.out
 
 
@@ -106,8 +114,16 @@ def test_interrupt(capsys, failing):
 
 
 def test_mistake_of_the_configuration(capsys):
-  assert _run('train', '--gin_file=pretrain/mlm.gin', '--model_dir=runs/a',
-              '--gin_file=models/tiny.gin', '--vocabulary=v') == 2
+  assert (
+    _run(
+      'train',
+      '--gin_file=pretrain/mlm.gin',
+      '--model_dir=runs/a',
+      '--gin_file=models/tiny.gin',
+      '--vocabulary=v',
+    )
+    == 2
+  )
   err = capsys.readouterr().err
   assert err.count('\n') == 1
   assert 'none for TRAIN_STEPS. What to do: --gin.TRAIN_STEPS=VALUE.' in err
@@ -121,16 +137,24 @@ def test_binding_without_value(capsys):
 def test_bindings_of_a_command_that_takes_none(capsys):
   assert _run('tasks', '--gin.A=1', 'list') == 2
   assert 'This command takes no gin bindings. Got: --gin.A=1' in (
-      capsys.readouterr().err)
+    capsys.readouterr().err
+  )
 
 
 def test_as_a_process():
   """Exit status and streams of a real call, and no TensorFlow for help."""
   result = subprocess.run(
-      [sys.executable, '-c', 'import sys; from xlflax import cli; '
-       'code = cli.main(["train", "--gin_file=nope.gin"]); '
-       'assert "tensorflow" not in sys.modules; sys.exit(code)'],
-      capture_output=True, text=True, check=False)
+    [
+      sys.executable,
+      '-c',
+      'import sys; from xlflax import cli; '
+      'code = cli.main(["train", "--gin_file=nope.gin"]); '
+      'assert "tensorflow" not in sys.modules; sys.exit(code)',
+    ],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
   assert result.returncode == 2
   assert 'A gin file does not exist. Got: nope.gin' in result.stderr
   assert 'Traceback' not in result.stderr and not result.stdout

@@ -21,18 +21,28 @@ def _fails(files=_FILES, bindings=_GIVEN, paths=()) -> str:
 
 def _write(path: pathlib.Path, *lines: str) -> str:
   path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_text('\n'.join(
-      ['from __gin__ import dynamic_registration', 'from xlflax import train',
-       *lines]) + '\n', encoding='utf-8')
+  path.write_text(
+    '\n'.join(
+      [
+        'from __gin__ import dynamic_registration',
+        'from xlflax import train',
+        *lines,
+      ]
+    )
+    + '\n',
+    encoding='utf-8',
+  )
   return str(path)
 
 
 def _bound(**more):
   """What `train` would be called with."""
   seen = {}
+
   def settings(**given):
     seen.update(given)
     raise errors.ConfigError('seen')
+
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(train.setup_lib, 'Settings', settings)
     with pytest.raises(errors.ConfigError, match='seen'):
@@ -42,15 +52,16 @@ def _bound(**more):
 
 def test_bindings_are_taken_out_of_the_command_line():
   assert config.split_bindings(
-      ['--gin.A=1', '--x', 'y', '--gin.b/c.D.e=[1, 2]', '--gin_file=f']) == (
-          ['--x', 'y', '--gin_file=f'], ['A=1', 'b/c.D.e=[1, 2]'])
+    ['--gin.A=1', '--x', 'y', '--gin.b/c.D.e=[1, 2]', '--gin_file=f']
+  ) == (['--x', 'y', '--gin_file=f'], ['A=1', 'b/c.D.e=[1, 2]'])
 
 
 def test_binding_without_a_value():
   with pytest.raises(errors.ConfigError) as error:
     config.split_bindings(['--gin.A'])
   assert str(error.value) == (
-      'A gin flag has no value. Got: --gin.A. Expected: --gin.NAME=VALUE.')
+    'A gin flag has no value. Got: --gin.A. Expected: --gin.NAME=VALUE.'
+  )
 
 
 def test_later_files_and_bindings_override(tmp_path):
@@ -62,15 +73,24 @@ def test_later_files_and_bindings_override(tmp_path):
 
 
 def test_paths_need_no_quotes():
-  config.parse(_FILES, ('MODEL_DIR=runs/a-1', 'VOCABULARY=~/v', 'CORPUS=./c',
-                        'TRAIN_STEPS=5000', 'CACHE_DIR="x/y"'))
+  config.parse(
+    _FILES,
+    (
+      'MODEL_DIR=runs/a-1',
+      'VOCABULARY=~/v',
+      'CORPUS=./c',
+      'TRAIN_STEPS=5000',
+      'CACHE_DIR="x/y"',
+    ),
+  )
   seen = _bound()
-  assert [seen[k] for k in ('model_dir', 'vocabulary', 'corpus', 'cache_dir')
-          ] == ['runs/a-1', '~/v', './c', 'x/y']
+  assert [
+    seen[k] for k in ('model_dir', 'vocabulary', 'corpus', 'cache_dir')
+  ] == ['runs/a-1', '~/v', './c', 'x/y']
 
 
 def test_quoted_strings_survive():
-  odd = "it's\\a \"b\""
+  odd = 'it\'s\\a "b"'
   config.parse(_FILES, (config.quoted('MODEL_DIR', odd), *_GIVEN[1:]))
   assert _bound()['model_dir'] == odd
 
@@ -83,27 +103,31 @@ def test_word_without_quotes():
 
 def test_required_macro():
   assert _fails(bindings=_GIVEN[1:]) == (
-      'The configuration needs values that are not given. Got: none for '
-      'MODEL_DIR. What to do: --gin.MODEL_DIR=VALUE.')
+    'The configuration needs values that are not given. Got: none for '
+    'MODEL_DIR. What to do: --gin.MODEL_DIR=VALUE.'
+  )
 
 
 @pytest.mark.parametrize('files', [_FILES[:1], _FILES[::-1]])
 def test_model_is_missing_or_came_too_early(files):
   assert _fails(files) == (
-      'The configuration needs values that are not given. Got: none for MODEL.'
-      ' What to do: --gin_file=models/SIZE.gin, after the other files.')
+    'The configuration needs values that are not given. Got: none for MODEL.'
+    ' What to do: --gin_file=models/SIZE.gin, after the other files.'
+  )
 
 
 def test_misspelt_macro():
   assert _fails(bindings=(*_GIVEN, 'LENTGH=3')) == (
-      'A gin macro is set, but nothing uses it. Got: LENTGH. Expected: one of '
-      'LENGTH. What to do: correct its name.')
+    'A gin macro is set, but nothing uses it. Got: LENTGH. Expected: one of '
+    'LENGTH. What to do: correct its name.'
+  )
 
 
 def test_misspelt_macro_in_a_file(tmp_path):
   mine = _write(tmp_path / 'mine.gin', 'WARMUP_STPES = 3')
   assert 'Got: WARMUP_STPES. Expected: one of WARMUP_STEPS' in _fails(
-      [*_FILES, mine])
+    [*_FILES, mine]
+  )
 
 
 def test_macro_of_an_overridden_binding_may_be_idle(tmp_path):
@@ -119,15 +143,18 @@ def test_macro_of_an_overridden_binding_may_be_idle(tmp_path):
 def test_macro_that_is_not_set(tmp_path):
   mine = _write(tmp_path / 'mine.gin', 'train.train.seed = %MY_SEED')
   assert _fails([mine], ()) == (
-      'The configuration uses macros that are not set. Got: MY_SEED. What to '
-      'do: --gin.MY_SEED=VALUE.')
+    'The configuration uses macros that are not set. Got: MY_SEED. What to '
+    'do: --gin.MY_SEED=VALUE.'
+  )
 
 
-@pytest.mark.parametrize(('binding', 'named'), [
-    ('train.train.sed=3',
-     "'train.train' doesn't have a parameter named 'sed'"),
+@pytest.mark.parametrize(
+  ('binding', 'named'),
+  [
+    ('train.train.sed=3', "'train.train' doesn't have a parameter named 'sed'"),
     ('optimizers.adamx.b1=3', "No configurable matching 'optimizers.adamx'"),
-])
+  ],
+)
 def test_unknown_names(binding, named):
   text = _fails(bindings=(*_GIVEN, binding))
   assert named in text and binding in text
@@ -141,11 +168,15 @@ def test_names_in_a_file_are_told_with_its_line(tmp_path):
   assert f'In file "{mine}", line 3' in text
 
 
-@pytest.mark.parametrize(('line', 'named'), [
+@pytest.mark.parametrize(
+  ('line', 'named'),
+  [
     ('from xlflax import nope', "No module named 'xlflax.nope'"),
     ("include 'pretrain/nope.gin'", 'pretrain/nope.gin'),
     ('train.train.seed == 3', "expected ':' or '='"),
-    ('train.train.seed = @nope.f()', "'nope' was not provided by an import")])
+    ('train.train.seed = @nope.f()', "'nope' was not provided by an import"),
+  ],
+)
 def test_lines_that_can_not_be_read(tmp_path, line, named):
   text = _fails([_write(tmp_path / 'mine.gin', line)])
   assert text.startswith('The gin configuration is wrong. Got: ')
@@ -162,10 +193,18 @@ def test_search_paths_come_before_the_shipped_files(tmp_path):
   _write(tmp_path / 'a/pretrain/mlm.gin', 'train.train.seed = 1')
   _write(tmp_path / 'b/pretrain/mlm.gin', 'train.train.seed = 2')
   _write(tmp_path / 'b/only_b.gin', 'train.train.log_every_steps = 9')
-  more = dict(model_dir='', model=None, objectives=None, streams=(),
-              vocabulary='', total_steps=1, optimizer=None)
-  config.parse(['pretrain/mlm.gin', 'only_b.gin'], (),
-               [f'{tmp_path}/a,{tmp_path}/b'])
+  more = dict(
+    model_dir='',
+    model=None,
+    objectives=None,
+    streams=(),
+    vocabulary='',
+    total_steps=1,
+    optimizer=None,
+  )
+  config.parse(
+    ['pretrain/mlm.gin', 'only_b.gin'], (), [f'{tmp_path}/a,{tmp_path}/b']
+  )
   seen = _bound(**more)
   assert (seen['seed'], seen['log_every_steps']) == (1, 9)
   config.parse(['pretrain/mlm.gin'], (), [f'{tmp_path}/b'])
@@ -188,14 +227,16 @@ def test_mistakes_found_while_objects_are_made_are_plain():
   with pytest.raises(errors.ConfigError) as error:
     config.call(train.train)
   assert str(error.value) == (
-      "ObjectiveMixture.combine has no such value. Got: 'nope'. Expected: one "
-      "of 'sum', 'alternate', 'sample'.")
+    "ObjectiveMixture.combine has no such value. Got: 'nope'. Expected: one "
+    "of 'sum', 'alternate', 'sample'."
+  )
 
 
 @pytest.mark.parametrize('kind', [ValueError, TypeError, RuntimeError])
 def test_bugs_are_not_told_as_mistakes(monkeypatch, kind):
   def broken(settings, *, config):
     raise kind('the original configurable engine')
+
   monkeypatch.setattr(train.loop, 'run', broken)
   config.parse(_FILES, _GIVEN)
   with pytest.raises(kind, match='original configurable engine') as error:
@@ -204,8 +245,14 @@ def test_bugs_are_not_told_as_mistakes(monkeypatch, kind):
 
 
 def test_enums_by_value():
-  config.parse(_FILES, (*_GIVEN, "ObjectiveMixture.combine='alternate'",
-                        "train.train.non_finite='skip'"))
+  config.parse(
+    _FILES,
+    (
+      *_GIVEN,
+      "ObjectiveMixture.combine='alternate'",
+      "train.train.non_finite='skip'",
+    ),
+  )
   seen = _bound()
   assert seen['objectives'].combine is mixture.Combine.ALTERNATE
   assert seen['non_finite'] is train.step_lib.NonFinite.SKIP
@@ -213,15 +260,21 @@ def test_enums_by_value():
   with pytest.raises(errors.ConfigError) as error:
     config.call(train.train)
   assert str(error.value) == (
-      "train.non_finite has no such value. Got: 'ignore'. Expected: one of "
-      "'stop', 'skip'.")
+    "train.non_finite has no such value. Got: 'ignore'. Expected: one of "
+    "'stop', 'skip'."
+  )
 
 
 def test_flags_may_name_what_no_file_names():
   """From the modules that the files import."""
-  config.parse(_FILES, (
-      *_GIVEN, 'optimizers.adamw.learning_rate=@schedules.constant()',
-      'schedules.constant.peak=0.5'))
+  config.parse(
+    _FILES,
+    (
+      *_GIVEN,
+      'optimizers.adamw.learning_rate=@schedules.constant()',
+      'schedules.constant.peak=0.5',
+    ),
+  )
   rate = _bound()['optimizer'].learning_rate
   assert float(rate(10)) == float(schedules.constant(peak=0.5)(10)) == 0.5
 

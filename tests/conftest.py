@@ -5,14 +5,14 @@ import os
 
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 os.environ['XLA_FLAGS'] = (
-    os.environ.get('XLA_FLAGS', '')
-    + ' --xla_force_host_platform_device_count=8'
-    # Compilation is most of what the tests cost; speed is measured elsewhere.
-    + ' --xla_backend_optimization_level=0'
-    + ' --xla_llvm_disable_expensive_passes=true'
-    # Eight devices on two busy cores may wait long for each other.
-    + ' --xla_cpu_collective_call_warn_stuck_timeout_seconds=120'
-    + ' --xla_cpu_collective_call_terminate_timeout_seconds=600'
+  os.environ.get('XLA_FLAGS', '')
+  + ' --xla_force_host_platform_device_count=8'
+  # Compilation is most of what the tests cost; speed is measured elsewhere.
+  + ' --xla_backend_optimization_level=0'
+  + ' --xla_llvm_disable_expensive_passes=true'
+  # Eight devices on two busy cores may wait long for each other.
+  + ' --xla_cpu_collective_call_warn_stuck_timeout_seconds=120'
+  + ' --xla_cpu_collective_call_terminate_timeout_seconds=600'
 )
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('HF_HUB_OFFLINE', '1')
@@ -29,10 +29,13 @@ jax.config.update('jax_enable_compilation_cache', False)
 
 def pytest_addoption(parser):
   parser.addoption(
-      '--slow', action='store_true', help='also run the slow tests')
+    '--slow', action='store_true', help='also run the slow tests'
+  )
   parser.addoption(
-      '--regenerate_goldens', action='store_true',
-      help='write golden files anew instead of comparing against them')
+    '--regenerate_goldens',
+    action='store_true',
+    help='write golden files anew instead of comparing against them',
+  )
 
 
 def pytest_collection_modifyitems(config, items):

@@ -30,5 +30,6 @@ def test_value_that_does_not_exist():
   with pytest.raises(errors.ConfigError) as error:
     enums.coerce(_Settings('three'), 'kind', _Kind)
   assert str(error.value) == (
-      "_Settings.kind has no such value. Got: 'three'. Expected: one of "
-      "'one', 'two'.")
+    "_Settings.kind has no such value. Got: 'three'. Expected: one of "
+    "'one', 'two'."
+  )

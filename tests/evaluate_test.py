@@ -51,16 +51,20 @@ def run(make_run, tmp_path):
 
 def _evaluate(model_dir, *tasks, **settings):
   return evaluate_lib.evaluate(
-      model_dir=str(model_dir), tasks=tasks, batch_size=8,
-      partitioner=partitioning.Partitioner(devices=(jax.devices()[0],)),
-      **settings)
+    model_dir=str(model_dir),
+    tasks=tasks,
+    batch_size=8,
+    partitioner=partitioning.Partitioner(devices=(jax.devices()[0],)),
+    **settings,
+  )
 
 
 def test_all_checkpoints_and_the_untrained_model(run):
   report = _evaluate(run, _Total(), steps='all', untrained=True)
   assert list(report.results['total']) == ['untrained', 10, 20, 30]
-  sums = [result.metrics['sum/mean']
-          for result in report.results['total'].values()]
+  sums = [
+    result.metrics['sum/mean'] for result in report.results['total'].values()
+  ]
   assert sums[1] * 1.2 / 1.1 == pytest.approx(sums[2], rel=1e-4)
   assert len(set(sums)) == 4
   names = {path.name for path in (run / 'eval' / 'total').iterdir()}
@@ -84,16 +88,16 @@ def test_a_second_call_goes_on_where_the_first_stopped(run, calls):
   assert again.results['total'][10] == first.results['total'][10]
 
 
-@pytest.mark.parametrize('settings', [
-    dict(task=dict(offset=1.0)), dict(seed=1)])
+@pytest.mark.parametrize(
+  'settings', [dict(task=dict(offset=1.0)), dict(seed=1)]
+)
 def test_other_settings_are_evaluated_again(run, settings):
   _evaluate(run, _Total())
   task = _Total(**settings.pop('task', {}))
   assert _evaluate(run, task, **settings).computed == 1
 
 
-def test_another_checkpoint_of_the_same_step_is_evaluated_again(
-    run, make_run):
+def test_another_checkpoint_of_the_same_step_is_evaluated_again(run, make_run):
   _evaluate(run, _Total())
   shutil.rmtree(run / 'checkpoints')
   make_run(run, [30])
@@ -111,7 +115,7 @@ def test_a_result_cut_by_a_kill_is_evaluated_again(run):
 def test_a_broken_task_is_named_and_tried_again(run):
   tasks = _Total(name='broken', error='This text is broken'), _Total()
   report = _evaluate(run, *tasks)
-  failure, = report.failures
+  (failure,) = report.failures
   assert str(failure) == 'broken: at step 30: This text is broken.'
   assert 'sum/mean' in report.results['total'][30].metrics
   assert _evaluate(run, *tasks).computed == 1
@@ -122,7 +126,7 @@ def test_a_broken_checkpoint_does_not_stop_the_others(run):
   (run / 'checkpoints' / '20' / 'params').mkdir()
   report = _evaluate(run, _Total(), steps='all')
   assert list(report.results['total']) == [10, 30]
-  failure, = report.failures
+  (failure,) = report.failures
   assert str(failure).startswith('checkpoint: at step 20: ')
 
 
@@ -135,24 +139,41 @@ def test_the_csv_has_the_results_of_earlier_calls_too(run):
 
 def test_the_real_tasks_on_a_corpus(run, corpus):
   report = _evaluate(
-      run, retrieval.Retrieval(source=sources.CorpusPairs(directory=corpus)),
-      perplexity.Perplexity(
-          source=sources.CorpusText(directory=corpus), length=16))
+    run,
+    retrieval.Retrieval(source=sources.CorpusPairs(directory=corpus)),
+    perplexity.Perplexity(
+      source=sources.CorpusText(directory=corpus), length=16
+    ),
+  )
   assert report.failures == ()
   record = json.loads((run / 'eval' / 'retrieval' / '30.json').read_text())
-  assert set(record['metrics']) >= {'accuracy/de', 'accuracy/ja',
-                                    'accuracy/mean', 'best_layer/mean'}
+  assert set(record['metrics']) >= {
+    'accuracy/de',
+    'accuracy/ja',
+    'accuracy/mean',
+    'best_layer/mean',
+  }
   assert len(record['tables']['layers']) == 2 * 2 * 3
   assert report.results['perplexity'][30].metrics['perplexity/en'] > 1
 
 
 def test_watch_follows_checkpoints_until_training_has_finished(
-    make_run, tmp_path):
+  make_run, tmp_path
+):
   directory = tmp_path / 'run'
   reports = []
-  watcher = threading.Thread(target=lambda: reports.append(_evaluate(
-      directory, _Total(), steps='all', watch=True, poll_seconds=0.02,
-      timeout_seconds=60)))
+  watcher = threading.Thread(
+    target=lambda: reports.append(
+      _evaluate(
+        directory,
+        _Total(),
+        steps='all',
+        watch=True,
+        poll_seconds=0.02,
+        timeout_seconds=60,
+      )
+    )
+  )
   watcher.start()  # before there is a run
   make_run(directory)
   make_run(directory, [10])
@@ -165,16 +186,27 @@ def test_watch_follows_checkpoints_until_training_has_finished(
 
 
 def test_watch_ends_without_new_checkpoints(run, caplog):
-  report = _evaluate(run, _Total(), steps='last', watch=True,
-                     poll_seconds=0.01, timeout_seconds=0.05)
+  report = _evaluate(
+    run,
+    _Total(),
+    steps='last',
+    watch=True,
+    poll_seconds=0.01,
+    timeout_seconds=0.05,
+  )
   assert list(report.results['total']) == [30]
   assert 'No new checkpoint' in caplog.text
 
 
 def test_watch_gives_up_when_no_run_appears(tmp_path):
   with pytest.raises(errors.RunDirectoryError, match='no such model dir'):
-    _evaluate(tmp_path / 'none', _Total(), watch=True, poll_seconds=0.01,
-              timeout_seconds=0.05)
+    _evaluate(
+      tmp_path / 'none',
+      _Total(),
+      watch=True,
+      poll_seconds=0.01,
+      timeout_seconds=0.05,
+    )
 
 
 def test_a_checkpoint_deleted_meanwhile_is_no_failure(run, monkeypatch):
@@ -191,9 +223,13 @@ def test_a_checkpoint_deleted_meanwhile_is_no_failure(run, monkeypatch):
   assert report.failures == ()
 
 
-@pytest.mark.parametrize('tasks, text', [
+@pytest.mark.parametrize(
+  'tasks, text',
+  [
     ([], 'There is no task to evaluate'),
-    ([_Total(), _Total(offset=1.0)], 'same name.*Got: total, total')])
+    ([_Total(), _Total(offset=1.0)], 'same name.*Got: total, total'),
+  ],
+)
 def test_wrong_tasks(run, tasks, text):
   with pytest.raises(errors.ConfigError, match=text):
     _evaluate(run, *tasks)
@@ -205,16 +241,22 @@ def test_a_directory_that_is_no_run(tmp_path):
 
 
 def test_parameters_sharded_over_eight_devices_give_the_same_numbers(
-    run, corpus):
+  run, corpus
+):
   tasks = (
-      retrieval.Retrieval(source=sources.CorpusPairs(directory=corpus)),
-      perplexity.Perplexity(
-          source=sources.CorpusText(directory=corpus), length=16))
+    retrieval.Retrieval(source=sources.CorpusPairs(directory=corpus)),
+    perplexity.Perplexity(
+      source=sources.CorpusText(directory=corpus), length=16
+    ),
+  )
   one = _evaluate(run, *tasks)
   shutil.rmtree(run / 'eval')
   eight = evaluate_lib.evaluate(
-      model_dir=str(run), tasks=tasks, batch_size=8,
-      partitioner=partitioning.Partitioner(data=2, fsdp=2, tensor=2))
+    model_dir=str(run),
+    tasks=tasks,
+    batch_size=8,
+    partitioner=partitioning.Partitioner(data=2, fsdp=2, tensor=2),
+  )
   assert eight.computed == 2
   for task in ('retrieval', 'perplexity'):
     found = eight.results[task][30].metrics

@@ -19,8 +19,10 @@ import time
 import urllib.parse
 
 OBJECT = re.compile(r'(?:/download)?/storage/v1/b/([^/]+)/o/([^/]+)')
-COPY = re.compile(r'/storage/v1/b/([^/]+)/o/([^/]+)/(?:rewriteTo|moveTo|'
-                  r'copyTo)(?:/b/[^/]+)?/o/([^/]+)')
+COPY = re.compile(
+  r'/storage/v1/b/([^/]+)/o/([^/]+)/(?:rewriteTo|moveTo|'
+  r'copyTo)(?:/b/[^/]+)?/o/([^/]+)'
+)
 
 
 # gcsfs reads it when it is imported; otherwise it asks Google's own servers,
@@ -56,12 +58,18 @@ class Bucket:
 
   def describe(self, name: str) -> dict:
     generation, content = self.objects[name]
-    return {'kind': 'storage#object', 'name': name, 'bucket': self.name,
-            'id': f'{self.name}/{name}/{generation}',
-            'generation': str(generation), 'metageneration': '1',
-            'size': str(len(content)), 'updated': '2026-01-01T00:00:00.000Z',
-            'timeCreated': '2026-01-01T00:00:00.000Z',
-            'contentType': 'application/octet-stream'}
+    return {
+      'kind': 'storage#object',
+      'name': name,
+      'bucket': self.name,
+      'id': f'{self.name}/{name}/{generation}',
+      'generation': str(generation),
+      'metageneration': '1',
+      'size': str(len(content)),
+      'updated': '2026-01-01T00:00:00.000Z',
+      'timeCreated': '2026-01-01T00:00:00.000Z',
+      'contentType': 'application/octet-stream',
+    }
 
   def listing(self, query: dict[str, str]) -> dict:
     prefix, delimiter = query.get('prefix', ''), query.get('delimiter')
@@ -74,8 +82,11 @@ class Bucket:
         prefixes.add(prefix + rest.split(delimiter)[0] + delimiter)
       else:
         items.append(self.describe(name))
-    return {'kind': 'storage#objects', 'items': items,
-            'prefixes': sorted(prefixes)}
+    return {
+      'kind': 'storage#objects',
+      'items': items,
+      'prefixes': sorted(prefixes),
+    }
 
   def allows(self, name: str, query: dict[str, str]) -> bool:
     """Whether the conditions of a request hold."""
@@ -136,16 +147,24 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       if path.startswith('/upload/'):
         return self._upload(path, query, body)
       if copy := COPY.fullmatch(path):
-        return self._copy(*map(urllib.parse.unquote, copy.groups()[1:]),
-                          keep='moveTo' not in path)
+        return self._copy(
+          *map(urllib.parse.unquote, copy.groups()[1:]),
+          keep='moveTo' not in path,
+        )
       if found := OBJECT.fullmatch(path):
         return self._object(urllib.parse.unquote(found[2]), query)
       if path.endswith('/o'):
         return self._answer(value=self.bucket.listing(query))
-      return self._answer(value={
-          'kind': 'storage#bucket', 'id': self.bucket.name,
-          'name': self.bucket.name, 'location': 'US',
-          'storageClass': 'STANDARD', 'locationType': 'region'})
+      return self._answer(
+        value={
+          'kind': 'storage#bucket',
+          'id': self.bucket.name,
+          'name': self.bucket.name,
+          'location': 'US',
+          'storageClass': 'STANDARD',
+          'locationType': 'region',
+        }
+      )
 
   do_GET = do_POST = do_PUT = do_DELETE = _handle  # pylint: disable=invalid-name
 
@@ -175,39 +194,52 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     return self._content(generation, content)
 
   def _content(self, generation, content):
-    headers = {'x_goog_generation': str(generation),
-               'x_goog_stored_content_length': str(len(content)),
-               'Content_Type': 'application/octet-stream'}
+    headers = {
+      'x_goog_generation': str(generation),
+      'x_goog_stored_content_length': str(len(content)),
+      'Content_Type': 'application/octet-stream',
+    }
     wanted = re.fullmatch(r'bytes=(\d*)-(\d*)', self.headers.get('Range', ''))
     if not wanted:
       return self._answer(content=content, **headers)
     first, last = wanted.groups()
     start = int(first) if first else max(0, len(content) - int(last))
-    stop = min(int(last) + 1 if first and last else len(content),
-               len(content))
+    stop = min(int(last) + 1 if first and last else len(content), len(content))
     if start >= len(content):
       return self._refuse(416, 'Requested range not satisfiable')
-    return self._answer(206, content=content[start:stop], **headers,
-                        Content_Range=f'bytes {start}-{stop - 1}'
-                                      f'/{len(content)}')
+    return self._answer(
+      206,
+      content=content[start:stop],
+      **headers,
+      Content_Range=f'bytes {start}-{stop - 1}/{len(content)}',
+    )
 
   def _upload(self, path, query, body):
     if not self.bucket.writable:
-      return self._refuse(403, 'The caller does not have storage.objects.'
-                               'create access to the bucket.')
+      return self._refuse(
+        403,
+        'The caller does not have storage.objects.create access to the bucket.',
+      )
     kind, name = query.get('uploadType'), query.get('name')
     if kind == 'resumable' and 'upload_id' in query:
       name = self.bucket.sessions.pop(query['upload_id'])
     elif kind == 'resumable':
       session = str(len(self.bucket.sessions) + 1)
       self.bucket.sessions[session] = name or json.loads(body)['name']
-      return self._answer(value={}, Location=(
+      return self._answer(
+        value={},
+        Location=(
           f'http://{self.headers["Host"]}{path}?uploadType=resumable'
-          f'&upload_id={session}'))
+          f'&upload_id={session}'
+        ),
+      )
     elif kind == 'multipart':
       described, media = email.message_from_bytes(
-          b'Content-Type: ' + self.headers['Content-Type'].encode()
-          + b'\r\n\r\n' + body).get_payload()
+        b'Content-Type: '
+        + self.headers['Content-Type'].encode()
+        + b'\r\n\r\n'
+        + body
+      ).get_payload()
       name = name or json.loads(described.get_payload())['name']
       body = media.get_payload(decode=True)
     if not self.bucket.allows(name, query):
@@ -217,10 +249,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 def variables(address: str) -> dict[str, str]:
   """The environment in which all clients talk to a server at an address."""
-  return {'STORAGE_EMULATOR_HOST': address, 'TENSORSTORE_GCS_HTTP_URL': address,
-          'GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT': 'false',
-          # Or each thread looks for Google's own machines, for seconds.
-          'FSSPEC_GCS_TOKEN': 'anon', 'GOOGLE_CLOUD_PROJECT': 'test'}
+  return {
+    'STORAGE_EMULATOR_HOST': address,
+    'TENSORSTORE_GCS_HTTP_URL': address,
+    'GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT': 'false',
+    # Or each thread looks for Google's own machines, for seconds.
+    'FSSPEC_GCS_TOKEN': 'anon',
+    'GOOGLE_CLOUD_PROJECT': 'test',
+  }
 
 
 @functools.cache
@@ -232,6 +268,7 @@ def shared() -> Bucket:
   bucket, address = _LASTING.enter_context(serve())
   os.environ.update(variables(address))
   import fsspec.config  # gcsfs brings it
+
   fsspec.config.conf.setdefault('gcs', {})['token'] = 'anon'
   return bucket
 

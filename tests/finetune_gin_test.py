@@ -11,33 +11,77 @@ from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.training import run_directory
 
-_FILES = [f for f in gin_files.files('finetune')
-          if not f.endswith('base.gin') and '/settings/' not in f]
-_TREE = '\n'.join((
+_FILES = [
+  f
+  for f in gin_files.files('finetune')
+  if not f.endswith('base.gin') and '/settings/' not in f
+]
+_TREE = '\n'.join(
+  (
     '1\tlo\t_\tNOUN\t_\t_\t2\tnsubj\t_\t_',
-    '2\tva\t_\tVERB\t_\t_\t0\troot\t_\t_', '', ''))
-_SQUAD = json.dumps({'version': '1.1', 'data': [{'title': '', 'paragraphs': [{
-    'context': 'lo va', 'qas': [{'id': '0', 'question': 'lo ?', 'answers': [
-        {'text': 'va', 'answer_start': 3}]}]}]}]})
+    '2\tva\t_\tVERB\t_\t_\t0\troot\t_\t_',
+    '',
+    '',
+  )
+)
+_SQUAD = json.dumps(
+  {
+    'version': '1.1',
+    'data': [
+      {
+        'title': '',
+        'paragraphs': [
+          {
+            'context': 'lo va',
+            'qas': [
+              {
+                'id': '0',
+                'question': 'lo ?',
+                'answers': [{'text': 'va', 'answer_start': 3}],
+              }
+            ],
+          }
+        ],
+      }
+    ],
+  }
+)
 _EXAMPLES = {  # what a file of the family's default format holds
-    'classification': 'lo\tva\tyes\nva\tlo\tno\n', 'parsing': _TREE,
-    'question_answering': _SQUAD, 'tagging': _TREE}
+  'classification': 'lo\tva\tyes\nva\tlo\tno\n',
+  'parsing': _TREE,
+  'question_answering': _SQUAD,
+  'tagging': _TREE,
+}
 
 
 @pytest.mark.parametrize('file', _FILES)
 def test_training(monkeypatch, tmp_path, file):
   family = file.split('/')[-1].removesuffix('.gin')
-  run_directory.write_model(tmp_path / 'pretrained', encoder.Encoder(
+  run_directory.write_model(
+    tmp_path / 'pretrained',
+    encoder.Encoder(
       model_config.EncoderConfig(
-          num_layers=1, hidden_dim=8, mlp_dim=8, num_heads=1)))
+        num_layers=1, hidden_dim=8, mlp_dim=8, num_heads=1
+      )
+    ),
+  )
   path = tmp_path / 'examples'
   path.write_text(_EXAMPLES[family], encoding='utf-8')
   files = {'en': str(path)}
-  settings = gin_files.settings_of(monkeypatch, [file], [
+  settings = gin_files.settings_of(
+    monkeypatch,
+    [file],
+    [
       f'MODEL_DIR={str(tmp_path / "run")!r}',
-      f'INIT_FROM={str(tmp_path / "pretrained")!r}', f'TRAIN_FILES={files}',
-      f'DEV_FILES={files}', 'EVALUATION=@evaluation.Evaluation()',
-      'TRAIN_STEPS=20', 'LENGTH=32', 'HEAD_LEARNING_RATE=1e-3'])
+      f'INIT_FROM={str(tmp_path / "pretrained")!r}',
+      f'TRAIN_FILES={files}',
+      f'DEV_FILES={files}',
+      'EVALUATION=@evaluation.Evaluation()',
+      'TRAIN_STEPS=20',
+      'LENGTH=32',
+      'HEAD_LEARNING_RATE=1e-3',
+    ],
+  )
   setup = gin_files.trace_steps(settings)
   objective = settings.objectives.entries[0].objective
   assert objective.name in setup.factory.abstract.params['heads']
@@ -56,8 +100,7 @@ def test_every_family_has_its_file():
 @pytest.mark.parametrize('file', [*_FILES, 'finetune/base.gin'])
 def test_header_says_what_people_override(file):
   text = (config.SHIPPED / file).read_text()
-  header = '\n'.join(line for line in text.splitlines()
-                     if line.startswith('#'))
+  header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))
   text += (config.SHIPPED / 'finetune/base.gin').read_text()
   text += (config.SHIPPED / 'pretrain/base.gin').read_text()
   names = re.findall(r'\b[A-Z]{3,}(?:_[A-Z]+)+\b', header)

@@ -12,33 +12,53 @@ from xlflax.training import run_directory
 # Those of papers/ are tested in tests/papers/, those of t5x/ in
 # tests/interop/t5x/, those of finetune/ in tests/finetune_gin_test.py, those of
 # suites/ in tests/finetuning/gin_files_test.py.
-_FILES = [f for f in gin_files.files()
-          if not f.startswith(('papers/', 't5x/', 'finetune/', 'suites/'))]
+_FILES = [
+  f
+  for f in gin_files.files()
+  if not f.startswith(('papers/', 't5x/', 'finetune/', 'suites/'))
+]
 # Included by others; they set nothing to train or evaluate by themselves.
-_PARTS = ('pretrain/base.gin', 'models/encoder.gin', 'evaluate/tasks.gin',
-          'models/encoder_decoder.gin', 'models/t5.gin',
-          'models/transformer.gin', 'models/bart.gin')
+_PARTS = (
+  'pretrain/base.gin',
+  'models/encoder.gin',
+  'evaluate/tasks.gin',
+  'models/encoder_decoder.gin',
+  'models/t5.gin',
+  'models/transformer.gin',
+  'models/bart.gin',
+)
 # What completes parts of models, unless an encoder's size does.
 _SIZES = {
-    'models/encoder_decoder.gin': 'models/tiny_t5.gin',
-    'models/t5.gin': 'models/tiny_t5.gin',
-    'models/transformer.gin': 'models/tiny_transformer.gin',
-    'models/bart.gin': 'models/tiny_mbart.gin'}
+  'models/encoder_decoder.gin': 'models/tiny_t5.gin',
+  'models/t5.gin': 'models/tiny_t5.gin',
+  'models/transformer.gin': 'models/tiny_transformer.gin',
+  'models/bart.gin': 'models/tiny_mbart.gin',
+}
 _DURING_TRAINING = tuple(f for f in _FILES if f.endswith('_training.gin'))
-_GIVEN = dict(MODEL_DIR='runs/a', VOCABULARY='vocabulary', CORPUS='corpus',
-              INIT_DIR='runs/encoder', TEACHER='runs/teacher')
+_GIVEN = dict(
+  MODEL_DIR='runs/a',
+  VOCABULARY='vocabulary',
+  CORPUS='corpus',
+  INIT_DIR='runs/encoder',
+  TEACHER='runs/teacher',
+)
 # What needs another model than the tiny encoder.
-_MODELS = {'pretrain/span_corruption.gin': 'tiny_t5',
-           'pretrain/mbart.gin': 'tiny_mbart',
-           'pretrain/translation.gin': 'tiny_transformer'}
+_MODELS = {
+  'pretrain/span_corruption.gin': 'tiny_t5',
+  'pretrain/mbart.gin': 'tiny_mbart',
+  'pretrain/translation.gin': 'tiny_transformer',
+}
 
 
 def _kind(file: str) -> str:
   return file.split('/')[0]
 
 
-_EVALUATIONS = [f for f in _FILES if _kind(f) == 'evaluate'
-                and f not in _PARTS + _DURING_TRAINING]
+_EVALUATIONS = [
+  f
+  for f in _FILES
+  if _kind(f) == 'evaluate' and f not in _PARTS + _DURING_TRAINING
+]
 _TRAININGS = [f for f in _FILES if f not in _PARTS and f not in _EVALUATIONS]
 
 
@@ -62,8 +82,11 @@ def _text(file: str) -> str:
 def _macros(file: str) -> list[str]:
   """Those of `_GIVEN` that the files use, and the number of steps."""
   text = ''.join(map(_text, _with_the_rest(file)))
-  bindings = [config.quoted(name, value) for name, value in _GIVEN.items()
-              if f'%{name}' in text]
+  bindings = [
+    config.quoted(name, value)
+    for name, value in _GIVEN.items()
+    if f'%{name}' in text
+  ]
   return bindings + ['TRAIN_STEPS=2000']
 
 
@@ -72,8 +95,10 @@ def settings_of(monkeypatch, tmp_path):
   """Parses files and returns the settings that a run would get."""
   monkeypatch.chdir(tmp_path)
   gin_files.write_teacher(tmp_path / 'runs' / 'teacher')
+
   def build(files, bindings, **more):
     return gin_files.settings_of(monkeypatch, files, bindings, **more)
+
   return build
 
 
@@ -97,15 +122,21 @@ def test_training(settings_of, file):
 @pytest.mark.parametrize('file', _EVALUATIONS)
 def test_evaluation(monkeypatch, file):
   seen = {}
+
   class Stop(Exception):
     pass
+
   def check(tasks):
     seen['tasks'] = tasks
     raise Stop
+
   monkeypatch.setattr(evaluate, '_check_tasks', check)
   text = (config.SHIPPED / file).read_text()
-  macros = [config.quoted(name, 'data') for name in ('CORPUS', 'TATOEBA')
-            if f'%{name}' in text]
+  macros = [
+    config.quoted(name, 'data')
+    for name in ('CORPUS', 'TATOEBA')
+    if f'%{name}' in text
+  ]
   if '%TEST_FILES' in text:
     macros.append("TEST_FILES={'fr-en': ('first', 'second')}")
   config.parse(['evaluate/tasks.gin', file], macros)
@@ -117,21 +148,23 @@ def test_evaluation(monkeypatch, file):
 
 @pytest.mark.parametrize('file', _PARTS)
 def test_parts_are_read_by_others(file):
-  users = [f for f in _FILES
-           if f"include '{file}'" in (config.SHIPPED / f).read_text()]
+  users = [
+    f for f in _FILES if f"include '{file}'" in (config.SHIPPED / f).read_text()
+  ]
   assert users or file == 'evaluate/tasks.gin'
-  rest = [] if _kind(file) == 'evaluate' else [
-      _SIZES.get(file, 'models/tiny.gin')]
-  config.parse([file, *rest],
-               _macros(file) if _kind(file) == 'pretrain' else [])
+  rest = (
+    [] if _kind(file) == 'evaluate' else [_SIZES.get(file, 'models/tiny.gin')]
+  )
+  config.parse(
+    [file, *rest], _macros(file) if _kind(file) == 'pretrain' else []
+  )
 
 
 @pytest.mark.parametrize('file', _FILES)
 def test_header_says_what_people_override(file):
   """And the names in it exist."""
   text = (config.SHIPPED / file).read_text()
-  header = '\n'.join(line for line in text.splitlines()
-                     if line.startswith('#'))
+  header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))
   assert header, 'a comment on what the file is for'
   everything = ''.join((config.SHIPPED / f).read_text() for f in _FILES)
   for macro in re.findall(r'\b[A-Z]{3,}(?:_[A-Z]+)+\b', header):
@@ -140,17 +173,32 @@ def test_header_says_what_people_override(file):
 
 def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
   """config.gin of a run is a gin file that gives the same run."""
-  files = ['pretrain/mlm_tlm_contrast.gin', 'models/tiny.gin',
-           'evaluate/during_training.gin']
+  files = [
+    'pretrain/mlm_tlm_contrast.gin',
+    'models/tiny.gin',
+    'evaluate/during_training.gin',
+  ]
   first = settings_of(files, [*_macros(files[0]), 'LENGTH=48'])
   text = config.operative()
   (tmp_path / 'config.gin').write_text(text)
   second = settings_of([str(tmp_path / 'config.gin')], [])
-  for field in ('streams', 'objectives', 'total_steps', 'corpus', 'seed',
-                'checkpoints', 'partitioner', 'evaluation', 'model'):
+  for field in (
+    'streams',
+    'objectives',
+    'total_steps',
+    'corpus',
+    'seed',
+    'checkpoints',
+    'partitioner',
+    'evaluation',
+    'model',
+  ):
     assert getattr(first, field) == getattr(second, field), field
   assert float(first.optimizer.learning_rate(1500)) == float(
-      second.optimizer.learning_rate(1500))
-  assert [line for line in run_directory.identity(text)
-          if 'VOCABULARY' not in line  # given by the test
-          ] == run_directory.identity(config.operative())
+    second.optimizer.learning_rate(1500)
+  )
+  assert [
+    line
+    for line in run_directory.identity(text)
+    if 'VOCABULARY' not in line  # given by the test
+  ] == run_directory.identity(config.operative())

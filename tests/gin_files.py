@@ -19,16 +19,27 @@ SPEC = vocabulary_spec.invented(320, num_languages=2)
 def files(folder: str = '') -> list[str]:
   """Names of the shipped gin files in a folder, as --gin_file takes them."""
   root = config.SHIPPED
-  return sorted(str(path.relative_to(root))
-                for path in (root / folder).rglob('*.gin'))
+  return sorted(
+    str(path.relative_to(root)) for path in (root / folder).rglob('*.gin')
+  )
 
 
 def write_teacher(directory: pathlib.Path) -> None:
   """What distillation reads before a run begins: a teacher's model."""
-  run_directory.write_model(directory, encoder.Encoder(
+  run_directory.write_model(
+    directory,
+    encoder.Encoder(
       model_config.EncoderConfig(
-          num_layers=1, hidden_dim=8, mlp_dim=8, num_heads=1, vocab_size=99,
-          num_languages=1, max_length=512)))
+        num_layers=1,
+        hidden_dim=8,
+        mlp_dim=8,
+        num_heads=1,
+        vocab_size=99,
+        num_languages=1,
+        max_length=512,
+      )
+    ),
+  )
 
 
 def settings_of(monkeypatch, gin_files, bindings, **more):
@@ -45,7 +56,8 @@ def trace_steps(settings) -> setup_lib.Setup:
   with settings.partitioner.scope():
     for active in settings.objectives.groups:
       new, output = jax.eval_shape(
-          setup.jitted_step(active), state, setup.abstract_batches(active))
+        setup.jitted_step(active), state, setup.abstract_batches(active)
+      )
       assert _types(new) == _types(state)
       assert (output.loss.shape, output.loss.dtype) == ((), jnp.float32)
       names = {settings.objectives.entries[i].objective.name for i in active}

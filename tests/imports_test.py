@@ -8,15 +8,29 @@ import sys
 
 import xlflax
 
-_PACKAGES = ('xlflax.models', 'xlflax.objectives', 'xlflax.training',
-             'xlflax.analysis')
+_PACKAGES = (
+  'xlflax.models',
+  'xlflax.objectives',
+  'xlflax.training',
+  'xlflax.analysis',
+)
 _MODULES = (
-    'xlflax.trainer', 'xlflax.evaluate', 'xlflax.config', 'xlflax.cli',
-    'xlflax.commands.train', 'xlflax.commands.benchmark',
-    'xlflax.commands.prepare', 'xlflax.data.corpus.preparation',
-    'xlflax.data.batch', 'xlflax.data.cache.reader',
-    'xlflax.data.cache.loader', 'xlflax.data.loader', 'xlflax.data.prefetch',
-    'xlflax.data.stream', 'xlflax.data.vocabularies.vocabulary')
+  'xlflax.trainer',
+  'xlflax.evaluate',
+  'xlflax.config',
+  'xlflax.cli',
+  'xlflax.commands.train',
+  'xlflax.commands.benchmark',
+  'xlflax.commands.prepare',
+  'xlflax.data.corpus.preparation',
+  'xlflax.data.batch',
+  'xlflax.data.cache.reader',
+  'xlflax.data.cache.loader',
+  'xlflax.data.loader',
+  'xlflax.data.prefetch',
+  'xlflax.data.stream',
+  'xlflax.data.vocabularies.vocabulary',
+)
 
 
 def _walk(package: str) -> list[str]:
@@ -26,12 +40,15 @@ def _walk(package: str) -> list[str]:
 
 def _loaded(modules) -> set[str]:
   """What a fresh process has imported after these modules."""
-  code = ('import importlib, sys\n'
-          f'for name in {list(modules)!r}:\n'
-          '  importlib.import_module(name)\n'
-          'print(*sys.modules)')
-  out = subprocess.run([sys.executable, '-c', code], check=True,
-                       capture_output=True, text=True).stdout
+  code = (
+    'import importlib, sys\n'
+    f'for name in {list(modules)!r}:\n'
+    '  importlib.import_module(name)\n'
+    'print(*sys.modules)'
+  )
+  out = subprocess.run(
+    [sys.executable, '-c', code], check=True, capture_output=True, text=True
+  ).stdout
   return set(out.split())
 
 
@@ -40,8 +57,13 @@ def test_no_tensorflow_in_models_objectives_training_and_cache():
   assert len(modules) > 30
   loaded = _loaded([*modules, *_MODULES])
   assert set(modules) | set(_MODULES) <= loaded
-  for banned in ('tensorflow', 'seqio', 'tensorflow_datasets', 'torch',
-                 'transformers'):
+  for banned in (
+    'tensorflow',
+    'seqio',
+    'tensorflow_datasets',
+    'torch',
+    'transformers',
+  ):
     assert banned not in loaded
 
 

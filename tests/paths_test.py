@@ -52,8 +52,9 @@ def test_other_places_are_refused(name):
 
 def test_missing_package(monkeypatch):
   monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
-  with pytest.raises(errors.RunDirectoryError,
-                     match=r'Expected: gcsfs.*xlflax\[buckets\]'):
+  with pytest.raises(
+    errors.RunDirectoryError, match=r'Expected: gcsfs.*xlflax\[buckets\]'
+  ):
     paths.of('gs://bucket/run')
 
 
@@ -84,7 +85,9 @@ def test_directories(folder, tmp_path):
   paths.move(folder / 'copy', folder / 'other' / 'place')
   assert paths.children(folder / 'copy') == []
   assert [p.name for p in paths.children(folder / 'other' / 'place')] == [
-      'a', 'b']
+    'a',
+    'b',
+  ]
   paths.remove(folder / 'other')
   assert paths.children(folder) == []
 

@@ -12,16 +12,26 @@ import pytest
 
 from xlflax import errors, translate
 
-pytest_plugins = ['tests.evaluation.fixtures',
-                  'tests.evaluation.translation_fixtures']
+pytest_plugins = [
+  'tests.evaluation.fixtures',
+  'tests.evaluation.translation_fixtures',
+]
 
-_LINES = ['the dog sleeps', '', 'warm milk', 'the cat and the dog drink milk',
-          '  ', 'small', 'a dog']
+_LINES = [
+  'the dog sleeps',
+  '',
+  'warm milk',
+  'the cat and the dog drink milk',
+  '  ',
+  'small',
+  'a dog',
+]
 
 
 def _open(run, **settings):
   return translate.open_translator(
-      model_dir=str(run), source='en', target='de', batch_size=2, **settings)
+    model_dir=str(run), source='en', target='de', batch_size=2, **settings
+  )
 
 
 @pytest.fixture(scope='module')
@@ -40,13 +50,15 @@ def test_a_file_becomes_a_file_line_by_line(copier_of_lines, text, tmp_path):
   output = tmp_path / 'out'
   counts = copier_of_lines.file(text, output)
   assert output.read_text().split('\n') == [
-      ' '.join(line.split()) for line in _LINES] + ['']
+    ' '.join(line.split()) for line in _LINES
+  ] + ['']
   assert counts == translate.Counts(lines=7, empty=2, cut=0, resumed=0)
   assert sorted(p.name for p in tmp_path.iterdir()) == ['out', 'text.en']
 
 
 def test_one_device_and_eight_write_the_same(
-    copier_of_lines, copying_run, text, tmp_path, monkeypatch):
+  copier_of_lines, copying_run, text, tmp_path, monkeypatch
+):
   copier_of_lines.file(text, tmp_path / 'eight')
   monkeypatch.setattr(jax, 'device_count', lambda: 1)
   one = _open(copying_run)
@@ -57,8 +69,9 @@ def test_one_device_and_eight_write_the_same(
 
 
 @pytest.mark.parametrize('left', ['the dog sleeps\n\nKEPT\n', 'X\n\nKEPT\nhal'])
-def test_an_interrupted_file_goes_on(copier_of_lines, text, tmp_path, left,
-                                     monkeypatch):
+def test_an_interrupted_file_goes_on(
+  copier_of_lines, text, tmp_path, left, monkeypatch
+):
   """What is done is kept, but for half a line, and not done again."""
   output = tmp_path / 'out'
   monkeypatch.setattr(translate, '_SORTED_BATCHES', 1)
@@ -69,14 +82,17 @@ def test_an_interrupted_file_goes_on(copier_of_lines, text, tmp_path, left,
   counts = copier_of_lines.file(text, output)
   assert counts.resumed == 3 and counts.lines == 7
   assert output.read_text().split('\n')[2:5] == [
-      'KEPT', 'the cat and the dog drink milk', '']
+    'KEPT',
+    'the cat and the dog drink milk',
+    '',
+  ]
   assert not list(tmp_path.glob('*.partial*'))
 
 
 @pytest.mark.parametrize('change', ['text', 'setting', 'checkpoint'])
 def test_another_text_or_setting_begins_anew(
-    copying_run, copier_of_lines, text, tmp_path, change, monkeypatch,
-    caplog):
+  copying_run, copier_of_lines, text, tmp_path, change, monkeypatch, caplog
+):
   output = tmp_path / 'out'
   monkeypatch.setattr(translate, '_SORTED_BATCHES', 1)
   _interrupt(copier_of_lines, text, output, monkeypatch, after=1)
@@ -139,9 +155,11 @@ def test_a_stream_answers_line_by_line(copier_of_lines):
 def test_a_stream_that_is_there_is_read_in_batches(copier_of_lines):
   output = io.BytesIO()
   counts = copier_of_lines.stream(
-      io.BytesIO('\n'.join(_LINES).encode()), output)
+    io.BytesIO('\n'.join(_LINES).encode()), output
+  )
   assert output.getvalue().decode() == ''.join(
-      f'{" ".join(line.split())}\n' for line in _LINES)
+    f'{" ".join(line.split())}\n' for line in _LINES
+  )
   assert counts.lines == 7 and counts.empty == 2
 
 
@@ -155,25 +173,29 @@ def test_an_error_of_the_stream_is_not_swallowed(copier_of_lines):
 
 
 def test_several_hypotheses_have_numbers_and_scores(
-    copying_run, text, tmp_path):
-  lines = _open(copying_run,
-                options=translate.TranslationOptions(beam_size=3, n_best=2))
+  copying_run, text, tmp_path
+):
+  lines = _open(
+    copying_run, options=translate.TranslationOptions(beam_size=3, n_best=2)
+  )
   lines.file(text, tmp_path / 'out')
-  rows = [row.split('\t')
-          for row in (tmp_path / 'out').read_text().splitlines()]
+  rows = [
+    row.split('\t') for row in (tmp_path / 'out').read_text().splitlines()
+  ]
   assert [row[0] for row in rows] == [
-      str(n) for n in range(1, 8) for _ in range(2)]
+    str(n) for n in range(1, 8) for _ in range(2)
+  ]
   assert rows[0][2] == 'the dog sleeps' != rows[1][2]
   assert float(rows[0][1]) > float(rows[1][1])
   assert rows[2][1:] == rows[3][1:] == ['0.0000', '']
 
 
-def test_lines_that_are_too_long_are_cut_and_counted(
-    copier_of_lines, caplog):
+def test_lines_that_are_too_long_are_cut_and_counted(copier_of_lines, caplog):
   output = io.BytesIO()
   with caplog.at_level(logging.WARNING):
     counts = copier_of_lines.stream(
-        io.BytesIO(b'milk ' * 40 + b'\nmilk\n'), output)
+      io.BytesIO(b'milk ' * 40 + b'\nmilk\n'), output
+    )
   assert counts.cut == 1
   assert '1 of 2 lines were cut to 32 tokens' in caplog.text
   first, second = output.getvalue().decode().splitlines()
@@ -187,19 +209,23 @@ def test_bytes_that_are_no_text_do_not_stop_a_stream(copier_of_lines):
 
 
 def test_lists_of_lines(copier_of_lines):
-  best, = copier_of_lines.translate(['warm milk'])
+  (best,) = copier_of_lines.translate(['warm milk'])
   assert best[0].text == 'warm milk' and best[0].score < 0
 
 
 def test_mistakes(copying_run, tmp_path, make_run):
-  with pytest.raises(errors.CheckpointError, match='Got: 30. Expected: some '
-                     'of 10, 20'):
+  with pytest.raises(
+    errors.CheckpointError, match='Got: 30. Expected: some of 10, 20'
+  ):
     _open(copying_run, step=30)
   with pytest.raises(errors.VocabularyError, match='Got: xx'):
-    translate.open_translator(model_dir=str(copying_run), source='en',
-                              target='xx')
-  with pytest.raises(errors.ConfigError, match='Only an encoder-decoder can '
-                     'translate. Got: Encoder'):
+    translate.open_translator(
+      model_dir=str(copying_run), source='en', target='xx'
+    )
+  with pytest.raises(
+    errors.ConfigError,
+    match='Only an encoder-decoder can translate. Got: Encoder',
+  ):
     _open(make_run(tmp_path / 'encoder', [1]))
   with pytest.raises(errors.CorpusError, match='No such file'):
     _open(copying_run).file(tmp_path / 'none', tmp_path / 'out')
@@ -207,4 +233,5 @@ def test_mistakes(copying_run, tmp_path, make_run):
 
 def test_identity_is_plain(copier_of_lines):
   assert json.loads(json.dumps(copier_of_lines.identity)) == (
-      copier_of_lines.identity)
+    copier_of_lines.identity
+  )

@@ -31,8 +31,12 @@ def check_usable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
       not be written.
   """
   if paths.is_bucket(path):
-    _wait_for(functools.partial(_probe, path), path, seconds,
-              expected='to write, read and delete objects')
+    _wait_for(
+      functools.partial(_probe, path),
+      path,
+      seconds,
+      expected='to write, read and delete objects',
+    )
 
 
 def check_readable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
@@ -47,21 +51,28 @@ def check_readable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
       not be read.
   """
   if paths.is_bucket(path) and os.fspath(path) not in _READABLE:
-    _wait_for(functools.partial(paths.children, path), path, seconds,
-              expected='to list and read objects')
+    _wait_for(
+      functools.partial(paths.children, path),
+      path,
+      seconds,
+      expected='to list and read objects',
+    )
     _READABLE.add(os.fspath(path))
 
 
-def _wait_for(ask: Callable[[], Any], path: pathlib.Path, seconds: float, *,
-              expected: str) -> None:
+def _wait_for(
+  ask: Callable[[], Any], path: pathlib.Path, seconds: float, *, expected: str
+) -> None:
   """Asks a bucket something; raises RunDirectoryError unless it answers."""
   answers: queue.Queue[Exception | None] = queue.Queue()
+
   def run():
     try:
       ask()
       answers.put(None)
     except Exception as error:  # pylint: disable=broad-except
       answers.put(error)
+
   # A thread, as neither library has a limit for all that it may wait for.
   threading.Thread(target=run, name='xlflax bucket', daemon=True).start()
   try:
@@ -70,26 +81,41 @@ def _wait_for(ask: Callable[[], Any], path: pathlib.Path, seconds: float, *,
     error = TimeoutError(f'no answer within {seconds:g} s')
   if error is not None:
     raise errors.RunDirectoryError(
-        'The bucket can not be used', got=_one_line(error),
-        expected=expected, where=os.fspath(path),
-        fix="check the bucket's name, this machine's credentials "
-        '(`gcloud auth application-default login`, or '
-        'GOOGLE_APPLICATION_CREDENTIALS) and its network') from error
+      'The bucket can not be used',
+      got=_one_line(error),
+      expected=expected,
+      where=os.fspath(path),
+      fix="check the bucket's name, this machine's credentials "
+      '(`gcloud auth application-default login`, or '
+      'GOOGLE_APPLICATION_CREDENTIALS) and its network',
+    ) from error
 
 
 def _probe(path: pathlib.Path) -> None:
   """Writes, reads and deletes an object."""
   import tensorstore  # pylint: disable=g-import-not-at-top
+
   name = f'.probe-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}'
-  bucket, _, folder = os.fspath(path).removeprefix(
-      f'{paths.SCHEME}://').partition('/')
+  bucket, _, folder = (
+    os.fspath(path).removeprefix(f'{paths.SCHEME}://').partition('/')
+  )
   store = tensorstore.KvStore.open(
-      {'driver': os.environ.get('TENSORSTORE_GCS_BACKEND', 'gcs'),
-       'bucket': bucket, 'path': f'{folder}/'.lstrip('/')},
-      # By default it tries 32 times, for a quarter of an hour.
-      context=tensorstore.Context({'gcs_request_retries': {
-          'max_retries': 3, 'initial_delay': '500ms',
-          'max_delay': '2s'}})).result()
+    {
+      'driver': os.environ.get('TENSORSTORE_GCS_BACKEND', 'gcs'),
+      'bucket': bucket,
+      'path': f'{folder}/'.lstrip('/'),
+    },
+    # By default it tries 32 times, for a quarter of an hour.
+    context=tensorstore.Context(
+      {
+        'gcs_request_retries': {
+          'max_retries': 3,
+          'initial_delay': '500ms',
+          'max_delay': '2s',
+        }
+      }
+    ),
+  ).result()
   store.write(name, b'xlflax').result()
   probe = path / name
   found = probe.read_bytes()

@@ -10,21 +10,21 @@ from xlflax import errors
 
 # Name -> one line for `xlflax --help`; modules are imported when needed.
 COMMANDS = {
-    'demo': 'train and evaluate a small model end to end on embedded text',
-    'vocab': 'train a SentencePiece vocabulary over languages',
-    'synthetic': 'write invented languages with data for every task',
-    'prepare': 'process the text of a corpus: Moses, segmentation, switching',
-    'tasks': 'list tasks, or show examples of one, step by step',
-    'cache': "write a mixture's token cache",
-    'train': 'pretrain or fine-tune a model',
-    'finetune': 'fine-tune over a grid of settings, select, evaluate',
-    'label': "label the words of text by a fine-tuned run",
-    'evaluate': 'measure checkpoints by evaluation tasks',
-    'translate': 'translate files or standard input by beam search',
-    'analyze': 'how similar languages are inside of models, with pictures',
-    'convert': 'convert checkpoints, from and to Hugging Face too',
-    'launch': 'start a job of several processes, here or on a cluster',
-    'benchmark': 'time training steps on synthetic batches',
+  'demo': 'train and evaluate a small model end to end on embedded text',
+  'vocab': 'train a SentencePiece vocabulary over languages',
+  'synthetic': 'write invented languages with data for every task',
+  'prepare': 'process the text of a corpus: Moses, segmentation, switching',
+  'tasks': 'list tasks, or show examples of one, step by step',
+  'cache': "write a mixture's token cache",
+  'train': 'pretrain or fine-tune a model',
+  'finetune': 'fine-tune over a grid of settings, select, evaluate',
+  'label': 'label the words of text by a fine-tuned run',
+  'evaluate': 'measure checkpoints by evaluation tasks',
+  'translate': 'translate files or standard input by beam search',
+  'analyze': 'how similar languages are inside of models, with pictures',
+  'convert': 'convert checkpoints, from and to Hugging Face too',
+  'launch': 'start a job of several processes, here or on a cluster',
+  'benchmark': 'time training steps on synthetic batches',
 }
 
 
@@ -45,8 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(xlflax.__version__)
     return 0
   if arguments[0] not in COMMANDS:
-    print(f'xlflax: there is no command {arguments[0]!r}.\n\n{_overview()}',
-          file=sys.stderr)
+    print(
+      f'xlflax: there is no command {arguments[0]!r}.\n\n{_overview()}',
+      file=sys.stderr,
+    )
     return 2
   return _run(arguments[0], arguments[1:])
 
@@ -56,20 +58,25 @@ def _run(name: str, arguments: list[str]) -> int:
     config,  # pylint: disable=g-import-not-at-top
     logs,  # pylint: disable=g-import-not-at-top
   )
+
   logs.set_up()
   command = importlib.import_module(f'xlflax.commands.{name}')
   parser = argparse.ArgumentParser(
-      prog=f'xlflax {name}', description=command.HELP,
-      epilog='examples:\n' + command.EXAMPLES.strip('\n'),
-      formatter_class=argparse.RawDescriptionHelpFormatter)
+    prog=f'xlflax {name}',
+    description=command.HELP,
+    epilog='examples:\n' + command.EXAMPLES.strip('\n'),
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
   command.add_arguments(parser)
   try:
     rest, bindings = config.split_bindings(arguments)
     parsed = parser.parse_args(rest)
     if bindings and not hasattr(parsed, 'gin_file'):
       raise errors.ConfigError(
-          'This command takes no gin bindings', got=f'--gin.{bindings[0]}',
-          where=f'xlflax {name}')
+        'This command takes no gin bindings',
+        got=f'--gin.{bindings[0]}',
+        where=f'xlflax {name}',
+      )
     parsed.gin_bindings = bindings
     parsed.command_line = ['xlflax', name, *arguments]
     return command.run(parsed) or 0
@@ -83,10 +90,13 @@ def _run(name: str, arguments: list[str]) -> int:
 
 def _overview() -> str:
   lines = [f'  {name:<10} {text}' for name, text in COMMANDS.items()]
-  return ('usage: xlflax COMMAND [options]\n\n'
-          'Cross-lingual language model pretraining in JAX and Flax.\n\n'
-          'commands:\n' + '\n'.join(lines)
-          + '\n\n`xlflax COMMAND --help` explains a command, with examples.')
+  return (
+    'usage: xlflax COMMAND [options]\n\n'
+    'Cross-lingual language model pretraining in JAX and Flax.\n\n'
+    'commands:\n'
+    + '\n'.join(lines)
+    + '\n\n`xlflax COMMAND --help` explains a command, with examples.'
+  )
 
 
 if __name__ == '__main__':

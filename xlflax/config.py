@@ -27,14 +27,25 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
   """Adds `--gin_file` and `--gin_search_paths` (see `split_bindings`)."""
   group = parser.add_argument_group('configuration (Gin)')
   group.add_argument(
-      '--gin_file', action='append', default=[], metavar='FILE',
-      help='gin file; repeat for several, later ones override earlier ones')
+    '--gin_file',
+    action='append',
+    default=[],
+    metavar='FILE',
+    help='gin file; repeat for several, later ones override earlier ones',
+  )
   group.add_argument(
-      '--gin_search_paths', action='append', default=[], metavar='DIR',
-      help='folder to look gin files up in (comma-separated or repeated)')
+    '--gin_search_paths',
+    action='append',
+    default=[],
+    metavar='DIR',
+    help='folder to look gin files up in (comma-separated or repeated)',
+  )
   group.add_argument(
-      '--gin.NAME=VALUE', dest='gin_binding_help', action='store_true',
-      help='override a binding, such as --gin.TRAIN_STEPS=1000')
+    '--gin.NAME=VALUE',
+    dest='gin_binding_help',
+    action='store_true',
+    help='override a binding, such as --gin.TRAIN_STEPS=1000',
+  )
 
 
 def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -55,14 +66,17 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     binding = argument.removeprefix('--gin.')
     if '=' not in binding:
       raise errors.ConfigError(
-          'A gin flag has no value', got=argument,
-          expected='--gin.NAME=VALUE')
+        'A gin flag has no value', got=argument, expected='--gin.NAME=VALUE'
+      )
     bindings.append(binding)
   return [*rest, *arguments[end:]], bindings
 
 
-def parse(gin_files: Sequence[str], bindings: Sequence[str] = (),
-          search_paths: Sequence[str] = ()) -> None:
+def parse(
+  gin_files: Sequence[str],
+  bindings: Sequence[str] = (),
+  search_paths: Sequence[str] = (),
+) -> None:
   """Parses files, then bindings, into Gin's configuration, and finalises it.
 
   Args:
@@ -82,7 +96,8 @@ def parse(gin_files: Sequence[str], bindings: Sequence[str] = (),
     _find(name, folders)
   try:
     gin.parse_config_files_and_bindings(
-        list(gin_files), None, finalize_config=False)
+      list(gin_files), None, finalize_config=False
+    )
     for binding in bindings:
       _bind(_quoted(binding))
     _check_macros(bindings)
@@ -140,8 +155,9 @@ def macro(name: str) -> Any:
   return parameter(f'{name}/macro.value', what='a macro', shown=name)
 
 
-def parameter(name: str, *, what: str = 'a parameter',
-              shown: str | None = None) -> Any:
+def parameter(
+  name: str, *, what: str = 'a parameter', shown: str | None = None
+) -> Any:
   """What a parameter such as 'evaluate.tasks' is bound to, built anew.
 
   Args:
@@ -156,8 +172,10 @@ def parameter(name: str, *, what: str = 'a parameter',
     value = gin.query_parameter(name)
   except ValueError as error:
     raise errors.ConfigError(
-        f'The configuration lacks {what}', got=f'no {shown or name}',
-        expected=f'{shown or name} = ...') from error
+      f'The configuration lacks {what}',
+      got=f'no {shown or name}',
+      expected=f'{shown or name} = ...',
+    ) from error
   return call(lambda: copy.deepcopy(value))  # Gin builds what it copies.
 
 
@@ -168,9 +186,12 @@ def _find(name: str, folders) -> None:
   shipped = sorted(str(p.relative_to(SHIPPED)) for p in SHIPPED.rglob('*.gin'))
   close = difflib.get_close_matches(name, shipped, n=3, cutoff=0.4)
   raise errors.ConfigError(
-      'A gin file does not exist', got=name,
-      expected='a path, or one of those that come with xlflax, such as '
-      + ', '.join(close or shipped[:5]), where='--gin_file')
+    'A gin file does not exist',
+    got=name,
+    expected='a path, or one of those that come with xlflax, such as '
+    + ', '.join(close or shipped[:5]),
+    where='--gin_file',
+  )
 
 
 def _quoted(binding: str) -> str:
@@ -189,8 +210,10 @@ def _bind(binding: str) -> None:
   try:
     gin.parse_config(binding)
   except ValueError as error:
-    imports = sorted({i.format() for i in gin.config._IMPORTS},  # pylint: disable=protected-access
-                     key=lambda line: '__gin__' not in line)
+    imports = sorted(
+      {i.format() for i in gin.config._IMPORTS},  # pylint: disable=protected-access
+      key=lambda line: '__gin__' not in line,
+    )
     try:
       gin.parse_config([*imports, binding])
     except Exception:
@@ -205,8 +228,10 @@ def _check_macros(bindings: Sequence[str]) -> None:
   """
   config = gin.config._CONFIG  # pylint: disable=protected-access
   defined = {scope for scope, selector in config if selector == 'gin.macro'}
-  used = {ref.scoped_selector.rpartition('/')[0] or ref.scopes[-1]
-          for ref in _macro_references(config)}
+  used = {
+    ref.scoped_selector.rpartition('/')[0] or ref.scopes[-1]
+    for ref in _macro_references(config)
+  }
   flags = {binding.partition('=')[0].strip() for binding in bindings}
   for name in sorted(defined - used):
     close = difflib.get_close_matches(name, sorted(used), n=3, cutoff=0.5)
@@ -214,20 +239,25 @@ def _check_macros(bindings: Sequence[str]) -> None:
     if name not in flags and (not alike or _is_shipped_macro(name)):
       continue
     raise errors.ConfigError(
-        'A gin macro is set, but nothing uses it', got=name,
-        expected='one of ' + ', '.join(close or sorted(used)),
-        fix='correct its name')
+      'A gin macro is set, but nothing uses it',
+      got=name,
+      expected='one of ' + ', '.join(close or sorted(used)),
+      fix='correct its name',
+    )
   missing = sorted(used - defined)
   if missing:
     raise errors.ConfigError(
-        'The configuration uses macros that are not set',
-        got=', '.join(missing),
-        fix=' '.join(f'--gin.{name}=VALUE' for name in missing))
+      'The configuration uses macros that are not set',
+      got=', '.join(missing),
+      fix=' '.join(f'--gin.{name}=VALUE' for name in missing),
+    )
 
 
 def _is_shipped_macro(name: str) -> bool:
-  return any(re.search(rf'^{re.escape(name)} *=', path.read_text(), re.M)
-             for path in SHIPPED.rglob('*.gin'))
+  return any(
+    re.search(rf'^{re.escape(name)} *=', path.read_text(), re.M)
+    for path in SHIPPED.rglob('*.gin')
+  )
 
 
 def _macro_references(config):
@@ -261,36 +291,45 @@ def _raised_by_gin(error: Exception) -> bool:
 def _plain(error: errors.XlflaxError) -> errors.XlflaxError:
   """The error without the call stack that gin appends to its message."""
   # Gin raises a proxy class that poses as the error's own: its base is meant.
-  kind = next(c for c in type(error).__mro__
-              if getattr(errors, c.__name__, None) is c)
-  return kind(error.what, got=error.got, expected=error.expected,
-              where=error.where, fix=error.fix)
+  kind = next(
+    c for c in type(error).__mro__ if getattr(errors, c.__name__, None) is c
+  )
+  return kind(
+    error.what,
+    got=error.got,
+    expected=error.expected,
+    where=error.where,
+    fix=error.fix,
+  )
 
 
 def _translated(error: Exception) -> errors.ConfigError:
   """Gin's own error as one message."""
   text = ' '.join(re.sub(r' \(<[^>]*>\)', '', str(error)).split())
   missing = re.findall(r'([\w.]+)/macro\.value set to `%gin.REQUIRED`', text)
-  missing += re.findall(r"([\w./]+) set to `%gin.REQUIRED`", text) * (
-      not missing)
+  missing += re.findall(r'([\w./]+) set to `%gin.REQUIRED`', text) * (
+    not missing
+  )
   if missing:
     return errors.ConfigError(
-        'The configuration needs values that are not given',
-        got='none for ' + ', '.join(missing),
-        fix=' '.join(_HOW_TO_SET.get(name, f'--gin.{name}=VALUE')
-                     for name in missing))
+      'The configuration needs values that are not given',
+      got='none for ' + ', '.join(missing),
+      fix=' '.join(
+        _HOW_TO_SET.get(name, f'--gin.{name}=VALUE') for name in missing
+      ),
+    )
   fix = next((fix for part, fix in _FIXES if part in text), _FIXES[-1][1])
   return errors.ConfigError('The gin configuration is wrong', got=text, fix=fix)
 
 
-_HOW_TO_SET = {
-    'MODEL': '--gin_file=models/SIZE.gin, after the other files',
-}
+_HOW_TO_SET = {'MODEL': '--gin_file=models/SIZE.gin, after the other files'}
 # Part of gin's message -> what to do; the last one for all others.
 _FIXES = (
-    ('Failed to parse token', 'put text in quotes, as in '
-     '--gin.NAME="\'text\'"'),
-    ('missing', 'give them values in a gin file or by --gin flags'),
-    ('', 'check the spelling of the name against the docstring of what it '
-     'configures'),
+  ('Failed to parse token', 'put text in quotes, as in --gin.NAME="\'text\'"'),
+  ('missing', 'give them values in a gin file or by --gin flags'),
+  (
+    '',
+    'check the spelling of the name against the docstring of what it '
+    'configures',
+  ),
 )

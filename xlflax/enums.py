@@ -18,8 +18,11 @@ def coerce(instance: Any, field: str, kind: type[enum.Enum]) -> None:
   """
   value = getattr(instance, field)
   if not isinstance(value, kind):
-    object.__setattr__(instance, field, of_value(
-        value, kind, where=f'{type(instance).__name__}.{field}'))
+    object.__setattr__(
+      instance,
+      field,
+      of_value(value, kind, where=f'{type(instance).__name__}.{field}'),
+    )
 
 
 def of_value(value: Any, kind: type[_Kind], *, where: str) -> _Kind:
@@ -34,6 +37,7 @@ def of_value(value: Any, kind: type[_Kind], *, where: str) -> _Kind:
     return kind(str(value).lower())
   except ValueError as error:
     raise errors.ConfigError(
-        f'{where} has no such value', got=repr(value),
-        expected='one of ' + ', '.join(repr(k.value) for k in kind),
+      f'{where} has no such value',
+      got=repr(value),
+      expected='one of ' + ', '.join(repr(k.value) for k in kind),
     ) from error

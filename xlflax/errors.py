@@ -17,8 +17,9 @@ class XlflaxError(Exception):
     fix: what to do about it.
   """
 
-  def __init__(self, what: str, *, got=None, expected=None, where=None,
-               fix=None):
+  def __init__(
+    self, what: str, *, got=None, expected=None, where=None, fix=None
+  ):
     self.what = what
     self.got = got
     self.expected = expected
@@ -32,11 +33,19 @@ class XlflaxError(Exception):
 
   def __str__(self) -> str:
     parts = [self.what.rstrip('.') + '.']
-    labels = (('Got', self.got), ('Expected', self.expected),
-              ('Where', self.where), ('What to do', self.fix))
-    parts += [f'{label}: {value}.' if not str(value).endswith(('.', '\n'))
-              else f'{label}: {value}'
-              for label, value in labels if value is not None]
+    labels = (
+      ('Got', self.got),
+      ('Expected', self.expected),
+      ('Where', self.where),
+      ('What to do', self.fix),
+    )
+    parts += [
+      f'{label}: {value}.'
+      if not str(value).endswith(('.', '\n'))
+      else f'{label}: {value}'
+      for label, value in labels
+      if value is not None
+    ]
     return ' '.join(parts)
 
 

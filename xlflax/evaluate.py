@@ -18,18 +18,18 @@ _LOG = logging.getLogger(__name__)
 
 
 def evaluate(
-    *,
-    model_dir: str,
-    tasks: Sequence[base.EvalTask],
-    steps: str | Sequence[int] = 'last',
-    best_metric: str | None = None,
-    untrained: bool = False,
-    watch: bool = False,
-    poll_seconds: float = 20.0,
-    timeout_seconds: float | None = None,
-    seed: int = 0,
-    batch_size: int = 64,
-    partitioner: partitioning.Partitioner | None = None,
+  *,
+  model_dir: str,
+  tasks: Sequence[base.EvalTask],
+  steps: str | Sequence[int] = 'last',
+  best_metric: str | None = None,
+  untrained: bool = False,
+  watch: bool = False,
+  poll_seconds: float = 20.0,
+  timeout_seconds: float | None = None,
+  seed: int = 0,
+  batch_size: int = 64,
+  partitioner: partitioning.Partitioner | None = None,
 ) -> Report:
   """Evaluates checkpoints of a run by some tasks.
 
@@ -72,13 +72,15 @@ def evaluate(
     run = run_lib.open_run(model_dir)
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
-  evaluator = evaluator_lib.Evaluator(run, tuple(tasks), partitioner, seed=seed,
-                         batch_size=batch_size)
+  evaluator = evaluator_lib.Evaluator(
+    run, tuple(tasks), partitioner, seed=seed, batch_size=batch_size
+  )
   before = run.steps
   if untrained:
     evaluator.evaluate(results.UNTRAINED)
   for step in checkpoint_choice.choose(
-      run, steps, best_metric=best_metric, may_be_none=watch or untrained):
+    run, steps, best_metric=best_metric, may_be_none=watch or untrained
+  ):
     evaluator.evaluate(step)
   if watch:
     evaluator.seen.update(before)
@@ -86,8 +88,12 @@ def evaluate(
   return evaluator.report()
 
 
-def _watch(run: run_lib.Run, evaluator: evaluator_lib.Evaluator,
-           poll_seconds: float, timeout_seconds: float | None) -> None:
+def _watch(
+  run: run_lib.Run,
+  evaluator: evaluator_lib.Evaluator,
+  poll_seconds: float,
+  timeout_seconds: float | None,
+) -> None:
   """Evaluates new checkpoints, oldest first, until training has finished."""
   last_new = time.monotonic()
   while True:
@@ -101,15 +107,19 @@ def _watch(run: run_lib.Run, evaluator: evaluator_lib.Evaluator,
     elif finished:
       return
     elif _timed_out(last_new, timeout_seconds):
-      _LOG.warning('No new checkpoint in %s for %g seconds: watching ends.',
-                   run.directory, timeout_seconds)
+      _LOG.warning(
+        'No new checkpoint in %s for %g seconds: watching ends.',
+        run.directory,
+        timeout_seconds,
+      )
       return
     else:
       time.sleep(poll_seconds)
 
 
-def _wait_for_run(model_dir: str, poll_seconds: float,
-                  timeout_seconds: float | None) -> run_lib.Run:
+def _wait_for_run(
+  model_dir: str, poll_seconds: float, timeout_seconds: float | None
+) -> run_lib.Run:
   """Opens a run as soon as training has made its directory."""
   start = time.monotonic()
   while True:
@@ -122,18 +132,25 @@ def _wait_for_run(model_dir: str, poll_seconds: float,
 
 
 def _timed_out(start: float, timeout_seconds: float | None) -> bool:
-  return (timeout_seconds is not None
-          and time.monotonic() - start >= timeout_seconds)
+  return (
+    timeout_seconds is not None and time.monotonic() - start >= timeout_seconds
+  )
 
 
 def _check_tasks(tasks: Sequence[base.EvalTask]) -> None:
   names = [task.name for task in tasks]
   if not names:
     raise errors.ConfigError(
-        'There is no task to evaluate', expected='one or more tasks',
-        where='evaluate.tasks', fix='name some with --tasks, or in a gin file')
+      'There is no task to evaluate',
+      expected='one or more tasks',
+      where='evaluate.tasks',
+      fix='name some with --tasks, or in a gin file',
+    )
   if len(set(names)) < len(names):
     raise errors.ConfigError(
-        'Two evaluation tasks have the same name, so their results would '
-        'overwrite each other', got=', '.join(names), where='evaluate.tasks',
-        fix='give one of them another name')
+      'Two evaluation tasks have the same name, so their results would '
+      'overwrite each other',
+      got=', '.join(names),
+      where='evaluate.tasks',
+      fix='give one of them another name',
+    )

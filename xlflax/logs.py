@@ -8,8 +8,11 @@ import sys
 def set_up() -> None:
   """Lines with time and level; other libraries only from warnings on."""
   handler = logging.StreamHandler(sys.stderr)
-  handler.setFormatter(logging.Formatter(
-      '%(asctime)s %(levelname).1s %(message)s', datefmt='%H:%M:%S'))
+  handler.setFormatter(
+    logging.Formatter(
+      '%(asctime)s %(levelname).1s %(message)s', datefmt='%H:%M:%S'
+    )
+  )
   # Gin logs each folder that it looks a file up in, as an error too.
   handler.addFilter(lambda record: record.module != 'resource_reader')
   root = logging.getLogger()

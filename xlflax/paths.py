@@ -39,9 +39,12 @@ def of(name: str | os.PathLike) -> pathlib.Path:
     return pathlib.Path(text)
   if scheme != SCHEME or not rest.strip('/'):
     raise errors.RunDirectoryError(
-        'Files can not be there', got=text, expected='a directory, or '
-        f'{SCHEME}://BUCKET/NAME (Orbax writes to no other kind of bucket)',
-        fix='mount the bucket as a file system, or take another place')
+      'Files can not be there',
+      got=text,
+      expected='a directory, or '
+      f'{SCHEME}://BUCKET/NAME (Orbax writes to no other kind of bucket)',
+      fix='mount the bucket as a file system, or take another place',
+    )
   return cast(pathlib.Path, _bucket_path(text))
 
 
@@ -49,9 +52,11 @@ def _bucket_path(text: str):
   _check_packages(text)
   import fsspec.config  # pylint: disable=g-import-not-at-top
   from etils import epath  # pylint: disable=g-import-not-at-top
+
   # Other processes write there too: listings must not be remembered.
   fsspec.config.conf.setdefault('gcs', {}).setdefault(
-      'use_listings_cache', False)
+    'use_listings_cache', False
+  )
   # They tell with every request what can't be known, or is read ahead.
   for library in ('gcsfs', 'fsspec'):
     logging.getLogger(library).setLevel(logging.CRITICAL)
@@ -61,8 +66,11 @@ def _bucket_path(text: str):
 def _check_packages(text: str) -> None:
   if importlib.util.find_spec('gcsfs') is None:
     raise errors.RunDirectoryError(
-        'The package that reads and writes buckets is missing', got=text,
-        expected='gcsfs', fix=PACKAGES)
+      'The package that reads and writes buckets is missing',
+      got=text,
+      expected='gcsfs',
+      fix=PACKAGES,
+    )
 
 
 def is_bucket(path: os.PathLike) -> bool:
@@ -82,9 +90,12 @@ def local(name: str | os.PathLike, *, where: str) -> pathlib.Path:
   """
   if '://' in os.fspath(name):
     raise errors.RunDirectoryError(
-        'This can not be in a bucket', got=os.fspath(name),
-        expected='a file or directory on disk', where=where,
-        fix='give one on disk, and copy it from or to the bucket')
+      'This can not be in a bucket',
+      got=os.fspath(name),
+      expected='a file or directory on disk',
+      where=where,
+      fix='give one on disk, and copy it from or to the bucket',
+    )
   return pathlib.Path(name)
 
 
@@ -152,8 +163,10 @@ def move(source: pathlib.Path, target: pathlib.Path) -> None:
   """Moves a directory; in a bucket its objects are copied there."""
   if is_bucket(source):
     import fsspec  # pylint: disable=g-import-not-at-top
+
     fsspec.filesystem('gcs').mv(
-        os.fspath(source), os.fspath(target), recursive=True)
+      os.fspath(source), os.fspath(target), recursive=True
+    )
     return
   target.parent.mkdir(parents=True, exist_ok=True)
   shutil.move(source, target)
@@ -168,8 +181,9 @@ def remove(directory: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def new_directory(target: pathlib.Path, *, where: str
-                  ) -> Iterator[pathlib.Path]:
+def new_directory(
+  target: pathlib.Path, *, where: str
+) -> Iterator[pathlib.Path]:
   """Context with a directory to write, which is `target` at its end.
 
   On disk it has another name until then. In a bucket it is written in its
@@ -185,10 +199,16 @@ def new_directory(target: pathlib.Path, *, where: str
   target = absolute(target)
   if target.exists() and (not target.is_dir() or children(target)):
     raise errors.RunDirectoryError(
-        'The output is there already', got=str(target),
-        expected='a new or empty directory', fix=f'give another {where}')
-  partial = target if is_bucket(target) else target.with_name(
-      f'.{target.name}.{os.getpid()}.partial')
+      'The output is there already',
+      got=str(target),
+      expected='a new or empty directory',
+      fix=f'give another {where}',
+    )
+  partial = (
+    target
+    if is_bucket(target)
+    else target.with_name(f'.{target.name}.{os.getpid()}.partial')
+  )
   try:
     partial.mkdir(parents=True, exist_ok=is_bucket(target))
     yield partial

@@ -33,33 +33,33 @@ class Mode(enum.Enum):
 
 
 def train(
-    *,
-    model_dir: str,
-    model: Any,
-    objectives: mixture_lib.ObjectiveMixture,
-    streams: Sequence[loader_lib.AnyStream],
-    vocabulary: str | vocabulary_spec.VocabularySpec,
-    total_steps: int,
-    optimizer: optimizers.Optimizer,
-    corpus: str | None = None,
-    cache_dir: str | None = None,
-    task_modules: Sequence[str] = (),
-    partitioner: partitioning.Partitioner | None = None,
-    checkpoints: checkpoints_lib.CheckpointOptions | None = None,
-    evaluation: evaluation_lib.Evaluation | None = None,
-    init_from: initialization.Inits | None = None,
-    seed: int = 0,
-    accumulation: int = 1,
-    ema_decay: float | None = None,
-    non_finite: step_lib.NonFinite = step_lib.NonFinite.STOP,
-    log_every_steps: int = 50,
-    prefetch: int = 2,
-    stop_at_step: int | None = None,
-    other_config: run_directory.OtherConfig = run_directory.OtherConfig.REFUSE,
-    config: str | Callable[[], str] = '',
-    mode: Mode = Mode.TRAIN,
-    benchmark_steps: int = 10,
-    machine: machines.Machine | None = None,
+  *,
+  model_dir: str,
+  model: Any,
+  objectives: mixture_lib.ObjectiveMixture,
+  streams: Sequence[loader_lib.AnyStream],
+  vocabulary: str | vocabulary_spec.VocabularySpec,
+  total_steps: int,
+  optimizer: optimizers.Optimizer,
+  corpus: str | None = None,
+  cache_dir: str | None = None,
+  task_modules: Sequence[str] = (),
+  partitioner: partitioning.Partitioner | None = None,
+  checkpoints: checkpoints_lib.CheckpointOptions | None = None,
+  evaluation: evaluation_lib.Evaluation | None = None,
+  init_from: initialization.Inits | None = None,
+  seed: int = 0,
+  accumulation: int = 1,
+  ema_decay: float | None = None,
+  non_finite: step_lib.NonFinite = step_lib.NonFinite.STOP,
+  log_every_steps: int = 50,
+  prefetch: int = 2,
+  stop_at_step: int | None = None,
+  other_config: run_directory.OtherConfig = run_directory.OtherConfig.REFUSE,
+  config: str | Callable[[], str] = '',
+  mode: Mode = Mode.TRAIN,
+  benchmark_steps: int = 10,
+  machine: machines.Machine | None = None,
 ) -> dict[str, Any]:
   """Trains a model, or continues a run where its last checkpoint left it.
 
@@ -105,20 +105,34 @@ def train(
       not finite.
   """
   settings = setup_lib.Settings(
-      model_dir=model_dir, model=model, objectives=objectives,
-      streams=tuple(streams), vocabulary=vocabulary, total_steps=total_steps,
-      optimizer=optimizer, corpus=corpus, cache_dir=cache_dir,
-      task_modules=tuple(task_modules),
-      partitioner=partitioner or partitioning.Partitioner(),
-      checkpoints=checkpoints or checkpoints_lib.CheckpointOptions(),
-      evaluation=evaluation, init_from=init_from, seed=seed,
-      accumulation=accumulation, ema_decay=ema_decay,
-      non_finite=enums.of_value(
-          non_finite, step_lib.NonFinite, where='train.non_finite'),
-      log_every_steps=log_every_steps, prefetch=prefetch,
-      stop_at_step=stop_at_step, machine=machine, other_config=enums.of_value(
-          other_config, run_directory.OtherConfig,
-          where='train.other_config'))
+    model_dir=model_dir,
+    model=model,
+    objectives=objectives,
+    streams=tuple(streams),
+    vocabulary=vocabulary,
+    total_steps=total_steps,
+    optimizer=optimizer,
+    corpus=corpus,
+    cache_dir=cache_dir,
+    task_modules=tuple(task_modules),
+    partitioner=partitioner or partitioning.Partitioner(),
+    checkpoints=checkpoints or checkpoints_lib.CheckpointOptions(),
+    evaluation=evaluation,
+    init_from=init_from,
+    seed=seed,
+    accumulation=accumulation,
+    ema_decay=ema_decay,
+    non_finite=enums.of_value(
+      non_finite, step_lib.NonFinite, where='train.non_finite'
+    ),
+    log_every_steps=log_every_steps,
+    prefetch=prefetch,
+    stop_at_step=stop_at_step,
+    machine=machine,
+    other_config=enums.of_value(
+      other_config, run_directory.OtherConfig, where='train.other_config'
+    ),
+  )
   if mode is Mode.BENCHMARK:
     return benchmark.run(settings, steps=benchmark_steps)
   if mode is Mode.PLAN:

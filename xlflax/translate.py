@@ -107,8 +107,9 @@ class LineTranslator:
         for _ in itertools.islice(text, done):
           pass
         with partial.open('ab') as file:
-          while chunk := list(itertools.islice(
-              text, _SORTED_BATCHES * self.batch_size)):
+          while chunk := list(
+            itertools.islice(text, _SORTED_BATCHES * self.batch_size)
+          ):
             counts = self._write(chunk, file, counts)
             os.fsync(file.fileno())
             _LOG.info('%d lines are translated.', counts.lines)
@@ -116,8 +117,10 @@ class LineTranslator:
       record.unlink()
     except OSError as error:
       raise errors.CorpusError(
-          'A file of text can not be translated', got=str(error),
-          where=f'{source} into {output}') from error
+        'A file of text can not be translated',
+        got=str(error),
+        where=f'{source} into {output}',
+      ) from error
     return _warned(counts, self.translator)
 
   def _identity(self, text: BinaryIO) -> dict:
@@ -126,8 +129,9 @@ class LineTranslator:
       digest.update(part)
     return {**self.identity, 'text': digest.hexdigest()}
 
-  def _write(self, chunk: list[bytes], file: BinaryIO, counts: Counts
-             ) -> Counts:
+  def _write(
+    self, chunk: list[bytes], file: BinaryIO, counts: Counts
+  ) -> Counts:
     """Translates some lines, and writes what they become."""
     lines = [line.decode('utf-8', 'replace').strip() for line in chunk]
     found = self.translator.translate(lines)
@@ -135,26 +139,30 @@ class LineTranslator:
       file.write(self._format(number, hypotheses).encode())
     file.flush()
     return counts._replace(
-        lines=counts.lines + len(lines), cut=counts.cut + found.cut,
-        empty=counts.empty + sum(not line for line in lines))
+      lines=counts.lines + len(lines),
+      cut=counts.cut + found.cut,
+      empty=counts.empty + sum(not line for line in lines),
+    )
 
   def _format(self, number: int, hypotheses: list[Hypothesis]) -> str:
     if self.n_best == 1:
       return hypotheses[0].text + '\n'
     missing = [Hypothesis('', 0.0)] * (self.n_best - len(hypotheses))
-    return ''.join(f'{number}\t{score:.4f}\t{text}\n'
-                   for text, score in [*hypotheses, *missing])
+    return ''.join(
+      f'{number}\t{score:.4f}\t{text}\n'
+      for text, score in [*hypotheses, *missing]
+    )
 
 
 def open_translator(
-    *,
-    model_dir: str,
-    source: str,
-    target: str,
-    step: str | int = 'last',
-    options: TranslationOptions | None = None,
-    batch_size: int = 64,
-    partitioner: partitioning.Partitioner | None = None,
+  *,
+  model_dir: str,
+  source: str,
+  target: str,
+  step: str | int = 'last',
+  options: TranslationOptions | None = None,
+  batch_size: int = 64,
+  partitioner: partitioning.Partitioner | None = None,
 ) -> LineTranslator:
   """Opens a run for translation.
 
@@ -178,33 +186,50 @@ def open_translator(
   options = options or TranslationOptions()
   run = run_lib.open_run(model_dir)
   translator_lib.check_model(run.model)
-  chosen, = checkpoint_choice.choose(
-      run, 'last' if step == 'last' else [int(step)])
+  (chosen,) = checkpoint_choice.choose(
+    run, 'last' if step == 'last' else [int(step)]
+  )
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
   subject = base.Subject(
-      model=run.model, vocabulary=run.vocabulary, partitioner=partitioner,
-      params=run.restore_params(chosen, partitioner=partitioner),
-      batch_size=batch_size, objectives=run.objectives)
-  translator = Translator(subject, source=source, target=target,
-                          options=options)
+    model=run.model,
+    vocabulary=run.vocabulary,
+    partitioner=partitioner,
+    params=run.restore_params(chosen, partitioner=partitioner),
+    batch_size=batch_size,
+    objectives=run.objectives,
+  )
+  translator = Translator(
+    subject, source=source, target=target, options=options
+  )
   return LineTranslator(
-      translator=translator, n_best=options.n_best, batch_size=batch_size,
-      identity={
-          'source': translator.source, 'target': translator.target,
-          'options': base.settings(options), 'search': translator.describe(),
-          'vocabulary': run.vocabulary.hash, 'step': chosen,
-          'checkpoint': results.checkpoint_identity(run.directory, chosen)})
+    translator=translator,
+    n_best=options.n_best,
+    batch_size=batch_size,
+    identity={
+      'source': translator.source,
+      'target': translator.target,
+      'options': base.settings(options),
+      'search': translator.describe(),
+      'vocabulary': run.vocabulary.hash,
+      'step': chosen,
+      'checkpoint': results.checkpoint_identity(run.directory, chosen),
+    },
+  )
 
 
-def _resume(partial: pathlib.Path, record: pathlib.Path, identity: dict,
-            n_best: int) -> int:
+def _resume(
+  partial: pathlib.Path, record: pathlib.Path, identity: dict, n_best: int
+) -> int:
   """How many lines are done; makes both files say just that."""
   before = json.loads(record.read_text()) if record.exists() else None
   if before != identity or not partial.exists():
     if before is not None:
-      _LOG.warning('%s is of another text or with other settings; the file is '
-                   'translated from the start.', partial)
+      _LOG.warning(
+        '%s is of another text or with other settings; the file is '
+        'translated from the start.',
+        partial,
+      )
     partial.write_bytes(b'')
     record.write_text(json.dumps(identity))
     return 0
@@ -221,6 +246,10 @@ def _resume(partial: pathlib.Path, record: pathlib.Path, identity: dict,
 
 def _warned(counts: Counts, translator: Translator) -> Counts:
   if counts.cut:
-    _LOG.warning('%d of %d lines were cut to %d tokens.', counts.cut,
-                 counts.lines - counts.resumed, translator.max_length)
+    _LOG.warning(
+      '%d of %d lines were cut to %d tokens.',
+      counts.cut,
+      counts.lines - counts.resumed,
+      translator.max_length,
+    )
   return counts

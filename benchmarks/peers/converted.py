@@ -8,12 +8,7 @@ import transformers
 
 from benchmarks import shapes
 from benchmarks.peers import xlm_roberta
-from xlflax.interop.huggingface import (
-    model_files,
-    plan,
-    tensor_files,
-    weights,
-)
+from xlflax.interop.huggingface import model_files, plan, tensor_files, weights
 
 # Above the usual 0.02, so that a vocabulary's entries differ in probability
 # by more than the libraries do in rounding; the layers' weights more so, that
@@ -26,22 +21,35 @@ def encoder(shape: shapes.Shape) -> transformers.XLMRobertaModel:
   """XLM-R of these sizes, for evaluation."""
   torch.manual_seed(0)
   return transformers.XLMRobertaModel(
-      xlm_roberta.config(shape), add_pooling_layer=False).eval()
+    xlm_roberta.config(shape), add_pooling_layer=False
+  ).eval()
 
 
-def encoder_decoder(shape: shapes.Shape, *, positions: int
-                    ) -> transformers.MBartForConditionalGeneration:
+def encoder_decoder(
+  shape: shapes.Shape, *, positions: int
+) -> transformers.MBartForConditionalGeneration:
   """mBART of these sizes, with as many layers on both sides."""
   torch.manual_seed(0)
-  model = transformers.MBartForConditionalGeneration(transformers.MBartConfig(
-      vocab_size=shape.vocabulary, d_model=shape.hidden,
-      encoder_layers=shape.layers, decoder_layers=shape.layers,
+  model = transformers.MBartForConditionalGeneration(
+    transformers.MBartConfig(
+      vocab_size=shape.vocabulary,
+      d_model=shape.hidden,
+      encoder_layers=shape.layers,
+      decoder_layers=shape.layers,
       encoder_attention_heads=shape.heads,
-      decoder_attention_heads=shape.heads, encoder_ffn_dim=shape.mlp,
-      decoder_ffn_dim=shape.mlp, max_position_embeddings=positions,
-      init_std=_SCALE, scale_embedding=True, forced_eos_token_id=None,
-      bos_token_id=shapes.BOS, pad_token_id=shapes.PAD,
-      eos_token_id=shapes.EOS, decoder_start_token_id=shapes.BOS))
+      decoder_attention_heads=shape.heads,
+      encoder_ffn_dim=shape.mlp,
+      decoder_ffn_dim=shape.mlp,
+      max_position_embeddings=positions,
+      init_std=_SCALE,
+      scale_embedding=True,
+      forced_eos_token_id=None,
+      bos_token_id=shapes.BOS,
+      pad_token_id=shapes.PAD,
+      eos_token_id=shapes.EOS,
+      decoder_start_token_id=shapes.BOS,
+    )
+  )
   with torch.no_grad():
     for name, parameter in model.named_parameters():
       if '.layers.' in name and parameter.ndim == 2:

@@ -12,43 +12,54 @@ import torch
 from benchmarks import shapes
 
 
-def batches(rows: list[list[int]], batch_size: int
-            ) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
+def batches(
+  rows: list[list[int]], batch_size: int
+) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
   """(indices of the rows, the model's arguments), the longest rows first."""
   order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
   for start in range(0, len(order), batch_size):
-    indices = order[start:start + batch_size]
+    indices = order[start : start + batch_size]
     ids = np.full((len(indices), len(rows[indices[0]])), shapes.PAD, np.int64)
     for row, index in enumerate(indices):
-      ids[row, :len(rows[index])] = rows[index]
+      ids[row, : len(rows[index])] = rows[index]
     tensor = torch.from_numpy(ids)
-    yield indices, {'input_ids': tensor, 'attention_mask':
-                    (tensor != shapes.PAD).long()}
+    yield (
+      indices,
+      {'input_ids': tensor, 'attention_mask': (tensor != shapes.PAD).long()},
+    )
 
 
-def sentence_states(model, rows: list[list[int]], batch_size: int
-                    ) -> Callable[[], np.ndarray]:
-  """A function that gives float32 [layers + 1, N, H], means without specials.
-  """
+def sentence_states(
+  model, rows: list[list[int]], batch_size: int
+) -> Callable[[], np.ndarray]:
+  """A function that gives float32 [layers + 1, N, H], means without specials."""
   config = model.config
 
   def call() -> np.ndarray:
-    result = np.empty((config.num_hidden_layers + 1, len(rows),
-                       config.hidden_size), np.float32)
+    result = np.empty(
+      (config.num_hidden_layers + 1, len(rows), config.hidden_size), np.float32
+    )
     with torch.inference_mode():
       for indices, batch in batches(rows, batch_size):
-        states = torch.stack(model(
-            **batch, output_hidden_states=True).hidden_states)
+        states = torch.stack(
+          model(**batch, output_hidden_states=True).hidden_states
+        )
         text = (batch['input_ids'] >= len(shapes.SPECIAL_IDS)).float()
         text = text / text.sum(-1, keepdim=True)
         result[:, indices] = torch.einsum('lbth,bt->lbh', states, text)
     return result
+
   return call
 
 
-def beam_search(model, rows: list[list[int]], batch_size: int, *,
-                beam_size: int, max_length: int
-                ) -> Callable[[], list[list[int]]]:
+def beam_search(
+  model,
+  rows: list[list[int]],
+  batch_size: int,
+  *,
+  beam_size: int,
+  max_length: int,
+) -> Callable[[], list[list[int]]]:
   """A function that gives the words of the best hypothesis of each row."""
   suppressed = sorted({*shapes.SPECIAL_IDS} - {shapes.EOS, shapes.UNK})
 
@@ -57,10 +68,16 @@ def beam_search(model, rows: list[list[int]], batch_size: int, *,
     with torch.inference_mode():
       for indices, batch in batches(rows, batch_size):
         found = model.generate(
-            **batch, num_beams=beam_size, max_new_tokens=max_length,
-            do_sample=False, early_stopping='never', length_penalty=1.0,
-            suppress_tokens=suppressed)
+          **batch,
+          num_beams=beam_size,
+          max_new_tokens=max_length,
+          do_sample=False,
+          early_stopping='never',
+          length_penalty=1.0,
+          suppress_tokens=suppressed,
+        )
         for index, ids in zip(indices, found[:, 1:].tolist(), strict=True):
           result[index] = [i for i in ids if i not in shapes.SPECIAL_IDS]
     return result
+
   return call

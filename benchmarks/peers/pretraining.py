@@ -26,11 +26,19 @@ def measure(model, variant: str, *, calls: int) -> dict:
   torch.set_float32_matmul_precision('high')
   network = _network(model).to(device).train()
   optimizer = torch.optim.AdamW(
-      network.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-6,
-      weight_decay=0.01, fused=True)
-  batch = {key: torch.from_numpy(value).to(device)
-           for key, value in batch_of(model).items()}
+    network.parameters(),
+    lr=1e-4,
+    betas=(0.9, 0.98),
+    eps=1e-6,
+    weight_decay=0.01,
+    fused=True,
+  )
+  batch = {
+    key: torch.from_numpy(value).to(device)
+    for key, value in batch_of(model).items()
+  }
   run = torch.compile(network) if variant == 'torch/compiled' else network
+
   def step():
     with torch.autocast(device, torch.bfloat16):
       loss = run(**batch).loss
@@ -39,22 +47,33 @@ def measure(model, variant: str, *, calls: int) -> dict:
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return loss
+
   seconds = [_timed(step, device) for _ in range(calls + 3)]
   median = float(np.median(seconds[3:]))
-  peak = (torch.cuda.max_memory_allocated() if device == 'cuda'
-          else measure_lib.peak_resident_bytes())
-  return {'seconds': median, 'peak_bytes': peak, 'flops': None, 'mfu': None,
-          'tokens_per_second': model.batch * model.length / median,
-          'first_seconds': seconds[0],
-          'device': (torch.cuda.get_device_name() if device == 'cuda'
-                     else 'cpu'),
-          'versions': {'torch': torch.__version__,
-                       'transformers': transformers.__version__}}
+  peak = (
+    torch.cuda.max_memory_allocated()
+    if device == 'cuda'
+    else measure_lib.peak_resident_bytes()
+  )
+  return {
+    'seconds': median,
+    'peak_bytes': peak,
+    'flops': None,
+    'mfu': None,
+    'tokens_per_second': model.batch * model.length / median,
+    'first_seconds': seconds[0],
+    'device': (torch.cuda.get_device_name() if device == 'cuda' else 'cpu'),
+    'versions': {
+      'torch': torch.__version__,
+      'transformers': transformers.__version__,
+    },
+  }
 
 
 def _timed(step, device: str) -> float:
-  wait = torch.cuda.synchronize if device == 'cuda' else (
-      contextlib.nullcontext)
+  wait = (
+    torch.cuda.synchronize if device == 'cuda' else (contextlib.nullcontext)
+  )
   wait()
   start = time.perf_counter()
   step()
@@ -65,10 +84,19 @@ def _timed(step, device: str) -> float:
 def _sizes(model) -> dict[str, int]:
   """The sizes that the gin files and bindings of a model set."""
   from xlflax import config
-  config.parse(model.gin_files, (
-      'MODEL_DIR="unused"', 'VOCABULARY="unused"', 'TRAIN_STEPS=10',
-      'WARMUP_STEPS=1', *model.bindings))
+
+  config.parse(
+    model.gin_files,
+    (
+      'MODEL_DIR="unused"',
+      'VOCABULARY="unused"',
+      'TRAIN_STEPS=10',
+      'WARMUP_STEPS=1',
+      *model.bindings,
+    ),
+  )
   import gin
+
   found = gin.get_bindings(model.config)
   gin.clear_config()
   return found
@@ -78,39 +106,60 @@ def _network(model) -> torch.nn.Module:
   found = _sizes(model)
   common = dict(vocab_size=model.vocabulary, hidden_size=found['hidden_dim'])
   if model.peer == 'mt5':
-    return transformers.MT5ForConditionalGeneration(transformers.MT5Config(
-        vocab_size=model.vocabulary, d_model=found['hidden_dim'],
-        d_ff=found['mlp_dim'], d_kv=found['head_dim'],
+    return transformers.MT5ForConditionalGeneration(
+      transformers.MT5Config(
+        vocab_size=model.vocabulary,
+        d_model=found['hidden_dim'],
+        d_ff=found['mlp_dim'],
+        d_kv=found['head_dim'],
         num_layers=found['num_encoder_layers'],
         num_decoder_layers=found['num_decoder_layers'],
-        num_heads=found['num_heads'], dropout_rate=0.1,
+        num_heads=found['num_heads'],
+        dropout_rate=0.1,
         tie_word_embeddings=False,
-        decoder_start_token_id=0))
+        decoder_start_token_id=0,
+      )
+    )
   common |= dict(
-      num_hidden_layers=found['num_layers'],
-      num_attention_heads=found['num_heads'],
-      intermediate_size=found['mlp_dim'], type_vocab_size=1,
-      max_position_embeddings=model.length + 2, pad_token_id=shapes.PAD)
+    num_hidden_layers=found['num_layers'],
+    num_attention_heads=found['num_heads'],
+    intermediate_size=found['mlp_dim'],
+    type_vocab_size=1,
+    max_position_embeddings=model.length + 2,
+    pad_token_id=shapes.PAD,
+  )
   if model.peer == 'bert':
     made = transformers.BertConfig(**common)
     return transformers.BertForMaskedLM._from_config(
-        made, attn_implementation='sdpa')
+      made, attn_implementation='sdpa'
+    )
   made = transformers.XLMRobertaConfig(
-      **common, bos_token_id=shapes.BOS, eos_token_id=shapes.EOS)
+    **common, bos_token_id=shapes.BOS, eos_token_id=shapes.EOS
+  )
   return transformers.XLMRobertaForMaskedLM._from_config(
-      made, attn_implementation='sdpa')
+    made, attn_implementation='sdpa'
+  )
 
 
 def batch_of(model) -> dict[str, np.ndarray]:
   """What the network is called with, masked or corrupted on the host."""
-  rows = shapes.token_ids(shapes.Shape(
-      vocabulary=model.vocabulary, batch=model.batch, length=model.length))
+  rows = shapes.token_ids(
+    shapes.Shape(
+      vocabulary=model.vocabulary, batch=model.batch, length=model.length
+    )
+  )
   if model.peer != 'mt5':
-    inputs, labels = shapes.masked(rows, shapes.Shape(
-        vocabulary=model.vocabulary, batch=model.batch, length=model.length))
+    inputs, labels = shapes.masked(
+      rows,
+      shapes.Shape(
+        vocabulary=model.vocabulary, batch=model.batch, length=model.length
+      ),
+    )
     return {'input_ids': inputs, 'labels': labels}
   dropped = round(_NOISE * model.length)
   spans = round(dropped / _SPAN)
   rows = rows.astype(np.int64)
-  return {'input_ids': rows[:, :model.length - dropped + spans].copy(),
-          'labels': rows[:, :dropped + spans].copy()}
+  return {
+    'input_ids': rows[:, : model.length - dropped + spans].copy(),
+    'labels': rows[:, : dropped + spans].copy(),
+  }

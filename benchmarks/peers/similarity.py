@@ -7,8 +7,9 @@ import numpy as np
 _ROWS = 1024  # of a block of similarities
 
 
-def csls_numpy(first: np.ndarray, second: np.ndarray, *, top: int, k: int
-               ) -> np.ndarray:
+def csls_numpy(
+  first: np.ndarray, second: np.ndarray, *, top: int, k: int
+) -> np.ndarray:
   """Indices [N, top] of second, best first, by blocks of rows.
 
   Args:
@@ -21,7 +22,7 @@ def csls_numpy(first: np.ndarray, second: np.ndarray, *, top: int, k: int
   of_second = _mean_of_nearest(second, first, k)
   found = []
   for i in range(0, len(first), _ROWS):
-    scores = first[i:i + _ROWS] @ second.T  # r of first orders nothing
+    scores = first[i : i + _ROWS] @ second.T  # r of first orders nothing
     scores = 2 * scores - of_second[None]
     best = np.argpartition(scores, -top, axis=1)[:, -top:]
     order = np.argsort(-np.take_along_axis(scores, best, 1), 1)
@@ -29,22 +30,32 @@ def csls_numpy(first: np.ndarray, second: np.ndarray, *, top: int, k: int
   return np.concatenate(found)
 
 
-def _mean_of_nearest(queries: np.ndarray, keys: np.ndarray, k: int
-                     ) -> np.ndarray:
-  return np.concatenate([
-      np.partition(queries[i:i + _ROWS] @ keys.T, -k, axis=1)[:, -k:].mean(1)
-      for i in range(0, len(queries), _ROWS)])
+def _mean_of_nearest(
+  queries: np.ndarray, keys: np.ndarray, k: int
+) -> np.ndarray:
+  return np.concatenate(
+    [
+      np.partition(queries[i : i + _ROWS] @ keys.T, -k, axis=1)[:, -k:].mean(1)
+      for i in range(0, len(queries), _ROWS)
+    ]
+  )
 
 
-def csls_faiss(first: np.ndarray, second: np.ndarray, *, top: int, k: int
-               ) -> np.ndarray:
+def csls_faiss(
+  first: np.ndarray, second: np.ndarray, *, top: int, k: int
+) -> np.ndarray:
   """The same by exact searches: r of second, then with it as a dimension."""
   import faiss
+
   first, second = _unit(first), _unit(second)
   of_second = _search(faiss, second, first, k)[0].mean(1)
   ones = np.ones((len(first), 1), np.float32)
-  return _search(faiss, np.concatenate([first, ones], 1), np.concatenate(
-      [second, -of_second[:, None] / 2], 1), top)[1]
+  return _search(
+    faiss,
+    np.concatenate([first, ones], 1),
+    np.concatenate([second, -of_second[:, None] / 2], 1),
+    top,
+  )[1]
 
 
 def _search(faiss, queries: np.ndarray, keys: np.ndarray, k: int):
@@ -82,9 +93,14 @@ class PlainCKA:
   def result(self) -> np.ndarray:
     """[L, L], or [L] on the diagonal."""
     depth = max(i for _, i in self._totals) + 1
-    return np.array([self._norm('xy', i, i) / self._own(i, i) if self._diagonal
-                     else [self._norm('xy', i, j) / self._own(i, j)
-                           for j in range(depth)] for i in range(depth)])
+    return np.array(
+      [
+        self._norm('xy', i, i) / self._own(i, i)
+        if self._diagonal
+        else [self._norm('xy', i, j) / self._own(i, j) for j in range(depth)]
+        for i in range(depth)
+      ]
+    )
 
   def _add(self, name: str, i: int, j: int, x: np.ndarray, y: np.ndarray):
     self._sums[name, i, j] = self._sums.get((name, i, j), 0) + x.T @ y
@@ -98,8 +114,9 @@ class PlainCKA:
     return np.sqrt(self._norm('xx', i, i) * self._norm('yy', j, j))
 
 
-def batches(*, layers: int, sentences: int, size: int, batch: int
-            ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def batches(
+  *, layers: int, sentences: int, size: int, batch: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
   """States float32 [layers, n, size] of two models, made of few numbers."""
   random = np.random.default_rng(0)
   shape = layers, min(batch, sentences), size
@@ -108,5 +125,7 @@ def batches(*, layers: int, sentences: int, size: int, batch: int
   for start in range(0, sentences, batch):
     count = min(batch, sentences - start)
     lengths = random.uniform(0.5, 1.5, (1, count, 1)).astype(np.float32)
-    yield tuple(np.roll(side, start // batch, 2)[:, :count] * lengths
-                for side in (first, second))
+    yield tuple(
+      np.roll(side, start // batch, 2)[:, :count] * lengths
+      for side in (first, second)
+    )

@@ -25,12 +25,20 @@ def make(shape: shapes.Shape, variant: str):
   model = transformers.XLMRobertaForMaskedLM(config(shape))
   model.train()
   optimizer = torch.optim.AdamW(
-      model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-6,
-      weight_decay=0.01, fused=True)
-  inputs, labels = (torch.from_numpy(array) for array in shapes.masked(
-      shapes.token_ids(shape), shape))
+    model.parameters(),
+    lr=1e-4,
+    betas=(0.9, 0.98),
+    eps=1e-6,
+    weight_decay=0.01,
+    fused=True,
+  )
+  inputs, labels = (
+    torch.from_numpy(array)
+    for array in shapes.masked(shapes.token_ids(shape), shape)
+  )
   batch = {'input_ids': inputs, 'attention_mask': torch.ones_like(inputs)}
   loss_of = _as_is if variant == 'as_is' else _gathered
+
   def call() -> float:
     loss = loss_of(model, batch, labels)
     loss.backward()
@@ -38,20 +46,26 @@ def make(shape: shapes.Shape, variant: str):
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return float(loss.detach())
+
   return call
 
 
 def config(shape: shapes.Shape) -> transformers.XLMRobertaConfig:
   """XLM-R of these sizes; its position table has two rows more."""
   return transformers.XLMRobertaConfig(
-      vocab_size=shape.vocabulary, hidden_size=shape.hidden,
-      num_hidden_layers=shape.layers, num_attention_heads=shape.heads,
-      intermediate_size=shape.mlp, type_vocab_size=1,
-      max_position_embeddings=shape.length + 2,
-      hidden_dropout_prob=shape.dropout,
-      attention_probs_dropout_prob=shape.dropout,
-      bos_token_id=shapes.BOS, pad_token_id=shapes.PAD,
-      eos_token_id=shapes.EOS)
+    vocab_size=shape.vocabulary,
+    hidden_size=shape.hidden,
+    num_hidden_layers=shape.layers,
+    num_attention_heads=shape.heads,
+    intermediate_size=shape.mlp,
+    type_vocab_size=1,
+    max_position_embeddings=shape.length + 2,
+    hidden_dropout_prob=shape.dropout,
+    attention_probs_dropout_prob=shape.dropout,
+    bos_token_id=shapes.BOS,
+    pad_token_id=shapes.PAD,
+    eos_token_id=shapes.EOS,
+  )
 
 
 def _as_is(model, batch, labels) -> torch.Tensor:
@@ -67,5 +81,4 @@ def _gathered(model, batch, labels) -> torch.Tensor:
 
 def versions() -> dict[str, str]:
   """Of the libraries that the step runs on."""
-  return {'torch': torch.__version__,
-          'transformers': transformers.__version__}
+  return {'torch': torch.__version__, 'transformers': transformers.__version__}

@@ -1,6 +1,6 @@
 """Prints the tables of docs/evaluation.md from what run.sh made in WORK.
 
-  python docs/evaluation/table.py WORK
+python docs/evaluation/table.py WORK
 """
 
 import dataclasses
@@ -36,52 +36,102 @@ class Row:
 
 
 ROWS = (
-    Row('NLI, accuracy', '', 'classification/accuracy', 'nli',
-        ('majority', 'chance'), run='runs/nli'),
-    Row('PAWS-X, accuracy', 'pawsx', 'classification_test/accuracy', 'pawsx',
-        ('majority',)),
-    Row('POS, accuracy', 'pos', 'tagging_test/accuracy', 'pos',
-        ('majority', 'word', 'word or shape')),
-    Row('NER, F1', 'ner', 'tagging_test/f1', 'ner', ('word or shape',)),
-    Row('Parsing, UAS', 'parsing', 'parsing_test/uas', 'parsing_uas',
-        ('right-branching', 'left-branching')),
-    Row('Parsing, LAS', 'parsing', 'parsing_test/las', 'parsing_las',
-        ('right-branching', 'left-branching')),
-    Row('TyDiQA, F1', 'qa', 'question_answering/f1', 'tydiqa',
-        ('random span',)),
-    Row('XQuAD, F1', 'qa', 'xquad/f1', 'xquad', ('random span',)),
-    Row('MLQA, F1', 'qa', 'mlqa/f1', 'mlqa', ('random span',)),
-    Row('Tatoeba, accuracy@1', '', 'tatoeba/accuracy', 'tatoeba',
-        ('random',)),
-    Row('Mining Tatoeba, F1', '', 'mining_tatoeba/f1', 'mining_tatoeba',
-        ('random',)),
-    Row('Mining bucc_style, F1', '', 'mining_ntrex/f1', 'mining_ntrex',
-        ('random',)),
-    Row('Word alignment, AER', '', 'alignment_ja/aer', 'alignment',
-        ('diagonal',), 'low'),
-    Row('Word alignment, AER', '', 'alignment/aer', 'alignment',
-        ('diagonal',), 'low'),
-    Row('Masked-token perplexity', '', 'perplexity/perplexity', best='low'),
-    Row('Translation, BLEU', '', 'translation/bleu', 'translation',
-        ('copy', 'nearest training pair'), run='runs/en_ja'),
+  Row(
+    'NLI, accuracy',
+    '',
+    'classification/accuracy',
+    'nli',
+    ('majority', 'chance'),
+    run='runs/nli',
+  ),
+  Row(
+    'PAWS-X, accuracy',
+    'pawsx',
+    'classification_test/accuracy',
+    'pawsx',
+    ('majority',),
+  ),
+  Row(
+    'POS, accuracy',
+    'pos',
+    'tagging_test/accuracy',
+    'pos',
+    ('majority', 'word', 'word or shape'),
+  ),
+  Row('NER, F1', 'ner', 'tagging_test/f1', 'ner', ('word or shape',)),
+  Row(
+    'Parsing, UAS',
+    'parsing',
+    'parsing_test/uas',
+    'parsing_uas',
+    ('right-branching', 'left-branching'),
+  ),
+  Row(
+    'Parsing, LAS',
+    'parsing',
+    'parsing_test/las',
+    'parsing_las',
+    ('right-branching', 'left-branching'),
+  ),
+  Row('TyDiQA, F1', 'qa', 'question_answering/f1', 'tydiqa', ('random span',)),
+  Row('XQuAD, F1', 'qa', 'xquad/f1', 'xquad', ('random span',)),
+  Row('MLQA, F1', 'qa', 'mlqa/f1', 'mlqa', ('random span',)),
+  Row('Tatoeba, accuracy@1', '', 'tatoeba/accuracy', 'tatoeba', ('random',)),
+  Row(
+    'Mining Tatoeba, F1', '', 'mining_tatoeba/f1', 'mining_tatoeba', ('random',)
+  ),
+  Row(
+    'Mining bucc_style, F1', '', 'mining_ntrex/f1', 'mining_ntrex', ('random',)
+  ),
+  Row(
+    'Word alignment, AER',
+    '',
+    'alignment_ja/aer',
+    'alignment',
+    ('diagonal',),
+    'low',
+  ),
+  Row(
+    'Word alignment, AER',
+    '',
+    'alignment/aer',
+    'alignment',
+    ('diagonal',),
+    'low',
+  ),
+  Row('Masked-token perplexity', '', 'perplexity/perplexity', best='low'),
+  Row(
+    'Translation, BLEU',
+    '',
+    'translation/bleu',
+    'translation',
+    ('copy', 'nearest training pair'),
+    run='runs/en_ja',
+  ),
 )
 
 
 def below(metrics: Scores, prefix: str) -> Scores:
   """Part -> score of the metrics 'prefix/part', without the mean."""
-  found = {name.removeprefix(f'{prefix}/'): value
-           for name, value in metrics.items()
-           if name.startswith(f'{prefix}/')}
+  found = {
+    name.removeprefix(f'{prefix}/'): value
+    for name, value in metrics.items()
+    if name.startswith(f'{prefix}/')
+  }
   return {part: value for part, value in found.items() if part != 'mean'}
 
 
 def of_grid(folder: pathlib.Path, metric: str) -> Scores:
   """Test scores of the selected setting, means over seeds."""
   grid = json.loads((folder / 'grid.json').read_text(encoding='utf-8'))
-  chosen = next(setting for setting in grid['settings']
-                if setting['setting'] == grid['selected'])
-  return below({name: spread['mean'] for name, spread in
-                chosen['test'].items()}, metric)
+  chosen = next(
+    setting
+    for setting in grid['settings']
+    if setting['setting'] == grid['selected']
+  )
+  return below(
+    {name: spread['mean'] for name, spread in chosen['test'].items()}, metric
+  )
 
 
 def of_run(run: pathlib.Path, metric: str, step: str) -> Scores:
@@ -100,17 +150,22 @@ def scores(work: pathlib.Path, row: Row) -> tuple[Scores, Scores]:
   """Of the model, and of the same model untrained where that was measured."""
   if row.grid:
     grid = work / row.grid
-    return (of_grid(grid, row.metric) if (grid / 'grid.json').exists()
-            else {}), {}
-  return tuple(of_run(work / row.run, row.metric, step)
-               for step in ('last', 'untrained'))
+    return (
+      of_grid(grid, row.metric) if (grid / 'grid.json').exists() else {}
+    ), {}
+  return tuple(
+    of_run(work / row.run, row.metric, step) for step in ('last', 'untrained')
+  )
 
 
 def number(value: float) -> str:
   if not math.isfinite(value):
     return '-'
-  return f'{value:.0f}' if value >= 100 else (
-      f'{value:.1f}' if value > 1 else f'{value:.3f}')
+  return (
+    f'{value:.0f}'
+    if value >= 100
+    else (f'{value:.1f}' if value > 1 else f'{value:.3f}')
+  )
 
 
 def lines(work: pathlib.Path, row: Row, baselines) -> list[str]:
@@ -122,13 +177,15 @@ def lines(work: pathlib.Path, row: Row, baselines) -> list[str]:
   sign = 1 if row.best == 'high' else -1
   made = []
   for n, (part, value) in enumerate(model.items()):
-    others = {kind: by_part[part] for kind, by_part in found.items()
-              if part in by_part}
+    others = {
+      kind: by_part[part] for kind, by_part in found.items() if part in by_part
+    }
     wins = all(sign * value > sign * other for other in others.values())
     shown = f'**{number(value)}**' if wins else number(value)
     names = '; '.join(f'{kind} {number(v)}' for kind, v in others.items())
-    made.append(f'| {row.title if n == 0 else ""} | {part} | {names} | '
-                f'{shown} |')
+    made.append(
+      f'| {row.title if n == 0 else ""} | {part} | {names} | {shown} |'
+    )
   return made
 
 
@@ -141,16 +198,19 @@ def seconds(work: pathlib.Path) -> list[str]:
       times = found.setdefault(fields[0], [0.0, 0.0])
       times[0] += float(fields[1])
       times[1] += float(fields[2]) + float(fields[3])
-  return [f'| `{name}` | {wall:.0f} | {processor:.0f} |'
-          for name, (wall, processor) in found.items()]
+  return [
+    f'| `{name}` | {wall:.0f} | {processor:.0f} |'
+    for name, (wall, processor) in found.items()
+  ]
 
 
 def main(work: pathlib.Path) -> None:
   baselines = json.loads((work / 'baselines.json').read_text())
   print('| task | language | baselines | model |\n| --- | --- | --- | ---: |')
   for row in ROWS:
-    print('\n'.join(lines(work, row, baselines)) or
-          f'| {row.title} | | not run | |')
+    print(
+      '\n'.join(lines(work, row, baselines)) or f'| {row.title} | | not run | |'
+    )
   print('\n| command | seconds | processor seconds |\n| --- | ---: | ---: |')
   print('\n'.join(seconds(work)))
 

@@ -1,6 +1,6 @@
 """Prints the table of docs/synthetic.md.
 
-  python docs/synthetic/table.py WORK
+python docs/synthetic/table.py WORK
 """
 
 import json
@@ -10,16 +10,16 @@ import sys
 SOURCE = 'en'
 # task -> its metric and the one of the baseline
 ROWS = {
-    'nli': ('accuracy', 'majority'),
-    'paraphrase': ('accuracy', 'majority'),
-    'reviews': ('accuracy', 'majority'),
-    'pos': ('accuracy', 'majority'),
-    'ner': ('f1', None),
-    'trees': ('las', 'left_branching'),
-    'qa': ('exact_match', None),
-    'bucc': ('f1', None),
-    'tatoeba': ('accuracy', None),
-    'alignment': ('aer', None),
+  'nli': ('accuracy', 'majority'),
+  'paraphrase': ('accuracy', 'majority'),
+  'reviews': ('accuracy', 'majority'),
+  'pos': ('accuracy', 'majority'),
+  'ner': ('f1', None),
+  'trees': ('las', 'left_branching'),
+  'qa': ('exact_match', None),
+  'bucc': ('f1', None),
+  'tatoeba': ('accuracy', None),
+  'alignment': ('aer', None),
 }
 
 
@@ -30,12 +30,17 @@ def suite_row(name: str, scores: dict[str, float]) -> str:
   def cells(kind: str | None) -> tuple[str, str]:
     if kind is None:
       return '-', '-'
-    found = {key.split('/')[1]: value for key, value in scores.items()
-             if key.split('/')[0] == kind and not key.endswith('/mean')}
+    found = {
+      key.split('/')[1]: value
+      for key, value in scores.items()
+      if key.split('/')[0] == kind and not key.endswith('/mean')
+    }
     own = found.pop(SOURCE, None)
-    return ('-' if own is None else f'{100 * own:.1f}',
-            ', '.join(f'{part} {100 * value:.1f}'
-                      for part, value in found.items()) or '-')
+    return (
+      '-' if own is None else f'{100 * own:.1f}',
+      ', '.join(f'{part} {100 * value:.1f}' for part, value in found.items())
+      or '-',
+    )
 
   values = (*cells(metric), cells(baseline)[1])
   return ' | '.join([f'| {name}', metric.replace('_', ' '), *values]) + ' |'
@@ -47,9 +52,15 @@ def main(work: pathlib.Path) -> None:
   print('| --- ' * 5 + '|')
   [model] = report['models']
   for name, task in model['tasks'].items():
-    print(suite_row(name, {key: value['mean']
-                           for key, value in task['scores'].items()}))
-  for run, metric, scale in (('translation', 'bleu', 1), ('rotary', 'aer', 100)):
+    print(
+      suite_row(
+        name, {key: value['mean'] for key, value in task['scores'].items()}
+      )
+    )
+  for run, metric, scale in (
+    ('translation', 'bleu', 1),
+    ('rotary', 'aer', 100),
+  ):
     for path in sorted((work / 'runs' / run / 'eval').glob('*/*.json')):
       found = json.loads(path.read_text())['metrics']
       for key, value in found.items():

@@ -11,12 +11,12 @@ from xlflax.analysis import dictionaries
 from xlflax.analysis.dictionaries import WordVectors
 from xlflax.similarity import csls
 
-_VEC = '''4 3
+_VEC = """4 3
 the 0.1 -2 3e-1
 New York 1 2 3
 the 9 9 9
 ñ 0 0 1
-'''
+"""
 
 
 @pytest.fixture
@@ -26,8 +26,10 @@ def languages():
   first = rng.normal(size=(200, 12)).astype(np.float32)
   turned = first @ scipy.stats.ortho_group.rvs(12, random_state=0)
   words = [f'w{i}' for i in range(200)], [f'x{i}' for i in range(200)]
-  return (WordVectors(tuple(words[0]), first),
-          WordVectors(tuple(words[1]), turned.astype(np.float32)))
+  return (
+    WordVectors(tuple(words[0]), first),
+    WordVectors(tuple(words[1]), turned.astype(np.float32)),
+  )
 
 
 def _pairs(numbers):
@@ -36,9 +38,11 @@ def _pairs(numbers):
 
 def test_a_hidden_rotation_is_found(languages):
   result = dictionaries.translate(
-      *languages, train=_pairs(range(80)), test=_pairs(range(80, 200)))
+    *languages, train=_pairs(range(80)), test=_pairs(range(80, 200))
+  )
   assert set(result.precision) == {
-      (score, k) for score in csls.Score for k in (1, 5, 10)}
+    (score, k) for score in csls.Score for k in (1, 5, 10)
+  }
   assert set(result.precision.values()) == {1.0}
   assert (result.queries, result.learned_from) == (120, 80)
   assert result.coverage == 1
@@ -49,20 +53,33 @@ def test_without_a_map_vectors_are_taken_as_they_are(languages):
   same = WordVectors(second.words, first.vectors)
   for target, expected in ((same, 1.0), (second, 0.0)):
     result = dictionaries.translate(
-        first, target, test=_pairs(range(200)), mapping='none', top=(1,),
-        scores=('cosine',))
+      first,
+      target,
+      test=_pairs(range(200)),
+      mapping='none',
+      top=(1,),
+      scores=('cosine',),
+    )
     assert result.precision[csls.Score.COSINE, 1] == pytest.approx(
-        expected, abs=0.05)
+      expected, abs=0.05
+    )
     assert result.learned_from == 0
 
 
 def test_every_translation_counts_and_unknown_words_are_left_out(languages):
   first, second = languages
   same = WordVectors(second.words, first.vectors)
-  test = [('w1', 'x7'), ('w1', 'x1'), ('w2', 'x9'), ('w2', 'unknown'),
-          ('unknown', 'x3'), ('w3', 'unknown')]
+  test = [
+    ('w1', 'x7'),
+    ('w1', 'x1'),
+    ('w2', 'x9'),
+    ('w2', 'unknown'),
+    ('unknown', 'x3'),
+    ('w3', 'unknown'),
+  ]
   result = dictionaries.translate(
-      first, same, test=test, mapping='none', top=(1, 200))
+    first, same, test=test, mapping='none', top=(1, 200)
+  )
   assert result.precision[csls.Score.COSINE, 1] == 0.5
   assert result.precision[csls.Score.COSINE, 200] == 1
   assert (result.queries, result.asked, result.coverage) == (2, 4, 0.5)
@@ -70,8 +87,9 @@ def test_every_translation_counts_and_unknown_words_are_left_out(languages):
 
 def test_more_neighbours_than_words():
   few = WordVectors(('a', 'b'), np.eye(2, dtype=np.float32))
-  result = dictionaries.translate(few, few, test=[('a', 'a'), ('b', 'a')],
-                                  mapping='none', top=(1, 5))
+  result = dictionaries.translate(
+    few, few, test=[('a', 'a'), ('b', 'a')], mapping='none', top=(1, 5)
+  )
   assert result.precision[csls.Score.CSLS, 1] == 0.5
   assert result.precision[csls.Score.CSLS, 5] == 1
 
@@ -79,35 +97,50 @@ def test_more_neighbours_than_words():
 def test_words_are_found_as_they_are_or_in_lower_case():
   vectors = WordVectors(('haus', 'Haus', 'tür'), np.eye(3))
   assert [vectors.find(word) for word in ('Haus', 'HAUS', 'Tür', 'x')] == [
-      1, 0, 2, None]
+    1,
+    0,
+    2,
+    None,
+  ]
   rows = dictionaries.index_pairs(
-      [('HAUS', 'Tür'), ('haus', 'tür'), ('Haus', 'x')], vectors, vectors)
+    [('HAUS', 'Tür'), ('haus', 'tür'), ('Haus', 'x')], vectors, vectors
+  )
   assert rows.tolist() == [[0, 2]]
 
 
-@pytest.mark.parametrize('name, write', [
+@pytest.mark.parametrize(
+  'name, write',
+  [
     ('a.vec', lambda path, text: path.write_bytes(text.encode())),
-    ('a.vec.gz', lambda path, text: path.write_bytes(
-        gzip.compress(text.encode())))])
+    (
+      'a.vec.gz',
+      lambda path, text: path.write_bytes(gzip.compress(text.encode())),
+    ),
+  ],
+)
 def test_fasttext_files(tmp_path, name, write):
   write(tmp_path / name, _VEC)
   found = dictionaries.read_vectors(tmp_path / name)
   assert found.words == ('the', 'New York', 'ñ')
-  np.testing.assert_allclose(found.vectors, [
-      [0.1, -2, 0.3], [1, 2, 3], [0, 0, 1]], rtol=1e-6)
+  np.testing.assert_allclose(
+    found.vectors, [[0.1, -2, 0.3], [1, 2, 3], [0, 0, 1]], rtol=1e-6
+  )
   assert found.vectors.dtype == np.float32
   two = dictionaries.read_vectors(tmp_path / name, max_words=2)
   assert two.words == ('the', 'New York')
 
 
-@pytest.mark.parametrize('text, what, where', [
+@pytest.mark.parametrize(
+  'text, what, where',
+  [
     ('the 1 2\n', 'does not begin with its sizes', ':1'),
     ('', 'does not begin with its sizes', ':1'),
     ('2 2\nthe 1 2\ncat 1 x\n', 'Malformed line', ':3'),
     ('2 2\nthe 1 2\ncat 1\n', 'Malformed line', ':3'),
     ('1 2\nthe 1 nan\n', 'Malformed line', ':2'),
     ('1 2\n', 'has no words', 'bad.vec'),
-])
+  ],
+)
 def test_bad_files(tmp_path, text, what, where):
   (tmp_path / 'bad.vec').write_text(text)
   with pytest.raises(errors.CorpusError, match=what) as caught:

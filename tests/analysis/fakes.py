@@ -31,15 +31,17 @@ class FakeModels(models.Models):
     return {'run': ref.directory, 'step': ref.step}
 
   def at_steps(self, refs, steps):
-    return [tuple(models.ModelRef(ref.directory, step) for ref in refs)
-            for step in ((1, 2) if steps == 'all' else (2,))]
+    return [
+      tuple(models.ModelRef(ref.directory, step) for ref in refs)
+      for step in ((1, 2) if steps == 'all' else (2,))
+    ]
 
 
 class FakeReader(sentence_store.SentenceReader):
   """The states of the first N sentences of a language, in two blocks."""
 
   def blocks(self, opened, ref, texts, language):
-    states = STATES[language][:, :len(texts)]
+    states = STATES[language][:, : len(texts)]
     middle = states.shape[1] // 2
     yield states[:, :middle]
     yield states[:, middle:]
@@ -59,15 +61,22 @@ class Text(sources.PairSource):
     return self.names
 
   def load(self, pair):
-    return sources.PairedText(*([f'{language} {i}' for i in range(
-        self.sizes[language])] for language in pair))
+    return sources.PairedText(
+      *(
+        [f'{language} {i}' for i in range(self.sizes[language])]
+        for language in pair
+      )
+    )
 
 
 def rotated(seed=0, *, layers=3, count=60, dimension=8):
   """[layers, N, D] and the same rotated, another way at every layer."""
   random = np.random.default_rng(seed)
   first = random.normal(size=(layers, count, dimension)).astype(np.float32)
-  turns = [np.linalg.qr(random.normal(size=(dimension, dimension)))[0]
-           for _ in range(layers)]
-  return first, np.stack([x @ turn for x, turn in zip(
-      first, turns, strict=True)]).astype(np.float32)
+  turns = [
+    np.linalg.qr(random.normal(size=(dimension, dimension)))[0]
+    for _ in range(layers)
+  ]
+  return first, np.stack(
+    [x @ turn for x, turn in zip(first, turns, strict=True)]
+  ).astype(np.float32)

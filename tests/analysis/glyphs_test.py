@@ -12,10 +12,14 @@ _NAMES = ['אחד', 'العربية', 'हिन्दी', '中文模型', 'ไ
 
 
 def test_all_names_are_written(tmp_path):
-  made = [figures.layer_columns('t', 'v', {
-      ('en-fr', name): [0.1, 0.9] for name in _NAMES}),
-          figures.curves('t', 'v', {name: {
-              name: [(0, 1), (1, 2)]} for name in _NAMES})]
+  made = [
+    figures.layer_columns(
+      't', 'v', {('en-fr', name): [0.1, 0.9] for name in _NAMES}
+    ),
+    figures.curves(
+      't', 'v', {name: {name: [(0, 1), (1, 2)]} for name in _NAMES}
+    ),
+  ]
   for canvas in made:
     glyphs.fit(canvas)
     with warnings.catch_warnings():
@@ -34,7 +38,9 @@ def test_what_no_font_has_is_a_code_point(monkeypatch):
   glyphs.fit(canvas)
   assert axes.get_title() == 'U+4E2D… model, U+4E2D'
   assert [label.get_text() for label in axes.get_xticklabels()] == [
-      'U+5B57', 'a']
+    'U+5B57',
+    'a',
+  ]
 
 
 def test_another_font_is_taken_for_what_it_has(monkeypatch):

@@ -11,9 +11,9 @@ from xlflax.commands import analyze
 
 # Eight sentences each, word by word alike.
 _WORDS = {
-    'en': 'the a dog cat sees loves house water'.split(),
-    'hi': 'वह एक कुत्ता बिल्ली देखता चाहता घर पानी'.split(),
-    'ar': 'ال واحد كلب قط يرى يحب بيت ماء'.split(),
+  'en': 'the a dog cat sees loves house water'.split(),
+  'hi': 'वह एक कुत्ता बिल्ली देखता चाहता घर पानी'.split(),
+  'ar': 'ال واحد كلب قط يرى يحب بيت ماء'.split(),
 }
 _TAGS = ['DET', 'DET', 'NOUN', 'NOUN', 'VERB', 'VERB', 'NOUN', 'NOUN']
 
@@ -23,8 +23,10 @@ def _numbers(i):
 
 
 def _lines(language, count=40):
-  return [' '.join(_WORDS[language][n] for n in _numbers(i)) + f' {i}'
-          for i in range(count)]
+  return [
+    ' '.join(_WORDS[language][n] for n in _numbers(i)) + f' {i}'
+    for i in range(count)
+  ]
 
 
 def _write(path, lines):
@@ -40,34 +42,73 @@ def folder(tmp_path_factory):
   for language in _WORDS:
     _write(root / f'text.{language}', _lines(language))
   _write(root / 'all', [line for x in _WORDS for line in _lines(x)])
-  for name, rows in (('train', slice(None, None, 2)), ('test', slice(1, None,
-                                                                     2))):
-    _write(root / f'en-hi.{name}', [
-        f'{a}\t{b}' for a, b in zip(_WORDS['en'][rows], _WORDS['hi'][rows],
-                                    strict=True)])
+  for name, rows in (
+    ('train', slice(None, None, 2)),
+    ('test', slice(1, None, 2)),
+  ):
+    _write(
+      root / f'en-hi.{name}',
+      [
+        f'{a}\t{b}'
+        for a, b in zip(_WORDS['en'][rows], _WORDS['hi'][rows], strict=True)
+      ],
+    )
   _write(root / 'gold', [' '.join(f'{n}-{n}' for n in range(5))] * 40)
-  _write(root / 'en.conllu', [
-      '\n'.join('\t'.join([str(n), _WORDS['en'][word], '_', _TAGS[word],
-                           *'____', '_', '_'])
-                for n, word in enumerate(_numbers(i), 1)) + '\n'
-      for i in range(10)])
+  _write(
+    root / 'en.conllu',
+    [
+      '\n'.join(
+        '\t'.join(
+          [str(n), _WORDS['en'][word], '_', _TAGS[word], *'____', '_', '_']
+        )
+        for n, word in enumerate(_numbers(i), 1)
+      )
+      + '\n'
+      for i in range(10)
+    ],
+  )
   sentencepiece.SentencePieceTrainer.train(
-      input=str(root / 'all'), model_prefix=str(root / 'm'), vocab_size=150,
-      model_type='bpe', minloglevel=2, num_threads=1)
+    input=str(root / 'all'),
+    model_prefix=str(root / 'm'),
+    vocab_size=150,
+    model_type='bpe',
+    minloglevel=2,
+    num_threads=1,
+  )
   size = sentencepiece.SentencePieceProcessor(
-      model_file=str(root / 'm.model')).get_piece_size()
+    model_file=str(root / 'm.model')
+  ).get_piece_size()
   config = transformers.XLMRobertaConfig(
-      vocab_size=size + 2, hidden_size=24, num_hidden_layers=2,
-      num_attention_heads=2, intermediate_size=32, type_vocab_size=1,
-      max_position_embeddings=34, initializer_range=0.3,
-      id2label=dict(enumerate(('DET', 'NOUN', 'VERB'))))
-  for name, kind in (('encoder', transformers.XLMRobertaModel),
-                     ('tagger', transformers.XLMRobertaForTokenClassification)):
+    vocab_size=size + 2,
+    hidden_size=24,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    type_vocab_size=1,
+    max_position_embeddings=34,
+    initializer_range=0.3,
+    id2label=dict(enumerate(('DET', 'NOUN', 'VERB'))),
+  )
+  for name, kind in (
+    ('encoder', transformers.XLMRobertaModel),
+    ('tagger', transformers.XLMRobertaForTokenClassification),
+  ):
     kind(config).save_pretrained(root / 'hf' / name)
     (root / 'hf' / name / 'sentencepiece.bpe.model').write_bytes(
-        (root / 'm.model').read_bytes())
-    assert cli.main(['convert', 'from-hf', str(root / 'hf' / name),
-                     '--languages=en,hi,ar', f'--output={root / name}']) == 0
+      (root / 'm.model').read_bytes()
+    )
+    assert (
+      cli.main(
+        [
+          'convert',
+          'from-hf',
+          str(root / 'hf' / name),
+          '--languages=en,hi,ar',
+          f'--output={root / name}',
+        ]
+      )
+      == 0
+    )
   return root
 
 
@@ -88,49 +129,70 @@ def _flags(kind, folder, output):
   links = f'--links=en-hi={text},{folder / "gold"}'
   if kind == 'cka':
     return [encoder, *_texts(folder, *_WORDS)], {
-        'first_layer': {0, 1, 2}, 'pair': {'en-hi', 'en-ar'},
-        'series': {'encoder', 'random encoder'}}
+      'first_layer': {0, 1, 2},
+      'pair': {'en-hi', 'en-ar'},
+      'series': {'encoder', 'random encoder'},
+    }
   if kind == 'sentences':
     text = [f'--test={x}={folder / f"text.{x}"}' for x in _WORDS]
-    return [encoder, *text, *(one.replace('test', 'train', 1)
-                              for one in text)], {
-        'layer': {0, 1, 2}, 'mapping': {'none', 'procrustes'}}
+    return [
+      encoder,
+      *text,
+      *(one.replace('test', 'train', 1) for one in text),
+    ], {'layer': {0, 1, 2}, 'mapping': {'none', 'procrustes'}}
   if kind == 'words':
-    return [encoder, *_texts(folder, 'en', 'hi'),
-            *(f'--{x}=en-hi={folder / f"en-hi.{x}"}'
-              for x in ('train', 'test'))], {
-        'layer': {0, 1, 2}, 'score': {'cosine', 'csls'}}
+    return [
+      encoder,
+      *_texts(folder, 'en', 'hi'),
+      *(f'--{x}=en-hi={folder / f"en-hi.{x}"}' for x in ('train', 'test')),
+    ], {'layer': {0, 1, 2}, 'score': {'cosine', 'csls'}}
   if kind == 'alignment':
     return [encoder, links, '--max_sentences=12'], {
-        'layer': {0, 1, 2},
-        'method': {'argmax', 'transport', 'mutual_transport'}}
+      'layer': {0, 1, 2},
+      'method': {'argmax', 'transport', 'mutual_transport'},
+    }
   if kind == 'procrustes':
-    return [f'--series=maps={folder / "encoder"},{tagger}',
-            *_texts(folder, 'hi', 'en'), '--pivot=hi'], {'layer': {0, 1, 2}}
+    return [
+      f'--series=maps={folder / "encoder"},{tagger}',
+      *_texts(folder, 'hi', 'en'),
+      '--pivot=hi',
+    ], {'layer': {0, 1, 2}}
   if kind == 'transfer':
     assert _run('procrustes', folder, output / 'maps') == 0
-    saved, = (output / 'maps').glob('*.layer2.npz')
-    return [f'--head={tagger}', f'--target={folder / "encoder"}',
-            f'--map={saved}', f'--test=en={folder / "en.conllu"}'], {
-        'series': {'mapped', 'without a map', 'source model'}, 'layer': {2}}
+    (saved,) = (output / 'maps').glob('*.layer2.npz')
+    return [
+      f'--head={tagger}',
+      f'--target={folder / "encoder"}',
+      f'--map={saved}',
+      f'--test=en={folder / "en.conllu"}',
+    ], {'series': {'mapped', 'without a map', 'source model'}, 'layer': {2}}
   if kind == 'curves':
     assert _run('sentences', folder, output / 'sentences') == 0
     return [f'--analysis={output / "sentences"}', '--layers=0,-1'], {
-        'part': {f'{pair} L{i}' for pair in ('en-hi', 'en-ar')
-                 for i in (0, 2)}}
+      'part': {f'{pair} L{i}' for pair in ('en-hi', 'en-ar') for i in (0, 2)}
+    }
   raise KeyError(kind)
 
 
 def _run(kind, folder, output):
-  common = [] if kind == 'curves' else ['--batch_size=16',
-                                        '--compilation_cache=']
-  return cli.main(['analyze', kind, f'--output={output}', *common,
-                   *_flags(kind, folder, output)[0]])
+  common = (
+    [] if kind == 'curves' else ['--batch_size=16', '--compilation_cache=']
+  )
+  return cli.main(
+    [
+      'analyze',
+      kind,
+      f'--output={output}',
+      *common,
+      *_flags(kind, folder, output)[0],
+    ]
+  )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    'kind', [kind for kind in analyze.KINDS if kind != 'directions'])
+  'kind', [kind for kind in analyze.KINDS if kind != 'directions']
+)
 def test_every_analysis(folder, tmp_path, kind):
   assert _run(kind, folder, tmp_path / 'out') == 0
   rows = json.loads((tmp_path / 'out' / 'analysis.json').read_text())['rows']
@@ -145,15 +207,42 @@ def test_words_of_two_models_are_aligned_by_maps(folder, tmp_path):
   maps, plain = tmp_path / 'maps', tmp_path / 'plain'
   series = f'--series=two={folder / "encoder"},{folder / "tagger"}'
   common = ['--batch_size=16', '--compilation_cache=', series]
-  assert cli.main(['analyze', 'procrustes', f'--output={maps}', *common,
-                   *_texts(folder, 'en', 'hi')]) == 0
-  links = (f'--links=en-hi={folder / "text.en"},{folder / "text.hi"},'
-           f'{folder / "gold"}')
+  assert (
+    cli.main(
+      [
+        'analyze',
+        'procrustes',
+        f'--output={maps}',
+        *common,
+        *_texts(folder, 'en', 'hi'),
+      ]
+    )
+    == 0
+  )
+  links = (
+    f'--links=en-hi={folder / "text.en"},{folder / "text.hi"},{folder / "gold"}'
+  )
   found = {}
   for name, more in (('plain', []), ('mapped', [f'--maps={maps}'])):
-    assert cli.main(['analyze', 'alignment', f'--output={tmp_path / name}',
-                     *common, links, '--max_sentences=12', *more]) == 0
-    found[name] = [row['aer'] for row in json.loads(
-        (tmp_path / name / 'analysis.json').read_text())['rows']]
+    assert (
+      cli.main(
+        [
+          'analyze',
+          'alignment',
+          f'--output={tmp_path / name}',
+          *common,
+          links,
+          '--max_sentences=12',
+          *more,
+        ]
+      )
+      == 0
+    )
+    found[name] = [
+      row['aer']
+      for row in json.loads((tmp_path / name / 'analysis.json').read_text())[
+        'rows'
+      ]
+    ]
   assert plain.exists() and found['plain'] != found['mapped']
   assert len(found['plain']) == 9

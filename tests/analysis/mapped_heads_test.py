@@ -39,15 +39,15 @@ class _Model(one_hot_model.OneHot):
   @property
   def config(self):
     return types.SimpleNamespace(
-        **vars(super().config) | {'num_layers': self.depth})
+      **vars(super().config) | {'num_layers': self.depth}
+    )
 
   def encode(self, token_ids, **inputs):
     states = super().encode(token_ids, **inputs)
     return states * self.get_variable('params', 'scale', 1.0)
 
   def encode_layers(self, token_ids, **inputs):
-    return jnp.stack(
-        [self.encode(token_ids, **inputs)] * (self.depth + 1))
+    return jnp.stack([self.encode(token_ids, **inputs)] * (self.depth + 1))
 
 
 _VOCABULARY = _Vocabulary(('Ada', 'King', 'Rom'))
@@ -57,28 +57,35 @@ def _subjects():
   """(source, whose head reads rotated states, target, the rotation)."""
   turn = np.linalg.qr(np.random.default_rng(0).normal(size=(32, 32)))[0]
   head = one_hot_model.tagger(
-      _VOCABULARY, _LABELS, {'Ada': 'A', 'King': 'B', 'Rom': 'C'})
+    _VOCABULARY, _LABELS, {'Ada': 'A', 'King': 'B', 'Rom': 'C'}
+  )
   head['output']['kernel'] = (turn @ head['output']['kernel']).astype(
-      np.float32)
-  source = dataclasses.replace(one_hot_model.subject_of(
-      _OBJECTIVE, head, _VOCABULARY), model=_Model())
-  target = dataclasses.replace(
-      source, params={'model': {}}, objectives={})
+    np.float32
+  )
+  source = dataclasses.replace(
+    one_hot_model.subject_of(_OBJECTIVE, head, _VOCABULARY), model=_Model()
+  )
+  target = dataclasses.replace(source, params={'model': {}}, objectives={})
   return source, target, turn
 
 
 def _saved(matrix, **about):
   none = normalization.Normalized(
-      np.zeros((0, 32), np.float32), np.zeros((0, 32)), 0.0)
+    np.zeros((0, 32), np.float32), np.zeros((0, 32)), 0.0
+  )
   return maps.SavedMap(procrustes.Alignment(matrix, none, none), about, 2.0)
 
 
 def _task():
   sentence = examples_lib.TaggedSentence(
-      id='0', language='en', words=('Ada', 'King', 'Rom', 'Ada'),
-      tags=('A', 'B', 'C', 'A'))
-  return tagging.Tagging(source=one_hot_model.Held(
-      parts=(('en', (sentence,)),)))
+    id='0',
+    language='en',
+    words=('Ada', 'King', 'Rom', 'Ada'),
+    tags=('A', 'B', 'C', 'A'),
+  )
+  return tagging.Tagging(
+    source=one_hot_model.Held(parts=(('en', (sentence,)),))
+  )
 
 
 class _Models(fakes.FakeModels):
@@ -99,28 +106,37 @@ def test_states_are_mapped_as_arrays_are():
   saved = maps.SavedMap(procrustes.align(first, second, max_rounds=4), {}, 0.5)
   parameters = mapped_heads._parameters(saved)
   found = jax.jit(mapped_heads.map_states)(
-      first.reshape(4, 10, 5).astype(np.float32), parameters)
-  expected = saved.to_target(first) * 0.5 * np.linalg.norm(
-      first, axis=-1, keepdims=True)
+    first.reshape(4, 10, 5).astype(np.float32), parameters
+  )
+  expected = (
+    saved.to_target(first) * 0.5 * np.linalg.norm(first, axis=-1, keepdims=True)
+  )
   np.testing.assert_allclose(found.reshape(40, 5), expected, atol=1e-4)
-  assert np.isfinite(mapped_heads.map_states(
-      np.zeros((1, 2, 5), np.float32), parameters)).all()
+  assert np.isfinite(
+    mapped_heads.map_states(np.zeros((1, 2, 5), np.float32), parameters)
+  ).all()
 
 
 def _study(tmp_path, saved, **settings):
   (tmp_path / 'map.npz').write_bytes(maps.to_bytes(saved))
-  return transfer_study.TransferStudy(**{
+  return transfer_study.TransferStudy(
+    **{
       'heads': (transfer_study.Head('source', str(tmp_path / 'map.npz')),),
-      'target': 'target', 'task': _task()} | settings)
+      'target': 'target',
+      'task': _task(),
+    }
+    | settings
+  )
 
 
 @pytest.mark.parametrize('back', [False, True])
 def test_a_head_works_through_the_map_only(tmp_path, back):
   """Whichever way round the map was learned."""
   source, target, turn = _subjects()
-  models = [f'{name}@2' for name in ('target', 'source')[::-1 if back else 1]]
-  saved = _saved(turn.T if back else turn, layer=1, first=models[0],
-                 second=models[1])
+  models = [f'{name}@2' for name in ('target', 'source')[:: -1 if back else 1]]
+  saved = _saved(
+    turn.T if back else turn, layer=1, first=models[0], second=models[1]
+  )
   found = _study(tmp_path, saved).run(_Models(source, target))
   assert not found.failures and not found.notes
   scores = {(row['series'], row['pair']): row['value'] for row in found.rows}
@@ -132,9 +148,12 @@ def test_a_head_works_through_the_map_only(tmp_path, back):
 
 def test_equal_heads_share_a_compiled_program():
   source, target, turn = _subjects()
-  first, second = (mapped_heads.subject_of(
-      source, target, _NAME, _saved(turn)).objectives[_NAME]
-                   for _ in range(2))
+  first, second = (
+    mapped_heads.subject_of(source, target, _NAME, _saved(turn)).objectives[
+      _NAME
+    ]
+    for _ in range(2)
+  )
   assert first == second and hash(first) == hash(second)
   assert isinstance(first, token_classification.TokenClassification)
   assert first != _OBJECTIVE
@@ -149,15 +168,23 @@ def test_maps_that_do_not_fit(tmp_path):
   found = _study(tmp_path, _saved(turn, layer=0)).run(_Models(source, target))
   assert 'Got: 0. Expected: 1' in str(found.failures[0])
   found = _study(tmp_path, _saved(turn, first='a@1', second='b@1')).run(
-      _Models(source, target))
-  assert found.rows and 'the map is from a@1 to b@1; the states are of ' in (
-      found.notes[0])
+    _Models(source, target)
+  )
+  assert (
+    found.rows
+    and 'the map is from a@1 to b@1; the states are of ' in (found.notes[0])
+  )
 
 
-@pytest.mark.parametrize('broken, text', [
+@pytest.mark.parametrize(
+  'broken, text',
+  [
     ('target', 'A vector of target@2, layer 1, en is not finite'),
     ('source', 'A vector of source@2, layer 1, en is not finite'),
-    ('head', 'A head is not finite'), ('map', 'A map is not finite')])
+    ('head', 'A head is not finite'),
+    ('map', 'A map is not finite'),
+  ],
+)
 def test_what_is_not_finite(tmp_path, broken, text):
   source, target, turn = _subjects()
   nan = {'scale': np.float32(np.nan)}
@@ -166,8 +193,11 @@ def test_what_is_not_finite(tmp_path, broken, text):
   elif broken == 'source':
     source = dataclasses.replace(source, params=source.params | {'model': nan})
   elif broken == 'head':
-    source = dataclasses.replace(source, params=source.params | {
-        'heads': jax.tree.map(lambda x: x * np.nan, source.params['heads'])})
+    source = dataclasses.replace(
+      source,
+      params=source.params
+      | {'heads': jax.tree.map(lambda x: x * np.nan, source.params['heads'])},
+    )
   else:
     turn = turn * np.nan
   found = _study(tmp_path, _saved(turn)).run(_Models(source, target))
@@ -179,20 +209,25 @@ def test_layers_of_a_deeper_and_of_a_shallower_target(tmp_path):
   deep = dataclasses.replace(target, model=_Model(depth=3))
   found = mapped_heads.subject_of(source, deep, _NAME, None)
   assert found.objectives[_NAME].layer == 1  # the source's last
-  found = _study(tmp_path, _saved(turn)).run(_Models(
-      source, dataclasses.replace(target, model=_Model(depth=0))))
-  assert ('The model has no such layer. Got: 1. Expected: 0 (embeddings) to 0. '
-          'Where: target@2') in str(found.failures[0])
+  found = _study(tmp_path, _saved(turn)).run(
+    _Models(source, dataclasses.replace(target, model=_Model(depth=0)))
+  )
+  assert (
+    'The model has no such layer. Got: 1. Expected: 0 (embeddings) to 0. '
+    'Where: target@2'
+  ) in str(found.failures[0])
 
 
 def test_a_language_that_fails_does_not_lose_the_others(tmp_path):
   source, target, turn = _subjects()
   broken = errors.CorpusError('There is no such file')
-  task = dataclasses.replace(_task(), source=one_hot_model.Held(
-      parts=(('fr', broken), *_task().source.parts)))
-  found = _study(tmp_path, _saved(turn), task=task).run(
-      _Models(source, target))
+  task = dataclasses.replace(
+    _task(),
+    source=one_hot_model.Held(parts=(('fr', broken), *_task().source.parts)),
+  )
+  found = _study(tmp_path, _saved(turn), task=task).run(_Models(source, target))
   assert {row['pair'] for row in found.rows} == {'en'}
   assert [one.part for one in found.failures] == [
-      f'source, {series}, fr' for series in (
-          'mapped', 'without a map', 'source model')]
+    f'source, {series}, fr'
+    for series in ('mapped', 'without a map', 'source model')
+  ]

@@ -14,7 +14,8 @@ def states():
   first = rng.normal(size=(2, 80, 6))
   rotation = scipy.stats.ortho_group.rvs(6, random_state=0)
   return mapped_retrieval.Sides(
-      first, np.array([first[0] @ rotation, rng.normal(size=(80, 6))]))
+    first, np.array([first[0] @ rotation, rng.normal(size=(80, 6))])
+  )
 
 
 def _part(sides, rows):
@@ -31,8 +32,10 @@ def test_a_hidden_rotation_is_found_in_the_layer_that_has_it(states):
 
 def test_bad_sides(states):
   with pytest.raises(errors.AnalysisError, match='mapped to one another'):
-    mapped_retrieval.score_layers(states, mapped_retrieval.Sides(
-        states.first[:1], states.second))
+    mapped_retrieval.score_layers(
+      states, mapped_retrieval.Sides(states.first[:1], states.second)
+    )
   with pytest.raises(errors.AnalysisError, match='80 and 70 vectors'):
-    mapped_retrieval.score_layers(mapped_retrieval.Sides(
-        states.first, states.second[:, :70]), states)
+    mapped_retrieval.score_layers(
+      mapped_retrieval.Sides(states.first, states.second[:, :70]), states
+    )

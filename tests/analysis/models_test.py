@@ -8,12 +8,12 @@ import pytest
 from tests.analysis import fakes
 from xlflax import errors
 from xlflax.analysis import (
-    alignment_study,
-    models,
-    parallel_text,
-    procrustes_study,
-    sentence_store,
-    states,
+  alignment_study,
+  models,
+  parallel_text,
+  procrustes_study,
+  sentence_store,
+  states,
 )
 from xlflax.data.labelled import source
 from xlflax.evaluation import file_pairs
@@ -43,17 +43,20 @@ def test_checkpoints_of_a_run(run, subject):
   assert opened.resolve(last) == models.ModelRef(run, 3)
   assert opened.num_layers(last) == 3
   np.testing.assert_allclose(
-      _embeddings(opened.subject(last)), _embeddings(subject) * 1.03,
-      rtol=1e-6)
+    _embeddings(opened.subject(last)), _embeddings(subject) * 1.03, rtol=1e-6
+  )
   assert opened.subject(last) is opened.subject(models.ModelRef(run, 3))
   fresh = models.ModelRef(run, 'untrained')
   assert opened.at_steps((last, fresh), 'all') == [
-      (models.ModelRef(run, step), fresh) for step in (1, 3)]
+    (models.ModelRef(run, step), fresh) for step in (1, 3)
+  ]
   assert opened.at_steps((fresh, fresh), 'all') == [(fresh, fresh)]
   assert opened.at_steps((last, fresh), [1]) == [
-      (models.ModelRef(run, 1), fresh)]
-  identities = [opened.identity(ref) for ref in (
-      last, models.ModelRef(run, 1), fresh)]
+    (models.ModelRef(run, 1), fresh)
+  ]
+  identities = [
+    opened.identity(ref) for ref in (last, models.ModelRef(run, 1), fresh)
+  ]
   assert identities[0] != identities[1] != identities[2]
   assert models.Models(seed=1).identity(fresh) != identities[2]
 
@@ -63,14 +66,20 @@ def test_runs_of_other_lengths(run, make_run, tmp_path):
   opened = models.Models()
   both = models.ModelRef(run), short
   assert opened.at_steps(both, 'last') == [
-      (models.ModelRef(run, 3), models.ModelRef(short.directory, 2))]
-  assert [ref.step for refs in opened.at_steps(both, 'all')
-          for ref in refs] == [1, 1]
+    (models.ModelRef(run, 3), models.ModelRef(short.directory, 2))
+  ]
+  assert [
+    ref.step for refs in opened.at_steps(both, 'all') for ref in refs
+  ] == [1, 1]
 
 
-@pytest.mark.parametrize('ref, text', [
+@pytest.mark.parametrize(
+  'ref, text',
+  [
     (models.ModelRef('nowhere'), 'no such model directory'),
-    (models.ModelRef('RUN', 2), 'no checkpoint of some steps')])
+    (models.ModelRef('RUN', 2), 'no checkpoint of some steps'),
+  ],
+)
 def test_models_that_are_not_there(run, ref, text):
   ref = models.ModelRef(ref.directory.replace('RUN', run), ref.step)
   with pytest.raises(errors.XlflaxError, match=text):
@@ -80,15 +89,18 @@ def test_models_that_are_not_there(run, ref, text):
 def test_kept_states_are_those_that_were_computed(subject, sentences, kept):
   texts = sentences('de', 20)
   opened = fakes.FakeModels(subject=subject)
-  expected = np.concatenate(list(states.sentence_blocks(
-      subject, texts, 'de', block=8)), axis=1)
+  expected = np.concatenate(
+    list(states.sentence_blocks(subject, texts, 'de', block=8)), axis=1
+  )
   for _ in range(2):
     np.testing.assert_array_equal(
-        kept.read(opened, _LAST, texts, 'de'), expected)
+      kept.read(opened, _LAST, texts, 'de'), expected
+    )
   assert expected.shape == (3, 20, 16)
   without = sentence_store.SentenceReader(block=8)
   np.testing.assert_array_equal(
-      without.read(opened, _LAST, texts, 'de'), expected)
+    without.read(opened, _LAST, texts, 'de'), expected
+  )
 
 
 def test_reading_goes_on_where_it_stopped(subject, sentences, kept, tmp_path):
@@ -97,16 +109,14 @@ def test_reading_goes_on_where_it_stopped(subject, sentences, kept, tmp_path):
   blocks = kept.blocks(opened, _LAST, texts, 'de')
   first = next(blocks)
   blocks.close()
-  folder, = tmp_path.iterdir()
-  assert {path.name for path in folder.iterdir()} == {
-      'about.json', '00000.npz'}
+  (folder,) = tmp_path.iterdir()
+  assert {path.name for path in folder.iterdir()} == {'about.json', '00000.npz'}
   np.savez(folder / '00000.npz', states=first + 1)  # is believed
   found = kept.read(opened, _LAST, texts, 'de')
   np.testing.assert_array_equal(found[:, :8], first + 1)
   assert found.shape == (3, 20, 16)
   nothing = fakes.FakeModels()  # has no model: all must be there
-  np.testing.assert_array_equal(
-      kept.read(nothing, _LAST, texts, 'de'), found)
+  np.testing.assert_array_equal(kept.read(nothing, _LAST, texts, 'de'), found)
   kept.read(opened, _LAST, texts, 'en')  # another language, another folder
   assert len(list(tmp_path.iterdir())) == 2
 
@@ -122,38 +132,57 @@ def test_damaged_states(subject, sentences, kept, tmp_path):
 
 def _tsv(tmp_path, sentences, count):
   path = tmp_path / 'de-en.tsv'
-  path.write_text(''.join(f'{a}\t{b}\n' for a, b in zip(
-      sentences('de', count), sentences('en', count), strict=True)))
+  path.write_text(
+    ''.join(
+      f'{a}\t{b}\n'
+      for a, b in zip(
+        sentences('de', count), sentences('en', count), strict=True
+      )
+    )
+  )
   return str(path)
 
 
 def test_links_are_written_for_text_without_gold(subject, sentences, tmp_path):
   study = alignment_study.AlignmentStudy(
-      source=alignment_study.UnlinkedFiles(
-          files={'de-en': _tsv(tmp_path, sentences, 6)}, max_sentences=4),
-      series=fakes.SERIES, methods=('argmax',), layer=0)
+    source=alignment_study.UnlinkedFiles(
+      files={'de-en': _tsv(tmp_path, sentences, 6)}, max_sentences=4
+    ),
+    series=fakes.SERIES,
+    methods=('argmax',),
+    layer=0,
+  )
   found = study.run(fakes.FakeModels(subject=subject))
   assert not found.failures and not found.pictures and not found.tables
   lines = found.files['mine.2.de-en.argmax.txt'].splitlines()
   assert len(lines) == 4
-  assert all(0 <= int(i) < 7 for line in lines for link in line.split()
-             for i in link.split('-'))
+  assert all(
+    0 <= int(i) < 7
+    for line in lines
+    for link in line.split()
+    for i in link.split('-')
+  )
 
 
 def test_gold_links_are_scored(subject, tmp_path):
   (tmp_path / 'text').write_text('der Hund ||| der Hund\n')
   (tmp_path / 'gold').write_text('0-0 1-1\n')
   study = alignment_study.AlignmentStudy(
-      source=source.FileExamples(format='word_alignment', files={
-          'de-de': (str(tmp_path / 'text'), str(tmp_path / 'gold'))}),
-      series=fakes.SERIES, methods=('argmax',), steps='all')
+    source=source.FileExamples(
+      format='word_alignment',
+      files={'de-de': (str(tmp_path / 'text'), str(tmp_path / 'gold'))},
+    ),
+    series=fakes.SERIES,
+    methods=('argmax',),
+    steps='all',
+  )
   found = study.run(fakes.FakeModels(subject=subject))
   assert found.files['mine.2.de-de.argmax.txt'] == '0-0 1-1\n'
   assert [row['aer'] for row in found.rows] == [0] * 6
   assert set(found.pictures) == {'layers', 'steps'}
   wrong = alignment_study.AlignmentStudy(
-      source=study.source, series=fakes.SERIES, layer=3).run(
-          fakes.FakeModels(subject=subject))
+    source=study.source, series=fakes.SERIES, layer=3
+  ).run(fakes.FakeModels(subject=subject))
   assert 'The model has no such layer. Got: 3' in str(wrong.failures[0])
 
 
@@ -164,34 +193,42 @@ def test_a_map_of_words_in_context(subject, sentences, tmp_path):
   links = tmp_path / 'links'
   links.write_text('0-0 1-1\n' * 11 + '0-0 99-1\n')  # 99: no such word
   study = procrustes_study.ProcrustesStudy(
-      source=parallel_text.Oriented(source=file_pairs.FilePairs(
-          files={'de-de': str(tsv)}), pivot='de'),
-      series=fakes.SERIES, links={'de-de': str(links)}, level='words',
-      layers=(1,))
+    source=parallel_text.Oriented(
+      source=file_pairs.FilePairs(files={'de-de': str(tsv)}), pivot='de'
+    ),
+    series=fakes.SERIES,
+    links={'de-de': str(links)},
+    level='words',
+    layers=(1,),
+  )
   found = study.run(fakes.FakeModels(subject=subject))
   assert not found.failures
-  row, = found.rows
+  (row,) = found.rows
   assert (row['pairs'], row['held_out'], row['level']) == (21, 2, 'words')
   assert row['cosine_after'] == pytest.approx(1, abs=1e-4)
   turned = dataclasses.replace(study, links={'en-de': str(links)})
   links.write_text('0-1 2-0\n')
-  found, = turned._links(('de', 'en'), 1)
+  (found,) = turned._links(('de', 'en'), 1)
   assert sorted(found.tolist()) == [[0, 2], [1, 0]]
   links.write_text('0-0\n')
   for count in (1, 13):
     links.write_text('0-0\n' * count)
     other = study.run(fakes.FakeModels(subject=subject))
     assert f'Got: {count} lines, 12 sentences' in str(other.failures[0])
-  some = dataclasses.replace(study, source=dataclasses.replace(
-      study.source, max_pairs=1))
+  some = dataclasses.replace(
+    study, source=dataclasses.replace(study.source, max_pairs=1)
+  )
   assert len(some._links(('de', 'de'), 1)) == 1  # the first of more
 
 
 def test_files_of_several_languages(tmp_path):
   for language, lines in (('en', 'a\nb\n'), ('fr', 'c\nd\n'), ('ru', 'e\n')):
     (tmp_path / language).write_text(lines)
-  source = parallel_text.Oriented(source=parallel_text.MultiwayFiles(
-      files={x: str(tmp_path / x) for x in ('en', 'fr', 'ru')}))
+  source = parallel_text.Oriented(
+    source=parallel_text.MultiwayFiles(
+      files={x: str(tmp_path / x) for x in ('en', 'fr', 'ru')}
+    )
+  )
   assert source.pairs() == (('en', 'fr'), ('en', 'ru'))
   assert source.load(('en', 'fr')) == (['a', 'b'], ['c', 'd'])
   with pytest.raises(errors.CorpusError, match='2 sentences of en, 1 of ru'):

@@ -23,37 +23,65 @@ from xlflax.similarity import maps, procrustes
 
 
 def _rows(value=0.25):
-  return [{'series': 's', 'pair': 'en-fr', 'step': step, 'layer': layer,
-           'mapping': 'none', 'accuracy': value * step + layer / 10}
-          for step in (1, 2) for layer in (0, 1)]
+  return [
+    {
+      'series': 's',
+      'pair': 'en-fr',
+      'step': step,
+      'layer': layer,
+      'mapping': 'none',
+      'accuracy': value * step + layer / 10,
+    }
+    for step in (1, 2)
+    for layer in (0, 1)
+  ]
 
 
 def _analysis(**settings):
   rows = _rows()
   canvas = figures.curves('t', 'y', {'p': {'a': [(0, math.nan), (1, 2.0)]}})
-  return report.Analysis(**{
-      'name': 'sentences', 'title': 'A <title>', 'explanation': 'what',
-      'rows': rows, 'tables': [report.grid(
-          'grid', rows, value='accuracy', down=lambda row: row['layer'],
-          across=lambda row: row['step'])],
+  return report.Analysis(
+    **{
+      'name': 'sentences',
+      'title': 'A <title>',
+      'explanation': 'what',
+      'rows': rows,
+      'tables': [
+        report.grid(
+          'grid',
+          rows,
+          value='accuracy',
+          down=lambda row: row['layer'],
+          across=lambda row: row['step'],
+        )
+      ],
       'pictures': {'pic': report.Picture('a picture', canvas, rows[:1])},
-      'notes': ['a note'], 'files': {'x.txt': 'text', 'y.npz': b'bytes'},
-      'failures': [base.Failure(task='t', part='p', message='broken')]
-  } | settings)
+      'notes': ['a note'],
+      'files': {'x.txt': 'text', 'y.npz': b'bytes'},
+      'failures': [base.Failure(task='t', part='p', message='broken')],
+    }
+    | settings
+  )
 
 
 def test_a_folder(tmp_path):
-  written = report.write(tmp_path / 'out', _analysis(),
-                         command=['xlflax', 'analyze', '--output=a b'])
+  written = report.write(
+    tmp_path / 'out', _analysis(), command=['xlflax', 'analyze', '--output=a b']
+  )
   assert sorted(path.name for path in written) == sorted(
-      path.name for path in (tmp_path / 'out').iterdir())
+    path.name for path in (tmp_path / 'out').iterdir()
+  )
   page = (tmp_path / 'out' / 'report.html').read_text()
   assert 'A &lt;title&gt;' in page and 'data:image/png;base64,' in page
   assert 'xlflax analyze &#x27;--output=a b&#x27;' in page
   assert 'failed: t: p: broken' in page and 'http' not in page
   with open(tmp_path / 'out' / 'sentences.csv') as stream:
     assert [row['accuracy'] for row in csv.DictReader(stream)] == [
-        '0.25', '0.35', '0.5', '0.6']
+      '0.25',
+      '0.35',
+      '0.5',
+      '0.6',
+    ]
   assert (tmp_path / 'out' / 'y.npz').read_bytes() == b'bytes'
   assert report.read_rows(tmp_path / 'out') == ('sentences', _rows())
 
@@ -61,17 +89,29 @@ def test_a_folder(tmp_path):
 def test_nan_is_null_and_an_empty_cell(tmp_path):
   report.write(tmp_path, _analysis(rows=[{'a': math.nan, 'b': 1}]))
   assert json.loads((tmp_path / 'analysis.json').read_text())['rows'] == [
-      {'a': None, 'b': 1}]
+    {'a': None, 'b': 1}
+  ]
   assert (tmp_path / 'sentences.csv').read_text() == 'a,b\n,1\n'
 
 
 def test_grid():
-  rows = [{'x': 1, 'y': 'a', 'v': 0.5}, {'x': 2, 'y': 'a', 'v': math.nan},
-          {'x': 1, 'y': 'b', 'v': None}]
-  table = report.grid('t', rows, value='v', down=lambda row: row['x'],
-                      across=lambda row: row['y'], corner='c')
+  rows = [
+    {'x': 1, 'y': 'a', 'v': 0.5},
+    {'x': 2, 'y': 'a', 'v': math.nan},
+    {'x': 1, 'y': 'b', 'v': None},
+  ]
+  table = report.grid(
+    't',
+    rows,
+    value='v',
+    down=lambda row: row['x'],
+    across=lambda row: row['y'],
+    corner='c',
+  )
   assert (table.head, table.rows) == (
-      ['c', 'a', 'b'], [['1', '50.0', '–'], ['2', '–', '–']])
+    ['c', 'a', 'b'],
+    [['1', '50.0', '–'], ['2', '–', '–']],
+  )
 
 
 def test_no_numbers_is_an_error(tmp_path):
@@ -82,31 +122,76 @@ def test_no_numbers_is_an_error(tmp_path):
     report.read_rows(tmp_path)
 
 
-@pytest.mark.parametrize('make', [
-    lambda: figures.layer_columns('t', 'v', {
-        ('en-fr', 'model'): [0.1, 0.9], ('en-fr', 'random'): [0.2],
-        ('en-de', 'a much longer name of a model'): [math.nan, 1.0]}),
-    lambda: figures.matrices('t', 'v', {
-        f'model {i}': np.linspace(0, 1, 12).reshape(4, 3) for i in range(4)},
-                             first='en', second='fr'),
-    lambda: figures.curves('t', 'v', {
+@pytest.mark.parametrize(
+  'make',
+  [
+    lambda: figures.layer_columns(
+      't',
+      'v',
+      {
+        ('en-fr', 'model'): [0.1, 0.9],
+        ('en-fr', 'random'): [0.2],
+        ('en-de', 'a much longer name of a model'): [math.nan, 1.0],
+      },
+    ),
+    lambda: figures.matrices(
+      't',
+      'v',
+      {f'model {i}': np.linspace(0, 1, 12).reshape(4, 3) for i in range(4)},
+      first='en',
+      second='fr',
+    ),
+    lambda: figures.curves(
+      't',
+      'v',
+      {
         f'panel {i}': {f'line {j}': [(0, j), (1, i)] for j in range(12)}
-        for i in range(4)}, whole=100),
-    lambda: figures.curves('t', 'v', {'p': {
-        f'a rather long name of a line {j}': [(0, j), (1, j)]
-        for j in range(9)}}),
-    lambda: figures.matrices('t', 'v', {
-        f'the quite long name of model {i}': np.ones((2, 2))
-        for i in range(3)}, first='en', second='fr'),
+        for i in range(4)
+      },
+      whole=100,
+    ),
+    lambda: figures.curves(
+      't',
+      'v',
+      {
+        'p': {
+          f'a rather long name of a line {j}': [(0, j), (1, j)]
+          for j in range(9)
+        }
+      },
+    ),
+    lambda: figures.matrices(
+      't',
+      'v',
+      {f'the quite long name of model {i}': np.ones((2, 2)) for i in range(3)},
+      first='en',
+      second='fr',
+    ),
     lambda: direction_figures.draw(
-        'Directions of transfer, classification: gains', 'gain (points)', {
-            'MetaXLM − XLM': {('en', 'fr'): 0.5, ('fr', 'en'): -12.5}},
-        around_zero=True),
-    lambda: word_report.pictures([{
-        'series': f'the quite long name of model {i}', 'pair': pair,
-        'step': 1, 'score': 'csls', 'mapping': 'procrustes', 'layer': None,
-        'precision@1': 0.1 * i} for i in range(5) for pair in (
-            'en-fr', 'ru-en')])['embeddings'].canvas])
+      'Directions of transfer, classification: gains',
+      'gain (points)',
+      {'MetaXLM − XLM': {('en', 'fr'): 0.5, ('fr', 'en'): -12.5}},
+      around_zero=True,
+    ),
+    lambda: (
+      word_report.pictures(
+        [
+          {
+            'series': f'the quite long name of model {i}',
+            'pair': pair,
+            'step': 1,
+            'score': 'csls',
+            'mapping': 'procrustes',
+            'layer': None,
+            'precision@1': 0.1 * i,
+          }
+          for i in range(5)
+          for pair in ('en-fr', 'ru-en')
+        ]
+      )['embeddings'].canvas
+    ),
+  ],
+)
 def test_nothing_is_cut_off(tmp_path, make):
   """The margin of every picture is white."""
   make().savefig(tmp_path / 'x.png', dpi=100)
@@ -147,35 +232,57 @@ def test_normalisation_is_undone():
 
 def _write_results(directory, task, metrics):
   for step, values in metrics.items():
-    results.write(results.path(directory, task, step), base.EvalResult(
-        metrics=values), step=step, identity={})
+    results.write(
+      results.path(directory, task, step),
+      base.EvalResult(metrics=values),
+      step=step,
+      identity={},
+    )
 
 
 def test_curves_of_evaluations(tmp_path):
   run = tmp_path / 'run'
-  _write_results(run, 'xnli', {
-      step: {'accuracy/en': 0.5 + step / 100, 'accuracy/fr': 0.4,
-             'accuracy/ru': 0.2, 'accuracy/mean': 0.4, 'loss/en': 1.0}
-      for step in (10, 20)})
+  _write_results(
+    run,
+    'xnli',
+    {
+      step: {
+        'accuracy/en': 0.5 + step / 100,
+        'accuracy/fr': 0.4,
+        'accuracy/ru': 0.2,
+        'accuracy/mean': 0.4,
+        'loss/en': 1.0,
+      }
+      for step in (10, 20)
+    },
+  )
   _write_results(run, 'perplexity', {20: {'perplexity/mean': 7.5}})
   found = curves_study.CurvesStudy(runs=(str(run),)).run(fakes.FakeModels())
-  values = {(row['task'], row['part'], row['step']): row['value']
-            for row in found.rows}
+  values = {
+    (row['task'], row['part'], row['step']): row['value'] for row in found.rows
+  }
   assert values['xnli', 'en', 20] == pytest.approx(70)
   assert values['perplexity', 'mean', 20] == 7.5
   assert ('xnli', 'loss', 10) not in values
-  gaps = {(row['part'], row['step']): row['value']
-          for row in found.pictures['xnli.transfer'].rows}
+  gaps = {
+    (row['part'], row['step']): row['value']
+    for row in found.pictures['xnli.transfer'].rows
+  }
   assert gaps['gap', 10] == pytest.approx(30) and gaps['gap', 20] == (
-      pytest.approx(40))
+    pytest.approx(40)
+  )
   assert gaps['transfer', 10] == pytest.approx(30)
   assert set(found.pictures) == {'xnli', 'xnli.transfer'}
   for settings, text in (
-      ({'tasks': ('xnli', 'pos')}, 'Got: perplexity, xnli. Expected: pos'),
-      ({'metric': 'accuracy'}, 'no such metric. Got: accuracy. Expected: one '
-       'of perplexity')):  # the others are not lost
+    ({'tasks': ('xnli', 'pos')}, 'Got: perplexity, xnli. Expected: pos'),
+    (
+      {'metric': 'accuracy'},
+      'no such metric. Got: accuracy. Expected: one of perplexity',
+    ),
+  ):  # the others are not lost
     found = curves_study.CurvesStudy(runs=(str(run),), **settings).run(
-        fakes.FakeModels())
+      fakes.FakeModels()
+    )
     assert {row['task'] for row in found.rows} == {'xnli'}
     assert text in str(found.failures[0])
 
@@ -183,18 +290,26 @@ def test_curves_of_evaluations(tmp_path):
 def test_curves_of_an_analysis(tmp_path):
   report.write(tmp_path / 'out', _analysis())
   found = curves_study.CurvesStudy(analyses=(str(tmp_path / 'out'),)).run(
-      fakes.FakeModels())
+    fakes.FakeModels()
+  )
   assert [(row['part'], row['step'], row['value']) for row in found.rows] == [
-      ('en-fr L1', 1, 35.0), ('en-fr L1', 2, 60.0)]
+    ('en-fr L1', 1, 35.0),
+    ('en-fr L1', 2, 60.0),
+  ]
   assert set(found.pictures) == {'sentences.without.a.map'}
 
 
-@pytest.mark.parametrize('settings, text', [
+@pytest.mark.parametrize(
+  'settings, text',
+  [
     ({'layers': (2,)}, 'no such layer'),
     ({'runs': ('nowhere',), 'analyses': ()}, 'no results of evaluations'),
-    ({'analyses': ('nowhere',)}, 'no analysis in a folder')])
+    ({'analyses': ('nowhere',)}, 'no analysis in a folder'),
+  ],
+)
 def test_mistakes(tmp_path, settings, text):
   report.write(tmp_path / 'out', _analysis())
-  found = curves_study.CurvesStudy(**{
-      'analyses': (str(tmp_path / 'out'),)} | settings).run(fakes.FakeModels())
+  found = curves_study.CurvesStudy(
+    **{'analyses': (str(tmp_path / 'out'),)} | settings
+  ).run(fakes.FakeModels())
   assert text in str(found.failures[0])

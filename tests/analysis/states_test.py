@@ -26,7 +26,7 @@ def _means(subject, texts, words):
   places = {}
   for text in texts:
     split = text.split()
-    one, = word_states.word_states(subject, [split], [('de', 0)])
+    (one,) = word_states.word_states(subject, [split], [('de', 0)])
     for i, word in enumerate(split):
       row = word if word in words else word.lower()
       if row in words:
@@ -40,8 +40,11 @@ def test_means_are_over_tokens_then_over_the_corpus(subject, texts):
   assert means.words == ('der', 'hund', 'Katze', 'Milch', 'fehlt')
   assert means.sums.shape == (5, 3, 16) and means.sentences == 20
   assert means.counts.tolist() == [
-      sum(word in (given, given.lower()) for text in texts
-          for given in text.split()) for word in means.words]
+    sum(
+      word in (given, given.lower()) for text in texts for given in text.split()
+    )
+    for word in means.words
+  ]
   for layer in range(3):
     found = means.vectors(layer)
     assert set(found.words) == set(expected) == set(_WORDS) - {'fehlt'}
@@ -58,14 +61,16 @@ def test_text_is_read_as_it_is_written(subject):
   of_word = np.repeat(np.arange(5), lengths)
   comma = int(lengths[:3].sum()) - 1  # a piece of its own in this vocabulary
   of_word[comma] = -1
-  one, = word_states.states_of_readings(
-      subject, [word_states.Reading(ids, of_word)], [0])
+  (one,) = word_states.states_of_readings(
+    subject, [word_states.Reading(ids, of_word)], [0]
+  )
   np.testing.assert_allclose(means.sums[0], one.states[:, 2], atol=1e-5)
   np.testing.assert_allclose(means.sums[1], one.states[:, 4], atol=1e-5)
 
 
 def test_an_interrupted_corpus_is_gone_on_with(
-    subject, texts, tmp_path, monkeypatch):
+  subject, texts, tmp_path, monkeypatch
+):
   expected = states.mean_word_states(subject, texts, 'de', _WORDS, block=5)
   store = word_means.Store(tmp_path / 'de.npz', identity='run at step 3, de')
   monkeypatch.setattr(states, '_SAVE_SECONDS', -1.0)
@@ -75,14 +80,24 @@ def test_an_interrupted_corpus_is_gone_on_with(
     raise KeyboardInterrupt
 
   with pytest.raises(KeyboardInterrupt):
-    states.mean_word_states(subject, broken(), 'de', _WORDS, block=5,
-                            store=store)
+    states.mean_word_states(
+      subject, broken(), 'de', _WORDS, block=5, store=store
+    )
   read = []
   found = states.mean_word_states(
-      subject, (read.append(text) or text for text in texts), 'de', _WORDS,
-      block=5, store=store)
-  assert store.restore(word_means.WordMeans(
-      _WORDS, layers=3, dimension=16)).sentences == 20
+    subject,
+    (read.append(text) or text for text in texts),
+    'de',
+    _WORDS,
+    block=5,
+    store=store,
+  )
+  assert (
+    store.restore(
+      word_means.WordMeans(_WORDS, layers=3, dimension=16)
+    ).sentences
+    == 20
+  )
   assert found.sentences == 20 and len(read) == 20
   np.testing.assert_array_equal(found.counts, expected.counts)
   np.testing.assert_allclose(found.sums, expected.sums, atol=1e-4)
@@ -106,9 +121,14 @@ def test_a_store_of_something_else_is_refused(tmp_path):
 
 def test_sums_by_hand():
   means = word_means.WordMeans(['a', 'b', 'c'], layers=1, dimension=2)
-  means.update([(np.array([1, 0, 1]), np.array([[[1., 2], [5, 5], [3, 4]]])),
-                (np.zeros(0, int), np.zeros((1, 0, 2)))], sentences=2)
-  means.update([(np.array([1]), np.array([[[2., 0]]]))], sentences=1)
+  means.update(
+    [
+      (np.array([1, 0, 1]), np.array([[[1.0, 2], [5, 5], [3, 4]]])),
+      (np.zeros(0, int), np.zeros((1, 0, 2))),
+    ],
+    sentences=2,
+  )
+  means.update([(np.array([1]), np.array([[[2.0, 0]]]))], sentences=1)
   assert means.sentences == 3
   found = means.vectors(0)
   assert found.words == ('a', 'b')
@@ -122,11 +142,10 @@ def test_sums_by_hand():
 
 @pytest.mark.parametrize('block, sizes', [(6, [6, 6, 6, 2]), (100, [20])])
 def test_blocks_of_sentences_are_those_of_all_at_once(
-    subject, texts, block, sizes):
-  blocks = list(states.sentence_blocks(
-      subject, iter(texts), 'de', block=block))
-  assert [found.shape for found in blocks] == [
-      (3, size, 16) for size in sizes]
+  subject, texts, block, sizes
+):
+  blocks = list(states.sentence_blocks(subject, iter(texts), 'de', block=block))
+  assert [found.shape for found in blocks] == [(3, size, 16) for size in sizes]
   expected = sentence_states.sentence_states(subject, texts, [0] * 20).states
   np.testing.assert_allclose(np.concatenate(blocks, 1), expected, atol=1e-5)
 
@@ -134,7 +153,8 @@ def test_blocks_of_sentences_are_those_of_all_at_once(
 def test_blocks_are_read_when_they_are_needed(subject, texts):
   read = []
   blocks = states.sentence_blocks(
-      subject, (read.append(text) or text for text in texts), 'de', block=4)
+    subject, (read.append(text) or text for text in texts), 'de', block=4
+  )
   next(blocks)
   assert len(read) == 4
   with pytest.raises(errors.ConfigError, match='must hold a sentence'):
@@ -148,8 +168,8 @@ def test_progress(subject, texts, monkeypatch, caplog):
   states.mean_word_states(subject, iter(texts), 'de', _WORDS, block=20)
   found = [record.getMessage() for record in caplog.records]
   assert re.fullmatch(
-      r'sentence states \| 12 of 20 sentences \| \d+/s \| \d+ min left',
-      found[0])
+    r'sentence states \| 12 of 20 sentences \| \d+/s \| \d+ min left', found[0]
+  )
   assert found[1].startswith('sentence states | 20 of 20 sentences')
   assert re.fullmatch(r'word states \| 20 sentences \| \d+/s', found[2])
 
@@ -167,7 +187,6 @@ def test_embeddings_of_words_that_are_one_piece(subject):
   found = embeddings.embedding_vectors(subject, words, 'de')
   assert found.words == tuple(single)
   table = np.asarray(subject.params['model']['embeddings']['token'])
-  np.testing.assert_array_equal(
-      found.vectors, table[list(single.values())])
+  np.testing.assert_array_equal(found.vectors, table[list(single.values())])
   with pytest.raises(errors.AnalysisError, match='No word is a single piece'):
     embeddings.embedding_vectors(subject, ['x' * 30], 'de')

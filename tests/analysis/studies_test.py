@@ -27,35 +27,60 @@ def _states():
 
 
 def _cka(**settings):
-  return cka_study.CkaStudy(**{
+  return cka_study.CkaStudy(
+    **{
       'source': fakes.Text(sizes={'en': 60, 'fr': 60}),
-      'series': fakes.SERIES, 'reader': fakes.FakeReader()} | settings)
+      'series': fakes.SERIES,
+      'reader': fakes.FakeReader(),
+    }
+    | settings
+  )
 
 
 def _sentences(**settings):
   text = fakes.Text(sizes={'en': 60, 'fr': 60})
-  return sentence_study.SentenceStudy(**{
-      'test': text, 'train': text, 'series': fakes.SERIES,
-      'reader': fakes.FakeReader()} | settings)
+  return sentence_study.SentenceStudy(
+    **{
+      'test': text,
+      'train': text,
+      'series': fakes.SERIES,
+      'reader': fakes.FakeReader(),
+    }
+    | settings
+  )
 
 
 def _procrustes(**settings):
-  return procrustes_study.ProcrustesStudy(**{
+  return procrustes_study.ProcrustesStudy(
+    **{
       'source': fakes.Text(sizes={'en': 60, 'fr': 60}),
-      'series': fakes.SERIES, 'reader': fakes.FakeReader()} | settings)
+      'series': fakes.SERIES,
+      'reader': fakes.FakeReader(),
+    }
+    | settings
+  )
 
 
 def test_cka_of_every_two_layers():
   found = _cka().run(fakes.FakeModels())
   assert len(found.rows) == 9 and not found.failures
   for row in found.rows:
-    expected = cka.linear_cka(fakes.STATES['en'][row['first_layer']],
-                              fakes.STATES['fr'][row['second_layer']])
+    expected = cka.linear_cka(
+      fakes.STATES['en'][row['first_layer']],
+      fakes.STATES['fr'][row['second_layer']],
+    )
     assert row['cka'] == pytest.approx(expected)
     assert (row['series'], row['pair'], row['step'], row['sentences']) == (
-        'mine', 'en-fr', 2, 60)
-  assert [row['cka'] for row in found.rows if row['first_layer'] == row[
-      'second_layer']] == pytest.approx([1, 1, 1])  # whatever the rotation
+      'mine',
+      'en-fr',
+      2,
+      60,
+    )
+  assert [
+    row['cka']
+    for row in found.rows
+    if row['first_layer'] == row['second_layer']
+  ] == pytest.approx([1, 1, 1])  # whatever the rotation
   assert set(found.pictures) == {'layers', 'matrix.en-fr'}
   assert found.tables[0].rows[0] == ['layer 0', '100.0']
 
@@ -63,17 +88,20 @@ def test_cka_of_every_two_layers():
 def test_a_layer_that_is_the_same_for_all_sentences():
   fakes.STATES['fr'][2] = 1
   found = _cka(compare='diagonal').run(fakes.FakeModels())
-  assert [math.isnan(row['cka']) for row in found.rows] == [
-      False, False, True]
+  assert [math.isnan(row['cka']) for row in found.rows] == [False, False, True]
   assert found.tables[0].rows[2] == ['layer 2', '–']
-  assert found.notes == ['mine, en-fr, step 2: some layer is the same for all '
-                         'sentences and has no CKA']
+  assert found.notes == [
+    'mine, en-fr, step 2: some layer is the same for all '
+    'sentences and has no CKA'
+  ]
 
 
 def test_cka_of_some_layers_on_the_diagonal():
   found = _cka(compare='diagonal', layers=(-1, 0)).run(fakes.FakeModels())
   assert [(row['first_layer'], row['second_layer']) for row in found.rows] == [
-      (0, 0), (2, 2)]
+    (0, 0),
+    (2, 2),
+  ]
   assert set(found.pictures) == {'layers'}
 
 
@@ -85,11 +113,13 @@ def test_steps_give_curves():
 
 
 def test_a_rotation_is_recovered_in_retrieval():
-  found = _sentences(
-      train=fakes.Text(sizes={'en': 40, 'fr': 40})).run(fakes.FakeModels())
-  by_mapping = {name: [row['accuracy'] for row in found.rows
-                       if row['mapping'] == name]
-                for name in ('none', 'procrustes')}
+  found = _sentences(train=fakes.Text(sizes={'en': 40, 'fr': 40})).run(
+    fakes.FakeModels()
+  )
+  by_mapping = {
+    name: [row['accuracy'] for row in found.rows if row['mapping'] == name]
+    for name in ('none', 'procrustes')
+  }
   assert by_mapping['procrustes'] == [1, 1, 1]
   assert max(by_mapping['none']) < 0.3
   assert found.rows[-1]['learned_from'] == 40
@@ -107,7 +137,7 @@ def test_without_training_text_there_is_no_map():
 
 def test_a_map_is_learned_and_kept(tmp_path):
   found = _procrustes(layers=(1,)).run(fakes.FakeModels())
-  row, = found.rows
+  (row,) = found.rows
   assert row['accuracy_after'] == 1 and row['accuracy_before'] < 0.8
   assert row['cosine_after'] > 0.99 > row['cosine_before']
   assert (row['pairs'], row['held_out']) == (54, 6)
@@ -132,16 +162,24 @@ def test_states_that_are_not_finite(make):
 @pytest.mark.parametrize('make', [_cka, _sentences, _procrustes])
 def test_a_layer_that_does_not_exist(make, tmp_path):
   found = make(layers=(3,)).run(fakes.FakeModels())
-  text = ('The model has no such layer. Got: 3. Expected: 0 (embeddings) to '
-          '2, or counted from the end')
+  text = (
+    'The model has no such layer. Got: 3. Expected: 0 (embeddings) to '
+    '2, or counted from the end'
+  )
   assert text in str(found.failures[0])
   with pytest.raises(errors.AnalysisError, match='no such layer'):
     report.write(tmp_path, found)
 
 
-@pytest.mark.parametrize('make, field', [
-    (_cka, 'source'), (_sentences, 'test'), (_sentences, 'train'),
-    (_procrustes, 'source')])
+@pytest.mark.parametrize(
+  'make, field',
+  [
+    (_cka, 'source'),
+    (_sentences, 'test'),
+    (_sentences, 'train'),
+    (_procrustes, 'source'),
+  ],
+)
 def test_sides_of_unequal_length(make, field):
   source = parallel_text.Oriented(source=fakes.Text(sizes={'en': 5, 'fr': 4}))
   found = make(**{field: source}).run(fakes.FakeModels())
@@ -151,17 +189,21 @@ def test_sides_of_unequal_length(make, field):
 
 def test_one_bad_pair_does_not_lose_the_others():
   fakes.STATES['de'] = np.full((3, 60, 8), np.nan, np.float32)
-  found = _cka(source=fakes.Text(
-      sizes={'en': 60, 'fr': 60, 'de': 60},
-      names=(('en', 'de'), ('en', 'fr')))).run(fakes.FakeModels())
+  found = _cka(
+    source=fakes.Text(
+      sizes={'en': 60, 'fr': 60, 'de': 60}, names=(('en', 'de'), ('en', 'fr'))
+    )
+  ).run(fakes.FakeModels())
   assert {row['pair'] for row in found.rows} == {'en-fr'}
   assert [failure.part for failure in found.failures] == [
-      'mine en-de at step 2']
+    'mine en-de at step 2'
+  ]
 
 
 def test_too_few_pairs_for_a_map():
   found = _procrustes(source=fakes.Text(sizes={'en': 9, 'fr': 9})).run(
-      fakes.FakeModels())
+    fakes.FakeModels()
+  )
   assert 'Got: 9. Expected: at least 10' in str(found.failures[0])
 
 
@@ -184,9 +226,12 @@ def test_word_links_are_needed():
 
 
 def test_orientation():
-  text = parallel_text.Oriented(source=fakes.Text(
-      sizes={'en': 3, 'fr': 3, 'de': 3},
-      names=(('fr', 'en'), ('de', 'fr'))), max_pairs=2)
+  text = parallel_text.Oriented(
+    source=fakes.Text(
+      sizes={'en': 3, 'fr': 3, 'de': 3}, names=(('fr', 'en'), ('de', 'fr'))
+    ),
+    max_pairs=2,
+  )
   assert text.pairs() == (('en', 'fr'), ('de', 'fr'))
   assert text.load(('en', 'fr')) == (['en 0', 'en 1'], ['fr 0', 'fr 1'])
 
@@ -194,8 +239,9 @@ def test_orientation():
 def test_series_templates():
   series = models.Series.parse('bi=runs/{pair},other/{language}@untrained')
   assert series.models(('en', 'ru')) == (
-      models.ModelRef('runs/en-ru', 'last'),
-      models.ModelRef('other/ru', 'untrained'))
+    models.ModelRef('runs/en-ru', 'last'),
+    models.ModelRef('other/ru', 'untrained'),
+  )
   assert models.ModelRef.parse('a@b@10') == models.ModelRef('a@b', 10)
   assert models.ModelRef.parse('a@b') == models.ModelRef('a@b', 'last')
   for text in ('runs/x', 'x=', '=x', 'x=a,', 'x=a,b,c'):

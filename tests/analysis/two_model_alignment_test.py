@@ -16,27 +16,44 @@ pytest_plugins = ['tests.evaluation.fixtures']
 _SERIES = (models.Series('two', 'runs/a', 'runs/b'),)
 
 
-def _study(tmp_path, *, text='der Hund ||| der Hund\n', gold='0-0 1-1\n',
-           **settings):
+def _study(
+  tmp_path, *, text='der Hund ||| der Hund\n', gold='0-0 1-1\n', **settings
+):
   (tmp_path / 'text').write_text(text)
   (tmp_path / 'gold').write_text(gold)
-  return alignment_study.AlignmentStudy(**{
-      'source': source.FileExamples(format='word_alignment', files={
-          'de-de': (str(tmp_path / 'text'), str(tmp_path / 'gold'))}),
-      'series': _SERIES, 'methods': ('argmax',)} | settings)
+  return alignment_study.AlignmentStudy(
+    **{
+      'source': source.FileExamples(
+        format='word_alignment',
+        files={'de-de': (str(tmp_path / 'text'), str(tmp_path / 'gold'))},
+      ),
+      'series': _SERIES,
+      'methods': ('argmax',),
+    }
+    | settings
+  )
 
 
-def _save(tmp_path, *, sign=1, layers=(0, 1, 2), first='runs/a@2',
-          second='runs/b@2', pair='de-de'):
+def _save(
+  tmp_path,
+  *,
+  sign=1,
+  layers=(0, 1, 2),
+  first='runs/a@2',
+  second='runs/b@2',
+  pair='de-de',
+):
   side = normalization.Normalized(
-      np.zeros((0, 16), np.float32), np.zeros((0, 16)), 0.0)
+    np.zeros((0, 16), np.float32), np.zeros((0, 16)), 0.0
+  )
   folder = tmp_path / f'maps{sign}{pair}'
   folder.mkdir()
   for layer in layers:
     alignment = procrustes.Alignment(sign * np.eye(16), side, side)
     about = {'first': first, 'second': second, 'pair': pair, 'layer': layer}
     (folder / f'{layer}.npz').write_bytes(
-        maps.to_bytes(maps.SavedMap(alignment, about)))
+      maps.to_bytes(maps.SavedMap(alignment, about))
+    )
   return str(folder)
 
 
@@ -47,9 +64,14 @@ def test_two_models_as_they_are(subject, tmp_path):
   assert found.files['two.2.de-de.argmax.txt'] == '0-0 1-1\n'
 
 
-@pytest.mark.parametrize('sign, first, second', [
-    (1, 'runs/a@2', 'runs/b@2'), (-1, 'runs/a@2', 'runs/b@2'),
-    (-1, 'runs/b@2', 'runs/a@2')])  # the way back
+@pytest.mark.parametrize(
+  'sign, first, second',
+  [
+    (1, 'runs/a@2', 'runs/b@2'),
+    (-1, 'runs/a@2', 'runs/b@2'),
+    (-1, 'runs/b@2', 'runs/a@2'),
+  ],
+)  # the way back
 def test_states_are_mapped(subject, tmp_path, sign, first, second):
   """The opposite of a vector is what it is least similar to."""
   folder = _save(tmp_path, sign=sign, first=first, second=second)
@@ -62,8 +84,10 @@ def test_states_are_mapped(subject, tmp_path, sign, first, second):
 def test_maps_of_all_layers_are_needed(subject, tmp_path):
   folder = _save(tmp_path, layers=(0, 2))
   found = _study(tmp_path, maps=folder).run(fakes.FakeModels(subject=subject))
-  assert ('There are no maps of some layers. Got: layers 0, 2. Expected: layers '
-          '0 to 2 from runs/a@2 to runs/b@2, de-de') in str(found.failures[0])
+  assert (
+    'There are no maps of some layers. Got: layers 0, 2. Expected: layers '
+    '0 to 2 from runs/a@2 to runs/b@2, de-de'
+  ) in str(found.failures[0])
 
 
 class _TwoSizes(fakes.FakeModels):
@@ -82,8 +106,12 @@ class _TwoSizes(fakes.FakeModels):
 
 
 def test_models_of_other_sizes(subject, tmp_path):
-  other = dataclasses.replace(subject, model=subject.model.clone(
-      config=dataclasses.replace(subject.model.config, hidden_dim=8)))
+  other = dataclasses.replace(
+    subject,
+    model=subject.model.clone(
+      config=dataclasses.replace(subject.model.config, hidden_dim=8)
+    ),
+  )
   both = {'runs/a': subject, 'runs/b': other}
   found = _study(tmp_path).run(_TwoSizes(both))
   assert 'Got: 16 and 8 dimensions' in str(found.failures[0])
@@ -94,16 +122,17 @@ def test_models_of_other_sizes(subject, tmp_path):
 
 @pytest.mark.parametrize('series', [_SERIES, fakes.SERIES])
 def test_states_that_are_not_finite(subject, tmp_path, series):
-  broken = dataclasses.replace(subject, params=jax.tree.map(
-      lambda x: x * np.nan, subject.params))
-  found = _study(tmp_path, series=series).run(
-      fakes.FakeModels(subject=broken))
+  broken = dataclasses.replace(
+    subject, params=jax.tree.map(lambda x: x * np.nan, subject.params)
+  )
+  found = _study(tmp_path, series=series).run(fakes.FakeModels(subject=broken))
   assert 'A word state is not finite' in str(found.failures[0])
   assert not found.rows
 
 
 def test_text_and_links_of_unequal_length(subject, tmp_path):
   found = _study(tmp_path, gold='0-0 1-1\n0-0\n').run(
-      fakes.FakeModels(subject=subject))
+    fakes.FakeModels(subject=subject)
+  )
   assert '1' in str(found.failures[0]) and '2' in str(found.failures[0])
   assert not found.rows

@@ -17,8 +17,9 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 def _write_vectors(path, words, vectors):
   lines = [f'{len(words)} {vectors.shape[1]}'] + [
-      word + ' ' + ' '.join(map(str, row))
-      for word, row in zip(words, vectors.tolist(), strict=True)]
+    word + ' ' + ' '.join(map(str, row))
+    for word, row in zip(words, vectors.tolist(), strict=True)
+  ]
   path.write_text('\n'.join(lines) + '\n')
 
 
@@ -42,16 +43,21 @@ def _dictionary(path, pairs, separator):
 @pytest.mark.parametrize('separator', ['\t', ' '])
 def test_a_rotation_of_word_vectors_is_recovered(tmp_path, vectors, separator):
   found = word_study.WordStudy(
-      vectors=vectors,
-      train=_dictionary(tmp_path / 'train', [
-          (f'w{i}', f'xw{i}') for i in range(30)], separator),
-      test=_dictionary(tmp_path / 'test', [
-          (f'w{i}', f'xw{i}') for i in range(30, 55)], separator),
+    vectors=vectors,
+    train=_dictionary(
+      tmp_path / 'train', [(f'w{i}', f'xw{i}') for i in range(30)], separator
+    ),
+    test=_dictionary(
+      tmp_path / 'test', [(f'w{i}', f'xw{i}') for i in range(30, 55)], separator
+    ),
   ).run(fakes.FakeModels())
   assert not found.failures and len(found.rows) == 4
   for row in found.rows:
     assert (row['series'], row['representation'], row['layer']) == (
-        'vectors', 'vectors', None)
+      'vectors',
+      'vectors',
+      None,
+    )
     assert (row['queries'], row['coverage']) == (20, 0.8)
     if row['mapping'] == 'procrustes':
       assert row['precision@1'] == 1 and row['learned_from'] == 30
@@ -65,9 +71,11 @@ def test_a_rotation_of_word_vectors_is_recovered(tmp_path, vectors, separator):
 def test_a_dictionary_of_other_words(tmp_path, vectors):
   pairs = _dictionary(tmp_path / 'd', [('foo', 'bar')], '\t')
   found = word_study.WordStudy(vectors=vectors, train=pairs, test=pairs).run(
-      fakes.FakeModels())
+    fakes.FakeModels()
+  )
   assert 'none of whose pairs has vectors on both sides' in str(
-      found.failures[0])
+    found.failures[0]
+  )
   assert not found.rows
 
 
@@ -76,26 +84,47 @@ def test_layers_and_embeddings_of_a_model(tmp_path, subject, sentences):
   for language in ('de', 'en'):
     files[language] = str(tmp_path / f'{language}.txt')
     (tmp_path / f'{language}.txt').write_text(
-        '\n'.join(sentences(language, 20)) + '\n')
-  entries = [('Hund', 'dog'), ('Katze', 'cat'), ('Milch', 'milk'),
-             ('1', '1'), ('2', '2'), ('3', '3')]
+      '\n'.join(sentences(language, 20)) + '\n'
+    )
+  entries = [
+    ('Hund', 'dog'),
+    ('Katze', 'cat'),
+    ('Milch', 'milk'),
+    ('1', '1'),
+    ('2', '2'),
+    ('3', '3'),
+  ]
   (tmp_path / 'd').write_text(''.join(f'{a}\t{b}\n' for a, b in entries))
   dictionary = {'de-en': str(tmp_path / 'd')}
   study = word_study.WordStudy(
-      series=fakes.SERIES, train=dictionary, test=dictionary, layers=(0, -1),
-      text=text_files.TextFiles(files=files), directory=str(tmp_path / 's'))
+    series=fakes.SERIES,
+    train=dictionary,
+    test=dictionary,
+    layers=(0, -1),
+    text=text_files.TextFiles(files=files),
+    directory=str(tmp_path / 's'),
+  )
   found = study.run(fakes.FakeModels(subject=subject))
-  rows = [row for row in found.rows if row['score'] == 'csls'
-          and row['mapping'] == 'procrustes']
+  rows = [
+    row
+    for row in found.rows
+    if row['score'] == 'csls' and row['mapping'] == 'procrustes'
+  ]
   assert [(row['representation'], row['layer']) for row in rows] == [
-      ('embeddings', None), ('layers', 0), ('layers', 2)]
+    ('embeddings', None),
+    ('layers', 0),
+    ('layers', 2),
+  ]
   assert all(0 < row['queries'] <= 6 for row in rows)
   assert rows[-1]['coverage'] == 1  # every word of the dictionary occurs
   kept = [np.load(path) for path in (tmp_path / 's').glob('words.*.npz')]
   assert {json.loads(str(one['about']))['language'] for one in kept} == {
-      'de', 'en'}
+    'de',
+    'en',
+  }
   assert {json.loads(str(one['about']))['run'] for one in kept} == {
-      'runs/mine@2'}
+    'runs/mine@2'
+  }
   again = study.run(fakes.FakeModels(subject=subject))
   assert again.rows == found.rows
 
@@ -103,26 +132,38 @@ def test_layers_and_embeddings_of_a_model(tmp_path, subject, sentences):
 def test_words_of_a_text():
   texts = ['The dog sees the Cat.', 'the cat sleeps']
   assert word_lists.frequent_words(texts, 'en') == (
-      'the', 'cat', 'dog', 'sees', 'sleeps')
+    'the',
+    'cat',
+    'dog',
+    'sees',
+    'sleeps',
+  )
   assert word_lists.frequent_words(
-      texts, 'en', {'Cat', 'mouse'}, max_words=3) == ('Cat', 'the', 'dog')
+    texts, 'en', {'Cat', 'mouse'}, max_words=3
+  ) == ('Cat', 'the', 'dog')
 
 
 def test_word_vectors_and_states_that_are_not_finite(
-    tmp_path, subject, sentences):
+  tmp_path, subject, sentences
+):
   for language in ('de', 'en'):
     (tmp_path / language).write_text('\n'.join(sentences(language, 9)))
   (tmp_path / 'd').write_text('1\t1\n2\t2\n')
-  broken = dataclasses.replace(subject, params=jax.tree.map(
-      lambda x: x * np.nan, subject.params))
+  broken = dataclasses.replace(
+    subject, params=jax.tree.map(lambda x: x * np.nan, subject.params)
+  )
   found = word_study.WordStudy(
-      series=fakes.SERIES, train={'de-en': str(tmp_path / 'd')},
-      test={'de-en': str(tmp_path / 'd')}, text=text_files.TextFiles(
-          files={x: str(tmp_path / x) for x in ('de', 'en')})).run(
-              fakes.FakeModels(subject=broken))
+    series=fakes.SERIES,
+    train={'de-en': str(tmp_path / 'd')},
+    test={'de-en': str(tmp_path / 'd')},
+    text=text_files.TextFiles(
+      files={x: str(tmp_path / x) for x in ('de', 'en')}
+    ),
+  ).run(fakes.FakeModels(subject=broken))
   assert not found.rows
   assert [one.part for one in found.failures] == [
-      f'mine de-en at step 2, {kind}' for kind in ('embeddings', 'layers')]
+    f'mine de-en at step 2, {kind}' for kind in ('embeddings', 'layers')
+  ]
   assert all('is not finite' in str(one) for one in found.failures)
 
 
@@ -140,14 +181,21 @@ def test_text_is_read_line_by_line(tmp_path, corpus):
   held = text_files.CorpusLines(directory=corpus, split='test', max_lines=5)
   assert held.languages_found() == ('de', 'en', 'ja')
   assert held.load('de') == sources.CorpusText(
-      directory=corpus, max_lines=5).load('de')
+    directory=corpus, max_lines=5
+  ).load('de')
 
 
-@pytest.mark.parametrize('settings, text', [
+@pytest.mark.parametrize(
+  'settings, text',
+  [
     ({'train': {}, 'test': {'a-b': 'x'}}, 'both for each pair'),
-    ({'train': {'en-fr': 'x'}, 'test': {'en-fr': 'x'}},
-     'no counterpart. Got: en'),
-    ({'train': {}, 'test': {}, 'vectors': {}}, 'series of models')])
+    (
+      {'train': {'en-fr': 'x'}, 'test': {'en-fr': 'x'}},
+      'no counterpart. Got: en',
+    ),
+    ({'train': {}, 'test': {}, 'vectors': {}}, 'series of models'),
+  ],
+)
 def test_settings(settings, text):
   with pytest.raises(errors.ConfigError, match=text):
     word_study.WordStudy(**{'vectors': {'en': 'x'}} | settings)
@@ -155,6 +203,7 @@ def test_settings(settings, text):
 
 def test_a_dictionary_that_is_not_there():
   study = word_study.WordStudy(
-      series=fakes.SERIES, train={'en-fr': 'nowhere'}, test={'en-fr': 'x'})
+    series=fakes.SERIES, train={'en-fr': 'nowhere'}, test={'en-fr': 'x'}
+  )
   with pytest.raises(errors.CorpusError, match='en-fr=nowhere'):
     study.run(fakes.FakeModels())

@@ -6,44 +6,59 @@ import sys
 import pytest
 
 from benchmarks import (
-    beam_search,
-    code_switching,
-    inference,
-    input_pipeline,
-    measure,
-    shapes,
-    training_step,
+  beam_search,
+  code_switching,
+  inference,
+  input_pipeline,
+  measure,
+  shapes,
+  training_step,
 )
 
-_TINY = shapes.Shape(vocabulary=64, layers=1, hidden=16, mlp=32, heads=2,
-                     batch=8, length=16)
+_TINY = shapes.Shape(
+  vocabulary=64, layers=1, hidden=16, mlp=32, heads=2, batch=8, length=16
+)
 
 
-@pytest.mark.parametrize('variant', [
-    variant if variant in ('x/gathered_chunked', 'torch/gathered')
+@pytest.mark.parametrize(
+  'variant',
+  [
+    variant
+    if variant in ('x/gathered_chunked', 'torch/gathered')
     else pytest.param(variant, marks=pytest.mark.slow)
-    for variant in training_step.VARIANTS])
+    for variant in training_step.VARIANTS
+  ],
+)
 def test_every_variant_trains(capsys, variant):
-  training_step.main(['--one', variant, '--calls', '2', '--shape',
-                      _TINY.to_json()])
+  training_step.main(
+    ['--one', variant, '--calls', '2', '--shape', _TINY.to_json()]
+  )
   figures = json.loads(capsys.readouterr().out)
   assert len(figures['seconds']) == 2 and figures['peak_bytes'] > 0
 
 
 def test_table_compares_with_the_peer():
-  figures = {'seconds': [0.5, 2.0, 1.0], 'cpu_seconds': [1.0],
-             'peak_bytes': 2e9}
+  figures = {
+    'seconds': [0.5, 2.0, 1.0],
+    'cpu_seconds': [1.0],
+    'peak_bytes': 2e9,
+  }
   text = training_step.table(
-      {'x/gathered': figures | {'seconds': [0.25], 'peak_bytes': 1e9},
-       'torch/as_is': figures}, _TINY)
+    {
+      'x/gathered': figures | {'seconds': [0.25], 'peak_bytes': 1e9},
+      'torch/as_is': figures,
+    },
+    _TINY,
+  )
   assert '| x/gathered | 512 | 1.00 | 1.00 | 4.00 | 0.50 |' in text
   assert '| torch/as_is | 128 | 1.00 | 2.00 | 1.00 | 1.00 |' in text
 
 
 @pytest.mark.parametrize('module', [inference, beam_search])
 def test_inference_finds_what_the_peer_finds(module):
-  figures = [module.measure_here(variant, _TINY, 12, 1)
-             for variant in module.VARIANTS]
+  figures = [
+    module.measure_here(variant, _TINY, 12, 1) for variant in module.VARIANTS
+  ]
   ours, theirs = (f['found'] for f in figures)
   assert module.agree(ours, theirs)
   assert not module.agree(ours, [ours[-1]] * len(ours))
@@ -53,19 +68,32 @@ def test_inference_finds_what_the_peer_finds(module):
 
 
 def test_table_of_inference():
-  figures = {'seconds': [0.5, 2.0, 1.0], 'cpu_seconds': [2.0], 'work': 12,
-             'peak_bytes': 2e9}
-  text = inference.table({
-      'x/states': figures | {'seconds': [0.25]}, 'torch/states': figures}, 'u')
+  figures = {
+    'seconds': [0.5, 2.0, 1.0],
+    'cpu_seconds': [2.0],
+    'work': 12,
+    'peak_bytes': 2e9,
+  }
+  text = inference.table(
+    {'x/states': figures | {'seconds': [0.25]}, 'torch/states': figures}, 'u'
+  )
   assert '| x/states | 48 | 6 | 4.00 | 1.00 | 2.00 |' in text
   assert '| torch/states | 12 | 6 | 1.00 | 1.00 | 2.00 |' in text
 
 
 def test_a_comparison_of_different_findings_stops(monkeypatch):
-  figures = {'seconds': [1.0], 'cpu_seconds': [1.0], 'first_seconds': 1.0,
-             'peak_bytes': 1, 'work': 1}
-  monkeypatch.setattr(measure, 'run_module', lambda *args, **_: {
-      **figures, 'found': [[float('torch/' in args[2])]]})
+  figures = {
+    'seconds': [1.0],
+    'cpu_seconds': [1.0],
+    'first_seconds': 1.0,
+    'peak_bytes': 1,
+    'work': 1,
+  }
+  monkeypatch.setattr(
+    measure,
+    'run_module',
+    lambda *args, **_: {**figures, 'found': [[float('torch/' in args[2])]]},
+  )
   with pytest.raises(RuntimeError, match='do not find the same'):
     inference.main(['--rounds', '1'])
 
@@ -73,7 +101,11 @@ def test_a_comparison_of_different_findings_stops(monkeypatch):
 def test_input_pipeline():
   figures = input_pipeline.run(lines=1500, batches=20, batch=4, length=32)
   assert set(figures['tokens_per_cpu_second']) == {
-      'cached', 'live', 'array_record', 'collator'}
+    'cached',
+    'live',
+    'array_record',
+    'collator',
+  }
   assert all(v > 0 for v in figures['tokens_per_cpu_second'].values())
   assert figures['masking_seconds_per_batch'] > 0
   assert figures['need']['cores'] > 0
@@ -87,33 +119,44 @@ def test_what_gpus_need_of_the_input():
   need = input_pipeline.need(1e6, gpus=2, peak=1e12, shape=_TINY)
   assert need['flops_per_token'] == pytest.approx(per_token)
   assert need['cores'] == pytest.approx(
-      2 * 1e12 * 0.5 / need['flops_per_token'] / 1e6)
+    2 * 1e12 * 0.5 / need['flops_per_token'] / 1e6
+  )
 
 
 def test_code_switching():
   figures = code_switching.run(
-      _TINY, lines=400, entries=200, calls=1, rounds=1,
-      tokens_per_second=1000.0)
+    _TINY, lines=400, entries=200, calls=1, rounds=1, tokens_per_second=1000.0
+  )
   rates = figures['tokens_per_core_second']
-  assert set(rates) == {'tokenise', 'switch', 'switch_and_tokenise', 'moses',
-                        'train_the_vocabulary'}
+  assert set(rates) == {
+    'tokenise',
+    'switch',
+    'switch_and_tokenise',
+    'moses',
+    'train_the_vocabulary',
+  }
   assert figures['dictionary_entries'] == 100
   assert 0 < figures['words_changed'] < 0.15
   assert figures['share_of_a_step']['step_elsewhere']['switch'] == (
-      pytest.approx(1000.0 / rates['switch']))
+    pytest.approx(1000.0 / rates['switch'])
+  )
 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='taskset and glibc')
 def test_process_on_one_core_with_huge_pages(tmp_path, monkeypatch):
   (tmp_path / 'report.py').write_text(
-      'import json, os\nprint("before")\n'
-      'print(json.dumps([len(os.sched_getaffinity(0)),'
-      ' os.environ.get("OMP_NUM_THREADS"),'
-      ' os.environ.get("GLIBC_TUNABLES")]))')
+    'import json, os\nprint("before")\n'
+    'print(json.dumps([len(os.sched_getaffinity(0)),'
+    ' os.environ.get("OMP_NUM_THREADS"),'
+    ' os.environ.get("GLIBC_TUNABLES")]))'
+  )
   monkeypatch.setenv('PYTHONPATH', str(tmp_path))
   monkeypatch.delenv('OMP_NUM_THREADS', raising=False)
   assert measure.run_module('report', cores=1, huge_pages=True) == [
-      1, '1', 'glibc.malloc.hugetlb=1']
+    1,
+    '1',
+    'glibc.malloc.hugetlb=1',
+  ]
   assert measure.run_module('report')[1:] == [None, None]
 
 

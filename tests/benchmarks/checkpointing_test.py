@@ -5,9 +5,17 @@ from benchmarks import checkpointing
 
 def test_measures_and_restores(tmp_path):
   figures = checkpointing.measure(
-      tmp_path, megabytes=0.01, step_seconds=1e-3, saves=1)
-  for name in ('copy', 'stall', 'step', 'step_while_writing', 'write',
-               'blocking', 'restore'):
+    tmp_path, megabytes=0.01, step_seconds=1e-3, saves=1
+  )
+  for name in (
+    'copy',
+    'stall',
+    'step',
+    'step_while_writing',
+    'write',
+    'blocking',
+    'restore',
+  ):
     assert figures[name] > 0 and figures[f'{name}_cpu'] >= 0
   # A save in the background is a part of one that is waited for.
   assert figures['stall_cpu'] <= figures['blocking'] + figures['write']

@@ -29,10 +29,16 @@ def test_backend_that_can_not_run_says_so(backends):
 
 
 def test_a_backend_that_sees_other_segments_is_found(monkeypatch):
-  monkeypatch.setattr(attention, '_pallas', lambda q, k, v, ids: (
-      attention._formula(q, k, v, jnp.ones((1, 1, 1, 1), bool))))
-  found = attention.compare(attention.MODELS['tiny'], calls=1,
-                            variants=('pallas',))['pallas']
+  monkeypatch.setattr(
+    attention,
+    '_pallas',
+    lambda q, k, v, ids: attention._formula(
+      q, k, v, jnp.ones((1, 1, 1, 1), bool)
+    ),
+  )
+  found = attention.compare(
+    attention.MODELS['tiny'], calls=1, variants=('pallas',)
+  )['pallas']
   assert all(found[error] > 0.1 for error in attention.ERRORS)
 
 
@@ -43,8 +49,10 @@ def test_heads_are_the_plain_loss():
   for figures in results.values():
     assert all(figures[error] < 1e-5 for error in vocabulary_head.ERRORS)
     assert figures['temporary_bytes'] > 0
-  assert (results['chunked_256']['temporary_bytes']
-          < results['plain']['temporary_bytes'])
+  assert (
+    results['chunked_256']['temporary_bytes']
+    < results['plain']['temporary_bytes']
+  )
 
 
 def test_distance():

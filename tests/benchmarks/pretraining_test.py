@@ -10,8 +10,10 @@ from benchmarks import measure, pretraining, training_step
 
 def _few(quick, names):
   """Parameters, those that are not quick marked as slow."""
-  return [name if name in quick else pytest.param(
-      name, marks=pytest.mark.slow) for name in names]
+  return [
+    name if name in quick else pytest.param(name, marks=pytest.mark.slow)
+    for name in names
+  ]
 
 
 @pytest.mark.parametrize('name', _few(['mbert-tlm'], pretraining.MODELS))
@@ -20,24 +22,33 @@ def test_every_model_trains(name):
   assert figures['flops'] > 0 and figures['tokens_per_second'] > 0
 
 
-@pytest.mark.parametrize('name', _few(
-    ['mt5-base'], ['xlmr-base', 'mbert-tlm', 'mt5-base']))
+@pytest.mark.parametrize(
+  'name', _few(['mt5-base'], ['xlmr-base', 'mbert-tlm', 'mt5-base'])
+)
 def test_every_peer_trains(name):
   figures = pretraining.measure_here(name, 'torch/as_is', 1, tiny=True)
   assert figures['seconds'] > 0 and figures['mfu'] is None
 
 
-@pytest.mark.parametrize('name, parameters', [
-    ('xlmr-base', 278e6), ('xlmr-large', 560e6), ('mbert-tlm', 178e6),
-    ('mt5-base', 390e6)])  # transformers 5 ties its output table: 192M fewer
+@pytest.mark.parametrize(
+  'name, parameters',
+  [
+    ('xlmr-base', 278e6),
+    ('xlmr-large', 560e6),
+    ('mbert-tlm', 178e6),
+    ('mt5-base', 390e6),
+  ],
+)  # transformers 5 ties its output table: 192M fewer
 def test_sizes_are_those_of_the_papers(name, parameters):
   """Counted by the peer on the meta device, from the same settings."""
   torch = pytest.importorskip('torch')
   from benchmarks.peers import pretraining as peers
+
   with torch.device('meta'):
     network = peers._network(pretraining.MODELS[name])
   assert sum(p.numel() for p in network.parameters()) == pytest.approx(
-      parameters, rel=0.01)
+    parameters, rel=0.01
+  )
 
 
 def test_variants_change_what_they_say():
@@ -45,22 +56,27 @@ def test_variants_change_what_they_say():
   flags = pretraining.arguments_of(model, 'x/chunked', calls=3)
   assert '--gin.TranslationLM.chunk_size=32768' in flags
   assert '--gin.PAIR_LENGTH=128' in flags and '--steps=3' in flags
-  assert ('--gin.EncoderConfig.attention_dropout_rate=0.0' in
-          pretraining.arguments_of(model, 'x/no_attention_dropout', calls=3))
+  assert (
+    '--gin.EncoderConfig.attention_dropout_rate=0.0'
+    in pretraining.arguments_of(model, 'x/no_attention_dropout', calls=3)
+  )
   assert pretraining.variants_of('veco-base') == (
-      'x/as_is', 'x/no_attention_dropout', 'x/chunked')
+    'x/as_is',
+    'x/no_attention_dropout',
+    'x/chunked',
+  )
 
 
 def test_table_counts_the_peers_utilisation(monkeypatch, capsys):
   common = dict(peak_bytes=2e9, first_seconds=5.0, device='H200', flops=1)
-  found = {'x/as_is': dict(common, seconds=0.1, tokens_per_second=100.0,
-                           mfu=0.5),
-           'torch/as_is': dict(common, seconds=0.2, tokens_per_second=50.0,
-                               mfu=None)}
-  monkeypatch.setattr(measure, 'run_module',
-                      lambda *args, **_: found[args[4]])
-  training_step.main(['--model', 'xlmr-base', '--variants',
-                      'x/as_is,torch/as_is'])
+  found = {
+    'x/as_is': dict(common, seconds=0.1, tokens_per_second=100.0, mfu=0.5),
+    'torch/as_is': dict(common, seconds=0.2, tokens_per_second=50.0, mfu=None),
+  }
+  monkeypatch.setattr(measure, 'run_module', lambda *args, **_: found[args[4]])
+  training_step.main(
+    ['--model', 'xlmr-base', '--variants', 'x/as_is,torch/as_is']
+  )
   text = capsys.readouterr().out
   assert 'xlmr-base, H200' in text
   assert '| torch/as_is | 50 | 200.0 | 0.250 | 2.00 | 5.0 |' in text
@@ -68,8 +84,10 @@ def test_table_counts_the_peers_utilisation(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_needs_no_tensorflow():
-  code = ('import sys\n'
-          'from benchmarks import pretraining\n'
-          'pretraining.measure_here("xlmr-base", "x/as_is", 1, tiny=True)\n'
-          'assert not {"tensorflow", "seqio"} & set(sys.modules)\n')
+  code = (
+    'import sys\n'
+    'from benchmarks import pretraining\n'
+    'pretraining.measure_here("xlmr-base", "x/as_is", 1, tiny=True)\n'
+    'assert not {"tensorflow", "seqio"} & set(sys.modules)\n'
+  )
   subprocess.run([sys.executable, '-c', code], check=True, cwd=measure.ROOT)

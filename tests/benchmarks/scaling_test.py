@@ -11,8 +11,10 @@ from benchmarks import scaling
 @pytest.mark.parametrize('model', scaling.MODELS, ids=lambda m: m.file)
 @pytest.mark.parametrize('devices', scaling.DEVICES)
 def test_meshes_split_state_over_all_devices(model, devices):
-  flags = dict(flag.removeprefix('--gin.partitioning.Partitioner.').split('=')
-               for flag in scaling.mesh_flags(model, devices, 'full'))
+  flags = dict(
+    flag.removeprefix('--gin.partitioning.Partitioner.').split('=')
+    for flag in scaling.mesh_flags(model, devices, 'full')
+  )
   sizes = [int(flags[axis]) for axis in ('data', 'fsdp', 'tensor')]
   assert math.prod(sizes) == devices and sizes[0] == 1
   assert model.width % sizes[1] == 0
@@ -22,26 +24,39 @@ def test_meshes_split_state_over_all_devices(model, devices):
 
 def _plan(devices: int) -> dict:
   return {
-      'mesh': {'data': 1, 'fsdp': devices, 'tensor': 1},
-      'parameters': {'total': 278_292_882},
-      'sharding': {'split': 8 * 2**20 // devices if devices > 1 else 0,
-                   'whole': 8 * 2**20, 'replicated': 2**20},
-      'memory': {'activations': 2**30, 'total': 3 * 2**30},
-      'collectives': {'all-gather': {'sent': 2**30, 'sent_outside': 2**29},
-                      'all-reduce': {'sent': 2**29, 'sent_outside': 0}},
-      'roofline': {'limit': 'memory bandwidth',
-                   'bound': {'seconds_per_step': 0.0251},
-                   'expected': {'tokens_per_second': 1e6, 'mfu': 0.25}}}
+    'mesh': {'data': 1, 'fsdp': devices, 'tensor': 1},
+    'parameters': {'total': 278_292_882},
+    'sharding': {
+      'split': 8 * 2**20 // devices if devices > 1 else 0,
+      'whole': 8 * 2**20,
+      'replicated': 2**20,
+    },
+    'memory': {'activations': 2**30, 'total': 3 * 2**30},
+    'collectives': {
+      'all-gather': {'sent': 2**30, 'sent_outside': 2**29},
+      'all-reduce': {'sent': 2**29, 'sent_outside': 0},
+    },
+    'roofline': {
+      'limit': 'memory bandwidth',
+      'bound': {'seconds_per_step': 0.0251},
+      'expected': {'tokens_per_second': 1e6, 'mfu': 0.25},
+    },
+  }
 
 
 def test_tables(tmp_path):
-  plans = {('A', 1, 'full'): _plan(1), ('A', 8, 'full'): _plan(8),
-           ('A', 64, 'default'): _plan(64)}
+  plans = {
+    ('A', 1, 'full'): _plan(1),
+    ('A', 8, 'full'): _plan(8),
+    ('A', 64, 'default'): _plan(64),
+  }
   text = scaling.tables(plans)
   assert '| A | 278.3M | 8 | 1 x 8 x 1 | 2.0 | 1.0 | 8.0 | 1.0 |' in text
   assert '| A | 278.3M | 1 | 1 x 1 x 1 | 1.0 | - | - | - |' in text
-  assert ('| A | 64 | 1 x 64 x 1 | 1.0 | 3.0 | 1.50 | 0.50 | 25.1 | memory '
-          'bandwidth | 1,000,000 | 25% |') in text
+  assert (
+    '| A | 64 | 1 x 64 x 1 | 1.0 | 3.0 | 1.50 | 0.50 | 25.1 | memory '
+    'bandwidth | 1,000,000 | 25% |'
+  ) in text
   page = tmp_path / 'page.md'
   page.write_text('Before\n<!-- tables -->\nold\n<!-- end of tables -->\nAfter')
   for _ in range(2):

@@ -36,20 +36,27 @@ def test_peers_find_the_same_cka(diagonal):
   np.testing.assert_allclose(plain.result(), ours.result(), rtol=1e-6)
 
 
-@pytest.mark.parametrize('part, variants', [
+@pytest.mark.parametrize(
+  'part, variants',
+  [
     ('csls', ['x/csls', 'numpy/csls']),
-    ('cka', ['x/cka', 'x/cka_diagonal', 'numpy/cka'])])
+    ('cka', ['x/cka', 'x/cka_diagonal', 'numpy/cka']),
+  ],
+)
 def test_a_variant_in_this_process(part, variants):
-  args = _args(part, '--count=200', '--size=8', '--layers=2', '--batch=64',
-               '--k=3')
+  args = _args(
+    part, '--count=200', '--size=8', '--layers=2', '--batch=64', '--k=3'
+  )
   found = {name: getattr(similarity, part)(name, args) for name in variants}
   first, *others = (one.pop('found') for one in found.values())
   assert all(similarity.agree(part, first, other) for other in others)
   text = similarity.table(found, scale=4.0, project=400)
-  assert text.startswith('| variant | seconds | CPU seconds | peak GiB | CPU '
-                         'minutes at 400 |')
-  assert all(name in text and one['seconds'][0] > 0
-             for name, one in found.items())
+  assert text.startswith(
+    '| variant | seconds | CPU seconds | peak GiB | CPU minutes at 400 |'
+  )
+  assert all(
+    name in text and one['seconds'][0] > 0 for name, one in found.items()
+  )
 
 
 def test_different_results_do_not_agree():

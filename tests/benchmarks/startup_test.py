@@ -20,17 +20,30 @@ def test_marks_split_the_first_step(monkeypatch):
   marks.end('imports')
   marks.heard('/jax/core/compile/backend_compile_duration', 2.0)
   marks.end('set_up')
-  for event, seconds in (('/jax/core/compile/backend_compile_duration', 3.0),
-                         ('/jax/core/compile/jaxpr_trace_duration', 0.5),
-                         ('/jax/other', 9.0)):
+  for event, seconds in (
+    ('/jax/core/compile/backend_compile_duration', 3.0),
+    ('/jax/core/compile/jaxpr_trace_duration', 0.5),
+    ('/jax/other', 9.0),
+  ):
     marks.heard(event, seconds)
   marks.end_first_step()
   assert {k: v for k, v in marks.found.items() if not k.endswith('_cpu')} == {
-      'imports': 2.0, 'set_up': 3.0, 'compile': 3.5, 'first_step': 1.5}
+    'imports': 2.0,
+    'set_up': 3.0,
+    'compile': 3.5,
+    'first_step': 1.5,
+  }
 
 
 def test_table():
-  found = {'imports': 1.0, 'set_up': 2.0, 'compile': 3.0, 'first_step': 4.0,
-           'imports_cpu': 0.5, 'set_up_cpu': 1.0}
+  found = {
+    'imports': 1.0,
+    'set_up': 2.0,
+    'compile': 3.0,
+    'first_step': 4.0,
+    'imports_cpu': 0.5,
+    'set_up_cpu': 1.0,
+  }
   assert startup.table({'tiny': {'cold': found}}).splitlines()[-1] == (
-      '| tiny | cold | 1.0 | 2.0 | 3.0 | 4.0 | 10.0 | 1.5 |')
+    '| tiny | cold | 1.0 | 2.0 | 3.0 | 4.0 | 10.0 | 1.5 |'
+  )

@@ -6,15 +6,17 @@ from benchmarks import vocabularies
 
 
 def test_it_has_a_figure_for_each_choice_of_anchors(tmp_path, capsys):
-  vocabularies.main(['--lines=60', '--merges=50',
-                     f'--output={tmp_path / "figures.json"}'])
+  vocabularies.main(
+    ['--lines=60', '--merges=50', f'--output={tmp_path / "figures.json"}']
+  )
   figures = json.loads((tmp_path / 'figures.json').read_text())
   assert json.loads(capsys.readouterr().out) == figures
-  entries = {name: row['entries']
-             for name, row in figures['anchors'].items()}
+  entries = {name: row['entries'] for name, row in figures['anchors'].items()}
   # Special symbols, the characters a to z and the word mark, merges.
   assert entries['joint'] == entries['separate'] == 7 + 27 + 50
   assert entries['none'] == 7 + 2 * (27 + 50)
   assert entries['separate'] < entries['shared'] < entries['none']
-  assert all(row['encoded_tokens_per_cpu_second'] > 0
-             for row in figures['anchors'].values())
+  assert all(
+    row['encoded_tokens_per_cpu_second'] > 0
+    for row in figures['anchors'].values()
+  )

@@ -20,11 +20,18 @@ def runs(make_run, subject, tmp_path_factory):
   make_run(root / 'good', (1,))
   make_run(root / 'broken')
   saved = checkpoints.Checkpoints(
-      root / 'broken', checkpoints.CheckpointOptions(asynchronous=False))
-  saved.save(state_lib.TrainState(
-      step=jnp.int32(1), opt_state={'m': jnp.zeros(2)}, ema=(),
+    root / 'broken', checkpoints.CheckpointOptions(asynchronous=False)
+  )
+  saved.save(
+    state_lib.TrainState(
+      step=jnp.int32(1),
+      opt_state={'m': jnp.zeros(2)},
+      ema=(),
       params=jax.tree.map(lambda x: x * jnp.nan, subject.params),
-      objective_state={}), {'seed': 0})
+      objective_state={},
+    ),
+    {'seed': 0},
+  )
   saved.close()
   return root
 
@@ -34,9 +41,11 @@ def folder(tmp_path, sentences):
   """Text of two languages, a dictionary, and links."""
   for language in ('de', 'en'):
     (tmp_path / language).write_text(
-        ''.join(f'{text}\n' for text in sentences(language, 20)))
+      ''.join(f'{text}\n' for text in sentences(language, 20))
+    )
   (tmp_path / 'more').write_text(
-      ''.join(f'{text}\n' for text in sentences('de', 23)))
+    ''.join(f'{text}\n' for text in sentences('de', 23))
+  )
   (tmp_path / 'words').write_text('Hund\tdog\nMilch\tmilk\n1\t1\n2\t2\n')
   (tmp_path / 'links').write_text('0-0 1-1\n' * 20)
   return tmp_path
@@ -55,113 +64,212 @@ def _flags(kind, folder, german='de'):
   if kind == 'alignment':
     return ['alignment', f'--links=de-en={text},{folder / "links"}']
   if kind == 'words':
-    return ['words', f'--text=de={folder / german}',
-            f'--text=en={folder / "en"}', *(
-                f'--{x}=de-en={folder / "words"}' for x in ('train', 'test'))]
+    return [
+      'words',
+      f'--text=de={folder / german}',
+      f'--text=en={folder / "en"}',
+      *(f'--{x}=de-en={folder / "words"}' for x in ('train', 'test')),
+    ]
   if kind == 'maps of words':
-    return ['procrustes', f'--text=de-en={text}', '--pivot=de',
-            f'--alignments=de-en={folder / "links"}']
+    return [
+      'procrustes',
+      f'--text=de-en={text}',
+      '--pivot=de',
+      f'--alignments=de-en={folder / "links"}',
+    ]
   return [kind, f'--text=de-en={text}', '--pivot=de']
 
 
 def _fails(folder, capsys, flags, *more):
   """What is said; nothing is written."""
-  assert cli.main(['analyze', flags[0], f'--output={folder / "out"}',
-                   *_COMMON, *flags[1:], *more]) == 2
+  assert (
+    cli.main(
+      [
+        'analyze',
+        flags[0],
+        f'--output={folder / "out"}',
+        *_COMMON,
+        *flags[1:],
+        *more,
+      ]
+    )
+    == 2
+  )
   assert not (folder / 'out').exists()
   said = capsys.readouterr().err
   assert 'Traceback' not in said
   return said
 
 
-_KINDS = ('cka', 'sentences', 'words', 'alignment', 'procrustes',
-          'maps of words')
+_KINDS = (
+  'cka',
+  'sentences',
+  'words',
+  'alignment',
+  'procrustes',
+  'maps of words',
+)
 
 
 @pytest.mark.parametrize('kind', _KINDS)
 def test_states_that_are_nan(runs, folder, capsys, kind):
-  said = _fails(folder, capsys, _flags(kind, folder),
-                f'--model_dir={runs / "broken"}')
+  said = _fails(
+    folder, capsys, _flags(kind, folder), f'--model_dir={runs / "broken"}'
+  )
   assert 'is not finite. Got: NaN or infinity' in said
   assert 'What to do: see whether the checkpoint itself is finite' in said
 
 
 @pytest.mark.parametrize('kind', [x for x in _KINDS if x != 'words'])
 def test_languages_of_unequal_length(runs, folder, capsys, kind):
-  said = _fails(folder, capsys, _flags(kind, folder, 'more'),
-                f'--model_dir={runs / "good"}')
+  said = _fails(
+    folder, capsys, _flags(kind, folder, 'more'), f'--model_dir={runs / "good"}'
+  )
   assert ('unequal lengths. Got: ' in said and 'more:21' in said) or (
-      kind == 'alignment' and '23' in said and '20' in said)
+    kind == 'alignment' and '23' in said and '20' in said
+  )
 
 
 @pytest.mark.parametrize('kind', [x for x in _KINDS if x != 'words'])
 def test_a_layer_that_does_not_exist(runs, folder, capsys, kind):
   flag = '--layer' if kind == 'alignment' else '--layers'
-  said = _fails(folder, capsys, _flags(kind, folder),
-                f'--model_dir={runs / "good"}', f'{flag}=3')
-  assert ('The model has no such layer. Got: 3. Expected: 0 (embeddings) to 2'
-          in said)
+  said = _fails(
+    folder,
+    capsys,
+    _flags(kind, folder),
+    f'--model_dir={runs / "good"}',
+    f'{flag}=3',
+  )
+  assert (
+    'The model has no such layer. Got: 3. Expected: 0 (embeddings) to 2' in said
+  )
 
 
 def test_embeddings_are_not_lost_with_a_layer(runs, folder, capsys):
-  assert cli.main(['analyze', *_flags('words', folder), *_COMMON, '--layers=3',
-                   f'--model_dir={runs / "good"}',
-                   f'--output={folder / "out"}']) == 1
-  assert ('good de-en at step 1, layers: The model has no such layer. Got: 3.'
-          in capsys.readouterr().err)
+  assert (
+    cli.main(
+      [
+        'analyze',
+        *_flags('words', folder),
+        *_COMMON,
+        '--layers=3',
+        f'--model_dir={runs / "good"}',
+        f'--output={folder / "out"}',
+      ]
+    )
+    == 1
+  )
+  assert (
+    'good de-en at step 1, layers: The model has no such layer. Got: 3.'
+    in capsys.readouterr().err
+  )
 
 
 def test_a_dictionary_of_other_words(folder, capsys):
   for language in ('de', 'en'):
     (folder / f'{language}.vec').write_text('2 2\nx 1 2\ny 3 4\n')
-  said = _fails(folder, capsys, [
-      'words', *_flags('words', folder)[3:],
-      *(f'--vec={x}={folder / x}.vec' for x in ('de', 'en'))])
-  assert ('No word of the dictionary can be asked for' in said
-          and 'What to do: look whether both are lowercased' in said)
+  said = _fails(
+    folder,
+    capsys,
+    [
+      'words',
+      *_flags('words', folder)[3:],
+      *(f'--vec={x}={folder / x}.vec' for x in ('de', 'en')),
+    ],
+  )
+  assert (
+    'No word of the dictionary can be asked for' in said
+    and 'What to do: look whether both are lowercased' in said
+  )
 
 
-@pytest.mark.parametrize('flags, text', [
-    (['cka', '--text=de-en=x', '--languages=de'],
-     'Without a directory of parallel text a flag has no effect. '
-     'Got: --languages'),
-    (['sentences', '--test=de-en=x', '--train=de-en=x', '--languages=de'],
-     'Got: --languages'),
-    (['procrustes', '--text=de-en=x', '--alignments=de-en=x', '--states=x'],
-     'States of words in context are not kept. Got: --states'),
-    (['alignment', '--text=de-en=x', '--first_index=1'],
-     'Without --links a flag has no effect. Got: --first_index'),
-    (['words', '--train=de-en=x', '--test=de-en=x', '--layers=1',
-      '--min_count=2', '--states=x'],
-     'Without --text a flag has no effect. Got: --layers, --min_count, '
-     '--states. What to do: give --text too, or leave the flag out'),
-    (['words', '--train=de-en=x', '--test=de-en=x', '--vec=de=x'],
-     'Word vectors of a language have no counterpart. Got: de')])
+@pytest.mark.parametrize(
+  'flags, text',
+  [
+    (
+      ['cka', '--text=de-en=x', '--languages=de'],
+      'Without a directory of parallel text a flag has no effect. '
+      'Got: --languages',
+    ),
+    (
+      ['sentences', '--test=de-en=x', '--train=de-en=x', '--languages=de'],
+      'Got: --languages',
+    ),
+    (
+      ['procrustes', '--text=de-en=x', '--alignments=de-en=x', '--states=x'],
+      'States of words in context are not kept. Got: --states',
+    ),
+    (
+      ['alignment', '--text=de-en=x', '--first_index=1'],
+      'Without --links a flag has no effect. Got: --first_index',
+    ),
+    (
+      [
+        'words',
+        '--train=de-en=x',
+        '--test=de-en=x',
+        '--layers=1',
+        '--min_count=2',
+        '--states=x',
+      ],
+      'Without --text a flag has no effect. Got: --layers, --min_count, '
+      '--states. What to do: give --text too, or leave the flag out',
+    ),
+    (
+      ['words', '--train=de-en=x', '--test=de-en=x', '--vec=de=x'],
+      'Word vectors of a language have no counterpart. Got: de',
+    ),
+  ],
+)
 def test_flags_without_effect(folder, capsys, flags, text):
   assert text in _fails(folder, capsys, flags, '--model_dir=nowhere')
 
 
 def test_text_without_a_model(folder, capsys):
-  said = _fails(folder, capsys, [
-      'words', '--train=de-en=x', '--test=de-en=x', '--vec=de=x', '--vec=en=x',
-      '--text=de=x'])
+  said = _fails(
+    folder,
+    capsys,
+    [
+      'words',
+      '--train=de-en=x',
+      '--test=de-en=x',
+      '--vec=de=x',
+      '--vec=en=x',
+      '--text=de=x',
+    ],
+  )
   assert 'Without --model_dir or --series a flag has no effect' in said
 
 
 def test_links_found_by_one_command_are_mapped_by_another(runs, folder):
   """Text, links in Pharaoh's format, maps of words in context."""
-  model, text = f'--model_dir={runs / "good"}', (
-      f'--text=de-en={folder / "de"},{folder / "en"}')
+  model, text = (
+    f'--model_dir={runs / "good"}',
+    (f'--text=de-en={folder / "de"},{folder / "en"}'),
+  )
 
   def run(kind, *flags):
-    assert cli.main(['analyze', kind, f'--output={folder / kind}', *_COMMON,
-                     model, text, *flags]) == 0
+    assert (
+      cli.main(
+        [
+          'analyze',
+          kind,
+          f'--output={folder / kind}',
+          *_COMMON,
+          model,
+          text,
+          *flags,
+        ]
+      )
+      == 0
+    )
 
   run('alignment', '--methods=argmax', '--layer=1')
   links = folder / 'alignment' / 'good.1.de-en.argmax.txt'
   lines = links.read_text().splitlines()
   assert len(lines) == 20 and all(
-      link.count('-') == 1 for line in lines for link in line.split())
+    link.count('-') == 1 for line in lines for link in line.split()
+  )
   run('procrustes', '--pivot=de', f'--alignments=de-en={links}', '--layers=1')
   rows = (folder / 'procrustes' / 'procrustes.csv').read_text().splitlines()
   assert len(rows) == 2 and ',1,words,' in rows[1]

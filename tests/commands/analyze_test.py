@@ -35,20 +35,29 @@ def _rows(output):
 
 def test_cka(run, corpus, tmp_path, capsys):
   out = tmp_path / 'out'
-  flags = [f'--model_dir={run}', f'--text={corpus}', '--languages=de',
-           f'--states={tmp_path / "states"}']
+  flags = [
+    f'--model_dir={run}',
+    f'--text={corpus}',
+    '--languages=de',
+    f'--states={tmp_path / "states"}',
+  ]
   assert _analyze('cka', out, *flags) == 0
   rows = _rows(out)
-  assert {(row['series'], row['pair'], row['sentences'])
-          for row in rows} == {
-              (name, 'en-de', 40) for name in ('tiny', 'random encoder')}
+  assert {(row['series'], row['pair'], row['sentences']) for row in rows} == {
+    (name, 'en-de', 40) for name in ('tiny', 'random encoder')
+  }
   assert len(rows) == 2 * 9
   assert all(-1e-6 < row['cka'] < 1 + 1e-6 for row in rows)
-  assert f'xlflax analyze cka --output={out}' in (
-      out / 'report.html').read_text()
+  assert (
+    f'xlflax analyze cka --output={out}' in (out / 'report.html').read_text()
+  )
   assert '| layer 2 |' in capsys.readouterr().out
   assert {path.name for path in out.iterdir()} >= {
-      'cka.csv', 'layers.png', 'layers.csv', 'matrix.en-de.png'}
+    'cka.csv',
+    'layers.png',
+    'layers.csv',
+    'matrix.en-de.png',
+  }
   assert len(list((tmp_path / 'states').iterdir())) == 3
 
 
@@ -57,12 +66,22 @@ def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
   texts = []
   for first, second in (('en', 'de'), ('en', 'en')):
     texts.append(f'--text={first}-{second}={tmp_path / second}.tsv')
-    (tmp_path / f'{second}.tsv').write_text(''.join(
-        f'{a}\t{b}\n' for a, b in zip(
-            sentences(first, 12), sentences(second, 12), strict=True)))
-  flags = [f'--series=model={run}', f'--series=random={run},{run}@untrained',
-           f'--states={tmp_path / "states"}', '--estimator=debiased',
-           '--compare=diagonal', *texts]
+    (tmp_path / f'{second}.tsv').write_text(
+      ''.join(
+        f'{a}\t{b}\n'
+        for a, b in zip(
+          sentences(first, 12), sentences(second, 12), strict=True
+        )
+      )
+    )
+  flags = [
+    f'--series=model={run}',
+    f'--series=random={run},{run}@untrained',
+    f'--states={tmp_path / "states"}',
+    '--estimator=debiased',
+    '--compare=diagonal',
+    *texts,
+  ]
   read = []
 
   def counted(subject, texts, *args, **settings):
@@ -78,8 +97,10 @@ def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
   assert _analyze('cka', tmp_path / 'out', *flags) == 0
   # en and de of the model are there; left are de and en of the random one.
   assert len(read) == 5
-  found = {(row['series'], row['pair'], row['first_layer']): row['cka']
-           for row in _rows(tmp_path / 'out')}
+  found = {
+    (row['series'], row['pair'], row['first_layer']): row['cka']
+    for row in _rows(tmp_path / 'out')
+  }
   assert len(found) == 12
   for layer in range(3):
     assert found['model', 'en-en', layer] == pytest.approx(1, abs=1e-4)
@@ -87,8 +108,13 @@ def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
 
 
 def test_several_devices(run, corpus, tmp_path, monkeypatch):
-  flags = [f'--model_dir={run}', '--no_random', f'--text={corpus}',
-           '--languages=de', '--compare=diagonal']
+  flags = [
+    f'--model_dir={run}',
+    '--no_random',
+    f'--text={corpus}',
+    '--languages=de',
+    '--compare=diagonal',
+  ]
   found = []
   for count in (1, 8):
     monkeypatch.setattr(jax, 'device_count', lambda n=count: n)
@@ -99,14 +125,27 @@ def test_several_devices(run, corpus, tmp_path, monkeypatch):
 
 def test_sentences_along_training(run, corpus, tmp_path):
   out = tmp_path / 'out'
-  assert _analyze(
-      'sentences', out, f'--series=a={run}', f'--test={corpus}',
-      f'--train={corpus}@train', '--languages=de', '--steps=all',
-      '--layers=-1') == 0
-  assert [(row['step'], row['mapping'], row['layer'], row['learned_from'])
-          for row in _rows(out)] == [
-              (step, mapping, 2, pairs) for step in (1, 2)
-              for mapping, pairs in (('none', 0), ('procrustes', 60))]
+  assert (
+    _analyze(
+      'sentences',
+      out,
+      f'--series=a={run}',
+      f'--test={corpus}',
+      f'--train={corpus}@train',
+      '--languages=de',
+      '--steps=all',
+      '--layers=-1',
+    )
+    == 0
+  )
+  assert [
+    (row['step'], row['mapping'], row['layer'], row['learned_from'])
+    for row in _rows(out)
+  ] == [
+    (step, mapping, 2, pairs)
+    for step in (1, 2)
+    for mapping, pairs in (('none', 0), ('procrustes', 60))
+  ]
   curves = tmp_path / 'curves'
   assert _analyze('curves', curves, f'--analysis={out}') == 0
   assert (curves / 'sentences.with.a.map.png').exists()
@@ -115,29 +154,64 @@ def test_sentences_along_training(run, corpus, tmp_path):
 def test_a_part_that_fails(run, corpus, tmp_path, capsys):
   good = tmp_path / 'good.tsv'
   good.write_text('a\tb\nc d\te\nf\tg\n')
-  assert _analyze('cka', tmp_path / 'out', f'--model_dir={run}', '--no_random',
-                  f'--text=en-de={good}', '--text=en-fr=nowhere.tsv') == 1
+  assert (
+    _analyze(
+      'cka',
+      tmp_path / 'out',
+      f'--model_dir={run}',
+      '--no_random',
+      f'--text=en-de={good}',
+      '--text=en-fr=nowhere.tsv',
+    )
+    == 1
+  )
   assert 'failed: cka: en-fr' in capsys.readouterr().err
-  assert _analyze('cka', tmp_path / 'out', f'--model_dir={run}',
-                  f'--text=en-de={good}', '--layers=7') == 2
+  assert (
+    _analyze(
+      'cka',
+      tmp_path / 'out',
+      f'--model_dir={run}',
+      f'--text=en-de={good}',
+      '--layers=7',
+    )
+    == 2
+  )
   assert 'The model has no such layer. Got: 7' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize('flags, text', [
+@pytest.mark.parametrize(
+  'flags, text',
+  [
     (['cka', '--text=x'], 'There is no model to analyse'),
-    (['cka', '--text=x', '--model_dir=y', '--steps=some'],
-     'Numbers are expected'),
+    (
+      ['cka', '--text=x', '--model_dir=y', '--steps=some'],
+      'Numbers are expected',
+    ),
     (['cka', '--text=en=x', '--model_dir=y'], 'LANGUAGE=FILE twice or more'),
     (['cka', '--text=en-fr=a,b,c', '--model_dir=y'], 'one file or two'),
     (['alignment', '--model_dir=y'], 'with gold links or without'),
-    (['words', '--model_dir=y', '--train=en-fr=x', '--test=en-de=x'],
-     'both for each pair'),
-    (['words', '--model_dir=y', '--train=en-fr=x', '--test=en-fr=x',
-      '--text=en=nowhere'], 'There is no such file of text. Got: nowhere'),
+    (
+      ['words', '--model_dir=y', '--train=en-fr=x', '--test=en-de=x'],
+      'both for each pair',
+    ),
+    (
+      [
+        'words',
+        '--model_dir=y',
+        '--train=en-fr=x',
+        '--test=en-fr=x',
+        '--text=en=nowhere',
+      ],
+      'There is no such file of text. Got: nowhere',
+    ),
     (['curves'], 'There is nothing to draw'),
     (['directions', '--result=a=x', '--result=a=y'], 'each name once'),
-    (['directions', '--result=nowhere'],
-     'There are no directions of transfer in a folder')])
+    (
+      ['directions', '--result=nowhere'],
+      'There are no directions of transfer in a folder',
+    ),
+  ],
+)
 def test_wrong_flags(tmp_path, capsys, flags, text):
   assert _analyze(flags[0], tmp_path / 'out', *flags[1:]) == 2
   assert text in capsys.readouterr().err
@@ -153,8 +227,11 @@ def test_every_analysis_explains_itself(capsys):
 def test_kinds_of_text(tmp_path):
   def pairs(*items):
     return analysis_flags.pairs(items, '--text')
+
   assert pairs('fr-en=a.tsv', 'en-de=a,b').pairs() == (
-      ('en', 'fr'), ('en', 'de'))
+    ('en', 'fr'),
+    ('en', 'de'),
+  )
   assert pairs('en=a', 'fr=b', 'ru=c').pairs() == (('en', 'fr'), ('en', 'ru'))
   (tmp_path / 'tatoeba.deu-eng.deu').write_text('a\n')
   assert pairs(str(tmp_path)).pairs() == (('en', 'de'),)

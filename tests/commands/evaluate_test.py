@@ -38,56 +38,87 @@ def _parse(*flags):
 
 def _tasks(*flags):
   args = _parse(*flags)
-  config.parse(['evaluate/tasks.gin', *args.gin_file],
-               evaluate._bindings(args))
+  config.parse(['evaluate/tasks.gin', *args.gin_file], evaluate._bindings(args))
   return evaluate.build_tasks(args)
 
 
-@pytest.mark.parametrize('text, expected', [
-    ('all', 'all'), ('100', [100]), ('100,20', [100, 20]), ('1,x', '1,x')])
+@pytest.mark.parametrize(
+  'text, expected',
+  [('all', 'all'), ('100', [100]), ('100,20', [100, 20]), ('1,x', '1,x')],
+)
 def test_parse_steps(text, expected):
   assert evaluate.parse_steps(text) == expected
 
 
 def test_tasks_by_name():
   tasks = _tasks(
-      '--tasks=retrieval,tatoeba,perplexity,translation_perplexity',
-      '--corpus=c', '--tatoeba=t', '--split=validation', '--languages=de,sw')
+    '--tasks=retrieval,tatoeba,perplexity,translation_perplexity',
+    '--corpus=c',
+    '--tatoeba=t',
+    '--split=validation',
+    '--languages=de,sw',
+  )
   assert [task.name for task in tasks] == [
-      'retrieval', 'tatoeba', 'perplexity', 'translation_perplexity']
+    'retrieval',
+    'tatoeba',
+    'perplexity',
+    'translation_perplexity',
+  ]
   assert [task.source.directory for task in tasks] == ['c', 't', 'c', 'c']
   assert tasks[0].source.split == 'validation'
   assert all(task.source.languages == ('de', 'sw') for task in tasks)
 
 
 def test_gin_bindings_set_what_flags_do_not():
-  task, = _tasks('--tasks=retrieval', '--corpus=c',
-                 "--gin.retrieval.Retrieval.pooling='first'",
-                 '--gin.retrieval.Retrieval.layer=1')
+  (task,) = _tasks(
+    '--tasks=retrieval',
+    '--corpus=c',
+    "--gin.retrieval.Retrieval.pooling='first'",
+    '--gin.retrieval.Retrieval.layer=1',
+  )
   assert (task.pooling, task.layer) == (Pooling.FIRST, 1)
 
 
-@pytest.mark.parametrize('flags, text', [
-    (['--tasks=bleu'], 'no such evaluation task. Got: bleu. Expected: some of '
-     'retrieval, tatoeba, perplexity'),
+@pytest.mark.parametrize(
+  'flags, text',
+  [
+    (
+      ['--tasks=bleu'],
+      'no such evaluation task. Got: bleu. Expected: some of '
+      'retrieval, tatoeba, perplexity',
+    ),
     (['--tasks=tatoeba', '--corpus=c'], 'Expected: --tatoeba=DIR'),
-    (['--tasks=perplexity', '--corpus=c', '--gin.perplexity.Perplexity.drws=1'],
-     'drws')])
+    (
+      [
+        '--tasks=perplexity',
+        '--corpus=c',
+        '--gin.perplexity.Perplexity.drws=1',
+      ],
+      'drws',
+    ),
+  ],
+)
 def test_wrong_flags(flags, text):
   with pytest.raises(errors.ConfigError, match=text):
     _tasks(*flags)
 
 
-@pytest.mark.parametrize('name, flags, tasks', [
+@pytest.mark.parametrize(
+  'name, flags, tasks',
+  [
     ('corpus', ['--corpus=c'], ['retrieval', 'perplexity']),
-    ('tatoeba', ['--tatoeba=t'], ['tatoeba'])])
+    ('tatoeba', ['--tatoeba=t'], ['tatoeba']),
+  ],
+)
 def test_shipped_gin_files(monkeypatch, name, flags, tasks):
   found = {}
   args = _parse(f'--gin_file=evaluate/{name}.gin', *flags)
-  config.parse(['evaluate/tasks.gin', *args.gin_file],
-               evaluate._bindings(args))
-  monkeypatch.setattr(evaluate_lib, '_check_tasks',
-                      lambda given: found.update(tasks=given) or 1 / 0)
+  config.parse(['evaluate/tasks.gin', *args.gin_file], evaluate._bindings(args))
+  monkeypatch.setattr(
+    evaluate_lib,
+    '_check_tasks',
+    lambda given: found.update(tasks=given) or 1 / 0,
+  )
   with pytest.raises(ZeroDivisionError):
     config.call(evaluate_lib.evaluate, model_dir='run')
   assert [task.name for task in found['tasks']] == tasks
@@ -97,54 +128,82 @@ def test_shipped_gin_files(monkeypatch, name, flags, tasks):
 
 def test_the_gin_file_for_training_makes_an_evaluation(monkeypatch):
   found = {}
-  monkeypatch.setattr(train_lib.setup_lib, 'Settings',
-                      lambda **settings: found.update(settings) or 1 / 0)
+  monkeypatch.setattr(
+    train_lib.setup_lib,
+    'Settings',
+    lambda **settings: found.update(settings) or 1 / 0,
+  )
   config.parse(
-      ['pretrain/mlm.gin', 'models/tiny.gin', 'evaluate/during_training.gin'],
-      ['EVAL_STEPS=7', "CORPUS='c'", "MODEL_DIR='m'", "VOCABULARY='v'",
-       'TRAIN_STEPS=2000'])
+    ['pretrain/mlm.gin', 'models/tiny.gin', 'evaluate/during_training.gin'],
+    [
+      'EVAL_STEPS=7',
+      "CORPUS='c'",
+      "MODEL_DIR='m'",
+      "VOCABULARY='v'",
+      'TRAIN_STEPS=2000',
+    ],
+  )
   with pytest.raises(ZeroDivisionError):
     config.call(train_lib.train)
   evaluation = found['evaluation']
   assert evaluation.every_steps == 7
-  assert [task.name for task in evaluation.tasks] == [
-      'retrieval', 'perplexity']
+  assert [task.name for task in evaluation.tasks] == ['retrieval', 'perplexity']
   assert evaluation.tasks[0].source.split == 'validation'
 
 
 def test_the_command_writes_results_and_prints_tables(
-    make_run, corpus, tmp_path, capsys, one_device):
+  make_run, corpus, tmp_path, capsys, one_device
+):
   run = make_run(tmp_path / 'run', [10])
-  status = cli.main([
-      'evaluate', f'--model_dir={run}', '--tasks=retrieval,perplexity',
-      f'--corpus={corpus}', '--languages=de,en', '--untrained',
-      '--batch_size=8', '--gin.perplexity.Perplexity.length=16'])
+  status = cli.main(
+    [
+      'evaluate',
+      f'--model_dir={run}',
+      '--tasks=retrieval,perplexity',
+      f'--corpus={corpus}',
+      '--languages=de,en',
+      '--untrained',
+      '--batch_size=8',
+      '--gin.perplexity.Perplexity.length=16',
+    ]
+  )
   printed = capsys.readouterr().out
   assert status == 0
   assert 'retrieval: accuracy' in printed
   assert 'untrained' in printed
   for task in ('retrieval', 'perplexity'):
     for step in ('untrained', 10):
-      record = json.loads(
-          (run / 'eval' / task / f'{step}.json').read_text())
+      record = json.loads((run / 'eval' / task / f'{step}.json').read_text())
       assert record['failures'] == []
 
 
 def test_a_failure_is_named_and_the_status_is_1(
-    make_run, tmp_path, capsys, one_device):
+  make_run, tmp_path, capsys, one_device
+):
   run = make_run(tmp_path / 'run', [10])
   for name, text in (('deu', 'a\nb\n'), ('eng', 'a\n')):
     (tmp_path / f'tatoeba.deu-eng.{name}').write_text(text)
-  status = cli.main(['evaluate', f'--model_dir={run}', '--tasks=tatoeba',
-                     f'--tatoeba={tmp_path}'])
+  status = cli.main(
+    [
+      'evaluate',
+      f'--model_dir={run}',
+      '--tasks=tatoeba',
+      f'--tatoeba={tmp_path}',
+    ]
+  )
   assert status == 1
   assert 'failed: tatoeba: de at step 10: The two files' in (
-      capsys.readouterr().err)
+    capsys.readouterr().err
+  )
 
 
-@pytest.mark.parametrize('flags, text', [
+@pytest.mark.parametrize(
+  'flags, text',
+  [
     (['--tasks=perplexity', '--corpus=none'], 'no such model directory'),
-    (['--corpus=c'], 'nothing uses it|macro')])
+    (['--corpus=c'], 'nothing uses it|macro'),
+  ],
+)
 def test_a_mistake_is_one_message_and_status_2(tmp_path, capsys, flags, text):
   missing = tmp_path / 'missing'
   assert cli.main(['evaluate', f'--model_dir={missing}', *flags]) == 2

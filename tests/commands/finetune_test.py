@@ -10,13 +10,26 @@ pytest_plugins = ['tests.finetuning.fixtures']
 @pytest.fixture
 def arguments(tmp_path, training_gin, fake_training):
   del fake_training
-  return ['finetune', f'--gin_file={training_gin}',
-          f'--output={tmp_path / "out"}', '--compilation_cache=']
+  return [
+    'finetune',
+    f'--gin_file={training_gin}',
+    f'--output={tmp_path / "out"}',
+    '--compilation_cache=',
+  ]
 
 
 def test_a_grid(arguments, capsys):
-  assert cli.main([*arguments, '--grid=LEARNING_RATE=0.2,0.4',
-                   '--grid=SEED=0,1', '--select=dev/accuracy/en']) == 0
+  assert (
+    cli.main(
+      [
+        *arguments,
+        '--grid=LEARNING_RATE=0.2,0.4',
+        '--grid=SEED=0,1',
+        '--select=dev/accuracy/en',
+      ]
+    )
+    == 0
+  )
   printed = capsys.readouterr().out
   assert 'selected' in printed and '0.4050 ± 0.0071' in printed
 
@@ -24,15 +37,27 @@ def test_a_grid(arguments, capsys):
 def test_a_value_that_only_the_grid_gives(arguments, capsys, tmp_path):
   required = tmp_path / 'required.gin'
   required.write_text('LEARNING_RATE = %gin.REQUIRED\n')
-  assert cli.main([*arguments, f'--gin_file={required}',
-                   '--grid=LEARNING_RATE=0.2,0.4',
-                   '--select=dev/accuracy/en']) == 0
+  assert (
+    cli.main(
+      [
+        *arguments,
+        f'--gin_file={required}',
+        '--grid=LEARNING_RATE=0.2,0.4',
+        '--select=dev/accuracy/en',
+      ]
+    )
+    == 0
+  )
   assert 'LEARNING_RATE=0.4' in capsys.readouterr().out
 
 
 def test_a_failed_cell_is_in_the_exit_status(arguments, capsys):
-  assert cli.main([*arguments, '--grid=LEARNING_RATE=0.2,9.0',
-                   '--select=dev/accuracy/en']) == 1
+  assert (
+    cli.main(
+      [*arguments, '--grid=LEARNING_RATE=0.2,9.0', '--select=dev/accuracy/en']
+    )
+    == 1
+  )
   assert 'diverged: LEARNING_RATE=9.0' in capsys.readouterr().err
 
 
@@ -42,32 +67,52 @@ def test_cells_are_listed_without_a_run(arguments, capsys, tmp_path):
   assert not (tmp_path / 'out').exists()
 
 
-@pytest.mark.parametrize('more, message', [
+@pytest.mark.parametrize(
+  'more, message',
+  [
     (['--grid=SEED'], 'An axis of a grid is wrong'),
     (['--test_gin=A=1'], 'Bindings for test tasks are given, but no task'),
     (['--directions=en,fr'], 'Directions of transfer are measured on test'),
-    (['--gin.LEARNING_RAT=1'], 'nothing uses it')])
+    (['--gin.LEARNING_RAT=1'], 'nothing uses it'),
+  ],
+)
 def test_mistakes(arguments, more, message, capsys):
   assert cli.main([*arguments, *more]) == 2
   assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize('more, message', [
+@pytest.mark.parametrize(
+  'more, message',
+  [
     (['--suite=synthetic', '--data=d'], 'A suite lacks a directory'),
-    (['--suite=synthetic', '--data=d', '--output=o', '--tasks=retrieval'],
-     'A suite takes no such flag'),
-    (['--suite=nothing', '--data=d', '--output=o'],
-     'A gin file does not exist'),
-    (['--suite=synthetic', '--data=d', '--output=o', '--suite_tasks=x'],
-     'The suite has no such task'),
-    (['--model_dir=other', '--tasks=retrieval'], 'side by side')])
+    (
+      ['--suite=synthetic', '--data=d', '--output=o', '--tasks=retrieval'],
+      'A suite takes no such flag',
+    ),
+    (
+      ['--suite=nothing', '--data=d', '--output=o'],
+      'A gin file does not exist',
+    ),
+    (
+      ['--suite=synthetic', '--data=d', '--output=o', '--suite_tasks=x'],
+      'The suite has no such task',
+    ),
+    (['--model_dir=other', '--tasks=retrieval'], 'side by side'),
+  ],
+)
 def test_mistakes_with_suites(more, message, capsys):
-  assert cli.main(['evaluate', '--model_dir=run', '--compilation_cache=',
-                   *more]) == 2
+  assert (
+    cli.main(['evaluate', '--model_dir=run', '--compilation_cache=', *more])
+    == 2
+  )
   assert message in capsys.readouterr().err
 
 
 def test_an_input_without_a_language(capsys, tmp_path):
-  assert cli.main(['label', '--model_dir=run', '--input=text.txt',
-                   f'--output={tmp_path}']) == 2
+  assert (
+    cli.main(
+      ['label', '--model_dir=run', '--input=text.txt', f'--output={tmp_path}']
+    )
+    == 2
+  )
   assert 'An input is named wrongly' in capsys.readouterr().err

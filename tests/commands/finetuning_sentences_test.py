@@ -15,46 +15,81 @@ def pretrained(make_run, tmp_path_factory):
 
 
 def _train(directory, family, pretrained, files, *arguments):
-  return cli.main([
-      'train', f'--gin_file=finetune/{family}.gin', f'--model_dir={directory}',
-      f"--gin.INIT_FROM='{pretrained}'", f'--gin.TRAIN_FILES={files!r}',
-      '--gin.BATCH_SIZE=8', '--gin.LENGTH=32', '--gin.LEARNING_RATE=1e-2',
-      '--gin.train.train.log_every_steps=2', *arguments])
+  return cli.main(
+    [
+      'train',
+      f'--gin_file=finetune/{family}.gin',
+      f'--model_dir={directory}',
+      f"--gin.INIT_FROM='{pretrained}'",
+      f'--gin.TRAIN_FILES={files!r}',
+      '--gin.BATCH_SIZE=8',
+      '--gin.LENGTH=32',
+      '--gin.LEARNING_RATE=1e-2',
+      '--gin.train.train.log_every_steps=2',
+      *arguments,
+    ]
+  )
 
 
 def _evaluate(directory, family, files, *arguments):
-  assert cli.main([
-      'evaluate', f'--gin_file=evaluate/{family}.gin',
-      f'--model_dir={directory}', f'--gin.TEST_FILES={files!r}',
-      *arguments]) == 0
-  name, = (path for path in (directory / 'eval').iterdir() if path.is_dir())
-  result, = name.glob('*.json')
+  assert (
+    cli.main(
+      [
+        'evaluate',
+        f'--gin_file=evaluate/{family}.gin',
+        f'--model_dir={directory}',
+        f'--gin.TEST_FILES={files!r}',
+        *arguments,
+      ]
+    )
+    == 0
+  )
+  (name,) = (path for path in (directory / 'eval').iterdir() if path.is_dir())
+  (result,) = name.glob('*.json')
   return json.loads(result.read_text()), result.with_suffix('')
 
 
 @pytest.mark.slow
 def test_pairs_are_classified(pretrained, sentences, tmp_path):
-  lines = {language: '\n'.join(
-      f'{a}\t{b}\t{("same", "other")[i % 2]}' for i, (a, b) in enumerate(zip(
-          sentences(language, 24), reversed(sentences(language, 24)),
-          strict=True))) + '\n' for language in ('en', 'de')}
+  lines = {
+    language: '\n'.join(
+      f'{a}\t{b}\t{("same", "other")[i % 2]}'
+      for i, (a, b) in enumerate(
+        zip(
+          sentences(language, 24),
+          reversed(sentences(language, 24)),
+          strict=True,
+        )
+      )
+    )
+    + '\n'
+    for language in ('en', 'de')
+  }
   files = {language: str(tmp_path / f'{language}.tsv') for language in lines}
   for language, text in lines.items():
     (tmp_path / f'{language}.tsv').write_text(text)
   run = tmp_path / 'run'
-  assert _train(run, 'classification', pretrained, {'en': files['en']},
-                '--gin.EPOCHS=2') == 0
-  recorded, = json.loads((run / 'objectives.json').read_text())
+  assert (
+    _train(
+      run, 'classification', pretrained, {'en': files['en']}, '--gin.EPOCHS=2'
+    )
+    == 0
+  )
+  (recorded,) = json.loads((run / 'objectives.json').read_text())
   assert recorded['fields']['labels'] == ['other', 'same']
-  shown = [json.loads(line) for line in
-           (run / 'metrics.jsonl').read_text().splitlines()]
+  shown = [
+    json.loads(line)
+    for line in (run / 'metrics.jsonl').read_text().splitlines()
+  ]
   train = [row['train'] for row in shown if 'train' in row]
   assert shown[-1]['step'] == 6  # 24 rows, 8 a batch, 2 epochs
   assert 0 <= train[-1]['sequence_classification/accuracy/en'] <= 1
   result, folder = _evaluate(run, 'classification', files)
   assert set(result['metrics']) == {
-      f'{name}/{part}' for name in ('accuracy', 'macro_f1', 'majority')
-      for part in ('en', 'de')} | {'accuracy/mean', 'macro_f1/mean'}
+    f'{name}/{part}'
+    for name in ('accuracy', 'macro_f1', 'majority')
+    for part in ('en', 'de')
+  } | {'accuracy/mean', 'macro_f1/mean'}
   predicted = (folder / 'de.tsv').read_text().splitlines()
   assert len(predicted) == 24 and set(predicted) <= {'same', 'other'}
 
@@ -63,21 +98,39 @@ def test_questions_are_answered(pretrained, sentences, tmp_path):
   paragraphs = []
   for i, context in enumerate(sentences('en', 8)):
     answer = context.split()[1]
-    paragraphs.append({'context': f'{context} {context}', 'qas': [{
-        'id': f'q{i}', 'question': 'what is it', 'answers': [
-            {'text': answer, 'answer_start': context.index(answer)}]}]})
+    paragraphs.append(
+      {
+        'context': f'{context} {context}',
+        'qas': [
+          {
+            'id': f'q{i}',
+            'question': 'what is it',
+            'answers': [
+              {'text': answer, 'answer_start': context.index(answer)}
+            ],
+          }
+        ],
+      }
+    )
   path = tmp_path / 'en.json'
   path.write_text(json.dumps({'data': [{'paragraphs': paragraphs}]}))
   run = tmp_path / 'run'
   settings = ('--gin.DOC_STRIDE=6', '--gin.TRAIN_STEPS=3')
-  assert _train(run, 'question_answering', pretrained, {'en': str(path)},
-                *settings) == 0
+  assert (
+    _train(run, 'question_answering', pretrained, {'en': str(path)}, *settings)
+    == 0
+  )
   result, folder = _evaluate(
-      run, 'question_answering', {'en': str(path), 'en-de': str(path)},
-      '--gin.ExtractiveQA.doc_stride=6')
+    run,
+    'question_answering',
+    {'en': str(path), 'en-de': str(path)},
+    '--gin.ExtractiveQA.doc_stride=6',
+  )
   assert set(result['metrics']) == {
-      f'{name}/{part}' for name in ('f1', 'exact_match')
-      for part in ('en', 'en-de', 'mean')}
+    f'{name}/{part}'
+    for name in ('f1', 'exact_match')
+    for part in ('en', 'en-de', 'mean')
+  }
   answers = json.loads((folder / 'en.json').read_text())
   assert list(answers) == [f'q{i}' for i in range(8)]
   for paragraph in paragraphs:

@@ -8,8 +8,13 @@ import yaml
 from xlflax import cli
 from xlflax.launch import kubernetes, local, slurm, tpu
 
-_TRAIN = ('--', 'train', '--gin_file=a.gin', "--gin.A='b c'",
-          '--model_dir=runs/a')
+_TRAIN = (
+  '--',
+  'train',
+  '--gin_file=a.gin',
+  "--gin.A='b c'",
+  '--model_dir=runs/a',
+)
 
 
 @pytest.fixture(autouse=True)
@@ -20,78 +25,154 @@ def quiet(monkeypatch):
 
 
 def test_local_dry_run(capsys):
-  assert cli.main(['launch', 'local', '--num_processes=2', '--cpu_devices=3',
-                   '--port=99', '--dry_run', *_TRAIN]) == 0
+  assert (
+    cli.main(
+      [
+        'launch',
+        'local',
+        '--num_processes=2',
+        '--cpu_devices=3',
+        '--port=99',
+        '--dry_run',
+        *_TRAIN,
+      ]
+    )
+    == 0
+  )
   lines = capsys.readouterr().out.splitlines()
   assert lines == [
-      'JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=3 xlflax train --gin_file=a.gin '
-      f"""'--gin.A='"'"'b c'"'"'' --model_dir=runs/a """
-      f'--coordinator=localhost:99 --num_processes=2 --process_id={i} --stopped_status=75 > '
-      f'runs/a.logs/process_{i}.log 2>&1 &' for i in range(2)] + ['wait']
+    'JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=3 xlflax train --gin_file=a.gin '
+    f"""'--gin.A='"'"'b c'"'"'' --model_dir=runs/a """
+    f'--coordinator=localhost:99 --num_processes=2 --process_id={i} --stopped_status=75 > '
+    f'runs/a.logs/process_{i}.log 2>&1 &'
+    for i in range(2)
+  ] + ['wait']
 
 
 def test_local(monkeypatch):
   seen = {}
-  monkeypatch.setattr(local, 'run', lambda job, **more: seen.update(
-      job=job, **more) or 7)
-  assert cli.main(['launch', 'local', '--num_processes=2', '--logs=l',
-                   '--restarts=3', '--grace=4', '--', 'xlflax', 'train',
-                   '--x']) == 7
+  monkeypatch.setattr(
+    local, 'run', lambda job, **more: seen.update(job=job, **more) or 7
+  )
+  assert (
+    cli.main(
+      [
+        'launch',
+        'local',
+        '--num_processes=2',
+        '--logs=l',
+        '--restarts=3',
+        '--grace=4',
+        '--',
+        'xlflax',
+        'train',
+        '--x',
+      ]
+    )
+    == 7
+  )
   job = seen['job']
-  assert (job.command, job.num_processes, job.cpu_devices, str(job.logs),
-          job.grace_seconds, seen['restarts']) == (
-              ('train', '--x'), 2, None, 'l', 4.0, 3)
+  assert (
+    job.command,
+    job.num_processes,
+    job.cpu_devices,
+    str(job.logs),
+    job.grace_seconds,
+    seen['restarts'],
+  ) == (('train', '--x'), 2, None, 'l', 4.0, 3)
 
 
 def test_slurm_dry_run(capsys):
-  assert cli.main(['launch', 'slurm', '--nodes=2', '--gpus_per_node=4',
-                   '--process_per=gpu', '--sbatch=--exclusive', '--dry_run',
-                   *_TRAIN]) == 0
+  assert (
+    cli.main(
+      [
+        'launch',
+        'slurm',
+        '--nodes=2',
+        '--gpus_per_node=4',
+        '--process_per=gpu',
+        '--sbatch=--exclusive',
+        '--dry_run',
+        *_TRAIN,
+      ]
+    )
+    == 0
+  )
   out = capsys.readouterr().out
   assert out.startswith(
-      '# sbatch --job-name=xlflax --nodes=2 --ntasks-per-node=4 '
-      '--gpus-per-node=4 --signal=USR1@120 --exclusive train.sbatch train ')
+    '# sbatch --job-name=xlflax --nodes=2 --ntasks-per-node=4 '
+    '--gpus-per-node=4 --signal=USR1@120 --exclusive train.sbatch train '
+  )
   assert out.rstrip().endswith(slurm.SCRIPT.rstrip())
 
 
 def test_slurm(monkeypatch, capsys):
-  monkeypatch.setattr(slurm, 'submit', lambda job, environment: str(
-      job.sbatch('s')[-4:]))
+  monkeypatch.setattr(
+    slurm, 'submit', lambda job, environment: str(job.sbatch('s')[-4:])
+  )
   assert cli.main(['launch', 'slurm', *_TRAIN]) == 0
   assert capsys.readouterr().out == (
-      """['train', '--gin_file=a.gin', "--gin.A='b c'", """
-      "'--model_dir=runs/a']\n")
+    """['train', '--gin_file=a.gin', "--gin.A='b c'", """
+    "'--model_dir=runs/a']\n"
+  )
 
 
 _POD = ('--name=mlm', '--image=i', '--nodes=2')
 
 
 def test_kubernetes_dry_run(capsys):
-  assert cli.main([
-      'launch', 'kubernetes', *_POD, '--manifest=job', '--claim=runs',
-      '--node_selector=gpu=h200', '--queue=q', '--dry_run', *_TRAIN]) == 0
+  assert (
+    cli.main(
+      [
+        'launch',
+        'kubernetes',
+        *_POD,
+        '--manifest=job',
+        '--claim=runs',
+        '--node_selector=gpu=h200',
+        '--queue=q',
+        '--dry_run',
+        *_TRAIN,
+      ]
+    )
+    == 0
+  )
   service, job = yaml.safe_load_all(capsys.readouterr().out)
   assert (service['kind'], job['kind']) == ('Service', 'Job')
   pod = job['spec']['template']['spec']
   assert pod['nodeSelector'] == {'gpu': 'h200'}
   assert pod['containers'][0]['command'] == [
-      'xlflax', *_TRAIN[1:], '--stopped_status=75']
+    'xlflax',
+    *_TRAIN[1:],
+    '--stopped_status=75',
+  ]
 
 
 def test_kubernetes(monkeypatch, capsys):
-  monkeypatch.setattr(kubernetes, 'submit', lambda job, environment:
-                      f'{job.kind.value} {job.nodes} {job.grace_seconds}')
+  monkeypatch.setattr(
+    kubernetes,
+    'submit',
+    lambda job, environment: (
+      f'{job.kind.value} {job.nodes} {job.grace_seconds}'
+    ),
+  )
   assert cli.main(['launch', 'kubernetes', *_POD, '--grace=9', *_TRAIN]) == 0
   assert capsys.readouterr().out == 'jobset 2 9\n'
 
 
-_SLICE = ('--name=mlm', '--zone=z', '--accelerator_type=t',
-          '--runtime_version=v')
+_SLICE = (
+  '--name=mlm',
+  '--zone=z',
+  '--accelerator_type=t',
+  '--runtime_version=v',
+)
 
 
 def test_tpu_dry_run(capsys):
-  assert cli.main(['launch', 'tpu', *_SLICE, '--slices=2', '--dry_run',
-                   *_TRAIN]) == 0
+  assert (
+    cli.main(['launch', 'tpu', *_SLICE, '--slices=2', '--dry_run', *_TRAIN])
+    == 0
+  )
   assert '--node-count=2 --node-prefix=mlm' in capsys.readouterr().out
 
 
@@ -100,20 +181,25 @@ def test_tpu(monkeypatch):
   assert cli.main(['launch', 'tpu', *_SLICE, *_TRAIN]) == 3
 
 
-@pytest.mark.parametrize('arguments, text', [
+@pytest.mark.parametrize(
+  'arguments, text',
+  [
     (('local', '--num_processes=2'), 'There is nothing to launch'),
     (('local', '--num_processes=2', '--', 'vocab'), 'as several processes'),
     (('slurm', '--', 'train', '--num_processes=2'), 'of its launcher'),
     (('local', '--num_processes=0', *_TRAIN), 'needs processes'),
-    (('kubernetes', *_POD, '--node_selector=a', *_TRAIN), 'has no value')])
+    (('kubernetes', *_POD, '--node_selector=a', *_TRAIN), 'has no value'),
+  ],
+)
 def test_mistakes(capsys, arguments, text):
   assert cli.main(['launch', *arguments]) == 2
   err = capsys.readouterr().err
   assert text in err and err.count('\n') == 1
 
 
-@pytest.mark.parametrize('arguments', [
-    (), ('cloud',), ('local', *_TRAIN), ('kubernetes', *_TRAIN)])
+@pytest.mark.parametrize(
+  'arguments', [(), ('cloud',), ('local', *_TRAIN), ('kubernetes', *_TRAIN)]
+)
 def test_flags_that_are_missing(capsys, arguments):
   with pytest.raises(SystemExit):
     cli.main(['launch', *arguments])

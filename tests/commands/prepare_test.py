@@ -18,46 +18,80 @@ def corpus(tmp_path):
 
 
 def _run(corpus, tmp_path, *flags):
-  return cli.main(['prepare', f'--corpus={corpus}',
-                   f'--output={tmp_path / "out"}', *flags])
+  return cli.main(
+    ['prepare', f'--corpus={corpus}', f'--output={tmp_path / "out"}', *flags]
+  )
 
 
 def test_writes_and_reports(corpus, tmp_path, capsys):
-  flags = ('--moses', '--segment_chinese', '--code_switch',
-           '--code_switch_probability=1', '--code_switch_max_share=0.2')
+  flags = (
+    '--moses',
+    '--segment_chinese',
+    '--code_switch',
+    '--code_switch_probability=1',
+    '--code_switch_max_share=0.2',
+  )
   assert _run(corpus, tmp_path, *flags) == 0
   first, second = capsys.readouterr().out.splitlines()
-  assert first.split() == ('mono/en.txt 20 lines 12 of 60 words switched '
-                           '(20.0%)').split()
+  assert (
+    first.split()
+    == ('mono/en.txt 20 lines 12 of 60 words switched (20.0%)').split()
+  )
   assert second.split() == 'mono/zh.txt 1 lines'.split()
   text = (tmp_path / 'out/mono/en.txt').read_text()
   assert text.count('The Katze , again .\n') == 12
   assert (tmp_path / 'out/mono/zh.txt').read_text() == '我 来到 北京\n'
   assert _run(corpus, tmp_path, *flags, '--json') == 0
   files = json.loads(capsys.readouterr().out)
-  assert files[0] == {'path': 'mono/en.txt', 'lines': 20, 'words': 60,
-                      'changed': 12, 'reused': True}
+  assert files[0] == {
+    'path': 'mono/en.txt',
+    'lines': 20,
+    'words': 60,
+    'changed': 12,
+    'reused': True,
+  }
 
 
 def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
-  assert _run(corpus, tmp_path, '--code_switch', '--copies=2', '--seed=4',
-              '--code_switch_into=de', '--code_switch_group_lines=5',
-              '--languages=en', '--json') == 0
+  assert (
+    _run(
+      corpus,
+      tmp_path,
+      '--code_switch',
+      '--copies=2',
+      '--seed=4',
+      '--code_switch_into=de',
+      '--code_switch_group_lines=5',
+      '--languages=en',
+      '--json',
+    )
+    == 0
+  )
   files = json.loads(capsys.readouterr().out)
   assert [f['path'] for f in files] == ['mono/en.copy1.txt', 'mono/en.txt']
   record = json.loads((tmp_path / 'out/.prepared.json').read_text())
   assert record['settings']['code_switching'] == {
-      'probability': 0.3, 'max_share': 0.15, 'group_lines': 5, 'copies': 2,
-      'languages': ['de'], 'seed': 4}
+    'probability': 0.3,
+    'max_share': 0.15,
+    'group_lines': 5,
+    'copies': 2,
+    'languages': ['de'],
+    'seed': 4,
+  }
 
 
-@pytest.mark.parametrize('flags, message', [
+@pytest.mark.parametrize(
+  'flags, message',
+  [
     ((), 'Nothing says what to do with the text'),
     (('--moses', '--copies=2'), 'Got: copies. What to do: add --code_switch'),
     (('--moses', '--num_processes=0'), '--num_processes must be positive'),
-    (('--code_switch', '--code_switch_into=fr'),
-     'Expected: dictionaries/<l1>-<l2>.tsv into fr'),
-])
+    (
+      ('--code_switch', '--code_switch_into=fr'),
+      'Expected: dictionaries/<l1>-<l2>.tsv into fr',
+    ),
+  ],
+)
 def test_mistakes_are_told(corpus, tmp_path, capsys, flags, message):
   assert _run(corpus, tmp_path, *flags) == 2
   assert message in capsys.readouterr().err

@@ -17,8 +17,9 @@ def corpus(tmp_path):
   lines = ['one two', 'two three', 'three four five']
   corpus_writer.write_monolingual(directory, 'en', [lines])
   corpus_writer.write_monolingual(directory, 'fi', [lines[:1]])
-  corpus_writer.write_parallel(directory, ('en', 'fi'),
-                               [('one', 'yksi'), ('two', 'kaksi')])
+  corpus_writer.write_parallel(
+    directory, ('en', 'fi'), [('one', 'yksi'), ('two', 'kaksi')]
+  )
   yield directory
   for registry in (seqio.TaskRegistry, seqio.MixtureRegistry):
     for name in [n for n in registry.names() if n.startswith('corpus.')]:
@@ -26,12 +27,16 @@ def corpus(tmp_path):
 
 
 def test_list_as_json(corpus, capsys):
-  assert cli.main(['tasks', 'list', 'corpus.*', f'--corpus={corpus}',
-                   '--json']) == 0
+  assert (
+    cli.main(['tasks', 'list', 'corpus.*', f'--corpus={corpus}', '--json']) == 0
+  )
   rows = {row['name']: row for row in json.loads(capsys.readouterr().out)}
   assert rows['corpus.parallel.en_fi'] == {
-      'name': 'corpus.parallel.en_fi', 'kind': 'task',
-      'languages': ['en', 'fi'], 'splits': ['train']}
+    'name': 'corpus.parallel.en_fi',
+    'kind': 'task',
+    'languages': ['en', 'fi'],
+    'splits': ['train'],
+  }
   assert rows['corpus.mono']['kind'] == 'mixture of 2'
 
 
@@ -45,10 +50,22 @@ def test_list_shows_public_tasks_too(capsys):
 
 def test_show_every_step_decoded(corpus, tmp_path, capsys):
   train_vocabulary(Corpus(corpus), tmp_path / 'v', size=27)
-  assert cli.main(['tasks', 'show', 'corpus.mono.en', f'--corpus={corpus}',
-                   f'--vocabulary={tmp_path / "v"}', '-n', '2']) == 0
+  assert (
+    cli.main(
+      [
+        'tasks',
+        'show',
+        'corpus.mono.en',
+        f'--corpus={corpus}',
+        f'--vocabulary={tmp_path / "v"}',
+        '-n',
+        '2',
+      ]
+    )
+    == 0
+  )
   out = capsys.readouterr().out
-  assert "0. source: TextSource\n  [0] starts_document: True\n" in out
+  assert '0. source: TextSource\n  [0] starts_document: True\n' in out
   assert "text: 'two three'" in out
   assert '3. tokenize' in out
   assert "decoded: 'one two'" in out
@@ -56,8 +73,10 @@ def test_show_every_step_decoded(corpus, tmp_path, capsys):
 
 
 def test_show_without_a_vocabulary_stops_before_tokenisation(corpus, capsys):
-  assert cli.main(['tasks', 'show', 'corpus.parallel.en_fi',
-                   f'--corpus={corpus}']) == 0
+  assert (
+    cli.main(['tasks', 'show', 'corpus.parallel.en_fi', f'--corpus={corpus}'])
+    == 0
+  )
   out = capsys.readouterr().out
   assert "targets: 'kaksi'" in out
   assert '--vocabulary=DIR' in out
@@ -70,22 +89,23 @@ def test_show_a_mixture(corpus, capsys):
 
 
 def test_unknown_names(corpus, capsys):
-  assert cli.main(['tasks', 'show', 'corpus.mono.ne',
-                   f'--corpus={corpus}']) == 2
+  assert (
+    cli.main(['tasks', 'show', 'corpus.mono.ne', f'--corpus={corpus}']) == 2
+  )
   assert 'corpus.mono.en' in capsys.readouterr().err
 
 
 def test_task_modules_show_raw_sources(tmp_path, monkeypatch, capsys):
   (tmp_path / 'shown_tasks.py').write_text(
-      'import seqio\n'
-      'from xlflax.data import task_registry\n'
-      'task_registry.add_monolingual_task("shown", seqio.TextLineDataSource('
-      '{"train": "x.txt"}), language="en", preprocessors=[lambda d: d.map('
-      'lambda t: {"text": t})])\n')
+    'import seqio\n'
+    'from xlflax.data import task_registry\n'
+    'task_registry.add_monolingual_task("shown", seqio.TextLineDataSource('
+    '{"train": "x.txt"}), language="en", preprocessors=[lambda d: d.map('
+    'lambda t: {"text": t})])\n'
+  )
   (tmp_path / 'x.txt').write_text('one\n')
   monkeypatch.chdir(tmp_path)
   monkeypatch.syspath_prepend(str(tmp_path))
-  assert cli.main(['tasks', 'show', 'shown',
-                   '--task_module=shown_tasks']) == 0
+  assert cli.main(['tasks', 'show', 'shown', '--task_module=shown_tasks']) == 0
   assert "text: 'one'" in capsys.readouterr().out
   seqio.TaskRegistry.remove('shown')

@@ -29,29 +29,45 @@ def quiet(monkeypatch):
 def arguments_of(monkeypatch):
   """Runs a command line; returns the settings that reach the loop."""
   seen = {}
+
   def note(name):
     def run(settings, **more):
       seen.update(kind=name, settings=settings, **more)
       return {'step': 3}
+
     return run
+
   monkeypatch.setattr(train.loop, 'run', note('train'))
   monkeypatch.setattr(train.plan, 'make', note('plan'))
   monkeypatch.setattr(train.benchmark, 'run', note('benchmark'))
+
   def call(*arguments):
     seen.clear()
     assert cli.main([*arguments, '--compilation_cache=']) == 0
     return seen
+
   return call
 
 
 def test_flags_are_macros(arguments_of, capsys):
   seen = arguments_of(
-      'train', *_FILES, '--model_dir=a b', '--corpus=c', '--vocabulary=v',
-      '--cache=k', '--gin.TRAIN_STEPS=2000')
+    'train',
+    *_FILES,
+    '--model_dir=a b',
+    '--corpus=c',
+    '--vocabulary=v',
+    '--cache=k',
+    '--gin.TRAIN_STEPS=2000',
+  )
   settings = seen['settings']
-  assert (seen['kind'], settings.model_dir, settings.corpus,
-          settings.vocabulary, settings.cache_dir, settings.total_steps) == (
-              'train', 'a b', 'c', 'v', 'k', 2000)
+  assert (
+    seen['kind'],
+    settings.model_dir,
+    settings.corpus,
+    settings.vocabulary,
+    settings.cache_dir,
+    settings.total_steps,
+  ) == ('train', 'a b', 'c', 'v', 'k', 2000)
   assert settings.stop_at_step is None
   assert settings.other_config is run_directory.OtherConfig.REFUSE
   assert "MODEL_DIR = 'a b'" in seen['config']
@@ -60,40 +76,65 @@ def test_flags_are_macros(arguments_of, capsys):
 
 def test_gin_flags_come_after_the_others(arguments_of):
   seen = arguments_of(
-      'train', *_FILES, '--model_dir=a', '--vocabulary=v',
-      '--gin.TRAIN_STEPS=2000', '--gin.MODEL_DIR=b/c')
+    'train',
+    *_FILES,
+    '--model_dir=a',
+    '--vocabulary=v',
+    '--gin.TRAIN_STEPS=2000',
+    '--gin.MODEL_DIR=b/c',
+  )
   assert seen['settings'].model_dir == 'b/c'
 
 
 def test_early_stop_from_either_side(arguments_of):
-  given = ('train', *_FILES, '--model_dir=a', '--vocabulary=v',
-           '--gin.TRAIN_STEPS=2000', '--gin.train.train.stop_at_step=5')
+  given = (
+    'train',
+    *_FILES,
+    '--model_dir=a',
+    '--vocabulary=v',
+    '--gin.TRAIN_STEPS=2000',
+    '--gin.train.train.stop_at_step=5',
+  )
   assert arguments_of(*given)['settings'].stop_at_step == 5
   assert arguments_of(*given, '--stop_at_step=7')['settings'].stop_at_step == 7
 
 
 def test_dry_run_and_other_configuration(arguments_of):
   seen = arguments_of(
-      'train', *_FILES, '--model_dir=a', '--vocabulary=v', '--dry_run',
-      '--gin.TRAIN_STEPS=2000', '--other_config=accept')
+    'train',
+    *_FILES,
+    '--model_dir=a',
+    '--vocabulary=v',
+    '--dry_run',
+    '--gin.TRAIN_STEPS=2000',
+    '--other_config=accept',
+  )
   assert seen['kind'] == 'plan'
   assert seen['settings'].other_config is run_directory.OtherConfig.ACCEPT
 
 
 def test_benchmark_needs_no_data(arguments_of, tmp_path):
   seen = arguments_of(
-      'benchmark', *_FILES, '--vocabulary_size=500', '--steps=3',
-      f'--output={tmp_path}/out.json')
+    'benchmark',
+    *_FILES,
+    '--vocabulary_size=500',
+    '--steps=3',
+    f'--output={tmp_path}/out.json',
+  )
   assert (seen['kind'], seen['steps']) == ('benchmark', 3)
   assert seen['settings'].vocabulary.size == 500
   assert json.loads((tmp_path / 'out.json').read_text()) == {'step': 3}
 
 
 def test_plan_without_vocabulary(arguments_of, capsys, tmp_path):
-  given = ('train', *_FILES, '--vocabulary_size=500', '--num_languages=3',
-           '--gin.TRAIN_STEPS=2000')
-  seen = arguments_of(
-      *given, '--dry_run', f'--output={tmp_path}/plan.json')
+  given = (
+    'train',
+    *_FILES,
+    '--vocabulary_size=500',
+    '--num_languages=3',
+    '--gin.TRAIN_STEPS=2000',
+  )
+  seen = arguments_of(*given, '--dry_run', f'--output={tmp_path}/plan.json')
   assert seen['kind'] == 'plan'
   assert json.loads((tmp_path / 'plan.json').read_text()) == {'step': 3}
   assert len(seen['settings'].vocabulary.languages) == 3
@@ -104,15 +145,19 @@ def test_plan_without_vocabulary(arguments_of, capsys, tmp_path):
 def test_vocabulary_too_small(capsys):
   assert cli.main(['benchmark', *_FILES, '--vocabulary_size=9']) == 2
   assert 'Got: 9. Expected: 15 or more. Where: --vocabulary_size' in (
-      capsys.readouterr().err)
+    capsys.readouterr().err
+  )
 
 
 @pytest.mark.parametrize('command', [train_command, benchmark_command])
 def test_examples_are_command_lines(arguments_of, command):
   """Those without '...' run as they are."""
   text = re.sub(r'\\\n', ' ', command.EXAMPLES)
-  lines = [line.strip() for line in text.splitlines()
-           if line.strip().startswith('xlflax') and '...' not in line]
+  lines = [
+    line.strip()
+    for line in text.splitlines()
+    if line.strip().startswith('xlflax') and '...' not in line
+  ]
   assert lines
   for line in lines:
     assert arguments_of(*shlex.split(line)[1:])['settings'].streams
@@ -120,30 +165,55 @@ def test_examples_are_command_lines(arguments_of, command):
 
 def test_devices_that_are_not_there(tmp_path):
   """In a process of its own, whose devices are not yet chosen."""
-  command = [sys.executable, '-m', 'xlflax.cli', 'train', *_FILES,
-             '--vocabulary_size=500', '--gin.TRAIN_STEPS=9',
-             '--gin.WARMUP_STEPS=1', '--gin.BATCH_SIZE=32', '--gin.LENGTH=16',
-             '--devices=gpu:H200:16', f'--output={tmp_path}/plan.json']
-  env = os.environ | {'COLUMNS': '100', 'XLA_FLAGS':
-                      '--xla_force_host_platform_device_count=2'}
-  made = subprocess.run([*command, '--dry_run'], env=env, capture_output=True,
-                        text=True, check=False)
+  command = [
+    sys.executable,
+    '-m',
+    'xlflax.cli',
+    'train',
+    *_FILES,
+    '--vocabulary_size=500',
+    '--gin.TRAIN_STEPS=9',
+    '--gin.WARMUP_STEPS=1',
+    '--gin.BATCH_SIZE=32',
+    '--gin.LENGTH=16',
+    '--devices=gpu:H200:16',
+    f'--output={tmp_path}/plan.json',
+  ]
+  env = os.environ | {
+    'COLUMNS': '100',
+    'XLA_FLAGS': '--xla_force_host_platform_device_count=2',
+  }
+  made = subprocess.run(
+    [*command, '--dry_run'],
+    env=env,
+    capture_output=True,
+    text=True,
+    check=False,
+  )
   assert made.returncode == 0, made.stderr
-  for part in ('16 x H200 in 2 nodes', 'data 2 x fsdp 8 x tensor 1',
-               'all-gather', 'links between nodes', 'tokens/s, MFU'):
+  for part in (
+    '16 x H200 in 2 nodes',
+    'data 2 x fsdp 8 x tensor 1',
+    'all-gather',
+    'links between nodes',
+    'tokens/s, MFU',
+  ):
     assert part in made.stdout
   assert 'not looked at' in made.stderr
   written = json.loads((tmp_path / 'plan.json').read_text())
   assert written['sharding']['split'] * 8 == written['sharding']['whole']
 
 
-@pytest.mark.parametrize(('flags', 'parts'), [
+@pytest.mark.parametrize(
+  ('flags', 'parts'),
+  [
     (['--devices=gpu:H200:16'], ['--devices is for plans', 'add --dry_run']),
     (['--num_devices=4'], ['--num_devices is for plans']),
     (['--dry_run', '--devices=gpu:H300:16'], ['Got: H300', 'H200']),
     (['--dry_run', '--num_devices=0'], ['0 in cpu:0']),
-    (['--dry_run', '--num_devices=4', '--devices=cpu:4'],
-     ['described twice'])])
+    (['--dry_run', '--num_devices=4', '--devices=cpu:4'], ['described twice']),
+  ],
+)
 def test_devices_that_can_not_be(flags, parts, capsys):
   assert cli.main(['train', *_FILES, *flags]) == 2
   message = capsys.readouterr().err
@@ -152,10 +222,16 @@ def test_devices_that_can_not_be(flags, parts, capsys):
 
 
 def test_described_devices_reach_the_plan(arguments_of):
-  given = ('train', *_FILES, '--vocabulary_size=500', '--dry_run',
-           '--gin.TRAIN_STEPS=2000')
+  given = (
+    'train',
+    *_FILES,
+    '--vocabulary_size=500',
+    '--dry_run',
+    '--gin.TRAIN_STEPS=2000',
+  )
   machine = arguments_of(*given, '--devices=tpu:v5e:8')['settings'].machine
   assert str(machine) == '8 x v5e'
   assert str(arguments_of(*given, '--num_devices=4')['settings'].machine) == (
-      '4 x CPU')
+    '4 x CPU'
+  )
   assert arguments_of(*given)['settings'].machine is None

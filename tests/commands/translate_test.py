@@ -12,8 +12,10 @@ from xlflax import evaluate as evaluate_lib
 from xlflax.commands import evaluate as evaluate_command
 from xlflax.evaluation import translation
 
-pytest_plugins = ['tests.evaluation.fixtures',
-                  'tests.evaluation.translation_fixtures']
+pytest_plugins = [
+  'tests.evaluation.fixtures',
+  'tests.evaluation.translation_fixtures',
+]
 
 
 @pytest.fixture(autouse=True)
@@ -25,14 +27,29 @@ def one_device(monkeypatch):
 
 
 def _run(run, *flags):
-  return cli.main(['translate', f'--model_dir={run}', '--source=en',
-                   '--target=de', '--compilation_cache=', *flags])
+  return cli.main(
+    [
+      'translate',
+      f'--model_dir={run}',
+      '--source=en',
+      '--target=de',
+      '--compilation_cache=',
+      *flags,
+    ]
+  )
 
 
 def test_a_file_into_a_file(copying_run, tmp_path, capsys):
   (tmp_path / 'in').write_text('the dog\n\nwarm milk\n')
-  assert _run(copying_run, f'--input={tmp_path}/in',
-              f'--output={tmp_path}/out', '--batch_size=2') == 0
+  assert (
+    _run(
+      copying_run,
+      f'--input={tmp_path}/in',
+      f'--output={tmp_path}/out',
+      '--batch_size=2',
+    )
+    == 0
+  )
   assert (tmp_path / 'out').read_text() == 'the dog\n\nwarm milk\n'
   printed = capsys.readouterr()
   assert printed.out == ''
@@ -40,34 +57,51 @@ def test_a_file_into_a_file(copying_run, tmp_path, capsys):
 
 
 def test_standard_input_into_standard_output(
-    copying_run, monkeypatch, capfdbinary):
-  monkeypatch.setattr('sys.stdin', types.SimpleNamespace(
-      buffer=io.BytesIO(b'the dog\n\nwarm milk')))
-  assert _run(copying_run, '--step=10', '--batch_size=2',
-              '--beam_size=2') == 0
+  copying_run, monkeypatch, capfdbinary
+):
+  monkeypatch.setattr(
+    'sys.stdin',
+    types.SimpleNamespace(buffer=io.BytesIO(b'the dog\n\nwarm milk')),
+  )
+  assert _run(copying_run, '--step=10', '--batch_size=2', '--beam_size=2') == 0
   assert capfdbinary.readouterr().out == b'the dog\n\nwarm milk\n'
 
 
 def test_several_hypotheses_of_a_file_to_standard_output(
-    copying_run, tmp_path, capfdbinary):
+  copying_run, tmp_path, capfdbinary
+):
   (tmp_path / 'in').write_text('warm milk\n')
-  assert _run(copying_run, f'--input={tmp_path}/in', '--n_best=2',
-              '--beam_size=2', '--length_penalty=0.5',
-              '--early_stopping=full', '--decoder_start=bos') == 0
+  assert (
+    _run(
+      copying_run,
+      f'--input={tmp_path}/in',
+      '--n_best=2',
+      '--beam_size=2',
+      '--length_penalty=0.5',
+      '--early_stopping=full',
+      '--decoder_start=bos',
+    )
+    == 0
+  )
   rows = capfdbinary.readouterr().out.decode().splitlines()
   assert len(rows) == 2 and rows[0].startswith('1\t-')
   assert all(len(row.split('\t')) == 3 for row in rows)
 
 
-@pytest.mark.parametrize('flags, text', [
+@pytest.mark.parametrize(
+  'flags, text',
+  [
     (['--input=missing'], 'no such file of text. Got: missing'),
     (['--batch_size=0'], 'batch size must be positive'),
     (['--beam_size=2', '--n_best=3'], 'impossible n_best'),
     (['--early_stopping=soon'], "one of 'exact', 'full'"),
     (['--step=15'], 'Expected: some of 10, 20'),
-    (['--target=xx'], 'Got: xx')])
+    (['--target=xx'], 'Got: xx'),
+  ],
+)
 def test_a_mistake_is_one_message_and_status_2(
-    copying_run, capsys, flags, text):
+  copying_run, capsys, flags, text
+):
   assert _run(copying_run, *flags) == 2
   printed = capsys.readouterr().err
   assert text in printed and 'Traceback' not in printed
@@ -75,30 +109,46 @@ def test_a_mistake_is_one_message_and_status_2(
 
 def test_an_output_that_can_not_be_written(copying_run, tmp_path, capsys):
   (tmp_path / 'in').write_text('milk\n')
-  assert _run(copying_run, f'--input={tmp_path}/in',
-              f'--output={tmp_path}/none/out') == 2
+  assert (
+    _run(copying_run, f'--input={tmp_path}/in', f'--output={tmp_path}/none/out')
+    == 2
+  )
   assert 'none/out' in capsys.readouterr().err
 
 
 def test_the_gin_file_of_the_task(monkeypatch):
   found = {}
-  monkeypatch.setattr(evaluate_lib, '_check_tasks',
-                      lambda given: found.update(tasks=given) or 1 / 0)
-  config.parse(['evaluate/tasks.gin', 'evaluate/translation.gin'],
-               ["CORPUS='c'", "DIRECTION='both'", 'BEAM_SIZE=3'])
+  monkeypatch.setattr(
+    evaluate_lib,
+    '_check_tasks',
+    lambda given: found.update(tasks=given) or 1 / 0,
+  )
+  config.parse(
+    ['evaluate/tasks.gin', 'evaluate/translation.gin'],
+    ["CORPUS='c'", "DIRECTION='both'", 'BEAM_SIZE=3'],
+  )
   with pytest.raises(ZeroDivisionError):
     config.call(evaluate_lib.evaluate, model_dir='run')
-  task, = found['tasks']
+  (task,) = found['tasks']
   assert task.source.directory == 'c' and task.options.beam_size == 3
   assert task.direction is translation.Direction.BOTH
 
 
-def test_the_task_through_the_command(
-    copying_run, corpus, capsys, monkeypatch):
+def test_the_task_through_the_command(copying_run, corpus, capsys, monkeypatch):
   monkeypatch.setattr(evaluate_command.compilation, 'use', lambda _: None)
-  assert cli.main([
-      'evaluate', f'--model_dir={copying_run}', f'--corpus={corpus}',
-      '--gin_file=evaluate/translation.gin', '--batch_size=8',
-      '--gin.CorpusPairs.max_pairs=3', '--gin.BEAM_SIZE=2']) == 0
+  assert (
+    cli.main(
+      [
+        'evaluate',
+        f'--model_dir={copying_run}',
+        f'--corpus={corpus}',
+        '--gin_file=evaluate/translation.gin',
+        '--batch_size=8',
+        '--gin.CorpusPairs.max_pairs=3',
+        '--gin.BEAM_SIZE=2',
+      ]
+    )
+    == 0
+  )
   assert 'translation: bleu' in capsys.readouterr().out
   assert (copying_run / 'eval/translation/20.json').exists()

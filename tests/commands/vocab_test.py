@@ -11,14 +11,15 @@ from xlflax.data.vocabularies.vocabulary import Vocabulary
 def corpus(tmp_path):
   words = [f'{a}{b}' for a in 'kmpt' for b in ('ano', 'iru', 'eso', 'uli')]
   for language, order in (('en', 1), ('fi', -1)):
-    lines = [' '.join(words[i:i + 4][::order]) for i in range(12)]
+    lines = [' '.join(words[i : i + 4][::order]) for i in range(12)]
     corpus_writer.write_monolingual(tmp_path / 'corpus', language, [lines])
   return tmp_path / 'corpus'
 
 
 def _run(corpus, output, *more: str) -> int:
-  return cli.main(['vocab', f'--corpus={corpus}', f'--output={output}',
-                   '--size=32', *more])
+  return cli.main(
+    ['vocab', f'--corpus={corpus}', f'--output={output}', '--size=32', *more]
+  )
 
 
 def test_trains_and_prints_a_table(corpus, tmp_path, capsys):
@@ -30,16 +31,36 @@ def test_trains_and_prints_a_table(corpus, tmp_path, capsys):
 
 
 def test_all_settings_are_recorded(corpus, tmp_path):
-  status = _run(corpus, tmp_path / 'v', '--model_type=bpe', '--byte_fallback',
-                '--alpha=0.3', '--character_coverage=0.99', '--seed=4',
-                '--normalization=nfkc', '--max_sentences=20',
-                '--num_threads=2', '--size=300')
+  status = _run(
+    corpus,
+    tmp_path / 'v',
+    '--model_type=bpe',
+    '--byte_fallback',
+    '--alpha=0.3',
+    '--character_coverage=0.99',
+    '--seed=4',
+    '--normalization=nfkc',
+    '--max_sentences=20',
+    '--num_threads=2',
+    '--size=300',
+  )
   assert status == 0
   training = Vocabulary.load(tmp_path / 'v').description['training']
-  assert training | {
-      'size': 300, 'model_type': 'bpe', 'byte_fallback': True, 'alpha': 0.3,
-      'character_coverage': 0.99, 'seed': 4, 'normalization': 'nfkc',
-      'max_sentences': 20, 'num_threads': 2} == training
+  assert (
+    training
+    | {
+      'size': 300,
+      'model_type': 'bpe',
+      'byte_fallback': True,
+      'alpha': 0.3,
+      'character_coverage': 0.99,
+      'seed': 4,
+      'normalization': 'nfkc',
+      'max_sentences': 20,
+      'num_threads': 2,
+    }
+    == training
+  )
 
 
 def test_dry_run_checks_and_writes_nothing(corpus, tmp_path, capsys):
@@ -64,10 +85,20 @@ def test_missing_corpus(tmp_path, capsys):
 
 
 def test_a_model_for_each_language(corpus, tmp_path, capsys):
-  assert cli.main([
-      'vocab', f'--corpus={corpus}', f'--output={tmp_path / "v"}',
-      '--anchors=none', '--model_type=bpe', '--merges=8', '--sentinels=2',
-  ]) == 0
+  assert (
+    cli.main(
+      [
+        'vocab',
+        f'--corpus={corpus}',
+        f'--output={tmp_path / "v"}',
+        '--anchors=none',
+        '--model_type=bpe',
+        '--merges=8',
+        '--sentinels=2',
+      ]
+    )
+    == 0
+  )
   made = Vocabulary.load(tmp_path / 'v')
   assert made.spec.sentinel_ids == (7, 8)
   words = [stop - start for ((start, stop),) in made.spec.language_words]
@@ -77,17 +108,30 @@ def test_a_model_for_each_language(corpus, tmp_path, capsys):
 
 
 def test_dry_run_of_a_model_for_each_language(corpus, tmp_path, capsys):
-  assert _run(corpus, tmp_path / 'v', '--dry_run', '--anchors=shared',
-              '--max_sentences=5') == 0
+  assert (
+    _run(
+      corpus,
+      tmp_path / 'v',
+      '--dry_run',
+      '--anchors=shared',
+      '--max_sentences=5',
+    )
+    == 0
+  )
   out = capsys.readouterr().out
   assert 'sentences for the model of each language, 32 entries\n' in out
   assert '  fi                   12            5' in out
 
 
-@pytest.mark.parametrize('flags, what', [
+@pytest.mark.parametrize(
+  'flags, what',
+  [
     (['--merges=5'], 'either a size or a number of merges'),
-    (['--anchors=none', '--alpha=0.5'], 'leave out --alpha')])
-def test_flags_that_do_not_fit_each_other(corpus, tmp_path, capsys, flags,
-                                          what):
+    (['--anchors=none', '--alpha=0.5'], 'leave out --alpha'),
+  ],
+)
+def test_flags_that_do_not_fit_each_other(
+  corpus, tmp_path, capsys, flags, what
+):
   assert _run(corpus, tmp_path / 'v', *flags) == 2
   assert what in capsys.readouterr().err

@@ -9,25 +9,29 @@ from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.vocabularies import training as vocabulary_training
 
 _WORDS = {
-    'de': ('die Katze|der Hund|ein Kind|unser Lehrer|die Nachbarin|jemand|'
-           'ein Fischer|die Königin',
-           'sieht|hört|findet|malt|sucht|kauft|vergisst|beschreibt',
-           'den Fluss|einen Vogel|das Haus|die Brücke|drei Äpfel|einen Brief|'
-           'das alte Schiff|die Musik',
-           'heute|im Winter|am Abend|wieder|ohne Grund|zum Spaß|im Garten|'
-           'sehr oft'),
-    'en': ('the cat|the dog|a child|our teacher|the neighbour|somebody|'
-           'a fisherman|the queen',
-           'sees|hears|finds|paints|seeks|buys|forgets|describes',
-           'the river|a bird|the house|the bridge|three apples|a letter|'
-           'the old ship|the music',
-           'today|in winter|in the evening|again|without reason|for fun|'
-           'in the garden|very often'),
-    'ru': ('кошка|собака|ребёнок|наш учитель|соседка|кто-то|рыбак|королева',
-           'видит|слышит|находит|рисует|ищет|покупает|забывает|описывает',
-           'реку|птицу|дом|мост|три яблока|письмо|старый корабль|музыку',
-           'сегодня|зимой|вечером|опять|без причины|для забавы|в саду|'
-           'очень часто'),
+  'de': (
+    'die Katze|der Hund|ein Kind|unser Lehrer|die Nachbarin|jemand|'
+    'ein Fischer|die Königin',
+    'sieht|hört|findet|malt|sucht|kauft|vergisst|beschreibt',
+    'den Fluss|einen Vogel|das Haus|die Brücke|drei Äpfel|einen Brief|'
+    'das alte Schiff|die Musik',
+    'heute|im Winter|am Abend|wieder|ohne Grund|zum Spaß|im Garten|sehr oft',
+  ),
+  'en': (
+    'the cat|the dog|a child|our teacher|the neighbour|somebody|'
+    'a fisherman|the queen',
+    'sees|hears|finds|paints|seeks|buys|forgets|describes',
+    'the river|a bird|the house|the bridge|three apples|a letter|'
+    'the old ship|the music',
+    'today|in winter|in the evening|again|without reason|for fun|'
+    'in the garden|very often',
+  ),
+  'ru': (
+    'кошка|собака|ребёнок|наш учитель|соседка|кто-то|рыбак|королева',
+    'видит|слышит|находит|рисует|ищет|покупает|забывает|описывает',
+    'реку|птицу|дом|мост|три яблока|письмо|старый корабль|музыку',
+    'сегодня|зимой|вечером|опять|без причины|для забавы|в саду|очень часто',
+  ),
 }
 
 
@@ -48,28 +52,41 @@ def toy_corpus(tmp_path_factory, toy_sentences) -> corpus.Corpus:
   """Sizes: mono de 60, en 200, ru 100; de-en 50; some valid and test text."""
   directory = tmp_path_factory.mktemp('toy') / 'corpus'
   for language, size, compression in (
-      ('de', 60, 'gz'), ('en', 200, ''), ('ru', 100, 'zst')):
+    ('de', 60, 'gz'),
+    ('en', 200, ''),
+    ('ru', 100, 'zst'),
+  ):
     lines = toy_sentences[language][:size]
-    documents = [lines[i:i + 5] for i in range(0, size, 5)]
+    documents = [lines[i : i + 5] for i in range(0, size, 5)]
     corpus_writer.write_monolingual(
-        directory, language, documents, compression=compression)
+      directory, language, documents, compression=compression
+    )
     corpus_writer.write_monolingual(
-        directory, language, [toy_sentences[language][200:220]],
-        split='validation')
+      directory,
+      language,
+      [toy_sentences[language][200:220]],
+      split='validation',
+    )
   for split, start, stop in (('train', 0, 50), ('test', 220, 240)):
     corpus_writer.write_parallel(
-        directory, ('de', 'en'),
-        list(zip(toy_sentences['de'], toy_sentences['en'],
-                 strict=True))[start:stop], split=split)
+      directory,
+      ('de', 'en'),
+      list(zip(toy_sentences['de'], toy_sentences['en'], strict=True))[
+        start:stop
+      ],
+      split=split,
+    )
   corpus_writer.write_dictionary(
-      directory, ('en', 'de'), [('cat', 'Katze'), ('dog', 'Hund', 0.5)])
+    directory, ('en', 'de'), [('cat', 'Katze'), ('dog', 'Hund', 0.5)]
+  )
   return corpus.Corpus(directory)
 
 
 @pytest.fixture(scope='session')
 def toy_vocabulary(tmp_path_factory, toy_corpus):
   return vocabulary_training.train_vocabulary(
-      toy_corpus, tmp_path_factory.mktemp('toy') / 'vocabulary', size=180)
+    toy_corpus, tmp_path_factory.mktemp('toy') / 'vocabulary', size=180
+  )
 
 
 @pytest.fixture
@@ -77,6 +94,7 @@ def registry():
   """Removes the tasks and mixtures that a test registers."""
   seqio = pytest.importorskip('seqio')
   from xlflax.data.seqio_tasks import registry as task_registry
+
   registries = (seqio.TaskRegistry, seqio.MixtureRegistry)
   before = [set(registry.names()) for registry in registries]
   yield task_registry

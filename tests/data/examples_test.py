@@ -5,8 +5,9 @@ from xlflax.data import examples as examples_lib
 
 def _ragged(texts):
   return examples_lib.Ragged(
-      np.array([t for text in texts for t in text], np.int32),
-      np.array([len(text) for text in texts]))
+    np.array([t for text in texts for t in text], np.int32),
+    np.array([len(text) for text in texts]),
+  )
 
 
 def test_with_eos_docstring_example():
@@ -22,15 +23,17 @@ def test_texts_may_be_cut():
 
 def test_a_dropped_line_hands_its_beginning_on():
   examples = examples_lib.Examples(
-      (_ragged([[10], [], [11], [], []]),),
-      np.array([True, True, False, False, True]))
+    (_ragged([[10], [], [11], [], []]),),
+    np.array([True, True, False, False, True]),
+  )
   kept, begins = examples_lib.drop_empty(examples, False)
   np.testing.assert_array_equal(kept.sides[0].tokens, [10, 11])
   np.testing.assert_array_equal(kept.starts_document, [True, True])
   assert begins
   # …and into the next batch.
-  following = examples_lib.Examples((_ragged([[12], [13]]),),
-                                    np.array([False, False]))
+  following = examples_lib.Examples(
+    (_ragged([[12], [13]]),), np.array([False, False])
+  )
   kept, begins = examples_lib.drop_empty(following, True)
   np.testing.assert_array_equal(kept.starts_document, [True, False])
   assert not begins
@@ -45,7 +48,7 @@ def test_nothing_kept_hands_the_beginning_on():
 
 def test_a_pair_with_one_empty_side_is_dropped():
   pairs = examples_lib.Examples(
-      (_ragged([[10], [11, 12]]), _ragged([[], [20]])),
-      np.array([True, True]))
+    (_ragged([[10], [11, 12]]), _ragged([[], [20]])), np.array([True, True])
+  )
   kept, _ = examples_lib.drop_empty(pairs, False)
   assert [s.tokens.tolist() for s in kept.sides] == [[11, 12], [20]]

@@ -19,9 +19,15 @@ class FakeSource(source_lib.ExampleSource):
     return tuple(part for part, _ in self.sizes)
 
   def load(self, part):
-    return [examples_lib.ClassifiedText(
-        id=str(i), language=part, text=f'{part} w{i}',
-        label=('even', 'odd')[i % 2]) for i in range(dict(self.sizes)[part])]
+    return [
+      examples_lib.ClassifiedText(
+        id=str(i),
+        language=part,
+        text=f'{part} w{i}',
+        label=('even', 'odd')[i % 2],
+      )
+      for i in range(dict(self.sizes)[part])
+    ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,16 +38,21 @@ class FakeRows(rows_lib.RowMaker):
 
   def fields(self, length, spec):
     return rows_lib.text_fields(length, spec) | {
-        'labels': rows_lib.Field((), -1)}
+      'labels': rows_lib.Field((), -1)
+    }
 
   def make(self, examples, vocabulary, *, length):
     made = []
     for example in examples:
       number = int(example.id)
       row = rows_lib.text_row(
-          [np.array([number + 10])],
-          [rows_lib.language_id(vocabulary, example.language)],
-          vocabulary.spec)
-      made.append([] if number in self.unused else [
-          row | {'labels': np.int32(example.label == 'odd')}])
+        [np.array([number + 10])],
+        [rows_lib.language_id(vocabulary, example.language)],
+        vocabulary.spec,
+      )
+      made.append(
+        []
+        if number in self.unused
+        else [row | {'labels': np.int32(example.label == 'odd')}]
+      )
     return made

@@ -10,8 +10,15 @@ class WordVocabulary:
 
   def __init__(self, words=(), languages=('en', 'fr'), size=32):
     self.spec = VocabularySpec(
-        size=size, pad_id=0, bos_id=1, eos_id=2, unk_id=3, mask_id=4,
-        special_ids=(0, 1, 2, 3, 4), languages=languages)
+      size=size,
+      pad_id=0,
+      bos_id=1,
+      eos_id=2,
+      unk_id=3,
+      mask_id=4,
+      special_ids=(0, 1, 2, 3, 4),
+      languages=languages,
+    )
     self._ids: dict[str, int] = {}
     for word in words:
       self.encode(word)

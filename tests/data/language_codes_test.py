@@ -6,7 +6,9 @@ from xlflax.data import language_codes
 pytest_plugins = ['tests.evaluation.fixtures']
 
 
-@pytest.mark.parametrize('code, languages, expected', [
+@pytest.mark.parametrize(
+  'code, languages, expected',
+  [
     ('swh', ('en', 'sw'), 'sw'),
     ('swh', ('sw', 'swh'), 'swh'),
     ('swh', ('swa', 'en'), 'swa'),
@@ -15,13 +17,15 @@ pytest_plugins = ['tests.evaluation.fixtures']
     ('de', ('deu', 'en'), 'deu'),
     ('tur', ('en', 'de'), None),
     ('gsw', ('de', 'gsw'), 'gsw'),
-])
+  ],
+)
 def test_a_code_finds_the_languages_that_mean_it(code, languages, expected):
   assert language_codes.match(code, languages) == expected
 
 
-@pytest.mark.parametrize('code', ['ara', 'cmn', 'deu', 'fra', 'hin', 'jpn',
-                                  'rus', 'spa', 'swh', 'tur'])
+@pytest.mark.parametrize(
+  'code', ['ara', 'cmn', 'deu', 'fra', 'hin', 'jpn', 'rus', 'spa', 'swh', 'tur']
+)
 def test_the_languages_of_the_shipped_test_data_have_short_codes(code):
   assert len(language_codes.short_code(code)) == 2
 
@@ -29,8 +33,7 @@ def test_the_languages_of_the_shipped_test_data_have_short_codes(code):
 def test_the_table_agrees_with_the_standard():
   # Individual languages whose two letters are those of their macrolanguage,
   # or (cmn) of the language they are commonly called.
-  macro = {'cmn': 'zho', 'pes': 'fas', 'swh': 'swa', 'lvs': 'lav',
-           'zsm': 'msa'}
+  macro = {'cmn': 'zho', 'pes': 'fas', 'swh': 'swa', 'lvs': 'lav', 'zsm': 'msa'}
   for code, short in language_codes._TWO_LETTERS.items():
     language = pycountry.languages.get(alpha_3=macro.get(code, code))
     assert language.alpha_2 == short, code

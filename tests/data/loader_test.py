@@ -9,8 +9,9 @@ from xlflax.data import stream as stream_lib
 
 
 def _stream(layout, **settings):
-  return stream_lib.Stream(name='s', mixture='m', layout=layout, length=16,
-                           batch_size=4, **settings)
+  return stream_lib.Stream(
+    name='s', mixture='m', layout=layout, length=16, batch_size=4, **settings
+  )
 
 
 def test_spec_has_the_keys_of_the_layout():
@@ -20,23 +21,35 @@ def test_spec_has_the_keys_of_the_layout():
   both = loader_lib.batch_spec(_stream('sides'))
   assert both.keys() == one | {f'paired_{key}' for key in one}
   assert {(v.shape, v.dtype) for v in both.values()} == {
-      ((4, 16), jnp.dtype('int32'))}
+    ((4, 16), jnp.dtype('int32'))
+  }
 
 
-@pytest.mark.parametrize('layout, languages', [
-    ('blocks', ('en',)), ('adjacent', ('en',)), ('sentences', ('en',)),
-    ('pairs', ('de', 'en')), ('sides', ('de', 'en'))])
+@pytest.mark.parametrize(
+  'layout, languages',
+  [
+    ('blocks', ('en',)),
+    ('adjacent', ('en',)),
+    ('sentences', ('en',)),
+    ('pairs', ('de', 'en')),
+    ('sides', ('de', 'en')),
+  ],
+)
 def test_layouts_and_their_tasks(layout, languages):
   stream = _stream(layout)
   loader_lib.check_sides(stream, 't', languages)
   other = ('en',) if len(languages) == 2 else ('de', 'en')
-  with pytest.raises(errors.ConfigError, match=f'Layout.{layout.upper()} '
-                     "needs a .* task. Got: t .*stream 's', mixture 'm'"):
+  with pytest.raises(
+    errors.ConfigError,
+    match=f'Layout.{layout.upper()} '
+    "needs a .* task. Got: t .*stream 's', mixture 'm'",
+  ):
     loader_lib.check_sides(stream, 't', other)
 
 
-@pytest.mark.parametrize('step, start, stop', [
-    (-1, 0, 4), (0, 0, 5), (0, -1, 2), (0, 2, 2), (0, 3, 1)])
+@pytest.mark.parametrize(
+  'step, start, stop', [(-1, 0, 4), (0, 0, 5), (0, -1, 2), (0, 2, 2), (0, 3, 1)]
+)
 def test_rows_that_no_batch_has(step, start, stop):
   with pytest.raises(ValueError, match='in batches of 4'):
     loader_lib.check_range(_stream('blocks'), step, start, stop)
@@ -47,7 +60,10 @@ def test_live_without_tensorflow(monkeypatch):
   for name in ('live_loader', 'task_examples'):
     monkeypatch.delitem(sys.modules, f'xlflax.data.{name}', raising=False)
     monkeypatch.delattr(f'xlflax.data.{name}', raising=False)
-  with pytest.raises(errors.ConfigError, match='Reading text live needs '
-                     "TensorFlow and SeqIO. Got: no module 'tensorflow'.*"
-                     r'Install xlflax\[data\], or give the directory'):
+  with pytest.raises(
+    errors.ConfigError,
+    match='Reading text live needs '
+    "TensorFlow and SeqIO. Got: no module 'tensorflow'.*"
+    r'Install xlflax\[data\], or give the directory',
+  ):
     loader_lib.open_loader(_stream('blocks'), vocabulary=None, seed=0)

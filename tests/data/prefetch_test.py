@@ -19,7 +19,8 @@ class _Loader:
 
   def __init__(self, fail_at=None):
     self.stream = stream_lib.Stream(
-        name='s', mixture='m', layout='sentences', length=_T, batch_size=_B)
+      name='s', mixture='m', layout='sentences', length=_T, batch_size=_B
+    )
     self.spec = loader_lib.batch_spec(self.stream)
     self.asked = []
     self._fail_at = fail_at
@@ -29,8 +30,10 @@ class _Loader:
       raise KeyError('the ninth line is broken')
     self.asked.append((step, start, stop))
     values = np.arange(start, stop, dtype=np.int32)[:, None] + 100 * step
-    return {key: np.broadcast_to(values + i, (stop - start, _T))
-            for i, key in enumerate(self.spec)}
+    return {
+      key: np.broadcast_to(values + i, (stop - start, _T))
+      for i, key in enumerate(self.spec)
+    }
 
 
 def _sharding(*spec, shape=(8,), names=('data',)):
@@ -46,9 +49,11 @@ def test_batches_come_in_order_with_their_sharding():
       assert list(batch) == list(loader.spec)
       assert batch['token_ids'].sharding == sharding
       np.testing.assert_array_equal(
-          np.asarray(batch['token_ids'])[:, 0], np.arange(_B) + 100 * step)
+        np.asarray(batch['token_ids'])[:, 0], np.arange(_B) + 100 * step
+      )
       np.testing.assert_array_equal(
-          np.asarray(batch['segment_ids'])[:, 0], np.arange(_B) + 100 * step + 1)
+        np.asarray(batch['segment_ids'])[:, 0], np.arange(_B) + 100 * step + 1
+      )
   # Rows next to each other are read in one call.
   assert loader.asked[0] == (3, 0, _B)
 
@@ -56,13 +61,13 @@ def test_batches_come_in_order_with_their_sharding():
 def test_each_key_may_have_its_own_sharding():
   loader = _Loader()
   shardings = dict.fromkeys(loader.spec, _sharding('data'))
-  shardings['positions'] = _sharding(
-      'a', 'b', shape=(4, 2), names=('a', 'b'))
+  shardings['positions'] = _sharding('a', 'b', shape=(4, 2), names=('a', 'b'))
   batch = prefetch.device_batch(loader, 1, shardings)
   assert batch['positions'].sharding == shardings['positions']
   assert batch['positions'].addressable_shards[0].data.shape == (4, 2)
-  np.testing.assert_array_equal(np.asarray(batch['positions'])[:, 3],
-                                np.arange(_B) + 102)
+  np.testing.assert_array_equal(
+    np.asarray(batch['positions'])[:, 3], np.arange(_B) + 102
+  )
 
 
 def test_only_rows_on_the_own_devices_are_read(monkeypatch):
@@ -70,14 +75,20 @@ def test_only_rows_on_the_own_devices_are_read(monkeypatch):
   loader, sharding = _Loader(), _sharding('data')
   own = [(4, 6), (6, 8), (12, 14), (14, 16)]
   monkeypatch.setattr(prefetch, '_spans', lambda *unused: own)
+
   def make(shape, unused, callback):
     assert shape == (_B, _T)
     return [callback((slice(*span), slice(None))) for span in own]
+
   monkeypatch.setattr(jax, 'make_array_from_callback', make)
   parts = prefetch.device_batch(loader, 0, sharding)['token_ids']
   assert loader.asked == [(0, 4, 8), (0, 12, 16)]
   assert [part[:, 0].tolist() for part in parts] == [
-      [4, 5], [6, 7], [12, 13], [14, 15]]
+    [4, 5],
+    [6, 7],
+    [12, 13],
+    [14, 15],
+  ]
 
 
 def test_errors_reach_the_consumer_with_their_traceback():

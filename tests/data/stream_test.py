@@ -5,46 +5,76 @@ from xlflax.data import stream as stream_lib
 
 
 def _stream(**settings):
-  return stream_lib.Stream(**{
-      'name': 'mono', 'mixture': 'corpus.mono', 'layout': 'blocks',
-      'length': 16, 'batch_size': 4} | settings)
+  return stream_lib.Stream(
+    **{
+      'name': 'mono',
+      'mixture': 'corpus.mono',
+      'layout': 'blocks',
+      'length': 16,
+      'batch_size': 4,
+    }
+    | settings
+  )
 
 
 def test_enums_may_be_given_by_value():
-  stream = _stream(batching='one_language', layout='PAIRS',
-                   pairs=stream_lib.PairOptions(separator='xlm'))
+  stream = _stream(
+    batching='one_language',
+    layout='PAIRS',
+    pairs=stream_lib.PairOptions(separator='xlm'),
+  )
   assert stream.batching is stream_lib.LanguageBatching.ONE_LANGUAGE
   assert stream.layout is stream_lib.Layout.PAIRS
   assert stream.pairs.separator is stream_lib.Separator.XLM
 
 
 def test_unknown_value_names_the_choices():
-  with pytest.raises(errors.ConfigError, match='Stream.layout has no such '
-                     "value. Got: 'block'. Expected: one of 'blocks', "):
+  with pytest.raises(
+    errors.ConfigError,
+    match='Stream.layout has no such '
+    "value. Got: 'block'. Expected: one of 'blocks', ",
+  ):
     _stream(layout='block')
 
 
-@pytest.mark.parametrize('settings, message', [
+@pytest.mark.parametrize(
+  'settings, message',
+  [
     ({'length': 2}, 'leaves no room for text. Got: 2. Expected: at least 3'),
     ({'layout': 'pairs', 'length': 5}, 'Expected: at least 6'),
     ({'batch_size': 0}, 'Stream.batch_size must be positive. Got: 0'),
     ({'max_examples': 0}, 'Stream.max_examples must be positive. Got: 0'),
-    ({'max_examples': 9}, 'Stream.max_examples has no meaning for '
-     'Layout.BLOCKS'),
-    ({'layout': 'sentences', 'packing': 'next_fit', 'max_examples': 9},
-     'no meaning for Layout.SENTENCES with packing'),
+    (
+      {'max_examples': 9},
+      'Stream.max_examples has no meaning for Layout.BLOCKS',
+    ),
+    (
+      {'layout': 'sentences', 'packing': 'next_fit', 'max_examples': 9},
+      'no meaning for Layout.SENTENCES with packing',
+    ),
     ({'alpha': -0.5}, 'Stream.alpha is negative'),
-    ({'layout': 'sentences', 'remainder': 'drop'},
-     'Stream.remainder has no meaning for Layout.SENTENCES'),
-    ({'packing': 'next_fit'}, 'Stream.packing has no meaning for '
-     'Layout.BLOCKS. Where: stream .mono.'),
-    ({'pairs': stream_lib.PairOptions(min_tokens=3)},
-     'Stream.pairs has no meaning for Layout.BLOCKS'),
-    ({'layout': 'sides', 'pairs': stream_lib.PairOptions(separator='bert')},
-     'Stream.pairs.separator has no meaning for Layout.SIDES'),
-    ({'layout': 'adjacent', 'pairs': stream_lib.PairOptions(max_tokens=9)},
-     'Stream.pairs.max_tokens has no meaning for Layout.ADJACENT'),
-])
+    (
+      {'layout': 'sentences', 'remainder': 'drop'},
+      'Stream.remainder has no meaning for Layout.SENTENCES',
+    ),
+    (
+      {'packing': 'next_fit'},
+      'Stream.packing has no meaning for Layout.BLOCKS. Where: stream .mono.',
+    ),
+    (
+      {'pairs': stream_lib.PairOptions(min_tokens=3)},
+      'Stream.pairs has no meaning for Layout.BLOCKS',
+    ),
+    (
+      {'layout': 'sides', 'pairs': stream_lib.PairOptions(separator='bert')},
+      'Stream.pairs.separator has no meaning for Layout.SIDES',
+    ),
+    (
+      {'layout': 'adjacent', 'pairs': stream_lib.PairOptions(max_tokens=9)},
+      'Stream.pairs.max_tokens has no meaning for Layout.ADJACENT',
+    ),
+  ],
+)
 def test_wrong_settings(settings, message):
   with pytest.raises(errors.ConfigError, match=message):
     _stream(**settings)
@@ -60,5 +90,9 @@ def test_filters_that_nothing_passes():
 def test_capacity_leaves_room_for_special_tokens():
   assert _stream(length=16).capacity == 14
   assert _stream(layout='pairs').capacity == 12
-  assert _stream(layout='pairs', pairs=stream_lib.PairOptions(
-      separator='bert')).capacity == 13
+  assert (
+    _stream(
+      layout='pairs', pairs=stream_lib.PairOptions(separator='bert')
+    ).capacity
+    == 13
+  )

@@ -33,9 +33,15 @@ def union(union_dir):
 def cache(tmp_path_factory, toy_corpus, union):
   directory = tmp_path_factory.mktemp('cache')
   cache_writer.write_cache(
-      directory, mixtures=['corpus.mono', 'corpus.parallel'], vocabulary=union,
-      shard_size=60, num_processes=2, register=functools.partial(
-          cache_writer.register_tasks, str(toy_corpus.directory), ()))
+    directory,
+    mixtures=['corpus.mono', 'corpus.parallel'],
+    vocabulary=union,
+    shard_size=60,
+    num_processes=2,
+    register=functools.partial(
+      cache_writer.register_tasks, str(toy_corpus.directory), ()
+    ),
+  )
   return directory
 
 
@@ -43,9 +49,18 @@ def _open(vocabulary, **options):
   layout = options.pop('layout')
   mixture = 'corpus.parallel' if layout == 'pairs' else 'corpus.mono'
   return loader_lib.open_loader(
-      stream_lib.Stream(name='s', mixture=mixture, layout=layout, length=48,
-                        batch_size=8, shuffle=False),
-      vocabulary=vocabulary, seed=0, **options)
+    stream_lib.Stream(
+      name='s',
+      mixture=mixture,
+      layout=layout,
+      length=48,
+      batch_size=8,
+      shuffle=False,
+    ),
+    vocabulary=vocabulary,
+    seed=0,
+    **options,
+  )
 
 
 @pytest.mark.parametrize('layout', ['blocks', 'pairs'])
@@ -68,10 +83,11 @@ def test_every_token_is_of_its_language(cache, union, toy_corpus, layout):
 
 
 def test_cached_text_reads_back(cache, union, toy_corpus):
-  task = cache_reader.TokenCache(cache).open(
-      'corpus.parallel', 'train')['corpus.parallel.de_en']
+  task = cache_reader.TokenCache(cache).open('corpus.parallel', 'train')[
+    'corpus.parallel.de_en'
+  ]
   for side, code in zip(task.sides, ('de', 'en'), strict=True):
-    first = side.tokens[:side.lengths()[0]].tolist()
+    first = side.tokens[: side.lengths()[0]].tolist()
     text = next(iter(toy_corpus.parallel('de', 'en')))[code == 'en']
     assert union.decode(first) == text
     assert {union.piece(i).partition(':')[0] for i in first} == {code}

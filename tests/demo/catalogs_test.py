@@ -42,11 +42,15 @@ def test_no_held_out_text_nor_its_like_is_in_training_text(built):
       similarity = held_out.similarity(train, held)
       assert similarity.max() < held_out.NEAR_DUPLICATE, (language, name)
   for language, texts in split.train.items():
-    held = {message_text.normalise(side)
-            for part in (split.test, split.validation)
-            for pair in part[language].items() for side in pair}
-    train = {message_text.normalise(side)
-             for pair in texts.items() for side in pair}
+    held = {
+      message_text.normalise(side)
+      for part in (split.test, split.validation)
+      for pair in part[language].items()
+      for side in pair
+    }
+    train = {
+      message_text.normalise(side) for pair in texts.items() for side in pair
+    }
     assert not held & train, language
 
 
@@ -76,8 +80,9 @@ def test_dictionaries_hold_names(built):
 
 
 def test_a_subset_of_languages_and_messages(tmp_path):
-  split = catalogs.build_corpus(tmp_path, languages=('en', 'de', 'ja'),
-                                num_test=12, num_validation=6)
+  split = catalogs.build_corpus(
+    tmp_path, languages=('en', 'de', 'ja'), num_test=12, num_validation=6
+  )
   assert [len(texts) for texts in split.test.values()] == [12, 12]
   assert [len(texts) for texts in split.validation.values()] == [6, 6]
 
@@ -97,11 +102,14 @@ def test_a_missing_package_names_the_extra():
   assert 'xlflax_no_such_package' in str(caught.value)
 
 
-@pytest.mark.parametrize(('languages', 'message'), [
+@pytest.mark.parametrize(
+  ('languages', 'message'),
+  [
     (('en', 'tlh'), "no message catalogs of 'tlh'"),
     (('de', 'fr'), 'needs English'),
     (('en',), 'at least one other language'),
-])
+  ],
+)
 def test_wrong_languages_are_refused(tmp_path, languages, message):
   with pytest.raises(errors.CorpusError) as caught:
     catalogs.build_corpus(tmp_path, languages=languages)

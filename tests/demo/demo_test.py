@@ -10,9 +10,14 @@ pytest.importorskip('django')
 pytest.importorskip('pycountry')
 
 _OTHERS = {'de', 'ja'}
-_FLAGS = ['--steps=2', '--languages=en,de,ja', '--gin.SIDE_BATCH_SIZE=8',
-          '--gin.BATCH_SIZE=8', '--gin.PAIR_BATCH_SIZE=8',
-          '--gin.model_config.EncoderConfig.num_layers=1']
+_FLAGS = [
+  '--steps=2',
+  '--languages=en,de,ja',
+  '--gin.SIDE_BATCH_SIZE=8',
+  '--gin.BATCH_SIZE=8',
+  '--gin.PAIR_BATCH_SIZE=8',
+  '--gin.model_config.EncoderConfig.num_layers=1',
+]
 
 
 @pytest.fixture(scope='module')
@@ -30,7 +35,8 @@ def test_the_summary_has_every_language_and_both_models(model_dir):
     assert set(made['perplexity'][model]) == _OTHERS | {'en'}
     scores = made['retrieval'][model]
     assert made['retrieval']['mean'][model] == pytest.approx(
-        sum(scores.values()) / 2)
+      sum(scores.values()) / 2
+    )
     for code, by_layer in made['layers'][model].items():
       assert len(by_layer) == 2
       assert by_layer[-1] == pytest.approx(scores[code])
@@ -52,8 +58,12 @@ def test_examples_are_one_held_out_message_of_each_language(model_dir):
 
 def test_the_page_and_its_pictures_are_there(model_dir):
   assert {path.name for path in (model_dir / 'report').iterdir()} == {
-      'index.html', 'summary.json', 'losses.png', 'retrieval.png',
-      'layers.png'}
+    'index.html',
+    'summary.json',
+    'losses.png',
+    'retrieval.png',
+    'layers.png',
+  }
 
 
 def test_the_run_can_be_evaluated_by_the_command(model_dir, capsys):
@@ -74,16 +84,22 @@ def test_a_finished_demo_run_again_gives_the_same_numbers(model_dir):
 
 
 def test_another_configuration_is_refused(model_dir, capsys):
-  assert cli.main(['demo', f'--model_dir={model_dir}', *_FLAGS,
-                   '--gin.TEMPERATURE=0.2']) == 2
+  assert (
+    cli.main(
+      ['demo', f'--model_dir={model_dir}', *_FLAGS, '--gin.TEMPERATURE=0.2']
+    )
+    == 2
+  )
   assert "another configuration's run" in capsys.readouterr().err
 
 
 def test_a_misspelt_binding_is_found_before_anything_is_written(
-    tmp_path, capsys):
+  tmp_path, capsys
+):
   directory = tmp_path / 'run'
-  assert cli.main(['demo', f'--model_dir={directory}',
-                   '--gin.TEMPERATUR=1.0']) == 2
+  assert (
+    cli.main(['demo', f'--model_dir={directory}', '--gin.TEMPERATUR=1.0']) == 2
+  )
   assert 'TEMPERATUR' in capsys.readouterr().err
   assert list(tmp_path.iterdir()) == []
 
@@ -91,8 +107,10 @@ def test_a_misspelt_binding_is_found_before_anything_is_written(
 def test_a_missing_package_is_told_at_once(tmp_path, monkeypatch):
   found = demo.catalogs.importlib.util.find_spec
   monkeypatch.setattr(
-      demo.catalogs.importlib.util, 'find_spec',
-      lambda name: None if name == 'pycountry' else found(name))
+    demo.catalogs.importlib.util,
+    'find_spec',
+    lambda name: None if name == 'pycountry' else found(name),
+  )
   with pytest.raises(errors.CorpusError) as caught:
     demo.run(demo.Settings(model_dir=str(tmp_path / 'run')))
   assert 'Got: pycountry' in str(caught.value)

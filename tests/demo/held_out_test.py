@@ -4,13 +4,27 @@ import pytest
 from xlflax import errors
 from xlflax.demo import held_out
 
-_WORDS = ('apple', 'river', 'window', 'mountain', 'yellow', 'quickly',
-          'doctor', 'garden', 'seven', 'music', 'thunder', 'bridge')
+_WORDS = (
+  'apple',
+  'river',
+  'window',
+  'mountain',
+  'yellow',
+  'quickly',
+  'doctor',
+  'garden',
+  'seven',
+  'music',
+  'thunder',
+  'bridge',
+)
 
 
 def _messages(prefix):
-  return {f'{word} {word[::-1]} number {i}': f'{prefix}{word}{i} {word * 2}'
-          for i, word in enumerate(_WORDS)}
+  return {
+    f'{word} {word[::-1]} number {i}': f'{prefix}{word}{i} {word * 2}'
+    for i, word in enumerate(_WORDS)
+  }
 
 
 def test_similarity_by_hand():
@@ -23,8 +37,10 @@ def test_choose_is_deterministic_and_respects_count():
   messages = {'de': _messages('a'), 'ja': _messages('b')}
   chosen = held_out.choose(messages, count=10, seed=1)
   assert len(chosen) == len(set(chosen)) == 10
-  backwards = {language: dict(reversed(texts.items()))
-               for language, texts in reversed(messages.items())}
+  backwards = {
+    language: dict(reversed(texts.items()))
+    for language, texts in reversed(messages.items())
+  }
   assert held_out.choose(backwards, count=10, seed=1) == chosen
   assert held_out.choose(messages, count=10, seed=2) != chosen
 
@@ -53,9 +69,16 @@ def test_choose_says_what_is_missing():
 
 
 def test_remove_looks_at_both_sides():
-  texts = {'Please enter a number.': 'Bitte Zahl eingeben',
-           'Something else entirely': 'BITTE EINE FARBE WÄHLEN!',
-           'Quite another message': 'Ganz anderer Text'}
-  kept = held_out.remove(texts, {'please enter a number': 'unähnlich',
-                                 'held out': 'bitte eine Farbe wählen'})
+  texts = {
+    'Please enter a number.': 'Bitte Zahl eingeben',
+    'Something else entirely': 'BITTE EINE FARBE WÄHLEN!',
+    'Quite another message': 'Ganz anderer Text',
+  }
+  kept = held_out.remove(
+    texts,
+    {
+      'please enter a number': 'unähnlich',
+      'held out': 'bitte eine Farbe wählen',
+    },
+  )
   assert kept == {'Quite another message': 'Ganz anderer Text'}

@@ -8,7 +8,7 @@ from xlflax import errors
 from xlflax.demo import message_catalog
 from xlflax.demo.message_catalog import Message
 
-_PO = r'''
+_PO = r"""
 #, fuzzy
 msgid ""
 msgstr ""
@@ -43,17 +43,21 @@ msgstr ""
 
 #~ msgid "old"
 #~ msgstr "stary"
-'''
+"""
 _MESSAGES = [
-    Message('Yes', 'Tak'), Message('May', 'maj'),
-    Message('two parts "quoted"', 'dwie części'),
-    Message('%d file', '%d plik'), Message('%d files', '%d plików'),
+  Message('Yes', 'Tak'),
+  Message('May', 'maj'),
+  Message('two parts "quoted"', 'dwie części'),
+  Message('%d file', '%d plik'),
+  Message('%d files', '%d plików'),
 ]
 
 
 def _write_mo(path, entries):
   """The compiled format, from (msgid, msgstr) with \\0 between forms."""
-  sources, targets = zip(*((a.encode(), b.encode()) for a, b in entries), strict=True)
+  sources, targets = zip(
+    *((a.encode(), b.encode()) for a, b in entries), strict=True
+  )
   count, place = len(entries), 28 + 16 * len(entries)
   tables, body = b'', b''
   for text in (*sources, *targets):
@@ -71,13 +75,20 @@ def test_po_gives_translated_messages_and_plurals_by_rule(tmp_path):
 
 def test_mo_gives_the_same(tmp_path):
   path = tmp_path / 'django.mo'
-  _write_mo(path, [
-      ('', 'Plural-Forms: nplurals=3; plural='
-       '(n==1 ? 0 : n%10>=2 && n%10<=4 ? 1 : 2);\n'),
-      ('Yes', 'Tak'), ('month\x04May', 'maj'),
+  _write_mo(
+    path,
+    [
+      (
+        '',
+        'Plural-Forms: nplurals=3; plural='
+        '(n==1 ? 0 : n%10>=2 && n%10<=4 ? 1 : 2);\n',
+      ),
+      ('Yes', 'Tak'),
+      ('month\x04May', 'maj'),
       ('two parts "quoted"', 'dwie części'),
       ('%d file\0%d files', '%d plik\0%d pliki\0%d plików'),
-  ])
+    ],
+  )
   assert message_catalog.read_catalog(path) == _MESSAGES
 
 
@@ -87,15 +98,19 @@ def test_mo_as_msgfmt_compiles_it(tmp_path):
   source.write_text(_PO, encoding='utf-8')
   subprocess.run(['msgfmt', str(source), '-o', str(path)], check=True)
   assert sorted(message_catalog.read_catalog(path), key=str) == sorted(
-      _MESSAGES, key=str)
+    _MESSAGES, key=str
+  )
 
 
-@pytest.mark.parametrize(('name', 'content'), [
+@pytest.mark.parametrize(
+  ('name', 'content'),
+  [
     ('a.mo', b'no catalog at all, but long enough for a header'),
     ('a.mo', b'\xde\x12\x04\x95'),
     ('a.po', b'msgid "a"\nmsgstr "b\n'),
     ('a.po', b'\xff\xfe'),
-])
+  ],
+)
 def test_a_damaged_catalog_is_named(tmp_path, name, content):
   path = tmp_path / name
   path.write_bytes(content)

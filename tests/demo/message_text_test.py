@@ -3,7 +3,9 @@ import pytest
 from xlflax.demo import message_text
 
 
-@pytest.mark.parametrize(('message', 'plain'), [
+@pytest.mark.parametrize(
+  ('message', 'plain'),
+  [
     ('Delete “%(object)s”?', 'Delete?'),
     ('The %(name)s was changed.', 'The was changed.'),
     ('%s GB', 'GB'),
@@ -19,8 +21,10 @@ from xlflax.demo import message_text
     ('Use <code>%(code)s</code> <b>before</b> it.', 'Use before it.'),
     ('<a href="%(link)s">docutils</a> library', 'docutils library'),
     ('a < b and c > d', 'a < b and c > d'),
-    ('Topics, references, &amp; how-to&#8217;s',
-     'Topics, references, & how-to’s'),
+    (
+      'Topics, references, &amp; how-to&#8217;s',
+      'Topics, references, & how-to’s',
+    ),
     ('&lt;b&gt;bold&lt;/b&gt; text', 'bold text'),
     ('&File', 'File'),
     ('R&D and more', 'R&D and more'),
@@ -36,24 +40,35 @@ from xlflax.demo import message_text
     ('two\nlines  here', 'two lines here'),
     ('(%(a)s) %(b)s', ''),
     ('{}: 12', ''),
-])
+  ],
+)
 def test_plain_text_drops_what_is_no_text(message, plain):
   assert message_text.plain_text(message) == plain
 
 
-@pytest.mark.parametrize(('source', 'fragment'), [
-    ('{}th', True), ('%(count)ss', True), ('pre%s', True),
-    ('%(count)s items', False), ('“{}”', False), ('no placeholder', False),
-])
+@pytest.mark.parametrize(
+  ('source', 'fragment'),
+  [
+    ('{}th', True),
+    ('%(count)ss', True),
+    ('pre%s', True),
+    ('%(count)s items', False),
+    ('“{}”', False),
+    ('no placeholder', False),
+  ],
+)
 def test_a_placeholder_inside_a_word_makes_a_fragment(source, fragment):
   assert message_text.is_fragment(source) is fragment
 
 
-@pytest.mark.parametrize(('text', 'normal'), [
+@pytest.mark.parametrize(
+  ('text', 'normal'),
+  [
     ('Enter a valid URL.', 'enter a valid url'),
     ('  ＡＢＣ—“STRASSE” straße 7 ', 'abc strasse strasse 7'),
     ('हिन्दी', 'हिन्दी'),
     ('…', ''),
-])
+  ],
+)
 def test_normalise_keeps_letters_and_digits(text, normal):
   assert message_text.normalise(text) == normal

@@ -14,19 +14,27 @@ from xlflax import cli
 @pytest.fixture
 def fails(capsys):
   """Runs a command in this process; returns the message it ends with."""
+
   def run(*arguments: str) -> str:
     assert cli.main(arguments) == 2
     message = capsys.readouterr().err
     assert 'Traceback' not in message
     return message
+
   return run
 
 
 def _train(workspace, model_dir, *more, corpus=None, steps=4):
-  return ['train', *TINY, f'--corpus={corpus or workspace.root / "corpus"}',
-          f'--vocabulary={workspace.root / "vocabulary"}',
-          f'--compilation_cache={workspace.root / "compiled"}',
-          f'--model_dir={model_dir}', f'--gin.TRAIN_STEPS={steps}', *more]
+  return [
+    'train',
+    *TINY,
+    f'--corpus={corpus or workspace.root / "corpus"}',
+    f'--vocabulary={workspace.root / "vocabulary"}',
+    f'--compilation_cache={workspace.root / "compiled"}',
+    f'--model_dir={model_dir}',
+    f'--gin.TRAIN_STEPS={steps}',
+    *more,
+  ]
 
 
 @pytest.fixture
@@ -36,8 +44,9 @@ def corpus(workspace, tmp_path):
 
 
 def test_missing_corpus(fails, workspace, tmp_path):
-  message = fails(*_train(workspace, tmp_path / 'run',
-                          corpus=tmp_path / 'nowhere'))
+  message = fails(
+    *_train(workspace, tmp_path / 'run', corpus=tmp_path / 'nowhere')
+  )
   assert 'The corpus directory does not exist' in message
   assert str(tmp_path / 'nowhere') in message
 
@@ -47,9 +56,12 @@ def test_malformed_line(fails, workspace, corpus, tmp_path):
   lines = path.read_text().splitlines()
   lines[6] = 'one column only'
   path.write_text('\n'.join(lines) + '\n')
-  message = fails('cache', f'--corpus={corpus}',
-                  f'--vocabulary={workspace.root / "vocabulary"}',
-                  f'--output={tmp_path / "cache"}')
+  message = fails(
+    'cache',
+    f'--corpus={corpus}',
+    f'--vocabulary={workspace.root / "vocabulary"}',
+    f'--output={tmp_path / "cache"}',
+  )
   assert f'{path}:7' in message
 
 
@@ -77,8 +89,9 @@ def test_wrong_shapes_are_found_before_a_step(fails, workspace, tmp_path):
   assert 'Got: length 64' in message
   message = fails(*_train(workspace, run, '--gin.BATCH_SIZE=7', '--dry_run'))
   assert 'batch size does not divide' in message and 'Got: 7' in message
-  message = fails(*_train(workspace, run, '--gin.MONO="corpus.nothing"',
-                          '--dry_run'))
+  message = fails(
+    *_train(workspace, run, '--gin.MONO="corpus.nothing"', '--dry_run')
+  )
   assert 'corpus.nothing' in message
   assert not run.exists()
 
@@ -101,22 +114,43 @@ def run(finished, tmp_path):
 
 
 def test_directory_of_another_configuration(fails, workspace, run):
-  message = fails(*_train(workspace, run, workspace.cache, _EVERY,
-                          '--gin.LEARNING_RATE=0.5', steps=8))
+  message = fails(
+    *_train(
+      workspace,
+      run,
+      workspace.cache,
+      _EVERY,
+      '--gin.LEARNING_RATE=0.5',
+      steps=8,
+    )
+  )
   assert "holds another configuration's run" in message
   assert '+LEARNING_RATE = 0.5' in message
   assert '--other_config=accept' in message
 
 
 def test_vocabulary_of_another_size(fails, workspace, run, tmp_path):
-  assert cli.main(['vocab', f'--corpus={workspace.root / "corpus"}',
-                   f'--output={tmp_path / "other"}', '--size=90']) == 0
+  assert (
+    cli.main(
+      [
+        'vocab',
+        f'--corpus={workspace.root / "corpus"}',
+        f'--output={tmp_path / "other"}',
+        '--size=90',
+      ]
+    )
+    == 0
+  )
   other = f'--gin.VOCABULARY="{tmp_path / "other"}"'
-  message = fails(*_train(
-      workspace, run, '--other_config=accept', _EVERY, other, steps=12))
+  message = fails(
+    *_train(workspace, run, '--other_config=accept', _EVERY, other, steps=12)
+  )
   assert "not the one of the model directory's run" in message
-  init = [other, '--gin.INIT_FROM=@initialization.InitFrom()',
-          f'--gin.initialization.InitFrom.model_dir="{run}"']
+  init = [
+    other,
+    '--gin.INIT_FROM=@initialization.InitFrom()',
+    f'--gin.initialization.InitFrom.model_dir="{run}"',
+  ]
   message = fails(*_train(workspace, tmp_path / 'new', *init, '--dry_run'))
   assert 'The checkpoint does not fit the model' in message
   assert '(90, 16) here, (100, 16) in the checkpoint' in message
@@ -136,27 +170,38 @@ def test_truncated_newest_checkpoint(workspace, finished, run):
     assert (value == theirs[name]).all(), name
 
 
-_LIMITED = '''
+_LIMITED = """
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
 from xlflax import cli
 sys.exit(cli.main(sys.argv[2:]))
-'''
+"""
 
 
 def test_full_disk_during_a_save(workspace, finished, run):
   del finished
   assert resource.RLIMIT_FSIZE is not None
-  arguments = _train(workspace, run, workspace.cache, _EVERY,
-                     '--other_config=accept', '--compilation_cache=', steps=12)
+  arguments = _train(
+    workspace,
+    run,
+    workspace.cache,
+    _EVERY,
+    '--other_config=accept',
+    '--compilation_cache=',
+    steps=12,
+  )
   process = subprocess.run(
-      [sys.executable, '-c', _LIMITED, '16000', *arguments],
-      capture_output=True, text=True, timeout=300,
-      env=workspace.environment())
+    [sys.executable, '-c', _LIMITED, '16000', *arguments],
+    capture_output=True,
+    text=True,
+    timeout=300,
+    env=workspace.environment(),
+  )
   assert process.returncode == 2, process.stderr
   assert 'A checkpoint could not be written' in process.stderr
   assert 'the last good checkpoint is step 8' in process.stderr
-  output = workspace.train(run, workspace.cache, _EVERY,
-                           '--other_config=accept', steps=12)
+  output = workspace.train(
+    run, workspace.cache, _EVERY, '--other_config=accept', steps=12
+  )
   assert 'Continuing from the checkpoint of step 8' in output

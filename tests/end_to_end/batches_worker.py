@@ -1,6 +1,6 @@
 """One process of a job: writes its rows of steps 10 to 19, as trained on.
 
-  batches_worker.py WORKSPACE OUTPUT NUM_PROCESSES PROCESS_ID PORT
+batches_worker.py WORKSPACE OUTPUT NUM_PROCESSES PROCESS_ID PORT
 """
 
 import pathlib
@@ -18,25 +18,42 @@ from xlflax.training.processes import distributed
 
 def main(root: str, output: str, processes: str, index: str, port: str):
   if processes != '1':
-    distributed.initialize(coordinator=f'127.0.0.1:{port}',
-                           num_processes=int(processes), process_id=int(index))
+    distributed.initialize(
+      coordinator=f'127.0.0.1:{port}',
+      num_processes=int(processes),
+      process_id=int(index),
+    )
   stream = stream_lib.Stream(
-      name='mono', mixture='corpus.mono', layout=stream_lib.Layout.BLOCKS,
-      length=16, batch_size=8, alpha=0.7)
+    name='mono',
+    mixture='corpus.mono',
+    layout=stream_lib.Layout.BLOCKS,
+    length=16,
+    batch_size=8,
+    alpha=0.7,
+  )
   loader = loader_lib.open_loader(
-      stream, seed=0, cache_dir=pathlib.Path(root) / 'cache',
-      vocabulary=vocabulary_lib.Vocabulary.load(
-          pathlib.Path(root) / 'vocabulary'))
+    stream,
+    seed=0,
+    cache_dir=pathlib.Path(root) / 'cache',
+    vocabulary=vocabulary_lib.Vocabulary.load(
+      pathlib.Path(root) / 'vocabulary'
+    ),
+  )
   feed = prefetch.Prefetcher(
-      loader, sharding=partitioning.Partitioner().batch_sharding,
-      first_step=10, size=2)
+    loader,
+    sharding=partitioning.Partitioner().batch_sharding,
+    first_step=10,
+    size=2,
+  )
   rows = {}
   for step in range(10, 20):
     for key, value in feed.next().items():
-      shards = sorted(value.addressable_shards,
-                      key=lambda shard: shard.index[0].start or 0)
+      shards = sorted(
+        value.addressable_shards, key=lambda shard: shard.index[0].start or 0
+      )
       rows[f'{step}/{key}'.replace('/', '_')] = np.concatenate(
-          [shard.data for shard in shards])
+        [shard.data for shard in shards]
+      )
   feed.close()
   np.savez(pathlib.Path(output) / f'{processes}-{index}.npz', **rows)
 

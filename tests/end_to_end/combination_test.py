@@ -13,11 +13,17 @@ from xlflax.training import checkpoints
 from xlflax.training import params as params_lib
 
 _STEPS = 32
-_SIZES = dict(num_layers=1, hidden_dim=16, mlp_dim=32, num_heads=2,
-              max_length=32, scan_layers=False)
+_SIZES = dict(
+  num_layers=1,
+  hidden_dim=16,
+  mlp_dim=32,
+  num_heads=2,
+  max_length=32,
+  scan_layers=False,
+)
 
 # VECO's streams and objectives, MoCo, replaced tokens and a teacher.
-_GIN = '''
+_GIN = """
 from __gin__ import dynamic_registration
 
 from xlflax import trainer as train
@@ -103,10 +109,14 @@ ratio/schedules.linear:
   total_steps = %TRAIN_STEPS
 cross_attention_mlm.CrossAttentionMLM.max_mask_ratio = 0.3
 masked_lm.TranslationLM.max_mask_ratio = 0.3
-'''
-_SMALL = ('--gin.LENGTH=16', '--gin.BATCH_SIZE=8', '--gin.WARMUP_STEPS=2',
-          '--gin.LEARNING_RATE=1e-2',
-          *(f'--gin.EncoderConfig.{k}={v}' for k, v in _SIZES.items()))
+"""
+_SMALL = (
+  '--gin.LENGTH=16',
+  '--gin.BATCH_SIZE=8',
+  '--gin.WARMUP_STEPS=2',
+  '--gin.LEARNING_RATE=1e-2',
+  *(f'--gin.EncoderConfig.{k}={v}' for k, v in _SIZES.items()),
+)
 
 
 @pytest.fixture(scope='module')
@@ -114,36 +124,61 @@ def inputs(workspace):
   """Flags: the corpus with a dictionary, and its vocabulary."""
   corpus = workspace.root / 'with_dictionary'
   shutil.copytree(workspace.root / 'corpus', corpus)
-  corpus_writer.write_dictionary(corpus, ('en', 'de'), [
-      ('cat', 'kater'), ('dog', 'hund'), ('house', 'haus'), ('tree', 'baum'),
-      ('river', 'fluss'), ('stone', 'stein'), ('bird', 'vogel')])
-  return (f'--corpus={corpus}',
-          f'--vocabulary={workspace.root / "vocabulary"}',
-          f'--compilation_cache={workspace.root / "compiled"}')
+  corpus_writer.write_dictionary(
+    corpus,
+    ('en', 'de'),
+    [
+      ('cat', 'kater'),
+      ('dog', 'hund'),
+      ('house', 'haus'),
+      ('tree', 'baum'),
+      ('river', 'fluss'),
+      ('stone', 'stein'),
+      ('bird', 'vogel'),
+    ],
+  )
+  return (
+    f'--corpus={corpus}',
+    f'--vocabulary={workspace.root / "vocabulary"}',
+    f'--compilation_cache={workspace.root / "compiled"}',
+  )
 
 
 @pytest.fixture(scope='module')
 def english(workspace):
   """A monolingual run with a vocabulary of its own."""
   corpus, vocabulary, run = (
-      workspace.root / f'english{name}' for name in ('', '_vocabulary', '_run'))
+    workspace.root / f'english{name}' for name in ('', '_vocabulary', '_run')
+  )
   (corpus / 'mono').mkdir(parents=True)
   shutil.copy(workspace.root / 'corpus/mono/en.txt', corpus / 'mono')
-  workspace.run('vocab', f'--corpus={corpus}', f'--output={vocabulary}',
-                '--size=48')
   workspace.run(
-      'train', '--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin',
-      f'--corpus={corpus}', f'--vocabulary={vocabulary}',
-      f'--model_dir={run}', f'--compilation_cache={workspace.root}/compiled',
-      '--gin.TRAIN_STEPS=8', *_SMALL)
+    'vocab', f'--corpus={corpus}', f'--output={vocabulary}', '--size=48'
+  )
+  workspace.run(
+    'train',
+    '--gin_file=pretrain/mlm.gin',
+    '--gin_file=models/tiny.gin',
+    f'--corpus={corpus}',
+    f'--vocabulary={vocabulary}',
+    f'--model_dir={run}',
+    f'--compilation_cache={workspace.root}/compiled',
+    '--gin.TRAIN_STEPS=8',
+    *_SMALL,
+  )
   return run
 
 
 def _parameters(model_dir, step):
   with ocp.PyTreeCheckpointer() as checkpointer:
-    return {name: np.asarray(leaf) for name, leaf in params_lib.names(
-        checkpointer.restore(checkpoints.path_of(
-            model_dir, step).absolute() / 'params')).items()}
+    return {
+      name: np.asarray(leaf)
+      for name, leaf in params_lib.names(
+        checkpointer.restore(
+          checkpoints.path_of(model_dir, step).absolute() / 'params'
+        )
+      ).items()
+    }
 
 
 @pytest.mark.slow
@@ -151,15 +186,29 @@ def test_all_methods_in_one_run(workspace, inputs, english, tmp_path):
   file, run = tmp_path / 'mine.gin', tmp_path / 'run'
   file.write_text(_GIN)
   workspace.run(
-      'train', f'--gin_file={file}', *inputs, f'--model_dir={run}',
-      f'--gin.SOURCE="{english}"', f'--gin.TRAIN_STEPS={_STEPS}', *_SMALL,
-      '--gin.PAIR_LENGTH=24', '--gin.PAIR_BATCH_SIZE=8',
-      '--gin.train.train.log_every_steps=8',
-      '--gin.checkpoints.CheckpointOptions.every_steps=8')
+    'train',
+    f'--gin_file={file}',
+    *inputs,
+    f'--model_dir={run}',
+    f'--gin.SOURCE="{english}"',
+    f'--gin.TRAIN_STEPS={_STEPS}',
+    *_SMALL,
+    '--gin.PAIR_LENGTH=24',
+    '--gin.PAIR_BATCH_SIZE=8',
+    '--gin.train.train.log_every_steps=8',
+    '--gin.checkpoints.CheckpointOptions.every_steps=8',
+  )
   rows = losses(run)
   assert np.isfinite([v for row in rows.values() for v in row.values()]).all()
-  for name in ('loss', 'ca_mlm/cross_loss', 'ca_mlm/self_loss', 'moco/loss',
-               'tlm/loss', 'rtd/generator_loss', 'rtd/discriminator_loss'):
+  for name in (
+    'loss',
+    'ca_mlm/cross_loss',
+    'ca_mlm/self_loss',
+    'moco/loss',
+    'tlm/loss',
+    'rtd/generator_loss',
+    'rtd/discriminator_loss',
+  ):
     assert rows[_STEPS][name] < rows[8][name], name
   assert rows[8]['distill/loss'] < 0.1  # the student began as the teacher
   before, after = _parameters(run, 16), _parameters(run, _STEPS)

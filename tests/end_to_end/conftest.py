@@ -16,48 +16,60 @@ import pytest
 from xlflax.data.corpus import writer as corpus_writer
 
 _STEMS = {
-    'en': 'the cat dog house tree river stone bird runs sees finds near under '
-          'old small green walks sleeps over water'.split(),
-    'de': 'der kater hund haus baum fluss stein vogel rennt sieht findet nahe '
-          'unter alt klein grün läuft schläft über wasser'.split(),
-    'ru': 'тот кот пёс дом дерево река камень птица бежит видит находит возле '
-          'под старый малый зелёный идёт спит над вода'.split(),
+  'en': 'the cat dog house tree river stone bird runs sees finds near under '
+  'old small green walks sleeps over water'.split(),
+  'de': 'der kater hund haus baum fluss stein vogel rennt sieht findet nahe '
+  'unter alt klein grün läuft schläft über wasser'.split(),
+  'ru': 'тот кот пёс дом дерево река камень птица бежит видит находит возле '
+  'под старый малый зелёный идёт спит над вода'.split(),
 }
 
 TINY = (
-    '--gin_file=pretrain/mlm_tlm_contrast.gin', '--gin_file=models/tiny.gin',
-    '--gin.EncoderConfig.num_layers=2',
-    '--gin.EncoderConfig.hidden_dim=16',
-    '--gin.EncoderConfig.mlp_dim=32',
-    '--gin.EncoderConfig.num_heads=2',
-    '--gin.EncoderConfig.max_length=32',
-    '--gin.LENGTH=16', '--gin.PAIR_LENGTH=24', '--gin.SIDE_LENGTH=16',
-    '--gin.BATCH_SIZE=8', '--gin.PAIR_BATCH_SIZE=8', '--gin.SIDE_BATCH_SIZE=8',
-    '--gin.WARMUP_STEPS=2', '--gin.LEARNING_RATE=1e-2',
-    '--gin.train.train.log_every_steps=3',
+  '--gin_file=pretrain/mlm_tlm_contrast.gin',
+  '--gin_file=models/tiny.gin',
+  '--gin.EncoderConfig.num_layers=2',
+  '--gin.EncoderConfig.hidden_dim=16',
+  '--gin.EncoderConfig.mlp_dim=32',
+  '--gin.EncoderConfig.num_heads=2',
+  '--gin.EncoderConfig.max_length=32',
+  '--gin.LENGTH=16',
+  '--gin.PAIR_LENGTH=24',
+  '--gin.SIDE_LENGTH=16',
+  '--gin.BATCH_SIZE=8',
+  '--gin.PAIR_BATCH_SIZE=8',
+  '--gin.SIDE_BATCH_SIZE=8',
+  '--gin.WARMUP_STEPS=2',
+  '--gin.LEARNING_RATE=1e-2',
+  '--gin.train.train.log_every_steps=3',
 )
 
 
 def write_corpus(directory: pathlib.Path, sentences: int = 120) -> None:
   """Sentences of three made-up languages that translate word by word."""
   rng = random.Random(7)
-  words = [[rng.randrange(20) for _ in range(rng.randint(3, 9))]
-           for _ in range(sentences)]
-  text = {language: [' '.join(stems[i] for i in sentence)
-                     for sentence in words]
-          for language, stems in _STEMS.items()}
+  words = [
+    [rng.randrange(20) for _ in range(rng.randint(3, 9))]
+    for _ in range(sentences)
+  ]
+  text = {
+    language: [' '.join(stems[i] for i in sentence) for sentence in words]
+    for language, stems in _STEMS.items()
+  }
   held = sentences // 6
   for language, lines in text.items():
     train = lines[held:]
     corpus_writer.write_monolingual(
-        directory, language, [train[:40], train[40:]])
+      directory, language, [train[:40], train[40:]]
+    )
     corpus_writer.write_monolingual(
-        directory, language, [lines[:held]], split='test')
+      directory, language, [lines[:held]], split='test'
+    )
   for language in ('de', 'ru'):
     pairs = list(zip(text['en'], text[language], strict=True))
     corpus_writer.write_parallel(directory, ('en', language), pairs[held:])
     corpus_writer.write_parallel(
-        directory, ('en', language), pairs[:held], split='test')
+      directory, ('en', language), pairs[:held], split='test'
+    )
 
 
 def free_port() -> int:
@@ -74,54 +86,94 @@ class Workspace:
 
   @property
   def inputs(self) -> tuple[str, ...]:
-    return (f'--corpus={self.root / "corpus"}',
-            f'--vocabulary={self.root / "vocabulary"}',
-            f'--compilation_cache={self.root / "compiled"}')
+    return (
+      f'--corpus={self.root / "corpus"}',
+      f'--vocabulary={self.root / "vocabulary"}',
+      f'--compilation_cache={self.root / "compiled"}',
+    )
 
   @property
   def cache(self) -> str:
     return f'--cache={self.root / "cache"}'
 
   def environment(self, devices: int = 1, **more: str) -> dict[str, str]:
-    return os.environ | {
-        'JAX_PLATFORMS': 'cpu', 'PYTHONUNBUFFERED': '1',
+    return (
+      os.environ
+      | {
+        'JAX_PLATFORMS': 'cpu',
+        'PYTHONUNBUFFERED': '1',
         'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices} '
-                     '--xla_backend_optimization_level=0 '
-                     '--xla_llvm_disable_expensive_passes=true',
-    } | more
+        '--xla_backend_optimization_level=0 '
+        '--xla_llvm_disable_expensive_passes=true',
+      }
+      | more
+    )
 
-  def start(self, *arguments: str, devices: int = 1, log=None, **environment
-            ) -> subprocess.Popen:
+  def start(
+    self, *arguments: str, devices: int = 1, log=None, **environment
+  ) -> subprocess.Popen:
     """Starts `xlflax ARGUMENTS` as a process of its own."""
     return subprocess.Popen(
-        [sys.executable, '-m', 'xlflax.cli', *arguments], text=True,
-        stdout=log or subprocess.PIPE, stderr=subprocess.STDOUT,
-        env=self.environment(devices, **environment))
+      [sys.executable, '-m', 'xlflax.cli', *arguments],
+      text=True,
+      stdout=log or subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      env=self.environment(devices, **environment),
+    )
 
-  def run(self, *arguments: str, devices: int = 1, status: int = 0,
-          **environment) -> str:
+  def run(
+    self, *arguments: str, devices: int = 1, status: int = 0, **environment
+  ) -> str:
     """Runs `xlflax ARGUMENTS`; returns what it printed."""
     process = self.start(*arguments, devices=devices, **environment)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == status, output
     return output
 
-  def train(self, model_dir: pathlib.Path, *arguments: str, steps: int = 24,
-            devices: int = 1, status: int = 0) -> str:
-    return self.run('train', *TINY, *self.inputs, f'--model_dir={model_dir}',
-                    f'--gin.TRAIN_STEPS={steps}', *arguments, devices=devices,
-                    status=status)
+  def train(
+    self,
+    model_dir: pathlib.Path,
+    *arguments: str,
+    steps: int = 24,
+    devices: int = 1,
+    status: int = 0,
+  ) -> str:
+    return self.run(
+      'train',
+      *TINY,
+      *self.inputs,
+      f'--model_dir={model_dir}',
+      f'--gin.TRAIN_STEPS={steps}',
+      *arguments,
+      devices=devices,
+      status=status,
+    )
 
-  def train_together(self, model_dir: pathlib.Path, *arguments: str,
-                     steps: int = 24, processes: int = 2, devices: int = 1
-                     ) -> list[str]:
+  def train_together(
+    self,
+    model_dir: pathlib.Path,
+    *arguments: str,
+    steps: int = 24,
+    processes: int = 2,
+    devices: int = 1,
+  ) -> list[str]:
     """Several processes of one job, over loopback."""
     port = free_port()
-    started = [self.start(
-        'train', *TINY, *self.inputs, f'--model_dir={model_dir}',
-        f'--gin.TRAIN_STEPS={steps}', f'--coordinator=127.0.0.1:{port}',
-        f'--num_processes={processes}', f'--process_id={i}', *arguments,
-        devices=devices) for i in range(processes)]
+    started = [
+      self.start(
+        'train',
+        *TINY,
+        *self.inputs,
+        f'--model_dir={model_dir}',
+        f'--gin.TRAIN_STEPS={steps}',
+        f'--coordinator=127.0.0.1:{port}',
+        f'--num_processes={processes}',
+        f'--process_id={i}',
+        *arguments,
+        devices=devices,
+      )
+      for i in range(processes)
+    ]
     outputs = [process.communicate(timeout=300)[0] for process in started]
     for process, output in zip(started, outputs, strict=True):
       assert process.returncode == 0, output
@@ -133,12 +185,20 @@ def workspace(tmp_path_factory) -> Workspace:
   """Shared by all end-to-end tests of a worker; runs get their own folders."""
   space = Workspace(tmp_path_factory.mktemp('workspace'))
   write_corpus(space.root / 'corpus')
-  space.run('vocab', f'--corpus={space.root / "corpus"}',
-            f'--output={space.root / "vocabulary"}', '--size=100')
-  space.run('cache', f'--corpus={space.root / "corpus"}',
-            f'--vocabulary={space.root / "vocabulary"}',
-            '--mixture=corpus.mono', '--mixture=corpus.parallel',
-            f'--output={space.root / "cache"}')
+  space.run(
+    'vocab',
+    f'--corpus={space.root / "corpus"}',
+    f'--output={space.root / "vocabulary"}',
+    '--size=100',
+  )
+  space.run(
+    'cache',
+    f'--corpus={space.root / "corpus"}',
+    f'--vocabulary={space.root / "vocabulary"}',
+    '--mixture=corpus.mono',
+    '--mixture=corpus.parallel',
+    f'--output={space.root / "cache"}',
+  )
   return space
 
 
@@ -191,10 +251,15 @@ def kill(process, number: int = signal.SIGKILL) -> str:
 def parameters(model_dir: pathlib.Path, step: int):
   """Name -> array of everything that a checkpoint's `params` hold."""
   import orbax.checkpoint as ocp
+
   with ocp.PyTreeCheckpointer() as checkpointer:
     tree = checkpointer.restore(
-        model_dir.absolute() / 'checkpoints' / str(step) / 'params')
+      model_dir.absolute() / 'checkpoints' / str(step) / 'params'
+    )
   import jax
   import numpy as np
-  return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf
-          in jax.tree_util.tree_leaves_with_path(tree)}
+
+  return {
+    jax.tree_util.keystr(path): np.asarray(leaf)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+  }

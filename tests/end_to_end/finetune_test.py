@@ -12,8 +12,16 @@ import pytest
 from tests.end_to_end import conftest
 
 pytest_plugins = ['tests.evaluation.fixtures']
-_TAGS = {'der': 'DET', 'Hund': 'NOUN', 'schläft': 'VERB', 'und': 'CCONJ',
-         'die': 'DET', 'kleine': 'ADJ', 'Katze': 'NOUN', 'trinkt': 'VERB'}
+_TAGS = {
+  'der': 'DET',
+  'Hund': 'NOUN',
+  'schläft': 'VERB',
+  'und': 'CCONJ',
+  'die': 'DET',
+  'kleine': 'ADJ',
+  'Katze': 'NOUN',
+  'trinkt': 'VERB',
+}
 
 
 @pytest.fixture
@@ -21,44 +29,66 @@ def grid(make_run, tmp_path):
   """Starts a grid of two cells on a hand-made treebank."""
   run = make_run(tmp_path / 'mlm', [10])
   words = list(_TAGS)
-  sentences = [[words[(i * k + i) % 8] for k in range(1, 5)]
-               for i in range(1, 17)]
-  (tmp_path / 'de.conll').write_text('\n'.join(
+  sentences = [
+    [words[(i * k + i) % 8] for k in range(1, 5)] for i in range(1, 17)
+  ]
+  (tmp_path / 'de.conll').write_text(
+    '\n'.join(
       ''.join(f'{word}\t{_TAGS[word]}\n' for word in sentence)
-      for sentence in sentences), encoding='utf-8')
+      for sentence in sentences
+    ),
+    encoding='utf-8',
+  )
   files = f"{{'de': {str(tmp_path / 'de.conll')!r}}}"
   arguments = [
-      '--gin_file=finetune/tagging.gin', f'--init_from={run}',
-      f'--output={tmp_path / "out"}', "--gin.FORMAT='conll'",
-      f'--gin.TRAIN_FILES={files}', f'--gin.DEV_FILES={files}',
-      '--gin.LENGTH=16', '--gin.BATCH_SIZE=4', '--gin.TRAIN_STEPS=150',
-      '--gin.EVAL_STEPS=75', '--gin.LEARNING_RATE=1e-2',
-      '--gin.checkpoints.CheckpointOptions.every_steps=5',
-      '--grid=SEED=0,1', '--select=tagging/accuracy/de',
-      '--test_gin_file=evaluate/tagging.gin', "--test_gin=FORMAT='conll'",
-      f'--test_gin=TEST_FILES={files}',
-      f'--compilation_cache={tmp_path / "compiled"}']
+    '--gin_file=finetune/tagging.gin',
+    f'--init_from={run}',
+    f'--output={tmp_path / "out"}',
+    "--gin.FORMAT='conll'",
+    f'--gin.TRAIN_FILES={files}',
+    f'--gin.DEV_FILES={files}',
+    '--gin.LENGTH=16',
+    '--gin.BATCH_SIZE=4',
+    '--gin.TRAIN_STEPS=150',
+    '--gin.EVAL_STEPS=75',
+    '--gin.LEARNING_RATE=1e-2',
+    '--gin.checkpoints.CheckpointOptions.every_steps=5',
+    '--grid=SEED=0,1',
+    '--select=tagging/accuracy/de',
+    '--test_gin_file=evaluate/tagging.gin',
+    "--test_gin=FORMAT='conll'",
+    f'--test_gin=TEST_FILES={files}',
+    f'--compilation_cache={tmp_path / "compiled"}',
+  ]
 
   def start():
     return subprocess.Popen(
-        [sys.executable, '-m', 'xlflax.cli', 'finetune', *arguments],
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        env=os.environ | {'XLA_FLAGS': '--xla_backend_optimization_level=0'})
+      [sys.executable, '-m', 'xlflax.cli', 'finetune', *arguments],
+      text=True,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      env=os.environ | {'XLA_FLAGS': '--xla_backend_optimization_level=0'},
+    )
 
   return start, tmp_path / 'out'
 
 
 def _changes(folder):
-  return {path: path.stat().st_mtime_ns for path in folder.rglob('*')
-          if path.is_file() and 'vocabulary' not in path.parts}
+  return {
+    path: path.stat().st_mtime_ns
+    for path in folder.rglob('*')
+    if path.is_file() and 'vocabulary' not in path.parts
+  }
 
 
 def test_a_killed_grid_goes_on(grid):
   start, output = grid
   second = output / 'cells' / 'SEED=1'
   process = start()
-  while process.poll() is None and not (
-      second / 'checkpoints' / '5' / 'params').is_dir():
+  while (
+    process.poll() is None
+    and not (second / 'checkpoints' / '5' / 'params').is_dir()
+  ):
     time.sleep(0.01)
   printed = conftest.kill(process)
   assert process.returncode == -signal.SIGKILL, printed
@@ -75,7 +105,7 @@ def test_a_killed_grid_goes_on(grid):
   assert {path: after[path] for path in before} == before
   found = json.loads((output / 'grid.json').read_text())
   assert [c['status'] for c in found['cells']] == ['finished', 'finished']
-  setting, = found['settings']
+  (setting,) = found['settings']
   assert setting['dev']['mean'] > 0.55  # more than the majority's 0.5
   assert setting['test']['tagging_test/accuracy/de']['count'] == 2
   times = _changes(output / 'cells')
@@ -84,6 +114,9 @@ def test_a_killed_grid_goes_on(grid):
   printed, _ = process.communicate(timeout=300)
   assert process.returncode == 0, printed
   assert 'was there' in printed and 'ETA' not in printed
-  changed = {path.name for path, when in _changes(output / 'cells').items()
-             if times.get(path) != when}
+  changed = {
+    path.name
+    for path, when in _changes(output / 'cells').items()
+    if times.get(path) != when
+  }
   assert changed <= {'summary.csv', 'tagging_test.png'}

@@ -13,9 +13,13 @@ from tokenizers import trainers
 from tests.end_to_end.conftest import _STEMS
 
 _TRAINING = (
-    '--gin_file=pretrain/mlm.gin', '--gin.LENGTH=16', '--gin.BATCH_SIZE=8',
-    '--gin.WARMUP_STEPS=1', '--gin.LEARNING_RATE=1e-3',
-    '--gin.train.train.log_every_steps=2')
+  '--gin_file=pretrain/mlm.gin',
+  '--gin.LENGTH=16',
+  '--gin.BATCH_SIZE=8',
+  '--gin.WARMUP_STEPS=1',
+  '--gin.LEARNING_RATE=1e-3',
+  '--gin.train.train.log_every_steps=2',
+)
 
 
 @pytest.fixture(scope='module')
@@ -23,23 +27,41 @@ def folder(tmp_path_factory):
   """A tiny XLM-R with a tokenizer that knows the corpus's words."""
   folder = tmp_path_factory.mktemp('hf')
   trainer = trainers.UnigramTrainer(
-      vocab_size=90, unk_token='<unk>', show_progress=False,
-      special_tokens=['<s>', '<pad>', '</s>', '<unk>', '<mask>'])
+    vocab_size=90,
+    unk_token='<unk>',
+    show_progress=False,
+    special_tokens=['<s>', '<pad>', '</s>', '<unk>', '<mask>'],
+  )
   made = tokenizers.Tokenizer(tokenizers.models.Unigram())
   made.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
   made.decoder = tokenizers.decoders.Metaspace()
   made.train_from_iterator(
-      [' '.join(words) for words in _STEMS.values()] * 9, trainer)
+    [' '.join(words) for words in _STEMS.values()] * 9, trainer
+  )
   fast = transformers.PreTrainedTokenizerFast(
-      tokenizer_object=made, bos_token='<s>', eos_token='</s>',
-      cls_token='<s>', sep_token='</s>', pad_token='<pad>',
-      unk_token='<unk>', mask_token='<mask>')
+    tokenizer_object=made,
+    bos_token='<s>',
+    eos_token='</s>',
+    cls_token='<s>',
+    sep_token='</s>',
+    pad_token='<pad>',
+    unk_token='<unk>',
+    mask_token='<mask>',
+  )
   fast.save_pretrained(folder)
   torch.manual_seed(0)
-  transformers.XLMRobertaForMaskedLM(transformers.XLMRobertaConfig(
-      vocab_size=len(fast), hidden_size=16, num_hidden_layers=2,
-      num_attention_heads=2, intermediate_size=32, type_vocab_size=1,
-      max_position_embeddings=34, layer_norm_eps=1e-5)).save_pretrained(folder)
+  transformers.XLMRobertaForMaskedLM(
+    transformers.XLMRobertaConfig(
+      vocab_size=len(fast),
+      hidden_size=16,
+      num_hidden_layers=2,
+      num_attention_heads=2,
+      intermediate_size=32,
+      type_vocab_size=1,
+      max_position_embeddings=34,
+      layer_norm_eps=1e-5,
+    )
+  ).save_pretrained(folder)
   return folder
 
 
@@ -49,34 +71,54 @@ def _weights(folder):
 
 def test_import_evaluate_train_export(folder, workspace, tmp_path):
   ours, run = tmp_path / 'ours', tmp_path / 'run'
-  shown = workspace.run('convert', 'from-hf', str(folder), '--output',
-                        str(ours), '--dry_run')
+  shown = workspace.run(
+    'convert', 'from-hf', str(folder), '--output', str(ours), '--dry_run'
+  )
   assert 'XLMRobertaForMaskedLM (xlm-roberta, masked_lm)' in shown
-  assert ('roberta.embeddings.word_embeddings.weight [' in shown
-          and '-> model/embeddings/token [' in shown)
+  assert (
+    'roberta.embeddings.word_embeddings.weight [' in shown
+    and '-> model/embeddings/token [' in shown
+  )
   assert not ours.exists()
-  workspace.run('convert', 'from-hf', str(folder), '--output', str(ours),
-                '--languages=en,de,ru')
+  workspace.run(
+    'convert',
+    'from-hf',
+    str(folder),
+    '--output',
+    str(ours),
+    '--languages=en,de,ru',
+  )
 
-  workspace.run('evaluate', f'--model_dir={ours}',
-                '--tasks=retrieval,perplexity',
-                f'--corpus={workspace.root / "corpus"}')
+  workspace.run(
+    'evaluate',
+    f'--model_dir={ours}',
+    '--tasks=retrieval,perplexity',
+    f'--corpus={workspace.root / "corpus"}',
+  )
   summary = (ours / 'eval/summary.csv').read_text()
   assert 'perplexity' in summary and 'retrieval' in summary
 
   workspace.run(
-      'train', *_TRAINING, f'--gin_file={ours}/model.gin',
-      f'--model_dir={run}', f'--vocabulary={ours}/vocabulary',
-      f'--corpus={workspace.root / "corpus"}', '--gin.TRAIN_STEPS=2',
-      f'--gin.INIT_FROM={ours}', '--gin.optimizers.adamw.weight_decay=0.0')
-  workspace.run('convert', 'to-hf', str(run), '--output',
-                str(tmp_path / 'back'))
+    'train',
+    *_TRAINING,
+    f'--gin_file={ours}/model.gin',
+    f'--model_dir={run}',
+    f'--vocabulary={ours}/vocabulary',
+    f'--corpus={workspace.root / "corpus"}',
+    '--gin.TRAIN_STEPS=2',
+    f'--gin.INIT_FROM={ours}',
+    '--gin.optimizers.adamw.weight_decay=0.0',
+  )
+  workspace.run(
+    'convert', 'to-hf', str(run), '--output', str(tmp_path / 'back')
+  )
   before, after = _weights(folder), _weights(tmp_path / 'back')
   assert before.keys() - after.keys() == set()
   moved = [np.abs(after[name] - before[name]).max() for name in before]
   assert 0 < max(moved) < 0.01  # two small steps from there
   loaded, info = transformers.AutoModelForMaskedLM.from_pretrained(
-      tmp_path / 'back', output_loading_info=True)
+    tmp_path / 'back', output_loading_info=True
+  )
   assert not info['missing_keys'] and not info['unexpected_keys']
   tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'back')
   first = transformers.AutoTokenizer.from_pretrained(folder)
@@ -85,29 +127,55 @@ def test_import_evaluate_train_export(folder, workspace, tmp_path):
 
 
 def test_the_way_back_of_an_import_is_the_same(folder, workspace, tmp_path):
-  workspace.run('convert', 'from-hf', str(folder), '--output',
-                str(tmp_path / 'ours'), '--layers=unrolled')
-  shown = workspace.run('convert', 'to-hf', str(tmp_path / 'ours'),
-                        '--output', str(tmp_path / 'back'), '--dry_run')
+  workspace.run(
+    'convert',
+    'from-hf',
+    str(folder),
+    '--output',
+    str(tmp_path / 'ours'),
+    '--layers=unrolled',
+  )
+  shown = workspace.run(
+    'convert',
+    'to-hf',
+    str(tmp_path / 'ours'),
+    '--output',
+    str(tmp_path / 'back'),
+    '--dry_run',
+  )
   assert '<- model/layers_1/mlp/wi/kernel [16, 32] (transposed)' in shown
-  workspace.run('convert', 'to-hf', str(tmp_path / 'ours'), '--output',
-                str(tmp_path / 'back'))
+  workspace.run(
+    'convert',
+    'to-hf',
+    str(tmp_path / 'ours'),
+    '--output',
+    str(tmp_path / 'back'),
+  )
   before, after = _weights(folder), _weights(tmp_path / 'back')
   assert all(np.array_equal(before[name], after[name]) for name in before)
   for name in ('tokenizer.json', 'tokenizer_config.json'):
-    assert ((tmp_path / 'back' / name).read_bytes()
-            == (folder / name).read_bytes())
+    assert (tmp_path / 'back' / name).read_bytes() == (
+      folder / name
+    ).read_bytes()
   config = json.loads((folder / 'config.json').read_text())
   assert json.loads((tmp_path / 'back/config.json').read_text()) == config
 
 
 def test_mistakes_are_told_in_one_message(folder, workspace, tmp_path):
-  output = workspace.run('convert', 'from-hf', str(tmp_path), '--output',
-                         str(tmp_path / 'x'), status=2)
+  output = workspace.run(
+    'convert',
+    'from-hf',
+    str(tmp_path),
+    '--output',
+    str(tmp_path / 'x'),
+    status=2,
+  )
   assert 'xlflax convert: config.json can not be read' in output
-  output = workspace.run('convert', 'from-hf', str(folder), '--output',
-                         str(folder), status=2)
+  output = workspace.run(
+    'convert', 'from-hf', str(folder), '--output', str(folder), status=2
+  )
   assert 'The output is there already' in output
-  output = workspace.run('convert', 'to-hf', str(folder), '--output',
-                         str(tmp_path / 'x'), status=2)
+  output = workspace.run(
+    'convert', 'to-hf', str(folder), '--output', str(tmp_path / 'x'), status=2
+  )
   assert 'This is no model directory' in output

@@ -11,41 +11,62 @@ from xlflax import cli
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.training import checkpoints
 
-_COMMON = ('LENGTH=16', 'BATCH_SIZE=8', 'TRAIN_STEPS=4', 'WARMUP_STEPS=1',
-           'EncoderConfig.num_layers=2', 'EncoderConfig.hidden_dim=16',
-           'EncoderConfig.mlp_dim=32', 'EncoderConfig.num_heads=2',
-           'EncoderConfig.max_length=32')
+_COMMON = (
+  'LENGTH=16',
+  'BATCH_SIZE=8',
+  'TRAIN_STEPS=4',
+  'WARMUP_STEPS=1',
+  'EncoderConfig.num_layers=2',
+  'EncoderConfig.hidden_dim=16',
+  'EncoderConfig.mlp_dim=32',
+  'EncoderConfig.num_heads=2',
+  'EncoderConfig.max_length=32',
+)
 _PAIRS = ('PAIR_LENGTH=24', 'PAIR_BATCH_SIZE=8')
 
 
 @pytest.fixture
 def fails(workspace, tmp_path, capsys):
   """Trains in this process; returns the message that this ends with."""
+
   def run(file, *bindings, corpus=workspace.root / 'corpus'):
     model_dir = tmp_path / 'run'
-    status = cli.main([
-        'train', f'--gin_file={file}', '--gin_file=models/tiny.gin',
-        f'--corpus={corpus}', f'--vocabulary={workspace.root / "vocabulary"}',
-        f'--model_dir={model_dir}', '--compilation_cache=',
-        *(f'--gin.{binding}' for binding in (*_COMMON, *bindings))])
+    status = cli.main(
+      [
+        'train',
+        f'--gin_file={file}',
+        '--gin_file=models/tiny.gin',
+        f'--corpus={corpus}',
+        f'--vocabulary={workspace.root / "vocabulary"}',
+        f'--model_dir={model_dir}',
+        '--compilation_cache=',
+        *(f'--gin.{binding}' for binding in (*_COMMON, *bindings)),
+      ]
+    )
     captured = capsys.readouterr()
     assert status == 2
     assert 'Traceback' not in captured.out + captured.err
     assert not checkpoints.finished_steps(model_dir)
-    lines = [line for line in captured.err.splitlines()
-             if not re.match(r'\d\d:\d\d:\d\d [IW] ', line)]
+    lines = [
+      line
+      for line in captured.err.splitlines()
+      if not re.match(r'\d\d:\d\d:\d\d [IW] ', line)
+    ]
     assert len(lines) == 1 and lines[0].startswith('xlflax train: '), lines
     return lines[0]
+
   return run
 
 
 def test_dictionary_line_without_two_columns(fails, workspace, tmp_path):
   corpus = shutil.copytree(workspace.root / 'corpus', tmp_path / 'corpus')
   path = corpus_writer.write_dictionary(
-      corpus, ('en', 'de'), [('cat', 'kater'), ('dog', 'hund')])
+    corpus, ('en', 'de'), [('cat', 'kater'), ('dog', 'hund')]
+  )
   path.write_text(path.read_text() + 'house haus\n')
-  message = fails('pretrain/mlm.gin', 'MONO="corpus.code_switched"',
-                  corpus=corpus)
+  message = fails(
+    'pretrain/mlm.gin', 'MONO="corpus.code_switched"', corpus=corpus
+  )
   assert f'{path}:3' in message and 'house haus' in message
 
 
@@ -57,14 +78,14 @@ def test_no_dictionaries(fails):
 
 def test_sharing_plan_of_layers_that_do_not_exist(fails, tmp_path):
   file = tmp_path / 'mine.gin'
-  file.write_text('''
+  file.write_text("""
 from __gin__ import dynamic_registration
 from xlflax.models import config as model_config
 from xlflax.models import sharing
 include 'pretrain/mlm.gin'
 model_config.EncoderConfig.sharing = @sharing.SharingPlan()
 sharing.SharingPlan.layers = 3
-''')
+""")
   message = fails(file)
   assert 'A sharing plan names layers that do not exist' in message
   assert 'Got: layers 1 to 3. Expected: at most 2 layers' in message
@@ -85,21 +106,28 @@ def wider(tmp_path_factory):
 def test_veco_on_an_encoder_of_another_shape(fails, wider):
   message = fails('pretrain/veco_phase1.gin', *_PAIRS, f'INIT_DIR="{wider}"')
   assert 'The checkpoint does not fit the model' in message
-  assert ('model/embeddings/token is (100, 16) here, (100, 24) in the '
-          'checkpoint') in message
+  assert (
+    'model/embeddings/token is (100, 16) here, (100, 24) in the checkpoint'
+  ) in message
   assert str(wider) in message
 
 
 def test_veco_without_cross_attention(fails):
-  message = fails('pretrain/veco.gin', *_PAIRS,
-                  'EncoderConfig.cross_attention=False')
+  message = fails(
+    'pretrain/veco.gin', *_PAIRS, 'EncoderConfig.cross_attention=False'
+  )
   assert "Where: objective 'ca_mlm'" in message
   assert 'set EncoderConfig.cross_attention = True' in message
 
 
 def test_queue_that_the_batch_does_not_divide(fails):
-  message = fails('pretrain/moco_tlm.gin', *_PAIRS, 'QUEUE_SIZE=20',
-                  'MIN_TOKENS=2', 'MAX_TOKENS=20')
+  message = fails(
+    'pretrain/moco_tlm.gin',
+    *_PAIRS,
+    'QUEUE_SIZE=20',
+    'MIN_TOKENS=2',
+    'MAX_TOKENS=20',
+  )
   assert 'The queue does not hold a whole number of batches' in message
   assert 'Got: a queue of 20 keys and batches of 8 pairs' in message
   assert 'set MomentumQueue.size to 16' in message
@@ -108,14 +136,25 @@ def test_queue_that_the_batch_does_not_divide(fails):
 def test_another_try_in_the_same_directory(fails):
   """Of a run that a mistake ended at its start, nothing is in the way."""
   for size in (20, 28):
-    message = fails('pretrain/moco_tlm.gin', *_PAIRS, f'QUEUE_SIZE={size}',
-                    'MIN_TOKENS=2', 'MAX_TOKENS=20')
+    message = fails(
+      'pretrain/moco_tlm.gin',
+      *_PAIRS,
+      f'QUEUE_SIZE={size}',
+      'MIN_TOKENS=2',
+      'MAX_TOKENS=20',
+    )
     assert f'Got: a queue of {size} keys' in message
 
 
 def test_heads_that_the_other_run_did_not_train(fails, wider):
-  message = fails('pretrain/moco_tlm.gin', *_PAIRS, 'QUEUE_SIZE=16',
-                  'MIN_TOKENS=2', 'MAX_TOKENS=20',
-                  'EncoderConfig.hidden_dim=24', f'INIT_FROM="{wider}"')
+  message = fails(
+    'pretrain/moco_tlm.gin',
+    *_PAIRS,
+    'QUEUE_SIZE=16',
+    'MIN_TOKENS=2',
+    'MAX_TOKENS=20',
+    'EncoderConfig.hidden_dim=24',
+    f'INIT_FROM="{wider}"',
+  )
   assert 'heads/moco/inner/kernel is not in the checkpoint' in message
   assert "add 'heads/' to InitFrom.exclude" in message

@@ -14,12 +14,22 @@ from xlflax.training import checkpoints
 
 _STEPS, _EVERY = 46, 23  # an odd step: VECO's next is of another kind
 _ENCODER, _ENCODER_DECODER = 'models/tiny.gin', 'models/tiny_transformer.gin'
-_SIZES = dict(hidden_dim=16, mlp_dim=32, num_heads=2, max_length=32,
-              scan_layers=False)
-_DEPTHS = {'EncoderConfig': ('num_layers',), 'EncoderDecoderConfig': (
-    'num_encoder_layers', 'num_decoder_layers')}
-_SETTINGS = dict(LENGTH=16, PAIR_LENGTH=24, SIDE_LENGTH=16, BATCH_SIZE=8,
-                 PAIR_BATCH_SIZE=8, WARMUP_STEPS=2, LEARNING_RATE=1e-2)
+_SIZES = dict(
+  hidden_dim=16, mlp_dim=32, num_heads=2, max_length=32, scan_layers=False
+)
+_DEPTHS = {
+  'EncoderConfig': ('num_layers',),
+  'EncoderDecoderConfig': ('num_encoder_layers', 'num_decoder_layers'),
+}
+_SETTINGS = dict(
+  LENGTH=16,
+  PAIR_LENGTH=24,
+  SIDE_LENGTH=16,
+  BATCH_SIZE=8,
+  PAIR_BATCH_SIZE=8,
+  WARMUP_STEPS=2,
+  LEARNING_RATE=1e-2,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,19 +49,24 @@ class _Method:
   init: str | None = None
 
   def flags(self, workspace) -> tuple[str, ...]:
-    config = ('EncoderConfig' if self.model == _ENCODER
-              else 'EncoderDecoderConfig')
+    config = (
+      'EncoderConfig' if self.model == _ENCODER else 'EncoderDecoderConfig'
+    )
     sizes = _SIZES | {depth: 1 for depth in _DEPTHS[config]}
     settings = dict(self.settings)
     if self.init:
       settings['INIT_DIR'] = repr(str(workspace.root / f'whole_{self.init}'))
     return (
-        f'--gin_file=pretrain/{self.file}', f'--gin_file={self.model}',
-        *(f'--gin.{config}.{k}={v}' for k, v in sizes.items()),
-        *(f'--gin.{k}={v}' for k, v in settings.items()),
-        f'--gin.TRAIN_STEPS={_STEPS}', '--gin.train.train.log_every_steps=4',
-        f'--gin.checkpoints.CheckpointOptions.every_steps={_EVERY}',
-        *workspace.inputs, workspace.cache)
+      f'--gin_file=pretrain/{self.file}',
+      f'--gin_file={self.model}',
+      *(f'--gin.{config}.{k}={v}' for k, v in sizes.items()),
+      *(f'--gin.{k}={v}' for k, v in settings.items()),
+      f'--gin.TRAIN_STEPS={_STEPS}',
+      '--gin.train.train.log_every_steps=4',
+      f'--gin.checkpoints.CheckpointOptions.every_steps={_EVERY}',
+      *workspace.inputs,
+      workspace.cache,
+    )
 
 
 def _some(*names, **more):
@@ -61,20 +76,24 @@ def _some(*names, **more):
 _COMMON = ('BATCH_SIZE', 'WARMUP_STEPS', 'LEARNING_RATE')
 _VECO = _some(*_COMMON, 'LENGTH', 'PAIR_LENGTH', 'PAIR_BATCH_SIZE')
 _METHODS = {
-    'moco': _Method(  # 40 keys: the pointer wraps around every five steps
-        'moco_tlm.gin', _ENCODER, _VECO | dict(
-            MIN_TOKENS=2, MAX_TOKENS=20, QUEUE_SIZE=40, MOMENTUM=0.9)),
-    'veco': _Method('veco.gin', _ENCODER, _VECO),
-    'phase1': _Method('veco_phase1.gin', _ENCODER, _VECO, init='moco'),
-    'phase2': _Method('veco_phase2.gin', _ENCODER, _VECO, init='phase1'),
-    'translation': _Method('translation.gin', _ENCODER_DECODER, _some(
-        *_COMMON, 'SIDE_LENGTH')),
+  'moco': _Method(  # 40 keys: the pointer wraps around every five steps
+    'moco_tlm.gin',
+    _ENCODER,
+    _VECO | dict(MIN_TOKENS=2, MAX_TOKENS=20, QUEUE_SIZE=40, MOMENTUM=0.9),
+  ),
+  'veco': _Method('veco.gin', _ENCODER, _VECO),
+  'phase1': _Method('veco_phase1.gin', _ENCODER, _VECO, init='moco'),
+  'phase2': _Method('veco_phase2.gin', _ENCODER, _VECO, init='phase1'),
+  'translation': _Method(
+    'translation.gin', _ENCODER_DECODER, _some(*_COMMON, 'SIDE_LENGTH')
+  ),
 }
 
 
 @pytest.fixture(scope='module')
 def whole(workspace):
   """Method -> directory of its run that nobody stopped; each made once."""
+
   def directory(name):
     path, method = workspace.root / f'whole_{name}', _METHODS[name]
     if not path.exists():
@@ -82,6 +101,7 @@ def whole(workspace):
         directory(method.init)
       workspace.run('train', *method.flags(workspace), f'--model_dir={path}')
     return path
+
   return directory
 
 
@@ -91,9 +111,12 @@ def _saved(model_dir, step):
   with ocp.PyTreeCheckpointer() as checkpointer:
     for item in ('params', 'train'):
       tree = checkpointer.restore(
-          checkpoints.path_of(model_dir, step).absolute() / item)
-      values |= {item + jax.tree_util.keystr(path): np.asarray(leaf)
-                 for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+        checkpoints.path_of(model_dir, step).absolute() / item
+      )
+      values |= {
+        item + jax.tree_util.keystr(path): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+      }
   return values
 
 
@@ -107,14 +130,23 @@ def _wait_for_checkpoint(process, model_dir):
 
 def _kinds(model_dir):
   """Names of the objectives that the reports of a run speak of."""
-  return {key.split('/')[0] for row in losses(model_dir).values()
-          for key in row if '/' in key}
+  return {
+    key.split('/')[0]
+    for row in losses(model_dir).values()
+    for key in row
+    if '/' in key
+  }
 
 
-@pytest.mark.parametrize('name', [
-    'moco', pytest.param('phase2', marks=pytest.mark.slow),
+@pytest.mark.parametrize(
+  'name',
+  [
+    'moco',
+    pytest.param('phase2', marks=pytest.mark.slow),
     pytest.param('veco', marks=pytest.mark.slow),
-    pytest.param('translation', marks=pytest.mark.slow)])
+    pytest.param('translation', marks=pytest.mark.slow),
+  ],
+)
 def test_killed_run_ends_bit_identical(workspace, whole, tmp_path, name):
   method, uninterrupted = _METHODS[name], whole(name)
   run = tmp_path / 'run'
@@ -141,8 +173,11 @@ def test_what_the_checkpoints_of_moco_hold(whole):
   assert int(end[f"{state}['pointer']"]) == _STEPS * 8 % 40
   keys = f"{state}['queue']['keys']"
   assert (at[keys] != end[keys]).any(axis=1).all()
-  moved = [name for name in at if 'key_encoder' in name
-           and (at[name] != end[name]).any()]
+  moved = [
+    name
+    for name in at
+    if 'key_encoder' in name and (at[name] != end[name]).any()
+  ]
   assert len(moved) > 15
 
 
@@ -152,6 +187,7 @@ def test_kinds_of_steps_and_phases(whole):
   assert _kinds(whole('veco')) == {'ca_mlm', 'ca_mlm_pairs', 'tlm'}
   assert _kinds(whole('phase1')) == {'ca_mlm', 'ca_mlm_pairs'}
   assert _kinds(whole('phase2')) == {'ca_mlm', 'ca_mlm_pairs', 'tlm'}
-  scratch, continued = (losses(whole(name))[4]['ca_mlm/loss']
-                        for name in ('veco', 'phase2'))
+  scratch, continued = (
+    losses(whole(name))[4]['ca_mlm/loss'] for name in ('veco', 'phase2')
+  )
   assert continued < scratch - 0.2

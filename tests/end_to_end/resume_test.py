@@ -20,8 +20,9 @@ from tests.end_to_end.conftest import (
 _EVERY = '--gin.checkpoints.CheckpointOptions.every_steps=4'
 
 
-@pytest.fixture(scope='module', params=[
-    'cache', pytest.param('live', marks=pytest.mark.slow)])
+@pytest.fixture(
+  scope='module', params=['cache', pytest.param('live', marks=pytest.mark.slow)]
+)
 def loader(request, workspace):
   """Flags of one loader, and the directory of its uninterrupted run."""
   flags = (workspace.cache,) if request.param == 'cache' else ()
@@ -40,8 +41,14 @@ def _equal(a, b, step=24):
 
 def _start(workspace, directory, flags):
   return workspace.start(
-      'train', *TINY, *workspace.inputs, f'--model_dir={directory}',
-      '--gin.TRAIN_STEPS=24', _EVERY, *flags)
+    'train',
+    *TINY,
+    *workspace.inputs,
+    f'--model_dir={directory}',
+    '--gin.TRAIN_STEPS=24',
+    _EVERY,
+    *flags,
+  )
 
 
 def test_killed_run_ends_bit_identical(workspace, loader, tmp_path):
@@ -70,8 +77,13 @@ def test_killed_during_a_save(workspace, loader, tmp_path):
 
 def test_sigterm_saves_and_exits_cleanly(workspace, tmp_path):
   process = workspace.start(
-      'train', *TINY, *workspace.inputs, f'--model_dir={tmp_path / "run"}',
-      '--gin.TRAIN_STEPS=100000', workspace.cache)
+    'train',
+    *TINY,
+    *workspace.inputs,
+    f'--model_dir={tmp_path / "run"}',
+    '--gin.TRAIN_STEPS=100000',
+    workspace.cache,
+  )
   wait_for_step(process, tmp_path / 'run', 3)
   output = kill(process, signal.SIGTERM)
   assert process.returncode == 0, output

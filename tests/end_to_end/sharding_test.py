@@ -9,9 +9,11 @@ import pytest
 
 from tests.end_to_end.conftest import free_port, losses
 
-_MESH = ('--gin.partitioning.Partitioner.data=2',
-         '--gin.partitioning.Partitioner.fsdp=2',
-         '--gin.partitioning.Partitioner.tensor=2')
+_MESH = (
+  '--gin.partitioning.Partitioner.data=2',
+  '--gin.partitioning.Partitioner.fsdp=2',
+  '--gin.partitioning.Partitioner.tensor=2',
+)
 _STEPS = 20
 _WORKER = pathlib.Path(__file__).with_name('batches_worker.py')
 
@@ -30,26 +32,31 @@ def _assert_close(ours, theirs, tolerance):
     for name, value in metrics.items():
       if 'loss' in name:
         assert value == pytest.approx(theirs[step][name], abs=tolerance), (
-            step, name)
+          step,
+          name,
+        )
 
 
 def test_eight_devices_equal_one(workspace, single, tmp_path):
-  workspace.train(tmp_path / 'run', workspace.cache, *_MESH, steps=_STEPS,
-                  devices=8)
+  workspace.train(
+    tmp_path / 'run', workspace.cache, *_MESH, steps=_STEPS, devices=8
+  )
   _assert_close(losses(tmp_path / 'run'), single, 1e-4)
 
 
 def test_two_processes_of_four_devices_equal_one(workspace, single, tmp_path):
   outputs = workspace.train_together(
-      tmp_path / 'run', workspace.cache, *_MESH, steps=_STEPS, devices=4)
+    tmp_path / 'run', workspace.cache, *_MESH, steps=_STEPS, devices=4
+  )
   _assert_close(losses(tmp_path / 'run'), single, 1e-4)
   assert 'Finished at step 20' in outputs[0]
 
 
 @pytest.mark.slow
 def test_run_continues_on_two_processes(workspace, single, tmp_path):
-  workspace.train(tmp_path / 'run', workspace.cache, '--stop_at_step=10',
-                  steps=_STEPS)
+  workspace.train(
+    tmp_path / 'run', workspace.cache, '--stop_at_step=10', steps=_STEPS
+  )
   workspace.train_together(tmp_path / 'run', workspace.cache, steps=_STEPS)
   _assert_close(losses(tmp_path / 'run'), single, 1e-5)
 
@@ -57,11 +64,18 @@ def test_run_continues_on_two_processes(workspace, single, tmp_path):
 def test_two_processes_see_the_same_batches(workspace, tmp_path):
   port = free_port()
   arguments = [str(workspace.root), str(tmp_path)]
-  subprocess.run([sys.executable, _WORKER, *arguments, '1', '0', str(port)],
-                 check=True, env=workspace.environment())
-  together = [subprocess.Popen(
+  subprocess.run(
+    [sys.executable, _WORKER, *arguments, '1', '0', str(port)],
+    check=True,
+    env=workspace.environment(),
+  )
+  together = [
+    subprocess.Popen(
       [sys.executable, _WORKER, *arguments, '2', str(i), str(port)],
-      env=workspace.environment()) for i in range(2)]
+      env=workspace.environment(),
+    )
+    for i in range(2)
+  ]
   assert [process.wait(timeout=200) for process in together] == [0, 0]
   whole = dict(np.load(tmp_path / '1-0.npz'))
   halves = [dict(np.load(tmp_path / f'2-{i}.npz')) for i in range(2)]

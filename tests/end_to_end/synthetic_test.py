@@ -14,8 +14,12 @@ import pytest
 
 _FILES = pathlib.Path(__file__).parents[2] / 'docs/synthetic'
 # task -> its metric, and what is scored without having learned anything
-_TASKS = {'reviews': ('accuracy', 'majority'), 'pos': ('accuracy', 'majority'),
-          'ner': ('f1', None), 'trees': ('las', 'left_branching')}
+_TASKS = {
+  'reviews': ('accuracy', 'majority'),
+  'pos': ('accuracy', 'majority'),
+  'ner': ('f1', None),
+  'trees': ('las', 'left_branching'),
+}
 # What a review says hangs on the meaning of one word, which needs much more
 # pretraining to transfer than categories and structure do.
 _TRANSFERRED = ('pos', 'ner', 'trees')
@@ -25,10 +29,15 @@ pytestmark = pytest.mark.slow
 
 def _xlflax(*arguments: str) -> None:
   done = subprocess.run(
-      [sys.executable, '-m', 'xlflax.cli', *arguments], text=True, check=False,
-      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1200,
-      # One device: the tests' eight would take turns at each collective.
-      env=os.environ | {'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ''})
+    [sys.executable, '-m', 'xlflax.cli', *arguments],
+    text=True,
+    check=False,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    timeout=1200,
+    # One device: the tests' eight would take turns at each collective.
+    env=os.environ | {'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ''},
+  )
   assert done.returncode == 0, done.stdout
 
 
@@ -37,20 +46,45 @@ def scores(tmp_path_factory) -> dict[str, dict[str, float]]:
   """task -> metric -> value, after pretraining and fine-tuning on `en`."""
   root = tmp_path_factory.mktemp('synthetic')
   corpus = f'--corpus={root}/toy/corpus'
-  _xlflax('synthetic', f'--output={root}/toy', '--languages=en,aa,bb',
-          '--anchors=0.5', '--sentences=6000', '--pairs=8000')
-  _xlflax('vocab', corpus, f'--output={root}/vocab', '--size=1500',
-          '--model_type=bpe', '--character_coverage=1')
-  _xlflax('train', '--gin_file=pretrain/mlm_tlm.gin',
-          '--gin_file=models/encoder.gin', f'--gin_file={_FILES}/encoder.gin',
-          corpus, f'--vocabulary={root}/vocab', f'--model_dir={root}/encoder',
-          '--gin.TRAIN_STEPS=500')
-  _xlflax('evaluate', f'--suite={_FILES}/suite.gin', f'--data={root}/toy',
-          f'--model_dir={root}/encoder', f'--output={root}/suite',
-          f'--suite_tasks={",".join(_TASKS)}')
+  _xlflax(
+    'synthetic',
+    f'--output={root}/toy',
+    '--languages=en,aa,bb',
+    '--anchors=0.5',
+    '--sentences=6000',
+    '--pairs=8000',
+  )
+  _xlflax(
+    'vocab',
+    corpus,
+    f'--output={root}/vocab',
+    '--size=1500',
+    '--model_type=bpe',
+    '--character_coverage=1',
+  )
+  _xlflax(
+    'train',
+    '--gin_file=pretrain/mlm_tlm.gin',
+    '--gin_file=models/encoder.gin',
+    f'--gin_file={_FILES}/encoder.gin',
+    corpus,
+    f'--vocabulary={root}/vocab',
+    f'--model_dir={root}/encoder',
+    '--gin.TRAIN_STEPS=500',
+  )
+  _xlflax(
+    'evaluate',
+    f'--suite={_FILES}/suite.gin',
+    f'--data={root}/toy',
+    f'--model_dir={root}/encoder',
+    f'--output={root}/suite',
+    f'--suite_tasks={",".join(_TASKS)}',
+  )
   [model] = json.loads((root / 'suite/suite.json').read_text())['models']
-  return {name: {key: value['mean'] for key, value in task['scores'].items()}
-          for name, task in model['tasks'].items()}
+  return {
+    name: {key: value['mean'] for key, value in task['scores'].items()}
+    for name, task in model['tasks'].items()
+  }
 
 
 @pytest.mark.parametrize('task', _TASKS)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.end_to_end.conftest import losses
 
-_BLOCKER = '''
+_BLOCKER = """
 from importlib import machinery
 _find = machinery.PathFinder.find_spec
 def find_spec(name, *rest):
@@ -12,7 +12,7 @@ def find_spec(name, *rest):
     return None
   return _find(name, *rest)
 machinery.PathFinder.find_spec = find_spec
-'''
+"""
 
 
 @pytest.fixture
@@ -25,20 +25,40 @@ def without(tmp_path):
 
 def test_trains_and_evaluates_from_a_cache(workspace, tmp_path, without):
   from tests.end_to_end.conftest import TINY
+
   run = tmp_path / 'run'
-  workspace.run('train', *TINY, *workspace.inputs, workspace.cache,
-                f'--model_dir={run}', '--gin.TRAIN_STEPS=6', **without)
+  workspace.run(
+    'train',
+    *TINY,
+    *workspace.inputs,
+    workspace.cache,
+    f'--model_dir={run}',
+    '--gin.TRAIN_STEPS=6',
+    **without,
+  )
   assert sorted(losses(run)) == [3, 6]
-  workspace.run('evaluate', f'--model_dir={run}', '--tasks=retrieval',
-                f'--corpus={workspace.root / "corpus"}', **without)
+  workspace.run(
+    'evaluate',
+    f'--model_dir={run}',
+    '--tasks=retrieval',
+    f'--corpus={workspace.root / "corpus"}',
+    **without,
+  )
   assert (run / 'eval/retrieval/6.json').exists()
 
 
 def test_reading_live_says_what_is_missing(workspace, tmp_path, without):
   from tests.end_to_end.conftest import TINY
+
   output = workspace.run(
-      'train', *TINY, *workspace.inputs, f'--model_dir={tmp_path / "run"}',
-      '--gin.TRAIN_STEPS=6', status=2, **without)
+    'train',
+    *TINY,
+    *workspace.inputs,
+    f'--model_dir={tmp_path / "run"}',
+    '--gin.TRAIN_STEPS=6',
+    status=2,
+    **without,
+  )
   assert 'Reading text live needs TensorFlow and SeqIO' in output
   assert 'Install xlflax[data]' in output
   assert 'Traceback' not in output

@@ -12,13 +12,22 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 # A word's form tells its tag; a sentence is `adjective noun verb .`, and in
 # German the verb comes first.
-_WORDS = {'ADJ': ('small', 'warm', 'kleine', 'warme'),
-          'NOUN': ('dog', 'cat', 'Hund', 'Katze'),
-          'VERB': ('sleeps', 'drinks', 'schläft', 'trinkt'), 'PUNCT': ('.',)}
-_ORDERS = {'en': ('ADJ', 'NOUN', 'VERB', 'PUNCT'),
-           'de': ('VERB', 'ADJ', 'NOUN', 'PUNCT')}
-_HEADS = {'ADJ': ('NOUN', 'amod'), 'NOUN': ('VERB', 'nsubj'),
-          'VERB': (None, 'root'), 'PUNCT': ('VERB', 'punct')}
+_WORDS = {
+  'ADJ': ('small', 'warm', 'kleine', 'warme'),
+  'NOUN': ('dog', 'cat', 'Hund', 'Katze'),
+  'VERB': ('sleeps', 'drinks', 'schläft', 'trinkt'),
+  'PUNCT': ('.',),
+}
+_ORDERS = {
+  'en': ('ADJ', 'NOUN', 'VERB', 'PUNCT'),
+  'de': ('VERB', 'ADJ', 'NOUN', 'PUNCT'),
+}
+_HEADS = {
+  'ADJ': ('NOUN', 'amod'),
+  'NOUN': ('VERB', 'nsubj'),
+  'VERB': (None, 'root'),
+  'PUNCT': ('VERB', 'punct'),
+}
 
 
 def _treebank(language: str, count: int) -> str:
@@ -30,8 +39,11 @@ def _treebank(language: str, count: int) -> str:
       word = forms[(number // (1 + i) + i) % len(forms)]
       head, relation = _HEADS[tag]
       place = 0 if head is None else 1 + order.index(head)
-      lines.append('\t'.join((str(i + 1), word, '_', tag, '_', '_',
-                              str(place), relation, '_', '_')))
+      lines.append(
+        '\t'.join(
+          (str(i + 1), word, '_', tag, '_', '_', str(place), relation, '_', '_')
+        )
+      )
     lines.append('')
   return '\n'.join(lines) + '\n'
 
@@ -45,35 +57,56 @@ def files(tmp_path_factory):
 
 
 def _train(family, files, pretrained, model_dir, *bindings):
-  status = cli.main([
-      'train', f'--gin_file=finetune/{family}.gin',
-      f'--model_dir={model_dir}', f"--gin.INIT_FROM='{pretrained}'",
-      f'--gin.TRAIN_FILES={files}', '--gin.BATCH_SIZE=16', '--gin.LENGTH=32',
-      '--gin.LEARNING_RATE=1e-2', '--gin.EPOCHS=30',
-      "--gin.pretrained.model.overrides={'dropout_rate': 0.0}", *bindings])
+  status = cli.main(
+    [
+      'train',
+      f'--gin_file=finetune/{family}.gin',
+      f'--model_dir={model_dir}',
+      f"--gin.INIT_FROM='{pretrained}'",
+      f'--gin.TRAIN_FILES={files}',
+      '--gin.BATCH_SIZE=16',
+      '--gin.LENGTH=32',
+      '--gin.LEARNING_RATE=1e-2',
+      '--gin.EPOCHS=30',
+      "--gin.pretrained.model.overrides={'dropout_rate': 0.0}",
+      *bindings,
+    ]
+  )
   assert not status
 
 
 def _evaluate(family, files, model_dir, partitioner=None):
-  config.parse(['evaluate/tasks.gin', f'evaluate/{family}.gin'],
-               [f'TEST_FILES={files}'])
-  report = config.call(evaluate.evaluate, model_dir=str(model_dir),
-                       partitioner=partitioner)
+  config.parse(
+    ['evaluate/tasks.gin', f'evaluate/{family}.gin'], [f'TEST_FILES={files}']
+  )
+  report = config.call(
+    evaluate.evaluate, model_dir=str(model_dir), partitioner=partitioner
+  )
   assert not report.failures
   path = next((model_dir / 'eval').glob('*/60.json'))
   return json.loads(path.read_text(encoding='utf-8'))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(('family', 'bindings', 'metric', 'baseline'), [
+@pytest.mark.parametrize(
+  ('family', 'bindings', 'metric', 'baseline'),
+  [
     ('tagging', (), 'accuracy', 'majority'),
-    ('parsing', (
+    (
+      'parsing',
+      (
         '--gin.dependency_parsing.DependencyParsing.arc_dim=16',
         '--gin.dependency_parsing.DependencyParsing.relation_dim=8',
-        '--gin.dependency_parsing.DependencyParsing.head_dropout=0.0'), 'las',
-     'left_branching')])
-def test_fine_tuned_and_evaluated(files, make_run, tmp_path, family, bindings,
-                                  metric, baseline):
+        '--gin.dependency_parsing.DependencyParsing.head_dropout=0.0',
+      ),
+      'las',
+      'left_branching',
+    ),
+  ],
+)
+def test_fine_tuned_and_evaluated(
+  files, make_run, tmp_path, family, bindings, metric, baseline
+):
   """60 steps: 30 epochs of 32 sentences; learned, and on one device alike."""
   pretrained = make_run(tmp_path / 'pretrained', steps=(1,))
   _train(family, files, pretrained, tmp_path / 'run', *bindings)
@@ -86,7 +119,11 @@ def test_fine_tuned_and_evaluated(files, make_run, tmp_path, family, bindings,
   first = [path.read_text(encoding='utf-8') for path in results]
   for path in (tmp_path / 'run' / 'eval').glob('*/60.json'):
     path.unlink()
-  again = _evaluate(family, files, tmp_path / 'run', partitioning.Partitioner(
-      devices=(jax.devices()[0],)))
+  again = _evaluate(
+    family,
+    files,
+    tmp_path / 'run',
+    partitioning.Partitioner(devices=(jax.devices()[0],)),
+  )
   assert again['metrics'] == found['metrics']
   assert [p.read_text(encoding='utf-8') for p in results] == first

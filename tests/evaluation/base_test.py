@@ -37,28 +37,35 @@ class _Task(base.EvalTask):
 
 def test_a_result_survives_json():
   result = base.EvalResult(
-      metrics={'m/de': 0.5}, tables={'t': [{'layer': 1, 'value': 0.25}]},
-      notes=('n',),
-      failures=(base.Failure(task='t', part='en', message='m'),))
+    metrics={'m/de': 0.5},
+    tables={'t': [{'layer': 1, 'value': 0.25}]},
+    notes=('n',),
+    failures=(base.Failure(task='t', part='en', message='m'),),
+  )
   assert base.EvalResult.from_json(result.to_json()) == result
 
 
 def test_numbers_that_are_not_finite_become_null_and_nan():
   result = base.EvalResult(
-      metrics={'m': math.inf}, tables={'t': [{'v': math.nan}]})
+    metrics={'m': math.inf}, tables={'t': [{'v': math.nan}]}
+  )
   value = result.to_json()
   assert value['metrics'] == {'m': None}
   assert value['tables'] == {'t': [{'v': None}]}
   assert math.isnan(base.EvalResult.from_json(value).metrics['m'])
 
 
-@pytest.mark.parametrize('error, text', [
+@pytest.mark.parametrize(
+  'error, text',
+  [
     (errors.CorpusError, 'task: the reason.'),
-    (ZeroDivisionError, 'task: ZeroDivisionError: the reason')])
+    (ZeroDivisionError, 'task: ZeroDivisionError: the reason'),
+  ],
+)
 def test_a_task_that_fails_is_named(error, text):
   result = base.evaluate_task(_Task(error=error), None)
   assert result.metrics == {}
-  failure, = result.failures
+  (failure,) = result.failures
   assert str(failure) == text
 
 
@@ -86,8 +93,10 @@ def test_settings_know_text_but_not_where_it_lies():
 
 
 def test_every_setting_counts():
-  hashes = {base.settings_hash(base.settings(task)) for task in (
-      _Task(), _Task(kind=_Kind.TWO), _Task(name='other'))}
+  hashes = {
+    base.settings_hash(base.settings(task))
+    for task in (_Task(), _Task(kind=_Kind.TWO), _Task(name='other'))
+  }
   assert len(hashes) == 3
 
 

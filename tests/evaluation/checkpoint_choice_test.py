@@ -17,33 +17,49 @@ class _Run:
 @pytest.fixture
 def run(tmp_path):
   values = {10: 0.3, 20: 0.7, 30: 0.5, 40: 0.9}
-  lines = [json.dumps({'step': step, 'train': {'loss': 1.0}}) + '\n'
-           + json.dumps({'step': step, 'eval': {
-               'retrieval/accuracy/mean': value,
-               'perplexity/perplexity/mean': 100 * value}})
-           for step, value in values.items()]
+  lines = [
+    json.dumps({'step': step, 'train': {'loss': 1.0}})
+    + '\n'
+    + json.dumps(
+      {
+        'step': step,
+        'eval': {
+          'retrieval/accuracy/mean': value,
+          'perplexity/perplexity/mean': 100 * value,
+        },
+      }
+    )
+    for step, value in values.items()
+  ]
   (tmp_path / 'metrics.jsonl').write_text('\n'.join(lines) + '\n{"st')
   return _Run(tmp_path, [10, 20, 30])
 
 
-@pytest.mark.parametrize('steps, expected', [
-    ('last', [30]), ('all', [10, 20, 30]), ('none', []), ([30, 10], [10, 30])])
+@pytest.mark.parametrize(
+  'steps, expected',
+  [('last', [30]), ('all', [10, 20, 30]), ('none', []), ([30, 10], [10, 30])],
+)
 def test_choices(run, steps, expected):
   assert checkpoint_choice.choose(run, steps) == expected
 
 
-@pytest.mark.parametrize('metric, expected', [
-    ('retrieval/accuracy/mean', 20), ('perplexity/perplexity/mean', 10)])
+@pytest.mark.parametrize(
+  'metric, expected',
+  [('retrieval/accuracy/mean', 20), ('perplexity/perplexity/mean', 10)],
+)
 def test_best_is_highest_accuracy_or_lowest_perplexity(run, metric, expected):
   # Step 40 has the highest accuracy, but its checkpoint is gone.
-  assert checkpoint_choice.choose(
-      run, 'best', best_metric=metric) == [expected]
+  assert checkpoint_choice.choose(run, 'best', best_metric=metric) == [expected]
 
 
 def test_best_needs_a_metric_that_was_recorded(run):
-  with pytest.raises(errors.ConfigError, match=(
+  with pytest.raises(
+    errors.ConfigError,
+    match=(
       'Got: bleu. Expected: one of perplexity/perplexity/mean, '
-      'retrieval/accuracy/mean.*--best_metric=NAME')):
+      'retrieval/accuracy/mean.*--best_metric=NAME'
+    ),
+  ):
     checkpoint_choice.choose(run, 'best', best_metric='bleu')
 
 
@@ -53,8 +69,9 @@ def test_best_without_any_evaluation(tmp_path):
 
 
 def test_a_step_without_checkpoint(run):
-  with pytest.raises(errors.CheckpointError,
-                     match='Got: 15, 40. Expected: some of 10, 20, 30'):
+  with pytest.raises(
+    errors.CheckpointError, match='Got: 15, 40. Expected: some of 10, 20, 30'
+  ):
     checkpoint_choice.choose(run, [15, 20, 40])
 
 
@@ -66,6 +83,7 @@ def test_a_run_without_checkpoints(tmp_path):
 
 
 def test_an_unknown_choice():
-  with pytest.raises(errors.ConfigError,
-                     match="Got: 'newest'. Expected: last, all, best, none"):
+  with pytest.raises(
+    errors.ConfigError, match="Got: 'newest'. Expected: last, all, best, none"
+  ):
     checkpoint_choice.check('newest')

@@ -14,8 +14,8 @@ from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import base, classification, row_predictions
 from xlflax.objectives.finetuning import (
-    question_answering,
-    sequence_classification,
+  question_answering,
+  sequence_classification,
 )
 from xlflax.training import partitioning
 
@@ -50,17 +50,25 @@ class Examples(source_lib.ExampleSource):
 
 def make_examples(sentences, language, labels, paired=True):
   texts = sentences(language, 2 * len(labels))
-  return [examples_lib.ClassifiedText(
-      id=str(i), language=language, text=texts[2 * i],
-      paired_text=texts[2 * i + 1] if paired else None, label=label)
-          for i, label in enumerate(labels)]
+  return [
+    examples_lib.ClassifiedText(
+      id=str(i),
+      language=language,
+      text=texts[2 * i],
+      paired_text=texts[2 * i + 1] if paired else None,
+      label=label,
+    )
+    for i, label in enumerate(labels)
+  ]
 
 
 def _with_head(subject, objective):
   head = nn.meta.unbox(objective.init_heads(subject.model, jax.random.key(4)))
   return dataclasses.replace(
-      subject, objectives={objective.name: objective},
-      params=subject.params | {'heads': {objective.name: head}})
+    subject,
+    objectives={objective.name: objective},
+    params=subject.params | {'heads': {objective.name: head}},
+  )
 
 
 @pytest.fixture(scope='module')
@@ -70,36 +78,52 @@ def fixed(subject):
 
 def _expected(subject, examples, length=32):
   encode = subject.vocabulary.encode
-  return [_LABELS[min(length, sum(
-      len(encode(t)) + 2 for t in (e.text, e.paired_text) if t)) % 3]
-          for e in examples]
+  return [
+    _LABELS[
+      min(length, sum(len(encode(t)) + 2 for t in (e.text, e.paired_text) if t))
+      % 3
+    ]
+    for e in examples
+  ]
 
 
 def test_scores_of_known_predictions(fixed, sentences):
   blank = make_examples(sentences, 'en', [None] * 20)
   right = _expected(fixed, blank)
   gold = ['yes' if i < 5 else label for i, label in enumerate(right)]
-  labelled = [dataclasses.replace(e, label=label)
-              for e, label in zip(blank, gold, strict=True)]
-  single = [dataclasses.replace(e, paired_text=None, language='de')
-            for e in labelled]
-  result = classification.Classification(source=Examples(
-      parts={'en': labelled, 'de': single, 'ja': blank, 'xx': None})
-      ).evaluate(fixed)
+  labelled = [
+    dataclasses.replace(e, label=label)
+    for e, label in zip(blank, gold, strict=True)
+  ]
+  single = [
+    dataclasses.replace(e, paired_text=None, language='de') for e in labelled
+  ]
+  result = classification.Classification(
+    source=Examples(
+      parts={'en': labelled, 'de': single, 'ja': blank, 'xx': None}
+    )
+  ).evaluate(fixed)
   share = np.mean([a == b for a, b in zip(gold, right, strict=True)])
   assert 0 < share < 1
   assert result.metrics['accuracy/en'] == pytest.approx(share)
-  other = np.mean([a == b for a, b in zip(
-      gold, _expected(fixed, single), strict=True)])
+  other = np.mean(
+    [a == b for a, b in zip(gold, _expected(fixed, single), strict=True)]
+  )
   assert result.metrics['accuracy/de'] == pytest.approx(other)
   assert result.metrics['accuracy/mean'] == pytest.approx((share + other) / 2)
-  assert result.metrics['majority/en'] == max(
-      gold.count(label) for label in _LABELS) / 20
+  assert (
+    result.metrics['majority/en']
+    == max(gold.count(label) for label in _LABELS) / 20
+  )
   assert result.files['en.tsv'].splitlines() == right
-  counted = {(r['gold'], r['predicted']): r['examples']
-             for r in result.tables['confusion'] if r['part'] == 'en'}
+  counted = {
+    (r['gold'], r['predicted']): r['examples']
+    for r in result.tables['confusion']
+    if r['part'] == 'en'
+  }
   assert counted['yes', 'yes'] == sum(
-      a == b == 'yes' for a, b in zip(gold, right, strict=True))
+    a == b == 'yes' for a, b in zip(gold, right, strict=True)
+  )
   assert sum(counted.values()) == 20
   # A blind part has predictions only, a broken one is a failure.
   assert 'accuracy/ja' not in result.metrics
@@ -110,52 +134,71 @@ def test_scores_of_known_predictions(fixed, sentences):
 
 
 def test_a_label_that_was_not_seen_is_an_error_or_wrong(fixed, sentences):
-  source = Examples(parts={'en': make_examples(
-      sentences, 'en', ['yes', 'perhaps'])})
+  source = Examples(
+    parts={'en': make_examples(sentences, 'en', ['yes', 'perhaps'])}
+  )
   result = classification.Classification(source=source).evaluate(fixed)
   assert not result.metrics
   assert "'perhaps' in en, example 1" in result.failures[0].message
   result = classification.Classification(
-      source=source, unseen='wrong').evaluate(fixed)
+    source=source, unseen='wrong'
+  ).evaluate(fixed)
   assert result.metrics['accuracy/en'] <= 0.5
   assert not result.failures
   assert any('perhaps (1)' in note for note in result.notes)
 
 
 def test_examples_of_another_kind_are_an_error(fixed):
-  source = Examples(parts={'en': [], 'de': [examples_lib.TaggedSentence(
-      id='0', language='de', words=('a',))]})
+  source = Examples(
+    parts={
+      'en': [],
+      'de': [examples_lib.TaggedSentence(id='0', language='de', words=('a',))],
+    }
+  )
   result = classification.Classification(source=source).evaluate(fixed)
-  assert ['no example' in f.message or 'tagging examples' in f.message
-          for f in result.failures] == [True, True]
+  assert [
+    'no example' in f.message or 'tagging examples' in f.message
+    for f in result.failures
+  ] == [True, True]
 
 
 def test_a_run_without_the_head_is_an_error(subject, fixed):
   task = classification.Classification(source=Examples(parts={}))
   for other, message in (
-      (subject, 'not been fine-tuned.*no objective'),
-      (_with_head(subject, question_answering.QuestionAnswering(
-          name_prefix='sequence_classification')), 'not been fine-tuned'),
-      (dataclasses.replace(fixed, params=subject.params),
-       'The checkpoint lacks the head')):
+    (subject, 'not been fine-tuned.*no objective'),
+    (
+      _with_head(
+        subject,
+        question_answering.QuestionAnswering(
+          name_prefix='sequence_classification'
+        ),
+      ),
+      'not been fine-tuned',
+    ),
+    (
+      dataclasses.replace(fixed, params=subject.params),
+      'The checkpoint lacks the head',
+    ),
+  ):
     with pytest.raises(errors.XlflaxError, match=message):
       task.evaluate(other)
 
 
 @pytest.fixture(scope='module')
 def trained(subject):
-  return _with_head(subject, sequence_classification.SequenceClassification(
-      labels=_LABELS))
+  return _with_head(
+    subject, sequence_classification.SequenceClassification(labels=_LABELS)
+  )
 
 
-def test_eight_devices_and_any_batch_size_predict_the_same(
-    trained, sentences):
+def test_eight_devices_and_any_batch_size_predict_the_same(trained, sentences):
   examples = make_examples(sentences, 'en', ['yes'] * 13)
   task = classification.Classification(source=Examples(parts={'en': examples}))
   one = task.evaluate(trained)
   assert len(set(one.files['en.tsv'].split())) > 1
-  eight = task.evaluate(dataclasses.replace(
-      trained, partitioner=partitioning.Partitioner()))
+  eight = task.evaluate(
+    dataclasses.replace(trained, partitioner=partitioning.Partitioner())
+  )
   small = task.evaluate(dataclasses.replace(trained, batch_size=3))
   assert one.files == eight.files == small.files
   assert one.metrics == eight.metrics == small.metrics
@@ -164,20 +207,23 @@ def test_eight_devices_and_any_batch_size_predict_the_same(
 def test_logits_come_back_in_the_order_of_rows(trained, sentences):
   objective = trained.objectives['sequence_classification']
   task = classification.Classification(source=Examples(parts={}))
-  maker = classification.classification_rows.ClassificationRows(
-      labels=_LABELS)
+  maker = classification.classification_rows.ClassificationRows(labels=_LABELS)
   examples = make_examples(sentences, 'de', [None] * 7)
   rows = maker.text_rows(examples, trained.vocabulary, length=32)
-  found = dict(row_predictions.predict(trained, objective, rows, maker,
-                                       max_length=32))
+  found = dict(
+    row_predictions.predict(trained, objective, rows, maker, max_length=32)
+  )
   assert sorted(found) == list(range(7))
   for index in (0, 6):
-    (_, alone), = row_predictions.predict(
-        trained, objective, [rows[index]], maker, max_length=32)
+    ((_, alone),) = row_predictions.predict(
+      trained, objective, [rows[index]], maker, max_length=32
+    )
     np.testing.assert_allclose(found[index], alone, atol=1e-5)
   assert task.headline == 'accuracy'
-  assert list(row_predictions.predict(trained, objective, [], maker,
-                                      max_length=32)) == []
+  assert (
+    list(row_predictions.predict(trained, objective, [], maker, max_length=32))
+    == []
+  )
 
 
 def test_settings_are_part_of_the_identity(sentences):

@@ -26,8 +26,7 @@ class CopyingModel(nn.Module):
   config: Config
 
   def setup(self):
-    self.certainty = self.param(
-        'certainty', lambda key: jnp.full((), 8.0))
+    self.certainty = self.param('certainty', lambda key: jnp.full((), 8.0))
 
   def __call__(self, token_ids: jax.Array) -> jax.Array:
     return self.logits(self.encode(token_ids))
@@ -36,17 +35,28 @@ class CopyingModel(nn.Module):
     del inputs
     return token_ids[..., None].astype(jnp.float32)  # [M, T, 1]
 
-  def start_decoding(self, memory: jax.Array, *, length: int,
-                     memory_segment_ids=None, rows_per_memory: int = 1
-                     ) -> decoder.Cache:
+  def start_decoding(
+    self,
+    memory: jax.Array,
+    *,
+    length: int,
+    memory_segment_ids=None,
+    rows_per_memory: int = 1,
+  ) -> decoder.Cache:
     del memory_segment_ids
     rows = memory.shape[0] * rows_per_memory
     empty = jnp.zeros((1, rows, length, 1, 1))
     memory = memory[None, ..., None]  # [1, M, T, 1, 1]
     return decoder.Cache(empty, empty, memory, memory, None)
 
-  def decode_step(self, token_ids: jax.Array, cache: decoder.Cache, position,
-                  *, language_ids=None):
+  def decode_step(
+    self,
+    token_ids: jax.Array,
+    cache: decoder.Cache,
+    position,
+    *,
+    language_ids=None,
+  ):
     del language_ids
     memory = cache.memory_keys[0, :, :, 0]  # [M, T, 1]
     found = jnp.take(memory, position + 1, axis=1, mode='clip')
@@ -56,6 +66,5 @@ class CopyingModel(nn.Module):
   def logits(self, states: jax.Array) -> jax.Array:
     wanted = states[..., 0].astype(jnp.int32)
     vocab = self.config.vocab_size
-    others = jnp.linspace(1, 0, vocab).reshape(
-        (1,) * wanted.ndim + (vocab,))
+    others = jnp.linspace(1, 0, vocab).reshape((1,) * wanted.ndim + (vocab,))
     return self.certainty * jax.nn.one_hot(wanted, vocab) + others

@@ -31,17 +31,30 @@ class Held(source_lib.ExampleSource):
 
 
 def _classes(*labels):
-  return classification.Classification(source=Held(tuple(
-      examples_lib.ClassifiedText(id=str(i), language='en', text='x',
-                                  label=label)
-      for i, label in enumerate(labels))))
+  return classification.Classification(
+    source=Held(
+      tuple(
+        examples_lib.ClassifiedText(
+          id=str(i), language='en', text='x', label=label
+        )
+        for i, label in enumerate(labels)
+      )
+    )
+  )
 
 
 def _tags(*sentences, **fields):
-  return tagging.Tagging(source=Held(tuple(
-      examples_lib.TaggedSentence(id=str(i), language='en',
-                                  words=('w',) * len(tags), tags=tags)
-      for i, tags in enumerate(sentences))), **fields)
+  return tagging.Tagging(
+    source=Held(
+      tuple(
+        examples_lib.TaggedSentence(
+          id=str(i), language='en', words=('w',) * len(tags), tags=tags
+        )
+        for i, tags in enumerate(sentences)
+      )
+    ),
+    **fields,
+  )
 
 
 def test_classes(tmp_path):
@@ -60,26 +73,43 @@ def test_tags(tmp_path):
 def test_entities(tmp_path):
   (tmp_path / 'en.tsv').write_text('B-X\nI-X\n\nB-X\n')
   found = example_statistics.read(
-      _tags(('B-X', 'O'), ('B-X',), scheme='entities'), 'en', tmp_path)
+    _tags(('B-X', 'O'), ('B-X',), scheme='entities'), 'en', tmp_path
+  )
   assert found['f1'].rows.tolist() == [[0, 1, 1], [1, 1, 1]]
 
 
 def test_trees(tmp_path):
   gold = examples_lib.ParsedSentence(
-      id='a', language='en', words=('w', 'v'), tags=('N', 'V'), heads=(2, 0),
-      relations=('nsubj', 'root'))
+    id='a',
+    language='en',
+    words=('w', 'v'),
+    tags=('N', 'V'),
+    heads=(2, 0),
+    relations=('nsubj', 'root'),
+  )
   predicted = dataclasses.replace(gold, relations=('obj', 'root'))
   (tmp_path / 'en.conllu').write_text(parsing.conllu([gold], [predicted]))
   found = example_statistics.read(
-      parsing.Parsing(source=Held((gold,))), 'en', tmp_path)
+    parsing.Parsing(source=Held((gold,))), 'en', tmp_path
+  )
   assert found['las'].rows.tolist() == [[1, 2]]
   assert found['uas'].rows.tolist() == [[2, 2]]
 
 
 def test_answers(tmp_path):
-  task = question_answering.ExtractiveQA(source=Held((examples_lib.Question(
-      id='q', language='en', question='who?', context='Ada and Bob',
-      answers=(examples_lib.Answer('Ada', 0),)),)))
+  task = question_answering.ExtractiveQA(
+    source=Held(
+      (
+        examples_lib.Question(
+          id='q',
+          language='en',
+          question='who?',
+          context='Ada and Bob',
+          answers=(examples_lib.Answer('Ada', 0),),
+        ),
+      )
+    )
+  )
   (tmp_path / 'en.json').write_text(json.dumps({'q': 'Ada Bob'}))
   found = example_statistics.read(task, 'en', tmp_path)
   assert found['f1'].rows[0, 0] == pytest.approx(2 / 3)
@@ -90,13 +120,15 @@ def test_nothing_of_blind_sets_and_of_retrieval(tmp_path):
   (tmp_path / 'en.tsv').write_text('a\n')
   assert example_statistics.read(_classes(None), 'en', tmp_path) == {}
   task = nearest_sentences.NearestSentences(
-      source=source_lib.MinedFiles(files={'fr-en': ('a', 'b')}))
+    source=source_lib.MinedFiles(files={'fr-en': ('a', 'b')})
+  )
   assert example_statistics.read(task, 'fr-en', tmp_path) == {}
 
 
 def test_the_mean_over_seeds():
-  several = [aggregates.Statistics(np.array([1.0, value]))
-             for value in (0.0, 1.0)]
+  several = [
+    aggregates.Statistics(np.array([1.0, value])) for value in (0.0, 1.0)
+  ]
   found = example_statistics.mean(several)
   assert found.rows.tolist() == [[1.0], [0.5]]
   assert found.aggregate is aggregates.Aggregate.MEAN

@@ -18,18 +18,23 @@ from xlflax.training import checkpoints, run_directory
 from xlflax.training import state as state_lib
 
 _WORDS = {
-    'de': 'der Hund schläft und die kleine Katze trinkt warme Milch'.split(),
-    'en': 'the dog sleeps and the small cat drinks warm milk'.split(),
-    'ja': 'いぬ が ねむる と ちいさな ねこ は ぎゅうにゅう を のむ'.split(),
+  'de': 'der Hund schläft und die kleine Katze trinkt warme Milch'.split(),
+  'en': 'the dog sleeps and the small cat drinks warm milk'.split(),
+  'ja': 'いぬ が ねむる と ちいさな ねこ は ぎゅうにゅう を のむ'.split(),
 }
 
 
 def make_sentences(language: str, count: int) -> list[str]:
   """Different sentences; number i has the same meaning in every language."""
   words = _WORDS[language]
-  return [' '.join(words[(i * i + i + k * (i % 4 + 1)) % len(words)]
-                   for k in range(2 + i % 5)) + f' {i}'
-          for i in range(count)]
+  return [
+    ' '.join(
+      words[(i * i + i + k * (i % 4 + 1)) % len(words)]
+      for k in range(2 + i % 5)
+    )
+    + f' {i}'
+    for i in range(count)
+  ]
 
 
 @pytest.fixture(scope='session')
@@ -44,11 +49,15 @@ def corpus(tmp_path_factory) -> str:
   for split, count in (('train', 60), ('test', 40)):
     for language in _WORDS:
       corpus_writer.write_monolingual(
-          directory, language, [make_sentences(language, count)], split=split)
+        directory, language, [make_sentences(language, count)], split=split
+      )
     for pair in (('de', 'en'), ('en', 'ja')):
       corpus_writer.write_parallel(
-          directory, pair, zip(*(make_sentences(x, count) for x in pair),
-                               strict=True), split=split)
+        directory,
+        pair,
+        zip(*(make_sentences(x, count) for x in pair), strict=True),
+        split=split,
+      )
   return str(directory)
 
 
@@ -56,7 +65,8 @@ def corpus(tmp_path_factory) -> str:
 def vocabulary_dir(corpus, tmp_path_factory) -> str:
   directory = tmp_path_factory.mktemp('vocabulary') / 'v'
   vocabulary_training.train_vocabulary(
-      corpus_lib.Corpus(corpus), directory, size=76, num_threads=1)
+    corpus_lib.Corpus(corpus), directory, size=76, num_threads=1
+  )
   return str(directory)
 
 
@@ -68,18 +78,28 @@ def vocabulary(vocabulary_dir) -> vocabulary_lib.Vocabulary:
 @pytest.fixture(scope='session')
 def model(vocabulary) -> encoder.Encoder:
   """Two layers of 16 dimensions with language embeddings."""
-  return encoder.Encoder(config.with_vocabulary(
+  return encoder.Encoder(
+    config.with_vocabulary(
       config.EncoderConfig(
-          num_layers=2, hidden_dim=16, mlp_dim=32, num_heads=2, max_length=32,
-          initializer_range=0.5, use_language_embeddings=True),
-      vocabulary.spec))
+        num_layers=2,
+        hidden_dim=16,
+        mlp_dim=32,
+        num_heads=2,
+        max_length=32,
+        initializer_range=0.5,
+        use_language_embeddings=True,
+      ),
+      vocabulary.spec,
+    )
+  )
 
 
 @pytest.fixture(scope='session')
 def subject(model, vocabulary) -> base.Subject:
   params = nn.meta.unbox(api.init_params(model, jax.random.key(0)))
-  return base.Subject(model=model, params={'model': params},
-                      vocabulary=vocabulary, batch_size=8)
+  return base.Subject(
+    model=model, params={'model': params}, vocabulary=vocabulary, batch_size=8
+  )
 
 
 @pytest.fixture(scope='session')
@@ -96,14 +116,21 @@ def make_run(subject, vocabulary_dir):
     run_directory.write_model(directory, subject.model)
     run_directory.copy_vocabulary(pathlib.Path(vocabulary_dir), directory)
     saved = checkpoints.Checkpoints(
-        directory, checkpoints.CheckpointOptions(
-            keep_last=None, asynchronous=False))
+      directory,
+      checkpoints.CheckpointOptions(keep_last=None, asynchronous=False),
+    )
     for step in steps:
-      params = jax.tree.map(lambda x, s=step: x * (1 + s / 100),
-                            subject.params)
-      saved.save(state_lib.TrainState(
-          step=jnp.int32(step), params=params, opt_state={'m': jnp.zeros(2)},
-          ema=(), objective_state={}), {'seed': 0})
+      params = jax.tree.map(lambda x, s=step: x * (1 + s / 100), subject.params)
+      saved.save(
+        state_lib.TrainState(
+          step=jnp.int32(step),
+          params=params,
+          opt_state={'m': jnp.zeros(2)},
+          ema=(),
+          objective_state={},
+        ),
+        {'seed': 0},
+      )
     saved.close()
     return directory
 

@@ -27,29 +27,41 @@ class Given(source.MinedSource):
 
 def _mined(first, second, gold, languages=('de', 'en')):
   """Sentence i of a side has the id <code>-<i>."""
-  sides = [{f'{code}-{i:02}': text for i, text in enumerate(texts)}
-           for code, texts in zip(languages, (first, second), strict=True)]
-  pairs = None if gold is None else frozenset(
-      (f'{languages[0]}-{i:02}', f'{languages[1]}-{j:02}') for i, j in gold)
+  sides = [
+    {f'{code}-{i:02}': text for i, text in enumerate(texts)}
+    for code, texts in zip(languages, (first, second), strict=True)
+  ]
+  pairs = (
+    None
+    if gold is None
+    else frozenset(
+      (f'{languages[0]}-{i:02}', f'{languages[1]}-{j:02}') for i, j in gold
+    )
+  )
   return examples.MinedSentences(
-      languages=languages, first=sides[0], second=sides[1], gold=pairs)
+    languages=languages, first=sides[0], second=sides[1], gold=pairs
+  )
 
 
 @pytest.fixture
 def hidden(sentences):
   """Ten German sentences that are among twelve others, in another order."""
   text = sentences('de', 30)
-  return _mined(text[:20], text[10:32], [(i, i - 10) for i in range(10, 20)],
-                ('de', 'de'))
+  return _mined(
+    text[:20], text[10:32], [(i, i - 10) for i in range(10, 20)], ('de', 'de')
+  )
 
 
-@pytest.mark.parametrize('margin, least', [
-    ('absolute', 1.0), ('distance', 0.8), ('ratio', 0.8)])
+@pytest.mark.parametrize(
+  'margin, least', [('absolute', 1.0), ('distance', 0.8), ('ratio', 0.8)]
+)
 def test_sentences_that_are_the_same_on_both_sides_are_found(
-    subject, hidden, margin, least):
+  subject, hidden, margin, least
+):
   """By cosine all; an isolated pair can have a greater margin than they."""
   task = mining.BitextMining(
-      source=Given(parts={'de-de': hidden}), margin=margin)
+    source=Given(parts={'de-de': hidden}), margin=margin
+  )
   result = task.evaluate(subject)
   assert result.metrics['f1/de-de'] == result.metrics['f1/mean'] >= least
   assert result.metrics['recall/de-de'] >= least
@@ -65,47 +77,69 @@ def test_everything_agrees_with_loops_over_sentences(subject, sentences):
   text = sentences('de', 9), sentences('en', 12)
   gold = [(i, i) for i in range(7)]
   task = mining.BitextMining(
-      source=Given(parts={'de-en': _mined(*text, gold)}), k=2,
-      direction='forward', layer=1, pooling='first')
+    source=Given(parts={'de-en': _mined(*text, gold)}),
+    k=2,
+    direction='forward',
+    layer=1,
+    pooling='first',
+  )
   result = task.evaluate(subject)
-  x, y = (states.sentence_states(
-      subject, side, [i] * len(side), pooling=task.pooling).states[1]
-          for i, side in enumerate(text))
-  cosine = np.array([[a @ b / np.sqrt((a @ a) * (b @ b)) for b in y]
-                     for a in x])
+  x, y = (
+    states.sentence_states(
+      subject, side, [i] * len(side), pooling=task.pooling
+    ).states[1]
+    for i, side in enumerate(text)
+  )
+  cosine = np.array(
+    [[a @ b / np.sqrt((a @ a) * (b @ b)) for b in y] for a in x]
+  )
   scored = {}
   for i in range(9):
     near = np.argsort(-cosine[i])[:2]
-    margins = [cosine[i, j] / (np.sort(cosine[i])[-2:].sum() / 4
-                               + np.sort(cosine[:, j])[-2:].sum() / 4)
-               for j in near]
+    margins = [
+      cosine[i, j]
+      / (
+        np.sort(cosine[i])[-2:].sum() / 4 + np.sort(cosine[:, j])[-2:].sum() / 4
+      )
+      for j in near
+    ]
     scored[i, int(near[np.argmax(margins)])] = max(margins)
   best = 0
   for threshold in scored.values():
     found = {pair for pair, score in scored.items() if score >= threshold}
     best = max(best, 2 * len(found & set(gold)) / (len(found) + len(gold)))
   assert result.metrics['f1/de'] == pytest.approx(best)
-  row, = result.tables['pairs']
+  (row,) = result.tables['pairs']
   assert (row['candidates'], row['gold'], row['tuned_on']) == (9, 7, 'itself')
-  kept = {pair for pair, score in scored.items()
-          if score >= result.metrics['threshold/de'] - 1e-5}
-  assert result.files['de.tsv'] == ''.join(sorted(
-      f'de-{i:02}\ten-{j:02}\n' for i, j in kept))
+  kept = {
+    pair
+    for pair, score in scored.items()
+    if score >= result.metrics['threshold/de'] - 1e-5
+  }
+  assert result.files['de.tsv'] == ''.join(
+    sorted(f'de-{i:02}\ten-{j:02}\n' for i, j in kept)
+  )
 
 
 def test_the_threshold_of_development_data_is_used(subject, sentences, hidden):
   text = sentences('de', 30)
   blind = dataclasses.replace(hidden, gold=None)
-  development = Given(parts={'de-de': _mined(
-      text[:8], text[4:12], [(i, i - 4) for i in range(4, 8)], ('de', 'de'))})
+  development = Given(
+    parts={
+      'de-de': _mined(
+        text[:8], text[4:12], [(i, i - 4) for i in range(4, 8)], ('de', 'de')
+      )
+    }
+  )
   alone = mining.BitextMining(source=development).evaluate(subject)
-  task = mining.BitextMining(source=Given(parts={'de-de': blind}),
-                             development=development)
+  task = mining.BitextMining(
+    source=Given(parts={'de-de': blind}), development=development
+  )
   result = task.evaluate(subject)
-  assert result.metrics == {
-      'threshold/de-de': alone.metrics['threshold/de-de']}
+  assert result.metrics == {'threshold/de-de': alone.metrics['threshold/de-de']}
   scored = mining.BitextMining(
-      source=Given(parts={'de-de': hidden}), development=development)
+    source=Given(parts={'de-de': hidden}), development=development
+  )
   with_gold = scored.evaluate(subject)
   assert with_gold.files == result.files
   assert with_gold.tables['pairs'][0]['tuned_on'] == 'development'
@@ -114,25 +148,37 @@ def test_the_threshold_of_development_data_is_used(subject, sentences, hidden):
 
 
 def test_repeated_sentences_count_once(subject, hidden):
-  first = hidden.first | {'again-1': hidden.first['de-12'],
-                          'again-2': hidden.first['de-00']}
+  first = hidden.first | {
+    'again-1': hidden.first['de-12'],
+    'again-2': hidden.first['de-00'],
+  }
   gold = hidden.gold - {('de-12', 'de-02')} | {('again-1', 'de-02')}
   repeated = dataclasses.replace(hidden, first=first, gold=gold)
-  results = [mining.BitextMining(source=Given(parts={'x': mined})).evaluate(
-      subject) for mined in (hidden, repeated)]
+  results = [
+    mining.BitextMining(source=Given(parts={'x': mined})).evaluate(subject)
+    for mined in (hidden, repeated)
+  ]
   assert results[0].metrics == results[1].metrics
   assert results[0].files == results[1].files
   assert '2 sentences of x are repetitions, which count once' in (
-      results[1].notes)
+    results[1].notes
+  )
 
 
 def test_a_broken_part_is_named_and_the_others_are_scored(subject, hidden):
-  task = mining.BitextMining(source=Given(parts={
-      'fr-en': None, 'de-de': hidden,
-      'ja-en': dataclasses.replace(hidden, gold=None),
-      'en-de': dataclasses.replace(
-          hidden, gold=frozenset({('de-99', 'de-00')})),
-      'de-ja': dataclasses.replace(hidden, first={}, gold=frozenset())}))
+  task = mining.BitextMining(
+    source=Given(
+      parts={
+        'fr-en': None,
+        'de-de': hidden,
+        'ja-en': dataclasses.replace(hidden, gold=None),
+        'en-de': dataclasses.replace(
+          hidden, gold=frozenset({('de-99', 'de-00')})
+        ),
+        'de-ja': dataclasses.replace(hidden, first={}, gold=frozenset()),
+      }
+    )
+  )
   result = task.evaluate(subject)
   assert result.metrics['f1/mean'] == result.metrics['f1/de-de']
   messages = {f.part: str(f) for f in result.failures}
@@ -156,5 +202,5 @@ def test_bad_settings(subject, hidden):
   with pytest.raises(errors.ConfigError, match="'forward', 'backward'"):
     mining.BitextMining(source=given, direction='both')
   task = mining.BitextMining(source=given, layer=5)
-  failure, = base.evaluate_task(task, subject).failures
+  (failure,) = base.evaluate_task(task, subject).failures
   assert 'The model has no such layer' in str(failure)

@@ -21,22 +21,28 @@ class Held(source_lib.MinedSource):
   def load(self, part):
     texts = ['der Hund', 'die kleine Katze', 'und']
     return examples.MinedSentences(
-        languages=('de', 'de'), gold=self.gold,
-        first={str(i): text for i, text in enumerate(texts)},
-        second={str(i): texts[i] for i in (2, 0, 1)})
+      languages=('de', 'de'),
+      gold=self.gold,
+      first={str(i): text for i, text in enumerate(texts)},
+      second={str(i): texts[i] for i in (2, 0, 1)},
+    )
 
 
 def test_predictions_and_accuracy(subject):
-  task = nearest_sentences.NearestSentences(source=Held(
-      frozenset({('0', '0'), ('1', '1'), ('2', '0')})))
+  task = nearest_sentences.NearestSentences(
+    source=Held(frozenset({('0', '0'), ('1', '1'), ('2', '0')}))
+  )
   result = task.evaluate(subject)
   assert result.files == {'de-en.tsv': '1\n2\n0\n'}  # lines of the second
-  assert result.metrics == {'accuracy/de-en': pytest.approx(2 / 3),
-                            'accuracy/mean': pytest.approx(2 / 3)}
+  assert result.metrics == {
+    'accuracy/de-en': pytest.approx(2 / 3),
+    'accuracy/mean': pytest.approx(2 / 3),
+  }
 
 
 def test_a_blind_test_set_has_predictions_only(subject):
   result = nearest_sentences.NearestSentences(source=Held(None)).evaluate(
-      subject)
+    subject
+  )
   assert result.metrics == {} and list(result.files) == ['de-en.tsv']
   assert any('predictions only' in note for note in result.notes)

@@ -21,8 +21,8 @@ class OneHot(nn.Module):
   @property
   def config(self):
     return types.SimpleNamespace(
-        hidden_dim=self.size, num_layers=1, max_length=64,
-        layer_norm_epsilon=1e-5)
+      hidden_dim=self.size, num_layers=1, max_length=64, layer_norm_epsilon=1e-5
+    )
 
   def encode(self, token_ids, **inputs):
     del inputs
@@ -53,10 +53,15 @@ def piece(vocabulary: WordVocabulary, word: str) -> int:
 def subject_of(objective, head, vocabulary, **options) -> base.Subject:
   """The model with this head."""
   return base.Subject(
-      model=OneHot(), vocabulary=vocabulary,
-      params={'model': {}, 'heads': {objective.name: jax.tree.map(
-          jnp.asarray, head)}},
-      objectives={objective.name: objective}, **options)
+    model=OneHot(),
+    vocabulary=vocabulary,
+    params={
+      'model': {},
+      'heads': {objective.name: jax.tree.map(jnp.asarray, head)},
+    },
+    objectives={objective.name: objective},
+    **options,
+  )
 
 
 def tagger(vocabulary, labels, words) -> dict:
@@ -64,8 +69,9 @@ def tagger(vocabulary, labels, words) -> dict:
   kernel = np.zeros((32, len(labels)), np.float32)
   for word, label in words.items():
     kernel[piece(vocabulary, word), labels.index(label)] = 1
-  return {'output': {'kernel': kernel,
-                     'bias': np.zeros(len(labels), np.float32)}}
+  return {
+    'output': {'kernel': kernel, 'bias': np.zeros(len(labels), np.float32)}
+  }
 
 
 def parser(vocabulary, relations, arcs, names) -> dict:
@@ -80,13 +86,21 @@ def parser(vocabulary, relations, arcs, names) -> dict:
   arc = np.zeros((33, 32), np.float32)
   relation = np.zeros((len(relations), 33, 33), np.float32)
   for rank, (dependent, head) in enumerate(arcs):
-    of_head = (vocabulary.spec.bos_id if head is None
-               else piece(vocabulary, head))
+    of_head = (
+      vocabulary.spec.bos_id if head is None else piece(vocabulary, head)
+    )
     arc[piece(vocabulary, dependent), of_head] = 20 - rank
   for word, name in names.items():
     relation[relations.index(name), piece(vocabulary, word)] = 1
-  dense = {'kernel': np.eye(32, dtype=np.float32),
-           'bias': np.zeros(32, np.float32)}
-  return {'arc_dependent': dense, 'arc_head': dense,
-          'relation_dependent': dense, 'relation_head': dense, 'arc': arc,
-          'relation': relation}
+  dense = {
+    'kernel': np.eye(32, dtype=np.float32),
+    'bias': np.zeros(32, np.float32),
+  }
+  return {
+    'arc_dependent': dense,
+    'arc_head': dense,
+    'relation_dependent': dense,
+    'relation_head': dense,
+    'arc': arc,
+    'relation': relation,
+  }

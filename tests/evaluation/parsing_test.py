@@ -14,16 +14,26 @@ from xlflax.training import partitioning
 
 _RELATIONS = ('root', 'nsubj', 'det', 'punct')
 _OBJECTIVE = dependency_parsing.DependencyParsing(
-    relations=_RELATIONS, arc_dim=32, relation_dim=32)
+  relations=_RELATIONS, arc_dim=32, relation_dim=32
+)
 _WORDS = ('the', 'dogs', 'bark', '.')
 
 
-def _sentence(words=_WORDS, heads=(2, 3, 0, 3),
-              relations=('det', 'nsubj:pass', 'root', 'punct'), id='0',
-              tags=('DET', 'NOUN', 'VERB', 'PUNCT')):
+def _sentence(
+  words=_WORDS,
+  heads=(2, 3, 0, 3),
+  relations=('det', 'nsubj:pass', 'root', 'punct'),
+  id='0',
+  tags=('DET', 'NOUN', 'VERB', 'PUNCT'),
+):
   return examples_lib.ParsedSentence(
-      id=id, language='en', words=words, tags=tags, heads=heads,
-      relations=relations)
+    id=id,
+    language='en',
+    words=words,
+    tags=tags,
+    heads=heads,
+    relations=relations,
+  )
 
 
 @pytest.fixture(scope='module')
@@ -31,10 +41,17 @@ def subject():
   """`dogs` and `bark` both like the root; `the` is taken for a subject."""
   vocabulary = WordVocabulary(_WORDS)
   head = one_hot_model.parser(
-      vocabulary, _RELATIONS,
-      arcs=[('bark', None), ('dogs', None), ('dogs', 'bark'), ('the', 'dogs'),
-            ('.', 'bark')],
-      names={'the': 'nsubj', 'dogs': 'nsubj', 'bark': 'root', '.': 'punct'})
+    vocabulary,
+    _RELATIONS,
+    arcs=[
+      ('bark', None),
+      ('dogs', None),
+      ('dogs', 'bark'),
+      ('the', 'dogs'),
+      ('.', 'bark'),
+    ],
+    names={'the': 'nsubj', 'dogs': 'nsubj', 'bark': 'root', '.': 'punct'},
+  )
   return one_hot_model.subject_of(_OBJECTIVE, head, vocabulary, batch_size=2)
 
 
@@ -52,17 +69,22 @@ def test_scores_and_trees(subject):
   assert result.metrics['left_branching/en'] == 0.5
   assert result.metrics['las/mean'] == 0.75
   assert result.notes == (
-      'punctuation is included; subtypes of relations do not count',)
+    'punctuation is included; subtypes of relations do not count',
+  )
   [tree] = conllu.parse(result.files['en.conllu'])
   assert [(t['form'], t['upos'], t['head'], t['deprel']) for t in tree] == [
-      ('the', 'DET', 2, 'nsubj'), ('dogs', 'NOUN', 3, 'nsubj'),
-      ('bark', 'VERB', 0, 'root'), ('.', 'PUNCT', 3, 'punct')]
+    ('the', 'DET', 2, 'nsubj'),
+    ('dogs', 'NOUN', 3, 'nsubj'),
+    ('bark', 'VERB', 0, 'root'),
+    ('.', 'PUNCT', 3, 'punct'),
+  ]
   assert tree.metadata == {'sent_id': '0'}
 
 
 def test_without_punctuation(subject):
   result = _task(('en', (_sentence(),)), punctuation='excluded').evaluate(
-      subject)
+    subject
+  )
   assert result.metrics['las/en'] == pytest.approx(2 / 3)
   assert 'punctuation is excluded' in result.notes[0]
 
@@ -70,30 +92,43 @@ def test_without_punctuation(subject):
 def test_long_sentences_are_one_tree(subject):
   """Rows of three tokens of text: `the dogs`, `bark .`; the first row's root
   is `dogs`, and `bark` becomes its dependent."""
-  result = _task(('en', (_sentence(), _sentence(
-      words=('bark',), heads=(0,), relations=('root',), tags=('VERB',)))),
-                 length=5).evaluate(subject)
+  result = _task(
+    (
+      'en',
+      (
+        _sentence(),
+        _sentence(
+          words=('bark',), heads=(0,), relations=('root',), tags=('VERB',)
+        ),
+      ),
+    ),
+    length=5,
+  ).evaluate(subject)
   first, second = conllu.parse(result.files['en.conllu'])
   assert [(t['head'], t['deprel']) for t in first] == [
-      (2, 'nsubj'), (0, 'root'), (2, 'nsubj'), (3, 'punct')]
+    (2, 'nsubj'),
+    (0, 'root'),
+    (2, 'nsubj'),
+    (3, 'punct'),
+  ]
   assert [t['head'] for t in second] == [0]
   assert 'en: 1 sentences did not fit into one row and were split' in (
-      result.notes)
+    result.notes
+  )
 
 
 def test_eight_devices_say_the_same(subject):
-  task = _task(('en', (_sentence(), _sentence(id='1'))), ('fr', (
-      _sentence(),)))
-  sharded = dataclasses.replace(
-      subject, partitioner=partitioning.Partitioner())
+  task = _task(('en', (_sentence(), _sentence(id='1'))), ('fr', (_sentence(),)))
+  sharded = dataclasses.replace(subject, partitioner=partitioning.Partitioner())
   assert task.evaluate(sharded) == task.evaluate(subject)
 
 
 def test_blind_and_broken_parts(subject):
   blind = dataclasses.replace(_sentence(), heads=None, relations=None)
   empty = dataclasses.replace(_sentence(id='3'), words=())
-  result = _task(('en', (_sentence(), blind)), ('fr', (empty,)), ('zh', (
-      blind,))).evaluate(subject)
+  result = _task(
+    ('en', (_sentence(), blind)), ('fr', (empty,)), ('zh', (blind,))
+  ).evaluate(subject)
   assert [f.part for f in result.failures] == ['fr']
   assert 'A sentence has no words. Got: example 3' in str(result.failures[0])
   assert result.metrics['las/en'] == 0.75 and 'las/zh' not in result.metrics
@@ -106,7 +141,8 @@ def test_relations_that_are_not_known(subject):
   other = _sentence(relations=('clf', 'nsubj:x', 'root', 'punct'))
   result = _task(('zh', (other,))).evaluate(subject)
   assert result.metrics['las/zh'] == 0.75
-  assert result.notes[1] == ('zh: labels that were not seen in training count '
-                             'as wrong: clf (1)')
+  assert result.notes[1] == (
+    'zh: labels that were not seen in training count as wrong: clf (1)'
+  )
   result = _task(('zh', (other,)), unseen='error').evaluate(subject)
   assert "Got: 'clf' in en, example 0" in result.failures[0].message

@@ -20,7 +20,8 @@ pytest_plugins = ['tests.evaluation.fixtures']
 @pytest.fixture
 def task(corpus):
   return perplexity.Perplexity(
-      source=sources.CorpusText(directory=corpus), length=16, batch_size=8)
+    source=sources.CorpusText(directory=corpus), length=16, batch_size=8
+  )
 
 
 def _loss_in_numpy(subject, objective, batches):
@@ -30,13 +31,19 @@ def _loss_in_numpy(subject, objective, batches):
   @jax.jit
   def masked_logits(batch, rng):
     context = objective_base.Context(
-        vocabulary=subject.vocabulary.spec, step=jnp.int32(0), train=False,
-        rng=rng)
+      vocabulary=subject.vocabulary.spec,
+      step=jnp.int32(0),
+      train=False,
+      rng=rng,
+    )
     token_ids, plan = objective.mask(batch, context, jax.random.split(rng)[0])
     return plan, subject.model.apply(
-        {'params': subject.params['model']}, token_ids,
-        segment_ids=batch['segment_ids'], positions=batch['positions'],
-        language_ids=batch['language_ids'])
+      {'params': subject.params['model']},
+      token_ids,
+      segment_ids=batch['segment_ids'],
+      positions=batch['positions'],
+      language_ids=batch['language_ids'],
+    )
 
   losses, hits = [], []
   for index, batch in enumerate(batches):
@@ -54,15 +61,21 @@ def _loss_in_numpy(subject, objective, batches):
 def test_perplexity_agrees_with_numpy(task, subject, sentences):
   metrics = task.evaluate(subject).metrics
   stream = stream_lib.Stream(
-      name='', mixture='', layout=stream_lib.Layout.BLOCKS, length=16,
-      batch_size=8)
+    name='',
+    mixture='',
+    layout=stream_lib.Layout.BLOCKS,
+    length=16,
+    batch_size=8,
+  )
   spec = subject.vocabulary.spec
   lines = subject.vocabulary.encode_batch(sentences('en', 40))
-  units = [(row,) for row in token_rows.blocks(
-      lines, capacity=14, separator=spec.eos_id)]
+  units = [
+    (row,)
+    for row in token_rows.blocks(lines, capacity=14, separator=spec.eos_id)
+  ]
   loss, accuracy, count = _loss_in_numpy(
-      subject, masked_lm.MaskedLM(),
-      token_rows.batches(units, (1,), stream, spec))
+    subject, masked_lm.MaskedLM(), token_rows.batches(units, (1,), stream, spec)
+  )
   assert metrics['tokens/en'] == count > 20
   assert metrics['loss/en'] == pytest.approx(loss, abs=1e-5)
   assert metrics['accuracy/en'] == pytest.approx(accuracy)
@@ -70,18 +83,28 @@ def test_perplexity_agrees_with_numpy(task, subject, sentences):
 
 
 def test_perplexity_of_pairs_agrees_with_numpy(corpus, subject, sentences):
-  metrics = perplexity.TranslationPerplexity(
+  metrics = (
+    perplexity.TranslationPerplexity(
       source=sources.CorpusPairs(directory=corpus), length=32, batch_size=8
-      ).evaluate(subject).metrics
+    )
+    .evaluate(subject)
+    .metrics
+  )
   stream = stream_lib.Stream(
-      name='', mixture='', layout=stream_lib.Layout.PAIRS, length=32,
-      batch_size=8)
+    name='', mixture='', layout=stream_lib.Layout.PAIRS, length=32, batch_size=8
+  )
   units = token_rows.pairs(
-      *(subject.vocabulary.encode_batch(sentences(language, 40))
-        for language in ('en', 'ja')), stream)
+    *(
+      subject.vocabulary.encode_batch(sentences(language, 40))
+      for language in ('en', 'ja')
+    ),
+    stream,
+  )
   loss, _, count = _loss_in_numpy(
-      subject, masked_lm.TranslationLM(), token_rows.batches(
-          units, (1, 2), stream, subject.vocabulary.spec))
+    subject,
+    masked_lm.TranslationLM(),
+    token_rows.batches(units, (1, 2), stream, subject.vocabulary.spec),
+  )
   assert metrics['tokens/ja'] == count
   assert metrics['loss/ja'] == pytest.approx(loss, abs=1e-5)
   assert set(metrics) >= {'perplexity/de', 'perplexity/ja', 'perplexity/mean'}
@@ -89,10 +112,12 @@ def test_perplexity_of_pairs_agrees_with_numpy(corpus, subject, sentences):
 
 def test_a_uniform_model_has_the_perplexity_of_the_vocabulary(task, subject):
   zeros = dataclasses.replace(
-      subject, params=jax.tree.map(jnp.zeros_like, subject.params))
+    subject, params=jax.tree.map(jnp.zeros_like, subject.params)
+  )
   metrics = task.evaluate(zeros).metrics
   assert metrics['perplexity/de'] == pytest.approx(
-      subject.vocabulary.spec.size, rel=1e-4)
+    subject.vocabulary.spec.size, rel=1e-4
+  )
 
 
 def test_the_mean_is_that_of_losses(task, subject):
@@ -102,8 +127,7 @@ def test_the_mean_is_that_of_losses(task, subject):
   assert metrics['perplexity/mean'] == pytest.approx(math.exp(mean))
 
 
-def test_the_number_is_the_same_again_and_other_for_another_seed(
-    task, subject):
+def test_the_number_is_the_same_again_and_other_for_another_seed(task, subject):
   first = task.evaluate(subject).metrics
   assert task.evaluate(subject).metrics == first
   other = task.evaluate(dataclasses.replace(subject, seed=1)).metrics
@@ -112,10 +136,13 @@ def test_the_number_is_the_same_again_and_other_for_another_seed(
 
 
 def test_other_languages_do_not_change_a_language(corpus, task, subject):
-  alone = dataclasses.replace(task, source=sources.CorpusText(
-      directory=corpus, languages=('ja',)))
-  assert (alone.evaluate(subject).metrics['loss/ja']
-          == task.evaluate(subject).metrics['loss/ja'])
+  alone = dataclasses.replace(
+    task, source=sources.CorpusText(directory=corpus, languages=('ja',))
+  )
+  assert (
+    alone.evaluate(subject).metrics['loss/ja']
+    == task.evaluate(subject).metrics['loss/ja']
+  )
 
 
 def test_more_draws_score_more_tokens(task, subject):
@@ -136,8 +163,10 @@ def test_eight_devices_agree_with_one(task, subject, batch_size):
   task = dataclasses.replace(task, batch_size=batch_size)
   partitioner = partitioning.Partitioner(data=4, tensor=2)
   sharded = dataclasses.replace(
-      subject, partitioner=partitioner,
-      params=jax.device_put(subject.params, partitioner.replicated))
+    subject,
+    partitioner=partitioner,
+    params=jax.device_put(subject.params, partitioner.replicated),
+  )
   expected = task.evaluate(subject).metrics
   found = task.evaluate(sharded).metrics
   for name, value in expected.items():
@@ -146,7 +175,6 @@ def test_eight_devices_agree_with_one(task, subject, batch_size):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Broken(sources.TextSource):
-
   def languages_found(self):
     return 'de', 'en', 'ja'
 
@@ -164,10 +192,14 @@ def test_broken_and_empty_languages_are_named(subject, task):
   assert 'no token to predict' in result.failures[1].message
 
 
-@pytest.mark.parametrize('settings, text', [
+@pytest.mark.parametrize(
+  'settings, text',
+  [
     (dict(layout='pairs'), 'Layout.BLOCKS or Layout.SENTENCES'),
     (dict(layout='rows'), 'no such value'),
-    (dict(draws=0), 'at least one draw')])
+    (dict(draws=0), 'at least one draw'),
+  ],
+)
 def test_wrong_settings(task, settings, text):
   with pytest.raises(errors.ConfigError, match=text):
     dataclasses.replace(task, **settings)

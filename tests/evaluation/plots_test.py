@@ -13,25 +13,38 @@ class _Task(base.EvalTask):
 
 
 def _result(value, *, layers=False, parts=('de', 'mean')):
-  rows = [{'pair': pair, 'query': query, 'layer': layer,
-           'accuracy': value * layer / 2}
-          for pair in ('de', 'sw') for query in (pair, 'en')
-          for layer in range(3)]
+  rows = [
+    {
+      'pair': pair,
+      'query': query,
+      'layer': layer,
+      'accuracy': value * layer / 2,
+    }
+    for pair in ('de', 'sw')
+    for query in (pair, 'en')
+    for layer in range(3)
+  ]
   return base.EvalResult(
-      metrics={f'accuracy/{part}': value for part in parts},
-      tables={'layers': rows} if layers else {})
+    metrics={f'accuracy/{part}': value for part in parts},
+    tables={'layers': rows} if layers else {},
+  )
 
 
-@pytest.mark.parametrize('found, names', [
+@pytest.mark.parametrize(
+  'found, names',
+  [
     ({}, []),
     ({10: _result(0.1)}, []),
     ({'untrained': _result(0.1), 10: _result(0.1)}, []),
     ({10: _result(0.1), 20: _result(0.2)}, ['retrieval.png']),
     ({10: _result(0.1, layers=True)}, ['retrieval.layers.png']),
-    ({10: _result(0.1), 20: _result(0.2, layers=True)},
-     ['retrieval.png', 'retrieval.layers.png']),
+    (
+      {10: _result(0.1), 20: _result(0.2, layers=True)},
+      ['retrieval.png', 'retrieval.layers.png'],
+    ),
     ({10: base.EvalResult(metrics={}), 20: _result(0.2)}, []),
-])
+  ],
+)
 def test_what_there_is_is_drawn(tmp_path, found, names):
   written = plots.write(tmp_path, _Task(), found)
   assert [path.name for path in written] == names
@@ -43,25 +56,30 @@ def test_what_there_is_is_drawn(tmp_path, found, names):
 
 def test_many_parts_get_a_legend_beside_the_picture(tmp_path):
   parts = [f'l{i}' for i in range(40)]
-  figure = plots._curves(_Task(), {
-      10: _result(0.1, parts=parts), 20: _result(0.2, parts=parts)})
-  axes, = figure.axes
+  figure = plots._curves(
+    _Task(), {10: _result(0.1, parts=parts), 20: _result(0.2, parts=parts)}
+  )
+  (axes,) = figure.axes
   assert len(axes.lines) == 40
   assert axes.get_legend()._ncols == 2
 
 
 def test_perplexity_has_a_logarithmic_axis():
   task = _Task(name='p', headline='perplexity')
-  figure = plots._curves(task, {
+  figure = plots._curves(
+    task,
+    {
       step: base.EvalResult(metrics={'perplexity/de': 10.0 * step})
-      for step in (1, 2)})
+      for step in (1, 2)
+    },
+  )
   assert figure.axes[0].get_yscale() == 'log'
 
 
 def test_the_heat_map_has_the_mean_of_both_directions():
-  rows = [{'pair': 'de', 'layer': 0, 'accuracy': value}
-          for value in (0.2, 0.6)]
-  figure = plots._layers(_Task(), 10, base.EvalResult(
-      metrics={}, tables={'layers': rows}))
-  image, = figure.axes[0].images
+  rows = [{'pair': 'de', 'layer': 0, 'accuracy': value} for value in (0.2, 0.6)]
+  figure = plots._layers(
+    _Task(), 10, base.EvalResult(metrics={}, tables={'layers': rows})
+  )
+  (image,) = figure.axes[0].images
   assert image.get_array().tolist() == [[pytest.approx(0.4)]]

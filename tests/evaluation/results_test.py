@@ -22,8 +22,9 @@ def test_a_result_is_found_by_its_settings(tmp_path):
 
 def test_a_result_with_failures_is_not_finished(tmp_path):
   file = tmp_path / '1.json'
-  failed = base.EvalResult(metrics={}, failures=(
-      base.Failure(task='t', part='de', message='m'),))
+  failed = base.EvalResult(
+    metrics={}, failures=(base.Failure(task='t', part='de', message='m'),)
+  )
   results.write(file, failed, step=1, identity=IDENTITY)
   assert results.read_finished(file, IDENTITY) is None
   assert results.read(file) == failed
@@ -37,16 +38,18 @@ def test_what_is_no_result_is_none(tmp_path, text):
 
 
 def test_nothing_but_the_result_is_left_in_the_folder(tmp_path):
-  results.write(results.path(tmp_path, 't', 1), RESULT, step=1,
-                identity=IDENTITY)
+  results.write(
+    results.path(tmp_path, 't', 1), RESULT, step=1, identity=IDENTITY
+  )
   names = [path.name for path in (tmp_path / 'eval' / 't').iterdir()]
   assert names == ['1.json']
 
 
 def test_find_orders_by_step_after_the_untrained_model(tmp_path):
   for step in (100, 'untrained', 20):
-    results.write(results.path(tmp_path, 't', step), RESULT, step=step,
-                  identity=IDENTITY)
+    results.write(
+      results.path(tmp_path, 't', step), RESULT, step=step, identity=IDENTITY
+    )
   assert list(results.find(tmp_path, 't')) == ['untrained', 20, 100]
   assert results.find(tmp_path, 'other') == {}
 

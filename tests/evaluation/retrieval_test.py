@@ -27,7 +27,8 @@ class Given(sources.PairSource):
 
 
 def test_sentences_that_are_the_same_on_both_sides_are_all_found(
-    subject, sentences):
+  subject, sentences
+):
   text = sentences('de', 30)
   task = retrieval.Retrieval(source=Given(text={('de', 'de'): (text, text)}))
   result = task.evaluate(subject)
@@ -39,7 +40,8 @@ def test_sentences_that_are_the_same_on_both_sides_are_all_found(
 def test_accuracy_agrees_with_a_double_loop(subject, pooling, sentences):
   text = sentences('de', 12), sentences('en', 12)
   task = retrieval.Retrieval(
-      source=Given(text={('de', 'en'): text}), pooling=pooling, layer=1)
+    source=Given(text={('de', 'en'): text}), pooling=pooling, layer=1
+  )
   result = task.evaluate(subject)
   first = states.sentence_states(subject, text[0], [0] * 12, pooling=pooling)
   second = states.sentence_states(subject, text[1], [1] * 12, pooling=pooling)
@@ -48,8 +50,11 @@ def test_accuracy_agrees_with_a_double_loop(subject, pooling, sentences):
     cosine = 1 - distance.cdist(x, y, 'cosine')
     forward = sum(int(np.argmax(cosine[i])) == i for i in range(12)) / 12
     backward = sum(int(np.argmax(cosine[:, i])) == i for i in range(12)) / 12
-    rows = {row['query']: row['accuracy'] for row in result.tables['layers']
-            if row['layer'] == layer}
+    rows = {
+      row['query']: row['accuracy']
+      for row in result.tables['layers']
+      if row['layer'] == layer
+    }
     assert rows == {'de': forward, 'en': backward}
     if layer == 1:
       assert result.metrics['forward/de'] == forward
@@ -58,14 +63,29 @@ def test_accuracy_agrees_with_a_double_loop(subject, pooling, sentences):
 
 
 def test_best_and_mean_follow_from_the_layers(subject, sentences):
-  task = retrieval.Retrieval(source=Given(text={
-      ('de', 'en'): (sentences('de', 9), sentences('en', 9)),
-      ('en', 'ja'): (sentences('en', 9), sentences('ja', 9))}))
+  task = retrieval.Retrieval(
+    source=Given(
+      text={
+        ('de', 'en'): (sentences('de', 9), sentences('en', 9)),
+        ('en', 'ja'): (sentences('en', 9), sentences('ja', 9)),
+      }
+    )
+  )
   result = task.evaluate(subject)
-  table = {name: np.mean([
-      [row['accuracy'] for row in result.tables['layers']
-       if row['pair'] == name and row['query'] == query]
-      for query in (name, 'en')], axis=0) for name in ('de', 'ja')}
+  table = {
+    name: np.mean(
+      [
+        [
+          row['accuracy']
+          for row in result.tables['layers']
+          if row['pair'] == name and row['query'] == query
+        ]
+        for query in (name, 'en')
+      ],
+      axis=0,
+    )
+    for name in ('de', 'ja')
+  }
   metrics = result.metrics
   for name, by_layer in table.items():
     assert metrics[f'accuracy/{name}'] == by_layer[-1]
@@ -79,19 +99,28 @@ def test_best_and_mean_follow_from_the_layers(subject, sentences):
 
 def test_a_broken_pair_is_named_and_the_others_are_scored(subject, sentences):
   text = sentences('de', 5), sentences('en', 5)
-  task = retrieval.Retrieval(source=Given(text={
-      ('en', 'ja'): None, ('de', 'en'): text,
-      ('de', 'ja'): (text[0], text[1][:3])}))
+  task = retrieval.Retrieval(
+    source=Given(
+      text={
+        ('en', 'ja'): None,
+        ('de', 'en'): text,
+        ('de', 'ja'): (text[0], text[1][:3]),
+      }
+    )
+  )
   result = task.evaluate(subject)
   assert result.metrics['accuracy/mean'] == result.metrics['accuracy/de']
   assert [(f.task, f.part) for f in result.failures] == [
-      ('retrieval', 'ja'), ('retrieval', 'de-ja')]
+    ('retrieval', 'ja'),
+    ('retrieval', 'de-ja'),
+  ]
   assert 'This text is broken. Where: x.tsv:3.' in str(result.failures[0])
   assert 'Got: 5 and 3 sentences' in str(result.failures[1])
 
 
 def test_a_language_that_the_vocabulary_lacks_is_scored_and_noted(
-    subject, sentences):
+  subject, sentences
+):
   text = sentences('de', 5), sentences('en', 5)
   task = retrieval.Retrieval(source=Given(text={('en', 'tr'): text}))
   result = task.evaluate(subject)
@@ -101,8 +130,9 @@ def test_a_language_that_the_vocabulary_lacks_is_scored_and_noted(
 
 def test_cut_sentences_are_noted(subject, sentences):
   text = sentences('de', 9), sentences('en', 9)
-  task = retrieval.Retrieval(source=Given(text={('de', 'en'): text}),
-                             max_length=8)
+  task = retrieval.Retrieval(
+    source=Given(text={('de', 'en'): text}), max_length=8
+  )
   notes = task.evaluate(subject).notes
   assert any('sentences of de-en were cut' in note for note in notes)
 
@@ -110,7 +140,7 @@ def test_cut_sentences_are_noted(subject, sentences):
 @pytest.mark.parametrize('layer', [3, -4])
 def test_a_layer_that_the_model_lacks_is_one_clear_message(subject, layer):
   task = retrieval.Retrieval(source=Given(text={}), layer=layer)
-  failure, = base.evaluate_task(task, subject).failures
+  (failure,) = base.evaluate_task(task, subject).failures
   assert 'retrieval: The model has no such layer' in str(failure)
   assert 'Expected: 0 (embeddings) to 2' in str(failure)
 

@@ -29,14 +29,19 @@ from xlflax.training.initialization import init_from as initialization
 
 _PLAN = sharing.SharingPlan(embeddings=True, layers=1)
 _WORDS = {
-    'en': 'the small dog sees an old tree near water'.split(),
-    'fr': 'le petit chien voit un vieil arbre sous la pluie'.split()}
+  'en': 'the small dog sees an old tree near water'.split(),
+  'fr': 'le petit chien voit un vieil arbre sous la pluie'.split(),
+}
 
 
 def _sentences(language: str, count: int) -> list[str]:
   words = _WORDS[language]
-  return [' '.join(words[(i * i + k * (i % 4 + 1)) % len(words)]
-                   for k in range(3 + i % 4)) for i in range(count)]
+  return [
+    ' '.join(
+      words[(i * i + k * (i % 4 + 1)) % len(words)] for k in range(3 + i % 4)
+    )
+    for i in range(count)
+  ]
 
 
 @pytest.fixture(scope='module')
@@ -45,11 +50,14 @@ def corpus(tmp_path_factory) -> str:
   for split, count in (('train', 60), ('test', 20)):
     for language in _WORDS:
       corpus_writer.write_monolingual(
-          directory, language, [_sentences(language, count)], split=split)
+        directory, language, [_sentences(language, count)], split=split
+      )
     corpus_writer.write_parallel(
-        directory, ('en', 'fr'), zip(
-            _sentences('en', count), _sentences('fr', count), strict=True),
-        split=split)
+      directory,
+      ('en', 'fr'),
+      zip(_sentences('en', count), _sentences('fr', count), strict=True),
+      split=split,
+    )
   return str(directory)
 
 
@@ -58,8 +66,12 @@ def vocabulary(corpus, tmp_path_factory) -> str:
   """A vocabulary of each language's own, whose ids overlap."""
   directory = tmp_path_factory.mktemp('vocabulary') / 'separate'
   vocabulary_training.train_vocabulary(
-      corpus_lib.Corpus(corpus), directory, size=27, anchors='separate',
-      num_threads=1)
+    corpus_lib.Corpus(corpus),
+    directory,
+    size=27,
+    anchors='separate',
+    num_threads=1,
+  )
   return str(directory)
 
 
@@ -74,15 +86,27 @@ def train(corpus, vocabulary, tmp_path_factory):
   def call(name: str, **settings):
     objective = masked_lm.MaskedLM(random_words='language', mask_ratio=0.3)
     given = dict(
-        model=tiny.make_model(None, num_languages=None, sharing=_PLAN),
-        objectives=tiny.make_mixture(mixture_lib.Entry(
-            stream='mono', objective=objective)),
-        streams=[stream_lib.Stream(
-            name='mono', mixture='corpus.mono', layout='blocks', length=16,
-            batch_size=8, batching='one_language')],
-        vocabulary=vocabulary, corpus=corpus, total_steps=20,
-        optimizer=optimizers.adam(learning_rate=0.02), log_every_steps=10,
-        partitioner=tiny.one_device())
+      model=tiny.make_model(None, num_languages=None, sharing=_PLAN),
+      objectives=tiny.make_mixture(
+        mixture_lib.Entry(stream='mono', objective=objective)
+      ),
+      streams=[
+        stream_lib.Stream(
+          name='mono',
+          mixture='corpus.mono',
+          layout='blocks',
+          length=16,
+          batch_size=8,
+          batching='one_language',
+        )
+      ],
+      vocabulary=vocabulary,
+      corpus=corpus,
+      total_steps=20,
+      optimizer=optimizers.adam(learning_rate=0.02),
+      log_every_steps=10,
+      partitioner=tiny.one_device(),
+    )
     return train_lib.train(model_dir=str(root / name), **given | settings)
 
   yield call
@@ -102,14 +126,19 @@ def trained(train):
 @pytest.fixture(scope='module')
 def subject(trained) -> base.Subject:
   _, _, run = trained
-  return base.Subject(model=run.model, params=run.restore_params(20),
-                      vocabulary=run.vocabulary, batch_size=8)
+  return base.Subject(
+    model=run.model,
+    params=run.restore_params(20),
+    vocabulary=run.vocabulary,
+    batch_size=8,
+  )
 
 
 def _ordinary(subject, language: int) -> base.Subject:
   """The encoder that one language's text is read with, without a plan."""
-  model = subject.model.clone(config=dataclasses.replace(
-      subject.model.config, sharing=None))
+  model = subject.model.clone(
+    config=dataclasses.replace(subject.model.config, sharing=None)
+  )
   params = sharing.select(_PLAN, subject.params['model'], language)
   return dataclasses.replace(subject, model=model, params={'model': params})
 
@@ -134,8 +163,10 @@ def test_states_are_those_of_each_languages_own_encoder(subject):
   for language in range(2):
     mine = np.flatnonzero(np.array(languages) == language)
     alone = states.sentence_states(
-        _ordinary(subject, language), [texts[i] for i in mine],
-        [language] * len(mine)).states
+      _ordinary(subject, language),
+      [texts[i] for i in mine],
+      [language] * len(mine),
+    ).states
     np.testing.assert_allclose(found[:, mine], alone, atol=1e-5)
   other = states.sentence_states(_ordinary(subject, 1), texts[:1], [0]).states
   assert np.abs(found[:, :1] - other).max() > 0.1
@@ -143,22 +174,29 @@ def test_states_are_those_of_each_languages_own_encoder(subject):
 
 def test_perplexity_of_a_language_is_that_of_its_own_encoder(subject, corpus):
   task = perplexity.Perplexity(
-      source=sources.CorpusText(directory=corpus), length=16, batch_size=4)
+    source=sources.CorpusText(directory=corpus), length=16, batch_size=4
+  )
   result = base.evaluate_task(task, subject)
   assert not result.failures
   objective = masked_lm.MaskedLM(random_words='language')
-  stream = stream_lib.Stream(name='perplexity', mixture='', layout='blocks',
-                             length=16, batch_size=4)
+  stream = stream_lib.Stream(
+    name='perplexity', mixture='', layout='blocks', length=16, batch_size=4
+  )
   for language, code in enumerate(_WORDS):
     ordinary = _ordinary(subject, language)
-    lines = subject.vocabulary.encode_batch(
-        _sentences(code, 20), language=code)
-    units = [(row,) for row in token_rows.blocks(
-        lines, capacity=14, separator=subject.vocabulary.spec.eos_id)]
+    lines = subject.vocabulary.encode_batch(_sentences(code, 20), language=code)
+    units = [
+      (row,)
+      for row in token_rows.blocks(
+        lines, capacity=14, separator=subject.vocabulary.spec.eos_id
+      )
+    ]
     score = perplexity.score_rows(
-        ordinary, objective, units, (language,), stream, 1)
-    np.testing.assert_allclose(result.metrics[f'loss/{code}'],
-                               score.loss / score.tokens, rtol=1e-5)
+      ordinary, objective, units, (language,), stream, 1
+    )
+    np.testing.assert_allclose(
+      result.metrics[f'loss/{code}'], score.loss / score.tokens, rtol=1e-5
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -173,29 +211,39 @@ class _Unknown(sources.PairSource):
 
 
 def test_retrieval_needs_a_language_of_the_model(subject, corpus):
-  result = base.evaluate_task(retrieval.Retrieval(
-      source=sources.CorpusPairs(directory=corpus)), subject)
+  result = base.evaluate_task(
+    retrieval.Retrieval(source=sources.CorpusPairs(directory=corpus)), subject
+  )
   assert not result.failures and 0 < result.metrics['accuracy/fr'] <= 1
-  failure, = base.evaluate_task(
-      retrieval.Retrieval(source=_Unknown()), subject).failures
+  (failure,) = base.evaluate_task(
+    retrieval.Retrieval(source=_Unknown()), subject
+  ).failures
   assert failure.message == (
-      "The model's sharing plan has no parts for a language. Got: ja. "
-      'Expected: one of en, fr.')
+    "The model's sharing plan has no parts for a language. Got: ja. "
+    'Expected: one of en, fr.'
+  )
 
 
 def test_two_languages_in_a_row_are_not_scored(subject, corpus):
-  failure, = base.evaluate_task(perplexity.TranslationPerplexity(
-      source=sources.CorpusPairs(directory=corpus)), subject).failures
+  (failure,) = base.evaluate_task(
+    perplexity.TranslationPerplexity(
+      source=sources.CorpusPairs(directory=corpus)
+    ),
+    subject,
+  ).failures
   assert 'Two languages in a row can not be scored' in failure.message
 
 
 def test_fine_tuning_with_frozen_language_specific_parts(train, trained):
   _, last, run = trained
   tuned = train(
-      'tuned', total_steps=3,
-      init_from=initialization.InitFrom(model_dir=last['model_dir']),
-      optimizer=optimizers.adamw(
-          learning_rate=0.02, frozen=('model/language_specific/',)))
+    'tuned',
+    total_steps=3,
+    init_from=initialization.InitFrom(model_dir=last['model_dir']),
+    optimizer=optimizers.adamw(
+      learning_rate=0.02, frozen=('model/language_specific/',)
+    ),
+  )
   before = params_lib.names(run.restore_params(20))
   after = run_lib.open_run(tuned['model_dir']).restore_params(3)
   for name, leaf in params_lib.names(after).items():
@@ -209,8 +257,10 @@ def test_states_on_eight_devices(subject, trained):
   languages = [0] * 3 + [1] * 4
   mesh = partitioning.Partitioner(fsdp=2, tensor=2)
   sharded = dataclasses.replace(
-      subject, partitioner=mesh,
-      params=run.restore_params(20, partitioner=mesh))
+    subject, partitioner=mesh, params=run.restore_params(20, partitioner=mesh)
+  )
   np.testing.assert_allclose(
-      states.sentence_states(sharded, texts, languages).states,
-      states.sentence_states(subject, texts, languages).states, atol=1e-5)
+    states.sentence_states(sharded, texts, languages).states,
+    states.sentence_states(subject, texts, languages).states,
+    atol=1e-5,
+  )

@@ -37,8 +37,9 @@ def test_a_split_without_text(corpus):
 
 def test_a_language_without_text(corpus):
   source = sources.CorpusText(directory=corpus, languages=('de', 'tr'))
-  with pytest.raises(errors.CorpusError,
-                     match='Got: tr. Expected: some of de, en, ja'):
+  with pytest.raises(
+    errors.CorpusError, match='Got: tr. Expected: some of de, en, ja'
+  ):
     source.languages_found()
 
 
@@ -48,12 +49,17 @@ def test_the_fingerprint_follows_the_text_not_the_path(tmp_path):
     folder = tmp_path / name / 'test' / 'mono'
     folder.mkdir(parents=True)
     (folder / 'de.txt.gz').write_bytes(gzip.compress(lines.encode()))
-    prints.append(sources.CorpusText(
-        directory=str(pathlib.Path(tmp_path / name))).fingerprint())
+    prints.append(
+      sources.CorpusText(
+        directory=str(pathlib.Path(tmp_path / name))
+      ).fingerprint()
+    )
   assert prints[0] == prints[1] != prints[2]
 
 
-@pytest.mark.parametrize('pair, name', [
-    (('de', 'en'), 'de'), (('en', 'sw'), 'sw'), (('de', 'fr'), 'de-fr')])
+@pytest.mark.parametrize(
+  'pair, name',
+  [(('de', 'en'), 'de'), (('en', 'sw'), 'sw'), (('de', 'fr'), 'de-fr')],
+)
 def test_pair_name(pair, name):
   assert sources.pair_name(pair) == name

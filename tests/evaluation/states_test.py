@@ -23,12 +23,14 @@ def texts(sentences):
 def _alone(subject, text, language, pooling):
   """One sentence without padding, pooled in numpy."""
   spec = subject.vocabulary.spec
-  ids = np.array(
-      [[spec.bos_id, *subject.vocabulary.encode(text), spec.eos_id]])
-  layers = jax.jit(functools.partial(
-      subject.model.apply, method='encode_layers'))(
-          {'params': subject.params['model']}, jnp.asarray(ids),
-          language_ids=jnp.full(ids.shape, language))
+  ids = np.array([[spec.bos_id, *subject.vocabulary.encode(text), spec.eos_id]])
+  layers = jax.jit(
+    functools.partial(subject.model.apply, method='encode_layers')
+  )(
+    {'params': subject.params['model']},
+    jnp.asarray(ids),
+    language_ids=jnp.full(ids.shape, language),
+  )
   layers = np.asarray(layers)[:, 0]
   if pooling is Pooling.FIRST:
     return layers[:, 0]
@@ -44,26 +46,34 @@ def test_states_are_those_of_each_sentence_alone(subject, pooling, texts):
   assert found.truncated == 0
   for i in (0, 24):
     np.testing.assert_allclose(
-        found.states[:, i],
-        _alone(subject, texts[i], LANGUAGES[i], pooling), atol=1e-5)
+      found.states[:, i],
+      _alone(subject, texts[i], LANGUAGES[i], pooling),
+      atol=1e-5,
+    )
 
 
 @pytest.mark.parametrize('batch_size', [1, 40])
 def test_batch_size_does_not_matter(
-    subject, with_batch_size, batch_size, texts):
+  subject, with_batch_size, batch_size, texts
+):
   expected = states.sentence_states(subject, texts, LANGUAGES).states
   found = states.sentence_states(
-      with_batch_size(batch_size), texts, LANGUAGES).states
+    with_batch_size(batch_size), texts, LANGUAGES
+  ).states
   np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize('shape', [(8, 1, 1), (2, 2, 2)])
 def test_eight_devices_agree_with_one(subject, shape, texts):
   partitioner = partitioning.Partitioner(
-      data=shape[0], fsdp=shape[1], tensor=shape[2])
+    data=shape[0], fsdp=shape[1], tensor=shape[2]
+  )
   sharded = dataclasses.replace(
-      subject, partitioner=partitioner, batch_size=12,
-      params=jax.device_put(subject.params, partitioner.replicated))
+    subject,
+    partitioner=partitioner,
+    batch_size=12,
+    params=jax.device_put(subject.params, partitioner.replicated),
+  )
   expected = states.sentence_states(subject, texts, LANGUAGES).states
   found = states.sentence_states(sharded, texts, LANGUAGES).states
   np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -72,8 +82,7 @@ def test_eight_devices_agree_with_one(subject, shape, texts):
 def test_long_sentences_are_cut_and_counted(subject, texts):
   given = [texts[8], texts[0], texts[8] + ' und so weiter']
   short = len(subject.vocabulary.encode(texts[0]))
-  found = states.sentence_states(subject, given, [0] * 3,
-                                 max_length=short + 2)
+  found = states.sentence_states(subject, given, [0] * 3, max_length=short + 2)
   assert found.truncated == 2
   np.testing.assert_allclose(found.states[:, 0], found.states[:, 2], atol=1e-5)
 
@@ -81,11 +90,13 @@ def test_long_sentences_are_cut_and_counted(subject, texts):
 def test_text_without_pieces_is_pooled_over_bos_and_eos(subject, texts):
   found = states.sentence_states(subject, ['', texts[0]], [0, 0]).states
   spec = subject.vocabulary.spec
-  layers = jax.jit(functools.partial(
-      subject.model.apply, method='encode_layers'))(
-          {'params': subject.params['model']},
-          jnp.array([[spec.bos_id, spec.eos_id]]),
-          language_ids=jnp.zeros((1, 2), int))
+  layers = jax.jit(
+    functools.partial(subject.model.apply, method='encode_layers')
+  )(
+    {'params': subject.params['model']},
+    jnp.array([[spec.bos_id, spec.eos_id]]),
+    language_ids=jnp.zeros((1, 2), int),
+  )
   np.testing.assert_allclose(found[:, 0], layers.mean(2)[:, 0], atol=1e-5)
 
 
@@ -98,10 +109,12 @@ def test_the_number_of_compilations_is_bounded(subject, texts):
   for count in (3, 11, 37):
     states.sentence_states(subject, texts[:count], LANGUAGES[:count])
   other = dataclasses.replace(
-      subject, params=jax.tree.map(lambda x: x + 1, subject.params))
+    subject, params=jax.tree.map(lambda x: x + 1, subject.params)
+  )
   states.sentence_states(other, texts, LANGUAGES, pooling=Pooling.FIRST)
-  assert 1 <= states.pooled_states._cache_size() <= len(
-      states.bucket_lengths(32))
+  assert (
+    1 <= states.pooled_states._cache_size() <= len(states.bucket_lengths(32))
+  )
 
 
 def test_bucket_lengths_double_every_second_time_up_to_the_limit():
@@ -112,8 +125,9 @@ def test_bucket_lengths_double_every_second_time_up_to_the_limit():
 
 def test_plan_batches_covers_every_sentence_once_in_few_shapes():
   lengths = np.random.default_rng(0).integers(2, 300, size=500)
-  plan = list(states.plan_batches(
-      lengths, max_length=300, batch_size=20, multiple=8))
+  plan = list(
+    states.plan_batches(lengths, max_length=300, batch_size=20, multiple=8)
+  )
   indices = np.concatenate([chosen for chosen, _, _ in plan])
   assert sorted(indices) == list(range(500))
   assert len({(rows, length) for _, rows, length in plan}) <= 10

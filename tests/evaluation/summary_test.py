@@ -16,7 +16,8 @@ class _Task(base.EvalTask):
 
 def _result(**metrics):
   return base.EvalResult(
-      metrics={f'accuracy/{k}': v for k, v in metrics.items()} | {'x/de': 9.0})
+    metrics={f'accuracy/{k}': v for k, v in metrics.items()} | {'x/de': 9.0}
+  )
 
 
 def _printed(by_step) -> list[list[str]]:
@@ -29,12 +30,19 @@ def _printed(by_step) -> list[list[str]]:
 
 
 def test_a_table_has_parts_down_and_steps_across():
-  lines = _printed({'untrained': _result(de=0.1, mean=0.1),
-                    20: _result(de=0.5, sw=12345.0, mean=math.nan)})
+  lines = _printed(
+    {
+      'untrained': _result(de=0.1, mean=0.1),
+      20: _result(de=0.5, sw=12345.0, mean=math.nan),
+    }
+  )
   assert lines[0] == ['retrieval:', 'accuracy']
   assert lines[2] == ['untrained', '20']
-  assert lines[4:7] == [['de', '0.100', '0.500'], ['sw', '-', '1.234e+04'],
-                        ['mean', '0.100', '-']]
+  assert lines[4:7] == [
+    ['de', '0.100', '0.500'],
+    ['sw', '-', '1.234e+04'],
+    ['mean', '0.100', '-'],
+  ]
 
 
 def test_a_long_table_shows_the_first_and_the_last_steps():
@@ -43,16 +51,22 @@ def test_a_long_table_shows_the_first_and_the_last_steps():
 
 
 def test_the_csv_has_every_number(tmp_path):
-  file = summary.write_csv(tmp_path, {
-      'retrieval': {'untrained': _result(de=0.1), 20: _result(de=0.5)}})
+  file = summary.write_csv(
+    tmp_path, {'retrieval': {'untrained': _result(de=0.1), 20: _result(de=0.5)}}
+  )
   with file.open() as stream:
     rows = list(csv.DictReader(stream))
   assert file == tmp_path / 'eval' / 'summary.csv'
-  assert rows[0] == {'task': 'retrieval', 'step': 'untrained',
-                     'metric': 'accuracy/de', 'value': '0.1'}
+  assert rows[0] == {
+    'task': 'retrieval',
+    'step': 'untrained',
+    'metric': 'accuracy/de',
+    'value': '0.1',
+  }
   assert len(rows) == 4
 
 
 def test_the_log_line_says_the_mean():
   assert summary.line(_Task(), _result(mean=0.6123)) == (
-      'retrieval accuracy 0.612')
+    'retrieval accuracy 0.612'
+  )

@@ -23,12 +23,14 @@ def _sentence(text, language='en', id='0'):
   """`word/TAG`s; without tags if none has one."""
   words, _, tags = zip(*(x.partition('/') for x in text.split()), strict=True)
   return examples_lib.TaggedSentence(
-      id=id, language=language, words=words,
-      tags=tags if any(tags) else None)
+    id=id, language=language, words=words, tags=tags if any(tags) else None
+  )
 
 
-_ENGLISH = (_sentence('Ada/B-PER King/I-PER saw/O Rom/B-LOC'),
-            _sentence('Max/B-PER sees/O Ada/B-PER', id='1'))
+_ENGLISH = (
+  _sentence('Ada/B-PER King/I-PER saw/O Rom/B-LOC'),
+  _sentence('Max/B-PER sees/O Ada/B-PER', id='1'),
+)
 # A B alone or an I that follows it gets the last one's type.
 _FOUND = [['B-LOC', 'I-LOC', 'O', 'B-LOC'], ['B-PER', 'O', 'B-PER']]
 _RAW = [['B-PER', 'I-LOC', 'O', 'I-LOC'], ['I-PER', 'O', 'B-PER']]
@@ -37,10 +39,14 @@ _RAW = [['B-PER', 'I-LOC', 'O', 'I-LOC'], ['I-PER', 'O', 'B-PER']]
 @pytest.fixture(scope='module')
 def subject():
   vocabulary = WordVocabulary(
-      ('Ada', 'King', 'saw', 'Rom', 'Max', 'sees', 'Rome'))
+    ('Ada', 'King', 'saw', 'Rom', 'Max', 'sees', 'Rome')
+  )
   return one_hot_model.subject_of(
-      _OBJECTIVE, one_hot_model.tagger(vocabulary, _LABELS, _SAYS),
-      vocabulary, batch_size=2)
+    _OBJECTIVE,
+    one_hot_model.tagger(vocabulary, _LABELS, _SAYS),
+    vocabulary,
+    batch_size=2,
+  )
 
 
 def _task(*parts, **fields):
@@ -57,7 +63,8 @@ def test_entities(subject):
   assert result.metrics['majority/en'] == pytest.approx(3 / 7)
   assert result.metrics['f1/mean'] == result.metrics['f1/en']
   assert result.files == {
-      'en.tsv': 'B-LOC\nI-LOC\nO\nB-LOC\n\nB-PER\nO\nB-PER\n'}
+    'en.tsv': 'B-LOC\nI-LOC\nO\nB-LOC\n\nB-PER\nO\nB-PER\n'
+  }
   rows = {row['type']: row for row in result.tables['types']}
   assert (rows['PER']['gold'], rows['PER']['predicted']) == (3, 2)
   assert rows['LOC']['recall'] == 1.0
@@ -74,17 +81,19 @@ def test_tags_are_not_repaired(subject):
 
 def test_long_sentences_lose_no_word(subject):
   """Rows of two tokens of text; `sees` has two of its own."""
-  whole, split = (_task(('en', _ENGLISH), length=length).evaluate(subject)
-                  for length in (None, 4))
+  whole, split = (
+    _task(('en', _ENGLISH), length=length).evaluate(subject)
+    for length in (None, 4)
+  )
   assert split.files == whole.files and split.metrics == whole.metrics
   assert split.notes == (
-      'en: 2 sentences did not fit into one row and were split',)
+    'en: 2 sentences did not fit into one row and were split',
+  )
 
 
 def test_eight_devices_say_the_same(subject):
   task = _task(('en', _ENGLISH), ('fr', _ENGLISH), scheme='entities')
-  sharded = dataclasses.replace(
-      subject, partitioner=partitioning.Partitioner())
+  sharded = dataclasses.replace(subject, partitioner=partitioning.Partitioner())
   assert task.evaluate(sharded) == task.evaluate(subject)
 
 
@@ -94,15 +103,17 @@ def test_blind_parts_give_predictions_only(subject):
   assert result.files['fr.tsv'] == result.files['en.tsv']
   assert not [key for key in result.metrics if key.endswith('/fr')]
   assert result.notes == (
-      'fr: 2 of 2 sentences have no labels; predictions only',)
+    'fr: 2 of 2 sentences have no labels; predictions only',
+  )
 
 
 def test_one_broken_part_does_not_lose_the_others(subject):
   unknown = (_sentence('Rome/B-ORG', language='de', id='7'),)
   broken = errors.CorpusError('A file is cut off', where='fr.conllu:3')
   other = (examples_lib.ClassifiedText(id='0', language='it', text='x'),)
-  task = _task(('de', unknown), ('en', _ENGLISH), ('fr', broken),
-               ('it', other), ('es', ()))
+  task = _task(
+    ('de', unknown), ('en', _ENGLISH), ('fr', broken), ('it', other), ('es', ())
+  )
   result = task.evaluate(subject)
   assert set(result.files) == {'en.tsv'}
   assert result.metrics['accuracy/mean'] == result.metrics['accuracy/en']
@@ -118,14 +129,15 @@ def test_unseen_labels_may_count_as_wrong(subject):
   unknown = (_sentence('Rome/B-ORG saw/O', language='de'),)
   result = _task(('de', unknown), unseen='wrong').evaluate(subject)
   assert result.metrics['accuracy/de'] == 0.5
-  assert result.notes == ('de: labels that were not seen in training count as '
-                          'wrong: B-ORG (1)',)
+  assert result.notes == (
+    'de: labels that were not seen in training count as wrong: B-ORG (1)',
+  )
 
 
 def test_run_without_the_head(subject):
   for changed, message in (
-      (dict(objectives={}), 'not been fine-tuned for this task'),
-      (dict(params={'model': {}}), 'lacks the head of the task')):
+    (dict(objectives={}), 'not been fine-tuned for this task'),
+    (dict(params={'model': {}}), 'lacks the head of the task'),
+  ):
     with pytest.raises(errors.XlflaxError, match=message):
-      _task(('en', _ENGLISH)).evaluate(
-          dataclasses.replace(subject, **changed))
+      _task(('en', _ENGLISH)).evaluate(dataclasses.replace(subject, **changed))

@@ -12,7 +12,8 @@ pytest_plugins = ['tests.evaluation.fixtures']
 @pytest.fixture(scope='module', autouse=True)
 def registered(corpus):
   names = task_registry.register_corpus(
-      corpus_lib.Corpus(corpus), prefix='evaluated')
+    corpus_lib.Corpus(corpus), prefix='evaluated'
+  )
   yield
   for name in names:
     seqio.TaskRegistry.remove(name)
@@ -39,15 +40,20 @@ def test_a_single_task_and_chosen_languages():
   assert one.languages_found() == ('de',)
   assert len(one.load('de')) == 2
   chosen = task_sources.TaskPairs(
-      mixture='evaluated.parallel', languages=('ja',))
+    mixture='evaluated.parallel', languages=('ja',)
+  )
   assert chosen.pairs() == (('en', 'ja'),)
 
 
-@pytest.mark.parametrize('settings, text', [
+@pytest.mark.parametrize(
+  'settings, text',
+  [
     (dict(mixture='evaluated.mno'), 'evaluated.mono'),
     (dict(mixture='evaluated.parallel'), 'no text to evaluate on'),
     (dict(mixture='evaluated.mono', languages=('tr',)), 'Got: tr'),
-    (dict(mixture='evaluated.mono', split='validation'), 'validation')])
+    (dict(mixture='evaluated.mono', split='validation'), 'validation'),
+  ],
+)
 def test_wrong_names(settings, text):
   with pytest.raises(errors.CorpusError, match=text):
     task_sources.TaskText(**settings).languages_found()
@@ -55,8 +61,12 @@ def test_wrong_names(settings, text):
 
 def test_perplexity_of_a_task_is_that_of_the_same_text(corpus, subject):
   numbers = [
-      perplexity.Perplexity(source=source, length=16, batch_size=8)
-      .evaluate(subject).metrics['perplexity/de'] for source in (
-          task_sources.TaskText(mixture='evaluated.mono.de'),
-          sources.CorpusText(directory=corpus, languages=('de',)))]
+    perplexity.Perplexity(source=source, length=16, batch_size=8)
+    .evaluate(subject)
+    .metrics['perplexity/de']
+    for source in (
+      task_sources.TaskText(mixture='evaluated.mono.de'),
+      sources.CorpusText(directory=corpus, languages=('de',)),
+    )
+  ]
   assert numbers[0] == numbers[1]

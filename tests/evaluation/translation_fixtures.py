@@ -19,12 +19,16 @@ from xlflax.training import state as state_lib
 def copier(vocabulary) -> base.Subject:
   """Copies in batches of 8; trained with bos as the decoder's start."""
   model = copying_model.CopyingModel(
-      copying_model.Config(vocab_size=len(vocabulary)))
+    copying_model.Config(vocab_size=len(vocabulary))
+  )
   params = nn.meta.unbox(api.init_params(model, jax.random.key(0)))
   return base.Subject(
-      model=model, params={'model': params}, vocabulary=vocabulary,
-      batch_size=8, objectives={
-          'translation': seq2seq.Translation(decoder_start='bos')})
+    model=model,
+    params={'model': params},
+    vocabulary=vocabulary,
+    batch_size=8,
+    objectives={'translation': seq2seq.Translation(decoder_start='bos')},
+  )
 
 
 @pytest.fixture(scope='session')
@@ -34,12 +38,19 @@ def copying_run(copier, vocabulary_dir, tmp_path_factory) -> pathlib.Path:
   run_directory.write_model(directory, copier.model)
   run_directory.write_objectives(directory, copier.objectives.values())
   run_directory.copy_vocabulary(pathlib.Path(vocabulary_dir), directory)
-  saved = checkpoints.Checkpoints(directory, checkpoints.CheckpointOptions(
-      keep_last=None, asynchronous=False))
+  saved = checkpoints.Checkpoints(
+    directory, checkpoints.CheckpointOptions(keep_last=None, asynchronous=False)
+  )
   for step in (10, 20):
-    saved.save(state_lib.TrainState(
-        step=jnp.int32(step), params=copier.params,
-        opt_state={'m': jnp.zeros(2)}, ema=(), objective_state={}),
-               {'seed': 0})
+    saved.save(
+      state_lib.TrainState(
+        step=jnp.int32(step),
+        params=copier.params,
+        opt_state={'m': jnp.zeros(2)},
+        ema=(),
+        objective_state={},
+      ),
+      {'seed': 0},
+    )
   saved.close()
   return directory

@@ -5,15 +5,12 @@ import dataclasses
 import pytest
 
 from xlflax import errors
-from xlflax.evaluation import (
-    base,
-    sources,
-    translation,
-    translation_options,
-)
+from xlflax.evaluation import base, sources, translation, translation_options
 
-pytest_plugins = ['tests.evaluation.fixtures',
-                  'tests.evaluation.translation_fixtures']
+pytest_plugins = [
+  'tests.evaluation.fixtures',
+  'tests.evaluation.translation_fixtures',
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,8 +23,11 @@ class _Pairs(sources.PairSource):
     return self.which
 
   def load(self, pair):
-    text = ['the small dog sleeps 1', 'warm milk and the cat 2',
-            'the cat drinks milk 3']
+    text = [
+      'the small dog sleeps 1',
+      'warm milk and the cat 2',
+      'the cat drinks milk 3',
+    ]
     if 'ja' in pair:
       return sources.PairedText(text, ['ねむる'] * 3)
     return sources.PairedText(text, text)
@@ -35,7 +35,8 @@ class _Pairs(sources.PairSource):
 
 def _evaluate(subject, which, **options):
   return translation.TranslationQuality(
-      source=_Pairs(which=which), **options).evaluate(subject)
+    source=_Pairs(which=which), **options
+  ).evaluate(subject)
 
 
 def test_copies_are_right_where_sides_are_equal(copier):
@@ -46,11 +47,12 @@ def test_copies_are_right_where_sides_are_equal(copier):
     assert result.metrics[f'{metric}/de-en'] == pytest.approx(100)
     assert result.metrics[f'{metric}/en-ja'] < 5
     assert result.metrics[f'{metric}/mean'] == pytest.approx(
-        50 + result.metrics[f'{metric}/en-ja'] / 2)
+      50 + result.metrics[f'{metric}/en-ja'] / 2
+    )
   assert result.metrics['sentences/de-en'] == 3
   assert result.files['de-en.txt'] == (
-      'the small dog sleeps 1\nwarm milk and the cat 2\n'
-      'the cat drinks milk 3\n')
+    'the small dog sleeps 1\nwarm milk and the cat 2\nthe cat drinks milk 3\n'
+  )
   assert set(result.files) == {'de-en.txt', 'en-ja.txt'}
   assert result.failures == ()
 
@@ -61,14 +63,17 @@ def test_signatures_and_settings_are_noted(copier):
   assert 'bleu/en-ja: nrefs:1|case:mixed|eff:no|tok:' in notes
   assert '|moses:' in notes and 'tokenized_bleu/en-ja: none' in notes
   assert 'de-en: beam 5, length penalty 1, early stopping exact' in notes
-  short = _evaluate(copier, (('de', 'en'),),
-                    options=translation_options.TranslationOptions(
-                        max_length=8))
+  short = _evaluate(
+    copier,
+    (('de', 'en'),),
+    options=translation_options.TranslationOptions(max_length=8),
+  )
   assert '3 sentences of de-en were cut to 8 tokens' in short.notes
 
 
-@pytest.mark.parametrize('direction, names', [
-    ('backward', ['en-de']), ('both', ['de-en', 'en-de'])])
+@pytest.mark.parametrize(
+  'direction, names', [('backward', ['en-de']), ('both', ['de-en', 'en-de'])]
+)
 def test_directions(copier, direction, names):
   result = _evaluate(copier, (('de', 'en'),), direction=direction)
   assert [name.removesuffix('.txt') for name in result.files] == names
@@ -77,15 +82,16 @@ def test_directions(copier, direction, names):
 def test_a_language_that_fails_leaves_the_others(copier):
   result = _evaluate(copier, (('xx', 'en'), ('de', 'en')))
   assert result.metrics['bleu/de-en'] == pytest.approx(100)
-  failure, = result.failures
+  (failure,) = result.failures
   assert failure.part == 'xx-en' and 'Got: xx' in failure.message
 
 
 def test_an_encoder_can_not(subject):
   result = base.evaluate_task(
-      translation.TranslationQuality(source=_Pairs(which=(('de', 'en'),))),
-      subject)
-  failure, = result.failures
+    translation.TranslationQuality(source=_Pairs(which=(('de', 'en'),))),
+    subject,
+  )
+  (failure,) = result.failures
   assert 'Only an encoder-decoder can translate' in failure.message
 
 
@@ -95,20 +101,29 @@ def test_files_of_pairs(tmp_path):
   source = translation.TsvPairs(files={'en-de': str(path)})
   assert source.pairs() == (('en', 'de'),)
   assert source.load(('en', 'de')) == (
-      ['a b', 'c', ''], ['ä b', 'z\u2028z', 'none'])
+    ['a b', 'c', ''],
+    ['ä b', 'z\u2028z', 'none'],
+  )
   one = dataclasses.replace(source, max_pairs=1)
   assert one.load(('en', 'de')) == (['a b'], ['ä b'])
   assert one.fingerprint() != source.fingerprint()
 
 
-@pytest.mark.parametrize('content, text', [
-    ('a\tb\nc\n', 'test.tsv:2'), ('a\tb\nc\td\te\n', 'Got: 3 columns'),
-    (None, 'No such file'), (b'\xff\tb\n', "can't decode")])
+@pytest.mark.parametrize(
+  'content, text',
+  [
+    ('a\tb\nc\n', 'test.tsv:2'),
+    ('a\tb\nc\td\te\n', 'Got: 3 columns'),
+    (None, 'No such file'),
+    (b'\xff\tb\n', "can't decode"),
+  ],
+)
 def test_wrong_files_of_pairs(tmp_path, content, text):
   path = tmp_path / 'test.tsv'
   if content is not None:
-    path.write_bytes(content if isinstance(content, bytes)
-                     else content.encode())
+    path.write_bytes(
+      content if isinstance(content, bytes) else content.encode()
+    )
   source = translation.TsvPairs(files={'en-de': str(path)})
   with pytest.raises(errors.CorpusError, match=text):
     source.load(('en', 'de'))

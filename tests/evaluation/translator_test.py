@@ -17,15 +17,17 @@ from xlflax.objectives import denoising, seq2seq
 from xlflax.objectives.seq2seq import SourceSymbols
 from xlflax.training import partitioning
 
-pytest_plugins = ['tests.evaluation.fixtures',
-                  'tests.evaluation.translation_fixtures']
+pytest_plugins = [
+  'tests.evaluation.fixtures',
+  'tests.evaluation.translation_fixtures',
+]
 
 _Options = translation_options.TranslationOptions
 
 
 def _translate(subject, texts, **options):
   return translator_lib.Translator(
-      subject, source='en', target='de', options=_Options(**options)
+    subject, source='en', target='de', options=_Options(**options)
   ).translate(texts)
 
 
@@ -38,8 +40,9 @@ def test_copies_come_back_in_order(copier, sentences):
   found = _translate(copier, texts)
   assert _best(found) == texts and found.cut == 0
   assert found.hypotheses[20] == [('', 0.0)]
-  assert all(-0.1 < hypotheses[0].score < 0
-             for hypotheses in found.hypotheses[:20])
+  assert all(
+    -0.1 < hypotheses[0].score < 0 for hypotheses in found.hypotheses[:20]
+  )
 
 
 def test_the_rule_full_ends_in_the_middle_of_sentences(copier, sentences):
@@ -49,16 +52,20 @@ def test_the_rule_full_ends_in_the_middle_of_sentences(copier, sentences):
   exact = _translate(copier, texts, early_stopping='exact')
   greedy = _translate(copier, texts, beam_size=1)
   assert _best(greedy) == _best(exact) == texts
-  shorter = [a for a, b in zip(_best(full), texts, strict=True)
-             if a != b and b.startswith(a)]
+  shorter = [
+    a
+    for a, b in zip(_best(full), texts, strict=True)
+    if a != b and b.startswith(a)
+  ]
   assert len(shorter) > 5
-  assert all(a[0].score <= b[0].score + 1e-6 for a, b in zip(
-      full.hypotheses, exact.hypotheses, strict=True))
+  assert all(
+    a[0].score <= b[0].score + 1e-6
+    for a, b in zip(full.hypotheses, exact.hypotheses, strict=True)
+  )
 
 
 def test_long_sentences_are_cut_and_counted(copier):
-  found = _translate(copier, ['milk ' * 40, 'milk', 'dog ' * 50],
-                     max_length=12)
+  found = _translate(copier, ['milk ' * 40, 'milk', 'dog ' * 50], max_length=12)
   assert found.cut == 2
   long, short, _ = _best(found)
   assert short == 'milk' and long and ('milk ' * 40).startswith(long)
@@ -67,14 +74,25 @@ def test_long_sentences_are_cut_and_counted(copier):
 @pytest.fixture(scope='module')
 def untrained(copier):
   """A model that says something else for each sentence and language."""
-  model = encoder_decoder.EncoderDecoder(config_lib.EncoderDecoderConfig(
-      family='post_ln', num_encoder_layers=1, num_decoder_layers=1,
-      hidden_dim=8, mlp_dim=12, num_heads=2, max_length=40,
-      vocab_size=len(copier.vocabulary), initializer_range=0.9,
-      use_language_embeddings=True, num_languages=3))
+  model = encoder_decoder.EncoderDecoder(
+    config_lib.EncoderDecoderConfig(
+      family='post_ln',
+      num_encoder_layers=1,
+      num_decoder_layers=1,
+      hidden_dim=8,
+      mlp_dim=12,
+      num_heads=2,
+      max_length=40,
+      vocab_size=len(copier.vocabulary),
+      initializer_range=0.9,
+      use_language_embeddings=True,
+      num_languages=3,
+    )
+  )
   boxed = api.init_params(model, jax.random.key(3))
   return dataclasses.replace(
-      copier, model=model, params={'model': nn.unbox(boxed)}), boxed
+    copier, model=model, params={'model': nn.unbox(boxed)}
+  ), boxed
 
 
 def test_batches_and_devices_do_not_matter(untrained, sentences):
@@ -85,67 +103,100 @@ def test_batches_and_devices_do_not_matter(untrained, sentences):
   assert len(set(_best(want))) > 3
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
   sharded = dataclasses.replace(
-      subject, partitioner=partitioner, params={'model': jax.device_put(
-          subject.params['model'], partitioner.shardings(boxed))})
+    subject,
+    partitioner=partitioner,
+    params={
+      'model': jax.device_put(
+        subject.params['model'], partitioner.shardings(boxed)
+      )
+    },
+  )
   for other in (dataclasses.replace(subject, batch_size=3), sharded):
     got = _translate(other, texts, **options)
     for a, b in zip(want.hypotheses, got.hypotheses, strict=True):
       assert [x.text for x in a] == [x.text for x in b]
-      np.testing.assert_allclose([x.score for x in a], [x.score for x in b],
-                                 atol=1e-5)
+      np.testing.assert_allclose(
+        [x.score for x in a], [x.score for x in b], atol=1e-5
+      )
 
 
 def test_a_sentence_has_a_limit_of_its_own(untrained):
   """3 tokens may become 10 + 1, in a batch with longer ones, too."""
   subject, _ = untrained
   encode = subject.vocabulary.encode
-  short, long = _best(_translate(
-      subject, ['a', 'the small dog drinks warm milk 1 2 3'], beam_size=1,
-      max_length_ratio=0.01))
+  short, long = _best(
+    _translate(
+      subject,
+      ['a', 'the small dog drinks warm milk 1 2 3'],
+      beam_size=1,
+      max_length_ratio=0.01,
+    )
+  )
   assert len(encode(short)) <= 10 and len(encode(long)) <= 10
-  free, = _best(_translate(subject, ['a'], beam_size=1, max_length_ratio=9.0))
+  (free,) = _best(_translate(subject, ['a'], beam_size=1, max_length_ratio=9.0))
   assert len(encode(free)) > 10 and free.startswith(short[:3])
 
 
 def test_options_come_from_what_was_trained(copier):
   def begun(*objectives, **options):
     return translation_options.symbols(
-        _Options(**options), {o.name: o for o in objectives})
-  trained = seq2seq.Translation(decoder_start='eos',
-                                source_symbols='language_last')
+      _Options(**options), {o.name: o for o in objectives}
+    )
+
+  trained = seq2seq.Translation(
+    decoder_start='eos', source_symbols='language_last'
+  )
   other = denoising.SpanCorruption(decoder_start='pad')
   assert begun(other, trained) == (
-      trained.decoder_start, SourceSymbols.LANGUAGE_LAST)
+    trained.decoder_start,
+    SourceSymbols.LANGUAGE_LAST,
+  )
   assert begun(other)[0] is other.decoder_start
   assert begun(trained, decoder_start='bos')[0].value == 'bos'
-  with pytest.raises(errors.ConfigError, match=re.escape(
+  with pytest.raises(
+    errors.ConfigError,
+    match=re.escape(
       'Got: no sequence-to-sequence objective recorded. Expected: '
-      'decoder_start, one of language, bos, pad, eos')):
+      'decoder_start, one of language, bos, pad, eos'
+    ),
+  ):
     begun()
-  assert 'starts with bos' in translator_lib.Translator(
-      copier, source='en', target='de').describe()
+  assert (
+    'starts with bos'
+    in translator_lib.Translator(copier, source='en', target='de').describe()
+  )
 
 
 def test_symbols_of_the_source_are_those_of_training(copier):
   """With `x </s> <lang:en>` the copy lacks x's first token."""
-  found = _translate(copier, ['warm milk'], source_symbols='language_last',
-                     decoder_start='language')
+  found = _translate(
+    copier,
+    ['warm milk'],
+    source_symbols='language_last',
+    decoder_start='language',
+  )
   pieces = copier.vocabulary.encode('warm milk')
   assert _best(found) == [copier.vocabulary.decode(pieces[1:])]
 
 
-@pytest.mark.parametrize('options, text', [
+@pytest.mark.parametrize(
+  'options, text',
+  [
     (dict(beam_size=0), 'beam_size. Got: 0'),
     (dict(n_best=6), 'n_best. Got: 6. Expected: 1 to the beam size, 5'),
     (dict(max_length=2), 'max_length. Got: 2'),
     (dict(max_length_ratio=0), 'max_length_ratio. Got: 0'),
-    (dict(decoder_start='x'), "'language', 'bos', 'pad', 'eos'")])
+    (dict(decoder_start='x'), "'language', 'bos', 'pad', 'eos'"),
+  ],
+)
 def test_impossible_options(options, text):
   with pytest.raises(errors.ConfigError, match=text):
     _Options(**options)
 
 
 def test_a_model_without_a_decoder(subject):
-  with pytest.raises(errors.ConfigError, match='Only an encoder-decoder can '
-                     'translate. Got: Encoder'):
+  with pytest.raises(
+    errors.ConfigError,
+    match='Only an encoder-decoder can translate. Got: Encoder',
+  ):
     translator_lib.Translator(subject, source='en', target='de')

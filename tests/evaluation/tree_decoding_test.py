@@ -25,9 +25,14 @@ def _is_tree(heads) -> bool:
 def _best(scores):
   count = len(scores) - 1
   words = np.arange(1, count + 1)
-  return max((heads for heads in itertools.product(
-      range(count + 1), repeat=count) if _is_tree(heads)),
-             key=lambda heads: scores[words, list(heads)].sum())
+  return max(
+    (
+      heads
+      for heads in itertools.product(range(count + 1), repeat=count)
+      if _is_tree(heads)
+    ),
+    key=lambda heads: scores[words, list(heads)].sum(),
+  )
 
 
 def test_the_docstrings_example():
@@ -45,8 +50,10 @@ def test_all_trees_of_a_few_words(seed):
 
 def test_a_word_alone_and_impossible_arcs():
   assert tree_decoding.decode(np.full((2, 2), -np.inf)).tolist() == [0]
-  scores = np.log(np.array(
-      [[1, 1, 1, 1], [0, 0, 1, 0], [1, 0, 0, 0], [0.5, 0, 0.5, 0]]) + 1e-300)
+  scores = np.log(
+    np.array([[1, 1, 1, 1], [0, 0, 1, 0], [1, 0, 0, 0], [0.5, 0, 0.5, 0]])
+    + 1e-300
+  )
   scores[0] = np.inf  # is not looked at
   with np.errstate(all='raise'):
     assert tree_decoding.decode(scores).tolist() == [2, 0, 2]

@@ -33,20 +33,26 @@ def _read(subject, split, languages, **options):
 def test_words_are_means_over_their_tokens_in_a_sentence_alone(subject, split):
   found = _read(subject, split, _LANGUAGES)
   spec = subject.vocabulary.spec
-  encode = jax.jit(functools.partial(
-      subject.model.apply, method='encode_layers'))
+  encode = jax.jit(
+    functools.partial(subject.model.apply, method='encode_layers')
+  )
   for i in (3, 12):
     ids, lengths = words_lib.encode_words(
-        subject.vocabulary, split[i], _LANGUAGES[i][0])
+      subject.vocabulary, split[i], _LANGUAGES[i][0]
+    )
     tokens = np.array([[spec.bos_id, *ids, spec.eos_id]])
-    layers = np.asarray(encode(
-        {'params': subject.params['model']}, jnp.asarray(tokens),
-        language_ids=jnp.full(tokens.shape, _LANGUAGES[i][1])))[:, 0]
+    layers = np.asarray(
+      encode(
+        {'params': subject.params['model']},
+        jnp.asarray(tokens),
+        language_ids=jnp.full(tokens.shape, _LANGUAGES[i][1]),
+      )
+    )[:, 0]
     start = 1
     for word, length in enumerate(lengths):
       np.testing.assert_allclose(
-          found[i][:, word], layers[:, start:start + length].mean(1),
-          atol=1e-5)
+        found[i][:, word], layers[:, start : start + length].mean(1), atol=1e-5
+      )
       start += length
     assert found[i].shape == (3, len(split[i]), 16)
     assert found[i].dtype == np.float32
@@ -56,10 +62,14 @@ def test_batch_size_and_devices_do_not_matter(subject, split):
   expected = _read(subject, split, _LANGUAGES)
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
   for other in (
-      dataclasses.replace(subject, batch_size=3),
-      dataclasses.replace(
-          subject, partitioner=partitioner, batch_size=12,
-          params=jax.device_put(subject.params, partitioner.replicated))):
+    dataclasses.replace(subject, batch_size=3),
+    dataclasses.replace(
+      subject,
+      partitioner=partitioner,
+      batch_size=12,
+      params=jax.device_put(subject.params, partitioner.replicated),
+    ),
+  ):
     for x, y in zip(_read(other, split, _LANGUAGES), expected, strict=True):
       np.testing.assert_allclose(x, y, atol=1e-5)
 
@@ -69,25 +79,29 @@ def test_words_beyond_the_limit_are_left_out_whole(subject, split):
   ids, lengths = words_lib.encode_words(subject.vocabulary, words, 'de')
   assert lengths[2] > 1  # so that a limit can lie inside of a word
   kept = int(lengths[:3].sum()) - 1
-  short, = _read(subject, [words], [('de', 0)], max_length=kept + 2)
+  (short,) = _read(subject, [words], [('de', 0)], max_length=kept + 2)
   of_token = np.repeat(np.arange(len(words)), lengths)[:kept]
-  expected, = word_states.states_of_readings(
-      subject, [word_states.Reading(
-          ids[:kept], np.where(of_token < 2, of_token, -1))], [0])
+  (expected,) = word_states.states_of_readings(
+    subject,
+    [word_states.Reading(ids[:kept], np.where(of_token < 2, of_token, -1))],
+    [0],
+  )
   assert short.shape[1] == 2
   np.testing.assert_allclose(short, expected.states, atol=1e-5)
 
 
 def test_each_language_is_read_by_its_own_parts(subject, split):
   plan = sharing.SharingPlan(embeddings=True, layers=1)
-  model = subject.model.clone(config=dataclasses.replace(
-      subject.model.config, sharing=plan))
+  model = subject.model.clone(
+    config=dataclasses.replace(subject.model.config, sharing=plan)
+  )
   params = nn.meta.unbox(api.init_params(model, jax.random.key(1)))
   mixed = dataclasses.replace(subject, model=model, params={'model': params})
   found = _read(mixed, split[7:11], _LANGUAGES[7:11])
   for language, part in ((0, slice(0, 2)), (2, slice(2, 4))):
-    own = dataclasses.replace(subject, params={
-        'model': sharing.select(plan, params, language)})
+    own = dataclasses.replace(
+      subject, params={'model': sharing.select(plan, params, language)}
+    )
     expected = _read(own, split[7:11][part], _LANGUAGES[7:11][part])
     for x, y in zip(found[part], expected, strict=True):
       np.testing.assert_allclose(x, y, atol=1e-5)
@@ -98,9 +112,10 @@ def test_some_tokens_may_belong_to_no_word(subject, split):
   ids, lengths = words_lib.encode_words(subject.vocabulary, words, 'de')
   of_token = np.repeat(np.arange(len(words)), lengths)
   some = np.where(np.isin(of_token, [1, 3]), of_token * 10, -1)
-  found, = word_states.states_of_readings(
-      subject, [word_states.Reading(ids, some)], [0])
-  every, = _read(subject, [words], [('de', 0)])
+  (found,) = word_states.states_of_readings(
+    subject, [word_states.Reading(ids, some)], [0]
+  )
+  (every,) = _read(subject, [words], [('de', 0)])
   assert found.words.tolist() == [10, 30]
   np.testing.assert_allclose(found.states, every[:, [1, 3]], atol=1e-5)
 

@@ -9,12 +9,15 @@ from xlflax.finetuning import directions
 @pytest.fixture
 def matrix():
   reports = {
-      language: report_test.with_test(
-          report_test.make_report(_1=[0.5]), 0, **scores)
-      for language, scores in {
-          'en': dict(en=0.9, fr=0.7, ja=0.5, mean=0.7),
-          'fr': dict(en=0.6, fr=0.8)}.items()}
-  found, = directions.matrices(reports)
+    language: report_test.with_test(
+      report_test.make_report(_1=[0.5]), 0, **scores
+    )
+    for language, scores in {
+      'en': dict(en=0.9, fr=0.7, ja=0.5, mean=0.7),
+      'fr': dict(en=0.6, fr=0.8),
+    }.items()
+  }
+  (found,) = directions.matrices(reports)
   return found
 
 
@@ -22,21 +25,28 @@ def test_training_by_test_language(matrix):
   assert (matrix.metric, matrix.rows) == ('nli/accuracy', ('en', 'fr'))
   assert matrix.columns == ('en', 'fr', 'ja')
   np.testing.assert_allclose(
-      matrix.scores, [[0.9, 0.7, 0.5], [0.6, 0.8, np.nan]])
+    matrix.scores, [[0.9, 0.7, 0.5], [0.6, 0.8, np.nan]]
+  )
   np.testing.assert_allclose(matrix.gaps, [0.3, np.nan])
 
 
 def test_files(matrix, tmp_path):
   table, picture = directions.write(tmp_path, [matrix])
   assert table.read_text() == (
-      'train,en,fr,ja,gap\n'
-      'en,0.900000,0.700000,0.500000,0.300000\n'
-      'fr,0.600000,0.800000,,\n')
+    'train,en,fr,ja,gap\n'
+    'en,0.900000,0.700000,0.500000,0.300000\n'
+    'fr,0.600000,0.800000,,\n'
+  )
   assert picture.name == 'directions.nli.png'
   assert picture.read_bytes().startswith(b'\x89PNG')
   axes = directions.draw(matrix).axes[0]
   assert sorted(text.get_text() for text in axes.texts) == [
-      '50.0', '60.0', '70.0', '80.0', '90.0']
+    '50.0',
+    '60.0',
+    '70.0',
+    '80.0',
+    '90.0',
+  ]
 
 
 @pytest.mark.parametrize('languages', [['en'], ['en', 'en']])

@@ -37,13 +37,23 @@ class FakeTraining:
     if rate < 0:
       raise errors.ConfigError('A rate is negative', got=rate)
     copy_run(self.pretrained, directory)
-    paths.write_atomically(directory / 'metrics.jsonl', ''.join(
-        json.dumps({'step': step, 'eval': {
-            'dev/accuracy/en': score + seed / 100}}) + '\n'
-        for step, score in ((10, rate), (20, rate / 2))))
+    paths.write_atomically(
+      directory / 'metrics.jsonl',
+      ''.join(
+        json.dumps(
+          {'step': step, 'eval': {'dev/accuracy/en': score + seed / 100}}
+        )
+        + '\n'
+        for step, score in ((10, rate), (20, rate / 2))
+      ),
+    )
     run_lib.mark_finished(directory, 20)
-    return {'step': 20, 'loss': 1.0, 'model_dir': str(directory),
-            'finished': True}
+    return {
+      'step': 20,
+      'loss': 1.0,
+      'model_dir': str(directory),
+      'finished': True,
+    }
 
 
 def copy_run(source: pathlib.Path, target: pathlib.Path) -> None:
@@ -54,7 +64,8 @@ def copy_run(source: pathlib.Path, target: pathlib.Path) -> None:
   for file in sorted(source.rglob('*')):
     if file.is_file():
       target.joinpath(*file.relative_to(source).parts).write_bytes(
-          file.read_bytes())
+        file.read_bytes()
+      )
   for step in checkpoints.finished_steps(source):
     (target / 'checkpoints' / str(step) / 'commit_success.txt').write_text('')
 

@@ -16,26 +16,39 @@ SELECT = 'dev/accuracy/en'
 @pytest.fixture
 def run(tmp_path, training_gin, fake_training):
   """Runs a grid in one directory; keyword arguments are `finetune`'s."""
+
   def call(*axes, bindings=(), **fields):
     fake_training.clear()
     return finetune.finetune(
-        output=str(tmp_path / 'out'), axes=tuple(map(grid.parse_axis, axes)),
-        configuration=configuration.Configuration(
-            gin_files=(training_gin,), bindings=bindings),
-        **({'select': SELECT} | fields))
+      output=str(tmp_path / 'out'),
+      axes=tuple(map(grid.parse_axis, axes)),
+      configuration=configuration.Configuration(
+        gin_files=(training_gin,), bindings=bindings
+      ),
+      **({'select': SELECT} | fields),
+    )
+
   return call
 
 
 def test_a_grid(run, tmp_path):
-  report = run('LEARNING_RATE=0.2,0.4', 'SEED=0,1',
-               test_tasks=[fakes.Counted()])
+  report = run(
+    'LEARNING_RATE=0.2,0.4', 'SEED=0,1', test_tasks=[fakes.Counted()]
+  )
   assert fakes.CALLS == [
-      'LEARNING_RATE=0.2,SEED=0', 'LEARNING_RATE=0.2,SEED=1',
-      'LEARNING_RATE=0.4,SEED=0', 'LEARNING_RATE=0.4,SEED=1',
-      'counted', 'counted']  # only the two seeds of the selected setting
+    'LEARNING_RATE=0.2,SEED=0',
+    'LEARNING_RATE=0.2,SEED=1',
+    'LEARNING_RATE=0.4,SEED=0',
+    'LEARNING_RATE=0.4,SEED=1',
+    'counted',
+    'counted',
+  ]  # only the two seeds of the selected setting
   assert [(c.step, c.value) for c in report.cells] == [
-      (10, 0.2), (10, pytest.approx(0.21)),
-      (10, 0.4), (10, pytest.approx(0.41))]
+    (10, 0.2),
+    (10, pytest.approx(0.21)),
+    (10, 0.4),
+    (10, pytest.approx(0.41)),
+  ]
   record = json.loads((tmp_path / 'out' / 'grid.json').read_text())
   assert record['selected'] == 'LEARNING_RATE=0.4'
   assert record['best_two']['dev'] == pytest.approx(0.305)
@@ -52,8 +65,7 @@ def test_only_the_best_checkpoint_is_kept(run, tmp_path):
 def test_all_checkpoints_are_kept(run, tmp_path):
   run('LEARNING_RATE=0.2', keep='all')
   folder = tmp_path / 'out' / 'cells' / 'LEARNING_RATE=0.2' / 'checkpoints'
-  assert {p.name for p in folder.iterdir() if p.name.isdigit()} == {
-      '10', '20'}
+  assert {p.name for p in folder.iterdir() if p.name.isdigit()} == {'10', '20'}
 
 
 def test_nothing_finished_is_computed_again(run):
@@ -68,7 +80,10 @@ def test_nothing_finished_is_computed_again(run):
 def test_a_diverged_cell_does_not_lose_the_others(run):
   report = run('LEARNING_RATE=0.2,9.0,0.4')
   assert [c.status.value for c in report.cells] == [
-      'finished', 'diverged', 'finished']
+    'finished',
+    'diverged',
+    'finished',
+  ]
   assert 'not finite' in report.cells[1].message
   assert report.ranking[0].name == 'LEARNING_RATE=0.4'
   assert not report.is_complete
@@ -86,8 +101,9 @@ def test_a_failed_cell_is_tried_again(run):
 
 def test_another_configuration_in_the_folder(run):
   run('LEARNING_RATE=0.2')
-  with pytest.raises(errors.RunDirectoryError,
-                     match="another configuration's cell"):
+  with pytest.raises(
+    errors.RunDirectoryError, match="another configuration's cell"
+  ):
     run('LEARNING_RATE=0.2', bindings=('SEED=3',))
 
 
@@ -110,11 +126,13 @@ def test_a_macro_that_there_is_not(run):
   assert fakes.CALLS == []
 
 
-@pytest.mark.parametrize('tested, number', [
-    ('selected', 1), ('best_two', 2), ('all', 3)])
+@pytest.mark.parametrize(
+  'tested, number', [('selected', 1), ('best_two', 2), ('all', 3)]
+)
 def test_which_settings_are_tested(run, tested, number):
-  report = run('LEARNING_RATE=0.1,0.3,0.2', test_tasks=[fakes.Counted()],
-               tested=tested)
+  report = run(
+    'LEARNING_RATE=0.1,0.3,0.2', test_tasks=[fakes.Counted()], tested=tested
+  )
   assert fakes.CALLS.count('counted') == number
   assert ('LEARNING_RATE=0.2' in report.tests) == (tested != 'selected')
   if tested == 'best_two':
@@ -137,8 +155,10 @@ def test_a_test_task_keeps_the_results_of_the_dev_task(run, tmp_path):
 
 def test_a_signal_stops_the_grid(run, monkeypatch):
   trained = cells_lib.train_lib.train
+
   def stopped(**arguments):
     return trained(**arguments) | {'finished': False}
+
   monkeypatch.setattr(cells_lib.train_lib, 'train', stopped)
   report = run('LEARNING_RATE=0.2,0.4')
   assert [c.status.value for c in report.cells] == ['stopped']
@@ -146,20 +166,27 @@ def test_a_signal_stops_the_grid(run, monkeypatch):
 
 def test_directions(tmp_path, training_gin, fake_training):
   (tmp_path / 'd.gin').write_text(
-      f"include '{training_gin}'\nTRAIN_LANGUAGE = 'en'\n"
-      'from __gin__ import dynamic_registration\n'
-      'from tests.finetuning import fakes\n'
-      'fakes.Counted.name = %TRAIN_LANGUAGE\n')
+    f"include '{training_gin}'\nTRAIN_LANGUAGE = 'en'\n"
+    'from __gin__ import dynamic_registration\n'
+    'from tests.finetuning import fakes\n'
+    'fakes.Counted.name = %TRAIN_LANGUAGE\n'
+  )
   reports = finetune.finetune_directions(
-      languages=['en', 'fr'], output=str(tmp_path / 'out'),
-      configuration=configuration.Configuration(
-          gin_files=(str(tmp_path / 'd.gin'),)),
-      select='dev/accuracy/en', test_tasks=[fakes.Counted()])
+    languages=['en', 'fr'],
+    output=str(tmp_path / 'out'),
+    configuration=configuration.Configuration(
+      gin_files=(str(tmp_path / 'd.gin'),)
+    ),
+    select='dev/accuracy/en',
+    test_tasks=[fakes.Counted()],
+  )
   assert list(reports) == ['en', 'fr']
   assert fake_training == ['single', 'counted', 'single', 'counted']
   table = (tmp_path / 'out' / 'directions.counted.csv').read_text()
   assert table.splitlines()[0] == 'train,en,fr,gap'
   with pytest.raises(errors.ConfigError, match='measured on test sets'):
     finetune.finetune_directions(
-        languages=['en', 'fr'], output=str(tmp_path / 'other'),
-        configuration=configuration.Configuration(gin_files=(training_gin,)))
+      languages=['en', 'fr'],
+      output=str(tmp_path / 'other'),
+      configuration=configuration.Configuration(gin_files=(training_gin,)),
+    )

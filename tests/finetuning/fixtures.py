@@ -15,8 +15,7 @@ def pretrained(make_run, tmp_path_factory):
 
 @pytest.fixture
 def fake_training(monkeypatch, pretrained):
-  monkeypatch.setattr(cells.train_lib, 'train',
-                      fakes.FakeTraining(pretrained))
+  monkeypatch.setattr(cells.train_lib, 'train', fakes.FakeTraining(pretrained))
   fakes.CALLS.clear()
   return fakes.CALLS
 
@@ -25,7 +24,7 @@ def fake_training(monkeypatch, pretrained):
 def training_gin(tmp_path) -> str:
   """A gin file with the macros that the fake training reads."""
   path = tmp_path / 'training.gin'
-  path.write_text('''
+  path.write_text("""
 from __gin__ import dynamic_registration
 from tests.finetuning import fakes
 from xlflax.training import checkpoints
@@ -38,5 +37,5 @@ INIT_FROM = None
 fakes.FakeTraining.pretrained = (
     %MODEL_DIR, %LEARNING_RATE, %SEED, %EVALUATION, %INIT_FROM)
 checkpoints.CheckpointOptions.every_steps = 10
-''')
+""")
   return str(path)

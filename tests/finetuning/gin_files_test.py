@@ -17,29 +17,51 @@ from xlflax.synthetic import options as options_lib
 from xlflax.training import run_directory
 
 _MACROS = {  # those that files leave open
-    'LABELS': ('a', 'b'), 'BATCH_SIZE': 8, 'LEARNING_RATE': 1e-5,
-    'HEAD_LEARNING_RATE': 1e-4, 'EPOCHS': 3, 'LAYER': 1,
-    'TRAIN_LANGUAGE': 'fr', 'TRANSLATED_FILES': {'fr': 'train.fr'}}
+  'LABELS': ('a', 'b'),
+  'BATCH_SIZE': 8,
+  'LEARNING_RATE': 1e-5,
+  'HEAD_LEARNING_RATE': 1e-4,
+  'EPOCHS': 3,
+  'LAYER': 1,
+  'TRAIN_LANGUAGE': 'fr',
+  'TRANSLATED_FILES': {'fr': 'train.fr'},
+}
 
 
 @pytest.fixture
 def settings_of(monkeypatch, tmp_path):
   """The settings of a run of some files, of a two-layer model."""
-  run_directory.write_model(tmp_path / 'pretrained', encoder.Encoder(
+  run_directory.write_model(
+    tmp_path / 'pretrained',
+    encoder.Encoder(
       model_config.EncoderConfig(
-          num_layers=2, hidden_dim=8, mlp_dim=8, num_heads=1, max_length=512,
-          cross_attention=True)))
+        num_layers=2,
+        hidden_dim=8,
+        mlp_dim=8,
+        num_heads=1,
+        max_length=512,
+        cross_attention=True,
+      )
+    ),
+  )
 
   def build(*files, train=None, labelled=None):
-    given = {'MODEL_DIR': 'run', 'INIT_FROM': str(tmp_path / 'pretrained'),
-             'TRAIN_FILES': train or {'en': 'train.en'},
-             'TRAIN_STEPS': 20000}
+    given = {
+      'MODEL_DIR': 'run',
+      'INIT_FROM': str(tmp_path / 'pretrained'),
+      'TRAIN_FILES': train or {'en': 'train.en'},
+      'TRAIN_STEPS': 20000,
+    }
     given |= {} if labelled is None else {'LABELLED_FILES': labelled}
     text = '\n'.join(map(_text, files))
-    given |= {name: value for name, value in _MACROS.items()
-              if re.search(rf'^{name} = (%gin.REQUIRED|@)', text, re.M)}
-    return gin_files.settings_of(monkeypatch, files, [
-        f'{name}={value!r}' for name, value in given.items()])
+    given |= {
+      name: value
+      for name, value in _MACROS.items()
+      if re.search(rf'^{name} = (%gin.REQUIRED|@)', text, re.M)
+    }
+    return gin_files.settings_of(
+      monkeypatch, files, [f'{name}={value!r}' for name, value in given.items()]
+    )
 
   return build
 
@@ -51,45 +73,60 @@ def _text(file):
 
 def _numbers(settings):
   """Batch size, length and peak rate."""
-  stream, = settings.streams
-  return (stream.batch_size, stream.length,
-          max(float(settings.optimizer.learning_rate(step))
-              for step in (1000, 2000)))
+  (stream,) = settings.streams
+  return (
+    stream.batch_size,
+    stream.length,
+    max(float(settings.optimizer.learning_rate(step)) for step in (1000, 2000)),
+  )
 
 
-@pytest.mark.parametrize('task, batch, length, rate', [
-    ('pos', 32, 128, 1e-5), ('ner', 8, 128, 7e-6), ('xquad', 32, 384, 3e-5),
-    ('mlqa', 32, 384, 3e-5), ('tydiqa', 32, 384, 4e-5),
-    ('xnli', 32, 128, 1e-5), ('pawsx', 32, 128, 2e-5),
-    ('amazon', 32, 128, 2e-5)])
+@pytest.mark.parametrize(
+  'task, batch, length, rate',
+  [
+    ('pos', 32, 128, 1e-5),
+    ('ner', 8, 128, 7e-6),
+    ('xquad', 32, 384, 3e-5),
+    ('mlqa', 32, 384, 3e-5),
+    ('tydiqa', 32, 384, 4e-5),
+    ('xnli', 32, 128, 1e-5),
+    ('pawsx', 32, 128, 2e-5),
+    ('amazon', 32, 128, 2e-5),
+  ],
+)
 def test_metaxlm_table_8(settings_of, task, batch, length, rate):
   settings = settings_of(f'papers/metaxlm/finetune_{task}.gin')
   assert _numbers(settings) == (batch, length, pytest.approx(rate))
   # A tenth is warm-up, then straight down.
   assert float(settings.optimizer.learning_rate(1000)) == pytest.approx(
-      rate / 2)
+    rate / 2
+  )
   assert float(settings.optimizer.learning_rate(11000)) == pytest.approx(
-      rate / 2)
-  epochs = dict(pos=10, ner=10, xquad=4, mlqa=4, tydiqa=40, xnli=6, pawsx=10,
-                amazon=5)
+    rate / 2
+  )
+  epochs = dict(
+    pos=10, ner=10, xquad=4, mlqa=4, tydiqa=40, xnli=6, pawsx=10, amazon=5
+  )
   assert config.macro('EPOCHS') == epochs[task]
   assert config.parameter('optimizers.adamw.weight_decay') == (
-      0.01 if task in ('xnli', 'pawsx', 'amazon') else 0)
+    0.01 if task in ('xnli', 'pawsx', 'amazon') else 0
+  )
 
 
-@pytest.mark.parametrize('task, length, rate', [
-    ('xnli', 128, 5e-5), ('mlqa', 386, 3e-5)])
+@pytest.mark.parametrize(
+  'task, length, rate', [('xnli', 128, 5e-5), ('mlqa', 386, 3e-5)]
+)
 @pytest.mark.parametrize('setting', ['', '_translate_train'])
 def test_ppa(settings_of, task, length, rate, setting):
   settings = settings_of(f'papers/ppa/finetune_{task}{setting}.gin')
   assert _numbers(settings) == (32, length, pytest.approx(rate))
   assert float(settings.optimizer.learning_rate(500)) == pytest.approx(
-      rate / 2)  # 1,000 steps of warm-up
+    rate / 2
+  )  # 1,000 steps of warm-up
   assert config.macro('EPOCHS') == 2
-  stream, = settings.streams
+  (stream,) = settings.streams
   switched = isinstance(stream.source, code_switched.CodeSwitched)
-  assert (switched, stream.group_size) == (
-      (True, 2) if setting else (False, 1))
+  assert (switched, stream.group_size) == ((True, 2) if setting else (False, 1))
 
 
 @pytest.mark.parametrize('task', ['ner', 'parsing', 'xnli'])
@@ -103,54 +140,72 @@ def test_ecs(settings_of, task):
   assert settings.streams[0].batching.value == 'one_language'
 
 
-@pytest.mark.parametrize('task', [
-    'zero_shot', 'translate_train_all', 'translate_train_all_plug_in'])
+@pytest.mark.parametrize(
+  'task', ['zero_shot', 'translate_train_all', 'translate_train_all_plug_in']
+)
 def test_veco(settings_of, task):
   settings = settings_of(f'papers/veco/finetune_{task}.gin')
   objective = settings.objectives.entries[0].objective
   plugged = task.endswith('plug_in')
   assert objective.features == ('plug_in' if plugged else 'plug_out')
   assert isinstance(settings.streams[0].rows, paired_rows.PairedRows) == (
-      plugged)
+    plugged
+  )
 
 
 def test_every_file_of_the_papers_is_tested():
-  names = {name.split('finetune_')[1].removesuffix('.gin')
-           for name in gin_files.files('papers') if '/finetune_' in name}
+  names = {
+    name.split('finetune_')[1].removesuffix('.gin')
+    for name in gin_files.files('papers')
+    if '/finetune_' in name
+  }
   assert names == {
-      *'pos ner xquad mlqa tydiqa xnli pawsx amazon parsing zero_shot'.split(),
-      'xnli_translate_train', 'mlqa_translate_train', 'translate_train_all',
-      'translate_train_all_plug_in'}
+    *'pos ner xquad mlqa tydiqa xnli pawsx amazon parsing zero_shot'.split(),
+    'xnli_translate_train',
+    'mlqa_translate_train',
+    'translate_train_all',
+    'translate_train_all_plug_in',
+  }
 
 
 @pytest.mark.parametrize('family', ['tagging', 'parsing', 'classification'])
 def test_head_on_a_layer_of_a_frozen_body(settings_of, family):
-  settings = settings_of(f'finetune/{family}.gin',
-                         f'finetune/settings/layer_head_{family}.gin')
+  settings = settings_of(
+    f'finetune/{family}.gin', f'finetune/settings/layer_head_{family}.gin'
+  )
   objective = settings.objectives.entries[0].objective
   assert (objective.layer, objective.head_layers, objective.body.value) == (
-      1, 4, 'frozen')
+    1,
+    4,
+    'frozen',
+  )
   setup = gin_files.trace_steps(settings)
   heads = setup.factory.abstract.params['heads'][objective.name]
   assert 'layers' in heads
 
 
-@pytest.mark.parametrize('setting, expected', [
+@pytest.mark.parametrize(
+  'setting, expected',
+  [
     ('translate_train', dict(parts=None, alpha=1.0)),
     ('one_language', dict(parts=('fr',))),
     ('code_switched', dict(group_size=2)),
-    ('plug_in', dict(group_size=1))])
+    ('plug_in', dict(group_size=1)),
+  ],
+)
 def test_settings_of_transfer(settings_of, setting, expected):
-  settings = settings_of('finetune/classification.gin',
-                         f'finetune/settings/{setting}.gin')
-  stream, = settings.streams
+  settings = settings_of(
+    'finetune/classification.gin', f'finetune/settings/{setting}.gin'
+  )
+  (stream,) = settings.streams
   assert {name: getattr(stream, name) for name in expected} == expected
   gin_files.trace_steps(settings)
 
 
 def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
-  settings = settings_of('finetune/classification.gin',
-                         'finetune/settings/frozen_language_parts.gin')
+  settings = settings_of(
+    'finetune/classification.gin', 'finetune/settings/frozen_language_parts.gin'
+  )
   assert settings.optimizer.frozen == ('model/language_specific',)
   assert settings.streams[0].batching.value == 'one_language'
   with pytest.raises(errors.ConfigError, match='matches no parameter'):
@@ -158,10 +213,11 @@ def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
 
 
 def test_translated_test_sets():
-  config.parse(['evaluate/classification.gin',
-                'finetune/settings/translate_test.gin'],
-               ["TEST_FILES={'fr': 'test.tsv'}"])
-  task, = config.parameter('evaluate.evaluate.tasks')
+  config.parse(
+    ['evaluate/classification.gin', 'finetune/settings/translate_test.gin'],
+    ["TEST_FILES={'fr': 'test.tsv'}"],
+  )
+  (task,) = config.parameter('evaluate.evaluate.tasks')
   assert isinstance(task.source, joined.TranslatedExamples)
   assert task.source.languages() == ('fr',)
 
@@ -170,48 +226,69 @@ def test_counterparts_of_test_sets(tmp_path):
   for name, text in {'test.fr': 'un\tdeux', 'test.fr-en': 'one\ttwo'}.items():
     (tmp_path / name).write_text(f'{text}\tyes\n')
   config.parse(
-      ['evaluate/classification.gin', 'finetune/settings/plug_in_test.gin'],
-      [f'TEST_FILES={dict(en="none", fr=str(tmp_path / "test.fr"))!r}',
-       f'COUNTERPART_FILES={dict(fr=str(tmp_path / "test.fr-en"))!r}'])
-  task, = config.parameter('evaluate.evaluate.tasks')
+    ['evaluate/classification.gin', 'finetune/settings/plug_in_test.gin'],
+    [
+      f'TEST_FILES={dict(en="none", fr=str(tmp_path / "test.fr"))!r}',
+      f'COUNTERPART_FILES={dict(fr=str(tmp_path / "test.fr-en"))!r}',
+    ],
+  )
+  (task,) = config.parameter('evaluate.evaluate.tasks')
   assert task.source.languages() == ('en', 'fr')
-  own, = task.source.load('fr')
-  other, = task.counterparts.load('fr')
+  (own,) = task.source.load('fr')
+  (other,) = task.counterparts.load('fr')
   assert (own.id, own.language, own.text) == (other.id, 'fr', 'un')
-  assert (other.language, other.text, other.paired_text) == (
-      'en', 'one', 'two')
+  assert (other.language, other.text, other.paired_text) == ('en', 'one', 'two')
 
 
 def test_english_trees_beside_labelled_words(settings_of, tmp_path):
-  (tmp_path / 'en.conllu').write_text(
-      '1\tone\t_\tNUM\t_\t_\t0\troot\t_\t_\n\n')
+  (tmp_path / 'en.conllu').write_text('1\tone\t_\tNUM\t_\t_\t0\troot\t_\t_\n\n')
   (tmp_path / 'fr.conll').write_text('un\tDET\n')
-  stream, = settings_of(
-      'finetune/tagging.gin', 'finetune/settings/self_labelled.gin',
-      train={'en': str(tmp_path / 'en.conllu')},
-      labelled={'fr': str(tmp_path / 'fr.conll')}).streams
-  words = {part: [(example.language, example.words, example.tags)
-                  for example in stream.source.load(part)]
-           for part in stream.source.languages()}
-  assert words == {'en': [('en', ('one',), ('NUM',))],
-                   'fr': [('fr', ('un',), ('DET',))]}
+  (stream,) = settings_of(
+    'finetune/tagging.gin',
+    'finetune/settings/self_labelled.gin',
+    train={'en': str(tmp_path / 'en.conllu')},
+    labelled={'fr': str(tmp_path / 'fr.conll')},
+  ).streams
+  words = {
+    part: [
+      (example.language, example.words, example.tags)
+      for example in stream.source.load(part)
+    ]
+    for part in stream.source.languages()
+  }
+  assert words == {
+    'en': [('en', ('one',), ('NUM',))],
+    'fr': [('fr', ('un',), ('DET',))],
+  }
 
 
 def test_every_setting_is_tested():
-  names = {name.rpartition('/')[2].removesuffix('.gin')
-           for name in gin_files.files('finetune/settings')}
+  names = {
+    name.rpartition('/')[2].removesuffix('.gin')
+    for name in gin_files.files('finetune/settings')
+  }
   assert names == {
-      'translate_train', 'one_language', 'code_switched', 'plug_in',
-      'frozen_language_parts', 'translate_test', 'plug_in_test',
-      'self_labelled',
-      *(f'layer_head_{f}' for f in ('tagging', 'parsing', 'classification'))}
+    'translate_train',
+    'one_language',
+    'code_switched',
+    'plug_in',
+    'frozen_language_parts',
+    'translate_test',
+    'plug_in_test',
+    'self_labelled',
+    *(f'layer_head_{f}' for f in ('tagging', 'parsing', 'classification')),
+  }
 
 
 @pytest.fixture(scope='module')
 def toy(tmp_path_factory):
   directory = tmp_path_factory.mktemp('toy') / 'data'
-  generator.write(directory, options_lib.SyntheticOptions(
-      languages=('en', 'aa'), sentences=8, pairs=8, examples=8, held_out=4))
+  generator.write(
+    directory,
+    options_lib.SyntheticOptions(
+      languages=('en', 'aa'), sentences=8, pairs=8, examples=8, held_out=4
+    ),
+  )
   return directory
 
 
@@ -222,13 +299,18 @@ def _suite(name):
 
 def test_synthetic_suite(toy):
   found = _suite('synthetic')
-  assert {'classification', 'structured prediction', 'question answering',
-          'retrieval', 'alignment'} <= {task.family for task in found.tasks}
+  assert {
+    'classification',
+    'structured prediction',
+    'question answering',
+    'retrieval',
+    'alignment',
+  } <= {task.family for task in found.tasks}
   for task in found.tasks:
     tests = _tests(task, toy)
     assert [test.name for test in tests] == [task.name]
     if task.cells:
-      dev, = config.parameter('evaluation.Evaluation.tasks')
+      (dev,) = config.parameter('evaluation.Evaluation.tasks')
       assert task.select.split('/')[0] == dev.name == 'dev'
       assert dev.source.languages() == ('en',)
       assert tests[0].source.languages() == ('en', 'aa')
@@ -239,12 +321,21 @@ def test_synthetic_suite(toy):
 def test_xtreme_suite():
   found = _suite('xtreme')
   assert [task.name for task in found.tasks] == [
-      'xnli', 'pawsx', 'udpos', 'panx', 'xquad', 'mlqa', 'tydiqa',
-      'bucc2018', 'tatoeba']
+    'xnli',
+    'pawsx',
+    'udpos',
+    'panx',
+    'xquad',
+    'mlqa',
+    'tydiqa',
+    'bucc2018',
+    'tatoeba',
+  ]
   for task in found.tasks:
     settings = configuration.Configuration(
-        gin_files=(task.gin_file,), bindings=(
-            "DATA='folder/'", *_trained(task), *task.bindings))
+      gin_files=(task.gin_file,),
+      bindings=("DATA='folder/'", *_trained(task), *task.bindings),
+    )
     settings.parse()
     for axis in task.grid:
       grid.parse_axis(axis)
@@ -257,6 +348,7 @@ def _trained(task):
 
 def _tests(task, data) -> list[base.EvalTask]:
   configuration.Configuration(
-      gin_files=(task.gin_file,), bindings=(
-          config.quoted('DATA', str(data)), *_trained(task))).parse()
+    gin_files=(task.gin_file,),
+    bindings=(config.quoted('DATA', str(data)), *_trained(task)),
+  ).parse()
   return config.parameter('evaluate.evaluate.tasks')

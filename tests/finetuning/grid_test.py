@@ -4,14 +4,17 @@ from xlflax import errors
 from xlflax.finetuning import grid
 
 
-@pytest.mark.parametrize('text, values', [
+@pytest.mark.parametrize(
+  'text, values',
+  [
     ('LEARNING_RATE=1e-5,2e-5', ('1e-5', '2e-5')),
     ('LANGUAGE=en,fr', ("'en'", "'fr'")),
     ("PARTS=('en','fr'),('en',)", ("('en','fr')", "('en',)")),
     ("NAME='a,b',c", ("'a,b'", "'c'")),
     ('MODEL=@small.model(),%OTHER', ('@small.model()', '%OTHER')),
     ('optimizers.adamw.b2=0.98', ('0.98',)),
-])
+  ],
+)
 def test_an_axis_is_read(text, values):
   axis = grid.parse_axis(text)
   assert axis == grid.Axis(text.split('=')[0], values)
@@ -32,22 +35,25 @@ def test_cells_and_settings():
   axes = [grid.parse_axis('RATE=1e-5,2e-5'), grid.parse_axis('SEED=0,1')]
   cells = grid.cells(axes)
   assert [cell.name for cell in cells] == [
-      'RATE=1e-5,SEED=0', 'RATE=1e-5,SEED=1',
-      'RATE=2e-5,SEED=0', 'RATE=2e-5,SEED=1']
+    'RATE=1e-5,SEED=0',
+    'RATE=1e-5,SEED=1',
+    'RATE=2e-5,SEED=0',
+    'RATE=2e-5,SEED=1',
+  ]
   assert cells[1].bindings == ('RATE=1e-5', 'SEED=1')
   settings = grid.settings(cells)
-  assert {name: [c.values['SEED'] for c in own]
-          for name, own in settings.items()} == {
-              'RATE=1e-5': ['0', '1'], 'RATE=2e-5': ['0', '1']}
+  assert {
+    name: [c.values['SEED'] for c in own] for name, own in settings.items()
+  } == {'RATE=1e-5': ['0', '1'], 'RATE=2e-5': ['0', '1']}
 
 
 def test_no_axis_gives_one_cell():
-  cell, = grid.cells([])
+  (cell,) = grid.cells([])
   assert (cell.name, cell.setting, cell.bindings) == ('single', 'single', ())
 
 
 def test_names_are_names_of_folders():
-  cell, = grid.cells([grid.parse_axis("FILE='a/b c'")])
+  (cell,) = grid.cells([grid.parse_axis("FILE='a/b c'")])
   assert cell.name == 'FILE=a_b_c'
 
 

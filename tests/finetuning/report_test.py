@@ -26,25 +26,47 @@ class _Task(base.EvalTask):
 
 def make_cell(rate: str, seed: str, value, status=Status.FINISHED):
   return cells_lib.CellResult(
-      cell=grid.Cell({'RATE': rate, 'SEED': seed}),
-      directory=pathlib.Path(f'cells/{rate}-{seed}'), status=status,
-      config='abc', step=10, value=value,
-      metrics={} if value is None else {METRIC: value})
+    cell=grid.Cell({'RATE': rate, 'SEED': seed}),
+    directory=pathlib.Path(f'cells/{rate}-{seed}'),
+    status=status,
+    config='abc',
+    step=10,
+    value=value,
+    metrics={} if value is None else {METRIC: value},
+  )
 
 
 def make_report(**scores):
   """Rates with the dev scores of two seeds."""
-  return report.GridReport(select=METRIC, cells=tuple(
-      make_cell(rate[1:], str(seed), value) for rate, values in scores.items()
-      for seed, value in enumerate(values)))
+  return report.GridReport(
+    select=METRIC,
+    cells=tuple(
+      make_cell(rate[1:], str(seed), value)
+      for rate, values in scores.items()
+      for seed, value in enumerate(values)
+    ),
+  )
 
 
 def with_test(grid_report, number: int, **accuracies):
   result = grid_report.cells[number]
-  return grid_report.with_test(result, evaluate_lib.Report(
-      (_Task(name='nli'),), {'nli': {10: base.EvalResult(metrics={
-          f'accuracy/{part}': value for part, value in accuracies.items()})}},
-      (), 1))
+  return grid_report.with_test(
+    result,
+    evaluate_lib.Report(
+      (_Task(name='nli'),),
+      {
+        'nli': {
+          10: base.EvalResult(
+            metrics={
+              f'accuracy/{part}': value for part, value in accuracies.items()
+            }
+          )
+        }
+      },
+      (),
+      1,
+    ),
+  )
 
 
 def test_the_mean_over_seeds_selects():
@@ -52,7 +74,7 @@ def test_the_mean_over_seeds_selects():
   assert [s.name for s in found.ranking] == ['RATE=2', 'RATE=1', 'RATE=3']
   assert found.ranking[0].dev.mean == pytest.approx(0.6)
   spread = found.ranking[1].dev
-  assert spread.std == pytest.approx(math.sqrt(2 * 0.4 ** 2))
+  assert spread.std == pytest.approx(math.sqrt(2 * 0.4**2))
   assert str(spread) == '0.5000 ± 0.5657'
 
 
@@ -62,16 +84,23 @@ def test_of_equals_the_earlier_is_selected():
 
 def test_of_errors_the_lowest_is_best():
   cells = [make_cell('1', '0', 3.0), make_cell('2', '0', 2.0)]
-  ranked = selection.ranking(selection.settings(cells),
-                             'perplexity/perplexity/en')
+  ranked = selection.ranking(
+    selection.settings(cells), 'perplexity/perplexity/en'
+  )
   assert [s.name for s in ranked] == ['RATE=2', 'RATE=1']
 
 
 @pytest.mark.parametrize('status', [Status.DIVERGED, Status.FAILED])
 def test_a_setting_without_all_seeds_is_not_selected(status):
-  found = report.GridReport(select=METRIC, cells=(
-      make_cell('1', '0', 0.9), make_cell('1', '1', None, status),
-      make_cell('2', '0', 0.2), make_cell('2', '1', 0.2)))
+  found = report.GridReport(
+    select=METRIC,
+    cells=(
+      make_cell('1', '0', 0.9),
+      make_cell('1', '1', None, status),
+      make_cell('2', '0', 0.2),
+      make_cell('2', '1', 0.2),
+    ),
+  )
   assert [s.name for s in found.ranking] == ['RATE=2']
   assert not found.is_complete
   assert found.best_two() is None
@@ -92,7 +121,7 @@ def test_best_two_and_test_scores():
   assert two['dev'] == pytest.approx(0.6)
   assert two['test'] == {'nli/accuracy/fr': pytest.approx(0.45)}
   spread = found.test_spreads(found.ranking[0])['nli/accuracy/fr']
-  assert (spread.mean, spread.std) == pytest.approx((0.6, 0.1 * 2 ** 0.5))
+  assert (spread.mean, spread.std) == pytest.approx((0.6, 0.1 * 2**0.5))
 
 
 def test_files(tmp_path):
@@ -101,14 +130,28 @@ def test_files(tmp_path):
   record = json.loads((tmp_path / 'grid.json').read_text())
   assert record['selected'] == 'RATE=1'
   assert record['settings'][0]['dev'] == {
-      'mean': 0.5, 'std': None, 'min': 0.5, 'max': 0.5, 'count': 1}
+    'mean': 0.5,
+    'std': None,
+    'min': 0.5,
+    'max': 0.5,
+    'count': 1,
+  }
   assert record['cells'][1]['value'] is None
   assert record['cells'][0]['test'] == {'nli/accuracy/fr': 0.25}
   rows = list(csv.DictReader(io.StringIO((tmp_path / 'grid.csv').read_text())))
-  assert [(r['RATE'], r['SEED'], r['status'], r[f'dev/{METRIC}'],
-           r['test/nli/accuracy/fr']) for r in rows] == [
-               ('1', '0', 'finished', '0.5', '0.25'),
-               ('1', '1', 'finished', 'nan', '')]
+  assert [
+    (
+      r['RATE'],
+      r['SEED'],
+      r['status'],
+      r[f'dev/{METRIC}'],
+      r['test/nli/accuracy/fr'],
+    )
+    for r in rows
+  ] == [
+    ('1', '0', 'finished', '0.5', '0.25'),
+    ('1', '1', 'finished', 'nan', ''),
+  ]
 
 
 def test_tables_name_what_is_selected():
@@ -118,4 +161,6 @@ def test_tables_name_what_is_selected():
   assert cells[0] == ['RATE=1', 'RATE=2', 'mean of the best two']
   assert cells[3] == ['', 'selected', '']
   assert [list(column.cells) for column in test.columns] == [
-      ['nli/accuracy/fr'], ['0.2500']]
+    ['nli/accuracy/fr'],
+    ['0.2500'],
+  ]

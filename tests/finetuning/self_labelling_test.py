@@ -20,37 +20,53 @@ def teacher(make_run, subject, tmp_path_factory):
   objective = token_classification.TokenClassification(labels=_LABELS)
   directory = make_run(tmp_path_factory.mktemp('teacher') / 'run')
   run_directory.write_objectives(directory, [objective])
-  heads = {objective.name: {'output': {
-      'kernel': np.random.default_rng(0).normal(size=(16, 3)).astype('f'),
-      'bias': np.zeros(3, 'f')}}}
+  heads = {
+    objective.name: {
+      'output': {
+        'kernel': np.random.default_rng(0).normal(size=(16, 3)).astype('f'),
+        'bias': np.zeros(3, 'f'),
+      }
+    }
+  }
   saved = checkpoints.Checkpoints(
-      directory, checkpoints.CheckpointOptions(asynchronous=False))
-  saved.save(state_lib.TrainState(
-      step=jnp.int32(5), params=subject.params | {
-          'heads': jax.tree.map(jnp.asarray, heads)},
-      opt_state={'m': jnp.zeros(2)}, ema=(), objective_state={}),
-             {'seed': 0})
+    directory, checkpoints.CheckpointOptions(asynchronous=False)
+  )
+  saved.save(
+    state_lib.TrainState(
+      step=jnp.int32(5),
+      params=subject.params | {'heads': jax.tree.map(jnp.asarray, heads)},
+      opt_state={'m': jnp.zeros(2)},
+      ema=(),
+      objective_state={},
+    ),
+    {'seed': 0},
+  )
   saved.close()
   return str(directory)
 
 
 def test_text_becomes_training_data(teacher, tmp_path):
   text = tmp_path / 'de.txt'
-  text.write_text('der Hund schläft\n\nund die kleine Katze\n',
-                  encoding='utf-8')
+  text.write_text(
+    'der Hund schläft\n\nund die kleine Katze\n', encoding='utf-8'
+  )
   source = self_labelling.WordLines(files={'de': str(text)})
   files = self_labelling.label(
-      teacher=teacher, source=source, output=str(tmp_path / 'labelled'))
+    teacher=teacher, source=source, output=str(tmp_path / 'labelled')
+  )
   assert files == {'de': str(tmp_path / 'labelled' / 'de.conll')}
   # What is written is read as labelled examples.
   first, second = source_lib.FileExamples(format='conll', files=files).load(
-      'de')
+    'de'
+  )
   assert first.words == ('der', 'Hund', 'schläft')
   assert second.words == ('und', 'die', 'kleine', 'Katze')
   assert {*first.tags, *second.tags} <= set(_LABELS)
   again = self_labelling.label(  # the labels that are there are not read
-      teacher=teacher, output=str(tmp_path / 'again'),
-      source=source_lib.FileExamples(format='conll', files=files))
+    teacher=teacher,
+    output=str(tmp_path / 'again'),
+    source=source_lib.FileExamples(format='conll', files=files),
+  )
   assert open(again['de']).read() == open(files['de']).read()
 
 
@@ -58,13 +74,17 @@ def test_text_without_a_word(teacher, tmp_path):
   (tmp_path / 'de.txt').write_text('\n \n')
   with pytest.raises(errors.CorpusError, match='could not be labelled'):
     self_labelling.label(
-        teacher=teacher, output=str(tmp_path / 'out'),
-        source=self_labelling.WordLines(
-            files={'de': str(tmp_path / 'de.txt')}))
+      teacher=teacher,
+      output=str(tmp_path / 'out'),
+      source=self_labelling.WordLines(files={'de': str(tmp_path / 'de.txt')}),
+    )
 
 
 def test_a_teacher_that_labels_nothing(make_run, tmp_path):
   run = make_run(tmp_path / 'run', [1])
   with pytest.raises(errors.ConfigError, match='fine-tuned to label words'):
-    self_labelling.label(teacher=str(run), output=str(tmp_path / 'out'),
-                         source=self_labelling.WordLines(files={}))
+    self_labelling.label(
+      teacher=str(run),
+      output=str(tmp_path / 'out'),
+      source=self_labelling.WordLines(files={}),
+    )

@@ -33,9 +33,11 @@ def _normal(name: str) -> str:
 def _required() -> list[str]:
   """The packages that setup.py asks for without extras."""
   tree = ast.parse((_ROOT / 'setup.py').read_text())
-  [names] = [ast.literal_eval(node.value) for node in ast.walk(tree)
-             if isinstance(node, ast.keyword)
-             and node.arg == 'install_requires']
+  [names] = [
+    ast.literal_eval(node.value)
+    for node in ast.walk(tree)
+    if isinstance(node, ast.keyword) and node.arg == 'install_requires'
+  ]
   return [_normal(re.match(r'[\w.-]+', name)[0]) for name in names]
 
 
@@ -62,8 +64,11 @@ def test_locks_have_their_accelerators():
 def test_image_copies_what_there_is():
   dockerfile = (_ROOT / 'launch/docker/Dockerfile').read_text()
   ignored = (_ROOT / 'launch/docker/Dockerfile.dockerignore').read_text()
-  sources = [word for line in re.findall(r'^COPY (.*)$', dockerfile, re.M)
-             for word in line.split()[:-1]]
+  sources = [
+    word
+    for line in re.findall(r'^COPY (.*)$', dockerfile, re.M)
+    for word in line.split()[:-1]
+  ]
   assert len(sources) >= 7
   for source in sources:
     assert (_ROOT / source).exists(), source
@@ -76,9 +81,13 @@ def test_image_copies_what_there_is():
 def test_steps_of_the_image(tmp_path):
   """The installation, and the plan of a run, on the CPU."""
   result = subprocess.run(
-      [_ROOT / 'launch/docker/install.sh', 'cpu', tmp_path / 'venv'],
-      env=os.environ | {'PYTHON': sys.executable}, text=True,
-      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    [_ROOT / 'launch/docker/install.sh', 'cpu', tmp_path / 'venv'],
+    env=os.environ | {'PYTHON': sys.executable},
+    text=True,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    check=False,
+  )
   assert result.returncode == 0, result.stdout
   assert 'No broken requirements found' in result.stdout
   assert re.search(r'parameters', result.stdout, re.I)

@@ -26,55 +26,100 @@ class _Required(dict):
 _LABELS = _Map(str)
 _METADATA = {'name': _NAME, 'namespace': _NAME, 'labels': _LABELS}
 _EXIT_CODES = _Required(
-    containerName=_NAME, operator=('In', 'NotIn'), values=[int])
+  containerName=_NAME, operator=('In', 'NotIn'), values=[int]
+)
 _RULE = {
-    'action': ('FailJob', 'Ignore', 'Count', 'FailIndex'),
-    'onExitCodes': _EXIT_CODES,
-    'onPodConditions': [_Required(type=str, status=('True', 'False'))]}
+  'action': ('FailJob', 'Ignore', 'Count', 'FailIndex'),
+  'onExitCodes': _EXIT_CODES,
+  'onPodConditions': [_Required(type=str, status=('True', 'False'))],
+}
 _PORT = {'name': _NAME, 'port': int}
 _CONTAINER = {
-    'name': _NAME, 'image': str, 'command': [str],
-    'env': [{'name': re.compile(r'[A-Z_][A-Z_0-9]*'), 'value': str,
-             'valueFrom': {'fieldRef': _Required(fieldPath=str)}}],
-    'ports': [{'name': _NAME, 'containerPort': int}],
-    'resources': {'requests': _Map(_QUANTITY), 'limits': _Map(_QUANTITY)},
-    'volumeMounts': [_Required(name=_NAME, mountPath=re.compile('/.*'))]}
+  'name': _NAME,
+  'image': str,
+  'command': [str],
+  'env': [
+    {
+      'name': re.compile(r'[A-Z_][A-Z_0-9]*'),
+      'value': str,
+      'valueFrom': {'fieldRef': _Required(fieldPath=str)},
+    }
+  ],
+  'ports': [{'name': _NAME, 'containerPort': int}],
+  'resources': {'requests': _Map(_QUANTITY), 'limits': _Map(_QUANTITY)},
+  'volumeMounts': [_Required(name=_NAME, mountPath=re.compile('/.*'))],
+}
 _VOLUME = {
-    'name': _NAME, 'emptyDir': {'medium': ('', 'Memory'),
-                                'sizeLimit': _QUANTITY},
-    'persistentVolumeClaim': _Required(claimName=_NAME)}
+  'name': _NAME,
+  'emptyDir': {'medium': ('', 'Memory'), 'sizeLimit': _QUANTITY},
+  'persistentVolumeClaim': _Required(claimName=_NAME),
+}
 _POD = {
-    'restartPolicy': ('Never',),  # what a podFailurePolicy needs
-    'terminationGracePeriodSeconds': int, 'serviceAccountName': _NAME,
-    'priorityClassName': _NAME, 'nodeSelector': _LABELS, 'subdomain': _NAME,
-    'tolerations': [{'key': _LABEL, 'operator': ('Exists', 'Equal'),
-                     'effect': ('NoSchedule', 'NoExecute')}],
-    'containers': [_CONTAINER], 'volumes': [_VOLUME]}
+  'restartPolicy': ('Never',),  # what a podFailurePolicy needs
+  'terminationGracePeriodSeconds': int,
+  'serviceAccountName': _NAME,
+  'priorityClassName': _NAME,
+  'nodeSelector': _LABELS,
+  'subdomain': _NAME,
+  'tolerations': [
+    {
+      'key': _LABEL,
+      'operator': ('Exists', 'Equal'),
+      'effect': ('NoSchedule', 'NoExecute'),
+    }
+  ],
+  'containers': [_CONTAINER],
+  'volumes': [_VOLUME],
+}
 _JOB_SPEC = {
-    'completionMode': ('Indexed', 'NonIndexed'), 'completions': int,
-    'parallelism': int, 'backoffLimit': int,
-    'podFailurePolicy': _Required(rules=[_RULE]),
-    'template': {'metadata': {'labels': _LABELS}, 'spec': _POD}}
+  'completionMode': ('Indexed', 'NonIndexed'),
+  'completions': int,
+  'parallelism': int,
+  'backoffLimit': int,
+  'podFailurePolicy': _Required(rules=[_RULE]),
+  'template': {'metadata': {'labels': _LABELS}, 'spec': _POD},
+}
 _KINDS = {
-    ('v1', 'Service'): {
-        'clusterIP': ('None',), 'publishNotReadyAddresses': bool,
-        'selector': _LABELS, 'ports': [_PORT]},
-    ('batch/v1', 'Job'): _JOB_SPEC,
-    ('jobset.x-k8s.io/v1alpha2', 'JobSet'): {
-        'network': {'enableDNSHostnames': bool, 'subdomain': _NAME,
-                    'publishNotReadyAddresses': bool},
-        'failurePolicy': {
-            'maxRestarts': int,
-            'rules': [{
-                'name': _NAME,
-                'action': ('FailJobSet', 'RestartJobSet',
-                           'RestartJobSetAndIgnoreMaxRestarts'),
-                'onJobFailureReasons': [(
-                    'BackoffLimitExceeded', 'DeadlineExceeded',
-                    'FailedIndexes', 'MaxFailedIndexesExceeded',
-                    'PodFailurePolicy')]}]},
-        'replicatedJobs': [_Required(
-            name=_NAME, replicas=int, template={'spec': _JOB_SPEC})]}}
+  ('v1', 'Service'): {
+    'clusterIP': ('None',),
+    'publishNotReadyAddresses': bool,
+    'selector': _LABELS,
+    'ports': [_PORT],
+  },
+  ('batch/v1', 'Job'): _JOB_SPEC,
+  ('jobset.x-k8s.io/v1alpha2', 'JobSet'): {
+    'network': {
+      'enableDNSHostnames': bool,
+      'subdomain': _NAME,
+      'publishNotReadyAddresses': bool,
+    },
+    'failurePolicy': {
+      'maxRestarts': int,
+      'rules': [
+        {
+          'name': _NAME,
+          'action': (
+            'FailJobSet',
+            'RestartJobSet',
+            'RestartJobSetAndIgnoreMaxRestarts',
+          ),
+          'onJobFailureReasons': [
+            (
+              'BackoffLimitExceeded',
+              'DeadlineExceeded',
+              'FailedIndexes',
+              'MaxFailedIndexesExceeded',
+              'PodFailurePolicy',
+            )
+          ],
+        }
+      ],
+    },
+    'replicatedJobs': [
+      _Required(name=_NAME, replicas=int, template={'spec': _JOB_SPEC})
+    ],
+  },
+}
 
 
 def problems(manifest) -> list[str]:
@@ -82,8 +127,15 @@ def problems(manifest) -> list[str]:
   kind = manifest.get('apiVersion'), manifest.get('kind')
   if kind not in _KINDS:
     return [f'no such kind: {kind}']
-  return list(_check(manifest, _Required(
-      apiVersion=str, kind=str, metadata=_METADATA, spec=_KINDS[kind]), ''))
+  return list(
+    _check(
+      manifest,
+      _Required(
+        apiVersion=str, kind=str, metadata=_METADATA, spec=_KINDS[kind]
+      ),
+      '',
+    )
+  )
 
 
 def _check(value, schema, path):
@@ -110,8 +162,9 @@ def _check_object(value, schema, path):
     yield f'{path}: no object: {value!r}'
     return
   if isinstance(schema, _Required):
-    yield from (f'{path}.{name}: missing' for name in schema
-                if name not in value)
+    yield from (
+      f'{path}.{name}: missing' for name in schema if name not in value
+    )
   for name, item in value.items():
     if isinstance(schema, _Map):
       yield from _check(name, schema.names, f'{path} (name)')

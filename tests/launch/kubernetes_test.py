@@ -12,17 +12,32 @@ from xlflax.launch import kubernetes
 
 _EXAMPLES = pathlib.Path(__file__).parents[2] / 'launch/kubernetes'
 _EVERYTHING = dict(
-    claim='runs', queue='team', node_selector={'example.com/gpu': 'h200'},
-    cpu='32', memory='256Gi', service_account='trainer', namespace='ml',
-    priority_class='high')
+  claim='runs',
+  queue='team',
+  node_selector={'example.com/gpu': 'h200'},
+  cpu='32',
+  memory='256Gi',
+  service_account='trainer',
+  namespace='ml',
+  priority_class='high',
+)
 
 
 def _job(**more):
-  return kubernetes.KubernetesJob(**{
-      'command': ('train', '--gin_file=pretrain/mlm.gin',
-                  '--gin_file=models/large.gin', '--gin.TRAIN_STEPS=200000',
-                  '--model_dir=/shared/runs/mlm'),
-      'name': 'mlm', 'image': 'registry.example.com/xlflax:gpu'} | more)
+  return kubernetes.KubernetesJob(
+    **{
+      'command': (
+        'train',
+        '--gin_file=pretrain/mlm.gin',
+        '--gin_file=models/large.gin',
+        '--gin.TRAIN_STEPS=200000',
+        '--model_dir=/shared/runs/mlm',
+      ),
+      'name': 'mlm',
+      'image': 'registry.example.com/xlflax:gpu',
+    }
+    | more
+  )
 
 
 @pytest.mark.parametrize('nodes', [1, 2, 16])
@@ -52,27 +67,35 @@ def test_whole_schema(kind):
   for manifest in kubernetes.manifests(_job(kind=kind, **_EVERYTHING)):
     if manifest['kind'] == 'JobSet':
       [workers] = manifest['spec']['replicatedJobs']
-      manifest = {'apiVersion': 'batch/v1', 'kind': 'Job',
-                  'metadata': {'name': 'workers'},
-                  'spec': workers['template']['spec']}
+      manifest = {
+        'apiVersion': 'batch/v1',
+        'kind': 'Job',
+        'metadata': {'name': 'workers'},
+        'spec': workers['template']['spec'],
+      }
     package.validate(manifest, '1.30', strict=True)
 
 
-@pytest.mark.parametrize('path, value, text', [
+@pytest.mark.parametrize(
+  'path, value, text',
+  [
     (('spec', 'paralelism'), 2, '.spec.paralelism: unknown field'),
     (('spec', 'parallelism'), '2', ".spec.parallelism: '2' is no int"),
     (('metadata', 'name'), 'A_b', '.metadata.name'),
     (('kind',), 'Jobb', 'no such kind'),
     (('spec', 'podFailurePolicy'), {}, '.rules: missing'),
-    (('spec', 'completionMode'), 'indexed', 'is none of')])
+    (('spec', 'completionMode'), 'indexed', 'is none of'),
+  ],
+)
 def test_schema_finds_mistakes(path, value, text):
   [_, manifest] = kubernetes.manifests(_job(kind='job'))
   place = manifest
   for name in path[:-1]:
     place = place[name]
   place[path[-1]] = value
-  assert any(text in problem
-             for problem in kubernetes_schema.problems(manifest))
+  assert any(
+    text in problem for problem in kubernetes_schema.problems(manifest)
+  )
 
 
 def _parts(job):
@@ -84,8 +107,9 @@ def _parts(job):
   return manifest, pod, pod['containers'][0]
 
 
-@pytest.mark.parametrize('kind, first', [
-    ('job', 'mlm-0.mlm'), ('jobset', 'mlm-workers-0-0.mlm')])
+@pytest.mark.parametrize(
+  'kind, first', [('job', 'mlm-0.mlm'), ('jobset', 'mlm-workers-0-0.mlm')]
+)
 def test_processes_find_each_other(kind, first):
   spec, pod, container = _parts(_job(kind=kind, nodes=4))
   variables = {v['name']: v.get('value') for v in container['env']}
@@ -97,26 +121,33 @@ def test_processes_find_each_other(kind, first):
 def test_service_names_the_pods_of_a_job():
   service, manifest = kubernetes.manifests(_job(kind='job'))
   assert service['spec']['clusterIP'] == 'None'
-  assert manifest['spec']['template']['spec']['subdomain'] == (
-      service['metadata']['name'])
+  assert (
+    manifest['spec']['template']['spec']['subdomain']
+    == (service['metadata']['name'])
+  )
 
 
 def test_a_mistake_is_not_repeated_and_a_stop_does_not_count():
   rules = _parts(_job(kind='job'))[0]['podFailurePolicy']['rules']
-  assert [(r['action'], r.get('onExitCodes', {}).get('values'))
-          for r in rules] == [('FailJob', [2]), ('Ignore', [75]),
-                              ('Ignore', None)]
+  assert [
+    (r['action'], r.get('onExitCodes', {}).get('values')) for r in rules
+  ] == [('FailJob', [2]), ('Ignore', [75]), ('Ignore', None)]
 
 
 def test_gpus_shared_memory_and_volume():
   _, pod, container = _parts(_job(**_EVERYTHING))
   assert container['resources'] == {
-      'requests': {'cpu': '32', 'memory': '256Gi'},
-      'limits': {'nvidia.com/gpu': '8'}}
+    'requests': {'cpu': '32', 'memory': '256Gi'},
+    'limits': {'nvidia.com/gpu': '8'},
+  }
   assert {m['mountPath'] for m in container['volumeMounts']} == {
-      '/dev/shm', '/shared'}
+    '/dev/shm',
+    '/shared',
+  }
   assert pod['volumes'][0]['emptyDir'] == {
-      'medium': 'Memory', 'sizeLimit': '16Gi'}
+    'medium': 'Memory',
+    'sizeLimit': '16Gi',
+  }
   assert pod['nodeSelector'] == {'example.com/gpu': 'h200'}
 
 
@@ -125,20 +156,23 @@ def test_queue_is_on_what_kueue_admits():
   label = 'kueue.x-k8s.io/queue-name'
   assert manifest['metadata']['labels'][label] == 'team'
   assert label not in service['metadata']['labels']
-  assert label not in (
-      manifest['spec']['template']['metadata']['labels'])
+  assert label not in (manifest['spec']['template']['metadata']['labels'])
 
 
 def test_kubernetes_replaces_nothing_in_the_command():
   command = _parts(_job(command=('train', '--gin.A=$(B)')))[2]['command']
-  assert command == ['xlflax', 'train', '--gin.A=$$(B)',
-                     '--stopped_status=75']
+  assert command == ['xlflax', 'train', '--gin.A=$$(B)', '--stopped_status=75']
 
 
-@pytest.mark.parametrize('more, text', [
-    ({'name': 'My_Run'}, "Got: My_Run. Expected: at most 42"),
-    ({'name': 'a' * 43}, 'at most 42'), ({'nodes': 0}, 'nodes=0'),
-    ({'kind': 'pod'}, "one of 'job', 'jobset'")])
+@pytest.mark.parametrize(
+  'more, text',
+  [
+    ({'name': 'My_Run'}, 'Got: My_Run. Expected: at most 42'),
+    ({'name': 'a' * 43}, 'at most 42'),
+    ({'nodes': 0}, 'nodes=0'),
+    ({'kind': 'pod'}, "one of 'job', 'jobset'"),
+  ],
+)
 def test_mistakes(more, text):
   with pytest.raises(errors.ConfigError, match=text):
     _job(**more)
@@ -154,8 +188,7 @@ def _kubectl(folder: pathlib.Path, code: str) -> dict[str, str]:
 
 def test_submission(tmp_path):
   job = _job()
-  environment = _kubectl(
-      tmp_path, 'echo "$@"; cat > "$FOLDER/applied.yaml"')
+  environment = _kubectl(tmp_path, 'echo "$@"; cat > "$FOLDER/applied.yaml"')
   assert kubernetes.submit(job, environment) == 'apply -f -'
   assert (tmp_path / 'applied.yaml').read_text() == kubernetes.rendered(job)
 

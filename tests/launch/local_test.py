@@ -31,13 +31,20 @@ print('hello from', i, flush=True)
 @pytest.fixture
 def job(tmp_path):
   """Makes a job whose processes run some Python."""
+
   def make(code: str, processes: int = 2, **more) -> local.LocalJob:
     worker = tmp_path / 'worker.py'
     worker.write_text(_WORKER + textwrap.dedent(code))
     return local.LocalJob(
-        command=('train', f'--folder={tmp_path}'), num_processes=processes,
-        cpu_devices=1, logs=tmp_path / 'logs', grace_seconds=0.5,
-        program=(sys.executable, str(worker)), **more)
+      command=('train', f'--folder={tmp_path}'),
+      num_processes=processes,
+      cpu_devices=1,
+      logs=tmp_path / 'logs',
+      grace_seconds=0.5,
+      program=(sys.executable, str(worker)),
+      **more,
+    )
+
   return make
 
 
@@ -62,13 +69,16 @@ def test_success(job, capsys):
 
 
 def test_environment_and_arguments(job):
-  made = job("print(os.environ['JAX_NUM_CPU_DEVICES'], sys.argv[1:])",
-             port=1234)
+  made = job(
+    "print(os.environ['JAX_NUM_CPU_DEVICES'], sys.argv[1:])", port=1234
+  )
   assert local.run(made) == 0
   shown = made.log(1).read_text()
   assert "1 ['train', " in shown
-  assert ("'--coordinator=localhost:1234', '--num_processes=2', "
-          "'--process_id=1', '--stopped_status=75']") in shown
+  assert (
+    "'--coordinator=localhost:1234', '--num_processes=2', "
+    "'--process_id=1', '--stopped_status=75']"
+  ) in shown
 
 
 def test_first_failure_ends_all(job, capsys, tmp_path, caplog):
@@ -100,25 +110,30 @@ def test_killed_process_ends_all(job, tmp_path, caplog):
   """)
   assert local.run(made) == 128 + signal.SIGKILL
   assert 'Process 1 of 2 was killed by SIGKILL; ending the others' in (
-      caplog.text)
+    caplog.text
+  )
 
 
 def test_last_checkpoint_is_named(job, tmp_path, caplog):
   made = job('sys.exit(1)')
   for step in ('8', '16', '24.orbax-checkpoint-tmp'):
     (tmp_path / 'run/checkpoints' / step).mkdir(parents=True)
-  made = local.LocalJob(**vars(made) | {
-      'command': (*made.command, '--model_dir', str(tmp_path / 'run'))})
+  made = local.LocalJob(
+    **vars(made)
+    | {'command': (*made.command, '--model_dir', str(tmp_path / 'run'))}
+  )
   local.run(made)
   assert 'continues from the checkpoint of step 16.' in caplog.text
 
 
 def _launch(made: local.LocalJob) -> subprocess.Popen:
   """The launcher as a process of its own."""
-  code = ('import sys, pathlib; from xlflax.launch import local; '
-          f'job = local.LocalJob(command={made.command!r}, num_processes=2, '
-          f'cpu_devices=1, logs=pathlib.Path({str(made.logs)!r}), '
-          f'program={made.program!r}); sys.exit(local.run(job))')
+  code = (
+    'import sys, pathlib; from xlflax.launch import local; '
+    f'job = local.LocalJob(command={made.command!r}, num_processes=2, '
+    f'cpu_devices=1, logs=pathlib.Path({str(made.logs)!r}), '
+    f'program={made.program!r}); sys.exit(local.run(job))'
+  )
   return subprocess.Popen([sys.executable, '-c', code], cwd=_ROOT)
 
 
@@ -179,9 +194,12 @@ def test_no_restart_after_a_mistake(job, tmp_path):
 def test_gpus_are_shared():
   made = local.LocalJob(command=('train',), num_processes=2)
   assert made.variables(1, ['0', '1', '2', '3']) == {
-      'CUDA_VISIBLE_DEVICES': '2,3'}
+    'CUDA_VISIBLE_DEVICES': '2,3'
+  }
   assert made.variables(0, []) == {
-      'JAX_PLATFORMS': 'cpu', 'JAX_NUM_CPU_DEVICES': '1'}
+    'JAX_PLATFORMS': 'cpu',
+    'JAX_NUM_CPU_DEVICES': '1',
+  }
 
 
 def test_gpus_that_can_not_be_shared():
@@ -190,32 +208,47 @@ def test_gpus_that_can_not_be_shared():
     made.variables(0, ['0', '1', '2'])
 
 
-@pytest.mark.parametrize('environment, expected', [
+@pytest.mark.parametrize(
+  'environment, expected',
+  [
     ({'CUDA_VISIBLE_DEVICES': '2,3'}, ['2', '3']),
     ({'CUDA_VISIBLE_DEVICES': ''}, []),
-    ({'CUDA_VISIBLE_DEVICES': '0', 'JAX_PLATFORMS': 'cpu'}, [])])
+    ({'CUDA_VISIBLE_DEVICES': '0', 'JAX_PLATFORMS': 'cpu'}, []),
+  ],
+)
 def test_gpus_that_may_be_used(environment, expected):
   assert local.gpus(environment) == expected
 
 
-@pytest.mark.parametrize('size', [dict(num_processes=0),
-                                  dict(num_processes=1, cpu_devices=0)])
+@pytest.mark.parametrize(
+  'size', [dict(num_processes=0), dict(num_processes=1, cpu_devices=0)]
+)
 def test_no_processes_or_devices(size):
   with pytest.raises(errors.ConfigError, match='needs processes and devices'):
     local.LocalJob(command=('train',), **size)
 
 
-@pytest.mark.parametrize('command, text', [
-    ((), 'nothing to launch'), (('xlflax',), 'nothing to launch'),
+@pytest.mark.parametrize(
+  'command, text',
+  [
+    ((), 'nothing to launch'),
+    (('xlflax',), 'nothing to launch'),
     (('tasks', 'list'), 'does not run as several processes. Got: tasks'),
-    (('train', '--process_id=0'), 'of its launcher. Got: --process_id')])
+    (('train', '--process_id=0'), 'of its launcher. Got: --process_id'),
+  ],
+)
 def test_commands_that_can_not_be_launched(command, text):
   with pytest.raises(errors.ConfigError, match=text):
     job_lib.check(command)
 
 
-@pytest.mark.parametrize('words, expected', [
-    (('--model_dir=a', '--model_dir=b'), 'b'), (('--model_dir', 'c'), 'c'),
-    (('train',), None)])
+@pytest.mark.parametrize(
+  'words, expected',
+  [
+    (('--model_dir=a', '--model_dir=b'), 'b'),
+    (('--model_dir', 'c'), 'c'),
+    (('train',), None),
+  ],
+)
 def test_value_of_a_flag(words, expected):
   assert job_lib.flag_value(words, '--model_dir') == expected

@@ -15,25 +15,45 @@ from tests.end_to_end.conftest import free_port, losses, wait_for_step
 
 _STEPS = 24
 _TINY = (
-    '--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin',
-    '--gin.EncoderConfig.num_layers=1', '--gin.EncoderConfig.hidden_dim=16',
-    '--gin.EncoderConfig.mlp_dim=32', '--gin.EncoderConfig.num_heads=2',
-    '--gin.EncoderConfig.max_length=32', '--gin.LENGTH=16',
-    '--gin.BATCH_SIZE=8', '--gin.WARMUP_STEPS=2',
-    '--gin.train.train.log_every_steps=3',
-    '--gin.checkpoints.CheckpointOptions.every_steps=4')
+  '--gin_file=pretrain/mlm.gin',
+  '--gin_file=models/tiny.gin',
+  '--gin.EncoderConfig.num_layers=1',
+  '--gin.EncoderConfig.hidden_dim=16',
+  '--gin.EncoderConfig.mlp_dim=32',
+  '--gin.EncoderConfig.num_heads=2',
+  '--gin.EncoderConfig.max_length=32',
+  '--gin.LENGTH=16',
+  '--gin.BATCH_SIZE=8',
+  '--gin.WARMUP_STEPS=2',
+  '--gin.train.train.log_every_steps=3',
+  '--gin.checkpoints.CheckpointOptions.every_steps=4',
+)
 pytestmark = pytest.mark.slow
-_WORKER = (pathlib.Path(__file__).parents[1]
-           / 'end_to_end/batches_worker.py')
+_WORKER = pathlib.Path(__file__).parents[1] / 'end_to_end/batches_worker.py'
 
 
-def _launch(workspace, directory: pathlib.Path, *arguments: str,
-            processes: int, devices: int = 1, steps: int = _STEPS):
+def _launch(
+  workspace,
+  directory: pathlib.Path,
+  *arguments: str,
+  processes: int,
+  devices: int = 1,
+  steps: int = _STEPS,
+):
   return workspace.start(
-      'launch', 'local', f'--num_processes={processes}',
-      f'--cpu_devices={devices}', '--', 'train', *_TINY, *workspace.inputs,
-      workspace.cache, f'--model_dir={directory}',
-      f'--gin.TRAIN_STEPS={steps}', *arguments)
+    'launch',
+    'local',
+    f'--num_processes={processes}',
+    f'--cpu_devices={devices}',
+    '--',
+    'train',
+    *_TINY,
+    *workspace.inputs,
+    workspace.cache,
+    f'--model_dir={directory}',
+    f'--gin.TRAIN_STEPS={steps}',
+    *arguments,
+  )
 
 
 def _ended(process, status: int = 0) -> str:
@@ -54,7 +74,8 @@ def _assert_close(ours, theirs, tolerance: float):
   assert ours.keys() == theirs.keys()
   for step, metrics in ours.items():
     assert metrics['loss'] == pytest.approx(
-        theirs[step]['loss'], abs=tolerance), step
+      theirs[step]['loss'], abs=tolerance
+    ), step
 
 
 def _pid_of(process_id: int, run: pathlib.Path) -> int:
@@ -70,8 +91,7 @@ def _pid_of(process_id: int, run: pathlib.Path) -> int:
   raise AssertionError(f'no process {process_id}')
 
 
-def test_killed_process_ends_the_job_and_a_restart_resumes(
-    workspace, tmp_path):
+def test_killed_process_ends_the_job_and_a_restart_resumes(workspace, tmp_path):
   """Four processes of two devices; one of them gets SIGKILL."""
   run = tmp_path / 'run'
   launcher = _launch(workspace, run, processes=4, devices=2, steps=100000)
@@ -81,31 +101,53 @@ def test_killed_process_ends_the_job_and_a_restart_resumes(
   output = _ended(launcher, status=128 + signal.SIGKILL)
   assert time.monotonic() - start < 30
   assert 'Process 2 of 4 was killed by SIGKILL; ending the others' in output
-  step = int(re.search(r'continues from the checkpoint of step (\d+)',
-                       output)[1])
-  again = _ended(_launch(workspace, run, f'--stop_at_step={step + 4}',
-                         processes=4, devices=2, steps=100000))
+  step = int(
+    re.search(r'continues from the checkpoint of step (\d+)', output)[1]
+  )
+  again = _ended(
+    _launch(
+      workspace,
+      run,
+      f'--stop_at_step={step + 4}',
+      processes=4,
+      devices=2,
+      steps=100000,
+    )
+  )
   assert f'Continuing from the checkpoint of step {step}.' in again
   assert f'Stopped at step {step + 4} of' in again
 
 
 def test_other_numbers_of_processes_after_each_restart(
-    workspace, single, tmp_path):
+  workspace, single, tmp_path
+):
   """1, 2, 4, 2 processes: the losses of the run that never stopped."""
   run = tmp_path / 'run'
   for processes, stop in ((1, 6), (2, 12), (4, 18), (2, 24)):
-    _ended(_launch(workspace, run, f'--stop_at_step={stop}',
-                   processes=processes))
+    _ended(
+      _launch(workspace, run, f'--stop_at_step={stop}', processes=processes)
+    )
   assert max(losses(run)) == _STEPS
   _assert_close(losses(run), single, 1e-5)
 
 
 def test_four_processes_see_the_same_batches(workspace, tmp_path):
   port = free_port()
+
   def start(processes, i):
     return subprocess.Popen(
-        [sys.executable, _WORKER, workspace.root, tmp_path, str(processes),
-         str(i), str(port)], env=workspace.environment())
+      [
+        sys.executable,
+        _WORKER,
+        workspace.root,
+        tmp_path,
+        str(processes),
+        str(i),
+        str(port),
+      ],
+      env=workspace.environment(),
+    )
+
   started = [start(1, 0), *(start(4, i) for i in range(4))]
   assert [process.wait(timeout=200) for process in started] == [0] * 5
   whole = dict(np.load(tmp_path / '1-0.npz'))
@@ -113,8 +155,8 @@ def test_four_processes_see_the_same_batches(workspace, tmp_path):
   assert len(whole) >= 10
   for name, expected in whole.items():
     np.testing.assert_array_equal(
-        np.concatenate([part[name] for part in parts]), expected,
-        err_msg=name)
+      np.concatenate([part[name] for part in parts]), expected, err_msg=name
+    )
 
 
 def test_ctrl_c_saves_and_a_restart_resumes(workspace, single, tmp_path):
@@ -129,5 +171,7 @@ def test_ctrl_c_saves_and_a_restart_resumes(workspace, single, tmp_path):
     output = _ended(_launch(workspace, run, processes=2))
     assert f'checkpoint of step {stopped[1]}.' in output
   np.testing.assert_allclose(
-      [m['loss'] for m in losses(run).values()],
-      [m['loss'] for m in single.values()], atol=1e-5)
+    [m['loss'] for m in losses(run).values()],
+    [m['loss'] for m in single.values()],
+    atol=1e-5,
+  )

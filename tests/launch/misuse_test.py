@@ -9,30 +9,47 @@ from tests import fake_bucket
 from tests.end_to_end.conftest import free_port
 
 _TINY = (
-    '--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin',
-    '--gin.LENGTH=16', '--gin.BATCH_SIZE=8', '--gin.TRAIN_STEPS=4',
-    '--gin.WARMUP_STEPS=1', '--gin.EncoderConfig.max_length=32',
-    '--compilation_cache=')
+  '--gin_file=pretrain/mlm.gin',
+  '--gin_file=models/tiny.gin',
+  '--gin.LENGTH=16',
+  '--gin.BATCH_SIZE=8',
+  '--gin.TRAIN_STEPS=4',
+  '--gin.WARMUP_STEPS=1',
+  '--gin.EncoderConfig.max_length=32',
+  '--compilation_cache=',
+)
 _LIMIT = 90  # seconds, for a machine that has much else to do
 
 
 @pytest.fixture
 def together(workspace, tmp_path):
   """Runs two processes; their outputs, statuses checked."""
-  def run(*different, port=None, statuses=(2, 2), join_timeout=40,
-          **environment):
+
+  def run(
+    *different, port=None, statuses=(2, 2), join_timeout=40, **environment
+  ):
     port = port or free_port()
     start = time.monotonic()
-    processes = [workspace.start(
-        'train', *_TINY, workspace.cache, *workspace.inputs,
-        f'--model_dir={tmp_path / "run"}', f'--coordinator=127.0.0.1:{port}',
-        f'--join_timeout={join_timeout}', *flags, **environment)
-                 for flags in different]
+    processes = [
+      workspace.start(
+        'train',
+        *_TINY,
+        workspace.cache,
+        *workspace.inputs,
+        f'--model_dir={tmp_path / "run"}',
+        f'--coordinator=127.0.0.1:{port}',
+        f'--join_timeout={join_timeout}',
+        *flags,
+        **environment,
+      )
+      for flags in different
+    ]
     outputs = [p.communicate(timeout=_LIMIT)[0] for p in processes]
     assert tuple(p.returncode for p in processes) == statuses, outputs
     assert time.monotonic() - start < _LIMIT
     assert not any('Traceback' in output for output in outputs), outputs
     return outputs
+
   return run
 
 
@@ -44,13 +61,15 @@ def _flags(i, *more, count=2):
 def test_wrong_process_count(together):
   for output in together(_flags(0), _flags(1, count=3)):
     assert 'The processes do not agree on how many they are. Got: 2 for' in (
-        output)
+      output
+    )
 
 
 @pytest.mark.slow  # see also roll_call_test
 def test_missing_process(together):
-  for output in together(_flags(0, count=3), _flags(1, count=3),
-                         join_timeout=15):
+  for output in together(
+    _flags(0, count=3), _flags(1, count=3), join_timeout=15
+  ):
     assert '2 of 3 processes within 15 s; missing: 2.' in output
 
 
@@ -63,23 +82,26 @@ def test_different_gin(together):
 @pytest.mark.slow  # see also roll_call_test
 def test_port_that_is_taken(together):
   with socket.create_server(('', 0)) as server:
-    outputs = together(_flags(0), _flags(1), port=server.getsockname()[1],
-                       join_timeout=10)
+    outputs = together(
+      _flags(0), _flags(1), port=server.getsockname()[1], join_timeout=10
+    )
   assert 'Process 0 can not listen on the port of the job' in outputs[0]
   assert "Something that is not the job's process 0 answers" in outputs[1]
 
 
 def test_batch_that_does_not_divide_the_mesh(together):
-  for output in together(_flags(0, '--gin.BATCH_SIZE=7'),
-                         _flags(1, '--gin.BATCH_SIZE=7')):
+  for output in together(
+    _flags(0, '--gin.BATCH_SIZE=7'), _flags(1, '--gin.BATCH_SIZE=7')
+  ):
     assert 'The batch size does not divide over the devices. Got: 7' in output
     assert 'a multiple of 2 (data 2' in output
 
 
 def test_mistake_of_one_process_ends_both(together, tmp_path):
   """One host lacks the cache: the other would wait in a collective."""
-  outputs = together(_flags(0), _flags(1, f'--cache={tmp_path / "none"}'),
-                     statuses=(1, 2))
+  outputs = together(
+    _flags(0), _flags(1, f'--cache={tmp_path / "none"}'), statuses=(1, 2)
+  )
   assert 'process 1 of 2: ' in outputs[1]
   assert 'process 1 failed: ' in outputs[0]
 

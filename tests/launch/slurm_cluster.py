@@ -121,12 +121,24 @@ class TinyCluster:
   def _end_jobs(self):
     """Leaves no job's processes behind."""
     for _ in range(60):
-      subprocess.run(['scancel', '--signal=KILL', '--full', '--user=root'],
-                     env=self.environment, check=False, capture_output=True)
-      subprocess.run(['scancel', '--user=root'], env=self.environment,
-                     check=False, capture_output=True)
-      left = subprocess.run(['squeue', '--noheader'], env=self.environment,
-                            check=False, capture_output=True)
+      subprocess.run(
+        ['scancel', '--signal=KILL', '--full', '--user=root'],
+        env=self.environment,
+        check=False,
+        capture_output=True,
+      )
+      subprocess.run(
+        ['scancel', '--user=root'],
+        env=self.environment,
+        check=False,
+        capture_output=True,
+      )
+      left = subprocess.run(
+        ['squeue', '--noheader'],
+        env=self.environment,
+        check=False,
+        capture_output=True,
+      )
       if not left.stdout.strip():
         return
       time.sleep(0.5)
@@ -138,8 +150,14 @@ class TinyCluster:
   def run(self, *command: str) -> str:
     """What a Slurm command printed; fails with its output."""
     result = subprocess.run(
-        command, env=self.environment, text=True, timeout=60,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+      command,
+      env=self.environment,
+      text=True,
+      timeout=60,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      check=False,
+    )
     assert result.returncode == 0, f'{command}: {result.stdout}'
     return result.stdout
 
@@ -159,10 +177,16 @@ class TinyCluster:
     key.write_bytes(os.urandom(128))
     key.chmod(0o600)
     self._daemon(
-        'munged', '--foreground', '--force', f'--key-file={key}',
-        *(f'--{kind}-file={self.folder}/munge.{kind}'
-          for kind in ('pid', 'seed', 'log')),
-        f'--socket={self.folder}/munge.socket')
+      'munged',
+      '--foreground',
+      '--force',
+      f'--key-file={key}',
+      *(
+        f'--{kind}-file={self.folder}/munge.{kind}'
+        for kind in ('pid', 'seed', 'log')
+      ),
+      f'--socket={self.folder}/munge.socket',
+    )
     for _ in range(100):
       if (self.folder / 'munge.socket').exists():
         return
@@ -172,27 +196,44 @@ class TinyCluster:
   def _write_config(self):
     control, *ports = _free_ports(1 + len(self._names))
     nodes = '\n'.join(
-        f'NodeName={name} NodeHostname={socket.gethostname()} '
-        f'NodeAddr=127.0.0.1 Port={port} CPUs=2'
-        for name, port in zip(self._names, ports, strict=True))
-    (self.folder / 'slurm.conf').write_text(_CONFIG.format(
-        host=socket.gethostname(), port=control, folder=self.folder,
-        nodes=nodes, names=','.join(self._names)))
+      f'NodeName={name} NodeHostname={socket.gethostname()} '
+      f'NodeAddr=127.0.0.1 Port={port} CPUs=2'
+      for name, port in zip(self._names, ports, strict=True)
+    )
+    (self.folder / 'slurm.conf').write_text(
+      _CONFIG.format(
+        host=socket.gethostname(),
+        port=control,
+        folder=self.folder,
+        nodes=nodes,
+        names=','.join(self._names),
+      )
+    )
     (self.folder / 'state').mkdir(exist_ok=True)
 
   def _daemon(self, program: str, *arguments: str):
     with (self.folder / 'daemons.log').open('a') as log:
-      self._daemons.append(subprocess.Popen(
-          [_path(program), *arguments], env=self.environment, stdout=log,
-          stderr=log, stdin=subprocess.DEVNULL,
-          preexec_fn=local.die_with_parent))
+      self._daemons.append(
+        subprocess.Popen(
+          [_path(program), *arguments],
+          env=self.environment,
+          stdout=log,
+          stderr=log,
+          stdin=subprocess.DEVNULL,
+          preexec_fn=local.die_with_parent,
+        )
+      )
 
   def _wait_until_idle(self):
     shown = ''
     for _ in range(120):
       result = subprocess.run(
-          ['sinfo', '--noheader', '--format=%D %t'], env=self.environment,
-          capture_output=True, text=True, check=False)
+        ['sinfo', '--noheader', '--format=%D %t'],
+        env=self.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+      )
       shown = result.stdout + result.stderr
       if result.stdout.split() == [str(len(self._names)), 'idle']:
         return
@@ -202,6 +243,7 @@ class TinyCluster:
   def logs(self) -> str:
     """The last lines of all daemons' logs."""
     return '\n'.join(
-        f'--- {path.name}\n' + '\n'.join(
-            path.read_text(errors='replace').splitlines()[-15:])
-        for path in sorted(self.folder.glob('*.log')))
+      f'--- {path.name}\n'
+      + '\n'.join(path.read_text(errors='replace').splitlines()[-15:])
+      for path in sorted(self.folder.glob('*.log'))
+    )

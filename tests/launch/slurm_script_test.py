@@ -13,13 +13,13 @@ from xlflax.launch import slurm
 
 _EXAMPLE = pathlib.Path(__file__).parents[2] / 'launch/slurm/train.sbatch'
 _PROGRAMS = {
-    # Notes its arguments; SLEEP is how long a run takes, STATUS how it ends
-    # by itself, SIGNALLED how it ends after a signal.
-    'srun': 'printf "%s\\n" "$@" > "$FOLDER/srun"\n'
-            'trap \'kill $!; exit "$SIGNALLED"\' USR1 TERM\n'
-            'touch "$FOLDER/started"\nsleep "$SLEEP" & wait $!\n'
-            'exit "$STATUS"',
-    'scontrol': 'echo "$@" >> "$FOLDER/scontrol"',
+  # Notes its arguments; SLEEP is how long a run takes, STATUS how it ends
+  # by itself, SIGNALLED how it ends after a signal.
+  'srun': 'printf "%s\\n" "$@" > "$FOLDER/srun"\n'
+  'trap \'kill $!; exit "$SIGNALLED"\' USR1 TERM\n'
+  'touch "$FOLDER/started"\nsleep "$SLEEP" & wait $!\n'
+  'exit "$STATUS"',
+  'scontrol': 'echo "$@" >> "$FOLDER/scontrol"',
 }
 
 
@@ -32,13 +32,24 @@ def start(tmp_path):
     program.write_text(f'#!/bin/bash\n{code}\n')
     program.chmod(0o755)
   (tmp_path / 'train.sbatch').write_text(slurm.SCRIPT)
+
   def run(*arguments, **environment):
     return subprocess.Popen(
-        ['bash', tmp_path / 'train.sbatch', *arguments], text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        env={'PATH': f'{tmp_path}/bin:/usr/bin:/bin', 'FOLDER': str(tmp_path),
-             'SLURM_JOB_ID': '7', 'SLEEP': '0', 'STATUS': '0',
-             'SIGNALLED': '75'} | environment)
+      ['bash', tmp_path / 'train.sbatch', *arguments],
+      text=True,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      env={
+        'PATH': f'{tmp_path}/bin:/usr/bin:/bin',
+        'FOLDER': str(tmp_path),
+        'SLURM_JOB_ID': '7',
+        'SLEEP': '0',
+        'STATUS': '0',
+        'SIGNALLED': '75',
+      }
+      | environment,
+    )
+
   return run
 
 
@@ -63,45 +74,70 @@ def test_arguments(start, tmp_path):
   status, _ = _ended(start('train', "--gin.A='b c'", SLURM_CPUS_PER_TASK='4'))
   assert status == 0 and not _requeued(tmp_path)
   assert (tmp_path / 'srun').read_text().splitlines() == [
-      '--kill-on-bad-exit=0', '--wait=60', '--cpus-per-task=4', 'xlflax',
-      'train', "--gin.A='b c'", '--stopped_status=75']
+    '--kill-on-bad-exit=0',
+    '--wait=60',
+    '--cpus-per-task=4',
+    'xlflax',
+    'train',
+    "--gin.A='b c'",
+    '--stopped_status=75',
+  ]
 
 
 def test_another_command(start, tmp_path):
   _ended(start('train', XLFLAX_COMMAND='apptainer exec image xlflax'))
   assert (tmp_path / 'srun').read_text().splitlines()[2:] == [
-      'apptainer', 'exec', 'image', 'xlflax', 'train', '--stopped_status=75']
+    'apptainer',
+    'exec',
+    'image',
+    'xlflax',
+    'train',
+    '--stopped_status=75',
+  ]
 
 
 def test_line_of_a_sweep(start, tmp_path):
   (tmp_path / 'sweep').write_text('--x=1\n--y="b c" --gin.A="\'d\'"\n')
-  _ended(start('train', XLFLAX_SWEEP=str(tmp_path / 'sweep'),
-               SLURM_ARRAY_TASK_ID='2'))
+  _ended(
+    start(
+      'train', XLFLAX_SWEEP=str(tmp_path / 'sweep'), SLURM_ARRAY_TASK_ID='2'
+    )
+  )
   assert (tmp_path / 'srun').read_text().splitlines()[3:] == [
-      'train', '--y=b c', "--gin.A='d'", '--stopped_status=75']
+    'train',
+    '--y=b c',
+    "--gin.A='d'",
+    '--stopped_status=75',
+  ]
 
 
-@pytest.mark.parametrize('task, text', [
-    ('3', 'has no line 3'), ('', 'XLFLAX_SWEEP needs --array')])
+@pytest.mark.parametrize(
+  'task, text', [('3', 'has no line 3'), ('', 'XLFLAX_SWEEP needs --array')]
+)
 def test_no_line_for_a_task(start, tmp_path, task, text):
   (tmp_path / 'sweep').write_text('--x=1\n')
-  status, output = _ended(start(
-      'train', XLFLAX_SWEEP=str(tmp_path / 'sweep'),
-      SLURM_ARRAY_TASK_ID=task))
+  status, output = _ended(
+    start(
+      'train', XLFLAX_SWEEP=str(tmp_path / 'sweep'), SLURM_ARRAY_TASK_ID=task
+    )
+  )
   assert status == 2 and text in output
   assert not (tmp_path / 'srun').exists()
 
 
-@pytest.mark.parametrize('status, requeued', [
-    (0, False), (75, True), (138, True), (1, False), (2, False), (137, False)])
+@pytest.mark.parametrize(
+  'status, requeued',
+  [(0, False), (75, True), (138, True), (1, False), (2, False), (137, False)],
+)
 def test_what_is_queued_again(start, tmp_path, status, requeued):
   code, output = _ended(start('train', STATUS=str(status)))
   assert _requeued(tmp_path) == requeued
   assert code == (0 if requeued else status), output
 
 
-@pytest.mark.parametrize('number, requeued', [
-    (signal.SIGUSR1, True), (signal.SIGTERM, False)])
+@pytest.mark.parametrize(
+  'number, requeued', [(signal.SIGUSR1, True), (signal.SIGTERM, False)]
+)
 def test_signal_to_the_script(start, tmp_path, number, requeued):
   """As `--signal=B:USR1@120`, and as `scancel` without a signal."""
   process = start('train', SLEEP='60')
@@ -122,19 +158,40 @@ def test_refused_requeue_is_a_failure(start, tmp_path):
 
 def test_one_process_per_gpu():
   job = slurm.SlurmJob(
-      command=('train', '--x'), nodes=2, gpus_per_node=8, process_per='gpu',
-      partition='p', account='a', time='1:00:00', cpus_per_process=6,
-      logs=pathlib.Path('logs'), more=('--exclusive',))
+    command=('train', '--x'),
+    nodes=2,
+    gpus_per_node=8,
+    process_per='gpu',
+    partition='p',
+    account='a',
+    time='1:00:00',
+    cpus_per_process=6,
+    logs=pathlib.Path('logs'),
+    more=('--exclusive',),
+  )
   assert job.sbatch('s') == [
-      'sbatch', '--job-name=xlflax', '--nodes=2', '--ntasks-per-node=8',
-      '--gpus-per-node=8', '--cpus-per-task=6', '--partition=p',
-      '--account=a', '--time=1:00:00', '--signal=USR1@120',
-      '--output=logs/%x_%j.log', '--exclusive', 's', 'train', '--x']
+    'sbatch',
+    '--job-name=xlflax',
+    '--nodes=2',
+    '--ntasks-per-node=8',
+    '--gpus-per-node=8',
+    '--cpus-per-task=6',
+    '--partition=p',
+    '--account=a',
+    '--time=1:00:00',
+    '--signal=USR1@120',
+    '--output=logs/%x_%j.log',
+    '--exclusive',
+    's',
+    'train',
+    '--x',
+  ]
 
 
 def test_one_process_per_node():
   line = slurm.SlurmJob(command=('train',), nodes=2, gpus_per_node=8).sbatch(
-      's')
+    's'
+  )
   assert '--ntasks-per-node=1' in line and '--gpus-per-node=8' in line
 
 
@@ -148,17 +205,23 @@ def test_sweep_is_an_array(tmp_path):
   assert '--array=2-3%1' in some.sbatch('s')
 
 
-@pytest.mark.parametrize('more, text', [
+@pytest.mark.parametrize(
+  'more, text',
+  [
     (dict(process_per='gpu'), 'One process per GPU needs GPUs'),
     (dict(process_per='core'), "one of 'gpu', 'node'"),
-    (dict(nodes=0), 'nodes=0'), (dict(array='1-2'), 'needs the flags')])
+    (dict(nodes=0), 'nodes=0'),
+    (dict(array='1-2'), 'needs the flags'),
+  ],
+)
 def test_mistakes(more, text):
   with pytest.raises(errors.ConfigError, match=text):
     slurm.SlurmJob(command=('train',), **more)
 
 
-@pytest.mark.parametrize('content, text', [
-    (None, 'can not be read'), ('', 'is empty')])
+@pytest.mark.parametrize(
+  'content, text', [(None, 'can not be read'), ('', 'is empty')]
+)
 def test_unusable_sweep(tmp_path, content, text):
   if content is not None:
     (tmp_path / 'sweep').write_text(content)
@@ -169,8 +232,10 @@ def test_unusable_sweep(tmp_path, content, text):
 
 def test_submission(tmp_path):
   sbatch = tmp_path / 'sbatch'
-  sbatch.write_text('#!/bin/bash\nshift 4\ncp "$1" "$FOLDER/submitted"\n'
-                    'echo Submitted "${@:2}"\n')
+  sbatch.write_text(
+    '#!/bin/bash\nshift 4\ncp "$1" "$FOLDER/submitted"\n'
+    'echo Submitted "${@:2}"\n'
+  )
   sbatch.chmod(0o755)
   environment = {'PATH': f'{tmp_path}:/usr/bin:/bin', 'FOLDER': str(tmp_path)}
   job = slurm.SlurmJob(command=('train', '--x'))

@@ -11,16 +11,25 @@ from tests.launch import slurm_cluster
 
 _STEPS = 200
 _TINY = (
-    '--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin',
-    '--gin.EncoderConfig.num_layers=1', '--gin.EncoderConfig.hidden_dim=16',
-    '--gin.EncoderConfig.mlp_dim=32', '--gin.EncoderConfig.num_heads=2',
-    '--gin.EncoderConfig.max_length=32', '--gin.LENGTH=16',
-    '--gin.BATCH_SIZE=8', '--gin.WARMUP_STEPS=2',
-    '--gin.train.train.log_every_steps=3')
+  '--gin_file=pretrain/mlm.gin',
+  '--gin_file=models/tiny.gin',
+  '--gin.EncoderConfig.num_layers=1',
+  '--gin.EncoderConfig.hidden_dim=16',
+  '--gin.EncoderConfig.mlp_dim=32',
+  '--gin.EncoderConfig.num_heads=2',
+  '--gin.EncoderConfig.max_length=32',
+  '--gin.LENGTH=16',
+  '--gin.BATCH_SIZE=8',
+  '--gin.WARMUP_STEPS=2',
+  '--gin.train.train.log_every_steps=3',
+)
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(slurm_cluster.missing() is not None,
-                       reason=f'no Slurm: {slurm_cluster.missing()}')]
+  pytest.mark.slow,
+  pytest.mark.skipif(
+    slurm_cluster.missing() is not None,
+    reason=f'no Slurm: {slurm_cluster.missing()}',
+  ),
+]
 
 
 @pytest.fixture(scope='module')
@@ -47,22 +56,34 @@ class _Job:
       if self.poll():
         return self.poll()
       time.sleep(1)
-    raise AssertionError(f'still {self.cluster.state(self.number)}\n'
-                         + self.cluster.logs())
+    raise AssertionError(
+      f'still {self.cluster.state(self.number)}\n' + self.cluster.logs()
+    )
 
 
 def _submit(workspace, cluster, logs, *arguments) -> _Job:
   answer = workspace.run(
-      'launch', 'slurm', '--nodes=2', f'--logs={logs}', *arguments,
-      SLURM_CONF=cluster.environment['SLURM_CONF'],
-      XLFLAX_COMMAND=f'{sys.executable} -m xlflax.cli')
+    'launch',
+    'slurm',
+    '--nodes=2',
+    f'--logs={logs}',
+    *arguments,
+    SLURM_CONF=cluster.environment['SLURM_CONF'],
+    XLFLAX_COMMAND=f'{sys.executable} -m xlflax.cli',
+  )
   number = answer.rpartition('Submitted batch job ')[2].strip()
   return _Job(cluster, number)
 
 
 def _train(workspace, directory: pathlib.Path) -> tuple[str, ...]:
-  return ('train', *_TINY, *workspace.inputs, workspace.cache,
-          f'--model_dir={directory}', f'--gin.TRAIN_STEPS={_STEPS}')
+  return (
+    'train',
+    *_TINY,
+    *workspace.inputs,
+    workspace.cache,
+    f'--model_dir={directory}',
+    f'--gin.TRAIN_STEPS={_STEPS}',
+  )
 
 
 def _log(logs: pathlib.Path) -> str:
@@ -73,17 +94,30 @@ def _log(logs: pathlib.Path) -> str:
 def uninterrupted(workspace):
   """Losses of two processes that nothing stopped."""
   directory = workspace.root / 'uninterrupted_two'
-  workspace.run('launch', 'local', '--num_processes=2', '--cpu_devices=1',
-                '--', *_train(workspace, directory))
+  workspace.run(
+    'launch',
+    'local',
+    '--num_processes=2',
+    '--cpu_devices=1',
+    '--',
+    *_train(workspace, directory),
+  )
   return losses(directory)
 
 
-@pytest.mark.parametrize('signal', [('--signal=USR1',),
-                                    ('--signal=USR1', '--full')])
+@pytest.mark.parametrize(
+  'signal', [('--signal=USR1',), ('--signal=USR1', '--full')]
+)
 def test_signalled_job_is_queued_again_and_resumes_exactly(
-    workspace, cluster, uninterrupted, tmp_path, signal):
-  job = _submit(workspace, cluster, tmp_path / 'logs', '--',
-                *_train(workspace, tmp_path / 'run'))
+  workspace, cluster, uninterrupted, tmp_path, signal
+):
+  job = _submit(
+    workspace,
+    cluster,
+    tmp_path / 'logs',
+    '--',
+    *_train(workspace, tmp_path / 'run'),
+  )
   wait_for_step(job, tmp_path / 'run', 6)
   cluster.run('scancel', *signal, job.number)
   assert job.wait() == 'COMPLETED', _log(tmp_path / 'logs')
@@ -96,9 +130,16 @@ def test_signalled_job_is_queued_again_and_resumes_exactly(
 
 
 def test_cancelled_job_saves_and_is_not_queued_again(
-    workspace, cluster, tmp_path):
-  job = _submit(workspace, cluster, tmp_path / 'logs', '--', *_train(
-      workspace, tmp_path / 'run'), '--gin.TRAIN_STEPS=100000')
+  workspace, cluster, tmp_path
+):
+  job = _submit(
+    workspace,
+    cluster,
+    tmp_path / 'logs',
+    '--',
+    *_train(workspace, tmp_path / 'run'),
+    '--gin.TRAIN_STEPS=100000',
+  )
   wait_for_step(job, tmp_path / 'run', 3)
   cluster.run('scancel', job.number)
   assert job.wait() == 'CANCELLED'
@@ -107,8 +148,14 @@ def test_cancelled_job_saves_and_is_not_queued_again(
 
 
 def test_mistake_fails_the_job_at_once(workspace, cluster, tmp_path):
-  job = _submit(workspace, cluster, tmp_path / 'logs', '--', *_train(
-      workspace, tmp_path / 'run'), '--gin.BATCH_SIZE=7')
+  job = _submit(
+    workspace,
+    cluster,
+    tmp_path / 'logs',
+    '--',
+    *_train(workspace, tmp_path / 'run'),
+    '--gin.BATCH_SIZE=7',
+  )
   assert job.wait(120) == 'FAILED'
   log = _log(tmp_path / 'logs')
   assert log.count('The batch size does not divide over the devices') == 2
@@ -116,24 +163,41 @@ def test_mistake_fails_the_job_at_once(workspace, cluster, tmp_path):
 
 
 def test_lines_of_a_sweep_are_tasks_of_an_array(workspace, cluster, tmp_path):
-  (tmp_path / 'sweep').write_text(''.join(
+  (tmp_path / 'sweep').write_text(
+    ''.join(
       f'--model_dir="{tmp_path}/run {i}" --gin.LEARNING_RATE=1e-{i}\n'
-      for i in (2, 3)))
+      for i in (2, 3)
+    )
+  )
   job = _submit(
-      workspace, cluster, tmp_path / 'logs', '--nodes=1',
-      f'--sweep={tmp_path / "sweep"}', '--', 'train', *_TINY,
-      *workspace.inputs, workspace.cache, '--gin.TRAIN_STEPS=6')
+    workspace,
+    cluster,
+    tmp_path / 'logs',
+    '--nodes=1',
+    f'--sweep={tmp_path / "sweep"}',
+    '--',
+    'train',
+    *_TINY,
+    *workspace.inputs,
+    workspace.cache,
+    '--gin.TRAIN_STEPS=6',
+  )
   assert job.wait() == 'COMPLETED', _log(tmp_path / 'logs')
   for i in (2, 3):
     found = losses(tmp_path / f'run {i}')
-    assert found[3]['learning_rate'] == pytest.approx(
-        10**-i, rel=1e-3)
+    assert found[3]['learning_rate'] == pytest.approx(10**-i, rel=1e-3)
 
 
 def test_several_processes_on_each_node(workspace, cluster, tmp_path):
   job = _submit(
-      workspace, cluster, tmp_path / 'logs', '--sbatch=--ntasks-per-node=2',
-      '--', *_train(workspace, tmp_path / 'run'), '--gin.TRAIN_STEPS=6')
+    workspace,
+    cluster,
+    tmp_path / 'logs',
+    '--sbatch=--ntasks-per-node=2',
+    '--',
+    *_train(workspace, tmp_path / 'run'),
+    '--gin.TRAIN_STEPS=6',
+  )
   assert job.wait() == 'COMPLETED', _log(tmp_path / 'logs')
   log = _log(tmp_path / 'logs')
   for i in range(4):

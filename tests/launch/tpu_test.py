@@ -30,12 +30,21 @@ esac
 
 
 def _job(**more):
-  return tpu.TpuJob(**{
-      'command': ('train', '--gin_file=pretrain/mlm.gin',
-                  '--model_dir=gs://bucket/runs/mlm'),
-      'name': 'mlm', 'zone': 'us-east5-a', 'spot': True,
+  return tpu.TpuJob(
+    **{
+      'command': (
+        'train',
+        '--gin_file=pretrain/mlm.gin',
+        '--model_dir=gs://bucket/runs/mlm',
+      ),
+      'name': 'mlm',
+      'zone': 'us-east5-a',
+      'spot': True,
       'accelerator_type': 'v5litepod-16',
-      'runtime_version': 'v2-alpha-tpuv5-lite'} | more)
+      'runtime_version': 'v2-alpha-tpuv5-lite',
+    }
+    | more
+  )
 
 
 @pytest.fixture
@@ -45,12 +54,14 @@ def play(tmp_path):
   gcloud.write_text(_GCLOUD)
   gcloud.chmod(gcloud.stat().st_mode | stat.S_IXUSR)
   environment = {'PATH': f'{tmp_path}:/usr/bin:/bin', 'FOLDER': str(tmp_path)}
+
   def run(job, states, results):
     (tmp_path / 'states').write_text('\n'.join(states) + '\n')
     (tmp_path / 'results').write_text('\n'.join(map(str, results)) + '\n')
     status = tpu.run(job, environment)
     calls = (tmp_path / 'calls').read_text().splitlines()
     return status, [' '.join(c.split()[3:]) for c in calls]
+
   return run
 
 
@@ -66,13 +77,14 @@ def test_all_workers_run_the_command(play):
   status, calls = play(_job(setup='pip install xlflax'), ['ACTIVE'], [0])
   assert status == 0
   assert calls == [
-      'create mlm --zone=us-east5-a --accelerator-type=v5litepod-16 '
-      '--runtime-version=v2-alpha-tpuv5-lite --node-id=mlm --spot',
-      'ssh mlm --zone=us-east5-a --worker=all --command=pip install xlflax',
-      'ssh mlm --zone=us-east5-a --worker=all --command=xlflax train '
-      '--gin_file=pretrain/mlm.gin --model_dir=gs://bucket/runs/mlm '
-      '--stopped_status=75',
-      'delete mlm --zone=us-east5-a --force --quiet']
+    'create mlm --zone=us-east5-a --accelerator-type=v5litepod-16 '
+    '--runtime-version=v2-alpha-tpuv5-lite --node-id=mlm --spot',
+    'ssh mlm --zone=us-east5-a --worker=all --command=pip install xlflax',
+    'ssh mlm --zone=us-east5-a --worker=all --command=xlflax train '
+    '--gin_file=pretrain/mlm.gin --model_dir=gs://bucket/runs/mlm '
+    '--stopped_status=75',
+    'delete mlm --zone=us-east5-a --force --quiet',
+  ]
 
 
 def test_several_slices(play):
@@ -85,8 +97,11 @@ def test_several_slices(play):
 
 
 def test_waits_until_there_are_tpus(play):
-  status, _ = play(_job(poll_seconds=0), [
-      'ACCEPTED', 'WAITING_FOR_RESOURCES', 'PROVISIONING', 'ACTIVE'], [0])
+  status, _ = play(
+    _job(poll_seconds=0),
+    ['ACCEPTED', 'WAITING_FOR_RESOURCES', 'PROVISIONING', 'ACTIVE'],
+    [0],
+  )
   assert status == 0
 
 
@@ -95,14 +110,26 @@ def test_new_tpus_after_a_loss(play):
   status, calls = play(_job(poll_seconds=0), states, [255, 0])
   assert status == 0
   assert [call.split()[0] for call in calls] == [
-      'create', 'ssh', 'ssh', 'delete', 'create', 'ssh', 'ssh', 'delete']
+    'create',
+    'ssh',
+    'ssh',
+    'delete',
+    'create',
+    'ssh',
+    'ssh',
+    'delete',
+  ]
 
 
 def test_failed_run_ends_with_its_tpus_given_back(play):
   status, calls = play(_job(poll_seconds=0), ['ACTIVE'], [2])
   assert status == 1
   assert [call.split()[0] for call in calls] == [
-      'create', 'ssh', 'ssh', 'delete']
+    'create',
+    'ssh',
+    'ssh',
+    'delete',
+  ]
 
 
 def test_tpus_may_be_kept(play):
@@ -121,7 +148,7 @@ def test_script_is_shell(tmp_path):
   script = tmp_path / 'script'
   script.write_text(tpu.script(_job(command=('train', "--gin.A='b c'"))))
   subprocess.run(['bash', '-n', script], check=True)
-  assert '''--gin.A=''' in script.read_text()
+  assert """--gin.A=""" in script.read_text()
 
 
 def test_mistakes(tmp_path):

@@ -8,8 +8,14 @@ from xlflax.models import api, encoder
 from xlflax.models import config as model_config
 
 _CONFIG = model_config.EncoderConfig(
-    num_layers=2, hidden_dim=32, mlp_dim=64, num_heads=4, vocab_size=300,
-    max_length=6, initializer_range=0.05)
+  num_layers=2,
+  hidden_dim=32,
+  mlp_dim=64,
+  num_heads=4,
+  vocab_size=300,
+  max_length=6,
+  initializer_range=0.05,
+)
 
 
 def test_initial_values():

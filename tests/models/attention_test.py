@@ -12,8 +12,13 @@ from xlflax.models import attention
 from xlflax.models.config import AttentionBackend
 
 _HOPPER = attention.Case(
-    dtype='bfloat16', head_dim=64, length=128, masked=True, dropout_rate=0.0,
-    capability=(9, 0))
+  dtype='bfloat16',
+  head_dim=64,
+  length=128,
+  masked=True,
+  dropout_rate=0.0,
+  capability=(9, 0),
+)
 
 
 def _inputs():
@@ -36,26 +41,33 @@ def _explicit(query, key, value, mask):
 
 def test_segment_mask():
   mask = attention.segment_mask(jnp.asarray([[1, 1, 2, 0]]))
-  np.testing.assert_array_equal(mask[0, 0], [
+  np.testing.assert_array_equal(
+    mask[0, 0],
+    [
       [True, True, False, False],
       [True, True, False, False],
       [False, False, True, False],
       [False, False, False, True],
-  ])
+    ],
+  )
 
 
 def test_memory_mask():
   segments = jnp.asarray([[1, 2, 0]])
   memory = jnp.asarray([[1, 1, 2, 0]])
   mask = attention.memory_mask(segments, memory, length=3)
-  np.testing.assert_array_equal(mask[0, 0], [
+  np.testing.assert_array_equal(
+    mask[0, 0],
+    [
       [True, True, False, False],
       [False, False, True, False],
       [False, False, False, True],
-  ])
+    ],
+  )
   np.testing.assert_array_equal(
-      attention.memory_mask(None, memory, length=3),
-      [[[[True, True, False, False]] * 3]])
+    attention.memory_mask(None, memory, length=3),
+    [[[[True, True, False, False]] * 3]],
+  )
   assert attention.memory_mask(segments, None, length=3) is None
 
 
@@ -63,8 +75,10 @@ def test_keys_of_another_length():
   query, *memory = _inputs()
   query = query[:, :3]
   mask = attention.memory_mask(
-      jnp.asarray([[1, 2, 2], [1, 1, 1]]),
-      jnp.asarray([[1, 1, 2, 2, 2], [1, 1, 1, 0, 0]]), length=3)
+    jnp.asarray([[1, 2, 2], [1, 1, 1]]),
+    jnp.asarray([[1, 1, 2, 2, 2], [1, 1, 1, 0, 0]]),
+    length=3,
+  )
   got = attention.attend(query, *memory, mask, backend=AttentionBackend.XLA)
   np.testing.assert_allclose(got, _explicit(query, *memory, mask), atol=1e-5)
 
@@ -80,16 +94,21 @@ def test_equals_the_explicit_formula():
 def test_path_with_dropout_is_the_same_attention():
   inputs = _inputs()
   mask = attention.segment_mask(jnp.asarray([[1, 1, 2, 2, 2]] * 2))
+
   def attend(**options):
-    return attention.attend(*inputs, mask, backend=AttentionBackend.XLA,
-                            **options)
+    return attention.attend(
+      *inputs, mask, backend=AttentionBackend.XLA, **options
+    )
+
   key = jax.random.key(1)
   # At a vanishing rate nothing is dropped.
   np.testing.assert_allclose(
-      attend(dropout_rate=1e-9, dropout_key=key), attend(), atol=1e-6)
+    attend(dropout_rate=1e-9, dropout_key=key), attend(), atol=1e-6
+  )
   # On average dropout changes nothing.
   many = jax.vmap(lambda k: attend(dropout_rate=0.3, dropout_key=k))(
-      jax.random.split(key, 4000))
+    jax.random.split(key, 4000)
+  )
   assert np.abs(many[0] - attend()).max() > 0.1
   np.testing.assert_allclose(many.mean(0), attend(), atol=0.1)
 
@@ -101,10 +120,13 @@ def test_auto_takes_cudnn_where_it_can_and_logs_once(caplog):
       chosen = attention.resolve_backend(AttentionBackend.AUTO, _HOPPER)
       assert chosen is AttentionBackend.CUDNN
   assert [r.getMessage() for r in caplog.records] == [
-      'Attention backend: cudnn.']
+    'Attention backend: cudnn.'
+  ]
 
 
-@pytest.mark.parametrize('change, message', [
+@pytest.mark.parametrize(
+  'change, message',
+  [
     (dict(capability=None), 'no NVIDIA GPU'),
     (dict(capability=(7, 5)), 'compute capability 7.5'),
     (dict(dtype='float32'), 'dtype = float32'),
@@ -113,7 +135,8 @@ def test_auto_takes_cudnn_where_it_can_and_logs_once(caplog):
     (dict(head_dim=256), 'heads of width 256'),
     (dict(length=127), 'masked rows of 127 tokens'),
     (dict(memory_length=125), 'masked rows of 125 tokens'),
-])
+  ],
+)
 def test_cudnn_never_falls_back_silently(change, message, caplog):
   case = _HOPPER._replace(**change)
   with pytest.raises(errors.ConfigError, match=message) as raised:
@@ -124,8 +147,10 @@ def test_cudnn_never_falls_back_silently(change, message, caplog):
     chosen = attention.resolve_backend(AttentionBackend.AUTO, case)
   assert chosen is AttentionBackend.XLA
   assert message in caplog.text
-  assert attention.resolve_backend(
-      AttentionBackend.XLA, case) is AttentionBackend.XLA
+  assert (
+    attention.resolve_backend(AttentionBackend.XLA, case)
+    is AttentionBackend.XLA
+  )
 
 
 def test_cudnn_on_a_cpu_is_refused():

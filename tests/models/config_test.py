@@ -14,19 +14,29 @@ def _config(**changes):
 
 def _spec(size=50, languages=('en', 'de')):
   return vocabulary_spec.VocabularySpec(
-      size=size, pad_id=0, bos_id=1, eos_id=2, unk_id=3, mask_id=4,
-      special_ids=(0, 1, 2, 3, 4), languages=languages)
+    size=size,
+    pad_id=0,
+    bos_id=1,
+    eos_id=2,
+    unk_id=3,
+    mask_id=4,
+    special_ids=(0, 1, 2, 3, 4),
+    languages=languages,
+  )
 
 
 def test_strings_become_enums():
   config = _config(norm_position='pre', remat='full')
   assert config.norm_position is model_config.NormPosition.PRE
   assert config.remat is model_config.Remat.FULL
-  assert config == _config(norm_position=model_config.NormPosition.PRE,
-                           remat=model_config.Remat.FULL)
+  assert config == _config(
+    norm_position=model_config.NormPosition.PRE, remat=model_config.Remat.FULL
+  )
 
 
-@pytest.mark.parametrize('name, value, message', [
+@pytest.mark.parametrize(
+  'name, value, message',
+  [
     ('norm_position', 'middle', "one of 'post', 'pre'"),
     ('activation', 'swish', "one of 'gelu', 'gelu_tanh', 'relu'"),
     ('dtype', 'float16', "one of 'float32', 'bfloat16'"),
@@ -35,7 +45,8 @@ def test_strings_become_enums():
     ('type_vocab_size', -1, 'at least 0'),
     ('dropout_rate', 1.0, '0 <= rate < 1'),
     ('attention_dropout_rate', -0.1, '0 <= rate < 1'),
-])
+  ],
+)
 def test_bad_values_are_refused(name, value, message):
   with pytest.raises(errors.ConfigError, match=message) as raised:
     _config(**{name: value})
@@ -55,10 +66,13 @@ def test_vocabulary_fills_in_what_is_unset():
   assert model_config.with_vocabulary(config, _spec()) == config
 
 
-@pytest.mark.parametrize('stated, message', [
+@pytest.mark.parametrize(
+  'stated, message',
+  [
     (dict(vocab_size=49), '49 in the model, 50 in the vocabulary'),
     (dict(num_languages=3), '3 in the model, 2 in the vocabulary'),
-])
+  ],
+)
 def test_another_vocabulary_is_refused(stated, message):
   with pytest.raises(errors.VocabularyError, match=message):
     model_config.with_vocabulary(_config(**stated), _spec())

@@ -21,8 +21,9 @@ def _correlation(a, b):
 
 @pytest.mark.parametrize('rate', [0.1, 0.5, 0.9])
 def test_rate_and_scale(rate):
-  outputs = np.asarray(dropout.drop(
-      jax.random.key(1), jnp.full(_SHAPE, 3.0), rate=rate))
+  outputs = np.asarray(
+    dropout.drop(jax.random.key(1), jnp.full(_SHAPE, 3.0), rate=rate)
+  )
   kept = outputs > 0
   deviation = np.sqrt(rate * (1 - rate) / kept.size)
   assert abs(kept.mean() - (1 - rate)) < 4 * deviation
@@ -41,9 +42,11 @@ def test_module_draws_from_the_dropout_stream():
   inputs = jnp.ones(_SHAPE)
   module = dropout.Dropout(0.5)
   a, b, c = (
-      module.apply({}, inputs, deterministic=False,
-                   rngs={'dropout': jax.random.key(seed)})
-      for seed in (0, 0, 1))
+    module.apply(
+      {}, inputs, deterministic=False, rngs={'dropout': jax.random.key(seed)}
+    )
+    for seed in (0, 0, 1)
+  )
   np.testing.assert_array_equal(a, b)
   assert (a != c).mean() > 0.4
 
@@ -56,8 +59,9 @@ def test_masks_of_different_keys_are_uncorrelated():
       assert _correlation(first, second) < limit
 
 
-@pytest.mark.parametrize('axis, shift', [(0, 1), (0, 2), (1, 1), (1, 2),
-                                         (1, 32), (1, 256)])
+@pytest.mark.parametrize(
+  'axis, shift', [(0, 1), (0, 2), (1, 1), (1, 2), (1, 32), (1, 256)]
+)
 def test_neighbours_are_uncorrelated(axis, shift):
   mask = _mask(7, rate=0.5)
   limit = 5 / np.sqrt(mask.size)
@@ -72,8 +76,9 @@ def test_every_row_and_column_has_the_rate():
 
 
 def test_bits_are_uniform():
-  bits = np.asarray(dropout.random_bits(
-      jnp.asarray([5, 9], jnp.uint32), (1 << 16,)))
+  bits = np.asarray(
+    dropout.random_bits(jnp.asarray([5, 9], jnp.uint32), (1 << 16,))
+  )
   assert len(np.unique(bits)) == bits.size  # a bijection of the index
   for shift in (0, 8, 16, 24):
     counts = np.bincount((bits >> shift) & 255, minlength=256)
@@ -94,16 +99,16 @@ def test_mask_depends_on_key_and_index_alone():
 def test_gradient_goes_through_the_same_mask():
   key = jax.random.key(2)
   inputs = jax.random.normal(jax.random.key(3), _SHAPE)
-  outputs, pull = jax.vjp(
-      lambda x: dropout.drop(key, x, rate=0.25), inputs)
-  gradient, = pull(jnp.ones_like(outputs))
+  outputs, pull = jax.vjp(lambda x: dropout.drop(key, x, rate=0.25), inputs)
+  (gradient,) = pull(jnp.ones_like(outputs))
   np.testing.assert_allclose(gradient * inputs, outputs, rtol=1e-6)
 
 
 def test_sharding_does_not_change_the_mask():
   mesh = jax.make_mesh((2, 4), ('a', 'b'))
   sharding = jax.sharding.NamedSharding(
-      mesh, jax.sharding.PartitionSpec('a', 'b'))
+    mesh, jax.sharding.PartitionSpec('a', 'b')
+  )
   ones, key = jnp.ones(_SHAPE), jax.random.key(4)
   drop = jax.jit(lambda x: dropout.drop(key, x, rate=0.1))
   sharded = drop(jax.device_put(ones, sharding))

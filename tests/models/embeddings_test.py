@@ -10,8 +10,9 @@ from xlflax.models import config as model_config
 from xlflax.models import embeddings
 
 _SIZES = dict(num_layers=1, hidden_dim=4, mlp_dim=6, num_heads=2, max_length=5)
-_EMBED = dict(positions=None, language_ids=None, token_type_ids=None,
-              deterministic=True)
+_EMBED = dict(
+  positions=None, language_ids=None, token_type_ids=None, deterministic=True
+)
 
 
 def _config(**changes):
@@ -24,44 +25,63 @@ def _ids(shape=(2, 3)):
 
 def test_sinusoids():
   table = embeddings.sinusoids(3, 4)
-  np.testing.assert_allclose(table, [
+  np.testing.assert_allclose(
+    table,
+    [
       [0, 1, 0, 1],
       [np.sin(1), np.cos(1), np.sin(0.01), np.cos(0.01)],
       [np.sin(2), np.cos(2), np.sin(0.02), np.cos(0.02)],
-  ], atol=1e-7)
+    ],
+    atol=1e-7,
+  )
 
 
 def test_embeddings_are_the_sum_of_tables():
   config = _config(
-      type_vocab_size=2, use_language_embeddings=True, num_languages=3,
-      position_offset=2, embedding_norm=False)
+    type_vocab_size=2,
+    use_language_embeddings=True,
+    num_languages=3,
+    position_offset=2,
+    embedding_norm=False,
+  )
   module = embeddings.Embeddings(config)
-  kinds = dict(language_ids=jnp.asarray([[0, 1, 2]] * 2),
-               token_type_ids=jnp.asarray([[1, 0, 1]] * 2))
+  kinds = dict(
+    language_ids=jnp.asarray([[0, 1, 2]] * 2),
+    token_type_ids=jnp.asarray([[1, 0, 1]] * 2),
+  )
   variables = module.init(jax.random.key(0), _ids(), **_EMBED | kinds)
   outputs = module.apply(variables, _ids(), **_EMBED | kinds)
   tables = jax.tree.map(
-      np.asarray, {k: v.value for k, v in variables['params'].items()})
+    np.asarray, {k: v.value for k, v in variables['params'].items()}
+  )
   assert tables['position'].shape == (7, 4)  # max_length + offset
-  want = (tables['token'][_ids()] + tables['position'][[2, 3, 4]][None]
-          + tables['language'][kinds['language_ids']]
-          + tables['token_type'][kinds['token_type_ids']])
+  want = (
+    tables['token'][_ids()]
+    + tables['position'][[2, 3, 4]][None]
+    + tables['language'][kinds['language_ids']]
+    + tables['token_type'][kinds['token_type_ids']]
+  )
   np.testing.assert_allclose(outputs, want, atol=1e-7)
-  running = module.apply(variables, _ids(), **_EMBED | kinds | dict(
-      positions=jnp.asarray([[0, 1, 2]] * 2)))
+  running = module.apply(
+    variables,
+    _ids(),
+    **_EMBED | kinds | dict(positions=jnp.asarray([[0, 1, 2]] * 2)),
+  )
   np.testing.assert_allclose(running, want, atol=1e-7)
 
 
 def test_rows_longer_than_the_table_are_refused():
   with pytest.raises(errors.ConfigError, match='6 tokens') as raised:
     embeddings.Embeddings(_config()).init(
-        jax.random.key(0), _ids((1, 6)), **_EMBED)
+      jax.random.key(0), _ids((1, 6)), **_EMBED
+    )
   assert 'EncoderConfig.max_length' in str(raised.value)
 
 
 def test_missing_language_ids_are_refused():
   module = embeddings.Embeddings(
-      _config(use_language_embeddings=True, num_languages=2))
+    _config(use_language_embeddings=True, num_languages=2)
+  )
   variables = module.init(jax.random.key(0), _ids(), **_EMBED)
   with pytest.raises(errors.ConfigError, match='no language ids'):
     module.apply(variables, _ids(), **_EMBED)

@@ -9,8 +9,13 @@ from xlflax.models import encoder_decoder
 from xlflax.models import encoder_decoder_config as config_lib
 from xlflax.training import run_directory
 
-_SIZES = dict(num_encoder_layers=3, num_decoder_layers=2, hidden_dim=16,
-              mlp_dim=24, num_heads=2)
+_SIZES = dict(
+  num_encoder_layers=3,
+  num_decoder_layers=2,
+  hidden_dim=16,
+  mlp_dim=24,
+  num_heads=2,
+)
 
 
 def _config(**fields):
@@ -18,8 +23,13 @@ def _config(**fields):
 
 
 def test_strings_become_enums():
-  config = _config(family='post_ln', tie_decoder=True, tied_layers='first',
-                   remat='full', attention_backend='cudnn')
+  config = _config(
+    family='post_ln',
+    tie_decoder=True,
+    tied_layers='first',
+    remat='full',
+    attention_backend='cudnn',
+  )
   assert config.family is config_lib.EncoderDecoderFamily.POST_LN
   assert config.tied_layers is config_lib.TiedLayers.FIRST
   assert config.encoder.remat is model_config.Remat.FULL
@@ -29,27 +39,43 @@ def test_strings_become_enums():
 
 def test_sizes_come_from_the_vocabulary():
   spec = vocabulary_spec.VocabularySpec(
-      size=30, pad_id=0, bos_id=1, eos_id=2, unk_id=3, mask_id=4,
-      special_ids=(0, 1, 2, 4), languages=('en', 'fr'))
+    size=30,
+    pad_id=0,
+    bos_id=1,
+    eos_id=2,
+    unk_id=3,
+    mask_id=4,
+    special_ids=(0, 1, 2, 4),
+    languages=('en', 'fr'),
+  )
   config = model_config.with_vocabulary(
-      _config(family='t5', vocab_multiple=8), spec)
+    _config(family='t5', vocab_multiple=8), spec
+  )
   assert (config.vocab_size, config.num_languages) == (30, 2)
   assert config.table_size == 32
-  with pytest.raises(errors.VocabularyError,
-                     match='EncoderDecoderConfig.vocab_size'):
-    model_config.with_vocabulary(
-        _config(family='t5', vocab_size=31), spec)
+  with pytest.raises(
+    errors.VocabularyError, match='EncoderDecoderConfig.vocab_size'
+  ):
+    model_config.with_vocabulary(_config(family='t5', vocab_size=31), spec)
 
 
 def test_a_model_directory_remembers_the_model(tmp_path):
-  model = encoder_decoder.EncoderDecoder(_config(
-      family='t5', vocab_size=30, gated_mlp=True, output_embeddings='own',
-      per_layer_relative_bias=True))
+  model = encoder_decoder.EncoderDecoder(
+    _config(
+      family='t5',
+      vocab_size=30,
+      gated_mlp=True,
+      output_embeddings='own',
+      per_layer_relative_bias=True,
+    )
+  )
   run_directory.write_model(tmp_path, model)
   assert run_directory.read_model(tmp_path) == model
 
 
-@pytest.mark.parametrize('fields,text', [
+@pytest.mark.parametrize(
+  'fields,text',
+  [
     (dict(family='t4'), 'no such value'),
     (dict(family='t5', tie_decoder=True), 'has no tie_decoder'),
     (dict(family='t5', type_vocab_size=1), 'has no type_vocab_size'),
@@ -57,12 +83,15 @@ def test_a_model_directory_remembers_the_model(tmp_path):
     (dict(family='t5', attention_backend='cudnn'), 'relative position'),
     (dict(family='post_ln', num_decoder_layers=0), 'num_decoder_layers'),
     (dict(family='post_ln', mlm_head='none'), 'needs a head'),
-    (dict(family='post_ln', num_decoder_layers=4, tie_decoder=True),
-     'more layers than the encoder'),
+    (
+      dict(family='post_ln', num_decoder_layers=4, tie_decoder=True),
+      'more layers than the encoder',
+    ),
     (dict(family='t5', relative_buckets=6), 'impossible buckets'),
     (dict(family='t5', relative_max_distance=16), 'impossible buckets'),
     (dict(family='t5', num_heads=3), 'heads do not divide'),
-])
+  ],
+)
 def test_mistakes_are_told(fields, text):
   with pytest.raises(errors.ConfigError, match=text):
     _config(**fields)

@@ -14,12 +14,18 @@ from xlflax.models import api, encoder, layer_stacking
 from xlflax.models import config as model_config
 
 _CONFIG = model_config.EncoderConfig(
-    num_layers=3, hidden_dim=12, mlp_dim=20, num_heads=3, vocab_size=29,
-    max_length=12)
+  num_layers=3,
+  hidden_dim=12,
+  mlp_dim=20,
+  num_heads=3,
+  vocab_size=29,
+  max_length=12,
+)
 _IDS = np.random.default_rng(0).integers(5, 29, (2, 10))
 _SEGMENTS = np.array([[1] * 4 + [2] * 3 + [3] * 2 + [0], [1] * 6 + [0] * 4])
-_POSITIONS = np.array([[0, 1, 2, 3, 0, 1, 2, 0, 1, 0],
-                       [0, 1, 2, 3, 4, 5, 0, 0, 0, 0]])
+_POSITIONS = np.array(
+  [[0, 1, 2, 3, 0, 1, 2, 0, 1, 0], [0, 1, 2, 3, 4, 5, 0, 0, 0, 0]]
+)
 
 
 def _model(**changes):
@@ -28,36 +34,55 @@ def _model(**changes):
 
 def _params(model, seed=0):
   """Random parameters, of which none is zero or one."""
-  shapes = nn.unbox(jax.eval_shape(
-      lambda key: api.init_params(model, key), jax.random.key(seed)))
+  shapes = nn.unbox(
+    jax.eval_shape(
+      lambda key: api.init_params(model, key), jax.random.key(seed)
+    )
+  )
   rng = np.random.default_rng(seed)
   return jax.tree_util.tree_map_with_path(
-      lambda path, leaf: 0.2 * rng.standard_normal(leaf.shape, np.float32)
-      + (path[-1].key == 'scale'), shapes)
+    lambda path, leaf: (
+      0.2 * rng.standard_normal(leaf.shape, np.float32)
+      + (path[-1].key == 'scale')
+    ),
+    shapes,
+  )
 
 
 @functools.cache
 def _apply(model, method):
   """Compiled once per model: (params, *arrays, **arrays) -> outputs."""
-  return jax.jit(lambda params, *args, **kwargs: model.apply(
-      {'params': params}, *args, method=method, **kwargs))
+  return jax.jit(
+    lambda params, *args, **kwargs: model.apply(
+      {'params': params}, *args, method=method, **kwargs
+    )
+  )
 
 
-def _states(model, params, ids=_IDS, segments=_SEGMENTS,
-            positions=_POSITIONS):
+def _states(model, params, ids=_IDS, segments=_SEGMENTS, positions=_POSITIONS):
   """States of every layer, [L + 1, B, T, H]."""
-  return np.asarray(_apply(model, 'encode_layers')(
-      params, ids, segment_ids=segments, positions=positions))
+  return np.asarray(
+    _apply(model, 'encode_layers')(
+      params, ids, segment_ids=segments, positions=positions
+    )
+  )
 
 
 @functools.cache
 def _training_loss(model):
   """(params, dropout key) -> a scalar of the logits with dropout on."""
+
   def loss(params, key):
     logits = model.apply(
-        {'params': params}, _IDS, segment_ids=_SEGMENTS, positions=_POSITIONS,
-        deterministic=False, rngs={'dropout': key})
+      {'params': params},
+      _IDS,
+      segment_ids=_SEGMENTS,
+      positions=_POSITIONS,
+      deterministic=False,
+      rngs={'dropout': key},
+    )
     return jnp.square(jax.nn.log_softmax(logits)).mean()
+
   return jax.jit(jax.value_and_grad(loss))
 
 
@@ -71,8 +96,10 @@ def test_scanned_equals_unrolled(params):
   want = _params(_model(scan_layers=False))
   assert jax.tree.structure(unrolled) == jax.tree.structure(want)
   np.testing.assert_allclose(
-      _states(_model(), params), _states(_model(scan_layers=False), unrolled),
-      atol=1e-6)
+    _states(_model(), params),
+    _states(_model(scan_layers=False), unrolled),
+    atol=1e-6,
+  )
 
 
 @pytest.mark.parametrize('norm_position', ['post', 'pre'])
@@ -83,12 +110,13 @@ def test_packed_equals_padded(norm_position):
   ids = np.zeros((3, 10), np.int32)
   spans = [(0, 4), (4, 7), (7, 9)]
   for row, (start, stop) in enumerate(spans):
-    ids[row, :stop - start] = _IDS[0, start:stop]
+    ids[row, : stop - start] = _IDS[0, start:stop]
   running = np.broadcast_to(np.arange(10), ids.shape)
   padded = _states(model, params, ids, (ids > 0).astype(int), running)
   for row, (start, stop) in enumerate(spans):
     np.testing.assert_allclose(
-        packed[:, 0, start:stop], padded[:, row, :stop - start], atol=2e-6)
+      packed[:, 0, start:stop], padded[:, row, : stop - start], atol=2e-6
+    )
 
 
 def test_default_positions_run_from_zero(params):
@@ -103,8 +131,9 @@ def test_text_does_not_see_padding(params):
   other = np.where(_SEGMENTS == 0, 7, _IDS)
   text = _SEGMENTS > 0
   np.testing.assert_array_equal(
-      _states(_model(), params, other)[:, text],
-      _states(_model(), params)[:, text])
+    _states(_model(), params, other)[:, text],
+    _states(_model(), params)[:, text],
+  )
 
 
 def test_zeroed_padding_changes_no_text(params):
@@ -112,44 +141,52 @@ def test_zeroed_padding_changes_no_text(params):
   text = _SEGMENTS > 0
   assert not zeroed[:, ~text].any()
   np.testing.assert_allclose(
-      zeroed[:, text], _states(_model(), params)[:, text], atol=1e-6)
+    zeroed[:, text], _states(_model(), params)[:, text], atol=1e-6
+  )
 
 
 def test_row_of_padding_has_finite_states_and_gradients(params):
   segments = np.zeros_like(_SEGMENTS)
+
   def loss(params):
     states = _model().apply(
-        {'params': params}, _IDS, segment_ids=segments, method='encode')
+      {'params': params}, _IDS, segment_ids=segments, method='encode'
+    )
     return jnp.square(states[..., 0]).sum()
+
   value, gradient = jax.jit(jax.value_and_grad(loss))(params)
   assert all(np.isfinite(x).all() for x in jax.tree.leaves((value, gradient)))
 
 
-@pytest.mark.parametrize('changes', [
-    dict(remat='minimal'), dict(remat='full')])
+@pytest.mark.parametrize('changes', [dict(remat='minimal'), dict(remat='full')])
 def test_remat_changes_nothing(params, changes):
   key = jax.random.key(1)
   want = _training_loss(_model())(params, key)
   got = _training_loss(_model(**changes))(params, key)
   jax.tree.map(
-      lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5),
-      got, want)
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5),
+    got,
+    want,
+  )
 
 
 def test_bfloat16_is_close_and_keeps_parameters_and_logits_float32(params):
   model = _model(dtype='bfloat16')
   states = _apply(model, 'encode')(
-      params, _IDS, segment_ids=_SEGMENTS, positions=_POSITIONS)
+    params, _IDS, segment_ids=_SEGMENTS, positions=_POSITIONS
+  )
   logits = _apply(model, 'logits')(params, states)
   assert states.dtype == jnp.bfloat16
   assert logits.dtype == jnp.float32
   fresh = jax.eval_shape(
-      lambda key: api.init_params(model, key), jax.random.key(0))
+    lambda key: api.init_params(model, key), jax.random.key(0)
+  )
   assert {leaf.dtype.name for leaf in jax.tree.leaves(fresh)} == {'float32'}
   text = _SEGMENTS > 0
-  difference = (np.asarray(states, np.float32)
-                - _states(_model(), params)[-1])[text]
-  assert 0 < np.sqrt(np.mean(difference ** 2)) < 0.03
+  difference = (np.asarray(states, np.float32) - _states(_model(), params)[-1])[
+    text
+  ]
+  assert 0 < np.sqrt(np.mean(difference**2)) < 0.03
 
 
 def test_layers_end_with_the_states_and_begin_with_the_embeddings():
@@ -158,7 +195,8 @@ def test_layers_end_with_the_states_and_begin_with_the_embeddings():
   layers = _states(model, params)
   assert layers.shape == (4, 2, 10, 12)
   states = _apply(model, 'encode')(
-      params, _IDS, segment_ids=_SEGMENTS, positions=_POSITIONS)
+    params, _IDS, segment_ids=_SEGMENTS, positions=_POSITIONS
+  )
   np.testing.assert_allclose(layers[-1], states, atol=1e-6)
   # Two equal tokens at equal positions have equal embeddings.
   ids = np.where(_POSITIONS == 0, 9, _IDS)
@@ -174,28 +212,36 @@ def test_logits_are_the_tied_table_on_transformed_states(params):
   np.testing.assert_array_equal(table, params['embeddings']['token'])
   np.testing.assert_array_equal(bias, params['output_bias'])
   np.testing.assert_allclose(
-      _apply(model, 'logits')(params, states),
-      np.asarray(hidden) @ table.T + bias[None], atol=1e-5)
+    _apply(model, 'logits')(params, states),
+    np.asarray(hidden) @ table.T + bias[None],
+    atol=1e-5,
+  )
   assert np.abs(hidden - states).max() > 0.1
   tied = _model(mlm_head='tied')
   np.testing.assert_array_equal(
-      _apply(tied, 'transform')(params, states), states)
+    _apply(tied, 'transform')(params, states), states
+  )
 
 
 def test_rows_beyond_the_vocabulary_are_never_predicted(params):
   model = _model(vocab_multiple=16)
   extra = {'token': jnp.ones((3, 12)), 'bias': jnp.full(3, 50.0)}
-  wide = dict(params, output_bias=jnp.concatenate(
-      [params['output_bias'], extra['bias']]))
-  wide['embeddings'] = dict(params['embeddings'], token=jnp.concatenate(
-      [params['embeddings']['token'], extra['token']]))
+  wide = dict(
+    params, output_bias=jnp.concatenate([params['output_bias'], extra['bias']])
+  )
+  wide['embeddings'] = dict(
+    params['embeddings'],
+    token=jnp.concatenate([params['embeddings']['token'], extra['token']]),
+  )
   table, bias = _apply(model, 'output_table')(wide)
   assert table.shape == (32, 12)
   assert (bias[29:] == -1e9).all()
   states = jax.random.normal(jax.random.key(2), (5, 12))
   np.testing.assert_allclose(
-      _apply(model, 'logits')(wide, states),
-      _apply(_model(), 'logits')(params, states), atol=1e-6)
+    _apply(model, 'logits')(wide, states),
+    _apply(_model(), 'logits')(params, states),
+    atol=1e-6,
+  )
 
 
 def test_layers_draw_different_dropout_masks():
@@ -203,9 +249,15 @@ def test_layers_draw_different_dropout_masks():
   model = _model(norm_position='pre', dropout_rate=0.5, embedding_norm=False)
   params = jax.tree.map(np.zeros_like, _params(model))
   params['layers']['mlp']['wo']['bias'] = np.ones((3, 12), np.float32)
-  states = jax.jit(lambda params: model.apply(
-      {'params': params}, _IDS, deterministic=False, method='encode_layers',
-      rngs={'dropout': jax.random.key(0)}))(params)
+  states = jax.jit(
+    lambda params: model.apply(
+      {'params': params},
+      _IDS,
+      deterministic=False,
+      method='encode_layers',
+      rngs={'dropout': jax.random.key(0)},
+    )
+  )(params)
   first, second = states[1] - states[0], states[2] - states[1]
   for mask in (first, second):
     assert set(np.unique(mask)) == {0, 2}
@@ -214,8 +266,7 @@ def test_layers_draw_different_dropout_masks():
 
 def test_dropout_follows_its_key(params):
   step = _training_loss(_model())
-  losses = [float(step(params, jax.random.key(seed))[0])
-            for seed in (0, 0, 1)]
+  losses = [float(step(params, jax.random.key(seed))[0]) for seed in (0, 0, 1)]
   assert losses[0] == losses[1] != losses[2]
 
 
@@ -227,7 +278,8 @@ def test_vocabulary_must_be_known():
 
 def test_count_params(params):
   shapes = jax.eval_shape(
-      lambda key: api.init_params(_model(), key), jax.random.key(0))
+    lambda key: api.init_params(_model(), key), jax.random.key(0)
+  )
   layer = 4 * (12 * 12 + 12) + 2 * 12 * 20 + 20 + 12 + 4 * 12
   head = 12 * 12 + 3 * 12 + 29
   count = (29 + 12 + 2) * 12 + 3 * layer + head

@@ -15,15 +15,29 @@ from xlflax.models import config as model_config
 _FOLDER = pathlib.Path(xlflax.gin_configs.__file__).parent
 _VOCAB = 80_000
 # Millions of parameters with a vocabulary of 80k.
-_MILLIONS = {'tiny': 10.8, 'small': 60.5, 'base': 147.6, 'large': 385.9,
-             'ecs': 118.4, 'modernbert_base': 172.4, 'mmbert_base': 172.4}
+_MILLIONS = {
+  'tiny': 10.8,
+  'small': 60.5,
+  'base': 147.6,
+  'large': 385.9,
+  'ecs': 118.4,
+  'modernbert_base': 172.4,
+  'mmbert_base': 172.4,
+}
 # Of encoder-decoders, likewise. With 250k tokens: mT5 small 300.2 and base
 # 582.4, mBART 610.9, as published; VECO 659.7 (published: 662).
 _ENCODER_DECODERS = {
-    'tiny_t5': 21.3, 't5_small': 126.0, 'mt5_base': 321.1,
-    'umt5_base': 321.1, 'tiny_transformer': 11.4, 'transformer_base': 85.7,
-    'tiny_mbart': 11.5, 'mbart': 436.8, 'veco_small_translation': 118.6,
-    'veco_translation': 485.6}
+  'tiny_t5': 21.3,
+  't5_small': 126.0,
+  'mt5_base': 321.1,
+  'umt5_base': 321.1,
+  'tiny_transformer': 11.4,
+  'transformer_base': 85.7,
+  'tiny_mbart': 11.5,
+  'mbart': 436.8,
+  'veco_small_translation': 118.6,
+  'veco_translation': 485.6,
+}
 _PARTS = {'encoder', 'encoder_decoder', 't5', 'transformer', 'bart'}
 
 
@@ -36,9 +50,14 @@ def _clean_gin():
 
 
 def _model(*bindings):
-  gin.parse_config_files_and_bindings([], [
+  gin.parse_config_files_and_bindings(
+    [],
+    [
       'from __gin__ import dynamic_registration',
-      'from xlflax.models import config as model_config', *bindings])
+      'from xlflax.models import config as model_config',
+      *bindings,
+    ],
+  )
   return gin.query_parameter('MODEL/gin.macro.value').scoped_configurable_fn()
 
 
@@ -49,11 +68,13 @@ def test_every_size_is_tested():
 
 def _count(model):
   """Millions of parameters, after a look at the logits' shape."""
-  shapes = nn.unbox(jax.eval_shape(
-      lambda key: api.init_params(model, key), jax.random.key(0)))
+  shapes = nn.unbox(
+    jax.eval_shape(lambda key: api.init_params(model, key), jax.random.key(0))
+  )
   token_ids = jax.ShapeDtypeStruct((2, 9), 'int32')
   logits = jax.eval_shape(
-      lambda p, ids: model.apply({'params': p}, ids), shapes, token_ids)
+    lambda p, ids: model.apply({'params': p}, ids), shapes, token_ids
+  )
   assert logits.shape == (2, 9, _VOCAB)
   return round(api.count_params(shapes) / 1e6, 1)
 
@@ -63,22 +84,31 @@ def test_size(size):
   model = _model(f"include 'models/{size}.gin'")
   assert type(model) is encoder.Encoder
   assert type(model.config) is model_config.EncoderConfig
-  assert _count(encoder.Encoder(dataclasses.replace(
-      model.config, vocab_size=_VOCAB))) == _MILLIONS[size]
+  assert (
+    _count(
+      encoder.Encoder(dataclasses.replace(model.config, vocab_size=_VOCAB))
+    )
+    == _MILLIONS[size]
+  )
 
 
 @pytest.mark.parametrize('size', _ENCODER_DECODERS)
 def test_encoder_decoder_size(size):
   model = _model(f"include 'models/{size}.gin'")
   assert type(model) is encoder_decoder.EncoderDecoder
-  assert _count(model.clone(config=dataclasses.replace(
-      model.config, vocab_size=_VOCAB))) == _ENCODER_DECODERS[size]
+  assert (
+    _count(
+      model.clone(config=dataclasses.replace(model.config, vocab_size=_VOCAB))
+    )
+    == _ENCODER_DECODERS[size]
+  )
 
 
 def test_overrides_by_name():
   model = _model(
-      "include 'models/tiny.gin'",
-      "model_config.EncoderConfig.norm_position = 'pre'",
-      'model_config.EncoderConfig.max_length = 64')
+    "include 'models/tiny.gin'",
+    "model_config.EncoderConfig.norm_position = 'pre'",
+    'model_config.EncoderConfig.max_length = 64',
+  )
   assert model.config.norm_position is model_config.NormPosition.PRE
   assert model.config.max_length == 64

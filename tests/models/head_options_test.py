@@ -9,16 +9,21 @@ from xlflax import errors
 from xlflax.models import api, encoder, heads
 from xlflax.models import config as model_config
 
-_SIZES = dict(num_layers=1, hidden_dim=8, mlp_dim=12, num_heads=2,
-              vocab_size=30, max_length=10)
+_SIZES = dict(
+  num_layers=1,
+  hidden_dim=8,
+  mlp_dim=12,
+  num_heads=2,
+  vocab_size=30,
+  max_length=10,
+)
 _IDS = np.arange(6)[None] + 5
 
 
 def _make(**fields):
   model = encoder.Encoder(model_config.EncoderConfig(**_SIZES | fields))
   boxed = api.init_params(model, jax.random.key(0))
-  return model, jax.tree.map(
-      lambda x: x, encoder.nn.meta.unbox(boxed))
+  return model, jax.tree.map(lambda x: x, encoder.nn.meta.unbox(boxed))
 
 
 def test_an_encoder_without_a_head_has_states_only():
@@ -27,9 +32,13 @@ def test_an_encoder_without_a_head_has_states_only():
   states = model.apply({'params': params}, _IDS)
   assert states.shape == (1, 6, 8)
   np.testing.assert_array_equal(
-      states, model.apply({'params': params}, _IDS, method='encode'))
-  for method, arguments in (('logits', (states,)), ('transform', (states,)),
-                            ('output_table', ())):
+    states, model.apply({'params': params}, _IDS, method='encode')
+  )
+  for method, arguments in (
+    ('logits', (states,)),
+    ('transform', (states,)),
+    ('output_table', ()),
+  ):
     with pytest.raises(errors.ConfigError, match='no head that predicts'):
       model.apply({'params': params}, *arguments, method=method)
 
@@ -42,8 +51,9 @@ def test_an_output_table_of_its_own():
   states = jnp.ones((1, 1, 8))
   hidden = model.apply({'params': params}, states, method='transform')
   logits = model.apply({'params': params}, states, method='logits')
-  np.testing.assert_allclose(logits[0, 0], hidden[0, 0] @ table.T + bias,
-                             atol=1e-6)
+  np.testing.assert_allclose(
+    logits[0, 0], hidden[0, 0] @ table.T + bias, atol=1e-6
+  )
   with pytest.raises(errors.ConfigError, match='no use for output embedd'):
     _make(output_embeddings='own', mlm_head='none')
 
@@ -54,8 +64,9 @@ def test_the_heads_activation():
   other, _ = _make(activation='relu')
   states = jnp.linspace(-1, 1, 8)[None]
   got, like, unlike = (
-      m.apply({'params': params}, states, method='transform')
-      for m in (model, same, other))
+    m.apply({'params': params}, states, method='transform')
+    for m in (model, same, other)
+  )
   np.testing.assert_array_equal(got, like)
   assert np.abs(got - unlike).max() > 1e-3
   with pytest.raises(errors.ConfigError, match='head_activation'):
@@ -63,22 +74,33 @@ def test_the_heads_activation():
 
 
 def _head(dense: bool):
-  output = {'kernel': jnp.array([[1.0, 0.0, 2.0], [0.0, 1.0, -1.0]]),
-            'bias': jnp.array([0.5, 0.0, 0.0])}
+  output = {
+    'kernel': jnp.array([[1.0, 0.0, 2.0], [0.0, 1.0, -1.0]]),
+    'bias': jnp.array([0.5, 0.0, 0.0]),
+  }
   if not dense:
     return {'output': output}
-  return {'output': output, 'dense': {
-      'kernel': jnp.array([[0.0, 1.0], [1.0, 0.0]]), 'bias': jnp.zeros(2)}}
+  return {
+    'output': output,
+    'dense': {
+      'kernel': jnp.array([[0.0, 1.0], [1.0, 0.0]]),
+      'bias': jnp.zeros(2),
+    },
+  }
 
 
 def test_classification_heads():
   states = jnp.array([[[1.0, 2.0], [3.0, 4.0]]])
   np.testing.assert_allclose(
-      heads.token_logits(_head(False), states),
-      [[[1.5, 2.0, 0.0], [3.5, 4.0, 2.0]]])
+    heads.token_logits(_head(False), states),
+    [[[1.5, 2.0, 0.0], [3.5, 4.0, 2.0]]],
+  )
   np.testing.assert_allclose(
-      heads.sequence_logits(_head(False), states), [[1.5, 2.0, 0.0]])
+    heads.sequence_logits(_head(False), states), [[1.5, 2.0, 0.0]]
+  )
   one, two = np.tanh(1.0), np.tanh(2.0)
   np.testing.assert_allclose(
-      jax.jit(heads.sequence_logits)(_head(True), states),
-      [[two + 0.5, one, 2 * two - one]], rtol=1e-6)
+    jax.jit(heads.sequence_logits)(_head(True), states),
+    [[two + 0.5, one, 2 * two - one]],
+    rtol=1e-6,
+  )

@@ -9,14 +9,19 @@ from xlflax.models import layer_stacking
 
 def _layer(value):
   names = ('embed', 'mlp')
-  return {'wi': {'kernel': nn.LogicallyPartitioned(
-      np.full((2, 3), float(value)), names)}}
+  return {
+    'wi': {
+      'kernel': nn.LogicallyPartitioned(np.full((2, 3), float(value)), names)
+    }
+  }
 
 
 def _unrolled():
   # Eleven layers: 'layers_10' must come after 'layers_9'.
-  return {'embeddings': {'token': np.ones((4, 2))},
-          **{f'layers_{i}': _layer(i) for i in range(11)}}
+  return {
+    'embeddings': {'token': np.ones((4, 2))},
+    **{f'layers_{i}': _layer(i) for i in range(11)},
+  }
 
 
 def test_layers_are_stacked_in_their_order():

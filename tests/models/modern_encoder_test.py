@@ -10,49 +10,77 @@ import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.models import (
-    api,
-    attention,
-    encoder,
-    layer_stacking,
-    rotary,
-)
+from xlflax.models import api, attention, encoder, layer_stacking, rotary
 from xlflax.models import config as model_config
 from xlflax.models import encoder_decoder_config as pair_config
 
 _MODERN = model_config.EncoderConfig(
-    num_layers=4, hidden_dim=12, mlp_dim=10, num_heads=3, vocab_size=29,
-    max_length=12, position_embedding='rotary', rotary_theta=50.0,
-    local_rotary_theta=9.0, local_window=2, global_every=3,
-    norm_position='pre', norm='scale', first_norm=False, gated_mlp=True,
-    attention_bias=False, mlp_bias=False, head_bias=False)
+  num_layers=4,
+  hidden_dim=12,
+  mlp_dim=10,
+  num_heads=3,
+  vocab_size=29,
+  max_length=12,
+  position_embedding='rotary',
+  rotary_theta=50.0,
+  local_rotary_theta=9.0,
+  local_window=2,
+  global_every=3,
+  norm_position='pre',
+  norm='scale',
+  first_norm=False,
+  gated_mlp=True,
+  attention_bias=False,
+  mlp_bias=False,
+  head_bias=False,
+)
 _EURO = dataclasses.replace(
-    _MODERN, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6,
-    norm='rms', first_norm=True, local_window=None, local_rotary_theta=None,
-    global_every=1, mlm_head='tied', output_bias=False,
-    output_embeddings='own', embedding_norm=False)
+  _MODERN,
+  num_layers=2,
+  num_heads=4,
+  num_kv_heads=2,
+  head_dim=6,
+  norm='rms',
+  first_norm=True,
+  local_window=None,
+  local_rotary_theta=None,
+  global_every=1,
+  mlm_head='tied',
+  output_bias=False,
+  output_embeddings='own',
+  embedding_norm=False,
+)
 _CONFIGS = {'modern': _MODERN, 'euro': _EURO}
 _IDS = np.random.default_rng(0).integers(5, 29, (2, 10))
 _SEGMENTS = np.array([[1] * 4 + [2] * 5 + [0], [1] * 6 + [0] * 4])
-_POSITIONS = np.array([[0, 1, 2, 3, 0, 1, 2, 3, 4, 0],
-                       [0, 1, 2, 3, 4, 5, 0, 0, 0, 0]])
+_POSITIONS = np.array(
+  [[0, 1, 2, 3, 0, 1, 2, 3, 4, 0], [0, 1, 2, 3, 4, 5, 0, 0, 0, 0]]
+)
 
 
 def _params(model, scale=0.3):
   """Random parameters, of which none is zero or one."""
-  shapes = nn.unbox(jax.eval_shape(
-      lambda key: api.init_params(model, key), jax.random.key(0)))
+  shapes = nn.unbox(
+    jax.eval_shape(lambda key: api.init_params(model, key), jax.random.key(0))
+  )
   rng = np.random.default_rng(0)
   return jax.tree_util.tree_map_with_path(
-      lambda path, leaf: scale * rng.standard_normal(leaf.shape, np.float32)
-      + (path[-1].key == 'scale'), shapes)
+    lambda path, leaf: (
+      scale * rng.standard_normal(leaf.shape, np.float32)
+      + (path[-1].key == 'scale')
+    ),
+    shapes,
+  )
 
 
 @functools.cache
 def _apply(config):
   model = encoder.Encoder(config)
-  return jax.jit(lambda params, ids, segments, positions: model.apply(
-      {'params': params}, ids, segment_ids=segments, positions=positions))
+  return jax.jit(
+    lambda params, ids, segments, positions: model.apply(
+      {'params': params}, ids, segment_ids=segments, positions=positions
+    )
+  )
 
 
 @pytest.fixture(scope='module', params=_CONFIGS)
@@ -60,15 +88,19 @@ def case(request):
   """(configuration, parameters, logits of the packed rows)."""
   config = _CONFIGS[request.param]
   params = _params(encoder.Encoder(config))
-  return config, params, np.asarray(
-      _apply(config)(params, _IDS, _SEGMENTS, _POSITIONS))
+  return (
+    config,
+    params,
+    np.asarray(_apply(config)(params, _IDS, _SEGMENTS, _POSITIONS)),
+  )
 
 
 def test_scanned_equals_unrolled(case):
   config, params, want = case
   unrolled = dataclasses.replace(config, scan_layers=False)
-  got = _apply(unrolled)(layer_stacking.unstack_layers(params), _IDS,
-                         _SEGMENTS, _POSITIONS)
+  got = _apply(unrolled)(
+    layer_stacking.unstack_layers(params), _IDS, _SEGMENTS, _POSITIONS
+  )
   np.testing.assert_allclose(got, want, atol=2e-5)
 
 
@@ -92,16 +124,19 @@ def test_no_segments_is_one_segment(case):
 
 
 def test_a_local_encoder_sees_no_farther_than_its_windows():
-  config = dataclasses.replace(_MODERN, num_layers=2, global_every=9,
-                               scan_layers=False, first_norm=True)
+  config = dataclasses.replace(
+    _MODERN, num_layers=2, global_every=9, scan_layers=False, first_norm=True
+  )
   # Layer 0 is global; its parameters are zero, so that it mixes nothing.
   params = _params(encoder.Encoder(config))
   params['layers_0'] = jax.tree.map(jnp.zeros_like, params['layers_0'])
   ones, running = np.ones((2, 10), int), np.broadcast_to(np.arange(10), (2, 10))
   other = _IDS.copy()
   other[:, 5] = 5 + (other[:, 5] - 4) % 24
-  change = np.abs(np.asarray(_apply(config)(params, _IDS, ones, running))
-                  - np.asarray(_apply(config)(params, other, ones, running)))
+  change = np.abs(
+    np.asarray(_apply(config)(params, _IDS, ones, running))
+    - np.asarray(_apply(config)(params, other, ones, running))
+  )
   seen = change.max((0, 2)) > 0
   np.testing.assert_array_equal(np.flatnonzero(seen), [3, 4, 5, 6, 7])
 
@@ -109,8 +144,13 @@ def test_a_local_encoder_sees_no_farther_than_its_windows():
 def test_the_first_norm_is_not_read():
   params = _params(encoder.Encoder(_MODERN))
   model = encoder.Encoder(_MODERN)
-  grads = jax.jit(jax.grad(lambda p: jnp.square(model.apply(
-      {'params': p}, _IDS, segment_ids=_SEGMENTS)).mean()))(params)
+  grads = jax.jit(
+    jax.grad(
+      lambda p: jnp.square(
+        model.apply({'params': p}, _IDS, segment_ids=_SEGMENTS)
+      ).mean()
+    )
+  )(params)
   norm = grads['layers']['attention_norm']['scale']
   assert not norm[0].any() and norm[1:].any(1).all()
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads))
@@ -119,31 +159,46 @@ def test_the_first_norm_is_not_read():
 def test_window_mask_is_that_of_segments_within_a_distance():
   segments = jnp.array([[1, 1, 1, 2, 2, 0]])
   got = attention.window_mask(6, 1, attention.segment_mask(segments))
-  np.testing.assert_array_equal(np.asarray(got)[0, 0].astype(int), [
-      [1, 1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0], [0, 1, 1, 0, 0, 0],
-      [0, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 0, 1]])
+  np.testing.assert_array_equal(
+    np.asarray(got)[0, 0].astype(int),
+    [
+      [1, 1, 0, 0, 0, 0],
+      [1, 1, 1, 0, 0, 0],
+      [0, 1, 1, 0, 0, 0],
+      [0, 0, 0, 1, 1, 0],
+      [0, 0, 0, 1, 1, 0],
+      [0, 0, 0, 0, 0, 1],
+    ],
+  )
   assert attention.window_mask(3, 0, None).shape == (1, 1, 3, 3)
 
 
 def test_rotation_by_hand():
   heads = jnp.array([1.0, 2.0, 3.0, 4.0])[None, None, None]  # D = 4
-  turned = rotary.rotate(heads, rotary.rotation(
-      jnp.array([[3]]), dim=4, theta=100.0))
+  turned = rotary.rotate(
+    heads, rotary.rotation(jnp.array([[3]]), dim=4, theta=100.0)
+  )
   fast, slow = 3.0, 3.0 / 10  # angles: 3 / 100^(0/4), 3 / 100^(2/4)
-  want = [np.cos(fast) - 3 * np.sin(fast), 2 * np.cos(slow) - 4 * np.sin(slow),
-          3 * np.cos(fast) + np.sin(fast), 4 * np.cos(slow) + 2 * np.sin(slow)]
+  want = [
+    np.cos(fast) - 3 * np.sin(fast),
+    2 * np.cos(slow) - 4 * np.sin(slow),
+    3 * np.cos(fast) + np.sin(fast),
+    4 * np.cos(slow) + 2 * np.sin(slow),
+  ]
   np.testing.assert_allclose(np.asarray(turned).ravel(), want, rtol=1e-5)
 
 
 def test_rotated_products_depend_on_distances_only():
   rng = np.random.default_rng(0)
-  query, key = (jnp.asarray(rng.normal(size=(1, 1, 2, 8)), jnp.float32)
-                for _ in range(2))
+  query, key = (
+    jnp.asarray(rng.normal(size=(1, 1, 2, 8)), jnp.float32) for _ in range(2)
+  )
 
   def product(i, j):
-    a, b = (rotary.rotate(x, rotary.rotation(
-        jnp.array([[place]]), dim=8, theta=20.0))
-            for x, place in ((query, i), (key, j)))
+    a, b = (
+      rotary.rotate(x, rotary.rotation(jnp.array([[place]]), dim=8, theta=20.0))
+      for x, place in ((query, i), (key, j))
+    )
     return np.asarray((a * b).sum(-1))
 
   np.testing.assert_allclose(product(7, 3), product(4, 0), rtol=1e-4)
@@ -153,63 +208,104 @@ def test_rotated_products_depend_on_distances_only():
 def test_shared_keys_and_values_are_repeated():
   rng = np.random.default_rng(0)
   query, key, value = (
-      jnp.asarray(rng.normal(size=(2, 5, heads, 6)), jnp.float32)
-      for heads in (4, 2, 2))
+    jnp.asarray(rng.normal(size=(2, 5, heads, 6)), jnp.float32)
+    for heads in (4, 2, 2)
+  )
   mask = jnp.asarray((rng.random((2, 1, 5, 5)) < 0.8) | np.eye(5, dtype=bool))
   xla = model_config.AttentionBackend.XLA
   got = attention.attend(query, key, value, mask, backend=xla)
   want = attention.attend(
-      query, jnp.repeat(key, 2, 2), jnp.repeat(value, 2, 2), mask,
-      backend=xla)
+    query, jnp.repeat(key, 2, 2), jnp.repeat(value, 2, 2), mask, backend=xla
+  )
   np.testing.assert_allclose(got, want, atol=1e-6)
   dropped = attention.attend(
-      query, key, value, mask, backend=xla, dropout_rate=1e-9,
-      dropout_key=jax.random.key(0))
+    query,
+    key,
+    value,
+    mask,
+    backend=xla,
+    dropout_rate=1e-9,
+    dropout_key=jax.random.key(0),
+  )
   np.testing.assert_allclose(dropped, want, atol=1e-5)
 
 
 @pytest.mark.parametrize('scan', [True, False])
 def test_training_with_dropout_and_rematerialisation(scan):
-  config = dataclasses.replace(_MODERN, dropout_rate=0.1, dtype='bfloat16',
-                               attention_dropout_rate=0.1)
+  config = dataclasses.replace(
+    _MODERN, dropout_rate=0.1, dtype='bfloat16', attention_dropout_rate=0.1
+  )
   config = dataclasses.replace(config, scan_layers=scan)
   params = _params(encoder.Encoder(config))
   losses = []
   for remat in ('none', 'full'):
     model = encoder.Encoder(dataclasses.replace(config, remat=remat))
-    losses.append(float(jax.jit(lambda p, m=model: jnp.square(m.apply(
-        {'params': p}, _IDS, segment_ids=_SEGMENTS, deterministic=False,
-        rngs={'dropout': jax.random.key(1)})).mean())(params)))
+    losses.append(
+      float(
+        jax.jit(
+          lambda p, m=model: jnp.square(
+            m.apply(
+              {'params': p},
+              _IDS,
+              segment_ids=_SEGMENTS,
+              deterministic=False,
+              rngs={'dropout': jax.random.key(1)},
+            )
+          ).mean()
+        )(params)
+      )
+    )
   assert np.isfinite(losses[0]) and losses[0] == pytest.approx(
-      losses[1], rel=1e-3)
+    losses[1], rel=1e-3
+  )
 
 
 def test_eight_devices_equal_one():
-  config = dataclasses.replace(_MODERN, num_heads=2, vocab_multiple=8,
-                               num_layers=2, global_every=2)
+  config = dataclasses.replace(
+    _MODERN, num_heads=2, vocab_multiple=8, num_layers=2, global_every=2
+  )
   model = encoder.Encoder(config)
-  rules = (('batch', 'data'), ('vocab', 'tensor'), ('mlp', 'tensor'),
-           ('heads', 'tensor'), ('embed', 'fsdp'), ('length', None),
-           ('kv', None), ('layers', None), ('norm', None))
+  rules = (
+    ('batch', 'data'),
+    ('vocab', 'tensor'),
+    ('mlp', 'tensor'),
+    ('heads', 'tensor'),
+    ('embed', 'fsdp'),
+    ('length', None),
+    ('kv', None),
+    ('layers', None),
+    ('norm', None),
+  )
   boxed = jax.eval_shape(
-      lambda key: api.init_params(model, key), jax.random.key(0))
+    lambda key: api.init_params(model, key), jax.random.key(0)
+  )
   params = _params(model)
 
   def loss(params, ids):
     return jnp.square(model.apply({'params': params}, ids)).mean()
 
   want = jax.jit(jax.value_and_grad(loss))(params, _IDS)
-  mesh = jax.make_mesh((2, 2, 2), ('data', 'fsdp', 'tensor'),
-                       axis_types=(jax.sharding.AxisType.Auto,) * 3)
-  sharded = jax.device_put(params, nn.logical_to_mesh_sharding(
-      nn.get_partition_spec(boxed), mesh, rules))
+  mesh = jax.make_mesh(
+    (2, 2, 2),
+    ('data', 'fsdp', 'tensor'),
+    axis_types=(jax.sharding.AxisType.Auto,) * 3,
+  )
+  sharded = jax.device_put(
+    params,
+    nn.logical_to_mesh_sharding(nn.get_partition_spec(boxed), mesh, rules),
+  )
   with nn.logical_axis_rules(rules), jax.set_mesh(mesh):
     got = jax.jit(jax.value_and_grad(loss))(sharded, _IDS)
-  jax.tree.map(lambda a, b: np.testing.assert_allclose(
-      a, b, atol=2e-5, rtol=1e-4), got, want)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5, rtol=1e-4),
+    got,
+    want,
+  )
 
 
-@pytest.mark.parametrize('changes, part', [
+@pytest.mark.parametrize(
+  'changes, part',
+  [
     (dict(head_dim=3), 'heads of 3'),
     (dict(cross_attention=True), 'cross_attention'),
     (dict(num_kv_heads=2), '2 of keys'),
@@ -217,7 +313,8 @@ def test_eight_devices_equal_one():
     (dict(norm_position='post'), 'first_norm'),
     (dict(rotary_theta=0.0), 'rotary thetas'),
     (dict(position_embedding='learned'), 'local_rotary_theta without'),
-])
+  ],
+)
 def test_settings_that_do_not_go_together(changes, part):
   with pytest.raises(errors.ConfigError, match=part):
     dataclasses.replace(_MODERN, **changes)
@@ -226,16 +323,24 @@ def test_settings_that_do_not_go_together(changes, part):
 def test_decoders_have_no_rotary_positions():
   with pytest.raises(errors.ConfigError, match='no rotary positions'):
     pair_config.EncoderDecoderConfig(
-        family='pre_ln', num_encoder_layers=1, num_decoder_layers=1,
-        hidden_dim=8, mlp_dim=8, num_heads=2, position_embedding='rotary')
+      family='pre_ln',
+      num_encoder_layers=1,
+      num_decoder_layers=1,
+      hidden_dim=8,
+      mlp_dim=8,
+      num_heads=2,
+      position_embedding='rotary',
+    )
 
 
 @pytest.mark.parametrize('length, works', [(10, True), (9, False)])
 def test_cudnn_takes_windows_as_masks(length, works):
   case = attention.Case('bfloat16', 64, length, True, 0.0, (9, 0))
   if works:
-    assert attention.resolve_backend(
-        model_config.AttentionBackend.CUDNN, case) == 'cudnn'
+    assert (
+      attention.resolve_backend(model_config.AttentionBackend.CUDNN, case)
+      == 'cudnn'
+    )
   else:
     with pytest.raises(errors.ConfigError, match='even number'):
       attention.resolve_backend(model_config.AttentionBackend.CUDNN, case)

@@ -11,48 +11,65 @@ import flax.linen as nn
 import jax
 import pytest
 
-from xlflax.models import (
-    api,
-    encoder,
-    encoder_decoder,
-    encoder_decoder_config,
-)
+from xlflax.models import api, encoder, encoder_decoder, encoder_decoder_config
 from xlflax.models import config as model_config
 from xlflax.models.sharing import SharingPlan
 
 _GOLDENS = pathlib.Path(__file__).parent / 'goldens'
-_SIZES = dict(num_layers=2, hidden_dim=8, mlp_dim=20, num_heads=2,
-              vocab_size=30, max_length=10)
+_SIZES = dict(
+  num_layers=2,
+  hidden_dim=8,
+  mlp_dim=20,
+  num_heads=2,
+  vocab_size=30,
+  max_length=10,
+)
 _VARIANTS = {
-    'bert': dict(type_vocab_size=2),
-    'roberta_unrolled': dict(
-        type_vocab_size=1, position_offset=2, scan_layers=False),
-    'xlm': dict(
-        use_language_embeddings=True, num_languages=3, mlm_head='tied',
-        position_embedding='sinusoidal', padding_states='zero'),
-    'pre_norm': dict(
-        norm_position='pre', embedding_norm=False, vocab_multiple=8,
-        dtype='bfloat16', head_dim=3),
-    'veco': dict(cross_attention=True),
-    'veco_unrolled': dict(cross_attention=True, scan_layers=False),
-    'sharing': dict(
-        num_languages=3, use_language_embeddings=True,
-        sharing=SharingPlan(embeddings=True, layers=1)),
-    'sharing_unrolled': dict(
-        num_languages=3, scan_layers=False, sharing=SharingPlan(layers=1)),
+  'bert': dict(type_vocab_size=2),
+  'roberta_unrolled': dict(
+    type_vocab_size=1, position_offset=2, scan_layers=False
+  ),
+  'xlm': dict(
+    use_language_embeddings=True,
+    num_languages=3,
+    mlm_head='tied',
+    position_embedding='sinusoidal',
+    padding_states='zero',
+  ),
+  'pre_norm': dict(
+    norm_position='pre',
+    embedding_norm=False,
+    vocab_multiple=8,
+    dtype='bfloat16',
+    head_dim=3,
+  ),
+  'veco': dict(cross_attention=True),
+  'veco_unrolled': dict(cross_attention=True, scan_layers=False),
+  'sharing': dict(
+    num_languages=3,
+    use_language_embeddings=True,
+    sharing=SharingPlan(embeddings=True, layers=1),
+  ),
+  'sharing_unrolled': dict(
+    num_languages=3, scan_layers=False, sharing=SharingPlan(layers=1)
+  ),
 }
 _ENCODER_DECODERS = {
-    'mt5': dict(family='t5', gated_mlp=True, output_embeddings='own',
-                head_dim=3),
-    'umt5_unrolled': dict(
-        family='t5', gated_mlp=True, per_layer_relative_bias=True,
-        scan_layers=False),
-    'mbart': dict(family='pre_ln', position_offset=2),
-    'veco_translation': dict(family='post_ln', tie_decoder=True),
-    'xlm_translation_unrolled': dict(
-        family='post_ln', use_language_embeddings=True, num_languages=3,
-        output_embeddings='own', mlm_head='transform', vocab_multiple=8,
-        scan_layers=False),
+  'mt5': dict(family='t5', gated_mlp=True, output_embeddings='own', head_dim=3),
+  'umt5_unrolled': dict(
+    family='t5', gated_mlp=True, per_layer_relative_bias=True, scan_layers=False
+  ),
+  'mbart': dict(family='pre_ln', position_offset=2),
+  'veco_translation': dict(family='post_ln', tie_decoder=True),
+  'xlm_translation_unrolled': dict(
+    family='post_ln',
+    use_language_embeddings=True,
+    num_languages=3,
+    output_embeddings='own',
+    mlm_head='transform',
+    vocab_multiple=8,
+    scan_layers=False,
+  ),
 }
 
 
@@ -60,7 +77,8 @@ def _describe(boxed) -> dict[str, str]:
   """name -> 'float32[30,8] vocab,embed'."""
   described = {}
   for path, box in jax.tree_util.tree_leaves_with_path(
-      boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)):
+    boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
+  ):
     shape = ','.join(map(str, box.value.shape))
     axes = ','.join(box.names)
     name = '/'.join(key.key for key in path)
@@ -71,19 +89,25 @@ def _describe(boxed) -> dict[str, str]:
 def _model(variant):
   if variant in _VARIANTS:
     return encoder.Encoder(
-        model_config.EncoderConfig(**_SIZES | _VARIANTS[variant]))
+      model_config.EncoderConfig(**_SIZES | _VARIANTS[variant])
+    )
   sizes = {k: v for k, v in _SIZES.items() if k != 'num_layers'}
   return encoder_decoder.EncoderDecoder(
-      encoder_decoder_config.EncoderDecoderConfig(
-          **sizes, num_encoder_layers=2, num_decoder_layers=1,
-          **_ENCODER_DECODERS[variant]))
+    encoder_decoder_config.EncoderDecoderConfig(
+      **sizes,
+      num_encoder_layers=2,
+      num_decoder_layers=1,
+      **_ENCODER_DECODERS[variant],
+    )
+  )
 
 
 @pytest.mark.parametrize('variant', [*_VARIANTS, *_ENCODER_DECODERS])
 def test_parameters_are_as_pinned(variant, regenerate_goldens):
   model = _model(variant)
-  tree = _describe(jax.eval_shape(
-      lambda key: api.init_params(model, key), jax.random.key(0)))
+  tree = _describe(
+    jax.eval_shape(lambda key: api.init_params(model, key), jax.random.key(0))
+  )
   path = _GOLDENS / f'{variant}.json'
   if regenerate_goldens:
     path.write_text(json.dumps(tree, indent=2, sort_keys=True) + '\n')

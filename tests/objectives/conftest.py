@@ -32,16 +32,24 @@ class FakeEncoder(nn.Module):
     self.head = self.param('head', normal, (HIDDEN, HIDDEN))
     self.dropout = nn.Dropout(self.dropout_rate)
 
-  def encode_layers(self, token_ids, *, segment_ids=None, positions=None,
-                    language_ids=None, token_type_ids=None,
-                    deterministic=True):
+  def encode_layers(
+    self,
+    token_ids,
+    *,
+    segment_ids=None,
+    positions=None,
+    language_ids=None,
+    token_type_ids=None,
+    deterministic=True,
+  ):
     del language_ids, token_type_ids
     if segment_ids is None:
       segment_ids = jnp.ones_like(token_ids)
     if positions is None:
       positions = jnp.broadcast_to(
-          jnp.arange(token_ids.shape[1])[None], token_ids.shape)
-    mask = (segment_ids[:, :, None] == segment_ids[:, None, :])
+        jnp.arange(token_ids.shape[1])[None], token_ids.shape
+      )
+    mask = segment_ids[:, :, None] == segment_ids[:, None, :]
     mask = mask / jnp.sum(mask, axis=-1, keepdims=True)
     states = [self.table[token_ids] + 0.1 * jnp.sin(positions)[..., None]]
     for kernel in self.kernels:
@@ -61,16 +69,22 @@ class FakeEncoder(nn.Module):
 
   def __call__(self, token_ids, **inputs):
     hidden = self.transform(self.encode(token_ids, **inputs))
-    return jnp.einsum('bth,vh->btv', hidden, self.table) + self.bias[None,
-                                                                     None]
+    return jnp.einsum('bth,vh->btv', hidden, self.table) + self.bias[None, None]
 
 
 @pytest.fixture
 def vocabulary() -> VocabularySpec:
   """Special ids 0-4, 10 and 22; three languages."""
   return VocabularySpec(
-      size=VOCAB, pad_id=0, bos_id=1, eos_id=2, unk_id=3, mask_id=4,
-      special_ids=(0, 1, 2, 3, 4, 10, 22), languages=('en', 'de', 'fr'))
+    size=VOCAB,
+    pad_id=0,
+    bos_id=1,
+    eos_id=2,
+    unk_id=3,
+    mask_id=4,
+    special_ids=(0, 1, 2, 3, 4, 10, 22),
+    languages=('en', 'de', 'fr'),
+  )
 
 
 @pytest.fixture
@@ -88,21 +102,26 @@ def params(model):
   tokens = jax.ShapeDtypeStruct((1, 4), jnp.int32)
   shapes = jax.eval_shape(model.init, jax.random.key(0), tokens)['params']
   rng = np.random.default_rng(0)
-  return {'model': jax.tree.map(
-      lambda s: jnp.asarray(rng.normal(0, 0.5, s.shape), jnp.float32),
-      shapes), 'heads': {}}
+  return {
+    'model': jax.tree.map(
+      lambda s: jnp.asarray(rng.normal(0, 0.5, s.shape), jnp.float32), shapes
+    ),
+    'heads': {},
+  }
 
 
 def _rows(rng, lengths, length, languages):
   token_ids = np.zeros((len(lengths), length), np.int32)
   ordinary = np.setdiff1d(np.arange(VOCAB), [0, 1, 2, 3, 4, 10, 22])
   for row, n in zip(token_ids, lengths, strict=True):
-    row[:n + 2] = [1, *rng.choice(ordinary, n), 2]
+    row[: n + 2] = [1, *rng.choice(ordinary, n), 2]
   present = (token_ids > 0).astype(np.int32)
   return {
-      'token_ids': token_ids, 'segment_ids': present,
-      'positions': np.arange(length, dtype=np.int32)[None] * present,
-      'language_ids': np.asarray(languages, np.int32)[:, None] * present}
+    'token_ids': token_ids,
+    'segment_ids': present,
+    'positions': np.arange(length, dtype=np.int32)[None] * present,
+    'language_ids': np.asarray(languages, np.int32)[:, None] * present,
+  }
 
 
 @pytest.fixture
@@ -120,18 +139,27 @@ def pairs():
   return {**first, **{f'paired_{k}': v for k, v in second.items()}}
 
 
-_QUICK = {'xla_backend_optimization_level': 0,
-          'xla_llvm_disable_expensive_passes': True}
+_QUICK = {
+  'xla_backend_optimization_level': 0,
+  'xla_llvm_disable_expensive_passes': True,
+}
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3),
-                   compiler_options=_QUICK)
-def _loss_and_gradient(objective, model, vocabulary, train, params, batch,
-                       step, rng):
+@functools.partial(
+  jax.jit, static_argnums=(0, 1, 2, 3), compiler_options=_QUICK
+)
+def _loss_and_gradient(
+  objective, model, vocabulary, train, params, batch, step, rng
+):
   def total(params):
-    output = objective(model, params, batch, base.Context(
-        vocabulary=vocabulary, step=step, train=train, rng=rng))
+    output = objective(
+      model,
+      params,
+      batch,
+      base.Context(vocabulary=vocabulary, step=step, train=train, rng=rng),
+    )
     return output.loss.total, output
+
   (_, output), gradient = jax.value_and_grad(total, has_aux=True)(params)
   return output, gradient
 
@@ -139,17 +167,32 @@ def _loss_and_gradient(objective, model, vocabulary, train, params, batch,
 @pytest.fixture
 def run(model, params):
   """Output and gradient of an objective, compiled once per kind of call."""
+
   def call(objective, batch, context, params=params):
     return _loss_and_gradient(
-        objective, model, context.vocabulary, context.train, params, batch,
-        context.step, context.rng)
+      objective,
+      model,
+      context.vocabulary,
+      context.train,
+      params,
+      batch,
+      context.step,
+      context.rng,
+    )
+
   return call
 
 
 @pytest.fixture
 def context(vocabulary):
   """Makes a `Context` from a seed."""
+
   def make(seed=0, *, train=True, step=0):
-    return base.Context(vocabulary=vocabulary, step=jnp.int32(step),
-                        train=train, rng=jax.random.key(seed))
+    return base.Context(
+      vocabulary=vocabulary,
+      step=jnp.int32(step),
+      train=train,
+      rng=jax.random.key(seed),
+    )
+
   return make

@@ -20,17 +20,25 @@ from xlflax.objectives.masked_lm import Head
 
 HALF = CrossAttentionMLM(mask_ratio=0.5)
 # Every token is shown as the mask symbol: no draw changes the loss.
-ALL = CrossAttentionMLM(mask_ratio=1.0, mask_probability=1.0,
-                        random_probability=0.0)
-_SIZES = dict(num_layers=2, hidden_dim=8, mlp_dim=12, num_heads=2,
-              max_length=18, vocab_size=23, num_languages=3,
-              dropout_rate=0.0, attention_dropout_rate=0.0)
+ALL = CrossAttentionMLM(
+  mask_ratio=1.0, mask_probability=1.0, random_probability=0.0
+)
+_SIZES = dict(
+  num_layers=2,
+  hidden_dim=8,
+  mlp_dim=12,
+  num_heads=2,
+  max_length=18,
+  vocab_size=23,
+  num_languages=3,
+  dropout_rate=0.0,
+  attention_dropout_rate=0.0,
+)
 _KEYS = ('token_ids', 'segment_ids', 'positions', 'language_ids')
 
 
 def _encoder(**changes):
-  return Encoder(EncoderConfig(
-      **_SIZES | dict(cross_attention=True) | changes))
+  return Encoder(EncoderConfig(**_SIZES | dict(cross_attention=True) | changes))
 
 
 @pytest.fixture
@@ -41,12 +49,20 @@ def model():
 @functools.cache
 def _random_params(model):
   """None of the parameters is zero or one."""
-  shapes = nn.unbox(jax.eval_shape(
-      lambda key: api.init_params(model, key), jax.random.key(0)))
+  shapes = nn.unbox(
+    jax.eval_shape(lambda key: api.init_params(model, key), jax.random.key(0))
+  )
   rng = np.random.default_rng(0)
-  return {'model': jax.tree_util.tree_map_with_path(
-      lambda path, leaf: 0.4 * rng.standard_normal(leaf.shape, np.float32)
-      + (path[-1].key == 'scale'), shapes), 'heads': {}}
+  return {
+    'model': jax.tree_util.tree_map_with_path(
+      lambda path, leaf: (
+        0.4 * rng.standard_normal(leaf.shape, np.float32)
+        + (path[-1].key == 'scale')
+      ),
+      shapes,
+    ),
+    'heads': {},
+  }
 
 
 @pytest.fixture
@@ -55,15 +71,17 @@ def params(model):
 
 
 def _assert_close(a, b, rtol=1e-4, atol=1e-5):
-  jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=rtol,
-                                 atol=atol), a, b)
+  jax.tree.map(
+    functools.partial(np.testing.assert_allclose, rtol=rtol, atol=atol), a, b
+  )
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _masked(objective, vocabulary, batch, rng):
   """(x̂ and ŷ interleaved, their plan), as a call with this key draws them."""
-  context = base.Context(vocabulary=vocabulary, step=jnp.int32(0), train=True,
-                         rng=rng)
+  context = base.Context(
+    vocabulary=vocabulary, step=jnp.int32(0), train=True, rng=rng
+  )
   rows = two_sided.interleave(*two_sided.sides(batch, objective='test'))
   mask_rng = jax.random.split(rng, 3)[0]
   return objective.mask(rows, context, mask_rng)
@@ -71,11 +89,14 @@ def _masked(objective, vocabulary, batch, rng):
 
 def _texts(batch, b, seen):
   """Tokens and positions of both sides of pair b, without padding."""
-  present = [np.asarray(batch[p + 'segment_ids'][b]) > 0
-             for p in ('', 'paired_')]
+  present = [
+    np.asarray(batch[p + 'segment_ids'][b]) > 0 for p in ('', 'paired_')
+  ]
   tokens = [np.asarray(seen[2 * b + i])[present[i]] for i in range(2)]
-  places = [np.asarray(batch[p + 'positions'][b])[present[i]]
-            for i, p in enumerate(('', 'paired_'))]
+  places = [
+    np.asarray(batch[p + 'positions'][b])[present[i]]
+    for i, p in enumerate(('', 'paired_'))
+  ]
   return tokens, places
 
 
@@ -84,19 +105,23 @@ def _reference(params, batch, seen, plan, memory_params=None):
   found = []
   for b in range(len(batch['token_ids'])):
     terms = veco_reference.pair_terms(
-        params, *_texts(batch, b, seen), memory_params)
+      params, *_texts(batch, b, seen), memory_params
+    )
     for i, prefix in enumerate(('', 'paired_')):
       slots = np.nonzero(plan.weights[2 * b + i])[0]
       for t in np.asarray(plan.positions[2 * b + i])[slots]:
         label = batch[prefix + 'token_ids'][b, t]
-        found.append([-term[t, label] for term in terms[i]]
-                     + [term[t].argmax() == label for term in terms[i]]
-                     + [batch[prefix + 'language_ids'][b, t]])
+        found.append(
+          [-term[t, label] for term in terms[i]]
+          + [term[t].argmax() == label for term in terms[i]]
+          + [batch[prefix + 'language_ids'][b, t]]
+        )
   return np.asarray(found)
 
 
-def test_four_terms_are_equations_1_to_13(params, pairs, context, vocabulary,
-                                          run):
+def test_four_terms_are_equations_1_to_13(
+  params, pairs, context, vocabulary, run
+):
   context = context(3)
   output, _ = run(HALF, pairs, context)
   masked = _masked(HALF, vocabulary, pairs, context.rng)
@@ -104,22 +129,32 @@ def test_four_terms_are_equations_1_to_13(params, pairs, context, vocabulary,
   own, cross, own_correct, cross_correct, languages = found.T
   assert len(found) == (2 + 4 + 2 + 3 + 3) + (3 + 3 + 4 + 0 + 2)
   assert abs(own - cross).min() > 1e-4  # two different passes
-  np.testing.assert_allclose(output.loss.total, own.sum() + cross.sum(),
-                             rtol=1e-5)
+  np.testing.assert_allclose(
+    output.loss.total, own.sum() + cross.sum(), rtol=1e-5
+  )
   assert output.loss.weight == len(found)
-  values = {'loss': own + cross, 'self_loss': own, 'cross_loss': cross,
-            'self_accuracy': own_correct, 'cross_accuracy': cross_correct}
+  values = {
+    'loss': own + cross,
+    'self_loss': own,
+    'cross_loss': cross,
+    'self_accuracy': own_correct,
+    'cross_accuracy': cross_correct,
+  }
   for language in range(3):  # en is x of every pair, de and fr are y
     mine = languages == language
     for name, value in values.items():
       got = output.metrics[f'ca_mlm/{name}']
       np.testing.assert_allclose(
-          (got.total[language], got.weight[language]),
-          (value[mine].sum(), mine.sum()), rtol=1e-5, err_msg=name)
+        (got.total[language], got.weight[language]),
+        (value[mine].sum(), mine.sum()),
+        rtol=1e-5,
+        err_msg=name,
+      )
 
 
-def test_gradient_takes_the_memory_as_a_constant(params, pairs, context,
-                                                 vocabulary, run):
+def test_gradient_takes_the_memory_as_a_constant(
+  params, pairs, context, vocabulary, run
+):
   """The slope of the reference in float64, with and without that."""
   context = context(3)
   _, gradient = run(HALF, pairs, context)
@@ -132,8 +167,9 @@ def test_gradient_takes_the_memory_as_a_constant(params, pairs, context,
 
   def loss(scale, constant_memory):
     moved = jax.tree.map(lambda p, d: p + scale * d, params, direction)
-    found = _reference(moved, pairs, *masked,
-                       params if constant_memory else moved)
+    found = _reference(
+      moved, pairs, *masked, params if constant_memory else moved
+    )
     return found[:, :2].sum()
 
   def numerical(constant_memory):
@@ -149,13 +185,13 @@ def _with_empty_side(pairs):
   batch = dict(pairs)
   present = batch['paired_segment_ids'] > 0
   batch['paired_token_ids'] = np.where(present, 10, 0)
-  batch['paired_positions'] = np.where(
-      present, np.arange(10)[None] % 3 + 13, 0)
+  batch['paired_positions'] = np.where(present, np.arange(10)[None] % 3 + 13, 0)
   return batch
 
 
-def test_no_gradient_flows_into_the_memory(params, pairs, context, run,
-                                           monkeypatch):
+def test_no_gradient_flows_into_the_memory(
+  params, pairs, context, run, monkeypatch
+):
   batch = _with_empty_side(pairs)
   output, gradient = run(ALL, batch, context())
   assert output.loss.weight == 4 + 7 + 3 + 5 + 6  # those of x
@@ -169,8 +205,12 @@ def test_no_gradient_flows_into_the_memory(params, pairs, context, run,
   assert abs(other.loss.total - output.loss.total) > 0.01
   # ... and have a gradient without the stop.
   monkeypatch.setattr(jax.lax, 'stop_gradient', lambda x: x)
-  free = CrossAttentionMLM(mask_ratio=1.0, mask_probability=1.0,
-                           random_probability=0.0, name_prefix='free')
+  free = CrossAttentionMLM(
+    mask_ratio=1.0,
+    mask_probability=1.0,
+    random_probability=0.0,
+    name_prefix='free',
+  )
   _, gradient = run(free, batch, context())
   assert gradient['model']['embeddings']['position'][13:].any()
 
@@ -178,49 +218,81 @@ def test_no_gradient_flows_into_the_memory(params, pairs, context, run,
 def test_hand_made_literal(params, vocabulary, context, run):
   """A uniform model: both terms of every chosen token cost log V."""
   zeros = jax.tree.map(np.zeros_like, params)
-  row = {'token_ids': np.array([[1, 5, 6, 7, 8, 2]], np.int32),
-         'language_ids': np.ones((1, 6), np.int32)}
+  row = {
+    'token_ids': np.array([[1, 5, 6, 7, 8, 2]], np.int32),
+    'language_ids': np.ones((1, 6), np.int32),
+  }
   batch = {**row, **{f'paired_{k}': v for k, v in row.items()}}
   output, _ = run(HALF, batch, context(), zeros)
   assert output.loss.weight == 4 and output.state == ()
   np.testing.assert_allclose(output.loss.total, 4 * 2 * np.log(23), rtol=1e-6)
   got = metrics.finalize(output.metrics, vocabulary.languages)
-  np.testing.assert_allclose(got['ca_mlm/cross_loss/de'], np.log(23),
-                             rtol=1e-6)
+  np.testing.assert_allclose(got['ca_mlm/cross_loss/de'], np.log(23), rtol=1e-6)
   assert got['ca_mlm/tokens'] == 12
-  assert set(output.metrics) == {f'ca_mlm/{name}' for name in (
-      'loss', 'self_loss', 'cross_loss', 'self_accuracy', 'cross_accuracy',
-      'tokens')}
+  assert set(output.metrics) == {
+    f'ca_mlm/{name}'
+    for name in (
+      'loss',
+      'self_loss',
+      'cross_loss',
+      'self_accuracy',
+      'cross_accuracy',
+      'tokens',
+    )
+  }
 
 
-@pytest.mark.parametrize('fields', [
-    dict(chunk_size=7), dict(head=Head.EVERY_POSITION),
-    dict(head=Head.EVERY_POSITION, chunk_size=8)])
+@pytest.mark.parametrize(
+  'fields',
+  [
+    dict(chunk_size=7),
+    dict(head=Head.EVERY_POSITION),
+    dict(head=Head.EVERY_POSITION, chunk_size=8),
+  ],
+)
 def test_heads_and_chunks_are_one_loss(fields, pairs, context, run):
   _assert_close(
-      run(CrossAttentionMLM(mask_ratio=0.5, **fields), pairs, context()),
-      run(HALF, pairs, context()), rtol=1e-3, atol=1e-4)
+    run(CrossAttentionMLM(mask_ratio=0.5, **fields), pairs, context()),
+    run(HALF, pairs, context()),
+    rtol=1e-3,
+    atol=1e-4,
+  )
 
 
 def test_sums_of_micro_batches_add_up(pairs, context, run):
   """And the pair without a second side is one like any other."""
   (whole, gradient), *micro = [
-      run(ALL, jax.tree.map(lambda x, r=rows: x[r], pairs), context())
-      for rows in (slice(0, 4), slice(0, 2), slice(2, 4))]
-  _assert_close(metrics.add(micro[0][0].metrics, micro[1][0].metrics),
-                whole.metrics)
-  _assert_close(jax.tree.map(np.add, micro[0][1], micro[1][1]), gradient,
-                rtol=1e-3, atol=1e-4)
+    run(ALL, jax.tree.map(lambda x, r=rows: x[r], pairs), context())
+    for rows in (slice(0, 4), slice(0, 2), slice(2, 4))
+  ]
+  _assert_close(
+    metrics.add(micro[0][0].metrics, micro[1][0].metrics), whole.metrics
+  )
+  _assert_close(
+    jax.tree.map(np.add, micro[0][1], micro[1][1]),
+    gradient,
+    rtol=1e-3,
+    atol=1e-4,
+  )
   assert whole.loss.weight == sum(m[0].loss.weight for m in micro)
 
 
 def test_sides_are_alike(pairs, context, run):
   """The pair (y, x) has the loss of (x, y)."""
-  swapped = {key: pairs[key.removeprefix('paired_')
-                        if key.startswith('paired_') else f'paired_{key}']
-             for key in pairs}
-  _assert_close(run(ALL, swapped, context()), run(ALL, pairs, context()),
-                rtol=1e-3, atol=1e-4)
+  swapped = {
+    key: pairs[
+      key.removeprefix('paired_')
+      if key.startswith('paired_')
+      else f'paired_{key}'
+    ]
+    for key in pairs
+  }
+  _assert_close(
+    run(ALL, swapped, context()),
+    run(ALL, pairs, context()),
+    rtol=1e-3,
+    atol=1e-4,
+  )
 
 
 def test_packed_equals_padded(pairs, context, run):
@@ -230,8 +302,10 @@ def test_packed_equals_padded(pairs, context, run):
     side = {key: pairs[prefix + key][:2] for key in _KEYS}
     order = np.argsort(side['segment_ids'].ravel() == 0, kind='stable')
     side['segment_ids'] = side['segment_ids'] * np.array([[1], [2]])
-    packed |= {prefix + key: np.concatenate(
-        [value.ravel()[order]])[None, :18] for key, value in side.items()}
+    packed |= {
+      prefix + key: np.concatenate([value.ravel()[order]])[None, :18]
+      for key, value in side.items()
+    }
   padded = jax.tree.map(lambda x: x[:2], pairs)
   got, want = (run(ALL, batch, context()) for batch in (packed, padded))
   _assert_close(got, want, rtol=1e-3, atol=1e-4)
@@ -241,14 +315,16 @@ def test_packed_equals_padded(pairs, context, run):
 def test_batch_of_empty_rows_is_finite(head, pairs, context, run):
   empty = jax.tree.map(np.zeros_like, pairs)
   output, gradient = run(CrossAttentionMLM(head=head), empty, context())
-  assert output.loss == (0., 0.) and base.mean(output.loss) == 0
+  assert output.loss == (0.0, 0.0) and base.mean(output.loss) == 0
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
   assert metrics.finalize(output.metrics, ('en', 'de', 'fr')) == {}
 
 
 def test_masks_of_the_sides_are_independent(pairs, context, vocabulary):
-  same = {**{k: pairs[k] for k in _KEYS},
-          **{f'paired_{k}': pairs[k] for k in _KEYS}}
+  same = {
+    **{k: pairs[k] for k in _KEYS},
+    **{f'paired_{k}': pairs[k] for k in _KEYS},
+  }
   _, plan = _masked(HALF, vocabulary, same, context().rng)
   chosen = np.sort(np.where(plan.weights > 0, plan.positions, -1), axis=1)
   assert (chosen[::2] != chosen[1::2]).any(axis=1).sum() >= 3
@@ -256,11 +332,25 @@ def test_masks_of_the_sides_are_independent(pairs, context, vocabulary):
 
 def test_dropout_is_on_in_training_only(params, pairs, context, run):
   model = _encoder(dropout_rate=0.3, attention_dropout_rate=0.3)
+
   def total(objective, train):
-    call = jax.jit(lambda rng: objective(model, params, pairs, base.Context(
-        vocabulary=context().vocabulary, step=jnp.int32(0), train=train,
-        rng=rng)).loss.total)
+    call = jax.jit(
+      lambda rng: (
+        objective(
+          model,
+          params,
+          pairs,
+          base.Context(
+            vocabulary=context().vocabulary,
+            step=jnp.int32(0),
+            train=train,
+            rng=rng,
+          ),
+        ).loss.total
+      )
+    )
     return [float(call(jax.random.key(seed))) for seed in (0, 1)]
+
   plain = float(run(ALL, pairs, context())[0].loss.total)
   np.testing.assert_allclose(total(ALL, False), plain, rtol=1e-5)
   first, second = total(ALL, True)
@@ -271,16 +361,23 @@ def test_sharded_equals_one_device(pairs, context, run):
   batch = jax.tree.map(lambda x: np.concatenate([x, x])[:8], pairs)
   mesh = Mesh(np.array(jax.devices()), ('data',))
   rows = NamedSharding(mesh, PartitionSpec('data'))
-  _assert_close(run(HALF, jax.device_put(batch, rows), context()),
-                run(HALF, batch, context()), rtol=1e-3, atol=1e-4)
+  _assert_close(
+    run(HALF, jax.device_put(batch, rows), context()),
+    run(HALF, batch, context()),
+    rtol=1e-3,
+    atol=1e-4,
+  )
 
 
 def test_the_other_side_is_on_the_same_device():
   states = jnp.arange(16 * 3.0).reshape(16, 3)
   mesh = Mesh(np.array(jax.devices()), ('data',))
   rows = NamedSharding(mesh, PartitionSpec('data'))
-  swap = jax.jit(two_sided.swap, out_shardings=rows).lower(
-      jax.device_put(states, rows)).compile()
+  swap = (
+    jax.jit(two_sided.swap, out_shardings=rows)
+    .lower(jax.device_put(states, rows))
+    .compile()
+  )
   for collective in ('all-gather', 'all-to-all', 'collective-permute'):
     assert collective not in swap.as_text()
   swapped = swap(jax.device_put(states, rows))
@@ -292,9 +389,11 @@ def test_sides_with_parameters_of_their_own(params, pairs, context):
   plan = sharing.SharingPlan(embeddings=True, layers=1)
   model = _encoder(sharing=plan)
   batch = jax.tree.map(lambda x: x[:1], pairs)  # en and de
+
   def loss(params):
     output = ALL(model, params, batch, context())
     return output.loss.total, output
+
   shared = _random_params(model)
   step = jax.jit(jax.value_and_grad(loss, has_aux=True))
   (_, output), gradient = step(shared)
@@ -305,25 +404,29 @@ def test_sides_with_parameters_of_their_own(params, pairs, context):
   one = sharing.select(plan, shared['model'], 1)
   alike = jax.tree.map(np.copy, shared)
   alike['model'][sharing.LANGUAGE_SPECIFIC] = jax.tree.map(
-      lambda x: np.stack([x[1]] * 3), alike['model'][sharing.LANGUAGE_SPECIFIC])
+    lambda x: np.stack([x[1]] * 3), alike['model'][sharing.LANGUAGE_SPECIFIC]
+  )
   same = jax.jit(lambda p: ALL(_encoder(), p, batch, context()))(
-      {'model': one, 'heads': {}})
+    {'model': one, 'heads': {}}
+  )
   _assert_close(step(alike)[0][1], same)
   assert abs(output.loss.total - same.loss.total) > 0.01
 
 
 def test_a_model_without_cross_attention(pairs, context):
   model = _encoder(cross_attention=False)
-  text = ('The model has no cross-attention to plug in. Got: cross_attention '
-          '= False. Expected: cross_attention = True. Where: ')
+  text = (
+    'The model has no cross-attention to plug in. Got: cross_attention '
+    '= False. Expected: cross_attention = True. Where: '
+  )
   with pytest.raises(errors.ConfigError) as raised:
     HALF.init_heads(model, jax.random.key(0))
   assert str(raised.value) == (
-      text + "objective 'ca_mlm'. What to do: set "
-      'EncoderConfig.cross_attention = True.')
+    text + "objective 'ca_mlm'. What to do: set "
+    'EncoderConfig.cross_attention = True.'
+  )
   with pytest.raises(errors.ConfigError) as raised:
-    jax.eval_shape(lambda: HALF(model, _random_params(model), pairs,
-                                context()))
+    jax.eval_shape(lambda: HALF(model, _random_params(model), pairs, context()))
   assert text + 'Encoder.plug_in' in str(raised.value)
   assert HALF.init_heads(_encoder(), jax.random.key(0)) == {}
 
@@ -332,10 +435,11 @@ def test_a_stream_with_one_side(model, params, batch, context):
   with pytest.raises(errors.ConfigError) as raised:
     HALF(model, params, batch, context())
   assert str(raised.value) == (
-      'An objective needs the two sides of a pair as separate rows. Got: a '
-      "batch with ['language_ids', 'positions', 'segment_ids', 'token_ids']. "
-      "Expected: also paired_token_ids. Where: objective 'ca_mlm'. What to "
-      'do: use a stream with Layout.SIDES or Layout.ADJACENT.')
+    'An objective needs the two sides of a pair as separate rows. Got: a '
+    "batch with ['language_ids', 'positions', 'segment_ids', 'token_ids']. "
+    "Expected: also paired_token_ids. Where: objective 'ca_mlm'. What to "
+    'do: use a stream with Layout.SIDES or Layout.ADJACENT.'
+  )
 
 
 def test_gradient_reaches_both_passes(pairs, context, run):
@@ -346,4 +450,7 @@ def test_gradient_reaches_both_passes(pairs, context, run):
   for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
     assert leaf.any(), path
   assert inputs.arguments(pairs).keys() == {
-      'segment_ids', 'positions', 'language_ids'}
+    'segment_ids',
+    'positions',
+    'language_ids',
+  }

@@ -18,29 +18,71 @@ from xlflax.objectives.distillation import Distillation
 from xlflax.training import run_directory
 from xlflax.training.initialization import teachers
 
-_QUICK = {'xla_backend_optimization_level': 0,
-          'xla_llvm_disable_expensive_passes': True}
-MODEL = Encoder(EncoderConfig(
-    num_layers=1, hidden_dim=8, mlp_dim=16, num_heads=2, max_length=14,
-    vocab_size=23, num_languages=3, dropout_rate=0.0,
-    attention_dropout_rate=0.0, scan_layers=False))
+_QUICK = {
+  'xla_backend_optimization_level': 0,
+  'xla_llvm_disable_expensive_passes': True,
+}
+MODEL = Encoder(
+  EncoderConfig(
+    num_layers=1,
+    hidden_dim=8,
+    mlp_dim=16,
+    num_heads=2,
+    max_length=14,
+    vocab_size=23,
+    num_languages=3,
+    dropout_rate=0.0,
+    attention_dropout_rate=0.0,
+    scan_layers=False,
+  )
+)
 # The teacher: another width, another vocabulary of 12, one language.
-TEACHER = Encoder(dataclasses.replace(
-    MODEL.config, hidden_dim=4, vocab_size=12, num_languages=1))
+TEACHER = Encoder(
+  dataclasses.replace(
+    MODEL.config, hidden_dim=4, vocab_size=12, num_languages=1
+  )
+)
 UNKNOWN = 3
 # For each of the student's ids that of the teacher's: the special symbols 0 to
 # 4, then 15 of 16 words; 6 and 7 are one there, as are 8, 9 and 11.
-SOURCE = np.array([0, 1, 2, 3, 4, 5, 6, 6, 7, 7, -1, 7, -1, 8, 9, 10, 11, -1,
-                   -1, -1, -1, -1, -1])
+SOURCE = np.array(
+  [
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    6,
+    7,
+    7,
+    -1,
+    7,
+    -1,
+    8,
+    9,
+    10,
+    11,
+    -1,
+    -1,
+    -1,
+    -1,
+    -1,
+    -1,
+  ]
+)
 SCORED = (SOURCE >= 0) & (np.arange(23) > 4)
 
 
 def _random_params(model, seed):
-  shapes = nn.unbox(jax.eval_shape(
-      lambda rng: api.init_params(model, rng), jax.random.key(0)))
+  shapes = nn.unbox(
+    jax.eval_shape(lambda rng: api.init_params(model, rng), jax.random.key(0))
+  )
   rng = np.random.default_rng(seed)
   return jax.tree.map(
-      lambda x: rng.normal(0, 0.4, x.shape).astype(np.float32), shapes)
+    lambda x: rng.normal(0, 0.4, x.shape).astype(np.float32), shapes
+  )
 
 
 PARAMS = {'model': _random_params(MODEL, 0)}
@@ -62,11 +104,16 @@ def distill(teacher_dir):
   return Distillation(teacher=teacher_dir, mask_ratio=0.5, temperature=2.0)
 
 
-def _state(temperature=2.0, source=SOURCE, scored=SCORED,
-           params=TEACHER_PARAMS):
-  return {'teacher': teachers.reorder(
-      params, source, scored, unknown=UNKNOWN, temperature=temperature),
-          'matched': scored, 'language': np.int32(0)}
+def _state(
+  temperature=2.0, source=SOURCE, scored=SCORED, params=TEACHER_PARAMS
+):
+  return {
+    'teacher': teachers.reorder(
+      params, source, scored, unknown=UNKNOWN, temperature=temperature
+    ),
+    'matched': scored,
+    'language': np.int32(0),
+  }
 
 
 _CONTEXT = {}
@@ -75,23 +122,28 @@ _CONTEXT = {}
 @pytest.fixture(autouse=True)
 def _make_context(context):
   _CONTEXT['make'] = lambda rng, state: dataclasses.replace(
-      context(), rng=rng, state=state)
+    context(), rng=rng, state=state
+  )
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), compiler_options=_QUICK)
 def _run(objective, model, params, state, batch):
   def total(params, state):
-    output = objective(model, params, batch, _CONTEXT['make'](
-        jax.random.key(0), state))
+    output = objective(
+      model, params, batch, _CONTEXT['make'](jax.random.key(0), state)
+    )
     return output.loss.total, output._replace(state=())
+
   (_, output), gradients = jax.value_and_grad(
-      total, has_aux=True, argnums=(0, 1), allow_int=True)(params, state)
+    total, has_aux=True, argnums=(0, 1), allow_int=True
+  )(params, state)
   return output, gradients
 
 
 def run(objective, batch, *, params=PARAMS, state=None, model=MODEL):
-  return _run(objective, model, params, _state() if state is None else state,
-              batch)
+  return _run(
+    objective, model, params, _state() if state is None else state, batch
+  )
 
 
 def _softmax(scores):
@@ -105,17 +157,23 @@ def _oracle(objective, batch, context, temperature):
   The teacher is run as it was made, over ids of its own vocabulary.
   """
   masked, plan = objective._masked_lm.mask(
-      batch, context, jax.random.split(context.rng)[0])
+    batch, context, jax.random.split(context.rng)[0]
+  )
   masked = np.asarray(masked)
-  student = np.asarray(MODEL.apply({'params': PARAMS['model']}, masked,
-                                   **inputs.arguments(batch)), np.float64)
+  student = np.asarray(
+    MODEL.apply({'params': PARAMS['model']}, masked, **inputs.arguments(batch)),
+    np.float64,
+  )
   read = np.where(SOURCE[masked] >= 0, SOURCE[masked], UNKNOWN)
-  teacher = np.asarray(TEACHER.apply(
-      {'params': TEACHER_PARAMS}, read, **inputs.arguments(batch)), np.float64)
+  teacher = np.asarray(
+    TEACHER.apply({'params': TEACHER_PARAMS}, read, **inputs.arguments(batch)),
+    np.float64,
+  )
   losses, agreement, chosen = [], [], 0
   words = np.flatnonzero(SCORED)
-  for row, (positions, weights) in enumerate(zip(
-      np.asarray(plan.positions), np.asarray(plan.weights), strict=True)):
+  for row, (positions, weights) in enumerate(
+    zip(np.asarray(plan.positions), np.asarray(plan.weights), strict=True)
+  ):
     if batch['language_ids'][row].any():
       continue  # German or French
     for place in positions[weights > 0]:
@@ -127,7 +185,7 @@ def _oracle(objective, batch, context, temperature):
       p = p_teacher[SOURCE[words]] / shared[SOURCE[words]]
       p /= p.sum()
       q = _softmax(student[row, place][words] / temperature)
-      losses.append(temperature ** 2 * (p * np.log(p / q)).sum())
+      losses.append(temperature**2 * (p * np.log(p / q)).sum())
       agreement.append(p.argmax() == q.argmax())
   return np.sum(losses), np.sum(agreement), chosen, len(losses)
 
@@ -137,7 +195,8 @@ def test_matches_numpy(distill, batch, context, temperature):
   objective = dataclasses.replace(distill, temperature=temperature)
   output, _ = run(objective, batch, state=_state(temperature))
   loss, agreement, chosen, count = _oracle(
-      objective, batch, context(), temperature)
+    objective, batch, context(), temperature
+  )
   assert 0 < count < chosen == 6
   np.testing.assert_allclose(output.loss.total, loss, rtol=1e-4)
   assert output.loss.weight == count
@@ -156,11 +215,15 @@ def test_in_chunks_is_as_whole(distill, batch):
   want, want_gradients = run(distill, batch)
   got, gradients = run(chunked, batch)
   np.testing.assert_allclose(got.loss, want.loss, rtol=1e-5)
-  np.testing.assert_allclose(got.metrics['distill/agreement'].total,
-                             want.metrics['distill/agreement'].total)
-  jax.tree.map(functools.partial(
-      np.testing.assert_allclose, rtol=1e-3, atol=1e-5), gradients[0],
-               want_gradients[0])
+  np.testing.assert_allclose(
+    got.metrics['distill/agreement'].total,
+    want.metrics['distill/agreement'].total,
+  )
+  jax.tree.map(
+    functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5),
+    gradients[0],
+    want_gradients[0],
+  )
 
 
 def test_a_student_that_is_the_teacher_has_no_loss(distill, batch, tmp_path):
@@ -180,12 +243,16 @@ def test_other_languages_weigh_nothing(distill, batch):
   foreign = {**batch, 'language_ids': batch['language_ids'].copy()}
   foreign['language_ids'][0, 3] = 2
   output, (gradient, _) = run(distill, foreign)
-  assert output.loss == (0., 0.)
+  assert output.loss == (0.0, 0.0)
   assert output.metrics['distill/coverage'].weight.sum() == 0
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
   english = jax.tree.map(lambda x: x[:1], batch)
-  alone, _ = run(distill, jax.tree.map(
-      lambda x: np.concatenate([x, np.zeros((3, 14), np.int32)]), english))
+  alone, _ = run(
+    distill,
+    jax.tree.map(
+      lambda x: np.concatenate([x, np.zeros((3, 14), np.int32)]), english
+    ),
+  )
   together, _ = run(distill, batch)
   np.testing.assert_allclose(alone.loss, together.loss, rtol=1e-5)
 
@@ -203,11 +270,15 @@ def test_gradient_is_numerical(distill, batch):
   _, (gradient, _) = run(distill, batch)
   rng = np.random.default_rng(0)
   direction = jax.tree.map(
-      lambda x: rng.normal(size=x.shape).astype(np.float32), PARAMS)
+    lambda x: rng.normal(size=x.shape).astype(np.float32), PARAMS
+  )
+
   def total(scale):
-    moved = jax.tree.map(lambda p, d: p + np.float32(scale) * d, PARAMS,
-                         direction)
+    moved = jax.tree.map(
+      lambda p, d: p + np.float32(scale) * d, PARAMS, direction
+    )
     return run(distill, batch, params=moved)[0].loss.total
+
   numerical = (total(2e-3) - total(-2e-3)) / 4e-3
   dots = jax.tree.map(lambda g, d: np.sum(g * d), gradient, direction)
   np.testing.assert_allclose(sum(jax.tree.leaves(dots)), numerical, rtol=2e-2)
@@ -215,7 +286,7 @@ def test_gradient_is_numerical(distill, batch):
 
 def test_empty_batch_is_finite(distill, batch):
   output, (gradient, _) = run(distill, jax.tree.map(np.zeros_like, batch))
-  assert output.loss == (0., 0.)
+  assert output.loss == (0.0, 0.0)
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
 
 
@@ -226,17 +297,19 @@ _kl = jax.jit(distillation_loss.kl_divergence, static_argnames='temperature')
 
 def test_kl_of_a_hand_made_literal():
   """Teacher (3/4, 1/4), student (1/2, 1/2), a third token that is no part."""
-  teacher = jnp.log(jnp.array([[3., 1., 50.]]))
-  student = jnp.log(jnp.array([[2., 2., 9.]]))
+  teacher = jnp.log(jnp.array([[3.0, 1.0, 50.0]]))
+  student = jnp.log(jnp.array([[2.0, 2.0, 9.0]]))
   support = jnp.array([True, True, False])
   want = 0.75 * np.log(1.5) + 0.25 * np.log(0.5)
   loss, same = distillation_loss.kl_divergence(
-      teacher, student, support, temperature=1.0)
+    teacher, student, support, temperature=1.0
+  )
   np.testing.assert_allclose(loss, [want], rtol=1e-5)
   assert same == 1
-  squared = jnp.log(jnp.array([[9., 1., 50.]]))  # T = 2 takes the roots
+  squared = jnp.log(jnp.array([[9.0, 1.0, 50.0]]))  # T = 2 takes the roots
   loss, _ = distillation_loss.kl_divergence(
-      squared, student, support, temperature=2.0)
+    squared, student, support, temperature=2.0
+  )
   np.testing.assert_allclose(loss, [4 * want], rtol=1e-5)
 
 
@@ -244,16 +317,23 @@ def test_kl_shape_jit_subset_and_gradient():
   rng = np.random.default_rng(0)
   teacher, student = rng.normal(size=(2, 2, 3, 6)).astype(np.float32)
   support = np.array([1, 1, 0, 1, 0, 1], bool)
-  eager = distillation_loss.kl_divergence(teacher, student, support,
-                                     temperature=0.7)
+  eager = distillation_loss.kl_divergence(
+    teacher, student, support, temperature=0.7
+  )
   compiled = _kl(teacher, student, support, temperature=0.7)
   assert eager.loss.shape == eager.correct.shape == (2, 3)
   np.testing.assert_allclose(compiled.loss, eager.loss, rtol=1e-5)
-  part = _kl(teacher[..., support], student[..., support], np.ones(4, bool),
-             temperature=0.7)
+  part = _kl(
+    teacher[..., support],
+    student[..., support],
+    np.ones(4, bool),
+    temperature=0.7,
+  )
   np.testing.assert_allclose(part.loss, eager.loss, rtol=1e-4)
+
   def total(student):
     return jnp.sum(_kl(teacher, student, support, temperature=0.7).loss)
+
   p, q = (_softmax(x[..., support] / 0.7) for x in (teacher, student))
   gradient = jax.grad(total)(student)
   np.testing.assert_allclose(gradient[..., support], 0.7 * (q - p), atol=1e-5)
@@ -262,9 +342,11 @@ def test_kl_shape_jit_subset_and_gradient():
 
 def test_kl_is_finite_on_degenerate_input():
   teacher = jnp.array([[1e4, -1e9, -1e9]])
-  student = jnp.array([[-1e4, 0., 1e4]])
+  student = jnp.array([[-1e4, 0.0, 1e4]])
+
   def total(student, support):
     return jnp.sum(_kl(teacher, student, support, temperature=1.0).loss)
+
   for support in (np.ones(3, bool), np.zeros(3, bool)):
     loss, gradient = jax.value_and_grad(total)(student, support)
     assert np.isfinite(loss) and np.isfinite(gradient).all()
@@ -273,10 +355,15 @@ def test_kl_is_finite_on_degenerate_input():
 
 # Settings.
 
-@pytest.mark.parametrize('settings, message', [
+
+@pytest.mark.parametrize(
+  'settings, message',
+  [
     ({'temperature': 0}, 'temperature is out of range. Got: 0'),
     ({'slots_per_chunk': 0}, 'slots_per_chunk must be'),
-    ({'mask_ratio': 1.5}, 'mask ratio is out of range')])
+    ({'mask_ratio': 1.5}, 'mask ratio is out of range'),
+  ],
+)
 def test_bad_settings(settings, message):
   with pytest.raises(errors.ConfigError, match=message):
     Distillation(teacher='x', **settings)
@@ -289,17 +376,22 @@ def test_directory_that_is_no_run(tmp_path, vocabulary):
 
 def test_language_that_the_student_lacks(distill, vocabulary):
   objective = dataclasses.replace(distill, language='xx')
-  with pytest.raises(errors.ConfigError, match=(
-      r"(?s)none of the vocabulary. Got: 'xx'.*\('en', 'de', 'fr'\)")):
+  with pytest.raises(
+    errors.ConfigError,
+    match=(r"(?s)none of the vocabulary. Got: 'xx'.*\('en', 'de', 'fr'\)"),
+  ):
     objective.init_state(MODEL, PARAMS, vocabulary)
 
 
 def test_rows_longer_than_the_teacher_reads(distill, batch, tmp_path):
   short = Encoder(dataclasses.replace(TEACHER.config, max_length=9))
   objective = dataclasses.replace(distill, teacher=_write(tmp_path, short))
-  with pytest.raises(errors.ConfigError, match=(
-      '(?s)longer than the teacher reads. Got: 14 tokens. Expected: at most '
-      '9')):
+  with pytest.raises(
+    errors.ConfigError,
+    match=(
+      '(?s)longer than the teacher reads. Got: 14 tokens. Expected: at most 9'
+    ),
+  ):
     run(objective, batch)
 
 

@@ -27,8 +27,10 @@ def _draw(policy, rng, words, length):
 def batch():
   """Blocks of three sentences, two, one, one word, and nothing."""
   rng = np.random.default_rng(1)
-  texts = [[fake.text(rng, n) for n in lines]
-           for lines in ([5, 7, 6], [10, 9], [3], [1], [])]
+  texts = [
+    [fake.text(rng, n) for n in lines]
+    for lines in ([5, 7, 6], [10, 9], [3], [1], [])
+  ]
   return fake.batch_of(texts, 24, [0, 1, 2, 0, 1])
 
 
@@ -55,12 +57,12 @@ def _infill(parts, gaps, spans, used):
       covered |= set(range(place, place + span))
       place += span
   out, word = [], 0
-  last = max((i for i, p in enumerate(parts) if isinstance(p, list)),
-             default=-1)
+  last = max(
+    (i for i, p in enumerate(parts) if isinstance(p, list)), default=-1
+  )
   for i, part in enumerate(parts):
     if i == last + 1:
-      out += [fake.MASK] * masks.get(sum(
-          isinstance(p, list) for p in parts), 0)
+      out += [fake.MASK] * masks.get(sum(isinstance(p, list) for p in parts), 0)
     if isinstance(part, int):
       out.append(part)
       continue
@@ -79,8 +81,12 @@ def test_same_as_lists(batch, seed):
   counts = [sum(isinstance(p, list) for p in row) for row in parts]
   starts = infilling.word_starts(batch, fake.SPEC)
   assert starts.sum(1).tolist() == counts
-  plan = _draw(InfillingPolicy(mask_ratio=0.5, poisson_lambda=1.0),
-               jax.random.key(seed), jnp.array(counts), 24)
+  plan = _draw(
+    InfillingPolicy(mask_ratio=0.5, poisson_lambda=1.0),
+    jax.random.key(seed),
+    jnp.array(counts),
+    24,
+  )
   got = _apply(batch, plan)
   for b, row in enumerate(parts):
     want = _infill(row, *(np.asarray(x[b]) for x in plan))
@@ -90,16 +96,20 @@ def test_same_as_lists(batch, seed):
 
 
 def _plan(gaps, spans):
-  return WordSpans(*(jnp.array([x]) for x in (gaps, spans)),
-                   jnp.ones((1, len(gaps)), bool))
+  return WordSpans(
+    *(jnp.array([x]) for x in (gaps, spans)), jnp.ones((1, len(gaps)), bool)
+  )
 
 
-@pytest.mark.parametrize(('gaps', 'spans', 'want'), [
+@pytest.mark.parametrize(
+  ('gaps', 'spans', 'want'),
+  [
     ([1], [2], [1, 8, 4, 13, 2]),  # the docstring's
     ([0, 1], [0, 1], [1, 4, 8, 4, 10, 13, 2]),  # a mask that is inserted
     ([4], [0], [1, 8, 9, 10, 13, 4, 2]),  # and at the end
     ([2, 0], [1, 1], [1, 8, 9, 4, 4, 2]),  # neighbours
-])
+  ],
+)
 def test_literals(gaps, spans, want):
   batch = fake.batch_of([[[8, 9, 10, 13]]], 8, [1])
   got = _apply(batch, _plan(gaps, spans))
@@ -111,7 +121,8 @@ def test_words_are_whole_and_special_symbols_stay():
   """8 11 and 14 12 are words of two tokens; a span runs over </s>."""
   batch = fake.batch_of([[[8, 11], [14, 12, 9]]], 9, [0])
   assert infilling.word_starts(batch, fake.SPEC).tolist() == [
-      [False, True, False, False, True, False, True, False, False]]
+    [False, True, False, False, True, False, True, False, False]
+  ]
   got = _apply(batch, _plan([0], [2]))
   assert fake.filled(got['token_ids'][0]) == [1, 4, 2, 9, 2]
 
@@ -155,8 +166,9 @@ def test_every_order_of_sentences_is_as_likely():
 def test_statistics_of_lengths():
   """10^5 rows: exactly round(0.35 w) words; Poisson lengths but the last."""
   rows, words = 100_000, 40
-  plan = jax.tree.map(np.asarray, _draw(
-      _POLICY, jax.random.key(0), jnp.full(rows, words), words))
+  plan = jax.tree.map(
+    np.asarray, _draw(_POLICY, jax.random.key(0), jnp.full(rows, words), words)
+  )
   wanted = math.floor(0.35 * words + 0.5)
   assert (plan.spans.sum(1) == wanted).all()
   assert ((plan.gaps * plan.used).sum(1) <= words - wanted).all()
@@ -171,22 +183,29 @@ def test_statistics_of_places():
   """A single span is as likely at each place; every word as often masked."""
   rows, words = 100_000, 9
   policy = InfillingPolicy(mask_ratio=1 / 9, poisson_lambda=1.0)
-  plan = jax.tree.map(np.asarray, _draw(
-      policy, jax.random.key(3), jnp.full(rows, words), words))
+  plan = jax.tree.map(
+    np.asarray, _draw(policy, jax.random.key(3), jnp.full(rows, words), words)
+  )
   assert (plan.spans.sum(1) == 1).all() and (plan.used.sum(1) == 1).all()
   counts = np.bincount(plan.gaps[:, 0], minlength=words)
   assert scipy.stats.chisquare(counts).pvalue > 1e-3
 
 
-@pytest.mark.parametrize('policy', [
-    _POLICY, InfillingPolicy(mask_ratio=1.0, poisson_lambda=2.0)])
+@pytest.mark.parametrize(
+  'policy', [_POLICY, InfillingPolicy(mask_ratio=1.0, poisson_lambda=2.0)]
+)
 def test_counts_are_exact_and_rows_do_not_grow(policy):
   words = np.arange(64)
-  plan = jax.tree.map(np.asarray, _draw(
-      policy, jax.random.key(5), jnp.asarray(words), 63))
-  wanted = np.minimum(np.maximum(
-      np.floor(
-      np.float32(policy.mask_ratio) * words.astype(np.float32) + 0.5), 1), words)
+  plan = jax.tree.map(
+    np.asarray, _draw(policy, jax.random.key(5), jnp.asarray(words), 63)
+  )
+  wanted = np.minimum(
+    np.maximum(
+      np.floor(np.float32(policy.mask_ratio) * words.astype(np.float32) + 0.5),
+      1,
+    ),
+    words,
+  )
   np.testing.assert_array_equal(plan.spans.sum(1), wanted)
   assert (plan.used.sum(1) <= np.maximum(wanted, 0)).all()
   assert (plan.spans[~plan.used] == 0).all()
@@ -206,18 +225,25 @@ def test_objective_rebuilds_the_row(batch):
 
 
 def test_in_order_without_permutation(batch):
-  source, _, _ = fake.rows(Infilling(permute_sentences=False), batch,
-                           fake.context(4))
+  source, _, _ = fake.rows(
+    Infilling(permute_sentences=False), batch, fake.context(4)
+  )
   for b, row in enumerate(batch['token_ids']):
     original = iter(fake.filled(row))
-    assert all(token in original for token in fake.filled(
-        source['token_ids'][b]) if token != fake.MASK)
+    assert all(
+      token in original
+      for token in fake.filled(source['token_ids'][b])
+      if token != fake.MASK
+    )
 
 
-@pytest.mark.parametrize(('settings', 'message'), [
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
     ({'mask_ratio': 0.0}, 'mask_ratio is out of range. Got: 0.0'),
     ({'poisson_lambda': 0.5}, 'poisson_lambda is out of range. Got: 0.5'),
-])
+  ],
+)
 def test_bad_settings(settings, message):
   with pytest.raises(errors.ConfigError, match=message):
     Infilling(**settings)

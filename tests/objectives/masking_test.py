@@ -15,9 +15,14 @@ from xlflax.objectives import masking
 from xlflax.objectives.masking import Action, MaskingPolicy
 
 
-@functools.partial(jax.jit, static_argnums=0, compiler_options={
+@functools.partial(
+  jax.jit,
+  static_argnums=0,
+  compiler_options={
     'xla_backend_optimization_level': 0,  # compiles faster
-    'xla_llvm_disable_expensive_passes': True})
+    'xla_llvm_disable_expensive_passes': True,
+  },
+)
 def _draw(policy, seed, maskable, step=0):
   return policy(jax.random.key(seed), maskable, step)
 
@@ -25,8 +30,9 @@ def _draw(policy, seed, maskable, step=0):
 def _chosen(plan, length):
   """bool [B, T] by numpy."""
   chosen = np.zeros((plan.positions.shape[0], length), bool)
-  for row, positions, weights in zip(chosen, *map(np.asarray, plan[:2]),
-                                     strict=True):
+  for row, positions, weights in zip(
+    chosen, *map(np.asarray, plan[:2]), strict=True
+  ):
     row[positions[weights > 0]] = True
   return chosen
 
@@ -35,19 +41,24 @@ def test_is_text_of_the_docstring(vocabulary):
   tokens = jnp.array([[1, 7, 9, 2, 0, 10, 22, 21]])
   got = masking.is_text({'token_ids': tokens}, vocabulary)
   np.testing.assert_array_equal(got[0], [0, 1, 1, 0, 0, 0, 0, 1])
-  padded = {'token_ids': tokens,
-            'segment_ids': jnp.array([[1, 1, 0, 1, 0, 1, 1, 1]])}
+  padded = {
+    'token_ids': tokens,
+    'segment_ids': jnp.array([[1, 1, 0, 1, 0, 1, 1, 1]]),
+  }
   np.testing.assert_array_equal(
-      masking.is_text(padded, vocabulary)[0], [0, 1, 0, 0, 0, 0, 0, 1])
+    masking.is_text(padded, vocabulary)[0], [0, 1, 0, 0, 0, 0, 0, 1]
+  )
   np.testing.assert_array_equal(
-      masking.is_present(padded, vocabulary)[0], [1, 1, 0, 1, 0, 1, 1, 1])
+    masking.is_present(padded, vocabulary)[0], [1, 1, 0, 1, 0, 1, 1, 1]
+  )
 
 
 def test_is_special_is_membership(vocabulary):
   ids = jnp.arange(vocabulary.size)
   np.testing.assert_array_equal(
-      masking.is_special(ids, vocabulary),
-      np.isin(np.arange(vocabulary.size), vocabulary.special_ids))
+    masking.is_special(ids, vocabulary),
+    np.isin(np.arange(vocabulary.size), vocabulary.special_ids),
+  )
 
 
 @pytest.mark.parametrize('ratio', [1e-6, 0.15, 0.5, 1.0])
@@ -56,8 +67,7 @@ def test_exact_counts(ratio):
   maskable = np.arange(length)[None] < np.arange(length + 1)[:, None]
   plan = _draw(MaskingPolicy(mask_ratio=ratio), 0, maskable)
   available = maskable.sum(axis=1)
-  want = np.minimum(np.maximum(np.floor(ratio * available + 0.5), 1),
-                    available)
+  want = np.minimum(np.maximum(np.floor(ratio * available + 0.5), 1), available)
   np.testing.assert_array_equal(plan.weights.sum(axis=1), want)
   assert not (_chosen(plan, length) & ~maskable).any()
   for positions in np.asarray(plan.positions):
@@ -70,9 +80,10 @@ def test_all_tokens_are_chosen_at_ratio_one():
   np.testing.assert_array_equal(_chosen(plan, 5), maskable)
 
 
-@pytest.mark.parametrize('mask, random, only', [
-    (1.0, 0.0, Action.MASK), (0.0, 1.0, Action.RANDOM),
-    (0.0, 0.0, Action.KEEP)])
+@pytest.mark.parametrize(
+  'mask, random, only',
+  [(1.0, 0.0, Action.MASK), (0.0, 1.0, Action.RANDOM), (0.0, 0.0, Action.KEEP)],
+)
 def test_actions_at_probabilities_zero_and_one(mask, random, only):
   policy = MaskingPolicy(mask_probability=mask, random_probability=random)
   plan = _draw(policy, 0, np.ones((50, 40), bool))
@@ -81,9 +92,12 @@ def test_actions_at_probabilities_zero_and_one(mask, random, only):
 
 def test_left_over_slots_are_kept_as_they_are():
   maskable = np.array([[1, 1, 0, 0, 0, 0, 0, 0]] * 4, bool)
-  plan = _draw(MaskingPolicy(mask_ratio=0.5, mask_probability=1.0,
-                             random_probability=0.0), 0, maskable)
-  np.testing.assert_array_equal(plan.weights, [[1., 0., 0., 0.]] * 4)
+  plan = _draw(
+    MaskingPolicy(mask_ratio=0.5, mask_probability=1.0, random_probability=0.0),
+    0,
+    maskable,
+  )
+  np.testing.assert_array_equal(plan.weights, [[1.0, 0.0, 0.0, 0.0]] * 4)
   np.testing.assert_array_equal(plan.actions, [[1, 0, 0, 0]] * 4)
 
 
@@ -91,8 +105,9 @@ def test_statistics_of_actions_and_positions():
   rows, length = 6000, 110  # 6,000 x 17 = 1.0e5 chosen tokens
   maskable = np.ones((rows, length), bool)
   maskable[:, [0, 40, 109]] = False
-  plan = jax.tree.map(np.asarray,
-                      _draw(MaskingPolicy(mask_ratio=0.159), 1, maskable))
+  plan = jax.tree.map(
+    np.asarray, _draw(MaskingPolicy(mask_ratio=0.159), 1, maskable)
+  )
   total = int(plan.weights.sum())
   assert total == rows * 17
   counts = np.bincount(plan.actions[plan.weights > 0], minlength=3)
@@ -109,8 +124,11 @@ def test_statistics_of_actions_and_positions():
 
 
 def test_random_words_are_uniform_over_ordinary_ids(vocabulary):
-  words = np.asarray(jax.jit(masking.uniform_words, static_argnums=2)(
-      jax.random.key(0), jnp.zeros((1000, 100), jnp.int32), vocabulary))
+  words = np.asarray(
+    jax.jit(masking.uniform_words, static_argnums=2)(
+      jax.random.key(0), jnp.zeros((1000, 100), jnp.int32), vocabulary
+    )
+  )
   counts = np.bincount(words.ravel(), minlength=vocabulary.size)
   special = np.asarray(vocabulary.special_ids)
   assert (counts[special] == 0).all() and counts.sum() == 1e5
@@ -118,18 +136,29 @@ def test_random_words_are_uniform_over_ordinary_ids(vocabulary):
 
 
 def test_vocabulary_of_special_ids_only():
-  empty = VocabularySpec(size=5, pad_id=0, bos_id=1, eos_id=2, unk_id=3,
-                         mask_id=4, special_ids=(0, 1, 2, 3, 4),
-                         languages=('en',))
+  empty = VocabularySpec(
+    size=5,
+    pad_id=0,
+    bos_id=1,
+    eos_id=2,
+    unk_id=3,
+    mask_id=4,
+    special_ids=(0, 1, 2, 3, 4),
+    languages=('en',),
+  )
   with pytest.raises(errors.VocabularyError, match='no ordinary entries'):
     masking.uniform_words(jax.random.key(0), jnp.zeros((1, 1)), empty)
 
 
 def test_apply_plan_of_the_docstring(vocabulary):
-  plan = masking.Plan(jnp.array([[1, 3]]), jnp.ones((1, 2)),
-                      jnp.array([[Action.MASK, Action.RANDOM]]))
+  plan = masking.Plan(
+    jnp.array([[1, 3]]),
+    jnp.ones((1, 2)),
+    jnp.array([[Action.MASK, Action.RANDOM]]),
+  )
   got = jax.jit(masking.apply_plan, static_argnums=3)(
-      jnp.array([[1, 7, 8, 9, 2]]), plan, jnp.array([[5, 6]]), vocabulary)
+    jnp.array([[1, 7, 8, 9, 2]]), plan, jnp.array([[5, 6]]), vocabulary
+  )
   np.testing.assert_array_equal(got, [[1, 4, 8, 6, 2]])
 
 
@@ -137,17 +166,23 @@ def test_gather_and_scatter_rows():
   array = jnp.arange(24).reshape(2, 4, 3)
   positions = jnp.array([[3, 0], [1, 2]])
   np.testing.assert_array_equal(
-      masking.gather_rows(array, positions),
-      np.stack([np.asarray(array)[b][np.asarray(positions)[b]]
-                for b in range(2)]))
-  got = masking.scatter_rows(jnp.zeros((2, 4)), positions,
-                             jnp.array([[1., 2.], [3., 4.]]))
-  np.testing.assert_array_equal(got, [[2., 0., 0., 1.], [0., 3., 4., 0.]])
+    masking.gather_rows(array, positions),
+    np.stack(
+      [np.asarray(array)[b][np.asarray(positions)[b]] for b in range(2)]
+    ),
+  )
+  got = masking.scatter_rows(
+    jnp.zeros((2, 4)), positions, jnp.array([[1.0, 2.0], [3.0, 4.0]])
+  )
+  np.testing.assert_array_equal(
+    got, [[2.0, 0.0, 0.0, 1.0], [0.0, 3.0, 4.0, 0.0]]
+  )
 
 
 def test_scheduled_ratio_follows_the_step():
-  policy = MaskingPolicy(mask_ratio=optax.linear_schedule(0.1, 0.5, 10),
-                         max_mask_ratio=0.4)
+  policy = MaskingPolicy(
+    mask_ratio=optax.linear_schedule(0.1, 0.5, 10), max_mask_ratio=0.4
+  )
   maskable = np.ones((3, 20), bool)
   assert policy.num_slots(20) == 8
   for step, want in ((0, 2), (5, 6), (10, 8)):  # 0.5 is held to 0.4
@@ -157,9 +192,10 @@ def test_scheduled_ratio_follows_the_step():
 
 
 def test_num_slots():
-  assert [MaskingPolicy(mask_ratio=r).num_slots(n) for r, n in (
-      (0.15, 128), (0.15, 20), (0.25, 512), (1e-6, 5), (1.0, 7))] == [
-          20, 3, 128, 1, 7]
+  assert [
+    MaskingPolicy(mask_ratio=r).num_slots(n)
+    for r, n in ((0.15, 128), (0.15, 20), (0.25, 512), (1e-6, 5), (1.0, 7))
+  ] == [20, 3, 128, 1, 7]
 
 
 def test_draws_depend_on_the_key_only():
@@ -170,14 +206,17 @@ def test_draws_depend_on_the_key_only():
   assert (a.positions != c.positions).any()
 
 
-@pytest.mark.parametrize('settings, message', [
+@pytest.mark.parametrize(
+  'settings, message',
+  [
     ({'mask_ratio': 0.0}, r'mask ratio is out of range. Got: 0.0'),
     ({'mask_ratio': 1.5}, r'Got: 1.5. Expected: a number in \(0, 1\]'),
     ({'mask_ratio': 0.3, 'max_mask_ratio': 0.2}, r'in \(0, 0.2\]'),
     ({'mask_ratio': lambda step: 0.1}, 'needs max_mask_ratio'),
     ({'random_probability': 0.3}, 'whose sum is at most 1'),
     ({'mask_probability': -0.1}, 'shares of one'),
-])
+  ],
+)
 def test_bad_settings(settings, message):
   with pytest.raises(errors.ConfigError, match=message):
     MaskingPolicy(**settings)

@@ -14,15 +14,19 @@ ALIGN = Entry(stream='sides', objective=SentenceAlignment(), weight=2.0)
 SHARED = Entry(stream='mono', objective=MaskedLM(name_prefix='other'))
 
 MIXTURES = [
-    ObjectiveMixture(entries=(MLM, TLM, ALIGN)),
-    ObjectiveMixture(entries=(MLM, TLM), combine=Combine.ALTERNATE),
-    ObjectiveMixture(entries=(MLM, TLM), combine=Combine.ALTERNATE,
-                     pattern=(0, 0, 1)),
-    ObjectiveMixture(entries=(MLM, TLM, ALIGN, SHARED),
-                     combine=Combine.ALTERNATE,
-                     pattern=((0, 3), (1, 2), 0, 2)),
-    ObjectiveMixture(entries=(MLM, TLM, ALIGN, SHARED),
-                     combine=Combine.SAMPLE, seed=7),
+  ObjectiveMixture(entries=(MLM, TLM, ALIGN)),
+  ObjectiveMixture(entries=(MLM, TLM), combine=Combine.ALTERNATE),
+  ObjectiveMixture(
+    entries=(MLM, TLM), combine=Combine.ALTERNATE, pattern=(0, 0, 1)
+  ),
+  ObjectiveMixture(
+    entries=(MLM, TLM, ALIGN, SHARED),
+    combine=Combine.ALTERNATE,
+    pattern=((0, 3), (1, 2), 0, 2),
+  ),
+  ObjectiveMixture(
+    entries=(MLM, TLM, ALIGN, SHARED), combine=Combine.SAMPLE, seed=7
+  ),
 ]
 
 
@@ -49,15 +53,24 @@ def test_active_by_hand():
 
 
 def _sampled(weights, seed=0):
-  entries = tuple(Entry(stream=f's{i}', weight=w, objective=MaskedLM())
-                  for i, w in enumerate(weights))
+  entries = tuple(
+    Entry(stream=f's{i}', weight=w, objective=MaskedLM())
+    for i, w in enumerate(weights)
+  )
   return ObjectiveMixture(entries=entries, combine=Combine.SAMPLE, seed=seed)
 
 
-@pytest.mark.parametrize('weights, block, counts', [
-    ((0.7, 0.3), 10, (7, 3)), ((1, 2, 3), 6, (1, 2, 3)), ((5,), 1, (1,)),
-    ((2**.5, 1), 1000, (586, 414)), ((1, 1e-9), 1000, (999, 1)),
-    ((0.5, 1e-7, 1e-7), 1000, (998, 1, 1))])
+@pytest.mark.parametrize(
+  'weights, block, counts',
+  [
+    ((0.7, 0.3), 10, (7, 3)),
+    ((1, 2, 3), 6, (1, 2, 3)),
+    ((5,), 1, (1,)),
+    ((2**0.5, 1), 1000, (586, 414)),
+    ((1, 1e-9), 1000, (999, 1)),
+    ((0.5, 1e-7, 1e-7), 1000, (998, 1, 1)),
+  ],
+)
 def test_sampled_shares_are_exact_in_every_block(weights, block, counts):
   mixture = _sampled(weights)
   for start in (0, block, 7 * block):
@@ -76,8 +89,9 @@ def test_samples_are_fixed_by_seed_and_step_for_ever():
 def test_sampled_order_is_uniform():
   """Each of the 10 orders of (0, 0, 0, 1, 1) is as likely in a block."""
   mixture = _sampled((3, 2))
-  orders = [tuple(mixture.active(5 * b + i)[0] for i in range(5))
-            for b in range(2000)]
+  orders = [
+    tuple(mixture.active(5 * b + i)[0] for i in range(5)) for b in range(2000)
+  ]
   counts = np.unique(orders, axis=0, return_counts=True)[1]
   assert len(counts) == 10
   assert ((counts - 200) ** 2 / 200).sum() < 27.9  # chi2(9), p = 0.001
@@ -87,44 +101,62 @@ def test_far_steps_are_cheap_and_right():
   far = 10**15 + 3
   for mixture in MIXTURES:
     for stream in mixture.streams:
-      grown = (mixture.stream_step(stream, far + 1)
-               - mixture.stream_step(stream, far))
+      grown = mixture.stream_step(stream, far + 1) - mixture.stream_step(
+        stream, far
+      )
       active = {mixture.entries[i].stream for i in mixture.active(far)}
       assert grown == (stream in active)
 
 
 def test_shares_of_streams_and_factors_of_losses():
   total, _, pattern, _, sample = MIXTURES
-  assert total.proportions() == {'mono': 1., 'pairs': 1., 'sides': 1.}
-  assert pattern.proportions() == pytest.approx(
-      {'mono': 2 / 3, 'pairs': 1 / 3})
+  assert total.proportions() == {'mono': 1.0, 'pairs': 1.0, 'sides': 1.0}
+  assert pattern.proportions() == pytest.approx({'mono': 2 / 3, 'pairs': 1 / 3})
   assert sample.proportions() == pytest.approx(
-      {'mono': 2 / 4.5, 'pairs': .5 / 4.5, 'sides': 2 / 4.5}, abs=1e-3)
+    {'mono': 2 / 4.5, 'pairs': 0.5 / 4.5, 'sides': 2 / 4.5}, abs=1e-3
+  )
   assert [total.loss_weight(i) for i in range(3)] == [1.0, 0.5, 2.0]
   assert sample.loss_weight(2) == 1.0
 
 
 def test_objectives_are_listed_once():
-  twice = ObjectiveMixture(entries=(
-      MLM, Entry(stream='more', objective=MaskedLM()), TLM))
+  twice = ObjectiveMixture(
+    entries=(MLM, Entry(stream='more', objective=MaskedLM()), TLM)
+  )
   assert twice.objectives == (MLM.objective, TLM.objective)
 
 
-@pytest.mark.parametrize('settings, message', [
+@pytest.mark.parametrize(
+  'settings, message',
+  [
     ({'entries': ()}, 'has no entries'),
-    ({'entries': (Entry(stream='a', objective=MaskedLM(), weight=0.),)},
-     "weight of a mixture entry .* Got: 0.0.*stream 'a'"),
-    ({'entries': (MLM, Entry(stream='b',
-                             objective=MaskedLM(mask_ratio=0.3)))},
-     "one name. Got: 'mlm'. Where: entry 1, stream 'b'"),
+    (
+      {'entries': (Entry(stream='a', objective=MaskedLM(), weight=0.0),)},
+      "weight of a mixture entry .* Got: 0.0.*stream 'a'",
+    ),
+    (
+      {'entries': (MLM, Entry(stream='b', objective=MaskedLM(mask_ratio=0.3)))},
+      "one name. Got: 'mlm'. Where: entry 1, stream 'b'",
+    ),
     ({'entries': (MLM,), 'pattern': (0,)}, 'Combine.ALTERNATE only'),
-    ({'entries': (MLM, TLM), 'pattern': (0, 2),
-      'combine': Combine.ALTERNATE}, r'Got: \(0, 2\).*from 0 to 1'),
-    ({'entries': (MLM, TLM), 'pattern': (0, 0),
-      'combine': Combine.ALTERNATE}, 'pattern does not fit'),
-    ({'entries': (MLM, TLM), 'pattern': ((0, 0), 1),
-      'combine': Combine.ALTERNATE}, 'none twice in one group'),
-])
+    (
+      {'entries': (MLM, TLM), 'pattern': (0, 2), 'combine': Combine.ALTERNATE},
+      r'Got: \(0, 2\).*from 0 to 1',
+    ),
+    (
+      {'entries': (MLM, TLM), 'pattern': (0, 0), 'combine': Combine.ALTERNATE},
+      'pattern does not fit',
+    ),
+    (
+      {
+        'entries': (MLM, TLM),
+        'pattern': ((0, 0), 1),
+        'combine': Combine.ALTERNATE,
+      },
+      'none twice in one group',
+    ),
+  ],
+)
 def test_bad_settings(settings, message):
   with pytest.raises(errors.ConfigError, match=message):
     ObjectiveMixture(**settings)

@@ -27,8 +27,9 @@ _draw = jax.jit(random_words.draw, static_argnums=(0, 3))
 
 def test_words_are_uniform_over_those_of_each_positions_language(apart):
   languages = np.random.default_rng(0).integers(0, 3, (1000, 300))
-  drawn = np.asarray(_draw(RandomWords.LANGUAGE, jax.random.key(1), languages,
-                           apart))
+  drawn = np.asarray(
+    _draw(RandomWords.LANGUAGE, jax.random.key(1), languages, apart)
+  )
   assert drawn.shape == languages.shape and drawn.dtype == np.int32
   for language, words in WORDS.items():
     mine = drawn[languages == language]
@@ -43,14 +44,16 @@ def test_words_of_the_whole_vocabulary_do_not_look_at_languages(apart):
   key = jax.random.key(0)
   drawn = _draw(RandomWords.VOCABULARY, key, languages, apart)
   np.testing.assert_array_equal(
-      drawn, masking.uniform_words(key, languages, apart))
+    drawn, masking.uniform_words(key, languages, apart)
+  )
   assert len(np.unique(drawn)) == apart.size - len(apart.special_ids)
 
 
 @pytest.mark.parametrize('language', WORDS)
 def test_words_of_a_language_and_special_symbols(apart, language):
   got = jax.jit(random_words.is_word_of, static_argnums=(1, 2))(
-      jnp.int32(language), apart, 30)
+    jnp.int32(language), apart, 30
+  )
   want = np.isin(np.arange(30), [*WORDS[language], *apart.special_ids])
   np.testing.assert_array_equal(got, want)
 
@@ -62,7 +65,8 @@ def test_every_word_is_everyones_where_the_vocabulary_does_not_say(vocabulary):
 def test_vocabulary_that_does_not_say_whose_words_are(vocabulary):
   with pytest.raises(errors.VocabularyError) as error:
     random_words.language_words(
-        jax.random.key(0), jnp.zeros((1, 1), jnp.int32), vocabulary)
+      jax.random.key(0), jnp.zeros((1, 1), jnp.int32), vocabulary
+    )
   text = str(error.value)
   assert 'Got: a vocabulary that all languages have in common' in text
   assert "Where: random_words='language'" in text
@@ -71,7 +75,9 @@ def test_vocabulary_that_does_not_say_whose_words_are(vocabulary):
 
 def test_language_without_words(vocabulary):
   empty = dataclasses.replace(
-      vocabulary, language_words=(((5, 9),), (), ((9, 10),)))
+    vocabulary, language_words=(((5, 9),), (), ((9, 10),))
+  )
   with pytest.raises(errors.VocabularyError, match='Got: no word of de'):
     random_words.language_words(
-        jax.random.key(0), jnp.zeros((1, 1), jnp.int32), empty)
+      jax.random.key(0), jnp.zeros((1, 1), jnp.int32), empty
+    )

@@ -14,22 +14,28 @@ from xlflax import errors
 from xlflax.models import api
 from xlflax.models.config import EncoderConfig
 from xlflax.models.encoder import Encoder
-from xlflax.objectives import (
-  discriminator,
-  inputs,
-  masking,
-  table_sampling,
-)
+from xlflax.objectives import discriminator, inputs, masking, table_sampling
 from xlflax.objectives.replaced_token import ReplacedTokenDetection
 
-_QUICK = {'xla_backend_optimization_level': 0,
-          'xla_llvm_disable_expensive_passes': True}
+_QUICK = {
+  'xla_backend_optimization_level': 0,
+  'xla_llvm_disable_expensive_passes': True,
+}
 CONFIG = EncoderConfig(
-    num_layers=1, hidden_dim=8, mlp_dim=16, num_heads=2, max_length=14,
-    vocab_size=23, num_languages=3, dropout_rate=0.0,
-    attention_dropout_rate=0.0, scan_layers=False)
+  num_layers=1,
+  hidden_dim=8,
+  mlp_dim=16,
+  num_heads=2,
+  max_length=14,
+  vocab_size=23,
+  num_languages=3,
+  dropout_rate=0.0,
+  attention_dropout_rate=0.0,
+  scan_layers=False,
+)
 GENERATOR = dataclasses.replace(
-    CONFIG, hidden_dim=4, mlp_dim=8, vocab_size=None, num_languages=None)
+  CONFIG, hidden_dim=4, mlp_dim=8, vocab_size=None, num_languages=None
+)
 MODEL = Encoder(CONFIG)
 RTD = ReplacedTokenDetection(generator=GENERATOR, mask_ratio=0.5)
 
@@ -38,20 +44,28 @@ RTD = ReplacedTokenDetection(generator=GENERATOR, mask_ratio=0.5)
 def _params(objective=RTD):
   @functools.partial(jax.jit, compiler_options=_QUICK)
   def init(rng):
-    return nn.unbox({'model': api.init_params(MODEL, rng), 'heads': {
-        objective.name: objective.init_heads(MODEL, rng)}})
+    return nn.unbox(
+      {
+        'model': api.init_params(MODEL, rng),
+        'heads': {objective.name: objective.init_heads(MODEL, rng)},
+      }
+    )
+
   params = jax.tree.map(np.asarray, init(jax.random.key(0)))
   rng = np.random.default_rng(0)
   return jax.tree.map(
-      lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), params)
+    lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), params
+  )
 
 
 @functools.partial(jax.jit, static_argnums=0, compiler_options=_QUICK)
 def _run(objective, params, batch, rng):
   context = _CONTEXT['make'](rng)
+
   def total(params):
     output = objective(MODEL, params, batch, context)
     return output.loss.total, output
+
   (_, output), gradient = jax.value_and_grad(total, has_aux=True)(params)
   return output, gradient
 
@@ -66,8 +80,12 @@ def _make_context(context):
 
 
 def run(batch, *, objective=RTD, params=None, seed=0):
-  return _run(objective, _params(objective) if params is None else params,
-              batch, jax.random.key(seed))
+  return _run(
+    objective,
+    _params(objective) if params is None else params,
+    batch,
+    jax.random.key(seed),
+  )
 
 
 def _generated(batch, context, params, objective=RTD):
@@ -76,10 +94,13 @@ def _generated(batch, context, params, objective=RTD):
   made = objective._replace(MODEL, params, batch, context, rng)
   mask_rng = jax.random.split(rng, 3)[0]
   masked, plan = objective._masked_lm.mask(batch, context, mask_rng)
-  logits = Encoder(dataclasses.replace(
-      GENERATOR, vocab_size=23, num_languages=3)).apply(
-          {'params': params['heads']['rtd']['generator']}, masked,
-          **inputs.arguments(batch))
+  logits = Encoder(
+    dataclasses.replace(GENERATOR, vocab_size=23, num_languages=3)
+  ).apply(
+    {'params': params['heads']['rtd']['generator']},
+    masked,
+    **inputs.arguments(batch),
+  )
   return logits, plan, made
 
 
@@ -92,35 +113,54 @@ def test_matches_torch(batch, context):
   labels = masking.gather_rows(batch['token_ids'], plan.positions)
   picked = masking.gather_rows(logits, plan.positions)
   generator = torch.nn.functional.cross_entropy(
-      torch.tensor(np.asarray(picked)[chosen]),
-      torch.tensor(np.asarray(labels)[chosen]).long())
-  states = MODEL.apply({'params': params['model']}, made.token_ids,
-                       method='encode', **inputs.arguments(batch))
+    torch.tensor(np.asarray(picked)[chosen]),
+    torch.tensor(np.asarray(labels)[chosen]).long(),
+  )
+  states = MODEL.apply(
+    {'params': params['model']},
+    made.token_ids,
+    method='encode',
+    **inputs.arguments(batch),
+  )
   head = params['heads']['rtd']['discriminator']
-  hidden = torch.nn.functional.gelu(torch.tensor(
-      np.asarray(states) @ head['inner']['kernel'] + head['inner']['bias']))
-  scores = (hidden @ torch.tensor(head['outer']['kernel'])
-            + torch.tensor(head['outer']['bias']))[..., 0]
+  hidden = torch.nn.functional.gelu(
+    torch.tensor(
+      np.asarray(states) @ head['inner']['kernel'] + head['inner']['bias']
+    )
+  )
+  scores = (
+    hidden @ torch.tensor(head['outer']['kernel'])
+    + torch.tensor(head['outer']['bias'])
+  )[..., 0]
   present = batch['segment_ids'] > 0
   replaced = np.asarray(made.token_ids) != batch['token_ids']
   binary = torch.nn.functional.binary_cross_entropy_with_logits(
-      scores[present], torch.tensor(replaced[present].astype(np.float32)))
+    scores[present], torch.tensor(replaced[present].astype(np.float32))
+  )
   np.testing.assert_allclose(
-      output.loss.total / output.loss.weight,
-      float(generator + 50 * binary), rtol=1e-4)
+    output.loss.total / output.loss.weight,
+    float(generator + 50 * binary),
+    rtol=1e-4,
+  )
   assert output.loss.weight == present.sum()
   right = (scores.numpy() > 0) == replaced
-  got = {k.removeprefix('rtd/'): v.total.sum() / v.weight.sum()
-         for k, v in output.metrics.items()}
-  want = {'generator_loss': float(generator),
-          'discriminator_loss': float(binary),
-          'accuracy': right[present].mean(),
-          'recall': right[replaced].mean(),
-          'replaced': replaced[present].mean(), 'tokens': 1.0}
+  got = {
+    k.removeprefix('rtd/'): v.total.sum() / v.weight.sum()
+    for k, v in output.metrics.items()
+  }
+  want = {
+    'generator_loss': float(generator),
+    'discriminator_loss': float(binary),
+    'accuracy': right[present].mean(),
+    'recall': right[replaced].mean(),
+    'replaced': replaced[present].mean(),
+    'tokens': 1.0,
+  }
   for name, value in want.items():
     np.testing.assert_allclose(got[name], value, rtol=1e-4, err_msg=name)
   np.testing.assert_array_equal(
-      output.metrics['rtd/tokens'].total, [14, 7 + 11, 2])
+    output.metrics['rtd/tokens'].total, [14, 7 + 11, 2]
+  )
 
 
 def test_only_chosen_text_is_replaced(batch, context):
@@ -128,8 +168,9 @@ def test_only_chosen_text_is_replaced(batch, context):
   _, plan, made = _generated(batch, context(), params)
   moved = np.asarray(made.token_ids) != batch['token_ids']
   chosen = np.zeros_like(moved)
-  for row, positions, weights in zip(chosen, plan.positions, plan.weights,
-                                     strict=True):
+  for row, positions, weights in zip(
+    chosen, plan.positions, plan.weights, strict=True
+  ):
     row[np.asarray(positions)[np.asarray(weights) > 0]] = True
   assert moved.any() and not moved[~chosen].any()
   assert chosen.sum() == 6 + 3 + 5
@@ -139,37 +180,46 @@ def test_only_chosen_text_is_replaced(batch, context):
 def test_a_draw_of_the_original_is_not_replaced(batch):
   """A generator that always knows the answer leaves nothing to find."""
   params = jax.tree.map(np.zeros_like, _params())
-  only = {**batch, 'token_ids': np.where(batch['token_ids'] > 4, 7,
-                                         batch['token_ids'])}
-  params['heads']['rtd']['generator']['output_bias'][7] = 100.
+  only = {
+    **batch,
+    'token_ids': np.where(batch['token_ids'] > 4, 7, batch['token_ids']),
+  }
+  params['heads']['rtd']['generator']['output_bias'][7] = 100.0
   output, _ = run(only, params=params)
   assert output.metrics['rtd/replaced'].total.sum() == 0
   assert output.metrics['rtd/recall'].weight.sum() == 0
   np.testing.assert_allclose(  # a coin is thrown for each token
-      output.loss.total / output.loss.weight, 50 * np.log(2), rtol=1e-5)
+    output.loss.total / output.loss.weight, 50 * np.log(2), rtol=1e-5
+  )
 
 
 def test_rows_of_padding_are_a_mask(batch):
   """The discriminator's loss over a batch is that without its empty rows."""
   rows = {k: np.concatenate([v, np.zeros_like(v)]) for k, v in batch.items()}
   params = jax.tree.map(np.copy, _params())
-  params['heads']['rtd']['generator']['output_bias'][7] = 100.  # sure draws
+  params['heads']['rtd']['generator']['output_bias'][7] = 100.0  # sure draws
   objective = dataclasses.replace(RTD, mask_ratio=1.0)
   some, gradient = run(batch, params=params, objective=objective)
   more, more_gradient = run(rows, params=params, objective=objective)
   np.testing.assert_allclose(some.loss, more.loss, rtol=1e-5)
-  jax.tree.map(functools.partial(
-      np.testing.assert_allclose, rtol=1e-3, atol=1e-4), gradient,
-               more_gradient)
+  jax.tree.map(
+    functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4),
+    gradient,
+    more_gradient,
+  )
 
 
 def test_pairs_in_one_row(batch):
   """Metrics go by the language of each token, not of the row."""
-  halves = {**batch, 'language_ids': np.where(
-      np.arange(14)[None] < 7, 0, 1) * (batch['segment_ids'] > 0)}
+  halves = {
+    **batch,
+    'language_ids': np.where(np.arange(14)[None] < 7, 0, 1)
+    * (batch['segment_ids'] > 0),
+  }
   output, _ = run(halves)
   np.testing.assert_array_equal(
-      output.metrics['rtd/tokens'].total, [7 + 7 + 2 + 7, 7 + 0 + 0 + 4, 0])
+    output.metrics['rtd/tokens'].total, [7 + 7 + 2 + 7, 7 + 0 + 0 + 4, 0]
+  )
   assert output.metrics['rtd/discriminator_loss'].weight[1] == 11
 
 
@@ -182,45 +232,63 @@ def test_each_loss_trains_its_own_network(batch):
   for name, factor in (('generator', 1.0), ('discriminator', 2.0)):
     a, b = (g['heads']['rtd'][name] for g in (both, less))
     assert any((x != 0).any() for x in jax.tree.leaves(a))
-    jax.tree.map(functools.partial(
-        np.testing.assert_allclose, rtol=1e-4, atol=1e-5), a,
-                 jax.tree.map(lambda x, f=factor: f * x, b))
-  assert all((x != 0).any() for x in (
+    jax.tree.map(
+      functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
+      a,
+      jax.tree.map(lambda x, f=factor: f * x, b),
+    )
+  assert all(
+    (x != 0).any()
+    for x in (
       both['model']['embeddings']['token'],
-      both['heads']['rtd']['discriminator']['inner']['kernel']))
+      both['heads']['rtd']['discriminator']['inner']['kernel'],
+    )
+  )
   assert (both['model']['output_bias'] == 0).all()  # no MLM of its own
 
 
 def test_shared_embeddings_get_both_gradients(batch):
   shared = ReplacedTokenDetection(
-      generator=dataclasses.replace(GENERATOR, hidden_dim=8, num_heads=2),
-      embeddings='shared', mask_ratio=0.5, generator_weight=3.0)
+    generator=dataclasses.replace(GENERATOR, hidden_dim=8, num_heads=2),
+    embeddings='shared',
+    mask_ratio=0.5,
+    generator_weight=3.0,
+  )
   params = _params(shared)
   own = params['heads']['rtd']['generator']['embeddings']
   assert sorted(own) == ['norm']
   _, gradient = run(batch, objective=shared)
-  other, other_gradient = run(batch, objective=dataclasses.replace(
-      shared, generator_weight=6.0), params=params)
-  table, moved = (g['model']['embeddings']['token']
-                  for g in (gradient, other_gradient))
+  other, other_gradient = run(
+    batch,
+    objective=dataclasses.replace(shared, generator_weight=6.0),
+    params=params,
+  )
+  table, moved = (
+    g['model']['embeddings']['token'] for g in (gradient, other_gradient)
+  )
   assert np.abs(table - moved).max() > 1e-3
   assert np.isfinite(other.loss.total)
   wide = dataclasses.replace(shared, generator=GENERATOR)
-  with pytest.raises(errors.ConfigError, match=(
+  with pytest.raises(
+    errors.ConfigError,
+    match=(
       '(?s)can not share the embeddings.*hidden_dim 4 in the generator, 8 in '
-      "the model.*'separate'")):
+      "the model.*'separate'"
+    ),
+  ):
     wide.init_heads(MODEL, jax.random.key(0))
 
 
 def test_empty_batch_is_finite(batch):
   output, gradient = run(jax.tree.map(np.zeros_like, batch))
-  assert output.loss == (0., 0.)
+  assert output.loss == (0.0, 0.0)
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
 
 
 def test_heads_have_logical_axes():
   boxed = jax.eval_shape(
-      functools.partial(RTD.init_heads, MODEL), jax.random.key(0))
+    functools.partial(RTD.init_heads, MODEL), jax.random.key(0)
+  )
   head = boxed['discriminator']
   assert head['inner']['kernel'].names == ('embed', 'mlp')
   assert head['outer']['kernel'].names == ('mlp', None)
@@ -230,33 +298,44 @@ def test_heads_have_logical_axes():
 
 # The binary loss.
 
+
 def test_binary_loss_of_hand_made_literals():
   loss, correct = discriminator.binary_cross_entropy(
-      jnp.array([0., 2., 2., 0.]), jnp.array([True, True, False, False]))
+    jnp.array([0.0, 2.0, 2.0, 0.0]), jnp.array([True, True, False, False])
+  )
   np.testing.assert_allclose(
-      loss, [np.log(2), np.log1p(np.exp(-2)), np.log1p(np.exp(2)),
-             np.log(2)], rtol=1e-6)
+    loss,
+    [np.log(2), np.log1p(np.exp(-2)), np.log1p(np.exp(2)), np.log(2)],
+    rtol=1e-6,
+  )
   np.testing.assert_array_equal(correct, [0, 1, 0, 1])
 
 
 def test_binary_loss_shape_jit_gradient_and_extremes():
-  logits = jnp.array([[-1e4, 1e4, 0.3], [-2., 0., 5.]])
+  logits = jnp.array([[-1e4, 1e4, 0.3], [-2.0, 0.0, 5.0]])
   labels = jnp.array([[True, False, True], [False, True, True]])
+
   def total(logits):
     return jnp.sum(discriminator.binary_cross_entropy(logits, labels).loss)
+
   compiled = jax.jit(discriminator.binary_cross_entropy)(logits, labels)
   assert compiled.loss.shape == compiled.correct.shape == (2, 3)
   want = torch.nn.functional.binary_cross_entropy_with_logits(
-      torch.tensor(np.asarray(logits)), torch.tensor(
-          np.asarray(labels).astype(np.float32)), reduction='none')
+    torch.tensor(np.asarray(logits)),
+    torch.tensor(np.asarray(labels).astype(np.float32)),
+    reduction='none',
+  )
   np.testing.assert_allclose(compiled.loss, want, rtol=1e-5)
   np.testing.assert_allclose(
-      jax.grad(total)(logits),
-      torch.sigmoid(torch.tensor(np.asarray(logits))).numpy()
-      - np.asarray(labels), atol=1e-6)
+    jax.grad(total)(logits),
+    torch.sigmoid(torch.tensor(np.asarray(logits))).numpy()
+    - np.asarray(labels),
+    atol=1e-6,
+  )
 
 
 # The draws.
+
 
 @pytest.mark.parametrize('chunk_size', [None, 4])
 def test_draws_have_the_frequencies_of_the_softmax(chunk_size):
@@ -264,25 +343,29 @@ def test_draws_have_the_frequencies_of_the_softmax(chunk_size):
   rng = np.random.default_rng(0)
   table = rng.normal(size=(10, 3)).astype(np.float32)
   bias = np.append(rng.normal(size=9), -1e9).astype(np.float32)
-  state = np.array([1., -0.5, 0.3], np.float32)
+  state = np.array([1.0, -0.5, 0.3], np.float32)
   logits = table @ state + bias
   want = np.exp(logits - logits.max())
   want /= want.sum()
   count = 40_000
-  drawn = jax.jit(functools.partial(
-      table_sampling.sample_tokens, chunk_size=chunk_size))(
-          jax.random.key(3), np.tile(state, (count, 1)), table, bias)
+  drawn = jax.jit(
+    functools.partial(table_sampling.sample_tokens, chunk_size=chunk_size)
+  )(jax.random.key(3), np.tile(state, (count, 1)), table, bias)
   seen = np.bincount(drawn, minlength=10)
   assert drawn.dtype == np.int32 and seen[9] == 0
   statistic = ((seen - count * want)[:9] ** 2 / (count * want[:9])).sum()
   assert statistic < 26.1  # 99.9 % of chi-square with 8 degrees of freedom
 
 
-@pytest.mark.parametrize('settings, message', [
+@pytest.mark.parametrize(
+  'settings, message',
+  [
     ({'discriminator_weight': 0}, 'discriminator_weight is out of range'),
-    ({'mask_ratio': 0.}, 'mask ratio is out of range'),
+    ({'mask_ratio': 0.0}, 'mask ratio is out of range'),
     ({'chunk_size': 0}, 'chunk_size'),
-    ({'embeddings': 'tied'}, "no such value. Got: 'tied'.*'shared'")])
+    ({'embeddings': 'tied'}, "no such value. Got: 'tied'.*'shared'"),
+  ],
+)
 def test_bad_settings(settings, message):
   with pytest.raises(errors.ConfigError, match=message):
     ReplacedTokenDetection(generator=GENERATOR, **settings)
@@ -290,20 +373,27 @@ def test_bad_settings(settings, message):
 
 def test_generator_of_another_vocabulary():
   objective = ReplacedTokenDetection(
-      generator=dataclasses.replace(GENERATOR, vocab_size=99))
-  with pytest.raises(errors.VocabularyError, match=(
-      '(?s)another vocab_size than the model. Got: 99. Expected: 23')):
+    generator=dataclasses.replace(GENERATOR, vocab_size=99)
+  )
+  with pytest.raises(
+    errors.VocabularyError,
+    match=('(?s)another vocab_size than the model. Got: 99. Expected: 23'),
+  ):
     objective.init_heads(MODEL, jax.random.key(0))
 
 
 def test_the_generator_of_a_model_with_cross_attention_has_none():
   """It would be weights that nothing trains."""
   model = Encoder(dataclasses.replace(CONFIG, cross_attention=True))
-  objective = dataclasses.replace(RTD, generator=dataclasses.replace(
-      GENERATOR, cross_attention=True))
+  objective = dataclasses.replace(
+    RTD, generator=dataclasses.replace(GENERATOR, cross_attention=True)
+  )
   assert not objective.generator_module(model).config.cross_attention
-  shapes = jax.eval_shape(lambda rng: objective.init_heads(model, rng),
-                          jax.random.key(0))
-  names = [jax.tree_util.keystr(path) for path, _
-           in jax.tree_util.tree_leaves_with_path(shapes)]
+  shapes = jax.eval_shape(
+    lambda rng: objective.init_heads(model, rng), jax.random.key(0)
+  )
+  names = [
+    jax.tree_util.keystr(path)
+    for path, _ in jax.tree_util.tree_leaves_with_path(shapes)
+  ]
   assert names and not any('cross_attention' in name for name in names)

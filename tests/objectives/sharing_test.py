@@ -19,8 +19,15 @@ from xlflax.objectives.masked_lm import MaskedLM
 from xlflax.training import params as params_lib
 
 _CONFIG = EncoderConfig(
-    num_layers=2, hidden_dim=8, mlp_dim=12, num_heads=2, max_length=14,
-    vocab_size=23, num_languages=3, initializer_range=0.4)
+  num_layers=2,
+  hidden_dim=8,
+  mlp_dim=12,
+  num_heads=2,
+  max_length=14,
+  vocab_size=23,
+  num_languages=3,
+  initializer_range=0.4,
+)
 _PLAN = sharing.SharingPlan(embeddings=True, layers=1)
 _MODEL = Encoder(dataclasses.replace(_CONFIG, sharing=_PLAN))
 _MLM = MaskedLM(mask_ratio=0.5, random_words='language')
@@ -30,8 +37,7 @@ _WORDS = random_words_test.WORDS
 
 @pytest.fixture
 def vocabulary(vocabulary):
-  return dataclasses.replace(
-      vocabulary, language_words=random_words_test.RUNS)
+  return dataclasses.replace(vocabulary, language_words=random_words_test.RUNS)
 
 
 @pytest.fixture(scope='module')
@@ -45,20 +51,33 @@ def _rows(language: int, seed: int, lengths=(12, 5, 0, 9)):
   rng = np.random.default_rng(seed)
   tokens = np.zeros((len(lengths), 14), np.int32)
   for row, n in zip(tokens, lengths, strict=True):
-    row[:n + 2] = [1, *rng.choice(_WORDS[language], n), 2]
+    row[: n + 2] = [1, *rng.choice(_WORDS[language], n), 2]
   present = (tokens > 0).astype(np.int32)
-  return {'token_ids': tokens, 'segment_ids': present,
-          'positions': np.arange(14, dtype=np.int32)[None] * present,
-          'language_ids': language * present}
+  return {
+    'token_ids': tokens,
+    'segment_ids': present,
+    'positions': np.arange(14, dtype=np.int32)[None] * present,
+    'language_ids': language * present,
+  }
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _run(model, objective, vocabulary, params, batch, state=()):
   def total(params):
-    output = objective(model, params, batch, base.Context(
-        vocabulary=vocabulary, step=jnp.int32(0), train=False,
-        rng=jax.random.key(5), state=state))
+    output = objective(
+      model,
+      params,
+      batch,
+      base.Context(
+        vocabulary=vocabulary,
+        step=jnp.int32(0),
+        train=False,
+        rng=jax.random.key(5),
+        state=state,
+      ),
+    )
     return output.loss.total, output
+
   (_, output), gradient = jax.value_and_grad(total, has_aux=True)(params)
   return output, gradient['model']
 
@@ -67,8 +86,9 @@ def _ordinary(params, language, words=None):
   """The tree of one language, its softmax over its words."""
   tree = dict(sharing.select(_PLAN, params['model'], language))
   if words is not None:
-    tree['output_bias'] = jnp.where(np.isin(np.arange(23), words),
-                                    tree['output_bias'], -1e9)
+    tree['output_bias'] = jnp.where(
+      np.isin(np.arange(23), words), tree['output_bias'], -1e9
+    )
   return {**params, 'model': tree}
 
 
@@ -90,11 +110,14 @@ def test_language_of_a_batch_with_rows_that_fill_it_up():
 @pytest.mark.parametrize('language', [0, 1, 2])
 def test_softmax_is_over_the_languages_own_words(params, vocabulary, language):
   batch = _rows(language, 1)
+
   @jax.jit
   def probabilities(params, batch):
     bound = inputs.bind(_MODEL, params, batch, vocabulary)
-    return jax.nn.softmax(inputs.call(
-        Encoder(_CONFIG), bound, '__call__', batch['token_ids']))
+    return jax.nn.softmax(
+      inputs.call(Encoder(_CONFIG), bound, '__call__', batch['token_ids'])
+    )
+
   got = np.asarray(probabilities(params, batch))
   own = np.isin(np.arange(23), _own(language, vocabulary))
   assert (got[..., ~own] == 0).all() and (got[..., own] > 0).all()
@@ -105,30 +128,41 @@ def test_vocabulary_in_common_is_scored_whole(params, vocabulary):
   common = dataclasses.replace(vocabulary, language_words=())
   bound = inputs.bind(_MODEL, params, _rows(1, 0), common)
   np.testing.assert_array_equal(
-      bound['model']['output_bias'],
-      params['model']['language_specific']['output_bias'][1])
+    bound['model']['output_bias'],
+    params['model']['language_specific']['output_bias'][1],
+  )
 
 
 @pytest.fixture(scope='module')
 def scored(params):
   """(output, gradient) of masked language modelling of German."""
+
   @functools.cache
   def run(vocabulary):
     return _run(_MODEL, _MLM, vocabulary, params, _rows(1, 2))
+
   return run
 
 
 def test_masked_lm_is_that_of_the_languages_own_encoder(
-    scored, params, vocabulary):
+  scored, params, vocabulary
+):
   output, gradient = scored(vocabulary)
   want, want_gradient = _run(
-      Encoder(_CONFIG), _MLM, vocabulary,
-      _ordinary(params, 1, _own(1, vocabulary)), _rows(1, 2))
+    Encoder(_CONFIG),
+    _MLM,
+    vocabulary,
+    _ordinary(params, 1, _own(1, vocabulary)),
+    _rows(1, 2),
+  )
   np.testing.assert_allclose(output.loss.total, want.loss.total, rtol=1e-6)
   assert output.loss.weight == want.loss.weight == 6 + 3 + 5
   own = sharing.select(_PLAN, gradient, 1)
-  jax.tree.map(functools.partial(
-      np.testing.assert_allclose, rtol=1e-4, atol=1e-6), own, want_gradient)
+  jax.tree.map(
+    functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6),
+    own,
+    want_gradient,
+  )
   assert output.metrics['mlm/loss'].weight.tolist() == [0, 14, 0]
 
 
@@ -146,12 +180,23 @@ def test_masked_lm_moves_one_languages_parts_and_words(scored, vocabulary):
 
 def test_random_words_are_the_languages(vocabulary, params):
   """All chosen tokens are shown as random words of German."""
-  objective = MaskedLM(mask_ratio=1.0, mask_probability=0.0,
-                       random_probability=1.0, random_words='language')
+  objective = MaskedLM(
+    mask_ratio=1.0,
+    mask_probability=0.0,
+    random_probability=1.0,
+    random_words='language',
+  )
   batch = _rows(1, 3, lengths=(12,) * 200)
-  token_ids, plan = objective.mask(batch, base.Context(
-      vocabulary=vocabulary, step=jnp.int32(0), train=True,
-      rng=jax.random.key(0)), jax.random.key(1))
+  token_ids, plan = objective.mask(
+    batch,
+    base.Context(
+      vocabulary=vocabulary,
+      step=jnp.int32(0),
+      train=True,
+      rng=jax.random.key(0),
+    ),
+    jax.random.key(1),
+  )
   shown = np.asarray(masking.gather_rows(token_ids, plan.positions))
   assert set(shown[plan.weights > 0].tolist()) == set(_WORDS[1])
 
@@ -166,12 +211,20 @@ def _sentence_vectors(params, vocabulary, pairs):
   """Unit vectors [B, H] of each side, by the two languages' encoders."""
   vectors = []
   for prefix, language in (('', 0), ('paired_', 2)):
-    rows = {key: pairs[prefix + key] for key in (
-        'token_ids', 'segment_ids', 'positions', 'language_ids')}
-    states = np.asarray(inputs.call(
-        Encoder(_CONFIG), _ordinary(params, language), 'encode',
-        rows['token_ids'], segment_ids=rows['segment_ids'],
-        positions=rows['positions']))
+    rows = {
+      key: pairs[prefix + key]
+      for key in ('token_ids', 'segment_ids', 'positions', 'language_ids')
+    }
+    states = np.asarray(
+      inputs.call(
+        Encoder(_CONFIG),
+        _ordinary(params, language),
+        'encode',
+        rows['token_ids'],
+        segment_ids=rows['segment_ids'],
+        positions=rows['positions'],
+      )
+    )
     text = ~np.isin(rows['token_ids'], vocabulary.special_ids)
     pooled = (states * text[..., None]).sum(1)
     norm = np.linalg.norm(pooled, axis=-1, keepdims=True)
@@ -182,8 +235,9 @@ def _sentence_vectors(params, vocabulary, pairs):
 def test_each_side_of_an_alignment_has_its_languages_parts(params, vocabulary):
   output, gradient = _run(_MODEL, _ALIGN, vocabulary, params, _pairs())
   keep = [0, 1, 3]
-  first, second = (v[keep] for v in _sentence_vectors(
-      params, vocabulary, _pairs()))
+  first, second = (
+    v[keep] for v in _sentence_vectors(params, vocabulary, _pairs())
+  )
   scores = first @ second.T / 0.05
   loss = [np.log(np.exp(s).sum(1)) - np.diag(s) for s in (scores, scores.T)]
   np.testing.assert_allclose(output.loss.total, np.sum(loss) / 2, rtol=1e-4)
@@ -194,8 +248,9 @@ def test_each_side_of_an_alignment_has_its_languages_parts(params, vocabulary):
 
 
 def test_keys_of_a_queue_have_their_languages_parts(params, vocabulary):
-  objective = SentenceAlignment(queue=MomentumQueue(size=8),
-                                direction='forward')
+  objective = SentenceAlignment(
+    queue=MomentumQueue(size=8), direction='forward'
+  )
   state = objective.init_state(_MODEL, params, vocabulary)
   output, _ = _run(_MODEL, objective, vocabulary, params, _pairs(), state)
   _, second = _sentence_vectors(params, vocabulary, _pairs())

@@ -27,11 +27,11 @@ def _split(text, kept, dropped):
   """T5's inputs and targets of one text, by lists."""
   inputs, targets, place = [], [fake.BOS], 0
   for s, (keep, drop) in enumerate(zip(kept, dropped, strict=True)):
-    inputs += text[place:place + keep]
+    inputs += text[place : place + keep]
     place += keep
     if drop:
       inputs.append(fake.SENTINELS[s])
-      targets += [fake.SENTINELS[s], *text[place:place + drop]]
+      targets += [fake.SENTINELS[s], *text[place : place + drop]]
       place += drop
   assert place == len(text)
   return inputs + [fake.EOS], targets + [fake.EOS]
@@ -57,41 +57,49 @@ def _join(inputs, targets):
 def batch():
   """Blocks of 22, 21, 9, 2, 1 and 0 tokens of text, in lines."""
   rng = np.random.default_rng(1)
-  texts = [[fake.text(rng, n) for n in lines]
-           for lines in ([22], [10, 11], [3, 6], [2], [1], [])]
+  texts = [
+    [fake.text(rng, n) for n in lines]
+    for lines in ([22], [10, 11], [3, 6], [2], [1], [])
+  ]
   return fake.batch_of(texts, 25, [0, 1, 2, 0, 1, 0])
 
 
 def _texts(batch):
   special = {*fake.SPEC.special_ids}
-  return [[int(t) for t in row if int(t) not in special]
-          for row in batch['token_ids']]
+  return [
+    [int(t) for t in row if int(t) not in special] for row in batch['token_ids']
+  ]
 
 
 def test_same_as_lists(batch):
   tokens = jnp.array([len(t) for t in _texts(batch)])
   spans = _draw(_POLICY, jax.random.key(2), tokens, 23)
   inputs, targets = jax.jit(
-      lambda spans: span_corruption.apply(batch, spans, (24, 8), fake.SPEC)
+    lambda spans: span_corruption.apply(batch, spans, (24, 8), fake.SPEC)
   )(spans)
   for b, text in enumerate(_texts(batch)):
-    want = _split(text, np.asarray(spans.kept[b]),
-                  np.asarray(spans.dropped[b]))
+    want = _split(text, np.asarray(spans.kept[b]), np.asarray(spans.dropped[b]))
     assert fake.filled(inputs['token_ids'][b]) == want[0]
     assert fake.filled(targets['token_ids'][b]) == (
-        want[1] if len(text) > 1 else [])
+      want[1] if len(text) > 1 else []
+    )
     assert targets['segment_ids'][b].sum() == (
-        len(want[1]) if len(text) > 1 else 0)
+      len(want[1]) if len(text) > 1 else 0
+    )
     language = batch['language_ids'][b].max()
-    assert set(np.asarray(inputs['language_ids'][b, :len(want[0])])) == {
-        language}
+    assert set(np.asarray(inputs['language_ids'][b, : len(want[0])])) == {
+      language
+    }
 
 
 def test_docstring():
   batch = fake.batch_of([[[8, 9, 10, 11, 12]]], 7, [0])
   inputs, targets = span_corruption.apply(
-      batch, span_corruption.Spans(jnp.array([[1, 2]]), jnp.array([[1, 1]])),
-      (6, 6), fake.SPEC)
+    batch,
+    span_corruption.Spans(jnp.array([[1, 2]]), jnp.array([[1, 1]])),
+    (6, 6),
+    fake.SPEC,
+  )
   x, y = fake.SENTINELS[:2]
   assert inputs['token_ids'].tolist() == [[8, x, 10, 11, y, 2]]
   assert targets['token_ids'].tolist() == [[1, x, 9, y, 12, 2]]
@@ -100,13 +108,18 @@ def test_docstring():
 @pytest.mark.parametrize('seed', range(3))
 def test_the_text_can_be_read_off(batch, seed):
   """Whatever was drawn, through the objective, with its static lengths."""
-  source, target, scored = fake.rows(SpanCorruption(), batch,
-                                     fake.context(seed))
+  source, target, scored = fake.rows(
+    SpanCorruption(), batch, fake.context(seed)
+  )
   assert source['token_ids'].shape == (6, 22) and scored is None
   assert target['token_ids'].shape == (6, 6)  # 23: 3 tokens in 1 span
   for b, text in enumerate(_texts(batch)[:4]):
-    assert _join(fake.filled(source['token_ids'][b]),
-                 fake.filled(target['token_ids'][b])) == text
+    assert (
+      _join(
+        fake.filled(source['token_ids'][b]), fake.filled(target['token_ids'][b])
+      )
+      == text
+    )
 
 
 def test_t5s_lengths():
@@ -115,9 +128,14 @@ def test_t5s_lengths():
   assert _POLICY.num_slots(568) == 28
 
 
-@pytest.mark.parametrize('policy', [
-    _POLICY, SpanPolicy(noise_density=0.5, mean_span_length=1.0),
-    SpanPolicy(noise_density=0.9, mean_span_length=4.0)])
+@pytest.mark.parametrize(
+  'policy',
+  [
+    _POLICY,
+    SpanPolicy(noise_density=0.5, mean_span_length=1.0),
+    SpanPolicy(noise_density=0.9, mean_span_length=4.0),
+  ],
+)
 def test_counts_are_exact(policy):
   tokens = np.arange(2, 120)
   drop, spans = policy.counts(tokens, policy.noise_density, np)
@@ -131,7 +149,8 @@ def test_counts_are_exact(policy):
     np.testing.assert_array_equal((lengths > 0).sum(1), spans)
     assert (np.diff((lengths > 0).astype(int), axis=1) <= 0).all()
   assert (np.asarray(drawn.kept).sum(1) + spans + 1).max() <= (
-      policy.lengths(119)[0])
+    policy.lengths(119)[0]
+  )
   plain = np.clip(np.round(policy.noise_density * tokens), 1, tokens - 1)
   assert (np.abs(drop - plain) <= 1).all() and (drop == plain).mean() > 0.95
 
@@ -148,29 +167,38 @@ def test_statistics():
   drop, spans = 9, 3
   assert (dropped.sum(1) == drop).all() and drop / n == 0.15
   for place in range(spans):
-    counts = np.bincount(dropped[:, place], minlength=drop)[1:drop - 1]
+    counts = np.bincount(dropped[:, place], minlength=drop)[1 : drop - 1]
     expected = np.array([drop - length - 1 for length in range(1, drop - 1)])
     expected = expected / expected.sum() * rows
     assert scipy.stats.chisquare(counts, expected).pvalue > 1e-3
   # Each token but those at the borders is dropped as often.
-  starts = np.cumsum(np.asarray(drawn.kept), 1)[:, :spans] + (
-      np.cumsum(dropped, 1) - dropped)[:, :spans]
+  starts = (
+    np.cumsum(np.asarray(drawn.kept), 1)[:, :spans]
+    + (np.cumsum(dropped, 1) - dropped)[:, :spans]
+  )
   counts = np.bincount(starts[:, 1], minlength=n)
   assert counts[:2].sum() == 0 and counts[n // 2] > 0
 
 
 def test_scheduled_density():
   objective = SpanCorruption(
-      noise_density=optax.linear_schedule(0.1, 0.4, 10),
-      max_noise_density=0.4)
+    noise_density=optax.linear_schedule(0.1, 0.4, 10), max_noise_density=0.4
+  )
   rng = np.random.default_rng(0)
   batch = fake.batch_of([[fake.text(rng, 20)]], 22, [0])
   shapes, dropped = set(), []
   for step in (0, 10):
     source, target, _ = fake.rows(objective, batch, fake.context(step=step))
     shapes.add((source['token_ids'].shape, target['token_ids'].shape))
-    dropped.append(len([t for t in fake.filled(target['token_ids'][0])
-                        if t not in fake.SPEC.special_ids]))
+    dropped.append(
+      len(
+        [
+          t
+          for t in fake.filled(target['token_ids'][0])
+          if t not in fake.SPEC.special_ids
+        ]
+      )
+    )
   assert dropped == [2, 8] and len(shapes) == 1
 
 
@@ -179,17 +207,23 @@ def test_too_few_sentinels():
   with pytest.raises(errors.VocabularyError) as raised:
     fake.rows(SpanCorruption(mean_span_length=1.0), batch, fake.context())
   text = str(raised.value)
-  assert 'too few sentinels for span corruption. Got: 4. Expected: at least 9' in text
+  assert (
+    'too few sentinels for span corruption. Got: 4. Expected: at least 9'
+    in text
+  )
   assert '--sentinels 9' in text
 
 
-@pytest.mark.parametrize(('settings', 'message'), [
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
     ({'noise_density': 0.0}, 'noise_density is out of range. Got: 0.0'),
     ({'noise_density': 1.0}, 'noise_density is out of range'),
     ({'noise_density': 0.5, 'max_noise_density': 0.2}, 'out of range'),
     ({'noise_density': lambda step: 0.1}, 'needs max_noise_density'),
     ({'mean_span_length': 0.5}, 'mean_span_length is out of range'),
-])
+  ],
+)
 def test_bad_settings(settings, message):
   with pytest.raises(errors.ConfigError, match=message):
     SpanCorruption(**settings)

@@ -17,7 +17,7 @@ def _gelu(x):
 
 def _norm(x, p, epsilon=1e-12):
   x = x - x.mean(-1, keepdims=True)
-  x = x / np.sqrt((x ** 2).mean(-1, keepdims=True) + epsilon)
+  x = x / np.sqrt((x**2).mean(-1, keepdims=True) + epsilon)
   return x * p['scale'] + p['bias']
 
 
@@ -25,9 +25,10 @@ def _attention(queries, memory, p):
   """Equations 2 to 5 with memory = queries; 6 to 9 with H^L of the pair."""
   output = np.zeros(queries.shape) + p['output']['bias']
   for n in range(p['query']['kernel'].shape[1]):
-    q, k, v = (x @ p[name]['kernel'][:, n] + p[name]['bias'][n]
-               for name, x in (('query', queries), ('key', memory),
-                               ('value', memory)))
+    q, k, v = (
+      x @ p[name]['kernel'][:, n] + p[name]['bias'][n]
+      for name, x in (('query', queries), ('key', memory), ('value', memory))
+    )
     scores = q @ k.T / math.sqrt(q.shape[-1])
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
@@ -50,19 +51,24 @@ def states(params, tokens, positions, memory=None):
     p = _slice(params['layers'], i)
     x = _norm(x + _attention(x, x, p['attention']), p['attention_norm'])
     if memory is not None:
-      x = _norm(x + _attention(x, memory, p['cross_attention']),
-                p['cross_attention_norm'])
+      x = _norm(
+        x + _attention(x, memory, p['cross_attention']),
+        p['cross_attention_norm'],
+      )
     hidden = _gelu(x @ p['mlp']['wi']['kernel'] + p['mlp']['wi']['bias'])
-    x = _norm(x + hidden @ p['mlp']['wo']['kernel'] + p['mlp']['wo']['bias'],
-              p['mlp_norm'])
+    x = _norm(
+      x + hidden @ p['mlp']['wo']['kernel'] + p['mlp']['wo']['bias'],
+      p['mlp_norm'],
+    )
   return x
 
 
 def log_probabilities(params, states):
   """log softmax(f(states)), [n, V] (equations 10 to 13)."""
   dense = params['head_dense']
-  hidden = _norm(_gelu(states @ dense['kernel'] + dense['bias']),
-                 params['head_norm'])
+  hidden = _norm(
+    _gelu(states @ dense['kernel'] + dense['bias']), params['head_norm']
+  )
   logits = hidden @ params['embeddings']['token'].T + params['output_bias']
   logits = logits - logits.max(-1, keepdims=True)
   return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
@@ -80,11 +86,16 @@ def pair_terms(params, seen, positions, memory_params=None):
   Returns:
     ((log P(. | x̂), log P(. | ŷ, x̂)), the same of y), [n, V] each.
   """
-  own, memory = ([states(p, *side) for side in zip(seen, positions,
-                                                   strict=True)]
-                 for p in (params, memory_params or params))
+  own, memory = (
+    [states(p, *side) for side in zip(seen, positions, strict=True)]
+    for p in (params, memory_params or params)
+  )
   return tuple(
-      (log_probabilities(params, own[i]),
-       log_probabilities(params, states(params, seen[i], positions[i],
-                                        memory[1 - i])))
-      for i in range(2))
+    (
+      log_probabilities(params, own[i]),
+      log_probabilities(
+        params, states(params, seen[i], positions[i], memory[1 - i])
+      ),
+    )
+    for i in range(2)
+  )

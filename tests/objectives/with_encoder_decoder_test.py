@@ -15,45 +15,65 @@ from xlflax.objectives import base
 from xlflax.objectives.denoising import Infilling, SpanCorruption
 from xlflax.objectives.seq2seq import Translation
 
-_SIZES = dict(num_encoder_layers=1, num_decoder_layers=1, hidden_dim=8,
-              mlp_dim=16, num_heads=2, vocab_size=fake.SPEC.size,
-              vocab_multiple=8, num_languages=3, max_length=16)
+_SIZES = dict(
+  num_encoder_layers=1,
+  num_decoder_layers=1,
+  hidden_dim=8,
+  mlp_dim=16,
+  num_heads=2,
+  vocab_size=fake.SPEC.size,
+  vocab_multiple=8,
+  num_languages=3,
+  max_length=16,
+)
 
 
 @pytest.fixture(scope='module')
 def blocks():
   rng = np.random.default_rng(3)
   return fake.batch_of(
-      [[fake.text(rng, n) for n in lines]
-       for lines in ([5, 8], [13], [4, 2, 3], [2], [7, 4], [1], [9], [12])],
-      16, [0, 1, 2, 0, 1, 2, 0, 1])
+    [
+      [fake.text(rng, n) for n in lines]
+      for lines in ([5, 8], [13], [4, 2, 3], [2], [7, 4], [1], [9], [12])
+    ],
+    16,
+    [0, 1, 2, 0, 1, 2, 0, 1],
+  )
 
 
-@pytest.mark.parametrize('fields', [
+@pytest.mark.parametrize(
+  'fields',
+  [
     dict(family='post_ln'),
-    dict(family='t5', gated_mlp=True, output_embeddings='own',
-         embedding_norm=True)])
+    dict(
+      family='t5', gated_mlp=True, output_embeddings='own', embedding_norm=True
+    ),
+  ],
+)
 def test_translation_over_a_model(fields):
   """Its loss is that of the model's own logits; rows are independent."""
   model = encoder_decoder.EncoderDecoder(
-      encoder_decoder_config.EncoderDecoderConfig(**_SIZES, **fields))
-  params = {'model': nn.meta.unbox(
-      api.init_params(model, jax.random.key(0)))}
+    encoder_decoder_config.EncoderDecoderConfig(**_SIZES, **fields)
+  )
+  params = {'model': nn.meta.unbox(api.init_params(model, jax.random.key(0)))}
   batch, context = fake.pair_batch(), fake.context(train=False)
   inputs = np.zeros_like(batch['paired_token_ids'])
   for b, start in enumerate([6, 7, 6, 0, 5]):
     tokens = fake.filled(batch['paired_token_ids'][b])
     if tokens:
-      inputs[b, :len(tokens) - 1] = [start, *tokens[1:-1]]
+      inputs[b, : len(tokens) - 1] = [start, *tokens[1:-1]]
   segments = (inputs > 0).astype(np.int32)
 
   @jax.jit
   def run(params):
     output = Translation()(model, params, batch, context)
     logits = model.apply(
-        {'params': params['model']}, batch['token_ids'],
-        decoder_token_ids=inputs, segment_ids=batch['segment_ids'],
-        decoder_segment_ids=segments)
+      {'params': params['model']},
+      batch['token_ids'],
+      decoder_token_ids=inputs,
+      segment_ids=batch['segment_ids'],
+      decoder_segment_ids=segments,
+    )
     return output, jax.nn.log_softmax(logits)
 
   output, log_p = run(params)
@@ -70,25 +90,37 @@ def _sharded(batch):
   return jax.device_put(batch, NamedSharding(mesh, PartitionSpec('data')))
 
 
-@pytest.mark.parametrize('objective', [SpanCorruption(), Infilling()],
-                         ids=lambda o: o.name)
+@pytest.mark.parametrize(
+  'objective', [SpanCorruption(), Infilling()], ids=lambda o: o.name
+)
 def test_sharded_equals_one_device(objective, blocks):
   jax.tree.map(
-      functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
-      fake.run(objective, _sharded(blocks), fake.context()),
-      fake.run(objective, blocks, fake.context()))
+    functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
+    fake.run(objective, _sharded(blocks), fake.context()),
+    fake.run(objective, blocks, fake.context()),
+  )
 
 
-@pytest.mark.parametrize('objective', [SpanCorruption(), Infilling()],
-                         ids=lambda o: o.name)
+@pytest.mark.parametrize(
+  'objective', [SpanCorruption(), Infilling()], ids=lambda o: o.name
+)
 def test_corruption_moves_no_rows_between_devices(objective, blocks):
   batch = _sharded(blocks)
   rows = batch['token_ids'].sharding
+
   def corrupt(batch):
-    source, target, _ = objective.rows(batch, base.Context(
-        vocabulary=fake.SPEC, step=jnp.int32(0), train=True,
-        rng=jax.random.key(0)), jax.random.key(0))
+    source, target, _ = objective.rows(
+      batch,
+      base.Context(
+        vocabulary=fake.SPEC,
+        step=jnp.int32(0),
+        train=True,
+        rng=jax.random.key(0),
+      ),
+      jax.random.key(0),
+    )
     return source['token_ids'], target['token_ids']
+
   text = jax.jit(corrupt, out_shardings=rows).lower(batch).compile().as_text()
   assert 'sort' in text
   for collective in ('all-gather', 'all-to-all', 'collective-permute'):

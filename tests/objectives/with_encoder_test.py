@@ -15,24 +15,41 @@ from xlflax.objectives.masked_lm import MaskedLM
 
 def test_losses_and_gradients_in_bfloat16(pairs, context):
   config = EncoderConfig(
-      num_layers=1, hidden_dim=8, mlp_dim=16, num_heads=2, max_length=10,
-      vocab_size=23, num_languages=3, use_language_embeddings=True,
-      dtype='bfloat16')
+    num_layers=1,
+    hidden_dim=8,
+    mlp_dim=16,
+    num_heads=2,
+    max_length=10,
+    vocab_size=23,
+    num_languages=3,
+    use_language_embeddings=True,
+    dtype='bfloat16',
+  )
   model = Encoder(config)
-  objectives = (MaskedLM(mask_ratio=0.5, chunk_size=8),
-                SentenceAlignment(projection_dim=4, layer=1))
+  objectives = (
+    MaskedLM(mask_ratio=0.5, chunk_size=8),
+    SentenceAlignment(projection_dim=4, layer=1),
+  )
 
-  @functools.partial(jax.jit, compiler_options={  # compiles faster
+  @functools.partial(
+    jax.jit,
+    compiler_options={  # compiles faster
       'xla_backend_optimization_level': 0,
-      'xla_llvm_disable_expensive_passes': True})
+      'xla_llvm_disable_expensive_passes': True,
+    },
+  )
   def run(rng):
     heads = {o.name: o.init_heads(model, rng) for o in objectives}
     params = nn.unbox({'model': api.init_params(model, rng), 'heads': heads})
+
     def total(params):
       one_side = {k: v for k, v in pairs.items() if not k.startswith('paired')}
-      outputs = [o(model, params, batch, context()) for o, batch in zip(
-          objectives, (one_side, pairs), strict=True)]
+      outputs = [
+        o(model, params, batch, context())
+        for o, batch in zip(objectives, (one_side, pairs), strict=True)
+      ]
       return sum(o.loss.total for o in outputs), outputs
+
     return jax.value_and_grad(total, has_aux=True)(params)
 
   (_, outputs), gradients = run(jax.random.key(0))

@@ -9,14 +9,23 @@ from xlflax.objectives import random_words
 
 _ROWS = rows.of_paper('ecs', ('base', 'tiny'))
 # Row -> (embeddings, layers) that are language-specific.
-_PLANS = {'sep_emb': (True, 0), 'sep_emb_l1_3': (True, 3),
-          'sep_emb_l1_6': (True, 6), 'sep_l1_3': (False, 3),
-          'sep_l1_6': (False, 6)}
+_PLANS = {
+  'sep_emb': (True, 0),
+  'sep_emb_l1_3': (True, 3),
+  'sep_emb_l1_6': (True, 6),
+  'sep_l1_3': (False, 3),
+  'sep_l1_6': (False, 6),
+}
 
 
 def test_rows_of_table_1():
   assert set(_ROWS) == set(_PLANS) | {
-      'default', 'wiki_cc', 'default_anchors', 'no_anchors', 'extra_anchors'}
+    'default',
+    'wiki_cc',
+    'default_anchors',
+    'no_anchors',
+    'extra_anchors',
+  }
 
 
 @pytest.mark.parametrize('row', _ROWS)
@@ -26,15 +35,17 @@ def test_published_settings(monkeypatch, row):
   config = settings.model.config
   assert rows.sizes(config) == (8, 768, 3072, 12)
   assert config.dropout_rate == 0.1
-  mono, = settings.streams
+  (mono,) = settings.streams
   assert (mono.length, mono.batch_size, mono.alpha) == (256, 96 * 8, 0.7)
   assert mono.batching is stream.LanguageBatching.ONE_LANGUAGE
-  assert mono.mixture == ('corpus.code_switched' if row == 'extra_anchors'
-                          else 'corpus.mono')
+  assert mono.mixture == (
+    'corpus.code_switched' if row == 'extra_anchors' else 'corpus.mono'
+  )
   assert rows.rates(settings, 15_000, 30_000, 120_000) == pytest.approx(
-      [0.5e-4, 1e-4, 0.5e-4])  # an inverse square root
+    [0.5e-4, 1e-4, 0.5e-4]
+  )  # an inverse square root
   assert settings.total_steps == 200 * 200_000
-  entry, = settings.objectives.entries
+  (entry,) = settings.objectives.entries
   assert entry.objective.mask_ratio == 0.15
   assert settings.checkpoints.best_metric == 'perplexity/perplexity/en'
   assert not settings.checkpoints.best_is_highest
@@ -53,8 +64,9 @@ def test_sharing_plan(monkeypatch, row):
 @pytest.mark.parametrize('row', _ROWS)
 def test_twin(monkeypatch, row):
   rows.check_twin(monkeypatch, 'ecs', row)
-  twin, full = (rows.settings(monkeypatch, 'ecs', name)
-                for name in (f'tiny_{row}', row))
+  twin, full = (
+    rows.settings(monkeypatch, 'ecs', name) for name in (f'tiny_{row}', row)
+  )
   assert twin.model.config.sharing == full.model.config.sharing
 
 
@@ -63,9 +75,11 @@ def test_parameters(monkeypatch):
   joint = vocabulary_spec.invented(80_000, num_languages=2)
   own = vocabulary_spec.invented(40_000, num_languages=2)
   body = 8 * (12 * 768**2 + 13 * 768)
-  default = rows.parameters(rows.settings(
-      monkeypatch, 'ecs', 'default', vocabulary=joint))
+  default = rows.parameters(
+    rows.settings(monkeypatch, 'ecs', 'default', vocabulary=joint)
+  )
   assert default == pytest.approx(80_000 * 769 + body, rel=0.01)
-  separate = rows.parameters(rows.settings(
-      monkeypatch, 'ecs', 'sep_emb', vocabulary=own))
+  separate = rows.parameters(
+    rows.settings(monkeypatch, 'ecs', 'sep_emb', vocabulary=own)
+  )
   assert separate == pytest.approx(default, rel=0.01)

@@ -14,18 +14,24 @@ _ROWS = rows.of_paper('metaxlm', ('base', 'settings', 'tiny'))
 @pytest.fixture(autouse=True)
 def teacher(monkeypatch):
   """A teacher that is not read from a run's directory."""
-  monkeypatch.setattr(distillation.Distillation, 'init_state',
-                      lambda self, model, params, vocabulary: ())
+  monkeypatch.setattr(
+    distillation.Distillation,
+    'init_state',
+    lambda self, model, params, vocabulary: (),
+  )
+
   def no_teacher(self, model, params, batch, context):
     del batch, context, model
     first = jax.tree.leaves(params)[0]
     return base.ObjectiveOutput(base.Sum(first.sum(), first.sum()), {})
+
   monkeypatch.setattr(distillation.Distillation, '__call__', no_teacher)
 
 
 def test_rows_of_the_tables():
   assert _ROWS == sorted(
-      ['meta', 'xlm', 'metaxlm', 'dict', 'freezing', 'body', 'emb', 'kd'])
+    ['meta', 'xlm', 'metaxlm', 'dict', 'freezing', 'body', 'emb', 'kd']
+  )
 
 
 @pytest.mark.parametrize('row', _ROWS)
@@ -35,12 +41,13 @@ def test_published_settings(monkeypatch, row):
   config = settings.model.config
   assert rows.sizes(config) == (12, 768, 3072, 12)
   assert config.dropout_rate == 0.1
-  mono, = settings.streams
+  (mono,) = settings.streams
   assert (mono.length, mono.batch_size, mono.alpha) == (512, 64, 0.7)
   assert mono.batching is stream.LanguageBatching.MIXED
   assert settings.total_steps == 200_000
-  assert rows.rates(settings, 5_000, 10_000, 105_000, 200_000
-                    ) == pytest.approx([0.5e-4, 1e-4, 0.5e-4, 0])
+  assert rows.rates(settings, 5_000, 10_000, 105_000, 200_000) == pytest.approx(
+    [0.5e-4, 1e-4, 0.5e-4, 0]
+  )
 
 
 @pytest.mark.parametrize('row', _ROWS)
@@ -48,17 +55,25 @@ def test_twin(monkeypatch, row):
   rows.check_twin(monkeypatch, 'metaxlm', row)
 
 
-@pytest.mark.parametrize('row, layers, embeddings, dictionaries', [
-    ('xlm', False, False, False), ('metaxlm', True, True, False),
-    ('dict', True, True, True), ('freezing', True, True, False),
-    ('body', True, False, False), ('emb', False, True, False)])
-def test_what_is_taken_over(monkeypatch, row, layers, embeddings,
-                            dictionaries):
+@pytest.mark.parametrize(
+  'row, layers, embeddings, dictionaries',
+  [
+    ('xlm', False, False, False),
+    ('metaxlm', True, True, False),
+    ('dict', True, True, True),
+    ('freezing', True, True, False),
+    ('body', True, False, False),
+    ('emb', False, True, False),
+  ],
+)
+def test_what_is_taken_over(monkeypatch, row, layers, embeddings, dictionaries):
   """Tables 1, 4 and 5."""
   settings = rows.settings(monkeypatch, 'metaxlm', row)
   init = settings.init_from
-  wanted = {name: init is not None and init.wants(name) for name in (
-      'model/layers/mlp/wi/kernel', 'model/embeddings/token')}
+  wanted = {
+    name: init is not None and init.wants(name)
+    for name in ('model/layers/mlp/wi/kernel', 'model/embeddings/token')
+  }
   assert list(wanted.values()) == [layers, embeddings]
   matching = init and init.vocabulary_matching
   assert bool(matching) == embeddings
@@ -68,15 +83,20 @@ def test_what_is_taken_over(monkeypatch, row, layers, embeddings,
 def test_freezing_trains_embeddings_and_head_only(monkeypatch):
   """Section 5.4."""
   settings = rows.settings(monkeypatch, 'metaxlm', 'freezing')
-  for name, trains in (('model/layers/attention/query/kernel', False),
-                       ('model/embeddings/token', True),
-                       ('model/head_dense/kernel', True)):
+  for name, trains in (
+    ('model/layers/attention/query/kernel', False),
+    ('model/embeddings/token', True),
+    ('model/head_dense/kernel', True),
+  ):
     assert settings.optimizer.is_trainable(name) == trains
 
 
 def test_parameters(monkeypatch):
   """270M (PPA's table 3 for this shape), within 4 %."""
   settings = rows.settings(
-      monkeypatch, 'metaxlm', 'metaxlm',
-      vocabulary=vocabulary_spec.invented(250_002, num_languages=94))
+    monkeypatch,
+    'metaxlm',
+    'metaxlm',
+    vocabulary=vocabulary_spec.invented(250_002, num_languages=94),
+  )
   assert rows.parameters(settings) == pytest.approx(270e6, rel=0.04)

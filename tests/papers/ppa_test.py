@@ -8,15 +8,22 @@ from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.objectives import contrastive, masked_lm
 from xlflax.objectives.inputs import Pooling
 
-_ROWS = rows.of_paper('ppa', (
-    'base', 'tiny', 'no_moco', 'no_tlm', 'mlm_for_tlm', 'tiny_mbert'))
+_ROWS = rows.of_paper(
+  'ppa', ('base', 'tiny', 'no_moco', 'no_tlm', 'mlm_for_tlm', 'tiny_mbert')
+)
 # Pairs a language at the most, steps: 1.75M, 4.07M and 10.5M pairs of seven
 # languages (table 1), 10 epochs of them, 5 of the last, batches of 128.
-_SIZES = {'250k': (250_000, 1_750_000 * 10 / 128),
-          '600k': (600_000, 4_067_000 * 10 / 128),
-          '2m': (2_000_000, 10_467_000 * 5 / 128)}
-_ABLATIONS = {'': {'moco', 'tlm'}, '_no_moco': {'tlm'}, '_no_tlm': {'moco'},
-              '_mlm': {'moco', 'mlm'}}
+_SIZES = {
+  '250k': (250_000, 1_750_000 * 10 / 128),
+  '600k': (600_000, 4_067_000 * 10 / 128),
+  '2m': (2_000_000, 10_467_000 * 5 / 128),
+}
+_ABLATIONS = {
+  '': {'moco', 'tlm'},
+  '_no_moco': {'tlm'},
+  '_no_tlm': {'moco'},
+  '_mlm': {'moco', 'mlm'},
+}
 
 
 def test_rows_of_table_5():
@@ -34,7 +41,8 @@ def test_published_settings(monkeypatch, row):
   pairs, steps = _SIZES[size]
   assert settings.total_steps == pytest.approx(steps, abs=1)
   assert rows.rates(settings, settings.total_steps // 10 + 1)[0] == (
-      pytest.approx(3e-5, rel=1e-3))  # after a tenth of the steps
+    pytest.approx(3e-5, rel=1e-3)
+  )  # after a tenth of the steps
   for read in settings.streams:
     assert (read.length, read.batch_size) == (128, 128)
     assert (read.max_examples, read.alpha) == (pairs, 1.0)
@@ -77,6 +85,9 @@ def test_what_the_twins_begin_from(monkeypatch):
 def test_parameters(monkeypatch):
   """172M (table 3, V = 110k), within 4 %: without the projection head."""
   settings = rows.settings(
-      monkeypatch, 'ppa', '250k_no_moco',
-      vocabulary=vocabulary_spec.invented(110_000, num_languages=104))
+    monkeypatch,
+    'ppa',
+    '250k_no_moco',
+    vocabulary=vocabulary_spec.invented(110_000, num_languages=104),
+  )
   assert rows.parameters(settings) == pytest.approx(172e6, rel=0.04)

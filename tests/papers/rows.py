@@ -8,8 +8,13 @@ from xlflax import config
 from xlflax.training import params as params_lib
 from xlflax.training import setup as setup_lib
 
-_GIVEN = {'MODEL_DIR': 'runs/a', 'VOCABULARY': 'vocabulary',
-          'CORPUS': 'corpus', 'INIT_DIR': 'runs/b', 'DICTIONARIES': ['a.tsv']}
+_GIVEN = {
+  'MODEL_DIR': 'runs/a',
+  'VOCABULARY': 'vocabulary',
+  'CORPUS': 'corpus',
+  'INIT_DIR': 'runs/b',
+  'DICTIONARIES': ['a.tsv'],
+}
 
 
 @functools.cache
@@ -24,9 +29,11 @@ def of_paper(paper: str, parts: tuple[str, ...]) -> list[str]:
 
   Checks that every row has its twin, and that nothing else is there.
   """
-  names = {file.split('/')[-1].removesuffix('.gin')
-           for file in gin_files.files(f'papers/{paper}')
-           if '/finetune_' not in file}  # tested in finetuning_test.py
+  names = {
+    file.split('/')[-1].removesuffix('.gin')
+    for file in gin_files.files(f'papers/{paper}')
+    if '/finetune_' not in file
+  }  # tested in finetuning_test.py
   assert set(parts) <= names
   names -= set(parts)
   rows = sorted(name for name in names if not name.startswith('tiny_'))
@@ -37,9 +44,11 @@ def of_paper(paper: str, parts: tuple[str, ...]) -> list[str]:
 def settings(monkeypatch, paper: str, row: str, **given):
   """The settings of a run of a row's file."""
   file = f'papers/{paper}/{row}.gin'
-  bindings = [f'{macro}={value!r}' for macro, value in _GIVEN.items()
-              if re.search(rf'^{macro} = %gin.REQUIRED|%{macro}\b',
-                           _text(file), re.M)]
+  bindings = [
+    f'{macro}={value!r}'
+    for macro, value in _GIVEN.items()
+    if re.search(rf'^{macro} = %gin.REQUIRED|%{macro}\b', _text(file), re.M)
+  ]
   return gin_files.settings_of(monkeypatch, [file], bindings, **given)
 
 
@@ -60,12 +69,14 @@ def check_twin(monkeypatch, paper: str, row: str, **given) -> None:
   assert twin.total_steps <= 1000 and twin.model.config.hidden_dim <= 128
   for field in ('combine', 'pattern'):
     assert getattr(twin.objectives, field) == getattr(full.objectives, field)
-  assert [(e.stream, type(e.objective), e.weight)
-          for e in twin.objectives.entries] == [
-              (e.stream, type(e.objective), e.weight)
-              for e in full.objectives.entries]
+  assert [
+    (e.stream, type(e.objective), e.weight) for e in twin.objectives.entries
+  ] == [
+    (e.stream, type(e.objective), e.weight) for e in full.objectives.entries
+  ]
   assert [(s.name, s.layout, s.mixture) for s in twin.streams] == [
-      (s.name, s.layout, s.mixture) for s in full.streams]
+    (s.name, s.layout, s.mixture) for s in full.streams
+  ]
   assert type(twin.model) is type(full.model)
   for field in ('trainable', 'frozen'):
     assert getattr(twin.optimizer, field) == getattr(full.optimizer, field)
@@ -80,8 +91,12 @@ def parameters(settings) -> int:
 
 def sizes(config) -> tuple[int, int, int, int]:
   """Layers, width, feed-forward width and heads."""
-  return (config.num_layers, config.hidden_dim, config.mlp_dim,
-          config.num_heads)
+  return (
+    config.num_layers,
+    config.hidden_dim,
+    config.mlp_dim,
+    config.num_heads,
+  )
 
 
 def rates(settings, *steps: int) -> list[float]:

@@ -7,10 +7,21 @@ from xlflax.data import stream
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.training.initialization import decoder as decoder_initialization
 
-_ROWS = rows.of_paper('veco', (
-    'settings', 'small_settings', 'small_encoder', 'small_encoder_decoder',
-    'translation', 'tiny', 'tiny_settings', 'tiny_translation', 'tiny_xlmr',
-    'tiny_mbart'))
+_ROWS = rows.of_paper(
+  'veco',
+  (
+    'settings',
+    'small_settings',
+    'small_encoder',
+    'small_encoder_decoder',
+    'translation',
+    'tiny',
+    'tiny_settings',
+    'tiny_translation',
+    'tiny_xlmr',
+    'tiny_mbart',
+  ),
+)
 _PRETRAINING = [r for r in _ROWS if r.startswith(('large', 'small'))]
 _TRANSLATION = [r for r in _ROWS if r.startswith(('wmt14', 'shallow'))]
 _IWSLT = [r for r in _ROWS if r.startswith('iwslt14')]
@@ -27,45 +38,66 @@ def test_published_settings_of_pretraining(monkeypatch, row):
   settings = rows.trace(monkeypatch, 'veco', row)
   large = row.startswith('large')
   assert rows.sizes(settings.model.config) == (
-      (24, 1024, 4096, 16) if large else (6, 768, 3072, 12))
+    (24, 1024, 4096, 16) if large else (6, 768, 3072, 12)
+  )
   assert rows.rates(settings, 12_000) == pytest.approx(
-      [2e-4 if large else 3e-4])
+    [2e-4 if large else 3e-4]
+  )
   for read in settings.streams:
     mono = read.name in ('mono', 'adjacent')
     assert (read.length, read.batch_size, read.alpha) == (
-        (512, 1024, 0.5) if mono else (128, 4096, 0.5))
+      (512, 1024, 0.5) if mono else (128, 4096, 0.5)
+    )
   for entry in settings.objectives.entries:
     assert entry.objective.mask_ratio == (
-        0.15 if entry.stream in ('mono', 'adjacent') else 0.25)
+      0.15 if entry.stream in ('mono', 'adjacent') else 0.25
+    )
 
 
 def test_phases(monkeypatch):
   """240k steps in all; the first trains the cross-attention alone."""
-  first, second = (rows.settings(monkeypatch, 'veco', f'large_phase{i}')
-                   for i in (1, 2))
+  first, second = (
+    rows.settings(monkeypatch, 'veco', f'large_phase{i}') for i in (1, 2)
+  )
   assert first.total_steps + second.total_steps == 240_000
-  body, plug_in = ('model/layers/attention/query/kernel',
-                   'model/layers/cross_attention/query/kernel')
+  body, plug_in = (
+    'model/layers/attention/query/kernel',
+    'model/layers/cross_attention/query/kernel',
+  )
   assert [first.optimizer.is_trainable(n) for n in (body, plug_in)] == [
-      False, True]
+    False,
+    True,
+  ]
   assert [second.optimizer.is_trainable(n) for n in (body, plug_in)] == [
-      True, True]
+    True,
+    True,
+  ]
   assert not first.init_from.wants(plug_in) and first.init_from.wants(body)
   assert second.init_from.wants(plug_in)
-  layouts = {e.objective.name: next(
-      s.layout for s in second.streams if s.name == e.stream)
-             for e in second.objectives.entries}
-  assert layouts == {'ca_mlm': stream.Layout.ADJACENT,
-                     'ca_mlm_pairs': stream.Layout.SIDES,
-                     'tlm': stream.Layout.PAIRS}
+  layouts = {
+    e.objective.name: next(
+      s.layout for s in second.streams if s.name == e.stream
+    )
+    for e in second.objectives.entries
+  }
+  assert layouts == {
+    'ca_mlm': stream.Layout.ADJACENT,
+    'ca_mlm_pairs': stream.Layout.SIDES,
+    'tlm': stream.Layout.PAIRS,
+  }
 
 
-@pytest.mark.parametrize('row, objectives', [
-    ('small_mlm', {'mlm'}), ('small_mlm_tlm', {'mlm', 'tlm'}),
+@pytest.mark.parametrize(
+  'row, objectives',
+  [
+    ('small_mlm', {'mlm'}),
+    ('small_mlm_tlm', {'mlm', 'tlm'}),
     ('small_ca_mlm', {'ca_mlm'}),
     ('small_ca_mlm_tlm', {'ca_mlm', 'ca_mlm_pairs', 'tlm'}),
     ('small_mbart', {'token_masking'}),
-    ('small_mbart_tlm', {'token_masking', 'translation'})])
+    ('small_mbart_tlm', {'token_masking', 'translation'}),
+  ],
+)
 def test_ablations_of_table_5(monkeypatch, row, objectives):
   settings = rows.settings(monkeypatch, 'veco', row)
   assert {o.name for o in settings.objectives.objectives} == objectives
@@ -82,51 +114,72 @@ def test_published_settings_of_translation(monkeypatch, row):
   if not small:
     assert settings.total_steps == 100_000
     assert rows.rates(settings, 16_000) == pytest.approx(
-        [2e-4 if '_fr_' in row else 1e-4])
+      [2e-4 if '_fr_' in row else 1e-4]
+    )
   if 'mbart' in row:
     return
   assert config.tie_decoder
   assert config.num_encoder_layers == (6 if small else 24)
   assert config.num_decoder_layers == (
-      int(row[-1]) if shallow else 6 if small else 24)
+    int(row[-1]) if shallow else 6 if small else 24
+  )
   if shallow:
     assert config.tied_layers == ('first' if 'first' in row else 'last')
 
 
-@pytest.mark.parametrize('row, fresh', [
-    ('wmt14_en_de_random', None), ('wmt14_en_de_veco', False),
-    ('wmt14_en_de_xlmr', True), ('wmt14_en_fr_xlmr', True),
-    ('shallow_random_3', None), ('shallow_first_3', False),
-    ('iwslt14_small_mlm', True), ('iwslt14_small_ca_mlm_tlm', False)])
+@pytest.mark.parametrize(
+  'row, fresh',
+  [
+    ('wmt14_en_de_random', None),
+    ('wmt14_en_de_veco', False),
+    ('wmt14_en_de_xlmr', True),
+    ('wmt14_en_fr_xlmr', True),
+    ('shallow_random_3', None),
+    ('shallow_first_3', False),
+    ('iwslt14_small_mlm', True),
+    ('iwslt14_small_ca_mlm_tlm', False),
+  ],
+)
 def test_where_decoders_begin(monkeypatch, row, fresh):
   init = rows.settings(monkeypatch, 'veco', row).init_from
   assert (init is None) == (fresh is None)
   if init is not None:
     wanted = decoder_initialization.CrossAttention
     assert init.decoder.cross_attention is (
-        wanted.FRESH if fresh else wanted.PLUG_IN)
+      wanted.FRESH if fresh else wanted.PLUG_IN
+    )
 
 
-@pytest.mark.parametrize('row', [
-    r for r in _ROWS if not r.startswith('shallow') and '_mbart' not in r])
+@pytest.mark.parametrize(
+  'row', [r for r in _ROWS if not r.startswith('shallow') and '_mbart' not in r]
+)
 def test_twin(monkeypatch, row):
   rows.check_twin(monkeypatch, 'veco', row)
 
 
-@pytest.mark.parametrize('row', [
-    'tiny_xlmr', 'tiny_mbart', *(f'tiny_{r}' for r in _ROWS
-                                 if r.startswith('shallow') or '_mbart' in r)])
+@pytest.mark.parametrize(
+  'row',
+  [
+    'tiny_xlmr',
+    'tiny_mbart',
+    *(f'tiny_{r}' for r in _ROWS if r.startswith('shallow') or '_mbart' in r),
+  ],
+)
 def test_other_tiny_files(monkeypatch, row):
   settings = rows.trace(monkeypatch, 'veco', row)
   assert settings.total_steps <= 2000
   assert settings.model.config.hidden_dim <= 128
 
 
-@pytest.mark.parametrize('row, size', [
-    ('large_phase2', 662e6), ('small_ca_mlm_tlm', 247e6)])
+@pytest.mark.parametrize(
+  'row, size', [('large_phase2', 662e6), ('small_ca_mlm_tlm', 247e6)]
+)
 def test_parameters(monkeypatch, row, size):
   """Table 8, within 4 %."""
   settings = rows.settings(
-      monkeypatch, 'veco', row,
-      vocabulary=vocabulary_spec.invented(250_002, num_languages=50))
+    monkeypatch,
+    'veco',
+    row,
+    vocabulary=vocabulary_spec.invented(250_002, num_languages=50),
+  )
   assert rows.parameters(settings) == pytest.approx(size, rel=0.04)

@@ -17,8 +17,9 @@ from xlflax.training import state as state_lib
 
 def _settings(devices: str, **fields):
   return setup_test.make_settings(
-      machine=machines.parse(devices), **(
-          {'partitioner': partitioning.Partitioner()} | fields))
+    machine=machines.parse(devices),
+    **({'partitioner': partitioning.Partitioner()} | fields),
+  )
 
 
 @pytest.fixture(scope='module')
@@ -28,15 +29,20 @@ def made():
 
 
 def test_plan_for_a_described_machine(made):
-  assert made['machine'] == {'devices': '8 x H200 in 2 nodes', 'count': 8,
-                             'nodes': 2, 'per_node': 4}
+  assert made['machine'] == {
+    'devices': '8 x H200 in 2 nodes',
+    'count': 8,
+    'nodes': 2,
+    'per_node': 4,
+  }
   assert made['mesh'] == {'data': 2, 'fsdp': 4, 'tensor': 1}
   assert made['attention'] == 'xla' and made['streams'] == {}
   used = made['memory']
   assert used['gradients'] == used['parameters'] > 0
   assert used['activations'] > 0 and used['temporary'] > 0
   assert used['total'] == sum(
-      v for k, v in used.items() if k not in ('total', 'temporary'))
+    v for k, v in used.items() if k not in ('total', 'temporary')
+  )
 
 
 def test_collectives_of_the_plan(made):
@@ -44,10 +50,9 @@ def test_collectives_of_the_plan(made):
   gathered = made['collectives']['all-gather']
   assert gathered['count'] >= 2 * 2 * 6  # passes, layers, kernels
   assert gathered['sent_outside'] == 0 < gathered['sent'] < gathered['bytes']
-  crossing = sum(kind['sent_outside']
-                 for kind in made['collectives'].values())
+  crossing = sum(kind['sent_outside'] for kind in made['collectives'].values())
   assert 0 < crossing < made['memory']['parameters'] * 2
-  step, = made['steps']
+  (step,) = made['steps']
   assert step['collectives'] == made['collectives']
   assert (step['share'], step['tokens']) == (1.0, 8 * 12)
 
@@ -56,9 +61,11 @@ def test_rates_of_the_plan(made):
   bound, expected = made['roofline']['bound'], made['roofline']['expected']
   assert made['seconds_per_step'] == expected['seconds_per_step']
   assert bound['tokens_per_second'] == pytest.approx(
-      96 / bound['seconds_per_step'])
+    96 / bound['seconds_per_step']
+  )
   assert bound['mfu'] == pytest.approx(
-      made['flops_per_step'] / bound['seconds_per_step'] / (8 * 989e12))
+    made['flops_per_step'] / bound['seconds_per_step'] / (8 * 989e12)
+  )
   assert 'data sheet' in made['seconds_per_step_basis']
 
 
@@ -69,8 +76,12 @@ def test_cpus_have_memory_by_xla_and_no_roofline():
   assert made['roofline'] is None
   assert 'just measured' in made['seconds_per_step_basis']
   assert used['total'] == (
-      used['parameters'] + used['optimizer'] + used['other_state']
-      + used['batch'] + used['temporary'])
+    used['parameters']
+    + used['optimizer']
+    + used['other_state']
+    + used['batch']
+    + used['temporary']
+  )
 
 
 def _setup(devices, **fields):
@@ -80,6 +91,7 @@ def _setup(devices, **fields):
 def test_split_state_falls_as_the_number_of_devices():
   def split(count):
     return memory.split(_setup(f'gpu:H200:{count}').factory.abstract_sharded)
+
   alone = split(1)
   assert alone['split'] == 0
   for count in (2, 4, 8):
@@ -90,9 +102,12 @@ def test_split_state_falls_as_the_number_of_devices():
 
 
 def _boxed(setup):
-  return jax.eval_shape(functools.partial(
-      state_lib.init_params, setup.model, setup.settings.objectives),
-      jax.random.key(0))
+  return jax.eval_shape(
+    functools.partial(
+      state_lib.init_params, setup.model, setup.settings.objectives
+    ),
+    jax.random.key(0),
+  )
 
 
 def _warnings(monkeypatch, *, big=1, **fields):
@@ -105,28 +120,41 @@ def test_dimensions_that_do_not_divide(monkeypatch):
   """Two layers of width 12 over fsdp = 8; 2 heads over tensor = 8."""
   model = tiny.make_model(hidden_dim=12, num_heads=2, mlp_dim=32)
   warnings = _warnings(monkeypatch, model=model)
-  text, = (w for w in warnings if 'mlp/wi/kernel' in w)
+  (text,) = (w for w in warnings if 'mlp/wi/kernel' in w)
   assert '[2, 12, 32]: dimension 1 (embed) of 12' in text
   assert 'not divisible by fsdp = 8' in text
-  assert "fsdp = 4, and data for the rest; or tensor = 2 with tensor_splits" in (
-      text)
+  assert (
+    'fsdp = 4, and data for the rest; or tensor = 2 with tensor_splits'
+    in (text)
+  )
   tensor = partitioning.Partitioner(fsdp=1, tensor=8)
-  text, = (w for w in _warnings(monkeypatch, partitioner=tensor)
-           if 'query/kernel' in w)
+  (text,) = (
+    w for w in _warnings(monkeypatch, partitioner=tensor) if 'query/kernel' in w
+  )
   assert 'take tensor = 2' in text
-  text, = (w for w in _warnings(
-      monkeypatch, model=tiny.make_model(vocab_size=None),
+  (text,) = (
+    w
+    for w in _warnings(
+      monkeypatch,
+      model=tiny.make_model(vocab_size=None),
       partitioner=partitioning.Partitioner(fsdp=1, tensor=8),
-      vocabulary=dataclasses.replace(tiny.SPEC, size=65))
-           if 'embeddings/token' in w)
+      vocabulary=dataclasses.replace(tiny.SPEC, size=65),
+    )
+    if 'embeddings/token' in w
+  )
   assert 'vocab_multiple = 8' in text
 
 
 def test_arrays_that_nothing_splits(monkeypatch):
   """Norms have no rule that splits them; small ones are not worth a word."""
   warnings = _warnings(monkeypatch)
-  assert any(w.startswith('model/layers/mlp_norm/scale [2, 16]: 0.0 MiB whole '
-                          'on each device: no rule') for w in warnings)
+  assert any(
+    w.startswith(
+      'model/layers/mlp_norm/scale [2, 16]: 0.0 MiB whole '
+      'on each device: no rule'
+    )
+    for w in warnings
+  )
   assert any(w.startswith('optimizer/') for w in warnings)
   assert _warnings(monkeypatch, big=2**20) == []
 
@@ -136,16 +164,16 @@ def test_state_that_is_on_every_device(monkeypatch):
   boxed = _boxed(setup)
   assert advice.of_sharding(setup, boxed) == []
   monkeypatch.setattr(memory, 'per_device', lambda tree: 3 * 2**30)
-  text, = advice.of_sharding(setup, boxed)
+  (text,) = advice.of_sharding(setup, boxed)
   assert text.startswith('Parameters and optimizer, 3.0 GiB, are whole on each')
 
 
 def test_memory_that_is_not_there():
   machine = machines.parse('gpu:V100:8')
-  text, = advice.of_memory(machine, 33e9, accumulation=2)
+  (text,) = advice.of_memory(machine, 33e9, accumulation=2)
   assert '30.7 GiB on each device, which does not fit into the 29.8 GiB' in text
   assert 'accumulation (now 2)' in text
-  text, = advice.of_memory(machine, 30e9, accumulation=1)
+  (text,) = advice.of_memory(machine, 30e9, accumulation=1)
   assert 'leaves little room' in text
   assert advice.of_memory(machine, 10e9, accumulation=1) == []
   assert advice.of_memory(machines.parse('cpu:8'), 1e15, accumulation=1) == []
@@ -153,9 +181,11 @@ def test_memory_that_is_not_there():
 
 def test_arithmetic_that_is_not_there():
   half = tiny.make_model(dtype='bfloat16')
+
   def said(devices, **fields):
     settings = _settings(devices, **fields)
     return ' '.join(advice.of_machine(settings.machine, settings))
+
   assert 'V100 has no bfloat16' in said('gpu:V100:8', model=half)
   assert 'half the rate' in said('gpu:H200:8')
   assert said('gpu:H200:8', model=half) == said('tpu:v5p:8') == ''
@@ -172,7 +202,10 @@ def _choice(devices, **fields):
 def test_attention_of_the_described_device():
   flash = _choice('gpu:H200:8')
   assert (flash.backend, flash.keeps_scores, flash.advice) == (
-      'cudnn', False, '')
+    'cudnn',
+    False,
+    '',
+  )
   assert _choice('gpu:V100:8').backend == 'xla'
   assert _choice('tpu:v5p:8').backend == _choice('cpu:8').backend == 'xla'
   dropped = _choice('gpu:H200:8', attention_dropout_rate=0.1)
@@ -184,32 +217,47 @@ def test_attention_that_the_device_does_not_have():
   with pytest.raises(errors.ConfigError) as error:
     _choice('tpu:v5p:8', attention_backend='cudnn')
   assert 'no NVIDIA GPU' in str(error.value)
-  settings = _settings('gpu:H200:8', model=tiny.make_model(
-      dtype='bfloat16', attention_backend='cudnn'))
+  settings = _settings(
+    'gpu:H200:8',
+    model=tiny.make_model(dtype='bfloat16', attention_backend='cudnn'),
+  )
   assert attention.stand_in(settings).model.config.attention_backend is (
-      model_config.AttentionBackend.XLA)
+    model_config.AttentionBackend.XLA
+  )
 
 
 @pytest.mark.slow
 def test_flash_attention_keeps_fewer_activations():
-  made = {backend: plan.make(_settings('gpu:H200:1', model=tiny.make_model(
-      dtype='bfloat16', attention_backend=backend)))
-          for backend in ('cudnn', 'xla')}
+  made = {
+    backend: plan.make(
+      _settings(
+        'gpu:H200:1',
+        model=tiny.make_model(dtype='bfloat16', attention_backend=backend),
+      )
+    )
+    for backend in ('cudnn', 'xla')
+  }
   assert made['cudnn']['attention'] == 'cudnn'
   # Two layers, 8 rows, 2 heads of scores [12, 12], in float32 and bfloat16.
   scores = 2 * 8 * 2 * 12 * 12
-  less = (made['xla']['memory']['activations']
-          - made['cudnn']['memory']['activations'])
+  less = (
+    made['xla']['memory']['activations']
+    - made['cudnn']['memory']['activations']
+  )
   assert 4 * scores <= less <= 8 * scores
 
 
 def test_optimizers_of_other_shapes_are_replicated(monkeypatch):
   """Adafactor's factored moments are on every device, and said to be."""
   monkeypatch.setattr(advice, 'BIG', 128)
-  setup = _setup('gpu:H200:8', optimizer=optimizers.adafactor(
-      learning_rate=0.1, min_dim_size_to_factor=8))
-  assert any(w.startswith('optimizer/') and 'v_row' in w
-             for w in advice.of_sharding(setup, _boxed(setup)))
+  setup = _setup(
+    'gpu:H200:8',
+    optimizer=optimizers.adafactor(learning_rate=0.1, min_dim_size_to_factor=8),
+  )
+  assert any(
+    w.startswith('optimizer/') and 'v_row' in w
+    for w in advice.of_sharding(setup, _boxed(setup))
+  )
 
 
 def test_every_accelerator_can_be_planned_for():

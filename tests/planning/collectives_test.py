@@ -12,13 +12,15 @@ Collective = collectives.Collective
 
 def test_hand_made_program():
   counts, unknown = collectives.count(
-      hlo.parse(programs.TEXT), devices=4, per_node=2)
+    hlo.parse(programs.TEXT), devices=4, per_node=2
+  )
   assert unknown == 0
   assert dict(counts) == {
-      Collective('all-gather', 4, 2, 'bf16', (8, 4), 64): 3,
-      Collective('reduce-scatter', 4, 2, 'f32', (8, 4), 128): 3,
-      Collective('all-reduce', 2, 2, 'f32', (6, 8), 192): 1,
-      Collective('collective-permute', 2, 1, 'f32', (6, 8), 192): 1}
+    Collective('all-gather', 4, 2, 'bf16', (8, 4), 64): 3,
+    Collective('reduce-scatter', 4, 2, 'f32', (8, 4), 128): 3,
+    Collective('all-reduce', 2, 2, 'f32', (6, 8), 192): 1,
+    Collective('collective-permute', 2, 1, 'f32', (6, 8), 192): 1,
+  }
 
 
 def test_groups_of_one_exchange_nothing():
@@ -27,7 +29,9 @@ def test_groups_of_one_exchange_nothing():
   assert 'all-reduce' not in {c.kind for c in counts}
 
 
-@pytest.mark.parametrize(('collective', 'sent', 'outside'), [
+@pytest.mark.parametrize(
+  ('collective', 'sent', 'outside'),
+  [
     # 4 devices in 2 nodes; 64 bytes: a device passes on 3 parts of 16; each
     # node gets the other's half, over two links.
     (Collective('all-gather', 4, 2, 'f32', (), 64), 48, 16),
@@ -37,7 +41,9 @@ def test_groups_of_one_exchange_nothing():
     (Collective('all-to-all', 4, 2, 'f32', (), 64), 48, 32),
     (Collective('collective-permute', 2, 2, 'f32', (), 64), 64, 64),
     (Collective('collective-permute', 2, 1, 'f32', (), 64), 64, 0),
-    (Collective('all-reduce', 8, 1, 'f32', (), 64), 112, 0)])
+    (Collective('all-reduce', 8, 1, 'f32', (), 64), 112, 0),
+  ],
+)
 def test_bytes_sent(collective, sent, outside):
   assert collective.sent == sent
   assert collective.sent_outside == outside
@@ -45,8 +51,15 @@ def test_bytes_sent(collective, sent, outside):
 
 def test_seconds_are_those_of_the_slower_link():
   device = accelerators.Accelerator(
-      platform='gpu', name='x', kinds=(), flops=1, memory=1, bandwidth=1,
-      inside=100, outside=10)
+    platform='gpu',
+    name='x',
+    kinds=(),
+    flops=1,
+    memory=1,
+    bandwidth=1,
+    inside=100,
+    outside=10,
+  )
   within = Collective('all-gather', 4, 1, 'f32', (), 400)
   across = Collective('all-gather', 4, 2, 'f32', (), 400)
   assert within.seconds(device) == 300 / 100
@@ -55,18 +68,25 @@ def test_seconds_are_those_of_the_slower_link():
   assert one_each.seconds(device) == 2 * 200 / 10
 
 
-@pytest.mark.parametrize(('attributes', 'expected'), [
+@pytest.mark.parametrize(
+  ('attributes', 'expected'),
+  [
     ('replica_groups={{0,1},{2,3}}, x=1', [[0, 1], [2, 3]]),
     ('replica_groups=[2,2]<=[4]', [[0, 1], [2, 3]]),
     ('replica_groups=[2,2]<=[2,2]T(1,0)', [[0, 2], [1, 3]]),
     ("replica_groups=mesh['a'=2,'b'=2] {'a'}, x", [[0, 2], [1, 3]]),
     ("replica_groups=mesh['a'=2,'b'=2] {'a','b'}", [[0, 1, 2, 3]]),
-    ("replica_groups=mesh['a'=2,'b'=2], device_ids=([2,2]T(1,0)) {'b'}, x",
-     [[0, 2], [1, 3]]),
+    (
+      "replica_groups=mesh['a'=2,'b'=2], device_ids=([2,2]T(1,0)) {'b'}, x",
+      [[0, 2], [1, 3]],
+    ),
     ("replica_groups=mesh['a'=4] {'a':(2)2}", [[0, 1], [2, 3]]),
     ("replica_groups=mesh['a'=4] {'a':(1)2}", [[0, 2], [1, 3]]),
-    ('replica_groups={}', [[0, 1, 2, 3]]), ('', [[0, 1, 2, 3]]),
-    ('source_target_pairs={{0,1},{3,2}}', [[0, 1], [3, 2]])])
+    ('replica_groups={}', [[0, 1, 2, 3]]),
+    ('', [[0, 1, 2, 3]]),
+    ('source_target_pairs={{0,1},{3,2}}', [[0, 1], [3, 2]]),
+  ],
+)
 def test_groups(attributes, expected):
   np.testing.assert_array_equal(groups.of(attributes, 4), expected)
 
@@ -87,11 +107,17 @@ def test_compiled_program(compiled):
   scattered in a node and reduced across nodes."""
   counts, unknown = collectives.count(compiled.module, devices=8, per_node=4)
   assert unknown == 0
-  assert counts[Collective(
-      'all-gather', 4, 1, 'bf16', (64, 64), 64 * 64 * 2)] == 2 * 6
+  assert (
+    counts[Collective('all-gather', 4, 1, 'bf16', (64, 64), 64 * 64 * 2)]
+    == 2 * 6
+  )
   assert sum(n for c, n in counts.items() if c.kind == 'all-gather') == 12
   reduced = {c: n for c, n in counts.items() if c.kind != 'all-gather'}
-  assert sum(c.bytes * n for c, n in reduced.items()
-             if c.nodes == 2) in (6 * 64 * 64 * 2, 6 * 64 * 64 * 2 / 4)
-  assert sum(c.bytes * n for c, n in reduced.items()
-             if c.nodes == 1) in (0, 6 * 64 * 64 * 2)
+  assert sum(c.bytes * n for c, n in reduced.items() if c.nodes == 2) in (
+    6 * 64 * 64 * 2,
+    6 * 64 * 64 * 2 / 4,
+  )
+  assert sum(c.bytes * n for c, n in reduced.items() if c.nodes == 1) in (
+    0,
+    6 * 64 * 64 * 2,
+  )

@@ -16,19 +16,34 @@ def module():
 def test_computations_and_instructions(module):
   assert module.entry.name == 'main'
   assert set(module.computations) == {
-      'add', 'body', 'condition', 'left', 'right', 'main'}
+    'add',
+    'body',
+    'condition',
+    'left',
+    'right',
+    'main',
+  }
   dot = module.computations['body'].instructions['y.1']
   assert (dot.opcode, dot.operands, dot.is_tuple) == (
-      'dot', ('half', 'all'), False)
+    'dot',
+    ('half', 'all'),
+    False,
+  )
   assert dot.arrays == (hlo.Array('bf16', (6, 4)),)
   assert dot.dimensions('lhs_contracting_dims') == (1,)
   loop = module.entry.instructions['loop']
   assert loop.is_tuple and [a.shape for a in loop.arrays] == [
-      (), (2, 4), (6, 8)]
+    (),
+    (2, 4),
+    (6, 8),
+  ]
   assert loop.called == {'condition': ('condition',), 'body': ('body',)}
   assert module.entry.root.name == 'result'
   assert [p.name for _, p in sorted(module.entry.parameters.items())] == [
-      'v', 'z', 'c']
+    'v',
+    'z',
+    'c',
+  ]
 
 
 def test_bytes():
@@ -39,11 +54,11 @@ def test_bytes():
 
 
 def test_op_name_and_index():
-  made, = hlo.parse(
-      'ENTRY %m (p: (f32[2])) -> f32[2] {\n'
-      '  %p = (f32[2]{0:T(8,128)}) parameter(0)\n'
-      '  ROOT %g.1 = f32[2]{0} get-tuple-element(%p), index=0, '
-      'metadata={op_name="jit(f)/transpose(jvp(a))/b" stack_frame_id=3}\n}\n'
+  (made,) = hlo.parse(
+    'ENTRY %m (p: (f32[2])) -> f32[2] {\n'
+    '  %p = (f32[2]{0:T(8,128)}) parameter(0)\n'
+    '  ROOT %g.1 = f32[2]{0} get-tuple-element(%p), index=0, '
+    'metadata={op_name="jit(f)/transpose(jvp(a))/b" stack_frame_id=3}\n}\n'
   ).computations.values()
   assert made.root.op_name == 'jit(f)/transpose(jvp(a))/b'
   assert made.root.index == 0 and made.root.bytes == 8
@@ -53,6 +68,7 @@ def _count(module):
   def measure(computation, instruction):
     del computation
     return {instruction.opcode: 1}
+
   walk = loops.Walk(module, measure)
   return walk.total(), walk.unknown_loops
 
@@ -68,28 +84,37 @@ def test_loops_count_as_often_as_they_run(module):
 def test_annotated_trip_count_wins(module):
   loop = module.entry.instructions['loop']
   assert loops.trip_count(module, module.entry, loop) == 3
-  noted = hlo.parse(programs.TEXT.replace(
-      'body=%body', 'body=%body, backend_config='
-      '{"known_trip_count":{"n":"7"}}'))
+  noted = hlo.parse(
+    programs.TEXT.replace(
+      'body=%body', 'body=%body, backend_config={"known_trip_count":{"n":"7"}}'
+    )
+  )
   assert _count(noted)[0]['dot'] == 14
 
 
-@pytest.mark.parametrize(('old', 'new'), [
+@pytest.mark.parametrize(
+  ('old', 'new'),
+  [
     ('direction=LT', 'direction=NE'),
     ('%three = s32[] constant(3)', '%three = s32[] negate(%j)'),
-    ('tuple(%zero, %v, %z)', 'tuple(%zero.2, %v, %z)')])
+    ('tuple(%zero, %v, %z)', 'tuple(%zero.2, %v, %z)'),
+  ],
+)
 def test_loops_of_unknown_length_count_once(old, new):
   text = programs.TEXT.replace(old, new).replace(
-      '  %zero = s32[] constant(0)\n', '  %zero = s32[] constant(0)\n'
-      '  %zero.2 = s32[] add(%zero, %zero)\n')
+    '  %zero = s32[] constant(0)\n',
+    '  %zero = s32[] constant(0)\n  %zero.2 = s32[] add(%zero, %zero)\n',
+  )
   counts, unknown = _count(hlo.parse(text))
   assert (counts['dot'], unknown) == (2, 1)
 
 
 def test_simplified_leaves_out_what_is_twice_or_unread(module):
   text = programs.TEXT.replace(
-      '  %half = ', '  %again = bf16[6,8]{1,0} convert(%x.1)\n'
-      '  %unread = bf16[6,8]{1,0} negate(%again)\n  %half = ')
+    '  %half = ',
+    '  %again = bf16[6,8]{1,0} convert(%x.1)\n'
+    '  %unread = bf16[6,8]{1,0} negate(%again)\n  %half = ',
+  )
   assert collections.Counter(_count(hlo.parse(text))[0])['convert'] == 9
   simple = rewriting.simplified(hlo.parse(text))
   assert _count(simple)[0] == _count(rewriting.simplified(module))[0]
@@ -98,10 +123,11 @@ def test_simplified_leaves_out_what_is_twice_or_unread(module):
 
 def test_scores_of_attention_have_no_bytes():
   module = hlo.parse(
-      'ENTRY %m (p: f32[2,3,8,8]) -> f32[2,3,8,8] {\n'
-      '  %p = f32[2,3,8,8]{3,2,1,0} parameter(0)\n'
-      '  %q = f32[2,3,8,4]{3,2,1,0} slice(%p), slice={}\n'
-      '  ROOT %n = f32[2,3,8,8]{3,2,1,0} negate(%p)\n}\n')
+    'ENTRY %m (p: f32[2,3,8,8]) -> f32[2,3,8,8] {\n'
+    '  %p = f32[2,3,8,8]{3,2,1,0} parameter(0)\n'
+    '  %q = f32[2,3,8,4]{3,2,1,0} slice(%p), slice={}\n'
+    '  ROOT %n = f32[2,3,8,8]{3,2,1,0} negate(%p)\n}\n'
+  )
   made = rewriting.without_scores(module, {8, 16}).entry.instructions
   assert (made['n'].bytes, made['q'].bytes) == (0, 2 * 3 * 8 * 4 * 4)
   assert made['n'].arrays[0].shape == (2, 3, 8, 8)

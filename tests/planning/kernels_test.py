@@ -7,8 +7,15 @@ from xlflax.planning import activations, hlo, kernels, loops, memory
 from xlflax.training import accelerators
 
 DEVICE = accelerators.Accelerator(
-    platform='gpu', name='x', kinds=(), flops=1000.0, memory=1e9,
-    bandwidth=10.0, inside=1.0, outside=1.0)
+  platform='gpu',
+  name='x',
+  kinds=(),
+  flops=1000.0,
+  memory=1e9,
+  bandwidth=10.0,
+  inside=1.0,
+  outside=1.0,
+)
 
 
 def _totals(text, accelerator=None):
@@ -51,12 +58,20 @@ def test_element_wise_operations_fuse():
 
 def test_tpus_take_float32_products_at_the_full_rate():
   fast = {'flops': 1.0, 'bandwidth': 1e9}
+
   def seconds(platform):
     device = accelerators.Accelerator(
-        **({f: getattr(DEVICE, f) for f in (
-            'name', 'kinds', 'memory', 'inside', 'outside')} | fast),
-        platform=platform)
+      **(
+        {
+          f: getattr(DEVICE, f)
+          for f in ('name', 'kinds', 'memory', 'inside', 'outside')
+        }
+        | fast
+      ),
+      platform=platform,
+    )
     return _totals(_FUSED, device)[kernels.SECONDS]
+
   assert seconds('gpu') == pytest.approx(4000)
   assert seconds('tpu') == pytest.approx(2000)
 
@@ -93,8 +108,10 @@ def test_activations_of_scanned_layers(compiled):
 
 def test_work_of_scanned_layers(compiled):
   """Three products of [16, 64] x [64, 64] a layer; one device does half."""
-  work = {n: loops.Walk(c.module, kernels.measure(None)).total()
-          for n, c in compiled.items()}
+  work = {
+    n: loops.Walk(c.module, kernels.measure(None)).total()
+    for n, c in compiled.items()
+  }
   assert work[1][kernels.PRODUCTS] == 6 * 3 * 2 * 16 * 64 * 64
   assert work[2][kernels.PRODUCTS] == work[1][kernels.PRODUCTS] / 2
 

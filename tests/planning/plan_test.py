@@ -23,12 +23,13 @@ class _Loader:
   def statistics(self):
     more = dict(dropped=3, truncated=0, tokens=None)
     return [
-        loader_lib.TaskStatistics(
-            task='de', languages=('de',), examples=5000, rate=0.75, rows=300,
-            **more),
-        loader_lib.TaskStatistics(
-            task='en', languages=('en',), examples=10, rate=0.25, rows=None,
-            **more)]
+      loader_lib.TaskStatistics(
+        task='de', languages=('de',), examples=5000, rate=0.75, rows=300, **more
+      ),
+      loader_lib.TaskStatistics(
+        task='en', languages=('en',), examples=10, rate=0.25, rows=None, **more
+      ),
+    ]
 
   def close(self):
     self.closed = True
@@ -38,16 +39,19 @@ class _Loader:
 def result():
   """The plan of a run of 100 steps of 8 rows with frozen embeddings."""
   settings = setup_test.make_settings(
-      partitioner=tiny.partitioning.Partitioner(data=4, fsdp=2),
-      optimizer=optimizers.adamw(learning_rate=0.1, frozen=('embeddings',)))
+    partitioner=tiny.partitioning.Partitioner(data=4, fsdp=2),
+    optimizer=optimizers.adamw(learning_rate=0.1, frozen=('embeddings',)),
+  )
   loader = _Loader(setup_test.MONO)
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(setup_lib.Setup, 'open_loaders',
-                  lambda self: {'mono': loader})
+    patch.setattr(
+      setup_lib.Setup, 'open_loaders', lambda self: {'mono': loader}
+    )
     made = plan.make(settings)
   assert loader.closed
   return types.SimpleNamespace(
-      made=made, params=setup_lib.Setup(settings).factory.abstract.params)
+    made=made, params=setup_lib.Setup(settings).factory.abstract.params
+  )
 
 
 def test_parameters(result):
@@ -55,7 +59,8 @@ def test_parameters(result):
   made = result.made['parameters']
   assert made['total'] == sum(sizes.values()) == sum(made['modules'].values())
   assert made['trainable'] == sum(
-      n for name, n in sizes.items() if 'embeddings' not in name)
+    n for name, n in sizes.items() if 'embeddings' not in name
+  )
   assert made['modules']['model/output_bias'] == 64
 
 
@@ -67,14 +72,16 @@ def test_memory_per_device(result):
   assert 0 < memory['optimizer'] < 2 * memory['parameters']  # some are frozen
   assert memory['batch'] == 4 * 1 * 12 * 4  # arrays, rows, tokens, bytes
   assert memory['temporary'] > 0
-  assert memory['total'] == sum(
-      v for k, v in memory.items() if k != 'total')
+  assert memory['total'] == sum(v for k, v in memory.items() if k != 'total')
 
 
 def test_streams(result):
   first, second = result.made['streams']['mono']
   assert (first['task'], first['batches'], first['epochs']) == (
-      'de', 75.0, 75 * 8 / 300)
+    'de',
+    75.0,
+    75 * 8 / 300,
+  )
   assert (second['batches'], second['epochs']) == (25.0, None)
 
 

@@ -68,26 +68,36 @@ ENTRY %main (v: bf16[2,4], z: f32[6,8], c: pred[]) -> (bf16[2,4], f32[6,8]) {
 """
 
 
-def layers(*, data: int = 1, fsdp: int = 8, length: int = 6, rows: int = 16,
-           width: int = 64) -> program.Program:
+def layers(
+  *,
+  data: int = 1,
+  fsdp: int = 8,
+  length: int = 6,
+  rows: int = 16,
+  width: int = 64,
+) -> program.Program:
   """One step of gradient descent on scanned layers tanh(x W), compiled.
 
   Weights [length, width, width] are split over fsdp, rows over both axes.
   """
   mesh = partitioning.Partitioner(
-      data=data, fsdp=fsdp,
-      devices=tuple(jax.devices()[:data * fsdp])).mesh
+    data=data, fsdp=fsdp, devices=tuple(jax.devices()[: data * fsdp])
+  ).mesh
+
   def loss(weights, x):
     def body(x, w):
       return jnp.tanh(x @ w.astype(jnp.bfloat16)), None
+
     out, _ = jax.lax.scan(body, x.astype(jnp.bfloat16), weights)
     return jnp.sum(out.astype(jnp.float32))
+
   def step(weights, x):
     return weights - 0.1 * jax.grad(loss)(weights, x)
+
   split = NamedSharding(mesh, PartitionSpec(None, 'fsdp'))
   batch = NamedSharding(mesh, PartitionSpec(('data', 'fsdp')))
   return program.compiled(
-      jax.jit(step, out_shardings=split),
-      jax.ShapeDtypeStruct((length, width, width), jnp.float32,
-                           sharding=split),
-      jax.ShapeDtypeStruct((rows, width), jnp.float32, sharding=batch))
+    jax.jit(step, out_shardings=split),
+    jax.ShapeDtypeStruct((length, width, width), jnp.float32, sharding=split),
+    jax.ShapeDtypeStruct((rows, width), jnp.float32, sharding=batch),
+  )

@@ -13,10 +13,14 @@ def states():
   """Two models of 3 and 2 layers over 40 sentences, far from the origin."""
   rng = np.random.default_rng(0)
   shared = rng.normal(size=(40, 4))
-  first = [shared @ rng.normal(size=(4, 7)) + rng.normal(size=(40, 7)) * s + 50
-           for s in (0.1, 1, 3)]
-  second = [shared @ rng.normal(size=(4, 5)) + rng.normal(size=(40, 5)) * s
-            for s in (0.2, 2)]
+  first = [
+    shared @ rng.normal(size=(4, 7)) + rng.normal(size=(40, 7)) * s + 50
+    for s in (0.1, 1, 3)
+  ]
+  second = [
+    shared @ rng.normal(size=(4, 5)) + rng.normal(size=(40, 5)) * s
+    for s in (0.2, 2)
+  ]
   return np.array(first), np.array(second)
 
 
@@ -51,8 +55,8 @@ def test_one_pair_of_layers_is_the_gram_formula(states):
 
 
 def test_a_case_by_hand():
-  x = np.array([[0.], [1.], [2.], [3.]])
-  y = np.array([[1., 0.], [1., 0.], [-1., 0.], [-1., 0.]])
+  x = np.array([[0.0], [1.0], [2.0], [3.0]])
+  y = np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]])
   # Centred x: -1.5, -.5, .5, 1.5: |x|^2 = 5; y^T x = -4; |y|^2 = 4.
   assert cka.linear_cka(x, y) == pytest.approx(16 / (5 * 4))
 
@@ -68,8 +72,9 @@ def test_batches_give_what_all_sentences_give_at_once(states):
     assert parts.count == 40
     assert parts.result().shape == (3, 2)
     np.testing.assert_allclose(parts.result(), whole.result(), rtol=1e-10)
-    expected = [[cka.linear_cka(x, y, estimator=estimator) for y in second]
-                for x in first]
+    expected = [
+      [cka.linear_cka(x, y, estimator=estimator) for y in second] for x in first
+    ]
     np.testing.assert_allclose(whole.result(), expected, rtol=1e-10)
 
 
@@ -92,7 +97,8 @@ def test_orthogonal_maps_scale_and_shift_do_not_matter(states, estimator):
   expected = cka.linear_cka(x, y, estimator=estimator)
   moved = 3.5 * x @ rotation + 100
   assert cka.linear_cka(moved, y, estimator=estimator) == pytest.approx(
-      expected, abs=1e-9)
+    expected, abs=1e-9
+  )
   assert cka.linear_cka(y, x, estimator=estimator) == pytest.approx(expected)
   assert cka.linear_cka(x, moved, estimator=estimator) == pytest.approx(1)
 
@@ -107,9 +113,11 @@ def test_debiased_is_the_u_statistic(states):
   x, y = states[0][0][:9], states[1][0][:9]
   k, m = x @ x.T, y @ y.T
   expected = _unbiased_hsic(k, m) / np.sqrt(
-      _unbiased_hsic(k, k) * _unbiased_hsic(m, m))
+    _unbiased_hsic(k, k) * _unbiased_hsic(m, m)
+  )
   assert cka.linear_cka(x, y, estimator='debiased') == pytest.approx(
-      expected, rel=1e-8)
+    expected, rel=1e-8
+  )
 
 
 def test_debiased_is_near_zero_for_noise_where_biased_is_not():
@@ -121,8 +129,10 @@ def test_debiased_is_near_zero_for_noise_where_biased_is_not():
 
 def test_a_constant_layer_has_no_cka(states):
   first, second = states
-  constant = np.broadcast_to(first[:1, :1], (1, 40, 7)) * np.linspace(
-      1, 1 + 1e-7, 40)[None, :, None]  # what rounding may leave
+  constant = (
+    np.broadcast_to(first[:1, :1], (1, 40, 7))
+    * np.linspace(1, 1 + 1e-7, 40)[None, :, None]
+  )  # what rounding may leave
   sums = cka.LayerCKA()
   sums.update(np.concatenate([first[:1], constant]).astype(np.float32), second)
   result = sums.result()
@@ -142,7 +152,8 @@ def test_single_precision_products_are_near(states):
 @pytest.mark.parametrize('estimator', list(cka.Estimator))
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])
 def test_products_of_sentences_and_of_features_agree(
-    monkeypatch, layers, estimator, dtype):
+  monkeypatch, layers, estimator, dtype
+):
   rng = np.random.default_rng(4)
   first = rng.normal(size=(3, 30, 12)) + 9
   second = first[..., :7] ** 2 + rng.normal(size=(3, 30, 7))
@@ -154,7 +165,8 @@ def test_products_of_sentences_and_of_features_agree(
     sums.update(first, second)
     results.append(sums.result())
   np.testing.assert_allclose(
-      *results, atol=1e-5 if dtype is np.float32 else 1e-10)
+    *results, atol=1e-5 if dtype is np.float32 else 1e-10
+  )
 
 
 def test_the_cheaper_products_are_taken():
@@ -170,8 +182,9 @@ def test_sums_that_do_not_wait(monkeypatch, states, estimator):
   for nothing."""
   monkeypatch.setattr(cka, '_SENTENCES', (8, 8))
   first, second = states
-  expected = [[cka.linear_cka(x, y, estimator=estimator) for y in second]
-              for x in first]
+  expected = [
+    [cka.linear_cka(x, y, estimator=estimator) for y in second] for x in first
+  ]
   sums = cka.LayerCKA(estimator=estimator)
   for start, stop in ((0, 3), (3, 14), (14, 38), (38, 40)):
     sums.update(first[:, start:stop], second[:, start:stop])
@@ -186,8 +199,9 @@ def test_bad_states(states):
     cka.LayerCKA().update(first, second[:, :39])
   broken = first.copy()
   broken[1, 17, 3] = np.nan
-  with pytest.raises(errors.AnalysisError, match='first model is not finite'
-                     ) as caught:
+  with pytest.raises(
+    errors.AnalysisError, match='first model is not finite'
+  ) as caught:
     cka.LayerCKA().update(broken, second)
   assert 'Where: row 17.' in str(caught.value)
   sums = cka.LayerCKA()

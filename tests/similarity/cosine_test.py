@@ -25,8 +25,9 @@ def test_lengths_of_vectors_do_not_matter():
   first, second = _vectors(6, 0), _vectors(6, 1)
   scales = np.arange(1, 7, dtype=np.float32)[:, None]
   np.testing.assert_array_equal(
-      similarity.nearest(first, second).forward,
-      similarity.nearest(first, second * scales).forward)
+    similarity.nearest(first, second).forward,
+    similarity.nearest(first, second * scales).forward,
+  )
 
 
 def test_equal_vectors_count_as_the_first_of_them_in_every_blocking():

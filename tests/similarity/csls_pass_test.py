@@ -17,8 +17,9 @@ def _sides(kind, count=120, size=12):
   rng = np.random.default_rng(3)
   if kind == 'noise':
     return rng.normal(size=(2, count, size))
-  shared = rng.normal(size=(count // 10, size))[rng.integers(
-      0, count // 10, count)] + rng.normal(size=(count, size))
+  shared = rng.normal(size=(count // 10, size))[
+    rng.integers(0, count // 10, count)
+  ] + rng.normal(size=(count, size))
   hubs = np.where(rng.random((2, count, 1)) < 0.1, 8, 1)
   return shared + 0.3 * rng.normal(size=(2, count, size)) + hubs
 
@@ -39,16 +40,23 @@ def test_one_pass_finds_what_two_find(kind, top, k, rows):
   np.testing.assert_array_equal(found.found.indices, expected.indices)
   np.testing.assert_allclose(found.found.scores, expected.scores, atol=1e-6)
   np.testing.assert_allclose(
-      found.of_queries,
-      neighbours.nearest(queries, keys, k=k).scores.mean(1), atol=1e-6)
+    found.of_queries,
+    neighbours.nearest(queries, keys, k=k).scores.mean(1),
+    atol=1e-6,
+  )
 
 
 def test_few_queries_are_searched_twice(monkeypatch):
   """The pass is of use: what is searched again is a small part."""
   again = []
   nearest = neighbours.nearest
-  monkeypatch.setattr(neighbours, 'nearest', lambda queries, *a, **b: (
-      again.append(len(queries)) or nearest(queries, *a, **b)))
+  monkeypatch.setattr(
+    neighbours,
+    'nearest',
+    lambda queries, *a, **b: (
+      again.append(len(queries)) or nearest(queries, *a, **b)
+    ),
+  )
   queries, keys = map(_unit, _sides('clusters', count=400))
   csls_pass.search(queries, keys, top=1, k=3, blocks=_BLOCKS)
   assert sum(again) <= 0.2 * len(queries)
@@ -63,8 +71,11 @@ def test_vectors_that_are_all_alike_get_the_first_keys():
 def test_csls_takes_the_pass_where_it_is_worth_it(monkeypatch):
   called = []
   search = csls_pass.search
-  monkeypatch.setattr(csls_pass, 'search', lambda *a, **b: (
-      called.append(len(a[0])) or search(*a, **b)))
+  monkeypatch.setattr(
+    csls_pass,
+    'search',
+    lambda *a, **b: called.append(len(a[0])) or search(*a, **b),
+  )
   queries, keys = _sides('noise')
   long = csls.nearest(queries, keys, top=3, k=4, blocks=_BLOCKS)
   short = csls.nearest(queries, keys, top=3, k=4)

@@ -27,8 +27,11 @@ def _csls(first, second, k):
     near_x = sorted((_cosine(x, y) for y in second), reverse=True)[:k]
     for j, y in enumerate(second):
       near_y = sorted((_cosine(z, y) for z in first), reverse=True)[:k]
-      scores[i, j] = (2 * _cosine(x, y) - sum(near_x) / len(near_x)
-                      - sum(near_y) / len(near_y))
+      scores[i, j] = (
+        2 * _cosine(x, y)
+        - sum(near_x) / len(near_x)
+        - sum(near_y) / len(near_y)
+      )
   return scores
 
 
@@ -39,14 +42,16 @@ def test_csls_is_the_double_loop(sides, k):
   found = csls.nearest(*sides, top=6, k=k, blocks=_BLOCKS)
   np.testing.assert_array_equal(found.indices, order)
   np.testing.assert_allclose(
-      found.scores, np.take_along_axis(scores, order, 1), atol=1e-5)
+    found.scores, np.take_along_axis(scores, order, 1), atol=1e-5
+  )
 
 
 def test_some_queries_of_a_larger_vocabulary(sides):
   first, second = sides
   whole = csls.nearest(first, second, top=2, k=3)
-  some = csls.nearest(first[4:9], second, top=2, k=3, all_queries=first,
-                      blocks=_BLOCKS)
+  some = csls.nearest(
+    first[4:9], second, top=2, k=3, all_queries=first, blocks=_BLOCKS
+  )
   np.testing.assert_array_equal(some.indices, whole.indices[4:9])
   np.testing.assert_allclose(some.scores, whole.scores[4:9], atol=1e-6)
 
@@ -54,20 +59,22 @@ def test_some_queries_of_a_larger_vocabulary(sides):
 def test_cosine(sides):
   first, second = sides
   matrix = 1 - distance.cdist(first, second, 'cosine')
-  found = csls.nearest(10 * first, second, top=3, score='cosine',
-                       blocks=_BLOCKS)
+  found = csls.nearest(
+    10 * first, second, top=3, score='cosine', blocks=_BLOCKS
+  )
   np.testing.assert_array_equal(found.indices, np.argsort(-matrix, 1)[:, :3])
 
 
 def test_mean_similarities(sides):
   first, second = sides
   matrix = 1 - distance.cdist(first, second, 'cosine')
-  r_first, r_second = csls.mean_similarities(first, second, k=3,
-                                             blocks=_BLOCKS)
-  np.testing.assert_allclose(r_first, np.sort(matrix, 1)[:, -3:].mean(1),
-                             atol=1e-6)
-  np.testing.assert_allclose(r_second, np.sort(matrix, 0)[-3:].mean(0),
-                             atol=1e-6)
+  r_first, r_second = csls.mean_similarities(first, second, k=3, blocks=_BLOCKS)
+  np.testing.assert_allclose(
+    r_first, np.sort(matrix, 1)[:, -3:].mean(1), atol=1e-6
+  )
+  np.testing.assert_allclose(
+    r_second, np.sort(matrix, 0)[-3:].mean(0), atol=1e-6
+  )
 
 
 def test_a_hub_is_no_longer_everyones_neighbour():

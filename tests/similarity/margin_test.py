@@ -13,14 +13,19 @@ _K = 3
 def sides():
   rng = np.random.default_rng(0)
   shared = rng.normal(size=(8, 5))
-  return (np.concatenate([shared, rng.normal(size=(3, 5))]) + 1,
-          np.concatenate([shared + rng.normal(size=(8, 5)) / 2,
-                          rng.normal(size=(6, 5))]) + 1)
+  return (
+    np.concatenate([shared, rng.normal(size=(3, 5))]) + 1,
+    np.concatenate(
+      [shared + rng.normal(size=(8, 5)) / 2, rng.normal(size=(6, 5))]
+    )
+    + 1,
+  )
 
 
 def _cosines(first, second):
-  return np.array([[x @ y / np.sqrt((x @ x) * (y @ y)) for y in second]
-                   for x in first])
+  return np.array(
+    [[x @ y / np.sqrt((x @ x) * (y @ y)) for y in second] for x in first]
+  )
 
 
 def _scores(first, second, kind):
@@ -29,10 +34,14 @@ def _scores(first, second, kind):
   found = np.zeros_like(cosine)
   for i in range(len(first)):
     for j in range(len(second)):
-      mean = (np.sort(cosine[i])[-_K:].sum() / (2 * _K)
-              + np.sort(cosine[:, j])[-_K:].sum() / (2 * _K))
-      found[i, j] = {'absolute': cosine[i, j], 'distance': cosine[i, j] - mean,
-                     'ratio': cosine[i, j] / mean}[kind]
+      mean = np.sort(cosine[i])[-_K:].sum() / (2 * _K) + np.sort(cosine[:, j])[
+        -_K:
+      ].sum() / (2 * _K)
+      found[i, j] = {
+        'absolute': cosine[i, j],
+        'distance': cosine[i, j] - mean,
+        'ratio': cosine[i, j] / mean,
+      }[kind]
   return cosine, found
 
 
@@ -62,10 +71,18 @@ def test_candidates_are_those_of_the_double_loop(sides, kind):
       taken[1].add(j)
       best.add((i, j))
   for direction, expected in (
-      ('forward', forward), ('backward', backward),
-      ('intersection', forward & backward), ('max', best)):
-    found = margin.candidates(*sides, k=_K, margin=kind, direction=direction,
-                              blocks=neighbours.Blocks(4, 3))
+    ('forward', forward),
+    ('backward', backward),
+    ('intersection', forward & backward),
+    ('max', best),
+  ):
+    found = margin.candidates(
+      *sides,
+      k=_K,
+      margin=kind,
+      direction=direction,
+      blocks=neighbours.Blocks(4, 3),
+    )
     assert _pairs(found) == expected, direction
     assert (np.diff(found.scores) <= 0).all()
     for i, j, score in zip(*found, strict=True):
@@ -73,8 +90,8 @@ def test_candidates_are_those_of_the_double_loop(sides, kind):
 
 
 def test_the_ratio_by_hand():
-  first = np.array([[1., 0.], [0., 1.]])
-  second = np.array([[1., 0.], [0.6, 0.8]])
+  first = np.array([[1.0, 0.0], [0.0, 1.0]])
+  second = np.array([[1.0, 0.0], [0.6, 0.8]])
   found = margin.candidates(first, second, k=2, direction='forward')
   # Cosines: 1 .6; 0 .8. Means of rows: .8, .4; of columns: .5, .7.
   assert _pairs(found) == {(0, 0), (1, 1)}

@@ -6,13 +6,19 @@ import pytest
 from xlflax import errors
 from xlflax.similarity import neighbours
 
-_BLOCKS = [neighbours.Blocks(5, 7), neighbours.Blocks(1, 2),
-           neighbours.Blocks(100, 4), neighbours.Blocks(3, 100)]
+_BLOCKS = [
+  neighbours.Blocks(5, 7),
+  neighbours.Blocks(1, 2),
+  neighbours.Blocks(100, 4),
+  neighbours.Blocks(3, 100),
+]
 
 
 def _expected(scores, k):
-  order = [sorted(range(len(row)), key=lambda j: (-row[j], j))[:k]
-           for row in scores.tolist()]
+  order = [
+    sorted(range(len(row)), key=lambda j: (-row[j], j))[:k]
+    for row in scores.tolist()
+  ]
   return np.take_along_axis(scores, np.array(order), 1), np.array(order)
 
 
@@ -39,8 +45,9 @@ def test_penalties_are_subtracted(sides, blocks):
   first, second = sides
   penalties = np.random.default_rng(1).integers(0, 4, 31)
   scores, order = _expected(first @ second.T - penalties[None], 4)
-  found = neighbours.nearest(first, second, k=4, penalties=penalties,
-                             blocks=blocks)
+  found = neighbours.nearest(
+    first, second, k=4, penalties=penalties, blocks=blocks
+  )
   np.testing.assert_array_equal(found.scores, scores)
   np.testing.assert_array_equal(found.indices, order)
 
@@ -50,9 +57,14 @@ def test_penalties_are_subtracted(sides, blocks):
 def test_both_directions_in_one_pass(sides, blocks, k):
   first, second = sides
   both = neighbours.nearest_both(first, second, k=k, blocks=blocks)
-  for found, expected in zip(both, (
+  for found, expected in zip(
+    both,
+    (
       neighbours.nearest(first, second, k=k),
-      neighbours.nearest(second, first, k=k)), strict=True):
+      neighbours.nearest(second, first, k=k),
+    ),
+    strict=True,
+  ):
     np.testing.assert_array_equal(found.scores, expected.scores)
     np.testing.assert_array_equal(found.indices, expected.indices)
 
@@ -68,15 +80,17 @@ def test_wide_blocks_are_read_in_stripes_with_the_same_result():
 
 def test_the_worst_order_of_keys():
   """Every key is nearer than all before it."""
-  keys = np.arange(300.)[:, None]
-  found = neighbours.nearest(np.ones((3, 1)), keys, k=4,
-                             blocks=neighbours.Blocks(2, 130))
+  keys = np.arange(300.0)[:, None]
+  found = neighbours.nearest(
+    np.ones((3, 1)), keys, k=4, blocks=neighbours.Blocks(2, 130)
+  )
   assert found.indices.tolist() == [[299, 298, 297, 296]] * 3
 
 
 def test_vectors_that_are_all_alike_get_the_first_keys():
-  found = neighbours.nearest(np.ones((4, 3)), np.ones((400, 3)), k=2,
-                             blocks=neighbours.Blocks(3, 150))
+  found = neighbours.nearest(
+    np.ones((4, 3)), np.ones((400, 3)), k=2, blocks=neighbours.Blocks(3, 150)
+  )
   assert found.indices.tolist() == [[0, 1]] * 4
 
 

@@ -17,7 +17,8 @@ def test_the_fixed_point_has_unit_length_and_zero_mean(vectors, dtype):
   found = normalization.iterative_normalization(vectors.astype(dtype))
   assert found.vectors.dtype == dtype
   np.testing.assert_allclose(
-      np.linalg.norm(found.vectors, axis=1), 1, atol=1e-6)
+    np.linalg.norm(found.vectors, axis=1), 1, atol=1e-6
+  )
   np.testing.assert_allclose(found.vectors.mean(0), 0, atol=1e-6)
   assert found.residual <= 1e-6
   again = normalization.iterative_normalization(found.vectors)
@@ -25,7 +26,7 @@ def test_the_fixed_point_has_unit_length_and_zero_mean(vectors, dtype):
 
 
 def test_one_round_by_hand():
-  vectors = np.array([[3., 0.], [0., 2.]])
+  vectors = np.array([[3.0, 0.0], [0.0, 2.0]])
   found = normalization.iterative_normalization(vectors, max_rounds=1)
   # Unit: (1, 0), (0, 1); less their mean (.5, .5): (.5, -.5), (-.5, .5).
   root = np.sqrt(0.5)
@@ -37,21 +38,22 @@ def test_one_round_by_hand():
 def test_no_round_is_unit_length_only(vectors):
   found = normalization.iterative_normalization(vectors, max_rounds=0)
   np.testing.assert_allclose(
-      found.vectors, vectors / np.linalg.norm(vectors, axis=1)[:, None])
+    found.vectors, vectors / np.linalg.norm(vectors, axis=1)[:, None]
+  )
   assert found.means.shape == (0, 8)
 
 
 def test_others_are_taken_the_same_way(vectors):
   found = normalization.iterative_normalization(vectors)
   np.testing.assert_allclose(found.apply(vectors), found.vectors)
-  np.testing.assert_allclose(found.apply(5 * vectors[3:5]),
-                             found.vectors[3:5])
+  np.testing.assert_allclose(found.apply(5 * vectors[3:5]), found.vectors[3:5])
 
 
 def test_degenerate_vectors(vectors):
   with_zero = np.concatenate([vectors, np.zeros((1, 8))])
   assert np.isfinite(
-      normalization.iterative_normalization(with_zero).vectors).all()
+    normalization.iterative_normalization(with_zero).vectors
+  ).all()
   with pytest.raises(errors.AnalysisError, match='all alike'):
     normalization.iterative_normalization(np.ones((5, 3)))
   with pytest.raises(errors.AnalysisError, match='not a table of vectors'):

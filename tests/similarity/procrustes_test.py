@@ -20,8 +20,9 @@ def test_the_map_is_scipys(rng):
   expected, _ = scipy.linalg.orthogonal_procrustes(source, target)
   np.testing.assert_allclose(matrix.T, expected, atol=1e-10)
   np.testing.assert_allclose(matrix @ matrix.T, np.eye(6), atol=1e-10)
-  np.testing.assert_allclose(procrustes.apply(matrix, source),
-                             source @ expected, atol=1e-10)
+  np.testing.assert_allclose(
+    procrustes.apply(matrix, source), source @ expected, atol=1e-10
+  )
 
 
 def test_no_other_orthogonal_matrix_is_nearer(rng):
@@ -51,13 +52,16 @@ def test_a_hidden_rotation_is_found_and_every_word_is_retrieved(rng, dtype):
   source = (target @ rotation * rng.uniform(0.5, 2, (300, 1))).astype(dtype)
   dictionary = np.stack([np.arange(100)] * 2, 1)
   alignment = procrustes.align_vocabularies(
-      source, target.astype(dtype), dictionary)
+    source, target.astype(dtype), dictionary
+  )
   mapped = alignment.map_source(source)
   assert mapped.dtype == dtype
   np.testing.assert_allclose(
-      mapped, alignment.map_target(target.astype(dtype)), atol=1e-4)
-  found = csls.nearest(mapped[100:], alignment.target.vectors,
-                       all_queries=mapped)
+    mapped, alignment.map_target(target.astype(dtype)), atol=1e-4
+  )
+  found = csls.nearest(
+    mapped[100:], alignment.target.vectors, all_queries=mapped
+  )
   gold = [{i} for i in range(100, 300)]
   assert csls.precision_at(found.indices, gold, k=1) == 1.0
   unmapped = csls.nearest(source[100:], target, all_queries=source)
@@ -69,8 +73,11 @@ def test_sentences_that_the_map_was_not_made_of(rng):
   rotation = scipy.stats.ortho_group.rvs(8, random_state=1)
   source = target @ rotation
   alignment = procrustes.align(source[:100], target[:100])
-  np.testing.assert_allclose(alignment.map_source(source[100:]),
-                             alignment.map_target(target[100:]), atol=1e-6)
+  np.testing.assert_allclose(
+    alignment.map_source(source[100:]),
+    alignment.map_target(target[100:]),
+    atol=1e-6,
+  )
 
 
 def test_fewer_rows_than_dimensions_still_give_an_orthogonal_map(rng):

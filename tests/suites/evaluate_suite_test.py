@@ -13,41 +13,61 @@ from xlflax.training import run as run_lib
 
 pytest_plugins = ['tests.finetuning.fixtures']
 
-_TESTS = '''
+_TESTS = """
 from xlflax import evaluate
 DATA = %gin.REQUIRED
 evaluate.evaluate.tasks = [@fakes.Counted()]
 evaluate.evaluate.model_dir = %DATA
 fakes.Counted.name = '{name}'
-'''
+"""
 
 
 @pytest.fixture
 def make_suite(tmp_path, training_gin, fake_training):
   """A suite of a tuned task, one with its models, a plain and a broken one."""
   del fake_training
-  initialization = '''
+  initialization = """
 from xlflax.training.initialization import init_from as initialization
 initialization.InitFrom.exclude = (%INIT_FROM,)
-'''
-  head = ('from __gin__ import dynamic_registration\n'
-          'from tests.finetuning import fakes\n')
+"""
+  head = (
+    'from __gin__ import dynamic_registration\n'
+    'from tests.finetuning import fakes\n'
+  )
   for name, text in {
-      'tuned': f"include '{training_gin}'\n{initialization}",
-      'also': f"include '{training_gin}'\n{initialization}",
-      'plain': '', 'broken': 'fakes.Counted.scores = @nothing()\n'}.items():
+    'tuned': f"include '{training_gin}'\n{initialization}",
+    'also': f"include '{training_gin}'\n{initialization}",
+    'plain': '',
+    'broken': 'fakes.Counted.scores = @nothing()\n',
+  }.items():
     (tmp_path / f'{name}.gin').write_text(
-        head + text + _TESTS.format(name=name))
+      head + text + _TESTS.format(name=name)
+    )
 
   def make(*names):
     tasks = {
-        'tuned': dict(cells='tuned', select='dev/accuracy/en',
-                      grid=('LEARNING_RATE=0.2,0.4', 'SEED=0,1')),
-        'also': dict(cells='tuned'), 'plain': {}, 'broken': {}}
-    return suite_lib.Suite(name='made', tasks=tuple(
-        suite_lib.SuiteTask(name=name, family='f',
-                            gin_file=str(tmp_path / f'{name}.gin'), **fields)
-        for name, fields in tasks.items() if not names or name in names))
+      'tuned': dict(
+        cells='tuned',
+        select='dev/accuracy/en',
+        grid=('LEARNING_RATE=0.2,0.4', 'SEED=0,1'),
+      ),
+      'also': dict(cells='tuned'),
+      'plain': {},
+      'broken': {},
+    }
+    return suite_lib.Suite(
+      name='made',
+      tasks=tuple(
+        suite_lib.SuiteTask(
+          name=name,
+          family='f',
+          gin_file=str(tmp_path / f'{name}.gin'),
+          **fields,
+        )
+        for name, fields in tasks.items()
+        if not names or name in names
+      ),
+    )
 
   return make
 
@@ -60,8 +80,12 @@ def runs(make_run, tmp_path):
 def _run(suite, runs, tmp_path, **fields):
   fakes.CALLS.clear()
   return evaluate_suite.evaluate_suite(
-      suite=suite, model_dirs=runs, data='data', output=str(tmp_path / 'out'),
-      **fields)
+    suite=suite,
+    model_dirs=runs,
+    data='data',
+    output=str(tmp_path / 'out'),
+    **fields,
+  )
 
 
 def test_all_tasks(make_suite, runs, tmp_path):
@@ -70,8 +94,7 @@ def test_all_tasks(make_suite, runs, tmp_path):
   assert found['tuned'].setting == 'LEARNING_RATE=0.4'
   assert found['tuned'].values['accuracy/fr'] == (0.5, 0.5)  # two seeds
   assert found['also'].values == found['tuned'].values
-  assert found['plain'].values == {'accuracy/en': (0.8,),
-                                   'accuracy/fr': (0.5,)}
+  assert found['plain'].values == {'accuracy/en': (0.8,), 'accuracy/fr': (0.5,)}
   # The broken task is all that is missing.
   assert {f.task for f in report.failures} == {'mlm@20: broken'}
   cells = [name for name in fakes.CALLS if 'SEED' in name]
@@ -83,14 +106,17 @@ def test_files(make_suite, runs, tmp_path):
   _run(make_suite('tuned', 'plain'), runs[:1], tmp_path)
   out = tmp_path / 'out'
   record = json.loads((out / 'suite.json').read_text())
-  model, = record['models']
+  (model,) = record['models']
   assert model['tasks']['tuned']['score'] == pytest.approx(65)
   assert model['tasks']['tuned']['gap'] == pytest.approx(30)
   assert model['average'] == pytest.approx(65)
   rows = list(csv.DictReader((out / 'suite.csv').open()))
   assert {(r['task'], r['part'], r['mean'], r['seeds']) for r in rows} == {
-      ('tuned', 'en', '0.8', '2'), ('tuned', 'fr', '0.5', '2'),
-      ('plain', 'en', '0.8', '1'), ('plain', 'fr', '0.5', '1')}
+    ('tuned', 'en', '0.8', '2'),
+    ('tuned', 'fr', '0.5', '2'),
+    ('plain', 'en', '0.8', '1'),
+    ('plain', 'fr', '0.5', '1'),
+  }
   assert '| mlm@20 | 65.0 |' in (out / 'report' / 'leaderboard.md').read_text()
   assert (out / 'report' / 'leaderboard.html').exists()
 
@@ -111,14 +137,14 @@ def test_models_side_by_side(make_suite, runs, tmp_path):
   assert report.models == ['mlm@20', 'tlm@20']
   text = (tmp_path / 'out' / 'report' / 'leaderboard.md').read_text()
   assert '## Against mlm@20' in text
-  record = json.loads(
-      (tmp_path / 'out' / 'report' / 'scores.json').read_text())
+  record = json.loads((tmp_path / 'out' / 'report' / 'scores.json').read_text())
   assert {c['difference'] for c in record['comparisons']} == {0.0}
 
 
 def test_some_tasks_and_steps(make_suite, runs, tmp_path):
-  report = _run(make_suite(), runs[:1], tmp_path, names=['plain'],
-                steps=[10, 20])
+  report = _run(
+    make_suite(), runs[:1], tmp_path, names=['plain'], steps=[10, 20]
+  )
   assert report.models == ['mlm@10', 'mlm@20']
   assert [r.task for r in report.results] == ['plain', 'plain']
   assert (tmp_path / 'out' / 'report' / 'plain.curves.png').exists()
@@ -126,16 +152,21 @@ def test_some_tasks_and_steps(make_suite, runs, tmp_path):
 
 def test_watching_a_run(make_suite, runs, tmp_path):
   run_lib.mark_finished(tmp_path / 'mlm', 20)
-  report = _run(make_suite('plain'), runs[:1], tmp_path, watch=True,
-                poll_seconds=0.01)
+  report = _run(
+    make_suite('plain'), runs[:1], tmp_path, watch=True, poll_seconds=0.01
+  )
   assert report.models == ['mlm@10', 'mlm@20']
   assert (tmp_path / 'out' / 'report' / 'plain.curves.png').exists()
 
 
-@pytest.mark.parametrize('fields, message', [
+@pytest.mark.parametrize(
+  'fields, message',
+  [
     (dict(names=['nothing']), 'The suite has no such task'),
     (dict(steps=[15]), 'The run has no such checkpoint'),
-    (dict(watch=True), 'One run can be watched')])
+    (dict(watch=True), 'One run can be watched'),
+  ],
+)
 def test_mistakes(make_suite, runs, tmp_path, fields, message):
   with pytest.raises(errors.XlflaxError, match=message):
     _run(make_suite('plain'), runs, tmp_path, **fields)
@@ -143,5 +174,9 @@ def test_mistakes(make_suite, runs, tmp_path, fields, message):
 
 def test_a_suite_of_unknown_models():
   with pytest.raises(errors.ConfigError, match='uses the models of one'):
-    suite_lib.Suite(name='s', tasks=(suite_lib.SuiteTask(
-        name='a', family='f', gin_file='a.gin', cells='b'),))
+    suite_lib.Suite(
+      name='s',
+      tasks=(
+        suite_lib.SuiteTask(name='a', family='f', gin_file='a.gin', cells='b'),
+      ),
+    )

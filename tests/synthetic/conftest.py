@@ -24,10 +24,21 @@ class Folder(NamedTuple):
 @pytest.fixture(scope='session')
 def folder(tmp_path_factory):
   options = SyntheticOptions(
-      languages=tuple(typology.PRESETS), sentences=40, pairs=40, examples=90,
-      held_out=60, sizes={'nli/test': 300}, anchors=0.15, seed=5)
+    languages=tuple(typology.PRESETS),
+    sentences=40,
+    pairs=40,
+    examples=90,
+    held_out=60,
+    sizes={'nli/test': 300},
+    anchors=0.15,
+    seed=5,
+  )
   path = tmp_path_factory.mktemp('synthetic') / 'toy'
   files = generator.write(path, options)
   lexicons = lexicon.build(options.typologies, seed=5, anchors=0.15)
-  return Folder(path, options, {code: oracle.Reader(words) for code, words
-                                in lexicons.items()}, files)
+  return Folder(
+    path,
+    options,
+    {code: oracle.Reader(words) for code, words in lexicons.items()},
+    files,
+  )

@@ -22,7 +22,8 @@ def test_shuffle_and_sample():
 def test_frequencies():
   draws = Draws('frequencies')
   counts = collections.Counter(
-      draws.weighted({'a': 3.0, 'b': 1.0, 'c': 0.0}) for _ in range(4000))
+    draws.weighted({'a': 3.0, 'b': 1.0, 'c': 0.0}) for _ in range(4000)
+  )
   assert abs(counts['a'] - 3000) < 120 and counts['c'] == 0
   counts = collections.Counter(draws.below(5) for _ in range(5000))
   assert set(counts) == set(range(5)) and min(counts.values()) > 880

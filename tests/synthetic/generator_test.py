@@ -31,19 +31,30 @@ def _write(path, **options):
 
 def test_bytes_are_pinned(tmp_path):
   """Another digest means: other data for the same seed, for every user."""
-  _write(tmp_path / 'a', languages=tuple(typology.PRESETS), anchors=0.3,
-         domain_shift=0.5, seed=11)
+  _write(
+    tmp_path / 'a',
+    languages=tuple(typology.PRESETS),
+    anchors=0.3,
+    domain_shift=0.5,
+    seed=11,
+  )
   assert _digest(tmp_path / 'a') == (
-      '8f1225e44beb7c69b79bd0322500507d58ad4081fb6c591447667febd1563625')
+    '8f1225e44beb7c69b79bd0322500507d58ad4081fb6c591447667febd1563625'
+  )
 
 
 def test_bytes_do_not_depend_on_the_process(tmp_path):
   _write(tmp_path / 'a')
-  code = ('import sys\nfrom xlflax.synthetic import generator, options\n'
-          'generator.write(sys.argv[1], options.SyntheticOptions('
-          f'**{_SMALL!r}))')
-  subprocess.run([sys.executable, '-c', code, str(tmp_path / 'b')], check=True,
-                 env={**os.environ, 'PYTHONHASHSEED': '123'})
+  code = (
+    'import sys\nfrom xlflax.synthetic import generator, options\n'
+    'generator.write(sys.argv[1], options.SyntheticOptions('
+    f'**{_SMALL!r}))'
+  )
+  subprocess.run(
+    [sys.executable, '-c', code, str(tmp_path / 'b')],
+    check=True,
+    env={**os.environ, 'PYTHONHASHSEED': '123'},
+  )
   assert _digest(tmp_path / 'a') == _digest(tmp_path / 'b')
   _write(tmp_path / 'c', seed=1)
   assert _digest(tmp_path / 'a') != _digest(tmp_path / 'c')
@@ -65,8 +76,11 @@ def test_again_and_over_something_else(tmp_path):
 
 
 def test_returns_all_files_and_reads_the_options_back(folder):
-  there = {p.relative_to(folder.path).as_posix()
-           for p in folder.path.rglob('*') if p.is_file()}
+  there = {
+    p.relative_to(folder.path).as_posix()
+    for p in folder.path.rglob('*')
+    if p.is_file()
+  }
   assert folder.files == sorted(there)
   assert generator.read_options(folder.path) == folder.options
   assert from_json(folder.options.to_json()) == folder.options
@@ -86,8 +100,10 @@ def test_every_size_is_what_was_asked_for(folder):
     for split in options.splits(kind):
       source = sources.labelled(folder.path, kind, split)
       assert source.languages() == (
-          tuple(f'en-{c}' for c in options.codes[1:])
-          if kind == 'alignment' else options.codes)
+        tuple(f'en-{c}' for c in options.codes[1:])
+        if kind == 'alignment'
+        else options.codes
+      )
       for part in source.languages():
         assert len(source.load(part)) == options.size(kind, split)
         assert not source.problems(part)
@@ -97,9 +113,15 @@ def test_no_training_example_is_in_a_test_set(folder):
   for kind in ('nli', 'paraphrase', 'reviews', 'trees', 'pos', 'ner', 'qa'):
     if kind not in FAMILIES:
       continue
-    texts = [{_key(e) for e in sources.labelled(
-        folder.path, kind, split, parts=('en',)).load('en')}
-             for split in ('train', 'dev', 'test')]
+    texts = [
+      {
+        _key(e)
+        for e in sources.labelled(folder.path, kind, split, parts=('en',)).load(
+          'en'
+        )
+      }
+      for split in ('train', 'dev', 'test')
+    ]
     assert not texts[0] & texts[1] and not texts[0] & texts[2]
     assert not texts[1] & texts[2]
 
@@ -107,14 +129,14 @@ def test_no_training_example_is_in_a_test_set(folder):
 def _key(example):
   if hasattr(example, 'context'):
     return example.context
-  return getattr(example, 'words', None) or (example.text,
-                                             example.paired_text)
+  return getattr(example, 'words', None) or (example.text, example.paired_text)
 
 
 def test_test_sets_do_not_depend_on_the_training_size(tmp_path):
   _write(tmp_path / 'a', languages=('en', 'aa'))
-  _write(tmp_path / 'b', languages=('en', 'aa'), examples=20, sentences=30,
-         pairs=25)
+  _write(
+    tmp_path / 'b', languages=('en', 'aa'), examples=20, sentences=30, pairs=25
+  )
   for file in sorted((tmp_path / 'a').rglob('*')):
     name = file.relative_to(tmp_path / 'a').as_posix()
     if file.is_file() and ('test' in name or 'dev' in name):
@@ -124,12 +146,14 @@ def test_test_sets_do_not_depend_on_the_training_size(tmp_path):
 @pytest.mark.parametrize('shift, low, high', [(0.0, 0.3, 0.7), (1.0, 1, 1)])
 def test_domain_shift_parts_the_topics(tmp_path, shift, low, high):
   from xlflax.synthetic import examples
+
   options = SyntheticOptions(domain_shift=shift, sentences=150)
   shares = []
   for code in ('en', 'bb'):
     sentences = dict(examples.lines(options, code))['train']
-    verbs = [CONCEPTS[c.verb].topic for s in sentences for c in s.clauses
-             if c.verb]
+    verbs = [
+      CONCEPTS[c.verb].topic for s in sentences for c in s.clauses if c.verb
+    ]
     shares.append(verbs.count(0) / len(verbs))
   assert low <= shares[0] <= high and low <= 1 - shares[1] <= high
 

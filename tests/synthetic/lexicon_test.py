@@ -15,8 +15,11 @@ _CONTENT = [c.id for c in CONCEPTS.values() if is_anchorable(c)]
 
 def _shared(share):
   lexicons = lexicon.build(_ALL[:3], seed=3, anchors=share)
-  return {c for c in CONCEPTS
-          if len({words.stems[c] for words in lexicons.values()}) == 1}
+  return {
+    c
+    for c in CONCEPTS
+    if len({words.stems[c] for words in lexicons.values()}) == 1
+  }
 
 
 def test_no_string_means_two_things(folder):
@@ -66,8 +69,11 @@ def test_scripts():
   words = lexicon.build(_ALL, seed=0, anchors=0.0)
   blocks = {'bb': 'Ѐӿ', 'cc': 'ͰϿ', 'dd': '؀ۿ', 'ff': 'ऀॿ', 'ee': '一鿿'}
   for code, (first, last) in blocks.items():
-    assert all(first <= letter <= last for stem in words[code].stems.values()
-               for letter in stem)
+    assert all(
+      first <= letter <= last
+      for stem in words[code].stems.values()
+      for letter in stem
+    )
   assert words['en'].stems['first_name0'].istitle()
   assert words['en'].stems['dog'].islower()
 
@@ -83,7 +89,8 @@ def test_dictionary_is_one_to_one():
 
 
 def test_too_many_languages_of_a_script():
-  languages = [typology.Language(code=f'h{a}', script=Script.HAN)
-               for a in 'abcdefghij']
+  languages = [
+    typology.Language(code=f'h{a}', script=Script.HAN) for a in 'abcdefghij'
+  ]
   with pytest.raises(errors.ConfigError, match='No word is left'):
     lexicon.build(languages, seed=0, anchors=0.0)

@@ -9,14 +9,22 @@ from xlflax.synthetic.options import SyntheticOptions
 
 
 def test_sizes():
-  options = SyntheticOptions(sentences=7, pairs=8, examples=9, held_out=3,
-                             sizes={'nli/train': 20, 'mono/dev': 2})
-  assert [options.size(kind, 'train') for kind in (
-      'mono', 'parallel', 'ner', 'nli')] == [7, 8, 9, 20]
+  options = SyntheticOptions(
+    sentences=7,
+    pairs=8,
+    examples=9,
+    held_out=3,
+    sizes={'nli/train': 20, 'mono/dev': 2},
+  )
+  assert [
+    options.size(kind, 'train') for kind in ('mono', 'parallel', 'ner', 'nli')
+  ] == [7, 8, 9, 20]
   assert options.size('mono', 'dev') == 2 and options.size('qa', 'dev') == 3
 
 
-@pytest.mark.parametrize('wrong, message', [
+@pytest.mark.parametrize(
+  'wrong, message',
+  [
     ({'languages': ('en',)}, 'two or more different ones. Got: en'),
     ({'languages': ('en', 'en')}, 'two or more different ones'),
     ({'languages': ('en', 'zz')}, 'no ready-made synthetic language.*Got: zz'),
@@ -25,7 +33,8 @@ def test_sizes():
     ({'sizes': {'nli/valid': 3}}, 'no such kind and split.*Got: nli/valid'),
     ({'sizes': {'bucc/train': 3}}, 'no such kind and split'),
     ({'sizes': {'qa/train': 0}}, 'not positive.*sizes: qa/train'),
-])
+  ],
+)
 def test_mistakes(wrong, message):
   with pytest.raises(errors.ConfigError, match=message):
     SyntheticOptions(**wrong)
@@ -33,19 +42,23 @@ def test_mistakes(wrong, message):
 
 def test_changed_languages():
   bb, xx = typology.parse_languages(
-      ['bb', 'xx'], ['bb.script=latin', 'xx.word_order=vso'])
+    ['bb', 'xx'], ['bb.script=latin', 'xx.word_order=vso']
+  )
   assert bb.script is typology.Script.LATIN
   assert bb.word_order is typology.WordOrder.SOV
   assert xx.word_order is typology.WordOrder.VSO
   assert xx.morphology is typology.Morphology.ISOLATING
 
 
-@pytest.mark.parametrize('change, message', [
+@pytest.mark.parametrize(
+  'change, message',
+  [
     ('bb.script', 'can not be read. Got: bb.script'),
     ('bb.colour=red', 'can not be read'),
     ('cc.script=latin', 'can not be read'),
     ('bb.script=runic', 'Language.script has no such value'),
-])
+  ],
+)
 def test_malformed_changes(change, message):
   with pytest.raises(errors.ConfigError, match=message):
     typology.parse_languages(['en', 'bb'], [change])

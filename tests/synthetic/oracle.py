@@ -106,8 +106,12 @@ def _phrase(rest):
     return frozenset(words) | {CONCEPTS[words[-1]].group}
   if CONCEPTS[words[0]].tag == 'PRON':
     return frozenset(words)
-  if rest and CONCEPTS[rest[0]].group == 'last_name' or (
-      rest and rest[0] == 'company') or words[0] == 'new_place':
+  if (
+    rest
+    and CONCEPTS[rest[0]].group == 'last_name'
+    or (rest and rest[0] == 'company')
+    or words[0] == 'new_place'
+  ):
     words.append(rest.pop(0))
   return frozenset([' '.join(words)])
 
@@ -119,11 +123,14 @@ def holds(facts, events):
 
 
 def _fits(facts, event):
-  return (facts.verb == event.verb and facts.tense == event.tense
-          and facts.subjects[0] <= event.subjects[0]
-          and (facts.object or frozenset()) <= (event.object or frozenset())
-          and (facts.place is None or facts.place == event.place)
-          and (facts.adverb is None or facts.adverb == event.adverb))
+  return (
+    facts.verb == event.verb
+    and facts.tense == event.tense
+    and facts.subjects[0] <= event.subjects[0]
+    and (facts.object or frozenset()) <= (event.object or frozenset())
+    and (facts.place is None or facts.place == event.place)
+    and (facts.adverb is None or facts.adverb == event.adverb)
+  )
 
 
 def inference(premise, hypothesis):
@@ -138,5 +145,14 @@ def inference(premise, hypothesis):
 def meaning(clauses):
   """What does not depend on order: to compare two sentences."""
   return frozenset(
-      (frozenset(c.subjects), c.verb, c.object, c.place, c.adverb, c.tense,
-       c.denied) for c in clauses)
+    (
+      frozenset(c.subjects),
+      c.verb,
+      c.object,
+      c.place,
+      c.adverb,
+      c.tense,
+      c.denied,
+    )
+    for c in clauses
+  )

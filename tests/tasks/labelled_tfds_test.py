@@ -19,22 +19,43 @@ _TEXTS = tfds.features.Sequence(_TEXT)
 def store(tmp_path, monkeypatch):
   """A function that writes a dataset as `tfds build` would leave it."""
   for name in ('importlib_resources', 'importlib_resources.abc'):
-    monkeypatch.setitem(sys.modules, name, importlib.import_module(
-        name.replace('importlib_', 'importlib.')))
+    monkeypatch.setitem(
+      sys.modules,
+      name,
+      importlib.import_module(name.replace('importlib_', 'importlib.')),
+    )
   monkeypatch.setattr(seqio.utils, '_TFDS_DATA_DIR_OVERRIDE', None)
   monkeypatch.setattr(seqio.utils.LazyTfdsLoader, '_MEMOIZED_BUILDERS', {})
   tfds.disable_progress_bar()
 
-  def write(name, config, version, features, splits, *, part, kind,
-            mixture=None, split='test'):
+  def write(
+    name,
+    config,
+    version,
+    features,
+    splits,
+    *,
+    part,
+    kind,
+    mixture=None,
+    split='test',
+  ):
     tfds.dataset_builders.store_as_tfds_dataset(
-        name=name, config=config, version=version, data_dir=str(tmp_path),
-        features=features, disable_shuffling=True,
-        split_datasets={
-            key: list(enumerate(rows)) for key, rows in splits.items()})
+      name=name,
+      config=config,
+      version=version,
+      data_dir=str(tmp_path),
+      features=features,
+      disable_shuffling=True,
+      split_datasets={
+        key: list(enumerate(rows)) for key, rows in splits.items()
+      },
+    )
     labelled_tfds.register(prefix='t1.', data_dir=str(tmp_path))
     return task_source.TaskExamples(
-        mixture=f't1.{mixture}', kind=kind, split=split).load(part)
+      mixture=f't1.{mixture}', kind=kind, split=split
+    ).load(part)
+
   yield write
   for registry in (seqio.TaskRegistry, seqio.MixtureRegistry):
     for name in [n for n in registry.names() if n.startswith('t1.')]:
@@ -43,56 +64,113 @@ def store(tmp_path, monkeypatch):
 
 def test_xnli(store):
   languages = labelled_tfds.xtreme.TASKS['xnli'].languages
-  features = tfds.features.FeaturesDict({
+  features = tfds.features.FeaturesDict(
+    {
       'premise': tfds.features.Translation(languages),
       'hypothesis': tfds.features.TranslationVariableLanguages(languages),
-      'label': tfds.features.ClassLabel(names=labelled_tfds.NLI_LABELS)})
-  row = {'premise': {code: f'{code}: ฝน' for code in languages},
-         'hypothesis': {'ar': 'مطر', 'th': 'แดด'}, 'label': 2}
+      'label': tfds.features.ClassLabel(names=labelled_tfds.NLI_LABELS),
+    }
+  )
+  row = {
+    'premise': {code: f'{code}: ฝน' for code in languages},
+    'hypothesis': {'ar': 'مطر', 'th': 'แดด'},
+    'label': 2,
+  }
   first, second = store(
-      'xnli', None, '1.1.0', features, {'test': [row, row | {'label': -1}]},
-      mixture='xnli.th', part='th', kind='classification')
+    'xnli',
+    None,
+    '1.1.0',
+    features,
+    {'test': [row, row | {'label': -1}]},
+    mixture='xnli.th',
+    part='th',
+    kind='classification',
+  )
   assert (first.text, first.paired_text) == ('th: ฝน', 'แดด')
   assert (first.label, second.label) == ('contradiction', None)
   assert (first.id, second.id) == ('0', '1')
 
 
 def test_paws_x_labels_are_those_of_the_files(store):
-  features = tfds.features.FeaturesDict({
-      'sentence1': _TEXT, 'sentence2': _TEXT, 'label':
-      tfds.features.ClassLabel(names=['different_meaning', 'paraphrase'])})
-  example, = store(
-      'paws_x_wiki', 'ko', '1.0.0', features,
-      {'test': [{'sentence1': '하나', 'sentence2': '둘', 'label': 1}]},
-      mixture='paws_x.ko', part='ko', kind='classification')
+  features = tfds.features.FeaturesDict(
+    {
+      'sentence1': _TEXT,
+      'sentence2': _TEXT,
+      'label': tfds.features.ClassLabel(
+        names=['different_meaning', 'paraphrase']
+      ),
+    }
+  )
+  (example,) = store(
+    'paws_x_wiki',
+    'ko',
+    '1.0.0',
+    features,
+    {'test': [{'sentence1': '하나', 'sentence2': '둘', 'label': 1}]},
+    mixture='paws_x.ko',
+    part='ko',
+    kind='classification',
+  )
   assert (example.text, example.label) == ('하나', '1')
 
 
 def test_parts_of_speech_of_tamil(store):
   """TFDS has the Tamil treebank under the code of Tagalog."""
-  features = tfds.features.FeaturesDict({
-      'tokens': _TEXTS, 'upos': tfds.features.Sequence(
-          tfds.features.ClassLabel(names=labelled_tfds.POS_LABELS))})
-  example, = store(
-      'xtreme_pos', 'xtreme_pos_tl', '1.0.0', features,
-      {'test': [{'tokens': ['நான்', '.'], 'upos': [10, 12]}]},
-      mixture='pos.ta', part='ta', kind='tagging')
+  features = tfds.features.FeaturesDict(
+    {
+      'tokens': _TEXTS,
+      'upos': tfds.features.Sequence(
+        tfds.features.ClassLabel(names=labelled_tfds.POS_LABELS)
+      ),
+    }
+  )
+  (example,) = store(
+    'xtreme_pos',
+    'xtreme_pos_tl',
+    '1.0.0',
+    features,
+    {'test': [{'tokens': ['நான்', '.'], 'upos': [10, 12]}]},
+    mixture='pos.ta',
+    part='ta',
+    kind='tagging',
+  )
   assert example.words == ('நான்', '.')
   assert example.tags == ('PRON', 'PUNCT')
 
 
 def test_trees_are_of_syntactic_words(store):
-  features = tfds.features.FeaturesDict({
-      'idx': _TEXT, 'tokens': _TEXTS, 'head': _TEXTS, 'deprel': _TEXTS,
+  features = tfds.features.FeaturesDict(
+    {
+      'idx': _TEXT,
+      'tokens': _TEXTS,
+      'head': _TEXTS,
+      'deprel': _TEXTS,
       'upos': tfds.features.Sequence(
-          tfds.features.ClassLabel(names=labelled_tfds.POS_LABELS))})
-  example, = store(
-      'universal_dependencies', 'fr_gsd', '1.0.1', features,
-      {'dev': [{'idx': 's1', 'tokens': ['Du', 'de', 'le', 'pain'],
-                'upos': [17, 1, 5, 7], 'head': ['None', '3', '3', '0'],
-                'deprel': ['_', 'case', 'det', 'root']}]},
-      mixture='treebank.fr_gsd', part='fr', kind='parsing',
-      split='validation')
+        tfds.features.ClassLabel(names=labelled_tfds.POS_LABELS)
+      ),
+    }
+  )
+  (example,) = store(
+    'universal_dependencies',
+    'fr_gsd',
+    '1.0.1',
+    features,
+    {
+      'dev': [
+        {
+          'idx': 's1',
+          'tokens': ['Du', 'de', 'le', 'pain'],
+          'upos': [17, 1, 5, 7],
+          'head': ['None', '3', '3', '0'],
+          'deprel': ['_', 'case', 'det', 'root'],
+        }
+      ]
+    },
+    mixture='treebank.fr_gsd',
+    part='fr',
+    kind='parsing',
+    split='validation',
+  )
   assert (example.id, example.words) == ('s1', ('de', 'le', 'pain'))
   assert example.tags == ('ADP', 'DET', 'NOUN')
   assert example.heads == (3, 3, 0)
@@ -100,59 +178,122 @@ def test_trees_are_of_syntactic_words(store):
 
 
 def test_wikiann(store):
-  features = tfds.features.FeaturesDict({
-      'tokens': _TEXTS, 'langs': _TEXTS, 'spans': _TEXTS,
+  features = tfds.features.FeaturesDict(
+    {
+      'tokens': _TEXTS,
+      'langs': _TEXTS,
+      'spans': _TEXTS,
       'tags': tfds.features.Sequence(
-          tfds.features.ClassLabel(names=labelled_tfds.IOB2_LABELS))})
-  example, = store(
-      'wikiann', 'sw', '1.0.0', features, {'test': [{
-          'tokens': ['Nairobi', 'leo'], 'tags': [5, 0], 'langs': ['sw', 'sw'],
-          'spans': ['LOC: Nairobi']}]},
-      mixture='wikiann.sw', part='sw', kind='tagging')
+        tfds.features.ClassLabel(names=labelled_tfds.IOB2_LABELS)
+      ),
+    }
+  )
+  (example,) = store(
+    'wikiann',
+    'sw',
+    '1.0.0',
+    features,
+    {
+      'test': [
+        {
+          'tokens': ['Nairobi', 'leo'],
+          'tags': [5, 0],
+          'langs': ['sw', 'sw'],
+          'spans': ['LOC: Nairobi'],
+        }
+      ]
+    },
+    mixture='wikiann.sw',
+    part='sw',
+    kind='tagging',
+  )
   assert example.tags == ('B-LOC', 'O')
 
 
 def test_questions_of_one_language_of_tydiqa(store):
   from tensorflow_datasets.question_answering import qa_utils
-  rows = [{'id': name, 'title': '', 'context': 'kissa', 'question': 'kuka?',
-           'answers': {'text': ['kissa', 'issa'], 'answer_start': [0, 1]}}
-          for name in ('finnish-1', 'korean-2', 'finnish-3')]
+
+  rows = [
+    {
+      'id': name,
+      'title': '',
+      'context': 'kissa',
+      'question': 'kuka?',
+      'answers': {'text': ['kissa', 'issa'], 'answer_start': [0, 1]},
+    }
+    for name in ('finnish-1', 'korean-2', 'finnish-3')
+  ]
   examples = store(
-      'tydi_qa', 'goldp', '3.0.0', qa_utils.squadlike_features(),
-      {'train': rows}, mixture='tydiqa.fi', part='fi',
-      kind='question_answering', split='train')
+    'tydi_qa',
+    'goldp',
+    '3.0.0',
+    qa_utils.squadlike_features(),
+    {'train': rows},
+    mixture='tydiqa.fi',
+    part='fi',
+    kind='question_answering',
+    split='train',
+  )
   assert [e.id for e in examples] == ['finnish-1', 'finnish-3']
   assert [(a.text, a.start) for a in examples[0].answers] == [
-      ('kissa', 0), ('issa', 1)]
+    ('kissa', 0),
+    ('issa', 1),
+  ]
 
 
 def test_reviews(store):
-  features = tfds.features.FeaturesDict({'data': {
-      'review_id': _TEXT, 'star_rating': np.int32, 'review_headline': _TEXT,
-      'review_body': _TEXT}})
+  features = tfds.features.FeaturesDict(
+    {
+      'data': {
+        'review_id': _TEXT,
+        'star_rating': np.int32,
+        'review_headline': _TEXT,
+        'review_body': _TEXT,
+      }
+    }
+  )
   examples = store(
-      'amazon_us_reviews', 'Books_v1_02', '0.1.0', features, {'train': [
-          {'data': {'review_id': f'r{stars}', 'star_rating': stars,
-                    'review_headline': 'Oh', 'review_body': f'{stars}!'}}
-          for stars in (1, 3, 4)]},
-      mixture='amazon_us_reviews.books', part='en', kind='classification',
-      split='train')
+    'amazon_us_reviews',
+    'Books_v1_02',
+    '0.1.0',
+    features,
+    {
+      'train': [
+        {
+          'data': {
+            'review_id': f'r{stars}',
+            'star_rating': stars,
+            'review_headline': 'Oh',
+            'review_body': f'{stars}!',
+          }
+        }
+        for stars in (1, 3, 4)
+      ]
+    },
+    mixture='amazon_us_reviews.books',
+    part='en',
+    kind='classification',
+    split='train',
+  )
   assert [(e.id, e.text, e.label) for e in examples] == [
-      ('r1', 'Oh 1!', 'negative'), ('r4', 'Oh 4!', 'positive')]
+    ('r1', 'Oh 1!', 'negative'),
+    ('r4', 'Oh 4!', 'positive'),
+  ]
 
 
 def test_names_and_configurations_are_those_of_tfds():
   from tensorflow_datasets.core.dataset_builders.conll import (
-      conllu_dataset_builder_utils as conllu_lib,
+    conllu_dataset_builder_utils as conllu_lib,
   )
   from tensorflow_datasets.datasets.universal_dependencies import (
-      universal_dependencies_utils as ud,
+    universal_dependencies_utils as ud,
   )
   from tensorflow_datasets.datasets.xtreme_pos import (
-      xtreme_pos_dataset_builder as pos,
+    xtreme_pos_dataset_builder as pos,
   )
   from tensorflow_datasets.question_answering import tydi_qa, xquad
   from tensorflow_datasets.text.wikiann import wikiann
+
   assert labelled_tfds.POS_LABELS == tuple(conllu_lib.UPOS)
   assert set(labelled_tfds.TREEBANKS) <= set(ud.LANGS)
   for treebank in labelled_tfds.TREEBANKS:
@@ -166,12 +307,23 @@ def test_names_and_configurations_are_those_of_tfds():
 
 
 def test_names_are_registered_on_import():
-  assert {'xnli.sw', 'paws_x.ja', 'pos.th', 'wikiann.yo', 'treebank.ru_gsd',
-          'squad.en', 'xquad.el', 'mlqa.hi', 'tydiqa.te',
-          'amazon_us_reviews.dvd'} <= set(seqio.TaskRegistry.names())
+  assert {
+    'xnli.sw',
+    'paws_x.ja',
+    'pos.th',
+    'wikiann.yo',
+    'treebank.ru_gsd',
+    'squad.en',
+    'xquad.el',
+    'mlqa.hi',
+    'tydiqa.te',
+    'amazon_us_reviews.dvd',
+  } <= set(seqio.TaskRegistry.names())
   assert {'xnli', 'wikiann', 'treebank', 'tydiqa'} <= set(
-      seqio.MixtureRegistry.names())
-  parts = task_source.TaskExamples(mixture='tydiqa', split='train',
-                                   kind='question_answering').languages()
+    seqio.MixtureRegistry.names()
+  )
+  parts = task_source.TaskExamples(
+    mixture='tydiqa', split='train', kind='question_answering'
+  ).languages()
   assert parts == tuple(labelled_tfds.TYDIQA_NAMES)
   assert tuple(seqio.TaskRegistry.get('pos.th').splits) == ('test',)

@@ -27,8 +27,9 @@ def test_moses_files(tmp_path, name):
   files = _moses(tmp_path, 'one\n\ntwo\n', 'moja\nx\nmbili\n')
   opus.add_moses_task(name, languages=('en', 'sw'), files=files)
   assert list(task_reader.read_texts(name)) == [
-      {'inputs': 'one', 'targets': 'moja'},
-      {'inputs': 'two', 'targets': 'mbili'}]
+    {'inputs': 'one', 'targets': 'moja'},
+    {'inputs': 'two', 'targets': 'mbili'},
+  ]
   assert task_registry.num_examples(name) == 2
   assert task_registry.task_languages(name) == ('en', 'sw')
   paths = [f.path for f in task_registry.fingerprint(name)]
@@ -48,11 +49,14 @@ def test_tsv_files(tmp_path, name):
   path = tmp_path / 'x.tsv.gz'
   path.write_bytes(gzip.compress(b'one\tmoja\ntwo\tmbili\n'))
   opus.add_tsv_task(name, languages=('en', 'sw'), files={'test': path})
-  assert [e['targets'] for e in task_reader.read_texts(
-      name, split='test')] == ['moja', 'mbili']
+  assert [e['targets'] for e in task_reader.read_texts(name, split='test')] == [
+    'moja',
+    'mbili',
+  ]
 
 
 def test_missing_files(tmp_path, name):
   with pytest.raises(errors.CorpusError, match=f'task {name}'):
-    opus.add_tsv_task(name, languages=('en', 'sw'),
-                      files={'train': tmp_path / 'none.tsv'})
+    opus.add_tsv_task(
+      name, languages=('en', 'sw'), files={'train': tmp_path / 'none.tsv'}
+    )

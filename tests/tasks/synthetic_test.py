@@ -15,8 +15,12 @@ from xlflax.tasks import synthetic
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
   path = tmp_path_factory.mktemp('synthetic') / 'toy'
-  generator.write(path, SyntheticOptions(
-      languages=('en', 'bb'), sentences=6, pairs=5, examples=4, held_out=3))
+  generator.write(
+    path,
+    SyntheticOptions(
+      languages=('en', 'bb'), sentences=6, pairs=5, examples=4, held_out=3
+    ),
+  )
   return path
 
 
@@ -33,9 +37,22 @@ def test_names(names):
   prefix = 'synthetic_test.'
   assert all(name.startswith(prefix) for name in names)
   found = {name.removeprefix(prefix) for name in names}
-  assert {'mono.en', 'mono.bb', 'parallel.en_bb', 'code_switched.bb', 'mono',
-          'parallel', 'nli.en', 'nli.bb', 'nli', 'trees.bb', 'qa.en',
-          'alignment.en_bb', 'bucc.bb_en', 'tatoeba.bb_en'} <= found
+  assert {
+    'mono.en',
+    'mono.bb',
+    'parallel.en_bb',
+    'code_switched.bb',
+    'mono',
+    'parallel',
+    'nli.en',
+    'nli.bb',
+    'nli',
+    'trees.bb',
+    'qa.en',
+    'alignment.en_bb',
+    'bucc.bb_en',
+    'tatoeba.bb_en',
+  } <= found
 
 
 def test_text(names, folder):
@@ -43,17 +60,27 @@ def test_text(names, folder):
   lines = list(task_reader.read_texts('synthetic_test.mono.bb'))
   text = (folder / 'corpus/mono/bb.txt').read_text(encoding='utf-8')
   assert [line['targets'] for line in lines] == text.split('\n')[:6]
-  rows = list(task_reader.read_texts('synthetic_test.tatoeba.bb_en',
-                                     split='test'))
+  rows = list(
+    task_reader.read_texts('synthetic_test.tatoeba.bb_en', split='test')
+  )
   assert len(rows) == 3
   assert task_registry.task_languages('synthetic_test.tatoeba.bb_en') == (
-      'bb', 'en')
+    'bb',
+    'en',
+  )
 
 
-@pytest.mark.parametrize('kind, of', [
-    ('nli', 'classification'), ('reviews', 'classification'),
-    ('ner', 'tagging'), ('trees', 'parsing'), ('qa', 'question_answering'),
-    ('alignment', 'word_alignment')])
+@pytest.mark.parametrize(
+  'kind, of',
+  [
+    ('nli', 'classification'),
+    ('reviews', 'classification'),
+    ('ner', 'tagging'),
+    ('trees', 'parsing'),
+    ('qa', 'question_answering'),
+    ('alignment', 'word_alignment'),
+  ],
+)
 def test_labelled_examples_are_those_of_the_files(names, folder, kind, of):
   tasks = TaskExamples(mixture=f'synthetic_test.{kind}', kind=of)
   files = sources.labelled(folder, kind, 'test')

@@ -16,76 +16,113 @@ _TREE = '\t'.join(('1', 'Да', 'да', 'PART', '_', '_', '0', 'root', '_', '_')
 def folder(tmp_path):
   yield xtreme_files.write(tmp_path / 'download')
   for registry in (seqio.TaskRegistry, seqio.MixtureRegistry):
-    for name in [n for n in registry.names()
-                 if n.startswith(('xtreme.', 'ud.'))]:
+    for name in [
+      n for n in registry.names() if n.startswith(('xtreme.', 'ud.'))
+    ]:
       registry.remove(name)
 
 
 def test_tasks_and_mixtures(folder):
   registered = xtreme.register(folder)
-  assert {'xtreme.xnli.ur', 'xtreme.bucc2018.ru', 'xtreme.tatoeba.ka',
-          'xtreme.xnli', 'xtreme.xquad'} <= set(registered.names)
+  assert {
+    'xtreme.xnli.ur',
+    'xtreme.bucc2018.ru',
+    'xtreme.tatoeba.ka',
+    'xtreme.xnli',
+    'xtreme.xquad',
+  } <= set(registered.names)
   assert 'xtreme.xnli.fr' not in registered.names
-  assert any(note.startswith('xnli: no test data of ar, bg')
-             for note in registered.missing)
-  splits = {name: set(seqio.TaskRegistry.get(f'xtreme.{name}').splits)
-            for name in ('xnli.en', 'xnli.ur', 'xquad.en', 'xquad.th')}
+  assert any(
+    note.startswith('xnli: no test data of ar, bg')
+    for note in registered.missing
+  )
+  splits = {
+    name: set(seqio.TaskRegistry.get(f'xtreme.{name}').splits)
+    for name in ('xnli.en', 'xnli.ur', 'xquad.en', 'xquad.th')
+  }
   assert splits == {
-      'xnli.en': {'train', 'validation', 'test'},
-      'xnli.ur': {'validation', 'test'}, 'xquad.en': {'train', 'validation'},
-      'xquad.th': {'test'}}
+    'xnli.en': {'train', 'validation', 'test'},
+    'xnli.ur': {'validation', 'test'},
+    'xquad.en': {'train', 'validation'},
+    'xquad.th': {'test'},
+  }
 
 
 def test_tasks_hold_what_the_files_do(folder):
   xtreme.register(folder)
   for name, split in (('xnli', 'train'), ('udpos', 'test'), ('mlqa', 'test')):
     task = tables.TASKS[name]
-    read = task_source.TaskExamples(mixture=f'xtreme.{name}', kind=task.kind,
-                                    split=split)
+    read = task_source.TaskExamples(
+      mixture=f'xtreme.{name}', kind=task.kind, split=split
+    )
     files = tables.examples(folder, name, split)
     assert read.languages() == files.languages()
     for part in read.languages():
       assert read.load(part) == files.load(part)
   mined = task_source.TaskMined(mixture='xtreme.tatoeba')
-  assert mined.load('ka-en') == tables.examples(
-      folder, 'tatoeba').load('ka-en')
+  assert mined.load('ka-en') == tables.examples(folder, 'tatoeba').load('ka-en')
 
 
 def test_treebanks(tmp_path, folder):
-  for name in ('UD_R-A/ru_a-ud-dev.conllu', 'UD_R-B/ru_b-ud-dev.conllu',
-               'UD_R-A/ru_a-ud-test.first9.conllu', 'UD_R-A/other.conllu'):
+  for name in (
+    'UD_R-A/ru_a-ud-dev.conllu',
+    'UD_R-B/ru_b-ud-dev.conllu',
+    'UD_R-A/ru_a-ud-test.first9.conllu',
+    'UD_R-A/other.conllu',
+  ):
     path = tmp_path / 'trees' / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_TREE + '\n')
   names = xtreme.register_treebanks(str(tmp_path / 'trees')).names
   assert names == ('ud.tags.ru', 'ud.trees.ru', 'ud.tags', 'ud.trees')
-  trees = task_source.TaskExamples(mixture='ud.trees', kind='parsing',
-                                   split='validation').load('ru')
+  trees = task_source.TaskExamples(
+    mixture='ud.trees', kind='parsing', split='validation'
+  ).load('ru')
   assert [e.id for e in trees] == ['0', 'ru_b-ud-dev.conllu:0']
   tags = task_source.TaskExamples(mixture='ud.tags', kind='tagging')
   assert tags.load('ru')[0].tags == ('PART',)
 
 
 def test_folders_without_anything(tmp_path):
-  with pytest.raises(errors.CorpusError, match='Nothing of XTREME lies in this '
-                     'folder. Got: .* Expected: folders such as xnli'):
+  with pytest.raises(
+    errors.CorpusError,
+    match='Nothing of XTREME lies in this '
+    'folder. Got: .* Expected: folders such as xnli',
+  ):
     xtreme.register(str(tmp_path))
-  with pytest.raises(errors.CorpusError, match='No treebank lies in this folder'
-                     '. .*Expected: files such as UD_English-EWT/en_ewt'):
+  with pytest.raises(
+    errors.CorpusError,
+    match='No treebank lies in this folder'
+    '. .*Expected: files such as UD_English-EWT/en_ewt',
+  ):
     xtreme.register_treebanks(str(tmp_path))
 
 
 def test_the_command_lists_and_shows(folder, capsys):
   assert cli.main(['tasks', 'list', 'xtreme.x*', f'--xtreme={folder}']) == 0
   listed = [line.split() for line in capsys.readouterr().out.splitlines()]
-  assert ['xtreme.xnli.ur', 'classification', 'ur', 'validation',
-          'test'] in listed
-  xtreme_names = [n for n in (*seqio.TaskRegistry.names(),
-                              *seqio.MixtureRegistry.names())
-                  if n.startswith('xtreme.')]
+  assert [
+    'xtreme.xnli.ur',
+    'classification',
+    'ur',
+    'validation',
+    'test',
+  ] in listed
+  xtreme_names = [
+    n
+    for n in (*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names())
+    if n.startswith('xtreme.')
+  ]
   for name in xtreme_names:
-    (seqio.MixtureRegistry if name in seqio.MixtureRegistry.names()
-     else seqio.TaskRegistry).remove(name)
-  assert cli.main(['tasks', 'show', 'xtreme.udpos.en', f'--xtreme={folder}',
-                   '-n', '1']) == 0
+    (
+      seqio.MixtureRegistry
+      if name in seqio.MixtureRegistry.names()
+      else seqio.TaskRegistry
+    ).remove(name)
+  assert (
+    cli.main(
+      ['tasks', 'show', 'xtreme.udpos.en', f'--xtreme={folder}', '-n', '1']
+    )
+    == 0
+  )
   assert "tags: ['DET', 'NOUN']" in capsys.readouterr().out

@@ -47,26 +47,30 @@ def _state(step):
 
 
 def _factory(state):
-  abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(
-      x.shape, x.dtype, sharding=x.sharding), state)
+  abstract = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
+  )
   return types.SimpleNamespace(abstract=abstract, abstract_sharded=abstract)
 
 
 def test_checkpoints(run, bucket):
   """Written, pruned, found, passed over where damaged, and moved away."""
   saved = checkpoints.Checkpoints(
-      run, checkpoints.CheckpointOptions(keep_last=2))
+    run, checkpoints.CheckpointOptions(keep_last=2)
+  )
   for step in (1, 2, 3):
     saved.save(_state(step), {'step': step})
   saved.close()
   assert checkpoints.finished_steps(str(run)) == [2, 3]
   assert saved.describe_last() == (
-      'The last checkpoint is gs://bucket/run/checkpoints/3.')
+    'The last checkpoint is gs://bucket/run/checkpoints/3.'
+  )
   bucket.put('run/checkpoints/4/params/d/half', b'')  # its writer was killed
   assert checkpoints.finished_steps(run) == [2, 3]
   for name in list(bucket.objects):
-    if name.startswith('run/checkpoints/3/params/'
-                       ) and name.endswith('manifest.ocdbt'):
+    if name.startswith('run/checkpoints/3/params/') and name.endswith(
+      'manifest.ocdbt'
+    ):
       bucket.put(name, b'damaged')
   saved = checkpoints.Checkpoints(run)
   restored = saved.restore_last(_factory(_state(0)))
@@ -74,8 +78,9 @@ def test_checkpoints(run, bucket):
   assert restored.step == 2 and restored.meta == {'step': 2}
   jax.tree.map(np.testing.assert_array_equal, restored.state, _state(2))
   assert checkpoints.finished_steps(run) == [2]
-  assert any(name.startswith('run/rejected_checkpoints/3-')
-             for name in bucket.objects)
+  assert any(
+    name.startswith('run/rejected_checkpoints/3-') for name in bucket.objects
+  )
 
 
 def test_run_directory(run, tmp_path):
@@ -86,11 +91,15 @@ def test_run_directory(run, tmp_path):
   run_directory.copy_vocabulary(source, run)
   run_directory.check_vocabulary(source, run)
   paths.write_atomically(source / 'vocabulary.json', '{"other": 1}')
-  with pytest.raises(run_directory.errors.RunDirectoryError,
-                     match='The vocabulary is not the one'):
+  with pytest.raises(
+    run_directory.errors.RunDirectoryError,
+    match='The vocabulary is not the one',
+  ):
     run_directory.check_vocabulary(source, run)
-  with pytest.raises(run_directory.errors.RunDirectoryError,
-                     match="holds another configuration's run"):
+  with pytest.raises(
+    run_directory.errors.RunDirectoryError,
+    match="holds another configuration's run",
+  ):
     run_directory.claim(run, 'a = 2\n')
 
 
@@ -115,11 +124,13 @@ def test_metrics_of_a_continued_run(run):
 def test_copies_that_fail_are_tried_again(run, bucket, tmp_path, caplog):
   class Failing:
     """A directory whose first files can't be written."""
+
     failures = 2
 
     def joinpath(self, *parts):
-      return types.SimpleNamespace(write_bytes=lambda content: self._write(
-          run.joinpath(*parts), content))
+      return types.SimpleNamespace(
+        write_bytes=lambda content: self._write(run.joinpath(*parts), content)
+      )
 
     def _write(self, path, content):
       if self.failures:

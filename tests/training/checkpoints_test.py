@@ -28,15 +28,18 @@ def _state(step=0, *, optimizer=_OPTIMIZER, ema=True, length=12):
 def _factory(state):
   """As `StateFactory` describes a state, on one device."""
   abstract = jax.tree.map(
-      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), state)
-  sharded = jax.tree.map(lambda x: jax.ShapeDtypeStruct(
-      x.shape, x.dtype, sharding=x.sharding), state)
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), state
+  )
+  sharded = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
+  )
   return types.SimpleNamespace(abstract=abstract, abstract_sharded=sharded)
 
 
 def _write(directory, steps, metrics=None, **options) -> None:
   saved = checkpoints.Checkpoints(
-      directory, checkpoints.CheckpointOptions(**options))
+    directory, checkpoints.CheckpointOptions(**options)
+  )
   for step in steps:
     saved.save(_state(step), {'step': step}, metrics and metrics[step])
   saved.close()
@@ -57,10 +60,16 @@ def _step_dir(directory, step) -> pathlib.Path:
 def test_round_trip_on_another_mesh(tmp_path):
   """All bits of parameters, optimizer and average, from (2, 2, 2) to 1."""
   sharded = tiny.make_factory(
-      partitioner=partitioning.Partitioner(fsdp=2, tensor=2))
-  values = tiny.numbered(jax.tree.map(
-      lambda leaf: jax.device_put(jnp.zeros(leaf.shape, leaf.dtype),
-                                  leaf.sharding), sharded.abstract_sharded))
+    partitioner=partitioning.Partitioner(fsdp=2, tensor=2)
+  )
+  values = tiny.numbered(
+    jax.tree.map(
+      lambda leaf: jax.device_put(
+        jnp.zeros(leaf.shape, leaf.dtype), leaf.sharding
+      ),
+      sharded.abstract_sharded,
+    )
+  )
   values = values.replace(step=jnp.int32(7))
   saved = checkpoints.Checkpoints(tmp_path)
   saved.save(values, {'window': [0.1, None], 'seed': 3})
@@ -70,11 +79,15 @@ def test_round_trip_on_another_mesh(tmp_path):
   for factory in (sharded, alone):
     restored = saved.restore_last(factory)
     assert (restored.step, restored.meta) == (
-        7, {'window': [0.1, None], 'seed': 3})
+      7,
+      {'window': [0.1, None], 'seed': 3},
+    )
     tiny.assert_trees_equal(restored.state, values)
     for leaf, sharding in zip(
-        jax.tree.leaves(restored.state),
-        jax.tree.leaves(factory.shardings), strict=True):
+      jax.tree.leaves(restored.state),
+      jax.tree.leaves(factory.shardings),
+      strict=True,
+    ):
       assert leaf.sharding.is_equivalent_to(sharding, leaf.ndim)
   saved.close()
   average = checkpoints.restore_params(tmp_path, 7, alone.abstract.params)
@@ -91,7 +104,8 @@ def test_written_with_little_memory(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, restored.state, want)
     _write(tmp_path, [5])
   params = checkpoints.restore_params(
-      tmp_path, 3, _factory(_state()).abstract_sharded.params)
+    tmp_path, 3, _factory(_state()).abstract_sharded.params
+  )
   jax.tree.map(np.testing.assert_array_equal, params, _state().ema)
 
 
@@ -110,11 +124,14 @@ def test_step_that_is_there_is_not_written_again(tmp_path):
   assert checkpoints.finished_steps(tmp_path) == [1]
 
 
-@pytest.mark.parametrize(('options', 'kept'), [
+@pytest.mark.parametrize(
+  ('options', 'kept'),
+  [
     (dict(keep_last=2), [4, 5]),
     (dict(keep_last=None), [0, 1, 2, 3, 4, 5]),
     (dict(keep_last=1, keep_every_steps=2), [0, 2, 4, 5]),
-])
+  ],
+)
 def test_which_are_kept(tmp_path, options, kept):
   _write(tmp_path, range(6), **options)
   assert checkpoints.finished_steps(tmp_path) == kept
@@ -123,9 +140,14 @@ def test_which_are_kept(tmp_path, options, kept):
 @pytest.mark.parametrize(('highest', 'best'), [(True, 1), (False, 2)])
 def test_best_is_kept(tmp_path, highest, best):
   scores = {1: 0.9, 2: 0.1, 3: 0.5, 4: 0.6}
-  _write(tmp_path, scores,
-         {s: {'retrieval/mean': v, 'more': 1.0} for s, v in scores.items()},
-         keep_last=1, best_metric='retrieval/mean', best_is_highest=highest)
+  _write(
+    tmp_path,
+    scores,
+    {s: {'retrieval/mean': v, 'more': 1.0} for s, v in scores.items()},
+    keep_last=1,
+    best_metric='retrieval/mean',
+    best_is_highest=highest,
+  )
   assert checkpoints.finished_steps(tmp_path) == [best, 4]
 
 
@@ -137,8 +159,13 @@ def test_best_is_found_again_after_a_restart(tmp_path):
 
 
 def test_checkpoints_without_the_metric_are_not_best(tmp_path):
-  metrics = {1: None, 2: {'m': 0.1}, 3: {'m': math.nan}, 4: {'other': 9.0},
-             5: None}
+  metrics = {
+    1: None,
+    2: {'m': 0.1},
+    3: {'m': math.nan},
+    4: {'other': 9.0},
+    5: None,
+  }
   _write(tmp_path, metrics, metrics, keep_last=1, best_metric='m')
   assert checkpoints.finished_steps(tmp_path) == [2, 5]
 
@@ -160,10 +187,13 @@ def _delete_meta_item(step_dir) -> None:
   shutil.rmtree(step_dir / 'meta')
 
 
-@pytest.mark.parametrize('damage', [
-    _truncate_data, _delete_metadata, _delete_manifest, _delete_meta_item])
+@pytest.mark.parametrize(
+  'damage',
+  [_truncate_data, _delete_metadata, _delete_manifest, _delete_meta_item],
+)
 def test_damaged_checkpoint_gives_way_to_the_one_before(
-    tmp_path, damage, warnings_logged):
+  tmp_path, damage, warnings_logged
+):
   _write(tmp_path, [1, 2])
   damage(_step_dir(tmp_path, 2))
   restored = _restore(tmp_path)
@@ -193,8 +223,9 @@ def test_no_checkpoint_that_can_be_read(tmp_path):
 
 def test_unfinished_write_is_no_checkpoint(tmp_path):
   _write(tmp_path, [1])
-  shutil.copytree(_step_dir(tmp_path, 1),
-                  tmp_path / 'checkpoints/2.orbax-checkpoint-tmp-0')
+  shutil.copytree(
+    _step_dir(tmp_path, 1), tmp_path / 'checkpoints/2.orbax-checkpoint-tmp-0'
+  )
   assert checkpoints.finished_steps(tmp_path) == [1]
   assert _restore(tmp_path).step == 1
 
@@ -204,25 +235,37 @@ def test_other_vocabulary_size_is_named(tmp_path):
   with pytest.raises(errors.CheckpointError) as error:
     _restore(tmp_path, _state(length=13))
   text = str(error.value)
-  assert ('The checkpoint does not fit the model. Got: model/w is (12,) in the '
-          'checkpoint, (13,) in the model.') in text
+  assert (
+    'The checkpoint does not fit the model. Got: model/w is (12,) in the '
+    'checkpoint, (13,) in the model.'
+  ) in text
   assert 'model/bias' not in text and 'vocabulary' in text
   assert checkpoints.finished_steps(tmp_path) == [3]
 
 
 def test_parameters_of_one_side_only_are_named(tmp_path):
   _write(tmp_path, [3])
-  abstract = {'model': {'w': jax.ShapeDtypeStruct((12,), jnp.float32),
-                        'new': jax.ShapeDtypeStruct((2,), jnp.float32)}}
+  abstract = {
+    'model': {
+      'w': jax.ShapeDtypeStruct((12,), jnp.float32),
+      'new': jax.ShapeDtypeStruct((2,), jnp.float32),
+    }
+  }
   with pytest.raises(errors.CheckpointError) as error:
     checkpoints.restore_params(tmp_path, 3, abstract)
-  assert ('Got: model/bias only in the checkpoint; model/new only in the '
-          'model.') in str(error.value)
+  assert (
+    'Got: model/bias only in the checkpoint; model/new only in the model.'
+  ) in str(error.value)
 
 
-@pytest.mark.parametrize('other', [
-    dict(ema=False), dict(optimizer=optimizers.adafactor(learning_rate=0.1)),
-    dict(optimizer=optimizers.adamw(learning_rate=0.1, frozen=('bias',)))])
+@pytest.mark.parametrize(
+  'other',
+  [
+    dict(ema=False),
+    dict(optimizer=optimizers.adafactor(learning_rate=0.1)),
+    dict(optimizer=optimizers.adamw(learning_rate=0.1, frozen=('bias',))),
+  ],
+)
 def test_other_optimizer_or_average_is_no_damage(tmp_path, other):
   """It is refused, and the checkpoints stay where they are."""
   _write(tmp_path, [1, 2])
@@ -240,18 +283,23 @@ def test_step_that_does_not_exist(tmp_path):
   with pytest.raises(errors.CheckpointError) as error:
     checkpoints.restore_params(tmp_path, 5, _factory(_state()).abstract.params)
   assert str(error.value) == (
-      'There is no such checkpoint. Got: 5. Expected: one of [1, 2]. Where: '
-      f'{tmp_path}.')
+    'There is no such checkpoint. Got: 5. Expected: one of [1, 2]. Where: '
+    f'{tmp_path}.'
+  )
 
 
 @pytest.mark.parametrize('asynchronous', [True, False])
 def test_failed_write_names_the_last_good_step(
-    tmp_path, monkeypatch, asynchronous):
+  tmp_path, monkeypatch, asynchronous
+):
   _write(tmp_path, [1])
   saved = checkpoints.Checkpoints(
-      tmp_path, checkpoints.CheckpointOptions(asynchronous=asynchronous))
+    tmp_path, checkpoints.CheckpointOptions(asynchronous=asynchronous)
+  )
+
   def full(*args, **kwargs):
     raise OSError(28, 'No space left on device')
+
   monkeypatch.setattr(pathlib.Path, 'rename', full)
   monkeypatch.setattr('os.rename', full)
   with pytest.raises(errors.CheckpointError) as error:
@@ -291,8 +339,11 @@ except errors.CheckpointError as error:
 def test_full_disk(tmp_path):
   """Files can't grow past 1 MiB from the second checkpoint on."""
   out = subprocess.run(
-      [sys.executable, '-c', _FULL_DISK, str(tmp_path)], check=True,
-      capture_output=True, text=True).stdout
+    [sys.executable, '-c', _FULL_DISK, str(tmp_path)],
+    check=True,
+    capture_output=True,
+    text=True,
+  ).stdout
   assert out.startswith('A checkpoint could not be written. Got: ')
   assert 'the last good checkpoint is step 1' in out
   assert checkpoints.finished_steps(tmp_path) == [1]
@@ -301,10 +352,11 @@ def test_full_disk(tmp_path):
   assert (params['w'] == jax.random.normal(jax.random.key(1), (1 << 19,))).all()
 
 
-@pytest.mark.parametrize('options', [dict(every_steps=0), dict(keep_last=0),
-                                     dict(keep_every_steps=0)])
+@pytest.mark.parametrize(
+  'options', [dict(every_steps=0), dict(keep_last=0), dict(keep_every_steps=0)]
+)
 def test_options_that_are_not_positive(options):
   with pytest.raises(errors.ConfigError) as error:
     checkpoints.CheckpointOptions(**options)
-  (name, value), = options.items()
+  ((name, value),) = options.items()
   assert f'{name}={value}' in str(error.value)

@@ -7,5 +7,6 @@ import pytest
 def warnings_logged(caplog):
   """A function that lists the warnings logged so far."""
   caplog.set_level('WARNING')
-  return lambda: [r.getMessage() for r in caplog.records
-                  if r.levelname == 'WARNING']
+  return lambda: [
+    r.getMessage() for r in caplog.records if r.levelname == 'WARNING'
+  ]

@@ -22,23 +22,33 @@ class _Bias(base.EvalTask):
   def evaluate(self, subject):
     if self.fails:
       raise ValueError('no text')
-    return base.EvalResult(metrics={
+    return base.EvalResult(
+      metrics={
         'bias': float(subject.params['model']['bias']),
-        'seed': float(subject.seed), 'nan': float('nan')})
+        'seed': float(subject.seed),
+        'nan': float('nan'),
+      }
+    )
 
 
 def _setup(directory, ema_decay=None):
   return types.SimpleNamespace(
-      model=None, vocabulary=None, model_dir=directory,
-      settings=types.SimpleNamespace(
-          ema_decay=ema_decay, partitioner=None,
-          objectives=types.SimpleNamespace(objectives=())))
+    model=None,
+    vocabulary=None,
+    model_dir=directory,
+    settings=types.SimpleNamespace(
+      ema_decay=ema_decay,
+      partitioner=None,
+      objectives=types.SimpleNamespace(objectives=()),
+    ),
+  )
 
 
 def _state(step):
   state = tiny.regression_state(optimizers.adam(learning_rate=0.1), ema=True)
-  return state.replace(step=jnp.int32(step), ema={'model': {
-      'bias': jnp.float32(9.0)}})
+  return state.replace(
+    step=jnp.int32(step), ema={'model': {'bias': jnp.float32(9.0)}}
+  )
 
 
 def test_when():
@@ -50,7 +60,8 @@ def test_interval_must_be_positive():
   with pytest.raises(errors.ConfigError) as error:
     evaluation.Evaluation(tasks=(), every_steps=0)
   assert str(error.value).startswith(
-      'Evaluation.every_steps must be positive. Got: 0.')
+    'Evaluation.every_steps must be positive. Got: 0.'
+  )
 
 
 def test_results_are_returned_and_recorded(tmp_path):
@@ -62,19 +73,24 @@ def test_results_are_returned_and_recorded(tmp_path):
   assert record['metrics'] == {'bias': 0.5, 'seed': 4.0, 'nan': None}
 
 
-@pytest.mark.parametrize(('ema_decay', 'use_ema', 'bias'), [
-    (0.9, True, 9.0), (0.9, False, 0.5), (None, True, 0.5)])
+@pytest.mark.parametrize(
+  ('ema_decay', 'use_ema', 'bias'),
+  [(0.9, True, 9.0), (0.9, False, 0.5), (None, True, 0.5)],
+)
 def test_average_is_evaluated_where_it_is_on(
-    tmp_path, ema_decay, use_ema, bias):
+  tmp_path, ema_decay, use_ema, bias
+):
   plan = evaluation.Evaluation(
-      tasks=(_Bias(name='a'),), every_steps=1, use_ema=use_ema)
+    tasks=(_Bias(name='a'),), every_steps=1, use_ema=use_ema
+  )
   metrics = evaluation.run(plan, _setup(tmp_path, ema_decay), _state(1))
   assert metrics['a/bias'] == bias
 
 
 def test_task_that_fails_is_left_out(tmp_path, caplog):
   plan = evaluation.Evaluation(
-      tasks=(_Bias(name='bad', fails=True), _Bias(name='good')), every_steps=1)
+    tasks=(_Bias(name='bad', fails=True), _Bias(name='good')), every_steps=1
+  )
   metrics = evaluation.run(plan, _setup(tmp_path), _state(3))
   assert {name.split('/')[0] for name in metrics} == {'good'}
   assert 'Evaluation at step 3: bad: ValueError: no text' in caplog.text

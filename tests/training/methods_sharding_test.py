@@ -27,33 +27,51 @@ def _veco():
   """Adjacent segments, and pairs with TLM, in turn."""
   entry, ca_mlm = mixture_lib.Entry, cross_attention_mlm.CrossAttentionMLM
   return _Case(
-      tiny.make_model(num_layers=1, scan_layers=False, cross_attention=True),
-      tiny.make_mixture(
-          entry(stream='adjacent', objective=ca_mlm()),
-          entry(stream='sides', objective=ca_mlm(
-              mask_ratio=0.25, name_prefix='ca_mlm_pairs')),
-          entry(stream='pairs', objective=masked_lm.TranslationLM()),
-          combine='alternate', pattern=(0, (1, 2))))
+    tiny.make_model(num_layers=1, scan_layers=False, cross_attention=True),
+    tiny.make_mixture(
+      entry(stream='adjacent', objective=ca_mlm()),
+      entry(
+        stream='sides',
+        objective=ca_mlm(mask_ratio=0.25, name_prefix='ca_mlm_pairs'),
+      ),
+      entry(stream='pairs', objective=masked_lm.TranslationLM()),
+      combine='alternate',
+      pattern=(0, (1, 2)),
+    ),
+  )
 
 
 def _translation(**fields):
   config = encoder_decoder_config.EncoderDecoderConfig(
-      num_encoder_layers=1, num_decoder_layers=1, hidden_dim=16, mlp_dim=32,
-      num_heads=2, max_length=32, vocab_size=tiny.SPEC.size, num_languages=2,
-      scan_layers=False, dropout_rate=0.0, attention_dropout_rate=0.0,
-      **fields)
+    num_encoder_layers=1,
+    num_decoder_layers=1,
+    hidden_dim=16,
+    mlp_dim=32,
+    num_heads=2,
+    max_length=32,
+    vocab_size=tiny.SPEC.size,
+    num_languages=2,
+    scan_layers=False,
+    dropout_rate=0.0,
+    attention_dropout_rate=0.0,
+    **fields,
+  )
   return _Case(
-      encoder_decoder.EncoderDecoder(config),
-      tiny.make_mixture(mixture_lib.Entry(
-          stream='sides',
-          objective=seq2seq.Translation(decoder_start='bos'))))
+    encoder_decoder.EncoderDecoder(config),
+    tiny.make_mixture(
+      mixture_lib.Entry(
+        stream='sides', objective=seq2seq.Translation(decoder_start='bos')
+      )
+    ),
+  )
 
 
 _CASES = {
-    'veco': _veco(),
-    'translation': _translation(family='post_ln'),
-    'translation_t5': _translation(family='t5', gated_mlp=True,
-                                   output_embeddings='own'),
+  'veco': _veco(),
+  'translation': _translation(family='post_ln'),
+  'translation_t5': _translation(
+    family='t5', gated_mlp=True, output_embeddings='own'
+  ),
 }
 
 
@@ -68,35 +86,55 @@ def _losses(case, partitioner):
   """Loss of each of the first steps, and the last state's parameters."""
   optimizer = optimizers.adamw(learning_rate=0.01, eps=1e-3)
   factory = tiny.make_factory(
-      model=case.model, mixture=case.mixture, optimizer=optimizer,
-      partitioner=partitioner, use_ema=False)
+    model=case.model,
+    mixture=case.mixture,
+    optimizer=optimizer,
+    partitioner=partitioner,
+    use_ema=False,
+  )
   builder = step_lib.StepBuilder(
-      model=case.model, mixture=case.mixture, optimizer=optimizer,
-      vocabulary=tiny.SPEC, seed=0)
-  steps = {group: jax.jit(builder.build(group), donate_argnums=0,
-                          out_shardings=(factory.shardings,
-                                         partitioner.replicated))
-           for group in case.mixture.groups}
+    model=case.model,
+    mixture=case.mixture,
+    optimizer=optimizer,
+    vocabulary=tiny.SPEC,
+    seed=0,
+  )
+  steps = {
+    group: jax.jit(
+      builder.build(group),
+      donate_argnums=0,
+      out_shardings=(factory.shardings, partitioner.replicated),
+    )
+    for group in case.mixture.groups
+  }
   state, losses = factory.create(jax.random.key(0)), []
   with partitioner.scope():
     for i in range(_STEPS):
       group = case.mixture.active(i)
       streams = {case.mixture.entries[j].stream for j in group}
-      state, output = steps[group](state, {
+      state, output = steps[group](
+        state,
+        {
           name: jax.device_put(_batch(name, i), partitioner.batch_sharding)
-          for name in streams})
+          for name in streams
+        },
+      )
       losses.append(float(output.loss))
   return losses, state.params
 
 
-@pytest.mark.parametrize('name', [
-    'veco', pytest.param('translation', marks=pytest.mark.slow),
-    pytest.param('translation_t5', marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+  'name',
+  [
+    'veco',
+    pytest.param('translation', marks=pytest.mark.slow),
+    pytest.param('translation_t5', marks=pytest.mark.slow),
+  ],
+)
 def test_eight_devices_equal_one(name):
   case = _CASES[name]
   wanted, one = _losses(case, tiny.one_device())
-  got, eight = _losses(case, partitioning.Partitioner(
-      data=2, fsdp=2, tensor=2))
+  got, eight = _losses(case, partitioning.Partitioner(data=2, fsdp=2, tensor=2))
   np.testing.assert_allclose(got, wanted, atol=1e-4, rtol=0)
   spread = 0
   for a, b in zip(jax.tree.leaves(eight), jax.tree.leaves(one), strict=True):

@@ -14,10 +14,15 @@ from xlflax.training import step as step_lib
 
 def _output(loss, *, finite=True, tokens=10.0, norm=1.0, total=(1.0, 2.0)):
   return step_lib.StepOutput(
-      metrics={'mlm/loss': base.Sum(jnp.asarray(total), jnp.ones(2)),
-               'mlm/rows': base.Sum(jnp.float32(3.0), jnp.float32(1.0))},
-      loss=jnp.float32(loss), grad_norm=jnp.float32(norm),
-      finite=jnp.asarray(finite), tokens=jnp.float32(tokens))
+    metrics={
+      'mlm/loss': base.Sum(jnp.asarray(total), jnp.ones(2)),
+      'mlm/rows': base.Sum(jnp.float32(3.0), jnp.float32(1.0)),
+    },
+    loss=jnp.float32(loss),
+    grad_norm=jnp.float32(norm),
+    finite=jnp.asarray(finite),
+    tokens=jnp.float32(tokens),
+  )
 
 
 def _filled(*outputs):
@@ -30,7 +35,12 @@ def _filled(*outputs):
 def test_means_and_sums():
   sums = _filled(_output(1.0, norm=2.0), _output(4.0, norm=5.0)).peek()
   assert (sums.steps, sums.skipped, sums.loss, sums.grad_norm, sums.tokens) == (
-      2, 0, 2.5, 3.5, 20.0)
+    2,
+    0,
+    2.5,
+    3.5,
+    20.0,
+  )
   total, weight = sums.metrics['mlm/loss']
   np.testing.assert_array_equal(total, [2.0, 4.0])
   np.testing.assert_array_equal(weight, [2.0, 2.0])
@@ -39,8 +49,11 @@ def test_means_and_sums():
 
 def test_steps_that_are_not_finite_are_counted_and_left_out():
   nan = float('nan')
-  sums = _filled(_output(1.0), _output(
-      nan, finite=False, norm=nan, total=(nan, nan)), _output(3.0)).peek()
+  sums = _filled(
+    _output(1.0),
+    _output(nan, finite=False, norm=nan, total=(nan, nan)),
+    _output(3.0),
+  ).peek()
   assert (sums.steps, sums.skipped, sums.loss, sums.grad_norm) == (3, 1, 2, 1)
   np.testing.assert_array_equal(sums.metrics['mlm/loss'][0], [2.0, 4.0])
   assert sums.tokens == 30.0  # read, though not learnt from
@@ -62,8 +75,12 @@ def test_take_starts_anew_and_peek_does_not():
 
 def _values(i):
   rng = np.random.default_rng(i)
-  return _output(rng.normal(), norm=rng.random(), tokens=rng.integers(1, 99),
-                 total=tuple(rng.normal(size=2).astype(np.float32)))
+  return _output(
+    rng.normal(),
+    norm=rng.random(),
+    tokens=rng.integers(1, 99),
+    total=tuple(rng.normal(size=2).astype(np.float32)),
+  )
 
 
 @pytest.mark.parametrize('cut', [0, 1, 4, 7])

@@ -25,8 +25,9 @@ def _events(directory):
   for path in sorted((directory / run_directory.TENSORBOARD).iterdir()):
     for event in event_file_loader.LegacyEventFileLoader(str(path)).Load():
       if event.summary.value:
-        found.append((event.step, {v.tag: v.simple_value
-                                   for v in event.summary.value}))
+        found.append(
+          (event.step, {v.tag: v.simple_value for v in event.summary.value})
+        )
   return found
 
 
@@ -36,12 +37,17 @@ def test_same_scalars_in_both(tmp_path):
   writer.write(20, eval={'retrieval/accuracy/mean': 1.0})
   writer.close()
   assert _lines(tmp_path / 'run') == [
-      {'step': 10, 'train': {'loss': 0.5, 'mlm/loss/de': 2.0},
-       'speed': {'mfu': 0.25}},
-      {'step': 20, 'eval': {'retrieval/accuracy/mean': 1.0}}]
+    {
+      'step': 10,
+      'train': {'loss': 0.5, 'mlm/loss/de': 2.0},
+      'speed': {'mfu': 0.25},
+    },
+    {'step': 20, 'eval': {'retrieval/accuracy/mean': 1.0}},
+  ]
   assert _events(tmp_path / 'run') == [
-      (10, {'train/loss': 0.5, 'train/mlm/loss/de': 2.0, 'speed/mfu': 0.25}),
-      (20, {'eval/retrieval/accuracy/mean': 1.0})]
+    (10, {'train/loss': 0.5, 'train/mlm/loss/de': 2.0, 'speed/mfu': 0.25}),
+    (20, {'eval/retrieval/accuracy/mean': 1.0}),
+  ]
 
 
 def test_numbers_that_are_not_finite_are_null(tmp_path):
@@ -49,7 +55,8 @@ def test_numbers_that_are_not_finite_are_null(tmp_path):
   writer.write(1, train={'a': math.nan, 'b': math.inf, 'c': -math.inf})
   writer.close()
   assert _lines(tmp_path) == [
-      {'step': 1, 'train': {'a': None, 'b': None, 'c': None}}]
+    {'step': 1, 'train': {'a': None, 'b': None, 'c': None}}
+  ]
   assert math.isnan(_events(tmp_path)[0][1]['train/a'])
 
 
@@ -70,11 +77,12 @@ def test_a_continued_run_appends(tmp_path):
 
 def test_writing_needs_no_tensorflow(tmp_path):
   code = (
-      'import pathlib, sys\n'
-      'from xlflax.training import metric_writers\n'
-      f'w = metric_writers.MetricsWriter(pathlib.Path({str(tmp_path)!r}))\n'
-      'w.write(1, train={"a": 1.0})\n'
-      'w.close()\n'
-      'assert "tensorflow" not in sys.modules\n')
+    'import pathlib, sys\n'
+    'from xlflax.training import metric_writers\n'
+    f'w = metric_writers.MetricsWriter(pathlib.Path({str(tmp_path)!r}))\n'
+    'w.write(1, train={"a": 1.0})\n'
+    'w.close()\n'
+    'assert "tensorflow" not in sys.modules\n'
+  )
   subprocess.run([sys.executable, '-c', code], check=True, cwd=_REPO)
   assert _events(tmp_path) == [(1, {'train/a': 1.0})]

@@ -12,10 +12,19 @@ from xlflax.training import checkpoints, optimizers, partitioning
 from xlflax.training import step as step_lib
 from xlflax.training.initialization import init_from as initialization
 
-MIXTURE = mixture_lib.ObjectiveMixture(entries=(mixture_lib.Entry(
-    stream='sides', objective=SentenceAlignment(
-        queue=MomentumQueue(size=24, momentum=0.9), direction='forward',
-        pooling='first', projection_dim=8)),))
+MIXTURE = mixture_lib.ObjectiveMixture(
+  entries=(
+    mixture_lib.Entry(
+      stream='sides',
+      objective=SentenceAlignment(
+        queue=MomentumQueue(size=24, momentum=0.9),
+        direction='forward',
+        pooling='first',
+        projection_dim=8,
+      ),
+    ),
+  )
+)
 _OPTIMIZER = optimizers.adamw(learning_rate=0.01)
 
 
@@ -26,23 +35,35 @@ def _batch(seed):
 
 def _factory(partitioner):
   return tiny.make_factory(
-      mixture=MIXTURE, optimizer=_OPTIMIZER, partitioner=partitioner,
-      use_ema=False, model=tiny.make_model(num_layers=1, scan_layers=False))
+    mixture=MIXTURE,
+    optimizer=_OPTIMIZER,
+    partitioner=partitioner,
+    use_ema=False,
+    model=tiny.make_model(num_layers=1, scan_layers=False),
+  )
 
 
 def _trained(partitioner, steps=4):
   """A state after some steps of 8 pairs: the queue of 24 wraps around."""
   factory = _factory(partitioner)
   builder = step_lib.StepBuilder(
-      model=tiny.make_model(num_layers=1, scan_layers=False),
-      mixture=MIXTURE, optimizer=_OPTIMIZER, vocabulary=tiny.SPEC, seed=0)
-  step = jax.jit(builder.build((0,)), donate_argnums=0, out_shardings=(
-      factory.shardings, partitioner.replicated))
+    model=tiny.make_model(num_layers=1, scan_layers=False),
+    mixture=MIXTURE,
+    optimizer=_OPTIMIZER,
+    vocabulary=tiny.SPEC,
+    seed=0,
+  )
+  step = jax.jit(
+    builder.build((0,)),
+    donate_argnums=0,
+    out_shardings=(factory.shardings, partitioner.replicated),
+  )
   state, losses = factory.create(jax.random.key(0)), []
   with partitioner.scope():
     for i in range(steps):
-      state, output = step(state, {'sides': jax.device_put(
-          _batch(i), partitioner.batch_sharding)})
+      state, output = step(
+        state, {'sides': jax.device_put(_batch(i), partitioner.batch_sharding)}
+      )
       losses.append(float(output.loss))
   return factory, state, losses
 
@@ -63,12 +84,17 @@ def test_sharded_is_as_on_one_device(sharded, single):
   np.testing.assert_allclose(losses, wanted_losses, rtol=1e-4)
   kept, wanted_kept = (s.objective_state['align'] for s in (state, wanted))
   assert int(kept['pointer']) == 8
-  np.testing.assert_array_equal(kept['queue']['prints'],
-                                wanted_kept['queue']['prints'])
-  np.testing.assert_allclose(kept['queue']['keys'],
-                             wanted_kept['queue']['keys'], atol=2e-3)
-  for a, b in zip(jax.tree.leaves(kept['key_encoder']),
-                  jax.tree.leaves(wanted_kept['key_encoder']), strict=True):
+  np.testing.assert_array_equal(
+    kept['queue']['prints'], wanted_kept['queue']['prints']
+  )
+  np.testing.assert_allclose(
+    kept['queue']['keys'], wanted_kept['queue']['keys'], atol=2e-3
+  )
+  for a, b in zip(
+    jax.tree.leaves(kept['key_encoder']),
+    jax.tree.leaves(wanted_kept['key_encoder']),
+    strict=True,
+  ):
     np.testing.assert_allclose(a, b, atol=1e-3)
 
 
@@ -76,17 +102,24 @@ def test_key_encoder_is_sharded_as_the_parameters(sharded):
   factory, state, _ = sharded
   encoder = state.objective_state['align']['key_encoder']
   spread = 0
-  for tree in (factory.shardings.objective_state['align']['key_encoder'],
-               jax.tree.map(lambda x: x.sharding, encoder)):
+  for tree in (
+    factory.shardings.objective_state['align']['key_encoder'],
+    jax.tree.map(lambda x: x.sharding, encoder),
+  ):
     for part in ('model', 'heads'):
-      assert jax.tree.all(jax.tree.map(
-          lambda a, b: a.spec == b.spec, tree[part],
-          factory.shardings.params[part]))
+      assert jax.tree.all(
+        jax.tree.map(
+          lambda a, b: a.spec == b.spec,
+          tree[part],
+          factory.shardings.params[part],
+        )
+      )
   for leaf in jax.tree.leaves(encoder):
     spread += not leaf.sharding.is_fully_replicated
   assert spread > 5  # kernels and embeddings, the head's among them
   assert not encoder['heads']['align']['inner'][
-      'kernel'].sharding.is_fully_replicated
+    'kernel'
+  ].sharding.is_fully_replicated
 
 
 def test_checkpoint_holds_queue_pointer_and_key_encoder(sharded, tmp_path):
@@ -105,17 +138,21 @@ def test_checkpoint_holds_queue_pointer_and_key_encoder(sharded, tmp_path):
 
 
 def test_key_encoder_begins_as_what_the_parameters_are_taken_from(
-    single, tmp_path):
+  single, tmp_path
+):
   """And donating the first state's arrays to a step finds each one once."""
   factory, state, _ = single
   saved = checkpoints.Checkpoints(tmp_path)
   saved.save(state, {})
   saved.close()
   fresh = factory.create(jax.random.key(1))
-  fresh = initialization.apply(initialization.InitFrom(
-      model_dir=str(tmp_path)), fresh, factory)
+  fresh = initialization.apply(
+    initialization.InitFrom(model_dir=str(tmp_path)), fresh, factory
+  )
   kept = factory.create_objective_state(fresh.params)['align']
   tiny.assert_trees_equal(kept['key_encoder'], state.params)
-  pointers = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(
-      (fresh.params, kept))]
+  pointers = [
+    leaf.unsafe_buffer_pointer()
+    for leaf in jax.tree.leaves((fresh.params, kept))
+  ]
   assert len(set(pointers)) == len(pointers)

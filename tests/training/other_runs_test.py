@@ -28,65 +28,107 @@ def root(tmp_path_factory):
   source = root / 'corpus' / 'mono' / 'en.txt'
   (english / 'en.txt').write_bytes(source.read_bytes())
   for corpus, size in (('corpus', 110), ('english', 48)):
-    assert cli.main(['vocab', f'--corpus={root / corpus}',
-                     f'--output={root / corpus}_vocabulary',
-                     f'--size={size}']) == 0
+    assert (
+      cli.main(
+        [
+          'vocab',
+          f'--corpus={root / corpus}',
+          f'--output={root / corpus}_vocabulary',
+          f'--size={size}',
+        ]
+      )
+      == 0
+    )
   return root
 
 
 def _train(root, name, files, corpus, steps, *arguments):
   """Losses of a run of so many steps."""
-  status = cli.main([
-      'train', *(f'--gin_file={file}' for file in files),
-      f'--corpus={root / corpus}', f'--model_dir={root / name}',
+  status = cli.main(
+    [
+      'train',
+      *(f'--gin_file={file}' for file in files),
+      f'--corpus={root / corpus}',
+      f'--model_dir={root / name}',
       f'--vocabulary={root / corpus}_vocabulary',
-      f'--gin.TRAIN_STEPS={steps}', '--gin.BATCH_SIZE=8',
-      '--gin.WARMUP_STEPS=1', '--gin.train.train.log_every_steps=1',
-      '--gin.CheckpointOptions.every_steps=1', *arguments])
+      f'--gin.TRAIN_STEPS={steps}',
+      '--gin.BATCH_SIZE=8',
+      '--gin.WARMUP_STEPS=1',
+      '--gin.train.train.log_every_steps=1',
+      '--gin.CheckpointOptions.every_steps=1',
+      *arguments,
+    ]
+  )
   assert status == 0
   lines = (root / name / 'metrics.jsonl').read_text().splitlines()
-  return [json.loads(line)['train']['loss'] for line in lines
-          if 'train' in json.loads(line)]
+  return [
+    json.loads(line)['train']['loss']
+    for line in lines
+    if 'train' in json.loads(line)
+  ]
 
 
 def _params(root, name, step):
   path = checkpoints.path_of(root / name, step)
-  item = {n: np.broadcast_to(np.float32(0), shape)
-          for n, shape in checkpoints.saved_shapes(path).items()}
+  item = {
+    n: np.broadcast_to(np.float32(0), shape)
+    for n, shape in checkpoints.saved_shapes(path).items()
+  }
   return params_lib.names(
-      checkpoints.read_part(path, 'params', params_lib.nest(item)))
+    checkpoints.read_part(path, 'params', params_lib.nest(item))
+  )
 
 
 @pytest.fixture(scope='module')
 def english(root):
   """A monolingual encoder with (untrained) cross-attention."""
-  _train(root, 'en', ('pretrain/mlm.gin', 'models/tiny.gin'), 'english', 2,
-         *_sizes('EncoderConfig'), '--gin.LENGTH=16',
-         '--gin.EncoderConfig.cross_attention=True')
+  _train(
+    root,
+    'en',
+    ('pretrain/mlm.gin', 'models/tiny.gin'),
+    'english',
+    2,
+    *_sizes('EncoderConfig'),
+    '--gin.LENGTH=16',
+    '--gin.EncoderConfig.cross_attention=True',
+  )
   return _params(root, 'en', 2)
 
 
 def _from_english(root, *more):
   file = root / 'init.gin'
-  file.write_text('\n'.join([
-      'from __gin__ import dynamic_registration',
-      'from xlflax.training import decoder_initialization',
-      'from xlflax.training import initialization',
-      'from xlflax.training import optimizers',
-      'from xlflax.training import vocabulary_matching',
-      'INIT_FROM = @initialization.InitFrom()',
-      f'initialization.InitFrom.model_dir = {str(root / "en")!r}',
-      'initialization.InitFrom.vocabulary_matching = '
-      '@vocabulary_matching.VocabularyMatching()', *more]) + '\n')
+  file.write_text(
+    '\n'.join(
+      [
+        'from __gin__ import dynamic_registration',
+        'from xlflax.training import decoder_initialization',
+        'from xlflax.training import initialization',
+        'from xlflax.training import optimizers',
+        'from xlflax.training import vocabulary_matching',
+        'INIT_FROM = @initialization.InitFrom()',
+        f'initialization.InitFrom.model_dir = {str(root / "en")!r}',
+        'initialization.InitFrom.vocabulary_matching = '
+        '@vocabulary_matching.VocabularyMatching()',
+        *more,
+      ]
+    )
+    + '\n'
+  )
   return str(file)
 
 
 def test_frozen_body_and_matched_embeddings(root, english):
   """MetaXLM's +freezing: the body stays, embeddings and bias train."""
-  init = _from_english(root, f"optimizers.adamw.frozen = ({_BODY!r},)")
-  losses = _train(root, 'frozen', (
-      'pretrain/mlm.gin', 'models/tiny.gin', init), 'corpus', 2,
-      *_sizes('EncoderConfig'), '--gin.LENGTH=16')
+  init = _from_english(root, f'optimizers.adamw.frozen = ({_BODY!r},)')
+  losses = _train(
+    root,
+    'frozen',
+    ('pretrain/mlm.gin', 'models/tiny.gin', init),
+    'corpus',
+    2,
+    *_sizes('EncoderConfig'),
+    '--gin.LENGTH=16',
+  )
   assert np.isfinite(losses).all()
   got = _params(root, 'frozen', 2)
   body = [n for n in got if params_lib.matches((_BODY,), n)]
@@ -94,15 +136,21 @@ def test_frozen_body_and_matched_embeddings(root, english):
   for name in body:
     np.testing.assert_array_equal(got[name], english[name], err_msg=name)
   report = json.loads(
-      (root / 'frozen/report/vocabulary_matching.json').read_text())
+    (root / 'frozen/report/vocabulary_matching.json').read_text()
+  )
   assert report['counts']['exact'] > 20
   by_script = report['by_script']
   assert by_script['LATIN']['exact'] > by_script['CYRILLIC']['exact'] == 0
   table = (root / 'frozen/report/vocabulary_matching.tsv').read_text()
-  the = next(line.split('\t') for line in table.splitlines()
-             if line.split('\t')[2] == 'exact')
-  moved = (got['model/embeddings/token'][int(the[0])]
-           - english['model/embeddings/token'][int(the[3])])
+  the = next(
+    line.split('\t')
+    for line in table.splitlines()
+    if line.split('\t')[2] == 'exact'
+  )
+  moved = (
+    got['model/embeddings/token'][int(the[0])]
+    - english['model/embeddings/token'][int(the[3])]
+  )
   assert 0 < np.abs(moved).max() < 0.01  # two small steps from its origin
 
 
@@ -110,22 +158,42 @@ def test_frozen_body_and_matched_embeddings(root, english):
 def test_translation_from_an_encoder_then_averaged(root, english, capsys):
   """Vocabulary matching and decoder initialisation together."""
   init = _from_english(
-      root, 'initialization.InitFrom.decoder = '
-      '@decoder_initialization.DecoderInitialization()',
-      "decoder_initialization.DecoderInitialization.layers = 'first'")
-  losses = _train(root, 'mt', (
-      'pretrain/translation.gin', 'models/tiny_transformer.gin', init),
-      'corpus', 2, *_sizes('EncoderDecoderConfig'), '--gin.SIDE_LENGTH=16',
-      '--gin.EncoderDecoderConfig.num_decoder_layers=1')
+    root,
+    'initialization.InitFrom.decoder = '
+    '@decoder_initialization.DecoderInitialization()',
+    "decoder_initialization.DecoderInitialization.layers = 'first'",
+  )
+  losses = _train(
+    root,
+    'mt',
+    ('pretrain/translation.gin', 'models/tiny_transformer.gin', init),
+    'corpus',
+    2,
+    *_sizes('EncoderDecoderConfig'),
+    '--gin.SIDE_LENGTH=16',
+    '--gin.EncoderDecoderConfig.num_decoder_layers=1',
+  )
   assert np.isfinite(losses).all()
   name = 'layers/cross_attention/key/kernel'
   first, last = (_params(root, 'mt', step) for step in (1, 2))
   np.testing.assert_array_equal(  # the first step's rate is 0
-      first[f'model/decoder/{name}'], english[f'model/{name}'][:1])
+    first[f'model/decoder/{name}'], english[f'model/{name}'][:1]
+  )
   assert (last[f'model/decoder/{name}'] != english[f'model/{name}'][:1]).any()
-  assert cli.main(['convert', 'average', f'--model_dir={root / "mt"}',
-                   '--last=2', f'--output={root / "mean"}']) == 0
+  assert (
+    cli.main(
+      [
+        'convert',
+        'average',
+        f'--model_dir={root / "mt"}',
+        '--last=2',
+        f'--output={root / "mean"}',
+      ]
+    )
+    == 0
+  )
   capsys.readouterr()
   for key, value in _params(root, 'mean', 2).items():
-    np.testing.assert_allclose(value, (first[key] + last[key]) / 2, rtol=1e-5,
-                               atol=1e-7)
+    np.testing.assert_allclose(
+      value, (first[key] + last[key]) / 2, rtol=1e-5, atol=1e-7
+    )

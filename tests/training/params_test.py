@@ -14,7 +14,8 @@ _TREE = {'model': {'b': jnp.ones((2, 3)), 'a': [jnp.ones(4), jnp.ones(())]}}
 def test_names_are_paths_in_the_order_of_the_leaves():
   assert list(params_lib.names(_TREE)) == ['model/a/0', 'model/a/1', 'model/b']
   assert [leaf.shape for leaf in params_lib.names(_TREE).values()] == [
-      leaf.shape for leaf in jax.tree.leaves(_TREE)]
+    leaf.shape for leaf in jax.tree.leaves(_TREE)
+  ]
 
 
 def test_nest_is_the_inverse_of_names():
@@ -28,13 +29,16 @@ def test_names_of_named_tuples():
 
 
 def test_map_with_names():
-  out = params_lib.map_named(lambda n, x, y: (n, x.shape == y.shape),
-                             _TREE, _TREE)
+  out = params_lib.map_named(
+    lambda n, x, y: (n, x.shape == y.shape), _TREE, _TREE
+  )
   assert out['model']['b'] == ('model/b', True)
 
 
-@pytest.mark.parametrize(('patterns', 'matched'), [
-    (('b$',), True), (('^b',), False), (('zzz', 'l/b'), True), ((), False)])
+@pytest.mark.parametrize(
+  ('patterns', 'matched'),
+  [(('b$',), True), (('^b',), False), (('zzz', 'l/b'), True), ((), False)],
+)
 def test_patterns_match_anywhere(patterns, matched):
   assert params_lib.matches(patterns, 'model/b') == matched
 
@@ -43,8 +47,9 @@ def test_patterns_that_select_nothing_are_told_with_names():
   with pytest.raises(errors.ConfigError) as error:
     params_lib.check_patterns(('b$', 'c$'), _TREE, where='here')
   assert str(error.value) == (
-      'A parameter pattern matches no parameter. Got: c$. Expected: part of '
-      'one of model/a/0, model/a/1, model/b. Where: here.')
+    'A parameter pattern matches no parameter. Got: c$. Expected: part of '
+    'one of model/a/0, model/a/1, model/b. Where: here.'
+  )
 
 
 def test_sizes():

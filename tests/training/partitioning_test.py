@@ -16,10 +16,16 @@ def _shape(*shape):
   return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
-@pytest.mark.parametrize(('wanted', 'devices', 'shape'), [
-    ((-1, 1, 1), 8, (8, 1, 1)), ((-1, 2, 2), 8, (2, 2, 2)),
-    ((2, -1, 1), 8, (2, 4, 1)), ((1, 1, -1), 1, (1, 1, 1)),
-    ((2, 2, 2), 8, (2, 2, 2))])
+@pytest.mark.parametrize(
+  ('wanted', 'devices', 'shape'),
+  [
+    ((-1, 1, 1), 8, (8, 1, 1)),
+    ((-1, 2, 2), 8, (2, 2, 2)),
+    ((2, -1, 1), 8, (2, 4, 1)),
+    ((1, 1, -1), 1, (1, 1, 1)),
+    ((2, 2, 2), 8, (2, 2, 2)),
+  ],
+)
 def test_mesh_shape_fills_the_rest(wanted, devices, shape):
   assert meshes.mesh_shape(wanted, devices) == shape
 
@@ -29,14 +35,16 @@ def test_mesh_shape_refuses_sizes(wanted):
   with pytest.raises(errors.ConfigError) as error:
     meshes.mesh_shape(wanted, 8)
   assert str(error.value) == (
-      'The mesh sizes are not usable. Got: '
-      f"{dict(zip(('data', 'fsdp', 'tensor'), wanted, strict=True))}. "
-      'Expected: positive numbers, of which at most one is -1 (the rest). '
-      'Where: Partitioner.')
+    'The mesh sizes are not usable. Got: '
+    f'{dict(zip(("data", "fsdp", "tensor"), wanted, strict=True))}. '
+    'Expected: positive numbers, of which at most one is -1 (the rest). '
+    'Where: Partitioner.'
+  )
 
 
-@pytest.mark.parametrize('wanted', [(3, 1, 1), (-1, 3, 1), (16, 1, 1),
-                                    (-1, 16, 1)])
+@pytest.mark.parametrize(
+  'wanted', [(3, 1, 1), (-1, 3, 1), (16, 1, 1), (-1, 16, 1)]
+)
 def test_mesh_shape_refuses_other_numbers_of_devices(wanted):
   with pytest.raises(errors.ConfigError) as error:
     meshes.mesh_shape(wanted, 8)
@@ -63,37 +71,44 @@ def test_rule_with_an_unknown_mesh_axis():
 def test_parameters_of_the_encoder():
   partitioner = partitioning.Partitioner(fsdp=2, tensor=2)
   boxed = jax.eval_shape(
-      lambda: tiny.state_lib.init_params(
-          tiny.make_model(), tiny.make_mixture(), jax.random.key(0)))
-  specs = {n: s.spec for n, s in params_lib.names(
-      partitioner.shardings(boxed)).items()}
+    lambda: tiny.state_lib.init_params(
+      tiny.make_model(), tiny.make_mixture(), jax.random.key(0)
+    )
+  )
+  specs = {
+    n: s.spec for n, s in params_lib.names(partitioner.shardings(boxed)).items()
+  }
   assert specs['model/embeddings/token'] == PartitionSpec('tensor', 'fsdp')
   assert specs['model/layers/mlp/wi/kernel'] == PartitionSpec(
-      None, 'fsdp', 'tensor')
+    None, 'fsdp', 'tensor'
+  )
   assert specs['model/layers/attention/query/kernel'] == PartitionSpec(
-      None, 'fsdp', 'tensor', None)
+    None, 'fsdp', 'tensor', None
+  )
   assert specs['model/layers/mlp_norm/scale'] == PartitionSpec(None, None)
 
 
 def test_indivisible_dimension_is_kept_whole(warnings_logged):
   partitioner = partitioning.Partitioner(fsdp=2, tensor=4)
-  boxed = {'head': {'kernel': nn.LogicallyPartitioned(
-      _shape(6, 18), ('embed', 'mlp'))}}
+  boxed = {
+    'head': {'kernel': nn.LogicallyPartitioned(_shape(6, 18), ('embed', 'mlp'))}
+  }
   sharding = partitioner.shardings(boxed)['head']['kernel']
   assert sharding.spec == PartitionSpec('fsdp', None)
   assert warnings_logged() == [
-      'head/kernel: dimension 1 (mlp) of 18 is not divisible by 4 devices of '
-      'mesh axis tensor, so it is kept whole on each.']
+    'head/kernel: dimension 1 (mlp) of 18 is not divisible by 4 devices of '
+    'mesh axis tensor, so it is kept whole on each.'
+  ]
 
 
 def test_mesh_axis_goes_to_the_earlier_rule():
   boxed = nn.LogicallyPartitioned(_shape(4, 4), ('embed', 'mlp'))
+
   def spec(*rules):
     return partitioning.Partitioner(fsdp=2, rules=rules).shardings(boxed).spec
-  assert spec(('embed', 'fsdp'), ('mlp', 'fsdp')) == PartitionSpec(
-      'fsdp', None)
-  assert spec(('mlp', 'fsdp'), ('embed', 'fsdp')) == PartitionSpec(
-      None, 'fsdp')
+
+  assert spec(('embed', 'fsdp'), ('mlp', 'fsdp')) == PartitionSpec('fsdp', None)
+  assert spec(('mlp', 'fsdp'), ('embed', 'fsdp')) == PartitionSpec(None, 'fsdp')
 
 
 def test_names_without_a_rule_are_replicated():
@@ -110,14 +125,19 @@ def test_unboxed_arrays_are_replicated():
 def test_activations_keep_fsdp_for_the_batch():
   """'embed' is sharded over fsdp in parameters, but not in activations."""
   partitioner = partitioning.Partitioner(data=2, fsdp=4)
+
   @jax.jit
   def f(x):
     return nn.with_logical_constraint(x, ('batch', 'length', 'embed'))
+
   with partitioner.scope():
     out = f(jnp.ones((8, 3, 16)))
   assert out.sharding.is_equivalent_to(
-      jax.sharding.NamedSharding(
-          partitioner.mesh, PartitionSpec(('data', 'fsdp'))), 3)
+    jax.sharding.NamedSharding(
+      partitioner.mesh, PartitionSpec(('data', 'fsdp'))
+    ),
+    3,
+  )
 
 
 def test_batch_divides_over_data_and_fsdp():
@@ -133,28 +153,38 @@ def test_batch_that_does_not_divide():
   with pytest.raises(errors.ConfigError) as error:
     partitioner.check_batch_size(12, accumulation=2, where='stream mono')
   assert str(error.value) == (
-      'The batch size does not divide over the devices. Got: 12. Expected: a '
-      'multiple of 8 (data 2 x fsdp 2 x accumulation 2). Where: stream mono. '
-      'What to do: change the batch size, the accumulation or the mesh.')
+    'The batch size does not divide over the devices. Got: 12. Expected: a '
+    'multiple of 8 (data 2 x fsdp 2 x accumulation 2). Where: stream mono. '
+    'What to do: change the batch size, the accumulation or the mesh.'
+  )
 
 
 def _sizes(text=None, **fields):
   """Sizes on a described machine, of which 8 CPU devices are a part."""
   machine = machines.parse(text) if text else None
-  return tuple(partitioning.Partitioner(
-      machine=machine, **fields).mesh.shape.values())
+  return tuple(
+    partitioning.Partitioner(machine=machine, **fields).mesh.shape.values()
+  )
 
 
-@pytest.mark.parametrize(('text', 'fields', 'sizes'), [
-    ('gpu:H200:8', {}, (1, 8, 1)), ('gpu:H200:8/4', {}, (2, 4, 1)),
-    ('gpu:H200:1', {}, (1, 1, 1)), ('gpu:H200:8/4', {'tensor': 2}, (2, 2, 2)),
-    ('tpu:v5p:8', {}, (1, 8, 1)), ('cpu:8', {}, (8, 1, 1)),
-    (None, {}, (8, 1, 1)), ('gpu:H200:8', {'data': -1}, (8, 1, 1)),
+@pytest.mark.parametrize(
+  ('text', 'fields', 'sizes'),
+  [
+    ('gpu:H200:8', {}, (1, 8, 1)),
+    ('gpu:H200:8/4', {}, (2, 4, 1)),
+    ('gpu:H200:1', {}, (1, 1, 1)),
+    ('gpu:H200:8/4', {'tensor': 2}, (2, 2, 2)),
+    ('tpu:v5p:8', {}, (1, 8, 1)),
+    ('cpu:8', {}, (8, 1, 1)),
+    (None, {}, (8, 1, 1)),
+    ('gpu:H200:8', {'data': -1}, (8, 1, 1)),
     ('gpu:H200:8', {'fsdp': 2}, (4, 2, 1)),
     ('gpu:H200:8', {'fsdp': -1}, (1, 8, 1)),
     ('gpu:H200:8', {'data': 2, 'fsdp': -1}, (2, 4, 1)),
     ('gpu:H200:8', {'tensor': -1}, (1, 1, 8)),
-    ('gpu:H200:8/2', {'data': 8}, (8, 1, 1))])
+    ('gpu:H200:8/2', {'data': 8}, (8, 1, 1)),
+  ],
+)
 def test_axes_that_are_not_given(text, fields, sizes):
   """FSDP in a node and data across; what is given stays."""
   assert _sizes(text, **fields) == sizes
@@ -162,6 +192,7 @@ def test_axes_that_are_not_given(text, fields, sizes):
 
 def test_data_axis_crosses_slices(monkeypatch):
   """Devices that tell of slices: each is a row of the mesh."""
+
   class Device:
     platform, device_kind = 'gpu', 'H200'
 
@@ -170,24 +201,30 @@ def test_data_axis_crosses_slices(monkeypatch):
 
     def __repr__(self):
       return str(self.id)
+
   devices = [Device(i) for i in range(8)]
   order = meshes.topology_order((2, 4, 1), devices)
   assert [[d.id for d in row.flat] for row in order] == [
-      [0, 2, 4, 6], [1, 3, 5, 7]]
+    [0, 2, 4, 6],
+    [1, 3, 5, 7],
+  ]
   assert meshes.topology_order((1, 8, 1), devices) == devices
 
 
 def test_tensor_axis_as_a_second_axis_of_fsdp():
   """3 divides into no power of two: 6 x 64 over 2 x 4 devices."""
   partitioner = partitioning.Partitioner(
-      fsdp=2, tensor=4, tensor_splits='parameters')
+    fsdp=2, tensor=4, tensor_splits='parameters'
+  )
   boxed = {'kernel': nn.LogicallyPartitioned(_shape(6, 64), ('embed', 'mlp'))}
   sharding = partitioner.shardings(boxed)['kernel']
   assert sharding.shard_shape((6, 64)) == (3, 16)
   assert partitioner.batch_divisor == 8
+
   @jax.jit
   def f(x):
     return nn.with_logical_constraint(x, ('batch', 'length', 'mlp'))
+
   with partitioner.scope():
     out = f(jnp.ones((8, 3, 64)))
   assert out.sharding.shard_shape(out.shape) == (1, 3, 64)
@@ -203,7 +240,8 @@ def test_what_tensor_splits_is_one_of_two():
 
 
 def test_dimensions_kept_whole_are_listed():
-  boxed = {'head': {'kernel': nn.LogicallyPartitioned(
-      _shape(6, 18), ('embed', 'mlp'))}}
-  whole, = partitioning.Partitioner(fsdp=2, tensor=4).kept_whole(boxed)
+  boxed = {
+    'head': {'kernel': nn.LogicallyPartitioned(_shape(6, 18), ('embed', 'mlp'))}
+  }
+  (whole,) = partitioning.Partitioner(fsdp=2, tensor=4).kept_whole(boxed)
   assert whole == ('head/kernel', (6, 18), 1, 'mlp', 'tensor', 4)

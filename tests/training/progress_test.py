@@ -9,21 +9,32 @@ from xlflax.training import progress as progress_lib
 def clock(monkeypatch):
   class Clock:
     now = 100.0
+
   monkeypatch.setattr(progress_lib.time, 'perf_counter', lambda: Clock.now)
-  monkeypatch.setattr(progress_lib.sys.stderr, 'isatty', lambda: False,
-                      raising=False)
+  monkeypatch.setattr(
+    progress_lib.sys.stderr, 'isatty', lambda: False, raising=False
+  )
   return Clock
 
 
 def _progress(first_step=0, total_steps=1000, **fields):
   fields = dict(flops_per_step=None, peak_flops=None) | fields
   return progress_lib.Progress(
-      first_step=first_step, total_steps=total_steps, **fields)
+    first_step=first_step, total_steps=total_steps, **fields
+  )
 
 
-@pytest.mark.parametrize(('seconds', 'text'), [
-    (0, '00:00:00'), (59.9, '00:00:59'), (3661, '01:01:01'),
-    (86399, '23:59:59'), (86400, '1 d 00:00:00'), (200000, '2 d 07:33:20')])
+@pytest.mark.parametrize(
+  ('seconds', 'text'),
+  [
+    (0, '00:00:00'),
+    (59.9, '00:00:59'),
+    (3661, '01:01:01'),
+    (86399, '23:59:59'),
+    (86400, '1 d 00:00:00'),
+    (200000, '2 d 07:33:20'),
+  ],
+)
 def test_duration(seconds, text):
   assert progress_lib.duration(seconds) == text
 
@@ -32,10 +43,14 @@ def test_speed_since_the_last_report(clock):
   progress = _progress()
   clock.now += 20
   assert progress.report(10, 1.0, 50) == {
-      'seconds_per_step': 2.0, 'tokens_per_second': 25.0}
+    'seconds_per_step': 2.0,
+    'tokens_per_second': 25.0,
+  }
   clock.now += 5
   assert progress.report(20, 1.0, 50) == {
-      'seconds_per_step': 0.5, 'tokens_per_second': 100.0}
+    'seconds_per_step': 0.5,
+    'tokens_per_second': 100.0,
+  }
 
 
 def test_share_of_the_peak(clock):
@@ -51,12 +66,16 @@ def test_what_is_left_out_counts_neither_time_nor_tokens(clock):
   progress.restart_clock(1)
   clock.now += 9
   assert progress.report(10, 1.0, 50) == {
-      'seconds_per_step': 1.0, 'tokens_per_second': 50.0}
+    'seconds_per_step': 1.0,
+    'tokens_per_second': 50.0,
+  }
   clock.now += 500
   progress.restart_clock(16)
   clock.now += 4
   assert progress.report(20, 1.0, 50) == {
-      'seconds_per_step': 1.0, 'tokens_per_second': 50.0}
+    'seconds_per_step': 1.0,
+    'tokens_per_second': 50.0,
+  }
 
 
 def test_no_step_since_the_clock_was_restarted(clock):
@@ -68,12 +87,14 @@ def test_no_step_since_the_clock_was_restarted(clock):
 
 def test_line(clock, caplog):
   caplog.set_level('INFO')
-  progress = _progress(first_step=100, total_steps=5000,
-                       flops_per_step=1.0, peak_flops=2.0)
+  progress = _progress(
+    first_step=100, total_steps=5000, flops_per_step=1.0, peak_flops=2.0
+  )
   clock.now += 50
   progress.report(200, 3.21449, 4096)
   assert [r.getMessage() for r in caplog.records] == [
-      'step 200/5,000 | loss 3.2145 | 8,192 tok/s | MFU 100.0 % | ETA 00:40:00']
+    'step 200/5,000 | loss 3.2145 | 8,192 tok/s | MFU 100.0 % | ETA 00:40:00'
+  ]
 
 
 def test_other_processes_are_silent(clock, caplog):
@@ -81,7 +102,9 @@ def test_other_processes_are_silent(clock, caplog):
   progress = _progress(enabled=False)
   clock.now += 5
   assert progress.report(1, 1.0, 5) == {
-      'seconds_per_step': 5.0, 'tokens_per_second': 1.0}
+    'seconds_per_step': 5.0,
+    'tokens_per_second': 1.0,
+  }
   assert not caplog.records
 
 

@@ -46,14 +46,22 @@ def test_claims_and_continues(tmp_path):
 def test_other_configuration_is_refused_with_the_difference(tmp_path):
   _claim(tmp_path)
   with pytest.raises(errors.RunDirectoryError) as error:
-    _claim(tmp_path, _CONFIG.replace('seed = 0', 'seed = 1').replace(
-        'LENGTH = 256', 'LENGTH = 128'))
+    _claim(
+      tmp_path,
+      _CONFIG.replace('seed = 0', 'seed = 1').replace(
+        'LENGTH = 256', 'LENGTH = 128'
+      ),
+    )
   text = str(error.value)
   assert "The model directory holds another configuration's run" in text
   assert [line for line in text.splitlines() if line[0] in '+-'] == [
-      '--- the run in the directory', '+++ this configuration',
-      '-LENGTH = 256', '-train.train.seed = 0',
-      '+LENGTH = 128', '+train.train.seed = 1']
+    '--- the run in the directory',
+    '+++ this configuration',
+    '-LENGTH = 256',
+    '-train.train.seed = 0',
+    '+LENGTH = 128',
+    '+train.train.seed = 1',
+  ]
   assert str(tmp_path) in text and '--other_config=accept' in text
   assert (tmp_path / run_directory.CONFIG).read_text() == _CONFIG
 
@@ -61,13 +69,14 @@ def test_other_configuration_is_refused_with_the_difference(tmp_path):
 def test_other_configuration_is_accepted_when_asked_for(tmp_path):
   _claim(tmp_path)
   other = _CONFIG.replace('seed = 0', 'seed = 1')
-  _claim(tmp_path, other,
-         other_config=run_directory.OtherConfig.ACCEPT)
+  _claim(tmp_path, other, other_config=run_directory.OtherConfig.ACCEPT)
   assert (tmp_path / run_directory.CONFIG).read_text() == other
   _claim(tmp_path, other)
 
 
-@pytest.mark.parametrize(('old', 'new'), [
+@pytest.mark.parametrize(
+  ('old', 'new'),
+  [
     ("MODEL_DIR = 'runs/a'", "MODEL_DIR = 'runs/b'"),
     ('log_every_steps = 50', 'log_every_steps = 7'),
     ('train.total_steps = 1000', 'train.total_steps = 2000'),
@@ -81,19 +90,24 @@ def test_other_configuration_is_accepted_when_asked_for(tmp_path):
     ('LENGTH', 'train.train.prefetch = 4\nLENGTH'),
     ('LENGTH', '# a comment\n\nfrom xlflax import evaluate\nLENGTH'),
     ('\\\n    [@mono/stream.Stream(),\n     @', '[@mono/stream.Stream(), @'),
-])
+  ],
+)
 def test_what_may_change(tmp_path, old, new):
   assert old in _CONFIG
   _claim(tmp_path)
   _claim(tmp_path, _CONFIG.replace(old, new, 1))
 
 
-@pytest.mark.parametrize(('old', 'new'), [
+@pytest.mark.parametrize(
+  ('old', 'new'),
+  [
     ('seed = 0', 'seed = 1'),
     ("CACHE_DIR = 'a'", 'CACHE_DIR = None'),
     ('@pairs/stream.Stream()]', '@sides/stream.Stream()]'),
     ('LENGTH', 'schedules.linear.total_steps = 5\nLENGTH'),
-    ('LENGTH', 'mixture.Entry.weight = 0.5\nLENGTH')])
+    ('LENGTH', 'mixture.Entry.weight = 0.5\nLENGTH'),
+  ],
+)
 def test_what_may_not_change(tmp_path, old, new):
   _claim(tmp_path)
   with pytest.raises(errors.RunDirectoryError):
@@ -105,9 +119,10 @@ def test_foreign_files_are_refused(tmp_path):
   with pytest.raises(errors.RunDirectoryError) as error:
     _claim(tmp_path)
   assert str(error.value) == (
-      f'The model directory holds files, but no run. Got: {tmp_path}. '
-      'Expected: an empty or new directory, or a run with config.gin. What to '
-      'do: give another --model_dir.')
+    f'The model directory holds files, but no run. Got: {tmp_path}. '
+    'Expected: an empty or new directory, or a run with config.gin. What to '
+    'do: give another --model_dir.'
+  )
 
 
 def test_checking_writes_nothing(tmp_path):
@@ -115,8 +130,9 @@ def test_checking_writes_nothing(tmp_path):
   assert not (tmp_path / 'run').exists()
   _claim(tmp_path / 'run')
   other = _CONFIG.replace('seed = 0', 'seed = 1')
-  run_directory.check(tmp_path / 'run', other,
-                      other_config=run_directory.OtherConfig.ACCEPT)
+  run_directory.check(
+    tmp_path / 'run', other, other_config=run_directory.OtherConfig.ACCEPT
+  )
   assert (tmp_path / 'run' / run_directory.CONFIG).read_text() == _CONFIG
 
 
@@ -160,13 +176,13 @@ def test_settings_are_built_again():
 def test_setting_that_can_not_be_recorded():
   with pytest.raises(errors.ConfigError) as error:
     run_directory.describe(_Settings('a', sizes=(len,)))
-  assert 'A setting can not be recorded. Got: <built-in' in str(
-      error.value)
+  assert 'A setting can not be recorded. Got: <built-in' in str(error.value)
 
 
 def test_class_that_is_missing(tmp_path):
-  (tmp_path / run_directory.MODEL).write_text(json.dumps(
-      {'class': 'gone.models:Encoder', 'fields': {}}))
+  (tmp_path / run_directory.MODEL).write_text(
+    json.dumps({'class': 'gone.models:Encoder', 'fields': {}})
+  )
   with pytest.raises(errors.RunDirectoryError) as error:
     run_directory.read_model(tmp_path)
   assert 'Got: gone.models:Encoder' in str(error.value)
@@ -181,8 +197,9 @@ def test_directory_without_a_model(tmp_path):
 
 @pytest.mark.parametrize(('step', 'kept'), [(-1, 0), (0, 0), (20, 2), (99, 3)])
 def test_metrics_past_a_step_are_dropped(tmp_path, step, kept):
-  lines = [json.dumps({'step': s, 'train': {'loss': 1.0}}) + '\n'
-           for s in (10, 20, 30)]
+  lines = [
+    json.dumps({'step': s, 'train': {'loss': 1.0}}) + '\n' for s in (10, 20, 30)
+  ]
   path = tmp_path / run_directory.METRICS
   path.write_text(''.join(lines) + '{"step": 15, "tra')  # cut by a kill
   run_directory.truncate_metrics(tmp_path, step)
@@ -218,7 +235,9 @@ def test_vocabulary_is_copied_once(tmp_path):
     run_directory.check_vocabulary(vocabulary, run)
     run_directory.copy_vocabulary(vocabulary, run)
     assert sorted(p.name for p in copy.iterdir()) == [
-        'sentencepiece.model', 'vocabulary.json']
+      'sentencepiece.model',
+      'vocabulary.json',
+    ]
     assert [p.name for p in run.iterdir()] == ['vocabulary']
 
 
@@ -243,8 +262,10 @@ def test_other_vocabulary_is_refused(tmp_path, damage):
 def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
   path = tmp_path / 'a/b.json'
   run_directory.write_atomically(path, 'old')
+
   def fail(*args):
     raise OSError('disk')
+
   monkeypatch.setattr('os.replace', fail)
   with pytest.raises(OSError, match='disk'):
     run_directory.write_atomically(path, 'new')
@@ -254,10 +275,14 @@ def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
 @pytest.mark.parametrize('place', ['cache', 'a/' * 60 + 'cache'])
 def test_where_a_cache_lies_is_no_part_of_the_identity(place):
   """Gin continues a long line on the next one."""
+
   def config(directory):
     broken = '\\\n    ' if len(directory) > 60 else ''
     return f"CACHE_DIR = {broken}'{directory}'\nSEED = 0\n"
+
   assert run_directory.identity(config(place)) == run_directory.identity(
-      config('elsewhere'))
+    config('elsewhere')
+  )
   assert run_directory.identity(config(place)) != run_directory.identity(
-      'CACHE_DIR = None\nSEED = 0\n')
+    'CACHE_DIR = None\nSEED = 0\n'
+  )

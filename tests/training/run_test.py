@@ -46,9 +46,11 @@ def test_finished_runs_say_so(directory, tmp_path):
 @pytest.mark.parametrize('partitioner', [None, _mesh()])
 def test_parameters_of_a_checkpoint(directory, subject, partitioner):  # noqa: F811
   params = run_lib.open_run(directory).restore_params(
-      10, partitioner=partitioner)
+    10, partitioner=partitioner
+  )
   tiny.assert_trees_equal(
-      params, jax.tree.map(lambda x: x * 1.1, subject.params))
+    params, jax.tree.map(lambda x: x * 1.1, subject.params)
+  )
   table = params['model']['embeddings']['token']
   assert len(table.sharding.device_set) == (8 if partitioner else 1)
 
@@ -57,9 +59,16 @@ def test_heads_come_along(make_run, tmp_path, subject):  # noqa: F811
   directory = make_run(tmp_path / 'run')
   heads = {'align': {'out': {'kernel': jnp.full((2, 3), 7.0)}}}
   saved = checkpoints.Checkpoints(directory)
-  saved.save(state_lib.TrainState(
-      step=jnp.int32(1), params=subject.params | {'heads': heads},
-      opt_state=(), ema=(), objective_state={}), {})
+  saved.save(
+    state_lib.TrainState(
+      step=jnp.int32(1),
+      params=subject.params | {'heads': heads},
+      opt_state=(),
+      ema=(),
+      objective_state={},
+    ),
+    {},
+  )
   saved.close()
   params = run_lib.open_run(directory).restore_params(1)
   tiny.assert_trees_equal(params['heads'], heads)
@@ -67,21 +76,24 @@ def test_heads_come_along(make_run, tmp_path, subject):  # noqa: F811
 
 def test_untrained_parameters(directory):
   run = run_lib.open_run(directory)
-  alone, sharded = (run.untrained_params(seed=1, partitioner=p)
-                    for p in (None, _mesh()))
+  alone, sharded = (
+    run.untrained_params(seed=1, partitioner=p) for p in (None, _mesh())
+  )
   other = params_lib.names(run.untrained_params(seed=2))
   for name, leaf in params_lib.names(alone).items():
     np.testing.assert_array_equal(leaf, params_lib.names(sharded)[name])
-  assert not np.array_equal(alone['model']['embeddings']['token'],
-                            other['model/embeddings/token'])
+  assert not np.array_equal(
+    alone['model']['embeddings']['token'], other['model/embeddings/token']
+  )
 
 
 def test_no_such_directory(tmp_path):
   with pytest.raises(errors.RunDirectoryError) as error:
     run_lib.open_run(tmp_path / 'none')
   assert str(error.value) == (
-      f'There is no such model directory. Got: {tmp_path / "none"}. Expected: '
-      'a directory that `xlflax train` made.')
+    f'There is no such model directory. Got: {tmp_path / "none"}. Expected: '
+    'a directory that `xlflax train` made.'
+  )
 
 
 def test_directory_that_is_no_run(tmp_path):
@@ -99,16 +111,25 @@ def test_no_such_step(directory):
   with pytest.raises(errors.CheckpointError) as error:
     run_lib.open_run(directory).restore_params(3)
   assert 'There is no such checkpoint. Got: 3. Expected: one of [2, 10]' in (
-      str(error.value))
+    str(error.value)
+  )
 
 
 def test_a_running_average_is_what_is_read(make_run, tmp_path, subject):  # noqa: F811
   directory = make_run(tmp_path / 'run')
   average = jax.tree.map(lambda x: x + 1.0, subject.params)
   saved = checkpoints.Checkpoints(directory)
-  saved.save(state_lib.TrainState(
-      step=jnp.asarray(3), params=subject.params, opt_state=(), ema=average,
-      objective_state={}), {})
+  saved.save(
+    state_lib.TrainState(
+      step=jnp.asarray(3),
+      params=subject.params,
+      opt_state=(),
+      ema=average,
+      objective_state={},
+    ),
+    {},
+  )
   saved.close()
   tiny.assert_trees_equal(
-      run_lib.open_run(directory).restore_params(3), average)
+    run_lib.open_run(directory).restore_params(3), average
+  )

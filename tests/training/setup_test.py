@@ -24,34 +24,54 @@ from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
 
 MONO = stream_lib.Stream(
-    name='mono', mixture='corpus.mono', layout='blocks', length=12,
-    batch_size=8)
+  name='mono', mixture='corpus.mono', layout='blocks', length=12, batch_size=8
+)
 _SIDES = stream_lib.Stream(
-    name='sides', mixture='corpus.parallel', layout='sides', length=10,
-    batch_size=16)
+  name='sides',
+  mixture='corpus.parallel',
+  layout='sides',
+  length=10,
+  batch_size=16,
+)
 _MLM = mixture_lib.Entry(stream='mono', objective=masked_lm.MaskedLM())
 _ALIGN = mixture_lib.Entry(
-    stream='sides', objective=contrastive.SentenceAlignment())
+  stream='sides', objective=contrastive.SentenceAlignment()
+)
 
 
 def _unsized():
   """The tiny encoder, as configurations give it: sizes left open."""
   model = tiny.make_model()
-  return encoder.Encoder(dataclasses.replace(
-      model.config, vocab_size=None, num_languages=None))
+  return encoder.Encoder(
+    dataclasses.replace(model.config, vocab_size=None, num_languages=None)
+  )
 
 
 def make_settings(**fields) -> setup_lib.Settings:
   given = dict(
-      model_dir='unused', model=_unsized(),
-      objectives=tiny.make_mixture(_MLM), streams=(MONO,),
-      vocabulary=tiny.SPEC, total_steps=100,
-      optimizer=optimizers.adamw(learning_rate=0.01), corpus=None,
-      cache_dir=None, task_modules=(), partitioner=partitioning.Partitioner(fsdp=2),
-      checkpoints=checkpoints.CheckpointOptions(), evaluation=None,
-      init_from=None, seed=0, accumulation=1, ema_decay=None,
-      non_finite=step_lib.NonFinite.STOP, log_every_steps=10, prefetch=2,
-      stop_at_step=None, other_config=run_directory.OtherConfig.REFUSE)
+    model_dir='unused',
+    model=_unsized(),
+    objectives=tiny.make_mixture(_MLM),
+    streams=(MONO,),
+    vocabulary=tiny.SPEC,
+    total_steps=100,
+    optimizer=optimizers.adamw(learning_rate=0.01),
+    corpus=None,
+    cache_dir=None,
+    task_modules=(),
+    partitioner=partitioning.Partitioner(fsdp=2),
+    checkpoints=checkpoints.CheckpointOptions(),
+    evaluation=None,
+    init_from=None,
+    seed=0,
+    accumulation=1,
+    ema_decay=None,
+    non_finite=step_lib.NonFinite.STOP,
+    log_every_steps=10,
+    prefetch=2,
+    stop_at_step=None,
+    other_config=run_directory.OtherConfig.REFUSE,
+  )
   return setup_lib.Settings(**(given | fields))
 
 
@@ -62,20 +82,24 @@ def _fails(**fields) -> str:
 
 
 @pytest.mark.parametrize(
-    'field', ['total_steps', 'accumulation', 'log_every_steps', 'prefetch'])
+  'field', ['total_steps', 'accumulation', 'log_every_steps', 'prefetch']
+)
 def test_numbers_that_must_be_positive(field):
   assert _fails(**{field: 0}) == (
-      f'{field} must be positive. Got: 0. Expected: 1 or more. Where: '
-      f'train.{field}.')
+    f'{field} must be positive. Got: 0. Expected: 1 or more. Where: '
+    f'train.{field}.'
+  )
 
 
 def test_streams_of_one_name():
   assert "Two streams have the same name. Got: ['mono', 'mono']" in _fails(
-      streams=(MONO, MONO))
+    streams=(MONO, MONO)
+  )
 
 
-@pytest.mark.parametrize(('entries', 'streams'), [
-    ((_MLM,), (MONO, _SIDES)), ((_MLM, _ALIGN), (MONO,))])
+@pytest.mark.parametrize(
+  ('entries', 'streams'), [((_MLM,), (MONO, _SIDES)), ((_MLM, _ALIGN), (MONO,))]
+)
 def test_streams_that_nothing_reads_or_gives(entries, streams):
   text = _fails(objectives=tiny.make_mixture(*entries), streams=streams)
   assert 'Streams and objectives do not match' in text
@@ -101,22 +125,29 @@ def test_rows_longer_than_the_model_takes():
   with pytest.raises(errors.ConfigError) as error:
     setup_lib.Setup(settings)
   assert str(error.value) == (
-      'A stream has longer rows than the model takes. Got: length 33. '
-      'Expected: at most 32. Where: stream mono. What to do: shorten the '
-      "stream, or raise the model's max_length.")
+    'A stream has longer rows than the model takes. Got: length 33. '
+    'Expected: at most 32. Where: stream mono. What to do: shorten the '
+    "stream, or raise the model's max_length."
+  )
 
 
-@pytest.mark.parametrize(('length', 'message'), [
+@pytest.mark.parametrize(
+  ('length', 'message'),
+  [
     (36, 'needs an encoder-decoder'),  # the next check: 32 tokens are taken
-    (37, 'Got: length 33. Expected: at most 32')])
+    (37, 'Got: length 33. Expected: at most 32'),
+  ],
+)
 def test_rows_that_the_objective_shortens(length, message):
   """Span corruption makes shorter rows than those of its stream."""
-  entry = mixture_lib.Entry(
-      stream='mono', objective=denoising.SpanCorruption())
+  entry = mixture_lib.Entry(stream='mono', objective=denoising.SpanCorruption())
   with pytest.raises(errors.ConfigError, match=message):
-    setup_lib.Setup(make_settings(
+    setup_lib.Setup(
+      make_settings(
         streams=(dataclasses.replace(MONO, length=length),),
-        objectives=tiny.make_mixture(entry)))
+        objectives=tiny.make_mixture(entry),
+      )
+    )
 
 
 def test_model_of_another_vocabulary():
@@ -127,25 +158,31 @@ def test_model_of_another_vocabulary():
 
 @pytest.fixture(scope='module')
 def setup():
-  return setup_lib.Setup(make_settings(
+  return setup_lib.Setup(
+    make_settings(
       objectives=tiny.make_mixture(
-          _MLM, _ALIGN, combine=mixture_lib.Combine.ALTERNATE),
-      streams=(MONO, _SIDES), ema_decay=0.9))
+        _MLM, _ALIGN, combine=mixture_lib.Combine.ALTERNATE
+      ),
+      streams=(MONO, _SIDES),
+      ema_decay=0.9,
+    )
+  )
 
 
 def test_sizes_come_from_the_vocabulary(setup):
   assert setup.model.config.vocab_size == 64
   assert setup.model.config.num_languages == 2
   assert isinstance(setup.model.config, model_config.EncoderConfig)
-  assert setup.factory.abstract.params['model']['embeddings']['token'].shape == (
-      64, 16)
+  assert setup.factory.abstract.params['model']['embeddings'][
+    'token'
+  ].shape == (64, 16)
   assert jax.tree.leaves(setup.factory.abstract.ema)
 
 
 def test_batches_of_the_active_entries(setup):
   assert setup.settings.objectives.groups == ((0,), (1,))
   assert setup.streams_of((0, 1)) == ['mono', 'sides']
-  (name, keys), = setup.abstract_batches((1,)).items()
+  ((name, keys),) = setup.abstract_batches((1,)).items()
   assert name == 'sides' and 'paired_token_ids' in keys
   for leaf in keys.values():
     assert leaf.shape == (16, 10) and leaf.dtype == 'int32'
@@ -163,7 +200,8 @@ def test_benchmark_of_a_configuration():
   seconds = result['seconds_per_step']
   assert 0 < seconds['min'] <= seconds['median'] <= seconds['max']
   assert result['tokens_per_second'] == pytest.approx(
-      8 * 12 / seconds['median'])
+    8 * 12 / seconds['median']
+  )
   assert result['mesh'] == {'data': 1, 'fsdp': 1, 'tensor': 1}
   assert result['devices'] == 1 and result['steps'] == 2
   assert result['mfu'] is None  # the peak of a CPU is not known

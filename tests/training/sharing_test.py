@@ -19,12 +19,19 @@ from xlflax.training import step as step_lib
 
 _PLAN = SharingPlan(embeddings=True, layers=1)
 _SPEC = dataclasses.replace(
-    tiny.SPEC, language_words=(((5, 40),), ((35, 64),)), words_overlap=True)
+  tiny.SPEC, language_words=(((5, 40),), ((35, 64),)), words_overlap=True
+)
 _MONO = dataclasses.replace(
-    setup_test.MONO, batching=stream_lib.LanguageBatching.ONE_LANGUAGE)
+  setup_test.MONO, batching=stream_lib.LanguageBatching.ONE_LANGUAGE
+)
 _SIDES = stream_lib.Stream(
-    name='sides', mixture='corpus.parallel', layout='sides', length=10,
-    batch_size=8, batching='one_language')
+  name='sides',
+  mixture='corpus.parallel',
+  layout='sides',
+  length=10,
+  batch_size=8,
+  batching='one_language',
+)
 # Adds the same to all scores of a query, which the softmax ignores.
 _NO_EFFECT = 'attention/key/bias'
 _FROZEN = ('model/language_specific/',)
@@ -35,8 +42,11 @@ def _model():
 
 
 def _mixture():
-  return tiny.make_mixture(mixture_lib.Entry(
-      stream='mono', objective=masked_lm.MaskedLM(random_words='language')))
+  return tiny.make_mixture(
+    mixture_lib.Entry(
+      stream='mono', objective=masked_lm.MaskedLM(random_words='language')
+    )
+  )
 
 
 def _fails(stream, spec=_SPEC, plan=_PLAN) -> str:
@@ -47,19 +57,23 @@ def _fails(stream, spec=_SPEC, plan=_PLAN) -> str:
 
 def test_streams_of_one_language_at_a_time_are_fine():
   adjacent = dataclasses.replace(
-      _SIDES, layout=stream_lib.Layout.ADJACENT,
-      pairs=stream_lib.PairOptions(order='random'))
+    _SIDES,
+    layout=stream_lib.Layout.ADJACENT,
+    pairs=stream_lib.PairOptions(order='random'),
+  )
   sharing_checks.check(_PLAN, (_MONO, _SIDES, adjacent), _SPEC)
   sharing_checks.check(None, (setup_test.MONO,), tiny.SPEC)
 
 
 def test_batches_of_mixed_languages():
   mixed = dataclasses.replace(
-      _SIDES, batching=stream_lib.LanguageBatching.MIXED)
+    _SIDES, batching=stream_lib.LanguageBatching.MIXED
+  )
   assert _fails(mixed) == (
-      'A sharing plan needs batches of one language. Got: batching=MIXED. '
-      "Expected: ONE_LANGUAGE. Where: stream 'sides'. What to do: set the "
-      "stream's batching to 'one_language'.")
+    'A sharing plan needs batches of one language. Got: batching=MIXED. '
+    "Expected: ONE_LANGUAGE. Where: stream 'sides'. What to do: set the "
+    "stream's batching to 'one_language'."
+  )
 
 
 def test_rows_of_two_languages():
@@ -69,8 +83,9 @@ def test_rows_of_two_languages():
 
 
 def test_sides_exchanged_at_random():
-  text = _fails(dataclasses.replace(
-      _SIDES, pairs=stream_lib.PairOptions(order='random')))
+  text = _fails(
+    dataclasses.replace(_SIDES, pairs=stream_lib.PairOptions(order='random'))
+  )
   assert 'Got: pairs.order=RANDOM' in text and "stream 'sides'" in text
 
 
@@ -89,8 +104,12 @@ def test_a_run_is_checked_when_it_is_set_up():
 
 def _factory(partitioner, **fields):
   return tiny.make_factory(
-      model=_model(), mixture=_mixture(), partitioner=partitioner,
-      use_ema=False, **fields)
+    model=_model(),
+    mixture=_mixture(),
+    partitioner=partitioner,
+    use_ema=False,
+    **fields,
+  )
 
 
 def _german():
@@ -107,12 +126,17 @@ def _step(partitioner, optimizer):
   factory = _factory(partitioner, optimizer=optimizer)
   state = factory.create(jax.random.key(3))
   step = step_lib.StepBuilder(
-      model=_model(), mixture=_mixture(), optimizer=optimizer,
-      vocabulary=_SPEC, seed=0).build((0,))
+    model=_model(),
+    mixture=_mixture(),
+    optimizer=optimizer,
+    vocabulary=_SPEC,
+    seed=0,
+  ).build((0,))
   batch = jax.device_put(_german(), partitioner.batch_sharding)
   with partitioner.scope():
-    after, _ = jax.jit(step, out_shardings=(
-        factory.shardings, partitioner.replicated))(state, {'mono': batch})
+    after, _ = jax.jit(
+      step, out_shardings=(factory.shardings, partitioner.replicated)
+    )(state, {'mono': batch})
   return state, after
 
 
@@ -135,10 +159,12 @@ def test_eight_devices_equal_one(alone):
   mesh = partitioning.Partitioner(fsdp=2, tensor=2)
   sharded = _step(mesh, optimizers.adam(learning_rate=0.1, eps=1.0))
   for mine, other in zip(sharded, alone, strict=True):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(
-        a, b, atol=1e-6, rtol=1e-5), mine.params, other.params)
-  table = sharded[1].params['model']['language_specific']['embeddings'][
-      'token']
+    jax.tree.map(
+      lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6, rtol=1e-5),
+      mine.params,
+      other.params,
+    )
+  table = sharded[1].params['model']['language_specific']['embeddings']['token']
   assert table.addressable_shards[0].data.shape == (2, 32, 8)
 
 
@@ -151,5 +177,7 @@ def test_frozen_language_specific_parts():
     same = np.array_equal(leaf, old[name])
     frozen = name.startswith(_FROZEN)
     assert same == frozen or name.endswith(_NO_EFFECT), name
-  assert not any('language_specific' in name and leaf.size
-                 for name, leaf in params_lib.names(after.opt_state).items())
+  assert not any(
+    'language_specific' in name and leaf.size
+    for name, leaf in params_lib.names(after.opt_state).items()
+  )

@@ -21,22 +21,26 @@ class _Queue(masked_lm.MaskedLM):
   """Keeps a queue of vectors, as momentum contrast does."""
 
   def init_state(self, model, params, vocabulary):
-    return {'queue': jnp.ones((4, model.config.hidden_dim)),
-            'average': params['model']}
+    return {
+      'queue': jnp.ones((4, model.config.hidden_dim)),
+      'average': params['model'],
+    }
 
 
 def _mixture():
   return tiny.make_mixture(
-      mixture_lib.Entry(stream='mono', objective=_Queue()),
-      mixture_lib.Entry(stream='sides', objective=contrastive.SentenceAlignment(
-          projection_dim=6)))
+    mixture_lib.Entry(stream='mono', objective=_Queue()),
+    mixture_lib.Entry(
+      stream='sides', objective=contrastive.SentenceAlignment(projection_dim=6)
+    ),
+  )
 
 
 @pytest.fixture(scope='module')
 def sharded():
   return tiny.make_factory(
-      mixture=_mixture(), partitioner=partitioning.Partitioner(
-          fsdp=2, tensor=2))
+    mixture=_mixture(), partitioner=partitioning.Partitioner(fsdp=2, tensor=2)
+  )
 
 
 @pytest.fixture(scope='module')
@@ -54,8 +58,10 @@ def test_same_values_on_one_device(state):
 
 def test_is_sharded_as_planned(sharded, state):
   for leaf, abstract in zip(
-      jax.tree.leaves(state), jax.tree.leaves(sharded.abstract_sharded),
-      strict=True):
+    jax.tree.leaves(state),
+    jax.tree.leaves(sharded.abstract_sharded),
+    strict=True,
+  ):
     assert (leaf.shape, leaf.dtype) == (abstract.shape, abstract.dtype)
     assert leaf.sharding.is_equivalent_to(abstract.sharding, leaf.ndim)
   table = state.params['model']['embeddings']['token']
@@ -64,13 +70,17 @@ def test_is_sharded_as_planned(sharded, state):
 
 def test_what_it_holds(state):
   assert (state.step.shape, state.step.dtype, int(state.step)) == (
-      (), jnp.int32, 0)
+    (),
+    jnp.int32,
+    0,
+  )
   assert set(state.params) == {'model', 'heads'}
   assert set(state.params['heads']) == {'align'}
   assert set(state.objective_state) == {'mlm'}
   tiny.assert_trees_equal(state.ema, state.params)
-  tiny.assert_trees_equal(state.objective_state['mlm']['average'],
-                          state.params['model'])
+  tiny.assert_trees_equal(
+    state.objective_state['mlm']['average'], state.params['model']
+  )
 
 
 def test_what_an_objective_keeps_is_sharded_like_parameters(sharded):
@@ -88,39 +98,49 @@ def test_no_average_and_no_heads_unless_asked_for():
 
 def test_buffers_are_not_shared(state):
   """Each can be donated by itself."""
-  pointers = [shard.data.unsafe_buffer_pointer()
-              for leaf in jax.tree.leaves(state)
-              for shard in leaf.addressable_shards]
+  pointers = [
+    shard.data.unsafe_buffer_pointer()
+    for leaf in jax.tree.leaves(state)
+    for shard in leaf.addressable_shards
+  ]
   assert len(set(pointers)) == len(pointers)
 
 
 def test_other_seed_other_parameters(sharded, state):
   other = sharded.create(jax.random.key(4))
+
   def table(s):
     return np.asarray(s.params['model']['embeddings']['token'])
+
   assert not np.array_equal(table(state), table(other))
 
 
 def test_entries_of_one_objective_share_its_head():
   objective = contrastive.SentenceAlignment(projection_dim=6)
   mixture = tiny.make_mixture(
-      *[mixture_lib.Entry(stream=s, objective=objective) for s in 'ab'])
-  params = jax.eval_shape(lambda: state_lib.init_params(
-      tiny.make_model(), mixture, jax.random.key(0)))
+    *[mixture_lib.Entry(stream=s, objective=objective) for s in 'ab']
+  )
+  params = jax.eval_shape(
+    lambda: state_lib.init_params(tiny.make_model(), mixture, jax.random.key(0))
+  )
   assert set(params['heads']) == {'align'}
 
 
 def test_patterns_of_the_optimizer_are_checked():
   with pytest.raises(errors.ConfigError, match='matches no parameter'):
-    tiny.make_factory(optimizer=optimizers.adam(
-        learning_rate=0.1, frozen=('no_such',)))
+    tiny.make_factory(
+      optimizer=optimizers.adam(learning_rate=0.1, frozen=('no_such',))
+    )
 
 
 def test_indivisible_vocabulary_is_trained_whole(warnings_logged):
   factory = tiny.make_factory(
-      model=tiny.make_model(vocab_size=63),
-      partitioner=partitioning.Partitioner(tensor=2))
+    model=tiny.make_model(vocab_size=63),
+    partitioner=partitioning.Partitioner(tensor=2),
+  )
   token = factory.shardings.params['model']['embeddings']['token']
   assert token.shard_shape((63, 16)) == (63, 16)
-  assert any('model/embeddings/token: dimension 0 (vocab) of 63' in m
-             for m in warnings_logged())
+  assert any(
+    'model/embeddings/token: dimension 0 (vocab) of 63' in m
+    for m in warnings_logged()
+  )

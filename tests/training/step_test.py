@@ -16,15 +16,19 @@ _SGD_LIKE = dict(learning_rate=0.1, eps=1.0)  # Adam's step is g / (|g| + 1)
 
 def _entry(stream='mono', weight=1.0, **fields):
   return mixture_lib.Entry(
-      stream=stream, objective=tiny.Regression(**fields), weight=weight)
+    stream=stream, objective=tiny.Regression(**fields), weight=weight
+  )
 
 
 def _builder(*entries, **fields):
   fields = dict(optimizer=optimizers.adam(**_SGD_LIKE), seed=0) | fields
   combine = fields.pop('combine', mixture_lib.Combine.SUM)
   return step_lib.StepBuilder(
-      model=None, mixture=tiny.make_mixture(*entries, combine=combine),
-      vocabulary=tiny.SPEC, **fields)
+    model=None,
+    mixture=tiny.make_mixture(*entries, combine=combine),
+    vocabulary=tiny.SPEC,
+    **fields,
+  )
 
 
 def _run(builder, batches, *, active=(0,), steps=1, ema=False):
@@ -44,15 +48,19 @@ def _expected_gradient(batch, weight=1.0):
   rows = (batch['segment_ids'] > 0).sum(axis=1)
   error = x @ w + 0.5 - batch['language_ids'][:, 0]
   scale = 2 * weight * rows * error / rows.sum()
-  return {'w': x.T @ scale, 'bias': scale.sum(),
-          'loss': (rows * error ** 2).sum() / rows.sum()}
+  return {
+    'w': x.T @ scale,
+    'bias': scale.sum(),
+    'loss': (rows * error**2).sum() / rows.sum(),
+  }
 
 
 def _moved(builder, batches, **more):
   state, outputs = _run(builder, batches, **more)
   first = tiny.regression_state(builder.optimizer).params['model']
-  return {k: np.asarray(v - first[k])
-          for k, v in state.params['model'].items()}, outputs
+  return {
+    k: np.asarray(v - first[k]) for k, v in state.params['model'].items()
+  }, outputs
 
 
 def test_gradient_is_that_of_the_mean_loss():
@@ -64,8 +72,9 @@ def test_gradient_is_that_of_the_mean_loss():
   assert float(output.grad_norm) == pytest.approx(norm, rel=1e-5)
   for name in ('w', 'bias'):  # the first step of Adam with eps = 1
     g = wanted[name]
-    np.testing.assert_allclose(moved[name], -0.1 * g / (np.abs(g) + 1),
-                               rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+      moved[name], -0.1 * g / (np.abs(g) + 1), rtol=1e-4, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize('k', [2, 4])
@@ -104,11 +113,14 @@ def test_training_goes_on_after_a_step_that_is_not_finite():
 @pytest.mark.parametrize('platform', ['cpu', 'gpu'])
 @pytest.mark.parametrize('condition', [True, False])
 def test_choose_updates_or_keeps_on_every_platform(
-    monkeypatch, platform, condition):
+  monkeypatch, platform, condition
+):
   monkeypatch.setattr(jax, 'default_backend', lambda: platform)
   state = {'a': jnp.arange(3.0), 'n': jnp.int32(4)}
+
   def update(state):
     return {'a': state['a'] / (state['n'] - 4), 'n': state['n'] + 1}
+
   got = jax.jit(lambda c: step_lib.choose(c, update, state))(condition)
   want = update(state) if condition else state
   tiny.assert_trees_equal(got, want)
@@ -120,11 +132,15 @@ def test_update_on_a_cpu_copies_no_moment():
   state = tiny.regression_state(optimizers.adamw(learning_rate=0.1))
   optimizer = optimizers.adamw(learning_rate=0.1)
   params = {'table': jnp.ones([size])}
-  state = state.replace(params=params,
-                        opt_state=optimizer.transform.init(params))
+  state = state.replace(
+    params=params, opt_state=optimizer.transform.init(params)
+  )
+
   def run(state, grads):
     return _builder(_entry(), optimizer=optimizer)._update(
-        state, grads, state.objective_state, jnp.isfinite(grads['table'][0]))
+      state, grads, state.objective_state, jnp.isfinite(grads['table'][0])
+    )
+
   compiled = jax.jit(run, donate_argnums=0).lower(state, params).compile()
   assert compiled.memory_analysis().temp_size_in_bytes < 4 * size
 
@@ -133,8 +149,13 @@ def test_average_of_the_parameters():
   """ema_1 = 0.9 p_0 + 0.1 p_1; ema_2 = 0.9 ema_1 + 0.1 p_2."""
   builder = _builder(_entry(), ema_decay=0.9)
   batches = {'mono': tiny.make_batch()}
-  values = [np.asarray(_run(builder, batches, steps=n, ema=True)[0]
-                       .params['model']['w'], np.float64) for n in range(3)]
+  values = [
+    np.asarray(
+      _run(builder, batches, steps=n, ema=True)[0].params['model']['w'],
+      np.float64,
+    )
+    for n in range(3)
+  ]
   state, _ = _run(builder, batches, steps=2, ema=True)
   wanted = 0.9 * (0.9 * values[0] + 0.1 * values[1]) + 0.1 * values[2]
   np.testing.assert_allclose(state.ema['model']['w'], wanted, rtol=1e-5)
@@ -148,23 +169,29 @@ def test_no_average_unless_asked_for():
 def test_entries_add_up_by_their_weights():
   first, second = tiny.make_batch(seed=0), tiny.make_batch(seed=1)
   builder = _builder(
-      _entry('mono'), _entry('other', weight=0.25, label='second'))
-  moved, (output,) = _moved(builder, {'mono': first, 'other': second},
-                            active=(0, 1))
+    _entry('mono'), _entry('other', weight=0.25, label='second')
+  )
+  moved, (output,) = _moved(
+    builder, {'mono': first, 'other': second}, active=(0, 1)
+  )
   a, b = _expected_gradient(first), _expected_gradient(second, weight=0.25)
   assert float(output.loss) == pytest.approx(
-      a['loss'] + 0.25 * b['loss'], rel=1e-5)
+    a['loss'] + 0.25 * b['loss'], rel=1e-5
+  )
   g = a['w'] + b['w']
-  np.testing.assert_allclose(moved['w'], -0.1 * g / (np.abs(g) + 1),
-                             rtol=1e-4, atol=1e-6)
+  np.testing.assert_allclose(
+    moved['w'], -0.1 * g / (np.abs(g) + 1), rtol=1e-4, atol=1e-6
+  )
 
 
 def test_sampled_entries_weigh_one():
   """Their weights are shares of the steps, not factors of the loss."""
   batches = {'mono': tiny.make_batch()}
   builder = _builder(
-      _entry('mono', weight=3.0), _entry('other', weight=1.0, label='second'),
-      combine=mixture_lib.Combine.SAMPLE)
+    _entry('mono', weight=3.0),
+    _entry('other', weight=1.0, label='second'),
+    combine=mixture_lib.Combine.SAMPLE,
+  )
   moved, (output,) = _moved(builder, batches, active=(0,))
   alone, (expected,) = _moved(_builder(_entry('mono')), batches)
   np.testing.assert_array_equal(moved['w'], alone['w'])
@@ -174,18 +201,19 @@ def test_sampled_entries_weigh_one():
 def test_metrics_are_named_once_and_per_language():
   _, (output,) = _run(_builder(_entry()), {'mono': tiny.make_batch()})
   assert set(output.metrics) == {'regression/loss', 'regression/rows'}
-  np.testing.assert_array_equal(output.metrics['regression/rows'].total,
-                                [4, 4])
+  np.testing.assert_array_equal(output.metrics['regression/rows'].total, [4, 4])
 
 
 def test_entries_of_one_objective_are_told_apart_by_stream():
   builder = _builder(_entry('mono'), _entry('other'))
   _, (output,) = _run(
-      builder, {'mono': tiny.make_batch(), 'other': tiny.make_batch(seed=1)},
-      active=(0, 1))
+    builder,
+    {'mono': tiny.make_batch(), 'other': tiny.make_batch(seed=1)},
+    active=(0, 1),
+  )
   assert set(output.metrics) == {
-      f'{s}_regression/{m}' for s in ('mono', 'other')
-      for m in ('loss', 'rows')}
+    f'{s}_regression/{m}' for s in ('mono', 'other') for m in ('loss', 'rows')
+  }
 
 
 def test_tokens_count_both_sides_without_padding():
@@ -198,9 +226,11 @@ def test_tokens_count_both_sides_without_padding():
 def test_randomness_depends_on_seed_and_step_only():
   entry = mixture_lib.Entry(stream='mono', objective=_Dice())
   batches = {'mono': tiny.make_batch()}
+
   def losses(seed, steps):
     _, outputs = _run(_builder(entry, seed=seed), batches, steps=steps)
     return [float(o.loss) for o in outputs]
+
   assert losses(1, 3) == losses(1, 3)
   assert len(set(losses(1, 3) + losses(2, 3))) == 6
 
@@ -218,13 +248,21 @@ def test_encoder_trains_under_strict_rank_promotion():
   """A real step of MLM: the loss falls, with metrics for each language."""
   assert jax.config.jax_numpy_rank_promotion == 'raise'
   optimizer = optimizers.adamw(learning_rate=0.01)
-  mixture = tiny.make_mixture(mixture_lib.Entry(
-      stream='mono', objective=masked_lm.MaskedLM(mask_ratio=0.5)))
+  mixture = tiny.make_mixture(
+    mixture_lib.Entry(
+      stream='mono', objective=masked_lm.MaskedLM(mask_ratio=0.5)
+    )
+  )
   factory = tiny.make_factory(optimizer=optimizer, mixture=mixture)
   builder = step_lib.StepBuilder(
-      model=tiny.make_model(dropout_rate=0.1), mixture=mixture,
-      optimizer=optimizer, vocabulary=tiny.SPEC, seed=0, accumulation=2,
-      ema_decay=0.99)
+    model=tiny.make_model(dropout_rate=0.1),
+    mixture=mixture,
+    optimizer=optimizer,
+    vocabulary=tiny.SPEC,
+    seed=0,
+    accumulation=2,
+    ema_decay=0.99,
+  )
   step = jax.jit(builder.build((0,)), donate_argnums=0)
   state, losses = factory.create(jax.random.key(0)), []
   for _ in range(12):

@@ -15,22 +15,40 @@ from xlflax.training import optimizers, partitioning
 from xlflax.training import state as state_lib
 
 SPEC = vocabulary_spec.VocabularySpec(
-    size=64, pad_id=0, bos_id=1, eos_id=2, unk_id=3, mask_id=4,
-    special_ids=(0, 1, 2, 3, 4), languages=('en', 'de'))
+  size=64,
+  pad_id=0,
+  bos_id=1,
+  eos_id=2,
+  unk_id=3,
+  mask_id=4,
+  special_ids=(0, 1, 2, 3, 4),
+  languages=('en', 'de'),
+)
 
 
 def make_model(vocab_size: int = SPEC.size, **fields) -> encoder.Encoder:
   """Two layers of 16 without dropout."""
-  settings = dict(
-      num_layers=2, hidden_dim=16, mlp_dim=32, num_heads=2, max_length=32,
-      vocab_size=vocab_size, num_languages=2, dropout_rate=0.0,
-      attention_dropout_rate=0.0) | fields
+  settings = (
+    dict(
+      num_layers=2,
+      hidden_dim=16,
+      mlp_dim=32,
+      num_heads=2,
+      max_length=32,
+      vocab_size=vocab_size,
+      num_languages=2,
+      dropout_rate=0.0,
+      attention_dropout_rate=0.0,
+    )
+    | fields
+  )
   return encoder.Encoder(model_config.EncoderConfig(**settings))
 
 
 def make_mixture(*entries, **fields) -> mixture_lib.ObjectiveMixture:
-  entries = entries or (mixture_lib.Entry(
-      stream='mono', objective=masked_lm.MaskedLM()),)
+  entries = entries or (
+    mixture_lib.Entry(stream='mono', objective=masked_lm.MaskedLM()),
+  )
   return mixture_lib.ObjectiveMixture(entries=entries, **fields)
 
 
@@ -38,12 +56,17 @@ def one_device() -> partitioning.Partitioner:
   return partitioning.Partitioner(devices=(jax.devices()[0],))
 
 
-def make_factory(*, model=None, mixture=None, optimizer=None,
-                 partitioner=None, use_ema=True) -> state_lib.StateFactory:
+def make_factory(
+  *, model=None, mixture=None, optimizer=None, partitioner=None, use_ema=True
+) -> state_lib.StateFactory:
   return state_lib.StateFactory(
-      model or make_model(), mixture or make_mixture(),
-      optimizer or optimizers.adamw(learning_rate=0.01), SPEC,
-      partitioner or one_device(), use_ema=use_ema)
+    model or make_model(),
+    mixture or make_mixture(),
+    optimizer or optimizers.adamw(learning_rate=0.01),
+    SPEC,
+    partitioner or one_device(),
+    use_ema=use_ema,
+  )
 
 
 def make_batch(rows: int = 8, length: int = 12, seed: int = 0):
@@ -52,13 +75,18 @@ def make_batch(rows: int = 8, length: int = 12, seed: int = 0):
   rng = np.random.default_rng(seed)
   tokens = rng.integers(5, SPEC.size, (rows, length), dtype=np.int32)
   tokens[:, 0], tokens[:, -1] = SPEC.bos_id, SPEC.eos_id
-  tokens[1::2, 2 * length // 3:] = SPEC.pad_id
+  tokens[1::2, 2 * length // 3 :] = SPEC.pad_id
   segments = (tokens != SPEC.pad_id).astype(np.int32)
-  positions = np.broadcast_to(np.arange(length, dtype=np.int32)[None, :],
-                              tokens.shape)
+  positions = np.broadcast_to(
+    np.arange(length, dtype=np.int32)[None, :], tokens.shape
+  )
   languages = (np.arange(rows, dtype=np.int32) % 2)[:, None] * segments
-  return {'token_ids': tokens, 'segment_ids': segments,
-          'positions': positions, 'language_ids': languages}
+  return {
+    'token_ids': tokens,
+    'segment_ids': segments,
+    'positions': positions,
+    'language_ids': languages,
+  }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,23 +109,29 @@ class Regression(base.Objective):
     weights = jnp.sum(batch['segment_ids'] > 0, axis=1, dtype=jnp.float32)
     target = batch['language_ids'][:, 0].astype(jnp.float32)
     error = tokens @ params['model']['w'] + params['model']['bias'] - target
-    loss = jnp.sum(weights * error ** 2)
+    loss = jnp.sum(weights * error**2)
     loss = jnp.where(context.step == self.poison, jnp.nan, loss)
-    rows = jnp.stack([jnp.sum(target == i, dtype=jnp.float32)
-                      for i in range(2)])
+    rows = jnp.stack(
+      [jnp.sum(target == i, dtype=jnp.float32) for i in range(2)]
+    )
     return base.ObjectiveOutput(
-        base.Sum(loss, jnp.sum(weights)),
-        {f'{self.name}/rows': base.Sum(rows, jnp.ones(2))})
+      base.Sum(loss, jnp.sum(weights)),
+      {f'{self.name}/rows': base.Sum(rows, jnp.ones(2))},
+    )
 
 
 def regression_state(optimizer, *, ema: bool = False, length: int = 12):
   """A train state around the parameters that `Regression` reads."""
-  params = {'model': {'bias': jnp.float32(0.5),
-                      'w': jnp.linspace(-1.0, 1.0, length)}}
+  params = {
+    'model': {'bias': jnp.float32(0.5), 'w': jnp.linspace(-1.0, 1.0, length)}
+  }
   return state_lib.TrainState(
-      step=jnp.zeros([], jnp.int32), params=params,
-      opt_state=optimizer.transform.init(params),
-      ema=jax.tree.map(jnp.copy, params) if ema else (), objective_state={})
+    step=jnp.zeros([], jnp.int32),
+    params=params,
+    opt_state=optimizer.transform.init(params),
+    ema=jax.tree.map(jnp.copy, params) if ema else (),
+    objective_state={},
+  )
 
 
 def assert_trees_equal(a, b) -> None:
@@ -111,8 +145,11 @@ def assert_trees_equal(a, b) -> None:
 def numbered(state):
   """The state with every leaf filled by values that no other leaf has."""
   leaves, structure = jax.tree.flatten(state)
+
   def fill(i, leaf):
     values = (np.arange(leaf.size) + 1000 * (i + 1)).reshape(leaf.shape)
     return jax.device_put(values.astype(leaf.dtype), leaf.sharding)
+
   return jax.tree.unflatten(
-      structure, [fill(i, leaf) for i, leaf in enumerate(leaves)])
+    structure, [fill(i, leaf) for i, leaf in enumerate(leaves)]
+  )

@@ -24,18 +24,23 @@ def _mixture():
   """Monolingual and bilingual CA-MLM, the second with TLM, in turn."""
   entry, ca_mlm = mixture_lib.Entry, cross_attention_mlm.CrossAttentionMLM
   return tiny.make_mixture(
-      entry(stream='adjacent', objective=ca_mlm()),
-      entry(stream='sides', objective=ca_mlm(mask_ratio=0.25,
-                                             name_prefix='ca_mlm_pairs')),
-      entry(stream='pairs', objective=masked_lm.TranslationLM()),
-      combine='alternate', pattern=(0, (1, 2)))
+    entry(stream='adjacent', objective=ca_mlm()),
+    entry(
+      stream='sides',
+      objective=ca_mlm(mask_ratio=0.25, name_prefix='ca_mlm_pairs'),
+    ),
+    entry(stream='pairs', objective=masked_lm.TranslationLM()),
+    combine='alternate',
+    pattern=(0, (1, 2)),
+  )
 
 
 @functools.cache
 def _factory(optimizer, **changes):
   model = tiny.make_model(**{_CROSS: True} | changes)
-  return tiny.make_factory(model=model, mixture=_mixture(),
-                           optimizer=optimizer, use_ema=False)
+  return tiny.make_factory(
+    model=model, mixture=_mixture(), optimizer=optimizer, use_ema=False
+  )
 
 
 def _two_sided(seed):
@@ -47,8 +52,9 @@ def _two_sided(seed):
 def plug_out(tmp_path_factory):
   """A run's checkpoint of an encoder without the module."""
   factory = tiny.make_factory(use_ema=False)
-  return _save(factory.create(jax.random.key(7)),
-               tmp_path_factory.mktemp('plug_out'))
+  return _save(
+    factory.create(jax.random.key(7)), tmp_path_factory.mktemp('plug_out')
+  )
 
 
 def _save(state, directory) -> str:
@@ -61,28 +67,34 @@ def _save(state, directory) -> str:
 def _begin(factory, model_dir, **fields):
   """A fresh state with parameters of another run, and their names' values."""
   return initialization.apply(
-      initialization.InitFrom(model_dir=model_dir, **fields),
-      factory.create(jax.random.key(0)), factory)
+    initialization.InitFrom(model_dir=model_dir, **fields),
+    factory.create(jax.random.key(0)),
+    factory,
+  )
 
 
 def _named(state):
-  return {name: np.asarray(leaf)
-          for name, leaf in params_lib.names(state.params['model']).items()}
+  return {
+    name: np.asarray(leaf)
+    for name, leaf in params_lib.names(state.params['model']).items()
+  }
 
 
 def _train(optimizer, state, *, first_step=0):
-  """The state after a monolingual and a bilingual step, or the latter alone.
-  """
+  """The state after a monolingual and a bilingual step, or the latter alone."""
   mixture = _mixture()
   builder = step_lib.StepBuilder(
-      tiny.make_model(cross_attention=True), mixture, optimizer, tiny.SPEC,
-      seed=0)
-  batches = ({'adjacent': _two_sided(0)},
-             {'sides': _two_sided(2), 'pairs': tiny.make_batch(seed=4)})
+    tiny.make_model(cross_attention=True), mixture, optimizer, tiny.SPEC, seed=0
+  )
+  batches = (
+    {'adjacent': _two_sided(0)},
+    {'sides': _two_sided(2), 'pairs': tiny.make_batch(seed=4)},
+  )
   names = ({'ca_mlm'}, {'ca_mlm_pairs', 'tlm'})
   for step in range(first_step, 2):
     state, output = jax.jit(builder.build(mixture.active(step)))(
-        state, batches[step])
+      state, batches[step]
+    )
     assert np.isfinite(output.loss)
     assert {name.split('/')[0] for name in output.metrics} == names[step]
   return state
@@ -113,21 +125,34 @@ def test_phases(plug_out, tmp_path):
 def test_the_new_parameters_must_be_left_out(plug_out):
   with pytest.raises(errors.CheckpointError) as raised:
     _begin(_factory(_PHASE_1), plug_out)
-  assert ('Got: model/layers/cross_attention/key/bias is not in the '
-          'checkpoint; ') in str(raised.value)
+  assert (
+    'Got: model/layers/cross_attention/key/bias is not in the checkpoint; '
+  ) in str(raised.value)
   assert 'set InitFrom.exclude' in str(raised.value)
   allowed = _begin(_factory(_PHASE_1), plug_out, allow_missing=True)
   left_out = _begin(_factory(_PHASE_1), plug_out, exclude=(_CROSS,))
   tiny.assert_trees_equal(allowed.params, left_out.params)
 
 
-@pytest.mark.parametrize('changes, message', [
-    (dict(num_layers=3), 'model/layers/attention/key/bias is (3, 2, 8) here, '
-     '(2, 2, 8) in the checkpoint'),
-    (dict(hidden_dim=24), 'model/embeddings/token is (64, 24) here, (64, 16) '
-     'in the checkpoint'),
-    (dict(mlp_dim=40), 'model/layers/mlp/wi/kernel is (2, 16, 40) here, '
-     '(2, 16, 32) in the checkpoint')])
+@pytest.mark.parametrize(
+  'changes, message',
+  [
+    (
+      dict(num_layers=3),
+      'model/layers/attention/key/bias is (3, 2, 8) here, '
+      '(2, 2, 8) in the checkpoint',
+    ),
+    (
+      dict(hidden_dim=24),
+      'model/embeddings/token is (64, 24) here, (64, 16) in the checkpoint',
+    ),
+    (
+      dict(mlp_dim=40),
+      'model/layers/mlp/wi/kernel is (2, 16, 40) here, '
+      '(2, 16, 32) in the checkpoint',
+    ),
+  ],
+)
 def test_an_encoder_of_another_shape(plug_out, changes, message):
   with pytest.raises(errors.CheckpointError) as raised:
     _begin(_factory(_PHASE_1, **changes), plug_out, exclude=(_CROSS,))

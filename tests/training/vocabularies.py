@@ -17,9 +17,12 @@ class Pieces:
 
   @property
   def all(self) -> tuple[str, ...]:
-    return (SPECIAL + tuple(f'<lang:{code}>' for code in self.languages)
-            + self.text
-            + tuple(f'<sentinel:{i}>' for i in range(self.sentinels)))
+    return (
+      SPECIAL
+      + tuple(f'<lang:{code}>' for code in self.languages)
+      + self.text
+      + tuple(f'<sentinel:{i}>' for i in range(self.sentinels))
+    )
 
   @property
   def spec(self) -> vocabulary_spec.VocabularySpec:
@@ -27,10 +30,17 @@ class Pieces:
     symbols = tuple(range(first, first + len(self.languages)))
     sentinels = tuple(range(size - self.sentinels, size))
     return vocabulary_spec.VocabularySpec(
-        size=size, pad_id=0, bos_id=1, eos_id=2, unk_id=3, mask_id=4,
-        special_ids=(0, 1, 2, 3, 4, *symbols, *sentinels),
-        languages=self.languages, language_symbol_ids=symbols,
-        sentinel_ids=sentinels)
+      size=size,
+      pad_id=0,
+      bos_id=1,
+      eos_id=2,
+      unk_id=3,
+      mask_id=4,
+      special_ids=(0, 1, 2, 3, 4, *symbols, *sentinels),
+      languages=self.languages,
+      language_symbol_ids=symbols,
+      sentinel_ids=sentinels,
+    )
 
   def piece(self, i: int) -> str:
     return self.all[i]

@@ -17,11 +17,12 @@ from xlflax.evaluation import base, file_pairs, sources
 from xlflax.similarity.word_alignment import Mass, Method
 
 _EXPLANATION = (
-    'Alignment error rate (%, lower is better) of links between the words of '
-    'translations, found without training from the states of each layer: by '
-    'optimal transport with entropy, or where words are mutually most similar '
-    '(argmax). Layer 0 is the embedding output. The .txt files have the links '
-    'of one layer in Pharaoh’s format, counted from 0.')
+  'Alignment error rate (%, lower is better) of links between the words of '
+  'translations, found without training from the states of each layer: by '
+  'optimal transport with entropy, or where words are mutually most similar '
+  '(argmax). Layer 0 is the embedding output. The .txt files have the links '
+  'of one layer in Pharaoh’s format, counted from 0.'
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,14 +43,20 @@ class UnlinkedFiles(source_lib.ExampleSource):
   def load(self, part: str) -> list[examples_lib.Example]:
     first, second = self._pair(part)
     text = file_pairs.FilePairs(
-        files={part: self.files[part]}, max_pairs=self.max_sentences).load(
-            (first, second))
-    return [examples_lib.AlignedSentence(
-        id=str(number), language=first, target_language=second,
-        source_words=tuple(source.split()), target_words=tuple(target.split()),
-        sure=frozenset(), possible=frozenset())
-            for number, (source, target) in enumerate(
-                zip(*text, strict=True), 1)]
+      files={part: self.files[part]}, max_pairs=self.max_sentences
+    ).load((first, second))
+    return [
+      examples_lib.AlignedSentence(
+        id=str(number),
+        language=first,
+        target_language=second,
+        source_words=tuple(source.split()),
+        target_words=tuple(target.split()),
+        sure=frozenset(),
+        possible=frozenset(),
+      )
+      for number, (source, target) in enumerate(zip(*text, strict=True), 1)
+    ]
 
   def _pair(self, part: str) -> sources.Pair:
     first, _, second = part.partition('-')
@@ -79,7 +86,10 @@ class AlignmentStudy(study.Study):
   steps: models_lib.Steps = models_lib.LAST
   maps: str | None = None
   methods: tuple[Method, ...] = (
-      Method.MUTUAL_TRANSPORT, Method.TRANSPORT, Method.ARGMAX)
+    Method.MUTUAL_TRANSPORT,
+    Method.TRANSPORT,
+    Method.ARGMAX,
+  )
   layer: int = -1
   regularization: float = 0.1
   mass: Mass = Mass.UNIFORM
@@ -88,9 +98,14 @@ class AlignmentStudy(study.Study):
 
   def __post_init__(self):
     enums.coerce(self, 'mass', Mass)
-    object.__setattr__(self, 'methods', tuple(
+    object.__setattr__(
+      self,
+      'methods',
+      tuple(
         enums.of_value(method, Method, where='methods')
-        for method in self.methods))
+        for method in self.methods
+      ),
+    )
     study.check_series(self.series)
 
   def run(self, models: models_lib.Models) -> report.Analysis:
@@ -100,36 +115,58 @@ class AlignmentStudy(study.Study):
     files: dict[str, str | bytes] = {}
     for part in self.source.languages():
       first, _, second = part.partition('-')
-      for case in study.cases(self.series, (first, second), self.steps, models,
-                              failures):
+      for case in study.cases(
+        self.series, (first, second), self.steps, models, failures
+      ):
         with failures.guard(case.name):
           found = self._evaluate(part, case, models)
           notes |= dict.fromkeys(found.notes)
-          rows += [case.columns | {name: row[name] for name in (
-              'method', 'layer', 'aer', 'precision', 'recall')}
-                   for row in found.tables['layers']]
+          rows += [
+            case.columns
+            | {
+              name: row[name]
+              for name in ('method', 'layer', 'aer', 'precision', 'recall')
+            }
+            for row in found.tables['layers']
+          ]
           prefix = re.sub(r'[^\w.-]', '_', f'{case.series}.{case.step}')
-          files |= {f'{prefix}.{name}': text
-                    for name, text in found.files.items()}
+          files |= {
+            f'{prefix}.{name}': text for name, text in found.files.items()
+          }
     return report.Analysis(
-        name='alignment', title='Word alignment by layer',
-        explanation=_EXPLANATION, rows=rows, pictures=_pictures(rows),
-        tables=_tables(rows), settings=base.settings(self),
-        notes=tuple(notes), failures=failures.collected(), files=files)
+      name='alignment',
+      title='Word alignment by layer',
+      explanation=_EXPLANATION,
+      rows=rows,
+      pictures=_pictures(rows),
+      tables=_tables(rows),
+      settings=base.settings(self),
+      notes=tuple(notes),
+      failures=failures.collected(),
+      files=files,
+    )
 
-  def _evaluate(self, part: str, case: study.Case, models: models_lib.Models
-                ) -> base.EvalResult:
+  def _evaluate(
+    self, part: str, case: study.Case, models: models_lib.Models
+  ) -> base.EvalResult:
     study.chosen_layers([self.layer], models.num_layers(case.first))
     settings: dict[str, Any] = dict(
-        source=_Part(source=self.source, part=part), methods=self.methods,
-        layer=self.layer, regularization=self.regularization, mass=self.mass,
-        threshold=self.threshold, max_length=self.max_length)
+      source=_Part(source=self.source, part=part),
+      methods=self.methods,
+      layer=self.layer,
+      regularization=self.regularization,
+      mass=self.mass,
+      threshold=self.threshold,
+      max_length=self.max_length,
+    )
     if case.first == case.second and self.maps is None:
       task: base.EvalTask = two_model_alignment.CheckedAlignment(**settings)
     else:
       task = two_model_alignment.TwoModelAlignment(
-          **settings, second=models.subject(case.second),
-          maps=self._maps(case, models))
+        **settings,
+        second=models.subject(case.second),
+        maps=self._maps(case, models),
+      )
     result = task.evaluate(models.subject(case.first))
     for failure in result.failures:
       raise errors.AnalysisError(failure.message)
@@ -140,20 +177,27 @@ class AlignmentStudy(study.Study):
     depths = [models.num_layers(ref) for ref in (case.first, case.second)]
     if len(set(depths)) > 1:
       raise errors.AnalysisError(
-          'Models of different depths have no layers to be compared',
-          got=' and '.join(f'{depth} layers' for depth in depths))
+        'Models of different depths have no layers to be compared',
+        got=' and '.join(f'{depth} layers' for depth in depths),
+      )
     if self.maps is not None:
       return two_model_alignment.load_maps(
-          self.maps, first=str(models.resolve(case.first)),
-          second=str(models.resolve(case.second)),
-          pair='-'.join(case.pair), layers=depths[0])
-    sizes = [models.subject(ref).model.config.hidden_dim
-             for ref in (case.first, case.second)]
+        self.maps,
+        first=str(models.resolve(case.first)),
+        second=str(models.resolve(case.second)),
+        pair='-'.join(case.pair),
+        layers=depths[0],
+      )
+    sizes = [
+      models.subject(ref).model.config.hidden_dim
+      for ref in (case.first, case.second)
+    ]
     if len(set(sizes)) > 1:
       raise errors.AnalysisError(
-          'States of different sizes are only comparable by maps',
-          got=f'{sizes[0]} and {sizes[1]} dimensions',
-          fix='give --maps with the output of `xlflax analyze procrustes`')
+        'States of different sizes are only comparable by maps',
+        got=f'{sizes[0]} and {sizes[1]} dimensions',
+        fix='give --maps with the output of `xlflax analyze procrustes`',
+      )
     return None
 
 
@@ -181,11 +225,16 @@ def _scored(rows: list[report.Row]) -> list[report.Row]:
 
 def _tables(rows: list[report.Row]):
   last = study.last_steps(_scored(rows))
-  return [report.grid(
-      f'{series}: AER (%)', [row for row in last if row['series'] == series],
-      value='aer', down=lambda row: f'layer {row["layer"]}',
-      across=lambda row: f'{row["pair"]} {_method(row)}')
-          for series in dict.fromkeys(row['series'] for row in last)]
+  return [
+    report.grid(
+      f'{series}: AER (%)',
+      [row for row in last if row['series'] == series],
+      value='aer',
+      down=lambda row: f'layer {row["layer"]}',
+      across=lambda row: f'{row["pair"]} {_method(row)}',
+    )
+    for series in dict.fromkeys(row['series'] for row in last)
+  ]
 
 
 def _method(row: report.Row) -> str:
@@ -201,16 +250,23 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
   for row in last:
     line = f'{row["series"]}, {_method(row)}' if several else _method(row)
     panels.setdefault(row['pair'], {}).setdefault(line, []).append(
-        (row['layer'], 100 * row['aer']))
+      (row['layer'], 100 * row['aer'])
+    )
   if panels:
     title = 'Word alignment by layer'
-    pictures['layers'] = report.Picture(title, figures.curves(
-        title, 'AER (%), lower is better', panels), last)
+    pictures['layers'] = report.Picture(
+      title, figures.curves(title, 'AER (%), lower is better', panels), last
+    )
   first = scored[0]['method'] if scored else None
   chosen = [row for row in scored if row['method'] == first]
   lines = study.by_step(chosen, 'aer')
   if lines:
     title = f'Word alignment along training ({_method(chosen[0])})'
-    pictures['steps'] = report.Picture(title, figures.curves(
-        title, 'AER (%), lower is better', lines, xlabel=figures.STEP), chosen)
+    pictures['steps'] = report.Picture(
+      title,
+      figures.curves(
+        title, 'AER (%), lower is better', lines, xlabel=figures.STEP
+      ),
+      chosen,
+    )
   return pictures

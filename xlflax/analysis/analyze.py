@@ -12,13 +12,13 @@ Analysis = report.Analysis
 
 
 def analyze(
-    analysis: study.Study,
-    *,
-    output: str,
-    command: Sequence[str] = (),
-    seed: int = 0,
-    batch_size: int = 64,
-    partitioner: partitioning.Partitioner | None = None,
+  analysis: study.Study,
+  *,
+  output: str,
+  command: Sequence[str] = (),
+  seed: int = 0,
+  batch_size: int = 64,
+  partitioner: partitioning.Partitioner | None = None,
 ) -> Analysis:
   """Runs an analysis and writes what it finds.
 
@@ -41,7 +41,8 @@ def analyze(
   bucket_checks.check_usable(folder)
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
-  found = analysis.run(models.Models(
-      batch_size=batch_size, seed=seed, partitioner=partitioner))
+  found = analysis.run(
+    models.Models(batch_size=batch_size, seed=seed, partitioner=partitioner)
+  )
   report.write(folder, found, command=command)
   return found

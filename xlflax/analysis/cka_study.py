@@ -17,11 +17,12 @@ from xlflax.evaluation import base, sources
 from xlflax.similarity import cka
 
 _EXPLANATION = (
-    'Linear centred kernel alignment (Kornblith et al., 2019) of mean-pooled '
-    'sentence states between a model that reads one language and a model that '
-    'reads its translation; 100 is the same up to rotation and scale. A pair '
-    'such as en-en holds paraphrases: an upper bound. Layer 0 is the embedding '
-    'output.')
+  'Linear centred kernel alignment (Kornblith et al., 2019) of mean-pooled '
+  'sentence states between a model that reads one language and a model that '
+  'reads its translation; 100 is the same up to rotation and scale. A pair '
+  'such as en-en holds paraphrases: an upper bound. Layer 0 is the embedding '
+  'output.'
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,31 +65,53 @@ class CkaStudy(study.Study):
         with failures.guard(case.name):
           rows += self._compare(case, text, models)
     return report.Analysis(
-        name='cka', title='Similarity of layers (CKA)',
-        explanation=_EXPLANATION, rows=rows, pictures=_pictures(rows),
-        tables=_tables(rows), settings=base.settings(self),
-        notes=_notes(rows), failures=failures.collected())
+      name='cka',
+      title='Similarity of layers (CKA)',
+      explanation=_EXPLANATION,
+      rows=rows,
+      pictures=_pictures(rows),
+      tables=_tables(rows),
+      settings=base.settings(self),
+      notes=_notes(rows),
+      failures=failures.collected(),
+    )
 
-  def _compare(self, case: study.Case, text: sources.PairedText,
-               models: models_lib.Models) -> list[report.Row]:
-    layers = [study.chosen_layers(self.layers, models.num_layers(ref))
-              for ref in (case.first, case.second)]
-    sums = cka.LayerCKA(layers=self.compare, estimator=self.estimator,
-                        dtype=np.float32)
-    both = zip(*(self.reader.blocks(models, ref, side, language)
-                 for ref, side, language in zip(
-                     (case.first, case.second), text, case.pair,
-                     strict=True)), strict=True)
+  def _compare(
+    self, case: study.Case, text: sources.PairedText, models: models_lib.Models
+  ) -> list[report.Row]:
+    layers = [
+      study.chosen_layers(self.layers, models.num_layers(ref))
+      for ref in (case.first, case.second)
+    ]
+    sums = cka.LayerCKA(
+      layers=self.compare, estimator=self.estimator, dtype=np.float32
+    )
+    both = zip(
+      *(
+        self.reader.blocks(models, ref, side, language)
+        for ref, side, language in zip(
+          (case.first, case.second), text, case.pair, strict=True
+        )
+      ),
+      strict=True,
+    )
     for first, second in both:
       sums.update(first[layers[0]], second[layers[1]])
     found = sums.result()
     if self.compare is cka.Layers.DIAGONAL:
       found = np.diag(found)
-    return [case.columns | {
-        'first_layer': i, 'second_layer': j, 'cka': float(found[y, x]),
-        'sentences': sums.count}
-            for y, i in enumerate(layers[0]) for x, j in enumerate(layers[1])
-            if self.compare is cka.Layers.ALL or x == y]
+    return [
+      case.columns
+      | {
+        'first_layer': i,
+        'second_layer': j,
+        'cka': float(found[y, x]),
+        'sentences': sums.count,
+      }
+      for y, i in enumerate(layers[0])
+      for x, j in enumerate(layers[1])
+      if self.compare is cka.Layers.ALL or x == y
+    ]
 
 
 def _diagonal(rows) -> list[report.Row]:
@@ -96,19 +119,33 @@ def _diagonal(rows) -> list[report.Row]:
 
 
 def _notes(rows: list[report.Row]) -> list[str]:
-  without = {f'{row["series"]}, {row["pair"]}, step {row["step"]}'
-             for row in rows if np.isnan(row['cka'])}
-  return [f'{name}: some layer is the same for all sentences and has no CKA'
-          for name in sorted(without)]
+  without = {
+    f'{row["series"]}, {row["pair"]}, step {row["step"]}'
+    for row in rows
+    if np.isnan(row['cka'])
+  }
+  return [
+    f'{name}: some layer is the same for all sentences and has no CKA'
+    for name in sorted(without)
+  ]
 
 
 def _tables(rows: list[report.Row]):
   diagonal = _diagonal(study.last_steps(rows))
-  return [report.grid(
-      'CKA of layer i with layer i (%)', diagonal, value='cka',
-      down=lambda row: f'layer {row["first_layer"]}',
-      across=lambda row: f'{row["pair"]} {row["series"]}', corner='')
-          ] if diagonal else []
+  return (
+    [
+      report.grid(
+        'CKA of layer i with layer i (%)',
+        diagonal,
+        value='cka',
+        down=lambda row: f'layer {row["first_layer"]}',
+        across=lambda row: f'{row["pair"]} {row["series"]}',
+        corner='',
+      )
+    ]
+    if diagonal
+    else []
+  )
 
 
 def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
@@ -120,33 +157,54 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
     for row in diagonal:
       columns.setdefault((row['pair'], row['series']), []).append(row['cka'])
     title = 'CKA of each layer with its counterpart'
-    pictures['layers'] = report.Picture(title, figures.layer_columns(
-        title, 'CKA', columns, layers=sorted(
-            {row['first_layer'] for row in diagonal})), diagonal)
+    pictures['layers'] = report.Picture(
+      title,
+      figures.layer_columns(
+        title,
+        'CKA',
+        columns,
+        layers=sorted({row['first_layer'] for row in diagonal}),
+      ),
+      diagonal,
+    )
   for pair in dict.fromkeys(row['pair'] for row in last):
     of_pair = [row for row in last if row['pair'] == pair]
     if len(of_pair) > len(_diagonal(of_pair)):
       title = f'CKA of every two layers, {pair}'
       pictures[f'matrix.{pair}'] = report.Picture(
-          title, _matrices(title, of_pair), of_pair)
+        title, _matrices(title, of_pair), of_pair
+      )
   panels = study.by_step(_diagonal(rows), 'cka', layer='first_layer')
   if panels:
     title = 'CKA along training'
-    pictures['steps'] = report.Picture(title, figures.curves(
-        title, 'CKA (%)', panels, xlabel=figures.STEP, whole=100),
-                                       _diagonal(rows))
+    pictures['steps'] = report.Picture(
+      title,
+      figures.curves(title, 'CKA (%)', panels, xlabel=figures.STEP, whole=100),
+      _diagonal(rows),
+    )
   return pictures
 
 
 def _matrices(title: str, rows: list[report.Row]):
-  axes = [sorted({row[f'{side}_layer'] for row in rows})
-          for side in ('first', 'second')]
+  axes = [
+    sorted({row[f'{side}_layer'] for row in rows})
+    for side in ('first', 'second')
+  ]
   panels: dict[str, np.ndarray] = {}
   for row in rows:
     panel = panels.setdefault(
-        row['series'], np.full([len(axis) for axis in axes], np.nan))
-    panel[axes[0].index(row['first_layer']),
-          axes[1].index(row['second_layer'])] = row['cka']
+      row['series'], np.full([len(axis) for axis in axes], np.nan)
+    )
+    panel[
+      axes[0].index(row['first_layer']), axes[1].index(row['second_layer'])
+    ] = row['cka']
   first, second = rows[0]['pair'].split('-')
-  return figures.matrices(title, 'CKA', panels, first=first, second=second,
-                          first_layers=axes[0], second_layers=axes[1])
+  return figures.matrices(
+    title,
+    'CKA',
+    panels,
+    first=first,
+    second=second,
+    first_layers=axes[0],
+    second_layers=axes[1],
+  )

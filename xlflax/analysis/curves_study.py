@@ -19,19 +19,26 @@ from xlflax.evaluation.reports import score_table, text
 from xlflax.training import run_directory
 
 _EXPLANATION = (
-    'Scores of a run’s checkpoints in points: percent, perplexities as they '
-    'are. Transfer is the mean of the languages other than {source}, the '
-    'transfer gap the score in {source} minus that mean.')
+  'Scores of a run’s checkpoints in points: percent, perplexities as they '
+  'are. Transfer is the mean of the languages other than {source}, the '
+  'transfer gap the score in {source} minus that mean.'
+)
 # analysis -> (column of the number, column of the layer, rows that count)
 _VALUES: Mapping[str, tuple[str, str, Callable[[report.Row], bool]]] = {
-    'cka': ('cka', 'first_layer',
-            lambda row: row['first_layer'] == row['second_layer']),
-    'sentences': ('accuracy', 'layer', lambda row: True),
-    'words': ('precision@1', 'layer', lambda row: row['score'] == 'csls'),
-    'alignment': ('aer', 'layer', lambda row: True),
-    'procrustes': ('accuracy_after', 'layer', lambda row: True)}
+  'cka': (
+    'cka',
+    'first_layer',
+    lambda row: row['first_layer'] == row['second_layer'],
+  ),
+  'sentences': ('accuracy', 'layer', lambda row: True),
+  'words': ('precision@1', 'layer', lambda row: row['score'] == 'csls'),
+  'alignment': ('aer', 'layer', lambda row: True),
+  'procrustes': ('accuracy_after', 'layer', lambda row: True),
+}
 _NAMES: Mapping[str, str] = {
-    'none': 'without a map', 'procrustes': 'with a map'}
+  'none': 'without a map',
+  'procrustes': 'with a map',
+}
 _KINDS = ('mapping', 'representation', 'method')
 
 
@@ -62,20 +69,28 @@ class CurvesStudy(study.Study):
     for directory, name in zip(self.runs, _names(self.runs), strict=True):
       with failures.guard(directory):
         rows += self._of_run(paths.of(directory), name, failures)
-    for directory, name in zip(self.analyses, _names(self.analyses),
-                               strict=True):
+    for directory, name in zip(
+      self.analyses, _names(self.analyses), strict=True
+    ):
       with failures.guard(directory):
         rows += self._of_analysis(paths.of(directory), name)
-    rows.sort(key=lambda row: (row['task'], row['model'], row['part'],
-                               row['step']))
+    rows.sort(
+      key=lambda row: (row['task'], row['model'], row['part'], row['step'])
+    )
     return report.Analysis(
-        name='curves', title='Along training',
-        explanation=_EXPLANATION.format(source=self.source), rows=rows,
-        pictures=self._pictures(rows), tables=_tables(rows),
-        settings=base.settings(self), failures=failures.collected())
+      name='curves',
+      title='Along training',
+      explanation=_EXPLANATION.format(source=self.source),
+      rows=rows,
+      pictures=self._pictures(rows),
+      tables=_tables(rows),
+      settings=base.settings(self),
+      failures=failures.collected(),
+    )
 
-  def _of_run(self, directory: pathlib.Path, name: str,
-              failures: base.Failures) -> list[report.Row]:
+  def _of_run(
+    self, directory: pathlib.Path, name: str, failures: base.Failures
+  ) -> list[report.Row]:
     folder = directory / run_directory.EVALUATION
     found = sorted(path.name for path in folder.glob('*') if path.is_dir())
     wanted = found if self.tasks is None else self.tasks
@@ -83,10 +98,12 @@ class CurvesStudy(study.Study):
     if missing or not wanted:
       with failures.guard(str(directory)):
         raise errors.AnalysisError(
-            'A run has no results of evaluations',
-            got=', '.join(found) or None, where=str(folder),
-            expected=', '.join(missing) or 'eval/<task>/<step>.json',
-            fix='run `xlflax evaluate --steps=all`')
+          'A run has no results of evaluations',
+          got=', '.join(found) or None,
+          where=str(folder),
+          expected=', '.join(missing) or 'eval/<task>/<step>.json',
+          fix='run `xlflax evaluate --steps=all`',
+        )
     rows: list[report.Row] = []
     for task in wanted:
       with failures.guard(f'{directory}, {task}'):
@@ -95,8 +112,9 @@ class CurvesStudy(study.Study):
             rows += self._of_result(name, task, step, result)
     return rows
 
-  def _of_result(self, name: str, task: str, step: int,
-                 result: base.EvalResult) -> list[report.Row]:
+  def _of_result(
+    self, name: str, task: str, step: int, result: base.EvalResult
+  ) -> list[report.Row]:
     scores: dict[str, dict[str, float]] = {}
     for key, value in result.metrics.items():
       metric, _, part = key.partition('/')
@@ -104,72 +122,114 @@ class CurvesStudy(study.Study):
     metric = self.metric or averages.main_metrics(tuple(scores))[0]
     if metric not in scores:
       raise errors.AnalysisError(
-          'A task has no such metric', got=metric,
-          expected='one of ' + ', '.join(scores), where=f'step {step}',
-          fix='name the tasks that have it, or another metric')
-    return [{'model': name, 'task': task, 'metric': metric, 'part': part,
-             'step': step, 'value': score_table.points(metric, value)}
-            for part, value in scores[metric].items()]
+        'A task has no such metric',
+        got=metric,
+        expected='one of ' + ', '.join(scores),
+        where=f'step {step}',
+        fix='name the tasks that have it, or another metric',
+      )
+    return [
+      {
+        'model': name,
+        'task': task,
+        'metric': metric,
+        'part': part,
+        'step': step,
+        'value': score_table.points(metric, value),
+      }
+      for part, value in scores[metric].items()
+    ]
 
-  def _of_analysis(self, directory: pathlib.Path, name: str
-                   ) -> list[report.Row]:
+  def _of_analysis(
+    self, directory: pathlib.Path, name: str
+  ) -> list[report.Row]:
     analysis, found = report.read_rows(directory)
     if analysis not in _VALUES:
       raise errors.AnalysisError(
-          'An analysis has no curves', got=analysis, where=str(directory),
-          expected='one of ' + ', '.join(_VALUES))
+        'An analysis has no curves',
+        got=analysis,
+        where=str(directory),
+        expected='one of ' + ', '.join(_VALUES),
+      )
     column, layer, counts = _VALUES[analysis]
-    found = [row for row in found
-             if counts(row) and isinstance(row['step'], int)
-             and row[layer] is not None and row[column] is not None]
+    found = [
+      row
+      for row in found
+      if counts(row)
+      and isinstance(row['step'], int)
+      and row[layer] is not None
+      and row[column] is not None
+    ]
     if not found:
       raise errors.AnalysisError(
-          'An analysis has no numbers by step and layer',
-          where=str(directory), fix='make it with --steps=all')
+        'An analysis has no numbers by step and layer',
+        where=str(directory),
+        fix='make it with --steps=all',
+      )
     layers = study.chosen_layers(
-        self.layers, max(row[layer] for row in found) + 1)
+      self.layers, max(row[layer] for row in found) + 1
+    )
     rows = []
     for row in found:
       if row[layer] in layers:
-        kinds = ' '.join(_NAMES.get(row[kind], str(row[kind])).replace('_', ' ')
-                         for kind in _KINDS if kind in row)
-        rows.append({
-            'model': row['series'] if len(self.analyses) == 1
+        kinds = ' '.join(
+          _NAMES.get(row[kind], str(row[kind])).replace('_', ' ')
+          for kind in _KINDS
+          if kind in row
+        )
+        rows.append(
+          {
+            'model': row['series']
+            if len(self.analyses) == 1
             else f'{name}: {row["series"]}',
-            'task': f'{analysis} {kinds}'.strip(), 'metric': column,
-            'part': f'{row["pair"]} L{row[layer]}', 'step': row['step'],
-            'value': 100 * row[column]})
+            'task': f'{analysis} {kinds}'.strip(),
+            'metric': column,
+            'part': f'{row["pair"]} L{row[layer]}',
+            'step': row['step'],
+            'value': 100 * row[column],
+          }
+        )
     return rows
 
-  def _pictures(self, rows: Sequence[report.Row]
-                ) -> dict[str, report.Picture]:
+  def _pictures(self, rows: Sequence[report.Row]) -> dict[str, report.Picture]:
     pictures = {}
     for task in dict.fromkeys(row['task'] for row in rows):
       of_task = [row for row in rows if row['task'] == task]
       metric = of_task[0]['metric']
       label = text.metric_name(metric) + (
-          ' (points)' if score_table.is_bounded(metric) else '')
+        ' (points)' if score_table.is_bounded(metric) else ''
+      )
       name = task.replace(' ', '.').replace('/', '_')
       panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
       for row in of_task:
-        panels.setdefault(row['model'], {}).setdefault(
-            row['part'], []).append((row['step'], row['value']))
+        panels.setdefault(row['model'], {}).setdefault(row['part'], []).append(
+          (row['step'], row['value'])
+        )
       title = f'{task} along training'
       if len({row['step'] for row in of_task}) < 2:
         continue
-      pictures[name] = report.Picture(title, figures.curves(
-          title, label, panels, xlabel=figures.STEP), of_task)
+      pictures[name] = report.Picture(
+        title,
+        figures.curves(title, label, panels, xlabel=figures.STEP),
+        of_task,
+      )
       gaps = self._gaps(of_task)
       if gaps:
         title = f'{task}: transfer along training'
-        lines = {model: {kind: [
-            (row['step'], row['value']) for row in gaps
-            if (row['model'], row['part']) == (model, kind)]
-                         for kind in ('transfer', 'source', 'gap')}
-                 for model in dict.fromkeys(row['model'] for row in gaps)}
+        lines = {
+          model: {
+            kind: [
+              (row['step'], row['value'])
+              for row in gaps
+              if (row['model'], row['part']) == (model, kind)
+            ]
+            for kind in ('transfer', 'source', 'gap')
+          }
+          for model in dict.fromkeys(row['model'] for row in gaps)
+        }
         pictures[f'{name}.transfer'] = report.Picture(
-            title, score_pictures.curves(title, label, self.source, lines),
-            gaps)
+          title, score_pictures.curves(title, label, self.source, lines), gaps
+        )
     return pictures
 
   def _gaps(self, rows: Sequence[report.Row]) -> list[report.Row]:
@@ -177,25 +237,32 @@ class CurvesStudy(study.Study):
     scores: dict[tuple[str, int], dict[str, float]] = {}
     for row in rows:
       if row['part'] not in ('mean', 'all') and not math.isnan(row['value']):
-        scores.setdefault((row['model'], row['step']), {})[
-            row['part']] = row['value']
+        scores.setdefault((row['model'], row['step']), {})[row['part']] = row[
+          'value'
+        ]
     out: list[report.Row] = []
     for (model, step), by_language in scores.items():
       gap = averages.transfer_gap(by_language, source=self.source)
       if gap is not None:
         source = by_language[self.source]
-        out += [rows[0] | {'model': model, 'step': step, 'part': part,
-                           'value': value} for part, value in (
-                               ('transfer', source - gap), ('source', source),
-                               ('gap', gap))]
+        out += [
+          rows[0] | {'model': model, 'step': step, 'part': part, 'value': value}
+          for part, value in (
+            ('transfer', source - gap),
+            ('source', source),
+            ('gap', gap),
+          )
+        ]
     return out
 
 
 def _names(directories: Sequence[str]) -> list[str]:
   """Short names; the whole path where two are the same."""
   short = [pathlib.Path(directory).name for directory in directories]
-  return [name if short.count(name) == 1 else directory
-          for name, directory in zip(short, directories, strict=True)]
+  return [
+    name if short.count(name) == 1 else directory
+    for name, directory in zip(short, directories, strict=True)
+  ]
 
 
 def _tables(rows: Sequence[report.Row]) -> list[text.Table]:
@@ -206,11 +273,17 @@ def _tables(rows: Sequence[report.Row]) -> list[text.Table]:
     steps = sorted({row['step'] for row in of_task})
     lines: dict[str, dict[int, float]] = {}
     for row in of_task:
-      lines.setdefault(f'{row["model"]} {row["part"]}', {})[
-          row['step']] = row['value']
-    tables.append(text.Table(
+      lines.setdefault(f'{row["model"]} {row["part"]}', {})[row['step']] = row[
+        'value'
+      ]
+    tables.append(
+      text.Table(
         f'{task} ({text.metric_name(of_task[0]["metric"])})',
         ['', *map(str, steps)],
-        ([name, *(text.number(found.get(step)) for step in steps)]
-         for name, found in lines.items())))
+        (
+          [name, *(text.number(found.get(step)) for step in steps)]
+          for name, found in lines.items()
+        ),
+      )
+    )
   return tables

@@ -105,34 +105,46 @@ def read_vectors(path, *, max_words: int | None = 200_000) -> WordVectors:
     row = _floats(fields[-dimension:])
     if not word or len(row) != dimension or not np.isfinite(row).all():
       raise errors.CorpusError(
-          'Malformed line among word vectors',
-          got=repr(line[:60].decode(errors='replace')),
-          expected=f'a word and {dimension} finite numbers, with one space in '
-          'between', where=f'{path}:{number}')
+        'Malformed line among word vectors',
+        got=repr(line[:60].decode(errors='replace')),
+        expected=f'a word and {dimension} finite numbers, with one space in '
+        'between',
+        where=f'{path}:{number}',
+      )
     text = corpus_files.decode(word, path, number)
     if text not in words:
       vectors[len(words)] = row
       words[text] = len(words)
   if not words:
-    raise errors.CorpusError('A file of word vectors has no words',
-                             where=str(path))
-  return WordVectors(tuple(words), vectors[:len(words)])
+    raise errors.CorpusError(
+      'A file of word vectors has no words', where=str(path)
+    )
+  return WordVectors(tuple(words), vectors[: len(words)])
 
 
-def index_pairs(pairs: Pairs, source: WordVectors, target: WordVectors
-                ) -> np.ndarray:
+def index_pairs(
+  pairs: Pairs, source: WordVectors, target: WordVectors
+) -> np.ndarray:
   """The rows of pairs both of whose words have vectors, int [P, 2], sorted."""
-  found = ((source.find(word), target.find(translation))
-           for word, translation in pairs)
+  found = (
+    (source.find(word), target.find(translation)) for word, translation in pairs
+  )
   rows = sorted({(i, j) for i, j in found if i is not None and j is not None})
   return np.array(rows, np.int64).reshape(-1, 2)
 
 
-def translate(source: WordVectors, target: WordVectors, *, test: Pairs,
-              train: Pairs = (), mapping: Mapping | str = Mapping.PROCRUSTES,
-              scores: Sequence[csls.Score | str] = tuple(csls.Score),
-              top: Collection[int] = (1, 5, 10), k: int = 10,
-              max_rounds: int = 50) -> Translated:
+def translate(
+  source: WordVectors,
+  target: WordVectors,
+  *,
+  test: Pairs,
+  train: Pairs = (),
+  mapping: Mapping | str = Mapping.PROCRUSTES,
+  scores: Sequence[csls.Score | str] = tuple(csls.Score),
+  top: Collection[int] = (1, 5, 10),
+  k: int = 10,
+  max_rounds: int = 50,
+) -> Translated:
   """Precision@k of the nearest target words of source words.
 
   All target words are candidates. A word is translated rightly if any of its
@@ -161,29 +173,40 @@ def translate(source: WordVectors, target: WordVectors, *, test: Pairs,
   if mapping is Mapping.PROCRUSTES:
     seen = index_pairs(train, source, target)
     alignment = procrustes.align_vocabularies(
-        first, second, seen, max_rounds=max_rounds)
+      first, second, seen, max_rounds=max_rounds
+    )
     first = procrustes.apply(alignment.matrix, alignment.source.vectors)
     second, learned_from = alignment.target.vectors, len(seen)
   precision: dict[tuple[csls.Score, int], float] = {}
   for score in (enums.of_value(x, csls.Score, where='scores') for x in scores):
-    found = csls.nearest(first[queries], second, top=max(top), score=score,
-                         k=k, all_queries=first).indices
-    found = np.pad(found, ((0, 0), (0, max(top) - found.shape[1])),
-                   constant_values=-1)  # fewer words than were asked for
-    precision |= {(score, n): csls.precision_at(
-        found, [gold[i] for i in queries.tolist()], k=n) for n in top}
-  return Translated(precision=precision, queries=len(queries),
-                    asked=len({word for word, _ in test}),
-                    learned_from=learned_from)
+    found = csls.nearest(
+      first[queries], second, top=max(top), score=score, k=k, all_queries=first
+    ).indices
+    found = np.pad(
+      found, ((0, 0), (0, max(top) - found.shape[1])), constant_values=-1
+    )  # fewer words than were asked for
+    precision |= {
+      (score, n): csls.precision_at(
+        found, [gold[i] for i in queries.tolist()], k=n
+      )
+      for n in top
+    }
+  return Translated(
+    precision=precision,
+    queries=len(queries),
+    asked=len({word for word, _ in test}),
+    learned_from=learned_from,
+  )
 
 
 def _gold(rows: np.ndarray) -> dict[int, set[int]]:
   """Source row -> rows of its translations."""
   if not len(rows):
     raise errors.AnalysisError(
-        'No word of the dictionary can be asked for',
-        got='a dictionary none of whose pairs has vectors on both sides',
-        fix='look whether both are lowercased, and the right way round')
+      'No word of the dictionary can be asked for',
+      got='a dictionary none of whose pairs has vectors on both sides',
+      fix='look whether both are lowercased, and the right way round',
+    )
   gold: dict[int, set[int]] = {}
   for i, j in rows.tolist():
     gold.setdefault(i, set()).add(j)
@@ -206,8 +229,9 @@ def _header(line: tuple[int, bytes], path: pathlib.Path) -> tuple[int, int]:
       raise ValueError
   except ValueError:
     raise errors.CorpusError(
-        'A file of word vectors does not begin with its sizes',
-        got=repr(line[1][:60].decode(errors='replace')),
-        expected='the number of words and of dimensions',
-        where=f'{path}:1') from None
+      'A file of word vectors does not begin with its sizes',
+      got=repr(line[1][:60].decode(errors='replace')),
+      expected='the number of words and of dimensions',
+      where=f'{path}:1',
+    ) from None
   return size, dimension

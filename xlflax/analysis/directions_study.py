@@ -17,10 +17,11 @@ from xlflax.evaluation import base
 from xlflax.evaluation.reports import text
 
 _EXPLANATION = (
-    'Scores (points) of models that were fine-tuned on the language of the '
-    'line and tested on that of the column. The gap is the score in the '
-    'training language minus the mean of the others. Gains are those of a '
-    'model over the first one.')
+  'Scores (points) of models that were fine-tuned on the language of the '
+  'line and tested on that of the column. The gap is the score in the '
+  'training language minus the mean of the others. Gains are those of a '
+  'model over the first one.'
+)
 _PREFIX = 'directions.'
 _GAP = 'gap'
 
@@ -44,30 +45,40 @@ class DirectionsStudy(study.Study):
     rows: list[report.Row] = []
     for name, directory in self.results.items():
       with failures.guard(name):
-        for task, path in self._files(pathlib.Path(directory),
-                                      failures).items():
-          rows += [{'series': name, 'task': task} | row
-                   for row in _read(path)]
+        for task, path in self._files(
+          pathlib.Path(directory), failures
+        ).items():
+          rows += [{'series': name, 'task': task} | row for row in _read(path)]
     return report.Analysis(
-        name='directions', title='Directions of transfer',
-        explanation=_EXPLANATION, rows=rows, pictures=_pictures(rows),
-        tables=_tables(rows), settings=base.settings(self),
-        failures=failures.collected())
+      name='directions',
+      title='Directions of transfer',
+      explanation=_EXPLANATION,
+      rows=rows,
+      pictures=_pictures(rows),
+      tables=_tables(rows),
+      settings=base.settings(self),
+      failures=failures.collected(),
+    )
 
-  def _files(self, directory: pathlib.Path, failures: base.Failures
-             ) -> dict[str, pathlib.Path]:
+  def _files(
+    self, directory: pathlib.Path, failures: base.Failures
+  ) -> dict[str, pathlib.Path]:
     """Task -> its file; tasks that have none are failures."""
-    found = {path.name[len(_PREFIX):-len('.csv')]: path
-             for path in sorted(directory.glob(f'{_PREFIX}*.csv'))}
+    found = {
+      path.name[len(_PREFIX) : -len('.csv')]: path
+      for path in sorted(directory.glob(f'{_PREFIX}*.csv'))
+    }
     wanted = tuple(found) if self.tasks is None else self.tasks
     missing = [task for task in wanted if task not in found]
     if missing or not wanted:
       with failures.guard(str(directory)):
         raise errors.AnalysisError(
-            'There are no directions of transfer in a folder',
-            got=', '.join(found) or None, where=str(directory),
-            expected=', '.join(missing) or 'directions.<task>.csv',
-            fix='run `xlflax finetune --directions`')
+          'There are no directions of transfer in a folder',
+          got=', '.join(found) or None,
+          where=str(directory),
+          expected=', '.join(missing) or 'directions.<task>.csv',
+          fix='run `xlflax finetune --directions`',
+        )
     return {task: found[task] for task in wanted if task in found}
 
 
@@ -79,37 +90,51 @@ def _read(path: pathlib.Path) -> list[report.Row]:
   for number, line in enumerate(lines, 2):
     try:
       train, gap = line.pop('train'), float(line.pop(_GAP) or 'nan')
-      rows += [{'train': train, 'test': test, 'value': float(value),
-                'gap': gap} for test, value in line.items() if value]
+      rows += [
+        {'train': train, 'test': test, 'value': float(value), 'gap': gap}
+        for test, value in line.items()
+        if value
+      ]
     except (KeyError, TypeError, ValueError) as error:
       raise errors.AnalysisError(
-          'A line of a matrix of directions can not be read', got=str(line),
-          expected='train, scores by language, gap',
-          where=f'{path}:{number}') from error
+        'A line of a matrix of directions can not be read',
+        got=str(line),
+        expected='train, scores by language, gap',
+        where=f'{path}:{number}',
+      ) from error
   if not rows:
-    raise errors.AnalysisError('A matrix of directions has no scores',
-                               where=str(path))
+    raise errors.AnalysisError(
+      'A matrix of directions has no scores', where=str(path)
+    )
   return rows
 
 
-def _panels(rows: Sequence[report.Row]
-            ) -> dict[str, dict[tuple[str, str], float]]:
+def _panels(
+  rows: Sequence[report.Row],
+) -> dict[str, dict[tuple[str, str], float]]:
   """Model -> (training, test language) -> points."""
   panels: dict[str, dict[tuple[str, str], float]] = {}
   for row in rows:
-    panels.setdefault(row['series'], {})[
-        row['train'], row['test']] = 100 * row['value']
+    panels.setdefault(row['series'], {})[row['train'], row['test']] = (
+      100 * row['value']
+    )
   return panels
 
 
-def _gains(panels: Mapping[str, Mapping[tuple[str, str], float]]
-           ) -> dict[str, dict[tuple[str, str], float]]:
+def _gains(
+  panels: Mapping[str, Mapping[tuple[str, str], float]],
+) -> dict[str, dict[tuple[str, str], float]]:
   """'model − first' -> its gains."""
   (first, known), *others = panels.items()
-  return {f'{name} − {first}': {
-      place: value - known[place] for place, value in found.items()
-      if place in known} for name, found in others
-          if any(place in known for place in found)}
+  return {
+    f'{name} − {first}': {
+      place: value - known[place]
+      for place, value in found.items()
+      if place in known
+    }
+    for name, found in others
+    if any(place in known for place in found)
+  }
 
 
 def _of_tasks(rows: Sequence[report.Row]) -> dict[str, list[report.Row]]:
@@ -124,16 +149,21 @@ def _pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
   for task, of_task in _of_tasks(rows).items():
     panels = _panels(of_task)
     title = f'Directions of transfer, {task}'
-    pictures[task] = report.Picture(title, direction_figures.draw(
-        title, 'points', panels), of_task)
+    pictures[task] = report.Picture(
+      title, direction_figures.draw(title, 'points', panels), of_task
+    )
     gains = _gains(panels)
     if gains:
       title = f'Directions of transfer, {task}: gains'
-      pictures[f'{task}.gains'] = report.Picture(title, direction_figures.draw(
-          title, 'gain (points)', gains, around_zero=True), [
-              {'series': name, 'train': train, 'test': test, 'gain': value}
-              for name, found in gains.items()
-              for (train, test), value in found.items()])
+      pictures[f'{task}.gains'] = report.Picture(
+        title,
+        direction_figures.draw(title, 'gain (points)', gains, around_zero=True),
+        [
+          {'series': name, 'train': train, 'test': test, 'gain': value}
+          for name, found in gains.items()
+          for (train, test), value in found.items()
+        ],
+      )
   return pictures
 
 
@@ -143,10 +173,19 @@ def _tables(rows: Sequence[report.Row]) -> list[text.Table]:
     for series in dict.fromkeys(row['series'] for row in of_task):
       chosen = [row for row in of_task if row['series'] == series]
       gaps = {row['train']: row[_GAP] for row in chosen}
-      tables.append(report.grid(
-          f'{task}: {series} (points)', chosen + [
-              {'train': train, 'test': _GAP, 'value': gap}
-              for train, gap in gaps.items() if not math.isnan(gap)],
-          value='value', down=lambda row: row['train'],
-          across=lambda row: row['test'], corner='trained on'))
+      tables.append(
+        report.grid(
+          f'{task}: {series} (points)',
+          chosen
+          + [
+            {'train': train, 'test': _GAP, 'value': gap}
+            for train, gap in gaps.items()
+            if not math.isnan(gap)
+          ],
+          value='value',
+          down=lambda row: row['train'],
+          across=lambda row: row['test'],
+          corner='trained on',
+        )
+      )
   return tables

@@ -23,9 +23,13 @@ Points = Sequence[tuple[float, float]]
 Panels = Mapping[str, Mapping[str, Points]]
 
 
-def layer_columns(title: str, label: str,
-                  columns: Mapping[tuple[str, str], Sequence[float]], *,
-                  layers: Sequence[int] = ()) -> figure.Figure:
+def layer_columns(
+  title: str,
+  label: str,
+  columns: Mapping[tuple[str, str], Sequence[float]],
+  *,
+  layers: Sequence[int] = (),
+) -> figure.Figure:
   """A heat map with a row for each layer and their average (ECS figure 7).
 
   Args:
@@ -38,21 +42,26 @@ def layer_columns(title: str, label: str,
   depth = max(map(len, columns.values()))
   values = np.full((depth + 1, len(columns)), np.nan)
   for x, found in enumerate(columns.values()):
-    values[:len(found), x] = found
+    values[: len(found), x] = found
     if np.isfinite(found).any():
       values[depth, x] = np.nanmean(found)
   names = [column for _, column in columns]
   longest = max(map(len, names))
   canvas = figure.Figure(
-      figsize=(max(5.0, 2.1 + 0.48 * len(columns)),
-               1.6 + 0.36 * (depth + 1) + 0.05 * longest),
-      layout='constrained')
+    figsize=(
+      max(5.0, 2.1 + 0.48 * len(columns)),
+      1.6 + 0.36 * (depth + 1) + 0.05 * longest,
+    ),
+    layout='constrained',
+  )
   axes = canvas.subplots()
   _draw_heat(canvas, axes, values, label)
-  axes.set_xticks(range(len(names)), names, rotation=35, ha='right',
-                  rotation_mode='anchor')
-  axes.set_yticks(range(depth + 1), [
-      *(f'L{i}' for i in layers or range(depth)), 'mean'])
+  axes.set_xticks(
+    range(len(names)), names, rotation=35, ha='right', rotation_mode='anchor'
+  )
+  axes.set_yticks(
+    range(depth + 1), [*(f'L{i}' for i in layers or range(depth)), 'mean']
+  )
   axes.axhline(depth - 0.5, color='white', linewidth=3)
   _group_columns(axes, [group for group, _ in columns])
   axes.set_ylabel(LAYER)
@@ -60,9 +69,16 @@ def layer_columns(title: str, label: str,
   return canvas
 
 
-def matrices(title: str, label: str, panels: Mapping[str, np.ndarray], *,
-             first: str, second: str, first_layers: Sequence[int] = (),
-             second_layers: Sequence[int] = ()) -> figure.Figure:
+def matrices(
+  title: str,
+  label: str,
+  panels: Mapping[str, np.ndarray],
+  *,
+  first: str,
+  second: str,
+  first_layers: Sequence[int] = (),
+  second_layers: Sequence[int] = (),
+) -> figure.Figure:
   """Layer by layer heat maps, one panel each.
 
   Args:
@@ -79,28 +95,38 @@ def matrices(title: str, label: str, panels: Mapping[str, np.ndarray], *,
   rows = max(len(values) for values in panels.values())
   wide = max(values.shape[1] for values in panels.values())
   canvas = figure.Figure(
-      figsize=(1.6 + across * (width := max(1.9, 0.36 * wide + 0.5)),
-               0.8 + down * max(1.6, 0.3 * rows + 0.9)),
-      layout='constrained')
+    figsize=(
+      1.6 + across * (width := max(1.9, 0.36 * wide + 0.5)),
+      0.8 + down * max(1.6, 0.3 * rows + 0.9),
+    ),
+    layout='constrained',
+  )
   grid = canvas.subplots(down, across, squeeze=False).ravel()
-  for axes in grid[len(panels):]:
+  for axes in grid[len(panels) :]:
     axes.set_visible(False)
   for axes, (name, values) in zip(grid, panels.items(), strict=False):
     image = _heat(axes, values)
     axes.set_title(_wrapped(name, width), fontsize='medium')
     for ticks, size, layers in (
-        (axes.set_yticks, len(values), first_layers),
-        (axes.set_xticks, values.shape[1], second_layers)):
+      (axes.set_yticks, len(values), first_layers),
+      (axes.set_xticks, values.shape[1], second_layers),
+    ):
       ticks(range(size), [str(i) for i in (layers or range(size))])
     axes.invert_yaxis()  # the embeddings below, as in the model
     axes.set(xlabel=f'layer of {second}', ylabel=f'layer of {first}')
-  canvas.colorbar(image, ax=grid[:len(panels)].tolist(), label=label)
+  canvas.colorbar(image, ax=grid[: len(panels)].tolist(), label=label)
   canvas.suptitle(title, fontsize='large')
   return canvas
 
 
-def curves(title: str, label: str, panels: Panels, *, xlabel: str = LAYER,
-           whole: float | None = None) -> figure.Figure:
+def curves(
+  title: str,
+  label: str,
+  panels: Panels,
+  *,
+  xlabel: str = LAYER,
+  whole: float | None = None,
+) -> figure.Figure:
   """Lines over layers or steps, one panel each (ECS 4-6, MetaXLM 3-5).
 
   Args:
@@ -115,15 +141,22 @@ def curves(title: str, label: str, panels: Panels, *, xlabel: str = LAYER,
   across = min(_ACROSS, len(panels))
   down = math.ceil(len(panels) / across)
   top = _top(panels, whole) if whole is not None else 0.0
-  canvas = figure.Figure(figsize=(1.0 + 3.1 * max(across, 1.6),
-                                  1.1 + 2.5 * down), layout='constrained')
+  canvas = figure.Figure(
+    figsize=(1.0 + 3.1 * max(across, 1.6), 1.1 + 2.5 * down),
+    layout='constrained',
+  )
   grid = canvas.subplots(down, across, squeeze=False, sharey=True)
-  for axes in grid.ravel()[len(panels):]:
+  for axes in grid.ravel()[len(panels) :]:
     axes.set_visible(False)
   for axes, (panel, lines) in zip(grid.ravel(), panels.items(), strict=False):
     for name, points in lines.items():
-      axes.plot(*zip(*points, strict=True), linewidth=1.6, markersize=4,
-                label=name, **styles.line(names.index(name)))
+      axes.plot(
+        *zip(*points, strict=True),
+        linewidth=1.6,
+        markersize=4,
+        label=name,
+        **styles.line(names.index(name)),
+      )
     axes.set_title(_wrapped(panel, 3.1), fontsize='medium')
     axes.set_xlabel(xlabel)
     places = sorted({x for points in lines.values() for x, _ in points})
@@ -137,7 +170,7 @@ def curves(title: str, label: str, panels: Panels, *, xlabel: str = LAYER,
       axes.set_ylim(-0.02 * top, 1.02 * top)
   for axes in grid[:, 0]:
     axes.set_ylabel(label)
-  styles.legend(canvas, grid.ravel()[:len(panels)], names)
+  styles.legend(canvas, grid.ravel()[: len(panels)], names)
   canvas.suptitle(title, fontsize='large')
   return canvas
 
@@ -149,8 +182,16 @@ def _wrapped(name: str, inches: float) -> str:
 
 def _top(panels: Panels, whole: float) -> float:
   """The next tenth of the whole above all values."""
-  highest = max((y for lines in panels.values() for points in lines.values()
-                 for _, y in points if math.isfinite(y)), default=whole)
+  highest = max(
+    (
+      y
+      for lines in panels.values()
+      for points in lines.values()
+      for _, y in points
+      if math.isfinite(y)
+    ),
+    default=whole,
+  )
   return whole * min(10, math.floor(10 * highest / whole) + 1) / 10
 
 
@@ -163,8 +204,15 @@ def _heat(axes, values: np.ndarray):
   image = axes.imshow(values, cmap='cividis', vmin=0, vmax=1, aspect='auto')
   for (y, x), value in np.ndenumerate(values):
     if np.isfinite(value):
-      axes.text(x, y, f'{100 * value:.0f}', ha='center', va='center',
-                fontsize=8, color='black' if value > _DARK else 'white')
+      axes.text(
+        x,
+        y,
+        f'{100 * value:.0f}',
+        ha='center',
+        va='center',
+        fontsize=8,
+        color='black' if value > _DARK else 'white',
+      )
   return image
 
 
@@ -173,8 +221,9 @@ def _group_columns(axes, groups: Sequence[str]) -> None:
   start = 0
   for stop in range(1, len(groups) + 1):
     if stop == len(groups) or groups[stop] != groups[start]:
-      axes.text((start + stop - 1) / 2, -0.65, groups[start], ha='center',
-                va='bottom')
+      axes.text(
+        (start + stop - 1) / 2, -0.65, groups[start], ha='center', va='bottom'
+      )
       if stop < len(groups):
         axes.axvline(stop - 0.5, color='white', linewidth=3)
       start = stop

@@ -36,8 +36,9 @@ def _fit_ticks(axis: axis_lib.Axis) -> None:
     labels = [label.get_text() for label in axis.get_ticklabels()]
     families = list(axis.label.get_fontfamily())
     if _missing(''.join(labels), families):
-      axis.set_ticks(axis.get_ticklocs(), [
-          _fitted(label, families) for label in labels])
+      axis.set_ticks(
+        axis.get_ticklocs(), [_fitted(label, families) for label in labels]
+      )
       axis.set_tick_params(labelfontfamily=families)
 
 
@@ -50,8 +51,11 @@ def _fitted(content: str, families: list[str]) -> str:
       unknown += character
     elif family not in families:
       families.append(family)
-  return re.sub(f'[{re.escape(unknown)}]+', _code_point, content) if (
-      unknown) else content
+  return (
+    re.sub(f'[{re.escape(unknown)}]+', _code_point, content)
+    if (unknown)
+    else content
+  )
 
 
 def _code_point(found: re.Match[str]) -> str:
@@ -60,15 +64,17 @@ def _code_point(found: re.Match[str]) -> str:
 
 
 def _missing(content: str, families: Sequence[str]) -> list[str]:
-  return [character for character in dict.fromkeys(content)
-          if not character.isspace() and not any(
-              _has(_path(family), character) for family in families)]
+  return [
+    character
+    for character in dict.fromkeys(content)
+    if not character.isspace()
+    and not any(_has(_path(family), character) for family in families)
+  ]
 
 
 @functools.cache
 def _path(family: str) -> str:
-  return font_manager.findfont(
-      font_manager.FontProperties(family=[family]))
+  return font_manager.findfont(font_manager.FontProperties(family=[family]))
 
 
 @functools.cache
@@ -79,8 +85,9 @@ def _has(path: str, character: str) -> bool:
 @functools.cache
 def _family_with(character: str) -> str | None:
   """The first installed family, by name, with a character."""
-  for entry in sorted(font_manager.fontManager.ttflist,
-                      key=lambda entry: entry.name):
+  for entry in sorted(
+    font_manager.fontManager.ttflist, key=lambda entry: entry.name
+  ):
     if not _is_last_resort(entry.name) and _has(entry.fname, character):
       return entry.name
   return None

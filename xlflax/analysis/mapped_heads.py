@@ -21,8 +21,12 @@ from xlflax.similarity import maps
 _MAP = 'map'  # beside the head's parameters
 
 
-def subject_of(source: base.Subject, target: base.Subject, name: str,
-               saved: maps.SavedMap | None) -> base.Subject:
+def subject_of(
+  source: base.Subject,
+  target: base.Subject,
+  name: str,
+  saved: maps.SavedMap | None,
+) -> base.Subject:
   """The target's encoder under a head of the source.
 
   It is evaluated as any fine-tuned model is, on the target's text.
@@ -41,30 +45,39 @@ def subject_of(source: base.Subject, target: base.Subject, name: str,
   head = source.params.get('heads', {}).get(name)
   if not isinstance(objective, finetuning.FineTuning) or head is None:
     raise errors.AnalysisError(
-        'The source has no such head', got=name,
-        expected='one of ' + (', '.join(source.params.get('heads', {}))
-                              or 'none'),
-        fix='name it by --objective, or fine-tune the source first')
+      'The source has no such head',
+      got=name,
+      expected='one of '
+      + (', '.join(source.params.get('heads', {})) or 'none'),
+      fix='name it by --objective, or fine-tune the source first',
+    )
   depths = [one.model.config.num_layers for one in (source, target)]
   last = -1 if objective.layer is None else objective.layer
   if depths[0] != depths[1] and last < 0:
     # Layers from the end are the source's, not the target's.
-    objective = dataclasses.replace(
-        objective, layer=depths[0] + 1 + last)
+    objective = dataclasses.replace(objective, layer=depths[0] + 1 + last)
   if saved is not None:
     sizes = (target.model.config.hidden_dim, source.model.config.hidden_dim)
     if saved.alignment.matrix.shape != sizes[::-1]:
       raise errors.AnalysisError(
-          'A map is of models of other sizes',
-          got=str(saved.alignment.matrix.shape), expected=str(sizes[::-1]))
+        'A map is of models of other sizes',
+        got=str(saved.alignment.matrix.shape),
+        expected=str(sizes[::-1]),
+      )
     kind: Any = type(objective)
-    objective = _mapped(kind)(**{
+    objective = _mapped(kind)(
+      **{
         field.name: getattr(objective, field.name)
-        for field in dataclasses.fields(objective) if field.init})
+        for field in dataclasses.fields(objective)
+        if field.init
+      }
+    )
     head = head | {_MAP: _parameters(saved)}
   return dataclasses.replace(
-      target, objectives={name: objective},
-      params={'model': target.params['model'], 'heads': {name: head}})
+    target,
+    objectives={name: objective},
+    params={'model': target.params['model'], 'heads': {name: head}},
+  )
 
 
 def map_states(states: jax.Array, parameters: dict[str, Any]) -> jax.Array:
@@ -83,11 +96,15 @@ def map_states(states: jax.Array, parameters: dict[str, Any]) -> jax.Array:
   found = _unit(states)
   for mean in parameters['source_means']:
     found = _unit(found - _like(mean, found))
-  found = jnp.einsum('...d,ed->...e', found, parameters['matrix'],
-                     precision=jax.lax.Precision.HIGHEST)
+  found = jnp.einsum(
+    '...d,ed->...e',
+    found,
+    parameters['matrix'],
+    precision=jax.lax.Precision.HIGHEST,
+  )
   for mean in parameters['target_means'][::-1]:
     along = jnp.einsum('...d,d->...', found, mean)[..., None]
-    root = jnp.sqrt(jnp.maximum(along ** 2 + 1 - jnp.vdot(mean, mean), 0))
+    root = jnp.sqrt(jnp.maximum(along**2 + 1 - jnp.vdot(mean, mean), 0))
     found = _like(mean, found) + (root - along) * found
   return found * length * parameters['scale']
 
@@ -101,19 +118,18 @@ def _mapped(kind: type[finetuning.FineTuning]) -> type[finetuning.FineTuning]:
 
     def _encode(self, model, params, batch, vocabulary, rng) -> jax.Array:
       states = super()._encode(model, params, batch, vocabulary, rng)
-      return map_states(states, self.head_of(params)[_MAP]).astype(
-          states.dtype)
+      return map_states(states, self.head_of(params)[_MAP]).astype(states.dtype)
 
   return Mapped
 
 
 def _parameters(saved: maps.SavedMap) -> dict[str, Any]:
-  return {'matrix': jnp.asarray(saved.alignment.matrix, jnp.float32),
-          'source_means': jnp.asarray(saved.alignment.source.means,
-                                      jnp.float32),
-          'target_means': jnp.asarray(saved.alignment.target.means,
-                                      jnp.float32),
-          'scale': jnp.float32(saved.scale)}
+  return {
+    'matrix': jnp.asarray(saved.alignment.matrix, jnp.float32),
+    'source_means': jnp.asarray(saved.alignment.source.means, jnp.float32),
+    'target_means': jnp.asarray(saved.alignment.target.means, jnp.float32),
+    'scale': jnp.float32(saved.scale),
+  }
 
 
 def _like(mean: jax.Array, states: jax.Array) -> jax.Array:

@@ -25,8 +25,9 @@ class Sides(NamedTuple):
   second: np.ndarray
 
 
-def score_layers(train: Sides, test: Sides, *, max_rounds: int = 50
-                 ) -> retrieval.PairScores:
+def score_layers(
+  train: Sides, test: Sides, *, max_rounds: int = 50
+) -> retrieval.PairScores:
   """Accuracy@1 of every layer, with the map learned on other sentences.
 
   The first side is normalised and mapped into the space of the second, which
@@ -44,8 +45,10 @@ def score_layers(train: Sides, test: Sides, *, max_rounds: int = 50
   depths = [len(side) for sides in (train, test) for side in sides]
   if len(set(depths)) != 1:
     raise errors.AnalysisError(
-        'Layers can not be mapped to one another', got=f'{depths} layers',
-        expected='as many of both sides, for training and test')
+      'Layers can not be mapped to one another',
+      got=f'{depths} layers',
+      expected='as many of both sides, for training and test',
+    )
   first, second = [], []
   for source, target, asked, wanted in zip(*train, *test, strict=True):
     alignment = procrustes.align(source, target, max_rounds=max_rounds)

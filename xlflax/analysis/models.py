@@ -39,8 +39,11 @@ class ModelRef:
     if not at or not (step.isdigit() or step in (LAST, results.UNTRAINED)):
       directory, step = text, LAST
     if not directory:
-      raise errors.ConfigError('A model is named wrongly', got=repr(text),
-                               expected='DIR, DIR@STEP or DIR@untrained')
+      raise errors.ConfigError(
+        'A model is named wrongly',
+        got=repr(text),
+        expected='DIR, DIR@STEP or DIR@untrained',
+      )
     return cls(directory, int(step) if step.isdigit() else step)
 
   def __str__(self) -> str:
@@ -73,29 +76,42 @@ class Series:
     """
     name, equals, models = text.partition('=')
     first, comma, second = models.partition(',')
-    if not (name and equals and first) or ',' in second or (
-        comma and not second):
+    if (
+      not (name and equals and first) or ',' in second or (comma and not second)
+    ):
       raise errors.ConfigError(
-          'A series of models is written wrongly', got=repr(text),
-          expected='NAME=MODEL, or NAME=MODEL,MODEL for the two languages',
-          where='--series')
+        'A series of models is written wrongly',
+        got=repr(text),
+        expected='NAME=MODEL, or NAME=MODEL,MODEL for the two languages',
+        where='--series',
+      )
     return cls(name, first, second)
 
   def models(self, pair: Pair) -> tuple[ModelRef, ModelRef]:
     """The models that read the first and second language of a pair."""
     first, second = (
-        ModelRef.parse(template.replace('{language}', language).replace(
-            '{pair}', '-'.join(pair)))
-        for template, language in zip(
-            (self.first, self.second or self.first), pair, strict=True))
+      ModelRef.parse(
+        template.replace('{language}', language).replace(
+          '{pair}', '-'.join(pair)
+        )
+      )
+      for template, language in zip(
+        (self.first, self.second or self.first), pair, strict=True
+      )
+    )
     return first, second
 
 
 class Models:
   """Runs opened for reading; the two used last are kept in memory."""
 
-  def __init__(self, *, batch_size: int = 64, seed: int = 0,
-               partitioner: partitioning.Partitioner | None = None):
+  def __init__(
+    self,
+    *,
+    batch_size: int = 64,
+    seed: int = 0,
+    partitioner: partitioning.Partitioner | None = None,
+  ):
     """Opens nothing yet.
 
     Args:
@@ -126,12 +142,14 @@ class Models:
     if isinstance(ref.step, str) and ref.step != LAST:
       return ref
     run = self._run(ref.directory)
-    step, = checkpoint_choice.choose(
-        run, LAST if isinstance(ref.step, str) else [ref.step])
+    (step,) = checkpoint_choice.choose(
+      run, LAST if isinstance(ref.step, str) else [ref.step]
+    )
     return ModelRef(ref.directory, step)
 
-  def at_steps(self, refs: tuple[ModelRef, ModelRef], steps: Steps
-               ) -> list[tuple[ModelRef, ModelRef]]:
+  def at_steps(
+    self, refs: tuple[ModelRef, ModelRef], steps: Steps
+  ) -> list[tuple[ModelRef, ModelRef]]:
     """Both models at each of some steps; named steps stay as they are.
 
     Args:
@@ -148,20 +166,25 @@ class Models:
     if steps == LAST:
       return [(self.resolve(refs[0]), self.resolve(refs[1]))]
     if steps == 'all':
-      both = set.intersection(*(
-          set(self._run(ref.directory).steps) for ref in moving))
+      both = set.intersection(
+        *(set(self._run(ref.directory).steps) for ref in moving)
+      )
       chosen = sorted(both)
     else:
-      chosen = checkpoint_choice.choose(
-          self._run(moving[0].directory), steps)
+      chosen = checkpoint_choice.choose(self._run(moving[0].directory), steps)
     if not chosen:
       raise errors.CheckpointError(
-          'The models have no checkpoint in common',
-          got=', '.join(sorted({ref.directory for ref in moving})))
+        'The models have no checkpoint in common',
+        got=', '.join(sorted({ref.directory for ref in moving})),
+      )
     first, second = refs
-    return [(first if first.step != LAST else ModelRef(first.directory, step),
-             second if second.step != LAST
-             else ModelRef(second.directory, step)) for step in chosen]
+    return [
+      (
+        first if first.step != LAST else ModelRef(first.directory, step),
+        second if second.step != LAST else ModelRef(second.directory, step),
+      )
+      for step in chosen
+    ]
 
   def num_layers(self, ref: ModelRef) -> int:
     """Layers of states: the model's, and the embedding output."""
@@ -171,19 +194,27 @@ class Models:
     """What a model's states depend on, as JSON values."""
     ref = self.resolve(ref)
     run = self._run(ref.directory)
-    return {'model': base.settings_hash(results.run_directory.describe(
-        run.model)), 'vocabulary': run.vocabulary.hash, 'step': ref.step,
-            'checkpoint': results.checkpoint_identity(run.directory, ref.step)
-            } | ({'seed': self._seed} if ref.step == results.UNTRAINED else {})
+    return {
+      'model': base.settings_hash(results.run_directory.describe(run.model)),
+      'vocabulary': run.vocabulary.hash,
+      'step': ref.step,
+      'checkpoint': results.checkpoint_identity(run.directory, ref.step),
+    } | ({'seed': self._seed} if ref.step == results.UNTRAINED else {})
 
   def _restore(self, ref: ModelRef) -> base.Subject:
     run = self._run(ref.directory)
     if isinstance(ref.step, str):
       params = run.untrained_params(
-          seed=self._seed, partitioner=self._partitioner)
+        seed=self._seed, partitioner=self._partitioner
+      )
     else:
       params = run.restore_params(ref.step, partitioner=self._partitioner)
     return base.Subject(
-        model=run.model, params=params, vocabulary=run.vocabulary,
-        partitioner=self._partitioner, seed=self._seed,
-        batch_size=self._batch_size, objectives=run.objectives)
+      model=run.model,
+      params=params,
+      vocabulary=run.vocabulary,
+      partitioner=self._partitioner,
+      seed=self._seed,
+      batch_size=self._batch_size,
+      objectives=run.objectives,
+    )

@@ -25,8 +25,10 @@ class MultiwayFiles(sources.PairSource):
     return tuple((first, other) for other in others)
 
   def load(self, pair: Pair) -> PairedText:
-    sides = [[text for _, text in files.read_lines(self.files[language])]
-             for language in pair]
+    sides = [
+      [text for _, text in files.read_lines(self.files[language])]
+      for language in pair
+    ]
     return PairedText(*sides)
 
 
@@ -53,18 +55,22 @@ class Oriented(sources.PairSource):
     Raises:
       CorpusError: the sides differ in length, or are empty.
     """
-    filed = next(one for one in self.source.pairs()
-                 if self._turned(one) == pair)
+    filed = next(
+      one for one in self.source.pairs() if self._turned(one) == pair
+    )
     text = self.source.load(filed)
     sides = text if filed == pair else text[::-1]
     if len(sides[0]) != len(sides[1]) or not sides[0]:
       raise errors.CorpusError(
-          'The two sides of a language pair are not translations',
-          got=f'{len(sides[0])} sentences of {pair[0]}, '
-          f'{len(sides[1])} of {pair[1]}', where='-'.join(pair),
-          expected='as many on both sides, and at least one')
-    return PairedText(*(list(itertools.islice(side, self.max_pairs))
-                        for side in sides))
+        'The two sides of a language pair are not translations',
+        got=f'{len(sides[0])} sentences of {pair[0]}, '
+        f'{len(sides[1])} of {pair[1]}',
+        where='-'.join(pair),
+        expected='as many on both sides, and at least one',
+      )
+    return PairedText(
+      *(list(itertools.islice(side, self.max_pairs)) for side in sides)
+    )
 
   def _turned(self, pair: Pair) -> Pair:
     return pair[::-1] if pair[1] == self.pivot != pair[0] else pair

@@ -22,12 +22,13 @@ from xlflax.similarity import checks, maps, procrustes
 from xlflax.similarity import cosine as similarity
 
 _EXPLANATION = (
-    'An orthogonal map (Procrustes, with iterative normalisation) from the '
-    'states of the first language’s model to those of the second’s, learned '
-    'on nine tenths of the pairs and measured on every tenth one: the mean '
-    'cosine of a pair, and accuracy@1 of finding its other side among those '
-    'held out (mean of both directions). The .npz files have the maps, learned '
-    'on the nine tenths.')
+  'An orthogonal map (Procrustes, with iterative normalisation) from the '
+  'states of the first language’s model to those of the second’s, learned '
+  'on nine tenths of the pairs and measured on every tenth one: the mean '
+  'cosine of a pair, and accuracy@1 of finding its other side among those '
+  'held out (mean of both directions). The .npz files have the maps, learned '
+  'on the nine tenths.'
+)
 _EVERY = 10  # a pair of so many is held out
 _MOST = 2000  # pairs that are searched
 _BLOCK = 256
@@ -85,107 +86,167 @@ class ProcrustesStudy(study.Study):
           for layer, sides in self._states(case, text, models):
             row, found = self._learn(case, layer, sides)
             rows.append(row)
-            about = row | {'first': str(case.first), 'second': str(
-                case.second), 'text': fingerprint}
+            about = row | {
+              'first': str(case.first),
+              'second': str(case.second),
+              'text': fingerprint,
+            }
             name = f'{case.series}.{"-".join(pair)}.{case.step}.layer{layer}'
             kept[f'{name.replace("/", "_")}.npz'] = maps.to_bytes(
-                maps.SavedMap(found, about, _scale(*sides)))
+              maps.SavedMap(found, about, _scale(*sides))
+            )
     return report.Analysis(
-        name='procrustes', title='Maps between layers',
-        explanation=_EXPLANATION, rows=rows, pictures=_pictures(rows),
-        tables=_tables(rows), settings=base.settings(self),
-        failures=failures.collected(), files=kept)
+      name='procrustes',
+      title='Maps between layers',
+      explanation=_EXPLANATION,
+      rows=rows,
+      pictures=_pictures(rows),
+      tables=_tables(rows),
+      settings=base.settings(self),
+      failures=failures.collected(),
+      files=kept,
+    )
 
-  def _learn(self, case: study.Case, layer: int, sides
-             ) -> tuple[report.Row, procrustes.Alignment]:
+  def _learn(
+    self, case: study.Case, layer: int, sides
+  ) -> tuple[report.Row, procrustes.Alignment]:
     held_out = np.arange(len(sides[0])) % _EVERY == _EVERY - 1
     train = [side[~held_out] for side in sides]
     found = procrustes.align(*train, max_rounds=self.max_rounds)
     test = [side[held_out][:_MOST] for side in sides]
     if not len(test[0]):
       raise errors.AnalysisError(
-          'Too few pairs to measure a map by', got=len(sides[0]),
-          expected=f'at least {_EVERY}')
+        'Too few pairs to measure a map by',
+        got=len(sides[0]),
+        expected=f'at least {_EVERY}',
+      )
     mapped = found.map_source(test[0]), found.map_target(test[1])
     row = case.columns | {
-        'layer': layer, 'level': self.level.value, 'pairs': len(train[0]),
-        'held_out': len(test[0])}
+      'layer': layer,
+      'level': self.level.value,
+      'pairs': len(train[0]),
+      'held_out': len(test[0]),
+    }
     same = test[0].shape[1] == test[1].shape[1]
     for name, both in (('before', test if same else None), ('after', mapped)):
-      row |= {f'cosine_{name}': _cosine(*both) if both else None,
-              f'accuracy_{name}': _accuracy(*both) if both else None}
+      row |= {
+        f'cosine_{name}': _cosine(*both) if both else None,
+        f'accuracy_{name}': _accuracy(*both) if both else None,
+      }
     return row, found
 
-  def _states(self, case: study.Case, text: sources.PairedText,
-              models: models_lib.Models) -> Iterator[tuple[int, list]]:
+  def _states(
+    self, case: study.Case, text: sources.PairedText, models: models_lib.Models
+  ) -> Iterator[tuple[int, list]]:
     """Yields (layer, [first [P, D], second [P, E]])."""
-    layers = study.chosen_layers(self.layers, min(
-        models.num_layers(ref) for ref in (case.first, case.second)))
+    layers = study.chosen_layers(
+      self.layers,
+      min(models.num_layers(ref) for ref in (case.first, case.second)),
+    )
     if self.level is Level.SENTENCES:
-      sides = [np.concatenate([block[layers] for block in self.reader.blocks(
-          models, ref, side, language)], axis=1)
-               for ref, side, language in zip(
-                   (case.first, case.second), text, case.pair, strict=True)]
+      sides = [
+        np.concatenate(
+          [
+            block[layers]
+            for block in self.reader.blocks(models, ref, side, language)
+          ],
+          axis=1,
+        )
+        for ref, side, language in zip(
+          (case.first, case.second), text, case.pair, strict=True
+        )
+      ]
     else:
       sides = self._words(case, text, layers, models)
     for place, layer in enumerate(layers):
-      yield layer, [checks.vectors(side[place], language)
-                    for side, language in zip(sides, case.pair, strict=True)]
+      yield (
+        layer,
+        [
+          checks.vectors(side[place], language)
+          for side, language in zip(sides, case.pair, strict=True)
+        ],
+      )
 
-  def _words(self, case: study.Case, text: sources.PairedText,
-             layers: list[int], models: models_lib.Models) -> list[np.ndarray]:
+  def _words(
+    self,
+    case: study.Case,
+    text: sources.PairedText,
+    layers: list[int],
+    models: models_lib.Models,
+  ) -> list[np.ndarray]:
     """[layers, P, D] of linked words, for both sides."""
     links = self._links(case.pair, len(text.first))
     kept = [np.ones(len(found), bool) for found in links]
     found_states = []
     for place, ref in enumerate((case.first, case.second)):
       by_sentence = _word_vectors(
-          models.subject(ref), text[place], case.pair[place], layers,
-          [found[:, place] for found in links], self.reader.max_length)
+        models.subject(ref),
+        text[place],
+        case.pair[place],
+        layers,
+        [found[:, place] for found in links],
+        self.reader.max_length,
+      )
       found_states.append([vectors for vectors, _ in by_sentence])
-      kept = [mask & known for mask, (_, known) in zip(
-          kept, by_sentence, strict=True)]
-    return [np.concatenate([
-        vectors[:, mask] for vectors, mask in zip(side, kept, strict=True)
-    ], axis=1) for side in found_states]
+      kept = [
+        mask & known for mask, (_, known) in zip(kept, by_sentence, strict=True)
+      ]
+    return [
+      np.concatenate(
+        [vectors[:, mask] for vectors, mask in zip(side, kept, strict=True)],
+        axis=1,
+      )
+      for side in found_states
+    ]
 
   def _links(self, pair: models_lib.Pair, size: int) -> list[np.ndarray]:
     name, turned = '-'.join(pair), '-'.join(pair[::-1])
     path = self.links.get(name, self.links.get(turned))
     if path is None:
       raise errors.AnalysisError(
-          'There are no links between the words of a pair', got=name,
-          expected=f'--alignments={name}=FILE')
+        'There are no links between the words of a pair',
+        got=name,
+        expected=f'--alignments={name}=FILE',
+      )
     found = []
     for number, line in files.read_lines(path):
       links = alignment_metrics.read_pharaoh(
-          line, where=f'{path}:{number}').possible
+        line, where=f'{path}:{number}'
+      ).possible
       places = np.array(sorted(links), np.int64).reshape(-1, 2)
       found.append(places if name in self.links else places[:, ::-1])
     most = getattr(self.source, 'max_pairs', None)
     if len(found) < size or (len(found) > size and size != most):
       raise errors.AnalysisError(
-          'A file of links is not of the sentences',
-          got=f'{len(found)} lines, {size} sentences', where=path,
-          expected='a line for each sentence pair', fix='make it anew with '
-          '`xlflax analyze alignment --text` on the same text')
+        'A file of links is not of the sentences',
+        got=f'{len(found)} lines, {size} sentences',
+        where=path,
+        expected='a line for each sentence pair',
+        fix='make it anew with '
+        '`xlflax analyze alignment --text` on the same text',
+      )
     return found[:size]
 
 
-def _word_vectors(subject: base.Subject, texts, language: str,
-                  layers: list[int], wanted: list[np.ndarray],
-                  max_length: int | None
-                  ) -> list[tuple[np.ndarray, np.ndarray]]:
+def _word_vectors(
+  subject: base.Subject,
+  texts,
+  language: str,
+  layers: list[int],
+  wanted: list[np.ndarray],
+  max_length: int | None,
+) -> list[tuple[np.ndarray, np.ndarray]]:
   """For each sentence [layers, links, D] and which links have their word."""
   index = language_codes.language_id(
-      subject.vocabulary, language, [], required=subject.needs_languages)
+    subject.vocabulary, language, [], required=subject.needs_languages
+  )
   out: list[tuple[np.ndarray, np.ndarray]] = []
   for start in range(0, len(texts), _BLOCK):
-    block = [text.split() for text in texts[start:start + _BLOCK]]
+    block = [text.split() for text in texts[start : start + _BLOCK]]
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for one in word_states.word_states(
-        subject, block, [(language, index)] * len(block),
-        max_length=max_length):
+      subject, block, [(language, index)] * len(block), max_length=max_length
+    ):
       places = wanted[start + one.sentence]
       row = np.full(max([len(block[one.sentence]), *(places + 1)]), -1)
       row[one.words] = np.arange(len(one.words))
@@ -206,24 +267,37 @@ def _scale(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _cosine(first: np.ndarray, second: np.ndarray) -> float:
-  return float(np.mean(np.sum(
-      similarity.unit_rows(first) * similarity.unit_rows(second), axis=-1)))
+  return float(
+    np.mean(
+      np.sum(
+        similarity.unit_rows(first) * similarity.unit_rows(second), axis=-1
+      )
+    )
+  )
 
 
 def _accuracy(first: np.ndarray, second: np.ndarray) -> float:
   found = similarity.nearest(first, second)
-  return (similarity.accuracy(found.forward)
-          + similarity.accuracy(found.backward)) / 2
+  return (
+    similarity.accuracy(found.forward) + similarity.accuracy(found.backward)
+  ) / 2
 
 
 def _tables(rows: list[report.Row]):
   last = study.last_steps(rows)
-  return [report.grid(
-      f'{title} (%)', last, value=f'{name}_after',
+  return [
+    report.grid(
+      f'{title} (%)',
+      last,
+      value=f'{name}_after',
       down=lambda row: f'layer {row["layer"]}',
-      across=lambda row: f'{row["series"]} {row["pair"]}')
-          for name, title in (('accuracy', 'Accuracy@1 of held-out pairs'),
-                              ('cosine', 'Cosine of held-out pairs'))]
+      across=lambda row: f'{row["series"]} {row["pair"]}',
+    )
+    for name, title in (
+      ('accuracy', 'Accuracy@1 of held-out pairs'),
+      ('cosine', 'Cosine of held-out pairs'),
+    )
+  ]
 
 
 def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
@@ -233,11 +307,19 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
   last = study.last_steps(rows)
   for row in last:
     lines = panels.setdefault(f'{row["series"]}: {row["pair"]}', {})
-    for name in ('accuracy_before', 'accuracy_after', 'cosine_before',
-                 'cosine_after'):
+    for name in (
+      'accuracy_before',
+      'accuracy_after',
+      'cosine_before',
+      'cosine_after',
+    ):
       value = np.nan if row[name] is None else 100 * row[name]
       lines.setdefault(name.replace('_', ', ') + ' the map', []).append(
-          (row['layer'], value))
+        (row['layer'], value)
+      )
   title = f'Held-out {last[0]["level"]}, before and after the map'
-  return {'layers': report.Picture(title, figures.curves(
-      title, 'accuracy@1, cosine (%)', panels), last)}
+  return {
+    'layers': report.Picture(
+      title, figures.curves(title, 'accuracy@1, cosine (%)', panels), last
+    )
+  }

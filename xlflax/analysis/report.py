@@ -69,8 +69,9 @@ class Analysis:
   files: Mapping[str, str | bytes] = dataclasses.field(default_factory=dict)
 
 
-def write(directory: pathlib.Path, analysis: Analysis, *,
-          command: Sequence[str] = ()) -> list[pathlib.Path]:
+def write(
+  directory: pathlib.Path, analysis: Analysis, *, command: Sequence[str] = ()
+) -> list[pathlib.Path]:
   """Writes the folder of an analysis; files in it are replaced.
 
   `analysis.json` (settings and numbers), `<name>.csv`, `<picture>.png` and
@@ -90,29 +91,52 @@ def write(directory: pathlib.Path, analysis: Analysis, *,
   """
   if not analysis.rows:
     raise errors.AnalysisError(
-        f'The analysis {analysis.name} found nothing',
-        got='; '.join(map(str, analysis.failures)) or 'no text')
+      f'The analysis {analysis.name} found nothing',
+      got='; '.join(map(str, analysis.failures)) or 'no text',
+    )
   directory.mkdir(parents=True, exist_ok=True)
   line = shlex.join(command)
   contents: dict[str, str | bytes] = {
-      **analysis.files, f'{analysis.name}.csv': to_csv(analysis.rows)}
+    **analysis.files,
+    f'{analysis.name}.csv': to_csv(analysis.rows),
+  }
   drawn = {}
   for name, picture in analysis.pictures.items():
     drawn[picture.title] = directory / f'{name}.png'
     glyphs.fit(picture.canvas)
     pictures.save(picture.canvas, drawn[picture.title], dpi=_DPI)
     contents[f'{name}.csv'] = to_csv(picture.rows)
-  notes = [*analysis.notes, *(f'failed: {one}' for one in analysis.failures),
-           *([f'command: {line}'] if line else [])]
-  contents[PAGE] = page.render(analysis.title, analysis.explanation,
-                               analysis.tables, drawn, notes,
-                               pictures_first=True)
-  contents[JSON] = json.dumps(_plain({
-      'analysis': analysis.name, 'command': line,
-      'settings': analysis.settings, 'notes': list(analysis.notes),
-      'failures': [dataclasses.asdict(one) for one in analysis.failures],
-      'rows': list(analysis.rows)}), indent=1, ensure_ascii=False,
-                              allow_nan=False) + '\n'  # last: all is there
+  notes = [
+    *analysis.notes,
+    *(f'failed: {one}' for one in analysis.failures),
+    *([f'command: {line}'] if line else []),
+  ]
+  contents[PAGE] = page.render(
+    analysis.title,
+    analysis.explanation,
+    analysis.tables,
+    drawn,
+    notes,
+    pictures_first=True,
+  )
+  contents[JSON] = (
+    json.dumps(
+      _plain(
+        {
+          'analysis': analysis.name,
+          'command': line,
+          'settings': analysis.settings,
+          'notes': list(analysis.notes),
+          'failures': [dataclasses.asdict(one) for one in analysis.failures],
+          'rows': list(analysis.rows),
+        }
+      ),
+      indent=1,
+      ensure_ascii=False,
+      allow_nan=False,
+    )
+    + '\n'
+  )  # last: all is there
   for name, content in contents.items():
     run_directory.write_atomically(directory / name, content)
   return [*(directory / name for name in contents), *drawn.values()]
@@ -130,8 +154,11 @@ def read_rows(directory: pathlib.Path) -> tuple[str, list[Row]]:
     return record['analysis'], record['rows']
   except (OSError, ValueError, KeyError, TypeError) as error:
     raise errors.AnalysisError(
-        'There is no analysis in a folder', got=str(error), where=str(path),
-        expected='a folder that `xlflax analyze` wrote') from error
+      'There is no analysis in a folder',
+      got=str(error),
+      where=str(path),
+      expected='a folder that `xlflax analyze` wrote',
+    ) from error
 
 
 def to_csv(rows: Sequence[Row]) -> str:
@@ -140,14 +167,22 @@ def to_csv(rows: Sequence[Row]) -> str:
   columns = list(dict.fromkeys(name for row in rows for name in row))
   writer = csv.DictWriter(out, columns, lineterminator='\n')
   writer.writeheader()
-  writer.writerows({name: '' if _is_nan(value) else value
-                    for name, value in row.items()} for row in rows)
+  writer.writerows(
+    {name: '' if _is_nan(value) else value for name, value in row.items()}
+    for row in rows
+  )
   return out.getvalue()
 
 
-def grid(title: str, rows: Sequence[Row], *, value: str,
-         down: Callable[[Row], Hashable], across: Callable[[Row], Hashable],
-         corner: str = '') -> text.Table:
+def grid(
+  title: str,
+  rows: Sequence[Row],
+  *,
+  value: str,
+  down: Callable[[Row], Hashable],
+  across: Callable[[Row], Hashable],
+  corner: str = '',
+) -> text.Table:
   """A table of percentages.
 
   Args:
@@ -162,14 +197,18 @@ def grid(title: str, rows: Sequence[Row], *, value: str,
   lines: dict[Hashable, dict[Hashable, float]] = {}
   for row in rows:
     lines.setdefault(down(row), {})[across(row)] = row[value]
-  return text.Table(title, [corner, *map(str, heads)], (
+  return text.Table(
+    title,
+    [corner, *map(str, heads)],
+    (
       [str(name), *(_percent(found.get(head)) for head in heads)]
-      for name, found in lines.items()))
+      for name, found in lines.items()
+    ),
+  )
 
 
 def _percent(value: float | None) -> str:
-  return text.number(
-      None if value is None or _is_nan(value) else 100 * value)
+  return text.number(None if value is None or _is_nan(value) else 100 * value)
 
 
 def _is_nan(value: Any) -> bool:

@@ -40,8 +40,13 @@ class SentenceReader:
   max_length: int | None = 128
   block: int = 2048
 
-  def blocks(self, opened: models.Models, ref: models.ModelRef,
-             texts: Sequence[str], language: str) -> Iterator[np.ndarray]:
+  def blocks(
+    self,
+    opened: models.Models,
+    ref: models.ModelRef,
+    texts: Sequence[str],
+    language: str,
+  ) -> Iterator[np.ndarray]:
     """Yields float32 [layers + 1, n, H] of the sentences, in their order.
 
     Args:
@@ -65,40 +70,58 @@ class SentenceReader:
       yield _read(path)
       done += 1
     if done * self.block < len(texts):
-      for number, found in enumerate(self._compute(
-          opened, ref, texts[done * self.block:], language), done):
+      for number, found in enumerate(
+        self._compute(opened, ref, texts[done * self.block :], language), done
+      ):
         _write(folder / f'{number:05}.npz', found)
         yield found
 
-  def read(self, opened: models.Models, ref: models.ModelRef,
-           texts: Sequence[str], language: str) -> np.ndarray:
+  def read(
+    self,
+    opened: models.Models,
+    ref: models.ModelRef,
+    texts: Sequence[str],
+    language: str,
+  ) -> np.ndarray:
     """All states at once: [layers + 1, N, H]."""
     return np.concatenate(
-        list(self.blocks(opened, ref, texts, language)), axis=1)
+      list(self.blocks(opened, ref, texts, language)), axis=1
+    )
 
   def _compute(self, opened, ref, texts, language):
     return states.sentence_blocks(
-        opened.subject(ref), texts, language, pooling=self.pooling,
-        max_length=self.max_length, block=self.block)
+      opened.subject(ref),
+      texts,
+      language,
+      pooling=self.pooling,
+      max_length=self.max_length,
+      block=self.block,
+    )
 
   def _folder(self, opened, ref, texts, language) -> pathlib.Path:
     about = self._about(opened.identity(ref), texts, language)
     folder = pathlib.Path(str(self.directory)) / base.settings_hash(about)
     if not (folder / _ABOUT).exists():
       folder.mkdir(parents=True, exist_ok=True)
-      run_directory.write_atomically(folder / _ABOUT, json.dumps(
-          about | {'run': str(ref)}, indent=2) + '\n')
+      run_directory.write_atomically(
+        folder / _ABOUT, json.dumps(about | {'run': str(ref)}, indent=2) + '\n'
+      )
     return folder
 
-  def _about(self, identity: dict[str, Any], texts, language: str
-             ) -> dict[str, Any]:
+  def _about(
+    self, identity: dict[str, Any], texts, language: str
+  ) -> dict[str, Any]:
     digest = hashlib.sha256()
     for text in texts:
       digest.update(text.encode('utf-8', 'surrogatepass') + b'\n')
     return identity | {
-        'language': language, 'text': digest.hexdigest()[:16],
-        'sentences': len(texts), 'pooling': self.pooling.value,
-        'max_length': self.max_length, 'block': self.block}
+      'language': language,
+      'text': digest.hexdigest()[:16],
+      'sentences': len(texts),
+      'pooling': self.pooling.value,
+      'max_length': self.max_length,
+      'block': self.block,
+    }
 
 
 def _read(path: pathlib.Path) -> np.ndarray:
@@ -107,8 +130,11 @@ def _read(path: pathlib.Path) -> np.ndarray:
       return saved['states']
   except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
     raise errors.AnalysisError(
-        'A file of sentence states can not be read', got=str(error),
-        where=str(path), fix='delete it, to have it made anew') from error
+      'A file of sentence states can not be read',
+      got=str(error),
+      where=str(path),
+      fix='delete it, to have it made anew',
+    ) from error
 
 
 def _write(path: pathlib.Path, found: np.ndarray) -> None:

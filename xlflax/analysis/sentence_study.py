@@ -17,11 +17,12 @@ from xlflax.analysis.sentence_store import SentenceReader
 from xlflax.evaluation import base, retrieval, sources
 
 _EXPLANATION = (
-    'Accuracy@1 (%) of finding a sentence’s translation among all test '
-    'sentences by the cosine of mean-pooled states, mean of both directions: '
-    'as the states are, and after an orthogonal map (Procrustes, with '
-    'iterative normalisation) learned on other sentences. Layer 0 is the '
-    'embedding output.')
+  'Accuracy@1 (%) of finding a sentence’s translation among all test '
+  'sentences by the cosine of mean-pooled states, mean of both directions: '
+  'as the states are, and after an orthogonal map (Procrustes, with '
+  'iterative normalisation) learned on other sentences. Layer 0 is the '
+  'embedding output.'
+)
 _NAMES = {'none': 'without a map', 'procrustes': 'with Procrustes'}
 
 
@@ -57,8 +58,12 @@ class SentenceStudy(study.Study):
     for pair in self.test.pairs():
       texts = None
       with failures.guard('-'.join(pair)):
-        texts = (self.test.load(pair), self.train.load(pair)
-                 if self.train is not None and pair in mapped else None)
+        texts = (
+          self.test.load(pair),
+          self.train.load(pair)
+          if self.train is not None and pair in mapped
+          else None,
+        )
       if texts is None:
         continue
       if self.train is not None and texts[1] is None:
@@ -67,68 +72,121 @@ class SentenceStudy(study.Study):
         with failures.guard(case.name):
           rows += self._score(case, *texts, models)
     return report.Analysis(
-        name='sentences', title='Sentence retrieval by layer',
-        explanation=_EXPLANATION, rows=rows, pictures=_pictures(rows),
-        tables=_tables(rows), settings=base.settings(self), notes=notes,
-        failures=failures.collected())
+      name='sentences',
+      title='Sentence retrieval by layer',
+      explanation=_EXPLANATION,
+      rows=rows,
+      pictures=_pictures(rows),
+      tables=_tables(rows),
+      settings=base.settings(self),
+      notes=notes,
+      failures=failures.collected(),
+    )
 
-  def _score(self, case: study.Case, test: sources.PairedText,
-             train: sources.PairedText | None, models: models_lib.Models
-             ) -> list[report.Row]:
+  def _score(
+    self,
+    case: study.Case,
+    test: sources.PairedText,
+    train: sources.PairedText | None,
+    models: models_lib.Models,
+  ) -> list[report.Row]:
     depths = {models.num_layers(ref) for ref in (case.first, case.second)}
     if len(depths) > 1:
       raise errors.AnalysisError(
-          'Models of different depths have no layers to be mapped',
-          got=' and '.join(f'{n} layers' for n in sorted(depths)))
+        'Models of different depths have no layers to be mapped',
+        got=' and '.join(f'{n} layers' for n in sorted(depths)),
+      )
     layers = study.chosen_layers(self.layers, depths.pop())
     asked = self._states(case, test, layers, models)
     rows = []
     if asked.first.shape[2] == asked.second.shape[2]:
-      rows += _rows(case, Mapping.NONE, layers, len(test.first), 0,
-                    retrieval.score_layers(*asked))
+      rows += _rows(
+        case,
+        Mapping.NONE,
+        layers,
+        len(test.first),
+        0,
+        retrieval.score_layers(*asked),
+      )
     if train is not None:
       learned = self._states(case, train, layers, models)
-      rows += _rows(case, Mapping.PROCRUSTES, layers, len(test.first),
-                    len(train.first),
-                    mapped_retrieval.score_layers(learned, asked))
+      rows += _rows(
+        case,
+        Mapping.PROCRUSTES,
+        layers,
+        len(test.first),
+        len(train.first),
+        mapped_retrieval.score_layers(learned, asked),
+      )
     return rows
 
-  def _states(self, case: study.Case, text: sources.PairedText,
-              layers: list[int], models: models_lib.Models) -> Sides:
+  def _states(
+    self,
+    case: study.Case,
+    text: sources.PairedText,
+    layers: list[int],
+    models: models_lib.Models,
+  ) -> Sides:
     """States [chosen layers, N, H] of both sides."""
     first, second = (
-        np.concatenate([block[layers] for block in self.reader.blocks(
-            models, ref, side, language)], axis=1)
-        for ref, side, language in zip(
-            (case.first, case.second), text, case.pair, strict=True))
+      np.concatenate(
+        [
+          block[layers]
+          for block in self.reader.blocks(models, ref, side, language)
+        ],
+        axis=1,
+      )
+      for ref, side, language in zip(
+        (case.first, case.second), text, case.pair, strict=True
+      )
+    )
     for side, name in ((first, case.pair[0]), (second, case.pair[1])):
       if not np.isfinite(side).all():
         raise errors.AnalysisError(
-            'A sentence state is not finite', got='NaN or infinity',
-            where=f'language {name}, {case.series}',
-            fix='see whether the checkpoint itself is finite')
+          'A sentence state is not finite',
+          got='NaN or infinity',
+          where=f'language {name}, {case.series}',
+          fix='see whether the checkpoint itself is finite',
+        )
     return Sides(first, second)
 
 
-def _rows(case: study.Case, mapping: Mapping, layers: list[int], size: int,
-          learned_from: int, scores: retrieval.PairScores
-          ) -> list[report.Row]:
-  return [case.columns | {
-      'mapping': mapping.value, 'layer': layer, 'accuracy': float(mean),
-      'forward': float(forward), 'backward': float(backward),
-      'sentences': size, 'learned_from': learned_from}
-          for layer, mean, forward, backward in zip(
-              layers, scores.mean, scores.forward, scores.backward,
-              strict=True)]
+def _rows(
+  case: study.Case,
+  mapping: Mapping,
+  layers: list[int],
+  size: int,
+  learned_from: int,
+  scores: retrieval.PairScores,
+) -> list[report.Row]:
+  return [
+    case.columns
+    | {
+      'mapping': mapping.value,
+      'layer': layer,
+      'accuracy': float(mean),
+      'forward': float(forward),
+      'backward': float(backward),
+      'sentences': size,
+      'learned_from': learned_from,
+    }
+    for layer, mean, forward, backward in zip(
+      layers, scores.mean, scores.forward, scores.backward, strict=True
+    )
+  ]
 
 
 def _tables(rows: list[report.Row]):
-  return [report.grid(
+  return [
+    report.grid(
       f'{series}: accuracy@1 (%)',
       [row for row in study.last_steps(rows) if row['series'] == series],
-      value='accuracy', down=lambda row: f'layer {row["layer"]}',
-      across=lambda row: f'{row["pair"]} {_NAMES[row["mapping"]]}')
-          for series in dict.fromkeys(row['series'] for row in rows)]
+      value='accuracy',
+      down=lambda row: f'layer {row["layer"]}',
+      across=lambda row: f'{row["pair"]} {_NAMES[row["mapping"]]}',
+    )
+    for series in dict.fromkeys(row['series'] for row in rows)
+  ]
 
 
 def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
@@ -142,16 +200,22 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
     if several:
       panel = f'{row["series"]}, {panel}'
     panels.setdefault(panel, {}).setdefault(row['pair'], []).append(
-        (row['layer'], 100 * row['accuracy']))
+      (row['layer'], 100 * row['accuracy'])
+    )
   if panels:
-    pictures['layers'] = report.Picture(title, figures.curves(
-        title, 'accuracy@1 (%)', panels, whole=100), last)
+    pictures['layers'] = report.Picture(
+      title, figures.curves(title, 'accuracy@1 (%)', panels, whole=100), last
+    )
   for mapping in dict.fromkeys(row['mapping'] for row in rows):
     chosen = [row for row in rows if row['mapping'] == mapping]
     lines = study.by_step(chosen, 'accuracy')
     if lines:
       title = f'Sentence retrieval along training, {_NAMES[mapping]}'
-      pictures[f'steps.{mapping}'] = report.Picture(title, figures.curves(
-          title, 'accuracy@1 (%)', lines, xlabel=figures.STEP, whole=100),
-                                                   chosen)
+      pictures[f'steps.{mapping}'] = report.Picture(
+        title,
+        figures.curves(
+          title, 'accuracy@1 (%)', lines, xlabel=figures.STEP, whole=100
+        ),
+        chosen,
+      )
   return pictures

@@ -28,10 +28,15 @@ _SAVE_SECONDS = 300.0
 _Item = TypeVar('_Item')
 
 
-def sentence_blocks(subject: base.Subject, texts: Iterable[str],
-                    language: str, *, pooling: Pooling = Pooling.MEAN,
-                    max_length: int | None = 128, block: int = 2048
-                    ) -> Iterator[np.ndarray]:
+def sentence_blocks(
+  subject: base.Subject,
+  texts: Iterable[str],
+  language: str,
+  *,
+  pooling: Pooling = Pooling.MEAN,
+  max_length: int | None = 128,
+  block: int = 2048,
+) -> Iterator[np.ndarray]:
   """Vectors of sentences, in their order.
 
   Two of these, over translations, side by side are what CKA takes:
@@ -51,20 +56,31 @@ def sentence_blocks(subject: base.Subject, texts: Iterable[str],
     float32 [layers + 1, n, H], n = `block` but for the last.
   """
   index = _language_id(subject, language)
-  report = _Report('sentence states', total=(
-      len(texts) if isinstance(texts, Sized) else None))
+  report = _Report(
+    'sentence states', total=(len(texts) if isinstance(texts, Sized) else None)
+  )
   for taken in _blocks(texts, block):
     yield states.sentence_states(
-        subject, taken, [index] * len(taken), pooling=pooling,
-        max_length=max_length).states
+      subject,
+      taken,
+      [index] * len(taken),
+      pooling=pooling,
+      max_length=max_length,
+    ).states
     report(len(taken))
 
 
-def mean_word_states(subject: base.Subject, texts: Iterable[str],
-                     language: str, words: Sequence[str], *,
-                     store: word_means.Store | None = None,
-                     max_length: int | None = 128, block: int = 256,
-                     total: int | None = None) -> word_means.WordMeans:
+def mean_word_states(
+  subject: base.Subject,
+  texts: Iterable[str],
+  language: str,
+  words: Sequence[str],
+  *,
+  store: word_means.Store | None = None,
+  max_length: int | None = 128,
+  block: int = 256,
+  total: int | None = None,
+) -> word_means.WordMeans:
   """The mean vector of every word over a corpus, at every layer.
 
   Text is encoded as it is written; a word's tokens are those that hold its
@@ -89,8 +105,9 @@ def mean_word_states(subject: base.Subject, texts: Iterable[str],
   """
   index = _language_id(subject, language)
   config = subject.model.config
-  means = word_means.WordMeans(words, layers=config.num_layers + 1,
-                               dimension=config.hidden_dim)
+  means = word_means.WordMeans(
+    words, layers=config.num_layers + 1, dimension=config.hidden_dim
+  )
   if store is not None:
     means = store.restore(means)
   read = _Reader(subject, language, means)
@@ -99,9 +116,12 @@ def mean_word_states(subject: base.Subject, texts: Iterable[str],
   for taken in _blocks(itertools.islice(texts, means.sentences, None), block):
     readings, rows = read(taken)
     found = word_states.states_of_readings(
-        subject, readings, [index] * len(taken), max_length=max_length)
-    means.update(((rows[one.sentence][one.words], one.states)
-                  for one in found), sentences=len(taken))
+      subject, readings, [index] * len(taken), max_length=max_length
+    )
+    means.update(
+      ((rows[one.sentence][one.words], one.states) for one in found),
+      sentences=len(taken),
+    )
     report(len(taken))
     if store is not None and time.monotonic() - saved > _SAVE_SECONDS:
       store.save(means)
@@ -114,24 +134,30 @@ def mean_word_states(subject: base.Subject, texts: Iterable[str],
 class _Reader:
   """Texts of a language to tokens that know the words they are part of."""
 
-  def __init__(self, subject: base.Subject, language: str,
-               means: word_means.WordMeans):
+  def __init__(
+    self, subject: base.Subject, language: str, means: word_means.WordMeans
+  ):
     self._vocabulary = subject.vocabulary
     self._language = language
     self._segmenter = segmentation.Segmenter(
-        language.replace('-', '_'), means.words)
+      language.replace('-', '_'), means.words
+    )
     self._find = means.find
 
-  def __call__(self, texts: list[str]
-               ) -> tuple[list[word_states.Reading], list[np.ndarray]]:
+  def __call__(
+    self, texts: list[str]
+  ) -> tuple[list[word_states.Reading], list[np.ndarray]]:
     """(tokens of each text, the row in the means of each of its words)."""
     spans = token_spans.encode(self._vocabulary, texts, self._language)
-    read = [self._read(tokens, self._segmenter.split(text))
-            for tokens, text in zip(spans, texts, strict=True)]
+    read = [
+      self._read(tokens, self._segmenter.split(text))
+      for tokens, text in zip(spans, texts, strict=True)
+    ]
     return [reading for reading, _ in read], [rows for _, rows in read]
 
-  def _read(self, tokens: token_spans.TokenSpans, parts: list[str]
-            ) -> tuple[word_states.Reading, np.ndarray]:
+  def _read(
+    self, tokens: token_spans.TokenSpans, parts: list[str]
+  ) -> tuple[word_states.Reading, np.ndarray]:
     """Parts are separators at even places and words at odd ones."""
     words = np.full(len(tokens.token_ids), -1, np.int32)
     rows: list[int] = []
@@ -145,18 +171,22 @@ class _Reader:
         if tokens.starts[first] >= start and tokens.ends[last] <= stop:
           # A mere space before the word is a token of it, too.
           space = first > 0 and (
-              tokens.starts[first - 1] == tokens.ends[first - 1] == start)
-          words[first - space:last + 1] = len(rows)
+            tokens.starts[first - 1] == tokens.ends[first - 1] == start
+          )
+          words[first - space : last + 1] = len(rows)
           rows.append(row)
       start = stop
-    return (word_states.Reading(tokens.token_ids, words),
-            np.array(rows, np.int64))
+    return (
+      word_states.Reading(tokens.token_ids, words),
+      np.array(rows, np.int64),
+    )
 
 
 def _language_id(subject: base.Subject, language: str) -> int:
   notes: list[str] = []
   index = language_codes.language_id(
-      subject.vocabulary, language, notes, required=subject.needs_languages)
+    subject.vocabulary, language, notes, required=subject.needs_languages
+  )
   for note in notes:
     _LOG.warning('%s', note)
   return index
@@ -164,8 +194,12 @@ def _language_id(subject: base.Subject, language: str) -> int:
 
 def _blocks(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
   if size < 1:
-    raise errors.ConfigError('A block must hold a sentence', got=size,
-                             expected='at least 1', where='block')
+    raise errors.ConfigError(
+      'A block must hold a sentence',
+      got=size,
+      expected='at least 1',
+      where='block',
+    )
   iterator = iter(items)
   while taken := list(itertools.islice(iterator, size)):
     yield taken
@@ -185,11 +219,18 @@ class _Report:
     now = time.monotonic()
     if now - self._last >= _REPORT_SECONDS:
       speed = (self._done - self._first) / max(now - self._start, 1e-9)
-      _LOG.info('%s | %s sentences | %.0f/s%s', self._what, self._count(),
-                speed, '' if self._total is None or not speed else
-                f' | {(self._total - self._done) / speed / 60:.0f} min left')
+      _LOG.info(
+        '%s | %s sentences | %.0f/s%s',
+        self._what,
+        self._count(),
+        speed,
+        ''
+        if self._total is None or not speed
+        else f' | {(self._total - self._done) / speed / 60:.0f} min left',
+      )
       self._last = now
 
   def _count(self) -> str:
     return f'{self._done:,}' + (
-        '' if self._total is None else f' of {self._total:,}')
+      '' if self._total is None else f' of {self._total:,}'
+    )

@@ -43,21 +43,31 @@ class Case(NamedTuple):
   @property
   def columns(self) -> report.Row:
     """The columns of a row that say what it is of."""
-    return {'series': self.series, 'pair': '-'.join(self.pair),
-            'step': self.step}
+    return {
+      'series': self.series,
+      'pair': '-'.join(self.pair),
+      'step': self.step,
+    }
 
 
-def cases(series: Sequence[models_lib.Series], pair: models_lib.Pair,
-          steps: models_lib.Steps, models: models_lib.Models,
-          failures: base.Failures) -> Iterator[Case]:
+def cases(
+  series: Sequence[models_lib.Series],
+  pair: models_lib.Pair,
+  steps: models_lib.Steps,
+  models: models_lib.Models,
+  failures: base.Failures,
+) -> Iterator[Case]:
   """Every series at every step; one that can't be opened is a failure."""
   for one in series:
     found = []
     with failures.guard(f'{one.name} {"-".join(pair)}'):
       named = one.models(pair)
       found = models.at_steps(named, steps)
-      moving = 0 if named[0].step == models_lib.LAST else (
-          1 if named[1].step == models_lib.LAST else 0)
+      moving = (
+        0
+        if named[0].step == models_lib.LAST
+        else (1 if named[1].step == models_lib.LAST else 0)
+      )
       for refs in found:
         for ref in refs:
           models.num_layers(ref)
@@ -80,8 +90,10 @@ def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
   for layer in layers:
     if not -count <= layer < count:
       raise errors.AnalysisError(
-          'The model has no such layer', got=layer,
-          expected=f'0 (embeddings) to {count - 1}, or counted from the end')
+        'The model has no such layer',
+        got=layer,
+        expected=f'0 (embeddings) to {count - 1}, or counted from the end',
+      )
   return sorted({layer % count for layer in layers})
 
 
@@ -90,25 +102,30 @@ def check_series(series: Sequence[models_lib.Series]) -> None:
   names = [one.name for one in series]
   if not names or len(set(names)) < len(names):
     raise errors.ConfigError(
-        'An analysis needs series of models with different names',
-        got=', '.join(names) or 'none', where='--series')
+      'An analysis needs series of models with different names',
+      got=', '.join(names) or 'none',
+      where='--series',
+    )
 
 
 def last_steps(rows: Sequence[report.Row]) -> list[report.Row]:
   """The rows of the last step of every series and pair."""
   last = {(row['series'], row['pair']): row['step'] for row in rows}
-  return [row for row in rows
-          if row['step'] == last[row['series'], row['pair']]]
+  return [
+    row for row in rows if row['step'] == last[row['series'], row['pair']]
+  ]
 
 
 def has_steps(rows: Sequence[report.Row]) -> bool:
   """Whether some series has several steps."""
   return len({(row['series'], row['pair'], row['step']) for row in rows}) > len(
-      {(row['series'], row['pair']) for row in rows})
+    {(row['series'], row['pair']) for row in rows}
+  )
 
 
-def by_step(rows: Sequence[report.Row], value: str, *, layer: str = 'layer'
-            ) -> dict[str, dict[str, list[tuple[float, float]]]]:
+def by_step(
+  rows: Sequence[report.Row], value: str, *, layer: str = 'layer'
+) -> dict[str, dict[str, list[tuple[float, float]]]]:
   """Panel (series and pair) -> layer -> (step, percent).
 
   Args:
@@ -122,6 +139,10 @@ def by_step(rows: Sequence[report.Row], value: str, *, layer: str = 'layer'
     if isinstance(row['step'], int):
       name = f'{row["series"]}: {row["pair"]}' if several else row['pair']
       panels.setdefault(name, {}).setdefault(f'L{row[layer]}', []).append(
-          (row['step'], 100 * row[value]))
-  return {name: lines for name, lines in panels.items()
-          if any(len(points) > 1 for points in lines.values())}
+        (row['step'], 100 * row[value])
+      )
+  return {
+    name: lines
+    for name, lines in panels.items()
+    if any(len(points) > 1 for points in lines.values())
+  }

@@ -70,17 +70,22 @@ class TextFiles(Lines):
       CorpusError: there is no file of it, or no text in it.
     """
     if language not in self.files:
-      raise errors.CorpusError('There is no text of a language', got=language,
-                               expected='some of ' + ', '.join(self.files))
-    lines = (text for _, text in files.read_lines(self.files[language])
-             if text.strip())
+      raise errors.CorpusError(
+        'There is no text of a language',
+        got=language,
+        expected='some of ' + ', '.join(self.files),
+      )
+    lines = (
+      text for _, text in files.read_lines(self.files[language]) if text.strip()
+    )
     empty = True
     for text in itertools.islice(lines, self.max_lines):
       empty = False
       yield text
     if empty:
-      raise errors.CorpusError('A file of text is empty',
-                               where=self.files[language])
+      raise errors.CorpusError(
+        'A file of text is empty', where=self.files[language]
+      )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,18 +105,21 @@ class CorpusLines(Lines):
   def languages_found(self) -> tuple[str, ...]:
     found = corpus_lib.Corpus(self.directory).monolingual_languages(self.split)
     return sources.chosen_languages(
-        found, None, f'the {self.split} split of {self.directory}')
+      found, None, f'the {self.split} split of {self.directory}'
+    )
 
   def lines(self, language: str) -> Iterator[str]:
-    lines = corpus_lib.Corpus(self.directory).monolingual(
-        language, self.split)
+    lines = corpus_lib.Corpus(self.directory).monolingual(language, self.split)
     return (line.text for line in itertools.islice(lines, self.max_lines))
 
 
 def lines_of(source: sources.TextSource, language: str) -> Iterable[str]:
   """The lines of a language, held only by sources that know no other way."""
-  return (source.lines(language) if isinstance(source, Lines)
-          else source.load(language))
+  return (
+    source.lines(language)
+    if isinstance(source, Lines)
+    else source.load(language)
+  )
 
 
 def digest(lines: Iterable[str]) -> Digest:

@@ -17,8 +17,13 @@ from xlflax.evaluation import base
 from xlflax.similarity import checks, maps
 
 
-def finite_states(subject: base.Subject, source: source_lib.ExampleSource,
-                  layer: int, *, name: str) -> None:
+def finite_states(
+  subject: base.Subject,
+  source: source_lib.ExampleSource,
+  layer: int,
+  *,
+  name: str,
+) -> None:
   """Reads the text of a task once.
 
   Args:
@@ -33,9 +38,12 @@ def finite_states(subject: base.Subject, source: source_lib.ExampleSource,
   depth = subject.model.config.num_layers
   if layer > depth:
     raise errors.AnalysisError(
-        'The model has no such layer', got=layer, where=name,
-        expected=f'0 (embeddings) to {depth}',
-        fix='take a head on a layer that both models have')
+      'The model has no such layer',
+      got=layer,
+      where=name,
+      expected=f'0 (embeddings) to {depth}',
+      fix='take a head on a layer that both models have',
+    )
   for part in source.languages():
     by_language: dict[str, list[str]] = {}
     with contextlib.suppress(errors.CorpusError):  # the evaluation tells it
@@ -51,12 +59,16 @@ def finite_head(subject: base.Subject, objective: str, *, name: str) -> None:
   for leaf in jax.tree.leaves(subject.params['heads'][objective]):
     if not np.isfinite(np.asarray(leaf, np.float32)).all():
       raise errors.AnalysisError(
-          'A head is not finite', got='NaN or infinity', where=name,
-          fix='see whether the checkpoint itself is finite')
+        'A head is not finite',
+        got='NaN or infinity',
+        where=name,
+        fix='see whether the checkpoint itself is finite',
+      )
 
 
-def towards(saved: maps.SavedMap, *, target: str, source: str
-            ) -> tuple[maps.SavedMap, str | None]:
+def towards(
+  saved: maps.SavedMap, *, target: str, source: str
+) -> tuple[maps.SavedMap, str | None]:
   """A map from the target's layer to the source's; None, or what is odd.
 
   Args:
@@ -69,8 +81,10 @@ def towards(saved: maps.SavedMap, *, target: str, source: str
     return maps.inverse(saved), None
   if None in (first, second) or target == first:
     return saved, None
-  return saved, (f'the map is from {first} to {second}; the states are of '
-                 f'{target}, the head of {source}')
+  return saved, (
+    f'the map is from {first} to {second}; the states are of '
+    f'{target}, the head of {source}'
+  )
 
 
 def _text(example: examples_lib.Example) -> str:
@@ -78,6 +92,11 @@ def _text(example: examples_lib.Example) -> str:
   words = getattr(example, 'words', None)
   if words is not None:
     return ' '.join(words)
-  return ' '.join(text for text in (
-      getattr(example, name, None) for name in (
-          'text', 'paired_text', 'question', 'context')) if text)
+  return ' '.join(
+    text
+    for text in (
+      getattr(example, name, None)
+      for name in ('text', 'paired_text', 'question', 'context')
+    )
+    if text
+  )

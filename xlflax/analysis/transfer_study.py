@@ -20,10 +20,11 @@ from xlflax.evaluation.reports import score_table, text
 from xlflax.similarity import maps
 
 _EXPLANATION = (
-    'A head that was trained on one layer of a frozen source model, on the '
-    'same layer of the target model: mapped into the source’s space by an '
-    'orthogonal map, and as it is (the lower bound). “source model” is the '
-    'source itself on the target’s text. Layer 0 is the embedding output.')
+  'A head that was trained on one layer of a frozen source model, on the '
+  'same layer of the target model: mapped into the source’s space by an '
+  'orthogonal map, and as it is (the lower bound). “source model” is the '
+  'source itself on the target’s text. Layer 0 is the embedding output.'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,45 +64,71 @@ class TransferStudy(study.Study):
       with failures.guard(head.model):
         for series, layer, result in self._evaluate(head, models, notes):
           notes |= dict.fromkeys(result.notes)
-          missing += [dataclasses.replace(one, task='transfer', part=(
-              f'{head.model}, {series}, {one.part}'))
-                      for one in result.failures]
-          rows += [{'series': series, 'pair': part, 'layer': layer,
-                    'metric': metric, 'value': value}
-                   for metric, part, value in _scores(result)
-                   if metric == self.task.headline and part != 'mean']
+          missing += [
+            dataclasses.replace(
+              one, task='transfer', part=(f'{head.model}, {series}, {one.part}')
+            )
+            for one in result.failures
+          ]
+          rows += [
+            {
+              'series': series,
+              'pair': part,
+              'layer': layer,
+              'metric': metric,
+              'value': value,
+            }
+            for metric, part, value in _scores(result)
+            if metric == self.task.headline and part != 'mean'
+          ]
     rows.sort(key=lambda row: (row['series'], row['pair'], row['layer']))
     return report.Analysis(
-        name='transfer', title='Transfer by mapped states',
-        explanation=_EXPLANATION, rows=rows, pictures=_pictures(rows),
-        tables=_tables(rows), settings=base.settings(self),
-        notes=tuple(notes), failures=(*failures.collected(), *missing))
+      name='transfer',
+      title='Transfer by mapped states',
+      explanation=_EXPLANATION,
+      rows=rows,
+      pictures=_pictures(rows),
+      tables=_tables(rows),
+      settings=base.settings(self),
+      notes=tuple(notes),
+      failures=(*failures.collected(), *missing),
+    )
 
-  def _evaluate(self, head: Head, models: models_lib.Models,
-                notes: dict[str, None]
-                ) -> Iterator[tuple[str, int, base.EvalResult]]:
+  def _evaluate(
+    self, head: Head, models: models_lib.Models, notes: dict[str, None]
+  ) -> Iterator[tuple[str, int, base.EvalResult]]:
     """Yields (series, layer, result)."""
     name = self.task.objective
-    refs = [models.resolve(models_lib.ModelRef.parse(one))
-            for one in (head.model, self.target)]
+    refs = [
+      models.resolve(models_lib.ModelRef.parse(one))
+      for one in (head.model, self.target)
+    ]
     source, target = map(models.subject, refs)
     saved, note = transfer_checks.towards(
-        maps.load(head.map), source=str(refs[0]), target=str(refs[1]))
+      maps.load(head.map), source=str(refs[0]), target=str(refs[1])
+    )
     notes |= dict.fromkeys([f'{head.map}: {note}'] if note else [])
     subjects = {
-        'mapped': mapped_heads.subject_of(source, target, name, saved),
-        'without a map': mapped_heads.subject_of(source, target, name, None)
-        if _same_size(source, target) else None, 'source model': source}
+      'mapped': mapped_heads.subject_of(source, target, name, saved),
+      'without a map': mapped_heads.subject_of(source, target, name, None)
+      if _same_size(source, target)
+      else None,
+      'source model': source,
+    }
     layer = _layer_of(source, name)
     if saved.about.get('layer', layer) != layer:
       raise errors.AnalysisError(
-          'A map is of another layer than the one that the head reads',
-          got=saved.about['layer'], expected=layer, where=head.map,
-          fix='give --map once for each --head, in the same order')
+        'A map is of another layer than the one that the head reads',
+        got=saved.about['layer'],
+        expected=layer,
+        where=head.map,
+        fix='give --map once for each --head, in the same order',
+      )
     transfer_checks.finite_head(source, name, name=str(refs[0]))
     for subject, ref in zip((source, target), refs, strict=True):
-      transfer_checks.finite_states(subject, self.task.source, layer,
-                                    name=str(ref))
+      transfer_checks.finite_states(
+        subject, self.task.source, layer, name=str(ref)
+      )
     for series, one in subjects.items():
       if one is not None:
         yield series, layer, self.task.evaluate(one)
@@ -121,26 +148,35 @@ def _layer_of(source: base.Subject, name: str) -> int:
 
 
 def _same_size(source: base.Subject, target: base.Subject) -> bool:
-  return (source.model.config.hidden_dim == target.model.config.hidden_dim)
+  return source.model.config.hidden_dim == target.model.config.hidden_dim
 
 
 def _tables(rows: Sequence[report.Row]):
   if not rows:
     return []
-  return [report.grid(
-      f'{text.metric_name(rows[0]["metric"])} (%)', rows, value='value',
+  return [
+    report.grid(
+      f'{text.metric_name(rows[0]["metric"])} (%)',
+      rows,
+      value='value',
       down=lambda row: f'layer {row["layer"]}',
-      across=lambda row: f'{row["pair"]} {row["series"]}')]
+      across=lambda row: f'{row["pair"]} {row["series"]}',
+    )
+  ]
 
 
 def _pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
   for row in rows:
     panels.setdefault(row['pair'], {}).setdefault(row['series'], []).append(
-        (row['layer'], score_table.points(row['metric'], row['value'])))
+      (row['layer'], score_table.points(row['metric'], row['value']))
+    )
   if not rows:
     return {}
   title = 'Transfer by mapped states'
   label = f'{text.metric_name(rows[0]["metric"])} (%)'
-  return {'layers': report.Picture(title, figures.curves(
-      title, label, panels, whole=100), rows)}
+  return {
+    'layers': report.Picture(
+      title, figures.curves(title, label, panels, whole=100), rows
+    )
+  }

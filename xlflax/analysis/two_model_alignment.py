@@ -23,21 +23,25 @@ from xlflax.similarity import maps as maps_lib
 class CheckedAlignment(word_alignment.WordAlignment):
   """As its base, which finds links even between states that are NaN."""
 
-  def _states(self, subject, block: list[examples_lib.AlignedSentence], notes
-              ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+  def _states(
+    self, subject, block: list[examples_lib.AlignedSentence], notes
+  ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields (source, target) vectors [L + 1, W, H] of each sentence.
 
     Raises:
       AnalysisError: they are not finite.
     """
-    for example, sides in zip(block, self._both(subject, block, notes),
-                              strict=True):
+    for example, sides in zip(
+      block, self._both(subject, block, notes), strict=True
+    ):
       for side in sides:
         if not np.isfinite(side).all():
           raise errors.AnalysisError(
-              'A word state is not finite', got='NaN or infinity',
-              where=f'sentence {example.id}',
-              fix='see whether the checkpoint itself is finite')
+            'A word state is not finite',
+            got='NaN or infinity',
+            where=f'sentence {example.id}',
+            fix='see whether the checkpoint itself is finite',
+          )
       yield sides
 
   def _both(self, subject, block, notes):
@@ -57,36 +61,62 @@ class TwoModelAlignment(CheckedAlignment):
   second: base.Subject
   maps: Sequence[maps_lib.SavedMap] | None = None
 
-  def _both(self, subject, block, notes
-            ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    sides = [self._read(one, words, notes) for one, words in (
-        (subject, [(example.source_words, example.language)
-                   for example in block]),
-        (self.second, [(example.target_words, example.target_language)
-                       for example in block]))]
+  def _both(
+    self, subject, block, notes
+  ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    sides = [
+      self._read(one, words, notes)
+      for one, words in (
+        (
+          subject,
+          [(example.source_words, example.language) for example in block],
+        ),
+        (
+          self.second,
+          [
+            (example.target_words, example.target_language) for example in block
+          ],
+        ),
+      )
+    ]
     for first, second in zip(*sides, strict=True):
       if self.maps is None:
         yield first, second
         continue
-      both = [(one.alignment.map_source(x), one.alignment.map_target(y))
-              if x.size and y.size else (x, y)  # no words
-              for one, x, y in zip(self.maps, first, second, strict=True)]
+      both = [
+        (one.alignment.map_source(x), one.alignment.map_target(y))
+        if x.size and y.size
+        else (x, y)  # no words
+        for one, x, y in zip(self.maps, first, second, strict=True)
+      ]
       yield np.array([x for x, _ in both]), np.array([y for _, y in both])
 
-  def _read(self, subject: base.Subject, sentences, notes
-            ) -> list[np.ndarray]:
+  def _read(self, subject: base.Subject, sentences, notes) -> list[np.ndarray]:
     """[L + 1, W, H] of the words of each sentence."""
-    languages = [(code, language_codes.language_id(
-        subject.vocabulary, code, notes, required=subject.needs_languages))
-                 for _, code in sentences]
-    found = {one.sentence: one.states for one in word_states.word_states(
-        subject, [words for words, _ in sentences], languages,
-        max_length=self.max_length)}
+    languages = [
+      (
+        code,
+        language_codes.language_id(
+          subject.vocabulary, code, notes, required=subject.needs_languages
+        ),
+      )
+      for _, code in sentences
+    ]
+    found = {
+      one.sentence: one.states
+      for one in word_states.word_states(
+        subject,
+        [words for words, _ in sentences],
+        languages,
+        max_length=self.max_length,
+      )
+    }
     return [found[i] for i in range(len(sentences))]
 
 
-def load_maps(directory: str, *, first: str, second: str, pair: str,
-              layers: int) -> list[maps_lib.SavedMap]:
+def load_maps(
+  directory: str, *, first: str, second: str, pair: str, layers: int
+) -> list[maps_lib.SavedMap]:
   """The maps of every layer between two models.
 
   Args:
@@ -111,9 +141,10 @@ def load_maps(directory: str, *, first: str, second: str, pair: str,
   missing = [layer for layer in range(layers) if layer not in found]
   if missing:
     raise errors.AnalysisError(
-        'There are no maps of some layers',
-        got=f'layers {", ".join(map(str, sorted(found))) or "none"}',
-        expected=f'layers 0 to {layers - 1} from {first} to {second}, {pair}',
-        where=str(directory), fix='run `xlflax analyze procrustes` on the same '
-        'series')
+      'There are no maps of some layers',
+      got=f'layers {", ".join(map(str, sorted(found))) or "none"}',
+      expected=f'layers 0 to {layers - 1} from {first} to {second}, {pair}',
+      where=str(directory),
+      fix='run `xlflax analyze procrustes` on the same series',
+    )
   return [found[layer] for layer in range(layers)]

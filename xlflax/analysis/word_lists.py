@@ -6,9 +6,13 @@ from collections.abc import Collection, Iterable
 from xlflax.data.corpus import segmentation
 
 
-def frequent_words(texts: Iterable[str], language: str,
-                   known: Collection[str] = (), *, max_words: int = 50_000
-                   ) -> tuple[str, ...]:
+def frequent_words(
+  texts: Iterable[str],
+  language: str,
+  known: Collection[str] = (),
+  *,
+  max_words: int = 50_000,
+) -> tuple[str, ...]:
   """Words in lower case, but known ones as they are spelt.
 
   Args:
@@ -30,5 +34,6 @@ def frequent_words(texts: Iterable[str], language: str,
       counts[word if word in spelt else word.lower()] += 1
   ordered = [word for word, _ in counts.most_common()]
   first = [word for word in ordered if word in spelt]
-  return tuple((first + [word for word in ordered
-                         if word not in spelt])[:max_words])
+  return tuple(
+    (first + [word for word in ordered if word not in spelt])[:max_words]
+  )

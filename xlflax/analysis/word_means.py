@@ -43,8 +43,9 @@ class WordMeans:
     row = self._rows.get(word)
     return self._rows.get(word.lower()) if row is None else row
 
-  def update(self, places: Iterable[tuple[np.ndarray, np.ndarray]], *,
-             sentences: int) -> None:
+  def update(
+    self, places: Iterable[tuple[np.ndarray, np.ndarray]], *, sentences: int
+  ) -> None:
     """Takes in the words of some sentences.
 
     Args:
@@ -56,16 +57,17 @@ class WordMeans:
       rows = np.concatenate([rows for rows, _ in found])
       order = np.argsort(rows, kind='stable')
       vectors = np.concatenate(
-          [np.swapaxes(vectors, 0, 1) for _, vectors in found])[order]
+        [np.swapaxes(vectors, 0, 1) for _, vectors in found]
+      )[order]
       words, starts, counts = np.unique(
-          rows[order], return_index=True, return_counts=True)
+        rows[order], return_index=True, return_counts=True
+      )
       # Word by word first: a sum over a corpus would lose small summands.
       self.sums[words] += np.add.reduceat(vectors, starts, axis=0)
       self.counts[words] += counts
     self.sentences += sentences
 
-  def vectors(self, layer: int, *, least: int = 1
-              ) -> dictionaries.WordVectors:
+  def vectors(self, layer: int, *, least: int = 1) -> dictionaries.WordVectors:
     """The means at a layer, of the words that occurred.
 
     Args:
@@ -77,17 +79,22 @@ class WordMeans:
     """
     if not -self.sums.shape[1] <= layer < self.sums.shape[1]:
       raise errors.AnalysisError(
-          'The model has no such layer', got=layer,
-          expected=f'0 to {self.sums.shape[1] - 1}')
+        'The model has no such layer',
+        got=layer,
+        expected=f'0 to {self.sums.shape[1] - 1}',
+      )
     rows = np.flatnonzero(self.counts >= max(least, 1))
     if not rows.size:
       raise errors.AnalysisError(
-          'No word occurs in the corpus', got=f'{len(self.words)} words, '
-          f'{self.sentences} sentences', expected=f'one {least} times or more')
+        'No word occurs in the corpus',
+        got=f'{len(self.words)} words, {self.sentences} sentences',
+        expected=f'one {least} times or more',
+      )
     counts = self.counts[rows, None].astype(np.float32)
     return dictionaries.WordVectors(
-        tuple(self.words[row] for row in rows.tolist()),
-        self.sums[rows, layer] / counts)
+      tuple(self.words[row] for row in rows.tolist()),
+      self.sums[rows, layer] / counts,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,10 +118,15 @@ class Store:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
     with temporary.open('wb') as stream:
-      np.savez(stream, sums=means.sums, counts=means.counts,
-               words=np.array(means.words), sentences=means.sentences,
-               identity=self.identity,
-               about=json.dumps(dict(self.about), ensure_ascii=False))
+      np.savez(
+        stream,
+        sums=means.sums,
+        counts=means.counts,
+        words=np.array(means.words),
+        sentences=means.sentences,
+        identity=self.identity,
+        about=json.dumps(dict(self.about), ensure_ascii=False),
+      )
     os.replace(temporary, path)
 
   def restore(self, fresh: WordMeans) -> WordMeans:
@@ -133,14 +145,22 @@ class Store:
         sentences = int(saved['sentences'])
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
       raise errors.AnalysisError(
-          'A file of word sums can not be read', got=str(error),
-          where=str(path), fix='delete it, to begin anew') from error
-    if (identity != self.identity or words != fresh.words
-        or sums.shape != fresh.sums.shape):
+        'A file of word sums can not be read',
+        got=str(error),
+        where=str(path),
+        fix='delete it, to begin anew',
+      ) from error
+    if (
+      identity != self.identity
+      or words != fresh.words
+      or sums.shape != fresh.sums.shape
+    ):
       raise errors.AnalysisError(
-          'A file has the word sums of something else',
-          got=f'{len(words)} words, {identity}',
-          expected=f'{len(fresh.words)} words, {self.identity}',
-          where=str(path), fix='give another file, or delete this one')
+        'A file has the word sums of something else',
+        got=f'{len(words)} words, {identity}',
+        expected=f'{len(fresh.words)} words, {self.identity}',
+        where=str(path),
+        fix='give another file, or delete this one',
+      )
     fresh.sums, fresh.counts, fresh.sentences = sums, counts, sentences
     return fresh

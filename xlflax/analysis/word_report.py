@@ -14,34 +14,55 @@ _MAPPINGS = {'none': 'no map', 'procrustes': 'Procrustes'}
 
 def _main(rows: Sequence[report.Row]) -> list[report.Row]:
   """By CSLS at the last step, with the map."""
-  return [row for row in study.last_steps(rows)
-          if row['score'] == 'csls' and row['mapping'] == 'procrustes']
+  return [
+    row
+    for row in study.last_steps(rows)
+    if row['score'] == 'csls' and row['mapping'] == 'procrustes'
+  ]
 
 
 def _name(row: report.Row) -> str:
-  return (row['representation'] if row['layer'] is None
-          else f'layer {row["layer"]}')
+  return (
+    row['representation'] if row['layer'] is None else f'layer {row["layer"]}'
+  )
 
 
 def tables(rows: Sequence[report.Row]) -> list[text.Table]:
   """Precision at each k, and the coverage of the dictionary."""
-  return [report.grid(
-      f'Precision@{n} by CSLS with Procrustes (%)', _main(rows),
-      value=f'precision@{n}', across=lambda row: row['pair'],
-      down=lambda row: f'{row["series"]}, {_name(row)}'
-      if row['series'] != VECTORS else VECTORS) for n in TOP] + [report.grid(
-          'Coverage of the test dictionary (%)', _main(rows), value='coverage',
-          across=lambda row: row['pair'],
-          down=lambda row: f'{row["series"]}, {_name(row)}')]
+  return [
+    report.grid(
+      f'Precision@{n} by CSLS with Procrustes (%)',
+      _main(rows),
+      value=f'precision@{n}',
+      across=lambda row: row['pair'],
+      down=lambda row: (
+        f'{row["series"]}, {_name(row)}'
+        if row['series'] != VECTORS
+        else VECTORS
+      ),
+    )
+    for n in TOP
+  ] + [
+    report.grid(
+      'Coverage of the test dictionary (%)',
+      _main(rows),
+      value='coverage',
+      across=lambda row: row['pair'],
+      down=lambda row: f'{row["series"]}, {_name(row)}',
+    )
+  ]
 
 
 def notes(rows: Sequence[report.Row]) -> list[str]:
   """How many words the numbers are about."""
-  return list(dict.fromkeys(
+  return list(
+    dict.fromkeys(
       f'{row["series"]}, {row["pair"]}, {row["representation"]}: '
       f'{row["queries"]} words asked for, among {row["target_words"]} words; '
       f'the map is learned from {row["learned_from"]} pairs'
-      for row in _main(rows)))
+      for row in _main(rows)
+    )
+  )
 
 
 def pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
@@ -56,25 +77,40 @@ def pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
     for row in static:
       bars.setdefault(row['pair'], {})[row['series']] = 100 * row['precision@1']
     heading = title if len(bars) > 1 else f'{title}, {static[0]["pair"]}'
-    found['embeddings'] = report.Picture(title, bar_pictures.bars(
-        heading, 'precision@1 (%)', bars), static)
-  contextual = [row for row in study.last_steps(rows)
-                if row['layer'] is not None]
+    found['embeddings'] = report.Picture(
+      title, bar_pictures.bars(heading, 'precision@1 (%)', bars), static
+    )
+  contextual = [
+    row for row in study.last_steps(rows) if row['layer'] is not None
+  ]
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
   for row in contextual:
     name = f'{_SCORES[row["score"]]}, {_MAPPINGS[row["mapping"]]}'
     panels.setdefault(f'{row["series"]}: {row["pair"]}', {}).setdefault(
-        name, []).append((row['layer'], 100 * row['precision@1']))
+      name, []
+    ).append((row['layer'], 100 * row['precision@1']))
   if panels:
     title = 'Word translation by layer'
-    found['layers'] = report.Picture(title, figures.curves(
-        title, 'precision@1 (%)', panels, whole=100), contextual)
-  chosen = [row for row in rows if row['score'] == 'csls'
-            and row['mapping'] == 'procrustes' and row['layer'] is not None]
+    found['layers'] = report.Picture(
+      title,
+      figures.curves(title, 'precision@1 (%)', panels, whole=100),
+      contextual,
+    )
+  chosen = [
+    row
+    for row in rows
+    if row['score'] == 'csls'
+    and row['mapping'] == 'procrustes'
+    and row['layer'] is not None
+  ]
   lines = study.by_step(chosen, 'precision@1')
   if lines:
     title = 'Word translation along training (CSLS, Procrustes)'
-    found['steps'] = report.Picture(title, figures.curves(
-        title, 'precision@1 (%)', lines, xlabel=figures.STEP, whole=100),
-                                       chosen)
+    found['steps'] = report.Picture(
+      title,
+      figures.curves(
+        title, 'precision@1 (%)', lines, xlabel=figures.STEP, whole=100
+      ),
+      chosen,
+    )
   return found

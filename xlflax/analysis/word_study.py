@@ -28,15 +28,16 @@ from xlflax.evaluation import base, sources
 from xlflax.similarity import csls
 
 _EXPLANATION = (
-    'Precision@k (%) of the nearest words of the other language (CSLS with '
-    'K = 10, or cosine), for the words of a test dictionary: as the vectors '
-    'are, and after an orthogonal map (Procrustes, with iterative '
-    'normalisation) learned from the training dictionary. Embeddings: words '
-    'of a single piece. Layers: the mean over a word’s pieces and over all '
-    'places where the text has it; layer 0 is the embedding output. Words of '
-    'the dictionary that have no vector, or no translation with one, are not '
-    'asked for: see the coverage. Precisions of different vocabularies can '
-    'not be compared.')
+  'Precision@k (%) of the nearest words of the other language (CSLS with '
+  'K = 10, or cosine), for the words of a test dictionary: as the vectors '
+  'are, and after an orthogonal map (Procrustes, with iterative '
+  'normalisation) learned from the training dictionary. Embeddings: words '
+  'of a single piece. Layers: the mean over a word’s pieces and over all '
+  'places where the text has it; layer 0 is the embedding output. Words of '
+  'the dictionary that have no vector, or no translation with one, are not '
+  'asked for: see the coverage. Precisions of different vocabularies can '
+  'not be compared.'
+)
 EMBEDDINGS = 'embeddings'
 LAYERS = 'layers'
 
@@ -83,9 +84,10 @@ class WordStudy(study.Study):
       study.check_series(self.series)
     if set(self.train) != set(self.test):
       raise errors.ConfigError(
-          'Training and test dictionaries are not of the same pairs',
-          got=f'{", ".join(self.train)} and {", ".join(self.test)}',
-          expected='both for each pair')
+        'Training and test dictionaries are not of the same pairs',
+        got=f'{", ".join(self.train)} and {", ".join(self.test)}',
+        expected='both for each pair',
+      )
     self._check_vectors()
 
   def run(self, models: models_lib.Models) -> report.Analysis:
@@ -99,57 +101,89 @@ class WordStudy(study.Study):
       if all(language in self.vectors for language in pair):
         with failures.guard(f'vectors {"-".join(pair)}'):
           columns = {'series': VECTORS, 'pair': '-'.join(pair), 'step': None}
-          rows += self._translate(columns | {
-              'representation': VECTORS, 'layer': None},
-                                  work.of_files(pair), *given)
+          rows += self._translate(
+            columns | {'representation': VECTORS, 'layer': None},
+            work.of_files(pair),
+            *given,
+          )
       for case in study.cases(self.series, pair, self.steps, models, failures):
         for kind, sides in (
-            (EMBEDDINGS, work.of_embeddings), (LAYERS, work.of_layers)):
+          (EMBEDDINGS, work.of_embeddings),
+          (LAYERS, work.of_layers),
+        ):
           with failures.guard(f'{case.name}, {kind}'):
             for layer, found in sides(case):
-              rows += self._translate(case.columns | {
-                  'representation': kind, 'layer': layer}, found, *given)
+              rows += self._translate(
+                case.columns | {'representation': kind, 'layer': layer},
+                found,
+                *given,
+              )
     return report.Analysis(
-        name='words', title='Word translation', explanation=_EXPLANATION,
-        rows=rows, pictures=word_report.pictures(rows),
-        tables=word_report.tables(rows), settings=base.settings(self),
-        notes=word_report.notes(rows), failures=failures.collected())
+      name='words',
+      title='Word translation',
+      explanation=_EXPLANATION,
+      rows=rows,
+      pictures=word_report.pictures(rows),
+      tables=word_report.tables(rows),
+      settings=base.settings(self),
+      notes=word_report.notes(rows),
+      failures=failures.collected(),
+    )
 
   def _check_vectors(self) -> None:
     pairs = [name.partition('-')[::2] for name in self.test]
-    used = {language for pair in pairs for language in pair
-            if all(one in self.vectors for one in pair)}
+    used = {
+      language
+      for pair in pairs
+      for language in pair
+      if all(one in self.vectors for one in pair)
+    }
     if set(self.vectors) - used:
       raise errors.ConfigError(
-          'Word vectors of a language have no counterpart',
-          got=', '.join(sorted(set(self.vectors) - used)), where='--vec',
-          expected='files of both languages of a dictionary, of '
-          + ', '.join(self.test))
+        'Word vectors of a language have no counterpart',
+        got=', '.join(sorted(set(self.vectors) - used)),
+        where='--vec',
+        expected='files of both languages of a dictionary, of '
+        + ', '.join(self.test),
+      )
 
-  def _translate(self, columns: report.Row, sides: Sides, train, test
-                 ) -> list[report.Row]:
+  def _translate(
+    self, columns: report.Row, sides: Sides, train, test
+  ) -> list[report.Row]:
     rows = []
     same_size = len({side.vectors.shape[1] for side in sides}) == 1
     for mapping in dictionaries.Mapping:
       if mapping is dictionaries.Mapping.NONE and not same_size:
         continue
       found = dictionaries.translate(
-          *sides, test=test, train=train, mapping=mapping, top=TOP, k=self.k)
-      rows += [columns | {
-          'mapping': mapping.value, 'score': score.value,
+        *sides, test=test, train=train, mapping=mapping, top=TOP, k=self.k
+      )
+      rows += [
+        columns
+        | {
+          'mapping': mapping.value,
+          'score': score.value,
           **{f'precision@{n}': found.precision[score, n] for n in TOP},
-          'queries': found.queries, 'coverage': found.coverage,
+          'queries': found.queries,
+          'coverage': found.coverage,
           'learned_from': found.learned_from,
           'source_words': len(sides[0].words),
-          'target_words': len(sides[1].words)} for score in csls.Score]
+          'target_words': len(sides[1].words),
+        }
+        for score in csls.Score
+      ]
     return rows
 
 
 class _Work:
   """Word vectors, each made once."""
 
-  def __init__(self, settings: WordStudy, models: models_lib.Models,
-               known: Mapping[str, set[str]]):
+  def __init__(
+    self,
+    settings: WordStudy,
+    models: models_lib.Models,
+    known: Mapping[str, set[str]],
+  ):
     self._settings = settings
     self._models = models
     self._known = known
@@ -162,19 +196,22 @@ class _Work:
     for language in pair:
       if language not in self._files:
         self._files[language] = dictionaries.read_vectors(
-            self._settings.vectors[language],
-            max_words=self._settings.max_words)
+          self._settings.vectors[language], max_words=self._settings.max_words
+        )
     return self._files[pair[0]], self._files[pair[1]]
 
-  def of_embeddings(self, case: study.Case
-                    ) -> Iterator[tuple[int | None, Sides]]:
-    first, second = (embeddings.embedding_vectors(
-        self._models.subject(ref), self._vocabulary(language), language)
-                     for ref, language in _sides(case))
+  def of_embeddings(
+    self, case: study.Case
+  ) -> Iterator[tuple[int | None, Sides]]:
+    first, second = (
+      embeddings.embedding_vectors(
+        self._models.subject(ref), self._vocabulary(language), language
+      )
+      for ref, language in _sides(case)
+    )
     yield None, (first, second)
 
-  def of_layers(self, case: study.Case
-                ) -> Iterator[tuple[int | None, Sides]]:
+  def of_layers(self, case: study.Case) -> Iterator[tuple[int | None, Sides]]:
     """Nothing without text."""
     if self._settings.text is None:
       return
@@ -182,44 +219,61 @@ class _Work:
     layers = study.chosen_layers(self._settings.layers, depth)
     means = [self._mean_states(*side) for side in _sides(case)]
     for layer in layers:
-      first, second = (one.vectors(layer, least=self._settings.min_count)
-                       for one in means)
+      first, second = (
+        one.vectors(layer, least=self._settings.min_count) for one in means
+      )
       yield layer, (first, second)
 
-  def _mean_states(self, ref: models_lib.ModelRef, language: str
-                   ) -> word_means.WordMeans:
+  def _mean_states(
+    self, ref: models_lib.ModelRef, language: str
+  ) -> word_means.WordMeans:
     key = (self._models.resolve(ref), language)
     if key not in self._means:
       if len(self._means) > 1:  # the sums are large
         self._means.pop(next(iter(self._means)))
       self._means[key] = states.mean_word_states(
-          self._models.subject(ref), self._lines(language), language,
-          self._vocabulary(language), max_length=self._settings.max_length,
-          store=self._store(ref, language), total=self._digest(language).size)
+        self._models.subject(ref),
+        self._lines(language),
+        language,
+        self._vocabulary(language),
+        max_length=self._settings.max_length,
+        store=self._store(ref, language),
+        total=self._digest(language).size,
+      )
     return self._means[key]
 
-  def _store(self, ref: models_lib.ModelRef, language: str
-             ) -> word_means.Store | None:
+  def _store(
+    self, ref: models_lib.ModelRef, language: str
+  ) -> word_means.Store | None:
     if self._settings.directory is None:
       return None
     about = self._models.identity(ref) | {
-        'language': language, 'max_length': self._settings.max_length,
-        'text': self._digest(language).name,
-        'words': base.settings_hash(list(self._vocabulary(language)))}
+      'language': language,
+      'max_length': self._settings.max_length,
+      'text': self._digest(language).name,
+      'words': base.settings_hash(list(self._vocabulary(language))),
+    }
     return word_means.Store(
-        pathlib.Path(self._settings.directory)
-        / f'words.{base.settings_hash(about)}.npz', base.settings_hash(about),
-        about | {'run': str(ref)})
+      pathlib.Path(self._settings.directory)
+      / f'words.{base.settings_hash(about)}.npz',
+      base.settings_hash(about),
+      about | {'run': str(ref)},
+    )
 
   def _vocabulary(self, language: str) -> tuple[str, ...]:
     """The words of the text; without one those of the dictionaries."""
     if language not in self._words:
       known = sorted(self._known[language])
       self._words[language] = (
-          tuple(known) if self._settings.text is None
-          else word_lists.frequent_words(
-              self._lines(language), language, known,
-              max_words=self._settings.max_words))
+        tuple(known)
+        if self._settings.text is None
+        else word_lists.frequent_words(
+          self._lines(language),
+          language,
+          known,
+          max_words=self._settings.max_words,
+        )
+      )
     return self._words[language]
 
   def _lines(self, language: str) -> Iterable[str]:
@@ -243,7 +297,8 @@ def _known(*entries: Entries) -> dict[str, set[str]]:
     for pair, words in one.items():
       for place, language in enumerate(pair):
         known.setdefault(language, set()).update(
-            entry[place] for entry in words)
+          entry[place] for entry in words
+        )
   return known
 
 
@@ -253,12 +308,16 @@ def _read(files: Mapping[str, str]) -> Entries:
     first, dash, second = name.partition('-')
     if not dash or not pathlib.Path(path).is_file():
       raise errors.CorpusError(
-          'There is no such dictionary', got=f'{name}={path}',
-          expected='two codes and a file, such as en-fr=en-fr.txt')
+        'There is no such dictionary',
+        got=f'{name}={path}',
+        expected='two codes and a file, such as en-fr=en-fr.txt',
+      )
     with open(path, 'rb') as stream:
       tabs = b'\t' in stream.readline()
     dictionary = dictionary_files.Dictionary.read(
-        path, languages=(first, second), format='tsv' if tabs else 'muse')
-    entries[first, second] = [(one.word, one.translation)
-                              for one in dictionary.entries]
+      path, languages=(first, second), format='tsv' if tabs else 'muse'
+    )
+    entries[first, second] = [
+      (one.word, one.translation) for one in dictionary.entries
+    ]
   return entries

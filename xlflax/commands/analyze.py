@@ -3,9 +3,11 @@
 import argparse
 import importlib
 
-HELP = ('Looks into models: how similar two languages are at every layer. '
-        'Each analysis writes a folder with JSON, CSV, pictures and one HTML '
-        'report. Works on every run directory, imported ones too.')
+HELP = (
+  'Looks into models: how similar two languages are at every layer. '
+  'Each analysis writes a folder with JSON, CSV, pictures and one HTML '
+  'report. Works on every run directory, imported ones too.'
+)
 EXAMPLES = """
   # CKA between a model's states of a language and of its translation, with
   # the random encoder as lower bound
@@ -51,14 +53,14 @@ EXAMPLES = """
 
 # Name -> module of `xlflax.commands`.
 KINDS = {
-    'cka': 'analyze_cka',
-    'sentences': 'analyze_sentences',
-    'words': 'analyze_words',
-    'alignment': 'analyze_alignment',
-    'procrustes': 'analyze_procrustes',
-    'transfer': 'analyze_transfer',
-    'curves': 'analyze_curves',
-    'directions': 'analyze_directions',
+  'cka': 'analyze_cka',
+  'sentences': 'analyze_sentences',
+  'words': 'analyze_words',
+  'alignment': 'analyze_alignment',
+  'procrustes': 'analyze_procrustes',
+  'transfer': 'analyze_transfer',
+  'curves': 'analyze_curves',
+  'directions': 'analyze_directions',
 }
 
 

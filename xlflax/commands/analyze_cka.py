@@ -4,9 +4,11 @@ import argparse
 
 from xlflax.commands import analysis_flags as flags
 
-HELP = ('Linear CKA between layers of models on parallel text (ECS section '
-        '5.2), with a random encoder as lower bound and, given paraphrases as '
-        'a pair such as en-en, an upper bound.')
+HELP = (
+  'Linear CKA between layers of models on parallel text (ECS section '
+  '5.2), with a random encoder as lower bound and, given paraphrases as '
+  'a pair such as en-en, an upper bound.'
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,31 +16,65 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   flags.add_arguments(parser)
   flags.add_models(parser)
   flags.add_states(parser)
-  parser.add_argument('--text', metavar='TEXT', action='append', required=True,
-                      help=flags.PAIRS)
-  parser.add_argument('--languages', metavar='CODES',
-                      help='comma-separated, of a directory; all by default')
-  parser.add_argument('--pivot', default='en', metavar='CODE',
-                      help='comes first in each pair (default: %(default)s)')
-  parser.add_argument('--max_pairs', type=int, metavar='N',
-                      help='the first N sentences of a pair; all by default')
-  parser.add_argument('--compare', choices=['all', 'diagonal'], default='all',
-                      help='every two layers, or layer i with layer i '
-                      '(default: %(default)s)')
-  parser.add_argument('--estimator', choices=['biased', 'debiased'],
-                      default='biased', help='(default: %(default)s)')
-  parser.add_argument('--no_random', action='store_true',
-                      help='leave out the random encoder of --model_dir')
+  parser.add_argument(
+    '--text', metavar='TEXT', action='append', required=True, help=flags.PAIRS
+  )
+  parser.add_argument(
+    '--languages',
+    metavar='CODES',
+    help='comma-separated, of a directory; all by default',
+  )
+  parser.add_argument(
+    '--pivot',
+    default='en',
+    metavar='CODE',
+    help='comes first in each pair (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--max_pairs',
+    type=int,
+    metavar='N',
+    help='the first N sentences of a pair; all by default',
+  )
+  parser.add_argument(
+    '--compare',
+    choices=['all', 'diagonal'],
+    default='all',
+    help='every two layers, or layer i with layer i (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--estimator',
+    choices=['biased', 'debiased'],
+    default='biased',
+    help='(default: %(default)s)',
+  )
+  parser.add_argument(
+    '--no_random',
+    action='store_true',
+    help='leave out the random encoder of --model_dir',
+  )
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs the analysis."""
   from xlflax.analysis import cka_study
+
   flags.check_languages(args, *args.text)
-  return flags.finish(args, cka_study.CkaStudy(
-      source=flags.pairs(args.text, '--text', pivot=args.pivot,
-                         languages=args.languages, max_pairs=args.max_pairs),
+  return flags.finish(
+    args,
+    cka_study.CkaStudy(
+      source=flags.pairs(
+        args.text,
+        '--text',
+        pivot=args.pivot,
+        languages=args.languages,
+        max_pairs=args.max_pairs,
+      ),
       series=flags.series(args, random=not args.no_random),
-      steps=flags.steps(args), compare=args.compare,
-      layers=flags.layers(args), estimator=args.estimator,
-      reader=flags.reader(args)))
+      steps=flags.steps(args),
+      compare=args.compare,
+      layers=flags.layers(args),
+      estimator=args.estimator,
+      reader=flags.reader(args),
+    ),
+  )

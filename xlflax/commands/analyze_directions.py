@@ -6,25 +6,33 @@ import pathlib
 from xlflax import errors
 from xlflax.commands import analysis_flags as flags
 
-HELP = ('Draws the matrices of training by test language of finished `xlflax '
-        'finetune --directions` calls beside each other, and the gains over '
-        'the first model (MetaXLM figure 6).')
+HELP = (
+  'Draws the matrices of training by test language of finished `xlflax '
+  'finetune --directions` calls beside each other, and the gains over '
+  'the first model (MetaXLM figure 6).'
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of directions."""
   flags.add_output(parser)
   parser.add_argument(
-      '--result', metavar='[NAME=]DIR', action='append', required=True,
-      help='output folder of `xlflax finetune --directions`; may be repeated, '
-      'the first is what others are compared with')
-  parser.add_argument('--tasks', metavar='NAMES',
-                      help='comma-separated; all by default')
+    '--result',
+    metavar='[NAME=]DIR',
+    action='append',
+    required=True,
+    help='output folder of `xlflax finetune --directions`; may be repeated, '
+    'the first is what others are compared with',
+  )
+  parser.add_argument(
+    '--tasks', metavar='NAMES', help='comma-separated; all by default'
+  )
 
 
 def run(args: argparse.Namespace) -> int:
   """Draws."""
   from xlflax.analysis import directions_study
+
   results: dict[str, str] = {}
   for item in args.result:
     name, equals, directory = item.partition('=')
@@ -32,9 +40,16 @@ def run(args: argparse.Namespace) -> int:
       name, directory = pathlib.Path(item).name or item, item
     if not (name and directory) or name in results:
       raise errors.ConfigError(
-          'A folder of results is named wrongly', got=repr(item),
-          expected='DIR or NAME=DIR, each name once', where='--result')
+        'A folder of results is named wrongly',
+        got=repr(item),
+        expected='DIR or NAME=DIR, each name once',
+        where='--result',
+      )
     results[name] = directory
-  return flags.draw(args, directions_study.DirectionsStudy(
+  return flags.draw(
+    args,
+    directions_study.DirectionsStudy(
       results=results,
-      tasks=tuple(args.tasks.split(',')) if args.tasks else None))
+      tasks=tuple(args.tasks.split(',')) if args.tasks else None,
+    ),
+  )

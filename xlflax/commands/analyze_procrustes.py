@@ -5,10 +5,12 @@ import argparse
 from xlflax import errors
 from xlflax.commands import analysis_flags as flags
 
-HELP = ('Learns an orthogonal map of each layer from the model of the first '
-        'language to that of the second, on parallel sentences or on linked '
-        'words in context (ECS sections 5.1.2 and 5.1.3), measures it on '
-        'pairs that were held out and keeps it as .npz.')
+HELP = (
+  'Learns an orthogonal map of each layer from the model of the first '
+  'language to that of the second, on parallel sentences or on linked '
+  'words in context (ECS sections 5.1.2 and 5.1.3), measures it on '
+  'pairs that were held out and keeps it as .npz.'
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,34 +18,68 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   flags.add_arguments(parser)
   flags.add_models(parser)
   flags.add_states(parser)
-  parser.add_argument('--text', metavar='TEXT', action='append', required=True,
-                      help=flags.PAIRS)
   parser.add_argument(
-      '--alignments', metavar='PAIR=FILE', action='append', default=[],
-      help="links between words of --text (separated by spaces) in Pharaoh's "
-      'format, such as `xlflax analyze alignment` writes: pairs of words are '
-      'mapped; without it, sentences')
-  parser.add_argument('--languages', metavar='CODES',
-                      help='comma-separated, of a directory; all by default')
-  parser.add_argument('--pivot', default='en', metavar='CODE',
-                      help='comes first in each pair (default: %(default)s)')
-  parser.add_argument('--max_pairs', type=int, default=10_000, metavar='N',
-                      help='sentences of a pair (default: %(default)s)')
+    '--text', metavar='TEXT', action='append', required=True, help=flags.PAIRS
+  )
+  parser.add_argument(
+    '--alignments',
+    metavar='PAIR=FILE',
+    action='append',
+    default=[],
+    help="links between words of --text (separated by spaces) in Pharaoh's "
+    'format, such as `xlflax analyze alignment` writes: pairs of words are '
+    'mapped; without it, sentences',
+  )
+  parser.add_argument(
+    '--languages',
+    metavar='CODES',
+    help='comma-separated, of a directory; all by default',
+  )
+  parser.add_argument(
+    '--pivot',
+    default='en',
+    metavar='CODE',
+    help='comes first in each pair (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--max_pairs',
+    type=int,
+    default=10_000,
+    metavar='N',
+    help='sentences of a pair (default: %(default)s)',
+  )
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs the analysis."""
   from xlflax.analysis import procrustes_study
+
   flags.check_languages(args, *args.text)
   if args.alignments and args.states:
     raise errors.ConfigError(
-        'States of words in context are not kept', got='--states',
-        expected='no --states with --alignments')
-  return flags.finish(args, procrustes_study.ProcrustesStudy(
-      source=flags.pairs(args.text, '--text', pivot=args.pivot,
-                         languages=args.languages, max_pairs=args.max_pairs),
-      series=flags.series(args), steps=flags.steps(args),
-      layers=flags.layers(args), reader=flags.reader(args),
+      'States of words in context are not kept',
+      got='--states',
+      expected='no --states with --alignments',
+    )
+  return flags.finish(
+    args,
+    procrustes_study.ProcrustesStudy(
+      source=flags.pairs(
+        args.text,
+        '--text',
+        pivot=args.pivot,
+        languages=args.languages,
+        max_pairs=args.max_pairs,
+      ),
+      series=flags.series(args),
+      steps=flags.steps(args),
+      layers=flags.layers(args),
+      reader=flags.reader(args),
       links=flags.named_files(args.alignments, '--alignments'),
-      level=(procrustes_study.Level.WORDS if args.alignments
-             else procrustes_study.Level.SENTENCES)))
+      level=(
+        procrustes_study.Level.WORDS
+        if args.alignments
+        else procrustes_study.Level.SENTENCES
+      ),
+    ),
+  )

@@ -6,60 +6,102 @@ from typing import Any
 from xlflax import errors
 from xlflax.commands import analysis_flags as flags
 
-HELP = ("Runs a fine-tuned model's head on the states of another model, "
-        'mapped into its space (ECS section 5.1.2). The head reads one layer '
-        'of a frozen body; the map is of `xlflax analyze procrustes`.')
+HELP = (
+  "Runs a fine-tuned model's head on the states of another model, "
+  'mapped into its space (ECS section 5.1.2). The head reads one layer '
+  'of a frozen body; the map is of `xlflax analyze procrustes`.'
+)
 
 # --task -> the format of its files.
-_FORMATS = {'tagging': 'conllu_tags', 'entities': 'conll_iob2',
-            'parsing': 'conllu', 'classification': 'tsv'}
+_FORMATS = {
+  'tagging': 'conllu_tags',
+  'entities': 'conll_iob2',
+  'parsing': 'conllu',
+  'classification': 'tsv',
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of transfer."""
   flags.add_arguments(parser)
   parser.add_argument(
-      '--head', metavar='DIR', action='append', required=True,
-      help='run with the head, DIR or DIR@STEP; once for each layer')
+    '--head',
+    metavar='DIR',
+    action='append',
+    required=True,
+    help='run with the head, DIR or DIR@STEP; once for each layer',
+  )
   parser.add_argument(
-      '--map', metavar='FILE', action='append', required=True,
-      help="map from the target's layer to the source's; as often as --head")
-  parser.add_argument('--target', metavar='DIR', required=True,
-                      help='run whose states are mapped')
-  parser.add_argument('--task', choices=list(_FORMATS), default='tagging',
-                      help='(default: %(default)s)')
+    '--map',
+    metavar='FILE',
+    action='append',
+    required=True,
+    help="map from the target's layer to the source's; as often as --head",
+  )
   parser.add_argument(
-      '--test', metavar='LANGUAGE=FILE', action='append', required=True,
-      help="labelled text of the target's language; may be repeated")
+    '--target', metavar='DIR', required=True, help='run whose states are mapped'
+  )
   parser.add_argument(
-      '--format', metavar='NAME', help="of the files (default: the task's: "
-      + ', '.join(f'{task} {name}' for task, name in _FORMATS.items()) + ')')
-  parser.add_argument('--objective', metavar='NAME',
-                      help="the head's name (default: the task's usual one)")
-  parser.add_argument('--max_examples', type=int, metavar='N',
-                      help='of a file; all by default')
+    '--task',
+    choices=list(_FORMATS),
+    default='tagging',
+    help='(default: %(default)s)',
+  )
+  parser.add_argument(
+    '--test',
+    metavar='LANGUAGE=FILE',
+    action='append',
+    required=True,
+    help="labelled text of the target's language; may be repeated",
+  )
+  parser.add_argument(
+    '--format',
+    metavar='NAME',
+    help="of the files (default: the task's: "
+    + ', '.join(f'{task} {name}' for task, name in _FORMATS.items())
+    + ')',
+  )
+  parser.add_argument(
+    '--objective',
+    metavar='NAME',
+    help="the head's name (default: the task's usual one)",
+  )
+  parser.add_argument(
+    '--max_examples', type=int, metavar='N', help='of a file; all by default'
+  )
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs the analysis."""
   from xlflax.analysis import transfer_study
+
   if len(args.head) != len(args.map):
     raise errors.ConfigError(
-        'Each head needs its map',
-        got=f'{len(args.head)} heads, {len(args.map)} maps',
-        expected='as many of both')
-  return flags.finish(args, transfer_study.TransferStudy(
+      'Each head needs its map',
+      got=f'{len(args.head)} heads, {len(args.map)} maps',
+      expected='as many of both',
+    )
+  return flags.finish(
+    args,
+    transfer_study.TransferStudy(
       heads=tuple(map(transfer_study.Head, args.head, args.map)),
-      target=args.target, task=_task(args)))
+      target=args.target,
+      task=_task(args),
+    ),
+  )
 
 
 def _task(args: argparse.Namespace):
   from xlflax.data.labelled import source as source_lib
   from xlflax.evaluation import classification, parsing, tagging
-  settings: dict[str, Any] = {'source': source_lib.FileExamples(
+
+  settings: dict[str, Any] = {
+    'source': source_lib.FileExamples(
       format=args.format or _FORMATS[args.task],
       files=flags.named_files(args.test, '--test'),
-      max_examples=args.max_examples)}
+      max_examples=args.max_examples,
+    )
+  }
   if args.objective:
     settings['objective'] = args.objective
   if args.task == 'parsing':
@@ -67,5 +109,9 @@ def _task(args: argparse.Namespace):
   if args.task == 'classification':
     return classification.Classification(**settings)
   return tagging.Tagging(
-      scheme=tagging.Scheme.ENTITIES if args.task == 'entities'
-      else tagging.Scheme.TAGS, unseen=tagging.Unseen.WRONG, **settings)
+    scheme=tagging.Scheme.ENTITIES
+    if args.task == 'entities'
+    else tagging.Scheme.TAGS,
+    unseen=tagging.Unseen.WRONG,
+    **settings,
+  )

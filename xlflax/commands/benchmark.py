@@ -6,8 +6,10 @@ import json
 from xlflax import config
 from xlflax.commands import train as train_command
 
-HELP = ('Times training steps of a configuration on synthetic batches: step '
-        'time, tokens/s, model FLOP utilisation, peak memory, as JSON.')
+HELP = (
+  'Times training steps of a configuration on synthetic batches: step '
+  'time, tokens/s, model FLOP utilisation, peak memory, as JSON.'
+)
 EXAMPLES = """
   xlflax benchmark --gin_file=pretrain/mlm.gin --gin_file=models/base.gin \\
       --vocabulary_size=250000 --gin.BATCH_SIZE=64 --gin.LENGTH=512
@@ -19,10 +21,16 @@ _TRAIN_STEPS = 1_000_000  # of schedules; not what is timed
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of benchmarks."""
   train_command.add_common_arguments(parser)
-  parser.add_argument('--steps', type=int, default=10, metavar='N',
-                      help='timed steps (default: %(default)s)')
-  parser.add_argument('--output', metavar='FILE',
-                      help='also write the JSON to this file')
+  parser.add_argument(
+    '--steps',
+    type=int,
+    default=10,
+    metavar='N',
+    help='timed steps (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--output', metavar='FILE', help='also write the JSON to this file'
+  )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,9 +41,13 @@ def run(args: argparse.Namespace) -> int:
   given = train_command.invented_vocabulary(args)
   train_command.prepare(args)
   from xlflax import trainer as train_lib  # pylint: disable=g-import-not-at-top
+
   result = config.call(
-      train_lib.train, mode=train_lib.Mode.BENCHMARK,
-      benchmark_steps=args.steps, **given)
+    train_lib.train,
+    mode=train_lib.Mode.BENCHMARK,
+    benchmark_steps=args.steps,
+    **given,
+  )
   text = json.dumps(result, indent=2)
   print(text)
   if args.output:

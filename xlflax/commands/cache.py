@@ -8,9 +8,11 @@ import time
 
 from xlflax import errors
 
-HELP = ("Writes a mixture's token cache, from which training reads without "
-        'TensorFlow and resumes at once. Run again after an interruption, it '
-        'goes on where it stopped.')
+HELP = (
+  "Writes a mixture's token cache, from which training reads without "
+  'TensorFlow and resumes at once. Run again after an interruption, it '
+  'goes on where it stopped.'
+)
 EXAMPLES = """
   # everything in a corpus directory
   xlflax cache --corpus=corpus --vocabulary=vocabulary --output=cache
@@ -30,59 +32,102 @@ _SECONDS_BETWEEN_LINES = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of cache writing."""
-  parser.add_argument('--output', metavar='DIR', required=True,
-                      help='directory of the cache; what is in it stays')
-  parser.add_argument('--vocabulary', metavar='DIR', required=True,
-                      help='directory made by `xlflax vocab`')
-  parser.add_argument('--corpus', metavar='DIR',
-                      help='corpus directory; registers corpus.*')
   parser.add_argument(
-      '--mixture', metavar='NAME', action='append', default=[],
-      help='SeqIO mixture or task; may be repeated (default: corpus.mono and '
-      'corpus.parallel, as far as the corpus has them)')
+    '--output',
+    metavar='DIR',
+    required=True,
+    help='directory of the cache; what is in it stays',
+  )
   parser.add_argument(
-      '--split', metavar='NAME', action='append', default=[],
-      help='may be repeated (default: train)')
+    '--vocabulary',
+    metavar='DIR',
+    required=True,
+    help='directory made by `xlflax vocab`',
+  )
   parser.add_argument(
-      '--num_processes', type=int, default=1, metavar='N',
-      help='processes that tokenise (default: %(default)s)')
+    '--corpus', metavar='DIR', help='corpus directory; registers corpus.*'
+  )
   parser.add_argument(
-      '--shard_size', type=int, default=32768, metavar='N',
-      help='examples written at once; what an interruption can lose '
-      '(default: %(default)s)')
+    '--mixture',
+    metavar='NAME',
+    action='append',
+    default=[],
+    help='SeqIO mixture or task; may be repeated (default: corpus.mono and '
+    'corpus.parallel, as far as the corpus has them)',
+  )
   parser.add_argument(
-      '--overwrite', action='store_true',
-      help='replace what was written from other text or with another '
-      'vocabulary')
+    '--split',
+    metavar='NAME',
+    action='append',
+    default=[],
+    help='may be repeated (default: train)',
+  )
   parser.add_argument(
-      '--task_module', metavar='MODULE', action='append', default=[],
-      help='importable module that registers tasks; may be repeated')
-  parser.add_argument('--tfds_data_dir', metavar='DIR',
-                      help='prepared TensorFlow datasets')
-  parser.add_argument('--json', action='store_true',
-                      help='print JSON instead of a table')
+    '--num_processes',
+    type=int,
+    default=1,
+    metavar='N',
+    help='processes that tokenise (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--shard_size',
+    type=int,
+    default=32768,
+    metavar='N',
+    help='examples written at once; what an interruption can lose '
+    '(default: %(default)s)',
+  )
+  parser.add_argument(
+    '--overwrite',
+    action='store_true',
+    help='replace what was written from other text or with another vocabulary',
+  )
+  parser.add_argument(
+    '--task_module',
+    metavar='MODULE',
+    action='append',
+    default=[],
+    help='importable module that registers tasks; may be repeated',
+  )
+  parser.add_argument(
+    '--tfds_data_dir', metavar='DIR', help='prepared TensorFlow datasets'
+  )
+  parser.add_argument(
+    '--json', action='store_true', help='print JSON instead of a table'
+  )
 
 
 def run(args: argparse.Namespace) -> int:
   """Writes what is missing, and prints statistics per language."""
   for name in ('num_processes', 'shard_size'):
     if getattr(args, name) < 1:
-      raise errors.ConfigError(f'--{name} must be positive',
-                               got=getattr(args, name))
+      raise errors.ConfigError(
+        f'--{name} must be positive', got=getattr(args, name)
+      )
   mixtures = args.mixture or _corpus_mixtures(args.corpus)
   from xlflax.data.cache import (
     writer as cache_writer,  # Slow imports, after the checks.
   )
   from xlflax.data.vocabularies.vocabulary import Vocabulary
+
   vocabulary = Vocabulary.load(args.vocabulary)
   with _Report() as report:
     metas = cache_writer.write_cache(
-        args.output, mixtures=mixtures, splits=args.split or ['train'],
-        vocabulary=vocabulary, num_processes=args.num_processes,
-        shard_size=args.shard_size, overwrite=args.overwrite, report=report,
-        register=functools.partial(
-            cache_writer.register_tasks, args.corpus, args.task_module,
-            args.tfds_data_dir))
+      args.output,
+      mixtures=mixtures,
+      splits=args.split or ['train'],
+      vocabulary=vocabulary,
+      num_processes=args.num_processes,
+      shard_size=args.shard_size,
+      overwrite=args.overwrite,
+      report=report,
+      register=functools.partial(
+        cache_writer.register_tasks,
+        args.corpus,
+        args.task_module,
+        args.tfds_data_dir,
+      ),
+    )
   if args.json:
     print(json.dumps([meta.to_json() for meta in metas], indent=2))
   else:
@@ -94,12 +139,17 @@ def _corpus_mixtures(directory) -> list[str]:
   """The mixtures of a corpus directory."""
   if not directory:
     raise errors.ConfigError(
-        'Nothing says what to cache', expected='--mixture or --corpus',
-        fix='Name a mixture by --mixture; `xlflax tasks list` shows them')
+      'Nothing says what to cache',
+      expected='--mixture or --corpus',
+      fix='Name a mixture by --mixture; `xlflax tasks list` shows them',
+    )
   from xlflax.data.corpus.directory import Corpus
+
   corpus = Corpus(directory)
-  kinds = {'corpus.mono': corpus.monolingual_languages(),
-           'corpus.parallel': corpus.parallel_pairs()}
+  kinds = {
+    'corpus.mono': corpus.monolingual_languages(),
+    'corpus.parallel': corpus.parallel_pairs(),
+  }
   return [name for name, found in kinds.items() if found]
 
 
@@ -109,14 +159,22 @@ class _Report:
   def __enter__(self):
     import rich.console
     import rich.progress
+
     console = rich.console.Console(stderr=True)
     self._last = time.monotonic()
-    self._bar = rich.progress.Progress(
+    self._bar = (
+      rich.progress.Progress(
         rich.progress.TextColumn('{task.description}'),
-        rich.progress.BarColumn(), rich.progress.MofNCompleteColumn(),
+        rich.progress.BarColumn(),
+        rich.progress.MofNCompleteColumn(),
         rich.progress.TextColumn('shards'),
-        rich.progress.TimeRemainingColumn(), console=console, transient=True
-    ) if console.is_terminal else None
+        rich.progress.TimeRemainingColumn(),
+        console=console,
+        transient=True,
+      )
+      if console.is_terminal
+      else None
+    )
     if self._bar:
       self._bar.start()
       self._task = self._bar.add_task('starting', total=None)
@@ -124,12 +182,17 @@ class _Report:
 
   def __call__(self, progress) -> None:
     if self._bar:
-      self._bar.update(self._task, completed=progress.done,
-                       total=progress.total, description=progress.message)
+      self._bar.update(
+        self._task,
+        completed=progress.done,
+        total=progress.total,
+        description=progress.message,
+      )
     elif time.monotonic() - self._last > _SECONDS_BETWEEN_LINES:
       self._last = time.monotonic()
-      logging.info('%d of %d shards, %s', progress.done, progress.total,
-                   progress.message)
+      logging.info(
+        '%d of %d shards, %s', progress.done, progress.total, progress.message
+      )
 
   def __exit__(self, *unused):
     if self._bar:
@@ -141,6 +204,7 @@ def _print(metas) -> None:
   import rich.box
   import rich.console
   import rich.table
+
   table = rich.table.Table(box=rich.box.SIMPLE_HEAD)
   for name in ('task', 'split', 'language'):
     table.add_column(name, overflow='fold')
@@ -149,13 +213,25 @@ def _print(metas) -> None:
   for meta in metas:
     for side in meta.statistics:
       table.add_row(
-          meta.task, meta.split, side.language, f'{side.sentences:,}',
-          f'{side.tokens:,}', f'{side.tokens_per_sentence:.1f}',
-          f'{side.unknown_rate:.3%}')
+        meta.task,
+        meta.split,
+        side.language,
+        f'{side.sentences:,}',
+        f'{side.tokens:,}',
+        f'{side.tokens_per_sentence:.1f}',
+        f'{side.unknown_rate:.3%}',
+      )
   sides = [side for meta in metas for side in meta.statistics]
   table.add_section()
-  table.add_row('all', '', '', f'{sum(s.sentences for s in sides):,}',
-                f'{sum(s.tokens for s in sides):,}', '', '')
+  table.add_row(
+    'all',
+    '',
+    '',
+    f'{sum(s.sentences for s in sides):,}',
+    f'{sum(s.tokens for s in sides):,}',
+    '',
+    '',
+  )
   console = rich.console.Console()
   if not console.is_terminal:  # A file or a pipe has no width.
     console = rich.console.Console(width=160)

@@ -9,11 +9,14 @@ from xlflax import paths
 def add_flag(parser: argparse.ArgumentParser) -> None:
   """Adds `--compilation_cache`."""
   parser.add_argument(
-      '--compilation_cache', metavar='DIR',
-      default=os.environ.get('XLFLAX_COMPILATION_CACHE',
-                             '~/.cache/xlflax/compilation'),
-      help='folder of compiled programs, reused by later runs; "" for none '
-      '(default: %(default)s)')
+    '--compilation_cache',
+    metavar='DIR',
+    default=os.environ.get(
+      'XLFLAX_COMPILATION_CACHE', '~/.cache/xlflax/compilation'
+    ),
+    help='folder of compiled programs, reused by later runs; "" for none '
+    '(default: %(default)s)',
+  )
 
 
 def use(directory: str) -> None:
@@ -21,6 +24,7 @@ def use(directory: str) -> None:
   if not directory:
     return
   import jax  # pylint: disable=g-import-not-at-top
+
   path = paths.local(directory, where='--compilation_cache').expanduser()
   jax.config.update('jax_compilation_cache_dir', str(path))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)

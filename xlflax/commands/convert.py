@@ -29,10 +29,10 @@ EXAMPLES = """
 
 # Name -> module of `xlflax.commands`.
 KINDS = {
-    'from-hf': 'convert_from_hf',
-    'to-hf': 'convert_to_hf',
-    'from-t5x': 'convert_from_t5x',
-    'average': 'convert_average',
+  'from-hf': 'convert_from_hf',
+  'to-hf': 'convert_to_hf',
+  'from-t5x': 'convert_from_t5x',
+  'average': 'convert_average',
 }
 
 

@@ -2,50 +2,84 @@
 
 import argparse
 
-HELP = ('Makes a model directory from a local Hugging Face folder: BERT, '
-        'RoBERTa, XLM-R, XLM-R XL or XLM, with tokenizer and heads.')
+HELP = (
+  'Makes a model directory from a local Hugging Face folder: BERT, '
+  'RoBERTa, XLM-R, XLM-R XL or XLM, with tokenizer and heads.'
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the import."""
-  parser.add_argument('path', metavar='PATH',
-                      help='folder with config.json, weights and tokenizer')
-  parser.add_argument('--output', metavar='MODEL_DIR', required=True,
-                      help='model directory to make')
-  parser.add_argument('--dry_run', action='store_true',
-                      help='check, show what becomes what, write nothing')
   parser.add_argument(
-      '--layers', choices=('scanned', 'unrolled'), default='scanned',
-      help='how the model holds its layers (default: %(default)s)')
+    'path',
+    metavar='PATH',
+    help='folder with config.json, weights and tokenizer',
+  )
   parser.add_argument(
-      '--vocab_multiple', type=int, default=1, metavar='N',
-      help="round the embeddings' rows up to a multiple of this (default: "
-      '%(default)s)')
+    '--output',
+    metavar='MODEL_DIR',
+    required=True,
+    help='model directory to make',
+  )
   parser.add_argument(
-      '--languages', metavar='CODES', default='',
-      help='comma-separated: the languages that get an id, in order '
-      "(default: config.json's, else those of multilingual models)")
+    '--dry_run',
+    action='store_true',
+    help='check, show what becomes what, write nothing',
+  )
   parser.add_argument(
-      '--vocabulary', metavar='DIR',
-      help="a vocabulary to take instead of the folder's tokenizer")
+    '--layers',
+    choices=('scanned', 'unrolled'),
+    default='scanned',
+    help='how the model holds its layers (default: %(default)s)',
+  )
   parser.add_argument(
-      '--unused_rows', choices=('refuse', 'keep'), default='refuse',
-      help='what to do about embeddings without a token '
-      '(default: %(default)s)')
+    '--vocab_multiple',
+    type=int,
+    default=1,
+    metavar='N',
+    help="round the embeddings' rows up to a multiple of this (default: "
+    '%(default)s)',
+  )
   parser.add_argument(
-      '--drop', metavar='PATTERN', action='append', default=[],
-      help='leave out tensors whose names match; may be repeated')
+    '--languages',
+    metavar='CODES',
+    default='',
+    help='comma-separated: the languages that get an id, in order '
+    "(default: config.json's, else those of multilingual models)",
+  )
+  parser.add_argument(
+    '--vocabulary',
+    metavar='DIR',
+    help="a vocabulary to take instead of the folder's tokenizer",
+  )
+  parser.add_argument(
+    '--unused_rows',
+    choices=('refuse', 'keep'),
+    default='refuse',
+    help='what to do about embeddings without a token (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--drop',
+    metavar='PATTERN',
+    action='append',
+    default=[],
+    help='leave out tensors whose names match; may be repeated',
+  )
 
 
 def run(args: argparse.Namespace) -> int:
   """Converts, or shows what would be done."""
   from xlflax.interop.huggingface import importing, tables
+
   checked = importing.check(
-      args.path, scan_layers=args.layers == 'scanned',
-      vocab_multiple=args.vocab_multiple,
-      languages=tuple(filter(None, args.languages.split(','))) or None,
-      vocabulary=args.vocabulary, unused_rows=args.unused_rows,
-      drop=args.drop)
+    args.path,
+    scan_layers=args.layers == 'scanned',
+    vocab_multiple=args.vocab_multiple,
+    languages=tuple(filter(None, args.languages.split(','))) or None,
+    vocabulary=args.vocabulary,
+    unused_rows=args.unused_rows,
+    drop=args.drop,
+  )
   if args.dry_run:
     print(tables.of_import(checked))
     return 0

@@ -4,59 +4,90 @@ import argparse
 
 from xlflax import paths
 
-HELP = ('Makes a Hugging Face folder of a checkpoint: config.json, '
-        'safetensors and tokenizer.')
+HELP = (
+  'Makes a Hugging Face folder of a checkpoint: config.json, '
+  'safetensors and tokenizer.'
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the export."""
-  parser.add_argument('model_dir', metavar='MODEL_DIR',
-                      help="a run's directory, or an imported model's")
-  parser.add_argument('--output', metavar='PATH', required=True,
-                      help='folder to make')
-  parser.add_argument('--dry_run', action='store_true',
-                      help='check, show what becomes what, write nothing')
-  parser.add_argument('--step', type=int, metavar='N',
-                      help='checkpoint (default: the newest)')
   parser.add_argument(
-      '--architecture', metavar='TYPE',
-      help='model_type of config.json (default: what the model was imported '
-      'from, else the first that can express it)')
+    'model_dir',
+    metavar='MODEL_DIR',
+    help="a run's directory, or an imported model's",
+  )
   parser.add_argument(
-      '--task', metavar='TASK', help='whose head is taken along: masked_lm, '
-      'sequence_classification, token_classification, question_answering, '
-      'pretraining or states (default: what there is)')
-  parser.add_argument('--dtype', default='float32',
-                      choices=('float32', 'float16', 'bfloat16'),
-                      help='of the tensors (default: %(default)s)')
+    '--output', metavar='PATH', required=True, help='folder to make'
+  )
   parser.add_argument(
-      '--max_shard_size', type=float, default=5.0, metavar='GB',
-      help='largest file, in 10^9 bytes (default: %(default)s)')
+    '--dry_run',
+    action='store_true',
+    help='check, show what becomes what, write nothing',
+  )
   parser.add_argument(
-      '--drop', metavar='PATTERN', action='append', default=[],
-      help='leave out parameters whose names match; may be repeated')
+    '--step', type=int, metavar='N', help='checkpoint (default: the newest)'
+  )
+  parser.add_argument(
+    '--architecture',
+    metavar='TYPE',
+    help='model_type of config.json (default: what the model was imported '
+    'from, else the first that can express it)',
+  )
+  parser.add_argument(
+    '--task',
+    metavar='TASK',
+    help='whose head is taken along: masked_lm, '
+    'sequence_classification, token_classification, question_answering, '
+    'pretraining or states (default: what there is)',
+  )
+  parser.add_argument(
+    '--dtype',
+    default='float32',
+    choices=('float32', 'float16', 'bfloat16'),
+    help='of the tensors (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--max_shard_size',
+    type=float,
+    default=5.0,
+    metavar='GB',
+    help='largest file, in 10^9 bytes (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--drop',
+    metavar='PATTERN',
+    action='append',
+    default=[],
+    help='leave out parameters whose names match; may be repeated',
+  )
 
 
 def run(args: argparse.Namespace) -> int:
   """Converts, or shows what would be done."""
-  from xlflax.interop.huggingface import (
-      exporting,
-      folder_writing,
-      tables,
-  )
+  from xlflax.interop.huggingface import exporting, folder_writing, tables
+
   paths.local(args.output, where='--output')  # before anything is read
   checked = exporting.check(
-      args.model_dir, step=args.step, model_type=args.architecture,
-      task=args.task, drop=args.drop, dtype=args.dtype)
+    args.model_dir,
+    step=args.step,
+    model_type=args.architecture,
+    task=args.task,
+    drop=args.drop,
+    dtype=args.dtype,
+  )
   if args.dry_run:
     print(tables.of_export(checked))
     return 0
-  notes = folder_writing.convert(checked, args.output,
-                            max_shard_bytes=int(args.max_shard_size * 1e9))
+  notes = folder_writing.convert(
+    checked, args.output, max_shard_bytes=int(args.max_shard_size * 1e9)
+  )
   for name in checked.dropped:
     print(f'not kept: {name} (left out at your word)')
   for note in notes:
     print(f'note: {note}')
-  print(f'{checked.options["architectures"][0]}, step {checked.step} -> '
-        f'{args.output}')
+  print(
+    f'{checked.options["architectures"][0]}, step {checked.step} -> '
+    f'{args.output}'
+  )
   return 0

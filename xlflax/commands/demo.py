@@ -5,10 +5,12 @@ import argparse
 from xlflax import config
 from xlflax.demo import catalogs
 
-HELP = ('Trains and evaluates a small cross-lingual encoder on real messages '
-        'that ship inside PyPI packages, with no download: corpus, '
-        'vocabulary, token cache, pretraining, retrieval and perplexity '
-        'against the untrained model, and a report with pictures.')
+HELP = (
+  'Trains and evaluates a small cross-lingual encoder on real messages '
+  'that ship inside PyPI packages, with no download: corpus, '
+  'vocabulary, token cache, pretraining, retrieval and perplexity '
+  'against the untrained model, and a report with pictures.'
+)
 EXAMPLES = """
   # everything, in less than six minutes on two cores
   xlflax demo
@@ -25,26 +27,44 @@ EXAMPLES = """
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the demo."""
   parser.add_argument(
-      '--model_dir', metavar='DIR', default='runs/demo',
-      help='directory of the run; text, vocabulary and cache are in DIR_data '
-      '(default: %(default)s)')
-  parser.add_argument('--steps', type=int, metavar='N',
-                      help='training steps (default: as demo/demo.gin says)')
+    '--model_dir',
+    metavar='DIR',
+    default='runs/demo',
+    help='directory of the run; text, vocabulary and cache are in DIR_data '
+    '(default: %(default)s)',
+  )
   parser.add_argument(
-      '--languages', metavar='CODES', default=','.join(catalogs.LANGUAGES),
-      help='comma-separated languages of Django, en among them '
-      '(default: %(default)s)')
+    '--steps',
+    type=int,
+    metavar='N',
+    help='training steps (default: as demo/demo.gin says)',
+  )
+  parser.add_argument(
+    '--languages',
+    metavar='CODES',
+    default=','.join(catalogs.LANGUAGES),
+    help='comma-separated languages of Django, en among them '
+    '(default: %(default)s)',
+  )
   config.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs all phases."""
   from xlflax.demo import demo  # pylint: disable=g-import-not-at-top
-  steps = [] if args.steps is None else [
-      f'TRAIN_STEPS={args.steps}', f'WARMUP_STEPS={args.steps // 10}']
-  demo.run(demo.Settings(
-      model_dir=args.model_dir, languages=tuple(args.languages.split(',')),
+
+  steps = (
+    []
+    if args.steps is None
+    else [f'TRAIN_STEPS={args.steps}', f'WARMUP_STEPS={args.steps // 10}']
+  )
+  demo.run(
+    demo.Settings(
+      model_dir=args.model_dir,
+      languages=tuple(args.languages.split(',')),
       gin_files=(demo.GIN_FILE, *args.gin_file),
       gin_bindings=(*steps, *args.gin_bindings),
-      gin_search_paths=tuple(args.gin_search_paths)))
+      gin_search_paths=tuple(args.gin_search_paths),
+    )
+  )
   return 0

@@ -6,8 +6,10 @@ import sys
 from xlflax import config, errors
 from xlflax.commands import compilation, suite_flags
 
-HELP = ('Measures checkpoints of a run by evaluation tasks: sentence '
-        'retrieval and masked-token perplexity.')
+HELP = (
+  'Measures checkpoints of a run by evaluation tasks: sentence '
+  'retrieval and masked-token perplexity.'
+)
 EXAMPLES = """
   # the last checkpoint, on the test split of a corpus directory
   xlflax evaluate --model_dir=runs/mlm --tasks=retrieval,perplexity \\
@@ -37,36 +39,67 @@ _DEFAULTS = 'evaluate/tasks.gin'
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of evaluation."""
   parser.add_argument(
-      '--model_dir', metavar='DIR', required=True, action='append',
-      help='directory of the run; with --suite it may be repeated')
+    '--model_dir',
+    metavar='DIR',
+    required=True,
+    action='append',
+    help='directory of the run; with --suite it may be repeated',
+  )
   parser.add_argument(
-      '--tasks', metavar='NAMES',
-      help='comma-separated: retrieval, perplexity, translation_perplexity '
-      '(of --corpus or --mixture), tatoeba (retrieval, of --tatoeba); without '
-      'it, the tasks of --gin_file')
-  parser.add_argument('--corpus', metavar='DIR',
-                      help='corpus directory (gin: CORPUS)')
-  parser.add_argument('--mixture', metavar='NAME',
-                      help='SeqIO mixture or task to read instead')
+    '--tasks',
+    metavar='NAMES',
+    help='comma-separated: retrieval, perplexity, translation_perplexity '
+    '(of --corpus or --mixture), tatoeba (retrieval, of --tatoeba); without '
+    'it, the tasks of --gin_file',
+  )
   parser.add_argument(
-      '--task_module', action='append', default=[], metavar='MODULE',
-      help='module that registers SeqIO tasks; may be repeated')
-  parser.add_argument('--split', default='test',
-                      help='train, validation or test (default: %(default)s)')
+    '--corpus', metavar='DIR', help='corpus directory (gin: CORPUS)'
+  )
   parser.add_argument(
-      '--tatoeba', metavar='DIR', help='folder of files such as '
-      'tatoeba.deu-eng.deu (gin: TATOEBA)')
-  parser.add_argument('--languages', metavar='CODES',
-                      help='comma-separated; all by default')
+    '--mixture', metavar='NAME', help='SeqIO mixture or task to read instead'
+  )
   parser.add_argument(
-      '--max_examples', type=int, metavar='N', help='read the first N lines '
-      'of a language, or pairs of two; all by default')
+    '--task_module',
+    action='append',
+    default=[],
+    metavar='MODULE',
+    help='module that registers SeqIO tasks; may be repeated',
+  )
+  parser.add_argument(
+    '--split',
+    default='test',
+    help='train, validation or test (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--tatoeba',
+    metavar='DIR',
+    help='folder of files such as tatoeba.deu-eng.deu (gin: TATOEBA)',
+  )
+  parser.add_argument(
+    '--languages', metavar='CODES', help='comma-separated; all by default'
+  )
+  parser.add_argument(
+    '--max_examples',
+    type=int,
+    metavar='N',
+    help='read the first N lines '
+    'of a language, or pairs of two; all by default',
+  )
   _add_checkpoint_arguments(parser)
   suite_flags.add_arguments(parser)
-  parser.add_argument('--seed', type=int, default=0,
-                      help='of masks and the untrained model (default: 0)')
-  parser.add_argument('--batch_size', type=int, default=64, metavar='N',
-                      help='sentences a batch (default: %(default)s)')
+  parser.add_argument(
+    '--seed',
+    type=int,
+    default=0,
+    help='of masks and the untrained model (default: 0)',
+  )
+  parser.add_argument(
+    '--batch_size',
+    type=int,
+    default=64,
+    metavar='N',
+    help='sentences a batch (default: %(default)s)',
+  )
   config.add_flags(parser)
   compilation.add_flag(parser)
 
@@ -74,27 +107,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
   group = parser.add_argument_group('checkpoints')
   group.add_argument(
-      '--steps', type=parse_steps, default='last', metavar='WHICH',
-      help='last, all, best, none, or steps such as 1000,2000 '
-      '(default: %(default)s)')
+    '--steps',
+    type=parse_steps,
+    default='last',
+    metavar='WHICH',
+    help='last, all, best, none, or steps such as 1000,2000 '
+    '(default: %(default)s)',
+  )
   group.add_argument(
-      '--best_metric', metavar='NAME', help='what --steps=best goes by: a '
-      'metric recorded in training, such as retrieval/accuracy/mean')
-  group.add_argument('--untrained', action='store_true',
-                     help='also the freshly initialised model, as a baseline')
-  group.add_argument('--watch', action='store_true',
-                     help='go on with new checkpoints until training ends')
-  group.add_argument('--poll', type=float, default=20.0, metavar='SECONDS',
-                     help='how often --watch looks (default: %(default)s)')
-  group.add_argument('--timeout', type=float, metavar='SECONDS',
-                     help='--watch ends after so long without a new one')
+    '--best_metric',
+    metavar='NAME',
+    help='what --steps=best goes by: a '
+    'metric recorded in training, such as retrieval/accuracy/mean',
+  )
+  group.add_argument(
+    '--untrained',
+    action='store_true',
+    help='also the freshly initialised model, as a baseline',
+  )
+  group.add_argument(
+    '--watch',
+    action='store_true',
+    help='go on with new checkpoints until training ends',
+  )
+  group.add_argument(
+    '--poll',
+    type=float,
+    default=20.0,
+    metavar='SECONDS',
+    help='how often --watch looks (default: %(default)s)',
+  )
+  group.add_argument(
+    '--timeout',
+    type=float,
+    metavar='SECONDS',
+    help='--watch ends after so long without a new one',
+  )
 
 
 def parse_steps(text: str) -> str | list[int]:
   """'all' stays 'all'; '100,200' becomes [100, 200]."""
   parts = text.split(',')
-  return [int(part) for part in parts] if all(
-      part.isdigit() for part in parts) else text
+  return (
+    [int(part) for part in parts]
+    if all(part.isdigit() for part in parts)
+    else text
+  )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -103,24 +161,35 @@ def run(args: argparse.Namespace) -> int:
     return suite_flags.run(args)
   if len(args.model_dir) > 1:
     raise errors.ConfigError(
-        'Several models are evaluated side by side by a suite only',
-        got=', '.join(args.model_dir), where='--model_dir',
-        fix='give --suite=NAME, or one --model_dir')
-  config.parse([_DEFAULTS, *args.gin_file], _bindings(args),
-               args.gin_search_paths)
+      'Several models are evaluated side by side by a suite only',
+      got=', '.join(args.model_dir),
+      where='--model_dir',
+      fix='give --suite=NAME, or one --model_dir',
+    )
+  config.parse(
+    [_DEFAULTS, *args.gin_file], _bindings(args), args.gin_search_paths
+  )
   compilation.use(args.compilation_cache)
   import rich.console
 
   from xlflax import evaluate as evaluate_lib
   from xlflax.evaluation import summary
+
   given = {'tasks': build_tasks(args)} if args.tasks else {}
   report = config.call(
-      evaluate_lib.evaluate, model_dir=args.model_dir[0], steps=args.steps,
-      best_metric=args.best_metric, untrained=args.untrained,
-      watch=args.watch, poll_seconds=args.poll, timeout_seconds=args.timeout,
-      seed=args.seed, batch_size=args.batch_size, **given)
-  summary.print_tables(report.tasks, report.results,
-                       rich.console.Console())
+    evaluate_lib.evaluate,
+    model_dir=args.model_dir[0],
+    steps=args.steps,
+    best_metric=args.best_metric,
+    untrained=args.untrained,
+    watch=args.watch,
+    poll_seconds=args.poll,
+    timeout_seconds=args.timeout,
+    seed=args.seed,
+    batch_size=args.batch_size,
+    **given,
+  )
+  summary.print_tables(report.tasks, report.results, rich.console.Console())
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
   return 1 if report.failures else 0
@@ -133,11 +202,12 @@ def build_tasks(args: argparse.Namespace) -> list:
     ConfigError: an unknown name, or the flag that gives its text is missing.
   """
   from xlflax.evaluation import perplexity, retrieval
+
   classes = {
-      'retrieval': (retrieval.Retrieval, _pairs),
-      'tatoeba': (retrieval.Retrieval, _tatoeba),
-      'perplexity': (perplexity.Perplexity, _text),
-      'translation_perplexity': (perplexity.TranslationPerplexity, _pairs),
+    'retrieval': (retrieval.Retrieval, _pairs),
+    'tatoeba': (retrieval.Retrieval, _tatoeba),
+    'perplexity': (perplexity.Perplexity, _text),
+    'translation_perplexity': (perplexity.TranslationPerplexity, _pairs),
   }
   if args.mixture:
     _register_tasks(args)
@@ -145,8 +215,11 @@ def build_tasks(args: argparse.Namespace) -> list:
   for name in dict.fromkeys(args.tasks.split(',')):
     if name not in classes:
       raise errors.ConfigError(
-          'There is no such evaluation task', got=name,
-          expected='some of ' + ', '.join(classes), where='--tasks')
+        'There is no such evaluation task',
+        got=name,
+        expected='some of ' + ', '.join(classes),
+        where='--tasks',
+      )
     task, source = classes[name]
     tasks.append(config.call(task, name=name, source=source(name, args)))
   return tasks
@@ -154,8 +227,10 @@ def build_tasks(args: argparse.Namespace) -> list:
 
 def _pairs(name: str, args: argparse.Namespace):
   from xlflax.evaluation import sources, task_sources
-  settings = dict(split=args.split, languages=_languages(args),
-                  max_pairs=args.max_examples)
+
+  settings = dict(
+    split=args.split, languages=_languages(args), max_pairs=args.max_examples
+  )
   if args.mixture:
     return task_sources.TaskPairs(mixture=args.mixture, **settings)
   _require(name, args, 'corpus')
@@ -164,8 +239,10 @@ def _pairs(name: str, args: argparse.Namespace):
 
 def _text(name: str, args: argparse.Namespace):
   from xlflax.evaluation import sources, task_sources
-  settings = dict(split=args.split, languages=_languages(args),
-                  max_lines=args.max_examples)
+
+  settings = dict(
+    split=args.split, languages=_languages(args), max_lines=args.max_examples
+  )
   if args.mixture:
     return task_sources.TaskText(mixture=args.mixture, **settings)
   _require(name, args, 'corpus')
@@ -174,6 +251,7 @@ def _text(name: str, args: argparse.Namespace):
 
 def _tatoeba(name: str, args: argparse.Namespace):
   from xlflax.evaluation import tatoeba
+
   _require(name, args, 'tatoeba')
   return tatoeba.Tatoeba(directory=args.tatoeba, languages=_languages(args))
 
@@ -185,14 +263,17 @@ def _languages(args: argparse.Namespace) -> tuple[str, ...] | None:
 def _require(name: str, args: argparse.Namespace, flag: str) -> None:
   if getattr(args, flag) is None:
     raise errors.ConfigError(
-        f'The evaluation task {name} needs text', expected=f'--{flag}=DIR')
+      f'The evaluation task {name} needs text', expected=f'--{flag}=DIR'
+    )
 
 
 def _register_tasks(args: argparse.Namespace) -> None:
   from xlflax.data.seqio_tasks import host_tensorflow
+
   host_tensorflow.load()
   from xlflax.data.corpus import directory as corpus
   from xlflax.data.seqio_tasks import registry as task_registry
+
   task_registry.import_public_tasks()
   task_registry.import_task_modules(args.task_module)
   if args.corpus:
@@ -201,7 +282,9 @@ def _register_tasks(args: argparse.Namespace) -> None:
 
 def _bindings(args: argparse.Namespace) -> list[str]:
   """Macros for gin files that define tasks, then the user's own bindings."""
-  flags = () if args.tasks else (('CORPUS', args.corpus),
-                                 ('TATOEBA', args.tatoeba))
-  return [config.quoted(name, value) for name, value in flags
-          if value is not None] + args.gin_bindings
+  flags = (
+    () if args.tasks else (('CORPUS', args.corpus), ('TATOEBA', args.tatoeba))
+  )
+  return [
+    config.quoted(name, value) for name, value in flags if value is not None
+  ] + args.gin_bindings

@@ -6,8 +6,10 @@ import sys
 from xlflax import config, errors, paths
 from xlflax.commands import compilation
 
-HELP = ('Fine-tunes a model for each combination of some settings, selects '
-        'the best on the dev set and evaluates it.')
+HELP = (
+  'Fine-tunes a model for each combination of some settings, selects '
+  'the best on the dev set and evaluates it.'
+)
 EXAMPLES = """
   # one run
   xlflax finetune --gin_file=finetune/tagging.gin --init_from=runs/mlm \\
@@ -34,18 +36,32 @@ EXAMPLES = """
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of fine-tuning."""
-  parser.add_argument('--output', metavar='DIR', required=True,
-                      help='directory of the grid; continued if it is there')
   parser.add_argument(
-      '--init_from', metavar='DIR',
-      help='model directory of the pretrained run (gin: INIT_FROM)')
-  parser.add_argument('--corpus', metavar='DIR',
-                      help='corpus directory (gin: CORPUS)')
-  parser.add_argument('--cache', metavar='DIR',
-                      help='where rows are kept between runs (gin: CACHE_DIR)')
+    '--output',
+    metavar='DIR',
+    required=True,
+    help='directory of the grid; continued if it is there',
+  )
   parser.add_argument(
-      '--task_module', action='append', default=[], metavar='MODULE',
-      help='module that registers SeqIO tasks; may be repeated')
+    '--init_from',
+    metavar='DIR',
+    help='model directory of the pretrained run (gin: INIT_FROM)',
+  )
+  parser.add_argument(
+    '--corpus', metavar='DIR', help='corpus directory (gin: CORPUS)'
+  )
+  parser.add_argument(
+    '--cache',
+    metavar='DIR',
+    help='where rows are kept between runs (gin: CACHE_DIR)',
+  )
+  parser.add_argument(
+    '--task_module',
+    action='append',
+    default=[],
+    metavar='MODULE',
+    help='module that registers SeqIO tasks; may be repeated',
+  )
   _add_grid_arguments(parser)
   config.add_flags(parser)
   _add_test_arguments(parser)
@@ -55,41 +71,73 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_grid_arguments(parser: argparse.ArgumentParser) -> None:
   group = parser.add_argument_group('grid')
   group.add_argument(
-      '--grid', action='append', default=[], metavar='MACRO=VALUES',
-      help='a gin macro and its values, LEARNING_RATE=1e-5,2e-5; repeat for '
-      'all combinations. Values of SEED are repetitions of a setting')
+    '--grid',
+    action='append',
+    default=[],
+    metavar='MACRO=VALUES',
+    help='a gin macro and its values, LEARNING_RATE=1e-5,2e-5; repeat for '
+    'all combinations. Values of SEED are repetitions of a setting',
+  )
   group.add_argument(
-      '--select', metavar='METRIC',
-      help='what selects checkpoint and setting: a metric of the evaluation '
-      'during training, on the dev set, such as classification/accuracy/en')
+    '--select',
+    metavar='METRIC',
+    help='what selects checkpoint and setting: a metric of the evaluation '
+    'during training, on the dev set, such as classification/accuracy/en',
+  )
   group.add_argument(
-      '--directions', metavar='CODES', help='comma-separated: a grid for each '
-      'training language (gin: TRAIN_LANGUAGE), and the matrix of training by '
-      'test language')
+    '--directions',
+    metavar='CODES',
+    help='comma-separated: a grid for each '
+    'training language (gin: TRAIN_LANGUAGE), and the matrix of training by '
+    'test language',
+  )
   group.add_argument(
-      '--keep', choices=['best', 'all'], default='best',
-      help='checkpoints of a finished cell that stay (default: %(default)s)')
+    '--keep',
+    choices=['best', 'all'],
+    default='best',
+    help='checkpoints of a finished cell that stay (default: %(default)s)',
+  )
   group.add_argument(
-      '--other_config', choices=['refuse', 'accept'], default='refuse',
-      help="what to do where a cell's folder holds another configuration")
-  group.add_argument('--dry_run', action='store_true',
-                     help='check and list the cells, run none')
+    '--other_config',
+    choices=['refuse', 'accept'],
+    default='refuse',
+    help="what to do where a cell's folder holds another configuration",
+  )
+  group.add_argument(
+    '--dry_run', action='store_true', help='check and list the cells, run none'
+  )
 
 
 def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
   group = parser.add_argument_group('test')
   group.add_argument(
-      '--test_gin_file', action='append', default=[], metavar='FILE',
-      help='gin file with evaluation tasks for the selected setting, such as '
-      'evaluate/tagging.gin; may be repeated')
+    '--test_gin_file',
+    action='append',
+    default=[],
+    metavar='FILE',
+    help='gin file with evaluation tasks for the selected setting, such as '
+    'evaluate/tagging.gin; may be repeated',
+  )
   group.add_argument(
-      '--test_gin', action='append', default=[], metavar='NAME=VALUE',
-      help='a binding for those files; may be repeated')
+    '--test_gin',
+    action='append',
+    default=[],
+    metavar='NAME=VALUE',
+    help='a binding for those files; may be repeated',
+  )
   group.add_argument(
-      '--tested', choices=['selected', 'best_two', 'all'], default='selected',
-      help='the settings that are tested (default: %(default)s)')
-  group.add_argument('--batch_size', type=int, default=64, metavar='N',
-                     help='sentences a batch in tests (default: %(default)s)')
+    '--tested',
+    choices=['selected', 'best_two', 'all'],
+    default='selected',
+    help='the settings that are tested (default: %(default)s)',
+  )
+  group.add_argument(
+    '--batch_size',
+    type=int,
+    default=64,
+    metavar='N',
+    help='sentences a batch in tests (default: %(default)s)',
+  )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -99,37 +147,52 @@ def run(args: argparse.Namespace) -> int:
 
   from xlflax.finetuning import configuration, grid
   from xlflax.finetuning import finetune as finetune_lib
+
   training = configuration.Configuration(
-      gin_files=tuple(args.gin_file), bindings=tuple(bindings(args)),
-      search_paths=tuple(args.gin_search_paths))
+    gin_files=tuple(args.gin_file),
+    bindings=tuple(bindings(args)),
+    search_paths=tuple(args.gin_search_paths),
+  )
   axes = tuple(map(grid.parse_axis, args.grid))
   if args.dry_run:
     return _list(training, grid.cells(axes))
   settings = dict(
-      output=args.output, configuration=training, axes=axes,
-      select=args.select, test=_test(args), tested=args.tested,
-      keep=args.keep, batch_size=args.batch_size,
-      other_config=args.other_config)
+    output=args.output,
+    configuration=training,
+    axes=axes,
+    select=args.select,
+    test=_test(args),
+    tested=args.tested,
+    keep=args.keep,
+    batch_size=args.batch_size,
+    other_config=args.other_config,
+  )
   if args.directions:
     reports = finetune_lib.finetune_directions(
-        languages=args.directions.split(','), **settings)
+      languages=args.directions.split(','), **settings
+    )
   else:
     reports = {'': finetune_lib.finetune(**settings)}
-  return max(_show(name, report, rich.console.Console())
-             for name, report in reports.items())
+  return max(
+    _show(name, report, rich.console.Console())
+    for name, report in reports.items()
+  )
 
 
 def _show(name: str, report, console) -> int:
   """Prints the tables and failures of a grid; 1 if there are failures."""
   from xlflax.finetuning import finetune as finetune_lib
   from xlflax.finetuning import trials as cells
+
   if name:
     console.print(f'trained on {name}')
   finetune_lib.print_report(report, console)
   for result in report.cells:
     if result.status is not cells.Status.FINISHED:
-      print(f'{result.status.value}: {result.cell.name}: {result.message}',
-            file=sys.stderr)
+      print(
+        f'{result.status.value}: {result.cell.name}: {result.message}',
+        file=sys.stderr,
+      )
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
   return 0 if report.is_complete else 1
@@ -137,28 +200,39 @@ def _show(name: str, report, console) -> int:
 
 def bindings(args: argparse.Namespace) -> list[str]:
   """Gin bindings of the flags that are given, before the user's own."""
-  flags = (('INIT_FROM', args.init_from), ('CORPUS', args.corpus),
-           ('CACHE_DIR', args.cache))
+  flags = (
+    ('INIT_FROM', args.init_from),
+    ('CORPUS', args.corpus),
+    ('CACHE_DIR', args.cache),
+  )
   for flag in ('corpus', 'cache'):  # before a cell is run
     if getattr(args, flag) is not None:
       paths.local(getattr(args, flag), where=f'--{flag}')
-  modules = ([f'TASK_MODULES={args.task_module!r}'] if args.task_module
-             else [])
-  return [config.quoted(name, value) for name, value in flags
-          if value is not None] + modules + args.gin_bindings
+  modules = [f'TASK_MODULES={args.task_module!r}'] if args.task_module else []
+  return (
+    [config.quoted(name, value) for name, value in flags if value is not None]
+    + modules
+    + args.gin_bindings
+  )
 
 
 def _test(args: argparse.Namespace):
   from xlflax.finetuning import configuration
+
   if not args.test_gin_file:
     if args.test_gin:
       raise errors.ConfigError(
-          'Bindings for test tasks are given, but no task', where='--test_gin',
-          got=args.test_gin[0], fix='give --test_gin_file=evaluate/NAME.gin')
+        'Bindings for test tasks are given, but no task',
+        where='--test_gin',
+        got=args.test_gin[0],
+        fix='give --test_gin_file=evaluate/NAME.gin',
+      )
     return None
   return configuration.Configuration(
-      gin_files=tuple(args.test_gin_file), bindings=tuple(args.test_gin),
-      search_paths=tuple(args.gin_search_paths))
+    gin_files=tuple(args.test_gin_file),
+    bindings=tuple(args.test_gin),
+    search_paths=tuple(args.gin_search_paths),
+  )
 
 
 def _list(training, cells) -> int:

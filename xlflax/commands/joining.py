@@ -10,40 +10,64 @@ from xlflax.training.processes import cluster, distributed
 def add_flags(parser: argparse.ArgumentParser) -> None:
   """Adds `--coordinator` and the others."""
   group = parser.add_argument_group(
-      'several processes', 'Detected under Slurm, Open MPI, Kubernetes and on '
-      'TPU workers, or given here (`xlflax launch` does).')
-  group.add_argument('--coordinator', metavar='HOST:PORT',
-                     help='address of process 0')
+    'several processes',
+    'Detected under Slurm, Open MPI, Kubernetes and on '
+    'TPU workers, or given here (`xlflax launch` does).',
+  )
+  group.add_argument(
+    '--coordinator', metavar='HOST:PORT', help='address of process 0'
+  )
   group.add_argument('--num_processes', type=int, metavar='N')
   group.add_argument('--process_id', type=int, metavar='I')
   group.add_argument(
-      '--cluster', default='auto', choices=[c.value for c in cluster.Cluster],
-      help='who started the processes; "none" for one by itself (default: '
-      '%(default)s)')
+    '--cluster',
+    default='auto',
+    choices=[c.value for c in cluster.Cluster],
+    help='who started the processes; "none" for one by itself (default: '
+    '%(default)s)',
+  )
   group.add_argument(
-      '--join_timeout', type=int, default=300, metavar='SECONDS',
-      help='how long to wait for the other processes (default: %(default)s)')
+    '--join_timeout',
+    type=int,
+    default=300,
+    metavar='SECONDS',
+    help='how long to wait for the other processes (default: %(default)s)',
+  )
   group.add_argument(
-      '--heartbeat_timeout', type=int, default=100, metavar='SECONDS',
-      help='after so long without a sign of life a process counts as lost, '
-      'and the job ends (default: %(default)s)')
+    '--heartbeat_timeout',
+    type=int,
+    default=100,
+    metavar='SECONDS',
+    help='after so long without a sign of life a process counts as lost, '
+    'and the job ends (default: %(default)s)',
+  )
 
 
 def join(args: argparse.Namespace) -> None:
   """Joins the other processes, which must have the same configuration."""
   distributed.initialize(
-      coordinator=args.coordinator, num_processes=args.num_processes,
-      process_id=args.process_id, cluster=cluster.Cluster(args.cluster),
-      configuration=_common(args), timeout_seconds=args.join_timeout,
-      heartbeat_seconds=args.heartbeat_timeout)
+    coordinator=args.coordinator,
+    num_processes=args.num_processes,
+    process_id=args.process_id,
+    cluster=cluster.Cluster(args.cluster),
+    configuration=_common(args),
+    timeout_seconds=args.join_timeout,
+    heartbeat_seconds=args.heartbeat_timeout,
+  )
 
 
 def _common(args: argparse.Namespace) -> str:
   """What must not differ; where data lie may, as hosts keep own copies."""
   local = ('CACHE_DIR', 'CORPUS', 'VOCABULARY')
-  lines = [line for line in run_directory.statements(config.parsed())
-           if not line.startswith(local)]
+  lines = [
+    line
+    for line in run_directory.statements(config.parsed())
+    if not line.startswith(local)
+  ]
   flags = ('dry_run', 'stop_at_step', 'other_config')
-  return '\n'.join(lines + [
-      f'--{name}={getattr(args, name)}' for name in flags
-      if hasattr(args, name)])
+  return '\n'.join(
+    lines
+    + [
+      f'--{name}={getattr(args, name)}' for name in flags if hasattr(args, name)
+    ]
+  )

@@ -5,9 +5,11 @@ import argparse
 from xlflax import errors
 from xlflax.commands import compilation
 
-HELP = ('Writes the labels that a run fine-tuned for parts of speech or '
-        'entities gives to words: training data for self-labelled '
-        'translate-train.')
+HELP = (
+  'Writes the labels that a run fine-tuned for parts of speech or '
+  'entities gives to words: training data for self-labelled '
+  'translate-train.'
+)
 EXAMPLES = """
   # translated training text, a sentence a line, words separated by spaces
   xlflax label --model_dir=runs/pos/cells/single --output=labelled \\
@@ -22,22 +24,52 @@ EXAMPLES = """
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of labelling."""
-  parser.add_argument('--model_dir', metavar='DIR', required=True,
-                      help='directory of the fine-tuned run')
   parser.add_argument(
-      '--input', metavar='LANGUAGE=FILE', action='append', required=True,
-      help='text, a sentence a line, words separated by spaces; repeat for '
-      'several languages')
-  parser.add_argument('--output', metavar='DIR', required=True,
-                      help='where <language>.conll are written')
-  parser.add_argument('--step', type=int, metavar='N',
-                      help='of the checkpoint (default: the newest)')
-  parser.add_argument('--scheme', choices=['tags', 'entities'],
-                      default='tags', help='(default: %(default)s)')
-  parser.add_argument('--length', type=int, default=128, metavar='N',
-                      help='tokens a row (default: %(default)s)')
-  parser.add_argument('--batch_size', type=int, default=64, metavar='N',
-                      help='sentences a batch (default: %(default)s)')
+    '--model_dir',
+    metavar='DIR',
+    required=True,
+    help='directory of the fine-tuned run',
+  )
+  parser.add_argument(
+    '--input',
+    metavar='LANGUAGE=FILE',
+    action='append',
+    required=True,
+    help='text, a sentence a line, words separated by spaces; repeat for '
+    'several languages',
+  )
+  parser.add_argument(
+    '--output',
+    metavar='DIR',
+    required=True,
+    help='where <language>.conll are written',
+  )
+  parser.add_argument(
+    '--step',
+    type=int,
+    metavar='N',
+    help='of the checkpoint (default: the newest)',
+  )
+  parser.add_argument(
+    '--scheme',
+    choices=['tags', 'entities'],
+    default='tags',
+    help='(default: %(default)s)',
+  )
+  parser.add_argument(
+    '--length',
+    type=int,
+    default=128,
+    metavar='N',
+    help='tokens a row (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--batch_size',
+    type=int,
+    default=64,
+    metavar='N',
+    help='sentences a batch (default: %(default)s)',
+  )
   compilation.add_flag(parser)
 
 
@@ -47,15 +79,25 @@ def run(args: argparse.Namespace) -> int:
   for item in args.input:
     language, equals, path = item.partition('=')
     if not (language and equals and path):
-      raise errors.ConfigError('An input is named wrongly', got=item,
-                               expected='LANGUAGE=FILE', where='--input')
+      raise errors.ConfigError(
+        'An input is named wrongly',
+        got=item,
+        expected='LANGUAGE=FILE',
+        where='--input',
+      )
     files[language] = path
   compilation.use(args.compilation_cache)
   from xlflax.finetuning import self_labelling
+
   written = self_labelling.label(
-      teacher=args.model_dir, output=args.output, step=args.step,
-      source=self_labelling.WordLines(files=files), scheme=args.scheme,
-      length=args.length, batch_size=args.batch_size)
+    teacher=args.model_dir,
+    output=args.output,
+    step=args.step,
+    source=self_labelling.WordLines(files=files),
+    scheme=args.scheme,
+    length=args.length,
+    batch_size=args.batch_size,
+  )
   for path in written.values():
     print(path)
   return 0

@@ -7,11 +7,13 @@ import json
 from xlflax import errors
 from xlflax.data.dictionaries.code_switching import CodeSwitching
 
-HELP = ('Writes a corpus directory of processed text: Moses normalisation and '
-        'tokenisation, Chinese word segmentation, code-switching by the '
-        "corpus's dictionaries. Compression, documents and the alignment of "
-        'pairs stay. Run again after an interruption, it goes on where it '
-        'stopped.')
+HELP = (
+  'Writes a corpus directory of processed text: Moses normalisation and '
+  'tokenisation, Chinese word segmentation, code-switching by the '
+  "corpus's dictionaries. Compression, documents and the alignment of "
+  'pairs stay. Run again after an interruption, it goes on where it '
+  'stopped.'
+)
 EXAMPLES = """
   # the preprocessing of ECS and XLM: Moses, and words of Chinese
   xlflax prepare --corpus=raw --output=corpus --moses --segment_chinese \\
@@ -29,49 +31,86 @@ EXAMPLES = """
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of corpus preparation."""
-  parser.add_argument('--corpus', metavar='DIR', required=True,
-                      help='corpus directory to read')
-  parser.add_argument('--output', metavar='DIR', required=True,
-                      help='corpus directory to write')
-  parser.add_argument('--languages', metavar='CODES',
-                      help='comma-separated; others are left out')
   parser.add_argument(
-      '--moses', action='store_true',
-      help='normalise punctuation and tokenise, dictionaries too')
-  parser.add_argument('--segment_chinese', action='store_true',
-                      help='put spaces between the words of Chinese (jieba)')
+    '--corpus', metavar='DIR', required=True, help='corpus directory to read'
+  )
   parser.add_argument(
-      '--code_switch', action='store_true',
-      help="replace words of monolingual training text by the dictionaries' "
-      'translations; the tasks corpus.code_switched.* do so without a corpus '
-      'of its own')
+    '--output', metavar='DIR', required=True, help='corpus directory to write'
+  )
   parser.add_argument(
-      '--code_switch_probability', type=float, metavar='P',
-      help='of replacing a word that a dictionary has (default: '
-      f'{CodeSwitching.probability})')
+    '--languages', metavar='CODES', help='comma-separated; others are left out'
+  )
   parser.add_argument(
-      '--code_switch_max_share', type=float, metavar='S',
-      help='of the words of a group of lines, that are replaced at most '
-      f'(default: {CodeSwitching.max_share})')
+    '--moses',
+    action='store_true',
+    help='normalise punctuation and tokenise, dictionaries too',
+  )
   parser.add_argument(
-      '--code_switch_group_lines', type=int, metavar='N',
-      help='lines that the share is of (default: '
-      f'{CodeSwitching.group_lines})')
-  parser.add_argument('--code_switch_into', metavar='CODES',
-                      help='comma-separated languages of the translations '
-                      '(default: all of the dictionaries)')
-  parser.add_argument('--copies', type=int, metavar='N',
-                      help='differently switched copies of the text '
-                      f'(default: {CodeSwitching.copies})')
-  parser.add_argument('--seed', type=int, metavar='N',
-                      help='of the switching (default: '
-                      f'{CodeSwitching.seed})')
-  parser.add_argument('--num_processes', type=int, default=1, metavar='N',
-                      help='default: %(default)s')
-  parser.add_argument('--overwrite', action='store_true',
-                      help='replace an output of other settings')
-  parser.add_argument('--json', action='store_true',
-                      help='print JSON instead of a table')
+    '--segment_chinese',
+    action='store_true',
+    help='put spaces between the words of Chinese (jieba)',
+  )
+  parser.add_argument(
+    '--code_switch',
+    action='store_true',
+    help="replace words of monolingual training text by the dictionaries' "
+    'translations; the tasks corpus.code_switched.* do so without a corpus '
+    'of its own',
+  )
+  parser.add_argument(
+    '--code_switch_probability',
+    type=float,
+    metavar='P',
+    help='of replacing a word that a dictionary has (default: '
+    f'{CodeSwitching.probability})',
+  )
+  parser.add_argument(
+    '--code_switch_max_share',
+    type=float,
+    metavar='S',
+    help='of the words of a group of lines, that are replaced at most '
+    f'(default: {CodeSwitching.max_share})',
+  )
+  parser.add_argument(
+    '--code_switch_group_lines',
+    type=int,
+    metavar='N',
+    help=f'lines that the share is of (default: {CodeSwitching.group_lines})',
+  )
+  parser.add_argument(
+    '--code_switch_into',
+    metavar='CODES',
+    help='comma-separated languages of the translations '
+    '(default: all of the dictionaries)',
+  )
+  parser.add_argument(
+    '--copies',
+    type=int,
+    metavar='N',
+    help='differently switched copies of the text '
+    f'(default: {CodeSwitching.copies})',
+  )
+  parser.add_argument(
+    '--seed',
+    type=int,
+    metavar='N',
+    help=f'of the switching (default: {CodeSwitching.seed})',
+  )
+  parser.add_argument(
+    '--num_processes',
+    type=int,
+    default=1,
+    metavar='N',
+    help='default: %(default)s',
+  )
+  parser.add_argument(
+    '--overwrite',
+    action='store_true',
+    help='replace an output of other settings',
+  )
+  parser.add_argument(
+    '--json', action='store_true', help='print JSON instead of a table'
+  )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,23 +120,31 @@ def run(args: argparse.Namespace) -> int:
   )
   from xlflax.data.corpus.directory import Corpus
   from xlflax.data.corpus.text_processing import TextProcessing
+
   switching = _switching(args)
   if not (args.moses or args.segment_chinese or args.code_switch):
     raise errors.ConfigError(
-        'Nothing says what to do with the text',
-        expected='--moses, --segment_chinese, --code_switch or several of '
-        'them')
+      'Nothing says what to do with the text',
+      expected='--moses, --segment_chinese, --code_switch or several of them',
+    )
   if args.num_processes < 1:
-    raise errors.ConfigError('--num_processes must be positive',
-                             got=args.num_processes)
+    raise errors.ConfigError(
+      '--num_processes must be positive', got=args.num_processes
+    )
   done = corpus_preparation.prepare(
-      Corpus(args.corpus), args.output,
-      processing=TextProcessing(moses=args.moses,
-                                segment_chinese=args.segment_chinese),
-      code_switching=switching, languages=_codes(args.languages),
-      num_processes=args.num_processes, overwrite=args.overwrite,
-      report=lambda prepared: None if args.json else print(
-          _line(prepared), flush=True))
+    Corpus(args.corpus),
+    args.output,
+    processing=TextProcessing(
+      moses=args.moses, segment_chinese=args.segment_chinese
+    ),
+    code_switching=switching,
+    languages=_codes(args.languages),
+    num_processes=args.num_processes,
+    overwrite=args.overwrite,
+    report=lambda prepared: (
+      None if args.json else print(_line(prepared), flush=True)
+    ),
+  )
   if args.json:
     print(json.dumps([dataclasses.asdict(p) for p in done], indent=2))
   return 0
@@ -105,18 +152,22 @@ def run(args: argparse.Namespace) -> int:
 
 def _switching(args: argparse.Namespace) -> CodeSwitching | None:
   given = {
-      'probability': args.code_switch_probability,
-      'max_share': args.code_switch_max_share,
-      'group_lines': args.code_switch_group_lines,
-      'languages': _codes(args.code_switch_into),
-      'copies': args.copies, 'seed': args.seed}
+    'probability': args.code_switch_probability,
+    'max_share': args.code_switch_max_share,
+    'group_lines': args.code_switch_group_lines,
+    'languages': _codes(args.code_switch_into),
+    'copies': args.copies,
+    'seed': args.seed,
+  }
   given = {name: value for name, value in given.items() if value is not None}
   if args.code_switch:
     return CodeSwitching(**given)
   if given:
     raise errors.ConfigError(
-        'Settings of code-switching without it', got=', '.join(given),
-        fix='add --code_switch')
+      'Settings of code-switching without it',
+      got=', '.join(given),
+      fix='add --code_switch',
+    )
   return None
 
 
@@ -129,6 +180,8 @@ def _codes(text: str | None) -> tuple[str, ...] | None:
 def _line(prepared) -> str:
   out = f'{prepared.path:<40} {prepared.lines:>12,} lines'
   if prepared.words:
-    out += (f'  {prepared.changed:>12,} of {prepared.words:,} words switched '
-            f'({prepared.changed / prepared.words:.1%})')
+    out += (
+      f'  {prepared.changed:>12,} of {prepared.words:,} words switched '
+      f'({prepared.changed / prepared.words:.1%})'
+    )
   return out + ('  as it was' if prepared.reused else '')

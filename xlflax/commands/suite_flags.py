@@ -10,48 +10,71 @@ from xlflax.commands import compilation
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of suites."""
   group = parser.add_argument_group(
-      'suites', 'several tasks with their fine-tuning; --gin flags then are '
-      'for every task that is fine-tuned')
+    'suites',
+    'several tasks with their fine-tuning; --gin flags then are '
+    'for every task that is fine-tuned',
+  )
   group.add_argument(
-      '--suite', metavar='NAME', help='xtreme, synthetic, or a gin file that '
-      'configures suite.Suite')
-  group.add_argument('--data', metavar='DIR',
-                     help="the data of the suite's tasks")
-  group.add_argument('--output', metavar='DIR',
-                     help='fine-tuned runs and reports; continued if there')
-  group.add_argument('--suite_tasks', metavar='NAMES',
-                     help='comma-separated; all by default')
+    '--suite',
+    metavar='NAME',
+    help='xtreme, synthetic, or a gin file that configures suite.Suite',
+  )
+  group.add_argument(
+    '--data', metavar='DIR', help="the data of the suite's tasks"
+  )
+  group.add_argument(
+    '--output',
+    metavar='DIR',
+    help='fine-tuned runs and reports; continued if there',
+  )
+  group.add_argument(
+    '--suite_tasks', metavar='NAMES', help='comma-separated; all by default'
+  )
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs a suite and prints its table; 1 if anything failed."""
   for flag in ('data', 'output'):
     if getattr(args, flag) is None:
-      raise errors.ConfigError('A suite lacks a directory',
-                               expected=f'--{flag}=DIR')
+      raise errors.ConfigError(
+        'A suite lacks a directory', expected=f'--{flag}=DIR'
+      )
   if args.tasks or args.untrained or args.steps in ('all', 'best', 'none'):
     raise errors.ConfigError(
-        'A suite takes no such flag', where='--suite',
-        got='--tasks' if args.tasks else '--untrained' if args.untrained
-        else f'--steps={args.steps}',
-        expected='--suite_tasks, and --steps=1000,2000 or --watch')
+      'A suite takes no such flag',
+      where='--suite',
+      got='--tasks'
+      if args.tasks
+      else '--untrained'
+      if args.untrained
+      else f'--steps={args.steps}',
+      expected='--suite_tasks, and --steps=1000,2000 or --watch',
+    )
   compilation.use(args.compilation_cache)
   import rich.console
 
   from xlflax.suites import evaluate_suite
   from xlflax.suites import results as suite_results
   from xlflax.suites import suite as suite_lib
-  name = args.suite if args.suite.endswith('.gin') else (
-      f'suites/{args.suite}.gin')
+
+  name = (
+    args.suite if args.suite.endswith('.gin') else (f'suites/{args.suite}.gin')
+  )
   config.parse([name, *args.gin_file], (), args.gin_search_paths)
   report = evaluate_suite.evaluate_suite(
-      suite=config.call(suite_lib.Suite), model_dirs=args.model_dir,
-      data=args.data, output=args.output, watch=args.watch,
-      names=args.suite_tasks.split(',') if args.suite_tasks else None,
-      steps=None if args.steps == 'last' else args.steps,
-      poll_seconds=args.poll, timeout_seconds=args.timeout,
-      bindings=args.gin_bindings, search_paths=args.gin_search_paths,
-      batch_size=args.batch_size)
+    suite=config.call(suite_lib.Suite),
+    model_dirs=args.model_dir,
+    data=args.data,
+    output=args.output,
+    watch=args.watch,
+    names=args.suite_tasks.split(',') if args.suite_tasks else None,
+    steps=None if args.steps == 'last' else args.steps,
+    poll_seconds=args.poll,
+    timeout_seconds=args.timeout,
+    bindings=args.gin_bindings,
+    search_paths=args.gin_search_paths,
+    batch_size=args.batch_size,
+  )
   suite_results.print_tables(report, rich.console.Console())
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)

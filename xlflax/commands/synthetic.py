@@ -5,10 +5,12 @@ import json
 
 from xlflax import errors
 
-HELP = ('Writes invented parallel languages that differ in script, word '
-        'order, morphology and shared words: a corpus directory (DIR/corpus) '
-        'and labelled data of every task family in the public formats. The '
-        'same seed gives the same bytes on every machine.')
+HELP = (
+  'Writes invented parallel languages that differ in script, word '
+  'order, morphology and shared words: a corpus directory (DIR/corpus) '
+  'and labelled data of every task family in the public formats. The '
+  'same seed gives the same bytes on every machine.'
+)
 EXAMPLES = """
   # three languages, a fifth of their words the same strings
   xlflax synthetic --output=toy --languages=en,aa,bb --sentences=2000 \\
@@ -30,67 +32,128 @@ EXAMPLES = """
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the generator."""
-  parser.add_argument('--output', metavar='DIR', required=True,
-                      help='directory to write')
   parser.add_argument(
-      '--languages', metavar='CODES', default='en,aa,bb',
-      help='comma-separated, the pivot first (default: %(default)s); ready '
-      'made: en aa bb cc dd ee ff gg')
+    '--output', metavar='DIR', required=True, help='directory to write'
+  )
   parser.add_argument(
-      '--change', metavar='CODE.FACTOR=VALUE', action='append', default=[],
-      help='script, word_order, adjective, adposition, determiner or '
-      'morphology of a language; may be repeated')
-  parser.add_argument('--sentences', type=int, default=2000, metavar='N',
-                      help='monolingual training lines of each language '
-                      '(default: %(default)s)')
-  parser.add_argument('--pairs', type=int, metavar='N',
-                      help='training pairs of each language with the first '
-                      '(default: as --sentences)')
-  parser.add_argument('--examples', type=int, default=2000, metavar='N',
-                      help='training examples of each labelled family '
-                      '(default: %(default)s)')
-  parser.add_argument('--held_out', type=int, default=200, metavar='N',
-                      help='examples of dev and of test, of everything '
-                      '(default: %(default)s)')
-  parser.add_argument('--size', metavar='KIND/SPLIT=N', action='append',
-                      default=[], help='an exception; may be repeated')
-  parser.add_argument('--anchors', type=float, default=0.0, metavar='S',
-                      help='share of words that are the same in all '
-                      'languages (default: %(default)s)')
-  parser.add_argument('--domain_shift', type=float, default=0.0, metavar='S',
-                      help='0: monolingual text is about the same topics in '
-                      'all languages, 1: about others than in the first '
-                      '(default: %(default)s)')
-  parser.add_argument('--hard_inference', type=float, default=0.25,
-                      metavar='S', help='share of NLI pairs that need '
-                      'reasoning under negation (default: %(default)s)')
-  parser.add_argument('--seed', type=int, default=0, metavar='N',
-                      help='default: %(default)s')
-  parser.add_argument('--json', action='store_true',
-                      help='print the paths as JSON')
+    '--languages',
+    metavar='CODES',
+    default='en,aa,bb',
+    help='comma-separated, the pivot first (default: %(default)s); ready '
+    'made: en aa bb cc dd ee ff gg',
+  )
+  parser.add_argument(
+    '--change',
+    metavar='CODE.FACTOR=VALUE',
+    action='append',
+    default=[],
+    help='script, word_order, adjective, adposition, determiner or '
+    'morphology of a language; may be repeated',
+  )
+  parser.add_argument(
+    '--sentences',
+    type=int,
+    default=2000,
+    metavar='N',
+    help='monolingual training lines of each language (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--pairs',
+    type=int,
+    metavar='N',
+    help='training pairs of each language with the first '
+    '(default: as --sentences)',
+  )
+  parser.add_argument(
+    '--examples',
+    type=int,
+    default=2000,
+    metavar='N',
+    help='training examples of each labelled family (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--held_out',
+    type=int,
+    default=200,
+    metavar='N',
+    help='examples of dev and of test, of everything (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--size',
+    metavar='KIND/SPLIT=N',
+    action='append',
+    default=[],
+    help='an exception; may be repeated',
+  )
+  parser.add_argument(
+    '--anchors',
+    type=float,
+    default=0.0,
+    metavar='S',
+    help='share of words that are the same in all '
+    'languages (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--domain_shift',
+    type=float,
+    default=0.0,
+    metavar='S',
+    help='0: monolingual text is about the same topics in '
+    'all languages, 1: about others than in the first '
+    '(default: %(default)s)',
+  )
+  parser.add_argument(
+    '--hard_inference',
+    type=float,
+    default=0.25,
+    metavar='S',
+    help='share of NLI pairs that need '
+    'reasoning under negation (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--seed', type=int, default=0, metavar='N', help='default: %(default)s'
+  )
+  parser.add_argument(
+    '--json', action='store_true', help='print the paths as JSON'
+  )
 
 
 def run(args: argparse.Namespace) -> int:
   """Writes the folder and prints what is in it."""
   from xlflax.synthetic import generator, typology
   from xlflax.synthetic.options import SyntheticOptions
+
   codes = [code.strip() for code in args.languages.split(',') if code.strip()]
   options = SyntheticOptions(
-      languages=typology.parse_languages(codes, args.change),
-      sentences=args.sentences,
-      pairs=args.sentences if args.pairs is None else args.pairs,
-      examples=args.examples, held_out=args.held_out,
-      sizes=_sizes(args.size), anchors=args.anchors,
-      domain_shift=args.domain_shift, hard_inference=args.hard_inference,
-      seed=args.seed)
+    languages=typology.parse_languages(codes, args.change),
+    sentences=args.sentences,
+    pairs=args.sentences if args.pairs is None else args.pairs,
+    examples=args.examples,
+    held_out=args.held_out,
+    sizes=_sizes(args.size),
+    anchors=args.anchors,
+    domain_shift=args.domain_shift,
+    hard_inference=args.hard_inference,
+    seed=args.seed,
+  )
   paths = generator.write(args.output, options)
   if args.json:
-    print(json.dumps({'directory': args.output, 'files': paths,
-                      'options': options.to_json()}, indent=2))
+    print(
+      json.dumps(
+        {
+          'directory': args.output,
+          'files': paths,
+          'options': options.to_json(),
+        },
+        indent=2,
+      )
+    )
     return 0
   for language in options.typologies:
-    print(language.code, *(getattr(language, factor).value
-                           for factor in typology.FACTORS))
+    print(
+      language.code,
+      *(getattr(language, factor).value for factor in typology.FACTORS),
+    )
   print(f'{len(paths)} files in {args.output}')
   return 0
 
@@ -100,8 +163,11 @@ def _sizes(texts: list[str]) -> dict[str, int]:
   for text in texts:
     name, _, number = text.partition('=')
     if not number.isdecimal():
-      raise errors.ConfigError('A size can not be read', got=text,
-                               expected='<kind>/<split>=<number>, such as '
-                               'nli/train=5000', where='--size')
+      raise errors.ConfigError(
+        'A size can not be read',
+        got=text,
+        expected='<kind>/<split>=<number>, such as nli/train=5000',
+        where='--size',
+      )
     sizes[name] = int(number)
   return sizes

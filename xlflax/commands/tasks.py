@@ -6,8 +6,10 @@ import json
 
 from xlflax import errors
 
-HELP = ('Lists the registered tasks and mixtures, or shows examples of one '
-        'after every preprocessing step, decoded.')
+HELP = (
+  'Lists the registered tasks and mixtures, or shows examples of one '
+  'after every preprocessing step, decoded.'
+)
 EXAMPLES = """
   # the tasks of a corpus directory, with all others
   xlflax tasks list --corpus=corpus
@@ -29,39 +31,60 @@ EXAMPLES = """
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the two sub-commands and their flags."""
-  commands = parser.add_subparsers(dest='action', required=True,
-                                   metavar='list|show')
+  commands = parser.add_subparsers(
+    dest='action', required=True, metavar='list|show'
+  )
   listing = commands.add_parser('list', help='tasks and mixtures by name')
-  listing.add_argument('pattern', nargs='?', default='*',
-                       help="such as 'mc4.*' (default: all)")
-  listing.add_argument('--json', action='store_true',
-                       help='print JSON instead of a table')
+  listing.add_argument(
+    'pattern', nargs='?', default='*', help="such as 'mc4.*' (default: all)"
+  )
+  listing.add_argument(
+    '--json', action='store_true', help='print JSON instead of a table'
+  )
   _add_common(listing)
   show = commands.add_parser('show', help='examples of one task')
   show.add_argument('name', help='of a task or mixture')
-  show.add_argument('--vocabulary', metavar='DIR',
-                    help='shows the tokenised examples too')
-  show.add_argument('--split', default='train',
-                    help='name of the split (default: %(default)s)')
-  show.add_argument('-n', '--num_examples', type=int, default=3, metavar='N',
-                    help='examples after each step (default: %(default)s)')
+  show.add_argument(
+    '--vocabulary', metavar='DIR', help='shows the tokenised examples too'
+  )
+  show.add_argument(
+    '--split', default='train', help='name of the split (default: %(default)s)'
+  )
+  show.add_argument(
+    '-n',
+    '--num_examples',
+    type=int,
+    default=3,
+    metavar='N',
+    help='examples after each step (default: %(default)s)',
+  )
   _add_common(show)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-  parser.add_argument('--corpus', metavar='DIR',
-                      help='corpus directory; registers corpus.*')
   parser.add_argument(
-      '--task_module', metavar='MODULE', action='append', default=[],
-      help='importable module that registers tasks; may be repeated')
+    '--corpus', metavar='DIR', help='corpus directory; registers corpus.*'
+  )
   parser.add_argument(
-      '--xtreme', metavar='DIR',
-      help="folder that XTREME's download script leaves; registers xtreme.*")
+    '--task_module',
+    metavar='MODULE',
+    action='append',
+    default=[],
+    help='importable module that registers tasks; may be repeated',
+  )
   parser.add_argument(
-      '--treebanks', metavar='DIR',
-      help='folder of Universal Dependencies; registers ud.*')
-  parser.add_argument('--tfds_data_dir', metavar='DIR',
-                      help='prepared TensorFlow datasets')
+    '--xtreme',
+    metavar='DIR',
+    help="folder that XTREME's download script leaves; registers xtreme.*",
+  )
+  parser.add_argument(
+    '--treebanks',
+    metavar='DIR',
+    help='folder of Universal Dependencies; registers ud.*',
+  )
+  parser.add_argument(
+    '--tfds_data_dir', metavar='DIR', help='prepared TensorFlow datasets'
+  )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
   from xlflax.data.seqio_tasks import (
     host_tensorflow,  # Slow imports, after --help.
   )
+
   host_tensorflow.load()
   _register(args)
   return _list(args) if args.action == 'list' else _show(args)
@@ -79,6 +103,7 @@ def _register(args: argparse.Namespace) -> None:
 
   from xlflax.data.corpus.directory import Corpus
   from xlflax.data.seqio_tasks import registry as task_registry
+
   task_registry.import_public_tasks()
   task_registry.import_task_modules(args.task_module)
   if args.tfds_data_dir:
@@ -87,6 +112,7 @@ def _register(args: argparse.Namespace) -> None:
     task_registry.register_corpus(Corpus(args.corpus))
   if args.xtreme or args.treebanks:
     from xlflax.tasks import xtreme
+
     if args.xtreme:
       xtreme.register(args.xtreme)
     if args.treebanks:
@@ -95,16 +121,22 @@ def _register(args: argparse.Namespace) -> None:
 
 def _list(args: argparse.Namespace) -> int:
   from xlflax.data.seqio_tasks import summary as task_summary
-  rows = [row for row in task_summary.registered()
-          if fnmatch.fnmatchcase(row['name'], args.pattern)]
+
+  rows = [
+    row
+    for row in task_summary.registered()
+    if fnmatch.fnmatchcase(row['name'], args.pattern)
+  ]
   if not rows:
-    raise errors.CorpusError('No task or mixture has a name of this pattern',
-                             got=args.pattern)
+    raise errors.CorpusError(
+      'No task or mixture has a name of this pattern', got=args.pattern
+    )
   if args.json:
     print(json.dumps(rows, indent=2))
     return 0
-  print(task_summary.format_table(
-      rows, ('name', 'kind', 'languages', 'splits')))
+  print(
+    task_summary.format_table(rows, ('name', 'kind', 'languages', 'splits'))
+  )
   return 0
 
 
@@ -113,14 +145,19 @@ def _show(args: argparse.Namespace) -> int:
 
   from xlflax.data.seqio_tasks import summary as task_summary
   from xlflax.data.vocabularies.vocabulary import Vocabulary
+
   if args.name in seqio.MixtureRegistry.names():
     rows = task_summary.mixture_rates(args.name, split=args.split)
-    print(task_summary.format_table(
-        rows, ('name', 'languages', 'examples', 'rate', 'share')))
+    print(
+      task_summary.format_table(
+        rows, ('name', 'languages', 'examples', 'rate', 'share')
+      )
+    )
     print(f'\n`xlflax tasks show {rows[0]["name"]}` shows examples.')
     return 0
   vocabulary = Vocabulary.load(args.vocabulary) if args.vocabulary else None
-  for line in task_summary.steps(args.name, vocabulary, split=args.split,
-                                 num_examples=args.num_examples):
+  for line in task_summary.steps(
+    args.name, vocabulary, split=args.split, num_examples=args.num_examples
+  ):
     print(line)
   return 0

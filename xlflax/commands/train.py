@@ -10,8 +10,10 @@ from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.training import machines
 from xlflax.training.processes import distributed
 
-HELP = ('Trains a model, or continues the run in --model_dir from its last '
-        'checkpoint.')
+HELP = (
+  'Trains a model, or continues the run in --model_dir from its last '
+  'checkpoint.'
+)
 EXAMPLES = """
   xlflax train --gin_file=pretrain/mlm.gin --gin_file=models/small.gin \\
       --corpus=corpus --vocabulary=vocab --cache=cache --model_dir=runs/mlm \\
@@ -35,26 +37,49 @@ EXAMPLES = """
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of training."""
   add_common_arguments(parser)
-  parser.add_argument('--dry_run', action='store_true',
-                      help='check everything and print the plan, no step')
   parser.add_argument(
-      '--devices', metavar='DEVICES', help='with --dry_run: plan for these '
-      f'devices, which the CPU stands in for: {machines.FORM}; '
-      'gpu:A100-40GB:64/4 has 4 in a node (see docs/launch.md)')
+    '--dry_run',
+    action='store_true',
+    help='check everything and print the plan, no step',
+  )
   parser.add_argument(
-      '--num_devices', type=int, metavar='N',
-      help='with --dry_run: the same as --devices=cpu:N')
-  parser.add_argument('--output', metavar='FILE',
-                      help='with --dry_run: also write the plan as JSON')
+    '--devices',
+    metavar='DEVICES',
+    help='with --dry_run: plan for these '
+    f'devices, which the CPU stands in for: {machines.FORM}; '
+    'gpu:A100-40GB:64/4 has 4 in a node (see docs/launch.md)',
+  )
   parser.add_argument(
-      '--other_config', choices=['refuse', 'accept'], default='refuse',
-      help="what to do where --model_dir holds another configuration's run")
-  parser.add_argument('--stop_at_step', type=int, metavar='N',
-                      help='save and stop at this step, before the last one')
+    '--num_devices',
+    type=int,
+    metavar='N',
+    help='with --dry_run: the same as --devices=cpu:N',
+  )
   parser.add_argument(
-      '--stopped_status', type=int, default=0, metavar='STATUS',
-      help='exit status after a signal stopped the run before its end, for '
-      'schedulers to start it again (default: %(default)s)')
+    '--output',
+    metavar='FILE',
+    help='with --dry_run: also write the plan as JSON',
+  )
+  parser.add_argument(
+    '--other_config',
+    choices=['refuse', 'accept'],
+    default='refuse',
+    help="what to do where --model_dir holds another configuration's run",
+  )
+  parser.add_argument(
+    '--stop_at_step',
+    type=int,
+    metavar='N',
+    help='save and stop at this step, before the last one',
+  )
+  parser.add_argument(
+    '--stopped_status',
+    type=int,
+    default=0,
+    metavar='STATUS',
+    help='exit status after a signal stopped the run before its end, for '
+    'schedulers to start it again (default: %(default)s)',
+  )
   joining.add_flags(parser)
 
 
@@ -62,22 +87,34 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
   """Flags that training and benchmarks share."""
   config.add_flags(parser)
   for flag, macro, text in (
-      ('--model_dir', 'MODEL_DIR', 'directory of the run'),
-      ('--corpus', 'CORPUS', 'corpus directory'),
-      ('--vocabulary', 'VOCABULARY', 'directory made by `xlflax vocab`'),
-      ('--cache', 'CACHE_DIR', 'token cache made by `xlflax cache`')):
+    ('--model_dir', 'MODEL_DIR', 'directory of the run'),
+    ('--corpus', 'CORPUS', 'corpus directory'),
+    ('--vocabulary', 'VOCABULARY', 'directory made by `xlflax vocab`'),
+    ('--cache', 'CACHE_DIR', 'token cache made by `xlflax cache`'),
+  ):
     parser.add_argument(flag, metavar='DIR', help=f'{text} (gin: {macro})')
   parser.add_argument(
-      '--task_module', action='append', default=[], metavar='MODULE',
-      help='module that registers SeqIO tasks, where they are read live; may '
-      'be repeated')
+    '--task_module',
+    action='append',
+    default=[],
+    metavar='MODULE',
+    help='module that registers SeqIO tasks, where they are read live; may '
+    'be repeated',
+  )
   parser.add_argument(
-      '--vocabulary_size', type=int, metavar='N',
-      help='use an invented vocabulary of this size instead of --vocabulary '
-      '(plans and benchmarks)')
+    '--vocabulary_size',
+    type=int,
+    metavar='N',
+    help='use an invented vocabulary of this size instead of --vocabulary '
+    '(plans and benchmarks)',
+  )
   parser.add_argument(
-      '--num_languages', type=int, default=1, metavar='N',
-      help='languages of the invented vocabulary (default: %(default)s)')
+    '--num_languages',
+    type=int,
+    default=1,
+    metavar='N',
+    help='languages of the invented vocabulary (default: %(default)s)',
+  )
   compilation.add_flag(parser)
 
 
@@ -90,18 +127,27 @@ def invented_vocabulary(args: argparse.Namespace) -> dict:
     return {}
   for name in ('vocabulary', 'model_dir'):
     setattr(args, name, getattr(args, name) or 'unused')
-  return {'vocabulary': vocabulary_spec.invented(
-      args.vocabulary_size, num_languages=args.num_languages)}
+  return {
+    'vocabulary': vocabulary_spec.invented(
+      args.vocabulary_size, num_languages=args.num_languages
+    )
+  }
 
 
 def bindings(args: argparse.Namespace) -> list[str]:
   """Gin bindings of the flags that are given, before the user's own."""
-  flags = (('MODEL_DIR', args.model_dir), ('CORPUS', args.corpus),
-           ('VOCABULARY', args.vocabulary), ('CACHE_DIR', args.cache))
-  modules = ([f'TASK_MODULES={args.task_module!r}'] if args.task_module
-             else [])
-  return [config.quoted(name, value) for name, value in flags
-          if value is not None] + modules + args.gin_bindings
+  flags = (
+    ('MODEL_DIR', args.model_dir),
+    ('CORPUS', args.corpus),
+    ('VOCABULARY', args.vocabulary),
+    ('CACHE_DIR', args.cache),
+  )
+  modules = [f'TASK_MODULES={args.task_module!r}'] if args.task_module else []
+  return (
+    [config.quoted(name, value) for name, value in flags if value is not None]
+    + modules
+    + args.gin_bindings
+  )
 
 
 def prepare(args: argparse.Namespace) -> None:
@@ -112,18 +158,25 @@ def prepare(args: argparse.Namespace) -> None:
 
 def _machine(args: argparse.Namespace) -> machines.Machine | None:
   """What --devices or --num_devices describes."""
-  given = [f'--{name}' for name in ('devices', 'num_devices')
-           if getattr(args, name) is not None]
+  given = [
+    f'--{name}'
+    for name in ('devices', 'num_devices')
+    if getattr(args, name) is not None
+  ]
   if not given:
     return None
   if not args.dry_run:
     raise errors.ConfigError(
-        f'{given[0]} is for plans', got='no --dry_run',
-        fix='add --dry_run; a run takes the devices that there are')
+      f'{given[0]} is for plans',
+      got='no --dry_run',
+      fix='add --dry_run; a run takes the devices that there are',
+    )
   if len(given) > 1:
     raise errors.ConfigError(
-        'The devices are described twice', got=' and '.join(given),
-        fix='give one of them')
+      'The devices are described twice',
+      got=' and '.join(given),
+      fix='give one of them',
+    )
   return machines.parse(args.devices or f'cpu:{args.num_devices}')
 
 
@@ -132,6 +185,7 @@ def _stand_in(machine: machines.Machine) -> None:
   from xlflax.planning import (
     program,  # pylint: disable=g-import-not-at-top
   )
+
   program.stand_in(machine)
 
 
@@ -140,8 +194,10 @@ def run(args: argparse.Namespace) -> int:
   given = invented_vocabulary(args)
   if given and not args.dry_run:
     raise errors.ConfigError(
-        '--vocabulary_size is for plans and benchmarks', got='no --dry_run',
-        fix='add --dry_run, or give --vocabulary')
+      '--vocabulary_size is for plans and benchmarks',
+      got='no --dry_run',
+      fix='add --dry_run, or give --vocabulary',
+    )
   machine = _machine(args)
   if machine:
     given['machine'] = machine
@@ -156,12 +212,16 @@ def run(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace, given: dict) -> int:
   from xlflax import trainer as train_lib  # pylint: disable=g-import-not-at-top
   from xlflax.training import run_directory  # pylint: disable=g-import-not-at-top
+
   if args.stop_at_step is not None:
     given['stop_at_step'] = args.stop_at_step
   result = config.call(
-      train_lib.train, config=config.operative,
-      mode=train_lib.Mode.PLAN if args.dry_run else train_lib.Mode.TRAIN,
-      other_config=run_directory.OtherConfig(args.other_config), **given)
+    train_lib.train,
+    config=config.operative,
+    mode=train_lib.Mode.PLAN if args.dry_run else train_lib.Mode.TRAIN,
+    other_config=run_directory.OtherConfig(args.other_config),
+    **given,
+  )
   status = args.stopped_status if result.get('interrupted') else 0
   if not distributed.is_lead():
     return status
@@ -169,5 +229,6 @@ def _train(args: argparse.Namespace, given: dict) -> int:
     print(json.dumps(result))
   elif args.output:
     pathlib.Path(args.output).write_text(
-        json.dumps(result, indent=2) + '\n', encoding='utf-8')
+      json.dumps(result, indent=2) + '\n', encoding='utf-8'
+    )
   return status

@@ -10,8 +10,10 @@ from typing import Any
 from xlflax import errors, paths
 from xlflax.commands import compilation
 
-HELP = ('Translates files, or standard input line by line, with a checkpoint '
-        'of an encoder-decoder by beam search.')
+HELP = (
+  'Translates files, or standard input line by line, with a checkpoint '
+  'of an encoder-decoder by beam search.'
+)
 EXAMPLES = """
   # a file; an interrupted call goes on where it stopped
   xlflax translate --model_dir=runs/en_ja --source=en --target=ja \\
@@ -30,49 +32,96 @@ EXAMPLES = """
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of translation."""
-  parser.add_argument('--model_dir', metavar='DIR', required=True,
-                      help='directory of the run')
-  parser.add_argument('--source', metavar='CODE', required=True,
-                      help='language of the text')
-  parser.add_argument('--target', metavar='CODE', required=True,
-                      help='language to translate into')
-  parser.add_argument('--input', metavar='FILE', default='-',
-                      help='text, a sentence a line; - is standard input '
-                      '(default: %(default)s)')
-  parser.add_argument('--output', metavar='FILE', default='-',
-                      help='what it becomes, a line for each line; - is '
-                      'standard output (default: %(default)s)')
-  parser.add_argument('--step', type=_step, default='last', metavar='N',
-                      help='of the checkpoint (default: %(default)s)')
-  parser.add_argument('--batch_size', type=int, default=64, metavar='N',
-                      help='lines at a time (default: %(default)s)')
+  parser.add_argument(
+    '--model_dir', metavar='DIR', required=True, help='directory of the run'
+  )
+  parser.add_argument(
+    '--source', metavar='CODE', required=True, help='language of the text'
+  )
+  parser.add_argument(
+    '--target', metavar='CODE', required=True, help='language to translate into'
+  )
+  parser.add_argument(
+    '--input',
+    metavar='FILE',
+    default='-',
+    help='text, a sentence a line; - is standard input (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--output',
+    metavar='FILE',
+    default='-',
+    help='what it becomes, a line for each line; - is '
+    'standard output (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--step',
+    type=_step,
+    default='last',
+    metavar='N',
+    help='of the checkpoint (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--batch_size',
+    type=int,
+    default=64,
+    metavar='N',
+    help='lines at a time (default: %(default)s)',
+  )
   _add_search_arguments(parser)
   compilation.add_flag(parser)
 
 
 def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
   group = parser.add_argument_group('search')
-  group.add_argument('--beam_size', type=int, default=5, metavar='K',
-                     help='hypotheses kept; 1 is greedy (default: %(default)s)')
   group.add_argument(
-      '--length_penalty', type=float, default=1.0, metavar='A',
-      help='log probabilities are divided by length^A (default: %(default)s)')
+    '--beam_size',
+    type=int,
+    default=5,
+    metavar='K',
+    help='hypotheses kept; 1 is greedy (default: %(default)s)',
+  )
   group.add_argument(
-      '--early_stopping', default='exact', metavar='WHEN',
-      help='exact: when no unfinished hypothesis can beat the best; full: '
-      'with K finished ones, as in fairseq (default: %(default)s)')
+    '--length_penalty',
+    type=float,
+    default=1.0,
+    metavar='A',
+    help='log probabilities are divided by length^A (default: %(default)s)',
+  )
   group.add_argument(
-      '--n_best', type=int, default=1, metavar='N', help='hypotheses written; '
-      'above 1 as lines of number, score and text (default: %(default)s)')
-  group.add_argument('--max_length', type=int, metavar='N',
-                     help='tokens read of a line, and written for it, at most '
-                     '(default: what the model has positions for)')
+    '--early_stopping',
+    default='exact',
+    metavar='WHEN',
+    help='exact: when no unfinished hypothesis can beat the best; full: '
+    'with K finished ones, as in fairseq (default: %(default)s)',
+  )
   group.add_argument(
-      '--decoder_start', metavar='SYMBOL', help="the decoder's first input: "
-      'language, bos, pad or eos (default: as the run was trained)')
+    '--n_best',
+    type=int,
+    default=1,
+    metavar='N',
+    help='hypotheses written; '
+    'above 1 as lines of number, score and text (default: %(default)s)',
+  )
   group.add_argument(
-      '--source_symbols', metavar='SYMBOLS', help="of the encoder's rows: bos "
-      'or language_last (default: as the run was trained)')
+    '--max_length',
+    type=int,
+    metavar='N',
+    help='tokens read of a line, and written for it, at most '
+    '(default: what the model has positions for)',
+  )
+  group.add_argument(
+    '--decoder_start',
+    metavar='SYMBOL',
+    help="the decoder's first input: "
+    'language, bos, pad or eos (default: as the run was trained)',
+  )
+  group.add_argument(
+    '--source_symbols',
+    metavar='SYMBOLS',
+    help="of the encoder's rows: bos "
+    'or language_last (default: as the run was trained)',
+  )
 
 
 def _step(text: str) -> str | int:
@@ -85,20 +134,38 @@ def run(args: argparse.Namespace) -> int:
   _check(args)
   compilation.use(args.compilation_cache)
   from xlflax import translate
+
   lines = translate.open_translator(
-      model_dir=args.model_dir, source=args.source, target=args.target,
-      step=args.step, batch_size=args.batch_size,
-      options=translate.TranslationOptions(**{
-          name: getattr(args, name) for name in (
-              'beam_size', 'length_penalty', 'early_stopping', 'n_best',
-              'max_length', 'decoder_start', 'source_symbols')}))
+    model_dir=args.model_dir,
+    source=args.source,
+    target=args.target,
+    step=args.step,
+    batch_size=args.batch_size,
+    options=translate.TranslationOptions(
+      **{
+        name: getattr(args, name)
+        for name in (
+          'beam_size',
+          'length_penalty',
+          'early_stopping',
+          'n_best',
+          'max_length',
+          'decoder_start',
+          'source_symbols',
+        )
+      }
+    ),
+  )
   if args.input != '-' and args.output != '-':
     counts = lines.file(pathlib.Path(args.input), pathlib.Path(args.output))
   else:
     counts = _stream(lines, args)
   if counts is not None:
-    print(f'{counts.lines} lines translated: {counts.resumed} of them before, '
-          f'{counts.empty} empty, {counts.cut} cut.', file=sys.stderr)
+    print(
+      f'{counts.lines} lines translated: {counts.resumed} of them before, '
+      f'{counts.empty} empty, {counts.cut} cut.',
+      file=sys.stderr,
+    )
   return 0
 
 
@@ -106,10 +173,16 @@ def _stream(lines, args: argparse.Namespace):
   """Between standard streams and files; None if nobody reads any more."""
   with contextlib.ExitStack() as files:
     try:
-      source: Any = (sys.stdin.buffer if args.input == '-' else
-                     files.enter_context(open(args.input, 'rb')))
-      output: Any = (sys.stdout.buffer if args.output == '-' else
-                     files.enter_context(open(args.output, 'wb')))
+      source: Any = (
+        sys.stdin.buffer
+        if args.input == '-'
+        else files.enter_context(open(args.input, 'rb'))
+      )
+      output: Any = (
+        sys.stdout.buffer
+        if args.output == '-'
+        else files.enter_context(open(args.output, 'wb'))
+      )
       return lines.stream(source, output)
     except BrokenPipeError:
       # Or Python complains when it flushes standard output at the end.
@@ -117,8 +190,10 @@ def _stream(lines, args: argparse.Namespace):
       return None
     except OSError as error:
       raise errors.CorpusError(
-          'Text can not be translated', got=str(error),
-          where=f'{args.input} into {args.output}') from error
+        'Text can not be translated',
+        got=str(error),
+        where=f'{args.input} into {args.output}',
+      ) from error
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -126,9 +201,15 @@ def _check(args: argparse.Namespace) -> None:
     paths.local(getattr(args, flag), where=f'--{flag}')
   if args.input != '-' and not pathlib.Path(args.input).is_file():
     raise errors.CorpusError(
-        'There is no such file of text', got=args.input,
-        expected='a file, or - for standard input', where='--input')
+      'There is no such file of text',
+      got=args.input,
+      expected='a file, or - for standard input',
+      where='--input',
+    )
   if args.batch_size < 1:
     raise errors.ConfigError(
-        'The batch size must be positive', got=args.batch_size,
-        expected='an integer of at least 1', where='--batch_size')
+      'The batch size must be positive',
+      got=args.batch_size,
+      expected='an integer of at least 1',
+      where='--batch_size',
+    )

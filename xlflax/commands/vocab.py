@@ -15,8 +15,10 @@ from xlflax.data.vocabularies.training import (
 )
 from xlflax.data.vocabularies.vocabulary import DESCRIPTION_FILE
 
-HELP = ('Trains a SentencePiece vocabulary over the languages of a corpus, '
-        'or one for each language.')
+HELP = (
+  'Trains a SentencePiece vocabulary over the languages of a corpus, '
+  'or one for each language.'
+)
 EXAMPLES = """
   # 32,000 pieces; small languages get more than their share
   xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --alpha=0.5
@@ -40,64 +42,115 @@ EXAMPLES = """
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of vocabulary training."""
-  parser.add_argument('--corpus', metavar='DIR', required=True,
-                      help='corpus directory; its training text is read')
-  parser.add_argument('--output', metavar='DIR', required=True,
-                      help='directory of the vocabulary')
   parser.add_argument(
-      '--size', type=int, metavar='N',
-      help='entries, special symbols included; of the model of each language, '
-      'unless --anchors=joint')
+    '--corpus',
+    metavar='DIR',
+    required=True,
+    help='corpus directory; its training text is read',
+  )
   parser.add_argument(
-      '--merges', type=int, metavar='N',
-      help='instead of --size, with --model_type=bpe: pieces made by merging, '
-      'of each model; there are as many entries more as the text has '
-      'characters, and the special symbols (and 256 with --byte_fallback)')
+    '--output', metavar='DIR', required=True, help='directory of the vocabulary'
+  )
   parser.add_argument(
-      '--anchors', choices=[kind.value for kind in Anchors],
-      default=Settings.anchors.value,
-      help='joint: one model over all languages; else one for each language '
-      'with training text. shared: identical strings are one entry; none: '
-      'each entry carries its language; separate: ids overlap, for models '
-      'with embeddings for each language (default: %(default)s)')
+    '--size',
+    type=int,
+    metavar='N',
+    help='entries, special symbols included; of the model of each language, '
+    'unless --anchors=joint',
+  )
   parser.add_argument(
-      '--sentinels', type=int, default=Settings.sentinels, metavar='N',
-      help='symbols <extra_id_0> ... that stand for dropped spans (default: '
-      '%(default)s)')
+    '--merges',
+    type=int,
+    metavar='N',
+    help='instead of --size, with --model_type=bpe: pieces made by merging, '
+    'of each model; there are as many entries more as the text has '
+    'characters, and the special symbols (and 256 with --byte_fallback)',
+  )
   parser.add_argument(
-      '--model_type', choices=[kind.value for kind in ModelType],
-      default=Settings.model_type.value, help='default: %(default)s')
+    '--anchors',
+    choices=[kind.value for kind in Anchors],
+    default=Settings.anchors.value,
+    help='joint: one model over all languages; else one for each language '
+    'with training text. shared: identical strings are one entry; none: '
+    'each entry carries its language; separate: ids overlap, for models '
+    'with embeddings for each language (default: %(default)s)',
+  )
   parser.add_argument(
-      '--alpha', type=float, metavar='A',
-      help='languages are sampled p ~ N^A: 1 as they are, 0 all alike; with '
-      f'--anchors=joint only (default: {DEFAULT_ALPHA})')
-  parser.add_argument('--byte_fallback', action='store_true',
-                      help='encode unknown characters as bytes')
+    '--sentinels',
+    type=int,
+    default=Settings.sentinels,
+    metavar='N',
+    help='symbols <extra_id_0> ... that stand for dropped spans (default: '
+    '%(default)s)',
+  )
   parser.add_argument(
-      '--character_coverage', type=float, metavar='C',
-      default=Settings.character_coverage,
-      help='share of characters that get a piece (default: %(default)s)')
+    '--model_type',
+    choices=[kind.value for kind in ModelType],
+    default=Settings.model_type.value,
+    help='default: %(default)s',
+  )
   parser.add_argument(
-      '--normalization', default=Settings.normalization, metavar='RULE',
-      help='nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf (cf folds case) or identity '
-      '(default: %(default)s)')
+    '--alpha',
+    type=float,
+    metavar='A',
+    help='languages are sampled p ~ N^A: 1 as they are, 0 all alike; with '
+    f'--anchors=joint only (default: {DEFAULT_ALPHA})',
+  )
   parser.add_argument(
-      '--max_sentences', type=int, default=Settings.max_sentences, metavar='N',
-      help='sentences read for a model (default: %(default)s)')
+    '--byte_fallback',
+    action='store_true',
+    help='encode unknown characters as bytes',
+  )
   parser.add_argument(
-      '--languages', metavar='CODES', default='',
-      help='comma-separated; further languages to give a symbol; with '
-      '--anchors=joint only')
-  parser.add_argument('--seed', type=int, default=Settings.seed,
-                      help='of the choice of sentences (default: %(default)s)')
+    '--character_coverage',
+    type=float,
+    metavar='C',
+    default=Settings.character_coverage,
+    help='share of characters that get a piece (default: %(default)s)',
+  )
   parser.add_argument(
-      '--num_threads', type=int, default=Settings.num_threads, metavar='N',
-      help='default: %(default)s, whatever the machine, as the result may '
-      'depend on it')
-  parser.add_argument('--overwrite', action='store_true',
-                      help='replace another vocabulary')
-  parser.add_argument('--dry_run', action='store_true',
-                      help='check the corpus, show the plan, write nothing')
+    '--normalization',
+    default=Settings.normalization,
+    metavar='RULE',
+    help='nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf (cf folds case) or identity '
+    '(default: %(default)s)',
+  )
+  parser.add_argument(
+    '--max_sentences',
+    type=int,
+    default=Settings.max_sentences,
+    metavar='N',
+    help='sentences read for a model (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--languages',
+    metavar='CODES',
+    default='',
+    help='comma-separated; further languages to give a symbol; with '
+    '--anchors=joint only',
+  )
+  parser.add_argument(
+    '--seed',
+    type=int,
+    default=Settings.seed,
+    help='of the choice of sentences (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--num_threads',
+    type=int,
+    default=Settings.num_threads,
+    metavar='N',
+    help='default: %(default)s, whatever the machine, as the result may '
+    'depend on it',
+  )
+  parser.add_argument(
+    '--overwrite', action='store_true', help='replace another vocabulary'
+  )
+  parser.add_argument(
+    '--dry_run',
+    action='store_true',
+    help='check the corpus, show the plan, write nothing',
+  )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -108,12 +161,16 @@ def run(args: argparse.Namespace) -> int:
     _show_plan(corpus, Settings(**settings))
     return 0
   vocabulary = train_vocabulary(
-      corpus, args.output, overwrite=args.overwrite, **settings)
-  print(vocabulary_statistics.format_table(
-      vocabulary.description['statistics']))
+    corpus, args.output, overwrite=args.overwrite, **settings
+  )
+  print(
+    vocabulary_statistics.format_table(vocabulary.description['statistics'])
+  )
   spec = vocabulary.spec
-  print(f'\n{spec.size} entries, {len(spec.languages)} languages: '
-        f'{pathlib.Path(args.output) / DESCRIPTION_FILE}')
+  print(
+    f'\n{spec.size} entries, {len(spec.languages)} languages: '
+    f'{pathlib.Path(args.output) / DESCRIPTION_FILE}'
+  )
   for code, runs in zip(spec.languages, spec.language_words, strict=False):
     words = sum(stop - start for start, stop in runs)
     print(f'  {code:<10} {words:>12,} words')
@@ -123,24 +180,40 @@ def run(args: argparse.Namespace) -> int:
 def _settings(args: argparse.Namespace) -> dict:
   languages = tuple(filter(None, args.languages.split(',')))
   return dict(
-      size=args.size, merges=args.merges, anchors=Anchors(args.anchors),
-      sentinels=args.sentinels, model_type=ModelType(args.model_type),
-      alpha=args.alpha, byte_fallback=args.byte_fallback,
-      character_coverage=args.character_coverage,
-      normalization=args.normalization, max_sentences=args.max_sentences,
-      languages=languages, seed=args.seed, num_threads=args.num_threads)
+    size=args.size,
+    merges=args.merges,
+    anchors=Anchors(args.anchors),
+    sentinels=args.sentinels,
+    model_type=ModelType(args.model_type),
+    alpha=args.alpha,
+    byte_fallback=args.byte_fallback,
+    character_coverage=args.character_coverage,
+    normalization=args.normalization,
+    max_sentences=args.max_sentences,
+    languages=languages,
+    seed=args.seed,
+    num_threads=args.num_threads,
+  )
 
 
 def _show_plan(corpus: Corpus, settings: Settings) -> None:
   print('lines, all well-formed:')
   for name, count in corpus.validate().items():
     print(f'  {name:<28} {count:>12,}')
-  size = (f'{settings.size} entries' if settings.size is not None
-          else f'{settings.merges} merges')
-  how = ('a vocabulary' if settings.anchors is Anchors.JOINT
-         else 'the model of each language')
-  print(f'\nsentences for {how}, {size}'
-        + (f', alpha {settings.alpha}' if settings.alpha is not None else ''))
+  size = (
+    f'{settings.size} entries'
+    if settings.size is not None
+    else f'{settings.merges} merges'
+  )
+  how = (
+    'a vocabulary'
+    if settings.anchors is Anchors.JOINT
+    else 'the model of each language'
+  )
+  print(
+    f'\nsentences for {how}, {size}'
+    + (f', alpha {settings.alpha}' if settings.alpha is not None else '')
+  )
   print(f'  {"language":<10} {"there are":>12} {"drawn":>12}')
   for plan in sentence_plans(corpus, settings).values():
     for language, quota in plan.items():

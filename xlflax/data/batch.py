@@ -62,7 +62,11 @@ def side(batch, prefix: str = ''):
   `side(batch, PAIRED)`: `{'token_ids': b}`.
   """
   if prefix:
-    return {key.removeprefix(prefix): value for key, value in batch.items()
-            if key.startswith(prefix)}
-  return {key: value for key, value in batch.items()
-          if not key.startswith(PAIRED)}
+    return {
+      key.removeprefix(prefix): value
+      for key, value in batch.items()
+      if key.startswith(prefix)
+    }
+  return {
+    key: value for key, value in batch.items() if not key.startswith(PAIRED)
+  }

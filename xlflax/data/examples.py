@@ -18,15 +18,18 @@ class Ragged(NamedTuple):
 
   def select(self, keep: np.ndarray) -> 'Ragged':
     """The texts where `keep`, bool [examples], is true."""
-    return Ragged(self.tokens[np.repeat(keep, self.lengths)],
-                  self.lengths[keep])
+    return Ragged(
+      self.tokens[np.repeat(keep, self.lengths)], self.lengths[keep]
+    )
 
   def texts(self, lengths: np.ndarray | None = None) -> list[np.ndarray]:
     """Each text as an array, cut off at `lengths` if given."""
     starts = np.cumsum(self.lengths) - self.lengths
     ends = starts + (self.lengths if lengths is None else lengths)
-    return [self.tokens[s:e] for s, e in zip(
-        starts.tolist(), ends.tolist(), strict=True)]
+    return [
+      self.tokens[s:e]
+      for s, e in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
 
   def with_eos(self, eos_id: int, dtype) -> np.ndarray:
     """`a b </s> c </s>` from the texts `a b` and `c`."""
@@ -73,5 +76,7 @@ def drop_empty(examples: Examples, begins: bool) -> tuple[Examples, bool]:
   starts = np.diff(np.concatenate([[0], kept_seen])) > 0
   last = int(kept_seen[-1]) if kept_seen.size else 0
   left = int(seen[-1]) if seen.size else int(begins)
-  return (Examples(tuple(s.select(keep) for s in examples.sides), starts),
-          left > last)
+  return (
+    Examples(tuple(s.select(keep) for s in examples.sides), starts),
+    left > last,
+  )

@@ -7,26 +7,104 @@ from xlflax import errors
 # Source: the ISO 639-3 code tables (iso639-3.sil.org), for the languages of
 # the Tatoeba test sets of LASER and XTREME that have a two-letter code.
 _TWO_LETTERS = {
-    'afr': 'af', 'amh': 'am', 'ara': 'ar', 'aze': 'az', 'bel': 'be',
-    'ben': 'bn', 'bos': 'bs', 'bre': 'br', 'bul': 'bg', 'cat': 'ca',
-    'ces': 'cs', 'cmn': 'zh', 'cor': 'kw', 'cym': 'cy', 'dan': 'da',
-    'deu': 'de', 'ell': 'el', 'eng': 'en', 'epo': 'eo', 'est': 'et',
-    'eus': 'eu', 'fao': 'fo', 'fas': 'fa', 'fin': 'fi', 'fra': 'fr',
-    'fry': 'fy', 'gla': 'gd', 'gle': 'ga', 'glg': 'gl', 'guj': 'gu',
-    'hau': 'ha', 'heb': 'he', 'hin': 'hi', 'hrv': 'hr', 'hun': 'hu',
-    'hye': 'hy', 'ido': 'io', 'ile': 'ie', 'ina': 'ia', 'ind': 'id',
-    'isl': 'is', 'ita': 'it', 'jav': 'jv', 'jpn': 'ja', 'kan': 'kn',
-    'kat': 'ka', 'kaz': 'kk', 'khm': 'km', 'kor': 'ko', 'kur': 'ku',
-    'lat': 'la', 'lav': 'lv', 'lit': 'lt', 'lvs': 'lv', 'mal': 'ml',
-    'mar': 'mr', 'mkd': 'mk', 'mon': 'mn', 'msa': 'ms', 'mya': 'my',
-    'nep': 'ne', 'nld': 'nl', 'nno': 'nn', 'nob': 'nb', 'oci': 'oc',
-    'pan': 'pa', 'pes': 'fa', 'pol': 'pl', 'por': 'pt', 'ron': 'ro',
-    'rus': 'ru', 'slk': 'sk', 'slv': 'sl', 'som': 'so', 'spa': 'es',
-    'sqi': 'sq', 'srp': 'sr', 'swa': 'sw', 'swe': 'sv', 'swh': 'sw',
-    'tam': 'ta', 'tat': 'tt', 'tel': 'te', 'tgl': 'tl', 'tha': 'th',
-    'tuk': 'tk', 'tur': 'tr', 'uig': 'ug', 'ukr': 'uk', 'urd': 'ur',
-    'uzb': 'uz', 'vie': 'vi', 'xho': 'xh', 'yid': 'yi', 'yor': 'yo',
-    'zho': 'zh', 'zsm': 'ms', 'zul': 'zu',
+  'afr': 'af',
+  'amh': 'am',
+  'ara': 'ar',
+  'aze': 'az',
+  'bel': 'be',
+  'ben': 'bn',
+  'bos': 'bs',
+  'bre': 'br',
+  'bul': 'bg',
+  'cat': 'ca',
+  'ces': 'cs',
+  'cmn': 'zh',
+  'cor': 'kw',
+  'cym': 'cy',
+  'dan': 'da',
+  'deu': 'de',
+  'ell': 'el',
+  'eng': 'en',
+  'epo': 'eo',
+  'est': 'et',
+  'eus': 'eu',
+  'fao': 'fo',
+  'fas': 'fa',
+  'fin': 'fi',
+  'fra': 'fr',
+  'fry': 'fy',
+  'gla': 'gd',
+  'gle': 'ga',
+  'glg': 'gl',
+  'guj': 'gu',
+  'hau': 'ha',
+  'heb': 'he',
+  'hin': 'hi',
+  'hrv': 'hr',
+  'hun': 'hu',
+  'hye': 'hy',
+  'ido': 'io',
+  'ile': 'ie',
+  'ina': 'ia',
+  'ind': 'id',
+  'isl': 'is',
+  'ita': 'it',
+  'jav': 'jv',
+  'jpn': 'ja',
+  'kan': 'kn',
+  'kat': 'ka',
+  'kaz': 'kk',
+  'khm': 'km',
+  'kor': 'ko',
+  'kur': 'ku',
+  'lat': 'la',
+  'lav': 'lv',
+  'lit': 'lt',
+  'lvs': 'lv',
+  'mal': 'ml',
+  'mar': 'mr',
+  'mkd': 'mk',
+  'mon': 'mn',
+  'msa': 'ms',
+  'mya': 'my',
+  'nep': 'ne',
+  'nld': 'nl',
+  'nno': 'nn',
+  'nob': 'nb',
+  'oci': 'oc',
+  'pan': 'pa',
+  'pes': 'fa',
+  'pol': 'pl',
+  'por': 'pt',
+  'ron': 'ro',
+  'rus': 'ru',
+  'slk': 'sk',
+  'slv': 'sl',
+  'som': 'so',
+  'spa': 'es',
+  'sqi': 'sq',
+  'srp': 'sr',
+  'swa': 'sw',
+  'swe': 'sv',
+  'swh': 'sw',
+  'tam': 'ta',
+  'tat': 'tt',
+  'tel': 'te',
+  'tgl': 'tl',
+  'tha': 'th',
+  'tuk': 'tk',
+  'tur': 'tr',
+  'uig': 'ug',
+  'ukr': 'uk',
+  'urd': 'ur',
+  'uzb': 'uz',
+  'vie': 'vi',
+  'xho': 'xh',
+  'yid': 'yi',
+  'yor': 'yo',
+  'zho': 'zh',
+  'zsm': 'ms',
+  'zul': 'zu',
 }
 
 
@@ -46,15 +124,18 @@ def match(code: str, languages: Sequence[str]) -> str | None:
   for candidate in (code, short):
     if candidate in languages:
       return candidate
-  same = [language for language in languages
-          if short_code(language) == short]
-  same = same or [language for language in languages
-                  if language.replace('-', '_').split('_')[0] == short]
+  same = [language for language in languages if short_code(language) == short]
+  same = same or [
+    language
+    for language in languages
+    if language.replace('-', '_').split('_')[0] == short
+  ]
   return same[0] if len(same) == 1 else None
 
 
-def language_id(vocabulary, code: str, notes: list[str], *,
-                required: bool = False) -> int:
+def language_id(
+  vocabulary, code: str, notes: list[str], *, required: bool = False
+) -> int:
   """The id of a language; 0, with a note, if the vocabulary lacks it.
 
   Args:
@@ -72,10 +153,14 @@ def language_id(vocabulary, code: str, notes: list[str], *,
     return vocabulary.language_id(known)
   if required:
     raise errors.VocabularyError(
-        "The model's sharing plan has no parts for a language", got=code,
-        expected='one of ' + ', '.join(vocabulary.spec.languages))
-  note = (f'the vocabulary has no language {code}; a model with language '
-          f'embeddings reads it as {vocabulary.spec.languages[0]}')
+      "The model's sharing plan has no parts for a language",
+      got=code,
+      expected='one of ' + ', '.join(vocabulary.spec.languages),
+    )
+  note = (
+    f'the vocabulary has no language {code}; a model with language '
+    f'embeddings reads it as {vocabulary.spec.languages[0]}'
+  )
   if note not in notes:
     notes.append(note)
   return 0

@@ -82,37 +82,41 @@ class Loader(Protocol):
     """Releases files; the loader can't be used any more."""
 
 
-def abstract_batch(stream: AnyStream, spec: VocabularySpec
-                   ) -> dict[str, jax.ShapeDtypeStruct]:
+def abstract_batch(
+  stream: AnyStream, spec: VocabularySpec
+) -> dict[str, jax.ShapeDtypeStruct]:
   """Shapes and types of any stream's global batch."""
   if isinstance(stream, labelled_lib.LabelledStream):
     return stream.batch_spec(spec)
   return batch_spec(stream)
 
 
-def batch_spec(stream: stream_lib.Stream
-               ) -> dict[str, jax.ShapeDtypeStruct]:
+def batch_spec(stream: stream_lib.Stream) -> dict[str, jax.ShapeDtypeStruct]:
   """Shapes and types of the global batch of a stream of text."""
   shape = (stream.batch_size, stream.length)
-  return {key: jax.ShapeDtypeStruct(shape, jnp.int32)
-          for key in rows.keys(stream)}
+  return {
+    key: jax.ShapeDtypeStruct(shape, jnp.int32) for key in rows.keys(stream)
+  }
 
 
-def check_sides(stream: stream_lib.Stream, task: str,
-                languages: tuple[str, ...]) -> None:
+def check_sides(
+  stream: stream_lib.Stream, task: str, languages: tuple[str, ...]
+) -> None:
   """Raises a ConfigError if the layout does not fit the task."""
   if stream.parallel == (len(languages) == 2):
     return
   kinds = ('a monolingual', 'a parallel')
   raise errors.ConfigError(
-      f'Layout.{stream.layout.name} needs {kinds[stream.parallel]} task',
-      got=f'{task} ({"-".join(languages)}), {kinds[len(languages) == 2]} task',
-      where=f'stream {stream.name!r}, mixture {stream.mixture!r}',
-      fix='Choose another layout or mixture')
+    f'Layout.{stream.layout.name} needs {kinds[stream.parallel]} task',
+    got=f'{task} ({"-".join(languages)}), {kinds[len(languages) == 2]} task',
+    where=f'stream {stream.name!r}, mixture {stream.mixture!r}',
+    fix='Choose another layout or mixture',
+  )
 
 
-def side_languages(stream: stream_lib.Stream, vocabulary,
-                   languages: tuple[str, ...]) -> tuple[int, ...]:
+def side_languages(
+  stream: stream_lib.Stream, vocabulary, languages: tuple[str, ...]
+) -> tuple[int, ...]:
   """Language id of each side of a row of a task with `languages`.
 
   Adjacent segments are two sides of one language.
@@ -122,29 +126,40 @@ def side_languages(stream: stream_lib.Stream, vocabulary,
   return tuple(map(vocabulary.language_id, languages))
 
 
-def check_range(stream: AnyStream, step: int, start: int,
-                stop: int) -> None:
+def check_range(stream: AnyStream, step: int, start: int, stop: int) -> None:
   """Raises a ValueError for rows that no batch has."""
   if step < 0 or not 0 <= start < stop <= stream.batch_size:
-    raise ValueError(f'No rows {start}..{stop} in batches of '
-                     f'{stream.batch_size} (step {step}).')
+    raise ValueError(
+      f'No rows {start}..{stop} in batches of '
+      f'{stream.batch_size} (step {step}).'
+    )
 
 
 def nothing_left(stream, task: str, examples: int) -> errors.CorpusError:
   """The error for a task of which the stream can use no example."""
   return errors.CorpusError(
-      f'The filters of stream {stream.name!r} leave nothing of {task}',
-      got=f'{examples} examples, split {stream.split}',
-      expected=f'some with at least {stream.pairs.min_tokens} tokens a side'
-               + (f' and at most {stream.pairs.max_tokens} on both'
-                  if stream.pairs.max_tokens else ''),
-      fix='Loosen PairOptions.min_tokens or max_tokens, or take the task '
-          'out of the mixture')
+    f'The filters of stream {stream.name!r} leave nothing of {task}',
+    got=f'{examples} examples, split {stream.split}',
+    expected=f'some with at least {stream.pairs.min_tokens} tokens a side'
+    + (
+      f' and at most {stream.pairs.max_tokens} on both'
+      if stream.pairs.max_tokens
+      else ''
+    ),
+    fix='Loosen PairOptions.min_tokens or max_tokens, or take the task '
+    'out of the mixture',
+  )
 
 
-def open_loader(stream: AnyStream, *, vocabulary, seed: int,
-                cache_dir=None, corpus=None,
-                task_modules: Sequence[str] = ()) -> Loader:
+def open_loader(
+  stream: AnyStream,
+  *,
+  vocabulary,
+  seed: int,
+  cache_dir=None,
+  corpus=None,
+  task_modules: Sequence[str] = (),
+) -> Loader:
   """Opens a stream.
 
   Args:
@@ -165,15 +180,22 @@ def open_loader(stream: AnyStream, *, vocabulary, seed: int,
   """
   if isinstance(stream, labelled_lib.LabelledStream):
     from xlflax.data.labelled import loader as labelled_loader
+
     return labelled_loader.LabelledLoader(
-        stream, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir)
+      stream, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir
+    )
   if isinstance(corpus, (str, os.PathLike)):
     corpus = corpus_lib.Corpus(corpus)
   if cache_dir is not None:
     from xlflax.data.cache import loader as cached_loader
+
     return cached_loader.CachedLoader(
-        stream, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir,
-        corpus=corpus)
+      stream,
+      vocabulary=vocabulary,
+      seed=seed,
+      cache_dir=cache_dir,
+      corpus=corpus,
+    )
   try:
     from xlflax.data.cache import writer as cache_writer
     from xlflax.data.seqio_tasks import live_loader
@@ -181,10 +203,12 @@ def open_loader(stream: AnyStream, *, vocabulary, seed: int,
     if error.name is None or error.name.startswith('xlflax'):
       raise
     raise errors.ConfigError(
-        'Reading text live needs TensorFlow and SeqIO',
-        got=f'no module {error.name!r}', where=f'stream {stream.name!r}',
-        fix='Install xlflax[data], or give the directory of a token cache',
+      'Reading text live needs TensorFlow and SeqIO',
+      got=f'no module {error.name!r}',
+      where=f'stream {stream.name!r}',
+      fix='Install xlflax[data], or give the directory of a token cache',
     ) from error
   cache_writer.register_tasks(corpus and corpus.directory, task_modules)
   return live_loader.LiveLoader(
-      stream, vocabulary=vocabulary, seed=seed, corpus=corpus)
+    stream, vocabulary=vocabulary, seed=seed, corpus=corpus
+  )

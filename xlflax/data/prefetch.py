@@ -23,13 +23,19 @@ class Prefetcher:
   would have returned the batch, and by each one after it.
   """
 
-  def __init__(self, loader: loader_lib.Loader, *, sharding: Shardings,
-               first_step: int = 0, size: int = 2):
+  def __init__(
+    self,
+    loader: loader_lib.Loader,
+    *,
+    sharding: Shardings,
+    first_step: int = 0,
+    size: int = 2,
+  ):
     """Args:
-      loader: read by the thread only; stays open after `close`.
-      sharding: of each array [B, T] of the batch; one for all, or by key.
-      first_step: the stream's step of the first batch.
-      size: batches kept ready.
+    loader: read by the thread only; stays open after `close`.
+    sharding: of each array [B, T] of the batch; one for all, or by key.
+    first_step: the stream's step of the first batch.
+    size: batches kept ready.
     """
     self._loader = loader
     self._sharding = sharding
@@ -37,8 +43,11 @@ class Prefetcher:
     self._stop = threading.Event()
     self._error: BaseException | None = None
     self._thread = threading.Thread(
-        target=self._work, args=(first_step,), daemon=True,
-        name=f'prefetch-{loader.stream.name}')
+      target=self._work,
+      args=(first_step,),
+      daemon=True,
+      name=f'prefetch-{loader.stream.name}',
+    )
     self._thread.start()
 
   def next(self) -> dict[str, jax.Array]:
@@ -101,8 +110,9 @@ class Prefetcher:
         continue
 
 
-def device_batch(loader: loader_lib.Loader, step: int, sharding: Shardings
-                 ) -> dict[str, jax.Array]:
+def device_batch(
+  loader: loader_lib.Loader, step: int, sharding: Shardings
+) -> dict[str, jax.Array]:
   """The global batch of a step, as arrays over the devices.
 
   Args:
@@ -115,15 +125,25 @@ def device_batch(loader: loader_lib.Loader, step: int, sharding: Shardings
     read.
   """
   spec = loader.spec
-  shardings = {key: sharding[key] if isinstance(sharding, Mapping)
-               else sharding for key in spec}
-  held = _Rows(loader, step, [
-      span for key, value in spec.items()
-      for span in _spans(shardings[key], value.shape)])
+  shardings = {
+    key: sharding[key] if isinstance(sharding, Mapping) else sharding
+    for key in spec
+  }
+  held = _Rows(
+    loader,
+    step,
+    [
+      span
+      for key, value in spec.items()
+      for span in _spans(shardings[key], value.shape)
+    ],
+  )
   return {
-      key: jax.make_array_from_callback(
-          value.shape, shardings[key], functools.partial(held.get, key))
-      for key, value in spec.items()}
+    key: jax.make_array_from_callback(
+      value.shape, shardings[key], functools.partial(held.get, key)
+    )
+    for key, value in spec.items()
+  }
 
 
 def _spans(sharding, shape) -> list[tuple[int, int]]:
@@ -136,14 +156,17 @@ class _Rows:
   """The rows of a step that this process needs, each read once."""
 
   def __init__(self, loader, step, spans):
-    self._parts = [(start, loader.rows(step, start, stop))
-                   for start, stop in _union(spans)]
+    self._parts = [
+      (start, loader.rows(step, start, stop)) for start, stop in _union(spans)
+    ]
 
   def get(self, key: str, index) -> np.ndarray:
     """Part of one array, where `index` is of the global array."""
     first = index[0].start or 0
-    start, batch = max((part for part in self._parts if part[0] <= first),
-                       key=lambda part: part[0])
+    start, batch = max(
+      (part for part in self._parts if part[0] <= first),
+      key=lambda part: part[0],
+    )
     stop = None if index[0].stop is None else index[0].stop - start
     return batch[key][(slice(first - start, stop), *index[1:])]
 

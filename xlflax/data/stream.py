@@ -115,12 +115,17 @@ class PairOptions:
     enums.coerce(self, 'positions', Positions)
     enums.coerce(self, 'order', SideOrder)
     if self.min_tokens < 1:
-      raise errors.ConfigError('PairOptions.min_tokens is too small',
-                               got=self.min_tokens, expected='at least 1')
+      raise errors.ConfigError(
+        'PairOptions.min_tokens is too small',
+        got=self.min_tokens,
+        expected='at least 1',
+      )
     if self.max_tokens is not None and self.max_tokens < 2 * self.min_tokens:
       raise errors.ConfigError(
-          'No pair can pass the length filters', got=self,
-          expected='max_tokens of at least 2 * min_tokens')
+        'No pair can pass the length filters',
+        got=self,
+        expected='max_tokens of at least 2 * min_tokens',
+      )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -194,20 +199,24 @@ def _check_sizes(stream: Stream) -> None:
   needed = 2 if stream.layout is Layout.PAIRS else 1
   if stream.capacity < needed:
     raise errors.ConfigError(
-        'Stream.length leaves no room for text', got=stream.length,
-        expected=f'at least {stream.length - stream.capacity + needed}',
-        where=where)
+      'Stream.length leaves no room for text',
+      got=stream.length,
+      expected=f'at least {stream.length - stream.capacity + needed}',
+      where=where,
+    )
   for name in ('batch_size', 'shuffle_window', 'max_examples'):
     value = getattr(stream, name)
     if value is not None and value < 1:
       raise errors.ConfigError(
-          f'Stream.{name} must be positive', got=value,
-          where=where)
+        f'Stream.{name} must be positive', got=value, where=where
+      )
   if isinstance(stream.alpha, (int, float)) and stream.alpha < 0:
     raise errors.ConfigError(
-        'Stream.alpha is negative: large languages would be drawn least',
-        got=stream.alpha, expected='0 (uniform) to 1 (as the corpus)',
-        where=where)
+      'Stream.alpha is negative: large languages would be drawn least',
+      got=stream.alpha,
+      expected='0 (uniform) to 1 (as the corpus)',
+      where=where,
+    )
 
 
 def _check_options(stream: Stream) -> None:
@@ -215,24 +224,40 @@ def _check_options(stream: Stream) -> None:
   layout, pairs, default = stream.layout, stream.pairs, PairOptions()
   two_sided = stream.parallel or layout is Layout.ADJACENT
   ignored = {
-      'remainder': (layout is not Layout.BLOCKS
-                    and stream.remainder is not Remainder.PAD),
-      'max_examples': (stream.max_examples is not None and (
-          layout in (Layout.BLOCKS, Layout.ADJACENT)
-          or stream.packing is not Packing.NONE)),
-      'packing': (layout not in (Layout.SENTENCES, Layout.PAIRS)
-                  and stream.packing is not Packing.NONE),
-      'pairs': not two_sided and pairs != default,
-      'pairs.separator': (layout is not Layout.PAIRS and two_sided
-                          and pairs.separator is not default.separator),
-      'pairs.positions': (layout is not Layout.PAIRS and two_sided
-                          and pairs.positions is not default.positions),
-      'pairs.max_tokens': (layout is Layout.ADJACENT
-                           and pairs.max_tokens is not None),
+    'remainder': (
+      layout is not Layout.BLOCKS and stream.remainder is not Remainder.PAD
+    ),
+    'max_examples': (
+      stream.max_examples is not None
+      and (
+        layout in (Layout.BLOCKS, Layout.ADJACENT)
+        or stream.packing is not Packing.NONE
+      )
+    ),
+    'packing': (
+      layout not in (Layout.SENTENCES, Layout.PAIRS)
+      and stream.packing is not Packing.NONE
+    ),
+    'pairs': not two_sided and pairs != default,
+    'pairs.separator': (
+      layout is not Layout.PAIRS
+      and two_sided
+      and pairs.separator is not default.separator
+    ),
+    'pairs.positions': (
+      layout is not Layout.PAIRS
+      and two_sided
+      and pairs.positions is not default.positions
+    ),
+    'pairs.max_tokens': (
+      layout is Layout.ADJACENT and pairs.max_tokens is not None
+    ),
   }
   for name, wrong in ignored.items():
     if wrong:
       raise errors.ConfigError(
-          f'Stream.{name} has no meaning for Layout.{layout.name}'
-          + (' with packing' if name == 'max_examples' else ''),
-          where=f'stream {stream.name!r}', fix='Leave it at its default')
+        f'Stream.{name} has no meaning for Layout.{layout.name}'
+        + (' with packing' if name == 'max_examples' else ''),
+        where=f'stream {stream.name!r}',
+        fix='Leave it at its default',
+      )

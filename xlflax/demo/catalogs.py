@@ -16,13 +16,41 @@ from xlflax.demo import held_out, message_catalog, message_text, names
 
 ENGLISH = 'en'
 # 8 scripts; each of these has at least 95 % of Django's messages.
-LANGUAGES = ('en', 'ar', 'de', 'el', 'es', 'fa', 'fr', 'he', 'ja', 'ko', 'nl',
-             'pl', 'ru', 'tr', 'uk', 'zh')
+LANGUAGES = (
+  'en',
+  'ar',
+  'de',
+  'el',
+  'es',
+  'fa',
+  'fr',
+  'he',
+  'ja',
+  'ko',
+  'nl',
+  'pl',
+  'ru',
+  'tr',
+  'uk',
+  'zh',
+)
 _NAMES = {
-    'ar': 'Arabic', 'de': 'German', 'el': 'Greek', 'en': 'English',
-    'es': 'Spanish', 'fa': 'Persian', 'fr': 'French', 'he': 'Hebrew',
-    'ja': 'Japanese', 'ko': 'Korean', 'nl': 'Dutch', 'pl': 'Polish',
-    'ru': 'Russian', 'tr': 'Turkish', 'uk': 'Ukrainian', 'zh': 'Chinese',
+  'ar': 'Arabic',
+  'de': 'German',
+  'el': 'Greek',
+  'en': 'English',
+  'es': 'Spanish',
+  'fa': 'Persian',
+  'fr': 'French',
+  'he': 'Hebrew',
+  'ja': 'Japanese',
+  'ko': 'Korean',
+  'nl': 'Dutch',
+  'pl': 'Polish',
+  'ru': 'Russian',
+  'tr': 'Turkish',
+  'uk': 'Ukrainian',
+  'zh': 'Chinese',
 }
 # Django's names of locales where they are not the language code.
 _DJANGO_LOCALES = {'zh': 'zh_Hans', 'pt': 'pt_BR', 'no': 'nb'}
@@ -57,15 +85,16 @@ def package_directory(package: str) -> pathlib.Path:
   spec = importlib.util.find_spec(package)
   if spec is None or not spec.submodule_search_locations:
     raise errors.CorpusError(
-        'The demo needs a package that is not installed', got=package,
-        expected='the extras `data` (to write a token cache) and `demo` '
-        '(packages with translated messages)',
-        fix="pip install 'xlflax[data,demo]'")
+      'The demo needs a package that is not installed',
+      got=package,
+      expected='the extras `data` (to write a token cache) and `demo` '
+      '(packages with translated messages)',
+      fix="pip install 'xlflax[data,demo]'",
+    )
   return pathlib.Path(next(iter(spec.submodule_search_locations)))
 
 
-def read_messages(language: str,
-                  directory: pathlib.Path) -> dict[str, str]:
+def read_messages(language: str, directory: pathlib.Path) -> dict[str, str]:
   """English text -> translation, cleaned, from all of Django's catalogs.
 
   The first translation of a text is kept; texts that are equal but for case
@@ -81,9 +110,11 @@ def read_messages(language: str,
   paths = _catalog_paths(_DJANGO_LOCALES.get(language, language), directory)
   if not paths:
     raise errors.CorpusError(
-        f'Django has no message catalogs of {language!r}',
-        where=directory, expected='a language of django/conf/locale',
-        fix=f'choose among {", ".join(LANGUAGES[1:])}')
+      f'Django has no message catalogs of {language!r}',
+      where=directory,
+      expected='a language of django/conf/locale',
+      fix=f'choose among {", ".join(LANGUAGES[1:])}',
+    )
   texts, seen = {}, set()
   for path in paths:
     for message in message_catalog.read_catalog(path):
@@ -95,32 +126,46 @@ def read_messages(language: str,
   return texts
 
 
-def split_messages(messages: dict[str, dict[str, str]], *, num_test: int,
-                   num_validation: int, seed: int) -> Split:
+def split_messages(
+  messages: dict[str, dict[str, str]],
+  *,
+  num_test: int,
+  num_validation: int,
+  seed: int,
+) -> Split:
   """Holds out messages that all languages have, and their near duplicates.
 
   Test and validation are the same messages in every language, so that scores
   of languages can be compared. Nothing in `train` resembles them, on either
   side (see `held_out.remove`).
   """
-  chosen = held_out.choose(messages, count=num_test + num_validation,
-                           seed=seed)
+  chosen = held_out.choose(messages, count=num_test + num_validation, seed=seed)
   # With fewer common messages than wanted, both splits shrink alike.
   border = len(chosen) * num_test // (num_test + num_validation)
   splits = {}
-  for name, keys in (('test', chosen[:border]), ('validation',
-                                                 chosen[border:])):
-    splits[name] = {language: {key: texts[key] for key in keys}
-                    for language, texts in messages.items()}
-  train = {language: held_out.remove(texts, {key: texts[key]
-                                             for key in chosen})
-           for language, texts in messages.items()}
+  for name, keys in (
+    ('test', chosen[:border]),
+    ('validation', chosen[border:]),
+  ):
+    splits[name] = {
+      language: {key: texts[key] for key in keys}
+      for language, texts in messages.items()
+    }
+  train = {
+    language: held_out.remove(texts, {key: texts[key] for key in chosen})
+    for language, texts in messages.items()
+  }
   return Split(train=train, **splits)
 
 
-def build_corpus(output_dir: str | pathlib.Path, *,
-                 languages: Sequence[str] = LANGUAGES, num_test: int = 100,
-                 num_validation: int = 20, seed: int = 0) -> Split:
+def build_corpus(
+  output_dir: str | pathlib.Path,
+  *,
+  languages: Sequence[str] = LANGUAGES,
+  num_test: int = 100,
+  num_validation: int = 20,
+  seed: int = 0,
+) -> Split:
   """Writes a corpus directory of Django's messages and pycountry's names.
 
   Args:
@@ -142,26 +187,30 @@ def build_corpus(output_dir: str | pathlib.Path, *,
   others = [language for language in languages if language != ENGLISH]
   if len(others) == len(languages) or not others:
     raise errors.CorpusError(
-        'The demo needs English and at least one other language',
-        got=', '.join(languages) or 'no language',
-        fix='add en to the languages')
+      'The demo needs English and at least one other language',
+      got=', '.join(languages) or 'no language',
+      fix='add en to the languages',
+    )
   directory = package_directory('django')
   locales = package_directory('pycountry') / 'locales'
-  messages = {language: read_messages(language, directory)
-              for language in others}
-  split = split_messages(messages, num_test=num_test,
-                         num_validation=num_validation, seed=seed)
+  messages = {
+    language: read_messages(language, directory) for language in others
+  }
+  split = split_messages(
+    messages, num_test=num_test, num_validation=num_validation, seed=seed
+  )
   for name, part in dataclasses.asdict(split).items():
     _write_split(output_dir, part, name)
   for language in others:
     corpus_writer.write_dictionary(
-        output_dir, (ENGLISH, language),
-        names.dictionary(language, locales).items())
+      output_dir,
+      (ENGLISH, language),
+      names.dictionary(language, locales).items(),
+    )
   return split
 
 
-def _catalog_paths(locale: str, directory: pathlib.Path
-                   ) -> list[pathlib.Path]:
+def _catalog_paths(locale: str, directory: pathlib.Path) -> list[pathlib.Path]:
   """Django's catalogs of a locale; .mo only where the .po is missing."""
   folders = sorted(directory.glob(f'contrib/*/locale/{locale}/LC_MESSAGES'))
   folders.insert(0, directory / 'conf' / 'locale' / locale / 'LC_MESSAGES')
@@ -176,29 +225,38 @@ def _catalog_paths(locale: str, directory: pathlib.Path
 def _clean(message: message_catalog.Message) -> tuple[str, str]:
   if message_text.is_fragment(message.source):
     return '', ''
-  return (message_text.plain_text(message.source),
-          message_text.plain_text(message.translation))
+  return (
+    message_text.plain_text(message.source),
+    message_text.plain_text(message.translation),
+  )
 
 
-def _check_directory(directory: pathlib.Path, languages: Sequence[str]
-                     ) -> None:
+def _check_directory(directory: pathlib.Path, languages: Sequence[str]) -> None:
   """Refuses a corpus of other languages: its files would be left over."""
-  there = {path.name.split('.')[0]
-           for path in directory.glob('mono/*') if path.is_file()}
+  there = {
+    path.name.split('.')[0]
+    for path in directory.glob('mono/*')
+    if path.is_file()
+  }
   if there and there != set(languages):
     raise errors.CorpusError(
-        'The directory of the corpus holds text of other languages',
-        got=', '.join(sorted(there)), expected=', '.join(sorted(languages)),
-        where=directory, fix='choose another directory, or delete this one')
+      'The directory of the corpus holds text of other languages',
+      got=', '.join(sorted(there)),
+      expected=', '.join(sorted(languages)),
+      where=directory,
+      fix='choose another directory, or delete this one',
+    )
 
 
-def _write_split(directory, part: dict[str, dict[str, str]],
-                 split: str) -> None:
-  english = dict.fromkeys(source for texts in part.values()
-                          for source in texts)
+def _write_split(
+  directory, part: dict[str, dict[str, str]], split: str
+) -> None:
+  english = dict.fromkeys(source for texts in part.values() for source in texts)
   corpus_writer.write_monolingual(directory, ENGLISH, [english], split=split)
   for language, texts in part.items():
     corpus_writer.write_monolingual(
-        directory, language, [dict.fromkeys(texts.values())], split=split)
+      directory, language, [dict.fromkeys(texts.values())], split=split
+    )
     corpus_writer.write_parallel(
-        directory, (ENGLISH, language), texts.items(), split=split)
+      directory, (ENGLISH, language), texts.items(), split=split
+    )

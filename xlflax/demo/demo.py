@@ -81,11 +81,16 @@ def run(settings: Settings) -> dict[str, Any]:
   _configure(settings)
   with phases.begin('corpus', 'Messages of Django and names of pycountry'):
     split = catalogs.build_corpus(
-        settings.path('corpus'), languages=settings.languages,
-        num_test=settings.num_test)
-    logging.info('%d languages, %d pairs of messages: %s',
-                 len(settings.languages), _num_pairs(split),
-                 settings.path('corpus'))
+      settings.path('corpus'),
+      languages=settings.languages,
+      num_test=settings.num_test,
+    )
+    logging.info(
+      '%d languages, %d pairs of messages: %s',
+      len(settings.languages),
+      _num_pairs(split),
+      settings.path('corpus'),
+    )
   with phases.begin('vocabulary', 'SentencePiece over all languages'):
     vocabulary = _make_vocabulary(settings)
   with phases.begin('cache', 'Tokenising once'):
@@ -97,12 +102,20 @@ def run(settings: Settings) -> dict[str, Any]:
     found = examples.find(settings.model_dir, settings.path('corpus'))
   with phases.begin('report', 'Tables and pictures'):
     made = summary.make(
-        settings, split=split, results=results, examples=found,
-        steps=result['step'], seconds=phases.seconds)
+      settings,
+      split=split,
+      results=results,
+      examples=found,
+      steps=result['step'],
+      seconds=phases.seconds,
+    )
     page = report.write_report(
-        pathlib.Path(settings.model_dir) / run_directory.REPORT, made,
-        report.read_losses(
-            pathlib.Path(settings.model_dir) / run_directory.METRICS))
+      pathlib.Path(settings.model_dir) / run_directory.REPORT,
+      made,
+      report.read_losses(
+        pathlib.Path(settings.model_dir) / run_directory.METRICS
+      ),
+    )
   phases.end(made, page)
   return made
 
@@ -117,8 +130,9 @@ class _Phases:
   @contextlib.contextmanager
   def begin(self, name: str, what: str):
     number = _PHASES.index(name) + 1
-    self._console.print(rich.rule.Rule(
-        f'{number}/{len(_PHASES)}  {name}: {what}', align='left'))
+    self._console.print(
+      rich.rule.Rule(f'{number}/{len(_PHASES)}  {name}: {what}', align='left')
+    )
     start = time.monotonic()
     yield
     self.seconds[name] = round(time.monotonic() - start, 2)
@@ -127,49 +141,72 @@ class _Phases:
   def end(self, made: dict[str, Any], page: pathlib.Path) -> None:
     console = rich.console.Console()
     console.print(summary.table(made))
-    console.print(f'{sum(self.seconds.values()):.0f} seconds. '
-                  f'Report: {page}', soft_wrap=True)
+    console.print(
+      f'{sum(self.seconds.values()):.0f} seconds. Report: {page}',
+      soft_wrap=True,
+    )
 
 
 def _configure(settings: Settings) -> None:
-  paths = {'MODEL_DIR': settings.model_dir, 'CORPUS': settings.path('corpus'),
-           'VOCABULARY': settings.path('vocabulary'),
-           'CACHE_DIR': settings.path('cache')}
+  paths = {
+    'MODEL_DIR': settings.model_dir,
+    'CORPUS': settings.path('corpus'),
+    'VOCABULARY': settings.path('vocabulary'),
+    'CACHE_DIR': settings.path('cache'),
+  }
   bindings = [config.quoted(name, value) for name, value in paths.items()]
-  config.parse(settings.gin_files, [*bindings, *settings.gin_bindings],
-               settings.gin_search_paths)
+  config.parse(
+    settings.gin_files,
+    [*bindings, *settings.gin_bindings],
+    settings.gin_search_paths,
+  )
 
 
 def _make_vocabulary(settings: Settings):
   vocabulary = vocabulary_training.train_vocabulary(
-      corpus_lib.Corpus(settings.path('corpus')), settings.path('vocabulary'),
-      size=settings.vocabulary_size or _ENTRIES * len(settings.languages),
-      character_coverage=0.9999, alpha=1.0,
-      num_threads=2, overwrite=True)
-  logging.info('%d entries: %s', vocabulary.spec.size,
-               settings.path('vocabulary'))
+    corpus_lib.Corpus(settings.path('corpus')),
+    settings.path('vocabulary'),
+    size=settings.vocabulary_size or _ENTRIES * len(settings.languages),
+    character_coverage=0.9999,
+    alpha=1.0,
+    num_threads=2,
+    overwrite=True,
+  )
+  logging.info(
+    '%d entries: %s', vocabulary.spec.size, settings.path('vocabulary')
+  )
   return vocabulary
 
 
 def _write_cache(settings: Settings, vocabulary) -> None:
   host_tensorflow.load()
   from xlflax.data.cache import writer as cache_writer  # pylint: disable=g-import-not-at-top
+
   tasks = cache_writer.write_cache(
-      settings.path('cache'), mixtures=MIXTURES, vocabulary=vocabulary,
-      register=functools.partial(
-          cache_writer.register_tasks, settings.path('corpus'), ()),
-      overwrite=True)
+    settings.path('cache'),
+    mixtures=MIXTURES,
+    vocabulary=vocabulary,
+    register=functools.partial(
+      cache_writer.register_tasks, settings.path('corpus'), ()
+    ),
+    overwrite=True,
+  )
   logging.info('%d tasks: %s', len(tasks), settings.path('cache'))
 
 
 def _evaluate(settings: Settings) -> evaluate_lib.Report:
   directory = settings.path('corpus')
   tasks = (
-      retrieval.Retrieval(source=sources.CorpusPairs(directory=directory)),
-      perplexity.Perplexity(source=sources.CorpusText(directory=directory),
-                            length=64, draws=_MASK_DRAWS))
+    retrieval.Retrieval(source=sources.CorpusPairs(directory=directory)),
+    perplexity.Perplexity(
+      source=sources.CorpusText(directory=directory),
+      length=64,
+      draws=_MASK_DRAWS,
+    ),
+  )
   return evaluate_lib.evaluate(
-      model_dir=settings.model_dir, tasks=tasks, untrained=True)
+    model_dir=settings.model_dir, tasks=tasks, untrained=True
+  )
 
 
 def _num_pairs(split: catalogs.Split) -> int:

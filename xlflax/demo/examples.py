@@ -7,8 +7,9 @@ from xlflax.similarity import cosine as similarity
 from xlflax.training import run as run_lib
 
 
-def find(model_dir: str | pathlib.Path, corpus: str | pathlib.Path
-         ) -> list[dict[str, str]]:
+def find(
+  model_dir: str | pathlib.Path, corpus: str | pathlib.Path
+) -> list[dict[str, str]]:
   """For one message of each language the nearest English message.
 
   Message i of the test split is taken for the i-th pair, good or bad.
@@ -22,8 +23,10 @@ def find(model_dir: str | pathlib.Path, corpus: str | pathlib.Path
   """
   run = run_lib.open_run(model_dir)
   subject = base.Subject(
-      model=run.model, params=run.restore_params(run.steps[-1]),
-      vocabulary=run.vocabulary)
+    model=run.model,
+    params=run.restore_params(run.steps[-1]),
+    vocabulary=run.vocabulary,
+  )
   source = sources.CorpusPairs(directory=str(corpus))
   queries, languages, answers = [], [], []
   for index, pair in enumerate(source.pairs()):
@@ -32,20 +35,28 @@ def find(model_dir: str | pathlib.Path, corpus: str | pathlib.Path
     queries.append(text.second[place])
     answers.append(text.first[place])
     languages.append(pair[1])
-  english = tuple(dict.fromkeys(
-      source.load(source.pairs()[0]).first))
+  english = tuple(dict.fromkeys(source.load(source.pairs()[0]).first))
   nearest = _nearest(subject, queries, languages, english)
-  return [{'language': language, 'query': query, 'answer': answer,
-           'found': english[index]}
-          for language, query, answer, index in zip(
-              languages, queries, answers, nearest, strict=True)]
+  return [
+    {
+      'language': language,
+      'query': query,
+      'answer': answer,
+      'found': english[index],
+    }
+    for language, query, answer, index in zip(
+      languages, queries, answers, nearest, strict=True
+    )
+  ]
 
 
 def _nearest(subject: base.Subject, queries, languages, english) -> list[int]:
   """Indices into `english` by cosine of the last layer's states."""
   ids = [subject.vocabulary.language_id(code) for code in languages]
   ids += [subject.vocabulary.language_id('en')] * len(english)
-  vectors = states.sentence_states(
-      subject, [*queries, *english], ids).states[-1]
+  vectors = states.sentence_states(subject, [*queries, *english], ids).states[
+    -1
+  ]
   return similarity.nearest(
-      vectors[:len(queries)], vectors[len(queries):]).forward.tolist()
+    vectors[: len(queries)], vectors[len(queries) :]
+  ).forward.tolist()

@@ -18,8 +18,9 @@ _FEWEST = 10
 Translations = Mapping[str, str]
 
 
-def choose(messages: Mapping[str, Translations], *, count: int,
-           seed: int) -> list[str]:
+def choose(
+  messages: Mapping[str, Translations], *, count: int, seed: int
+) -> list[str]:
   """English texts that every language translates, unlike each other.
 
   Args:
@@ -37,17 +38,22 @@ def choose(messages: Mapping[str, Translations], *, count: int,
   """
   common = set.intersection(*(set(texts) for texts in messages.values()))
   candidates = sorted(
-      (text for text in common
-       if _MIN_WORDS <= len(text.split()) <= _MAX_WORDS),
-      key=lambda text: hashlib.sha256(f'{seed}:{text}'.encode()).digest())
+    (text for text in common if _MIN_WORDS <= len(text.split()) <= _MAX_WORDS),
+    key=lambda text: hashlib.sha256(f'{seed}:{text}'.encode()).digest(),
+  )
   alike = similarity(candidates, candidates) >= NEAR_DUPLICATE
   chosen: list[int] = []
   seen: set[tuple[str, str]] = set()
   for index, text in enumerate(candidates):
-    keys = {(language, message_text.normalise(texts[text]))
-            for language, texts in messages.items()}
-    if (seen & keys or alike[index, chosen].any()
-        or message_text.normalise(text) in {key for _, key in keys}):
+    keys = {
+      (language, message_text.normalise(texts[text]))
+      for language, texts in messages.items()
+    }
+    if (
+      seen & keys
+      or alike[index, chosen].any()
+      or message_text.normalise(text) in {key for _, key in keys}
+    ):
       continue
     chosen.append(index)
     seen |= keys
@@ -55,10 +61,12 @@ def choose(messages: Mapping[str, Translations], *, count: int,
       break
   if len(chosen) < _FEWEST:
     raise errors.CorpusError(
-        'Too few messages are translated into all languages',
-        got=f'{len(chosen)} messages in {", ".join(messages)}',
-        expected=f'at least {_FEWEST}', where='the catalogs of Django',
-        fix='choose fewer languages, or a newer Django')
+      'Too few messages are translated into all languages',
+      got=f'{len(chosen)} messages in {", ".join(messages)}',
+      expected=f'at least {_FEWEST}',
+      where='the catalogs of Django',
+      fix='choose fewer languages, or a newer Django',
+    )
   return [candidates[index] for index in chosen]
 
 
@@ -67,13 +75,17 @@ def remove(texts: Translations, held_out: Translations) -> dict[str, str]:
   if not texts or not held_out:
     return dict(texts)
   kept = np.ones(len(texts), bool)
-  sides = ((list(texts), list(held_out)),
-           (list(texts.values()), list(held_out.values())))
+  sides = (
+    (list(texts), list(held_out)),
+    (list(texts.values()), list(held_out.values())),
+  )
   for ours, theirs in sides:
     kept &= (similarity(ours, theirs) < NEAR_DUPLICATE).all(axis=1)
-  return {source: target
-          for (source, target), keep in zip(texts.items(), kept, strict=True)
-          if keep}
+  return {
+    source: target
+    for (source, target), keep in zip(texts.items(), kept, strict=True)
+    if keep
+  }
 
 
 def similarity(left: Sequence[str], right: Sequence[str]) -> np.ndarray:
@@ -94,7 +106,7 @@ def similarity(left: Sequence[str], right: Sequence[str]) -> np.ndarray:
 def _trigrams(text: str, index: dict[str, int]) -> list[int]:
   """Ids of the text's trigrams; new ones are added to `index`."""
   padded = f' {message_text.normalise(text)} '
-  grams = {padded[i:i + 3] for i in range(max(1, len(padded) - 2))}
+  grams = {padded[i : i + 3] for i in range(max(1, len(padded) - 2))}
   return [index.setdefault(gram, len(index)) for gram in grams]
 
 

@@ -14,7 +14,8 @@ from xlflax import errors
 # plural of 5 is the most common form where a language has several.
 _ONE, _MANY = 1, 5
 _FIELD = re.compile(
-    r'(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s+(".*")\s*$')
+  r'(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s+(".*")\s*$'
+)
 _PLURAL_FORMS = re.compile(r'plural\s*=\s*([^;\n]+)')
 _MO_MAGIC = 0x950412DE
 
@@ -38,24 +39,33 @@ def read_catalog(path: pathlib.Path) -> list[Message]:
     CorpusError: the file is no gettext catalog.
   """
   try:
-    entries = list(_mo_entries(path) if path.suffix == '.mo'
-                   else _po_entries(path))
+    entries = list(
+      _mo_entries(path) if path.suffix == '.mo' else _po_entries(path)
+    )
     plural = gettext.c2py(_plural_rule(entries))
   except (ValueError, SyntaxError, KeyError, struct.error) as error:
     raise errors.CorpusError(
-        'A message catalog cannot be read', got=error,
-        expected='a gettext .po or .mo file in UTF-8', where=path,
-        fix='reinstall the package it belongs to') from error
-  return [message for entry in entries if entry['msgid']
-          for message in _messages(entry, plural) if message.translation]
+      'A message catalog cannot be read',
+      got=error,
+      expected='a gettext .po or .mo file in UTF-8',
+      where=path,
+      fix='reinstall the package it belongs to',
+    ) from error
+  return [
+    message
+    for entry in entries
+    if entry['msgid']
+    for message in _messages(entry, plural)
+    if message.translation
+  ]
 
 
 def _messages(entry: dict[str, str], plural) -> list[Message]:
   if 'msgid_plural' not in entry:
     return [Message(entry['msgid'], entry.get('msgstr', ''))]
   return [
-      Message(entry['msgid'], entry.get(f'msgstr[{plural(_ONE)}]', '')),
-      Message(entry['msgid_plural'], entry.get(f'msgstr[{plural(_MANY)}]', '')),
+    Message(entry['msgid'], entry.get(f'msgstr[{plural(_ONE)}]', '')),
+    Message(entry['msgid_plural'], entry.get(f'msgstr[{plural(_MANY)}]', '')),
   ]
 
 
@@ -76,7 +86,8 @@ def _po_entries(path: pathlib.Path) -> Iterable[dict[str, str]]:
     line = line.strip()
     # An entry ends at a blank line or where the next one begins.
     begins = line.startswith(('#', 'msgctxt')) or (
-        line.startswith('msgid ') and 'msgid' in entry)
+      line.startswith('msgid ') and 'msgid' in entry
+    )
     if (not line or begins) and 'msgid' in entry:
       # The header is often marked fuzzy, and is needed all the same.
       if not fuzzy or not entry['msgid']:
@@ -103,15 +114,17 @@ def _mo_entries(path: pathlib.Path) -> Iterable[dict[str, str]]:
 
   def text(table: int, index: int) -> str:
     size, start = struct.unpack_from(f'{order}2I', content, table + 8 * index)
-    return content[start:start + size].decode('utf-8')
+    return content[start : start + size].decode('utf-8')
 
   for index in range(count):
     entry = {'msgid': text(sources, index).rpartition('\x04')[2]}
     translation = text(targets, index)
     if '\0' in entry['msgid']:
       entry['msgid'], entry['msgid_plural'] = entry['msgid'].split('\0')[:2]
-      entry |= {f'msgstr[{form}]': value
-                for form, value in enumerate(translation.split('\0'))}
+      entry |= {
+        f'msgstr[{form}]': value
+        for form, value in enumerate(translation.split('\0'))
+      }
     else:
       entry['msgstr'] = translation
     yield entry

@@ -6,16 +6,19 @@ import unicodedata
 
 # %(name)s, %(count)d, %s, %1$d, %.2f and {name}, {0}, {x:.2f}.
 _PLACEHOLDER = re.compile(
-    r'%\(\w+\)[-+#0]*\d*(?:\.\d+)?[a-zA-Z]'
-    r'|(?<!%)%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa](?![a-zA-Z])'
-    r'|\{[\w.\[\]]*(?:![rsa])?(?::[^{}]*)?\}')
+  r'%\(\w+\)[-+#0]*\d*(?:\.\d+)?[a-zA-Z]'
+  r'|(?<!%)%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa](?![a-zA-Z])'
+  r'|\{[\w.\[\]]*(?:![rsa])?(?::[^{}]*)?\}'
+)
 _TAG = re.compile(r'</?[a-zA-Z][^<>]*>')
 # `(&F)` and `(_F)`, as East Asian translations write it, `&File`, `_File`.
 _ACCELERATOR = re.compile(
-    r'\s*[(（][&_]\w[)）]|(?<!\w)&(?=[^\W_])|(?<!\w)_(?=[^\W_]+\b(?!_))')
+  r'\s*[(（][&_]\w[)）]|(?<!\w)&(?=[^\W_])|(?<!\w)_(?=[^\W_]+\b(?!_))'
+)
 _EMPTY_QUOTES = re.compile(
-    r'“\s*”|„\s*[“”]|«\s*»|»\s*«|‘\s*’|‚\s*[‘’]|「\s*」|『\s*』|《\s*》|"\s*"'
-    r"|(?<!\w)'\s*'(?!\w)|[(（]\s*[)）]|\[\s*\]|”\s*”|’\s*’|`[\s.]*`")
+  r'“\s*”|„\s*[“”]|«\s*»|»\s*«|‘\s*’|‚\s*[‘’]|「\s*」|『\s*』|《\s*》|"\s*"'
+  r"|(?<!\w)'\s*'(?!\w)|[(（]\s*[)）]|\[\s*\]|”\s*”|’\s*’|`[\s.]*`"
+)
 _SPACE_BEFORE = re.compile(r'\s+([,.;:!?)…。、，؟،；：！？])(?!\w)')
 _COLON_BEFORE = re.compile(r'\s*[:：]\s*(?=[.。]$)')
 _LETTER = re.compile(r'[^\W\d_]')
@@ -55,6 +58,8 @@ def normalise(text: str) -> str:
   Before: `Enter a valid URL.`; after: `enter a valid url`.
   """
   text = unicodedata.normalize('NFKC', text).casefold()
-  kept = (character if unicodedata.category(character)[0] in 'LMN' else ' '
-          for character in text)
+  kept = (
+    character if unicodedata.category(character)[0] in 'LMN' else ' '
+    for character in text
+  )
   return ' '.join(''.join(kept).split())

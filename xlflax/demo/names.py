@@ -33,5 +33,6 @@ def dictionary(language: str, locales: pathlib.Path) -> dict[str, str]:
 
 
 def _is_name(text: str) -> bool:
-  return (0 < len(text.split()) <= _MAX_WORDS
-          and not any(character in text for character in '(;,\t\n'))
+  return 0 < len(text.split()) <= _MAX_WORDS and not any(
+    character in text for character in '(;,\t\n'
+  )

@@ -16,9 +16,11 @@ _LINES = ((_BLUE, '-'), (_VERMILION, '--'), (_GREEN, '-.'), (_GREY, ':'))
 _DPI = 130
 
 
-def plot_losses(path: pathlib.Path,
-                losses: Mapping[str, Sequence[tuple[int, float]]],
-                labels: Mapping[str, str]) -> None:
+def plot_losses(
+  path: pathlib.Path,
+  losses: Mapping[str, Sequence[tuple[int, float]]],
+  labels: Mapping[str, str],
+) -> None:
   """Training loss by step, one line for each objective.
 
   Args:
@@ -31,10 +33,20 @@ def plot_losses(path: pathlib.Path,
   for index, (name, points) in enumerate(losses.items()):
     color, style = _LINES[index % len(_LINES)]
     steps, values = zip(*points, strict=True)
-    axes.plot(steps, values, color=color, linestyle=style, linewidth=2,
-              label=labels.get(name, name))
-  axes.set(xlabel='training step', ylabel='loss (nats)',
-           title='Training loss of each objective', ylim=(0, None))
+    axes.plot(
+      steps,
+      values,
+      color=color,
+      linestyle=style,
+      linewidth=2,
+      label=labels.get(name, name),
+    )
+  axes.set(
+    xlabel='training step',
+    ylabel='loss (nats)',
+    title='Training loss of each objective',
+    ylim=(0, None),
+  )
   axes.grid(alpha=0.3)
   _hide_frame(axes)
   if losses:
@@ -42,33 +54,53 @@ def plot_losses(path: pathlib.Path,
   pictures.save(canvas, path, dpi=_DPI)
 
 
-def plot_retrieval(path: pathlib.Path, untrained: Mapping[str, float],
-                   trained: Mapping[str, float]) -> None:
+def plot_retrieval(
+  path: pathlib.Path,
+  untrained: Mapping[str, float],
+  trained: Mapping[str, float],
+) -> None:
   """Retrieval accuracy of each language as a pair of bars, and both means."""
   languages = sorted(trained, key=lambda language: -trained[language])
-  canvas = figure.Figure(figsize=(max(5, 1.5 + 0.55 * len(languages)), 4),
-                         layout='constrained')
+  canvas = figure.Figure(
+    figsize=(max(5, 1.5 + 0.55 * len(languages)), 4), layout='constrained'
+  )
   axes = canvas.subplots()
   places = range(len(languages))
-  series = (('untrained', untrained, _GREY, -0.2, ':'),
-            ('trained', trained, _BLUE, 0.2, '--'))
+  series = (
+    ('untrained', untrained, _GREY, -0.2, ':'),
+    ('trained', trained, _BLUE, 0.2, '--'),
+  )
   for name, scores, color, shift, style in series:
-    axes.bar([place + shift for place in places],
-             [100 * scores[language] for language in languages],
-             width=0.4, color=color, label=name)
+    axes.bar(
+      [place + shift for place in places],
+      [100 * scores[language] for language in languages],
+      width=0.4,
+      color=color,
+      label=name,
+    )
     mean = 100 * sum(scores.values()) / len(scores)
-    axes.axhline(mean, color=color, linestyle=style, linewidth=1.5,
-                 label=f'mean, {name}: {mean:.0f} %')
+    axes.axhline(
+      mean,
+      color=color,
+      linestyle=style,
+      linewidth=1.5,
+      label=f'mean, {name}: {mean:.0f} %',
+    )
   axes.set_xticks(list(places), languages)
-  axes.set(xlabel='language', ylabel='accuracy@1 (%)', ylim=(0, 100),
-           title='Finding the translation among the held-out messages')
+  axes.set(
+    xlabel='language',
+    ylabel='accuracy@1 (%)',
+    ylim=(0, 100),
+    title='Finding the translation among the held-out messages',
+  )
   _hide_frame(axes)
   axes.legend(frameon=False, ncols=2, loc='upper right')
   pictures.save(canvas, path, dpi=_DPI)
 
 
-def plot_layers(path: pathlib.Path,
-                layers: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+def plot_layers(
+  path: pathlib.Path, layers: Mapping[str, Mapping[str, Sequence[float]]]
+) -> None:
   """Retrieval accuracy by layer and language, one heat map for each model.
 
   Args:
@@ -78,15 +110,22 @@ def plot_layers(path: pathlib.Path,
   sample = next(iter(layers.values()))
   languages = sorted(sample)
   depth = len(sample[languages[0]])
-  canvas = figure.Figure(figsize=(max(6, 1.5 + 0.55 * len(languages)),
-                                  len(layers) * (1 + 0.45 * depth)),
-                         layout='constrained')
+  canvas = figure.Figure(
+    figsize=(
+      max(6, 1.5 + 0.55 * len(languages)),
+      len(layers) * (1 + 0.45 * depth),
+    ),
+    layout='constrained',
+  )
   grid = canvas.subplots(len(layers), squeeze=False)
   for axes, (name, scores) in zip(grid[:, 0], layers.items(), strict=True):
-    values = [[100 * scores[language][layer] for language in languages]
-              for layer in range(depth)]
-    image = axes.imshow(values, cmap='cividis', vmin=0, vmax=100,
-                        aspect='auto', origin='lower')
+    values = [
+      [100 * scores[language][layer] for language in languages]
+      for layer in range(depth)
+    ]
+    image = axes.imshow(
+      values, cmap='cividis', vmin=0, vmax=100, aspect='auto', origin='lower'
+    )
     _write_numbers(axes, values)
     axes.set_xticks(range(len(languages)), languages)
     axes.set_yticks(range(depth), ['embeddings', *range(1, depth)])
@@ -99,8 +138,15 @@ def plot_layers(path: pathlib.Path,
 def _write_numbers(axes, values: list[list[float]]) -> None:
   for row, numbers in enumerate(values):
     for column, number in enumerate(numbers):
-      axes.text(column, row, f'{number:.0f}', ha='center', va='center',
-                fontsize=8, color='black' if number > 50 else 'white')
+      axes.text(
+        column,
+        row,
+        f'{number:.0f}',
+        ha='center',
+        va='center',
+        fontsize=8,
+        color='black' if number > 50 else 'white',
+      )
 
 
 def _hide_frame(axes) -> None:

@@ -17,13 +17,27 @@ from xlflax.models import api as models_api
 from xlflax.training import run as run_lib
 
 MODELS = ('untrained', 'trained')
-_PACKAGES = ('xlflax', 'jax', 'flax', 'optax', 'sentencepiece', 'seqio',
-             'Django', 'pycountry')
+_PACKAGES = (
+  'xlflax',
+  'jax',
+  'flax',
+  'optax',
+  'sentencepiece',
+  'seqio',
+  'Django',
+  'pycountry',
+)
 
 
-def make(settings, *, split: catalogs.Split, results: evaluate_lib.Report,
-         examples: Sequence[Mapping[str, str]], steps: int,
-         seconds: Mapping[str, float]) -> dict[str, Any]:
+def make(
+  settings,
+  *,
+  split: catalogs.Split,
+  results: evaluate_lib.Report,
+  examples: Sequence[Mapping[str, str]],
+  steps: int,
+  seconds: Mapping[str, float],
+) -> dict[str, Any]:
   """The content of `summary.json`.
 
   Args:
@@ -44,26 +58,31 @@ def make(settings, *, split: catalogs.Split, results: evaluate_lib.Report,
   """
   if results.failures:
     raise errors.CorpusError(
-        'The evaluation of the demo failed',
-        got='; '.join(map(str, results.failures)))
+      'The evaluation of the demo failed',
+      got='; '.join(map(str, results.failures)),
+    )
   run = run_lib.open_run(settings.model_dir)
   others = [code for code in settings.languages if code != catalogs.ENGLISH]
   return {
-      'languages': list(settings.languages),
-      'language_names': {code: catalogs.name(code)
-                         for code in settings.languages},
-      'retrieval': _scores(results, 'retrieval', 'accuracy', others, steps),
-      'perplexity': _scores(results, 'perplexity', 'perplexity',
-                            settings.languages, steps),
-      'layers': {model: _layers(result, others) for model, result in
-                 _by_model(results, 'retrieval', steps).items()},
-      'layer': run.model.config.num_layers,
-      'examples': list(examples),
-      'corpus': _corpus(split),
-      'settings': _settings(settings, run, steps),
-      'seconds': dict(seconds),
-      'versions': _versions(),
-      'commands': _commands(settings),
+    'languages': list(settings.languages),
+    'language_names': {
+      code: catalogs.name(code) for code in settings.languages
+    },
+    'retrieval': _scores(results, 'retrieval', 'accuracy', others, steps),
+    'perplexity': _scores(
+      results, 'perplexity', 'perplexity', settings.languages, steps
+    ),
+    'layers': {
+      model: _layers(result, others)
+      for model, result in _by_model(results, 'retrieval', steps).items()
+    },
+    'layer': run.model.config.num_layers,
+    'examples': list(examples),
+    'corpus': _corpus(split),
+    'settings': _settings(settings, run, steps),
+    'seconds': dict(seconds),
+    'versions': _versions(),
+    'commands': _commands(settings),
   }
 
 
@@ -80,62 +99,82 @@ def table(summary: Mapping[str, Any]) -> rich.table.Table:
       scores = [retrieval['mean'], perplexity['mean']]
       cells = [score[model] for score in scores for model in MODELS]
     else:
-      cells = [score[model].get(language)
-               for score in (retrieval, perplexity) for model in MODELS]
-    made.add_row(language, *(
+      cells = [
+        score[model].get(language)
+        for score in (retrieval, perplexity)
+        for model in MODELS
+      ]
+    made.add_row(
+      language,
+      *(
         '' if cell is None else f'{cell:.3f}' if index < 2 else f'{cell:,.0f}'
-        for index, cell in enumerate(cells)), end_section=language == summary[
-            'languages'][-1])
+        for index, cell in enumerate(cells)
+      ),
+      end_section=language == summary['languages'][-1],
+    )
   return made
 
 
-def _by_model(report: evaluate_lib.Report, task: str, steps: int
-              ) -> dict[str, base.EvalResult]:
+def _by_model(
+  report: evaluate_lib.Report, task: str, steps: int
+) -> dict[str, base.EvalResult]:
   found = report.results[task]
   return {'untrained': found[results_lib.UNTRAINED], 'trained': found[steps]}
 
 
-def _scores(report, task: str, metric: str, languages, steps: int
-            ) -> dict[str, dict[str, float]]:
+def _scores(
+  report, task: str, metric: str, languages, steps: int
+) -> dict[str, dict[str, float]]:
   by_model = _by_model(report, task, steps)
-  scores = {model: {code: result.metrics[f'{metric}/{code}']
-                    for code in languages}
-            for model, result in by_model.items()}
-  return scores | {'mean': {model: result.metrics[f'{metric}/mean']
-                            for model, result in by_model.items()}}
+  scores = {
+    model: {code: result.metrics[f'{metric}/{code}'] for code in languages}
+    for model, result in by_model.items()
+  }
+  return scores | {
+    'mean': {
+      model: result.metrics[f'{metric}/mean']
+      for model, result in by_model.items()
+    }
+  }
 
 
 def _layers(result: base.EvalResult, languages) -> dict[str, list[float]]:
   """Accuracy of each layer, the mean of both directions."""
-  layers: dict[str, dict[int, list[float]]] = {
-      code: {} for code in languages}
+  layers: dict[str, dict[int, list[float]]] = {code: {} for code in languages}
   for row in result.tables['layers']:
     layers[row['pair']].setdefault(row['layer'], []).append(row['accuracy'])
-  return {code: [sum(values) / len(values)
-                 for _, values in sorted(by_layer.items())]
-          for code, by_layer in layers.items()}
+  return {
+    code: [sum(values) / len(values) for _, values in sorted(by_layer.items())]
+    for code, by_layer in layers.items()
+  }
 
 
 def _corpus(split: catalogs.Split) -> dict[str, Any]:
   pairs = {code: len(texts) for code, texts in split.train.items()}
-  return {'training_pairs': pairs, 'training_pairs_total': sum(pairs.values()),
-          'test_messages': len(next(iter(split.test.values()))),
-          'validation_messages': len(next(iter(split.validation.values())))}
+  return {
+    'training_pairs': pairs,
+    'training_pairs_total': sum(pairs.values()),
+    'test_messages': len(next(iter(split.test.values()))),
+    'validation_messages': len(next(iter(split.validation.values()))),
+  }
 
 
 def _settings(settings, run: run_lib.Run, steps: int) -> dict[str, Any]:
   config = run.model.config
   shapes = jax.eval_shape(
-      lambda: models_api.init_params(run.model, jax.random.key(0)))
+    lambda: models_api.init_params(run.model, jax.random.key(0))
+  )
   return {
-      'model_dir': str(settings.model_dir), 'steps': steps,
-      'gin_files': ', '.join(settings.gin_files),
-      'gin_bindings': ', '.join(settings.gin_bindings),
-      'layers': config.num_layers, 'hidden_dim': config.hidden_dim,
-      'vocabulary': run.vocabulary.spec.size,
-      'parameters': models_api.count_params(shapes),
-      'device': jax.devices()[0].device_kind,
-      'devices': jax.device_count(),
+    'model_dir': str(settings.model_dir),
+    'steps': steps,
+    'gin_files': ', '.join(settings.gin_files),
+    'gin_bindings': ', '.join(settings.gin_bindings),
+    'layers': config.num_layers,
+    'hidden_dim': config.hidden_dim,
+    'vocabulary': run.vocabulary.spec.size,
+    'parameters': models_api.count_params(shapes),
+    'device': jax.devices()[0].device_kind,
+    'devices': jax.device_count(),
   }
 
 
@@ -153,14 +192,14 @@ def _commands(settings) -> list[str]:
   """Commands to go on with, in this very place."""
   corpus, model_dir = settings.path('corpus'), settings.model_dir
   return [
-      '# the same numbers, with other poolings or layers',
-      f'xlflax evaluate --model_dir={model_dir} --tasks=retrieval '
-      f'--corpus={corpus} --gin.retrieval.Retrieval.layer=1',
-      '# another run on the same text',
-      f'xlflax train --gin_file={settings.gin_files[-1]} '
-      f'--model_dir={model_dir}_2 --corpus={corpus} '
-      f'--vocabulary={settings.path("vocabulary")} '
-      f'--cache={settings.path("cache")} --gin.LEARNING_RATE=1e-3',
-      '# curves',
-      f'tensorboard --logdir={model_dir}',
+    '# the same numbers, with other poolings or layers',
+    f'xlflax evaluate --model_dir={model_dir} --tasks=retrieval '
+    f'--corpus={corpus} --gin.retrieval.Retrieval.layer=1',
+    '# another run on the same text',
+    f'xlflax train --gin_file={settings.gin_files[-1]} '
+    f'--model_dir={model_dir}_2 --corpus={corpus} '
+    f'--vocabulary={settings.path("vocabulary")} '
+    f'--cache={settings.path("cache")} --gin.LEARNING_RATE=1e-3',
+    '# curves',
+    f'tensorboard --logdir={model_dir}',
   ]

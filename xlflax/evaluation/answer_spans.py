@@ -36,9 +36,13 @@ class Decoding:
   max_answer_length: int = 30
 
 
-def n_best(context: str, windows: Sequence[question_rows.Window],
-           logits: Sequence[tuple[np.ndarray, np.ndarray]], *,
-           decoding: Decoding = Decoding()) -> list[Candidate]:
+def n_best(
+  context: str,
+  windows: Sequence[question_rows.Window],
+  logits: Sequence[tuple[np.ndarray, np.ndarray]],
+  *,
+  decoding: Decoding = Decoding(),
+) -> list[Candidate]:
   """The best answers of all windows of a question, the best first.
 
   All spans of a window are compared, not those of its best starts and ends
@@ -54,27 +58,36 @@ def n_best(context: str, windows: Sequence[question_rows.Window],
   """
   found: list[Candidate] = []
   for number, (window, (start, end)) in enumerate(
-      zip(windows, logits, strict=True)):
+    zip(windows, logits, strict=True)
+  ):
     longest = decoding.max_answer_length
-    scores = np.where(_is_best(windows, number, longest), _spans(
-        window, np.asarray(start), np.asarray(end), longest), -np.inf)
+    scores = np.where(
+      _is_best(windows, number, longest),
+      _spans(window, np.asarray(start), np.asarray(end), longest),
+      -np.inf,
+    )
     for index in _largest(scores.ravel(), decoding.n_best):
       first, extra = divmod(int(index), scores.shape[1])
       place = window.offset + first
       left, right = window.characters(place, place + extra)
       text = context[left:right]
-      found.append(Candidate(
-          float(scores[first, extra]), text.strip(),
-          left + len(text) - len(text.lstrip())))
+      found.append(
+        Candidate(
+          float(scores[first, extra]),
+          text.strip(),
+          left + len(text) - len(text.lstrip()),
+        )
+      )
   best: dict[str, Candidate] = {}
   for candidate in sorted(found, key=lambda c: (-c.score, c.start)):
     if candidate.text:
       best.setdefault(candidate.text, candidate)
-  return list(best.values())[:decoding.n_best]
+  return list(best.values())[: decoding.n_best]
 
 
-def _is_best(windows: Sequence[question_rows.Window], number: int,
-             longest: int) -> np.ndarray:
+def _is_best(
+  windows: Sequence[question_rows.Window], number: int, longest: int
+) -> np.ndarray:
   """Whether no other window is better for a span: bool [tokens, longest].
 
   The measure is BERT's: the context on the shorter side of the first token,
@@ -86,13 +99,14 @@ def _is_best(windows: Sequence[question_rows.Window], number: int,
   best = np.ones(last.shape, bool)
   for other, window in enumerate(windows):
     if other == number or not (
-        first[0] < window.first + window.num_tokens
-        and window.first <= first[-1]):
+      first[0] < window.first + window.num_tokens and window.first <= first[-1]
+    ):
       continue
     better = _context(window, first) - _context(own, first)
     preferred = better >= 0 if other < number else better > 0
     inside = (first >= window.first)[:, None] & (
-        last < window.first + window.num_tokens)
+      last < window.first + window.num_tokens
+    )
     best &= ~(inside & preferred[:, None])
   return best
 
@@ -105,13 +119,13 @@ def _context(window, token: np.ndarray) -> np.ndarray:
 
 
 def _spans(window, start, end, longest) -> np.ndarray:
-  """Scores of spans: [context tokens, tokens after the first], -inf for none.
-  """
+  """Scores of spans: [context tokens, tokens after the first], -inf for none."""
   here = slice(window.offset, window.offset + window.num_tokens)
-  padded = np.concatenate([
-      end[here].astype(np.float64), np.full(longest, -np.inf)])
+  padded = np.concatenate(
+    [end[here].astype(np.float64), np.full(longest, -np.inf)]
+  )
   ends = np.lib.stride_tricks.sliding_window_view(padded, longest)
-  return start[here].astype(np.float64)[:, None] + ends[:window.num_tokens]
+  return start[here].astype(np.float64)[:, None] + ends[: window.num_tokens]
 
 
 def _largest(scores: np.ndarray, count: int) -> np.ndarray:

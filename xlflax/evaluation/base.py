@@ -50,15 +50,18 @@ class Subject:
   partitioner: partitioning.Partitioner | None = None
   seed: int = 0
   batch_size: int = 64
-  objectives: Mapping[str, objectives_base.Objective] = (
-      dataclasses.field(default_factory=dict))
+  objectives: Mapping[str, objectives_base.Objective] = dataclasses.field(
+    default_factory=dict
+  )
 
   def __post_init__(self):
     if self.batch_size < 1:
       raise errors.ConfigError(
-          'The batch size of an evaluation must be positive',
-          got=self.batch_size, expected='an integer of at least 1',
-          where='Subject.batch_size')
+        'The batch size of an evaluation must be positive',
+        got=self.batch_size,
+        expected='an integer of at least 1',
+        where='Subject.batch_size',
+      )
 
   @property
   def sharing(self) -> sharing_lib.SharingPlan | None:
@@ -118,10 +121,14 @@ class EvalResult:
   def from_json(cls, value: dict[str, Any]) -> 'EvalResult':
     """The inverse of `to_json`; null in metrics becomes NaN."""
     return cls(
-        metrics={name: math.nan if number is None else number
-                 for name, number in value['metrics'].items()},
-        tables=value['tables'], notes=tuple(value['notes']),
-        failures=tuple(Failure(**f) for f in value['failures']))
+      metrics={
+        name: math.nan if number is None else number
+        for name, number in value['metrics'].items()
+      },
+      tables=value['tables'],
+      notes=tuple(value['notes']),
+      failures=tuple(Failure(**f) for f in value['failures']),
+    )
 
 
 class Failures:
@@ -143,13 +150,13 @@ class Failures:
     except errors.XlflaxError as error:
       self._add(part, str(error))
     except Exception as error:
-      _LOG.exception('Evaluation task %s failed at %s.', self._task,
-                     part or 'its start')
+      _LOG.exception(
+        'Evaluation task %s failed at %s.', self._task, part or 'its start'
+      )
       self._add(part, f'{type(error).__name__}: {error}')
 
   def _add(self, part: str, message: str):
-    self._failures.append(
-        Failure(task=self._task, part=part, message=message))
+    self._failures.append(Failure(task=self._task, part=part, message=message))
 
   def collected(self) -> tuple[Failure, ...]:
     return tuple(self._failures)
@@ -192,8 +199,10 @@ def settings(value: Any) -> Any:
   if hasattr(value, 'fingerprint'):
     return {'class': type(value).__name__, 'fingerprint': value.fingerprint()}
   if dataclasses.is_dataclass(value):
-    fields = {field.name: settings(getattr(value, field.name))
-              for field in dataclasses.fields(value)}
+    fields = {
+      field.name: settings(getattr(value, field.name))
+      for field in dataclasses.fields(value)
+    }
     return {'class': type(value).__name__, **fields}
   if isinstance(value, enum.Enum):
     return value.value

@@ -15,14 +15,20 @@ def check(steps: str | Sequence[int]) -> None:
   """Raises ConfigError unless `steps` is a choice or a list of steps."""
   if isinstance(steps, str) and steps not in CHOICES:
     raise errors.ConfigError(
-        'There is no such choice of checkpoints', got=repr(steps),
-        expected=f'{", ".join(CHOICES)}, or steps such as 1000,2000',
-        where='steps')
+      'There is no such choice of checkpoints',
+      got=repr(steps),
+      expected=f'{", ".join(CHOICES)}, or steps such as 1000,2000',
+      where='steps',
+    )
 
 
-def choose(run: run_lib.Run, steps: str | Sequence[int], *,
-           best_metric: str | None = None, may_be_none: bool = False
-           ) -> list[int]:
+def choose(
+  run: run_lib.Run,
+  steps: str | Sequence[int],
+  *,
+  best_metric: str | None = None,
+  may_be_none: bool = False,
+) -> list[int]:
   """The steps to evaluate, rising.
 
   Args:
@@ -42,8 +48,10 @@ def choose(run: run_lib.Run, steps: str | Sequence[int], *,
     return []
   if not found:
     raise errors.CheckpointError(
-        'The run has no finished checkpoint', where=run.directory,
-        fix='train longer, or wait for it with --watch')
+      'The run has no finished checkpoint',
+      where=run.directory,
+      fix='train longer, or wait for it with --watch',
+    )
   if steps == 'best':
     return [_best(run, found, best_metric)]
   return found if steps == 'all' else found[-1:]
@@ -58,30 +66,38 @@ def _existing(found: list[int], steps: Sequence[int], run) -> list[int]:
   missing = sorted(set(steps) - set(found))
   if missing:
     raise errors.CheckpointError(
-        'The run has no checkpoint of some steps',
-        got=', '.join(map(str, missing)),
-        expected='some of ' + (', '.join(map(str, found)) or 'none'),
-        where=run.directory)
+      'The run has no checkpoint of some steps',
+      got=', '.join(map(str, missing)),
+      expected='some of ' + (', '.join(map(str, found)) or 'none'),
+      where=run.directory,
+    )
   return sorted(set(steps))
 
 
 def _best(run, found: list[int], metric: str | None) -> int:
   """The checkpoint with the best value of a metric in metrics.jsonl."""
-  recorded = {step: metrics for step, metrics in evaluations(run).items()
-              if step in found}
+  recorded = {
+    step: metrics for step, metrics in evaluations(run).items() if step in found
+  }
   names = sorted({name for metrics in recorded.values() for name in metrics})
-  values = {step: metrics[metric] for step, metrics in recorded.items()
-            if metric and metrics.get(metric) is not None}
+  values = {
+    step: metrics[metric]
+    for step, metrics in recorded.items()
+    if metric and metrics.get(metric) is not None
+  }
   if metric is None or not values:
     raise errors.ConfigError(
-        'The best checkpoint needs a metric that was evaluated in training',
-        got=metric, where=run.directory / run_directory.METRICS,
-        expected='one of ' + (', '.join(names) or
-                              'those of evaluations, of which there are none'),
-        fix='give --best_metric=NAME')
+      'The best checkpoint needs a metric that was evaluated in training',
+      got=metric,
+      where=run.directory / run_directory.METRICS,
+      expected='one of '
+      + (', '.join(names) or 'those of evaluations, of which there are none'),
+      fix='give --best_metric=NAME',
+    )
   lower = lower_is_better(metric)
-  return min(sorted(values), key=lambda step: (
-      values[step] if lower else -values[step]))
+  return min(
+    sorted(values), key=lambda step: values[step] if lower else -values[step]
+  )
 
 
 def evaluations(run) -> dict[int, dict[str, float]]:

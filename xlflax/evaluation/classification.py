@@ -7,21 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlflax import enums
-from xlflax.data.labelled import (
-  classification_rows,
-  paired_rows,
-  submission,
-)
+from xlflax.data.labelled import classification_rows, paired_rows, submission
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import rows as rows_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.stream import Positions, Separator
-from xlflax.evaluation import (
-  base,
-  head_task,
-  row_predictions,
-  unseen_labels,
-)
+from xlflax.evaluation import base, head_task, row_predictions, unseen_labels
 from xlflax.evaluation.metrics import classification as metrics_lib
 from xlflax.evaluation.unseen_labels import Unseen
 from xlflax.objectives.finetuning import sequence_classification
@@ -69,55 +60,77 @@ class Classification(head_task.HeadTask):
   def headline(self) -> str:
     return 'accuracy'
 
-  def score_part(self, subject, objective, part, examples, result, notes
-                 ) -> None:
-    unseen_labels.check(examples, objective.labels, self.unseen, part=part,
-                        notes=notes)
+  def score_part(
+    self, subject, objective, part, examples, result, notes
+  ) -> None:
+    unseen_labels.check(
+      examples, objective.labels, self.unseen, part=part, notes=notes
+    )
     found = self._predictions(subject, objective, examples)
     result.files[f'{part}.tsv'] = submission.labels(examples, found)
     gold = [e.label for e in examples if e.label is not None]
     if len(gold) < len(examples):
-      notes.append(f'{part}: {len(examples) - len(gold)} of {len(examples)} '
-                   'examples have no label; predictions only')
+      notes.append(
+        f'{part}: {len(examples) - len(gold)} of {len(examples)} '
+        'examples have no label; predictions only'
+      )
       return
     others = sorted(set(gold) - set(objective.labels))
-    scores = metrics_lib.evaluate(gold, found,
-                                  labels=(*objective.labels, *others))
+    scores = metrics_lib.evaluate(
+      gold, found, labels=(*objective.labels, *others)
+    )
     result.metrics.update(_metrics(part, gold, scores))
-    result.tables.setdefault('confusion', []).extend(
-        _confusion(part, scores))
+    result.tables.setdefault('confusion', []).extend(_confusion(part, scores))
 
   def _predictions(self, subject, objective, examples) -> list[str]:
     """The class of each example."""
     own = classification_rows.ClassificationRows(
-        labels=objective.labels, separator=self.separator,
-        positions=self.positions)
+      labels=objective.labels,
+      separator=self.separator,
+      positions=self.positions,
+    )
     maker: rows_lib.RowMaker = own
     length = row_predictions.length_of(subject, self.length)
     rows = own.text_rows(examples, subject.vocabulary, length=length)
     if self.counterparts is not None:
       maker = pairs = paired_rows.PairedRows(
-          rows=own, counterparts=self.counterparts)
-      rows = paired_rows.pair(rows, own.text_rows(
-          pairs.counterparts_of(examples), subject.vocabulary, length=length))
+        rows=own, counterparts=self.counterparts
+      )
+      rows = paired_rows.pair(
+        rows,
+        own.text_rows(
+          pairs.counterparts_of(examples), subject.vocabulary, length=length
+        ),
+      )
     found = [''] * len(rows)
     for index, logits in row_predictions.predict(
-        subject, objective, rows, maker, max_length=length):
+      subject, objective, rows, maker, max_length=length
+    ):
       found[index] = objective.labels[int(np.argmax(logits))]
     return found
 
 
-def _metrics(part: str, gold: Sequence[str],
-             scores: metrics_lib.ClassificationScores) -> dict[str, float]:
+def _metrics(
+  part: str, gold: Sequence[str], scores: metrics_lib.ClassificationScores
+) -> dict[str, float]:
   most = collections.Counter(gold).most_common(1)[0][1]
-  return {f'accuracy/{part}': scores.accuracy,
-          f'macro_f1/{part}': scores.macro_f1,
-          f'majority/{part}': most / len(gold)}
+  return {
+    f'accuracy/{part}': scores.accuracy,
+    f'macro_f1/{part}': scores.macro_f1,
+    f'majority/{part}': most / len(gold),
+  }
 
 
-def _confusion(part: str, scores: metrics_lib.ClassificationScores
-               ) -> list[base.Row]:
-  return [{'part': part, 'gold': gold, 'predicted': predicted,
-           'examples': int(scores.confusion[i, j])}
-          for i, gold in enumerate(scores.labels)
-          for j, predicted in enumerate(scores.labels)]
+def _confusion(
+  part: str, scores: metrics_lib.ClassificationScores
+) -> list[base.Row]:
+  return [
+    {
+      'part': part,
+      'gold': gold,
+      'predicted': predicted,
+      'examples': int(scores.confusion[i, j]),
+    }
+    for i, gold in enumerate(scores.labels)
+    for j, predicted in enumerate(scores.labels)
+  ]

@@ -34,8 +34,15 @@ class Report:
 class Evaluator:
   """Runs all tasks on one checkpoint after the other."""
 
-  def __init__(self, run: run_lib.Run, tasks: tuple[base.EvalTask, ...],
-               partitioner, *, seed: int, batch_size: int):
+  def __init__(
+    self,
+    run: run_lib.Run,
+    tasks: tuple[base.EvalTask, ...],
+    partitioner,
+    *,
+    seed: int,
+    batch_size: int,
+  ):
     self._run = run
     self._tasks = tasks
     self._partitioner = partitioner
@@ -50,12 +57,12 @@ class Evaluator:
   def evaluate(self, step: results.Step) -> None:
     """Evaluates all tasks that have no result of this checkpoint yet."""
     self.seen.add(step)
-    identities = {task.name: self._identity(task, step)
-                  for task in self._tasks}
+    identities = {task.name: self._identity(task, step) for task in self._tasks}
     missing = []
     for task in self._tasks:
-      found = results.read_finished(self._file(task, step),
-                                    identities[task.name])
+      found = results.read_finished(
+        self._file(task, step), identities[task.name]
+      )
       if found is None:
         missing.append(task)
       else:
@@ -69,14 +76,17 @@ class Evaluator:
   def report(self) -> Report:
     """Writes CSV and pictures of all results so far; returns those seen."""
     if distributed.is_lead():
-      found = {task.name: results.find(self._run.directory, task.name)
-               for task in self._tasks}
+      found = {
+        task.name: results.find(self._run.directory, task.name)
+        for task in self._tasks
+      }
       folder = summary.write_csv(self._run.directory, found).parent
       for task in self._tasks:
         plots.write(folder, task, found[task.name])
-    ordered = {name: {step: found[step]
-                      for step in sorted(found, key=results.order)}
-               for name, found in self._results.items()}
+    ordered = {
+      name: {step: found[step] for step in sorted(found, key=results.order)}
+      for name, found in self._results.items()
+    }
     return Report(self._tasks, ordered, tuple(self._failures), self._computed)
 
   def _compute(self, task, step, subject, identity) -> None:
@@ -86,17 +96,25 @@ class Evaluator:
     self._results[task.name][step] = result
     self._fail(step, result.failures)
     if distributed.is_lead():
-      results.write(self._file(task, step), result, step=step,
-                    identity=identity)
-    _LOG.info('step %s | %s (%.1f s)', step, summary.line(task, result),
-              time.monotonic() - start)
+      results.write(
+        self._file(task, step), result, step=step, identity=identity
+      )
+    _LOG.info(
+      'step %s | %s (%.1f s)',
+      step,
+      summary.line(task, result),
+      time.monotonic() - start,
+    )
 
   def _fail(self, step: results.Step, failures) -> None:
     for failure in failures:
       _LOG.error('step %s | %s', step, failure)
-      self._failures.append(dataclasses.replace(
-          failure, part=' '.join(filter(None, (failure.part,
-                                               f'at step {step}')))))
+      self._failures.append(
+        dataclasses.replace(
+          failure,
+          part=' '.join(filter(None, (failure.part, f'at step {step}'))),
+        )
+      )
 
   def _subject(self, step: results.Step) -> base.Subject | None:
     """None, with a failure recorded, if the checkpoint can't be read."""
@@ -104,28 +122,38 @@ class Evaluator:
     with restoring.guard():
       if isinstance(step, str):  # results.UNTRAINED
         params = self._run.untrained_params(
-            seed=self._seed, partitioner=self._partitioner)
+          seed=self._seed, partitioner=self._partitioner
+        )
       else:
-        params = self._run.restore_params(
-            step, partitioner=self._partitioner)
+        params = self._run.restore_params(step, partitioner=self._partitioner)
       return base.Subject(
-          model=self._run.model, params=params,
-          vocabulary=self._run.vocabulary, partitioner=self._partitioner,
-          seed=self._seed, batch_size=self._batch_size,
-          objectives=self._run.objectives)
+        model=self._run.model,
+        params=params,
+        vocabulary=self._run.vocabulary,
+        partitioner=self._partitioner,
+        seed=self._seed,
+        batch_size=self._batch_size,
+        objectives=self._run.objectives,
+      )
     if step != results.UNTRAINED and step not in self._run.steps:
-      _LOG.warning('step %s | the checkpoint was deleted before it could be '
-                   'evaluated', step)
+      _LOG.warning(
+        'step %s | the checkpoint was deleted before it could be evaluated',
+        step,
+      )
     else:
       self._fail(step, restoring.collected())
     return None
 
-  def _identity(self, task: base.EvalTask, step: results.Step
-                ) -> dict[str, Any]:
+  def _identity(
+    self, task: base.EvalTask, step: results.Step
+  ) -> dict[str, Any]:
     if task.name not in self._identities:  # reads the task's text
       self._identities[task.name] = results.identity(
-          task, model=self._run.model,
-          vocabulary_hash=self._run.vocabulary.hash, seed=self._seed)
+        task,
+        model=self._run.model,
+        vocabulary_hash=self._run.vocabulary.hash,
+        seed=self._seed,
+      )
     checkpoint = results.checkpoint_identity(self._run.directory, step)
     return self._identities[task.name] | {'checkpoint': checkpoint}
 

@@ -51,7 +51,8 @@ def mean(several: Sequence[aggregates.Statistics]) -> aggregates.Statistics:
   ratios and F1 it is that of all runs' counts together.
   """
   return aggregates.Statistics(
-      np.mean([one.rows for one in several], axis=0), several[0].aggregate)
+    np.mean([one.rows for one in several], axis=0), several[0].aggregate
+  )
 
 
 def _classes(task: classification.Classification, part, folder) -> Found:
@@ -73,11 +74,15 @@ def _tags(task: tagging.Tagging, part, folder) -> Found:
   for tags in gold:
     predicted.append([next(lines) for _ in tags])
     next(lines, None)  # the empty line between sentences
-  spans = (tag_metrics.entity_scores
-           if task.scheme is tagging.Scheme.ENTITIES
-           else tag_metrics.run_scores)
-  return {'accuracy': tag_metrics.token_accuracy(gold, predicted),
-          'f1': spans(gold, predicted).statistics}
+  spans = (
+    tag_metrics.entity_scores
+    if task.scheme is tagging.Scheme.ENTITIES
+    else tag_metrics.run_scores
+  )
+  return {
+    'accuracy': tag_metrics.token_accuracy(gold, predicted),
+    'f1': spans(gold, predicted).statistics,
+  }
 
 
 def _trees(task: parsing.Parsing, part, folder) -> Found:
@@ -85,8 +90,9 @@ def _trees(task: parsing.Parsing, part, folder) -> Found:
   if any(example.heads is None for example in gold):
     return {}
   predicted: list[Any] = source_lib.FileExamples(
-      format=source_lib.Format.CONLLU,
-      files={part: str(folder / f'{part}.conllu')}).load(part)
+    format=source_lib.Format.CONLLU,
+    files={part: str(folder / f'{part}.conllu')},
+  ).load(part)
   found = tree_metrics.evaluate(gold, predicted, punctuation=task.punctuation)
   return {'las': found.las, 'uas': found.uas}
 
@@ -96,9 +102,11 @@ def _answers(task: question_answering.ExtractiveQA, part, folder) -> Found:
   if not all(example.answers for example in examples):
     return {}
   found = question_metrics.evaluate(
-      {e.id: [answer.text for answer in e.answers] for e in examples},
-      json.loads((folder / f'{part}.json').read_text(encoding='utf-8')),
-      rules=task.rules, language=examples[0].language)
+    {e.id: [answer.text for answer in e.answers] for e in examples},
+    json.loads((folder / f'{part}.json').read_text(encoding='utf-8')),
+    rules=task.rules,
+    language=examples[0].language,
+  )
   return {'f1': found.f1, 'exact_match': found.exact_match}
 
 
@@ -107,8 +115,8 @@ def _lines(file: pathlib.Path) -> list[str]:
 
 
 _READERS: dict[type, Callable[..., Found]] = {
-    classification.Classification: _classes,
-    tagging.Tagging: _tags,
-    parsing.Parsing: _trees,
-    question_answering.ExtractiveQA: _answers,
+  classification.Classification: _classes,
+  tagging.Tagging: _tags,
+  parsing.Parsing: _trees,
+  question_answering.ExtractiveQA: _answers,
 }

@@ -28,18 +28,27 @@ class FilePairs(sources.PairSource):
     for name in self.files:
       if len(name.split('-')) != 2:
         raise errors.ConfigError(
-            'A pair of languages is named wrongly', got=name,
-            where='FilePairs.files', expected='two codes such as en-ja')
+          'A pair of languages is named wrongly',
+          got=name,
+          where='FilePairs.files',
+          expected='two codes such as en-ja',
+        )
 
   def pairs(self) -> tuple[sources.Pair, ...]:
-    found = tuple((first, second) for first, second in (
-        name.split('-') for name in self.files))
+    found = tuple(
+      (first, second)
+      for first, second in (name.split('-') for name in self.files)
+    )
     return sources.chosen_pairs(found, None, 'FilePairs.files')
 
   def load(self, pair: sources.Pair) -> sources.PairedText:
     paths = self.files['-'.join(pair)]
-    read = (parallel.read_tsv(paths, columns=self.columns)
-            if isinstance(paths, str) else parallel.read_lines(paths))
+    read = (
+      parallel.read_tsv(paths, columns=self.columns)
+      if isinstance(paths, str)
+      else parallel.read_lines(paths)
+    )
     taken = list(itertools.islice(read, self.max_pairs))
-    return sources.PairedText([pair.source for pair in taken],
-                              [pair.target for pair in taken])
+    return sources.PairedText(
+      [pair.source for pair in taken], [pair.target for pair in taken]
+    )

@@ -37,9 +37,15 @@ class HeadTask(base.EvalTask):
   source: source_lib.ExampleSource
   objective: str
 
-  def score_part(self, subject: base.Subject, objective: Any, part: str,
-                 examples: Sequence[Any], result: base.EvalResult,
-                 notes: list[str]) -> None:
+  def score_part(
+    self,
+    subject: base.Subject,
+    objective: Any,
+    part: str,
+    examples: Sequence[Any],
+    result: base.EvalResult,
+    notes: list[str],
+  ) -> None:
     """Adds a part's predictions and scores to the result.
 
     Args:
@@ -57,23 +63,29 @@ class HeadTask(base.EvalTask):
     return ()
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
-    objective = row_predictions.objective_of(
-        subject, self.objective, self.HEAD)
+    objective = row_predictions.objective_of(subject, self.objective, self.HEAD)
     result = base.EvalResult(metrics={}, tables={})
     failures = base.Failures(self.name)
     notes = list(self.facts())
     for part in self.source.languages():
       with failures.guard(part):
         self.score_part(
-            subject, objective, part,
-            of_kind(self.source.load(part), self.KIND, part), result, notes)
+          subject,
+          objective,
+          part,
+          of_kind(self.source.load(part), self.KIND, part),
+          result,
+          notes,
+        )
     result.metrics.update(means(result.metrics, self.AVERAGED))
-    return dataclasses.replace(result, notes=tuple(notes),
-                               failures=failures.collected())
+    return dataclasses.replace(
+      result, notes=tuple(notes), failures=failures.collected()
+    )
 
 
-def of_kind(examples: Sequence, kind: type[_Example], part: str
-            ) -> list[_Example]:
+def of_kind(
+  examples: Sequence, kind: type[_Example], part: str
+) -> list[_Example]:
   """The examples of a part.
 
   Raises:
@@ -83,17 +95,21 @@ def of_kind(examples: Sequence, kind: type[_Example], part: str
   wrong = [e for e in examples if not isinstance(e, kind)]
   if wrong or not examples:
     raise errors.CorpusError(
-        f'There are no {kind.KIND} examples', where=f'part {part}',
-        got=f'{wrong[0].KIND} examples' if wrong else 'no example')
+      f'There are no {kind.KIND} examples',
+      where=f'part {part}',
+      got=f'{wrong[0].KIND} examples' if wrong else 'no example',
+    )
   empty = [e.id for e in examples if not getattr(e, 'words', True)]
   if empty:
-    raise errors.CorpusError('A sentence has no words', where=f'part {part}',
-                             got=f'example {empty[0]}')
+    raise errors.CorpusError(
+      'A sentence has no words', where=f'part {part}', got=f'example {empty[0]}'
+    )
   return list(examples)
 
 
-def means(metrics: Mapping[str, float], names: Sequence[str] | None = None
-          ) -> dict[str, float]:
+def means(
+  metrics: Mapping[str, float], names: Sequence[str] | None = None
+) -> dict[str, float]:
   """`<name>/mean` of metrics `<name>/<part>`.
 
   Args:
@@ -102,7 +118,14 @@ def means(metrics: Mapping[str, float], names: Sequence[str] | None = None
   """
   if names is None:
     names = tuple(dict.fromkeys(key.split('/', 1)[0] for key in metrics))
-  found = {name: [value for key, value in metrics.items()
-                  if key.startswith(f'{name}/')] for name in names}
-  return {f'{name}/mean': float(np.mean(values))
-          for name, values in found.items() if values}
+  found = {
+    name: [
+      value for key, value in metrics.items() if key.startswith(f'{name}/')
+    ]
+    for name in names
+  }
+  return {
+    f'{name}/mean': float(np.mean(values))
+    for name, values in found.items()
+    if values
+  }

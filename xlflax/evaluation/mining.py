@@ -86,8 +86,10 @@ class BitextMining(sentence_task.SentenceTask):
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     layer = states.layer_index(subject, self.layer, where=self.name)
     failures = base.Failures(self.name)
-    notes = [f'vectors are those of layer {layer} of '
-             f'0..{subject.model.config.num_layers}']
+    notes = [
+      f'vectors are those of layer {layer} of '
+      f'0..{subject.model.config.num_layers}'
+    ]
     metrics: dict[str, float] = {}
     files: dict[str, str] = {}
     rows: list[base.Row] = []
@@ -98,36 +100,56 @@ class BitextMining(sentence_task.SentenceTask):
         found, row = self._score(subject, part, mined, layer, notes)
         files[f'{name}.tsv'] = ''.join(f'{x}\t{y}\n' for x, y in sorted(found))
         rows.append({'pair': name} | row)
-        metrics |= {f'{key}/{name}': row[key] for key in (
-            'f1', 'precision', 'recall', 'threshold') if key in row}
+        metrics |= {
+          f'{key}/{name}': row[key]
+          for key in ('f1', 'precision', 'recall', 'threshold')
+          if key in row
+        }
     scores = [row['f1'] for row in rows if 'f1' in row]
     if scores:
       metrics['f1/mean'] = float(np.mean(scores))
     return base.EvalResult(
-        metrics=metrics, tables={'pairs': rows}, notes=tuple(notes),
-        failures=failures.collected(), files=files)
+      metrics=metrics,
+      tables={'pairs': rows},
+      notes=tuple(notes),
+      failures=failures.collected(),
+      files=files,
+    )
 
-  def _score(self, subject, part, mined, layer, notes
-             ) -> tuple[list[tuple[str, str]], base.Row]:
+  def _score(
+    self, subject, part, mined, layer, notes
+  ) -> tuple[list[tuple[str, str]], base.Row]:
     """(the pairs above the threshold, a row of numbers) of a part."""
     collections = _once_each(mined)
     if collections.repeated:
-      notes.append(f'{collections.repeated} sentences of {part} are '
-                   'repetitions, which count once')
+      notes.append(
+        f'{collections.repeated} sentences of {part} are '
+        'repetitions, which count once'
+      )
     scored = self._candidates(subject, collections, layer, notes)
     threshold, tuned_on = self._threshold(
-        subject, part, collections, scored, layer, notes)
+      subject, part, collections, scored, layer, notes
+    )
     found = [pair for pair, score in scored.items() if score >= threshold]
-    row = {'candidates': len(scored), 'found': len(found),
-           'threshold': threshold, 'tuned_on': tuned_on}
+    row = {
+      'candidates': len(scored),
+      'found': len(found),
+      'threshold': threshold,
+      'tuned_on': tuned_on,
+    }
     if collections.gold is not None:
       scores = metrics_lib.evaluate(found, collections.gold)
-      row |= {'gold': len(collections.gold), 'f1': scores.f1,
-              'precision': scores.precision, 'recall': scores.recall}
+      row |= {
+        'gold': len(collections.gold),
+        'f1': scores.f1,
+        'precision': scores.precision,
+        'recall': scores.recall,
+      }
     return found, row
 
-  def _threshold(self, subject, part, collections, scored, layer, notes
-                 ) -> tuple[float, str]:
+  def _threshold(
+    self, subject, part, collections, scored, layer, notes
+  ) -> tuple[float, str]:
     """(threshold, 'development' or 'itself')."""
     tuned_on = 'itself'
     if self.development is not None:
@@ -135,45 +157,64 @@ class BitextMining(sentence_task.SentenceTask):
       collections = _once_each(self.development.load(part))
     if collections.gold is None:
       raise errors.CorpusError(
-          'The threshold can not be chosen without gold pairs',
-          where=f'{part}, {tuned_on}',
-          fix='give development data with gold pairs')
+        'The threshold can not be chosen without gold pairs',
+        where=f'{part}, {tuned_on}',
+        fix='give development data with gold pairs',
+      )
     if self.development is not None:
       scored = self._candidates(subject, collections, layer, notes)
     else:
-      notes.append(f'the threshold of {part} is the best for the scored pairs '
-                   'themselves: there is no development data')
-    return metrics_lib.best_threshold(
-        scored, collections.gold).value, tuned_on
+      notes.append(
+        f'the threshold of {part} is the best for the scored pairs '
+        'themselves: there is no development data'
+      )
+    return metrics_lib.best_threshold(scored, collections.gold).value, tuned_on
 
-  def _candidates(self, subject, collections: _Collections, layer, notes
-                  ) -> Scored:
+  def _candidates(
+    self, subject, collections: _Collections, layer, notes
+  ) -> Scored:
     """Scored pairs of ids, best first."""
-    vectors = [self._vectors(subject, code, texts, layer, notes)
-               for code, texts in zip(collections.languages, collections.texts,
-                                      strict=True)]
-    found = margin_lib.candidates(*vectors, k=self.k, margin=self.margin,
-                                  direction=self.direction)
+    vectors = [
+      self._vectors(subject, code, texts, layer, notes)
+      for code, texts in zip(
+        collections.languages, collections.texts, strict=True
+      )
+    ]
+    found = margin_lib.candidates(
+      *vectors, k=self.k, margin=self.margin, direction=self.direction
+    )
     first, second = collections.ids
-    return {(first[i], second[j]): score for i, j, score in zip(
-        found.first.tolist(), found.second.tolist(), found.scores.tolist(),
-        strict=True)}
+    return {
+      (first[i], second[j]): score
+      for i, j, score in zip(
+        found.first.tolist(),
+        found.second.tolist(),
+        found.scores.tolist(),
+        strict=True,
+      )
+    }
 
-  def _vectors(self, subject, code: str, texts: list[str], layer: int, notes
-               ) -> np.ndarray:
+  def _vectors(
+    self, subject, code: str, texts: list[str], layer: int, notes
+  ) -> np.ndarray:
     """Sentence vectors [N, H] of one layer, in memory for one block of all."""
     if not texts:
       raise errors.CorpusError('A collection has no sentence', where=code)
     language = self.language_id(subject, code, notes)
-    vectors = np.empty((len(texts), subject.model.config.hidden_dim),
-                       np.float32)
+    vectors = np.empty(
+      (len(texts), subject.model.config.hidden_dim), np.float32
+    )
     cut = 0
     for start in range(0, len(texts), _BLOCK):
-      block = texts[start:start + _BLOCK]
+      block = texts[start : start + _BLOCK]
       found = states.sentence_states(
-          subject, block, [language] * len(block), pooling=self.pooling,
-          max_length=self.max_length)
-      vectors[start:start + _BLOCK] = found.states[layer]
+        subject,
+        block,
+        [language] * len(block),
+        pooling=self.pooling,
+        max_length=self.max_length,
+      )
+      vectors[start : start + _BLOCK] = found.states[layer]
       cut += found.truncated
     if cut:
       notes.append(f'{cut} sentences of {code} were cut')
@@ -199,11 +240,16 @@ def _once_each(mined: examples_lib.MinedSentences) -> _Collections:
     for pair in gold:
       if any(key not in ids for key, ids in zip(pair, first_ids, strict=True)):
         raise errors.CorpusError(
-            'A gold pair is of a sentence that is not there',
-            got=' and '.join(pair), where='-'.join(mined.languages))
+          'A gold pair is of a sentence that is not there',
+          got=' and '.join(pair),
+          where='-'.join(mined.languages),
+        )
     gold = frozenset((first_ids[0][x], first_ids[1][y]) for x, y in gold)
   first, second = ids_of_texts
   return _Collections(
-      mined.languages, (list(first), list(second)),
-      (list(first.values()), list(second.values())), gold,
-      len(mined.first) + len(mined.second) - len(first) - len(second))
+    mined.languages,
+    (list(first), list(second)),
+    (list(first.values()), list(second.values())),
+    gold,
+    len(mined.first) + len(mined.second) - len(first) - len(second),
+  )

@@ -43,21 +43,31 @@ class NearestSentences(sentence_task.SentenceTask):
           continue
         ids = list(mined.second)
         result.metrics[f'accuracy/{part}'] = sum(
-            (name, ids[place]) in mined.gold for name, place in zip(
-                mined.first, found, strict=True)) / len(mined.first)
+          (name, ids[place]) in mined.gold
+          for name, place in zip(mined.first, found, strict=True)
+        ) / len(mined.first)
     if result.metrics:
-      result.metrics['accuracy/mean'] = (
-          sum(result.metrics.values()) / len(result.metrics))
-    return dataclasses.replace(result, notes=tuple(notes),
-                               failures=failures.collected())
+      result.metrics['accuracy/mean'] = sum(result.metrics.values()) / len(
+        result.metrics
+      )
+    return dataclasses.replace(
+      result, notes=tuple(notes), failures=failures.collected()
+    )
 
   def _nearest(self, subject, mined, layer: int, notes) -> list[int]:
     """Place in the second collection, for each sentence of the first."""
     vectors = []
-    for language, texts in zip(mined.languages, (mined.first, mined.second),
-                               strict=True):
+    for language, texts in zip(
+      mined.languages, (mined.first, mined.second), strict=True
+    ):
       number = self.language_id(subject, language, notes)
-      vectors.append(states.sentence_states(
-          subject, list(texts.values()), [number] * len(texts),
-          pooling=self.pooling, max_length=self.max_length).states[layer])
+      vectors.append(
+        states.sentence_states(
+          subject,
+          list(texts.values()),
+          [number] * len(texts),
+          pooling=self.pooling,
+          max_length=self.max_length,
+        ).states[layer]
+      )
     return similarity.nearest(*vectors).forward.tolist()

@@ -10,11 +10,11 @@ from xlflax import enums
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import parsing_rows, word_rows
 from xlflax.evaluation import (
-    head_task,
-    row_predictions,
-    tagging,
-    tree_decoding,
-    unseen_labels,
+  head_task,
+  row_predictions,
+  tagging,
+  tree_decoding,
+  unseen_labels,
 )
 from xlflax.evaluation.metrics import parsing as metrics_lib
 from xlflax.evaluation.metrics.parsing import Punctuation
@@ -63,38 +63,55 @@ class Parsing(head_task.HeadTask):
     return 'las'
 
   def facts(self) -> tuple[str, ...]:
-    return (f'punctuation is {self.punctuation.value}; subtypes of relations '
-            'do not count',)
+    return (
+      f'punctuation is {self.punctuation.value}; subtypes of relations '
+      'do not count',
+    )
 
-  def score_part(self, subject, objective, part, examples, result, notes
-                 ) -> None:
-    unseen_labels.check(examples, objective.relations, self.unseen, part=part,
-                        notes=notes, name=metrics_lib.universal)
+  def score_part(
+    self, subject, objective, part, examples, result, notes
+  ) -> None:
+    unseen_labels.check(
+      examples,
+      objective.relations,
+      self.unseen,
+      part=part,
+      notes=notes,
+      name=metrics_lib.universal,
+    )
     found = self._predictions(subject, objective, examples, part, notes)
     result.files[f'{part}.conllu'] = conllu(examples, found)
     places = [i for i, e in enumerate(examples) if e.heads is not None]
     if len(places) < len(examples):
-      notes.append(f'{part}: {len(examples) - len(places)} of {len(examples)} '
-                   'sentences have no tree; predictions only')
+      notes.append(
+        f'{part}: {len(examples) - len(places)} of {len(examples)} '
+        'sentences have no tree; predictions only'
+      )
     if places:
       gold = [examples[i] for i in places]
-      result.metrics.update(self._scores(
-          part, gold, [found[i] for i in places]))
+      result.metrics.update(
+        self._scores(part, gold, [found[i] for i in places])
+      )
 
-  def _predictions(self, subject, objective, examples, part, notes
-                   ) -> list[metrics_lib.Tree]:
+  def _predictions(
+    self, subject, objective, examples, part, notes
+  ) -> list[metrics_lib.Tree]:
     """The tree of each sentence."""
     length = row_predictions.length_of(subject, self.length)
     rows = word_rows.text_rows(examples, subject.vocabulary, length=length)
     tagging.note_split(rows, part, notes)
-    flat = [(i, k, row) for i, own in enumerate(rows)
-            for k, row in enumerate(own)]
+    flat = [
+      (i, k, row) for i, own in enumerate(rows) for k, row in enumerate(own)
+    ]
     found: list[list[_Part]] = [[_NOTHING] * len(own) for own in rows]
     maker = parsing_rows.ParsingRows(relations=objective.relations)
     for index, arcs in row_predictions.predict(
-        subject, objective,
-        [parsing_rows.with_words(row) for *_, row in flat], maker,
-        max_length=length):
+      subject,
+      objective,
+      [parsing_rows.with_words(row) for *_, row in flat],
+      maker,
+      max_length=length,
+    ):
       sentence, k, row = flat[index]
       found[sentence][k] = _decode(arcs, row, objective.relations)
     return [_join(parts) for parts in found]
@@ -102,13 +119,18 @@ class Parsing(head_task.HeadTask):
   def _scores(self, part, gold, found) -> dict[str, float]:
     def score(trees):
       return metrics_lib.evaluate(gold, trees, punctuation=self.punctuation)
+
     scores = score(found)
     return {
-        f'las/{part}': scores.las.value, f'uas/{part}': scores.uas.value,
-        f'right_branching/{part}': score(
-            [_chain(e, step=-1) for e in gold]).uas.value,
-        f'left_branching/{part}': score(
-            [_chain(e, step=1) for e in gold]).uas.value}
+      f'las/{part}': scores.las.value,
+      f'uas/{part}': scores.uas.value,
+      f'right_branching/{part}': score(
+        [_chain(e, step=-1) for e in gold]
+      ).uas.value,
+      f'left_branching/{part}': score(
+        [_chain(e, step=1) for e in gold]
+      ).uas.value,
+    }
 
 
 class _Part(NamedTuple):
@@ -130,33 +152,43 @@ class _Part(NamedTuple):
 _NOTHING = _Part(0, np.zeros(0, np.int64), [], [])
 
 
-def conllu(examples: Sequence[examples_lib.ParsedSentence],
-           trees: Sequence[metrics_lib.Tree]) -> str:
+def conllu(
+  examples: Sequence[examples_lib.ParsedSentence],
+  trees: Sequence[metrics_lib.Tree],
+) -> str:
   """Trees over the examples' words as CoNLL-U."""
   blocks = []
   for example, tree in zip(examples, trees, strict=True):
     lines = [f'# sent_id = {example.id}']
-    for i, (word, tag, head, relation) in enumerate(zip(
-        example.words, example.tags, tree.heads, tree.relations, strict=True),
-                                                    1):
-      lines.append('\t'.join((str(i), word, '_', tag, '_', '_', str(head),
-                              relation, '_', '_')))
+    for i, (word, tag, head, relation) in enumerate(
+      zip(example.words, example.tags, tree.heads, tree.relations, strict=True),
+      1,
+    ):
+      lines.append(
+        '\t'.join(
+          (str(i), word, '_', tag, '_', '_', str(head), relation, '_', '_')
+        )
+      )
     blocks.append('\n'.join(lines) + '\n')
   return '\n'.join(blocks) + '\n'
 
 
-def _decode(arcs: dependency_parsing.Arcs, row: word_rows.WordRow,
-            names: Sequence[str]) -> _Part:
+def _decode(
+  arcs: dependency_parsing.Arcs, row: word_rows.WordRow, names: Sequence[str]
+) -> _Part:
   """The tree over the words of a row."""
   count = len(row.starts) + 1
   scores = np.asarray(arcs.scores)
   heads = tree_decoding.decode(scores[:count, :count])
   words = np.arange(1, count)
   others = scores[1:count, 1:count].argmax(-1) + 1
+
   def named(heads):
     return [names[n] for n in arcs.relations[words, heads]]
-  return _Part(row.first, heads, named(heads),
-               named(others if count > 2 else heads))
+
+  return _Part(
+    row.first, heads, named(heads), named(others if count > 2 else heads)
+  )
 
 
 def _join(parts: Sequence[_Part]) -> metrics_lib.Tree:
@@ -166,17 +198,20 @@ def _join(parts: Sequence[_Part]) -> metrics_lib.Tree:
   root = 1 + int(np.flatnonzero(parts[0].heads == 0)[0])
   for part in parts:
     for head, relation, to_word in zip(
-        part.heads.tolist(), part.relations, part.to_word, strict=True):
+      part.heads.tolist(), part.relations, part.to_word, strict=True
+    ):
       moved = head == 0 and part.first > 0
       heads.append(root if moved else head and head + part.first)
       relations.append(to_word if moved else relation)
   return metrics_lib.Tree(heads, relations)
 
 
-def _chain(example: examples_lib.ParsedSentence, *, step: int
-           ) -> metrics_lib.Tree:
+def _chain(
+  example: examples_lib.ParsedSentence, *, step: int
+) -> metrics_lib.Tree:
   """Each word depends on the one before (-1) or after (1) it."""
   count = len(example.words)
   heads = np.arange(1, count + 1) + step
-  return metrics_lib.Tree(np.where(heads > count, 0, heads).tolist(),
-                          ['_'] * count)
+  return metrics_lib.Tree(
+    np.where(heads > count, 0, heads).tolist(), ['_'] * count
+  )

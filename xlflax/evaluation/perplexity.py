@@ -58,19 +58,28 @@ class _MaskedPerplexity(base.EvalTask):
   def __post_init__(self):
     if self.draws < 1:
       raise errors.ConfigError(
-          'Perplexity needs at least one draw of masked tokens',
-          got=self.draws, expected='1 or more', where=f'{self.name}.draws')
+        'Perplexity needs at least one draw of masked tokens',
+        got=self.draws,
+        expected='1 or more',
+        where=f'{self.name}.draws',
+      )
 
   @property
   def headline(self) -> str:
     return 'perplexity'
 
-  def _stream(self, subject: base.Subject, layout: stream_lib.Layout,
-              **options) -> stream_lib.Stream:
+  def _stream(
+    self, subject: base.Subject, layout: stream_lib.Layout, **options
+  ) -> stream_lib.Stream:
     length = min(self.length, subject.model.config.max_length)
     return stream_lib.Stream(
-        name=self.name, mixture='', layout=layout, length=length,
-        batch_size=self.batch_size, **options)
+      name=self.name,
+      mixture='',
+      layout=layout,
+      length=length,
+      batch_size=self.batch_size,
+      **options,
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,20 +102,25 @@ class Perplexity(_MaskedPerplexity):
     allowed = stream_lib.Layout.BLOCKS, stream_lib.Layout.SENTENCES
     if self.layout not in allowed:
       raise errors.ConfigError(
-          'Perplexity of monolingual text has no such layout',
-          got=self.layout, expected='Layout.BLOCKS or Layout.SENTENCES',
-          where=f'{self.name}.layout')
+        'Perplexity of monolingual text has no such layout',
+        got=self.layout,
+        expected='Layout.BLOCKS or Layout.SENTENCES',
+        where=f'{self.name}.layout',
+      )
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     stream = self._stream(subject, self.layout)
     objective = masked_lm.MaskedLM(
-        mask_ratio=self.mask_ratio, random_words=_random_words(subject))
+      mask_ratio=self.mask_ratio, random_words=_random_words(subject)
+    )
     notes: list[str] = []
 
     def score(language: str) -> Score:
-      ids = (language_codes.language_id(
-          subject.vocabulary, language, notes,
-          required=subject.needs_languages),)
+      ids = (
+        language_codes.language_id(
+          subject.vocabulary, language, notes, required=subject.needs_languages
+        ),
+      )
       lines = _encode(subject, self.source.load(language), *ids)
       units = self._units(lines, stream, subject.vocabulary.spec)
       return score_rows(subject, objective, units, ids, stream, self.draws)
@@ -116,11 +130,13 @@ class Perplexity(_MaskedPerplexity):
 
   def _units(self, lines, stream, spec) -> list[rows_lib.Unit]:
     if self.layout is stream_lib.Layout.BLOCKS:
-      cut = token_rows.blocks(lines, capacity=stream.capacity,
-                              separator=spec.eos_id)
+      cut = token_rows.blocks(
+        lines, capacity=stream.capacity, separator=spec.eos_id
+      )
     else:
-      cut = [np.asarray(line[:stream.capacity], np.int32)
-             for line in lines if line]
+      cut = [
+        np.asarray(line[: stream.capacity], np.int32) for line in lines if line
+      ]
     return [(row,) for row in cut]
 
 
@@ -141,21 +157,28 @@ class TranslationPerplexity(_MaskedPerplexity):
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     if subject.sharing is not None:
       raise errors.ConfigError(
-          'Two languages in a row can not be scored by a model with a sharing '
-          'plan', got=f'{subject.sharing}',
-          expected='a model that shares all parameters', where=self.name,
-          fix='leave this task out')
+        'Two languages in a row can not be scored by a model with a sharing '
+        'plan',
+        got=f'{subject.sharing}',
+        expected='a model that shares all parameters',
+        where=self.name,
+        fix='leave this task out',
+      )
     stream = self._stream(subject, stream_lib.Layout.PAIRS, pairs=self.pairs)
     objective = masked_lm.TranslationLM(mask_ratio=self.mask_ratio)
     notes: list[str] = []
 
     def score(pair: sources_lib.Pair) -> Score:
       text = self.source.load(pair)
-      ids = tuple(language_codes.language_id(
-          subject.vocabulary, code, notes, required=subject.needs_languages)
-                  for code in pair)
-      first, second = (_encode(subject, side, i)
-                       for side, i in zip(text, ids, strict=True))
+      ids = tuple(
+        language_codes.language_id(
+          subject.vocabulary, code, notes, required=subject.needs_languages
+        )
+        for code in pair
+      )
+      first, second = (
+        _encode(subject, side, i) for side, i in zip(text, ids, strict=True)
+      )
       units = token_rows.pairs(first, second, stream)
       return score_rows(subject, objective, units, ids, stream, self.draws)
 
@@ -163,22 +186,31 @@ class TranslationPerplexity(_MaskedPerplexity):
     return _evaluate(self.name, names, score, notes)
 
 
-def _encode(subject: base.Subject, lines: Sequence[str], language: int
-            ) -> list[list[int]]:
+def _encode(
+  subject: base.Subject, lines: Sequence[str], language: int
+) -> list[list[int]]:
   """The ids of lines of one language."""
   return subject.vocabulary.encode_each(lines, [language] * len(lines))
 
 
 def _random_words(subject: base.Subject) -> RandomWords:
   """The language's own where it has embeddings of its own."""
-  own = (subject.sharing is not None and subject.sharing.embeddings
-         and subject.vocabulary.spec.language_words)
+  own = (
+    subject.sharing is not None
+    and subject.sharing.embeddings
+    and subject.vocabulary.spec.language_words
+  )
   return RandomWords.LANGUAGE if own else RandomWords.VOCABULARY
 
 
-def score_rows(subject: base.Subject, objective: masked_lm.MaskedLM,
-               units: Sequence[rows_lib.Unit], languages: tuple[int, ...],
-               stream: stream_lib.Stream, draws: int) -> Score:
+def score_rows(
+  subject: base.Subject,
+  objective: masked_lm.MaskedLM,
+  units: Sequence[rows_lib.Unit],
+  languages: tuple[int, ...],
+  stream: stream_lib.Stream,
+  draws: int,
+) -> Score:
   """Sums over the masked tokens of all rows.
 
   Args:
@@ -196,16 +228,26 @@ def score_rows(subject: base.Subject, objective: masked_lm.MaskedLM,
   key = randomness.key(subject.seed, randomness.Purpose.EVALUATION)
   sums = []
   for index, batch in enumerate(
-      token_rows.batches(units, languages, stream, spec)):
+    token_rows.batches(units, languages, stream, spec)
+  ):
     arrays = placement.put(batch, subject.partitioner)
     for draw in range(draws):
       rng = jax.random.fold_in(jax.random.fold_in(key, index), draw)
       with placement.scope(subject.partitioner):
-        sums.append(_score_batch(
-            objective, subject.model, spec, subject.partitioner,
-            subject.params, arrays, rng))
-  total = np.sum(np.asarray(jax.device_get(sums), np.float64).reshape(-1, 3),
-                 axis=0)
+        sums.append(
+          _score_batch(
+            objective,
+            subject.model,
+            spec,
+            subject.partitioner,
+            subject.params,
+            arrays,
+            rng,
+          )
+        )
+  total = np.sum(
+    np.asarray(jax.device_get(sums), np.float64).reshape(-1, 3), axis=0
+  )
   if not total[0]:
     raise errors.CorpusError('There is no token to predict', got='no text')
   return Score(*map(float, total))
@@ -215,30 +257,34 @@ def score_rows(subject: base.Subject, objective: masked_lm.MaskedLM,
 def _score_batch(objective, model, spec, partitioner, params, batch, rng):
   """(tokens, loss, correct), float32 [] each, of one batch."""
   context = objective_base.Context(
-      vocabulary=spec, step=jax.numpy.int32(0), train=False, rng=rng)
+    vocabulary=spec, step=jax.numpy.int32(0), train=False, rng=rng
+  )
   output = objective(model, params, batch, context)
   correct = output.metrics[f'{objective.name}/accuracy'].total.sum()
   sums = output.loss.weight, output.loss.total, correct
   return placement.replicated(sums, partitioner)
 
 
-def _evaluate(task: str, parts: dict, score, notes: list[str]
-              ) -> base.EvalResult:
+def _evaluate(
+  task: str, parts: dict, score, notes: list[str]
+) -> base.EvalResult:
   """Scores parts {name: what `score` takes}; what fails is kept apart."""
   failures = base.Failures(task)
   scores: dict[str, Score] = {}
   for name, part in parts.items():
     with failures.guard(name):
       scores[name] = score(part)
-  return base.EvalResult(metrics=_metrics(scores), notes=tuple(notes),
-                         failures=failures.collected())
+  return base.EvalResult(
+    metrics=_metrics(scores), notes=tuple(notes), failures=failures.collected()
+  )
 
 
 def _metrics(scores: dict[str, Score]) -> dict[str, float]:
   metrics: dict[str, float] = {}
   for name, score in scores.items():
-    metrics |= _summary(name, score.loss / score.tokens,
-                        score.correct / score.tokens)
+    metrics |= _summary(
+      name, score.loss / score.tokens, score.correct / score.tokens
+    )
     metrics[f'tokens/{name}'] = score.tokens
   if scores:
     loss = np.mean([s.loss / s.tokens for s in scores.values()])
@@ -249,5 +295,8 @@ def _metrics(scores: dict[str, Score]) -> dict[str, float]:
 
 def _summary(name: str, loss: float, accuracy: float) -> dict[str, float]:
   perplexity = math.exp(loss) if loss < 700 else math.inf
-  return {f'perplexity/{name}': perplexity, f'loss/{name}': loss,
-          f'accuracy/{name}': accuracy}
+  return {
+    f'perplexity/{name}': perplexity,
+    f'loss/{name}': loss,
+    f'accuracy/{name}': accuracy,
+  }

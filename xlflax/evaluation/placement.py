@@ -14,8 +14,9 @@ def row_multiple(partitioner: Partitioner | None) -> int:
   return 1 if partitioner is None else partitioner.batch_divisor
 
 
-def put(batch: dict[str, np.ndarray], partitioner: Partitioner | None
-        ) -> dict[str, jax.Array]:
+def put(
+  batch: dict[str, np.ndarray], partitioner: Partitioner | None
+) -> dict[str, jax.Array]:
   """Host arrays [rows, ...] as device arrays, rows split over the mesh.
 
   Rows that do not divide evenly are replicated instead, which is slower but
@@ -44,4 +45,5 @@ def _put(value: np.ndarray, partitioner: Partitioner) -> jax.Array:
   even = value.shape[0] % partitioner.batch_divisor == 0
   sharding = partitioner.batch_sharding if even else partitioner.replicated
   return jax.make_array_from_callback(
-      value.shape, sharding, lambda index: value[index])
+    value.shape, sharding, lambda index: value[index]
+  )

@@ -15,8 +15,9 @@ _MANY = 12  # parts, beyond which the legend would hide the picture
 ByStep = Mapping[results.Step, base.EvalResult]
 
 
-def write(directory: pathlib.Path, task: base.EvalTask, found: ByStep
-          ) -> list[pathlib.Path]:
+def write(
+  directory: pathlib.Path, task: base.EvalTask, found: ByStep
+) -> list[pathlib.Path]:
   """Draws what there is to be drawn of a task's results into `directory`.
 
   `<task>.png` has the main metric by step, if there are two checkpoints or
@@ -27,16 +28,24 @@ def write(directory: pathlib.Path, task: base.EvalTask, found: ByStep
     The files written.
   """
   written = []
-  trained: ByStep = {step: result for step, result in found.items()
-             if isinstance(step, int) and result.metrics}
+  trained: ByStep = {
+    step: result
+    for step, result in found.items()
+    if isinstance(step, int) and result.metrics
+  }
   if len(trained) > 1:
-    written.append(pictures.save(
-        _curves(task, trained), directory / f'{task.name}.png', dpi=_DPI))
+    written.append(
+      pictures.save(
+        _curves(task, trained), directory / f'{task.name}.png', dpi=_DPI
+      )
+    )
   last = list(found.items())[-1:]
   if last and last[0][1].tables.get('layers'):
-    written.append(pictures.save(
-        _layers(task, *last[0]), directory / f'{task.name}.layers.png',
-        dpi=_DPI))
+    written.append(
+      pictures.save(
+        _layers(task, *last[0]), directory / f'{task.name}.layers.png', dpi=_DPI
+      )
+    )
   return written
 
 
@@ -45,17 +54,32 @@ def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
   canvas = figure.Figure(figsize=(7, 4.5), layout='constrained')
   axes = canvas.subplots()
   prefix = f'{task.headline}/'
-  names = sorted({name for result in found.values()
-                  for name in result.metrics if name.startswith(prefix)})
+  names = sorted(
+    {
+      name
+      for result in found.values()
+      for name in result.metrics
+      if name.startswith(prefix)
+    }
+  )
   for name in names:
     part = name.removeprefix(prefix)
-    points = [(step, result.metrics[name]) for step, result in found.items()
-              if name in result.metrics]
-    style = (dict(color='black', linewidth=2.5, zorder=3) if part == 'mean'
-             else dict(linewidth=1, alpha=0.8))
+    points = [
+      (step, result.metrics[name])
+      for step, result in found.items()
+      if name in result.metrics
+    ]
+    style = (
+      dict(color='black', linewidth=2.5, zorder=3)
+      if part == 'mean'
+      else dict(linewidth=1, alpha=0.8)
+    )
     axes.plot(*zip(*points, strict=True), marker='.', label=part, **style)
-  axes.set(xlabel='training step', ylabel=task.headline,
-           title=f'{task.name} along training')
+  axes.set(
+    xlabel='training step',
+    ylabel=task.headline,
+    title=f'{task.name} along training',
+  )
   if task.headline == 'perplexity':
     axes.set_yscale('log')
   axes.locator_params(axis='x', integer=True)
@@ -64,13 +88,19 @@ def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
   if len(names) <= _MANY:
     axes.legend(frameon=False)
   else:
-    axes.legend(frameon=False, fontsize=7, ncols=2, loc='center left',
-                bbox_to_anchor=(1, 0.5))
+    axes.legend(
+      frameon=False,
+      fontsize=7,
+      ncols=2,
+      loc='center left',
+      bbox_to_anchor=(1, 0.5),
+    )
   return canvas
 
 
-def _layers(task: base.EvalTask, step: results.Step, result: base.EvalResult
-            ) -> figure.Figure:
+def _layers(
+  task: base.EvalTask, step: results.Step, result: base.EvalResult
+) -> figure.Figure:
   """The main metric, the mean of both directions, by pair and layer.
 
   Where the table has several methods, each pair has a column for each.
@@ -82,23 +112,38 @@ def _layers(task: base.EvalTask, step: results.Step, result: base.EvalResult
     sums.setdefault((column, row['layer']), []).append(value)
   pairs = sorted({pair for pair, _ in sums})
   layers = sorted({layer for _, layer in sums})
-  values = [[sum(sums[pair, layer]) / len(sums[pair, layer])
-             for pair in pairs] for layer in layers]
+  values = [
+    [sum(sums[pair, layer]) / len(sums[pair, layer]) for pair in pairs]
+    for layer in layers
+  ]
   longest = max(len(line) for pair in pairs for line in pair.splitlines())
   canvas = figure.Figure(
-      figsize=(max(4.5, 2 + max(0.5, 0.1 * longest) * len(pairs)),
-               1.5 + 0.4 * len(layers)),
-      layout='constrained')
+    figsize=(
+      max(4.5, 2 + max(0.5, 0.1 * longest) * len(pairs)),
+      1.5 + 0.4 * len(layers),
+    ),
+    layout='constrained',
+  )
   axes = canvas.subplots()
-  image = axes.imshow(values, cmap='cividis', vmin=0, vmax=1, aspect='auto',
-                      origin='lower')
+  image = axes.imshow(
+    values, cmap='cividis', vmin=0, vmax=1, aspect='auto', origin='lower'
+  )
   for y, line in enumerate(values):
     for x, value in enumerate(line):
-      axes.text(x, y, f'{100 * value:.0f}', ha='center', va='center',
-                fontsize=8, color='black' if value > 0.5 else 'white')
+      axes.text(
+        x,
+        y,
+        f'{100 * value:.0f}',
+        ha='center',
+        va='center',
+        fontsize=8,
+        color='black' if value > 0.5 else 'white',
+      )
   axes.set_xticks(range(len(pairs)), pairs)
   axes.set_yticks(range(len(layers)), list(map(str, layers)))
-  axes.set(ylabel='layer (0: embeddings)',
-           title=f'{task.name}: {task.headline} (%) at step {step}')
+  axes.set(
+    ylabel='layer (0: embeddings)',
+    title=f'{task.name}: {task.headline} (%) at step {step}',
+  )
   canvas.colorbar(image, ax=axes)
   return canvas

@@ -6,12 +6,7 @@ from xlflax import enums, errors
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import question_rows, submission
 from xlflax.data.stream import Positions, Separator
-from xlflax.evaluation import (
-  answer_spans,
-  base,
-  head_task,
-  row_predictions,
-)
+from xlflax.evaluation import answer_spans, base, head_task, row_predictions
 from xlflax.evaluation.metrics import questions as metrics_lib
 from xlflax.objectives.finetuning import question_answering
 
@@ -60,8 +55,9 @@ class ExtractiveQA(head_task.HeadTask):
     enums.coerce(self, 'positions', Positions)
     for name in ('n_best', 'max_answer_length'):
       if getattr(self, name) < 1:
-        raise errors.ConfigError(f'{name} must be positive', where=self.name,
-                                 got=getattr(self, name))
+        raise errors.ConfigError(
+          f'{name} must be positive', where=self.name, got=getattr(self, name)
+        )
     _ = self._rows  # its settings are checked where it is made
 
   @property
@@ -71,29 +67,43 @@ class ExtractiveQA(head_task.HeadTask):
   @property
   def _rows(self) -> question_rows.QuestionRows:
     return question_rows.QuestionRows(
-        doc_stride=self.doc_stride, separator=self.separator,
-        max_question_length=self.max_question_length,
-        positions=self.positions)
+      doc_stride=self.doc_stride,
+      separator=self.separator,
+      max_question_length=self.max_question_length,
+      positions=self.positions,
+    )
 
-  def score_part(self, subject, objective, part, examples, result, notes
-                 ) -> None:
+  def score_part(
+    self, subject, objective, part, examples, result, notes
+  ) -> None:
     answers = self._answers(subject, objective, examples)
     result.files[f'{part}.json'] = submission.answers(examples, answers)
     problems = self._problems(part, examples)
     if problems:
       result.tables.setdefault('problems', []).extend(problems)
-      notes.append(f'{part}: {len(problems)} problems of single questions; '
-                   'see the table `problems`')
+      notes.append(
+        f'{part}: {len(problems)} problems of single questions; '
+        'see the table `problems`'
+      )
     unanswered = sum(not example.answers for example in examples)
     if unanswered:
-      notes.append(f'{part}: {unanswered} of {len(examples)} questions have '
-                   'no known answer; predictions only')
+      notes.append(
+        f'{part}: {unanswered} of {len(examples)} questions have '
+        'no known answer; predictions only'
+      )
       return
     scores = metrics_lib.evaluate(
-        {e.id: [answer.text for answer in e.answers] for e in examples},
-        answers, rules=self.rules, language=examples[0].language)
-    result.metrics.update({f'f1/{part}': scores.f1.value,
-                           f'exact_match/{part}': scores.exact_match.value})
+      {e.id: [answer.text for answer in e.answers] for e in examples},
+      answers,
+      rules=self.rules,
+      language=examples[0].language,
+    )
+    result.metrics.update(
+      {
+        f'f1/{part}': scores.f1.value,
+        f'exact_match/{part}': scores.exact_match.value,
+      }
+    )
 
   def _answers(self, subject, objective, examples) -> dict[str, str]:
     """Question id -> text; '' where the context has none."""
@@ -103,16 +113,21 @@ class ExtractiveQA(head_task.HeadTask):
     rows = [window.row for own in windows for window in own]
     logits: list = [None] * len(rows)
     for index, found in row_predictions.predict(
-        subject, objective, rows, maker, max_length=length):
+      subject, objective, rows, maker, max_length=length
+    ):
       logits[index] = found
     decoding = answer_spans.Decoding(
-        n_best=self.n_best, max_answer_length=self.max_answer_length)
+      n_best=self.n_best, max_answer_length=self.max_answer_length
+    )
     answers = {}
     start = 0
     for example, own in zip(examples, windows, strict=True):
       best = answer_spans.n_best(
-          example.context, own, logits[start:start + len(own)],
-          decoding=decoding)
+        example.context,
+        own,
+        logits[start : start + len(own)],
+        decoding=decoding,
+      )
       answers[example.id] = best[0].text if best else ''
       start += len(own)
     return answers
@@ -120,7 +135,9 @@ class ExtractiveQA(head_task.HeadTask):
   def _problems(self, part, examples) -> list[base.Row]:
     """What is wrong with single examples."""
     found = list(self.source.problems(part))
-    found += [f'question {name}: an answer is not where it says'
-              for name in question_rows.mismatches(examples)
-              if not any(f'question {name}:' in told for told in found)]
+    found += [
+      f'question {name}: an answer is not where it says'
+      for name in question_rows.mismatches(examples)
+      if not any(f'question {name}:' in told for told in found)
+    ]
     return [{'part': part, 'problem': problem} for problem in found]

@@ -19,8 +19,9 @@ def path(directory: pathlib.Path, task: str, step: Step) -> pathlib.Path:
   return directory / run_directory.EVALUATION / task / f'{step}.json'
 
 
-def identity(task: base.EvalTask, *, model: Any, vocabulary_hash: str,
-             seed: int) -> dict[str, Any]:
+def identity(
+  task: base.EvalTask, *, model: Any, vocabulary_hash: str, seed: int
+) -> dict[str, Any]:
   """All that a result depends on but the checkpoint, as JSON values.
 
   Args:
@@ -29,9 +30,13 @@ def identity(task: base.EvalTask, *, model: Any, vocabulary_hash: str,
     vocabulary_hash: of the run's vocabulary.
     seed: of the evaluation.
   """
-  return {'format': _FORMAT, 'task': base.settings(task),
-          'model': run_directory.describe(model),
-          'vocabulary': vocabulary_hash, 'seed': seed}
+  return {
+    'format': _FORMAT,
+    'task': base.settings(task),
+    'model': run_directory.describe(model),
+    'vocabulary': vocabulary_hash,
+    'seed': seed,
+  }
 
 
 def checkpoint_identity(directory: pathlib.Path, step: Step) -> str:
@@ -40,22 +45,32 @@ def checkpoint_identity(directory: pathlib.Path, step: Step) -> str:
   It is the hash of Orbax's record of when the checkpoint was written, which
   survives copying; '' for the untrained model.
   """
-  record = (directory / checkpoints.DIRECTORY / str(step)
-            / '_CHECKPOINT_METADATA')
+  record = (
+    directory / checkpoints.DIRECTORY / str(step) / '_CHECKPOINT_METADATA'
+  )
   if not record.is_file():
     return ''
   return hashlib.sha256(record.read_bytes()).hexdigest()[:16]
 
 
-def write(file: pathlib.Path, result: base.EvalResult, *, step: Step,
-          identity: dict[str, Any]) -> None:
+def write(
+  file: pathlib.Path,
+  result: base.EvalResult,
+  *,
+  step: Step,
+  identity: dict[str, Any],
+) -> None:
   """Writes a result so that it is there whole or not at all."""
   for name, text in result.files.items():
     run_directory.write_atomically(file.with_suffix('') / name, text)
-  record = {'step': step, 'settings_hash': base.settings_hash(identity),
-            'settings': identity} | result.to_json()
+  record = {
+    'step': step,
+    'settings_hash': base.settings_hash(identity),
+    'settings': identity,
+  } | result.to_json()
   run_directory.write_atomically(
-      file, json.dumps(record, indent=2, ensure_ascii=False) + '\n')
+    file, json.dumps(record, indent=2, ensure_ascii=False) + '\n'
+  )
 
 
 def read(file: pathlib.Path) -> base.EvalResult | None:
@@ -64,12 +79,14 @@ def read(file: pathlib.Path) -> base.EvalResult | None:
   return None if record is None else base.EvalResult.from_json(record)
 
 
-def read_finished(file: pathlib.Path, identity: dict[str, Any]
-                  ) -> base.EvalResult | None:
+def read_finished(
+  file: pathlib.Path, identity: dict[str, Any]
+) -> base.EvalResult | None:
   """The result of exactly these settings, if it is there without failures."""
   record = _load(file)
   if record is None or record.get('settings_hash') != base.settings_hash(
-      identity):
+    identity
+  ):
     return None
   result = base.EvalResult.from_json(record)
   return None if result.failures else result

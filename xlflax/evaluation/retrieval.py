@@ -52,31 +52,40 @@ class Retrieval(sentence_task.SentenceTask):
     failures = base.Failures(self.name)
     scores: dict[str, PairScores] = {}
     rows: list[base.Row] = []
-    notes = [f'accuracy is that of layer {layer} of '
-             f'0..{subject.model.config.num_layers}']
+    notes = [
+      f'accuracy is that of layer {layer} of '
+      f'0..{subject.model.config.num_layers}'
+    ]
     for pair in self.source.pairs():
       name = sources_lib.pair_name(pair)
       with failures.guard(name):
         scores[name], size = self._score(subject, pair, notes)
         rows += _rows(name, pair, size, scores[name])
     return base.EvalResult(
-        metrics=_metrics(scores, layer), tables={'layers': rows},
-        notes=tuple(notes), failures=failures.collected())
+      metrics=_metrics(scores, layer),
+      tables={'layers': rows},
+      notes=tuple(notes),
+      failures=failures.collected(),
+    )
 
   def _score(self, subject, pair, notes) -> tuple[PairScores, int]:
     text = self.source.load(pair)
     size = len(text.first)
     if not size or len(text.second) != size:
       raise errors.CorpusError(
-          'The two sides of a language pair are not translations',
-          got=f'{size} and {len(text.second)} sentences',
-          expected='as many on both sides, and at least one')
+        'The two sides of a language pair are not translations',
+        got=f'{size} and {len(text.second)} sentences',
+        expected='as many on both sides, and at least one',
+      )
     ids = [self.language_id(subject, code, notes) for code in pair]
     # Both sides in one call: fewer partly filled batches.
     vectors, truncated = states.sentence_states(
-        subject, [*text.first, *text.second],
-        [ids[0]] * size + [ids[1]] * size, pooling=self.pooling,
-        max_length=self.max_length)
+      subject,
+      [*text.first, *text.second],
+      [ids[0]] * size + [ids[1]] * size,
+      pooling=self.pooling,
+      max_length=self.max_length,
+    )
     if truncated:
       notes.append(f'{truncated} sentences of {"-".join(pair)} were cut')
     return score_layers(vectors[:, :size], vectors[:, size:]), size
@@ -84,28 +93,36 @@ class Retrieval(sentence_task.SentenceTask):
 
 def score_layers(first: np.ndarray, second: np.ndarray) -> PairScores:
   """Accuracy@1 for each layer of two [layers + 1, N, H] sets of vectors."""
-  found = [similarity.nearest(x, y)
-           for x, y in zip(first, second, strict=True)]
+  found = [similarity.nearest(x, y) for x, y in zip(first, second, strict=True)]
   return PairScores(
-      np.array([similarity.accuracy(n.forward) for n in found]),
-      np.array([similarity.accuracy(n.backward) for n in found]))
+    np.array([similarity.accuracy(n.forward) for n in found]),
+    np.array([similarity.accuracy(n.backward) for n in found]),
+  )
 
 
 def _rows(name: str, pair, size: int, scores: PairScores) -> list[base.Row]:
   directions = ((pair, scores.forward), (pair[::-1], scores.backward))
   return [
-      {'pair': name, 'query': query, 'key': key, 'layer': layer,
-       'accuracy': float(value), 'sentences': size}
-      for (query, key), values in directions
-      for layer, value in enumerate(values)]
+    {
+      'pair': name,
+      'query': query,
+      'key': key,
+      'layer': layer,
+      'accuracy': float(value),
+      'sentences': size,
+    }
+    for (query, key), values in directions
+    for layer, value in enumerate(values)
+  ]
 
 
-def _metrics(scores: dict[str, PairScores], layer: int
-             ) -> dict[str, float]:
+def _metrics(scores: dict[str, PairScores], layer: int) -> dict[str, float]:
   metrics: dict[str, float] = {}
   for name, pair in scores.items():
-    metrics |= {f'forward/{name}': float(pair.forward[layer]),
-                f'backward/{name}': float(pair.backward[layer])}
+    metrics |= {
+      f'forward/{name}': float(pair.forward[layer]),
+      f'backward/{name}': float(pair.backward[layer]),
+    }
     metrics |= _summary(name, pair.mean, layer)
   if scores:
     mean = np.mean([pair.mean for pair in scores.values()], axis=0)
@@ -114,6 +131,8 @@ def _metrics(scores: dict[str, PairScores], layer: int
 
 
 def _summary(name: str, by_layer: np.ndarray, layer: int) -> dict[str, float]:
-  return {f'accuracy/{name}': float(by_layer[layer]),
-          f'best_accuracy/{name}': float(by_layer.max()),
-          f'best_layer/{name}': int(by_layer.argmax())}
+  return {
+    f'accuracy/{name}': float(by_layer[layer]),
+    f'best_accuracy/{name}': float(by_layer.max()),
+    f'best_layer/{name}': int(by_layer.argmax()),
+  }

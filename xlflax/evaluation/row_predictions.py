@@ -27,16 +27,21 @@ def objective_of(subject: base.Subject, name: str, kind: type[_Kind]) -> _Kind:
   found = subject.objectives.get(name)
   if not isinstance(found, kind):
     raise errors.ConfigError(
-        'The run has not been fine-tuned for this task',
-        got=', '.join(f'{key}: {type(value).__name__}' for key, value in
-                      subject.objectives.items()) or 'no objective',
-        expected=f'{name}: {kind.__name__}',
-        fix='fine-tune it first, or name the objective in the task')
+      'The run has not been fine-tuned for this task',
+      got=', '.join(
+        f'{key}: {type(value).__name__}'
+        for key, value in subject.objectives.items()
+      )
+      or 'no objective',
+      expected=f'{name}: {kind.__name__}',
+      fix='fine-tune it first, or name the objective in the task',
+    )
   if name not in subject.params.get('heads', {}):
     raise errors.CheckpointError(
-        'The checkpoint lacks the head of the task',
-        got=', '.join(subject.params.get('heads', {})) or 'no head',
-        expected=name)
+      'The checkpoint lacks the head of the task',
+      got=', '.join(subject.params.get('heads', {})) or 'no head',
+      expected=name,
+    )
   return found
 
 
@@ -46,9 +51,14 @@ def length_of(subject: base.Subject, length: int | None) -> int:
   return limit if length is None else min(length, limit)
 
 
-def predict(subject: base.Subject, objective: finetuning.FineTuning,
-            rows: Sequence[rows_lib.Row], maker: rows_lib.RowMaker, *,
-            max_length: int) -> Iterator[tuple[int, Any]]:
+def predict(
+  subject: base.Subject,
+  objective: finetuning.FineTuning,
+  rows: Sequence[rows_lib.Row],
+  maker: rows_lib.RowMaker,
+  *,
+  max_length: int,
+) -> Iterator[tuple[int, Any]]:
   """What the head says of each row, the longest first.
 
   Plugged-in features of rows without a counterpart are those of a row that is
@@ -68,16 +78,24 @@ def predict(subject: base.Subject, objective: finetuning.FineTuning,
   pending = None
   plug_in = objective.features is finetuning.Features.PLUG_IN
   for indices, count, length in _batches(subject, rows, max_length):
-    batch = _stacked([rows[i] for i in indices], maker.fields(
-        length, subject.vocabulary.spec), count)
+    batch = _stacked(
+      [rows[i] for i in indices],
+      maker.fields(length, subject.vocabulary.spec),
+      count,
+    )
     if plug_in:
-      batch = {batch_lib.PAIRED + key: batch[key]
-               for key in paired_rows.TEXT} | batch
+      batch = {
+        batch_lib.PAIRED + key: batch[key] for key in paired_rows.TEXT
+      } | batch
     with placement.scope(subject.partitioner):
       found = _predict(
-          objective, subject.model, subject.partitioner,
-          subject.vocabulary.spec, subject.params,
-          placement.put(batch, subject.partitioner))
+        objective,
+        subject.model,
+        subject.partitioner,
+        subject.vocabulary.spec,
+        subject.params,
+        placement.put(batch, subject.partitioner),
+      )
     if pending is not None:
       yield from _split(*pending)
     pending = indices, found
@@ -88,17 +106,23 @@ def predict(subject: base.Subject, objective: finetuning.FineTuning,
 def _batches(subject, rows, max_length):
   """As `states.plan_batches`; of one language where these have own parts."""
   paired = batch_lib.PAIRED + batch_lib.TOKEN_IDS
-  lengths = np.array([max(len(row[batch_lib.TOKEN_IDS]),
-                          len(row.get(paired, ()))) for row in rows])
+  lengths = np.array(
+    [
+      max(len(row[batch_lib.TOKEN_IDS]), len(row.get(paired, ())))
+      for row in rows
+    ]
+  )
   languages = np.array([row[batch_lib.LANGUAGE_IDS][0] for row in rows])
   groups = [np.arange(len(rows))]
   if subject.sharing is not None:
     groups = [np.flatnonzero(languages == x) for x in np.unique(languages)]
   for group in groups:
     for indices, count, length in states.plan_batches(
-        lengths[group].tolist(), max_length=max_length,
-        batch_size=subject.batch_size,
-        multiple=placement.row_multiple(subject.partitioner)):
+      lengths[group].tolist(),
+      max_length=max_length,
+      batch_size=subject.batch_size,
+      multiple=placement.row_multiple(subject.partitioner),
+    ):
       yield group[indices].tolist(), count, length
 
 
@@ -117,4 +141,5 @@ def _split(indices, found) -> Iterator[tuple[int, Any]]:
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _predict(objective, model, partitioner, spec, params, batch):
   return placement.replicated(
-      objective.predict(model, params, batch, spec), partitioner)
+    objective.predict(model, params, batch, spec), partitioner
+  )

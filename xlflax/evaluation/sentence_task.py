@@ -30,8 +30,10 @@ class SentenceTask(base.EvalTask):
   def headline(self) -> str:
     return 'accuracy'
 
-  def language_id(self, subject: base.Subject, code: str, notes: list[str]
-                  ) -> int:
+  def language_id(
+    self, subject: base.Subject, code: str, notes: list[str]
+  ) -> int:
     """The number of a language; see `language_codes.language_id`."""
     return language_codes.language_id(
-        subject.vocabulary, code, notes, required=subject.needs_languages)
+      subject.vocabulary, code, notes, required=subject.needs_languages
+    )

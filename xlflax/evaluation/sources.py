@@ -35,8 +35,9 @@ class PairSource:
   def fingerprint(self) -> str:
     """Hash of languages and text; text that can't be read counts as none."""
     return _fingerprint(
-        (pair, lambda pair=pair: itertools.chain(*self.load(pair)))
-        for pair in self.pairs())
+      (pair, lambda pair=pair: itertools.chain(*self.load(pair)))
+      for pair in self.pairs()
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,8 +64,9 @@ class CorpusPairs(PairSource):
   def load(self, pair: Pair) -> PairedText:
     lines = _corpus(self.directory).parallel(*pair, self.split)
     taken = list(itertools.islice(lines, self.max_pairs))
-    return PairedText([pair.source for pair in taken],
-                      [pair.target for pair in taken])
+    return PairedText(
+      [pair.source for pair in taken], [pair.target for pair in taken]
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,8 +84,9 @@ class TextSource:
   def fingerprint(self) -> str:
     """Hash of languages and text; text that can't be read counts as none."""
     return _fingerprint(
-        (language, lambda language=language: self.load(language))
-        for language in self.languages_found())
+      (language, lambda language=language: self.load(language))
+      for language in self.languages_found()
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,8 +125,9 @@ def _corpus(directory: str) -> corpus_lib.Corpus:
   return corpus_lib.Corpus(directory)
 
 
-def chosen_pairs(found: tuple[Pair, ...], wanted: tuple[str, ...] | None,
-                 where: str) -> tuple[Pair, ...]:
+def chosen_pairs(
+  found: tuple[Pair, ...], wanted: tuple[str, ...] | None, where: str
+) -> tuple[Pair, ...]:
   """Pairs named as 'de-fr', or all of whose languages but English are named.
 
   Raises:
@@ -132,15 +136,19 @@ def chosen_pairs(found: tuple[Pair, ...], wanted: tuple[str, ...] | None,
   _check_any(found, where)
   if wanted is None:
     return found
-  chosen = tuple(pair for pair in found if '-'.join(pair) in wanted
-                 or set(pair) - {'en'} <= set(wanted))
+  chosen = tuple(
+    pair
+    for pair in found
+    if '-'.join(pair) in wanted or set(pair) - {'en'} <= set(wanted)
+  )
   names = {name for pair in chosen for name in (*pair, '-'.join(pair))}
   _check_missing(set(wanted) - names, map('-'.join, found), where)
   return chosen
 
 
-def chosen_languages(found: tuple[str, ...], wanted: tuple[str, ...] | None,
-                     where: str) -> tuple[str, ...]:
+def chosen_languages(
+  found: tuple[str, ...], wanted: tuple[str, ...] | None, where: str
+) -> tuple[str, ...]:
   """The languages that are wanted.
 
   Raises:
@@ -154,17 +162,20 @@ def chosen_languages(found: tuple[str, ...], wanted: tuple[str, ...] | None,
 def _check_any(found: tuple, where: str) -> None:
   if not found:
     raise errors.CorpusError(
-        'There is no text to evaluate on', where=where,
-        fix='give another split, or add files to it')
+      'There is no text to evaluate on',
+      where=where,
+      fix='give another split, or add files to it',
+    )
 
 
-def _check_missing(missing: set[str], known: Iterable[str], where: str
-                   ) -> None:
+def _check_missing(missing: set[str], known: Iterable[str], where: str) -> None:
   if missing:
     raise errors.CorpusError(
-        'There is no text of some languages to evaluate on',
-        got=', '.join(sorted(missing)), expected='some of ' + ', '.join(known),
-        where=where)
+      'There is no text of some languages to evaluate on',
+      got=', '.join(sorted(missing)),
+      expected='some of ' + ', '.join(known),
+      where=where,
+    )
 
 
 def _where(source) -> str:

@@ -41,9 +41,13 @@ class SentenceStates(NamedTuple):
 
 
 def sentence_states(
-    subject: base.Subject, texts: Sequence[str],
-    language_ids: Sequence[int], *, pooling: Pooling = Pooling.MEAN,
-    max_length: int | None = None) -> SentenceStates:
+  subject: base.Subject,
+  texts: Sequence[str],
+  language_ids: Sequence[int],
+  *,
+  pooling: Pooling = Pooling.MEAN,
+  max_length: int | None = None,
+) -> SentenceStates:
   """Pooled states of every layer.
 
   A sentence is read as `bos pieces eos`. `Pooling.MEAN` averages over the
@@ -61,22 +65,24 @@ def sentence_states(
   Returns:
     The states in the order of `texts`, and how many texts were cut.
   """
-  limit = min(max_length or subject.model.config.max_length,
-              subject.model.config.max_length)
+  limit = min(
+    max_length or subject.model.config.max_length,
+    subject.model.config.max_length,
+  )
   token_ids = subject.vocabulary.encode_each(list(texts), language_ids)
   truncated = sum(len(ids) > limit - 2 for ids in token_ids)
-  token_ids = [ids[:limit - 2] for ids in token_ids]
+  token_ids = [ids[: limit - 2] for ids in token_ids]
   states = None
   for indices, pooled in _run(
-      subject, token_ids, np.asarray(language_ids, np.int32), pooling, limit):
+    subject, token_ids, np.asarray(language_ids, np.int32), pooling, limit
+  ):
     if states is None:
       layers, _, hidden = pooled.shape
       states = np.empty((layers, len(texts), hidden), np.float32)
-    states[:, indices] = np.asarray(pooled)[:, :len(indices)]
+    states[:, indices] = np.asarray(pooled)[:, : len(indices)]
   if states is None:
     config = subject.model.config
-    states = np.empty((config.num_layers + 1, 0, config.hidden_dim),
-                      np.float32)
+    states = np.empty((config.num_layers + 1, 0, config.hidden_dim), np.float32)
   return SentenceStates(states, truncated)
 
 
@@ -89,9 +95,11 @@ def layer_index(subject: base.Subject, layer: int, *, where: str) -> int:
   num_layers = subject.model.config.num_layers
   if not -num_layers - 1 <= layer <= num_layers:
     raise errors.ConfigError(
-        'The model has no such layer', got=layer,
-        expected=f'0 (embeddings) to {num_layers}, or counted from the end',
-        where=f'{where}.layer')
+      'The model has no such layer',
+      got=layer,
+      expected=f'0 (embeddings) to {num_layers}, or counted from the end',
+      where=f'{where}.layer',
+    )
   return layer % (num_layers + 1)
 
 
@@ -108,9 +116,9 @@ def bucket_lengths(max_length: int) -> tuple[int, ...]:
   return (*(n for n in lengths if n < max_length), max_length)
 
 
-def plan_batches(lengths: Sequence[int], *, max_length: int, batch_size: int,
-                 multiple: int = 1
-                 ) -> Iterator[tuple[np.ndarray, int, int]]:
+def plan_batches(
+  lengths: Sequence[int], *, max_length: int, batch_size: int, multiple: int = 1
+) -> Iterator[tuple[np.ndarray, int, int]]:
   """Cuts sentences, longest first, into batches of static shapes.
 
   Args:
@@ -130,7 +138,7 @@ def plan_batches(lengths: Sequence[int], *, max_length: int, batch_size: int,
     length = next(b for b in buckets if b >= lengths[order[start]])
     rows = max(1, min(batch_size, batch_size * _FULL_BATCH_LENGTH // length))
     rows = -(-rows // multiple) * multiple
-    yield order[start:start + rows], rows, length
+    yield order[start : start + rows], rows, length
     start += rows
 
 
@@ -143,12 +151,23 @@ def _run(subject, token_ids, language_ids, pooling, limit):
   params = subject.params['model']
   pending = None
   for indices, rows, length in language_batches(
-      subject, token_ids, language_ids, limit):
-    batch = _rows([token_ids[i] for i in indices], language_ids[indices],
-                  rows, length, subject.vocabulary.spec, pooling)
+    subject, token_ids, language_ids, limit
+  ):
+    batch = _rows(
+      [token_ids[i] for i in indices],
+      language_ids[indices],
+      rows,
+      length,
+      subject.vocabulary.spec,
+      pooling,
+    )
     with placement.scope(subject.partitioner):
-      pooled = pooled_states(subject.model, subject.partitioner, params,
-                             placement.put(batch, subject.partitioner))
+      pooled = pooled_states(
+        subject.model,
+        subject.partitioner,
+        params,
+        placement.put(batch, subject.partitioner),
+      )
     if pending is not None:
       yield pending
     pending = indices, pooled
@@ -157,50 +176,72 @@ def _run(subject, token_ids, language_ids, pooling, limit):
 
 
 def language_batches(
-    subject: base.Subject, token_ids: Sequence[Tokens],
-    language_ids: np.ndarray, limit: int
+  subject: base.Subject,
+  token_ids: Sequence[Tokens],
+  language_ids: np.ndarray,
+  limit: int,
 ) -> Iterator[tuple[np.ndarray, int, int]]:
   """As `plan_batches`; each of one language where these have own parts."""
   lengths = np.array([len(ids) + 2 for ids in token_ids], np.int64)
   groups = [np.arange(len(lengths))]
   if subject.sharing is not None:
-    groups = [np.flatnonzero(language_ids == language)
-              for language in np.unique(language_ids)]
+    groups = [
+      np.flatnonzero(language_ids == language)
+      for language in np.unique(language_ids)
+    ]
   for group in groups:
     for indices, rows, length in plan_batches(
-        lengths[group].tolist(), max_length=limit,
-        batch_size=subject.batch_size,
-        multiple=placement.row_multiple(subject.partitioner)):
+      lengths[group].tolist(),
+      max_length=limit,
+      batch_size=subject.batch_size,
+      multiple=placement.row_multiple(subject.partitioner),
+    ):
       yield group[indices], rows, length
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def pooled_states(model, partitioner, params, batch) -> jax.Array:
   """Weighted sums of the states of each row: [L + 1, rows, H] float32."""
-  params = sharing.select(sharing.plan_of(model), params,
-                          inputs.language_of(batch))
+  params = sharing.select(
+    sharing.plan_of(model), params, inputs.language_of(batch)
+  )
   states = model.apply(
-      {'params': params}, batch[batch_lib.TOKEN_IDS],
-      segment_ids=batch[batch_lib.SEGMENT_IDS],
-      positions=batch[batch_lib.POSITIONS],
-      language_ids=batch[batch_lib.LANGUAGE_IDS],
-      method='encode_layers')
+    {'params': params},
+    batch[batch_lib.TOKEN_IDS],
+    segment_ids=batch[batch_lib.SEGMENT_IDS],
+    positions=batch[batch_lib.POSITIONS],
+    language_ids=batch[batch_lib.LANGUAGE_IDS],
+    method='encode_layers',
+  )
   pooled = jnp.einsum(  # [L + 1, rows, T, H], [rows, T] -> [L + 1, rows, H]
-      'lbth,bt->lbh', states.astype(jnp.float32), batch[_WEIGHTS],
-      precision=jax.lax.Precision.HIGHEST)
+    'lbth,bt->lbh',
+    states.astype(jnp.float32),
+    batch[_WEIGHTS],
+    precision=jax.lax.Precision.HIGHEST,
+  )
   return placement.replicated(pooled, partitioner)
 
 
 def _rows(token_ids, language_ids, rows, length, spec, pooling):
   """The batch of some sentences, with the weights of their tokens."""
   batch = token_rows(token_ids, language_ids, rows, length, spec)
-  return batch | {_WEIGHTS: _weights(
-      batch[batch_lib.TOKEN_IDS], batch[batch_lib.SEGMENT_IDS] > 0, spec,
-      pooling)}
+  return batch | {
+    _WEIGHTS: _weights(
+      batch[batch_lib.TOKEN_IDS],
+      batch[batch_lib.SEGMENT_IDS] > 0,
+      spec,
+      pooling,
+    )
+  }
 
 
-def token_rows(token_ids: Sequence[Tokens], language_ids: np.ndarray,
-               rows: int, length: int, spec) -> batch_lib.Batch:
+def token_rows(
+  token_ids: Sequence[Tokens],
+  language_ids: np.ndarray,
+  rows: int,
+  length: int,
+  spec,
+) -> batch_lib.Batch:
   """The batch of some sentences: arrays [rows, length].
 
   Rows without a sentence hold `bos eos`: no row is all padding, which an
@@ -225,8 +266,10 @@ def token_rows(token_ids: Sequence[Tokens], language_ids: np.ndarray,
       languages[row, :end] = language_ids[row]
   positions = np.broadcast_to(np.arange(length, dtype=np.int32), tokens.shape)
   return {
-      batch_lib.TOKEN_IDS: tokens, batch_lib.SEGMENT_IDS: segments,
-      batch_lib.POSITIONS: positions, batch_lib.LANGUAGE_IDS: languages,
+    batch_lib.TOKEN_IDS: tokens,
+    batch_lib.SEGMENT_IDS: segments,
+    batch_lib.POSITIONS: positions,
+    batch_lib.LANGUAGE_IDS: languages,
   }
 
 

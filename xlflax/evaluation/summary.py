@@ -25,37 +25,43 @@ def write_csv(directory: pathlib.Path, found: Results) -> pathlib.Path:
   writer.writerow(('task', 'step', 'metric', 'value'))
   for task, by_step in found.items():
     for step, result in by_step.items():
-      writer.writerows((task, step, name, value)
-                       for name, value in result.metrics.items())
+      writer.writerows(
+        (task, step, name, value) for name, value in result.metrics.items()
+      )
   file = directory / run_directory.EVALUATION / CSV
   run_directory.write_atomically(file, text.getvalue())
   return file
 
 
-def print_tables(tasks: Sequence[base.EvalTask], found: Results,
-                 console: rich.console.Console) -> None:
+def print_tables(
+  tasks: Sequence[base.EvalTask], found: Results, console: rich.console.Console
+) -> None:
   """One table a task: languages (or pairs) down, checkpoints across."""
   for task in tasks:
     if found.get(task.name):
       console.print(table(task, found[task.name]))
 
 
-def table(task: base.EvalTask,
-          by_step: Mapping[results.Step, base.EvalResult]) -> rich.table.Table:
+def table(
+  task: base.EvalTask, by_step: Mapping[results.Step, base.EvalResult]
+) -> rich.table.Table:
   """The task's main metric for each part and checkpoint."""
   steps = list(by_step)
   if len(steps) > _WIDEST:
-    steps = [steps[0], *steps[1 - _WIDEST:]]
-  shown = rich.table.Table(title=f'{task.name}: {task.headline}',
-                           title_justify='left')
+    steps = [steps[0], *steps[1 - _WIDEST :]]
+  shown = rich.table.Table(
+    title=f'{task.name}: {task.headline}', title_justify='left'
+  )
   shown.add_column('')
   for step in steps:
     shown.add_column(str(step), justify='right')
   for part in _parts(task, by_step):
-    values = [by_step[step].metrics.get(f'{task.headline}/{part}')
-              for step in steps]
-    shown.add_row(part, *map(_format, values),
-                  style='bold' if part == 'mean' else None)
+    values = [
+      by_step[step].metrics.get(f'{task.headline}/{part}') for step in steps
+    ]
+    shown.add_row(
+      part, *map(_format, values), style='bold' if part == 'mean' else None
+    )
   return shown
 
 
@@ -69,8 +75,11 @@ def _parts(task, by_step) -> list[str]:
   """Every part that has the main metric at some step; the mean last."""
   prefix = f'{task.headline}/'
   parts = dict.fromkeys(
-      name.removeprefix(prefix) for result in by_step.values()
-      for name in result.metrics if name.startswith(prefix))
+    name.removeprefix(prefix)
+    for result in by_step.values()
+    for name in result.metrics
+    if name.startswith(prefix)
+  )
   return sorted(parts, key=lambda part: (part == 'mean', part))
 
 

@@ -10,12 +10,7 @@ import numpy as np
 from xlflax import enums
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import submission, tagging_rows, word_rows
-from xlflax.evaluation import (
-  base,
-  head_task,
-  row_predictions,
-  unseen_labels,
-)
+from xlflax.evaluation import base, head_task, row_predictions, unseen_labels
 from xlflax.evaluation.metrics import tagging as metrics_lib
 from xlflax.evaluation.unseen_labels import Unseen
 from xlflax.objectives.finetuning import token_classification
@@ -68,28 +63,33 @@ class Tagging(head_task.HeadTask):
   def headline(self) -> str:
     return 'accuracy' if self.scheme is Scheme.TAGS else 'f1'
 
-  def score_part(self, subject, objective, part, examples, result, notes
-                 ) -> None:
-    unseen_labels.check(examples, objective.labels, self.unseen, part=part,
-                        notes=notes)
+  def score_part(
+    self, subject, objective, part, examples, result, notes
+  ) -> None:
+    unseen_labels.check(
+      examples, objective.labels, self.unseen, part=part, notes=notes
+    )
     found = self._predictions(subject, objective, examples, part, notes)
     if self.scheme is Scheme.ENTITIES:
       found = [metrics_lib.repair(tags) for tags in found]
     result.files[f'{part}.tsv'] = submission.tags(examples, found)
     places = [i for i, e in enumerate(examples) if e.tags is not None]
     if len(places) < len(examples):
-      notes.append(f'{part}: {len(examples) - len(places)} of {len(examples)} '
-                   'sentences have no labels; predictions only')
+      notes.append(
+        f'{part}: {len(examples) - len(places)} of {len(examples)} '
+        'sentences have no labels; predictions only'
+      )
     if places:
       metrics, rows = self._scores(
-          part, [examples[i].tags for i in places],
-          [found[i] for i in places])
+        part, [examples[i].tags for i in places], [found[i] for i in places]
+      )
       result.metrics.update(metrics)
       if rows:
         result.tables.setdefault('types', []).extend(rows)
 
-  def _predictions(self, subject, objective, examples, part, notes
-                   ) -> list[list[str]]:
+  def _predictions(
+    self, subject, objective, examples, part, notes
+  ) -> list[list[str]]:
     """The label of each word of each sentence."""
     length = row_predictions.length_of(subject, self.length)
     rows = word_rows.text_rows(examples, subject.vocabulary, length=length)
@@ -98,20 +98,22 @@ class Tagging(head_task.HeadTask):
     flat = [(i, row) for i, own in enumerate(rows) for row in own]
     maker = tagging_rows.TaggingRows(labels=objective.labels)
     for index, logits in row_predictions.predict(
-        subject, objective, [row.row for _, row in flat], maker,
-        max_length=length):
+      subject, objective, [row.row for _, row in flat], maker, max_length=length
+    ):
       sentence, row = flat[index]
       numbers = np.argmax(logits[row.starts], axis=-1)
       found[sentence][row.words] = [objective.labels[n] for n in numbers]
     return found
 
-  def _scores(self, part, gold, found
-              ) -> tuple[dict[str, float], list[base.Row]]:
+  def _scores(
+    self, part, gold, found
+  ) -> tuple[dict[str, float], list[base.Row]]:
     """Metrics of a part, and the rows of its table."""
     counts = collections.Counter(tag for tags in gold for tag in tags)
     metrics = {
-        f'accuracy/{part}': metrics_lib.token_accuracy(gold, found).value,
-        f'majority/{part}': counts.most_common(1)[0][1] / counts.total()}
+      f'accuracy/{part}': metrics_lib.token_accuracy(gold, found).value,
+      f'majority/{part}': counts.most_common(1)[0][1] / counts.total(),
+    }
     if self.scheme is Scheme.TAGS:
       runs = metrics_lib.run_scores(gold, found)
       return metrics | {f'f1/{part}': runs.overall.f1}, []
@@ -119,14 +121,17 @@ class Tagging(head_task.HeadTask):
     for name in ('f1', 'precision', 'recall'):
       metrics[f'{name}/{part}'] = getattr(spans.overall, name)
     return metrics, [
-        {'part': part, 'type': kind, **dataclasses.asdict(scores)}
-        for kind, scores in spans.types.items()]
+      {'part': part, 'type': kind, **dataclasses.asdict(scores)}
+      for kind, scores in spans.types.items()
+    ]
 
 
-def note_split(rows: Sequence[Sequence[word_rows.WordRow]], part: str,
-               notes: list[str]) -> None:
+def note_split(
+  rows: Sequence[Sequence[word_rows.WordRow]], part: str, notes: list[str]
+) -> None:
   """Notes how many sentences did not fit into one row."""
   split = sum(len(own) > 1 for own in rows)
   if split:
-    notes.append(f'{part}: {split} sentences did not fit into one row and '
-                 'were split')
+    notes.append(
+      f'{part}: {split} sentences did not fit into one row and were split'
+    )

@@ -26,13 +26,17 @@ class TaskText(sources.TextSource):
 
   def languages_found(self) -> tuple[str, ...]:
     return sources.chosen_languages(
-        tuple(language for language, in _tasks(self, 1)), self.languages,
-        _where(self))
+      tuple(language for (language,) in _tasks(self, 1)),
+      self.languages,
+      _where(self),
+    )
 
   def load(self, language: str) -> list[str]:
     examples = _examples(self, (language,))
-    return [example['targets']
-            for example in itertools.islice(examples, self.max_lines)]
+    return [
+      example['targets']
+      for example in itertools.islice(examples, self.max_lines)
+    ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,17 +58,22 @@ class TaskPairs(sources.PairSource):
 
   def pairs(self) -> tuple[sources.Pair, ...]:
     return sources.chosen_pairs(
-        tuple((first, second) for first, second in _tasks(self, 2)),
-        self.languages, _where(self))
+      tuple((first, second) for first, second in _tasks(self, 2)),
+      self.languages,
+      _where(self),
+    )
 
   def load(self, pair: sources.Pair) -> sources.PairedText:
     taken = list(itertools.islice(_examples(self, pair), self.max_pairs))
-    return sources.PairedText([example['inputs'] for example in taken],
-                              [example['targets'] for example in taken])
+    return sources.PairedText(
+      [example['inputs'] for example in taken],
+      [example['targets'] for example in taken],
+    )
 
 
-def _tasks(source: TaskText | TaskPairs, sides: int
-           ) -> dict[tuple[str, ...], list[str]]:
+def _tasks(
+  source: TaskText | TaskPairs, sides: int
+) -> dict[tuple[str, ...], list[str]]:
   """Languages -> names of the mixture's tasks with so many sides."""
   registry = _registry()
   tasks: dict[tuple[str, ...], list[str]] = {}
@@ -81,20 +90,24 @@ def _examples(source, languages: tuple[str, ...]) -> Iterator[dict]:
   from xlflax.data.seqio_tasks import (
     reader as task_reader,  # imports TensorFlow
   )
+
   for name in _tasks(source, len(languages))[languages]:
     steps = registry.get_task(name).preprocessors
     if not steps or steps[-1] is not registry.tokenize:
       raise errors.CorpusError(
-          'A task that tokenises in its own way can not be evaluated on',
-          where=f'task {name}',
-          fix='register it with add_monolingual_task or add_parallel_task')
+        'A task that tokenises in its own way can not be evaluated on',
+        where=f'task {name}',
+        fix='register it with add_monolingual_task or add_parallel_task',
+      )
     yield from task_reader.read_texts(name, split=source.split)
 
 
 def _registry():
   from xlflax.data.seqio_tasks import host_tensorflow
+
   host_tensorflow.load()
   from xlflax.data.seqio_tasks import registry as task_registry
+
   return task_registry
 
 

@@ -28,28 +28,33 @@ class Tatoeba(sources.PairSource):
   def pairs(self) -> tuple[sources.Pair, ...]:
     found = tuple(sorted(self._files()))
     wanted = self.languages and tuple(
-        language_codes.short_code(code) for code in self.languages)
+      language_codes.short_code(code) for code in self.languages
+    )
     return sources.chosen_pairs(found, wanted, self.directory)
 
   def load(self, pair: sources.Pair) -> sources.PairedText:
     first, second = (_read_lines(path) for path in self._files()[pair])
     if len(first) != len(second):
       raise errors.CorpusError(
-          'The two files of a Tatoeba pair differ in length',
-          got=f'{len(first)} and {len(second)} lines',
-          expected='line i of one is the translation of line i of the other',
-          where=' and '.join(map(str, self._files()[pair])))
+        'The two files of a Tatoeba pair differ in length',
+        got=f'{len(first)} and {len(second)} lines',
+        expected='line i of one is the translation of line i of the other',
+        where=' and '.join(map(str, self._files()[pair])),
+      )
     if not first:
       raise errors.CorpusError(
-          'A Tatoeba file is empty', where=self._files()[pair][0])
+        'A Tatoeba file is empty', where=self._files()[pair][0]
+      )
     return sources.PairedText(first, second)
 
   def _files(self) -> dict[sources.Pair, tuple[pathlib.Path, pathlib.Path]]:
     directory = paths.local(self.directory, where='tatoeba.directory')
     if not directory.is_dir():
       raise errors.CorpusError(
-          'The folder of Tatoeba files does not exist', got=directory,
-          fix='give --tatoeba a folder that holds tatoeba.deu-eng.deu, …')
+        'The folder of Tatoeba files does not exist',
+        got=directory,
+        fix='give --tatoeba a folder that holds tatoeba.deu-eng.deu, …',
+      )
     files = {}
     for path in directory.glob('tatoeba.*-*.*'):
       match = re.fullmatch(r'tatoeba\.(\w+)-(\w+)\.\1', path.name)
@@ -58,8 +63,10 @@ class Tatoeba(sources.PairSource):
         files[first, second] = path, path.with_suffix('.' + match.group(2))
     if not files:
       raise errors.CorpusError(
-          'The folder holds no Tatoeba files', got=directory,
-          expected='names such as tatoeba.deu-eng.deu, tatoeba.deu-eng.eng')
+        'The folder holds no Tatoeba files',
+        got=directory,
+        expected='names such as tatoeba.deu-eng.deu, tatoeba.deu-eng.eng',
+      )
     return files
 
 
@@ -67,11 +74,13 @@ def _read_lines(path: pathlib.Path) -> list[str]:
   try:
     text = path.read_text(encoding='utf-8')
   except FileNotFoundError as error:
-    raise errors.CorpusError('A Tatoeba file has no counterpart',
-                             expected=path) from error
+    raise errors.CorpusError(
+      'A Tatoeba file has no counterpart', expected=path
+    ) from error
   except UnicodeDecodeError as error:
-    raise errors.CorpusError('A Tatoeba file is not UTF-8', got=error.reason,
-                             where=path) from error
+    raise errors.CorpusError(
+      'A Tatoeba file is not UTF-8', got=error.reason, where=path
+    ) from error
   # Not splitlines: some scripts' texts hold other line separators.
   lines = text.removesuffix('\n').split('\n') if text else []
   return [line.strip() for line in lines]

@@ -18,38 +18,53 @@ from xlflax.data.vocabularies.spec import VocabularySpec
 Tokens = Sequence[int]
 
 
-def blocks(lines: Sequence[Tokens], *, capacity: int, separator: int
-           ) -> list[np.ndarray]:
+def blocks(
+  lines: Sequence[Tokens], *, capacity: int, separator: int
+) -> list[np.ndarray]:
   """Lines joined end to end and cut into blocks; the last may be shorter.
 
   Before, capacity 4, separator 2: `[[7, 8], [9, 9, 9]]`; after:
   `[[7, 8, 2, 9], [9, 9]]`.
   """
-  joined = list(itertools.chain.from_iterable(
-      itertools.chain((separator,), line) for line in lines if len(line)))[1:]
-  return [np.asarray(joined[i:i + capacity], np.int32)
-          for i in range(0, len(joined), capacity)]
+  joined = list(
+    itertools.chain.from_iterable(
+      itertools.chain((separator,), line) for line in lines if len(line)
+    )
+  )[1:]
+  return [
+    np.asarray(joined[i : i + capacity], np.int32)
+    for i in range(0, len(joined), capacity)
+  ]
 
 
-def pairs(first: Sequence[Tokens], second: Sequence[Tokens],
-          stream: stream_lib.Stream) -> list[rows_lib.Unit]:
+def pairs(
+  first: Sequence[Tokens], second: Sequence[Tokens], stream: stream_lib.Stream
+) -> list[rows_lib.Unit]:
   """The pairs that pass the stream's filters, cut to fit in one row."""
   options = stream.pairs
-  lengths = np.array([[len(side) for side in sides]
-                      for sides in zip(first, second, strict=True)],
-                     np.int64).reshape(-1, 2)
+  lengths = np.array(
+    [
+      [len(side) for side in sides] for sides in zip(first, second, strict=True)
+    ],
+    np.int64,
+  ).reshape(-1, 2)
   keep = lengths.min(-1) >= options.min_tokens
   if options.max_tokens is not None:
     keep &= lengths.sum(-1) <= options.max_tokens
   ends = zip(*row_lengths.cut(tuple(lengths.T), stream), strict=True)
-  return [(np.asarray(x[:i], np.int32), np.asarray(y[:j], np.int32))
-          for x, y, (i, j), fits in zip(first, second, ends, keep, strict=True)
-          if fits]
+  return [
+    (np.asarray(x[:i], np.int32), np.asarray(y[:j], np.int32))
+    for x, y, (i, j), fits in zip(first, second, ends, keep, strict=True)
+    if fits
+  ]
 
 
-def batches(units: Sequence[rows_lib.Unit], languages: tuple[int, ...],
-            stream: stream_lib.Stream, spec: VocabularySpec
-            ) -> Iterator[batch_lib.Batch]:
+def batches(
+  units: Sequence[rows_lib.Unit],
+  languages: tuple[int, ...],
+  stream: stream_lib.Stream,
+  spec: VocabularySpec,
+) -> Iterator[batch_lib.Batch]:
   """All units, one a row, in batches of the stream's static shape.
 
   The last batch is filled up with rows of padding.
@@ -64,7 +79,7 @@ def batches(units: Sequence[rows_lib.Unit], languages: tuple[int, ...],
     Arrays [B, T] as `xlflax.data.batch` documents them.
   """
   for start in range(0, len(units), stream.batch_size):
-    taken = units[start:start + stream.batch_size]
+    taken = units[start : start + stream.batch_size]
     rows = [rows_lib.Row([unit], languages) for unit in taken]
     empty = stream.batch_size - len(rows)
     rows += [rows_lib.Row([], languages)] * empty

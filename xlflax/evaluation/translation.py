@@ -14,7 +14,7 @@ from xlflax.evaluation.translation_options import TranslationOptions
 class Direction(enum.Enum):
   """Which side of a pair is translated."""
 
-  FORWARD = 'forward'    # the first language into the second
+  FORWARD = 'forward'  # the first language into the second
   BACKWARD = 'backward'
   BOTH = 'both'
 
@@ -59,34 +59,46 @@ class TranslationQuality(base.EvalTask):
         name = f'{source}-{target}'
         with failures.guard(name):
           references, hypotheses = self._translate(
-              subject, pair, source, target, notes)
+            subject, pair, source, target, notes
+          )
           files[f'{name}.txt'] = ''.join(f'{x}\n' for x in hypotheses)
           scores[name] = _score(name, target, hypotheses, references, notes)
     return base.EvalResult(
-        metrics=_metrics(scores), notes=tuple(notes), files=files,
-        failures=failures.collected())
+      metrics=_metrics(scores),
+      notes=tuple(notes),
+      files=files,
+      failures=failures.collected(),
+    )
 
   def _directions(self, pair: sources_lib.Pair) -> list[sources_lib.Pair]:
-    return {Direction.FORWARD: [pair], Direction.BACKWARD: [pair[::-1]],
-            Direction.BOTH: [pair, pair[::-1]]}[self.direction]
+    return {
+      Direction.FORWARD: [pair],
+      Direction.BACKWARD: [pair[::-1]],
+      Direction.BOTH: [pair, pair[::-1]],
+    }[self.direction]
 
-  def _translate(self, subject, pair, source: str, target: str, notes
-                 ) -> tuple[list[str], list[str]]:
+  def _translate(
+    self, subject, pair, source: str, target: str, notes
+  ) -> tuple[list[str], list[str]]:
     """References and hypotheses."""
     text = self.source.load(pair)
     if not text.first or len(text.first) != len(text.second):
       raise errors.CorpusError(
-          'The two sides of a language pair are not translations',
-          got=f'{len(text.first)} and {len(text.second)} sentences',
-          expected='as many on both sides, and at least one')
+        'The two sides of a language pair are not translations',
+        got=f'{len(text.first)} and {len(text.second)} sentences',
+        expected='as many on both sides, and at least one',
+      )
     read, wanted = text if pair == (source, target) else text[::-1]
-    one = translator.Translator(subject, source=source, target=target,
-                                options=self.options)
+    one = translator.Translator(
+      subject, source=source, target=target, options=self.options
+    )
     found = one.translate(read)
     notes.append(f'{source}-{target}: {one.describe()}')
     if found.cut:
-      notes.append(f'{found.cut} sentences of {source}-{target} were cut to '
-                   f'{one.max_length} tokens')
+      notes.append(
+        f'{found.cut} sentences of {source}-{target} were cut to '
+        f'{one.max_length} tokens'
+      )
     return list(wanted), [best[0].text for best in found.hypotheses]
 
 
@@ -107,12 +119,17 @@ class TsvPairs(sources_lib.PairSource):
     for name in self.files:
       if len(name.split('-')) != 2:
         raise errors.ConfigError(
-            'A file of pairs has no two languages', got=name,
-            expected='a name such as en-ja', where='TsvPairs.files')
+          'A file of pairs has no two languages',
+          got=name,
+          expected='a name such as en-ja',
+          where='TsvPairs.files',
+        )
 
   def pairs(self) -> tuple[sources_lib.Pair, ...]:
-    found = tuple((first, second) for first, second in (
-        name.split('-') for name in self.files))
+    found = tuple(
+      (first, second)
+      for first, second in (name.split('-') for name in self.files)
+    )
     return sources_lib.chosen_pairs(found, None, 'TsvPairs.files')
 
   def load(self, pair: sources_lib.Pair) -> sources_lib.PairedText:
@@ -121,42 +138,58 @@ class TsvPairs(sources_lib.PairSource):
       lines = pathlib.Path(path).read_text(encoding='utf-8').split('\n')
     except (OSError, UnicodeDecodeError) as error:
       raise errors.CorpusError(
-          'A file of pairs can not be read', got=str(error),
-          expected='a file of UTF-8 text', where=path) from error
+        'A file of pairs can not be read',
+        got=str(error),
+        expected='a file of UTF-8 text',
+        where=path,
+      ) from error
     lines = lines[:-1] if not lines[-1] else lines
-    rows = [line.rstrip('\r').split('\t') for line in lines[:self.max_pairs]]
+    rows = [line.rstrip('\r').split('\t') for line in lines[: self.max_pairs]]
     for number, row in enumerate(rows, 1):
       if len(row) != 2:
         raise errors.CorpusError(
-            'A line is not a sentence and its translation',
-            got=f'{len(row)} columns',
-            expected='2, with a tab between them', where=f'{path}:{number}')
-    return sources_lib.PairedText([first for first, _ in rows],
-                                  [second for _, second in rows])
+          'A line is not a sentence and its translation',
+          got=f'{len(row)} columns',
+          expected='2, with a tab between them',
+          where=f'{path}:{number}',
+        )
+    return sources_lib.PairedText(
+      [first for first, _ in rows], [second for _, second in rows]
+    )
 
 
-def _score(name: str, target: str, hypotheses: list[str],
-           references: list[str], notes: list[str]) -> dict[str, float]:
+def _score(
+  name: str,
+  target: str,
+  hypotheses: list[str],
+  references: list[str],
+  notes: list[str],
+) -> dict[str, float]:
   """The metrics of one direction; their signatures become notes."""
   right = [references]
-  found = {'bleu': metrics_lib.bleu(
-      hypotheses, right, target_language=target)}
+  found = {'bleu': metrics_lib.bleu(hypotheses, right, target_language=target)}
   try:
     found['tokenized_bleu'] = metrics_lib.tokenized_bleu(
-        hypotheses, right, target_language=target)
+      hypotheses, right, target_language=target
+    )
   except errors.ConfigError as error:  # no spaces between words
     notes.append(f'tokenized_bleu/{name}: none. {error}')
   found['chrf'] = metrics_lib.chrf(hypotheses, right)
   for metric, score in found.items():
     notes.append(f'{metric}/{name}: {score.signature}')
     notes.extend(note for note in score.notes if note not in notes)
-  return {'sentences': float(len(references)),
-          **{metric: score.value for metric, score in found.items()}}
+  return {
+    'sentences': float(len(references)),
+    **{metric: score.value for metric, score in found.items()},
+  }
 
 
 def _metrics(scores: dict[str, dict[str, float]]) -> dict[str, float]:
-  metrics = {f'{metric}/{name}': value for name, found in scores.items()
-             for metric, value in found.items()}
+  metrics = {
+    f'{metric}/{name}': value
+    for name, found in scores.items()
+    for metric, value in found.items()
+  }
   for metric in ('bleu', 'tokenized_bleu', 'chrf'):
     values = [found[metric] for found in scores.values() if metric in found]
     if values:

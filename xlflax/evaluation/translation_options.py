@@ -38,26 +38,38 @@ class TranslationOptions:
 
   def __post_init__(self):
     enums.coerce(self, 'early_stopping', decoding.EarlyStopping)
-    for field, kind in (('decoder_start', DecoderStart),
-                        ('source_symbols', SourceSymbols)):
+    for field, kind in (
+      ('decoder_start', DecoderStart),
+      ('source_symbols', SourceSymbols),
+    ):
       if getattr(self, field) is not None:
         enums.coerce(self, field, kind)
     for name, fits, expected in (
-        ('beam_size', self.beam_size >= 1, 'at least 1'),
-        ('n_best', 1 <= self.n_best <= self.beam_size,
-         f'1 to the beam size, {self.beam_size}'),
-        ('max_length', self.max_length is None or self.max_length >= 3,
-         'at least 3, or None'),
-        ('max_length_ratio', self.max_length_ratio > 0, 'a positive number')):
+      ('beam_size', self.beam_size >= 1, 'at least 1'),
+      (
+        'n_best',
+        1 <= self.n_best <= self.beam_size,
+        f'1 to the beam size, {self.beam_size}',
+      ),
+      (
+        'max_length',
+        self.max_length is None or self.max_length >= 3,
+        'at least 3, or None',
+      ),
+      ('max_length_ratio', self.max_length_ratio > 0, 'a positive number'),
+    ):
       if not fits:
         raise errors.ConfigError(
-            f'A translation has an impossible {name}',
-            got=getattr(self, name), expected=expected,
-            where=f'TranslationOptions.{name}')
+          f'A translation has an impossible {name}',
+          got=getattr(self, name),
+          expected=expected,
+          where=f'TranslationOptions.{name}',
+        )
 
 
-def symbols(options: TranslationOptions, objectives: Mapping[str, object]
-            ) -> tuple[DecoderStart, SourceSymbols]:
+def symbols(
+  options: TranslationOptions, objectives: Mapping[str, object]
+) -> tuple[DecoderStart, SourceSymbols]:
   """The decoder's start and the encoder's symbols, given or as trained.
 
   Args:
@@ -67,21 +79,26 @@ def symbols(options: TranslationOptions, objectives: Mapping[str, object]
   Raises:
     ConfigError: the decoder's start is neither given nor known.
   """
-  trained = [o for o in objectives.values()
-             if isinstance(o, seq2seq.SequenceToSequence)]
-  trained = [o for o in trained
-             if isinstance(o, seq2seq.Translation)] or trained
+  trained = [
+    o for o in objectives.values() if isinstance(o, seq2seq.SequenceToSequence)
+  ]
+  trained = [
+    o for o in trained if isinstance(o, seq2seq.Translation)
+  ] or trained
   starts = {o.decoder_start for o in trained}
   start = options.decoder_start or _only(starts)
   if start is None:
     raise errors.ConfigError(
-        "It is not known what the model's decoder starts with",
-        got=', '.join(sorted(s.value for s in starts))
-        or 'no sequence-to-sequence objective recorded',
-        expected='decoder_start, one of '
-        + ', '.join(s.value for s in DecoderStart), fix='give decoder_start')
+      "It is not known what the model's decoder starts with",
+      got=', '.join(sorted(s.value for s in starts))
+      or 'no sequence-to-sequence objective recorded',
+      expected='decoder_start, one of '
+      + ', '.join(s.value for s in DecoderStart),
+      fix='give decoder_start',
+    )
   return start, options.source_symbols or _only(
-      {o.source_symbols for o in trained}) or SourceSymbols.BOS
+    {o.source_symbols for o in trained}
+  ) or SourceSymbols.BOS
 
 
 def _only(values: set):

@@ -15,9 +15,15 @@ class Unseen(enum.Enum):
   WRONG = 'wrong'  # every prediction is wrong there; a note counts them
 
 
-def check(examples: Sequence[examples_lib.Example], known: Collection[str],
-          unseen: Unseen, *, part: str, notes: list[str],
-          name: Callable[[str], str] = str) -> None:
+def check(
+  examples: Sequence[examples_lib.Example],
+  known: Collection[str],
+  unseen: Unseen,
+  *,
+  part: str,
+  notes: list[str],
+  name: Callable[[str], str] = str,
+) -> None:
   """Raises or notes what the examples have and `known` lacks.
 
   Args:
@@ -33,14 +39,21 @@ def check(examples: Sequence[examples_lib.Example], known: Collection[str],
   """
   names = {name(label) for label in known}
   missing = collections.Counter(
-      label for example in examples
-      for label in labels_lib.labels(example) or () if name(label) not in names)
+    label
+    for example in examples
+    for label in labels_lib.labels(example) or ()
+    if name(label) not in names
+  )
   if not missing:
     return
   if unseen is Unseen.ERROR:
-    extra = {label for example in examples
-             for label in labels_lib.labels(example) or ()} - set(missing)
+    extra = {
+      label
+      for example in examples
+      for label in labels_lib.labels(example) or ()
+    } - set(missing)
     labels_lib.check_labels(examples, {*known, *extra}, f'part {part}')
   listed = ', '.join(f'{label} ({n})' for label, n in sorted(missing.items()))
-  notes.append(f'{part}: labels that were not seen in training count as '
-               f'wrong: {listed}')
+  notes.append(
+    f'{part}: labels that were not seen in training count as wrong: {listed}'
+  )

@@ -57,7 +57,10 @@ class WordAlignment(base.EvalTask):
   name: str = 'word_alignment'
   source: source_lib.ExampleSource
   methods: tuple[Method, ...] = (
-      Method.MUTUAL_TRANSPORT, Method.TRANSPORT, Method.ARGMAX)
+    Method.MUTUAL_TRANSPORT,
+    Method.TRANSPORT,
+    Method.ARGMAX,
+  )
   layer: int = -1
   regularization: float = 0.1
   mass: Mass = Mass.UNIFORM
@@ -66,13 +69,17 @@ class WordAlignment(base.EvalTask):
 
   def __post_init__(self):
     enums.coerce(self, 'mass', Mass)
-    methods = tuple(enums.of_value(method, Method,
-                                   where='WordAlignment.methods')
-                    for method in self.methods)
+    methods = tuple(
+      enums.of_value(method, Method, where='WordAlignment.methods')
+      for method in self.methods
+    )
     object.__setattr__(self, 'methods', methods)
     if not methods:
-      raise errors.ConfigError('Word alignment needs a method', got='none',
-                               where=f'{self.name}.methods')
+      raise errors.ConfigError(
+        'Word alignment needs a method',
+        got='none',
+        where=f'{self.name}.methods',
+      )
 
   @property
   def headline(self) -> str:
@@ -81,48 +88,67 @@ class WordAlignment(base.EvalTask):
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     layer = states.layer_index(subject, self.layer, where=self.name)
     failures = base.Failures(self.name)
-    notes = [f'aer is that of {self.methods[0].value} at layer {layer} of '
-             f'0..{subject.model.config.num_layers}']
+    notes = [
+      f'aer is that of {self.methods[0].value} at layer {layer} of '
+      f'0..{subject.model.config.num_layers}'
+    ]
     scores: dict[str, ByMethod] = {}
     files: dict[str, str] = {}
     problems: list[base.Row] = []
     for part in self.source.languages():
       with failures.guard(part):
         examples = self._load(part)
-        problems += [{'part': part, 'problem': problem}
-                     for problem in self.source.problems(part)]
+        problems += [
+          {'part': part, 'problem': problem}
+          for problem in self.source.problems(part)
+        ]
         links = self._align(subject, part, examples, notes)
-        gold = [alignment.GoldLinks(example.sure, example.possible)
-                for example in examples]
+        gold = [
+          alignment.GoldLinks(example.sure, example.possible)
+          for example in examples
+        ]
         scores[part] = {
-            method: [alignment.evaluate(gold, found) for found in by_layer]
-            for method, by_layer in links.items()}
-        files |= {f'{part}.{method.value}.txt': ''.join(
-            alignment.write_pharaoh(found) + '\n' for found in by_layer[layer])
-                  for method, by_layer in links.items()}
+          method: [alignment.evaluate(gold, found) for found in by_layer]
+          for method, by_layer in links.items()
+        }
+        files |= {
+          f'{part}.{method.value}.txt': ''.join(
+            alignment.write_pharaoh(found) + '\n' for found in by_layer[layer]
+          )
+          for method, by_layer in links.items()
+        }
     rows = [row for part, found in scores.items() for row in _rows(part, found)]
     tables = {'layers': rows}
     if problems:
       tables['problems'] = problems
-      notes.append(f'{len(problems)} problems of single links; see the table '
-                   '`problems`')
+      notes.append(
+        f'{len(problems)} problems of single links; see the table `problems`'
+      )
     return base.EvalResult(
-        metrics=self._metrics(scores, layer), tables=tables,
-        notes=tuple(notes), failures=failures.collected(), files=files)
+      metrics=self._metrics(scores, layer),
+      tables=tables,
+      notes=tuple(notes),
+      failures=failures.collected(),
+      files=files,
+    )
 
-  def _align(self, subject, part, examples, notes
-             ) -> dict[Method, list[list[frozenset[alignment.Link]]]]:
+  def _align(
+    self, subject, part, examples, notes
+  ) -> dict[Method, list[list[frozenset[alignment.Link]]]]:
     """method -> for each layer the links of each sentence."""
     num_layers = subject.model.config.num_layers + 1
     links: dict[Method, list[list[frozenset[alignment.Link]]]] = {
-        method: [[] for _ in range(num_layers)] for method in self.methods}
+      method: [[] for _ in range(num_layers)] for method in self.methods
+    }
     cut = 0
     for start in range(0, len(examples), _BLOCK):
-      block = examples[start:start + _BLOCK]
-      for example, sides in zip(block, self._states(subject, block, notes),
-                                strict=True):
-        cut += (sides[0].shape[1] < len(example.source_words)
-                or sides[1].shape[1] < len(example.target_words))
+      block = examples[start : start + _BLOCK]
+      for example, sides in zip(
+        block, self._states(subject, block, notes), strict=True
+      ):
+        cut += sides[0].shape[1] < len(example.source_words) or sides[1].shape[
+          1
+        ] < len(example.target_words)
         for method, matrices in self._links(*sides).items():
           for found, matrix in zip(links[method], matrices, strict=True):
             found.append(links_lib.to_links(matrix))
@@ -131,12 +157,17 @@ class WordAlignment(base.EvalTask):
     return links
 
   def _load(self, part: str) -> list[examples_lib.AlignedSentence]:
-    examples = [example for example in self.source.load(part)
-                if isinstance(example, examples_lib.AlignedSentence)]
+    examples = [
+      example
+      for example in self.source.load(part)
+      if isinstance(example, examples_lib.AlignedSentence)
+    ]
     if not examples:
       raise errors.CorpusError(
-          f'There are no {examples_lib.AlignedSentence.KIND} examples',
-          where=f'part {part}', expected='sentences with gold links')
+        f'There are no {examples_lib.AlignedSentence.KIND} examples',
+        where=f'part {part}',
+        expected='sentences with gold links',
+      )
     return examples
 
   def _states(self, subject, block: list[examples_lib.AlignedSentence], notes):
@@ -144,19 +175,31 @@ class WordAlignment(base.EvalTask):
     sentences: list[tuple[str, ...]] = []
     languages: list[tuple[str, int]] = []
     for example in block:
-      for words, code in ((example.source_words, example.language),
-                          (example.target_words, example.target_language)):
+      for words, code in (
+        (example.source_words, example.language),
+        (example.target_words, example.target_language),
+      ):
         sentences.append(words)
-        languages.append((code, language_codes.language_id(
-            subject.vocabulary, code, notes,
-            required=subject.needs_languages)))
-    found = {one.sentence: one.states for one in word_states.word_states(
-        subject, sentences, languages, max_length=self.max_length)}
+        languages.append(
+          (
+            code,
+            language_codes.language_id(
+              subject.vocabulary, code, notes, required=subject.needs_languages
+            ),
+          )
+        )
+    found = {
+      one.sentence: one.states
+      for one in word_states.word_states(
+        subject, sentences, languages, max_length=self.max_length
+      )
+    }
     for i in range(len(block)):
       yield found[2 * i], found[2 * i + 1]
 
-  def _links(self, source: np.ndarray, target: np.ndarray
-             ) -> dict[Method, np.ndarray]:
+  def _links(
+    self, source: np.ndarray, target: np.ndarray
+  ) -> dict[Method, np.ndarray]:
     """{method: bool [L + 1, M, N]} of vectors [L + 1, M, H], [L + 1, N, H]."""
     shape = (len(source), source.shape[1], target.shape[1])
     if 0 in shape:
@@ -165,25 +208,34 @@ class WordAlignment(base.EvalTask):
     plan = None
     if set(self.methods) != {Method.ARGMAX}:
       plan = links_lib.transport_plan(
-          similarity, links_lib.masses(source, self.mass),
-          links_lib.masses(target, self.mass),
-          regularization=self.regularization)
-    return {method: links_lib.link_matrix(
-        similarity, method, plan=plan, threshold=self.threshold)
-            for method in self.methods}
+        similarity,
+        links_lib.masses(source, self.mass),
+        links_lib.masses(target, self.mass),
+        regularization=self.regularization,
+      )
+    return {
+      method: links_lib.link_matrix(
+        similarity, method, plan=plan, threshold=self.threshold
+      )
+      for method in self.methods
+    }
 
-  def _metrics(self, scores: dict[str, ByMethod], layer: int
-               ) -> dict[str, float]:
+  def _metrics(
+    self, scores: dict[str, ByMethod], layer: int
+  ) -> dict[str, float]:
     metrics: dict[str, float] = {}
     for method in self.methods:
       prefix = '' if method is self.methods[0] else f'{method.value}_'
-      rates = {part: np.array([score.error_rate for score in found[method]])
-               for part, found in scores.items()}
+      rates = {
+        part: np.array([score.error_rate for score in found[method]])
+        for part, found in scores.items()
+      }
       for part, found in scores.items():
         metrics |= _summary(prefix, part, rates[part], layer)
         metrics |= {
-            f'{prefix}precision/{part}': found[method][layer].precision,
-            f'{prefix}recall/{part}': found[method][layer].recall}
+          f'{prefix}precision/{part}': found[method][layer].precision,
+          f'{prefix}recall/{part}': found[method][layer].recall,
+        }
       if rates:
         mean = np.mean(list(rates.values()), axis=0)
         metrics |= _summary(prefix, 'mean', mean, layer)
@@ -192,19 +244,29 @@ class WordAlignment(base.EvalTask):
 
 def _rows(part: str, by_method: ByMethod) -> list[base.Row]:
   return [
-      {'pair': part, 'method': method.value, 'layer': layer,
-       'aer': score.error_rate, 'precision': score.precision,
-       'recall': score.recall}
-      for method, by_layer in by_method.items()
-      for layer, score in enumerate(by_layer)]
+    {
+      'pair': part,
+      'method': method.value,
+      'layer': layer,
+      'aer': score.error_rate,
+      'precision': score.precision,
+      'recall': score.recall,
+    }
+    for method, by_layer in by_method.items()
+    for layer, score in enumerate(by_layer)
+  ]
 
 
-def _summary(prefix: str, name: str, by_layer: np.ndarray, layer: int
-             ) -> dict[str, float]:
+def _summary(
+  prefix: str, name: str, by_layer: np.ndarray, layer: int
+) -> dict[str, float]:
   known = not np.isnan(by_layer).all()
   return {
-      f'{prefix}aer/{name}': float(by_layer[layer]),
-      f'{prefix}best_aer/{name}': (
-          float(np.nanmin(by_layer)) if known else math.nan),
-      f'{prefix}best_layer/{name}': (
-          int(np.nanargmin(by_layer)) if known else -1)}
+    f'{prefix}aer/{name}': float(by_layer[layer]),
+    f'{prefix}best_aer/{name}': (
+      float(np.nanmin(by_layer)) if known else math.nan
+    ),
+    f'{prefix}best_layer/{name}': (
+      int(np.nanargmin(by_layer)) if known else -1
+    ),
+  }

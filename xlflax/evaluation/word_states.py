@@ -49,8 +49,11 @@ class WordStates(NamedTuple):
 
 
 def word_states(
-    subject: base.Subject, sentences: Sequence[Sequence[str]],
-    languages: Sequence[tuple[str, int]], *, max_length: int | None = None
+  subject: base.Subject,
+  sentences: Sequence[Sequence[str]],
+  languages: Sequence[tuple[str, int]],
+  *,
+  max_length: int | None = None,
 ) -> Iterator[WordStates]:
   """The words' vectors of every layer, sentence by sentence.
 
@@ -65,17 +68,24 @@ def word_states(
   Yields:
     As `states_of_readings`; all words up to the first that is left out.
   """
-  encoded = [words_lib.encode_words(subject.vocabulary, words, code)
-             for words, (code, _) in zip(sentences, languages, strict=True)]
+  encoded = [
+    words_lib.encode_words(subject.vocabulary, words, code)
+    for words, (code, _) in zip(sentences, languages, strict=True)
+  ]
   return states_of_readings(
-      subject, [Reading(words.token_ids, words.word_of_token)
-                for words in encoded],
-      [index for _, index in languages], max_length=max_length)
+    subject,
+    [Reading(words.token_ids, words.word_of_token) for words in encoded],
+    [index for _, index in languages],
+    max_length=max_length,
+  )
 
 
 def states_of_readings(
-    subject: base.Subject, readings: Sequence[Reading],
-    language_ids: Sequence[int], *, max_length: int | None = None
+  subject: base.Subject,
+  readings: Sequence[Reading],
+  language_ids: Sequence[int],
+  *,
+  max_length: int | None = None,
 ) -> Iterator[WordStates]:
   """The vectors of every layer of the words of sentences.
 
@@ -89,19 +99,30 @@ def states_of_readings(
     Each sentence once, the longest first. The model's memory is that of two
     batches, however many sentences there are.
   """
-  limit = min(max_length or subject.model.config.max_length,
-              subject.model.config.max_length)
+  limit = min(
+    max_length or subject.model.config.max_length,
+    subject.model.config.max_length,
+  )
   readings = [_cut(reading, limit - 2) for reading in readings]
   ids = np.asarray(language_ids, np.int32)
   pending = None
   for indices, rows, length in states.language_batches(
-      subject, [reading.token_ids for reading in readings], ids, limit):
-    batch = _rows([readings[i] for i in indices], ids[indices], rows, length,
-                  subject.vocabulary.spec)
+    subject, [reading.token_ids for reading in readings], ids, limit
+  ):
+    batch = _rows(
+      [readings[i] for i in indices],
+      ids[indices],
+      rows,
+      length,
+      subject.vocabulary.spec,
+    )
     with placement.scope(subject.partitioner):
       found = _mean_states(
-          subject.model, subject.partitioner, subject.params['model'],
-          placement.put(batch, subject.partitioner))
+        subject.model,
+        subject.partitioner,
+        subject.params['model'],
+        placement.put(batch, subject.partitioner),
+      )
     if pending is not None:
       yield from _split(*pending, readings)
     pending = indices, found
@@ -113,8 +134,10 @@ def _cut(reading: Reading, limit: int) -> Reading:
   """The first `limit` tokens; words that go on after them are none."""
   lost = np.unique(reading.words[limit:])
   words = reading.words[:limit]
-  return Reading(reading.token_ids[:limit],
-                 np.where(np.isin(words, lost), -1, words).astype(np.int32))
+  return Reading(
+    reading.token_ids[:limit],
+    np.where(np.isin(words, lost), -1, words).astype(np.int32),
+  )
 
 
 def _numbers(reading: Reading) -> np.ndarray:
@@ -127,7 +150,7 @@ def _split(indices, found, readings) -> Iterator[WordStates]:
   vectors = np.asarray(found)
   for row, index in enumerate(indices.tolist()):
     numbers = _numbers(readings[index])
-    yield WordStates(index, vectors[:, row, :len(numbers)], numbers)
+    yield WordStates(index, vectors[:, row, : len(numbers)], numbers)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -137,18 +160,25 @@ def _mean_states(model, partitioner, params, batch) -> jax.Array:
   `batch['words']` [rows, T] numbers the words from 0, and is T where a token
   belongs to none.
   """
-  params = sharing.select(sharing.plan_of(model), params,
-                          inputs.language_of(batch))
+  params = sharing.select(
+    sharing.plan_of(model), params, inputs.language_of(batch)
+  )
   found = model.apply(
-      {'params': params}, batch[batch_lib.TOKEN_IDS],
-      segment_ids=batch[batch_lib.SEGMENT_IDS],
-      positions=batch[batch_lib.POSITIONS],
-      language_ids=batch[batch_lib.LANGUAGE_IDS],
-      method='encode_layers')
+    {'params': params},
+    batch[batch_lib.TOKEN_IDS],
+    segment_ids=batch[batch_lib.SEGMENT_IDS],
+    positions=batch[batch_lib.POSITIONS],
+    language_ids=batch[batch_lib.LANGUAGE_IDS],
+    method='encode_layers',
+  )
   words = jax.nn.one_hot(batch[_WORDS], batch[_WORDS].shape[1])  # [rows, T, W]
   share = words / jnp.maximum(jnp.sum(words, 1, keepdims=True), 1)
-  means = jnp.einsum('lbth,btw->lbwh', found.astype(jnp.float32), share,
-                     precision=jax.lax.Precision.HIGHEST)
+  means = jnp.einsum(
+    'lbth,btw->lbwh',
+    found.astype(jnp.float32),
+    share,
+    precision=jax.lax.Precision.HIGHEST,
+  )
   return placement.replicated(means, partitioner)
 
 
@@ -161,8 +191,13 @@ def _rows(readings, language_ids, rows, length, spec):
   words = np.full((rows, length), length, np.int32)
   for row, reading in enumerate(readings):
     places = np.searchsorted(_numbers(reading), reading.words)
-    words[row, 1:len(places) + 1] = np.where(
-        reading.words >= 0, places, length)
+    words[row, 1 : len(places) + 1] = np.where(
+      reading.words >= 0, places, length
+    )
   return states.token_rows(
-      [reading.token_ids for reading in readings], language_ids, rows,
-      length, spec) | {_WORDS: words}
+    [reading.token_ids for reading in readings],
+    language_ids,
+    rows,
+    length,
+    spec,
+  ) | {_WORDS: words}

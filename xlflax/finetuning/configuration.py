@@ -37,7 +37,6 @@ class Configuration:
     Raises:
       ConfigError: see `config.parse`.
     """
-    config.parse(self.gin_files, (*self.bindings, *bindings),
-                 self.search_paths)
+    config.parse(self.gin_files, (*self.bindings, *bindings), self.search_paths)
     identity = '\n'.join(run_directory.identity(config.parsed()))
     return hashlib.sha256(identity.encode('utf-8')).hexdigest()[:16]

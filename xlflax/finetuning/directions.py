@@ -45,8 +45,9 @@ class Matrix:
     for row, language in enumerate(self.rows):
       if language in self.columns and len(self.columns) > 1:
         own = self.columns.index(language)
-        gaps[row] = self.scores[row, own] - np.delete(
-            self.scores[row], own).mean()
+        gaps[row] = (
+          self.scores[row, own] - np.delete(self.scores[row], own).mean()
+        )
     return gaps
 
   def to_csv(self) -> str:
@@ -54,8 +55,9 @@ class Matrix:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(('train', *self.columns, 'gap'))
-    for name, scores, gap in zip(self.rows, self.scores, self.gaps,
-                                 strict=True):
+    for name, scores, gap in zip(
+      self.rows, self.scores, self.gaps, strict=True
+    ):
       writer.writerow((name, *map(_cell, scores), _cell(gap)))
     return text.getvalue()
 
@@ -64,9 +66,11 @@ def check(languages: Sequence[str]) -> None:
   """Raises a ConfigError for fewer than two languages, or one twice."""
   if len(languages) < 2 or len(set(languages)) < len(languages):
     raise errors.ConfigError(
-        'Directions of transfer are between two languages or more',
-        got=','.join(languages), where='--directions',
-        expected='different codes such as en,fr,ja')
+      'Directions of transfer are between two languages or more',
+      got=','.join(languages),
+      where='--directions',
+      expected='different codes such as en,fr,ja',
+    )
 
 
 def matrices(reports: Mapping[str, report_lib.GridReport]) -> list[Matrix]:
@@ -76,12 +80,14 @@ def matrices(reports: Mapping[str, report_lib.GridReport]) -> list[Matrix]:
     reports: training language -> its grid, tested.
   """
   headlines = dict.fromkeys(
-      name for report in reports.values() for name in report.headlines)
+    name for report in reports.values() for name in report.headlines
+  )
   return [_matrix(name, reports) for name in headlines]
 
 
-def _matrix(metric: str, reports: Mapping[str, report_lib.GridReport]
-            ) -> Matrix:
+def _matrix(
+  metric: str, reports: Mapping[str, report_lib.GridReport]
+) -> Matrix:
   found: dict[str, dict[str, float]] = {}
   for language, report in reports.items():
     found[language] = {}
@@ -90,16 +96,21 @@ def _matrix(metric: str, reports: Mapping[str, report_lib.GridReport]
         part = name.removeprefix(f'{metric}/')
         if part != name and part != 'mean' and spread.mean is not None:
           found[language][part] = spread.mean
-  columns = tuple(dict.fromkeys(
+  columns = tuple(
+    dict.fromkeys(
       [name for name in found if any(name in row for row in found.values())]
-      + [part for row in found.values() for part in row]))
-  scores = np.array([[row.get(part, np.nan) for part in columns]
-                     for row in found.values()]).reshape(len(found), -1)
+      + [part for row in found.values() for part in row]
+    )
+  )
+  scores = np.array(
+    [[row.get(part, np.nan) for part in columns] for row in found.values()]
+  ).reshape(len(found), -1)
   return Matrix(metric, tuple(found), columns, scores)
 
 
-def write(output: pathlib.Path, matrices: Sequence[Matrix]
-          ) -> list[pathlib.Path]:
+def write(
+  output: pathlib.Path, matrices: Sequence[Matrix]
+) -> list[pathlib.Path]:
   """Writes `directions.<task>.csv` and a heat map of each matrix."""
   written = []
   for matrix in matrices:
@@ -120,12 +131,22 @@ def draw(matrix: Matrix) -> figure.Figure:
   for row, column in np.ndindex(*matrix.scores.shape):
     value = 100 * matrix.scores[row, column]
     if np.isfinite(value):
-      axes.text(column, row, f'{value:.1f}', ha='center', va='center',
-                fontsize=8, color='white' if value < middle else 'black')
+      axes.text(
+        column,
+        row,
+        f'{value:.1f}',
+        ha='center',
+        va='center',
+        fontsize=8,
+        color='white' if value < middle else 'black',
+      )
   axes.set_xticks(range(len(matrix.columns)), matrix.columns)
   axes.set_yticks(range(len(matrix.rows)), matrix.rows)
-  axes.set(xlabel='test language', ylabel='training language',
-           title=f'{matrix.metric}, points')
+  axes.set(
+    xlabel='test language',
+    ylabel='training language',
+    title=f'{matrix.metric}, points',
+  )
   canvas.colorbar(image, ax=axes, shrink=0.8)
   return canvas
 

@@ -28,18 +28,19 @@ class Tested(enum.Enum):
 
 
 def finetune(
-    *,
-    output: str,
-    configuration: configuration_lib.Configuration,
-    axes: Sequence[grid_lib.Axis] = (),
-    select: str | None = None,
-    test: configuration_lib.Configuration | None = None,
-    test_tasks: Sequence[base.EvalTask] | None = None,
-    tested: Tested | str = Tested.SELECTED,
-    keep: cells_lib.Keep | str = cells_lib.Keep.BEST,
-    batch_size: int = 64,
-    other_config: run_directory.OtherConfig | str = (
-        run_directory.OtherConfig.REFUSE),
+  *,
+  output: str,
+  configuration: configuration_lib.Configuration,
+  axes: Sequence[grid_lib.Axis] = (),
+  select: str | None = None,
+  test: configuration_lib.Configuration | None = None,
+  test_tasks: Sequence[base.EvalTask] | None = None,
+  tested: Tested | str = Tested.SELECTED,
+  keep: cells_lib.Keep | str = cells_lib.Keep.BEST,
+  batch_size: int = 64,
+  other_config: run_directory.OtherConfig | str = (
+    run_directory.OtherConfig.REFUSE
+  ),
 ) -> report_lib.GridReport:
   """Fine-tunes every cell of a grid, and evaluates the best setting.
 
@@ -75,12 +76,14 @@ def finetune(
   if test is not None:
     test_tasks = _tasks(test)
   runner = cells_lib.CellRunner(
-      output=paths.of(output), select=select,
-      configuration=_with_selection(configuration, select, cells[0]),
-      keep=enums.of_value(keep, cells_lib.Keep, where='finetune.keep'),
-      other_config=enums.of_value(
-          other_config, run_directory.OtherConfig,
-          where='finetune.other_config'))
+    output=paths.of(output),
+    select=select,
+    configuration=_with_selection(configuration, select, cells[0]),
+    keep=enums.of_value(keep, cells_lib.Keep, where='finetune.keep'),
+    other_config=enums.of_value(
+      other_config, run_directory.OtherConfig, where='finetune.other_config'
+    ),
+  )
   for cell in cells:  # all are checked before one is run
     runner.parse(cell)
   bucket_checks.check_usable(runner.output)
@@ -98,12 +101,12 @@ def finetune(
 
 
 def finetune_directions(
-    *,
-    languages: Sequence[str],
-    output: str,
-    configuration: configuration_lib.Configuration,
-    select: str | None = None,
-    **arguments: Any,
+  *,
+  languages: Sequence[str],
+  output: str,
+  configuration: configuration_lib.Configuration,
+  select: str | None = None,
+  **arguments: Any,
 ) -> dict[str, report_lib.GridReport]:
   """A grid for each training language, and the matrix of all directions.
 
@@ -127,81 +130,111 @@ def finetune_directions(
   directions.check(languages)
   if arguments.get('test') is None and not arguments.get('test_tasks'):
     raise errors.ConfigError(
-        'Directions of transfer are measured on test sets',
-        got='no test task', where='--directions',
-        fix='give --test_gin_file=evaluate/NAME.gin and --test_gin')
+      'Directions of transfer are measured on test sets',
+      got='no test task',
+      where='--directions',
+      fix='give --test_gin_file=evaluate/NAME.gin and --test_gin',
+    )
   reports = {}
   for language in languages:
     binding = config.quoted(directions.MACRO, language)
     reports[language] = finetune(
-        output=str(paths.of(output) / language),
-        configuration=dataclasses.replace(
-            configuration, bindings=(*configuration.bindings, binding)),
-        select=select and select.replace('{language}', language),
-        **arguments)
-    if any(cell.status is cells_lib.Status.STOPPED
-           for cell in reports[language].cells):
+      output=str(paths.of(output) / language),
+      configuration=dataclasses.replace(
+        configuration, bindings=(*configuration.bindings, binding)
+      ),
+      select=select and select.replace('{language}', language),
+      **arguments,
+    )
+    if any(
+      cell.status is cells_lib.Status.STOPPED
+      for cell in reports[language].cells
+    ):
       return reports
   directions.write(paths.of(output), directions.matrices(reports))
   return reports
 
 
-def _with_selection(configuration: configuration_lib.Configuration,
-                    select: str | None, cell: grid_lib.Cell
-                    ) -> configuration_lib.Configuration:
+def _with_selection(
+  configuration: configuration_lib.Configuration,
+  select: str | None,
+  cell: grid_lib.Cell,
+) -> configuration_lib.Configuration:
   """Evaluation during training, and the best checkpoint kept, by default."""
   if select is None:
     return configuration
   options = 'checkpoints.CheckpointOptions'
   defaults: tuple[str, ...] = (
-      config.quoted(f'{options}.best_metric', select),
-      f'{options}.keep_last=1')
+    config.quoted(f'{options}.best_metric', select),
+    f'{options}.keep_last=1',
+  )
   if checkpoint_choice.lower_is_better(select):
     defaults += (f'{options}.best_is_highest=False',)
   configuration.parse((*cell.bindings, 'MODEL_DIR="unused"'))
   if config.macro('EVALUATION') is None:
     defaults += ('EVALUATION=@evaluation.Evaluation()',)
   return dataclasses.replace(
-      configuration, bindings=(*defaults, *configuration.bindings))
+    configuration, bindings=(*defaults, *configuration.bindings)
+  )
 
 
 def _tasks(test: configuration_lib.Configuration) -> list[base.EvalTask]:
   """The tasks that gin files bind."""
   test.parse()
-  return list(config.parameter('evaluate.evaluate.tasks',
-                               what='evaluation tasks'))
+  return list(
+    config.parameter('evaluate.evaluate.tasks', what='evaluation tasks')
+  )
 
 
-def _test(report: report_lib.GridReport, tasks: Sequence[base.EvalTask],
-          tested: Tested, batch_size: int) -> report_lib.GridReport:
+def _test(
+  report: report_lib.GridReport,
+  tasks: Sequence[base.EvalTask],
+  tested: Tested,
+  batch_size: int,
+) -> report_lib.GridReport:
   """Evaluates the cells of the settings that count."""
   ranked = report.ranking
-  chosen = {Tested.SELECTED: ranked[:1], Tested.BEST_TWO: ranked[:2],
-            Tested.ALL: report.settings}[tested]
+  chosen = {
+    Tested.SELECTED: ranked[:1],
+    Tested.BEST_TWO: ranked[:2],
+    Tested.ALL: report.settings,
+  }[tested]
   for setting in chosen:
     for result in setting.finished:
-      report = report.with_test(result, evaluate_cell(
-          result, tasks, batch_size=batch_size))
+      report = report.with_test(
+        result, evaluate_cell(result, tasks, batch_size=batch_size)
+      )
   return report
 
 
-def evaluate_cell(result: cells_lib.CellResult,
-                  tasks: Sequence[base.EvalTask], *, batch_size: int = 64
-                  ) -> evaluate_lib.Report:
+def evaluate_cell(
+  result: cells_lib.CellResult,
+  tasks: Sequence[base.EvalTask],
+  *,
+  batch_size: int = 64,
+) -> evaluate_lib.Report:
   """Evaluates a cell's best checkpoint; what is there is read back.
 
   A task with the name of one that ran during training is called
   '<name>_test', so that each keeps its results.
   """
   known = {name.split('/')[0] for name in result.metrics}
-  renamed = [dataclasses.replace(task, name=f'{task.name}_test')
-             if task.name in known else task for task in tasks]
+  renamed = [
+    dataclasses.replace(task, name=f'{task.name}_test')
+    if task.name in known
+    else task
+    for task in tasks
+  ]
   if result.step is None:
-    raise errors.ConfigError('A cell without a checkpoint can not be tested',
-                             got=result.cell.name)
+    raise errors.ConfigError(
+      'A cell without a checkpoint can not be tested', got=result.cell.name
+    )
   return evaluate_lib.evaluate(
-      model_dir=str(result.directory), tasks=renamed, steps=[result.step],
-      batch_size=batch_size)
+    model_dir=str(result.directory),
+    tasks=renamed,
+    steps=[result.step],
+    batch_size=batch_size,
+  )
 
 
 def print_report(report: report_lib.GridReport, console: Any) -> None:

@@ -44,8 +44,9 @@ class Cell:
   @property
   def setting(self) -> str:
     """The name without the seed: what cells of one setting share."""
-    return _name({macro: value for macro, value in self.values.items()
-                  if macro != SEED})
+    return _name(
+      {macro: value for macro, value in self.values.items() if macro != SEED}
+    )
 
   @property
   def bindings(self) -> tuple[str, ...]:
@@ -67,11 +68,15 @@ def parse_axis(text: str) -> Axis:
   found = tuple(map(_value, _split(values))) if values.strip() else ()
   if not equals or not _NAME.fullmatch(macro) or not found:
     raise errors.ConfigError(
-        'An axis of a grid is wrong', got=text, where='--grid',
-        expected='MACRO=VALUE,VALUE such as LEARNING_RATE=1e-5,2e-5')
+      'An axis of a grid is wrong',
+      got=text,
+      where='--grid',
+      expected='MACRO=VALUE,VALUE such as LEARNING_RATE=1e-5,2e-5',
+    )
   if len(set(found)) < len(found):
-    raise errors.ConfigError('An axis of a grid has a value twice', got=text,
-                             where='--grid')
+    raise errors.ConfigError(
+      'An axis of a grid has a value twice', got=text, where='--grid'
+    )
   return Axis(macro, found)
 
 
@@ -83,16 +88,23 @@ def cells(axes: Sequence[Axis]) -> tuple[Cell, ...]:
   """
   macros = [axis.macro for axis in axes]
   if len(set(macros)) < len(macros):
-    raise errors.ConfigError('Two axes of a grid are of one macro',
-                             got=', '.join(macros), where='--grid')
-  made = tuple(Cell(dict(zip(macros, values, strict=True))) for values in
-               itertools.product(*(axis.values for axis in axes)))
+    raise errors.ConfigError(
+      'Two axes of a grid are of one macro',
+      got=', '.join(macros),
+      where='--grid',
+    )
+  made = tuple(
+    Cell(dict(zip(macros, values, strict=True)))
+    for values in itertools.product(*(axis.values for axis in axes))
+  )
   names = [cell.name for cell in made]
   if len(set(names)) < len(names):
     raise errors.ConfigError(
-        'Two cells of a grid would have one folder', where='--grid',
-        got=next(name for name in names if names.count(name) > 1),
-        expected='values that differ in letters, digits or . + -')
+      'Two cells of a grid would have one folder',
+      where='--grid',
+      got=next(name for name in names if names.count(name) > 1),
+      expected='values that differ in letters, digits or . + -',
+    )
   return made
 
 
@@ -105,9 +117,13 @@ def settings(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
 
 
 def _name(values: Mapping[str, str]) -> str:
-  return ','.join(
+  return (
+    ','.join(
       re.sub(r'[^\w.=+-]+', '_', f'{macro}={_plain(value)}')
-      for macro, value in values.items()) or SINGLE
+      for macro, value in values.items()
+    )
+    or SINGLE
+  )
 
 
 def _plain(value: str) -> str:

@@ -52,36 +52,51 @@ class GridReport:
   def is_complete(self) -> bool:
     """Whether nothing failed."""
     return not self.failures and all(
-        cell.status is cells_lib.Status.FINISHED for cell in self.cells)
+      cell.status is cells_lib.Status.FINISHED for cell in self.cells
+    )
 
   def with_cell(self, result: cells_lib.CellResult) -> 'GridReport':
     """The report with one more cell."""
     return dataclasses.replace(self, cells=(*self.cells, result))
 
-  def with_test(self, result: cells_lib.CellResult,
-                report: evaluate_lib.Report) -> 'GridReport':
+  def with_test(
+    self, result: cells_lib.CellResult, report: evaluate_lib.Report
+  ) -> 'GridReport':
     """The report with the test results of one more cell."""
-    found = {f'{task}/{name}': value
-             for task, by_step in report.results.items()
-             for step, evaluated in by_step.items() if step == result.step
-             for name, value in evaluated.metrics.items()}
+    found = {
+      f'{task}/{name}': value
+      for task, by_step in report.results.items()
+      for step, evaluated in by_step.items()
+      if step == result.step
+      for name, value in evaluated.metrics.items()
+    }
     failures = tuple(
-        dataclasses.replace(failure, part=f'{result.cell.name} {failure.part}')
-        for failure in report.failures)
+      dataclasses.replace(failure, part=f'{result.cell.name} {failure.part}')
+      for failure in report.failures
+    )
     return dataclasses.replace(
-        self, tests=self.tests | {result.cell.name: found},
-        failures=(*self.failures, *failures),
-        headlines=tuple(f'{task.name}/{task.headline}'
-                        for task in report.tasks))
+      self,
+      tests=self.tests | {result.cell.name: found},
+      failures=(*self.failures, *failures),
+      headlines=tuple(f'{task.name}/{task.headline}' for task in report.tasks),
+    )
 
-  def test_spreads(self, setting: selection.Setting
-                   ) -> dict[str, selection.Spread]:
+  def test_spreads(
+    self, setting: selection.Setting
+  ) -> dict[str, selection.Spread]:
     """'task/metric' -> its values over the seeds of a setting."""
-    tests = [self.tests[result.cell.name] for result in setting.results
-             if result.cell.name in self.tests]
+    tests = [
+      self.tests[result.cell.name]
+      for result in setting.results
+      if result.cell.name in self.tests
+    ]
     names = dict.fromkeys(name for test in tests for name in test)
-    return {name: selection.Spread(tuple(
-        test[name] for test in tests if name in test)) for name in names}
+    return {
+      name: selection.Spread(
+        tuple(test[name] for test in tests if name in test)
+      )
+      for name in names
+    }
 
   def best_two(self) -> dict[str, Any] | None:
     """Means of the two best settings (ECS, section 4); None without two."""
@@ -90,58 +105,91 @@ class GridReport:
       return None
     tests = [self.test_spreads(setting) for setting in best]
     return {
-        'settings': [setting.name for setting in best],
-        'dev': selection.Spread.of(s.dev.mean for s in best).mean,
-        'test': {name: selection.Spread.of(
-            test[name].mean for test in tests).mean
-                 for name in tests[0] if name in tests[1]}}
+      'settings': [setting.name for setting in best],
+      'dev': selection.Spread.of(s.dev.mean for s in best).mean,
+      'test': {
+        name: selection.Spread.of(test[name].mean for test in tests).mean
+        for name in tests[0]
+        if name in tests[1]
+      },
+    }
 
   def to_json(self) -> dict[str, Any]:
     """Plain JSON values; NaN becomes null."""
     ranked = self.ranking
-    return finite({
+    return finite(
+      {
         'select': self.select,
         'selected': ranked[0].name if ranked else None,
         'best_two': self.best_two(),
-        'settings': [{
-            'setting': setting.name, 'complete': setting.is_complete,
+        'settings': [
+          {
+            'setting': setting.name,
+            'complete': setting.is_complete,
             'dev': setting.dev.to_json(),
-            'test': {name: spread.to_json() for name, spread in
-                     self.test_spreads(setting).items()}}
-                     for setting in self.settings],
-        'cells': [result.to_json() | {
-            'test': self.tests.get(result.cell.name, {})}
-                  for result in self.cells],
-        'failures': [str(failure) for failure in self.failures]})
+            'test': {
+              name: spread.to_json()
+              for name, spread in self.test_spreads(setting).items()
+            },
+          }
+          for setting in self.settings
+        ],
+        'cells': [
+          result.to_json() | {'test': self.tests.get(result.cell.name, {})}
+          for result in self.cells
+        ],
+        'failures': [str(failure) for failure in self.failures],
+      }
+    )
 
   def write(self, output: pathlib.Path) -> None:
     """Writes grid.json and grid.csv."""
     if distributed.is_lead():
-      run_directory.write_atomically(output / JSON, json.dumps(
-          self.to_json(), indent=2, ensure_ascii=False) + '\n')
+      run_directory.write_atomically(
+        output / JSON,
+        json.dumps(self.to_json(), indent=2, ensure_ascii=False) + '\n',
+      )
       run_directory.write_atomically(output / CSV, self._csv())
 
   def _csv(self) -> str:
     """A line for each cell."""
-    macros = list(dict.fromkeys(
-        macro for result in self.cells for macro in result.cell.values))
-    dev = list(dict.fromkeys(
-        name for result in self.cells for name in result.metrics))
-    test = list(dict.fromkeys(
-        name for found in self.tests.values() for name in found))
+    macros = list(
+      dict.fromkeys(
+        macro for result in self.cells for macro in result.cell.values
+      )
+    )
+    dev = list(
+      dict.fromkeys(name for result in self.cells for name in result.metrics)
+    )
+    test = list(
+      dict.fromkeys(name for found in self.tests.values() for name in found)
+    )
     text = io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
-    writer.writerow(('cell', *macros, 'status', 'step', 'seconds',
-                     *(f'dev/{name}' for name in dev),
-                     *(f'test/{name}' for name in test)))
+    writer.writerow(
+      (
+        'cell',
+        *macros,
+        'status',
+        'step',
+        'seconds',
+        *(f'dev/{name}' for name in dev),
+        *(f'test/{name}' for name in test),
+      )
+    )
     for result in self.cells:
       found = self.tests.get(result.cell.name, {})
-      writer.writerow((
+      writer.writerow(
+        (
           result.cell.name,
           *(result.cell.values.get(macro, '') for macro in macros),
-          result.status.value, result.step, result.seconds,
+          result.status.value,
+          result.step,
+          result.seconds,
           *(result.metrics.get(name) for name in dev),
-          *(found.get(name) for name in test)))
+          *(found.get(name) for name in test),
+        )
+      )
     return text.getvalue()
 
 
@@ -156,19 +204,25 @@ def tables(report: GridReport) -> list[rich.table.Table]:
 
 def _settings_table(report: GridReport) -> rich.table.Table:
   ranked = report.ranking
-  table = rich.table.Table(title=f'dev: {report.select or "last checkpoint"}',
-                           title_justify='left')
+  table = rich.table.Table(
+    title=f'dev: {report.select or "last checkpoint"}', title_justify='left'
+  )
   for name in ('setting', 'mean ± std', 'seeds', ''):
     table.add_column(name, justify='left' if name == 'setting' else 'right')
   for setting in report.settings:
     best = bool(ranked) and setting.name == ranked[0].name
-    lost = [result.status.value for result in setting.results
-            if result not in setting.finished]
+    lost = [
+      result.status.value
+      for result in setting.results
+      if result not in setting.finished
+    ]
     table.add_row(
-        setting.name, str(setting.dev),
-        f'{len(setting.finished)}/{len(setting.results)}',
-        'selected' if best else ', '.join(dict.fromkeys(lost)),
-        style='bold' if best else None)
+      setting.name,
+      str(setting.dev),
+      f'{len(setting.finished)}/{len(setting.results)}',
+      'selected' if best else ', '.join(dict.fromkeys(lost)),
+      style='bold' if best else None,
+    )
   two = report.best_two()
   if two:
     table.add_row('mean of the best two', f'{two["dev"]:.4f}', '', '')
@@ -176,15 +230,18 @@ def _settings_table(report: GridReport) -> rich.table.Table:
 
 
 def _test_table(report: GridReport, tested) -> rich.table.Table:
-  table = rich.table.Table(title='test: mean ± std over seeds',
-                           title_justify='left')
+  table = rich.table.Table(
+    title='test: mean ± std over seeds', title_justify='left'
+  )
   table.add_column('')
   for setting in tested:
     table.add_column(setting.name, justify='right')
   spreads = [report.test_spreads(setting) for setting in tested]
-  names = [name for name in dict.fromkeys(
-      name for found in spreads for name in found)
-           if name.startswith(tuple(f'{h}/' for h in report.headlines))]
+  names = [
+    name
+    for name in dict.fromkeys(name for found in spreads for name in found)
+    if name.startswith(tuple(f'{h}/' for h in report.headlines))
+  ]
   for name in sorted(names, key=lambda n: n.endswith('/mean')):
     table.add_row(name, *(str(found.get(name, '-')) for found in spreads))
   return table

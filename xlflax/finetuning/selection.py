@@ -22,8 +22,11 @@ class Spread:
   values: tuple[float, ...]
 
   def __post_init__(self):
-    object.__setattr__(self, 'values', tuple(
-        value for value in self.values if math.isfinite(value)))
+    object.__setattr__(
+      self,
+      'values',
+      tuple(value for value in self.values if math.isfinite(value)),
+    )
 
   @classmethod
   def of(cls, values: Iterable[float | None]) -> 'Spread':
@@ -41,9 +44,13 @@ class Spread:
 
   def to_json(self) -> dict[str, Any]:
     """{'mean', 'std', 'min', 'max', 'count'}."""
-    return {'mean': self.mean, 'std': self.std,
-            'min': min(self.values, default=None),
-            'max': max(self.values, default=None), 'count': len(self.values)}
+    return {
+      'mean': self.mean,
+      'std': self.std,
+      'min': min(self.values, default=None),
+      'max': max(self.values, default=None),
+      'count': len(self.values),
+    }
 
   def __str__(self) -> str:
     if self.mean is None:
@@ -66,8 +73,11 @@ class Setting:
 
   @property
   def finished(self) -> tuple[cells_lib.CellResult, ...]:
-    return tuple(result for result in self.results
-                 if result.status is cells_lib.Status.FINISHED)
+    return tuple(
+      result
+      for result in self.results
+      if result.status is cells_lib.Status.FINISHED
+    )
 
   @property
   def is_complete(self) -> bool:
@@ -88,8 +98,9 @@ def settings(results: Iterable[cells_lib.CellResult]) -> tuple[Setting, ...]:
   return tuple(Setting(name, tuple(group)) for name, group in grouped.items())
 
 
-def ranking(settings: Sequence[Setting], metric: str | None
-            ) -> tuple[Setting, ...]:
+def ranking(
+  settings: Sequence[Setting], metric: str | None
+) -> tuple[Setting, ...]:
   """Settings by their mean over seeds on the dev set, the best first.
 
   A setting one of whose seeds has no result is not ranked; of equals the
@@ -108,8 +119,11 @@ def ranking(settings: Sequence[Setting], metric: str | None
     check_metric(metric, len(settings))
     return tuple(usable)
   sign = 1 if checkpoint_choice.lower_is_better(metric) else -1
-  known = [(sign * s.dev.mean, place, s) for place, s in enumerate(usable)
-           if s.dev.mean is not None]
+  known = [
+    (sign * s.dev.mean, place, s)
+    for place, s in enumerate(usable)
+    if s.dev.mean is not None
+  ]
   return tuple(s for _, _, s in sorted(known, key=lambda item: item[:2]))
 
 
@@ -117,6 +131,8 @@ def check_metric(metric: str | None, num_settings: int) -> None:
   """Raises a ConfigError if nothing says which of several settings is best."""
   if metric is None and num_settings > 1:
     raise errors.ConfigError(
-        'Nothing says which setting of the grid is best',
-        got=f'{num_settings} settings', where='--select',
-        expected='a metric of the dev set such as classification/accuracy/en')
+      'Nothing says which setting of the grid is best',
+      got=f'{num_settings} settings',
+      where='--select',
+      expected='a metric of the dev set such as classification/accuracy/en',
+    )

@@ -40,27 +40,31 @@ class WordLines(source_lib.ExampleSource):
     try:
       lines = path.read_text(encoding='utf-8').split('\n')
     except (OSError, UnicodeDecodeError) as error:
-      raise errors.CorpusError('A file of text can not be read',
-                               got=str(error), where=str(path)) from error
+      raise errors.CorpusError(
+        'A file of text can not be read', got=str(error), where=str(path)
+      ) from error
     found: list[examples_lib.Example] = [
-        examples_lib.TaggedSentence(
-            id=str(number), language=part, words=tuple(line.split()))
-        for number, line in enumerate(lines) if line.split()]
+      examples_lib.TaggedSentence(
+        id=str(number), language=part, words=tuple(line.split())
+      )
+      for number, line in enumerate(lines)
+      if line.split()
+    ]
     if not found:
       raise errors.CorpusError('A file has no text', where=str(path))
     return found
 
 
 def label(
-    *,
-    teacher: str,
-    source: source_lib.ExampleSource,
-    output: str,
-    step: int | None = None,
-    scheme: tagging.Scheme | str = tagging.Scheme.TAGS,
-    length: int | None = 128,
-    batch_size: int = 64,
-    partitioner: partitioning.Partitioner | None = None,
+  *,
+  teacher: str,
+  source: source_lib.ExampleSource,
+  output: str,
+  step: int | None = None,
+  scheme: tagging.Scheme | str = tagging.Scheme.TAGS,
+  length: int | None = 128,
+  batch_size: int = 64,
+  partitioner: partitioning.Partitioner | None = None,
 ) -> dict[str, str]:
   """Writes the labels that a fine-tuned run gives to the words of text.
 
@@ -84,35 +88,49 @@ def label(
     CorpusError: text can't be labelled; parts before it are written.
   """
   run = run_lib.open_run(teacher)
-  names = [name for name, objective in run.objectives.items()
-           if isinstance(objective, token_classification.TokenClassification)]
+  names = [
+    name
+    for name, objective in run.objectives.items()
+    if isinstance(objective, token_classification.TokenClassification)
+  ]
   if len(names) != 1:
     raise errors.ConfigError(
-        'The teacher has not been fine-tuned to label words', where=teacher,
-        got=', '.join(run.objectives) or 'no objective',
-        expected='one TokenClassification')
-  step = checkpoint_choice.choose(
-      run, 'last' if step is None else [step])[0]
+      'The teacher has not been fine-tuned to label words',
+      where=teacher,
+      got=', '.join(run.objectives) or 'no objective',
+      expected='one TokenClassification',
+    )
+  step = checkpoint_choice.choose(run, 'last' if step is None else [step])[0]
   subject = base.Subject(
-      model=run.model, vocabulary=run.vocabulary, partitioner=partitioner,
-      params=run.restore_params(step, partitioner=partitioner),
-      batch_size=batch_size, objectives=run.objectives)
+    model=run.model,
+    vocabulary=run.vocabulary,
+    partitioner=partitioner,
+    params=run.restore_params(step, partitioner=partitioner),
+    batch_size=batch_size,
+    objectives=run.objectives,
+  )
   task = tagging.Tagging(
-      source=_Blind(source), objective=names[0], length=length,
-      scheme=enums.of_value(scheme, tagging.Scheme, where='label.scheme'))
+    source=_Blind(source),
+    objective=names[0],
+    length=length,
+    scheme=enums.of_value(scheme, tagging.Scheme, where='label.scheme'),
+  )
   found = base.evaluate_task(task, subject)
   files = {}
   for part in source.languages():
     if f'{part}.tsv' in found.files:
       path = paths.of(output) / f'{part}.conll'
       run_directory.write_atomically(
-          path, _conll(source.load(part), found.files[f'{part}.tsv']))
+        path, _conll(source.load(part), found.files[f'{part}.tsv'])
+      )
       files[part] = str(path)
   if found.failures:
     raise errors.CorpusError(
-        'Some text could not be labelled', where=teacher,
-        got='; '.join(map(str, found.failures)),
-        expected=f'{", ".join(files) or "nothing"} is written')
+      'Some text could not be labelled',
+      where=teacher,
+      got='; '.join(map(str, found.failures)),
+      expected=f'{", ".join(files) or "nothing"} is written',
+    )
   return files
 
 
@@ -126,9 +144,12 @@ class _Blind(source_lib.ExampleSource):
     return self.source.languages()
 
   def load(self, part):
-    return [dataclasses.replace(example, tags=None)
-            if isinstance(example, examples_lib.TaggedSentence) else example
-            for example in self.source.load(part)]
+    return [
+      dataclasses.replace(example, tags=None)
+      if isinstance(example, examples_lib.TaggedSentence)
+      else example
+      for example in self.source.load(part)
+    ]
 
 
 def _conll(examples, predictions: str) -> str:
@@ -136,7 +157,6 @@ def _conll(examples, predictions: str) -> str:
   tags = iter(predictions.split('\n'))
   blocks = []
   for example in examples:
-    blocks.append(''.join(f'{word}\t{next(tags)}\n'
-                          for word in example.words))
+    blocks.append(''.join(f'{word}\t{next(tags)}\n' for word in example.words))
     next(tags, None)  # the empty line between sentences
   return '\n'.join(blocks)

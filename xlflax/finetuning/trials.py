@@ -71,8 +71,11 @@ class CellResult:
   def to_json(self) -> dict[str, Any]:
     """Plain JSON values."""
     return dataclasses.asdict(self) | {
-        'cell': self.cell.name, 'macros': dict(self.cell.values),
-        'directory': self.directory.name, 'status': self.status.value}
+      'cell': self.cell.name,
+      'macros': dict(self.cell.values),
+      'directory': self.directory.name,
+      'status': self.status.value,
+    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,9 +103,9 @@ class CellRunner:
 
   def parse(self, cell: grid_lib.Cell) -> str:
     """Makes the cell's configuration Gin's; returns its hash."""
-    return self.configuration.parse((
-        *cell.bindings,
-        config.quoted('MODEL_DIR', str(self.directory(cell)))))
+    return self.configuration.parse(
+      (*cell.bindings, config.quoted('MODEL_DIR', str(self.directory(cell))))
+    )
 
   def run(self, cell: grid_lib.Cell) -> CellResult:
     """Trains a cell to its end, unless that has been done.
@@ -112,13 +115,18 @@ class CellRunner:
     """
     name = self.parse(cell)
     known = self.record(cell)
-    if known is not None and known.config != name and (
-        self.other_config is run_directory.OtherConfig.REFUSE):
+    if (
+      known is not None
+      and known.config != name
+      and (self.other_config is run_directory.OtherConfig.REFUSE)
+    ):
       raise errors.RunDirectoryError(
-          "The folder holds another configuration's cell",
-          got=str(known.directory), where='--output',
-          fix='give another --output, or continue the cell with the new '
-          'settings by --other_config=accept')
+        "The folder holds another configuration's cell",
+        got=str(known.directory),
+        where='--output',
+        fix='give another --output, or continue the cell with the new '
+        'settings by --other_config=accept',
+      )
     if known is not None and known.is_final and known.config == name:
       self._prune(known)
       return known
@@ -135,33 +143,44 @@ class CellRunner:
       return None
     fields = json.loads(text)
     del fields['macros']
-    return CellResult(**(fields | {
-        'cell': cell, 'directory': self.directory(cell),
-        'status': Status(fields['status'])}))
+    return CellResult(
+      **(
+        fields
+        | {
+          'cell': cell,
+          'directory': self.directory(cell),
+          'status': Status(fields['status']),
+        }
+      )
+    )
 
   def _train(self, cell, name: str, seconds: float) -> CellResult:
     """One call of `train`; what it raises is part of the result."""
     start = time.monotonic()
-    given: dict[str, Any] = dict(cell=cell, directory=self.directory(cell),
-                                 config=name)
+    given: dict[str, Any] = dict(
+      cell=cell, directory=self.directory(cell), config=name
+    )
     try:
-      outcome = config.call(train_lib.train, config=config.operative,
-                            other_config=self.other_config)
+      outcome = config.call(
+        train_lib.train, config=config.operative, other_config=self.other_config
+      )
       given |= {'status': Status.STOPPED, 'message': 'stopped by a signal'}
       if outcome['finished']:
-        given |= self._best(cell) | {
-            'status': Status.FINISHED, 'message': ''}
+        given |= self._best(cell) | {'status': Status.FINISHED, 'message': ''}
     except errors.TrainingError as error:
       given |= {'status': Status.DIVERGED, 'message': str(error)}
     except errors.XlflaxError as error:
       given |= {'status': Status.FAILED, 'message': str(error)}
     except Exception as error:
       _LOG.exception('Cell %s failed.', cell.name)
-      given |= {'status': Status.FAILED,
-                'message': f'{type(error).__name__}: {error}'}
+      given |= {
+        'status': Status.FAILED,
+        'message': f'{type(error).__name__}: {error}',
+      }
     gc.collect()  # parameters and programs of the cell
-    return CellResult(**given, seconds=round(
-        seconds + time.monotonic() - start, 1))
+    return CellResult(
+      **given, seconds=round(seconds + time.monotonic() - start, 1)
+    )
 
   def _best(self, cell) -> dict[str, Any]:
     """Step, value and metrics of the checkpoint that counts."""
@@ -169,11 +188,13 @@ class CellRunner:
     if self.select is None:
       step = checkpoint_choice.choose(run, 'last')[0]
     else:
-      step = checkpoint_choice.choose(
-          run, 'best', best_metric=self.select)[0]
+      step = checkpoint_choice.choose(run, 'best', best_metric=self.select)[0]
     metrics = checkpoint_choice.evaluations(run).get(step, {})
-    return {'step': step, 'metrics': metrics,
-            'value': metrics[self.select] if self.select else None}
+    return {
+      'step': step,
+      'metrics': metrics,
+      'value': metrics[self.select] if self.select else None,
+    }
 
   def _record_file(self, cell) -> pathlib.Path:
     return self.output / CELLS / f'{cell.name}.json'
@@ -181,13 +202,17 @@ class CellRunner:
   def _write(self, result: CellResult) -> None:
     if distributed.is_lead():
       run_directory.write_atomically(
-          self._record_file(result.cell), json.dumps(
-              result.to_json(), indent=2, ensure_ascii=False) + '\n')
+        self._record_file(result.cell),
+        json.dumps(result.to_json(), indent=2, ensure_ascii=False) + '\n',
+      )
 
   def _prune(self, result: CellResult) -> None:
     """Deletes the checkpoints that nothing will read."""
-    if (self.keep is Keep.ALL or result.status is not Status.FINISHED
-        or not distributed.is_lead()):
+    if (
+      self.keep is Keep.ALL
+      or result.status is not Status.FINISHED
+      or not distributed.is_lead()
+    ):
       return
     for step in checkpoints.finished_steps(result.directory):
       if step != result.step:

@@ -21,18 +21,29 @@ def check(command: Sequence[str]) -> tuple[str, ...]:
     words = words[1:]
   if not words:
     raise errors.ConfigError(
-        'There is nothing to launch', expected='a command after --',
-        fix='xlflax launch local --num_processes=2 -- train --gin_file=...')
+      'There is nothing to launch',
+      expected='a command after --',
+      fix='xlflax launch local --num_processes=2 -- train --gin_file=...',
+    )
   if words[0] not in JOINING:
     raise errors.ConfigError(
-        'This command does not run as several processes', got=words[0],
-        expected='one of ' + ', '.join(JOINING))
-  for flag in ('--coordinator', '--num_processes', '--process_id',
-               '--cluster', '--stopped_status'):
+      'This command does not run as several processes',
+      got=words[0],
+      expected='one of ' + ', '.join(JOINING),
+    )
+  for flag in (
+    '--coordinator',
+    '--num_processes',
+    '--process_id',
+    '--cluster',
+    '--stopped_status',
+  ):
     if any(w == flag or w.startswith(f'{flag}=') for w in words):
       raise errors.ConfigError(
-          'A flag of the command is the business of its launcher', got=flag,
-          fix='leave it out')
+        'A flag of the command is the business of its launcher',
+        got=flag,
+        fix='leave it out',
+      )
   return words
 
 
@@ -57,12 +68,17 @@ def last_checkpoint(directory: pathlib.Path | None) -> int | None:
   """The newest finished checkpoint's step."""
   if directory is None:
     return None
-  steps = [int(path.name) for path in paths.children(
-      directory / 'checkpoints') if path.name.isdigit() and _is_whole(path)]
+  steps = [
+    int(path.name)
+    for path in paths.children(directory / 'checkpoints')
+    if path.name.isdigit() and _is_whole(path)
+  ]
   return max(steps, default=None)
 
 
 def _is_whole(checkpoint: pathlib.Path) -> bool:
   """In a bucket, a checkpoint that is being written has its name already."""
-  return (not paths.is_bucket(checkpoint)
-          or (checkpoint / 'commit_success.txt').exists())
+  return (
+    not paths.is_bucket(checkpoint)
+    or (checkpoint / 'commit_success.txt').exists()
+  )

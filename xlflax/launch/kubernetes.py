@@ -83,15 +83,19 @@ class KubernetesJob:
     # Pods are called NAME-workers-0-N, which may have 63 characters.
     if not re.fullmatch(r'[a-z]([-a-z0-9]{0,40}[a-z0-9])?', self.name):
       raise errors.ConfigError(
-          'The name is not usable in Kubernetes', got=self.name,
-          expected='at most 42 lower-case letters, digits and hyphens, a '
-          'letter first', where='--name')
+        'The name is not usable in Kubernetes',
+        got=self.name,
+        expected='at most 42 lower-case letters, digits and hyphens, a '
+        'letter first',
+        where='--name',
+      )
     if self.nodes < 1 or self.accelerators < 0 or self.restarts < 0:
       raise errors.ConfigError(
-          'The size of the job is not usable',
-          got=f'nodes={self.nodes}, accelerators={self.accelerators}, '
-          f'restarts={self.restarts}', expected='1 or more nodes, 0 or more '
-          'of the others')
+        'The size of the job is not usable',
+        got=f'nodes={self.nodes}, accelerators={self.accelerators}, '
+        f'restarts={self.restarts}',
+        expected='1 or more nodes, 0 or more of the others',
+      )
 
 
 def manifests(job: KubernetesJob) -> list[dict[str, Any]]:
@@ -102,83 +106,139 @@ def manifests(job: KubernetesJob) -> list[dict[str, Any]]:
 
 
 def _metadata(job: KubernetesJob, *, queued: bool = True) -> dict[str, Any]:
-  labels = {'app.kubernetes.io/name': 'xlflax',
-            'app.kubernetes.io/instance': job.name}
+  labels = {
+    'app.kubernetes.io/name': 'xlflax',
+    'app.kubernetes.io/instance': job.name,
+  }
   if job.queue and queued:
     labels[_QUEUE] = job.queue
   return _without_none(
-      {'name': job.name, 'namespace': job.namespace, 'labels': labels})
+    {'name': job.name, 'namespace': job.namespace, 'labels': labels}
+  )
 
 
 def _service(job: KubernetesJob) -> dict[str, Any]:
   """Names for the pods: NAME-0.NAME and so on."""
   return {
-      'apiVersion': 'v1', 'kind': 'Service',
-      'metadata': _metadata(job, queued=False),
-      'spec': {'clusterIP': 'None', 'publishNotReadyAddresses': True,
-               'selector': {'batch.kubernetes.io/job-name': job.name},
-               'ports': [{'name': 'coordinator', 'port': _PORT}]}}
+    'apiVersion': 'v1',
+    'kind': 'Service',
+    'metadata': _metadata(job, queued=False),
+    'spec': {
+      'clusterIP': 'None',
+      'publishNotReadyAddresses': True,
+      'selector': {'batch.kubernetes.io/job-name': job.name},
+      'ports': [{'name': 'coordinator', 'port': _PORT}],
+    },
+  }
 
 
 def _job(job: KubernetesJob) -> dict[str, Any]:
-  policy = [_rule('FailJob', _MISTAKE), _rule('Ignore', job_lib.STOPPED),
-            {'action': 'Ignore', 'onPodConditions': [
-                {'type': 'DisruptionTarget', 'status': 'True'}]}]
+  policy = [
+    _rule('FailJob', _MISTAKE),
+    _rule('Ignore', job_lib.STOPPED),
+    {
+      'action': 'Ignore',
+      'onPodConditions': [{'type': 'DisruptionTarget', 'status': 'True'}],
+    },
+  ]
   # All pods fail when one does, so a restart counts once for each.
   spec = _job_spec(job, policy, backoff=job.restarts * job.nodes)
   spec['template']['spec']['subdomain'] = job.name
-  return {'apiVersion': 'batch/v1', 'kind': 'Job', 'metadata': _metadata(job),
-          'spec': spec}
+  return {
+    'apiVersion': 'batch/v1',
+    'kind': 'Job',
+    'metadata': _metadata(job),
+    'spec': spec,
+  }
 
 
 def _jobset(job: KubernetesJob) -> dict[str, Any]:
   return {
-      'apiVersion': 'jobset.x-k8s.io/v1alpha2', 'kind': 'JobSet',
-      'metadata': _metadata(job),
-      'spec': {
-          'network': {'enableDNSHostnames': True, 'subdomain': job.name,
-                      'publishNotReadyAddresses': True},
-          'failurePolicy': {
-              'maxRestarts': job.restarts,
-              'rules': [{'name': 'mistake', 'action': 'FailJobSet',
-                         'onJobFailureReasons': ['PodFailurePolicy']}]},
-          'replicatedJobs': [{
-              'name': 'workers', 'replicas': 1,
-              'template': {'spec': _job_spec(
-                  job, [_rule('FailJob', _MISTAKE)], backoff=0)}}]}}
+    'apiVersion': 'jobset.x-k8s.io/v1alpha2',
+    'kind': 'JobSet',
+    'metadata': _metadata(job),
+    'spec': {
+      'network': {
+        'enableDNSHostnames': True,
+        'subdomain': job.name,
+        'publishNotReadyAddresses': True,
+      },
+      'failurePolicy': {
+        'maxRestarts': job.restarts,
+        'rules': [
+          {
+            'name': 'mistake',
+            'action': 'FailJobSet',
+            'onJobFailureReasons': ['PodFailurePolicy'],
+          }
+        ],
+      },
+      'replicatedJobs': [
+        {
+          'name': 'workers',
+          'replicas': 1,
+          'template': {
+            'spec': _job_spec(job, [_rule('FailJob', _MISTAKE)], backoff=0)
+          },
+        }
+      ],
+    },
+  }
 
 
 def _rule(action: str, status: int) -> dict[str, Any]:
-  return {'action': action, 'onExitCodes': {
-      'containerName': _CONTAINER, 'operator': 'In', 'values': [status]}}
+  return {
+    'action': action,
+    'onExitCodes': {
+      'containerName': _CONTAINER,
+      'operator': 'In',
+      'values': [status],
+    },
+  }
 
 
 def _job_spec(job, policy, *, backoff: int) -> dict[str, Any]:
   return {
-      'completionMode': 'Indexed', 'completions': job.nodes,
-      'parallelism': job.nodes, 'backoffLimit': backoff,
-      'podFailurePolicy': {'rules': policy},
-      'template': {'metadata': {'labels': _metadata(
-          job, queued=False)['labels']}, 'spec': _pod(job)}}
+    'completionMode': 'Indexed',
+    'completions': job.nodes,
+    'parallelism': job.nodes,
+    'backoffLimit': backoff,
+    'podFailurePolicy': {'rules': policy},
+    'template': {
+      'metadata': {'labels': _metadata(job, queued=False)['labels']},
+      'spec': _pod(job),
+    },
+  }
 
 
 def _pod(job: KubernetesJob) -> dict[str, Any]:
-  volumes: list[dict[str, Any]] = [{
+  volumes: list[dict[str, Any]] = [
+    {
       'name': 'shm',
-      'emptyDir': {'medium': 'Memory', 'sizeLimit': job.shared_memory}}]
+      'emptyDir': {'medium': 'Memory', 'sizeLimit': job.shared_memory},
+    }
+  ]
   if job.claim:
-    volumes.append({'name': 'runs', 'persistentVolumeClaim': {
-        'claimName': job.claim}})
-  tolerations = [{'key': job.accelerator, 'operator': 'Exists',
-                  'effect': 'NoSchedule'}] if job.accelerators else None
-  return _without_none({
+    volumes.append(
+      {'name': 'runs', 'persistentVolumeClaim': {'claimName': job.claim}}
+    )
+  tolerations = (
+    [{'key': job.accelerator, 'operator': 'Exists', 'effect': 'NoSchedule'}]
+    if job.accelerators
+    else None
+  )
+  return _without_none(
+    {
       'restartPolicy': 'Never',
       'terminationGracePeriodSeconds': job.grace_seconds,
       'serviceAccountName': job.service_account,
       'priorityClassName': job.priority_class,
       'nodeSelector': dict(job.node_selector) or None,
       'tolerations': tolerations,
-      'containers': [_container(job)], 'volumes': volumes})
+      'containers': [_container(job)],
+      'volumes': volumes,
+    }
+  )
 
 
 def _container(job: KubernetesJob) -> dict[str, Any]:
@@ -188,32 +248,44 @@ def _container(job: KubernetesJob) -> dict[str, Any]:
   # Kubernetes itself would replace $(NAME) by a variable.
   command = [word.replace('$(', '$$(') for word in job.command]
   return {
-      'name': _CONTAINER, 'image': job.image,
-      'command': ['xlflax', *command, f'--stopped_status={job_lib.STOPPED}'],
-      'env': _variables(job),
-      'ports': [{'name': 'coordinator', 'containerPort': _PORT}],
-      'resources': _resources(job), 'volumeMounts': mounts}
+    'name': _CONTAINER,
+    'image': job.image,
+    'command': ['xlflax', *command, f'--stopped_status={job_lib.STOPPED}'],
+    'env': _variables(job),
+    'ports': [{'name': 'coordinator', 'containerPort': _PORT}],
+    'resources': _resources(job),
+    'volumeMounts': mounts,
+  }
 
 
 def _variables(job: KubernetesJob) -> list[dict[str, Any]]:
-  first = (f'{job.name}-workers-0-0' if job.kind is Kind.JOBSET
-           else f'{job.name}-0')
-  plain = {'PYTHONUNBUFFERED': '1',
-           'XLFLAX_COORDINATOR': f'{first}.{job.name}:{_PORT}',
-           'XLFLAX_NUM_PROCESSES': str(job.nodes)}
+  first = (
+    f'{job.name}-workers-0-0' if job.kind is Kind.JOBSET else f'{job.name}-0'
+  )
+  plain = {
+    'PYTHONUNBUFFERED': '1',
+    'XLFLAX_COORDINATOR': f'{first}.{job.name}:{_PORT}',
+    'XLFLAX_NUM_PROCESSES': str(job.nodes),
+  }
   if not job.accelerators:
     plain['JAX_PLATFORMS'] = 'cpu'
-  return [*({'name': k, 'value': v} for k, v in plain.items()),
-          {'name': 'XLFLAX_PROCESS_ID',
-           'valueFrom': {'fieldRef': {'fieldPath': _INDEX}}}]
+  return [
+    *({'name': k, 'value': v} for k, v in plain.items()),
+    {
+      'name': 'XLFLAX_PROCESS_ID',
+      'valueFrom': {'fieldRef': {'fieldPath': _INDEX}},
+    },
+  ]
 
 
 def _resources(job: KubernetesJob) -> dict[str, Any]:
   requests = _without_none({'cpu': job.cpu, 'memory': job.memory})
-  limits = ({job.accelerator: str(job.accelerators)} if job.accelerators
-            else {})
-  return {name: values for name, values in
-          (('requests', requests), ('limits', limits)) if values}
+  limits = {job.accelerator: str(job.accelerators)} if job.accelerators else {}
+  return {
+    name: values
+    for name, values in (('requests', requests), ('limits', limits))
+    if values
+  }
 
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:
@@ -223,12 +295,17 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
 def rendered(job: KubernetesJob) -> str:
   """The manifests as YAML documents."""
   import yaml  # pylint: disable=g-import-not-at-top
+
   class Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data):
       return True
-  return '---\n'.join(yaml.dump(
-      manifest, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
-                      for manifest in manifests(job))
+
+  return '---\n'.join(
+    yaml.dump(
+      manifest, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100
+    )
+    for manifest in manifests(job)
+  )
 
 
 def submit(job: KubernetesJob, environment: dict[str, str]) -> str:
@@ -239,12 +316,19 @@ def submit(job: KubernetesJob, environment: dict[str, str]) -> str:
   """
   if not shutil.which('kubectl', path=environment.get('PATH')):
     raise errors.ConfigError(
-        'There is no kubectl here', fix='install it, or print the manifests '
-        'by --dry_run')
+      'There is no kubectl here',
+      fix='install it, or print the manifests by --dry_run',
+    )
   result = subprocess.run(
-      ['kubectl', 'apply', '-f', '-'], input=rendered(job), text=True,
-      env=environment, capture_output=True, check=False)
+    ['kubectl', 'apply', '-f', '-'],
+    input=rendered(job),
+    text=True,
+    env=environment,
+    capture_output=True,
+    check=False,
+  )
   if result.returncode:
     raise errors.ConfigError(
-        'Kubernetes refused the job', got=result.stderr.strip())
+      'Kubernetes refused the job', got=result.stderr.strip()
+    )
   return result.stdout.strip()

@@ -52,22 +52,26 @@ class LocalJob:
     devices = 1 if self.cpu_devices is None else self.cpu_devices
     if self.num_processes < 1 or devices < 1:
       raise errors.ConfigError(
-          'A job needs processes and devices',
-          got=f'num_processes={self.num_processes}, '
-          f'cpu_devices={self.cpu_devices}', expected='1 or more')
+        'A job needs processes and devices',
+        got=f'num_processes={self.num_processes}, '
+        f'cpu_devices={self.cpu_devices}',
+        expected='1 or more',
+      )
 
   def log(self, process_id: int) -> pathlib.Path:
     return self.logs / f'process_{process_id}.log'
 
   def arguments(self, process_id: int, port: int) -> list[str]:
     """The command line of a process, after `xlflax`."""
-    return [*self.command, f'--coordinator=localhost:{port}',
-            f'--num_processes={self.num_processes}',
-            f'--process_id={process_id}',
-            f'--stopped_status={job_lib.STOPPED}']
+    return [
+      *self.command,
+      f'--coordinator=localhost:{port}',
+      f'--num_processes={self.num_processes}',
+      f'--process_id={process_id}',
+      f'--stopped_status={job_lib.STOPPED}',
+    ]
 
-  def variables(self, process_id: int, gpus: Sequence[str]
-                ) -> dict[str, str]:
+  def variables(self, process_id: int, gpus: Sequence[str]) -> dict[str, str]:
     """What a process's environment has beyond the launcher's.
 
     Raises:
@@ -76,15 +80,18 @@ class LocalJob:
     if self.cpu_devices is None and gpus:
       if len(gpus) % self.num_processes:
         raise errors.ConfigError(
-            "The processes can't share the GPUs equally",
-            got=f'{self.num_processes} processes, {len(gpus)} GPUs',
-            fix='start another number of processes, set CUDA_VISIBLE_DEVICES, '
-            'or give --cpu_devices')
+          "The processes can't share the GPUs equally",
+          got=f'{self.num_processes} processes, {len(gpus)} GPUs',
+          fix='start another number of processes, set CUDA_VISIBLE_DEVICES, '
+          'or give --cpu_devices',
+        )
       share = len(gpus) // self.num_processes
-      own = gpus[process_id * share:(process_id + 1) * share]
+      own = gpus[process_id * share : (process_id + 1) * share]
       return {'CUDA_VISIBLE_DEVICES': ','.join(own)}
-    return {'JAX_PLATFORMS': 'cpu',
-            'JAX_NUM_CPU_DEVICES': str(self.cpu_devices or 1)}
+    return {
+      'JAX_PLATFORMS': 'cpu',
+      'JAX_NUM_CPU_DEVICES': str(self.cpu_devices or 1),
+    }
 
 
 def gpus(environment: Mapping[str, str]) -> list[str]:
@@ -96,8 +103,11 @@ def gpus(environment: Mapping[str, str]) -> list[str]:
   if not shutil.which('nvidia-smi'):
     return []
   shown = subprocess.run(
-      ['nvidia-smi', '--query-gpu=index', '--format=csv,noheader'],
-      capture_output=True, text=True, check=False)
+    ['nvidia-smi', '--query-gpu=index', '--format=csv,noheader'],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
   return shown.stdout.split() if shown.returncode == 0 else []
 
 
@@ -164,21 +174,30 @@ class _Running:
     environment = os.environ | {'PYTHONUNBUFFERED': '1'}
     for i in range(job.num_processes):
       with job.log(i).open('wb') as log:
-        self._processes.append(subprocess.Popen(
+        self._processes.append(
+          subprocess.Popen(
             [*job.program, *job.arguments(i, port)],
-            env=environment | job.variables(i, names), stdout=log, stderr=log,
-            stdin=subprocess.DEVNULL, start_new_session=True,
-            preexec_fn=die_with_parent))
+            env=environment | job.variables(i, names),
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+          )
+        )
     logging.info(
-        'Started %d processes (%s), logs in %s; this is process 0:',
-        job.num_processes, ', '.join(str(p.pid) for p in self._processes),
-        job.logs)
+      'Started %d processes (%s), logs in %s; this is process 0:',
+      job.num_processes,
+      ', '.join(str(p.pid) for p in self._processes),
+      job.logs,
+    )
 
   def _pass_on(self, number, frame) -> None:
     del frame
     self.asked_to_stop = True
-    logging.warning('%s passed on to all processes.',
-                    signal.Signals(number).name)
+    logging.warning(
+      '%s passed on to all processes.', signal.Signals(number).name
+    )
     for process in self._processes:
       with contextlib.suppress(ProcessLookupError):
         process.send_signal(number)
@@ -198,17 +217,28 @@ class _Running:
         time.sleep(_LOOK_EVERY)
 
   def _first_failed(self) -> int | None:
-    return next((i for i, p in enumerate(self._processes)
-                 if p.returncode not in (None, 0, job_lib.STOPPED)), None)
+    return next(
+      (
+        i
+        for i, p in enumerate(self._processes)
+        if p.returncode not in (None, 0, job_lib.STOPPED)
+      ),
+      None,
+    )
 
   def _end_after(self, failed: int, log: IO[bytes]) -> int:
     """Ends the others, and says what happened."""
     code = self._processes[failed].returncode
-    logging.error('Process %d of %d %s; ending the others.', failed,
-                  self._job.num_processes, _how(code))
+    logging.error(
+      'Process %d of %d %s; ending the others.',
+      failed,
+      self._job.num_processes,
+      _how(code),
+    )
     end = time.monotonic() + self._job.grace_seconds
     while time.monotonic() < end and any(
-        p.poll() is None for p in self._processes):
+      p.poll() is None for p in self._processes
+    ):
       time.sleep(_LOOK_EVERY)
     self._kill()
     _show(log)
@@ -216,17 +246,25 @@ class _Running:
       self._show_end_of(failed)
     step = job_lib.last_checkpoint(job_lib.model_dir(self._job.command))
     logging.error(
-        'The job failed. %s The logs of all processes are in %s.',
-        'There is no checkpoint yet.' if step is None else
-        f'Started again, it continues from the checkpoint of step {step}.',
-        self._job.logs)
+      'The job failed. %s The logs of all processes are in %s.',
+      'There is no checkpoint yet.'
+      if step is None
+      else f'Started again, it continues from the checkpoint of step {step}.',
+      self._job.logs,
+    )
     return 128 - code if code < 0 else code
 
   def _show_end_of(self, failed: int) -> None:
     path = self._job.log(failed)
     lines = path.read_text(errors='replace').splitlines()[-_SHOWN_LINES:]
-    print(f'--- the end of {path}', *lines, '---', sep='\n',
-          file=sys.stderr, flush=True)
+    print(
+      f'--- the end of {path}',
+      *lines,
+      '---',
+      sep='\n',
+      file=sys.stderr,
+      flush=True,
+    )
 
   def _kill(self) -> None:
     for process in self._processes:
@@ -262,8 +300,9 @@ def rendered(job: LocalJob) -> str:
   names = gpus(os.environ)
   lines = []
   for i in range(job.num_processes):
-    variables = ' '.join(f'{k}={shlex.quote(v)}' for k, v in
-                         job.variables(i, names).items())
+    variables = ' '.join(
+      f'{k}={shlex.quote(v)}' for k, v in job.variables(i, names).items()
+    )
     command = shlex.join(['xlflax', *job.arguments(i, port)])
     lines.append(f'{variables} {command} > {job.log(i)} 2>&1 &')
   return '\n'.join([*lines, 'wait'])

@@ -115,32 +115,51 @@ class SlurmJob:
     enums.coerce(self, 'process_per', Per)
     if self.process_per is Per.GPU and not self.gpus_per_node:
       raise errors.ConfigError(
-          'One process per GPU needs GPUs', got='--gpus_per_node=0',
-          expected='1 or more')
+        'One process per GPU needs GPUs',
+        got='--gpus_per_node=0',
+        expected='1 or more',
+      )
     if self.nodes < 1 or self.gpus_per_node < 0 or self.signal_seconds < 1:
       raise errors.ConfigError(
-          'The size of the job is not usable',
-          got=f'nodes={self.nodes}, gpus_per_node={self.gpus_per_node}, '
-          f'signal_seconds={self.signal_seconds}',
-          expected='positive numbers')
+        'The size of the job is not usable',
+        got=f'nodes={self.nodes}, gpus_per_node={self.gpus_per_node}, '
+        f'signal_seconds={self.signal_seconds}',
+        expected='positive numbers',
+      )
     if self.array and not self.sweep:
       raise errors.ConfigError(
-          'An array needs the flags of its tasks', got=f'--array={self.array}',
-          expected='--sweep=FILE with a line of flags for each')
+        'An array needs the flags of its tasks',
+        got=f'--array={self.array}',
+        expected='--sweep=FILE with a line of flags for each',
+      )
 
   def sbatch(self, script: str) -> list[str]:
     """The command line that submits the script."""
     tasks = self.gpus_per_node if self.process_per is Per.GPU else 1
     options = {
-        'job-name': self.job_name, 'nodes': self.nodes,
-        'ntasks-per-node': tasks, 'gpus-per-node': self.gpus_per_node or None,
-        'cpus-per-task': self.cpus_per_process, 'partition': self.partition,
-        'account': self.account, 'time': self.time,
-        'signal': f'USR1@{self.signal_seconds}', 'array': self._array(),
-        'output': self.logs and self.logs / '%x_%j.log'}
-    return ['sbatch', *(f'--{name}={value}' for name, value in options.items()
-                        if value is not None),
-            *self.more, script, *self.command]
+      'job-name': self.job_name,
+      'nodes': self.nodes,
+      'ntasks-per-node': tasks,
+      'gpus-per-node': self.gpus_per_node or None,
+      'cpus-per-task': self.cpus_per_process,
+      'partition': self.partition,
+      'account': self.account,
+      'time': self.time,
+      'signal': f'USR1@{self.signal_seconds}',
+      'array': self._array(),
+      'output': self.logs and self.logs / '%x_%j.log',
+    }
+    return [
+      'sbatch',
+      *(
+        f'--{name}={value}'
+        for name, value in options.items()
+        if value is not None
+      ),
+      *self.more,
+      script,
+      *self.command,
+    ]
 
   def _array(self) -> str | None:
     if self.sweep is None:
@@ -149,16 +168,19 @@ class SlurmJob:
       lines = len(self.sweep.read_text(encoding='utf-8').splitlines())
     except OSError as error:
       raise errors.ConfigError(
-          'The file of the sweep can not be read', got=str(self.sweep),
-          expected='a line of flags for each task of the array') from error
+        'The file of the sweep can not be read',
+        got=str(self.sweep),
+        expected='a line of flags for each task of the array',
+      ) from error
     if not lines:
       raise errors.ConfigError(
-          'The file of the sweep is empty', got=str(self.sweep))
+        'The file of the sweep is empty', got=str(self.sweep)
+      )
     return self.array or f'1-{lines}'
 
   def variables(self) -> dict[str, str]:
     """What the script reads from the environment of `sbatch`."""
-    return ({'XLFLAX_SWEEP': str(self.sweep.absolute())} if self.sweep else {})
+    return {'XLFLAX_SWEEP': str(self.sweep.absolute())} if self.sweep else {}
 
 
 def rendered(job: SlurmJob) -> str:
@@ -176,18 +198,26 @@ def submit(job: SlurmJob, environment: dict[str, str]) -> str:
   """
   if not shutil.which('sbatch', path=environment.get('PATH')):
     raise errors.ConfigError(
-        'There is no Slurm here', got='no sbatch in PATH',
-        fix='call this on a login node, or print the script by --dry_run')
+      'There is no Slurm here',
+      got='no sbatch in PATH',
+      fix='call this on a login node, or print the script by --dry_run',
+    )
   if job.logs:
     job.logs.mkdir(parents=True, exist_ok=True)
   with tempfile.NamedTemporaryFile('w', suffix='.sbatch') as script:
     script.write(SCRIPT)
     script.flush()
     result = subprocess.run(
-        job.sbatch(script.name), env=environment | job.variables(), text=True,
-        capture_output=True, check=False)
+      job.sbatch(script.name),
+      env=environment | job.variables(),
+      text=True,
+      capture_output=True,
+      check=False,
+    )
   if result.returncode:
     raise errors.ConfigError(
-        'Slurm refused the job', got=result.stderr.strip(),
-        where=shlex.join(job.sbatch('train.sbatch')))
+      'Slurm refused the job',
+      got=result.stderr.strip(),
+      where=shlex.join(job.sbatch('train.sbatch')),
+    )
   return result.stdout.strip()

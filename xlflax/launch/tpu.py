@@ -131,9 +131,10 @@ class TpuJob:
   def __post_init__(self):
     if self.slices < 1 or self.restarts < 0:
       raise errors.ConfigError(
-          'The size of the job is not usable',
-          got=f'slices={self.slices}, restarts={self.restarts}',
-          expected='1 or more slices, 0 or more restarts')
+        'The size of the job is not usable',
+        got=f'slices={self.slices}, restarts={self.restarts}',
+        expected='1 or more slices, 0 or more restarts',
+      )
 
   @property
   def nodes(self) -> list[str]:
@@ -146,21 +147,31 @@ class TpuJob:
 def script(job: TpuJob) -> str:
   """The shell script that does all of it."""
   place = [f'--zone={job.zone}'] + (
-      [f'--project={job.project}'] if job.project else [])
-  create = [f'--accelerator-type={job.accelerator_type}',
-            f'--runtime-version={job.runtime_version}']
-  create += ([f'--node-id={job.name}'] if job.slices == 1 else
-             [f'--node-count={job.slices}', f'--node-prefix={job.name}'])
+    [f'--project={job.project}'] if job.project else []
+  )
+  create = [
+    f'--accelerator-type={job.accelerator_type}',
+    f'--runtime-version={job.runtime_version}',
+  ]
+  create += (
+    [f'--node-id={job.name}']
+    if job.slices == 1
+    else [f'--node-count={job.slices}', f'--node-prefix={job.name}']
+  )
   create += ['--spot'] if job.spot else []
   run = f'{job.program} {shlex.join(job.command)} --stopped_status='
   return _SCRIPT.format(
-      name=shlex.quote(job.name), place=shlex.join(place),
-      nodes=shlex.join(job.nodes), restarts=job.restarts,
-      create=shlex.join(create), poll=job.poll_seconds,
-      setup=shlex.quote(job.setup),
-      run=shlex.quote(f'{run}{job_lib.STOPPED}'),
-      stop=shlex.quote("pkill -TERM -f -- 'stopped_statu[s]='"),
-      trap=_TRAP + ('' if job.keep else _DELETE))
+    name=shlex.quote(job.name),
+    place=shlex.join(place),
+    nodes=shlex.join(job.nodes),
+    restarts=job.restarts,
+    create=shlex.join(create),
+    poll=job.poll_seconds,
+    setup=shlex.quote(job.setup),
+    run=shlex.quote(f'{run}{job_lib.STOPPED}'),
+    stop=shlex.quote("pkill -TERM -f -- 'stopped_statu[s]='"),
+    trap=_TRAP + ('' if job.keep else _DELETE),
+  )
 
 
 def run(job: TpuJob, environment: dict[str, str]) -> int:
@@ -171,10 +182,12 @@ def run(job: TpuJob, environment: dict[str, str]) -> int:
   """
   if not shutil.which('gcloud', path=environment.get('PATH')):
     raise errors.ConfigError(
-        'There is no gcloud here', fix='install the Google Cloud CLI, or '
-        'print the script by --dry_run')
+      'There is no gcloud here',
+      fix='install the Google Cloud CLI, or print the script by --dry_run',
+    )
   with tempfile.NamedTemporaryFile('w', suffix='.sh') as file:
     file.write(script(job))
     file.flush()
     return subprocess.run(
-        ['bash', file.name], env=environment, check=False).returncode
+      ['bash', file.name], env=environment, check=False
+    ).returncode

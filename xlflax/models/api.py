@@ -11,8 +11,9 @@ from xlflax import errors
 from xlflax.models import sharing
 
 
-def init_params(model: nn.Module, rng: jax.Array, *, batch_size: int = 1,
-                length: int = 8) -> dict:
+def init_params(
+  model: nn.Module, rng: jax.Array, *, batch_size: int = 1, length: int = 8
+) -> dict:
   """Fresh parameters, boxed with their logical axes.
 
   Args:
@@ -35,19 +36,23 @@ def init_params(model: nn.Module, rng: jax.Array, *, batch_size: int = 1,
     init = jax.jit(model.init)  # compiled, so that logits are never computed
     return init({'params': rng}, token_ids)['params']
   init_shared = functools.partial(
-      sharing.init, plan,
-      lambda key: model.init({'params': key}, token_ids)['params'],
-      num_languages=_num_languages(model))
+    sharing.init,
+    plan,
+    lambda key: model.init({'params': key}, token_ids)['params'],
+    num_languages=_num_languages(model),
+  )
   return jax.jit(init_shared)(rng)
 
 
 def _num_languages(model) -> int:
   if model.config.num_languages is None:
     raise errors.ConfigError(
-        'A model with a sharing plan does not know its number of languages',
-        got='num_languages = None', expected='a number',
-        where='EncoderConfig.num_languages',
-        fix='fill it in by xlflax.models.config.with_vocabulary, or set it')
+      'A model with a sharing plan does not know its number of languages',
+      got='num_languages = None',
+      expected='a number',
+      where='EncoderConfig.num_languages',
+      fix='fill it in by xlflax.models.config.with_vocabulary, or set it',
+    )
   return model.config.num_languages
 
 

@@ -30,8 +30,7 @@ def segment_mask(segment_ids: jax.Array) -> jax.Array:
   return segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
 
 
-def window_mask(length: int, window: int, mask: jax.Array | None
-                ) -> jax.Array:
+def window_mask(length: int, window: int, mask: jax.Array | None) -> jax.Array:
   """`mask`, and only what is at most `window` places away.
 
   Args:
@@ -50,9 +49,12 @@ def window_mask(length: int, window: int, mask: jax.Array | None
   return mask & jnp.broadcast_to(near, mask.shape)
 
 
-def memory_mask(segment_ids: jax.Array | None,
-                memory_segment_ids: jax.Array | None, *, length: int
-                ) -> jax.Array | None:
+def memory_mask(
+  segment_ids: jax.Array | None,
+  memory_segment_ids: jax.Array | None,
+  *,
+  length: int,
+) -> jax.Array | None:
   """Which position sees which of a paired row's.
 
   Segment k of a packed row sees segment k of the paired row, and nothing
@@ -76,10 +78,16 @@ def memory_mask(segment_ids: jax.Array | None,
   return segment_ids[:, None, :, None] == memory_segment_ids[:, None, None, :]
 
 
-def attend(query: jax.Array, key: jax.Array, value: jax.Array,
-           mask: jax.Array | None, *, backend: _Backend,
-           dropout_rate: float = 0.0,
-           dropout_key: jax.Array | None = None) -> jax.Array:
+def attend(
+  query: jax.Array,
+  key: jax.Array,
+  value: jax.Array,
+  mask: jax.Array | None,
+  *,
+  backend: _Backend,
+  dropout_rate: float = 0.0,
+  dropout_key: jax.Array | None = None,
+) -> jax.Array:
   """softmax(q kᵀ / √D + mask) v, the softmax in float32.
 
   Args:
@@ -99,15 +107,29 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array,
   """
   rate = 0.0 if dropout_key is None else dropout_rate
   capability = _cuda_capability()
-  backend = resolve_backend(backend, Case(
-      query.dtype.name, query.shape[-1], query.shape[1], mask is not None,
-      rate, capability, key.shape[1]))
+  backend = resolve_backend(
+    backend,
+    Case(
+      query.dtype.name,
+      query.shape[-1],
+      query.shape[1],
+      mask is not None,
+      rate,
+      capability,
+      key.shape[1],
+    ),
+  )
   if rate:
-    return _attend_with_dropout(query, key, value, mask, rate=rate,
-                                dropout_key=dropout_key)
+    return _attend_with_dropout(
+      query, key, value, mask, rate=rate, dropout_key=dropout_key
+    )
   return jax.nn.dot_product_attention(
-      query, key, value, mask=mask,
-      implementation='cudnn' if backend is _Backend.CUDNN else 'xla')
+    query,
+    key,
+    value,
+    mask=mask,
+    implementation='cudnn' if backend is _Backend.CUDNN else 'xla',
+  )
 
 
 def _attend_with_dropout(query, key, value, mask, *, rate, dropout_key):
@@ -115,8 +137,9 @@ def _attend_with_dropout(query, key, value, mask, *, rate, dropout_key):
   repeats = query.shape[2] // key.shape[2]
   if repeats > 1:
     key, value = (jnp.repeat(x, repeats, axis=2) for x in (key, value))
-  logits = jnp.einsum('btnd,bsnd->bnts', query, key,
-                      preferred_element_type=jnp.float32)
+  logits = jnp.einsum(
+    'btnd,bsnd->bnts', query, key, preferred_element_type=jnp.float32
+  )
   logits = logits * query.shape[-1] ** -0.5
   if mask is not None:
     logits = jnp.where(mask, logits, _MASKED)
@@ -162,9 +185,12 @@ def resolve_backend(backend: _Backend, case: Case) -> _Backend:
     return chosen
   if obstacle:
     raise errors.ConfigError(
-        'cuDNN attention cannot be used here', got=obstacle[0],
-        expected=obstacle[1], where='EncoderConfig.attention_backend',
-        fix="change that, or set attention_backend to 'xla' or 'auto'")
+      'cuDNN attention cannot be used here',
+      got=obstacle[0],
+      expected=obstacle[1],
+      where='EncoderConfig.attention_backend',
+      fix="change that, or set attention_backend to 'xla' or 'auto'",
+    )
   return backend
 
 
@@ -172,7 +198,8 @@ def resolve_backend(backend: _Backend, case: Case) -> _Backend:
 def _log_choice(chosen: _Backend, obstacle: tuple[str, str] | None) -> None:
   reason = f' ({obstacle[0]}; cuDNN needs {obstacle[1]})' if obstacle else ''
   logging.getLogger(__name__).info(
-      'Attention backend: %s%s.', str(chosen), reason)
+    'Attention backend: %s%s.', str(chosen), reason
+  )
 
 
 def _cudnn_obstacle(case: Case) -> tuple[str, str] | None:
@@ -180,13 +207,17 @@ def _cudnn_obstacle(case: Case) -> tuple[str, str] | None:
   if case.capability is None:
     return 'no NVIDIA GPU', 'one of compute capability 8.0 or later'
   if case.capability < (8, 0):
-    return (f'compute capability {".".join(map(str, case.capability))}',
-            '8.0 or later')
+    return (
+      f'compute capability {".".join(map(str, case.capability))}',
+      '8.0 or later',
+    )
   if case.dtype not in ('bfloat16', 'float16'):
     return f'dtype = {case.dtype}', "dtype = 'bfloat16'"
   if case.dropout_rate:
-    return (f'attention_dropout_rate = {case.dropout_rate} in training',
-            'attention_dropout_rate = 0')
+    return (
+      f'attention_dropout_rate = {case.dropout_rate} in training',
+      'attention_dropout_rate = 0',
+    )
   if case.head_dim % 8 or case.head_dim > 128:
     return f'heads of width {case.head_dim}', 'a multiple of 8, at most 128'
   for length in (case.length, case.memory_length or 0):

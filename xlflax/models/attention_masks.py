@@ -41,8 +41,9 @@ def differ(config: model_config.EncoderConfig) -> bool:
   return config.local_window is not None or not config.first_norm
 
 
-def make(config: model_config.EncoderConfig, segment_ids, positions,
-         length: int) -> Views:
+def make(
+  config: model_config.EncoderConfig, segment_ids, positions, length: int
+) -> Views:
   """What `of_layer` takes its views from.
 
   Args:
@@ -56,13 +57,20 @@ def make(config: model_config.EncoderConfig, segment_ids, positions,
   if config.local_window is None:
     return Views(everywhere, None)
   theta = config.local_rotary_theta or config.rotary_theta
-  return Views(everywhere, (
+  return Views(
+    everywhere,
+    (
       attention.window_mask(length, config.local_window, mask),
-      _rotation(config, positions, length, theta)))
+      _rotation(config, positions, length, theta),
+    ),
+  )
 
 
-def of_layer(config: model_config.EncoderConfig, views: Views,
-             index: jax.Array | int | None) -> View:
+def of_layer(
+  config: model_config.EncoderConfig,
+  views: Views,
+  index: jax.Array | int | None,
+) -> View:
   """The view of a layer; its index, if `differ`, may be traced."""
   is_first = None if config.first_norm else index == 0
   mask, rotation = views.everywhere
@@ -79,8 +87,11 @@ def of_layer(config: model_config.EncoderConfig, views: Views,
   def choose(a, b):
     return jnp.where(is_global, a, b)
 
-  return View(choose(mask, local_mask),
-              jax.tree.map(choose, rotation, local_rotation), is_first)
+  return View(
+    choose(mask, local_mask),
+    jax.tree.map(choose, rotation, local_rotation),
+    is_first,
+  )
 
 
 def _rotation(config, positions, length, theta):

@@ -19,7 +19,7 @@ class Pooling(enum.StrEnum):
   """What a word's vector is made of."""
 
   FIRST = 'first'  # the state of its first token (ECS, section 3)
-  MEAN = 'mean'    # the mean of its tokens' states
+  MEAN = 'mean'  # the mean of its tokens' states
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,29 +52,40 @@ class Biaffine(nn.Module):
 
   def setup(self):
     config = self.config
+
     def dense(width):
-      return nn.Dense(width, kernel_init=nn.with_logical_partitioning(
-          nn.initializers.orthogonal(), ('embed', None)))
+      return nn.Dense(
+        width,
+        kernel_init=nn.with_logical_partitioning(
+          nn.initializers.orthogonal(), ('embed', None)
+        ),
+      )
+
     self.arc_dependent, self.arc_head = (
-        dense(config.arc_dim) for _ in range(2))
+      dense(config.arc_dim) for _ in range(2)
+    )
     self.relation_dependent, self.relation_head = (
-        dense(config.relation_dim) for _ in range(2))
+      dense(config.relation_dim) for _ in range(2)
+    )
     zeros = nn.initializers.zeros_init()
     self.arc = self.param(
-        'arc', zeros, (config.arc_dim + 1, config.arc_dim), jnp.float32)
+      'arc', zeros, (config.arc_dim + 1, config.arc_dim), jnp.float32
+    )
     width = config.relation_dim + 1
     self.relation = self.param(
-        'relation', zeros, (config.num_relations, width, width), jnp.float32)
+      'relation', zeros, (config.num_relations, width, width), jnp.float32
+    )
     self.dropout = dropout.Dropout(config.dropout_rate)
 
   def __call__(self, words: jax.Array, *, deterministic: bool = True):
     """`arcs`, and `relations` at the arcs from each word to word 0."""
     heads = jnp.zeros(words.shape[:2], jnp.int32)
-    return (self.arcs(words, deterministic=deterministic),
-            self.relations(words, heads, deterministic=deterministic))
+    return (
+      self.arcs(words, deterministic=deterministic),
+      self.relations(words, heads, deterministic=deterministic),
+    )
 
-  def arcs(self, words: jax.Array, *, deterministic: bool = True
-           ) -> jax.Array:
+  def arcs(self, words: jax.Array, *, deterministic: bool = True) -> jax.Array:
     """Equation 6 for every two words.
 
     s_ij = [d_i : 1] U h_j, d_i word i as dependent and h_j word j as head.
@@ -92,8 +103,9 @@ class Biaffine(nn.Module):
     head = self._vector(self.arc_head, words, deterministic)
     return jnp.einsum('bid,de,bje->bij', dependent, self.arc, head)
 
-  def relations(self, words: jax.Array, heads: jax.Array, *,
-                deterministic: bool = True) -> jax.Array:
+  def relations(
+    self, words: jax.Array, heads: jax.Array, *, deterministic: bool = True
+  ) -> jax.Array:
     """Scores of the relations of each word to a given head.
 
     Equation 9: s_ir = [d_i : 1] U_r [h_i : 1], h_i the given head of word i.
@@ -112,8 +124,7 @@ class Biaffine(nn.Module):
     head = jnp.take_along_axis(head, heads[..., None], axis=1)
     return jnp.einsum('bid,rde,bie->bir', dependent, self.relation, head)
 
-  def best_relations(self, words: jax.Array, allowed: jax.Array
-                     ) -> jax.Array:
+  def best_relations(self, words: jax.Array, allowed: jax.Array) -> jax.Array:
     """The best relation of every possible arc, without dropout.
 
     Args:
@@ -129,8 +140,10 @@ class Biaffine(nn.Module):
 
     def column(j):
       scores = jnp.einsum('bire,be->bir', left, heads[:, j])
-      return jnp.argmax(jnp.where(
-          allowed[jnp.minimum(j, 1)][None, None], scores, _NEVER), axis=-1)
+      return jnp.argmax(
+        jnp.where(allowed[jnp.minimum(j, 1)][None, None], scores, _NEVER),
+        axis=-1,
+      )
 
     found = jax.lax.map(column, jnp.arange(words.shape[1]))  # [W, B, W]
     return jnp.moveaxis(found, 0, -1).astype(jnp.int32)
@@ -143,8 +156,7 @@ class Biaffine(nn.Module):
   def _one(self, dense, words, deterministic) -> jax.Array:
     """`_vector` with a 1 at its end, [B, W, d + 1]."""
     vectors = self._vector(dense, words, deterministic)
-    return jnp.concatenate(
-        [vectors, jnp.ones_like(vectors[..., :1])], axis=-1)
+    return jnp.concatenate([vectors, jnp.ones_like(vectors[..., :1])], axis=-1)
 
 
 def only_words(scores: jax.Array, is_word: jax.Array) -> jax.Array:
@@ -158,8 +170,9 @@ def only_words(scores: jax.Array, is_word: jax.Array) -> jax.Array:
   return jnp.where(is_word[:, None, :] & ~itself, scores, _NEVER)
 
 
-def word_vectors(states: jax.Array, starts: jax.Array, lengths: jax.Array,
-                 pooling: Pooling) -> jax.Array:
+def word_vectors(
+  states: jax.Array, starts: jax.Array, lengths: jax.Array, pooling: Pooling
+) -> jax.Array:
   """Vectors of words from states of their tokens.
 
   Args:
@@ -175,11 +188,17 @@ def word_vectors(states: jax.Array, starts: jax.Array, lengths: jax.Array,
   present = (lengths > 0)[..., None]
   if pooling is Pooling.FIRST:
     found = jnp.take_along_axis(
-        states, jnp.maximum(starts, 0)[..., None], axis=1)
+      states, jnp.maximum(starts, 0)[..., None], axis=1
+    )
     return jnp.where(present, found, jnp.zeros_like(found))
   places = jnp.arange(states.shape[1])[None, None]
   inside = (places >= starts[..., None]) & (
-      places < (starts + lengths)[..., None])  # [B, W, T]
+    places < (starts + lengths)[..., None]
+  )  # [B, W, T]
   share = inside / jnp.maximum(lengths, 1)[..., None]
-  return jnp.einsum('bwt,bth->bwh', share.astype(states.dtype), states,
-                    precision=jax.lax.Precision.HIGHEST)
+  return jnp.einsum(
+    'bwt,bth->bwh',
+    share.astype(states.dtype),
+    states,
+    precision=jax.lax.Precision.HIGHEST,
+  )

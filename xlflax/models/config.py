@@ -15,7 +15,7 @@ from xlflax.models import sharing as sharing_lib
 class PositionEmbedding(enum.StrEnum):
   """Where absolute positions come from."""
 
-  LEARNED = 'learned'        # a trained table (BERT, RoBERTa, XLM-R, XLM)
+  LEARNED = 'learned'  # a trained table (BERT, RoBERTa, XLM-R, XLM)
   SINUSOIDAL = 'sinusoidal'  # a constant table (Vaswani et al. 2017, 3.5)
   ROTARY = 'rotary'  # none: queries and keys are turned (Su et al. 2021)
 
@@ -24,7 +24,7 @@ class NormPosition(enum.StrEnum):
   """Where layer normalisation stands in a layer."""
 
   POST = 'post'  # after the residual sum (BERT, RoBERTa, XLM, XLM-R)
-  PRE = 'pre'    # before each block, and once more after the last layer
+  PRE = 'pre'  # before each block, and once more after the last layer
 
 
 class Norm(enum.StrEnum):
@@ -32,22 +32,22 @@ class Norm(enum.StrEnum):
 
   LAYER = 'layer'  # layer norm, with scale and bias
   SCALE = 'scale'  # layer norm without bias (ModernBERT)
-  RMS = 'rms'      # scale by the root mean square (EuroBERT)
+  RMS = 'rms'  # scale by the root mean square (EuroBERT)
 
 
 class MlmHead(enum.StrEnum):
   """What lies between the last layer and the tied output embeddings."""
 
   TRANSFORM = 'transform'  # dense, activation, layer norm (BERT, RoBERTa)
-  TIED = 'tied'            # nothing (XLM)
-  NONE = 'none'            # no prediction of tokens: states only
+  TIED = 'tied'  # nothing (XLM)
+  NONE = 'none'  # no prediction of tokens: states only
 
 
 class OutputEmbeddings(enum.StrEnum):
   """Which table the states are multiplied with for logits."""
 
   TIED = 'tied'  # the token embeddings
-  OWN = 'own'    # a table of its own (T5 v1.1, mT5, umT5)
+  OWN = 'own'  # a table of its own (T5 v1.1, mT5, umT5)
 
 
 class PaddingStates(enum.StrEnum):
@@ -60,16 +60,16 @@ class PaddingStates(enum.StrEnum):
 class Remat(enum.StrEnum):
   """What the backward pass computes again, layer by layer."""
 
-  NONE = 'none'        # nothing: fastest, most memory
+  NONE = 'none'  # nothing: fastest, most memory
   MINIMAL = 'minimal'  # all but the products with weight matrices
-  FULL = 'full'        # everything: only the layers' inputs are kept
+  FULL = 'full'  # everything: only the layers' inputs are kept
 
 
 class AttentionBackend(enum.StrEnum):
   """Which implementation computes attention."""
 
-  AUTO = 'auto'    # cuDNN where it can be used, else XLA; the choice is logged
-  XLA = 'xla'      # plain XLA: everywhere, every case
+  AUTO = 'auto'  # cuDNN where it can be used, else XLA; the choice is logged
+  XLA = 'xla'  # plain XLA: everywhere, every case
   CUDNN = 'cudnn'  # cuDNN flash attention: NVIDIA GPUs, 16-bit floats
 
 
@@ -80,14 +80,14 @@ ACTIVATIONS = ('gelu', 'gelu_tanh', 'relu', 'silu')
 DTYPES = ('float32', 'bfloat16')
 
 _ENUMS = {
-    'position_embedding': PositionEmbedding,
-    'norm_position': NormPosition,
-    'norm': Norm,
-    'mlm_head': MlmHead,
-    'output_embeddings': OutputEmbeddings,
-    'padding_states': PaddingStates,
-    'remat': Remat,
-    'attention_backend': AttentionBackend,
+  'position_embedding': PositionEmbedding,
+  'norm_position': NormPosition,
+  'norm': Norm,
+  'mlm_head': MlmHead,
+  'output_embeddings': OutputEmbeddings,
+  'padding_states': PaddingStates,
+  'remat': Remat,
+  'attention_backend': AttentionBackend,
 }
 
 
@@ -230,15 +230,18 @@ class EncoderConfig:
     """Rows of the embedding table: vocab_size, rounded up."""
     if self.vocab_size is None:
       raise errors.ConfigError(
-          'The encoder does not know the size of its vocabulary',
-          got='vocab_size = None', expected='a number of tokens',
-          where='EncoderConfig.vocab_size',
-          fix='fill it in by xlflax.models.config.with_vocabulary, or set it')
+        'The encoder does not know the size of its vocabulary',
+        got='vocab_size = None',
+        expected='a number of tokens',
+        where='EncoderConfig.vocab_size',
+        fix='fill it in by xlflax.models.config.with_vocabulary, or set it',
+      )
     return -(-self.vocab_size // self.vocab_multiple) * self.vocab_multiple
 
 
-def with_vocabulary(config: _Config, spec: vocabulary_spec.VocabularySpec
-                    ) -> _Config:
+def with_vocabulary(
+  config: _Config, spec: vocabulary_spec.VocabularySpec
+) -> _Config:
   """`config` with the sizes that a vocabulary determines filled in.
 
   Raises:
@@ -250,11 +253,12 @@ def with_vocabulary(config: _Config, spec: vocabulary_spec.VocabularySpec
     stated = getattr(config, name)
     if stated is not None and stated != size:
       raise errors.VocabularyError(
-          f'The vocabulary does not fit the model: {name} differs',
-          got=f'{stated} in the model, {size} in the vocabulary',
-          where=f'{kind}.{name}',
-          fix=f'leave {kind}.{name} unset to take it from the '
-              'vocabulary, or use the vocabulary that the model was made for')
+        f'The vocabulary does not fit the model: {name} differs',
+        got=f'{stated} in the model, {size} in the vocabulary',
+        where=f'{kind}.{name}',
+        fix=f'leave {kind}.{name} unset to take it from the '
+        'vocabulary, or use the vocabulary that the model was made for',
+      )
   changed: Any = dataclasses.replace(cast(Any, config), **sizes)
   return changed
 
@@ -262,7 +266,9 @@ def with_vocabulary(config: _Config, spec: vocabulary_spec.VocabularySpec
 def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
   if value not in choices:
     raise errors.ConfigError(
-        f'The encoder has no such {name}', got=repr(value),
-        expected='one of ' + ', '.join(repr(str(c)) for c in choices),
-        where=f'EncoderConfig.{name}')
+      f'The encoder has no such {name}',
+      got=repr(value),
+      expected='one of ' + ', '.join(repr(str(c)) for c in choices),
+      where=f'EncoderConfig.{name}',
+    )
   return value

@@ -28,33 +28,50 @@ def check_layers(config) -> None:
     problems.append("first_norm = False with norm_position = 'post'")
   if problems:
     raise errors.ConfigError(
-        "The encoder's layers can not be like that",
-        got='; '.join(problems), where='EncoderConfig',
-        expected='heads of even width for rotary positions, and none for '
-        'cross-attention; local layers with a local_window; kv heads that '
-        'divide the heads')
+      "The encoder's layers can not be like that",
+      got='; '.join(problems),
+      where='EncoderConfig',
+      expected='heads of even width for rotary positions, and none for '
+      'cross-attention; local layers with a local_window; kv heads that '
+      'divide the heads',
+    )
 
 
 def check_sizes(config) -> None:
   """Raises ConfigError for sizes out of range."""
   minima = dict(
-      num_layers=1, hidden_dim=1, mlp_dim=1, num_heads=1, head_dim=1,
-      num_kv_heads=1, local_window=0, global_every=1,
-      max_length=1, vocab_size=1, vocab_multiple=1, num_languages=1,
-      type_vocab_size=0, position_offset=0)
+    num_layers=1,
+    hidden_dim=1,
+    mlp_dim=1,
+    num_heads=1,
+    head_dim=1,
+    num_kv_heads=1,
+    local_window=0,
+    global_every=1,
+    max_length=1,
+    vocab_size=1,
+    vocab_multiple=1,
+    num_languages=1,
+    type_vocab_size=0,
+    position_offset=0,
+  )
   for name, minimum in minima.items():
     value = getattr(config, name)
     if value is not None and value < minimum:
       raise errors.ConfigError(
-          f'The encoder has an impossible {name}', got=value,
-          expected=f'at least {minimum}', where=f'EncoderConfig.{name}')
+        f'The encoder has an impossible {name}',
+        got=value,
+        expected=f'at least {minimum}',
+        where=f'EncoderConfig.{name}',
+      )
   if config.head_dim is None and config.hidden_dim % config.num_heads:
     raise errors.ConfigError(
-        'The heads do not divide the width of the encoder',
-        got=f'hidden_dim = {config.hidden_dim}, num_heads = '
-            f'{config.num_heads}',
-        expected='a multiple of num_heads', where='EncoderConfig.hidden_dim',
-        fix='change either, or set head_dim')
+      'The heads do not divide the width of the encoder',
+      got=f'hidden_dim = {config.hidden_dim}, num_heads = {config.num_heads}',
+      expected='a multiple of num_heads',
+      where='EncoderConfig.hidden_dim',
+      fix='change either, or set head_dim',
+    )
 
 
 def check_output(config) -> None:
@@ -62,12 +79,15 @@ def check_output(config) -> None:
   if config.output_embeddings == 'tied':
     return
   if config.mlm_head == 'none' or (
-      config.sharing is not None and config.sharing.embeddings):
+    config.sharing is not None and config.sharing.embeddings
+  ):
     raise errors.ConfigError(
-        'The encoder has no use for output embeddings of its own',
-        got=f'mlm_head = {config.mlm_head.value}, sharing = {config.sharing}',
-        expected='a head, and embeddings that all languages share',
-        where='EncoderConfig.output_embeddings', fix="set it to 'tied'")
+      'The encoder has no use for output embeddings of its own',
+      got=f'mlm_head = {config.mlm_head.value}, sharing = {config.sharing}',
+      expected='a head, and embeddings that all languages share',
+      where='EncoderConfig.output_embeddings',
+      fix="set it to 'tied'",
+    )
 
 
 def check_rates(config) -> None:
@@ -76,5 +96,8 @@ def check_rates(config) -> None:
     value = getattr(config, name)
     if not 0 <= value < 1:
       raise errors.ConfigError(
-          f'The encoder has an impossible {name}', got=value,
-          expected='0 <= rate < 1', where=f'EncoderConfig.{name}')
+        f'The encoder has an impossible {name}',
+        got=value,
+        expected='0 <= rate < 1',
+        where=f'EncoderConfig.{name}',
+      )

@@ -17,8 +17,12 @@ class MemoryGradient(enum.Enum):
   FLOW = 'flow'  # the gradient runs through 2 L layers
 
 
-def check(config: model_config.EncoderConfig, token_ids: jax.Array,
-          memory: jax.Array, memory_segment_ids: jax.Array | None) -> None:
+def check(
+  config: model_config.EncoderConfig,
+  token_ids: jax.Array,
+  memory: jax.Array,
+  memory_segment_ids: jax.Array | None,
+) -> None:
   """Raises ConfigError if the module is not there or the memory no fit.
 
   Args:
@@ -29,41 +33,59 @@ def check(config: model_config.EncoderConfig, token_ids: jax.Array,
   """
   check_enabled(config, where='Encoder.plug_in')
   rows = token_ids.shape[0]
-  if (memory.ndim != 3 or memory.shape[0] != rows
-      or memory.shape[2] != config.hidden_dim):
+  if (
+    memory.ndim != 3
+    or memory.shape[0] != rows
+    or memory.shape[2] != config.hidden_dim
+  ):
     raise errors.ConfigError(
-        'The memory does not fit the tokens that attend to it',
-        got=f'a memory {tuple(memory.shape)} for token ids '
-            f'{tuple(token_ids.shape)}',
-        expected=f'({rows}, length, {config.hidden_dim})',
-        where='Encoder.plug_in',
-        fix='take the states that this encoder gives the paired rows')
-  if (memory_segment_ids is not None
-      and memory_segment_ids.shape != memory.shape[:2]):
+      'The memory does not fit the tokens that attend to it',
+      got=f'a memory {tuple(memory.shape)} for token ids '
+      f'{tuple(token_ids.shape)}',
+      expected=f'({rows}, length, {config.hidden_dim})',
+      where='Encoder.plug_in',
+      fix='take the states that this encoder gives the paired rows',
+    )
+  if (
+    memory_segment_ids is not None
+    and memory_segment_ids.shape != memory.shape[:2]
+  ):
     raise errors.ConfigError(
-        'The segments of the memory do not fit it',
-        got=tuple(memory_segment_ids.shape),
-        expected=tuple(memory.shape[:2]), where='Encoder.plug_in')
+      'The segments of the memory do not fit it',
+      got=tuple(memory_segment_ids.shape),
+      expected=tuple(memory.shape[:2]),
+      where='Encoder.plug_in',
+    )
 
 
 def check_enabled(config, *, where: str) -> None:
   """Raises ConfigError if a model of this config has no cross-attention."""
   if not hasattr(config, 'cross_attention'):
     raise errors.ConfigError(
-        'Only an encoder has cross-attention to plug in',
-        got=type(config).__name__, expected='EncoderConfig', where=where,
-        fix='set MODEL to an Encoder')
+      'Only an encoder has cross-attention to plug in',
+      got=type(config).__name__,
+      expected='EncoderConfig',
+      where=where,
+      fix='set MODEL to an Encoder',
+    )
   if not config.cross_attention:
     raise errors.ConfigError(
-        'The model has no cross-attention to plug in',
-        got='cross_attention = False', expected='cross_attention = True',
-        where=where, fix='set EncoderConfig.cross_attention = True')
+      'The model has no cross-attention to plug in',
+      got='cross_attention = False',
+      expected='cross_attention = True',
+      where=where,
+      fix='set EncoderConfig.cross_attention = True',
+    )
 
 
-def pair_features(encoder, first: dict[str, Any], second: dict[str, Any], *,
-                  memory_gradient: MemoryGradient = MemoryGradient.STOP,
-                  deterministic: bool = True
-                  ) -> tuple[jax.Array, jax.Array]:
+def pair_features(
+  encoder,
+  first: dict[str, Any],
+  second: dict[str, Any],
+  *,
+  memory_gradient: MemoryGradient = MemoryGradient.STOP,
+  deterministic: bool = True,
+) -> tuple[jax.Array, jax.Array]:
   """[H^L_x : S^L_x] and [H^L_y : S^L_y] for plug-in fine-tuning.
 
   H^L comes from the plug-out pass, S^L from the plug-in pass that attends to
@@ -87,18 +109,23 @@ def pair_features(encoder, first: dict[str, Any], second: dict[str, Any], *,
     ConfigError: the encoder has no cross-attention, or the sides have
       different numbers of rows.
   """
-  gradient = enums.of_value(memory_gradient, MemoryGradient,
-                            where='memory_gradient')
+  gradient = enums.of_value(
+    memory_gradient, MemoryGradient, where='memory_gradient'
+  )
   sides = (first, second)
-  plug_out = [encoder.encode(**side, deterministic=deterministic)
-              for side in sides]
+  plug_out = [
+    encoder.encode(**side, deterministic=deterministic) for side in sides
+  ]
   features = []
   for i, side in enumerate(sides):
     memory = plug_out[1 - i]
     if gradient is MemoryGradient.STOP:
       memory = jax.lax.stop_gradient(memory)
     plug_in = encoder.plug_in(
-        **side, memory=memory, deterministic=deterministic,
-        memory_segment_ids=sides[1 - i].get('segment_ids'))
+      **side,
+      memory=memory,
+      deterministic=deterministic,
+      memory_segment_ids=sides[1 - i].get('segment_ids'),
+    )
     features.append(jnp.concatenate([plug_out[i], plug_in], axis=-1))
   return features[0], features[1]

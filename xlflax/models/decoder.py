@@ -60,7 +60,8 @@ class Decoder(nn.Module):
     if not (config.is_t5 or config.tie_decoder):
       self.embeddings = DecoderEmbeddings(config.encoder)
     self.layers = layer_loop.modules(
-        self._layer, config.num_decoder_layers, scan=config.scan_layers)
+      self._layer, config.num_decoder_layers, scan=config.scan_layers
+    )
     if config.is_t5:
       if not config.per_layer_relative_bias:
         self.relative_bias = t5_layers.RelativeBias(config)
@@ -69,9 +70,16 @@ class Decoder(nn.Module):
     elif config.family is config_lib.EncoderDecoderFamily.PRE_LN:
       self.final_norm = layers.LayerNorm(config.encoder)
 
-  def __call__(self, states: jax.Array, memory: jax.Array, *, shared=None,
-               mask: jax.Array, memory_mask: jax.Array | None,
-               deterministic: bool) -> jax.Array:
+  def __call__(
+    self,
+    states: jax.Array,
+    memory: jax.Array,
+    *,
+    shared=None,
+    mask: jax.Array,
+    memory_mask: jax.Array | None,
+    deterministic: bool,
+  ) -> jax.Array:
     """Whole rows of embeddings.
 
     Args:
@@ -89,25 +97,51 @@ class Decoder(nn.Module):
     more = self._relative(places, places)
     if self.is_initializing():
       layer_loop.create(
-          self.layers, self.config.num_decoder_layers, 'decode', states, mask,
-          memory, memory_mask, deterministic=True, **more)
+        self.layers,
+        self.config.num_decoder_layers,
+        'decode',
+        states,
+        mask,
+        memory,
+        memory_mask,
+        deterministic=True,
+        **more,
+      )
     layer, training = self._detached(), not deterministic
 
     def body(states, params, index, key):
       del index
       return layer.apply(
-          {'params': params}, states, mask, memory, memory_mask, **more,
-          deterministic=deterministic, method='decode',
-          rngs={'dropout': key} if training else None), None
+        {'params': params},
+        states,
+        mask,
+        memory,
+        memory_mask,
+        **more,
+        deterministic=deterministic,
+        method='decode',
+        rngs={'dropout': key} if training else None,
+      ), None
 
     states, _ = layer_loop.run(
-        body, states, self._parameters(shared), remat=self.config.remat,
-        count=self.config.num_decoder_layers,
-        dropout_key=self.make_rng('dropout') if training else None)
+      body,
+      states,
+      self._parameters(shared),
+      remat=self.config.remat,
+      count=self.config.num_decoder_layers,
+      dropout_key=self.make_rng('dropout') if training else None,
+    )
     return self._finish(states, deterministic)
 
-  def start(self, memory: jax.Array, memory_mask: jax.Array | None, *,
-            rows: int, length: int, shared=None) -> Cache:
+  def start(
+    self,
+    memory: jax.Array,
+    memory_mask: jax.Array | None,
+    *,
+    rows: int,
+    length: int,
+    shared=None,
+  ) -> Cache:
     """An empty cache for `rows` rows of up to `length` tokens."""
     config, layer = self.config, self._detached()
 
@@ -117,19 +151,25 @@ class Decoder(nn.Module):
 
     count = config.num_decoder_layers
     _, (keys, values) = layer_loop.run(
-        body, (), self._parameters(shared), count=count)
+      body, (), self._parameters(shared), count=count
+    )
     shape = (count, rows, length, config.num_heads, config.dim_per_head)
     empty = layers.constrain(
-        jnp.zeros(shape, config.compute_dtype), 'layers', 'batch', 'length',
-        'heads', 'kv')
+      jnp.zeros(shape, config.compute_dtype),
+      'layers',
+      'batch',
+      'length',
+      'heads',
+      'kv',
+    )
     return Cache(empty, empty, keys, values, memory_mask)
 
-  def step(self, states: jax.Array, cache: Cache, position: jax.Array, *,
-           shared=None) -> tuple[jax.Array, Cache]:
+  def step(
+    self, states: jax.Array, cache: Cache, position: jax.Array, *, shared=None
+  ) -> tuple[jax.Array, Cache]:
     """One token more of each row: [B, 1, H] -> [B, 1, H] and the cache."""
     # One query at a time is no case for cuDNN.
-    layer = self._detached(
-        attention_backend=model_config.AttentionBackend.XLA)
+    layer = self._detached(attention_backend=model_config.AttentionBackend.XLA)
     places = jnp.arange(cache.keys.shape[2])
     more = self._relative(position[None], places)
 
@@ -137,29 +177,40 @@ class Decoder(nn.Module):
       del key
       params, memory = inputs
       return layer.apply(
-          {'params': params}, *carry, *memory, **more, layer=index,
-          position=position, memory_mask=cache.memory_mask,
-          method='step'), None
+        {'params': params},
+        *carry,
+        *memory,
+        **more,
+        layer=index,
+        position=position,
+        memory_mask=cache.memory_mask,
+        method='step',
+      ), None
 
     memory: Any = (cache.memory_keys, cache.memory_values)
     params = self._parameters(shared)
     if isinstance(params, list):
-      inputs: Any = [(p, jax.tree.map(lambda x, i=i: x[i], memory))
-                     for i, p in enumerate(params)]
+      inputs: Any = [
+        (p, jax.tree.map(lambda x, i=i: x[i], memory))
+        for i, p in enumerate(params)
+      ]
     else:
       inputs = params, memory
     (states, keys, values), _ = layer_loop.run(
-        body, (states, cache.keys, cache.values), inputs,
-        count=self.config.num_decoder_layers)
-    return self._finish(states, True), cache._replace(
-        keys=keys, values=values)
+      body,
+      (states, cache.keys, cache.values),
+      inputs,
+      count=self.config.num_decoder_layers,
+    )
+    return self._finish(states, True), cache._replace(keys=keys, values=values)
 
   def _relative(self, query_places, key_places) -> dict[str, Any]:
     """Keyword argument of T5's layers."""
     if not self.config.is_t5:
       return {}
     buckets = t5_layers.relative_buckets(
-        query_places, key_places, causal=True, config=self.config)
+      query_places, key_places, causal=True, config=self.config
+    )
     if self.config.per_layer_relative_bias:
       return {'relative': buckets}
     return {'relative': self.relative_bias(buckets)}
@@ -175,13 +226,18 @@ class Decoder(nn.Module):
   def _parameters(self, shared):
     config = self.config
     own = layer_loop.parameters(
-        self, config.num_decoder_layers, scan=config.scan_layers)
+      self, config.num_decoder_layers, scan=config.scan_layers
+    )
     if not config.tie_decoder:
       return own
-    first = (0 if config.tied_layers is config_lib.TiedLayers.FIRST
-             else config.num_encoder_layers - config.num_decoder_layers)
-    return layer_loop.merge(layer_loop.select(
-        shared, first, first + config.num_decoder_layers), own)
+    first = (
+      0
+      if config.tied_layers is config_lib.TiedLayers.FIRST
+      else config.num_encoder_layers - config.num_decoder_layers
+    )
+    return layer_loop.merge(
+      layer_loop.select(shared, first, first + config.num_decoder_layers), own
+    )
 
   def _layer(self) -> nn.Module:
     """The parameters that a layer of the decoder has for itself."""
@@ -197,7 +253,8 @@ class Decoder(nn.Module):
     """A layer to be applied to parameters, of the decoder's or another's."""
     config = self.config
     encoder = dataclasses.replace(
-        config.encoder, cross_attention=True, **changes)
+      config.encoder, cross_attention=True, **changes
+    )
     if config.is_t5:
       return decoder_layers.T5Layer(encoder, t5=config, parent=None)
     return decoder_layers.DecoderLayer(encoder, parent=None)
@@ -219,5 +276,3 @@ def causal_mask(segment_ids: jax.Array | None, length: int) -> jax.Array:
     return earlier
   same = attention.segment_mask(segment_ids)
   return same & jnp.broadcast_to(earlier, same.shape)
-
-

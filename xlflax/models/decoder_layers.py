@@ -23,11 +23,19 @@ class DecoderLayer(layers.EncoderLayer):
     assert relative is None
     return {}
 
-  def step(self, states: jax.Array, keys: jax.Array, values: jax.Array,
-           memory_keys: jax.Array, memory_values: jax.Array, *,
-           layer: jax.Array | int, position: jax.Array,
-           memory_mask: jax.Array | None, relative: jax.Array | None = None
-           ) -> tuple[jax.Array, jax.Array, jax.Array]:
+  def step(
+    self,
+    states: jax.Array,
+    keys: jax.Array,
+    values: jax.Array,
+    memory_keys: jax.Array,
+    memory_values: jax.Array,
+    *,
+    layer: jax.Array | int,
+    position: jax.Array,
+    memory_mask: jax.Array | None,
+    relative: jax.Array | None = None,
+  ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """One token of each row, without dropout.
 
     Args:
@@ -46,30 +54,39 @@ class DecoderLayer(layers.EncoderLayer):
     Returns:
       The states after the layer, and keys and values with this token's.
     """
+
     def attend(inputs):
       nonlocal keys, values
       key, value = self.attention.keys_values(inputs)  # [B, 1, N, D]
       keys, values = (
-          jax.lax.dynamic_update_slice(cache, new[None], (
-              layer, 0, position, 0, 0))
-          for cache, new in ((keys, key), (values, value)))
+        jax.lax.dynamic_update_slice(
+          cache, new[None], (layer, 0, position, 0, 0)
+        )
+        for cache, new in ((keys, key), (values, value))
+      )
       seen = jnp.arange(keys.shape[2])[None, None, None] <= position
-      seen = jnp.broadcast_to(
-          seen, (inputs.shape[0], 1, 1, keys.shape[2]))
+      seen = jnp.broadcast_to(seen, (inputs.shape[0], 1, 1, keys.shape[2]))
       return self.attention.attend(
-          inputs, keys[layer], values[layer], seen, deterministic=True,
-          **self.attention_inputs(relative))
+        inputs,
+        keys[layer],
+        values[layer],
+        seen,
+        deterministic=True,
+        **self.attention_inputs(relative),
+      )
 
     def attend_memory(inputs):
       rows = memory_keys.shape[0]
       grouped = inputs.reshape(rows, -1, inputs.shape[-1])  # [M, B / M, H]
       context = self.cross_attention.attend(
-          grouped, memory_keys, memory_values, memory_mask,
-          deterministic=True)
+        grouped, memory_keys, memory_values, memory_mask, deterministic=True
+      )
       return context.reshape(inputs.shape)
 
-    for function, norm in ((attend, self.attention_norm),
-                           (attend_memory, self.cross_attention_norm)):
+    for function, norm in (
+      (attend, self.attention_norm),
+      (attend_memory, self.cross_attention_norm),
+    ):
       states = self.residual(function, states, norm, deterministic=True)
     return self.mlp_block(states, deterministic=True), keys, values
 
@@ -77,13 +94,25 @@ class DecoderLayer(layers.EncoderLayer):
     """[M, T, H] -> keys and values of the cross-attention, [M, T, N, D]."""
     return self.cross_attention.keys_values(states)
 
-  def decode(self, states: jax.Array, mask: jax.Array, memory: jax.Array,
-             memory_mask: jax.Array | None, *, deterministic: bool,
-             relative: jax.Array | None = None) -> jax.Array:
+  def decode(
+    self,
+    states: jax.Array,
+    mask: jax.Array,
+    memory: jax.Array,
+    memory_mask: jax.Array | None,
+    *,
+    deterministic: bool,
+    relative: jax.Array | None = None,
+  ) -> jax.Array:
     """Whole rows: [B, S, H] -> [B, S, H]; see `EncoderLayer.__call__`."""
     assert relative is None
-    return self(states, mask, deterministic=deterministic, memory=memory,
-                memory_mask=memory_mask)
+    return self(
+      states,
+      mask,
+      deterministic=deterministic,
+      memory=memory,
+      memory_mask=memory_mask,
+    )
 
 
 class CrossAttentionBlock(nn.Module):
@@ -95,11 +124,15 @@ class CrossAttentionBlock(nn.Module):
     self.cross_attention = layers.CrossAttention(self.config)
     self.cross_attention_norm = layers.LayerNorm(self.config)
 
-  def decode(self, states, mask, memory, memory_mask, *,
-             deterministic: bool) -> jax.Array:
+  def decode(
+    self, states, mask, memory, memory_mask, *, deterministic: bool
+  ) -> jax.Array:
     """Makes the parameters; [B, S, H], ..., -> [B, S, H]."""
-    return self.cross_attention_norm(self.cross_attention(
-        states, memory, memory_mask, deterministic=deterministic))
+    return self.cross_attention_norm(
+      self.cross_attention(
+        states, memory, memory_mask, deterministic=deterministic
+      )
+    )
 
 
 class T5Layer(DecoderLayer):
@@ -132,8 +165,14 @@ class T5Layer(DecoderLayer):
       relative = self.relative_bias(relative)
     return {'bias': relative}
 
-  def encode(self, states: jax.Array, mask: jax.Array | None, *,
-             relative: jax.Array | None, deterministic: bool) -> jax.Array:
+  def encode(
+    self,
+    states: jax.Array,
+    mask: jax.Array | None,
+    *,
+    relative: jax.Array | None,
+    deterministic: bool,
+  ) -> jax.Array:
     """Self-attention and feed-forward: [B, T, H] -> [B, T, H].
 
     A decoder's layer leaves the feed-forward block to `decode`.
@@ -141,22 +180,37 @@ class T5Layer(DecoderLayer):
     attention: Any = self.attention
 
     def attend(inputs):
-      return attention(inputs, inputs, mask, deterministic=deterministic,
-                            **self.attention_inputs(relative))
+      return attention(
+        inputs,
+        inputs,
+        mask,
+        deterministic=deterministic,
+        **self.attention_inputs(relative),
+      )
 
-    states = self.residual(attend, states, self.attention_norm,
-                           deterministic=deterministic)
+    states = self.residual(
+      attend, states, self.attention_norm, deterministic=deterministic
+    )
     if self.config.cross_attention:
       return states
     return self.mlp_block(states, deterministic=deterministic)
 
-  def decode(self, states: jax.Array, mask: jax.Array, memory: jax.Array,
-             memory_mask: jax.Array | None, *, deterministic: bool,
-             relative: jax.Array | None = None) -> jax.Array:
-    states = self.encode(states, mask, relative=relative,
-                         deterministic=deterministic)
+  def decode(
+    self,
+    states: jax.Array,
+    mask: jax.Array,
+    memory: jax.Array,
+    memory_mask: jax.Array | None,
+    *,
+    deterministic: bool,
+    relative: jax.Array | None = None,
+  ) -> jax.Array:
+    states = self.encode(
+      states, mask, relative=relative, deterministic=deterministic
+    )
     states = self.cross_attention_block(
-        states, memory, memory_mask, deterministic=deterministic)
+      states, memory, memory_mask, deterministic=deterministic
+    )
     return self.mlp_block(states, deterministic=deterministic)
 
   def mlp_block(self, states: jax.Array, *, deterministic: bool) -> jax.Array:
@@ -165,5 +219,6 @@ class T5Layer(DecoderLayer):
     def feed(inputs):
       return mlp(inputs, deterministic=deterministic)
 
-    return self.residual(feed, states, self.mlp_norm,
-                         deterministic=deterministic)
+    return self.residual(
+      feed, states, self.mlp_norm, deterministic=deterministic
+    )

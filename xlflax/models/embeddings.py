@@ -68,42 +68,66 @@ class Embeddings(nn.Module):
     config = self.config
     if config.position_embedding is model_config.PositionEmbedding.LEARNED:
       self.position = self._table(
-          'position', config.max_length + config.position_offset, 'position')
+        'position', config.max_length + config.position_offset, 'position'
+      )
     if config.type_vocab_size:
       self.token_type = self._table(
-          'token_type', config.type_vocab_size, 'type')
+        'token_type', config.type_vocab_size, 'type'
+      )
     if config.use_language_embeddings:
-      self.language = self._table('language', self._num_languages(),
-                                  'language')
+      self.language = self._table('language', self._num_languages(), 'language')
     if config.embedding_norm:
       self.norm = layers.LayerNorm(config)
     self.dropout = dropout.Dropout(config.dropout_rate)
 
   def _table(self, name: str, rows: int, axis: str) -> jax.Array:
     return self.param(
-        name, layers.weights_init(self.config, axis, 'embed'),
-        (rows, self.config.hidden_dim), jnp.float32)
+      name,
+      layers.weights_init(self.config, axis, 'embed'),
+      (rows, self.config.hidden_dim),
+      jnp.float32,
+    )
 
   def _num_languages(self) -> int:
     if self.config.num_languages is None:
       raise errors.ConfigError(
-          'The encoder does not know its number of languages',
-          got='num_languages = None', expected='a number',
-          where='EncoderConfig.num_languages',
-          fix='fill it in by xlflax.models.config.with_vocabulary, or set it')
+        'The encoder does not know its number of languages',
+        got='num_languages = None',
+        expected='a number',
+        where='EncoderConfig.num_languages',
+        fix='fill it in by xlflax.models.config.with_vocabulary, or set it',
+      )
     return self.config.num_languages
 
-  def __call__(self, token_ids, *, positions, language_ids, token_type_ids,
-               deterministic: bool) -> jax.Array:
+  def __call__(
+    self,
+    token_ids,
+    *,
+    positions,
+    language_ids,
+    token_type_ids,
+    deterministic: bool,
+  ) -> jax.Array:
     """[B, T] int32 ids -> [B, T, H] in the compute dtype."""
     return self.complete(
-        lookup(self.token, token_ids, 'vocab'), token_ids,
-        positions=positions, language_ids=language_ids,
-        token_type_ids=token_type_ids, deterministic=deterministic)
+      lookup(self.token, token_ids, 'vocab'),
+      token_ids,
+      positions=positions,
+      language_ids=language_ids,
+      token_type_ids=token_type_ids,
+      deterministic=deterministic,
+    )
 
-  def complete(self, states: jax.Array, token_ids: jax.Array, *, positions,
-               language_ids, token_type_ids, deterministic: bool
-               ) -> jax.Array:
+  def complete(
+    self,
+    states: jax.Array,
+    token_ids: jax.Array,
+    *,
+    positions,
+    language_ids,
+    token_type_ids,
+    deterministic: bool,
+  ) -> jax.Array:
     """Adds all else to the rows [B, T, H] of a table of tokens."""
     config = self.config
     if config.scale_embeddings:
@@ -119,43 +143,49 @@ class Embeddings(nn.Module):
       states = states + self._languages(token_ids, language_ids)
     if config.embedding_norm:
       states = self.norm(states)
-    return self.dropout(states.astype(config.compute_dtype),
-                        deterministic=deterministic)
+    return self.dropout(
+      states.astype(config.compute_dtype), deterministic=deterministic
+    )
 
-  def _add_positions(self, states, shape, positions: jax.Array | None
-                     ) -> jax.Array:
+  def _add_positions(
+    self, states, shape, positions: jax.Array | None
+  ) -> jax.Array:
     """Those of each token, [B, T, H] or, for running positions, [1, T, H]."""
     config = self.config
     length = shape[1]
     if length > config.max_length:
       raise errors.ConfigError(
-          'The rows are longer than the encoder has positions',
-          got=f'{length} tokens', expected=f'at most {config.max_length}',
-          where='EncoderConfig.max_length',
-          fix='shorten the rows of the stream, or raise max_length')
+        'The rows are longer than the encoder has positions',
+        got=f'{length} tokens',
+        expected=f'at most {config.max_length}',
+        where='EncoderConfig.max_length',
+        fix='shorten the rows of the stream, or raise max_length',
+      )
     if config.position_embedding is model_config.PositionEmbedding.ROTARY:
       return states
     if config.position_embedding is model_config.PositionEmbedding.LEARNED:
       table = self.position
     else:
       table = jnp.asarray(
-          sinusoids(config.max_length + config.position_offset,
-                    config.hidden_dim))
+        sinusoids(config.max_length + config.position_offset, config.hidden_dim)
+      )
     if positions is None:
       first = config.position_offset
       table = layers.constrain(table, None, None)
-      return states + table[None, first:first + length]
-    return states + lookup(table, positions + config.position_offset,
-                           'position')
+      return states + table[None, first : first + length]
+    return states + lookup(
+      table, positions + config.position_offset, 'position'
+    )
 
   def _languages(self, token_ids, language_ids: jax.Array | None):
     if language_ids is None:
       if not self.is_initializing():
         raise errors.ConfigError(
-            'The encoder has language embeddings but got no language ids',
-            expected='language_ids of the shape of token_ids',
-            where='EncoderConfig.use_language_embeddings',
-            fix="pass the batch's language_ids, or set "
-                'use_language_embeddings to False')
+          'The encoder has language embeddings but got no language ids',
+          expected='language_ids of the shape of token_ids',
+          where='EncoderConfig.use_language_embeddings',
+          fix="pass the batch's language_ids, or set "
+          'use_language_embeddings to False',
+        )
       language_ids = jnp.zeros_like(token_ids)
     return lookup(self.language, language_ids, 'language')

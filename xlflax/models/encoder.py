@@ -42,24 +42,36 @@ class Encoder(nn.Module):
     config = self.config
     self.embeddings = embeddings.Embeddings(config)
     self.layers: Any = (
-        layers.EncoderLayer(config) if config.scan_layers else
-        [layers.EncoderLayer(config) for _ in range(config.num_layers)])
+      layers.EncoderLayer(config)
+      if config.scan_layers
+      else [layers.EncoderLayer(config) for _ in range(config.num_layers)]
+    )
     if config.norm_position is model_config.NormPosition.PRE:
       self.final_norm = layers.LayerNorm(config)
     if config.mlm_head is model_config.MlmHead.TRANSFORM:
       self.head_dense = layers.Linear(
-          config, (config.hidden_dim,), ('embed', 'norm'),
-          use_bias=config.head_bias)
+        config,
+        (config.hidden_dim,),
+        ('embed', 'norm'),
+        use_bias=config.head_bias,
+      )
       self.head_norm = layers.LayerNorm(config)
     if config.output_bias and (
-        config.mlm_head is not model_config.MlmHead.NONE):
+      config.mlm_head is not model_config.MlmHead.NONE
+    ):
       self.output_bias = self.param(
-          'output_bias', layers.zeros_init('vocab'), (config.table_size,),
-          jnp.float32)
+        'output_bias',
+        layers.zeros_init('vocab'),
+        (config.table_size,),
+        jnp.float32,
+      )
     if config.output_embeddings is model_config.OutputEmbeddings.OWN:
       self.output = self.param(
-          'output', layers.weights_init(config, 'vocab', 'embed'),
-          (config.table_size, config.hidden_dim), jnp.float32)
+        'output',
+        layers.weights_init(config, 'vocab', 'embed'),
+        (config.table_size, config.hidden_dim),
+        jnp.float32,
+      )
 
   def __call__(self, token_ids: jax.Array, **inputs) -> jax.Array:
     """Logits [B, T, V] of every position; states, if there is no head.
@@ -93,9 +105,14 @@ class Encoder(nn.Module):
     _, every = self._run(token_ids, collect=True, **inputs)
     return every
 
-  def plug_in(self, token_ids: jax.Array, memory: jax.Array, *,
-              memory_segment_ids: jax.Array | None = None, **inputs
-              ) -> jax.Array:
+  def plug_in(
+    self,
+    token_ids: jax.Array,
+    memory: jax.Array,
+    *,
+    memory_segment_ids: jax.Array | None = None,
+    **inputs,
+  ) -> jax.Array:
     """VECO's S^L: each layer also attends to a paired input's states.
 
     A layer is self-attention, cross-attention to `memory`, feed-forward, with
@@ -119,15 +136,22 @@ class Encoder(nn.Module):
       ConfigError: the encoder has no cross-attention, or memory and tokens
         do not fit together.
     """
-    return self._plug_in(token_ids, memory, memory_segment_ids,
-                         collect=False, **inputs)[0]
+    return self._plug_in(
+      token_ids, memory, memory_segment_ids, collect=False, **inputs
+    )[0]
 
-  def plug_in_layers(self, token_ids: jax.Array, memory: jax.Array, *,
-                     memory_segment_ids: jax.Array | None = None, **inputs
-                     ) -> jax.Array:
+  def plug_in_layers(
+    self,
+    token_ids: jax.Array,
+    memory: jax.Array,
+    *,
+    memory_segment_ids: jax.Array | None = None,
+    **inputs,
+  ) -> jax.Array:
     """As `plug_in`, every layer's: the embeddings, S^1 .. S^L, [L + 1, ...]."""
-    return self._plug_in(token_ids, memory, memory_segment_ids,
-                         collect=True, **inputs)[1]
+    return self._plug_in(
+      token_ids, memory, memory_segment_ids, collect=True, **inputs
+    )[1]
 
   def transform(self, states: jax.Array) -> jax.Array:
     """What the output table is multiplied with: [..., H] -> [..., H]."""
@@ -135,8 +159,7 @@ class Encoder(nn.Module):
     config = self.config
     if config.mlm_head is model_config.MlmHead.TIED:
       return states
-    activation = layers.ACTIVATIONS[
-        config.head_activation or config.activation]
+    activation = layers.ACTIVATIONS[config.head_activation or config.activation]
     return self.head_norm(activation(self.head_dense(states)))
 
   def output_table(self) -> tuple[jax.Array, jax.Array]:
@@ -158,54 +181,93 @@ class Encoder(nn.Module):
   def _require_head(self) -> None:
     if self.config.mlm_head is model_config.MlmHead.NONE:
       raise errors.ConfigError(
-          'The encoder has no head that predicts tokens',
-          got='mlm_head = none', expected="'transform' or 'tied'",
-          where='EncoderConfig.mlm_head',
-          fix='import a checkpoint with a masked-LM head, or initialise a '
-          'model with a fresh one from this by InitFrom(allow_missing=True)')
+        'The encoder has no head that predicts tokens',
+        got='mlm_head = none',
+        expected="'transform' or 'tied'",
+        where='EncoderConfig.mlm_head',
+        fix='import a checkpoint with a masked-LM head, or initialise a '
+        'model with a fresh one from this by InitFrom(allow_missing=True)',
+      )
 
   def logits(self, states: jax.Array) -> jax.Array:
     """float32 logits over the vocabulary: [..., H] -> [..., V]."""
     table, bias = self.output_table()
     hidden = self.transform(states)
     logits = jnp.einsum(
-        '...h,vh->...v', hidden, table.astype(hidden.dtype),
-        preferred_element_type=jnp.float32)
+      '...h,vh->...v',
+      hidden,
+      table.astype(hidden.dtype),
+      preferred_element_type=jnp.float32,
+    )
     logits = logits + jnp.expand_dims(bias, tuple(range(logits.ndim - 1)))
-    return logits[..., :self.config.vocab_size]
+    return logits[..., : self.config.vocab_size]
 
-  def _plug_in(self, token_ids, memory, memory_segment_ids, *, collect,
-               segment_ids=None, **inputs):
+  def _plug_in(
+    self,
+    token_ids,
+    memory,
+    memory_segment_ids,
+    *,
+    collect,
+    segment_ids=None,
+    **inputs,
+  ):
     """As `_run`, with a memory that has been checked."""
     cross_attention.check(self.config, token_ids, memory, memory_segment_ids)
-    mask = attention.memory_mask(segment_ids, memory_segment_ids,
-                                 length=token_ids.shape[1])
-    return self._run(token_ids, collect=collect, segment_ids=segment_ids,
-                     memory=memory.astype(self.config.compute_dtype),
-                     memory_mask=mask, **inputs)
+    mask = attention.memory_mask(
+      segment_ids, memory_segment_ids, length=token_ids.shape[1]
+    )
+    return self._run(
+      token_ids,
+      collect=collect,
+      segment_ids=segment_ids,
+      memory=memory.astype(self.config.compute_dtype),
+      memory_mask=mask,
+      **inputs,
+    )
 
-  def _run(self, token_ids, *, collect: bool, segment_ids=None,
-           positions=None, language_ids=None, token_type_ids=None,
-           deterministic: bool = True, memory=None, memory_mask=None):
+  def _run(
+    self,
+    token_ids,
+    *,
+    collect: bool,
+    segment_ids=None,
+    positions=None,
+    language_ids=None,
+    token_type_ids=None,
+    deterministic: bool = True,
+    memory=None,
+    memory_mask=None,
+  ):
     """States after the last layer and, to collect, after each."""
     states = self.embeddings(
-        token_ids, positions=positions, language_ids=language_ids,
-        token_type_ids=token_type_ids, deterministic=deterministic)
-    views = layer_views.make(self.config, segment_ids, positions,
-                             token_ids.shape[1])
+      token_ids,
+      positions=positions,
+      language_ids=language_ids,
+      token_type_ids=token_type_ids,
+      deterministic=deterministic,
+    )
+    views = layer_views.make(
+      self.config, segment_ids, positions, token_ids.shape[1]
+    )
     keep = None
     if segment_ids is not None and (
-        self.config.padding_states is model_config.PaddingStates.ZERO):
+      self.config.padding_states is model_config.PaddingStates.ZERO
+    ):
       keep = (segment_ids > 0)[:, :, None].astype(states.dtype)
       states = states * keep
     embedded = states
     states, every = self._layers(
-        states, (views, keep, memory, memory_mask), collect=collect,
-        deterministic=deterministic)
+      states,
+      (views, keep, memory, memory_mask),
+      collect=collect,
+      deterministic=deterministic,
+    )
     states = self._final(states)
     if collect:  # L of [B, T, H], and the embeddings before them
       every = jnp.concatenate(
-          [embedded[None], every[:-1], states[None]], axis=0)
+        [embedded[None], every[:-1], states[None]], axis=0
+      )
     return states, every
 
   def _layers(self, states, shared, *, collect, deterministic):
@@ -218,21 +280,30 @@ class Encoder(nn.Module):
     def body(layer, states, shared, index):
       views, keep, memory, memory_mask = shared
       view = layer_views.of_layer(config, views, index)
-      states = layer(states, view.mask, deterministic=deterministic,
-                     memory=memory, memory_mask=memory_mask,
-                     rotation=view.rotation, is_first=view.is_first)
+      states = layer(
+        states,
+        view.mask,
+        deterministic=deterministic,
+        memory=memory,
+        memory_mask=memory_mask,
+        rotation=view.rotation,
+        is_first=view.is_first,
+      )
       if keep is not None:
         states = states * keep
       return states, states if collect else None
 
     if config.scan_layers:
-      indices = (jnp.arange(config.num_layers) if layer_views.differ(config)
-                 else None)
+      indices = (
+        jnp.arange(config.num_layers) if layer_views.differ(config) else None
+      )
       return nn.scan(
-          _remat(body, config), variable_axes={'params': 0},
-          split_rngs={'params': True, 'dropout': True},
-          in_axes=(nn.broadcast, 0), length=config.num_layers,
-          metadata_params={nn.PARTITION_NAME: 'layers'},
+        _remat(body, config),
+        variable_axes={'params': 0},
+        split_rngs={'params': True, 'dropout': True},
+        in_axes=(nn.broadcast, 0),
+        length=config.num_layers,
+        metadata_params={nn.PARTITION_NAME: 'layers'},
       )(self.layers, states, shared, indices)
     outputs = []
     for i, layer in enumerate(self.layers):
@@ -252,8 +323,10 @@ def _remat(body, config: model_config.EncoderConfig):
   if config.remat is model_config.Remat.NONE:
     return body
   policies = jax.checkpoint_policies
-  policy = (policies.nothing_saveable
-            if config.remat is model_config.Remat.FULL
-            else policies.checkpoint_dots_with_no_batch_dims)
+  policy = (
+    policies.nothing_saveable
+    if config.remat is model_config.Remat.FULL
+    else policies.checkpoint_dots_with_no_batch_dims
+  )
   # A scan's body is compiled by itself: nothing to protect from CSE.
   return nn.remat(body, policy=policy, prevent_cse=not config.scan_layers)

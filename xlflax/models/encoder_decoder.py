@@ -37,40 +37,59 @@ class EncoderDecoder(nn.Module):
   def setup(self):
     config = self.config
     self.encoder: Any = (
-        t5_encoder.T5Encoder(config) if config.is_t5
-        else encoder_lib.Encoder(config.encoder))
+      t5_encoder.T5Encoder(config)
+      if config.is_t5
+      else encoder_lib.Encoder(config.encoder)
+    )
     self.decoder = decoder.Decoder(config)
     if config.is_t5 and self._has_own_output():
       self.output = self.param(
-          'output', t5_layers.normal_init(
-              config.hidden_dim**-0.5, 'vocab', 'embed'),
-          (config.table_size, config.hidden_dim), jnp.float32)
+        'output',
+        t5_layers.normal_init(config.hidden_dim**-0.5, 'vocab', 'embed'),
+        (config.table_size, config.hidden_dim),
+        jnp.float32,
+      )
 
-  def __call__(self, token_ids: jax.Array, *,
-               decoder_token_ids: jax.Array | None = None,
-               segment_ids: jax.Array | None = None,
-               positions: jax.Array | None = None,
-               language_ids: jax.Array | None = None,
-               token_type_ids: jax.Array | None = None,
-               decoder_segment_ids: jax.Array | None = None,
-               decoder_positions: jax.Array | None = None,
-               decoder_language_ids: jax.Array | None = None,
-               deterministic: bool = True) -> jax.Array:
+  def __call__(
+    self,
+    token_ids: jax.Array,
+    *,
+    decoder_token_ids: jax.Array | None = None,
+    segment_ids: jax.Array | None = None,
+    positions: jax.Array | None = None,
+    language_ids: jax.Array | None = None,
+    token_type_ids: jax.Array | None = None,
+    decoder_segment_ids: jax.Array | None = None,
+    decoder_positions: jax.Array | None = None,
+    decoder_language_ids: jax.Array | None = None,
+    deterministic: bool = True,
+  ) -> jax.Array:
     """Logits [B, S, V] of the decoder; touches every parameter.
 
     Without `decoder_token_ids` the decoder reads what the encoder reads.
     """
     memory = self.encode(
-        token_ids, segment_ids=segment_ids, positions=positions,
-        language_ids=language_ids, token_type_ids=token_type_ids,
-        deterministic=deterministic)
+      token_ids,
+      segment_ids=segment_ids,
+      positions=positions,
+      language_ids=language_ids,
+      token_type_ids=token_type_ids,
+      deterministic=deterministic,
+    )
     if decoder_token_ids is None:
       decoder_token_ids, decoder_segment_ids = token_ids, segment_ids
       decoder_positions, decoder_language_ids = positions, language_ids
-    return self.logits(self.decode(
-        decoder_token_ids, memory, memory_segment_ids=segment_ids,
-        segment_ids=decoder_segment_ids, positions=decoder_positions,
-        language_ids=decoder_language_ids, deterministic=deterministic))
+    return self.logits(
+      self.decode(
+        decoder_token_ids,
+        memory,
+        memory_segment_ids=segment_ids,
+        segment_ids=decoder_segment_ids,
+        positions=decoder_positions,
+        language_ids=decoder_language_ids,
+        deterministic=deterministic,
+      )
+    )
 
   def encode(self, token_ids: jax.Array, **inputs) -> jax.Array:
     """States [B, T, H] of the encoder's last layer, in the compute dtype."""
@@ -78,15 +97,19 @@ class EncoderDecoder(nn.Module):
 
   def encode_layers(self, token_ids: jax.Array, **inputs) -> jax.Array:
     """States [L + 1, B, T, H]: of the embeddings, then each encoder layer."""
-    return self.encoder.encode_layers(
-        token_ids, **self._encoder_inputs(inputs))
+    return self.encoder.encode_layers(token_ids, **self._encoder_inputs(inputs))
 
-  def decode(self, decoder_token_ids: jax.Array, memory: jax.Array, *,
-             memory_segment_ids: jax.Array | None = None,
-             segment_ids: jax.Array | None = None,
-             positions: jax.Array | None = None,
-             language_ids: jax.Array | None = None,
-             deterministic: bool = True) -> jax.Array:
+  def decode(
+    self,
+    decoder_token_ids: jax.Array,
+    memory: jax.Array,
+    *,
+    memory_segment_ids: jax.Array | None = None,
+    segment_ids: jax.Array | None = None,
+    positions: jax.Array | None = None,
+    language_ids: jax.Array | None = None,
+    deterministic: bool = True,
+  ) -> jax.Array:
     """States of the decoder, each from the tokens up to its own.
 
     Args:
@@ -106,18 +129,28 @@ class EncoderDecoder(nn.Module):
       ConfigError: the rows are longer than `config.max_length`.
     """
     length = decoder_token_ids.shape[1]
-    states = self._embed(decoder_token_ids, positions, language_ids,
-                         deterministic)
+    states = self._embed(
+      decoder_token_ids, positions, language_ids, deterministic
+    )
     return self.decoder(
-        states, memory, shared=self._shared_layers(),
-        mask=decoder.causal_mask(segment_ids, length),
-        memory_mask=attention.memory_mask(
-            segment_ids, memory_segment_ids, length=length),
-        deterministic=deterministic)
+      states,
+      memory,
+      shared=self._shared_layers(),
+      mask=decoder.causal_mask(segment_ids, length),
+      memory_mask=attention.memory_mask(
+        segment_ids, memory_segment_ids, length=length
+      ),
+      deterministic=deterministic,
+    )
 
-  def start_decoding(self, memory: jax.Array, *, length: int,
-                     memory_segment_ids: jax.Array | None = None,
-                     rows_per_memory: int = 1) -> decoder.Cache:
+  def start_decoding(
+    self,
+    memory: jax.Array,
+    *,
+    length: int,
+    memory_segment_ids: jax.Array | None = None,
+    rows_per_memory: int = 1,
+  ) -> decoder.Cache:
     """A cache for `decode_step`; computes the cross-attention's keys once.
 
     Args:
@@ -132,13 +165,21 @@ class EncoderDecoder(nn.Module):
     if memory_segment_ids is not None:
       mask = (memory_segment_ids > 0)[:, None, None, :]
     return self.decoder.start(
-        memory, mask, rows=memory.shape[0] * rows_per_memory, length=length,
-        shared=self._shared_layers())
+      memory,
+      mask,
+      rows=memory.shape[0] * rows_per_memory,
+      length=length,
+      shared=self._shared_layers(),
+    )
 
-  def decode_step(self, token_ids: jax.Array, cache: decoder.Cache,
-                  position: jax.Array, *,
-                  language_ids: jax.Array | None = None
-                  ) -> tuple[jax.Array, decoder.Cache]:
+  def decode_step(
+    self,
+    token_ids: jax.Array,
+    cache: decoder.Cache,
+    position: jax.Array,
+    *,
+    language_ids: jax.Array | None = None,
+  ) -> tuple[jax.Array, decoder.Cache]:
     """One token more: what `decode` would give at that position.
 
     Args:
@@ -152,10 +193,14 @@ class EncoderDecoder(nn.Module):
     """
     position = jnp.asarray(position, jnp.int32)
     states = self._embed(
-        token_ids, jnp.broadcast_to(position, token_ids.shape), language_ids,
-        deterministic=True)
-    return self.decoder.step(states, cache, position,
-                             shared=self._shared_layers())
+      token_ids,
+      jnp.broadcast_to(position, token_ids.shape),
+      language_ids,
+      deterministic=True,
+    )
+    return self.decoder.step(
+      states, cache, position, shared=self._shared_layers()
+    )
 
   def transform(self, states: jax.Array) -> jax.Array:
     """What the output table is multiplied with: [..., H] -> [..., H]."""
@@ -181,10 +226,13 @@ class EncoderDecoder(nn.Module):
     table, bias = self.output_table()
     hidden = self.transform(states)
     logits = jnp.einsum(
-        '...h,vh->...v', hidden, table.astype(hidden.dtype),
-        preferred_element_type=jnp.float32)
+      '...h,vh->...v',
+      hidden,
+      table.astype(hidden.dtype),
+      preferred_element_type=jnp.float32,
+    )
     logits = logits + jnp.expand_dims(bias, tuple(range(logits.ndim - 1)))
-    return logits[..., :self.config.vocab_size]
+    return logits[..., : self.config.vocab_size]
 
   def _has_own_output(self) -> bool:
     own = config_lib.OutputEmbeddings.OWN
@@ -193,19 +241,29 @@ class EncoderDecoder(nn.Module):
   def _encoder_inputs(self, inputs) -> dict[str, Any]:
     if not self.config.is_t5:
       return inputs
-    return {name: inputs[name] for name in ('segment_ids', 'deterministic')
-            if name in inputs}
+    return {
+      name: inputs[name]
+      for name in ('segment_ids', 'deterministic')
+      if name in inputs
+    }
 
   def _embed(self, token_ids, positions, language_ids, deterministic):
     """[B, S] -> [B, S, H] of the decoder's embeddings."""
     if self.config.is_t5:
       return self.encoder.embed(token_ids, deterministic=deterministic)
-    additions = (self.encoder.embeddings if self.config.tie_decoder
-                 else self.decoder.embeddings)
+    additions = (
+      self.encoder.embeddings
+      if self.config.tie_decoder
+      else self.decoder.embeddings
+    )
     return additions.complete(
-        embeddings.lookup(self.encoder.embeddings.token, token_ids, 'vocab'),
-        token_ids, positions=positions, language_ids=language_ids,
-        token_type_ids=None, deterministic=deterministic)
+      embeddings.lookup(self.encoder.embeddings.token, token_ids, 'vocab'),
+      token_ids,
+      positions=positions,
+      language_ids=language_ids,
+      token_type_ids=None,
+      deterministic=deterministic,
+    )
 
   def _shared_layers(self):
     """The encoder's layers for a tied decoder."""
@@ -213,4 +271,5 @@ class EncoderDecoder(nn.Module):
     if not config.tie_decoder:
       return None
     return layer_loop.parameters(
-        self.encoder, config.num_encoder_layers, scan=config.scan_layers)
+      self.encoder, config.num_encoder_layers, scan=config.scan_layers
+    )

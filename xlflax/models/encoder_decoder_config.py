@@ -13,8 +13,8 @@ class EncoderDecoderFamily(enum.StrEnum):
   """What the layers are made of."""
 
   POST_LN = 'post_ln'  # layer norm after each block (Vaswani et al. 2017)
-  PRE_LN = 'pre_ln'    # before each block, and after the last layer (mBART)
-  T5 = 't5'            # pre-norm RMS, relative positions, no biases
+  PRE_LN = 'pre_ln'  # before each block, and after the last layer (mBART)
+  T5 = 't5'  # pre-norm RMS, relative positions, no biases
 
 
 OutputEmbeddings = model_config.OutputEmbeddings
@@ -23,9 +23,9 @@ OutputEmbeddings = model_config.OutputEmbeddings
 class OutputScaling(enum.StrEnum):
   """What T5 multiplies states with before the output table."""
 
-  AUTO = 'auto'    # 1 / sqrt(hidden_dim) if that is the token embeddings
+  AUTO = 'auto'  # 1 / sqrt(hidden_dim) if that is the token embeddings
   WIDTH = 'width'  # 1 / sqrt(hidden_dim)
-  NONE = 'none'    # nothing
+  NONE = 'none'  # nothing
 
 
 class TiedLayers(enum.StrEnum):
@@ -36,22 +36,29 @@ class TiedLayers(enum.StrEnum):
 
 
 _ENUMS = {
-    'family': EncoderDecoderFamily,
-    'output_embeddings': OutputEmbeddings,
-    'output_scaling': OutputScaling,
-    'tied_layers': TiedLayers,
-    'position_embedding': model_config.PositionEmbedding,
-    'mlm_head': model_config.MlmHead,
-    'remat': model_config.Remat,
-    'attention_backend': model_config.AttentionBackend,
+  'family': EncoderDecoderFamily,
+  'output_embeddings': OutputEmbeddings,
+  'output_scaling': OutputScaling,
+  'tied_layers': TiedLayers,
+  'position_embedding': model_config.PositionEmbedding,
+  'mlm_head': model_config.MlmHead,
+  'remat': model_config.Remat,
+  'attention_backend': model_config.AttentionBackend,
 }
 # Fields that only one kind of family has, and what they are elsewhere.
-_T5_ONLY = {'per_layer_relative_bias': False, 'gated_mlp': False,
-            'output_scaling': OutputScaling.AUTO}
+_T5_ONLY = {
+  'per_layer_relative_bias': False,
+  'gated_mlp': False,
+  'output_scaling': OutputScaling.AUTO,
+}
 _LAYER_NORM_ONLY = {
-    'use_language_embeddings': False, 'type_vocab_size': 0,
-    'scale_embeddings': False, 'position_offset': 0, 'tie_decoder': False,
-    'mlm_head': model_config.MlmHead.TIED}
+  'use_language_embeddings': False,
+  'type_vocab_size': 0,
+  'scale_embeddings': False,
+  'position_offset': 0,
+  'tie_decoder': False,
+  'mlm_head': model_config.MlmHead.TIED,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,7 +131,8 @@ class EncoderDecoderConfig:
   use_language_embeddings: bool = False
   type_vocab_size: int = 0
   position_embedding: model_config.PositionEmbedding = (
-      model_config.PositionEmbedding.LEARNED)
+    model_config.PositionEmbedding.LEARNED
+  )
   position_offset: int = 0
   embedding_norm: bool = True
   scale_embeddings: bool = False
@@ -145,7 +153,8 @@ class EncoderDecoderConfig:
   scan_layers: bool = True
   remat: model_config.Remat = model_config.Remat.NONE
   attention_backend: model_config.AttentionBackend = (
-      model_config.AttentionBackend.AUTO)
+    model_config.AttentionBackend.AUTO
+  )
   initializer_range: float = 0.02
 
   def __post_init__(self):
@@ -194,56 +203,77 @@ class EncoderDecoderConfig:
     """The encoder's half, for the modules that both kinds of model share."""
     pre = self.family is not EncoderDecoderFamily.POST_LN
     shared = {f.name for f in dataclasses.fields(self)} & {
-        f.name for f in dataclasses.fields(model_config.EncoderConfig)}
+      f.name for f in dataclasses.fields(model_config.EncoderConfig)
+    }
     return model_config.EncoderConfig(
-        num_layers=self.num_encoder_layers,
-        norm_position=(model_config.NormPosition.PRE if pre
-                       else model_config.NormPosition.POST),
-        **{name: getattr(self, name) for name in shared})
+      num_layers=self.num_encoder_layers,
+      norm_position=(
+        model_config.NormPosition.PRE if pre else model_config.NormPosition.POST
+      ),
+      **{name: getattr(self, name) for name in shared},
+    )
 
   def _check_family(self) -> None:
     foreign = _LAYER_NORM_ONLY if self.is_t5 else _T5_ONLY
     for name, default in foreign.items():
       if getattr(self, name) != default:
         raise errors.ConfigError(
-            f'The family {self.family!s} has no {name}',
-            got=getattr(self, name), expected=default,
-            where=f'EncoderDecoderConfig.{name}')
+          f'The family {self.family!s} has no {name}',
+          got=getattr(self, name),
+          expected=default,
+          where=f'EncoderDecoderConfig.{name}',
+        )
     if self.position_embedding is model_config.PositionEmbedding.ROTARY:
       raise errors.ConfigError(
-          'A decoder has no rotary positions', got="'rotary'",
-          expected="'learned' or 'sinusoidal'",
-          where='EncoderDecoderConfig.position_embedding')
+        'A decoder has no rotary positions',
+        got="'rotary'",
+        expected="'learned' or 'sinusoidal'",
+        where='EncoderDecoderConfig.position_embedding',
+      )
     if self.mlm_head is model_config.MlmHead.NONE:
       raise errors.ConfigError(
-          'An encoder-decoder needs a head', got="mlm_head = 'none'",
-          expected="'tied' or 'transform'",
-          where='EncoderDecoderConfig.mlm_head')
-    if (self.is_t5 and self.attention_backend
-        is model_config.AttentionBackend.CUDNN):
+        'An encoder-decoder needs a head',
+        got="mlm_head = 'none'",
+        expected="'tied' or 'transform'",
+        where='EncoderDecoderConfig.mlm_head',
+      )
+    if (
+      self.is_t5
+      and self.attention_backend is model_config.AttentionBackend.CUDNN
+    ):
       raise errors.ConfigError(
-          'cuDNN attention cannot be used here',
-          got='relative position biases', expected='none',
-          where='EncoderDecoderConfig.attention_backend',
-          fix="set it to 'xla' or 'auto'")
+        'cuDNN attention cannot be used here',
+        got='relative position biases',
+        expected='none',
+        where='EncoderDecoderConfig.attention_backend',
+        fix="set it to 'xla' or 'auto'",
+      )
 
   def _check_sizes(self) -> None:
     for name in ('num_encoder_layers', 'num_decoder_layers'):
       if getattr(self, name) < 1:
         raise errors.ConfigError(
-            f'The model has an impossible {name}', got=getattr(self, name),
-            expected='at least 1', where=f'EncoderDecoderConfig.{name}')
-    if (self.relative_buckets < 4 or self.relative_buckets % 4
-        or self.relative_max_distance <= self.relative_buckets // 2):
+          f'The model has an impossible {name}',
+          got=getattr(self, name),
+          expected='at least 1',
+          where=f'EncoderDecoderConfig.{name}',
+        )
+    if (
+      self.relative_buckets < 4
+      or self.relative_buckets % 4
+      or self.relative_max_distance <= self.relative_buckets // 2
+    ):
       raise errors.ConfigError(
-          'The relative positions have impossible buckets',
-          got=f'relative_buckets = {self.relative_buckets}, '
-              f'relative_max_distance = {self.relative_max_distance}',
-          expected='a multiple of 4, and a distance above half of it',
-          where='EncoderDecoderConfig')
+        'The relative positions have impossible buckets',
+        got=f'relative_buckets = {self.relative_buckets}, '
+        f'relative_max_distance = {self.relative_max_distance}',
+        expected='a multiple of 4, and a distance above half of it',
+        where='EncoderDecoderConfig',
+      )
     if self.tie_decoder and self.num_decoder_layers > self.num_encoder_layers:
       raise errors.ConfigError(
-          'A tied decoder has more layers than the encoder can lend it',
-          got=f'num_decoder_layers = {self.num_decoder_layers}',
-          expected=f'at most num_encoder_layers = {self.num_encoder_layers}',
-          where='EncoderDecoderConfig.num_decoder_layers')
+        'A tied decoder has more layers than the encoder can lend it',
+        got=f'num_decoder_layers = {self.num_decoder_layers}',
+        expected=f'at most num_encoder_layers = {self.num_encoder_layers}',
+        where='EncoderDecoderConfig.num_decoder_layers',
+      )

@@ -10,12 +10,14 @@ from xlflax.models import config as model_config
 from xlflax.models import linear, recompute
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    'gelu': recompute.recomputed(
-        functools.partial(jax.nn.gelu, approximate=False)),
-    'gelu_tanh': recompute.recomputed(
-        functools.partial(jax.nn.gelu, approximate=True)),
-    'relu': jax.nn.relu,
-    'silu': recompute.recomputed(jax.nn.silu),
+  'gelu': recompute.recomputed(
+    functools.partial(jax.nn.gelu, approximate=False)
+  ),
+  'gelu_tanh': recompute.recomputed(
+    functools.partial(jax.nn.gelu, approximate=True)
+  ),
+  'relu': jax.nn.relu,
+  'silu': recompute.recomputed(jax.nn.silu),
 }
 
 
@@ -27,13 +29,18 @@ class FeedForward(nn.Module):
   def setup(self):
     config = self.config
     project = functools.partial(
-        linear.Linear, config, (config.mlp_dim,), ('embed', 'mlp'),
-        use_bias=config.mlp_bias)
+      linear.Linear,
+      config,
+      (config.mlp_dim,),
+      ('embed', 'mlp'),
+      use_bias=config.mlp_bias,
+    )
     self.wi = project()
     if config.gated_mlp:
       self.gate = project()
-    self.wo = linear.Linear(config, (config.hidden_dim,), ('mlp', 'embed'),
-                            use_bias=config.mlp_bias)
+    self.wo = linear.Linear(
+      config, (config.hidden_dim,), ('mlp', 'embed'), use_bias=config.mlp_bias
+    )
 
   def __call__(self, states: jax.Array) -> jax.Array:
     """[B, T, H] -> [B, T, H]."""

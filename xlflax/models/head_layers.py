@@ -15,8 +15,9 @@ from xlflax.models import config as model_config
 from xlflax.models import layers
 
 
-def config_of(config: model_config.EncoderConfig, width: int
-              ) -> model_config.EncoderConfig:
+def config_of(
+  config: model_config.EncoderConfig, width: int
+) -> model_config.EncoderConfig:
   """The encoder's configuration, for layers over states of `width`.
 
   States wider than the encoder's get feed-forward blocks and heads that are
@@ -24,9 +25,15 @@ def config_of(config: model_config.EncoderConfig, width: int
   """
   scale = width / config.hidden_dim
   return dataclasses.replace(
-      config, hidden_dim=width, mlp_dim=round(config.mlp_dim * scale),
-      head_dim=round(config.dim_per_head * scale), cross_attention=False,
-      local_window=None, first_norm=True, sharing=None)
+    config,
+    hidden_dim=width,
+    mlp_dim=round(config.mlp_dim * scale),
+    head_dim=round(config.dim_per_head * scale),
+    cross_attention=False,
+    local_window=None,
+    first_norm=True,
+    sharing=None,
+  )
 
 
 class HeadLayers(nn.Module):
@@ -41,19 +48,24 @@ class HeadLayers(nn.Module):
   num_layers: int
 
   @nn.compact
-  def __call__(self, states: jax.Array, *,
-               segment_ids: jax.Array | None = None,
-               positions: jax.Array | None = None,
-               deterministic: bool = True) -> jax.Array:
+  def __call__(
+    self,
+    states: jax.Array,
+    *,
+    segment_ids: jax.Array | None = None,
+    positions: jax.Array | None = None,
+    deterministic: bool = True,
+  ) -> jax.Array:
     """[B, T, W] -> [B, T, W]; arguments as of `Encoder`'s methods."""
     states = states.astype(self.config.compute_dtype)
-    views = layer_views.make(self.config, segment_ids, positions,
-                             states.shape[1])
+    views = layer_views.make(
+      self.config, segment_ids, positions, states.shape[1]
+    )
     for i in range(self.num_layers):
       view = layer_views.of_layer(self.config, views, i)
       states = layers.EncoderLayer(self.config, name=f'layer_{i}')(
-          states, view.mask, rotation=view.rotation,
-          deterministic=deterministic)
+        states, view.mask, rotation=view.rotation, deterministic=deterministic
+      )
     if self.config.norm_position is model_config.NormPosition.POST:
       return states
     return layers.LayerNorm(self.config, name='final_norm')(states)

@@ -22,21 +22,31 @@ class Pooling(enum.StrEnum):
   """What a sequence's logits are made of."""
 
   FIRST = 'first'  # the first position
-  MEAN = 'mean'    # the mean of the states of its text
-  LATE = 'late'    # the mean of the logits of its text
+  MEAN = 'mean'  # the mean of the states of its text
+  LATE = 'late'  # the mean of the logits of its text
 
 
-def pooled(head: dict, states: jax.Array, *, activation: str = 'tanh',
-           epsilon: float = 1e-5) -> jax.Array:
+def pooled(
+  head: dict,
+  states: jax.Array,
+  *,
+  activation: str = 'tanh',
+  epsilon: float = 1e-5,
+) -> jax.Array:
   """The first position through `dense` and so on: [B, T, H] -> [B, H]."""
   return _hidden(head, states[:, 0], activation, epsilon)
 
 
-def sequence_logits(head: dict, states: jax.Array, *,
-                    activation: str = 'tanh', epsilon: float = 1e-5,
-                    pooling: Pooling | str = Pooling.FIRST,
-                    mask: jax.Array | None = None,
-                    drop: Drop | None = None) -> jax.Array:
+def sequence_logits(
+  head: dict,
+  states: jax.Array,
+  *,
+  activation: str = 'tanh',
+  epsilon: float = 1e-5,
+  pooling: Pooling | str = Pooling.FIRST,
+  mask: jax.Array | None = None,
+  drop: Drop | None = None,
+) -> jax.Array:
   """Logits of a sequence's classes: [B, T, H] -> [B, C].
 
   Args:
@@ -53,16 +63,24 @@ def sequence_logits(head: dict, states: jax.Array, *,
   """
   pooling = enums.of_value(pooling, Pooling, where='pooling')
   if pooling is Pooling.LATE:
-    return _mean(token_logits(head, states, activation=activation,
-                              epsilon=epsilon, drop=drop), mask)
-  first = (states[:, 0] if pooling is Pooling.FIRST
-           else _mean(states, mask))
+    return _mean(
+      token_logits(
+        head, states, activation=activation, epsilon=epsilon, drop=drop
+      ),
+      mask,
+    )
+  first = states[:, 0] if pooling is Pooling.FIRST else _mean(states, mask)
   return _logits(head, first, activation, epsilon, drop)
 
 
-def token_logits(head: dict, states: jax.Array, *, activation: str = 'tanh',
-                 epsilon: float = 1e-5, drop: Drop | None = None
-                 ) -> jax.Array:
+def token_logits(
+  head: dict,
+  states: jax.Array,
+  *,
+  activation: str = 'tanh',
+  epsilon: float = 1e-5,
+  drop: Drop | None = None,
+) -> jax.Array:
   """Logits of each token's classes: [B, T, H] -> [B, T, C].
 
   For question answering the two classes are start and end of the answer.
@@ -83,20 +101,23 @@ def _nothing(states: jax.Array) -> jax.Array:
   return states
 
 
-def _hidden(head: dict, states: jax.Array, activation: str, epsilon: float
-            ) -> jax.Array:
+def _hidden(
+  head: dict, states: jax.Array, activation: str, epsilon: float
+) -> jax.Array:
   """What `output` reads, [..., H] -> [..., H]."""
   if 'dense' in head:
-    function = (jnp.tanh if activation == 'tanh'
-                else feed_forward.ACTIVATIONS[activation])
+    function = (
+      jnp.tanh if activation == 'tanh' else feed_forward.ACTIVATIONS[activation]
+    )
     states = function(_linear(head['dense'], states))
   if 'norm' not in head:
     return states
   wide = states.astype(jnp.float32)
   wide = wide - wide.mean(-1, keepdims=True)
   power = jnp.square(wide).mean(-1, keepdims=True)
-  wide = wide * jax.lax.rsqrt(power + epsilon) * _row(
-      head['norm']['scale'], states)
+  wide = (
+    wide * jax.lax.rsqrt(power + epsilon) * _row(head['norm']['scale'], states)
+  )
   if 'bias' in head['norm']:
     wide = wide + _row(head['norm']['bias'], states)
   return wide.astype(states.dtype)

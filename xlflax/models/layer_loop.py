@@ -15,8 +15,7 @@ from xlflax.models import config as model_config
 
 LAYERS = 'layers'
 # (carry, parameters of a layer, its index, its dropout key) -> (carry, output)
-Body = Callable[[Any, Any, jax.Array | int, jax.Array | None],
-                tuple[Any, Any]]
+Body = Callable[[Any, Any, jax.Array | int, jax.Array | None], tuple[Any, Any]]
 
 
 def modules(make: Callable[[], nn.Module], count: int, *, scan: bool):
@@ -29,14 +28,19 @@ def create(layers, count: int, method: str, *inputs, **keywords) -> None:
 
   Stacked parameters get the logical axis 'layers' in front.
   """
+
   def call(layer, carry):
     getattr(layer, method)(*inputs, **keywords)
     return carry, None
 
   if isinstance(layers, nn.Module):
-    nn.scan(call, variable_axes={'params': 0}, split_rngs={'params': True},
-            length=count, metadata_params={nn.PARTITION_NAME: LAYERS},
-            )(layers, ())
+    nn.scan(
+      call,
+      variable_axes={'params': 0},
+      split_rngs={'params': True},
+      length=count,
+      metadata_params={nn.PARTITION_NAME: LAYERS},
+    )(layers, ())
   else:
     for layer in layers:
       call(layer, ())
@@ -64,8 +68,15 @@ def merge(params, others):
   return params | others
 
 
-def run(body: Body, carry, params, *, count: int, dropout_key=None,
-        remat: model_config.Remat = model_config.Remat.NONE):
+def run(
+  body: Body,
+  carry,
+  params,
+  *,
+  count: int,
+  dropout_key=None,
+  remat: model_config.Remat = model_config.Remat.NONE,
+):
   """Applies `body` for each layer.
 
   Args:
@@ -84,12 +95,13 @@ def run(body: Body, carry, params, *, count: int, dropout_key=None,
   body = _remat(body, remat, scan=scan)
   if scan:
     return jax.lax.scan(
-        lambda carry, xs: body(carry, *xs), carry,
-        (params, jnp.arange(count), keys))
+      lambda carry, xs: body(carry, *xs),
+      carry,
+      (params, jnp.arange(count), keys),
+    )
   outputs = []
   for i in range(count):
-    carry, output = body(carry, params[i], i, None if keys is None
-                         else keys[i])
+    carry, output = body(carry, params[i], i, None if keys is None else keys[i])
     outputs.append(output)
   return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outputs)
 
@@ -98,7 +110,10 @@ def _remat(body: Body, remat: model_config.Remat, *, scan: bool) -> Body:
   if remat is model_config.Remat.NONE:
     return body
   policies = jax.checkpoint_policies
-  policy = (policies.nothing_saveable if remat is model_config.Remat.FULL
-            else policies.checkpoint_dots_with_no_batch_dims)
+  policy = (
+    policies.nothing_saveable
+    if remat is model_config.Remat.FULL
+    else policies.checkpoint_dots_with_no_batch_dims
+  )
   # A scan's body is compiled by itself: nothing to protect from CSE.
   return jax.checkpoint(body, policy=policy, prevent_cse=not scan)

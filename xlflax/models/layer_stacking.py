@@ -40,8 +40,11 @@ def _stack_layers(params: dict, *, axis: int) -> dict:
   if not names:
     return params
   rest = {name: leaf for name, leaf in params.items() if name not in names}
-  stacked = jax.tree.map(lambda *leaves: _stack(leaves, axis),
-                         *(params[name] for name in names), is_leaf=_is_box)
+  stacked = jax.tree.map(
+    lambda *leaves: _stack(leaves, axis),
+    *(params[name] for name in names),
+    is_leaf=_is_box,
+  )
   return {**rest, _STACKED: stacked}
 
 
@@ -53,7 +56,8 @@ def _unstack_layers(params: dict, *, axis: int, first: int = 0) -> dict:
   count = jax.tree.leaves(stacked)[0].shape[axis]
   for i in range(count):
     rest[f'{_STACKED}_{first + i}'] = jax.tree.map(
-        lambda leaf, i=i: _slice(leaf, i, axis), stacked, is_leaf=_is_box)
+      lambda leaf, i=i: _slice(leaf, i, axis), stacked, is_leaf=_is_box
+    )
   return rest
 
 

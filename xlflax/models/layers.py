@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.models import (
-    attention,
-    dropout,
-    feed_forward,
-    linear,
-    norms,
-    rotary,
+  attention,
+  dropout,
+  feed_forward,
+  linear,
+  norms,
+  rotary,
 )
 from xlflax.models import config as model_config
 
@@ -43,20 +43,35 @@ class Attention(nn.Module):
     config = self.config
     groups = config.num_kv_heads or config.num_heads
     self.query, self.key, self.value = (
-        Linear(config, (heads, config.dim_per_head), ('embed', 'heads', 'kv'),
-               use_bias=config.attention_bias)
-        for heads in (config.num_heads, groups, groups))
-    self.output = Linear(config, (config.hidden_dim,),
-                         ('heads', 'kv', 'embed'),
-                         use_bias=config.attention_bias)
+      Linear(
+        config,
+        (heads, config.dim_per_head),
+        ('embed', 'heads', 'kv'),
+        use_bias=config.attention_bias,
+      )
+      for heads in (config.num_heads, groups, groups)
+    )
+    self.output = Linear(
+      config,
+      (config.hidden_dim,),
+      ('heads', 'kv', 'embed'),
+      use_bias=config.attention_bias,
+    )
 
   def keys_values(self, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
     """[B, S, H] -> keys and values, [B, S, N, D] each."""
     return _heads(self.key(memory)), _heads(self.value(memory))
 
-  def attend(self, states: jax.Array, key: jax.Array, value: jax.Array,
-             mask: jax.Array | None, *, deterministic: bool,
-             rotation: rotary.Rotation | None = None) -> jax.Array:
+  def attend(
+    self,
+    states: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array | None,
+    *,
+    deterministic: bool,
+    rotation: rotary.Rotation | None = None,
+  ) -> jax.Array:
     """What `states` [B, T, H] read from keys and values: [B, T, H].
 
     Args:
@@ -77,23 +92,34 @@ class Attention(nn.Module):
     config = self.config
     drop = config.attention_dropout_rate and not deterministic
     return attention.attend(
-        query, key, value, mask, backend=config.attention_backend,
-        dropout_rate=config.attention_dropout_rate,
-        dropout_key=self.make_rng('dropout') if drop else None)
+      query,
+      key,
+      value,
+      mask,
+      backend=config.attention_backend,
+      dropout_rate=config.attention_dropout_rate,
+      dropout_key=self.make_rng('dropout') if drop else None,
+    )
 
 
 class SelfAttention(Attention):
   """Queries, keys and values of one sequence (VECO, equations 2 to 5)."""
 
-  def __call__(self, states: jax.Array, mask: jax.Array | None, *,
-               deterministic: bool,
-               rotation: rotary.Rotation | None = None) -> jax.Array:
+  def __call__(
+    self,
+    states: jax.Array,
+    mask: jax.Array | None,
+    *,
+    deterministic: bool,
+    rotation: rotary.Rotation | None = None,
+  ) -> jax.Array:
     """[B, T, H] and bool [B, 1, T, T] -> [B, T, H]."""
     key, value = self.keys_values(states)
     if rotation is not None:
       key = rotary.rotate(key, rotation)
-    return self.attend(states, key, value, mask, rotation=rotation,
-                       deterministic=deterministic)
+    return self.attend(
+      states, key, value, mask, rotation=rotation, deterministic=deterministic
+    )
 
 
 class CrossAttention(Attention):
@@ -103,11 +129,18 @@ class CrossAttention(Attention):
   its encoder. A query that sees nothing of the memory reads zeros.
   """
 
-  def __call__(self, states: jax.Array, memory: jax.Array,
-               mask: jax.Array | None, *, deterministic: bool) -> jax.Array:
+  def __call__(
+    self,
+    states: jax.Array,
+    memory: jax.Array,
+    mask: jax.Array | None,
+    *,
+    deterministic: bool,
+  ) -> jax.Array:
     """[B, T, H], [B, S, H] and bool [B, 1, T, S] -> [B, T, H]."""
-    return self.attend(states, *self.keys_values(memory), mask,
-                       deterministic=deterministic)
+    return self.attend(
+      states, *self.keys_values(memory), mask, deterministic=deterministic
+    )
 
   def _context(self, query, key, value, mask, deterministic) -> jax.Array:
     context = super()._context(query, key, value, mask, deterministic)
@@ -143,11 +176,17 @@ class EncoderLayer(nn.Module):
     self.mlp_norm = LayerNorm(self.config)
     self.dropout = dropout.Dropout(self.config.dropout_rate)
 
-  def __call__(self, states: jax.Array, mask: jax.Array | None, *,
-               deterministic: bool, memory: jax.Array | None = None,
-               memory_mask: jax.Array | None = None,
-               rotation: rotary.Rotation | None = None,
-               is_first: jax.Array | bool | None = None) -> jax.Array:
+  def __call__(
+    self,
+    states: jax.Array,
+    mask: jax.Array | None,
+    *,
+    deterministic: bool,
+    memory: jax.Array | None = None,
+    memory_mask: jax.Array | None = None,
+    rotation: rotary.Rotation | None = None,
+    is_first: jax.Array | bool | None = None,
+  ) -> jax.Array:
     """The blocks in turn: [B, T, H] -> [B, T, H].
 
     Args:
@@ -161,45 +200,73 @@ class EncoderLayer(nn.Module):
         its parameter does not tell; None for never.
     """
     states = self.attention_block(
-        states, mask, deterministic=deterministic, rotation=rotation,
-        is_first=is_first)
+      states,
+      mask,
+      deterministic=deterministic,
+      rotation=rotation,
+      is_first=is_first,
+    )
     if memory is not None:
       states = self.cross_attention_block(
-          states, memory, memory_mask, deterministic=deterministic)
+        states, memory, memory_mask, deterministic=deterministic
+      )
     return self.mlp_block(states, deterministic=deterministic)
 
-  def attention_block(self, states: jax.Array, mask: jax.Array | None, *,
-                      deterministic: bool, rotation=None, is_first=None
-                      ) -> jax.Array:
+  def attention_block(
+    self,
+    states: jax.Array,
+    mask: jax.Array | None,
+    *,
+    deterministic: bool,
+    rotation=None,
+    is_first=None,
+  ) -> jax.Array:
     """Self-attention: [B, T, H] and bool [B, 1, T, T] -> [B, T, H]."""
+
     def attend(inputs):
       if is_first is not None:
         inputs = jnp.where(is_first, states, inputs)
-      return self.attention(inputs, mask, rotation=rotation,
-                            deterministic=deterministic)
+      return self.attention(
+        inputs, mask, rotation=rotation, deterministic=deterministic
+      )
 
-    return self.residual(attend, states, self.attention_norm,
-                         deterministic=deterministic)
+    return self.residual(
+      attend, states, self.attention_norm, deterministic=deterministic
+    )
 
   def cross_attention_block(
-      self, states: jax.Array, memory: jax.Array, mask: jax.Array | None, *,
-      deterministic: bool) -> jax.Array:
+    self,
+    states: jax.Array,
+    memory: jax.Array,
+    mask: jax.Array | None,
+    *,
+    deterministic: bool,
+  ) -> jax.Array:
     """[B, T, H], [B, S, H] and bool [B, 1, T, S] -> [B, T, H]."""
-    def attend(inputs):
-      return self.cross_attention(inputs, memory, mask,
-                                  deterministic=deterministic)
 
-    return self.residual(attend, states, self.cross_attention_norm,
-                         deterministic=deterministic)
+    def attend(inputs):
+      return self.cross_attention(
+        inputs, memory, mask, deterministic=deterministic
+      )
+
+    return self.residual(
+      attend, states, self.cross_attention_norm, deterministic=deterministic
+    )
 
   def mlp_block(self, states: jax.Array, *, deterministic: bool) -> jax.Array:
     """Feed-forward: [B, T, H] -> [B, T, H]."""
-    return self.residual(self.mlp, states, self.mlp_norm,
-                         deterministic=deterministic)
+    return self.residual(
+      self.mlp, states, self.mlp_norm, deterministic=deterministic
+    )
 
-  def residual(self, function: Callable[[jax.Array], jax.Array],
-               states: jax.Array, norm: nn.Module, *, deterministic: bool
-               ) -> jax.Array:
+  def residual(
+    self,
+    function: Callable[[jax.Array], jax.Array],
+    states: jax.Array,
+    norm: nn.Module,
+    *,
+    deterministic: bool,
+  ) -> jax.Array:
     """x + f(norm(x)), or norm(x + f(x)), with dropout on f's output."""
     pre = self.config.norm_position is model_config.NormPosition.PRE
     inputs = norm(states) if pre else states

@@ -17,7 +17,8 @@ def constrain(states: jax.Array, *axes: str | None) -> jax.Array:
 def weights_init(config: _Config, *axes: str):
   """Normal initialiser whose parameter carries logical axes."""
   return nn.with_logical_partitioning(
-      nn.initializers.normal(config.initializer_range), axes)
+    nn.initializers.normal(config.initializer_range), axes
+  )
 
 
 def zeros_init(*axes: str):
@@ -46,14 +47,19 @@ class Linear(nn.Module):
     dtype = self.config.compute_dtype
     contracted = len(self.axes) - len(self.features)
     kernel = self.param(
-        'kernel', weights_init(self.config, *self.axes),
-        (*inputs.shape[-contracted:], *self.features), jnp.float32)
-    outputs = jnp.tensordot(inputs.astype(dtype), kernel.astype(dtype),
-                            axes=contracted)
+      'kernel',
+      weights_init(self.config, *self.axes),
+      (*inputs.shape[-contracted:], *self.features),
+      jnp.float32,
+    )
+    outputs = jnp.tensordot(
+      inputs.astype(dtype), kernel.astype(dtype), axes=contracted
+    )
     if not self.use_bias:
       return outputs
-    axes = ('norm' if axis == 'embed' else axis
-            for axis in self.axes[contracted:])
+    axes = (
+      'norm' if axis == 'embed' else axis for axis in self.axes[contracted:]
+    )
     bias = self.param('bias', zeros_init(*axes), self.features, jnp.float32)
     rows = tuple(range(inputs.ndim - contracted))
     return outputs + jnp.expand_dims(bias.astype(dtype), rows)

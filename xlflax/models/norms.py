@@ -24,8 +24,7 @@ class LayerNorm(nn.Module):
     width = (states.shape[-1],)
     scale = self.param('scale', ones, width, jnp.float32)
     if config.norm is model_config.Norm.RMS:
-      return rms(config.layer_norm_epsilon, config.compute_dtype)(
-          states, scale)
+      return rms(config.layer_norm_epsilon, config.compute_dtype)(states, scale)
     if config.norm is model_config.Norm.SCALE:
       bias: Any = jnp.zeros(width, jnp.float32)
     else:
@@ -37,6 +36,7 @@ class LayerNorm(nn.Module):
 @functools.lru_cache
 def _normalize(epsilon: float, dtype: jnp.dtype):
   """(x [..., H], scale [H], bias [H]) -> [..., H] in `dtype`."""
+
   def normalize(states, scale, bias):
     states = states.astype(jnp.float32)
     states = states - states.mean(-1, keepdims=True)
@@ -54,6 +54,7 @@ def rms(epsilon: float, dtype: jnp.dtype):
   """(x [..., H], scale [H]) -> [..., H] in `dtype`: x over its root mean
   square, scaled (Zhang & Sennrich 2019).
   """
+
   def normalize(states, scale):
     states = states.astype(jnp.float32)
     power = jnp.square(states).mean(-1, keepdims=True)

@@ -6,8 +6,7 @@ from collections.abc import Callable
 import jax
 
 
-def recomputed(function: Callable[..., jax.Array]
-               ) -> Callable[..., jax.Array]:
+def recomputed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
   """`function`, computed again in the backward pass.
 
   For cheap element-wise functions, whose intermediate values cost more to

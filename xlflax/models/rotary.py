@@ -28,8 +28,10 @@ def rotation(positions: jax.Array, *, dim: int, theta: float) -> Rotation:
     theta: the base of the periods.
   """
   frequencies = theta ** (-np.arange(0, dim, 2, dtype=np.float32) / dim)
-  angles = positions.astype(jnp.float32)[:, :, None] * jnp.asarray(
-      frequencies, jnp.float32)[None, None]
+  angles = (
+    positions.astype(jnp.float32)[:, :, None]
+    * jnp.asarray(frequencies, jnp.float32)[None, None]
+  )
   return Rotation(jnp.cos(angles), jnp.sin(angles))
 
 
@@ -42,5 +44,5 @@ def rotate(heads: jax.Array, by: Rotation) -> jax.Array:
   cos, sin = by.cos[:, :, None], by.sin[:, :, None]
   cos, sin = (jnp.broadcast_to(x, first.shape) for x in (cos, sin))
   return jnp.concatenate(
-      [first * cos - second * sin, second * cos + first * sin],
-      axis=-1).astype(heads.dtype)
+    [first * cos - second * sin, second * cos + first * sin], axis=-1
+  ).astype(heads.dtype)

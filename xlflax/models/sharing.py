@@ -55,26 +55,30 @@ class SharingPlan:
   def __post_init__(self):
     if self.layers < 0:
       raise errors.ConfigError(
-          'A sharing plan has a negative number of layers', got=self.layers,
-          expected='0, or how many layers from the bottom are '
-          'language-specific', where='SharingPlan.layers')
+        'A sharing plan has a negative number of layers',
+        got=self.layers,
+        expected='0, or how many layers from the bottom are language-specific',
+        where='SharingPlan.layers',
+      )
     if not (self.embeddings or self.layers):
       raise errors.ConfigError(
-          'A sharing plan separates nothing',
-          got='embeddings=False, layers=0',
-          expected='embeddings=True, layers of at least 1, or both',
-          where='SharingPlan', fix='leave EncoderConfig.sharing at None to '
-          'share everything')
+        'A sharing plan separates nothing',
+        got='embeddings=False, layers=0',
+        expected='embeddings=True, layers of at least 1, or both',
+        where='SharingPlan',
+        fix='leave EncoderConfig.sharing at None to share everything',
+      )
 
 
 def check(plan: SharingPlan | None, num_layers: int) -> None:
   """Raises ConfigError for a plan over layers that the encoder lacks."""
   if plan is not None and plan.layers > num_layers:
     raise errors.ConfigError(
-        'A sharing plan names layers that do not exist',
-        got=f'layers 1 to {plan.layers}',
-        expected=f'at most {num_layers} layers, as the encoder has',
-        where='EncoderConfig.sharing')
+      'A sharing plan names layers that do not exist',
+      got=f'layers 1 to {plan.layers}',
+      expected=f'at most {num_layers} layers, as the encoder has',
+      where='EncoderConfig.sharing',
+    )
 
 
 def plan_of(model) -> SharingPlan | None:
@@ -82,8 +86,13 @@ def plan_of(model) -> SharingPlan | None:
   return getattr(getattr(model, 'config', None), 'sharing', None)
 
 
-def init(plan: SharingPlan, init_one: Callable[[jax.Array], dict],
-         rng: jax.Array, *, num_languages: int) -> dict:
+def init(
+  plan: SharingPlan,
+  init_one: Callable[[jax.Array], dict],
+  rng: jax.Array,
+  *,
+  num_languages: int,
+) -> dict:
   """Fresh parameters in which each language's own part is drawn for itself.
 
   Args:
@@ -99,8 +108,10 @@ def init(plan: SharingPlan, init_one: Callable[[jax.Array], dict],
   keys = jax.random.split(rng, num_languages)
   own = jax.vmap(lambda key: _split(plan, init_one(key))[1])(keys)
   own = jax.tree.map(
-      lambda box: box.add_axis(0, {nn.PARTITION_NAME: 'language'}), own,
-      is_leaf=_is_box)
+    lambda box: box.add_axis(0, {nn.PARTITION_NAME: 'language'}),
+    own,
+    is_leaf=_is_box,
+  )
   return {**shared, LANGUAGE_SPECIFIC: own}
 
 
@@ -124,14 +135,19 @@ def select(plan: SharingPlan | None, params: dict, language) -> dict:
   if plan is None:
     return params
   own = jax.tree.map(
-      lambda leaf: jax.lax.dynamic_index_in_dim(
-          leaf, language, axis=0, keepdims=False), params[LANGUAGE_SPECIFIC])
-  tree = {name: part for name, part in params.items()
-          if name != LANGUAGE_SPECIFIC}
+    lambda leaf: jax.lax.dynamic_index_in_dim(
+      leaf, language, axis=0, keepdims=False
+    ),
+    params[LANGUAGE_SPECIFIC],
+  )
+  tree = {
+    name: part for name, part in params.items() if name != LANGUAGE_SPECIFIC
+  }
   for name, part in own.items():
     if name == _LAYERS and name in tree:  # [k, ...] and [L - k, ...]
-      part = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), part,
-                          tree[name])
+      part = jax.tree.map(
+        lambda *leaves: jnp.concatenate(leaves), part, tree[name]
+      )
     elif name == _EMBEDDINGS:
       part = {**tree.get(name, {}), **part}
     tree[name] = part

@@ -16,16 +16,18 @@ from xlflax.models import (
 from xlflax.models import encoder_decoder_config as config_lib
 
 
-def check_length(token_ids: jax.Array,
-                 config: config_lib.EncoderDecoderConfig) -> None:
+def check_length(
+  token_ids: jax.Array, config: config_lib.EncoderDecoderConfig
+) -> None:
   """Raises ConfigError for rows longer than `config.max_length`."""
   if token_ids.shape[1] > config.max_length:
     raise errors.ConfigError(
-        'The rows are longer than the model takes',
-        got=f'{token_ids.shape[1]} tokens',
-        expected=f'at most {config.max_length}',
-        where='EncoderDecoderConfig.max_length',
-        fix='shorten the rows of the stream, or raise max_length')
+      'The rows are longer than the model takes',
+      got=f'{token_ids.shape[1]} tokens',
+      expected=f'at most {config.max_length}',
+      where='EncoderDecoderConfig.max_length',
+      fix='shorten the rows of the stream, or raise max_length',
+    )
 
 
 class T5Encoder(nn.Module):
@@ -39,10 +41,14 @@ class T5Encoder(nn.Module):
   def setup(self):
     config = self.config
     self.token = self.param(
-        'token', t5_layers.normal_init(1.0, 'vocab', 'embed'),
-        (config.table_size, config.hidden_dim), jnp.float32)
+      'token',
+      t5_layers.normal_init(1.0, 'vocab', 'embed'),
+      (config.table_size, config.hidden_dim),
+      jnp.float32,
+    )
     self.layers = layer_loop.modules(
-        self._layer, config.num_encoder_layers, scan=config.scan_layers)
+      self._layer, config.num_encoder_layers, scan=config.scan_layers
+    )
     if not config.per_layer_relative_bias:
       self.relative_bias = t5_layers.RelativeBias(config)
     self.final_norm = t5_layers.RmsNorm(config)
@@ -61,28 +67,34 @@ class T5Encoder(nn.Module):
     """[B, T] -> [B, T, H] in the compute dtype; the decoder's, too."""
     check_length(token_ids, self.config)
     states = embeddings.lookup(self.token, token_ids, 'vocab')
-    return self.dropout(states.astype(self.config.compute_dtype),
-                        deterministic=deterministic)
+    return self.dropout(
+      states.astype(self.config.compute_dtype), deterministic=deterministic
+    )
 
   def _layer(self) -> decoder_layers.T5Layer:
     return decoder_layers.T5Layer(self.config.encoder, t5=self.config)
 
-  def _run(self, token_ids, *, collect: bool, segment_ids=None,
-           deterministic: bool = True):
+  def _run(
+    self,
+    token_ids,
+    *,
+    collect: bool,
+    segment_ids=None,
+    deterministic: bool = True,
+  ):
     """Last states, and the inputs of every layer and the last's output."""
     config = self.config
     states = self.embed(token_ids, deterministic=deterministic)
     mask = None if segment_ids is None else attention.segment_mask(segment_ids)
     places = jnp.arange(token_ids.shape[1])
     relative = t5_layers.relative_buckets(
-        places, places, causal=False, config=config)
+      places, places, causal=False, config=config
+    )
     if not config.per_layer_relative_bias:
       relative = self.relative_bias(relative)
     embedded = states
-    states, every = self._layers(states, mask, relative, collect,
-                                 deterministic)
-    states = self.dropout(self.final_norm(states),
-                          deterministic=deterministic)
+    states, every = self._layers(states, mask, relative, collect, deterministic)
+    states = self.dropout(self.final_norm(states), deterministic=deterministic)
     if collect:
       every = jnp.concatenate([embedded[None], every], axis=0)
     return states, every
@@ -92,24 +104,40 @@ class T5Encoder(nn.Module):
     count, scan = config.num_encoder_layers, config.scan_layers
     if self.is_initializing():
       layer_loop.create(
-          self.layers, count, 'encode', states, mask, relative=relative,
-          deterministic=True)
+        self.layers,
+        count,
+        'encode',
+        states,
+        mask,
+        relative=relative,
+        deterministic=True,
+      )
     layer = self._detached()
     training = not deterministic
 
     def body(states, params, index, key):
       del index
       states = layer.apply(
-          {'params': params}, states, mask, relative=relative,
-          deterministic=deterministic, method='encode',
-          rngs={'dropout': key} if training else None)
+        {'params': params},
+        states,
+        mask,
+        relative=relative,
+        deterministic=deterministic,
+        method='encode',
+        rngs={'dropout': key} if training else None,
+      )
       return states, states if collect else None
 
     return layer_loop.run(
-        body, states, layer_loop.parameters(self, count, scan=scan),
-        count=count, remat=config.remat,
-        dropout_key=self.make_rng('dropout') if training else None)
+      body,
+      states,
+      layer_loop.parameters(self, count, scan=scan),
+      count=count,
+      remat=config.remat,
+      dropout_key=self.make_rng('dropout') if training else None,
+    )
 
   def _detached(self) -> decoder_layers.T5Layer:
     return decoder_layers.T5Layer(
-        self.config.encoder, t5=self.config, parent=None)
+      self.config.encoder, t5=self.config, parent=None
+    )

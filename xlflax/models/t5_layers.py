@@ -20,8 +20,7 @@ _MASKED = -1e30
 
 def normal_init(stddev: float, *axes: str):
   """Normal initialiser whose parameter carries logical axes."""
-  return nn.with_logical_partitioning(
-      nn.initializers.normal(stddev), axes)
+  return nn.with_logical_partitioning(nn.initializers.normal(stddev), axes)
 
 
 class RmsNorm(nn.Module):
@@ -37,8 +36,9 @@ class RmsNorm(nn.Module):
     """[..., H] -> [..., H] in the compute dtype."""
     ones = nn.with_logical_partitioning(nn.initializers.ones_init(), ('norm',))
     scale = self.param('scale', ones, (states.shape[-1],), jnp.float32)
-    function = norms.rms(self.config.layer_norm_epsilon,
-                         self.config.compute_dtype)
+    function = norms.rms(
+      self.config.layer_norm_epsilon, self.config.compute_dtype
+    )
     return function(states, scale)
 
 
@@ -63,15 +63,23 @@ class Projection(nn.Module):
     dtype = self.config.compute_dtype
     contracted = len(self.axes) - len(self.features)
     kernel = self.param(
-        'kernel', normal_init(self.stddev, *self.axes),
-        (*inputs.shape[-contracted:], *self.features), jnp.float32)
-    return jnp.tensordot(inputs.astype(dtype), kernel.astype(dtype),
-                         axes=contracted)
+      'kernel',
+      normal_init(self.stddev, *self.axes),
+      (*inputs.shape[-contracted:], *self.features),
+      jnp.float32,
+    )
+    return jnp.tensordot(
+      inputs.astype(dtype), kernel.astype(dtype), axes=contracted
+    )
 
 
-def relative_buckets(query_positions: jax.Array, key_positions: jax.Array, *,
-                     causal: bool, config: config_lib.EncoderDecoderConfig
-                     ) -> jax.Array:
+def relative_buckets(
+  query_positions: jax.Array,
+  key_positions: jax.Array,
+  *,
+  causal: bool,
+  config: config_lib.EncoderDecoderConfig,
+) -> jax.Array:
   """The row of the relative position table for each query and key.
 
   Half of the rows are for exact distances, the other half grow
@@ -101,8 +109,9 @@ def relative_buckets(query_positions: jax.Array, key_positions: jax.Array, *,
   octaves = jnp.log(jnp.maximum(distance, 1).astype(jnp.float32) / exact)
   octaves = octaves / math.log(config.relative_max_distance / exact)
   far = exact + (octaves * (rows - exact)).astype(jnp.int32)
-  return first + jnp.where(distance < exact, distance,
-                           jnp.minimum(far, rows - 1))
+  return first + jnp.where(
+    distance < exact, distance, jnp.minimum(far, rows - 1)
+  )
 
 
 class RelativeBias(nn.Module):
@@ -115,8 +124,11 @@ class RelativeBias(nn.Module):
     """int32 [T, S] -> float32 [1, N, T, S]."""
     config = self.config
     table = self.param(
-        'table', normal_init(config.hidden_dim**-0.5, 'position', 'heads'),
-        (config.relative_buckets, config.num_heads), jnp.float32)
+      'table',
+      normal_init(config.hidden_dim**-0.5, 'position', 'heads'),
+      (config.relative_buckets, config.num_heads),
+      jnp.float32,
+    )
     bias = jnp.take(table, buckets, axis=0)  # [T, S, N]
     return jnp.transpose(bias, (2, 0, 1))[None]
 
@@ -134,27 +146,49 @@ class Attention(nn.Module):
     heads = (config.num_heads, config.dim_per_head)
     width = config.hidden_dim**-0.5
     project = functools.partial(
-        Projection, config, heads, ('embed', 'heads', 'kv'))
+      Projection, config, heads, ('embed', 'heads', 'kv')
+    )
     self.query = project(width * config.dim_per_head**-0.5)
     self.key, self.value = project(width), project(width)
     self.output = Projection(
-        config, (config.hidden_dim,), ('heads', 'kv', 'embed'),
-        math.prod(heads)**-0.5)
+      config,
+      (config.hidden_dim,),
+      ('heads', 'kv', 'embed'),
+      math.prod(heads) ** -0.5,
+    )
 
   def keys_values(self, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
     """[B, S, H] -> keys and values, [B, S, N, D] each."""
     return _heads(self.key(memory)), _heads(self.value(memory))
 
-  def __call__(self, states: jax.Array, memory: jax.Array,
-               mask: jax.Array | None, *, bias: jax.Array | None = None,
-               deterministic: bool) -> jax.Array:
+  def __call__(
+    self,
+    states: jax.Array,
+    memory: jax.Array,
+    mask: jax.Array | None,
+    *,
+    bias: jax.Array | None = None,
+    deterministic: bool,
+  ) -> jax.Array:
     """What `states` [B, T, H] read from `memory` [B, S, H]: [B, T, H]."""
-    return self.attend(states, *self.keys_values(memory), mask, bias=bias,
-                       deterministic=deterministic)
+    return self.attend(
+      states,
+      *self.keys_values(memory),
+      mask,
+      bias=bias,
+      deterministic=deterministic,
+    )
 
-  def attend(self, states: jax.Array, key: jax.Array, value: jax.Array,
-             mask: jax.Array | None, *, bias: jax.Array | None = None,
-             deterministic: bool) -> jax.Array:
+  def attend(
+    self,
+    states: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array | None,
+    *,
+    bias: jax.Array | None = None,
+    deterministic: bool,
+  ) -> jax.Array:
     """What `states` read from keys and values.
 
     Args:
@@ -168,8 +202,12 @@ class Attention(nn.Module):
     Returns:
       [B, T, H]; a query that sees nothing reads zeros.
     """
-    logits = jnp.einsum('btnd,bsnd->bnts', _heads(self.query(states)), key,
-                        preferred_element_type=jnp.float32)
+    logits = jnp.einsum(
+      'btnd,bsnd->bnts',
+      _heads(self.query(states)),
+      key,
+      preferred_element_type=jnp.float32,
+    )
     if bias is not None:
       logits = logits + jnp.broadcast_to(bias, logits.shape)
     if mask is not None:
@@ -195,13 +233,19 @@ class FeedForward(nn.Module):
 
   def setup(self):
     config = self.config
-    project = functools.partial(Projection, config, (config.mlp_dim,),
-                                ('embed', 'mlp'), config.hidden_dim**-0.5)
+    project = functools.partial(
+      Projection,
+      config,
+      (config.mlp_dim,),
+      ('embed', 'mlp'),
+      config.hidden_dim**-0.5,
+    )
     self.wi = project()
     if config.gated_mlp:
       self.gate = project()
-    self.wo = Projection(config, (config.hidden_dim,), ('mlp', 'embed'),
-                         config.mlp_dim**-0.5)
+    self.wo = Projection(
+      config, (config.hidden_dim,), ('mlp', 'embed'), config.mlp_dim**-0.5
+    )
     self.dropout = dropout.Dropout(config.dropout_rate)
 
   def __call__(self, states: jax.Array, *, deterministic: bool) -> jax.Array:

@@ -127,8 +127,7 @@ class Objective:
     del params
     return state
 
-  def __call__(self, model, params, batch, context: Context
-               ) -> ObjectiveOutput:
+  def __call__(self, model, params, batch, context: Context) -> ObjectiveOutput:
     """Loss and metrics of one batch.
 
     Args:
@@ -145,6 +144,8 @@ class Objective:
 
 def mean(value: Sum) -> jax.Array:
   """total / weight, and 0 where the weight is 0."""
-  return jnp.where(value.weight > 0,
-                   value.total / jnp.where(value.weight > 0, value.weight, 1),
-                   jnp.zeros_like(value.total))
+  return jnp.where(
+    value.weight > 0,
+    value.total / jnp.where(value.weight > 0, value.weight, 1),
+    jnp.zeros_like(value.total),
+  )

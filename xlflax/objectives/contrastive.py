@@ -93,24 +93,33 @@ class SentenceAlignment(base.Objective):
     enums.coerce(self, 'direction', Direction)
     enums.coerce(self, 'duplicates', Duplicates)
     if not self.temperature > 0:
-      raise errors.ConfigError('The temperature is out of range',
-                               got=self.temperature,
-                               expected='a number above 0')
+      raise errors.ConfigError(
+        'The temperature is out of range',
+        got=self.temperature,
+        expected='a number above 0',
+      )
     if self.projection_dim is not None and self.projection_dim < 1:
-      raise errors.ConfigError('projection_dim is out of range',
-                               got=self.projection_dim,
-                               expected='a width of at least 1, or None')
+      raise errors.ConfigError(
+        'projection_dim is out of range',
+        got=self.projection_dim,
+        expected='a width of at least 1, or None',
+      )
     if self.layer is not None and self.layer < 0:
-      raise errors.ConfigError('The layer is out of range', got=self.layer,
-                               expected='0 (embeddings) to the number of '
-                               'layers, or None for the final states')
+      raise errors.ConfigError(
+        'The layer is out of range',
+        got=self.layer,
+        expected='0 (embeddings) to the number of '
+        'layers, or None for the final states',
+      )
     if self.queue is not None and self.direction is not Direction.FORWARD:
       raise errors.ConfigError(
-          'Momentum contrast has one direction: the first side asks',
-          got=f'direction={self.direction.value!r} and a queue',
-          expected="'forward'", where=f'objective {self.name!r}',
-          fix="set direction to 'forward', and the stream's "
-          "PairOptions.order to 'random' so that both sides ask")
+        'Momentum contrast has one direction: the first side asks',
+        got=f'direction={self.direction.value!r} and a queue',
+        expected="'forward'",
+        where=f'objective {self.name!r}',
+        fix="set direction to 'forward', and the stream's "
+        "PairOptions.order to 'random' so that both sides ask",
+      )
 
   @property
   def name(self) -> str:
@@ -124,9 +133,11 @@ class SentenceAlignment(base.Objective):
     """
     if self.layer is not None and self.layer > model.config.num_layers:
       raise errors.ConfigError(
-          'The layer of the sentence alignment does not exist',
-          got=self.layer, expected=f'0 to {model.config.num_layers}',
-          where=f'objective {self.name!r}')
+        'The layer of the sentence alignment does not exist',
+        got=self.layer,
+        expected=f'0 to {model.config.num_layers}',
+        where=f'objective {self.name!r}',
+      )
     if self.projection_dim is None:
       return {}
     vectors = jnp.zeros((1, model.config.hidden_dim))
@@ -137,39 +148,54 @@ class SentenceAlignment(base.Objective):
     if self.queue is None:
       return ()
     return momentum_contrast.initial_state(
-        self.queue, params, name=self.name,
-        dim=self.projection_dim or model.config.hidden_dim,
-        with_prints=self.duplicates is Duplicates.EXCLUDE)
+      self.queue,
+      params,
+      name=self.name,
+      dim=self.projection_dim or model.config.hidden_dim,
+      with_prints=self.duplicates is Duplicates.EXCLUDE,
+    )
 
   def start_step(self, params, state) -> Any:
     """The momentum update."""
     if self.queue is None:
       return state
     return momentum_contrast.start_step(
-        self.queue, params, state, name=self.name)
+      self.queue, params, state, name=self.name
+    )
 
   def _vectors(self, model, params, rows, context, rng=None) -> jax.Array:
     """Unit vectors [N, D] of N rows (of one language, if it has own parts)."""
     params = inputs.bind(model, params, rows, context.vocabulary)
-    states = inputs.encode(model, params, rows, context=context,
-                           rng=context.rng if rng is None else rng,
-                           layer=self.layer)
+    states = inputs.encode(
+      model,
+      params,
+      rows,
+      context=context,
+      rng=context.rng if rng is None else rng,
+      layer=self.layer,
+    )
     text = masking.is_text(rows, context.vocabulary)
     vectors = inputs.pool(states, text, self.pooling)
     if self.projection_dim is not None:
-      vectors = cast(jax.Array, ProjectionHead(self.projection_dim).apply(
-          {'params': params['heads'][self.name]}, vectors))
+      vectors = cast(
+        jax.Array,
+        ProjectionHead(self.projection_dim).apply(
+          {'params': params['heads'][self.name]}, vectors
+        ),
+      )
     return losses.l2_normalize(vectors)
 
   def _excluded(self, first, second) -> jax.Array | None:
     """Pairs [B, B] that aren't each other's negatives; symmetric."""
     if self.duplicates is Duplicates.NEGATIVE:
       return None
-    return (same_rows(first[batch_lib.TOKEN_IDS])
-            | same_rows(second[batch_lib.TOKEN_IDS]))
+    return same_rows(first[batch_lib.TOKEN_IDS]) | same_rows(
+      second[batch_lib.TOKEN_IDS]
+    )
 
-  def __call__(self, model, params, batch, context: base.Context
-               ) -> base.ObjectiveOutput:
+  def __call__(
+    self, model, params, batch, context: base.Context
+  ) -> base.ObjectiveOutput:
     first, second = two_sided.sides(batch, objective=self.name)
     rows = two_sided.interleave(first, second)
     text = masking.is_text(rows, context.vocabulary)
@@ -179,19 +205,25 @@ class SentenceAlignment(base.Objective):
     if self.queue is None:
       results = self._in_batch(model, params, first, second, context, weights)
     else:
-      results, state = self._with_queue(model, params, first, second, context,
-                                        valid)
+      results, state = self._with_queue(
+        model, params, first, second, context, valid
+      )
     loss = sum(result.loss for result in results) / len(results)
     return base.ObjectiveOutput(
-        base.Sum(jnp.sum(loss), jnp.sum(weights)),
-        self._metrics(rows, context, results, weights), state)
+      base.Sum(jnp.sum(loss), jnp.sum(weights)),
+      self._metrics(rows, context, results, weights),
+      state,
+    )
 
   def _in_batch(self, model, params, first, second, context, weights):
     """Loss and correctness [B] of each direction."""
     vectors = self._pair_vectors(model, params, first, second, context)
     info_nce = functools.partial(
-        losses.info_nce, temperature=self.temperature, weights=weights,
-        excluded=self._excluded(first, second))
+      losses.info_nce,
+      temperature=self.temperature,
+      weights=weights,
+      excluded=self._excluded(first, second),
+    )
     results = [info_nce(vectors[:, 0], vectors[:, 1])]
     if self.direction is Direction.BOTH:
       results.append(info_nce(vectors[:, 1], vectors[:, 0]))
@@ -200,51 +232,69 @@ class SentenceAlignment(base.Objective):
   def _pair_vectors(self, model, params, first, second, context) -> jax.Array:
     """Unit vectors [B, 2, D]; side by side where languages have own parts."""
     if sharing.plan_of(model) is None:
-      vectors = self._vectors(model, params, two_sided.interleave(first, second),
-                              context)
+      vectors = self._vectors(
+        model, params, two_sided.interleave(first, second), context
+      )
       return vectors.reshape(-1, 2, vectors.shape[-1])
     rngs = jax.random.split(context.rng)
     return jnp.stack(
-        [self._vectors(model, params, side, context, rng)
-         for side, rng in zip((first, second), rngs, strict=True)], axis=1)
+      [
+        self._vectors(model, params, side, context, rng)
+        for side, rng in zip((first, second), rngs, strict=True)
+      ],
+      axis=1,
+    )
 
   def _with_queue(self, model, params, first, second, context, valid):
     """Loss and correctness [B] of one direction, and the new state."""
     assert self.queue is not None
-    self.queue.check_batch(valid.shape[0] * context.micro_batches,
-                           f'objective {self.name!r}')
+    self.queue.check_batch(
+      valid.shape[0] * context.micro_batches, f'objective {self.name!r}'
+    )
     query_rng, key_rng = jax.random.split(context.rng)
     queries = self._vectors(model, params, first, context, query_rng)
     state = jax.lax.stop_gradient(context.state)
-    new = {'keys': jax.lax.stop_gradient(self._vectors(
-        model, state['key_encoder'], second, context, key_rng))}
+    new = {
+      'keys': jax.lax.stop_gradient(
+        self._vectors(model, state['key_encoder'], second, context, key_rng)
+      )
+    }
     excluded = None
     if self.duplicates is Duplicates.EXCLUDE:
       new['prints'] = jnp.concatenate(
-          [fingerprints(side[batch_lib.TOKEN_IDS])
-           for side in (first, second)], axis=1)
+        [fingerprints(side[batch_lib.TOKEN_IDS]) for side in (first, second)],
+        axis=1,
+      )
       excluded = momentum_contrast.shared_sentences(
-          new['prints'], state['negatives']['prints'])
+        new['prints'], state['negatives']['prints']
+      )
     result = momentum_contrast.info_nce(
-        queries, new['keys'], state['negatives']['keys'],
-        temperature=self.temperature, weights=valid.astype(jnp.float32),
-        excluded=excluded)
+      queries,
+      new['keys'],
+      state['negatives']['keys'],
+      temperature=self.temperature,
+      weights=valid.astype(jnp.float32),
+      excluded=excluded,
+    )
     return [result], momentum_contrast.enqueue(state, new, valid, context)
 
   def _metrics(self, rows, context, results, weights):
     vocabulary = context.vocabulary
     count = len(vocabulary.languages)
     asking = inputs.row_languages(rows, vocabulary).reshape(-1, 2)
-    asking = asking[:, :len(results)].T  # [directions, B]
+    asking = asking[:, : len(results)].T  # [directions, B]
     weights = jnp.broadcast_to(weights[None, :], asking.shape)
-    loss, correct = (jnp.stack(values) for values in zip(*results,
-                                                         strict=True))
+    loss, correct = (jnp.stack(values) for values in zip(*results, strict=True))
     return {
-        f'{self.name}/loss': metrics.by_language(
-            jax.lax.stop_gradient(loss), weights, asking, count),
-        f'{self.name}/accuracy': metrics.by_language(
-            correct, weights, asking, count),
-        f'{self.name}/{metrics.TOKENS}': metrics.count_by_language(
-            masking.is_present(rows, vocabulary),
-            rows[batch_lib.LANGUAGE_IDS], count),
+      f'{self.name}/loss': metrics.by_language(
+        jax.lax.stop_gradient(loss), weights, asking, count
+      ),
+      f'{self.name}/accuracy': metrics.by_language(
+        correct, weights, asking, count
+      ),
+      f'{self.name}/{metrics.TOKENS}': metrics.count_by_language(
+        masking.is_present(rows, vocabulary),
+        rows[batch_lib.LANGUAGE_IDS],
+        count,
+      ),
     }

@@ -64,27 +64,35 @@ class CrossAttentionMLM(MaskedLM):
     """
     del rng
     cross_attention.check_enabled(
-        model.config, where=f'objective {self.name!r}')
+      model.config, where=f'objective {self.name!r}'
+    )
     return {}
 
-  def __call__(self, model, params, batch, context: base.Context
-               ) -> base.ObjectiveOutput:
+  def __call__(
+    self, model, params, batch, context: base.Context
+  ) -> base.ObjectiveOutput:
     mask_rng, out_rng, in_rng = jax.random.split(context.rng, 3)
     groups = self._groups(model, params, batch, context, mask_rng)
     plug_out = [
-        inputs.encode(model, group.params, _shown(group), context=context,
-                      rng=rng)
-        for group, rng in zip(groups, two_sided.keys(out_rng, groups),
-                              strict=True)]
+      inputs.encode(
+        model, group.params, _shown(group), context=context, rng=rng
+      )
+      for group, rng in zip(
+        groups, two_sided.keys(out_rng, groups), strict=True
+      )
+    ]
     memories = _other_sides(jax.lax.stop_gradient(plug_out))
-    segments = _other_sides([group.batch.get(batch_lib.SEGMENT_IDS)
-                             for group in groups])
+    segments = _other_sides(
+      [group.batch.get(batch_lib.SEGMENT_IDS) for group in groups]
+    )
     outputs = []
     for i, rng in enumerate(two_sided.keys(in_rng, groups)):
-      plug_in = _plug_in(model, groups[i], memories[i], segments[i],
-                         context=context, rng=rng)
-      outputs.append(self._output(model, groups[i], plug_out[i], plug_in,
-                                  context))
+      plug_in = _plug_in(
+        model, groups[i], memories[i], segments[i], context=context, rng=rng
+      )
+      outputs.append(
+        self._output(model, groups[i], plug_out[i], plug_in, context)
+      )
     return metrics.add_outputs(outputs)
 
   def _groups(self, model, params, batch, context, rng) -> list[_Rows]:
@@ -104,16 +112,25 @@ class CrossAttentionMLM(MaskedLM):
     """Loss and metrics of the states H^L and S^L [N, T, H] of a group."""
     states = jnp.stack([plug_out, plug_in], axis=1)
     states = states.reshape(-1, *states.shape[2:])  # [2N, T, H]
-    batch, plan = jax.tree.map(lambda x: jnp.repeat(x, 2, axis=0),
-                               (group.batch, group.plan))
+    batch, plan = jax.tree.map(
+      lambda x: jnp.repeat(x, 2, axis=0), (group.batch, group.plan)
+    )
     scored = self._losses(model, group.params, batch, states, plan)
     loss, correct, weights, languages = (  # [2N, K] -> [N, 2, K]
-        x.reshape(-1, 2, *x.shape[1:]) for x in scored)
+      x.reshape(-1, 2, *x.shape[1:]) for x in scored
+    )
     total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
     return base.ObjectiveOutput(
-        base.Sum(total, jnp.sum(weights[:, 0])),
-        self._terms(group, context, jax.lax.stop_gradient(loss), correct,
-                    weights[:, 0], languages[:, 0]))
+      base.Sum(total, jnp.sum(weights[:, 0])),
+      self._terms(
+        group,
+        context,
+        jax.lax.stop_gradient(loss),
+        correct,
+        weights[:, 0],
+        languages[:, 0],
+      ),
+    )
 
   def _terms(self, group, context, loss, correct, weights, languages):
     """Metrics; `loss` and `correct` are [N, 2, K], self and cross."""
@@ -122,11 +139,17 @@ class CrossAttentionMLM(MaskedLM):
     values = {'loss': jnp.sum(loss, axis=1)}
     for i, term in enumerate(('self', 'cross')):
       values |= {f'{term}_loss': loss[:, i], f'{term}_accuracy': correct[:, i]}
-    terms = {f'{self.name}/{key}': metrics.by_language(
-        value, weights, languages, count) for key, value in values.items()}
+    terms = {
+      f'{self.name}/{key}': metrics.by_language(
+        value, weights, languages, count
+      )
+      for key, value in values.items()
+    }
     terms[f'{self.name}/{metrics.TOKENS}'] = metrics.count_by_language(
-        masking.is_present(group.batch, vocabulary),
-        group.batch[batch_lib.LANGUAGE_IDS], count)
+      masking.is_present(group.batch, vocabulary),
+      group.batch[batch_lib.LANGUAGE_IDS],
+      count,
+    )
     return terms
 
 
@@ -145,6 +168,13 @@ def _other_sides(groups: list) -> list:
 def _plug_in(model, group: _Rows, memory, memory_segments, *, context, rng):
   """S^L [N, T, H] of a group that attends to `memory` [N, T, H]."""
   return inputs.call(
-      model, group.params, 'plug_in', group.token_ids, memory, rng=rng,
-      memory_segment_ids=memory_segments, deterministic=not context.train,
-      **inputs.arguments(group.batch))
+    model,
+    group.params,
+    'plug_in',
+    group.token_ids,
+    memory,
+    rng=rng,
+    memory_segment_ids=memory_segments,
+    deterministic=not context.train,
+    **inputs.arguments(group.batch),
+  )

@@ -52,9 +52,10 @@ class SpanCorruption(SequenceToSequence):
   def policy(self) -> span_corruption.SpanPolicy:
     """Which spans are dropped."""
     return span_corruption.SpanPolicy(
-        noise_density=self.noise_density,
-        max_noise_density=self.max_noise_density,
-        mean_span_length=self.mean_span_length)
+      noise_density=self.noise_density,
+      max_noise_density=self.max_noise_density,
+      mean_span_length=self.mean_span_length,
+    )
 
   def longest_row(self, length: int) -> int:
     return max(self.policy.lengths(_text_length(length)))
@@ -63,10 +64,12 @@ class SpanCorruption(SequenceToSequence):
     text = masking.is_text(batch, context.vocabulary)
     text_length = _text_length(text.shape[1])
     policy = self.policy
-    spans = policy(rng, jnp.sum(text, axis=1, dtype=jnp.int32), text_length,
-                   context.step)
+    spans = policy(
+      rng, jnp.sum(text, axis=1, dtype=jnp.int32), text_length, context.step
+    )
     return *span_corruption.apply(
-        batch, spans, policy.lengths(text_length), context.vocabulary), None
+      batch, spans, policy.lengths(text_length), context.vocabulary
+    ), None
 
 
 def _text_length(length: int) -> int:
@@ -105,7 +108,8 @@ class Infilling(SequenceToSequence):
   def policy(self) -> infilling.InfillingPolicy:
     """Which words are masked."""
     return infilling.InfillingPolicy(
-        mask_ratio=self.mask_ratio, poisson_lambda=self.poisson_lambda)
+      mask_ratio=self.mask_ratio, poisson_lambda=self.poisson_lambda
+    )
 
   def rows(self, batch, context: base.Context, rng: jax.Array):
     vocabulary = context.vocabulary
@@ -114,8 +118,9 @@ class Infilling(SequenceToSequence):
     if self.permute_sentences:
       source = infilling.permute_sentences(source, order_rng, vocabulary)
     starts = infilling.word_starts(source, vocabulary)
-    plan = self.policy(span_rng, jnp.sum(starts, axis=1, dtype=jnp.int32),
-                       starts.shape[1])
+    plan = self.policy(
+      span_rng, jnp.sum(starts, axis=1, dtype=jnp.int32), starts.shape[1]
+    )
     return infilling.apply(source, plan, vocabulary), batch, None
 
 

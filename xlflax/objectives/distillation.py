@@ -71,12 +71,17 @@ class Distillation(base.Objective):
     _ = self._masked_lm  # its settings are checked where it is made
     if not self.temperature > 0:
       raise errors.ConfigError(
-          'The temperature is out of range', got=self.temperature,
-          expected='a number above 0', where=f'objective {self.name!r}')
+        'The temperature is out of range',
+        got=self.temperature,
+        expected='a number above 0',
+        where=f'objective {self.name!r}',
+      )
     if self.slots_per_chunk is not None and self.slots_per_chunk < 1:
       raise errors.ConfigError(
-          'slots_per_chunk must be a number of positions or None',
-          got=self.slots_per_chunk, expected='at least 1')
+        'slots_per_chunk must be a number of positions or None',
+        got=self.slots_per_chunk,
+        expected='at least 1',
+      )
 
   @property
   def name(self) -> str:
@@ -90,6 +95,7 @@ class Distillation(base.Objective):
   def _module(self, model):
     """The teacher's encoder over the student's vocabulary."""
     from xlflax.training.initialization import teachers  # pylint: disable=g-import-not-at-top
+
     return teachers.read_encoder(self.teacher, like=model.config)
 
   def init_state(self, model, params, vocabulary) -> Any:
@@ -102,13 +108,16 @@ class Distillation(base.Objective):
     del params
     self._language_id(vocabulary)
     module = self._module(model)
-    shapes = jax.eval_shape(lambda rng: nn.unbox(
-        models_api.init_params(module, rng)), jax.random.key(0))
+    shapes = jax.eval_shape(
+      lambda rng: nn.unbox(models_api.init_params(module, rng)),
+      jax.random.key(0),
+    )
     return {
-        'teacher': jax.tree.map(
-            lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes),
-        'matched': jnp.zeros([module.config.table_size], bool),
-        'language': jnp.zeros([], jnp.int32),
+      'teacher': jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes
+      ),
+      'matched': jnp.zeros([module.config.table_size], bool),
+      'language': jnp.zeros([], jnp.int32),
     }
 
   def load_state(self, state, *, model, params, vocabulary) -> Any:
@@ -121,21 +130,31 @@ class Distillation(base.Objective):
       ConfigError: the teacher has language embeddings, but not this one's.
     """
     from xlflax.training.initialization import teachers  # pylint: disable=g-import-not-at-top
+
     del params
     if vocabulary is None:
       raise errors.VocabularyError(
-          "A teacher's tokens can not be matched without the student's",
-          got='a vocabulary of sizes only', where=f'objective {self.name!r}',
-          expected='a vocabulary directory')
+        "A teacher's tokens can not be matched without the student's",
+        got='a vocabulary of sizes only',
+        where=f'objective {self.name!r}',
+        expected='a vocabulary directory',
+      )
     module = self._module(model)
     found = teachers.load(
-        self.teacher, step=self.step, vocabulary=vocabulary,
-        rows=module.config.table_size, temperature=self.temperature)
+      self.teacher,
+      step=self.step,
+      vocabulary=vocabulary,
+      rows=module.config.table_size,
+      temperature=self.temperature,
+    )
     language = 0
     if module.config.use_language_embeddings:
       language = self._index(found.languages, 'the teacher')
-    loaded = {'teacher': found.params, 'matched': found.matched,
-              'language': np.int32(language)}
+    loaded = {
+      'teacher': found.params,
+      'matched': found.matched,
+      'language': np.int32(language),
+    }
     return jax.tree.map(_place, state, loaded)
 
   def _language_id(self, vocabulary) -> int:
@@ -144,9 +163,11 @@ class Distillation(base.Objective):
   def _index(self, languages, whose: str) -> int:
     if self.language not in languages:
       raise errors.ConfigError(
-          f"The language of the distillation is none of {whose}",
-          got=repr(self.language), expected=f'one of {tuple(languages)}',
-          where=f'objective {self.name!r}')
+        f'The language of the distillation is none of {whose}',
+        got=repr(self.language),
+        expected=f'one of {tuple(languages)}',
+        where=f'objective {self.name!r}',
+      )
     return languages.index(self.language)
 
   def _teacher_scorer(self, model, token_ids, batch, state, plan):
@@ -154,30 +175,43 @@ class Distillation(base.Objective):
     module = self._module(model)
     if token_ids.shape[1] > module.config.max_length:
       raise errors.ConfigError(
-          'The rows are longer than the teacher reads',
-          got=f'{token_ids.shape[1]} tokens',
-          expected=f'at most {module.config.max_length}',
-          where=f'objective {self.name!r}', fix='shorten the stream')
+        'The rows are longer than the teacher reads',
+        got=f'{token_ids.shape[1]} tokens',
+        expected=f'at most {module.config.max_length}',
+        where=f'objective {self.name!r}',
+        fix='shorten the stream',
+      )
     params = jax.lax.stop_gradient({'model': state['teacher']})
     languages = jnp.full_like(token_ids, state['language'])
     states = inputs.call(
-        module, params, 'encode', token_ids,
-        **{**inputs.arguments(batch), 'language_ids': languages})
+      module,
+      params,
+      'encode',
+      token_ids,
+      **{**inputs.arguments(batch), 'language_ids': languages},
+    )
     return _scorer(module, params, states, plan)
 
-  def __call__(self, model, params, batch, context: base.Context
-               ) -> base.ObjectiveOutput:
+  def __call__(
+    self, model, params, batch, context: base.Context
+  ) -> base.ObjectiveOutput:
     params = inputs.bind(model, params, batch, context.vocabulary)
     mask_rng, dropout_rng = jax.random.split(context.rng)
     token_ids, plan = self._masked_lm.mask(batch, context, mask_rng)
     states = inputs.encode(
-        model, params, {**batch, batch_lib.TOKEN_IDS: token_ids},
-        context=context, rng=dropout_rng)
+      model,
+      params,
+      {**batch, batch_lib.TOKEN_IDS: token_ids},
+      context=context,
+      rng=dropout_rng,
+    )
     scored = table_kl(
-        _scorer(model, params, states, plan),
-        self._teacher_scorer(model, token_ids, batch, context.state, plan),
-        context.state['matched'], temperature=self.temperature,
-        slots_per_chunk=self.slots_per_chunk)
+      _scorer(model, params, states, plan),
+      self._teacher_scorer(model, token_ids, batch, context.state, plan),
+      context.state['matched'],
+      temperature=self.temperature,
+      slots_per_chunk=self.slots_per_chunk,
+    )
     language = self._language_id(context.vocabulary)
     text = masking.is_text(batch, context.vocabulary)
     others = text & (batch[batch_lib.LANGUAGE_IDS] != language)
@@ -186,24 +220,29 @@ class Distillation(base.Objective):
     weights = in_language * context.state['matched'][labels]
     total = jnp.sum(jnp.where(weights > 0, scored.loss * weights, 0.0))
     return base.ObjectiveOutput(
-        base.Sum(total, jnp.sum(weights)),
-        self._metrics(batch, context, scored, weights, in_language, plan),
-        context.state)
+      base.Sum(total, jnp.sum(weights)),
+      self._metrics(batch, context, scored, weights, in_language, plan),
+      context.state,
+    )
 
   def _metrics(self, batch, context, scored, weights, in_language, plan):
     count = len(context.vocabulary.languages)
     ids = batch[batch_lib.LANGUAGE_IDS]
     languages = masking.gather_rows(ids, plan.positions)
+
     def named(values, weights):
-      return metrics.by_language(jax.lax.stop_gradient(values), weights,
-                                 languages, count)
+      return metrics.by_language(
+        jax.lax.stop_gradient(values), weights, languages, count
+      )
+
     present = masking.is_present(batch, context.vocabulary)
     return {
-        f'{self.name}/loss': named(scored.loss, weights),
-        f'{self.name}/agreement': named(scored.correct, weights),
-        f'{self.name}/coverage': named(weights, in_language),
-        f'{self.name}/{metrics.TOKENS}': metrics.count_by_language(
-            present, ids, count),
+      f'{self.name}/loss': named(scored.loss, weights),
+      f'{self.name}/agreement': named(scored.correct, weights),
+      f'{self.name}/coverage': named(weights, in_language),
+      f'{self.name}/{metrics.TOKENS}': metrics.count_by_language(
+        present, ids, count
+      ),
     }
 
 
@@ -212,12 +251,13 @@ def _place(leaf: jax.Array, value) -> jax.Array:
   value = np.asarray(value)
   assert leaf.shape == value.shape, (leaf.shape, value.shape)
   return jax.make_array_from_callback(
-      leaf.shape, leaf.sharding,
-      lambda index: value[index].astype(leaf.dtype))
+    leaf.shape, leaf.sharding, lambda index: value[index].astype(leaf.dtype)
+  )
 
 
 def _scorer(model, params, states, plan):
   """(hidden [B, K, H], table [R, H], bias [R]) whose product are logits."""
-  hidden = inputs.call(model, params, 'transform',
-                       masking.gather_rows(states, plan.positions))
+  hidden = inputs.call(
+    model, params, 'transform', masking.gather_rows(states, plan.positions)
+  )
   return hidden, *inputs.call(model, params, 'output_table')

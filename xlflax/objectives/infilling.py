@@ -53,12 +53,16 @@ class InfillingPolicy:
   def __post_init__(self):
     if not 0 < self.mask_ratio <= 1:
       raise errors.ConfigError(
-          'mask_ratio is out of range', got=self.mask_ratio,
-          expected='a number in (0, 1]')
+        'mask_ratio is out of range',
+        got=self.mask_ratio,
+        expected='a number in (0, 1]',
+      )
     if not 1 <= self.poisson_lambda <= 100:
       raise errors.ConfigError(
-          'poisson_lambda is out of range', got=self.poisson_lambda,
-          expected='a number of words from 1 to 100')
+        'poisson_lambda is out of range',
+        got=self.poisson_lambda,
+        expected='a number of words from 1 to 100',
+      )
 
   def num_slots(self, length: int) -> int:
     """K for rows of `length` words.
@@ -70,8 +74,9 @@ class InfillingPolicy:
     draws = (masked + 6.5 * math.sqrt(masked) + 20) / self.poisson_lambda
     return math.ceil(draws) + 1
 
-  def __call__(self, rng: jax.Array, words: jax.Array, length: int
-               ) -> WordSpans:
+  def __call__(
+    self, rng: jax.Array, words: jax.Array, length: int
+  ) -> WordSpans:
     """Draws spans for rows of `words [B]` words, at most `length`."""
     length_rng, place_rng = jax.random.split(rng)
     slots = self.num_slots(length)
@@ -80,14 +85,15 @@ class InfillingPolicy:
     spans, used = self._lengths(length_rng, wanted, slots)
     count = jnp.sum(used, axis=1, dtype=jnp.int32)
     width = length + slots
-    places = jnp.broadcast_to(row_edits.columns(width),
-                              (words.shape[0], width))
+    places = jnp.broadcast_to(row_edits.columns(width), (words.shape[0], width))
     order = masking.random_order(
-        place_rng, places < (words - wanted + count)[:, None])[:, :slots]
+      place_rng, places < (words - wanted + count)[:, None]
+    )[:, :slots]
     slot = row_edits.columns(slots)
     chosen = jnp.sort(jnp.where(slot < count[:, None], order, width), axis=1)
-    gaps = jnp.diff(chosen - slot, axis=1,
-                    prepend=jnp.zeros_like(chosen[:, :1]))
+    gaps = jnp.diff(
+      chosen - slot, axis=1, prepend=jnp.zeros_like(chosen[:, :1])
+    )
     spans, used = _to_front(spans, used)
     return WordSpans(jnp.where(used, gaps, 0), spans, used)
 
@@ -117,7 +123,8 @@ def _to_front(spans, used):
   """The used slots of each row before the others, in their order."""
   slots = spans.shape[1]
   place = jnp.where(
-      used, row_edits.exclusive_sum(used.astype(jnp.int32)), slots)
+    used, row_edits.exclusive_sum(used.astype(jnp.int32)), slots
+  )
   moved = row_edits.put(jnp.zeros_like(spans), place, spans)
   count = jnp.sum(used, axis=1, dtype=jnp.int32)
   return moved, row_edits.columns(slots) < count[:, None]
@@ -132,8 +139,9 @@ def word_starts(rows, vocabulary: VocabularySpec) -> jax.Array:
   text = masking.is_text(rows, vocabulary)
   if not vocabulary.word_starts:
     return text
-  table = np.unpackbits(np.frombuffer(vocabulary.word_starts, np.uint8),
-                        bitorder='little').astype(bool)
+  table = np.unpackbits(
+    np.frombuffer(vocabulary.word_starts, np.uint8), bitorder='little'
+  ).astype(bool)
   begins = jnp.asarray(table)[rows[batch_lib.TOKEN_IDS]]
   after_text = jnp.pad(text[:, :-1], ((0, 0), (1, 0)))
   return text & (begins | ~after_text)
@@ -181,8 +189,11 @@ def apply(rows, plan: WordSpans, vocabulary: VocabularySpec):
   stop = jnp.where(plan.used, first + plan.spans, length + 1)
   ones = jnp.ones_like(plan.spans)
   # Of each word, and of what follows the last one, [B, T + 1]:
-  covered = jnp.cumsum(row_edits.add(length + 1, where, ones)
-                       - row_edits.add(length + 1, stop, ones), axis=1)
+  covered = jnp.cumsum(
+    row_edits.add(length + 1, where, ones)
+    - row_edits.add(length + 1, stop, ones),
+    axis=1,
+  )
   masks = row_edits.add(length + 1, where, ones)
   return _rewrite(rows, text, starts, covered, masks, vocabulary)
 
@@ -197,15 +208,20 @@ def _rewrite(rows, text, starts, covered, masks, vocabulary):
   places = row_edits.columns(length)
   last_text = jnp.max(jnp.where(text, places, -1), axis=1, keepdims=True)
   at_end = places == last_text + 1  # masks after the last word
-  before = jnp.where(starts, row_edits.take(masks, word), jnp.where(
-      at_end, row_edits.take(masks, num_words), 0))
+  before = jnp.where(
+    starts,
+    row_edits.take(masks, word),
+    jnp.where(at_end, row_edits.take(masks, num_words), 0),
+  )
   stays = present & ~(text & (row_edits.take(covered, word) > 0))
   kept = stays.astype(jnp.int32)
   place = row_edits.exclusive_sum(before + kept) + before
   total = jnp.sum(before + kept, axis=1)
-  canvas = jnp.where(places < total[:, None], vocabulary.mask_id,
-                     vocabulary.pad_id).astype(token_ids.dtype)
+  canvas = jnp.where(
+    places < total[:, None], vocabulary.mask_id, vocabulary.pad_id
+  ).astype(token_ids.dtype)
   tokens = row_edits.put(canvas, jnp.where(stays, place, length), token_ids)
-  languages = jnp.max(jnp.where(present, rows[batch_lib.LANGUAGE_IDS], 0),
-                      axis=1)
+  languages = jnp.max(
+    jnp.where(present, rows[batch_lib.LANGUAGE_IDS], 0), axis=1
+  )
   return row_edits.make(tokens, total, languages)

@@ -13,10 +13,10 @@ from xlflax.objectives import masking, random_words
 
 # Key of the batch -> the model's argument.
 _OPTIONAL = {
-    batch_lib.SEGMENT_IDS: 'segment_ids',
-    batch_lib.POSITIONS: 'positions',
-    batch_lib.LANGUAGE_IDS: 'language_ids',
-    batch_lib.SIDE_IDS: 'token_type_ids',
+  batch_lib.SEGMENT_IDS: 'segment_ids',
+  batch_lib.POSITIONS: 'positions',
+  batch_lib.LANGUAGE_IDS: 'language_ids',
+  batch_lib.SIDE_IDS: 'token_type_ids',
 }
 
 
@@ -70,15 +70,22 @@ def bind(model, params, batch, vocabulary: VocabularySpec):
   return {**params, 'model': selected}
 
 
-def call(model, params, method: str | Callable, *args,
-         rng: jax.Array | None = None, **kwargs):
+def call(
+  model,
+  params,
+  method: str | Callable,
+  *args,
+  rng: jax.Array | None = None,
+  **kwargs,
+):
   """`model.method(*args, **kwargs)` with `params['model']`, as `bind` gives.
 
   A function serves as a method, too; it takes the bound model first.
   """
   rngs = None if rng is None else {'dropout': rng}
-  return model.apply({'params': params['model']}, *args, method=method,
-                     rngs=rngs, **kwargs)
+  return model.apply(
+    {'params': params['model']}, *args, method=method, rngs=rngs, **kwargs
+  )
 
 
 def arguments(batch) -> dict[str, jax.Array]:
@@ -86,8 +93,9 @@ def arguments(batch) -> dict[str, jax.Array]:
   return {name: batch[key] for key, name in _OPTIONAL.items() if key in batch}
 
 
-def encode(model, params, batch, *, context, rng: jax.Array,
-           layer: int | None = None) -> jax.Array:
+def encode(
+  model, params, batch, *, context, rng: jax.Array, layer: int | None = None
+) -> jax.Array:
   """States [B, T, H] of a batch, with dropout in training.
 
   Args:
@@ -105,8 +113,15 @@ def encode(model, params, batch, *, context, rng: jax.Array,
   """
   kwargs = arguments(batch)
   method = 'encode' if layer is None else 'encode_layers'
-  states = call(model, params, method, batch[batch_lib.TOKEN_IDS], rng=rng,
-                deterministic=not context.train, **kwargs)
+  states = call(
+    model,
+    params,
+    method,
+    batch[batch_lib.TOKEN_IDS],
+    rng=rng,
+    deterministic=not context.train,
+    **kwargs,
+  )
   return states if layer is None else states[layer]
 
 
@@ -124,8 +139,12 @@ def pool(states: jax.Array, text: jax.Array, pooling: Pooling) -> jax.Array:
   if pooling is Pooling.FIRST:
     return states[:, 0].astype(jnp.float32)
   weights = text.astype(jnp.float32)
-  total = jnp.einsum('bth,bt->bh', states.astype(jnp.float32), weights,
-                     precision=jax.lax.Precision.HIGHEST)
+  total = jnp.einsum(
+    'bth,bt->bh',
+    states.astype(jnp.float32),
+    weights,
+    precision=jax.lax.Precision.HIGHEST,
+  )
   return total / jnp.maximum(jnp.sum(weights, axis=1), 1.0)[:, None]
 
 
@@ -133,5 +152,6 @@ def row_languages(batch, vocabulary: VocabularySpec) -> jax.Array:
   """Language of each row's first token that is text, int [B]."""
   text = masking.is_text(batch, vocabulary)
   first = jnp.argmax(text, axis=1)
-  return masking.gather_rows(batch[batch_lib.LANGUAGE_IDS],
-                             first[:, None])[:, 0]
+  return masking.gather_rows(batch[batch_lib.LANGUAGE_IDS], first[:, None])[
+    :, 0
+  ]

@@ -58,14 +58,16 @@ class _Chunks(NamedTuple):
 
   def _grouped(self, array):
     return array.reshape(
-        (self.groups, self.num_parts, self._run) + array.shape[1:])
+      (self.groups, self.num_parts, self._run) + array.shape[1:]
+    )
 
   def read(self, array, i):
     """Part i of `array [rows, ...]`: [size, ...]."""
     if self.groups == 1:
       return lax.dynamic_slice_in_dim(array, self._start(i), self.size)
     part = lax.dynamic_index_in_dim(
-        self._grouped(array), i, axis=1, keepdims=False)
+      self._grouped(array), i, axis=1, keepdims=False
+    )
     return part.reshape((self.size,) + array.shape[1:])
 
   def write(self, array, value, i):
@@ -77,10 +79,12 @@ class _Chunks(NamedTuple):
     value = value.astype(array.dtype)
     if self.groups == 1:
       return lax.dynamic_update_slice_in_dim(
-          array, value, self._start(i), axis=0)
+        array, value, self._start(i), axis=0
+      )
     value = value.reshape((self.groups, self._run) + array.shape[1:])
     return lax.dynamic_update_index_in_dim(
-        self._grouped(array), value, i, axis=1).reshape(array.shape)
+      self._grouped(array), value, i, axis=1
+    ).reshape(array.shape)
 
   def fresh(self, i):
     """bool [size]: the rows of part i that no earlier part had."""
@@ -110,8 +114,11 @@ def _plan(rows: int, chunk_size: int, *, sharded: bool) -> _Chunks:
   least = -(-rows // chunk_size)
   if not sharded:
     return _Chunks(rows, least, chunk_size, 1)
-  groups = {count: math.gcd(rows // count, 64)
-            for count in range(least, 2 * least) if rows % count == 0}
+  groups = {
+    count: math.gcd(rows // count, 64)
+    for count in range(least, 2 * least)
+    if rows % count == 0
+  }
   count = max(groups, key=lambda c: (groups[c], -c), default=least)
   if groups.get(count, 1) == 1:
     return _Chunks(rows, least, chunk_size, 1)
@@ -120,8 +127,12 @@ def _plan(rows: int, chunk_size: int, *, sharded: bool) -> _Chunks:
 
 def _matmul(a, b, contract: tuple[int, int]) -> jax.Array:
   """Product over one axis of each, accumulated in float32."""
-  return lax.dot_general(a, b, (((contract[0],), (contract[1],)), ((), ())),
-                         preferred_element_type=jnp.float32)
+  return lax.dot_general(
+    a,
+    b,
+    (((contract[0],), (contract[1],)), ((), ())),
+    preferred_element_type=jnp.float32,
+  )
 
 
 def _logits(hidden, table, bias) -> jax.Array:
@@ -154,14 +165,17 @@ def _part_gradients(gradient, hidden, table):
   tenth of the time of XLA's sum.
   """
   ones = jnp.ones_like(gradient[:, :1])
-  return (_matmul(gradient, table.astype(hidden.dtype), (1, 0)),
-          _matmul(gradient, hidden, (0, 0)),
-          _matmul(ones, gradient, (0, 0))[0])
+  return (
+    _matmul(gradient, table.astype(hidden.dtype), (1, 0)),
+    _matmul(gradient, hidden, (0, 0)),
+    _matmul(ones, gradient, (0, 0))[0],
+  )
 
 
 def _output(normaliser, label_logit, maximum) -> TokenLoss:
-  return TokenLoss(normaliser - label_logit,
-                   (label_logit >= maximum).astype(jnp.float32))
+  return TokenLoss(
+    normaliser - label_logit, (label_logit >= maximum).astype(jnp.float32)
+  )
 
 
 @jax.custom_vjp
@@ -180,19 +194,25 @@ def _whole_forward(hidden, table, bias, labels):
 
 def _whole_backward(saved, cotangent: TokenLoss):
   hidden, table, bias, labels, logits, normaliser = saved
-  gradient = _logits_gradient(logits, normaliser, labels >= 0, labels,
-                              cotangent.loss, hidden.dtype)
+  gradient = _logits_gradient(
+    logits, normaliser, labels >= 0, labels, cotangent.loss, hidden.dtype
+  )
   parts = _part_gradients(gradient, hidden, table)
-  return (parts[0].astype(hidden.dtype), parts[1].astype(table.dtype),
-          parts[2].astype(bias.dtype), None)
+  return (
+    parts[0].astype(hidden.dtype),
+    parts[1].astype(table.dtype),
+    parts[2].astype(bias.dtype),
+    None,
+  )
 
 
 _whole.defvjp(_whole_forward, _whole_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _chunked(chunks: _Chunks, keep: bool, hidden, table, bias, labels
-             ) -> TokenLoss:
+def _chunked(
+  chunks: _Chunks, keep: bool, hidden, table, bias, labels
+) -> TokenLoss:
   """In chunks, whose logits the backward pass is given if `keep`."""
   return _chunked_forward(chunks, keep, hidden, table, bias, labels)[0]
 
@@ -210,7 +230,8 @@ def _chunked_forward(chunks, keep, hidden, table, bias, labels):
 
   zeros = jnp.zeros(labels.shape, jnp.float32)
   (maximum, total, label_logit), kept = lax.scan(
-      body, (zeros - jnp.inf, zeros, zeros), jnp.arange(chunks.num_parts))
+    body, (zeros - jnp.inf, zeros, zeros), jnp.arange(chunks.num_parts)
+  )
   normaliser = maximum + jnp.log(total)
   output = _output(normaliser, label_logit, maximum)
   return output, (hidden, table, bias, labels, normaliser, kept)
@@ -224,16 +245,28 @@ def _chunked_backward(chunks: _Chunks, keep, saved, cotangent: TokenLoss):
     d_hidden, d_table, d_bias = carry
     if not keep:
       logits = _chunk_logits(hidden, table, bias, chunks, i)
-    gradient = _logits_gradient(logits, normaliser, *chunks.locate(labels, i),
-                                cotangent.loss, hidden.dtype)
+    gradient = _logits_gradient(
+      logits,
+      normaliser,
+      *chunks.locate(labels, i),
+      cotangent.loss,
+      hidden.dtype,
+    )
     parts = _part_gradients(gradient, hidden, chunks.read(table, i))
-    return (d_hidden + parts[0], chunks.write(d_table, parts[1], i),
-            chunks.write(d_bias, parts[2], i)), None
+    return (
+      d_hidden + parts[0],
+      chunks.write(d_table, parts[1], i),
+      chunks.write(d_bias, parts[2], i),
+    ), None
 
-  start = (jnp.zeros(hidden.shape, jnp.float32), jnp.zeros_like(table),
-           jnp.zeros_like(bias))
+  start = (
+    jnp.zeros(hidden.shape, jnp.float32),
+    jnp.zeros_like(table),
+    jnp.zeros_like(bias),
+  )
   gradients, _ = lax.scan(
-      body, start, (jnp.arange(chunks.num_parts), kept), reverse=True)
+    body, start, (jnp.arange(chunks.num_parts), kept), reverse=True
+  )
   return gradients[0].astype(hidden.dtype), gradients[1], gradients[2], None
 
 
@@ -242,15 +275,19 @@ _chunked.defvjp(_chunked_forward, _chunked_backward)
 
 def _cpu_chunk_size(num_labels: int, rows: int) -> int | None:
   """Rows of a part where keeping logits by parts is faster; None elsewhere."""
-  if (jax.default_backend() != 'cpu'
-      or num_labels * rows <= _CPU_WHOLE_LOGITS):
+  if jax.default_backend() != 'cpu' or num_labels * rows <= _CPU_WHOLE_LOGITS:
     return None
   return max(_CPU_PART_LOGITS // num_labels, 256)
 
 
-def table_cross_entropy(hidden: jax.Array, table: jax.Array, bias: jax.Array,
-                        labels: jax.Array, *, chunk_size: int | None = None
-                        ) -> TokenLoss:
+def table_cross_entropy(
+  hidden: jax.Array,
+  table: jax.Array,
+  bias: jax.Array,
+  labels: jax.Array,
+  *,
+  chunk_size: int | None = None,
+) -> TokenLoss:
   """-log softmax(hidden table^T + bias)[label] per row, in nats.
 
   Args:

@@ -8,8 +8,13 @@ from xlflax.objectives.linear_cross_entropy import (
   table_cross_entropy,
 )
 
-__all__ = ['TokenLoss', 'cross_entropy', 'info_nce', 'l2_normalize',
-           'table_cross_entropy']
+__all__ = [
+  'TokenLoss',
+  'cross_entropy',
+  'info_nce',
+  'l2_normalize',
+  'table_cross_entropy',
+]
 
 _MASKED = -1e30  # a finite stand-in for -inf: gradients stay finite
 
@@ -29,8 +34,9 @@ def cross_entropy(logits: jax.Array, labels: jax.Array) -> TokenLoss:
   label_logit = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
   total = jnp.sum(jnp.exp(logits - maximum[..., None]), axis=-1)
   correct = (label_logit >= maximum).astype(jnp.float32)
-  return TokenLoss(maximum + jnp.log(total) - label_logit,
-                   jax.lax.stop_gradient(correct))
+  return TokenLoss(
+    maximum + jnp.log(total) - label_logit, jax.lax.stop_gradient(correct)
+  )
 
 
 def l2_normalize(vectors: jax.Array, *, epsilon: float = 1e-12) -> jax.Array:
@@ -43,9 +49,14 @@ def l2_normalize(vectors: jax.Array, *, epsilon: float = 1e-12) -> jax.Array:
   return vectors * jax.lax.rsqrt(jnp.maximum(square, epsilon))
 
 
-def info_nce(queries: jax.Array, keys: jax.Array, *, temperature: float,
-             weights: jax.Array | None = None,
-             excluded: jax.Array | None = None) -> TokenLoss:
+def info_nce(
+  queries: jax.Array,
+  keys: jax.Array,
+  *,
+  temperature: float,
+  weights: jax.Array | None = None,
+  excluded: jax.Array | None = None,
+) -> TokenLoss:
   """InfoNCE with the other rows' keys as negatives (van den Oord et al. 2018).
 
   loss_i = -log exp(q_i . k_i / t) / sum_j exp(q_i . k_j / t)
@@ -64,13 +75,21 @@ def info_nce(queries: jax.Array, keys: jax.Array, *, temperature: float,
   """
   size = queries.shape[0]
   valid = jnp.ones([size], bool) if weights is None else weights > 0
-  similarity = jnp.matmul(queries, keys.T, precision=jax.lax.Precision.HIGHEST,
-                          preferred_element_type=jnp.float32) / temperature
+  similarity = (
+    jnp.matmul(
+      queries,
+      keys.T,
+      precision=jax.lax.Precision.HIGHEST,
+      preferred_element_type=jnp.float32,
+    )
+    / temperature
+  )
   out = jnp.broadcast_to(~valid[None, :], (size, size))
   if excluded is not None:
     out |= excluded
   out &= ~jnp.eye(size, dtype=bool)
   similarity = jnp.where(out, _MASKED, similarity)
   result = cross_entropy(similarity, jnp.arange(size))
-  return TokenLoss(jnp.where(valid, result.loss, 0.0),
-                   jnp.where(valid, result.correct, 0.0))
+  return TokenLoss(
+    jnp.where(valid, result.loss, 0.0), jnp.where(valid, result.correct, 0.0)
+  )

@@ -63,8 +63,10 @@ class MaskedLM(base.Objective):
     _ = self.policy  # its settings are checked where it is made
     if self.chunk_size is not None and self.chunk_size < 1:
       raise errors.ConfigError(
-          'chunk_size must be a number of vocabulary entries or None',
-          got=self.chunk_size, expected='at least 1')
+        'chunk_size must be a number of vocabulary entries or None',
+        got=self.chunk_size,
+        expected='at least 1',
+      )
 
   @property
   def name(self) -> str:
@@ -74,21 +76,26 @@ class MaskedLM(base.Objective):
   def policy(self) -> masking.MaskingPolicy:
     """Which tokens are chosen and what is done to them."""
     return masking.MaskingPolicy(
-        mask_ratio=self.mask_ratio, max_mask_ratio=self.max_mask_ratio,
-        mask_probability=self.mask_probability,
-        random_probability=self.random_probability)
+      mask_ratio=self.mask_ratio,
+      max_mask_ratio=self.max_mask_ratio,
+      mask_probability=self.mask_probability,
+      random_probability=self.random_probability,
+    )
 
   def mask(self, batch, context: base.Context, rng: jax.Array):
     """Returns (input ids [B, T], plan with K slots)."""
     plan_rng, word_rng = jax.random.split(rng)
     maskable = masking.is_text(batch, context.vocabulary)
     plan = self.policy(plan_rng, maskable, context.step)
-    languages = masking.gather_rows(batch[batch_lib.LANGUAGE_IDS],
-                                    plan.positions)
-    words = random_words_lib.draw(self.random_words, word_rng, languages,
-                                  context.vocabulary)
-    token_ids = masking.apply_plan(batch[batch_lib.TOKEN_IDS], plan, words,
-                                   context.vocabulary)
+    languages = masking.gather_rows(
+      batch[batch_lib.LANGUAGE_IDS], plan.positions
+    )
+    words = random_words_lib.draw(
+      self.random_words, word_rng, languages, context.vocabulary
+    )
+    token_ids = masking.apply_plan(
+      batch[batch_lib.TOKEN_IDS], plan, words, context.vocabulary
+    )
     return token_ids, plan
 
   def _score(self, model, params, states, labels) -> TokenLoss:
@@ -96,31 +103,47 @@ class MaskedLM(base.Objective):
     hidden = inputs.call(model, params, 'transform', states)
     table, bias = inputs.call(model, params, 'output_table')
     result = table_cross_entropy(
-        hidden.reshape(-1, hidden.shape[-1]), table, bias, labels.reshape(-1),
-        chunk_size=self.chunk_size)
+      hidden.reshape(-1, hidden.shape[-1]),
+      table,
+      bias,
+      labels.reshape(-1),
+      chunk_size=self.chunk_size,
+    )
     return TokenLoss(*(value.reshape(labels.shape) for value in result))
 
   def _losses(self, model, params, batch, states, plan):
     """Loss, correctness, weights and languages, [B, K] or [B, T] each."""
-    labels, languages = (batch[batch_lib.TOKEN_IDS],
-                         batch[batch_lib.LANGUAGE_IDS])
+    labels, languages = (
+      batch[batch_lib.TOKEN_IDS],
+      batch[batch_lib.LANGUAGE_IDS],
+    )
     if self.head is Head.EVERY_POSITION:
       weights = masking.scatter_rows(
-          jnp.zeros(labels.shape, jnp.float32), plan.positions, plan.weights)
+        jnp.zeros(labels.shape, jnp.float32), plan.positions, plan.weights
+      )
       return (*self._score(model, params, states, labels), weights, languages)
     states, labels, languages = (
-        masking.gather_rows(array, plan.positions)
-        for array in (states, labels, languages))
-    return (*self._score(model, params, states, labels), plan.weights,
-            languages)
+      masking.gather_rows(array, plan.positions)
+      for array in (states, labels, languages)
+    )
+    return (
+      *self._score(model, params, states, labels),
+      plan.weights,
+      languages,
+    )
 
-  def __call__(self, model, params, batch, context: base.Context
-               ) -> base.ObjectiveOutput:
+  def __call__(
+    self, model, params, batch, context: base.Context
+  ) -> base.ObjectiveOutput:
     parts = two_sided.parts(model, batch)
-    return metrics.add_outputs([
+    return metrics.add_outputs(
+      [
         self._one(model, params, part, dataclasses.replace(context, rng=rng))
-        for part, rng in zip(parts, two_sided.keys(context.rng, parts),
-                             strict=True)])
+        for part, rng in zip(
+          parts, two_sided.keys(context.rng, parts), strict=True
+        )
+      ]
+    )
 
   def _one(self, model, params, batch, context) -> base.ObjectiveOutput:
     """Loss and metrics of rows that share their parameters."""
@@ -128,28 +151,38 @@ class MaskedLM(base.Objective):
     mask_rng, dropout_rng = jax.random.split(context.rng)
     token_ids, plan = self.mask(batch, context, mask_rng)
     states = inputs.encode(
-        model, params, {**batch, batch_lib.TOKEN_IDS: token_ids},
-        context=context, rng=dropout_rng)
+      model,
+      params,
+      {**batch, batch_lib.TOKEN_IDS: token_ids},
+      context=context,
+      rng=dropout_rng,
+    )
     loss, correct, weights, languages = self._losses(
-        model, params, batch, states, plan)
+      model, params, batch, states, plan
+    )
     total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
     return base.ObjectiveOutput(
-        base.Sum(total, jnp.sum(weights)),
-        self._metrics(batch, context, loss, correct, weights, languages))
+      base.Sum(total, jnp.sum(weights)),
+      self._metrics(batch, context, loss, correct, weights, languages),
+    )
 
   def _metrics(self, batch, context, loss, correct, weights, languages):
     vocabulary = context.vocabulary
     count = len(vocabulary.languages)
-    by_loss = metrics.by_language(jax.lax.stop_gradient(loss), weights,
-                                  languages, count)
+    by_loss = metrics.by_language(
+      jax.lax.stop_gradient(loss), weights, languages, count
+    )
     return {
-        f'{self.name}/loss': by_loss,
-        f'{self.name}/{metrics.PERPLEXITY}': by_loss,
-        f'{self.name}/accuracy': metrics.by_language(
-            correct, weights, languages, count),
-        f'{self.name}/{metrics.TOKENS}': metrics.count_by_language(
-            masking.is_present(batch, vocabulary),
-            batch[batch_lib.LANGUAGE_IDS], count),
+      f'{self.name}/loss': by_loss,
+      f'{self.name}/{metrics.PERPLEXITY}': by_loss,
+      f'{self.name}/accuracy': metrics.by_language(
+        correct, weights, languages, count
+      ),
+      f'{self.name}/{metrics.TOKENS}': metrics.count_by_language(
+        masking.is_present(batch, vocabulary),
+        batch[batch_lib.LANGUAGE_IDS],
+        count,
+      ),
     }
 
 
@@ -166,8 +199,13 @@ class TranslationLM(MaskedLM):
   name_prefix: str = 'tlm'
 
 
-_MASKING = ('mask_ratio', 'max_mask_ratio', 'mask_probability',
-            'random_probability', 'random_words')
+_MASKING = (
+  'mask_ratio',
+  'max_mask_ratio',
+  'mask_probability',
+  'random_probability',
+  'random_words',
+)
 
 
 def masker(objective) -> MaskedLM:
@@ -176,5 +214,10 @@ def masker(objective) -> MaskedLM:
   Raises:
     ConfigError: a field is out of range.
   """
-  return MaskedLM(**{name: getattr(objective, name) for name in _MASKING
-                     if hasattr(objective, name)})
+  return MaskedLM(
+    **{
+      name: getattr(objective, name)
+      for name in _MASKING
+      if hasattr(objective, name)
+    }
+  )

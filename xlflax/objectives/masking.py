@@ -83,8 +83,9 @@ def is_present(batch, vocabulary: VocabularySpec) -> jax.Array:
   return batch['token_ids'] != vocabulary.pad_id
 
 
-def uniform_words(rng: jax.Array, language_ids: jax.Array,
-                  vocabulary: VocabularySpec) -> jax.Array:
+def uniform_words(
+  rng: jax.Array, language_ids: jax.Array, vocabulary: VocabularySpec
+) -> jax.Array:
   """Ids drawn uniformly from those that are not special.
 
   Any function of this signature can take its place, such as one that draws
@@ -105,8 +106,9 @@ def uniform_words(rng: jax.Array, language_ids: jax.Array,
   ordinary = vocabulary.size - len(special)
   if ordinary < 1:
     raise errors.VocabularyError(
-        'The vocabulary has no ordinary entries to draw random words from',
-        got=f'{vocabulary.size} entries, all of them special')
+      'The vocabulary has no ordinary entries to draw random words from',
+      got=f'{vocabulary.size} entries, all of them special',
+    )
   rank = jax.random.randint(rng, language_ids.shape, 0, ordinary, jnp.int32)
   # The id of the r-th ordinary entry is r plus the special ids before it.
   for start, stop in special_runs(vocabulary.special_ids):
@@ -159,25 +161,33 @@ class MaskingPolicy:
   def __post_init__(self):
     if callable(self.mask_ratio) and self.max_mask_ratio is None:
       raise errors.ConfigError(
-          'A scheduled mask_ratio needs max_mask_ratio',
-          got='max_mask_ratio=None', expected='a number in (0, 1]',
-          fix='set max_mask_ratio to the largest value of the schedule')
+        'A scheduled mask_ratio needs max_mask_ratio',
+        got='max_mask_ratio=None',
+        expected='a number in (0, 1]',
+        fix='set max_mask_ratio to the largest value of the schedule',
+      )
     if not 0 < self.largest_ratio <= 1:
       raise errors.ConfigError(
-          'The mask ratio is out of range', got=self.largest_ratio,
-          expected='a number in (0, 1]')
+        'The mask ratio is out of range',
+        got=self.largest_ratio,
+        expected='a number in (0, 1]',
+      )
     if not callable(self.mask_ratio) and not (
-        0 < self.mask_ratio <= self.largest_ratio):
+      0 < self.mask_ratio <= self.largest_ratio
+    ):
       raise errors.ConfigError(
-          'mask_ratio is out of range', got=self.mask_ratio,
-          expected=f'a number in (0, {self.largest_ratio}]')
+        'mask_ratio is out of range',
+        got=self.mask_ratio,
+        expected=f'a number in (0, {self.largest_ratio}]',
+      )
     low = min(self.mask_probability, self.random_probability)
     total = self.mask_probability + self.random_probability
     if low < 0 or total > 1 + 1e-6:
       raise errors.ConfigError(
-          'mask_probability and random_probability must be shares of one',
-          got=f'{self.mask_probability} and {self.random_probability}',
-          expected='two numbers of at least 0 whose sum is at most 1')
+        'mask_probability and random_probability must be shares of one',
+        got=f'{self.mask_probability} and {self.random_probability}',
+        expected='two numbers of at least 0 whose sum is at most 1',
+      )
 
   @property
   def largest_ratio(self) -> float:
@@ -194,8 +204,9 @@ class MaskingPolicy:
 
   def _counts(self, maskable: jax.Array, slots: int, step) -> jax.Array:
     """Number of tokens to choose per row, int32 [B]."""
-    ratio = (self.mask_ratio(step) if callable(self.mask_ratio)
-             else self.mask_ratio)
+    ratio = (
+      self.mask_ratio(step) if callable(self.mask_ratio) else self.mask_ratio
+    )
     available = jnp.sum(maskable, axis=1, dtype=jnp.int32)
     wanted = jnp.floor(ratio * available.astype(jnp.float32) + 0.5)
     wanted = jnp.clip(wanted.astype(jnp.int32), 1, slots)
@@ -218,29 +229,45 @@ class MaskingPolicy:
     counts = self._counts(maskable, slots, step)
     chosen = jnp.arange(slots)[None, :] < counts[:, None]
     draw = jax.random.uniform(action_rng, positions.shape)
-    action = jnp.where(draw < self.mask_probability, Action.MASK, jnp.where(
+    action = jnp.where(
+      draw < self.mask_probability,
+      Action.MASK,
+      jnp.where(
         draw < self.mask_probability + self.random_probability,
-        Action.RANDOM, Action.KEEP))
-    return Plan(positions, chosen.astype(jnp.float32),
-                jnp.where(chosen, action, Action.KEEP))
+        Action.RANDOM,
+        Action.KEEP,
+      ),
+    )
+    return Plan(
+      positions,
+      chosen.astype(jnp.float32),
+      jnp.where(chosen, action, Action.KEEP),
+    )
 
 
 def gather_rows(array: jax.Array, positions: jax.Array) -> jax.Array:
   """`array [B, T, ...]` at `positions [B, K]` of each row: [B, K, ...]."""
-  return jax.vmap(lambda row, index: row.at[index].get(
-      unique_indices=True, mode='promise_in_bounds'))(array, positions)
+  return jax.vmap(
+    lambda row, index: row.at[index].get(
+      unique_indices=True, mode='promise_in_bounds'
+    )
+  )(array, positions)
 
 
-def scatter_rows(array: jax.Array, positions: jax.Array,
-                 values: jax.Array) -> jax.Array:
+def scatter_rows(
+  array: jax.Array, positions: jax.Array, values: jax.Array
+) -> jax.Array:
   """`array [B, T]` with `values [B, K]` put at `positions [B, K]`."""
-  return jax.vmap(lambda row, index, value: row.at[index].set(
-      value, unique_indices=True, mode='promise_in_bounds'))(
-          array, positions, values)
+  return jax.vmap(
+    lambda row, index, value: row.at[index].set(
+      value, unique_indices=True, mode='promise_in_bounds'
+    )
+  )(array, positions, values)
 
 
-def apply_plan(token_ids: jax.Array, plan: Plan, words: jax.Array,
-               vocabulary: VocabularySpec) -> jax.Array:
+def apply_plan(
+  token_ids: jax.Array, plan: Plan, words: jax.Array, vocabulary: VocabularySpec
+) -> jax.Array:
   """The model's input: chosen tokens masked, replaced or kept.
 
   Before: token_ids [[1, 7, 8, 9, 2]], positions [[1, 3]], actions

@@ -24,9 +24,11 @@ _LARGEST_EXPONENT = 700.0  # exp stays a finite double
 
 def add(a: dict[str, Sum], b: dict[str, Sum]) -> dict[str, Sum]:
   """The sum of two metric dicts; a name that only one has is kept as it is."""
-  both = {name: Sum(a[name].total + b[name].total,
-                    a[name].weight + b[name].weight)
-          for name in a if name in b}
+  both = {
+    name: Sum(a[name].total + b[name].total, a[name].weight + b[name].weight)
+    for name in a
+    if name in b
+  }
   return {**a, **b, **both}
 
 
@@ -34,14 +36,20 @@ def add_outputs(outputs: Sequence[ObjectiveOutput]) -> ObjectiveOutput:
   """One output, without a state, for the rows of several."""
   total, *rest = outputs
   for output in rest:
-    loss = Sum(total.loss.total + output.loss.total,
-               total.loss.weight + output.loss.weight)
+    loss = Sum(
+      total.loss.total + output.loss.total,
+      total.loss.weight + output.loss.weight,
+    )
     total = ObjectiveOutput(loss, add(total.metrics, output.metrics))
   return total
 
 
-def by_language(values: jax.Array, weights: jax.Array,
-                language_ids: jax.Array, num_languages: int) -> Sum:
+def by_language(
+  values: jax.Array,
+  weights: jax.Array,
+  language_ids: jax.Array,
+  num_languages: int,
+) -> Sum:
   """Sums of weights * values and of weights for each language.
 
   A masked reduction, not a scatter: exact in float32, the same bits in every
@@ -59,20 +67,24 @@ def by_language(values: jax.Array, weights: jax.Array,
   values = jnp.where(weights > 0, values * weights, 0.0).reshape(1, -1)
   ids = jnp.asarray(language_ids).reshape(1, -1)
   mine = ids == jnp.arange(num_languages, dtype=ids.dtype)[:, None]
-  return Sum(jnp.sum(jnp.where(mine, values, 0.0), axis=1),
-             jnp.sum(jnp.where(mine, weights.reshape(1, -1), 0.0), axis=1))
+  return Sum(
+    jnp.sum(jnp.where(mine, values, 0.0), axis=1),
+    jnp.sum(jnp.where(mine, weights.reshape(1, -1), 0.0), axis=1),
+  )
 
 
-def count_by_language(present: jax.Array, language_ids: jax.Array,
-                      num_languages: int) -> Sum:
+def count_by_language(
+  present: jax.Array, language_ids: jax.Array, num_languages: int
+) -> Sum:
   """Number of true entries of `present` per language, for a `tokens` metric.
 
   Before: present [[1, 1, 0]], language_ids [[2, 2, 0]], 3 languages; after:
   total and weight [0, 0, 2].
   """
   weights = present.astype(jnp.float32)
-  return by_language(jnp.ones_like(weights), weights, language_ids,
-                     num_languages)
+  return by_language(
+    jnp.ones_like(weights), weights, language_ids, num_languages
+  )
 
 
 def _finish(name: str, total: float, weight: float) -> float:
@@ -85,8 +97,9 @@ def _finish(name: str, total: float, weight: float) -> float:
   return mean
 
 
-def finalize(metrics: dict[str, Sum], languages: tuple[str, ...]
-             ) -> dict[str, float]:
+def finalize(
+  metrics: dict[str, Sum], languages: tuple[str, ...]
+) -> dict[str, float]:
   """Plain numbers of summed metrics, on the host, in float64.
 
   Before: `{'mlm/loss': Sum([6., 0., 1.], [3., 0., 1.])}` with languages
@@ -109,13 +122,18 @@ def finalize(metrics: dict[str, Sum], languages: tuple[str, ...]
     total = np.asarray(value.total, np.float64)
     weight = np.asarray(value.weight, np.float64)
     if total.shape not in ((), (len(languages),)):
-      raise ValueError(f'metric {name!r} has shape {total.shape}; expected () '
-                       f'or ({len(languages)},), the number of languages.')
+      raise ValueError(
+        f'metric {name!r} has shape {total.shape}; expected () '
+        f'or ({len(languages)},), the number of languages.'
+      )
     if weight.sum() > 0:
       finished[name] = _finish(name, float(total.sum()), float(weight.sum()))
     if total.ndim:
-      finished.update({
+      finished.update(
+        {
           f'{name}/{code}': _finish(name, float(t), float(w))
           for code, t, w in zip(languages, total, weight, strict=True)
-          if w > 0})
+          if w > 0
+        }
+      )
   return finished

@@ -59,8 +59,10 @@ def _shares(weights: tuple[float, ...], block: int) -> tuple[int, ...]:
     if sum(counts) < block:
       counts[int(np.argmax(gaps))] += 1
     else:  # from the one that has most over its quota, of those with several
-      gaps = [gap if count > 1 else math.inf
-              for gap, count in zip(gaps, counts, strict=True)]
+      gaps = [
+        gap if count > 1 else math.inf
+        for gap, count in zip(gaps, counts, strict=True)
+      ]
       counts[int(np.argmin(gaps))] -= 1
   return tuple(counts)
 
@@ -86,11 +88,13 @@ def _drawn(counts: tuple[int, ...], seed: int, block: int) -> np.ndarray:
   """Entry of each step of a block: a permutation keyed by (seed, block)."""
   size = sum(counts)
   with np.errstate(over='ignore'):
-    key = _mix(np.asarray([seed % 2**64], np.uint64)
-               + np.uint64(0x9E3779B97F4A7C15))
+    key = _mix(
+      np.asarray([seed % 2**64], np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    )
     key = _mix(key ^ np.uint64(block))
-    keys = _mix(key + np.arange(size, dtype=np.uint64)
-                * np.uint64(0x9E3779B97F4A7C15))
+    keys = _mix(
+      key + np.arange(size, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    )
   entries = np.repeat(np.arange(len(counts)), counts)
   return entries[np.argsort(keys, kind='stable')]
 
@@ -119,8 +123,9 @@ class ObjectiveMixture:
     object.__setattr__(self, 'entries', tuple(self.entries))
     enums.coerce(self, 'combine', Combine)
     if not self.entries:
-      raise errors.ConfigError('The objective mixture has no entries',
-                               expected='at least one Entry')
+      raise errors.ConfigError(
+        'The objective mixture has no entries', expected='at least one Entry'
+      )
     self._check_entries()
     self._check_pattern()
 
@@ -129,39 +134,47 @@ class ObjectiveMixture:
     for i, entry in enumerate(self.entries):
       if not 0 < entry.weight < math.inf:
         raise errors.ConfigError(
-            'The weight of a mixture entry is out of range', got=entry.weight,
-            expected='a finite number above 0',
-            where=f'entry {i}, stream {entry.stream!r}')
+          'The weight of a mixture entry is out of range',
+          got=entry.weight,
+          expected='a finite number above 0',
+          where=f'entry {i}, stream {entry.stream!r}',
+        )
       name = entry.objective.name
       if by_name.setdefault(name, entry.objective) != entry.objective:
         raise errors.ConfigError(
-            'Two different objectives of a mixture have one name',
-            got=repr(name), where=f'entry {i}, stream {entry.stream!r}',
-            fix='give one of them another name_prefix')
+          'Two different objectives of a mixture have one name',
+          got=repr(name),
+          where=f'entry {i}, stream {entry.stream!r}',
+          fix='give one of them another name_prefix',
+        )
 
   def _check_pattern(self):
     if self.pattern is None:
       return
     if self.combine is not Combine.ALTERNATE:
       raise errors.ConfigError(
-          'A pattern is for Combine.ALTERNATE only', got=self.combine,
-          fix='set combine to Combine.ALTERNATE or drop the pattern')
+        'A pattern is for Combine.ALTERNATE only',
+        got=self.combine,
+        fix='set combine to Combine.ALTERNATE or drop the pattern',
+      )
     used = {index for group in self._cycle for index in group}
-    if (used != set(range(len(self.entries)))
-        or any(not group or len(set(group)) != len(group)
-               for group in self._cycle)):
+    if used != set(range(len(self.entries))) or any(
+      not group or len(set(group)) != len(group) for group in self._cycle
+    ):
       raise errors.ConfigError(
-          'The pattern does not fit the entries', got=self.pattern,
-          expected='every index from 0 to '
-          f'{len(self.entries) - 1}, none twice in one group')
+        'The pattern does not fit the entries',
+        got=self.pattern,
+        expected='every index from 0 to '
+        f'{len(self.entries) - 1}, none twice in one group',
+      )
 
   @property
   def _cycle(self) -> tuple[tuple[int, ...], ...]:
     """The pattern, all of it groups."""
-    pattern = (range(len(self.entries)) if self.pattern is None
-               else self.pattern)
-    return tuple((group,) if isinstance(group, int) else tuple(group)
-                 for group in pattern)
+    pattern = range(len(self.entries)) if self.pattern is None else self.pattern
+    return tuple(
+      (group,) if isinstance(group, int) else tuple(group) for group in pattern
+    )
 
   @property
   def _counts(self) -> tuple[int, ...]:
@@ -189,8 +202,11 @@ class ObjectiveMixture:
 
   def loss_weight(self, index: int) -> float:
     """Factor of an entry's loss: 1 where weights are shares of steps."""
-    return (1.0 if self.combine is Combine.SAMPLE
-            else float(self.entries[index].weight))
+    return (
+      1.0
+      if self.combine is Combine.SAMPLE
+      else float(self.entries[index].weight)
+    )
 
   def active(self, step: int) -> tuple[int, ...]:
     """Indices of the entries that global step `step` (from 0) trains."""
@@ -210,21 +226,26 @@ class ObjectiveMixture:
       ConfigError: no entry uses the stream.
     """
     if stream not in self.streams:
-      raise errors.ConfigError('No entry of the mixture uses the stream',
-                               got=repr(stream),
-                               expected=f'one of {self.streams}')
+      raise errors.ConfigError(
+        'No entry of the mixture uses the stream',
+        got=repr(stream),
+        expected=f'one of {self.streams}',
+      )
     if self.combine is Combine.SUM:
       return step
     if self.combine is Combine.ALTERNATE:
-      uses = [any(self.entries[i].stream == stream for i in group)
-              for group in self._cycle]
+      uses = [
+        any(self.entries[i].stream == stream for i in group)
+        for group in self._cycle
+      ]
       cycles, place = divmod(step, len(uses))
       return cycles * sum(uses) + sum(uses[:place])
     block, place = divmod(step, sum(self._counts))
     mine = np.asarray([entry.stream == stream for entry in self.entries])
     begun = _drawn(self._counts, self.seed, block)[:place]
-    return (block * int(np.dot(self._counts, mine))
-            + int(np.count_nonzero(mine[begun])))
+    return block * int(np.dot(self._counts, mine)) + int(
+      np.count_nonzero(mine[begun])
+    )
 
   def proportions(self) -> dict[str, float]:
     """Share of the steps that read each stream."""
@@ -232,5 +253,7 @@ class ObjectiveMixture:
       period = sum(self._counts)
     else:
       period = len(self._cycle) if self.combine is Combine.ALTERNATE else 1
-    return {stream: self.stream_step(stream, period) / period
-            for stream in self.streams}
+    return {
+      stream: self.stream_step(stream, period) / period
+      for stream in self.streams
+    }

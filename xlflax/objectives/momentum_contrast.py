@@ -41,24 +41,30 @@ class MomentumQueue:
   def __post_init__(self):
     if self.size < 1:
       raise errors.ConfigError(
-          'The size of the queue is out of range', got=self.size,
-          expected='at least as many keys as a batch has pairs',
-          where='MomentumQueue.size')
+        'The size of the queue is out of range',
+        got=self.size,
+        expected='at least as many keys as a batch has pairs',
+        where='MomentumQueue.size',
+      )
     if not 0 <= self.momentum < 1:
       raise errors.ConfigError(
-          'The momentum of the key encoder is out of range',
-          got=self.momentum, expected='0 (a copy) or more, below 1',
-          where='MomentumQueue.momentum')
+        'The momentum of the key encoder is out of range',
+        got=self.momentum,
+        expected='0 (a copy) or more, below 1',
+        where='MomentumQueue.momentum',
+      )
 
   def check_batch(self, pairs: int, where: str) -> None:
     """Raises ConfigError unless `pairs` keys a step fill the queue evenly."""
     if self.size % pairs:
       wanted = max(round(self.size / pairs), 1) * pairs
       raise errors.ConfigError(
-          'The queue does not hold a whole number of batches',
-          got=f'a queue of {self.size} keys and batches of {pairs} pairs',
-          expected=f'a size that is a multiple of {pairs}', where=where,
-          fix=f'set MomentumQueue.size to {wanted}, or change the batch size')
+        'The queue does not hold a whole number of batches',
+        got=f'a queue of {self.size} keys and batches of {pairs} pairs',
+        expected=f'a size that is a multiple of {pairs}',
+        where=where,
+        fix=f'set MomentumQueue.size to {wanted}, or change the batch size',
+      )
 
 
 def _query_encoder(params, name: str) -> dict[str, Any]:
@@ -69,8 +75,9 @@ def _query_encoder(params, name: str) -> dict[str, Any]:
   return encoder
 
 
-def initial_state(queue: MomentumQueue, params, *, name: str, dim: int,
-                  with_prints: bool) -> dict[str, Any]:
+def initial_state(
+  queue: MomentumQueue, params, *, name: str, dim: int, with_prints: bool
+) -> dict[str, Any]:
   """f_k a copy of f_q, the queue full of random unit vectors, as in MoCo.
 
   Args:
@@ -84,26 +91,37 @@ def initial_state(queue: MomentumQueue, params, *, name: str, dim: int,
   kept = {'keys': losses.l2_normalize(vectors)}
   if with_prints:
     kept['prints'] = jnp.zeros((queue.size, 4), jnp.uint32)
-  return {'key_encoder': jax.tree.map(jnp.copy, _query_encoder(params, name)),
-          'queue': kept, 'negatives': jax.tree.map(jnp.copy, kept),
-          'pointer': jnp.zeros([], jnp.int32)}
+  return {
+    'key_encoder': jax.tree.map(jnp.copy, _query_encoder(params, name)),
+    'queue': kept,
+    'negatives': jax.tree.map(jnp.copy, kept),
+    'pointer': jnp.zeros([], jnp.int32),
+  }
 
 
-def start_step(queue: MomentumQueue, params, state, *, name: str
-               ) -> dict[str, Any]:
+def start_step(
+  queue: MomentumQueue, params, state, *, name: str
+) -> dict[str, Any]:
   """The momentum update (He et al., equation 2), once per step.
 
   It comes before the step's keys are made and takes the parameters of f_q
   from before the step's update, as in MoCo's algorithm 1.
   """
   m = queue.momentum
-  return {**state, 'negatives': state['queue'], 'key_encoder': jax.tree.map(
-      lambda k, q: m * k + (1 - m) * q, state['key_encoder'],
-      _query_encoder(params, name))}
+  return {
+    **state,
+    'negatives': state['queue'],
+    'key_encoder': jax.tree.map(
+      lambda k, q: m * k + (1 - m) * q,
+      state['key_encoder'],
+      _query_encoder(params, name),
+    ),
+  }
 
 
-def enqueue(state, new, valid: jax.Array, context: base.Context
-            ) -> dict[str, Any]:
+def enqueue(
+  state, new, valid: jax.Array, context: base.Context
+) -> dict[str, Any]:
   """The state with a micro-batch's keys in the place of the oldest ones.
 
   A step fills the next B slots in the order of the global batch's pairs, in
@@ -124,9 +142,12 @@ def enqueue(state, new, valid: jax.Array, context: base.Context
   slots = state['pointer'] + context.micro_batch + count * jnp.arange(rows)
   slots %= size
   queue = jax.tree.map(
-      lambda old, values: old.at[slots].set(
-          jnp.where(valid[:, None], values, old[slots]), unique_indices=True),
-      state['queue'], new)
+    lambda old, values: old.at[slots].set(
+      jnp.where(valid[:, None], values, old[slots]), unique_indices=True
+    ),
+    state['queue'],
+    new,
+  )
   last = jnp.asarray(context.micro_batch == count - 1)
   pointer = jnp.where(last, state['pointer'] + count * rows, state['pointer'])
   return {**state, 'queue': queue, 'pointer': pointer % size}
@@ -142,9 +163,15 @@ def shared_sentences(prints: jax.Array, queued: jax.Array) -> jax.Array:
   return out
 
 
-def info_nce(queries: jax.Array, keys: jax.Array, negatives: jax.Array, *,
-             temperature: float, weights: jax.Array,
-             excluded: jax.Array | None = None) -> losses.TokenLoss:
+def info_nce(
+  queries: jax.Array,
+  keys: jax.Array,
+  negatives: jax.Array,
+  *,
+  temperature: float,
+  weights: jax.Array,
+  excluded: jax.Array | None = None,
+) -> losses.TokenLoss:
   """InfoNCE of one positive among K negatives (He et al., equation 1).
 
   loss_i = -log exp(q_i . k_i / t) / (exp(q_i . k_i / t)
@@ -167,7 +194,8 @@ def info_nce(queries: jax.Array, keys: jax.Array, negatives: jax.Array, *,
   if excluded is not None:
     others = jnp.where(excluded, _MASKED, others)
   scores = jnp.concatenate([positive[:, None], others], axis=1) / temperature
-  result = losses.cross_entropy(
-      scores, jnp.zeros(queries.shape[:1], jnp.int32))
-  return losses.TokenLoss(jnp.where(weights > 0, result.loss, 0.0),
-                          jnp.where(weights > 0, result.correct, 0.0))
+  result = losses.cross_entropy(scores, jnp.zeros(queries.shape[:1], jnp.int32))
+  return losses.TokenLoss(
+    jnp.where(weights > 0, result.loss, 0.0),
+    jnp.where(weights > 0, result.correct, 0.0),
+  )

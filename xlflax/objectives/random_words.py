@@ -23,16 +23,22 @@ class RandomWords(enum.Enum):
   LANGUAGE = 'language'  # those of the token's own language
 
 
-def draw(source: RandomWords, rng: jax.Array, language_ids: jax.Array,
-         vocabulary: VocabularySpec) -> jax.Array:
+def draw(
+  source: RandomWords,
+  rng: jax.Array,
+  language_ids: jax.Array,
+  vocabulary: VocabularySpec,
+) -> jax.Array:
   """Ids from a source: `masking.uniform_words` or `language_words`."""
-  function = (language_words if source is RandomWords.LANGUAGE
-              else masking.uniform_words)
+  function = (
+    language_words if source is RandomWords.LANGUAGE else masking.uniform_words
+  )
   return function(rng, language_ids, vocabulary)
 
 
-def language_words(rng: jax.Array, language_ids: jax.Array,
-                   vocabulary: VocabularySpec) -> jax.Array:
+def language_words(
+  rng: jax.Array, language_ids: jax.Array, vocabulary: VocabularySpec
+) -> jax.Array:
   """Ids drawn uniformly from the words of each position's language.
 
   Args:
@@ -47,14 +53,16 @@ def language_words(rng: jax.Array, language_ids: jax.Array,
     VocabularyError: it does not say so, or a language has no word.
   """
   counts = _counts(vocabulary)
-  words = np.asarray([run for runs in vocabulary.language_words
-                      for run in runs], np.int32)
+  words = np.asarray(
+    [run for runs in vocabulary.language_words for run in runs], np.int32
+  )
   lengths = words[:, 1] - words[:, 0]
   # Words are numbered through all languages; each run begins at one number.
   begins = jnp.asarray(np.cumsum(lengths) - lengths, jnp.int32)
   before = jnp.asarray(np.cumsum(counts) - counts, jnp.int32)[language_ids]
   number = before + jax.random.randint(
-      rng, language_ids.shape, 0, jnp.asarray(counts)[language_ids], jnp.int32)
+    rng, language_ids.shape, 0, jnp.asarray(counts)[language_ids], jnp.int32
+  )
   run = jnp.searchsorted(begins, number, side='right') - 1
   return jnp.asarray(words[:, 0])[run] + number - begins[run]
 
@@ -64,21 +72,27 @@ def _counts(vocabulary: VocabularySpec) -> np.ndarray:
   runs = vocabulary.language_words
   counts = [sum(stop - start for start, stop in own) for own in runs]
   if not runs or min(counts) < 1:
-    none = [code for code, count in zip(vocabulary.languages, counts,
-                                        strict=False) if not count]
+    none = [
+      code
+      for code, count in zip(vocabulary.languages, counts, strict=False)
+      if not count
+    ]
     raise errors.VocabularyError(
-        'Random words of its own language can not be drawn for each token',
-        got=f'no word of {", ".join(none)}' if none else
-        'a vocabulary that all languages have in common',
-        expected='a vocabulary that says which words are whose',
-        where="random_words='language'",
-        fix="make the vocabulary with `xlflax vocab --anchors=shared`, 'none' "
-        "or 'separate', or set random_words='vocabulary'")
+      'Random words of its own language can not be drawn for each token',
+      got=f'no word of {", ".join(none)}'
+      if none
+      else 'a vocabulary that all languages have in common',
+      expected='a vocabulary that says which words are whose',
+      where="random_words='language'",
+      fix="make the vocabulary with `xlflax vocab --anchors=shared`, 'none' "
+      "or 'separate', or set random_words='vocabulary'",
+    )
   return np.asarray(counts, np.int32)
 
 
-def is_word_of(language: jax.Array, vocabulary: VocabularySpec, size: int
-               ) -> jax.Array:
+def is_word_of(
+  language: jax.Array, vocabulary: VocabularySpec, size: int
+) -> jax.Array:
   """Whether text of a language can have an id: its words, special symbols.
 
   Args:
@@ -97,8 +111,11 @@ def is_word_of(language: jax.Array, vocabulary: VocabularySpec, size: int
   never = np.iinfo(np.int32).max
   edges = np.full((len(runs), 2 * max(map(len, runs))), never, np.int32)
   for row, own in zip(edges, runs, strict=True):
-    row[:2 * len(own)] = np.ravel(own)
+    row[: 2 * len(own)] = np.ravel(own)
   # Inside a run, an odd number of starts and stops lies at or before an id.
-  passed = jnp.searchsorted(jnp.asarray(edges)[language],
-                            jnp.arange(size, dtype=jnp.int32), side='right')
+  passed = jnp.searchsorted(
+    jnp.asarray(edges)[language],
+    jnp.arange(size, dtype=jnp.int32),
+    side='right',
+  )
   return passed % 2 == 1

@@ -107,8 +107,11 @@ class ReplacedTokenDetection(base.Objective):
     for field in ('generator_weight', 'discriminator_weight'):
       if not getattr(self, field) > 0:
         raise errors.ConfigError(
-            f'{field} is out of range', got=getattr(self, field),
-            expected='a number above 0', where=f'objective {self.name!r}')
+          f'{field} is out of range',
+          got=getattr(self, field),
+          expected='a number above 0',
+          where=f'objective {self.name!r}',
+        )
 
   @property
   def name(self) -> str:
@@ -118,7 +121,8 @@ class ReplacedTokenDetection(base.Objective):
   def _masked_lm(self) -> masked_lm.MaskedLM:
     """The generator's task, which masks its input."""
     return dataclasses.replace(
-        masked_lm.masker(self), chunk_size=self.chunk_size)
+      masked_lm.masker(self), chunk_size=self.chunk_size
+    )
 
   def generator_module(self, model) -> encoder.Encoder:
     """The generator, with the sizes that the model's vocabulary determines.
@@ -131,13 +135,19 @@ class ReplacedTokenDetection(base.Objective):
     for field in ('vocab_size', 'num_languages'):
       if getattr(config, field) not in (None, getattr(theirs, field)):
         raise errors.VocabularyError(
-            f'The generator has another {field} than the model',
-            got=getattr(config, field), expected=getattr(theirs, field),
-            where=f'objective {self.name!r}', fix='leave it unset')
+          f'The generator has another {field} than the model',
+          got=getattr(config, field),
+          expected=getattr(theirs, field),
+          where=f'objective {self.name!r}',
+          fix='leave it unset',
+        )
     config = dataclasses.replace(
-        config, vocab_size=theirs.vocab_size,
-        num_languages=theirs.num_languages,
-        vocab_multiple=theirs.vocab_multiple, cross_attention=False)
+      config,
+      vocab_size=theirs.vocab_size,
+      num_languages=theirs.num_languages,
+      vocab_multiple=theirs.vocab_multiple,
+      cross_attention=False,
+    )
     if self.embeddings is GeneratorEmbeddings.SHARED:
       self._check_shared(config, theirs)
     return encoder.Encoder(config)
@@ -145,30 +155,43 @@ class ReplacedTokenDetection(base.Objective):
   def _check_shared(self, config, theirs) -> None:
     if config.sharing is not None:
       raise errors.ConfigError(
-          'A generator that shares embeddings has no sharing plan',
-          got=config.sharing, expected='None', where=f'objective {self.name!r}',
-          fix="set the generator's EncoderConfig.sharing to None: it reads "
-          'what the model reads')
-    for field in ('hidden_dim', 'max_length', 'position_offset',
-                  'position_embedding'):
+        'A generator that shares embeddings has no sharing plan',
+        got=config.sharing,
+        expected='None',
+        where=f'objective {self.name!r}',
+        fix="set the generator's EncoderConfig.sharing to None: it reads "
+        'what the model reads',
+      )
+    for field in (
+      'hidden_dim',
+      'max_length',
+      'position_offset',
+      'position_embedding',
+    ):
       mine, others = getattr(config, field), getattr(theirs, field)
       if mine != others:
         raise errors.ConfigError(
-            'The generator can not share the embeddings of the model',
-            got=f'{field} {mine} in the generator, {others} in the model',
-            expected=f'one {field}', where=f'objective {self.name!r}',
-            fix="make them equal, or set embeddings to 'separate'")
+          'The generator can not share the embeddings of the model',
+          got=f'{field} {mine} in the generator, {others} in the model',
+          expected=f'one {field}',
+          where=f'objective {self.name!r}',
+          fix="make them equal, or set embeddings to 'separate'",
+        )
 
   def init_heads(self, model, rng: jax.Array) -> Any:
     """{'generator': ..., 'discriminator': ...}; raises as
     `generator_module` does."""
     generator_rng, head_rng = jax.random.split(rng)
     generator = models_api.init_params(
-        self.generator_module(model), generator_rng)
+      self.generator_module(model), generator_rng
+    )
     if self.embeddings is GeneratorEmbeddings.SHARED:
-      generator = {**generator, 'embeddings': {
-          k: v for k, v in generator['embeddings'].items()
-          if k not in _SHARED}}
+      generator = {
+        **generator,
+        'embeddings': {
+          k: v for k, v in generator['embeddings'].items() if k not in _SHARED
+        },
+      }
     states = jnp.zeros((1, model.config.hidden_dim))
     head = discriminator.DiscriminatorHead().init(head_rng, states)['params']
     return {'generator': generator, 'discriminator': head}
@@ -178,81 +201,114 @@ class ReplacedTokenDetection(base.Objective):
     own = params['heads'][self.name]['generator']
     if self.embeddings is GeneratorEmbeddings.SEPARATE:
       return {'model': own}
-    shared = {k: v for k, v in params['model']['embeddings'].items()
-              if k in _SHARED}
-    return {'model': {**own, 'embeddings': {
-        **own.get('embeddings', {}), **shared}}}
+    shared = {
+      k: v for k, v in params['model']['embeddings'].items() if k in _SHARED
+    }
+    return {
+      'model': {**own, 'embeddings': {**own.get('embeddings', {}), **shared}}
+    }
 
   def _replace(self, model, params, batch, context, rng) -> _Replaced:
     """Masks the batch, trains the generator on it, draws from it."""
     mask_rng, dropout_rng, draw_rng = jax.random.split(rng, 3)
     masked, plan = self._masked_lm.mask(batch, context, mask_rng)
     labels, languages = (
-        masking.gather_rows(batch[key], plan.positions)
-        for key in (batch_lib.TOKEN_IDS, batch_lib.LANGUAGE_IDS))
+      masking.gather_rows(batch[key], plan.positions)
+      for key in (batch_lib.TOKEN_IDS, batch_lib.LANGUAGE_IDS)
+    )
     generator = self.generator_module(model)
-    params = inputs.bind(generator, self._generator_params(params), batch,
-                         context.vocabulary)
+    params = inputs.bind(
+      generator, self._generator_params(params), batch, context.vocabulary
+    )
     states = inputs.encode(
-        generator, params, {**batch, batch_lib.TOKEN_IDS: masked},
-        context=context, rng=dropout_rng)
-    hidden = inputs.call(generator, params, 'transform',
-                         masking.gather_rows(states, plan.positions))
+      generator,
+      params,
+      {**batch, batch_lib.TOKEN_IDS: masked},
+      context=context,
+      rng=dropout_rng,
+    )
+    hidden = inputs.call(
+      generator,
+      params,
+      'transform',
+      masking.gather_rows(states, plan.positions),
+    )
     hidden = hidden.reshape(-1, hidden.shape[-1])  # [B * K, H]
     table, bias = inputs.call(generator, params, 'output_table')
     scored = losses.table_cross_entropy(
-        hidden, table, bias, labels.reshape(-1), chunk_size=self.chunk_size)
+      hidden, table, bias, labels.reshape(-1), chunk_size=self.chunk_size
+    )
     drawn = table_sampling.sample_tokens(
-        draw_rng, hidden, table, bias, chunk_size=self.chunk_size)
+      draw_rng, hidden, table, bias, chunk_size=self.chunk_size
+    )
     drawn = jnp.where(plan.weights > 0, drawn.reshape(labels.shape), labels)
     return _Replaced(
-        masking.scatter_rows(batch[batch_lib.TOKEN_IDS], plan.positions, drawn),
-        scored.loss.reshape(labels.shape), scored.correct.reshape(
-            labels.shape), plan.weights, languages)
+      masking.scatter_rows(batch[batch_lib.TOKEN_IDS], plan.positions, drawn),
+      scored.loss.reshape(labels.shape),
+      scored.correct.reshape(labels.shape),
+      plan.weights,
+      languages,
+    )
 
-  def __call__(self, model, params, batch, context: base.Context
-               ) -> base.ObjectiveOutput:
+  def __call__(
+    self, model, params, batch, context: base.Context
+  ) -> base.ObjectiveOutput:
     params = inputs.bind(model, params, batch, context.vocabulary)
     generator_rng, dropout_rng = jax.random.split(context.rng)
     made = self._replace(model, params, batch, context, generator_rng)
     states = inputs.encode(
-        model, params, {**batch, batch_lib.TOKEN_IDS: made.token_ids},
-        context=context, rng=dropout_rng)
-    logits = cast(jax.Array, discriminator.DiscriminatorHead().apply(
-        {'params': params['heads'][self.name]['discriminator']}, states))
+      model,
+      params,
+      {**batch, batch_lib.TOKEN_IDS: made.token_ids},
+      context=context,
+      rng=dropout_rng,
+    )
+    logits = cast(
+      jax.Array,
+      discriminator.DiscriminatorHead().apply(
+        {'params': params['heads'][self.name]['discriminator']}, states
+      ),
+    )
     replaced = made.token_ids != batch[batch_lib.TOKEN_IDS]
     found = discriminator.binary_cross_entropy(logits, replaced)
-    present = masking.is_present(batch, context.vocabulary).astype(
-        jnp.float32)
+    present = masking.is_present(batch, context.vocabulary).astype(jnp.float32)
     tokens = jnp.sum(present)
     generator_sum = base.Sum(
-        jnp.sum(jnp.where(made.weights > 0, made.loss, 0.0)),
-        jnp.sum(made.weights))
-    total = (self.generator_weight * base.mean(generator_sum) * tokens
-             + self.discriminator_weight * jnp.sum(
-                 jnp.where(present > 0, found.loss, 0.0)))
+      jnp.sum(jnp.where(made.weights > 0, made.loss, 0.0)),
+      jnp.sum(made.weights),
+    )
+    total = self.generator_weight * base.mean(
+      generator_sum
+    ) * tokens + self.discriminator_weight * jnp.sum(
+      jnp.where(present > 0, found.loss, 0.0)
+    )
     return base.ObjectiveOutput(
-        base.Sum(total, tokens),
-        self._metrics(batch, context, made, found, replaced, present))
+      base.Sum(total, tokens),
+      self._metrics(batch, context, made, found, replaced, present),
+    )
 
   def _metrics(self, batch, context, made, found, replaced, present):
     count = len(context.vocabulary.languages)
     languages = batch[batch_lib.LANGUAGE_IDS]
+
     def of_tokens(values, weights):
-      return metrics.by_language(jax.lax.stop_gradient(values), weights,
-                                 languages, count)
+      return metrics.by_language(
+        jax.lax.stop_gradient(values), weights, languages, count
+      )
+
     def of_chosen(values):
-      return metrics.by_language(jax.lax.stop_gradient(values), made.weights,
-                                 made.languages, count)
+      return metrics.by_language(
+        jax.lax.stop_gradient(values), made.weights, made.languages, count
+      )
+
     replaced = replaced.astype(jnp.float32)
     named = {
-        'generator_loss': of_chosen(made.loss),
-        'generator_accuracy': of_chosen(made.correct),
-        'discriminator_loss': of_tokens(found.loss, present),
-        'accuracy': of_tokens(found.correct, present),
-        'recall': of_tokens(found.correct, present * replaced),
-        'replaced': of_tokens(replaced, present),
-        metrics.TOKENS: metrics.count_by_language(
-            present > 0, languages, count),
+      'generator_loss': of_chosen(made.loss),
+      'generator_accuracy': of_chosen(made.correct),
+      'discriminator_loss': of_tokens(found.loss, present),
+      'accuracy': of_tokens(found.correct, present),
+      'recall': of_tokens(found.correct, present * replaced),
+      'replaced': of_tokens(replaced, present),
+      metrics.TOKENS: metrics.count_by_language(present > 0, languages, count),
     }
     return {f'{self.name}/{name}': value for name, value in named.items()}

@@ -21,13 +21,15 @@ def add(length: int, index: jax.Array, values: jax.Array) -> jax.Array:
   """
   zeros = jnp.zeros((index.shape[0], length), jnp.int32)
   return jax.vmap(lambda row, i, value: row.at[i].add(value, mode='drop'))(
-      zeros, index, values.astype(jnp.int32))
+    zeros, index, values.astype(jnp.int32)
+  )
 
 
 def put(array: jax.Array, index: jax.Array, values: jax.Array) -> jax.Array:
   """`array [B, N]` with `values [B, K]` at `index`; beyond it: dropped."""
   return jax.vmap(lambda row, i, value: row.at[i].set(value, mode='drop'))(
-      array, index, values)
+    array, index, values
+  )
 
 
 def exclusive_sum(array: jax.Array) -> jax.Array:
@@ -49,8 +51,11 @@ def one_text(rows):
   if batch_lib.SEGMENT_IDS not in rows:
     return rows
   present = (rows[batch_lib.SEGMENT_IDS] > 0).astype(jnp.int32)
-  return {**rows, batch_lib.SEGMENT_IDS: present,
-          batch_lib.POSITIONS: columns(present.shape[1]) * present}
+  return {
+    **rows,
+    batch_lib.SEGMENT_IDS: present,
+    batch_lib.POSITIONS: columns(present.shape[1]) * present,
+  }
 
 
 def make(token_ids: jax.Array, lengths: jax.Array, languages: jax.Array):
@@ -63,7 +68,9 @@ def make(token_ids: jax.Array, lengths: jax.Array, languages: jax.Array):
   """
   places = columns(token_ids.shape[1])
   present = (places < lengths[:, None]).astype(jnp.int32)
-  return {batch_lib.TOKEN_IDS: token_ids.astype(jnp.int32),
-          batch_lib.SEGMENT_IDS: present,
-          batch_lib.POSITIONS: places * present,
-          batch_lib.LANGUAGE_IDS: languages[:, None] * present}
+  return {
+    batch_lib.TOKEN_IDS: token_ids.astype(jnp.int32),
+    batch_lib.SEGMENT_IDS: present,
+    batch_lib.POSITIONS: places * present,
+    batch_lib.LANGUAGE_IDS: languages[:, None] * present,
+  }

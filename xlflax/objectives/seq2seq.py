@@ -56,19 +56,24 @@ class SequenceToSequence(base.Objective):
     enums.coerce(self, 'source_symbols', SourceSymbols)
     if not 0 <= self.label_smoothing < 1:
       raise errors.ConfigError(
-          'label_smoothing is out of range', got=self.label_smoothing,
-          expected='a number from 0 up to but not including 1')
+        'label_smoothing is out of range',
+        got=self.label_smoothing,
+        expected='a number from 0 up to but not including 1',
+      )
     if self.chunk_size is not None and self.chunk_size < 1:
       raise errors.ConfigError(
-          'chunk_size must be a number of vocabulary entries or None',
-          got=self.chunk_size, expected='at least 1')
+        'chunk_size must be a number of vocabulary entries or None',
+        got=self.chunk_size,
+        expected='at least 1',
+      )
 
   @property
   def name(self) -> str:
     return self.name_prefix
 
-  def rows(self, batch, context: base.Context, rng: jax.Array
-           ) -> tuple[Any, Any, jax.Array | None]:
+  def rows(
+    self, batch, context: base.Context, rng: jax.Array
+  ) -> tuple[Any, Any, jax.Array | None]:
     """What encoder and decoder are given.
 
     Args:
@@ -90,51 +95,77 @@ class SequenceToSequence(base.Objective):
     """
     if not hasattr(model, 'decode'):
       raise errors.ConfigError(
-          'The objective needs an encoder-decoder',
-          got=type(model).__name__, expected='a model with a decoder',
-          where=f'objective {self.name!r}',
-          fix='set MODEL to an EncoderDecoder')
+        'The objective needs an encoder-decoder',
+        got=type(model).__name__,
+        expected='a model with a decoder',
+        where=f'objective {self.name!r}',
+        fix='set MODEL to an EncoderDecoder',
+      )
     return super().init_heads(model, rng)
 
-  def __call__(self, model, params, batch, context: base.Context
-               ) -> base.ObjectiveOutput:
+  def __call__(
+    self, model, params, batch, context: base.Context
+  ) -> base.ObjectiveOutput:
     vocabulary = context.vocabulary
     rows_rng, dropout_rng = jax.random.split(context.rng)
     source, goal, scored = self.rows(batch, context, rows_rng)
     source = with_symbols(source, self.source_symbols, vocabulary)
     first = teacher_forcing.start_ids(
-        teacher_forcing.row_languages(goal, vocabulary), self.decoder_start,
-        vocabulary)
+      teacher_forcing.row_languages(goal, vocabulary),
+      self.decoder_start,
+      vocabulary,
+    )
     target = teacher_forcing.shift(goal, first, vocabulary, scored)
     target_params = inputs.bind(model, params, goal, vocabulary)
     states = teacher_forcing.decode(
-        model, inputs.bind(model, params, source, vocabulary), target_params,
-        source, target, context=context, rng=dropout_rng)
+      model,
+      inputs.bind(model, params, source, vocabulary),
+      target_params,
+      source,
+      target,
+      context=context,
+      rng=dropout_rng,
+    )
     score = teacher_forcing.score(
-        model, target_params, states, target.labels,
-        label_smoothing=self.label_smoothing, chunk_size=self.chunk_size,
-        vocab_size=vocabulary.size)
+      model,
+      target_params,
+      states,
+      target.labels,
+      label_smoothing=self.label_smoothing,
+      chunk_size=self.chunk_size,
+      vocab_size=vocabulary.size,
+    )
     total = jnp.sum(jnp.where(target.weights > 0, score.loss, 0.0))
     return base.ObjectiveOutput(
-        base.Sum(total, jnp.sum(target.weights)),
-        self._metrics(context, source, target, score))
+      base.Sum(total, jnp.sum(target.weights)),
+      self._metrics(context, source, target, score),
+    )
 
   def _metrics(self, context, source, target, score):
     count = len(context.vocabulary.languages)
     languages = target.rows[batch_lib.LANGUAGE_IDS]
     loss, nll, correct = (
-        metrics.by_language(jax.lax.stop_gradient(values), target.weights,
-                            languages, count) for values in score)
+      metrics.by_language(
+        jax.lax.stop_gradient(values), target.weights, languages, count
+      )
+      for values in score
+    )
     read, written = (
-        metrics.count_by_language(
-            masking.is_present(rows, context.vocabulary),
-            rows[batch_lib.LANGUAGE_IDS], count)
-        for rows in (source, target.rows))
-    return {f'{self.name}/loss': loss,
-            f'{self.name}/{metrics.PERPLEXITY}': nll,
-            f'{self.name}/accuracy': correct,
-            f'{self.name}/{metrics.TOKENS}': base.Sum(
-                read.total + written.total, read.weight + written.weight)}
+      metrics.count_by_language(
+        masking.is_present(rows, context.vocabulary),
+        rows[batch_lib.LANGUAGE_IDS],
+        count,
+      )
+      for rows in (source, target.rows)
+    )
+    return {
+      f'{self.name}/loss': loss,
+      f'{self.name}/{metrics.PERPLEXITY}': nll,
+      f'{self.name}/accuracy': correct,
+      f'{self.name}/{metrics.TOKENS}': base.Sum(
+        read.total + written.total, read.weight + written.weight
+      ),
+    }
 
 
 def with_symbols(rows, symbols: SourceSymbols, vocabulary):
@@ -154,8 +185,11 @@ def with_symbols(rows, symbols: SourceSymbols, vocabulary):
   languages = teacher_forcing.row_languages(rows, vocabulary)
   symbol = teacher_forcing.language_symbols(languages, vocabulary)
   earlier = jnp.pad(token_ids[:, 1:], ((0, 0), (0, 1)))
-  moved = jnp.where(after, earlier, jnp.where(
-      present, symbol[:, None].astype(token_ids.dtype), token_ids))
+  moved = jnp.where(
+    after,
+    earlier,
+    jnp.where(present, symbol[:, None].astype(token_ids.dtype), token_ids),
+  )
   return {**rows, batch_lib.TOKEN_IDS: moved}
 
 

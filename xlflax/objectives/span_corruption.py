@@ -56,20 +56,27 @@ class SpanPolicy:
   def __post_init__(self):
     if callable(self.noise_density) and self.max_noise_density is None:
       raise errors.ConfigError(
-          'A scheduled noise_density needs max_noise_density',
-          got='max_noise_density=None', expected='a number in (0, 1)',
-          fix='set it to the largest value of the schedule')
+        'A scheduled noise_density needs max_noise_density',
+        got='max_noise_density=None',
+        expected='a number in (0, 1)',
+        fix='set it to the largest value of the schedule',
+      )
     if not 0 < self.largest_density < 1 or (
-        not callable(self.noise_density)
-        and not 0 < self.noise_density <= self.largest_density):
+      not callable(self.noise_density)
+      and not 0 < self.noise_density <= self.largest_density
+    ):
       raise errors.ConfigError(
-          'noise_density is out of range',
-          got=f'{self.noise_density} (max_noise_density '
-          f'{self.max_noise_density})', expected='a number in (0, 1)')
+        'noise_density is out of range',
+        got=f'{self.noise_density} (max_noise_density '
+        f'{self.max_noise_density})',
+        expected='a number in (0, 1)',
+      )
     if not self.mean_span_length >= 1:
       raise errors.ConfigError(
-          'mean_span_length is out of range', got=self.mean_span_length,
-          expected='at least 1')
+        'mean_span_length is out of range',
+        got=self.mean_span_length,
+        expected='at least 1',
+      )
 
   @property
   def largest_density(self) -> float:
@@ -89,10 +96,12 @@ class SpanPolicy:
     n = tokens.astype(xp.float32)
     drop = xp.round(n * xp.asarray(density, xp.float32)).astype(xp.int32)
     drop = xp.minimum(xp.maximum(drop, 1), tokens - 1)
-    spans = xp.round(drop.astype(xp.float32)
-                     / xp.asarray(self.mean_span_length, xp.float32))
-    spans = xp.minimum(xp.maximum(spans.astype(xp.int32), 1),
-                       xp.minimum(drop, tokens - drop))
+    spans = xp.round(
+      drop.astype(xp.float32) / xp.asarray(self.mean_span_length, xp.float32)
+    )
+    spans = xp.minimum(
+      xp.maximum(spans.astype(xp.int32), 1), xp.minimum(drop, tokens - drop)
+    )
     short = tokens < 2
     return xp.where(short, 0, drop), xp.where(short, 0, spans)
 
@@ -116,8 +125,9 @@ class SpanPolicy:
     kept = tokens if callable(self.noise_density) else tokens - drop + spans
     return int(kept.max()) + 1, int((drop + spans).max()) + 2
 
-  def __call__(self, rng: jax.Array, tokens: jax.Array, text_length: int,
-               step) -> Spans:
+  def __call__(
+    self, rng: jax.Array, tokens: jax.Array, text_length: int, step
+  ) -> Spans:
     """Draws spans for rows of `tokens [B]` tokens of text.
 
     Args:
@@ -126,17 +136,23 @@ class SpanPolicy:
       text_length: static; fixes the number of slots.
       step: int scalar, for a scheduled density.
     """
-    density = (self.noise_density(step) if callable(self.noise_density)
-               else self.noise_density)
+    density = (
+      self.noise_density(step)
+      if callable(self.noise_density)
+      else self.noise_density
+    )
     drop, spans = self.counts(tokens, density)
     slots = self.num_slots(text_length)
     kept_rng, drop_rng = jax.random.split(rng)
-    return Spans(_segments(kept_rng, tokens - drop, spans, slots, text_length),
-                 _segments(drop_rng, drop, spans, slots, text_length))
+    return Spans(
+      _segments(kept_rng, tokens - drop, spans, slots, text_length),
+      _segments(drop_rng, drop, spans, slots, text_length),
+    )
 
 
-def _segments(rng, items: jax.Array, parts: jax.Array, slots: int, width: int
-              ) -> jax.Array:
+def _segments(
+  rng, items: jax.Array, parts: jax.Array, slots: int, width: int
+) -> jax.Array:
   """Cuts `items [B]` into `parts [B]` runs of at least one: int32 [B, slots].
 
   Each set of parts - 1 of the items - 1 places to cut at is as likely. Before:
@@ -149,8 +165,9 @@ def _segments(rng, items: jax.Array, parts: jax.Array, slots: int, width: int
   return jnp.diff(ends, axis=1, prepend=jnp.zeros_like(ends[:, :1]))
 
 
-def apply(rows, spans: Spans, lengths: tuple[int, int],
-          vocabulary: VocabularySpec):
+def apply(
+  rows, spans: Spans, lengths: tuple[int, int], vocabulary: VocabularySpec
+):
   """The rows that encoder and decoder are given.
 
   Before: text `a b c d e`, kept [1, 2], dropped [1, 1]; after: inputs
@@ -173,8 +190,9 @@ def apply(rows, spans: Spans, lengths: tuple[int, int],
   sentinels = _sentinels(spans.kept.shape[1], vocabulary)
   text = masking.is_text(rows, vocabulary)
   length = text.shape[1]
-  place = jnp.where(text, row_edits.exclusive_sum(text.astype(jnp.int32)),
-                    length)
+  place = jnp.where(
+    text, row_edits.exclusive_sum(text.astype(jnp.int32)), length
+  )
   token_ids = rows[batch_lib.TOKEN_IDS]
   compact = row_edits.put(jnp.zeros_like(token_ids), place, token_ids)
   languages = teacher_forcing.row_languages(rows, vocabulary)
@@ -185,21 +203,49 @@ def apply(rows, spans: Spans, lengths: tuple[int, int],
   dropped = dropped_end[:, -1]
   used = spans.dropped > 0
   count = jnp.sum(used, axis=1, dtype=jnp.int32)
-  inputs = _write(compact, sentinels, used, kept_end, dropped_start,
-                  kept + count, lengths[0], vocabulary)
+  inputs = _write(
+    compact,
+    sentinels,
+    used,
+    kept_end,
+    dropped_start,
+    kept + count,
+    lengths[0],
+    vocabulary,
+  )
   begins = jnp.pad(kept_end, ((0, 0), (1, 0)))
-  targets = _write(compact, sentinels, used, dropped_start, begins,
-                   dropped + count, lengths[1] - 1, vocabulary)
-  targets = jnp.pad(targets, ((0, 0), (1, 0)),
-                    constant_values=vocabulary.bos_id)
+  targets = _write(
+    compact,
+    sentinels,
+    used,
+    dropped_start,
+    begins,
+    dropped + count,
+    lengths[1] - 1,
+    vocabulary,
+  )
+  targets = jnp.pad(
+    targets, ((0, 0), (1, 0)), constant_values=vocabulary.bos_id
+  )
   targets = jnp.where(count[:, None] > 0, targets, vocabulary.pad_id)
-  return (row_edits.make(inputs, kept + count + 1, languages),
-          row_edits.make(targets, jnp.where(count > 0, dropped + count + 2, 0),
-                         languages))
+  return (
+    row_edits.make(inputs, kept + count + 1, languages),
+    row_edits.make(
+      targets, jnp.where(count > 0, dropped + count + 2, 0), languages
+    ),
+  )
 
 
-def _write(compact, sentinels, used, before, skipped, total, length: int,
-           vocabulary: VocabularySpec) -> jax.Array:
+def _write(
+  compact,
+  sentinels,
+  used,
+  before,
+  skipped,
+  total,
+  length: int,
+  vocabulary: VocabularySpec,
+) -> jax.Array:
   """Tokens with sentinels among them, then </s>: int32 [B, length].
 
   Args:
@@ -217,11 +263,11 @@ def _write(compact, sentinels, used, before, skipped, total, length: int,
   marks = row_edits.add(length, jnp.where(used, before + slots, length), used)
   seen = jnp.cumsum(marks, axis=1)
   places = row_edits.columns(length)
-  words = row_edits.take(
-      compact, places - seen + row_edits.take(skipped, seen))
+  words = row_edits.take(compact, places - seen + row_edits.take(skipped, seen))
   row = jnp.where(marks > 0, sentinels[jnp.maximum(seen - 1, 0)], words)
-  end = jnp.where(places == total[:, None], vocabulary.eos_id,
-                  vocabulary.pad_id)
+  end = jnp.where(
+    places == total[:, None], vocabulary.eos_id, vocabulary.pad_id
+  )
   return jnp.where(places < total[:, None], row, end).astype(jnp.int32)
 
 
@@ -229,8 +275,10 @@ def _sentinels(slots: int, vocabulary: VocabularySpec) -> jax.Array:
   known = vocabulary.sentinel_ids
   if len(known) < slots:
     raise errors.VocabularyError(
-        'The vocabulary has too few sentinels for span corruption',
-        got=f'{len(known)}', expected=f'at least {slots}, as many as a row '
-        'can have spans', fix='train it with `xlflax vocab --sentinels '
-        f'{slots}`, or use shorter rows or longer spans')
+      'The vocabulary has too few sentinels for span corruption',
+      got=f'{len(known)}',
+      expected=f'at least {slots}, as many as a row can have spans',
+      fix='train it with `xlflax vocab --sentinels '
+      f'{slots}`, or use shorter rows or longer spans',
+    )
   return jnp.asarray(known, jnp.int32)

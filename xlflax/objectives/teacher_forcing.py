@@ -54,8 +54,9 @@ class Score(NamedTuple):
   correct: jax.Array
 
 
-def start_ids(row_languages: jax.Array, start: DecoderStart,
-              vocabulary: VocabularySpec) -> jax.Array:
+def start_ids(
+  row_languages: jax.Array, start: DecoderStart, vocabulary: VocabularySpec
+) -> jax.Array:
   """The decoder's first input for rows of these languages: int32 [B].
 
   Raises:
@@ -63,27 +64,35 @@ def start_ids(row_languages: jax.Array, start: DecoderStart,
   """
   if start is DecoderStart.LANGUAGE:
     return language_symbols(row_languages, vocabulary)
-  index = {DecoderStart.BOS: vocabulary.bos_id,
-           DecoderStart.PAD: vocabulary.pad_id,
-           DecoderStart.EOS: vocabulary.eos_id}[start]
+  index = {
+    DecoderStart.BOS: vocabulary.bos_id,
+    DecoderStart.PAD: vocabulary.pad_id,
+    DecoderStart.EOS: vocabulary.eos_id,
+  }[start]
   return jnp.full(row_languages.shape, index, jnp.int32)
 
 
-def language_symbols(row_languages: jax.Array, vocabulary: VocabularySpec
-                     ) -> jax.Array:
+def language_symbols(
+  row_languages: jax.Array, vocabulary: VocabularySpec
+) -> jax.Array:
   """The id of each language's symbol, [B] -> int32 [B]; raises as above."""
   symbols = vocabulary.language_symbol_ids
   if len(symbols) != len(vocabulary.languages) or not symbols:
     raise errors.VocabularyError(
-        'The vocabulary has no symbol for each language',
-        got=f'{len(symbols)} symbols for {len(vocabulary.languages)} '
-        'languages', expected='one <lang:xx> per language',
-        fix="train it with `xlflax vocab`, or set decoder_start to 'bos'")
+      'The vocabulary has no symbol for each language',
+      got=f'{len(symbols)} symbols for {len(vocabulary.languages)} languages',
+      expected='one <lang:xx> per language',
+      fix="train it with `xlflax vocab`, or set decoder_start to 'bos'",
+    )
   return jnp.asarray(symbols, jnp.int32)[row_languages]
 
 
-def shift(rows, first: jax.Array, vocabulary: VocabularySpec,
-          scored: jax.Array | None = None) -> Target:
+def shift(
+  rows,
+  first: jax.Array,
+  vocabulary: VocabularySpec,
+  scored: jax.Array | None = None,
+) -> Target:
   """The decoder's input and labels of target rows.
 
   Before: token_ids [[1, 7, 8, 2, 0]] (`<s> y </s>`), first [5]; after:
@@ -100,14 +109,19 @@ def shift(rows, first: jax.Array, vocabulary: VocabularySpec,
     The target; labels are in the row of the input, one place earlier.
   """
   token_ids = rows[batch_lib.TOKEN_IDS]
+
   def earlier(array):
     return jnp.pad(array[:, 1:], ((0, 0), (0, 1)))
+
   present = earlier(masking.is_present(rows, vocabulary))
   weights = present if scored is None else present & earlier(scored)
   begun = jnp.concatenate(
-      [first[:, None].astype(token_ids.dtype), token_ids[:, 1:]], axis=1)
-  moved = {batch_lib.TOKEN_IDS: jnp.where(present, begun, vocabulary.pad_id),
-           batch_lib.SEGMENT_IDS: present.astype(jnp.int32)}
+    [first[:, None].astype(token_ids.dtype), token_ids[:, 1:]], axis=1
+  )
+  moved = {
+    batch_lib.TOKEN_IDS: jnp.where(present, begun, vocabulary.pad_id),
+    batch_lib.SEGMENT_IDS: present.astype(jnp.int32),
+  }
   for key in (batch_lib.POSITIONS, batch_lib.LANGUAGE_IDS):
     if key in rows:
       moved[key] = jnp.where(present, rows[key], 0)
@@ -122,8 +136,16 @@ def row_languages(rows, vocabulary: VocabularySpec) -> jax.Array:
   return inputs.row_languages(rows, vocabulary)
 
 
-def decode(model, source_params, params, source, target: Target, *, context,
-           rng: jax.Array) -> jax.Array:
+def decode(
+  model,
+  source_params,
+  params,
+  source,
+  target: Target,
+  *,
+  context,
+  rng: jax.Array,
+) -> jax.Array:
   """The decoder's states [B, S, H], with dropout in training.
 
   Args:
@@ -136,18 +158,32 @@ def decode(model, source_params, params, source, target: Target, *, context,
     rng: key of dropout.
   """
   encoder_rng, decoder_rng = jax.random.split(rng)
-  memory = inputs.encode(model, source_params, source, context=context,
-                         rng=encoder_rng)
+  memory = inputs.encode(
+    model, source_params, source, context=context, rng=encoder_rng
+  )
   return inputs.call(
-      model, params, 'decode', target.rows[batch_lib.TOKEN_IDS], memory,
-      rng=decoder_rng, deterministic=not context.train,
-      memory_segment_ids=source.get(batch_lib.SEGMENT_IDS),
-      **inputs.arguments(target.rows))
+    model,
+    params,
+    'decode',
+    target.rows[batch_lib.TOKEN_IDS],
+    memory,
+    rng=decoder_rng,
+    deterministic=not context.train,
+    memory_segment_ids=source.get(batch_lib.SEGMENT_IDS),
+    **inputs.arguments(target.rows),
+  )
 
 
-def score(model, params, states: jax.Array, labels: jax.Array, *,
-          label_smoothing: float, chunk_size: int | None, vocab_size: int
-          ) -> Score:
+def score(
+  model,
+  params,
+  states: jax.Array,
+  labels: jax.Array,
+  *,
+  label_smoothing: float,
+  chunk_size: int | None,
+  vocab_size: int,
+) -> Score:
   """Cross-entropy of labels, smoothed (Szegedy et al. 2016, section 7).
 
   With e = label_smoothing, the label has the target probability 1 - e + e / V
@@ -172,24 +208,37 @@ def score(model, params, states: jax.Array, labels: jax.Array, *,
   table, bias = inputs.call(model, params, 'output_table')
   hidden = hidden.reshape(-1, hidden.shape[-1])
   flat = labels.reshape(-1)
-  result = table_cross_entropy(hidden, table, bias, flat,
-                               chunk_size=chunk_size)
+  result = table_cross_entropy(hidden, table, bias, flat, chunk_size=chunk_size)
   loss = result.loss
   if label_smoothing:
-    loss += label_smoothing * _above_mean(hidden, table, bias, flat,
-                                          vocab_size)
-  return Score(*(value.reshape(labels.shape)
-                 for value in (loss, result.loss, result.correct)))
+    loss += label_smoothing * _above_mean(hidden, table, bias, flat, vocab_size)
+  return Score(
+    *(
+      value.reshape(labels.shape)
+      for value in (loss, result.loss, result.correct)
+    )
+  )
 
 
 def _above_mean(hidden, table, bias, labels, vocab_size: int) -> jax.Array:
   """The label's logit minus the mean of all V logits: float32 [N]."""
   table, bias = table.astype(hidden.dtype), bias.astype(jnp.float32)
   counts = (jnp.arange(table.shape[0]) < vocab_size).astype(jnp.float32)
-  mean_row = jnp.einsum('v,vh->h', counts, table.astype(jnp.float32),
-                        precision=jax.lax.Precision.HIGHEST) / vocab_size
+  mean_row = (
+    jnp.einsum(
+      'v,vh->h',
+      counts,
+      table.astype(jnp.float32),
+      precision=jax.lax.Precision.HIGHEST,
+    )
+    / vocab_size
+  )
   mean_bias = jnp.sum(jnp.where(counts > 0, bias, 0.0)) / vocab_size
   difference = table[labels].astype(jnp.float32) - mean_row[None, :]
-  logits = jnp.einsum('nh,nh->n', hidden.astype(jnp.float32), difference,
-                      precision=jax.lax.Precision.HIGHEST)
+  logits = jnp.einsum(
+    'nh,nh->n',
+    hidden.astype(jnp.float32),
+    difference,
+    precision=jax.lax.Precision.HIGHEST,
+  )
   return logits + bias[labels] - mean_bias

@@ -16,15 +16,17 @@ def sides(batch, *, objective: str) -> tuple[_Side, _Side]:
   Raises:
     ConfigError: the batch has one side only.
   """
-  first, second = (batch_lib.side(batch, prefix)
-                   for prefix in ('', batch_lib.PAIRED))
+  first, second = (
+    batch_lib.side(batch, prefix) for prefix in ('', batch_lib.PAIRED)
+  )
   if not second:
     raise errors.ConfigError(
-        'An objective needs the two sides of a pair as separate rows',
-        got=f'a batch with {sorted(batch)}',
-        expected=f'also {batch_lib.PAIRED}{batch_lib.TOKEN_IDS}',
-        where=f'objective {objective!r}',
-        fix='use a stream with Layout.SIDES or Layout.ADJACENT')
+      'An objective needs the two sides of a pair as separate rows',
+      got=f'a batch with {sorted(batch)}',
+      expected=f'also {batch_lib.PAIRED}{batch_lib.TOKEN_IDS}',
+      where=f'objective {objective!r}',
+      fix='use a stream with Layout.SIDES or Layout.ADJACENT',
+    )
   return first, second
 
 
@@ -34,8 +36,9 @@ def parts(model, batch) -> list[_Side]:
   A one-sided batch is one; the two sides of pairs are one batch of 2B rows, or
   two where a sharing plan binds parameters side by side.
   """
-  first, second = (batch_lib.side(batch, prefix)
-                   for prefix in ('', batch_lib.PAIRED))
+  first, second = (
+    batch_lib.side(batch, prefix) for prefix in ('', batch_lib.PAIRED)
+  )
   if not second:
     return [first]
   if sharing.plan_of(model) is not None:
@@ -56,12 +59,16 @@ def interleave(first: _Side, second: _Side) -> _Side:
   Before: `{'token_ids': [a, b]}` and `{'token_ids': [c, d]}`; after:
   `{'token_ids': [a, c, b, d]}`.
   """
-  return {key: jnp.stack([first[key], second[key]], axis=1).reshape(
-      (-1,) + first[key].shape[1:]) for key in first if key in second}
+  return {
+    key: jnp.stack([first[key], second[key]], axis=1).reshape(
+      (-1,) + first[key].shape[1:]
+    )
+    for key in first
+    if key in second
+  }
 
 
 def swap(rows: jax.Array) -> jax.Array:
-  """The other side of each of interleaved rows: [a, c, b, d] -> [c, a, d, b].
-  """
+  """The other side of each of interleaved rows: [a, c, b, d] -> [c, a, d, b]."""
   pairs = rows.reshape(-1, 2, *rows.shape[1:])
   return pairs[:, ::-1].reshape(rows.shape)

@@ -13,8 +13,15 @@ from xlflax.planning import hlo, kernels
 # JAX names the operations of a backward pass so.
 _BACKWARD = 'transpose('
 # Other forms of an array, of which one is enough.
-_FORMS = ('reshape', 'bitcast', 'copy', 'transpose', 'broadcast', 'slice',
-          'dynamic-slice')
+_FORMS = (
+  'reshape',
+  'bitcast',
+  'copy',
+  'transpose',
+  'broadcast',
+  'slice',
+  'dynamic-slice',
+)
 
 
 def kept(module: hlo.Module) -> float:
@@ -23,23 +30,31 @@ def kept(module: hlo.Module) -> float:
   Micro-batches are accumulated in a loop: those of one count. Objectives
   that one step sums are taken to be alive together.
   """
+
   @functools.cache
   def of(name: str) -> float:
     computation = module.computations[name]
-    inner = [of(called) for i in computation.instructions.values()
-             if i.opcode in ('while', 'conditional', 'call')
-             for names in i.called.values() for called in names
-             if called in module.computations]
+    inner = [
+      of(called)
+      for i in computation.instructions.values()
+      if i.opcode in ('while', 'conditional', 'call')
+      for names in i.called.values()
+      for called in names
+      if called in module.computations
+    ]
     return _own(module, computation) + max(inner, default=0)
+
   return of(module.entry.name)
 
 
 def _own(module: hlo.Module, computation: hlo.Computation) -> float:
   backward: set[str] = set()
   for instruction in computation.instructions.values():
-    if (_BACKWARD in instruction.op_name
-        and instruction.opcode not in ('parameter', 'constant')
-        or backward.intersection(instruction.operands)):
+    if (
+      _BACKWARD in instruction.op_name
+      and instruction.opcode not in ('parameter', 'constant')
+      or backward.intersection(instruction.operands)
+    ):
       backward.add(instruction.name)
   if len(backward) == len(computation.instructions):
     return 0
@@ -70,15 +85,20 @@ def _origin(module, computation, value) -> hlo.Instruction | None:
       if passed is None:
         return value
       value = passed
-    elif (value.opcode in ('parameter', 'constant', 'tuple', 'while')
-          or not kernels.reads(computation, value)):
+    elif value.opcode in (
+      'parameter',
+      'constant',
+      'tuple',
+      'while',
+    ) or not kernels.reads(computation, value):
       return None
     else:
       return value
 
 
-def _passed_through(module, computation, source, index: int
-                    ) -> hlo.Instruction | None:
+def _passed_through(
+  module, computation, source, index: int
+) -> hlo.Instruction | None:
   """What a loop's result is, where its body leaves that element alone."""
   if source.opcode == 'tuple':
     return computation.instructions[source.operands[index]]
@@ -89,8 +109,11 @@ def _passed_through(module, computation, source, index: int
     return None
   left = body.instructions[body.root.operands[index]]
   state = computation.instructions[source.operands[0]]
-  if (left.opcode == 'get-tuple-element' and left.index == index
-      and state.opcode == 'tuple'
-      and body.instructions[left.operands[0]].opcode == 'parameter'):
+  if (
+    left.opcode == 'get-tuple-element'
+    and left.index == index
+    and state.opcode == 'tuple'
+    and body.instructions[left.operands[0]].opcode == 'parameter'
+  ):
     return computation.instructions[state.operands[index]]
   return None

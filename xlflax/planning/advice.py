@@ -32,15 +32,24 @@ def of_sharding(setup: setup_lib.Setup, boxed: Any) -> list[str]:
   if math.prod(partitioner.mesh.shape[a] for a in ('fsdp', 'tensor')) == 1:
     return found + _copies(setup)
   state = setup.factory.abstract_sharded
-  others = params.names({'optimizer': state.opt_state, 'ema': state.ema,
-                         'objectives': state.objective_state})
+  others = params.names(
+    {
+      'optimizer': state.opt_state,
+      'ema': state.ema,
+      'objectives': state.objective_state,
+    }
+  )
   for name, leaf in (parameters | others).items():
     size = memory.shard_bytes(leaf)
-    if leaf.sharding.is_fully_replicated and size >= BIG and not any(
-        name.endswith(n.removeprefix('model/')) for n in named):
+    if (
+      leaf.sharding.is_fully_replicated
+      and size >= BIG
+      and not any(name.endswith(n.removeprefix('model/')) for n in named)
+    ):
       found.append(
-          f'{name} {list(leaf.shape)}: {_mib(size)} whole on each device: no '
-          'rule of Partitioner.rules splits any of its dimensions.')
+        f'{name} {list(leaf.shape)}: {_mib(size)} whole on each device: no '
+        'rule of Partitioner.rules splits any of its dimensions.'
+      )
   return found
 
 
@@ -50,15 +59,19 @@ def _kept_whole(whole: partitioning.KeptWhole, leaf: Any) -> str:
   if whole.logical == 'vocab':
     fix = f'set vocab_multiple = {whole.parts} in the model'
   elif whole.axes == 'fsdp':
-    fix = (f'take fsdp = {common}, and data for the rest; or tensor = '
-           f"{whole.parts // common} with tensor_splits = 'parameters' to "
-           'split the state over as many devices')
+    fix = (
+      f'take fsdp = {common}, and data for the rest; or tensor = '
+      f"{whole.parts // common} with tensor_splits = 'parameters' to "
+      'split the state over as many devices'
+    )
   else:
     fix = f'take {whole.axes} = {common}'
-  return (f'{whole.name} {list(whole.shape)}: dimension {whole.dimension} '
-          f'({whole.logical}) of {size} is not divisible by {whole.axes} = '
-          f'{whole.parts}, so {_mib(memory.shard_bytes(leaf))} are on each '
-          f'device: {fix}.')
+  return (
+    f'{whole.name} {list(whole.shape)}: dimension {whole.dimension} '
+    f'({whole.logical}) of {size} is not divisible by {whole.axes} = '
+    f'{whole.parts}, so {_mib(memory.shard_bytes(leaf))} are on each '
+    f'device: {fix}.'
+  )
 
 
 def _copies(setup: setup_lib.Setup) -> list[str]:
@@ -67,43 +80,68 @@ def _copies(setup: setup_lib.Setup) -> list[str]:
   size = memory.per_device(setup.factory.abstract_sharded)
   if count == 1 or size < 2**30:
     return []
-  return [f'Parameters and optimizer, {_gib(size)}, are whole on each of '
-          f'{count} devices: Partitioner.fsdp splits them.']
+  return [
+    f'Parameters and optimizer, {_gib(size)}, are whole on each of '
+    f'{count} devices: Partitioner.fsdp splits them.'
+  ]
 
 
-def of_memory(machine: machines.Machine, total: float, *, accumulation: int
-              ) -> list[str]:
+def of_memory(
+  machine: machines.Machine, total: float, *, accumulation: int
+) -> list[str]:
   """Whether a step fits into a device."""
   accelerator = machine.accelerator
   if accelerator is None or total <= _FULL * accelerator.memory:
     return []
-  what = ('does not fit into' if total > accelerator.memory
-          else 'leaves little room in')
-  return [f'A step takes {_gib(total)} on each device, which {what} the '
-          f'{_gib(accelerator.memory)} of a {accelerator.name}: raise '
-          f'accumulation (now {accumulation}), lower the batch size, set '
-          "remat = 'minimal' or 'full', or split more by Partitioner.fsdp."]
+  what = (
+    'does not fit into'
+    if total > accelerator.memory
+    else 'leaves little room in'
+  )
+  return [
+    f'A step takes {_gib(total)} on each device, which {what} the '
+    f'{_gib(accelerator.memory)} of a {accelerator.name}: raise '
+    f'accumulation (now {accumulation}), lower the batch size, set '
+    "remat = 'minimal' or 'full', or split more by Partitioner.fsdp."
+  ]
 
 
-def of_machine(machine: machines.Machine, settings: setup_lib.Settings
-               ) -> list[str]:
+def of_machine(
+  machine: machines.Machine, settings: setup_lib.Settings
+) -> list[str]:
   """What the devices can not do."""
   accelerator = machine.accelerator
-  if (accelerator and accelerator.capability
-      and accelerator.capability < _FIRST_BF16
-      and settings.model.config.dtype == 'bfloat16'):
-    return [f'A {accelerator.name} has no bfloat16 arithmetic: the rates are '
-            "those of float16, which dtype = 'bfloat16' does not reach."]
-  if (accelerator and accelerator.platform == 'gpu'
-      and settings.model.config.dtype == 'float32'):
-    return ["dtype = 'float32': products run at half the rate at most, and "
-            "activations take twice the memory of dtype = 'bfloat16'."]
+  if (
+    accelerator
+    and accelerator.capability
+    and accelerator.capability < _FIRST_BF16
+    and settings.model.config.dtype == 'bfloat16'
+  ):
+    return [
+      f'A {accelerator.name} has no bfloat16 arithmetic: the rates are '
+      "those of float16, which dtype = 'bfloat16' does not reach."
+    ]
+  if (
+    accelerator
+    and accelerator.platform == 'gpu'
+    and settings.model.config.dtype == 'float32'
+  ):
+    return [
+      "dtype = 'float32': products run at half the rate at most, and "
+      "activations take twice the memory of dtype = 'bfloat16'."
+    ]
   return []
 
 
 def of_loops(unknown: int) -> list[str]:
-  return [f'Nothing says how often {unknown} loops run: what is in them '
-          'counts once.'] if unknown else []
+  return (
+    [
+      f'Nothing says how often {unknown} loops run: what is in them '
+      'counts once.'
+    ]
+    if unknown
+    else []
+  )
 
 
 def _mib(size: float) -> str:

@@ -37,20 +37,28 @@ def choose(settings: setup_lib.Settings, machine: machines.Machine) -> Choice:
   if wanted is None or getattr(config, 'is_t5', False):
     return Choice('xla', True)
   case = attention.Case(
-      dtype=config.dtype, head_dim=config.dim_per_head,
-      length=max(stream.length for stream in settings.streams), masked=True,
-      dropout_rate=config.attention_dropout_rate,
-      capability=machine.accelerator.capability if machine.accelerator
-      else None)
+    dtype=config.dtype,
+    head_dim=config.dim_per_head,
+    length=max(stream.length for stream in settings.streams),
+    masked=True,
+    dropout_rate=config.attention_dropout_rate,
+    capability=machine.accelerator.capability if machine.accelerator else None,
+  )
   found = attention.resolve_backend(wanted, case)
   if found is not _XLA:
     return Choice(str(found), False)
   without = attention.resolve_backend(
-      model_config.AttentionBackend.AUTO, case._replace(dropout_rate=0.0))
-  advice = '' if without is _XLA or not case.dropout_rate else (
+    model_config.AttentionBackend.AUTO, case._replace(dropout_rate=0.0)
+  )
+  advice = (
+    ''
+    if without is _XLA or not case.dropout_rate
+    else (
       f'Attention is {found}, which keeps its scores: with '
       'attention_dropout_rate = 0 it would be '
-      f'{without}, which does not.')
+      f'{without}, which does not.'
+    )
+  )
   return Choice(str(found), True, advice)
 
 
@@ -59,5 +67,9 @@ def stand_in(settings: setup_lib.Settings) -> setup_lib.Settings:
   config: Any = settings.model.config
   if not hasattr(config, 'attention_backend'):
     return settings
-  return dataclasses.replace(settings, model=settings.model.clone(
-      config=dataclasses.replace(config, attention_backend=_XLA)))
+  return dataclasses.replace(
+    settings,
+    model=settings.model.clone(
+      config=dataclasses.replace(config, attention_backend=_XLA)
+    ),
+  )

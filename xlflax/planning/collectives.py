@@ -17,8 +17,15 @@ PERMUTE = 'collective-permute'
 KINDS = (ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, ALL_TO_ALL, PERMUTE)
 ALL = frozenset(KINDS) | {f'{kind}-start' for kind in KINDS}
 # A result passes through these; of a sum the parts are reduced together.
-_PASSED_ON = ('get-tuple-element', 'bitcast', 'reshape', 'copy', 'transpose',
-              'convert', 'add')
+_PASSED_ON = (
+  'get-tuple-element',
+  'bitcast',
+  'reshape',
+  'copy',
+  'transpose',
+  'convert',
+  'add',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,15 +75,17 @@ class Collective:
   def seconds(self, accelerator: accelerators.Accelerator) -> float:
     """Time at the links' peaks, both kinds of link busy at once."""
     inside = self.sent if self.size > self.nodes else 0
-    return max(inside / accelerator.inside,
-               self.sent_outside / accelerator.outside)
+    return max(
+      inside / accelerator.inside, self.sent_outside / accelerator.outside
+    )
 
 
 Counts = collections.Counter[Collective]
 
 
-def count(module: hlo.Module, *, devices: int, per_node: int
-          ) -> tuple[Counts, int]:
+def count(
+  module: hlo.Module, *, devices: int, per_node: int
+) -> tuple[Counts, int]:
   """The collectives of one run of a module, as each device takes part.
 
   An all-reduce of which each device only keeps a part is a reduce-scatter: the
@@ -91,6 +100,7 @@ def count(module: hlo.Module, *, devices: int, per_node: int
     Number of each, loops counted as often as they run; and the number of
     loops that were counted once, as nothing says how often they run.
   """
+
   def measure(computation, instruction):
     if instruction.opcode not in ALL:
       return {}
@@ -99,14 +109,20 @@ def count(module: hlo.Module, *, devices: int, per_node: int
       return {}
     nodes = np.sort(members // per_node, axis=1)
     reach = 1 + int(np.max(np.sum(np.diff(nodes, axis=1) > 0, axis=1)))
-    return collections.Counter(_parts(
-        computation, instruction, members.shape[1], reach))
+    return collections.Counter(
+      _parts(computation, instruction, members.shape[1], reach)
+    )
+
   walk = loops.Walk(module, measure)
   return walk.total(), walk.unknown_loops
 
 
-def _parts(computation: hlo.Computation, instruction: hlo.Instruction,
-           size: int, nodes: int):
+def _parts(
+  computation: hlo.Computation,
+  instruction: hlo.Instruction,
+  size: int,
+  nodes: int,
+):
   """A collective for each array that is exchanged."""
   kind = instruction.opcode.removesuffix('-start')
   for i, name in enumerate(instruction.operands):
@@ -114,22 +130,29 @@ def _parts(computation: hlo.Computation, instruction: hlo.Instruction,
     shape = array.shape
     if kind == ALL_GATHER:
       dims = instruction.dimensions('dimensions')
-      shape = tuple(n * size if j in dims[:1] else n
-                    for j, n in enumerate(shape))
+      shape = tuple(
+        n * size if j in dims[:1] else n for j, n in enumerate(shape)
+      )
     shown = kind
-    if kind == ALL_REDUCE and _is_scattered(
-        computation, instruction, i, size):
+    if kind == ALL_REDUCE and _is_scattered(computation, instruction, i, size):
       shown = REDUCE_SCATTER
-    yield Collective(shown, size, nodes, array.dtype, shape,
-                     array.bytes * (size if kind == ALL_GATHER else 1))
+    yield Collective(
+      shown,
+      size,
+      nodes,
+      array.dtype,
+      shape,
+      array.bytes * (size if kind == ALL_GATHER else 1),
+    )
 
 
 def _is_scattered(computation, instruction, index: int, size: int) -> bool:
   """Whether devices read only their own parts of an all-reduce's result."""
   readers = list(computation.users[instruction.name])
   if instruction.is_tuple:
-    readers = [r for r in readers if r.opcode != 'get-tuple-element'
-               or r.index == index]
+    readers = [
+      r for r in readers if r.opcode != 'get-tuple-element' or r.index == index
+    ]
   found = []
   while readers:
     reader = readers.pop()
@@ -137,8 +160,7 @@ def _is_scattered(computation, instruction, index: int, size: int) -> bool:
       readers += computation.users[reader.name]
     else:
       found.append(reader)
-  return bool(found) and all(_is_own_part(computation, r, size)
-                             for r in found)
+  return bool(found) and all(_is_own_part(computation, r, size) for r in found)
 
 
 def _is_own_part(computation, reader, size: int) -> bool:

@@ -8,9 +8,12 @@ import numpy as np
 _EMPTY = re.compile(r'replica_groups=\{\}')
 _LISTED = re.compile(r'replica_groups=\{(\{[\d,{} ]*\})\}')
 _IOTA = re.compile(
-    r'replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?')
-_MESH = re.compile(r'replica_groups=mesh\[([^\]]*)\]'
-                   r'(?:, ?device_ids=\((.*?)\))? \{([^}]*)\}')
+  r'replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?'
+)
+_MESH = re.compile(
+  r'replica_groups=mesh\[([^\]]*)\]'
+  r'(?:, ?device_ids=\((.*?)\))? \{([^}]*)\}'
+)
 _TILES = re.compile(r'\[([\d,]+)\]T\(([\d,]+)\)')
 _PAIRS = re.compile(r'source_target_pairs=\{(\{[\d,{} ]*\})\}')
 _AXIS = re.compile(r"'([^']+)'(?:=(\d+)|:\((\d+)\)(\d+))?")
@@ -29,8 +32,12 @@ def of(attributes: str, devices: int) -> np.ndarray:
     ValueError: it is said in a form that is not known.
   """
   if match := (_LISTED.search(attributes) or _PAIRS.search(attributes)):
-    return np.array([[int(n) for n in group.split(',')] for group in
-                     re.findall(r'\{([\d, ]+)\}', match.group(1))])
+    return np.array(
+      [
+        [int(n) for n in group.split(',')]
+        for group in re.findall(r'\{([\d, ]+)\}', match.group(1))
+      ]
+    )
   if match := _IOTA.search(attributes):
     shape, dims, order = (_numbers(g) for g in match.groups())
     ids = np.arange(math.prod(dims)).reshape(dims)
@@ -38,8 +45,10 @@ def of(attributes: str, devices: int) -> np.ndarray:
   if match := _MESH.search(attributes):
     return _of_mesh(*match.groups())
   if 'replica_groups=' in attributes and not _EMPTY.search(attributes):
-    raise ValueError('Replica groups in a form that is not known: '
-                     + attributes[attributes.index('replica_groups='):][:120])
+    raise ValueError(
+      'Replica groups in a form that is not known: '
+      + attributes[attributes.index('replica_groups=') :][:120]
+    )
   return np.arange(devices)[None]
 
 
@@ -48,15 +57,19 @@ def _of_mesh(axes: str, ids: str | None, chosen: str) -> np.ndarray:
   sizes = {m.group(1): int(m.group(2)) for m in _AXIS.finditer(axes)}
   order = np.arange(math.prod(sizes.values()))
   if ids and (tiles := _TILES.fullmatch(ids)):
-    order = order.reshape(_numbers(tiles.group(1))).transpose(
-        _numbers(tiles.group(2))).reshape(-1)
+    order = (
+      order.reshape(_numbers(tiles.group(1)))
+      .transpose(_numbers(tiles.group(2)))
+      .reshape(-1)
+    )
   elif ids:
     order = np.array(_numbers(','.join(re.findall(r'\d+', ids))))
   within: dict[str, list[tuple[int, int]]] = {name: [] for name in sizes}
   for match in _AXIS.finditer(chosen):
     before, size = match.group(3), match.group(4)
     within[match.group(1)].append(
-        (int(before), int(size)) if size else (1, sizes[match.group(1)]))
+      (int(before), int(size)) if size else (1, sizes[match.group(1)])
+    )
   dims, picked = [], []
   for name, size in sizes.items():
     at = 1
@@ -68,7 +81,8 @@ def _of_mesh(axes: str, ids: str | None, chosen: str) -> np.ndarray:
   ids_by_axis = order.reshape(dims)
   rest = [i for i in range(len(dims)) if i not in picked]
   return ids_by_axis.transpose(rest + picked).reshape(
-      -1, math.prod(dims[i] for i in picked))
+    -1, math.prod(dims[i] for i in picked)
+  )
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:

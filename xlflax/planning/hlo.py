@@ -10,15 +10,34 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 
-_BITS = {'fused': 0, 'pred': 8, 's4': 4, 'u4': 4, 'bf16': 16, 'f16': 16, 'f32': 32,
-         'f64': 64, 'c64': 64, 'c128': 128, 's8': 8, 'u8': 8, 's16': 16,
-         'u16': 16, 's32': 32, 'u32': 32, 's64': 64, 'u64': 64}
+_BITS = {
+  'fused': 0,
+  'pred': 8,
+  's4': 4,
+  'u4': 4,
+  'bf16': 16,
+  'f16': 16,
+  'f32': 32,
+  'f64': 64,
+  'c64': 64,
+  'c128': 128,
+  's8': 8,
+  'u8': 8,
+  's16': 16,
+  'u16': 16,
+  's32': 32,
+  'u32': 32,
+  's64': 64,
+  'u64': 64,
+}
 _ARRAY = re.compile(r'\b([a-z]+\d*)[a-z0-9]*\[([\d,<= ]*)\]')
 _NAME = re.compile(r'%([\w.\-]+)')
 _COMPUTATION = re.compile(r'^(ENTRY )?%?([\w.\-]+) .*\{\s*$')
 _INSTRUCTION = re.compile(r'^\s+(ROOT )?%?([\w.\-]+) = ')
-_CALLED = re.compile(r'\b(calls|to_apply|body|condition|true_computation|'
-                     r'false_computation|branch_computations)=')
+_CALLED = re.compile(
+  r'\b(calls|to_apply|body|condition|true_computation|'
+  r'false_computation|branch_computations)='
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,19 +97,20 @@ class Instruction:
   def dimensions(self, attribute: str) -> tuple[int, ...]:
     """Numbers in braces: `lhs_contracting_dims={1}`."""
     match = re.search(rf'\b{attribute}=\{{([\d,]*)\}}', self.attributes)
-    return tuple(int(n) for n in match.group(1).split(',') if n) if (
-        match) else ()
+    return (
+      tuple(int(n) for n in match.group(1).split(',') if n) if (match) else ()
+    )
 
   @functools.cached_property
   def called(self) -> dict[str, tuple[str, ...]]:
     """Attribute -> computations that it names."""
     found = {}
     for match in _CALLED.finditer(self.attributes):
-      rest = self.attributes[match.end():]
-      rest = rest[:rest.index('}')] if rest[0] == '{' else (
-          rest.split(',')[0])
+      rest = self.attributes[match.end() :]
+      rest = rest[: rest.index('}')] if rest[0] == '{' else (rest.split(',')[0])
       found[match.group(1)] = tuple(
-          n.strip().lstrip('{%') for n in rest.split(','))
+        n.strip().lstrip('{%') for n in rest.split(',')
+      )
     return found
 
 
@@ -118,8 +138,11 @@ class Computation:
 
   @functools.cached_property
   def parameters(self) -> dict[int, Instruction]:
-    return {int(i.operands[0]): i for i in self.instructions.values()
-            if i.opcode == 'parameter'}
+    return {
+      int(i.operands[0]): i
+      for i in self.instructions.values()
+      if i.opcode == 'parameter'
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +167,7 @@ def parse(text: str) -> Module:
       name, lines, root = header.group(2), {}, None
       entry = name if header.group(1) else entry
     elif name and (start := _INSTRUCTION.match(line)):
-      made = _instruction(start.group(2), line[start.end():])
+      made = _instruction(start.group(2), line[start.end() :])
       lines[made.name] = made
       root = made if start.group(1) else root
   return Module(computations, computations[entry])
@@ -156,18 +179,22 @@ def _instruction(name: str, text: str) -> Instruction:
   kind, rest = text[:end], text[end:].lstrip()
   opening = rest.index('(')
   close = _closing(rest, opening)
-  inside = rest[opening + 1:close - 1]
+  inside = rest[opening + 1 : close - 1]
   operands = tuple(_NAME.findall(inside)) or (inside,)
   return Instruction(
-      name, rest[:opening], arrays(kind), operands, rest[close:],
-      text[0] == '(')
+    name, rest[:opening], arrays(kind), operands, rest[close:], text[0] == '('
+  )
 
 
 def arrays(text: str) -> tuple[Array, ...]:
   """Array types in a text: of `(f32[2,3]{1,0}, s32[])` two."""
-  return tuple(Array(m.group(1), tuple(
-      int(n.strip('<= ')) for n in m.group(2).split(',') if n.strip()))
-               for m in _ARRAY.finditer(text))
+  return tuple(
+    Array(
+      m.group(1),
+      tuple(int(n.strip('<= ')) for n in m.group(2).split(',') if n.strip()),
+    )
+    for m in _ARRAY.finditer(text)
+  )
 
 
 def _closing(text: str, opening: int) -> int:
@@ -180,8 +207,9 @@ def _closing(text: str, opening: int) -> int:
   return len(text)
 
 
-def through(computation: Computation, name: str,
-            opcodes: Iterable[str]) -> Instruction:
+def through(
+  computation: Computation, name: str, opcodes: Iterable[str]
+) -> Instruction:
   """What an instruction reads, through single operands of some kinds."""
   instruction = computation.instructions[name]
   while instruction.opcode in opcodes:

@@ -18,23 +18,64 @@ PRODUCT_BYTES = 'product_bytes'
 OTHER_BYTES = 'other_bytes'
 SECONDS = 'seconds'
 
-_FREE = frozenset((
-    'parameter', 'constant', 'iota', 'tuple', 'get-tuple-element', 'bitcast',
-    'reshape', 'copy', 'transpose', 'slice', 'dynamic-slice', 'partition-id',
-    'replica-id', 'while', 'conditional', 'call', 'after-all',
-    'optimization-barrier'))
-_ALIASES = frozenset(('bitcast', 'reshape', 'copy', 'transpose',
-                      'optimization-barrier'))
+_FREE = frozenset(
+  (
+    'parameter',
+    'constant',
+    'iota',
+    'tuple',
+    'get-tuple-element',
+    'bitcast',
+    'reshape',
+    'copy',
+    'transpose',
+    'slice',
+    'dynamic-slice',
+    'partition-id',
+    'replica-id',
+    'while',
+    'conditional',
+    'call',
+    'after-all',
+    'optimization-barrier',
+  )
+)
+_ALIASES = frozenset(
+  ('bitcast', 'reshape', 'copy', 'transpose', 'optimization-barrier')
+)
 _NOTHING = frozenset(('constant', 'iota', 'partition-id', 'replica-id'))
 # Read no more of their operands than they make; a slice is read in place.
 _SLICES = frozenset(('dynamic-slice', 'slice', 'gather'))
 # Are written, whoever reads them.
-_WRITTEN = frozenset(('reduce', 'scatter', 'sort', 'dynamic-update-slice',
-                      'reduce-window', 'rng-bit-generator', 'custom-call',
-                      'fft', 'cholesky', 'triangular-solve', *collectives.ALL))
+_WRITTEN = frozenset(
+  (
+    'reduce',
+    'scatter',
+    'sort',
+    'dynamic-update-slice',
+    'reduce-window',
+    'rng-bit-generator',
+    'custom-call',
+    'fft',
+    'cholesky',
+    'triangular-solve',
+    *collectives.ALL,
+  )
+)
 # Do not fuse what they read.
-_APART = frozenset(('dot', 'convolution', 'while', 'tuple', 'conditional',
-                    'call', 'sort', 'custom-call', *collectives.ALL))
+_APART = frozenset(
+  (
+    'dot',
+    'convolution',
+    'while',
+    'tuple',
+    'conditional',
+    'call',
+    'sort',
+    'custom-call',
+    *collectives.ALL,
+  )
+)
 
 
 def measure(accelerator: accelerators.Accelerator | None):
@@ -45,47 +86,66 @@ def measure(accelerator: accelerators.Accelerator | None):
       product takes the longer of arithmetic and memory. Float32 products
       count at half the rate on GPUs (TF32), and at the full one on TPUs.
   """
-  def one(computation: hlo.Computation, instruction: hlo.Instruction
-          ) -> dict[str, float]:
+
+  def one(
+    computation: hlo.Computation, instruction: hlo.Instruction
+  ) -> dict[str, float]:
     if instruction.opcode in ('dot', 'convolution'):
       flops = _flops(computation, instruction)
       size = instruction.bytes + sum(
-          o.bytes for o in computation.operands(instruction))
+        o.bytes for o in computation.operands(instruction)
+      )
       counts = {PRODUCTS: flops, PRODUCT_BYTES: size}
       if accelerator:
         counts[SECONDS] = max(
-            flops / _rate(accelerator, computation, instruction),
-            size / accelerator.bandwidth)
+          flops / _rate(accelerator, computation, instruction),
+          size / accelerator.bandwidth,
+        )
       return counts
     size = _traffic(computation, instruction)
     if not size:
       return {}
-    return {OTHER_BYTES: size} | ({
-        SECONDS: size / accelerator.bandwidth} if accelerator else {})
+    return {OTHER_BYTES: size} | (
+      {SECONDS: size / accelerator.bandwidth} if accelerator else {}
+    )
+
   return one
 
 
 def _rate(accelerator, computation, dot) -> float:
-  narrow = all(operand.arrays[0].dtype in ('bf16', 'f16')
-               for operand in computation.operands(dot))
-  return accelerator.flops if (
-      narrow or accelerator.platform == 'tpu') else accelerator.flops / 2
+  narrow = all(
+    operand.arrays[0].dtype in ('bf16', 'f16')
+    for operand in computation.operands(dot)
+  )
+  return (
+    accelerator.flops
+    if (narrow or accelerator.platform == 'tpu')
+    else accelerator.flops / 2
+  )
 
 
 def _flops(computation: hlo.Computation, dot: hlo.Instruction) -> float:
   """2 for each multiplication and addition."""
-  left, right = computation.operands(dot) if len(
-      set(dot.operands)) > 1 else [computation.instructions[
-          dot.operands[0]]] * 2
+  left, right = (
+    computation.operands(dot)
+    if len(set(dot.operands)) > 1
+    else [computation.instructions[dot.operands[0]]] * 2
+  )
   if dot.opcode == 'convolution':
     kernel = right.arrays[0]
     return 2 * dot.arrays[0].size * kernel.size / max(kernel.shape[-1], 1)
-  return 2 * dot.arrays[0].size * math.prod(
-      left.arrays[0].shape[i] for i in dot.dimensions('lhs_contracting_dims'))
+  return (
+    2
+    * dot.arrays[0].size
+    * math.prod(
+      left.arrays[0].shape[i] for i in dot.dimensions('lhs_contracting_dims')
+    )
+  )
 
 
-def _traffic(computation: hlo.Computation, instruction: hlo.Instruction
-             ) -> float:
+def _traffic(
+  computation: hlo.Computation, instruction: hlo.Instruction
+) -> float:
   """Bytes read and written for an instruction that is no product."""
   if not _is_written(computation, instruction):
     return 0
@@ -94,26 +154,29 @@ def _traffic(computation: hlo.Computation, instruction: hlo.Instruction
     return update.bytes + _read(computation, [update])
   if instruction.opcode == 'scatter':
     updates = computation.instructions[instruction.operands[-1]]
-    return instruction.bytes + 2 * updates.bytes + _read(
-        computation, [updates])
+    return instruction.bytes + 2 * updates.bytes + _read(computation, [updates])
   if instruction.opcode == 'gather':
     return 2 * instruction.bytes
   if instruction.opcode in collectives.ALL:
     return instruction.bytes + sum(
-        o.bytes for o in computation.operands(instruction))
+      o.bytes for o in computation.operands(instruction)
+    )
   return instruction.bytes + _read(
-      computation, computation.operands(instruction))
+    computation, computation.operands(instruction)
+  )
 
 
-def _is_written(computation: hlo.Computation, instruction: hlo.Instruction
-                ) -> bool:
+def _is_written(
+  computation: hlo.Computation, instruction: hlo.Instruction
+) -> bool:
   """Whether it becomes an array in memory (products aside)."""
   if instruction.opcode in _FREE or instruction.opcode == 'dot':
     return False
   if instruction.opcode in _WRITTEN:
     return True
-  if instruction.opcode == 'broadcast' and not _read(computation,
-                                                     [instruction]):
+  if instruction.opcode == 'broadcast' and not _read(
+    computation, [instruction]
+  ):
     return False
   return _escapes(computation, instruction)
 
@@ -121,8 +184,11 @@ def _is_written(computation: hlo.Computation, instruction: hlo.Instruction
 def _escapes(computation, instruction) -> bool:
   users = computation.users[instruction.name]
   return instruction is computation.root or any(
-      user.opcode in _APART or user.opcode in _ALIASES
-      and _escapes(computation, user) for user in users)
+    user.opcode in _APART
+    or user.opcode in _ALIASES
+    and _escapes(computation, user)
+    for user in users
+  )
 
 
 def reads(computation: hlo.Computation, value: hlo.Instruction) -> bool:
@@ -132,8 +198,9 @@ def reads(computation: hlo.Computation, value: hlo.Instruction) -> bool:
 
 def _read(computation: hlo.Computation, values) -> float:
   """Bytes of the written arrays that values are computed from."""
-  return sum(i.bytes for i in {
-      s.name: s for s in _sources(computation, values)}.values())
+  return sum(
+    i.bytes for i in {s.name: s for s in _sources(computation, values)}.values()
+  )
 
 
 def _sources(computation, values) -> Iterator[hlo.Instruction]:
@@ -145,8 +212,12 @@ def _sources(computation, values) -> Iterator[hlo.Instruction]:
     seen.add(value.name)
     if value.opcode in _ALIASES:
       stack += computation.operands(value)
-    elif (value.opcode in _FREE or value.opcode in _SLICES
-          or value.opcode == 'dot' or value.opcode in _WRITTEN):
+    elif (
+      value.opcode in _FREE
+      or value.opcode in _SLICES
+      or value.opcode == 'dot'
+      or value.opcode in _WRITTEN
+    ):
       yield value
     elif value not in values and _escapes(computation, value):
       yield value

@@ -10,8 +10,9 @@ from xlflax.planning import hlo
 _PASSED_ON = ('copy', 'convert', 'bitcast')
 
 
-def trip_count(module: hlo.Module, computation: hlo.Computation,
-               loop: hlo.Instruction) -> int | None:
+def trip_count(
+  module: hlo.Module, computation: hlo.Computation, loop: hlo.Instruction
+) -> int | None:
   """Iterations of a `while`; None where the text does not say.
 
   XLA writes it down once its annotator ran; before, it is the constant that
@@ -25,8 +26,9 @@ def trip_count(module: hlo.Module, computation: hlo.Computation,
   test = condition.root
   if test.opcode != 'compare' or 'direction=LT' not in test.attributes:
     return None
-  counter, bound = (hlo.through(condition, name, _PASSED_ON)
-                    for name in test.operands)
+  counter, bound = (
+    hlo.through(condition, name, _PASSED_ON) for name in test.operands
+  )
   if counter.opcode != 'get-tuple-element' or bound.opcode != 'constant':
     return None
   start = _first_value(computation, loop, counter.index)
@@ -57,9 +59,11 @@ class Walk:
       iterations is not known.
   """
 
-  def __init__(self, module: hlo.Module,
-               measure: Callable[[hlo.Computation, hlo.Instruction],
-                                 dict[Any, float]]):
+  def __init__(
+    self,
+    module: hlo.Module,
+    measure: Callable[[hlo.Computation, hlo.Instruction], dict[Any, float]],
+  ):
     self._module = module
     self._measure = measure
     self._known: dict[str, Counts] = {}
@@ -78,20 +82,28 @@ class Walk:
     return self._known[computation.name]
 
   def _inner(self, computation, instruction) -> Counts:
-    called = {kind: [self._module.computations[n] for n in names
-                     if n in self._module.computations]
-              for kind, names in instruction.called.items()}
+    called = {
+      kind: [
+        self._module.computations[n]
+        for n in names
+        if n in self._module.computations
+      ]
+      for kind, names in instruction.called.items()
+    }
     if instruction.opcode == 'while':
       times = trip_count(self._module, computation, instruction)
       if times is None:
         self.unknown_loops += 1
       body = self.total(called['body'][0])
       return collections.Counter(
-          {k: v * (1 if times is None else times) for k, v in body.items()})
+        {k: v * (1 if times is None else times) for k, v in body.items()}
+      )
     if instruction.opcode == 'conditional':
       branches = [self.total(c) for cs in called.values() for c in cs]
       return max(branches, key=lambda c: sum(c.values()))
     if instruction.opcode in ('call', 'async-start'):
-      return sum((self.total(c) for cs in called.values() for c in cs),
-                 collections.Counter())
+      return sum(
+        (self.total(c) for cs in called.values() for c in cs),
+        collections.Counter(),
+      )
     return collections.Counter()

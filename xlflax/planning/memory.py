@@ -21,9 +21,11 @@ def shard_bytes(leaf: Any) -> int:
 
 def of_state(state: state_lib.TrainState) -> dict[str, int]:
   """Bytes per device of parameters, optimizer and other state."""
-  return {'parameters': per_device(state.params),
-          'optimizer': per_device(state.opt_state),
-          'other_state': per_device((state.ema, state.objective_state))}
+  return {
+    'parameters': per_device(state.params),
+    'optimizer': per_device(state.opt_state),
+    'other_state': per_device((state.ema, state.objective_state)),
+  }
 
 
 def split(state: state_lib.TrainState) -> dict[str, int]:
@@ -36,7 +38,8 @@ def split(state: state_lib.TrainState) -> dict[str, int]:
   """
   found = {'split': 0, 'whole': 0, 'replicated': 0}
   for leaf in jax.tree.leaves(
-      (state.params, state.opt_state, state.ema, state.objective_state)):
+    (state.params, state.opt_state, state.ema, state.objective_state)
+  ):
     shape = leaf.sharding.mesh.shape
     whole, part = leaf.size * leaf.dtype.itemsize, shard_bytes(leaf)
     if 1 < shape['fsdp'] * shape['tensor'] == whole / max(part, 1):
@@ -54,8 +57,14 @@ def workspace(module: hlo.Module) -> float:
   are reduced, logits and their gradient; two of these at a time. Stacks over
   layers, which loops carry, are activations.
   """
-  largest = max((array.bytes for computation in module.computations.values()
-                 for i in computation.instructions.values()
-                 if i.opcode in ('dot', 'all-gather', 'all-reduce', 'scatter')
-                 for array in i.arrays), default=0)
+  largest = max(
+    (
+      array.bytes
+      for computation in module.computations.values()
+      for i in computation.instructions.values()
+      if i.opcode in ('dot', 'all-gather', 'all-reduce', 'scatter')
+      for array in i.arrays
+    ),
+    default=0,
+  )
   return 2 * largest

@@ -7,13 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlflax.planning import (
-  analysis,
-  attention,
-  memory,
-  report,
-  roofline,
-)
+from xlflax.planning import analysis, attention, memory, report, roofline
 from xlflax.training import checkpoints, devices
 from xlflax.training import params as params_lib
 from xlflax.training import setup as setup_lib
@@ -49,25 +43,33 @@ def _described(setup: setup_lib.Setup) -> dict[str, Any]:
   """What does not depend on the compiled steps; opens the data."""
   settings = setup.settings
   if setup.vocabulary is None:
-    logging.info('The vocabulary is no more than its size: text and initial '
-                 'parameters are not looked at.')
+    logging.info(
+      'The vocabulary is no more than its size: text and initial '
+      'parameters are not looked at.'
+    )
   elif settings.init_from and not settings.machine:
     setup.initial_state()
   loaders = setup.open_loaders()
   try:
-    streams = {name: _stream(loader, settings.total_steps)
-               for name, loader in loaders.items()}
+    streams = {
+      name: _stream(loader, settings.total_steps)
+      for name, loader in loaders.items()
+    }
   finally:
     for loader in loaders.values():
       loader.close()
   return {
-      'model_dir': settings.model_dir,
-      'finished_steps': checkpoints.finished_steps(settings.model_dir),
-      'total_steps': settings.total_steps,
-      'mesh': dict(settings.partitioner.mesh.shape),
-      'vocabulary': {'size': setup.spec.size,
-                     'languages': list(setup.spec.languages)},
-      'parameters': _parameters(setup), 'streams': streams}
+    'model_dir': settings.model_dir,
+    'finished_steps': checkpoints.finished_steps(settings.model_dir),
+    'total_steps': settings.total_steps,
+    'mesh': dict(settings.partitioner.mesh.shape),
+    'vocabulary': {
+      'size': setup.spec.size,
+      'languages': list(setup.spec.languages),
+    },
+    'parameters': _parameters(setup),
+    'streams': streams,
+  }
 
 
 def _parameters(setup: setup_lib.Setup) -> dict[str, Any]:
@@ -78,10 +80,14 @@ def _parameters(setup: setup_lib.Setup) -> dict[str, Any]:
     module = '/'.join(name.split('/')[:2])
     modules[module] = modules.get(module, 0) + int(leaf.size)
   return {
-      'total': sum(modules.values()),
-      'trainable': sum(int(leaf.size) for name, leaf in named.items()
-                       if optimizer.is_trainable(name)),
-      'modules': modules}
+    'total': sum(modules.values()),
+    'trainable': sum(
+      int(leaf.size)
+      for name, leaf in named.items()
+      if optimizer.is_trainable(name)
+    ),
+    'modules': modules,
+  }
 
 
 def _memory(setup: setup_lib.Setup) -> dict[str, int]:
@@ -95,7 +101,8 @@ def _memory(setup: setup_lib.Setup) -> dict[str, int]:
       found = compiled.memory_analysis()
       most['batch'] = max(most['batch'], memory.per_device(batches))
       most['temporary'] = max(
-          most['temporary'], getattr(found, 'temp_size_in_bytes', 0))
+        most['temporary'], getattr(found, 'temp_size_in_bytes', 0)
+      )
   used = memory.of_state(state) | most
   return used | {'total': sum(used.values())}
 
@@ -111,17 +118,19 @@ def _time(setup: setup_lib.Setup) -> dict[str, Any]:
   if not peak:
     return {'flops_per_step': flops} | _time_measured(flops)
   return {
-      'flops_per_step': flops,
-      'seconds_per_step': flops / (peak * count * ASSUMED_UTILISATION),
-      'seconds_per_step_basis': f'{ASSUMED_UTILISATION:.0%} of the peak of '
-                                f'{count} devices'}
+    'flops_per_step': flops,
+    'seconds_per_step': flops / (peak * count * ASSUMED_UTILISATION),
+    'seconds_per_step_basis': f'{ASSUMED_UTILISATION:.0%} of the peak of '
+    f'{count} devices',
+  }
 
 
 def _time_measured(flops: float) -> dict[str, Any]:
   return {
-      'seconds_per_step': flops / devices.measured_flops(),
-      'seconds_per_step_basis': 'the rate of a matrix product on this '
-                                'machine, just measured'}
+    'seconds_per_step': flops / devices.measured_flops(),
+    'seconds_per_step_basis': 'the rate of a matrix product on this '
+    'machine, just measured',
+  }
 
 
 def _time_there(result: dict[str, Any]) -> dict[str, Any]:
@@ -129,9 +138,10 @@ def _time_there(result: dict[str, Any]) -> dict[str, Any]:
   if not result['roofline']:
     return _time_measured(result['flops_per_step'])
   return {
-      'seconds_per_step': result['roofline']['expected']['seconds_per_step'],
-      'seconds_per_step_basis': f'{roofline.ATTAINED:.0%} of what the data '
-                                'sheet allows'}
+    'seconds_per_step': result['roofline']['expected']['seconds_per_step'],
+    'seconds_per_step_basis': f'{roofline.ATTAINED:.0%} of what the data '
+    'sheet allows',
+  }
 
 
 def _stream(loader, total_steps: int) -> list[dict[str, Any]]:
@@ -139,7 +149,11 @@ def _stream(loader, total_steps: int) -> list[dict[str, Any]]:
   rows = []
   for task in loader.statistics():
     seen = task.rate * total_steps * loader.stream.batch_size
-    rows.append(dataclasses.asdict(task) | {
+    rows.append(
+      dataclasses.asdict(task)
+      | {
         'batches': task.rate * total_steps,
-        'epochs': seen / task.rows if task.rows else None})
+        'epochs': seen / task.rows if task.rows else None,
+      }
+    )
   return rows

@@ -26,8 +26,10 @@ from xlflax.training import machines
 _PASSES = ('spmd-partitioning', 'call-inliner')
 _NUMBER_OF_DEVICES = '--xla_force_host_platform_device_count'
 # Compiled to be looked at, not to run fast.
-_OPTIONS = {'xla_backend_optimization_level': 0,
-            'xla_llvm_disable_expensive_passes': True}
+_OPTIONS = {
+  'xla_backend_optimization_level': 0,
+  'xla_llvm_disable_expensive_passes': True,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +56,18 @@ def compiled(jitted: Any, *arguments) -> Program:
     TrainingError: XLA did not write the partitioned program.
   """
   with tempfile.TemporaryDirectory(prefix='xlflax-plan-') as folder:
-    made = jitted.lower(*arguments).compile(compiler_options=_OPTIONS | {
-        'xla_dump_to': folder, 'xla_dump_hlo_pass_re': f'^({"|".join(_PASSES)})$',
-        'xla_dump_hlo_as_text': True})
-    return Program(rewriting.simplified(hlo.parse(_partitioned(folder))),
-                   getattr(made.memory_analysis(), 'temp_size_in_bytes', 0))
+    made = jitted.lower(*arguments).compile(
+      compiler_options=_OPTIONS
+      | {
+        'xla_dump_to': folder,
+        'xla_dump_hlo_pass_re': f'^({"|".join(_PASSES)})$',
+        'xla_dump_hlo_as_text': True,
+      }
+    )
+    return Program(
+      rewriting.simplified(hlo.parse(_partitioned(folder))),
+      getattr(made.memory_analysis(), 'temp_size_in_bytes', 0),
+    )
 
 
 def _partitioned(folder: str) -> str:
@@ -68,9 +77,11 @@ def _partitioned(folder: str) -> str:
     if files:
       return files[-1].read_text(encoding='utf-8')
   raise errors.TrainingError(
-      'XLA did not write the partitioned program',
-      got=f'no dump of {" or ".join(_PASSES)}', where='the plan',
-      fix='unset XLA_FLAGS and try again')
+    'XLA did not write the partitioned program',
+    got=f'no dump of {" or ".join(_PASSES)}',
+    where='the plan',
+    fix='unset XLA_FLAGS and try again',
+  )
 
 
 @contextlib.contextmanager
@@ -97,12 +108,15 @@ def stand_in(machine: machines.Machine) -> None:
   """
   flags = os.environ.get('XLA_FLAGS', '')
   os.environ['XLA_FLAGS'] = ' '.join(
-      flag for flag in flags.split() if _NUMBER_OF_DEVICES not in flag)
+    flag for flag in flags.split() if _NUMBER_OF_DEVICES not in flag
+  )
   jax.config.update('jax_platforms', 'cpu')
   with contextlib.suppress(RuntimeError):  # the devices are made: see below
     jax.config.update('jax_num_cpu_devices', machine.count)
   if jax.device_count() < machine.count:
     raise errors.ConfigError(
-        'The CPU can not stand in for the devices', got=f'{machine}, after '
-        f'JAX made {jax.device_count()} devices', where='--devices',
-        fix='plan in a process of its own')
+      'The CPU can not stand in for the devices',
+      got=f'{machine}, after JAX made {jax.device_count()} devices',
+      where='--devices',
+      fix='plan in a process of its own',
+    )

@@ -8,8 +8,9 @@ import rich.table
 from xlflax.training import progress
 
 
-def show(plan: dict[str, Any], console: rich.console.Console | None = None
-         ) -> None:
+def show(
+  plan: dict[str, Any], console: rich.console.Console | None = None
+) -> None:
   """Prints what `xlflax.planning.plan.make` returns."""
   console = console or rich.console.Console()
   console.print(_overview(plan))
@@ -27,35 +28,43 @@ def _overview(plan) -> rich.table.Table:
   table = rich.table.Table(title='Plan', show_header=False)
   if 'machine' in plan:
     table.add_row('planned for', plan['machine']['devices'])
-  table.add_row('mesh', ' x '.join(f'{k} {v}' for k, v in
-                                   plan['mesh'].items()))
-  table.add_row('vocabulary', f'{plan["vocabulary"]["size"]:,} entries, '
-                f'{len(plan["vocabulary"]["languages"])} languages')
+  table.add_row('mesh', ' x '.join(f'{k} {v}' for k, v in plan['mesh'].items()))
+  table.add_row(
+    'vocabulary',
+    f'{plan["vocabulary"]["size"]:,} entries, '
+    f'{len(plan["vocabulary"]["languages"])} languages',
+  )
   parameters = plan['parameters']
-  table.add_row('parameters', f'{parameters["total"]:,} '
-                f'({parameters["trainable"]:,} trainable)')
+  table.add_row(
+    'parameters',
+    f'{parameters["total"]:,} ({parameters["trainable"]:,} trainable)',
+  )
   for name, size in parameters['modules'].items():
     table.add_row(f'  {name}', f'{size:,}')
   for name, size in plan['memory'].items():
-    table.add_row(f'memory per device: {_MEMORY.get(name, name)}',
-                  mebibytes(size))
+    table.add_row(
+      f'memory per device: {_MEMORY.get(name, name)}', mebibytes(size)
+    )
   if 'sharding' in plan:
-    table.add_row('state that not all devices split',
-                  mebibytes(plan['sharding']['replicated']))
+    table.add_row(
+      'state that not all devices split',
+      mebibytes(plan['sharding']['replicated']),
+    )
     table.add_row('attention', plan['attention'])
   table.add_row('FLOPs per step', f'{plan["flops_per_step"]:.3g}')
   remaining = plan['total_steps'] - max(plan['finished_steps'], default=0)
   table.add_row('steps left', f'{remaining:,} of {plan["total_steps"]:,}')
   duration = progress.duration(remaining * plan['seconds_per_step'])
-  table.add_row('estimated time',
-                f'{duration} (at {plan["seconds_per_step_basis"]})')
+  table.add_row(
+    'estimated time', f'{duration} (at {plan["seconds_per_step_basis"]})'
+  )
   return table
 
 
 _MEMORY = {
-    'activations': 'activations, kept for the backward pass',
-    'workspace': 'workspace: the two largest arrays',
-    'temporary': "temporary, by XLA's backend",
+  'activations': 'activations, kept for the backward pass',
+  'workspace': 'workspace: the two largest arrays',
+  'temporary': "temporary, by XLA's backend",
 }
 
 
@@ -64,27 +73,33 @@ def _collectives(kinds) -> rich.table.Table:
   for column in ('kind', 'count', 'arrays', 'sent', 'of it to other nodes'):
     table.add_column(column, justify='left' if column == 'kind' else 'right')
   for kind, figures in kinds.items():
-    table.add_row(kind, f'{figures["count"]:,.0f}', *(
-        mebibytes(figures[name]) for name in (
-            'bytes', 'sent', 'sent_outside')))
+    table.add_row(
+      kind,
+      f'{figures["count"]:,.0f}',
+      *(mebibytes(figures[name]) for name in ('bytes', 'sent', 'sent_outside')),
+    )
   return table
 
 
 def _roofline(figures) -> rich.table.Table:
-  table = rich.table.Table(title='Time, by a roofline model',
-                           show_header=False)
+  table = rich.table.Table(title='Time, by a roofline model', show_header=False)
   seconds = figures['seconds']
-  for label, name in (('matrix products at the peak', 'products'),
-                      ('products and memory', 'device'),
-                      ('links within nodes', 'inside'),
-                      ('links between nodes', 'outside')):
+  for label, name in (
+    ('matrix products at the peak', 'products'),
+    ('products and memory', 'device'),
+    ('links within nodes', 'inside'),
+    ('links between nodes', 'outside'),
+  ):
     table.add_row(label, f'{seconds[name] * 1e3:,.2f} ms')
   table.add_row('a step is limited by', figures['limit'])
   for label, name in (('no faster than', 'bound'), ('expected', 'expected')):
     rates = figures[name]
-    table.add_row(label, f'{rates["seconds_per_step"] * 1e3:,.2f} ms, '
-                  f'{rates["tokens_per_second"]:,.0f} tokens/s, '
-                  f'MFU {rates["mfu"]:.1%}')
+    table.add_row(
+      label,
+      f'{rates["seconds_per_step"] * 1e3:,.2f} ms, '
+      f'{rates["tokens_per_second"]:,.0f} tokens/s, '
+      f'MFU {rates["mfu"]:.1%}',
+    )
   return table
 
 
@@ -95,10 +110,14 @@ def _stream(name, tasks) -> rich.table.Table:
     table.add_column(column, justify='right')
   for task in tasks:
     table.add_row(
-        task['task'], f'{task["examples"]:,}',
-        f'{task["dropped"]:,}', f'{task["rows"]:,}' if task['rows'] else '?',
-        f'{task["rate"]:.2%}', f'{task["batches"]:,.1f}',
-        f'{task["epochs"]:.2f}' if task['epochs'] is not None else '?')
+      task['task'],
+      f'{task["examples"]:,}',
+      f'{task["dropped"]:,}',
+      f'{task["rows"]:,}' if task['rows'] else '?',
+      f'{task["rate"]:.2%}',
+      f'{task["batches"]:,.1f}',
+      f'{task["epochs"]:.2f}' if task['epochs'] is not None else '?',
+    )
   return table
 
 

@@ -38,8 +38,11 @@ def _reached(instructions, root: hlo.Instruction) -> dict[str, hlo.Instruction]:
   for name, instruction in reversed(instructions.items()):
     if name in found:
       found.update(instruction.operands)
-  return {name: i for name, i in instructions.items()
-          if name in found or i.opcode == 'parameter'}
+  return {
+    name: i
+    for name, i in instructions.items()
+    if name in found or i.opcode == 'parameter'
+  }
 
 
 def without_scores(module: hlo.Module, lengths: Iterable[int]) -> hlo.Module:
@@ -52,14 +55,18 @@ def without_scores(module: hlo.Module, lengths: Iterable[int]) -> hlo.Module:
     lengths: of rows: T and S are among them.
   """
   known = set(lengths)
+
   def fused(array: hlo.Array) -> hlo.Array:
     is_score = len(array.shape) > 3 and set(array.shape[-2:]) <= known
     return hlo.Array('fused', array.shape) if is_score else array
+
   made = {}
   for name, computation in module.computations.items():
-    instructions = {n: dataclasses.replace(i, arrays=tuple(
-        map(fused, i.arrays)))
-                    for n, i in computation.instructions.items()}
-    made[name] = hlo.Computation(name, instructions,
-                             instructions[computation.root.name])
+    instructions = {
+      n: dataclasses.replace(i, arrays=tuple(map(fused, i.arrays)))
+      for n, i in computation.instructions.items()
+    }
+    made[name] = hlo.Computation(
+      name, instructions, instructions[computation.root.name]
+    )
   return hlo.Module(made, made[module.entry.name])

@@ -45,21 +45,30 @@ class Times:
   def limit(self) -> str:
     """What bounds the step."""
     if self.communication > self.device:
-      return 'links between nodes' if self.outside > self.inside else (
-          'links within nodes')
-    return 'arithmetic' if self.products > self.device / 2 else (
-        'memory bandwidth')
+      return (
+        'links between nodes'
+        if self.outside > self.inside
+        else ('links within nodes')
+      )
+    return (
+      'arithmetic' if self.products > self.device / 2 else ('memory bandwidth')
+    )
 
   def mean_with(self, others: list[tuple[float, 'Times']]) -> 'Times':
     """Weighted mean: (share, times) of each kind of step; self has the rest."""
     rest = 1 - sum(share for share, _ in others)
-    return Times(*(rest * getattr(self, f.name) + sum(
-        share * getattr(other, f.name) for share, other in others)
-        for f in dataclasses.fields(self)))
+    return Times(
+      *(
+        rest * getattr(self, f.name)
+        + sum(share * getattr(other, f.name) for share, other in others)
+        for f in dataclasses.fields(self)
+      )
+    )
 
 
-def times(machine: machines.Machine, work, exchanged: collectives.Counts
-          ) -> Times:
+def times(
+  machine: machines.Machine, work, exchanged: collectives.Counts
+) -> Times:
   """Times of a step.
 
   Args:
@@ -76,12 +85,17 @@ def times(machine: machines.Machine, work, exchanged: collectives.Counts
       outside += seconds
     else:
       inside += seconds
-  return Times(work[kernels.PRODUCTS] / accelerator.flops,
-               work[kernels.SECONDS], inside, outside)
+  return Times(
+    work[kernels.PRODUCTS] / accelerator.flops,
+    work[kernels.SECONDS],
+    inside,
+    outside,
+  )
 
 
-def figures(machine: machines.Machine, step: Times, *, flops: float,
-            tokens: float) -> dict[str, Any]:
+def figures(
+  machine: machines.Machine, step: Times, *, flops: float, tokens: float
+) -> dict[str, Any]:
   """Rates of steps that take such times.
 
   Args:
@@ -92,8 +106,17 @@ def figures(machine: machines.Machine, step: Times, *, flops: float,
   """
   assert machine.accelerator is not None
   peak = machine.accelerator.flops * machine.count
+
   def rates(seconds: float) -> dict[str, float]:
-    return {'seconds_per_step': seconds, 'tokens_per_second': tokens / seconds,
-            'mfu': flops / seconds / peak}
-  return {'seconds': dataclasses.asdict(step), 'limit': step.limit,
-          'bound': rates(step.bound), 'expected': rates(step.expected)}
+    return {
+      'seconds_per_step': seconds,
+      'tokens_per_second': tokens / seconds,
+      'mfu': flops / seconds / peak,
+    }
+
+  return {
+    'seconds': dataclasses.asdict(step),
+    'limit': step.limit,
+    'bound': rates(step.bound),
+    'expected': rates(step.expected),
+  }

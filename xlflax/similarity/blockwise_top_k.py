@@ -13,8 +13,9 @@ _CACHED = 1 << 18  # entries of a block that are looked at together
 _STRIPE = 1 << 20  # entries that may all be among the best
 
 
-def limits_of_both(both: tuple['Best', 'Best'], i: int, j: int,
-                   block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def limits_of_both(
+  both: tuple['Best', 'Best'], i: int, j: int, block: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
   """What entries must exceed to be among the best of their row or column.
 
   Args:
@@ -26,21 +27,29 @@ def limits_of_both(both: tuple['Best', 'Best'], i: int, j: int,
   Returns:
     ([rows], [columns]).
   """
-  return (both[0].known(i, len(block)) if j
-          else least_of_best(block, both[0].size),
-          both[1].known(j, block.shape[1]) if i
-          else least_of_best(block, both[1].size, axis=0))
+  return (
+    both[0].known(i, len(block)) if j else least_of_best(block, both[0].size),
+    both[1].known(j, block.shape[1])
+    if i
+    else least_of_best(block, both[1].size, axis=0),
+  )
 
 
-def take_both(both: tuple['Best', 'Best'], found: 'Hits', i: int, j: int,
-              limits: tuple[np.ndarray, np.ndarray]) -> None:
+def take_both(
+  both: tuple['Best', 'Best'],
+  found: 'Hits',
+  i: int,
+  j: int,
+  limits: tuple[np.ndarray, np.ndarray],
+) -> None:
   """Takes entries of a block into the best of their rows and columns."""
   chosen = found.scores > limits[0][found.rows]
   both[0].take(Hits(*(part[chosen] for part in found)), i, j)
   chosen = np.flatnonzero(found.scores > limits[1][found.columns])
   chosen = chosen[np.argsort(found.columns[chosen], kind='stable')]
-  both[1].take(Hits(found.columns[chosen], found.rows[chosen],
-                    found.scores[chosen]), j, i)
+  both[1].take(
+    Hits(found.columns[chosen], found.rows[chosen], found.scores[chosen]), j, i
+  )
 
 
 class Hits(NamedTuple):
@@ -57,8 +66,9 @@ class Hits(NamedTuple):
   scores: np.ndarray
 
 
-def above(block: np.ndarray, rows: np.ndarray,
-          columns: np.ndarray | None = None) -> np.ndarray:
+def above(
+  block: np.ndarray, rows: np.ndarray, columns: np.ndarray | None = None
+) -> np.ndarray:
   """Which entries exceed the limit of their row, or that of their column.
 
   Args:
@@ -94,14 +104,16 @@ def hits(block: np.ndarray, wanted: np.ndarray) -> Iterator[Hits]:
     wanted: bool [rows, columns].
   """
   height, width = block.shape
-  step = (height if np.count_nonzero(wanted) <= _STRIPE
-          else max(1, _STRIPE // width))
+  step = (
+    height if np.count_nonzero(wanted) <= _STRIPE else max(1, _STRIPE // width)
+  )
   for start in range(0, height, step):
-    found = np.flatnonzero(wanted[start:start + step])
+    found = np.flatnonzero(wanted[start : start + step])
     if found.size:
       rows, columns = np.divmod(found, width)
-      yield Hits(start + rows, columns,
-                 block[start:start + step].reshape(-1)[found])
+      yield Hits(
+        start + rows, columns, block[start : start + step].reshape(-1)[found]
+      )
 
 
 def least_of_best(block: np.ndarray, k: int, *, axis: int = 1) -> np.ndarray:
@@ -115,11 +127,12 @@ def least_of_best(block: np.ndarray, k: int, *, axis: int = 1) -> np.ndarray:
   if size < 2:
     return np.full(block.shape[1 - axis], -np.inf, np.float32)
   if axis == 1:
-    found = block[:, :parts * size].reshape(len(block), parts, size).max(2)
+    found = block[:, : parts * size].reshape(len(block), parts, size).max(2)
   else:
-    found = block[:parts * size].reshape(parts, size, -1).max(1).T
-  return np.nextafter(np.partition(found, -k, axis=1)[:, -k],
-                      np.float32(-np.inf))
+    found = block[: parts * size].reshape(parts, size, -1).max(1).T
+  return np.nextafter(
+    np.partition(found, -k, axis=1)[:, -k], np.float32(-np.inf)
+  )
 
 
 class Best:
@@ -132,7 +145,7 @@ class Best:
 
   def known(self, start: int, count: int) -> np.ndarray:
     """The least of the best of some rows."""
-    return self.scores[start:start + count, -1]
+    return self.scores[start : start + count, -1]
 
   def take(self, found: Hits, first_row: int, first_column: int) -> None:
     """Takes in entries of a block, of greater columns than those known."""
@@ -145,17 +158,20 @@ class Best:
       sizes = np.clip(counts - first, 0, step)
       more = sizes > 0
       column = np.arange(sizes.max())[None]
-      source = np.minimum((starts[more] + first)[:, None] + column,
-                          found.rows.size - 1)
+      source = np.minimum(
+        (starts[more] + first)[:, None] + column, found.rows.size - 1
+      )
       there = column < sizes[more][:, None]
-      self._merge(first_row + places[more],
-                  np.where(there, found.scores[source], -np.inf),
-                  np.where(there, first_column + found.columns[source], 0))
+      self._merge(
+        first_row + places[more],
+        np.where(there, found.scores[source], -np.inf),
+        np.where(there, first_column + found.columns[source], 0),
+      )
 
   def _merge(self, rows, scores: np.ndarray, indices: np.ndarray) -> None:
     """Merges candidates [rows, n], in the order of their indices."""
     scores = np.concatenate([self.scores[rows], scores], 1)
     indices = np.concatenate([self.indices[rows], indices], 1)
-    order = np.argsort(-scores, axis=1, kind='stable')[:, :self.size]
+    order = np.argsort(-scores, axis=1, kind='stable')[:, : self.size]
     self.scores[rows] = np.take_along_axis(scores, order, 1)
     self.indices[rows] = np.take_along_axis(indices, order, 1)

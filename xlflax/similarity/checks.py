@@ -16,16 +16,20 @@ def vectors(array: np.ndarray, name: str) -> np.ndarray:
   array = np.asarray(array)
   if array.ndim != 2 or not array.size:
     raise errors.AnalysisError(
-        f'The vectors of {name} are not a table of vectors',
-        got=f'shape {array.shape}', expected='[vectors, dimensions], some')
+      f'The vectors of {name} are not a table of vectors',
+      got=f'shape {array.shape}',
+      expected='[vectors, dimensions], some',
+    )
   step = max(1, _BLOCK // array.shape[1])
   for start in range(0, len(array), step):
-    finite = np.isfinite(array[start:start + step]).all(-1)
+    finite = np.isfinite(array[start : start + step]).all(-1)
     if not finite.all():
       raise errors.AnalysisError(
-          f'A vector of {name} is not finite',
-          got='NaN or infinity', where=f'row {start + int(finite.argmin())}',
-          fix='see whether the checkpoint itself is finite')
+        f'A vector of {name} is not finite',
+        got='NaN or infinity',
+        where=f'row {start + int(finite.argmin())}',
+        fix='see whether the checkpoint itself is finite',
+      )
   return array
 
 
@@ -33,15 +37,17 @@ def same_dimension(first: np.ndarray, second: np.ndarray) -> None:
   """Raises AnalysisError unless [N, D] and [M, D] have one D."""
   if first.shape[1] != second.shape[1]:
     raise errors.AnalysisError(
-        'Vectors of different sizes have no common space',
-        got=f'{first.shape[1]} and {second.shape[1]} dimensions',
-        expected='as many on both sides')
+      'Vectors of different sizes have no common space',
+      got=f'{first.shape[1]} and {second.shape[1]} dimensions',
+      expected='as many on both sides',
+    )
 
 
 def paired(first: np.ndarray, second: np.ndarray) -> None:
   """Raises AnalysisError unless row i of both sides can belong together."""
   if len(first) != len(second):
     raise errors.AnalysisError(
-        'Two sides that should be row by row alike have different sizes',
-        got=f'{len(first)} and {len(second)} vectors',
-        expected='as many on both sides')
+      'Two sides that should be row by row alike have different sizes',
+      got=f'{len(first)} and {len(second)} vectors',
+      expected='as many on both sides',
+    )

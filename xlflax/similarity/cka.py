@@ -42,8 +42,12 @@ class Estimator(enum.Enum):
   DEBIASED = 'debiased'
 
 
-def linear_cka(first: np.ndarray, second: np.ndarray, *,
-               estimator: Estimator | str = Estimator.BIASED) -> float:
+def linear_cka(
+  first: np.ndarray,
+  second: np.ndarray,
+  *,
+  estimator: Estimator | str = Estimator.BIASED,
+) -> float:
   """CKA of two sets of vectors of the same sentences.
 
   Args:
@@ -66,15 +70,19 @@ def linear_cka(first: np.ndarray, second: np.ndarray, *,
 class LayerCKA:
   """CKA of the layers of two models, over batches of sentences.
 
-      sums = LayerCKA()
-      for first, second in batches:  # [L, n, D], [M, n, E]
-        sums.update(first, second)
-      sums.result()  # [L, M]
+  sums = LayerCKA()
+  for first, second in batches:  # [L, n, D], [M, n, E]
+    sums.update(first, second)
+  sums.result()  # [L, M]
   """
 
-  def __init__(self, *, layers: Layers | str = Layers.ALL,
-               estimator: Estimator | str = Estimator.BIASED,
-               dtype: Any = np.float64):
+  def __init__(
+    self,
+    *,
+    layers: Layers | str = Layers.ALL,
+    estimator: Estimator | str = Estimator.BIASED,
+    dtype: Any = np.float64,
+  ):
     """Starts without sentences.
 
     Args:
@@ -83,10 +91,13 @@ class LayerCKA:
       dtype: what the products of a batch are computed in, float64 or, three
         times as fast, float32; sums over batches are float64 in any case.
     """
-    self._diagonal = enums.of_value(
-        layers, Layers, where='layers') is Layers.DIAGONAL
-    self._debiased = enums.of_value(
-        estimator, Estimator, where='estimator') is Estimator.DEBIASED
+    self._diagonal = (
+      enums.of_value(layers, Layers, where='layers') is Layers.DIAGONAL
+    )
+    self._debiased = (
+      enums.of_value(estimator, Estimator, where='estimator')
+      is Estimator.DEBIASED
+    )
     self._dtype = dtype
     self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
     self._sums: Sums | None = None
@@ -105,13 +116,15 @@ class LayerCKA:
       AnalysisError: not finite, different n, or other shapes than before.
     """
     self._check(first, second)
-    squares = [np.array([_square(layer) for layer in side])
-               for side in (first, second)]
+    squares = [
+      np.array([_square(layer) for layer in side]) for side in (first, second)
+    ]
     if not self.count:
       self._sizes = [(len(side), side.shape[2]) for side in (first, second)]
       self._squares = [np.zeros(len(side)) for side in squares]
-    self._squares = [total + found for total, found in zip(
-        self._squares, squares, strict=True)]
+    self._squares = [
+      total + found for total, found in zip(self._squares, squares, strict=True)
+    ]
     self._waiting.append((np.array(first), np.array(second)))
     self.count += first.shape[1]
     if sum(one.shape[1] for one, _ in self._waiting) >= self._room():
@@ -126,21 +139,31 @@ class LayerCKA:
     least = 4 if self._debiased else 2
     if self.count < least:
       raise errors.AnalysisError(
-          'Too few sentences for CKA', got=self.count,
-          expected=f'at least {least}')
+        'Too few sentences for CKA',
+        got=self.count,
+        expected=f'at least {least}',
+      )
     found = self._hsic()
     first, second = (
-        _spread(own, squares) for own, squares in zip(
-            (found.first, found.second), self._squares, strict=True))
+      _spread(own, squares)
+      for own, squares in zip(
+        (found.first, found.second), self._squares, strict=True
+      )
+    )
     if self._diagonal:
       return found.across / (first * second)
     return found.across / (first[:, None] * second[None])
 
   def _hsic(self) -> Hsic:
     if self._sums is None and cka_gram.is_cheaper(
-        self.count, *self._sizes, diagonal=self._diagonal):
-      return cka_gram.hsic(*self._joined(), diagonal=self._diagonal,
-                           debiased=self._debiased, dtype=self._dtype)
+      self.count, *self._sizes, diagonal=self._diagonal
+    ):
+      return cka_gram.hsic(
+        *self._joined(),
+        diagonal=self._diagonal,
+        debiased=self._debiased,
+        dtype=self._dtype,
+      )
     if self._waiting:
       self._add(*self._joined())
     assert self._sums is not None
@@ -152,34 +175,45 @@ class LayerCKA:
     return int(np.clip(_BYTES // (4 * states), *_SENTENCES))
 
   def _joined(self) -> tuple[np.ndarray, np.ndarray]:
-    first, second = (np.concatenate(side, axis=1)
-                     for side in zip(*self._waiting, strict=True))
+    first, second = (
+      np.concatenate(side, axis=1) for side in zip(*self._waiting, strict=True)
+    )
     self._waiting = [(first, second)]
     return first, second
 
   def _add(self, first: np.ndarray, second: np.ndarray) -> None:
     if self._sums is None:
-      self._sums = Sums(first, second, diagonal=self._diagonal,
-                        debiased=self._debiased, dtype=self._dtype)
+      self._sums = Sums(
+        first,
+        second,
+        diagonal=self._diagonal,
+        debiased=self._debiased,
+        dtype=self._dtype,
+      )
     self._sums.add(first, second)
     self._waiting = []
 
   def _check(self, first, second):
-    for states, name in ((first, 'the first model'),
-                         (second, 'the second model')):
+    for states, name in (
+      (first, 'the first model'),
+      (second, 'the second model'),
+    ):
       for layer in states:
         checks.vectors(layer, name)
     checks.paired(first[0], second[0])
     if self._diagonal and len(first) != len(second):
       raise errors.AnalysisError(
-          'Models of different depths have no diagonal',
-          got=f'{len(first)} and {len(second)} layers',
-          expected="as many, or layers='all'")
+        'Models of different depths have no diagonal',
+        got=f'{len(first)} and {len(second)} layers',
+        expected="as many, or layers='all'",
+      )
     given = [(len(states), states.shape[2]) for states in (first, second)]
     if self.count and self._sizes != given:
       raise errors.AnalysisError(
-          'States of another model than before', got=_shapes(given),
-          expected=_shapes(self._sizes))
+        'States of another model than before',
+        got=_shapes(given),
+        expected=_shapes(self._sizes),
+      )
 
 
 def _square(layer: np.ndarray) -> float:

@@ -15,8 +15,9 @@ from xlflax.similarity.cka_sums import Hsic
 _ENTRIES = 1 << 24  # of the Gram matrices that are in memory together
 
 
-def is_cheaper(n: int, first: tuple[int, int], second: tuple[int, int], *,
-               diagonal: bool) -> bool:
+def is_cheaper(
+  n: int, first: tuple[int, int], second: tuple[int, int], *, diagonal: bool
+) -> bool:
   """Whether this takes fewer multiplications than products of features.
 
   Args:
@@ -27,15 +28,21 @@ def is_cheaper(n: int, first: tuple[int, int], second: tuple[int, int], *,
   """
   (depth, size), (others, other_size) = first, second
   pairs = depth if diagonal else depth * others
-  gram = n * n * (depth * size + others * other_size
-                  + pairs + depth + others)
-  features = n * (pairs * size * other_size + depth * size ** 2
-                  + others * other_size ** 2)
+  gram = n * n * (depth * size + others * other_size + pairs + depth + others)
+  features = n * (
+    pairs * size * other_size + depth * size**2 + others * other_size**2
+  )
   return gram < features
 
 
-def hsic(first: np.ndarray, second: np.ndarray, *, diagonal: bool,
-         debiased: bool, dtype: Any) -> Hsic:
+def hsic(
+  first: np.ndarray,
+  second: np.ndarray,
+  *,
+  diagonal: bool,
+  debiased: bool,
+  dtype: Any,
+) -> Hsic:
   """HSIC up to a factor, from all sentences at once.
 
   Args:
@@ -45,8 +52,9 @@ def hsic(first: np.ndarray, second: np.ndarray, *, diagonal: bool,
     debiased: whether HSIC is the unbiased estimator.
     dtype: what products are computed in.
   """
-  sides = [[_centred(layer, dtype) for layer in states]
-           for states in (first, second)]
+  sides = [
+    [_centred(layer, dtype) for layer in states] for states in (first, second)
+  ]
   n = len(sides[0][0])
   step = max(1, _ENTRIES // (n * sum(map(len, sides))))
   traces: list[np.ndarray] = [np.zeros(())] * 3
@@ -57,13 +65,25 @@ def hsic(first: np.ndarray, second: np.ndarray, *, diagonal: bool,
     if debiased:
       for side, matrices in zip(sums, (x, y), strict=True):
         side[:, rows] = [one.sum(1, dtype=np.float64) for one in matrices]
-    traces = [total + found for total, found in zip(
-        traces, (_traces(x, y, diagonal), _traces(x, x, True),
-                 _traces(y, y, True)), strict=True)]
+    traces = [
+      total + found
+      for total, found in zip(
+        traces,
+        (_traces(x, y, diagonal), _traces(x, x, True), _traces(y, y, True)),
+        strict=True,
+      )
+    ]
   if debiased:
-    traces = [trace + _correction(a, b, along) for trace, a, b, along in zip(
-        traces, (sums[0], *sums), (sums[1], *sums), (diagonal, True, True),
-        strict=True)]
+    traces = [
+      trace + _correction(a, b, along)
+      for trace, a, b, along in zip(
+        traces,
+        (sums[0], *sums),
+        (sums[1], *sums),
+        (diagonal, True, True),
+        strict=True,
+      )
+    ]
   return Hsic(*traces)
 
 
@@ -81,12 +101,14 @@ def _gram(layer: np.ndarray, rows: slice, debiased: bool) -> np.ndarray:
   return found
 
 
-def _traces(x: Sequence[np.ndarray], y: Sequence[np.ndarray], diagonal: bool
-            ) -> np.ndarray:
+def _traces(
+  x: Sequence[np.ndarray], y: Sequence[np.ndarray], diagonal: bool
+) -> np.ndarray:
   """Sums of entrywise products: [L, M], or [L] on the diagonal."""
   if diagonal:
-    return np.array([np.vdot(a, b) for a, b in zip(x, y, strict=True)],
-                    np.float64)
+    return np.array(
+      [np.vdot(a, b) for a, b in zip(x, y, strict=True)], np.float64
+    )
   return np.array([[np.vdot(a, b) for b in y] for a in x], np.float64)
 
 

@@ -30,8 +30,15 @@ class Hsic(NamedTuple):
 class Sums:
   """Sums over batches of the states of two models."""
 
-  def __init__(self, first: np.ndarray, second: np.ndarray, *,
-               diagonal: bool, debiased: bool, dtype: Any):
+  def __init__(
+    self,
+    first: np.ndarray,
+    second: np.ndarray,
+    *,
+    diagonal: bool,
+    debiased: bool,
+    dtype: Any,
+  ):
     """Starts from the first batch, which is not taken in.
 
     Args:
@@ -46,16 +53,19 @@ class Sums:
     self._dtype = dtype
     self._sides = tuple(_Side(states) for states in (first, second))
     x, y = self._sides
-    self._groups = (_Products(x, y, diagonal, debiased),
-                    _Products(x, x, True, debiased),
-                    _Products(y, y, True, debiased))
+    self._groups = (
+      _Products(x, y, diagonal, debiased),
+      _Products(x, x, True, debiased),
+      _Products(y, y, True, debiased),
+    )
 
   def add(self, first: np.ndarray, second: np.ndarray) -> None:
     """Takes in n sentences: [L, n, D] and [M, n, E]."""
-    x, y = (side.shifted(states, self._dtype) for side, states in zip(
-        self._sides, (first, second), strict=True))
-    for group, both in zip(self._groups, ((x, y), (x, x), (y, y)),
-                           strict=True):
+    x, y = (
+      side.shifted(states, self._dtype)
+      for side, states in zip(self._sides, (first, second), strict=True)
+    )
+    for group, both in zip(self._groups, ((x, y), (x, x), (y, y)), strict=True):
       group.add(*both)
     self._count += len(x.values[0])
 
@@ -80,7 +90,8 @@ class _Side:
 
   def __init__(self, states: np.ndarray):
     self.origin = np.array(
-        [layer.mean(0, dtype=np.float64) for layer in states])
+      [layer.mean(0, dtype=np.float64) for layer in states]
+    )
     self.total = np.zeros_like(self.origin)  # [layers, D]
     self.squares = np.zeros(len(self.origin))
 
@@ -100,16 +111,16 @@ class _Side:
 class _Products:
   """Sums of products of the layers x [n, D] and y [n, E] of two sides."""
 
-  def __init__(self, left: _Side, right: _Side, diagonal: bool,
-               debiased: bool):
+  def __init__(self, left: _Side, right: _Side, diagonal: bool, debiased: bool):
     self._sides = left, right
     self._diagonal = diagonal
     self._debiased = debiased
     depth, size = left.total.shape
     others, other_size = right.total.shape
     self._others = 1 if diagonal else others  # of each layer
-    self._xy = [np.zeros((size, self._others * other_size))
-                for _ in range(depth)]
+    self._xy = [
+      np.zeros((size, self._others * other_size)) for _ in range(depth)
+    ]
     self._x_yy = np.zeros((depth, others, size))  # x |y|^2
     self._y_xx = np.zeros((others, depth, other_size))  # y |x|^2
     self._xx_yy = np.zeros((depth, others))  # |x|^2 |y|^2
@@ -133,32 +144,53 @@ class _Products:
   def hsic(self, n: int) -> np.ndarray:
     """[L, M], or [L] on the diagonal."""
     others = self._sides[1].total.shape[1]
-    found = np.array([[
-        self._hsic(n, i, i if self._diagonal else j, self._xy[i][
-            :, j * others:(j + 1) * others]) for j in range(self._others)]
-                      for i in range(len(self._xy))])
+    found = np.array(
+      [
+        [
+          self._hsic(
+            n,
+            i,
+            i if self._diagonal else j,
+            self._xy[i][:, j * others : (j + 1) * others],
+          )
+          for j in range(self._others)
+        ]
+        for i in range(len(self._xy))
+      ]
+    )
     return found[:, 0] if self._diagonal else found
 
-  def _pairs(self, left: list[np.ndarray], right: list[np.ndarray]
-             ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+  def _pairs(
+    self, left: list[np.ndarray], right: list[np.ndarray]
+  ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yields (layer, [n, D], [n, E] of all layers side by side, or of it)."""
     together = None if self._diagonal else np.concatenate(right, axis=1)
     for i, x in enumerate(left):
       yield i, x, right[i] if together is None else together
 
   def _hsic(self, n: int, i: int, j: int, xy: np.ndarray) -> float:
-    x, y = (side.total[place] for side, place in zip(
-        self._sides, (i, j), strict=True))
+    x, y = (
+      side.total[place] for side, place in zip(self._sides, (i, j), strict=True)
+    )
     if not self._debiased:
       centred = xy - np.outer(x, y) / n
       return float(np.vdot(centred, centred))
     # Of the Gram matrices K = X X^T and L = Y Y^T with zeros on the diagonal:
-    squares = (side.squares[place] for side, place in zip(
-        self._sides, (i, j), strict=True))
-    sums = [total @ total - square for total, square in zip(
-        (x, y), squares, strict=True)]  # 1^T K 1, 1^T L 1
+    squares = (
+      side.squares[place]
+      for side, place in zip(self._sides, (i, j), strict=True)
+    )
+    sums = [
+      total @ total - square
+      for total, square in zip((x, y), squares, strict=True)
+    ]  # 1^T K 1, 1^T L 1
     trace = np.vdot(xy, xy) - self._xx_yy[i, j]  # tr(K L)
-    product = (x @ xy @ y - x @ self._x_yy[i, j] - y @ self._y_xx[j, i]
-               + self._xx_yy[i, j])  # 1^T K L 1
-    return float(trace + sums[0] * sums[1] / ((n - 1) * (n - 2))
-                 - 2 * product / (n - 2))
+    product = (
+      x @ xy @ y
+      - x @ self._x_yy[i, j]
+      - y @ self._y_xx[j, i]
+      + self._xx_yy[i, j]
+    )  # 1^T K L 1
+    return float(
+      trace + sums[0] * sums[1] / ((n - 1) * (n - 2)) - 2 * product / (n - 2)
+    )

@@ -17,8 +17,9 @@ class Neighbours(NamedTuple):
   backward: np.ndarray
 
 
-def nearest(first: np.ndarray, second: np.ndarray, *, block_size: int = 2048
-            ) -> Neighbours:
+def nearest(
+  first: np.ndarray, second: np.ndarray, *, block_size: int = 2048
+) -> Neighbours:
   """Nearest neighbours by cosine in both directions.
 
   One pass over blocks of the similarity matrix serves both directions. Of
@@ -39,7 +40,7 @@ def nearest(first: np.ndarray, second: np.ndarray, *, block_size: int = 2048
   backward = _Best(len(second))
   for i in range(0, len(first), block_size):
     for j in range(0, len(second), block_size):
-      block = first[i:i + block_size] @ second[j:j + block_size].T
+      block = first[i : i + block_size] @ second[j : j + block_size].T
       forward.update(i, block, offset=j)
       backward.update(j, block.T, offset=i)
   return Neighbours(forward.index, backward.index)

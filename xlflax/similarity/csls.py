@@ -24,9 +24,9 @@ class Score(enum.Enum):
   CSLS = 'csls'
 
 
-def mean_similarities(first: np.ndarray, second: np.ndarray, *, k: int = 10,
-                      blocks: Blocks = BLOCKS
-                      ) -> tuple[np.ndarray, np.ndarray]:
+def mean_similarities(
+  first: np.ndarray, second: np.ndarray, *, k: int = 10, blocks: Blocks = BLOCKS
+) -> tuple[np.ndarray, np.ndarray]:
   """r of every vector: the mean cosine to its k nearest of the other side.
 
   Args:
@@ -42,14 +42,21 @@ def mean_similarities(first: np.ndarray, second: np.ndarray, *, k: int = 10,
     AnalysisError: no or not finite vectors, different sizes, k < 1.
   """
   forward, backward = neighbours.nearest_both(
-      _unit(first), _unit(second), k=k, blocks=blocks)
+    _unit(first), _unit(second), k=k, blocks=blocks
+  )
   return forward.scores.mean(1), backward.scores.mean(1)
 
 
-def nearest(queries: np.ndarray, keys: np.ndarray, *, top: int = 1,
-            score: Score | str = Score.CSLS, k: int = 10,
-            all_queries: np.ndarray | None = None, blocks: Blocks = BLOCKS
-            ) -> neighbours.Neighbours:
+def nearest(
+  queries: np.ndarray,
+  keys: np.ndarray,
+  *,
+  top: int = 1,
+  score: Score | str = Score.CSLS,
+  k: int = 10,
+  all_queries: np.ndarray | None = None,
+  blocks: Blocks = BLOCKS,
+) -> neighbours.Neighbours:
   """The best translations of queries among keys.
 
   Args:
@@ -73,30 +80,37 @@ def nearest(queries: np.ndarray, keys: np.ndarray, *, top: int = 1,
   if score is Score.COSINE:
     return neighbours.nearest(queries, keys, k=top, blocks=blocks)
   if all_queries is None and csls_pass.is_worth_it(len(queries), blocks):
-    found, of_queries = csls_pass.search(queries, keys, top=top, k=k,
-                                         blocks=blocks)
+    found, of_queries = csls_pass.search(
+      queries, keys, top=top, k=k, blocks=blocks
+    )
   else:
     of_queries, of_keys = _means(queries, keys, all_queries, k, blocks)
     # Halved scores have the same order, and need no copy of the vectors.
-    found = neighbours.nearest(queries, keys, k=top, penalties=of_keys / 2,
-                               blocks=blocks)
-  return neighbours.Neighbours(2 * found.scores - of_queries[:, None],
-                               found.indices)
+    found = neighbours.nearest(
+      queries, keys, k=top, penalties=of_keys / 2, blocks=blocks
+    )
+  return neighbours.Neighbours(
+    2 * found.scores - of_queries[:, None], found.indices
+  )
 
 
-def _means(queries, keys, all_queries, k: int, blocks: Blocks
-           ) -> tuple[np.ndarray, np.ndarray]:
+def _means(
+  queries, keys, all_queries, k: int, blocks: Blocks
+) -> tuple[np.ndarray, np.ndarray]:
   """r of the queries, and r of the keys among all queries."""
   if all_queries is None:  # one pass for both
     ahead, back = neighbours.nearest_both(queries, keys, k=k, blocks=blocks)
   else:
-    ahead, back = (neighbours.nearest(*sides, k=k, blocks=blocks) for sides in (
-        (queries, keys), (keys, _unit(all_queries))))
+    ahead, back = (
+      neighbours.nearest(*sides, k=k, blocks=blocks)
+      for sides in ((queries, keys), (keys, _unit(all_queries)))
+    )
   return ahead.scores.mean(1), back.scores.mean(1)
 
 
-def precision_at(found: np.ndarray, gold: Sequence[Collection[int]], *, k: int
-                 ) -> float:
+def precision_at(
+  found: np.ndarray, gold: Sequence[Collection[int]], *, k: int
+) -> float:
   """Share of queries with a right translation among the first k.
 
   Args:
@@ -109,12 +123,15 @@ def precision_at(found: np.ndarray, gold: Sequence[Collection[int]], *, k: int
   """
   if not len(found) or len(found) != len(gold) or found.shape[1] < k:
     raise errors.AnalysisError(
-        'The precision of what was found is not defined',
-        got=f'{found.shape[-1]} found for each of {len(found)} queries, '
-        f'{len(gold)} with translations',
-        expected=f'at least {k} found for each, and at least one query')
-  right = [not set(row[:k].tolist()).isdisjoint(wanted)
-           for row, wanted in zip(found, gold, strict=True)]
+      'The precision of what was found is not defined',
+      got=f'{found.shape[-1]} found for each of {len(found)} queries, '
+      f'{len(gold)} with translations',
+      expected=f'at least {k} found for each, and at least one query',
+    )
+  right = [
+    not set(row[:k].tolist()).isdisjoint(wanted)
+    for row, wanted in zip(found, gold, strict=True)
+  ]
   return float(np.mean(right))
 
 

@@ -40,8 +40,9 @@ def is_worth_it(queries: int, blocks: Blocks) -> bool:
   return queries > _LEAST * blocks.queries
 
 
-def search(queries: np.ndarray, keys: np.ndarray, *, top: int, k: int,
-           blocks: Blocks) -> Scored:
+def search(
+  queries: np.ndarray, keys: np.ndarray, *, top: int, k: int, blocks: Blocks
+) -> Scored:
   """The best keys of every query; errors as `neighbours.nearest`.
 
   Args:
@@ -52,8 +53,10 @@ def search(queries: np.ndarray, keys: np.ndarray, *, top: int, k: int,
     blocks: sizes that bound the memory.
   """
   neighbours.check(queries, keys, k)
-  both = (Best(len(queries), min(k, len(keys))),
-          Best(len(keys), min(k, len(queries))))
+  both = (
+    Best(len(queries), min(k, len(keys))),
+    Best(len(keys), min(k, len(queries))),
+  )
   top = min(top, len(keys))
   kept = _Kept(len(queries), len(keys), top, k, blocks)
   for i, j, block in products.inner_blocks(queries, keys, blocks):
@@ -71,8 +74,9 @@ def search(queries: np.ndarray, keys: np.ndarray, *, top: int, k: int,
   found, decided = kept.best(of_keys / 2, top)
   rest = np.flatnonzero(~decided)
   if rest.size:
-    again = neighbours.nearest(queries[rest], keys, k=top,
-                               penalties=of_keys / 2, blocks=blocks)
+    again = neighbours.nearest(
+      queries[rest], keys, k=top, penalties=of_keys / 2, blocks=blocks
+    )
     found.scores[rest], found.indices[rest] = again
   return Scored(found, of_queries)
 
@@ -80,8 +84,7 @@ def search(queries: np.ndarray, keys: np.ndarray, *, top: int, k: int,
 class _Kept:
   """Keys of each query with the greatest bounds of their scores."""
 
-  def __init__(self, queries: int, keys: int, top: int, k: int,
-               blocks: Blocks):
+  def __init__(self, queries: int, keys: int, top: int, k: int, blocks: Blocks):
     # Nothing is known of a key before k queries.
     first = max(k, queries // _LOOSE)
     self._start = -(-first // blocks.queries) * blocks.queries
@@ -96,17 +99,17 @@ class _Kept:
       # Rounding must not make a bound too low.
       self._halves = of_keys.scores.mean(1) / 2 - np.float32(1e-6)
 
-  def mark(self, block: np.ndarray, wanted: np.ndarray, i: int, j: int
-           ) -> None:
+  def mark(self, block: np.ndarray, wanted: np.ndarray, i: int, j: int) -> None:
     """Marks in `wanted` what may be among the greatest bounds."""
     if i < self._start:
       return
-    halves = self._halves[None, j:j + block.shape[1]]
+    halves = self._halves[None, j : j + block.shape[1]]
     if j:
       self._limits = self._best.known(i, len(block))
     else:
       self._limits = best_of_blocks.least_of_best(
-          block - halves, self._best.size)
+        block - halves, self._best.size
+      )
     for part in best_of_blocks.stripes(block):
       wanted[part] |= block[part] - halves > self._limits[part, None]
 
@@ -116,8 +119,13 @@ class _Kept:
       return
     bounds = found.scores - self._halves[j + found.columns]
     chosen = bounds > self._limits[found.rows]
-    self._best.take(best_of_blocks.Hits(
-        found.rows[chosen], found.columns[chosen], bounds[chosen]), i, j)
+    self._best.take(
+      best_of_blocks.Hits(
+        found.rows[chosen], found.columns[chosen], bounds[chosen]
+      ),
+      i,
+      j,
+    )
 
   def end(self, i: int, count: int) -> None:
     """A row of blocks ends: bounds become cosines again."""
@@ -140,5 +148,7 @@ class _Kept:
     scores = self._best.scores - halves[self._best.indices]
     order = np.lexsort((self._best.indices, -scores), axis=1)[:, :top]
     scores = np.take_along_axis(scores, order, 1)
-    return (Neighbours(scores, np.take_along_axis(
-        self._best.indices, order, 1)), scores[:, -1] > self._bounds)
+    return (
+      Neighbours(scores, np.take_along_axis(self._best.indices, order, 1)),
+      scores[:, -1] > self._bounds,
+    )

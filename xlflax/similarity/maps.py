@@ -36,8 +36,9 @@ class SavedMap:
     return to_target(self.alignment, states)
 
 
-def to_target(alignment: procrustes.Alignment, states: np.ndarray
-              ) -> np.ndarray:
+def to_target(
+  alignment: procrustes.Alignment, states: np.ndarray
+) -> np.ndarray:
   """Source states [..., D] where the target model would have them.
 
   The rounds of the target's normalisation are undone in reverse order. A
@@ -49,7 +50,7 @@ def to_target(alignment: procrustes.Alignment, states: np.ndarray
   found = alignment.map_source(flat).astype(np.float64)
   for mean in alignment.target.means[::-1]:
     along = found @ mean  # t^2 + 2 t m·v + |m|^2 - 1 = 0
-    root = np.sqrt(np.maximum(along ** 2 + 1 - mean @ mean, 0))
+    root = np.sqrt(np.maximum(along**2 + 1 - mean @ mean, 0))
     found = mean[None] + (root - along)[:, None] * found
   return found.reshape(states.shape).astype(np.float32)
 
@@ -61,10 +62,14 @@ def to_bytes(saved: SavedMap) -> bytes:
   `target_means` [rounds, D], `scale`, and `about` (JSON).
   """
   out = io.BytesIO()
-  np.savez(out, matrix=saved.alignment.matrix,
-           source_means=saved.alignment.source.means,
-           target_means=saved.alignment.target.means, scale=saved.scale,
-           about=json.dumps(saved.about, ensure_ascii=False))
+  np.savez(
+    out,
+    matrix=saved.alignment.matrix,
+    source_means=saved.alignment.source.means,
+    target_means=saved.alignment.target.means,
+    scale=saved.scale,
+    about=json.dumps(saved.about, ensure_ascii=False),
+  )
   return out.getvalue()
 
 
@@ -77,28 +82,45 @@ def load(path) -> SavedMap:
   try:
     with np.load(pathlib.Path(path), allow_pickle=False) as saved:
       matrix = saved['matrix']
-      sides = [_normalized(saved[f'{side}_means'])
-               for side in ('source', 'target')]
+      sides = [
+        _normalized(saved[f'{side}_means']) for side in ('source', 'target')
+      ]
       about, scale = json.loads(str(saved['about'])), float(saved['scale'])
   except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
     raise errors.AnalysisError(
-        'A map can not be read', got=str(error), where=str(path),
-        expected='a file that `xlflax analyze procrustes` wrote') from error
-  if not all(np.isfinite(array).all() for array in (
-      matrix, scale, *(side.means for side in sides))):
-    raise errors.AnalysisError('A map is not finite', got='NaN or infinity',
-                               where=str(path), fix='learn it anew')
+      'A map can not be read',
+      got=str(error),
+      where=str(path),
+      expected='a file that `xlflax analyze procrustes` wrote',
+    ) from error
+  if not all(
+    np.isfinite(array).all()
+    for array in (matrix, scale, *(side.means for side in sides))
+  ):
+    raise errors.AnalysisError(
+      'A map is not finite',
+      got='NaN or infinity',
+      where=str(path),
+      fix='learn it anew',
+    )
   return SavedMap(procrustes.Alignment(matrix, *sides), about, scale)
 
 
 def inverse(saved: SavedMap) -> SavedMap:
   """The way back: the transpose of an orthogonal map."""
   one = saved.alignment
-  return dataclasses.replace(saved, scale=1 / saved.scale, alignment=(
-      dataclasses.replace(one, matrix=one.matrix.T, source=one.target,
-                          target=one.source)))
+  return dataclasses.replace(
+    saved,
+    scale=1 / saved.scale,
+    alignment=(
+      dataclasses.replace(
+        one, matrix=one.matrix.T, source=one.target, target=one.source
+      )
+    ),
+  )
 
 
 def _normalized(means: np.ndarray) -> normalization.Normalized:
   return normalization.Normalized(
-      np.zeros((0, means.shape[1]), np.float32), means, 0.0)
+    np.zeros((0, means.shape[1]), np.float32), means, 0.0
+  )

@@ -48,10 +48,15 @@ class Candidates(NamedTuple):
   scores: np.ndarray
 
 
-def candidates(first: np.ndarray, second: np.ndarray, *, k: int = 4,
-               margin: Margin | str = Margin.RATIO,
-               direction: Direction | str = Direction.MAX,
-               blocks: Blocks = BLOCKS) -> Candidates:
+def candidates(
+  first: np.ndarray,
+  second: np.ndarray,
+  *,
+  k: int = 4,
+  margin: Margin | str = Margin.RATIO,
+  direction: Direction | str = Direction.MAX,
+  blocks: Blocks = BLOCKS,
+) -> Candidates:
   """Pairs that may be translations, with their scores.
 
   Args:
@@ -69,10 +74,16 @@ def candidates(first: np.ndarray, second: np.ndarray, *, k: int = 4,
   margin = enums.of_value(margin, Margin, where='margin')
   direction = enums.of_value(direction, Direction, where='direction')
   forward, backward = neighbours.nearest_both(
-      *(similarity.unit_rows(checks.vectors(side, 'a side'))
-        for side in (first, second)), k=k, blocks=blocks)
-  means = [found.scores.mean(1, dtype=np.float64)
-           for found in (forward, backward)]
+    *(
+      similarity.unit_rows(checks.vectors(side, 'a side'))
+      for side in (first, second)
+    ),
+    k=k,
+    blocks=blocks,
+  )
+  means = [
+    found.scores.mean(1, dtype=np.float64) for found in (forward, backward)
+  ]
   ahead = _best(forward, means[0], means[1], margin)
   behind = _swapped(_best(backward, means[1], means[0], margin))
   if direction is Direction.FORWARD:
@@ -83,13 +94,22 @@ def candidates(first: np.ndarray, second: np.ndarray, *, k: int = 4,
     mutual = behind.first[ahead.second] == ahead.first
     chosen = Candidates(*(column[mutual] for column in ahead))
   else:
-    chosen = _each_once(_sorted(Candidates(*map(np.concatenate, zip(
-        ahead, behind, strict=True)))), len(first), len(second))
+    chosen = _each_once(
+      _sorted(
+        Candidates(*map(np.concatenate, zip(ahead, behind, strict=True)))
+      ),
+      len(first),
+      len(second),
+    )
   return _sorted(chosen)
 
 
-def _best(found: neighbours.Neighbours, queries: np.ndarray, keys: np.ndarray,
-          margin: Margin) -> Candidates:
+def _best(
+  found: neighbours.Neighbours,
+  queries: np.ndarray,
+  keys: np.ndarray,
+  margin: Margin,
+) -> Candidates:
   """The best-scored neighbour of each query.
 
   Args:
@@ -119,13 +139,15 @@ def _sorted(pairs: Candidates) -> Candidates:
   return Candidates(*(column[order] for column in pairs))
 
 
-def _each_once(pairs: Candidates, size_first: int, size_second: int
-               ) -> Candidates:
+def _each_once(
+  pairs: Candidates, size_first: int, size_second: int
+) -> Candidates:
   """From the best on, pairs neither of whose sentences is taken."""
   free = [np.ones(size_first, bool), np.ones(size_second, bool)]
   kept = []
-  for place, (i, j) in enumerate(zip(
-      pairs.first.tolist(), pairs.second.tolist(), strict=True)):
+  for place, (i, j) in enumerate(
+    zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)
+  ):
     if free[0][i] and free[1][j]:
       free[0][i] = free[1][j] = False
       kept.append(place)

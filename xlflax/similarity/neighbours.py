@@ -27,9 +27,14 @@ class Neighbours(NamedTuple):
   indices: np.ndarray
 
 
-def nearest(queries: np.ndarray, keys: np.ndarray, *, k: int,
-            penalties: np.ndarray | None = None, blocks: Blocks = BLOCKS
-            ) -> Neighbours:
+def nearest(
+  queries: np.ndarray,
+  keys: np.ndarray,
+  *,
+  k: int,
+  penalties: np.ndarray | None = None,
+  blocks: Blocks = BLOCKS,
+) -> Neighbours:
   """The k keys with the greatest inner product, less the keys' penalties.
 
   Of equal scores that of the lowest index counts, so that a model that maps
@@ -49,26 +54,31 @@ def nearest(queries: np.ndarray, keys: np.ndarray, *, k: int,
   best = Best(len(queries), min(k, len(keys)))
   for i, j, block in products.inner_blocks(queries, keys, blocks):
     if penalties is not None:
-      block = block - penalties[None, j:j + block.shape[1]].astype(np.float32)
-    limits = (best.known(i, len(block)) if j else
-              best_of_blocks.least_of_best(block, best.size))
+      block = block - penalties[None, j : j + block.shape[1]].astype(np.float32)
+    limits = (
+      best.known(i, len(block))
+      if j
+      else best_of_blocks.least_of_best(block, best.size)
+    )
     wanted = best_of_blocks.above(block, limits)
     for found in best_of_blocks.hits(block, wanted):
       best.take(found, i, j)
   return _neighbours(best)
 
 
-def nearest_both(first: np.ndarray, second: np.ndarray, *, k: int,
-                 blocks: Blocks = BLOCKS
-                 ) -> tuple[Neighbours, Neighbours]:
+def nearest_both(
+  first: np.ndarray, second: np.ndarray, *, k: int, blocks: Blocks = BLOCKS
+) -> tuple[Neighbours, Neighbours]:
   """`nearest` of first in second and of second in first, in one pass.
 
   Returns:
     ([N, min(k, M)], [M, min(k, N)]); errors as `nearest`.
   """
   check(first, second, k)
-  both = (Best(len(first), min(k, len(second))),
-          Best(len(second), min(k, len(first))))
+  both = (
+    Best(len(first), min(k, len(second))),
+    Best(len(second), min(k, len(first))),
+  )
   for i, j, block in products.inner_blocks(first, second, blocks):
     limits = best_of_blocks.limits_of_both(both, i, j, block)
     wanted = best_of_blocks.above(block, *limits)
@@ -79,11 +89,13 @@ def nearest_both(first: np.ndarray, second: np.ndarray, *, k: int,
 
 def check(queries: np.ndarray, keys: np.ndarray, k: int) -> None:
   """Raises AnalysisError if there are no neighbours to be found."""
-  checks.same_dimension(checks.vectors(queries, 'the queries'),
-                        checks.vectors(keys, 'the keys'))
+  checks.same_dimension(
+    checks.vectors(queries, 'the queries'), checks.vectors(keys, 'the keys')
+  )
   if k < 1:
-    raise errors.AnalysisError('There is no such number of neighbours',
-                               got=k, expected='at least 1')
+    raise errors.AnalysisError(
+      'There is no such number of neighbours', got=k, expected='at least 1'
+    )
 
 
 def _neighbours(best: Best) -> Neighbours:

@@ -40,8 +40,9 @@ class Normalized:
     return vectors
 
 
-def iterative_normalization(vectors: np.ndarray, *, max_rounds: int = 50,
-                            tolerance: float = 1e-6) -> Normalized:
+def iterative_normalization(
+  vectors: np.ndarray, *, max_rounds: int = 50, tolerance: float = 1e-6
+) -> Normalized:
   """Unit length and zero mean by turns.
 
   Args:
@@ -65,13 +66,16 @@ def iterative_normalization(vectors: np.ndarray, *, max_rounds: int = 50,
     lengths = np.linalg.norm(found, axis=-1, keepdims=True)
     if not means and lengths.max() <= 1e-6:
       raise errors.AnalysisError(
-          'Vectors that are all alike have no direction once centred',
-          got=f'{len(found)} vectors', expected='at least two different ones')
+        'Vectors that are all alike have no direction once centred',
+        got=f'{len(found)} vectors',
+        expected='at least two different ones',
+      )
     found /= np.where(lengths > 0, lengths, 1)
     means.append(mean)
     residual = _length(found)
-  return Normalized(found, np.array(means).reshape(-1, found.shape[1]),
-                    residual)
+  return Normalized(
+    found, np.array(means).reshape(-1, found.shape[1]), residual
+  )
 
 
 def _length(vectors: np.ndarray) -> float:

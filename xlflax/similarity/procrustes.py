@@ -65,8 +65,9 @@ class Alignment:
     return self.target.apply(vectors)
 
 
-def align(source: np.ndarray, target: np.ndarray, *,
-          max_rounds: int = 50) -> Alignment:
+def align(
+  source: np.ndarray, target: np.ndarray, *, max_rounds: int = 50
+) -> Alignment:
   """Iterative normalisation of both sides, then the orthogonal map.
 
   Args:
@@ -77,15 +78,21 @@ def align(source: np.ndarray, target: np.ndarray, *,
   Raises:
     AnalysisError: as `orthogonal_map`, or all vectors of a side are alike.
   """
-  sides = [normalization.iterative_normalization(side, max_rounds=max_rounds)
-           for side in (source, target)]
+  sides = [
+    normalization.iterative_normalization(side, max_rounds=max_rounds)
+    for side in (source, target)
+  ]
   matrix = orthogonal_map(sides[0].vectors, sides[1].vectors)
   return Alignment(matrix, *sides)
 
 
-def align_vocabularies(source: np.ndarray, target: np.ndarray,
-                       pairs: np.ndarray, *, max_rounds: int = 50
-                       ) -> Alignment:
+def align_vocabularies(
+  source: np.ndarray,
+  target: np.ndarray,
+  pairs: np.ndarray,
+  *,
+  max_rounds: int = 50,
+) -> Alignment:
   """As `align`, normalised over whole vocabularies, mapped by a dictionary.
 
   Args:
@@ -100,13 +107,17 @@ def align_vocabularies(source: np.ndarray, target: np.ndarray,
   pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
   if not len(pairs):
     raise errors.AnalysisError(
-        'There is no pair of words to learn a map from',
-        got='a dictionary none of whose pairs has vectors on both sides',
-        fix='look whether both are lowercased, and the right way round')
-  sides = [normalization.iterative_normalization(side, max_rounds=max_rounds)
-           for side in (source, target)]
-  matrix = orthogonal_map(*(side.vectors[pairs[:, i]]
-                            for i, side in enumerate(sides)))
+      'There is no pair of words to learn a map from',
+      got='a dictionary none of whose pairs has vectors on both sides',
+      fix='look whether both are lowercased, and the right way round',
+    )
+  sides = [
+    normalization.iterative_normalization(side, max_rounds=max_rounds)
+    for side in (source, target)
+  ]
+  matrix = orthogonal_map(
+    *(side.vectors[pairs[:, i]] for i, side in enumerate(sides))
+  )
   return Alignment(matrix, *sides)
 
 

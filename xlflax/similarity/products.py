@@ -50,8 +50,9 @@ def inner(first: np.ndarray, second: np.ndarray) -> Any:
   return first @ second.T
 
 
-def inner_blocks(first: np.ndarray, second: np.ndarray, blocks: Blocks
-                 ) -> Iterator[tuple[int, int, np.ndarray]]:
+def inner_blocks(
+  first: np.ndarray, second: np.ndarray, blocks: Blocks
+) -> Iterator[tuple[int, int, np.ndarray]]:
   """Blocks of first second^T, row of blocks by row of blocks.
 
   While one is looked at, the next is being computed.
@@ -66,9 +67,9 @@ def inner_blocks(first: np.ndarray, second: np.ndarray, blocks: Blocks
   """
   waiting = None
   for i in range(0, len(first), blocks.queries):
-    rows = np.asarray(first[i:i + blocks.queries], np.float32)
+    rows = np.asarray(first[i : i + blocks.queries], np.float32)
     for j in range(0, len(second), blocks.keys):
-      columns = np.asarray(second[j:j + blocks.keys], np.float32)
+      columns = np.asarray(second[j : j + blocks.keys], np.float32)
       following = i, j, inner(rows, columns)
       if waiting is not None:
         yield waiting[0], waiting[1], np.asarray(waiting[2])
@@ -83,5 +84,6 @@ def _is_large(first: np.ndarray, others: int) -> bool:
 
 @functools.cache
 def _jitted(equation: str):
-  return jax.jit(functools.partial(
-      jnp.einsum, equation, precision=jax.lax.Precision.HIGHEST))
+  return jax.jit(
+    functools.partial(jnp.einsum, equation, precision=jax.lax.Precision.HIGHEST)
+  )

@@ -45,8 +45,7 @@ def cosine(source: np.ndarray, target: np.ndarray) -> np.ndarray:
   Returns:
     [..., M, N] float64; those of a zero vector are 0.
   """
-  source, target = (_unit(side.astype(np.float64))
-                    for side in (source, target))
+  source, target = (_unit(side.astype(np.float64)) for side in (source, target))
   return source @ np.swapaxes(target, -1, -2)
 
 
@@ -69,10 +68,15 @@ def masses(words: np.ndarray, mass: Mass | str = Mass.UNIFORM) -> np.ndarray:
   return length / length.sum(-1, keepdims=True)
 
 
-def transport_plan(similarity: np.ndarray, source_mass: np.ndarray,
-                   target_mass: np.ndarray, *, regularization: float = 0.1,
-                   max_rounds: int = 1000, tolerance: float = 1e-6
-                   ) -> np.ndarray:
+def transport_plan(
+  similarity: np.ndarray,
+  source_mass: np.ndarray,
+  target_mass: np.ndarray,
+  *,
+  regularization: float = 0.1,
+  max_rounds: int = 1000,
+  tolerance: float = 1e-6,
+) -> np.ndarray:
   """Entropic optimal transport by Sinkhorn's iteration.
 
   The plan P maximises sum P S + r H(P) with row sums `source_mass` and column
@@ -95,26 +99,34 @@ def transport_plan(similarity: np.ndarray, source_mass: np.ndarray,
   """
   if regularization < _MIN_REGULARIZATION:
     raise errors.AnalysisError(
-        'The transport can not be computed with so little entropy',
-        got=regularization, expected=f'at least {_MIN_REGULARIZATION}',
-        where='regularization')
-  kernel = np.exp((similarity - similarity.max((-1, -2), keepdims=True))
-                  / regularization)  # [..., M, N]
+      'The transport can not be computed with so little entropy',
+      got=regularization,
+      expected=f'at least {_MIN_REGULARIZATION}',
+      where='regularization',
+    )
+  kernel = np.exp(
+    (similarity - similarity.max((-1, -2), keepdims=True)) / regularization
+  )  # [..., M, N]
   rows = np.ones_like(source_mass)
   columns = _scale(target_mass, _sums(kernel, rows, axis=-2))
   for done in range(max_rounds):
     reached = _sums(kernel, columns, axis=-1)
     if done % 10 == 0 and np.all(
-        np.abs(rows * reached - source_mass) <= tolerance * source_mass):
+      np.abs(rows * reached - source_mass) <= tolerance * source_mass
+    ):
       break
     rows = _scale(source_mass, reached)
     columns = _scale(target_mass, _sums(kernel, rows, axis=-2))
   return rows[..., :, None] * kernel * columns[..., None, :]
 
 
-def link_matrix(similarity: np.ndarray, method: Method | str, *,
-                plan: np.ndarray | None = None,
-                threshold: float | None = None) -> np.ndarray:
+def link_matrix(
+  similarity: np.ndarray,
+  method: Method | str,
+  *,
+  plan: np.ndarray | None = None,
+  threshold: float | None = None,
+) -> np.ndarray:
   """Which words are linked.
 
   | method | links i, j if |
@@ -145,8 +157,10 @@ def link_matrix(similarity: np.ndarray, method: Method | str, *,
     return links if threshold is None else links & (similarity > threshold)
   if plan is None:
     raise errors.AnalysisError(
-        'Links by transport need a plan', got=method.value,
-        fix='give plan=transport_plan(...)')
+      'Links by transport need a plan',
+      got=method.value,
+      fix='give plan=transport_plan(...)',
+    )
   links = _most(plan, -1, threshold)
   if method is Method.MUTUAL_TRANSPORT:
     links &= _most(plan, -2, threshold)
@@ -155,8 +169,9 @@ def link_matrix(similarity: np.ndarray, method: Method | str, *,
 
 def to_links(matrix: np.ndarray) -> frozenset[Link]:
   """The places (i, j) of bool [M, N] that are true."""
-  return frozenset(zip(*(axis.tolist() for axis in np.nonzero(matrix)),
-                       strict=True))
+  return frozenset(
+    zip(*(axis.tolist() for axis in np.nonzero(matrix)), strict=True)
+  )
 
 
 def _most(plan: np.ndarray, axis: int, threshold: float | None) -> np.ndarray:
@@ -176,8 +191,9 @@ def _greatest(scores: np.ndarray, axis: int) -> np.ndarray:
 
 def _sums(kernel: np.ndarray, weights: np.ndarray, *, axis: int) -> np.ndarray:
   """Weighted sums of a kernel [..., M, N] along its rows or columns."""
-  return np.einsum('...mn,...n->...m' if axis == -1 else '...mn,...m->...n',
-                   kernel, weights)
+  return np.einsum(
+    '...mn,...n->...m' if axis == -1 else '...mn,...m->...n', kernel, weights
+  )
 
 
 def _scale(wanted: np.ndarray, reached: np.ndarray) -> np.ndarray:

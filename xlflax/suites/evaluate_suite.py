@@ -14,19 +14,19 @@ _LOG = logging.getLogger(__name__)
 
 
 def evaluate_suite(
-    *,
-    suite: suite_lib.Suite,
-    model_dirs: Sequence[str],
-    data: str,
-    output: str,
-    names: Sequence[str] | None = None,
-    steps: Sequence[int] | None = None,
-    watch: bool = False,
-    poll_seconds: float = 60.0,
-    timeout_seconds: float | None = None,
-    bindings: Sequence[str] = (),
-    search_paths: Sequence[str] = (),
-    batch_size: int = 64,
+  *,
+  suite: suite_lib.Suite,
+  model_dirs: Sequence[str],
+  data: str,
+  output: str,
+  names: Sequence[str] | None = None,
+  steps: Sequence[int] | None = None,
+  watch: bool = False,
+  poll_seconds: float = 60.0,
+  timeout_seconds: float | None = None,
+  bindings: Sequence[str] = (),
+  search_paths: Sequence[str] = (),
+  batch_size: int = 64,
 ) -> suite_results.SuiteReport:
   """Fine-tunes what needs it, evaluates all languages, writes reports.
 
@@ -55,32 +55,43 @@ def evaluate_suite(
   folder = paths.of(output)
   bucket_checks.check_usable(folder)
   runner = suite_runner.SuiteRunner(
-      suite=suite, output=folder, data=data,
-      names=None if names is None else tuple(names), bindings=tuple(bindings),
-      search_paths=tuple(search_paths), batch_size=batch_size)
+    suite=suite,
+    output=folder,
+    data=data,
+    names=None if names is None else tuple(names),
+    bindings=tuple(bindings),
+    search_paths=tuple(search_paths),
+    batch_size=batch_size,
+  )
   found: list[suite_results.TaskResult] = []
 
   def evaluate(models) -> suite_results.SuiteReport:
     for model in models:
       found.extend(runner.run(model))
     report = suite_results.SuiteReport(
-        suite=suite.name, source_language=suite.source_language,
-        results=tuple(found))
+      suite=suite.name,
+      source_language=suite.source_language,
+      results=tuple(found),
+    )
     suite_results.write(report, runner.output)
     return report
 
   if watch:
     return _watch(model_dirs, evaluate, poll_seconds, timeout_seconds)
-  models = [model for step in (steps if steps else (None,))
-            for model in suite_runner.models(model_dirs, step)]
+  models = [
+    model
+    for step in (steps if steps else (None,))
+    for model in suite_runner.models(model_dirs, step)
+  ]
   return evaluate(models)
 
 
 def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):
   """Evaluates the checkpoints of a run as they come."""
   if len(model_dirs) != 1:
-    raise errors.ConfigError('One run can be watched', where='--watch',
-                             got=', '.join(model_dirs))
+    raise errors.ConfigError(
+      'One run can be watched', where='--watch', got=', '.join(model_dirs)
+    )
   run = run_lib.open_run(model_dirs[0])
   seen: set[int] = set()
   last_new = time.monotonic()
@@ -94,7 +105,9 @@ def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):
     if new:
       last_new = time.monotonic()
       continue
-    if finished or (timeout_seconds is not None
-                    and time.monotonic() - last_new >= timeout_seconds):
+    if finished or (
+      timeout_seconds is not None
+      and time.monotonic() - last_new >= timeout_seconds
+    ):
       return report if report is not None else evaluate([])
     time.sleep(poll_seconds)

@@ -45,8 +45,12 @@ class Evaluated:
   @property
   def folder(self) -> pathlib.Path:
     """Of the files that belong to the result, such as predictions."""
-    return (paths.of(self.model_dir) / run_directory.EVALUATION
-            / self.task.name / str(self.step))
+    return (
+      paths.of(self.model_dir)
+      / run_directory.EVALUATION
+      / self.task.name
+      / str(self.step)
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,8 +76,7 @@ class TaskResult:
   step: int
   setting: str = ''
   main: tuple[str, ...] = ()
-  values: dict[str, tuple[float, ...]] = dataclasses.field(
-      default_factory=dict)
+  values: dict[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
   evaluated: tuple[Evaluated, ...] = ()
   notes: tuple[str, ...] = ()
   failures: tuple[base.Failure, ...] = ()
@@ -83,8 +86,9 @@ class TaskResult:
     """The checkpoint's name, 'mlm@1000'."""
     return f'{self.label}@{self.step}'
 
-  def with_report(self, report: evaluate_lib.Report, model_dir: str,
-                  step: int) -> 'TaskResult':
+  def with_report(
+    self, report: evaluate_lib.Report, model_dir: str, step: int
+  ) -> 'TaskResult':
     """The result with that of one more seed."""
     values, notes = dict(self.values), list(self.notes)
     for by_step in report.results.values():
@@ -92,10 +96,15 @@ class TaskResult:
         values[name] = (*values.get(name, ()), value)
       notes += by_step[step].notes
     return dataclasses.replace(
-        self, values=values, notes=tuple(dict.fromkeys(notes)),
-        evaluated=(*self.evaluated, *(Evaluated(model_dir, step, task)
-                                      for task in report.tasks)),
-        failures=(*self.failures, *report.failures))
+      self,
+      values=values,
+      notes=tuple(dict.fromkeys(notes)),
+      evaluated=(
+        *self.evaluated,
+        *(Evaluated(model_dir, step, task) for task in report.tasks),
+      ),
+      failures=(*self.failures, *report.failures),
+    )
 
   @property
   def metrics(self) -> tuple[str, ...]:
@@ -105,8 +114,7 @@ class TaskResult:
       return self.main
     return averages.main_metrics(names)
 
-  def scores(self, *, examples: Sequence[str] = ()
-             ) -> list[score_table.Score]:
+  def scores(self, *, examples: Sequence[str] = ()) -> list[score_table.Score]:
     """The main metrics of every part, their means over seeds.
 
     Args:
@@ -116,11 +124,20 @@ class TaskResult:
     for name, values in self.values.items():
       metric, _, part = name.partition('/')
       mean = selection.Spread(values).mean
-      if metric in self.metrics and mean is not None and (
-          part and part != MEAN and '/' not in part):
-        found.append(score_table.Score(
-            self.task, metric, part, mean,
-            self._examples(metric, part) if part in examples else None))
+      if (
+        metric in self.metrics
+        and mean is not None
+        and (part and part != MEAN and '/' not in part)
+      ):
+        found.append(
+          score_table.Score(
+            self.task,
+            metric,
+            part,
+            mean,
+            self._examples(metric, part) if part in examples else None,
+          )
+        )
     return found
 
   def parts(self) -> list[str]:
@@ -130,24 +147,41 @@ class TaskResult:
   def _examples(self, metric: str, part: str) -> aggregates.Statistics | None:
     """Statistics of single examples, the mean over seeds."""
     try:
-      several = [found[metric] for found in (
+      several = [
+        found[metric]
+        for found in (
           example_statistics.read(one.task, part, one.folder)
-          for one in self.evaluated) if metric in found]
+          for one in self.evaluated
+        )
+        if metric in found
+      ]
     except (OSError, ValueError, StopIteration, errors.XlflaxError) as error:
-      _LOG.warning('%s, %s, %s: single examples can not be compared: %s',
-                   self.model, self.task, part, error)
+      _LOG.warning(
+        '%s, %s, %s: single examples can not be compared: %s',
+        self.model,
+        self.task,
+        part,
+        error,
+      )
       return None
     return example_statistics.mean(several) if several else None
 
   def to_json(self) -> dict[str, Any]:
     """Plain JSON values."""
     return {
-        'task': self.task, 'family': self.family, 'label': self.label,
-        'step': self.step, 'setting': self.setting,
-        'metrics': list(self.metrics), 'notes': list(self.notes),
-        'scores': {name: selection.Spread(values).to_json()
-                   for name, values in self.values.items()},
-        'failures': [str(failure) for failure in self.failures]}
+      'task': self.task,
+      'family': self.family,
+      'label': self.label,
+      'step': self.step,
+      'setting': self.setting,
+      'metrics': list(self.metrics),
+      'notes': list(self.notes),
+      'scores': {
+        name: selection.Spread(values).to_json()
+        for name, values in self.values.items()
+      },
+      'failures': [str(failure) for failure in self.failures],
+    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,9 +200,11 @@ class SuiteReport:
 
   @property
   def failures(self) -> tuple[base.Failure, ...]:
-    return tuple(dataclasses.replace(
-        failure, task=f'{result.model}: {failure.task}')
-                 for result in self.results for failure in result.failures)
+    return tuple(
+      dataclasses.replace(failure, task=f'{result.model}: {failure.task}')
+      for result in self.results
+      for failure in result.failures
+    )
 
   @property
   def models(self) -> list[str]:
@@ -176,8 +212,9 @@ class SuiteReport:
 
   def of(self, model: str) -> dict[str, TaskResult]:
     """Task -> result of one model."""
-    return {result.task: result for result in self.results
-            if result.model == model}
+    return {
+      result.task: result for result in self.results if result.model == model
+    }
 
   def tables(self, *, with_examples: bool) -> list[score_table.ScoreTable]:
     """The scores of each model, for reports.
@@ -188,47 +225,89 @@ class SuiteReport:
     made = []
     for model in self.models:
       results = self.of(model).values()
-      made.append(score_table.ScoreTable(model, tuple(
-          score for result in results for score in result.scores(
-              examples=result.parts() if with_examples else ())), tuple(
-                  f'{result.task}: {note}' for result in results
-                  for note in (*result.notes, *(
-                      f'missing: {failure}' for failure in result.failures)))))
+      made.append(
+        score_table.ScoreTable(
+          model,
+          tuple(
+            score
+            for result in results
+            for score in result.scores(
+              examples=result.parts() if with_examples else ()
+            )
+          ),
+          tuple(
+            f'{result.task}: {note}'
+            for result in results
+            for note in (
+              *result.notes,
+              *(f'missing: {failure}' for failure in result.failures),
+            )
+          ),
+        )
+      )
     return made
 
   def summaries(self) -> list[leaderboard.Summary]:
     """Task scores, averages and gaps of each model."""
-    return [leaderboard.summarize(table, source=self.source_language)
-            for table in self.tables(with_examples=False)]
+    return [
+      leaderboard.summarize(table, source=self.source_language)
+      for table in self.tables(with_examples=False)
+    ]
 
   def to_json(self) -> dict[str, Any]:
     """Plain JSON values; NaN becomes null."""
-    return report_lib.finite({
-        'suite': self.suite, 'source_language': self.source_language,
-        'models': [{
-            'model': summary.model, 'average': summary.average,
-            'xtreme': summary.xtreme, 'gap': summary.gap,
-            'tasks': {name: result.to_json() | (
-                {'score': summary.tasks[name].score,
-                 'gap': summary.tasks[name].gap}
-                if name in summary.tasks else {'score': None, 'gap': None})
-                      for name, result in self.of(summary.model).items()}}
-                   for summary in self.summaries()],
-        'failures': [str(failure) for failure in self.failures]})
+    return report_lib.finite(
+      {
+        'suite': self.suite,
+        'source_language': self.source_language,
+        'models': [
+          {
+            'model': summary.model,
+            'average': summary.average,
+            'xtreme': summary.xtreme,
+            'gap': summary.gap,
+            'tasks': {
+              name: result.to_json()
+              | (
+                {
+                  'score': summary.tasks[name].score,
+                  'gap': summary.tasks[name].gap,
+                }
+                if name in summary.tasks
+                else {'score': None, 'gap': None}
+              )
+              for name, result in self.of(summary.model).items()
+            },
+          }
+          for summary in self.summaries()
+        ],
+        'failures': [str(failure) for failure in self.failures],
+      }
+    )
 
   def to_csv(self) -> str:
     """A line for each metric and part: mean and spread over seeds."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
-    writer.writerow(('model', 'task', 'family', 'metric', 'part', 'mean',
-                     'std', 'seeds'))
+    writer.writerow(
+      ('model', 'task', 'family', 'metric', 'part', 'mean', 'std', 'seeds')
+    )
     for result in self.results:
       for name, values in result.values.items():
         spread = selection.Spread(values)
         metric, _, part = name.partition('/')
-        writer.writerow((
-            result.model, result.task, result.family, metric, part,
-            spread.mean, spread.std, len(spread.values)))
+        writer.writerow(
+          (
+            result.model,
+            result.task,
+            result.family,
+            metric,
+            part,
+            spread.mean,
+            spread.std,
+            len(spread.values),
+          )
+        )
     return text.getvalue()
 
   def curves(self) -> dict[str, dict[int, score_table.ScoreTable]]:
@@ -242,24 +321,33 @@ class SuiteReport:
 
 def write(report: SuiteReport, output: pathlib.Path) -> None:
   """Writes suite.json, suite.csv and the folder `report`."""
-  run_directory.write_atomically(output / JSON, json.dumps(
-      report.to_json(), indent=2, ensure_ascii=False) + '\n')
+  run_directory.write_atomically(
+    output / JSON,
+    json.dumps(report.to_json(), indent=2, ensure_ascii=False) + '\n',
+  )
   run_directory.write_atomically(output / CSV, report.to_csv())
   curves = report.curves()
   tables = report.tables(
-      with_examples=len({result.label for result in report.results}) > 1)
+    with_examples=len({result.label for result in report.results}) > 1
+  )
   if any(table.scores for table in tables):
-    reports_lib.write(output / 'report', tables, title=report.suite,
-                      source=report.source_language)
+    reports_lib.write(
+      output / 'report',
+      tables,
+      title=report.suite,
+      source=report.source_language,
+    )
   for model in report.models:
     _write_submission(report, model, output)
   if curves:
-    reports_lib.write_curves(output / 'report', curves,
-                             source=report.source_language)
+    reports_lib.write_curves(
+      output / 'report', curves, source=report.source_language
+    )
 
 
-def _write_submission(report: SuiteReport, model: str,
-                      output: pathlib.Path) -> None:
+def _write_submission(
+  report: SuiteReport, model: str, output: pathlib.Path
+) -> None:
   """Predictions of XTREME's tasks, as its leaderboard takes them.
 
   Of several seeds the first one's.
@@ -272,19 +360,25 @@ def _write_submission(report: SuiteReport, model: str,
       for file in paths.children(one.folder):
         part = file.stem.split('-')[0]
         if part in xtreme.task(result.task).languages:
-          contents[submission.file_name(result.task, part)] = (
-              file.read_text(encoding='utf-8'))
+          contents[submission.file_name(result.task, part)] = file.read_text(
+            encoding='utf-8'
+          )
   if contents:
     missing = submission.write(str(output / 'submission' / model), contents)
     if missing:
-      _LOG.warning('The submission of %s lacks %d files, such as %s.', model,
-                   len(missing), missing[0])
+      _LOG.warning(
+        'The submission of %s lacks %d files, such as %s.',
+        model,
+        len(missing),
+        missing[0],
+      )
 
 
 def print_tables(report: SuiteReport, console: Any) -> None:
   """One table: tasks down, models across, averages below; points."""
-  table = rich.table.Table(title=f'{report.suite}: mean over languages',
-                           title_justify='left')
+  table = rich.table.Table(
+    title=f'{report.suite}: mean over languages', title_justify='left'
+  )
   summaries = report.summaries()
   table.add_column('')
   table.add_column('metric')
@@ -293,14 +387,21 @@ def print_tables(report: SuiteReport, console: Any) -> None:
   for task in dict.fromkeys(result.task for result in report.results):
     found = [summary.tasks.get(task) for summary in summaries]
     metrics = next((one.metrics for one in found if one), ())
-    table.add_row(task, ', '.join(metrics),
-                  *(_shown(one.score if one else None) for one in found))
-  table.add_row('mean', '', *(_shown(s.average) for s in summaries),
-                style='bold')
+    table.add_row(
+      task,
+      ', '.join(metrics),
+      *(_shown(one.score if one else None) for one in found),
+    )
+  table.add_row(
+    'mean', '', *(_shown(s.average) for s in summaries), style='bold'
+  )
   for name in dict.fromkeys(key for s in summaries for key in s.xtreme):
-    table.add_row(f'XTREME: {name}', '',
-                  *(_shown(s.xtreme.get(name)) for s in summaries),
-                  style='bold')
+    table.add_row(
+      f'XTREME: {name}',
+      '',
+      *(_shown(s.xtreme.get(name)) for s in summaries),
+      style='bold',
+    )
   table.add_row('transfer gap', '', *(_shown(s.gap) for s in summaries))
   console.print(table)
 

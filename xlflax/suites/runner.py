@@ -35,8 +35,7 @@ class Model:
   step: int
 
 
-def models(model_dirs: Sequence[str], step: int | None = None
-           ) -> list[Model]:
+def models(model_dirs: Sequence[str], step: int | None = None) -> list[Model]:
   """The newest checkpoint of each run, or that of a step.
 
   Raises:
@@ -49,9 +48,11 @@ def models(model_dirs: Sequence[str], step: int | None = None
     steps = run_lib.open_run(directory).steps
     if not steps or (step is not None and step not in steps):
       raise errors.CheckpointError(
-          'The run has no such checkpoint', where=directory,
-          got='the newest' if step is None else step,
-          expected='one of ' + (', '.join(map(str, steps)) or 'none'))
+        'The run has no such checkpoint',
+        where=directory,
+        got='the newest' if step is None else step,
+        expected='one of ' + (', '.join(map(str, steps)) or 'none'),
+      )
     found.append(Model(label, directory, steps[-1] if step is None else step))
   return found
 
@@ -60,8 +61,11 @@ def _labels(model_dirs: Sequence[str]) -> list[str]:
   """The last part of each path, or as many as tell them apart."""
   parts = [pathlib.Path(path).absolute().parts for path in model_dirs]
   if len(set(parts)) < len(parts):
-    raise errors.ConfigError('A model directory is given twice',
-                             got=', '.join(model_dirs), where='--model_dir')
+    raise errors.ConfigError(
+      'A model directory is given twice',
+      got=', '.join(model_dirs),
+      where='--model_dir',
+    )
   for size in range(1, max(map(len, parts)) + 1):
     names = ['_'.join(own[-size:]).strip('/') for own in parts]
     if len(set(names)) == len(names):
@@ -106,40 +110,52 @@ class SuiteRunner:
     """One task, whatever becomes of it."""
     failures = base.Failures(task.name)
     result = suite_results.TaskResult(
-        task=task.name, family=task.family, label=model.label,
-        step=model.step)
+      task=task.name, family=task.family, label=model.label, step=model.step
+    )
     with failures.guard():
       # The tests are read first: what lacks its data is not trained for.
       tests = self._tests(task, model)
-      result = (self._evaluated(task, model, tests, result)
-                if task.cells is None else
-                self._finetuned(task, model, tests, result, grids))
+      result = (
+        self._evaluated(task, model, tests, result)
+        if task.cells is None
+        else self._finetuned(task, model, tests, result, grids)
+      )
     return dataclasses.replace(
-        result, main=task.metrics,
-        failures=(*result.failures, *failures.collected()))
+      result,
+      main=task.metrics,
+      failures=(*result.failures, *failures.collected()),
+    )
 
   def _configuration(self, task, model) -> configuration_lib.Configuration:
     bindings = [config.quoted('DATA', self.data), *task.bindings]
     if task.cells is not None:
-      bindings += [config.quoted('INIT_FROM', model.model_dir),
-                   f'initialization.InitFrom.step={model.step}',
-                   *self.bindings]
+      bindings += [
+        config.quoted('INIT_FROM', model.model_dir),
+        f'initialization.InitFrom.step={model.step}',
+        *self.bindings,
+      ]
     return configuration_lib.Configuration(
-        gin_files=(task.gin_file,), bindings=tuple(bindings),
-        search_paths=self.search_paths)
+      gin_files=(task.gin_file,),
+      bindings=tuple(bindings),
+      search_paths=self.search_paths,
+    )
 
   def _tests(self, task, model) -> list[base.EvalTask]:
     extra = ("MODEL_DIR='unused'",) if task.cells else ()
     self._configuration(task, model).parse(extra)
-    return list(config.parameter('evaluate.evaluate.tasks',
-                                 what='evaluation tasks'))
+    return list(
+      config.parameter('evaluate.evaluate.tasks', what='evaluation tasks')
+    )
 
   def _evaluated(self, task, model, tests, result):
     """Test results of the pretrained model itself."""
     del task
     report = evaluate_lib.evaluate(
-        model_dir=model.model_dir, tasks=tests, steps=[model.step],
-        batch_size=self.batch_size)
+      model_dir=model.model_dir,
+      tasks=tests,
+      steps=[model.step],
+      batch_size=self.batch_size,
+    )
     return result.with_report(report, model.model_dir, model.step)
 
   def _finetuned(self, task, model, tests, result, grids):
@@ -147,20 +163,28 @@ class SuiteRunner:
     trainer = self.suite.task(task.cells)
     if trainer.name not in grids:
       grids[trainer.name] = finetune_lib.finetune(
-          output=str(self.directory(model) / trainer.name),
-          configuration=self._configuration(trainer, model),
-          axes=tuple(map(grid_lib.parse_axis, trainer.grid)),
-          select=trainer.select)
+        output=str(self.directory(model) / trainer.name),
+        configuration=self._configuration(trainer, model),
+        axes=tuple(map(grid_lib.parse_axis, trainer.grid)),
+        select=trainer.select,
+      )
     grid = grids[trainer.name]
-    result = dataclasses.replace(result, failures=tuple(
-        base.Failure(task=task.name, part=f'cell {cell.cell.name}',
-                     message=cell.message)
-        for cell in grid.cells if cell.message))
+    result = dataclasses.replace(
+      result,
+      failures=tuple(
+        base.Failure(
+          task=task.name, part=f'cell {cell.cell.name}', message=cell.message
+        )
+        for cell in grid.cells
+        if cell.message
+      ),
+    )
     for setting in grid.ranking[:1]:
       result = dataclasses.replace(result, setting=setting.name)
       for cell in setting.finished:
-        report = finetune_lib.evaluate_cell(cell, tests,
-                                            batch_size=self.batch_size)
+        report = finetune_lib.evaluate_cell(
+          cell, tests, batch_size=self.batch_size
+        )
         result = result.with_report(report, str(cell.directory), cell.step)
     return result
 

@@ -38,7 +38,8 @@ class SuiteTask:
     for name in ('bindings', 'grid', 'metrics'):
       value = getattr(self, name)
       object.__setattr__(
-          self, name, (value,) if isinstance(value, str) else tuple(value))
+        self, name, (value,) if isinstance(value, str) else tuple(value)
+      )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,14 +61,18 @@ class Suite:
     names = [task.name for task in self.tasks]
     if not names or len(set(names)) < len(names):
       raise errors.ConfigError(
-          'The tasks of a suite are no different ones',
-          got=', '.join(names) or 'none', where=f'suite {self.name!r}')
+        'The tasks of a suite are no different ones',
+        got=', '.join(names) or 'none',
+        where=f'suite {self.name!r}',
+      )
     for task in self.tasks:
       if task.cells is not None and task.cells not in names:
         raise errors.ConfigError(
-            'A task of a suite uses the models of one that the suite lacks',
-            got=task.cells, expected='one of ' + ', '.join(names),
-            where=f'suite {self.name!r}, task {task.name}')
+          'A task of a suite uses the models of one that the suite lacks',
+          got=task.cells,
+          expected='one of ' + ', '.join(names),
+          where=f'suite {self.name!r}, task {task.name}',
+        )
 
   def task(self, name: str) -> SuiteTask:
     """The task of this name."""
@@ -83,7 +88,11 @@ class Suite:
     unknown = sorted(set(names or ()) - set(known))
     if unknown:
       raise errors.ConfigError(
-          'The suite has no such task', got=', '.join(unknown),
-          expected='some of ' + ', '.join(known), where='--suite_tasks')
-    return tuple(task for task in self.tasks
-                 if names is None or task.name in names)
+        'The suite has no such task',
+        got=', '.join(unknown),
+        expected='some of ' + ', '.join(known),
+        where='--suite_tasks',
+      )
+    return tuple(
+      task for task in self.tasks if names is None or task.name in names
+    )

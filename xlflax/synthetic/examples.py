@@ -16,8 +16,9 @@ from xlflax.synthetic.sampling import Sampler
 _PATIENCE = 10_000
 
 
-def draw(options: SyntheticOptions, renderer: Renderer, kind: str
-         ) -> dict[str, list]:
+def draw(
+  options: SyntheticOptions, renderer: Renderer, kind: str
+) -> dict[str, list]:
   """Split -> examples of a family (`options.FAMILIES`), as meanings.
 
   Test and dev sets do not depend on the number of training examples.
@@ -35,25 +36,36 @@ def draw(options: SyntheticOptions, renderer: Renderer, kind: str
     if kind == 'bucc':
       size *= 3  # pairs, and sentences that only one side has
     sampler = Sampler(Draws(options.seed, kind, split))
-    out[split] = take(functools.partial(draw_one, sampler), size, seen,
-                      where=f'{kind}/{split}')
+    out[split] = take(
+      functools.partial(draw_one, sampler), size, seen, where=f'{kind}/{split}'
+    )
   return out
 
 
-def lines(options: SyntheticOptions, code: str
-          ) -> Iterator[tuple[str, list[Sentence]]]:
+def lines(
+  options: SyntheticOptions, code: str
+) -> Iterator[tuple[str, list[Sentence]]]:
   """Yields split and monolingual sentences of a language, test first."""
   shift = options.domain_shift * (1 if code == options.codes[0] else -1)
   seen: set[Hashable] = set()
   for split in reversed(options.splits('mono')):
-    sampler = Sampler(Draws(options.seed, 'mono', code, split),
-                      topic_share=(1 + shift) / 2)
-    yield split, take(sampler.sentence, options.size('mono', split), seen,
-                      where=f'mono/{split}')
+    sampler = Sampler(
+      Draws(options.seed, 'mono', code, split), topic_share=(1 + shift) / 2
+    )
+    yield (
+      split,
+      take(
+        sampler.sentence,
+        options.size('mono', split),
+        seen,
+        where=f'mono/{split}',
+      ),
+    )
 
 
-def pairs(options: SyntheticOptions, code: str
-          ) -> Iterator[tuple[str, list[Sentence]]]:
+def pairs(
+  options: SyntheticOptions, code: str
+) -> Iterator[tuple[str, list[Sentence]]]:
   """Yields split and sentences to be paired with those of `code`.
 
   Test and dev are the same sentences for all languages.
@@ -62,12 +74,24 @@ def pairs(options: SyntheticOptions, code: str
   for split in reversed(options.splits('parallel')):
     own = (code,) if split == 'train' else ()
     sampler = Sampler(Draws(options.seed, 'parallel', split, *own))
-    yield split, take(sampler.sentence, options.size('parallel', split), seen,
-                      where=f'parallel/{split}')
+    yield (
+      split,
+      take(
+        sampler.sentence,
+        options.size('parallel', split),
+        seen,
+        where=f'parallel/{split}',
+      ),
+    )
 
 
-def take(draw_one: Callable[[], Hashable], count: int, seen: set[Hashable],
-         *, where: str) -> list:
+def take(
+  draw_one: Callable[[], Hashable],
+  count: int,
+  seen: set[Hashable],
+  *,
+  where: str,
+) -> list:
   """`count` new items; adds them to `seen`."""
   out: list = []
   failures = 0
@@ -77,44 +101,60 @@ def take(draw_one: Callable[[], Hashable], count: int, seen: set[Hashable],
       failures += 1
       if failures > _PATIENCE:
         raise errors.ConfigError(
-            'There are not so many different synthetic examples', got=count,
-            expected=f'about {len(out)}', where=where)
+          'There are not so many different synthetic examples',
+          got=count,
+          expected=f'about {len(out)}',
+          where=where,
+        )
       continue
     seen.add(item)
     out.append(item)
   return out
 
 
-def _kinds(options: SyntheticOptions, renderer: Renderer
-           ) -> dict[str, Callable[[Sampler], Any]]:
+def _kinds(
+  options: SyntheticOptions, renderer: Renderer
+) -> dict[str, Callable[[Sampler], Any]]:
   return {
-      'nli': functools.partial(inference.draw,
-                               hard_share=options.hard_inference),
-      'paraphrase': paraphrases.draw,
-      'reviews': reviews.draw,
-      'qa': functools.partial(_answerable, codes=options.codes,
-                              renderer=renderer)}
+    'nli': functools.partial(inference.draw, hard_share=options.hard_inference),
+    'paraphrase': paraphrases.draw,
+    'reviews': reviews.draw,
+    'qa': functools.partial(
+      _answerable, codes=options.codes, renderer=renderer
+    ),
+  }
 
 
 def _answerable(sampler: Sampler, *, codes, renderer) -> Paragraph:
   """A paragraph whose answers occur once in it, in every language."""
   while True:
     paragraph = questions.draw(sampler)
-    if all(context.count(answer) == 1 for code in codes
-           for context, answers in [contexts(paragraph, renderer, code)]
-           for answer in answers):
+    if all(
+      context.count(answer) == 1
+      for code in codes
+      for context, answers in [contexts(paragraph, renderer, code)]
+      for answer in answers
+    ):
       return paragraph
 
 
-def contexts(paragraph: Paragraph, renderer: Renderer, code: str
-             ) -> tuple[str, list[str]]:
+def contexts(
+  paragraph: Paragraph, renderer: Renderer, code: str
+) -> tuple[str, list[str]]:
   """The text of a paragraph in a language, and the answers in order."""
   sentences = [renderer(s, code) for s in paragraph.sentences]
   answers = []
   for query in paragraph.queries:
     sentence = sentences[query.sentence]
     start, end = sentence.span(ROLES[query.role])
-    answers.append(renderer.join(
-        (node.form for node in sentence.nodes[start:end]
-         if node.relation != 'case'), code))
+    answers.append(
+      renderer.join(
+        (
+          node.form
+          for node in sentence.nodes[start:end]
+          if node.relation != 'case'
+        ),
+        code,
+      )
+    )
   return renderer.join((s.text for s in sentences), code), answers

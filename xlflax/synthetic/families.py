@@ -19,38 +19,65 @@ def files(kind: str, options: SyntheticOptions, renderer: Renderer) -> Files:
 
 def _nli(split: str, items: Sequence, codes, renderer: Renderer) -> Files:
   for code in codes:
-    yield f'nli/{split}.{code}.tsv', formats.tsv(
-        (renderer.text(statement(item.premise), code),
-         renderer.text(statement(item.hypothesis), code), item.label)
-        for item in items)
+    yield (
+      f'nli/{split}.{code}.tsv',
+      formats.tsv(
+        (
+          renderer.text(statement(item.premise), code),
+          renderer.text(statement(item.hypothesis), code),
+          item.label,
+        )
+        for item in items
+      ),
+    )
 
 
 def _paraphrase(split, items, codes, renderer) -> Files:
   for code in codes:
-    yield f'paraphrase/{split}.{code}.tsv', formats.tsv(
-        (renderer.text(item.first, code), renderer.text(item.second, code),
-         str(int(item.same))) for item in items)
+    yield (
+      f'paraphrase/{split}.{code}.tsv',
+      formats.tsv(
+        (
+          renderer.text(item.first, code),
+          renderer.text(item.second, code),
+          str(int(item.same)),
+        )
+        for item in items
+      ),
+    )
 
 
 def _reviews(split, items, codes, renderer) -> Files:
   for code in codes:
-    yield f'reviews/{split}.{code}.tsv', formats.tsv(
-        (renderer.join((renderer.text(s, code) for s in item.sentences),
-                       code), item.label) for item in items)
+    yield (
+      f'reviews/{split}.{code}.tsv',
+      formats.tsv(
+        (
+          renderer.join((renderer.text(s, code) for s in item.sentences), code),
+          item.label,
+        )
+        for item in items
+      ),
+    )
 
 
 def _conllu(kind: str) -> Callable[..., Files]:
   def write(split, items, codes, renderer):
     for code in codes:
-      yield f'{kind}/{split}.{code}.conllu', formats.conllu(
-          (renderer(item, code) for item in items), split)
+      yield (
+        f'{kind}/{split}.{code}.conllu',
+        formats.conllu((renderer(item, code) for item in items), split),
+      )
+
   return write
 
 
 def _ner(split, items, codes, renderer) -> Files:
   for code in codes:
-    yield f'ner/{split}.{code}.iob2', formats.iob2(
-        (renderer(item, code) for item in items), split)
+    yield (
+      f'ner/{split}.{code}.iob2',
+      formats.iob2((renderer(item, code) for item in items), split),
+    )
 
 
 def _qa(split, items, codes, renderer) -> Files:
@@ -60,32 +87,47 @@ def _qa(split, items, codes, renderer) -> Files:
     return
   for code in codes[1:]:
     for context, question in ((code, codes[0]), (codes[0], code)):
-      yield f'qa/{split}.{context}-{question}.json', _squad(
-          split, items, context, question, renderer)
+      yield (
+        f'qa/{split}.{context}-{question}.json',
+        _squad(split, items, context, question, renderer),
+      )
 
 
-def _squad(split: str, items: Sequence, code: str, asked_in: str,
-           renderer: Renderer) -> str:
+def _squad(
+  split: str, items: Sequence, code: str, asked_in: str, renderer: Renderer
+) -> str:
   paragraphs = []
   for number, item in enumerate(items):
     context, answers = examples.contexts(item, renderer, code)
-    paragraphs.append({'context': context, 'qas': [
-        {'id': f'{split}-{number}-{i}',
-         'question': renderer.text(query.question, asked_in),
-         'answers': [{'text': answer, 'answer_start': context.index(answer)}]}
-        for i, (query, answer) in enumerate(
-            zip(item.queries, answers, strict=True))]})
+    paragraphs.append(
+      {
+        'context': context,
+        'qas': [
+          {
+            'id': f'{split}-{number}-{i}',
+            'question': renderer.text(query.question, asked_in),
+            'answers': [
+              {'text': answer, 'answer_start': context.index(answer)}
+            ],
+          }
+          for i, (query, answer) in enumerate(
+            zip(item.queries, answers, strict=True)
+          )
+        ],
+      }
+    )
   return formats.squad(paragraphs)
 
 
 def _alignment(split, items, codes, renderer) -> Files:
   for code in codes[1:]:
-    pairs = [(renderer(item, codes[0]), renderer(item, code))
-             for item in items]
+    pairs = [(renderer(item, codes[0]), renderer(item, code)) for item in items]
     name = f'alignment/{split}.{codes[0]}-{code}'
     yield f'{name}.txt', formats.alignment_text(pairs)
-    yield f'{name}.gold', formats.alignment_links(
-        links(first, second) for first, second in pairs)
+    yield (
+      f'{name}.gold',
+      formats.alignment_links(links(first, second) for first, second in pairs),
+    )
 
 
 def _bucc(split, items, codes, renderer) -> Files:
@@ -94,16 +136,23 @@ def _bucc(split, items, codes, renderer) -> Files:
   for code in codes[1:]:
     name = f'bucc/{code}-{codes[0]}.{split}'
     ids = []
-    for side, others in ((code, items[count:2 * count]),
-                         (codes[0], items[2 * count:])):
+    for side, others in (
+      (code, items[count : 2 * count]),
+      (codes[0], items[2 * count :]),
+    ):
       order = list(range(2 * count))
       Draws('bucc', split, code, side).shuffle(order)
       held = [*items[:count], *others]
-      names = {item: f'{side}-{place:09}'
-               for place, item in enumerate(order, start=1)}
+      names = {
+        item: f'{side}-{place:09}' for place, item in enumerate(order, start=1)
+      }
       ids.append(names)
-      yield f'{name}.{side}', formats.tsv(
-          (names[item], renderer.text(held[item], side)) for item in order)
+      yield (
+        f'{name}.{side}',
+        formats.tsv(
+          (names[item], renderer.text(held[item], side)) for item in order
+        ),
+      )
     gold = sorted((ids[0][i], ids[1][i]) for i in range(count))
     yield f'{name}.gold', formats.tsv(gold)
 
@@ -111,11 +160,21 @@ def _bucc(split, items, codes, renderer) -> Files:
 def _tatoeba(split, items, codes, renderer) -> Files:
   for code in codes[1:]:
     for side in (code, codes[0]):
-      yield f'tatoeba/{split}.{code}-{codes[0]}.{side}', formats.lines(
-          renderer.text(item, side) for item in items)
+      yield (
+        f'tatoeba/{split}.{code}-{codes[0]}.{side}',
+        formats.lines(renderer.text(item, side) for item in items),
+      )
 
 
 _KINDS: dict[str, Callable[..., Files]] = {
-    'nli': _nli, 'paraphrase': _paraphrase, 'reviews': _reviews,
-    'pos': _conllu('pos'), 'trees': _conllu('trees'), 'ner': _ner, 'qa': _qa,
-    'alignment': _alignment, 'bucc': _bucc, 'tatoeba': _tatoeba}
+  'nli': _nli,
+  'paraphrase': _paraphrase,
+  'reviews': _reviews,
+  'pos': _conllu('pos'),
+  'trees': _conllu('trees'),
+  'ner': _ner,
+  'qa': _qa,
+  'alignment': _alignment,
+  'bucc': _bucc,
+  'tatoeba': _tatoeba,
+}

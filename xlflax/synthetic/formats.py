@@ -21,10 +21,23 @@ def conllu(sentences: Iterable[Rendered], split: str) -> str:
   blocks = []
   for number, sentence in enumerate(sentences, start=1):
     misc = '_' if ' ' in sentence.text else 'SpaceAfter=No'
-    rows = [(str(i), node.form, '_', node.tag, '_', '_', str(head),
-             node.relation, '_', misc)
-            for i, (node, head) in enumerate(
-                zip(sentence.nodes, sentence.heads, strict=True), start=1)]
+    rows = [
+      (
+        str(i),
+        node.form,
+        '_',
+        node.tag,
+        '_',
+        '_',
+        str(head),
+        node.relation,
+        '_',
+        misc,
+      )
+      for i, (node, head) in enumerate(
+        zip(sentence.nodes, sentence.heads, strict=True), start=1
+      )
+    ]
     blocks.append(_comments(sentence, number, split) + tsv(rows) + '\n')
   return ''.join(blocks)
 
@@ -32,33 +45,43 @@ def conllu(sentences: Iterable[Rendered], split: str) -> str:
 def iob2(sentences: Iterable[Rendered], split: str) -> str:
   """Universal NER: `id<TAB>word<TAB>tag<TAB>-<TAB>-`."""
   return ''.join(
-      _comments(sentence, number, split) + tsv(
-          (str(i), node.form, node.entity, '-', '-')
-          for i, node in enumerate(sentence.nodes, start=1)) + '\n'
-      for number, sentence in enumerate(sentences, start=1))
+    _comments(sentence, number, split)
+    + tsv(
+      (str(i), node.form, node.entity, '-', '-')
+      for i, node in enumerate(sentence.nodes, start=1)
+    )
+    + '\n'
+    for number, sentence in enumerate(sentences, start=1)
+  )
 
 
 def alignment_text(pairs: Iterable[tuple[Rendered, Rendered]]) -> str:
   """`source ||| target`, words separated by spaces in any script."""
-  return lines(f'{" ".join(first.words)} ||| {" ".join(second.words)}'
-               for first, second in pairs)
+  return lines(
+    f'{" ".join(first.words)} ||| {" ".join(second.words)}'
+    for first, second in pairs
+  )
 
 
 def alignment_links(links) -> str:
   """`i-j` for sure links and `ipj` for those that are only possible."""
-  return lines(' '.join([f'{i}-{j}' for i, j in sure]
-                        + [f'{i}p{j}' for i, j in possible])
-               for sure, possible in links)
+  return lines(
+    ' '.join([f'{i}-{j}' for i, j in sure] + [f'{i}p{j}' for i, j in possible])
+    for sure, possible in links
+  )
 
 
 def squad(paragraphs: Iterable[dict]) -> str:
   """SQuAD v1.1: one article for each paragraph."""
-  data = [{'title': f'synthetic-{number}', 'paragraphs': [paragraph]}
-          for number, paragraph in enumerate(paragraphs)]
-  return json.dumps({'version': '1.1', 'data': data}, ensure_ascii=False,
-                    indent=1) + '\n'
+  data = [
+    {'title': f'synthetic-{number}', 'paragraphs': [paragraph]}
+    for number, paragraph in enumerate(paragraphs)
+  ]
+  return (
+    json.dumps({'version': '1.1', 'data': data}, ensure_ascii=False, indent=1)
+    + '\n'
+  )
 
 
 def _comments(sentence: Rendered, number: int, split: str) -> str:
-  return (f'# sent_id = {split}-{number:05}\n'
-          f'# text = {sentence.text}\n')
+  return f'# sent_id = {split}-{number:05}\n# text = {sentence.text}\n'

@@ -7,13 +7,7 @@ from collections.abc import Iterator
 from xlflax import errors
 from xlflax import paths as paths_lib
 from xlflax.data.corpus import writer as corpus_writer
-from xlflax.synthetic import (
-  concepts,
-  examples,
-  families,
-  formats,
-  lexicon,
-)
+from xlflax.synthetic import concepts, examples, families, formats, lexicon
 from xlflax.synthetic import options as options_lib
 from xlflax.synthetic.draws import Draws
 from xlflax.synthetic.lexicon import Lexicon
@@ -45,19 +39,23 @@ def write(directory, options: SyntheticOptions) -> list[str]:
     CorpusError: the directory holds something else.
   """
   directory = paths_lib.local(directory, where='directory')
-  record = json.dumps(options.to_json(), indent=2, ensure_ascii=False,
-                      sort_keys=True) + '\n'
+  record = (
+    json.dumps(options.to_json(), indent=2, ensure_ascii=False, sort_keys=True)
+    + '\n'
+  )
   _check(directory, record)
   directory.mkdir(parents=True, exist_ok=True)
   _write_text(directory / RECORD, record)
-  lexicons = lexicon.build(options.typologies, seed=options.seed,
-                           anchors=options.anchors)
+  lexicons = lexicon.build(
+    options.typologies, seed=options.seed, anchors=options.anchors
+  )
   renderer = Renderer(lexicons)
   paths = [directory / RECORD]
   paths += _write_corpus(directory / 'corpus', options, lexicons, renderer)
   contents = [_translation(options, renderer), _dictionaries(options, lexicons)]
-  contents += [families.files(kind, options, renderer)
-               for kind in options_lib.FAMILIES]
+  contents += [
+    families.files(kind, options, renderer) for kind in options_lib.FAMILIES
+  ]
   for found in contents:
     for name, content in found:
       paths.append(directory / name)
@@ -74,9 +72,11 @@ def read_options(directory) -> SyntheticOptions:
   path = pathlib.Path(directory) / RECORD
   if not path.is_file():
     raise errors.CorpusError(
-        'Not a folder of synthetic languages', got=str(directory),
-        expected=f'a folder with {RECORD}', fix='write one by `xlflax '
-        'synthetic --output DIR`')
+      'Not a folder of synthetic languages',
+      got=str(directory),
+      expected=f'a folder with {RECORD}',
+      fix='write one by `xlflax synthetic --output DIR`',
+    )
   return options_lib.from_json(json.loads(path.read_text(encoding='utf-8')))
 
 
@@ -93,59 +93,84 @@ def _check(directory: pathlib.Path, record: str) -> None:
   else:
     return
   raise errors.CorpusError(
-      'Synthetic languages can not be written here', got=got,
-      where=str(directory), fix='choose another directory, or delete this one')
+    'Synthetic languages can not be written here',
+    got=got,
+    where=str(directory),
+    fix='choose another directory, or delete this one',
+  )
 
 
-def _write_corpus(directory, options: SyntheticOptions,
-                  lexicons: dict[str, Lexicon], renderer: Renderer
-                  ) -> Iterator[pathlib.Path]:
+def _write_corpus(
+  directory,
+  options: SyntheticOptions,
+  lexicons: dict[str, Lexicon],
+  renderer: Renderer,
+) -> Iterator[pathlib.Path]:
   pivot = options.codes[0]
   for code in options.codes:
     for split, sentences in examples.lines(options, code):
       texts = [renderer.text(s, code) for s in sentences]
       yield corpus_writer.write_monolingual(
-          directory, code, (texts[i:i + _DOCUMENT]
-                            for i in range(0, len(texts), _DOCUMENT)),
-          split=_CORPUS_SPLITS[split])
+        directory,
+        code,
+        (texts[i : i + _DOCUMENT] for i in range(0, len(texts), _DOCUMENT)),
+        split=_CORPUS_SPLITS[split],
+      )
   for code in options.codes[1:]:
     yield corpus_writer.write_dictionary(
-        directory, (pivot, code),
-        lexicon.dictionary(lexicons[pivot], lexicons[code]))
+      directory,
+      (pivot, code),
+      lexicon.dictionary(lexicons[pivot], lexicons[code]),
+    )
     for split, pairs in _pairs(options, renderer, code):
-      yield corpus_writer.write_parallel(directory, (pivot, code), pairs,
-                                         split=_CORPUS_SPLITS[split])
+      yield corpus_writer.write_parallel(
+        directory, (pivot, code), pairs, split=_CORPUS_SPLITS[split]
+      )
 
 
-def _pairs(options: SyntheticOptions, renderer: Renderer, code: str
-           ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def _pairs(
+  options: SyntheticOptions, renderer: Renderer, code: str
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
   for split, sentences in examples.pairs(options, code):
-    yield split, [(renderer.text(s, options.codes[0]), renderer.text(s, code))
-                  for s in sentences]
+    yield (
+      split,
+      [
+        (renderer.text(s, options.codes[0]), renderer.text(s, code))
+        for s in sentences
+      ],
+    )
 
 
-def _translation(options: SyntheticOptions, renderer: Renderer
-                 ) -> families.Files:
+def _translation(
+  options: SyntheticOptions, renderer: Renderer
+) -> families.Files:
   """The pairs of the corpus once more, as files of a translation task."""
   for code in options.codes[1:]:
     for split, pairs in _pairs(options, renderer, code):
-      yield (f'translation/{split}.{options.codes[0]}-{code}.tsv',
-             formats.tsv(pairs))
+      yield (
+        f'translation/{split}.{options.codes[0]}-{code}.tsv',
+        formats.tsv(pairs),
+      )
 
 
-def _dictionaries(options: SyntheticOptions, lexicons: dict[str, Lexicon]
-                  ) -> families.Files:
+def _dictionaries(
+  options: SyntheticOptions, lexicons: dict[str, Lexicon]
+) -> families.Files:
   """Content words in MUSE's format, parted for training and test."""
   pivot = options.codes[0]
-  words = [c.id for c in concepts.CONCEPTS.values()
-           if concepts.is_anchorable(c)]
+  words = [
+    c.id for c in concepts.CONCEPTS.values() if concepts.is_anchorable(c)
+  ]
   Draws(options.seed, 'dictionaries').shuffle(words)
   border = round(len(words) * (1 - _LEXICON_TEST_SHARE))
   for code in options.codes[1:]:
     for split, part in (('train', words[:border]), ('test', words[border:])):
-      yield f'dictionaries/{pivot}-{code}.{split}.txt', formats.lines(
-          f'{lexicons[pivot].stems[c]} {lexicons[code].stems[c]}'
-          for c in part)
+      yield (
+        f'dictionaries/{pivot}-{code}.{split}.txt',
+        formats.lines(
+          f'{lexicons[pivot].stems[c]} {lexicons[code].stems[c]}' for c in part
+        ),
+      )
 
 
 def _write_text(path: pathlib.Path, content: str) -> None:

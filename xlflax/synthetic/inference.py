@@ -19,11 +19,16 @@ from xlflax.synthetic.sampling import Sampler
 LABELS = ('entailment', 'neutral', 'contradiction')
 # (premise, hypothesis) of a strong clause, one that is weaker and one that is
 # independent; `-` denies. Without and with reasoning under negation.
-_EASY = {'entailment': ('strong weak',), 'contradiction': ('strong -weak',),
-         'neutral': ('weak strong', 'strong other', 'strong other')}
-_HARD = {'entailment': ('-weak -strong',), 'contradiction': ('-weak strong',),
-         'neutral': ('weak -strong', 'strong -other', '-strong -weak',
-                     '-strong weak')}
+_EASY = {
+  'entailment': ('strong weak',),
+  'contradiction': ('strong -weak',),
+  'neutral': ('weak strong', 'strong other', 'strong other'),
+}
+_HARD = {
+  'entailment': ('-weak -strong',),
+  'contradiction': ('-weak strong',),
+  'neutral': ('weak -strong', 'strong -other', '-strong -weak', '-strong weak'),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +56,9 @@ def draw(sampler: Sampler, *, hard_share: float) -> Inference:
   premise, hypothesis = draws.choice(recipes[label]).split()
   clauses = {'strong': strong, 'other': _other(sampler, strong)}
   clauses['weak'] = draws.choice(list(_weaker(strong)))
-  return Inference(_said(sampler, clauses, premise),
-                   _said(sampler, clauses, hypothesis), label)
+  return Inference(
+    _said(sampler, clauses, premise), _said(sampler, clauses, hypothesis), label
+  )
 
 
 def _said(sampler: Sampler, clauses: dict[str, Clause], name: str) -> Clause:
@@ -61,8 +67,9 @@ def _said(sampler: Sampler, clauses: dict[str, Clause], name: str) -> Clause:
     return clause
   subject = clause.subjects[0]
   if subject.determiner and sampler.draws.chance(0.3):
-    return dataclasses.replace(clause, subjects=(
-        dataclasses.replace(subject, determiner='no'),))
+    return dataclasses.replace(
+      clause, subjects=(dataclasses.replace(subject, determiner='no'),)
+    )
   return dataclasses.replace(clause, negated=True)
 
 
@@ -75,13 +82,17 @@ def _strong(sampler: Sampler) -> Clause:
   if place is not None and place.determiner:
     place = dataclasses.replace(place, determiner='a')
   return Clause(
-      (subject,), sampler.verb(topic, transitive=transitive),
-      sampler.other(lambda: _phrase(sampler, topic), subject)
-      if transitive else None,
-      place=place,
-      adverb=draws.choice(concepts.of_group('adverb'))
-      if draws.chance(0.3) else None,
-      tense=draws.choice(tuple(Tense)))
+    (subject,),
+    sampler.verb(topic, transitive=transitive),
+    sampler.other(lambda: _phrase(sampler, topic), subject)
+    if transitive
+    else None,
+    place=place,
+    adverb=draws.choice(concepts.of_group('adverb'))
+    if draws.chance(0.3)
+    else None,
+    tense=draws.choice(tuple(Tense)),
+  )
 
 
 def _phrase(sampler: Sampler, topic: int) -> Phrase:
@@ -130,12 +141,19 @@ def _other(sampler: Sampler, clause: Clause) -> Clause:
   if role == 'swap':
     return change(subjects=(clause.object,), object=clause.subjects[0])
   if role == 'verb':
-    return change(verb=sampler.other(lambda: sampler.verb(
-        verb.topic or 0, transitive=clause.object is not None), verb.id))
+    return change(
+      verb=sampler.other(
+        lambda: sampler.verb(
+          verb.topic or 0, transitive=clause.object is not None
+        ),
+        verb.id,
+      )
+    )
   if role == 'place':
     return change(place=_other_place(sampler, clause.place))
-  return change(tense=sampler.other(lambda: draws.choice(tuple(Tense)),
-                                    clause.tense))
+  return change(
+    tense=sampler.other(lambda: draws.choice(tuple(Tense)), clause.tense)
+  )
 
 
 def _other_phrase(sampler: Sampler, phrase: Phrase | None) -> Phrase:
@@ -144,21 +162,27 @@ def _other_phrase(sampler: Sampler, phrase: Phrase | None) -> Phrase:
   noun = CONCEPTS[phrase.head[0]]
   if noun.tag == 'PROPN':
     kind = 'ORG' if noun.group == 'organisation' else 'PER'
-    return _until(lambda: sampler.name(kind),
-                  lambda name: name.head[0] != phrase.head[0])
-  others = [name for name in concepts.nouns(noun.topic)
-            if CONCEPTS[name].group != noun.group]
+    return _until(
+      lambda: sampler.name(kind), lambda name: name.head[0] != phrase.head[0]
+    )
+  others = [
+    name
+    for name in concepts.nouns(noun.topic)
+    if CONCEPTS[name].group != noun.group
+  ]
   return dataclasses.replace(phrase, head=(sampler.draws.choice(others),))
 
 
 def _other_place(sampler: Sampler, place: Phrase | None) -> Phrase:
   assert place is not None
-  return _until(lambda: sampler.name('LOC'),
-                lambda name: name.head[-1] != place.head[-1])
+  return _until(
+    lambda: sampler.name('LOC'), lambda name: name.head[-1] != place.head[-1]
+  )
 
 
-def _until(draw_phrase: Callable[[], Phrase],
-           accepts: Callable[[Phrase], bool]) -> Phrase:
+def _until(
+  draw_phrase: Callable[[], Phrase], accepts: Callable[[Phrase], bool]
+) -> Phrase:
   while not accepts(phrase := draw_phrase()):
     pass
   return phrase

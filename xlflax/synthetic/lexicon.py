@@ -8,11 +8,22 @@ from xlflax.synthetic import concepts, scripts
 from xlflax.synthetic.draws import Draws
 from xlflax.synthetic.typology import Language, Morphology
 
-_VERB_MARKS = (('past',), ('future',), ('plural_verb',),
-               ('past', 'plural_verb'), ('future', 'plural_verb'))
+_VERB_MARKS = (
+  ('past',),
+  ('future',),
+  ('plural_verb',),
+  ('past', 'plural_verb'),
+  ('future', 'plural_verb'),
+)
 _NOUN_MARKS = (('plural',), ('object',), ('plural', 'object'))
-_MARKS = {'VERB': _VERB_MARKS, 'AUX': _VERB_MARKS, 'NOUN': _NOUN_MARKS,
-          'ADJ': _NOUN_MARKS, 'PROPN': _NOUN_MARKS, 'PRON': _NOUN_MARKS}
+_MARKS = {
+  'VERB': _VERB_MARKS,
+  'AUX': _VERB_MARKS,
+  'NOUN': _NOUN_MARKS,
+  'ADJ': _NOUN_MARKS,
+  'PROPN': _NOUN_MARKS,
+  'PRON': _NOUN_MARKS,
+}
 AFFIXES = ('past', 'future', 'plural_verb', 'plural', 'object')
 _TRIES = 10_000
 
@@ -42,16 +53,20 @@ class Lexicon:
   @property
   def has_particles(self) -> bool:
     """Whether the language uses the particles of tense."""
-    return any(not self.inflects(c.id) for c in concepts.CONCEPTS.values()
-               if c.tag == 'VERB')
+    return any(
+      not self.inflects(c.id)
+      for c in concepts.CONCEPTS.values()
+      if c.tag == 'VERB'
+    )
 
   def form(self, concept: str, marks: Sequence[str] = ()) -> str:
     """A word with affixes, in the order of `AFFIXES` from the stem."""
     return _attach(self.stems[concept], marks, self.affixes, self.language)
 
 
-def build(languages: Sequence[Language], *, seed: int,
-          anchors: float) -> dict[str, Lexicon]:
+def build(
+  languages: Sequence[Language], *, seed: int, anchors: float
+) -> dict[str, Lexicon]:
   """The lexicons of languages, the first of which lends the shared words.
 
   No string is a word of two languages, or of two concepts, but for the
@@ -74,14 +89,20 @@ def build(languages: Sequence[Language], *, seed: int,
 
 
 def _shared(seed: int, share: float) -> frozenset[str]:
-  names = [c.id for c in concepts.CONCEPTS.values()
-           if concepts.is_anchorable(c)]
+  names = [
+    c.id for c in concepts.CONCEPTS.values() if concepts.is_anchorable(c)
+  ]
   Draws(seed, 'anchors').shuffle(names)
-  return frozenset(names[:round(share * len(names))])
+  return frozenset(names[: round(share * len(names))])
 
 
-def _build(language: Language, first: Lexicon | None, seed: int,
-           shared: frozenset[str], taken: set[str]) -> Lexicon:
+def _build(
+  language: Language,
+  first: Lexicon | None,
+  seed: int,
+  shared: frozenset[str],
+  taken: set[str],
+) -> Lexicon:
   draws = Draws(seed, 'lexicon', language.code, language.script.value)
   affixes = {}
   if language.morphology is not Morphology.ISOLATING:
@@ -107,16 +128,23 @@ def _affixes(language: Language, draws: Draws) -> dict[str, str]:
 def _invent(concept, lexicon: Lexicon, draws: Draws, taken: set[str]) -> None:
   """Adds a word no form of which is another word's."""
   for _ in range(_TRIES):
-    invent = (scripts.function_word if concept.group == 'function'
-              else scripts.content_word)
+    invent = (
+      scripts.function_word
+      if concept.group == 'function'
+      else scripts.content_word
+    )
     stem = invent(lexicon.language.script, draws)
-    if (concept.tag == 'PROPN'
-        and scripts.LETTERS[lexicon.language.script].has_case):
+    if (
+      concept.tag == 'PROPN'
+      and scripts.LETTERS[lexicon.language.script].has_case
+    ):
       stem = stem.capitalize()
     forms = {stem}
     if lexicon.inflects(concept.id):
-      forms |= {_attach(stem, marks, lexicon.affixes, lexicon.language)
-                for marks in _MARKS.get(concept.tag, ())}
+      forms |= {
+        _attach(stem, marks, lexicon.affixes, lexicon.language)
+        for marks in _MARKS.get(concept.tag, ())
+      }
     # Compared without case: uncased vocabularies tell words apart as well.
     folded = {form.lower() for form in forms}
     if len(folded) == len(forms) and not folded & taken:
@@ -124,12 +152,16 @@ def _invent(concept, lexicon: Lexicon, draws: Draws, taken: set[str]) -> None:
       lexicon.stems[concept.id] = stem
       return
   raise errors.ConfigError(
-      'No word is left for a language', got=lexicon.language.code,
-      expected='fewer languages of one script', where='synthetic languages')
+    'No word is left for a language',
+    got=lexicon.language.code,
+    expected='fewer languages of one script',
+    where='synthetic languages',
+  )
 
 
-def _attach(stem: str, marks: Sequence[str], affixes: dict[str, str],
-            language: Language) -> str:
+def _attach(
+  stem: str, marks: Sequence[str], affixes: dict[str, str], language: Language
+) -> str:
   for mark in AFFIXES:
     if mark in marks:
       if language.morphology is Morphology.PREFIXING:
@@ -147,5 +179,8 @@ def dictionary(first: Lexicon, second: Lexicon) -> list[tuple[str, str]]:
   particles = {'past', 'future'}
   if first.has_particles and second.has_particles:
     particles = set()
-  return [(first.stems[c], second.stems[c]) for c in concepts.CONCEPTS
-          if c not in particles]
+  return [
+    (first.stems[c], second.stems[c])
+    for c in concepts.CONCEPTS
+    if c not in particles
+  ]

@@ -11,8 +11,18 @@ from xlflax.synthetic.typology import Language
 
 SPLITS = ('train', 'dev', 'test')
 CORPUS_KINDS = ('mono', 'parallel')
-FAMILIES = ('nli', 'paraphrase', 'reviews', 'pos', 'trees', 'ner', 'qa',
-            'alignment', 'bucc', 'tatoeba')
+FAMILIES = (
+  'nli',
+  'paraphrase',
+  'reviews',
+  'pos',
+  'trees',
+  'ner',
+  'qa',
+  'alignment',
+  'bucc',
+  'tatoeba',
+)
 _HELD_OUT_ONLY = ('alignment', 'bucc', 'tatoeba')
 
 
@@ -52,19 +62,27 @@ class SyntheticOptions:
   seed: int = 0
 
   def __post_init__(self):
-    object.__setattr__(self, 'languages', tuple(
+    object.__setattr__(
+      self,
+      'languages',
+      tuple(
         typology.parse_languages([code])[0] if isinstance(code, str) else code
-        for code in self.languages))
+        for code in self.languages
+      ),
+    )
     if len(self.codes) < 2 or len(set(self.codes)) < len(self.codes):
       raise errors.ConfigError(
-          'Synthetic languages are two or more different ones',
-          got=', '.join(self.codes) or 'none',
-          where='SyntheticOptions.languages')
+        'Synthetic languages are two or more different ones',
+        got=', '.join(self.codes) or 'none',
+        where='SyntheticOptions.languages',
+      )
     for name in ('anchors', 'domain_shift', 'hard_inference'):
       if not 0 <= getattr(self, name) <= 1:
         raise errors.ConfigError(
-            'A share is not between 0 and 1', got=getattr(self, name),
-            where=f'SyntheticOptions.{name}')
+          'A share is not between 0 and 1',
+          got=getattr(self, name),
+          where=f'SyntheticOptions.{name}',
+        )
     for name in ('sentences', 'pairs', 'examples', 'held_out'):
       _check_size(name, getattr(self, name))
     for name, size in self.sizes.items():
@@ -74,14 +92,18 @@ class SyntheticOptions:
   @property
   def codes(self) -> tuple[str, ...]:
     """The languages' codes."""
-    return tuple(language.code for language in self.languages
-                 if isinstance(language, Language))
+    return tuple(
+      language.code
+      for language in self.languages
+      if isinstance(language, Language)
+    )
 
   @property
   def typologies(self) -> tuple[Language, ...]:
     """The languages."""
-    return tuple(language for language in self.languages
-                 if isinstance(language, Language))
+    return tuple(
+      language for language in self.languages if isinstance(language, Language)
+    )
 
   def size(self, kind: str, split: str) -> int:
     """The number of examples of a kind (a folder's name) in a split."""
@@ -90,7 +112,8 @@ class SyntheticOptions:
     if split != 'train':
       return self.held_out
     return {'mono': self.sentences, 'parallel': self.pairs}.get(
-        kind, self.examples)
+      kind, self.examples
+    )
 
   def splits(self, kind: str) -> tuple[str, ...]:
     """The splits of a kind; what nothing is trained on has no `train`."""
@@ -98,8 +121,9 @@ class SyntheticOptions:
 
   def to_json(self) -> dict[str, Any]:
     """Plain values, as `synthetic.json` has them."""
-    plain = dataclasses.asdict(dataclasses.replace(self, sizes=dict(
-        self.sizes)))
+    plain = dataclasses.asdict(
+      dataclasses.replace(self, sizes=dict(self.sizes))
+    )
     return json.loads(json.dumps(plain, default=lambda item: item.value))
 
 
@@ -111,8 +135,11 @@ def from_json(plain: Mapping[str, Any]) -> SyntheticOptions:
 
 def _check_size(name: str, size: int) -> None:
   if not isinstance(size, int) or size < 1:
-    raise errors.ConfigError('A number of examples is not positive', got=size,
-                             where=f'SyntheticOptions.{name}')
+    raise errors.ConfigError(
+      'A number of examples is not positive',
+      got=size,
+      where=f'SyntheticOptions.{name}',
+    )
 
 
 def _check_name(name: str) -> None:
@@ -121,7 +148,9 @@ def _check_name(name: str) -> None:
   allowed = SPLITS[1:] if kind in _HELD_OUT_ONLY else SPLITS
   if kind not in kinds or split not in allowed:
     raise errors.ConfigError(
-        'There is no such kind and split of data', got=name,
-        expected=f'<kind>/<split>: {", ".join(kinds)}; train (not for '
-        f'{", ".join(_HELD_OUT_ONLY)}), dev or test',
-        where='SyntheticOptions.sizes')
+      'There is no such kind and split of data',
+      got=name,
+      expected=f'<kind>/<split>: {", ".join(kinds)}; train (not for '
+      f'{", ".join(_HELD_OUT_ONLY)}), dev or test',
+      where='SyntheticOptions.sizes',
+    )

@@ -41,12 +41,17 @@ def _sentence(sampler: Sampler) -> Sentence:
   phrases = _phrases(sampler, topic)
   clause = _clause(sampler, topic, phrases[:2])
   if shape == 'joined':
-    return Sentence((dataclasses.replace(
-        clause, subjects=(phrases[0], phrases[2])),))
+    return Sentence(
+      (dataclasses.replace(clause, subjects=(phrases[0], phrases[2])),)
+    )
   if shape == 'place':
-    return Sentence((dataclasses.replace(
-        clause, place=sampler.place(topic),
-        fronted=sampler.draws.chance(0.5)),))
+    return Sentence(
+      (
+        dataclasses.replace(
+          clause, place=sampler.place(topic), fronted=sampler.draws.chance(0.5)
+        ),
+      )
+    )
   second = _clause(sampler, topic, phrases[2:])
   return Sentence((clause, second), 'while')
 
@@ -55,16 +60,23 @@ def _phrases(sampler: Sampler, topic: int) -> list[Phrase]:
   """Four phrases with different heads; two adjectives differ."""
   out: list[Phrase] = []
   while len(out) < 4:
-    phrase = (sampler.name('PER') if sampler.draws.chance(0.4) else
-              sampler.noun_phrase(topic, determiner='the', adjective=0.5))
+    phrase = (
+      sampler.name('PER')
+      if sampler.draws.chance(0.4)
+      else sampler.noun_phrase(topic, determiner='the', adjective=0.5)
+    )
     if not any(phrase.head[0] == p.head[0] for p in out):
       out.append(phrase)
   return out
 
 
 def _clause(sampler: Sampler, topic: int, phrases: list[Phrase]) -> Clause:
-  return Clause((phrases[0],), sampler.verb(topic, transitive=True),
-                phrases[1], tense=sampler.draws.choice(tuple(Tense)))
+  return Clause(
+    (phrases[0],),
+    sampler.verb(topic, transitive=True),
+    phrases[1],
+    tense=sampler.draws.choice(tuple(Tense)),
+  )
 
 
 def _moved(sampler: Sampler, sentence: Sentence) -> Sentence:
@@ -85,8 +97,10 @@ def _swapped(sampler: Sampler, sentence: Sentence) -> Sentence:
   clauses = list(sentence.clauses)
   if len(clauses) > 1 and draws.chance(0.5):
     one, two = clauses
-    clauses = [dataclasses.replace(one, object=two.object),
-               dataclasses.replace(two, object=one.object)]
+    clauses = [
+      dataclasses.replace(one, object=two.object),
+      dataclasses.replace(two, object=one.object),
+    ]
     return dataclasses.replace(sentence, clauses=tuple(clauses))
   at = draws.below(len(clauses))
   clause = clauses[at]
@@ -94,12 +108,15 @@ def _swapped(sampler: Sampler, sentence: Sentence) -> Sentence:
   subject, obj = clause.subjects[who], clause.object
   assert obj is not None
   if subject.determiner and obj.determiner and draws.chance(0.4):
-    subject, obj = (dataclasses.replace(subject, adjective=obj.adjective),
-                    dataclasses.replace(obj, adjective=subject.adjective))
+    subject, obj = (
+      dataclasses.replace(subject, adjective=obj.adjective),
+      dataclasses.replace(obj, adjective=subject.adjective),
+    )
   else:
     subject, obj = obj, subject
   subjects = list(clause.subjects)
   subjects[who] = subject
-  clauses[at] = dataclasses.replace(clause, subjects=tuple(subjects),
-                                    object=obj)
+  clauses[at] = dataclasses.replace(
+    clause, subjects=tuple(subjects), object=obj
+  )
   return dataclasses.replace(sentence, clauses=tuple(clauses))

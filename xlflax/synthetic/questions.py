@@ -2,17 +2,10 @@
 
 import dataclasses
 
-from xlflax.synthetic.meaning import (
-  Clause,
-  Phrase,
-  Sentence,
-  Tense,
-  statement,
-)
+from xlflax.synthetic.meaning import Clause, Phrase, Sentence, Tense, statement
 from xlflax.synthetic.sampling import Sampler
 
-ROLES = {'subject': 'c0.subject0', 'object': 'c0.object',
-         'place': 'c0.place'}
+ROLES = {'subject': 'c0.subject0', 'object': 'c0.object', 'place': 'c0.place'}
 QUESTIONS_EACH = 3
 _DETERMINERS = ('the', 'a')
 
@@ -51,25 +44,41 @@ def draw(sampler: Sampler) -> Paragraph:
     verb = sampler.verb(topic, transitive=True)
     if clauses and draws.chance(0.4):
       verb = draws.choice(clauses).verb or verb
-    clauses.append(Clause(
-        (_phrase(sampler, topic, used),), verb,
+    clauses.append(
+      Clause(
+        (_phrase(sampler, topic, used),),
+        verb,
         _phrase(sampler, topic, used),
         place=_new(sampler, lambda: sampler.name('LOC'), used)
-        if draws.chance(0.7) else None,
-        tense=draws.choice(tuple(Tense))))
-  asked = [(i, role) for i, clause in enumerate(clauses) for role in ROLES
-           if role != 'place' or clause.place is not None]
-  queries = tuple(Query(i, role, _question(clauses[i], role))
-                  for i, role in draws.sample(asked, QUESTIONS_EACH))
+        if draws.chance(0.7)
+        else None,
+        tense=draws.choice(tuple(Tense)),
+      )
+    )
+  asked = [
+    (i, role)
+    for i, clause in enumerate(clauses)
+    for role in ROLES
+    if role != 'place' or clause.place is not None
+  ]
+  queries = tuple(
+    Query(i, role, _question(clauses[i], role))
+    for i, role in draws.sample(asked, QUESTIONS_EACH)
+  )
   return Paragraph(tuple(map(statement, clauses)), queries)
 
 
 def _phrase(sampler: Sampler, topic: int, used: set[str]) -> Phrase:
   determiner = sampler.draws.choice(_DETERMINERS)
-  return _new(sampler, lambda: (
+  return _new(
+    sampler,
+    lambda: (
       sampler.name(sampler.draws.choice(('PER', 'ORG')))
       if sampler.draws.chance(0.4)
-      else sampler.noun_phrase(topic, determiner=determiner)), used)
+      else sampler.noun_phrase(topic, determiner=determiner)
+    ),
+    used,
+  )
 
 
 def _new(sampler: Sampler, draw_phrase, used: set[str]) -> Phrase:
@@ -84,8 +93,12 @@ def _new(sampler: Sampler, draw_phrase, used: set[str]) -> Phrase:
 
 def _question(clause: Clause, role: str) -> Sentence:
   """`the dog sees the cat in Rome` -> `who sees the cat?`"""
-  asked = {'subject': {'subjects': (Phrase(('who',)),), 'place': None},
-           'object': {'object': Phrase(('what',)), 'place': None},
-           'place': {'place': Phrase(('where',))}}[role]
-  return Sentence((dataclasses.replace(clause, **asked),),  # type: ignore
-                  question=True)
+  asked = {
+    'subject': {'subjects': (Phrase(('who',)),), 'place': None},
+    'object': {'object': Phrase(('what',)), 'place': None},
+    'place': {'place': Phrase(('where',))},
+  }[role]
+  return Sentence(
+    (dataclasses.replace(clause, **asked),),  # type: ignore
+    question=True,
+  )

@@ -45,8 +45,9 @@ class Renderer:
   """Renders meanings in several languages."""
 
   def __init__(self, lexicons: Mapping[str, Lexicon]):
-    self._grammars = {code: Grammar(lexicon)
-                      for code, lexicon in lexicons.items()}
+    self._grammars = {
+      code: Grammar(lexicon) for code, lexicon in lexicons.items()
+    }
 
   def __call__(self, sentence: Sentence, code: str) -> Rendered:
     """The sentence in the language of a code."""
@@ -69,8 +70,9 @@ class Renderer:
     return scripts.join(texts, self._grammars[code].language.script)
 
 
-def links(first: Rendered, second: Rendered
-          ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+def links(
+  first: Rendered, second: Rendered
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
   """Word alignment of two renderings of one meaning.
 
   Returns:
@@ -78,15 +80,22 @@ def links(first: Rendered, second: Rendered
     only possible: of a particle and the word that has an affix for it.
   """
   places = {node.key: j for j, node in enumerate(second.nodes)}
-  sure = [(i, places[node.key]) for i, node in enumerate(first.nodes)
-          if node.key in places]
+  sure = [
+    (i, places[node.key])
+    for i, node in enumerate(first.nodes)
+    if node.key in places
+  ]
   possible = _particles(first, second)
   possible += [(i, j) for j, i in _particles(second, first)]
   return sorted(sure), sorted(possible)
 
 
 def _particles(first: Rendered, second: Rendered) -> list[tuple[int, int]]:
-  affixes = {key: j for j, node in enumerate(second.nodes)
-             for key in node.stands_for}
-  return [(i, affixes[node.key]) for i, node in enumerate(first.nodes)
-          if node.key in affixes]
+  affixes = {
+    key: j for j, node in enumerate(second.nodes) for key in node.stands_for
+  }
+  return [
+    (i, affixes[node.key])
+    for i, node in enumerate(first.nodes)
+    if node.key in affixes
+  ]

@@ -22,8 +22,10 @@ def draw(sampler: Sampler) -> Review:
   draws = sampler.draws
   topic = sampler.topic()
   opinion = dataclasses.replace(
-      sampler.opinion(topic), negated=draws.chance(0.3),
-      subjects=(sampler.noun_phrase(topic, determiner='the'),))
+    sampler.opinion(topic),
+    negated=draws.chance(0.3),
+    subjects=(sampler.noun_phrase(topic, determiner='the'),),
+  )
   sentences = [statement(opinion)]
   for _ in range(1 + draws.below(2)):
     clause = sampler.clause(topic, plain=True)

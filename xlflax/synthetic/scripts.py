@@ -44,18 +44,26 @@ class Letters:
 
 
 LETTERS = {
-    Script.LATIN: Letters(
-        tuple('b d f g k l m n p r s t v z'.split()), tuple('aeiou'), '.', '?',
-        has_case=True),
-    Script.CYRILLIC: Letters(
-        tuple('бвгджзклмнпрстф'), tuple('аеиоу'), '.', '?', has_case=True),
-    Script.GREEK: Letters(
-        tuple('βγδζθκλμνπρτφχ'), tuple('αεηιο'), '.', ';', has_case=True),
-    Script.ARABIC: Letters(
-        tuple('بتجدرزسشطفقكلمن'), ('ا', 'و', 'ي', 'ا', 'و'), '.', '؟'),
-    Script.DEVANAGARI: Letters(
-        tuple('कगचजटडतदनपबमरलस'), ('', 'ा', 'ि', 'ु', 'े'), '।', '?'),
-    Script.HAN: Letters((), (), '。', '？', has_spaces=False),
+  Script.LATIN: Letters(
+    tuple('b d f g k l m n p r s t v z'.split()),
+    tuple('aeiou'),
+    '.',
+    '?',
+    has_case=True,
+  ),
+  Script.CYRILLIC: Letters(
+    tuple('бвгджзклмнпрстф'), tuple('аеиоу'), '.', '?', has_case=True
+  ),
+  Script.GREEK: Letters(
+    tuple('βγδζθκλμνπρτφχ'), tuple('αεηιο'), '.', ';', has_case=True
+  ),
+  Script.ARABIC: Letters(
+    tuple('بتجدرزسشطفقكلمن'), ('ا', 'و', 'ي', 'ا', 'و'), '.', '؟'
+  ),
+  Script.DEVANAGARI: Letters(
+    tuple('कगचजटडतदनपबमरलस'), ('', 'ा', 'ि', 'ु', 'े'), '।', '?'
+  ),
+  Script.HAN: Letters((), (), '。', '？', has_spaces=False),
 }
 # Three separate ranges of signs, so that text without spaces has one reading:
 # a content word is a first sign and a last one, a function word one sign.

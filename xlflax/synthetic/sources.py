@@ -24,22 +24,34 @@ class Family(NamedTuple):
 
 
 FAMILIES = {
-    'nli': Family(Format.TSV, {}),
-    'paraphrase': Family(Format.TSV, {}),
-    'reviews': Family(Format.TSV, {'columns': {'text': 0, 'label': 1}}),
-    'pos': Family(Format.CONLLU_TAGS, {}),
-    'trees': Family(Format.CONLLU, {}),
-    'ner': Family(Format.UNER, {}),
-    'qa': Family(Format.SQUAD, {}),
-    'alignment': Family(Format.WORD_ALIGNMENT, {}),
+  'nli': Family(Format.TSV, {}),
+  'paraphrase': Family(Format.TSV, {}),
+  'reviews': Family(Format.TSV, {'columns': {'text': 0, 'label': 1}}),
+  'pos': Family(Format.CONLLU_TAGS, {}),
+  'trees': Family(Format.CONLLU, {}),
+  'ner': Family(Format.UNER, {}),
+  'qa': Family(Format.SQUAD, {}),
+  'alignment': Family(Format.WORD_ALIGNMENT, {}),
 }
-_SUFFIXES = {'nli': 'tsv', 'paraphrase': 'tsv', 'reviews': 'tsv',
-             'pos': 'conllu', 'trees': 'conllu', 'ner': 'iob2', 'qa': 'json'}
+_SUFFIXES = {
+  'nli': 'tsv',
+  'paraphrase': 'tsv',
+  'reviews': 'tsv',
+  'pos': 'conllu',
+  'trees': 'conllu',
+  'ner': 'iob2',
+  'qa': 'json',
+}
 
 
-def labelled(directory, kind: str, split: str, *,
-             parts: tuple[str, ...] | None = None,
-             max_examples: int | None = None) -> FileExamples:
+def labelled(
+  directory,
+  kind: str,
+  split: str,
+  *,
+  parts: tuple[str, ...] | None = None,
+  max_examples: int | None = None,
+) -> FileExamples:
   """The examples of a family in a split.
 
   Args:
@@ -57,17 +69,24 @@ def labelled(directory, kind: str, split: str, *,
   """
   found = files(directory, kind, split)
   if parts is None:
-    parts = tuple(part for part in found
-                  if kind == 'alignment' or '-' not in part)
+    parts = tuple(
+      part for part in found if kind == 'alignment' or '-' not in part
+    )
   unknown = sorted(set(parts) - set(found))
   if unknown:
-    raise errors.ConfigError('The synthetic languages have no such part',
-                             got=', '.join(unknown),
-                             expected=', '.join(found), where=str(directory))
+    raise errors.ConfigError(
+      'The synthetic languages have no such part',
+      got=', '.join(unknown),
+      expected=', '.join(found),
+      where=str(directory),
+    )
   format, options = FAMILIES[kind]
-  return FileExamples(format=format, options=options,
-                      files={part: found[part] for part in parts},
-                      max_examples=max_examples)
+  return FileExamples(
+    format=format,
+    options=options,
+    files={part: found[part] for part in parts},
+    max_examples=max_examples,
+  )
 
 
 def mined(directory, split: str) -> MinedFiles:
@@ -76,9 +95,12 @@ def mined(directory, split: str) -> MinedFiles:
   Raises:
     CorpusError: no such folder.
   """
-  return MinedFiles(files={
+  return MinedFiles(
+    files={
       part: tuple(paths)
-      for part, paths in files(directory, 'bucc', split).items()})
+      for part, paths in files(directory, 'bucc', split).items()
+    }
+  )
 
 
 def files(directory, kind: str, split: str) -> Paths:
@@ -89,34 +111,49 @@ def files(directory, kind: str, split: str) -> Paths:
     ConfigError: no such kind or split.
   """
   options = generator.read_options(directory)
-  if (kind not in (*FAMILIES, 'bucc', 'tatoeba')
-      or split not in options.splits(kind)):
+  if kind not in (*FAMILIES, 'bucc', 'tatoeba') or split not in options.splits(
+    kind
+  ):
     raise errors.ConfigError(
-        'There is no such kind and split of data', got=f'{kind}/{split}',
-        expected=f'{", ".join(FAMILIES)}, bucc or tatoeba, with '
-        f'{", ".join(SPLITS)} (alignment, bucc and tatoeba have no train)')
+      'There is no such kind and split of data',
+      got=f'{kind}/{split}',
+      expected=f'{", ".join(FAMILIES)}, bucc or tatoeba, with '
+      f'{", ".join(SPLITS)} (alignment, bucc and tatoeba have no train)',
+    )
   folder = pathlib.Path(directory) / kind
   return _named(folder, kind, split, options)
 
 
-def _named(folder: pathlib.Path, kind: str, split: str,
-           options: SyntheticOptions) -> Paths:
+def _named(
+  folder: pathlib.Path, kind: str, split: str, options: SyntheticOptions
+) -> Paths:
   pivot, *others = options.codes
   path = lambda name: str(folder / name)  # noqa: E731
   if kind == 'alignment':
-    return {f'{pivot}-{code}': (path(f'{split}.{pivot}-{code}.txt'),
-                                path(f'{split}.{pivot}-{code}.gold'))
-            for code in others}
+    return {
+      f'{pivot}-{code}': (
+        path(f'{split}.{pivot}-{code}.txt'),
+        path(f'{split}.{pivot}-{code}.gold'),
+      )
+      for code in others
+    }
   if kind == 'bucc':
-    return {f'{code}-{pivot}': tuple(
-        path(f'{code}-{pivot}.{split}.{end}') for end in (code, pivot, 'gold'))
-            for code in others}
+    return {
+      f'{code}-{pivot}': tuple(
+        path(f'{code}-{pivot}.{split}.{end}') for end in (code, pivot, 'gold')
+      )
+      for code in others
+    }
   if kind == 'tatoeba':
-    return {f'{code}-{pivot}': tuple(
-        path(f'{split}.{code}-{pivot}.{end}') for end in (code, pivot))
-            for code in others}
+    return {
+      f'{code}-{pivot}': tuple(
+        path(f'{split}.{code}-{pivot}.{end}') for end in (code, pivot)
+      )
+      for code in others
+    }
   parts = list(options.codes)
   if kind == 'qa' and split != 'train':
-    parts += [f'{a}-{b}' for code in others
-              for a, b in ((code, pivot), (pivot, code))]
+    parts += [
+      f'{a}-{b}' for code in others for a, b in ((code, pivot), (pivot, code))
+    ]
   return {part: path(f'{split}.{part}.{_SUFFIXES[kind]}') for part in parts}

@@ -68,40 +68,60 @@ class Language:
 
   def __post_init__(self):
     if not re.fullmatch(corpus_files.LANGUAGE_PATTERN, self.code):
-      raise errors.ConfigError('Not a language code', got=repr(self.code),
-                               expected=corpus_files.LANGUAGE_RULE,
-                               where='Language.code')
+      raise errors.ConfigError(
+        'Not a language code',
+        got=repr(self.code),
+        expected=corpus_files.LANGUAGE_RULE,
+        where='Language.code',
+      )
     for field, kind in FACTORS.items():
       enums.coerce(self, field, kind)
 
 
 FACTORS: dict[str, type[enum.Enum]] = {
-    'script': Script, 'word_order': WordOrder, 'adjective': Side,
-    'adposition': Side, 'determiner': Side, 'morphology': Morphology}
+  'script': Script,
+  'word_order': WordOrder,
+  'adjective': Side,
+  'adposition': Side,
+  'determiner': Side,
+  'morphology': Morphology,
+}
 
 
-def _preset(code, script, word_order, adjective, adposition, determiner,
-            morphology) -> Language:
-  return Language(code=code, script=script, word_order=word_order,
-                  adjective=adjective, adposition=adposition,
-                  determiner=determiner, morphology=morphology)
+def _preset(
+  code, script, word_order, adjective, adposition, determiner, morphology
+) -> Language:
+  return Language(
+    code=code,
+    script=script,
+    word_order=word_order,
+    adjective=adjective,
+    adposition=adposition,
+    determiner=determiner,
+    morphology=morphology,
+  )
 
 
-PRESETS = {language.code: language for language in (
+PRESETS = {
+  language.code: language
+  for language in (
     _preset('en', 'latin', 'svo', 'before', 'before', 'before', 'isolating'),
     _preset('aa', 'latin', 'svo', 'after', 'before', 'before', 'suffixing'),
     _preset('bb', 'cyrillic', 'sov', 'before', 'after', 'before', 'agreeing'),
     _preset('cc', 'greek', 'vso', 'after', 'before', 'before', 'prefixing'),
     _preset('dd', 'arabic', 'vso', 'after', 'before', 'after', 'agreeing'),
     _preset('ee', 'han', 'svo', 'before', 'after', 'before', 'isolating'),
-    _preset('ff', 'devanagari', 'sov', 'before', 'after', 'before',
-            'suffixing'),
+    _preset(
+      'ff', 'devanagari', 'sov', 'before', 'after', 'before', 'suffixing'
+    ),
     _preset('gg', 'latin', 'sov', 'after', 'after', 'after', 'isolating'),
-)}
+  )
+}
 
 
-def parse_languages(codes: Sequence[str], changes: Iterable[str] = ()
-                    ) -> tuple[Language, ...]:
+def parse_languages(
+  codes: Sequence[str], changes: Iterable[str] = ()
+) -> tuple[Language, ...]:
   """Languages by their codes, with changes such as 'bb.script=latin'.
 
   A code that is not ready made is like `en` but for its changes.
@@ -115,9 +135,11 @@ def parse_languages(codes: Sequence[str], changes: Iterable[str] = ()
     match = re.fullmatch(r'(\w+)\.(\w+)=(\w+)', change)
     if not match or match[2] not in FACTORS or match[1] not in codes:
       raise errors.ConfigError(
-          'A change of a language can not be read', got=change,
-          expected='<language>.<factor>=<value>, with a language of '
-          f'{", ".join(codes)} and a factor of {", ".join(FACTORS)}')
+        'A change of a language can not be read',
+        got=change,
+        expected='<language>.<factor>=<value>, with a language of '
+        f'{", ".join(codes)} and a factor of {", ".join(FACTORS)}',
+      )
     changed.setdefault(match[1], {})[match[2]] = match[3]
   return tuple(_language(code, changed.get(code, {})) for code in codes)
 
@@ -125,8 +147,10 @@ def parse_languages(codes: Sequence[str], changes: Iterable[str] = ()
 def _language(code: str, changes: dict) -> Language:
   if code not in PRESETS and not changes:
     raise errors.ConfigError(
-        'There is no ready-made synthetic language of this code', got=code,
-        expected=', '.join(PRESETS),
-        fix=f"say what it is like, for instance '{code}.word_order=sov'")
+      'There is no ready-made synthetic language of this code',
+      got=code,
+      expected=', '.join(PRESETS),
+      fix=f"say what it is like, for instance '{code}.word_order=sov'",
+    )
   base = PRESETS.get(code, PRESETS['en'])
   return dataclasses.replace(base, code=code, **changes)

@@ -44,8 +44,13 @@ class Accelerator:
 
 
 def _gpu(name, capability, *, kinds=(), **figures) -> Accelerator:
-  return Accelerator(platform='gpu', name=name, capability=capability,
-                     kinds=kinds or (name.lower(),), **figures)
+  return Accelerator(
+    platform='gpu',
+    name=name,
+    capability=capability,
+    kinds=kinds or (name.lower(),),
+    **figures,
+  )
 
 
 def _tpu(name, *kinds, **figures) -> Accelerator:
@@ -54,36 +59,127 @@ def _tpu(name, *kinds, **figures) -> Accelerator:
 
 # Earlier entries win where two fit a device kind.
 TABLE: tuple[Accelerator, ...] = (
-    _gpu('B200', (10, 0), flops=2250e12, memory=180e9, bandwidth=8e12,
-         inside=900e9, outside=50e9),
-    _gpu('H200', (9, 0), flops=989e12, memory=141e9, bandwidth=4.8e12,
-         inside=450e9, outside=50e9),
-    _gpu('H100', (9, 0), flops=989e12, memory=80e9, bandwidth=3.35e12,
-         inside=450e9, outside=50e9),
-    _gpu('A100-40GB', (8, 0), kinds=('a100-sxm4-40gb', 'a100-pcie-40gb'),
-         flops=312e12, memory=40e9, bandwidth=1.555e12, inside=300e9,
-         outside=25e9),
-    _gpu('A100-80GB', (8, 0), kinds=('a100',), flops=312e12, memory=80e9,
-         bandwidth=2.039e12, inside=300e9, outside=25e9),
-    _gpu('V100', (7, 0), flops=125e12, memory=32e9, bandwidth=0.9e12,
-         inside=150e9, outside=12.5e9),
-    _gpu('L40S', (8, 9), flops=362e12, memory=48e9, bandwidth=0.864e12,
-         inside=32e9, outside=1.56e9),
-    _gpu('L4', (8, 9), flops=121e12, memory=24e9, bandwidth=0.3e12,
-         inside=32e9, outside=1.56e9),
-    _tpu('v4', 'tpu v4', flops=275e12, memory=32e9, bandwidth=1.228e12,
-         inside=300e9, outside=6.25e9, per_node=4096),
-    _tpu('v5e', 'tpu v5 lite', 'tpu v5e', flops=197e12, memory=16e9,
-         bandwidth=0.819e12, inside=200e9, outside=3.125e9, per_node=256),
-    _tpu('v5p', 'tpu v5p', 'tpu v5', flops=459e12, memory=95e9,
-         bandwidth=2.765e12, inside=600e9, outside=6.25e9, per_node=8960),
-    _tpu('v6e', 'tpu v6 lite', 'tpu v6e', flops=918e12, memory=32e9,
-         bandwidth=1.638e12, inside=400e9, outside=12.5e9, per_node=256),
+  _gpu(
+    'B200',
+    (10, 0),
+    flops=2250e12,
+    memory=180e9,
+    bandwidth=8e12,
+    inside=900e9,
+    outside=50e9,
+  ),
+  _gpu(
+    'H200',
+    (9, 0),
+    flops=989e12,
+    memory=141e9,
+    bandwidth=4.8e12,
+    inside=450e9,
+    outside=50e9,
+  ),
+  _gpu(
+    'H100',
+    (9, 0),
+    flops=989e12,
+    memory=80e9,
+    bandwidth=3.35e12,
+    inside=450e9,
+    outside=50e9,
+  ),
+  _gpu(
+    'A100-40GB',
+    (8, 0),
+    kinds=('a100-sxm4-40gb', 'a100-pcie-40gb'),
+    flops=312e12,
+    memory=40e9,
+    bandwidth=1.555e12,
+    inside=300e9,
+    outside=25e9,
+  ),
+  _gpu(
+    'A100-80GB',
+    (8, 0),
+    kinds=('a100',),
+    flops=312e12,
+    memory=80e9,
+    bandwidth=2.039e12,
+    inside=300e9,
+    outside=25e9,
+  ),
+  _gpu(
+    'V100',
+    (7, 0),
+    flops=125e12,
+    memory=32e9,
+    bandwidth=0.9e12,
+    inside=150e9,
+    outside=12.5e9,
+  ),
+  _gpu(
+    'L40S',
+    (8, 9),
+    flops=362e12,
+    memory=48e9,
+    bandwidth=0.864e12,
+    inside=32e9,
+    outside=1.56e9,
+  ),
+  _gpu(
+    'L4',
+    (8, 9),
+    flops=121e12,
+    memory=24e9,
+    bandwidth=0.3e12,
+    inside=32e9,
+    outside=1.56e9,
+  ),
+  _tpu(
+    'v4',
+    'tpu v4',
+    flops=275e12,
+    memory=32e9,
+    bandwidth=1.228e12,
+    inside=300e9,
+    outside=6.25e9,
+    per_node=4096,
+  ),
+  _tpu(
+    'v5e',
+    'tpu v5 lite',
+    'tpu v5e',
+    flops=197e12,
+    memory=16e9,
+    bandwidth=0.819e12,
+    inside=200e9,
+    outside=3.125e9,
+    per_node=256,
+  ),
+  _tpu(
+    'v5p',
+    'tpu v5p',
+    'tpu v5',
+    flops=459e12,
+    memory=95e9,
+    bandwidth=2.765e12,
+    inside=600e9,
+    outside=6.25e9,
+    per_node=8960,
+  ),
+  _tpu(
+    'v6e',
+    'tpu v6 lite',
+    'tpu v6e',
+    flops=918e12,
+    memory=32e9,
+    bandwidth=1.638e12,
+    inside=400e9,
+    outside=12.5e9,
+    per_node=256,
+  ),
 )
 
 
 def of_kind(device_kind: str) -> Accelerator | None:
   """The accelerator that JAX calls this; None where it is not in the table."""
   kind = device_kind.lower()
-  return next((a for a in TABLE if any(part in kind for part in a.kinds)),
-              None)
+  return next((a for a in TABLE if any(part in kind for part in a.kinds)), None)

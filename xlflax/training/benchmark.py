@@ -32,8 +32,10 @@ def run(settings: setup_lib.Settings, *, steps: int) -> dict[str, Any]:
   active = max(set(kinds), key=kinds.count)
   with settings.partitioner.scope():
     state = setup.initial_state()
-    batches = {name: _synthetic(specs, setup.spec, settings.seed)
-               for name, specs in setup.abstract_batches(active).items()}
+    batches = {
+      name: _synthetic(specs, setup.spec, settings.seed)
+      for name, specs in setup.abstract_batches(active).items()
+    }
     start = time.perf_counter()
     step = setup.jitted_step(active).lower(state, batches).compile()
     compile_seconds = time.perf_counter() - start
@@ -51,18 +53,26 @@ def run(settings: setup_lib.Settings, *, steps: int) -> dict[str, Any]:
   peak = devices.peak_flops(jax.devices()[0])
   count = settings.partitioner.mesh.size
   return {
-      'device': jax.devices()[0].device_kind, 'devices': count,
-      'mesh': dict(settings.partitioner.mesh.shape),
-      'parameters': sum(int(leaf.size) for leaf in
-                        jax.tree.leaves(setup.factory.abstract.params)),
-      'vocabulary_size': setup.spec.size, 'steps': steps,
-      'seconds_per_step': {'median': median, 'min': min(times),
-                           'max': max(times)},
-      'tokens_per_second': tokens / median,
-      'model_flops_per_step': flops,
-      'mfu': flops / median / (peak * count) if peak else None,
-      'peak_memory_bytes': peak_memory(), 'compile_seconds': compile_seconds,
-      'loss': float(output.loss)}
+    'device': jax.devices()[0].device_kind,
+    'devices': count,
+    'mesh': dict(settings.partitioner.mesh.shape),
+    'parameters': sum(
+      int(leaf.size) for leaf in jax.tree.leaves(setup.factory.abstract.params)
+    ),
+    'vocabulary_size': setup.spec.size,
+    'steps': steps,
+    'seconds_per_step': {
+      'median': median,
+      'min': min(times),
+      'max': max(times),
+    },
+    'tokens_per_second': tokens / median,
+    'model_flops_per_step': flops,
+    'mfu': flops / median / (peak * count) if peak else None,
+    'peak_memory_bytes': peak_memory(),
+    'compile_seconds': compile_seconds,
+    'loss': float(output.loss),
+  }
 
 
 def peak_memory() -> int:
@@ -76,8 +86,10 @@ def peak_memory() -> int:
 def _synthetic(specs, vocabulary, seed: int):
   """Random ordinary tokens in full rows, languages in turn."""
   rng = np.random.default_rng(seed)
-  ordinary = np.setdiff1d(np.arange(vocabulary.size),
-                          vocabulary.special_ids).astype(np.int32)
+  ordinary = np.setdiff1d(
+    np.arange(vocabulary.size), vocabulary.special_ids
+  ).astype(np.int32)
+
   def make(key, spec):
     key = key.removeprefix(batch_lib.PAIRED)
     rows, length = (*spec.shape, 1)[:2]
@@ -91,13 +103,17 @@ def _synthetic(specs, vocabulary, seed: int):
       value = np.broadcast_to(column, spec.shape)
     elif key == batch_lib.LANGUAGE_IDS:
       value = np.broadcast_to(
-          np.arange(rows, dtype=np.int32)[:, None]
-          % len(vocabulary.languages), spec.shape)
+        np.arange(rows, dtype=np.int32)[:, None] % len(vocabulary.languages),
+        spec.shape,
+      )
     elif key == batch_lib.SIDE_IDS:
-      value = np.broadcast_to((column >= length // 2).astype(np.int32),
-                              spec.shape)
+      value = np.broadcast_to(
+        (column >= length // 2).astype(np.int32), spec.shape
+      )
     else:  # a label: the first class, the first position
       value = np.zeros(spec.shape, np.int32)
     return jax.make_array_from_callback(
-        spec.shape, spec.sharding, lambda index: value[index])
+      spec.shape, spec.sharding, lambda index: value[index]
+    )
+
   return {key: make(key, spec) for key, spec in specs.items()}

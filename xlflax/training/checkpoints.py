@@ -50,16 +50,21 @@ class CheckpointOptions:
   write_concurrent_gb: int | None = None
 
   def __post_init__(self):
-    counts = (self.every_steps, self.keep_last, self.keep_every_steps,
-              self.write_concurrent_gb)
+    counts = (
+      self.every_steps,
+      self.keep_last,
+      self.keep_every_steps,
+      self.write_concurrent_gb,
+    )
     if any(n is not None and n < 1 for n in counts):
       raise errors.ConfigError(
-          'Checkpoint options are not usable',
-          got=f'every_steps={self.every_steps}, keep_last={self.keep_last}, '
-          f'keep_every_steps={self.keep_every_steps}, '
-          f'write_concurrent_gb={self.write_concurrent_gb}',
-          expected='positive numbers (all but the first may be None)',
-          where='CheckpointOptions')
+        'Checkpoint options are not usable',
+        got=f'every_steps={self.every_steps}, keep_last={self.keep_last}, '
+        f'keep_every_steps={self.keep_every_steps}, '
+        f'write_concurrent_gb={self.write_concurrent_gb}',
+        expected='positive numbers (all but the first may be None)',
+        where='CheckpointOptions',
+      )
 
   def score(self, metrics: dict[str, float]) -> float:
     """Larger is better; -inf without a finite `best_metric`."""
@@ -73,8 +78,7 @@ class CheckpointOptions:
     if self.keep_every_steps:
       policies.append(checkpoint_managers.EveryNSteps(self.keep_every_steps))
     if self.best_metric:
-      policies.append(
-          checkpoint_managers.BestN(get_metric_fn=self.score, n=1))
+      policies.append(checkpoint_managers.BestN(get_metric_fn=self.score, n=1))
     return checkpoint_managers.AnyPreservationPolicy(policies)
 
 
@@ -90,8 +94,11 @@ class Restored:
 class Checkpoints:
   """Reads and writes the checkpoints of one model directory."""
 
-  def __init__(self, model_dir: str | pathlib.Path,
-               options: CheckpointOptions | None = None):
+  def __init__(
+    self,
+    model_dir: str | pathlib.Path,
+    options: CheckpointOptions | None = None,
+  ):
     self._model_dir = paths.absolute(model_dir)
     self._options = options or CheckpointOptions()
     self.directory = self._model_dir / DIRECTORY
@@ -99,24 +106,29 @@ class Checkpoints:
 
   def _open(self) -> ocp.CheckpointManager:
     return ocp.CheckpointManager(
-        self.directory,
-        options=ocp.CheckpointManagerOptions(
-            preservation_policy=self._options.preservation_policy(),
-            # Without `best_fn` the manager does not keep metrics on disk.
-            best_fn=self._options.score if self._options.best_metric else None,
-            enable_async_checkpointing=self._options.asynchronous,
-            cleanup_tmp_directories=True),
-        item_names=('params', 'train', 'meta'),
-        item_handlers=self._handlers())
+      self.directory,
+      options=ocp.CheckpointManagerOptions(
+        preservation_policy=self._options.preservation_policy(),
+        # Without `best_fn` the manager does not keep metrics on disk.
+        best_fn=self._options.score if self._options.best_metric else None,
+        enable_async_checkpointing=self._options.asynchronous,
+        cleanup_tmp_directories=True,
+      ),
+      item_names=('params', 'train', 'meta'),
+      item_handlers=self._handlers(),
+    )
 
   def _handlers(self) -> dict[str, Any] | None:
     limit = self._options.write_concurrent_gb
     if limit is None:
       return None
-    return {'params': ocp.PyTreeCheckpointHandler(
-        save_concurrent_gb=limit, use_compression=False),
-            'train': ocp.StandardCheckpointHandler(),
-            'meta': ocp.JsonCheckpointHandler()}
+    return {
+      'params': ocp.PyTreeCheckpointHandler(
+        save_concurrent_gb=limit, use_compression=False
+      ),
+      'train': ocp.StandardCheckpointHandler(),
+      'meta': ocp.JsonCheckpointHandler(),
+    }
 
   @property
   def last_step(self) -> int | None:
@@ -129,8 +141,12 @@ class Checkpoints:
       return f'There is no checkpoint in {self.directory} yet.'
     return f'The last checkpoint is {self.directory / str(self.last_step)}.'
 
-  def save(self, state: state_lib.TrainState, meta: dict[str, Any],
-           metrics: dict[str, float] | None = None) -> None:
+  def save(
+    self,
+    state: state_lib.TrainState,
+    meta: dict[str, Any],
+    metrics: dict[str, float] | None = None,
+  ) -> None:
     """Starts writing the state as the checkpoint of its step.
 
     Args:
@@ -147,13 +163,21 @@ class Checkpoints:
       return
     best = self._options.best_metric
     scored = {best: (metrics or {}).get(best, math.nan)} if best else None
-    save = (ocp.args.StandardSave if self._options.write_concurrent_gb is None
-            else ocp.args.PyTreeSave)
+    save = (
+      ocp.args.StandardSave
+      if self._options.write_concurrent_gb is None
+      else ocp.args.PyTreeSave
+    )
     with self._report_failure(step):
-      self._manager.save(step, metrics=scored, args=ocp.args.Composite(
+      self._manager.save(
+        step,
+        metrics=scored,
+        args=ocp.args.Composite(
           params=save(state.params),
           train=ocp.args.StandardSave(_train_item(state)),
-          meta=ocp.args.JsonSave(meta)))
+          meta=ocp.args.JsonSave(meta),
+        ),
+      )
 
   @property
   def is_writing(self) -> bool:
@@ -196,32 +220,44 @@ class Checkpoints:
       return restored
     if failed:
       raise errors.CheckpointError(
-          'No checkpoint can be read',
-          got='; '.join(f'step {step}: {_first_line(error)}'
-                        for step, error in failed.items()),
-          where=str(self.directory),
-          fix='mend the reason, or start in another model directory')
+        'No checkpoint can be read',
+        got='; '.join(
+          f'step {step}: {_first_line(error)}' for step, error in failed.items()
+        ),
+        where=str(self.directory),
+        fix='mend the reason, or start in another model directory',
+      )
     return None
 
   def _restore(self, step: int, factory) -> Restored:
     abstract = factory.abstract_sharded
-    out = self._manager.restore(step, args=ocp.args.Composite(
+    out = self._manager.restore(
+      step,
+      args=ocp.args.Composite(
         params=ocp.args.StandardRestore(abstract.params),
         train=ocp.args.StandardRestore(_train_item(abstract)),
-        meta=ocp.args.JsonRestore()))
-    return Restored(step, state_lib.TrainState(params=out.params, **out.train),
-                    out.meta)
+        meta=ocp.args.JsonRestore(),
+      ),
+    )
+    return Restored(
+      step, state_lib.TrainState(params=out.params, **out.train), out.meta
+    )
 
   def _reject(self, step: int, error: Exception) -> None:
     source = self.directory / str(step)
     target = self._model_dir / REJECTED / f'{step}-{int(time.time())}'
     logging.warning(
-        'Checkpoint %s can not be read (%s); it is moved to %s and the one '
-        'before it is used.', source, _first_line(error), target)
+      'Checkpoint %s can not be read (%s); it is moved to %s and the one '
+      'before it is used.',
+      source,
+      _first_line(error),
+      target,
+    )
     if jax.process_index() == 0:
       paths.move(source, target)
     if jax.process_count() > 1:
       from jax.experimental import multihost_utils  # pylint: disable=g-import-not-at-top
+
       multihost_utils.sync_global_devices(f'rejected_{step}')
     self._manager.reload()
 
@@ -244,19 +280,23 @@ class _FailureReport:
       return
     last = max(finished_steps(self._model_dir), default=None)
     raise errors.CheckpointError(
-        'A checkpoint could not be written', got=_first_line(error),
-        where=str(self._model_dir / DIRECTORY)
-        + (f' at step {self._step}' if self._step is not None else ''),
-        fix='free space or permissions there and start again: the last good '
-        f'checkpoint is {"none" if last is None else f"step {last}"}'
-        ) from error
+      'A checkpoint could not be written',
+      got=_first_line(error),
+      where=str(self._model_dir / DIRECTORY)
+      + (f' at step {self._step}' if self._step is not None else ''),
+      fix='free space or permissions there and start again: the last good '
+      f'checkpoint is {"none" if last is None else f"step {last}"}',
+    ) from error
 
 
 def finished_steps(model_dir: str | pathlib.Path) -> list[int]:
   """Steps of the finished checkpoints of a model directory, rising."""
   directory = paths.of(model_dir) / DIRECTORY
-  return sorted(int(p.name) for p in paths.children(directory)
-                if p.name.isdigit() and _is_finished(p))
+  return sorted(
+    int(p.name)
+    for p in paths.children(directory)
+    if p.name.isdigit() and _is_finished(p)
+  )
 
 
 def _is_finished(checkpoint: pathlib.Path) -> bool:
@@ -271,13 +311,17 @@ def path_of(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
   checkpoint = paths.absolute(model_dir) / DIRECTORY / str(step)
   if not checkpoint.is_dir():
     raise errors.CheckpointError(
-        'There is no such checkpoint', got=step,
-        expected=f'one of {finished_steps(model_dir)}', where=str(model_dir))
+      'There is no such checkpoint',
+      got=step,
+      expected=f'one of {finished_steps(model_dir)}',
+      where=str(model_dir),
+    )
   return checkpoint
 
 
-def saved_shapes(checkpoint: pathlib.Path, item: str = 'params'
-                 ) -> dict[str, Any]:
+def saved_shapes(
+  checkpoint: pathlib.Path, item: str = 'params'
+) -> dict[str, Any]:
   """Name -> shape of the arrays in a checkpoint, read from its metadata.
 
   Args:
@@ -289,13 +333,16 @@ def saved_shapes(checkpoint: pathlib.Path, item: str = 'params'
   """
   try:
     metadata = ocp.StandardCheckpointHandler().metadata(
-        paths.absolute(checkpoint) / item)
+      paths.absolute(checkpoint) / item
+    )
     tree = getattr(metadata, 'tree', metadata)
     return {n: tuple(leaf.shape) for n, leaf in params_lib.names(tree).items()}
   except Exception as error:  # pylint: disable=broad-except
     raise errors.CheckpointError(
-        'A checkpoint has no readable metadata', got=_first_line(error),
-        where=str(checkpoint)) from error
+      'A checkpoint has no readable metadata',
+      got=_first_line(error),
+      where=str(checkpoint),
+    ) from error
 
 
 def check_fit(checkpoint: pathlib.Path, state: state_lib.TrainState) -> None:
@@ -304,12 +351,14 @@ def check_fit(checkpoint: pathlib.Path, state: state_lib.TrainState) -> None:
   problems = _differences(checkpoint, _train_item(state), 'train')
   if problems:
     raise errors.CheckpointError(
-        'The checkpoint does not fit the optimizer and what else is kept',
-        got=_some(problems), where=str(checkpoint),
-        expected='the state of the same optimizer, frozen parameters, '
-        'ema_decay and objectives',
-        fix='use the settings that the run was started with, or another model '
-        'directory with init_from')
+      'The checkpoint does not fit the optimizer and what else is kept',
+      got=_some(problems),
+      where=str(checkpoint),
+      expected='the state of the same optimizer, frozen parameters, '
+      'ema_decay and objectives',
+      fix='use the settings that the run was started with, or another model '
+      'directory with init_from',
+    )
 
 
 def check_shapes(checkpoint: pathlib.Path, abstract_params) -> None:
@@ -320,11 +369,14 @@ def check_shapes(checkpoint: pathlib.Path, abstract_params) -> None:
   problems = _differences(checkpoint, abstract_params, 'params')
   if problems:
     raise errors.CheckpointError(
-        'The checkpoint does not fit the model', got=_some(problems),
-        expected='the same parameters (the vocabulary size is the first '
-        'dimension of the embedding table)', where=str(checkpoint),
-        fix='use the model and vocabulary that the run was started with, or '
-        'another model directory')
+      'The checkpoint does not fit the model',
+      got=_some(problems),
+      expected='the same parameters (the vocabulary size is the first '
+      'dimension of the embedding table)',
+      where=str(checkpoint),
+      fix='use the model and vocabulary that the run was started with, or '
+      'another model directory',
+    )
 
 
 def _differences(checkpoint, abstract, item: str) -> list[str]:
@@ -333,13 +385,18 @@ def _differences(checkpoint, abstract, item: str) -> list[str]:
     saved = saved_shapes(checkpoint, item)
   except errors.CheckpointError:
     return []
-  wanted = {n: tuple(leaf.shape)
-            for n, leaf in params_lib.names(abstract).items()}
+  wanted = {
+    n: tuple(leaf.shape) for n, leaf in params_lib.names(abstract).items()
+  }
   return sorted(
-      [f'{n} only in the checkpoint' for n in saved.keys() - wanted]
-      + [f'{n} only in the model' for n in wanted.keys() - saved]
-      + [f'{n} is {saved[n]} in the checkpoint, {wanted[n]} in the model'
-         for n in wanted.keys() & saved if saved[n] != wanted[n]])
+    [f'{n} only in the checkpoint' for n in saved.keys() - wanted]
+    + [f'{n} only in the model' for n in wanted.keys() - saved]
+    + [
+      f'{n} is {saved[n]} in the checkpoint, {wanted[n]} in the model'
+      for n in wanted.keys() & saved
+      if saved[n] != wanted[n]
+    ]
+  )
 
 
 def _some(problems: list[str], most: int = 20) -> str:
@@ -349,8 +406,12 @@ def _some(problems: list[str], most: int = 20) -> str:
 
 def _train_item(state: state_lib.TrainState) -> dict[str, Any]:
   """What the item `train` holds: all but the parameters."""
-  return {'step': state.step, 'opt_state': state.opt_state,
-          'ema': state.ema, 'objective_state': state.objective_state}
+  return {
+    'step': state.step,
+    'opt_state': state.opt_state,
+    'ema': state.ema,
+    'objective_state': state.objective_state,
+  }
 
 
 def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
@@ -366,16 +427,20 @@ def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
   """
   checkpoint = path_of(model_dir, step)
   check_shapes(checkpoint, abstract)
-  averaged = any(name.startswith('ema/')
-                 for name in saved_shapes(checkpoint, 'train'))
+  averaged = any(
+    name.startswith('ema/') for name in saved_shapes(checkpoint, 'train')
+  )
   try:
     if averaged:
       return read_part(checkpoint, 'train', {'ema': abstract})['ema']
     return read_part(checkpoint, 'params', abstract)
   except Exception as error:  # pylint: disable=broad-except
     raise errors.CheckpointError(
-        'A checkpoint can not be read', got=_first_line(error),
-        where=str(checkpoint), fix='use another step') from error
+      'A checkpoint can not be read',
+      got=_first_line(error),
+      where=str(checkpoint),
+      fix='use another step',
+    ) from error
 
 
 def read_part(checkpoint: pathlib.Path, item: str, part) -> Any:
@@ -388,9 +453,13 @@ def read_part(checkpoint: pathlib.Path, item: str, part) -> Any:
   """
   with ocp.PyTreeCheckpointer() as checkpointer:
     return checkpointer.restore(
-        paths.absolute(checkpoint) / item, args=ocp.args.PyTreeRestore(
-            item=part, partial_restore=True,
-            restore_args=ocp.checkpoint_utils.construct_restore_args(part)))
+      paths.absolute(checkpoint) / item,
+      args=ocp.args.PyTreeRestore(
+        item=part,
+        partial_restore=True,
+        restore_args=ocp.checkpoint_utils.construct_restore_args(part),
+      ),
+    )
 
 
 def _first_line(error: BaseException) -> str:

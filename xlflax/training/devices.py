@@ -11,8 +11,11 @@ from xlflax.training import accelerators
 # `accelerators.TABLE` does not have; the key is part of `device_kind` in lower
 # case, and goes before the table's.
 _PEAK_BF16 = (
-    ('gb200', 2250e12), ('gh200', 989e12), ('a10g', 70e12),
-    ('tpu v2', 45e12), ('tpu v3', 123e12),
+  ('gb200', 2250e12),
+  ('gh200', 989e12),
+  ('a10g', 70e12),
+  ('tpu v2', 45e12),
+  ('tpu v3', 123e12),
 )
 
 
@@ -20,8 +23,10 @@ def peak_flops(device: jax.Device) -> float | None:
   """Peak dense bf16 FLOP/s of a device, or None where it is not known."""
   kind = device.device_kind.lower()
   known = accelerators.of_kind(kind)
-  return next((rate for name, rate in _PEAK_BF16 if name in kind),
-              known.flops if known else None)
+  return next(
+    (rate for name, rate in _PEAK_BF16 if name in kind),
+    known.flops if known else None,
+  )
 
 
 def measured_flops(size: int = 1024, repeats: int = 3) -> float:

@@ -33,15 +33,19 @@ class Evaluation:
     object.__setattr__(self, 'tasks', tuple(self.tasks))
     if self.every_steps < 1:
       raise errors.ConfigError(
-          'Evaluation.every_steps must be positive', got=self.every_steps,
-          expected='1 or more', where='Evaluation.every_steps')
+        'Evaluation.every_steps must be positive',
+        got=self.every_steps,
+        expected='1 or more',
+        where='Evaluation.every_steps',
+      )
 
   def is_due(self, step: int, last_step: int) -> bool:
     return step % self.every_steps == 0 or step == last_step
 
 
-def run(evaluation: Evaluation, setup, state: state_lib.TrainState
-        ) -> dict[str, float]:
+def run(
+  evaluation: Evaluation, setup, state: state_lib.TrainState
+) -> dict[str, float]:
   """Evaluates all tasks at a state; a task that fails is logged and left out.
 
   Args:
@@ -55,11 +59,17 @@ def run(evaluation: Evaluation, setup, state: state_lib.TrainState
   step = int(state.step)
   use_ema = evaluation.use_ema and setup.settings.ema_decay is not None
   subject = evaluation_base.Subject(
-      model=setup.model, params=state.ema if use_ema else state.params,
-      vocabulary=setup.vocabulary, partitioner=setup.settings.partitioner,
-      seed=evaluation.seed, batch_size=evaluation.batch_size,
-      objectives={objective.name: objective for objective in
-                  setup.settings.objectives.objectives})
+    model=setup.model,
+    params=state.ema if use_ema else state.params,
+    vocabulary=setup.vocabulary,
+    partitioner=setup.settings.partitioner,
+    seed=evaluation.seed,
+    batch_size=evaluation.batch_size,
+    objectives={
+      objective.name: objective
+      for objective in setup.settings.objectives.objectives
+    },
+  )
   metrics: dict[str, float] = {}
   for task in evaluation.tasks:
     result = evaluation_base.evaluate_task(task, subject)
@@ -71,6 +81,7 @@ def run(evaluation: Evaluation, setup, state: state_lib.TrainState
       for name, text in result.files.items():
         run_directory.write_atomically(folder / str(step) / name, text)
       run_directory.write_atomically(
-          folder / f'{step}.json',
-          json.dumps({'step': step} | result.to_json(), indent=2) + '\n')
+        folder / f'{step}.json',
+        json.dumps({'step': step} | result.to_json(), indent=2) + '\n',
+      )
   return metrics

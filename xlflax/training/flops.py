@@ -42,8 +42,9 @@ def _equation(equation) -> int:
   if name == 'scan':
     return inner * equation.params['length']
   if name == 'cond':
-    return max((_count(b.jaxpr) for b in equation.params['branches']),
-               default=0)
+    return max(
+      (_count(b.jaxpr) for b in equation.params['branches']), default=0
+    )
   return inner
 
 
@@ -57,8 +58,9 @@ def _dot(equation) -> int:
 def _convolution(equation) -> int:
   kernel = equation.invars[1].aval.shape
   outputs = kernel[equation.params['dimension_numbers'].rhs_spec[0]]
-  return 2 * math.prod(
-      equation.outvars[0].aval.shape) * math.prod(kernel) // outputs
+  return (
+    2 * math.prod(equation.outvars[0].aval.shape) * math.prod(kernel) // outputs
+  )
 
 
 def _attention(equation) -> int:

@@ -40,27 +40,30 @@ def run(settings: setup_lib.Settings, *, config: str) -> dict[str, Any]:
       loader.close()
 
 
-def _check_directory(setup: setup_lib.Setup, vocabulary: pathlib.Path,
-                     config: str) -> None:
+def _check_directory(
+  setup: setup_lib.Setup, vocabulary: pathlib.Path, config: str
+) -> None:
   """Refuses a directory that is not this run's, on every process."""
   directory = setup.model_dir
   run_directory.check(directory, config, other_config=_other_config(setup))
   run_directory.check_vocabulary(vocabulary, directory)
   for step in checkpoints_lib.finished_steps(directory)[-1:]:
     checkpoints_lib.check_fit(
-        directory / checkpoints_lib.DIRECTORY / str(step),
-        setup.factory.abstract)
+      directory / checkpoints_lib.DIRECTORY / str(step), setup.factory.abstract
+    )
 
 
-def _claim_directory(setup: setup_lib.Setup, vocabulary: pathlib.Path,
-                     config: str) -> None:
+def _claim_directory(
+  setup: setup_lib.Setup, vocabulary: pathlib.Path, config: str
+) -> None:
   """Makes the directory this run's own."""
   directory = setup.model_dir
   run_directory.claim(directory, config, other_config=_other_config(setup))
   run_lib.mark_unfinished(directory)
   run_directory.write_model(directory, setup.model)
   run_directory.write_objectives(
-      directory, setup.settings.objectives.objectives)
+    directory, setup.settings.objectives.objectives
+  )
   run_directory.copy_vocabulary(vocabulary, directory)
 
 
@@ -78,9 +81,11 @@ def _other_config(setup: setup_lib.Setup) -> run_directory.OtherConfig:
 def _vocabulary(settings: setup_lib.Settings) -> pathlib.Path:
   if isinstance(settings.vocabulary, vocabulary_spec.VocabularySpec):
     raise errors.ConfigError(
-        'Training needs a vocabulary, not only its sizes',
-        got='a VocabularySpec', expected='the directory of a vocabulary',
-        where='train.vocabulary')
+      'Training needs a vocabulary, not only its sizes',
+      got='a VocabularySpec',
+      expected='the directory of a vocabulary',
+      where='train.vocabulary',
+    )
   return paths.of(settings.vocabulary)
 
 
@@ -92,7 +97,8 @@ class _Loop:
     self._settings = setup.settings
     self._loaders = loaders
     self._checkpoints = checkpoints_lib.Checkpoints(
-        setup.model_dir, setup.settings.checkpoints)
+      setup.model_dir, setup.settings.checkpoints
+    )
     distributed.at_failure_of_others(self._checkpoints.describe_last)
     self._steps: dict[tuple[int, ...], Any] = {}
     self._window = window_lib.Window()
@@ -103,8 +109,11 @@ class _Loop:
   def run(self) -> dict[str, Any]:
     state = self._restore_or_start()
     step = int(state.step)
-    self._writer = (metric_writers.MetricsWriter(self._setup.model_dir)
-                    if distributed.is_lead() else None)
+    self._writer = (
+      metric_writers.MetricsWriter(self._setup.model_dir)
+      if distributed.is_lead()
+      else None
+    )
     self._feeds = self._open_feeds(step)
     self._progress = self._open_progress(step)
     try:
@@ -124,21 +133,31 @@ class _Loop:
     finished = step >= self._settings.total_steps
     if finished and distributed.is_lead():
       run_lib.mark_finished(self._setup.model_dir, step)
-    logging.info('%s at step %d of %d; checkpoint in %s.',
-                 'Finished' if finished else 'Stopped', step,
-                 self._settings.total_steps, self._checkpoints.directory)
-    return {'step': step, 'loss': self._losses.get('loss'),
-            'model_dir': str(self._setup.model_dir), 'finished': finished,
-            'interrupted': self._interrupted}
+    logging.info(
+      '%s at step %d of %d; checkpoint in %s.',
+      'Finished' if finished else 'Stopped',
+      step,
+      self._settings.total_steps,
+      self._checkpoints.directory,
+    )
+    return {
+      'step': step,
+      'loss': self._losses.get('loss'),
+      'model_dir': str(self._setup.model_dir),
+      'finished': finished,
+      'interrupted': self._interrupted,
+    }
 
   def _restore_or_start(self):
     restored = self._checkpoints.restore_last(self._setup.factory)
     if distributed.is_lead():
       run_directory.truncate_metrics(
-          self._setup.model_dir, restored.step if restored else -1)
+        self._setup.model_dir, restored.step if restored else -1
+      )
     if restored is None:
       return self._setup.initial_state(
-          report_dir=self._setup.model_dir / run_directory.REPORT)
+        report_dir=self._setup.model_dir / run_directory.REPORT
+      )
     logging.info('Continuing from the checkpoint of step %d.', restored.step)
     self._window = window_lib.Window.from_json(restored.meta['window'])
     return restored.state
@@ -146,26 +165,35 @@ class _Loop:
   def _open_feeds(self, step: int):
     """Stream name -> prefetched device batches from this step on."""
     objectives = self._settings.objectives
-    return {name: prefetch.Prefetcher(
-        loader, sharding=self._settings.partitioner.batch_sharding,
+    return {
+      name: prefetch.Prefetcher(
+        loader,
+        sharding=self._settings.partitioner.batch_sharding,
         first_step=objectives.stream_step(name, step),
-        size=self._settings.prefetch)
-            for name, loader in self._loaders.items()}
+        size=self._settings.prefetch,
+      )
+      for name, loader in self._loaders.items()
+    }
 
   def _open_progress(self, step: int) -> progress_lib.Progress:
     peak = devices.peak_flops(jax.devices()[0])
     groups = self._settings.objectives.groups
     flops = None
     if peak:  # the mean over the kinds of steps, as often as they come
-      kinds = [self._settings.objectives.active(s) for s in range(256)] if (
-          len(groups) > 1) else list(groups)
+      kinds = (
+        [self._settings.objectives.active(s) for s in range(256)]
+        if (len(groups) > 1)
+        else list(groups)
+      )
       each = {g: self._setup.flops(g) for g in set(kinds)}
       flops = float(np.mean([each[g] for g in kinds]))
     return progress_lib.Progress(
-        first_step=step, total_steps=self._settings.last_step,
-        flops_per_step=flops,
-        peak_flops=peak and peak * self._settings.partitioner.mesh.size,
-        enabled=distributed.is_lead())
+      first_step=step,
+      total_steps=self._settings.last_step,
+      flops_per_step=flops,
+      peak_flops=peak and peak * self._settings.partitioner.mesh.size,
+      enabled=distributed.is_lead(),
+    )
 
   def _steps_until(self, state, step: int, stop: preemption.StopRequest):
     last = self._settings.last_step
@@ -178,8 +206,10 @@ class _Loop:
       if step == first + 1:
         jax.block_until_ready(output.loss)
         self._progress.restart_clock(step)
-      if (step % self._settings.log_every_steps == 0
-          or step == self._settings.total_steps):
+      if (
+        step % self._settings.log_every_steps == 0
+        or step == self._settings.total_steps
+      ):
         self._report(step)
       self._maybe_evaluate(state, step)
       if step % self._settings.checkpoints.every_steps == 0:
@@ -193,8 +223,9 @@ class _Loop:
     active = self._settings.objectives.active(step)
     if active not in self._steps:
       self._steps[active] = self._setup.jitted_step(active)
-    batches = {name: self._feeds[name].next()
-               for name in self._setup.streams_of(active)}
+    batches = {
+      name: self._feeds[name].next() for name in self._setup.streams_of(active)
+    }
     return self._steps[active](state, batches)
 
   def _report(self, step: int) -> None:
@@ -202,15 +233,17 @@ class _Loop:
     sums = self._window.take()
     self._check_finite(sums, step)
     languages = self._setup.spec.languages
-    self._losses = {'loss': sums.loss, 'grad_norm': sums.grad_norm,
-                    'learning_rate': float(
-                        self._settings.optimizer.learning_rate(step - 1))}
+    self._losses = {
+      'loss': sums.loss,
+      'grad_norm': sums.grad_norm,
+      'learning_rate': float(self._settings.optimizer.learning_rate(step - 1)),
+    }
     metrics = self._losses | metrics_lib.finalize(
-        {k: base.Sum(*v) for k, v in sums.metrics.items()}, languages)
+      {k: base.Sum(*v) for k, v in sums.metrics.items()}, languages
+    )
     if sums.skipped:
       metrics['skipped_steps'] = sums.skipped
-    speed = self._progress.report(
-        step, sums.loss, sums.tokens / sums.steps)
+    speed = self._progress.report(step, sums.loss, sums.tokens / sums.steps)
     if self._writer:
       self._writer.write(step, train=metrics, speed=speed)
 
@@ -218,22 +251,29 @@ class _Loop:
     if not sums.skipped:
       return
     if self._settings.non_finite is step_lib.NonFinite.SKIP:
-      logging.warning('%d of the steps up to %d had a loss or gradient that '
-                      'is not finite and were skipped.', sums.skipped, step)
+      logging.warning(
+        '%d of the steps up to %d had a loss or gradient that '
+        'is not finite and were skipped.',
+        sums.skipped,
+        step,
+      )
       return
     self._checkpoints.wait()
     last = self._checkpoints.last_step
     raise errors.TrainingError(
-        'The loss or its gradient is not finite', got=f'{sums.skipped} of the '
-        f'last {sums.steps} steps', where=f'up to step {step}',
-        fix='lower the learning rate or clip the gradient, or go on past such '
-        "steps with --gin.train.train.non_finite='skip'; the last good "
-        f'checkpoint is {"none" if last is None else f"step {last}"}')
+      'The loss or its gradient is not finite',
+      got=f'{sums.skipped} of the last {sums.steps} steps',
+      where=f'up to step {step}',
+      fix='lower the learning rate or clip the gradient, or go on past such '
+      "steps with --gin.train.train.non_finite='skip'; the last good "
+      f'checkpoint is {"none" if last is None else f"step {last}"}',
+    )
 
   def _maybe_evaluate(self, state, step: int) -> None:
     evaluation = self._settings.evaluation
     if evaluation is None or not evaluation.is_due(
-        step, self._settings.total_steps):
+      step, self._settings.total_steps
+    ):
       return
     metrics = evaluation_lib.run(evaluation, self._setup, state)
     if self._writer:
@@ -245,20 +285,30 @@ class _Loop:
       return
     if best not in metrics:
       raise errors.ConfigError(
-          'The metric that selects the best checkpoint was not evaluated',
-          got=best, expected='one of ' + ', '.join(sorted(metrics)),
-          where='CheckpointOptions.best_metric')
+        'The metric that selects the best checkpoint was not evaluated',
+        got=best,
+        expected='one of ' + ', '.join(sorted(metrics)),
+        where='CheckpointOptions.best_metric',
+      )
     self._saved_metrics = metrics
     self._save(state)
     self._saved_metrics = None
 
   def _log_headlines(self, tasks, step, metrics) -> None:
-    means = {f'{task.name} {task.headline}':
-             metrics.get(f'{task.name}/{task.headline}/mean')
-             for task in tasks}
-    logging.info('step %d | %s', step, ' | '.join(
+    means = {
+      f'{task.name} {task.headline}': metrics.get(
+        f'{task.name}/{task.headline}/mean'
+      )
+      for task in tasks
+    }
+    logging.info(
+      'step %d | %s',
+      step,
+      ' | '.join(
         f'{name} {"failed" if value is None else f"{value:.4g}"}'
-        for name, value in means.items()))
+        for name, value in means.items()
+      ),
+    )
 
   def _save(self, state) -> None:
     """Saves a state whose steps are all known to be finite or skipped."""
@@ -267,5 +317,7 @@ class _Loop:
     if self._writer:
       self._writer.hasten()
     self._checkpoints.save(
-        state, {'window': self._window.to_json(),
-                'seed': self._settings.seed}, self._saved_metrics)
+      state,
+      {'window': self._window.to_json(), 'seed': self._settings.seed},
+      self._saved_metrics,
+    )

@@ -51,10 +51,15 @@ def parse(text: str) -> Machine:
     ConfigError: it says something else, or nodes are not full.
   """
   match = re.fullmatch(
-      r'(?:(cpu)|(gpu|tpu):([\w.-]+)):(\w+)(?:/(\w+))?', text.strip(), re.I)
+    r'(?:(cpu)|(gpu|tpu):([\w.-]+)):(\w+)(?:/(\w+))?', text.strip(), re.I
+  )
   if not match:
-    raise errors.ConfigError('The devices are not described as they can be',
-                             got=text, expected=FORM, where='--devices')
+    raise errors.ConfigError(
+      'The devices are not described as they can be',
+      got=text,
+      expected=FORM,
+      where='--devices',
+    )
   cpu, platform, kind, count, node = match.groups()
   number = _positive(count, text)
   accelerator = None if cpu else _named(platform.lower(), kind)
@@ -62,19 +67,29 @@ def parse(text: str) -> Machine:
   per_node = _positive(node, text) if node else min(number, usual)
   if number % per_node:
     raise errors.ConfigError(
-        'The devices do not fill their nodes', got=f'{number} devices in '
-        f'nodes of {per_node}', expected=f'a multiple of {per_node}',
-        where='--devices', fix='change the number, or say how many a node '
-        f'has, as in {text.split("/")[0]}/4')
-  return Machine(platform=(cpu or platform).lower(), accelerator=accelerator,
-                 count=number, per_node=per_node)
+      'The devices do not fill their nodes',
+      got=f'{number} devices in nodes of {per_node}',
+      expected=f'a multiple of {per_node}',
+      where='--devices',
+      fix='change the number, or say how many a node '
+      f'has, as in {text.split("/")[0]}/4',
+    )
+  return Machine(
+    platform=(cpu or platform).lower(),
+    accelerator=accelerator,
+    count=number,
+    per_node=per_node,
+  )
 
 
 def _positive(text: str, whole: str) -> int:
   if not text.isdigit() or int(text) < 1:
     raise errors.ConfigError(
-        'The number of devices is not usable', got=f'{text} in {whole}',
-        expected='a whole number from 1', where='--devices')
+      'The number of devices is not usable',
+      got=f'{text} in {whole}',
+      expected='a whole number from 1',
+      where='--devices',
+    )
   return int(text)
 
 
@@ -84,14 +99,18 @@ def _named(platform: str, name: str) -> accelerators.Accelerator:
     if accelerator.name.lower() == name.lower():
       return accelerator
   raise errors.ConfigError(
-      f'The {platform.upper()} is not in the table of known devices', got=name,
-      expected='one of ' + ', '.join(a.name for a in known),
-      where='--devices', fix='take the most similar one, or add it to '
-      'xlflax/training/accelerators.py')
+    f'The {platform.upper()} is not in the table of known devices',
+    got=name,
+    expected='one of ' + ', '.join(a.name for a in known),
+    where='--devices',
+    fix='take the most similar one, or add it to '
+    'xlflax/training/accelerators.py',
+  )
 
 
-def node_size(devices: Sequence[Any],
-              environment: Mapping[str, str] | None = None) -> int:
+def node_size(
+  devices: Sequence[Any], environment: Mapping[str, str] | None = None
+) -> int:
   """How many of a job's devices share fast links, the same on all processes.
 
   A slice where devices say theirs (multi-slice TPUs, NVLink domains);
@@ -105,14 +124,14 @@ def node_size(devices: Sequence[Any],
   Returns:
     A divisor of the number of devices.
   """
-  slices = collections.Counter(
-      getattr(d, 'slice_index', None) for d in devices)
+  slices = collections.Counter(getattr(d, 'slice_index', None) for d in devices)
   if None in slices or len(slices) == 1:
     if devices[0].platform == 'tpu':
       return len(devices)
     slices = collections.Counter(d.process_index for d in devices)
     repeats = _processes_of_a_node(
-        os.environ if environment is None else environment)
+      os.environ if environment is None else environment
+    )
   else:
     repeats = 1
   sizes = set(slices.values())

@@ -25,27 +25,36 @@ def mesh_shape(wanted: Sequence[int], devices: int) -> tuple[int, ...]:
   described = dict(zip(AXES, wanted, strict=True))
   if sum(n == -1 for n in wanted) > 1 or any(n < 1 and n != -1 for n in wanted):
     raise errors.ConfigError(
-        'The mesh sizes are not usable', got=described,
-        expected='positive numbers, of which at most one is -1 (the rest)',
-        where='Partitioner')
+      'The mesh sizes are not usable',
+      got=described,
+      expected='positive numbers, of which at most one is -1 (the rest)',
+      where='Partitioner',
+    )
   known = math.prod(n for n in wanted if n != -1)
   filled = tuple(devices // known if n == -1 else n for n in wanted)
   if math.prod(filled) != devices:
     raise errors.ConfigError(
-        'The mesh does not fit the number of devices', got=described,
-        expected=f'sizes that multiply to {devices}', where='Partitioner',
-        fix='leave one axis at -1, or start as many devices as the mesh has')
+      'The mesh does not fit the number of devices',
+      got=described,
+      expected=f'sizes that multiply to {devices}',
+      where='Partitioner',
+      fix='leave one axis at -1, or start as many devices as the mesh has',
+    )
   return filled
 
 
-def fsdp_of_a_node(devices, machine: machines.Machine | None,
-                    tensor: int) -> int:
+def fsdp_of_a_node(
+  devices, machine: machines.Machine | None, tensor: int
+) -> int:
   """The fsdp axis where nothing is given: what a node holds, beside tensor."""
   platform = machine.platform if machine else devices[0].platform
   if platform == 'cpu':
     return 1
-  return max(1, (machine.per_node if machine else machines.node_size(devices))
-             // max(1, tensor))
+  return max(
+    1,
+    (machine.per_node if machine else machines.node_size(devices))
+    // max(1, tensor),
+  )
 
 
 def topology_order(shape, devices):
@@ -58,9 +67,11 @@ def topology_order(shape, devices):
   if slices == 1 and devices[0].platform != 'tpu':
     return devices
   from jax.experimental import mesh_utils  # pylint: disable=g-import-not-at-top
+
   if slices > 1 and shape[0] % slices == 0:
     return mesh_utils.create_hybrid_device_mesh(
-        (shape[0] // slices, *shape[1:]), (slices, 1, 1), devices=devices)
+      (shape[0] // slices, *shape[1:]), (slices, 1, 1), devices=devices
+    )
   if devices[0].platform != 'tpu':
     return devices
   return mesh_utils.create_device_mesh(shape, devices=devices)

@@ -32,7 +32,8 @@ class Sums:
   grad_norm: float = float('nan')
   tokens: float = 0.0
   metrics: dict[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(
-      default_factory=dict)
+    default_factory=dict
+  )
 
 
 class Window:
@@ -44,8 +45,12 @@ class Window:
   def _clear(self) -> None:
     self._pending: list[step_lib.StepOutput] = []
     self._steps = 0
-    self._scalars = {'finite': 0.0, 'loss': 0.0, 'grad_norm': 0.0,
-                     'tokens': 0.0}
+    self._scalars = {
+      'finite': 0.0,
+      'loss': 0.0,
+      'grad_norm': 0.0,
+      'tokens': 0.0,
+    }
     self._metrics: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
   def add(self, output: step_lib.StepOutput) -> None:
@@ -57,12 +62,18 @@ class Window:
     """The sums so far."""
     self._fetch()
     finite = self._scalars['finite']
+
     def mean(name):
       return self._scalars[name] / finite if finite else float('nan')
+
     return Sums(
-        steps=self._steps, skipped=self._steps - int(finite),
-        loss=mean('loss'), grad_norm=mean('grad_norm'),
-        tokens=self._scalars['tokens'], metrics=dict(self._metrics))
+      steps=self._steps,
+      skipped=self._steps - int(finite),
+      loss=mean('loss'),
+      grad_norm=mean('grad_norm'),
+      tokens=self._scalars['tokens'],
+      metrics=dict(self._metrics),
+    )
 
   def take(self) -> Sums:
     """The sums so far; the window starts anew."""
@@ -73,9 +84,14 @@ class Window:
   def to_json(self) -> dict[str, Any]:
     """Everything as plain JSON, exact in float64."""
     self._fetch()
-    return {'steps': self._steps, 'scalars': dict(self._scalars),
-            'metrics': {k: [np.asarray(v).tolist() for v in pair]
-                        for k, pair in self._metrics.items()}}
+    return {
+      'steps': self._steps,
+      'scalars': dict(self._scalars),
+      'metrics': {
+        k: [np.asarray(v).tolist() for v in pair]
+        for k, pair in self._metrics.items()
+      },
+    }
 
   @classmethod
   def from_json(cls, value: dict[str, Any]) -> 'Window':
@@ -83,8 +99,9 @@ class Window:
     window._steps = value['steps']
     window._scalars = dict(value['scalars'])
     window._metrics = {
-        k: (np.asarray(pair[0], np.float64), np.asarray(pair[1], np.float64))
-        for k, pair in value['metrics'].items()}
+      k: (np.asarray(pair[0], np.float64), np.asarray(pair[1], np.float64))
+      for k, pair in value['metrics'].items()
+    }
     return window
 
   def _fetch(self) -> None:
@@ -99,5 +116,6 @@ class Window:
       for name, value in output.metrics.items():
         total, weight = self._metrics.get(name, (0.0, 0.0))
         self._metrics[name] = (
-            total + np.asarray(value.total, np.float64),
-            weight + np.asarray(value.weight, np.float64))
+          total + np.asarray(value.total, np.float64),
+          weight + np.asarray(value.weight, np.float64),
+        )

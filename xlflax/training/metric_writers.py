@@ -36,18 +36,26 @@ class MetricsWriter:
     folder.mkdir(parents=True, exist_ok=True)
     self._folder = folder
     self._lines = open(  # pylint: disable=consider-using-with
-        folder / run_directory.METRICS, 'a', encoding='utf-8')
+      folder / run_directory.METRICS, 'a', encoding='utf-8'
+    )
     self._events = _EventFile(folder / run_directory.TENSORBOARD)
 
   def write(self, step: int, **kinds: dict[str, float]) -> None:
     """Writes scalars by kind ('train', 'eval', 'speed') at a step."""
-    line = {kind: {k: _json(v) for k, v in metrics.items()}
-            for kind, metrics in kinds.items()}
+    line = {
+      kind: {k: _json(v) for k, v in metrics.items()}
+      for kind, metrics in kinds.items()
+    }
     self._lines.write(json.dumps({'step': step} | line) + '\n')
     self._lines.flush()
-    self._events.write(step, {
-        f'{kind}/{k}': v for kind, metrics in kinds.items()
-        for k, v in metrics.items()})
+    self._events.write(
+      step,
+      {
+        f'{kind}/{k}': v
+        for kind, metrics in kinds.items()
+        for k, v in metrics.items()
+      },
+    )
 
   def hasten(self) -> None:
     """Has what was written so far copied soon, where it is in a bucket."""
@@ -62,8 +70,7 @@ class MetricsWriter:
       shutil.rmtree(self._folder)
 
 
-def _mirror_of(folder: pathlib.Path, model_dir: pathlib.Path
-               ) -> mirror.Mirror:
+def _mirror_of(folder: pathlib.Path, model_dir: pathlib.Path) -> mirror.Mirror:
   """Copies of the metrics in `folder`, which starts from what is there."""
   known = model_dir / run_directory.METRICS
   if known.exists():
@@ -76,19 +83,28 @@ class _EventFile:
 
   def __init__(self, directory: pathlib.Path):
     directory.mkdir(parents=True, exist_ok=True)
-    name = (f'events.out.tfevents.{int(time.time())}.{socket.gethostname()}.'
-            f'{os.getpid()}')
+    name = (
+      f'events.out.tfevents.{int(time.time())}.{socket.gethostname()}.'
+      f'{os.getpid()}'
+    )
     self._file = open(directory / name, 'ab')  # pylint: disable=consider-using-with
     self._records = record_writer.RecordWriter(self._file)
-    self._add(event_pb2.Event(
-        wall_time=time.time(), file_version='brain.Event:2'))
+    self._add(
+      event_pb2.Event(wall_time=time.time(), file_version='brain.Event:2')
+    )
 
   def write(self, step, scalars) -> None:
-    values = [summary_pb2.Summary.Value(tag=tag, simple_value=float(value))
-              for tag, value in scalars.items()]
-    self._add(event_pb2.Event(
-        wall_time=time.time(), step=step,
-        summary=summary_pb2.Summary(value=values)))
+    values = [
+      summary_pb2.Summary.Value(tag=tag, simple_value=float(value))
+      for tag, value in scalars.items()
+    ]
+    self._add(
+      event_pb2.Event(
+        wall_time=time.time(),
+        step=step,
+        summary=summary_pb2.Summary(value=values),
+      )
+    )
 
   def _add(self, event) -> None:
     self._records.write(event.SerializeToString())

@@ -18,14 +18,16 @@ class Mirror:
     every: seconds between copies.
   """
 
-  def __init__(self, source: pathlib.Path, target: pathlib.Path, *,
-               every: float = _EVERY):
+  def __init__(
+    self, source: pathlib.Path, target: pathlib.Path, *, every: float = _EVERY
+  ):
     self._source, self._target, self._every = source, target, every
     self._copied: dict[pathlib.Path, int] = {}
     self._wake = threading.Event()
     self._closed = False
     self._thread = threading.Thread(
-        target=self._run, name='xlflax mirror', daemon=True)
+      target=self._run, name='xlflax mirror', daemon=True
+    )
     self._thread.start()
 
   def hasten(self) -> None:
@@ -56,7 +58,11 @@ class Mirror:
         content = path.read_bytes()
         target.write_bytes(content)
       except Exception as error:  # pylint: disable=broad-except
-        logging.warning('%s could not be written (%s: %s).', target,
-                        type(error).__name__, error)
+        logging.warning(
+          '%s could not be written (%s: %s).',
+          target,
+          type(error).__name__,
+          error,
+        )
         continue
       self._copied[path] = len(content)

@@ -17,14 +17,16 @@ from xlflax import errors
 def name(path) -> str:
   """'a/b/0' for a key path of `jax.tree_util`."""
   return '/'.join(
-      str(getattr(k, 'key', getattr(k, 'name', getattr(k, 'idx', k))))
-      for k in path)
+    str(getattr(k, 'key', getattr(k, 'name', getattr(k, 'idx', k))))
+    for k in path
+  )
 
 
 def names(tree) -> dict[str, Any]:
   """Name -> leaf, in the tree's order."""
-  return {name(path): leaf
-          for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+  return {
+    name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+  }
 
 
 def nest(named: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +44,8 @@ def nest(named: Mapping[str, Any]) -> dict[str, Any]:
 def map_named(fn, tree, *rest) -> Any:
   """Like `jax.tree.map`, with the leaf's name as first argument."""
   return jax.tree_util.tree_map_with_path(
-      lambda path, *leaves: fn(name(path), *leaves), tree, *rest)
+    lambda path, *leaves: fn(name(path), *leaves), tree, *rest
+  )
 
 
 def matches(patterns: Sequence[str], parameter: str) -> bool:
@@ -57,14 +60,21 @@ def check_patterns(patterns: Sequence[str], tree, *, where: str) -> None:
       found = any(re.search(pattern, k) for k in known)
     except re.error as error:
       raise errors.ConfigError(
-          'A parameter pattern is no regular expression', got=pattern,
-          expected='a Python regular expression', where=where,
-          fix=str(error)) from error
+        'A parameter pattern is no regular expression',
+        got=pattern,
+        expected='a Python regular expression',
+        where=where,
+        fix=str(error),
+      ) from error
     if not found:
       raise errors.ConfigError(
-          'A parameter pattern matches no parameter', got=pattern,
-          expected='part of one of ' + ', '.join(known[:8])
-          + (', …' if len(known) > 8 else ''), where=where)
+        'A parameter pattern matches no parameter',
+        got=pattern,
+        expected='part of one of '
+        + ', '.join(known[:8])
+        + (', …' if len(known) > 8 else ''),
+        where=where,
+      )
 
 
 def count(tree) -> int:
@@ -74,5 +84,6 @@ def count(tree) -> int:
 
 def bytes_of(tree) -> int:
   """Bytes of all arrays of a tree (abstract ones too)."""
-  return sum(int(leaf.size) * leaf.dtype.itemsize
-             for leaf in jax.tree.leaves(tree))
+  return sum(
+    int(leaf.size) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree)
+  )

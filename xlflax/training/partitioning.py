@@ -33,18 +33,18 @@ BATCH_AXES = ('data', 'fsdp')
 Rules = tuple[tuple[str, Any], ...]
 
 DEFAULT_RULES: Rules = (
-    ('batch', BATCH_AXES),
-    ('length', None),
-    ('vocab', 'tensor'),
-    ('mlp', 'tensor'),
-    ('heads', 'tensor'),
-    ('kv', None),
-    ('embed', 'fsdp'),
-    ('layers', None),
-    ('position', None),
-    ('language', None),
-    ('type', None),
-    ('norm', None),
+  ('batch', BATCH_AXES),
+  ('length', None),
+  ('vocab', 'tensor'),
+  ('mlp', 'tensor'),
+  ('heads', 'tensor'),
+  ('kv', None),
+  ('embed', 'fsdp'),
+  ('layers', None),
+  ('position', None),
+  ('language', None),
+  ('type', None),
+  ('norm', None),
 )
 
 
@@ -87,42 +87,57 @@ class Partitioner:
     for rule in self.rules:
       if not set(_as_tuple(rule[1])) <= set(AXES):
         raise errors.ConfigError(
-            'A sharding rule names a mesh axis that does not exist',
-            got=rule, expected='axes among ' + ', '.join(AXES),
-            where='Partitioner.rules')
+          'A sharding rule names a mesh axis that does not exist',
+          got=rule,
+          expected='axes among ' + ', '.join(AXES),
+          where='Partitioner.rules',
+        )
 
   @functools.cached_property
   def mesh(self) -> jax.sharding.Mesh:
     """The mesh [data, fsdp, tensor]; raises ConfigError if it can't be."""
-    devices = list(self.devices or jax.devices()[
-        :self.machine.count if self.machine else None])
+    devices = list(
+      self.devices
+      or jax.devices()[: self.machine.count if self.machine else None]
+    )
     shape = meshes.mesh_shape(self._wanted(devices), len(devices))
     return jax.sharding.Mesh(
-        np.asarray(meshes.topology_order(shape, devices)).reshape(shape), AXES,
-        axis_types=(jax.sharding.AxisType.Auto,) * len(AXES))
+      np.asarray(meshes.topology_order(shape, devices)).reshape(shape),
+      AXES,
+      axis_types=(jax.sharding.AxisType.Auto,) * len(AXES),
+    )
 
   def _wanted(self, devices) -> tuple[int, int, int]:
     """Sizes along data, fsdp and tensor, with what is not given chosen."""
     if self.data is None and self.fsdp is None and self.tensor != -1:
-      return -1, meshes.fsdp_of_a_node(
-          devices, self.machine, self.tensor), self.tensor
+      return (
+        -1,
+        meshes.fsdp_of_a_node(devices, self.machine, self.tensor),
+        self.tensor,
+      )
     rest = -1 not in (self.fsdp, self.tensor)
-    return ((-1 if rest else 1) if self.data is None else self.data,
-            1 if self.fsdp is None else self.fsdp, self.tensor)
+    return (
+      (-1 if rest else 1) if self.data is None else self.data,
+      1 if self.fsdp is None else self.fsdp,
+      self.tensor,
+    )
 
   @property
   def batch_axes(self) -> tuple[str, ...]:
     """Mesh axes that split the batch."""
-    return AXES if self.tensor_splits is TensorSplits.PARAMETERS else (
-        BATCH_AXES)
+    return (
+      AXES if self.tensor_splits is TensorSplits.PARAMETERS else (BATCH_AXES)
+    )
 
   @property
   def logical_rules(self) -> Rules:
     """`rules`, with the batch over `batch_axes` where tensor is one."""
     if self.tensor_splits is TensorSplits.LAYERS:
       return self.rules
-    return (('batch', self.batch_axes),
-            *(rule for rule in self.rules if rule[0] != 'batch'))
+    return (
+      ('batch', self.batch_axes),
+      *(rule for rule in self.rules if rule[0] != 'batch'),
+    )
 
   @property
   def batch_divisor(self) -> int:
@@ -144,21 +159,29 @@ class Partitioner:
     A dimension that its mesh axes do not divide is left whole, with one
     warning that names the parameter.
     """
+
     def leaf(path, value):
       if not isinstance(value, nn.LogicallyPartitioned):
         return self.replicated
       return self._sharding(_name(path), value.names, value.value.shape)
+
     return jax.tree_util.tree_map_with_path(
-        leaf, boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned))
+      leaf, boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
+    )
 
   def _sharding(self, name, names, shape) -> NamedSharding:
     spec = self._spec(names)
     for whole in self._kept_whole(name, names, shape):
       logging.warning(
-          '%s: dimension %d (%s) of %d is not divisible by %d devices of '
-          'mesh axis %s, so it is kept whole on each.',
-          name, whole.dimension, whole.logical, shape[whole.dimension],
-          whole.parts, whole.axes)
+        '%s: dimension %d (%s) of %d is not divisible by %d devices of '
+        'mesh axis %s, so it is kept whole on each.',
+        name,
+        whole.dimension,
+        whole.logical,
+        shape[whole.dimension],
+        whole.parts,
+        whole.axes,
+      )
       spec[whole.dimension] = None
     return NamedSharding(self.mesh, PartitionSpec(*spec))
 
@@ -166,32 +189,43 @@ class Partitioner:
     return list(nn.logical_to_mesh_axes(names, self.logical_rules) or ())
 
   def _kept_whole(self, name, names, shape) -> list['KeptWhole']:
-    sizes = [(i, axes, _size(self.mesh, axes))
-             for i, axes in enumerate(self._spec(names))]
-    return [KeptWhole(name, tuple(shape), i, names[i], str(axes), parts)
-            for i, axes, parts in sizes if shape[i] % parts]
+    sizes = [
+      (i, axes, _size(self.mesh, axes))
+      for i, axes in enumerate(self._spec(names))
+    ]
+    return [
+      KeptWhole(name, tuple(shape), i, names[i], str(axes), parts)
+      for i, axes, parts in sizes
+      if shape[i] % parts
+    ]
 
   def kept_whole(self, boxed) -> list['KeptWhole']:
     """Dimensions of a boxed tree that their mesh axes do not divide."""
     found = []
     for path, value in jax.tree_util.tree_leaves_with_path(
-        boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)):
+      boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
+    ):
       if isinstance(value, nn.LogicallyPartitioned):
         found += self._kept_whole(_name(path), value.names, value.value.shape)
     return found
 
-  def check_batch_size(self, batch_size: int, *, accumulation: int = 1,
-                       where: str = '') -> None:
+  def check_batch_size(
+    self, batch_size: int, *, accumulation: int = 1, where: str = ''
+  ) -> None:
     """Raises ConfigError unless the batch divides over mesh and accumulation."""
     needed = self.batch_divisor * accumulation
     if batch_size % needed:
       raise errors.ConfigError(
-          'The batch size does not divide over the devices', got=batch_size,
-          expected=f'a multiple of {needed} (' + ' x '.join(
-              f'{axis} {self.mesh.shape[axis]}' for axis in self.batch_axes)
-          + f' x accumulation {accumulation})',
-          where=where or None,
-          fix='change the batch size, the accumulation or the mesh')
+        'The batch size does not divide over the devices',
+        got=batch_size,
+        expected=f'a multiple of {needed} ('
+        + ' x '.join(
+          f'{axis} {self.mesh.shape[axis]}' for axis in self.batch_axes
+        )
+        + f' x accumulation {accumulation})',
+        where=where or None,
+        fix='change the batch size, the accumulation or the mesh',
+      )
 
   @contextlib.contextmanager
   def scope(self):

@@ -18,9 +18,15 @@ class Progress:
     enabled: whether this process reports.
   """
 
-  def __init__(self, *, first_step: int, total_steps: int,
-               flops_per_step: float | None, peak_flops: float | None,
-               enabled: bool = True):
+  def __init__(
+    self,
+    *,
+    first_step: int,
+    total_steps: int,
+    flops_per_step: float | None,
+    peak_flops: float | None,
+    enabled: bool = True,
+  ):
     self._total = total_steps
     self._flops = flops_per_step
     self._peak = peak_flops
@@ -34,14 +40,18 @@ class Progress:
     if not (self._enabled and sys.stderr.isatty()):
       return None
     live = rich.progress.Progress(
-        rich.progress.TextColumn('{task.description}'),
-        rich.progress.BarColumn(), rich.progress.MofNCompleteColumn(),
-        rich.progress.TimeElapsedColumn(),
-        rich.progress.TimeRemainingColumn(),
-        console=rich.console.Console(stderr=True), transient=True)
+      rich.progress.TextColumn('{task.description}'),
+      rich.progress.BarColumn(),
+      rich.progress.MofNCompleteColumn(),
+      rich.progress.TimeElapsedColumn(),
+      rich.progress.TimeRemainingColumn(),
+      console=rich.console.Console(stderr=True),
+      transient=True,
+    )
     live.start()
     self._task = live.add_task(
-        'training', total=self._total, completed=first_step)
+      'training', total=self._total, completed=first_step
+    )
     return live
 
   def advance(self, step: int) -> None:
@@ -53,8 +63,9 @@ class Progress:
     """Leaves what happened until now (compilation, evaluation) out of speed."""
     self._step, self._time = step, time.perf_counter()
 
-  def report(self, step: int, loss: float, tokens_per_step: float
-             ) -> dict[str, float]:
+  def report(
+    self, step: int, loss: float, tokens_per_step: float
+  ) -> dict[str, float]:
     """Prints a line; returns the speed since the last report.
 
     Args:
@@ -71,8 +82,10 @@ class Progress:
     self._step, self._time = step, now
     if steps <= 0 or seconds <= 0:
       return {}
-    speed = {'seconds_per_step': seconds / steps,
-             'tokens_per_second': tokens_per_step * steps / seconds}
+    speed = {
+      'seconds_per_step': seconds / steps,
+      'tokens_per_second': tokens_per_step * steps / seconds,
+    }
     if self._flops and self._peak:
       speed['mfu'] = self._flops * steps / seconds / self._peak
     self._print(step, loss, speed)
@@ -82,14 +95,18 @@ class Progress:
     if not self._enabled:
       return
     left = (self._total - step) * speed['seconds_per_step']
-    parts = [f'step {step:,}/{self._total:,}', f'loss {loss:.4f}',
-             f'{speed["tokens_per_second"]:,.0f} tok/s']
+    parts = [
+      f'step {step:,}/{self._total:,}',
+      f'loss {loss:.4f}',
+      f'{speed["tokens_per_second"]:,.0f} tok/s',
+    ]
     if 'mfu' in speed:
       parts.append(f'MFU {100 * speed["mfu"]:.1f} %')
     parts.append(f'ETA {duration(left)}')
     if self._live:
       self._live.update(
-          self._task, completed=step, description=' | '.join(parts[1:4]))
+        self._task, completed=step, description=' | '.join(parts[1:4])
+      )
     else:
       logging.info(' | '.join(parts))
 
@@ -101,5 +118,5 @@ class Progress:
 def duration(seconds: float) -> str:
   """'2 d 03:04:05' or '03:04:05'."""
   days, rest = divmod(int(seconds), 86400)
-  text = (f'{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}')
+  text = f'{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}'
   return f'{days} d {text}' if days else text

@@ -31,15 +31,17 @@ class Run:
   model: Any
   vocabulary: vocabulary_lib.Vocabulary
   objectives: Mapping[str, objectives_base.Objective] = dataclasses.field(
-      default_factory=dict)
+    default_factory=dict
+  )
 
   @property
   def steps(self) -> list[int]:
     """Steps of the finished checkpoints, rising."""
     return checkpoints.finished_steps(self.directory)
 
-  def restore_params(self, step: int, *,
-                     partitioner: partitioning.Partitioner | None = None):
+  def restore_params(
+    self, step: int, *, partitioner: partitioning.Partitioner | None = None
+  ):
     """`{'model': ..., 'heads': ...}` of one checkpoint.
 
     A run that keeps a running average gives the average.
@@ -51,37 +53,52 @@ class Run:
     Raises:
       CheckpointError: it is not there, or can't be read.
     """
-    saved = checkpoints.saved_shapes(
-        checkpoints.path_of(self.directory, step))
+    saved = checkpoints.saved_shapes(checkpoints.path_of(self.directory, step))
     abstract = self._abstract(saved, partitioner)
     return checkpoints.restore_params(self.directory, step, abstract)
 
-  def untrained_params(self, *, seed: int = 0,
-                       partitioner: partitioning.Partitioner | None = None):
+  def untrained_params(
+    self, *, seed: int = 0, partitioner: partitioning.Partitioner | None = None
+  ):
     """`{'model': ...}` as freshly initialised: the baseline of evaluations."""
     key = randomness.key(seed, randomness.Purpose.PARAMETERS)
+
     def create(key):
       return nn.meta.unbox(models_api.init_params(self.model, key))
+
     if partitioner is None:
       return {'model': jax.jit(create)(key)}
-    boxed = jax.eval_shape(
-        lambda: models_api.init_params(self.model, key))
+    boxed = jax.eval_shape(lambda: models_api.init_params(self.model, key))
     with partitioner.scope():
-      return {'model': jax.jit(
-          create, out_shardings=partitioner.shardings(boxed))(key)}
+      return {
+        'model': jax.jit(create, out_shardings=partitioner.shardings(boxed))(
+          key
+        )
+      }
 
   def _abstract(self, saved, partitioner):
     """ShapeDtypeStructs with shardings; heads as the checkpoint has them."""
+
     def create():
       return models_api.init_params(self.model, jax.random.key(0))
+
     # Traced, for a mesh that is set has shapes by themselves refused.
     shapes = jax.eval_shape(lambda: nn.meta.unbox(create()))
     one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    of_model = (partitioner.shardings(jax.eval_shape(create)) if partitioner
-                else jax.tree.map(lambda _: one, shapes))
-    abstract = {'model': jax.tree.map(
+    of_model = (
+      partitioner.shardings(jax.eval_shape(create))
+      if partitioner
+      else jax.tree.map(lambda _: one, shapes)
+    )
+    abstract = {
+      'model': jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=sharding), shapes, of_model)}
+          leaf.shape, leaf.dtype, sharding=sharding
+        ),
+        shapes,
+        of_model,
+      )
+    }
     for name, shape in saved.items():
       if name.startswith('heads/'):
         folder = abstract
@@ -89,8 +106,10 @@ class Run:
         for part in parts:
           folder = folder.setdefault(part, {})
         folder[last] = jax.ShapeDtypeStruct(
-            shape, 'float32',
-            sharding=partitioner.replicated if partitioner else one)
+          shape,
+          'float32',
+          sharding=partitioner.replicated if partitioner else one,
+        )
     return abstract
 
   def is_finished(self) -> bool:
@@ -104,7 +123,8 @@ FINISHED = 'finished.json'
 def mark_finished(model_dir: pathlib.Path, step: int) -> None:
   """Leaves the sign that `xlflax evaluate --watch` ends at."""
   run_directory.write_atomically(
-      model_dir / FINISHED, json.dumps({'step': step}) + '\n')
+    model_dir / FINISHED, json.dumps({'step': step}) + '\n'
+  )
 
 
 def mark_unfinished(model_dir: pathlib.Path) -> None:
@@ -123,10 +143,16 @@ def open_run(model_dir: str | pathlib.Path) -> Run:
   bucket_checks.check_readable(directory)
   if not directory.is_dir():
     raise errors.RunDirectoryError(
-        'There is no such model directory', got=str(model_dir),
-        expected='a directory that `xlflax train` made')
-  return Run(directory, run_directory.read_model(directory),
-             vocabulary_lib.Vocabulary.load(
-                 directory / run_directory.VOCABULARY),
-             {objective.name: objective for objective in
-              run_directory.read_objectives(directory)})
+      'There is no such model directory',
+      got=str(model_dir),
+      expected='a directory that `xlflax train` made',
+    )
+  return Run(
+    directory,
+    run_directory.read_model(directory),
+    vocabulary_lib.Vocabulary.load(directory / run_directory.VOCABULARY),
+    {
+      objective.name: objective
+      for objective in run_directory.read_objectives(directory)
+    },
+  )

@@ -27,11 +27,22 @@ REPORT = 'report'
 # Bindings that may change when a run is continued: where and how fast it
 # runs, how long, and what it reports; none changes what a step computes.
 MAY_CHANGE = (
-    r'model_dir\b', r'MODEL_DIR\b', r'Partitioner\.',
-    r'train\.total_steps\b', r'stop_at_step\b', r'CheckpointOptions\.',
-    r'\blog_every_steps\b', r'compilation_cache_dir\b', r'profile',
-    r'prefetch', r'task_modules\b', r'TASK_MODULES\b', r'evaluation\b',
-    r'EVALUATION\b', r'Evaluation\.', r'\b(retrieval|perplexity|sources)\.',
+  r'model_dir\b',
+  r'MODEL_DIR\b',
+  r'Partitioner\.',
+  r'train\.total_steps\b',
+  r'stop_at_step\b',
+  r'CheckpointOptions\.',
+  r'\blog_every_steps\b',
+  r'compilation_cache_dir\b',
+  r'profile',
+  r'prefetch',
+  r'task_modules\b',
+  r'TASK_MODULES\b',
+  r'evaluation\b',
+  r'EVALUATION\b',
+  r'Evaluation\.',
+  r'\b(retrieval|perplexity|sources)\.',
 )
 
 
@@ -49,11 +60,16 @@ def identity(config: str) -> list[str]:
   is no part of it, but that there is one is: the live loader has another
   order.
   """
-  lines = (re.sub(r"(?i)\b(cache_dir)\s*=\s*'.*'", r"\1 = 'some cache'", line)
-           for line in statements(config))
+  lines = (
+    re.sub(r"(?i)\b(cache_dir)\s*=\s*'.*'", r"\1 = 'some cache'", line)
+    for line in statements(config)
+  )
   return sorted(
-      line for line in lines if not line.startswith(('from ', 'import '))
-      and not any(re.search(p, line.split('=')[0]) for p in MAY_CHANGE))
+    line
+    for line in lines
+    if not line.startswith(('from ', 'import '))
+    and not any(re.search(p, line.split('=')[0]) for p in MAY_CHANGE)
+  )
 
 
 def statements(config: str) -> list[str]:
@@ -64,8 +80,12 @@ def statements(config: str) -> list[str]:
   return [line for line in lines if line and not line.startswith('#')]
 
 
-def check(model_dir: pathlib.Path, config: str, *,
-          other_config: OtherConfig = OtherConfig.REFUSE) -> None:
+def check(
+  model_dir: pathlib.Path,
+  config: str,
+  *,
+  other_config: OtherConfig = OtherConfig.REFUSE,
+) -> None:
   """Refuses a directory that is not this run's; writes nothing.
 
   Args:
@@ -79,21 +99,28 @@ def check(model_dir: pathlib.Path, config: str, *,
   """
   if model_dir.exists() and not model_dir.is_dir():
     raise errors.RunDirectoryError(
-        'The model directory is a file', got=str(model_dir),
-        expected='a directory or a name that does not exist yet')
+      'The model directory is a file',
+      got=str(model_dir),
+      expected='a directory or a name that does not exist yet',
+    )
   known = model_dir / CONFIG
   if known.exists():
-    _compare(model_dir, known.read_text(encoding='utf-8'), config,
-             other_config)
+    _compare(model_dir, known.read_text(encoding='utf-8'), config, other_config)
   elif any(not p.name.startswith('.') for p in paths.children(model_dir)):
     raise errors.RunDirectoryError(
-        'The model directory holds files, but no run', got=str(model_dir),
-        expected=f'an empty or new directory, or a run with {CONFIG}',
-        fix='give another --model_dir')
+      'The model directory holds files, but no run',
+      got=str(model_dir),
+      expected=f'an empty or new directory, or a run with {CONFIG}',
+      fix='give another --model_dir',
+    )
 
 
-def claim(model_dir: pathlib.Path, config: str, *,
-          other_config: OtherConfig = OtherConfig.REFUSE) -> None:
+def claim(
+  model_dir: pathlib.Path,
+  config: str,
+  *,
+  other_config: OtherConfig = OtherConfig.REFUSE,
+) -> None:
   """Makes the directory this run's own, or raises as `check` does."""
   check(model_dir, config, other_config=other_config)
   write_atomically(model_dir / CONFIG, config)
@@ -101,22 +128,33 @@ def claim(model_dir: pathlib.Path, config: str, *,
 
 def _compare(model_dir, old, new, other_config) -> None:
   difference = [
-      line for line in difflib.unified_diff(
-          identity(old), identity(new), 'the run in the directory',
-          'this configuration', lineterm='', n=0)
-      if not line.startswith('@@')]
+    line
+    for line in difflib.unified_diff(
+      identity(old),
+      identity(new),
+      'the run in the directory',
+      'this configuration',
+      lineterm='',
+      n=0,
+    )
+    if not line.startswith('@@')
+  ]
   if difference and other_config is OtherConfig.REFUSE:
     raise errors.RunDirectoryError(
-        "The model directory holds another configuration's run",
-        got='\n' + '\n'.join(difference) + '\n', where=str(model_dir),
-        fix='give another --model_dir, or continue that run with the new '
-        'settings by --other_config=accept')
+      "The model directory holds another configuration's run",
+      got='\n' + '\n'.join(difference) + '\n',
+      where=str(model_dir),
+      fix='give another --model_dir, or continue that run with the new '
+      'settings by --other_config=accept',
+    )
 
 
 def write_model(model_dir: pathlib.Path, model) -> None:
   """Records the model's class and configuration, to build it again."""
-  write_atomically(model_dir / MODEL, json.dumps(
-      describe(model), indent=2, sort_keys=True) + '\n')
+  write_atomically(
+    model_dir / MODEL,
+    json.dumps(describe(model), indent=2, sort_keys=True) + '\n',
+  )
 
 
 def describe(value) -> Any:
@@ -129,17 +167,21 @@ def describe(value) -> Any:
     return {'enum': _path(type(value)), 'name': value.name}
   if dataclasses.is_dataclass(value) and not isinstance(value, type):
     skipped = ('parent', 'name') if isinstance(value, nn.Module) else ()
-    fields = {f.name: describe(getattr(value, f.name))
-              for f in dataclasses.fields(value)
-              if f.init and f.name not in skipped}
+    fields = {
+      f.name: describe(getattr(value, f.name))
+      for f in dataclasses.fields(value)
+      if f.init and f.name not in skipped
+    }
     return {'class': _path(type(value)), 'fields': fields}
   if isinstance(value, (list, tuple)):
     return [describe(v) for v in value]
   if value is None or isinstance(value, (bool, int, float, str)):
     return value
   raise errors.ConfigError(
-      'A setting can not be recorded', got=repr(value),
-      expected='numbers, strings, enums, dataclasses, or lists of them')
+    'A setting can not be recorded',
+    got=repr(value),
+    expected='numbers, strings, enums, dataclasses, or lists of them',
+  )
 
 
 def build(description) -> Any:
@@ -165,8 +207,10 @@ def read_model(model_dir: pathlib.Path):
   path = model_dir / MODEL
   if not path.exists():
     raise errors.RunDirectoryError(
-        'This is no model directory', got=str(model_dir),
-        expected=f'a directory with {MODEL}, as `xlflax train` makes it')
+      'This is no model directory',
+      got=str(model_dir),
+      expected=f'a directory with {MODEL}, as `xlflax train` makes it',
+    )
   return build(json.loads(path.read_text(encoding='utf-8')))
 
 
@@ -181,10 +225,16 @@ def write_objectives(model_dir: pathlib.Path, objectives) -> None:
     try:
       recorded.append(describe(objective))
     except errors.ConfigError:
-      logging.info('Objective %s is not recorded in %s: not all its settings '
-                   'are plain values.', objective.name, OBJECTIVES)
-  write_atomically(model_dir / OBJECTIVES, json.dumps(
-      recorded, indent=2, sort_keys=True, ensure_ascii=False) + '\n')
+      logging.info(
+        'Objective %s is not recorded in %s: not all its settings '
+        'are plain values.',
+        objective.name,
+        OBJECTIVES,
+      )
+  write_atomically(
+    model_dir / OBJECTIVES,
+    json.dumps(recorded, indent=2, sort_keys=True, ensure_ascii=False) + '\n',
+  )
 
 
 def read_objectives(model_dir: pathlib.Path) -> list:
@@ -220,10 +270,12 @@ def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
     other = source / path.name
     if not (other.exists() and path.read_bytes() == other.read_bytes()):
       raise errors.RunDirectoryError(
-          "The vocabulary is not the one of the model directory's run",
-          got=str(other), expected=f'the same as {path}',
-          fix='train with the vocabulary that the run was started with, or '
-          'give another --model_dir')
+        "The vocabulary is not the one of the model directory's run",
+        got=str(other),
+        expected=f'the same as {path}',
+        fix='train with the vocabulary that the run was started with, or '
+        'give another --model_dir',
+      )
 
 
 def truncate_metrics(model_dir: pathlib.Path, step: int) -> None:
@@ -251,5 +303,7 @@ def _load(path: str):
     return getattr(importlib.import_module(module), name)
   except (ImportError, AttributeError) as error:
     raise errors.RunDirectoryError(
-        'A class that the run was trained with is missing', got=path,
-        fix='install the module that defines it') from error
+      'A class that the run was trained with is missing',
+      got=path,
+      fix='install the module that defines it',
+    ) from error

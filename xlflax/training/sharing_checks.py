@@ -9,8 +9,11 @@ from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import sharing
 
 
-def check(plan: sharing.SharingPlan | None,
-          streams: Sequence[loader_lib.AnyStream], spec: VocabularySpec) -> None:
+def check(
+  plan: sharing.SharingPlan | None,
+  streams: Sequence[loader_lib.AnyStream],
+  spec: VocabularySpec,
+) -> None:
   """Each batch has the parts of one language: so must its rows.
 
   Raises:
@@ -19,11 +22,14 @@ def check(plan: sharing.SharingPlan | None,
   """
   if spec.words_overlap and not (plan is not None and plan.embeddings):
     raise errors.ConfigError(
-        'The vocabulary has one id for different words of its languages, but '
-        'their embeddings are shared', got=f'sharing={plan}',
-        expected='SharingPlan(embeddings=True)', where='EncoderConfig.sharing',
-        fix='separate the embeddings, or make the vocabulary with '
-        '`xlflax vocab --anchors=none`')
+      'The vocabulary has one id for different words of its languages, but '
+      'their embeddings are shared',
+      got=f'sharing={plan}',
+      expected='SharingPlan(embeddings=True)',
+      where='EncoderConfig.sharing',
+      fix='separate the embeddings, or make the vocabulary with '
+      '`xlflax vocab --anchors=none`',
+    )
   if plan is not None:
     for stream in streams:
       _check_stream(stream)
@@ -34,18 +40,29 @@ def _check_stream(stream: loader_lib.AnyStream) -> None:
   text = stream if isinstance(stream, stream_lib.Stream) else None
   if text and text.layout is stream_lib.Layout.PAIRS:
     raise errors.ConfigError(
-        'A row of two languages can not be read with the parts of one',
-        got='layout=PAIRS with a sharing plan',
-        expected='rows of one language', where=where,
-        fix='take Layout.SIDES, or leave EncoderConfig.sharing unset')
+      'A row of two languages can not be read with the parts of one',
+      got='layout=PAIRS with a sharing plan',
+      expected='rows of one language',
+      where=where,
+      fix='take Layout.SIDES, or leave EncoderConfig.sharing unset',
+    )
   if stream.batching is not stream_lib.LanguageBatching.ONE_LANGUAGE:
     raise errors.ConfigError(
-        'A sharing plan needs batches of one language',
-        got=f'batching={stream.batching.name}', expected='ONE_LANGUAGE',
-        where=where, fix="set the stream's batching to 'one_language'")
-  if (text and text.layout is stream_lib.Layout.SIDES
-      and text.pairs.order is stream_lib.SideOrder.RANDOM):
+      'A sharing plan needs batches of one language',
+      got=f'batching={stream.batching.name}',
+      expected='ONE_LANGUAGE',
+      where=where,
+      fix="set the stream's batching to 'one_language'",
+    )
+  if (
+    text
+    and text.layout is stream_lib.Layout.SIDES
+    and text.pairs.order is stream_lib.SideOrder.RANDOM
+  ):
     raise errors.ConfigError(
-        'Sides exchanged at random put two languages in the batch of a side',
-        got='pairs.order=RANDOM with a sharing plan', expected='AS_IS',
-        where=where, fix="set the order of the stream's PairOptions to 'as_is'")
+      'Sides exchanged at random put two languages in the batch of a side',
+      got='pairs.order=RANDOM with a sharing plan',
+      expected='AS_IS',
+      where=where,
+      fix="set the order of the stream's PairOptions to 'as_is'",
+    )

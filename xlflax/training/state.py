@@ -45,23 +45,32 @@ def init_params(model, mixture: mixture_lib.ObjectiveMixture, rng: jax.Array):
   return boxed | {'heads': heads} if heads else boxed
 
 
-def init_objective_state(model, mixture, params, vocabulary
-                         ) -> dict[str, Any]:
+def init_objective_state(model, mixture, params, vocabulary) -> dict[str, Any]:
   """What the objectives keep, at step 0 with these unboxed parameters."""
-  states = {objective.name: objective.init_state(model, params, vocabulary)
-            for objective in mixture.objectives}
+  states = {
+    objective.name: objective.init_state(model, params, vocabulary)
+    for objective in mixture.objectives
+  }
   return {name: kept for name, kept in states.items() if jax.tree.leaves(kept)}
 
 
-def build_state(model, mixture, optimizer: optimizers.Optimizer,
-                vocabulary: vocabulary_spec.VocabularySpec, params, *,
-                use_ema: bool) -> TrainState:
+def build_state(
+  model,
+  mixture,
+  optimizer: optimizers.Optimizer,
+  vocabulary: vocabulary_spec.VocabularySpec,
+  params,
+  *,
+  use_ema: bool,
+) -> TrainState:
   """The state at step 0 around unboxed parameters."""
   return TrainState(
-      step=jnp.zeros([], jnp.int32), params=params,
-      opt_state=optimizer.transform.init(params),
-      ema=jax.tree.map(jnp.copy, params) if use_ema else (),
-      objective_state=init_objective_state(model, mixture, params, vocabulary))
+    step=jnp.zeros([], jnp.int32),
+    params=params,
+    opt_state=optimizer.transform.init(params),
+    ema=jax.tree.map(jnp.copy, params) if use_ema else (),
+    objective_state=init_objective_state(model, mixture, params, vocabulary),
+  )
 
 
 class StateFactory:
@@ -72,17 +81,28 @@ class StateFactory:
     shardings: the state's shardings on the partitioner's mesh.
   """
 
-  def __init__(self, model, mixture, optimizer: optimizers.Optimizer,
-               vocabulary: vocabulary_spec.VocabularySpec,
-               partitioner: partitioning.Partitioner, *, use_ema: bool):
+  def __init__(
+    self,
+    model,
+    mixture,
+    optimizer: optimizers.Optimizer,
+    vocabulary: vocabulary_spec.VocabularySpec,
+    partitioner: partitioning.Partitioner,
+    *,
+    use_ema: bool,
+  ):
     self._partitioner = partitioner
+
     def create(rng):
       params = nn.meta.unbox(init_params(model, mixture, rng))
-      return build_state(model, mixture, optimizer, vocabulary, params,
-                         use_ema=use_ema)
+      return build_state(
+        model, mixture, optimizer, vocabulary, params, use_ema=use_ema
+      )
+
     self._create = create
     self._create_objective_state = lambda params: init_objective_state(
-        model, mixture, params, vocabulary)
+      model, mixture, params, vocabulary
+    )
     key = jax.eval_shape(lambda: jax.random.key(0))
     boxed = jax.eval_shape(functools.partial(init_params, model, mixture), key)
     optimizer.check(nn.meta.unbox(boxed))
@@ -93,21 +113,29 @@ class StateFactory:
     of_params = self._partitioner.shardings(boxed)
     replicated = self._partitioner.replicated
     match = functools.partial(
-        optimizers.state_shardings, params=self.abstract.params,
-        shardings=of_params, replicated=replicated)
+      optimizers.state_shardings,
+      params=self.abstract.params,
+      shardings=of_params,
+      replicated=replicated,
+    )
     return self.abstract.replace(
-        step=replicated, params=of_params,
-        opt_state=match(self.abstract.opt_state),
-        ema=of_params if jax.tree.leaves(self.abstract.ema) else (),
-        objective_state=match(self.abstract.objective_state))
+      step=replicated,
+      params=of_params,
+      opt_state=match(self.abstract.opt_state),
+      ema=of_params if jax.tree.leaves(self.abstract.ema) else (),
+      objective_state=match(self.abstract.objective_state),
+    )
 
   @property
   def abstract_sharded(self) -> TrainState:
     """`abstract` with the sharding in each ShapeDtypeStruct."""
     return jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=sharding),
-        self.abstract, self.shardings)
+      lambda leaf, sharding: jax.ShapeDtypeStruct(
+        leaf.shape, leaf.dtype, sharding=sharding
+      ),
+      self.abstract,
+      self.shardings,
+    )
 
   def create(self, rng: jax.Array) -> TrainState:
     """A fresh, sharded state; each device makes only its own parts."""
@@ -119,5 +147,7 @@ class StateFactory:
     if not self.abstract.objective_state:
       return {}
     with self._partitioner.scope():
-      return jax.jit(self._create_objective_state,
-                     out_shardings=self.shardings.objective_state)(params)
+      return jax.jit(
+        self._create_objective_state,
+        out_shardings=self.shardings.objective_state,
+      )(params)

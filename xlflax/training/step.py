@@ -74,38 +74,57 @@ class StepBuilder(NamedTuple):
     Returns:
       A function (state, {stream: batch}) -> (state, StepOutput), to be jitted.
     """
+
     def step(state: state_lib.TrainState, batches):
-      grads, outputs, objective_state = self._gradients(
-          active, state, batches)
-      loss = jnp.asarray(sum(
+      grads, outputs, objective_state = self._gradients(active, state, batches)
+      loss = jnp.asarray(
+        sum(
           self.mixture.loss_weight(i) * base.mean(out.loss)
-          for i, out in outputs.items()))
+          for i, out in outputs.items()
+        )
+      )
       norm = optax.tree.norm(grads)
       finite = jnp.isfinite(loss) & jnp.isfinite(norm)
       state = self._update(state, grads, objective_state, finite)
       return state, StepOutput(
-          self._named(outputs), loss, norm, finite,
-          jnp.asarray(sum(map(count_tokens, batches.values()))))
+        self._named(outputs),
+        loss,
+        norm,
+        finite,
+        jnp.asarray(sum(map(count_tokens, batches.values()))),
+      )
+
     return step
 
   def _gradients(self, active, state, batches):
     """Weighted gradient of all entries, their outputs, objectives' states."""
     rng = jax.random.fold_in(
-        randomness.key(self.seed, randomness.Purpose.TRAINING), state.step)
+      randomness.key(self.seed, randomness.Purpose.TRAINING), state.step
+    )
     grads, outputs, kept = None, {}, dict(state.objective_state)
-    for objective in {self.mixture.entries[i].objective.name:
-                      self.mixture.entries[i].objective
-                      for i in active}.values():
+    for objective in {
+      self.mixture.entries[i].objective.name: self.mixture.entries[i].objective
+      for i in active
+    }.values():
       if objective.name in kept:
         kept[objective.name] = objective.start_step(
-            state.params, kept[objective.name])
+          state.params, kept[objective.name]
+        )
     for i in active:
       entry = self.mixture.entries[i]
       entry_grads, out = self._entry(
-          entry, state, batches[entry.stream], jax.random.fold_in(rng, i),
-          kept.get(entry.objective.name, ()), self.mixture.loss_weight(i))
-      grads = entry_grads if grads is None else jax.tree.map(
-          jnp.add, grads, entry_grads)
+        entry,
+        state,
+        batches[entry.stream],
+        jax.random.fold_in(rng, i),
+        kept.get(entry.objective.name, ()),
+        self.mixture.loss_weight(i),
+      )
+      grads = (
+        entry_grads
+        if grads is None
+        else jax.tree.map(jnp.add, grads, entry_grads)
+      )
       outputs[i] = out
       if entry.objective.name in kept:
         kept[entry.objective.name] = out.state
@@ -113,24 +132,34 @@ class StepBuilder(NamedTuple):
 
   def _entry(self, entry, state, batch, rng, objective_state, weight):
     """Gradient of `weight` times the mean loss of one entry, its output."""
+
     def loss_fn(params, micro, key, kept, micro_batch=0):
       context = base.Context(
-          vocabulary=self.vocabulary, step=state.step, train=True, rng=key,
-          state=kept, micro_batches=self.accumulation,
-          micro_batch=micro_batch)
+        vocabulary=self.vocabulary,
+        step=state.step,
+        train=True,
+        rng=key,
+        state=kept,
+        micro_batches=self.accumulation,
+        micro_batch=micro_batch,
+      )
       out = entry.objective(self.model, params, micro, context)
       return out.loss.total, out
+
     def scale(out):
       return weight / jnp.maximum(out.loss.weight, 1e-8)
+
     def scaled_loss_fn(*args):
       total, out = loss_fn(*args)
       return total * jax.lax.stop_gradient(scale(out)), out
+
     if self.accumulation == 1:  # scaling the loss spares a pass over gradients
       return jax.grad(scaled_loss_fn, has_aux=True)(
-          state.params, batch, rng, objective_state)
+        state.params, batch, rng, objective_state
+      )
     grads, out = self._accumulate(
-        jax.grad(loss_fn, has_aux=True), state.params, batch, rng,
-        objective_state)
+      jax.grad(loss_fn, has_aux=True), state.params, batch, rng, objective_state
+    )
     factor = scale(out)
     return jax.tree.map(lambda g: g * factor, grads), out
 
@@ -138,36 +167,49 @@ class StepBuilder(NamedTuple):
     """Scans micro-batches; micro-batch j holds rows j, j + k, j + 2k, …"""
     k = self.accumulation
     micros = jax.tree.map(  # [B, ...] -> [k, B / k, ...]
-        lambda x: jnp.swapaxes(x.reshape(x.shape[0] // k, k, *x.shape[1:]),
-                               0, 1), batch)
+      lambda x: jnp.swapaxes(x.reshape(x.shape[0] // k, k, *x.shape[1:]), 0, 1),
+      batch,
+    )
     places = jnp.arange(k)
     keys = jax.vmap(lambda j: jax.random.fold_in(rng, j))(places)
+
     def body(carry, inputs):
       grads, kept, sums = carry
       micro, key, place = inputs
       new_grads, out = grad_fn(params, micro, key, kept, place)
       sums = jax.tree.map(jnp.add, sums, (out.loss, out.metrics))
       return (jax.tree.map(jnp.add, grads, new_grads), out.state, sums), None
+
     first = jax.tree.map(lambda x: x[0], (micros, keys))
     shapes = jax.eval_shape(grad_fn, params, *first, objective_state)[1]
     zeros = jax.tree.map(
-        lambda s: jnp.zeros(s.shape, s.dtype), (shapes.loss, shapes.metrics))
+      lambda s: jnp.zeros(s.shape, s.dtype), (shapes.loss, shapes.metrics)
+    )
     (grads, kept, sums), _ = jax.lax.scan(
-        body, (jax.tree.map(jnp.zeros_like, params), objective_state, zeros),
-        (micros, keys, places))
+      body,
+      (jax.tree.map(jnp.zeros_like, params), objective_state, zeros),
+      (micros, keys, places),
+    )
     return grads, base.ObjectiveOutput(sums[0], sums[1], kept)
 
   def _update(self, state, grads, objective_state, finite):
     """Applies the gradient, or only counts the step if it is not finite."""
+
     def advance(state):
       updates, opt_state = self.optimizer.transform.update(
-          grads, state.opt_state, state.params)
+        grads, state.opt_state, state.params
+      )
       params = optax.apply_updates(state.params, updates)
       ema = state.ema
       if self.ema_decay is not None:
         ema = optax.incremental_update(params, ema, 1 - self.ema_decay)
-      return state.replace(params=params, opt_state=opt_state, ema=ema,
-                           objective_state=objective_state)
+      return state.replace(
+        params=params,
+        opt_state=opt_state,
+        ema=ema,
+        objective_state=objective_state,
+      )
+
     state = choose(finite, advance, state)
     return state.replace(step=state.step + 1)
 
@@ -177,13 +219,15 @@ class StepBuilder(NamedTuple):
       prefix = metric_prefix(self.mixture, i)
       own = f'{self.mixture.entries[i].objective.name}/'
       named = {'loss': out.loss} | {
-          k.removeprefix(own): v for k, v in out.metrics.items()}
+        k.removeprefix(own): v for k, v in out.metrics.items()
+      }
       metrics.update({f'{prefix}/{k}': v for k, v in named.items()})
     return metrics
 
 
-def choose(condition: jax.Array, update: Callable[[Any], Any], state: Any
-           ) -> Any:
+def choose(
+  condition: jax.Array, update: Callable[[Any], Any], state: Any
+) -> Any:
   """`update(state)` where the condition holds, else `state`.
 
   On a CPU a branch lets XLA update donated arrays in place; a choice of
@@ -199,13 +243,16 @@ def choose(condition: jax.Array, update: Callable[[Any], Any], state: Any
   if jax.default_backend() == 'cpu':
     return jax.lax.cond(condition, update, lambda same: same, state)
   return jax.tree.map(
-      lambda new, old: jnp.where(condition, new, old), update(state), state)
+    lambda new, old: jnp.where(condition, new, old), update(state), state
+  )
 
 
 def metric_prefix(mixture: mixture_lib.ObjectiveMixture, index: int) -> str:
   """The objective's name; with the stream's where two entries share a name."""
   entry = mixture.entries[index]
-  same = [e for e in mixture.entries if e.objective.name == entry.objective.name]
+  same = [
+    e for e in mixture.entries if e.objective.name == entry.objective.name
+  ]
   if len(same) == 1:
     return entry.objective.name
   return f'{entry.stream}_{entry.objective.name}'
@@ -213,7 +260,11 @@ def metric_prefix(mixture: mixture_lib.ObjectiveMixture, index: int) -> str:
 
 def count_tokens(batch) -> jax.Array:
   """Tokens of a batch that are not padding, both sides of pairs; float32."""
-  keys = [k for k in batch
-          if k.removeprefix(batch_lib.PAIRED) == batch_lib.SEGMENT_IDS]
+  keys = [
+    k
+    for k in batch
+    if k.removeprefix(batch_lib.PAIRED) == batch_lib.SEGMENT_IDS
+  ]
   return jnp.asarray(
-      sum(jnp.sum(batch[k] > 0, dtype=jnp.float32) for k in keys))
+    sum(jnp.sum(batch[k] > 0, dtype=jnp.float32) for k in keys)
+  )

@@ -18,10 +18,14 @@ from xlflax.data.cache import writer as cache_writer
 def cache(tmp_path_factory, toy_corpus, toy_vocabulary):
   directory = tmp_path_factory.mktemp('cache')
   cache_writer.write_cache(
-      directory, mixtures=['corpus.mono', 'corpus.parallel'],
-      vocabulary=toy_vocabulary, shard_size=32,
-      register=functools.partial(
-          cache_writer.register_tasks, str(toy_corpus.directory), ()))
+    directory,
+    mixtures=['corpus.mono', 'corpus.parallel'],
+    vocabulary=toy_vocabulary,
+    shard_size=32,
+    register=functools.partial(
+      cache_writer.register_tasks, str(toy_corpus.directory), ()
+    ),
+  )
   return directory
 
 
@@ -29,13 +33,21 @@ def cache(tmp_path_factory, toy_corpus, toy_vocabulary):
 def open_both(cache, toy_corpus, toy_vocabulary):
   """Opens a stream from the cache and live; closes both."""
   opened = []
+
   def open_(seed=5, **settings):
     stream = _stream(**settings)
     for cache_dir in (cache, None):
-      opened.append(loader_lib.open_loader(
-          stream, vocabulary=toy_vocabulary, seed=seed, cache_dir=cache_dir,
-          corpus=toy_corpus))
+      opened.append(
+        loader_lib.open_loader(
+          stream,
+          vocabulary=toy_vocabulary,
+          seed=seed,
+          cache_dir=cache_dir,
+          corpus=toy_corpus,
+        )
+      )
     return opened[-2:]
+
   yield open_
   for loader in opened:
     loader.close()
@@ -45,21 +57,32 @@ def open_both(cache, toy_corpus, toy_vocabulary):
 def open_cached(cache, toy_vocabulary):
   def open_(seed=5, **settings):
     return loader_lib.open_loader(
-        _stream(**settings), vocabulary=toy_vocabulary, seed=seed,
-        cache_dir=cache)
+      _stream(**settings), vocabulary=toy_vocabulary, seed=seed, cache_dir=cache
+    )
+
   return open_
 
 
 def _stream(**settings):
-  pairs = {k: settings.pop(k) for k in (
-      'separator', 'positions', 'order', 'min_tokens', 'max_tokens')
-           if k in settings}
+  pairs = {
+    k: settings.pop(k)
+    for k in ('separator', 'positions', 'order', 'min_tokens', 'max_tokens')
+    if k in settings
+  }
   layout = settings.get('layout', 'blocks')
   kind = 'parallel' if layout in ('pairs', 'sides') else 'mono'
-  return stream_lib.Stream(**{
-      'name': 's', 'mixture': f'corpus.{kind}', 'layout': layout,
-      'length': 16, 'batch_size': 8, 'alpha': 0.5,
-      'pairs': stream_lib.PairOptions(**pairs)} | settings)
+  return stream_lib.Stream(
+    **{
+      'name': 's',
+      'mixture': f'corpus.{kind}',
+      'layout': layout,
+      'length': 16,
+      'batch_size': 8,
+      'alpha': 0.5,
+      'pairs': stream_lib.PairOptions(**pairs),
+    }
+    | settings
+  )
 
 
 def _assert_same(batch, other):
@@ -69,23 +92,43 @@ def _assert_same(batch, other):
 
 
 _LAYOUTS = {
-    'blocks': {},
-    'blocks, one language': {'batching': 'one_language'},
-    'blocks, own rates': {'alpha': None, 'remainder': 'drop'},
-    'sentences': {'layout': 'sentences'},
-    'packed sentences': {'layout': 'sentences', 'packing': 'next_fit',
-                         'length': 64},
-    'pairs': {'layout': 'pairs', 'order': 'random', 'separator': 'xlm',
-              'positions': 'reset'},
-    'filtered pairs': {'layout': 'pairs', 'length': 64, 'min_tokens': 10,
-                       'max_tokens': 40},
-    'the first pairs': {'layout': 'pairs', 'length': 64, 'min_tokens': 10,
-                        'max_tokens': 40, 'max_examples': 5},
-    'packed pairs': {'layout': 'pairs', 'length': 128, 'packing': 'next_fit',
-                     'order': 'random'},
-    'sides': {'layout': 'sides', 'order': 'random'},
-    'reversed sides': {'layout': 'sides', 'order': 'reversed'},
-    'adjacent': {'layout': 'adjacent', 'order': 'random', 'length': 32},
+  'blocks': {},
+  'blocks, one language': {'batching': 'one_language'},
+  'blocks, own rates': {'alpha': None, 'remainder': 'drop'},
+  'sentences': {'layout': 'sentences'},
+  'packed sentences': {
+    'layout': 'sentences',
+    'packing': 'next_fit',
+    'length': 64,
+  },
+  'pairs': {
+    'layout': 'pairs',
+    'order': 'random',
+    'separator': 'xlm',
+    'positions': 'reset',
+  },
+  'filtered pairs': {
+    'layout': 'pairs',
+    'length': 64,
+    'min_tokens': 10,
+    'max_tokens': 40,
+  },
+  'the first pairs': {
+    'layout': 'pairs',
+    'length': 64,
+    'min_tokens': 10,
+    'max_tokens': 40,
+    'max_examples': 5,
+  },
+  'packed pairs': {
+    'layout': 'pairs',
+    'length': 128,
+    'packing': 'next_fit',
+    'order': 'random',
+  },
+  'sides': {'layout': 'sides', 'order': 'random'},
+  'reversed sides': {'layout': 'sides', 'order': 'reversed'},
+  'adjacent': {'layout': 'adjacent', 'order': 'random', 'length': 32},
 }
 
 
@@ -98,7 +141,8 @@ def test_unshuffled_cached_and_live_batches_are_equal(open_both, settings):
     batch = cached.rows(step, 0, 8)
     _assert_same(batch, live.rows(step, 0, 8))
     assert {k: (v.shape, v.dtype) for k, v in batch.items()} == {
-        k: (v.shape, v.dtype) for k, v in cached.spec.items()}
+      k: (v.shape, v.dtype) for k, v in cached.spec.items()
+    }
 
 
 @pytest.mark.parametrize('settings', [{}, {'batching': 'one_language'}])
@@ -108,8 +152,9 @@ def test_shuffled_loaders_take_the_same_tasks(open_both, settings):
   different = 0
   for step in range(20):
     batch, other = cached.rows(step, 0, 8), live.rows(step, 0, 8)
-    np.testing.assert_array_equal(batch['language_ids'].max(-1),
-                                  other['language_ids'].max(-1))
+    np.testing.assert_array_equal(
+      batch['language_ids'].max(-1), other['language_ids'].max(-1)
+    )
     different += (batch['token_ids'] != other['token_ids']).any()
   assert different
 
@@ -121,14 +166,18 @@ def _epoch_rows(loader, task, batches):
   for step in range(batches):
     tasks, numbers = plan.slots(step)
     tokens = loader.rows(step, 0, 8)['token_ids']
-    uses += [(numbers[i], tokens[i].tobytes())
-             for i in np.flatnonzero(tasks == plan.tasks.index(task))]
+    uses += [
+      (numbers[i], tokens[i].tobytes())
+      for i in np.flatnonzero(tasks == plan.tasks.index(task))
+    ]
   return [row for _, row in sorted(uses)]
 
 
 def test_reversed_sides_are_the_same_pairs(open_cached):
-  as_is, other = (open_cached(layout='sides', order=order).rows(3, 0, 8)
-                  for order in ('as_is', 'reversed'))
+  as_is, other = (
+    open_cached(layout='sides', order=order).rows(3, 0, 8)
+    for order in ('as_is', 'reversed')
+  )
   for key in ('token_ids', 'segment_ids', 'positions', 'language_ids'):
     np.testing.assert_array_equal(as_is[key], other[f'paired_{key}'])
     np.testing.assert_array_equal(as_is[f'paired_{key}'], other[key])
@@ -164,15 +213,20 @@ def test_rows_of_a_batch_do_not_depend_on_how_they_are_asked_for(open_both):
     whole = [loader.rows(step, 0, 8) for step in range(6)]
     for step in (5, 2):  # The live loader goes back here.
       parts = [loader.rows(step, a, b) for a, b in ((0, 3), (3, 4), (4, 8))]
-      _assert_same(whole[step], {
+      _assert_same(
+        whole[step],
+        {
           key: np.concatenate([part[key] for part in parts])
-          for key in whole[step]})
+          for key in whole[step]
+        },
+      )
 
 
 def test_resuming_in_another_loader_gives_the_same_batches(open_both):
   settings = {'layout': 'pairs', 'order': 'random', 'shuffle_window': 16}
-  for first, second in zip(open_both(**settings), open_both(**settings),
-                           strict=True):
+  for first, second in zip(
+    open_both(**settings), open_both(**settings), strict=True
+  ):
     for step in range(9):
       expected = first.rows(step, 0, 8)
     _assert_same(expected, second.rows(8, 0, 8))
@@ -194,16 +248,19 @@ def test_sides_are_exchanged_in_half_of_the_rows(open_cached):
     batch, original = loader.rows(step, 0, 8), plain.rows(step, 0, 8)
     languages = batch['language_ids'][:, 0]
     np.testing.assert_array_equal(
-        languages, 1 - batch['paired_language_ids'][:, 0])
-    rows = np.where((languages == 0)[:, None], batch['token_ids'],
-                    batch['paired_token_ids'])
+      languages, 1 - batch['paired_language_ids'][:, 0]
+    )
+    rows = np.where(
+      (languages == 0)[:, None], batch['token_ids'], batch['paired_token_ids']
+    )
     np.testing.assert_array_equal(rows, original['token_ids'])
     swapped += languages.sum()
   assert 70 < swapped < 130  # Of 200; four standard deviations.
 
 
-def test_blocks_hold_the_text_of_the_corpus(open_cached, toy_corpus,
-                                            toy_vocabulary):
+def test_blocks_hold_the_text_of_the_corpus(
+  open_cached, toy_corpus, toy_vocabulary
+):
   loader = open_cached(mixture='corpus.mono.ru', length=66, shuffle=False)
   [statistics] = loader.statistics()
   lines = [line.text for line in toy_corpus.monolingual('ru')]
@@ -215,8 +272,11 @@ def test_blocks_hold_the_text_of_the_corpus(open_cached, toy_corpus,
   while expected:
     batch = loader.rows(row // 8, row % 8, row % 8 + 1)
     part, expected = expected[:64], expected[64:]
-    assert batch['token_ids'][0, :len(part) + 2].tolist() == [
-        toy_vocabulary.spec.bos_id, *part, eos]
+    assert batch['token_ids'][0, : len(part) + 2].tolist() == [
+      toy_vocabulary.spec.bos_id,
+      *part,
+      eos,
+    ]
     assert batch['segment_ids'].sum() == len(part) + 2
     row += 1
   assert row == statistics.rows
@@ -229,8 +289,9 @@ def test_statistics(open_both):
     assert list(rows) == [f'corpus.mono.{code}' for code in ('de', 'en', 'ru')]
     assert [row.examples for row in rows.values()] == [60, 200, 100]
     expected = np.sqrt([60, 200, 100])
-    np.testing.assert_allclose([row.rate for row in rows.values()],
-                               expected / expected.sum())
+    np.testing.assert_allclose(
+      [row.rate for row in rows.values()], expected / expected.sum()
+    )
     assert rows['corpus.mono.en'].languages == ('en',)
   first = cached.statistics()[0]
   assert first.rows == 60 and 0 < first.truncated <= 60
@@ -244,25 +305,36 @@ def test_the_share_of_rows_follows_alpha(open_cached):
     counts.update(loader._plan.slots(step)[0].tolist())
   expected = np.sqrt([60, 200, 100])
   np.testing.assert_allclose(
-      [counts[i] for i in range(3)], 1024 * expected / expected.sum(), atol=1)
+    [counts[i] for i in range(3)], 1024 * expected / expected.sum(), atol=1
+  )
 
 
-@pytest.mark.parametrize('settings, message', [
-    ({'mixture': 'corpus.parallel', 'layout': 'blocks'},
-     'Layout.BLOCKS needs a monolingual task. Got: corpus.parallel.de_en '
-     r'\(de-en\), a parallel task'),
-    ({'mixture': 'corpus.mono', 'layout': 'sides'},
-     'Layout.SIDES needs a parallel task. Got: corpus.mono.de'),
-])
+@pytest.mark.parametrize(
+  'settings, message',
+  [
+    (
+      {'mixture': 'corpus.parallel', 'layout': 'blocks'},
+      'Layout.BLOCKS needs a monolingual task. Got: corpus.parallel.de_en '
+      r'\(de-en\), a parallel task',
+    ),
+    (
+      {'mixture': 'corpus.mono', 'layout': 'sides'},
+      'Layout.SIDES needs a parallel task. Got: corpus.mono.de',
+    ),
+  ],
+)
 def test_layout_and_task_must_fit(open_both, settings, message):
   with pytest.raises(errors.ConfigError, match=message):
     open_both(**settings)
 
 
 def test_filters_that_leave_nothing(open_cached):
-  with pytest.raises(errors.CorpusError, match="The filters of stream 's' "
-                     'leave nothing of corpus.parallel.de_en. Got: 50 '
-                     'examples'):
+  with pytest.raises(
+    errors.CorpusError,
+    match="The filters of stream 's' "
+    'leave nothing of corpus.parallel.de_en. Got: 50 '
+    'examples',
+  ):
     open_cached(layout='pairs', min_tokens=1000)
 
 
@@ -273,7 +345,7 @@ def test_no_such_rows(open_cached):
 
 def test_reading_a_cache_imports_no_tensorflow(cache):
   """In a fresh process, from opening to a device batch."""
-  program = f'''
+  program = f"""
 import sys
 from xlflax.data import cache_reader, cached_loader, loader, prefetch, stream
 from xlflax.data.vocabularies import spec as vocabulary_spec
@@ -295,9 +367,10 @@ with prefetch.Prefetcher(opened, sharding=sharding) as feed:
   print(feed.next()['token_ids'].shape)
 print([m for m in sys.modules
        if m.split('.')[0] in ('tensorflow', 'seqio', 'tensorflow_datasets')])
-'''
-  done = subprocess.run([sys.executable, '-c', program], text=True,
-                        capture_output=True, check=False)
+"""
+  done = subprocess.run(
+    [sys.executable, '-c', program], text=True, capture_output=True, check=False
+  )
   assert done.returncode == 0, done.stderr
   assert done.stdout.split('\n')[:2] == ['(8, 16)', '[]']
 
@@ -306,14 +379,18 @@ def test_sides_and_pairs_of_one_mixture_are_the_same_pairs(open_both):
   """In the same random order of sides: PPA trains two objectives on them."""
   alike = dict(order='random', min_tokens=6, max_tokens=40, length=48)
   for sides, pairs in zip(
-      open_both(name='sides', layout='sides', **alike),
-      open_both(name='pairs', layout='pairs', separator='bert', **alike),
-      strict=True):
+    open_both(name='sides', layout='sides', **alike),
+    open_both(name='pairs', layout='pairs', separator='bert', **alike),
+    strict=True,
+  ):
     for step in (0, 3):
       apart, joined = (loader.rows(step, 0, 8) for loader in (sides, pairs))
       for first, second, row in zip(
-          apart['token_ids'], apart['paired_token_ids'], joined['token_ids'],
-          strict=True):
+        apart['token_ids'],
+        apart['paired_token_ids'],
+        joined['token_ids'],
+        strict=True,
+      ):
         both = [*first[first > 0], *second[second > 0][1:]]
         np.testing.assert_array_equal(row[row > 0], both)
     languages = apart['language_ids'][:, 1]

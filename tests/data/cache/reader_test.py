@@ -16,9 +16,14 @@ from xlflax.data.corpus import writer as corpus_writer
 
 def _write(directory, corpus, vocabulary, *, mixtures):
   return cache_writer.write_cache(
-      directory, mixtures=mixtures, vocabulary=vocabulary, shard_size=32,
-      register=functools.partial(
-          cache_writer.register_tasks, str(corpus.directory), ()))
+    directory,
+    mixtures=mixtures,
+    vocabulary=vocabulary,
+    shard_size=32,
+    register=functools.partial(
+      cache_writer.register_tasks, str(corpus.directory), ()
+    ),
+  )
 
 
 def _corpus(directory, lines):
@@ -36,8 +41,12 @@ class _Other:
 @pytest.fixture(scope='module')
 def written(tmp_path_factory, toy_corpus, toy_vocabulary):
   directory = tmp_path_factory.mktemp('written')
-  _write(directory, toy_corpus, toy_vocabulary,
-         mixtures=['corpus.mono', 'corpus.parallel'])
+  _write(
+    directory,
+    toy_corpus,
+    toy_vocabulary,
+    mixtures=['corpus.mono', 'corpus.parallel'],
+  )
   return directory
 
 
@@ -53,47 +62,62 @@ def copy(written, tmp_path):
 
 
 def test_missing_cache(tmp_path):
-  with pytest.raises(errors.CacheError, match='There is no token cache.*What '
-                     'to do: Write it: xlflax cache --mixture'):
+  with pytest.raises(
+    errors.CacheError,
+    match='There is no token cache.*What '
+    'to do: Write it: xlflax cache --mixture',
+  ):
     cache_reader.TokenCache(tmp_path / 'nothing')
 
 
 def test_incomplete_cache(copy):
   shutil.rmtree(copy / 'tasks/corpus.mono.en')
-  with pytest.raises(errors.CacheError, match='incomplete. Got: 2 of 3 tasks '
-                     'of corpus.mono, split train; missing: corpus.mono.en.*'
-                     'it goes on where it stopped: xlflax cache --mixture '
-                     'corpus.mono --split train'):
+  with pytest.raises(
+    errors.CacheError,
+    match='incomplete. Got: 2 of 3 tasks '
+    'of corpus.mono, split train; missing: corpus.mono.en.*'
+    'it goes on where it stopped: xlflax cache --mixture '
+    'corpus.mono --split train',
+  ):
     cache_reader.TokenCache(copy).open('corpus.mono', 'train')
 
 
 def test_unknown_mixture_of_a_cache(copy):
-  with pytest.raises(errors.CacheError, match="no such mixture. Got: 'c'. "
-                     'Expected: one of corpus.mono, corpus.parallel'):
+  with pytest.raises(
+    errors.CacheError,
+    match="no such mixture. Got: 'c'. "
+    'Expected: one of corpus.mono, corpus.parallel',
+  ):
     cache_reader.TokenCache(copy).rates('c', 'train')
 
 
 def test_other_vocabulary_at_reading(copy, toy_vocabulary):
   cache = cache_reader.TokenCache(copy)
   cache.check_vocabulary(toy_vocabulary)
-  with pytest.raises(errors.CacheError, match='another vocabulary. Got: 180 '
-                     'entries, hash ffffffffffff. Expected: 180 entries'):
+  with pytest.raises(
+    errors.CacheError,
+    match='another vocabulary. Got: 180 '
+    'entries, hash ffffffffffff. Expected: 180 entries',
+  ):
     cache.check_vocabulary(_Other(toy_vocabulary))
 
 
 def test_other_format(copy):
   path = copy / 'cache.json'
   path.write_text(json.dumps(json.loads(path.read_text()) | {'format': 99}))
-  with pytest.raises(errors.CacheError, match='another format than this '
-                     'version reads. Got: 99. Expected: 1'):
+  with pytest.raises(
+    errors.CacheError,
+    match='another format than this version reads. Got: 99. Expected: 1',
+  ):
     cache_reader.TokenCache(copy)
   path.write_text('{"format": 1, ')
   with pytest.raises(errors.CacheError, match='is damaged'):
     cache_reader.TokenCache(copy)
 
 
-@pytest.mark.parametrize('name', ['targets.npy', 'targets.offsets.npy',
-                                  'starts_document.npy'])
+@pytest.mark.parametrize(
+  'name', ['targets.npy', 'targets.offsets.npy', 'starts_document.npy']
+)
 def test_truncated_file(copy, name):
   path = copy / 'tasks/corpus.mono.en/train' / name
   path.write_bytes(path.read_bytes()[:-9])
@@ -102,26 +126,33 @@ def test_truncated_file(copy, name):
 
 
 def test_files_of_different_tasks(copy):
-  shutil.copy(copy / 'tasks/corpus.mono.de/train/targets.npy',
-              copy / 'tasks/corpus.mono.en/train/targets.npy')
+  shutil.copy(
+    copy / 'tasks/corpus.mono.de/train/targets.npy',
+    copy / 'tasks/corpus.mono.en/train/targets.npy',
+  )
   with pytest.raises(errors.CacheError, match='do not fit together'):
     cache_reader.TokenCache(copy).open('corpus.mono', 'train')
 
 
 def test_changed_corpus_at_reading(tmp_path, toy_vocabulary):
   corpus = _corpus(tmp_path / 'corpus', ['the cat', 'the dog'])
-  _write(tmp_path / 'cache', corpus, toy_vocabulary,
-         mixtures=['corpus.mono'])
+  _write(tmp_path / 'cache', corpus, toy_vocabulary, mixtures=['corpus.mono'])
   cache = cache_reader.TokenCache(tmp_path / 'cache')
   cache.check_corpus(corpus, 'corpus.mono', 'train')
   path = tmp_path / 'corpus/mono/en.txt'
   os.utime(path, ns=(1, 1))
-  with pytest.raises(errors.CacheError, match='The text of corpus.mono.en has '
-                     'changed.*Got: mono/en.txt was modified.*--overwrite'):
+  with pytest.raises(
+    errors.CacheError,
+    match='The text of corpus.mono.en has '
+    'changed.*Got: mono/en.txt was modified.*--overwrite',
+  ):
     cache.check_corpus(corpus, 'corpus.mono', 'train')
   path.write_text('the cat\n')
   (tmp_path / 'corpus/mono/en.more.txt').write_text('the dog\n')
-  with pytest.raises(errors.CacheError, match='Got: mono/en.more.txt is new; '
-                     'mono/en.txt has 8 bytes instead of 16'):
-    cache.check_corpus(corpus_lib.Corpus(tmp_path / 'corpus'), 'corpus.mono',
-                       'train')
+  with pytest.raises(
+    errors.CacheError,
+    match='Got: mono/en.more.txt is new; mono/en.txt has 8 bytes instead of 16',
+  ):
+    cache.check_corpus(
+      corpus_lib.Corpus(tmp_path / 'corpus'), 'corpus.mono', 'train'
+    )

@@ -33,8 +33,9 @@ def test_lists_languages_pairs_and_splits(toy_corpus):
 
 
 def test_blank_lines_and_files_are_document_borders(tmp_path):
-  _write(tmp_path, {'mono/en.txt': '\n\na\nb\n \n\nc\n',
-                    'mono/en.more.txt': 'd\n'})
+  _write(
+    tmp_path, {'mono/en.txt': '\n\na\nb\n \n\nc\n', 'mono/en.more.txt': 'd\n'}
+  )
   lines = list(corpus.Corpus(tmp_path).monolingual('en'))
   assert lines == [('d', True), ('a', True), ('b', False), ('c', True)]
 
@@ -49,9 +50,16 @@ def test_pairs_are_read_in_either_order(tmp_path):
 
 def test_counts_and_validate_agree(toy_corpus):
   assert toy_corpus.validate() == {
-      'dictionaries/en-de': 2, 'mono/de': 60, 'mono/en': 200, 'mono/ru': 100,
-      'parallel/de-en': 50, 'test/parallel/de-en': 20, 'valid/mono/de': 20,
-      'valid/mono/en': 20, 'valid/mono/ru': 20}
+    'dictionaries/en-de': 2,
+    'mono/de': 60,
+    'mono/en': 200,
+    'mono/ru': 100,
+    'parallel/de-en': 50,
+    'test/parallel/de-en': 20,
+    'valid/mono/de': 20,
+    'valid/mono/en': 20,
+    'valid/mono/ru': 20,
+  }
   assert toy_corpus.count('ru') == len(list(toy_corpus.monolingual('ru')))
   assert toy_corpus.count('ru', split='validation') == 20
   assert toy_corpus.count('de', 'en', split='test') == 20
@@ -103,16 +111,26 @@ def test_language_without_text(tmp_path, content):
 
 
 def test_pair_in_both_directions(tmp_path):
-  _write(tmp_path, {'parallel/de-en.tsv': 'a\tb\n',
-                    'test/parallel/en-de.tsv': 'a\tb\n'})
+  _write(
+    tmp_path,
+    {'parallel/de-en.tsv': 'a\tb\n', 'test/parallel/en-de.tsv': 'a\tb\n'},
+  )
   message = _error(tmp_path)
   assert 'The same pair is given in both directions' in message
   assert 'Got: de-en and en-de' in message
 
 
-@pytest.mark.parametrize('name', [
-    'validation/mono/en.txt', 'en.txt', 'mono/en.doc', 'valid/en.txt',
-    'valid/dictionaries/de-en.tsv', 'mono/deep/en.txt'])
+@pytest.mark.parametrize(
+  'name',
+  [
+    'validation/mono/en.txt',
+    'en.txt',
+    'mono/en.doc',
+    'valid/en.txt',
+    'valid/dictionaries/de-en.tsv',
+    'mono/deep/en.txt',
+  ],
+)
 def test_unknown_names(tmp_path, name):
   _write(tmp_path, {'mono/en.txt': 'a\n', name: 'a\n'})
   message = _error(tmp_path)
@@ -121,8 +139,16 @@ def test_unknown_names(tmp_path, name):
 
 
 def test_readme_and_hidden_files_are_left_alone(tmp_path):
-  _write(tmp_path, {'mono/en.txt': 'a\n', 'README.md': 'x', '.notes': 'x',
-                    'LICENSE': 'x', 'mono/.en.txt.partial': ''})
+  _write(
+    tmp_path,
+    {
+      'mono/en.txt': 'a\n',
+      'README.md': 'x',
+      '.notes': 'x',
+      'LICENSE': 'x',
+      'mono/.en.txt.partial': '',
+    },
+  )
   assert corpus.Corpus(tmp_path).languages == ('en',)
 
 
@@ -145,8 +171,9 @@ def test_invalid_utf8_is_found_with_its_line(tmp_path):
 
 
 def test_a_corpus_of_test_text_only(tmp_path):
-  corpus_writer.write_parallel(tmp_path, ('de', 'en'), [('a', 'b')],
-                               split='test')
+  corpus_writer.write_parallel(
+    tmp_path, ('de', 'en'), [('a', 'b')], split='test'
+  )
   made = corpus.Corpus(tmp_path)
   assert made.languages == ('de', 'en')
   assert made.parallel_pairs() == ()

@@ -11,25 +11,34 @@ from xlflax.data.corpus import files as corpus_files
 from xlflax.data.corpus.files import Kind
 
 
-@pytest.mark.parametrize('name, kind, languages', [
+@pytest.mark.parametrize(
+  'name, kind, languages',
+  [
     ('en.txt', Kind.MONOLINGUAL, ('en',)),
     ('en.news.2020.txt.gz', Kind.MONOLINGUAL, ('en',)),
     ('zh_Hans.txt.zst', Kind.MONOLINGUAL, ('zh_Hans',)),
     ('de-en.tsv', Kind.PARALLEL, ('de', 'en')),
     ('gsw-sr_Latn_RS.part1.tsv.zst', Kind.PARALLEL, ('gsw', 'sr_Latn_RS')),
     ('de-en.tsv', Kind.DICTIONARY, ('de', 'en')),
-])
+  ],
+)
 def test_names_give_languages(name, kind, languages):
   parsed = corpus_files.parse_name(pathlib.Path('x') / name, kind, 'train')
   assert parsed.languages == languages
 
 
-@pytest.mark.parametrize('name, kind', [
-    ('en.csv', Kind.MONOLINGUAL), ('english.txt', Kind.MONOLINGUAL),
-    ('en.txt.bz2', Kind.MONOLINGUAL), ('de-en.txt', Kind.MONOLINGUAL),
-    ('de_en.tsv', Kind.PARALLEL), ('zh-Hans-en.tsv', Kind.PARALLEL),
+@pytest.mark.parametrize(
+  'name, kind',
+  [
+    ('en.csv', Kind.MONOLINGUAL),
+    ('english.txt', Kind.MONOLINGUAL),
+    ('en.txt.bz2', Kind.MONOLINGUAL),
+    ('de-en.txt', Kind.MONOLINGUAL),
+    ('de_en.tsv', Kind.PARALLEL),
+    ('zh-Hans-en.tsv', Kind.PARALLEL),
     ('de-en.tsv.gz', Kind.DICTIONARY),
-])
+  ],
+)
 def test_unknown_names_say_what_is_expected(name, kind):
   with pytest.raises(errors.CorpusError) as caught:
     corpus_files.parse_name(pathlib.Path('dir') / name, kind, 'train')
@@ -44,27 +53,35 @@ def test_pair_of_one_language_with_itself():
     corpus_files.parse_name(pathlib.Path('en-en.tsv'), Kind.PARALLEL, 'train')
 
 
-@pytest.mark.parametrize('suffix, pack', [
-    ('txt', bytes), ('txt.gz', gzip.compress),
-    ('txt.zst', zstandard.ZstdCompressor().compress)])
+@pytest.mark.parametrize(
+  'suffix, pack',
+  [
+    ('txt', bytes),
+    ('txt.gz', gzip.compress),
+    ('txt.zst', zstandard.ZstdCompressor().compress),
+  ],
+)
 def test_lines_are_numbered_and_stripped(tmp_path, suffix, pack):
   path = tmp_path / f'en.{suffix}'
   path.write_bytes(pack(b'\xef\xbb\xbfone \r\n\ntwo'))
   assert list(corpus_files.read_lines(path)) == [
-      (1, b'one'), (2, b''), (3, b'two')]
+    (1, b'one'),
+    (2, b''),
+    (3, b'two'),
+  ]
 
 
 def test_several_zstandard_frames_are_one_file(tmp_path):
   path = tmp_path / 'en.txt.zst'
   pack = zstandard.ZstdCompressor().compress
   path.write_bytes(pack(b'one\n') + pack(b'two\n'))
-  assert [line for _, line in corpus_files.read_lines(path)] == [
-      b'one', b'two']
+  assert [line for _, line in corpus_files.read_lines(path)] == [b'one', b'two']
 
 
-@pytest.mark.parametrize('suffix, pack', [
-    ('txt.gz', gzip.compress),
-    ('txt.zst', zstandard.ZstdCompressor().compress)])
+@pytest.mark.parametrize(
+  'suffix, pack',
+  [('txt.gz', gzip.compress), ('txt.zst', zstandard.ZstdCompressor().compress)],
+)
 def test_damaged_compression_names_the_file(tmp_path, suffix, pack):
   path = tmp_path / f'en.{suffix}'
   path.write_bytes(b'not compressed')
@@ -100,9 +117,16 @@ def test_columns_of_a_pair():
   assert corpus_files.columns(b'one\t un', path, 1) == ('one', 'un')
 
 
-@pytest.mark.parametrize('line, what', [
-    (b'only one', '1 column'), (b'a\tb\tc', '3 column'), (b'', '1 column'),
-    (b'a\t', 'empty side'), (b'a\t ', 'empty side')])
+@pytest.mark.parametrize(
+  'line, what',
+  [
+    (b'only one', '1 column'),
+    (b'a\tb\tc', '3 column'),
+    (b'', '1 column'),
+    (b'a\t', 'empty side'),
+    (b'a\t ', 'empty side'),
+  ],
+)
 def test_malformed_pairs_tell_file_and_line(line, what):
   with pytest.raises(errors.CorpusError) as caught:
     corpus_files.columns(line, pathlib.Path('p/de-en.tsv'), 3)
@@ -110,9 +134,17 @@ def test_malformed_pairs_tell_file_and_line(line, what):
   assert 'Where: p/de-en.tsv:3' in str(caught.value)
 
 
-@pytest.mark.parametrize('content', [
-    'a\n', 'a\tb\tnot a weight\n', 'a\tb\t-1\n', 'a\t\n', 'a\tb\t1\tc\n',
-    'a\tb\tnan\n'])
+@pytest.mark.parametrize(
+  'content',
+  [
+    'a\n',
+    'a\tb\tnot a weight\n',
+    'a\tb\t-1\n',
+    'a\t\n',
+    'a\tb\t1\tc\n',
+    'a\tb\tnan\n',
+  ],
+)
 def test_malformed_dictionaries(tmp_path, content):
   path = tmp_path / 'de-en.tsv'
   path.write_text('x\ty\t0.5\n' + content)

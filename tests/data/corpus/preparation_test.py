@@ -24,16 +24,23 @@ def source(tmp_path):
   """English (two documents, gz), Chinese (zst), a pair, held-out text."""
   directory = tmp_path / 'in'
   corpus_writer.write_monolingual(
-      directory, 'en', [['The cat, again.', 'No dog'], ['A cat’s life']],
-      compression='gz')
+    directory,
+    'en',
+    [['The cat, again.', 'No dog'], ['A cat’s life']],
+    compression='gz',
+  )
   corpus_writer.write_monolingual(
-      directory, 'zh', [['我来到北京清华大学。', '猫']], compression='zst')
-  corpus_writer.write_monolingual(directory, 'en', [['A cat.']],
-                                  split='validation')
+    directory, 'zh', [['我来到北京清华大学。', '猫']], compression='zst'
+  )
+  corpus_writer.write_monolingual(
+    directory, 'en', [['A cat.']], split='validation'
+  )
   corpus_writer.write_parallel(
-      directory, ('en', 'zh'), [('The cat.', '猫。'), ('(b)', '二')])
+    directory, ('en', 'zh'), [('The cat.', '猫。'), ('(b)', '二')]
+  )
   corpus_writer.write_dictionary(
-      directory, ('en', 'de'), [('cat', 'die Katze!', 2.0), ('dog', 'Hund')])
+    directory, ('en', 'de'), [('cat', 'die Katze!', 2.0), ('dog', 'Hund')]
+  )
   return directory
 
 
@@ -44,20 +51,30 @@ def _prepare(source, output, **options):
 
 def test_moses_and_segmentation(source, tmp_path):
   out = tmp_path / 'out'
-  done = _prepare(source, out, processing=TextProcessing(
-      moses=True, segment_chinese=True))
+  done = _prepare(
+    source, out, processing=TextProcessing(moses=True, segment_chinese=True)
+  )
   assert [(p.path, p.lines) for p in done] == [
-      ('mono/en.txt.gz', 3), ('mono/zh.txt.zst', 2), ('parallel/en-zh.tsv', 2),
-      ('valid/mono/en.txt', 1)]
+    ('mono/en.txt.gz', 3),
+    ('mono/zh.txt.zst', 2),
+    ('parallel/en-zh.tsv', 2),
+    ('valid/mono/en.txt', 1),
+  ]
   assert gzip.decompress((out / 'mono/en.txt.gz').read_bytes()).decode() == (
-      "The cat , again .\nNo dog\n\nA cat 's life\n")
+    "The cat , again .\nNo dog\n\nA cat 's life\n"
+  )
   corpus = Corpus(out)
   assert [line.text for line in corpus.monolingual('zh')] == [
-      '我 来到 北京 清华大学 .', '猫']
+    '我 来到 北京 清华大学 .',
+    '猫',
+  ]
   assert list(corpus.parallel('en', 'zh')) == [
-      ('The cat .', '猫 .'), ('( b )', '二')]
+    ('The cat .', '猫 .'),
+    ('( b )', '二'),
+  ]
   assert (out / 'dictionaries/en-de.tsv').read_text() == (
-      'cat\tdie Katze !\t2.0\ndog\tHund\t1.0\n')
+    'cat\tdie Katze !\t2.0\ndog\tHund\t1.0\n'
+  )
   assert corpus.validate()['valid/mono/en'] == 1
 
 
@@ -65,24 +82,36 @@ def test_only_monolingual_training_text_is_switched(source, tmp_path):
   out = tmp_path / 'out'
   done = _prepare(source, out, processing=MOSES, code_switching=ALWAYS)
   assert [line for line in Corpus(out).monolingual('en')] == [
-      ('The die Katze ! , again .', True), ('No Hund', False),
-      ("A die Katze ! 's life", True)]
+    ('The die Katze ! , again .', True),
+    ('No Hund', False),
+    ("A die Katze ! 's life", True),
+  ]
   assert list(Corpus(out).parallel('en', 'zh'))[0].source == 'The cat .'
   assert (out / 'valid/mono/en.txt').read_text() == 'A cat .\n'
   assert [(p.words, p.changed) for p in done] == [
-      (9, 3), (0, 0), (0, 0), (0, 0)]
+    (9, 3),
+    (0, 0),
+    (0, 0),
+    (0, 0),
+  ]
 
 
 def test_copies_are_files_that_differ(tmp_path):
-  corpus_writer.write_monolingual(tmp_path / 'in', 'en', [['a b c d'] * 200],
-                                  name='x', compression='gz')
+  corpus_writer.write_monolingual(
+    tmp_path / 'in', 'en', [['a b c d'] * 200], name='x', compression='gz'
+  )
   corpus_writer.write_dictionary(tmp_path / 'in', ('en', 'de'), [('a', 'x')])
-  done = _prepare(tmp_path / 'in', tmp_path / 'out',
-                  code_switching=CodeSwitching(copies=3))
+  done = _prepare(
+    tmp_path / 'in', tmp_path / 'out', code_switching=CodeSwitching(copies=3)
+  )
   assert [p.path for p in done] == [
-      'mono/en.x.copy1.txt.gz', 'mono/en.x.copy2.txt.gz', 'mono/en.x.txt.gz']
-  texts = {gzip.decompress((tmp_path / 'out' / p.path).read_bytes())
-           for p in done}
+    'mono/en.x.copy1.txt.gz',
+    'mono/en.x.copy2.txt.gz',
+    'mono/en.x.txt.gz',
+  ]
+  texts = {
+    gzip.decompress((tmp_path / 'out' / p.path).read_bytes()) for p in done
+  }
   assert len(texts) == 3
   assert Corpus(tmp_path / 'out').count('en') == 600
 
@@ -95,13 +124,19 @@ def test_any_number_of_processes_gives_the_same_text(tmp_path):
   texts = []
   for processes in (1, 2):
     out = tmp_path / f'out{processes}'
-    _prepare(tmp_path / 'in', out, num_processes=processes, processing=MOSES,
-             code_switching=CodeSwitching(group_lines=16))
+    _prepare(
+      tmp_path / 'in',
+      out,
+      num_processes=processes,
+      processing=MOSES,
+      code_switching=CodeSwitching(group_lines=16),
+    )
     texts.append((out / 'mono/en.txt').read_text())
   assert texts[0] == texts[1]
   assert texts[0].count('x') > 60
   assert [not line for line in texts[0].splitlines()] == [
-      not line for line in lines]
+    not line for line in lines
+  ]
 
 
 def test_a_second_call_does_what_is_missing(source, tmp_path):
@@ -109,11 +144,16 @@ def test_a_second_call_does_what_is_missing(source, tmp_path):
   _prepare(source, out)
   (out / 'mono/zh.txt.zst').unlink()
   (out / 'parallel/en-zh.tsv').write_text('cut')
-  corpus_writer.write_monolingual(source, 'en', [['new text']],
-                                  split='validation')
+  corpus_writer.write_monolingual(
+    source, 'en', [['new text']], split='validation'
+  )
   done = {p.path: p.reused for p in _prepare(source, out)}
-  assert done == {'mono/en.txt.gz': True, 'mono/zh.txt.zst': False,
-                  'parallel/en-zh.tsv': False, 'valid/mono/en.txt': False}
+  assert done == {
+    'mono/en.txt.gz': True,
+    'mono/zh.txt.zst': False,
+    'parallel/en-zh.tsv': False,
+    'valid/mono/en.txt': False,
+  }
   assert (out / 'valid/mono/en.txt').read_text() == 'new text\n'
   assert all(p.reused for p in _prepare(source, out))
 
@@ -127,8 +167,7 @@ def test_a_failure_leaves_finished_files_only(source, tmp_path):
   assert f'Where: {path}:2' in str(caught.value)
   assert sorted(p.name for p in (out / 'parallel').iterdir()) == []
   path.write_text('a\tb\nc\td\n')
-  assert [p.reused for p in _prepare(source, out)] == [
-      True, True, False, False]
+  assert [p.reused for p in _prepare(source, out)] == [True, True, False, False]
 
 
 def test_other_settings_are_refused_unless_overwritten(source, tmp_path):
@@ -141,8 +180,11 @@ def test_other_settings_are_refused_unless_overwritten(source, tmp_path):
   assert not (out / 'mono/en.copy1.txt.gz').exists()
   record = json.loads((out / preparation_record.RECORD_FILE).read_text())
   assert sorted(record['files']) == [
-      'mono/en.txt.gz', 'mono/zh.txt.zst', 'parallel/en-zh.tsv',
-      'valid/mono/en.txt']
+    'mono/en.txt.gz',
+    'mono/zh.txt.zst',
+    'parallel/en-zh.tsv',
+    'valid/mono/en.txt',
+  ]
 
 
 def test_languages_are_chosen(source, tmp_path):
@@ -161,5 +203,7 @@ def test_mistakes_are_told(source, tmp_path):
   with pytest.raises(errors.CorpusError, match='Got: thesis.tex'):
     _prepare(source, tmp_path / 'full')
   (source / 'dictionaries/en-de.tsv').unlink()
-  with pytest.raises(errors.CorpusError, match='No dictionary translates a lang'):
+  with pytest.raises(
+    errors.CorpusError, match='No dictionary translates a lang'
+  ):
     _prepare(source, tmp_path / 'out', code_switching=ALWAYS)

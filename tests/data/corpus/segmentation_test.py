@@ -9,16 +9,22 @@ from xlflax.data.corpus import segmentation
 from xlflax.data.corpus.segmentation import BORDER, LongestMatch, Segmenter
 
 
-@pytest.mark.parametrize('language, text, words', [
+@pytest.mark.parametrize(
+  'language, text, words',
+  [
     ('en', "don't re-read it - now", ["don't", 're-read', 'it', 'now']),
     ('en', "'dogs' don’t", ['dogs', 'don’t']),
     ('fr', "l'au-delà", ["l'", 'au-delà']),
-    ('fr', "L’homme d'aujourd'hui 'bon'",
-     ['L’', 'homme', "d'", "aujourd'", 'hui', 'bon']),
+    (
+      'fr',
+      "L’homme d'aujourd'hui 'bon'",
+      ['L’', 'homme', "d'", "aujourd'", 'hui', 'bon'],
+    ),
     ('hi', 'हिन्दी भाषा।', ['हिन्दी', 'भाषा']),
     ('ru', 'кто-то (и я)', ['кто-то', 'и', 'я']),
     ('de', 'u\u0308ber 3,5', ['u\u0308ber', '3', '5']),
-])
+  ],
+)
 def test_words_of_scripts_with_spaces(language, text, words):
   assert segmentation.word_pattern(language).findall(text) == words
   parts = Segmenter(language).split(text)
@@ -28,15 +34,29 @@ def test_words_of_scripts_with_spaces(language, text, words):
 
 def test_separators_and_words_take_turns():
   assert Segmenter('en').split('A cat, no?') == [
-      '', 'A', ' ', 'cat', ', ', 'no', '?']
+    '',
+    'A',
+    ' ',
+    'cat',
+    ', ',
+    'no',
+    '?',
+  ]
   assert Segmenter('en').split('') == ['']
 
 
 def test_a_border_is_a_word():
   assert Segmenter('en').split(f'a{BORDER}{BORDER}b')[1::2] == [
-      'a', BORDER, BORDER, 'b']
+    'a',
+    BORDER,
+    BORDER,
+    'b',
+  ]
   assert Segmenter('th').split(f'แมว{BORDER}แมว')[1::2] == [
-      'แมว', BORDER, 'แมว']
+    'แมว',
+    BORDER,
+    'แมว',
+  ]
 
 
 @pytest.mark.parametrize('language', ['zh', 'zh_Hans', 'yue'])
@@ -60,8 +80,9 @@ def test_a_match_does_not_end_before_a_mark():
 
 @pytest.mark.parametrize('language', ['ja', 'th', 'lo', 'km', 'my'])
 def test_other_scripts_without_spaces_are_cut_at_known_words(language):
-  assert Segmenter(language, ['猫', '好き']).split('私は猫が好き。2 cats')[1::2] == [
-      '私は', '猫', 'が', '好き', '2', 'cats']
+  assert Segmenter(language, ['猫', '好き']).split('私は猫が好き。2 cats')[
+    1::2
+  ] == ['私は', '猫', 'が', '好き', '2', 'cats']
   assert segmentation.is_unsegmented(language)
 
 
@@ -86,10 +107,17 @@ def test_a_missing_jieba_is_told(monkeypatch):
 
 def test_the_fast_patterns_split_as_the_complete_one():
   """Text without marks, with marks, and beyond the basic plane."""
-  for text in ("it's a b-c, d", 'naïve кот', 'e\u0301te\u0301 हिन्दी',
-               'Chakma \U00011107\U00011127 x\u0301', 'an 🙂 emoji'):
+  for text in (
+    "it's a b-c, d",
+    'naïve кот',
+    'e\u0301te\u0301 हिन्दी',
+    'Chakma \U00011107\U00011127 x\u0301',
+    'an 🙂 emoji',
+  ):
     for language in ('en', 'fr'):
       assert Segmenter(language).split(text) == (
-          segmentation.word_pattern(language).split(text))
+        segmentation.word_pattern(language).split(text)
+      )
   assert Segmenter('en').split('\U00011107\U00011127')[1::2] == [
-      '\U00011107\U00011127']
+    '\U00011107\U00011127'
+  ]

@@ -17,17 +17,20 @@ SMALLEST = 1e-4  # p-value; the draws are fixed, so a test passes or fails
 
 
 def _dictionary(*entries, languages=('en', 'de')):
-  return Dictionary(languages, tuple(
+  return Dictionary(
+    languages,
+    tuple(
       Entry(*entry) if len(entry) == 3 else Entry(*entry, 1.0)
-      for entry in entries))
+      for entry in entries
+    ),
+  )
 
 
 CATS = _dictionary(('cat', 'Katze'))
 
 
 def test_the_docstring_example():
-  found = Switcher('en', [CATS], ALWAYS).switch(
-      ['The cat sees a Cat.', 'CAT!'])
+  found = Switcher('en', [CATS], ALWAYS).switch(['The cat sees a Cat.', 'CAT!'])
   assert found.lines == ['The Katze sees a Katze.', 'KATZE!']
   assert found[1:] == (6, 3, 3)
 
@@ -36,9 +39,12 @@ def test_everything_else_stays_byte_for_byte():
   lines = ['', ' \t the  cat…—"cat"', 'no\u00a0words', '¿?', 'e\u0301te\0']
   never = dataclasses.replace(ALWAYS, probability=0.0)
   assert Switcher('en', [CATS], never).switch(lines).lines == [
-      *lines[:4], 'e\u0301te ']
+    *lines[:4],
+    'e\u0301te ',
+  ]
   assert Switcher('en', [CATS], ALWAYS).switch(lines).lines[1] == (
-      ' \t the  Katze…—"Katze"')
+    ' \t the  Katze…—"Katze"'
+  )
   assert Switcher('en', [CATS], ALWAYS).switch([]).lines == []
 
 
@@ -53,33 +59,48 @@ def test_the_replacement_rate_without_the_cap():
   lines = switcher.switch(_LINES, name='t').lines
   changed = sum(line.count('x') for line in lines)
   total = _NUM_LINES * _PER_LINE
-  assert scipy.stats.chisquare(
-      [changed, total - changed], [.3 * total, .7 * total]).pvalue > SMALLEST
+  assert (
+    scipy.stats.chisquare(
+      [changed, total - changed], [0.3 * total, 0.7 * total]
+    ).pvalue
+    > SMALLEST
+  )
   # Words are drawn independently: lines follow the binomial distribution.
-  counts = np.bincount([line.count('x') for line in lines],
-                       minlength=_PER_LINE + 1)
-  expected = scipy.stats.binom.pmf(
-      np.arange(_PER_LINE + 1), _PER_LINE, .3) * _NUM_LINES
+  counts = np.bincount(
+    [line.count('x') for line in lines], minlength=_PER_LINE + 1
+  )
+  expected = (
+    scipy.stats.binom.pmf(np.arange(_PER_LINE + 1), _PER_LINE, 0.3) * _NUM_LINES
+  )
   kept = slice(2, 12)
-  assert scipy.stats.chisquare(
+  assert (
+    scipy.stats.chisquare(
       [*counts[kept], _NUM_LINES - counts[kept].sum()],
-      [*expected[kept], _NUM_LINES - expected[kept].sum()]).pvalue > SMALLEST
+      [*expected[kept], _NUM_LINES - expected[kept].sum()],
+    ).pvalue
+    > SMALLEST
+  )
 
 
 def test_translations_are_drawn_by_weight():
   """de 1/2: 6 to 3 to 1; fr 1/2: two alike."""
   german = _dictionary(('w', 'a', 6.0), ('w', 'b', 3.0), ('w', 'c', 1.0))
   french = _dictionary(('d', 'w'), ('e', 'w'), languages=('fr', 'en'))
-  switcher = Switcher('en', [german, french],
-                      dataclasses.replace(ALWAYS, seed=3))
+  switcher = Switcher(
+    'en', [german, french], dataclasses.replace(ALWAYS, seed=3)
+  )
   counts = collections.Counter(
-      ''.join(switcher.switch(_LINES, name='t').lines).replace(' ', ''))
+    ''.join(switcher.switch(_LINES, name='t').lines).replace(' ', '')
+  )
   assert set(counts) == set('abcde')
   total = _NUM_LINES * _PER_LINE
-  assert scipy.stats.chisquare(
+  assert (
+    scipy.stats.chisquare(
       [counts[letter] for letter in 'abcde'],
-      [.3 * total, .15 * total, .05 * total, .25 * total, .25 * total]
-      ).pvalue > SMALLEST
+      [0.3 * total, 0.15 * total, 0.05 * total, 0.25 * total, 0.25 * total],
+    ).pvalue
+    > SMALLEST
+  )
 
 
 @pytest.mark.parametrize('share', [0.15, 0.1, 0.29])
@@ -90,8 +111,8 @@ def test_the_cap_is_reached_and_never_exceeded_in_any_group(share):
   new = Switcher('en', [_dictionary(('w', 'x'))], settings).switch(lines).lines
   binding = 0
   for start in range(0, len(lines), 40):
-    words = sum(line.count('w') for line in lines[start:start + 40])
-    changed = sum(line.count('x') for line in new[start:start + 40])
+    words = sum(line.count('w') for line in lines[start : start + 40])
+    changed = sum(line.count('x') for line in new[start : start + 40])
     cap = words * round(100 * share) // 100
     assert changed <= cap
     binding += changed == cap
@@ -100,11 +121,11 @@ def test_the_cap_is_reached_and_never_exceeded_in_any_group(share):
 
 def test_no_word_is_preferred_under_the_cap():
   """By line of the group, and by place in the line."""
-  switcher = Switcher('en', [_dictionary(('w', 'x'))],
-                      CodeSwitching(group_lines=10))
+  switcher = Switcher(
+    'en', [_dictionary(('w', 'x'))], CodeSwitching(group_lines=10)
+  )
   lines = switcher.switch(_LINES, name='t').lines
-  changed = np.array([[word == 'x' for word in line.split()]
-                      for line in lines])
+  changed = np.array([[word == 'x' for word in line.split()] for line in lines])
   assert changed.sum() == 30 * 500  # the cap binds in all 500 groups
   by_line = changed.reshape(500, 10, _PER_LINE).sum(axis=(0, 2))
   assert scipy.stats.chisquare(by_line).pvalue > SMALLEST
@@ -116,12 +137,13 @@ def test_words_of_both_sides_count():
   dictionary = _dictionary(('a', 'p q r'), ('b c d', 'x'), ('e', 'y'))
   settings = CodeSwitching(probability=1.0, max_share=0.2, group_lines=5)
   rng = np.random.default_rng(1)
-  lines = [' '.join(rng.choice(['a', 'b c d', 'e', 'o'], 12))
-           for _ in range(500)]
+  lines = [
+    ' '.join(rng.choice(['a', 'b c d', 'e', 'o'], 12)) for _ in range(500)
+  ]
   new = Switcher('en', [dictionary], settings).switch(lines).lines
   for start in range(0, 500, 5):
-    before = ' '.join(lines[start:start + 5]).split()
-    after = ' '.join(new[start:start + 5]).split()
+    before = ' '.join(lines[start : start + 5]).split()
+    after = ' '.join(new[start : start + 5]).split()
     foreign = sum(word in set('pqrxy') for word in after)
     replaced = len(before) - (len(after) - foreign)
     assert 5 * replaced <= len(before) and 5 * foreign <= len(after)
@@ -132,10 +154,12 @@ def test_words_of_both_sides_count():
 
 
 def test_multi_word_entries_are_one_unit():
-  dictionary = _dictionary(('ice cream', 'Eis'), ('ice', 'Glatteis'),
-                           ('potato', 'pomme de terre'))
+  dictionary = _dictionary(
+    ('ice cream', 'Eis'), ('ice', 'Glatteis'), ('potato', 'pomme de terre')
+  )
   found = Switcher('en', [dictionary], ALWAYS).switch(
-      ['Ice cream, ice', 'a potato'])
+    ['Ice cream, ice', 'a potato']
+  )
   assert found.lines == ['Eis, Glatteis', 'a pomme de terre']
   assert found[1:] == (5, 3, 2 + 1 + 1)
 
@@ -144,35 +168,45 @@ def test_several_languages_are_drawn_alike():
   french = _dictionary(('cat', 'chat'), languages=('en', 'fr'))
   text = ['cat'] * 4000
   counts = collections.Counter(
-      Switcher('en', [CATS, french], ALWAYS).switch(text).lines)
-  assert scipy.stats.chisquare(
-      [counts['Katze'], counts['chat']]).pvalue > SMALLEST
+    Switcher('en', [CATS, french], ALWAYS).switch(text).lines
+  )
+  assert (
+    scipy.stats.chisquare([counts['Katze'], counts['chat']]).pvalue > SMALLEST
+  )
   only = dataclasses.replace(ALWAYS, languages=('fr',))
   assert set(Switcher('en', [CATS, french], only).switch(text).lines) == {
-      'chat'}
+    'chat'
+  }
   assert Switcher('fr', [CATS, french], ALWAYS).switch(['le Chat']).lines == [
-      'le Cat']
+    'le Cat'
+  ]
 
 
 def test_chinese():
-  dictionary = _dictionary(('猫', 'cat'), ('清华大学', 'Tsinghua'),
-                           languages=('zh', 'en'))
+  dictionary = _dictionary(
+    ('猫', 'cat'), ('清华大学', 'Tsinghua'), languages=('zh', 'en')
+  )
   pair = _dictionary(('来到', '行く'), languages=('zh', 'ja'))
-  lines = Switcher('zh', [dictionary], ALWAYS).switch(
-      ['我有猫。', '猫', '在清华大学，猫', '猫 猫', 'a 猫!']).lines
-  assert lines == ['我有 cat。', 'cat', '在 Tsinghua，cat', 'cat cat',
-                   'a cat!']
+  lines = (
+    Switcher('zh', [dictionary], ALWAYS)
+    .switch(['我有猫。', '猫', '在清华大学，猫', '猫 猫', 'a 猫!'])
+    .lines
+  )
+  assert lines == ['我有 cat。', 'cat', '在 Tsinghua，cat', 'cat cat', 'a cat!']
   assert Switcher('zh', [pair], ALWAYS).switch(['我来到北京']).lines == [
-      '我行く北京']
+    '我行く北京'
+  ]
 
 
 def test_thai_and_japanese_are_cut_at_the_entries():
   thai = _dictionary(('แมว', 'cat'), languages=('th', 'en'))
   assert Switcher('th', [thai], ALWAYS).switch(['ฉันรักแมวมาก']).lines == [
-      'ฉันรัก cat มาก']
+    'ฉันรัก cat มาก'
+  ]
   japanese = _dictionary(('猫', 'cat'), languages=('ja', 'en'))
   assert Switcher('ja', [japanese], ALWAYS).switch(['私は猫です']).lines == [
-      '私は cat です']
+    '私は cat です'
+  ]
 
 
 # Determinism.
@@ -184,8 +218,10 @@ def _numbered(count):
 
 @pytest.fixture(scope='module')
 def numbers():
-  return _dictionary(*((f'w{i}', f'x{i}') for i in range(7)),
-                     *((f'w{i}', f'y{i}') for i in range(7)))
+  return _dictionary(
+    *((f'w{i}', f'x{i}') for i in range(7)),
+    *((f'w{i}', f'y{i}') for i in range(7)),
+  )
 
 
 def test_parts_of_a_text_are_switched_as_the_whole(numbers):
@@ -196,32 +232,37 @@ def test_parts_of_a_text_are_switched_as_the_whole(numbers):
   assert other.switch(lines[48:], name='t', first=48).lines == whole[48:]
   assert other.switch(lines[:48], name='t').lines == whole[:48]
   assert list(other.stream(iter(lines), name='t')) == whole
-  assert list(other.stream(iter(lines[32:]), name='t', first=32)
-              ) == whole[32:]
+  assert list(other.stream(iter(lines[32:]), name='t', first=32)) == whole[32:]
 
 
 def test_seeds_names_and_numbers_give_other_draws(numbers):
   settings = CodeSwitching(group_lines=64)
   lines = _numbered(64)
   texts = [
-      Switcher('en', [numbers], settings).switch(lines, name='t').lines,
-      Switcher('en', [numbers], settings).switch(lines, name='u').lines,
-      Switcher('en', [numbers], settings).switch(
-          lines, name='t', first=64).lines,
-      Switcher('en', [numbers], dataclasses.replace(settings, seed=1)).switch(
-          lines, name='t').lines]
+    Switcher('en', [numbers], settings).switch(lines, name='t').lines,
+    Switcher('en', [numbers], settings).switch(lines, name='u').lines,
+    Switcher('en', [numbers], settings).switch(lines, name='t', first=64).lines,
+    Switcher('en', [numbers], dataclasses.replace(settings, seed=1))
+    .switch(lines, name='t')
+    .lines,
+  ]
   assert len({tuple(text) for text in texts}) == 4
 
 
 def test_draws_do_not_change_between_versions(numbers):
   """A golden text: caches and published runs depend on it."""
   found = Switcher('en', [numbers], CodeSwitching(group_lines=4)).switch(
-      _numbered(4), name='golden')
+    _numbered(4), name='golden'
+  )
   assert found.lines == GOLDEN
 
 
-GOLDEN = ['w0 a0 x3 y5 w0 b', 'w1 a1 w3 w5 w1 b', 'w2 a2 y3 w5 w2 b',
-          'w3 a3 w3 w5 w3 b']
+GOLDEN = [
+  'w0 a0 x3 y5 w0 b',
+  'w1 a1 w3 w5 w1 b',
+  'w2 a2 y3 w5 w2 b',
+  'w3 a3 w3 w5 w3 b',
+]
 
 
 # Mistakes.
@@ -231,8 +272,9 @@ def test_settings_out_of_range_are_told():
   with pytest.raises(errors.ConfigError) as caught:
     CodeSwitching(probability=1.5)
   assert str(caught.value) == (
-      'CodeSwitching.probability is out of range. Got: 1.5. Expected: a number '
-      'from 0 to 1.')
+    'CodeSwitching.probability is out of range. Got: 1.5. Expected: a number '
+    'from 0 to 1.'
+  )
   with pytest.raises(errors.ConfigError, match='copies must be positive'):
     CodeSwitching(copies=0)
 

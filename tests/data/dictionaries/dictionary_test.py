@@ -12,9 +12,14 @@ from xlflax.data.dictionaries.dictionary import Dictionary, Entry
 def test_a_tsv_dictionary(tmp_path):
   path = tmp_path / 'en-de.tsv'
   path.write_text('cat\tKatze\t3\ncat\tKater\t0.5\nNew York\tNeu-York\n')
-  assert Dictionary.read(path) == Dictionary(('en', 'de'), (
-      Entry('cat', 'Katze', 3.0), Entry('cat', 'Kater', 0.5),
-      Entry('New York', 'Neu-York', 1.0)))
+  assert Dictionary.read(path) == Dictionary(
+    ('en', 'de'),
+    (
+      Entry('cat', 'Katze', 3.0),
+      Entry('cat', 'Kater', 0.5),
+      Entry('New York', 'Neu-York', 1.0),
+    ),
+  )
 
 
 def test_a_muse_dictionary(tmp_path):
@@ -25,12 +30,15 @@ def test_a_muse_dictionary(tmp_path):
   assert found.entries == (Entry('the', 'le', 1.0), Entry('the', 'la', 1.0))
 
 
-@pytest.mark.parametrize('kind, text, line, got', [
+@pytest.mark.parametrize(
+  'kind, text, line, got',
+  [
     ('tsv', 'a\tb\nc d\n', 2, "'c d'"),
     ('tsv', 'a\tb\t-1\n', 1, "'a\\tb\\t-1'"),
     ('muse', 'a b\nc\n', 2, "'c'"),
     ('muse', 'a b c\n', 1, "'a b c'"),
-])
+  ],
+)
 def test_malformed_lines_are_told(tmp_path, kind, text, line, got):
   path = tmp_path / 'en-de.tsv'
   path.write_text(text)
@@ -62,25 +70,40 @@ def _options(found, word):
 
 
 def test_both_directions_and_several_languages():
-  en_de = Dictionary(('en', 'de'), (
-      Entry('cat', 'Katze', 3.0), Entry('cat', 'Kater', 1.0),
-      Entry('tomcat', 'Kater', 1.0)))
+  en_de = Dictionary(
+    ('en', 'de'),
+    (
+      Entry('cat', 'Katze', 3.0),
+      Entry('cat', 'Kater', 1.0),
+      Entry('tomcat', 'Kater', 1.0),
+    ),
+  )
   en_fr = Dictionary(('en', 'fr'), (Entry('cat', 'chat', 1.0),))
   both = [en_de, en_fr]
   found = dictionaries.translations('en', both)
   assert _options(found, 'cat') == {
-      ('Katze', 'de'): 3 / 8, ('Kater', 'de'): 1 / 8, ('chat', 'fr'): 1 / 2}
+    ('Katze', 'de'): 3 / 8,
+    ('Kater', 'de'): 1 / 8,
+    ('chat', 'fr'): 1 / 2,
+  }
   assert _options(dictionaries.translations('de', both), 'Kater') == {
-      ('cat', 'en'): 0.5, ('tomcat', 'en'): 0.5}
+    ('cat', 'en'): 0.5,
+    ('tomcat', 'en'): 0.5,
+  }
   assert dictionaries.translations('sw', both) == {}
   assert list(dictionaries.translations('en', both, into=['fr'])) == ['cat']
-  assert _options(dictionaries.translations('en', both, into=['fr']), 'cat'
-                  ) == {('chat', 'fr'): 1.0}
+  assert _options(
+    dictionaries.translations('en', both, into=['fr']), 'cat'
+  ) == {('chat', 'fr'): 1.0}
 
 
 def test_the_same_translation_counts_once_with_its_largest_weight():
-  one = Dictionary(('en', 'de'), (Entry('a', 'x', 1.0), Entry('a', 'y', 1.0),
-                                  Entry('a', 'x', 3.0)))
+  one = Dictionary(
+    ('en', 'de'),
+    (Entry('a', 'x', 1.0), Entry('a', 'y', 1.0), Entry('a', 'x', 3.0)),
+  )
   other = Dictionary(('de', 'en'), (Entry('y', 'a', 1.0),))
   assert _options(dictionaries.translations('en', [one, other]), 'a') == {
-      ('x', 'de'): 0.75, ('y', 'de'): 0.25}
+    ('x', 'de'): 0.75,
+    ('y', 'de'): 0.25,
+  }

@@ -27,18 +27,32 @@ class Held(source_lib.ExampleSource):
 
 def make_pair(name, language, text, paired, label='yes'):
   return examples.ClassifiedText(
-      id=name, language=language, text=text, paired_text=paired, label=label)
+    id=name, language=language, text=text, paired_text=paired, label=label
+  )
 
 
-ENGLISH = Held({'en': [make_pair('7', 'en', 'a man', 'he sleeps'),
-                       make_pair('8', 'en', 'a dog', 'it runs', 'no')]})
-FRENCH = Held({'fr': [make_pair('8', 'fr', 'un chien', 'il court', 'no'),
-                      make_pair('7', 'fr', 'un homme', 'il dort')]})
+ENGLISH = Held(
+  {
+    'en': [
+      make_pair('7', 'en', 'a man', 'he sleeps'),
+      make_pair('8', 'en', 'a dog', 'it runs', 'no'),
+    ]
+  }
+)
+FRENCH = Held(
+  {
+    'fr': [
+      make_pair('8', 'fr', 'un chien', 'il court', 'no'),
+      make_pair('7', 'fr', 'un homme', 'il dort'),
+    ]
+  }
+)
 
 
 def make_source(**fields):
-  return code_switched.CodeSwitched(**(
-      dict(english=ENGLISH, translations=FRENCH) | fields))
+  return code_switched.CodeSwitched(
+    **(dict(english=ENGLISH, translations=FRENCH) | fields)
+  )
 
 
 def test_pairs_of_texts():
@@ -47,12 +61,23 @@ def test_pairs_of_texts():
   assert source.languages() == ('en', 'fr')
   assert source.load('en') == ENGLISH.parts['en']
   assert source.load('fr')[2:] == [
-      examples.ClassifiedText(
-          id='7:0', language='fr', text='un homme', paired_text='he sleeps',
-          paired_language='en', label='yes'),
-      examples.ClassifiedText(
-          id='7:1', language='en', text='a man', paired_text='il dort',
-          paired_language='fr', label='yes')]
+    examples.ClassifiedText(
+      id='7:0',
+      language='fr',
+      text='un homme',
+      paired_text='he sleeps',
+      paired_language='en',
+      label='yes',
+    ),
+    examples.ClassifiedText(
+      id='7:1',
+      language='en',
+      text='a man',
+      paired_text='il dort',
+      paired_language='fr',
+      label='yes',
+    ),
+  ]
 
 
 def test_the_translations_alone():
@@ -65,24 +90,41 @@ def test_the_translations_alone():
 
 def test_questions_keep_the_answer_of_their_context():
   question = examples.Question(
-      id='1', language='en', question='who?', context='It was Ada.',
-      answers=(examples.Answer('Ada', 7),))
+    id='1',
+    language='en',
+    question='who?',
+    context='It was Ada.',
+    answers=(examples.Answer('Ada', 7),),
+  )
   translated = examples.Question(
-      id='1', language='fr', question='qui ?', context="C'était Ada.",
-      answers=(examples.Answer('Ada', 8),))
+    id='1',
+    language='fr',
+    question='qui ?',
+    context="C'était Ada.",
+    answers=(examples.Answer('Ada', 8),),
+  )
   first, second = code_switched.switched(question, translated)
   assert (first.question, first.question_language) == ('qui ?', 'fr')
   assert (first.context, first.language, first.answers[0].start) == (
-      'It was Ada.', 'en', 7)
+    'It was Ada.',
+    'en',
+    7,
+  )
   assert (second.question, second.question_language) == ('who?', 'en')
   assert (second.context, second.language, second.answers[0].start) == (
-      "C'était Ada.", 'fr', 8)
+    "C'était Ada.",
+    'fr',
+    8,
+  )
 
 
-@pytest.mark.parametrize('translation, message', [
+@pytest.mark.parametrize(
+  'translation, message',
+  [
     (make_pair('9', 'fr', 'x', 'y'), 'A translation has no original'),
     (make_pair('7', 'fr', 'x', 'y', 'no'), 'another label than its original'),
-])
+  ],
+)
 def test_translations_that_do_not_fit(translation, message):
   source = make_source(translations=Held({'fr': [translation]}))
   with pytest.raises(errors.CorpusError, match=message):
@@ -111,9 +153,16 @@ def test_joined_sources():
 
 # Rows: tokens are the letters' places in the alphabet.
 
-SPEC = VocabularySpec(size=40, pad_id=0, bos_id=1, eos_id=2, unk_id=3,
-                      mask_id=4, special_ids=(0, 1, 2, 3, 4),
-                      languages=('en', 'fr'))
+SPEC = VocabularySpec(
+  size=40,
+  pad_id=0,
+  bos_id=1,
+  eos_id=2,
+  unk_id=3,
+  mask_id=4,
+  special_ids=(0, 1, 2, 3, 4),
+  languages=('en', 'fr'),
+)
 
 
 class Vocabulary:
@@ -131,20 +180,29 @@ class Letters(rows_lib.RowMaker):
 
   def fields(self, length, spec):
     return rows_lib.text_fields(length, spec) | {
-        'labels': rows_lib.Field((), -1)}
+      'labels': rows_lib.Field((), -1)
+    }
 
   def make(self, examples, vocabulary, *, length):
-    return [[rows_lib.text_row(
-        [np.array([ord(c) - 87 for c in word if c.isalpha()])],
-        [vocabulary.language_id(example.language)], SPEC)
+    return [
+      [
+        rows_lib.text_row(
+          [np.array([ord(c) - 87 for c in word if c.isalpha()])],
+          [vocabulary.language_id(example.language)],
+          SPEC,
+        )
         | {'labels': int(example.id.split(':')[0])}
-             for word in example.text.split()] for example in examples]
+        for word in example.text.split()
+      ]
+      for example in examples
+    ]
 
 
 def test_rows_with_their_counterpart():
   maker = paired_rows.PairedRows(
-      rows=Letters(), counterparts=paired_rows.Counterparts(
-          english=ENGLISH, translations=FRENCH))
+    rows=Letters(),
+    counterparts=paired_rows.Counterparts(english=ENGLISH, translations=FRENCH),
+  )
   dog, man = maker.make(FRENCH.parts['fr'], Vocabulary(), length=9)
   assert len(dog) == 2 and man[1]['labels'] == 7
   # 'homme' beside 'man', 'un' beside 'a'.
@@ -153,7 +211,7 @@ def test_rows_with_their_counterpart():
   assert man[0]['paired_token_ids'].tolist() == [1, 10, 2]
   assert set(man[0]['language_ids']) == {1}
   assert set(man[0]['paired_language_ids']) == {0}
-  own, = maker.make(ENGLISH.parts['en'][:1], Vocabulary(), length=9)
+  (own,) = maker.make(ENGLISH.parts['en'][:1], Vocabulary(), length=9)
   assert own[1]['paired_token_ids'].tolist() == own[1]['token_ids'].tolist()
   fields = maker.fields(9, SPEC)
   assert fields['paired_token_ids'] == fields['token_ids']
@@ -162,27 +220,41 @@ def test_rows_with_their_counterpart():
 
 def test_english_beside_a_partner():
   maker = paired_rows.PairedRows(
-      rows=Letters(), counterparts=paired_rows.Counterparts(
-          english=ENGLISH, translations=FRENCH, partner='fr'))
+    rows=Letters(),
+    counterparts=paired_rows.Counterparts(
+      english=ENGLISH, translations=FRENCH, partner='fr'
+    ),
+  )
   row = maker.make(ENGLISH.parts['en'][:1], Vocabulary(), length=9)[0][1]
   assert row['paired_token_ids'].tolist() == [1, 17, 24, 22, 22, 14, 2]
 
 
 def make_switched(count: int):
   """`count` pairs; every second one has two words on the English side."""
+
   def pairs(language, more):
-    return [make_pair(str(i), language, f'{language} {more * (i % 2)}'.strip(),
-                      'x') for i in range(count)]
-  return make_source(english=Held({'en': pairs('en', 'b')}),
-                     translations=Held({'fr': pairs('fr', '')}),
-                     include_english=False)
+    return [
+      make_pair(str(i), language, f'{language} {more * (i % 2)}'.strip(), 'x')
+      for i in range(count)
+    ]
+
+  return make_source(
+    english=Held({'en': pairs('en', 'b')}),
+    translations=Held({'fr': pairs('fr', '')}),
+    include_english=False,
+  )
 
 
 @pytest.mark.parametrize('batch_size', [2, 6])
 def test_both_of_a_pair_are_in_one_batch(batch_size):
   stream = stream_lib.LabelledStream(
-      name='s', source=make_switched(9), rows=Letters(), length=9,
-      batch_size=batch_size, group_size=2)
+    name='s',
+    source=make_switched(9),
+    rows=Letters(),
+    length=9,
+    batch_size=batch_size,
+    group_size=2,
+  )
   loader = loader_lib.LabelledLoader(stream, vocabulary=Vocabulary(), seed=3)
   # Of 9 pairs 4 have two rows on one side: what lacks there comes again.
   assert loader.num_rows == 2 * (5 + 2 * 4)
@@ -201,8 +273,13 @@ def test_both_of_a_pair_are_in_one_batch(batch_size):
 
 def test_slices_of_a_batch_are_of_the_whole():
   stream = stream_lib.LabelledStream(
-      name='s', source=make_switched(5), rows=Letters(), length=9,
-      batch_size=4, group_size=2)
+    name='s',
+    source=make_switched(5),
+    rows=Letters(),
+    length=9,
+    batch_size=4,
+    group_size=2,
+  )
   loader = loader_lib.LabelledLoader(stream, vocabulary=Vocabulary(), seed=3)
   whole = loader.rows(2, 0, 4)
   for start, stop in ((0, 1), (1, 4), (3, 4)):
@@ -213,12 +290,26 @@ def test_slices_of_a_batch_are_of_the_whole():
 def test_groups_must_fill_a_batch():
   with pytest.raises(errors.ConfigError, match='do not fill a batch'):
     stream_lib.LabelledStream(
-        name='s', source=make_switched(5), rows=Letters(), length=9,
-        batch_size=5, group_size=2)
+      name='s',
+      source=make_switched(5),
+      rows=Letters(),
+      length=9,
+      batch_size=5,
+      group_size=2,
+    )
 
 
 def test_translated_test_sets_are_read_as_english():
-  source = joined.TranslatedExamples(source=Held({'fr': [dataclasses.replace(
-      make_pair('7', 'fr', 'a man', 'he sleeps'), paired_language='fr')]}))
+  source = joined.TranslatedExamples(
+    source=Held(
+      {
+        'fr': [
+          dataclasses.replace(
+            make_pair('7', 'fr', 'a man', 'he sleeps'), paired_language='fr'
+          )
+        ]
+      }
+    )
+  )
   assert source.languages() == ('fr',)
   assert source.load('fr') == [make_pair('7', 'en', 'a man', 'he sleeps')]

@@ -9,17 +9,21 @@ import seqio
 from xlflax.data.labelled import features, formats, task_source, xtreme
 from xlflax.data.seqio_tasks import registry as task_registry
 
-_TEXT = (pathlib.Path(__file__).parents[3] / 'docs' / 'evaluation_data.md'
-         ).read_text(encoding='utf-8')
+_TEXT = (
+  pathlib.Path(__file__).parents[3] / 'docs' / 'evaluation_data.md'
+).read_text(encoding='utf-8')
 
 
 def _rows(header: str) -> list[list[str]]:
   """The cells of the table under a header line."""
   lines = _TEXT.split(header)[1].splitlines()[2:]
-  table = lines[:next(i for i, line in enumerate(lines)
-                      if not line.startswith('|'))]
-  return [[cell.strip() for cell in re.split(r'(?<!\\)\|', row)[1:-1]]
-          for row in table]
+  table = lines[
+    : next(i for i, line in enumerate(lines) if not line.startswith('|'))
+  ]
+  return [
+    [cell.strip() for cell in re.split(r'(?<!\\)\|', row)[1:-1]]
+    for row in table
+  ]
 
 
 def test_formats_and_options():
@@ -28,8 +32,9 @@ def test_formats_and_options():
   assert sum(names, []) == [format.value for format in formats.Format]
   for (name, *_), row in zip(names, rows, strict=True):
     parameters = inspect.signature(
-        formats._READERS[formats.Format(name)]).parameters
-    for option in re.findall(r"`(\w+)[=`]", row[2]):
+      formats._READERS[formats.Format(name)]
+    ).parameters
+    for option in re.findall(r'`(\w+)[=`]', row[2]):
       if option != 'conll':
         assert option in parameters, (name, option)
 
@@ -51,19 +56,28 @@ def test_table_of_xtreme():
     for cell, split in ((train, 'train'), (dev, 'validation')):
       if cell != 'none':
         pattern = task.files[split][0].format('en').replace('-en.dev.en', '')
-        shown = cell.strip('`').replace('*', 'en').replace(
-            '-en.dev.en', '').replace('en-en', 'en')
+        shown = (
+          cell.strip('`')
+          .replace('*', 'en')
+          .replace('-en.dev.en', '')
+          .replace('en-en', 'en')
+        )
         assert pattern.endswith(shown), (pattern, shown)
 
 
 def test_the_documented_task_module(tmp_path, monkeypatch):
-  code = re.search(r'<!-- example: review_tasks\.py -->\n```python\n(.*?)```',
-                   _TEXT, re.DOTALL).group(1)
+  code = re.search(
+    r'<!-- example: review_tasks\.py -->\n```python\n(.*?)```', _TEXT, re.DOTALL
+  ).group(1)
   (tmp_path / 'review_tasks.py').write_text(code, encoding='utf-8')
   monkeypatch.syspath_prepend(str(tmp_path))
   task_registry.import_task_modules(['review_tasks'])
-  example, = task_source.TaskExamples(
-      mixture='reviews.sw', kind='classification').load('sw')
+  (example,) = task_source.TaskExamples(
+    mixture='reviews.sw', kind='classification'
+  ).load('sw')
   assert (example.text, example.paired_text, example.label) == (
-      'Mvua inanyesha.', 'Ardhi imelowa.', 'entailment')
+    'Mvua inanyesha.',
+    'Ardhi imelowa.',
+    'entailment',
+  )
   seqio.TaskRegistry.remove('reviews.sw')

@@ -11,8 +11,15 @@ from xlflax.data.vocabularies import spec as vocabulary_spec
 
 class _Vocabulary:
   spec = vocabulary_spec.VocabularySpec(
-      size=64, pad_id=0, bos_id=1, eos_id=2, unk_id=3, mask_id=4,
-      special_ids=(0, 1, 2, 3, 4), languages=('en', 'fr'))
+    size=64,
+    pad_id=0,
+    bos_id=1,
+    eos_id=2,
+    unk_id=3,
+    mask_id=4,
+    special_ids=(0, 1, 2, 3, 4),
+    languages=('en', 'fr'),
+  )
   needs_language = False
   hash = 'h'
 
@@ -21,14 +28,24 @@ class _Vocabulary:
 
 
 def _stream(**fields):
-  return stream.LabelledStream(**(dict(
-      name='train', source=FakeSource(), rows=FakeRows(), length=8,
-      batch_size=4) | fields))
+  return stream.LabelledStream(
+    **(
+      dict(
+        name='train',
+        source=FakeSource(),
+        rows=FakeRows(),
+        length=8,
+        batch_size=4,
+      )
+      | fields
+    )
+  )
 
 
 def _open(seed=0, cache_dir=None, **fields):
-  return loader_lib.open_loader(_stream(**fields), vocabulary=_Vocabulary(),
-                                seed=seed, cache_dir=cache_dir)
+  return loader_lib.open_loader(
+    _stream(**fields), vocabulary=_Vocabulary(), seed=seed, cache_dir=cache_dir
+  )
 
 
 def _texts(opened, steps):
@@ -39,12 +56,18 @@ def test_batches_have_labels_and_the_shapes_of_the_spec():
   opened = _open(shuffle=False)
   batch = opened.rows(0, 0, 4)
   assert batch['token_ids'][:, :4].tolist() == [
-      [1, 10, 2, 0], [1, 11, 2, 0], [1, 12, 2, 0], [1, 13, 2, 0]]
+    [1, 10, 2, 0],
+    [1, 11, 2, 0],
+    [1, 12, 2, 0],
+    [1, 13, 2, 0],
+  ]
   assert batch['labels'].tolist() == [0, 1, 0, 1]
   assert {key: (value.shape, value.dtype) for key, value in batch.items()} == {
-      key: (value.shape, value.dtype) for key, value in opened.spec.items()}
+    key: (value.shape, value.dtype) for key, value in opened.spec.items()
+  }
   assert opened.spec == loader_lib.abstract_batch(
-      opened.stream, _Vocabulary.spec)
+    opened.stream, _Vocabulary.spec
+  )
 
 
 def test_each_epoch_is_another_order_of_all_rows():
@@ -62,26 +85,30 @@ def test_a_step_depends_on_the_seed_and_itself_only():
   for key in later:
     np.testing.assert_array_equal(later[key], again[key])
     np.testing.assert_array_equal(
-        later[key], np.concatenate([half[key] for half in halves]))
-  assert (_open(seed=1).rows(7, 0, 4)['token_ids']
-          != later['token_ids']).any()
+      later[key], np.concatenate([half[key] for half in halves])
+    )
+  assert (_open(seed=1).rows(7, 0, 4)['token_ids'] != later['token_ids']).any()
 
 
 def test_parts_are_drawn_as_many_as_they_have_or_by_alpha():
   sizes = (('en', 30), ('fr', 10))
+
   def shares(**fields):
     opened = _open(source=FakeSource(sizes=sizes), **fields)
-    batches = [opened.rows(step, 0, 4)['language_ids'][:, 1]
-               for step in range(128)]
+    batches = [
+      opened.rows(step, 0, 4)['language_ids'][:, 1] for step in range(128)
+    ]
     return np.bincount(np.concatenate(batches), minlength=2) / 512
+
   assert shares().tolist() == [0.75, 0.25]
   assert shares(alpha=0.0).tolist() == [0.5, 0.5]
   assert shares(parts=('fr',)).tolist() == [0.0, 1.0]
 
 
 def test_batches_of_one_part():
-  opened = _open(source=FakeSource(sizes=(('en', 8), ('fr', 8))),
-                 batching='one_language')
+  opened = _open(
+    source=FakeSource(sizes=(('en', 8), ('fr', 8))), batching='one_language'
+  )
   for step in range(16):
     assert len(set(opened.rows(step, 0, 4)['language_ids'][:, 1])) == 1
 
@@ -89,8 +116,7 @@ def test_batches_of_one_part():
 def test_statistics_count_what_gives_no_row():
   opened = _open(rows=FakeRows(unused=(1, 2)), max_examples=6)
   [part] = opened.statistics()
-  assert (part.task, part.examples, part.rows, part.dropped) == (
-      'en', 6, 4, 2)
+  assert (part.task, part.examples, part.rows, part.dropped) == ('en', 6, 4, 2)
   assert part.tokens == 12 and part.rate == 1.0
   assert opened.num_rows == 4
 
@@ -106,17 +132,21 @@ def test_rows_come_from_the_cache_where_they_are_there(tmp_path, monkeypatch):
 
 def test_cached_rows_of_changed_examples_are_made_anew(tmp_path):
   _open(cache_dir=tmp_path)
-  with_labels = _open(cache_dir=tmp_path, source=FakeSource(
-      sizes=(('en', 12),)))
+  with_labels = _open(
+    cache_dir=tmp_path, source=FakeSource(sizes=(('en', 12),))
+  )
   assert with_labels.num_rows == 12
-  folder, = (path for path in (tmp_path / 'labelled').iterdir()
-             if path.name == loader._folder(
-                 _stream(), _Vocabulary(), tmp_path).name)
+  (folder,) = (
+    path
+    for path in (tmp_path / 'labelled').iterdir()
+    if path.name == loader._folder(_stream(), _Vocabulary(), tmp_path).name
+  )
   table, _ = row_table.RowTable.load(folder / 'en.npz')
   table.save(folder / 'en.npz', 'of other text')
   assert _open(cache_dir=tmp_path).num_rows == 10
   assert row_table.RowTable.load(folder / 'en.npz')[1] == (
-      FakeSource().fingerprint())
+    FakeSource().fingerprint()
+  )
 
 
 def test_a_damaged_file_of_cached_rows_is_named(tmp_path):
@@ -130,22 +160,33 @@ def test_a_damaged_file_of_cached_rows_is_named(tmp_path):
 
 
 def test_a_row_table_keeps_rows_of_any_length():
-  made = [[{'a': np.array([1, 2, 300]), 'b': np.int32(7)}], [],
-          [{'a': np.array([], np.int32), 'b': np.int32(-1)},
-           {'a': np.array([70000]), 'b': np.int32(2)}]]
+  made = [
+    [{'a': np.array([1, 2, 300]), 'b': np.int32(7)}],
+    [],
+    [
+      {'a': np.array([], np.int32), 'b': np.int32(-1)},
+      {'a': np.array([70000]), 'b': np.int32(2)},
+    ],
+  ]
   table = row_table.RowTable.of(made)
   assert table.num_rows == 3
   assert table.counts == {'examples': 3, 'unused': 1}
   assert [row['a'].tolist() for row in table.rows([2, 0, 1])] == [
-      [70000], [1, 2, 300], []]
+    [70000],
+    [1, 2, 300],
+    [],
+  ]
   assert [int(row['b']) for row in table.rows([0, 1, 2])] == [7, -1, 2]
 
 
-@pytest.mark.parametrize('fields, said', [
+@pytest.mark.parametrize(
+  'fields, said',
+  [
     ({'length': 0}, 'LabelledStream.length must be positive'),
     ({'alpha': -0.5}, 'alpha is negative'),
     ({'batching': 'all'}, 'LabelledStream.batching has no such value'),
-])
+  ],
+)
 def test_impossible_settings(fields, said):
   with pytest.raises(errors.ConfigError, match=said):
     _stream(**fields)
@@ -163,8 +204,9 @@ def test_a_part_that_is_missing_or_empty_is_named():
 def test_the_base_of_sources_has_a_fingerprint_of_its_examples():
   assert isinstance(FakeSource(), source_lib.ExampleSource)
   assert FakeSource().fingerprint() == FakeSource().fingerprint()
-  assert FakeSource().fingerprint() != FakeSource(
-      sizes=(('en', 9),)).fingerprint()
+  assert (
+    FakeSource().fingerprint() != FakeSource(sizes=(('en', 9),)).fingerprint()
+  )
 
 
 def _without_tensorflow(self):

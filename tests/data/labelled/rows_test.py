@@ -9,8 +9,15 @@ from xlflax.data.stream import Positions, Separator
 from xlflax.data.vocabularies import spec as vocabulary_spec
 
 SPEC = vocabulary_spec.VocabularySpec(
-    size=32, pad_id=0, bos_id=1, eos_id=2, unk_id=3, mask_id=4,
-    special_ids=(0, 1, 2, 3, 4), languages=('en', 'fr', 'zh_Hans'))
+  size=32,
+  pad_id=0,
+  bos_id=1,
+  eos_id=2,
+  unk_id=3,
+  mask_id=4,
+  special_ids=(0, 1, 2, 3, 4),
+  languages=('en', 'fr', 'zh_Hans'),
+)
 
 
 class _Vocabulary:
@@ -26,10 +33,12 @@ class _Vocabulary:
 def test_text_row_as_its_docstring_says():
   row = rows.text_row([np.array([7, 8]), np.array([9])], [0, 1], SPEC)
   assert {key: value.tolist() for key, value in row.items()} == {
-      'token_ids': [1, 7, 8, 2, 2, 9, 2], 'segment_ids': [1] * 7,
-      'positions': [0, 1, 2, 3, 4, 5, 6],
-      'language_ids': [0, 0, 0, 0, 1, 1, 1],
-      'side_ids': [0, 0, 0, 0, 1, 1, 1]}
+    'token_ids': [1, 7, 8, 2, 2, 9, 2],
+    'segment_ids': [1] * 7,
+    'positions': [0, 1, 2, 3, 4, 5, 6],
+    'language_ids': [0, 0, 0, 0, 1, 1, 1],
+    'side_ids': [0, 0, 0, 0, 1, 1, 1],
+  }
   assert all(value.dtype == np.int32 for value in row.values())
 
 
@@ -38,12 +47,19 @@ def test_text_row_as_its_docstring_says():
 def test_pairs_are_those_of_pretraining(separator, positions):
   texts = [np.array([7, 8, 9]), np.array([10, 11])]
   stream = stream_lib.Stream(
-      name='pairs', mixture='m', layout='pairs', length=12, batch_size=1,
-      pairs=stream_lib.PairOptions(separator=separator, positions=positions))
+    name='pairs',
+    mixture='m',
+    layout='pairs',
+    length=12,
+    batch_size=1,
+    pairs=stream_lib.PairOptions(separator=separator, positions=positions),
+  )
   expected = text_rows.build_batch(
-      [text_rows.Row([tuple(texts)], (1, 2))], stream, SPEC)
-  row = rows.text_row(texts, [1, 2], SPEC, separator=separator,
-                      positions=positions)
+    [text_rows.Row([tuple(texts)], (1, 2))], stream, SPEC
+  )
+  row = rows.text_row(
+    texts, [1, 2], SPEC, separator=separator, positions=positions
+  )
   batch = rows.stack([row], rows.text_fields(12, SPEC))
   assert batch.keys() == expected.keys()
   for key in batch:
@@ -52,10 +68,12 @@ def test_pairs_are_those_of_pretraining(separator, positions):
 
 
 def test_one_text_is_a_sentence_of_pretraining():
-  stream = stream_lib.Stream(name='s', mixture='m', layout='sentences',
-                             length=6, batch_size=1)
+  stream = stream_lib.Stream(
+    name='s', mixture='m', layout='sentences', length=6, batch_size=1
+  )
   expected = text_rows.build_batch(
-      [text_rows.Row([(np.array([7, 8]),)], (1,))], stream, SPEC)
+    [text_rows.Row([(np.array([7, 8]),)], (1,))], stream, SPEC
+  )
   row = rows.text_row([np.array([7, 8])], [1], SPEC)
   batch = rows.stack([row], rows.text_fields(6, SPEC))
   for key in expected:
@@ -65,8 +83,9 @@ def test_one_text_is_a_sentence_of_pretraining():
 
 def test_stack_pads_rows_and_adds_empty_ones():
   fields = {'ids': rows.Field((3,), 9), 'label': rows.Field((), -1)}
-  batch = rows.stack([{'ids': np.array([1, 2]), 'label': np.int32(5)}],
-                     fields, num_rows=2)
+  batch = rows.stack(
+    [{'ids': np.array([1, 2]), 'label': np.int32(5)}], fields, num_rows=2
+  )
   assert batch['ids'].tolist() == [[1, 2, 9], [9, 9, 9]]
   assert batch['label'].tolist() == [5, -1]
   assert batch['ids'].dtype == np.int32

@@ -8,28 +8,38 @@ from xlflax import errors
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import submission, xtreme
 
-_TEXTS = [examples_lib.ClassifiedText(id=str(i), language='ur', text='ایک')
-          for i in range(2)]
+_TEXTS = [
+  examples_lib.ClassifiedText(id=str(i), language='ur', text='ایک')
+  for i in range(2)
+]
 _SENTENCES = [
-    examples_lib.TaggedSentence(id='0', language='yo', words=('ẹ', 'ni')),
-    examples_lib.TaggedSentence(id='1', language='yo', words=('bẹ́ẹ̀',))]
-_QUESTIONS = [examples_lib.Question(id=name, language='th', question='?',
-                                    context='กข') for name in ('q2', 'q1')]
+  examples_lib.TaggedSentence(id='0', language='yo', words=('ẹ', 'ni')),
+  examples_lib.TaggedSentence(id='1', language='yo', words=('bẹ́ẹ̀',)),
+]
+_QUESTIONS = [
+  examples_lib.Question(id=name, language='th', question='?', context='กข')
+  for name in ('q2', 'q1')
+]
 _MINED = examples_lib.MinedSentences(
-    languages=('ka', 'en'), first={'0': 'კი', '1': 'არა'},
-    second={'0': 'No.', '1': 'Yes.'})
+  languages=('ka', 'en'),
+  first={'0': 'კი', '1': 'არა'},
+  second={'0': 'No.', '1': 'Yes.'},
+)
 
 
 def test_texts_of_the_files():
   assert submission.labels(_TEXTS, ['neutral', 'entailment']) == (
-      'neutral\nentailment\n')
+    'neutral\nentailment\n'
+  )
   assert submission.tags(_SENTENCES, [('PRON', 'AUX'), ('INTJ',)]) == (
-      'PRON\nAUX\n\nINTJ\n')
+    'PRON\nAUX\n\nINTJ\n'
+  )
   text = submission.answers(_QUESTIONS, {'q1': 'ข', 'q2': 'ก'})
   assert 'ก' in text
   assert list(json.loads(text).items()) == [('q2', 'ก'), ('q1', 'ข')]
   assert submission.pairs(_MINED, [('1', '0'), ('0', '1'), ('0', '1')]) == (
-      '0\t1\n1\t0\n')
+    '0\t1\n1\t0\n'
+  )
   assert submission.nearest(_MINED, [1, 0]) == '1\n0\n'
 
 
@@ -37,34 +47,54 @@ def test_names_of_the_files():
   assert submission.file_name('xnli', 'ur') == 'xnli/test-ur.tsv'
   assert submission.file_name('tydiqa', 'fi') == 'tydiqa/test-fi.json'
   assert submission.file_name('bucc2018', 'ru-en') == 'bucc2018/test-ru.tsv'
-  with pytest.raises(errors.ConfigError, match="XTREME's task pawsx has no such"
-                     " language. Got: ur. Expected: one of de, en, es"):
+  with pytest.raises(
+    errors.ConfigError,
+    match="XTREME's task pawsx has no such"
+    ' language. Got: ur. Expected: one of de, en, es',
+  ):
     submission.file_name('pawsx', 'ur')
 
 
 def test_a_folder_tells_what_lacks(tmp_path):
   name = submission.file_name('xnli', 'ur')
-  lacking = submission.write(str(tmp_path), {
-      name: submission.labels(_TEXTS, ['neutral', 'neutral'])})
+  lacking = submission.write(
+    str(tmp_path), {name: submission.labels(_TEXTS, ['neutral', 'neutral'])}
+  )
   assert (tmp_path / name).read_text() == 'neutral\nneutral\n'
-  assert len(lacking) == sum(
-      len(task.languages) for task in xtreme.TASKS.values()) - 1
+  assert (
+    len(lacking)
+    == sum(len(task.languages) for task in xtreme.TASKS.values()) - 1
+  )
   assert name not in lacking and 'xquad/test-th.json' in lacking
 
 
-@pytest.mark.parametrize('make, message', [
-    (lambda: submission.labels(_TEXTS, ['neutral']),
-     'do not fit the test set. Got: 1 classes. Expected: 2'),
+@pytest.mark.parametrize(
+  'make, message',
+  [
+    (
+      lambda: submission.labels(_TEXTS, ['neutral']),
+      'do not fit the test set. Got: 1 classes. Expected: 2',
+    ),
     (lambda: submission.tags(_SENTENCES, [('X', 'X')]), 'Got: 1 sentences'),
-    (lambda: submission.tags(_SENTENCES, [('X',), ('X',)]),
-     'Got: 1 tags of sentence 0. Expected: 2'),
-    (lambda: submission.answers(_QUESTIONS, {'q2': 'ก'}),
-     'Got: 1 answers to 2 questions, such as q1 on one side only'),
-    (lambda: submission.pairs(_MINED, [('0', '7')]),
-     'has an id that no sentence has. Got: 0 7'),
+    (
+      lambda: submission.tags(_SENTENCES, [('X',), ('X',)]),
+      'Got: 1 tags of sentence 0. Expected: 2',
+    ),
+    (
+      lambda: submission.answers(_QUESTIONS, {'q2': 'ก'}),
+      'Got: 1 answers to 2 questions, such as q1 on one side only',
+    ),
+    (
+      lambda: submission.pairs(_MINED, [('0', '7')]),
+      'has an id that no sentence has. Got: 0 7',
+    ),
     (lambda: submission.nearest(_MINED, [0]), 'Got: 1 sentences'),
-    (lambda: submission.nearest(_MINED, [0, 2]),
-     'does not exist. Got: 2. Expected: a line from 0 to 1')])
+    (
+      lambda: submission.nearest(_MINED, [0, 2]),
+      'does not exist. Got: 2. Expected: a line from 0 to 1',
+    ),
+  ],
+)
 def test_predictions_must_fit(make, message):
   with pytest.raises(errors.CorpusError, match=message):
     make()
@@ -72,8 +102,15 @@ def test_predictions_must_fit(make, message):
 
 def test_what_is_blind():
   assert submission.is_blind([*_TEXTS, *_SENTENCES, *_QUESTIONS])
-  assert not submission.is_blind([*_TEXTS, examples_lib.ClassifiedText(
-      id='2', language='ur', text='x', label='neutral')])
+  assert not submission.is_blind(
+    [
+      *_TEXTS,
+      examples_lib.ClassifiedText(
+        id='2', language='ur', text='x', label='neutral'
+      ),
+    ]
+  )
   tree = examples_lib.ParsedSentence(
-      id='0', language='ru', words=('да',), tags=('PART',))
+    id='0', language='ru', words=('да',), tags=('PART',)
+  )
   assert submission.is_blind([tree])

@@ -11,14 +11,18 @@ from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.interop.huggingface import tokenizers as importer
 
 _IMPORTED = ['bert', 'bert_cased', 'roberta', 'xlm-roberta', 'mt5']
-_TEXTS = [*dict.fromkeys(tokenizers_test._LINES),
-          *tokenizers_test.EDGE_CASES,
-          'die Katze sieht (ohne Grund) den Fluss.',
-          'кошка видит старый корабль зимой.', '猫が いる。東京（2021年）']
+_TEXTS = [
+  *dict.fromkeys(tokenizers_test._LINES),
+  *tokenizers_test.EDGE_CASES,
+  'die Katze sieht (ohne Grund) den Fluss.',
+  'кошка видит старый корабль зимой.',
+  '猫が いる。東京（2021年）',
+]
 
 
-@pytest.fixture(scope='module', params=[*_IMPORTED, 'joint', 'shared', 'none',
-                                        'separate'])
+@pytest.fixture(
+  scope='module', params=[*_IMPORTED, 'joint', 'shared', 'none', 'separate']
+)
 def known(request, tmp_path_factory):
   """(vocabulary, the library's own tokenizer if it knows offsets)."""
   kind = request.param
@@ -27,13 +31,14 @@ def known(request, tmp_path_factory):
     model_type, make = tokenizers_test._KINDS[kind]
     reference = make(folder)
     reference.save_pretrained(folder / 'saved')
-    return importer.read(folder / 'saved', model_type=model_type, size=None,
-                         languages=('en', 'de')), reference
+    return importer.read(
+      folder / 'saved', model_type=model_type, size=None, languages=('en', 'de')
+    ), reference
   if kind == 'joint':
     return request.getfixturevalue('toy_vocabulary'), None
   return vocabulary_training.train_vocabulary(
-      request.getfixturevalue('toy_corpus'), folder / 'v', size=60,
-      anchors=kind), None
+    request.getfixturevalue('toy_corpus'), folder / 'v', size=60, anchors=kind
+  ), None
 
 
 @pytest.fixture(scope='module')
@@ -50,13 +55,18 @@ def test_the_tokens_are_those_of_the_whole_text(known, encoded):
 
 def test_every_character_has_a_token(encoded):
   for text, spans in zip(_TEXTS, encoded, strict=True):
-    covered = {i for a, b in zip(spans.starts, spans.ends, strict=True)
-               for i in range(a, b)}
+    covered = {
+      i
+      for a, b in zip(spans.starts, spans.ends, strict=True)
+      for i in range(a, b)
+    }
     assert not {i for i in covered if text[i].isspace()}
-    missing = ''.join(c for i, c in enumerate(text)
-                      if i not in covered and not c.isspace())
-    assert all(unicodedata.category(c) in ('Mn', 'Cc', 'Cf') or c == '▁'
-               for c in missing)
+    missing = ''.join(
+      c for i, c in enumerate(text) if i not in covered and not c.isspace()
+    )
+    assert all(
+      unicodedata.category(c) in ('Mn', 'Cc', 'Cf') or c == '▁' for c in missing
+    )
 
 
 def test_tokens_stand_in_the_order_of_their_characters(encoded):
@@ -73,19 +83,29 @@ def test_spans_are_those_of_the_tokenizers_library(known, encoded):
     pytest.skip('the library has no such tokenizer')
   compared = 0
   for text, spans in zip(_TEXTS, encoded, strict=True):
-    expected = reference(text, add_special_tokens=False,
-                         return_offsets_mapping=True)
+    expected = reference(
+      text, add_special_tokens=False, return_offsets_mapping=True
+    )
     # What a normalisation joins or splits is its own affair, and a typed ▁.
-    if expected['input_ids'] != spans.token_ids.tolist() or '▁' in text or {
+    if (
+      expected['input_ids'] != spans.token_ids.tolist()
+      or '▁' in text
+      or {
         unicodedata.normalize('NFKD', text),
-        unicodedata.normalize('NFC', text)} != {text}:
+        unicodedata.normalize('NFC', text),
+      }
+      != {text}
+    ):
       continue
-    for (a, b), start, end in zip(expected['offset_mapping'], spans.starts,
-                                  spans.ends, strict=True):
+    for (a, b), start, end in zip(
+      expected['offset_mapping'], spans.starts, spans.ends, strict=True
+    ):
       if start < end:
         inner = text[a:b].lstrip()
-        assert (start, end) == (b - len(inner), b - len(inner) + len(
-            inner.rstrip()))
+        assert (start, end) == (
+          b - len(inner),
+          b - len(inner) + len(inner.rstrip()),
+        )
         compared += 1
   assert compared > 100
 
@@ -105,13 +125,14 @@ def test_spans_of_tokens_are_found_again(encoded):
 def test_encode_as_its_docstring_says(toy_vocabulary):
   spans, empty = token_spans.encode(toy_vocabulary, ['the dogs', ' '], 'en')
   assert spans.starts[0] == 0 and spans.ends[-1] == 8
-  assert 'the'.startswith('the dogs'[spans.starts[0]:spans.ends[0]])
+  assert 'the'.startswith('the dogs'[spans.starts[0] : spans.ends[0]])
   assert len(empty.token_ids) == 0 and empty.cover(0, 1) is None
 
 
 def test_characters_inside_of_tokens_are_covered_by_the_fewest():
-  spans = token_spans.TokenSpans(*map(np.int32, (
-      [7, 8, 9, 10], [0, 4, 4, 7], [3, 4, 7, 8])))
+  spans = token_spans.TokenSpans(
+    *map(np.int32, ([7, 8, 9, 10], [0, 4, 4, 7], [3, 4, 7, 8]))
+  )
   assert spans.cover(1, 2) == (0, 0)
   assert spans.cover(4, 7) == (2, 2)
   assert spans.cover(2, 8) == (0, 3)
@@ -119,7 +140,9 @@ def test_characters_inside_of_tokens_are_covered_by_the_fewest():
   assert spans.cover(8, 9) is None
 
 
-@pytest.mark.parametrize(('text', 'pieces', 'starts', 'ends'), [
+@pytest.mark.parametrize(
+  ('text', 'pieces', 'starts', 'ends'),
+  [
     ('Dogs', ['dog', '##s'], [0, 3], [3, 4]),
     ('dogs', ['▁', 'dog', 's'], [0, 0, 3], [0, 3, 4]),
     ('dogs', ['Ġdog', 's'], [0, 3], [3, 4]),
@@ -137,7 +160,8 @@ def test_characters_inside_of_tokens_are_covered_by_the_fewest():
     ('é', ['e'], [0], [1]),
     ('Été', ['ete'], [0], [3]),
     ('a\u200bb', ['a', 'b'], [0, 2], [1, 3]),
-])
+  ],
+)
 def test_pieces_are_laid_over_text(text, pieces, starts, ends):
   found = piece_layout.spans(text, pieces)
   assert [x.tolist() for x in found] == [starts, ends]
@@ -149,11 +173,17 @@ def test_pieces_of_another_text_do_not_fit():
 
 
 def test_a_chunk_whose_pieces_do_not_fit_is_cut_into_words(
-    toy_vocabulary, monkeypatch):
+  toy_vocabulary, monkeypatch
+):
   spans = piece_layout.spans
-  monkeypatch.setattr(piece_layout, 'spans', lambda text, pieces: (
-      None if '(' in text or text == 'cat' else spans(text, pieces)))
-  found, = token_spans.encode(toy_vocabulary, ['a cat(the dog)'], 'en')
+  monkeypatch.setattr(
+    piece_layout,
+    'spans',
+    lambda text, pieces: (
+      None if '(' in text or text == 'cat' else spans(text, pieces)
+    ),
+  )
+  (found,) = token_spans.encode(toy_vocabulary, ['a cat(the dog)'], 'en')
   text = 'a cat(the dog)'
   parts = {text[a:b] for a, b in zip(found.starts, found.ends, strict=True)}
   assert 'cat' in parts  # not taken apart any further

@@ -11,10 +11,16 @@ from xlflax.data.labelled import rows as rows_lib
 
 _WORDS = ('the', 'dogs', 'bark')
 _TAGGED = examples_lib.TaggedSentence(
-    id='0', language='en', words=_WORDS, tags=('DET', 'NOUN', 'VERB'))
+  id='0', language='en', words=_WORDS, tags=('DET', 'NOUN', 'VERB')
+)
 _PARSED = examples_lib.ParsedSentence(
-    id='0', language='en', words=_WORDS, tags=('DET', 'NOUN', 'VERB'),
-    heads=(2, 3, 0), relations=('det', 'nsubj', 'root'))
+  id='0',
+  language='en',
+  words=_WORDS,
+  tags=('DET', 'NOUN', 'VERB'),
+  heads=(2, 3, 0),
+  relations=('det', 'nsubj', 'root'),
+)
 _TAGS = tagging_rows.TaggingRows(labels=('DET', 'NOUN', 'VERB'))
 _TREES = parsing_rows.ParsingRows(relations=('det', 'nsubj', 'root'))
 
@@ -53,41 +59,61 @@ def test_tree_of_a_row(vocabulary):
 def test_long_sentences_are_split_between_words(vocabulary):
   [rows] = word_rows.text_rows([_TAGGED], vocabulary, length=5)
   assert [row.row['token_ids'].tolist() for row in rows] == [
-      [1, 5, 6, 7, 2], [1, 8, 2]]
+    [1, 5, 6, 7, 2],
+    [1, 8, 2],
+  ]
   assert [(row.first, row.starts.tolist()) for row in rows] == [
-      (0, [1, 2]), (2, [1])]
+    (0, [1, 2]),
+    (2, [1]),
+  ]
   [tagged] = _TAGS.make([_TAGGED], vocabulary, length=5)
   assert [_lists(row)['labels'] for row in tagged] == [
-      [-1, 0, 1, -1, -1], [-1, 2, -1]]
+    [-1, 0, 1, -1, -1],
+    [-1, 2, -1],
+  ]
   [parsed] = _TREES.make([_PARSED], vocabulary, length=5)
   assert [_lists(row)['heads'] for row in parsed] == [[-1, 2, -1], [-1, 0]]
-  assert [_lists(row)['relations'] for row in parsed] == [
-      [-1, 0, -1], [-1, 2]]
+  assert [_lists(row)['relations'] for row in parsed] == [[-1, 0, -1], [-1, 2]]
 
 
 def test_heads_of_a_later_row_count_from_its_first_word(vocabulary):
   sentence = examples_lib.ParsedSentence(
-      id='0', language='en', words=('a', 'b', 'c', 'd'), tags=('_',) * 4,
-      heads=(0, 1, 4, 2), relations=('root', 'det', 'det', 'nsubj'))
+    id='0',
+    language='en',
+    words=('a', 'b', 'c', 'd'),
+    tags=('_',) * 4,
+    heads=(0, 1, 4, 2),
+    relations=('root', 'det', 'det', 'nsubj'),
+  )
   [rows] = _TREES.make([sentence], vocabulary, length=4)
   assert [_lists(row)['heads'] for row in rows] == [[-1, 0, 1], [-1, 2, -1]]
 
 
-@pytest.mark.parametrize(('lengths', 'expected'), [
-    ([2, 2, 5, 1], [(0, 2), (2, 3), (3, 4)]), ([4], [(0, 1)]), ([], []),
-    ([1, 1, 1, 1], [(0, 4)]), ([3, 3], [(0, 1), (1, 2)])])
+@pytest.mark.parametrize(
+  ('lengths', 'expected'),
+  [
+    ([2, 2, 5, 1], [(0, 2), (2, 3), (3, 4)]),
+    ([4], [(0, 1)]),
+    ([], []),
+    ([1, 1, 1, 1], [(0, 4)]),
+    ([3, 3], [(0, 1), (1, 2)]),
+  ],
+)
 def test_windows(lengths, expected):
   """Four tokens fit; every word is in one window."""
-  assert [(w.start, w.stop) for w in word_rows.windows(lengths, 4)
-          ] == expected
+  assert [(w.start, w.stop) for w in word_rows.windows(lengths, 4)] == expected
 
 
 def test_word_longer_than_a_row_keeps_what_fits(vocabulary):
   [rows] = word_rows.text_rows(
-      [_TAGGED.__class__(id='0', language='en', words=('dogs', 'bark'))],
-      vocabulary, length=3)
+    [_TAGGED.__class__(id='0', language='en', words=('dogs', 'bark'))],
+    vocabulary,
+    length=3,
+  )
   assert [row.row['token_ids'].tolist() for row in rows] == [
-      [1, 6, 2], [1, 8, 2]]
+    [1, 6, 2],
+    [1, 8, 2],
+  ]
   assert [row.lengths.tolist() for row in rows] == [[1], [1]]
 
 
@@ -95,14 +121,21 @@ def test_sentences_without_labels_give_no_row(vocabulary):
   blind = examples_lib.TaggedSentence(id='1', language='fr', words=_WORDS)
   found = _TAGS.make([blind, _TAGGED, blind], vocabulary, length=16)
   assert [len(rows) for rows in found] == [0, 1, 0]
-  assert _TREES.make([examples_lib.ParsedSentence(
-      id='1', language='fr', words=_WORDS, tags=('_',) * 3)], vocabulary,
-                     length=16) == [[]]
+  assert _TREES.make(
+    [
+      examples_lib.ParsedSentence(
+        id='1', language='fr', words=_WORDS, tags=('_',) * 3
+      )
+    ],
+    vocabulary,
+    length=16,
+  ) == [[]]
 
 
 def test_language_of_the_tokens(vocabulary):
   french = examples_lib.TaggedSentence(
-      id='1', language='fr', words=('the',), tags=('DET',))
+    id='1', language='fr', words=('the',), tags=('DET',)
+  )
   [[row]] = _TAGS.make([french], vocabulary, length=16)
   assert row['language_ids'].tolist() == [1, 1, 1]
 
@@ -110,7 +143,8 @@ def test_language_of_the_tokens(vocabulary):
 def test_label_that_is_not_known(vocabulary):
   with pytest.raises(errors.CorpusError) as error:
     tagging_rows.TaggingRows(labels=('DET', 'NOUN')).make(
-        [_TAGGED], vocabulary, length=16)
+      [_TAGGED], vocabulary, length=16
+    )
   assert "'VERB' in en, example 0" in str(error.value)
 
 

@@ -16,22 +16,35 @@ def folder(tmp_path):
 
 def test_languages_are_those_of_the_paper():
   """Table 1 of the paper: the number of languages of each task."""
-  assert {name: len(task.languages)
-          for name, task in xtreme.TASKS.items()} == {
-      'xnli': 15, 'pawsx': 7, 'udpos': 33, 'panx': 40, 'xquad': 11, 'mlqa': 7,
-      'tydiqa': 9, 'bucc2018': 4, 'tatoeba': 36}
-  everything = {language for task in xtreme.TASKS.values()
-                for language in task.languages}
+  assert {name: len(task.languages) for name, task in xtreme.TASKS.items()} == {
+    'xnli': 15,
+    'pawsx': 7,
+    'udpos': 33,
+    'panx': 40,
+    'xquad': 11,
+    'mlqa': 7,
+    'tydiqa': 9,
+    'bucc2018': 4,
+    'tatoeba': 36,
+  }
+  everything = {
+    language for task in xtreme.TASKS.values() for language in task.languages
+  }
   assert len(everything) == 40  # Hu et al. 2020, abstract.
   assert set(xtreme.TASKS['panx'].languages) == everything
   assert {'ms', 'my', 'yo', 'en'} == everything - set(
-      xtreme.TASKS['tatoeba'].languages)
+    xtreme.TASKS['tatoeba'].languages
+  )
 
 
-@pytest.mark.parametrize('task, split, part, texts, labels', [
+@pytest.mark.parametrize(
+  'task, split, part, texts, labels',
+  [
     ('xnli', 'train', 'en', ['a', 'c "d"'], ['neutral', 'entailment']),
     ('xnli', 'test', 'ur', ['ایک', 'تین'], [None, None]),
-    ('pawsx', 'test', 'ko', ['하나'], [None])])
+    ('pawsx', 'test', 'ko', ['하나'], [None]),
+  ],
+)
 def test_classes(folder, task, split, part, texts, labels):
   examples = xtreme.examples(folder, task, split).load(part)
   assert [e.text for e in examples] == texts
@@ -42,7 +55,9 @@ def test_tags(folder):
   first, second = xtreme.examples(folder, 'udpos', 'train').load('en')
   assert (first.words, first.tags) == (('a', 'cat'), ('DET', 'NOUN'))
   assert [e.tags for e in xtreme.examples(folder, 'udpos').load('yo')] == [
-      None, None]
+    None,
+    None,
+  ]
   assert xtreme.examples(folder, 'panx').load('my')[0].words == ('ရန်ကုန်',)
 
 
@@ -52,7 +67,9 @@ def test_questions(folder):
     assert train.languages() == ('en',)
     assert train.load('en')[0].answers[0].text == 'kissa'
   assert [e.id for e in xtreme.examples(folder, 'xquad').load('th')] == [
-      'x1', 'x2']
+    'x1',
+    'x2',
+  ]
   assert xtreme.examples(folder, 'tydiqa').load('fi')[0].answers == ()
   train = xtreme.examples(folder, 'tydiqa', 'train')
   assert [e.id for e in train.load('en')] == ['1', '1#2']
@@ -73,7 +90,8 @@ def test_collections(folder):
 def test_the_folder_above_is_enough(folder):
   above = str(pathlib.Path(folder).parent)
   assert xtreme.find(above, 'xnli', 'test') == xtreme.find(
-      folder, 'xnli', 'test')
+    folder, 'xnli', 'test'
+  )
 
 
 def test_languages_can_be_chosen(folder):
@@ -81,31 +99,44 @@ def test_languages_can_be_chosen(folder):
   assert chosen.languages() == ('ur',)
   assert len(chosen.load('ur')) == 1
   assert xtreme.examples(folder, 'bucc2018', languages=('ru',)).languages() == (
-      'ru-en',)
+    'ru-en',
+  )
 
 
 def test_what_lacks_is_told(folder):
   notes = xtreme.missing(folder, 'mlqa')
   assert notes == (
-      'mlqa: no test data of ar, de, en, es, vi, zh (mlqa/MLQA_V1/test/'
-      'test-context-<language>-question-<language>.json)',)
-  with pytest.raises(errors.CorpusError, match='lacks files of the task xnli. '
-                     'Got: sw. Expected: xnli/test-<language>.tsv. Where: '
-                     '.*download, split test. .*download_data.sh'):
+    'mlqa: no test data of ar, de, en, es, vi, zh (mlqa/MLQA_V1/test/'
+    'test-context-<language>-question-<language>.json)',
+  )
+  with pytest.raises(
+    errors.CorpusError,
+    match='lacks files of the task xnli. '
+    'Got: sw. Expected: xnli/test-<language>.tsv. Where: '
+    '.*download, split test. .*download_data.sh',
+  ):
     xtreme.examples(folder, 'xnli', languages=('ur', 'sw'))
-  with pytest.raises(errors.CorpusError, match='lacks files of the task pawsx. '
-                     'Expected: pawsx/dev-<language>.tsv'):
+  with pytest.raises(
+    errors.CorpusError,
+    match='lacks files of the task pawsx. Expected: pawsx/dev-<language>.tsv',
+  ):
     xtreme.examples(folder, 'pawsx', 'validation')
   with pytest.raises(errors.CorpusError, match='Expected: a split it has'):
     xtreme.examples(folder, 'tatoeba', 'train')
 
 
 def test_wrong_names(folder, tmp_path):
-  with pytest.raises(errors.ConfigError, match='XTREME has no such task. Got: '
-                     'xcopa. Expected: one of xnli, pawsx, udpos'):
+  with pytest.raises(
+    errors.ConfigError,
+    match='XTREME has no such task. Got: '
+    'xcopa. Expected: one of xnli, pawsx, udpos',
+  ):
     xtreme.examples(folder, 'xcopa')
-  with pytest.raises(errors.CorpusError, match="folder does not exist. Got: .*"
-                     "nowhere. Expected: the folder download"):
+  with pytest.raises(
+    errors.CorpusError,
+    match='folder does not exist. Got: .*'
+    'nowhere. Expected: the folder download',
+  ):
     xtreme.examples(str(tmp_path / 'nowhere'), 'xnli')
   with pytest.raises(errors.CorpusError, match='files of the task mlqa'):
     xtreme.mlqa_pairs(folder, 'validation')

@@ -12,36 +12,47 @@ _EOS = 2
 
 
 def _stream(layout, length, **settings):
-  pairs = {k: settings.pop(k) for k in ('min_tokens', 'max_tokens')
-           if k in settings}
+  pairs = {
+    k: settings.pop(k) for k in ('min_tokens', 'max_tokens') if k in settings
+  }
   return stream_lib.Stream(
-      name='s', mixture='m', layout=layout, length=length, batch_size=2,
-      pairs=stream_lib.PairOptions(**pairs), **settings)
+    name='s',
+    mixture='m',
+    layout=layout,
+    length=length,
+    batch_size=2,
+    pairs=stream_lib.PairOptions(**pairs),
+    **settings,
+  )
 
 
 def _ragged(texts):
   return examples_lib.Ragged(
-      np.array([t for text in texts for t in text], np.int32),
-      np.array([len(text) for text in texts]))
+    np.array([t for text in texts for t in text], np.int32),
+    np.array([len(text) for text in texts]),
+  )
 
 
 def _examples(*sides, starts=None):
   starts = starts or [i == 0 for i in range(len(sides[0]))]
-  return examples_lib.Examples(
-      tuple(map(_ragged, sides)), np.array(starts))
+  return examples_lib.Examples(tuple(map(_ragged, sides)), np.array(starts))
 
 
 def _index(examples, stream):
-  sides = [row_index.Side(
+  sides = [
+    row_index.Side(
       side.with_eos(_EOS, np.uint16),
-      np.concatenate([[0], np.cumsum(side.lengths + 1)]))
-      for side in examples.sides]
+      np.concatenate([[0], np.cumsum(side.lengths + 1)]),
+    )
+    for side in examples.sides
+  ]
   return row_index.make(sides, examples.starts_document, stream)
 
 
 def _plain(units):
-  return [[tuple(side.tolist() for side in unit) for unit in row]
-          for row in units]
+  return [
+    [tuple(side.tolist() for side in unit) for unit in row] for row in units
+  ]
 
 
 def _both(examples, stream, batch_size=3):
@@ -53,15 +64,20 @@ def _both(examples, stream, batch_size=3):
   batches = []
   for first in range(0, n, batch_size):
     keep = np.zeros(n, bool)
-    keep[first:first + batch_size] = True
-    batches.append(examples_lib.Examples(
+    keep[first : first + batch_size] = True
+    batches.append(
+      examples_lib.Examples(
         tuple(side.select(keep) for side in examples.sides),
-        examples.starts_document[keep]))
-  in_order = _plain(row_iterator.iterate(
-      batches, stream, eos_id=_EOS, counts=counts))
+        examples.starts_document[keep],
+      )
+    )
+  in_order = _plain(
+    row_iterator.iterate(batches, stream, eos_id=_EOS, counts=counts)
+  )
   assert in_order == by_index
   assert counts == row_iterator.Counts(
-      n, index.num_dropped, index.num_truncated)
+    n, index.num_dropped, index.num_truncated
+  )
   return by_index, counts
 
 
@@ -75,8 +91,9 @@ def test_blocks_join_lines_with_eos():
 
 @pytest.mark.parametrize('remainder', ['pad', 'drop'])
 def test_a_task_shorter_than_a_block_has_one_row(remainder):
-  rows, _ = _both(_examples([[10]]),
-                  _stream('blocks', 100, remainder=remainder))
+  rows, _ = _both(
+    _examples([[10]]), _stream('blocks', 100, remainder=remainder)
+  )
   assert rows == [[([10],)]]
 
 
@@ -86,19 +103,25 @@ def test_blocks_of_whole_length_have_no_empty_row():
 
 
 def test_sentences_are_cut():
-  rows, counts = _both(_examples([[10, 11], [12, 13, 14]]),
-                       _stream('sentences', 4))
+  rows, counts = _both(
+    _examples([[10, 11], [12, 13, 14]]), _stream('sentences', 4)
+  )
   assert rows == [[([10, 11],)], [([12, 13],)]]
   assert counts.truncated == 1
 
 
 def test_pairs_are_filtered_and_cut_longest_first():
-  pairs = _examples([[10], [11] * 9, [12] * 9, [13] * 2, [14] * 30],
-                    [[20] * 5, [21] * 2, [22] * 8, [23] * 2, [24] * 2])
+  pairs = _examples(
+    [[10], [11] * 9, [12] * 9, [13] * 2, [14] * 30],
+    [[20] * 5, [21] * 2, [22] * 8, [23] * 2, [24] * 2],
+  )
   stream = _stream('pairs', 10, min_tokens=2, max_tokens=20)
   rows, counts = _both(pairs, stream)
-  assert rows == [[([11] * 4, [21] * 2)], [([12] * 3, [22] * 3)],
-                  [([13] * 2, [23] * 2)]]
+  assert rows == [
+    [([11] * 4, [21] * 2)],
+    [([12] * 3, [22] * 3)],
+    [([13] * 2, [23] * 2)],
+  ]
   assert (counts.dropped, counts.truncated) == (2, 2)
 
 
@@ -115,22 +138,28 @@ def test_sides_are_cut_apart():
 
 
 def test_adjacent_segments_stay_in_their_document():
-  lines = _examples([[10, 11], [12, 13, 14], [15], [16, 17, 18]],
-                    starts=[True, False, True, True])
+  lines = _examples(
+    [[10, 11], [12, 13, 14], [15], [16, 17, 18]],
+    starts=[True, False, True, True],
+  )
   rows, counts = _both(lines, _stream('adjacent', 4))
   # Documents 10 11 2 12 13 14, then 15 (too short), then 16 17 18.
-  assert rows == [[([10, 11], [2, 12])], [([13], [14])],
-                  [([16, 17], [18])]]
+  assert rows == [[([10, 11], [2, 12])], [([13], [14])], [([16, 17], [18])]]
   assert counts.dropped == 1
 
 
 _CASES = [
-    ('blocks', {}), ('blocks', {'remainder': 'drop'}), ('sentences', {}),
-    ('sentences', {'packing': 'next_fit'}),
-    ('adjacent', {}), ('adjacent', {'min_tokens': 3}),
-    ('pairs', {}), ('pairs', {'packing': 'next_fit'}),
-    ('pairs', {'min_tokens': 4, 'max_tokens': 25}),
-    ('sides', {}), ('sides', {'min_tokens': 4, 'max_tokens': 25}),
+  ('blocks', {}),
+  ('blocks', {'remainder': 'drop'}),
+  ('sentences', {}),
+  ('sentences', {'packing': 'next_fit'}),
+  ('adjacent', {}),
+  ('adjacent', {'min_tokens': 3}),
+  ('pairs', {}),
+  ('pairs', {'packing': 'next_fit'}),
+  ('pairs', {'min_tokens': 4, 'max_tokens': 25}),
+  ('sides', {}),
+  ('sides', {'min_tokens': 4, 'max_tokens': 25}),
 ]
 
 
@@ -138,9 +167,12 @@ _CASES = [
 @pytest.mark.parametrize('layout, settings', _CASES)
 def test_index_and_iterator_agree(layout, settings, length):
   rng = np.random.default_rng(length)
+
   def side():
-    return [rng.integers(5, 99, rng.integers(1, 20)).tolist()
-            for _ in range(200)]
+    return [
+      rng.integers(5, 99, rng.integers(1, 20)).tolist() for _ in range(200)
+    ]
+
   sides = [side() for _ in range(2 if layout in ('pairs', 'sides') else 1)]
   starts = [True, *(rng.random(199) < 0.2).tolist()]
   examples = _examples(*sides, starts=starts)

@@ -6,25 +6,39 @@ from xlflax.data.sampling import hashing
 def test_mix_is_splitmix64():
   """First outputs of the published generator from the seed 1234567."""
   golden = 0x9E3779B97F4A7C15
-  seeds = np.array([(1234567 + i * golden) % 2**64 for i in range(3)],
-                   np.uint64)
+  seeds = np.array(
+    [(1234567 + i * golden) % 2**64 for i in range(3)], np.uint64
+  )
   np.testing.assert_array_equal(
-      hashing.mix(seeds),
-      np.array([6457827717110365317, 3203168211198807973,
-                9817491932198370423], np.uint64))
+    hashing.mix(seeds),
+    np.array(
+      [6457827717110365317, 3203168211198807973, 9817491932198370423], np.uint64
+    ),
+  )
 
 
 def test_keys_tell_names_and_numbers_apart():
-  keys = {hashing.make_key(*parts) for parts in
-          [(1, 2), (12,), ('1', 2), (1, '2'), ('a', 'b'), ('ab',), (2, 1)]}
+  keys = {
+    hashing.make_key(*parts)
+    for parts in [
+      (1, 2),
+      (12,),
+      ('1', 2),
+      (1, '2'),
+      ('a', 'b'),
+      ('ab',),
+      (2, 1),
+    ]
+  }
   assert len(keys) == 7
   assert hashing.make_key(3, 'order') == hashing.make_key(3, 'order')
 
 
 def test_draw_depends_on_key_and_counter_only():
   whole = hashing.draw(7, np.arange(10))
-  np.testing.assert_array_equal(hashing.draw(7, np.array([4, 9])),
-                                whole[[4, 9]])
+  np.testing.assert_array_equal(
+    hashing.draw(7, np.array([4, 9])), whole[[4, 9]]
+  )
   assert not np.isin(hashing.draw(8, np.arange(10)), whole).any()
 
 

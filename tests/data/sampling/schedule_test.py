@@ -12,27 +12,34 @@ def _make(rates, batching=_MIXED, batch_size=4, key=1, block_steps=8):
   rates = np.asarray(rates, np.float64)
   function = lambda step: rates  # noqa: E731
   return schedule.TaskSchedule(
-      function, batch_size=batch_size, batching=batching, key=key,
-      block_steps=block_steps)
+    function,
+    batch_size=batch_size,
+    batching=batching,
+    key=key,
+    block_steps=block_steps,
+  )
 
 
 def test_sampling_rates_by_hand():
   sizes = np.array([900, 100])
   np.testing.assert_allclose(schedule.sampling_rates(sizes, 1), [0.9, 0.1])
   np.testing.assert_allclose(schedule.sampling_rates(sizes, 0), [0.5, 0.5])
-  np.testing.assert_allclose(schedule.sampling_rates(sizes, 0.5),
-                             [0.75, 0.25])
+  np.testing.assert_allclose(schedule.sampling_rates(sizes, 0.5), [0.75, 0.25])
 
 
-@pytest.mark.parametrize('credit, total, counts', [
+@pytest.mark.parametrize(
+  'credit, total, counts',
+  [
     ([1.5, 0.9, -0.4], 2, [1, 1, 0]),
     ([2.5, 1.5], 4, [3, 1]),
     ([0.25, 0.25, 0.25, 0.25], 1, [1, 0, 0, 0]),
     ([-0.9, -0.9, -0.2, 4.0], 2, [0, 0, 0, 2]),
-])
+  ],
+)
 def test_apportion(credit, total, counts):
   np.testing.assert_array_equal(
-      schedule.apportion(np.array(credit), total), counts)
+    schedule.apportion(np.array(credit), total), counts
+  )
 
 
 @pytest.mark.parametrize('batching', [_MIXED, _ONE])
@@ -83,8 +90,8 @@ def test_keys_give_other_orders_of_the_same_counts():
 
 def _stream(alpha):
   return stream_lib.Stream(
-      name='s', mixture='m', layout='blocks', length=8, batch_size=4,
-      alpha=alpha)
+    name='s', mixture='m', layout='blocks', length=8, batch_size=4, alpha=alpha
+  )
 
 
 def test_rates_of_the_mixture_when_alpha_is_none():
@@ -94,11 +101,15 @@ def test_rates_of_the_mixture_when_alpha_is_none():
 
 def test_alpha_may_be_scheduled():
   rates = schedule.stream_rates(
-      _stream(lambda step: 1.0 if step < 16 else 0.0), [900, 100], [1, 1])
+    _stream(lambda step: 1.0 if step < 16 else 0.0), [900, 100], [1, 1]
+  )
   made = schedule.TaskSchedule(
-      rates, batch_size=5, batching=_MIXED, key=3, block_steps=8)
-  counts = [np.bincount(np.concatenate(
-      [made.slots(step)[0] for step in range(first, first + 8)]))
-      for first in (0, 8, 16, 24)]
-  np.testing.assert_array_equal(
-      counts, [[36, 4], [36, 4], [20, 20], [20, 20]])
+    rates, batch_size=5, batching=_MIXED, key=3, block_steps=8
+  )
+  counts = [
+    np.bincount(
+      np.concatenate([made.slots(step)[0] for step in range(first, first + 8)])
+    )
+    for first in (0, 8, 16, 24)
+  ]
+  np.testing.assert_array_equal(counts, [[36, 4], [36, 4], [20, 20], [20, 20]])

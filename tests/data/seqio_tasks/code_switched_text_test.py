@@ -29,12 +29,14 @@ CATS = Dictionary(('en', 'de'), (Entry('cat', 'Katze', 1.0),))
 @pytest.fixture(scope='module')
 def dictionary(toy_sentences):
   """Every English word of the toy sentences with its German at that place."""
-  words = [(a, b) for e, d in zip(toy_sentences['en'], toy_sentences['de'],
-                                  strict=True)
-           for a, b in zip(e.strip('.').split(), d.strip('.').split(),
-                           strict=False)]
-  return Dictionary(('en', 'de'), tuple(
-      Entry(a, b, 1.0) for a, b in dict.fromkeys(words)))
+  words = [
+    (a, b)
+    for e, d in zip(toy_sentences['en'], toy_sentences['de'], strict=True)
+    for a, b in zip(e.strip('.').split(), d.strip('.').split(), strict=False)
+  ]
+  return Dictionary(
+    ('en', 'de'), tuple(Entry(a, b, 1.0) for a, b in dict.fromkeys(words))
+  )
 
 
 def _texts(name, **options):
@@ -43,88 +45,120 @@ def _texts(name, **options):
 
 def _source(texts, **options):
   return seqio.FunctionDataSource(
-      lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
-          {'text': texts}), splits=['train'], **options)
+    lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
+      {'text': texts}
+    ),
+    splits=['train'],
+    **options,
+  )
 
 
 def test_the_docstring_example():
   dataset = tf.data.Dataset.from_tensors({'targets': 'the cat'})
   step = CodeSwitch('t', 'en', [CATS], ALWAYS)
-  assert list(step(dataset).as_numpy_iterator()) == [
-      {'targets': b'the Katze'}]
+  assert list(step(dataset).as_numpy_iterator()) == [{'targets': b'the Katze'}]
 
 
 def test_a_corpus_is_switched_by_the_settings_of_the_paper(
-    registry, toy_corpus):
+  registry, toy_corpus
+):
   registry.register_corpus(toy_corpus, prefix='k1')
   assert list(registry.expand('k1.code_switched')) == [
-      'k1.code_switched.de', 'k1.code_switched.en']
+    'k1.code_switched.de',
+    'k1.code_switched.en',
+  ]
   assert registry.task_languages('k1.code_switched.en') == ('en',)
   assert registry.num_examples('k1.code_switched.en') == 200
   dictionaries = [Dictionary.read(f.path) for f in toy_corpus.dictionaries]
   plain = _texts('k1.mono.en')
-  assert _texts('k1.code_switched.en') == Switcher(
-      'en', dictionaries, CodeSwitching()).switch(
-          plain, name='k1.code_switched.en').lines
+  assert (
+    _texts('k1.code_switched.en')
+    == Switcher('en', dictionaries, CodeSwitching())
+    .switch(plain, name='k1.code_switched.en')
+    .lines
+  )
   assert _texts('k1.code_switched.en') != plain
 
 
 def test_settings_of_a_corpus_can_be_given(registry, toy_corpus):
   registry.register_corpus(toy_corpus, prefix='k2', code_switching=ALWAYS)
   assert _texts('k2.code_switched.en') == [
-      text.replace('cat', 'Katze').replace('dog', 'Hund')
-      for text in _texts('k2.mono.en')]
+    text.replace('cat', 'Katze').replace('dog', 'Hund')
+    for text in _texts('k2.mono.en')
+  ]
   assert 'dog' in ' '.join(_texts('k2.code_switched.de'))
 
 
 @pytest.mark.parametrize('copies', [1, 3])
 @pytest.mark.parametrize('preprocessors', [(), (lambda d: d,)])
 def test_every_reader_gives_the_same_text(
-    registry, toy_corpus, toy_vocabulary, dictionary, copies, preprocessors):
+  registry, toy_corpus, toy_vocabulary, dictionary, copies, preprocessors
+):
   """The fast path, tf.data, and both when they start in the middle."""
   from xlflax.data.seqio_tasks import corpus_source
+
   registry.add_code_switched_task(
-      'k3', corpus_source.monolingual_source(toy_corpus, 'en'), language='en',
-      dictionaries=[dictionary], preprocessors=preprocessors,
-      settings=CodeSwitching(group_lines=32, copies=copies))
+    'k3',
+    corpus_source.monolingual_source(toy_corpus, 'en'),
+    language='en',
+    dictionaries=[dictionary],
+    preprocessors=preprocessors,
+    settings=CodeSwitching(group_lines=32, copies=copies),
+  )
   plain = [line.text for line in toy_corpus.monolingual('en')] * copies
-  expected = Switcher('en', [dictionary], CodeSwitching(group_lines=32)
-                      ).switch(plain, name='k3').lines
+  expected = (
+    Switcher('en', [dictionary], CodeSwitching(group_lines=32))
+    .switch(plain, name='k3')
+    .lines
+  )
   assert _texts('k3') == expected
   assert registry.num_examples('k3') == 200 * copies
   task = resolve(registry.get_task('k3'), toy_vocabulary)
   ids = [toy_vocabulary.encode(text) for text in expected]
-  assert [e['targets'].tolist() for e in task.get_dataset(
-      split='train', shuffle=False).as_numpy_iterator()] == ids
+  assert [
+    e['targets'].tolist()
+    for e in task.get_dataset(split='train', shuffle=False).as_numpy_iterator()
+  ] == ids
   for start in (0, 32, 45, 199):
-    blocks = task_reader.read_blocks('k3', toy_vocabulary, size=50,
-                                     start=start)
-    assert [t.tolist() for b in blocks for t in b['targets'].texts()
-            ] == ids[start:]
+    blocks = task_reader.read_blocks('k3', toy_vocabulary, size=50, start=start)
+    assert [t.tolist() for b in blocks for t in b['targets'].texts()] == ids[
+      start:
+    ]
 
 
 def test_copies_differ(registry, toy_corpus, dictionary):
   from xlflax.data.seqio_tasks import corpus_source
+
   registry.add_code_switched_task(
-      'k4', corpus_source.monolingual_source(toy_corpus, 'en'), language='en',
-      dictionaries=[dictionary], settings=CodeSwitching(copies=2))
+    'k4',
+    corpus_source.monolingual_source(toy_corpus, 'en'),
+    language='en',
+    dictionaries=[dictionary],
+    settings=CodeSwitching(copies=2),
+  )
   texts = _texts('k4')
   assert len(texts) == 400
-  different = sum(a != b for a, b in zip(texts[:200], texts[200:],
-                                         strict=True))
+  different = sum(a != b for a, b in zip(texts[:200], texts[200:], strict=True))
   assert 50 < different
 
 
 def test_copies_of_other_sources(registry):
   registry.add_code_switched_task(
-      'k5', _source(['the cat', 'a cat'], num_input_examples={'train': 2}),
-      language='en', dictionaries=[CATS],
-      settings=dataclasses.replace(ALWAYS, copies=2))
+    'k5',
+    _source(['the cat', 'a cat'], num_input_examples={'train': 2}),
+    language='en',
+    dictionaries=[CATS],
+    settings=dataclasses.replace(ALWAYS, copies=2),
+  )
   assert registry.num_examples('k5') == 4
   assert _texts('k5') == ['the Katze', 'a Katze'] * 2
   registry.add_code_switched_task(
-      'k6', _source(['a cat']), language='en', dictionaries=[CATS],
-      settings=dataclasses.replace(ALWAYS, copies=2))
+    'k6',
+    _source(['a cat']),
+    language='en',
+    dictionaries=[CATS],
+    settings=dataclasses.replace(ALWAYS, copies=2),
+  )
   assert task_examples.source_size('k6', 'train') is None
 
 
@@ -133,14 +167,21 @@ NAME = 'corpus.k7.code_switched.en'
 
 def _write(registry, corpus, vocabulary, directory, **options):
   [meta] = cache_writer.write_cache(
-      directory, mixtures=[NAME], vocabulary=vocabulary,
-      shard_size=40, register=functools.partial(
-          registry.register_corpus, Corpus(corpus), prefix='corpus.k7'), **options)
+    directory,
+    mixtures=[NAME],
+    vocabulary=vocabulary,
+    shard_size=40,
+    register=functools.partial(
+      registry.register_corpus, Corpus(corpus), prefix='corpus.k7'
+    ),
+    **options,
+  )
   return meta
 
 
 def test_a_cache_holds_the_text_and_notices_another_dictionary(
-    registry, tmp_path, toy_sentences, toy_vocabulary):
+  registry, tmp_path, toy_sentences, toy_vocabulary
+):
   corpus, cache = tmp_path / 'corpus', tmp_path / 'cache'
   corpus_writer.write_monolingual(corpus, 'en', [toy_sentences['en'][:100]])
   corpus_writer.write_dictionary(corpus, ('en', 'de'), [('cat', 'Katze')])
@@ -148,12 +189,16 @@ def test_a_cache_holds_the_text_and_notices_another_dictionary(
   name, known = meta.fingerprint['preprocessors'][2]
   assert name == 'code_switch'
   assert known['probability'] == 0.3 and len(known['dictionaries']) == 64
-  cached = np.load(cache_format.task_directory(
-      cache, NAME, 'train') / 'targets.npy')
+  cached = np.load(
+    cache_format.task_directory(cache, NAME, 'train') / 'targets.npy'
+  )
   texts = _texts(NAME)
-  expected = np.concatenate([
+  expected = np.concatenate(
+    [
       [*toy_vocabulary.encode(text), toy_vocabulary.spec.eos_id]
-      for text in texts])
+      for text in texts
+    ]
+  )
   np.testing.assert_array_equal(cached, expected)
   assert any('Katze' in text for text in texts)
 
@@ -169,26 +214,31 @@ def test_a_cache_holds_the_text_and_notices_another_dictionary(
 
 def test_fingerprints_follow_the_settings(registry, toy_corpus):
   found = set()
-  for number, settings in enumerate((
-      CodeSwitching(), CodeSwitching(seed=1), CodeSwitching(copies=2))):
-    registry.register_corpus(toy_corpus, prefix=f'k8{number}',
-                             code_switching=settings)
+  for number, settings in enumerate(
+    (CodeSwitching(), CodeSwitching(seed=1), CodeSwitching(copies=2))
+  ):
+    registry.register_corpus(
+      toy_corpus, prefix=f'k8{number}', code_switching=settings
+    )
     fingerprint = task_examples.fingerprint(
-        f'k8{number}.code_switched.en', 'train')
+      f'k8{number}.code_switched.en', 'train'
+    )
     found.add(json.dumps(fingerprint))
   assert len(found) == 3
 
 
 def test_a_malformed_dictionary_is_told_with_its_line(
-    registry, tmp_path, toy_vocabulary):
+  registry, tmp_path, toy_vocabulary
+):
   corpus_writer.write_monolingual(tmp_path, 'en', [['the cat']])
   (tmp_path / 'dictionaries').mkdir()
   path = tmp_path / 'dictionaries' / 'en-de.tsv'
   path.write_text('cat\tKatze\ndog Hund\n')
   registry.register_corpus(Corpus(tmp_path), prefix='k9')
-  for read in (lambda: _texts('k9.code_switched.en'),
-               lambda: list(task_reader.read(
-                   'k9.code_switched.en', toy_vocabulary))):
+  for read in (
+    lambda: _texts('k9.code_switched.en'),
+    lambda: list(task_reader.read('k9.code_switched.en', toy_vocabulary)),
+  ):
     with pytest.raises(errors.CorpusError) as caught:
       read()
     assert f'Where: {path}:2' in str(caught.value)

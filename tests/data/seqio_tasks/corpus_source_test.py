@@ -12,19 +12,22 @@ def test_monolingual_lines(toy_corpus):
   source = corpus_source.monolingual_source(toy_corpus, 'ru')
   assert source.splits == ('train', 'validation')
   assert source.num_input_examples('train') == 100
-  examples = list(corpus_source.numpy_examples(
-      source.get_dataset('train', shuffle=False)))
-  assert [(e['text'].decode(), bool(e['starts_document']))
-          for e in examples] == list(toy_corpus.monolingual('ru'))
+  examples = list(
+    corpus_source.numpy_examples(source.get_dataset('train', shuffle=False))
+  )
+  assert [
+    (e['text'].decode(), bool(e['starts_document'])) for e in examples
+  ] == list(toy_corpus.monolingual('ru'))
 
 
 def test_parallel_pairs(toy_corpus):
   source = corpus_source.parallel_source(toy_corpus, ('de', 'en'))
-  examples = list(corpus_source.numpy_examples(
-      source.get_dataset('test', shuffle=False)))
-  assert [(e['inputs'].decode(), e['targets'].decode())
-          for e in examples] == list(
-              toy_corpus.parallel('de', 'en', 'test'))
+  examples = list(
+    corpus_source.numpy_examples(source.get_dataset('test', shuffle=False))
+  )
+  assert [
+    (e['inputs'].decode(), e['targets'].decode()) for e in examples
+  ] == list(toy_corpus.parallel('de', 'en', 'test'))
 
 
 def test_errors_keep_file_and_line(tmp_path):
@@ -39,7 +42,8 @@ def test_errors_keep_file_and_line(tmp_path):
 
 def test_other_tensorflow_errors_stay_what_they_are():
   dataset = tf.data.Dataset.range(1).map(
-      lambda x: tf.debugging.check_numerics(x / 0, 'no number'))
+    lambda x: tf.debugging.check_numerics(x / 0, 'no number')
+  )
   with pytest.raises(tf.errors.InvalidArgumentError, match='no number'):
     list(corpus_source.numpy_examples(dataset))
 
@@ -47,4 +51,5 @@ def test_other_tensorflow_errors_stay_what_they_are():
 def test_fingerprint_is_of_the_files_read(toy_corpus):
   source = corpus_source.monolingual_source(toy_corpus, 'en')
   assert source.fingerprint('validation') == toy_corpus.group_fingerprint(
-      'en', split='validation')
+    'en', split='validation'
+  )

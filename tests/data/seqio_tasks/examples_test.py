@@ -17,33 +17,42 @@ from xlflax.data.seqio_tasks import registry as task_registry
 
 
 def _long(dataset):
-  return dataset.filter(lambda example: tf.strings.length(
-      example['text']) > 36)
+  return dataset.filter(lambda example: tf.strings.length(example['text']) > 36)
 
 
 @pytest.fixture
 def unsized_task(toy_sentences):
   """50 sentences without a known number, of which the long ones are kept."""
+
   def texts(split, shuffle_files, seed=None):
     del split, shuffle_files, seed
     return tf.data.Dataset.from_tensor_slices(
-        {'text': toy_sentences['en'][:50]})
+      {'text': toy_sentences['en'][:50]}
+    )
+
   name = 'unsized.en'
   task_registry.add_monolingual_task(
-      name, seqio.FunctionDataSource(texts, splits=('train',)),
-      language='en', preprocessors=[_long])
+    name,
+    seqio.FunctionDataSource(texts, splits=('train',)),
+    language='en',
+    preprocessors=[_long],
+  )
   yield name
   seqio.TaskRegistry.remove(name)
 
 
 def test_reading_in_parts(unsized_task, toy_vocabulary, toy_sentences):
-  expected = [toy_vocabulary.encode(text) for text in toy_sentences['en'][:50]
-              if len(text) > 36]
+  expected = [
+    toy_vocabulary.encode(text)
+    for text in toy_sentences['en'][:50]
+    if len(text) > 36
+  ]
   assert 10 < len(expected) < 50
   for start in (0, 7):
     read = []
     for examples in task_examples.read(
-        unsized_task, toy_vocabulary, split='train', start=start, size=4):
+      unsized_task, toy_vocabulary, split='train', start=start, size=4
+    ):
       assert len(examples) <= 4 and examples.starts_document.all()
       read += [text.tolist() for text in examples.sides[0].texts()]
     assert read == expected[start:]
@@ -59,51 +68,81 @@ def test_fingerprint(unsized_task, toy_corpus):
   task_registry.register_corpus(toy_corpus)
   path = toy_corpus.directory / 'mono/en.txt'
   assert task_examples.fingerprint('corpus.mono.en', 'train') == {
-      'source': 'TextSource',
-      'files': [['mono/en.txt', path.stat().st_size,
-                 path.stat().st_mtime_ns]],
-      'preprocessors': ['mark_documents', 'name_monolingual', 'tokenize']}
+    'source': 'TextSource',
+    'files': [['mono/en.txt', path.stat().st_size, path.stat().st_mtime_ns]],
+    'preprocessors': ['mark_documents', 'name_monolingual', 'tokenize'],
+  }
   assert task_examples.fingerprint(unsized_task, 'train') == {
-      'source': 'FunctionDataSource', 'files': [['train']],
-      'preprocessors': ['_long', 'mark_documents', 'name_monolingual',
-                        'tokenize']}
+    'source': 'FunctionDataSource',
+    'files': [['train']],
+    'preprocessors': [
+      '_long',
+      'mark_documents',
+      'name_monolingual',
+      'tokenize',
+    ],
+  }
 
 
 def test_cached_and_live(unsized_task, toy_vocabulary, tmp_path):
   """More shards than the (unknown) size lets expect; equal batches."""
   [meta] = cache_writer.write_cache(
-      tmp_path, mixtures=[unsized_task], vocabulary=toy_vocabulary,
-      shard_size=4, register=functools.partial(
-          cache_writer.register_tasks, None, ()))
+    tmp_path,
+    mixtures=[unsized_task],
+    vocabulary=toy_vocabulary,
+    shard_size=4,
+    register=functools.partial(cache_writer.register_tasks, None, ()),
+  )
   assert meta.source_examples == meta.examples > 10
-  settings = dict(name='s', mixture=unsized_task, layout='sentences',
-                  length=16, batch_size=4, shuffle=False)
+  settings = dict(
+    name='s',
+    mixture=unsized_task,
+    layout='sentences',
+    length=16,
+    batch_size=4,
+    shuffle=False,
+  )
   stream = stream_lib.Stream(**settings)
   cached = cached_loader.CachedLoader(
-      stream, vocabulary=toy_vocabulary, seed=0, cache_dir=tmp_path)
+    stream, vocabulary=toy_vocabulary, seed=0, cache_dir=tmp_path
+  )
   live = live_loader.LiveLoader(stream, vocabulary=toy_vocabulary, seed=0)
   for step in range(20):
     batch, other = cached.rows(step, 0, 4), live.rows(step, 0, 4)
     for key, value in batch.items():
       np.testing.assert_array_equal(value, other[key])
-  with pytest.raises(errors.CorpusError, match='number of examples is unknown'
-                     '.*Where: task unsized.en, split train.*token cache'):
-    live_loader.LiveLoader(stream_lib.Stream(**settings, alpha=0.7),
-                           vocabulary=toy_vocabulary, seed=0)
+  with pytest.raises(
+    errors.CorpusError,
+    match='number of examples is unknown'
+    '.*Where: task unsized.en, split train.*token cache',
+  ):
+    live_loader.LiveLoader(
+      stream_lib.Stream(**settings, alpha=0.7),
+      vocabulary=toy_vocabulary,
+      seed=0,
+    )
 
 
 def test_examples_without_a_side(toy_vocabulary):
   name = 'sideless.en'
   task_registry.add_monolingual_task(
-      name, seqio.FunctionDataSource(
-          lambda split, shuffle_files, seed=None:
-          tf.data.Dataset.from_tensor_slices({'text': ['a']}),
-          splits=('train',)), language='en')
+    name,
+    seqio.FunctionDataSource(
+      lambda split, shuffle_files, seed=None: (
+        tf.data.Dataset.from_tensor_slices({'text': ['a']})
+      ),
+      splits=('train',),
+    ),
+    language='en',
+  )
   task_registry.set_task_languages(name, ('de', 'en'))
   try:
-    with pytest.raises(errors.CorpusError, match='Examples of a task lack '
-                       'token ids. Got: starts_document, targets. Expected: '
-                       'inputs, targets. Where: task sideless.en'):
+    with pytest.raises(
+      errors.CorpusError,
+      match='Examples of a task lack '
+      'token ids. Got: starts_document, targets. Expected: '
+      'inputs, targets. Where: task sideless.en',
+    ):
       next(task_examples.read(name, toy_vocabulary, split='train'))
   finally:
     seqio.TaskRegistry.remove(name)

@@ -9,24 +9,30 @@ from xlflax.data.seqio_tasks import host_tensorflow
 
 
 def test_load_is_quiet_and_hides_accelerators():
-  code = ('from xlflax.data import host_tensorflow as h; h.load(); '
-          'import tensorflow as tf, sys; '
-          'print(sorted({d.device_type for d in '
-          'tf.config.get_visible_devices()})); '
-          'print("still there", file=sys.stderr)')
-  result = subprocess.run([sys.executable, '-c', code], text=True, check=True,
-                          capture_output=True)
+  code = (
+    'from xlflax.data import host_tensorflow as h; h.load(); '
+    'import tensorflow as tf, sys; '
+    'print(sorted({d.device_type for d in '
+    'tf.config.get_visible_devices()})); '
+    'print("still there", file=sys.stderr)'
+  )
+  result = subprocess.run(
+    [sys.executable, '-c', code], text=True, check=True, capture_output=True
+  )
   assert result.stdout == "['CPU']\n"
   assert result.stderr == 'still there\n'
 
 
 def test_what_was_written_is_shown_when_the_import_fails(
-    tmp_path, monkeypatch, capfd):
+  tmp_path, monkeypatch, capfd
+):
   (tmp_path / 'noisy_broken_module.py').write_text(
-      'import os; os.write(2, b"a hint"); raise ImportError("broken")')
+    'import os; os.write(2, b"a hint"); raise ImportError("broken")'
+  )
   monkeypatch.syspath_prepend(str(tmp_path))
-  monkeypatch.setattr(host_tensorflow, '_quiet_modules',
-                      ('noisy_broken_module',))
+  monkeypatch.setattr(
+    host_tensorflow, '_quiet_modules', ('noisy_broken_module',)
+  )
   with pytest.raises(ImportError, match='broken'):
     host_tensorflow.load()
   assert 'a hint' in capfd.readouterr().err

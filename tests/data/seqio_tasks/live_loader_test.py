@@ -18,45 +18,78 @@ from xlflax.data.seqio_tasks import live_loader
 def _open(corpus, vocabulary, **settings):
   pairs = {k: settings.pop(k) for k in ('min_tokens',) if k in settings}
   return loader_lib.open_loader(
-      stream_lib.Stream(**{
-          'name': 's', 'mixture': 'corpus.mono', 'layout': 'sentences',
-          'length': 32, 'batch_size': 8, 'alpha': 0.5,
-          'pairs': stream_lib.PairOptions(**pairs)} | settings),
-      vocabulary=vocabulary, seed=3, corpus=str(corpus.directory))
+    stream_lib.Stream(
+      **{
+        'name': 's',
+        'mixture': 'corpus.mono',
+        'layout': 'sentences',
+        'length': 32,
+        'batch_size': 8,
+        'alpha': 0.5,
+        'pairs': stream_lib.PairOptions(**pairs),
+      }
+      | settings
+    ),
+    vocabulary=vocabulary,
+    seed=3,
+    corpus=str(corpus.directory),
+  )
 
 
 def test_reaching_a_step_tells_of_its_progress(
-    toy_corpus, toy_vocabulary, monkeypatch, caplog):
+  toy_corpus, toy_vocabulary, monkeypatch, caplog
+):
   monkeypatch.setattr(live_loader, '_SECONDS_BETWEEN_LINES', 0)
   caplog.set_level(logging.INFO)
   loader = _open(toy_corpus, toy_vocabulary)
   at_ten = loader.rows(10, 0, 8)
   assert 'Stream s: reading up to step 10, 50 % done' in caplog.text
   loader.rows(3, 0, 8)
-  assert ('Stream s goes back to step 3 and is read again from its beginning'
-          in caplog.text)
+  assert (
+    'Stream s goes back to step 3 and is read again from its beginning'
+    in caplog.text
+  )
   np.testing.assert_array_equal(
-      loader.rows(10, 0, 8)['token_ids'], at_ten['token_ids'])
+    loader.rows(10, 0, 8)['token_ids'], at_ten['token_ids']
+  )
 
 
 def test_filters_that_leave_nothing(toy_corpus, toy_vocabulary):
-  loader = _open(toy_corpus, toy_vocabulary, mixture='corpus.parallel',
-                 layout='pairs', min_tokens=1000)
-  with pytest.raises(errors.CorpusError, match="The filters of stream 's' "
-                     'leave nothing of corpus.parallel.de_en. Got: 50 '
-                     'examples'):
+  loader = _open(
+    toy_corpus,
+    toy_vocabulary,
+    mixture='corpus.parallel',
+    layout='pairs',
+    min_tokens=1000,
+  )
+  with pytest.raises(
+    errors.CorpusError,
+    match="The filters of stream 's' "
+    'leave nothing of corpus.parallel.de_en. Got: 50 '
+    'examples',
+  ):
     loader.rows(0, 0, 8)
 
 
 def test_statistics_count_what_was_dropped_so_far(toy_corpus, toy_vocabulary):
-  loader = _open(toy_corpus, toy_vocabulary, mixture='corpus.parallel',
-                 layout='sides', min_tokens=9, length=12, shuffle=False)
+  loader = _open(
+    toy_corpus,
+    toy_vocabulary,
+    mixture='corpus.parallel',
+    layout='sides',
+    min_tokens=9,
+    length=12,
+    shuffle=False,
+  )
   assert [s.dropped for s in loader.statistics()] == [0]
   loader.rows(0, 0, 8)
   [statistics] = loader.statistics()
-  lengths = np.array([
+  lengths = np.array(
+    [
       [len(toy_vocabulary.encode(side)) for side in pair]
-      for pair in toy_corpus.parallel('de', 'en')])
+      for pair in toy_corpus.parallel('de', 'en')
+    ]
+  )
   kept = lengths.min(-1) >= 9
   assert statistics.dropped == (~kept).sum()
   assert statistics.truncated == (lengths[kept] > 10).any(-1).sum()
@@ -65,8 +98,11 @@ def test_statistics_count_what_was_dropped_so_far(toy_corpus, toy_vocabulary):
 
 def test_shuffle_window_is_a_permutation_and_mixes():
   for size in (0, 3, 10, 3000):
-    shuffled = list(live_loader.shuffle_window(
-        iter(range(size)), window=10, key=hashing.make_key(size)))
+    shuffled = list(
+      live_loader.shuffle_window(
+        iter(range(size)), window=10, key=hashing.make_key(size)
+      )
+    )
     assert sorted(shuffled) == list(range(size))
     if size >= 10:
       assert shuffled != list(range(size))

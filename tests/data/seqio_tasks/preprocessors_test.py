@@ -17,9 +17,13 @@ def _dataset(**columns) -> tf.data.Dataset:
 
 
 def _examples(dataset) -> list[dict]:
-  return [{key: value.decode() if isinstance(value, bytes) else value.tolist()
-           for key, value in example.items()}
-          for example in dataset.as_numpy_iterator()]
+  return [
+    {
+      key: value.decode() if isinstance(value, bytes) else value.tolist()
+      for key, value in example.items()
+    }
+    for example in dataset.as_numpy_iterator()
+  ]
 
 
 def test_tokenize_encodes_strings_only(toy_vocabulary):
@@ -30,9 +34,9 @@ def test_tokenize_encodes_strings_only(toy_vocabulary):
   assert after.element_spec['targets'].dtype == tf.int32
   assert after.element_spec['targets'].shape.as_list() == [None]
   assert _examples(after) == [
-      {'targets': toy_vocabulary.encode(text), 'starts_document': start}
-      for text, start in zip(texts, [True, False, True, False, True],
-                             strict=True)]
+    {'targets': toy_vocabulary.encode(text), 'starts_document': start}
+    for text, start in zip(texts, [True, False, True, False, True], strict=True)
+  ]
 
 
 def test_tokenize_leaves_ids_alone(toy_vocabulary):
@@ -49,7 +53,8 @@ def test_tokenize_refuses_a_deferred_vocabulary():
 
 def test_rename_keeps_the_named_features_only():
   after = preprocessors.rename(
-      _dataset(text=['a'], url=['b']), {'targets': 'text'})
+    _dataset(text=['a'], url=['b']), {'targets': 'text'}
+  )
   assert _examples(after) == [{'targets': 'a'}]
 
 
@@ -66,11 +71,13 @@ def test_translation_drops_empty_sides():
 
 def test_split_lines():
   after = preprocessors.split_lines(
-      _dataset(text=['a\n\n b\n', 'c', ' \n'], url=['x', 'y', 'z']))
+    _dataset(text=['a\n\n b\n', 'c', ' \n'], url=['x', 'y', 'z'])
+  )
   assert _examples(after) == [
-      {'text': 'a', 'starts_document': True},
-      {'text': 'b', 'starts_document': False},
-      {'text': 'c', 'starts_document': True}]
+    {'text': 'a', 'starts_document': True},
+    {'text': 'b', 'starts_document': False},
+    {'text': 'c', 'starts_document': True},
+  ]
 
 
 def test_mark_documents():
@@ -78,4 +85,5 @@ def test_mark_documents():
   assert _examples(after) == [{'text': 'a', 'starts_document': True}]
   known = _dataset(text=['a'], starts_document=[False])
   assert _examples(preprocessors.mark_documents(known)) == [
-      {'text': 'a', 'starts_document': False}]
+    {'text': 'a', 'starts_document': False}
+  ]

@@ -11,16 +11,26 @@ from xlflax.data.corpus.directory import Corpus
 
 def _source(number: int | None = 3):
   return seqio.FunctionDataSource(
-      lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
-          {'text': ['a', 'b', 'c']}), splits=['train'],
-      num_input_examples=number and {'train': number})
+    lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
+      {'text': ['a', 'b', 'c']}
+    ),
+    splits=['train'],
+    num_input_examples=number and {'train': number},
+  )
 
 
 def test_a_corpus_registers_tasks_and_mixtures(registry, toy_corpus):
   assert registry.register_corpus(toy_corpus, prefix='t1') == (
-      't1.mono.de', 't1.mono.en', 't1.mono.ru', 't1.parallel.de_en',
-      't1.code_switched.de', 't1.code_switched.en',
-      't1.mono', 't1.parallel', 't1.code_switched')
+    't1.mono.de',
+    't1.mono.en',
+    't1.mono.ru',
+    't1.parallel.de_en',
+    't1.code_switched.de',
+    't1.code_switched.en',
+    't1.mono',
+    't1.parallel',
+    't1.code_switched',
+  )
   assert registry.task_languages('t1.mono.ru') == ('ru',)
   assert registry.task_languages('t1.parallel.de_en') == ('de', 'en')
   assert registry.num_examples('t1.mono.en') == 200
@@ -29,8 +39,9 @@ def test_a_corpus_registers_tasks_and_mixtures(registry, toy_corpus):
 
 def test_rates_are_sizes_to_the_power_alpha(registry, toy_corpus):
   registry.register_corpus(toy_corpus, prefix='t2', alpha=0.5)
-  assert registry.expand('t2.mono') == pytest.approx({
-      't2.mono.de': 60 ** .5, 't2.mono.en': 200 ** .5, 't2.mono.ru': 10.0})
+  assert registry.expand('t2.mono') == pytest.approx(
+    {'t2.mono.de': 60**0.5, 't2.mono.en': 200**0.5, 't2.mono.ru': 10.0}
+  )
   assert registry.expand('t2.mono.de') == {'t2.mono.de': 1.0}
 
 
@@ -40,13 +51,17 @@ def test_nested_mixtures_share_their_rate(registry):
   registry.add_mixture('t3.inner', ['t3.a', 't3.b'])
   seqio.MixtureRegistry.add('t3.outer', [('t3.inner', 3.0), ('t3.c', 1.0)])
   assert registry.expand('t3.outer') == pytest.approx(
-      {'t3.a': 1.5, 't3.b': 1.5, 't3.c': 1.0})
+    {'t3.a': 1.5, 't3.b': 1.5, 't3.c': 1.0}
+  )
 
 
 def test_expand_leaves_out_tasks_without_the_split(registry, toy_corpus):
   registry.register_corpus(toy_corpus, prefix='t4')
   assert list(registry.expand('t4.mono', split='validation')) == [
-      't4.mono.de', 't4.mono.en', 't4.mono.ru']
+    't4.mono.de',
+    't4.mono.en',
+    't4.mono.ru',
+  ]
   with pytest.raises(errors.CorpusError, match='No text in the test split'):
     registry.expand('t4.mono', split='test')
 
@@ -63,11 +78,13 @@ def test_registering_again_replaces(registry, tmp_path, toy_corpus):
 
 
 def test_a_corpus_with_test_text_only_has_its_mixture(registry, tmp_path):
-  corpus_writer.write_parallel(tmp_path, ('de', 'en'), [('a', 'b')],
-                               split='test')
+  corpus_writer.write_parallel(
+    tmp_path, ('de', 'en'), [('a', 'b')], split='test'
+  )
   registry.register_corpus(Corpus(tmp_path), prefix='t6')
   assert registry.expand('t6.parallel', split='test') == {
-      't6.parallel.de_en': 1.0}
+    't6.parallel.de_en': 1.0
+  }
 
 
 def test_unknown_names_suggest_the_nearest(registry, toy_corpus):
@@ -114,16 +131,19 @@ def test_missing_splits_are_named(registry, toy_corpus):
 def test_fingerprints(registry, toy_corpus):
   registry.register_corpus(toy_corpus, prefix='t12')
   assert registry.fingerprint('t12.mono.de') == (
-      toy_corpus.group_fingerprint('de'))
+    toy_corpus.group_fingerprint('de')
+  )
   registry.add_monolingual_task('t12.other', _source(), language='en')
   assert registry.fingerprint('t12.other') is None
 
 
 def test_task_modules_are_imported_from_the_working_directory(
-    registry, tmp_path, monkeypatch):
+  registry, tmp_path, monkeypatch
+):
   (tmp_path / 'my_toy_tasks.py').write_text(
-      'from xlflax.data import task_registry\n'
-      "task_registry.set_task_languages('t13', ['fi'])\n")
+    'from xlflax.data import task_registry\n'
+    "task_registry.set_task_languages('t13', ['fi'])\n"
+  )
   (tmp_path / 'my_broken_tasks.py').write_text('import no_such_library\n')
   monkeypatch.chdir(tmp_path)
   monkeypatch.syspath_prepend(str(tmp_path))

@@ -10,19 +10,25 @@ from xlflax.data.seqio_tasks import tfds_source
 def test_registering_looks_nothing_up(registry, monkeypatch):
   def fail(*args, **kwargs):
     raise AssertionError('looked up')
+
   monkeypatch.setattr(seqio.utils.tfds, 'builder', fail)
   tfds_source.add_monolingual('x1', 'no_such_dataset/en:1.0.0', language='en')
   task = tfds_source.add_parallel(
-      'x2', 'no_such_dataset/xx:1.0.0', languages=('de', 'en'),
-      splits={'train': 'train[:1%]'})
+    'x2',
+    'no_such_dataset/xx:1.0.0',
+    languages=('de', 'en'),
+    splits={'train': 'train[:1%]'},
+  )
   assert tuple(task.splits) == ('train',)
   assert registry.task_languages('x2') == ('de', 'en')
 
 
 def test_unknown_datasets_are_explained(tmp_path):
   source = tfds_source.TfdsSource(
-      'no_such_dataset/en:1.0.0', splits={'train': 'train'},
-      data_dir=str(tmp_path))
+    'no_such_dataset/en:1.0.0',
+    splits={'train': 'train'},
+    data_dir=str(tmp_path),
+  )
   for ask in (source.num_input_examples, source.get_dataset):
     with pytest.raises(errors.CorpusError) as caught:
       ask('train')

@@ -8,20 +8,25 @@ from xlflax import errors
 from xlflax.data.seqio_tasks import reader as task_reader
 from xlflax.data.seqio_tasks import summary as task_summary
 from xlflax.data.seqio_tasks.vocabulary import (
-    DeferredVocabulary,
-    SeqioVocabulary,
-    resolve,
+  DeferredVocabulary,
+  SeqioVocabulary,
+  resolve,
 )
 from xlflax.data.vocabularies.training import train_vocabulary
 
 
 def _task(vocabulary) -> seqio.Task:
   return seqio.Task(
-      'some_task', seqio.FunctionDataSource(
-          lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
-              {'targets': ['the cat']}), splits=['train']),
-      output_features={'targets': seqio.Feature(vocabulary, add_eos=False)},
-      preprocessors=[seqio.preprocessors.tokenize])
+    'some_task',
+    seqio.FunctionDataSource(
+      lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
+        {'targets': ['the cat']}
+      ),
+      splits=['train'],
+    ),
+    output_features={'targets': seqio.Feature(vocabulary, add_eos=False)},
+    preprocessors=[seqio.preprocessors.tokenize],
+  )
 
 
 def test_encode_tf_takes_one_string_or_a_batch(toy_vocabulary):
@@ -39,13 +44,20 @@ def test_decode_stops_at_the_end_symbol(toy_vocabulary):
   ids = [*toy_vocabulary.encode('the cat'), 2, *toy_vocabulary.encode('dog')]
   assert wrapped.decode(ids) == 'the cat'
   assert wrapped.decode_tf(tf.constant([ids, ids])).numpy().tolist() == [
-      b'the cat', b'the cat']
+    b'the cat',
+    b'the cat',
+  ]
 
 
 def test_sizes_and_special_ids(toy_vocabulary):
   wrapped = SeqioVocabulary(toy_vocabulary)
-  assert (wrapped.vocab_size, wrapped.pad_id, wrapped.bos_id, wrapped.eos_id,
-          wrapped.unk_id) == (180, 0, 1, 2, 3)
+  assert (
+    wrapped.vocab_size,
+    wrapped.pad_id,
+    wrapped.bos_id,
+    wrapped.eos_id,
+    wrapped.unk_id,
+  ) == (180, 0, 1, 2, 3)
 
 
 def test_a_deferred_vocabulary_refuses_and_resolves(toy_vocabulary):
@@ -54,8 +66,7 @@ def test_a_deferred_vocabulary_refuses_and_resolves(toy_vocabulary):
     _ = task.output_features['targets'].vocabulary.vocab_size
   resolved = resolve(task, toy_vocabulary)
   example = next(iter(resolved.get_dataset(split='train', shuffle=False)))
-  assert example['targets'].numpy().tolist() == toy_vocabulary.encode(
-      'the cat')
+  assert example['targets'].numpy().tolist() == toy_vocabulary.encode('the cat')
   assert task.output_features['targets'].vocabulary == DeferredVocabulary()
 
 
@@ -80,8 +91,9 @@ def test_seqio_sentencepiece_of_the_same_model_fits(tmp_path, toy_vocabulary):
 
 @pytest.fixture(scope='module')
 def union(tmp_path_factory, toy_corpus):
-  return train_vocabulary(toy_corpus, tmp_path_factory.mktemp('union'),
-                          size=60, anchors='none')
+  return train_vocabulary(
+    toy_corpus, tmp_path_factory.mktemp('union'), size=60, anchors='none'
+  )
 
 
 def test_features_are_encoded_in_their_language(union):
@@ -101,42 +113,57 @@ def test_features_are_encoded_in_their_language(union):
 def test_languages_come_from_the_feature_or_are_told(union):
   expected = union.encode('the cat', language='en')
   for vocabulary, told in (
-      (DeferredVocabulary('en'), ()), (DeferredVocabulary(), ('en',)),
-      (SeqioVocabulary(union, language='en'), ('de',)),
-      (SeqioVocabulary(union), ('en',))):
+    (DeferredVocabulary('en'), ()),
+    (DeferredVocabulary(), ('en',)),
+    (SeqioVocabulary(union, language='en'), ('de',)),
+    (SeqioVocabulary(union), ('en',)),
+  ):
     task = resolve(_task(vocabulary), union, languages=told)
-    example, = task.get_dataset(split='train', shuffle=False)
+    (example,) = task.get_dataset(split='train', shuffle=False)
     assert example['targets'].numpy().tolist() == expected
 
 
 def test_corpus_tasks_and_mixtures_know_their_languages(
-    registry, toy_corpus, toy_sentences, union):
+  registry, toy_corpus, toy_sentences, union
+):
   registry.register_corpus(toy_corpus, prefix='u1')
   example = next(task_reader.read('u1.parallel.de_en', union))
   for side, code in (('inputs', 'de'), ('targets', 'en')):
     assert example[side].tolist() == union.encode(
-        toy_sentences[code][0], language=code)
+      toy_sentences[code][0], language=code
+    )
   shown = '\n'.join(task_summary.steps('u1.mono.en', union, num_examples=1))
   assert 'pieces:  en:▁' in shown
   assert f'decoded: {toy_sentences["en"][0]!r}' in shown
   for code in ('de', 'ru'):
     registry.add_monolingual_task(
-        f'u1.own.{code}', registry.get_task(f'u1.mono.{code}').source,
-        language=code, vocabulary=union)
+      f'u1.own.{code}',
+      registry.get_task(f'u1.mono.{code}').source,
+      language=code,
+      vocabulary=union,
+    )
   mixture = registry.add_mixture('u1.own', ['u1.own.de', 'u1.own.ru'])
-  ids = [example['targets'] for example in mixture.get_dataset(
-      split='train', shuffle=False, num_epochs=1,
-      sequence_length=None).as_numpy_iterator()]
+  ids = [
+    example['targets']
+    for example in mixture.get_dataset(
+      split='train', shuffle=False, num_epochs=1, sequence_length=None
+    ).as_numpy_iterator()
+  ]
   texts = {union.decode(row.tolist()) for row in ids}
   assert {toy_sentences[code][0] for code in ('de', 'ru')} <= texts
 
 
 def test_a_task_of_unknown_language_is_refused(registry, union):
   task = _task(DeferredVocabulary())
-  seqio.TaskRegistry.add('u2', task.source, preprocessors=[registry.tokenize],
-                         output_features=dict(task.output_features))
+  seqio.TaskRegistry.add(
+    'u2',
+    task.source,
+    preprocessors=[registry.tokenize],
+    output_features=dict(task.output_features),
+  )
   with pytest.raises(errors.VocabularyError, match='set_task_languages'):
     next(task_reader.read('u2', union))
   registry.set_task_languages('u2', ['en'])
   assert next(task_reader.read('u2', union))['targets'].tolist() == (
-      union.encode('the cat', language='en'))
+    union.encode('the cat', language='en')
+  )

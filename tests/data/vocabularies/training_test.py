@@ -18,7 +18,8 @@ from xlflax.data.vocabularies.vocabulary import Vocabulary
 
 
 def test_the_same_input_gives_the_same_vocabulary(
-    tmp_path, toy_corpus, toy_vocabulary):
+  tmp_path, toy_corpus, toy_vocabulary
+):
   again = train_vocabulary(toy_corpus, tmp_path / 'v', size=180)
   assert again.model == toy_vocabulary.model
   assert again.hash == toy_vocabulary.hash
@@ -27,9 +28,17 @@ def test_the_same_input_gives_the_same_vocabulary(
 def test_description_records_layout_and_settings(toy_vocabulary):
   description = toy_vocabulary.description
   assert description['special_ids'] == {
-      'pad': 0, 'bos': 1, 'eos': 2, 'unk': 3, 'mask': 4}
+    'pad': 0,
+    'bos': 1,
+    'eos': 2,
+    'unk': 3,
+    'mask': 4,
+  }
   assert description['language_symbols'] == {
-      '<lang:de>': 5, '<lang:en>': 6, '<lang:ru>': 7}
+    '<lang:de>': 5,
+    '<lang:en>': 6,
+    '<lang:ru>': 7,
+  }
   assert description['hash'] == toy_vocabulary.hash
   assert description['training']['alpha'] == 0.7
   # en: 200 lines and the English side of 50 pairs.
@@ -37,9 +46,15 @@ def test_description_records_layout_and_settings(toy_vocabulary):
 
 
 def test_byte_pair_encoding_with_bytes_knows_every_character(
-    tmp_path, toy_corpus):
-  made = train_vocabulary(toy_corpus, tmp_path / 'v', size=400,
-                          model_type=ModelType.BPE, byte_fallback=True)
+  tmp_path, toy_corpus
+):
+  made = train_vocabulary(
+    toy_corpus,
+    tmp_path / 'v',
+    size=400,
+    model_type=ModelType.BPE,
+    byte_fallback=True,
+  )
   ids = made.encode('ñ 漢')
   assert made.spec.unk_id not in ids
   assert any(made.is_byte(i) for i in ids)
@@ -47,8 +62,9 @@ def test_byte_pair_encoding_with_bytes_knows_every_character(
 
 
 def test_further_languages_get_symbols(tmp_path, toy_corpus):
-  made = train_vocabulary(toy_corpus, tmp_path / 'v', size=180,
-                          languages=('sw', 'en'))
+  made = train_vocabulary(
+    toy_corpus, tmp_path / 'v', size=180, languages=('sw', 'en')
+  )
   assert made.spec.languages == ('de', 'en', 'ru', 'sw')
 
 
@@ -61,7 +77,8 @@ def test_an_identical_vocabulary_is_left_alone(tmp_path, toy_corpus):
 
 
 def test_another_vocabulary_is_refused_with_the_difference(
-    tmp_path, toy_corpus):
+  tmp_path, toy_corpus
+):
   train_vocabulary(toy_corpus, tmp_path, size=180)
   with pytest.raises(errors.VocabularyError) as caught:
     train_vocabulary(toy_corpus, tmp_path, size=160, alpha=0.5)
@@ -82,10 +99,16 @@ def test_other_text_is_another_vocabulary(tmp_path, toy_sentences):
     train_vocabulary(Corpus(tmp_path / 'corpus'), tmp_path, size=50)
 
 
-@pytest.mark.parametrize('size, what', [
+@pytest.mark.parametrize(
+  'size, what',
+  [
     (5000, 'too large for this text. Got: 5000. Expected: at most'),
-    (20, 'too small for the characters of this text. Got: 20. Expected: at '
-     'least')])
+    (
+      20,
+      'too small for the characters of this text. Got: 20. Expected: at least',
+    ),
+  ],
+)
 def test_sizes_that_do_not_fit(tmp_path, toy_corpus, size, what):
   with pytest.raises(errors.VocabularyError) as caught:
     train_vocabulary(toy_corpus, tmp_path / 'v', size=size)
@@ -93,12 +116,16 @@ def test_sizes_that_do_not_fit(tmp_path, toy_corpus, size, what):
   assert not (tmp_path / 'v').exists()
 
 
-@pytest.mark.parametrize('setting, what', [
+@pytest.mark.parametrize(
+  'setting, what',
+  [
     ({'alpha': 2.0}, 'alpha is out of range'),
     ({'character_coverage': 0.5}, 'coverage is out of range'),
     ({'normalization': 'nfx'}, 'nmt_nfkc, nfkc'),
     ({'languages': ('zh-Hans',)}, 'Not a language code. Got: zh-Hans'),
-    ({'max_sentences': 0}, 'max_sentences is too small')])
+    ({'max_sentences': 0}, 'max_sentences is too small'),
+  ],
+)
 def test_bad_settings(tmp_path, toy_corpus, setting, what):
   with pytest.raises(errors.ConfigError) as caught:
     train_vocabulary(toy_corpus, tmp_path, **({'size': 180} | setting))
@@ -123,12 +150,14 @@ def test_unwritable_output(tmp_path, toy_corpus, toy_vocabulary):
   (tmp_path / 'v').write_text('a file')
   with pytest.raises(errors.VocabularyError, match="can't be written"):
     vocabulary_training.write_vocabulary(
-        toy_vocabulary, toy_vocabulary.description, tmp_path / 'v')
+      toy_vocabulary, toy_vocabulary.description, tmp_path / 'v'
+    )
 
 
 def test_statistics_are_of_held_text(toy_vocabulary, toy_corpus):
-  rows = {row['language']: row
-          for row in toy_vocabulary.description['statistics']}
+  rows = {
+    row['language']: row for row in toy_vocabulary.description['statistics']
+  }
   text = list(toy_corpus.monolingual('en', 'validation'))
   ids = [toy_vocabulary.encode(line.text) for line in text]
   words = sum(len(line.text.split()) for line in text)
@@ -144,7 +173,7 @@ def test_statistics_are_of_held_text(toy_vocabulary, toy_corpus):
 def test_unknown_rate(tmp_path, toy_vocabulary):
   (tmp_path / 'mono').mkdir()
   (tmp_path / 'mono' / 'en.txt').write_text('漢\n')
-  row, = vocabulary_statistics.fertility(toy_vocabulary, Corpus(tmp_path))
+  (row,) = vocabulary_statistics.fertility(toy_vocabulary, Corpus(tmp_path))
   ids = toy_vocabulary.encode('漢')
   assert row['unknown_rate'] == ids.count(3) / len(ids) > 0
   assert row['split'] == 'train'
@@ -152,7 +181,8 @@ def test_unknown_rate(tmp_path, toy_vocabulary):
 
 def test_statistics_table_has_a_line_per_language(toy_vocabulary):
   table = vocabulary_statistics.format_table(
-      toy_vocabulary.description['statistics']).splitlines()
+    toy_vocabulary.description['statistics']
+  ).splitlines()
   assert [line.split()[0] for line in table] == ['language', 'de', 'en', 'ru']
 
 
@@ -161,20 +191,26 @@ def test_sentinels_come_after_the_languages(tmp_path, toy_corpus):
   spec = made.spec
   assert spec.sentinel_ids == (8, 9, 10)
   assert [made.piece(i) for i in spec.sentinel_ids] == [
-      '<extra_id_0>', '<extra_id_1>', '<extra_id_2>']
+    '<extra_id_0>',
+    '<extra_id_1>',
+    '<extra_id_2>',
+  ]
   assert spec.language_symbol_ids == (5, 6, 7)
   assert spec.special_ids == tuple(range(11))
   assert not set(made.encode('<extra_id_0>')) & {8, 9, 10}
   assert made.decode([*made.encode('the'), 9, *made.encode('cat')]) == (
-      'the cat')
+    'the cat'
+  )
 
 
 def test_a_joint_vocabulary_tells_word_starts(toy_vocabulary):
   spec = toy_vocabulary.spec
-  flags = np.unpackbits(np.frombuffer(spec.word_starts, np.uint8),
-                        bitorder='little')[:spec.size]
+  flags = np.unpackbits(
+    np.frombuffer(spec.word_starts, np.uint8), bitorder='little'
+  )[: spec.size]
   assert flags.tolist() == [
-      toy_vocabulary.piece(i).startswith('▁') for i in range(spec.size)]
+    toy_vocabulary.piece(i).startswith('▁') for i in range(spec.size)
+  ]
   assert 0 < flags.sum() < spec.size
   assert (spec.sentinel_ids, spec.language_words) == ((), ())
 
@@ -183,30 +219,48 @@ def test_a_joint_vocabulary_tells_word_starts(toy_vocabulary):
 @pytest.mark.parametrize('byte_fallback', [False, True])
 def test_merges_are_exact(tmp_path, toy_corpus, anchors, byte_fallback):
   made = train_vocabulary(
-      toy_corpus, tmp_path, merges=25, model_type='bpe', anchors=anchors,
-      byte_fallback=byte_fallback, sentinels=2)
+    toy_corpus,
+    tmp_path,
+    merges=25,
+    model_type='bpe',
+    anchors=anchors,
+    byte_fallback=byte_fallback,
+    sentinels=2,
+  )
   for model in made.files().values():
     pieces = SentencePieceVocabulary(model).pieces()
-    text = [piece for i, piece in enumerate(pieces)
-            if i not in made.spec.special_ids and piece[:3] != '<0x']
+    text = [
+      piece
+      for i, piece in enumerate(pieces)
+      if i not in made.spec.special_ids and piece[:3] != '<0x'
+    ]
     assert sum(len(piece) > 1 for piece in text) == 25
     assert len(set(pieces) - set(text)) == 10 + 256 * byte_fallback
   assert made.description['training']['merges'] == 25
 
 
-@pytest.mark.parametrize('settings, what', [
+@pytest.mark.parametrize(
+  'settings, what',
+  [
     ({}, 'either a size or a number of merges. Got: size None, merges None'),
     ({'size': 180, 'merges': 20}, 'Got: size 180, merges 20'),
     ({'merges': 20}, 'Only byte-pair encoding has merges. Got: unigram'),
     ({'merges': 0, 'model_type': 'bpe'}, 'number of merges is too small'),
     ({'size': 180, 'sentinels': -1}, 'number of sentinels is too small'),
     ({'size': 180, 'anchors': 'many'}, 'joint'),
-    ({'size': 180, 'anchors': 'none', 'alpha': 0.7},
-     'one model for each language has no alpha. Got: anchors none, alpha 0.7'),
-    ({'size': 180, 'anchors': 'shared', 'languages': ('sw',)},
-     'has no languages')])
-def test_settings_that_do_not_fit_each_other(tmp_path, toy_corpus, settings,
-                                             what):
+    (
+      {'size': 180, 'anchors': 'none', 'alpha': 0.7},
+      'one model for each language has no alpha. Got: anchors none, alpha 0.7',
+    ),
+    (
+      {'size': 180, 'anchors': 'shared', 'languages': ('sw',)},
+      'has no languages',
+    ),
+  ],
+)
+def test_settings_that_do_not_fit_each_other(
+  tmp_path, toy_corpus, settings, what
+):
   with pytest.raises(errors.ConfigError) as caught:
     train_vocabulary(toy_corpus, tmp_path, **settings)
   assert what in str(caught.value)
@@ -214,14 +268,21 @@ def test_settings_that_do_not_fit_each_other(tmp_path, toy_corpus, settings,
 
 def test_more_merges_than_the_text_has(tmp_path, toy_corpus):
   with pytest.raises(errors.VocabularyError) as caught:
-    train_vocabulary(toy_corpus, tmp_path, merges=10_000, model_type='bpe',
-                     anchors='none')
-  found = re.search('The number of merges is too large for this text. Got: '
-                    '10000. Expected: at most ([0-9]+). Where: the text of de',
-                    str(caught.value))
+    train_vocabulary(
+      toy_corpus, tmp_path, merges=10_000, model_type='bpe', anchors='none'
+    )
+  found = re.search(
+    'The number of merges is too large for this text. Got: '
+    '10000. Expected: at most ([0-9]+). Where: the text of de',
+    str(caught.value),
+  )
   made = train_vocabulary(  # As many as that are possible.
-      Corpus(_only(tmp_path / 'c', toy_corpus, 'de')), tmp_path / 'v',
-      merges=int(found.group(1)), model_type='bpe', anchors='none')
+    Corpus(_only(tmp_path / 'c', toy_corpus, 'de')),
+    tmp_path / 'v',
+    merges=int(found.group(1)),
+    model_type='bpe',
+    anchors='none',
+  )
   assert list(made.members) == ['de']
 
 
@@ -243,44 +304,56 @@ def test_unions_are_the_same_for_the_same_input(tmp_path, toy_corpus):
   before = path.stat().st_mtime_ns
   train_vocabulary(toy_corpus, tmp_path / '1', **settings)
   assert path.stat().st_mtime_ns == before
-  with pytest.raises(errors.VocabularyError,
-                     match="anchors: 'shared' there, 'none' asked"):
+  with pytest.raises(
+    errors.VocabularyError, match="anchors: 'shared' there, 'none' asked"
+  ):
     train_vocabulary(toy_corpus, tmp_path / '1', size=60, anchors='none')
 
 
 def test_a_unions_description(tmp_path, toy_corpus):
-  made = train_vocabulary(toy_corpus, tmp_path, size=60, anchors='none',
-                          max_sentences=80)
+  made = train_vocabulary(
+    toy_corpus, tmp_path, size=60, anchors='none', max_sentences=80
+  )
   description = made.description
   assert description['anchors'] == 'none'
   assert description['members']['en']['size'] == 60
   assert description['members']['en']['file'] == 'sentencepiece.en.model'
   # All that there are, or 80 of them; without repetition.
-  assert {code: quota['drawn'] for code, quota in
-          description['training']['sentences'].items()} == {
-              'de': 80, 'en': 80, 'ru': 80}
+  assert {
+    code: quota['drawn']
+    for code, quota in description['training']['sentences'].items()
+  } == {'de': 80, 'en': 80, 'ru': 80}
   rows = {row['language']: row for row in description['statistics']}
   texts = [line.text for line in toy_corpus.monolingual('ru', 'validation')]
   assert rows['ru']['tokens'] == sum(
-      len(made.members['ru'].encode(text)) for text in texts)
+    len(made.members['ru'].encode(text)) for text in texts
+  )
 
 
 def test_overwriting_leaves_no_model_of_another_vocabulary(
-    tmp_path, toy_corpus):
+  tmp_path, toy_corpus
+):
   train_vocabulary(toy_corpus, tmp_path, size=180)
-  train_vocabulary(toy_corpus, tmp_path, size=60, anchors='none',
-                   overwrite=True)
+  train_vocabulary(
+    toy_corpus, tmp_path, size=60, anchors='none', overwrite=True
+  )
   assert sorted(path.name for path in tmp_path.iterdir()) == [
-      'sentencepiece.de.model', 'sentencepiece.en.model',
-      'sentencepiece.ru.model', 'vocabulary.json']
+    'sentencepiece.de.model',
+    'sentencepiece.en.model',
+    'sentencepiece.ru.model',
+    'vocabulary.json',
+  ]
   made = train_vocabulary(toy_corpus, tmp_path, size=180, overwrite=True)
   assert sorted(path.name for path in tmp_path.iterdir()) == [
-      'sentencepiece.model', 'vocabulary.json']
+    'sentencepiece.model',
+    'vocabulary.json',
+  ]
   assert len(made) == 180
 
 
-def test_vocabularies_of_older_versions_are_known(tmp_path, toy_corpus,
-                                                  toy_vocabulary):
+def test_vocabularies_of_older_versions_are_known(
+  tmp_path, toy_corpus, toy_vocabulary
+):
   """Such a description lacks what came later."""
   made = train_vocabulary(toy_corpus, tmp_path, size=180)
   path = tmp_path / 'vocabulary.json'

@@ -17,15 +17,31 @@ from xlflax.data.vocabularies.union import UnionVocabulary
 from xlflax.data.vocabularies.vocabulary import Vocabulary
 
 _WORDS = {
-    'ar': ('القطة|الكلب|الطفل', 'ترى|تسمع|تجد', 'النهر|البيت|الجسر',
-           'اليوم|مساء|DNA 2024'),
-    'en': ('the cat|the dog|a child', 'sees|hears|finds',
-           'the river|the house|Paris', 'today|again|DNA 2024'),
-    'fr': ('le chat|le chien|un enfant', 'voit|entend|trouve',
-           'le fleuve|la maison|Paris', 'encore|ce soir|DNA 2024'),
-    'ru': ('кошка|собака|ребёнок', 'видит|слышит|находит', 'реку|дом|мост',
-           'сегодня|вечером|DNA 2024'),
-    'zh': ('猫|狗|孩子', '看见|听到|找到', '河|房子|桥', '今天|晚上|DNA 2024'),
+  'ar': (
+    'القطة|الكلب|الطفل',
+    'ترى|تسمع|تجد',
+    'النهر|البيت|الجسر',
+    'اليوم|مساء|DNA 2024',
+  ),
+  'en': (
+    'the cat|the dog|a child',
+    'sees|hears|finds',
+    'the river|the house|Paris',
+    'today|again|DNA 2024',
+  ),
+  'fr': (
+    'le chat|le chien|un enfant',
+    'voit|entend|trouve',
+    'le fleuve|la maison|Paris',
+    'encore|ce soir|DNA 2024',
+  ),
+  'ru': (
+    'кошка|собака|ребёнок',
+    'видит|слышит|находит',
+    'реку|дом|мост',
+    'сегодня|вечером|DNA 2024',
+  ),
+  'zh': ('猫|狗|孩子', '看见|听到|找到', '河|房子|桥', '今天|晚上|DNA 2024'),
 }
 _CODES = tuple(_WORDS)
 _UNIONS = (Anchors.SHARED, Anchors.NONE, Anchors.SEPARATE)
@@ -41,8 +57,7 @@ def _sentences(language: str) -> list[str]:
 def corpus(tmp_path_factory):
   directory = tmp_path_factory.mktemp('scripts')
   for language in _CODES:
-    corpus_writer.write_monolingual(
-        directory, language, [_sentences(language)])
+    corpus_writer.write_monolingual(directory, language, [_sentences(language)])
   return Corpus(directory)
 
 
@@ -50,12 +65,19 @@ def corpus(tmp_path_factory):
 def unions(tmp_path_factory, corpus):
   """A vocabulary for each choice of anchors, over the same models."""
   shared = train_vocabulary(
-      corpus, tmp_path_factory.mktemp('unions') / 'shared', merges=60,
-      anchors='shared', model_type='bpe', byte_fallback=True, sentinels=2,
-      character_coverage=1.0)
+    corpus,
+    tmp_path_factory.mktemp('unions') / 'shared',
+    merges=60,
+    anchors='shared',
+    model_type='bpe',
+    byte_fallback=True,
+    sentinels=2,
+    character_coverage=1.0,
+  )
   models = {code: member.model for code, member in shared.members.items()}
-  made = {anchors: UnionVocabulary(models, anchors=anchors)
-          for anchors in _UNIONS[1:]}
+  made = {
+    anchors: UnionVocabulary(models, anchors=anchors) for anchors in _UNIONS[1:]
+  }
   return {Anchors.SHARED: shared} | made
 
 
@@ -76,7 +98,10 @@ def test_special_symbols_are_the_same_for_all(union):
   assert spec.language_symbol_ids == (5, 6, 7, 8, 9)
   assert spec.sentinel_ids == (10, 11)
   assert [union.piece(i) for i in (3, 5, 11)] == [
-      '<unk>', '<lang:ar>', '<extra_id_1>']
+    '<unk>',
+    '<lang:ar>',
+    '<extra_id_1>',
+  ]
   assert union.piece_id('<extra_id_1>') == 11
   assert union.piece_id('<lang:zh>') == union.language_symbol_id('zh') == 9
   for code in _CODES:
@@ -106,13 +131,15 @@ def test_pieces_are_those_of_the_languages_model(union):
 
 def test_exactly_the_shared_strings_are_shared(unions):
   union = unions[Anchors.SHARED]
-  strings = {code: set(member.pieces()[12:])
-             for code, member in union.members.items()}
+  strings = {
+    code: set(member.pieces()[12:]) for code, member in union.members.items()
+  }
   for first, second in itertools.combinations(_CODES, 2):
     common = strings[first] & strings[second]
     assert len(common) >= 256  # The bytes, at least.
-    assert {union.piece(i) for i in _words(union, first) & _words(
-        union, second)} == common
+    assert {
+      union.piece(i) for i in _words(union, first) & _words(union, second)
+    } == common
   assert '▁Paris' in strings['en'] & strings['fr']
   paris = union.encode('Paris', language='en')
   assert union.encode('Paris', language='fr') == paris
@@ -125,15 +152,20 @@ def test_without_anchors_no_row_is_shared(unions):
   union = unions[Anchors.NONE]
   words = [_words(union, code) for code in _CODES]
   assert sorted(itertools.chain.from_iterable(words)) == list(
-      range(12, union.spec.size))  # Disjoint, and everything.
+    range(12, union.spec.size)
+  )  # Disjoint, and everything.
   assert union.spec.size == 12 + sum(
-      len(member) - 12 for member in union.members.values())
+    len(member) - 12 for member in union.members.values()
+  )
   assert all(len(runs) == 1 for runs in union.spec.language_words)
-  english, french = (union.encode('Paris', language=code)
-                     for code in ('en', 'fr'))
+  english, french = (
+    union.encode('Paris', language=code) for code in ('en', 'fr')
+  )
   assert not set(english) & set(french)
   assert [union.piece(i) for i in (english[0], french[0])] == [
-      'en:▁Paris', 'fr:▁Paris']
+    'en:▁Paris',
+    'fr:▁Paris',
+  ]
   assert union.bare_piece(french[0]) == '▁Paris'
   assert union.piece_id('fr:▁Paris') == french[0]
   assert union.piece_id('▁Paris', language='fr') == french[0]
@@ -150,9 +182,12 @@ def test_separate_ids_overlap(unions):
   assert union.spec.word_starts == b''
   ids = union.encode('the cat', language='en')
   assert ids == union.members['en'].encode('the cat')
-  for ask in (union.decode, lambda ids: union.piece(ids[0]),
-              lambda ids: union.is_byte(ids[0]),
-              lambda ids: union.piece_id('▁the')):
+  for ask in (
+    union.decode,
+    lambda ids: union.piece(ids[0]),
+    lambda ids: union.is_byte(ids[0]),
+    lambda ids: union.piece_id('▁the'),
+  ):
     with pytest.raises(errors.VocabularyError, match='must be told'):
       ask(ids)
 
@@ -160,10 +195,12 @@ def test_separate_ids_overlap(unions):
 @pytest.mark.parametrize('anchors', _UNIONS[:2])
 def test_word_starts(unions, anchors):
   union = unions[anchors]
-  flags = np.unpackbits(np.frombuffer(union.spec.word_starts, np.uint8),
-                        bitorder='little')[:union.spec.size]
+  flags = np.unpackbits(
+    np.frombuffer(union.spec.word_starts, np.uint8), bitorder='little'
+  )[: union.spec.size]
   assert flags.tolist() == [
-      int(union.bare_piece(i).startswith('▁')) for i in range(len(union))]
+    int(union.bare_piece(i).startswith('▁')) for i in range(len(union))
+  ]
   assert 0 < flags.sum() < union.spec.size
 
 
@@ -178,7 +215,8 @@ def test_batches_equal_single_texts(union):
   single = [union.encode(text, language='ru') for text in texts]
   assert union.encode_batch(texts, language='ru', num_threads=2) == single
   ids, lengths = union.encode_ragged(
-      [text.encode() for text in texts], language='ru')
+    [text.encode() for text in texts], language='ru'
+  )
   assert (ids.dtype, lengths.dtype) == (np.int32, np.int32)
   assert ids.tolist() == sum(single, [])
   assert lengths.tolist() == [len(row) for row in single]
@@ -187,19 +225,22 @@ def test_batches_equal_single_texts(union):
 def test_each_text_in_its_own_language(union, toy_vocabulary):
   texts = [_sentences(code)[4] for code in ('ru', 'en', 'ru', 'ar')]
   assert union.encode_each(texts, [3, 1, 3, 0]) == [
-      union.encode(text, language=code)
-      for text, code in zip(texts, ('ru', 'en', 'ru', 'ar'), strict=True)]
+    union.encode(text, language=code)
+    for text, code in zip(texts, ('ru', 'en', 'ru', 'ar'), strict=True)
+  ]
   assert union.encode_each([], []) == []
   # A joint vocabulary makes no difference between languages.
   assert toy_vocabulary.encode_each(['the cat', 'a bird'], [0, 2]) == [
-      toy_vocabulary.encode(text) for text in ('the cat', 'a bird')]
+    toy_vocabulary.encode(text) for text in ('the cat', 'a bird')
+  ]
 
 
 def test_languages_that_are_missing(union):
   with pytest.raises(errors.VocabularyError) as caught:
     union.encode('the cat')
-  assert ('Got: no language. Expected: one of ar, en, fr, ru, zh'
-          in str(caught.value))
+  assert 'Got: no language. Expected: one of ar, en, fr, ru, zh' in str(
+    caught.value
+  )
   with pytest.raises(errors.VocabularyError, match='no pieces.*Got: sw'):
     union.encode_batch(['paka'], language='sw')
   with pytest.raises(errors.VocabularyError, match='No such id'):
@@ -223,8 +264,7 @@ def test_pickling_keeps_everything(union):
   assert again.encode('猫', language='zh') == union.encode('猫', language='zh')
 
 
-def test_unknown_characters_read_as_sentencepiece_shows_them(
-    tmp_path, corpus):
+def test_unknown_characters_read_as_sentencepiece_shows_them(tmp_path, corpus):
   union = train_vocabulary(corpus, tmp_path, size=40, anchors='none')
   for text in ('漢 the cat 漢', 'the 漢', '漢'):
     ids = union.encode(text, language='en')
@@ -240,26 +280,35 @@ def directory(tmp_path, unions):
   for name, content in union.files().items():
     (tmp_path / name).write_bytes(content)
   (tmp_path / vocabulary.DESCRIPTION_FILE).write_text(
-      json.dumps(union.description))
+    json.dumps(union.description)
+  )
   return tmp_path
 
 
 def test_loading(directory, unions):
   assert sorted(path.name for path in directory.iterdir()) == [
-      'sentencepiece.ar.model', 'sentencepiece.en.model',
-      'sentencepiece.fr.model', 'sentencepiece.ru.model',
-      'sentencepiece.zh.model', 'vocabulary.json']
+    'sentencepiece.ar.model',
+    'sentencepiece.en.model',
+    'sentencepiece.fr.model',
+    'sentencepiece.ru.model',
+    'sentencepiece.zh.model',
+    'vocabulary.json',
+  ]
   loaded = Vocabulary.load(directory)
   assert isinstance(loaded, UnionVocabulary)
   assert loaded == unions[Anchors.SHARED]
   assert loaded.spec == unions[Anchors.SHARED].spec
 
 
-@pytest.mark.parametrize('change, what', [
+@pytest.mark.parametrize(
+  'change, what',
+  [
     ({'members': None}, 'does not describe a union'),
     ({'anchors': 'joined'}, "does not describe a union.*'joined'"),
     ({'anchors': 'none'}, 'another union of these models'),
-    ({'hash': 'x'}, 'Expected: hash x')])
+    ({'hash': 'x'}, 'Expected: hash x'),
+  ],
+)
 def test_malformed_descriptions(directory, change, what):
   path = directory / vocabulary.DESCRIPTION_FILE
   path.write_text(json.dumps(json.loads(path.read_text()) | change))
@@ -269,21 +318,23 @@ def test_malformed_descriptions(directory, change, what):
 
 def test_damaged_models(directory):
   (directory / 'sentencepiece.fr.model').write_bytes(b'another')
-  with pytest.raises(errors.VocabularyError,
-                     match='fr.model is not the one that vocabulary.json'):
+  with pytest.raises(
+    errors.VocabularyError, match='fr.model is not the one that vocabulary.json'
+  ):
     Vocabulary.load(directory)
   (directory / 'sentencepiece.fr.model').unlink()
-  with pytest.raises(errors.VocabularyError,
-                     match='lacks its sentencepiece.fr.model'):
+  with pytest.raises(
+    errors.VocabularyError, match='lacks its sentencepiece.fr.model'
+  ):
     Vocabulary.load(directory)
 
 
 def test_models_that_do_not_belong_together(unions, toy_vocabulary):
-  models = {code: member.model
-            for code, member in unions[Anchors.NONE].members.items()}
+  models = {
+    code: member.model for code, member in unions[Anchors.NONE].members.items()
+  }
   with pytest.raises(errors.VocabularyError, match='same special symbols'):
-    UnionVocabulary(models | {'ar': toy_vocabulary.model},
-                    anchors=Anchors.NONE)
+    UnionVocabulary(models | {'ar': toy_vocabulary.model}, anchors=Anchors.NONE)
   with pytest.raises(errors.VocabularyError, match='Got: no model'):
     UnionVocabulary({}, anchors=Anchors.NONE)
   models.pop('zh')

@@ -19,7 +19,8 @@ def directory(tmp_path, toy_vocabulary):
   """A copy of the toy vocabulary's directory, to be damaged."""
   (tmp_path / vocabulary.MODEL_FILE).write_bytes(toy_vocabulary.model)
   (tmp_path / vocabulary.DESCRIPTION_FILE).write_text(
-      json.dumps(toy_vocabulary.description))
+    json.dumps(toy_vocabulary.description)
+  )
   return tmp_path
 
 
@@ -31,11 +32,23 @@ def _load_error(directory) -> str:
 
 def test_special_ids_come_first(toy_vocabulary):
   assert [toy_vocabulary.piece(i) for i in range(8)] == [
-      '<pad>', '<s>', '</s>', '<unk>', '<mask>', '<lang:de>', '<lang:en>',
-      '<lang:ru>']
+    '<pad>',
+    '<s>',
+    '</s>',
+    '<unk>',
+    '<mask>',
+    '<lang:de>',
+    '<lang:en>',
+    '<lang:ru>',
+  ]
   spec = toy_vocabulary.spec
-  assert (spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id,
-          spec.mask_id) == (0, 1, 2, 3, 4)
+  assert (spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id, spec.mask_id) == (
+    0,
+    1,
+    2,
+    3,
+    4,
+  )
   assert spec.special_ids == tuple(range(8))
   assert spec.languages == ('de', 'en', 'ru')
   assert spec.size == len(toy_vocabulary) == 180
@@ -59,8 +72,7 @@ def test_batches_equal_single_texts(toy_vocabulary):
   texts = ['the cat', '', 'кошка видит']
   single = [toy_vocabulary.encode(text) for text in texts]
   assert toy_vocabulary.encode_batch(texts, num_threads=2) == single
-  ids, lengths = toy_vocabulary.encode_ragged(
-      [text.encode() for text in texts])
+  ids, lengths = toy_vocabulary.encode_ragged([text.encode() for text in texts])
   assert (ids.dtype, lengths.dtype) == (np.int32, np.int32)
   assert lengths.tolist() == [len(row) for row in single]
   assert ids.tolist() == sum(single, [])
@@ -68,8 +80,9 @@ def test_batches_equal_single_texts(toy_vocabulary):
 
 def test_languages(toy_vocabulary):
   assert toy_vocabulary.language_id('ru') == 2
-  assert toy_vocabulary.piece(
-      toy_vocabulary.language_symbol_id('ru')) == '<lang:ru>'
+  assert (
+    toy_vocabulary.piece(toy_vocabulary.language_symbol_id('ru')) == '<lang:ru>'
+  )
   with pytest.raises(errors.VocabularyError) as caught:
     toy_vocabulary.language_id('sw')
   assert 'Got: sw. Expected: de, en, ru' in str(caught.value)
@@ -89,7 +102,8 @@ def test_equality_is_by_content(toy_vocabulary, directory):
   assert loaded == toy_vocabulary
   assert hash(loaded) == hash(toy_vocabulary)
   assert pickle.loads(pickle.dumps(loaded)).encode('the dog') == (
-      toy_vocabulary.encode('the dog'))
+    toy_vocabulary.encode('the dog')
+  )
 
 
 def test_missing_directory(tmp_path):
@@ -106,15 +120,21 @@ def test_missing_model(directory):
 def test_another_model_than_described(directory):
   (directory / vocabulary.MODEL_FILE).write_bytes(b'another')
   assert 'is not the one that vocabulary.json describes' in (
-      _load_error(directory))
+    _load_error(directory)
+  )
 
 
-@pytest.mark.parametrize('content, what', [
-    ('{', "can't be read"), ('[]', 'unknown format'),
+@pytest.mark.parametrize(
+  'content, what',
+  [
+    ('{', "can't be read"),
+    ('[]', 'unknown format'),
     ('{"format": 9, "sha256": ""}', 'Got: 9'),
     ('{"format": 1, "sha256": ""}', 'Got: SHA-256'),
     ('{"format": 1}', 'Expected: None'),
-    ('{"format": 1, "type": "x"}', 'not known. Got: x. Expected: sentence')])
+    ('{"format": 1, "type": "x"}', 'not known. Got: x. Expected: sentence'),
+  ],
+)
 def test_malformed_description(directory, content, what):
   (directory / vocabulary.DESCRIPTION_FILE).write_text(content)
   assert what in _load_error(directory)
@@ -128,8 +148,12 @@ def test_bytes_that_are_no_model():
 def test_models_with_another_layout_are_refused():
   model = io.BytesIO()
   sentencepiece.SentencePieceTrainer.train(
-      sentence_iterator=iter(['a b c', 'c d e']), model_writer=model,
-      vocab_size=12, hard_vocab_limit=False, minloglevel=2)
+    sentence_iterator=iter(['a b c', 'c d e']),
+    model_writer=model,
+    vocab_size=12,
+    hard_vocab_limit=False,
+    minloglevel=2,
+  )
   with pytest.raises(errors.VocabularyError) as caught:
     SentencePieceVocabulary(model.getvalue())
   assert 'Expected: <pad>, <s>, </s>, <unk>, <mask>' in str(caught.value)

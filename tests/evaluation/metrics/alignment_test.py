@@ -11,8 +11,10 @@ _links = st.frozensets(st.tuples(st.integers(0, 4), st.integers(0, 4)))
 
 
 def test_by_hand():
-  gold = [alignment.GoldLinks({(0, 0), (1, 1)}, {(2, 2)}),
-          alignment.GoldLinks({(0, 1)})]
+  gold = [
+    alignment.GoldLinks({(0, 0), (1, 1)}, {(2, 2)}),
+    alignment.GoldLinks({(0, 1)}),
+  ]
   found = alignment.evaluate(gold, [{(0, 0), (2, 2), (3, 3)}, {(0, 1)}])
   assert found.precision == 0.75
   assert found.recall == pytest.approx(2 / 3)
@@ -24,11 +26,10 @@ def test_by_hand():
 def test_equals_the_definition(sure, possible, found):
   hypothesis.assume(sure and found)
   possible |= sure
-  result = alignment.evaluate(
-      [alignment.GoldLinks(sure, possible)], [found])
+  result = alignment.evaluate([alignment.GoldLinks(sure, possible)], [found])
   assert result.error_rate == pytest.approx(
-      1 - (len(found & sure) + len(found & possible))
-      / (len(found) + len(sure)))
+    1 - (len(found & sure) + len(found & possible)) / (len(found) + len(sure))
+  )
   assert 0 <= result.error_rate <= 1
 
 
@@ -38,25 +39,27 @@ def test_without_links():
   assert math.isnan(found.precision)
 
 
-@pytest.mark.parametrize('first, line', [(0, '0-0 1p2 3-1'),
-                                         (1, '1-1 2p3 4-2')])
+@pytest.mark.parametrize(
+  'first, line', [(0, '0-0 1p2 3-1'), (1, '1-1 2p3 4-2')]
+)
 def test_pharaoh(first, line):
   gold = alignment.read_pharaoh(line, first=first)
   assert gold.sure == {(0, 0), (3, 1)}
   assert gold.possible == {(0, 0), (3, 1), (1, 2)}
-  assert alignment.write_pharaoh(gold.sure, gold.possible,
-                                 first=first) == line
+  assert alignment.write_pharaoh(gold.sure, gold.possible, first=first) == line
 
 
 @hypothesis.given(_links, _links)
 def test_pharaoh_both_ways(sure, possible):
   line = alignment.write_pharaoh(sure, possible)
   assert alignment.read_pharaoh(line) == alignment.GoldLinks(
-      sure, sure | possible)
+    sure, sure | possible
+  )
 
 
-@pytest.mark.parametrize('line, first', [
-    ('0-0 1:2', 0), ('0-0', 1), ('-1-2', 0)])
+@pytest.mark.parametrize(
+  'line, first', [('0-0 1:2', 0), ('0-0', 1), ('-1-2', 0)]
+)
 def test_malformed_links(line, first):
   with pytest.raises(errors.CorpusError, match='Where: gold.txt:3'):
     alignment.read_pharaoh(line, first=first, where='gold.txt:3')

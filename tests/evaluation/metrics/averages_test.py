@@ -10,34 +10,71 @@ def _qa(f1, exact_match):
   return averages.task_score({'exact_match': exact_match, 'f1': f1})
 
 
-@pytest.mark.parametrize('xnli, pawsx, pos, ner, xquad, mlqa, tydiqa, bucc, '
-                         'tatoeba, published', [
-    (65.4, 81.9, 70.3, 62.2, (64.5, 49.4), (61.4, 44.2), (59.7, 43.9), 56.7,
-     38.7, 59.6),  # mBERT
-    (79.2, 86.4, 72.6, 65.4, (76.6, 60.8), (71.6, 53.2), (65.1, 45.0), 66.0,
-     57.3, 68.1),  # XLM-R
-])
-def test_xtreme_table_2(xnli, pawsx, pos, ner, xquad, mlqa, tydiqa, bucc,
-                        tatoeba, published):
-  scores = {'xnli': xnli, 'pawsx': pawsx, 'udpos': pos, 'panx': ner,
-            'xquad': _qa(*xquad), 'mlqa': _qa(*mlqa), 'tydiqa': _qa(*tydiqa),
-            'bucc2018': bucc, 'tatoeba': tatoeba}
+@pytest.mark.parametrize(
+  'xnli, pawsx, pos, ner, xquad, mlqa, tydiqa, bucc, tatoeba, published',
+  [
+    (
+      65.4,
+      81.9,
+      70.3,
+      62.2,
+      (64.5, 49.4),
+      (61.4, 44.2),
+      (59.7, 43.9),
+      56.7,
+      38.7,
+      59.6,
+    ),  # mBERT
+    (
+      79.2,
+      86.4,
+      72.6,
+      65.4,
+      (76.6, 60.8),
+      (71.6, 53.2),
+      (65.1, 45.0),
+      66.0,
+      57.3,
+      68.1,
+    ),  # XLM-R
+  ],
+)
+def test_xtreme_table_2(
+  xnli, pawsx, pos, ner, xquad, mlqa, tydiqa, bucc, tatoeba, published
+):
+  scores = {
+    'xnli': xnli,
+    'pawsx': pawsx,
+    'udpos': pos,
+    'panx': ner,
+    'xquad': _qa(*xquad),
+    'mlqa': _qa(*mlqa),
+    'tydiqa': _qa(*tydiqa),
+    'bucc2018': bucc,
+    'tatoeba': tatoeba,
+  }
   found = averages.xtreme_average(scores | {'parsing': 1.0})
   assert round(found['all'], 1) == published
   assert found['retrieval'] == pytest.approx((bucc + tatoeba) / 2)
   del scores['bucc2018']
   found = averages.xtreme_average(scores)
-  assert set(found) == {'classification', 'structured prediction',
-                        'question answering'}
+  assert set(found) == {
+    'classification',
+    'structured prediction',
+    'question answering',
+  }
 
 
-@pytest.mark.parametrize('scores, value', [
+@pytest.mark.parametrize(
+  'scores, value',
+  [
     ({'f1': 60.0, 'exact_match': 40.0}, 50.0),
     ({'precision': 1.0, 'f1': 60.0}, 60.0),
     ({'macro_f1': 1.0, 'accuracy': 60.0}, 60.0),
     ({'uas': 70.0, 'las': 60.0}, 60.0),
     ({'novel': 3.0}, 3.0),
-])
+  ],
+)
 def test_task_scores(scores, value):
   assert averages.task_score(scores) == value
 

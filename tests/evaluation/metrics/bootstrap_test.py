@@ -11,8 +11,14 @@ _F1 = aggregates.Aggregate.F1
 def _f1_rows(seed, size=30):
   random = np.random.default_rng(seed)
   predicted, gold = random.integers(1, 4, (2, size))
-  return np.stack([np.minimum(predicted, gold) - random.integers(0, 2, size),
-                   predicted, gold], 1)
+  return np.stack(
+    [
+      np.minimum(predicted, gold) - random.integers(0, 2, size),
+      predicted,
+      gold,
+    ],
+    1,
+  )
 
 
 def test_a_clear_difference_is_significant():
@@ -39,10 +45,11 @@ def test_one_example_of_many_is_chance():
   first = np.zeros(100)
   second = first.copy()
   second[3] = 1
-  found = bootstrap.compare(aggregates.Statistics(first),
-                            aggregates.Statistics(second), samples=4000)
+  found = bootstrap.compare(
+    aggregates.Statistics(first), aggregates.Statistics(second), samples=4000
+  )
   # The example is not drawn with probability (1 - 1 / 100) ** 100.
-  assert found.p_value == pytest.approx(0.99 ** 100, abs=0.03)
+  assert found.p_value == pytest.approx(0.99**100, abs=0.03)
 
 
 def test_sums_and_the_general_form_agree():
@@ -53,8 +60,9 @@ def test_sums_and_the_general_form_agree():
     pair = [row[places].sum(0) for row in rows]
     return tuple(2 * s[0] / (s[1] + s[2]) for s in pair)
 
-  fast = bootstrap.compare(*(aggregates.Statistics(row, _F1) for row in rows),
-                           samples=3000)
+  fast = bootstrap.compare(
+    *(aggregates.Statistics(row, _F1) for row in rows), samples=3000
+  )
   slow = bootstrap.compare_corpora(30, scores, samples=3000, seed=1)
   assert fast.difference == pytest.approx(slow.difference)
   assert fast.p_value == pytest.approx(slow.p_value, abs=0.04)
@@ -70,8 +78,9 @@ def test_seeded_and_the_same_in_chunks(monkeypatch):
   assert once == bootstrap.compare(*pair, seed=3)
 
 
-@pytest.mark.parametrize('kind, method', [('bleu', 'none'),
-                                          ('smoothed_bleu', 'exp')])
+@pytest.mark.parametrize(
+  'kind, method', [('bleu', 'none'), ('smoothed_bleu', 'exp')]
+)
 def test_bleu_of_sums_equals_sacrebleu(kind, method):
   random = np.random.default_rng(0)
   totals = np.sort(random.integers(0, 6, (200, 4)))[:, ::-1]
@@ -79,20 +88,30 @@ def test_bleu_of_sums_equals_sacrebleu(kind, method):
   lengths = random.integers(1, 9, (200, 2))
   sums = np.concatenate([matches, totals, lengths], 1)
   found = aggregates.score(sums, 1, aggregates.Aggregate(kind))
-  expected = [sacrebleu.BLEU.compute_bleu(
-      list(row[:4]), list(row[4:8]), row[8], row[9],
-      smooth_method=method).score for row in sums.tolist()]
+  expected = [
+    sacrebleu.BLEU.compute_bleu(
+      list(row[:4]), list(row[4:8]), row[8], row[9], smooth_method=method
+    ).score
+    for row in sums.tolist()
+  ]
   np.testing.assert_allclose(found, expected, atol=1e-9)
   assert 0 < np.count_nonzero(found) < 200
 
 
-@pytest.mark.parametrize('kind, rows, value', [
-    ('mean', [[0.5], [1.0]], 0.75), ('ratio', [[1, 2], [1, 6]], 0.25),
-    ('f1', [[1, 2, 2]], 0.5), ('f1', [[0, 0, 0]], 0.0),
-    ('aer', [[1, 2, 3, 2]], 0.4)])
+@pytest.mark.parametrize(
+  'kind, rows, value',
+  [
+    ('mean', [[0.5], [1.0]], 0.75),
+    ('ratio', [[1, 2], [1, 6]], 0.25),
+    ('f1', [[1, 2, 2]], 0.5),
+    ('f1', [[0, 0, 0]], 0.0),
+    ('aer', [[1, 2, 3, 2]], 0.4),
+  ],
+)
 def test_aggregates(kind, rows, value):
   assert aggregates.Statistics(np.array(rows), kind).value == pytest.approx(
-      value)
+    value
+  )
 
 
 def test_errors():

@@ -18,15 +18,17 @@ def test_by_hand():
 @pytest.mark.parametrize('seed', range(5))
 def test_equals_scikit_learn(seed):
   random = np.random.default_rng(seed)
-  gold, predicted = (random.choice(list('abcd'), 60).tolist()
-                     for _ in range(2))
+  gold, predicted = (random.choice(list('abcd'), 60).tolist() for _ in range(2))
   found = classification.evaluate(gold, predicted)
   assert found.accuracy == pytest.approx(
-      sklearn_metrics.accuracy_score(gold, predicted))
+    sklearn_metrics.accuracy_score(gold, predicted)
+  )
   assert found.macro_f1 == pytest.approx(
-      sklearn_metrics.f1_score(gold, predicted, average='macro'))
+    sklearn_metrics.f1_score(gold, predicted, average='macro')
+  )
   np.testing.assert_array_equal(
-      found.confusion, sklearn_metrics.confusion_matrix(gold, predicted))
+    found.confusion, sklearn_metrics.confusion_matrix(gold, predicted)
+  )
 
 
 def test_a_class_that_nobody_names_does_not_count():
@@ -35,11 +37,14 @@ def test_a_class_that_nobody_names_does_not_count():
   assert found.confusion.shape == (2, 2)
 
 
-@pytest.mark.parametrize('gold, predicted, labels, message', [
+@pytest.mark.parametrize(
+  'gold, predicted, labels, message',
+  [
     ([], [], None, 'no labels'),
     (['a'], ['a', 'b'], None, 'Got: 2 predicted, 1 gold'),
     (['a'], ['z'], ['a', 'b'], "Got: 'z'"),
-])
+  ],
+)
 def test_what_cannot_be_scored(gold, predicted, labels, message):
   with pytest.raises(errors.CorpusError, match=message):
     classification.evaluate(gold, predicted, labels=labels)

@@ -9,13 +9,18 @@ from xlflax.evaluation.metrics import mining
 
 
 def test_by_hand():
-  found = mining.evaluate([('a', 'x'), ('b', 'y'), ('b', 'y')],
-                          [('a', 'x'), ('c', 'z'), ('d', 'w')])
+  found = mining.evaluate(
+    [('a', 'x'), ('b', 'y'), ('b', 'y')], [('a', 'x'), ('c', 'z'), ('d', 'w')]
+  )
   assert (found.precision, found.recall) == (0.5, pytest.approx(1 / 3))
   assert found.f1 == pytest.approx(0.4)
   assert found.sentences == ('a', 'b', 'c', 'd')
   assert found.statistics.rows.tolist() == [
-      [1, 1, 1], [0, 1, 0], [0, 0, 1], [0, 0, 1]]
+    [1, 1, 1],
+    [0, 1, 0],
+    [0, 0, 1],
+    [0, 0, 1],
+  ]
   assert found.statistics.value == pytest.approx(0.4)
 
 
@@ -38,14 +43,17 @@ def test_no_right_candidate():
   assert mining.evaluate([], [('b', 'y')]).f1 == 0
 
 
-@hypothesis.given(st.lists(
-    st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12))
+@hypothesis.given(
+  st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12)
+)
 def test_no_threshold_is_better(items):
   candidates = {(i, i): score / 4 for i, (score, _) in enumerate(items)}
   gold = {(i, i) for i, (_, right) in enumerate(items) if right} | {(99, 99)}
   found = mining.best_threshold(candidates, gold)
-  best = max(mining.evaluate(mining.above(candidates, limit), gold).f1
-             for limit in candidates.values())
+  best = max(
+    mining.evaluate(mining.above(candidates, limit), gold).f1
+    for limit in candidates.values()
+  )
   assert found.f1 == pytest.approx(best)
   reached = mining.evaluate(mining.above(candidates, found.value), gold)
   assert reached.f1 == pytest.approx(found.f1)

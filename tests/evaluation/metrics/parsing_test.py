@@ -4,8 +4,11 @@ import pytest
 from xlflax import errors
 from xlflax.evaluation.metrics import parsing
 
-_GOLD = parsing.Tree((2, 0, 2, 2), ('nmod:poss', 'root', 'obj', 'punct'),
-                     ('NOUN', 'VERB', 'NOUN', 'PUNCT'))
+_GOLD = parsing.Tree(
+  (2, 0, 2, 2),
+  ('nmod:poss', 'root', 'obj', 'punct'),
+  ('NOUN', 'VERB', 'NOUN', 'PUNCT'),
+)
 _GUESS = parsing.Tree((2, 0, 2, 3), ('nmod', 'root', 'nsubj', 'punct'))
 
 
@@ -22,9 +25,13 @@ def test_by_hand():
 def test_equals_a_double_loop():
   random = np.random.default_rng(0)
   names = np.array(['nsubj', 'obj', 'obl', 'obl:tmod', 'nsubj:pass'])
-  trees = [[parsing.Tree(random.integers(0, 4, size),
-                         random.choice(names, size)) for size in (3, 1, 7)]
-           for _ in range(2)]
+  trees = [
+    [
+      parsing.Tree(random.integers(0, 4, size), random.choice(names, size))
+      for size in (3, 1, 7)
+    ]
+    for _ in range(2)
+  ]
   found = parsing.evaluate(*trees)
   right = attached = words = 0
   for gold, guess in zip(*trees, strict=True):
@@ -32,19 +39,24 @@ def test_equals_a_double_loop():
       words += 1
       if gold.heads[i] == guess.heads[i]:
         attached += 1
-        right += (gold.relations[i].partition(':')[0]
-                  == guess.relations[i].partition(':')[0])
+        right += (
+          gold.relations[i].partition(':')[0]
+          == guess.relations[i].partition(':')[0]
+        )
   assert 0 < right < attached < words
   assert found.las.value == pytest.approx(right / words)
   assert found.uas.value == pytest.approx(attached / words)
 
 
-@pytest.mark.parametrize('gold, guess, kind, message', [
+@pytest.mark.parametrize(
+  'gold, guess, kind, message',
+  [
     ([], [], 'included', 'no trees'),
     ([_GOLD], [], 'included', '0 predicted, 1 gold'),
     ([_GOLD], [parsing.Tree((0,), ('root',))], 'included', 'gold heads'),
     ([_GUESS], [_GUESS], 'excluded', 'without the parts of speech'),
-])
+  ],
+)
 def test_what_cannot_be_scored(gold, guess, kind, message):
   with pytest.raises(errors.CorpusError, match=message):
     parsing.evaluate(gold, guess, punctuation=kind)

@@ -4,7 +4,9 @@ from xlflax import errors
 from xlflax.evaluation.metrics import questions
 
 
-@pytest.mark.parametrize('language, text, normal', [
+@pytest.mark.parametrize(
+  'language, text, normal',
+  [
     ('en', 'The “Cat”, a dog & an owl!', 'cat dog owl'),
     ('en', 'another theme', 'another theme'),
     ('es', '¡El niño y la niña!', 'niño y niña'),
@@ -16,23 +18,29 @@ from xlflax.evaluation.metrics import questions
     ('ar', 'والكتاب', 'و كتاب'),
     ('hi', 'यह एक किताब है।', 'यह एक किताब है'),
     ('zh', '我爱“中国”，ABC 1990年。', '我 爱 中 国 abc 1990 年'),
-])
+  ],
+)
 def test_mlqa_normalisation(language, text, normal):
   assert questions.normalize(text, rules='mlqa', language=language) == normal
 
 
-@pytest.mark.parametrize('text, normal', [
+@pytest.mark.parametrize(
+  'text, normal',
+  [
     ('The cat, an owl; a-b', 'cat owl ab'),
     ('“cat”', '“cat”'),  # only ASCII punctuation goes
     ('el niño', 'el niño'),
     ('我爱，中国', '我爱，中国'),
-])
+  ],
+)
 def test_squad_normalisation_is_english_everywhere(text, normal):
   for language in ('en', 'es', 'zh', 'th'):
     assert questions.normalize(text, language=language) == normal
 
 
-@pytest.mark.parametrize('language, predicted, gold, f1', [
+@pytest.mark.parametrize(
+  'language, predicted, gold, f1',
+  [
     ('en', 'the red cat', 'a red dog', 0.5),
     ('zh', '中国人', '中国', 0.8),
     ('es', 'el gato rojo', 'gato', 2 / 3),
@@ -40,10 +48,12 @@ def test_squad_normalisation_is_english_everywhere(text, normal):
     ('ar', 'القاهرة', 'قاهرة', 1.0),
     ('vi', 'của Hà Nội', 'Hà Nội', 1.0),
     ('de', 'die rote Katze', 'Katze', 2 / 3),
-])
+  ],
+)
 def test_f1_by_hand(language, predicted, gold, f1):
-  assert questions.f1(predicted, gold, rules='mlqa', language=language
-                      ) == pytest.approx(f1)
+  assert questions.f1(
+    predicted, gold, rules='mlqa', language=language
+  ) == pytest.approx(f1)
 
 
 def test_repeated_tokens_count_as_often_as_both_have_them():
@@ -57,8 +67,9 @@ def test_answers_of_articles_only_match_without_f1():
 
 def test_the_best_of_several_gold_answers_counts():
   found = questions.evaluate(
-      {'1': ['x', 'red cat'], '2': ['dog'], '3': ['owl']},
-      {'1': 'cat', '2': 'the dog'})
+    {'1': ['x', 'red cat'], '2': ['dog'], '3': ['owl']},
+    {'1': 'cat', '2': 'the dog'},
+  )
   assert found.f1.rows[:, 0].tolist() == pytest.approx([2 / 3, 1, 0])
   assert found.exact_match.value == pytest.approx(1 / 3)
   assert found.f1.value == pytest.approx(5 / 9)
@@ -66,11 +77,14 @@ def test_the_best_of_several_gold_answers_counts():
   assert found.unanswered == ('3',)
 
 
-@pytest.mark.parametrize('gold, predicted, message', [
+@pytest.mark.parametrize(
+  'gold, predicted, message',
+  [
     ({}, {}, 'no questions'),
     ({'1': []}, {'1': 'a'}, 'blind test set'),
     ({'1': ['a']}, {'2': 'a'}, "answers no question.*Got: '2'"),
-])
+  ],
+)
 def test_what_cannot_be_scored(gold, predicted, message):
   with pytest.raises(errors.CorpusError, match=message):
     questions.evaluate(gold, predicted)

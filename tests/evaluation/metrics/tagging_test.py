@@ -16,8 +16,9 @@ _POS = ('NOUN', 'PROPN', 'ADJ', 'SCONJ', 'CCONJ', 'PUNCT')
 def _sentences(seed, tags):
   random = np.random.default_rng(seed)
   sizes = random.integers(1, 12, 20)
-  return [[random.choice(tags, size).tolist() for size in sizes]
-          for _ in range(2)]
+  return [
+    [random.choice(tags, size).tolist() for size in sizes] for _ in range(2)
+  ]
 
 
 def test_by_hand():
@@ -25,7 +26,8 @@ def test_by_hand():
   predicted = [['B-PER', 'I-PER', 'O', 'B-PER'], ['I-LOC', 'B-LOC']]
   found = tagging.entity_scores(gold, predicted)
   assert found.overall == tagging.TypeScores(
-      precision=0.5, recall=2 / 3, f1=4 / 7, gold=3, predicted=4)
+    precision=0.5, recall=2 / 3, f1=4 / 7, gold=3, predicted=4
+  )
   assert found.types['PER'].precision == 0.5
   assert found.types['LOC'].recall == 0.5
   assert found.statistics.rows.tolist() == [[1, 2, 2], [1, 2, 1]]
@@ -37,11 +39,14 @@ def test_equals_seqeval(seed):
   gold, predicted = _sentences(seed, _TAGS)
   found = tagging.entity_scores(gold, predicted)
   assert found.overall.f1 == pytest.approx(
-      seqeval_metrics.f1_score(gold, predicted))
+    seqeval_metrics.f1_score(gold, predicted)
+  )
   assert found.overall.precision == pytest.approx(
-      seqeval_metrics.precision_score(gold, predicted))
+    seqeval_metrics.precision_score(gold, predicted)
+  )
   report = seqeval_metrics.classification_report(
-      gold, predicted, output_dict=True)
+    gold, predicted, output_dict=True
+  )
   for name, scores in found.types.items():
     assert scores.f1 == pytest.approx(report[name]['f1-score'])
     assert scores.gold == report[name]['support']
@@ -73,7 +78,8 @@ def test_parts_of_speech_as_xtreme_scores_them(seed):
     warnings.simplefilter('ignore')
     expected = seqeval_metrics.f1_score(gold, predicted)
   assert tagging.run_scores(gold, predicted).overall.f1 == pytest.approx(
-      expected)
+    expected
+  )
 
 
 def test_a_run_of_equal_tags_is_one_span():
@@ -84,19 +90,23 @@ def test_a_run_of_equal_tags_is_one_span():
 
 
 def test_token_accuracy_is_over_words():
-  found = tagging.token_accuracy([['A'], ['A', 'B', 'B']],
-                                 [['B'], ['A', 'B', 'B']])
+  found = tagging.token_accuracy(
+    [['A'], ['A', 'B', 'B']], [['B'], ['A', 'B', 'B']]
+  )
   assert found.value == 0.75
 
 
-@pytest.mark.parametrize('before, after', [
+@pytest.mark.parametrize(
+  'before, after',
+  [
     ('O I-PER O B-PER I-LOC I-ORG', 'O B-PER O B-ORG I-ORG I-ORG'),
     ('I-X', 'B-X'),
     ('B-X I-Y I-Z', 'B-Z I-Z I-Z'),
     ('I-X I-Y B-X B-Y I-Y', 'B-Y I-Y B-X B-Y I-Y'),
     ('O B-X I-X O', 'O B-X I-X O'),
     ('', ''),
-])
+  ],
+)
 def test_repair(before, after):
   assert tagging.repair(before.split()) == after.split()
 
@@ -110,13 +120,16 @@ def test_repaired_tags_are_valid_and_stay(tags):
   assert [tag == 'O' for tag in fixed] == [tag == 'O' for tag in tags]
 
 
-@pytest.mark.parametrize('gold, predicted, message', [
+@pytest.mark.parametrize(
+  'gold, predicted, message',
+  [
     ([], [], 'no sentences'),
     ([['O']], [], 'predicted as gold sentences'),
     ([['O'], ['O']], [['O'], ['O', 'O']], 'Where: sentence 2'),
     ([['O'], ['O']], [['O'], ['PER']], "Got: 'PER'.*sentence 2"),
     ([['B-']], [['O']], "Got: 'B-'"),
-])
+  ],
+)
 def test_what_cannot_be_scored(gold, predicted, message):
   with pytest.raises(errors.CorpusError, match=message):
     tagging.entity_scores(gold, predicted)

@@ -4,57 +4,86 @@ import sacrebleu
 from xlflax import errors
 from xlflax.evaluation.metrics import aggregates, translation
 
-_FOUND = ['The cat sat on the mat .', 'It rains in the old town today',
-          'a b', 'Ein Haus, das steht.']
-_RIGHT = ['The cat sat on a mat.', 'It rains in the town today', 'a b c',
-          'Ein Haus, das noch steht.']
+_FOUND = [
+  'The cat sat on the mat .',
+  'It rains in the old town today',
+  'a b',
+  'Ein Haus, das steht.',
+]
+_RIGHT = [
+  'The cat sat on a mat.',
+  'It rains in the town today',
+  'a b c',
+  'Ein Haus, das noch steht.',
+]
 
 
 def test_equals_sacrebleu():
   found = translation.bleu(_FOUND, [_RIGHT], target_language='de')
   assert found.value == pytest.approx(
-      sacrebleu.corpus_bleu(_FOUND, [_RIGHT]).score)
+    sacrebleu.corpus_bleu(_FOUND, [_RIGHT]).score
+  )
   assert 'tok:13a|smooth:exp' in found.signature
   assert found.statistics.value == pytest.approx(found.value)
   chrf = translation.chrf(_FOUND, [_RIGHT])
   assert chrf.value == pytest.approx(
-      sacrebleu.corpus_chrf(_FOUND, [_RIGHT]).score)
+    sacrebleu.corpus_chrf(_FOUND, [_RIGHT]).score
+  )
   assert len(chrf.statistics.rows) == 4
 
 
-@pytest.mark.parametrize('found, right', [
-    (['a b c d'], ['a b c d e f']), (['a b c d'], ['a x c d']),
-    (['a b'], ['a b']), (['x y z w'], ['a b c d']), ([''], ['a b']),
+@pytest.mark.parametrize(
+  'found, right',
+  [
+    (['a b c d'], ['a b c d e f']),
+    (['a b c d'], ['a x c d']),
+    (['a b'], ['a b']),
+    (['x y z w'], ['a b c d']),
+    ([''], ['a b']),
     (['a b c d e', 'q'], ['a b c d e', 'r s']),
-])
+  ],
+)
 def test_statistics_give_back_the_corpus_score(found, right):
-  for score in (translation.bleu(found, [right], target_language='en'),
-                translation.tokenized_bleu(found, [right],
-                                           target_language='en')):
+  for score in (
+    translation.bleu(found, [right], target_language='en'),
+    translation.tokenized_bleu(found, [right], target_language='en'),
+  ):
     assert score.statistics.value == pytest.approx(score.value)
 
 
 def test_two_references():
-  score = translation.bleu(['a b c d'], [['a b x d'], ['a b c d']],
-                           target_language='en')
+  score = translation.bleu(
+    ['a b c d'], [['a b x d'], ['a b c d']], target_language='en'
+  )
   assert score.value == pytest.approx(100)
 
 
 def test_tokenized_bleu_is_of_moses_tokens():
   score = translation.tokenized_bleu(
-      ['The well-known cat sat, then slept.'],
-      [['the well-known cat sat , then slept .']], target_language='en')
+    ['The well-known cat sat, then slept.'],
+    [['the well-known cat sat , then slept .']],
+    target_language='en',
+  )
   assert score.value == pytest.approx(100)
   assert 'case:lc' in score.signature and 'moses:' in score.signature
   cased = translation.tokenized_bleu(
-      ['A cat sat.'], [['a cat sat.']], target_language='en', lowercase=False)
+    ['A cat sat.'], [['a cat sat.']], target_language='en', lowercase=False
+  )
   assert cased.value == 0  # 3 of 4 tokens, no 4-gram, no smoothing
   assert cased.statistics.aggregate is aggregates.Aggregate.BLEU
 
 
-@pytest.mark.parametrize('language, tokenizer', [
-    ('de', '13a'), ('zh', 'zh'), ('zh-Hant', 'zh'), ('cmn', 'zh'),
-    ('th', 'char'), ('sw', '13a')])
+@pytest.mark.parametrize(
+  'language, tokenizer',
+  [
+    ('de', '13a'),
+    ('zh', 'zh'),
+    ('zh-Hant', 'zh'),
+    ('cmn', 'zh'),
+    ('th', 'char'),
+    ('sw', '13a'),
+  ],
+)
 def test_tokenizers(language, tokenizer):
   assert translation.tokenizer_for(language)[0] == tokenizer
 

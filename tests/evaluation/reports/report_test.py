@@ -10,11 +10,11 @@ import pytest
 from xlflax import errors
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.reports import (
-    leaderboard,
-    pictures,
-    report,
-    score_table,
-    text,
+  leaderboard,
+  pictures,
+  report,
+  score_table,
+  text,
 )
 
 
@@ -22,12 +22,15 @@ def _score(task, metric, language, value, size=None):
   examples = None
   if size:
     examples = aggregates.Statistics(
-        (np.arange(size) < value * size).astype(float))
+      (np.arange(size) < value * size).astype(float)
+    )
   return score_table.Score(task, metric, language, value, examples)
 
 
 def _table(model, shift=0.0):
-  return score_table.ScoreTable(model, (
+  return score_table.ScoreTable(
+    model,
+    (
       _score('xnli', 'accuracy', 'en', 0.75 + shift, 100),
       _score('xnli', 'accuracy', 'de', 0.5 + shift, 100),
       _score('xnli', 'accuracy', 'sw', 0.25 + shift, 100),
@@ -38,13 +41,14 @@ def _table(model, shift=0.0):
       _score('translation', 'bleu', 'en-ja', 20.0),
       _score('word_alignment', 'error_rate', 'en-de', 0.3 + shift),
       _score('broken', 'accuracy', 'de', math.nan),
-  ), notes=('a note & more',))
+    ),
+    notes=('a note & more',),
+  )
 
 
 def test_summary_by_hand():
   found = leaderboard.summarize(_table('m'))
-  assert list(found.tasks) == ['xnli', 'mlqa', 'translation',
-                               'word_alignment']
+  assert list(found.tasks) == ['xnli', 'mlqa', 'translation', 'word_alignment']
   assert found.tasks['xnli'].score == pytest.approx(50)
   assert found.tasks['xnli'].gap == pytest.approx(37.5)
   mlqa = found.tasks['mlqa']
@@ -70,8 +74,14 @@ def test_comparison():
   assert worse.significance is None
   assert by_key['mlqa', 'f1', 'zh'].better is None
   with pytest.raises(errors.CorpusError, match='examples'):
-    leaderboard.compare([_table('a'), score_table.ScoreTable('b', (
-        _score('xnli', 'accuracy', 'en', 0.5, 10),))])
+    leaderboard.compare(
+      [
+        _table('a'),
+        score_table.ScoreTable(
+          'b', (_score('xnli', 'accuracy', 'en', 0.5, 10),)
+        ),
+      ]
+    )
 
 
 def test_all_files_are_written(tmp_path):
@@ -85,13 +95,20 @@ def test_all_files_are_written(tmp_path):
   assert record['models'][0]['tasks']['xnli']['score'] == pytest.approx(50)
   rows = list(csv.DictReader((tmp_path / report.CSV).open(encoding='utf-8')))
   assert len(rows) == 20
-  assert rows[0] == {'model': 'a|b <i>', 'task': 'xnli', 'metric': 'accuracy',
-                     'language': 'en', 'score': '75.0'}
+  assert rows[0] == {
+    'model': 'a|b <i>',
+    'task': 'xnli',
+    'metric': 'accuracy',
+    'language': 'en',
+    'score': '75.0',
+  }
   markdown = (tmp_path / report.MARKDOWN).read_text(encoding='utf-8')
   assert '| a\\|b <i> | 50.0 | 37.5 | 75.0 | 50.0 | 25.0 |' in markdown
   assert '## mlqa (mean of F1 and exact match)' in markdown
-  widths = [line.replace('\\|', '').count('|')
-            for line in markdown.split('## xnli')[1].splitlines()[2:5]]
+  widths = [
+    line.replace('\\|', '').count('|')
+    for line in markdown.split('## xnli')[1].splitlines()[2:5]
+  ]
   assert len(set(widths)) == 1
 
 
@@ -107,7 +124,7 @@ def test_the_page_needs_no_network(tmp_path):
 
 def test_tables_are_read_back(tmp_path):
   report.write(tmp_path, [_table('a')])
-  found, = report.read(tmp_path)
+  (found,) = report.read(tmp_path)
   assert found.to_json() == _table('a').to_json()
   assert math.isnan(found.scores[-1].score)
   old = found.examples('xnli', 'accuracy', 'de')
@@ -115,8 +132,9 @@ def test_tables_are_read_back(tmp_path):
 
 
 def test_a_model_without_some_tasks(tmp_path):
-  small = score_table.ScoreTable('small', (
-      _score('xnli', 'accuracy', 'de', 0.5),))
+  small = score_table.ScoreTable(
+    'small', (_score('xnli', 'accuracy', 'de', 0.5),)
+  )
   report.write(tmp_path, [_table('a'), small], samples=10)
   markdown = (tmp_path / report.MARKDOWN).read_text(encoding='utf-8')
   assert '| small | 50.0 | – | – | 50.0 | – |' in markdown
@@ -125,11 +143,16 @@ def test_a_model_without_some_tasks(tmp_path):
 def test_curves(tmp_path):
   steps = {step: _table('x', step / 1000) for step in (20, 10, 30)}
   written = report.write_curves(tmp_path, {'a': steps})
-  assert [path.name for path in written] == ['xnli.curves.png',
-                                             'mlqa.curves.png']
+  assert [path.name for path in written] == [
+    'xnli.curves.png',
+    'mlqa.curves.png',
+  ]
   found = report._curves('xnli', steps, 'en')
-  assert found['source'] == [(10, pytest.approx(76)), (20, pytest.approx(77)),
-                             (30, pytest.approx(78))]
+  assert found['source'] == [
+    (10, pytest.approx(76)),
+    (20, pytest.approx(77)),
+    (30, pytest.approx(78)),
+  ]
   assert found['gap'][0] == (10, pytest.approx(37.5))
   assert found['transfer'][0] == (10, pytest.approx(38.5))
   assert not report.write_curves(tmp_path, {'a': {10: steps[10]}})
@@ -137,13 +160,21 @@ def test_curves(tmp_path):
 
 def test_no_label_is_cut_off():
   names = [f'a rather long name {i}' for i in range(30)]
-  canvas = pictures.bars('title', 'score', {
+  canvas = pictures.bars(
+    'title',
+    'score',
+    {
       model: {name: 50.0 for name in names}
-      for model in ('first', 'second model with a long name')})
+      for model in ('first', 'second model with a long name')
+    },
+  )
   canvas.draw_without_rendering()
   whole = canvas.get_window_extent()
-  labels = [label for axes in canvas.axes for label in
-            (*axes.get_xticklabels(), *axes.get_yticklabels())]
+  labels = [
+    label
+    for axes in canvas.axes
+    for label in (*axes.get_xticklabels(), *axes.get_yticklabels())
+  ]
   assert len(labels) > 30
   for label in (*labels, *canvas.legends[0].get_texts()):
     box = label.get_window_extent()
@@ -171,14 +202,23 @@ def test_points():
 
 @pytest.mark.parametrize('kind', ['bars', 'curves'])
 def test_long_names_of_models_are_not_cut_off(tmp_path, kind):
-  names = [f'the quite long name of model {i} after pretraining'
-           for i in range(5)]
+  names = [
+    f'the quite long name of model {i} after pretraining' for i in range(5)
+  ]
   if kind == 'bars':
     canvas = pictures.bars('t', 'v', {name: {'en': 50.0} for name in names})
   else:
-    canvas = pictures.curves('t', 'v', 'en', {name: {
-        key: [(0, 1.0), (1, 2.0)] for key in ('transfer', 'source', 'gap')}
-                                              for name in names})
+    canvas = pictures.curves(
+      't',
+      'v',
+      'en',
+      {
+        name: {
+          key: [(0, 1.0), (1, 2.0)] for key in ('transfer', 'source', 'gap')
+        }
+        for name in names
+      },
+    )
   pictures.save(canvas, tmp_path / 'x.png', dpi=100)
   image = matplotlib.image.imread(tmp_path / 'x.png')[..., :3]
   assert image.min() < 0.5

@@ -5,40 +5,68 @@ import torch
 import transformers
 
 from tests.interop.huggingface import reference_models as reference
-from xlflax.interop.huggingface import (
-    model_files,
-    plan,
-    tensor_files,
-    weights,
-)
+from xlflax.interop.huggingface import model_files, plan, tensor_files, weights
 
 VOCAB = reference.VOCAB
 SOURCE = np.array([[1] * 11, [1] * 7 + [0] * 4, [1] * 2 + [0] * 9])
 TARGET = np.array([[1] * 6 + [0] * 3, [1] * 9, [1] * 3 + [0] * 6])
 _T5 = dict(
-    vocab_size=VOCAB, d_model=30, d_kv=8, d_ff=52, num_layers=3,
-    num_decoder_layers=2, num_heads=5, relative_attention_num_buckets=8,
-    relative_attention_max_distance=9)
+  vocab_size=VOCAB,
+  d_model=30,
+  d_kv=8,
+  d_ff=52,
+  num_layers=3,
+  num_decoder_layers=2,
+  num_heads=5,
+  relative_attention_num_buckets=8,
+  relative_attention_max_distance=9,
+)
 _MBART = dict(
-    vocab_size=VOCAB, d_model=30, encoder_layers=3, decoder_layers=2,
-    encoder_attention_heads=5, decoder_attention_heads=5, encoder_ffn_dim=52,
-    decoder_ffn_dim=52, max_position_embeddings=16)
+  vocab_size=VOCAB,
+  d_model=30,
+  encoder_layers=3,
+  decoder_layers=2,
+  encoder_attention_heads=5,
+  decoder_attention_heads=5,
+  encoder_ffn_dim=52,
+  decoder_ffn_dim=52,
+  max_position_embeddings=16,
+)
 
 # Name -> (class of the model, class of its configuration, options, whether
 # its output table is its own).
 MODELS = {
-    't5': ('T5', _T5 | dict(feed_forward_proj='relu'), False),
-    't5_v1_1': ('T5', _T5 | dict(
-        feed_forward_proj='gated-gelu', tie_word_embeddings=False,
-        dropout_rate=0.3, layer_norm_epsilon=1e-4), True),
-    'mt5': ('MT5', _T5 | dict(feed_forward_proj='gated-gelu'), True),
-    'mt5_tied': ('MT5', _T5 | dict(
-        feed_forward_proj='gated-silu', num_decoder_layers=None), False),
-    'umt5': ('UMT5', _T5 | dict(feed_forward_proj='gated-gelu'), True),
-    'mbart': ('MBart', _MBART | dict(scale_embedding=True), False),
-    'mbart_plain': ('MBart', _MBART | dict(
-        activation_function='relu', dropout=0.2, attention_dropout=0.3,
-        init_std=0.1), False),
+  't5': ('T5', _T5 | dict(feed_forward_proj='relu'), False),
+  't5_v1_1': (
+    'T5',
+    _T5
+    | dict(
+      feed_forward_proj='gated-gelu',
+      tie_word_embeddings=False,
+      dropout_rate=0.3,
+      layer_norm_epsilon=1e-4,
+    ),
+    True,
+  ),
+  'mt5': ('MT5', _T5 | dict(feed_forward_proj='gated-gelu'), True),
+  'mt5_tied': (
+    'MT5',
+    _T5 | dict(feed_forward_proj='gated-silu', num_decoder_layers=None),
+    False,
+  ),
+  'umt5': ('UMT5', _T5 | dict(feed_forward_proj='gated-gelu'), True),
+  'mbart': ('MBart', _MBART | dict(scale_embedding=True), False),
+  'mbart_plain': (
+    'MBart',
+    _MBART
+    | dict(
+      activation_function='relu',
+      dropout=0.2,
+      attention_dropout=0.3,
+      init_std=0.1,
+    ),
+    False,
+  ),
 }
 
 
@@ -46,7 +74,8 @@ def make(name):
   """A model for evaluation with every weight drawn anew."""
   kind, options, own = MODELS[name]
   model = getattr(transformers, f'{kind}ForConditionalGeneration')(
-      getattr(transformers, f'{kind}Config')(**options))
+    getattr(transformers, f'{kind}Config')(**options)
+  )
   if own:
     model.lm_head.weight = torch.nn.Parameter(torch.zeros(VOCAB, 30))
   if kind == 'MBart':
@@ -85,6 +114,10 @@ def inputs():
 def run(model):
   """The reference's outputs, with a loss."""
   source, target, labels = map(torch.tensor, inputs())
-  return model(input_ids=source, attention_mask=torch.tensor(SOURCE),
-               decoder_input_ids=target,
-               decoder_attention_mask=torch.tensor(TARGET), labels=labels)
+  return model(
+    input_ids=source,
+    attention_mask=torch.tensor(SOURCE),
+    decoder_input_ids=target,
+    decoder_attention_mask=torch.tensor(TARGET),
+    labels=labels,
+  )

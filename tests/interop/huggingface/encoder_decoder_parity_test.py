@@ -19,11 +19,7 @@ import transformers
 from tests.interop.huggingface import encoder_decoder_models as models
 from tests.interop.huggingface import reference_models as reference
 from xlflax import errors
-from xlflax.interop.huggingface import (
-    exporting,
-    folder_writing,
-    importing,
-)
+from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.models import decoding
 from xlflax.training import run as run_lib
 
@@ -31,14 +27,18 @@ from xlflax.training import run as run_lib
 @pytest.fixture(scope='module')
 def imported(tmp_path_factory):
   """(name, layers scanned or not) -> (reference model, folder, run)."""
+
   @functools.cache
   def make(name, scan_layers=True):
     model = models.make(name)
     folder = tmp_path_factory.mktemp(name)
     reference.save(model, folder / 'hf')
-    importing.convert(importing.check(
-        folder / 'hf', scan_layers=scan_layers, languages=['de', 'en']),
-        folder / 'ours')
+    importing.convert(
+      importing.check(
+        folder / 'hf', scan_layers=scan_layers, languages=['de', 'en']
+      ),
+      folder / 'ours',
+    )
     return model, folder, run_lib.open_run(folder / 'ours')
 
   return make
@@ -52,12 +52,18 @@ def _check(model, run):
   def loss_of(params):
     def loss_fn(params):
       logits = run.model.apply(
-          {'params': params['model']}, source, segment_ids=models.SOURCE,
-          decoder_token_ids=target, decoder_segment_ids=models.TARGET)
+        {'params': params['model']},
+        source,
+        segment_ids=models.SOURCE,
+        decoder_token_ids=target,
+        decoder_segment_ids=models.TARGET,
+      )
       losses = optax.softmax_cross_entropy_with_integer_labels(
-          logits, np.maximum(labels, 0))
+        logits, np.maximum(labels, 0)
+      )
       weights = (labels >= 0).astype(np.float32)
       return jnp.sum(losses * weights) / weights.sum(), logits
+
     return jax.value_and_grad(loss_fn, has_aux=True)(params)
 
   (loss, logits), grads = loss_of(run.restore_params(0))
@@ -66,16 +72,19 @@ def _check(model, run):
   want = output.logits.detach().numpy()
   text = models.TARGET > 0
   assert np.abs(want[text]).max() > 0.3  # of a size to be compared
-  np.testing.assert_allclose(np.asarray(logits)[text], want[text],
-                             atol=2e-5, rtol=2e-5)
+  np.testing.assert_allclose(
+    np.asarray(logits)[text], want[text], atol=2e-5, rtol=2e-5
+  )
   np.testing.assert_allclose(loss, output.loss.item(), rtol=1e-5)
   output.loss.backward()
   _check_gradients(model, run, grads)
 
 
 def _check_gradients(model, run, grads):
-  flat = {'/'.join(k.key for k in path): np.asarray(leaf) for path, leaf in
-          jax.tree_util.tree_leaves_with_path(grads)}
+  flat = {
+    '/'.join(k.key for k in path): np.asarray(leaf)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(grads)
+  }
   parameters = dict(model.named_parameters())
   seen = set()
   for assignment in exporting.check(run.directory).assignments:
@@ -85,8 +94,12 @@ def _check_gradients(model, run, grads):
     if assignment.layer is not None:
       value = value[assignment.layer]
     np.testing.assert_allclose(
-        assignment.write(value), parameters[assignment.tensor].grad.numpy(),
-        atol=1e-4, rtol=1e-4, err_msg=assignment.tensor)
+      assignment.write(value),
+      parameters[assignment.tensor].grad.numpy(),
+      atol=1e-4,
+      rtol=1e-4,
+      err_msg=assignment.tensor,
+    )
     seen.add(assignment.tensor)
   assert seen == set(parameters)
 
@@ -118,7 +131,8 @@ def test_the_way_back_is_bit_identical(imported, tmp_path, name):
   folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
   _same_tensors(folder / 'hf', tmp_path / 'back')
   loaded, info = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-      tmp_path / 'back', output_loading_info=True)
+    tmp_path / 'back', output_loading_info=True
+  )
   assert not info['missing_keys'] and not info['unexpected_keys']
   assert not info['mismatched_keys']
   assert type(loaded) is type(model)
@@ -128,7 +142,8 @@ def test_the_way_back_is_bit_identical(imported, tmp_path, name):
       assert getattr(loaded.config, key) == value, key
   with torch.no_grad():
     np.testing.assert_array_equal(
-        models.run(loaded).logits, models.run(model).logits)
+      models.run(loaded).logits, models.run(model).logits
+    )
 
 
 def test_unrolled_layers_go_back_too(imported, tmp_path):
@@ -150,13 +165,14 @@ def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
     record.write_text(content)
   # mT5 is built as T5 v1.1 is.
   assert checked.architecture.model_type == (
-      'mbart' if name == 'mbart' else 't5')
+    'mbart' if name == 'mbart' else 't5'
+  )
   folder_writing.convert(checked, tmp_path / 'back')
-  loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-      tmp_path / 'back')
+  loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / 'back')
   with torch.no_grad():
     np.testing.assert_array_equal(
-        models.run(loaded).logits, models.run(model).logits)
+      models.run(loaded).logits, models.run(model).logits
+    )
 
 
 @pytest.mark.parametrize('name', ['mt5', 'mbart'])
@@ -165,17 +181,26 @@ def test_generating_from_an_imported_model(imported, name):
   source, _, _ = models.inputs()
   spec = run.vocabulary.spec
   made = decoding.generate(
-      run.model, run.restore_params(0),
-      {'token_ids': source, 'segment_ids': models.SOURCE},
-      options=decoding.DecodingOptions(method='greedy', max_length=6),
-      vocabulary=spec, decoder_start=np.full(3, spec.pad_id, np.int32))
+    run.model,
+    run.restore_params(0),
+    {'token_ids': source, 'segment_ids': models.SOURCE},
+    options=decoding.DecodingOptions(method='greedy', max_length=6),
+    vocabulary=spec,
+    decoder_start=np.full(3, spec.pad_id, np.int32),
+  )
   with torch.no_grad():
     want = model.generate(
-        input_ids=torch.tensor(source),
-        attention_mask=torch.tensor(models.SOURCE), num_beams=1,
-        do_sample=False, max_new_tokens=6, min_new_tokens=6,
-        decoder_start_token_id=spec.pad_id, forced_eos_token_id=None,
-        eos_token_id=None, pad_token_id=spec.pad_id).numpy()[:, 1:]
+      input_ids=torch.tensor(source),
+      attention_mask=torch.tensor(models.SOURCE),
+      num_beams=1,
+      do_sample=False,
+      max_new_tokens=6,
+      min_new_tokens=6,
+      decoder_start_token_id=spec.pad_id,
+      forced_eos_token_id=None,
+      eos_token_id=None,
+      pad_token_id=spec.pad_id,
+    ).numpy()[:, 1:]
   tokens = np.asarray(made.token_ids)[:, 0]
   ended = np.cumsum(tokens == spec.eos_id, axis=1) > 0
   assert not ended.all()
@@ -187,22 +212,38 @@ def test_unsupported_options_are_all_listed(imported, tmp_path):
   for path in (folder / 'hf').iterdir():
     (tmp_path / path.name).write_bytes(path.read_bytes())
   path = tmp_path / 'config.json'
-  path.write_text(json.dumps(json.loads(path.read_text()) | dict(
-      decoder_ffn_dim=7, decoder_attention_heads=3, encoder_layerdrop=0.1,
-      tie_word_embeddings=False, activation_function='mish', shape=3)))
+  path.write_text(
+    json.dumps(
+      json.loads(path.read_text())
+      | dict(
+        decoder_ffn_dim=7,
+        decoder_attention_heads=3,
+        encoder_layerdrop=0.1,
+        tie_word_embeddings=False,
+        activation_function='mish',
+        shape=3,
+      )
+    )
+  )
   tensors = safetensors.numpy.load_file(tmp_path / 'model.safetensors')
   del tensors['final_logits_bias']
   safetensors.numpy.save_file(
-      tensors | {'extra': np.zeros(2, 'f')}, tmp_path / 'model.safetensors')
+    tensors | {'extra': np.zeros(2, 'f')}, tmp_path / 'model.safetensors'
+  )
   reference.write_tokenizer(tmp_path, 60)
   with pytest.raises(errors.ConfigError) as caught:
     importing.check(tmp_path)
   for part in (
-      'decoder_ffn_dim is 7', 'decoder_attention_heads is 3',
-      'encoder_layerdrop is 0.1', 'tie_word_embeddings is False',
-      "activation_function is 'mish'", 'shape = 3 is not an option',
-      'final_logits_bias [1, 61] is missing', 'extra [2] has no place',
-      '60 tokens'):
+    'decoder_ffn_dim is 7',
+    'decoder_attention_heads is 3',
+    'encoder_layerdrop is 0.1',
+    'tie_word_embeddings is False',
+    "activation_function is 'mish'",
+    'shape = 3 is not an option',
+    'final_logits_bias [1, 61] is missing',
+    'extra [2] has no place',
+    '60 tokens',
+  ):
     assert part in str(caught.value), part
 
 
@@ -215,21 +256,33 @@ def test_copies_of_the_shared_table(imported, tmp_path, name, prefix):
   file = tmp_path / 'model.safetensors'
   tensors = safetensors.numpy.load_file(file)
   table = tensors.pop(f'{prefix}shared.weight')
-  copies = {f'{prefix}{side}.embed_tokens.weight': table
-            for side in ('encoder', 'decoder')} | {'lm_head.weight': table}
+  copies = {
+    f'{prefix}{side}.embed_tokens.weight': table
+    for side in ('encoder', 'decoder')
+  } | {'lm_head.weight': table}
   safetensors.numpy.save_file(
-      tensors | copies | {f'{prefix}shared.weight': table}, file)
+    tensors | copies | {f'{prefix}shared.weight': table}, file
+  )
   checked = importing.check(tmp_path)
   assert checked.plan.skipped == dict.fromkeys(
-      copies, f'the same as {prefix}shared.weight')
+    copies, f'the same as {prefix}shared.weight'
+  )
   assert checked.config.output_embeddings == 'tied'
   safetensors.numpy.save_file(
-      tensors | {f'{prefix}decoder.embed_tokens.weight': table}, file)
+    tensors | {f'{prefix}decoder.embed_tokens.weight': table}, file
+  )
   assert len(importing.check(tmp_path).plan.assignments) == len(tensors) + 1
-  safetensors.numpy.save_file(tensors | copies | {
+  safetensors.numpy.save_file(
+    tensors
+    | copies
+    | {
       f'{prefix}shared.weight': table,
-      f'{prefix}encoder.embed_tokens.weight': table + 1}, file)
+      f'{prefix}encoder.embed_tokens.weight': table + 1,
+    },
+    file,
+  )
   with pytest.raises(errors.CheckpointError) as caught:
     importing.convert(importing.check(tmp_path), tmp_path / 'ours')
   assert f'{prefix}encoder.embed_tokens.weight is not the same' in str(
-      caught.value)
+    caught.value
+  )

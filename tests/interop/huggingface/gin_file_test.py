@@ -13,18 +13,45 @@ from xlflax.models import encoder_decoder_config as pair_config
 
 _SIZES = dict(hidden_dim=12, mlp_dim=20, num_heads=3)
 _MODELS = {
-    'bert': encoder.Encoder(model_config.EncoderConfig(
-        **_SIZES, num_layers=2, type_vocab_size=2, dropout_rate=0.25)),
-    'modernbert': encoder.Encoder(model_config.EncoderConfig(
-        **_SIZES, num_layers=3, position_embedding='rotary', norm='scale',
-        norm_position='pre', first_norm=False, local_window=3,
-        global_every=2, gated_mlp=True, mlp_bias=False)),
-    'mbart': encoder_decoder.EncoderDecoder(pair_config.EncoderDecoderConfig(
-        **_SIZES, family='pre_ln', num_encoder_layers=2,
-        num_decoder_layers=1, position_offset=2)),
-    't5': encoder_decoder.EncoderDecoder(pair_config.EncoderDecoderConfig(
-        **_SIZES, family='t5', num_encoder_layers=2, num_decoder_layers=2,
-        output_embeddings='own', output_scaling='width', gated_mlp=True)),
+  'bert': encoder.Encoder(
+    model_config.EncoderConfig(
+      **_SIZES, num_layers=2, type_vocab_size=2, dropout_rate=0.25
+    )
+  ),
+  'modernbert': encoder.Encoder(
+    model_config.EncoderConfig(
+      **_SIZES,
+      num_layers=3,
+      position_embedding='rotary',
+      norm='scale',
+      norm_position='pre',
+      first_norm=False,
+      local_window=3,
+      global_every=2,
+      gated_mlp=True,
+      mlp_bias=False,
+    )
+  ),
+  'mbart': encoder_decoder.EncoderDecoder(
+    pair_config.EncoderDecoderConfig(
+      **_SIZES,
+      family='pre_ln',
+      num_encoder_layers=2,
+      num_decoder_layers=1,
+      position_offset=2,
+    )
+  ),
+  't5': encoder_decoder.EncoderDecoder(
+    pair_config.EncoderDecoderConfig(
+      **_SIZES,
+      family='t5',
+      num_encoder_layers=2,
+      num_decoder_layers=2,
+      output_embeddings='own',
+      output_scaling='width',
+      gated_mlp=True,
+    )
+  ),
 }
 
 
@@ -38,7 +65,8 @@ def test_it_builds_the_model(name, tmp_path):
   try:
     gin.parse_config_file(str(path))
     built = gin.query_parameter(
-        'MODEL/gin.macro.value').scoped_configurable_fn()
+      'MODEL/gin.macro.value'
+    ).scoped_configurable_fn()
   finally:
     gin.clear_config()
   assert type(built) is type(model)

@@ -10,11 +10,7 @@ import safetensors.numpy
 from tests import fake_bucket
 from tests.interop.huggingface import reference_models as reference
 from xlflax import errors
-from xlflax.interop.huggingface import (
-    exporting,
-    folder_writing,
-    importing,
-)
+from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.models import sharing
 from xlflax.training import partitioning, run_directory
 from xlflax.training import run as run_lib
@@ -52,7 +48,8 @@ def _edit(folder, **changes):
 
 def _params(folder, output, **kwargs):
   run = run_lib.open_run(
-      importing.convert(importing.check(folder, **kwargs), output))
+    importing.convert(importing.check(folder, **kwargs), output)
+  )
   return run, run.restore_params(0)
 
 
@@ -64,17 +61,29 @@ def test_an_unknown_architecture(folder):
 
 
 def test_unsupported_options_are_all_listed(folder):
-  _edit(folder, is_decoder=True, position_embedding_type='relative_key',
-        hidden_act='mish', layer_norm_eps='small', sliding_window=4,
-        architectures=['BertForMultipleChoice'], pruned_heads={'0': [1]})
+  _edit(
+    folder,
+    is_decoder=True,
+    position_embedding_type='relative_key',
+    hidden_act='mish',
+    layer_norm_eps='small',
+    sliding_window=4,
+    architectures=['BertForMultipleChoice'],
+    pruned_heads={'0': [1]},
+  )
   with pytest.raises(errors.ConfigError) as caught:
     importing.check(folder)
   message = str(caught.value)
-  for part in ('is_decoder is True', "position_embedding_type is 'relative_k",
-               "hidden_act is 'mish'", "layer_norm_eps is 'small'",
-               'sliding_window = 4 is not an option',
-               "architectures is ['BertForMultipleChoice']", 'pruned_heads',
-               'config.json'):
+  for part in (
+    'is_decoder is True',
+    "position_embedding_type is 'relative_k",
+    "hidden_act is 'mish'",
+    "layer_norm_eps is 'small'",
+    'sliding_window = 4 is not an option',
+    "architectures is ['BertForMultipleChoice']",
+    'pruned_heads',
+    'config.json',
+  ):
     assert part in message, part
 
 
@@ -91,10 +100,12 @@ def test_wrong_tensors_are_all_listed(folder):
     importing.check(folder)
   message = str(caught.value)
   for part in (
-      'bert.encoder.layer.1.output.dense.weight [30, 52] is missing',
-      'cls.predictions.transform.dense.bias [30] is missing',
-      'bert.encoder.layer.3.output.dense.bias [30] has no place',
-      'extra [2] has no place', f'{name} is [15, 30], not [16, 30]'):
+    'bert.encoder.layer.1.output.dense.weight [30, 52] is missing',
+    'cls.predictions.transform.dense.bias [30] is missing',
+    'bert.encoder.layer.3.output.dense.bias [30] has no place',
+    'extra [2] has no place',
+    f'{name} is [15, 30], not [16, 30]',
+  ):
     assert part in message, part
 
 
@@ -140,15 +151,16 @@ def test_config_that_is_no_json(folder):
 def test_tied_tensors_that_differ(folder):
   tensors = _tensors(folder)
   table = tensors['bert.embeddings.word_embeddings.weight']
-  copies = {'cls.predictions.decoder.weight': table.copy(),
-            'cls.predictions.decoder.bias':
-                tensors['cls.predictions.bias'].copy()}
+  copies = {
+    'cls.predictions.decoder.weight': table.copy(),
+    'cls.predictions.decoder.bias': tensors['cls.predictions.bias'].copy(),
+  }
   _write(folder, tensors | copies)
   checked = importing.check(folder)
   assert checked.plan.skipped == {
-      'cls.predictions.decoder.weight':
-          'the same as bert.embeddings.word_embeddings.weight',
-      'cls.predictions.decoder.bias': 'the same as cls.predictions.bias'}
+    'cls.predictions.decoder.weight': 'the same as bert.embeddings.word_embeddings.weight',
+    'cls.predictions.decoder.bias': 'the same as cls.predictions.bias',
+  }
   importing.convert(checked, folder.parent / 'ours')
   copies['cls.predictions.decoder.weight'][3, 4] += 1
   _write(folder, tensors | copies)
@@ -169,38 +181,49 @@ def test_positions_that_are_not_sinusoidal(tmp_path):
 
 def test_old_names_and_buffers(folder, tmp_path):
   tensors = _tensors(folder)
-  old = {name.replace('LayerNorm.weight', 'LayerNorm.gamma').replace(
-      'LayerNorm.bias', 'LayerNorm.beta'): value
-         for name, value in tensors.items()}
+  old = {
+    name.replace('LayerNorm.weight', 'LayerNorm.gamma').replace(
+      'LayerNorm.bias', 'LayerNorm.beta'
+    ): value
+    for name, value in tensors.items()
+  }
   assert old.keys() != tensors.keys()
   positions = 'bert.embeddings.position_ids'
   _, want = _params(folder, tmp_path / 'new')
   _write(folder, old | {positions: np.arange(16)[None]})
   assert importing.check(folder).plan.skipped == {
-      positions: 'a buffer without weights'}
+    positions: 'a buffer without weights'
+  }
   _, got = _params(folder, tmp_path / 'old')
-  np.testing.assert_array_equal(got['model']['layers']['mlp_norm']['scale'],
-                                want['model']['layers']['mlp_norm']['scale'])
+  np.testing.assert_array_equal(
+    got['model']['layers']['mlp_norm']['scale'],
+    want['model']['layers']['mlp_norm']['scale'],
+  )
 
 
 def test_a_pooler_beside_a_masked_lm_is_kept(folder, tmp_path):
   rng = np.random.default_rng(0)
-  more = {'bert.pooler.dense.weight': rng.normal(size=(30, 30)),
-          'bert.pooler.dense.bias': rng.normal(size=30),
-          'cls.seq_relationship.weight': rng.normal(size=(2, 30)),
-          'cls.seq_relationship.bias': rng.normal(size=2)}
+  more = {
+    'bert.pooler.dense.weight': rng.normal(size=(30, 30)),
+    'bert.pooler.dense.bias': rng.normal(size=30),
+    'cls.seq_relationship.weight': rng.normal(size=(2, 30)),
+    'cls.seq_relationship.bias': rng.normal(size=2),
+  }
   more = {name: value.astype('f') for name, value in more.items()}
   tensors = _tensors(folder) | more
   _write(folder, tensors)
   run, params = _params(folder, tmp_path / 'ours')
-  np.testing.assert_array_equal(params['heads']['pooler']['dense']['kernel'],
-                                more['bert.pooler.dense.weight'].T)
+  np.testing.assert_array_equal(
+    params['heads']['pooler']['dense']['kernel'],
+    more['bert.pooler.dense.weight'].T,
+  )
   folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
   back = _tensors(tmp_path / 'back')
   assert back.keys() == tensors.keys()
   assert all(np.array_equal(back[name], tensors[name]) for name in tensors)
-  folder_writing.convert(exporting.check(run.directory, task='pretraining'),
-                    tmp_path / 'pretraining')
+  folder_writing.convert(
+    exporting.check(run.directory, task='pretraining'), tmp_path / 'pretraining'
+  )
   options = json.loads((tmp_path / 'pretraining/config.json').read_text())
   assert options['architectures'] == ['BertForPreTraining']
 
@@ -229,7 +252,8 @@ def test_shards_and_half_precision(folder, tmp_path):
   for file in files:
     back |= safetensors.numpy.load_file(file)
   index = json.loads(
-      (tmp_path / 'back/model.safetensors.index.json').read_text())
+    (tmp_path / 'back/model.safetensors.index.json').read_text()
+  )
   assert index['weight_map'].keys() == back.keys()
   for name, value in model.state_dict().items():
     if 'decoder' not in name:
@@ -248,10 +272,18 @@ def test_an_output_that_is_there_is_not_touched(folder, tmp_path):
 
 def test_models_that_no_architecture_expresses(folder, tmp_path):
   run, _ = _params(folder, tmp_path / 'ours')
-  changed = run.model.clone(config=run.model.config.__class__(
-      **(vars(run.model.config) | dict(
-          sharing=sharing.SharingPlan(layers=1), num_languages=2,
-          scale_embeddings=True))))
+  changed = run.model.clone(
+    config=run.model.config.__class__(
+      **(
+        vars(run.model.config)
+        | dict(
+          sharing=sharing.SharingPlan(layers=1),
+          num_languages=2,
+          scale_embeddings=True,
+        )
+      )
+    )
+  )
   run_directory.write_model(run.directory, changed)
   with pytest.raises(errors.ConfigError) as caught:
     exporting.check(run.directory)
@@ -271,8 +303,11 @@ def test_heads_without_a_place_are_listed(folder, tmp_path):
   with pytest.raises(errors.ConfigError, match='no such task'):
     exporting.check(run.directory, task='summarization')
   assert checked.description.task == 'masked_lm'
-  only = exporting.check(run.directory, task='states',
-                         drop=['head_dense', 'head_norm', 'output_bias'])
+  only = exporting.check(
+    run.directory,
+    task='states',
+    drop=['head_dense', 'head_norm', 'output_bias'],
+  )
   assert len(only.dropped) == 5
   folder_writing.convert(only, tmp_path / 'states')
   assert 'embeddings.LayerNorm.bias' in _tensors(tmp_path / 'states')
@@ -285,7 +320,8 @@ def test_parameters_are_sharded_as_they_are_read(folder):
   assert len(table.sharding.device_set) == 8
   assert table.addressable_shards[0].data.size < table.size
   np.testing.assert_array_equal(
-      table, _tensors(folder)['bert.embeddings.word_embeddings.weight'])
+    table, _tensors(folder)['bert.embeddings.word_embeddings.weight']
+  )
 
 
 def test_a_bucket(folder, tmp_path):

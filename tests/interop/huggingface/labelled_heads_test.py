@@ -19,12 +19,12 @@ from xlflax.training import run as run_lib
 _LABELS = ('contradiction', 'entailment', 'neutral')
 _IDS = np.random.default_rng(2).integers(5, reference.VOCAB, (4, 9))
 _HEADS = {
-    'XLMRobertaForSequenceClassification': 'classifier.out_proj',
-    'XLMRobertaForQuestionAnswering': 'qa_outputs',
-    'BertForSequenceClassification': 'classifier',
-    'BertForTokenClassification': 'classifier',
-    'ModernBertForSequenceClassificationmean': 'classifier',
-    'EuroBertForSequenceClassificationlate': 'classifier',
+  'XLMRobertaForSequenceClassification': 'classifier.out_proj',
+  'XLMRobertaForQuestionAnswering': 'qa_outputs',
+  'BertForSequenceClassification': 'classifier',
+  'BertForTokenClassification': 'classifier',
+  'ModernBertForSequenceClassificationmean': 'classifier',
+  'EuroBertForSequenceClassificationlate': 'classifier',
 }
 
 
@@ -44,25 +44,33 @@ def imported(tmp_path_factory):
     reference.save(model, folder / 'hf')
     importing.convert(importing.check(folder / 'hf'), folder / 'ours')
     return model, run_lib.open_run(folder / 'ours')
+
   return make
 
 
 def _batch(name):
   """(ours, the reference's) keyword inputs with gold answers; no padding."""
   ones = np.ones(_IDS.shape, np.int32)
-  batch = {'token_ids': _IDS.astype(np.int32), 'segment_ids': ones,
-           'positions': np.cumsum(ones, 1, dtype=np.int32) - 1,
-           'language_ids': 0 * ones}
+  batch = {
+    'token_ids': _IDS.astype(np.int32),
+    'segment_ids': ones,
+    'positions': np.cumsum(ones, 1, dtype=np.int32) - 1,
+    'language_ids': 0 * ones,
+  }
   if 'Question' in name:
-    gold = {'start_positions': np.array([0, 3, 5, 8]),
-            'end_positions': np.array([0, 4, 5, 8])}
+    gold = {
+      'start_positions': np.array([0, 3, 5, 8]),
+      'end_positions': np.array([0, 4, 5, 8]),
+    }
     batch |= {'context_mask': ones}
   elif 'Token' in name:
     gold = {'labels': np.arange(_IDS.size).reshape(_IDS.shape) % 4 - 1}
   else:
     gold = {'labels': np.array([2, 0, 1, 1])}
-  theirs = {key: torch.tensor(np.where(value < 0, -100, value))
-            for key, value in gold.items()}
+  theirs = {
+    key: torch.tensor(np.where(value < 0, -100, value))
+    for key, value in gold.items()
+  }
   return batch | gold, theirs | {'input_ids': torch.tensor(_IDS)}
 
 
@@ -76,10 +84,17 @@ def test_loss_and_gradient_are_the_references(imported, name):
   @jax.jit
   @functools.partial(jax.value_and_grad, has_aux=True)
   def loss_of(heads):
-    output = objective(run.model, params | {'heads': heads}, batch,
-                       base.Context(vocabulary=run.vocabulary.spec,
-                                    step=jnp.int32(0), train=False,
-                                    rng=jax.random.key(0)))
+    output = objective(
+      run.model,
+      params | {'heads': heads},
+      batch,
+      base.Context(
+        vocabulary=run.vocabulary.spec,
+        step=jnp.int32(0),
+        train=False,
+        rng=jax.random.key(0),
+      ),
+    )
     return base.mean(output.loss), output.loss.weight
 
   (loss, weight), gradient = loss_of(params['heads'])
@@ -88,8 +103,11 @@ def test_loss_and_gradient_are_the_references(imported, name):
   linear = model.get_submodule(_HEADS[name])
   np.testing.assert_allclose(loss, want.item(), rtol=2e-5)
   np.testing.assert_allclose(
-      gradient[objective.name]['output']['kernel'],
-      linear.weight.grad.numpy().T, atol=2e-5, rtol=2e-4)
+    gradient[objective.name]['output']['kernel'],
+    linear.weight.grad.numpy().T,
+    atol=2e-5,
+    rtol=2e-4,
+  )
   assert weight == (27 if 'Token' in name else 4)
 
 
@@ -101,8 +119,10 @@ def test_the_record_has_the_labels(imported, name):
   if 'Question' not in name:
     assert objective.labels == _LABELS
   assert objective.head.value == {
-      'XLMRobertaForSequence': 'dense', 'BertForSequenceClassi': 'dense',
-      'ModernBertForSequence': 'dense_norm', 'EuroBertForSequenceCl': 'dense',
+    'XLMRobertaForSequence': 'dense',
+    'BertForSequenceClassi': 'dense',
+    'ModernBertForSequence': 'dense_norm',
+    'EuroBertForSequenceCl': 'dense',
   }.get(name[:21], 'output')
 
 
@@ -130,7 +150,7 @@ def test_labels_that_are_not_told_are_numbered(tmp_path):
     config.pop(key, None)
   path.write_text(json.dumps(config | {'num_labels': 3}))
   importing.convert(importing.check(tmp_path / 'hf'), tmp_path / 'ours')
-  objective, = run_lib.open_run(tmp_path / 'ours').objectives.values()
+  (objective,) = run_lib.open_run(tmp_path / 'ours').objectives.values()
   assert objective.labels == ('LABEL_0', 'LABEL_1', 'LABEL_2')
 
 
@@ -138,10 +158,13 @@ def test_labels_that_do_not_fit_are_an_error(tmp_path):
   reference.save(reference.make('BertForTokenClassification'), tmp_path / 'hf')
   path = tmp_path / 'hf/config.json'
   config = json.loads(path.read_text())
-  path.write_text(json.dumps(config | {
-      'id2label': {'0': 'A', '1': 'A', '2': 'B'}}))
-  with pytest.raises(errors.ConfigError, match=(
-      "does not name the head's labels.*3 different names")):
+  path.write_text(
+    json.dumps(config | {'id2label': {'0': 'A', '1': 'A', '2': 'B'}})
+  )
+  with pytest.raises(
+    errors.ConfigError,
+    match=("does not name the head's labels.*3 different names"),
+  ):
     importing.convert(importing.check(tmp_path / 'hf'), tmp_path / 'ours')
 
 

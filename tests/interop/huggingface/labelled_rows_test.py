@@ -7,22 +7,24 @@ import transformers
 
 from tests.interop.huggingface import tokenizers_test
 from xlflax import cli
-from xlflax.data.labelled import (
-    classification_rows,
-    examples,
-    question_rows,
-)
+from xlflax.data.labelled import classification_rows, examples, question_rows
 from xlflax.evaluation import base, row_predictions
 from xlflax.interop.huggingface import importing
 from xlflax.training import run as run_lib
 
 _LABELS = ('no', 'yes', 'unclear')
 _TEXTS = [*dict.fromkeys(tokenizers_test._LINES)]
-_SIZES = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-              intermediate_size=24, max_position_embeddings=50, num_labels=3)
+_SIZES = dict(
+  hidden_size=16,
+  num_hidden_layers=1,
+  num_attention_heads=2,
+  intermediate_size=24,
+  max_position_embeddings=50,
+  num_labels=3,
+)
 _MODELS = {
-    'xlm-roberta': ('XLMRoberta', 'xlmr', dict(type_vocab_size=1)),
-    'bert_cased': ('Bert', 'bert', dict(type_vocab_size=2)),
+  'xlm-roberta': ('XLMRoberta', 'xlmr', dict(type_vocab_size=1)),
+  'bert_cased': ('Bert', 'bert', dict(type_vocab_size=2)),
 }
 
 
@@ -34,9 +36,14 @@ def pair(request, tmp_path_factory):
   tokenizer = tokenizers_test._KINDS[request.param][1](folder)
   torch.manual_seed(0)
   model = getattr(transformers, f'{kind}ForSequenceClassification')(
-      getattr(transformers, f'{kind}Config')(
-          vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id,
-          id2label=dict(enumerate(_LABELS)), **_SIZES, **options)).eval()
+    getattr(transformers, f'{kind}Config')(
+      vocab_size=len(tokenizer),
+      pad_token_id=tokenizer.pad_token_id,
+      id2label=dict(enumerate(_LABELS)),
+      **_SIZES,
+      **options,
+    )
+  ).eval()
   with torch.no_grad():
     for parameter in model.parameters():
       parameter.mul_(5)
@@ -51,22 +58,32 @@ def test_pairs_get_the_references_logits(pair):
   tokenizer, model, run, separator = pair
   objective = run.objectives['sequence_classification']
   assert objective.labels == _LABELS
-  texts = [examples.ClassifiedText(
-      id=str(i), language='en', text=text,
-      paired_text=_TEXTS[-i] if i % 3 else None)
-           for i, text in enumerate(_TEXTS)]
+  texts = [
+    examples.ClassifiedText(
+      id=str(i),
+      language='en',
+      text=text,
+      paired_text=_TEXTS[-i] if i % 3 else None,
+    )
+    for i, text in enumerate(_TEXTS)
+  ]
   maker = classification_rows.ClassificationRows(
-      labels=_LABELS, separator=separator)
+    labels=_LABELS, separator=separator
+  )
   rows = maker.text_rows(texts, run.vocabulary, length=48)
   subject = base.Subject(
-      model=run.model, params=run.restore_params(0), batch_size=4,
-      vocabulary=run.vocabulary, objectives=run.objectives)
-  found = dict(row_predictions.predict(subject, objective, rows, maker,
-                                       max_length=48))
+    model=run.model,
+    params=run.restore_params(0),
+    batch_size=4,
+    vocabulary=run.vocabulary,
+    objectives=run.objectives,
+  )
+  found = dict(
+    row_predictions.predict(subject, objective, rows, maker, max_length=48)
+  )
   compared = 0
   for i, example in enumerate(texts):
-    tokens = tokenizer(example.text, example.paired_text,
-                       return_tensors='pt')
+    tokens = tokenizer(example.text, example.paired_text, return_tensors='pt')
     if tokens['input_ids'].shape[1] > 48:
       continue
     assert rows[i]['token_ids'].tolist() == tokens['input_ids'][0].tolist()
@@ -80,26 +97,40 @@ def test_pairs_get_the_references_logits(pair):
 @pytest.mark.parametrize(('length', 'overlap'), [(30, 0), (40, 10)])
 def test_windows_are_the_references(pair, length, overlap):
   tokenizer, _, run, separator = pair
-  contexts = [' '.join(_TEXTS[i:i + 3]) for i in range(4)]
+  contexts = [' '.join(_TEXTS[i : i + 3]) for i in range(4)]
   special = tokenizer.num_special_tokens_to_add(pair=True)
   compared = 0
   for context in contexts:
     question = 'the dog'
     size = len(tokenizer(question, add_special_tokens=False)['input_ids'])
     maker = question_rows.QuestionRows(
-        doc_stride=length - special - size - overlap, separator=separator)
-    windows, = maker.windows([examples.Question(
-        id='q', language='en', question=question, context=context)],
-        run.vocabulary, length=length)
+      doc_stride=length - special - size - overlap, separator=separator
+    )
+    (windows,) = maker.windows(
+      [
+        examples.Question(
+          id='q', language='en', question=question, context=context
+        )
+      ],
+      run.vocabulary,
+      length=length,
+    )
     expected = tokenizer(
-        question, context, truncation='only_second', max_length=length,
-        stride=overlap, return_overflowing_tokens=True,
-        return_offsets_mapping=True)
+      question,
+      context,
+      truncation='only_second',
+      max_length=length,
+      stride=overlap,
+      return_overflowing_tokens=True,
+      return_offsets_mapping=True,
+    )
     assert [w.row['token_ids'].tolist() for w in windows] == (
-        expected['input_ids'])
+      expected['input_ids']
+    )
     for number, window in enumerate(windows):
-      inside = [i for i, which in enumerate(expected.sequence_ids(number))
-                if which == 1]
+      inside = [
+        i for i, which in enumerate(expected.sequence_ids(number)) if which == 1
+      ]
       assert np.flatnonzero(window.row['context_mask']).tolist() == inside
       for i in inside:
         start, end = window.characters(i, i)
@@ -114,12 +145,19 @@ def test_an_imported_classifier_is_evaluated_by_the_command(pair, tmp_path):
   run, separator = pair[2:]
   path = tmp_path / 'en.tsv'
   path.write_text(''.join(f'{text}\t{text}\tyes\n' for text in _TEXTS))
-  assert cli.main([
-      'evaluate', f'--model_dir={run.directory}',
-      '--gin_file=evaluate/classification.gin',
-      f'--gin.TEST_FILES={{"en": {str(path)!r}}}',
-      f"--gin.Classification.separator='{separator}'",
-      '--gin.Classification.length=48']) == 0
+  assert (
+    cli.main(
+      [
+        'evaluate',
+        f'--model_dir={run.directory}',
+        '--gin_file=evaluate/classification.gin',
+        f'--gin.TEST_FILES={{"en": {str(path)!r}}}',
+        f"--gin.Classification.separator='{separator}'",
+        '--gin.Classification.length=48',
+      ]
+    )
+    == 0
+  )
   predicted = (run.directory / 'eval/classification/0/en.tsv').read_text()
   assert len(predicted.splitlines()) == len(_TEXTS)
   assert set(predicted.split()) <= set(_LABELS)

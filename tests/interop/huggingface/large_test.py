@@ -12,11 +12,7 @@ import torch
 import transformers
 
 from tests.interop.huggingface import reference_models as reference
-from xlflax.interop.huggingface import (
-    exporting,
-    folder_writing,
-    importing,
-)
+from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.training import run as run_lib
 
 _VOCAB = 250002
@@ -50,9 +46,14 @@ print(next(l for l in lines if l.startswith('VmHWM')).split()[1])
 def base(tmp_path_factory):
   folder = tmp_path_factory.mktemp('base')
   torch.manual_seed(0)
-  model = transformers.XLMRobertaForMaskedLM(transformers.XLMRobertaConfig(
-      vocab_size=_VOCAB, max_position_embeddings=514, type_vocab_size=1,
-      layer_norm_eps=1e-5)).eval()
+  model = transformers.XLMRobertaForMaskedLM(
+    transformers.XLMRobertaConfig(
+      vocab_size=_VOCAB,
+      max_position_embeddings=514,
+      type_vocab_size=1,
+      layer_norm_eps=1e-5,
+    )
+  ).eval()
   model.save_pretrained(folder, max_shard_size='900MB')
   reference.write_tokenizer(folder, _VOCAB)
   return model, folder
@@ -61,13 +62,15 @@ def base(tmp_path_factory):
 @pytest.mark.slow
 def test_logits_and_the_way_back(base, tmp_path):
   model, folder = base
-  run = run_lib.open_run(importing.convert(
-      importing.check(folder), tmp_path / 'ours'))
+  run = run_lib.open_run(
+    importing.convert(importing.check(folder), tmp_path / 'ours')
+  )
   ids = np.random.default_rng(0).integers(5, _VOCAB, (2, 40))
   mask = np.ones_like(ids)
   ids[1, 30:], mask[1, 30:] = 1, 0
   got = jax.jit(run.model.apply)(
-      {'params': run.restore_params(0)['model']}, ids, segment_ids=mask)
+    {'params': run.restore_params(0)['model']}, ids, segment_ids=mask
+  )
   with torch.no_grad():
     want = model(torch.tensor(ids), torch.tensor(mask)).logits.numpy()
   error = np.abs(np.asarray(got) - want)[mask > 0].max()
@@ -76,7 +79,8 @@ def test_logits_and_the_way_back(base, tmp_path):
   folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
   state = model.state_dict()
   with safetensors.safe_open(
-      tmp_path / 'back/model.safetensors', 'numpy') as back:
+    tmp_path / 'back/model.safetensors', 'numpy'
+  ) as back:
     assert {n for n in state if 'decoder' not in n} == set(back.keys())
     for name in back.keys():
       np.testing.assert_array_equal(back.get_tensor(name), state[name])
@@ -88,12 +92,17 @@ def test_memory_stays_under_the_target_and_a_shard(base):
   if not os.path.exists('/proc/self/status'):
     pytest.skip('the peak of memory is read from /proc')
   output = subprocess.run(
-      [sys.executable, '-c', _MEASURE, str(folder)], text=True, check=True,
-      stdout=subprocess.PIPE).stdout.split()
+    [sys.executable, '-c', _MEASURE, str(folder)],
+    text=True,
+    check=True,
+    stdout=subprocess.PIPE,
+  ).stdout.split()
   peak, target = map(int, output[-2:])
   shard = max(p.stat().st_size for p in folder.glob('*.safetensors'))
-  print(f'peak {peak / 1e9:.2f} GB: target {target / 1e9:.2f} GB, largest '
-        f'shard {shard / 1e9:.2f} GB')
+  print(
+    f'peak {peak / 1e9:.2f} GB: target {target / 1e9:.2f} GB, largest '
+    f'shard {shard / 1e9:.2f} GB'
+  )
   assert peak < target + 1.3 * shard
 
 
@@ -106,15 +115,36 @@ def test_the_whole_command_needs_little_memory(base, tmp_path):
   folder = tmp_path / 'one_file'
   model.save_pretrained(folder)
   reference.write_tokenizer(folder, _VOCAB)
-  shard, = (p.stat().st_size for p in folder.glob('*.safetensors'))
+  (shard,) = (p.stat().st_size for p in folder.glob('*.safetensors'))
+
   def peak(*flags):
-    return int(subprocess.run(
-        [sys.executable, '-c', _COMMAND, 'convert', 'from-hf', str(folder),
-         '--output', str(tmp_path / 'ours'), *flags], text=True, check=True,
-        stdout=subprocess.PIPE).stdout.split()[-1]) * 1024
+    return (
+      int(
+        subprocess.run(
+          [
+            sys.executable,
+            '-c',
+            _COMMAND,
+            'convert',
+            'from-hf',
+            str(folder),
+            '--output',
+            str(tmp_path / 'ours'),
+            *flags,
+          ],
+          text=True,
+          check=True,
+          stdout=subprocess.PIPE,
+        ).stdout.split()[-1]
+      )
+      * 1024
+    )
+
   program = peak('--dry_run')
   needed = peak() - program
   target = sum(p.numel() * 4 for p in model.parameters())
-  print(f'peak {needed / 1e9:.2f} GB more than a dry run: target '
-        f'{target / 1e9:.2f} GB, shard {shard / 1e9:.2f} GB')
+  print(
+    f'peak {needed / 1e9:.2f} GB more than a dry run: target '
+    f'{target / 1e9:.2f} GB, shard {shard / 1e9:.2f} GB'
+  )
   assert needed < target + 1.3 * shard

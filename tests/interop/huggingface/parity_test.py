@@ -18,38 +18,40 @@ import transformers
 
 from tests.interop.huggingface import reference_models as reference
 from xlflax import errors
-from xlflax.interop.huggingface import (
-    exporting,
-    folder_writing,
-    importing,
-)
+from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.models import heads as heads_lib
 from xlflax.training import run as run_lib
 
 _AUTO = {
-    'states': transformers.AutoModel,
-    'masked_lm': transformers.AutoModelForMaskedLM,
-    'pretraining': transformers.AutoModelForPreTraining,
-    'sequence_classification':
-        transformers.AutoModelForSequenceClassification,
-    'token_classification': transformers.AutoModelForTokenClassification,
-    'question_answering': transformers.AutoModelForQuestionAnswering,
+  'states': transformers.AutoModel,
+  'masked_lm': transformers.AutoModelForMaskedLM,
+  'pretraining': transformers.AutoModelForPreTraining,
+  'sequence_classification': transformers.AutoModelForSequenceClassification,
+  'token_classification': transformers.AutoModelForTokenClassification,
+  'question_answering': transformers.AutoModelForQuestionAnswering,
 }
 
 
 @pytest.fixture(scope='module')
 def imported(tmp_path_factory):
   """(name, layers scanned or not) -> (reference model, folder, run)."""
+
   @functools.cache
   def make(name, scan_layers=True):
     model = reference.make(name)
     folder = tmp_path_factory.mktemp(name)
     reference.save(model, folder / 'hf')
-    languages = (['en', 'de', 'fr'][:model.config.n_langs]
-                 if model.config.model_type == 'xlm' else None)
-    importing.convert(importing.check(
-        folder / 'hf', scan_layers=scan_layers, languages=languages),
-        folder / 'ours')
+    languages = (
+      ['en', 'de', 'fr'][: model.config.n_langs]
+      if model.config.model_type == 'xlm'
+      else None
+    )
+    importing.convert(
+      importing.check(
+        folder / 'hf', scan_layers=scan_layers, languages=languages
+      ),
+      folder / 'ours',
+    )
     return model, folder, run_lib.open_run(folder / 'ours')
 
   return make
@@ -57,8 +59,13 @@ def imported(tmp_path_factory):
 
 def _apply(run, params, model, method='__call__'):
   ids, more = reference.inputs(model)
-  return run.model.apply({'params': params['model']}, ids,
-                         segment_ids=reference.PADDING, method=method, **more)
+  return run.model.apply(
+    {'params': params['model']},
+    ids,
+    segment_ids=reference.PADDING,
+    method=method,
+    **more,
+  )
 
 
 def _compared(run):
@@ -83,23 +90,32 @@ def _check_masked_lm(model, run):
     def loss_fn(params):
       logits = _apply(run, params, model)
       losses = optax.softmax_cross_entropy_with_integer_labels(
-          logits, np.maximum(labels, 0))
+        logits, np.maximum(labels, 0)
+      )
       weights = (labels >= 0).astype(np.float32)
       return jnp.sum(losses * weights) / weights.sum(), logits
+
     return jax.value_and_grad(loss_fn, has_aux=True)(params)
 
   (loss, logits), grads = loss_of(run.restore_params(0))
   pretraining = type(model).__name__ == 'BertForPreTraining'
-  more = ({'next_sentence_label': torch.zeros(3, dtype=torch.long)}
-          if pretraining else {})
+  more = (
+    {'next_sentence_label': torch.zeros(3, dtype=torch.long)}
+    if pretraining
+    else {}
+  )
   model.zero_grad()
   output = reference.run(model, labels=torch.tensor(labels), **more)
-  want = (output.prediction_logits if pretraining else output.logits
-          ).detach().numpy()
+  want = (
+    (output.prediction_logits if pretraining else output.logits)
+    .detach()
+    .numpy()
+  )
   compared = _compared(run)
   assert np.abs(want[compared]).max() > 1  # of a size to be compared
-  np.testing.assert_allclose(np.asarray(logits)[compared], want[compared],
-                             atol=2e-5, rtol=2e-5)
+  np.testing.assert_allclose(
+    np.asarray(logits)[compared], want[compared], atol=2e-5, rtol=2e-5
+  )
   if pretraining:  # its loss is a sum of two
     return
   np.testing.assert_allclose(loss, output.loss.item(), rtol=1e-5)
@@ -108,8 +124,10 @@ def _check_masked_lm(model, run):
 
 
 def _check_gradients(model, run, grads):
-  flat = {'/'.join(k.key for k in path): np.asarray(leaf) for path, leaf in
-          jax.tree_util.tree_leaves_with_path(grads)}
+  flat = {
+    '/'.join(k.key for k in path): np.asarray(leaf)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(grads)
+  }
   parameters = dict(model.named_parameters(remove_duplicate=False))
   seen = set()
   for assignment in exporting.check(run.directory).assignments:
@@ -117,18 +135,31 @@ def _check_gradients(model, run, grads):
     if assignment.layer is not None:
       value = value[assignment.layer]
     want = parameters[assignment.tensor].grad
-    want = (np.zeros(assignment.whole_shape, np.float32) if want is None
-            else want.numpy())
+    want = (
+      np.zeros(assignment.whole_shape, np.float32)
+      if want is None
+      else want.numpy()
+    )
     number, count = assignment.part
     want = np.split(want, count)[number] if count > 1 else want
     np.testing.assert_allclose(
-        assignment.write(value), want, atol=1e-4, rtol=1e-4,
-        err_msg=assignment.tensor)
+      assignment.write(value),
+      want,
+      atol=1e-4,
+      rtol=1e-4,
+      err_msg=assignment.tensor,
+    )
     seen.add(assignment.tensor)
-  left = {name for name in parameters.keys() - seen
-          if 'decoder' not in name and 'pred_layer' not in name}
-  tied = {'lm_head.weight'} if run.model.config.output_embeddings == 'tied' \
-      else set()
+  left = {
+    name
+    for name in parameters.keys() - seen
+    if 'decoder' not in name and 'pred_layer' not in name
+  }
+  tied = (
+    {'lm_head.weight'}
+    if run.model.config.output_embeddings == 'tied'
+    else set()
+  )
   assert left <= {'transformer.position_embeddings.weight'} | tied
 
 
@@ -138,8 +169,9 @@ def test_masked_lms_equal_the_reference(imported, name):
   _check_masked_lm(model, run)
 
 
-@pytest.mark.parametrize('name', ['bert', 'xlm_roberta_xl', 'xlm',
-                                  'modernbert', 'eurobert'])
+@pytest.mark.parametrize(
+  'name', ['bert', 'xlm_roberta_xl', 'xlm', 'modernbert', 'eurobert']
+)
 def test_unrolled_layers_equal_the_reference(imported, name):
   model, _, run = imported(name, scan_layers=False)
   assert 'layers_2' in run.restore_params(0)['model']
@@ -162,8 +194,9 @@ def test_heads_equal_the_reference(imported, name):
       want.append(output.pooler_output)
   elif 'SequenceClassification' in name:
     head = params['heads']['sequence_classification']
-    got = [heads_lib.sequence_logits(
-        head, states, mask=reference.PADDING, **style)]
+    got = [
+      heads_lib.sequence_logits(head, states, mask=reference.PADDING, **style)
+    ]
     want = [output.logits]
   elif 'TokenClassification' in name:
     head = params['heads']['token_classification']
@@ -187,12 +220,14 @@ def test_next_sentence_logits_equal_the_reference(imported):
   head = params['heads']['next_sentence'] | params['heads']['pooler']
   with torch.no_grad():
     want = reference.run(model).seq_relationship_logits.numpy()
-  np.testing.assert_allclose(heads_lib.sequence_logits(head, states), want,
-                             atol=2e-5)
+  np.testing.assert_allclose(
+    heads_lib.sequence_logits(head, states), want, atol=2e-5
+  )
 
 
 @pytest.mark.parametrize(
-    'name', [*reference.MASKED_LMS, *reference.CLASSIFIERS])
+  'name', [*reference.MASKED_LMS, *reference.CLASSIFIERS]
+)
 def test_the_way_back_is_bit_identical(imported, tmp_path, name):
   _, folder, run = imported(name)
   checked = exporting.check(run.directory)
@@ -203,7 +238,8 @@ def test_the_way_back_is_bit_identical(imported, tmp_path, name):
   for key, value in first.items():
     np.testing.assert_array_equal(second[key], value, err_msg=key)
   loaded, info = _AUTO[checked.task.value].from_pretrained(
-      tmp_path / 'back', output_loading_info=True)
+    tmp_path / 'back', output_loading_info=True
+  )
   assert not info['missing_keys'] and not info['unexpected_keys']
   assert not info['mismatched_keys']
   assert type(loaded) is type(imported(name)[0])
@@ -223,8 +259,9 @@ def test_unrolled_layers_go_back_too(imported, tmp_path):
   assert all(np.array_equal(first[key], second[key]) for key in first)
 
 
-@pytest.mark.parametrize('name', ['modernbert', 'modernbert_biases',
-                                  'eurobert'])
+@pytest.mark.parametrize(
+  'name', ['modernbert', 'modernbert_biases', 'eurobert']
+)
 def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
   """Without the record of config.json the options follow from the model."""
   model, _, run = imported(name)
@@ -237,33 +274,63 @@ def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
     record.write_text(content)
   assert checked.architecture.model_type == model.config.model_type
   folder_writing.convert(checked, tmp_path / 'back')
-  loaded = transformers.AutoModelForMaskedLM.from_pretrained(
-      tmp_path / 'back')
+  loaded = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / 'back')
   with torch.no_grad():  # 'gelu_new' goes by another of its names
     np.testing.assert_allclose(
-        reference.run(loaded).logits, reference.run(model).logits, atol=2e-5)
+      reference.run(loaded).logits, reference.run(model).logits, atol=2e-5
+    )
 
 
-@pytest.mark.parametrize('name, changes, parts', [
-    ('modernbert', dict(
-        layer_types=['full_attention', 'sliding_attention',
-                     'full_attention', 'full_attention',
-                     'sliding_attention'],
-        rope_parameters={'full_attention': dict(
-            rope_type='yarn', rope_theta=3.0, factor=2.0)},
-        mlp_dropout=0.5, classifier_pooling='last', hidden_activation='mish',
-        shape=3),
-     ('layer_types is', "rope_parameters[full_attention] is {'rope_type': "
-      "'yarn'", 'mlp_dropout is 0.5', "classifier_pooling is 'last'",
-      "hidden_activation is 'mish'", 'shape = 3 is not an option')),
-    ('eurobert', dict(
+@pytest.mark.parametrize(
+  'name, changes, parts',
+  [
+    (
+      'modernbert',
+      dict(
+        layer_types=[
+          'full_attention',
+          'sliding_attention',
+          'full_attention',
+          'full_attention',
+          'sliding_attention',
+        ],
+        rope_parameters={
+          'full_attention': dict(rope_type='yarn', rope_theta=3.0, factor=2.0)
+        },
+        mlp_dropout=0.5,
+        classifier_pooling='last',
+        hidden_activation='mish',
+        shape=3,
+      ),
+      (
+        'layer_types is',
+        "rope_parameters[full_attention] is {'rope_type': 'yarn'",
+        'mlp_dropout is 0.5',
+        "classifier_pooling is 'last'",
+        "hidden_activation is 'mish'",
+        'shape = 3 is not an option',
+      ),
+    ),
+    (
+      'eurobert',
+      dict(
         rope_parameters=dict(rope_type='linear', factor=2.0),
-        num_key_value_heads=4, pretraining_tp=2, hidden_act='mish'),
-     ("rope_parameters is {'rope_type': 'linear'", 'pretraining_tp is 2',
-      '6 heads, 4 of keys', "hidden_act is 'mish'")),
-])
-def test_unsupported_options_are_all_listed(imported, tmp_path, name, changes,
-                                            parts):
+        num_key_value_heads=4,
+        pretraining_tp=2,
+        hidden_act='mish',
+      ),
+      (
+        "rope_parameters is {'rope_type': 'linear'",
+        'pretraining_tp is 2',
+        '6 heads, 4 of keys',
+        "hidden_act is 'mish'",
+      ),
+    ),
+  ],
+)
+def test_unsupported_options_are_all_listed(
+  imported, tmp_path, name, changes, parts
+):
   _, folder, _ = imported(name)
   for path in (folder / 'hf').iterdir():
     (tmp_path / path.name).write_bytes(path.read_bytes())

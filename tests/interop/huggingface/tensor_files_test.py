@@ -17,12 +17,15 @@ def _state():
   generator = torch.Generator().manual_seed(0)
   table = torch.randn(7, 5, generator=generator)
   return {
-      'table': table, 'shared': table, 'view': table[2:4, 1:].t(),
-      'half': torch.randn(3, generator=generator).half(),
-      'brain': torch.randn(2, 2, generator=generator).bfloat16(),
-      'parameter': torch.nn.Parameter(torch.ones(4)),
-      'ids': torch.arange(6)[None, :], 'scalar': torch.tensor(3.0),
-      'empty': torch.zeros(0, 3),
+    'table': table,
+    'shared': table,
+    'view': table[2:4, 1:].t(),
+    'half': torch.randn(3, generator=generator).half(),
+    'brain': torch.randn(2, 2, generator=generator).bfloat16(),
+    'parameter': torch.nn.Parameter(torch.ones(4)),
+    'ids': torch.arange(6)[None, :],
+    'scalar': torch.tensor(3.0),
+    'empty': torch.zeros(0, 3),
   }
 
 
@@ -43,8 +46,11 @@ def _check(folder, state):
 
 @pytest.mark.parametrize('zipped', [True, False])
 def test_files_of_torch_are_read_without_it(tmp_path, zipped):
-  torch.save(_state(), tmp_path / 'pytorch_model.bin',
-             _use_new_zipfile_serialization=zipped)
+  torch.save(
+    _state(),
+    tmp_path / 'pytorch_model.bin',
+    _use_new_zipfile_serialization=zipped,
+  )
   _check(tmp_path, _state())
 
 

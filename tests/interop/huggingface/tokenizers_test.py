@@ -19,31 +19,56 @@ from xlflax.interop.huggingface import tokenizers as importer
 # A folder of texts that may lie beside the repository.
 _UDHR = pathlib.Path(__file__).parents[4] / 'shared/data/udhr'
 _LINES = [
-    'The cat sat on the mat.', 'the dog ate 1,234 apples in 2021!',
-    'Die Würde des Menschen ist unantastbar.', 'ein Mensch, ein Wort',
-    'L’homme est né libre ; c’est vrai.', 'Все люди рождаются свободными',
-    '人人生而自由，在尊严和权利上一律平等。', 'يولد جميع الناس أحرارًا',
-    'すべての人間は、生まれながらにして自由', 'मनुष्य जन्म से स्वतन्त्र', 'ไทยไม่เว้นวรรค',
+  'The cat sat on the mat.',
+  'the dog ate 1,234 apples in 2021!',
+  'Die Würde des Menschen ist unantastbar.',
+  'ein Mensch, ein Wort',
+  'L’homme est né libre ; c’est vrai.',
+  'Все люди рождаются свободными',
+  '人人生而自由，在尊严和权利上一律平等。',
+  'يولد جميع الناس أحرارًا',
+  'すべての人間は、生まれながらにして自由',
+  'मनुष्य जन्म से स्वतन्त्र',
+  'ไทยไม่เว้นวรรค',
 ] * 4
 EDGE_CASES = [
-    '', ' ', '  two  spaces  ', '\ttab\tand\nnewline\r\n', 'ALL CAPS é É ñ',
-    'e\u0301 combining', 'ﬁ ligature ½ ① ﾊﾝｶｸ Ｆｕｌｌ',
-    '👍🏽 family 👨‍👩‍👧', '日本語テキスト',
-    'zero\u200bwidth\u00a0nbsp\ufeffbom', 'control\x07bell', '▁underline ▁▁',
-    "don't won't I'm they'll", 'a,b;c:d!e?f(g)[h]{i}', '1234567890',
-    'supercalifragilisticexpialidocious' * 4, '\u202eright-to-left',
-    'under_score-dash—em…', 'İstanbul ß ẞ', '𝔘𝔫𝔦𝔠𝔬𝔡𝔢',
+  '',
+  ' ',
+  '  two  spaces  ',
+  '\ttab\tand\nnewline\r\n',
+  'ALL CAPS é É ñ',
+  'e\u0301 combining',
+  'ﬁ ligature ½ ① ﾊﾝｶｸ Ｆｕｌｌ',
+  '👍🏽 family 👨‍👩‍👧',
+  '日本語テキスト',
+  'zero\u200bwidth\u00a0nbsp\ufeffbom',
+  'control\x07bell',
+  '▁underline ▁▁',
+  "don't won't I'm they'll",
+  'a,b;c:d!e?f(g)[h]{i}',
+  '1234567890',
+  'supercalifragilisticexpialidocious' * 4,
+  '\u202eright-to-left',
+  'under_score-dash—em…',
+  'İstanbul ß ẞ',
+  '𝔘𝔫𝔦𝔠𝔬𝔡𝔢',
 ]
 
 
 def _bert(folder, **options):
   made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token='[UNK]'))
   made.normalizer = tokenizers.normalizers.BertNormalizer(
-      lowercase=options.get('do_lower_case', True))
+    lowercase=options.get('do_lower_case', True)
+  )
   made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-  made.train_from_iterator(_LINES, trainers.WordPieceTrainer(
-      vocab_size=300, special_tokens=['[PAD]', '[UNK]', '[CLS]', '[SEP]',
-                                      '[MASK]'], show_progress=False))
+  made.train_from_iterator(
+    _LINES,
+    trainers.WordPieceTrainer(
+      vocab_size=300,
+      special_tokens=['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'],
+      show_progress=False,
+    ),
+  )
   pieces = sorted(made.get_vocab().items(), key=lambda item: item[1])
   (folder / 'vocab.txt').write_text('\n'.join(p for p, _ in pieces) + '\n')
   (folder / 'tokenizer_config.json').write_text(json.dumps(options))
@@ -53,8 +78,12 @@ def _bert(folder, **options):
 def _roberta(folder):
   made = tokenizers.ByteLevelBPETokenizer()
   made.train_from_iterator(
-      _LINES, vocab_size=400, min_frequency=1, show_progress=False,
-      special_tokens=['<s>', '<pad>', '</s>', '<unk>', '<mask>'])
+    _LINES,
+    vocab_size=400,
+    min_frequency=1,
+    show_progress=False,
+    special_tokens=['<s>', '<pad>', '</s>', '<unk>', '<mask>'],
+  )
   made.save_model(str(folder))
   return transformers.RobertaTokenizer.from_pretrained(folder)
 
@@ -62,9 +91,14 @@ def _roberta(folder):
 def _sentencepiece(folder, name, **options):
   (folder / 'text').write_text('\n'.join(_LINES))
   sentencepiece.SentencePieceTrainer.train(
-      input=str(folder / 'text'), model_prefix=str(folder / 'm'),
-      vocab_size=260, minloglevel=2, hard_vocab_limit=False, num_threads=1,
-      **options)
+    input=str(folder / 'text'),
+    model_prefix=str(folder / 'm'),
+    vocab_size=260,
+    minloglevel=2,
+    hard_vocab_limit=False,
+    num_threads=1,
+    **options,
+  )
   (folder / 'm.model').rename(folder / name)
   return sentencepiece.SentencePieceProcessor(model_file=str(folder / name))
 
@@ -75,8 +109,9 @@ def _xlmr(folder):
 
 
 def _mt5(folder):
-  _sentencepiece(folder, 'spiece.model', pad_id=0, eos_id=1, unk_id=2,
-                 bos_id=-1)
+  _sentencepiece(
+    folder, 'spiece.model', pad_id=0, eos_id=1, unk_id=2, bos_id=-1
+  )
   return transformers.T5Tokenizer.from_pretrained(folder, extra_ids=100)
 
 
@@ -86,10 +121,12 @@ def _mbart(folder):
 
 
 _KINDS = {
-    'bert': ('bert', _bert),
-    'bert_cased': ('bert', lambda f: _bert(f, do_lower_case=False)),
-    'roberta': ('roberta', _roberta), 'xlm-roberta': ('xlm-roberta', _xlmr),
-    'mt5': ('mt5', _mt5), 'mbart': ('mbart', _mbart),
+  'bert': ('bert', _bert),
+  'bert_cased': ('bert', lambda f: _bert(f, do_lower_case=False)),
+  'roberta': ('roberta', _roberta),
+  'xlm-roberta': ('xlm-roberta', _xlmr),
+  'mt5': ('mt5', _mt5),
+  'mbart': ('mbart', _mbart),
 }
 
 
@@ -102,8 +139,7 @@ def pair(request, tmp_path_factory):
   new = tmp_path_factory.mktemp(request.param + '_saved')
   reference.save_pretrained(new)
   kwargs = dict(model_type=model_type, size=None, languages=('en', 'de'))
-  return (reference, importer.read(new, **kwargs),
-          importer.read(old, **kwargs))
+  return (reference, importer.read(new, **kwargs), importer.read(old, **kwargs))
 
 
 def _ids(reference, texts):
@@ -130,7 +166,8 @@ def test_old_files_give_the_same_ids(pair):
   assert old.spec.special_ids == saved.spec.special_ids
   assert old.piece(7) == saved.piece(7) == reference.convert_ids_to_tokens(7)
   assert old.decode(old.encode(_LINES[0])) == saved.decode(
-      saved.encode(_LINES[0]))
+    saved.encode(_LINES[0])
+  )
 
 
 def test_decoding_gives_back_what_the_reference_does(pair):
@@ -138,7 +175,8 @@ def test_decoding_gives_back_what_the_reference_does(pair):
   for text in _LINES[:11] + EDGE_CASES:
     ids = vocabulary.encode(text)
     assert vocabulary.decode(ids) == reference.decode(
-        ids, clean_up_tokenization_spaces=False)
+      ids, clean_up_tokenization_spaces=False
+    )
     framed = [vocabulary.spec.bos_id, *ids, vocabulary.spec.eos_id]
     assert vocabulary.decode(framed) == vocabulary.decode(ids)
 
@@ -147,17 +185,21 @@ def test_special_ids(pair):
   reference, vocabulary, _ = pair
   spec = vocabulary.spec
   assert (spec.pad_id, spec.unk_id) == (
-      reference.pad_token_id, reference.unk_token_id)
+    reference.pad_token_id,
+    reference.unk_token_id,
+  )
   if reference.cls_token_id is None:  # T5
     assert spec.eos_id == reference.eos_token_id
     assert spec.bos_id == spec.pad_id
     assert spec.sentinel_ids == tuple(
-        reference.convert_tokens_to_ids(f'<extra_id_{i}>')
-        for i in range(100))
+      reference.convert_tokens_to_ids(f'<extra_id_{i}>') for i in range(100)
+    )
   else:
     assert (spec.bos_id, spec.eos_id, spec.mask_id) == (
-        reference.cls_token_id, reference.sep_token_id,
-        reference.mask_token_id)
+      reference.cls_token_id,
+      reference.sep_token_id,
+      reference.mask_token_id,
+    )
   assert set(reference.all_special_ids) <= set(spec.special_ids)
   assert spec.size == len(reference)
   assert spec.languages == ('en', 'de')
@@ -168,36 +210,48 @@ def test_symbols_of_languages(tmp_path):
   saved = tmp_path / 'saved'
   reference.save_pretrained(saved)
   for folder in (tmp_path, saved):
-    every, some = (importer.read(folder, model_type='mbart', size=None,
-                                 languages=codes)
-                   for codes in (None, ('ro', 'en')))
+    every, some = (
+      importer.read(folder, model_type='mbart', size=None, languages=codes)
+      for codes in (None, ('ro', 'en'))
+    )
     assert len(every.spec.languages) == 25
-    for code, index in zip(every.spec.languages,
-                           every.spec.language_symbol_ids, strict=True):
+    for code, index in zip(
+      every.spec.languages, every.spec.language_symbol_ids, strict=True
+    ):
       piece = reference.convert_ids_to_tokens(index)
       assert piece.startswith(f'{code}_') and every.piece(index) == piece
       assert every.piece_id(piece) == index
     assert some.spec.languages == ('ro', 'en')
     assert some.spec.language_symbol_ids == tuple(
-        reference.convert_tokens_to_ids(['ro_RO', 'en_XX']))
+      reference.convert_tokens_to_ids(['ro_RO', 'en_XX'])
+    )
     assert set(every.spec.language_symbol_ids) <= set(some.spec.special_ids)
     assert some != every
     with pytest.raises(errors.VocabularyError, match='no symbol') as caught:
-      importer.read(folder, model_type='mbart', size=None,
-                    languages=('en', 'tlh'))
+      importer.read(
+        folder, model_type='mbart', size=None, languages=('en', 'tlh')
+      )
     assert 'tlh' in str(caught.value) and 'ro, ' in str(caught.value)
 
 
 def test_sentinels_with_a_space_in_front(tmp_path):
   """mT5's SentencePiece model has its sentinels among its pieces."""
-  _sentencepiece(tmp_path, 'spiece.model', pad_id=0, eos_id=1, unk_id=2,
-                 bos_id=-1, user_defined_symbols=[
-                     f'▁<extra_id_{i}>' for i in reversed(range(3))])
+  _sentencepiece(
+    tmp_path,
+    'spiece.model',
+    pad_id=0,
+    eos_id=1,
+    unk_id=2,
+    bos_id=-1,
+    user_defined_symbols=[f'▁<extra_id_{i}>' for i in reversed(range(3))],
+  )
   (tmp_path / 'tokenizer_config.json').write_text('{"extra_ids": 0}')
-  found = importer.read(tmp_path, model_type='mt5', size=None,
-                        languages=('en',))
+  found = importer.read(
+    tmp_path, model_type='mt5', size=None, languages=('en',)
+  )
   assert [found.piece(i) for i in found.spec.sentinel_ids] == [
-      f'▁<extra_id_{i}>' for i in range(3)]
+    f'▁<extra_id_{i}>' for i in range(3)
+  ]
   assert found.spec.mask_id == found.spec.sentinel_ids[0]
   assert found.spec.bos_id == found.spec.pad_id == 0
 
@@ -214,12 +268,14 @@ def test_it_is_loaded_as_it_was_written(pair, tmp_path):
   for i, vocabulary in enumerate(pair[1:]):
     directory = tmp_path / str(i)
     vocabulary_training.write_vocabulary(
-        vocabulary, vocabulary.describe(), directory)
+      vocabulary, vocabulary.describe(), directory
+    )
     loaded = vocabulary_lib.Vocabulary.load(directory)
     assert loaded == vocabulary
     assert loaded.spec == vocabulary.spec
     assert loaded.encode_batch(EDGE_CASES) == vocabulary.encode_batch(
-        EDGE_CASES)
+      EDGE_CASES
+    )
     name = next(iter(vocabulary.files()))
     (directory / name).write_bytes(b'{}')
     with pytest.raises(errors.VocabularyError, match='okenizer|Sentence|not'):
@@ -228,10 +284,14 @@ def test_it_is_loaded_as_it_was_written(pair, tmp_path):
 
 def test_word_starts(pair):
   _, vocabulary, _ = pair
-  bits = np.unpackbits(np.frombuffer(vocabulary.spec.word_starts, np.uint8),
-                       bitorder='little')
-  starts = {vocabulary.piece(i) for i in np.flatnonzero(bits)
-            if i not in vocabulary.spec.special_ids}
+  bits = np.unpackbits(
+    np.frombuffer(vocabulary.spec.word_starts, np.uint8), bitorder='little'
+  )
+  starts = {
+    vocabulary.piece(i)
+    for i in np.flatnonzero(bits)
+    if i not in vocabulary.spec.special_ids
+  }
   wordpiece = vocabulary.piece(vocabulary.spec.bos_id) == '[CLS]'
   assert starts
   if wordpiece:
@@ -251,10 +311,12 @@ def test_texts_of_every_script(pair):
 
 def test_rows_without_a_token(tmp_path):
   _bert(tmp_path)
-  short = importer.read(tmp_path, model_type='bert', size=None,
-                        languages=('en',))
-  kept = importer.read(tmp_path, model_type='bert', size=len(short) + 3,
-                       languages=('en',))
+  short = importer.read(
+    tmp_path, model_type='bert', size=None, languages=('en',)
+  )
+  kept = importer.read(
+    tmp_path, model_type='bert', size=len(short) + 3, languages=('en',)
+  )
   assert kept.spec.size == len(short) + 3
   assert set(range(len(short), len(short) + 3)) <= set(kept.spec.special_ids)
   assert kept.piece(len(short)) == f'<unused:{len(short)}>'

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.data.conftest import (  # noqa: F401
-    registry,
-    toy_corpus,
-    toy_sentences,
-    toy_vocabulary,
+  registry,
+  toy_corpus,
+  toy_sentences,
+  toy_vocabulary,
 )
 
 MISSING = 'T5X is not importable; docs/t5x.md says how to get it'

@@ -15,10 +15,20 @@ import tensorflow as tf  # noqa: E402
 from xlflax.interop.t5x import feature_converters  # noqa: E402
 
 _SPEC = vocabulary_spec.VocabularySpec(
-    size=40, pad_id=3, bos_id=0, eos_id=1, unk_id=2, mask_id=4,
-    special_ids=(0, 1, 2, 3, 4), languages=('de', 'en', 'ru'))
-_TEXTS = [([7, 8, 9], [10, 11]), ([12], [13, 14, 15, 16, 17, 18, 19, 20]),
-          ([21, 22, 23, 24, 25, 26, 27, 28, 29], [30, 31, 32, 33, 34, 35])]
+  size=40,
+  pad_id=3,
+  bos_id=0,
+  eos_id=1,
+  unk_id=2,
+  mask_id=4,
+  special_ids=(0, 1, 2, 3, 4),
+  languages=('de', 'en', 'ru'),
+)
+_TEXTS = [
+  ([7, 8, 9], [10, 11]),
+  ([12], [13, 14, 15, 16, 17, 18, 19, 20]),
+  ([21, 22, 23, 24, 25, 26, 27, 28, 29], [30, 31, 32, 33, 34, 35]),
+]
 
 
 def _dataset(*sides):
@@ -29,23 +39,29 @@ def _dataset(*sides):
         example[name] = texts[index]
         example[name + '_language'] = [language]
       yield example
+
   number = tf.TensorSpec([None], tf.int32)
-  return tf.data.Dataset.from_generator(examples, output_signature={
-      key: number for name, _, _ in sides
-      for key in (name, f'{name}_language')})
+  return tf.data.Dataset.from_generator(
+    examples,
+    output_signature={
+      key: number for name, _, _ in sides for key in (name, f'{name}_language')
+    },
+  )
 
 
 def _converted(dataset, lengths, **options):
   converter = feature_converters.RowConverter(spec=_SPEC, **options)
-  dataset = dataset.map(lambda e: {
-      key: value[:lengths.get(key, 1)] for key, value in e.items()})  # as SeqIO
+  dataset = dataset.map(
+    lambda e: {key: value[: lengths.get(key, 1)] for key, value in e.items()}
+  )  # as SeqIO
   found = list(converter(dataset, lengths).as_numpy_iterator())
   return {key: np.stack([row[key] for row in found]) for key in found[0]}
 
 
 def _stream(layout, length, **options):
-  return stream.Stream(name='s', mixture='m', layout=layout, length=length,
-                       batch_size=3, **options)
+  return stream.Stream(
+    name='s', mixture='m', layout=layout, length=length, batch_size=3, **options
+  )
 
 
 def _check(found, wanted):
@@ -59,20 +75,32 @@ def _cut(text, size):
 
 
 def test_sentences():
-  found = _converted(_dataset(('targets', 0, 2)), {'targets': 7},
-                     layout='sentences', pack=False)
-  _check(found, rows.build_batch(
+  found = _converted(
+    _dataset(('targets', 0, 2)), {'targets': 7}, layout='sentences', pack=False
+  )
+  _check(
+    found,
+    rows.build_batch(
       [rows.Row([(_cut(text, 5),)], (2,)) for text, _ in _TEXTS],
-      _stream('sentences', 7), _SPEC))
+      _stream('sentences', 7),
+      _SPEC,
+    ),
+  )
 
 
 def test_packed_sentences_share_rows():
-  found = _converted(_dataset(('targets', 0, 2)), {'targets': 12},
-                     layout='sentences', pack=True)
+  found = _converted(
+    _dataset(('targets', 0, 2)), {'targets': 12}, layout='sentences', pack=True
+  )
   texts = [(_cut(text, 10),) for text, _ in _TEXTS]
-  _check(found, rows.build_batch(
+  _check(
+    found,
+    rows.build_batch(
       [rows.Row(texts[:2], (2,)), rows.Row(texts[2:], (2,))],
-      _stream('sentences', 12, packing='next_fit'), _SPEC))
+      _stream('sentences', 12, packing='next_fit'),
+      _SPEC,
+    ),
+  )
 
 
 @pytest.mark.parametrize('separator', ['bert', 'xlmr', 'xlm'])
@@ -80,26 +108,40 @@ def test_packed_sentences_share_rows():
 def test_pairs(separator, positions):
   pairs = stream.PairOptions(separator=separator, positions=positions)
   found = _converted(
-      _dataset(('inputs', 0, 0), ('targets', 1, 1)),
-      {'inputs': 8, 'targets': 6}, layout='pairs', pairs=pairs, pack=False)
+    _dataset(('inputs', 0, 0), ('targets', 1, 1)),
+    {'inputs': 8, 'targets': 6},
+    layout='pairs',
+    pairs=pairs,
+    pack=False,
+  )
   room = 14 - pairs.separator.num_special
   wanted = []
   for first, second in _TEXTS:
     first, second = first[:8], second[:6]  # SeqIO cuts each side first
-    first = first[:max(room - len(second), (room + 1) // 2)]
-    wanted.append(rows.Row(
-        [(_cut(first, 99), _cut(second, room - len(first)))], (0, 1)))
-  _check(found, rows.build_batch(
-      wanted, _stream('pairs', 14, pairs=pairs), _SPEC))
+    first = first[: max(room - len(second), (room + 1) // 2)]
+    wanted.append(
+      rows.Row([(_cut(first, 99), _cut(second, room - len(first)))], (0, 1))
+    )
+  _check(
+    found, rows.build_batch(wanted, _stream('pairs', 14, pairs=pairs), _SPEC)
+  )
 
 
 def test_sides():
   found = _converted(
-      _dataset(('inputs', 0, 0), ('targets', 1, 1)),
-      {'inputs': 8, 'targets': 8}, layout='sides', pack=False)
-  _check(found, rows.build_batch(
+    _dataset(('inputs', 0, 0), ('targets', 1, 1)),
+    {'inputs': 8, 'targets': 8},
+    layout='sides',
+    pack=False,
+  )
+  _check(
+    found,
+    rows.build_batch(
       [rows.Row([(_cut(a, 6), _cut(b, 6))], (0, 1)) for a, b in _TEXTS],
-      _stream('sides', 8), _SPEC))
+      _stream('sides', 8),
+      _SPEC,
+    ),
+  )
 
 
 def test_sides_can_not_be_packed():
@@ -108,6 +150,7 @@ def test_sides_can_not_be_packed():
 
 
 def test_blocks_are_no_layout_of_examples():
-  with pytest.raises(errors.ConfigError,
-                     match='no such layout. Got: blocks. Expected: sentences'):
+  with pytest.raises(
+    errors.ConfigError, match='no such layout. Got: blocks. Expected: sentences'
+  ):
     feature_converters.RowConverter(spec=_SPEC, layout='blocks')

@@ -32,17 +32,30 @@ from xlflax.data.seqio_tasks import vocabulary as seqio_vocabulary  # noqa: E402
 from xlflax.interop.t5x import axes, objective_model  # noqa: E402
 from xlflax.interop.t5x import models as own_models  # noqa: E402
 
-_SHAPES = {name: (2, 9) for name in (
-    'encoder_input_tokens', 'decoder_input_tokens', 'decoder_target_tokens')}
+_SHAPES = {
+  name: (2, 9)
+  for name in (
+    'encoder_input_tokens',
+    'decoder_input_tokens',
+    'decoder_target_tokens',
+  )
+}
 # Name -> (T5X's module, more of its configuration).
 _NETWORKS = {
-    'v1.1': (examples, dict(mlp_activations=('gelu', 'linear'))),
-    'first': (examples, dict(mlp_activations=('relu',),
-                             logits_via_embedding=True)),
-    'scanned': (scalable, dict(mlp_activations=('gelu', 'linear'),
-                               scan_layers=True)),
-    'unscanned': (scalable, dict(mlp_activations=('gelu', 'linear'),
-                                 scan_layers=False))}
+  'v1.1': (examples, dict(mlp_activations=('gelu', 'linear'))),
+  'first': (
+    examples,
+    dict(mlp_activations=('relu',), logits_via_embedding=True),
+  ),
+  'scanned': (
+    scalable,
+    dict(mlp_activations=('gelu', 'linear'), scan_layers=True),
+  ),
+  'unscanned': (
+    scalable,
+    dict(mlp_activations=('gelu', 'linear'), scan_layers=False),
+  ),
+}
 
 
 def _t5x_model(kind, rows):
@@ -50,36 +63,55 @@ def _t5x_model(kind, rows):
   if network is scalable:
     more = more | dict(remat_policy='none')
   config = network.T5Config(
-      vocab_size=rows, dtype=jnp.float32, emb_dim=12, num_heads=2, head_dim=5,
-      num_encoder_layers=3, num_decoder_layers=2, mlp_dim=20, **more)
+    vocab_size=rows,
+    dtype=jnp.float32,
+    emb_dim=12,
+    num_heads=2,
+    head_dim=5,
+    num_encoder_layers=3,
+    num_decoder_layers=2,
+    mlp_dim=20,
+    **more,
+  )
   vocabulary = seqio.PassThroughVocabulary(rows)
   return t5x_models.EncoderDecoderModel(
-      network.Transformer(config=config), vocabulary, vocabulary,
-      optimizers.adamw(0.1))
+    network.Transformer(config=config),
+    vocabulary,
+    vocabulary,
+    optimizers.adamw(0.1),
+  )
 
 
 def _partitioner():
   return partitioning.PjitPartitioner(
-      num_partitions=1, logical_axis_rules=(
-          partitioning.standard_logical_axis_rules(
-              additional_rules=axes.additional_rules())))
+    num_partitions=1,
+    logical_axis_rules=(
+      partitioning.standard_logical_axis_rules(
+        additional_rules=axes.additional_rules()
+      )
+    ),
+  )
 
 
 def _save(model, directory, *, orbax):
   """Writes what T5X writes at step 7; returns the parameters."""
   with jax.numpy_rank_promotion('allow'):  # T5X's layers count on it
     state = train_state.FlaxOptimTrainState.create(
-        model.optimizer_def, model.get_initial_variables(
-            jax.random.PRNGKey(2), _SHAPES,
-            dict.fromkeys(_SHAPES, jnp.int32)))
+      model.optimizer_def,
+      model.get_initial_variables(
+        jax.random.PRNGKey(2), _SHAPES, dict.fromkeys(_SHAPES, jnp.int32)
+      ),
+    )
   rng = np.random.default_rng(0)
   params = jax.tree.map(
-      lambda x: jnp.asarray(rng.normal(size=x.shape, scale=0.4), jnp.float32),
-      state.params)
+    lambda x: jnp.asarray(rng.normal(size=x.shape, scale=0.4), jnp.float32),
+    state.params,
+  )
   state = state.replace_params(params).replace_step(jnp.int32(7))
   if orbax:
     manager = checkpoints.OrbaxCheckpointManagerInterface(
-        str(directory), state, _partitioner())
+      str(directory), state, _partitioner()
+    )
     manager.save(state)
     manager.close()
   else:
@@ -88,14 +120,14 @@ def _save(model, directory, *, orbax):
 
 
 def _tokens(seed, rows):
-  return np.random.default_rng(seed).integers(
-      1, rows, (2, 9)).astype(np.int32)
+  return np.random.default_rng(seed).integers(1, rows, (2, 9)).astype(np.int32)
 
 
 @pytest.fixture(scope='module')
 def written(tmp_path_factory, toy_vocabulary):
   """(kind, format) -> (T5X's model, parameters, checkpoint)."""
   kept = {}
+
   def write(kind, orbax):
     if (kind, orbax) not in kept:
       directory = tmp_path_factory.mktemp(kind)
@@ -103,18 +135,28 @@ def written(tmp_path_factory, toy_vocabulary):
       params = _save(model, directory, orbax=orbax)
       kept[kind, orbax] = model, params, directory / 'checkpoint_7'
     return kept[kind, orbax]
+
   return write
 
 
-@pytest.mark.parametrize('kind, orbax, scan_layers', [
-    ('v1.1', True, True), ('v1.1', False, False), ('first', True, True),
-    ('scanned', True, False), ('scanned', False, True),
-    ('unscanned', False, True)])
-def test_logits_are_those_of_t5x(written, toy_vocabulary, tmp_path, kind,
-                                 orbax, scan_layers):
+@pytest.mark.parametrize(
+  'kind, orbax, scan_layers',
+  [
+    ('v1.1', True, True),
+    ('v1.1', False, False),
+    ('first', True, True),
+    ('scanned', True, False),
+    ('scanned', False, True),
+    ('unscanned', False, True),
+  ],
+)
+def test_logits_are_those_of_t5x(
+  written, toy_vocabulary, tmp_path, kind, orbax, scan_layers
+):
   model, params, checkpoint = written(kind, orbax)
-  checked = importing.check(checkpoint, vocabulary=toy_vocabulary,
-                            scan_layers=scan_layers)
+  checked = importing.check(
+    checkpoint, vocabulary=toy_vocabulary, scan_layers=scan_layers
+  )
   run = run_lib.open_run(model_directory.convert(checked, tmp_path / 'run'))
   assert run.steps == [7] and run.vocabulary == toy_vocabulary
   source, target = _tokens(0, 180), _tokens(1, 180)
@@ -122,41 +164,57 @@ def test_logits_are_those_of_t5x(written, toy_vocabulary, tmp_path, kind,
   segments = (source > 0).astype(np.int32)
   with jax.numpy_rank_promotion('allow'):
     wanted = model.module.apply(
-        {'params': params}, source, target, np.ones_like(target),
-        enable_dropout=False)
-  found = jax.jit(lambda p: run.model.apply(
-      {'params': p['model']}, source, segment_ids=segments,
-      decoder_token_ids=target))(run.restore_params(7))
+      {'params': params},
+      source,
+      target,
+      np.ones_like(target),
+      enable_dropout=False,
+    )
+  found = jax.jit(
+    lambda p: run.model.apply(
+      {'params': p['model']},
+      source,
+      segment_ids=segments,
+      decoder_token_ids=target,
+    )
+  )(run.restore_params(7))
   np.testing.assert_allclose(found, wanted, atol=2e-5)
 
 
 def test_a_smaller_vocabulary_leaves_rows_unused(toy_vocabulary, tmp_path):
   model = _t5x_model('v1.1', 192)  # T5X rounds up
   params = _save(model, tmp_path, orbax=True)
-  checked = importing.check(tmp_path / 'checkpoint_7',
-                            vocabulary=toy_vocabulary)
+  checked = importing.check(
+    tmp_path / 'checkpoint_7', vocabulary=toy_vocabulary
+  )
   found = model_directory.load(checked)['model']['encoder']['token']
-  np.testing.assert_array_equal(
-      found, params['token_embedder']['embedding'])
+  np.testing.assert_array_equal(found, params['token_embedder']['embedding'])
   assert checked.model.config.vocab_size == 180
 
 
 def test_a_larger_vocabulary_is_refused(toy_vocabulary, tmp_path):
   _save(_t5x_model('v1.1', 170), tmp_path, orbax=True)
-  with pytest.raises(errors.VocabularyError,
-                     match='Got: 180 entries. Expected: at most 170'):
+  with pytest.raises(
+    errors.VocabularyError, match='Got: 180 entries. Expected: at most 170'
+  ):
     importing.check(tmp_path / 'checkpoint_7', vocabulary=toy_vocabulary)
 
 
 @pytest.fixture
 def own(toy_vocabulary, tmp_path):
   """An encoder of xlflax under T5X, and its checkpoint."""
-  module = encoder.Encoder(model_config.EncoderConfig(
-      num_layers=2, hidden_dim=16, mlp_dim=32, num_heads=2, max_length=32))
+  module = encoder.Encoder(
+    model_config.EncoderConfig(
+      num_layers=2, hidden_dim=16, mlp_dim=32, num_heads=2, max_length=32
+    )
+  )
   model = own_models.EncoderModel(
-      module=module, objective=masked_lm.MaskedLM(), layout='sentences',
-      vocabulary=seqio_vocabulary.SeqioVocabulary(toy_vocabulary),
-      optimizer_def=optimizers.adamw(0.1))
+    module=module,
+    objective=masked_lm.MaskedLM(),
+    layout='sentences',
+    vocabulary=seqio_vocabulary.SeqioVocabulary(toy_vocabulary),
+    optimizer_def=optimizers.adamw(0.1),
+  )
   (tmp_path / 't5x').mkdir()
   params = _save(model, tmp_path / 't5x', orbax=True)
   return model, module, params, tmp_path / 't5x' / 'checkpoint_7'
@@ -164,45 +222,75 @@ def own(toy_vocabulary, tmp_path):
 
 def test_an_own_model(own, toy_vocabulary, toy_corpus, tmp_path):
   model, module, params, checkpoint = own
-  run = run_lib.open_run(model_directory.convert(importing.check(
-      checkpoint, vocabulary=toy_vocabulary, model=module), tmp_path / 'run'))
+  run = run_lib.open_run(
+    model_directory.convert(
+      importing.check(checkpoint, vocabulary=toy_vocabulary, model=module),
+      tmp_path / 'run',
+    )
+  )
   restored = run.restore_params(7)
   for name, array in params_lib.names(restored).items():
     np.testing.assert_array_equal(
-        array, params_lib.names(objective_model.thawed(params))[name])
+      array, params_lib.names(objective_model.thawed(params))[name]
+    )
   assert run.model == model.module
-  batch = {'token_ids': _tokens(0, 180), 'segment_ids': np.ones((2, 9), int),
-           'language_ids': np.ones((2, 9), int)}
+  batch = {
+    'token_ids': _tokens(0, 180),
+    'segment_ids': np.ones((2, 9), int),
+    'language_ids': np.ones((2, 9), int),
+  }
   assert model.eval_fn(restored, batch)[0] == model.eval_fn(params, batch)[0]
 
 
 def test_an_own_model_by_the_command(own, toy_vocabulary, tmp_path, capsys):
   _, module, _, checkpoint = own
   gin = tmp_path / 'model.gin'
-  gin.write_text('\n'.join([
-      'from __gin__ import dynamic_registration',
-      'from xlflax.models import config as model_config',
-      'from xlflax.models import encoder',
-      'MODEL = @encoder.Encoder()',
-      'encoder.Encoder.config = @model_config.EncoderConfig()'] + [
-          f'model_config.EncoderConfig.{name} = {value!r}'
-          for name, value in (('num_layers', 2), ('hidden_dim', 16),
-                              ('mlp_dim', 32), ('num_heads', 2),
-                              ('max_length', 32))]))
+  gin.write_text(
+    '\n'.join(
+      [
+        'from __gin__ import dynamic_registration',
+        'from xlflax.models import config as model_config',
+        'from xlflax.models import encoder',
+        'MODEL = @encoder.Encoder()',
+        'encoder.Encoder.config = @model_config.EncoderConfig()',
+      ]
+      + [
+        f'model_config.EncoderConfig.{name} = {value!r}'
+        for name, value in (
+          ('num_layers', 2),
+          ('hidden_dim', 16),
+          ('mlp_dim', 32),
+          ('num_heads', 2),
+          ('max_length', 32),
+        )
+      ]
+    )
+  )
   vocabulary = tmp_path / 'vocabulary'
   vocabulary_training.write_vocabulary(
-      toy_vocabulary, toy_vocabulary.description | toy_vocabulary.describe(),
-      vocabulary)
-  command = ['convert', 'from-t5x', str(checkpoint), f'--gin_file={gin}',
-             f'--vocabulary={vocabulary}', f'--output={tmp_path / "run"}']
+    toy_vocabulary,
+    toy_vocabulary.description | toy_vocabulary.describe(),
+    vocabulary,
+  )
+  command = [
+    'convert',
+    'from-t5x',
+    str(checkpoint),
+    f'--gin_file={gin}',
+    f'--vocabulary={vocabulary}',
+    f'--output={tmp_path / "run"}',
+  ]
   assert cli.main([*command, '--dry_run']) == 0
   assert 'model/embeddings/token -> model/embeddings/token' in (
-      capsys.readouterr().out)
+    capsys.readouterr().out
+  )
   assert not (tmp_path / 'run').exists()
   assert cli.main(command) == 0
   assert 'parameters -> ' in capsys.readouterr().out
   assert json.loads((tmp_path / 'run' / 't5x.json').read_text()) == {
-      'checkpoint': 'checkpoint_7', 'step': 7}
+    'checkpoint': 'checkpoint_7',
+    'step': 7,
+  }
   assert cli.main(command) == 2
   assert 'The output is there already' in capsys.readouterr().err
 
@@ -214,21 +302,29 @@ def test_an_own_model_needs_its_configuration(own, toy_vocabulary):
 
 def test_all_problems_are_told_at_once(own, toy_vocabulary):
   _, module, _, checkpoint = own
-  other = module.clone(config=dataclasses.replace(
-      module.config, mlp_dim=24, use_language_embeddings=True,
-      embedding_norm=False))
+  other = module.clone(
+    config=dataclasses.replace(
+      module.config,
+      mlp_dim=24,
+      use_language_embeddings=True,
+      embedding_norm=False,
+    )
+  )
   with pytest.raises(errors.CheckpointError) as caught:
     importing.check(checkpoint, vocabulary=toy_vocabulary, model=other)
-  for part in ('missing model/embeddings/language',
-               'surplus model/embeddings/norm/scale',
-               'model/layers/mlp/wi/kernel has the shape (2, 16, 32)'):
+  for part in (
+    'missing model/embeddings/language',
+    'surplus model/embeddings/norm/scale',
+    'model/layers/mlp/wi/kernel has the shape (2, 16, 32)',
+  ):
     assert part in str(caught.value)
 
 
 def test_no_t5(tmp_path, toy_vocabulary, written):
   _, _, checkpoint = written('v1.1', True)
-  with pytest.raises(errors.CheckpointError,
-                     match='What to do: take .*checkpoint_7'):
+  with pytest.raises(
+    errors.CheckpointError, match='What to do: take .*checkpoint_7'
+  ):
     importing.check(checkpoint.parent, vocabulary=toy_vocabulary)
   with pytest.raises(errors.CheckpointError, match='no checkpoint of T5X'):
     importing.check(tmp_path, vocabulary=toy_vocabulary)
@@ -260,15 +356,30 @@ def test_a_missing_array(written, toy_vocabulary, tmp_path):
 
 def test_t5s_own_tokenizer(tmp_path, toy_sentences, capsys):
   sentencepiece.SentencePieceTrainer.train(
-      sentence_iterator=iter(toy_sentences['en']), vocab_size=60,
-      model_prefix=str(tmp_path / 'spiece'), pad_id=0, eos_id=1, unk_id=2,
-      bos_id=-1, minloglevel=2)
+    sentence_iterator=iter(toy_sentences['en']),
+    vocab_size=60,
+    model_prefix=str(tmp_path / 'spiece'),
+    pad_id=0,
+    eos_id=1,
+    unk_id=2,
+    bos_id=-1,
+    minloglevel=2,
+  )
   (tmp_path / 't5x').mkdir()
   _save(_t5x_model('v1.1', 256), tmp_path / 't5x', orbax=True)
-  assert cli.main([
-      'convert', 'from-t5x', str(tmp_path / 't5x' / 'checkpoint_7'),
-      f'--tokenizer={tmp_path}', '--languages=en,de',
-      f'--output={tmp_path / "run"}']) == 0
+  assert (
+    cli.main(
+      [
+        'convert',
+        'from-t5x',
+        str(tmp_path / 't5x' / 'checkpoint_7'),
+        f'--tokenizer={tmp_path}',
+        '--languages=en,de',
+        f'--output={tmp_path / "run"}',
+      ]
+    )
+    == 0
+  )
   run = run_lib.open_run(tmp_path / 'run')
   assert run.model.config.table_size == 256
   assert run.model.config.vocab_size == len(run.vocabulary) == 160

@@ -5,8 +5,7 @@ import pytest
 
 from xlflax import errors
 
-seqio = pytest.importorskip(
-    'seqio', reason='the extra `data` is not installed')
+seqio = pytest.importorskip('seqio', reason='the extra `data` is not installed')
 
 from xlflax.data import stream  # noqa: E402
 from xlflax.data.seqio_tasks import vocabulary as seqio_vocabulary  # noqa: E402
@@ -19,13 +18,17 @@ def vocabulary(toy_vocabulary, registry):
 
 
 def _examples(name, split='train'):
-  return list(seqio.get_mixture_or_task(name).get_dataset(
-      None, split=split, shuffle=False, num_epochs=1).as_numpy_iterator())
+  return list(
+    seqio.get_mixture_or_task(name)
+    .get_dataset(None, split=split, shuffle=False, num_epochs=1)
+    .as_numpy_iterator()
+  )
 
 
 def test_a_mixture_tells_every_language(toy_corpus, vocabulary):
-  name = tasks.mixture(name='corpus.mono', vocabulary=vocabulary,
-                       corpus=str(toy_corpus.directory))
+  name = tasks.mixture(
+    name='corpus.mono', vocabulary=vocabulary, corpus=str(toy_corpus.directory)
+  )
   assert name == 'corpus.mono.t5x'
   languages = vocabulary.vocabulary.spec.languages
   mixture = seqio.MixtureRegistry.get(name)
@@ -34,35 +37,46 @@ def test_a_mixture_tells_every_language(toy_corpus, vocabulary):
     code = task.name.split('.')[2]
     assert len(found) == {'de': 60, 'en': 200, 'ru': 100}[code]
     assert {int(e['targets_language'][0]) for e in found} == {
-        languages.index(code)}
-    assert mixture.get_rate(task) == pytest.approx(len(found)**0.7)
+      languages.index(code)
+    }
+    assert mixture.get_rate(task) == pytest.approx(len(found) ** 0.7)
   assert len(mixture.tasks) == 3
   found = _examples(name)
   assert set(found[0]) == {'targets', 'targets_language'}
 
 
 def test_ids_are_the_vocabularys(toy_corpus, vocabulary, toy_sentences):
-  name = tasks.mixture(name='corpus.mono.en', vocabulary=vocabulary,
-                       corpus=str(toy_corpus.directory))
+  name = tasks.mixture(
+    name='corpus.mono.en',
+    vocabulary=vocabulary,
+    corpus=str(toy_corpus.directory),
+  )
   first = _examples(name)[0]['targets']
   np.testing.assert_array_equal(
-      first, vocabulary.vocabulary.encode(toy_sentences['en'][0]))
+    first, vocabulary.vocabulary.encode(toy_sentences['en'][0])
+  )
 
 
 def test_pairs_are_filtered_by_length(toy_corpus, vocabulary):
-  everything = _examples(tasks.mixture(
-      name='corpus.parallel.de_en', vocabulary=vocabulary,
-      corpus=str(toy_corpus.directory)))
+  everything = _examples(
+    tasks.mixture(
+      name='corpus.parallel.de_en',
+      vocabulary=vocabulary,
+      corpus=str(toy_corpus.directory),
+    )
+  )
   sizes = [len(e['inputs']) + len(e['targets']) for e in everything]
   most = sorted(sizes)[25]
   name = tasks.mixture(
-      name='corpus.parallel.de_en', vocabulary=vocabulary,
-      pairs=stream.PairOptions(max_tokens=most))  # again, in its place
+    name='corpus.parallel.de_en',
+    vocabulary=vocabulary,
+    pairs=stream.PairOptions(max_tokens=most),
+  )  # again, in its place
   assert len(_examples(name)) == sum(size <= most for size in sizes) < 50
 
 
 def test_an_unknown_task(vocabulary):
-  with pytest.raises(errors.CorpusError, match="no_such"):
+  with pytest.raises(errors.CorpusError, match='no_such'):
     tasks.mixture(name='no_such', vocabulary=vocabulary)
 
 
@@ -75,5 +89,9 @@ def test_metrics():
 
 def test_an_unknown_metric(toy_corpus, vocabulary):
   with pytest.raises(errors.ConfigError, match="'bleu'"):
-    tasks.mixture(name='corpus.mono', vocabulary=vocabulary,
-                  corpus=str(toy_corpus.directory), metrics=('bleu',))
+    tasks.mixture(
+      name='corpus.mono',
+      vocabulary=vocabulary,
+      corpus=str(toy_corpus.directory),
+      metrics=('bleu',),
+    )

@@ -19,16 +19,35 @@ from xlflax.training import partitioning
 
 _VOCAB, _EOS, _PAD, _ROWS = 7, 2, 0, 8
 _SPEC = vocabulary_spec.VocabularySpec(
-    size=_VOCAB, pad_id=_PAD, bos_id=1, eos_id=_EOS, unk_id=3, mask_id=4,
-    special_ids=(0, 1, 2, 4), languages=('en', 'fr'))
-_MODEL = encoder_decoder.EncoderDecoder(config_lib.EncoderDecoderConfig(
-    family='post_ln', num_encoder_layers=1, num_decoder_layers=2,
-    hidden_dim=8, mlp_dim=12, num_heads=2, vocab_size=_VOCAB, max_length=12,
-    use_language_embeddings=True, num_languages=2, initializer_range=0.6))
+  size=_VOCAB,
+  pad_id=_PAD,
+  bos_id=1,
+  eos_id=_EOS,
+  unk_id=3,
+  mask_id=4,
+  special_ids=(0, 1, 2, 4),
+  languages=('en', 'fr'),
+)
+_MODEL = encoder_decoder.EncoderDecoder(
+  config_lib.EncoderDecoderConfig(
+    family='post_ln',
+    num_encoder_layers=1,
+    num_decoder_layers=2,
+    hidden_dim=8,
+    mlp_dim=12,
+    num_heads=2,
+    vocab_size=_VOCAB,
+    max_length=12,
+    use_language_embeddings=True,
+    num_languages=2,
+    initializer_range=0.6,
+  )
+)
 _BATCH = dict(
-    token_ids=np.random.default_rng(0).integers(1, _VOCAB, (_ROWS, 6)),
-    segment_ids=np.array([[1] * 6, [1] * 3 + [0] * 3] * 4),
-    language_ids=np.zeros((_ROWS, 6), 'int32'))
+  token_ids=np.random.default_rng(0).integers(1, _VOCAB, (_ROWS, 6)),
+  segment_ids=np.array([[1] * 6, [1] * 3 + [0] * 3] * 4),
+  language_ids=np.zeros((_ROWS, 6), 'int32'),
+)
 _START = np.array([5, 6] * 4)
 _LANGUAGES = np.array([1, 0] * 4)
 
@@ -43,20 +62,36 @@ def params(boxed):
   return {'model': nn.unbox(boxed)}
 
 
-def _generate(params, batch=_BATCH, start=_START, rng=None,
-              languages=_LANGUAGES, max_lengths=None, **options):
+def _generate(
+  params,
+  batch=_BATCH,
+  start=_START,
+  rng=None,
+  languages=_LANGUAGES,
+  max_lengths=None,
+  **options,
+):
   return decoding.generate(
-      _MODEL, params, batch, vocabulary=_SPEC, decoder_start=start,
-      language_ids=languages, rng=rng, max_lengths=max_lengths,
-      options=decoding.DecodingOptions(**options))
+    _MODEL,
+    params,
+    batch,
+    vocabulary=_SPEC,
+    decoder_start=start,
+    language_ids=languages,
+    rng=rng,
+    max_lengths=max_lengths,
+    options=decoding.DecodingOptions(**options),
+  )
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _logits(model, params, batch, target, languages):
   return model.apply(
-      {'params': params['model']}, **batch, decoder_token_ids=target,
-      decoder_language_ids=jnp.broadcast_to(
-          languages[:, None], target.shape))
+    {'params': params['model']},
+    **batch,
+    decoder_token_ids=target,
+    decoder_language_ids=jnp.broadcast_to(languages[:, None], target.shape),
+  )
 
 
 def _log_probs(params, target, rows=None):
@@ -65,8 +100,9 @@ def _log_probs(params, target, rows=None):
   if rows is not None:
     batch = {k: v[rows] for k, v in batch.items()}
     languages = languages[rows]
-  return np.asarray(jax.nn.log_softmax(
-      _logits(_MODEL, params, batch, target, languages)))
+  return np.asarray(
+    jax.nn.log_softmax(_logits(_MODEL, params, batch, target, languages))
+  )
 
 
 def _cut(tokens):
@@ -94,8 +130,9 @@ def test_greedy_is_the_argmax_without_a_cache(params):
 @pytest.fixture(scope='module')
 def exhaustive(params):
   """Every row of up to 3 tokens, and its log probability per source row."""
-  rows = {tuple(_cut(np.array(x)))
-          for x in itertools.product(range(_VOCAB), repeat=3)}
+  rows = {
+    tuple(_cut(np.array(x))) for x in itertools.product(range(_VOCAB), repeat=3)
+  }
   every = np.array(sorted(rows))
   target = np.concatenate([np.zeros((len(every), 1), int), every], axis=1)
   result = []
@@ -118,8 +155,14 @@ def _lengths(tokens):
 @pytest.mark.parametrize('penalty', [0.0, 1.0, 2.0])
 def test_wide_beam_is_the_exhaustive_search(params, exhaustive, penalty):
   """49 beams hold every unfinished row of two tokens."""
-  got = _generate(params, beam_size=49, num_samples=5, max_length=3,
-                  length_penalty=penalty, early_stopping='exact')
+  got = _generate(
+    params,
+    beam_size=49,
+    num_samples=5,
+    max_length=3,
+    length_penalty=penalty,
+    early_stopping='exact',
+  )
   for row, (every, log_probs, lengths) in enumerate(exhaustive):
     scores = log_probs / lengths**penalty
     order = np.argsort(-scores)[:5]
@@ -132,15 +175,29 @@ def test_one_beam_is_greedy(params):
   got = _generate(params, beam_size=1, max_length=6)
   np.testing.assert_array_equal(got.token_ids, want.token_ids)
   np.testing.assert_allclose(
-      got.scores[:, 0], want.scores[:, 0] / _lengths(want.token_ids[:, 0]),
-      atol=1e-5)
+    got.scores[:, 0],
+    want.scores[:, 0] / _lengths(want.token_ids[:, 0]),
+    atol=1e-5,
+  )
 
 
 def test_exact_early_stopping_finds_no_worse_rows(params):
-  full = _generate(params, beam_size=3, max_length=8, num_samples=3,
-                   length_penalty=0.0, early_stopping='full')
-  exact = _generate(params, beam_size=3, max_length=8, num_samples=3,
-                    length_penalty=0.0, early_stopping='exact')
+  full = _generate(
+    params,
+    beam_size=3,
+    max_length=8,
+    num_samples=3,
+    length_penalty=0.0,
+    early_stopping='full',
+  )
+  exact = _generate(
+    params,
+    beam_size=3,
+    max_length=8,
+    num_samples=3,
+    length_penalty=0.0,
+    early_stopping='exact',
+  )
   assert (np.asarray(exact.scores) >= np.asarray(full.scores) - 1e-6).all()
   assert (np.diff(exact.scores, axis=1) <= 0).all()
 
@@ -151,14 +208,21 @@ def test_exact_stops_as_soon_as_what_is_returned_is_final(params):
   one = _generate(params, num_samples=1, **options)
   all_of_them = _generate(params, num_samples=4, **options)
   np.testing.assert_array_equal(
-      one.token_ids[:, 0], all_of_them.token_ids[:, 0])
+    one.token_ids[:, 0], all_of_them.token_ids[:, 0]
+  )
   np.testing.assert_allclose(
-      one.scores[:, 0], all_of_them.scores[:, 0], atol=1e-6)
+    one.scores[:, 0], all_of_them.scores[:, 0], atol=1e-6
+  )
 
 
-@pytest.mark.parametrize('options', [
-    dict(method='greedy'), dict(beam_size=3, early_stopping='exact'),
-    dict(beam_size=3, early_stopping='full')])
+@pytest.mark.parametrize(
+  'options',
+  [
+    dict(method='greedy'),
+    dict(beam_size=3, early_stopping='exact'),
+    dict(beam_size=3, early_stopping='full'),
+  ],
+)
 def test_rows_have_limits_of_their_own(params, options):
   """A row with a limit is what it is in a batch of that limit."""
   limits = np.array([2, 5, 3, 4] * 2)
@@ -167,7 +231,8 @@ def test_rows_have_limits_of_their_own(params, options):
     want = _generate(params, max_length=limit, **options)
     rows = limits == limit
     np.testing.assert_array_equal(
-        got.token_ids[rows][..., :limit], want.token_ids[rows])
+      got.token_ids[rows][..., :limit], want.token_ids[rows]
+    )
     np.testing.assert_allclose(got.scores[rows], want.scores[rows], atol=1e-5)
   assert (_lengths(np.asarray(got.token_ids)[:, 0]) == 5).any()
   assert (np.asarray(got.token_ids)[limits == 2][..., 2:] == _PAD).all()
@@ -175,17 +240,31 @@ def test_rows_have_limits_of_their_own(params, options):
 
 def test_larger_penalty_gives_longer_rows(params):
   lengths = [
-      _lengths(_generate(params, beam_size=4, max_length=8, length_penalty=a,
-                         early_stopping='exact').token_ids).mean()
-      for a in (-2.0, 0.0, 3.0)]
+    _lengths(
+      _generate(
+        params,
+        beam_size=4,
+        max_length=8,
+        length_penalty=a,
+        early_stopping='exact',
+      ).token_ids
+    ).mean()
+    for a in (-2.0, 0.0, 3.0)
+  ]
   assert lengths[0] <= lengths[1] < lengths[2], lengths
 
 
 def test_samples_have_the_models_distribution(params):
   """Chi-square of first tokens, of 8 x 2000 draws, at a temperature."""
   temperature = 1.7
-  got = _generate(params, method='sample', num_samples=2000, max_length=1,
-                  temperature=temperature, rng=jax.random.key(0))
+  got = _generate(
+    params,
+    method='sample',
+    num_samples=2000,
+    max_length=1,
+    temperature=temperature,
+    rng=jax.random.key(0),
+  )
   log_probs = _log_probs(params, _START[:, None])[:, 0]
   weights = np.exp(log_probs.astype('float64') / temperature)
   expected = 2000 * weights / weights.sum(-1, keepdims=True)
@@ -195,21 +274,32 @@ def test_samples_have_the_models_distribution(params):
     observed = np.append(counts[common], counts[~common].sum())
     wanted = np.append(expected[row][common], expected[row][~common].sum())
     kept = wanted > 0
-    assert scipy.stats.chisquare(
-        observed[kept], wanted[kept]).pvalue > 1e-4, (observed, wanted)
+    assert scipy.stats.chisquare(observed[kept], wanted[kept]).pvalue > 1e-4, (
+      observed,
+      wanted,
+    )
   np.testing.assert_allclose(
-      got.scores, np.take_along_axis(log_probs, np.asarray(
-          got.token_ids[:, :, 0]), axis=1), atol=1e-4)
+    got.scores,
+    np.take_along_axis(log_probs, np.asarray(got.token_ids[:, :, 0]), axis=1),
+    atol=1e-4,
+  )
 
 
-@pytest.mark.parametrize('options', [dict(top_k=2), dict(top_p=0.7),
-                                     dict(top_k=3, top_p=0.9)])
+@pytest.mark.parametrize(
+  'options', [dict(top_k=2), dict(top_p=0.7), dict(top_k=3, top_p=0.9)]
+)
 def test_truncated_samples(params, options):
-  got = _generate(params, method='sample', num_samples=300, max_length=1,
-                  rng=jax.random.key(1), **options)
+  got = _generate(
+    params,
+    method='sample',
+    num_samples=300,
+    max_length=1,
+    rng=jax.random.key(1),
+    **options,
+  )
   probabilities = np.exp(_log_probs(params, _START[:, None])[:, 0])
   for row in range(_ROWS):
-    order = np.argsort(-probabilities[row])[:options.get('top_k', _VOCAB)]
+    order = np.argsort(-probabilities[row])[: options.get('top_k', _VOCAB)]
     mass = probabilities[row][order] / probabilities[row][order].sum()
     before = np.cumsum(mass) - mass
     support = set(order[before < options.get('top_p', 1.0)])
@@ -218,9 +308,16 @@ def test_truncated_samples(params, options):
 
 def test_samples_differ_by_key_and_go_on_after_the_start(params):
   def draw(seed):
-    return np.asarray(_generate(
-        params, method='sample', num_samples=4, max_length=6,
-        rng=jax.random.key(seed)).token_ids)
+    return np.asarray(
+      _generate(
+        params,
+        method='sample',
+        num_samples=4,
+        max_length=6,
+        rng=jax.random.key(seed),
+      ).token_ids
+    )
+
   np.testing.assert_array_equal(draw(0), draw(0))
   assert (draw(0) != draw(1)).any()
   np.testing.assert_array_equal(draw(2), _cut(draw(2)))
@@ -233,18 +330,21 @@ def test_longer_start_is_read_before(params, method):
   short = _generate(params, max_length=6, **options)
   first = np.asarray(short.token_ids)[:, 0, 0]
   going = first != _EOS
-  long = _generate(params, start=np.stack([_START, first], axis=1),
-                   max_length=5, **options)
+  long = _generate(
+    params, start=np.stack([_START, first], axis=1), max_length=5, **options
+  )
   assert going.any()
   np.testing.assert_array_equal(
-      np.asarray(long.token_ids)[going, 0],
-      np.asarray(short.token_ids)[going, 0, 1:])
+    np.asarray(long.token_ids)[going, 0],
+    np.asarray(short.token_ids)[going, 0, 1:],
+  )
 
 
 def test_language_and_start_matter(params):
   got = _generate(params, method='greedy', max_length=6)
-  other = _generate(params, method='greedy', max_length=6,
-                    languages=1 - _LANGUAGES)
+  other = _generate(
+    params, method='greedy', max_length=6, languages=1 - _LANGUAGES
+  )
   start = _generate(params, method='greedy', max_length=6, start=_START * 0)
   assert (np.asarray(got.scores) != np.asarray(other.scores)).all()
   assert (np.asarray(got.scores) != np.asarray(start.scores)).all()
@@ -252,19 +352,31 @@ def test_language_and_start_matter(params):
 
 def test_suppressed_tokens_are_never_generated(params):
   for method in ('beam', 'sample'):
-    got = _generate(params, method=method, max_length=6, num_samples=1,
-                    suppressed_ids=(1, 3, 5), rng=jax.random.key(0))
+    got = _generate(
+      params,
+      method=method,
+      max_length=6,
+      num_samples=1,
+      suppressed_ids=(1, 3, 5),
+      rng=jax.random.key(0),
+    )
     assert not np.isin(got.token_ids, (1, 3, 5)).any()
 
 
-@pytest.mark.parametrize('options', [
-    dict(method='greedy'), dict(beam_size=3, num_samples=2),
-    dict(method='sample', num_samples=2, rng=jax.random.key(4))])
+@pytest.mark.parametrize(
+  'options',
+  [
+    dict(method='greedy'),
+    dict(beam_size=3, num_samples=2),
+    dict(method='sample', num_samples=2, rng=jax.random.key(4)),
+  ],
+)
 def test_sharded_equals_one_device(params, boxed, options):
   want = _generate(params, max_length=6, **options)
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
-  placed = {'model': jax.device_put(
-      params['model'], partitioner.shardings(boxed))}
+  placed = {
+    'model': jax.device_put(params['model'], partitioner.shardings(boxed))
+  }
   batch = jax.device_put(_BATCH, partitioner.batch_sharding)
   with partitioner.scope():
     got = _generate(placed, batch, max_length=6, **options)
@@ -276,34 +388,63 @@ def test_no_second_compilation_for_a_batch_of_the_same_shape(params):
   options = decoding.DecodingOptions(beam_size=2, max_length=4)
   program = generation.compiled(_MODEL, options, _EOS, _PAD)
   for shift in range(3):
-    _generate(params, {k: np.roll(v, shift, 0) for k, v in _BATCH.items()},
-              beam_size=2, max_length=4)
+    _generate(
+      params,
+      {k: np.roll(v, shift, 0) for k, v in _BATCH.items()},
+      beam_size=2,
+      max_length=4,
+    )
   assert program._cache_size() == 1
 
 
-@pytest.mark.parametrize('fields', [
+@pytest.mark.parametrize(
+  'fields',
+  [
     dict(family='t5', per_layer_relative_bias=True),
     dict(family='pre_ln', scan_layers=False),
-    dict(family='post_ln', tie_decoder=True, num_decoder_layers=1)])
+    dict(family='post_ln', tie_decoder=True, num_decoder_layers=1),
+  ],
+)
 def test_sixteen_bit_models_generate(fields):
-  model = encoder_decoder.EncoderDecoder(config_lib.EncoderDecoderConfig(
-      **dict(num_encoder_layers=1, num_decoder_layers=2, hidden_dim=8,
-             mlp_dim=12, num_heads=2, vocab_size=_VOCAB, max_length=12,
-             dtype='bfloat16') | fields))
+  model = encoder_decoder.EncoderDecoder(
+    config_lib.EncoderDecoderConfig(
+      **dict(
+        num_encoder_layers=1,
+        num_decoder_layers=2,
+        hidden_dim=8,
+        mlp_dim=12,
+        num_heads=2,
+        vocab_size=_VOCAB,
+        max_length=12,
+        dtype='bfloat16',
+      )
+      | fields
+    )
+  )
   tree = nn.unbox(api.init_params(model, jax.random.key(0)))
   got = decoding.generate(
-      model, {'model': tree}, _BATCH, vocabulary=_SPEC, decoder_start=_START,
-      options=decoding.DecodingOptions(
-          beam_size=2, num_samples=2, max_length=4))
+    model,
+    {'model': tree},
+    _BATCH,
+    vocabulary=_SPEC,
+    decoder_start=_START,
+    options=decoding.DecodingOptions(beam_size=2, num_samples=2, max_length=4),
+  )
   assert got.token_ids.shape == (_ROWS, 2, 4)
   assert np.isfinite(got.scores).all()
   # Scores are the model's: of whole rows without a cache, to 8 bits.
   target = np.concatenate([_START[:, None], got.token_ids[:, 0]], axis=1)
-  log_probs = jax.nn.log_softmax(model.apply(
-      {'params': tree}, _BATCH['token_ids'],
-      segment_ids=_BATCH['segment_ids'], decoder_token_ids=target[:, :-1]))
+  log_probs = jax.nn.log_softmax(
+    model.apply(
+      {'params': tree},
+      _BATCH['token_ids'],
+      segment_ids=_BATCH['segment_ids'],
+      decoder_token_ids=target[:, :-1],
+    )
+  )
   chosen = np.take_along_axis(
-      np.asarray(log_probs), target[:, 1:, None], axis=2)[..., 0]
+    np.asarray(log_probs), target[:, 1:, None], axis=2
+  )[..., 0]
   lengths = _lengths(target[:, 1:])
   total = (chosen * (np.arange(4) < lengths[:, None])).sum(-1)
   np.testing.assert_allclose(got.scores[:, 0], total / lengths, atol=0.05)
@@ -311,12 +452,13 @@ def test_sixteen_bit_models_generate(fields):
 
 def test_mistakes_are_told(params):
   for options, text in (
-      (dict(top_p=0.0), 'impossible top_p'),
-      (dict(method='greedy', num_samples=2), 'at most 1 with the method'),
-      (dict(beam_size=2, num_samples=3), 'at most 2 with the method'),
-      (dict(method='best'), 'no such value'),
-      (dict(max_length=13), 'fewer positions'),
-      (dict(method='sample', max_length=3), 'needs a key')):
+    (dict(top_p=0.0), 'impossible top_p'),
+    (dict(method='greedy', num_samples=2), 'at most 1 with the method'),
+    (dict(beam_size=2, num_samples=3), 'at most 2 with the method'),
+    (dict(method='best'), 'no such value'),
+    (dict(max_length=13), 'fewer positions'),
+    (dict(method='sample', max_length=3), 'needs a key'),
+  ):
     with pytest.raises(errors.ConfigError, match=text):
       _generate(params, **options)
   with pytest.raises(errors.ConfigError, match='does not fit the batch'):

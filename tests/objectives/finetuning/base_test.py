@@ -9,33 +9,41 @@ from flax import linen as nn
 from tests.objectives.finetuning import fixtures
 from xlflax import errors
 from xlflax.models import (
-    api,
-    cross_attention,
-    encoder_decoder,
-    encoder_decoder_config,
-    heads,
-    sharing,
+  api,
+  cross_attention,
+  encoder_decoder,
+  encoder_decoder_config,
+  heads,
+  sharing,
 )
 from xlflax.models import config as model_config
 from xlflax.objectives import inputs
 from xlflax.objectives.finetuning.token_classification import (
-    TokenClassification,
+  TokenClassification,
 )
 
 _LABELS = ('a', 'b', 'c')
 
 
 def _states(objective, model, params, batch):
-  return np.asarray(jax.jit(objective.states, static_argnums=(0, 3))(
-      model, params, batch, fixtures.SPEC))
+  return np.asarray(
+    jax.jit(objective.states, static_argnums=(0, 3))(
+      model, params, batch, fixtures.SPEC
+    )
+  )
 
 
 def _every_layer(model, params, batch):
-  return np.asarray(jax.jit(
-      model.apply, static_argnames='method')(
-          {'params': params['model']}, batch['token_ids'],
-          segment_ids=batch['segment_ids'], positions=batch['positions'],
-          language_ids=batch['language_ids'], method='encode_layers'))
+  return np.asarray(
+    jax.jit(model.apply, static_argnames='method')(
+      {'params': params['model']},
+      batch['token_ids'],
+      segment_ids=batch['segment_ids'],
+      positions=batch['positions'],
+      language_ids=batch['language_ids'],
+      method='encode_layers',
+    )
+  )
 
 
 def test_layer_is_the_encoders(model, batch):
@@ -44,13 +52,15 @@ def test_layer_is_the_encoders(model, batch):
   for layer, expected in ((None, 2), (0, 0), (1, 1), (-1, 2), (2, 2)):
     objective = TokenClassification(labels=_LABELS, layer=layer)
     np.testing.assert_allclose(
-        _states(objective, model, params, batch), every[expected], atol=1e-5)
+      _states(objective, model, params, batch), every[expected], atol=1e-5
+    )
 
 
 def test_plugged_in_features_are_those_of_pairs(batch):
   model = fixtures.make_model(cross_attention=True)
-  objective = TokenClassification(labels=_LABELS, features='plug_in',
-                                  head='dense')
+  objective = TokenClassification(
+    labels=_LABELS, features='plug_in', head='dense'
+  )
   params = fixtures.make_params(model, objective)
   head = params['heads']['token_classification']
   assert head['dense']['kernel'].shape == (16, 8)
@@ -58,31 +68,37 @@ def test_plugged_in_features_are_those_of_pairs(batch):
   first = {name: batch[name] for name in names}
   second = {name: batch[name][::-1] for name in names}
   pairs = batch | {f'paired_{name}': second[name] for name in names}
-  expected, _ = jax.jit(lambda params: model.apply(
-      {'params': params}, first, second,
-      method=cross_attention.pair_features))(params['model'])
+  expected, _ = jax.jit(
+    lambda params: model.apply(
+      {'params': params}, first, second, method=cross_attention.pair_features
+    )
+  )(params['model'])
   np.testing.assert_allclose(
-      _states(objective, model, params, pairs), expected, atol=1e-5)
+    _states(objective, model, params, pairs), expected, atol=1e-5
+  )
   with pytest.raises(errors.ConfigError, match='two sides of a pair'):
     objective.states(model, params, batch, fixtures.SPEC)
 
 
 def test_frozen_body_has_no_gradient_and_no_dropout(model, batch):
   objective = TokenClassification(
-      labels=_LABELS, body='frozen', layer=1, head_layers=1, head_dropout=0.0)
+    labels=_LABELS, body='frozen', layer=1, head_layers=1, head_dropout=0.0
+  )
   params = fixtures.make_params(model, objective)
   _, gradient = fixtures.run(objective, model, params, batch)
   assert not any(np.any(x) for x in jax.tree.leaves(gradient['model']))
   head = gradient['heads'][objective.name]
   assert set(head) == {'layers', 'output'} and set(head['layers']) == {
-      'layer_0'}
+    'layer_0'
+  }
   for leaf in jax.tree.leaves(head['output']):
     assert np.any(leaf)
   assert np.any(head['layers']['layer_0']['mlp']['wi']['kernel'])
   plain = TokenClassification(labels=_LABELS, body='frozen', head_dropout=0.0)
-  trained, still = (fixtures.run(
-      plain, model, params, batch, train=train)[0].loss.total
-                    for train in (True, False))
+  trained, still = (
+    fixtures.run(plain, model, params, batch, train=train)[0].loss.total
+    for train in (True, False)
+  )
   np.testing.assert_allclose(trained, still, rtol=1e-6)
 
 
@@ -90,11 +106,13 @@ def test_head_layers_do_not_see_padding(model, batch):
   objective = TokenClassification(labels=_LABELS, head_layers=2)
   params = fixtures.make_params(model, objective)
   first = _states(objective, model, params, batch)
-  other = batch | {'token_ids': np.where(
-      batch['segment_ids'] > 0, batch['token_ids'], 9)}
+  other = batch | {
+    'token_ids': np.where(batch['segment_ids'] > 0, batch['token_ids'], 9)
+  }
   text = batch['segment_ids'] > 0
   np.testing.assert_allclose(
-      _states(objective, model, params, other)[text], first[text], atol=1e-5)
+    _states(objective, model, params, other)[text], first[text], atol=1e-5
+  )
 
 
 @pytest.mark.parametrize('head', ['output', 'dense', 'dense_norm'])
@@ -116,49 +134,72 @@ def test_fresh_heads_are_trees_of_the_heads_module(model, head):
 
 def test_shared_plan_reads_with_the_languages_own_parts(batch):
   model = fixtures.make_model(
-      sharing=sharing.SharingPlan(embeddings=True, layers=1))
+    sharing=sharing.SharingPlan(embeddings=True, layers=1)
+  )
   objective = TokenClassification(labels=_LABELS)
   params = fixtures.make_params(model, objective)
   german = {key: value[1:2] for key, value in batch.items()}
   plain = fixtures.make_model()
-  expected = _every_layer(plain, {'model': sharing.select(
-      model.config.sharing, params['model'], 1)}, german)[-1]
+  expected = _every_layer(
+    plain,
+    {'model': sharing.select(model.config.sharing, params['model'], 1)},
+    german,
+  )[-1]
   np.testing.assert_allclose(
-      _states(objective, model, params, german), expected, atol=1e-5)
+    _states(objective, model, params, german), expected, atol=1e-5
+  )
   _, gradient = fixtures.run(objective, model, params, german)
   own = gradient['model']['language_specific']['embeddings']['token']
   assert [bool(np.any(x)) for x in own] == [False, True, False]
 
 
 def test_encoder_of_an_encoder_decoder(batch):
-  model = encoder_decoder.EncoderDecoder(model_config.with_vocabulary(
+  model = encoder_decoder.EncoderDecoder(
+    model_config.with_vocabulary(
       encoder_decoder_config.EncoderDecoderConfig(
-          family='t5', num_encoder_layers=2, num_decoder_layers=1,
-          hidden_dim=8, mlp_dim=12, num_heads=2, max_length=16),
-      fixtures.SPEC))
+        family='t5',
+        num_encoder_layers=2,
+        num_decoder_layers=1,
+        hidden_dim=8,
+        mlp_dim=12,
+        num_heads=2,
+        max_length=16,
+      ),
+      fixtures.SPEC,
+    )
+  )
   objective = TokenClassification(labels=_LABELS, layer=1, head_layers=1)
-  params = {'model': nn.meta.unbox(
-      api.init_params(model, jax.random.key(0))),
-            'heads': {objective.name: nn.meta.unbox(
-                objective.init_heads(model, jax.random.key(1)))}}
+  params = {
+    'model': nn.meta.unbox(api.init_params(model, jax.random.key(0))),
+    'heads': {
+      objective.name: nn.meta.unbox(
+        objective.init_heads(model, jax.random.key(1))
+      )
+    },
+  }
   output, gradient = fixtures.run(objective, model, params, batch)
   assert np.isfinite(output.loss.total)
   assert np.any(gradient['model']['encoder']['token'])
-  assert not any(np.any(x) for x in jax.tree.leaves(
-      gradient['model']['decoder']))
+  assert not any(
+    np.any(x) for x in jax.tree.leaves(gradient['model']['decoder'])
+  )
 
 
 def test_states_are_those_of_encode(model, batch):
   """The last layer, as other objectives read it."""
   objective = TokenClassification(labels=_LABELS)
   params = fixtures.make_params(model, objective)
-  expected = inputs.encode(model, params, batch, rng=jax.random.key(0),
-                           context=fixtures.make_context())
+  expected = inputs.encode(
+    model, params, batch, rng=jax.random.key(0), context=fixtures.make_context()
+  )
   np.testing.assert_allclose(
-      _states(objective, model, params, batch), expected, atol=1e-5)
+    _states(objective, model, params, batch), expected, atol=1e-5
+  )
 
 
-@pytest.mark.parametrize(('fields', 'message'), [
+@pytest.mark.parametrize(
+  ('fields', 'message'),
+  [
     (dict(head_dropout=1.0), 'head_dropout is no probability. Got: 1.0'),
     (dict(head_layers=-1), 'a negative number of layers. Got: -1'),
     (dict(activation='tan'), "no such activation. Got: 'tan'"),
@@ -166,21 +207,27 @@ def test_states_are_those_of_encode(model, batch):
     (dict(body='cold'), "TokenClassification.body has no such value. Got: 'c"),
     (dict(labels=('a',)), "no two different names. Got: ('a',)"),
     (dict(labels=('a', 'a')), 'Where: TokenClassification.labels'),
-])
+  ],
+)
 def test_settings_that_are_wrong(fields, message):
   with pytest.raises(errors.ConfigError) as error:
     TokenClassification(**dict(labels=_LABELS) | fields)
   assert message in str(error.value)
 
 
-@pytest.mark.parametrize(('fields', 'of_model', 'message'), [
+@pytest.mark.parametrize(
+  ('fields', 'of_model', 'message'),
+  [
     (dict(layer=3), {}, 'The model has no such layer. Got: 3. Expected: 0 (e'),
     (dict(layer=-4), {}, 'Where: TokenClassification.layer'),
     (dict(features='plug_in'), {}, 'no cross-attention to plug in'),
-    (dict(features='plug_in'), dict(
-        cross_attention=True, sharing=sharing.SharingPlan(layers=1)),
-     'Two languages of a pair can not be read with the parts of one'),
-])
+    (
+      dict(features='plug_in'),
+      dict(cross_attention=True, sharing=sharing.SharingPlan(layers=1)),
+      'Two languages of a pair can not be read with the parts of one',
+    ),
+  ],
+)
 def test_models_that_do_not_fit(fields, of_model, message):
   objective = TokenClassification(labels=_LABELS, **fields)
   with pytest.raises(errors.ConfigError) as error:

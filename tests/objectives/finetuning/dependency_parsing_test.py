@@ -30,7 +30,8 @@ def ran(model, params, batch):
 @pytest.fixture(scope='module')
 def arcs(model, params, batch):
   found = jax.jit(_OBJECTIVE.predict, static_argnums=(0, 3))(
-      model, params, batch, fixtures.SPEC)
+    model, params, batch, fixtures.SPEC
+  )
   return jax.tree.map(np.asarray, found)
 
 
@@ -39,15 +40,20 @@ def _relation_scores(model, params, batch):
   head = jax.tree.map(np.asarray, params['heads'][_NAME])
   states = np.asarray(_OBJECTIVE.states(model, params, batch, fixtures.SPEC))
   scores = np.zeros((*batch['heads'].shape, 3))
+
   def vector(name, state):
     hidden = state @ head[name]['kernel'] + head[name]['bias']
     return np.append(np.where(hidden > 0, hidden, 0.1 * hidden), 1)
+
   for b, i in zip(*np.nonzero(batch['heads'] >= 0), strict=True):
     of_head = batch['word_starts'][b, batch['heads'][b, i]]
-    dependent = vector('relation_dependent',
-                       states[b, batch['word_starts'][b, i]])
-    scores[b, i] = [dependent @ matrix @ vector(
-        'relation_head', states[b, of_head]) for matrix in head['relation']]
+    dependent = vector(
+      'relation_dependent', states[b, batch['word_starts'][b, i]]
+    )
+    scores[b, i] = [
+      dependent @ matrix @ vector('relation_head', states[b, of_head])
+      for matrix in head['relation']
+    ]
   return scores
 
 
@@ -56,7 +62,9 @@ def test_hand_made_literal(model, batch):
   params = fixtures.make_params(model, _OBJECTIVE)
   head = params['heads'][_NAME]
   params['heads'][_NAME] = head | {
-      'arc': 0 * head['arc'], 'relation': 0 * head['relation']}
+    'arc': 0 * head['arc'],
+    'relation': 0 * head['relation'],
+  }
   output, _ = fixtures.run(_OBJECTIVE, model, params, batch)
   expected = 3 * np.log(3) + 2 * np.log(2) + 5 * np.log(3)
   np.testing.assert_allclose(output.loss, (expected, 5), rtol=1e-5)
@@ -64,8 +72,7 @@ def test_hand_made_literal(model, batch):
 
 def test_oracle_by_language(model, params, batch, ran, arcs):
   output, _ = ran
-  relations = special.log_softmax(
-      _relation_scores(model, params, batch), -1)
+  relations = special.log_softmax(_relation_scores(model, params, batch), -1)
   arc_loss, relation_loss, uas, right, weight = np.zeros((5, 3))
   for b, i in zip(*np.nonzero(batch['heads'] >= 0), strict=True):
     head, relation = batch['heads'][b, i], batch['relations'][b, i]
@@ -76,35 +83,48 @@ def test_oracle_by_language(model, params, batch, ran, arcs):
     weight[b] += 1
   assert weight.tolist() == [3, 2, 0]  # row b is of language b
   np.testing.assert_allclose(
-      output.loss, ((arc_loss + relation_loss).sum(), 5), rtol=1e-4)
+    output.loss, ((arc_loss + relation_loss).sum(), 5), rtol=1e-4
+  )
   for name, expected in (
-      ('loss', arc_loss + relation_loss), ('arc_loss', arc_loss),
-      ('relation_loss', relation_loss), ('uas', uas),
-      ('relation_accuracy', right)):
-    np.testing.assert_allclose(output.metrics[f'{_NAME}/{name}'],
-                               (expected, weight), rtol=1e-4)
+    ('loss', arc_loss + relation_loss),
+    ('arc_loss', arc_loss),
+    ('relation_loss', relation_loss),
+    ('uas', uas),
+    ('relation_accuracy', right),
+  ):
+    np.testing.assert_allclose(
+      output.metrics[f'{_NAME}/{name}'], (expected, weight), rtol=1e-4
+    )
 
 
 def test_jitted_is_eager(batch):
   """With states that are tokens: an encoder of its own is tested elsewhere."""
   model = one_hot_model.OneHot()
   head = nn.meta.unbox(_OBJECTIVE.init_output(model, jax.random.key(0)))
-  params = {'model': {}, 'heads': {_NAME: head | {
-      'arc': 0.1 + head['arc'], 'relation': 0.1 + head['relation']}}}
+  params = {
+    'model': {},
+    'heads': {
+      _NAME: head
+      | {'arc': 0.1 + head['arc'], 'relation': 0.1 + head['relation']}
+    },
+  }
   context = fixtures.make_context()
   eager = _OBJECTIVE(model, params, batch, context)
-  jitted = jax.jit(lambda params: _OBJECTIVE(
-      model, params, batch, context))(params)
-  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5),
-               eager, jitted)
+  jitted = jax.jit(lambda params: _OBJECTIVE(model, params, batch, context))(
+    params
+  )
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), eager, jitted
+  )
 
 
 def test_rows_without_trees_are_as_if_not_there(model, params, batch, ran):
   fewer = {key: value[:2] for key, value in batch.items()}
   output, gradient = fixtures.run(_OBJECTIVE, model, params, fewer)
   np.testing.assert_allclose(output.loss, ran[0].loss, rtol=1e-5)
-  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4),
-               gradient, ran[1])
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), gradient, ran[1]
+  )
 
 
 def test_axes_and_what_cannot_be(batch, arcs):
@@ -128,8 +148,9 @@ def test_gradients(params, ran):
 
 
 def test_no_tree_at_all(model, params, batch):
-  empty = batch | {key: np.full_like(batch[key], -1)
-                   for key in ('heads', 'relations')}
+  empty = batch | {
+    key: np.full_like(batch[key], -1) for key in ('heads', 'relations')
+  }
   output, gradient = fixtures.run(_OBJECTIVE, model, params, empty)
   assert float(base.mean(output.loss)) == output.loss.weight == 0
   assert not any(np.any(x) for x in jax.tree.leaves(gradient))
@@ -138,7 +159,8 @@ def test_no_tree_at_all(model, params, batch):
 def test_words_are_means_of_their_tokens_if_asked(model, params, batch, arcs):
   """Only the sentence with a word of two tokens is read otherwise."""
   objective = DependencyParsing(
-      relations=_RELATIONS, arc_dim=5, relation_dim=4, word_pooling='mean')
+    relations=_RELATIONS, arc_dim=5, relation_dim=4, word_pooling='mean'
+  )
   found = objective.predict(model, params, batch, fixtures.SPEC)
   np.testing.assert_allclose(found.scores[1:], arcs.scores[1:], rtol=1e-4)
   assert not np.allclose(found.scores[0], arcs.scores[0])
@@ -149,11 +171,14 @@ def test_relations_without_a_root_are_all_allowed():
   assert allowed.tolist() == [[True, True], [True, True]]
 
 
-@pytest.mark.parametrize(('fields', 'message'), [
+@pytest.mark.parametrize(
+  ('fields', 'message'),
+  [
     (dict(head='dense'), 'A parser has a head of its own kind. Got: head=den'),
     (dict(arc_dim=0), 'arc_dim must be positive. Got: 0'),
     (dict(relations=('x', 'x')), 'Where: DependencyParsing.relations'),
-])
+  ],
+)
 def test_settings_that_are_wrong(fields, message):
   with pytest.raises(errors.ConfigError) as error:
     DependencyParsing(**dict(relations=_RELATIONS) | fields)

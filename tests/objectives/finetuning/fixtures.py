@@ -13,33 +13,62 @@ from xlflax.models import api, config, encoder
 from xlflax.objectives import base
 
 SPEC = VocabularySpec(
-    size=23, pad_id=0, bos_id=1, eos_id=2, unk_id=3, mask_id=4,
-    special_ids=(0, 1, 2, 3, 4), languages=('en', 'de', 'fr'))
-_QUICK = {'xla_backend_optimization_level': 0,
-          'xla_llvm_disable_expensive_passes': True}
+  size=23,
+  pad_id=0,
+  bos_id=1,
+  eos_id=2,
+  unk_id=3,
+  mask_id=4,
+  special_ids=(0, 1, 2, 3, 4),
+  languages=('en', 'de', 'fr'),
+)
+_QUICK = {
+  'xla_backend_optimization_level': 0,
+  'xla_llvm_disable_expensive_passes': True,
+}
 
 
 def make_model(**fields) -> encoder.Encoder:
   """Two layers of 8."""
-  return encoder.Encoder(config.with_vocabulary(config.EncoderConfig(**dict(
-      num_layers=2, hidden_dim=8, mlp_dim=12, num_heads=2, max_length=16,
-      initializer_range=0.5) | fields), SPEC))
+  return encoder.Encoder(
+    config.with_vocabulary(
+      config.EncoderConfig(
+        **dict(
+          num_layers=2,
+          hidden_dim=8,
+          mlp_dim=12,
+          num_heads=2,
+          max_length=16,
+          initializer_range=0.5,
+        )
+        | fields
+      ),
+      SPEC,
+    )
+  )
 
 
 def make_params(model, *objectives):
   """Parameters whose heads are random, all of them."""
-  heads = {objective.name: nn.meta.unbox(
-      objective.init_heads(model, jax.random.key(1)))
-           for objective in objectives}
+  heads = {
+    objective.name: nn.meta.unbox(
+      objective.init_heads(model, jax.random.key(1))
+    )
+    for objective in objectives
+  }
   rng = np.random.default_rng(0)
-  return {'model': nn.meta.unbox(api.init_params(model, jax.random.key(0))),
-          'heads': jax.tree.map(lambda x: jnp.asarray(
-              rng.normal(0, 0.5, x.shape), jnp.float32), heads)}
+  return {
+    'model': nn.meta.unbox(api.init_params(model, jax.random.key(0))),
+    'heads': jax.tree.map(
+      lambda x: jnp.asarray(rng.normal(0, 0.5, x.shape), jnp.float32), heads
+    ),
+  }
 
 
 def make_context(*, train=False, seed=0) -> base.Context:
-  return base.Context(vocabulary=SPEC, step=jnp.int32(0), train=train,
-                      rng=jax.random.key(seed))
+  return base.Context(
+    vocabulary=SPEC, step=jnp.int32(0), train=train, rng=jax.random.key(seed)
+  )
 
 
 def run(objective, model, params, batch, *, train=False, seed=0):
@@ -50,9 +79,14 @@ def run(objective, model, params, batch, *, train=False, seed=0):
 @functools.partial(jax.jit, static_argnums=(0, 1, 5), compiler_options=_QUICK)
 def _run(objective, model, params, batch, rng, train):
   def loss(params):
-    output = objective(model, params, batch, base.Context(
-        vocabulary=SPEC, step=jnp.int32(0), train=train, rng=rng))
+    output = objective(
+      model,
+      params,
+      batch,
+      base.Context(vocabulary=SPEC, step=jnp.int32(0), train=train, rng=rng),
+    )
     return output.loss.total, output
+
   gradient, output = jax.grad(loss, has_aux=True)(params)
   return output, gradient
 
@@ -69,19 +103,29 @@ def batch():
   The first word of the first has two tokens; the last sentence has neither
   labels nor a tree.
   """
-  ids = np.array([[1, 7, 8, 9, 10, 2, 0], [1, 11, 12, 2, 0, 0, 0],
-                  [1, 13, 2, 0, 0, 0, 0]])
+  ids = np.array(
+    [[1, 7, 8, 9, 10, 2, 0], [1, 11, 12, 2, 0, 0, 0], [1, 13, 2, 0, 0, 0, 0]]
+  )
   present = (ids > 0).astype(np.int32)
   starts, lengths, heads, relations, labels = (
-      np.full(ids.shape, fill) for fill in (-1, 0, -1, -1, -1))
+    np.full(ids.shape, fill) for fill in (-1, 0, -1, -1, -1)
+  )
   starts[0, :4], starts[1, :3], starts[2, :2] = [0, 1, 3, 4], [0, 1, 2], [0, 1]
   lengths[0, :4], lengths[1, :3], lengths[2, :2] = [1, 2, 1, 1], 1, 1
   heads[0, 1:4], heads[1, 1:3] = [2, 0, 2], [0, 1]
   relations[0, 1:4], relations[1, 1:3] = [1, 0, 2], [0, 1]
   labels[0, [1, 3, 4]], labels[1, [1, 2]] = [0, 2, 1], [1, 0]
-  return {key: np.asarray(value, np.int32) for key, value in {
-      'token_ids': ids, 'segment_ids': present,
+  return {
+    key: np.asarray(value, np.int32)
+    for key, value in {
+      'token_ids': ids,
+      'segment_ids': present,
       'positions': np.arange(7)[None] * present,
-      'language_ids': np.arange(3)[:, None] * present, 'labels': labels,
-      'word_starts': starts, 'word_lengths': lengths, 'heads': heads,
-      'relations': relations}.items()}
+      'language_ids': np.arange(3)[:, None] * present,
+      'labels': labels,
+      'word_starts': starts,
+      'word_lengths': lengths,
+      'heads': heads,
+      'relations': relations,
+    }.items()
+  }

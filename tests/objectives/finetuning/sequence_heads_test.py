@@ -14,26 +14,47 @@ from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import api, config, encoder
 from xlflax.objectives import base
 from xlflax.objectives.finetuning import (
-    question_answering,
-    sequence_classification,
+  question_answering,
+  sequence_classification,
 )
 from xlflax.training import run_directory
 
 SPEC = VocabularySpec(
-    size=23, pad_id=0, bos_id=1, eos_id=2, unk_id=3, mask_id=4,
-    special_ids=(0, 1, 2, 3, 4), languages=('en', 'de', 'fr'))
+  size=23,
+  pad_id=0,
+  bos_id=1,
+  eos_id=2,
+  unk_id=3,
+  mask_id=4,
+  special_ids=(0, 1, 2, 3, 4),
+  languages=('en', 'de', 'fr'),
+)
 _CLASSES = sequence_classification.SequenceClassification(
-    labels=('a', 'b', 'c'))
+  labels=('a', 'b', 'c')
+)
 _ANSWERS = question_answering.QuestionAnswering()
-_QUICK = {'xla_backend_optimization_level': 0,
-          'xla_llvm_disable_expensive_passes': True}
+_QUICK = {
+  'xla_backend_optimization_level': 0,
+  'xla_llvm_disable_expensive_passes': True,
+}
 
 
 @pytest.fixture(scope='module')
 def model():
-  return encoder.Encoder(config.with_vocabulary(config.EncoderConfig(
-      num_layers=2, hidden_dim=8, mlp_dim=12, num_heads=2, max_length=16,
-      dropout_rate=0.1, initializer_range=0.5), SPEC))
+  return encoder.Encoder(
+    config.with_vocabulary(
+      config.EncoderConfig(
+        num_layers=2,
+        hidden_dim=8,
+        mlp_dim=12,
+        num_heads=2,
+        max_length=16,
+        dropout_rate=0.1,
+        initializer_range=0.5,
+      ),
+      SPEC,
+    )
+  )
 
 
 @pytest.fixture(scope='module')
@@ -41,9 +62,12 @@ def params(model):
   heads = {}
   for objective in (_CLASSES, _ANSWERS):
     heads[objective.name] = nn.meta.unbox(
-        objective.init_heads(model, jax.random.key(1)))
-  return {'model': nn.meta.unbox(
-      api.init_params(model, jax.random.key(0))), 'heads': heads}
+      objective.init_heads(model, jax.random.key(1))
+    )
+  return {
+    'model': nn.meta.unbox(api.init_params(model, jax.random.key(0))),
+    'heads': heads,
+  }
 
 
 @pytest.fixture(scope='module')
@@ -59,26 +83,34 @@ def batch():
   context[np.arange(4), lengths - 1] = 0
   context[2, 1] = 1
   return {
-      'token_ids': (ids * present).astype(np.int32), 'segment_ids': present,
-      'positions': np.arange(length, dtype=np.int32)[None] * present,
-      'language_ids': np.array([[0], [2], [2], [1]], np.int32) * present,
-      'labels': np.array([2, 0, 1, -1], np.int32), 'context_mask': context,
-      'start_positions': np.array([3, 4, 1, 0], np.int32),
-      'end_positions': np.array([5, 4, 1, 0], np.int32)}
+    'token_ids': (ids * present).astype(np.int32),
+    'segment_ids': present,
+    'positions': np.arange(length, dtype=np.int32)[None] * present,
+    'language_ids': np.array([[0], [2], [2], [1]], np.int32) * present,
+    'labels': np.array([2, 0, 1, -1], np.int32),
+    'context_mask': context,
+    'start_positions': np.array([3, 4, 1, 0], np.int32),
+    'end_positions': np.array([5, 4, 1, 0], np.int32),
+  }
 
 
 def _context(train=False, seed=0):
-  return base.Context(vocabulary=SPEC, step=jnp.int32(0), train=train,
-                      rng=jax.random.key(seed))
+  return base.Context(
+    vocabulary=SPEC, step=jnp.int32(0), train=train, rng=jax.random.key(seed)
+  )
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2),
-                   compiler_options=_QUICK)
+@functools.partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=_QUICK)
 def _run(objective, model, train, params, batch, rng):
   def total(params):
-    output = objective(model, params, batch, base.Context(
-        vocabulary=SPEC, step=jnp.int32(0), train=train, rng=rng))
+    output = objective(
+      model,
+      params,
+      batch,
+      base.Context(vocabulary=SPEC, step=jnp.int32(0), train=train, rng=rng),
+    )
     return output.loss.total, output
+
   (_, output), gradient = jax.value_and_grad(total, has_aux=True)(params)
   return output, gradient, objective.predict(model, params, batch, SPEC)
 
@@ -86,33 +118,46 @@ def _run(objective, model, train, params, batch, rng):
 @pytest.fixture(scope='module')
 def run(model, params, batch):
   def call(objective, *, train=False, seed=0, params=params, **changes):
-    return _run(objective, model, train, params, batch | changes,
-                jax.random.key(seed))
+    return _run(
+      objective, model, train, params, batch | changes, jax.random.key(seed)
+    )
+
   return call
 
 
 def test_classes_are_those_of_the_first_state(run, model, params, batch):
   """An independent oracle: dense, tanh, output, softmax, in numpy."""
   output, _, logits = run(_CLASSES)
-  states = np.asarray(model.apply(
-      {'params': params['model']}, batch['token_ids'], method='encode',
-      segment_ids=batch['segment_ids'], positions=batch['positions'],
-      language_ids=batch['language_ids']))
+  states = np.asarray(
+    model.apply(
+      {'params': params['model']},
+      batch['token_ids'],
+      method='encode',
+      segment_ids=batch['segment_ids'],
+      positions=batch['positions'],
+      language_ids=batch['language_ids'],
+    )
+  )
   head = jax.tree.map(np.asarray, params['heads'][_CLASSES.name])
-  hidden = np.tanh(states[:, 0] @ head['dense']['kernel']
-                   + head['dense']['bias'][None])
+  hidden = np.tanh(
+    states[:, 0] @ head['dense']['kernel'] + head['dense']['bias'][None]
+  )
   want = hidden @ head['output']['kernel'] + head['output']['bias'][None]
   np.testing.assert_allclose(logits, want, atol=1e-5)
   loss = -special.log_softmax(want, -1)[[0, 1, 2], [2, 0, 1]]
   np.testing.assert_allclose(output.loss.total, loss.sum(), rtol=1e-5)
   assert output.loss.weight == 3
   by_language = output.metrics['sequence_classification/loss']
-  np.testing.assert_allclose(by_language.total,
-                             [loss[0], 0, loss[1] + loss[2]], rtol=1e-5)
+  np.testing.assert_allclose(
+    by_language.total, [loss[0], 0, loss[1] + loss[2]], rtol=1e-5
+  )
   assert by_language.weight.tolist() == [1, 0, 2]
   right = want.argmax(-1)[:3] == [2, 0, 1]
   assert output.metrics['sequence_classification/accuracy'].total.tolist() == [
-      right[0], 0, right[1:].sum()]
+    right[0],
+    0,
+    right[1:].sum(),
+  ]
 
 
 def test_classes_without_a_preference_cost_log_3(run, params):
@@ -124,13 +169,20 @@ def test_classes_without_a_preference_cost_log_3(run, params):
 
 def test_answers_are_softmaxes_over_the_context(run, model, params, batch):
   output, _, logits = run(_ANSWERS)
-  states = np.asarray(model.apply(
-      {'params': params['model']}, batch['token_ids'], method='encode',
-      segment_ids=batch['segment_ids'], positions=batch['positions'],
-      language_ids=batch['language_ids']))
+  states = np.asarray(
+    model.apply(
+      {'params': params['model']},
+      batch['token_ids'],
+      method='encode',
+      segment_ids=batch['segment_ids'],
+      positions=batch['positions'],
+      language_ids=batch['language_ids'],
+    )
+  )
   head = jax.tree.map(np.asarray, params['heads'][_ANSWERS.name])
-  want = states @ head['output']['kernel'] + head['output']['bias'][
-      None, None]  # [B, T, 2]
+  want = (
+    states @ head['output']['kernel'] + head['output']['bias'][None, None]
+  )  # [B, T, 2]
   loss = np.zeros(4)
   for row in range(4):
     allowed = [0, *np.flatnonzero(batch['context_mask'][row])]
@@ -141,21 +193,23 @@ def test_answers_are_softmaxes_over_the_context(run, model, params, batch):
   assert output.loss.weight == 4
   found = output.metrics['question_answering/loss']
   np.testing.assert_allclose(
-      found.total, [loss[0], loss[3], loss[1] + loss[2]], rtol=1e-5)
+    found.total, [loss[0], loss[3], loss[1] + loss[2]], rtol=1e-5
+  )
   inside = batch['context_mask'] > 0
   for column, part in enumerate(logits):
-    np.testing.assert_allclose(part[inside], want[..., column][inside],
-                               atol=1e-5)
+    np.testing.assert_allclose(
+      part[inside], want[..., column][inside], atol=1e-5
+    )
     assert (part[~inside] == question_answering.NEVER).all()
 
 
-def test_answers_without_a_preference_cost_log_of_the_context(run, params,
-                                                              batch):
+def test_answers_without_a_preference_cost_log_of_the_context(
+  run, params, batch
+):
   flat = jax.tree.map(jnp.zeros_like, params['heads'])
   output, _, _ = run(_ANSWERS, params=params | {'heads': flat})
   counts = batch['context_mask'].sum(1) + 1
-  np.testing.assert_allclose(output.loss.total, np.log(counts).sum(),
-                             rtol=1e-6)
+  np.testing.assert_allclose(output.loss.total, np.log(counts).sum(), rtol=1e-6)
   accuracy = output.metrics['question_answering/accuracy']
   assert accuracy.total.sum() == 4  # ties count as right
   assert accuracy.weight.tolist() == [1, 1, 2]
@@ -168,8 +222,9 @@ def test_what_no_answer_can_be_is_without_effect(run, params, batch):
   other[batch['segment_ids'] == 0] = 7
   changed, again, _ = run(_ANSWERS, token_ids=other)
   np.testing.assert_allclose(changed.loss.total, output.loss.total, rtol=1e-6)
-  for a, b in zip(*(jax.tree.leaves(g['heads']) for g in (gradient, again)),
-                  strict=True):
+  for a, b in zip(
+    *(jax.tree.leaves(g['heads']) for g in (gradient, again)), strict=True
+  ):
     np.testing.assert_allclose(a, b, atol=1e-6)
 
 
@@ -190,9 +245,11 @@ def test_rows_without_any_label_are_finite(run):
   assert output.loss.total == 0 and output.loss.weight == 0
   assert all(not np.asarray(leaf).any() for leaf in jax.tree.leaves(gradient))
   output, gradient, _ = run(
-      _ANSWERS, context_mask=np.zeros((4, 8), np.int32),
-      start_positions=np.zeros(4, np.int32),
-      end_positions=np.zeros(4, np.int32))
+    _ANSWERS,
+    context_mask=np.zeros((4, 8), np.int32),
+    start_positions=np.zeros(4, np.int32),
+    end_positions=np.zeros(4, np.int32),
+  )
   assert output.loss.total == 0
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
@@ -202,21 +259,42 @@ def test_gradients_are_those_of_finite_differences(run, params, objective):
   _, gradient, _ = run(objective)
   rng = np.random.default_rng(3)
   direction = jax.tree.map(
-      lambda x: rng.normal(size=x.shape).astype(np.float32), params['heads'])
-  found = sum(float(np.vdot(a, b)) for a, b in zip(
-      jax.tree.leaves(gradient['heads']), jax.tree.leaves(direction),
-      strict=True))
-  losses = [float(run(objective, params=params | {'heads': jax.tree.map(
-      lambda x, d, sign=sign: x + sign * 1e-2 * d, params['heads'],
-      direction)})[0].loss.total) for sign in (1, -1)]
+    lambda x: rng.normal(size=x.shape).astype(np.float32), params['heads']
+  )
+  found = sum(
+    float(np.vdot(a, b))
+    for a, b in zip(
+      jax.tree.leaves(gradient['heads']),
+      jax.tree.leaves(direction),
+      strict=True,
+    )
+  )
+  losses = [
+    float(
+      run(
+        objective,
+        params=params
+        | {
+          'heads': jax.tree.map(
+            lambda x, d, sign=sign: x + sign * 1e-2 * d,
+            params['heads'],
+            direction,
+          )
+        },
+      )[0].loss.total
+    )
+    for sign in (1, -1)
+  ]
   np.testing.assert_allclose(found, (losses[0] - losses[1]) / 2e-2, rtol=2e-2)
-  assert any(np.asarray(leaf).any()
-             for leaf in jax.tree.leaves(gradient['model']))
+  assert any(
+    np.asarray(leaf).any() for leaf in jax.tree.leaves(gradient['model'])
+  )
 
 
 def test_dropout_draws_from_the_key_and_prediction_has_none(run):
-  first, same, other = (run(_CLASSES, train=True, seed=seed)
-                        for seed in (0, 0, 1))
+  first, same, other = (
+    run(_CLASSES, train=True, seed=seed) for seed in (0, 0, 1)
+  )
   assert first[0].loss.total == same[0].loss.total
   assert first[0].loss.total != other[0].loss.total
   np.testing.assert_array_equal(first[2], other[2])
@@ -225,29 +303,35 @@ def test_dropout_draws_from_the_key_and_prediction_has_none(run):
 def test_without_jit_the_loss_is_the_same(run, model, params, batch):
   for objective in (_CLASSES, _ANSWERS):
     output = objective(model, params, batch, _context())
-    np.testing.assert_allclose(output.loss.total, run(objective)[0].loss.total,
-                               rtol=1e-5)
+    np.testing.assert_allclose(
+      output.loss.total, run(objective)[0].loss.total, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize('pooling', ['first', 'mean', 'late'])
 def test_padding_is_without_effect_on_classes(run, batch, pooling):
   objective = sequence_classification.SequenceClassification(
-      labels=('a', 'b', 'c'), pooling=pooling)
+    labels=('a', 'b', 'c'), pooling=pooling
+  )
   other = batch['token_ids'].copy()
   other[batch['segment_ids'] == 0] = 7
-  logits, changed = (run(objective, token_ids=ids)[2]
-                     for ids in (batch['token_ids'], other))
+  logits, changed = (
+    run(objective, token_ids=ids)[2] for ids in (batch['token_ids'], other)
+  )
   np.testing.assert_allclose(logits, changed, atol=1e-6)
 
 
 def test_heads_have_the_parameters_that_are_documented(params):
   def shapes(tree):
     return jax.tree.map(lambda x: x.shape, tree)
+
   assert shapes(params['heads']) == {
-      'sequence_classification': {
-          'dense': {'kernel': (8, 8), 'bias': (8,)},
-          'output': {'kernel': (8, 3), 'bias': (3,)}},
-      'question_answering': {'output': {'kernel': (8, 2), 'bias': (2,)}}}
+    'sequence_classification': {
+      'dense': {'kernel': (8, 8), 'bias': (8,)},
+      'output': {'kernel': (8, 3), 'bias': (3,)},
+    },
+    'question_answering': {'output': {'kernel': (8, 2), 'bias': (2,)}},
+  }
 
 
 def test_objectives_can_be_recorded():
@@ -258,6 +342,7 @@ def test_objectives_can_be_recorded():
 def test_settings_that_can_not_be():
   with pytest.raises(errors.ConfigError, match='no two different names'):
     sequence_classification.SequenceClassification(labels=('a', 'a'))
-  with pytest.raises(errors.ConfigError, match="pooling has no such value"):
+  with pytest.raises(errors.ConfigError, match='pooling has no such value'):
     sequence_classification.SequenceClassification(
-        labels=('a', 'b'), pooling='last')
+      labels=('a', 'b'), pooling='last'
+    )

@@ -10,7 +10,7 @@ from tests.objectives.finetuning import fixtures
 from xlflax.objectives import base
 from xlflax.objectives.finetuning import class_loss
 from xlflax.objectives.finetuning.token_classification import (
-    TokenClassification,
+  TokenClassification,
 )
 
 _OBJECTIVE = TokenClassification(labels=('a', 'b', 'c'))
@@ -29,18 +29,26 @@ def ran(model, params, batch):
 
 @pytest.fixture(scope='module')
 def logits(model, params, batch):
-  return np.asarray(jax.jit(_OBJECTIVE.predict, static_argnums=(0, 3))(
-      model, params, batch, fixtures.SPEC))
+  return np.asarray(
+    jax.jit(_OBJECTIVE.predict, static_argnums=(0, 3))(
+      model, params, batch, fixtures.SPEC
+    )
+  )
 
 
 def test_hand_made_literal():
   """The docstring's: a tie of two classes, and a position without label."""
   output = class_loss.output(
-      'x', jnp.array([[1.0, 1.0], [9.0, 0.0]]), jnp.array([0, -1]),
-      jnp.array([2, 0]), fixtures.SPEC)
+    'x',
+    jnp.array([[1.0, 1.0], [9.0, 0.0]]),
+    jnp.array([0, -1]),
+    jnp.array([2, 0]),
+    fixtures.SPEC,
+  )
   np.testing.assert_allclose(output.loss, (np.log(2), 1), rtol=1e-6)
-  np.testing.assert_array_equal(output.metrics['x/accuracy'],
-                                [[0, 0, 1], [0, 0, 1]])
+  np.testing.assert_array_equal(
+    output.metrics['x/accuracy'], [[0, 0, 1], [0, 0, 1]]
+  )
 
 
 def test_oracle_by_language(ran, batch, logits):
@@ -55,45 +63,53 @@ def test_oracle_by_language(ran, batch, logits):
     weight[language] += 1
   assert weight.tolist() == [3, 2, 0]
   np.testing.assert_allclose(output.loss, (loss.sum(), 5), rtol=1e-5)
-  np.testing.assert_allclose(output.metrics[f'{_NAME}/loss'], (loss, weight),
-                             rtol=1e-5)
-  np.testing.assert_allclose(output.metrics[f'{_NAME}/accuracy'],
-                             (right, weight))
+  np.testing.assert_allclose(
+    output.metrics[f'{_NAME}/loss'], (loss, weight), rtol=1e-5
+  )
+  np.testing.assert_allclose(
+    output.metrics[f'{_NAME}/accuracy'], (right, weight)
+  )
 
 
 def test_jitted_is_eager(batch, logits):
   arguments = logits, batch['labels'], batch['language_ids']
+
   def loss(*arguments):
     return class_loss.output(_NAME, *arguments, fixtures.SPEC)
-  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
-               loss(*map(jnp.asarray, arguments)), jax.jit(loss)(*arguments))
+
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
+    loss(*map(jnp.asarray, arguments)),
+    jax.jit(loss)(*arguments),
+  )
 
 
 def test_unlabelled_rows_are_as_if_not_there(model, params, batch, ran):
   fewer = {key: value[:2] for key, value in batch.items()}
   output, gradient = fixtures.run(_OBJECTIVE, model, params, fewer)
   np.testing.assert_allclose(output.loss, ran[0].loss, rtol=1e-5)
-  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4),
-               gradient, ran[1])
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), gradient, ran[1]
+  )
 
 
 def test_axes(ran, logits):
   output, _ = ran
   assert logits.shape == (3, 7, 3) and logits.dtype == np.float32
   assert output.loss.total.shape == ()
-  assert {name: value.total.shape for name, value in output.metrics.items()
-          } == {f'{_NAME}/loss': (3,), f'{_NAME}/accuracy': (3,)}
+  assert {
+    name: value.total.shape for name, value in output.metrics.items()
+  } == {f'{_NAME}/loss': (3,), f'{_NAME}/accuracy': (3,)}
 
 
 def test_gradient_of_the_output(ran, batch, logits):
   """The bias' is the sum of probabilities less the labels."""
   probabilities = special.softmax(logits.astype(np.float64), -1)
   chosen = batch['labels'] >= 0
-  expected = (probabilities[chosen]
-              - np.eye(3)[batch['labels'][chosen]]).sum(0)
+  expected = (probabilities[chosen] - np.eye(3)[batch['labels'][chosen]]).sum(0)
   np.testing.assert_allclose(
-      ran[1]['heads'][_NAME]['output']['bias'], expected, rtol=1e-4,
-      atol=1e-5)
+    ran[1]['heads'][_NAME]['output']['bias'], expected, rtol=1e-4, atol=1e-5
+  )
   assert np.any(ran[1]['model']['embeddings']['token'])
 
 
@@ -106,6 +122,12 @@ def test_no_label_at_all(model, params, batch):
 
 
 def test_dropout_in_training_only(model, params, batch, ran):
-  losses = {float(fixtures.run(_OBJECTIVE, model, params, batch, train=True,
-                               seed=seed)[0].loss.total) for seed in (0, 1)}
+  losses = {
+    float(
+      fixtures.run(_OBJECTIVE, model, params, batch, train=True, seed=seed)[
+        0
+      ].loss.total
+    )
+    for seed in (0, 1)
+  }
   assert len(losses | {float(ran[0].loss.total)}) == 3

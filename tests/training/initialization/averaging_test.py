@@ -33,21 +33,31 @@ def directory(make_run, tmp_path_factory):  # noqa: F811
 
 
 def _average(directory, output, *arguments):
-  return cli.main(['convert', 'average', f'--model_dir={directory}',
-                   f'--output={output}', *arguments])
+  return cli.main(
+    [
+      'convert',
+      'average',
+      f'--model_dir={directory}',
+      f'--output={output}',
+      *arguments,
+    ]
+  )
 
 
 def _scaled(subject, steps):  # noqa: F811
   """The mean in float64 of float32 checkpoints."""
+
   def mean(leaf):
-    parts = [np.asarray(leaf * (1 + step / 100), np.float64)
-             for step in steps]
+    parts = [np.asarray(leaf * (1 + step / 100), np.float64) for step in steps]
     return (sum(parts) / len(parts)).astype(np.float32)
+
   return jax.tree.map(mean, subject.params)
 
 
-@pytest.mark.parametrize(('flag', 'steps'), [
-    ('--last=3', (10, 16, 30)), ('--steps=30,2', (2, 30)), ('--last=1', (30,))])
+@pytest.mark.parametrize(
+  ('flag', 'steps'),
+  [('--last=3', (10, 16, 30)), ('--steps=30,2', (2, 30)), ('--last=1', (30,))],
+)
 def test_mean_of_parameters(directory, subject, tmp_path, capsys, flag, steps):  # noqa: F811
   output = tmp_path / 'mean'
   assert _average(directory, output, flag) == 0
@@ -57,8 +67,8 @@ def test_mean_of_parameters(directory, subject, tmp_path, capsys, flag, steps): 
   assert run.model == subject.model
   assert run.vocabulary.hash == subject.vocabulary.hash
   tiny.assert_trees_equal(
-      jax.tree.map(np.asarray, run.restore_params(30)),
-      _scaled(subject, steps))
+    jax.tree.map(np.asarray, run.restore_params(30)), _scaled(subject, steps)
+  )
   record = json.loads((output / averaging.RECORD).read_text())
   assert record == {'model_dir': str(directory), 'steps': list(steps)}
   assert [p.name for p in tmp_path.iterdir()] == ['mean']
@@ -68,14 +78,21 @@ def test_is_taken_as_initial_parameters(directory, subject, tmp_path):  # noqa: 
   averaging.average(directory, (2, 10), tmp_path / 'mean')
   zeros = jax.tree.map(jnp.zeros_like, subject.params)
   import types
+
   state = initialization.apply(
-      initialization.InitFrom(model_dir=str(tmp_path / 'mean')),
-      state_lib.TrainState(step=jnp.int32(0), params=zeros, opt_state=(),
-                           ema=(), objective_state={}),
-      types.SimpleNamespace(shardings=types.SimpleNamespace(
-          params=jax.tree.map(lambda x: x.sharding, zeros))))
-  tiny.assert_trees_equal(jax.tree.map(np.asarray, state.params),
-                          _scaled(subject, (2, 10)))
+    initialization.InitFrom(model_dir=str(tmp_path / 'mean')),
+    state_lib.TrainState(
+      step=jnp.int32(0), params=zeros, opt_state=(), ema=(), objective_state={}
+    ),
+    types.SimpleNamespace(
+      shardings=types.SimpleNamespace(
+        params=jax.tree.map(lambda x: x.sharding, zeros)
+      )
+    ),
+  )
+  tiny.assert_trees_equal(
+    jax.tree.map(np.asarray, state.params), _scaled(subject, (2, 10))
+  )
 
 
 def test_groups_of_parameters_make_no_difference(directory, monkeypatch):
@@ -92,8 +109,10 @@ def test_groups():
 def test_missing_steps(directory, tmp_path, capsys):
   assert _average(directory, tmp_path / 'mean', '--steps=2,3,5') == 2
   text = capsys.readouterr().err
-  assert ('Checkpoints to average are missing. Got: steps [3, 5]. Expected: '
-          'some of [2, 10, 16, 30]') in text
+  assert (
+    'Checkpoints to average are missing. Got: steps [3, 5]. Expected: '
+    'some of [2, 10, 16, 30]'
+  ) in text
   assert not (tmp_path / 'mean').exists()
 
 
@@ -104,9 +123,13 @@ def test_too_few_checkpoints(directory, tmp_path, capsys):
   assert 'CheckpointOptions.keep_last' in text
 
 
-@pytest.mark.parametrize(('flag', 'message'), [
+@pytest.mark.parametrize(
+  ('flag', 'message'),
+  [
     ('--last=0', 'There is nothing to average. Got: 0'),
-    ('--steps=2,x', 'Steps are no numbers. Got: 2,x')])
+    ('--steps=2,x', 'Steps are no numbers. Got: 2,x'),
+  ],
+)
 def test_wrong_flags(directory, tmp_path, capsys, flag, message):
   assert _average(directory, tmp_path / 'mean', flag) == 2
   assert message in capsys.readouterr().err
@@ -127,9 +150,16 @@ def test_no_run(tmp_path):
 def test_checkpoints_of_other_shapes(make_run, subject, tmp_path):  # noqa: F811
   directory = make_run(tmp_path / 'run', steps=(2,))
   saved = checkpoints.Checkpoints(directory)
-  saved.save(state_lib.TrainState(
-      step=jnp.int32(4), params={'model': {'w': jnp.zeros(3)}}, opt_state={},
-      ema=(), objective_state={}), {})
+  saved.save(
+    state_lib.TrainState(
+      step=jnp.int32(4),
+      params={'model': {'w': jnp.zeros(3)}},
+      opt_state={},
+      ema=(),
+      objective_state={},
+    ),
+    {},
+  )
   saved.close()
   with pytest.raises(errors.CheckpointError, match='different models'):
     averaging.average(directory, (2, 4), tmp_path / 'mean')

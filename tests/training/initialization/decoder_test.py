@@ -19,33 +19,49 @@ from xlflax.training.initialization import parameter_sources
 from xlflax.training.initialization.decoder import DecoderInitialization
 from xlflax.training.initialization.parameter_sources import Source
 
-_SIZES = dict(hidden_dim=8, mlp_dim=16, num_heads=2, vocab_size=20,
-              max_length=10)
+_SIZES = dict(
+  hidden_dim=8, mlp_dim=16, num_heads=2, vocab_size=20, max_length=10
+)
 
 
 def _params(model, seed):
-  shapes = nn.meta.unbox(jax.eval_shape(
-      lambda: api.init_params(model, jax.random.key(0))))
+  shapes = nn.meta.unbox(
+    jax.eval_shape(lambda: api.init_params(model, jax.random.key(0)))
+  )
   rng = np.random.default_rng(seed)
-  return {'model': jax.tree.map(
-      lambda s: jnp.asarray(rng.normal(size=s.shape), jnp.float32), shapes)}
+  return {
+    'model': jax.tree.map(
+      lambda s: jnp.asarray(rng.normal(size=s.shape), jnp.float32), shapes
+    )
+  }
 
 
 def _state(params, step=0):
-  return state_lib.TrainState(step=jnp.int32(step), params=params,
-                              opt_state={}, ema=(), objective_state={})
+  return state_lib.TrainState(
+    step=jnp.int32(step),
+    params=params,
+    opt_state={},
+    ema=(),
+    objective_state={},
+  )
 
 
 def _encoder(**fields):
-  return encoder.Encoder(model_config.EncoderConfig(
-      **({'num_layers': 3} | _SIZES | fields)))
+  return encoder.Encoder(
+    model_config.EncoderConfig(**({'num_layers': 3} | _SIZES | fields))
+  )
 
 
 def _translator(**fields):
   return encoder_decoder.EncoderDecoder(
-      encoder_decoder_config.EncoderDecoderConfig(**(dict(
-          family='post_ln', num_encoder_layers=3, num_decoder_layers=2)
-          | _SIZES | fields)))
+    encoder_decoder_config.EncoderDecoderConfig(
+      **(
+        dict(family='post_ln', num_encoder_layers=3, num_decoder_layers=2)
+        | _SIZES
+        | fields
+      )
+    )
+  )
 
 
 def _save(directory, model):
@@ -63,8 +79,10 @@ def veco(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def unrolled(tmp_path_factory):
-  return _save(tmp_path_factory.mktemp('unrolled'), _encoder(
-      cross_attention=True, scan_layers=False))
+  return _save(
+    tmp_path_factory.mktemp('unrolled'),
+    _encoder(cross_attention=True, scan_layers=False),
+  )
 
 
 @pytest.fixture(scope='module')
@@ -75,14 +93,19 @@ def plain(tmp_path_factory):
 def _apply(inits, params):
   shardings = jax.tree.map(lambda x: x.sharding, params)
   factory = types.SimpleNamespace(
-      shardings=types.SimpleNamespace(params=shardings))
+    shardings=types.SimpleNamespace(params=shardings)
+  )
   state = initialization.apply(inits, _state(params), factory)
   return params_lib.names(state.params['model'])
 
 
 def _start(run, params, **fields):
-  return _apply(initialization.InitFrom(
-      model_dir=run[0], decoder=DecoderInitialization(**fields)), params)
+  return _apply(
+    initialization.InitFrom(
+      model_dir=run[0], decoder=DecoderInitialization(**fields)
+    ),
+    params,
+  )
 
 
 def _layer(named, name, i):
@@ -105,23 +128,26 @@ def _check(got, source, layers, *, fresh=None):
       want = jnp.stack([_layer(source, rest, i) for i in taken])
     elif '/layers_' in name:
       place, _, rest = rest.removeprefix('layers_').partition('/')
-      want = _layer(source, rest, (
-          layers[int(place)] if side == 'decoder' else int(place)))
+      want = _layer(
+        source, rest, (layers[int(place)] if side == 'decoder' else int(place))
+      )
     else:
       want = source[rest]
     np.testing.assert_array_equal(value, want, err_msg=name)
 
 
-@pytest.mark.parametrize(('layers', 'taken'), [
-    ('first', (0, 1)), ('last', (1, 2))])
+@pytest.mark.parametrize(
+  ('layers', 'taken'), [('first', (0, 1)), ('last', (1, 2))]
+)
 @pytest.mark.parametrize('tied', [False, True])
 @pytest.mark.parametrize('scanned', [False, True])
 @pytest.mark.parametrize('run', ['veco', 'unrolled'])
 def test_every_parameter(run, request, layers, taken, tied, scanned):
   """Tied or not, scanned or not on either side, the first or last layers."""
   run = request.getfixturevalue(run)
-  params = _params(_translator(
-      tie_decoder=tied, tied_layers=layers, scan_layers=scanned), 2)
+  params = _params(
+    _translator(tie_decoder=tied, tied_layers=layers, scan_layers=scanned), 2
+  )
   got = _start(run, params, layers=layers)
   _check(got, run[1], taken)
   if tied:  # only the cross-attention is the decoder's own
@@ -129,8 +155,11 @@ def test_every_parameter(run, request, layers, taken, tied, scanned):
 
 
 def test_as_deep_a_decoder(veco):
-  _check(_start(veco, _params(_translator(num_decoder_layers=3), 2)), veco[1],
-         (0, 1, 2))
+  _check(
+    _start(veco, _params(_translator(num_decoder_layers=3), 2)),
+    veco[1],
+    (0, 1, 2),
+  )
 
 
 def test_encoder_without_cross_attention(plain):
@@ -144,15 +173,17 @@ def test_missing_cross_attention_is_said(plain):
   with pytest.raises(errors.CheckpointError) as raised:
     _start(plain, _params(_translator(), 2))
   text = str(raised.value)
-  assert ('model/layers/cross_attention/key/kernel is not in the checkpoint'
-          in text)
+  assert (
+    'model/layers/cross_attention/key/kernel is not in the checkpoint' in text
+  )
   assert "set DecoderInitialization.cross_attention = 'fresh'" in text
 
 
 def test_encoder_decoder_without_saying_so(veco):
   with pytest.raises(errors.CheckpointError, match='set InitFrom.decoder'):
-    _apply(initialization.InitFrom(model_dir=veco[0]),
-           _params(_translator(), 2))
+    _apply(
+      initialization.InitFrom(model_dir=veco[0]), _params(_translator(), 2)
+    )
 
 
 def test_bad_choices():
@@ -166,10 +197,12 @@ def test_other_shapes_are_all_listed(veco):
   with pytest.raises(errors.CheckpointError) as raised:
     _start(veco, params)
   text = str(raised.value)
-  assert ('model/encoder/layers/mlp/wi/kernel is (4, 8, 24) here, (3, 8, 16)'
-          in text)
-  assert ('model/decoder/layers/mlp/wo/kernel is (2, 24, 8) here, (2, 16, 8)'
-          in text)
+  assert (
+    'model/encoder/layers/mlp/wi/kernel is (4, 8, 24) here, (3, 8, 16)' in text
+  )
+  assert (
+    'model/decoder/layers/mlp/wo/kernel is (2, 24, 8) here, (2, 16, 8)' in text
+  )
   assert 'model/encoder/layers/attention_norm/bias is (4, 8) here' in text
 
 
@@ -200,10 +233,13 @@ def test_encoder_from_the_other_way_of_keeping_layers(veco, unrolled, scanned):
 def test_several_runs_in_order(veco, plain):
   """The body of one run, the embeddings of another."""
   params = _params(_encoder(), 2)
-  got = _apply((
+  got = _apply(
+    (
       initialization.InitFrom(model_dir=plain[0]),
-      initialization.InitFrom(model_dir=veco[0], include=('embeddings/',))),
-               params)
+      initialization.InitFrom(model_dir=veco[0], include=('embeddings/',)),
+    ),
+    params,
+  )
   for name, value in got.items():
     source = veco if name.startswith('embeddings/') else plain
     np.testing.assert_array_equal(value, source[1][name])
@@ -211,30 +247,51 @@ def test_several_runs_in_order(veco, plain):
 
 def test_several_runs_log_what_is_fresh(veco, caplog):
   caplog.set_level('INFO')
-  _apply([initialization.InitFrom(model_dir=veco[0], include=('layers/',)),
-          initialization.InitFrom(model_dir=veco[0], include=('token',))],
-         _params(_encoder(cross_attention=True), 2))
+  _apply(
+    [
+      initialization.InitFrom(model_dir=veco[0], include=('layers/',)),
+      initialization.InitFrom(model_dir=veco[0], include=('token',)),
+    ],
+    _params(_encoder(cross_attention=True), 2),
+  )
   assert 'model/embeddings/position' in caplog.text
   assert 'model/embeddings/token' not in caplog.text
 
 
-@pytest.mark.parametrize(('name', 'depth', 'want'), [
+@pytest.mark.parametrize(
+  ('name', 'depth', 'want'),
+  [
     ('layers/w', 2, Source(('layers/w',), rows=(1, 2))),
     ('layers/w', 3, Source(('layers/w',))),
     ('layers_1/w', 2, Source(('layers/w',), rows=2)),
-    ('top/layers/v', 2, Source(('top/layers_1/v', 'top/layers_2/v'),
-                               stacked=True)),
+    (
+      'top/layers/v',
+      2,
+      Source(('top/layers_1/v', 'top/layers_2/v'), stacked=True),
+    ),
     ('top/layers_0/v', 2, Source(('top/layers_1/v',))),
-    ('layers/none', 2, None), ('head', None, Source(('head',))),
-    ('tail', None, None), ('layers_5/w', 2, None)])
+    ('layers/none', 2, None),
+    ('head', None, Source(('head',))),
+    ('tail', None, None),
+    ('layers_5/w', 2, None),
+  ],
+)
 def test_sources(name, depth, want):
-  saved = {'layers/w': (3, 4), 'head': (2,),
-           **{f'top/layers_{i}/v': (5,) for i in range(3)}}
+  saved = {
+    'layers/w': (3, 4),
+    'head': (2,),
+    **{f'top/layers_{i}/v': (5,) for i in range(3)},
+  }
   choose = DecoderInitialization().choose
   assert parameter_sources.find(name, depth, saved, choose) == want
 
 
 def test_depths():
-  assert parameter_sources.depths({
-      'a/layers/w': (3, 4), 'b/layers_0/w': (4,), 'b/layers_1/w': (4,),
-      'head': (2,)}) == {'a/layers/w': 3, 'b/layers_0/w': 2, 'b/layers_1/w': 2}
+  assert parameter_sources.depths(
+    {
+      'a/layers/w': (3, 4),
+      'b/layers_0/w': (4,),
+      'b/layers_1/w': (4,),
+      'head': (2,),
+    }
+  ) == {'a/layers/w': 3, 'b/layers_0/w': 2, 'b/layers_1/w': 2}

@@ -14,16 +14,23 @@ from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
 from xlflax.training.initialization import init_from as initialization
 
-_SOURCE = {'model': {
+_SOURCE = {
+  'model': {
     'embeddings': {'token': jnp.full((6, 2), 1.0)},
     'layers': {'query': jnp.full((2, 2), 2.0), 'bias': jnp.full((2,), 3.0)},
-    'output_bias': jnp.full((6,), 4.0)}}
+    'output_bias': jnp.full((6,), 4.0),
+  }
+}
 
 
 def _state(params, *, ema=False, step=0):
   return state_lib.TrainState(
-      step=jnp.int32(step), params=params, opt_state={'count': jnp.int32(step)},
-      ema=jax.tree.map(jnp.copy, params) if ema else (), objective_state={})
+    step=jnp.int32(step),
+    params=params,
+    opt_state={'count': jnp.int32(step)},
+    ema=jax.tree.map(jnp.copy, params) if ema else (),
+    objective_state={},
+  )
 
 
 def _zeros(tree):
@@ -43,10 +50,13 @@ def run(tmp_path_factory):
 
 def _apply(run, params, *, ema=False, **fields):
   shardings = types.SimpleNamespace(
-      params=jax.tree.map(lambda x: x.sharding, params))
+    params=jax.tree.map(lambda x: x.sharding, params)
+  )
   return initialization.apply(
-      initialization.InitFrom(model_dir=run, **fields),
-      _state(params, ema=ema), types.SimpleNamespace(shardings=shardings))
+    initialization.InitFrom(model_dir=run, **fields),
+    _state(params, ema=ema),
+    types.SimpleNamespace(shardings=shardings),
+  )
 
 
 def _fails(run, params=None, error=errors.CheckpointError, **fields) -> str:
@@ -57,12 +67,18 @@ def _fails(run, params=None, error=errors.CheckpointError, **fields) -> str:
 
 def _values(state):
   """Name -> the one value that a parameter is filled with."""
-  return {n: float(np.unique(leaf).item())
-          for n, leaf in params_lib.names(state.params['model']).items()}
+  return {
+    n: float(np.unique(leaf).item())
+    for n, leaf in params_lib.names(state.params['model']).items()
+  }
 
 
-_ALL = {'embeddings/token': 1.0, 'layers/query': 2.0, 'layers/bias': 3.0,
-        'output_bias': 4.0}
+_ALL = {
+  'embeddings/token': 1.0,
+  'layers/query': 2.0,
+  'layers/bias': 3.0,
+  'output_bias': 4.0,
+}
 
 
 def test_whole_model_from_the_newest_checkpoint(run, caplog):
@@ -72,7 +88,8 @@ def test_whole_model_from_the_newest_checkpoint(run, caplog):
   assert int(state.step) == 0  # a new run, with a fresh optimizer
   assert int(state.opt_state['count']) == 0 and state.ema == ()
   assert 'Initialised 4 parameters' in caplog.text and '0 are fresh' in (
-      caplog.text)
+    caplog.text
+  )
 
 
 def test_average_starts_from_them(run):
@@ -85,10 +102,12 @@ def test_average_starts_from_them(run):
 def test_directory_alone(run):
   params = _zeros(_SOURCE)
   shardings = types.SimpleNamespace(
-      params=jax.tree.map(lambda x: x.sharding, params))
+    params=jax.tree.map(lambda x: x.sharding, params)
+  )
   for inits in (run, [run]):
     state = initialization.apply(
-        inits, _state(params), types.SimpleNamespace(shardings=shardings))
+      inits, _state(params), types.SimpleNamespace(shardings=shardings)
+    )
     tiny.assert_trees_equal(state.params, _SOURCE)
 
 
@@ -96,11 +115,17 @@ def test_given_step(run):
   assert set(_values(_apply(run, _zeros(_SOURCE), step=1)).values()) == {0.0}
 
 
-@pytest.mark.parametrize(('fields', 'taken'), [
+@pytest.mark.parametrize(
+  ('fields', 'taken'),
+  [
     (dict(include=('embeddings',)), {'embeddings/token'}),
     (dict(exclude=('bias$',)), {'embeddings/token', 'layers/query'}),
-    (dict(include=('layers/', 'output'), exclude=('query',)),
-     {'layers/bias', 'output_bias'})])
+    (
+      dict(include=('layers/', 'output'), exclude=('query',)),
+      {'layers/bias', 'output_bias'},
+    ),
+  ],
+)
 def test_in_part(run, caplog, fields, taken):
   caplog.set_level('INFO')
   values = _values(_apply(run, _zeros(_SOURCE), **fields))
@@ -111,9 +136,14 @@ def test_in_part(run, caplog, fields, taken):
 
 def test_renamed_parameters_and_two_from_one(run):
   """Self-attention initialises cross-attention, too (VECO)."""
-  params = {'model': {'layers': {
-      'self': {'query': jnp.zeros((2, 2))},
-      'cross': {'query': jnp.zeros((2, 2))}}}}
+  params = {
+    'model': {
+      'layers': {
+        'self': {'query': jnp.zeros((2, 2))},
+        'cross': {'query': jnp.zeros((2, 2))},
+      }
+    }
+  }
   state = _apply(run, params, renames=(('(self|cross)/', ''),))
   assert _values(state) == {'layers/self/query': 2.0, 'layers/cross/query': 2.0}
   both = jax.tree.leaves(state.params)
@@ -122,7 +152,8 @@ def test_renamed_parameters_and_two_from_one(run):
 
 def test_renames_are_applied_in_order():
   init = initialization.InitFrom(
-      model_dir='', renames=((r'^model/enc', 'model/dec'), (r'dec(\d)', r'l\1')))
+    model_dir='', renames=((r'^model/enc', 'model/dec'), (r'dec(\d)', r'l\1'))
+  )
   assert init.source_name('model/enc3/query') == 'model/l3/query'
 
 
@@ -143,8 +174,10 @@ def test_other_shapes_are_all_listed(run):
   params['model']['embeddings']['token'] = jnp.zeros((7, 2))
   params['model']['output_bias'] = jnp.zeros(7)
   text = _fails(run, params)
-  assert ('model/embeddings/token is (7, 2) here, (6, 2) in the checkpoint; '
-          'model/output_bias is (7,) here, (6,) in the checkpoint') in text
+  assert (
+    'model/embeddings/token is (7, 2) here, (6, 2) in the checkpoint; '
+    'model/output_bias is (7,) here, (6,) in the checkpoint'
+  ) in text
   state = _apply(run, params, exclude=('token', 'output_bias'))
   assert _values(state)['layers/query'] == 2.0
 
@@ -162,14 +195,16 @@ def test_nothing_in_common(run):
 
 def test_no_such_step(run):
   assert _fails(run, step=3) == (
-      'There is no checkpoint to initialise from. Got: step 3. Expected: one '
-      f'of [1, 5]. Where: {run}.')
+    'There is no checkpoint to initialise from. Got: step 3. Expected: one '
+    f'of [1, 5]. Where: {run}.'
+  )
 
 
 def test_no_such_run(tmp_path):
   assert _fails(str(tmp_path / 'none')) == (
-      'There is no checkpoint to initialise from. Got: no finished checkpoint. '
-      f'Expected: a run with checkpoints. Where: {tmp_path / "none"}.')
+    'There is no checkpoint to initialise from. Got: no finished checkpoint. '
+    f'Expected: a run with checkpoints. Where: {tmp_path / "none"}.'
+  )
 
 
 @pytest.mark.parametrize('field', ['include', 'exclude'])

@@ -58,37 +58,62 @@ def test_rows_of_tokens(axis, extra):
   assert (want != fresh).any(1 - axis).sum() == 9
 
 
-@pytest.mark.parametrize('model', [
-    encoder.Encoder(model_config.EncoderConfig(
-        **_SIZES, num_layers=1, output_embeddings='own')),
+@pytest.mark.parametrize(
+  'model',
+  [
+    encoder.Encoder(
+      model_config.EncoderConfig(
+        **_SIZES, num_layers=1, output_embeddings='own'
+      )
+    ),
     encoder.Encoder(model_config.EncoderConfig(**_SIZES, num_layers=1)),
-    encoder_decoder.EncoderDecoder(pair_config.EncoderDecoderConfig(
-        **_SIZES, family='t5', num_encoder_layers=1, num_decoder_layers=1,
-        output_embeddings='own')),
-], ids=['own', 'tied', 't5'])
+    encoder_decoder.EncoderDecoder(
+      pair_config.EncoderDecoderConfig(
+        **_SIZES,
+        family='t5',
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        output_embeddings='own',
+      )
+    ),
+  ],
+  ids=['own', 'tied', 't5'],
+)
 def test_every_table_of_tokens_is_matched(model):
   """By default: what has a row for each token, and nothing else."""
-  shapes = params_lib.names({'model': nn.unbox(jax.eval_shape(
-      lambda: api.init_params(model, jax.random.key(0))))})
+  shapes = params_lib.names(
+    {
+      'model': nn.unbox(
+        jax.eval_shape(lambda: api.init_params(model, jax.random.key(0)))
+      )
+    }
+  )
   rows = {name for name, leaf in shapes.items() if 31 in leaf.shape}
   assert len(rows) >= 2
-  assert rows == {name for name in shapes if params_lib.matches(
-      VocabularyMatching().parameters, name)}
+  assert rows == {
+    name
+    for name in shapes
+    if params_lib.matches(VocabularyMatching().parameters, name)
+  }
 
 
 def test_rows_of_a_sharded_table():
   mesh = Mesh(np.array(jax.devices()), ('fsdp',))
-  fresh = jax.device_put(jnp.zeros((16, 8)), NamedSharding(
-      mesh, PartitionSpec('fsdp', None)))
-  source = jax.device_put(jnp.ones((9, 8)), NamedSharding(
-      mesh, PartitionSpec(None, None)))
+  fresh = jax.device_put(
+    jnp.zeros((16, 8)), NamedSharding(mesh, PartitionSpec('fsdp', None))
+  )
+  source = jax.device_put(
+    jnp.ones((9, 8)), NamedSharding(mesh, PartitionSpec(None, None))
+  )
   got = _ROWS.fill(fresh, source, fresh.sharding)
   assert got.sharding == fresh.sharding
   assert np.asarray(got).any(1).sum() == 9
 
 
-@pytest.mark.parametrize(('shape', 'source_shape'), [
-    ((11, 4), (9, 5)), ((11,), (9, 1)), ((10, 4), (9, 4)), ((11, 4), (8, 4))])
+@pytest.mark.parametrize(
+  ('shape', 'source_shape'),
+  [((11, 4), (9, 5)), ((11,), (9, 1)), ((10, 4), (9, 4)), ((11, 4), (8, 4))],
+)
 def test_arrays_without_an_axis_of_tokens(shape, source_shape):
   assert _ROWS.axis(shape, source_shape) is None
 
@@ -97,31 +122,43 @@ def test_report(tmp_path, caplog):
   caplog.set_level('INFO')
   _ROWS.report(tmp_path)
   summary = json.loads((tmp_path / matched_rows.REPORT).read_text())
-  counts = {'random': 2, 'special': 5, 'exact': 2, 'normalised': 1,
-            'dictionary': 1}
+  counts = {
+    'random': 2,
+    'special': 5,
+    'exact': 2,
+    'normalised': 1,
+    'dictionary': 1,
+  }
   assert summary['counts'] == counts
   assert summary['source'] == 'runs/en' and summary['target_size'] == 11
   assert summary['by_script'] == {
-      'LATIN': counts | {'special': 0, 'random': 1},
-      'SPECIAL': {**dict.fromkeys(counts, 0), 'special': 5},
-      'CYRILLIC': {**dict.fromkeys(counts, 0), 'random': 1}}
+    'LATIN': counts | {'special': 0, 'random': 1},
+    'SPECIAL': {**dict.fromkeys(counts, 0), 'special': 5},
+    'CYRILLIC': {**dict.fromkeys(counts, 0), 'random': 1},
+  }
   assert '2 random, 5 special, 2 exact, 1 normalised, 1 dictionary of 11' in (
-      caplog.text)
+    caplog.text
+  )
   table = (tmp_path / matched_rows.TABLE).read_text().splitlines()
   assert len(table) == 1 + len(_TARGET)
   assert table[6:12] == [
-      '5\t▁the\texact\t5\tĠthe', '6\t▁The\tnormalised\t5\tĠthe',
-      '7\ting\texact\t6\ting', '8\t▁Hund\tdictionary\t7\tĠdog',
-      '9\t▁дом\trandom\t\t', '10\t▁xyz\trandom\t\t']
+    '5\t▁the\texact\t5\tĠthe',
+    '6\t▁The\tnormalised\t5\tĠthe',
+    '7\ting\texact\t6\ting',
+    '8\t▁Hund\tdictionary\t7\tĠdog',
+    '9\t▁дом\trandom\t\t',
+    '10\t▁xyz\trandom\t\t',
+  ]
 
 
 def test_report_by_language():
   target = Pieces(('▁the', '▁cat', '▁дом'), ('en', 'ru'))
   spec = dataclasses.replace(
-      target.spec, language_words=(((7, 9),), ((9, 10),)))
+    target.spec, language_words=(((7, 9),), ((9, 10),))
+  )
   rows = matched_rows.MatchedRows(
-      _Fixed(target, spec), _SOURCE,
-      vocabulary_matching.match(target, _SOURCE))
+    _Fixed(target, spec), _SOURCE, vocabulary_matching.match(target, _SOURCE)
+  )
   by_language = rows.summary()['by_language']
   assert by_language['en']['exact'] == 2 and by_language['ru']['random'] == 1
 
@@ -143,31 +180,48 @@ class _Fixed:
 def vocabularies(tmp_path_factory):
   """An English vocabulary in a run's directory, and one of two languages."""
   root = tmp_path_factory.mktemp('vocabularies')
-  english = ['the cat sees the dog', 'a house near the river',
-             'the bird runs over water'] * 5
-  german = ['der kater sieht den hund', 'ein haus nahe dem fluss',
-            'der vogel rennt über wasser'] * 5
+  english = [
+    'the cat sees the dog',
+    'a house near the river',
+    'the bird runs over water',
+  ] * 5
+  german = [
+    'der kater sieht den hund',
+    'ein haus nahe dem fluss',
+    'der vogel rennt über wasser',
+  ] * 5
   corpus_writer.write_monolingual(root / 'en', 'en', [english])
   for code, lines in (('en', english), ('de', german)):
     corpus_writer.write_monolingual(root / 'both', code, [lines])
   vocabulary_training.train_vocabulary(
-      corpus.Corpus(root / 'en'), root / 'run' / 'vocabulary', size=64,
-      model_type=vocabulary_training.ModelType.BPE)
+    corpus.Corpus(root / 'en'),
+    root / 'run' / 'vocabulary',
+    size=64,
+    model_type=vocabulary_training.ModelType.BPE,
+  )
   both = vocabulary_training.train_vocabulary(
-      corpus.Corpus(root / 'both'), root / 'joint', size=90,
-      model_type=vocabulary_training.ModelType.BPE)
+    corpus.Corpus(root / 'both'),
+    root / 'joint',
+    size=90,
+    model_type=vocabulary_training.ModelType.BPE,
+  )
   return types.SimpleNamespace(root=root, run=root / 'run', both=both)
 
 
 def _params(size, value):
-  return {'model': {'embeddings': {'token': jnp.full((size, 2), value)},
-                    'layers': {'query': jnp.full((2, 2), value)},
-                    'output_bias': jnp.full(size, value)}}
+  return {
+    'model': {
+      'embeddings': {'token': jnp.full((size, 2), value)},
+      'layers': {'query': jnp.full((2, 2), value)},
+      'output_bias': jnp.full(size, value),
+    }
+  }
 
 
 def _state(params):
-  return state_lib.TrainState(step=jnp.int32(0), params=params, opt_state={},
-                              ema=(), objective_state={})
+  return state_lib.TrainState(
+    step=jnp.int32(0), params=params, opt_state={}, ema=(), objective_state={}
+  )
 
 
 @pytest.fixture(scope='module')
@@ -186,9 +240,12 @@ def _apply(run, vocabulary, report_dir=None, **fields):
   params = _params(90, 0.0)
   shardings = jax.tree.map(lambda x: x.sharding, params)
   state = initialization.apply(
-      initialization.InitFrom(model_dir=run, **fields), _state(params),
-      types.SimpleNamespace(shardings=types.SimpleNamespace(
-          params=shardings)), vocabulary=vocabulary, report_dir=report_dir)
+    initialization.InitFrom(model_dir=run, **fields),
+    _state(params),
+    types.SimpleNamespace(shardings=types.SimpleNamespace(params=shardings)),
+    vocabulary=vocabulary,
+    report_dir=report_dir,
+  )
   return params_lib.names(state.params['model'])
 
 
@@ -202,7 +259,8 @@ def test_body_and_embeddings_from_a_run(run, vocabularies, tmp_path):
   counts = matching.counts()
   assert counts['exact'] > 20 and counts['random'] > 10
   np.testing.assert_array_equal(
-      got['embeddings/token'][:, 0], matching.source_ids + 1)
+    got['embeddings/token'][:, 0], matching.source_ids + 1
+  )
   np.testing.assert_array_equal(got['output_bias'], matching.source_ids >= 0)
   report = json.loads((tmp_path / matched_rows.REPORT).read_text())
   assert report['counts'] == counts and report['source'] == run
@@ -210,6 +268,7 @@ def test_body_and_embeddings_from_a_run(run, vocabularies, tmp_path):
 
 def _vocabulary_of(vocabularies):
   from xlflax.data.vocabularies import vocabulary
+
   return vocabulary.Vocabulary.load(vocabularies.run / 'vocabulary')
 
 
@@ -224,10 +283,17 @@ def test_dictionaries_find_more(run, vocabularies, tmp_path):
   assert got['embeddings/token'][der, 0] == matching.source_ids[der] + 1
 
 
-@pytest.mark.parametrize(('fields', 'body', 'embeddings'), [
-    (dict(include=('/token$', 'output_bias'), vocabulary_matching=_FIND),
-     False, True),
-    (dict(exclude=('/token$', 'output_bias')), True, False)])
+@pytest.mark.parametrize(
+  ('fields', 'body', 'embeddings'),
+  [
+    (
+      dict(include=('/token$', 'output_bias'), vocabulary_matching=_FIND),
+      False,
+      True,
+    ),
+    (dict(exclude=('/token$', 'output_bias')), True, False),
+  ],
+)
 def test_embeddings_or_body_only(run, vocabularies, fields, body, embeddings):
   got = _apply(run, vocabularies.both, **fields)
   assert bool(got['layers/query'].all()) == body
@@ -245,15 +311,20 @@ def test_other_vocabulary_without_matching(run, vocabularies):
 
 def test_tables_that_are_not_of_these_vocabularies(run, vocabularies):
   with pytest.raises(errors.CheckpointError) as raised:
-    _apply(run, vocabularies.both, vocabulary_matching=VocabularyMatching(
-        parameters=('query',)), include=('query',))
+    _apply(
+      run,
+      vocabularies.both,
+      vocabulary_matching=VocabularyMatching(parameters=('query',)),
+      include=('query',),
+    )
   assert '(vocabularies of 90 and 64)' in str(raised.value)
 
 
 def test_matching_without_anything_to_fill(run, vocabularies):
   with pytest.raises(errors.ConfigError) as raised:
-    _apply(run, vocabularies.both, vocabulary_matching=_FIND,
-           include=('query',))
+    _apply(
+      run, vocabularies.both, vocabulary_matching=_FIND, include=('query',)
+    )
   assert 'Vocabulary matching has no parameter to fill' in str(raised.value)
 
 

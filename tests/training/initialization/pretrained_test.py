@@ -13,14 +13,16 @@ def test_model_of_a_run_with_overrides(tmp_path):
   run_directory.write_model(tmp_path, model)
   assert pretrained.model(model_dir=str(tmp_path)) == model
   changed = pretrained.model(
-      model_dir=str(tmp_path), overrides={'dropout_rate': 0.3})
+    model_dir=str(tmp_path), overrides={'dropout_rate': 0.3}
+  )
   assert changed.config.dropout_rate == 0.3
   assert changed.config.hidden_dim == model.config.hidden_dim
 
 
 def test_vocabulary_is_the_runs_copy(tmp_path):
   assert pretrained.vocabulary(model_dir=str(tmp_path)) == str(
-      tmp_path / 'vocabulary')
+    tmp_path / 'vocabulary'
+  )
 
 
 def test_what_is_wrong(tmp_path):

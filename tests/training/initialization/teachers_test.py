@@ -22,19 +22,26 @@ from xlflax.training import state as state_lib
 from xlflax.training import step as step_lib
 from xlflax.training.initialization import teachers
 
-_LINES = {'en': 'the cat sees a bird and the dog hears the cat',
-          'de': 'die Katze sieht den Vogel und der Hund hört den Garten'}
+_LINES = {
+  'en': 'the cat sees a bird and the dog hears the cat',
+  'de': 'die Katze sieht den Vogel und der Hund hört den Garten',
+}
 
 
 def _vocabulary(directory, languages, size):
   corpus_writer.write_monolingual(
-      directory / 'corpus', 'en', [[_LINES['en']] * 3])
+    directory / 'corpus', 'en', [[_LINES['en']] * 3]
+  )
   if 'de' in languages:
     corpus_writer.write_monolingual(
-        directory / 'corpus', 'de', [[_LINES['de']] * 3])
+      directory / 'corpus', 'de', [[_LINES['de']] * 3]
+    )
   return vocabulary_training.train_vocabulary(
-      corpus_lib.Corpus(str(directory / 'corpus')), directory / 'vocabulary',
-      size=size, num_threads=1)
+    corpus_lib.Corpus(str(directory / 'corpus')),
+    directory / 'vocabulary',
+    size=size,
+    num_threads=1,
+  )
 
 
 @pytest.fixture(scope='module')
@@ -48,44 +55,66 @@ def teacher(tmp_path_factory):
   directory = tmp_path_factory.mktemp('teacher')
   vocabulary = _vocabulary(directory, ('en',), 23)
   model = tiny.make_model(
-      len(vocabulary), num_languages=1, num_layers=1, scan_layers=False,
-      hidden_dim=8, use_language_embeddings=True)
+    len(vocabulary),
+    num_languages=1,
+    num_layers=1,
+    scan_layers=False,
+    hidden_dim=8,
+    use_language_embeddings=True,
+  )
   run_directory.write_model(directory, model)
   saved = checkpoints.Checkpoints(directory)
   params = {'model': nn.unbox(api.init_params(model, jax.random.key(7)))}
   for step in (1, 2):
-    saved.save(state_lib.TrainState(
-        step=jnp.int32(step), params=jax.tree.map(lambda x, s=step: x * s,
-                                                  params),
-        opt_state={}, ema=(), objective_state={}), {})
+    saved.save(
+      state_lib.TrainState(
+        step=jnp.int32(step),
+        params=jax.tree.map(lambda x, s=step: x * s, params),
+        opt_state={},
+        ema=(),
+        objective_state={},
+      ),
+      {},
+    )
   saved.close()
   return directory, vocabulary, model
 
 
 def _params(teacher, step=2):
   _, _, model = teacher
-  return jax.tree.map(lambda x: step * np.asarray(x), nn.unbox(
-      api.init_params(model, jax.random.key(7))))
+  return jax.tree.map(
+    lambda x: step * np.asarray(x),
+    nn.unbox(api.init_params(model, jax.random.key(7))),
+  )
 
 
 def test_docstring_of_reorder():
   got = teachers.reorder(
-      {'output_bias': np.array([1., 2.]), 'other': 5,
-       'embeddings': {'token': np.eye(2), 'norm': 3}},
-      np.array([1, -1, 1, 0]), np.array([True, False, True, True]),
-      unknown=0, temperature=1.0)
+    {
+      'output_bias': np.array([1.0, 2.0]),
+      'other': 5,
+      'embeddings': {'token': np.eye(2), 'norm': 3},
+    },
+    np.array([1, -1, 1, 0]),
+    np.array([True, False, True, True]),
+    unknown=0,
+    temperature=1.0,
+  )
   np.testing.assert_allclose(
-      got['output_bias'], [2 - np.log(2), -1e9, 2 - np.log(2), 1])
+    got['output_bias'], [2 - np.log(2), -1e9, 2 - np.log(2), 1]
+  )
   np.testing.assert_array_equal(
-      got['embeddings']['token'], [[0, 1], [1, 0], [0, 1], [1, 0]])
+    got['embeddings']['token'], [[0, 1], [1, 0], [0, 1], [1, 0]]
+  )
   assert got['other'] == 5 and got['embeddings']['norm'] == 3
 
 
 def test_rows_are_those_of_the_same_piece(teacher, student):
   directory, vocabulary, _ = teacher
   rows = len(student) + 3
-  got = teachers.load(str(directory), step=None, vocabulary=student,
-                      rows=rows, temperature=1.0)
+  got = teachers.load(
+    str(directory), step=None, vocabulary=student, rows=rows, temperature=1.0
+  )
   table = _params(teacher)['embeddings']['token']
   source = {vocabulary.piece(i): i for i in range(len(vocabulary))}
   special = {'<pad>', '<s>', '</s>', '<unk>', '<mask>'}
@@ -95,33 +124,49 @@ def test_rows_are_those_of_the_same_piece(teacher, student):
     if piece in source and piece not in special:
       seen += not piece.startswith('<')
       np.testing.assert_allclose(
-          got.params['embeddings']['token'][i], table[source[piece]])
+        got.params['embeddings']['token'][i], table[source[piece]]
+      )
       assert got.matched[i] == (not piece.startswith('<'))
     elif piece in special:
       np.testing.assert_allclose(
-          got.params['embeddings']['token'][i], table[source[piece]])
+        got.params['embeddings']['token'][i], table[source[piece]]
+      )
       assert not got.matched[i]
   assert seen >= 8 and got.matched.sum() < len(student)
-  assert not got.matched[len(student):].any()
+  assert not got.matched[len(student) :].any()
   assert got.languages == ('en',)
-  first = teachers.load(str(directory), step=1, vocabulary=student, rows=rows,
-                        temperature=1.0)
-  np.testing.assert_allclose(2 * first.params['embeddings']['position'],
-                             got.params['embeddings']['position'])
+  first = teachers.load(
+    str(directory), step=1, vocabulary=student, rows=rows, temperature=1.0
+  )
+  np.testing.assert_allclose(
+    2 * first.params['embeddings']['position'],
+    got.params['embeddings']['position'],
+  )
 
 
 def _factory(directory, student, partitioner):
-  model = tiny.make_model(len(student), num_layers=1, scan_layers=False,
-                          hidden_dim=8)
-  mixture = mixture_lib.ObjectiveMixture(entries=(mixture_lib.Entry(
-      stream='mono', objective=Distillation(
-          teacher=str(directory), mask_ratio=0.5)),))
+  model = tiny.make_model(
+    len(student), num_layers=1, scan_layers=False, hidden_dim=8
+  )
+  mixture = mixture_lib.ObjectiveMixture(
+    entries=(
+      mixture_lib.Entry(
+        stream='mono',
+        objective=Distillation(teacher=str(directory), mask_ratio=0.5),
+      ),
+    )
+  )
   optimizer = optimizers.adamw(learning_rate=0.05)
   factory = state_lib.StateFactory(
-      model, mixture, optimizer, student.spec, partitioner, use_ema=False)
+    model, mixture, optimizer, student.spec, partitioner, use_ema=False
+  )
   builder = step_lib.StepBuilder(
-      model=model, mixture=mixture, optimizer=optimizer,
-      vocabulary=student.spec, seed=0)
+    model=model,
+    mixture=mixture,
+    optimizer=optimizer,
+    vocabulary=student.spec,
+    seed=0,
+  )
   return model, mixture.entries[0].objective, factory, builder
 
 
@@ -130,14 +175,15 @@ def _batch(student):
   ids = [student.spec.bos_id, *student.encode(_LINES['en'])][:11]
   tokens = np.tile(np.array([*ids, student.spec.eos_id], np.int32), (8, 1))
   language = student.spec.languages.index('en')
-  return {'token_ids': tokens, 'segment_ids': np.ones_like(tokens),
-          'positions': np.tile(np.arange(tokens.shape[1], dtype=np.int32),
-                               (8, 1)),
-          'language_ids': np.full_like(tokens, language)}
+  return {
+    'token_ids': tokens,
+    'segment_ids': np.ones_like(tokens),
+    'positions': np.tile(np.arange(tokens.shape[1], dtype=np.int32), (8, 1)),
+    'language_ids': np.full_like(tokens, language),
+  }
 
 
-def test_teacher_is_loaded_sharded_kept_and_resumed(teacher, student,
-                                                    tmp_path):
+def test_teacher_is_loaded_sharded_kept_and_resumed(teacher, student, tmp_path):
   """And a resumed run reads no checkpoint of the teacher's."""
   copy = tmp_path / 'copy'
   shutil.copytree(teacher[0], copy)
@@ -147,22 +193,29 @@ def test_teacher_is_loaded_sharded_kept_and_resumed(teacher, student,
   assert not any(x.any() for x in jax.tree.leaves(state.objective_state))
   with partitioner.scope():  # as a run has it
     loaded = objective.load_state(
-        state.objective_state['distill'], model=model, params=state.params,
-        vocabulary=student)
+      state.objective_state['distill'],
+      model=model,
+      params=state.params,
+      vocabulary=student,
+    )
   want = factory.shardings.objective_state['distill']
-  assert jax.tree.all(jax.tree.map(
-      lambda x, s: x.sharding == s, loaded, want))
+  assert jax.tree.all(jax.tree.map(lambda x, s: x.sharding == s, loaded, want))
   assert not loaded['teacher']['embeddings'][
-      'token'].sharding.is_fully_replicated
+    'token'
+  ].sharding.is_fully_replicated
   state = state.replace(objective_state={'distill': loaded})
   before = jax.tree.map(np.asarray, loaded)
-  step = jax.jit(builder.build((0,)), out_shardings=(
-      factory.shardings, partitioner.replicated))
+  step = jax.jit(
+    builder.build((0,)),
+    out_shardings=(factory.shardings, partitioner.replicated),
+  )
   losses = []
   with partitioner.scope():
     for _ in range(4):
-      state, output = step(state, {'mono': jax.device_put(
-          _batch(student), partitioner.batch_sharding)})
+      state, output = step(
+        state,
+        {'mono': jax.device_put(_batch(student), partitioner.batch_sharding)},
+      )
       losses.append(float(output.loss))
   assert 0 < losses[-1] < 0.7 * losses[0]
   tiny.assert_trees_equal(state.objective_state['distill'], before)
@@ -178,17 +231,20 @@ def test_teacher_is_loaded_sharded_kept_and_resumed(teacher, student,
 
 def test_run_without_a_vocabulary(teacher, student):
   objective = Distillation(teacher=str(teacher[0]))
-  with pytest.raises(errors.VocabularyError, match=(
-      "(?s)can not be matched.*sizes only.*'distill'")):
+  with pytest.raises(
+    errors.VocabularyError,
+    match=("(?s)can not be matched.*sizes only.*'distill'"),
+  ):
     objective.load_state({}, model=None, params=None, vocabulary=None)
 
 
 def test_step_and_checkpoints_that_are_missing(teacher, student, tmp_path):
   load = lambda path, step: teachers.load(  # noqa: E731
-      str(path), step=step, vocabulary=student, rows=len(student),
-      temperature=1.0)
-  with pytest.raises(errors.CheckpointError,
-                     match=r'(?s)no such checkpoint. Got: 9.*\[1, 2\]'):
+    str(path), step=step, vocabulary=student, rows=len(student), temperature=1.0
+  )
+  with pytest.raises(
+    errors.CheckpointError, match=r'(?s)no such checkpoint. Got: 9.*\[1, 2\]'
+  ):
     load(teacher[0], 9)
   shutil.copytree(teacher[0], tmp_path / 'empty')
   shutil.rmtree(tmp_path / 'empty' / checkpoints.DIRECTORY)
@@ -199,6 +255,10 @@ def test_step_and_checkpoints_that_are_missing(teacher, student, tmp_path):
 def test_teacher_with_parts_for_each_language(tmp_path):
   model = tiny.make_model(sharing=SharingPlan(embeddings=True))
   run_directory.write_model(tmp_path, model)
-  with pytest.raises(errors.ConfigError, match=(
-      '(?s)no encoder that all languages share.*an Encoder without a sharing')):
+  with pytest.raises(
+    errors.ConfigError,
+    match=(
+      '(?s)no encoder that all languages share.*an Encoder without a sharing'
+    ),
+  ):
     teachers.read_encoder(str(tmp_path), like=model.config)

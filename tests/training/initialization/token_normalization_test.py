@@ -8,9 +8,13 @@ from xlflax.training.initialization.token_normalization import Form, Notation
 _FORMS = [Form('the', True), Form('ing', False), Form('New York', True)]
 
 
-@pytest.mark.parametrize(('pieces', 'notation'), [
+@pytest.mark.parametrize(
+  ('pieces', 'notation'),
+  [
     (['▁the', 'ing', '▁New▁York'], Notation.SENTENCEPIECE),
-    (['Ġthe', 'ing', 'ĠNewĠYork'], Notation.BYTE_LEVEL)])
+    (['Ġthe', 'ing', 'ĠNewĠYork'], Notation.BYTE_LEVEL),
+  ],
+)
 def test_docstring(pieces, notation):
   assert token_forms.notation_of(pieces) is notation
   assert token_forms.forms(pieces) == _FORMS
@@ -18,21 +22,31 @@ def test_docstring(pieces, notation):
 
 def test_wordpiece():
   assert token_forms.forms(['the', '##ing', '##s']) == [
-      *_FORMS[:2], Form('s', False)]
+    *_FORMS[:2],
+    Form('s', False),
+  ]
 
 
 def test_ends_of_words():
   assert token_forms.forms(['the</w>', 'hou', '</w>']) == [
-      Form('the', True), Form('hou', False), Form('', True)]
+    Form('the', True),
+    Form('hou', False),
+    Form('', True),
+  ]
 
 
 def test_byte_level_letters_are_bytes():
   forms = token_forms.forms(
-      ['ĠcafÃ©', 'Ġä½', 'Ã', '<s>', 'ĠÐ´Ð¾Ð¼', '…'], Notation.BYTE_LEVEL)
+    ['ĠcafÃ©', 'Ġä½', 'Ã', '<s>', 'ĠÐ´Ð¾Ð¼', '…'], Notation.BYTE_LEVEL
+  )
   assert forms == [
-      Form('café', True), Form('<0x20><0xE4><0xBD>', False),
-      Form('<0xC3>', False), Form('<s>', False), Form('дом', True),
-      Form('…', False)]
+    Form('café', True),
+    Form('<0x20><0xE4><0xBD>', False),
+    Form('<0xC3>', False),
+    Form('<s>', False),
+    Form('дом', True),
+    Form('…', False),
+  ]
 
 
 def test_every_byte_has_its_letter():
@@ -49,9 +63,16 @@ def test_normalize():
   assert token_forms.normalize('Ｔｈｅ ﬁÄ') == 'the fiä'
 
 
-@pytest.mark.parametrize(('text', 'script'), [
-    ('the', 'LATIN'), ('12дом', 'CYRILLIC'), ('狗', 'CJK'), ('12,', 'NONE'),
-    ('', 'NONE')])
+@pytest.mark.parametrize(
+  ('text', 'script'),
+  [
+    ('the', 'LATIN'),
+    ('12дом', 'CYRILLIC'),
+    ('狗', 'CJK'),
+    ('12,', 'NONE'),
+    ('', 'NONE'),
+  ],
+)
 def test_script(text, script):
   assert token_forms.script(text) == script
 

@@ -16,17 +16,24 @@ _SOURCE = Pieces(('Ġthe', 'ing', 'Ġdog', 'ĠUSA', 'Ġcat', 'Cat'), ('en',), 2)
 def _matched(target, source=_SOURCE, translations=()):
   """piece -> (source piece or None, kind), of the target's text."""
   ids, kinds = vocabulary_matching.match(target, source, translations)
-  return {p: (source.piece(ids[i]) if ids[i] >= 0 else None, Kind(kinds[i]))
-          for i, p in enumerate(target.all)}
+  return {
+    p: (source.piece(ids[i]) if ids[i] >= 0 else None, Kind(kinds[i]))
+    for i, p in enumerate(target.all)
+  }
 
 
 def test_docstring():
-  got = _matched(Pieces(('▁the', '▁The', 'ing', '▁Hund', '▁xyz')),
-                 translations=[('Hund', 'dog')])
+  got = _matched(
+    Pieces(('▁the', '▁The', 'ing', '▁Hund', '▁xyz')),
+    translations=[('Hund', 'dog')],
+  )
   assert {p: got[p] for p in ('▁the', '▁The', 'ing', '▁Hund', '▁xyz')} == {
-      '▁the': ('Ġthe', Kind.EXACT), '▁The': ('Ġthe', Kind.NORMALISED),
-      'ing': ('ing', Kind.EXACT), '▁Hund': ('Ġdog', Kind.DICTIONARY),
-      '▁xyz': (None, Kind.RANDOM)}
+    '▁the': ('Ġthe', Kind.EXACT),
+    '▁The': ('Ġthe', Kind.NORMALISED),
+    'ing': ('ing', Kind.EXACT),
+    '▁Hund': ('Ġdog', Kind.DICTIONARY),
+    '▁xyz': (None, Kind.RANDOM),
+  }
 
 
 def test_special_symbols_go_by_purpose():
@@ -36,7 +43,10 @@ def test_special_symbols_go_by_purpose():
   assert got['<lang:en>'] == ('<lang:en>', Kind.SPECIAL)
   assert got['<lang:de>'] == (None, Kind.RANDOM)
   assert [got[f'<sentinel:{i}>'][0] for i in range(3)] == [
-      '<sentinel:0>', '<sentinel:1>', None]
+    '<sentinel:0>',
+    '<sentinel:1>',
+    None,
+  ]
   assert got['▁<s>'] == (None, Kind.RANDOM)
 
 
@@ -61,9 +71,17 @@ def test_lone_marks():
 def test_dictionaries_are_for_what_is_not_found():
   """In order, only words, and only if the translation is there."""
   target = Pieces(('▁the', '▁hund', 'hund', '▁Hund', '狗', '▁katze', '▁the2'))
-  got = _matched(target, translations=[
-      ('the', 'cat'), ('hund', 'hound'), ('Hund', 'DOG'), ('HUND', 'cat'),
-      ('狗', 'dog'), ('katze', 'kitty')])
+  got = _matched(
+    target,
+    translations=[
+      ('the', 'cat'),
+      ('hund', 'hound'),
+      ('Hund', 'DOG'),
+      ('HUND', 'cat'),
+      ('狗', 'dog'),
+      ('katze', 'kitty'),
+    ],
+  )
   assert got['▁the'] == ('Ġthe', Kind.EXACT)
   assert got['▁hund'] == got['▁Hund'] == ('Ġdog', Kind.DICTIONARY)
   assert got['hund'] == (None, Kind.RANDOM)  # no word of its own
@@ -73,24 +91,31 @@ def test_dictionaries_are_for_what_is_not_found():
 
 def test_pieces_without_their_language():
   """A vocabulary without anchors writes the language before each piece."""
+
   class Tagged(Pieces):
     def piece(self, i):
       return f'de:{self.all[i]}'
+
     def bare_piece(self, i):
       return self.all[i]
+
   target = Tagged(('▁the',))
   assert _matched(target)['▁the'] == ('Ġthe', Kind.EXACT)
 
 
 def test_counts():
   matching = vocabulary_matching.match(
-      Pieces(('▁the', '▁THE', '▁Hund', '▁x', '▁y')), _SOURCE,
-      [('hund', 'dog')])
-  assert matching.counts() == {'random': 2, 'special': 5, 'exact': 1,
-                               'normalised': 1, 'dictionary': 1}
+    Pieces(('▁the', '▁THE', '▁Hund', '▁x', '▁y')), _SOURCE, [('hund', 'dog')]
+  )
+  assert matching.counts() == {
+    'random': 2,
+    'special': 5,
+    'exact': 1,
+    'normalised': 1,
+    'dictionary': 1,
+  }
   assert matching.source_ids.dtype == np.int32
-  assert (matching.source_ids >= 0).tolist() == (
-      matching.kinds > 0).tolist()
+  assert (matching.source_ids >= 0).tolist() == (matching.kinds > 0).tolist()
 
 
 def test_itself():
@@ -102,8 +127,7 @@ def test_itself():
 def folder(tmp_path):
   """Dictionaries in both formats, and files that are none."""
   (tmp_path / 'de-en.0-5000.txt').write_text('hund dog\nkatze cat\n')
-  (tmp_path / 'en-fr.tsv').write_text(
-      'cat\tchien\t0.1\ndog\tchien\t0.9\n')
+  (tmp_path / 'en-fr.tsv').write_text('cat\tchien\t0.1\ndog\tchien\t0.9\n')
   (tmp_path / 'de-fr.tsv').write_text('hund\tchien\n')
   (tmp_path / 'README').write_text('nothing\n')
   return tmp_path
@@ -111,23 +135,34 @@ def folder(tmp_path):
 
 def _read(*paths, language='en'):
   matching = vocabulary_matching.VocabularyMatching(
-      dictionaries=tuple(map(str, paths)), source_language=language)
+    dictionaries=tuple(map(str, paths)), source_language=language
+  )
   return vocabulary_matching.dictionaries_lib.read(
-      matching.dictionaries, matching.source_language)
+    matching.dictionaries, matching.source_language
+  )
 
 
 def test_dictionaries_of_a_folder(folder):
   assert list(_read(folder)) == [
-      ('hund', 'dog'), ('katze', 'cat'), ('chien', 'dog'), ('chien', 'cat')]
+    ('hund', 'dog'),
+    ('katze', 'cat'),
+    ('chien', 'dog'),
+    ('chien', 'cat'),
+  ]
   assert list(_read(folder / 'en-fr.tsv', language='fr')) == [
-      ('dog', 'chien'), ('cat', 'chien')]
+    ('dog', 'chien'),
+    ('cat', 'chien'),
+  ]
 
 
 def test_matching_by_files(folder):
   matching = vocabulary_matching.VocabularyMatching(
-      dictionaries=(str(folder),)).match(Pieces(('▁chien', '▁katze')), _SOURCE)
+    dictionaries=(str(folder),)
+  ).match(Pieces(('▁chien', '▁katze')), _SOURCE)
   assert [_SOURCE.piece(i) for i in matching.source_ids[-2:]] == [
-      'Ġdog', 'Ġcat']
+    'Ġdog',
+    'Ġcat',
+  ]
 
 
 def test_no_dictionary_of_the_language(folder):
@@ -143,9 +178,15 @@ def test_missing_dictionary(tmp_path):
     list(_read(tmp_path / 'en-de.txt'))
 
 
-@pytest.mark.parametrize(('name', 'line'), [
-    ('en-de.txt', 'alone'), ('en-de.txt', 'a b c'),
-    ('en-de.0-5000.tsv', 'a b'), ('en-de.tsv', 'a\tb\theavy')])
+@pytest.mark.parametrize(
+  ('name', 'line'),
+  [
+    ('en-de.txt', 'alone'),
+    ('en-de.txt', 'a b c'),
+    ('en-de.0-5000.tsv', 'a b'),
+    ('en-de.tsv', 'a\tb\theavy'),
+  ],
+)
 def test_malformed_line(tmp_path, name, line):
   (tmp_path / name).write_text(f'dog\thund\n{line}\n')
   with pytest.raises(errors.CorpusError) as raised:
@@ -161,7 +202,8 @@ def test_large_vocabularies_take_seconds():
   source = _Numbered(tuple(f'▁w{2 * i}' for i in range(size // 2)))
   start = time.perf_counter()
   matching = vocabulary_matching.match(
-      target, source, ((f'w{i}', f'w{i + 1}') for i in range(size)))
+    target, source, ((f'w{i}', f'w{i + 1}') for i in range(size))
+  )
   seconds = time.perf_counter() - start
   assert matching.counts()['normalised'] == size // 2
   assert matching.counts()['dictionary'] == size // 2 - 1

@@ -6,8 +6,10 @@ from xlflax import errors
 from xlflax.training.processes import distributed
 
 
-@pytest.mark.parametrize('given', [
-    dict(coordinator='localhost:1'), dict(num_processes=2, process_id=0)])
+@pytest.mark.parametrize(
+  'given',
+  [dict(coordinator='localhost:1'), dict(num_processes=2, process_id=0)],
+)
 def test_job_of_several_processes_described_in_part(given):
   with pytest.raises(errors.ConfigError) as error:
     distributed.initialize(**given)
@@ -25,24 +27,44 @@ def test_process_by_itself_raises_as_ever():
       raise ZeroDivisionError
 
 
-@pytest.mark.parametrize('error, status, shown, told', [
-    (errors.CorpusError('No text', got='nothing'), 2,
-     'xlflax train: process 0 of 1: No text. Got: nothing.\n',
-     'xlflax train: process 0 of 1: No text. Got: nothing.'),
-    (ZeroDivisionError('a bug'), 1, 'Traceback (most recent call last)',
-     'ZeroDivisionError: a bug'),
-    (KeyboardInterrupt(), 130, 'xlflax train: process 0 of 1: interrupted.\n',
-     'xlflax train: process 0 of 1: interrupted.')])
+@pytest.mark.parametrize(
+  'error, status, shown, told',
+  [
+    (
+      errors.CorpusError('No text', got='nothing'),
+      2,
+      'xlflax train: process 0 of 1: No text. Got: nothing.\n',
+      'xlflax train: process 0 of 1: No text. Got: nothing.',
+    ),
+    (
+      ZeroDivisionError('a bug'),
+      1,
+      'Traceback (most recent call last)',
+      'ZeroDivisionError: a bug',
+    ),
+    (
+      KeyboardInterrupt(),
+      130,
+      'xlflax train: process 0 of 1: interrupted.\n',
+      'xlflax train: process 0 of 1: interrupted.',
+    ),
+  ],
+)
 def test_failure_in_a_job_is_shown_and_told_to_the_others(
-    monkeypatch, capsys, error, status, shown, told):
+  monkeypatch, capsys, error, status, shown, told
+):
   heard = []
+
   class Watch:
     def fail(self, message):
       heard.append(message)
+
   class Ended(BaseException):
     pass
+
   def end(code):
     raise Ended(code)
+
   monkeypatch.setattr(distributed, '_watch', Watch())
   monkeypatch.setattr(distributed.os, '_exit', end)
   with pytest.raises(Ended) as ended:

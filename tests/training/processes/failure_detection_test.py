@@ -35,11 +35,14 @@ def processes(quick):
   """Two processes with one store, and how each ended."""
   store, ends = _Store(), {}
   ended = [threading.Event(), threading.Event()]
+
   def end(i):
     def note(*message):
       ends[i] = message
       ended[i].set()
+
     return note
+
   watches = [peers.Watch(i, store, end(i)) for i in range(2)]
   yield watches, ends, ended
   for watch in watches:
@@ -50,8 +53,12 @@ def test_failure_ends_the_other(processes):
   watches, ends, ended = processes
   watches[1].fail('no disk')
   assert ended[0].wait(5)
-  assert ends == {0: ('xlflax: process 1 failed: no disk\nxlflax: process 0 '
-                      'ends with it.', peers.LOST)}
+  assert ends == {
+    0: (
+      'xlflax: process 1 failed: no disk\nxlflax: process 0 ends with it.',
+      peers.LOST,
+    )
+  }
 
 
 def test_last_words_name_where_to_go_on(processes):
@@ -90,6 +97,7 @@ def test_lost_store_is_no_failure_of_its_own(quick):
   class Lost:
     def key_value_try_get(self, key):
       raise RuntimeError('UNAVAILABLE')
+
   ends = []
   watch = peers.Watch(1, Lost(), lambda *message: ends.append(message))
   watch.stop()

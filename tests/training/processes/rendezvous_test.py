@@ -21,20 +21,30 @@ def port():
 
 
 def _statement(process_id, num_processes=3, **more):
-  return roll_call.Statement(**{
-      'process_id': process_id, 'num_processes': num_processes,
-      'host': f'host{process_id}', 'versions': {'jax': '1'},
-      'configuration': 'LR = 1\nSTEPS = 2'} | more)
+  return roll_call.Statement(
+    **{
+      'process_id': process_id,
+      'num_processes': num_processes,
+      'host': f'host{process_id}',
+      'versions': {'jax': '1'},
+      'configuration': 'LR = 1\nSTEPS = 2',
+    }
+    | more
+  )
 
 
 def _hold(port, statement, timeout=20.0, patience=1.0):
   """The message of the process's error, or None."""
   job = cluster.Job(
-      coordinator=f'127.0.0.1:{port}', num_processes=statement.num_processes,
-      process_id=statement.process_id, source='flags')
+    coordinator=f'127.0.0.1:{port}',
+    num_processes=statement.num_processes,
+    process_id=statement.process_id,
+    source='flags',
+  )
   try:
-    roll_call.hold(job, statement, timeout_seconds=timeout,
-                   patience_seconds=patience)
+    roll_call.hold(
+      job, statement, timeout_seconds=timeout, patience_seconds=patience
+    )
   except errors.ConfigError as error:
     return str(error)
 
@@ -54,17 +64,31 @@ def test_port_is_free_afterwards(port):
     pass
 
 
-@pytest.mark.parametrize('last, text', [
-    (_statement(2, num_processes=4), 'do not agree on how many they are. Got: '
-     '3 for process 0 (on host0), 4 for process 2 (on host2)'),
-    (_statement(1, host='other'), 'Two processes have the same number. Got: 1 '
-     'on '),
-    (_statement(2, versions={'jax': '2'}), 'different packages installed. Got: '
-     'process 0 (on host0): jax 1; process 2 (on host2): jax 2'),
-    (_statement(2, configuration='LR = 3\nSTEPS = 2'), 'different '
-     'configurations. Got: \n--- process 0 (on host0)\n+++ process 2 (on '
-     'host2)\n-LR = 1\n+LR = 3\n'),
-])
+@pytest.mark.parametrize(
+  'last, text',
+  [
+    (
+      _statement(2, num_processes=4),
+      'do not agree on how many they are. Got: '
+      '3 for process 0 (on host0), 4 for process 2 (on host2)',
+    ),
+    (
+      _statement(1, host='other'),
+      'Two processes have the same number. Got: 1 on ',
+    ),
+    (
+      _statement(2, versions={'jax': '2'}),
+      'different packages installed. Got: '
+      'process 0 (on host0): jax 1; process 2 (on host2): jax 2',
+    ),
+    (
+      _statement(2, configuration='LR = 3\nSTEPS = 2'),
+      'different '
+      'configurations. Got: \n--- process 0 (on host0)\n+++ process 2 (on '
+      'host2)\n-LR = 1\n+LR = 3\n',
+    ),
+  ],
+)
 def test_difference_is_told_to_all(port, last, text, monkeypatch):
   monkeypatch.setattr(roll_call, '_LINGER', 0.5)
   heard = _hold_all(port, [_statement(0), _statement(1), last])
@@ -88,8 +112,12 @@ def test_no_process_0(port):
 
 
 def test_unknown_host(port):
-  job = cluster.Job(coordinator=f'no-such-host.invalid:{port}',
-                    num_processes=2, process_id=1, source='flags')
+  job = cluster.Job(
+    coordinator=f'no-such-host.invalid:{port}',
+    num_processes=2,
+    process_id=1,
+    source='flags',
+  )
   with pytest.raises(errors.ConfigError, match='can not be reached'):
     roll_call.hold(job, _statement(1, 2), timeout_seconds=1)
 
@@ -98,12 +126,14 @@ def test_unknown_host(port):
 def test_port_is_taken(port, answer):
   """By a server that answers something else, or hangs up."""
   with socket.create_server(('', port)) as server:
+
     def serve():
       with contextlib.suppress(OSError):
         while True:
           peer, _ = server.accept()
           with peer:
             peer.sendall(answer)
+
     threading.Thread(target=serve, daemon=True).start()
     lead, other = _hold_all(port, [_statement(0, 2), _statement(1, 2)])
   assert f'can not listen on the port of the job. Got: port {port}' in lead

@@ -55,8 +55,9 @@ class SideStatistics:
 
   def to_json(self) -> dict:
     return dataclasses.asdict(self) | {
-        'tokens_per_sentence': self.tokens_per_sentence,
-        'unknown_rate': self.unknown_rate}
+      'tokens_per_sentence': self.tokens_per_sentence,
+      'unknown_rate': self.unknown_rate,
+    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,8 +95,10 @@ class TaskMeta:
     return SIDES[len(self.languages)]
 
   def to_json(self) -> dict:
-    out = {field.name: getattr(self, field.name)
-           for field in dataclasses.fields(self)}
+    out = {
+      field.name: getattr(self, field.name)
+      for field in dataclasses.fields(self)
+    }
     out['statistics'] = [side.to_json() for side in self.statistics]
     return {'format': FORMAT, **out}
 
@@ -104,11 +107,16 @@ class TaskMeta:
     names = {f.name for f in dataclasses.fields(cls)}
     counts = [f.name for f in dataclasses.fields(SideStatistics)]
     data = {k: v for k, v in data.items() if k in names}
-    return cls(**data | {
+    return cls(
+      **data
+      | {
         'languages': tuple(data['languages']),
         'statistics': tuple(
-            SideStatistics(**{name: side[name] for name in counts})
-            for side in data['statistics'])})
+          SideStatistics(**{name: side[name] for name in counts})
+          for side in data['statistics']
+        ),
+      }
+    )
 
 
 def token_dtype(vocabulary_size: int) -> np.dtype:
@@ -148,14 +156,20 @@ def read_json(path: pathlib.Path) -> dict:
     data = json.loads(path.read_text(encoding='utf-8'))
   except ValueError as error:
     raise errors.CacheError(
-        'A file of the token cache is damaged', got=error, where=path,
-        fix='Delete the cache and write it again') from error
+      'A file of the token cache is damaged',
+      got=error,
+      where=path,
+      fix='Delete the cache and write it again',
+    ) from error
   if not isinstance(data, dict) or data.get('format') != FORMAT:
     got = data.get('format') if isinstance(data, dict) else data
     raise errors.CacheError(
-        'The token cache has another format than this version reads',
-        got=got, expected=FORMAT, where=path,
-        fix='Write the cache again with this version')
+      'The token cache has another format than this version reads',
+      got=got,
+      expected=FORMAT,
+      where=path,
+      fix='Write the cache again with this version',
+    )
   return data
 
 

@@ -65,10 +65,19 @@ class Job:
   @functools.cached_property
   def work(self) -> pathlib.Path:
     """Of the shards; its name holds all that they depend on."""
-    key = json.dumps([cache_format.FORMAT, self.vocabulary, self.fingerprint,
-                      self.shard_size, self.languages])
-    return (cache_format.work_directory(self.cache, self.task, self.split)
-            / hashlib.sha256(key.encode()).hexdigest()[:16])
+    key = json.dumps(
+      [
+        cache_format.FORMAT,
+        self.vocabulary,
+        self.fingerprint,
+        self.shard_size,
+        self.languages,
+      ]
+    )
+    return (
+      cache_format.work_directory(self.cache, self.task, self.split)
+      / hashlib.sha256(key.encode()).hexdigest()[:16]
+    )
 
   @property
   def expected_shards(self) -> int:
@@ -91,7 +100,8 @@ class Job:
 
   def meta(self) -> cache_format.TaskMeta:
     return cache_format.TaskMeta.from_json(
-        cache_format.read_json(self.directory / cache_format.META_FILE))
+      cache_format.read_json(self.directory / cache_format.META_FILE)
+    )
 
   def units(self, num_processes: int) -> list['Unit']:
     """The runs of missing shards; the last one reads to the task's end."""
@@ -101,8 +111,7 @@ class Job:
     if end is None and (not missing or missing[-1] != last - 1):
       missing.append(last)  # Everything expected is there; is there more?
     longest = -(-len(missing) // (num_processes * _UNITS_PER_PROCESS))
-    units = [Unit(self, run[0], run[-1] + 1)
-             for run in _runs(missing, longest)]
+    units = [Unit(self, run[0], run[-1] + 1) for run in _runs(missing, longest)]
     if end is None:
       units[-1] = dataclasses.replace(units[-1], last=None)
     return units
@@ -115,23 +124,36 @@ class Job:
     counts = cache_shards.count(paths)
     if not counts.examples:
       raise errors.CorpusError(
-          'A task has no text', got=f'{counts.empty} examples, all empty',
-          where=f'task {self.task}, split {self.split}',
-          fix='Give it text, or take it out of the mixture')
+        'A task has no text',
+        got=f'{counts.empty} examples, all empty',
+        where=f'task {self.task}, split {self.split}',
+        fix='Give it text, or take it out of the mixture',
+      )
     statistics = tuple(
-        cache_format.SideStatistics(language, counts.examples, int(t), int(u))
-        for language, t, u in zip(
-            self.languages, counts.tokens, counts.unknown, strict=True))
+      cache_format.SideStatistics(language, counts.examples, int(t), int(u))
+      for language, t, u in zip(
+        self.languages, counts.tokens, counts.unknown, strict=True
+      )
+    )
     meta = cache_format.TaskMeta(
-        task=self.task, split=self.split, languages=self.languages,
-        examples=counts.examples, empty=counts.empty,
-        source_examples=self.source_examples
-                        or counts.examples + counts.empty,
-        statistics=statistics, vocabulary=self.vocabulary,
-        fingerprint=json.loads(self.fingerprint), shard_size=self.shard_size)
+      task=self.task,
+      split=self.split,
+      languages=self.languages,
+      examples=counts.examples,
+      empty=counts.empty,
+      source_examples=self.source_examples or counts.examples + counts.empty,
+      statistics=statistics,
+      vocabulary=self.vocabulary,
+      fingerprint=json.loads(self.fingerprint),
+      shard_size=self.shard_size,
+    )
     cache_shards.merge(
-        paths, counts, self.directory, meta,
-        cache_format.token_dtype(vocabulary.spec.size))
+      paths,
+      counts,
+      self.directory,
+      meta,
+      cache_format.token_dtype(vocabulary.spec.size),
+    )
     shutil.rmtree(self.work.parent)
     _remove_empty(self.work.parent.parent)
 
@@ -145,40 +167,60 @@ class Unit:
   last: int | None
 
 
-def expand(mixtures: Sequence[str], splits: Sequence[str]
-           ) -> dict[str, dict[str, dict[str, float]]]:
+def expand(
+  mixtures: Sequence[str], splits: Sequence[str]
+) -> dict[str, dict[str, dict[str, float]]]:
   """mixture -> split -> task -> mixing rate."""
-  return {mixture: {split: task_registry.expand(mixture, split=split)
-                    for split in splits}
-          for mixture in mixtures}
+  return {
+    mixture: {
+      split: task_registry.expand(mixture, split=split) for split in splits
+    }
+    for mixture in mixtures
+  }
 
 
-def plan(cache: pathlib.Path, mixtures, vocabulary, *, shard_size: int,
-         overwrite: bool) -> list[Job]:
+def plan(
+  cache: pathlib.Path, mixtures, vocabulary, *, shard_size: int, overwrite: bool
+) -> list[Job]:
   """The jobs of all tasks, complete ones included, by split and task.
 
   Raises:
     CacheError: a complete task is of a source that has changed since, and
       `overwrite` is not set; with it, the task is deleted.
   """
-  names = sorted({(split, task) for by_split in mixtures.values()
-                  for split, tasks in by_split.items() for task in tasks})
-  jobs = [_make_job(cache, task, split, vocabulary, shard_size)
-          for split, task in names]
+  names = sorted(
+    {
+      (split, task)
+      for by_split in mixtures.values()
+      for split, tasks in by_split.items()
+      for task in tasks
+    }
+  )
+  jobs = [
+    _make_job(cache, task, split, vocabulary, shard_size)
+    for split, task in names
+  ]
   for job in jobs:
     if job.complete and _is_stale(job):
       if not overwrite:
         raise errors.CacheError(
-            f'The source of {job.task} has changed since it was cached',
-            where=job.directory, fix='Replace it by --overwrite')
+          f'The source of {job.task} has changed since it was cached',
+          where=job.directory,
+          fix='Replace it by --overwrite',
+        )
       shutil.rmtree(job.directory)
     _remove_stale_work(job)
   return jobs
 
 
-def write_unit(unit: Unit, vocabulary, *, num_threads: int = 1,
-               stopped: Callable[[], bool] = lambda: False,
-               after_shard: Callable[[], None] = lambda: None) -> None:
+def write_unit(
+  unit: Unit,
+  vocabulary,
+  *,
+  num_threads: int = 1,
+  stopped: Callable[[], bool] = lambda: False,
+  after_shard: Callable[[], None] = lambda: None,
+) -> None:
   """Writes the shards of a unit.
 
   Args:
@@ -192,21 +234,33 @@ def write_unit(unit: Unit, vocabulary, *, num_threads: int = 1,
   job.work.mkdir(parents=True, exist_ok=True)
   size = _block_size(job.shard_size)
   batches = task_examples.read(
-      job.task, vocabulary, split=job.split, size=size,
-      start=unit.first * job.shard_size, num_threads=num_threads)
-  numbers = (itertools.count(unit.first) if unit.last is None
-             else range(unit.first, unit.last))
+    job.task,
+    vocabulary,
+    split=job.split,
+    size=size,
+    start=unit.first * job.shard_size,
+    num_threads=num_threads,
+  )
+  numbers = (
+    itertools.count(unit.first)
+    if unit.last is None
+    else range(unit.first, unit.last)
+  )
   for number in numbers:
     if stopped():
       return
     read = cache_shards.write_shard(
-        cache_shards.shard_path(job.work, number),
-        itertools.islice(batches, job.shard_size // size),
-        num_sides=len(job.languages), dtype=np.dtype(job.dtype),
-        spec=vocabulary.spec)
+      cache_shards.shard_path(job.work, number),
+      itertools.islice(batches, job.shard_size // size),
+      num_sides=len(job.languages),
+      dtype=np.dtype(job.dtype),
+      spec=vocabulary.spec,
+    )
     if unit.last is None and read < job.shard_size:
-      cache_format.write_json(job.work / _END_FILE, {
-          'format': cache_format.FORMAT, 'shards': number + 1})
+      cache_format.write_json(
+        job.work / _END_FILE,
+        {'format': cache_format.FORMAT, 'shards': number + 1},
+      )
     after_shard()
     if unit.last is None and read < job.shard_size:
       return
@@ -217,19 +271,25 @@ def _make_job(cache, task, split, vocabulary, shard_size) -> Job:
   for language in languages:
     vocabulary.language_id(language)  # Raises for an unknown one.
   return Job(
-      cache=cache, task=task, split=split, languages=languages,
-      source_examples=task_examples.source_size(task, split),
-      vocabulary=vocabulary.hash,
-      fingerprint=json.dumps(task_examples.fingerprint(task, split)),
-      shard_size=shard_size,
-      dtype=cache_format.token_dtype(vocabulary.spec.size).name)
+    cache=cache,
+    task=task,
+    split=split,
+    languages=languages,
+    source_examples=task_examples.source_size(task, split),
+    vocabulary=vocabulary.hash,
+    fingerprint=json.dumps(task_examples.fingerprint(task, split)),
+    shard_size=shard_size,
+    dtype=cache_format.token_dtype(vocabulary.spec.size).name,
+  )
 
 
 def _is_stale(job: Job) -> bool:
   meta = job.meta()
-  return (meta.vocabulary != job.vocabulary
-          or meta.languages != job.languages
-          or meta.fingerprint != json.loads(job.fingerprint))
+  return (
+    meta.vocabulary != job.vocabulary
+    or meta.languages != job.languages
+    or meta.fingerprint != json.loads(job.fingerprint)
+  )
 
 
 def _remove_stale_work(job: Job) -> None:
@@ -263,8 +323,11 @@ def _runs(numbers: list[int], longest: int) -> list[list[int]]:
 
 def _block_size(shard_size: int) -> int:
   """The largest divisor of a shard that is at most `_BLOCK`."""
-  return next(size for size in range(min(_BLOCK, shard_size), 0, -1)
-              if shard_size % size == 0)
+  return next(
+    size
+    for size in range(min(_BLOCK, shard_size), 0, -1)
+    if shard_size % size == 0
+  )
 
 
 def _remove_empty(directory: pathlib.Path) -> None:

@@ -23,8 +23,15 @@ from xlflax.data.sampling import hashing, permutation, row_plan
 class CachedLoader:
   """See `loader.Loader` and `loader.open_loader`."""
 
-  def __init__(self, stream: stream_lib.Stream, *, vocabulary, seed: int,
-               cache_dir, corpus=None):
+  def __init__(
+    self,
+    stream: stream_lib.Stream,
+    *,
+    vocabulary,
+    seed: int,
+    cache_dir,
+    corpus=None,
+  ):
     cache = cache_reader.TokenCache(cache_dir)
     cache.check_vocabulary(vocabulary)
     rates = cache.rates(stream.mixture, stream.split)
@@ -34,17 +41,25 @@ class CachedLoader:
     self.stream = stream
     self._vocabulary_spec = vocabulary.spec
     self._plan = row_plan.RowPlan(
-        stream, seed=seed, rates=rates,
-        sizes={name: _at_most(task.meta.source_examples, stream)
-               for name, task in tasks.items()})
+      stream,
+      seed=seed,
+      rates=rates,
+      sizes={
+        name: _at_most(task.meta.source_examples, stream)
+        for name, task in tasks.items()
+      },
+    )
     self._metas = [tasks[name].meta for name in self._plan.tasks]
-    self._indices = [_make_index(tasks[name], stream)
-                     for name in self._plan.tasks]
-    self._num_rows = np.array([
-        _at_most(i.num_rows, stream) for i in self._indices], np.int64)
+    self._indices = [
+      _make_index(tasks[name], stream) for name in self._plan.tasks
+    ]
+    self._num_rows = np.array(
+      [_at_most(i.num_rows, stream) for i in self._indices], np.int64
+    )
     self._languages = [
-        loader_lib.side_languages(stream, vocabulary, meta.languages)
-        for meta in self._metas]
+      loader_lib.side_languages(stream, vocabulary, meta.languages)
+      for meta in self._metas
+    ]
 
   @property
   def spec(self):
@@ -61,24 +76,38 @@ class CachedLoader:
     if self.stream.shuffle:
       keys = hashing.draw(self._plan.order_keys[tasks], epoch)
       index = permutation.permute(index, sizes, keys)
-    made = [rows_lib.Row(units, self._languages[task], swaps)
-            for units, task, swaps in zip(
-                self._units(tasks, index), tasks.tolist(),
-                self._plan.swaps(tasks, uses), strict=True)]
+    made = [
+      rows_lib.Row(units, self._languages[task], swaps)
+      for units, task, swaps in zip(
+        self._units(tasks, index),
+        tasks.tolist(),
+        self._plan.swaps(tasks, uses),
+        strict=True,
+      )
+    ]
     return rows_lib.build_batch(made, self.stream, self._vocabulary_spec)
 
   def statistics(self) -> list[loader_lib.TaskStatistics]:
     """Sizes and rates, for each task."""
     return [
-        loader_lib.TaskStatistics(
-            task=meta.task, languages=meta.languages,
-            examples=meta.source_examples, rate=float(rate),
-            rows=int(rows), dropped=index.num_dropped,
-            truncated=index.num_truncated,
-            tokens=sum(side.tokens for side in meta.statistics))
-        for meta, index, rows, rate in zip(
-            self._metas, self._indices, self._num_rows, self._plan.rates(),
-            strict=True)]
+      loader_lib.TaskStatistics(
+        task=meta.task,
+        languages=meta.languages,
+        examples=meta.source_examples,
+        rate=float(rate),
+        rows=int(rows),
+        dropped=index.num_dropped,
+        truncated=index.num_truncated,
+        tokens=sum(side.tokens for side in meta.statistics),
+      )
+      for meta, index, rows, rate in zip(
+        self._metas,
+        self._indices,
+        self._num_rows,
+        self._plan.rates(),
+        strict=True,
+      )
+    ]
 
   def close(self) -> None:
     """Releases the memory maps."""
@@ -90,7 +119,8 @@ class CachedLoader:
     names, starts = np.unique(tasks[order], return_index=True)
     out = [None] * tasks.size
     for task, places in zip(
-        names.tolist(), np.split(order, starts[1:]), strict=True):
+      names.tolist(), np.split(order, starts[1:]), strict=True
+    ):
       units = self._indices[task].units(index[places])
       for place, unit in zip(places.tolist(), units, strict=True):
         out[place] = unit
@@ -99,8 +129,9 @@ class CachedLoader:
 
 def _at_most(count: int, stream: stream_lib.Stream) -> int:
   """`count`, or `Stream.max_examples` if that is fewer."""
-  return count if stream.max_examples is None else min(
-      count, stream.max_examples)
+  return (
+    count if stream.max_examples is None else min(count, stream.max_examples)
+  )
 
 
 def _make_index(task: cache_reader.CachedTask, stream) -> row_index.RowIndex:
@@ -109,6 +140,5 @@ def _make_index(task: cache_reader.CachedTask, stream) -> row_index.RowIndex:
   if task.meta.examples:
     index = row_index.make(task.sides, task.starts_document, stream)
   if index is None or not index.num_rows:
-    raise loader_lib.nothing_left(
-        stream, task.meta.task, task.meta.examples)
+    raise loader_lib.nothing_left(stream, task.meta.task, task.meta.examples)
   return index

@@ -43,8 +43,10 @@ class TokenCache:
     path = self.directory / cache_format.CACHE_FILE
     if not path.is_file():
       raise errors.CacheError(
-          'There is no token cache', got=f'no file {path}',
-          fix=rebuild_command(self.directory))
+        'There is no token cache',
+        got=f'no file {path}',
+        fix=rebuild_command(self.directory),
+      )
     self._data = cache_format.read_json(path)
 
   @property
@@ -57,11 +59,13 @@ class TokenCache:
     stored = self._data['vocabulary']
     if stored['hash'] != vocabulary.hash:
       raise errors.CacheError(
-          'The token cache was written with another vocabulary',
-          got=f'{vocabulary.spec.size} entries, hash {vocabulary.hash[:12]}',
-          expected=f'{stored["size"]} entries, hash {stored["hash"][:12]}, '
-                   'as in the cache',
-          where=self.directory, fix=rebuild_command(self.directory))
+        'The token cache was written with another vocabulary',
+        got=f'{vocabulary.spec.size} entries, hash {vocabulary.hash[:12]}',
+        expected=f'{stored["size"]} entries, hash {stored["hash"][:12]}, '
+        'as in the cache',
+        where=self.directory,
+        fix=rebuild_command(self.directory),
+      )
 
   def rates(self, mixture: str, split: str) -> dict[str, float]:
     """The tasks of a mixture that have `split`, with their mixing rates.
@@ -73,17 +77,21 @@ class TokenCache:
       if self._is_complete(mixture, split):
         return {mixture: 1.0}
       raise errors.CacheError(
-          'The token cache has no such mixture', got=repr(mixture),
-          expected='one of ' + ', '.join(sorted(self.mixtures)),
-          where=self.directory,
-          fix=rebuild_command(self.directory, mixture, split))
+        'The token cache has no such mixture',
+        got=repr(mixture),
+        expected='one of ' + ', '.join(sorted(self.mixtures)),
+        where=self.directory,
+        fix=rebuild_command(self.directory, mixture, split),
+      )
     splits = self.mixtures[mixture]
     if split not in splits:
       raise errors.CacheError(
-          f'The token cache of {mixture} has no such split', got=repr(split),
-          expected='one of ' + ', '.join(sorted(splits)),
-          where=self.directory,
-          fix=rebuild_command(self.directory, mixture, split))
+        f'The token cache of {mixture} has no such split',
+        got=repr(split),
+        expected='one of ' + ', '.join(sorted(splits)),
+        where=self.directory,
+        fix=rebuild_command(self.directory, mixture, split),
+      )
     return splits[split]
 
   def open(self, mixture: str, split: str) -> dict[str, CachedTask]:
@@ -96,13 +104,14 @@ class TokenCache:
     missing = [t for t in tasks if not self._is_complete(t, split)]
     if missing:
       raise errors.CacheError(
-          'The token cache is incomplete',
-          got=f'{len(tasks) - len(missing)} of {len(tasks)} tasks of '
-              f'{mixture}, split {split}; missing: {", ".join(missing[:5])}'
-              + (', …' if len(missing) > 5 else ''),
-          where=self.directory,
-          fix='Run the same command again, it goes on where it stopped: '
-              + _command(self.directory, mixture, split))
+        'The token cache is incomplete',
+        got=f'{len(tasks) - len(missing)} of {len(tasks)} tasks of '
+        f'{mixture}, split {split}; missing: {", ".join(missing[:5])}'
+        + (', …' if len(missing) > 5 else ''),
+        where=self.directory,
+        fix='Run the same command again, it goes on where it stopped: '
+        + _command(self.directory, mixture, split),
+      )
     return {task: self._open_task(task, split) for task in tasks}
 
   def check_corpus(self, corpus, mixture: str, split: str) -> None:
@@ -119,16 +128,20 @@ class TokenCache:
       if not task.startswith('corpus.'):
         continue
       meta = self._meta(task, split)
-      now = [dataclasses.astuple(f) for f in corpus.group_fingerprint(
-          *meta.languages, split=split)]
-      changes = (_changes(meta.fingerprint['files'], now)
-                 + _dictionary_changes(meta, corpus))
+      now = [
+        dataclasses.astuple(f)
+        for f in corpus.group_fingerprint(*meta.languages, split=split)
+      ]
+      changes = _changes(meta.fingerprint['files'], now) + _dictionary_changes(
+        meta, corpus
+      )
       if changes:
         raise errors.CacheError(
-            f'The text of {task} has changed since the token cache was '
-            'written', got='; '.join(changes), where=corpus.directory,
-            fix=rebuild_command(self.directory, mixture, split)
-                + ' --overwrite')
+          f'The text of {task} has changed since the token cache was written',
+          got='; '.join(changes),
+          where=corpus.directory,
+          fix=rebuild_command(self.directory, mixture, split) + ' --overwrite',
+        )
 
   def _is_complete(self, task, split):
     directory = cache_format.task_directory(self.directory, task, split)
@@ -137,43 +150,55 @@ class TokenCache:
   def _meta(self, task, split):
     directory = cache_format.task_directory(self.directory, task, split)
     return cache_format.TaskMeta.from_json(
-        cache_format.read_json(directory / cache_format.META_FILE))
+      cache_format.read_json(directory / cache_format.META_FILE)
+    )
 
   def _open_task(self, task, split):
     directory = cache_format.task_directory(self.directory, task, split)
     meta = self._meta(task, split)
     if meta.vocabulary != self._data['vocabulary']['hash']:
       raise errors.CacheError(
-          f'{task} was written with another vocabulary than its cache',
-          where=directory, fix=rebuild_command(self.directory))
+        f'{task} was written with another vocabulary than its cache',
+        where=directory,
+        fix=rebuild_command(self.directory),
+      )
     sides = tuple(
-        row_index.Side(_map(cache_format.token_file(directory, side)),
-                       _map(cache_format.offset_file(directory, side)))
-        for side in meta.sides)
+      row_index.Side(
+        _map(cache_format.token_file(directory, side)),
+        _map(cache_format.offset_file(directory, side)),
+      )
+      for side in meta.sides
+    )
     starts = _map(directory / cache_format.STARTS_FILE)
     for side in sides:
-      if (side.offsets.size != meta.examples + 1
-          or side.offsets[-1] != side.tokens.size
-          or starts.size != meta.examples):
+      if (
+        side.offsets.size != meta.examples + 1
+        or side.offsets[-1] != side.tokens.size
+        or starts.size != meta.examples
+      ):
         raise errors.CacheError(
-            'The files of a cached task do not fit together',
-            got=f'{side.offsets.size - 1} offsets, {starts.size} examples, '
-                f'{side.tokens.size} tokens',
-            expected=f'{meta.examples} examples of {side.offsets[-1]} tokens',
-            where=directory, fix='Delete this directory; '
-            + rebuild_command(self.directory))
+          'The files of a cached task do not fit together',
+          got=f'{side.offsets.size - 1} offsets, {starts.size} examples, '
+          f'{side.tokens.size} tokens',
+          expected=f'{meta.examples} examples of {side.offsets[-1]} tokens',
+          where=directory,
+          fix='Delete this directory; ' + rebuild_command(self.directory),
+        )
     return CachedTask(meta, sides, starts)
 
 
-def rebuild_command(directory, mixture: str = 'MIXTURE',
-                    split: str = 'train') -> str:
+def rebuild_command(
+  directory, mixture: str = 'MIXTURE', split: str = 'train'
+) -> str:
   """What to do about a cache that can't be used."""
   return 'Write it: ' + _command(directory, mixture, split)
 
 
 def _command(directory, mixture, split):
-  return (f'xlflax cache --mixture {mixture} --split {split} '
-          f'--output {directory} --vocabulary DIR [--corpus DIR]')
+  return (
+    f'xlflax cache --mixture {mixture} --split {split} '
+    f'--output {directory} --vocabulary DIR [--corpus DIR]'
+  )
 
 
 def _map(path: pathlib.Path) -> np.ndarray:
@@ -182,8 +207,10 @@ def _map(path: pathlib.Path) -> np.ndarray:
     return np.asarray(np.load(path, mmap_mode='r', allow_pickle=False))
   except (OSError, ValueError) as error:
     raise errors.CacheError(
-        'A file of the token cache is missing or cut off', got=error,
-        where=path, fix='Delete its directory and run `xlflax cache` again',
+      'A file of the token cache is missing or cut off',
+      got=error,
+      where=path,
+      fix='Delete its directory and run `xlflax cache` again',
     ) from error
 
 
@@ -195,8 +222,9 @@ def _changes(stored, now) -> list[str]:
   out += [f'{name} is gone' for name in sorted(before.keys() - after.keys())]
   for name in sorted(before.keys() & after.keys()):
     if before[name][0] != after[name][0]:
-      out.append(f'{name} has {after[name][0]} bytes instead of '
-                 f'{before[name][0]}')
+      out.append(
+        f'{name} has {after[name][0]} bytes instead of {before[name][0]}'
+      )
     elif before[name] != after[name]:
       out.append(f'{name} was modified')
   return out
@@ -205,12 +233,17 @@ def _changes(stored, now) -> list[str]:
 def _dictionary_changes(meta: cache_format.TaskMeta, corpus) -> list[str]:
   """Whether a code-switched task was made by other dictionaries."""
   [language, *_] = meta.languages
-  for name, known in (step for step in meta.fingerprint['preprocessors']
-                      if isinstance(step, list)):
+  for name, known in (
+    step for step in meta.fingerprint['preprocessors'] if isinstance(step, list)
+  ):
     if name == code_switching.STEP:
-      dictionaries = [Dictionary.read(f.path) for f in corpus.dictionaries
-                      if language in f.languages]
+      dictionaries = [
+        Dictionary.read(f.path)
+        for f in corpus.dictionaries
+        if language in f.languages
+      ]
       if known['dictionaries'] != code_switching.dictionary_hash(
-          language, dictionaries, into=known['languages']):
+        language, dictionaries, into=known['languages']
+      ):
         return [f'the dictionaries of {language} are others']
   return []

@@ -36,9 +36,14 @@ def shard_path(directory: pathlib.Path, number: int) -> pathlib.Path:
   return directory / f'{number:06d}.npz'
 
 
-def write_shard(path: pathlib.Path,
-                batches: Iterable[examples_lib.Examples], *, num_sides: int,
-                dtype: np.dtype, spec) -> int:
+def write_shard(
+  path: pathlib.Path,
+  batches: Iterable[examples_lib.Examples],
+  *,
+  num_sides: int,
+  dtype: np.dtype,
+  spec,
+) -> int:
   """Writes one shard.
 
   Args:
@@ -56,17 +61,21 @@ def write_shard(path: pathlib.Path,
     read += len(batch)
     batch, begins = examples_lib.drop_empty(batch, begins)
     kept.append(batch)
-  arrays = {'starts': _join([b.starts_document for b in kept], bool),
-            'begins': np.array(begins)}
+  arrays = {
+    'starts': _join([b.starts_document for b in kept], bool),
+    'begins': np.array(begins),
+  }
   tokens, unknown = [], []
   for i in range(num_sides):
     sides = [batch.sides[i] for batch in kept]
     arrays[f'tokens{i}'] = _join(
-        [side.with_eos(spec.eos_id, dtype) for side in sides], dtype)
+      [side.with_eos(spec.eos_id, dtype) for side in sides], dtype
+    )
     arrays[f'lengths{i}'] = _join([side.lengths for side in sides], np.int64)
     tokens.append(sum(side.tokens.size for side in sides))
-    unknown.append(sum(np.count_nonzero(side.tokens == spec.unk_id)
-                       for side in sides))
+    unknown.append(
+      sum(np.count_nonzero(side.tokens == spec.unk_id) for side in sides)
+    )
   stored = arrays['starts'].size
   arrays['counts'] = np.array([stored, read - stored, *tokens, *unknown])
   temporary = path.with_name(f'.{path.name}.{os.getpid()}')
@@ -88,9 +97,13 @@ def count(paths: Sequence[pathlib.Path]) -> Counts:
   return Counts(int(total[0]), int(total[1]), *np.split(total[2:], 2))
 
 
-def merge(paths: Sequence[pathlib.Path], counts: Counts,
-          directory: pathlib.Path, meta: cache_format.TaskMeta,
-          dtype: np.dtype) -> None:
+def merge(
+  paths: Sequence[pathlib.Path],
+  counts: Counts,
+  directory: pathlib.Path,
+  meta: cache_format.TaskMeta,
+  dtype: np.dtype,
+) -> None:
   """Joins shards to a complete task, which appears in one rename.
 
   Args:
@@ -111,15 +124,15 @@ def merge(paths: Sequence[pathlib.Path], counts: Counts,
   for path in paths:
     with np.load(path) as shard:
       size = shard['starts'].size
-      starts[done:done + size] = shard['starts']
+      starts[done : done + size] = shard['starts']
       if begins and size:
         starts[done] = True
       begins = bool(shard['begins']) or (begins and not size)
       for i in range(len(meta.sides)):
         ends = offsets[i][done] + np.cumsum(shard[f'lengths{i}'] + 1)
-        offsets[i][done + 1:done + size + 1] = ends
+        offsets[i][done + 1 : done + size + 1] = ends
         if size:
-          tokens[i][offsets[i][done]:ends[-1]] = shard[f'tokens{i}']
+          tokens[i][offsets[i][done] : ends[-1]] = shard[f'tokens{i}']
       done += size
   for array in (starts, *tokens, *offsets):
     array.flush()
@@ -129,19 +142,29 @@ def merge(paths: Sequence[pathlib.Path], counts: Counts,
 
 def _create(directory, counts, meta, dtype):
   """Memory-mapped files of the final sizes: starts, tokens, offsets."""
+
   def create(path, kind, size):
     return np.lib.format.open_memmap(
-        path, mode='w+', dtype=kind, shape=(int(size),))
+      path, mode='w+', dtype=kind, shape=(int(size),)
+    )
+
   starts = create(directory / cache_format.STARTS_FILE, bool, counts.examples)
   tokens, offsets = [], []
   for side, number in zip(meta.sides, counts.tokens, strict=True):
-    tokens.append(create(cache_format.token_file(directory, side), dtype,
-                         number + counts.examples))
-    offsets.append(create(cache_format.offset_file(directory, side), np.int64,
-                          counts.examples + 1))
+    tokens.append(
+      create(
+        cache_format.token_file(directory, side),
+        dtype,
+        number + counts.examples,
+      )
+    )
+    offsets.append(
+      create(
+        cache_format.offset_file(directory, side), np.int64, counts.examples + 1
+      )
+    )
   return starts, tokens, offsets
 
 
 def _join(arrays, dtype) -> np.ndarray:
-  return np.concatenate([np.zeros(0, dtype), *arrays]).astype(
-      dtype, copy=False)
+  return np.concatenate([np.zeros(0, dtype), *arrays]).astype(dtype, copy=False)

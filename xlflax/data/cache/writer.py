@@ -44,8 +44,11 @@ class Progress:
   message: str
 
 
-def register_tasks(corpus: str | None, task_modules: Sequence[str],
-                   tfds_data_dir: str | None = None) -> None:
+def register_tasks(
+  corpus: str | None,
+  task_modules: Sequence[str],
+  tfds_data_dir: str | None = None,
+) -> None:
   """Registers the tasks of a corpus directory and of modules.
 
   `functools.partial(register_tasks, corpus, modules)` is a `Register`.
@@ -66,12 +69,18 @@ def register_tasks(corpus: str | None, task_modules: Sequence[str],
   task_registry.import_task_modules(task_modules)
 
 
-def write_cache(directory, *, mixtures: Sequence[str],
-                splits: Sequence[str] = ('train',), vocabulary,
-                register: Register, num_processes: int = 1,
-                shard_size: int = SHARD_SIZE, overwrite: bool = False,
-                report: Callable[[Progress], None] = lambda progress: None
-                ) -> list[cache_format.TaskMeta]:
+def write_cache(
+  directory,
+  *,
+  mixtures: Sequence[str],
+  splits: Sequence[str] = ('train',),
+  vocabulary,
+  register: Register,
+  num_processes: int = 1,
+  shard_size: int = SHARD_SIZE,
+  overwrite: bool = False,
+  report: Callable[[Progress], None] = lambda progress: None,
+) -> list[cache_format.TaskMeta]:
   """Writes the tasks of mixtures, or what is missing of them.
 
   Args:
@@ -100,13 +109,23 @@ def write_cache(directory, *, mixtures: Sequence[str],
   with _lock(directory), _disk_errors(directory):
     expanded = cache_jobs.expand(mixtures, splits)
     header = _open_header(directory, vocabulary, overwrite)
-    jobs = cache_jobs.plan(directory, expanded, vocabulary,
-                           shard_size=shard_size, overwrite=overwrite)
+    jobs = cache_jobs.plan(
+      directory,
+      expanded,
+      vocabulary,
+      shard_size=shard_size,
+      overwrite=overwrite,
+    )
     for mixture, by_split in expanded.items():
       header['mixtures'].setdefault(mixture, {}).update(by_split)
     cache_format.write_json(directory / cache_format.CACHE_FILE, header)
-    _write_jobs([job for job in jobs if not job.complete], vocabulary,
-                register, num_processes, report)
+    _write_jobs(
+      [job for job in jobs if not job.complete],
+      vocabulary,
+      register,
+      num_processes,
+      report,
+    )
     with contextlib.suppress(OSError):
       (directory / 'work').rmdir()
     return [job.meta() for job in jobs]
@@ -118,19 +137,23 @@ def _open_header(directory, vocabulary, overwrite) -> dict:
   A cache of another vocabulary is refused, or deleted to be overwritten.
   """
   path = directory / cache_format.CACHE_FILE
-  own = {'hash': vocabulary.hash, 'size': vocabulary.spec.size,
-         'languages': list(vocabulary.spec.languages)}
+  own = {
+    'hash': vocabulary.hash,
+    'size': vocabulary.spec.size,
+    'languages': list(vocabulary.spec.languages),
+  }
   if path.exists():
     stored = cache_format.read_json(path)
     if stored['vocabulary']['hash'] == vocabulary.hash:
       return stored
     if not overwrite:
       raise errors.CacheError(
-          'The cache directory was written with another vocabulary',
-          got=f'hash {vocabulary.hash[:12]}',
-          expected=f'hash {stored["vocabulary"]["hash"][:12]}',
-          where=directory, fix='Choose another --output, or replace the '
-          'cache by --overwrite')
+        'The cache directory was written with another vocabulary',
+        got=f'hash {vocabulary.hash[:12]}',
+        expected=f'hash {stored["vocabulary"]["hash"][:12]}',
+        where=directory,
+        fix='Choose another --output, or replace the cache by --overwrite',
+      )
     path.unlink()
     shutil.rmtree(directory / 'tasks', ignore_errors=True)
   return {'format': cache_format.FORMAT, 'vocabulary': own, 'mixtures': {}}
@@ -154,23 +177,26 @@ def _run(units, vocabulary, register, num_processes, meter):
   """Yields units as they are finished."""
   if num_processes == 1 or len(units) < 2:
     for unit in units:
-      cache_jobs.write_unit(unit, vocabulary, num_threads=num_processes,
-                            after_shard=meter.update)
+      cache_jobs.write_unit(
+        unit, vocabulary, num_threads=num_processes, after_shard=meter.update
+      )
       yield unit
     return
   context = multiprocessing.get_context('spawn')
   stop = context.Event()
   with concurrent.futures.ProcessPoolExecutor(
-      min(num_processes, len(units)), mp_context=context,
-      initializer=_start_worker, initargs=(register, vocabulary, stop)
+    min(num_processes, len(units)),
+    mp_context=context,
+    initializer=_start_worker,
+    initargs=(register, vocabulary, stop),
   ) as pool:
     futures = {pool.submit(_work, unit): unit for unit in units}
     pending = set(futures)
     try:
       while pending:
         done, pending = concurrent.futures.wait(
-            pending, timeout=1,
-            return_when=concurrent.futures.FIRST_COMPLETED)
+          pending, timeout=1, return_when=concurrent.futures.FIRST_COMPLETED
+        )
         meter.update()
         for future in done:
           future.result()
@@ -192,6 +218,7 @@ def _start_worker(register, vocabulary, stop):
 def _work(unit):
   def stopped():
     return _worker['stop'].is_set() or os.getppid() != _worker['parent']
+
   cache_jobs.write_unit(unit, _worker['vocabulary'], stopped=stopped)
 
 
@@ -206,14 +233,18 @@ class _Meter:
   def update(self):
     done = self._merged + sum(len(job.shards()) for job in self._open)
     names = [job.task for job in self._open if job.shards()]
-    self._report(Progress(done, max(self._total, done),
-                          ', '.join(names[:2]) or 'reading'))
+    self._report(
+      Progress(done, max(self._total, done), ', '.join(names[:2]) or 'reading')
+    )
 
   def finished(self, job):
     self._open.remove(job)
     self._merged += job.expected_shards
-    self._report(Progress(self._merged, max(self._total, self._merged),
-                          f'{job.task} is complete'))
+    self._report(
+      Progress(
+        self._merged, max(self._total, self._merged), f'{job.task} is complete'
+      )
+    )
 
 
 @contextlib.contextmanager
@@ -224,8 +255,10 @@ def _lock(directory: pathlib.Path):
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
       raise errors.CacheError(
-          'Another process is writing this token cache', where=directory,
-          fix='Wait for it, or stop it first') from error
+        'Another process is writing this token cache',
+        where=directory,
+        fix='Wait for it, or stop it first',
+      ) from error
     yield
 
 
@@ -235,7 +268,8 @@ def _disk_errors(directory: pathlib.Path):
     yield
   except OSError as error:
     raise errors.CacheError(
-        f'The token cache can\'t be written ({error.strerror or error})',
-        where=error.filename or directory,
-        fix='Free some space or choose another --output; the same command '
-            'goes on where it stopped') from error
+      f"The token cache can't be written ({error.strerror or error})",
+      where=error.filename or directory,
+      fix='Free some space or choose another --output; the same command '
+      'goes on where it stopped',
+    ) from error

@@ -57,21 +57,23 @@ class Corpus:
   """
 
   def __init__(self, directory):
-    self.directory = paths.local(
-        directory, where='directory of the corpus')
+    self.directory = paths.local(directory, where='directory of the corpus')
     if not self.directory.is_dir():
       raise errors.CorpusError(
-          'The corpus directory does not exist', got=str(directory),
-          expected='a directory with mono/ or parallel/')
+        'The corpus directory does not exist',
+        got=str(directory),
+        expected='a directory with mono/ or parallel/',
+      )
     self.files = _list_files(self.directory)
     self._by_group = _group(self.files)
     if not self._by_group:
       raise errors.CorpusError(
-          'The corpus directory holds neither monolingual nor parallel text',
-          got=', '.join(sorted(p.name for p in self.directory.iterdir())
-                        ) or 'nothing',
-          expected='mono/<language>.txt or parallel/<l1>-<l2>.tsv',
-          where=str(self.directory))
+        'The corpus directory holds neither monolingual nor parallel text',
+        got=', '.join(sorted(p.name for p in self.directory.iterdir()))
+        or 'nothing',
+        expected='mono/<language>.txt or parallel/<l1>-<l2>.tsv',
+        where=str(self.directory),
+      )
     _check_directions(self.pairs, self.directory)
     for text_file in self.files:
       _check_has_text(text_file)
@@ -85,8 +87,11 @@ class Corpus:
   @property
   def pairs(self) -> tuple[tuple[str, str], ...]:
     """Every pair (l1, l2) of parallel text in any split, sorted."""
-    return tuple(sorted({codes for kind, _, codes in self._by_group
-                         if kind is Kind.PARALLEL}))
+    return tuple(
+      sorted(
+        {codes for kind, _, codes in self._by_group if kind is Kind.PARALLEL}
+      )
+    )
 
   @property
   def dictionaries(self) -> tuple[TextFile, ...]:
@@ -95,13 +100,23 @@ class Corpus:
 
   def monolingual_languages(self, split: str = TRAIN) -> tuple[str, ...]:
     """Languages with monolingual text in `split`, sorted."""
-    return tuple(sorted(codes[0] for kind, s, codes in self._by_group
-                        if kind is Kind.MONOLINGUAL and s == split))
+    return tuple(
+      sorted(
+        codes[0]
+        for kind, s, codes in self._by_group
+        if kind is Kind.MONOLINGUAL and s == split
+      )
+    )
 
   def parallel_pairs(self, split: str = TRAIN) -> tuple[tuple[str, str], ...]:
     """Pairs with parallel text in `split`, sorted."""
-    return tuple(sorted(codes for kind, s, codes in self._by_group
-                        if kind is Kind.PARALLEL and s == split))
+    return tuple(
+      sorted(
+        codes
+        for kind, s, codes in self._by_group
+        if kind is Kind.PARALLEL and s == split
+      )
+    )
 
   def splits(self, *languages: str) -> tuple[str, ...]:
     """Splits in which a language, or a pair as it is filed, has text."""
@@ -120,8 +135,9 @@ class Corpus:
     for text_file in self._find(Kind.MONOLINGUAL, split, (language,)):
       yield from read_monolingual(text_file.path)
 
-  def parallel(self, first: str, second: str,
-               split: str = TRAIN) -> Iterator[Pair]:
+  def parallel(
+    self, first: str, second: str, split: str = TRAIN
+  ) -> Iterator[Pair]:
     """Yields the pairs of two languages, `first` as source in either order.
 
     Raises:
@@ -144,22 +160,30 @@ class Corpus:
     if kind is Kind.PARALLEL and languages[::-1] in self.pairs:
       languages = languages[::-1]
     files = self._find(kind, split, languages)
-    return sum(_count(f.path, corpus_files.fingerprint(f.path, self.directory))
-               for f in files)
+    return sum(
+      _count(f.path, corpus_files.fingerprint(f.path, self.directory))
+      for f in files
+    )
 
-  def fingerprint(self, split: str | None = None,
-                  ) -> tuple[corpus_files.Fingerprint, ...]:
+  def fingerprint(
+    self, split: str | None = None
+  ) -> tuple[corpus_files.Fingerprint, ...]:
     """Path, size and time of every text file (of a split): for staleness."""
-    return tuple(corpus_files.fingerprint(f.path, self.directory)
-                 for f in self.files if split in (None, f.split))
+    return tuple(
+      corpus_files.fingerprint(f.path, self.directory)
+      for f in self.files
+      if split in (None, f.split)
+    )
 
-  def group_fingerprint(self, *languages: str, split: str = TRAIN,
-                        ) -> tuple[corpus_files.Fingerprint, ...]:
+  def group_fingerprint(
+    self, *languages: str, split: str = TRAIN
+  ) -> tuple[corpus_files.Fingerprint, ...]:
     """The fingerprints of the files of one language, or of one pair."""
     kind = Kind.PARALLEL if len(languages) == 2 else Kind.MONOLINGUAL
     files = self._find(kind, split, languages)
-    return tuple(corpus_files.fingerprint(f.path, self.directory)
-                 for f in files)
+    return tuple(
+      corpus_files.fingerprint(f.path, self.directory) for f in files
+    )
 
   def validate(self) -> dict[str, int]:
     """Reads and checks every line; sentences by folder and language or pair.
@@ -176,16 +200,24 @@ class Corpus:
       counts[_label(text_file)] += _validate(text_file)
     return dict(sorted(counts.items()))
 
-  def _find(self, kind: Kind, split: str,
-            languages: tuple[str, ...]) -> list[TextFile]:
+  def _find(
+    self, kind: Kind, split: str, languages: tuple[str, ...]
+  ) -> list[TextFile]:
     files = self._by_group.get((kind, split, languages))
     if not files:
-      known = sorted({'-'.join(codes) for k, s, codes in self._by_group
-                      if k is kind and s == split})
+      known = sorted(
+        {
+          '-'.join(codes)
+          for k, s, codes in self._by_group
+          if k is kind and s == split
+        }
+      )
       raise errors.CorpusError(
-          f'The corpus has no {kind.value} text of {"-".join(languages)} in '
-          f'its {split} split', expected=', '.join(known) or None,
-          where=str(self.directory))
+        f'The corpus has no {kind.value} text of {"-".join(languages)} in '
+        f'its {split} split',
+        expected=', '.join(known) or None,
+        where=str(self.directory),
+      )
     return files
 
 
@@ -216,9 +248,12 @@ def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:
       continue
     if entry.is_dir() or not entry.name.upper().startswith(_IGNORED):
       raise errors.CorpusError(
-          'Unknown name in a corpus directory', got=entry.name,
-          expected=', '.join(f'{name}/' for name in _TOP), where=str(entry),
-          fix='rename it or move it elsewhere')
+        'Unknown name in a corpus directory',
+        got=entry.name,
+        expected=', '.join(f'{name}/' for name in _TOP),
+        where=str(entry),
+        fix='rename it or move it elsewhere',
+      )
   files = []
   for split, folder in FOLDERS.items():
     files += _list_kinds(directory / folder, split)
@@ -233,11 +268,17 @@ def _list_kinds(folder: pathlib.Path, split: str) -> list[TextFile]:
     for entry in _entries(folder):
       if entry.name not in ('mono', 'parallel'):
         raise errors.CorpusError(
-            'Unknown name in a corpus directory', got=entry.name,
-            expected='mono/ or parallel/', where=str(entry))
-  return [corpus_files.parse_name(path, kind, split)
-          for kind in kinds if (folder / kind.value).is_dir()
-          for path in _entries(folder / kind.value)]
+          'Unknown name in a corpus directory',
+          got=entry.name,
+          expected='mono/ or parallel/',
+          where=str(entry),
+        )
+  return [
+    corpus_files.parse_name(path, kind, split)
+    for kind in kinds
+    if (folder / kind.value).is_dir()
+    for path in _entries(folder / kind.value)
+  ]
 
 
 def _entries(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -257,22 +298,28 @@ def _check_directions(pairs, directory: pathlib.Path) -> None:
   for first, second in pairs:
     if first < second and (second, first) in pairs:
       raise errors.CorpusError(
-          'The same pair is given in both directions',
-          got=f'{first}-{second} and {second}-{first}',
-          expected='one direction; either order of sides can be read from it',
-          where=str(directory),
-          fix=f'swap the columns of the {second}-{first} files and rename '
-          f'them {first}-{second}.<name>.tsv, or delete them')
+        'The same pair is given in both directions',
+        got=f'{first}-{second} and {second}-{first}',
+        expected='one direction; either order of sides can be read from it',
+        where=str(directory),
+        fix=f'swap the columns of the {second}-{first} files and rename '
+        f'them {first}-{second}.<name>.tsv, or delete them',
+      )
 
 
 def _check_has_text(text_file: TextFile) -> None:
   lines = corpus_files.read_lines(text_file.path)
   if not any(line for _, line in lines):
-    name = ('Language' if len(text_file.languages) == 1 else 'Pair'
-            ) + f' {"-".join(text_file.languages)} without text'
+    name = (
+      'Language' if len(text_file.languages) == 1 else 'Pair'
+    ) + f' {"-".join(text_file.languages)} without text'
     raise errors.CorpusError(
-        name, got='a file with no line of text', where=str(text_file.path),
-        expected='at least one line', fix='fill or delete the file')
+      name,
+      got='a file with no line of text',
+      where=str(text_file.path),
+      expected='at least one line',
+      fix='fill or delete the file',
+    )
 
 
 def _label(text_file: TextFile) -> str:
@@ -284,6 +331,7 @@ def _label(text_file: TextFile) -> str:
 def _validate(text_file: TextFile) -> int:
   if text_file.kind is Kind.DICTIONARY:
     return corpus_files.check_dictionary(text_file.path)
-  read = (read_monolingual if text_file.kind is Kind.MONOLINGUAL
-          else read_parallel)
+  read = (
+    read_monolingual if text_file.kind is Kind.MONOLINGUAL else read_parallel
+  )
   return sum(1 for _ in read(text_file.path))

@@ -21,8 +21,9 @@ from xlflax import errors
 
 LANGUAGE_PATTERN = r'[a-z]{2,3}(?:_[A-Za-z0-9]+)*'
 LANGUAGE_RULE = (
-    'two or three small letters, then subtags after underscores, such as en, '
-    'gsw, zh_Hans (a hyphen would clash with the pair names <l1>-<l2>)')
+  'two or three small letters, then subtags after underscores, such as en, '
+  'gsw, zh_Hans (a hyphen would clash with the pair names <l1>-<l2>)'
+)
 _BOM = b'\xef\xbb\xbf'
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 
@@ -36,16 +37,21 @@ class Kind(enum.Enum):
 
 
 _NAMES = {
-    Kind.MONOLINGUAL: (
-        re.compile(rf'({LANGUAGE_PATTERN})(?:\..+)?\.txt(?:\.gz|\.zst)?'),
-        '<language>[.anything].txt, .txt.gz or .txt.zst'),
-    Kind.PARALLEL: (
-        re.compile(rf'({LANGUAGE_PATTERN})-({LANGUAGE_PATTERN})(?:\..+)?'
-                   r'\.tsv(?:\.gz|\.zst)?'),
-        '<l1>-<l2>[.anything].tsv, .tsv.gz or .tsv.zst'),
-    Kind.DICTIONARY: (
-        re.compile(rf'({LANGUAGE_PATTERN})-({LANGUAGE_PATTERN})\.tsv'),
-        '<l1>-<l2>.tsv'),
+  Kind.MONOLINGUAL: (
+    re.compile(rf'({LANGUAGE_PATTERN})(?:\..+)?\.txt(?:\.gz|\.zst)?'),
+    '<language>[.anything].txt, .txt.gz or .txt.zst',
+  ),
+  Kind.PARALLEL: (
+    re.compile(
+      rf'({LANGUAGE_PATTERN})-({LANGUAGE_PATTERN})(?:\..+)?'
+      r'\.tsv(?:\.gz|\.zst)?'
+    ),
+    '<l1>-<l2>[.anything].tsv, .tsv.gz or .tsv.zst',
+  ),
+  Kind.DICTIONARY: (
+    re.compile(rf'({LANGUAGE_PATTERN})-({LANGUAGE_PATTERN})\.tsv'),
+    '<l1>-<l2>.tsv',
+  ),
 }
 
 
@@ -78,14 +84,20 @@ def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
   match = pattern.fullmatch(path.name)
   if not match:
     raise errors.CorpusError(
-        'Unknown file name in a corpus directory', got=path.name,
-        expected=f'{expected}; a language code is {LANGUAGE_RULE}',
-        where=str(path), fix='rename the file or move it elsewhere')
+      'Unknown file name in a corpus directory',
+      got=path.name,
+      expected=f'{expected}; a language code is {LANGUAGE_RULE}',
+      where=str(path),
+      fix='rename the file or move it elsewhere',
+    )
   languages = match.groups()
   if len(set(languages)) != len(languages):
     raise errors.CorpusError(
-        'A pair of one language with itself', got=path.name,
-        expected='two different languages', where=str(path))
+      'A pair of one language with itself',
+      got=path.name,
+      expected='two different languages',
+      where=str(path),
+    )
   return TextFile(path, kind, split, languages)
 
 
@@ -93,8 +105,9 @@ def fingerprint(path, root=None) -> Fingerprint:
   """The fingerprint of a file, named relative to `root` (None: absolute)."""
   status = os.stat(path)
   name = os.path.relpath(path, root) if root else os.path.abspath(path)
-  return Fingerprint(name.replace(os.sep, '/'), status.st_size,
-                     status.st_mtime_ns)
+  return Fingerprint(
+    name.replace(os.sep, '/'), status.st_size, status.st_mtime_ns
+  )
 
 
 @contextlib.contextmanager
@@ -106,13 +119,15 @@ def _open(path: pathlib.Path) -> Iterator[Iterable[bytes]]:
       stream = stack.enter_context(gzip.open(file))
     elif path.suffix == '.zst':
       reader = zstandard.ZstdDecompressor().stream_reader(
-          file, read_across_frames=True)
+        file, read_across_frames=True
+      )
       stream = stack.enter_context(io.BufferedReader(reader, 1 << 20))
     yield stream
 
 
-def read_lines(path: pathlib.Path, *,
-               strip: bytes | None = None) -> Iterator[tuple[int, bytes]]:
+def read_lines(
+  path: pathlib.Path, *, strip: bytes | None = None
+) -> Iterator[tuple[int, bytes]]:
   """Yields (line number from 1, line without surrounding white space).
 
   Before: the file `b'\\xef\\xbb\\xbfone \\r\\n\\ntwo'`; after:
@@ -134,13 +149,14 @@ def read_lines(path: pathlib.Path, *,
         yield number, line.strip(strip)
   except _DAMAGED as error:
     raise errors.CorpusError(
-        f'A compressed file is damaged or cut off ({error})',
-        where=f'{path}:{number + 1}',
-        fix='write the file again') from error
+      f'A compressed file is damaged or cut off ({error})',
+      where=f'{path}:{number + 1}',
+      fix='write the file again',
+    ) from error
   except OSError as error:
     raise errors.CorpusError(
-        f'A text file can\'t be read ({error.strerror or error})',
-        where=str(path)) from error
+      f"A text file can't be read ({error.strerror or error})", where=str(path)
+    ) from error
 
 
 def decode(line: bytes, path: pathlib.Path, number: int) -> str:
@@ -149,10 +165,12 @@ def decode(line: bytes, path: pathlib.Path, number: int) -> str:
     return line.decode('utf-8')
   except UnicodeDecodeError as error:
     raise errors.CorpusError(
-        'A line is not valid UTF-8',
-        got=f'byte 0x{line[error.start]:02x} at column {error.start + 1}',
-        expected='UTF-8 text', where=f'{path}:{number}',
-        fix='convert the file, for instance with iconv -t UTF-8') from error
+      'A line is not valid UTF-8',
+      got=f'byte 0x{line[error.start]:02x} at column {error.start + 1}',
+      expected='UTF-8 text',
+      where=f'{path}:{number}',
+      fix='convert the file, for instance with iconv -t UTF-8',
+    ) from error
 
 
 def columns(line: bytes, path: pathlib.Path, number: int) -> tuple[str, str]:
@@ -166,21 +184,27 @@ def columns(line: bytes, path: pathlib.Path, number: int) -> tuple[str, str]:
   sides = decode(line, path, number).split('\t')
   if len(sides) != 2:
     raise errors.CorpusError(
-        'Malformed line in a parallel file',
-        got=f'{len(sides)} column(s): {_shorten(line)}',
-        expected='exactly two columns separated by one tab',
-        where=f'{path}:{number}', fix='correct or delete the line')
+      'Malformed line in a parallel file',
+      got=f'{len(sides)} column(s): {_shorten(line)}',
+      expected='exactly two columns separated by one tab',
+      where=f'{path}:{number}',
+      fix='correct or delete the line',
+    )
   first, second = sides[0].strip(), sides[1].strip()
   if not first or not second:
     raise errors.CorpusError(
-        'A line of a parallel file has an empty side', got=_shorten(line),
-        expected='text in both columns', where=f'{path}:{number}',
-        fix='correct or delete the line')
+      'A line of a parallel file has an empty side',
+      got=_shorten(line),
+      expected='text in both columns',
+      where=f'{path}:{number}',
+      fix='correct or delete the line',
+    )
   return first, second
 
 
 def read_dictionary(
-    path: pathlib.Path) -> Iterator[tuple[str, str, float | None]]:
+  path: pathlib.Path,
+) -> Iterator[tuple[str, str, float | None]]:
   """Yields (word, translation, weight or None) of a dictionary's lines.
 
   Before: `b'cat\\tKatze\\ndog\\tHund\\t0.5'`; after:
@@ -196,15 +220,21 @@ def read_dictionary(
     good = len(fields) in (2, 3) and all(fields)
     if not good or (len(fields) == 3 and not _is_weight(fields[2])):
       raise errors.CorpusError(
-          'Malformed line in a dictionary', got=_shorten(line),
-          expected='word<TAB>translation, or with a third column of positive '
-          'weights', where=f'{path}:{number}',
-          fix='correct or delete the line')
+        'Malformed line in a dictionary',
+        got=_shorten(line),
+        expected='word<TAB>translation, or with a third column of positive '
+        'weights',
+        where=f'{path}:{number}',
+        fix='correct or delete the line',
+      )
     yield fields[0], fields[1], float(fields[2]) if len(fields) == 3 else None
     count += 1
   if not count:
-    raise errors.CorpusError('A dictionary without entries', where=str(path),
-                             fix='fill or delete the file')
+    raise errors.CorpusError(
+      'A dictionary without entries',
+      where=str(path),
+      fix='fill or delete the file',
+    )
 
 
 def check_dictionary(path: pathlib.Path) -> int:

@@ -42,9 +42,14 @@ class Counts(NamedTuple):
 class Workers:
   """Turns chunks into text; a context manager, which ends its processes."""
 
-  def __init__(self, processing: TextProcessing,
-               code_switching: CodeSwitching | None,
-               dictionaries: Sequence[Dictionary], *, num_processes: int = 1):
+  def __init__(
+    self,
+    processing: TextProcessing,
+    code_switching: CodeSwitching | None,
+    dictionaries: Sequence[Dictionary],
+    *,
+    num_processes: int = 1,
+  ):
     """Starts processes, if more than one is asked for."""
     self._ahead = 3 * num_processes
     self._pool: concurrent.futures.Executor | None = None
@@ -53,8 +58,11 @@ class Workers:
       self._process = _Lines(*arguments)
     else:
       self._pool = concurrent.futures.ProcessPoolExecutor(
-          num_processes, mp_context=multiprocessing.get_context('spawn'),
-          initializer=_start, initargs=arguments)
+        num_processes,
+        mp_context=multiprocessing.get_context('spawn'),
+        initializer=_start,
+        initargs=arguments,
+      )
 
   def __enter__(self) -> 'Workers':
     return self
@@ -87,22 +95,32 @@ class _Lines:
 
   def __init__(self, processing, code_switching, dictionaries):
     self._processor = processors(processing)
-    self._switched = code_switching.sources(
-        d.languages for d in dictionaries) if code_switching else ()
+    self._switched = (
+      code_switching.sources(d.languages for d in dictionaries)
+      if code_switching
+      else ()
+    )
     self._switcher = functools.cache(
-        lambda language: Switcher(language, dictionaries, code_switching))
+      lambda language: Switcher(language, dictionaries, code_switching)
+    )
 
   def __call__(self, chunk: Chunk) -> tuple[str, Counts]:
     places = [i for i, line in enumerate(chunk.lines) if line[0]]
-    sides = [list(map(self._processor(language), texts))
-             for language, texts in zip(chunk.languages, zip(
-                 *(chunk.lines[i] for i in places), strict=True),
-                                        strict=False)]
+    sides = [
+      list(map(self._processor(language), texts))
+      for language, texts in zip(
+        chunk.languages,
+        zip(*(chunk.lines[i] for i in places), strict=True),
+        strict=False,
+      )
+    ]
     words = changed = 0
-    if (chunk.name is not None and places
-        and chunk.languages[0] in self._switched):
+    if (
+      chunk.name is not None and places and chunk.languages[0] in self._switched
+    ):
       switched = self._switcher(chunk.languages[0]).switch(
-          sides[0], name=chunk.name, first=chunk.first)
+        sides[0], name=chunk.name, first=chunk.first
+      )
       sides[0] = switched.lines
       words, changed = switched.words, switched.changed
     out = [''] * len(chunk.lines)

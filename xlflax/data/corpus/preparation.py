@@ -35,12 +35,17 @@ class _Output:
   copy: int
 
 
-def prepare(corpus: Corpus, output, *, processing: TextProcessing,
-            code_switching: CodeSwitching | None = None,
-            languages: Sequence[str] | None = None, num_processes: int = 1,
-            overwrite: bool = False,
-            report: Callable[[Prepared], None] = lambda prepared: None
-            ) -> list[Prepared]:
+def prepare(
+  corpus: Corpus,
+  output,
+  *,
+  processing: TextProcessing,
+  code_switching: CodeSwitching | None = None,
+  languages: Sequence[str] | None = None,
+  num_processes: int = 1,
+  overwrite: bool = False,
+  report: Callable[[Prepared], None] = lambda prepared: None,
+) -> list[Prepared]:
   """Writes a corpus directory of processed text.
 
   Dictionaries are processed like text, so that they go on matching it. Only
@@ -67,17 +72,27 @@ def prepare(corpus: Corpus, output, *, processing: TextProcessing,
   """
   output = paths.local(output, where='output')
   _check(corpus, output, languages, code_switching)
-  settings = json.loads(json.dumps({
-      'processing': dataclasses.asdict(processing),
-      'code_switching': code_switching and dataclasses.asdict(code_switching),
-      'dictionaries': [dataclasses.astuple(corpus_files.fingerprint(
-          f.path, corpus.directory)) for f in corpus.dictionaries]}))
+  settings = json.loads(
+    json.dumps(
+      {
+        'processing': dataclasses.asdict(processing),
+        'code_switching': code_switching and dataclasses.asdict(code_switching),
+        'dictionaries': [
+          dataclasses.astuple(
+            corpus_files.fingerprint(f.path, corpus.directory)
+          )
+          for f in corpus.dictionaries
+        ],
+      }
+    )
+  )
   plan = _plan(corpus, languages, code_switching)
   record = Record(output, settings, overwrite=overwrite)
   record.remove_others({file.path for file in plan})
   dictionaries = _write_dictionaries(corpus, output, processing, languages)
-  with line_processing.Workers(processing, code_switching, dictionaries,
-                               num_processes=num_processes) as workers:
+  with line_processing.Workers(
+    processing, code_switching, dictionaries, num_processes=num_processes
+  ) as workers:
     done = []
     for file in plan:
       source = corpus_files.fingerprint(file.source.path, corpus.directory)
@@ -92,37 +107,53 @@ def prepare(corpus: Corpus, output, *, processing: TextProcessing,
 
 def _check(corpus, output, languages, code_switching):
   if output.resolve() == corpus.directory.resolve():
-    raise errors.CorpusError('The output would replace the corpus',
-                             got=str(output),
-                             expected='another directory than the corpus')
+    raise errors.CorpusError(
+      'The output would replace the corpus',
+      got=str(output),
+      expected='another directory than the corpus',
+    )
   unknown = sorted(set(languages or ()) - set(corpus.languages))
   if unknown:
     raise errors.CorpusError(
-        'The corpus has no text of a language', got=', '.join(unknown),
-        expected=', '.join(corpus.languages), where=str(corpus.directory))
+      'The corpus has no text of a language',
+      got=', '.join(unknown),
+      expected=', '.join(corpus.languages),
+      where=str(corpus.directory),
+    )
   if code_switching and not (
-      code_switching.sources(f.languages for f in corpus.dictionaries)
-      & set(corpus.monolingual_languages())):
+    code_switching.sources(f.languages for f in corpus.dictionaries)
+    & set(corpus.monolingual_languages())
+  ):
     raise errors.CorpusError(
-        'No dictionary translates a language with monolingual text',
-        expected='dictionaries/<l1>-<l2>.tsv'
-        + (f' into {", ".join(code_switching.languages)}'
-           if code_switching.languages is not None else ''),
-        where=str(corpus.directory))
+      'No dictionary translates a language with monolingual text',
+      expected='dictionaries/<l1>-<l2>.tsv'
+      + (
+        f' into {", ".join(code_switching.languages)}'
+        if code_switching.languages is not None
+        else ''
+      ),
+      where=str(corpus.directory),
+    )
 
 
 def _plan(corpus, languages, code_switching) -> list[_Output]:
   """The files of text to be written, by path."""
-  switched = code_switching.sources(
-      f.languages for f in corpus.dictionaries) if code_switching else ()
+  switched = (
+    code_switching.sources(f.languages for f in corpus.dictionaries)
+    if code_switching
+    else ()
+  )
   plan = []
   for file in corpus.files:
     if file.kind is Kind.DICTIONARY or not _is_wanted(file, languages):
       continue
     path = file.path.relative_to(corpus.directory)
     copies = 1
-    if (file.kind is Kind.MONOLINGUAL and file.split == TRAIN
-        and file.languages[0] in switched):
+    if (
+      file.kind is Kind.MONOLINGUAL
+      and file.split == TRAIN
+      and file.languages[0] in switched
+    ):
       copies = code_switching.copies
     plan += [_Output(_copy_path(path, k), file, k) for k in range(copies)]
   return sorted(plan, key=lambda file: file.path)
@@ -140,8 +171,9 @@ def _copy_path(path: pathlib.Path, copy: int) -> str:
   return path.as_posix()
 
 
-def _write_dictionaries(corpus, output, processing, languages
-                        ) -> list[Dictionary]:
+def _write_dictionaries(
+  corpus, output, processing, languages
+) -> list[Dictionary]:
   """Writes processed dictionaries; returns them."""
   process = line_processing.processors(processing)
   out = []
@@ -151,9 +183,11 @@ def _write_dictionaries(corpus, output, processing, languages
     dictionary = Dictionary.read(file.path, languages=file.languages)
     first, second = map(process, dictionary.languages)
     entries = tuple(
-        entry._replace(word=first(entry.word),
-                       translation=second(entry.translation))
-        for entry in dictionary.entries)
+      entry._replace(
+        word=first(entry.word), translation=second(entry.translation)
+      )
+      for entry in dictionary.entries
+    )
     corpus_writer.write_dictionary(output, dictionary.languages, entries)
     out.append(dataclasses.replace(dictionary, entries=entries))
   return out
@@ -165,9 +199,12 @@ def _write(file: _Output, output, workers, code_switching) -> Prepared:
   total = Counts(0, 0, 0)
   switch = file.source.kind is Kind.MONOLINGUAL and file.source.split == TRAIN
   size = code_switching.group_lines if code_switching else _CHUNK
-  chunks = (Chunk(file.source.languages, lines, file.path if switch else None,
-                  number * size)
-            for number, lines in enumerate(_read(file.source, size)))
+  chunks = (
+    Chunk(
+      file.source.languages, lines, file.path if switch else None, number * size
+    )
+    for number, lines in enumerate(_read(file.source, size))
+  )
   with corpus_writer.create(path) as stream:
     for text, counts in workers.map(chunks):
       stream.write(text)
@@ -177,12 +214,14 @@ def _write(file: _Output, output, workers, code_switching) -> Prepared:
 
 def _read(file: TextFile, size: int) -> Iterator[Lines]:
   """Runs of lines with `size` that are not blank; blank ones count to them."""
+
   def lines():
     for number, line in corpus_files.read_lines(file.path):
       if file.kind is Kind.MONOLINGUAL:
         yield (corpus_files.decode(line, file.path, number),)
       elif line or file.kind is Kind.PARALLEL:
         yield corpus_files.columns(line, file.path, number)
+
   rows = lines()
   while True:
     run: Lines = []

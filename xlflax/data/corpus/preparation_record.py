@@ -41,8 +41,11 @@ class Record:
 
   def __init__(self, output: pathlib.Path, settings: dict, *, overwrite: bool):
     self._output, self._path = output, output / RECORD_FILE
-    self._data: dict = {'format': cache_format.FORMAT, 'settings': settings,
-                  'files': {}}
+    self._data: dict = {
+      'format': cache_format.FORMAT,
+      'settings': settings,
+      'files': {},
+    }
     if self._path.exists():
       stored = cache_format.read_json(self._path)
       if stored['settings'] == settings:
@@ -51,24 +54,32 @@ class Record:
         self._data['files'] = {path: None for path in stored['files']}
       else:
         raise errors.CorpusError(
-            'The output was made with other settings or dictionaries',
-            got=json.dumps(stored['settings'], ensure_ascii=False),
-            where=str(output),
-            fix='choose another --output, or replace it by --overwrite')
+          'The output was made with other settings or dictionaries',
+          got=json.dumps(stored['settings'], ensure_ascii=False),
+          where=str(output),
+          fix='choose another --output, or replace it by --overwrite',
+        )
     elif output.is_dir() and any(output.iterdir()):
       raise errors.CorpusError(
-          'The output directory holds other files', where=str(output),
-          got=', '.join(itertools.islice(
-              sorted(p.name for p in output.iterdir()), 5)),
-          fix='choose a new or empty directory')
+        'The output directory holds other files',
+        where=str(output),
+        got=', '.join(
+          itertools.islice(sorted(p.name for p in output.iterdir()), 5)
+        ),
+        fix='choose a new or empty directory',
+      )
     output.mkdir(parents=True, exist_ok=True)
     self._save()
 
   def find(self, name: str, source: Fingerprint) -> Prepared | None:
     """The written file, if it is there and its source has not changed."""
     known, path = self._data['files'].get(name), self._output / name
-    if (known is None or known['source'] != list(dataclasses.astuple(source))
-        or not path.exists() or path.stat().st_size != known['size']):
+    if (
+      known is None
+      or known['source'] != list(dataclasses.astuple(source))
+      or not path.exists()
+      or path.stat().st_size != known['size']
+    ):
       return None
     lines, words, changed = known['counts']
     return Prepared(name, lines, words, changed, reused=True)
@@ -76,9 +87,10 @@ class Record:
   def add(self, prepared: Prepared, source: Fingerprint) -> None:
     """Notes a file that was just written."""
     self._data['files'][prepared.path] = {
-        'source': dataclasses.astuple(source),
-        'size': (self._output / prepared.path).stat().st_size,
-        'counts': [prepared.lines, prepared.words, prepared.changed]}
+      'source': dataclasses.astuple(source),
+      'size': (self._output / prepared.path).stat().st_size,
+      'counts': [prepared.lines, prepared.words, prepared.changed],
+    }
     self._save()
 
   def remove_others(self, paths: set[str]) -> None:

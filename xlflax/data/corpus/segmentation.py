@@ -24,16 +24,45 @@ from xlflax import errors
 BORDER = '\0'
 
 CHINESE = frozenset({'zh', 'cmn', 'yue', 'wuu'})
-UNSEGMENTED = CHINESE | {'ja', 'jpn', 'th', 'tha', 'lo', 'lao', 'km', 'khm',
-                         'my', 'mya'}
-_ELIDING = frozenset({'fr', 'fra', 'it', 'ita', 'ca', 'cat', 'oc', 'oci',
-                      'co', 'fur', 'lij', 'lmo', 'pms', 'scn', 'vec', 'wa'})
+UNSEGMENTED = CHINESE | {
+  'ja',
+  'jpn',
+  'th',
+  'tha',
+  'lo',
+  'lao',
+  'km',
+  'khm',
+  'my',
+  'mya',
+}
+_ELIDING = frozenset(
+  {
+    'fr',
+    'fra',
+    'it',
+    'ita',
+    'ca',
+    'cat',
+    'oc',
+    'oci',
+    'co',
+    'fur',
+    'lij',
+    'lmo',
+    'pms',
+    'scn',
+    'vec',
+    'wa',
+  }
+)
 _SCRIPTS = (  # of the unsegmented languages: first and last code point
-    '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u3005-\u3007'
-    '\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uaa60-\uaa7f'
-    '\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff')
+  '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u3005-\u3007'
+  '\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uaa60-\uaa7f'
+  '\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff'
+)
 _UNSEGMENTED_TEXT = re.compile(f'[{_SCRIPTS}]')
-_LAST_BMP, _LAST_MARK = 0xffff, 0x1ffff
+_LAST_BMP, _LAST_MARK = 0xFFFF, 0x1FFFF
 _BEYOND_BMP = re.compile('[\U00010000-\U0010ffff]')
 _MAX_REMEMBERED = 1 << 16
 
@@ -61,7 +90,7 @@ def word_pattern(language: str) -> re.Pattern[str]:
 @functools.cache
 def _pattern(eliding: bool, last_mark: int) -> re.Pattern[str]:
   """Knows marks up to a code point: with few or none it is much faster."""
-  inner = "‐‑-" if eliding else "'’‐‑-"
+  inner = '‐‑-' if eliding else "'’‐‑-"
   more = rf'[{inner}](?=\w)'
   if last_mark:
     more += f'|[{_marks(last_mark)}]'
@@ -92,10 +121,12 @@ class Segmenter:
     self._eliding = primary(language) in _ELIDING
     self._cut = None
     if is_unsegmented(language):
-      cut = (chinese_words() if primary(language) in CHINESE
-             else LongestMatch(words))
+      cut = (
+        chinese_words() if primary(language) in CHINESE else LongestMatch(words)
+      )
       self._cut = functools.lru_cache(_MAX_REMEMBERED)(
-          lambda run: tuple(cut(run)))
+        lambda run: tuple(cut(run))
+      )
 
   def split(self, text: str) -> list[str]:
     """Separators at even places, words at odd ones; joined, they are `text`.
@@ -134,8 +165,9 @@ class LongestMatch:
     for word in self._words:
       if word:
         lengths.setdefault(word[0], set()).add(len(word))
-    self._lengths = {first: sorted(found, reverse=True)
-                     for first, found in lengths.items()}
+    self._lengths = {
+      first: sorted(found, reverse=True) for first, found in lengths.items()
+    }
 
   def __call__(self, run: str) -> list[str]:
     out, start, place = [], 0, 0
@@ -144,7 +176,7 @@ class LongestMatch:
       if size:
         if start < place:
           out.append(run[start:place])
-        out.append(run[place:place + size])
+        out.append(run[place : place + size])
         start = place + size
       place += size or 1
     if start < len(run):
@@ -154,8 +186,9 @@ class LongestMatch:
   def _match(self, run: str, place: int) -> int:
     for size in self._lengths.get(run[place], ()):
       end = place + size
-      if (run[place:end] in self._words
-          and (end == len(run) or unicodedata.category(run[end])[0] != 'M')):
+      if run[place:end] in self._words and (
+        end == len(run) or unicodedata.category(run[end])[0] != 'M'
+      ):
         return size
     return 0
 
@@ -171,8 +204,9 @@ def chinese_words():
     jieba = importlib.import_module('jieba')
   except ImportError as error:
     raise errors.ConfigError(
-        'Chinese words need jieba, which is not installed',
-        fix='pip install jieba') from error
+      'Chinese words need jieba, which is not installed',
+      fix='pip install jieba',
+    ) from error
   jieba.setLogLevel(logging.WARNING)
   return jieba.Tokenizer().lcut
 

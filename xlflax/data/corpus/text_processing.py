@@ -45,7 +45,8 @@ class Processor:
     self._steps = []
     if processing.moses:
       self._steps += _moses_steps(
-          code, tokenize=not segmentation.is_unsegmented(language))
+        code, tokenize=not segmentation.is_unsegmented(language)
+      )
     if processing.segment_chinese and code in segmentation.CHINESE:
       self._steps.append(_segment_chinese)
 
@@ -68,15 +69,18 @@ def _moses_steps(language: str, *, tokenize: bool) -> list:
     sacremoses = importlib.import_module('sacremoses')
   except ImportError as error:
     raise errors.ConfigError(
-        'Moses\'s processing needs sacremoses, which is not installed',
-        fix='pip install sacremoses') from error
+      "Moses's processing needs sacremoses, which is not installed",
+      fix='pip install sacremoses',
+    ) from error
   normalizer = sacremoses.MosesPunctNormalizer(
-      lang=language, pre_replace_unicode_punct=True)
+    lang=language, pre_replace_unicode_punct=True
+  )
   steps = [normalizer.normalize, drop_unprintable]
   if tokenize:
     tokenizer = sacremoses.MosesTokenizer(lang=language)
-    steps.append(lambda text: tokenizer.tokenize(
-        text, return_str=True, escape=False))
+    steps.append(
+      lambda text: tokenizer.tokenize(text, return_str=True, escape=False)
+    )
   return steps
 
 
@@ -88,8 +92,9 @@ def drop_unprintable(text: str) -> str:
   if text.isprintable():
     return text
   return ''.join(
-      ' ' if unicodedata.category(c)[0] == 'C' and c not in _JOINERS else c
-      for c in text)
+    ' ' if unicodedata.category(c)[0] == 'C' and c not in _JOINERS else c
+    for c in text
+  )
 
 
 def _segment_chinese(text: str) -> str:

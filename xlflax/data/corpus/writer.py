@@ -15,10 +15,15 @@ from xlflax.data.corpus.directory import FOLDERS, SPLITS, TRAIN
 from xlflax.data.corpus.files import Kind
 
 
-def write_monolingual(directory, language: str,
-                      documents: Iterable[Iterable[str]], *,
-                      split: str = TRAIN, name: str = '',
-                      compression: str = '') -> pathlib.Path:
+def write_monolingual(
+  directory,
+  language: str,
+  documents: Iterable[Iterable[str]],
+  *,
+  split: str = TRAIN,
+  name: str = '',
+  compression: str = '',
+) -> pathlib.Path:
   """Writes the documents of a language, each a sequence of lines.
 
   Before: `[['a', 'b'], ['c']]`; after: the file `a\\nb\\n\\nc\\n`. White space
@@ -35,8 +40,14 @@ def write_monolingual(directory, language: str,
   Returns:
     The path of the file.
   """
-  path = _path(directory, Kind.MONOLINGUAL, (language,), split=split,
-               name=name, compression=compression)
+  path = _path(
+    directory,
+    Kind.MONOLINGUAL,
+    (language,),
+    split=split,
+    name=name,
+    compression=compression,
+  )
   with create(path) as stream:
     first = True
     for document in documents:
@@ -47,16 +58,28 @@ def write_monolingual(directory, language: str,
   return path
 
 
-def write_parallel(directory, languages: Sequence[str],
-                   pairs: Iterable[tuple[str, str]], *, split: str = TRAIN,
-                   name: str = '', compression: str = '') -> pathlib.Path:
+def write_parallel(
+  directory,
+  languages: Sequence[str],
+  pairs: Iterable[tuple[str, str]],
+  *,
+  split: str = TRAIN,
+  name: str = '',
+  compression: str = '',
+) -> pathlib.Path:
   """Writes sentence pairs; pairs with an empty side are left out.
 
   Before: `[('a\\tb', 'c')]`; after: the line `a b<TAB>c`. Arguments as those
   of `write_monolingual`, but two languages.
   """
-  path = _path(directory, Kind.PARALLEL, tuple(languages), split=split,
-               name=name, compression=compression)
+  path = _path(
+    directory,
+    Kind.PARALLEL,
+    tuple(languages),
+    split=split,
+    name=name,
+    compression=compression,
+  )
   with create(path) as stream:
     for first, second in pairs:
       first, second = clean(first), clean(second)
@@ -65,8 +88,9 @@ def write_parallel(directory, languages: Sequence[str],
   return path
 
 
-def write_dictionary(directory, languages: Sequence[str],
-                     entries: Iterable[tuple]) -> pathlib.Path:
+def write_dictionary(
+  directory, languages: Sequence[str], entries: Iterable[tuple]
+) -> pathlib.Path:
   """Writes (word, translation) or (word, translation, weight) entries."""
   path = _path(directory, Kind.DICTIONARY, tuple(languages))
   with create(path) as stream:
@@ -82,21 +106,34 @@ def clean(text: str) -> str:
   return ' '.join(text.split())
 
 
-def _path(directory, kind: Kind, languages: tuple[str, ...], *,
-          split: str = TRAIN, name: str = '',
-          compression: str = '') -> pathlib.Path:
+def _path(
+  directory,
+  kind: Kind,
+  languages: tuple[str, ...],
+  *,
+  split: str = TRAIN,
+  name: str = '',
+  compression: str = '',
+) -> pathlib.Path:
   if split not in SPLITS:
-    raise errors.CorpusError('Unknown split', got=split,
-                             expected=', '.join(SPLITS))
+    raise errors.CorpusError(
+      'Unknown split', got=split, expected=', '.join(SPLITS)
+    )
   suffix = '.txt' if kind is Kind.MONOLINGUAL else '.tsv'
   parts = ['-'.join(languages), name, suffix[1:], compression]
-  folder = (paths.local(directory, where='directory of the corpus')
-            / FOLDERS[split] / kind.value)
+  folder = (
+    paths.local(directory, where='directory of the corpus')
+    / FOLDERS[split]
+    / kind.value
+  )
   path = folder / '.'.join(part for part in parts if part)
   parsed = corpus_files.parse_name(path, kind, split)
   if parsed.languages != languages:
-    raise errors.CorpusError('Not a language code', got='-'.join(languages),
-                             expected=corpus_files.LANGUAGE_RULE)
+    raise errors.CorpusError(
+      'Not a language code',
+      got='-'.join(languages),
+      expected=corpus_files.LANGUAGE_RULE,
+    )
   folder.mkdir(parents=True, exist_ok=True)
   return path
 
@@ -111,12 +148,15 @@ def create(path: pathlib.Path):
       raw: IO[bytes] | gzip.GzipFile | zstandard.ZstdCompressionWriter = file
       if path.suffix == '.gz':
         raw = stack.enter_context(
-            gzip.GzipFile('', 'wb', fileobj=file, mtime=0))
+          gzip.GzipFile('', 'wb', fileobj=file, mtime=0)
+        )
       elif path.suffix == '.zst':
         raw = stack.enter_context(
-            zstandard.ZstdCompressor().stream_writer(file, closefd=False))
+          zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+        )
       yield stack.enter_context(
-          io.TextIOWrapper(raw, encoding='utf-8', newline='\n'))
+        io.TextIOWrapper(raw, encoding='utf-8', newline='\n')
+      )
     partial.replace(path)
   finally:
     partial.unlink(missing_ok=True)

@@ -70,13 +70,15 @@ class CodeSwitching:
     for name in ('probability', 'max_share'):
       if not 0 <= getattr(self, name) <= 1:
         raise errors.ConfigError(
-            f'CodeSwitching.{name} is out of range', got=getattr(self, name),
-            expected='a number from 0 to 1')
+          f'CodeSwitching.{name} is out of range',
+          got=getattr(self, name),
+          expected='a number from 0 to 1',
+        )
     for name in ('group_lines', 'copies'):
       if getattr(self, name) < 1:
-        raise errors.ConfigError(f'CodeSwitching.{name} must be positive',
-                                 got=getattr(self, name))
-
+        raise errors.ConfigError(
+          f'CodeSwitching.{name} must be positive', got=getattr(self, name)
+        )
 
   def sources(self, pairs: Iterable[Sequence[str]]) -> set[str]:
     """Languages that dictionaries of these pairs of languages can switch.
@@ -84,8 +86,11 @@ class CodeSwitching:
     Of en-de and en-fr all three, or en alone if `languages` is ('fr',).
     """
     both = [(a, b) for pair in pairs for a, b in (pair, pair[::-1])]
-    return {word for word, translation in both
-            if self.languages is None or translation in self.languages}
+    return {
+      word
+      for word, translation in both
+      if self.languages is None or translation in self.languages
+    }
 
 
 class Switched(NamedTuple):
@@ -112,8 +117,12 @@ class Switcher:
   `['The Katze sees a Katze.', 'KATZE!']`.
   """
 
-  def __init__(self, language: str, dictionaries: Iterable[Dictionary],
-               settings: CodeSwitching = CodeSwitching()):  # noqa: B008
+  def __init__(
+    self,
+    language: str,
+    dictionaries: Iterable[Dictionary],
+    settings: CodeSwitching = CodeSwitching(),
+  ):  # noqa: B008
     """Makes a switcher.
 
     Args:
@@ -127,21 +136,25 @@ class Switcher:
     """
     self.language, self.settings = language, settings
     self._translations = dictionaries_lib.translations(
-        language, dictionaries, into=settings.languages)
+      language, dictionaries, into=settings.languages
+    )
     self.table = TranslationTable(language, self._translations)
     if not self.table:
       into = settings.languages
       raise errors.CorpusError(
-          f'No dictionary translates words of {language}'
-          + (f' into {", ".join(into)}' if into is not None else ''),
-          expected=f'dictionaries/{language}-<other>.tsv, or the other way '
-          'round, with entries')
+        f'No dictionary translates words of {language}'
+        + (f' into {", ".join(into)}' if into is not None else ''),
+        expected=f'dictionaries/{language}-<other>.tsv, or the other way '
+        'round, with entries',
+      )
     self._max_share = fractions.Fraction(
-        str(settings.max_share)).limit_denominator(10**6)
+      str(settings.max_share)
+    ).limit_denominator(10**6)
     self._is_unsegmented = segmentation.is_unsegmented(language)
 
-  def switch(self, lines: Sequence[str], *, name: str = '',
-             first: int = 0) -> Switched:
+  def switch(
+    self, lines: Sequence[str], *, name: str = '', first: int = 0
+  ) -> Switched:
     """Switches consecutive examples of a task.
 
     Args:
@@ -151,15 +164,25 @@ class Switcher:
     """
     size = self.settings.group_lines
     assert first % size == 0, 'groups begin at multiples of group_lines'
-    groups = [self._switch_group(lines[i:i + size], name, first + i)
-              for i in range(0, len(lines), size)]
-    return Switched([line for group in groups for line in group.lines],
-                    *(sum(counts) for counts in zip(
-                        *(group[1:] for group in groups), strict=True))
-                    ) if groups else Switched([], 0, 0, 0)
+    groups = [
+      self._switch_group(lines[i : i + size], name, first + i)
+      for i in range(0, len(lines), size)
+    ]
+    return (
+      Switched(
+        [line for group in groups for line in group.lines],
+        *(
+          sum(counts)
+          for counts in zip(*(group[1:] for group in groups), strict=True)
+        ),
+      )
+      if groups
+      else Switched([], 0, 0, 0)
+    )
 
-  def stream(self, lines: Iterable[str], *, name: str = '',
-             first: int = 0) -> Iterator[str]:
+  def stream(
+    self, lines: Iterable[str], *, name: str = '', first: int = 0
+  ) -> Iterator[str]:
     """As `switch`, a group at a time."""
     held: list[str] = []
     for line in lines:
@@ -172,25 +195,36 @@ class Switcher:
   def fingerprint(self) -> dict:
     """What the switched text depends on besides the text, as JSON data."""
     out = dataclasses.asdict(self.settings) | {
-        'version': _VERSION,
-        'dictionaries': _hash(self.language, self._translations)}
+      'version': _VERSION,
+      'dictionaries': _hash(self.language, self._translations),
+    }
     if segmentation.primary(self.language) in segmentation.CHINESE:
       out['jieba'] = segmentation.chinese_version()
     return json.loads(json.dumps(out))
 
   def _switch_group(self, lines, name: str, first: int) -> Switched:
-    parts = self.table.split([line.replace(BORDER, ' ') if BORDER in line
-                              else line for line in lines])
+    parts = self.table.split(
+      [line.replace(BORDER, ' ') if BORDER in line else line for line in lines]
+    )
     found = self.table.find(parts)
     draws = self._draws(found, name, first)
     chosen = np.flatnonzero(draws[0] < self.settings.probability)
     new = self.table.choose(found.entries[chosen], draws[1][chosen])
     sizes = found.sizes[chosen]
-    kept = _under_cap(sizes, self.table.costs[new], draws[2][chosen],
-                      share=self._max_share, num_words=found.num_words)
+    kept = _under_cap(
+      sizes,
+      self.table.costs[new],
+      draws[2][chosen],
+      share=self._max_share,
+      num_words=found.num_words,
+    )
     self._replace(parts, found, chosen[kept], new[kept])
-    return Switched(''.join(parts).split(BORDER), found.num_words,
-                    found.words.size, int(sizes[kept].sum()))
+    return Switched(
+      ''.join(parts).split(BORDER),
+      found.num_words,
+      found.words.size,
+      int(sizes[kept].sum()),
+    )
 
   def _draws(self, found: Found, name: str, first: int) -> np.ndarray:
     """Numbers in [0, 1), float64 [_DRAWS, units]."""
@@ -198,27 +232,37 @@ class Switcher:
     examples = hashing.draw(key, first + found.lines[found.words])
     counters = found.places[found.words] * _DRAWS
     words = [hashing.draw(examples, counters + i) for i in range(_DRAWS)]
-    return (np.stack(words) >> np.uint64(11)) * 2.0 ** -53
+    return (np.stack(words) >> np.uint64(11)) * 2.0**-53
 
-  def _replace(self, parts: list[str], found: Found, units: np.ndarray,
-               new: np.ndarray) -> None:
+  def _replace(
+    self, parts: list[str], found: Found, units: np.ndarray, new: np.ndarray
+  ) -> None:
     """Puts translations `new` [n] in the place of `units` [n]."""
     for word, size, case, number in zip(
-        found.words[units].tolist(), found.sizes[units].tolist(),
-        found.cases[units].tolist(), new.tolist(), strict=True):
+      found.words[units].tolist(),
+      found.sizes[units].tolist(),
+      found.cases[units].tolist(),
+      new.tolist(),
+      strict=True,
+    ):
       text, end = self.table.texts[number], 2 * (word + size)
       parts[2 * word + 1] = Case(case).apply(text) if case else text
       if size > 1:
-        parts[2 * word + 2:end] = [''] * (2 * size - 2)
+        parts[2 * word + 2 : end] = [''] * (2 * size - 2)
       if self._is_unsegmented and self.table.spaced[number]:
         _put_spaces(parts, 2 * word, end)
 
 
-def dictionary_hash(language: str, dictionaries: Iterable[Dictionary], *,
-                    into: Sequence[str] | None = None) -> str:
+def dictionary_hash(
+  language: str,
+  dictionaries: Iterable[Dictionary],
+  *,
+  into: Sequence[str] | None = None,
+) -> str:
   """`dictionaries` in the fingerprint of a switcher of these."""
-  return _hash(language, dictionaries_lib.translations(
-      language, dictionaries, into=into))
+  return _hash(
+    language, dictionaries_lib.translations(language, dictionaries, into=into)
+  )
 
 
 def _hash(language: str, translations) -> str:
@@ -226,8 +270,14 @@ def _hash(language: str, translations) -> str:
   return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _under_cap(old: np.ndarray, new: np.ndarray, ranks: np.ndarray, *,
-               share: fractions.Fraction, num_words: int) -> np.ndarray:
+def _under_cap(
+  old: np.ndarray,
+  new: np.ndarray,
+  ranks: np.ndarray,
+  *,
+  share: fractions.Fraction,
+  num_words: int,
+) -> np.ndarray:
   """Which replacements to keep: the first in the order of `ranks` that fit.
 
   With S the replaced and T the new words of the kept ones, W all words and c
@@ -247,8 +297,9 @@ def _under_cap(old: np.ndarray, new: np.ndarray, ranks: np.ndarray, *,
   order = np.argsort(ranks, kind='stable')
   replaced, added = np.cumsum(old[order]), np.cumsum(new[order])
   limit = part * num_words
-  fits = ((whole * replaced <= limit)
-          & ((whole - part) * added + part * replaced <= limit))
+  fits = (whole * replaced <= limit) & (
+    (whole - part) * added + part * replaced <= limit
+  )
   kept = np.zeros(old.size, bool)
   kept[order[fits]] = True
   return kept
@@ -258,6 +309,5 @@ def _put_spaces(parts: list[str], before: int, after: int) -> None:
   """Makes empty separators spaces, except at the ends of a line."""
   if not parts[before] and before and parts[before - 1] != BORDER:
     parts[before] = ' '
-  if (not parts[after] and after + 1 < len(parts)
-      and parts[after + 1] != BORDER):
+  if not parts[after] and after + 1 < len(parts) and parts[after + 1] != BORDER:
     parts[after] = ' '

@@ -61,8 +61,13 @@ class Dictionary:
   entries: tuple[Entry, ...]
 
   @classmethod
-  def read(cls, path, *, languages: Sequence[str] | None = None,
-           format: Format | str = Format.TSV) -> 'Dictionary':
+  def read(
+    cls,
+    path,
+    *,
+    languages: Sequence[str] | None = None,
+    format: Format | str = Format.TSV,
+  ) -> 'Dictionary':
     """Reads a dictionary file; it may be compressed (.gz, .zst).
 
     Args:
@@ -79,14 +84,17 @@ class Dictionary:
     if languages is None:
       languages = _languages_of_name(path)
     kind = enums.of_value(format, Format, where='Dictionary.read: format')
-    read = (corpus_files.read_dictionary if kind is Format.TSV
-            else _read_muse)
-    entries = tuple(Entry(word, translation, 1.0 if weight is None else weight)
-                    for word, translation, weight in read(path))
+    read = corpus_files.read_dictionary if kind is Format.TSV else _read_muse
+    entries = tuple(
+      Entry(word, translation, 1.0 if weight is None else weight)
+      for word, translation, weight in read(path)
+    )
     if len(languages) != 2 or languages[0] == languages[1]:
       raise errors.CorpusError(
-          'A dictionary is of two different languages',
-          got=', '.join(languages), where=str(path))
+        'A dictionary is of two different languages',
+        got=', '.join(languages),
+        where=str(path),
+      )
     return cls((languages[0], languages[1]), entries)
 
   def from_language(self, language: str) -> Iterator[tuple[str, str, Entry]]:
@@ -108,9 +116,12 @@ class Dictionary:
     return self.languages[self.languages.index(language) == 0]
 
 
-def translations(language: str, dictionaries: Iterable[Dictionary], *,
-                 into: Sequence[str] | None = None,
-                 ) -> dict[str, tuple[Translation, ...]]:
+def translations(
+  language: str,
+  dictionaries: Iterable[Dictionary],
+  *,
+  into: Sequence[str] | None = None,
+) -> dict[str, tuple[Translation, ...]]:
   """Every word of a language with its translations, as they are drawn.
 
   One of the languages that have the word is drawn, each alike, then one of
@@ -136,8 +147,9 @@ def translations(language: str, dictionaries: Iterable[Dictionary], *,
     for word, translation, entry in dictionary.from_language(language):
       pool = pools.setdefault(word, {}).setdefault(target, {})
       pool[translation] = max(entry.weight, pool.get(translation, 0.0))
-  return {word: tuple(_shares(by_target))
-          for word, by_target in sorted(pools.items())}
+  return {
+    word: tuple(_shares(by_target)) for word, by_target in sorted(pools.items())
+  }
 
 
 def _shares(by_target: dict[str, dict[str, float]]) -> Iterator[Translation]:
@@ -151,9 +163,12 @@ def _languages_of_name(path: pathlib.Path) -> list[str]:
   languages = path.name.partition('.')[0].split('-')
   if len(languages) != 2:
     raise errors.CorpusError(
-        'The name of a dictionary does not tell its languages', got=path.name,
-        expected='<l1>-<l2>.<anything>', where=str(path),
-        fix='rename the file, or give the languages')
+      'The name of a dictionary does not tell its languages',
+      got=path.name,
+      expected='<l1>-<l2>.<anything>',
+      where=str(path),
+      fix='rename the file, or give the languages',
+    )
   return languages
 
 
@@ -163,11 +178,17 @@ def _read_muse(path: pathlib.Path) -> Iterator[tuple[str, str, None]]:
     fields = corpus_files.decode(line, path, number).split()
     if len(fields) != 2:
       raise errors.CorpusError(
-          'Malformed line in a dictionary', got=repr(' '.join(fields)[:60]),
-          expected='a word, white space and its translation',
-          where=f'{path}:{number}', fix='correct or delete the line')
+        'Malformed line in a dictionary',
+        got=repr(' '.join(fields)[:60]),
+        expected='a word, white space and its translation',
+        where=f'{path}:{number}',
+        fix='correct or delete the line',
+      )
     yield fields[0], fields[1], None
     count += 1
   if not count:
-    raise errors.CorpusError('A dictionary without entries', where=str(path),
-                             fix='fill or delete the file')
+    raise errors.CorpusError(
+      'A dictionary without entries',
+      where=str(path),
+      fix='fill or delete the file',
+    )

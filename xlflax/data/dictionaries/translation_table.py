@@ -18,7 +18,7 @@ from xlflax.data.corpus import segmentation
 from xlflax.data.dictionaries import dictionary as dictionaries_lib
 
 _MAX_REMEMBERED = 1 << 20
-_PLAIN = str.maketrans("’‐‑", "'--")
+_PLAIN = str.maketrans('’‐‑', "'--")
 _BORDER_CODE = -1
 _PHRASE_BIT = 4  # codes are (entry + 1) * 8 + starts a phrase * 4 + case
 
@@ -77,8 +77,11 @@ class TranslationTable:
     skipped: entries without a letter or digit, which are left out.
   """
 
-  def __init__(self, language: str, translations: Mapping[
-      str, Sequence[dictionaries_lib.Translation]]):
+  def __init__(
+    self,
+    language: str,
+    translations: Mapping[str, Sequence[dictionaries_lib.Translation]],
+  ):
     """Makes the table.
 
     Args:
@@ -89,16 +92,20 @@ class TranslationTable:
     self.skipped = len(translations) - sum(n for _, n in merged.values())
     self._entries = {key: i for i, key in enumerate(merged)}
     self._segmenter = segmentation.Segmenter(
-        language, [key for key in merged if ' ' not in key])
+      language, [key for key in merged if ' ' not in key]
+    )
     self._lengths = self._phrase_lengths()
     flat = [t for found, _ in merged.values() for t in found]
     self.texts = [t.text for t in flat]
-    self.costs = np.array([segmentation.count_words(t.text, t.language)
-                           for t in flat], np.int64)
-    self.spaced = np.array([not segmentation.is_unsegmented(t.language)
-                            for t in flat], bool)
+    self.costs = np.array(
+      [segmentation.count_words(t.text, t.language) for t in flat], np.int64
+    )
+    self.spaced = np.array(
+      [not segmentation.is_unsegmented(t.language) for t in flat], bool
+    )
     self._cumulative, self._last = _cumulate(
-        [[t.probability for t in found] for found, _ in merged.values()])
+      [[t.probability for t in found] for found, _ in merged.values()]
+    )
     self._known = _Known(self._resolve)
 
   def __len__(self) -> int:
@@ -111,8 +118,9 @@ class TranslationTable:
   def find(self, parts: Sequence[str]) -> Found:
     """The units of `parts`, from `split`, that have translations."""
     words = parts[1::2]
-    codes = np.fromiter(map(self._known.__getitem__, words), np.int64,
-                        len(words))
+    codes = np.fromiter(
+      map(self._known.__getitem__, words), np.int64, len(words)
+    )
     sizes = np.ones(len(words), np.int64)
     if self._lengths:
       self._match_phrases(parts, codes, sizes)
@@ -121,10 +129,14 @@ class TranslationTable:
     starts = np.searchsorted(lines, np.arange(int(is_border.sum()) + 1))
     units = np.flatnonzero(codes >= 8)
     return Found(
-        words=units, sizes=sizes[units], entries=codes[units] // 8 - 1,
-        cases=codes[units] % 4, lines=lines,
-        places=np.arange(len(words)) - starts[lines],
-        num_words=len(words) - int(is_border.sum()))
+      words=units,
+      sizes=sizes[units],
+      entries=codes[units] // 8 - 1,
+      cases=codes[units] % 4,
+      lines=lines,
+      places=np.arange(len(words)) - starts[lines],
+      num_words=len(words) - int(is_border.sum()),
+    )
 
   def choose(self, entries: np.ndarray, uniform: np.ndarray) -> np.ndarray:
     """Numbers of translations of `entries` [n], by draws from [0, 1) [n]."""
@@ -138,9 +150,9 @@ class TranslationTable:
       if i < free:
         continue
       for size in self._lengths[_key(parts[2 * i + 1]).lower()]:
-        code = self._look_up(_key(''.join(parts[2 * i + 1:2 * (i + size)])))
+        code = self._look_up(_key(''.join(parts[2 * i + 1 : 2 * (i + size)])))
         if code and i + size <= len(codes):
-          codes[i:i + size] = 0
+          codes[i : i + size] = 0
           codes[i], sizes[i], free = code, size, i + size
           break
 
@@ -151,8 +163,9 @@ class TranslationTable:
       words = self._segmenter.split(key)[1::2]
       if len(words) > 1:
         lengths.setdefault(words[0].lower(), set()).add(len(words))
-    return {first: sorted(found, reverse=True)
-            for first, found in lengths.items()}
+    return {
+      first: sorted(found, reverse=True) for first, found in lengths.items()
+    }
 
   def _resolve(self, word: str) -> int:
     """The code of a single word."""
@@ -172,8 +185,13 @@ class TranslationTable:
       spellings += (key.capitalize(), key.title())
     for spelling in spellings:
       if spelling in self._entries:
-        case = (Case.UPPER if is_upper else Case.CAPITALIZED
-                if key[:1].isupper() else Case.AS_IS)
+        case = (
+          Case.UPPER
+          if is_upper
+          else Case.CAPITALIZED
+          if key[:1].isupper()
+          else Case.AS_IS
+        )
         return (self._entries[spelling] + 1) * 8 + case
     return 0
 
@@ -211,13 +229,15 @@ def _merge(language: str, translations) -> dict[str, tuple[list, int]]:
     spans = [match.span() for match in pattern.finditer(word)]
     if not spans:
       continue
-    before, after = word[:spans[0][0]].strip(), word[spans[-1][1]:].strip()
-    key = _key(word[spans[0][0]:spans[-1][1]])
+    before, after = word[: spans[0][0]].strip(), word[spans[-1][1] :].strip()
+    key = _key(word[spans[0][0] : spans[-1][1]])
     bare = [t._replace(text=_strip(t.text, before, after)) for t in options]
     found, count = merged.get(key, ([], 0))
     merged[key] = found + bare, count + 1
-  return {key: ([t._replace(probability=t.probability / n) for t in found], n)
-          for key, (found, n) in merged.items()}
+  return {
+    key: ([t._replace(probability=t.probability / n) for t in found], n)
+    for key, (found, n) in merged.items()
+  }
 
 
 def _strip(text: str, before: str, after: str) -> str:
@@ -226,13 +246,17 @@ def _strip(text: str, before: str, after: str) -> str:
   return bare if re.search(r'\w', bare) else text
 
 
-def _cumulate(groups: Sequence[Sequence[float]]
-              ) -> tuple[np.ndarray, np.ndarray]:
+def _cumulate(
+  groups: Sequence[Sequence[float]],
+) -> tuple[np.ndarray, np.ndarray]:
   """Upper ends of the translations' intervals; entry i has i .. i + 1."""
   sizes = np.array([len(group) for group in groups], np.int64)
   last = np.cumsum(sizes) - 1
-  ends = [i + end for i, group in enumerate(groups)
-          for end in itertools.accumulate(group)]
+  ends = [
+    i + end
+    for i, group in enumerate(groups)
+    for end in itertools.accumulate(group)
+  ]
   cumulative = np.array(ends, np.float64)
   cumulative[last] = np.arange(1, len(groups) + 1)  # not a rounding less
   return cumulative, last

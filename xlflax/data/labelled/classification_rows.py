@@ -41,19 +41,28 @@ class ClassificationRows(rows_lib.RowMaker):
 
   def fields(self, length, spec):
     return rows_lib.text_fields(length, spec) | {
-        batch_lib.LABELS: rows_lib.Field((), UNKNOWN)}
+      batch_lib.LABELS: rows_lib.Field((), UNKNOWN)
+    }
 
   def make(self, examples, vocabulary, *, length):
     labels_lib.check_labels(examples, self.labels, 'the rows of a stream')
     numbers = {label: i for i, label in enumerate(self.labels)}
     labelled = [e for e in examples if e.label is not None]
     rows = iter(self.text_rows(labelled, vocabulary, length=length))
-    return [[] if example.label is None
-            else [next(rows) | {batch_lib.LABELS: numbers[example.label]}]
-            for example in examples]
+    return [
+      []
+      if example.label is None
+      else [next(rows) | {batch_lib.LABELS: numbers[example.label]}]
+      for example in examples
+    ]
 
-  def text_rows(self, examples: Sequence[examples_lib.ClassifiedText],
-                vocabulary, *, length: int) -> list[rows_lib.Row]:
+  def text_rows(
+    self,
+    examples: Sequence[examples_lib.ClassifiedText],
+    vocabulary,
+    *,
+    length: int,
+  ) -> list[rows_lib.Row]:
     """A row for each example, labelled or not, without `labels`.
 
     Raises:
@@ -68,20 +77,29 @@ class ClassificationRows(rows_lib.RowMaker):
     one = rows_lib.num_special(1, self.separator)
     if length <= two:
       raise errors.ConfigError(
-          'Rows have no room for text', got=f'{length} tokens',
-          expected=f'more than the {two} special ones')
+        'Rows have no room for text',
+        got=f'{length} tokens',
+        expected=f'more than the {two} special ones',
+      )
     rows = []
     for example, a, b, *languages in zip(
-        examples, first, second, first_ids, second_ids, strict=True):
-      a = a[:self.max_first_length]
+      examples, first, second, first_ids, second_ids, strict=True
+    ):
+      a = a[: self.max_first_length]
       if example.paired_text is None:
-        sides = [a[:length - one]]
+        sides = [a[: length - one]]
       else:
         keep_a, keep_b = longest_first(len(a), len(b), length - two)
         sides = [a[:keep_a], b[:keep_b]]
-      rows.append(rows_lib.text_row(
-          sides, languages, vocabulary.spec, separator=self.separator,
-          positions=self.positions))
+      rows.append(
+        rows_lib.text_row(
+          sides,
+          languages,
+          vocabulary.spec,
+          separator=self.separator,
+          positions=self.positions,
+        )
+      )
     return rows
 
 
@@ -122,7 +140,7 @@ def _languages(examples, vocabulary) -> tuple[np.ndarray, np.ndarray]:
 
   first = [number(example.language) for example in examples]
   second = [
-      own if example.paired_language is None
-      else number(example.paired_language)
-      for example, own in zip(examples, first, strict=True)]
+    own if example.paired_language is None else number(example.paired_language)
+    for example, own in zip(examples, first, strict=True)
+  ]
   return np.asarray(first, np.int32), np.asarray(second, np.int32)

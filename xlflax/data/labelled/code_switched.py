@@ -46,8 +46,14 @@ class CodeSwitched(ExampleSource):
 
   def languages(self) -> tuple[str, ...]:
     own = (self.english_part,) if self.include_english else ()
-    return (*own, *(part for part in self.translations.languages()
-                    if part != self.english_part))
+    return (
+      *own,
+      *(
+        part
+        for part in self.translations.languages()
+        if part != self.english_part
+      ),
+    )
 
   def load(self, part: str) -> list[examples_lib.Example]:
     """The examples of a part.
@@ -68,8 +74,9 @@ class CodeSwitched(ExampleSource):
     return found
 
 
-def by_id(examples: list[examples_lib.Example], part: str
-          ) -> dict[str, examples_lib.Example]:
+def by_id(
+  examples: list[examples_lib.Example], part: str
+) -> dict[str, examples_lib.Example]:
   """id -> example.
 
   Raises:
@@ -80,14 +87,18 @@ def by_id(examples: list[examples_lib.Example], part: str
     counts = collections.Counter(example.id for example in examples)
     twice = counts.most_common(1)[0][0]
     raise errors.CorpusError(
-        'Two examples have one id, so translations cannot be told apart',
-        got=twice, where=f'part {part}')
+      'Two examples have one id, so translations cannot be told apart',
+      got=twice,
+      where=f'part {part}',
+    )
   return known
 
 
-def counterpart(example: examples_lib.Example,
-                known: Mapping[str, examples_lib.Example], part: str
-                ) -> examples_lib.Example:
+def counterpart(
+  example: examples_lib.Example,
+  known: Mapping[str, examples_lib.Example],
+  part: str,
+) -> examples_lib.Example:
   """The example with the same id.
 
   Raises:
@@ -96,22 +107,26 @@ def counterpart(example: examples_lib.Example,
   found = known.get(example.id)
   if found is None:
     raise errors.CorpusError(
-        'A translation has no original', got=f'id {example.id}',
-        where=f'part {part}', expected='an id of the original examples',
-        fix='give both files ids, or the same lines in the same order')
+      'A translation has no original',
+      got=f'id {example.id}',
+      where=f'part {part}',
+      expected='an id of the original examples',
+      fix='give both files ids, or the same lines in the same order',
+    )
   label = getattr(example, 'label', None)
   if label != getattr(found, 'label', None):
     raise errors.CorpusError(
-        'A translation has another label than its original',
-        got=f'{label!r} and {getattr(found, "label", None)!r}',
-        where=f'part {part}, id {example.id}',
-        fix='check that the files have the same examples in the same order')
+      'A translation has another label than its original',
+      got=f'{label!r} and {getattr(found, "label", None)!r}',
+      where=f'part {part}, id {example.id}',
+      fix='check that the files have the same examples in the same order',
+    )
   return found
 
 
-def switched(original: examples_lib.Example,
-             translation: examples_lib.Example
-             ) -> tuple[examples_lib.Example, examples_lib.Example]:
+def switched(
+  original: examples_lib.Example, translation: examples_lib.Example
+) -> tuple[examples_lib.Example, examples_lib.Example]:
   """(a_t, b_en) and (a_en, b_t).
 
   Raises:
@@ -119,34 +134,52 @@ def switched(original: examples_lib.Example,
   """
   names = (f'{original.id}:0', f'{original.id}:1')
   if isinstance(original, examples_lib.Question) and isinstance(
-      translation, examples_lib.Question):
+    translation, examples_lib.Question
+  ):
     # Answers and title are the context's, which is the first language.
-    return (_question(translation, original, names[0]),
-            _question(original, translation, names[1]))
-  if (isinstance(original, examples_lib.ClassifiedText)
-      and isinstance(translation, examples_lib.ClassifiedText)
-      and original.paired_text is not None
-      and translation.paired_text is not None):
-    return (_pair(translation, original, names[0]),
-            _pair(original, translation, names[1]))
+    return (
+      _question(translation, original, names[0]),
+      _question(original, translation, names[1]),
+    )
+  if (
+    isinstance(original, examples_lib.ClassifiedText)
+    and isinstance(translation, examples_lib.ClassifiedText)
+    and original.paired_text is not None
+    and translation.paired_text is not None
+  ):
+    return (
+      _pair(translation, original, names[0]),
+      _pair(original, translation, names[1]),
+    )
   raise errors.ConfigError(
-      'Code-switched examples are of pairs of texts', got=original.KIND,
-      expected='premise and hypothesis, or question and context',
-      where=f'example {original.id}')
+    'Code-switched examples are of pairs of texts',
+    got=original.KIND,
+    expected='premise and hypothesis, or question and context',
+    where=f'example {original.id}',
+  )
 
 
-def _question(asked: examples_lib.Question, answered: examples_lib.Question,
-              name: str) -> examples_lib.Question:
+def _question(
+  asked: examples_lib.Question, answered: examples_lib.Question, name: str
+) -> examples_lib.Question:
   """The question of one, the context of the other."""
   return dataclasses.replace(
-      answered, id=name, question=asked.question,
-      question_language=asked.question_language or asked.language)
+    answered,
+    id=name,
+    question=asked.question,
+    question_language=asked.question_language or asked.language,
+  )
 
 
-def _pair(first: examples_lib.ClassifiedText,
-          second: examples_lib.ClassifiedText, name: str
-          ) -> examples_lib.ClassifiedText:
+def _pair(
+  first: examples_lib.ClassifiedText,
+  second: examples_lib.ClassifiedText,
+  name: str,
+) -> examples_lib.ClassifiedText:
   """The first text of one, the second of the other."""
   return dataclasses.replace(
-      first, id=name, paired_text=second.paired_text,
-      paired_language=second.paired_language or second.language)
+    first,
+    id=name,
+    paired_text=second.paired_text,
+    paired_language=second.paired_language or second.language,
+  )

@@ -31,9 +31,11 @@ class JoinedExamples(source_lib.ExampleSource):
     twice = sorted({part for part in parts if parts.count(part) > 1})
     if twice:
       raise errors.ConfigError(
-          'Two sources of examples have the same part', got=', '.join(twice),
-          where='JoinedExamples.sources',
-          fix='name all files of a part in one source')
+        'Two sources of examples have the same part',
+        got=', '.join(twice),
+        where='JoinedExamples.sources',
+        fix='name all files of a part in one source',
+      )
     return tuple(parts)
 
   def load(self, part: str) -> list[examples_lib.Example]:
@@ -41,12 +43,20 @@ class JoinedExamples(source_lib.ExampleSource):
       if part in source.languages():
         return source.load(part)
     raise errors.CorpusError(
-        'A source has no file of a language', got=part,
-        expected='one of ' + ', '.join(self.languages()))
+      'A source has no file of a language',
+      got=part,
+      expected='one of ' + ', '.join(self.languages()),
+    )
 
   def problems(self, part: str) -> tuple[str, ...]:
-    return next((source.problems(part) for source in self.sources
-                 if part in source.languages()), ())
+    return next(
+      (
+        source.problems(part)
+        for source in self.sources
+        if part in source.languages()
+      ),
+      (),
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,8 +81,10 @@ class TranslatedExamples(source_lib.ExampleSource):
     found = []
     for example in self.source.load(part):
       changes: dict[str, Any] = {'language': self.language} | {
-          name: None for name in ('paired_language', 'question_language')
-          if hasattr(example, name)}
+        name: None
+        for name in ('paired_language', 'question_language')
+        if hasattr(example, name)
+      }
       found.append(dataclasses.replace(example, **changes))
     return found
 

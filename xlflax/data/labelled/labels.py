@@ -9,7 +9,6 @@ from xlflax.data.labelled import examples as examples_lib
 
 
 class _Source(Protocol):
-
   def languages(self) -> tuple[str, ...]: ...
 
   def load(self, part: str) -> list[examples_lib.Example]: ...
@@ -28,12 +27,15 @@ def labels(example: examples_lib.Example) -> tuple[str, ...] | None:
   if isinstance(example, examples_lib.ParsedSentence):
     return example.relations
   raise errors.ConfigError(
-      'Examples of this kind have no labels', got=example.KIND,
-      expected='classification, tagging or parsing')
+    'Examples of this kind have no labels',
+    got=example.KIND,
+    expected='classification, tagging or parsing',
+  )
 
 
-def labels_of(source: _Source, parts: Sequence[str] | None = None
-              ) -> tuple[str, ...]:
+def labels_of(
+  source: _Source, parts: Sequence[str] | None = None
+) -> tuple[str, ...]:
   """All labels, tags or relations of a source, sorted.
 
   Args:
@@ -44,18 +46,23 @@ def labels_of(source: _Source, parts: Sequence[str] | None = None
     CorpusError: no example has a label.
   """
   parts = source.languages() if parts is None else parts
-  found = set(itertools.chain.from_iterable(
-      labels(example) or () for part in parts for example in source.load(part)))
+  found = set(
+    itertools.chain.from_iterable(
+      labels(example) or () for part in parts for example in source.load(part)
+    )
+  )
   if not found:
     raise errors.CorpusError(
-        'No example has a label', where='the examples in ' + ', '.join(parts),
-        fix='take the labels from the training data, not from a blind test '
-        'set')
+      'No example has a label',
+      where='the examples in ' + ', '.join(parts),
+      fix='take the labels from the training data, not from a blind test set',
+    )
   return tuple(sorted(found))
 
 
-def check_labels(examples: Iterable[examples_lib.Example],
-                 known: Collection[str], where: str) -> None:
+def check_labels(
+  examples: Iterable[examples_lib.Example], known: Collection[str], where: str
+) -> None:
   """Checks that a model knows all labels.
 
   Args:
@@ -71,8 +78,10 @@ def check_labels(examples: Iterable[examples_lib.Example],
     for label in labels(example) or ():
       if label not in known:
         raise errors.CorpusError(
-            'A label was not seen in training',
-            got=f'{label!r} in {example.language}, example {example.id}',
-            expected='one of ' + ', '.join(sorted(known)), where=where,
-            fix='train on data with this label, or rename it where the file '
-            'is read')
+          'A label was not seen in training',
+          got=f'{label!r} in {example.language}, example {example.id}',
+          expected='one of ' + ', '.join(sorted(known)),
+          where=where,
+          fix='train on data with this label, or rename it where the file '
+          'is read',
+        )

@@ -34,8 +34,14 @@ FOLDER = 'labelled'
 class LabelledLoader:
   """See `loader.Loader`."""
 
-  def __init__(self, stream: stream_lib.LabelledStream, *, vocabulary,
-               seed: int, cache_dir=None):
+  def __init__(
+    self,
+    stream: stream_lib.LabelledStream,
+    *,
+    vocabulary,
+    seed: int,
+    cache_dir=None,
+  ):
     """Opens the stream.
 
     Raises:
@@ -47,21 +53,27 @@ class LabelledLoader:
     self._spec = stream.batch_spec(vocabulary.spec)
     self._tables = _tables(stream, vocabulary, cache_dir)
     group = stream.group_size
-    sizes = {part: table.num_rows // group
-             for part, table in self._tables.items()}
+    sizes = {
+      part: table.num_rows // group for part, table in self._tables.items()
+    }
     for part, size in sizes.items():
       if not size:
         raise errors.CorpusError(
-            'No labelled example of a language can be used',
-            got=f'{self._tables[part].counts["examples"]} examples, none of '
-            f'which fits into {stream.length} tokens with its label',
-            where=f'stream {stream.name!r}, part {part}',
-            fix='raise the length, or leave the part out')
+          'No labelled example of a language can be used',
+          got=f'{self._tables[part].counts["examples"]} examples, none of '
+          f'which fits into {stream.length} tokens with its label',
+          where=f'stream {stream.name!r}, part {part}',
+          fix='raise the length, or leave the part out',
+        )
     of_groups: Any = dataclasses.replace(
-        stream, batch_size=stream.batch_size // group, group_size=1)
+      stream, batch_size=stream.batch_size // group, group_size=1
+    )
     self._plan = row_plan.RowPlan(
-        of_groups, seed=seed, sizes=sizes,
-        rates={part: float(size) for part, size in sizes.items()})
+      of_groups,
+      seed=seed,
+      sizes=sizes,
+      rates={part: float(size) for part, size in sizes.items()},
+    )
 
   @property
   def spec(self):
@@ -77,8 +89,10 @@ class LabelledLoader:
     """See `loader.Loader.rows`."""
     loader_lib.check_range(self.stream, step, start, stop)
     group = self.stream.group_size
-    parts, uses = (np.repeat(of_groups, group)[start:stop]
-                   for of_groups in self._plan.slots(step))
+    parts, uses = (
+      np.repeat(of_groups, group)[start:stop]
+      for of_groups in self._plan.slots(step)
+    )
     sizes = self._plan.sizes[parts]
     epoch, index = np.divmod(uses, sizes)
     if self.stream.shuffle:
@@ -87,20 +101,30 @@ class LabelledLoader:
     index = index * group + np.arange(start, stop) % group
     names = self._plan.tasks
     return rows_lib.stack(
-        [self._tables[names[part]].row(place)
-         for part, place in zip(parts.tolist(), index.tolist(), strict=True)],
-        self._fields)
+      [
+        self._tables[names[part]].row(place)
+        for part, place in zip(parts.tolist(), index.tolist(), strict=True)
+      ],
+      self._fields,
+    )
 
   def statistics(self) -> list[loader_lib.TaskStatistics]:
     """Sizes and rates, for each part."""
     return [
-        loader_lib.TaskStatistics(
-            task=part, languages=tuple(part.split('-')),
-            examples=table.counts['examples'], rate=float(rate),
-            rows=table.num_rows, dropped=table.counts['unused'], truncated=0,
-            tokens=table.num_tokens(batch_lib.TOKEN_IDS))
-        for (part, table), rate in zip(
-            sorted(self._tables.items()), self._plan.rates(), strict=True)]
+      loader_lib.TaskStatistics(
+        task=part,
+        languages=tuple(part.split('-')),
+        examples=table.counts['examples'],
+        rate=float(rate),
+        rows=table.num_rows,
+        dropped=table.counts['unused'],
+        truncated=0,
+        tokens=table.num_tokens(batch_lib.TOKEN_IDS),
+      )
+      for (part, table), rate in zip(
+        sorted(self._tables.items()), self._plan.rates(), strict=True
+      )
+    ]
 
   def close(self) -> None:
     """Lets go of the rows."""
@@ -110,19 +134,23 @@ class LabelledLoader:
 def _tables(stream, vocabulary, cache_dir) -> dict[str, row_table.RowTable]:
   """Part -> its rows, from the cache where they are there."""
   if cache_dir is None:
-    return {part: _read(stream, part, vocabulary)
-            for part in stream.chosen_parts()}
+    return {
+      part: _read(stream, part, vocabulary) for part in stream.chosen_parts()
+    }
   folder = _folder(stream, vocabulary, cache_dir)
   fingerprint = _fingerprint(stream)
   done = folder / 'parts.txt'
   if done.exists():
     parts = done.read_text(encoding='utf-8').split()
-    loaded = {part: row_table.RowTable.load(folder / f'{part}.npz')
-              for part in parts}
+    loaded = {
+      part: row_table.RowTable.load(folder / f'{part}.npz') for part in parts
+    }
     if fingerprint in ('', *(own for _, own in loaded.values())):
       return {part: table for part, (table, _) in loaded.items()}
-    logging.info('Stream %s: the examples have changed; their cached rows '
-                 'are made anew.', stream.name)
+    logging.info(
+      'Stream %s: the examples have changed; their cached rows are made anew.',
+      stream.name,
+    )
   tables = {}
   for part in stream.chosen_parts():
     tables[part] = _read(stream, part, vocabulary)
@@ -133,19 +161,32 @@ def _tables(stream, vocabulary, cache_dir) -> dict[str, row_table.RowTable]:
 
 def _folder(stream, vocabulary, cache_dir) -> pathlib.Path:
   """Where rows of these settings lie; where the examples lie is no part."""
-  settings = '\n'.join(map(str, (
-      _settings(stream.source), stream.rows, stream.length, stream.parts,
-      stream.max_examples, vocabulary.hash,
-      *([stream.group_size] if stream.group_size > 1 else ()))))
+  settings = '\n'.join(
+    map(
+      str,
+      (
+        _settings(stream.source),
+        stream.rows,
+        stream.length,
+        stream.parts,
+        stream.max_examples,
+        vocabulary.hash,
+        *([stream.group_size] if stream.group_size > 1 else ()),
+      ),
+    )
+  )
   name = hashlib.sha256(settings.encode('utf-8')).hexdigest()[:16]
-  return (paths.local(cache_dir, where='cache_dir') / FOLDER
-          / f'{stream.name}-{name}')
+  return (
+    paths.local(cache_dir, where='cache_dir') / FOLDER / f'{stream.name}-{name}'
+  )
 
 
 def _settings(source) -> dict[str, str]:
-  return {field.name: repr(getattr(source, field.name))
-          for field in dataclasses.fields(source)
-          if field.name not in ('files', 'directory')}
+  return {
+    field.name: repr(getattr(source, field.name))
+    for field in dataclasses.fields(source)
+    if field.name not in ('files', 'directory')
+  }
 
 
 def _fingerprint(stream) -> str:
@@ -176,11 +217,13 @@ def _made(stream, examples, vocabulary) -> Iterator[list[rows_lib.Row]]:
     else:
       for start in range(0, len(made), stream.group_size):
         yield from _interleaved(
-            made[start:start + stream.group_size], stream.group_size)
+          made[start : start + stream.group_size], stream.group_size
+        )
 
 
-def _interleaved(made: list[list[rows_lib.Row]], size: int
-                 ) -> list[list[rows_lib.Row]]:
+def _interleaved(
+  made: list[list[rows_lib.Row]], size: int
+) -> list[list[rows_lib.Row]]:
   """Rows of a group in turns, as many of each example.
 
   Before: `[[a, b], [c]]`; after: `[[a, c], [b, c]]`, which read in one is
@@ -189,7 +232,10 @@ def _interleaved(made: list[list[rows_lib.Row]], size: int
   if not all(made):
     return [[] for _ in made]
   count = max(map(len, made))
-  rows = [made[k % len(made)][j % len(made[k % len(made)])]
-          for j in range(count) for k in range(size)]
+  rows = [
+    made[k % len(made)][j % len(made[k % len(made)])]
+    for j in range(count)
+    for k in range(size)
+  ]
   share = -(-len(rows) // len(made))
-  return [rows[i * share:(i + 1) * share] for i in range(len(made))]
+  return [rows[i * share : (i + 1) * share] for i in range(len(made))]

@@ -15,8 +15,13 @@ from xlflax.data.labelled import rows as rows_lib
 from xlflax.data.labelled import source as source_lib
 
 # The keys that a counterpart has.
-TEXT = (batch_lib.TOKEN_IDS, batch_lib.SEGMENT_IDS, batch_lib.POSITIONS,
-         batch_lib.LANGUAGE_IDS, batch_lib.SIDE_IDS)
+TEXT = (
+  batch_lib.TOKEN_IDS,
+  batch_lib.SEGMENT_IDS,
+  batch_lib.POSITIONS,
+  batch_lib.LANGUAGE_IDS,
+  batch_lib.SIDE_IDS,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,10 +53,10 @@ class PairedRows(rows_lib.RowMaker):
 
   def make(self, examples, vocabulary, *, length):
     made = self.rows.make(examples, vocabulary, length=length)
-    paired = self.rows.make(self.counterparts_of(examples), vocabulary,
-                            length=length)
-    return [pair(own, other)
-            for own, other in zip(made, paired, strict=True)]
+    paired = self.rows.make(
+      self.counterparts_of(examples), vocabulary, length=length
+    )
+    return [pair(own, other) for own, other in zip(made, paired, strict=True)]
 
   def counterparts_of(self, examples) -> list[Any]:
     """The counterpart of each example."""
@@ -65,18 +70,27 @@ class PairedRows(rows_lib.RowMaker):
         continue
       if part not in known:
         known[part] = code_switched.by_id(self.counterparts.load(part), part)
-      found.append(code_switched.counterpart(
-          example, known[part], f'counterparts of {part}'))
+      found.append(
+        code_switched.counterpart(
+          example, known[part], f'counterparts of {part}'
+        )
+      )
     return found
 
 
-def pair(own: list[rows_lib.Row], other: list[rows_lib.Row]
-            ) -> list[rows_lib.Row]:
+def pair(
+  own: list[rows_lib.Row], other: list[rows_lib.Row]
+) -> list[rows_lib.Row]:
   """Rows with the other side's text; none where the other has none."""
   if not other:
     return []
-  return [row | {batch_lib.PAIRED + key: other[min(i, len(other) - 1)][key]
-                 for key in TEXT} for i, row in enumerate(own)]
+  return [
+    row
+    | {
+      batch_lib.PAIRED + key: other[min(i, len(other) - 1)][key] for key in TEXT
+    }
+    for i, row in enumerate(own)
+  ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,8 +111,11 @@ class Counterparts(source_lib.ExampleSource):
   partner: str | None = None
 
   def languages(self) -> tuple[str, ...]:
-    others = tuple(part for part in self.translations.languages()
-                   if part != self.english_part)
+    others = tuple(
+      part
+      for part in self.translations.languages()
+      if part != self.english_part
+    )
     return (self.english_part, *others)
 
   def load(self, part: str) -> list[examples_lib.Example]:

@@ -37,9 +37,14 @@ class ParsingRows(rows_lib.RowMaker):
     object.__setattr__(self, 'relations', tuple(self.relations))
 
   def fields(self, length, spec):
-    return rows_lib.text_fields(length, spec) | word_fields(length) | {
+    return (
+      rows_lib.text_fields(length, spec)
+      | word_fields(length)
+      | {
         batch_lib.HEADS: rows_lib.Field((length,), NONE),
-        batch_lib.RELATIONS: rows_lib.Field((length,), NONE)}
+        batch_lib.RELATIONS: rows_lib.Field((length,), NONE),
+      }
+    )
 
   def make(self, examples, vocabulary, *, length):
     labels_lib.check_labels(examples, self.relations, 'the rows of a stream')
@@ -49,34 +54,42 @@ class ParsingRows(rows_lib.RowMaker):
     made = []
     for example in examples:
       relations = np.array([numbers[r] for r in example.relations or ()])
-      made.append([] if example.heads is None else [
+      made.append(
+        []
+        if example.heads is None
+        else [
           with_words(row) | _tree(row, np.array(example.heads), relations)
-          for row in next(rows)])
+          for row in next(rows)
+        ]
+      )
     return made
 
 
 def word_fields(length: int) -> dict[str, rows_lib.Field]:
   """The keys that `with_words` adds to those of a text."""
-  return {batch_lib.WORD_STARTS: rows_lib.Field((length,), NONE),
-          batch_lib.WORD_LENGTHS: rows_lib.Field((length,), 0)}
+  return {
+    batch_lib.WORD_STARTS: rows_lib.Field((length,), NONE),
+    batch_lib.WORD_LENGTHS: rows_lib.Field((length,), 0),
+  }
 
 
 def with_words(row: word_rows.WordRow) -> rows_lib.Row:
   """A row that says where its words are, the root before them."""
   return row.row | {
-      batch_lib.WORD_STARTS: np.concatenate([[0], row.starts]).astype(
-          np.int32),
-      batch_lib.WORD_LENGTHS: np.concatenate([[1], row.lengths]).astype(
-          np.int32)}
+    batch_lib.WORD_STARTS: np.concatenate([[0], row.starts]).astype(np.int32),
+    batch_lib.WORD_LENGTHS: np.concatenate([[1], row.lengths]).astype(np.int32),
+  }
 
 
-def _tree(row: word_rows.WordRow, heads: np.ndarray, relations: np.ndarray
-          ) -> rows_lib.Row:
+def _tree(
+  row: word_rows.WordRow, heads: np.ndarray, relations: np.ndarray
+) -> rows_lib.Row:
   """Heads and relations [w + 1] of a row's words, of the sentence's."""
   own = heads[row.words]
   inside = (own > row.first) & (own <= row.first + len(row.starts))
   places = np.where(own == 0, 0, np.where(inside, own - row.first, NONE))
   kinds = np.where(places == NONE, NONE, relations[row.words])
-  return {batch_lib.HEADS: np.concatenate([[NONE], places]).astype(np.int32),
-          batch_lib.RELATIONS: np.concatenate([[NONE], kinds]).astype(
-              np.int32)}
+  return {
+    batch_lib.HEADS: np.concatenate([[NONE], places]).astype(np.int32),
+    batch_lib.RELATIONS: np.concatenate([[NONE], kinds]).astype(np.int32),
+  }

@@ -36,15 +36,21 @@ def spans(text: str, pieces: Sequence[str | None]) -> Spans | None:
     (starts int32 [T], ends int32 [T]), or None where no reading of the pieces
     is the text. Neighbouring unknown pieces are told apart arbitrarily.
   """
-  targets = [normalize(text).encode(errors='replace')
-             for normalize in _NORMALIZERS]
+  targets = [
+    normalize(text).encode(errors='replace') for normalize in _NORMALIZERS
+  ]
   for read in _READINGS:
     surfaces = [None if piece is None else read(piece) for piece in pieces]
-    if any(surface is None and piece is not None
-           for surface, piece in zip(surfaces, pieces, strict=True)):
+    if any(
+      surface is None and piece is not None
+      for surface, piece in zip(surfaces, pieces, strict=True)
+    ):
       continue
-    whole = None if None in pieces else b''.join(
-        surface for surface in surfaces if surface is not None)
+    whole = (
+      None
+      if None in pieces
+      else b''.join(surface for surface in surfaces if surface is not None)
+    )
     for normalize, expected in zip(_NORMALIZERS, targets, strict=True):
       if whole not in (None, expected):
         continue
@@ -55,17 +61,18 @@ def spans(text: str, pieces: Sequence[str | None]) -> Spans | None:
   return None
 
 
-def _bounds(target: bytes, surfaces: Sequence[bytes | None]
-            ) -> Sequence[int] | None:
+def _bounds(
+  target: bytes, surfaces: Sequence[bytes | None]
+) -> Sequence[int] | None:
   """Where pieces begin, and the end: T + 1 places in `target`."""
   if None not in surfaces:
     if b''.join(s for s in surfaces if s is not None) != target:
       return None
-    return [0, *itertools.accumulate(
-        len(s) for s in surfaces if s is not None)]
+    return [0, *itertools.accumulate(len(s) for s in surfaces if s is not None)]
   try:
-    found = _around_unknown(target.decode(), [
-        None if s is None else s.decode() for s in surfaces])
+    found = _around_unknown(
+      target.decode(), [None if s is None else s.decode() for s in surfaces]
+    )
   except UnicodeDecodeError:
     return None
   if found is None:
@@ -75,8 +82,9 @@ def _bounds(target: bytes, surfaces: Sequence[bytes | None]
   return [places[bound] for bound in found]
 
 
-def _around_unknown(text: str, surfaces: Sequence[str | None]
-                    ) -> list[int] | None:
+def _around_unknown(
+  text: str, surfaces: Sequence[str | None]
+) -> list[int] | None:
   """As `_bounds`, in characters: known pieces are found from the left.
 
   Neighbouring unknown pieces share what lies between as `_shared` says.
@@ -88,8 +96,13 @@ def _around_unknown(text: str, surfaces: Sequence[str | None]
       waiting = len(list(group))
       continue
     pieces = [piece for piece in group if piece is not None]
-    found = _find(text, ''.join(pieces), place, waiting,
-                  last=len(bounds) + waiting + len(pieces) > len(surfaces))
+    found = _find(
+      text,
+      ''.join(pieces),
+      place,
+      waiting,
+      last=len(bounds) + waiting + len(pieces) > len(surfaces),
+    )
     if found is None:
       return None
     bounds += _shared(text, place, found, waiting)
@@ -100,13 +113,17 @@ def _around_unknown(text: str, surfaces: Sequence[str | None]
   return bounds + _shared(text, place, len(text), waiting)
 
 
-def _find(text: str, part: str, place: int, waiting: int, *, last: bool
-          ) -> int | None:
+def _find(
+  text: str, part: str, place: int, waiting: int, *, last: bool
+) -> int | None:
   """Where a part lies after at least `waiting` more characters."""
   if not waiting:
     return place if text.startswith(part, place) else None
-  found = (len(text) - len(part) if last and text.endswith(part)
-           else text.find(part, place + waiting))
+  found = (
+    len(text) - len(part)
+    if last and text.endswith(part)
+    else text.find(part, place + waiting)
+  )
   return found if found >= place + waiting else None
 
 
@@ -167,14 +184,19 @@ def _byte_alphabet() -> dict[str, int]:
   Bytes that are printable characters of Latin-1 stand for themselves, the
   others for the characters from U+0100 on, in their order.
   """
-  shown = {*range(0x21, 0x7f), *range(0xa1, 0xad), *range(0xae, 0x100)}
+  shown = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
   rest = itertools.count(0x100)
-  return {chr(byte if byte in shown else next(rest)): byte
-          for byte in range(0x100)}
+  return {
+    chr(byte if byte in shown else next(rest)): byte for byte in range(0x100)
+  }
 
 
 _READINGS: tuple[Callable[[str], bytes | None], ...] = (
-    _sentencepiece, _wordpiece, _byte_level, _word_end)
+  _sentencepiece,
+  _wordpiece,
+  _byte_level,
+  _word_end,
+)
 
 
 # What vocabularies make of text before they cut it into pieces.
@@ -195,23 +217,34 @@ def _compatible_lower(text: str) -> str:
 def _without_marks(text: str) -> str:
   """Lower case without combining marks, as uncased BERT reads text."""
   decomposed = unicodedata.normalize('NFD', text.lower())
-  return _visible(''.join(c for c in decomposed
-                          if unicodedata.category(c) != 'Mn'))
+  return _visible(
+    ''.join(c for c in decomposed if unicodedata.category(c) != 'Mn')
+  )
 
 
 def _visible(text: str) -> str:
   """Without white space and characters of control and format."""
-  return ''.join(c for c in text if not c.isspace()
-                 and unicodedata.category(c) not in ('Cc', 'Cf'))
+  return ''.join(
+    c
+    for c in text
+    if not c.isspace() and unicodedata.category(c) not in ('Cc', 'Cf')
+  )
 
 
 _NORMALIZERS: tuple[Callable[[str], str], ...] = (
-    str, _visible, functools.partial(unicodedata.normalize, 'NFC'),
-    _compatible, _lower, _compatible_lower, _without_marks)
+  str,
+  _visible,
+  functools.partial(unicodedata.normalize, 'NFC'),
+  _compatible,
+  _lower,
+  _compatible_lower,
+  _without_marks,
+)
 
 
-def _normalized(text: str, normalize: Callable[[str], str]
-                ) -> tuple[bytes, np.ndarray, np.ndarray]:
+def _normalized(
+  text: str, normalize: Callable[[str], str]
+) -> tuple[bytes, np.ndarray, np.ndarray]:
   """Normalised UTF-8 [N], and each byte's first character and last plus one.
 
   Before: 'ﬁx' by NFKC; after: b'fix', [0, 0, 1], [1, 1, 2].
@@ -238,7 +271,8 @@ def _clusters(text: str, normalize) -> list[tuple[int, int]]:
       continue
     cluster = text[start:stop]
     if stop - start > 1 and ''.join(map(normalize, cluster)) == normalize(
-        cluster):
+      cluster
+    ):
       found += [(i, i + 1) for i in range(start, stop)]
     else:
       found.append((start, stop))
@@ -248,5 +282,8 @@ def _clusters(text: str, normalize) -> list[tuple[int, int]]:
 
 def _joins(character: str) -> bool:
   """Whether it may become one character with the one before."""
-  return (unicodedata.combining(character) != 0
-          or 'ᅠ' <= character <= 'ᇿ' or character in 'ﾞﾟ')
+  return (
+    unicodedata.combining(character) != 0
+    or 'ᅠ' <= character <= 'ᇿ'
+    or character in 'ﾞﾟ'
+  )

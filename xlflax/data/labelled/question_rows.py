@@ -47,8 +47,10 @@ class Window(NamedTuple):
   def characters(self, start: int, end: int) -> tuple[int, int]:
     """The characters of the context from position `start` through `end`."""
     shift = self.first - self.offset
-    return (int(self.spans.starts[start + shift]),
-            int(self.spans.ends[end + shift]))
+    return (
+      int(self.spans.starts[start + shift]),
+      int(self.spans.ends[end + shift]),
+    )
 
   def positions(self, start: int, stop: int) -> tuple[int, int] | None:
     """The positions of first and last token of characters start:stop.
@@ -57,11 +59,13 @@ class Window(NamedTuple):
     """
     return self.places(self.spans.cover(start, stop))
 
-  def places(self, covered: tuple[int, int] | None
-             ) -> tuple[int, int] | None:
+  def places(self, covered: tuple[int, int] | None) -> tuple[int, int] | None:
     """The positions of the context's tokens covered[0] through covered[1]."""
-    if covered is None or covered[0] < self.first or (
-        covered[1] >= self.first + self.num_tokens):
+    if (
+      covered is None
+      or covered[0] < self.first
+      or (covered[1] >= self.first + self.num_tokens)
+    ):
       return None
     shift = self.offset - self.first
     return covered[0] + shift, covered[1] + shift
@@ -100,116 +104,162 @@ class QuestionRows(rows_lib.RowMaker):
     for name in ('doc_stride', 'max_question_length'):
       if getattr(self, name) < 1:
         raise errors.ConfigError(
-            f'QuestionRows.{name} must be positive', got=getattr(self, name))
+          f'QuestionRows.{name} must be positive', got=getattr(self, name)
+        )
 
   def fields(self, length, spec):
     return rows_lib.text_fields(length, spec) | {
-        batch_lib.CONTEXT_MASK: rows_lib.Field((length,)),
-        batch_lib.START_POSITIONS: rows_lib.Field(()),
-        batch_lib.END_POSITIONS: rows_lib.Field(())}
+      batch_lib.CONTEXT_MASK: rows_lib.Field((length,)),
+      batch_lib.START_POSITIONS: rows_lib.Field(()),
+      batch_lib.END_POSITIONS: rows_lib.Field(()),
+    }
 
   def make(self, examples, vocabulary, *, length):
     wrong = mismatches(examples)
     if wrong:
       logging.warning(
-          '%d questions are left out, as their context does not have the '
-          'answer where they say: %s%s', len(wrong),
-          ', '.join(wrong[:_MAX_LISTED]),
-          ', …' if len(wrong) > _MAX_LISTED else '')
+        '%d questions are left out, as their context does not have the '
+        'answer where they say: %s%s',
+        len(wrong),
+        ', '.join(wrong[:_MAX_LISTED]),
+        ', …' if len(wrong) > _MAX_LISTED else '',
+      )
     usable = [bool(e.answers) and holds(e, e.answers[0]) for e in examples]
-    windows = iter(self.windows(
+    windows = iter(
+      self.windows(
         [e for e, use in zip(examples, usable, strict=True) if use],
-        vocabulary, length=length))
-    return [self._answered(next(windows), example.answers[0]) if use else []
-            for example, use in zip(examples, usable, strict=True)]
+        vocabulary,
+        length=length,
+      )
+    )
+    return [
+      self._answered(next(windows), example.answers[0]) if use else []
+      for example, use in zip(examples, usable, strict=True)
+    ]
 
-  def windows(self, examples: Sequence[examples_lib.Question], vocabulary, *,
-              length: int) -> list[list[Window]]:
+  def windows(
+    self, examples: Sequence[examples_lib.Question], vocabulary, *, length: int
+  ) -> list[list[Window]]:
     """The rows of each question, answered or not; [] for an empty context.
 
     Raises:
       ConfigError: the length leaves no room for the context.
       VocabularyError: the language is needed, and the vocabulary lacks it.
     """
-    codes = [(e.question_language or e.language, e.language)
-             for e in examples]
-    ids = {code: rows_lib.language_id(vocabulary, code)
-           for code in {code for pair in codes for code in pair}}
+    codes = [(e.question_language or e.language, e.language) for e in examples]
+    ids = {
+      code: rows_lib.language_id(vocabulary, code)
+      for code in {code for pair in codes for code in pair}
+    }
     languages = [(ids[asked], ids[own]) for asked, own in codes]
     questions = vocabulary.encode_each(
-        [example.question for example in examples],
-        [asked for asked, _ in languages])
+      [example.question for example in examples],
+      [asked for asked, _ in languages],
+    )
     contexts = _contexts(examples, vocabulary)
     return [
-        self._windows(question[:self.max_question_length],
-                      contexts[example.language, example.context], pair,
-                      vocabulary.spec, length)
-        for example, question, pair in zip(
-            examples, questions, languages, strict=True)]
+      self._windows(
+        question[: self.max_question_length],
+        contexts[example.language, example.context],
+        pair,
+        vocabulary.spec,
+        length,
+      )
+      for example, question, pair in zip(
+        examples, questions, languages, strict=True
+      )
+    ]
 
-  def _windows(self, question, spans, languages, spec, length: int
-               ) -> list[Window]:
+  def _windows(
+    self, question, spans, languages, spec, length: int
+  ) -> list[Window]:
     special = rows_lib.num_special(2, self.separator)
     capacity = length - special - len(question)
     if capacity < 1:
       raise errors.ConfigError(
-          'Rows have no room for the context', got=f'{length} tokens, '
-          f'{len(question)} of the question, {special} special ones',
-          fix='raise the length, or lower max_question_length')
+        'Rows have no room for the context',
+        got=f'{length} tokens, '
+        f'{len(question)} of the question, {special} special ones',
+        fix='raise the length, or lower max_question_length',
+      )
     total = len(spans.token_ids)
     step = min(self.doc_stride, capacity)
     count = 1 + max(0, -(-(total - capacity) // step)) if total else 0
-    return [self._window(question, spans, step * i, capacity, languages, spec)
-            for i in range(count)]
+    return [
+      self._window(question, spans, step * i, capacity, languages, spec)
+      for i in range(count)
+    ]
 
-  def _window(self, question, spans, first, capacity, languages, spec
-              ) -> Window:
-    taken = spans.token_ids[first:first + capacity]
+  def _window(
+    self, question, spans, first, capacity, languages, spec
+  ) -> Window:
+    taken = spans.token_ids[first : first + capacity]
     row = rows_lib.text_row(
-        [question, taken], languages, spec, separator=self.separator,
-        positions=self.positions)
+      [question, taken],
+      languages,
+      spec,
+      separator=self.separator,
+      positions=self.positions,
+    )
     size = len(row[batch_lib.TOKEN_IDS])
     offset = size - 1 - len(taken)
     mask = np.zeros(size, np.int32)
     mask[offset:-1] = 1
     return Window(row | {batch_lib.CONTEXT_MASK: mask}, offset, first, spans)
 
-  def _answered(self, windows: Sequence[Window], answer: examples_lib.Answer
-                ) -> list[rows_lib.Row]:
+  def _answered(
+    self, windows: Sequence[Window], answer: examples_lib.Answer
+  ) -> list[rows_lib.Row]:
     rows: list[rows_lib.Row] = []
-    covered = windows[0].spans.cover(
-        answer.start, answer.start + len(answer.text)) if windows else None
+    covered = (
+      windows[0].spans.cover(answer.start, answer.start + len(answer.text))
+      if windows
+      else None
+    )
     for window in windows:
       found = window.places(covered)
       if found is None and self.no_answer is NoAnswer.DROP:
         continue
       start, end = found or (0, 0)
-      rows.append(window.row | {
+      rows.append(
+        window.row
+        | {
           batch_lib.START_POSITIONS: np.asarray(start, np.int32),
-          batch_lib.END_POSITIONS: np.asarray(end, np.int32)})
+          batch_lib.END_POSITIONS: np.asarray(end, np.int32),
+        }
+      )
     return rows
 
 
 def holds(example: examples_lib.Question, answer: examples_lib.Answer) -> bool:
   """Whether the context has an answer where it says."""
-  return answer.start >= 0 and bool(answer.text.strip()) and (
-      example.context.startswith(answer.text, answer.start))
+  return (
+    answer.start >= 0
+    and bool(answer.text.strip())
+    and (example.context.startswith(answer.text, answer.start))
+  )
 
 
 def mismatches(examples: Iterable[examples_lib.Question]) -> list[str]:
   """Ids of the questions of which an answer is not where it says."""
-  return [example.id for example in examples
-          if not all(holds(example, answer) for answer in example.answers)]
+  return [
+    example.id
+    for example in examples
+    if not all(holds(example, answer) for answer in example.answers)
+  ]
 
 
-def _contexts(examples, vocabulary
-              ) -> dict[tuple[str, str], token_spans.TokenSpans]:
+def _contexts(
+  examples, vocabulary
+) -> dict[tuple[str, str], token_spans.TokenSpans]:
   """(language, context) -> its tokens; each context is encoded once."""
   by_language: dict[str, dict[str, None]] = {}
   for example in examples:
     by_language.setdefault(example.language, {})[example.context] = None
   return {
-      (language, text): spans
-      for language, texts in by_language.items()
-      for text, spans in zip(texts, token_spans.encode(
-          vocabulary, list(texts), language), strict=True)}
+    (language, text): spans
+    for language, texts in by_language.items()
+    for text, spans in zip(
+      texts, token_spans.encode(vocabulary, list(texts), language), strict=True
+    )
+  }

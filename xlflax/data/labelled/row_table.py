@@ -21,13 +21,17 @@ class RowTable:
   A key's numbers are kept in the smallest integer type that holds them.
   """
 
-  def __init__(self, values: dict[str, np.ndarray],
-               ends: dict[str, np.ndarray], counts: dict[str, int]):
+  def __init__(
+    self,
+    values: dict[str, np.ndarray],
+    ends: dict[str, np.ndarray],
+    counts: dict[str, int],
+  ):
     """Args:
-      values: key -> the rows' numbers, one row after the other.
-      ends: key -> int64 [rows], where each row ends; none for keys with one
-        number a row.
-      counts: 'examples' read, 'unused' ones without a row.
+    values: key -> the rows' numbers, one row after the other.
+    ends: key -> int64 [rows], where each row ends; none for keys with one
+      number a row.
+    counts: 'examples' read, 'unused' ones without a row.
     """
     self._values = values
     self._ends = ends
@@ -51,9 +55,11 @@ class RowTable:
         _flush(pending, chunks, lengths)
         pending = []
     _flush(pending, chunks, lengths)
-    return cls({key: np.concatenate(parts) for key, parts in chunks.items()},
-               {key: np.cumsum(np.concatenate(parts))
-                for key, parts in lengths.items()}, counts)
+    return cls(
+      {key: np.concatenate(parts) for key, parts in chunks.items()},
+      {key: np.cumsum(np.concatenate(parts)) for key, parts in lengths.items()},
+      counts,
+    )
 
   def row(self, index: int) -> rows_lib.Row:
     """Row number `index`."""
@@ -63,7 +69,7 @@ class RowTable:
       if ends is None:
         row[key] = value[index]
       else:
-        row[key] = value[ends[index - 1] if index else 0:ends[index]]
+        row[key] = value[ends[index - 1] if index else 0 : ends[index]]
     return row
 
   def rows(self, indices: Sequence[int]) -> list[rows_lib.Row]:
@@ -80,8 +86,13 @@ class RowTable:
     arrays |= {f'end/{key}': value for key, value in self._ends.items()}
     arrays |= {f'count/{key}': np.array(n) for key, n in self.counts.items()}
     with open(temporary, 'wb') as file:
-      np.savez(file, allow_pickle=False, format=np.array(FORMAT),
-               fingerprint=np.array(fingerprint), **arrays)
+      np.savez(
+        file,
+        allow_pickle=False,
+        format=np.array(FORMAT),
+        fingerprint=np.array(fingerprint),
+        **arrays,
+      )
     os.replace(temporary, path)
 
   @classmethod
@@ -96,17 +107,30 @@ class RowTable:
         if int(file['format']) != FORMAT:
           raise ValueError(f'format {int(file["format"])}')
         named = {key: file[key] for key in file.files}
-    except (ValueError, OSError, KeyError, EOFError,
-            zipfile.BadZipFile) as error:
+    except (
+      ValueError,
+      OSError,
+      KeyError,
+      EOFError,
+      zipfile.BadZipFile,
+    ) as error:
       raise errors.CacheError(
-          f'A file of cached rows can\'t be read ({error})', where=str(path),
-          fix='delete it; it is written again from the examples') from error
+        f"A file of cached rows can't be read ({error})",
+        where=str(path),
+        fix='delete it; it is written again from the examples',
+      ) from error
+
     def group(prefix):
-      return {key.removeprefix(prefix): value for key, value in named.items()
-              if key.startswith(prefix)}
+      return {
+        key.removeprefix(prefix): value
+        for key, value in named.items()
+        if key.startswith(prefix)
+      }
+
     counts = {key: int(n) for key, n in group('count/').items()}
     return cls(group('value/'), group('end/'), counts), str(
-        named['fingerprint'])
+      named['fingerprint']
+    )
 
 
 def _flush(rows, chunks, lengths) -> None:
@@ -115,18 +139,23 @@ def _flush(rows, chunks, lengths) -> None:
     return
   for key, first in rows[0].items():
     ragged = np.ndim(first) > 0
-    values = (np.concatenate([row[key] for row in rows]) if ragged
-              else np.array([row[key] for row in rows]))
+    values = (
+      np.concatenate([row[key] for row in rows])
+      if ragged
+      else np.array([row[key] for row in rows])
+    )
     chunks.setdefault(key, []).append(_small(values))
     if ragged:
       lengths.setdefault(key, []).append(
-          np.array([len(row[key]) for row in rows], np.int64))
+        np.array([len(row[key]) for row in rows], np.int64)
+      )
 
 
 def _small(values: np.ndarray) -> np.ndarray:
   for kind in _TYPES:
     limits = np.iinfo(kind)
-    if not values.size or (limits.min <= values.min()
-                           and values.max() <= limits.max):
+    if not values.size or (
+      limits.min <= values.min() and values.max() <= limits.max
+    ):
       return values.astype(kind)
   raise ValueError('A row holds a number beyond 32 bits.')

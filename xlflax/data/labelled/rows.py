@@ -53,8 +53,13 @@ class RowMaker:
     """The keys of a batch of rows of `length` tokens."""
     raise NotImplementedError
 
-  def make(self, examples: Sequence[examples_lib.Example], vocabulary: Any, *,
-           length: int) -> list[list[Row]]:
+  def make(
+    self,
+    examples: Sequence[examples_lib.Example],
+    vocabulary: Any,
+    *,
+    length: int,
+  ) -> list[list[Row]]:
     """The rows of each example; [] for one that is of no use.
 
     Args:
@@ -71,16 +76,23 @@ class RowMaker:
 
 def text_fields(length: int, spec: VocabularySpec) -> dict[str, Field]:
   """The keys that `text_row` gives."""
-  return {batch_lib.TOKEN_IDS: Field((length,), spec.pad_id),
-          batch_lib.SEGMENT_IDS: Field((length,)),
-          batch_lib.POSITIONS: Field((length,)),
-          batch_lib.LANGUAGE_IDS: Field((length,)),
-          batch_lib.SIDE_IDS: Field((length,))}
+  return {
+    batch_lib.TOKEN_IDS: Field((length,), spec.pad_id),
+    batch_lib.SEGMENT_IDS: Field((length,)),
+    batch_lib.POSITIONS: Field((length,)),
+    batch_lib.LANGUAGE_IDS: Field((length,)),
+    batch_lib.SIDE_IDS: Field((length,)),
+  }
 
 
-def text_row(texts: Sequence[np.ndarray], languages: Sequence[int],
-             spec: VocabularySpec, *, separator: Separator = Separator.XLMR,
-             positions: Positions = Positions.RUNNING) -> Row:
+def text_row(
+  texts: Sequence[np.ndarray],
+  languages: Sequence[int],
+  spec: VocabularySpec,
+  *,
+  separator: Separator = Separator.XLMR,
+  positions: Positions = Positions.RUNNING,
+) -> Row:
   """One or two texts with their special tokens, as pretraining reads them.
 
   Before: `[7, 8]`, `[9]` in languages 0, 1, Separator.XLMR; after, with bos 1
@@ -95,24 +107,34 @@ def text_row(texts: Sequence[np.ndarray], languages: Sequence[int],
     separator: what stands between two texts.
     positions: whether those of the second run on.
   """
-  prefixes = [[spec.bos_id], {
-      Separator.BERT: [], Separator.XLMR: [spec.eos_id],
-      Separator.XLM: [spec.bos_id]}[separator]]
-  pieces = [np.concatenate([prefix, text, [spec.eos_id]]).astype(np.int32)
-            for prefix, text in zip(prefixes, texts, strict=False)]
+  prefixes = [
+    [spec.bos_id],
+    {
+      Separator.BERT: [],
+      Separator.XLMR: [spec.eos_id],
+      Separator.XLM: [spec.bos_id],
+    }[separator],
+  ]
+  pieces = [
+    np.concatenate([prefix, text, [spec.eos_id]]).astype(np.int32)
+    for prefix, text in zip(prefixes, texts, strict=False)
+  ]
   sizes = [piece.size for piece in pieces]
   total = sum(sizes)
   running = np.arange(total, dtype=np.int32)
   if positions is Positions.RESET and len(pieces) == 2:
-    running[sizes[0]:] -= sizes[0]
+    running[sizes[0] :] -= sizes[0]
   return {
-      batch_lib.TOKEN_IDS: np.concatenate(pieces),
-      batch_lib.SEGMENT_IDS: np.ones(total, np.int32),
-      batch_lib.POSITIONS: running,
-      batch_lib.LANGUAGE_IDS: np.repeat(
-          np.asarray(languages[:len(pieces)], np.int32), sizes),
-      batch_lib.SIDE_IDS: np.repeat(
-          np.arange(len(pieces), dtype=np.int32), sizes)}
+    batch_lib.TOKEN_IDS: np.concatenate(pieces),
+    batch_lib.SEGMENT_IDS: np.ones(total, np.int32),
+    batch_lib.POSITIONS: running,
+    batch_lib.LANGUAGE_IDS: np.repeat(
+      np.asarray(languages[: len(pieces)], np.int32), sizes
+    ),
+    batch_lib.SIDE_IDS: np.repeat(
+      np.arange(len(pieces), dtype=np.int32), sizes
+    ),
+  }
 
 
 def num_special(num_texts: int, separator: Separator) -> int:
@@ -120,8 +142,9 @@ def num_special(num_texts: int, separator: Separator) -> int:
   return 2 if num_texts == 1 else separator.num_special
 
 
-def stack(rows: Sequence[Row], fields: dict[str, Field], *,
-          num_rows: int | None = None) -> batch_lib.Batch:
+def stack(
+  rows: Sequence[Row], fields: dict[str, Field], *, num_rows: int | None = None
+) -> batch_lib.Batch:
   """Rows as the arrays of a batch.
 
   Args:
@@ -139,7 +162,7 @@ def stack(rows: Sequence[Row], fields: dict[str, Field], *,
     for place, row in enumerate(rows):
       value = row[key]
       if shape:
-        array[place, :len(value)] = value
+        array[place, : len(value)] = value
       else:
         array[place] = value
     batch[key] = array

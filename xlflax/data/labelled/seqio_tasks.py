@@ -22,9 +22,9 @@ from xlflax.data.seqio_tasks import corpus_source, tfds_source
 from xlflax.data.seqio_tasks import registry as task_registry
 
 _FORMS = {
-    features.TEXT: tf.TensorSpec([], tf.string),
-    features.TEXTS: tf.TensorSpec([None], tf.string),
-    features.NUMBERS: tf.TensorSpec([None], tf.int32),
+  features.TEXT: tf.TensorSpec([], tf.string),
+  features.TEXTS: tf.TensorSpec([None], tf.string),
+  features.NUMBERS: tf.TensorSpec([None], tf.int32),
 }
 _kinds: dict[str, str] = {}
 
@@ -37,9 +37,14 @@ class LabelledSource(corpus_source.TextSource):
       examples.
   """
 
-  def __init__(self, read: Callable[[str], Iterator[dict]], *, kind: str,
-               files: Mapping[str, tuple[str, ...]],
-               problems: Callable[[str], tuple[str, ...]]):
+  def __init__(
+    self,
+    read: Callable[[str], Iterator[dict]],
+    *,
+    kind: str,
+    files: Mapping[str, tuple[str, ...]],
+    problems: Callable[[str], tuple[str, ...]],
+  ):
     """Makes a source.
 
     Args:
@@ -48,32 +53,44 @@ class LabelledSource(corpus_source.TextSource):
       files: split -> the files read, for the fingerprint.
       problems: see the class.
     """
-    self._specs = {name: _FORMS[form]
-                   for name, form in features.COLUMNS[kind].items()}
+    self._specs = {
+      name: _FORMS[form] for name, form in features.COLUMNS[kind].items()
+    }
     self.problems = problems
     super().__init__(
-        read, features={name: spec.dtype
-                        for name, spec in self._specs.items()},
-        splits=tuple(files), count=lambda split: sum(1 for _ in read(split)),
-        fingerprint=lambda split: tuple(
-            corpus_files.fingerprint(path) for path in files[split]))
+      read,
+      features={name: spec.dtype for name, spec in self._specs.items()},
+      splits=tuple(files),
+      count=lambda split: sum(1 for _ in read(split)),
+      fingerprint=lambda split: tuple(
+        corpus_files.fingerprint(path) for path in files[split]
+      ),
+    )
 
-  def _make_dataset(self, split: str, shuffle_files: bool,
-                    seed: int | None = None) -> tf.data.Dataset:
+  def _make_dataset(
+    self, split: str, shuffle_files: bool, seed: int | None = None
+  ) -> tf.data.Dataset:
     del shuffle_files, seed  # The rows of a file come in its order.
 
     def rows():  # A generator: `rows` itself may raise.
       yield from self.rows(split)
 
     return tf.data.Dataset.from_generator(
-        lambda: corpus_source.with_errors_kept(rows()),
-        output_signature=self._specs)
+      lambda: corpus_source.with_errors_kept(rows()),
+      output_signature=self._specs,
+    )
 
 
 def add_labelled_task(
-    name: str, *, format: source_lib.Format | str, language: str,
-    files: Mapping[str, source_lib.Paths], kind: str | None = None,
-    preprocessors: Sequence[Callable] = (), **options: Any) -> seqio.Task:
+  name: str,
+  *,
+  format: source_lib.Format | str,
+  language: str,
+  files: Mapping[str, source_lib.Paths],
+  kind: str | None = None,
+  preprocessors: Sequence[Callable] = (),
+  **options: Any,
+) -> seqio.Task:
   """Registers files of labelled examples as a task.
 
   Args:
@@ -93,24 +110,33 @@ def add_labelled_task(
   """
   own = source_lib.kind_of(format)
   if kind not in (None, own):
-    raise errors.ConfigError('A file format has examples of another kind',
-                             got=kind, expected=own, where=f'task {name}')
+    raise errors.ConfigError(
+      'A file format has examples of another kind',
+      got=kind,
+      expected=own,
+      where=f'task {name}',
+    )
   source_lib.check_options(format, options)
 
   def read(split: str):
     return source_lib.read_files(format, files[split], language, **options)
 
   source = LabelledSource(
-      lambda split: map(features.to_row, read(split).examples), kind=own,
-      files=_existing(files, name),
-      problems=lambda split: read(split).problems)
+    lambda split: map(features.to_row, read(split).examples),
+    kind=own,
+    files=_existing(files, name),
+    problems=lambda split: read(split).problems,
+  )
   return _add(name, source, own, language, preprocessors)
 
 
 def add_mined_task(
-    name: str, *, language: str, files: Mapping[str, tuple[str, ...]],
-    format: source_lib.MinedFormat | str = source_lib.MinedFormat.BUCC
-    ) -> seqio.Task:
+  name: str,
+  *,
+  language: str,
+  files: Mapping[str, tuple[str, ...]],
+  format: source_lib.MinedFormat | str = source_lib.MinedFormat.BUCC,
+) -> seqio.Task:
   """Registers two collections with translations among them as a task.
 
   A row is one sentence of either; `translations` are the ids of its gold
@@ -129,26 +155,39 @@ def add_mined_task(
 
   def read(split: str) -> Iterator[dict]:
     mined = source_lib.MinedFiles(
-        format=format, files={language: files[split]}).load(language)
+      format=format, files={language: files[split]}
+    ).load(language)
     translations: dict[str, list[str]] = {}
     for one, other in sorted(mined.gold or ()):
       translations.setdefault(one, []).append(other)
     for number, side in enumerate((mined.first, mined.second)):
       for key, text in side.items():
-        yield {'id': key, 'language': mined.languages[number], 'text': text,
-               'translations': translations.get(key, []) if number == 0
-               else []}
+        yield {
+          'id': key,
+          'language': mined.languages[number],
+          'text': text,
+          'translations': translations.get(key, []) if number == 0 else [],
+        }
 
-  source = LabelledSource(read, kind=features.MINED,
-                          files=_existing(files, name),
-                          problems=lambda split: ())
+  source = LabelledSource(
+    read,
+    kind=features.MINED,
+    files=_existing(files, name),
+    problems=lambda split: (),
+  )
   return _add(name, source, features.MINED, language, ())
 
 
 def add_labelled_tfds_task(
-    name: str, tfds_name: str, *, kind: str, language: str,
-    splits: Mapping[str, str], preprocessors: Sequence[Callable],
-    data_dir: str | None = None) -> seqio.Task:
+  name: str,
+  tfds_name: str,
+  *,
+  kind: str,
+  language: str,
+  splits: Mapping[str, str],
+  preprocessors: Sequence[Callable],
+  data_dir: str | None = None,
+) -> seqio.Task:
   """Registers a TFDS dataset whose examples are labelled.
 
   Args:
@@ -206,36 +245,53 @@ def kind_of(name: str) -> str | None:
 
 
 def problems(name: str, split: str) -> tuple[str, ...]:
-  """What is wrong with single examples of a task that were read all the same.
-  """
+  """What is wrong with single examples of a task that were read all the same."""
   source = task_registry.get_task(name, split=split).source
   return source.problems(split) if isinstance(source, LabelledSource) else ()
 
 
-def _add(name: str, source: seqio.DataSource, kind: str, language: str,
-         preprocessors: Sequence[Callable]) -> seqio.Task:
+def _add(
+  name: str,
+  source: seqio.DataSource,
+  kind: str,
+  language: str,
+  preprocessors: Sequence[Callable],
+) -> seqio.Task:
   if name in seqio.TaskRegistry.names():
     raise errors.CorpusError(
-        "The task's name is taken", got=name,
-        fix='choose another name, or remove the task from seqio.TaskRegistry')
+      "The task's name is taken",
+      got=name,
+      fix='choose another name, or remove the task from seqio.TaskRegistry',
+    )
   columns = {
-      column: seqio.Feature(
-          seqio.PassThroughVocabulary(1), add_eos=False, required=False,
-          dtype=_FORMS[form].dtype, rank=_FORMS[form].shape.rank)
-      for column, form in features.COLUMNS[kind].items()}
+    column: seqio.Feature(
+      seqio.PassThroughVocabulary(1),
+      add_eos=False,
+      required=False,
+      dtype=_FORMS[form].dtype,
+      rank=_FORMS[form].shape.rank,
+    )
+    for column, form in features.COLUMNS[kind].items()
+  }
   task = seqio.TaskRegistry.add(
-      name, source, preprocessors=list(preprocessors),
-      output_features=columns)
+    name, source, preprocessors=list(preprocessors), output_features=columns
+  )
   set_labelled_task(name, kind=kind, language=language)
   return task
 
 
-def _existing(files: Mapping[str, source_lib.Paths], name: str
-              ) -> dict[str, tuple[str, ...]]:
-  found = {split: (paths,) if isinstance(paths, str | os.PathLike)
-           else tuple(paths) for split, paths in files.items()}
+def _existing(
+  files: Mapping[str, source_lib.Paths], name: str
+) -> dict[str, tuple[str, ...]]:
+  found = {
+    split: (paths,) if isinstance(paths, str | os.PathLike) else tuple(paths)
+    for split, paths in files.items()
+  }
   for path in (path for paths in found.values() for path in paths):
     if not os.path.isfile(path):
-      raise errors.CorpusError('A file of labelled examples does not exist',
-                               got=str(path), where=f'task {name}')
+      raise errors.CorpusError(
+        'A file of labelled examples does not exist',
+        got=str(path),
+        where=f'task {name}',
+      )
   return found

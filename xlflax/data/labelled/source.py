@@ -14,19 +14,30 @@ from xlflax import enums, errors
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.formats import (
-    Format,
-    Paths,
-    check_options,
-    kind_of,
-    read_files,
+  Format,
+  Paths,
+  check_options,
+  kind_of,
+  read_files,
 )
 from xlflax.data.labelled.labels import check_labels, labels_of
 from xlflax.data.labelled.readers import bucc
 from xlflax.data.labelled.readers.files import Reading
 
-__all__ = ('ExampleSource', 'FileExamples', 'Format', 'MinedFiles',
-           'MinedFormat', 'MinedSource', 'Paths', 'check_labels',
-           'check_options', 'kind_of', 'labels_of', 'read_files')
+__all__ = (
+  'ExampleSource',
+  'FileExamples',
+  'Format',
+  'MinedFiles',
+  'MinedFormat',
+  'MinedSource',
+  'Paths',
+  'check_labels',
+  'check_options',
+  'kind_of',
+  'labels_of',
+  'read_files',
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,22 +84,25 @@ class FileExamples(ExampleSource):
     enums.coerce(self, 'format', Format)
     check_options(self.format, self.options)
     if not self.files:
-      raise errors.ConfigError('A source of examples has no files',
-                               where='FileExamples.files',
-                               expected="such as {'en': 'test-en.tsv'}")
+      raise errors.ConfigError(
+        'A source of examples has no files',
+        where='FileExamples.files',
+        expected="such as {'en': 'test-en.tsv'}",
+      )
 
   def languages(self) -> tuple[str, ...]:
     return tuple(self.files)
 
   def load(self, part: str) -> list[examples_lib.Example]:
-    return self._read(part).examples[:self.max_examples]
+    return self._read(part).examples[: self.max_examples]
 
   def problems(self, part: str) -> tuple[str, ...]:
     return self._read(part).problems
 
   def _read(self, part: str) -> Reading:
-    return read_files(self.format, _of_part(self.files, part), part,
-                      **self.options)
+    return read_files(
+      self.format, _of_part(self.files, part), part, **self.options
+    )
 
 
 class MinedFormat(enum.Enum):
@@ -139,9 +153,12 @@ class MinedFiles(MinedSource):
     bucc_format = self.format is MinedFormat.BUCC
     if isinstance(paths, str) or len(paths) not in (2, 2 + bucc_format):
       raise errors.ConfigError(
-          'The files of two collections are wrong', got=repr(paths),
-          where=f'part {part}', expected='(first, second)'
-          + (' or (first, second, gold)' if bucc_format else ''))
+        'The files of two collections are wrong',
+        got=repr(paths),
+        where=f'part {part}',
+        expected='(first, second)'
+        + (' or (first, second, gold)' if bucc_format else ''),
+      )
     first, second = formats.two_languages(part)
     read = bucc.read if bucc_format else bucc.read_lines
     return read(*paths, languages=(first, second))
@@ -149,8 +166,11 @@ class MinedFiles(MinedSource):
 
 def _of_part(files_: Mapping[str, Any], part: str) -> Any:
   if part not in files_:
-    raise errors.CorpusError('A source has no file of a language', got=part,
-                             expected='one of ' + ', '.join(files_))
+    raise errors.CorpusError(
+      'A source has no file of a language',
+      got=part,
+      expected='one of ' + ', '.join(files_),
+    )
   return files_[part]
 
 
@@ -170,6 +190,8 @@ def _stable(value: Any) -> Any:
   if isinstance(value, list):
     return [_stable(item) for item in value]
   if dataclasses.is_dataclass(value):
-    return [(f.name, _stable(getattr(value, f.name)))
-            for f in dataclasses.fields(value)]
+    return [
+      (f.name, _stable(getattr(value, f.name)))
+      for f in dataclasses.fields(value)
+    ]
   return sorted(value) if isinstance(value, frozenset) else value

@@ -61,18 +61,25 @@ class LabelledStream:
       value = getattr(self, name)
       if value is not None and value < 1:
         raise errors.ConfigError(
-            f'LabelledStream.{name} must be positive', got=value,
-            where=f'stream {self.name!r}')
+          f'LabelledStream.{name} must be positive',
+          got=value,
+          where=f'stream {self.name!r}',
+        )
     if self.batch_size % self.group_size:
       raise errors.ConfigError(
-          'Groups of examples do not fill a batch', got=f'batch_size='
-          f'{self.batch_size}, group_size={self.group_size}',
-          expected='a multiple', where=f'stream {self.name!r}')
+        'Groups of examples do not fill a batch',
+        got=f'batch_size={self.batch_size}, group_size={self.group_size}',
+        expected='a multiple',
+        where=f'stream {self.name!r}',
+      )
     if isinstance(self.alpha, (int, float)) and self.alpha < 0:
       raise errors.ConfigError(
-          'LabelledStream.alpha is negative: large languages would be drawn '
-          'least', got=self.alpha, expected='0 (uniform) to 1 (as they are)',
-          where=f'stream {self.name!r}')
+        'LabelledStream.alpha is negative: large languages would be drawn '
+        'least',
+        got=self.alpha,
+        expected='0 (uniform) to 1 (as they are)',
+        where=f'stream {self.name!r}',
+      )
 
   def chosen_parts(self) -> tuple[str, ...]:
     """The parts to read.
@@ -84,13 +91,16 @@ class LabelledStream:
     missing = [part for part in self.parts or () if part not in found]
     if missing or not found:
       raise errors.CorpusError(
-          'Labelled examples of a language are missing',
-          got=', '.join(missing) or 'no language at all',
-          expected='some of ' + ', '.join(found), where=f'stream {self.name!r}')
+        'Labelled examples of a language are missing',
+        got=', '.join(missing) or 'no language at all',
+        expected='some of ' + ', '.join(found),
+        where=f'stream {self.name!r}',
+      )
     return found if self.parts is None else self.parts
 
-  def batch_spec(self, spec: VocabularySpec
-                 ) -> dict[str, jax.ShapeDtypeStruct]:
+  def batch_spec(self, spec: VocabularySpec) -> dict[str, jax.ShapeDtypeStruct]:
     """Shapes and types of a global batch, by key."""
-    return {key: jax.ShapeDtypeStruct((self.batch_size, *shape), jnp.int32)
-            for key, (shape, _) in self.rows.fields(self.length, spec).items()}
+    return {
+      key: jax.ShapeDtypeStruct((self.batch_size, *shape), jnp.int32)
+      for key, (shape, _) in self.rows.fields(self.length, spec).items()
+    }

@@ -26,14 +26,17 @@ def file_name(task: str, language: str) -> str:
   language = language.removesuffix('-en')
   if language not in known.languages:
     raise errors.ConfigError(
-        f"XTREME's task {task} has no such language", got=language,
-        expected='one of ' + ', '.join(known.languages))
+      f"XTREME's task {task} has no such language",
+      got=language,
+      expected='one of ' + ', '.join(known.languages),
+    )
   ending = 'json' if known.kind == _ANSWERS else 'tsv'
   return f'{task}/test-{language}.{ending}'
 
 
-def labels(examples: Sequence[examples_lib.Example],
-           predictions: Sequence[str]) -> str:
+def labels(
+  examples: Sequence[examples_lib.Example], predictions: Sequence[str]
+) -> str:
   """One class a line, in the order of the examples.
 
   Raises:
@@ -43,8 +46,10 @@ def labels(examples: Sequence[examples_lib.Example],
   return _lines(predictions)
 
 
-def tags(examples: Sequence[examples_lib.TaggedSentence],
-         predictions: Sequence[Sequence[str]]) -> str:
+def tags(
+  examples: Sequence[examples_lib.TaggedSentence],
+  predictions: Sequence[Sequence[str]],
+) -> str:
   """One tag a line for each word, an empty line between sentences.
 
   Raises:
@@ -52,13 +57,15 @@ def tags(examples: Sequence[examples_lib.TaggedSentence],
   """
   _check_number(len(examples), len(predictions), 'sentences')
   for example, predicted in zip(examples, predictions, strict=True):
-    _check_number(len(example.words), len(predicted),
-                  f'tags of sentence {example.id}')
+    _check_number(
+      len(example.words), len(predicted), f'tags of sentence {example.id}'
+    )
   return '\n'.join(map(_lines, predictions))
 
 
-def answers(examples: Sequence[examples_lib.Question],
-            predictions: Mapping[str, str]) -> str:
+def answers(
+  examples: Sequence[examples_lib.Question], predictions: Mapping[str, str]
+) -> str:
   """A JSON object from the questions' ids to the answers' text.
 
   Raises:
@@ -68,15 +75,22 @@ def answers(examples: Sequence[examples_lib.Question],
   odd = set(ids) ^ set(predictions)
   if odd:
     raise errors.CorpusError(
-        'The questions and the predicted answers differ',
-        got=f'{len(predictions)} answers to {len(ids)} questions, such as '
-        f'{min(odd)} on one side only', expected='one answer a question')
-  return json.dumps({name: predictions[name] for name in ids},
-                    ensure_ascii=False, indent=1) + '\n'
+      'The questions and the predicted answers differ',
+      got=f'{len(predictions)} answers to {len(ids)} questions, such as '
+      f'{min(odd)} on one side only',
+      expected='one answer a question',
+    )
+  return (
+    json.dumps(
+      {name: predictions[name] for name in ids}, ensure_ascii=False, indent=1
+    )
+    + '\n'
+  )
 
 
-def pairs(mined: examples_lib.MinedSentences,
-          predictions: Iterable[tuple[str, str]]) -> str:
+def pairs(
+  mined: examples_lib.MinedSentences, predictions: Iterable[tuple[str, str]]
+) -> str:
   """Mined pairs, `id<TAB>id` a line, sorted (BUCC).
 
   Raises:
@@ -85,14 +99,17 @@ def pairs(mined: examples_lib.MinedSentences,
   found = sorted(set(predictions))
   for pair in found:
     if pair[0] not in mined.first or pair[1] not in mined.second:
-      raise errors.CorpusError('A mined pair has an id that no sentence has',
-                               got=' '.join(pair),
-                               expected='(id of the first, id of the second)')
+      raise errors.CorpusError(
+        'A mined pair has an id that no sentence has',
+        got=' '.join(pair),
+        expected='(id of the first, id of the second)',
+      )
   return _lines('\t'.join(pair) for pair in found)
 
 
-def nearest(mined: examples_lib.MinedSentences,
-            predictions: Sequence[int]) -> str:
+def nearest(
+  mined: examples_lib.MinedSentences, predictions: Sequence[int]
+) -> str:
   """For each sentence of the first language, its translation's line (Tatoeba).
 
   Lines of the second language are counted from 0.
@@ -104,8 +121,10 @@ def nearest(mined: examples_lib.MinedSentences,
   for place in predictions:
     if not 0 <= place < len(mined.second):
       raise errors.CorpusError(
-          'A retrieved sentence does not exist', got=place,
-          expected=f'a line from 0 to {len(mined.second) - 1}')
+        'A retrieved sentence does not exist',
+        got=place,
+        expected=f'a line from 0 to {len(mined.second) - 1}',
+      )
   return _lines(str(int(place)) for place in predictions)
 
 
@@ -124,8 +143,11 @@ def write(directory: str, contents: Mapping[str, str]) -> tuple[str, ...]:
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding='utf-8')
-  needed = [file_name(task, language) for task, known in xtreme.TASKS.items()
-            for language in known.languages]
+  needed = [
+    file_name(task, language)
+    for task, known in xtreme.TASKS.items()
+    for language in known.languages
+  ]
   return tuple(name for name in needed if not (root / name).is_file())
 
 
@@ -146,8 +168,10 @@ def _gold(example: examples_lib.Example):
 def _check_number(expected: int, got: int, what: str) -> None:
   if expected != got:
     raise errors.CorpusError(
-        'The predictions do not fit the test set', got=f'{got} {what}',
-        expected=str(expected))
+      'The predictions do not fit the test set',
+      got=f'{got} {what}',
+      expected=str(expected),
+    )
 
 
 def _lines(items: Iterable[str]) -> str:

@@ -36,7 +36,8 @@ class TaggingRows(rows_lib.RowMaker):
 
   def fields(self, length, spec):
     return rows_lib.text_fields(length, spec) | {
-        batch_lib.LABELS: rows_lib.Field((length,), NO_LABEL)}
+      batch_lib.LABELS: rows_lib.Field((length,), NO_LABEL)
+    }
 
   def make(self, examples, vocabulary, *, length):
     labels_lib.check_labels(examples, self.labels, 'the rows of a stream')
@@ -46,9 +47,13 @@ class TaggingRows(rows_lib.RowMaker):
     made = []
     for example in examples:
       tags = [numbers[tag] for tag in example.tags or ()]
-      made.append([] if example.tags is None else [
-          row.row | {batch_lib.LABELS: _labels(row, tags)}
-          for row in next(rows)])
+      made.append(
+        []
+        if example.tags is None
+        else [
+          row.row | {batch_lib.LABELS: _labels(row, tags)} for row in next(rows)
+        ]
+      )
     return made
 
 

@@ -1,5 +1,4 @@
-"""Labelled examples of SeqIO tasks; TensorFlow is imported when they are read.
-"""
+"""Labelled examples of SeqIO tasks; TensorFlow is imported when they are read."""
 
 import dataclasses
 import itertools
@@ -41,30 +40,42 @@ class TaskExamples(source_lib.ExampleSource):
     missing = set(self.parts or ()) - set(found)
     if missing:
       raise errors.CorpusError(
-          'A mixture has no examples of some languages',
-          got=', '.join(sorted(missing)), expected='some of '
-          + ', '.join(found), where=_where(self))
+        'A mixture has no examples of some languages',
+        got=', '.join(sorted(missing)),
+        expected='some of ' + ', '.join(found),
+        where=_where(self),
+      )
     return found if self.parts is None else tuple(self.parts)
 
   def load(self, part: str) -> list[examples_lib.Example]:
     examples: list[examples_lib.Example] = []
     for name, rows in _rows(self, part):
       examples += [
-          features.from_row(self.kind, row, number=number,
-                            languages=tuple(part.split('-')),
-                            where=f'task {name}')
-          for number, row in enumerate(rows, start=len(examples))]
+        features.from_row(
+          self.kind,
+          row,
+          number=number,
+          languages=tuple(part.split('-')),
+          where=f'task {name}',
+        )
+        for number, row in enumerate(rows, start=len(examples))
+      ]
     if not examples:
-      raise errors.CorpusError('A task has no examples', got=part,
-                               where=_where(self))
-    return examples[:self.max_examples]
+      raise errors.CorpusError(
+        'A task has no examples', got=part, where=_where(self)
+      )
+    return examples[: self.max_examples]
 
   def problems(self, part: str) -> tuple[str, ...]:
     names = _names(self, part)
     _registry()
     from xlflax.data.labelled import seqio_tasks  # imports TensorFlow
-    return tuple(itertools.chain.from_iterable(
-        seqio_tasks.problems(name, self.split) for name in names))
+
+    return tuple(
+      itertools.chain.from_iterable(
+        seqio_tasks.problems(name, self.split) for name in names
+      )
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,8 +103,11 @@ class TaskMined(source_lib.MinedSource):
         sides[row['language'].decode()][name] = row['text'].decode()
         gold |= {(name, other.decode()) for other in row['translations']}
     return examples_lib.MinedSentences(
-        languages=(first, second), first=sides[first], second=sides[second],
-        gold=frozenset(gold) or None)
+      languages=(first, second),
+      first=sides[first],
+      second=sides[second],
+      gold=frozenset(gold) or None,
+    )
 
 
 def _tasks(mixture: str, split: str) -> dict[str, list[str]]:
@@ -110,27 +124,37 @@ def _names(source: TaskExamples | TaskMined, part: str) -> list[str]:
   tasks = _tasks(source.mixture, source.split)
   if part not in tasks:
     raise errors.CorpusError(
-        'A mixture has no examples of a language', got=part,
-        expected='one of ' + ', '.join(tasks), where=_where(source))
+      'A mixture has no examples of a language',
+      got=part,
+      expected='one of ' + ', '.join(tasks),
+      where=_where(source),
+    )
   return tasks[part]
 
 
-def _rows(source: TaskExamples | TaskMined, part: str
-          ) -> Iterator[tuple[str, Iterator[dict]]]:
+def _rows(
+  source: TaskExamples | TaskMined, part: str
+) -> Iterator[tuple[str, Iterator[dict]]]:
   names = _names(source, part)
   registry = _registry()
   from xlflax.data.seqio_tasks import corpus_source  # imports TensorFlow
+
   for name in names:
     dataset = registry.get_task(name, split=source.split).get_dataset(
-        sequence_length=None, split=source.split, shuffle=False,
-        try_in_mem_cache=False)
+      sequence_length=None,
+      split=source.split,
+      shuffle=False,
+      try_in_mem_cache=False,
+    )
     yield name, corpus_source.numpy_examples(dataset)
 
 
 def _registry():
   from xlflax.data.seqio_tasks import host_tensorflow
+
   host_tensorflow.load()
   from xlflax.data.seqio_tasks import registry as task_registry
+
   return task_registry
 
 

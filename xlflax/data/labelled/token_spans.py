@@ -56,8 +56,9 @@ class TokenSpans(NamedTuple):
     return (int(shown[first]), int(shown[last])) if first <= last else None
 
 
-def encode(vocabulary: vocabulary_lib.Vocabulary, texts: Sequence[str],
-           language: str) -> list[TokenSpans]:
+def encode(
+  vocabulary: vocabulary_lib.Vocabulary, texts: Sequence[str], language: str
+) -> list[TokenSpans]:
   """The tokens of texts of one language, with their characters.
 
   Before: `the dogs` with the pieces `▁the ▁dog s`; after: starts [0, 4, 7],
@@ -76,42 +77,68 @@ def encode(vocabulary: vocabulary_lib.Vocabulary, texts: Sequence[str],
   """
   code = language_codes.match(language, vocabulary.spec.languages) or language
   space = words_lib.space_before(vocabulary, code)
-  chunks = [[(space * bool(match.start()), match.group(), match.start())
-             for match in _CHUNK.finditer(text)] for text in texts]
-  known = _chunks(vocabulary, code, list(dict.fromkeys(
-      (before, chunk) for row in chunks for before, chunk, _ in row)))
-  return [_joined([(known[before, chunk], start)
-                   for before, chunk, start in row]) for row in chunks]
+  chunks = [
+    [
+      (space * bool(match.start()), match.group(), match.start())
+      for match in _CHUNK.finditer(text)
+    ]
+    for text in texts
+  ]
+  known = _chunks(
+    vocabulary,
+    code,
+    list(
+      dict.fromkeys(
+        (before, chunk) for row in chunks for before, chunk, _ in row
+      )
+    ),
+  )
+  return [
+    _joined([(known[before, chunk], start) for before, chunk, start in row])
+    for row in chunks
+  ]
 
 
 def _joined(parts: Sequence[tuple[TokenSpans, int]]) -> TokenSpans:
   """Tokens of parts that begin at these characters, one after the other."""
   if not parts:
     return TokenSpans(*[np.zeros(0, np.int32)] * 3)
-  offsets = np.repeat(np.array([start for _, start in parts], np.int32),
-                      [len(spans.token_ids) for spans, _ in parts])
+  offsets = np.repeat(
+    np.array([start for _, start in parts], np.int32),
+    [len(spans.token_ids) for spans, _ in parts],
+  )
   ids, starts, ends = (
-      np.concatenate([spans[i] for spans, _ in parts]) for i in range(3))
+    np.concatenate([spans[i] for spans, _ in parts]) for i in range(3)
+  )
   return TokenSpans(ids, starts + offsets, ends + offsets)
 
 
-def _chunks(vocabulary, code, keys: list[tuple[str, str]]
-            ) -> dict[tuple[str, str], TokenSpans]:
+def _chunks(
+  vocabulary, code, keys: list[tuple[str, str]]
+) -> dict[tuple[str, str], TokenSpans]:
   """(what stands before, chunk) -> tokens, characters counted in the chunk."""
-  rows = vocabulary.encode_batch([before + chunk for before, chunk in keys],
-                                 language=code)
-  return {key: _laid(vocabulary, code, key[1], ids)
-          or _by_part(vocabulary, code, *key)
-          for key, ids in zip(keys, rows, strict=True)}
+  rows = vocabulary.encode_batch(
+    [before + chunk for before, chunk in keys], language=code
+  )
+  return {
+    key: _laid(vocabulary, code, key[1], ids)
+    or _by_part(vocabulary, code, *key)
+    for key, ids in zip(keys, rows, strict=True)
+  }
 
 
-def _laid(vocabulary, code, chunk: str, ids: Sequence[int]
-          ) -> TokenSpans | None:
+def _laid(
+  vocabulary, code, chunk: str, ids: Sequence[int]
+) -> TokenSpans | None:
   """The pieces laid over the chunk, if they fit."""
   hidden = vocabulary.spec.special_ids
   unknown = vocabulary.spec.unk_id
-  pieces = [None if i == unknown or i in hidden
-            else vocabulary.bare_piece(i, language=code) for i in ids]
+  pieces = [
+    None
+    if i == unknown or i in hidden
+    else vocabulary.bare_piece(i, language=code)
+    for i in ids
+  ]
   spans = piece_layout.spans(chunk, pieces)
   if spans is None:
     return None
@@ -122,19 +149,26 @@ def _by_part(vocabulary, code, before: str, chunk: str) -> TokenSpans:
   """As `_laid`, for the parts of a chunk, each of which has tokens."""
   matches = list(_PART.finditer(chunk))
   texts = [match.group() for match in matches]
-  rows = vocabulary.encode_batch([before + texts[0], *texts[1:]],
-                                 language=code)
+  rows = vocabulary.encode_batch([before + texts[0], *texts[1:]], language=code)
   spaces = words_lib.space_ids(vocabulary, code)
   parts = []
   for number, (match, ids) in enumerate(zip(matches, rows, strict=True)):
     if number and len(ids) > 1 and ids[0] in spaces:
       ids = ids[1:]
-    parts.append((_laid(vocabulary, code, match.group(), ids)
-                  or _whole(match.group(), ids), match.start()))
+    parts.append(
+      (
+        _laid(vocabulary, code, match.group(), ids)
+        or _whole(match.group(), ids),
+        match.start(),
+      )
+    )
   return _joined(parts)
 
 
 def _whole(part: str, ids: Sequence[int]) -> TokenSpans:
   """Every token stands for all of the part."""
-  return TokenSpans(np.asarray(ids, np.int32), np.zeros(len(ids), np.int32),
-                    np.full(len(ids), len(part), np.int32))
+  return TokenSpans(
+    np.asarray(ids, np.int32),
+    np.zeros(len(ids), np.int32),
+    np.full(len(ids), len(part), np.int32),
+  )

@@ -38,8 +38,9 @@ class WordRow(NamedTuple):
     return slice(self.first, self.first + len(self.starts))
 
 
-def text_rows(examples: Sequence[Sentence], vocabulary, *, length: int
-              ) -> list[list[WordRow]]:
+def text_rows(
+  examples: Sequence[Sentence], vocabulary, *, length: int
+) -> list[list[WordRow]]:
   """The rows of each sentence: `<s> words </s>`, one after the other.
 
   Before: `the dogs bark` as `▁the ▁dog s ▁bark`, length 5; after:
@@ -58,8 +59,10 @@ def text_rows(examples: Sequence[Sentence], vocabulary, *, length: int
   capacity = length - rows_lib.num_special(1, rows_lib.Separator.XLMR)
   if capacity < 1:
     raise errors.ConfigError(
-        'Rows have no room for text', got=f'{length} tokens',
-        expected='more than the 2 special ones')
+      'Rows have no room for text',
+      got=f'{length} tokens',
+      expected='more than the 2 special ones',
+    )
   return [_rows(example, vocabulary, capacity) for example in examples]
 
 
@@ -79,15 +82,19 @@ def windows(lengths: Sequence[int], capacity: int) -> list[slice]:
 
 
 def _rows(example: Sentence, vocabulary, capacity: int) -> list[WordRow]:
-  encoded = words_lib.encode_words(vocabulary, example.words,
-                                   example.language)
+  encoded = words_lib.encode_words(vocabulary, example.words, example.language)
   language = rows_lib.language_id(vocabulary, example.language)
   starts, made = encoded.starts, []
   for window in windows(encoded.lengths.tolist(), capacity):
     begin = int(starts[window.start])
     lengths = np.minimum(encoded.lengths[window], capacity)
-    tokens = encoded.token_ids[begin:begin + int(lengths.sum())]
-    made.append(WordRow(
+    tokens = encoded.token_ids[begin : begin + int(lengths.sum())]
+    made.append(
+      WordRow(
         rows_lib.text_row([tokens], [language], vocabulary.spec),
-        window.start, starts[window] - begin + 1, lengths))
+        window.start,
+        starts[window] - begin + 1,
+        lengths,
+      )
+    )
   return made

@@ -19,7 +19,14 @@ from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 
 # Primary subtags of languages that are written without spaces.
 WITHOUT_SPACES = segmentation.UNSEGMENTED | {
-    'bo', 'bod', 'dz', 'dzo', 'lzh', 'nan', 'zho'}
+  'bo',
+  'bod',
+  'dz',
+  'dzo',
+  'lzh',
+  'nan',
+  'zho',
+}
 _SPACES = ('▁', 'Ġ')  # SentencePiece's and byte-level BPE's token of a space
 # Text on which a vocabulary shows how it encodes a space between words.
 _PROBES = (('a', 'a'), ('the', 'dog'), ('1', '2'))
@@ -44,12 +51,12 @@ class EncodedWords(NamedTuple):
   @property
   def word_of_token(self) -> np.ndarray:
     """The number of each token's word, int32 [T]."""
-    return np.repeat(np.arange(len(self.lengths), dtype=np.int32),
-                     self.lengths)
+    return np.repeat(np.arange(len(self.lengths), dtype=np.int32), self.lengths)
 
 
-def encode_words(vocabulary: vocabulary_lib.Vocabulary, words: Sequence[str],
-                 language: str) -> EncodedWords:
+def encode_words(
+  vocabulary: vocabulary_lib.Vocabulary, words: Sequence[str], language: str
+) -> EncodedWords:
   """The tokens of each word of a sentence.
 
   Words are encoded as the vocabulary encodes them between spaces:
@@ -82,8 +89,10 @@ def encode_words(vocabulary: vocabulary_lib.Vocabulary, words: Sequence[str],
   """
   if isinstance(words, str):
     raise errors.VocabularyError(
-        'A sentence is not split into words', got=repr(words),
-        expected='a sequence of words')
+      'A sentence is not split into words',
+      got=repr(words),
+      expected='a sequence of words',
+    )
   if not words:
     return EncodedWords(np.zeros(0, np.int32), np.zeros(0, np.int32))
   between = has_spaces(language)
@@ -93,13 +102,17 @@ def encode_words(vocabulary: vocabulary_lib.Vocabulary, words: Sequence[str],
   rows = vocabulary.encode_batch(texts, language=code)
   if not between:
     spaces = space_ids(vocabulary, code)
-    rows[1:] = [row[1:] if len(row) > 1 and row[0] in spaces else row
-                for row in rows[1:]]
+    rows[1:] = [
+      row[1:] if len(row) > 1 and row[0] in spaces else row for row in rows[1:]
+    ]
   rows = [row or [vocabulary.spec.unk_id] for row in rows]
   lengths = np.fromiter(map(len, rows), np.int32, len(rows))
   return EncodedWords(
-      np.fromiter(itertools.chain.from_iterable(rows), np.int32,
-                  int(lengths.sum())), lengths)
+    np.fromiter(
+      itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())
+    ),
+    lengths,
+  )
 
 
 def has_spaces(language: str) -> bool:
@@ -114,20 +127,22 @@ def space_before(vocabulary: vocabulary_lib.Vocabulary, language: str) -> str:
   SentencePiece and WordPiece begin every text as they begin a word; byte-level
   BPE does not. What reproduces more of the probes is right.
   """
+
   def agreement(space: str) -> int:
     return sum(
-        vocabulary.encode(' '.join(pair), language=language)
-        == vocabulary.encode(pair[0], language=language)
-        + vocabulary.encode(space + pair[1], language=language)
-        for pair in _PROBES)
+      vocabulary.encode(' '.join(pair), language=language)
+      == vocabulary.encode(pair[0], language=language)
+      + vocabulary.encode(space + pair[1], language=language)
+      for pair in _PROBES
+    )
 
   return max(('', ' '), key=agreement)
 
 
 @functools.lru_cache(maxsize=256)
-def space_ids(vocabulary: vocabulary_lib.Vocabulary, language: str
-              ) -> frozenset[int]:
+def space_ids(
+  vocabulary: vocabulary_lib.Vocabulary, language: str
+) -> frozenset[int]:
   """Ids of tokens that are a space and nothing else."""
-  found = (vocabulary.piece_id(piece, language=language)
-           for piece in _SPACES)
+  found = (vocabulary.piece_id(piece, language=language) for piece in _SPACES)
   return frozenset(index for index in found if index is not None)

@@ -20,11 +20,14 @@ from xlflax.data.labelled import source as source_lib
 TRAIN, VALIDATION, TEST = 'train', 'validation', 'test'
 ENGLISH = ('en',)
 _CSV: Mapping[str, Any] = {'quoting': 'csv'}
-_SQUAD = {TRAIN: ('squad/train-v1.1.json',),
-          VALIDATION: ('squad/dev-v1.1.json',)}
+_SQUAD = {
+  TRAIN: ('squad/train-v1.1.json',),
+  VALIDATION: ('squad/dev-v1.1.json',),
+}
 _TAGGED_LANGUAGES = (
-    'af ar bg de el en es et eu fa fi fr he hi hu id it ja kk ko mr nl pt ru '
-    'ta te th tl tr ur vi yo zh').split()
+  'af ar bg de el en es et eu fa fi fr he hi hu id it ja kk ko mr nl pt ru '
+  'ta te th tl tr ur vi yo zh'
+).split()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,76 +67,122 @@ class XtremeTask:
 
 
 def _of_three(folder: str) -> dict[str, tuple[str, ...]]:
-  return {TRAIN: (f'{folder}/train-{{0}}.tsv',),
-          VALIDATION: (f'{folder}/dev-{{0}}.tsv',),
-          TEST: (f'{folder}/test-{{0}}.tsv',)}
+  return {
+    TRAIN: (f'{folder}/train-{{0}}.tsv',),
+    VALIDATION: (f'{folder}/dev-{{0}}.tsv',),
+    TEST: (f'{folder}/test-{{0}}.tsv',),
+  }
 
 
-TASKS: Mapping[str, XtremeTask] = {task.name: task for task in (
+TASKS: Mapping[str, XtremeTask] = {
+  task.name: task
+  for task in (
     XtremeTask(
-        name='xnli', kind='classification', metric='accuracy',
-        languages=tuple(
-            'ar bg de el en es fr hi ru sw th tr ur vi zh'.split()),
-        files=_of_three('xnli'), english=frozenset([TRAIN]),
-        format='tsv', options=_CSV),
+      name='xnli',
+      kind='classification',
+      metric='accuracy',
+      languages=tuple('ar bg de el en es fr hi ru sw th tr ur vi zh'.split()),
+      files=_of_three('xnli'),
+      english=frozenset([TRAIN]),
+      format='tsv',
+      options=_CSV,
+    ),
     XtremeTask(
-        name='pawsx', kind='classification', metric='accuracy',
-        languages=tuple('de en es fr ja ko zh'.split()),
-        files=_of_three('pawsx'), english=frozenset([TRAIN]),
-        format='tsv', options=_CSV),
+      name='pawsx',
+      kind='classification',
+      metric='accuracy',
+      languages=tuple('de en es fr ja ko zh'.split()),
+      files=_of_three('pawsx'),
+      english=frozenset([TRAIN]),
+      format='tsv',
+      options=_CSV,
+    ),
     XtremeTask(
-        name='udpos', kind='tagging', metric='f1',
-        languages=tuple(_TAGGED_LANGUAGES),
-        files=_of_three('udpos'), format='conll',
-        options={'separator': 'tab'}),
+      name='udpos',
+      kind='tagging',
+      metric='f1',
+      languages=tuple(_TAGGED_LANGUAGES),
+      files=_of_three('udpos'),
+      format='conll',
+      options={'separator': 'tab'},
+    ),
     XtremeTask(
-        name='panx', kind='tagging', metric='f1',
-        languages=tuple(sorted((*_TAGGED_LANGUAGES, *'bn jv ka ml ms my sw'
-                                .split()))),
-        files=_of_three('panx'), format='conll_iob2',
-        options={'separator': 'tab'}),
+      name='panx',
+      kind='tagging',
+      metric='f1',
+      languages=tuple(
+        sorted((*_TAGGED_LANGUAGES, *'bn jv ka ml ms my sw'.split()))
+      ),
+      files=_of_three('panx'),
+      format='conll_iob2',
+      options={'separator': 'tab'},
+    ),
     XtremeTask(
-        name='xquad', kind='question_answering', metric='f1 and exact match',
-        languages=tuple('ar de el en es hi ru th tr vi zh'.split()),
-        files=_SQUAD | {TEST: ('xquad/xquad.{0}.json',)},
-        english=frozenset(_SQUAD), format='squad'),
+      name='xquad',
+      kind='question_answering',
+      metric='f1 and exact match',
+      languages=tuple('ar de el en es hi ru th tr vi zh'.split()),
+      files=_SQUAD | {TEST: ('xquad/xquad.{0}.json',)},
+      english=frozenset(_SQUAD),
+      format='squad',
+    ),
     XtremeTask(
-        name='mlqa', kind='question_answering', metric='f1 and exact match',
-        languages=tuple('ar de en es hi vi zh'.split()),
-        files=_SQUAD | {TEST: (
-            'mlqa/MLQA_V1/test/test-context-{0}-question-{0}.json',)},
-        english=frozenset(_SQUAD), format='squad'),
+      name='mlqa',
+      kind='question_answering',
+      metric='f1 and exact match',
+      languages=tuple('ar de en es hi vi zh'.split()),
+      files=_SQUAD
+      | {TEST: ('mlqa/MLQA_V1/test/test-context-{0}-question-{0}.json',)},
+      english=frozenset(_SQUAD),
+      format='squad',
+    ),
     XtremeTask(
-        name='tydiqa', kind='question_answering', metric='f1 and exact match',
-        languages=tuple('ar bn en fi id ko ru sw te'.split()),
-        files={
-            TRAIN: ('tydiqa/tydiqa-goldp-v1.1-train/'
-                    'tydiqa.goldp.{0}.train.json',),
-            TEST: ('tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{0}.dev.json',)},
-        format='squad'),
+      name='tydiqa',
+      kind='question_answering',
+      metric='f1 and exact match',
+      languages=tuple('ar bn en fi id ko ru sw te'.split()),
+      files={
+        TRAIN: ('tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{0}.train.json',),
+        TEST: ('tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{0}.dev.json',),
+      },
+      format='squad',
+    ),
     XtremeTask(
-        name='bucc2018', kind=features.MINED, metric='f1',
-        languages=('de', 'fr', 'ru', 'zh'),
-        files={
-            VALIDATION: tuple(f'bucc2018/{{0}}-en.dev.{end}'
-                              for end in ('{0}', 'en', 'gold')),
-            TEST: ('bucc2018/{0}-en.test.{0}', 'bucc2018/{0}-en.test.en')},
-        format='bucc'),
+      name='bucc2018',
+      kind=features.MINED,
+      metric='f1',
+      languages=('de', 'fr', 'ru', 'zh'),
+      files={
+        VALIDATION: tuple(
+          f'bucc2018/{{0}}-en.dev.{end}' for end in ('{0}', 'en', 'gold')
+        ),
+        TEST: ('bucc2018/{0}-en.test.{0}', 'bucc2018/{0}-en.test.en'),
+      },
+      format='bucc',
+    ),
     XtremeTask(
-        name='tatoeba', kind=features.MINED, metric='accuracy',
-        languages=tuple(sorted(
-            (set(_TAGGED_LANGUAGES) | set('bn jv ka ml sw'.split()))
-            - {'en', 'yo'})),
-        files={TEST: ('tatoeba/{0}-en.{0}', 'tatoeba/{0}-en.en')},
-        format='lines'),
-)}
+      name='tatoeba',
+      kind=features.MINED,
+      metric='accuracy',
+      languages=tuple(
+        sorted(
+          (set(_TAGGED_LANGUAGES) | set('bn jv ka ml sw'.split()))
+          - {'en', 'yo'}
+        )
+      ),
+      files={TEST: ('tatoeba/{0}-en.{0}', 'tatoeba/{0}-en.en')},
+      format='lines',
+    ),
+  )
+}
 
 
 def task(name: str) -> XtremeTask:
   """The task; a ConfigError if XTREME has none of this name."""
   if name not in TASKS:
-    raise errors.ConfigError('XTREME has no such task', got=name,
-                             expected='one of ' + ', '.join(TASKS))
+    raise errors.ConfigError(
+      'XTREME has no such task', got=name, expected='one of ' + ', '.join(TASKS)
+    )
   return TASKS[name]
 
 
@@ -146,11 +195,18 @@ def find(directory: str, name: str, split: str) -> dict[str, tuple[str, ...]]:
   """
   root = _root(directory)
   wanted = task(name)
-  paths = {part: tuple(str(root / path.format(part.split('-')[0]))
-                       for path in wanted.files[split])
-           for part in wanted.parts(split)}
-  return {part: several for part, several in paths.items()
-          if all(pathlib.Path(path).is_file() for path in several)}
+  paths = {
+    part: tuple(
+      str(root / path.format(part.split('-')[0]))
+      for path in wanted.files[split]
+    )
+    for part in wanted.parts(split)
+  }
+  return {
+    part: several
+    for part, several in paths.items()
+    if all(pathlib.Path(path).is_file() for path in several)
+  }
 
 
 def missing(directory: str, name: str) -> tuple[str, ...]:
@@ -164,15 +220,20 @@ def missing(directory: str, name: str) -> tuple[str, ...]:
       lacking = []  # Training data of others are not used by XTREME.
     if lacking:
       pattern = ', '.join(task(name).files[split]).replace('{0}', '<language>')
-      notes.append(f'{name}: no {split} data of {", ".join(lacking)} '
-                   f'({pattern})')
+      notes.append(
+        f'{name}: no {split} data of {", ".join(lacking)} ({pattern})'
+      )
   return tuple(notes)
 
 
-def examples(directory: str, name: str, split: str = TEST, *,
-             languages: tuple[str, ...] | None = None,
-             max_examples: int | None = None
-             ) -> source_lib.FileExamples | source_lib.MinedFiles:
+def examples(
+  directory: str,
+  name: str,
+  split: str = TEST,
+  *,
+  languages: tuple[str, ...] | None = None,
+  max_examples: int | None = None,
+) -> source_lib.FileExamples | source_lib.MinedFiles:
   """The source of a task's split.
 
   Args:
@@ -190,22 +251,30 @@ def examples(directory: str, name: str, split: str = TEST, *,
   """
   found = find(directory, name, split) if split in task(name).files else {}
   if languages is not None:
-    wanted = {part: part.split('-')[0] in languages or part in languages
-              for part in task(name).parts(split)}
+    wanted = {
+      part: part.split('-')[0] in languages or part in languages
+      for part in task(name).parts(split)
+    }
     found = {part: paths for part, paths in found.items() if wanted[part]}
     lacking = set(languages) - set(found) - {p.split('-')[0] for p in found}
   if not found or (languages and lacking):
     raise errors.CorpusError(
-        f'The folder of XTREME lacks files of the task {name}',
-        got=', '.join(sorted(lacking)) if languages else None,
-        expected=', '.join(task(name).files.get(split, ('a split it has',)))
-        .replace('{0}', '<language>'), where=f'{directory}, split {split}',
-        fix="let XTREME's scripts/download_data.sh fill the folder")
+      f'The folder of XTREME lacks files of the task {name}',
+      got=', '.join(sorted(lacking)) if languages else None,
+      expected=', '.join(
+        task(name).files.get(split, ('a split it has',))
+      ).replace('{0}', '<language>'),
+      where=f'{directory}, split {split}',
+      fix="let XTREME's scripts/download_data.sh fill the folder",
+    )
   if task(name).kind == features.MINED:
     return source_lib.MinedFiles(files=found, format=task(name).format)
   return source_lib.FileExamples(
-      files=found, format=task(name).format, options=task(name).options,
-      max_examples=max_examples)
+    files=found,
+    format=task(name).format,
+    options=task(name).options,
+    max_examples=max_examples,
+  )
 
 
 def mlqa_pairs(directory: str, split: str = TEST) -> source_lib.FileExamples:
@@ -225,14 +294,18 @@ def mlqa_pairs(directory: str, split: str = TEST) -> source_lib.FileExamples:
   folder = _root(directory) / 'mlqa' / 'MLQA_V1' / name
   languages = task('mlqa').languages
   paths = {
-      context if context == question else f'{context}-{question}':
-      folder / f'{name}-context-{context}-question-{question}.json'
-      for context in languages for question in languages}
+    context if context == question else f'{context}-{question}': folder
+    / f'{name}-context-{context}-question-{question}.json'
+    for context in languages
+    for question in languages
+  }
   found = {part: str(path) for part, path in paths.items() if path.is_file()}
   if not found:
     raise errors.CorpusError(
-        'The folder of XTREME lacks files of the task mlqa', where=str(folder),
-        expected=f'{name}-context-<language>-question-<language>.json')
+      'The folder of XTREME lacks files of the task mlqa',
+      where=str(folder),
+      expected=f'{name}-context-<language>-question-<language>.json',
+    )
   return source_lib.FileExamples(format='squad', files=found)
 
 
@@ -240,10 +313,14 @@ def _root(directory: str) -> pathlib.Path:
   root = paths_lib.local(directory, where="XTREME's folder")
   if not root.is_dir():
     raise errors.CorpusError(
-        "XTREME's folder does not exist", got=directory,
-        expected='the folder download, which scripts/download_data.sh of '
-        'github.com/google-research/xtreme makes')
-  if not any((root / name).is_dir() for name in TASKS) and (
-      root / 'download').is_dir():
+      "XTREME's folder does not exist",
+      got=directory,
+      expected='the folder download, which scripts/download_data.sh of '
+      'github.com/google-research/xtreme makes',
+    )
+  if (
+    not any((root / name).is_dir() for name in TASKS)
+    and (root / 'download').is_dir()
+  ):
     return root / 'download'
   return root

@@ -51,8 +51,9 @@ class RowIndex:
     raise NotImplementedError
 
 
-def make(sides: Sequence[Side], starts_document: np.ndarray,
-         stream: stream_lib.Stream) -> RowIndex:
+def make(
+  sides: Sequence[Side], starts_document: np.ndarray, stream: stream_lib.Stream
+) -> RowIndex:
   """The index for a stream's layout.
 
   Args:
@@ -82,8 +83,9 @@ class _Blocks(RowIndex):
 
   def units(self, index):
     tokens, width, end = self._tokens, self._width, self._end
-    return [((tokens[s:min(s + width, end)],),)
-            for s in (index * width).tolist()]
+    return [
+      ((tokens[s : min(s + width, end)],),) for s in (index * width).tolist()
+    ]
 
 
 class _Examples(RowIndex):
@@ -113,13 +115,19 @@ class _Examples(RowIndex):
       index = self._kept[index]
     starts = [side.offsets[index] for side in self._sides]
     cut = row_lengths.cut(
-        [side.offsets[index + 1] - 1 - start
-         for side, start in zip(self._sides, starts, strict=True)],
-        self._stream)
+      [
+        side.offsets[index + 1] - 1 - start
+        for side, start in zip(self._sides, starts, strict=True)
+      ],
+      self._stream,
+    )
     texts = [
-        [side.tokens[s:e] for s, e in zip(
-            start.tolist(), (start + length).tolist(), strict=True)]
-        for side, start, length in zip(self._sides, starts, cut, strict=True)]
+      [
+        side.tokens[s:e]
+        for s, e in zip(start.tolist(), (start + length).tolist(), strict=True)
+      ]
+      for side, start, length in zip(self._sides, starts, cut, strict=True)
+    ]
     return list(zip(*texts, strict=True))
 
 
@@ -128,17 +136,21 @@ class _Packed(_Examples):
 
   def _prepare(self, lengths):
     self._bounds = packing.next_fit(
-        row_lengths.in_row(lengths, self._stream), self._stream.length)
+      row_lengths.in_row(lengths, self._stream), self._stream.length
+    )
     self.num_rows = self._bounds.size - 1
 
   def units(self, index):
     first, last = self._bounds[index], self._bounds[index + 1]
     counts = last - first
     ends = np.cumsum(counts)
-    units = self._units(np.repeat(first - (ends - counts), counts)
-                        + np.arange(ends[-1]))
-    return [units[e - n:e] for e, n in zip(
-        ends.tolist(), counts.tolist(), strict=True)]
+    units = self._units(
+      np.repeat(first - (ends - counts), counts) + np.arange(ends[-1])
+    )
+    return [
+      units[e - n : e]
+      for e, n in zip(ends.tolist(), counts.tolist(), strict=True)
+    ]
 
 
 class _Adjacent(RowIndex):
@@ -164,5 +176,9 @@ class _Adjacent(RowIndex):
     end = np.minimum(start + self._width, self._end[document])
     middle = end - (end - start) // 2
     tokens = self._tokens
-    return [((tokens[s:m], tokens[m:e]),) for s, m, e in zip(
-        start.tolist(), middle.tolist(), end.tolist(), strict=True)]
+    return [
+      ((tokens[s:m], tokens[m:e]),)
+      for s, m, e in zip(
+        start.tolist(), middle.tolist(), end.tolist(), strict=True
+      )
+    ]

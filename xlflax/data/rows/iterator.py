@@ -32,9 +32,13 @@ class Counts:
   truncated: int = 0
 
 
-def iterate(batches: Iterable[examples_lib.Examples],
-            stream: stream_lib.Stream, *, eos_id: int, counts: Counts
-            ) -> Iterator[Units]:
+def iterate(
+  batches: Iterable[examples_lib.Examples],
+  stream: stream_lib.Stream,
+  *,
+  eos_id: int,
+  counts: Counts,
+) -> Iterator[Units]:
   """The texts of each row of an epoch.
 
   Args:
@@ -59,13 +63,14 @@ def _blocks(batches, stream, eos_id, counts):
   for batch in batches:
     counts.examples += len(batch)
     pending = np.concatenate(
-        [pending, batch.sides[0].with_eos(eos_id, np.int32)])
+      [pending, batch.sides[0].with_eos(eos_id, np.int32)]
+    )
     # The last token is an eos that is left out if nothing follows.
     whole = (pending.size - 1) // width
     for start in range(0, whole * width, width):
       emitted = True
-      yield ((pending[start:start + width],),)
-    pending = pending[whole * width:]
+      yield ((pending[start : start + width],),)
+    pending = pending[whole * width :]
   pad = stream.remainder is stream_lib.Remainder.PAD
   if pending.size > 1 and (pad or not emitted):
     yield ((pending[:-1],),)
@@ -83,8 +88,11 @@ def _single(batches, stream, counts):
     counts.dropped += len(batch) - int(np.count_nonzero(keep))
     counts.truncated += row_lengths.count_shorter(cut, lengths)
     texts = [s.texts(length) for s, length in zip(sides, cut, strict=True)]
-    yield from zip(zip(*texts, strict=True),
-                   row_lengths.in_row(cut, stream).tolist(), strict=True)
+    yield from zip(
+      zip(*texts, strict=True),
+      row_lengths.in_row(cut, stream).tolist(),
+      strict=True,
+    )
 
 
 def _packed(batches, stream, counts):
@@ -104,10 +112,9 @@ def _adjacent(batches, stream, eos_id, counts):
   for document in _documents(batches, eos_id, counts):
     width = 2 * stream.capacity
     for start in range(0, document.size, width):
-      window = document[start:start + width]
+      window = document[start : start + width]
       middle = window.size - window.size // 2
-      if window.size < width and (
-          window.size // 2 < stream.pairs.min_tokens):
+      if window.size < width and (window.size // 2 < stream.pairs.min_tokens):
         counts.dropped += 1
         continue
       yield ((window[:middle], window[middle:]),)
@@ -119,8 +126,9 @@ def _documents(batches, eos_id, counts):
   for batch in batches:
     counts.examples += len(batch)
     joined = batch.sides[0].with_eos(eos_id, np.int32)
-    starts = (np.cumsum(batch.sides[0].lengths + 1)
-              - batch.sides[0].lengths - 1)[batch.starts_document].tolist()
+    starts = (
+      np.cumsum(batch.sides[0].lengths + 1) - batch.sides[0].lengths - 1
+    )[batch.starts_document].tolist()
     bounds = [0, *starts, joined.size]
     for i, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
       if i > 0 and lines:

@@ -49,8 +49,11 @@ class _Pieces(NamedTuple):
   prefix: np.ndarray
 
 
-def build_batch(rows: Sequence[Row], stream: stream_lib.Stream,
-                spec: vocabulary_spec.VocabularySpec) -> batch_lib.Batch:
+def build_batch(
+  rows: Sequence[Row],
+  stream: stream_lib.Stream,
+  spec: vocabulary_spec.VocabularySpec,
+) -> batch_lib.Batch:
   """Arrays of a batch, as `xlflax.data.batch` documents them.
 
   Before, with Layout.PAIRS and T = 8: `Row([([7, 8], [9])], (0, 1))`; after,
@@ -80,8 +83,12 @@ def build_batch(rows: Sequence[Row], stream: stream_lib.Stream,
 
 def keys(stream: stream_lib.Stream) -> tuple[str, ...]:
   """The keys of the stream's batches."""
-  names = (batch_lib.TOKEN_IDS, batch_lib.SEGMENT_IDS, batch_lib.POSITIONS,
-           batch_lib.LANGUAGE_IDS)
+  names = (
+    batch_lib.TOKEN_IDS,
+    batch_lib.SEGMENT_IDS,
+    batch_lib.POSITIONS,
+    batch_lib.LANGUAGE_IDS,
+  )
   if stream.layout is stream_lib.Layout.PAIRS:
     return names + (batch_lib.SIDE_IDS,)
   if stream.layout in (stream_lib.Layout.SIDES, stream_lib.Layout.ADJACENT):
@@ -103,8 +110,14 @@ def _one_side(rows, place: int, spec) -> _Pieces:
       unit.append(u)
       language.append(languages[side])
   zeros = np.zeros(len(texts), np.int64)
-  return _Pieces(texts, np.array(row), np.array(unit), zeros,
-                 np.array(language), zeros + spec.bos_id)
+  return _Pieces(
+    texts,
+    np.array(row),
+    np.array(unit),
+    zeros,
+    np.array(language),
+    zeros + spec.bos_id,
+  )
 
 
 def _both_sides(rows, separator, spec) -> _Pieces:
@@ -120,20 +133,26 @@ def _both_sides(rows, separator, spec) -> _Pieces:
       language += (languages[first], languages[1 - first])
       row += (r, r)
       unit += (u, u)
-  second = {stream_lib.Separator.BERT: _NO_PREFIX,
-            stream_lib.Separator.XLMR: spec.eos_id,
-            stream_lib.Separator.XLM: spec.bos_id}[separator]
+  second = {
+    stream_lib.Separator.BERT: _NO_PREFIX,
+    stream_lib.Separator.XLMR: spec.eos_id,
+    stream_lib.Separator.XLM: spec.bos_id,
+  }[separator]
   pairs = len(texts) // 2
-  return _Pieces(texts, np.array(row), np.array(unit),
-                 np.tile([0, 1], pairs), np.array(language),
-                 np.tile([spec.bos_id, second], pairs))
+  return _Pieces(
+    texts,
+    np.array(row),
+    np.array(unit),
+    np.tile([0, 1], pairs),
+    np.array(language),
+    np.tile([spec.bos_id, second], pairs),
+  )
 
 
 def _fill(pieces: _Pieces, num_rows: int, stream, spec) -> batch_lib.Batch:
   """Writes pieces one after the other into their rows."""
   length = stream.length
-  text_length = np.fromiter(map(len, pieces.texts), np.int64,
-                            len(pieces.texts))
+  text_length = np.fromiter(map(len, pieces.texts), np.int64, len(pieces.texts))
   has_prefix = (pieces.prefix != _NO_PREFIX).astype(np.int64)
   total = has_prefix + text_length + 1
   column = _restarting_sum(total, pieces.row)
@@ -141,11 +160,13 @@ def _fill(pieces: _Pieces, num_rows: int, stream, spec) -> batch_lib.Batch:
 
   tokens = np.full(num_rows * length, spec.pad_id, np.int32)
   tokens[_ranges(begin + has_prefix, text_length)] = np.concatenate(
-      pieces.texts)
+    pieces.texts
+  )
   tokens[begin[has_prefix > 0]] = pieces.prefix[has_prefix > 0]
   tokens[begin + total - 1] = spec.eos_id
 
   index = _ranges(begin, total)
+
   def spread(values):
     out = np.zeros(num_rows * length, np.int32)
     out[index] = np.repeat(values.astype(np.int32), total)
@@ -153,12 +174,13 @@ def _fill(pieces: _Pieces, num_rows: int, stream, spec) -> batch_lib.Batch:
 
   positions = np.zeros(num_rows * length, np.int32)
   positions[index] = index - np.repeat(
-      _origin(pieces, begin, stream.pairs.positions), total)
+    _origin(pieces, begin, stream.pairs.positions), total
+  )
   batch = {
-      batch_lib.TOKEN_IDS: tokens.reshape(num_rows, length),
-      batch_lib.SEGMENT_IDS: spread(pieces.unit + 1),
-      batch_lib.POSITIONS: positions.reshape(num_rows, length),
-      batch_lib.LANGUAGE_IDS: spread(pieces.language),
+    batch_lib.TOKEN_IDS: tokens.reshape(num_rows, length),
+    batch_lib.SEGMENT_IDS: spread(pieces.unit + 1),
+    batch_lib.POSITIONS: positions.reshape(num_rows, length),
+    batch_lib.LANGUAGE_IDS: spread(pieces.language),
   }
   if stream.layout is stream_lib.Layout.PAIRS:
     batch[batch_lib.SIDE_IDS] = spread(pieces.side)
@@ -183,5 +205,4 @@ def _restarting_sum(total, row):
 def _ranges(starts, lengths):
   """starts_i, starts_i + 1, …, lengths_i numbers each, one after the other."""
   ends = np.cumsum(lengths)
-  return (np.repeat(starts - (ends - lengths), lengths)
-          + np.arange(ends[-1]))
+  return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1])

@@ -7,8 +7,9 @@ import numpy as np
 from xlflax.data import stream as stream_lib
 
 
-def keep(lengths: Sequence[np.ndarray], stream: stream_lib.Stream
-         ) -> np.ndarray:
+def keep(
+  lengths: Sequence[np.ndarray], stream: stream_lib.Stream
+) -> np.ndarray:
   """Which examples pass the length filters of `stream.pairs`.
 
   Args:
@@ -28,8 +29,9 @@ def keep(lengths: Sequence[np.ndarray], stream: stream_lib.Stream
   return kept
 
 
-def cut(lengths: Sequence[np.ndarray], stream: stream_lib.Stream
-        ) -> tuple[np.ndarray, ...]:
+def cut(
+  lengths: Sequence[np.ndarray], stream: stream_lib.Stream
+) -> tuple[np.ndarray, ...]:
   """Lengths after truncation to the row.
 
   Two sides in one row are cut longest first: with room for 6 tokens, lengths
@@ -50,15 +52,20 @@ def cut(lengths: Sequence[np.ndarray], stream: stream_lib.Stream
   return first, np.minimum(second, room - first)
 
 
-def in_row(lengths: Sequence[np.ndarray], stream: stream_lib.Stream
-           ) -> np.ndarray:
+def in_row(
+  lengths: Sequence[np.ndarray], stream: stream_lib.Stream
+) -> np.ndarray:
   """Tokens that each example takes in a row, special tokens included."""
   special = stream.length - stream.capacity
   return np.sum(lengths, axis=0) + special
 
 
-def count_shorter(cut: Sequence[np.ndarray], lengths: Sequence[np.ndarray]
-                  ) -> int:
+def count_shorter(
+  cut: Sequence[np.ndarray], lengths: Sequence[np.ndarray]
+) -> int:
   """Examples of which a side was cut; arguments are [examples] a side."""
-  return int(np.count_nonzero(np.logical_or.reduce(
-      [a < b for a, b in zip(cut, lengths, strict=True)])))
+  return int(
+    np.count_nonzero(
+      np.logical_or.reduce([a < b for a, b in zip(cut, lengths, strict=True)])
+    )
+  )

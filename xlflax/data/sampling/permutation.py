@@ -14,8 +14,7 @@ from xlflax.data.sampling import hashing
 _ROUNDS = 8
 
 
-def permute(index: np.ndarray, size: np.ndarray, key: np.ndarray
-            ) -> np.ndarray:
+def permute(index: np.ndarray, size: np.ndarray, key: np.ndarray) -> np.ndarray:
   """Where each index goes, in a permutation chosen by its size and key.
 
   Args:
@@ -32,7 +31,8 @@ def permute(index: np.ndarray, size: np.ndarray, key: np.ndarray
   outside = np.flatnonzero(out >= size)
   while outside.size:
     out[outside] = _feistel(
-        out[outside], rows[outside], columns[outside], key[outside])
+      out[outside], rows[outside], columns[outside], key[outside]
+    )
     outside = outside[out[outside] >= size[outside]]
   return out
 
@@ -51,5 +51,6 @@ def _feistel(values, rows, columns, key):
 
 def _noise(values, key):
   """Non-negative int64 words below 2**62, so that sums can't overflow."""
-  return (hashing.mix(hashing.mix(values.astype(np.uint64)) ^ key)
-          >> np.uint64(2)).astype(np.int64)
+  return (
+    hashing.mix(hashing.mix(values.astype(np.uint64)) ^ key) >> np.uint64(2)
+  ).astype(np.int64)

@@ -22,23 +22,33 @@ class RowPlan:
     order_keys: uint64 [tasks], for the order of rows.
   """
 
-  def __init__(self, stream: stream_lib.Stream, *, seed: int,
-               sizes: dict[str, int], rates: dict[str, float]):
+  def __init__(
+    self,
+    stream: stream_lib.Stream,
+    *,
+    seed: int,
+    sizes: dict[str, int],
+    rates: dict[str, float],
+  ):
     """Args:
-      stream: sampling options.
-      seed: the run's seed; the stream's `seed_offset` is added.
-      sizes: source examples of each task.
-      rates: SeqIO's mixing rate of each task.
+    stream: sampling options.
+    seed: the run's seed; the stream's `seed_offset` is added.
+    sizes: source examples of each task.
+    rates: SeqIO's mixing rate of each task.
     """
     seed = seed + stream.seed_offset
     self._stream = stream
     self.tasks: Sequence[str] = sorted(sizes)
     self.sizes = np.array([sizes[task] for task in self.tasks], np.int64)
     self._rates = schedule.stream_rates(
-        stream, self.sizes, [rates[task] for task in self.tasks])
+      stream, self.sizes, [rates[task] for task in self.tasks]
+    )
     self._schedule = schedule.TaskSchedule(
-        self._rates, batch_size=stream.batch_size, batching=stream.batching,
-        key=hashing.make_key(seed, 'schedule'))
+      self._rates,
+      batch_size=stream.batch_size,
+      batching=stream.batching,
+      key=hashing.make_key(seed, 'schedule'),
+    )
     self.order_keys = self._keys(seed, 'order')
     self._side_keys = self._keys(seed, 'sides')
 
@@ -57,12 +67,15 @@ class RowPlan:
       tasks: int64 [rows], index of each row's task.
       uses: int64 [rows], use of the task that the row is.
     """
-    fixed = {stream_lib.SideOrder.AS_IS: 0,
-             stream_lib.SideOrder.REVERSED: _EVERY_BIT}
+    fixed = {
+      stream_lib.SideOrder.AS_IS: 0,
+      stream_lib.SideOrder.REVERSED: _EVERY_BIT,
+    }
     if self._stream.pairs.order in fixed:
       return [fixed[self._stream.pairs.order]] * tasks.size
     return hashing.draw(self._side_keys[tasks], uses).tolist()
 
   def _keys(self, seed, purpose):
-    return np.array([hashing.make_key(seed, purpose, task)
-                     for task in self.tasks], np.uint64)
+    return np.array(
+      [hashing.make_key(seed, purpose, task) for task in self.tasks], np.uint64
+    )

@@ -35,8 +35,9 @@ def sampling_rates(sizes: np.ndarray, alpha: float) -> np.ndarray:
   return weights / weights.sum()
 
 
-def stream_rates(stream: stream_lib.Stream, sizes, mixture_rates
-                 ) -> Callable[[int], np.ndarray]:
+def stream_rates(
+  stream: stream_lib.Stream, sizes, mixture_rates
+) -> Callable[[int], np.ndarray]:
   """The function from a step to the rates of `stream`'s tasks.
 
   Args:
@@ -82,20 +83,25 @@ def apportion(credit: np.ndarray, total: int) -> np.ndarray:
 class TaskSchedule:
   """For each row of each step: its task, and the how-many-th use of it."""
 
-  def __init__(self, rates: Callable[[int], np.ndarray], *, batch_size: int,
-               batching: stream_lib.LanguageBatching, key: int,
-               block_steps: int = BLOCK_STEPS):
+  def __init__(
+    self,
+    rates: Callable[[int], np.ndarray],
+    *,
+    batch_size: int,
+    batching: stream_lib.LanguageBatching,
+    key: int,
+    block_steps: int = BLOCK_STEPS,
+  ):
     """Args:
-      rates: step -> rates [tasks] that sum to 1, called at blocks' starts.
-      batch_size: rows in a global batch.
-      batching: whether a draw is of a row or of a whole batch.
-      key: 64-bit key of the draws (see `hashing.make_key`).
-      block_steps: steps in a block.
+    rates: step -> rates [tasks] that sum to 1, called at blocks' starts.
+    batch_size: rows in a global batch.
+    batching: whether a draw is of a row or of a whole batch.
+    key: 64-bit key of the draws (see `hashing.make_key`).
+    block_steps: steps in a block.
     """
     self._rates = rates
     self._batch_size = batch_size
-    self._one_task = (
-        batching is stream_lib.LanguageBatching.ONE_LANGUAGE)
+    self._one_task = batching is stream_lib.LanguageBatching.ONE_LANGUAGE
     self._key = key
     self._block_steps = block_steps
     self._draws = block_steps * (1 if self._one_task else batch_size)
@@ -118,8 +124,10 @@ class TaskSchedule:
       rows = slice(offset * self._batch_size, (offset + 1) * self._batch_size)
       return tasks[rows], uses[rows]
     first = uses[offset] * self._batch_size
-    return (np.full(self._batch_size, tasks[offset]),
-            first + np.arange(self._batch_size))
+    return (
+      np.full(self._batch_size, tasks[offset]),
+      first + np.arange(self._batch_size),
+    )
 
   def _restart(self):
     self._next = 0  # number of the block that _carry and _used belong to
@@ -144,7 +152,8 @@ class TaskSchedule:
   def _advance(self):
     """Shares out one block; returns the counts of draws, int64 [tasks]."""
     credit = self._carry + self._draws * self._rates(
-        self._next * self._block_steps)
+      self._next * self._block_steps
+    )
     counts = apportion(credit, self._draws)
     self._carry = credit - counts
     self._used = self._used + counts
@@ -153,7 +162,8 @@ class TaskSchedule:
 
   def _order(self, block, counts, used):
     order = hashing.shuffled(
-        hashing.make_key(self._key, 'block', block), self._draws)
+      hashing.make_key(self._key, 'block', block), self._draws
+    )
     tasks = np.repeat(np.arange(counts.size), counts)[order]
     # The k-th draw of a task in this block is its use number used + k.
     by_task = np.argsort(tasks, kind='stable')

@@ -28,9 +28,13 @@ class CodeSwitch:
   stay. The dictionaries are read when the step is first used.
   """
 
-  def __init__(self, task: str, language: str,
-               dictionaries: Sequence[Dictionary | str | os.PathLike],
-               settings: CodeSwitching):
+  def __init__(
+    self,
+    task: str,
+    language: str,
+    dictionaries: Sequence[Dictionary | str | os.PathLike],
+    settings: CodeSwitching,
+  ):
     """Makes the step of a task.
 
     Args:
@@ -47,8 +51,10 @@ class CodeSwitch:
   @functools.cached_property
   def switcher(self) -> Switcher:
     """Of the task's language; errors as those of `Switcher`."""
-    dictionaries = [d if isinstance(d, Dictionary) else Dictionary.read(d)
-                    for d in self._dictionaries]
+    dictionaries = [
+      d if isinstance(d, Dictionary) else Dictionary.read(d)
+      for d in self._dictionaries
+    ]
     return Switcher(self._language, dictionaries, self._settings)
 
   def fingerprint(self) -> dict:
@@ -71,8 +77,9 @@ class CodeSwitch:
 
     return dataset.batch(size).enumerate().map(switch_batch).unbatch()
 
-  def rows(self, rows: Iterable[tuple], names: Sequence[str],
-           start: int) -> Iterator[tuple]:
+  def rows(
+    self, rows: Iterable[tuple], names: Sequence[str], start: int
+  ) -> Iterator[tuple]:
     """Switches rows of a source from example `start` on, without tf.data.
 
     Args:
@@ -87,10 +94,13 @@ class CodeSwitch:
       block = list(itertools.islice(rows, size))
       if not block:
         return
-      lines = self.switcher.switch([row[column] for row in block],
-                                   name=self._task, first=number).lines
-      switched = (row[:column] + (line,) + row[column + 1:]
-                  for row, line in zip(block, lines, strict=True))
+      lines = self.switcher.switch(
+        [row[column] for row in block], name=self._task, first=number
+      ).lines
+      switched = (
+        row[:column] + (line,) + row[column + 1 :]
+        for row, line in zip(block, lines, strict=True)
+      )
       yield from itertools.islice(switched, max(start - number, 0), None)
 
 
@@ -99,8 +109,9 @@ class _Repeated(seqio.DataSource):
 
   def __init__(self, source: seqio.DataSource, copies: int):
     self._source, self._copies = source, copies
-    super().__init__(splits=source.splits,
-                     caching_permitted=source.caching_permitted)
+    super().__init__(
+      splits=source.splits, caching_permitted=source.caching_permitted
+    )
 
   def num_input_examples(self, split: str) -> int | None:
     number = self._source.num_input_examples(split)
@@ -113,12 +124,13 @@ class _Repeated(seqio.DataSource):
   def list_shards(self, split: str):
     return self._source.list_shards(split)
 
-  def get_dataset(self, split='train', shuffle=True, seed=None,
-                  shard_info=None, **options):
+  def get_dataset(
+    self, split='train', shuffle=True, seed=None, shard_info=None, **options
+  ):
     del shuffle  # Which example is switched how goes by its number.
     return self._source.get_dataset(
-        split=split, shuffle=False, seed=seed, shard_info=shard_info,
-        **options).repeat(self._copies)
+      split=split, shuffle=False, seed=seed, shard_info=shard_info, **options
+    ).repeat(self._copies)
 
 
 def repeated(source: seqio.DataSource, copies: int) -> seqio.DataSource:
@@ -129,8 +141,11 @@ def repeated(source: seqio.DataSource, copies: int) -> seqio.DataSource:
     return _Repeated(source, copies)
   read, count = source.rows, source.num_input_examples
   return corpus_source.TextSource(
-      lambda split: itertools.chain.from_iterable(
-          read(split) for _ in range(copies)),
-      features=source.features, splits=source.splits,
-      count=lambda split: copies * count(split),
-      fingerprint=source.fingerprint)
+    lambda split: itertools.chain.from_iterable(
+      read(split) for _ in range(copies)
+    ),
+    features=source.features,
+    splits=source.splits,
+    count=lambda split: copies * count(split),
+    fingerprint=source.fingerprint,
+  )

@@ -29,10 +29,15 @@ class TextSource(seqio.FunctionDataSource):
       files, for caches to notice changed text.
   """
 
-  def __init__(self, read: Callable[[str], Iterable], *,
-               features: Mapping[str, tf.DType], splits: Sequence[str],
-               count: Callable[[str], int],
-               fingerprint: Callable[[str], tuple]):
+  def __init__(
+    self,
+    read: Callable[[str], Iterable],
+    *,
+    features: Mapping[str, tf.DType],
+    splits: Sequence[str],
+    count: Callable[[str], int],
+    fingerprint: Callable[[str], tuple],
+  ):
     """Makes a source of `features` (one per column of the rows).
 
     Args:
@@ -52,36 +57,40 @@ class TextSource(seqio.FunctionDataSource):
   def num_input_examples(self, split: str) -> int:
     return self._count(split)
 
-  def _make_dataset(self, split: str, shuffle_files: bool,
-                    seed: int | None = None) -> tf.data.Dataset:
+  def _make_dataset(
+    self, split: str, shuffle_files: bool, seed: int | None = None
+  ) -> tf.data.Dataset:
     del shuffle_files, seed  # The rows of a text come in its order.
     dataset = tf.data.Dataset.from_generator(
-        lambda: _blocks(self.rows(split), list(self.features)),
-        output_signature={name: tf.TensorSpec([None], dtype)
-                          for name, dtype in self.features.items()})
+      lambda: _blocks(self.rows(split), list(self.features)),
+      output_signature={
+        name: tf.TensorSpec([None], dtype)
+        for name, dtype in self.features.items()
+      },
+    )
     return dataset.unbatch()
 
 
 def monolingual_source(corpus: Corpus, language: str) -> TextSource:
   """Lines of one language: `text` and `starts_document`."""
   return TextSource(
-      lambda split: corpus.monolingual(language, split),
-      features={'text': tf.string, 'starts_document': tf.bool},
-      splits=corpus.splits(language),
-      count=lambda split: corpus.count(language, split=split),
-      fingerprint=lambda split: corpus.group_fingerprint(
-          language, split=split))
+    lambda split: corpus.monolingual(language, split),
+    features={'text': tf.string, 'starts_document': tf.bool},
+    splits=corpus.splits(language),
+    count=lambda split: corpus.count(language, split=split),
+    fingerprint=lambda split: corpus.group_fingerprint(language, split=split),
+  )
 
 
 def parallel_source(corpus: Corpus, languages: tuple[str, str]) -> TextSource:
   """Pairs of two languages: `inputs` and `targets`."""
   return TextSource(
-      lambda split: corpus.parallel(*languages, split=split),
-      features={'inputs': tf.string, 'targets': tf.string},
-      splits=corpus.splits(*languages),
-      count=lambda split: corpus.count(*languages, split=split),
-      fingerprint=lambda split: corpus.group_fingerprint(
-          *languages, split=split))
+    lambda split: corpus.parallel(*languages, split=split),
+    features={'inputs': tf.string, 'targets': tf.string},
+    splits=corpus.splits(*languages),
+    count=lambda split: corpus.count(*languages, split=split),
+    fingerprint=lambda split: corpus.group_fingerprint(*languages, split=split),
+  )
 
 
 def numpy_examples(dataset: tf.data.Dataset) -> Iterator:

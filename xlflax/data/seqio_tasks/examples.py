@@ -13,9 +13,15 @@ from xlflax.data.seqio_tasks import reader as task_reader
 from xlflax.data.seqio_tasks import registry as task_registry
 
 
-def read(task: str, vocabulary, *, split: str, start: int = 0,
-         size: int = 1024, num_threads: int = 1
-         ) -> Iterator[examples_lib.Examples]:
+def read(
+  task: str,
+  vocabulary,
+  *,
+  split: str,
+  start: int = 0,
+  size: int = 1024,
+  num_threads: int = 1,
+) -> Iterator[examples_lib.Examples]:
   """Yields the examples of a task in the source's order.
 
   Where a task tells no `starts_document`, each example is a document.
@@ -35,8 +41,13 @@ def read(task: str, vocabulary, *, split: str, start: int = 0,
   """
   names = cache_format.SIDES[len(task_registry.task_languages(task))]
   for block in task_reader.read_blocks(
-      task, vocabulary, split=split, size=size, num_threads=num_threads,
-      start=start):
+    task,
+    vocabulary,
+    split=split,
+    size=size,
+    num_threads=num_threads,
+    start=start,
+  ):
     yield _convert(block, names, task)
 
 
@@ -64,9 +75,10 @@ def fingerprint(task: str, split: str) -> dict:
   else:
     files = map(dataclasses.astuple, known)
   return {
-      'source': type(found.source).__name__,
-      'files': [list(file) for file in files],
-      'preprocessors': [_step(step) for step in found.preprocessors]}
+    'source': type(found.source).__name__,
+    'files': [list(file) for file in files],
+    'preprocessors': [_step(step) for step in found.preprocessors],
+  }
 
 
 def _step(step) -> str | list:
@@ -84,12 +96,16 @@ def _file(path: str) -> tuple:
 
 
 def _convert(block, names, task) -> examples_lib.Examples:
-  missing = [n for n in names
-             if not isinstance(block.get(n), examples_lib.Ragged)]
+  missing = [
+    n for n in names if not isinstance(block.get(n), examples_lib.Ragged)
+  ]
   if missing:
     raise errors.CorpusError(
-        'Examples of a task lack token ids', got=', '.join(sorted(block)),
-        expected=', '.join(names), where=f'task {task}')
+      'Examples of a task lack token ids',
+      got=', '.join(sorted(block)),
+      expected=', '.join(names),
+      where=f'task {task}',
+    )
   sides = tuple(block[name] for name in names)
   starts = block.get('starts_document')
   if starts is None:

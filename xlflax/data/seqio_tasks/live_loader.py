@@ -48,8 +48,9 @@ class LiveLoader:
   _readers: 'list[_TaskRows]'
   _held: list[rows_lib.Row]
 
-  def __init__(self, stream: stream_lib.Stream, *, vocabulary, seed: int,
-               corpus=None):
+  def __init__(
+    self, stream: stream_lib.Stream, *, vocabulary, seed: int, corpus=None
+  ):
     task_registry.import_public_tasks()
     if corpus is not None:
       task_registry.register_corpus(corpus)
@@ -57,16 +58,20 @@ class LiveLoader:
     self._vocabulary = vocabulary
     rates = task_registry.expand(stream.mixture, split=stream.split)
     self._plan = row_plan.RowPlan(
-        stream, seed=seed, rates=rates,
-        sizes={task: _size(task, stream) for task in rates})
+      stream,
+      seed=seed,
+      rates=rates,
+      sizes={task: _size(task, stream) for task in rates},
+    )
     self._languages = []
     for task in self._plan.tasks:
       languages = task_registry.task_languages(task)
       loader_lib.check_sides(stream, task, languages)
       self._languages.append(languages)
     self._language_ids = [
-        loader_lib.side_languages(stream, vocabulary, languages)
-        for languages in self._languages]
+      loader_lib.side_languages(stream, vocabulary, languages)
+      for languages in self._languages
+    ]
     self._restart()
 
   @property
@@ -78,25 +83,41 @@ class LiveLoader:
     """See `loader.Loader.rows`; a step before the last one starts anew."""
     loader_lib.check_range(self.stream, step, start, stop)
     if step < self._next - 1:
-      logging.info('Stream %s goes back to step %d and is read again from '
-                   'its beginning.', self.stream.name, step)
+      logging.info(
+        'Stream %s goes back to step %d and is read again from its beginning.',
+        self.stream.name,
+        step,
+      )
       self._restart()
     if step >= self._next:
       self._replay(step)
       self._held = self._take(step)
     return rows_lib.build_batch(
-        self._held[start:stop], self.stream, self._vocabulary.spec)
+      self._held[start:stop], self.stream, self._vocabulary.spec
+    )
 
   def statistics(self) -> list[loader_lib.TaskStatistics]:
     """Sizes and rates, for each task; filters as far as was read."""
     return [
-        loader_lib.TaskStatistics(
-            task=task, languages=languages, examples=int(size),
-            rate=float(rate), rows=None, dropped=reader.counts.dropped,
-            truncated=reader.counts.truncated, tokens=None)
-        for task, languages, size, rate, reader in zip(
-            self._plan.tasks, self._languages, self._plan.sizes,
-            self._plan.rates(), self._readers, strict=True)]
+      loader_lib.TaskStatistics(
+        task=task,
+        languages=languages,
+        examples=int(size),
+        rate=float(rate),
+        rows=None,
+        dropped=reader.counts.dropped,
+        truncated=reader.counts.truncated,
+        tokens=None,
+      )
+      for task, languages, size, rate, reader in zip(
+        self._plan.tasks,
+        self._languages,
+        self._plan.sizes,
+        self._plan.rates(),
+        self._readers,
+        strict=True,
+      )
+    ]
 
   def close(self) -> None:
     """Ends the reading of files."""
@@ -106,9 +127,9 @@ class LiveLoader:
     self._next = 0  # the step that the readers stand before
     self._held = []
     self._readers = [
-        _TaskRows(task, self.stream, self._vocabulary, int(key))
-        for task, key in zip(
-            self._plan.tasks, self._plan.order_keys, strict=True)]
+      _TaskRows(task, self.stream, self._vocabulary, int(key))
+      for task, key in zip(self._plan.tasks, self._plan.order_keys, strict=True)
+    ]
 
   def _replay(self, step: int):
     """Passes over the steps before `step`."""
@@ -120,18 +141,23 @@ class LiveLoader:
       if time.monotonic() - last_line > _SECONDS_BETWEEN_LINES:
         last_line = time.monotonic()
         logging.info(
-            'Stream %s: reading up to step %d, %.0f %% done (a token cache '
-            'needs no such replay).', self.stream.name, step,
-            100 * (self._next - first) / (step - first))
+          'Stream %s: reading up to step %d, %.0f %% done (a token cache '
+          'needs no such replay).',
+          self.stream.name,
+          step,
+          100 * (self._next - first) / (step - first),
+        )
 
   def _take(self, step: int) -> list[rows_lib.Row]:
     """All rows of the step that the readers stand before."""
     tasks, uses = self._plan.slots(step)
     self._next = step + 1
-    return [rows_lib.Row(next(self._readers[task]), self._language_ids[task],
-                         swaps)
-            for task, swaps in zip(tasks.tolist(),
-                                   self._plan.swaps(tasks, uses), strict=True)]
+    return [
+      rows_lib.Row(next(self._readers[task]), self._language_ids[task], swaps)
+      for task, swaps in zip(
+        tasks.tolist(), self._plan.swaps(tasks, uses), strict=True
+      )
+    ]
 
 
 class _TaskRows:
@@ -158,14 +184,16 @@ class _TaskRows:
         empty = False
         yield row
       if empty:
-        raise loader_lib.nothing_left(
-            self._stream, self._task, counts.examples)
+        raise loader_lib.nothing_left(self._stream, self._task, counts.examples)
       counts, epoch = row_iterator.Counts(), epoch + 1
 
   def _epoch(self, epoch, counts) -> Iterator[row_iterator.Units]:
     rows = row_iterator.iterate(
-        self._examples(), self._stream, counts=counts,
-        eos_id=self._vocabulary.spec.eos_id)
+      self._examples(),
+      self._stream,
+      counts=counts,
+      eos_id=self._vocabulary.spec.eos_id,
+    )
     rows = itertools.islice(rows, self._stream.max_examples)
     if not self._stream.shuffle:
       return rows
@@ -175,8 +203,11 @@ class _TaskRows:
   def _examples(self) -> Iterator[examples_lib.Examples]:
     begins = True  # A task begins with a document.
     for batch in task_examples.read(
-        self._task, self._vocabulary, split=self._stream.split,
-        num_threads=min(4, os.cpu_count() or 1)):
+      self._task,
+      self._vocabulary,
+      split=self._stream.split,
+      num_threads=min(4, os.cpu_count() or 1),
+    ):
       batch, begins = examples_lib.drop_empty(batch, begins)
       if len(batch):
         yield batch
@@ -217,10 +248,11 @@ def _size(task: str, stream: stream_lib.Stream) -> int:
   size = task_examples.source_size(task, stream.split)
   if size is None and stream.alpha is not None:
     raise errors.CorpusError(
-        'The number of examples is unknown, so that no rate follows from it',
-        where=f'task {task}, split {stream.split}',
-        fix='Write a token cache, or set Stream.alpha to None for the '
-            'mixture\'s own rates')
+      'The number of examples is unknown, so that no rate follows from it',
+      where=f'task {task}, split {stream.split}',
+      fix='Write a token cache, or set Stream.alpha to None for the '
+      "mixture's own rates",
+    )
   if stream.max_examples is not None:
     size = min(size or stream.max_examples, stream.max_examples)
   return size or 1

@@ -12,8 +12,12 @@ from xlflax import errors
 TOKENIZE_BATCH = 256
 
 
-def tokenize(dataset: tf.data.Dataset, output_features: Mapping, *,
-             batch_size: int = TOKENIZE_BATCH) -> tf.data.Dataset:
+def tokenize(
+  dataset: tf.data.Dataset,
+  output_features: Mapping,
+  *,
+  batch_size: int = TOKENIZE_BATCH,
+) -> tf.data.Dataset:
   """Turns strings of the output features into ids, 256 texts in one call.
 
   Before: `{'targets': 'ab b', 'starts_document': True}`; after:
@@ -29,25 +33,33 @@ def tokenize(dataset: tf.data.Dataset, output_features: Mapping, *,
     VocabularyError: the task's vocabulary is a deferred one.
   """
   vocabularies = {
-      name: feature.vocabulary for name, feature in output_features.items()
-      if name in dataset.element_spec
-      and dataset.element_spec[name].dtype == tf.string}
+    name: feature.vocabulary
+    for name, feature in output_features.items()
+    if name in dataset.element_spec
+    and dataset.element_spec[name].dtype == tf.string
+  }
   for vocabulary in vocabularies.values():
     _ = vocabulary.vocab_size  # A deferred vocabulary refuses here.
 
   @tf.autograph.experimental.do_not_convert
   def encode(batch):
-    return {name: vocabularies[name].encode_tf(value)
-            if name in vocabularies else value
-            for name, value in batch.items()}
+    return {
+      name: vocabularies[name].encode_tf(value)
+      if name in vocabularies
+      else value
+      for name, value in batch.items()
+    }
 
-  return dataset.batch(batch_size).map(
-      encode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
-  ).unbatch()
+  return (
+    dataset.batch(batch_size)
+    .map(encode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    .unbatch()
+  )
 
 
-def rename(dataset: tf.data.Dataset,
-           names: Mapping[str, str]) -> tf.data.Dataset:
+def rename(
+  dataset: tf.data.Dataset, names: Mapping[str, str]
+) -> tf.data.Dataset:
   """Keeps the features named in `names` (new name to old), and no others.
 
   With `{'targets': 'text'}`, before: `{'text': 'a', 'url': 'b'}`; after:
@@ -59,8 +71,10 @@ def rename(dataset: tf.data.Dataset,
   missing = sorted(set(names.values()) - set(dataset.element_spec))
   if missing:
     raise errors.CorpusError(
-        'Examples lack a feature', got=', '.join(sorted(dataset.element_spec)),
-        expected=', '.join(missing))
+      'Examples lack a feature',
+      got=', '.join(sorted(dataset.element_spec)),
+      expected=', '.join(missing),
+    )
 
   @tf.autograph.experimental.do_not_convert
   def select(example):
@@ -69,8 +83,9 @@ def rename(dataset: tf.data.Dataset,
   return dataset.map(select, num_parallel_calls=tf.data.AUTOTUNE)
 
 
-def translation(dataset: tf.data.Dataset,
-                languages: Sequence[str]) -> tf.data.Dataset:
+def translation(
+  dataset: tf.data.Dataset, languages: Sequence[str]
+) -> tf.data.Dataset:
   """Names the two sides of TFDS's translation examples.
 
   With `('de', 'en')`, before: `{'de': 'ja', 'en': 'yes'}`; after:
@@ -85,8 +100,9 @@ def translation(dataset: tf.data.Dataset,
 
   @tf.autograph.experimental.do_not_convert
   def is_full(example):
-    return tf.reduce_all([tf.strings.length(text) > 0
-                          for text in example.values()])
+    return tf.reduce_all(
+      [tf.strings.length(text) > 0 for text in example.values()]
+    )
 
   return dataset.map(strip, num_parallel_calls=tf.data.AUTOTUNE).filter(is_full)
 
@@ -107,7 +123,8 @@ def split_lines(dataset: tf.data.Dataset) -> tf.data.Dataset:
     lines = tf.boolean_mask(lines, tf.strings.length(lines) > 0)
     starts = tf.range(tf.size(lines)) == 0
     return tf.data.Dataset.from_tensor_slices(
-        {'text': lines, 'starts_document': starts})
+      {'text': lines, 'starts_document': starts}
+    )
 
   return dataset.flat_map(split)
 

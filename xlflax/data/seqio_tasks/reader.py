@@ -24,16 +24,25 @@ from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.data.seqio_tasks.vocabulary import SeqioVocabulary, resolve
 from xlflax.data.vocabularies.vocabulary import Vocabulary
 
-_PLAIN_STEPS = (preprocessors.mark_documents, task_registry.name_monolingual,
-                task_registry.name_parallel)
+_PLAIN_STEPS = (
+  preprocessors.mark_documents,
+  task_registry.name_monolingual,
+  task_registry.name_parallel,
+)
 
 
 Block = dict[str, Ragged | np.ndarray]
 
 
-def read_blocks(name: str, vocabulary: Vocabulary, *, split: str = TRAIN,
-                size: int = 1024, num_threads: int = 1,
-                start: int = 0) -> Iterator[Block]:
+def read_blocks(
+  name: str,
+  vocabulary: Vocabulary,
+  *,
+  split: str = TRAIN,
+  size: int = 1024,
+  num_threads: int = 1,
+  start: int = 0,
+) -> Iterator[Block]:
   """Yields blocks of a task's tokenised examples, in the source's order.
 
   Args:
@@ -53,27 +62,39 @@ def read_blocks(name: str, vocabulary: Vocabulary, *, split: str = TRAIN,
     CorpusError: no such task or split, or a malformed line (file:line).
     VocabularyError: the task was registered with another vocabulary.
   """
-  task = resolve(task_registry.get_task(name, split=split), vocabulary,
-                 languages=task_registry.known_languages(name))
+  task = resolve(
+    task_registry.get_task(name, split=split),
+    vocabulary,
+    languages=task_registry.known_languages(name),
+  )
   steps = task.preprocessors
   if not steps or steps[-1] is not task_registry.tokenize:
     yield from _block_examples(task, split, size, start)
     return
-  encoders = {key: feature.vocabulary
-              for key, feature in task.output_features.items()}
+  encoders = {
+    key: feature.vocabulary for key, feature in task.output_features.items()
+  }
   for texts in _text_blocks(task, split, size, start):
-    yield {key: (_encode(encoders[key], column, num_threads)
-                 if key in encoders else np.asarray(column, np.bool_))
-           for key, column in texts.items()}
+    yield {
+      key: (
+        _encode(encoders[key], column, num_threads)
+        if key in encoders
+        else np.asarray(column, np.bool_)
+      )
+      for key, column in texts.items()
+    }
 
 
-def read(name: str, vocabulary: Vocabulary, *, split: str = TRAIN,
-         num_threads: int = 1) -> Iterator[dict[str, np.ndarray]]:
+def read(
+  name: str, vocabulary: Vocabulary, *, split: str = TRAIN, num_threads: int = 1
+) -> Iterator[dict[str, np.ndarray]]:
   """As `read_blocks`, one example at a time."""
   blocks = read_blocks(name, vocabulary, split=split, num_threads=num_threads)
   for block in blocks:
-    columns = [value.texts() if isinstance(value, Ragged) else value
-               for value in block.values()]
+    columns = [
+      value.texts() if isinstance(value, Ragged) else value
+      for value in block.values()
+    ]
     for values in zip(*columns, strict=True):
       yield dict(zip(block, values, strict=True))
 
@@ -83,53 +104,69 @@ def read_texts(name: str, *, split: str = TRAIN) -> Iterator[dict]:
   task = task_registry.get_task(name, split=split)
   for block in _text_blocks(task, split, 1024):
     for values in zip(*block.values(), strict=True):
-      yield {key: value.decode() if isinstance(value, bytes) else value
-             for key, value in zip(block, values, strict=True)}
+      yield {
+        key: value.decode() if isinstance(value, bytes) else value
+        for key, value in zip(block, values, strict=True)
+      }
 
 
-def _text_blocks(task: seqio.Task, split: str, size: int,
-                 start: int = 0) -> Iterator[dict[str, list]]:
+def _text_blocks(
+  task: seqio.Task, split: str, size: int, start: int = 0
+) -> Iterator[dict[str, list]]:
   """Blocks of text columns, from the files themselves where possible."""
   steps = task.preprocessors[:-1]
   source = task.source
-  switches = [step for step in steps if isinstance(
-      step, code_switched_text.CodeSwitch)]
-  if (isinstance(source, corpus_source.TextSource) and len(switches) < 2
-      and all(step in (*_PLAIN_STEPS, *switches) for step in steps)):
-    names = ['targets' if feature == 'text' else feature
-             for feature in source.features]
+  switches = [
+    step for step in steps if isinstance(step, code_switched_text.CodeSwitch)
+  ]
+  if (
+    isinstance(source, corpus_source.TextSource)
+    and len(switches) < 2
+    and all(step in (*_PLAIN_STEPS, *switches) for step in steps)
+  ):
+    names = [
+      'targets' if feature == 'text' else feature for feature in source.features
+    ]
     rows = source.rows(split)
-    rows = (switches[0].rows(rows, names, start) if switches
-            else itertools.islice(rows, start, None))
+    rows = (
+      switches[0].rows(rows, names, start)
+      if switches
+      else itertools.islice(rows, start, None)
+    )
     while block := list(itertools.islice(rows, size)):
       yield dict(zip(names, map(list, zip(*block, strict=True)), strict=True))
     return
-  text = seqio.Feature(seqio.PassThroughVocabulary(1), add_eos=False,
-                       dtype=tf.string, rank=0)
+  text = seqio.Feature(
+    seqio.PassThroughVocabulary(1), add_eos=False, dtype=tf.string, rank=0
+  )
   texts = task.replace(
-      preprocessors=steps,
-      output_features=dict.fromkeys(task.output_features, text))
-  dataset = texts.get_dataset(split=split, shuffle=False,
-                              try_in_mem_cache=False)
-  for block in corpus_source.numpy_examples(
-      dataset.skip(start).batch(size)):
+    preprocessors=steps,
+    output_features=dict.fromkeys(task.output_features, text),
+  )
+  dataset = texts.get_dataset(
+    split=split, shuffle=False, try_in_mem_cache=False
+  )
+  for block in corpus_source.numpy_examples(dataset.skip(start).batch(size)):
     yield {key: column.tolist() for key, column in block.items()}
 
 
-def _block_examples(task: seqio.Task, split: str, size: int,
-                    start: int) -> Iterator[Block]:
+def _block_examples(
+  task: seqio.Task, split: str, size: int, start: int
+) -> Iterator[Block]:
   """Blocks of a task that tokenises in its own way."""
-  dataset = task.get_dataset(split=split, shuffle=False,
-                             try_in_mem_cache=False)
+  dataset = task.get_dataset(split=split, shuffle=False, try_in_mem_cache=False)
   examples = corpus_source.numpy_examples(dataset.skip(start))
   while block := list(itertools.islice(examples, size)):
-    yield {key: _stack([example[key] for example in block])
-           for key in block[0]
-           if key in task.output_features or key == 'starts_document'}
+    yield {
+      key: _stack([example[key] for example in block])
+      for key in block[0]
+      if key in task.output_features or key == 'starts_document'
+    }
 
 
-def _encode(vocabulary: SeqioVocabulary, texts: list,
-            num_threads: int) -> Ragged:
+def _encode(
+  vocabulary: SeqioVocabulary, texts: list, num_threads: int
+) -> Ragged:
   ids, lengths = vocabulary.encode_ragged(texts, num_threads=num_threads)
   return Ragged(ids, lengths.astype(np.int64))
 

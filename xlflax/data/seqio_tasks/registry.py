@@ -33,15 +33,27 @@ from xlflax.data.seqio_tasks.vocabulary import (
 from xlflax.data.vocabularies.vocabulary import Vocabulary
 
 PUBLIC_TASK_MODULES = (
-    'wiki40b', 'mc4', 'opus', 'paracrawl', 'wmt', 'ecs', 'labelled_tfds')
+  'wiki40b',
+  'mc4',
+  'opus',
+  'paracrawl',
+  'wmt',
+  'ecs',
+  'labelled_tfds',
+)
 _languages: dict[str, tuple[str, ...]] = {}
 _corpus_names: dict[str, list[str]] = {}
 
 
 def add_monolingual_task(
-    name: str, source, *, language: str,
-    preprocessors: Sequence[Callable] = (),
-    vocabulary: Vocabulary | None = None, **task_options) -> seqio.Task:
+  name: str,
+  source,
+  *,
+  language: str,
+  preprocessors: Sequence[Callable] = (),
+  vocabulary: Vocabulary | None = None,
+  **task_options,
+) -> seqio.Task:
   """Registers a task of one language's text.
 
   Args:
@@ -56,31 +68,54 @@ def add_monolingual_task(
   Raises:
     CorpusError: the name is taken.
   """
-  steps = (*preprocessors, preprocessors_lib.mark_documents, name_monolingual, tokenize)
-  return _add_task(name, source, (language,), ('targets',), steps, vocabulary,
-                   task_options)
+  steps = (
+    *preprocessors,
+    preprocessors_lib.mark_documents,
+    name_monolingual,
+    tokenize,
+  )
+  return _add_task(
+    name, source, (language,), ('targets',), steps, vocabulary, task_options
+  )
 
 
 def add_parallel_task(
-    name: str, source, *, languages: tuple[str, str],
-    preprocessors: Sequence[Callable] = (),
-    vocabulary: Vocabulary | None = None, **task_options) -> seqio.Task:
+  name: str,
+  source,
+  *,
+  languages: tuple[str, str],
+  preprocessors: Sequence[Callable] = (),
+  vocabulary: Vocabulary | None = None,
+  **task_options,
+) -> seqio.Task:
   """Registers a task of sentence pairs.
 
   As `add_monolingual_task`, but the preprocessors lead to `inputs` (text of
   the first language) and `targets` (its translation).
   """
   steps = (*preprocessors, name_parallel, tokenize)
-  return _add_task(name, source, tuple(languages), ('inputs', 'targets'),
-                   steps, vocabulary, task_options)
+  return _add_task(
+    name,
+    source,
+    tuple(languages),
+    ('inputs', 'targets'),
+    steps,
+    vocabulary,
+    task_options,
+  )
 
 
 def add_code_switched_task(
-    name: str, source, *, language: str,
-    dictionaries: Sequence[Dictionary | str | os.PathLike],
-    settings: CodeSwitching = CodeSwitching(),  # noqa: B008
-    preprocessors: Sequence[Callable] = (),
-    vocabulary: Vocabulary | None = None, **task_options) -> seqio.Task:
+  name: str,
+  source,
+  *,
+  language: str,
+  dictionaries: Sequence[Dictionary | str | os.PathLike],
+  settings: CodeSwitching = CodeSwitching(),  # noqa: B008
+  preprocessors: Sequence[Callable] = (),
+  vocabulary: Vocabulary | None = None,
+  **task_options,
+) -> seqio.Task:
   """Registers a task of one language's text with words of others in it.
 
   As `add_monolingual_task`, but words of the text are replaced by their
@@ -101,29 +136,44 @@ def add_code_switched_task(
     CorpusError: the name is taken.
   """
   switch = code_switched_text.CodeSwitch(name, language, dictionaries, settings)
-  steps = (*preprocessors, preprocessors_lib.mark_documents, name_monolingual,
-           switch, tokenize)
+  steps = (
+    *preprocessors,
+    preprocessors_lib.mark_documents,
+    name_monolingual,
+    switch,
+    tokenize,
+  )
   return _add_task(
-      name, code_switched_text.repeated(source, settings.copies), (language,),
-      ('targets',), steps, vocabulary, task_options)
+    name,
+    code_switched_text.repeated(source, settings.copies),
+    (language,),
+    ('targets',),
+    steps,
+    vocabulary,
+    task_options,
+  )
 
 
-def add_mixture(name: str, tasks: Sequence[str], *,
-                alpha: float = 0.7) -> seqio.Mixture:
+def add_mixture(
+  name: str, tasks: Sequence[str], *, alpha: float = 0.7
+) -> seqio.Mixture:
   """Registers a mixture with rates N_i^α, N_i the examples of task i.
 
   The sizes are asked for when a rate is first needed, not now.
   """
   if name in seqio.MixtureRegistry.names():
-    raise errors.CorpusError('The mixture\'s name is taken', got=name)
+    raise errors.CorpusError("The mixture's name is taken", got=name)
   rate = functools.partial(_rate, alpha=alpha)
   return seqio.MixtureRegistry.add(name, [(task, rate) for task in tasks])
 
 
 def register_corpus(
-    corpus: Corpus, *, prefix: str = 'corpus', alpha: float = 0.7,
-    code_switching: CodeSwitching = CodeSwitching(),  # noqa: B008
-    ) -> tuple[str, ...]:
+  corpus: Corpus,
+  *,
+  prefix: str = 'corpus',
+  alpha: float = 0.7,
+  code_switching: CodeSwitching = CodeSwitching(),  # noqa: B008
+) -> tuple[str, ...]:
   """Registers a corpus directory's tasks and mixtures.
 
   `corpus.mono.<language>`, `corpus.parallel.<l1>_<l2>`,
@@ -150,18 +200,24 @@ def register_corpus(
     seqio.MixtureRegistry.remove(name)
     _languages.pop(name, None)
   groups = {
-      f'{prefix}.mono': [
-          _register_monolingual(corpus, language, prefix)
-          for language in corpus.languages if corpus.splits(language)],
-      f'{prefix}.parallel': [
-          _register_parallel(corpus, pair, prefix) for pair in corpus.pairs],
-      f'{prefix}.code_switched': _register_code_switched(
-          corpus, prefix, code_switching)}
+    f'{prefix}.mono': [
+      _register_monolingual(corpus, language, prefix)
+      for language in corpus.languages
+      if corpus.splits(language)
+    ],
+    f'{prefix}.parallel': [
+      _register_parallel(corpus, pair, prefix) for pair in corpus.pairs
+    ],
+    f'{prefix}.code_switched': _register_code_switched(
+      corpus, prefix, code_switching
+    ),
+  }
   names = _corpus_names.setdefault(prefix, [])
   names += [task for tasks in groups.values() for task in tasks]
   for mixture, tasks in groups.items():
-    with_text = [task for task in tasks
-                 if TRAIN in seqio.TaskRegistry.get(task).splits]
+    with_text = [
+      task for task in tasks if TRAIN in seqio.TaskRegistry.get(task).splits
+    ]
     if tasks:
       add_mixture(mixture, with_text or tasks, alpha=alpha)
       names.append(mixture)
@@ -186,9 +242,11 @@ def task_languages(name: str) -> tuple[str, ...]:
   get_task(name)
   if name not in _languages:
     raise errors.CorpusError(
-        'The languages of a task are not known', where=f'task {name}',
-        fix='register it with add_monolingual_task or add_parallel_task of '
-        'xlflax.data.seqio_tasks.registry, or call set_task_languages')
+      'The languages of a task are not known',
+      where=f'task {name}',
+      fix='register it with add_monolingual_task or add_parallel_task of '
+      'xlflax.data.seqio_tasks.registry, or call set_task_languages',
+    )
   return _languages[name]
 
 
@@ -207,9 +265,12 @@ def get_task(name: str, *, split: str | None = None) -> seqio.Task:
     raise _unknown(name, 'task', list(seqio.TaskRegistry.names()))
   task = seqio.TaskRegistry.get(name)
   if split is not None and split not in task.splits:
-    raise errors.CorpusError('The task lacks a split', got=split,
-                             expected=', '.join(task.splits),
-                             where=f'task {name}')
+    raise errors.CorpusError(
+      'The task lacks a split',
+      got=split,
+      expected=', '.join(task.splits),
+      where=f'task {name}',
+    )
   return task
 
 
@@ -235,11 +296,15 @@ def expand(name: str, *, split: str | None = None) -> dict[str, float]:
     tasks = [seqio.TaskRegistry.get(name)]
     rates = {t.name: 1.0 for t in tasks if split is None or split in t.splits}
   else:
-    raise _unknown(name, 'task or mixture', [
-        *seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()])
+    raise _unknown(
+      name,
+      'task or mixture',
+      [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()],
+    )
   if not rates:
-    raise errors.CorpusError(f'No text in the {split} split',
-                             where=f'task or mixture {name}')
+    raise errors.CorpusError(
+      f'No text in the {split} split', where=f'task or mixture {name}'
+    )
   return dict(sorted(rates.items()))
 
 
@@ -255,9 +320,10 @@ def num_examples(name: str, split: str = TRAIN) -> int:
   number = get_task(name, split=split).num_input_examples(split)
   if number is None or number == float('inf'):
     raise errors.CorpusError(
-        'The number of examples is unknown, so that no rate follows from it',
-        where=f'task {name}, split {split}',
-        fix='give the source num_input_examples, or the mixture fixed rates')
+      'The number of examples is unknown, so that no rate follows from it',
+      where=f'task {name}, split {split}',
+      fix='give the source num_input_examples, or the mixture fixed rates',
+    )
   return int(number)
 
 
@@ -292,21 +358,26 @@ def import_task_modules(modules: Sequence[str]) -> None:
       if error.name is None or not module.startswith(error.name):
         raise  # The module is there; something that it imports is not.
       raise errors.ConfigError(
-          'A task module is not found', got=module,
-          where='--task_module', expected='an importable module name, such as '
-          'my_tasks for ./my_tasks.py') from error
+        'A task module is not found',
+        got=module,
+        where='--task_module',
+        expected='an importable module name, such as '
+        'my_tasks for ./my_tasks.py',
+      ) from error
 
 
 def name_monolingual(dataset):
   """`text` becomes `targets`; only that and `starts_document` are kept."""
   return preprocessors_lib.rename(
-      dataset, {'targets': 'text', 'starts_document': 'starts_document'})
+    dataset, {'targets': 'text', 'starts_document': 'starts_document'}
+  )
 
 
 def name_parallel(dataset):
   """Only `inputs` and `targets` are kept."""
   return preprocessors_lib.rename(
-      dataset, {'inputs': 'inputs', 'targets': 'targets'})
+    dataset, {'inputs': 'inputs', 'targets': 'targets'}
+  )
 
 
 def tokenize(dataset, output_features):
@@ -317,15 +388,26 @@ def tokenize(dataset, output_features):
 def _add_task(name, source, languages, features, steps, vocabulary, options):
   if name in seqio.TaskRegistry.names():
     raise errors.CorpusError(
-        'The task\'s name is taken', got=name,
-        fix='choose another name, or remove the task from seqio.TaskRegistry')
-  chosen = {feature: SeqioVocabulary(vocabulary, language=language)
-            if vocabulary else DeferredVocabulary(language)
-            for feature, language in zip(features, languages, strict=True)}
+      "The task's name is taken",
+      got=name,
+      fix='choose another name, or remove the task from seqio.TaskRegistry',
+    )
+  chosen = {
+    feature: SeqioVocabulary(vocabulary, language=language)
+    if vocabulary
+    else DeferredVocabulary(language)
+    for feature, language in zip(features, languages, strict=True)
+  }
   task = seqio.TaskRegistry.add(
-      name, source, preprocessors=list(steps),
-      output_features={feature: seqio.Feature(own, add_eos=False)
-                       for feature, own in chosen.items()}, **options)
+    name,
+    source,
+    preprocessors=list(steps),
+    output_features={
+      feature: seqio.Feature(own, add_eos=False)
+      for feature, own in chosen.items()
+    },
+    **options,
+  )
   _languages[name] = languages
   return task
 
@@ -333,31 +415,40 @@ def _add_task(name, source, languages, features, steps, vocabulary, options):
 def _register_monolingual(corpus: Corpus, language: str, prefix: str) -> str:
   name = f'{prefix}.mono.{language}'
   add_monolingual_task(
-      name, corpus_source.monolingual_source(corpus, language),
-      language=language)
+    name, corpus_source.monolingual_source(corpus, language), language=language
+  )
   return name
 
 
-def _register_parallel(corpus: Corpus, pair: tuple[str, str],
-                       prefix: str) -> str:
+def _register_parallel(
+  corpus: Corpus, pair: tuple[str, str], prefix: str
+) -> str:
   name = f'{prefix}.parallel.{"_".join(pair)}'
-  add_parallel_task(name, corpus_source.parallel_source(corpus, pair),
-                    languages=pair)
+  add_parallel_task(
+    name, corpus_source.parallel_source(corpus, pair), languages=pair
+  )
   return name
 
 
-def _register_code_switched(corpus: Corpus, prefix: str,
-                            settings: CodeSwitching) -> list[str]:
+def _register_code_switched(
+  corpus: Corpus, prefix: str, settings: CodeSwitching
+) -> list[str]:
   names = []
-  for language in sorted(settings.sources(
-      file.languages for file in corpus.dictionaries)):
-    paths = [file.path for file in corpus.dictionaries
-             if language in file.languages]
+  for language in sorted(
+    settings.sources(file.languages for file in corpus.dictionaries)
+  ):
+    paths = [
+      file.path for file in corpus.dictionaries if language in file.languages
+    ]
     if corpus.splits(language):
       names.append(f'{prefix}.code_switched.{language}')
       add_code_switched_task(
-          names[-1], corpus_source.monolingual_source(corpus, language),
-          language=language, dictionaries=paths, settings=settings)
+        names[-1],
+        corpus_source.monolingual_source(corpus, language),
+        language=language,
+        dictionaries=paths,
+        settings=settings,
+      )
   return names
 
 
@@ -367,11 +458,16 @@ def _rate(task: seqio.Task, *, alpha: float) -> float:
 
 
 def _unknown(name: str, kind: str, known: list[str]) -> errors.CorpusError:
-  fix = ('`xlflax tasks list` shows them; corpus tasks need --corpus, your own '
-         '--task_module')
+  fix = (
+    '`xlflax tasks list` shows them; corpus tasks need --corpus, your own '
+    '--task_module'
+  )
   if '.code_switched' in name:
     fix += '; code-switched ones need dictionaries/<l1>-<l2>.tsv in the corpus'
   near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
   return errors.CorpusError(
-      f'No {kind} of this name is registered', got=name,
-      expected=', '.join(near) or None, fix=fix)
+    f'No {kind} of this name is registered',
+    got=name,
+    expected=', '.join(near) or None,
+    fix=fix,
+  )

@@ -24,20 +24,32 @@ _MAX_CHARACTERS = 200
 
 def registered() -> list[dict]:
   """One dict per task and mixture: name, kind, languages, splits."""
-  tasks = [{
-      'name': name, 'kind': seqio_tasks.kind_of(name) or 'task',
+  tasks = [
+    {
+      'name': name,
+      'kind': seqio_tasks.kind_of(name) or 'task',
       'languages': list(task_registry.known_languages(name)),
-      'splits': list(seqio.TaskRegistry.get(name).splits)}
-           for name in sorted(seqio.TaskRegistry.names())]
+      'splits': list(seqio.TaskRegistry.get(name).splits),
+    }
+    for name in sorted(seqio.TaskRegistry.names())
+  ]
   mixtures = []
   for name in sorted(seqio.MixtureRegistry.names()):
     members = seqio.MixtureRegistry.get(name).tasks
-    languages = {code for task in members
-                 for code in task_registry.known_languages(task.name)}
+    languages = {
+      code
+      for task in members
+      for code in task_registry.known_languages(task.name)
+    }
     splits = dict.fromkeys(s for task in members for s in task.splits)
-    mixtures.append({'name': name, 'kind': f'mixture of {len(members)}',
-                     'languages': sorted(languages),
-                     'splits': list(splits)})
+    mixtures.append(
+      {
+        'name': name,
+        'kind': f'mixture of {len(members)}',
+        'languages': sorted(languages),
+        'splits': list(splits),
+      }
+    )
   return tasks + mixtures
 
 
@@ -49,15 +61,25 @@ def mixture_rates(name: str, *, split: str = TRAIN) -> list[dict]:
   """
   rates = task_registry.expand(name, split=split)
   total = sum(rates.values())
-  return [{'name': task,
-           'languages': list(task_registry.known_languages(task)),
-           'examples': task_registry.num_examples(task, split),
-           'rate': f'{rate:.4g}', 'share': f'{rate / total:.1%}'}
-          for task, rate in rates.items()]
+  return [
+    {
+      'name': task,
+      'languages': list(task_registry.known_languages(task)),
+      'examples': task_registry.num_examples(task, split),
+      'rate': f'{rate:.4g}',
+      'share': f'{rate / total:.1%}',
+    }
+    for task, rate in rates.items()
+  ]
 
 
-def steps(name: str, vocabulary: Vocabulary | None, *, split: str = TRAIN,
-          num_examples: int = 3) -> Iterator[str]:
+def steps(
+  name: str,
+  vocabulary: Vocabulary | None,
+  *,
+  split: str = TRAIN,
+  num_examples: int = 3,
+) -> Iterator[str]:
   """Yields lines that show a task's examples after each preprocessing step.
 
   Without a vocabulary, a task that has none of its own is shown up to
@@ -71,8 +93,10 @@ def steps(name: str, vocabulary: Vocabulary | None, *, split: str = TRAIN,
   languages = task_registry.known_languages(name)
   if vocabulary:
     task = resolve(task, vocabulary, languages=languages)
-  yield (f'{name}: {"-".join(languages) or "languages unknown"}, splits '
-         f'{", ".join(task.splits)}')
+  yield (
+    f'{name}: {"-".join(languages) or "languages unknown"}, splits '
+    f'{", ".join(task.splits)}'
+  )
   dataset = task.source.get_dataset(split=split, shuffle=False)
   yield f'\n0. source: {type(task.source).__name__}'
   yield from _examples(dataset, task, num_examples)
@@ -82,19 +106,24 @@ def steps(name: str, vocabulary: Vocabulary | None, *, split: str = TRAIN,
       yield '  (not shown: give a vocabulary by --vocabulary=DIR)'
       return
     step = seqio.utils.add_kwargs_to_transform(
-        step, sequence_length=None, output_features=task.output_features)
+      step, sequence_length=None, output_features=task.output_features
+    )
     dataset = step(dataset)
     yield from _examples(dataset, task, num_examples)
 
 
 def format_table(rows: Sequence[dict], columns: Sequence[str]) -> str:
   """Rows as aligned text under a line of the columns' names."""
-  lines = [list(columns)] + [[_cell(row[column]) for column in columns]
-                             for row in rows]
+  lines = [list(columns)] + [
+    [_cell(row[column]) for column in columns] for row in rows
+  ]
   widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
   return '\n'.join(
-      '  '.join(cell.ljust(width) for cell, width in zip(
-          line, widths, strict=True)).rstrip() for line in lines)
+    '  '.join(
+      cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+    ).rstrip()
+    for line in lines
+  )
 
 
 def _cell(value) -> str:
@@ -105,8 +134,10 @@ def _cell(value) -> str:
 
 
 def _is_deferred(task: seqio.Task) -> bool:
-  return any(isinstance(feature.vocabulary, DeferredVocabulary)
-             for feature in task.output_features.values())
+  return any(
+    isinstance(feature.vocabulary, DeferredVocabulary)
+    for feature in task.output_features.values()
+  )
 
 
 def _step_name(step) -> str:
@@ -114,8 +145,9 @@ def _step_name(step) -> str:
   return getattr(step, '__name__', type(step).__name__)
 
 
-def _examples(dataset: tf.data.Dataset, task: seqio.Task,
-              num_examples: int) -> Iterator[str]:
+def _examples(
+  dataset: tf.data.Dataset, task: seqio.Task, num_examples: int
+) -> Iterator[str]:
   examples = corpus_source.numpy_examples(dataset.take(num_examples))
   for index, example in enumerate(itertools.islice(examples, num_examples)):
     if not isinstance(example, dict):
@@ -137,8 +169,11 @@ def _value_lines(key: str, value, task: seqio.Task) -> Iterator[str]:
     yield f'{key}: {_shorten(str(texts))}'
     return
   feature = task.output_features.get(key)
-  is_ids = (np.ndim(value) == 1 and np.issubdtype(value.dtype, np.integer)
-            and seqio_tasks.kind_of(task.name) is None)
+  is_ids = (
+    np.ndim(value) == 1
+    and np.issubdtype(value.dtype, np.integer)
+    and seqio_tasks.kind_of(task.name) is None
+  )
   if feature is None or not is_ids:
     yield f'{key}: {value}'
     return

@@ -20,8 +20,13 @@ DEFAULT_SPLITS = {'train': 'train', 'validation': 'validation', 'test': 'test'}
 class TfdsSource(seqio.TfdsDataSource):
   """SeqIO's source, which tells a user how to get data that are not there."""
 
-  def __init__(self, tfds_name: str, *, splits: Mapping[str, str],
-               data_dir: str | None = None):
+  def __init__(
+    self,
+    tfds_name: str,
+    *,
+    splits: Mapping[str, str],
+    data_dir: str | None = None,
+  ):
     """Makes a source.
 
     Args:
@@ -31,8 +36,9 @@ class TfdsSource(seqio.TfdsDataSource):
         `seqio.set_tfds_data_dir_override` says.
     """
     self._described = tfds_name
-    super().__init__(tfds_name, tfds_data_dir=data_dir, splits=dict(splits),
-                     read_only=True)
+    super().__init__(
+      tfds_name, tfds_data_dir=data_dir, splits=dict(splits), read_only=True
+    )
 
   def get_dataset(self, *args, **kwargs):
     return self._explain(super().get_dataset, *args, **kwargs)
@@ -46,16 +52,23 @@ class TfdsSource(seqio.TfdsDataSource):
     except (AssertionError, KeyError, ValueError, OSError) as error:
       dataset, _, _ = self._described.partition(':')
       raise errors.CorpusError(
-          'A TensorFlow dataset can\'t be read', got=_first_line(error),
-          where=self._described,
-          fix=f'prepare it with `tfds build {dataset}`, and name the directory '
-          'by $TFDS_DATA_DIR or --tfds_data_dir') from error
+        "A TensorFlow dataset can't be read",
+        got=_first_line(error),
+        where=self._described,
+        fix=f'prepare it with `tfds build {dataset}`, and name the directory '
+        'by $TFDS_DATA_DIR or --tfds_data_dir',
+      ) from error
 
 
-def add_monolingual(name: str, tfds_name: str, *, language: str,
-                    splits: Mapping[str, str] = DEFAULT_SPLITS,
-                    preprocessors: Sequence[Callable] = (),
-                    data_dir: str | None = None) -> seqio.Task:
+def add_monolingual(
+  name: str,
+  tfds_name: str,
+  *,
+  language: str,
+  splits: Mapping[str, str] = DEFAULT_SPLITS,
+  preprocessors: Sequence[Callable] = (),
+  data_dir: str | None = None,
+) -> seqio.Task:
   """Registers a TFDS dataset with a `text` feature as a monolingual task.
 
   Args:
@@ -71,13 +84,19 @@ def add_monolingual(name: str, tfds_name: str, *, language: str,
   """
   source = TfdsSource(tfds_name, splits=splits, data_dir=data_dir)
   return task_registry.add_monolingual_task(
-      name, source, language=language, preprocessors=preprocessors)
+    name, source, language=language, preprocessors=preprocessors
+  )
 
 
-def add_parallel(name: str, tfds_name: str, *, languages: tuple[str, str],
-                 splits: Mapping[str, str] = DEFAULT_SPLITS,
-                 features: tuple[str, str] | None = None,
-                 data_dir: str | None = None) -> seqio.Task:
+def add_parallel(
+  name: str,
+  tfds_name: str,
+  *,
+  languages: tuple[str, str],
+  splits: Mapping[str, str] = DEFAULT_SPLITS,
+  features: tuple[str, str] | None = None,
+  data_dir: str | None = None,
+) -> seqio.Task:
   """Registers a TFDS translation dataset as a parallel task.
 
   Args:
@@ -93,9 +112,11 @@ def add_parallel(name: str, tfds_name: str, *, languages: tuple[str, str],
   """
   source = TfdsSource(tfds_name, splits=splits, data_dir=data_dir)
   step = functools.partial(
-      preprocessors_lib.translation, languages=features or languages)
+    preprocessors_lib.translation, languages=features or languages
+  )
   return task_registry.add_parallel_task(
-      name, source, languages=languages, preprocessors=[step])
+    name, source, languages=languages, preprocessors=[step]
+  )
 
 
 def _first_line(error: Exception) -> str:

@@ -28,19 +28,26 @@ class SeqioVocabulary(seqio.Vocabulary):
     language: code of the feature's text; None where it is not known.
   """
 
-  def __init__(self, vocabulary: Vocabulary, *, language: str | None = None,
-               num_threads: int = 1):
+  def __init__(
+    self,
+    vocabulary: Vocabulary,
+    *,
+    language: str | None = None,
+    num_threads: int = 1,
+  ):
     """Wraps `vocabulary`; `num_threads` encode the texts of one batch."""
     super().__init__()
     self.vocabulary = vocabulary
     self.language = language
     self._num_threads = num_threads
 
-  def encode_ragged(self, texts: Sequence, *, num_threads: int = 1
-                    ) -> tuple[np.ndarray, np.ndarray]:
+  def encode_ragged(
+    self, texts: Sequence, *, num_threads: int = 1
+  ) -> tuple[np.ndarray, np.ndarray]:
     """`Vocabulary.encode_ragged` in the feature's language."""
     return self.vocabulary.encode_ragged(
-        texts, language=self.language, num_threads=num_threads)
+      texts, language=self.language, num_threads=num_threads
+    )
 
   def piece(self, index: int) -> str:
     """`Vocabulary.piece` in the feature's language."""
@@ -72,12 +79,14 @@ class SeqioVocabulary(seqio.Vocabulary):
     if s.shape.rank == 0:
       return self._encode_flat(s[tf.newaxis])[0]
     return tf.RaggedTensor.from_row_lengths(
-        *self._encode_flat(s), validate=False)
+      *self._encode_flat(s), validate=False
+    )
 
   def _encode_flat(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Strings [n] to (ids int32 [total], lengths int32 [n])."""
     ids, lengths = tf.numpy_function(
-        self._encode_numpy, [texts], [tf.int32, tf.int32])
+      self._encode_numpy, [texts], [tf.int32, tf.int32]
+    )
     return tf.ensure_shape(ids, [None]), tf.ensure_shape(lengths, [None])
 
   def _encode_numpy(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -87,21 +96,26 @@ class SeqioVocabulary(seqio.Vocabulary):
     def decode(rows: np.ndarray):
       if rows.ndim == 1:
         return self._decode(rows.tolist())
-      return np.array([self._decode(row) for row in rows.tolist()],
-                      dtype=object)
+      return np.array(
+        [self._decode(row) for row in rows.tolist()], dtype=object
+      )
+
     text = tf.numpy_function(decode, [ids], tf.string)
     return tf.ensure_shape(text, ids.shape[:-1])
 
   def __eq__(self, other) -> bool:
-    return (isinstance(other, SeqioVocabulary)
-            and self.vocabulary == other.vocabulary)
+    return (
+      isinstance(other, SeqioVocabulary) and self.vocabulary == other.vocabulary
+    )
 
   def __hash__(self) -> int:
     return hash(self.vocabulary)
 
   def __repr__(self) -> str:
-    return (f'SeqioVocabulary(size={self.vocabulary.spec.size}, '
-            f'hash={self.vocabulary.hash[:12]})')
+    return (
+      f'SeqioVocabulary(size={self.vocabulary.spec.size}, '
+      f'hash={self.vocabulary.hash[:12]})'
+    )
 
 
 class DeferredVocabulary(seqio.Vocabulary):
@@ -137,9 +151,10 @@ class DeferredVocabulary(seqio.Vocabulary):
 
   def _refuse(self):
     raise errors.VocabularyError(
-        'The task has no vocabulary of its own',
-        fix='read it with a vocabulary (--vocabulary DIR), or by '
-        '`seqio_vocabulary.resolve(task, vocabulary)`')
+      'The task has no vocabulary of its own',
+      fix='read it with a vocabulary (--vocabulary DIR), or by '
+      '`seqio_vocabulary.resolve(task, vocabulary)`',
+    )
 
   def __eq__(self, other) -> bool:
     return isinstance(other, DeferredVocabulary)
@@ -151,8 +166,9 @@ class DeferredVocabulary(seqio.Vocabulary):
     return 'DeferredVocabulary()'
 
 
-def resolve(task: seqio.Task, vocabulary: Vocabulary, *,
-            languages: Sequence[str] = ()) -> seqio.Task:
+def resolve(
+  task: seqio.Task, vocabulary: Vocabulary, *, languages: Sequence[str] = ()
+) -> seqio.Task:
   """The task with `vocabulary` in place of a deferred one.
 
   Args:
@@ -170,7 +186,8 @@ def resolve(task: seqio.Task, vocabulary: Vocabulary, *,
   for name, feature in task.output_features.items():
     own = feature.vocabulary
     wanted = SeqioVocabulary(
-        vocabulary, language=getattr(own, 'language', None) or known.get(name))
+      vocabulary, language=getattr(own, 'language', None) or known.get(name)
+    )
     features[name] = feature
     if isinstance(own, DeferredVocabulary):
       features[name] = _with_vocabulary(feature, wanted)
@@ -183,8 +200,12 @@ def resolve(task: seqio.Task, vocabulary: Vocabulary, *,
 
 def _with_vocabulary(feature: seqio.Feature, vocabulary) -> seqio.Feature:
   return seqio.Feature(
-      vocabulary=vocabulary, add_eos=feature.add_eos,
-      required=feature.required, dtype=feature.dtype, rank=feature.rank)
+    vocabulary=vocabulary,
+    add_eos=feature.add_eos,
+    required=feature.required,
+    dtype=feature.dtype,
+    rank=feature.rank,
+  )
 
 
 def _check_same(task: str, feature: str, found, wanted: SeqioVocabulary):
@@ -192,8 +213,9 @@ def _check_same(task: str, feature: str, found, wanted: SeqioVocabulary):
   same_model = getattr(found, 'sp_model', b'') == model
   if found != wanted and not same_model:
     raise errors.VocabularyError(
-        'A task was registered with another vocabulary than the run\'s',
-        got=repr(found), expected=repr(wanted),
-        where=f'task {task}, feature {feature}',
-        fix='register the task without a vocabulary, or use its own for the '
-        'run')
+      "A task was registered with another vocabulary than the run's",
+      got=repr(found),
+      expected=repr(wanted),
+      where=f'task {task}, feature {feature}',
+      fix='register the task without a vocabulary, or use its own for the run',
+    )

@@ -40,19 +40,24 @@ def runs(ids: np.ndarray) -> tuple[tuple[int, int], ...]:
   return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
 
 
-def word_ids(pieces: Sequence[Sequence[str]], first: int,
-              anchors: Anchors) -> list[np.ndarray]:
+def word_ids(
+  pieces: Sequence[Sequence[str]], first: int, anchors: Anchors
+) -> list[np.ndarray]:
   """The id of each language's words, in their own order; int32 each."""
   sizes = [len(words) for words in pieces]
   if anchors is Anchors.SHARED:
     place = {piece: first + i for i, piece in enumerate(_shared(pieces))}
-    return [np.fromiter(map(place.__getitem__, words), np.int32, len(words))
-            for words in pieces]
+    return [
+      np.fromiter(map(place.__getitem__, words), np.int32, len(words))
+      for words in pieces
+    ]
   starts = np.zeros(len(sizes), np.int64)
   if anchors is Anchors.NONE:
     starts[1:] = np.cumsum(sizes)[:-1]
-  return [np.arange(size, dtype=np.int32) + np.int32(first + start)
-          for size, start in zip(sizes, starts, strict=True)]
+  return [
+    np.arange(size, dtype=np.int32) + np.int32(first + start)
+    for size, start in zip(sizes, starts, strict=True)
+  ]
 
 
 def _shared(pieces: Sequence[Sequence[str]]) -> list[str]:
@@ -68,8 +73,9 @@ def _shared(pieces: Sequence[Sequence[str]]) -> list[str]:
   return sorted(languages, key=languages.__getitem__)
 
 
-def owners(ids: Sequence[np.ndarray], size: int
-            ) -> tuple[np.ndarray, np.ndarray]:
+def owners(
+  ids: Sequence[np.ndarray], size: int
+) -> tuple[np.ndarray, np.ndarray]:
   """For each id, the first language that has it, and its own id there."""
   languages = np.zeros(size, np.int32)
   owned = np.zeros(size, np.int32)

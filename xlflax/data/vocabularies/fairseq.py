@@ -22,7 +22,6 @@ from xlflax.data.vocabularies import imported
 FILE = 'sentencepiece.bpe.model'
 
 
-
 class IdLayout(enum.StrEnum):
   """How ids follow from those of the model."""
 
@@ -43,9 +42,16 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
 
   kind = 'sentencepiece_moved'
 
-  def __init__(self, model: bytes, layout: imported.Layout, *,
-               id_layout: IdLayout, extra_ids: int = 0,
-               codes: Sequence[str] = (), description: Mapping | None = None):
+  def __init__(
+    self,
+    model: bytes,
+    layout: imported.Layout,
+    *,
+    id_layout: IdLayout,
+    extra_ids: int = 0,
+    codes: Sequence[str] = (),
+    description: Mapping | None = None,
+  ):
     """Raises VocabularyError if the bytes are no SentencePiece model."""
     self.model = model
     self.layout = layout
@@ -54,22 +60,29 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     self.codes = tuple(codes)
     self.description = dict(description or {})
     try:
-      self._processor = sentencepiece.SentencePieceProcessor(
-          model_proto=model)
+      self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     except Exception as error:  # The library raises bare RuntimeErrors.
       raise errors.VocabularyError(
-          f'Not a SentencePiece model ({error})') from error
+        f'Not a SentencePiece model ({error})'
+      ) from error
     self._ids, self._pieces = self._move(self._processor)
     self._own = {int(i): n for n, i in enumerate(self._ids)}
     starts = np.array([p.startswith('▁') for p in self._pieces], np.bool_)
-    self._codes = {piece: len(self._pieces) - 1 - len(self.codes) + i
-                   for i, piece in enumerate(self.codes)}
+    self._codes = {
+      piece: len(self._pieces) - 1 - len(self.codes) + i
+      for i, piece in enumerate(self.codes)
+    }
     self.spec = imported.make_spec(
-        layout, self._pieces, special=tuple(self._codes.values()),
-        word_starts=starts)
+      layout,
+      self._pieces,
+      special=tuple(self._codes.values()),
+      word_starts=starts,
+    )
     self.hash = layout.digest(
-        ':'.join([self.kind, id_layout.value, str(extra_ids), *self.codes]),
-        self.files(), self.spec.size)
+      ':'.join([self.kind, id_layout.value, str(extra_ids), *self.codes]),
+      self.files(),
+      self.spec.size,
+    )
     self._silent = imported.silent_ids(self.spec)
 
   def _move(self, processor) -> tuple[np.ndarray, list[str]]:
@@ -81,12 +94,21 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     first = ('<unk>', '<s>', '</s>')
     if tuple(own[:3]) != first:
       raise errors.VocabularyError(
-          "The SentencePiece model does not begin with fairseq's symbols",
-          got=', '.join(own[:3]), expected=', '.join(first))
+        "The SentencePiece model does not begin with fairseq's symbols",
+        got=', '.join(own[:3]),
+        expected=', '.join(first),
+      )
     ids = np.arange(len(own), dtype=np.int32) + 1
     ids[:3] = 3, 0, 2
-    return ids, ['<s>', '<pad>', '</s>', '<unk>', *own[3:], *self.codes,
-                 '<mask>']
+    return ids, [
+      '<s>',
+      '<pad>',
+      '</s>',
+      '<unk>',
+      *own[3:],
+      *self.codes,
+      '<mask>',
+    ]
 
   @classmethod
   def read(cls, directory, description):
@@ -97,43 +119,65 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
       codes = tuple(description.get('codes', ()))
     except (OSError, KeyError, ValueError, TypeError) as error:
       raise errors.VocabularyError(
-          f'The vocabulary lacks its {FILE}, or how ids follow from it',
-          got=f'{type(error).__name__}: {error}',
-          where=str(directory)) from error
-    found = cls(model, imported.Layout.read(description, str(directory)),
-                id_layout=id_layout, extra_ids=extra_ids, codes=codes,
-                description=description)
+        f'The vocabulary lacks its {FILE}, or how ids follow from it',
+        got=f'{type(error).__name__}: {error}',
+        where=str(directory),
+      ) from error
+    found = cls(
+      model,
+      imported.Layout.read(description, str(directory)),
+      id_layout=id_layout,
+      extra_ids=extra_ids,
+      codes=codes,
+      description=description,
+    )
     found._check_hash(str(directory))
     return found
 
   def __reduce__(self):
-    return _rebuild, (self.model, self.layout, self.id_layout, self.extra_ids,
-                      self.codes, self.description)
+    return _rebuild, (
+      self.model,
+      self.layout,
+      self.id_layout,
+      self.extra_ids,
+      self.codes,
+      self.description,
+    )
 
   def files(self):
     return {FILE: self.model}
 
   def describe(self):
-    return super().describe() | {'id_layout': self.id_layout.value,
-                                 'extra_ids': self.extra_ids,
-                                 'codes': list(self.codes)}
+    return super().describe() | {
+      'id_layout': self.id_layout.value,
+      'extra_ids': self.extra_ids,
+      'codes': list(self.codes),
+    }
 
-  def encode_ragged(self, texts: Sequence[str], *, language: str | None = None,
-                    num_threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+  def encode_ragged(
+    self,
+    texts: Sequence[str],
+    *,
+    language: str | None = None,
+    num_threads: int = 1,
+  ) -> tuple[np.ndarray, np.ndarray]:
     del language  # All are encoded alike.
     rows = self._processor.encode(
-        list(texts), out_type=int, num_threads=num_threads)
+      list(texts), out_type=int, num_threads=num_threads
+    )
     lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-    ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32,
-                      int(lengths.sum()))
+    ids = np.fromiter(
+      itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())
+    )
     return self._ids[ids], lengths
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     return self._processor.decode(
-        [self._own[int(i)] for i in ids if int(i) not in self._silent])
+      [self._own[int(i)] for i in ids if int(i) not in self._silent]
+    )
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
-    if piece in self._pieces[-(self.extra_ids + 1):]:
+    if piece in self._pieces[-(self.extra_ids + 1) :]:
       return self._pieces.index(piece)
     if piece in self._codes:
       return self._codes[piece]
@@ -149,5 +193,10 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
 
 def _rebuild(model, layout, id_layout, extra_ids, codes, description):
   return MovedSentencePieceVocabulary(
-      model, layout, id_layout=id_layout, extra_ids=extra_ids, codes=codes,
-      description=description)
+    model,
+    layout,
+    id_layout=id_layout,
+    extra_ids=extra_ids,
+    codes=codes,
+    description=description,
+  )

@@ -42,21 +42,35 @@ class Layout:
   def read(cls, description: Mapping, where: str) -> 'Layout':
     """From `vocabulary.json`; raises VocabularyError if it is not there."""
     try:
-      return cls(dict(description['roles']), tuple(description['languages']),
-                 int(description['size']),
-                 tuple(description.get('symbols', ())))
+      return cls(
+        dict(description['roles']),
+        tuple(description['languages']),
+        int(description['size']),
+        tuple(description.get('symbols', ())),
+      )
     except (KeyError, TypeError, ValueError) as error:
       raise errors.VocabularyError(
-          f'{vocabulary.DESCRIPTION_FILE} does not describe an imported '
-          'vocabulary', got=f'{type(error).__name__}: {error}', where=where,
-          expected='roles, languages and size') from error
+        f'{vocabulary.DESCRIPTION_FILE} does not describe an imported '
+        'vocabulary',
+        got=f'{type(error).__name__}: {error}',
+        where=where,
+        expected='roles, languages and size',
+      ) from error
 
   def digest(self, kind: str, files: Mapping[str, bytes], size: int) -> str:
     """SHA-256 over all that decides what ids mean."""
     symbols = [self.symbols] if self.symbols else []
-    head = [kind, sorted(self.roles.items()), self.languages, size, *symbols,
-            {name: hashlib.sha256(content).hexdigest()
-             for name, content in sorted(files.items())}]
+    head = [
+      kind,
+      sorted(self.roles.items()),
+      self.languages,
+      size,
+      *symbols,
+      {
+        name: hashlib.sha256(content).hexdigest()
+        for name, content in sorted(files.items())
+      },
+    ]
     return hashlib.sha256(json.dumps(head).encode()).hexdigest()
 
 
@@ -65,9 +79,13 @@ def unused_piece(index: int) -> str:
   return f'<unused:{index}>'
 
 
-def make_spec(layout: Layout, pieces: Sequence[str], *,
-              special: Sequence[int], word_starts: np.ndarray
-              ) -> VocabularySpec:
+def make_spec(
+  layout: Layout,
+  pieces: Sequence[str],
+  *,
+  special: Sequence[int],
+  word_starts: np.ndarray,
+) -> VocabularySpec:
   """The spec of a tokenizer.
 
   Args:
@@ -83,34 +101,53 @@ def make_spec(layout: Layout, pieces: Sequence[str], *,
   size = len(pieces) if layout.size is None else layout.size
   if size < len(pieces):
     raise errors.VocabularyError(
-        'The tokenizer has more tokens than there are embeddings',
-        got=f'{len(pieces)} tokens', expected=f'at most {size}')
+      'The tokenizer has more tokens than there are embeddings',
+      got=f'{len(pieces)} tokens',
+      expected=f'at most {size}',
+    )
   place = {piece: i for i, piece in enumerate(pieces)}
   for piece, i in list(place.items()):
     if _SENTINEL.fullmatch(piece):  # mT5 has them with a space in front
       place.setdefault(piece.removeprefix('▁'), i)
-  missing = sorted({token for token in (
-      *layout.roles.values(), *layout.symbols) if token not in place})
+  missing = sorted(
+    {
+      token
+      for token in (*layout.roles.values(), *layout.symbols)
+      if token not in place
+    }
+  )
   if missing:
     raise errors.VocabularyError(
-        'The tokenizer lacks its special tokens', got=', '.join(missing),
-        expected='each of them among its tokens')
+      'The tokenizer lacks its special tokens',
+      got=', '.join(missing),
+      expected='each of them among its tokens',
+    )
   ids = {role: place[layout.roles[role]] for role in ROLES}
-  numbered = sorted((int(match.group(1)), i) for i, piece in enumerate(pieces)
-                    if (match := _SENTINEL.fullmatch(piece)))
+  numbered = sorted(
+    (int(match.group(1)), i)
+    for i, piece in enumerate(pieces)
+    if (match := _SENTINEL.fullmatch(piece))
+  )
   sentinels = tuple(i for _, i in numbered)
   symbols = tuple(place[symbol] for symbol in layout.symbols)
   unused = range(len(pieces), size)
   starts = np.zeros(size, np.bool_)
-  starts[:len(pieces)] = word_starts
+  starts[: len(pieces)] = word_starts
   return VocabularySpec(
-      size=size, pad_id=ids['pad'], bos_id=ids['bos'], eos_id=ids['eos'],
-      unk_id=ids['unk'], mask_id=ids['mask'],
-      special_ids=tuple(sorted({*ids.values(), *special, *sentinels,
-                                *symbols, *unused})),
-      languages=layout.languages, language_symbol_ids=symbols,
-      sentinel_ids=sentinels,
-      word_starts=np.packbits(starts, bitorder='little').tobytes())
+    size=size,
+    pad_id=ids['pad'],
+    bos_id=ids['bos'],
+    eos_id=ids['eos'],
+    unk_id=ids['unk'],
+    mask_id=ids['mask'],
+    special_ids=tuple(
+      sorted({*ids.values(), *special, *sentinels, *symbols, *unused})
+    ),
+    languages=layout.languages,
+    language_symbol_ids=symbols,
+    sentinel_ids=sentinels,
+    word_starts=np.packbits(starts, bitorder='little').tobytes(),
+  )
 
 
 def silent_ids(spec: VocabularySpec) -> frozenset[int]:
@@ -131,16 +168,21 @@ class ImportedVocabulary(vocabulary.Vocabulary):
 
   def describe(self):
     return super().describe() | {
-        'roles': dict(self.layout.roles),
-        'symbols': list(self.layout.symbols),
-        'sha256': {name: hashlib.sha256(content).hexdigest()
-                   for name, content in self.files().items()}}
+      'roles': dict(self.layout.roles),
+      'symbols': list(self.layout.symbols),
+      'sha256': {
+        name: hashlib.sha256(content).hexdigest()
+        for name, content in self.files().items()
+      },
+    }
 
   def piece(self, index: int, *, language: str | None = None) -> str:
     if not 0 <= index < self.spec.size:
       raise errors.VocabularyError(
-          'No such id in the vocabulary', got=index,
-          expected=f'0..{self.spec.size - 1}')
+        'No such id in the vocabulary',
+        got=index,
+        expected=f'0..{self.spec.size - 1}',
+      )
     if index >= len(self._pieces):
       return unused_piece(int(index))
     return self._pieces[int(index)]
@@ -150,8 +192,10 @@ class ImportedVocabulary(vocabulary.Vocabulary):
     expected = self.description.get('hash')
     if self.hash != expected:
       raise errors.VocabularyError(
-          "The vocabulary's files are not those that "
-          f'{vocabulary.DESCRIPTION_FILE} describes',
-          got=f'hash {self.hash[:12]}', expected=f'hash {str(expected)[:12]}',
-          where=where, fix='copy all files of one vocabulary, or import it '
-          'again')
+        "The vocabulary's files are not those that "
+        f'{vocabulary.DESCRIPTION_FILE} describes',
+        got=f'hash {self.hash[:12]}',
+        expected=f'hash {str(expected)[:12]}',
+        where=where,
+        fix='copy all files of one vocabulary, or import it again',
+      )

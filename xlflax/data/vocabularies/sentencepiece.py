@@ -48,8 +48,9 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
 
   @classmethod
   def read(cls, directory, description):
-    model = read_model(directory, vocabulary.MODEL_FILE,
-                       description.get('sha256'))
+    model = read_model(
+      directory, vocabulary.MODEL_FILE, description.get('sha256')
+    )
     return cls(model, description=description)
 
   def __reduce__(self):
@@ -60,25 +61,39 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
 
   def describe(self):
     return super().describe() | {
-        'sha256': hashlib.sha256(self.model).hexdigest()}
+      'sha256': hashlib.sha256(self.model).hexdigest()
+    }
 
-  def encode_batch(self, texts: Sequence[str], *, language: str | None = None,
-                   num_threads: int = 1) -> list[list[int]]:
+  def encode_batch(
+    self,
+    texts: Sequence[str],
+    *,
+    language: str | None = None,
+    num_threads: int = 1,
+  ) -> list[list[int]]:
     del language  # All are encoded alike.
     return self._processor.encode(
-        list(texts), out_type=int, num_threads=num_threads)
+      list(texts), out_type=int, num_threads=num_threads
+    )
 
-  def encode_ragged(self, texts: Sequence[str], *, language: str | None = None,
-                    num_threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+  def encode_ragged(
+    self,
+    texts: Sequence[str],
+    *,
+    language: str | None = None,
+    num_threads: int = 1,
+  ) -> tuple[np.ndarray, np.ndarray]:
     rows = self.encode_batch(texts, num_threads=num_threads)
     lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-    ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32,
-                      int(lengths.sum()))
+    ids = np.fromiter(
+      itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())
+    )
     return ids, lengths
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     return self._processor.decode(
-        [int(i) for i in ids if int(i) not in self._silent])
+      [int(i) for i in ids if int(i) not in self._silent]
+    )
 
   def piece(self, index: int, *, language: str | None = None) -> str:
     check_index(index, self.spec.size)
@@ -102,8 +117,9 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
 def check_index(index: int, size: int) -> None:
   """Raises a VocabularyError for an id that a vocabulary lacks."""
   if not 0 <= index < size:
-    raise errors.VocabularyError('No such id in the vocabulary', got=index,
-                                 expected=f'0..{size - 1}')
+    raise errors.VocabularyError(
+      'No such id in the vocabulary', got=index, expected=f'0..{size - 1}'
+    )
 
 
 def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
@@ -116,15 +132,19 @@ def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
     model = (directory / name).read_bytes()
   except OSError as error:
     raise errors.VocabularyError(
-        f'The vocabulary lacks its {name}',
-        got=error.strerror, where=str(directory)) from error
+      f'The vocabulary lacks its {name}',
+      got=error.strerror,
+      where=str(directory),
+    ) from error
   digest = hashlib.sha256(model).hexdigest()
   if digest != sha256:
     raise errors.VocabularyError(
-        f'{name} is not the one that {vocabulary.DESCRIPTION_FILE} describes',
-        got=f'SHA-256 {digest[:12]}…', expected=f'{str(sha256)[:12]}…',
-        where=str(directory),
-        fix='copy all files of one vocabulary, or train it again')
+      f'{name} is not the one that {vocabulary.DESCRIPTION_FILE} describes',
+      got=f'SHA-256 {digest[:12]}…',
+      expected=f'{str(sha256)[:12]}…',
+      where=str(directory),
+      fix='copy all files of one vocabulary, or train it again',
+    )
   return model
 
 
@@ -152,7 +172,8 @@ def _load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
     return sentencepiece.SentencePieceProcessor(model_proto=model)
   except Exception as error:  # The library raises bare RuntimeErrors.
     raise errors.VocabularyError(
-        f'Not a SentencePiece model ({error})') from error
+      f'Not a SentencePiece model ({error})'
+    ) from error
 
 
 def _read_spec(processor) -> VocabularySpec:
@@ -161,18 +182,28 @@ def _read_spec(processor) -> VocabularySpec:
   first = len(vocabulary.SPECIAL_PIECES)
   if tuple(pieces[:first]) != vocabulary.SPECIAL_PIECES:
     raise errors.VocabularyError(
-        'The model\'s first pieces are not the special symbols',
-        got=', '.join(pieces[:first]),
-        expected=', '.join(vocabulary.SPECIAL_PIECES),
-        fix='train it with `xlflax vocab`')
-  symbols = list(itertools.takewhile(
-      processor.is_control, range(first, size)))
+      "The model's first pieces are not the special symbols",
+      got=', '.join(pieces[:first]),
+      expected=', '.join(vocabulary.SPECIAL_PIECES),
+      fix='train it with `xlflax vocab`',
+    )
+  symbols = list(itertools.takewhile(processor.is_control, range(first, size)))
   languages = tuple(_languages(pieces[i] for i in symbols))
-  rest = symbols[len(languages):]
-  sentinels = tuple(i for n, i in enumerate(rest)
-                    if pieces[i] == vocabulary.sentinel(n))
+  rest = symbols[len(languages) :]
+  sentinels = tuple(
+    i for n, i in enumerate(rest) if pieces[i] == vocabulary.sentinel(n)
+  )
   last = first + len(languages)
   return VocabularySpec(
-      size, 0, 1, 2, 3, 4, tuple(range(last + len(sentinels))), languages,
-      language_symbol_ids=tuple(range(first, last)), sentinel_ids=sentinels,
-      word_starts=pack_word_starts(pieces))
+    size,
+    0,
+    1,
+    2,
+    3,
+    4,
+    tuple(range(last + len(sentinels))),
+    languages,
+    language_symbol_ids=tuple(range(first, last)),
+    sentinel_ids=sentinels,
+    word_starts=pack_word_starts(pieces),
+  )

@@ -73,47 +73,66 @@ class Settings:
     self._check_size()
     if not 0.98 <= self.character_coverage <= 1:
       raise errors.ConfigError(
-          'The character coverage is out of range',
-          got=self.character_coverage, expected='0.98 to 1')
+        'The character coverage is out of range',
+        got=self.character_coverage,
+        expected='0.98 to 1',
+      )
     for code in self.languages:
       if not re.fullmatch(corpus_files.LANGUAGE_PATTERN, code):
-        raise errors.ConfigError('Not a language code', got=code,
-                                 expected=corpus_files.LANGUAGE_RULE)
+        raise errors.ConfigError(
+          'Not a language code', got=code, expected=corpus_files.LANGUAGE_RULE
+        )
 
   def as_dict(self) -> dict:
     """The settings as JSON values."""
     values = dataclasses.asdict(self)
-    return values | {'model_type': self.model_type.value,
-                     'anchors': self.anchors.value,
-                     'languages': list(self.languages)}
+    return values | {
+      'model_type': self.model_type.value,
+      'anchors': self.anchors.value,
+      'languages': list(self.languages),
+    }
 
   def _check_size(self):
     if (self.size is None) == (self.merges is None):
       raise errors.ConfigError(
-          'A vocabulary needs either a size or a number of merges',
-          got=f'size {self.size}, merges {self.merges}',
-          fix='give --size=N, or --merges=N with --model_type=bpe')
+        'A vocabulary needs either a size or a number of merges',
+        got=f'size {self.size}, merges {self.merges}',
+        fix='give --size=N, or --merges=N with --model_type=bpe',
+      )
     if self.merges is not None and self.model_type is not ModelType.BPE:
       raise errors.ConfigError(
-          'Only byte-pair encoding has merges', got=self.model_type.value,
-          expected='model_type bpe', fix='give --size=N, or --model_type=bpe')
-    for name, least in (('size', 1), ('merges', 1), ('sentinels', 0),
-                        ('max_sentences', 1)):
+        'Only byte-pair encoding has merges',
+        got=self.model_type.value,
+        expected='model_type bpe',
+        fix='give --size=N, or --model_type=bpe',
+      )
+    for name, least in (
+      ('size', 1),
+      ('merges', 1),
+      ('sentinels', 0),
+      ('max_sentences', 1),
+    ):
       value = getattr(self, name)
       if value is not None and value < least:
         raise errors.ConfigError(
-            f'{_NAMES.get(name, name)} is too small', got=value,
-            expected=f'{least} or more')
+          f'{_NAMES.get(name, name)} is too small',
+          got=value,
+          expected=f'{least} or more',
+        )
 
   def _check_union(self):
     for name in ('alpha', 'languages'):
       if getattr(self, name) not in (None, ()):
         raise errors.ConfigError(
-            f'A vocabulary of one model for each language has no {name}',
-            got=f'anchors {self.anchors.value}, {name} {getattr(self, name)}',
-            expected='the languages with training text, each with its own',
-            fix=f'leave out --{name}, or train with --anchors=joint')
+          f'A vocabulary of one model for each language has no {name}',
+          got=f'anchors {self.anchors.value}, {name} {getattr(self, name)}',
+          expected='the languages with training text, each with its own',
+          fix=f'leave out --{name}, or train with --anchors=joint',
+        )
 
 
-_NAMES = {'size': 'The vocabulary size', 'merges': 'The number of merges',
-          'sentinels': 'The number of sentinels'}
+_NAMES = {
+  'size': 'The vocabulary size',
+  'merges': 'The number of merges',
+  'sentinels': 'The number of sentinels',
+}

@@ -49,8 +49,9 @@ class VocabularySpec:
     if not set(named) <= set(self.special_ids):
       raise ValueError(f'special_ids {self.special_ids} lacks one of {named}.')
     if any(not 0 <= i < self.size for i in self.special_ids):
-      raise ValueError(f'special ids outside 0..{self.size - 1}: '
-                       f'{self.special_ids}.')
+      raise ValueError(
+        f'special ids outside 0..{self.size - 1}: {self.special_ids}.'
+      )
 
 
 _MAX_SENTINELS = 100
@@ -73,11 +74,22 @@ def invented(size: int, *, num_languages: int = 1) -> VocabularySpec:
   special = tuple(range(first + len(sentinels)))
   if size < len(special) + 8:
     raise errors.ConfigError(
-        'The vocabulary size is too small', got=size,
-        expected=f'{len(special) + 8} or more', where='--vocabulary_size')
+      'The vocabulary size is too small',
+      got=size,
+      expected=f'{len(special) + 8} or more',
+      where='--vocabulary_size',
+    )
   return VocabularySpec(
-      size=size, pad_id=0, bos_id=1, eos_id=2, unk_id=3, mask_id=4,
-      special_ids=special, languages=languages, language_symbol_ids=symbols,
-      sentinel_ids=sentinels,
-      language_words=(((len(special), size),),) * num_languages,
-      word_starts=b'\xff' * -(-size // 8))
+    size=size,
+    pad_id=0,
+    bos_id=1,
+    eos_id=2,
+    unk_id=3,
+    mask_id=4,
+    special_ids=special,
+    languages=languages,
+    language_symbol_ids=symbols,
+    sentinel_ids=sentinels,
+    language_words=(((len(special), size),),) * num_languages,
+    word_starts=b'\xff' * -(-size // 8),
+  )

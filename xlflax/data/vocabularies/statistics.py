@@ -11,8 +11,9 @@ from xlflax.data.vocabularies.vocabulary import Vocabulary
 _ORDER = (VALIDATION, TEST, TRAIN)
 
 
-def fertility(vocabulary: Vocabulary, corpus: Corpus, *,
-              max_sentences: int = 1000) -> list[dict]:
+def fertility(
+  vocabulary: Vocabulary, corpus: Corpus, *, max_sentences: int = 1000
+) -> list[dict]:
   """Statistics per language on held text: `valid/`, else `test/`, else train.
 
   Returns:
@@ -20,49 +21,77 @@ def fertility(vocabulary: Vocabulary, corpus: Corpus, *,
     white space), `characters`, `tokens`, `tokens_per_word`,
     `tokens_per_character`, `unknown_rate` and `byte_rate` (shares of tokens).
   """
-  return [_row(vocabulary, corpus, language, max_sentences)
-          for language in corpus.languages
-          if language in vocabulary.spec.languages]
+  return [
+    _row(vocabulary, corpus, language, max_sentences)
+    for language in corpus.languages
+    if language in vocabulary.spec.languages
+  ]
 
 
 def format_table(rows: list[dict]) -> str:
   """The statistics as aligned text, for a terminal."""
-  header = ('language', 'text', 'sentences', 'tokens/word', 'tokens/char',
-            'unknown', 'bytes')
-  lines = [header] + [(
-      row['language'], row['split'], f'{row["sentences"]}',
-      f'{row["tokens_per_word"]:.2f}', f'{row["tokens_per_character"]:.3f}',
-      f'{row["unknown_rate"]:.3%}', f'{row["byte_rate"]:.3%}')
-      for row in rows]
+  header = (
+    'language',
+    'text',
+    'sentences',
+    'tokens/word',
+    'tokens/char',
+    'unknown',
+    'bytes',
+  )
+  lines = [header] + [
+    (
+      row['language'],
+      row['split'],
+      f'{row["sentences"]}',
+      f'{row["tokens_per_word"]:.2f}',
+      f'{row["tokens_per_character"]:.3f}',
+      f'{row["unknown_rate"]:.3%}',
+      f'{row["byte_rate"]:.3%}',
+    )
+    for row in rows
+  ]
   widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
   return '\n'.join(
-      '  '.join(cell.ljust(width) if i < 2 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(line, widths,
-                                                      strict=True))).rstrip()
-      for line in lines)
+    '  '.join(
+      cell.ljust(width) if i < 2 else cell.rjust(width)
+      for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+    ).rstrip()
+    for line in lines
+  )
 
 
-def _row(vocabulary: Vocabulary, corpus: Corpus, language: str,
-         max_sentences: int) -> dict:
-  split = next(split for split in _ORDER
-               if _has_text(corpus, language, split))
-  texts = list(itertools.islice(
-      text_sampling.sentences(corpus, language, split=split), max_sentences))
+def _row(
+  vocabulary: Vocabulary, corpus: Corpus, language: str, max_sentences: int
+) -> dict:
+  split = next(split for split in _ORDER if _has_text(corpus, language, split))
+  texts = list(
+    itertools.islice(
+      text_sampling.sentences(corpus, language, split=split), max_sentences
+    )
+  )
   ids, _ = vocabulary.encode_ragged(texts, language=language)
   num_bytes = sum(
-      count for index, count in zip(*map(
-          np.ndarray.tolist, np.unique(ids, return_counts=True)), strict=True)
-      if vocabulary.is_byte(index, language=language))
+    count
+    for index, count in zip(
+      *map(np.ndarray.tolist, np.unique(ids, return_counts=True)), strict=True
+    )
+    if vocabulary.is_byte(index, language=language)
+  )
   words = sum(len(text.split()) for text in texts)
   characters = sum(map(len, texts))
   tokens = max(1, ids.size)
   return {
-      'language': language, 'split': split, 'sentences': len(texts),
-      'words': words, 'characters': characters, 'tokens': int(ids.size),
-      'tokens_per_word': ids.size / max(1, words),
-      'tokens_per_character': ids.size / max(1, characters),
-      'unknown_rate': float(np.sum(ids == vocabulary.spec.unk_id)) / tokens,
-      'byte_rate': num_bytes / tokens,
+    'language': language,
+    'split': split,
+    'sentences': len(texts),
+    'words': words,
+    'characters': characters,
+    'tokens': int(ids.size),
+    'tokens_per_word': ids.size / max(1, words),
+    'tokens_per_character': ids.size / max(1, characters),
+    'unknown_rate': float(np.sum(ids == vocabulary.spec.unk_id)) / tokens,
+    'byte_rate': num_bytes / tokens,
   }
 
 

@@ -24,8 +24,9 @@ class Quota:
   drawn: int
 
 
-def sentences(corpus: Corpus, language: str, *,
-              split: str = TRAIN) -> Iterator[str]:
+def sentences(
+  corpus: Corpus, language: str, *, split: str = TRAIN
+) -> Iterator[str]:
   """Every sentence of a language: monolingual text, then sides of pairs."""
   if language in corpus.monolingual_languages(split):
     for line in corpus.monolingual(language, split):
@@ -48,8 +49,9 @@ def count_sentences(corpus: Corpus, *, split: str = TRAIN) -> dict[str, int]:
   return {language: n for language, n in counts.items() if n}
 
 
-def exponential_rates(sizes: Mapping[str, int],
-                      alpha: float) -> dict[str, float]:
+def exponential_rates(
+  sizes: Mapping[str, int], alpha: float
+) -> dict[str, float]:
   """p_i = N_i^α / Σ_j N_j^α.
 
   `exponential_rates({'en': 100, 'sw': 1}, 0.5)` is `{'en': 10/11,
@@ -60,8 +62,9 @@ def exponential_rates(sizes: Mapping[str, int],
   return {name: power / total for name, power in powers.items()}
 
 
-def quotas(sizes: Mapping[str, int], *, alpha: float,
-           max_sentences: int) -> dict[str, Quota]:
+def quotas(
+  sizes: Mapping[str, int], *, alpha: float, max_sentences: int
+) -> dict[str, Quota]:
   """Sentences to draw: min(all there are, `max_sentences`) shared p ∝ N^α.
 
   A language may get more than it has: its sentences are then repeated.
@@ -70,19 +73,26 @@ def quotas(sizes: Mapping[str, int], *, alpha: float,
     ConfigError: α is not between 0 and 1, or `max_sentences` below 1.
   """
   if not 0 <= alpha <= 1:
-    raise errors.ConfigError('The sampling exponent alpha is out of range',
-                             got=alpha, expected='0 to 1')
+    raise errors.ConfigError(
+      'The sampling exponent alpha is out of range',
+      got=alpha,
+      expected='0 to 1',
+    )
   if max_sentences < 1:
-    raise errors.ConfigError('max_sentences is too small', got=max_sentences,
-                             expected='1 or more')
+    raise errors.ConfigError(
+      'max_sentences is too small', got=max_sentences, expected='1 or more'
+    )
   total = min(sum(sizes.values()), max_sentences)
   rates = exponential_rates(sizes, alpha)
-  return {name: Quota(sizes[name], max(1, round(total * rate)))
-          for name, rate in rates.items()}
+  return {
+    name: Quota(sizes[name], max(1, round(total * rate)))
+    for name, rate in rates.items()
+  }
 
 
-def sample(corpus: Corpus, plan: Mapping[str, Quota], *,
-           seed: int) -> Iterator[str]:
+def sample(
+  corpus: Corpus, plan: Mapping[str, Quota], *, seed: int
+) -> Iterator[str]:
   """Yields the drawn sentences, language by language.
 
   Of n sentences and a quota k, each comes k // n times and a random k % n of

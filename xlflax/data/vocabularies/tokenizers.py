@@ -31,8 +31,13 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
 
   kind = 'tokenizers'
 
-  def __init__(self, content: bytes, layout: imported.Layout, *,
-               description: Mapping | None = None):
+  def __init__(
+    self,
+    content: bytes,
+    layout: imported.Layout,
+    *,
+    description: Mapping | None = None,
+  ):
     """Raises VocabularyError if the bytes are no tokenizer."""
     self.content = content
     self.layout = layout
@@ -40,12 +45,17 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
     self._tokenizer = _load(content)
     self._encoder = _encoder(self._tokenizer)
     self._pieces = _pieces(self._tokenizer)
-    special = [i for i, token in
-               self._tokenizer.get_added_tokens_decoder().items()
-               if token.special]
+    special = [
+      i
+      for i, token in self._tokenizer.get_added_tokens_decoder().items()
+      if token.special
+    ]
     self.spec = imported.make_spec(
-        layout, self._pieces, special=special,
-        word_starts=_word_starts(self._pieces, json.loads(content)))
+      layout,
+      self._pieces,
+      special=special,
+      word_starts=_word_starts(self._pieces, json.loads(content)),
+    )
     self.hash = layout.digest(self.kind, self.files(), self.spec.size)
     self._silent = imported.silent_ids(self.spec)
 
@@ -55,10 +65,15 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
       content = (directory / FILE).read_bytes()
     except OSError as error:
       raise errors.VocabularyError(
-          f'The vocabulary lacks its {FILE}', got=error.strerror,
-          where=str(directory)) from error
-    found = cls(content, imported.Layout.read(description, str(directory)),
-                description=description)
+        f'The vocabulary lacks its {FILE}',
+        got=error.strerror,
+        where=str(directory),
+      ) from error
+    found = cls(
+      content,
+      imported.Layout.read(description, str(directory)),
+      description=description,
+    )
     found._check_hash(str(directory))
     return found
 
@@ -68,27 +83,44 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
   def files(self):
     return {FILE: self.content}
 
-  def encode_batch(self, texts: Sequence[str], *, language: str | None = None,
-                   num_threads: int = 1) -> list[list[int]]:
+  def encode_batch(
+    self,
+    texts: Sequence[str],
+    *,
+    language: str | None = None,
+    num_threads: int = 1,
+  ) -> list[list[int]]:
     """As `encode_ragged`; the library chooses the number of threads."""
     del language, num_threads  # All are encoded alike.
-    strings = [text.decode() if isinstance(text, bytes) else text
-               for text in texts]
-    return [encoding.ids for encoding in self._encoder.encode_batch_fast(
-        strings, add_special_tokens=False)]
+    strings = [
+      text.decode() if isinstance(text, bytes) else text for text in texts
+    ]
+    return [
+      encoding.ids
+      for encoding in self._encoder.encode_batch_fast(
+        strings, add_special_tokens=False
+      )
+    ]
 
-  def encode_ragged(self, texts: Sequence[str], *, language: str | None = None,
-                    num_threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+  def encode_ragged(
+    self,
+    texts: Sequence[str],
+    *,
+    language: str | None = None,
+    num_threads: int = 1,
+  ) -> tuple[np.ndarray, np.ndarray]:
     rows = self.encode_batch(texts)
     lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-    ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32,
-                      int(lengths.sum()))
+    ids = np.fromiter(
+      itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())
+    )
     return ids, lengths
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     return self._tokenizer.decode(
-        [int(i) for i in ids if int(i) not in self._silent],
-        skip_special_tokens=False)
+      [int(i) for i in ids if int(i) not in self._silent],
+      skip_special_tokens=False,
+    )
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
     return self._tokenizer.token_to_id(piece)
@@ -106,7 +138,7 @@ def _load(content: bytes) -> tokenizers.Tokenizer:
     found = tokenizers.Tokenizer.from_buffer(content)
   except Exception as error:  # The library raises bare exceptions.
     raise errors.VocabularyError(
-        f'Not a {FILE} ({error})', expected='a file of the tokenizers library'
+      f'Not a {FILE} ({error})', expected='a file of the tokenizers library'
     ) from error
   found.no_truncation()
   found.no_padding()
@@ -123,14 +155,15 @@ def _encoder(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
   description = json.loads(tokenizer.to_str())
   if (description.get('model') or {}).get('type') != 'Unigram':
     return tokenizer
-  special = {token['id'] for token in description['added_tokens']
-             if token['special']}
+  special = {
+    token['id'] for token in description['added_tokens'] if token['special']
+  }
   vocabulary = description['model']['vocab']
   for index in special & set(range(len(vocabulary))):
     vocabulary[index][0] = f'{_HIDDEN}{index}'
   description['added_tokens'] = [
-      token for token in description['added_tokens']
-      if token['id'] not in special]
+    token for token in description['added_tokens'] if token['id'] not in special
+  ]
   description['post_processor'] = None
   return _load(json.dumps(description).encode())
 
@@ -151,7 +184,8 @@ def _word_starts(pieces: Sequence[str], description: dict) -> np.ndarray:
   if model.get('type') == 'WordPiece':
     prefix = model.get('continuing_subword_prefix', '##')
     return np.array([not p.startswith(prefix) for p in pieces], np.bool_)
-  outside = json.dumps([description.get(part) for part in
-                        ('pre_tokenizer', 'decoder')])
+  outside = json.dumps(
+    [description.get(part) for part in ('pre_tokenizer', 'decoder')]
+  )
   mark = 'Ġ' if 'ByteLevel' in outside else '▁'
   return np.array([p.startswith(mark) for p in pieces], np.bool_)

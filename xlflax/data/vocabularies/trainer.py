@@ -39,9 +39,14 @@ class Recorder:
       raise
 
 
-def train(make_text: Callable[[], Iterable[str]], *, settings: Settings,
-          languages: Sequence[str], digest=None,
-          where: str | None = None) -> bytes:
+def train(
+  make_text: Callable[[], Iterable[str]],
+  *,
+  settings: Settings,
+  languages: Sequence[str],
+  digest=None,
+  where: str | None = None,
+) -> bytes:
   """The serialized model of a text.
 
   Args:
@@ -61,8 +66,13 @@ def train(make_text: Callable[[], Iterable[str]], *, settings: Settings,
     assert settings.merges is not None  # `Settings` sees to it
     fixed = _count_unmerged(make_text(), settings, languages, where)
     size = fixed + settings.merges
-  model = _train(Recorder(make_text(), digest), size, settings, languages,
-                 lambda message: _translate(message, settings, fixed, where))
+  model = _train(
+    Recorder(make_text(), digest),
+    size,
+    settings,
+    languages,
+    lambda message: _translate(message, settings, fixed, where),
+  )
   if settings.merges is not None:
     _check_merges(model, settings.merges, where)
   return model
@@ -72,9 +82,12 @@ def count_merges(model: bytes) -> int:
   """The pieces of a byte-pair model that are more than a character."""
   processor = sentencepiece.SentencePieceProcessor(model_proto=model)
   return sum(
-      len(processor.id_to_piece(i)) > 1 for i in range(len(processor))
-      if not (processor.is_control(i) or processor.is_unknown(i)
-              or processor.is_byte(i)))
+    len(processor.id_to_piece(i)) > 1
+    for i in range(len(processor))
+    if not (
+      processor.is_control(i) or processor.is_unknown(i) or processor.is_byte(i)
+    )
+  )
 
 
 def _count_unmerged(texts, settings, languages, where) -> int:
@@ -109,39 +122,60 @@ def _check_merges(model: bytes, wanted: int, where: str | None) -> None:
   found = count_merges(model)
   if found != wanted:
     raise errors.VocabularyError(
-        'SentencePiece did not make the number of merges that was asked for',
-        got=found, expected=wanted, where=where, fix='give --size instead')
+      'SentencePiece did not make the number of merges that was asked for',
+      got=found,
+      expected=wanted,
+      where=where,
+      fix='give --size instead',
+    )
 
 
-def _control_symbols(languages: Sequence[str],
-                     settings: Settings) -> list[str]:
+def _control_symbols(languages: Sequence[str], settings: Settings) -> list[str]:
   """The special symbols after the four that SentencePiece knows itself."""
-  return [vocabulary.SPECIAL_PIECES[-1],
-          *map(vocabulary.language_symbol, languages),
-          *map(vocabulary.sentinel, range(settings.sentinels))]
+  return [
+    vocabulary.SPECIAL_PIECES[-1],
+    *map(vocabulary.language_symbol, languages),
+    *map(vocabulary.sentinel, range(settings.sentinels)),
+  ]
 
 
-def _train(text: Recorder, size: int, settings: Settings,
-           languages: Sequence[str],
-           translate: Callable[[str], Exception]) -> bytes:
+def _train(
+  text: Recorder,
+  size: int,
+  settings: Settings,
+  languages: Sequence[str],
+  translate: Callable[[str], Exception],
+) -> bytes:
   model = io.BytesIO()
   pad, bos, eos, unk, _ = vocabulary.SPECIAL_PIECES
   options: dict[str, Any] = dict(
-      model_type=settings.model_type.value,
-      byte_fallback=settings.byte_fallback,
-      character_coverage=settings.character_coverage,
-      normalization_rule_name=settings.normalization,
-      num_threads=settings.num_threads,
-      max_sentence_length=2 * text_sampling.MAX_BYTES,
-      input_sentence_size=0, shuffle_input_sentence=False,
-      train_extremely_large_corpus=settings.max_sentences > 10_000_000,
-      pad_id=0, bos_id=1, eos_id=2, unk_id=3, pad_piece=pad, bos_piece=bos,
-      eos_piece=eos, unk_piece=unk,
-      control_symbols=_control_symbols(languages, settings), minloglevel=2)
+    model_type=settings.model_type.value,
+    byte_fallback=settings.byte_fallback,
+    character_coverage=settings.character_coverage,
+    normalization_rule_name=settings.normalization,
+    num_threads=settings.num_threads,
+    max_sentence_length=2 * text_sampling.MAX_BYTES,
+    input_sentence_size=0,
+    shuffle_input_sentence=False,
+    train_extremely_large_corpus=settings.max_sentences > 10_000_000,
+    pad_id=0,
+    bos_id=1,
+    eos_id=2,
+    unk_id=3,
+    pad_piece=pad,
+    bos_piece=bos,
+    eos_piece=eos,
+    unk_piece=unk,
+    control_symbols=_control_symbols(languages, settings),
+    minloglevel=2,
+  )
   try:
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text), model_writer=model, vocab_size=size,
-        **options)
+      sentence_iterator=iter(text),
+      model_writer=model,
+      vocab_size=size,
+      **options,
+    )
   except Exception as error:  # The library raises bare RuntimeErrors.
     if text.error is not None:
       raise text.error from None
@@ -149,8 +183,9 @@ def _train(text: Recorder, size: int, settings: Settings,
   return model.getvalue()
 
 
-def _translate(message: str, settings: Settings, fixed: int,
-               where: str | None) -> errors.XlflaxError:
+def _translate(
+  message: str, settings: Settings, fixed: int, where: str | None
+) -> errors.XlflaxError:
   """The trainer's message as an error; `fixed` entries are not merges."""
   too_high, too_low = _TOO_HIGH.search(message), _TOO_LOW.search(message)
   flag, asked, name = '--size', settings.size, 'The vocabulary size'
@@ -158,19 +193,28 @@ def _translate(message: str, settings: Settings, fixed: int,
     flag, asked, name = '--merges', settings.merges, 'The number of merges'
   if too_high:
     return errors.VocabularyError(
-        f'{name} is too large for this text', got=asked, where=where,
-        expected=f'at most {int(too_high.group(1)) - fixed}',
-        fix=f'choose a smaller {flag}, or give more text')
+      f'{name} is too large for this text',
+      got=asked,
+      where=where,
+      expected=f'at most {int(too_high.group(1)) - fixed}',
+      fix=f'choose a smaller {flag}, or give more text',
+    )
   if too_low:
     return errors.VocabularyError(
-        f'{name} is too small for the characters of this text', got=asked,
-        expected=f'at least {too_low.group(2)}', where=where,
-        fix=f'choose a larger {flag} or a lower --character_coverage')
+      f'{name} is too small for the characters of this text',
+      got=asked,
+      expected=f'at least {too_low.group(2)}',
+      where=where,
+      fix=f'choose a larger {flag} or a lower --character_coverage',
+    )
   if 'normalization' in message.lower() or 'NOT_FOUND' in message:
     return errors.ConfigError(
-        f'SentencePiece refused its settings ({message})',
-        got=settings.normalization, expected='nmt_nfkc, nfkc, nmt_nfkc_cf, '
-        'nfkc_cf or identity')
+      f'SentencePiece refused its settings ({message})',
+      got=settings.normalization,
+      expected='nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf or identity',
+    )
   return errors.VocabularyError(
-      f'SentencePiece could not train a vocabulary ({message.strip()})',
-      got=f'{flag[2:]} {asked}, {settings.model_type.value}', where=where)
+    f'SentencePiece could not train a vocabulary ({message.strip()})',
+    got=f'{flag[2:]} {asked}, {settings.model_type.value}',
+    where=where,
+  )

@@ -19,16 +19,22 @@ from xlflax.data.vocabularies.statistics import fertility
 from xlflax.data.vocabularies.union import UnionVocabulary
 from xlflax.data.vocabularies.vocabulary import Vocabulary
 
-__all__ = ('ModelType', 'Settings', 'sentence_plans', 'train_vocabulary',
-           'write_vocabulary')
+__all__ = (
+  'ModelType',
+  'Settings',
+  'sentence_plans',
+  'train_vocabulary',
+  'write_vocabulary',
+)
 
 _ALL = ''  # Names the model of a joint vocabulary.
 _Plans = dict[str, dict[str, text_sampling.Quota]]
 _Texts = Mapping[str, Callable[[], Iterator[str]]]  # of each model
 
 
-def train_vocabulary(corpus: Corpus, output_dir, *, overwrite: bool = False,
-                     **fields: Any) -> Vocabulary:
+def train_vocabulary(
+  corpus: Corpus, output_dir, *, overwrite: bool = False, **fields: Any
+) -> Vocabulary:
   """Trains a vocabulary and writes it; the same input gives the same one.
 
   If `output_dir` already holds the vocabulary of these settings and this text,
@@ -52,19 +58,26 @@ def train_vocabulary(corpus: Corpus, output_dir, *, overwrite: bool = False,
   settings = Settings(**fields)
   output_dir = paths.local(output_dir, where='output_dir')
   plans = sentence_plans(corpus, settings)
-  texts = {name: functools.partial(
-      text_sampling.sample, corpus, plan, seed=settings.seed)
-           for name, plan in plans.items()}
+  texts = {
+    name: functools.partial(
+      text_sampling.sample, corpus, plan, seed=settings.seed
+    )
+    for name, plan in plans.items()
+  }
   if not overwrite and _is_there(output_dir, settings, corpus, texts):
     return Vocabulary.load(output_dir)
   digest = hashlib.sha256()
   trained = _train(corpus, texts, settings, digest)
-  quotas = {code: dataclasses.asdict(quota)
-            for plan in plans.values() for code, quota in plan.items()}
+  quotas = {
+    code: dataclasses.asdict(quota)
+    for plan in plans.values()
+    for code, quota in plan.items()
+  }
   description = trained.describe() | {
-      'training': settings.as_dict() | {
-          'text_sha256': digest.hexdigest(), 'sentences': quotas},
-      'statistics': fertility(trained, corpus)}
+    'training': settings.as_dict()
+    | {'text_sha256': digest.hexdigest(), 'sentences': quotas},
+    'statistics': fertility(trained, corpus),
+  }
   write_vocabulary(trained, description, output_dir)
   return Vocabulary.load(output_dir)
 
@@ -83,15 +96,21 @@ def sentence_plans(corpus: Corpus, settings: Settings) -> _Plans:
   sizes = text_sampling.count_sentences(corpus)
   if not sizes:
     raise errors.CorpusError(
-        'The corpus has no training text', where=str(corpus.directory),
-        expected='mono/ or parallel/ beside valid/ and test/')
+      'The corpus has no training text',
+      where=str(corpus.directory),
+      expected='mono/ or parallel/ beside valid/ and test/',
+    )
   if settings.anchors is Anchors.JOINT:
     assert settings.alpha is not None  # `Settings` sees to it
-    return {_ALL: text_sampling.quotas(
-        sizes, alpha=settings.alpha, max_sentences=settings.max_sentences)}
-  return {code: {code: text_sampling.Quota(
-      size, min(size, settings.max_sentences))}
-          for code, size in sorted(sizes.items())}
+    return {
+      _ALL: text_sampling.quotas(
+        sizes, alpha=settings.alpha, max_sentences=settings.max_sentences
+      )
+    }
+  return {
+    code: {code: text_sampling.Quota(size, min(size, settings.max_sentences))}
+    for code, size in sorted(sizes.items())
+  }
 
 
 def write_vocabulary(made: Vocabulary, description: dict, output_dir) -> None:
@@ -115,28 +134,37 @@ def write_vocabulary(made: Vocabulary, description: dict, output_dir) -> None:
         path.unlink()
   except OSError as error:
     raise errors.VocabularyError(
-        f'The vocabulary can\'t be written ({error.strerror})',
-        where=str(output_dir)) from error
+      f"The vocabulary can't be written ({error.strerror})",
+      where=str(output_dir),
+    ) from error
 
 
-def _train(corpus: Corpus, texts: _Texts, settings: Settings, digest
-           ) -> Vocabulary:
+def _train(
+  corpus: Corpus, texts: _Texts, settings: Settings, digest
+) -> Vocabulary:
   """The models of all texts, put together; `digest` is fed with the text."""
   joint = settings.anchors is Anchors.JOINT
   languages = sorted(
-      {*corpus.languages, *settings.languages} if joint else texts)
+    {*corpus.languages, *settings.languages} if joint else texts
+  )
   models = {
-      name: vocabulary_trainer.train(
-          make_text, settings=settings, languages=languages, digest=digest,
-          where=f'the text of {name}' if name else None)
-      for name, make_text in texts.items()}
+    name: vocabulary_trainer.train(
+      make_text,
+      settings=settings,
+      languages=languages,
+      digest=digest,
+      where=f'the text of {name}' if name else None,
+    )
+    for name, make_text in texts.items()
+  }
   if joint:
     return SentencePieceVocabulary(models[_ALL])
   return UnionVocabulary(models, anchors=settings.anchors)
 
 
-def _is_there(output_dir: pathlib.Path, settings: Settings, corpus: Corpus,
-              texts: _Texts) -> bool:
+def _is_there(
+  output_dir: pathlib.Path, settings: Settings, corpus: Corpus, texts: _Texts
+) -> bool:
   """Whether this very vocabulary exists; an error if another one does."""
   if not (output_dir / vocabulary.DESCRIPTION_FILE).exists():
     return False
@@ -145,11 +173,15 @@ def _is_there(output_dir: pathlib.Path, settings: Settings, corpus: Corpus,
   found.pop('sentences', None)
   wanted = settings.as_dict()
   if found:  # Settings that older vocabularies do not record.
-    found = {key: Settings(size=1).as_dict()[key]
-             for key in ('merges', 'anchors', 'sentinels')} | found
-  differences = [f'{key}: {found.get(key)!r} there, {wanted.get(key)!r} asked'
-                 for key in sorted(found.keys() | wanted.keys())
-                 if found.get(key) != wanted.get(key)]
+    found = {
+      key: Settings(size=1).as_dict()[key]
+      for key in ('merges', 'anchors', 'sentinels')
+    } | found
+  differences = [
+    f'{key}: {found.get(key)!r} there, {wanted.get(key)!r} asked'
+    for key in sorted(found.keys() | wanted.keys())
+    if found.get(key) != wanted.get(key)
+  ]
   if not differences:
     digest = hashlib.sha256()
     for make_text in texts.values():
@@ -159,6 +191,8 @@ def _is_there(output_dir: pathlib.Path, settings: Settings, corpus: Corpus,
       return True
     differences = [f'the text of {corpus.directory} is not the same']
   raise errors.VocabularyError(
-      'The output directory already holds another vocabulary',
-      got='; '.join(differences), where=str(output_dir),
-      fix='choose another --output, or replace it with --overwrite')
+    'The output directory already holds another vocabulary',
+    got='; '.join(differences),
+    where=str(output_dir),
+    fix='choose another --output, or replace it with --overwrite',
+  )

@@ -34,8 +34,13 @@ class UnionVocabulary(vocabulary.Vocabulary):
   kind = 'sentencepiece_union'
   needs_language = True
 
-  def __init__(self, models: Mapping[str, bytes], *, anchors: Anchors,
-               description: Mapping | None = None):
+  def __init__(
+    self,
+    models: Mapping[str, bytes],
+    *,
+    anchors: Anchors,
+    description: Mapping | None = None,
+  ):
     """Builds it from the models of languages.
 
     Args:
@@ -51,19 +56,23 @@ class UnionVocabulary(vocabulary.Vocabulary):
       raise ValueError('A joint vocabulary is no union.')
     self.anchors = anchors
     self.members = {
-        code: single.SentencePieceVocabulary(models[code])
-        for code in sorted(models)}
+      code: single.SentencePieceVocabulary(models[code])
+      for code in sorted(models)
+    }
     self.description = dict(description or {})
     special = _common_symbols(self.members)
     pieces = [member.pieces() for member in self.members.values()]
     words = vocabulary_anchors.word_ids(
-        [own[special:] for own in pieces], special, anchors)
+      [own[special:] for own in pieces], special, anchors
+    )
     self._ids = {  # [V_l] each: the ids of a member's pieces in the union
-        code: np.concatenate([np.arange(special, dtype=np.int32), ids])
-        for code, ids in zip(self.members, words, strict=True)}
+      code: np.concatenate([np.arange(special, dtype=np.int32), ids])
+      for code, ids in zip(self.members, words, strict=True)
+    }
     size = 1 + max(int(ids.max()) for ids in self._ids.values())
     self._owners, self._owned = vocabulary_anchors.owners(
-        list(self._ids.values()), size)
+      list(self._ids.values()), size
+    )
     self.spec = self._make_spec(size, words, pieces)
     self.hash = self._digest()
 
@@ -72,22 +81,34 @@ class UnionVocabulary(vocabulary.Vocabulary):
     where = str(directory / vocabulary.DESCRIPTION_FILE)
     try:
       anchors = Anchors(description['anchors'])
-      members = {code: (member['file'], member['sha256'])
-                 for code, member in description['members'].items()}
+      members = {
+        code: (member['file'], member['sha256'])
+        for code, member in description['members'].items()
+      }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
       raise errors.VocabularyError(
-          f'{vocabulary.DESCRIPTION_FILE} does not describe a union',
-          got=f'{type(error).__name__}: {error}', where=where,
-          expected='anchors, and members with file and sha256') from error
-    made = cls({code: single.read_model(directory, *member)
-                for code, member in members.items()},
-               anchors=anchors, description=description)
+        f'{vocabulary.DESCRIPTION_FILE} does not describe a union',
+        got=f'{type(error).__name__}: {error}',
+        where=where,
+        expected='anchors, and members with file and sha256',
+      ) from error
+    made = cls(
+      {
+        code: single.read_model(directory, *member)
+        for code, member in members.items()
+      },
+      anchors=anchors,
+      description=description,
+    )
     if made.hash != description.get('hash'):
       raise errors.VocabularyError(
-          f'{vocabulary.DESCRIPTION_FILE} describes another union of these '
-          'models', got=f'hash {made.hash[:12]}', where=where,
-          expected=f'hash {str(description.get("hash"))[:12]}',
-          fix='train the vocabulary with this version of xlflax')
+        f'{vocabulary.DESCRIPTION_FILE} describes another union of these '
+        'models',
+        got=f'hash {made.hash[:12]}',
+        where=where,
+        expected=f'hash {str(description.get("hash"))[:12]}',
+        fix='train the vocabulary with this version of xlflax',
+      )
     return made
 
   def __reduce__(self):
@@ -95,30 +116,43 @@ class UnionVocabulary(vocabulary.Vocabulary):
     return _rebuild, (models, self.anchors, self.description)
 
   def files(self):
-    return {_file_name(code): member.model
-            for code, member in self.members.items()}
+    return {
+      _file_name(code): member.model for code, member in self.members.items()
+    }
 
   def describe(self):
     return super().describe() | {
-        'anchors': self.anchors.value,
-        'members': {
-            code: {'file': _file_name(code), 'size': len(member),
-                   'sha256': hashlib.sha256(member.model).hexdigest()}
-            for code, member in self.members.items()}}
+      'anchors': self.anchors.value,
+      'members': {
+        code: {
+          'file': _file_name(code),
+          'size': len(member),
+          'sha256': hashlib.sha256(member.model).hexdigest(),
+        }
+        for code, member in self.members.items()
+      },
+    }
 
-  def encode_ragged(self, texts: Sequence[str], *, language: str | None = None,
-                    num_threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+  def encode_ragged(
+    self,
+    texts: Sequence[str],
+    *,
+    language: str | None = None,
+    num_threads: int = 1,
+  ) -> tuple[np.ndarray, np.ndarray]:
     code = self._known(language)
     ids, lengths = self.members[code].encode_ragged(
-        texts, num_threads=num_threads)
+      texts, num_threads=num_threads
+    )
     return self._ids[code][ids], lengths
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     if self.anchors is Anchors.SEPARATE:
       return self.members[self._known(language)].decode(ids)
     silent = set(self.spec.special_ids) - {self.spec.unk_id}
-    return _join(self._resolve(int(i), language) for i in ids
-                 if int(i) not in silent)
+    return _join(
+      self._resolve(int(i), language) for i in ids if int(i) not in silent
+    )
 
   def piece(self, index: int, *, language: str | None = None) -> str:
     bare = self.bare_piece(index, language=language)
@@ -144,8 +178,10 @@ class UnionVocabulary(vocabulary.Vocabulary):
     elif self.anchors is Anchors.SHARED:
       codes = self.members
     found = ((code, self.members[code].piece_id(piece)) for code in codes)
-    return next((int(self._ids[code][own]) for code, own in found
-                 if own is not None), None)
+    return next(
+      (int(self._ids[code][own]) for code, own in found if own is not None),
+      None,
+    )
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
     member, own = self._resolve(index, language)
@@ -154,8 +190,7 @@ class UnionVocabulary(vocabulary.Vocabulary):
   def _resolve(self, index: int, language: str | None):
     """(member, its id of a piece) of an id of the union."""
     single.check_index(index, self.spec.size)
-    if (self.anchors is Anchors.SEPARATE
-        and index not in self.spec.special_ids):
+    if self.anchors is Anchors.SEPARATE and index not in self.spec.special_ids:
       return self.members[self._known(language)], index
     code = self.spec.languages[self._owners[index]]
     return self.members[code], int(self._owned[index])
@@ -164,17 +199,21 @@ class UnionVocabulary(vocabulary.Vocabulary):
     """The language; an error if it is missing or has no pieces."""
     if language is None:
       raise errors.VocabularyError(
-          'The language of a text or piece must be told, as each language of '
-          'this vocabulary has pieces of its own', got='no language',
-          expected='one of ' + ', '.join(self.members),
-          fix='give language=CODE; tasks tell it by add_monolingual_task, '
-          'add_parallel_task or set_task_languages of '
-          'xlflax.data.seqio_tasks.registry')
+        'The language of a text or piece must be told, as each language of '
+        'this vocabulary has pieces of its own',
+        got='no language',
+        expected='one of ' + ', '.join(self.members),
+        fix='give language=CODE; tasks tell it by add_monolingual_task, '
+        'add_parallel_task or set_task_languages of '
+        'xlflax.data.seqio_tasks.registry',
+      )
     if language not in self.members:
       raise errors.VocabularyError(
-          'The vocabulary has no pieces of a language', got=language,
-          expected='one of ' + ', '.join(self.members),
-          fix='train the vocabulary on a corpus with text of this language')
+        'The vocabulary has no pieces of a language',
+        got=language,
+        expected='one of ' + ', '.join(self.members),
+        fix='train the vocabulary on a corpus with text of this language',
+      )
     return language
 
   def _make_spec(self, size: int, words, pieces) -> VocabularySpec:
@@ -182,16 +221,26 @@ class UnionVocabulary(vocabulary.Vocabulary):
     starts = b''  # An id may begin a word in one language only.
     if self.anchors is not Anchors.SEPARATE:
       starts = single.pack_word_starts(
-          pieces[owner][own] for owner, own in zip(
-              self._owners.tolist(), self._owned.tolist(), strict=True))
+        pieces[owner][own]
+        for owner, own in zip(
+          self._owners.tolist(), self._owned.tolist(), strict=True
+        )
+      )
     return dataclasses.replace(
-        first.spec, size=size, word_starts=starts,
-        language_words=tuple(map(vocabulary_anchors.runs, words)),
-        words_overlap=self.anchors is Anchors.SEPARATE)
+      first.spec,
+      size=size,
+      word_starts=starts,
+      language_words=tuple(map(vocabulary_anchors.runs, words)),
+      words_overlap=self.anchors is Anchors.SEPARATE,
+    )
 
   def _digest(self) -> str:
-    head = [self.kind, self.anchors.value, self.spec.special_ids,
-            [[code, m.hash] for code, m in self.members.items()]]
+    head = [
+      self.kind,
+      self.anchors.value,
+      self.spec.special_ids,
+      [[code, m.hash] for code, m in self.members.items()],
+    ]
     digest = hashlib.sha256(json.dumps(head).encode())
     for ids in self._ids.values():
       digest.update(ids.astype('<i4').tobytes())
@@ -218,20 +267,28 @@ def _join(pieces: Iterable[tuple[single.SentencePieceVocabulary, int]]) -> str:
 
 
 def _common_symbols(
-    members: Mapping[str, single.SentencePieceVocabulary]) -> int:
+  members: Mapping[str, single.SentencePieceVocabulary],
+) -> int:
   """The number of special symbols, which all members must have alike."""
-  symbols = {code: (member.spec.special_ids, member.spec.languages)
-             for code, member in members.items()}
-  if not members or any(
-      languages != tuple(members) for _, languages in symbols.values()
-  ) or len(set(symbols.values())) > 1:
+  symbols = {
+    code: (member.spec.special_ids, member.spec.languages)
+    for code, member in members.items()
+  }
+  if (
+    not members
+    or any(languages != tuple(members) for _, languages in symbols.values())
+    or len(set(symbols.values())) > 1
+  ):
     raise errors.VocabularyError(
-        'The models of a union do not have the same special symbols',
-        got='; '.join(f'{code}: {len(ids)} for {"-".join(languages)}'
-                      for code, (ids, languages) in symbols.items())
-            or 'no model',
-        expected=f'symbols of {", ".join(members) or "some languages"} in '
-        'each', fix='train them together with `xlflax vocab`')
+      'The models of a union do not have the same special symbols',
+      got='; '.join(
+        f'{code}: {len(ids)} for {"-".join(languages)}'
+        for code, (ids, languages) in symbols.items()
+      )
+      or 'no model',
+      expected=f'symbols of {", ".join(members) or "some languages"} in each',
+      fix='train them together with `xlflax vocab`',
+    )
   return len(next(iter(symbols.values()))[0])
 
 

@@ -37,12 +37,11 @@ SPECIAL_PIECES = ('<pad>', '<s>', '</s>', '<unk>', '<mask>')
 
 # The type that vocabulary.json tells -> where its class is.
 _KINDS = {
-    'sentencepiece': ('vocabulary_sentencepiece', 'SentencePieceVocabulary'),
-    'sentencepiece_union': ('vocabulary_union', 'UnionVocabulary'),
-    'sentencepiece_moved': ('vocabulary_fairseq',
-                            'MovedSentencePieceVocabulary'),
-    'xlm_bpe': ('vocabulary_xlm', 'XLMVocabulary'),
-    'tokenizers': ('vocabulary_tokenizers', 'TokenizersVocabulary'),
+  'sentencepiece': ('vocabulary_sentencepiece', 'SentencePieceVocabulary'),
+  'sentencepiece_union': ('vocabulary_union', 'UnionVocabulary'),
+  'sentencepiece_moved': ('vocabulary_fairseq', 'MovedSentencePieceVocabulary'),
+  'xlm_bpe': ('vocabulary_xlm', 'XLMVocabulary'),
+  'tokenizers': ('vocabulary_tokenizers', 'TokenizersVocabulary'),
 }
 
 
@@ -90,8 +89,11 @@ class Vocabulary:
     kind = description.get('type', 'sentencepiece')
     if kind not in _KINDS:
       raise errors.VocabularyError(
-          f'{DESCRIPTION_FILE} tells a type of vocabulary that is not known',
-          got=kind, expected=' or '.join(_KINDS), where=str(directory))
+        f'{DESCRIPTION_FILE} tells a type of vocabulary that is not known',
+        got=kind,
+        expected=' or '.join(_KINDS),
+        where=str(directory),
+      )
     module, name = _KINDS[kind]
     found = getattr(importlib.import_module(f'xlflax.data.{module}'), name)
     return found.read(directory, description)
@@ -105,8 +107,13 @@ class Vocabulary:
     """The contents of its files but `vocabulary.json`, by name."""
     raise NotImplementedError
 
-  def encode_ragged(self, texts: Sequence[str], *, language: str | None = None,
-                    num_threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+  def encode_ragged(
+    self,
+    texts: Sequence[str],
+    *,
+    language: str | None = None,
+    num_threads: int = 1,
+  ) -> tuple[np.ndarray, np.ndarray]:
     """The ids of each text, without any special symbol.
 
     Args:
@@ -156,11 +163,17 @@ class Vocabulary:
     """Whether an id is a byte piece; errors as `piece`."""
     raise NotImplementedError
 
-  def encode_batch(self, texts: Sequence[str], *, language: str | None = None,
-                   num_threads: int = 1) -> list[list[int]]:
+  def encode_batch(
+    self,
+    texts: Sequence[str],
+    *,
+    language: str | None = None,
+    num_threads: int = 1,
+  ) -> list[list[int]]:
     """As `encode_ragged`, a list for each text."""
     ids, lengths = self.encode_ragged(
-        texts, language=language, num_threads=num_threads)
+      texts, language=language, num_threads=num_threads
+    )
     flat = iter(ids.tolist())
     return [list(itertools.islice(flat, n)) for n in lengths.tolist()]
 
@@ -168,8 +181,9 @@ class Vocabulary:
     """The ids of one text; errors as `encode_ragged`."""
     return self.encode_batch([text], language=language)[0]
 
-  def encode_each(self, texts: Sequence[str],
-                  language_ids: Sequence[int]) -> list[list[int]]:
+  def encode_each(
+    self, texts: Sequence[str], language_ids: Sequence[int]
+  ) -> list[list[int]]:
     """The ids of texts of several languages, one batch for each language.
 
     Args:
@@ -182,8 +196,9 @@ class Vocabulary:
     chosen = np.asarray(language_ids)
     for language in np.unique(chosen).tolist():
       places = np.flatnonzero(chosen == language).tolist()
-      rows = self.encode_batch([texts[i] for i in places],
-                               language=self.spec.languages[language])
+      rows = self.encode_batch(
+        [texts[i] for i in places], language=self.spec.languages[language]
+      )
       for place, row in zip(places, rows, strict=True):
         found[place] = row
     return found
@@ -198,11 +213,16 @@ class Vocabulary:
       return self.spec.languages.index(code)
     except ValueError:
       raise errors.VocabularyError(
-          'A language that the vocabulary does not know', got=code,
-          expected=', '.join(self.spec.languages),
-          fix='train the vocabulary on a corpus with this language'
-          + ('' if self.needs_language else
-             ', or name it by --languages of `xlflax vocab`')) from None
+        'A language that the vocabulary does not know',
+        got=code,
+        expected=', '.join(self.spec.languages),
+        fix='train the vocabulary on a corpus with this language'
+        + (
+          ''
+          if self.needs_language
+          else ', or name it by --languages of `xlflax vocab`'
+        ),
+      ) from None
 
   def language_symbol_id(self, code: str) -> int:
     """The id of `<lang:code>`.
@@ -213,24 +233,28 @@ class Vocabulary:
     index = self.language_id(code)
     if not self.spec.language_symbol_ids:
       raise errors.VocabularyError(
-          'The vocabulary has no symbols for languages', got=code)
+        'The vocabulary has no symbols for languages', got=code
+      )
     return self.spec.language_symbol_ids[index]
 
   def describe(self) -> dict:
     """The part of `vocabulary.json` that follows from the vocabulary."""
     spec = self.spec
     return {
-        'format': FORMAT,
-        'type': self.kind,
-        'size': spec.size,
-        'hash': self.hash,
-        'special_ids': {'pad': spec.pad_id, 'bos': spec.bos_id,
-                        'eos': spec.eos_id, 'unk': spec.unk_id,
-                        'mask': spec.mask_id},
-        'languages': list(spec.languages),
-        'language_symbols': {
-            self.piece(i): i for i in spec.language_symbol_ids},
-        'sentinel_ids': list(spec.sentinel_ids),
+      'format': FORMAT,
+      'type': self.kind,
+      'size': spec.size,
+      'hash': self.hash,
+      'special_ids': {
+        'pad': spec.pad_id,
+        'bos': spec.bos_id,
+        'eos': spec.eos_id,
+        'unk': spec.unk_id,
+        'mask': spec.mask_id,
+      },
+      'languages': list(spec.languages),
+      'language_symbols': {self.piece(i): i for i in spec.language_symbol_ids},
+      'sentinel_ids': list(spec.sentinel_ids),
     }
 
   def __len__(self) -> int:
@@ -250,18 +274,22 @@ def read_description(directory) -> dict:
     description = json.loads(path.read_text(encoding='utf-8'))
   except FileNotFoundError as error:
     raise errors.VocabularyError(
-        'No vocabulary there', got=str(directory),
-        expected=f'a directory with {DESCRIPTION_FILE} and its models',
-        fix='make one with `xlflax vocab --corpus DIR --output DIR --size N`',
+      'No vocabulary there',
+      got=str(directory),
+      expected=f'a directory with {DESCRIPTION_FILE} and its models',
+      fix='make one with `xlflax vocab --corpus DIR --output DIR --size N`',
     ) from error
   except (OSError, ValueError) as error:
     raise errors.VocabularyError(
-        f'{DESCRIPTION_FILE} can\'t be read ({error})',
-        where=str(path)) from error
+      f"{DESCRIPTION_FILE} can't be read ({error})", where=str(path)
+    ) from error
   known = isinstance(description, dict) and description.get('format')
   if known != FORMAT:
     raise errors.VocabularyError(
-        f'{DESCRIPTION_FILE} has an unknown format', got=known,
-        expected=f'format {FORMAT}', where=str(path),
-        fix='train the vocabulary with this version of xlflax')
+      f'{DESCRIPTION_FILE} has an unknown format',
+      got=known,
+      expected=f'format {FORMAT}',
+      where=str(path),
+      fix='train the vocabulary with this version of xlflax',
+    )
   return description

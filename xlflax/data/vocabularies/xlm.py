@@ -26,9 +26,16 @@ _DEFAULT_LANGUAGE = 'en'
 _MAX_REMEMBERED = 1 << 18
 # Punctuation and digits that Moses' replace-unicode-punctuation.perl makes
 # ASCII; of two full stops, with the space after them.
-_PLAIN = str.maketrans(dict(
-    zip('，、”“∶：？《》）！（；」「～’━〈〉【】％０１２３４５６７８９',
-        ',,""::?"")!(;""~\'-<>[]%0123456789', strict=True)) | {'…': '...'})
+_PLAIN = str.maketrans(
+  dict(
+    zip(
+      '，、”“∶：？《》）！（；」「～’━〈〉【】％０１２３４５６７８９',
+      ',,""::?"")!(;""~\'-<>[]%0123456789',
+      strict=True,
+    )
+  )
+  | {'…': '...'}
+)
 _STOPS = re.compile(r'[。．]\s*')
 # Romanian without the diacritics that its texts write or leave out.
 _ROMANIAN = str.maketrans('ŞşŢţȘșȚțĂăÂâÎî', 'SsTtSsTtAaAaIi')
@@ -45,8 +52,14 @@ class XLMVocabulary(imported.ImportedVocabulary):
   kind = 'xlm_bpe'
   needs_language = True
 
-  def __init__(self, contents: Mapping[str, bytes], layout: imported.Layout, *,
-               lower: bool, description: Mapping | None = None):
+  def __init__(
+    self,
+    contents: Mapping[str, bytes],
+    layout: imported.Layout,
+    *,
+    lower: bool,
+    description: Mapping | None = None,
+  ):
     """Raises VocabularyError if the files are not vocab.json and merges.txt.
 
     Args:
@@ -60,39 +73,50 @@ class XLMVocabulary(imported.ImportedVocabulary):
     self.lower = lower
     self.description = dict(description or {})
     self._place, self._ranks = _parse(contents)
-    self._pieces = [imported.unused_piece(i)
-                    for i in range(1 + max(self._place.values()))]
+    self._pieces = [
+      imported.unused_piece(i) for i in range(1 + max(self._place.values()))
+    ]
     for piece, index in self._place.items():
       self._pieces[index] = piece
-    special = [i for piece, i in self._place.items()
-               if re.fullmatch(r'<special\d+>', piece)]
+    special = [
+      i
+      for piece, i in self._place.items()
+      if re.fullmatch(r'<special\d+>', piece)
+    ]
     inside = np.zeros(len(self._pieces), np.bool_)  # nothing marks a start
-    self.spec = imported.make_spec(layout, self._pieces, special=special,
-                                   word_starts=inside)
-    self.hash = layout.digest(f'{self.kind}:{lower}', self.files(),
-                              self.spec.size)
+    self.spec = imported.make_spec(
+      layout, self._pieces, special=special, word_starts=inside
+    )
+    self.hash = layout.digest(
+      f'{self.kind}:{lower}', self.files(), self.spec.size
+    )
     self._silent = frozenset(self.spec.special_ids) - {self.spec.unk_id}
     self._word_ids = functools.lru_cache(_MAX_REMEMBERED)(self._encode_word)
 
   @classmethod
   def read(cls, directory, description):
     try:
-      contents = {name: (directory / name).read_bytes()
-                  for name in (VOCABULARY, MERGES)}
+      contents = {
+        name: (directory / name).read_bytes() for name in (VOCABULARY, MERGES)
+      }
     except OSError as error:
       raise errors.VocabularyError(
-          'The vocabulary lacks a file', got=error.strerror,
-          expected=f'{VOCABULARY} and {MERGES}',
-          where=str(directory)) from error
-    found = cls(contents, imported.Layout.read(description, str(directory)),
-                lower=bool(description.get('lower', True)),
-                description=description)
+        'The vocabulary lacks a file',
+        got=error.strerror,
+        expected=f'{VOCABULARY} and {MERGES}',
+        where=str(directory),
+      ) from error
+    found = cls(
+      contents,
+      imported.Layout.read(description, str(directory)),
+      lower=bool(description.get('lower', True)),
+      description=description,
+    )
     found._check_hash(str(directory))
     return found
 
   def __reduce__(self):
-    return _rebuild, (self._contents, self.layout, self.lower,
-                      self.description)
+    return _rebuild, (self._contents, self.layout, self.lower, self.description)
 
   def files(self):
     return self._contents
@@ -100,15 +124,23 @@ class XLMVocabulary(imported.ImportedVocabulary):
   def describe(self):
     return super().describe() | {'lower': self.lower}
 
-  def encode_ragged(self, texts: Sequence[str], *, language: str | None = None,
-                    num_threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+  def encode_ragged(
+    self,
+    texts: Sequence[str],
+    *,
+    language: str | None = None,
+    num_threads: int = 1,
+  ) -> tuple[np.ndarray, np.ndarray]:
     del num_threads
     split = _splitter(language or _DEFAULT_LANGUAGE)
-    rows = [self._encode(split, text.decode() if isinstance(text, bytes)
-                         else text) for text in texts]
+    rows = [
+      self._encode(split, text.decode() if isinstance(text, bytes) else text)
+      for text in texts
+    ]
     lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-    ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32,
-                      int(lengths.sum()))
+    ids = np.fromiter(
+      itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())
+    )
     return ids, lengths
 
   def _encode(self, split, text: str) -> list[int]:
@@ -147,14 +179,18 @@ def _rebuild(contents, layout, lower, description) -> XLMVocabulary:
 def _parse(contents: Mapping[str, bytes]):
   """(piece -> id, pair -> rank) of the two files."""
   try:
-    place = {str(piece): int(index) for piece, index in
-             json.loads(contents[VOCABULARY]).items()}
+    place = {
+      str(piece): int(index)
+      for piece, index in json.loads(contents[VOCABULARY]).items()
+    }
     lines = contents[MERGES].decode().split('\n')[:-1]
     ranks = {tuple(line.split()[:2]): i for i, line in enumerate(lines)}
   except (KeyError, ValueError, TypeError, AttributeError) as error:
     raise errors.VocabularyError(
-        "Not the files of XLM's vocabulary", got=str(error),
-        expected=f'{VOCABULARY} and {MERGES}') from error
+      "Not the files of XLM's vocabulary",
+      got=str(error),
+      expected=f'{VOCABULARY} and {MERGES}',
+    ) from error
   if not place:
     raise errors.VocabularyError(f'{VOCABULARY} has no entries')
   return place, ranks
@@ -165,7 +201,7 @@ def _merge(parts: list[str], pair: tuple[str, str]) -> list[str]:
   merged: list[str] = []
   i = 0
   while i < len(parts):
-    if tuple(parts[i:i + 2]) == pair:
+    if tuple(parts[i : i + 2]) == pair:
       merged.append(pair[0] + pair[1])
       i += 2
     else:
@@ -203,12 +239,12 @@ def _normalize(text: str, language: str) -> str:
   """Moses' three scripts: punctuation made plain, normalised, printable."""
   text = _STOPS.sub('. ', text.translate(_PLAIN))
   text = _normalizer(language).normalize(text)
-  return ''.join(c for c in text
-                 if not unicodedata.category(c).startswith('C'))
+  return ''.join(c for c in text if not unicodedata.category(c).startswith('C'))
 
 
 def _plain(text: str) -> str:
   """Lower case, without combining marks."""
   decomposed = unicodedata.normalize('NFD', text.lower())
-  return ''.join(c for c in decomposed
-                 if unicodedata.category(c) != 'Mn').lower()
+  return ''.join(
+    c for c in decomposed if unicodedata.category(c) != 'Mn'
+  ).lower()

@@ -40,9 +40,14 @@ class Aggregate(enum.Enum):
     return _COLUMNS[self]
 
 
-_COLUMNS = {Aggregate.MEAN: 1, Aggregate.RATIO: 2, Aggregate.F1: 3,
-            Aggregate.AER: 4, Aggregate.BLEU: 2 * _BLEU_ORDER + 2,
-            Aggregate.SMOOTHED_BLEU: 2 * _BLEU_ORDER + 2}
+_COLUMNS = {
+  Aggregate.MEAN: 1,
+  Aggregate.RATIO: 2,
+  Aggregate.F1: 3,
+  Aggregate.AER: 4,
+  Aggregate.BLEU: 2 * _BLEU_ORDER + 2,
+  Aggregate.SMOOTHED_BLEU: 2 * _BLEU_ORDER + 2,
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,9 +69,12 @@ class Statistics:
       rows = rows[:, None]  # [N, 1]
     if rows.ndim != 2 or rows.shape[1] != self.aggregate.columns:
       raise errors.ConfigError(
-          'Statistics of examples have the wrong shape', got=rows.shape,
-          expected=f'[examples, {self.aggregate.columns}] for the aggregate '
-          f'{self.aggregate.value!r}', where='Statistics.rows')
+        'Statistics of examples have the wrong shape',
+        got=rows.shape,
+        expected=f'[examples, {self.aggregate.columns}] for the aggregate '
+        f'{self.aggregate.value!r}',
+        where='Statistics.rows',
+      )
     object.__setattr__(self, 'rows', rows)
 
   @property
@@ -100,15 +108,15 @@ def score(sums: np.ndarray, size: int, aggregate: Aggregate) -> np.ndarray:
   if aggregate is Aggregate.F1:
     return divide(2 * sums[..., 0], sums[..., 1] + sums[..., 2], empty=0.0)
   if aggregate is Aggregate.AER:
-    return 1 - divide(sums[..., 0] + sums[..., 1],
-                      sums[..., 2] + sums[..., 3])
+    return 1 - divide(sums[..., 0] + sums[..., 1], sums[..., 2] + sums[..., 3])
   return _bleu(sums, smoothed=aggregate is Aggregate.SMOOTHED_BLEU)
 
 
 def divide(numerator, denominator, *, empty: float = np.nan) -> np.ndarray:
   """Numerator / denominator, `empty` where the denominator is 0."""
   numerator, denominator = np.broadcast_arrays(
-      np.asarray(numerator, np.float64), np.asarray(denominator, np.float64))
+    np.asarray(numerator, np.float64), np.asarray(denominator, np.float64)
+  )
   out = np.full(numerator.shape, empty)
   return np.divide(numerator, denominator, out=out, where=denominator != 0)
 
@@ -128,8 +136,9 @@ def _bleu(sums: np.ndarray, *, smoothed: bool) -> np.ndarray:
   usable = np.asarray((totals > 0).all(-1) & (matches > 0).all(-1))
   if smoothed:  # nothing matches at all
     usable &= ~absent.all(-1)
-  precisions = np.where(usable[..., None],
-                        divide(matches, totals, empty=1.0), 1.0)
+  precisions = np.where(
+    usable[..., None], divide(matches, totals, empty=1.0), 1.0
+  )
   brevity = np.minimum(0.0, 1 - divide(reference, system, empty=1.0))
   values = 100 * np.exp(np.log(precisions).mean(-1) + brevity)
   return np.where(usable, values, 0.0)

@@ -49,8 +49,9 @@ class AlignmentScores:
   statistics: aggregates.Statistics
 
 
-def evaluate(gold: Sequence[GoldLinks], found: Sequence[Collection[Link]]
-             ) -> AlignmentScores:
+def evaluate(
+  gold: Sequence[GoldLinks], found: Sequence[Collection[Link]]
+) -> AlignmentScores:
   """Scores found links.
 
   Args:
@@ -67,18 +68,22 @@ def evaluate(gold: Sequence[GoldLinks], found: Sequence[Collection[Link]]
   for right, links in zip(gold, found, strict=True):
     sure, chosen = set(right.sure), set(links)
     possible = sure | set(right.possible)
-    rows.append((len(chosen & sure), len(chosen & possible), len(chosen),
-                 len(sure)))
+    rows.append(
+      (len(chosen & sure), len(chosen & possible), len(chosen), len(sure))
+    )
   statistics = aggregates.Statistics(np.array(rows), aggregates.Aggregate.AER)
   in_sure, in_possible, size, num_sure = statistics.rows.sum(0)
   return AlignmentScores(
-      precision=float(aggregates.divide(in_possible, size)),
-      recall=float(aggregates.divide(in_sure, num_sure)),
-      error_rate=statistics.value, statistics=statistics)
+    precision=float(aggregates.divide(in_possible, size)),
+    recall=float(aggregates.divide(in_sure, num_sure)),
+    error_rate=statistics.value,
+    statistics=statistics,
+  )
 
 
-def read_pharaoh(line: str, *, first: int = 0, where: str | None = None
-                 ) -> GoldLinks:
+def read_pharaoh(
+  line: str, *, first: int = 0, where: str | None = None
+) -> GoldLinks:
   """Reads `0-0 1-2 3p1`: i-j is a sure link, ipj one that is only possible.
 
   Args:
@@ -94,17 +99,24 @@ def read_pharaoh(line: str, *, first: int = 0, where: str | None = None
     match = _LINK.fullmatch(item)
     if not match or min(int(match[1]), int(match[3])) < first:
       raise errors.CorpusError(
-          'A word alignment has a malformed link', got=repr(item),
-          expected=f'i-j or ipj with places from {first}', where=where)
+        'A word alignment has a malformed link',
+        got=repr(item),
+        expected=f'i-j or ipj with places from {first}',
+        where=where,
+      )
     links[match[2]].add((int(match[1]) - first, int(match[3]) - first))
   return GoldLinks(frozenset(links['-']), frozenset(links['-'] | links['p']))
 
 
-def write_pharaoh(sure: Collection[Link],
-                  possible: Collection[Link] = frozenset(), *,
-                  first: int = 0) -> str:
+def write_pharaoh(
+  sure: Collection[Link],
+  possible: Collection[Link] = frozenset(),
+  *,
+  first: int = 0,
+) -> str:
   """The line that `read_pharaoh` reads: links in order, `3p1` if not sure."""
   sure = set(sure)
   return ' '.join(
-      f'{i + first}{"-" if (i, j) in sure else "p"}{j + first}'
-      for i, j in sorted(sure | set(possible)))
+    f'{i + first}{"-" if (i, j) in sure else "p"}{j + first}'
+    for i, j in sorted(sure | set(possible))
+  )

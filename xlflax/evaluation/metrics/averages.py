@@ -17,15 +17,24 @@ ENGLISH = 'en'
 
 # XTREME's tasks by group, in the order of its table.
 XTREME_GROUPS: Mapping[str, tuple[str, ...]] = {
-    'classification': ('xnli', 'pawsx'),
-    'structured prediction': ('udpos', 'panx'),
-    'question answering': ('xquad', 'mlqa', 'tydiqa'),
-    'retrieval': ('bucc2018', 'tatoeba'),
+  'classification': ('xnli', 'pawsx'),
+  'structured prediction': ('udpos', 'panx'),
+  'question answering': ('xquad', 'mlqa', 'tydiqa'),
+  'retrieval': ('bucc2018', 'tatoeba'),
 }
 # Metrics whose mean is a task's score; the first entry a task has counts.
-_SCORES = (('f1', 'exact_match'), ('f1',), ('accuracy',), ('las',),
-           ('error_rate',), ('aer',), ('bleu',), ('tokenized_bleu',), ('chrf',),
-           ('perplexity',))
+_SCORES = (
+  ('f1', 'exact_match'),
+  ('f1',),
+  ('accuracy',),
+  ('las',),
+  ('error_rate',),
+  ('aer',),
+  ('bleu',),
+  ('tokenized_bleu',),
+  ('chrf',),
+  ('perplexity',),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +88,9 @@ def mean(values: Sequence[float]) -> float:
   return float(np.mean(values))
 
 
-def transfer_gap(scores: Mapping[str, float], *, source: str = ENGLISH
-                 ) -> float | None:
+def transfer_gap(
+  scores: Mapping[str, float], *, source: str = ENGLISH
+) -> float | None:
   """The source language's score minus the mean of the others'.
 
   XTREME's table 3 takes exact match, not the mean with F1, for question
@@ -104,21 +114,23 @@ def xtreme_average(scores: Mapping[str, float]) -> dict[str, float]:
     groups). A mean of which a task is missing is left out.
   """
   tasks = [task for group in XTREME_GROUPS.values() for task in group]
-  return {name: mean([scores[task] for task in members])
-          for name, members in (*XTREME_GROUPS.items(), ('all', tasks))
-          if all(task in scores for task in members)}
+  return {
+    name: mean([scores[task] for task in members])
+    for name, members in (*XTREME_GROUPS.items(), ('all', tasks))
+    if all(task in scores for task in members)
+  }
 
 
 def spread(scores: Sequence[float]) -> Spread:
   """Mean and sample standard deviation over seeds."""
   middle = mean(scores)
-  deviation = (float(np.std(scores, ddof=1)) if len(scores) > 1
-               else math.nan)
+  deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else math.nan
   return Spread(middle, deviation, len(scores))
 
 
-def best_mean(selection: Sequence[float], scores: Sequence[float], *,
-              best: int = 2) -> float:
+def best_mean(
+  selection: Sequence[float], scores: Sequence[float], *, best: int = 2
+) -> float:
   """Mean score of the settings that are best by another score (ECS).
 
   Args:
@@ -132,8 +144,11 @@ def best_mean(selection: Sequence[float], scores: Sequence[float], *,
   """
   if best < 1:
     raise errors.ConfigError(
-        'The number of settings to average must be positive', got=best,
-        expected='an integer of at least 1', where='best_mean.best')
+      'The number of settings to average must be positive',
+      got=best,
+      expected='an integer of at least 1',
+      where='best_mean.best',
+    )
   checks.same_length(selection, scores, what='scores')
   order = sorted(range(len(scores)), key=lambda place: -selection[place])
   return mean([scores[place] for place in order[:best]])

@@ -42,8 +42,13 @@ class Significance:
   samples: int
 
 
-def compare(first: aggregates.Statistics, second: aggregates.Statistics, *,
-            samples: int = 1000, seed: int = 0) -> Significance:
+def compare(
+  first: aggregates.Statistics,
+  second: aggregates.Statistics,
+  *,
+  samples: int = 1000,
+  seed: int = 0,
+) -> Significance:
   """Compares two models by the statistics of the same examples.
 
   Args:
@@ -58,28 +63,38 @@ def compare(first: aggregates.Statistics, second: aggregates.Statistics, *,
   """
   if first.aggregate is not second.aggregate:
     raise errors.ConfigError(
-        'Statistics of different metrics cannot be compared',
-        got=f'{first.aggregate.value!r} and {second.aggregate.value!r}',
-        expected='two of one kind')
+      'Statistics of different metrics cannot be compared',
+      got=f'{first.aggregate.value!r} and {second.aggregate.value!r}',
+      expected='two of one kind',
+    )
   checks.same_length(first.rows, second.rows, what='examples')
   kind, size = first.aggregate, first.size
   rows = np.concatenate([first.rows, second.rows], 1)  # [N, 2 K]
   columns = kind.columns
 
   def difference(sums):  # [..., 2 K]
-    return (aggregates.score(sums[..., columns:], size, kind)
-            - aggregates.score(sums[..., :columns], size, kind))
+    return aggregates.score(sums[..., columns:], size, kind) - aggregates.score(
+      sums[..., :columns], size, kind
+    )
 
   checks.not_empty(rows, what='examples')
   _check_samples(samples)
-  found = np.concatenate([difference(sums) for sums in _resampled_sums(
-      rows, samples=samples, seed=seed)])
+  found = np.concatenate(
+    [
+      difference(sums)
+      for sums in _resampled_sums(rows, samples=samples, seed=seed)
+    ]
+  )
   return _summary(first.value, second.value, found)
 
 
-def compare_corpora(size: int, scores: Callable[[np.ndarray],
-                                                tuple[float, float]], *,
-                    samples: int = 1000, seed: int = 0) -> Significance:
+def compare_corpora(
+  size: int,
+  scores: Callable[[np.ndarray], tuple[float, float]],
+  *,
+  samples: int = 1000,
+  seed: int = 0,
+) -> Significance:
   """The same for a metric that is no function of sums over examples.
 
   Args:
@@ -128,13 +143,21 @@ def _summary(first: float, second: float, found: np.ndarray) -> Significance:
     p_value = (1 + against.sum()) / (1 + len(found))
   low, high = np.percentile(found, (2.5, 97.5))
   return Significance(
-      first=float(first), second=float(second), difference=float(difference),
-      low=float(low), high=float(high), p_value=float(p_value),
-      samples=len(found))
+    first=float(first),
+    second=float(second),
+    difference=float(difference),
+    low=float(low),
+    high=float(high),
+    p_value=float(p_value),
+    samples=len(found),
+  )
 
 
 def _check_samples(samples: int) -> None:
   if samples < 1:
     raise errors.ConfigError(
-        'The number of bootstrap samples must be positive', got=samples,
-        expected='an integer of at least 1, such as 1000', where='samples')
+      'The number of bootstrap samples must be positive',
+      got=samples,
+      expected='an integer of at least 1, such as 1000',
+      where='samples',
+    )

@@ -29,8 +29,12 @@ class ClassificationScores:
   correct: aggregates.Statistics
 
 
-def evaluate(gold: Sequence[str], predicted: Sequence[str], *,
-             labels: Sequence[str] | None = None) -> ClassificationScores:
+def evaluate(
+  gold: Sequence[str],
+  predicted: Sequence[str],
+  *,
+  labels: Sequence[str] | None = None,
+) -> ClassificationScores:
   """Scores predicted labels.
 
   Args:
@@ -44,17 +48,22 @@ def evaluate(gold: Sequence[str], predicted: Sequence[str], *,
   """
   checks.same_length(gold, predicted, what='labels')
   checks.not_empty(gold, what='labels')
-  classes = (tuple(sorted({*gold, *predicted})) if labels is None
-             else tuple(labels))
+  classes = (
+    tuple(sorted({*gold, *predicted})) if labels is None else tuple(labels)
+  )
   table = confusion(gold, predicted, labels=classes)
   hits = np.diagonal(table)
   sizes = table.sum(0) + table.sum(1)  # [C] predicted + gold
   class_f1 = aggregates.divide(2 * hits, sizes)
   return ClassificationScores(
-      accuracy=float(hits.sum() / len(gold)),
-      macro_f1=float(np.mean(class_f1[sizes > 0])), labels=classes,
-      confusion=table, correct=aggregates.Statistics(np.array(
-          [g == p for g, p in zip(gold, predicted, strict=True)])))
+    accuracy=float(hits.sum() / len(gold)),
+    macro_f1=float(np.mean(class_f1[sizes > 0])),
+    labels=classes,
+    confusion=table,
+    correct=aggregates.Statistics(
+      np.array([g == p for g, p in zip(gold, predicted, strict=True)])
+    ),
+  )
 
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
@@ -67,16 +76,20 @@ def macro_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
   return evaluate(gold, predicted).macro_f1
 
 
-def confusion(gold: Sequence[str], predicted: Sequence[str], *,
-              labels: Sequence[str]) -> np.ndarray:
+def confusion(
+  gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[str]
+) -> np.ndarray:
   """[C, C] counts: gold label by predicted label, in the order of `labels`."""
   places = {label: place for place, label in enumerate(labels)}
   for label in (*gold, *predicted):
     if label not in places:
       raise errors.CorpusError(
-          'A label is not one of the classes', got=repr(label),
-          expected='one of ' + ', '.join(map(repr, labels)))
+        'A label is not one of the classes',
+        got=repr(label),
+        expected='one of ' + ', '.join(map(repr, labels)),
+      )
   table = np.zeros((len(labels), len(labels)), np.int64)
-  np.add.at(table, ([places[g] for g in gold],
-                    [places[p] for p in predicted]), 1)
+  np.add.at(
+    table, ([places[g] for g in gold], [places[p] for p in predicted]), 1
+  )
   return table

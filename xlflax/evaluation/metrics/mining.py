@@ -61,16 +61,20 @@ def evaluate(mined: Collection[Pair], gold: Collection[Pair]) -> MiningScores:
   """
   checks.not_empty(gold, what='gold pairs')
   found, right = set(mined), set(gold)
-  sentences = sorted({first for first, _ in found | right},
-                     key=lambda key: (str(key), repr(key)))
+  sentences = sorted(
+    {first for first, _ in found | right}, key=lambda key: (str(key), repr(key))
+  )
   rows = {first: [0, 0, 0] for first in sentences}
   for column, pairs in enumerate((found & right, found, right)):
     for first, _ in pairs:
       rows[first][column] += 1
   return MiningScores(
-      *_scores(len(found & right), len(found), len(right)),
-      aggregates.Statistics(np.array(list(rows.values())),
-                            aggregates.Aggregate.F1), tuple(sentences))
+    *_scores(len(found & right), len(found), len(right)),
+    aggregates.Statistics(
+      np.array(list(rows.values())), aggregates.Aggregate.F1
+    ),
+    tuple(sentences),
+  )
 
 
 def above(candidates: Mapping[Pair, float], threshold: float) -> list[Pair]:
@@ -78,8 +82,9 @@ def above(candidates: Mapping[Pair, float], threshold: float) -> list[Pair]:
   return [pair for pair, score in candidates.items() if score >= threshold]
 
 
-def best_threshold(candidates: Mapping[Pair, float], gold: Collection[Pair]
-                   ) -> Threshold:
+def best_threshold(
+  candidates: Mapping[Pair, float], gold: Collection[Pair]
+) -> Threshold:
   """The threshold between two scores at which the mined pairs' F1 is highest.
 
   Candidates of one score are mined together or not at all. The threshold is
@@ -119,8 +124,7 @@ def _between(lower: float, upper: float) -> float:
   return middle if lower < middle else upper
 
 
-def _scores(correct: int, mined: int, gold: int
-            ) -> tuple[float, float, float]:
+def _scores(correct: int, mined: int, gold: int) -> tuple[float, float, float]:
   if not correct:
     return 0.0, 0.0, 0.0
   return correct / mined, correct / gold, 2 * correct / (mined + gold)

@@ -60,9 +60,12 @@ class AttachmentScores:
   punctuation: Punctuation
 
 
-def evaluate(gold: Sequence[Tree], predicted: Sequence[Tree], *,
-             punctuation: Punctuation | str = Punctuation.INCLUDED
-             ) -> AttachmentScores:
+def evaluate(
+  gold: Sequence[Tree],
+  predicted: Sequence[Tree],
+  *,
+  punctuation: Punctuation | str = Punctuation.INCLUDED,
+) -> AttachmentScores:
   """LAS and UAS of predicted trees.
 
   Args:
@@ -78,19 +81,25 @@ def evaluate(gold: Sequence[Tree], predicted: Sequence[Tree], *,
   checks.same_length(gold, predicted, what='trees')
   checks.not_empty(gold, what='trees')
   labelled, attached = [], []
-  for number, (right, guess) in enumerate(
-      zip(gold, predicted, strict=True), 1):
+  for number, (right, guess) in enumerate(zip(gold, predicted, strict=True), 1):
     _check(right, guess, where=f'sentence {number}')
     counted = _counted(right, kind, where=f'sentence {number}')
     heads = np.asarray(right.heads) == np.asarray(guess.heads)
-    same = np.array([universal(a) == universal(b) for a, b in zip(
-        right.relations, guess.relations, strict=True)], bool)
+    same = np.array(
+      [
+        universal(a) == universal(b)
+        for a, b in zip(right.relations, guess.relations, strict=True)
+      ],
+      bool,
+    )
     labelled.append(((heads & same & counted).sum(), counted.sum()))
     attached.append(((heads & counted).sum(), counted.sum()))
   ratio = aggregates.Aggregate.RATIO
   return AttachmentScores(
-      aggregates.Statistics(np.array(labelled), ratio),
-      aggregates.Statistics(np.array(attached), ratio), kind)
+    aggregates.Statistics(np.array(labelled), ratio),
+    aggregates.Statistics(np.array(attached), ratio),
+    kind,
+  )
 
 
 def universal(relation: str) -> str:
@@ -104,16 +113,19 @@ def _counted(gold: Tree, kind: Punctuation, *, where: str) -> np.ndarray:
     return np.ones(len(gold.heads), bool)
   if len(gold.tags) != len(gold.heads) or '_' in gold.tags:
     raise errors.CorpusError(
-        'Punctuation cannot be excluded without the parts of speech',
-        got=f'tags {tuple(gold.tags)}', where=where,
-        expected='a universal part of speech for each gold word',
-        fix="Score with punctuation='included'")
+      'Punctuation cannot be excluded without the parts of speech',
+      got=f'tags {tuple(gold.tags)}',
+      where=where,
+      expected='a universal part of speech for each gold word',
+      fix="Score with punctuation='included'",
+    )
   return np.array([tag != 'PUNCT' for tag in gold.tags], bool)
 
 
 def _check(gold: Tree, predicted: Tree, *, where: str) -> None:
   for what, first, second in (
-      ('heads', gold.heads, predicted.heads),
-      ('relations', gold.relations, predicted.relations),
-      ('words', gold.heads, gold.relations)):
+    ('heads', gold.heads, predicted.heads),
+    ('relations', gold.relations, predicted.relations),
+    ('words', gold.heads, gold.relations),
+  ):
     checks.same_length(first, second, what=what, where=where)

@@ -48,20 +48,24 @@ class AnswerScores:
 # Words that MLQA leaves out of an answer. The Arabic article is written with
 # its noun; MLQA's rule drops the two letters wherever they stand.
 _ARTICLES = {
-    'en': r'\b(?:a|an|the)\b',
-    'es': r'\b(?:un|una|unos|unas|el|la|los|las)\b',
-    'de': r'\b(?:ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b',
-    'vi': r'\b(?:của|là|cái|chiếc|những)\b',
-    'ar': 'ال',
-    'hi': None,
-    'zh': None,
+  'en': r'\b(?:a|an|the)\b',
+  'es': r'\b(?:un|una|unos|unas|el|la|los|las)\b',
+  'de': r'\b(?:ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b',
+  'vi': r'\b(?:của|là|cái|chiếc|những)\b',
+  'ar': 'ال',
+  'hi': None,
+  'zh': None,
 }
 _HAN = ('\u4e00', '\u9fa5')  # what MLQA takes for one token a character
 
 
-def evaluate(gold: Mapping[str, Sequence[str]], predicted: Mapping[str, str],
-             *, rules: Rules | str = Rules.SQUAD, language: str = 'en'
-             ) -> AnswerScores:
+def evaluate(
+  gold: Mapping[str, Sequence[str]],
+  predicted: Mapping[str, str],
+  *,
+  rules: Rules | str = Rules.SQUAD,
+  language: str = 'en',
+) -> AnswerScores:
   """Scores predicted answers; the best over a question's gold answers counts.
 
   Args:
@@ -80,46 +84,73 @@ def evaluate(gold: Mapping[str, Sequence[str]], predicted: Mapping[str, str],
   unknown = [key for key in predicted if key not in gold]
   if unknown:
     raise errors.CorpusError(
-        'A prediction answers no question of this set', got=repr(unknown[0]),
-        expected="the id of one of the set's questions",
-        fix='Check that predictions and gold answers are of one file')
+      'A prediction answers no question of this set',
+      got=repr(unknown[0]),
+      expected="the id of one of the set's questions",
+      fix='Check that predictions and gold answers are of one file',
+    )
   rows = []
   for key, answers in gold.items():
     if not answers:
       raise errors.CorpusError(
-          'A question has no gold answer', got=repr(key),
-          expected='one answer or more; a blind test set cannot be scored')
+        'A question has no gold answer',
+        got=repr(key),
+        expected='one answer or more; a blind test set cannot be scored',
+      )
     guess = predicted.get(key)
-    rows.append((0.0, 0.0) if guess is None else best(
-        guess, answers, rules=rules, language=language))
+    rows.append(
+      (0.0, 0.0)
+      if guess is None
+      else best(guess, answers, rules=rules, language=language)
+    )
   table = np.array(rows)
   return AnswerScores(
-      aggregates.Statistics(table[:, 0]), aggregates.Statistics(table[:, 1]),
-      tuple(gold), tuple(key for key in gold if key not in predicted))
+    aggregates.Statistics(table[:, 0]),
+    aggregates.Statistics(table[:, 1]),
+    tuple(gold),
+    tuple(key for key in gold if key not in predicted),
+  )
 
 
-def best(predicted: str, answers: Sequence[str], *,
-         rules: Rules | str = Rules.SQUAD, language: str = 'en'
-         ) -> tuple[float, float]:
+def best(
+  predicted: str,
+  answers: Sequence[str],
+  *,
+  rules: Rules | str = Rules.SQUAD,
+  language: str = 'en',
+) -> tuple[float, float]:
   """(exact match, F1), each the best over several gold answers."""
-  exact = max(exact_match(predicted, answer, rules=rules, language=language)
-              for answer in answers)
-  overlap = max(f1(predicted, answer, rules=rules, language=language)
-                for answer in answers)
+  exact = max(
+    exact_match(predicted, answer, rules=rules, language=language)
+    for answer in answers
+  )
+  overlap = max(
+    f1(predicted, answer, rules=rules, language=language) for answer in answers
+  )
   return exact, overlap
 
 
-def exact_match(predicted: str, gold: str, *,
-                rules: Rules | str = Rules.SQUAD, language: str = 'en'
-                ) -> float:
+def exact_match(
+  predicted: str,
+  gold: str,
+  *,
+  rules: Rules | str = Rules.SQUAD,
+  language: str = 'en',
+) -> float:
   """1 if both texts are the same after normalisation, else 0."""
-  same = (normalize(predicted, rules=rules, language=language)
-          == normalize(gold, rules=rules, language=language))
+  same = normalize(predicted, rules=rules, language=language) == normalize(
+    gold, rules=rules, language=language
+  )
   return float(same)
 
 
-def f1(predicted: str, gold: str, *, rules: Rules | str = Rules.SQUAD,
-       language: str = 'en') -> float:
+def f1(
+  predicted: str,
+  gold: str,
+  *,
+  rules: Rules | str = Rules.SQUAD,
+  language: str = 'en',
+) -> float:
   """F1 of the bags of normalised tokens; 0 if they share none.
 
   Two answers of nothing but articles and punctuation match exactly and still
@@ -131,8 +162,9 @@ def f1(predicted: str, gold: str, *, rules: Rules | str = Rules.SQUAD,
   return 2 * shared / (len(guess) + len(right)) if shared else 0.0
 
 
-def normalize(text: str, *, rules: Rules | str = Rules.SQUAD,
-              language: str = 'en') -> str:
+def normalize(
+  text: str, *, rules: Rules | str = Rules.SQUAD, language: str = 'en'
+) -> str:
   """The tokens that are compared, one space between them.
 
   Lower case, without punctuation, without articles, in this order. SQuAD's
@@ -163,9 +195,11 @@ def normalize(text: str, *, rules: Rules | str = Rules.SQUAD,
 def _check_language(language: str) -> None:
   if language not in _ARTICLES:
     raise errors.ConfigError(
-        "MLQA's normalisation has no rules for a language",
-        got=repr(language), expected='one of ' + ', '.join(_ARTICLES),
-        fix="Score other languages by rules='squad'")
+      "MLQA's normalisation has no rules for a language",
+      got=repr(language),
+      expected='one of ' + ', '.join(_ARTICLES),
+      fix="Score other languages by rules='squad'",
+    )
 
 
 @functools.cache
@@ -177,5 +211,7 @@ def _ascii_punctuation() -> dict[int, None]:
 def _unicode_punctuation() -> dict[int, None]:
   """Characters of the general categories P*, and all of ASCII's."""
   return _ascii_punctuation() | {
-      code: None for code in range(sys.maxunicode)
-      if unicodedata.category(chr(code)).startswith('P')}
+    code: None
+    for code in range(sys.maxunicode)
+    if unicodedata.category(chr(code)).startswith('P')
+  }

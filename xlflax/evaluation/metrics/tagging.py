@@ -57,8 +57,10 @@ def token_accuracy(gold: Tags, predicted: Tags) -> aggregates.Statistics:
     predicted: as many sentences of as many tags.
   """
   _check(gold, predicted)
-  rows = [(sum(a == b for a, b in zip(g, p, strict=True)), len(g))
-          for g, p in zip(gold, predicted, strict=True)]
+  rows = [
+    (sum(a == b for a, b in zip(g, p, strict=True)), len(g))
+    for g, p in zip(gold, predicted, strict=True)
+  ]
   return aggregates.Statistics(np.array(rows), aggregates.Aggregate.RATIO)
 
 
@@ -134,17 +136,21 @@ def _span_scores(gold: Tags, predicted: Tags) -> EntityScores:
   names = sorted({*counts[1], *counts[2]})
   table = {name: _type_scores(*(c[name] for c in counts)) for name in names}
   return EntityScores(
-      _type_scores(*(c.total() for c in counts)), table,
-      aggregates.Statistics(np.array(rows), aggregates.Aggregate.F1))
+    _type_scores(*(c.total() for c in counts)),
+    table,
+    aggregates.Statistics(np.array(rows), aggregates.Aggregate.F1),
+  )
 
 
 def _type_scores(correct: int, predicted: int, gold: int) -> TypeScores:
   divide = aggregates.divide
   return TypeScores(
-      precision=float(divide(correct, predicted, empty=0.0)),
-      recall=float(divide(correct, gold, empty=0.0)),
-      f1=float(divide(2 * correct, predicted + gold, empty=0.0)),
-      gold=gold, predicted=predicted)
+    precision=float(divide(correct, predicted, empty=0.0)),
+    recall=float(divide(correct, gold, empty=0.0)),
+    f1=float(divide(2 * correct, predicted + gold, empty=0.0)),
+    gold=gold,
+    predicted=predicted,
+  )
 
 
 def _check(gold: Tags, predicted: Tags) -> None:
@@ -158,5 +164,8 @@ def _check_entity_tags(tags: Sequence[str], *, where: str) -> None:
   for tag in tags:
     if tag != 'O' and not (tag.startswith(_PREFIXES) and len(tag) > 2):
       raise errors.CorpusError(
-          'A tag is not one of an entity', got=repr(tag),
-          expected="'O', or 'B-' or 'I-' and the entity's type", where=where)
+        'A tag is not one of an entity',
+        got=repr(tag),
+        expected="'O', or 'B-' or 'I-' and the entity's type",
+        where=where,
+      )

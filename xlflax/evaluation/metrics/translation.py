@@ -47,9 +47,13 @@ class TranslationScore:
   notes: tuple[str, ...] = ()
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *,
-         target_language: str, tokenizer: str | None = None
-         ) -> TranslationScore:
+def bleu(
+  hypotheses: Sequence[str],
+  references: Sequence[Sequence[str]],
+  *,
+  target_language: str,
+  tokenizer: str | None = None,
+) -> TranslationScore:
   """sacreBLEU with its defaults: mixed case, exponential smoothing.
 
   Args:
@@ -63,20 +67,26 @@ def bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *,
     ConfigError: the tokenizer is unknown or not installed.
   """
   _check(hypotheses, references)
-  name, notes = ((tokenizer, ()) if tokenizer
-                 else tokenizer_for(target_language))
+  name, notes = (tokenizer, ()) if tokenizer else tokenizer_for(target_language)
   metric = _metric(name)
   found = metric.corpus_score(hypotheses, references)
   return TranslationScore(
-      found.score, str(metric.get_signature()),
-      _bleu_statistics(metric, hypotheses, references,
-                       aggregates.Aggregate.SMOOTHED_BLEU), notes)
+    found.score,
+    str(metric.get_signature()),
+    _bleu_statistics(
+      metric, hypotheses, references, aggregates.Aggregate.SMOOTHED_BLEU
+    ),
+    notes,
+  )
 
 
-def tokenized_bleu(hypotheses: Sequence[str],
-                   references: Sequence[Sequence[str]], *,
-                   target_language: str, lowercase: bool = True
-                   ) -> TranslationScore:
+def tokenized_bleu(
+  hypotheses: Sequence[str],
+  references: Sequence[Sequence[str]],
+  *,
+  target_language: str,
+  lowercase: bool = True,
+) -> TranslationScore:
   """BLEU of Moses tokens, without smoothing.
 
   Both sides are tokenised by Moses' rules for the language (through
@@ -96,23 +106,31 @@ def tokenized_bleu(hypotheses: Sequence[str],
   code = _code(target_language)
   if code in _UNSPACED or code in ('zh', 'ja'):
     raise errors.ConfigError(
-        "Moses' rules don't find the words of a language",
-        got=repr(target_language), where='tokenized_bleu',
-        expected='a language with spaces between words',
-        fix="Use sacreBLEU, which has this language's tokenizer")
+      "Moses' rules don't find the words of a language",
+      got=repr(target_language),
+      where='tokenized_bleu',
+      expected='a language with spaces between words',
+      fix="Use sacreBLEU, which has this language's tokenizer",
+    )
   moses = sacremoses.MosesTokenizer(lang=code)
-  metric = metrics.BLEU(tokenize='none', lowercase=lowercase,
-                        smooth_method='none', force=True)
+  metric = metrics.BLEU(
+    tokenize='none', lowercase=lowercase, smooth_method='none', force=True
+  )
   cut = [_tokenize(moses, text) for text in hypotheses]
   right = [[_tokenize(moses, text) for text in one] for one in references]
   return TranslationScore(
-      metric.corpus_score(cut, right).score,
-      f'{metric.get_signature()}|moses:{sacremoses.__version__}-{code}',
-      _bleu_statistics(metric, cut, right, aggregates.Aggregate.BLEU))
+    metric.corpus_score(cut, right).score,
+    f'{metric.get_signature()}|moses:{sacremoses.__version__}-{code}',
+    _bleu_statistics(metric, cut, right, aggregates.Aggregate.BLEU),
+  )
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *,
-         word_order: int = 0) -> TranslationScore:
+def chrf(
+  hypotheses: Sequence[str],
+  references: Sequence[Sequence[str]],
+  *,
+  word_order: int = 0,
+) -> TranslationScore:
   """chrF (Popovic, 2015) of the corpus: characters of orders 1..6, beta 2.
 
   Args:
@@ -125,11 +143,16 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *,
   """
   _check(hypotheses, references)
   metric = metrics.CHRF(word_order=word_order)
-  segments = [metric.sentence_score(text, list(right)).score
-              for text, *right in zip(hypotheses, *references, strict=True)]
+  segments = [
+    metric.sentence_score(text, list(right)).score
+    for text, *right in zip(hypotheses, *references, strict=True)
+  ]
   found = metric.corpus_score(hypotheses, references)
-  return TranslationScore(found.score, str(metric.get_signature()),
-                          aggregates.Statistics(np.array(segments)))
+  return TranslationScore(
+    found.score,
+    str(metric.get_signature()),
+    aggregates.Statistics(np.array(segments)),
+  )
 
 
 def tokenizer_for(language: str) -> tuple[str, tuple[str, ...]]:
@@ -144,8 +167,10 @@ def tokenizer_for(language: str) -> tuple[str, tuple[str, ...]]:
     return _CHARACTERS, (f'BLEU of {language} is of characters',)
   name = _SEGMENTED.get(code, _PUNCTUATION)
   if name != _PUNCTUATION and not _is_installed(name):
-    note = (f'BLEU of {language} is of characters, since {name} is not '
-            f'installed (pip install "sacrebleu[{code}]")')
+    note = (
+      f'BLEU of {language} is of characters, since {name} is not '
+      f'installed (pip install "sacrebleu[{code}]")'
+    )
     _LOG.warning('%s', note)
     return _CHARACTERS, (note,)
   return name, ()
@@ -164,22 +189,30 @@ def _metric(tokenizer: str) -> metrics.BLEU:
   known = metrics.BLEU.TOKENIZERS
   if tokenizer not in known or not _is_installed(tokenizer):
     raise errors.ConfigError(
-        'sacreBLEU has no such tokenizer, or its packages are missing',
-        got=repr(tokenizer), where='bleu.tokenizer',
-        expected='one of ' + ', '.join(known),
-        fix='Install sacrebleu[ja] or sacrebleu[ko] for MeCab')
+      'sacreBLEU has no such tokenizer, or its packages are missing',
+      got=repr(tokenizer),
+      where='bleu.tokenizer',
+      expected='one of ' + ', '.join(known),
+      fix='Install sacrebleu[ja] or sacrebleu[ko] for MeCab',
+    )
   return metrics.BLEU(tokenize=tokenizer)
 
 
-def _bleu_statistics(metric: metrics.BLEU, hypotheses, references, aggregate
-                     ) -> aggregates.Statistics:
+def _bleu_statistics(
+  metric: metrics.BLEU, hypotheses, references, aggregate
+) -> aggregates.Statistics:
   """[N, 10]: matches and totals of orders 1..4, both lengths."""
   metric.effective_order = True  # only silences a warning about segments
-  found = [metric.sentence_score(text, list(right)) for text, *right
-           in zip(hypotheses, *references, strict=True)]
-  return aggregates.Statistics(np.array(
-      [(*one.counts, *one.totals, one.sys_len, one.ref_len)
-       for one in found]), aggregate)
+  found = [
+    metric.sentence_score(text, list(right))
+    for text, *right in zip(hypotheses, *references, strict=True)
+  ]
+  return aggregates.Statistics(
+    np.array(
+      [(*one.counts, *one.totals, one.sys_len, one.ref_len) for one in found]
+    ),
+    aggregate,
+  )
 
 
 def _tokenize(moses: sacremoses.MosesTokenizer, text: str) -> str:
@@ -194,12 +227,18 @@ def _code(language: str) -> str:
 
 def _check(hypotheses, references) -> None:
   checks.not_empty(hypotheses, what='translations')
-  if isinstance(references, str) or not references or any(
-      isinstance(one, str) for one in references):
+  if (
+    isinstance(references, str)
+    or not references
+    or any(isinstance(one, str) for one in references)
+  ):
     raise errors.ConfigError(
-        'References have the wrong form', got=type(references).__name__,
-        expected='R lists, each with one reference for every translation',
-        fix='Write [references] for a single reference per translation')
+      'References have the wrong form',
+      got=type(references).__name__,
+      expected='R lists, each with one reference for every translation',
+      fix='Write [references] for a single reference per translation',
+    )
   for number, one in enumerate(references, 1):
-    checks.same_length(one, hypotheses, what='translations',
-                       where=f'references {number}')
+    checks.same_length(
+      one, hypotheses, what='translations', where=f'references {number}'
+    )

@@ -84,30 +84,44 @@ class Comparison:
   significance: bootstrap.Significance | None
 
 
-def summarize(table: score_table.ScoreTable, *,
-              source: str = averages.ENGLISH) -> Summary:
+def summarize(
+  table: score_table.ScoreTable, *, source: str = averages.ENGLISH
+) -> Summary:
   """Averages and gaps of one model; tasks without a finite score are left out.
 
   Args:
     table: its scores.
     source: the language that the model was fine-tuned in.
   """
-  tasks = {task: _summarize_task(table, task, source)
-           for task in table.tasks if table.task_scores(task)}
-  counted = {task: one for task, one in tasks.items()
-             if all(map(score_table.is_averaged, one.metrics))}
+  tasks = {
+    task: _summarize_task(table, task, source)
+    for task in table.tasks
+    if table.task_scores(task)
+  }
+  counted = {
+    task: one
+    for task, one in tasks.items()
+    if all(map(score_table.is_averaged, one.metrics))
+  }
   gaps = [one.gap for one in counted.values() if one.gap is not None]
   return Summary(
-      model=table.model, tasks=tasks,
-      average=(averages.mean([one.score for one in counted.values()])
-               if counted else None),
-      xtreme=averages.xtreme_average(
-          {task: one.score for task, one in counted.items()}),
-      gap=averages.mean(gaps) if gaps else None)
+    model=table.model,
+    tasks=tasks,
+    average=(
+      averages.mean([one.score for one in counted.values()])
+      if counted
+      else None
+    ),
+    xtreme=averages.xtreme_average(
+      {task: one.score for task, one in counted.items()}
+    ),
+    gap=averages.mean(gaps) if gaps else None,
+  )
 
 
-def compare(tables: Tables, *, samples: int = 1000, seed: int = 0
-            ) -> list[Comparison]:
+def compare(
+  tables: Tables, *, samples: int = 1000, seed: int = 0
+) -> list[Comparison]:
   """Every later model against the first, on what both have.
 
   Raises:
@@ -118,51 +132,81 @@ def compare(tables: Tables, *, samples: int = 1000, seed: int = 0
     for one in table.scores:
       before = _finite_score(tables[0], one)
       if before is not None and math.isfinite(one.score):
-        out.append(_comparison(tables[0], table.model, one, before,
-                               samples=samples, seed=seed))
+        out.append(
+          _comparison(
+            tables[0], table.model, one, before, samples=samples, seed=seed
+          )
+        )
   return out
 
 
-def to_json(summaries: Sequence[Summary], comparisons: Sequence[Comparison]
-            ) -> dict[str, Any]:
+def to_json(
+  summaries: Sequence[Summary], comparisons: Sequence[Comparison]
+) -> dict[str, Any]:
   """As plain JSON values."""
-  return {'models': [dataclasses.asdict(one) for one in summaries],
-          'comparisons': [dataclasses.asdict(one) for one in comparisons]}
+  return {
+    'models': [dataclasses.asdict(one) for one in summaries],
+    'comparisons': [dataclasses.asdict(one) for one in comparisons],
+  }
 
 
 def _summarize_task(table, task: str, source: str) -> TaskSummary:
   by_language = table.task_scores(task)
-  by_metric = {name: scores for name in table.metrics(task)
-               if (scores := table.by_language(task, name))}
-  gaps = {name: averages.transfer_gap(scores, source=source)
-          for name, scores in by_metric.items()}
+  by_metric = {
+    name: scores
+    for name in table.metrics(task)
+    if (scores := table.by_language(task, name))
+  }
+  gaps = {
+    name: averages.transfer_gap(scores, source=source)
+    for name, scores in by_metric.items()
+  }
   return TaskSummary(
-      score=averages.mean(list(by_language.values())), languages=by_language,
-      metrics=table.main_metrics(task),
-      gap=averages.transfer_gap(by_language, source=source),
-      metric_means={name: averages.mean(list(scores.values()))
-                    for name, scores in by_metric.items()},
-      metric_gaps={name: gap for name, gap in gaps.items()
-                   if gap is not None})
+    score=averages.mean(list(by_language.values())),
+    languages=by_language,
+    metrics=table.main_metrics(task),
+    gap=averages.transfer_gap(by_language, source=source),
+    metric_means={
+      name: averages.mean(list(scores.values()))
+      for name, scores in by_metric.items()
+    },
+    metric_gaps={name: gap for name, gap in gaps.items() if gap is not None},
+  )
 
 
 def _finite_score(table, like: score_table.Score) -> float | None:
   return table.by_language(like.task, like.metric).get(like.language)
 
 
-def _comparison(baseline, model: str, one: score_table.Score, before: float,
-                *, samples: int, seed: int) -> Comparison:
+def _comparison(
+  baseline,
+  model: str,
+  one: score_table.Score,
+  before: float,
+  *,
+  samples: int,
+  seed: int,
+) -> Comparison:
   first = baseline.examples(one.task, one.metric, one.language)
   second = one.examples
-  found = (None if first is None or second is None else bootstrap.compare(
-      first, second, samples=samples, seed=seed))
+  found = (
+    None
+    if first is None or second is None
+    else bootstrap.compare(first, second, samples=samples, seed=seed)
+  )
   if found is not None and not math.isfinite(found.difference):
     found = None
   after = score_table.points(one.metric, one.score)
   lower = score_table.lower_is_better(one.metric)
   return Comparison(
-      task=one.task, metric=one.metric, language=one.language,
-      baseline=baseline.model, model=model, first=before, second=after,
-      difference=after - before,
-      better=None if after == before else (after < before) == lower,
-      significance=found)
+    task=one.task,
+    metric=one.metric,
+    language=one.language,
+    baseline=baseline.model,
+    model=model,
+    first=before,
+    second=after,
+    difference=after - before,
+    better=None if after == before else (after < before) == lower,
+    significance=found,
+  )

@@ -10,9 +10,15 @@ from collections.abc import Mapping, Sequence
 from xlflax.evaluation.reports import text
 
 
-def render(title: str, explanation: str, tables: Sequence[text.Table],
-           drawn: Mapping[str, pathlib.Path], notes: Sequence[str], *,
-           pictures_first: bool = False) -> str:
+def render(
+  title: str,
+  explanation: str,
+  tables: Sequence[text.Table],
+  drawn: Mapping[str, pathlib.Path],
+  notes: Sequence[str],
+  *,
+  pictures_first: bool = False,
+) -> str:
   """A page that needs no other file.
 
   Args:
@@ -24,18 +30,26 @@ def render(title: str, explanation: str, tables: Sequence[text.Table],
     pictures_first: whether the pictures come before the tables.
   """
   template = string.Template(
-      importlib.resources.files('xlflax.evaluation.reports')
-      .joinpath('leaderboard.html').read_text(encoding='utf-8'))
-  images = [f'<img src="data:image/png;base64,{_base64(path)}" '
-            f'alt="Picture: {html.escape(name)}">'
-            for name, path in drawn.items()]
-  parts = [[table.html() for table in tables],
-           ['<h2>Pictures</h2>', *images] if images else []]
+    importlib.resources.files('xlflax.evaluation.reports')
+    .joinpath('leaderboard.html')
+    .read_text(encoding='utf-8')
+  )
+  images = [
+    f'<img src="data:image/png;base64,{_base64(path)}" '
+    f'alt="Picture: {html.escape(name)}">'
+    for name, path in drawn.items()
+  ]
+  parts = [
+    [table.html() for table in tables],
+    ['<h2>Pictures</h2>', *images] if images else [],
+  ]
   items = ''.join(f'<li>{html.escape(note)}</li>' for note in notes)
   return template.substitute(
-      title=html.escape(title), explanation=html.escape(explanation),
-      body='\n'.join(sum(parts[::-1] if pictures_first else parts, [])),
-      notes=f'<h2>Notes</h2><ul>{items}</ul>' if notes else '')
+    title=html.escape(title),
+    explanation=html.escape(explanation),
+    body='\n'.join(sum(parts[::-1] if pictures_first else parts, [])),
+    notes=f'<h2>Notes</h2><ul>{items}</ul>' if notes else '',
+  )
 
 
 def _base64(path: pathlib.Path) -> str:

@@ -19,8 +19,9 @@ Groups = Mapping[str, Mapping[str, float]]
 Curves = Mapping[str, Sequence[tuple[int, float]]]
 
 
-def save(canvas: figure.Figure, path: pathlib.Path, *, dpi: int
-         ) -> pathlib.Path:
+def save(
+  canvas: figure.Figure, path: pathlib.Path, *, dpi: int
+) -> pathlib.Path:
   """Writes a picture as PNG, on disk or to a bucket; returns its path."""
   content = io.BytesIO()
   canvas.savefig(content, format='png', dpi=dpi)
@@ -28,8 +29,9 @@ def save(canvas: figure.Figure, path: pathlib.Path, *, dpi: int
   return path
 
 
-def bars(title: str, label: str, models: Groups, *,
-         groups: Sequence[str] | None = None) -> figure.Figure:
+def bars(
+  title: str, label: str, models: Groups, *, groups: Sequence[str] | None = None
+) -> figure.Figure:
   """Groups of bars, one bar for each model; many groups fill several rows.
 
   Args:
@@ -38,25 +40,33 @@ def bars(title: str, label: str, models: Groups, *,
     models: name -> group (language or task) -> points.
     groups: their order; None: as they come.
   """
-  names = list(groups if groups is not None else dict.fromkeys(
-      name for scores in models.values() for name in scores))
+  names = list(
+    groups
+    if groups is not None
+    else dict.fromkeys(name for scores in models.values() for name in scores)
+  )
   num_rows = max(1, math.ceil(len(names) / _WIDEST))
   per_row = max(1, math.ceil(len(names) / num_rows))
   longest = max((len(name) for name in names), default=0)
-  canvas = figure.Figure(figsize=(6.5, 0.7 + 2.3 * num_rows),
-                         layout='constrained')
+  canvas = figure.Figure(
+    figsize=(6.5, 0.7 + 2.3 * num_rows), layout='constrained'
+  )
   grid = canvas.subplots(num_rows, squeeze=False)[:, 0]
   values = [value for scores in models.values() for value in scores.values()]
   top = _limit(values)
   for row, axes in enumerate(grid):
-    shown = names[row * per_row:(row + 1) * per_row]
+    shown = names[row * per_row : (row + 1) * per_row]
     _draw_bars(axes, models, shown, numbers=len(shown) * len(models) <= 20)
     axes.set_xlim(-0.6, per_row - 0.4)
     axes.set_ylim(min([0.0, *values]) * 1.15, top)
     slanted = longest * per_row > 70
-    axes.set_xticks(range(len(shown)), shown, rotation=35 if slanted else 0,
-                    ha='right' if slanted else 'center',
-                    rotation_mode='anchor' if slanted else 'default')
+    axes.set_xticks(
+      range(len(shown)),
+      shown,
+      rotation=35 if slanted else 0,
+      ha='right' if slanted else 'center',
+      rotation_mode='anchor' if slanted else 'default',
+    )
     axes.set_ylabel(label)
     styles.tidy(axes)
   canvas.suptitle(title, fontsize='large')
@@ -64,8 +74,9 @@ def bars(title: str, label: str, models: Groups, *,
   return canvas
 
 
-def curves(title: str, label: str, source: str, models: Mapping[
-    str, Curves]) -> figure.Figure:
+def curves(
+  title: str, label: str, source: str, models: Mapping[str, Curves]
+) -> figure.Figure:
   """Three panels over training steps, in the form of MetaXLM's figure 5.
 
   Args:
@@ -75,16 +86,25 @@ def curves(title: str, label: str, source: str, models: Mapping[
     models: name -> 'transfer' (mean of the other languages), 'source' and
       'gap' -> (step, points) in order of steps.
   """
-  panels = (('transfer', '(a) mean of the other languages', label),
-            ('source', f'(b) {source}', label),
-            ('gap', '(c) transfer gap', f'{source} − others (points)'))
+  panels = (
+    ('transfer', '(a) mean of the other languages', label),
+    ('source', f'(b) {source}', label),
+    ('gap', '(c) transfer gap', f'{source} − others (points)'),
+  )
   canvas = figure.Figure(figsize=(9, 3.1), layout='constrained')
-  for axes, (key, heading, unit) in zip(canvas.subplots(1, 3), panels,
-                                        strict=True):
+  for axes, (key, heading, unit) in zip(
+    canvas.subplots(1, 3), panels, strict=True
+  ):
     for index, (name, lines) in enumerate(models.items()):
       points = list(lines[key])
-      axes.plot([step for step, _ in points], [value for _, value in points],
-                linewidth=2, markersize=4, label=name, **styles.line(index))
+      axes.plot(
+        [step for step, _ in points],
+        [value for _, value in points],
+        linewidth=2,
+        markersize=4,
+        label=name,
+        **styles.line(index),
+      )
     axes.set_title(heading, fontsize='medium')
     axes.set(xlabel='training step', ylabel=unit)
     axes.locator_params(axis='x', integer=True, nbins=5)
@@ -95,16 +115,22 @@ def curves(title: str, label: str, source: str, models: Mapping[
   return canvas
 
 
-def _draw_bars(axes, models: Groups, shown: Sequence[str], *, numbers: bool
-               ) -> None:
+def _draw_bars(
+  axes, models: Groups, shown: Sequence[str], *, numbers: bool
+) -> None:
   width = 0.8 / max(1, len(models))
   for index, (model, scores) in enumerate(models.items()):
     shift = (index - (len(models) - 1) / 2) * width
-    places = [place + shift for place, name in enumerate(shown)
-              if name in scores]
+    places = [
+      place + shift for place, name in enumerate(shown) if name in scores
+    ]
     drawn = axes.bar(
-        places, [scores[name] for name in shown if name in scores],
-        width=width, label=model, **styles.bar(index))
+      places,
+      [scores[name] for name in shown if name in scores],
+      width=width,
+      label=model,
+      **styles.bar(index),
+    )
     if numbers:
       axes.bar_label(drawn, fmt='%.1f', fontsize=7, padding=1)
   axes.axhline(0, color='black', linewidth=0.8)

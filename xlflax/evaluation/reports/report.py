@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from xlflax import errors
 from xlflax.evaluation.metrics import averages
 from xlflax.evaluation.reports import (
-    leaderboard,
-    page,
-    pictures,
-    score_table,
-    text,
+  leaderboard,
+  page,
+  pictures,
+  score_table,
+  text,
 )
 from xlflax.training import run_directory
 
@@ -23,11 +23,15 @@ PAGE = 'leaderboard.html'
 _DPI = 160
 
 
-def write(directory: pathlib.Path,
-          tables: Sequence[score_table.ScoreTable], *,
-          title: str = 'Cross-lingual evaluation',
-          source: str = averages.ENGLISH, samples: int = 1000, seed: int = 0
-          ) -> list[pathlib.Path]:
+def write(
+  directory: pathlib.Path,
+  tables: Sequence[score_table.ScoreTable],
+  *,
+  title: str = 'Cross-lingual evaluation',
+  source: str = averages.ENGLISH,
+  samples: int = 1000,
+  seed: int = 0,
+) -> list[pathlib.Path]:
   """Writes everything about one or more models side by side.
 
   `scores.json` (averages, comparisons, and the tables themselves),
@@ -59,17 +63,26 @@ def write(directory: pathlib.Path,
   notes = [f'{one.model}: {note}' for one in tables for note in one.notes]
   explanation = _explanation(source, compared, samples)
   record = leaderboard.to_json(summaries, compared) | {
-      'source_language': source, 'samples': samples, 'seed': seed,
-      'tables': [one.to_json() for one in tables]}
+    'source_language': source,
+    'samples': samples,
+    'seed': seed,
+    'tables': [one.to_json() for one in tables],
+  }
   contents = {
-      CSV: text.scores_csv(tables),
-      MARKDOWN: '\n'.join([
-          f'# {title}\n', f'{explanation}\n',
-          *(one.markdown() for one in grids),
-          *(f'- {note}' for note in notes)]) + '\n',
-      PAGE: page.render(title, explanation, grids, drawn, notes),
-      JSON: json.dumps(record, indent=1, ensure_ascii=False,
-                       allow_nan=False) + '\n'}  # last: the report is whole
+    CSV: text.scores_csv(tables),
+    MARKDOWN: '\n'.join(
+      [
+        f'# {title}\n',
+        f'{explanation}\n',
+        *(one.markdown() for one in grids),
+        *(f'- {note}' for note in notes),
+      ]
+    )
+    + '\n',
+    PAGE: page.render(title, explanation, grids, drawn, notes),
+    JSON: json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
+    + '\n',
+  }  # last: the report is whole
   for name, content in contents.items():
     run_directory.write_atomically(directory / name, content)
   return [*(directory / name for name in contents), *drawn.values()]
@@ -81,9 +94,12 @@ def read(directory: pathlib.Path) -> list[score_table.ScoreTable]:
   return [score_table.ScoreTable.from_json(one) for one in record['tables']]
 
 
-def write_curves(directory: pathlib.Path, models: Mapping[
-    str, Mapping[int, score_table.ScoreTable]], *,
-                 source: str = averages.ENGLISH) -> list[pathlib.Path]:
+def write_curves(
+  directory: pathlib.Path,
+  models: Mapping[str, Mapping[int, score_table.ScoreTable]],
+  *,
+  source: str = averages.ENGLISH,
+) -> list[pathlib.Path]:
   """Draws each task's score along pretraining, as MetaXLM's figure 5.
 
   `<task>.curves.png` has the mean of the other languages, the source
@@ -101,19 +117,29 @@ def write_curves(directory: pathlib.Path, models: Mapping[
   directory.mkdir(parents=True, exist_ok=True)
   written = []
   for task in dict.fromkeys(
-      task for steps in models.values() for one in steps.values()
-      for task in one.tasks):
-    lines = {name: found for name, steps in models.items()
-             if (found := _curves(task, steps, source))}
+    task
+    for steps in models.values()
+    for one in steps.values()
+    for task in one.tasks
+  ):
+    lines = {
+      name: found
+      for name, steps in models.items()
+      if (found := _curves(task, steps, source))
+    }
     if any(len(found['gap']) > 1 for found in lines.values()):
-      written.append(_save(
-          directory / f'{_file(task)}.curves.png', pictures.curves(
-              task, _label(_metrics(task, models)), source, lines)))
+      written.append(
+        _save(
+          directory / f'{_file(task)}.curves.png',
+          pictures.curves(task, _label(_metrics(task, models)), source, lines),
+        )
+      )
   return written
 
 
-def _curves(task: str, steps: Mapping[int, score_table.ScoreTable],
-            source: str) -> pictures.Curves:
+def _curves(
+  task: str, steps: Mapping[int, score_table.ScoreTable], source: str
+) -> pictures.Curves:
   out: dict[str, list[tuple[int, float]]] = {}
   for step in sorted(steps):
     if task not in steps[step].tasks:
@@ -121,39 +147,63 @@ def _curves(task: str, steps: Mapping[int, score_table.ScoreTable],
     scores = steps[step].task_scores(task)
     gap = averages.transfer_gap(scores, source=source)
     if gap is not None:
-      for key, value in (('source', scores[source]), ('gap', gap),
-                         ('transfer', scores[source] - gap)):
+      for key, value in (
+        ('source', scores[source]),
+        ('gap', gap),
+        ('transfer', scores[source] - gap),
+      ):
         out.setdefault(key, []).append((step, value))
   return out
 
 
 def _metrics(task: str, models) -> tuple[str, ...]:
-  return next(one.main_metrics(task) for steps in models.values()
-              for one in steps.values() if task in one.tasks)
+  return next(
+    one.main_metrics(task)
+    for steps in models.values()
+    for one in steps.values()
+    if task in one.tasks
+  )
 
 
 def _draw(directory: pathlib.Path, summaries) -> dict[str, pathlib.Path]:
   """Title -> picture."""
-  overall = {one.model: {task: found.score for task, found in
-                         one.tasks.items()
-                         if all(map(score_table.is_averaged, found.metrics))}
-             for one in summaries}
-  gaps = {one.model: {task: found.gap for task, found in one.tasks.items()
-                      if found.gap is not None} for one in summaries}
+  overall = {
+    one.model: {
+      task: found.score
+      for task, found in one.tasks.items()
+      if all(map(score_table.is_averaged, found.metrics))
+    }
+    for one in summaries
+  }
+  gaps = {
+    one.model: {
+      task: found.gap
+      for task, found in one.tasks.items()
+      if found.gap is not None
+    }
+    for one in summaries
+  }
   written = {}
   for name, title, label, scores in (
-      ('all_tasks', 'Score of each task', 'score (points)', overall),
-      ('transfer_gaps', 'Transfer gap of each task', 'gap (points)', gaps)):
+    ('all_tasks', 'Score of each task', 'score (points)', overall),
+    ('transfer_gaps', 'Transfer gap of each task', 'gap (points)', gaps),
+  ):
     if any(scores.values()):
-      written[title] = _save(directory / f'{name}.png', pictures.bars(
-          title, label, scores))
+      written[title] = _save(
+        directory / f'{name}.png', pictures.bars(title, label, scores)
+      )
   for task in text.task_names(summaries):
-    found = {one.model: one.tasks[task] for one in summaries
-             if task in one.tasks}
+    found = {
+      one.model: one.tasks[task] for one in summaries if task in one.tasks
+    }
     title = f'{task} by language'
     label = _label(next(iter(found.values())).metrics)
-    written[title] = _save(directory / f'{_file(task)}.png', pictures.bars(
-        title, label, {name: one.languages for name, one in found.items()}))
+    written[title] = _save(
+      directory / f'{_file(task)}.png',
+      pictures.bars(
+        title, label, {name: one.languages for name, one in found.items()}
+      ),
+    )
   return written
 
 
@@ -170,15 +220,17 @@ def _label(metrics: Sequence[str]) -> str:
 
 def _explanation(source: str, compared, samples: int) -> str:
   sentences = [
-      'Scores are points: percent, BLEU and chrF as they are.',
-      'A task’s score is the mean over its languages, of F1 and exact match '
-      'for question answering; the mean over tasks leaves out errors and '
-      'perplexities. The transfer gap is the score in '
-      f'{source} minus the mean of the other languages.']
+    'Scores are points: percent, BLEU and chrF as they are.',
+    'A task’s score is the mean over its languages, of F1 and exact match '
+    'for question answering; the mean over tasks leaves out errors and '
+    'perplexities. The transfer gap is the score in '
+    f'{source} minus the mean of the other languages.',
+  ]
   if compared:
     sentences.append(
-        f'p: one-sided paired bootstrap of {samples} samples (Koehn, 2004); '
-        f'* below {text.SIGNIFICANT}.')
+      f'p: one-sided paired bootstrap of {samples} samples (Koehn, 2004); '
+      f'* below {text.SIGNIFICANT}.'
+    )
   return ' '.join(sentences)
 
 
@@ -191,5 +243,7 @@ def _check(tables: Sequence[score_table.ScoreTable]) -> None:
   names = [one.model for one in tables]
   if not names or len(set(names)) < len(names):
     raise errors.ConfigError(
-        'A report needs models of different names', got=names,
-        expected='one ScoreTable for each model')
+      'A report needs models of different names',
+      got=names,
+      expected='one ScoreTable for each model',
+    )

@@ -76,9 +76,11 @@ class ScoreTable:
       key = (one.task, one.metric, one.language)
       if key in seen:
         raise errors.ConfigError(
-            'A table has two scores of one kind', got=' '.join(key),
-            expected='one for each task, metric and language',
-            where=f'ScoreTable {self.model!r}')
+          'A table has two scores of one kind',
+          got=' '.join(key),
+          expected='one for each task, metric and language',
+          where=f'ScoreTable {self.model!r}',
+        )
       seen.add(key)
 
   @property
@@ -88,8 +90,9 @@ class ScoreTable:
 
   def metrics(self, task: str) -> tuple[str, ...]:
     """A task's metrics, in the order of their first score."""
-    return tuple(dict.fromkeys(
-        one.metric for one in self.scores if one.task == task))
+    return tuple(
+      dict.fromkeys(one.metric for one in self.scores if one.task == task)
+    )
 
   def main_metrics(self, task: str) -> tuple[str, ...]:
     """The metrics whose mean is the task's score."""
@@ -97,19 +100,24 @@ class ScoreTable:
 
   def by_language(self, task: str, metric: str) -> dict[str, float]:
     """Language -> points; scores that are not finite are left out."""
-    return {one.language: points(metric, one.score) for one in self.scores
-            if (one.task, one.metric) == (task, metric)
-            and math.isfinite(one.score)}
+    return {
+      one.language: points(metric, one.score)
+      for one in self.scores
+      if (one.task, one.metric) == (task, metric) and math.isfinite(one.score)
+    }
 
   def task_scores(self, task: str) -> dict[str, float]:
     """Language -> mean of the main metrics in points."""
     found = [self.by_language(task, name) for name in self.main_metrics(task)]
-    return {language: averages.mean([one[language] for one in found])
-            for language in found[0]
-            if all(language in one for one in found)}
+    return {
+      language: averages.mean([one[language] for one in found])
+      for language in found[0]
+      if all(language in one for one in found)
+    }
 
-  def examples(self, task: str, metric: str, language: str
-               ) -> aggregates.Statistics | None:
+  def examples(
+    self, task: str, metric: str, language: str
+  ) -> aggregates.Statistics | None:
     """The statistics of one score, if it is there and has them."""
     for one in self.scores:
       if (one.task, one.metric, one.language) == (task, metric, language):
@@ -118,22 +126,45 @@ class ScoreTable:
 
   def to_json(self) -> dict[str, Any]:
     """Plain JSON values; a score that is not finite becomes null."""
-    return {'model': self.model, 'notes': list(self.notes), 'scores': [
-        {'task': one.task, 'metric': one.metric, 'language': one.language,
-         'score': one.score if math.isfinite(one.score) else None}
-        | ({} if one.examples is None else {
+    return {
+      'model': self.model,
+      'notes': list(self.notes),
+      'scores': [
+        {
+          'task': one.task,
+          'metric': one.metric,
+          'language': one.language,
+          'score': one.score if math.isfinite(one.score) else None,
+        }
+        | (
+          {}
+          if one.examples is None
+          else {
             'aggregate': one.examples.aggregate.value,
-            'examples': one.examples.rows.tolist()})
-        for one in self.scores]}
+            'examples': one.examples.rows.tolist(),
+          }
+        )
+        for one in self.scores
+      ],
+    }
 
   @classmethod
   def from_json(cls, value: Mapping[str, Any]) -> 'ScoreTable':
     """The inverse of `to_json`."""
-    return cls(value['model'], tuple(
-        Score(one['task'], one['metric'], one['language'],
-              math.nan if one['score'] is None else one['score'],
-              _statistics(one)) for one in value['scores']),
-        tuple(value['notes']))
+    return cls(
+      value['model'],
+      tuple(
+        Score(
+          one['task'],
+          one['metric'],
+          one['language'],
+          math.nan if one['score'] is None else one['score'],
+          _statistics(one),
+        )
+        for one in value['scores']
+      ),
+      tuple(value['notes']),
+    )
 
 
 def _statistics(value: Mapping[str, Any]) -> aggregates.Statistics | None:

@@ -7,8 +7,15 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-COLORS = ('#0072B2', '#E69F00', '#009E73', '#CC79A7', '#56B4E9', '#D55E00',
-          '#999999')
+COLORS = (
+  '#0072B2',
+  '#E69F00',
+  '#009E73',
+  '#CC79A7',
+  '#56B4E9',
+  '#D55E00',
+  '#999999',
+)
 HATCHES = ('', '//', '..', 'xx', '\\\\', '++', 'oo')
 LINES = ('-', '--', '-.', ':')
 MARKERS = tuple('osD^vPX')
@@ -19,16 +26,21 @@ _MANY = 10  # names, beyond which the legend stands to the right
 def line(index: int) -> dict[str, Any]:
   """Arguments of `plot` for the line of this number; 28 are different."""
   turn = index // len(COLORS)
-  return {'color': COLORS[index % len(COLORS)],
-          'linestyle': LINES[(index + 2 * turn) % len(LINES)],
-          'marker': MARKERS[(index + turn) % len(MARKERS)]}
+  return {
+    'color': COLORS[index % len(COLORS)],
+    'linestyle': LINES[(index + 2 * turn) % len(LINES)],
+    'marker': MARKERS[(index + turn) % len(MARKERS)],
+  }
 
 
 def bar(index: int) -> dict[str, Any]:
   """Arguments of `bar` for the bars of this number."""
-  return {'color': COLORS[index % len(COLORS)],
-          'hatch': HATCHES[index % len(HATCHES)], 'edgecolor': 'white',
-          'linewidth': 0.5}
+  return {
+    'color': COLORS[index % len(COLORS)],
+    'hatch': HATCHES[index % len(HATCHES)],
+    'edgecolor': 'white',
+    'linewidth': 0.5,
+  }
 
 
 def tidy(axes) -> None:
@@ -53,11 +65,15 @@ def legend(canvas, grid: Iterable, names: Sequence[str]) -> None:
   fitting = max(1, int(canvas.get_figwidth() / longest))
   if len(names) <= _MANY:
     canvas.set_figheight(
-        canvas.get_figheight() + 0.2 * (math.ceil(len(names) / fitting) - 1))
+      canvas.get_figheight() + 0.2 * (math.ceil(len(names) / fitting) - 1)
+    )
   place: dict[str, Any] = (
-      dict(loc='outside lower center', ncols=min(len(names), fitting))
-      if len(names) <= _MANY else
-      dict(loc='outside right center', fontsize=7,
-           ncols=math.ceil(len(names) / 20)))
-  canvas.legend([handles[name] for name in names], names, frameon=False,
-                **place)
+    dict(loc='outside lower center', ncols=min(len(names), fitting))
+    if len(names) <= _MANY
+    else dict(
+      loc='outside right center', fontsize=7, ncols=math.ceil(len(names) / 20)
+    )
+  )
+  canvas.legend(
+    [handles[name] for name in names], names, frameon=False, **place
+  )

@@ -8,15 +8,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from xlflax.evaluation.reports import leaderboard, score_table
 
 SIGNIFICANT = 0.05
-_NAMES = {'f1': 'F1', 'las': 'LAS', 'uas': 'UAS', 'aer': 'AER', 'bleu': 'BLEU',
-          'tokenized_bleu': 'tokenized BLEU', 'chrf': 'chrF'}
+_NAMES = {
+  'f1': 'F1',
+  'las': 'LAS',
+  'uas': 'UAS',
+  'aer': 'AER',
+  'bleu': 'BLEU',
+  'tokenized_bleu': 'tokenized BLEU',
+  'chrf': 'chrF',
+}
 
 
 class Table:
   """A titled grid of strings; the first column is text, the others numbers."""
 
-  def __init__(self, title: str, head: Sequence[str],
-               rows: Iterable[Sequence[str]]):
+  def __init__(
+    self, title: str, head: Sequence[str], rows: Iterable[Sequence[str]]
+  ):
     self.title = title
     self.head = list(head)
     self.rows = [list(row) for row in rows]
@@ -26,20 +34,25 @@ class Table:
     marks = ['---'] + ['---:'] * (len(self.head) - 1)
     lines = [self.head, marks, *self.rows]
     grid = '\n'.join(
-        '| ' + ' | '.join(cell.replace('|', '\\|') for cell in line) + ' |'
-        for line in lines)
+      '| ' + ' | '.join(cell.replace('|', '\\|') for cell in line) + ' |'
+      for line in lines
+    )
     return f'## {self.title}\n\n{grid}\n'
 
   def html(self) -> str:
     """A heading and a table that scrolls where it is too wide."""
     head = _cells('th', self.head)
     body = '\n'.join(_cells('td', row) for row in self.rows)
-    return (f'<h2>{html.escape(self.title)}</h2>\n<div class="wide"><table>'
-            f'<thead>{head}</thead>\n<tbody>\n{body}\n</tbody></table></div>')
+    return (
+      f'<h2>{html.escape(self.title)}</h2>\n<div class="wide"><table>'
+      f'<thead>{head}</thead>\n<tbody>\n{body}\n</tbody></table></div>'
+    )
 
 
-def tables(summaries: Sequence[leaderboard.Summary],
-           comparisons: Sequence[leaderboard.Comparison]) -> list[Table]:
+def tables(
+  summaries: Sequence[leaderboard.Summary],
+  comparisons: Sequence[leaderboard.Comparison],
+) -> list[Table]:
   """Averages, transfer gaps, one table a task, and the comparisons."""
   out = [_averages(summaries), _gaps(summaries)]
   out += [_task(task, summaries) for task in task_names(summaries)]
@@ -54,9 +67,16 @@ def scores_csv(scores: Sequence[score_table.ScoreTable]) -> str:
   writer = csv.writer(text, lineterminator='\n')
   writer.writerow(('model', 'task', 'metric', 'language', 'score'))
   writer.writerows(
-      (table.model, one.task, one.metric, one.language,
-       round(score_table.points(one.metric, one.score), 6))
-      for table in scores for one in table.scores)
+    (
+      table.model,
+      one.task,
+      one.metric,
+      one.language,
+      round(score_table.points(one.metric, one.score), 6),
+    )
+    for table in scores
+    for one in table.scores
+  )
   return text.getvalue()
 
 
@@ -65,12 +85,18 @@ def task_names(summaries: Sequence[leaderboard.Summary]) -> list[str]:
   return list(dict.fromkeys(task for one in summaries for task in one.tasks))
 
 
-def language_names(task: str, summaries: Sequence[leaderboard.Summary]
-                   ) -> list[str]:
+def language_names(
+  task: str, summaries: Sequence[leaderboard.Summary]
+) -> list[str]:
   """A task's languages over all models, each once."""
-  return list(dict.fromkeys(
-      language for one in summaries if task in one.tasks
-      for language in one.tasks[task].languages))
+  return list(
+    dict.fromkeys(
+      language
+      for one in summaries
+      if task in one.tasks
+      for language in one.tasks[task].languages
+    )
+  )
 
 
 def metric_name(metric: str) -> str:
@@ -85,26 +111,50 @@ def number(value: float | None) -> str:
 
 def _averages(summaries) -> Table:
   tasks = task_names(summaries)
-  groups = list(dict.fromkeys(name for one in summaries
-                              for name in one.xtreme))
-  labels = ['XTREME' if name == 'all' else f'XTREME {name}'
-            for name in groups]
-  return Table('Averages', ['model', 'mean', *labels, *tasks], (
-      [one.model, number(one.average),
-       *(number(one.xtreme.get(name)) for name in groups),
-       *(number(one.tasks[task].score if task in one.tasks else None)
-         for task in tasks)] for one in summaries))
+  groups = list(dict.fromkeys(name for one in summaries for name in one.xtreme))
+  labels = ['XTREME' if name == 'all' else f'XTREME {name}' for name in groups]
+  return Table(
+    'Averages',
+    ['model', 'mean', *labels, *tasks],
+    (
+      [
+        one.model,
+        number(one.average),
+        *(number(one.xtreme.get(name)) for name in groups),
+        *(
+          number(one.tasks[task].score if task in one.tasks else None)
+          for task in tasks
+        ),
+      ]
+      for one in summaries
+    ),
+  )
 
 
 def _gaps(summaries) -> Table:
-  tasks = [task for task in task_names(summaries)
-           if any(task in one.tasks and one.tasks[task].gap is not None
-                  for one in summaries)]
+  tasks = [
+    task
+    for task in task_names(summaries)
+    if any(
+      task in one.tasks and one.tasks[task].gap is not None for one in summaries
+    )
+  ]
   head = ['model', 'mean', *tasks] if tasks else ['model']
-  return Table('Transfer gap (lower is better)', head, (
-      [one.model, number(one.gap),
-       *(number(one.tasks[task].gap if task in one.tasks else None)
-         for task in tasks)] for one in summaries))
+  return Table(
+    'Transfer gap (lower is better)',
+    head,
+    (
+      [
+        one.model,
+        number(one.gap),
+        *(
+          number(one.tasks[task].gap if task in one.tasks else None)
+          for task in tasks
+        ),
+      ]
+      for one in summaries
+    ),
+  )
 
 
 def _task(task: str, summaries) -> Table:
@@ -114,41 +164,71 @@ def _task(task: str, summaries) -> Table:
   for one in summaries:
     if task in one.tasks:
       found = one.tasks[task]
-      rows.append([one.model, number(found.score), number(found.gap),
-                   *(number(found.languages.get(code))
-                     for code in languages)])
+      rows.append(
+        [
+          one.model,
+          number(found.score),
+          number(found.gap),
+          *(number(found.languages.get(code)) for code in languages),
+        ]
+      )
   kinds = dict.fromkeys(
-      ' and '.join(map(metric_name, one.tasks[task].metrics))
-      for one in summaries if task in one.tasks)
+    ' and '.join(map(metric_name, one.tasks[task].metrics))
+    for one in summaries
+    if task in one.tasks
+  )
   kind = ' / '.join(kinds)
   mean = 'mean of ' if ' and ' in kind else ''
-  return Table(f'{task} ({mean}{kind})',
-               ['model', 'mean', 'gap', *languages], rows)
+  return Table(
+    f'{task} ({mean}{kind})', ['model', 'mean', 'gap', *languages], rows
+  )
 
 
 def _comparisons(found: Sequence[leaderboard.Comparison]) -> Table:
   return Table(
-      f'Against {found[0].baseline}',
-      ['model', 'task', 'metric', 'language', found[0].baseline, 'score',
-       'difference', '95 % interval', 'p'], map(_comparison_row, found))
+    f'Against {found[0].baseline}',
+    [
+      'model',
+      'task',
+      'metric',
+      'language',
+      found[0].baseline,
+      'score',
+      'difference',
+      '95 % interval',
+      'p',
+    ],
+    map(_comparison_row, found),
+  )
 
 
 def _comparison_row(one: leaderboard.Comparison) -> list[str]:
   interval, chance = '–', '–'
   if one.significance is not None:
-    low, high = (score_table.points(one.metric, bound) for bound in
-                 (one.significance.low, one.significance.high))
+    low, high = (
+      score_table.points(one.metric, bound)
+      for bound in (one.significance.low, one.significance.high)
+    )
     interval = f'{low:+.1f} … {high:+.1f}'
     chance = f'{one.significance.p_value:.3f}'
     if one.significance.p_value < SIGNIFICANT:
       chance += ' *'
-  return [one.model, one.task, metric_name(one.metric), one.language,
-          number(one.first), number(one.second), f'{one.difference:+.1f}',
-          interval, chance]
+  return [
+    one.model,
+    one.task,
+    metric_name(one.metric),
+    one.language,
+    number(one.first),
+    number(one.second),
+    f'{one.difference:+.1f}',
+    interval,
+    chance,
+  ]
 
 
 def _cells(tag: str, cells: Sequence[str]) -> str:
   def parts() -> Iterator[str]:
     for cell in cells:
       yield f'<{tag}>{html.escape(cell)}</{tag}>'
+
   return '<tr>' + ''.join(parts()) + '</tr>'

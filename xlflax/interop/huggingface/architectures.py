@@ -16,8 +16,9 @@ from xlflax.interop.huggingface.rules import Rule, linear
 from xlflax.models import config as model_config
 from xlflax.models import encoder, encoder_decoder, encoder_decoder_config
 
-Config = (model_config.EncoderConfig
-          | encoder_decoder_config.EncoderDecoderConfig)
+Config = (
+  model_config.EncoderConfig | encoder_decoder_config.EncoderDecoderConfig
+)
 
 
 class Task(enum.StrEnum):
@@ -37,8 +38,11 @@ class Task(enum.StrEnum):
 
 
 # The heads of a task whose output has one column for each label.
-LABELLED = (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION,
-            Task.QUESTION_ANSWERING)
+LABELLED = (
+  Task.SEQUENCE_CLASSIFICATION,
+  Task.TOKEN_CLASSIFICATION,
+  Task.QUESTION_ANSWERING,
+)
 UNREAD_BIAS = 'heads/unread/masked_lm_bias'
 
 
@@ -82,14 +86,16 @@ class Architecture:
   variants: Callable[[Any], tuple[Rule, ...]] = lambda config: ()
   head_biases: Callable[[Any], Mapping[str, bool]] = lambda config: {}
   head_style: Callable[[Any, Mapping[str, Any]], dict[str, Any]] = (
-      lambda config, options: {})
+    lambda config, options: {}
+  )
   optional: tuple[tuple[Rule, ...], ...] = ()
   output: tuple[str, str | None]
   output_parameter: str = 'model/output'
   copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
   buffers: tuple[str, ...] = ()
-  constants: Mapping[str, Callable[[Any], Any]] = (
-      dataclasses.field(default_factory=dict))
+  constants: Mapping[str, Callable[[Any], Any]] = dataclasses.field(
+    default_factory=dict
+  )
   aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
   config_class: type = model_config.EncoderConfig
   read: Callable[[config_options.Options, Task], dict[str, Any]]
@@ -99,14 +105,20 @@ class Architecture:
   def embedding(self) -> str:
     """The tensor of token embeddings."""
     return self.prefix + next(
-        rule.tensor for rule in self.body
-        if rule.parameter.endswith('/token'))
+      rule.tensor for rule in self.body if rule.parameter.endswith('/token')
+    )
 
   @property
   def bias(self) -> str | None:
     """The tensor of the masked LM's bias, where embeddings are tied."""
-    return next((rule.tensor for rule in self.head
-                 if rule.parameter == 'model/output_bias'), None)
+    return next(
+      (
+        rule.tensor
+        for rule in self.head
+        if rule.parameter == 'model/output_bias'
+      ),
+      None,
+    )
 
   def task_of(self, class_name: str) -> Task | None:
     for task, known in self.classes.items():
@@ -116,10 +128,17 @@ class Architecture:
 
 
 _MODULES = {
-    'bert': 'bert', 'roberta': 'roberta', 'xlm-roberta': 'roberta',
-    'xlm-roberta-xl': 'roberta', 'xlm': 'xlm', 't5': 't5', 'mt5': 't5',
-    'umt5': 't5', 'mbart': 'mbart', 'modernbert': 'modernbert',
-    'eurobert': 'eurobert',
+  'bert': 'bert',
+  'roberta': 'roberta',
+  'xlm-roberta': 'roberta',
+  'xlm-roberta-xl': 'roberta',
+  'xlm': 'xlm',
+  't5': 't5',
+  'mt5': 't5',
+  'umt5': 't5',
+  'mbart': 'mbart',
+  'modernbert': 'modernbert',
+  'eurobert': 'eurobert',
 }
 MODEL_TYPES = tuple(_MODULES)
 
@@ -132,10 +151,14 @@ def find(model_type) -> Architecture:
   """
   if model_type not in _MODULES:
     raise errors.ConfigError(
-        'A model of an architecture that is not known', got=model_type,
-        expected='one of ' + ', '.join(MODEL_TYPES), where='model_type')
+      'A model of an architecture that is not known',
+      got=model_type,
+      expected='one of ' + ', '.join(MODEL_TYPES),
+      where='model_type',
+    )
   module = importlib.import_module(
-      f'xlflax.interop.huggingface.{_MODULES[model_type]}')
+    f'xlflax.interop.huggingface.{_MODULES[model_type]}'
+  )
   return module.ARCHITECTURES[model_type]
 
 
@@ -150,8 +173,9 @@ def pooler(tensor: str) -> tuple[Rule, ...]:
   return linear(tensor, 'heads/pooler/dense')
 
 
-def classifier(task: Task, *, output: str, dense: str | None = None
-               ) -> tuple[Rule, ...]:
+def classifier(
+  task: Task, *, output: str, dense: str | None = None
+) -> tuple[Rule, ...]:
   """Rules of a task's head."""
   inner = linear(dense, f'heads/{task.value}/dense') if dense else ()
   return (*inner, *linear(output, f'heads/{task.value}/output'))

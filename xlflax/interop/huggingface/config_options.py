@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 # Options without influence on what a model computes from its inputs.
-HARMLESS = frozenset("""
+HARMLESS = frozenset(
+  """
     architectures model_type _name_or_path transformers_version torch_dtype
     dtype torchscript return_dict output_attentions output_hidden_states
     output_past use_cache use_bfloat16 tf_legacy_loss chunk_size_feed_forward
@@ -26,24 +27,38 @@ HARMLESS = frozenset("""
     _attn_implementation_autoset attn_implementation _attn_implementation
     auto_map directionality pooler_fc_size pooler_num_attention_heads
     pooler_num_fc_layers pooler_size_per_head pooler_type
-""".split())
+""".split()
+)
 
 # Options that may only have the value that stands for "not used".
 UNUSED: Mapping[str, tuple[Any, ...]] = {
-    'is_decoder': (False,), 'add_cross_attention': (False,),
-    'is_encoder_decoder': (False,), 'tie_encoder_decoder': (False,),
-    'cross_attention_hidden_size': (None,), 'pruned_heads': ({}, None),
-    'position_embedding_type': ('absolute', None),
-    'quantization_config': (None,), 'rope_scaling': (None,),
+  'is_decoder': (False,),
+  'add_cross_attention': (False,),
+  'is_encoder_decoder': (False,),
+  'tie_encoder_decoder': (False,),
+  'cross_attention_hidden_size': (None,),
+  'pruned_heads': ({}, None),
+  'position_embedding_type': ('absolute', None),
+  'quantization_config': (None,),
+  'rope_scaling': (None,),
 }
 
 ACTIVATIONS = {
-    'gelu': 'gelu', 'gelu_python': 'gelu', 'gelu_new': 'gelu_tanh',
-    'gelu_pytorch_tanh': 'gelu_tanh', 'gelu_fast': 'gelu_tanh',
-    'relu': 'relu', 'silu': 'silu', 'swish': 'silu',
+  'gelu': 'gelu',
+  'gelu_python': 'gelu',
+  'gelu_new': 'gelu_tanh',
+  'gelu_pytorch_tanh': 'gelu_tanh',
+  'gelu_fast': 'gelu_tanh',
+  'relu': 'relu',
+  'silu': 'silu',
+  'swish': 'silu',
 }
-ACTIVATION_NAMES = {'gelu': 'gelu', 'gelu_tanh': 'gelu_pytorch_tanh',
-                    'relu': 'relu', 'silu': 'silu'}
+ACTIVATION_NAMES = {
+  'gelu': 'gelu',
+  'gelu_tanh': 'gelu_pytorch_tanh',
+  'relu': 'relu',
+  'silu': 'silu',
+}
 
 
 @dataclasses.dataclass
@@ -71,8 +86,9 @@ class Options:
     kind: Any = type(default)
     if kind is float and isinstance(value, int):
       value = float(value)
-    if default is not None and (not isinstance(value, kind) or (
-        kind is int and isinstance(value, bool))):
+    if default is not None and (
+      not isinstance(value, kind) or (kind is int and isinstance(value, bool))
+    ):
       self.problems.append(f'{name} is {value!r}, which is no {kind.__name__}')
       return default
     return value
@@ -82,7 +98,8 @@ class Options:
     value = self.get(name, default)
     if value not in choices:
       self.problems.append(
-          f'{name} is {value!r}; supported: {", ".join(choices)}')
+        f'{name} is {value!r}; supported: {", ".join(choices)}'
+      )
       return choices[default]
     return choices[value]
 
@@ -91,8 +108,9 @@ class Options:
     self._used.add(name)
     if name in self.values and self.values[name] not in allowed:
       self.problems.append(
-          f'{name} is {self.values[name]!r}; supported: '
-          + ' or '.join(map(repr, allowed)))
+        f'{name} is {self.values[name]!r}; supported: '
+        + ' or '.join(map(repr, allowed))
+      )
 
   def ignore(self, *names: str) -> None:
     """Marks options as harmless for this architecture."""
@@ -106,7 +124,8 @@ class Options:
     for name in sorted(self.values.keys() - self._used - HARMLESS):
       if not re.match(r'id2|label2|lang2', name):
         self.problems.append(
-            f'{name} = {self.values[name]!r} is not an option that is known')
+          f'{name} = {self.values[name]!r} is not an option that is known'
+        )
 
 
 def read(config: Mapping[str, Any], aliases: Mapping[str, str]) -> Options:

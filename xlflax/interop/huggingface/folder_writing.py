@@ -6,9 +6,9 @@ import pathlib
 from xlflax import paths
 from xlflax.data.vocabularies import sentencepiece as vocabulary_sentencepiece
 from xlflax.interop.huggingface import (
-    model_files,
-    sentencepiece_files,
-    tensor_writing,
+  model_files,
+  sentencepiece_files,
+  tensor_writing,
 )
 from xlflax.interop.huggingface.exporting import Export
 from xlflax.training import run as run_lib
@@ -17,8 +17,12 @@ from xlflax.training import run_directory
 MAX_SHARD_BYTES = 5 * 10**9
 
 
-def convert(checked: Export, folder: str | pathlib.Path, *,
-            max_shard_bytes: int = MAX_SHARD_BYTES) -> list[str]:
+def convert(
+  checked: Export,
+  folder: str | pathlib.Path,
+  *,
+  max_shard_bytes: int = MAX_SHARD_BYTES,
+) -> list[str]:
   """Writes config.json, safetensors and the tokenizer's files.
 
   The folder appears when it is complete.
@@ -53,12 +57,15 @@ def _write_tokenizer(run: run_lib.Run, folder: pathlib.Path) -> list[str]:
   if names:
     return []
   made = None
-  if isinstance(run.vocabulary,
-                vocabulary_sentencepiece.SentencePieceVocabulary):
+  if isinstance(
+    run.vocabulary, vocabulary_sentencepiece.SentencePieceVocabulary
+  ):
     made = sentencepiece_files.convert(run.vocabulary)
   for name, content in (made or run.vocabulary.files()).items():
     (folder / name).write_bytes(content)
   if made:
     return []
-  return ["the vocabulary's own files were copied: transformers has no "
-          f'tokenizer of the kind {run.vocabulary.kind}']
+  return [
+    "the vocabulary's own files were copied: transformers has no "
+    f'tokenizer of the kind {run.vocabulary.kind}'
+  ]

@@ -43,10 +43,18 @@ def of_model(config: Config, directory: str) -> str:
     directory: where the file will lie.
   """
   is_pair = isinstance(config, encoder_decoder_config.EncoderDecoderConfig)
-  owner = ('encoder_decoder_config.EncoderDecoderConfig' if is_pair
-           else 'model_config.EncoderConfig')
-  lines = [_HEAD.format(file=f'{directory}/{FILE}', directory=directory,
-                        model=_ENCODER_DECODER if is_pair else _ENCODER)]
+  owner = (
+    'encoder_decoder_config.EncoderDecoderConfig'
+    if is_pair
+    else 'model_config.EncoderConfig'
+  )
+  lines = [
+    _HEAD.format(
+      file=f'{directory}/{FILE}',
+      directory=directory,
+      model=_ENCODER_DECODER if is_pair else _ENCODER,
+    )
+  ]
   for field in dataclasses.fields(config):
     value = getattr(config, field.name)
     if field.name in _LEFT_OUT or value == field.default:

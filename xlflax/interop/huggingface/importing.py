@@ -64,11 +64,16 @@ class Import:
   own_tokenizer: bool
 
 
-def check(folder: str | pathlib.Path, *, scan_layers: bool = True,
-          vocab_multiple: int = 1, languages: Sequence[str] | None = None,
-          vocabulary: str | pathlib.Path | None = None,
-          unused_rows: UnusedRows | str = UnusedRows.REFUSE,
-          drop: Sequence[str] = ()) -> Import:
+def check(
+  folder: str | pathlib.Path,
+  *,
+  scan_layers: bool = True,
+  vocab_multiple: int = 1,
+  languages: Sequence[str] | None = None,
+  vocabulary: str | pathlib.Path | None = None,
+  unused_rows: UnusedRows | str = UnusedRows.REFUSE,
+  drop: Sequence[str] = (),
+) -> Import:
   """Checks all of a folder but the values of its tensors.
 
   Args:
@@ -94,17 +99,24 @@ def check(folder: str | pathlib.Path, *, scan_layers: bool = True,
   problems: list[errors.XlflaxError] = []
   tensors = _try(lambda: tensor_files.find(folder), problems)
   description, problem = model_files.examine(
-      folder, tensors, scan_layers=scan_layers, vocab_multiple=vocab_multiple)
+    folder, tensors, scan_layers=scan_layers, vocab_multiple=vocab_multiple
+  )
   if problem is not None:
     problems.insert(0, problem)
   made = found = None
   if description is not None:
     if tensors is not None:
-      made = _try(lambda: plan_lib.make(description, tensors, drop=drop),
-                  problems)
+      made = _try(
+        lambda: plan_lib.make(description, tensors, drop=drop), problems
+      )
     found = _try(
-        lambda: vocabulary_lib.Vocabulary.load(vocabulary) if vocabulary
-        else _tokenizer(folder, description, languages, unused), problems)
+      lambda: (
+        vocabulary_lib.Vocabulary.load(vocabulary)
+        if vocabulary
+        else _tokenizer(folder, description, languages, unused)
+      ),
+      problems,
+    )
   if problems:
     raise _joined(problems)
   assert description is not None and made is not None and found is not None
@@ -129,33 +141,47 @@ def _joined(problems: list[errors.XlflaxError]) -> errors.XlflaxError:
   got = ' | '.join(f'{error.what}: {error.got}' for error in problems)
   fixes = dict.fromkeys(error.fix for error in problems if error.fix)
   return type(first)(
-      'The model can not be imported, for several reasons', got=got,
-      expected=first.expected, where=first.where,
-      fix='; '.join(fixes) or None)
+    'The model can not be imported, for several reasons',
+    got=got,
+    expected=first.expected,
+    where=first.where,
+    fix='; '.join(fixes) or None,
+  )
 
 
 def _tokenizer(folder, description, languages, unused_rows):
   rows = description.config.vocab_size
-  codes = tuple(languages) if languages else (
-      languages_lib.from_options(description.options))
+  codes = (
+    tuple(languages)
+    if languages
+    else (languages_lib.from_options(description.options))
+  )
   model_type = description.architecture.model_type
   try:
-    found = tokenizers.read(folder, model_type=model_type, size=None,
-                            languages=codes)
+    found = tokenizers.read(
+      folder, model_type=model_type, size=None, languages=codes
+    )
     if len(found) == rows:
       return found
     if len(found) < rows and unused_rows is UnusedRows.KEEP:
-      return tokenizers.read(folder, model_type=model_type, size=rows,
-                             languages=codes)
+      return tokenizers.read(
+        folder, model_type=model_type, size=rows, languages=codes
+      )
   except errors.VocabularyError as error:
     error.where = error.where or str(folder)
     raise
   raise errors.VocabularyError(
-      'The tokenizer does not match the rows of the embeddings',
-      got=f'{len(found)} tokens', expected=f'{rows} rows', where=str(folder),
-      fix='copy the tokenizer that belongs to the model' + (
-          ', or keep the rows that no token uses by --unused_rows=keep'
-          if len(found) < rows else ''))
+    'The tokenizer does not match the rows of the embeddings',
+    got=f'{len(found)} tokens',
+    expected=f'{rows} rows',
+    where=str(folder),
+    fix='copy the tokenizer that belongs to the model'
+    + (
+      ', or keep the rows that no token uses by --unused_rows=keep'
+      if len(found) < rows
+      else ''
+    ),
+  )
 
 
 def load(checked: Import, partitioner: partitioning.Partitioner):
@@ -167,11 +193,16 @@ def load(checked: Import, partitioner: partitioning.Partitioner):
   Raises:
     CheckpointError: a tensor can't be read.
   """
-  boxed = jax.eval_shape(lambda: models_api.init_params(
-      model_of(checked.config), jax.random.key(0)))
+  boxed = jax.eval_shape(
+    lambda: models_api.init_params(model_of(checked.config), jax.random.key(0))
+  )
   shardings = params_lib.names({'model': partitioner.shardings(boxed)})
-  return weights.load(checked.plan, place=lambda name, value: jax.device_put(
-      value, shardings.get(name, partitioner.replicated)))
+  return weights.load(
+    checked.plan,
+    place=lambda name, value: jax.device_put(
+      value, shardings.get(name, partitioner.replicated)
+    ),
+  )
 
 
 def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
@@ -188,8 +219,8 @@ def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
   with paths.new_directory(model_dir, where='--output') as made:
     _write(checked, weights.load(checked.plan), made)
     run_directory.write_atomically(
-        made / gin_file.FILE,
-        gin_file.of_model(checked.config, str(model_dir)))
+      made / gin_file.FILE, gin_file.of_model(checked.config, str(model_dir))
+    )
   return model_dir
 
 
@@ -202,22 +233,50 @@ def head_style(model_dir: str | pathlib.Path) -> dict[str, Any]:
 def _write(checked: Import, params, directory: pathlib.Path) -> None:
   run_directory.write_model(directory, model_of(checked.config))
   style = checked.description.architecture.head_style(
-      checked.config, checked.description.options)
+    checked.config, checked.description.options
+  )
   task = checked.description.task
-  run_directory.write_objectives(directory, labelled_heads.objectives(
-      task, checked.description.options,
-      params.get('heads', {}).get(task.value, {}), style))
+  run_directory.write_objectives(
+    directory,
+    labelled_heads.objectives(
+      task,
+      checked.description.options,
+      params.get('heads', {}).get(task.value, {}),
+      style,
+    ),
+  )
   _write_vocabulary(checked, directory / run_directory.VOCABULARY)
-  run_directory.write_atomically(directory / RECORD, json.dumps({
-      'format': _FORMAT, 'task': task.value, 'head': style,
-      'config': checked.description.options,
-  }, indent=2, ensure_ascii=False) + '\n')
+  run_directory.write_atomically(
+    directory / RECORD,
+    json.dumps(
+      {
+        'format': _FORMAT,
+        'task': task.value,
+        'head': style,
+        'config': checked.description.options,
+      },
+      indent=2,
+      ensure_ascii=False,
+    )
+    + '\n',
+  )
   largest = max(leaf.nbytes for leaf in jax.tree.leaves(params))
-  kept = checkpoints.Checkpoints(directory, checkpoints.CheckpointOptions(
-      asynchronous=False, write_concurrent_gb=math.ceil(largest / 1e9)))
-  kept.save(state_lib.TrainState(
-      step=jnp.zeros([], jnp.int32), params=params, opt_state=(), ema=(),
-      objective_state={}), meta={})
+  kept = checkpoints.Checkpoints(
+    directory,
+    checkpoints.CheckpointOptions(
+      asynchronous=False, write_concurrent_gb=math.ceil(largest / 1e9)
+    ),
+  )
+  kept.save(
+    state_lib.TrainState(
+      step=jnp.zeros([], jnp.int32),
+      params=params,
+      opt_state=(),
+      ema=(),
+      objective_state={},
+    ),
+    meta={},
+  )
   kept.close()
   run_lib.mark_finished(directory, 0)
 

@@ -11,14 +11,18 @@ from xlflax import errors
 from xlflax.interop.huggingface.architectures import Task
 from xlflax.objectives.finetuning import base as finetuning
 from xlflax.objectives.finetuning import (
-    question_answering,
-    sequence_classification,
-    token_classification,
+  question_answering,
+  sequence_classification,
+  token_classification,
 )
 
 
-def objectives(task: Task, options: Mapping[str, Any], head: Mapping[str, Any],
-               style: Mapping[str, Any]) -> list[finetuning.FineTuning]:
+def objectives(
+  task: Task,
+  options: Mapping[str, Any],
+  head: Mapping[str, Any],
+  style: Mapping[str, Any],
+) -> list[finetuning.FineTuning]:
   """What a checkpoint was trained for; [] if it has no head with labels.
 
   Args:
@@ -27,12 +31,16 @@ def objectives(task: Task, options: Mapping[str, Any], head: Mapping[str, Any],
     head: the head's parameters, as `xlflax.models.heads` has them.
     style: keyword arguments of `xlflax.models.heads`.
   """
-  kinds = {('dense', 'norm'): finetuning.HeadKind.DENSE_NORM,
-           ('dense',): finetuning.HeadKind.DENSE}
+  kinds = {
+    ('dense', 'norm'): finetuning.HeadKind.DENSE_NORM,
+    ('dense',): finetuning.HeadKind.DENSE,
+  }
   settings: dict[str, Any] = {
-      'head': kinds.get(tuple(sorted({'dense', 'norm'} & set(head))),
-                        finetuning.HeadKind.OUTPUT),
-      'activation': style.get('activation', 'tanh')}
+    'head': kinds.get(
+      tuple(sorted({'dense', 'norm'} & set(head))), finetuning.HeadKind.OUTPUT
+    ),
+    'activation': style.get('activation', 'tanh'),
+  }
   if task is Task.QUESTION_ANSWERING:
     return [question_answering.QuestionAnswering(**settings)]
   if task not in (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION):
@@ -41,10 +49,12 @@ def objectives(task: Task, options: Mapping[str, Any], head: Mapping[str, Any],
   if len(labels) < 2:  # a regression
     return []
   if task is Task.TOKEN_CLASSIFICATION:
-    return [token_classification.TokenClassification(
-        labels=labels, **settings)]
-  return [sequence_classification.SequenceClassification(
-      labels=labels, pooling=style.get('pooling', 'first'), **settings)]
+    return [token_classification.TokenClassification(labels=labels, **settings)]
+  return [
+    sequence_classification.SequenceClassification(
+      labels=labels, pooling=style.get('pooling', 'first'), **settings
+    )
+  ]
 
 
 def label_options(objective: Any, count: int) -> dict[str, Any]:
@@ -57,8 +67,10 @@ def label_options(objective: Any, count: int) -> dict[str, Any]:
   labels = getattr(objective, 'labels', ())
   if len(labels) != count or tuple(labels) == _numbered(count):
     return {}
-  return {'id2label': {str(i): label for i, label in enumerate(labels)},
-          'label2id': {label: i for i, label in enumerate(labels)}}
+  return {
+    'id2label': {str(i): label for i, label in enumerate(labels)},
+    'label2id': {label: i for i, label in enumerate(labels)},
+  }
 
 
 def _labels(options: Mapping[str, Any], count: int) -> tuple[str, ...]:
@@ -77,8 +89,10 @@ def _labels(options: Mapping[str, Any], count: int) -> tuple[str, ...]:
   names = tuple(labels.get(i, '') for i in range(count))
   if len(labels) != count or len(set(names)) != count or '' in names:
     raise errors.ConfigError(
-        "config.json does not name the head's labels", got=f'id2label {named}',
-        expected=f'{count} different names, numbered from 0')
+      "config.json does not name the head's labels",
+      got=f'id2label {named}',
+      expected=f'{count} different names, numbered from 0',
+    )
   return names
 
 

@@ -12,31 +12,33 @@ _SHARED = 'shared.weight'
 
 # Option -> (field of EncoderDecoderConfig, the library's default).
 _FIELDS: dict[str, tuple[str, Any]] = {
-    'vocab_size': ('vocab_size', 50265),
-    'd_model': ('hidden_dim', 1024),
-    'encoder_layers': ('num_encoder_layers', 12),
-    'decoder_layers': ('num_decoder_layers', 12),
-    'encoder_attention_heads': ('num_heads', 16),
-    'encoder_ffn_dim': ('mlp_dim', 4096),
-    'max_position_embeddings': ('max_length', 1024),
-    'dropout': ('dropout_rate', 0.1),
-    'attention_dropout': ('attention_dropout_rate', 0.0),
-    'init_std': ('initializer_range', 0.02),
-    'scale_embedding': ('scale_embeddings', False),
+  'vocab_size': ('vocab_size', 50265),
+  'd_model': ('hidden_dim', 1024),
+  'encoder_layers': ('num_encoder_layers', 12),
+  'decoder_layers': ('num_decoder_layers', 12),
+  'encoder_attention_heads': ('num_heads', 16),
+  'encoder_ffn_dim': ('mlp_dim', 4096),
+  'max_position_embeddings': ('max_length', 1024),
+  'dropout': ('dropout_rate', 0.1),
+  'attention_dropout': ('attention_dropout_rate', 0.0),
+  'init_std': ('initializer_range', 0.02),
+  'scale_embedding': ('scale_embeddings', False),
 }
 _EPSILON = 1e-5  # of every layer norm; no option
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   del task
-  fields = {field: options.get(name, default)
-            for name, (field, default) in _FIELDS.items()}
-  for name, field in (('attention_heads', 'num_heads'),
-                      ('ffn_dim', 'mlp_dim')):
+  fields = {
+    field: options.get(name, default)
+    for name, (field, default) in _FIELDS.items()
+  }
+  for name, field in (('attention_heads', 'num_heads'), ('ffn_dim', 'mlp_dim')):
     size = options.get(f'decoder_{name}', fields[field])
     if size != fields[field]:
       options.problems.append(
-          f'decoder_{name} is {size}, not {fields[field]} as the encoder has')
+        f'decoder_{name} is {size}, not {fields[field]} as the encoder has'
+      )
   options.require('is_encoder_decoder', True)
   options.require('tie_word_embeddings', True)
   # Those of checkpoints of its first years; each had but one value.
@@ -46,35 +48,47 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   options.require('add_bias_logits', False)
   options.require('static_position_embeddings', False)
   options.require('extra_pos_embeddings', _OFFSET)
-  for name in ('activation_dropout', 'encoder_layerdrop',
-               'decoder_layerdrop'):
+  for name in ('activation_dropout', 'encoder_layerdrop', 'decoder_layerdrop'):
     options.require(name, 0, None)
   options.ignore('classifier_dropout', 'classif_dropout')
   return fields | {
-      'family': 'pre_ln', 'position_offset': _OFFSET,
-      'layer_norm_epsilon': _EPSILON,
-      'activation': options.choose(
-          'activation_function', 'gelu', config_options.ACTIVATIONS)}
+    'family': 'pre_ln',
+    'position_offset': _OFFSET,
+    'layer_norm_epsilon': _EPSILON,
+    'activation': options.choose(
+      'activation_function', 'gelu', config_options.ACTIVATIONS
+    ),
+  }
 
 
 def _write(config: config_lib.EncoderDecoderConfig):
-  options = {name: getattr(config, field)
-             for name, (field, _) in _FIELDS.items()}
+  options = {
+    name: getattr(config, field) for name, (field, _) in _FIELDS.items()
+  }
   options |= {
-      'activation_function': config_options.ACTIVATION_NAMES[
-          config.activation],
-      'decoder_attention_heads': config.num_heads,
-      'decoder_ffn_dim': config.mlp_dim, 'is_encoder_decoder': True,
+    'activation_function': config_options.ACTIVATION_NAMES[config.activation],
+    'decoder_attention_heads': config.num_heads,
+    'decoder_ffn_dim': config.mlp_dim,
+    'is_encoder_decoder': True,
   }
   wanted = dict(
-      family='pre_ln', position_offset=_OFFSET, layer_norm_epsilon=_EPSILON,
-      position_embedding='learned', embedding_norm=True, type_vocab_size=0,
-      use_language_embeddings=False, tie_decoder=False, mlm_head='tied',
-      output_embeddings='tied',
-      dim_per_head=config.hidden_dim // config.num_heads)
-  problems = [f'{name} is {getattr(config, name)!r}, not {value!r}'
-              for name, value in wanted.items()
-              if getattr(config, name) != value]
+    family='pre_ln',
+    position_offset=_OFFSET,
+    layer_norm_epsilon=_EPSILON,
+    position_embedding='learned',
+    embedding_norm=True,
+    type_vocab_size=0,
+    use_language_embeddings=False,
+    tie_decoder=False,
+    mlm_head='tied',
+    output_embeddings='tied',
+    dim_per_head=config.hidden_dim // config.num_heads,
+  )
+  problems = [
+    f'{name} is {getattr(config, name)!r}, not {value!r}'
+    for name, value in wanted.items()
+    if getattr(config, name) != value
+  ]
   return options, problems
 
 
@@ -82,20 +96,20 @@ def _side(side: str) -> tuple[Rule, ...]:
   """Rules of the encoder or the decoder."""
   there, here = f'{side}.layers.{{layer}}', f'model/{side}/layers'
   rules = [
-      Rule(f'{side}.embed_positions.weight',
-           f'model/{side}/embeddings/position'),
-      *norm(f'{side}.layernorm_embedding', f'model/{side}/embeddings/norm'),
-      *_attention(f'{there}.self_attn', f'{here}/attention'),
-      *norm(f'{there}.self_attn_layer_norm', f'{here}/attention_norm'),
-      *linear(f'{there}.fc1', f'{here}/mlp/wi'),
-      *linear(f'{there}.fc2', f'{here}/mlp/wo'),
-      *norm(f'{there}.final_layer_norm', f'{here}/mlp_norm'),
-      *norm(f'{side}.layer_norm', f'model/{side}/final_norm')]
+    Rule(f'{side}.embed_positions.weight', f'model/{side}/embeddings/position'),
+    *norm(f'{side}.layernorm_embedding', f'model/{side}/embeddings/norm'),
+    *_attention(f'{there}.self_attn', f'{here}/attention'),
+    *norm(f'{there}.self_attn_layer_norm', f'{here}/attention_norm'),
+    *linear(f'{there}.fc1', f'{here}/mlp/wi'),
+    *linear(f'{there}.fc2', f'{here}/mlp/wo'),
+    *norm(f'{there}.final_layer_norm', f'{here}/mlp_norm'),
+    *norm(f'{side}.layer_norm', f'model/{side}/final_norm'),
+  ]
   if side == 'decoder':
     rules += [
-        *_attention(f'{there}.encoder_attn', f'{here}/cross_attention'),
-        *norm(f'{there}.encoder_attn_layer_norm',
-              f'{here}/cross_attention_norm')]
+      *_attention(f'{there}.encoder_attn', f'{here}/cross_attention'),
+      *norm(f'{there}.encoder_attn_layer_norm', f'{here}/cross_attention_norm'),
+    ]
   return tuple(rules)
 
 
@@ -103,20 +117,38 @@ def _attention(there: str, here: str) -> tuple[Rule, ...]:
   rules: list[Rule] = []
   for name in ('query', 'key', 'value'):
     rules += linear(f'{there}.{name[0]}_proj', f'{here}/{name}')
-  return (*rules, *linear(f'{there}.out_proj', f'{here}/output',
-                          Transform.LINEAR_FROM_TWO))
+  return (
+    *rules,
+    *linear(f'{there}.out_proj', f'{here}/output', Transform.LINEAR_FROM_TWO),
+  )
 
 
-ARCHITECTURES = {'mbart': Architecture(
-    model_type='mbart', prefix='model.',
+ARCHITECTURES = {
+  'mbart': Architecture(
+    model_type='mbart',
+    prefix='model.',
     classes={Task.SEQ2SEQ: 'MBartForConditionalGeneration'},
-    body=(Rule(_SHARED, 'model/encoder/embeddings/token', Transform.ROWS),
-          *_side('encoder'), *_side('decoder')),
-    head=(Rule('final_logits_bias', 'model/encoder/output_bias',
-               Transform.ROW),),
-    heads={}, output=('lm_head.weight', None),
-    copies={f'model.{side}.embed_tokens.weight': f'model.{_SHARED}'
-            for side in ('encoder', 'decoder')},
-    aliases={'hidden_size': 'd_model', 'num_hidden_layers': 'encoder_layers',
-             'num_attention_heads': 'encoder_attention_heads'},
-    config_class=config_lib.EncoderDecoderConfig, read=_read, write=_write)}
+    body=(
+      Rule(_SHARED, 'model/encoder/embeddings/token', Transform.ROWS),
+      *_side('encoder'),
+      *_side('decoder'),
+    ),
+    head=(
+      Rule('final_logits_bias', 'model/encoder/output_bias', Transform.ROW),
+    ),
+    heads={},
+    output=('lm_head.weight', None),
+    copies={
+      f'model.{side}.embed_tokens.weight': f'model.{_SHARED}'
+      for side in ('encoder', 'decoder')
+    },
+    aliases={
+      'hidden_size': 'd_model',
+      'num_hidden_layers': 'encoder_layers',
+      'num_attention_heads': 'encoder_attention_heads',
+    },
+    config_class=config_lib.EncoderDecoderConfig,
+    read=_read,
+    write=_write,
+  )
+}

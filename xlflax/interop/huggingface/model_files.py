@@ -10,15 +10,11 @@ import numpy as np
 
 from xlflax import errors
 from xlflax.interop.huggingface import (
-    architectures,
-    config_options,
-    tensor_files,
+  architectures,
+  config_options,
+  tensor_files,
 )
-from xlflax.interop.huggingface.architectures import (
-    Architecture,
-    Config,
-    Task,
-)
+from xlflax.interop.huggingface.architectures import Architecture, Config, Task
 
 CONFIG = 'config.json'
 
@@ -52,19 +48,26 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     found = json.loads(path.read_text(encoding='utf-8'))
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
-        f'{path.name} can not be read', got=str(error), where=str(path),
-        expected='a folder as `save_pretrained` writes it') from error
+      f'{path.name} can not be read',
+      got=str(error),
+      where=str(path),
+      expected='a folder as `save_pretrained` writes it',
+    ) from error
   if not isinstance(found, dict):
-    raise errors.ConfigError(f'{path.name} holds no JSON object',
-                             got=type(found).__name__, where=str(path))
+    raise errors.ConfigError(
+      f'{path.name} holds no JSON object',
+      got=type(found).__name__,
+      where=str(path),
+    )
   return found
 
 
 Tensors = Mapping[str, tensor_files.Tensor]
 
 
-def describe(folder: pathlib.Path, tensors: Tensors | None = None, **settings
-             ) -> Description:
+def describe(
+  folder: pathlib.Path, tensors: Tensors | None = None, **settings
+) -> Description:
   """Reads config.json.
 
   Args:
@@ -84,8 +87,9 @@ def describe(folder: pathlib.Path, tensors: Tensors | None = None, **settings
   return found
 
 
-def examine(folder: pathlib.Path, tensors: Tensors | None = None, **settings
-            ) -> tuple[Description | None, errors.ConfigError | None]:
+def examine(
+  folder: pathlib.Path, tensors: Tensors | None = None, **settings
+) -> tuple[Description | None, errors.ConfigError | None]:
   """As `describe`, with whatever can be said of a model in spite of errors.
 
   Returns:
@@ -110,11 +114,17 @@ def examine(folder: pathlib.Path, tensors: Tensors | None = None, **settings
     config = architecture.config_class(**(fields | settings))
   except errors.ConfigError as error:
     read.problems.append(f'{error.what}: {error.got} ({error.where})')
-  problem = errors.ConfigError(
+  problem = (
+    errors.ConfigError(
       'The configuration of the model is not supported',
-      got='; '.join(read.problems), where=str(path),
+      got='; '.join(read.problems),
+      where=str(path),
       expected=f'a model such as xlflax has, of the type '
-      f'{architecture.model_type}') if read.problems else None
+      f'{architecture.model_type}',
+    )
+    if read.problems
+    else None
+  )
   if task is None or config is None:
     return None, problem
   return Description(architecture, task, options, config, labels), problem
@@ -138,8 +148,9 @@ def _task(architecture: Architecture, options, read) -> Task | None:
   task = architecture.task_of(classes[0]) if len(classes) == 1 else None
   if task is None:
     read.problems.append(
-        f'architectures is {classes!r}; supported: one of '
-        + ', '.join(architecture.classes.values()))
+      f'architectures is {classes!r}; supported: one of '
+      + ', '.join(architecture.classes.values())
+    )
   return task
 
 

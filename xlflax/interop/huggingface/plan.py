@@ -12,19 +12,21 @@ from xlflax import errors
 from xlflax.interop.huggingface import rules as rules_lib
 from xlflax.interop.huggingface import tensor_files
 from xlflax.interop.huggingface.architectures import (
-    UNREAD_BIAS,
-    Architecture,
-    Config,
-    Task,
-    model_of,
+  UNREAD_BIAS,
+  Architecture,
+  Config,
+  Task,
+  model_of,
 )
 from xlflax.interop.huggingface.model_files import Description
 from xlflax.interop.huggingface.rules import Assignment, Rule, Transform
 from xlflax.models import api as models_api
 from xlflax.training import params as params_lib
 
-_OLD_NAMES = ((r'LayerNorm\.gamma$', 'LayerNorm.weight'),
-              (r'LayerNorm\.beta$', 'LayerNorm.bias'))
+_OLD_NAMES = (
+  (r'LayerNorm\.gamma$', 'LayerNorm.weight'),
+  (r'LayerNorm\.beta$', 'LayerNorm.bias'),
+)
 _NEXT_SENTENCE_CLASSES = 2
 
 Shapes = dict[str, tuple[int, ...]]
@@ -57,8 +59,13 @@ class Plan:
         yield tensor, assignment
 
 
-def rules_for(architecture: Architecture, task: Task, config: Config, *,
-              has: Collection[str]) -> list[Rule]:
+def rules_for(
+  architecture: Architecture,
+  task: Task,
+  config: Config,
+  *,
+  has: Collection[str],
+) -> list[Rule]:
   """The rules of a model with a head, tensors named in full.
 
   Args:
@@ -68,36 +75,50 @@ def rules_for(architecture: Architecture, task: Task, config: Config, *,
     has: names of tensors, or of parameters, that are there; groups of rules
       that are optional are taken if one of theirs is.
   """
-  found = [dataclasses.replace(rule, tensor=architecture.prefix + rule.tensor)
-           for rule in (*architecture.body, *architecture.variants(config))]
+  found = [
+    dataclasses.replace(rule, tensor=architecture.prefix + rule.tensor)
+    for rule in (*architecture.body, *architecture.variants(config))
+  ]
   if task.predicts_tokens:
     own = config.output_embeddings == 'own'
     found += _head(architecture, own_output=own, has=has)
-  absent = tuple(end for end, there in
-                 architecture.head_biases(config).items() if not there)
-  found += [rule for rule in architecture.heads.get(task, ())
-            if not rule.parameter.endswith(absent)]
+  absent = tuple(
+    end for end, there in architecture.head_biases(config).items() if not there
+  )
+  found += [
+    rule
+    for rule in architecture.heads.get(task, ())
+    if not rule.parameter.endswith(absent)
+  ]
   taken = {rule.tensor for rule in found}
   for group in architecture.optional:
     if not taken & {rule.tensor for rule in group} and any(
-        rule.tensor in has or rule.parameter in has for rule in group):
+      rule.tensor in has or rule.parameter in has for rule in group
+    ):
       found += group
   return found
 
 
-def _head(architecture: Architecture, *, own_output: bool,
-          has: Collection[str]) -> list[Rule]:
+def _head(
+  architecture: Architecture, *, own_output: bool, has: Collection[str]
+) -> list[Rule]:
   if not own_output:
     return list(architecture.head)
   weight, bias = architecture.output
-  rules = [rule for rule in architecture.head
-           if rule.parameter != 'model/output_bias' or bias is None]
+  rules = [
+    rule
+    for rule in architecture.head
+    if rule.parameter != 'model/output_bias' or bias is None
+  ]
   rules.append(Rule(weight, architecture.output_parameter, Transform.ROWS))
   if bias is None:
     return rules
   rules.append(Rule(bias, 'model/output_bias', Transform.ROWS))
-  if architecture.bias and architecture.bias != bias and (
-      architecture.bias in has or UNREAD_BIAS in has):
+  if (
+    architecture.bias
+    and architecture.bias != bias
+    and (architecture.bias in has or UNREAD_BIAS in has)
+  ):
     # transformers saves this bias, but computes with the other.
     rules.append(Rule(architecture.bias, UNREAD_BIAS))
   return rules
@@ -105,10 +126,13 @@ def _head(architecture: Architecture, *, own_output: bool,
 
 def shapes_of(config: Config) -> Shapes:
   """Shapes of the model's parameters, named `model/...`."""
-  boxed = jax.eval_shape(lambda: models_api.init_params(
-      model_of(config), jax.random.key(0)))
-  return {name: tuple(leaf.shape) for name, leaf in params_lib.names(
-      {'model': nn.meta.unbox(boxed)}).items()}
+  boxed = jax.eval_shape(
+    lambda: models_api.init_params(model_of(config), jax.random.key(0))
+  )
+  return {
+    name: tuple(leaf.shape)
+    for name, leaf in params_lib.names({'model': nn.meta.unbox(boxed)}).items()
+  }
 
 
 def _head_shapes(rules: Sequence[Rule], description: Description) -> Shapes:
@@ -125,14 +149,18 @@ def _head_shapes(rules: Sequence[Rule], description: Description) -> Shapes:
       width = description.num_labels
     elif name == UNREAD_BIAS:
       width = config.vocab_size
-    shapes[name] = ((config.hidden_dim, width) if name.endswith('kernel')
-                    else (width,))
+    shapes[name] = (
+      (config.hidden_dim, width) if name.endswith('kernel') else (width,)
+    )
   return shapes
 
 
-def make(description: Description,
-         tensors: Mapping[str, tensor_files.Tensor], *,
-         drop: Sequence[str] = ()) -> Plan:
+def make(
+  description: Description,
+  tensors: Mapping[str, tensor_files.Tensor],
+  *,
+  drop: Sequence[str] = (),
+) -> Plan:
   """Matches a folder's tensors and the model's parameters.
 
   Args:
@@ -144,12 +172,19 @@ def make(description: Description,
     CheckpointError: missing or surplus tensors, or wrong shapes; all listed.
   """
   architecture, config = description.architecture, description.config
-  skipped = {name: 'left out at your word' for name in tensors
-             if any(re.search(pattern, name) for pattern in drop)}
-  skipped |= {name: 'a buffer without weights' for name in tensors
-              if any(re.search(p, name) for p in architecture.buffers)}
+  skipped = {
+    name: 'left out at your word'
+    for name in tensors
+    if any(re.search(pattern, name) for pattern in drop)
+  }
+  skipped |= {
+    name: 'a buffer without weights'
+    for name in tensors
+    if any(re.search(p, name) for p in architecture.buffers)
+  }
   present = _canonical(
-      {n: t for n, t in tensors.items() if n not in skipped}, architecture)
+    {n: t for n, t in tensors.items() if n not in skipped}, architecture
+  )
   own = config.output_embeddings == 'own'
   copies = _resolve_copies(present, architecture, tied=not own)
   constants = _take_constants(present, description)
@@ -158,15 +193,26 @@ def make(description: Description,
   assert config.vocab_size is not None
   wanted: dict[str, list[Assignment]] = {}
   for assignment in rules_lib.assign(
-      rules, shapes, vocab_size=config.vocab_size):
+    rules, shapes, vocab_size=config.vocab_size
+  ):
     wanted.setdefault(assignment.tensor, []).append(assignment)
   unread = rules_lib.unread(rules, shapes)
-  _check(wanted, present, set(shapes) - set(unread),
-         where=next(iter(tensors.values())).file)
+  _check(
+    wanted,
+    present,
+    set(shapes) - set(unread),
+    where=next(iter(tensors.values())).file,
+  )
   skipped |= {t.name: f'the same as {of.name}' for t, of in copies.items()}
   skipped |= {t.name: 'follows from the configuration' for t in constants}
-  return Plan(shapes, {present[n]: a for n, a in wanted.items()},
-              copies, constants, skipped, unread)
+  return Plan(
+    shapes,
+    {present[n]: a for n, a in wanted.items()},
+    copies,
+    constants,
+    skipped,
+    unread,
+  )
 
 
 def _canonical(tensors, architecture) -> dict[str, tensor_files.Tensor]:
@@ -183,11 +229,14 @@ def _canonical(tensors, architecture) -> dict[str, tensor_files.Tensor]:
 def _resolve_copies(present, architecture, *, tied: bool):
   """Takes tied tensors out of `present`: each -> the one it repeats."""
   weight, bias = architecture.output
-  pairs = [(copy, original, True)
-           for copy, original in architecture.copies.items()]
+  pairs = [
+    (copy, original, True) for copy, original in architecture.copies.items()
+  ]
   if tied:
-    pairs += [(weight, architecture.embedding, True),
-              (bias, architecture.bias, True)]
+    pairs += [
+      (weight, architecture.embedding, True),
+      (bias, architecture.bias, True),
+    ]
   else:
     pairs.append((architecture.bias, bias, False))
   copies = {}
@@ -211,22 +260,31 @@ def _take_constants(present, description):
   return constants
 
 
-def _check(wanted: dict[str, list[Assignment]], present,
-           parameters: set[str], *, where) -> None:
+def _check(
+  wanted: dict[str, list[Assignment]], present, parameters: set[str], *, where
+) -> None:
   filled = {a.parameter for parts in wanted.values() for a in parts}
   assert filled == parameters, filled ^ parameters
   sizes = {name: parts[0].whole_shape for name, parts in wanted.items()}
-  problems = [f'{name} {list(size)} is missing'
-              for name, size in sizes.items() if name not in present]
-  problems += [f'{t.name} {list(t.shape)} has no place in the model'
-               for name, t in present.items() if name not in wanted]
+  problems = [
+    f'{name} {list(size)} is missing'
+    for name, size in sizes.items()
+    if name not in present
+  ]
   problems += [
-      f'{present[name].name} is {list(present[name].shape)}, not '
-      f'{list(size)}' for name, size in sizes.items()
-      if name in present and present[name].shape != size]
+    f'{t.name} {list(t.shape)} has no place in the model'
+    for name, t in present.items()
+    if name not in wanted
+  ]
+  problems += [
+    f'{present[name].name} is {list(present[name].shape)}, not {list(size)}'
+    for name, size in sizes.items()
+    if name in present and present[name].shape != size
+  ]
   if problems:
     raise errors.CheckpointError(
-        'The tensors do not fit the model that config.json describes',
-        got='; '.join(problems), where=str(where.parent),
-        fix='correct config.json, or leave surplus tensors out by '
-        '--drop=PATTERN')
+      'The tensors do not fit the model that config.json describes',
+      got='; '.join(problems),
+      where=str(where.parent),
+      fix='correct config.json, or leave surplus tensors out by --drop=PATTERN',
+    )

@@ -21,10 +21,10 @@ _LAYERS = 'layers/'
 class Transform(enum.Enum):
   """What a tensor is to its parameter."""
 
-  COPY = 'copy'      # the same
-  ROWS = 'rows'      # the same; rows of the vocabulary, rounded up here
+  COPY = 'copy'  # the same
+  ROWS = 'rows'  # the same; rows of the vocabulary, rounded up here
   VECTOR = 'vector'  # [n] there, of any shape here
-  ROW = 'row'        # [1, rows of the vocabulary] there, [rows] here
+  ROW = 'row'  # [1, rows of the vocabulary] there, [rows] here
   # A matrix [outputs, inputs] there; here [inputs, *outputs], or with two
   # axes of inputs: [*inputs, outputs].
   LINEAR = 'linear'
@@ -88,12 +88,12 @@ class Assignment:
       parameter = parameter[self.layer]
     if self.part[1] > 1:
       rows = self.tensor_shape[0]
-      tensor = tensor[self.part[0] * rows:][:rows]
+      tensor = tensor[self.part[0] * rows :][:rows]
     if self.transform is Transform.ROW:
       tensor = tensor[0]
     if self.transform in (Transform.ROWS, Transform.ROW):
-      parameter[:len(tensor)] = tensor
-      parameter[len(tensor):] = 0
+      parameter[: len(tensor)] = tensor
+      parameter[len(tensor) :] = 0
     elif self.transform in (Transform.LINEAR, Transform.LINEAR_FROM_TWO):
       # A view with two axes, as a part of a contiguous array has one.
       parameter.reshape(self.tensor_shape[::-1])[...] = tensor.T
@@ -103,37 +103,42 @@ class Assignment:
   def write(self, part: np.ndarray) -> np.ndarray:
     """The tensor, of `tensor_shape`, from the parameter's part."""
     if self.transform is Transform.ROWS:
-      return part[:self.tensor_shape[0]]
+      return part[: self.tensor_shape[0]]
     if self.transform is Transform.ROW:
-      return part[None, :self.tensor_shape[1]]
+      return part[None, : self.tensor_shape[1]]
     if self.transform in (Transform.LINEAR, Transform.LINEAR_FROM_TWO):
       return part.reshape(self.tensor_shape[::-1]).T
     return part.reshape(self.tensor_shape)
 
 
-def kernel(tensor: str, parameter: str,
-           transform: Transform = Transform.LINEAR, **kwargs) -> Rule:
+def kernel(
+  tensor: str, parameter: str, transform: Transform = Transform.LINEAR, **kwargs
+) -> Rule:
   """The rule of a linear map's weight."""
   return Rule(f'{tensor}.weight', f'{parameter}/kernel', transform, **kwargs)
 
 
-def linear(tensor: str, parameter: str,
-           transform: Transform = Transform.LINEAR, **kwargs
-           ) -> tuple[Rule, Rule]:
+def linear(
+  tensor: str, parameter: str, transform: Transform = Transform.LINEAR, **kwargs
+) -> tuple[Rule, Rule]:
   """Rules of a linear map's weight and bias."""
-  return (kernel(tensor, parameter, transform, **kwargs),
-          Rule(f'{tensor}.bias', f'{parameter}/bias', Transform.VECTOR,
-               **kwargs))
+  return (
+    kernel(tensor, parameter, transform, **kwargs),
+    Rule(f'{tensor}.bias', f'{parameter}/bias', Transform.VECTOR, **kwargs),
+  )
 
 
 def norm(tensor: str, parameter: str, **kwargs) -> tuple[Rule, Rule]:
   """Rules of a layer norm's weight and bias."""
-  return (Rule(f'{tensor}.weight', f'{parameter}/scale', **kwargs),
-          Rule(f'{tensor}.bias', f'{parameter}/bias', **kwargs))
+  return (
+    Rule(f'{tensor}.weight', f'{parameter}/scale', **kwargs),
+    Rule(f'{tensor}.bias', f'{parameter}/bias', **kwargs),
+  )
 
 
-def assign(rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]], *,
-           vocab_size: int) -> list[Assignment]:
+def assign(
+  rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]], *, vocab_size: int
+) -> list[Assignment]:
   """The tensors that fill the parameters that a model has.
 
   Args:
@@ -146,22 +151,37 @@ def assign(rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]], *,
   for rule in rules:
     if LAYER not in rule.tensor:
       if rule.parameter in shapes:
-        found.append(_assignment(rule, rule.tensor, rule.parameter,
-                                 shapes[rule.parameter], None, vocab_size))
+        found.append(
+          _assignment(
+            rule,
+            rule.tensor,
+            rule.parameter,
+            shapes[rule.parameter],
+            None,
+            vocab_size,
+          )
+        )
       continue
     for parameter, layer in _places(rule, shapes):
       shape = shapes[parameter]
       stacked = parameter == rule.parameter
       if layer >= rule.first_layer:
-        found.append(_assignment(
-            rule, rule.tensor.replace(LAYER, str(layer)), parameter,
-            shape[1:] if stacked else shape, layer if stacked else None,
-            vocab_size))
+        found.append(
+          _assignment(
+            rule,
+            rule.tensor.replace(LAYER, str(layer)),
+            parameter,
+            shape[1:] if stacked else shape,
+            layer if stacked else None,
+            vocab_size,
+          )
+        )
   return found
 
 
-def unread(rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]]
-           ) -> list[str]:
+def unread(
+  rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]]
+) -> list[str]:
   """Parameters of single layers that no tensor fills, nor the model reads."""
   found = []
   for rule in rules:
@@ -178,19 +198,31 @@ def _places(rule: Rule, shapes) -> list[tuple[str, int]]:
     return [(rule.parameter, i) for i in range(shapes[rule.parameter][0])]
   outer, _, inner = rule.parameter.partition(_LAYERS)
   pattern = re.compile(re.escape(outer) + r'layers_(\d+)/' + re.escape(inner))
-  return sorted(((name, int(match.group(1))) for name in shapes
-                 if (match := pattern.fullmatch(name))),
-                key=lambda place: place[1])
+  return sorted(
+    (
+      (name, int(match.group(1)))
+      for name in shapes
+      if (match := pattern.fullmatch(name))
+    ),
+    key=lambda place: place[1],
+  )
 
 
 def _assignment(rule, tensor, parameter, shape, layer, vocab_size):
   return Assignment(
-      tensor, _tensor_shape(rule.transform, shape, vocab_size), parameter,
-      shape, layer, rule.transform, rule.part)
+    tensor,
+    _tensor_shape(rule.transform, shape, vocab_size),
+    parameter,
+    shape,
+    layer,
+    rule.transform,
+    rule.part,
+  )
 
 
-def _tensor_shape(transform: Transform, shape: tuple[int, ...],
-                  vocab_size: int) -> tuple[int, ...]:
+def _tensor_shape(
+  transform: Transform, shape: tuple[int, ...], vocab_size: int
+) -> tuple[int, ...]:
   if transform is Transform.COPY:
     return shape
   if transform is Transform.ROWS:

@@ -19,74 +19,93 @@ _MAX_LENGTH = 1024  # relative positions have no bound of their own
 
 # Option -> (field of EncoderDecoderConfig, the library's default for T5).
 _FIELDS: dict[str, tuple[str, Any]] = {
-    'vocab_size': ('vocab_size', 32128),
-    'd_model': ('hidden_dim', 512),
-    'd_kv': ('head_dim', 64),
-    'd_ff': ('mlp_dim', 2048),
-    'num_layers': ('num_encoder_layers', 6),
-    'num_heads': ('num_heads', 8),
-    'relative_attention_num_buckets': ('relative_buckets', 32),
-    'relative_attention_max_distance': ('relative_max_distance', 128),
-    'dropout_rate': ('dropout_rate', 0.1),
-    'layer_norm_epsilon': ('layer_norm_epsilon', 1e-6),
+  'vocab_size': ('vocab_size', 32128),
+  'd_model': ('hidden_dim', 512),
+  'd_kv': ('head_dim', 64),
+  'd_ff': ('mlp_dim', 2048),
+  'num_layers': ('num_encoder_layers', 6),
+  'num_heads': ('num_heads', 8),
+  'relative_attention_num_buckets': ('relative_buckets', 32),
+  'relative_attention_max_distance': ('relative_max_distance', 128),
+  'dropout_rate': ('dropout_rate', 0.1),
+  'layer_norm_epsilon': ('layer_norm_epsilon', 1e-6),
 }
 _MULTILINGUAL = dict(vocab_size=250112, d_ff=1024, num_layers=8, num_heads=6)
 _FEED_FORWARD = {
-    'relu': 'relu', 'gelu': 'gelu', 'gelu_new': 'gelu_tanh', 'silu': 'silu',
-    'gelu_pytorch_tanh': 'gelu_tanh', 'gated-relu': 'relu',
-    'gated-silu': 'silu', 'gated-gelu_new': 'gelu_tanh',
-    'gated-gelu_pytorch_tanh': 'gelu_tanh',
-    'gated-gelu': 'gelu_tanh',  # a name for the approximation, unlike 'gelu'
+  'relu': 'relu',
+  'gelu': 'gelu',
+  'gelu_new': 'gelu_tanh',
+  'silu': 'silu',
+  'gelu_pytorch_tanh': 'gelu_tanh',
+  'gated-relu': 'relu',
+  'gated-silu': 'silu',
+  'gated-gelu_new': 'gelu_tanh',
+  'gated-gelu_pytorch_tanh': 'gelu_tanh',
+  'gated-gelu': 'gelu_tanh',  # a name for the approximation, unlike 'gelu'
 }
 
 
 def _read(options: config_options.Options, model_type: str) -> dict[str, Any]:
   defaults = {} if model_type == 't5' else _MULTILINGUAL
-  fields = {field: options.get(name, defaults.get(name, default))
-            for name, (field, default) in _FIELDS.items()}
+  fields = {
+    field: options.get(name, defaults.get(name, default))
+    for name, (field, default) in _FIELDS.items()
+  }
   fields['num_decoder_layers'] = options.get(
-      'num_decoder_layers', fields['num_encoder_layers'])
+    'num_decoder_layers', fields['num_encoder_layers']
+  )
   usual = 'relu' if model_type == 't5' else 'gated-gelu'
   kind = options.get('feed_forward_proj', usual)
   activation = options.choose('feed_forward_proj', usual, _FEED_FORWARD)
   options.require('is_encoder_decoder', True)
   # The next two repeat feed_forward_proj; a classifier has its own dropout.
-  options.ignore('dense_act_fn', 'is_gated_act', 'initializer_factor',
-                 'classifier_dropout', 'scalable_attention')
+  options.ignore(
+    'dense_act_fn',
+    'is_gated_act',
+    'initializer_factor',
+    'classifier_dropout',
+    'scalable_attention',
+  )
   untied = options.get('tie_word_embeddings', True) is False
   scaled = options.get('scale_decoder_outputs', not untied)
   if model_type == 'mt5':
     scaled = False
   own = untied or options.has_output
   return fields | {
-      'family': 't5', 'activation': activation,
-      'max_length': options.get('n_positions', _MAX_LENGTH),
-      'gated_mlp': kind.startswith('gated-'),
-      'attention_dropout_rate': fields['dropout_rate'],
-      'per_layer_relative_bias': model_type == 'umt5',
-      'output_embeddings': 'own' if own else 'tied',
-      'output_scaling': ('auto' if scaled != own else
-                         'width' if scaled else 'none'),
+    'family': 't5',
+    'activation': activation,
+    'max_length': options.get('n_positions', _MAX_LENGTH),
+    'gated_mlp': kind.startswith('gated-'),
+    'attention_dropout_rate': fields['dropout_rate'],
+    'per_layer_relative_bias': model_type == 'umt5',
+    'output_embeddings': 'own' if own else 'tied',
+    'output_scaling': (
+      'auto' if scaled != own else 'width' if scaled else 'none'
+    ),
   }
 
 
 def _write(config: config_lib.EncoderDecoderConfig, model_type: str):
-  options = {name: getattr(config, field)
-             for name, (field, _) in _FIELDS.items()}
+  options = {
+    name: getattr(config, field) for name, (field, _) in _FIELDS.items()
+  }
   gated = 'gated-' if config.gated_mlp else ''
   names = config_options.ACTIVATION_NAMES | {
-      'gelu_tanh': 'gelu' if gated else 'gelu_new'}
+    'gelu_tanh': 'gelu' if gated else 'gelu_new'
+  }
   options |= {
-      'd_kv': config.dim_per_head,
-      'num_decoder_layers': config.num_decoder_layers,
-      'feed_forward_proj': gated + names[config.activation],
-      'is_encoder_decoder': True, 'n_positions': config.max_length,
-      'tie_word_embeddings': config.output_embeddings == 'tied',
+    'd_kv': config.dim_per_head,
+    'num_decoder_layers': config.num_decoder_layers,
+    'feed_forward_proj': gated + names[config.activation],
+    'is_encoder_decoder': True,
+    'n_positions': config.max_length,
+    'tie_word_embeddings': config.output_embeddings == 'tied',
   }
   problems = [] if config.is_t5 else [f'family is {config.family.value!r}']
   if config.per_layer_relative_bias != (model_type == 'umt5'):
-    problems.append('per_layer_relative_bias is '
-                    f'{config.per_layer_relative_bias}')
+    problems.append(
+      f'per_layer_relative_bias is {config.per_layer_relative_bias}'
+    )
   if gated and config.activation == 'gelu':
     problems.append("activation is 'gelu' with a gate")
   if config.attention_dropout_rate != config.dropout_rate:
@@ -113,57 +132,79 @@ def _layer(side: str) -> tuple[Rule, ...]:
   last = 2 if side == 'decoder' else 1
   mlp = f'{there}.{last}.DenseReluDense'
   rules = [
-      *_attention(f'{there}.0.SelfAttention', f'{here}/attention'),
-      Rule(f'{there}.0.{_BIAS}', f'{here}/relative_bias/table'),
-      Rule(f'{there}.0.layer_norm.weight', f'{here}/attention_norm/scale'),
-      kernel(f'{mlp}.wo', f'{here}/mlp/wo'),
-      Rule(f'{there}.{last}.layer_norm.weight', f'{here}/mlp_norm/scale'),
-      Rule(f'{side}.block.0.layer.0.{_BIAS}',
-           f'model/{side}/relative_bias/table'),
-      Rule(f'{side}.final_layer_norm.weight',
-           f'model/{side}/final_norm/scale')]
+    *_attention(f'{there}.0.SelfAttention', f'{here}/attention'),
+    Rule(f'{there}.0.{_BIAS}', f'{here}/relative_bias/table'),
+    Rule(f'{there}.0.layer_norm.weight', f'{here}/attention_norm/scale'),
+    kernel(f'{mlp}.wo', f'{here}/mlp/wo'),
+    Rule(f'{there}.{last}.layer_norm.weight', f'{here}/mlp_norm/scale'),
+    Rule(
+      f'{side}.block.0.layer.0.{_BIAS}', f'model/{side}/relative_bias/table'
+    ),
+    Rule(f'{side}.final_layer_norm.weight', f'model/{side}/final_norm/scale'),
+  ]
   if side == 'decoder':
     rules += [
-        *_attention(f'{there}.1.EncDecAttention', f'{here}/cross_attention'),
-        Rule(f'{there}.1.layer_norm.weight',
-             f'{here}/cross_attention_norm/scale')]
+      *_attention(f'{there}.1.EncDecAttention', f'{here}/cross_attention'),
+      Rule(
+        f'{there}.1.layer_norm.weight', f'{here}/cross_attention_norm/scale'
+      ),
+    ]
   return tuple(rules)
 
 
 def _attention(there: str, here: str) -> tuple[Rule, ...]:
   inputs = zip('qkv', ('query', 'key', 'value'), strict=True)
-  return (*(kernel(f'{there}.{a}', f'{here}/{b}') for a, b in inputs),
-          kernel(f'{there}.o', f'{here}/output', Transform.LINEAR_FROM_TWO))
+  return (
+    *(kernel(f'{there}.{a}', f'{here}/{b}') for a, b in inputs),
+    kernel(f'{there}.o', f'{here}/output', Transform.LINEAR_FROM_TWO),
+  )
 
 
 def _feed_forward(*, gated: bool) -> tuple[Rule, ...]:
   """Rules of the first maps of the feed-forward blocks."""
   names = (('wi_0', 'gate'), ('wi_1', 'wi')) if gated else (('wi', 'wi'),)
   return tuple(
-      kernel(f'{side}.block.{{layer}}.layer.{last}.DenseReluDense.{a}',
-             f'model/{side}/layers/mlp/{b}')
-      for side, last in (('encoder', 1), ('decoder', 2)) for a, b in names)
+    kernel(
+      f'{side}.block.{{layer}}.layer.{last}.DenseReluDense.{a}',
+      f'model/{side}/layers/mlp/{b}',
+    )
+    for side, last in (('encoder', 1), ('decoder', 2))
+    for a, b in names
+  )
 
 
 def _architecture(model_type: str, name: str) -> Architecture:
   return Architecture(
-      model_type=model_type, prefix='',
-      classes={Task.SEQ2SEQ: f'{name}ForConditionalGeneration'},
-      body=(Rule(_SHARED, 'model/encoder/token', Transform.ROWS),
-            *_layer('encoder'), *_layer('decoder')),
-      variants=lambda config: _feed_forward(gated=config.gated_mlp),
-      head=(), heads={}, output=('lm_head.weight', None),
-      copies={'encoder.embed_tokens.weight': _SHARED,
-              'decoder.embed_tokens.weight': _SHARED},
-      aliases={'hidden_size': 'd_model', 'num_attention_heads': 'num_heads',
-               'num_hidden_layers': 'num_layers', 'head_dim': 'd_kv'},
-      config_class=config_lib.EncoderDecoderConfig,
-      read=lambda options, task: _read(options, model_type),
-      write=lambda config: _write(config, model_type))
+    model_type=model_type,
+    prefix='',
+    classes={Task.SEQ2SEQ: f'{name}ForConditionalGeneration'},
+    body=(
+      Rule(_SHARED, 'model/encoder/token', Transform.ROWS),
+      *_layer('encoder'),
+      *_layer('decoder'),
+    ),
+    variants=lambda config: _feed_forward(gated=config.gated_mlp),
+    head=(),
+    heads={},
+    output=('lm_head.weight', None),
+    copies={
+      'encoder.embed_tokens.weight': _SHARED,
+      'decoder.embed_tokens.weight': _SHARED,
+    },
+    aliases={
+      'hidden_size': 'd_model',
+      'num_attention_heads': 'num_heads',
+      'num_hidden_layers': 'num_layers',
+      'head_dim': 'd_kv',
+    },
+    config_class=config_lib.EncoderDecoderConfig,
+    read=lambda options, task: _read(options, model_type),
+    write=lambda config: _write(config, model_type),
+  )
 
 
 ARCHITECTURES = {
-    't5': _architecture('t5', 'T5'),
-    'mt5': _architecture('mt5', 'MT5'),
-    'umt5': _architecture('umt5', 'UMT5'),
+  't5': _architecture('t5', 'T5'),
+  'mt5': _architecture('mt5', 'MT5'),
+  'umt5': _architecture('umt5', 'UMT5'),
 }

@@ -6,41 +6,55 @@ from xlflax.interop.huggingface import exporting, importing
 from xlflax.interop.huggingface.rules import Assignment, Transform
 
 _HOW = {
-    Transform.COPY: '', Transform.ROWS: '', Transform.VECTOR: '',
-    Transform.ROW: '',
-    Transform.LINEAR: 'transposed', Transform.LINEAR_FROM_TWO: 'transposed',
+  Transform.COPY: '',
+  Transform.ROWS: '',
+  Transform.VECTOR: '',
+  Transform.ROW: '',
+  Transform.LINEAR: 'transposed',
+  Transform.LINEAR_FROM_TWO: 'transposed',
 }
 
 
 def of_import(checked: importing.Import) -> str:
   """A line for each tensor: where it goes, or why it does not."""
   plan = checked.plan
-  lines = [_line(tensor.name, assignment, '->')
-           for tensor, assignment in plan.each()]
-  lines += [f'{name} not kept: {reason}'
-            for name, reason in plan.skipped.items()]
+  lines = [
+    _line(tensor.name, assignment, '->') for tensor, assignment in plan.each()
+  ]
+  lines += [
+    f'{name} not kept: {reason}' for name, reason in plan.skipped.items()
+  ]
   described = checked.description
   values = sum(_size(shape) for shape in plan.shapes.values())
-  head = (f'{described.options["architectures"][0]} '
-          f'({described.architecture.model_type}, '
-          f'{described.task.value}): {len(plan.assignments)} tensors, '
-          f'{len(plan.shapes)} parameters of {values:,} values')
+  head = (
+    f'{described.options["architectures"][0]} '
+    f'({described.architecture.model_type}, '
+    f'{described.task.value}): {len(plan.assignments)} tensors, '
+    f'{len(plan.shapes)} parameters of {values:,} values'
+  )
   spec = checked.vocabulary.spec
-  vocabulary = (f'vocabulary: {checked.vocabulary.kind}, {spec.size:,} '
-                f'entries, {len(spec.languages)} languages')
+  vocabulary = (
+    f'vocabulary: {checked.vocabulary.kind}, {spec.size:,} '
+    f'entries, {len(spec.languages)} languages'
+  )
   return '\n'.join([head, vocabulary, *lines])
 
 
 def of_export(checked: exporting.Export) -> str:
   """A line for each tensor: what it is made of."""
   lines = [_line(a.tensor, a, '<-') for a in checked.assignments]
-  lines += [f'{name} {list(table.shape)} <- configuration'
-            for name, table in checked.constants.items()]
-  lines += [f'{name} not kept: left out at your word'
-            for name in checked.dropped]
-  head = (f'{checked.options["architectures"][0]} '
-          f'({checked.architecture.model_type}, {checked.task.value}), '
-          f'step {checked.step}: {len(checked.assignments)} tensors')
+  lines += [
+    f'{name} {list(table.shape)} <- configuration'
+    for name, table in checked.constants.items()
+  ]
+  lines += [
+    f'{name} not kept: left out at your word' for name in checked.dropped
+  ]
+  head = (
+    f'{checked.options["architectures"][0]} '
+    f'({checked.architecture.model_type}, {checked.task.value}), '
+    f'step {checked.step}: {len(checked.assignments)} tensors'
+  )
   return '\n'.join([head, *lines])
 
 
@@ -50,9 +64,11 @@ def _line(tensor: str, assignment: Assignment, arrow: str) -> str:
   number, count = assignment.part
   if count > 1:
     how = ', '.join(filter(None, [f'part {number + 1} of {count}', how]))
-  return (f'{tensor} {list(assignment.whole_shape)} {arrow} '
-          f'{assignment.parameter}{layer} {list(assignment.shape)}'
-          + (f' ({how})' if how else ''))
+  return (
+    f'{tensor} {list(assignment.whole_shape)} {arrow} '
+    f'{assignment.parameter}{layer} {list(assignment.shape)}'
+    + (f' ({how})' if how else '')
+  )
 
 
 def _size(shape: Iterable[int]) -> int:

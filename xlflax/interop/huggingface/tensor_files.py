@@ -20,13 +20,24 @@ from xlflax.interop.huggingface import torch_files
 
 SAFETENSORS = 'model.safetensors'
 INDEX = f'{SAFETENSORS}.index.json'
-_FORMS = (SAFETENSORS, INDEX, 'pytorch_model.bin',
-          'pytorch_model.bin.index.json')
+_FORMS = (
+  SAFETENSORS,
+  INDEX,
+  'pytorch_model.bin',
+  'pytorch_model.bin.index.json',
+)
 
 _DTYPES = {
-    'F64': np.float64, 'F32': np.float32, 'F16': np.float16,
-    'BF16': ml_dtypes.bfloat16, 'I64': np.int64, 'I32': np.int32,
-    'I16': np.int16, 'I8': np.int8, 'U8': np.uint8, 'BOOL': np.bool_,
+  'F64': np.float64,
+  'F32': np.float32,
+  'F16': np.float16,
+  'BF16': ml_dtypes.bfloat16,
+  'I64': np.int64,
+  'I32': np.int32,
+  'I16': np.int16,
+  'I8': np.int8,
+  'U8': np.uint8,
+  'BOOL': np.bool_,
 }
 
 
@@ -55,8 +66,10 @@ def find(folder: pathlib.Path) -> dict[str, Tensor]:
   form = next((f for f in _FORMS if (folder / f).is_file()), None)
   if form is None:
     raise errors.CheckpointError(
-        'There is no checkpoint in the folder', got=str(folder),
-        expected='one of ' + ', '.join(_FORMS))
+      'There is no checkpoint in the folder',
+      got=str(folder),
+      expected='one of ' + ', '.join(_FORMS),
+    )
   index = _read_index(folder / form) if form.endswith('.json') else None
   names = [form] if index is None else sorted(set(index.values()))
   found: dict[str, Tensor] = {}
@@ -70,8 +83,11 @@ def find(folder: pathlib.Path) -> dict[str, Tensor]:
     problems += _differences(index, found)
   if problems:
     raise errors.CheckpointError(
-        'The checkpoint is incomplete or damaged', got='; '.join(problems),
-        where=str(folder), fix='copy its files again')
+      'The checkpoint is incomplete or damaged',
+      got='; '.join(problems),
+      where=str(folder),
+      fix='copy its files again',
+    )
   return found
 
 
@@ -100,8 +116,9 @@ def _list(file: pathlib.Path) -> dict[str, Tensor]:
   return {name: Tensor(file, name, shape) for name, shape in shapes.items()}
 
 
-def _open(file: pathlib.Path) -> tuple[dict[str, tuple[int, ...]],
-                                       Callable[[str], np.ndarray]]:
+def _open(
+  file: pathlib.Path,
+) -> tuple[dict[str, tuple[int, ...]], Callable[[str], np.ndarray]]:
   """(the shapes in a file, a function that reads a tensor)."""
   try:
     if not file.is_file():
@@ -109,8 +126,9 @@ def _open(file: pathlib.Path) -> tuple[dict[str, tuple[int, ...]],
     if file.suffix == '.safetensors':
       return _open_safetensors(file)
     torch_file = torch_files.TorchFile(file)
-    return {name: stored.shape for name, stored in
-            torch_file.tensors.items()}, torch_file.get
+    return {
+      name: stored.shape for name, stored in torch_file.tensors.items()
+    }, torch_file.get
   except Exception as error:  # Both libraries raise many kinds.
     raise _damaged(file, error) from error
 
@@ -122,8 +140,9 @@ def _open_safetensors(file: pathlib.Path):
   a whole file would stay there besides the copies.
   """
   opened: Any = safetensors.safe_open(str(file), framework='numpy')
-  shapes = {name: tuple(opened.get_slice(name).get_shape())
-            for name in opened.keys()}
+  shapes = {
+    name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()
+  }
   del opened
   with file.open('rb') as stream:
     length = int.from_bytes(stream.read(8), 'little')
@@ -134,16 +153,19 @@ def _open_safetensors(file: pathlib.Path):
     dtype = np.dtype(_DTYPES[entry['dtype']])
     start, stop = entry['data_offsets']
     return np.fromfile(
-        file, dtype, (stop - start) // dtype.itemsize,
-        offset=8 + length + start).reshape(entry['shape'])
+      file, dtype, (stop - start) // dtype.itemsize, offset=8 + length + start
+    ).reshape(entry['shape'])
 
   return shapes, get
 
 
 def _damaged(file: pathlib.Path, error: Exception) -> errors.CheckpointError:
   return errors.CheckpointError(
-      'A file of the checkpoint can not be read', got=str(error),
-      where=str(file), fix='copy it again')
+    'A file of the checkpoint can not be read',
+    got=str(error),
+    where=str(file),
+    fix='copy it again',
+  )
 
 
 def _read_index(path: pathlib.Path) -> dict[str, str]:
@@ -152,9 +174,11 @@ def _read_index(path: pathlib.Path) -> dict[str, str]:
     return {str(name): str(file) for name, file in found.items()}
   except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
     raise errors.CheckpointError(
-        "The checkpoint's index can't be read",
-        got=f'{type(error).__name__}: {error}', where=str(path),
-        expected='JSON with a "weight_map"') from error
+      "The checkpoint's index can't be read",
+      got=f'{type(error).__name__}: {error}',
+      where=str(path),
+      expected='JSON with a "weight_map"',
+    ) from error
 
 
 def _differences(index: dict[str, str], found: dict[str, Tensor]) -> list[str]:
@@ -165,6 +189,8 @@ def _differences(index: dict[str, str], found: dict[str, Tensor]) -> list[str]:
     elif name not in index:
       problems.append(f'{name} of {found[name].file.name} is not in the index')
     elif index[name] != found[name].file.name:
-      problems.append(f'{name} is in {found[name].file.name}, not, as the '
-                      f'index says, in {index[name]}')
+      problems.append(
+        f'{name} is in {found[name].file.name}, not, as the '
+        f'index says, in {index[name]}'
+      )
   return problems

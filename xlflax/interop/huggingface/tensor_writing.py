@@ -28,9 +28,14 @@ def write(checked: Export, folder: pathlib.Path, limit: int) -> None:
       shards.append({})
     shards[-1][name] = size
   stem, suffix = tensor_files.SAFETENSORS.split('.')
-  files = ([tensor_files.SAFETENSORS] if len(shards) == 1 else [
+  files = (
+    [tensor_files.SAFETENSORS]
+    if len(shards) == 1
+    else [
       f'{stem}-{i + 1:05}-of-{len(shards):05}.{suffix}'
-      for i in range(len(shards))])
+      for i in range(len(shards))
+    ]
+  )
   values = _values(checked)
   for file, shard in zip(files, shards, strict=True):
     content: dict[str, np.ndarray] = {}
@@ -39,12 +44,17 @@ def write(checked: Export, folder: pathlib.Path, limit: int) -> None:
       content[name] = value
     safetensors.numpy.save_file(content, folder / file, metadata=_METADATA)
   if len(files) > 1:
-    index = {'metadata': {'total_size': sum(
-        sum(shard.values()) for shard in shards)},
-        'weight_map': {name: file for file, shard in
-                       zip(files, shards, strict=True) for name in shard}}
+    index = {
+      'metadata': {'total_size': sum(sum(shard.values()) for shard in shards)},
+      'weight_map': {
+        name: file
+        for file, shard in zip(files, shards, strict=True)
+        for name in shard
+      },
+    }
     (folder / tensor_files.INDEX).write_text(
-        json.dumps(index, indent=2) + '\n', encoding='utf-8')
+      json.dumps(index, indent=2) + '\n', encoding='utf-8'
+    )
 
 
 class _Parts:
@@ -91,12 +101,13 @@ def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
   """Tensors in the order of `_sizes`; reads one parameter at a time."""
   checkpoint = checkpoints.path_of(checked.run.directory, checked.step)
   shapes = checkpoints.saved_shapes(checkpoint)
-  averaged = any(name.startswith('ema/') for name in
-                 checkpoints.saved_shapes(checkpoint, 'train'))
+  averaged = any(
+    name.startswith('ema/')
+    for name in checkpoints.saved_shapes(checkpoint, 'train')
+  )
   parts = _Parts()
   for parameter, assignments in _by_parameter(checked).items():
-    value = _read(checkpoint, parameter, shapes[parameter],
-                  averaged=averaged)
+    value = _read(checkpoint, parameter, shapes[parameter], averaged=averaged)
     for assignment in assignments:
       part = value if assignment.layer is None else value[assignment.layer]
       tensor = assignment.write(part).astype(checked.dtype)
@@ -108,8 +119,9 @@ def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
     yield _name(checked, name), table.astype(checked.dtype)
 
 
-def _read(checkpoint: pathlib.Path, parameter: str, shape, *,
-          averaged: bool) -> np.ndarray:
+def _read(
+  checkpoint: pathlib.Path, parameter: str, shape, *, averaged: bool
+) -> np.ndarray:
   """One parameter of the checkpoint; its running average, if it has one."""
   sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   leaf = jax.ShapeDtypeStruct(shape, np.float32, sharding=sharding)
@@ -118,7 +130,8 @@ def _read(checkpoint: pathlib.Path, parameter: str, shape, *,
   for name in reversed(path):
     part = {name: part}
   found = checkpoints.read_part(
-      checkpoint, 'train' if averaged else 'params', part)
+    checkpoint, 'train' if averaged else 'params', part
+  )
   for name in path:
     found = found[name]
   return np.asarray(found)

@@ -16,13 +16,19 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-_MAGIC = 0x1950a86a20f9469cfc6c  # the older layout begins with it, pickled
+_MAGIC = 0x1950A86A20F9469CFC6C  # the older layout begins with it, pickled
 
 _STORAGES = {
-    'FloatStorage': np.float32, 'DoubleStorage': np.float64,
-    'HalfStorage': np.float16, 'BFloat16Storage': ml_dtypes.bfloat16,
-    'LongStorage': np.int64, 'IntStorage': np.int32, 'ShortStorage': np.int16,
-    'CharStorage': np.int8, 'ByteStorage': np.uint8, 'BoolStorage': np.bool_,
+  'FloatStorage': np.float32,
+  'DoubleStorage': np.float64,
+  'HalfStorage': np.float16,
+  'BFloat16Storage': ml_dtypes.bfloat16,
+  'LongStorage': np.int64,
+  'IntStorage': np.int32,
+  'ShortStorage': np.int16,
+  'CharStorage': np.int8,
+  'ByteStorage': np.uint8,
+  'BoolStorage': np.bool_,
 }
 
 
@@ -45,12 +51,14 @@ class Stored(NamedTuple):
   def view(self, numbers: np.ndarray) -> np.ndarray:
     """The tensor, copied out of its storage's numbers."""
     strides = [stride * numbers.itemsize for stride in self.strides]
-    last = sum((n - 1) * s for n, s in zip(
-        self.shape, self.strides, strict=True))
+    last = sum(
+      (n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)
+    )
     if 0 not in self.shape and self.offset + last >= len(numbers):
       raise ValueError('a tensor lies outside of its storage')
     return np.lib.stride_tricks.as_strided(
-        numbers[self.offset:], self.shape, strides).copy()
+      numbers[self.offset :], self.shape, strides
+    ).copy()
 
 
 def _rebuild_tensor(storage, offset, shape, strides, *unused):
@@ -62,10 +70,10 @@ def _rebuild_parameter(tensor, *unused):
 
 
 _ALLOWED: dict[tuple[str, str], Any] = {
-    ('collections', 'OrderedDict'): collections.OrderedDict,
-    ('torch._utils', '_rebuild_tensor_v2'): _rebuild_tensor,
-    ('torch._utils', '_rebuild_tensor'): _rebuild_tensor,
-    ('torch._utils', '_rebuild_parameter'): _rebuild_parameter,
+  ('collections', 'OrderedDict'): collections.OrderedDict,
+  ('torch._utils', '_rebuild_tensor_v2'): _rebuild_tensor,
+  ('torch._utils', '_rebuild_tensor'): _rebuild_tensor,
+  ('torch._utils', '_rebuild_parameter'): _rebuild_parameter,
 } | {('torch', name): np.dtype(kind) for name, kind in _STORAGES.items()}
 
 
@@ -100,8 +108,8 @@ class TorchFile:
     if not isinstance(state, dict):
       raise ValueError(f'it holds a {type(state).__name__}, no tensors by name')
     self.tensors: dict[str, Stored] = {
-        name: value for name, value in state.items()
-        if isinstance(value, Stored)}
+      name: value for name, value in state.items() if isinstance(value, Stored)
+    }
     others = sorted(str(name) for name in state.keys() - self.tensors.keys())
     if others:
       raise ValueError('it holds more than tensors: ' + ', '.join(others[:9]))
@@ -124,7 +132,8 @@ def _open_zip(path: pathlib.Path) -> tuple[Any, _Reader]:
       raise ValueError('it has no data.pkl')
     folder = pickled[0].removesuffix('data.pkl')
     if f'{folder}byteorder' in archive.namelist() and (
-        archive.read(f'{folder}byteorder') != b'little'):
+      archive.read(f'{folder}byteorder') != b'little'
+    ):
       raise ValueError('it is not in little-endian byte order')
     state = _Unpickler(io.BytesIO(archive.read(pickled[0]))).load()
 
@@ -146,8 +155,9 @@ def _open_plain(path: pathlib.Path) -> tuple[Any, _Reader]:
     state = _Unpickler(file).load()
     keys = [str(key) for key in _Unpickler(file).load()]
     start = file.tell()
-  storages = {s.storage.key: s.storage for s in state.values()
-              if isinstance(s, Stored)}
+  storages = {
+    s.storage.key: s.storage for s in state.values() if isinstance(s, Stored)
+  }
   places = {}
   for key in keys:
     if key not in storages:
@@ -156,7 +166,8 @@ def _open_plain(path: pathlib.Path) -> tuple[Any, _Reader]:
     start += 8 + storages[key].size * storages[key].dtype.itemsize
 
   def read(storage: Storage) -> np.ndarray:
-    return np.fromfile(path, storage.dtype, storage.size,
-                       offset=places[storage.key])
+    return np.fromfile(
+      path, storage.dtype, storage.size, offset=places[storage.key]
+    )
 
   return state, read

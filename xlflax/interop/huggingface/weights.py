@@ -32,7 +32,8 @@ def load(plan: plan_lib.Plan, *, place: Place | None = None) -> dict[str, Any]:
   """
   _check_copies(plan)
   waiting = collections.Counter(
-      assignment.parameter for _, assignment in plan.each())
+    assignment.parameter for _, assignment in plan.each()
+  )
   buffers: dict[str, np.ndarray] = {}
   tree: dict[str, Any] = {}
   for tensor, value in tensor_files.read(plan.assignments):
@@ -70,14 +71,17 @@ def _check_copies(plan: plan_lib.Plan) -> None:
   for tensor, expected in plan.constants.items():
     value = dict(tensor_files.read([tensor]))[tensor]
     if value.shape != expected.shape or not np.allclose(
-        value, expected, rtol=0, atol=_TOLERANCE):
+      value, expected, rtol=0, atol=_TOLERANCE
+    ):
       problems.append(f'{tensor.name} is not the constant table')
   if problems:
     raise errors.CheckpointError(
-        'The tensors do not fit the configuration', got='; '.join(problems),
-        where=str(next(iter(plan.assignments)).file.parent),
-        fix='set tie_word_embeddings or sinusoidal_embeddings to false in '
-        'config.json if the model was trained like that')
+      'The tensors do not fit the configuration',
+      got='; '.join(problems),
+      where=str(next(iter(plan.assignments)).file.parent),
+      fix='set tie_word_embeddings or sinusoidal_embeddings to false in '
+      'config.json if the model was trained like that',
+    )
 
 
 def _set(tree: dict[str, Any], name: str, value) -> None:

@@ -29,9 +29,12 @@ def params_axes(boxed) -> dict[str, Any]:
     boxed: parameters or their shapes, boxed with logical axes.
   """
   named = params_lib.names(_unwrapped(boxed))
-  return params_lib.nest({
+  return params_lib.nest(
+    {
       f'{name}_axes': flax_partitioning.AxisMetadata(names=axes.names)
-      for name, axes in named.items()})
+      for name, axes in named.items()
+    }
+  )
 
 
 class _Axes:

@@ -58,8 +58,11 @@ def find(checkpoint: str | pathlib.Path) -> dict[str, Tensor]:
     raise _no_checkpoint(folder)
   if not found:
     raise errors.CheckpointError(
-        'The checkpoint has no parameters', got='no target',
-        expected="what T5X's trainer writes", where=str(folder))
+      'The checkpoint has no parameters',
+      got='no target',
+      expected="what T5X's trainer writes",
+      where=str(folder),
+    )
   return {tensor.name: tensor for tensor in found}
 
 
@@ -72,23 +75,34 @@ def step_of(checkpoint: str | pathlib.Path) -> int:
 def _no_checkpoint(folder: pathlib.Path) -> errors.CheckpointError:
   inside = sorted(folder.glob('checkpoint_*'), key=step_of)
   return errors.CheckpointError(
-      'This is no checkpoint of T5X', got=str(folder),
-      expected=f'a folder with {_MSGPACK} or {_STATE}/{_ORBAX_METADATA}',
-      fix=f'take {inside[-1]}' if inside else 'take a folder such as '
-      'MODEL_DIR/checkpoint_1000')
+    'This is no checkpoint of T5X',
+    got=str(folder),
+    expected=f'a folder with {_MSGPACK} or {_STATE}/{_ORBAX_METADATA}',
+    fix=f'take {inside[-1]}'
+    if inside
+    else 'take a folder such as MODEL_DIR/checkpoint_1000',
+  )
 
 
 def _from_orbax(state: pathlib.Path) -> list[Tensor]:
   try:
     metadata: Any = ocp.PyTreeCheckpointHandler().metadata(state)
     tree = getattr(metadata, 'tree', metadata)
-    shapes = {name: tuple(leaf.shape) for name, leaf in
-              params_lib.names(tree).items() if name.startswith(_TARGET)}
+    shapes = {
+      name: tuple(leaf.shape)
+      for name, leaf in params_lib.names(tree).items()
+      if name.startswith(_TARGET)
+    }
   except Exception as error:  # pylint: disable=broad-except
     raise _damaged(state, error) from error
-  return [Tensor(name.removeprefix(_TARGET), shape,
-                 functools.partial(_read_orbax, state, name, shape))
-          for name, shape in shapes.items()]
+  return [
+    Tensor(
+      name.removeprefix(_TARGET),
+      shape,
+      functools.partial(_read_orbax, state, name, shape),
+    )
+    for name, shape in shapes.items()
+  ]
 
 
 def _read_orbax(state: pathlib.Path, name: str, shape) -> np.ndarray:
@@ -103,7 +117,8 @@ def _read_orbax(state: pathlib.Path, name: str, shape) -> np.ndarray:
 def _from_msgpack(folder: pathlib.Path) -> list[Tensor]:
   try:
     content = flax.serialization.msgpack_restore(
-        (folder / _MSGPACK).read_bytes())
+      (folder / _MSGPACK).read_bytes()
+    )
     leaves = dict(_leaves(content['optimizer']['target']))
     return [_tensor(folder, name, leaf) for name, leaf in leaves.items()]
   except Exception as error:  # pylint: disable=broad-except
@@ -128,25 +143,31 @@ def _tensor(folder: pathlib.Path, name: str, leaf) -> Tensor:
   # Where it was written, possibly in another place or a bucket.
   path = leaf['kvstore'].get('path') or leaf['path']
   store = _open(leaf['driver'], folder / path.rstrip('/').split('/')[-1])
+
   def read() -> np.ndarray:
     try:
       return np.asarray(store.read().result()).astype(np.float32)
     except Exception as error:  # pylint: disable=broad-except
       raise _damaged(folder, error, name) from error
+
   return Tensor(name, tuple(store.shape), read)
 
 
 def _open(driver: str, path: pathlib.Path):
   """Opens an array; there is a folder for each, with its description."""
-  return tensorstore.open({
-      'driver': driver, 'kvstore': {'driver': 'file', 'path': f'{path}/'},
-  }, read=True, open=True).result()
+  return tensorstore.open(
+    {'driver': driver, 'kvstore': {'driver': 'file', 'path': f'{path}/'}},
+    read=True,
+    open=True,
+  ).result()
 
 
 def _damaged(where, error: Exception, name: str = '') -> errors.XlflaxError:
   first = (str(error).strip() or type(error).__name__).splitlines()[0]
   return errors.CheckpointError(
-      'A checkpoint of T5X can not be read',
-      got=f'{name}: {first}' if name else first,
-      expected='a complete checkpoint', where=str(where),
-      fix='copy it again, with all of its files')
+    'A checkpoint of T5X can not be read',
+    got=f'{name}: {first}' if name else first,
+    expected='a complete checkpoint',
+    where=str(where),
+    fix='copy it again, with all of its files',
+  )

@@ -45,9 +45,14 @@ class Import:
   sources: Mapping[str, Sources]
 
 
-def check(checkpoint: str | pathlib.Path, *,
-          vocabulary: vocabulary_lib.Vocabulary, model: Any = None,
-          scan_layers: bool = True, activation: str | None = None) -> Import:
+def check(
+  checkpoint: str | pathlib.Path,
+  *,
+  vocabulary: vocabulary_lib.Vocabulary,
+  model: Any = None,
+  scan_layers: bool = True,
+  activation: str | None = None,
+) -> Import:
   """Checks all of a checkpoint but the values of its tensors.
 
   Args:
@@ -63,8 +68,7 @@ def check(checkpoint: str | pathlib.Path, *,
       that are missing, surplus or of another shape are listed.
     VocabularyError: the vocabulary does not fit the embeddings.
   """
-  checkpoint = paths.local(
-      checkpoint, where='checkpoint of T5X').absolute()
+  checkpoint = paths.local(checkpoint, where='checkpoint of T5X').absolute()
   tensors = checkpoint_files.find(checkpoint)
   shapes = {name: tensor.shape for name, tensor in tensors.items()}
   own = any(name.startswith(_OWN) for name in tensors)
@@ -73,9 +77,11 @@ def check(checkpoint: str | pathlib.Path, *,
   else:
     if model is not None:
       raise errors.ConfigError(
-          "The model is given for a checkpoint of T5X's own T5",
-          got=type(model).__name__, where=str(checkpoint),
-          fix='leave --gin_file out: the tensors tell the sizes')
+        "The model is given for a checkpoint of T5X's own T5",
+        got=type(model).__name__,
+        where=str(checkpoint),
+        fix='leave --gin_file out: the tensors tell the sizes',
+      )
     model = _t5(shapes, vocabulary, scan_layers, activation)
   wanted = _shapes_of(model)
   if own:
@@ -90,42 +96,55 @@ def check(checkpoint: str | pathlib.Path, *,
 def _own_model(model, vocabulary, checkpoint):
   if model is None:
     raise errors.ConfigError(
-        "A checkpoint of xlflax's own model does not tell its configuration",
-        got='no model', where=str(checkpoint),
-        fix='give the model that t5x.train was given, such as '
-        '--gin_file=models/SIZE.gin')
-  return model.clone(config=model_config.with_vocabulary(
-      model.config, vocabulary.spec))
+      "A checkpoint of xlflax's own model does not tell its configuration",
+      got='no model',
+      where=str(checkpoint),
+      fix='give the model that t5x.train was given, such as '
+      '--gin_file=models/SIZE.gin',
+    )
+  return model.clone(
+    config=model_config.with_vocabulary(model.config, vocabulary.spec)
+  )
 
 
 def _t5(shapes, vocabulary, scan_layers, activation):
   config = t5_rules.read_config(
-      shapes, scan_layers=scan_layers, activation=activation)
+    shapes, scan_layers=scan_layers, activation=activation
+  )
   rows = shapes[t5_rules.EMBEDDING][0]
   if len(vocabulary) > rows:
     raise errors.VocabularyError(
-        'The vocabulary has more entries than the embeddings have rows',
-        got=f'{len(vocabulary)} entries', expected=f'at most {rows}',
-        fix='give the vocabulary that the model was trained with')
+      'The vocabulary has more entries than the embeddings have rows',
+      got=f'{len(vocabulary)} entries',
+      expected=f'at most {rows}',
+      fix='give the vocabulary that the model was trained with',
+    )
   # T5X rounds the rows up, as `vocab_multiple` does.
   config = dataclasses.replace(
-      config, vocab_multiple=1 if rows == len(vocabulary) else rows)
+    config, vocab_multiple=1 if rows == len(vocabulary) else rows
+  )
   return encoder_decoder.EncoderDecoder(
-      model_config.with_vocabulary(config, vocabulary.spec))
+    model_config.with_vocabulary(config, vocabulary.spec)
+  )
 
 
 def _shapes_of(model) -> dict[str, tuple[int, ...]]:
   boxed = jax.eval_shape(
-      lambda: models_api.init_params(model, jax.random.key(0)))
-  return {name: tuple(leaf.shape) for name, leaf in params_lib.names(
-      {'model': nn.meta.unbox(boxed)}).items()}
+    lambda: models_api.init_params(model, jax.random.key(0))
+  )
+  return {
+    name: tuple(leaf.shape)
+    for name, leaf in params_lib.names({'model': nn.meta.unbox(boxed)}).items()
+  }
 
 
 def _t5_sources(wanted, config, shapes) -> dict[str, Sources]:
   top = {here: there for there, here in t5_rules.top_names(config).items()}
   scanned = t5_rules.is_scanned(shapes)
-  return {name: t5_rules.tensors_of(name, top, config, scanned=scanned)
-          for name in wanted}
+  return {
+    name: t5_rules.tensors_of(name, top, config, scanned=scanned)
+    for name in wanted
+  }
 
 
 def _check(wanted, sources, shapes, own, checkpoint) -> None:
@@ -139,27 +158,39 @@ def _check(wanted, sources, shapes, own, checkpoint) -> None:
     for tensor, layer in parts:
       if tensor not in shapes:
         continue
-      found = (shapes[tensor] if own else
-               t5_rules.part_shape(tensor, shapes[tensor], layer))
-      fits = found == shape if own or len(found) == len(shape) else (
-          math.prod(found) == math.prod(shape))
+      found = (
+        shapes[tensor]
+        if own
+        else t5_rules.part_shape(tensor, shapes[tensor], layer)
+      )
+      fits = (
+        found == shape
+        if own or len(found) == len(shape)
+        else (math.prod(found) == math.prod(shape))
+      )
       if not fits:
-        problems.append(f'{tensor} has the shape {shapes[tensor]} for {name} '
-                        f'{wanted[name]}')
+        problems.append(
+          f'{tensor} has the shape {shapes[tensor]} for {name} {wanted[name]}'
+        )
   if problems:
     raise errors.CheckpointError(
-        'The tensors of the checkpoint are not those of the model',
-        got='; '.join(dict.fromkeys(problems)), where=str(checkpoint),
-        expected=f'the {len(wanted)} parameters of the model',
-        fix='give the model and vocabulary that it was trained with')
+      'The tensors of the checkpoint are not those of the model',
+      got='; '.join(dict.fromkeys(problems)),
+      where=str(checkpoint),
+      expected=f'the {len(wanted)} parameters of the model',
+      fix='give the model and vocabulary that it was trained with',
+    )
 
 
 def table(checked: Import) -> str:
   """What becomes what, a line for each parameter."""
+
   def source(parts: Sources) -> str:
     (tensor, layer), more = parts[0], len(parts) - 1
     place = '' if layer is None else f'[:, {layer}]'
     return tensor + place + (f', and {more} layers more' if more else '')
 
-  return '\n'.join(f'{source(parts)} -> {name} {checked.shapes[name]}'
-                   for name, parts in checked.sources.items())
+  return '\n'.join(
+    f'{source(parts)} -> {name} {checked.shapes[name]}'
+    for name, parts in checked.sources.items()
+  )

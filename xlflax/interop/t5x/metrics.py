@@ -25,8 +25,9 @@ class Total(clu_metrics.Average):
     return self.total
 
 
-def from_output(output: base.ObjectiveOutput, languages: tuple[str, ...]
-                ) -> dict[str, clu_metrics.Metric]:
+def from_output(
+  output: base.ObjectiveOutput, languages: tuple[str, ...]
+) -> dict[str, clu_metrics.Metric]:
   """Metrics of one batch, by name.
 
   Before: `{'mlm/loss': Sum([6., 1.], [3., 1.])}` with languages
@@ -39,18 +40,21 @@ def from_output(output: base.ObjectiveOutput, languages: tuple[str, ...]
     languages: codes, in the order of the language ids.
   """
   found: dict[str, clu_metrics.Metric] = {
-      'loss': _metric('loss', output.loss.total, output.loss.weight),
-      'timing/steps_per_second': t5x_metrics.StepsPerTime.from_model_output()}
+    'loss': _metric('loss', output.loss.total, output.loss.weight),
+    'timing/steps_per_second': t5x_metrics.StepsPerTime.from_model_output(),
+  }
   for name, value in output.metrics.items():
     found[name] = _metric(name, value.total.sum(), value.weight.sum())
     if value.total.ndim:
-      found |= {f'{name}/{code}': _metric(name, value.total[i],
-                                          value.weight[i])
-                for i, code in enumerate(languages)}
+      found |= {
+        f'{name}/{code}': _metric(name, value.total[i], value.weight[i])
+        for i, code in enumerate(languages)
+      }
   return found
 
 
 def _metric(name: str, total, weight) -> clu_metrics.Metric:
   kind = {metrics_lib.TOKENS: Total, metrics_lib.PERPLEXITY: Perplexity}.get(
-      name.rsplit('/', 1)[-1], clu_metrics.Average)
+    name.rsplit('/', 1)[-1], clu_metrics.Average
+  )
   return kind(total=total, count=weight)

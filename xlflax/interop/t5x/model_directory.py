@@ -26,8 +26,9 @@ def load(checked: Import) -> dict[str, Any]:
   Raises:
     CheckpointError: a tensor can't be read.
   """
-  return params_lib.nest({
-      name: jnp.asarray(_parameter(checked, name)) for name in checked.shapes})
+  return params_lib.nest(
+    {name: jnp.asarray(_parameter(checked, name)) for name in checked.shapes}
+  )
 
 
 def _parameter(checked: Import, name: str) -> np.ndarray:
@@ -41,9 +42,13 @@ def _parameter(checked: Import, name: str) -> np.ndarray:
   for tensor, layer in parts:
     if tensor not in arrays:
       arrays[tensor] = checked.tensors[tensor].read()
-    made.append(t5_rules.here(
-        tensor, t5_rules.part(arrays[tensor], layer),
-        shape[1:] if stacked else shape))
+    made.append(
+      t5_rules.here(
+        tensor,
+        t5_rules.part(arrays[tensor], layer),
+        shape[1:] if stacked else shape,
+      )
+    )
     if layer is None:
       del arrays[tensor]
   return np.stack(made) if stacked else made[0]
@@ -61,8 +66,9 @@ def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
   with paths.new_directory(model_dir, where='--output') as made:
     _write(checked, load(checked), made)
     run_directory.write_atomically(
-        made / gin_file.FILE,
-        gin_file.of_model(checked.model.config, str(model_dir)))
+      made / gin_file.FILE,
+      gin_file.of_model(checked.model.config, str(model_dir)),
+    )
   return model_dir
 
 
@@ -71,14 +77,26 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
   run_directory.write_model(directory, checked.model)
   found = checked.vocabulary
   vocabulary_training.write_vocabulary(
-      found, found.description | found.describe(),
-      directory / run_directory.VOCABULARY)
-  run_directory.write_atomically(directory / RECORD, json.dumps(
-      {'checkpoint': checked.checkpoint.name, 'step': step}) + '\n')
+    found,
+    found.description | found.describe(),
+    directory / run_directory.VOCABULARY,
+  )
+  run_directory.write_atomically(
+    directory / RECORD,
+    json.dumps({'checkpoint': checked.checkpoint.name, 'step': step}) + '\n',
+  )
   kept = checkpoints.Checkpoints(
-      directory, checkpoints.CheckpointOptions(asynchronous=False))
-  kept.save(state_lib.TrainState(
-      step=jnp.int32(step), params=params, opt_state=(), ema=(),
-      objective_state={}), meta={})
+    directory, checkpoints.CheckpointOptions(asynchronous=False)
+  )
+  kept.save(
+    state_lib.TrainState(
+      step=jnp.int32(step),
+      params=params,
+      opt_state=(),
+      ema=(),
+      objective_state={},
+    ),
+    meta={},
+  )
   kept.close()
   run_lib.mark_finished(directory, step)

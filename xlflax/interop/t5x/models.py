@@ -35,25 +35,36 @@ class EncoderModel(ObjectiveModel):
     params = inputs.bind(self.module, thawed(params), batch, self.spec)
     token_ids = batch[batch_lib.TOKEN_IDS]
     states = inputs.encode(
-        self.module, params, batch, rng=jax.random.key(0),
-        context=self.context(jax.random.key(0), train=False))
+      self.module,
+      params,
+      batch,
+      rng=jax.random.key(0),
+      context=self.context(jax.random.key(0), train=False),
+    )
     logits = inputs.call(self.module, params, 'logits', states)
-    special = jnp.isin(jnp.arange(logits.shape[-1]),
-                       jnp.asarray(self.spec.special_ids))
+    special = jnp.isin(
+      jnp.arange(logits.shape[-1]), jnp.asarray(self.spec.special_ids)
+    )
     logits = jnp.where(special[None, None], -jnp.inf, logits)
     masked = token_ids == self.spec.mask_id
     chances = jnp.max(jax.nn.log_softmax(logits), axis=-1)
     best = jnp.argmax(logits, axis=-1).astype(token_ids.dtype)
-    return (jnp.where(masked, best, token_ids),
-            {'scores': jnp.sum(jnp.where(masked, chances, 0.0), axis=-1)})
+    return (
+      jnp.where(masked, best, token_ids),
+      {'scores': jnp.sum(jnp.where(masked, chances, 0.0), axis=-1)},
+    )
 
 
 class EncoderDecoderModel(ObjectiveModel):
   """An encoder-decoder: translation, span corruption, infilling."""
 
-  def __init__(self, *, objective: base.Objective,
-               decoding_options: decoding.DecodingOptions | None = None,
-               **arguments):
+  def __init__(
+    self,
+    *,
+    objective: base.Objective,
+    decoding_options: decoding.DecodingOptions | None = None,
+    **arguments,
+  ):
     """As `ObjectiveModel`, and how `predict_batch` generates.
 
     Raises:
@@ -61,9 +72,12 @@ class EncoderDecoderModel(ObjectiveModel):
     """
     if not isinstance(objective, seq2seq.SequenceToSequence):
       raise errors.ConfigError(
-          'The objective predicts no rows', got=objective.name,
-          expected='translation, span corruption or the like',
-          where='EncoderDecoderModel.objective', fix='use an EncoderModel')
+        'The objective predicts no rows',
+        got=objective.name,
+        expected='translation, span corruption or the like',
+        where='EncoderDecoderModel.objective',
+        fix='use an EncoderModel',
+      )
     super().__init__(objective=objective, **arguments)
     self._sequences = objective
     self._decoding = decoding_options or decoding.DecodingOptions()
@@ -84,14 +98,20 @@ class EncoderDecoderModel(ObjectiveModel):
     """
     objective = self._sequences
     source, goal, _ = objective.rows(
-        batch, self.context(self.key(batch), train=False),
-        self.key(batch))
-    source = seq2seq.with_symbols(source, objective.source_symbols,
-                                  self.spec)
+      batch, self.context(self.key(batch), train=False), self.key(batch)
+    )
+    source = seq2seq.with_symbols(source, objective.source_symbols, self.spec)
     languages = teacher_forcing.row_languages(goal, self.spec)
     found = decoding.generate(
-        self.module, thawed(params), source, options=self._decoding,
-        vocabulary=self.spec, rng=rng, language_ids=languages,
-        decoder_start=teacher_forcing.start_ids(
-            languages, objective.decoder_start, self.spec))
+      self.module,
+      thawed(params),
+      source,
+      options=self._decoding,
+      vocabulary=self.spec,
+      rng=rng,
+      language_ids=languages,
+      decoder_start=teacher_forcing.start_ids(
+        languages, objective.decoder_start, self.spec
+      ),
+    )
     return found.token_ids[:, 0], {'scores': found.scores[:, 0]}

@@ -31,7 +31,7 @@ class Normalization(enum.Enum):
   """What T5X takes the gradient of."""
 
   MEAN = 'mean'  # over the predicted tokens of the batch, as xlflax does
-  SUM = 'sum'    # for Adafactor, and with several micro-batches
+  SUM = 'sum'  # for Adafactor, and with several micro-batches
 
 
 class ObjectiveModel(t5x_models.BaseModel):
@@ -47,13 +47,18 @@ class ObjectiveModel(t5x_models.BaseModel):
     FEATURE_CONVERTER_CLS: makes converters of the layout.
   """
 
-  def __init__(self, *, module: Any,
-               vocabulary: seqio_vocabulary.SeqioVocabulary,
-               objective: base.Objective, optimizer_def: Any,
-               layout: stream.Layout | str,
-               pairs: stream.PairOptions = stream.PairOptions(),  # noqa: B008
-               normalization: Normalization | str = Normalization.MEAN,
-               seed: int = 0):
+  def __init__(
+    self,
+    *,
+    module: Any,
+    vocabulary: seqio_vocabulary.SeqioVocabulary,
+    objective: base.Objective,
+    optimizer_def: Any,
+    layout: stream.Layout | str,
+    pairs: stream.PairOptions = stream.PairOptions(),  # noqa: B008
+    normalization: Normalization | str = Normalization.MEAN,
+    seed: int = 0,
+  ):
     """Checks that the objective can be trained by T5X.
 
     Args:
@@ -73,15 +78,17 @@ class ObjectiveModel(t5x_models.BaseModel):
     super().__init__(optimizer_def=optimizer_def)
     spec = vocabulary.vocabulary.spec
     self.module = module.clone(
-        config=model_config.with_vocabulary(module.config, spec))
+      config=model_config.with_vocabulary(module.config, spec)
+    )
     self.objective = objective
     self.input_vocabulary = self.output_vocabulary = vocabulary
     self.FEATURE_CONVERTER_CLS = functools.partial(
-        feature_converters.RowConverter, spec=spec, layout=layout,
-        pairs=pairs)
+      feature_converters.RowConverter, spec=spec, layout=layout, pairs=pairs
+    )
     self.spec, self._seed = spec, seed
     self._normalization = enums.of_value(
-        normalization, Normalization, where='normalization')
+      normalization, Normalization, where='normalization'
+    )
     _check(objective, self.module)
 
   def get_initial_variables(self, rng, input_shapes, input_types=None):
@@ -92,9 +99,9 @@ class ObjectiveModel(t5x_models.BaseModel):
     heads = self.objective.init_heads(self.module, head_rng)
     if heads:
       boxed['heads'] = {self.objective.name: heads}
-    return flax.core.freeze({
-        'params': nn.meta.unbox(boxed),
-        'params_axes': axes.params_axes(boxed)})
+    return flax.core.freeze(
+      {'params': nn.meta.unbox(boxed), 'params_axes': axes.params_axes(boxed)}
+    )
 
   def loss_fn(self, params, batch: Mapping[str, jax.Array], dropout_rng):
     """The objective's loss, as `Normalization` says, and its metrics.
@@ -108,13 +115,19 @@ class ObjectiveModel(t5x_models.BaseModel):
     train = dropout_rng is not None
     rng = dropout_rng if train else self.key(batch)
     output = self._output(self.objective, params, batch, rng, train=train)
-    loss = (base.mean(output.loss)
-            if self._normalization is Normalization.MEAN
-            else output.loss.total)
+    loss = (
+      base.mean(output.loss)
+      if self._normalization is Normalization.MEAN
+      else output.loss.total
+    )
     return loss, metrics_lib.from_output(output, self.spec.languages)
 
-  def score_batch(self, params, batch: Mapping[str, jax.Array],
-                  return_intermediates: bool = False):
+  def score_batch(
+    self,
+    params,
+    batch: Mapping[str, jax.Array],
+    return_intermediates: bool = False,
+  ):
     """Log-likelihood of each row's predicted tokens, float32 [B].
 
     Of a masked language model, the tokens depend on the row alone.
@@ -141,23 +154,29 @@ class ObjectiveModel(t5x_models.BaseModel):
 
   def key(self, batch) -> jax.Array:
     """A key that depends on the batch's tokens alone."""
-    return jax.random.fold_in(jax.random.key(self._seed),
-                              jnp.sum(_marks(batch), dtype=jnp.uint32))
+    return jax.random.fold_in(
+      jax.random.key(self._seed), jnp.sum(_marks(batch), dtype=jnp.uint32)
+    )
 
   def context(self, rng, *, train: bool) -> base.Context:
     """What the objective is told."""
-    return base.Context(vocabulary=self.spec, step=jnp.int32(0),
-                        train=train, rng=rng)
+    return base.Context(
+      vocabulary=self.spec, step=jnp.int32(0), train=train, rng=rng
+    )
 
   def _output(self, objective, params, batch, rng, *, train: bool):
-    return objective(self.module, thawed(params), dict(batch),
-                     self.context(rng, train=train))
+    return objective(
+      self.module, thawed(params), dict(batch), self.context(rng, train=train)
+    )
 
 
 def thawed(params):
   """T5X freezes its parameters."""
-  return (flax.core.unfreeze(params)
-          if isinstance(params, flax.core.FrozenDict) else params)
+  return (
+    flax.core.unfreeze(params)
+    if isinstance(params, flax.core.FrozenDict)
+    else params
+  )
 
 
 def _marks(batch) -> jax.Array:
@@ -168,19 +187,31 @@ def _marks(batch) -> jax.Array:
 def _check(objective: base.Objective, module) -> None:
   """Raises ConfigError for what T5X's training would leave out."""
   where = f'objective {objective.name!r}'
-  schedules = [field.name for field in dataclasses.fields(objective)
-               if callable(getattr(objective, field.name))]
+  schedules = [
+    field.name
+    for field in dataclasses.fields(objective)
+    if callable(getattr(objective, field.name))
+  ]
   if schedules:
     raise errors.ConfigError(
-        'A schedule of an objective needs the step, which T5X does not tell',
-        got=', '.join(schedules), expected='numbers', where=where,
-        fix='set them to numbers, or train with `xlflax train`')
+      'A schedule of an objective needs the step, which T5X does not tell',
+      got=', '.join(schedules),
+      expected='numbers',
+      where=where,
+      fix='set them to numbers, or train with `xlflax train`',
+    )
   kind = type(objective)
-  kept = [name for name in ('init_state', 'load_state', 'start_step')
-          if getattr(kind, name) is not getattr(base.Objective, name)]
+  kept = [
+    name
+    for name in ('init_state', 'load_state', 'start_step')
+    if getattr(kind, name) is not getattr(base.Objective, name)
+  ]
   if kept:
     raise errors.ConfigError(
-        'The objective has a state, which T5X does not keep',
-        got=kind.__name__, expected='one without', where=where,
-        fix='train with `xlflax train`')
+      'The objective has a state, which T5X does not keep',
+      got=kind.__name__,
+      expected='one without',
+      where=where,
+      fix='train with `xlflax train`',
+    )
   objective.init_heads(module, jax.random.key(0))

@@ -32,14 +32,19 @@ class Metric(enum.Enum):
 def vocabulary(*, directory: str) -> seqio_vocabulary.SeqioVocabulary:
   """The vocabulary of a directory made by `xlflax vocab`, for T5X."""
   return seqio_vocabulary.SeqioVocabulary(
-      vocabulary_lib.Vocabulary.load(directory))
+    vocabulary_lib.Vocabulary.load(directory)
+  )
 
 
-def mixture(*, name: str, vocabulary: seqio_vocabulary.SeqioVocabulary,
-            corpus: str | None = None, task_modules: Sequence[str] = (),
-            pairs: stream_lib.PairOptions = stream_lib.PairOptions(),  # noqa: B008
-            metrics: Sequence[Metric | str] = (Metric.LOG_LIKELIHOOD,)
-            ) -> str:
+def mixture(
+  *,
+  name: str,
+  vocabulary: seqio_vocabulary.SeqioVocabulary,
+  corpus: str | None = None,
+  task_modules: Sequence[str] = (),
+  pairs: stream_lib.PairOptions = stream_lib.PairOptions(),  # noqa: B008
+  metrics: Sequence[Metric | str] = (Metric.LOG_LIKELIHOOD,),
+) -> str:
   """Registers a task or mixture for T5X; again replaces it.
 
   Its tasks have the run's vocabulary, examples without text left out, and
@@ -65,36 +70,49 @@ def mixture(*, name: str, vocabulary: seqio_vocabulary.SeqioVocabulary,
   if corpus is not None:
     task_registry.register_corpus(corpus_lib.Corpus(corpus))
   rates = task_registry.expand(name)
-  chosen = [enums.of_value(metric, Metric, where='metrics')
-            for metric in metrics]
-  names = {task: _add_task(task, vocabulary.vocabulary, pairs, chosen)
-           for task in rates}
+  chosen = [
+    enums.of_value(metric, Metric, where='metrics') for metric in metrics
+  ]
+  names = {
+    task: _add_task(task, vocabulary.vocabulary, pairs, chosen)
+    for task in rates
+  }
   if name in names:
     return names[name]
   seqio.MixtureRegistry.remove(name + SUFFIX)
   seqio.MixtureRegistry.add(
-      name + SUFFIX, [(names[task], rate) for task, rate in rates.items()])
+    name + SUFFIX, [(names[task], rate) for task, rate in rates.items()]
+  )
   return name + SUFFIX
 
 
-def _add_task(name: str, found: vocabulary_lib.Vocabulary, pairs,
-              metrics) -> str:
+def _add_task(
+  name: str, found: vocabulary_lib.Vocabulary, pairs, metrics
+) -> str:
   languages = task_registry.task_languages(name)
   task = seqio_vocabulary.resolve(
-      task_registry.get_task(name), found, languages=languages)
+    task_registry.get_task(name), found, languages=languages
+  )
   sides = ('targets',) if len(languages) == 1 else ('inputs', 'targets')
-  ids = {side + feature_converters.LANGUAGE_SUFFIX: found.language_id(code)
-         for side, code in zip(sides, languages, strict=True)}
-  functions = {Metric.LOG_LIKELIHOOD: log_likelihood,
-               Metric.EXACT_MATCH: exact_match}
-  number = seqio.Feature(seqio.PassThroughVocabulary(len(found)),
-                         add_eos=False, dtype=tf.int32)
+  ids = {
+    side + feature_converters.LANGUAGE_SUFFIX: found.language_id(code)
+    for side, code in zip(sides, languages, strict=True)
+  }
+  functions = {
+    Metric.LOG_LIKELIHOOD: log_likelihood,
+    Metric.EXACT_MATCH: exact_match,
+  }
+  number = seqio.Feature(
+    seqio.PassThroughVocabulary(len(found)), add_eos=False, dtype=tf.int32
+  )
   kept = {side: task.output_features[side] for side in sides}
   steps = [*task.preprocessors, _Keep(sides, pairs), _AddLanguages(ids)]
   replaced = task.replace(
-      name=name + SUFFIX, preprocessors=steps,
-      metric_fns=[functions[metric] for metric in metrics],
-      output_features=kept | dict.fromkeys(ids, number))
+    name=name + SUFFIX,
+    preprocessors=steps,
+    metric_fns=[functions[metric] for metric in metrics],
+    output_features=kept | dict.fromkeys(ids, number),
+  )
   seqio.TaskRegistry.remove(name + SUFFIX)
   seqio.TaskRegistry.add_provider(name + SUFFIX, replaced)
   return name + SUFFIX
@@ -129,8 +147,13 @@ class _AddLanguages:
   def __call__(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
     @tf.autograph.experimental.do_not_convert
     def add(example):
-      return {**example, **{name: tf.constant([index], tf.int32)
-                            for name, index in self._ids.items()}}
+      return {
+        **example,
+        **{
+          name: tf.constant([index], tf.int32)
+          for name, index in self._ids.items()
+        },
+      }
 
     return dataset.map(add, num_parallel_calls=tf.data.AUTOTUNE)
 
@@ -144,8 +167,11 @@ def log_likelihood(targets, scores) -> dict[str, float]:
 def exact_match(targets, predictions) -> dict[str, float]:
   """Percent of the predictions that are the target."""
   if not targets:
-    raise errors.CorpusError('There is no prediction to compare',
-                             got='no example')
-  hits = [str(t).strip() == str(p).strip()
-          for t, p in zip(targets, predictions, strict=True)]
+    raise errors.CorpusError(
+      'There is no prediction to compare', got='no example'
+    )
+  hits = [
+    str(t).strip() == str(p).strip()
+    for t, p in zip(targets, predictions, strict=True)
+  ]
   return {'exact_match': 100.0 * float(np.mean(hits))}

@@ -52,16 +52,21 @@ def run(stepper: stepping.Stepper, inputs) -> stepping.Hypotheses:
   options = stepper.options
   size = options.beam_size
   rows = stepper.prefix.shape[0] // size
-  tokens = jnp.full(
-      (rows, size, options.max_length), stepper.pad_id, jnp.int32)
+  tokens = jnp.full((rows, size, options.max_length), stepper.pad_id, jnp.int32)
   nothing = jnp.full((rows, size), -jnp.inf)
   state = _State(
-      jnp.int32(0), _Beams(tokens, nothing.at[:, 0].set(0.0)),
-      _Beams(tokens, nothing), jnp.zeros(rows, bool), stepper.start(inputs))
+    jnp.int32(0),
+    _Beams(tokens, nothing.at[:, 0].set(0.0)),
+    _Beams(tokens, nothing),
+    jnp.zeros(rows, bool),
+    stepper.start(inputs),
+  )
   state = jax.lax.while_loop(
-      lambda s: (s.i < options.max_length) & ~s.stopped.all(),
-      lambda s: _advance(stepper, s), state)
-  best = jax.tree.map(lambda x: x[:, :options.num_samples], state.finished)
+    lambda s: (s.i < options.max_length) & ~s.stopped.all(),
+    lambda s: _advance(stepper, s),
+    state,
+  )
+  best = jax.tree.map(lambda x: x[:, : options.num_samples], state.finished)
   return stepping.Hypotheses(best.tokens, best.scores)
 
 
@@ -70,12 +75,16 @@ def _advance(stepper: stepping.Stepper, state: _State) -> _State:
   options, i, live = stepper.options, state.i, state.live
   size = options.beam_size
   previous = jnp.where(
-      i == 0, stepper.prefix[:, -1].reshape(live.scores.shape),
-      jnp.take(live.tokens, jnp.maximum(i - 1, 0), axis=2))
+    i == 0,
+    stepper.prefix[:, -1].reshape(live.scores.shape),
+    jnp.take(live.tokens, jnp.maximum(i - 1, 0), axis=2),
+  )
   log_probs, cache = stepper.log_probabilities(
-      previous.reshape(-1), state.cache, i)
+    previous.reshape(-1), state.cache, i
+  )
   scores, beams, chosen = _continuations(
-      live.scores, log_probs.reshape(*live.scores.shape, -1), 2 * size)
+    live.scores, log_probs.reshape(*live.scores.shape, -1), 2 * size
+  )
   tokens = _pick(live.tokens, beams).at[:, :, i].set(chosen)
   limits = stepper.limits[::size]  # [B]
   ends = (chosen == stepper.eos_id) | (i + 1 >= limits)[:, None]
@@ -83,11 +92,18 @@ def _advance(stepper: stepping.Stepper, state: _State) -> _State:
   ranked = (jnp.arange(2 * size) < size)[None, :]
   penalised = scores / _penalty(i + 1, options)
   penalised = jnp.where(
-      ends & ranked & ~state.stopped[:, None], penalised, -jnp.inf)
-  finished = _best(size, *(
-      jnp.concatenate(pair, axis=1) for pair in (
-          (state.finished.tokens, tokens),
-          (state.finished.scores, penalised))))[0]
+    ends & ranked & ~state.stopped[:, None], penalised, -jnp.inf
+  )
+  finished = _best(
+    size,
+    *(
+      jnp.concatenate(pair, axis=1)
+      for pair in (
+        (state.finished.tokens, tokens),
+        (state.finished.scores, penalised),
+      )
+    ),
+  )[0]
   live, order = _best(size, tokens, jnp.where(ends, -jnp.inf, scores))
   cache = _reorder(cache, _pick(beams, order))
   stopped = state.stopped | _is_final(live, finished, i, limits, options)
@@ -131,21 +147,22 @@ def _pick(array: jax.Array, index: jax.Array) -> jax.Array:
 
 def _reorder(cache: Cache, beams: jax.Array) -> Cache:
   """The cache of the beams [B, K] in place of 0 .. K - 1."""
+
   def reorder(array):  # [L, B * K, S, N, D]
     split = array.reshape(array.shape[0], *beams.shape, *array.shape[2:])
     index = beams[None, :, :, None, None, None]
     return jnp.take_along_axis(split, index, axis=2).reshape(array.shape)
 
-  return cache._replace(
-      keys=reorder(cache.keys), values=reorder(cache.values))
+  return cache._replace(keys=reorder(cache.keys), values=reorder(cache.values))
 
 
 def _penalty(length, options: DecodingOptions) -> jax.Array:
   return jnp.asarray(length, jnp.float32) ** options.length_penalty
 
 
-def _is_final(live: _Beams, finished: _Beams, i, limits,
-              options: DecodingOptions) -> jax.Array:
+def _is_final(
+  live: _Beams, finished: _Beams, i, limits, options: DecodingOptions
+) -> jax.Array:
   """bool [B]: whether what is returned is not to change any more."""
   if options.early_stopping is EarlyStopping.FULL:
     return finished.scores[:, -1] > -jnp.inf

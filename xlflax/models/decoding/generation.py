@@ -15,21 +15,26 @@ from xlflax.models.decoding.options import DecodingOptions, Method
 
 # Key of the batch -> the encoder's argument.
 _INPUTS = {
-    batch_lib.TOKEN_IDS: 'token_ids',
-    batch_lib.SEGMENT_IDS: 'segment_ids',
-    batch_lib.POSITIONS: 'positions',
-    batch_lib.LANGUAGE_IDS: 'language_ids',
-    batch_lib.SIDE_IDS: 'token_type_ids',
+  batch_lib.TOKEN_IDS: 'token_ids',
+  batch_lib.SEGMENT_IDS: 'segment_ids',
+  batch_lib.POSITIONS: 'positions',
+  batch_lib.LANGUAGE_IDS: 'language_ids',
+  batch_lib.SIDE_IDS: 'token_type_ids',
 }
 
 
-def generate(model, params, batch: Mapping[str, jax.Array], *,
-             options: DecodingOptions,
-             vocabulary: vocabulary_spec.VocabularySpec,
-             decoder_start: jax.Array,
-             language_ids: jax.Array | None = None,
-             max_lengths: jax.Array | None = None,
-             rng: jax.Array | None = None) -> stepping.Hypotheses:
+def generate(
+  model,
+  params,
+  batch: Mapping[str, jax.Array],
+  *,
+  options: DecodingOptions,
+  vocabulary: vocabulary_spec.VocabularySpec,
+  decoder_start: jax.Array,
+  language_ids: jax.Array | None = None,
+  max_lengths: jax.Array | None = None,
+  rng: jax.Array | None = None,
+) -> stepping.Hypotheses:
   """Generates one or more rows for each row of a batch.
 
   One compiled program, which is kept for further batches of the same shapes.
@@ -58,30 +63,39 @@ def generate(model, params, batch: Mapping[str, jax.Array], *,
     ConfigError: `max_length` is beyond the model's positions, there is no key
       to sample with, or the start does not fit the batch.
   """
-  inputs = {argument: jnp.asarray(batch[key])
-            for key, argument in _INPUTS.items() if key in batch}
+  inputs = {
+    argument: jnp.asarray(batch[key])
+    for key, argument in _INPUTS.items()
+    if key in batch
+  }
   prefix = jnp.asarray(decoder_start, jnp.int32)
   prefix = prefix[:, None] if prefix.ndim == 1 else prefix
   _check(model, options, inputs, prefix, rng)
   program = compiled(model, options, vocabulary.eos_id, vocabulary.pad_id)
   if max_lengths is None:
     max_lengths = jnp.full(prefix.shape[0], options.max_length)
-  limits = jnp.minimum(jnp.asarray(max_lengths, jnp.int32),
-                       options.max_length)
+  limits = jnp.minimum(jnp.asarray(max_lengths, jnp.int32), options.max_length)
   return program(params['model'], inputs, prefix, limits, language_ids, rng)
 
 
 @functools.lru_cache(maxsize=32)
 def compiled(model: Any, options: DecodingOptions, eos_id: int, pad_id: int):
   """The jitted program; one for each model and way of generating."""
+
   def program(params, inputs, prefix, limits, language_ids, rng):
     each = options.rows_per_source
     if language_ids is not None:
       language_ids = jnp.repeat(language_ids, each)[:, None]
     stepper = stepping.Stepper(
-        model, params, options, eos_id, pad_id,
-        jnp.repeat(prefix, each, axis=0), jnp.repeat(limits, each),
-        language_ids)
+      model,
+      params,
+      options,
+      eos_id,
+      pad_id,
+      jnp.repeat(prefix, each, axis=0),
+      jnp.repeat(limits, each),
+      language_ids,
+    )
     if options.method is Method.BEAM:
       return beam_search.run(stepper, inputs)
     return sampling.run(stepper, inputs, rng)
@@ -93,18 +107,23 @@ def _check(model, options, inputs, prefix, rng) -> None:
   needed = prefix.shape[1] - 1 + options.max_length
   if needed > model.config.max_length:
     raise errors.ConfigError(
-        'The decoder has fewer positions than decoding needs',
-        got=f'{needed} (max_length = {options.max_length}, and a start of '
-            f'{prefix.shape[1]})',
-        expected=f'at most {model.config.max_length}',
-        where='DecodingOptions.max_length')
+      'The decoder has fewer positions than decoding needs',
+      got=f'{needed} (max_length = {options.max_length}, and a start of '
+      f'{prefix.shape[1]})',
+      expected=f'at most {model.config.max_length}',
+      where='DecodingOptions.max_length',
+    )
   if prefix.shape[0] != inputs['token_ids'].shape[0] or prefix.ndim != 2:
     raise errors.ConfigError(
-        'The start of decoding does not fit the batch',
-        got=f'shape {prefix.shape}',
-        expected=f'one row for each of {inputs["token_ids"].shape[0]}',
-        where='decoder_start')
+      'The start of decoding does not fit the batch',
+      got=f'shape {prefix.shape}',
+      expected=f'one row for each of {inputs["token_ids"].shape[0]}',
+      where='decoder_start',
+    )
   if options.method is Method.SAMPLE and rng is None:
     raise errors.ConfigError(
-        'Sampling needs a key', got='rng = None', expected='a jax.random key',
-        where='generate')
+      'Sampling needs a key',
+      got='rng = None',
+      expected='a jax.random key',
+      where='generate',
+    )

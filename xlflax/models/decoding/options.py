@@ -11,7 +11,7 @@ class Method(enum.Enum):
 
   GREEDY = 'greedy'  # the most probable one
   SAMPLE = 'sample'  # drawn from the distribution
-  BEAM = 'beam'      # those of the most probable rows, beam_size at a time
+  BEAM = 'beam'  # those of the most probable rows, beam_size at a time
 
 
 class EarlyStopping(enum.Enum):
@@ -69,22 +69,27 @@ class DecodingOptions:
     object.__setattr__(self, 'suppressed_ids', tuple(self.suppressed_ids))
     most = {Method.GREEDY: 1, Method.BEAM: self.beam_size}.get(self.method)
     for name, fits, expected in (
-        ('max_length', self.max_length >= 1, 'at least 1'),
-        ('num_samples', self.num_samples >= 1, 'at least 1'),
-        ('num_samples', most is None or self.num_samples <= most,
-         f'at most {most} with the method {self.method.value!r}'),
-        ('beam_size', self.beam_size >= 1, 'at least 1'),
-        ('temperature', self.temperature > 0, 'a positive number'),
-        ('top_k', self.top_k is None or self.top_k >= 1,
-         'at least 1, or None'),
-        ('top_p', 0 < self.top_p <= 1, '0 < top_p <= 1')):
+      ('max_length', self.max_length >= 1, 'at least 1'),
+      ('num_samples', self.num_samples >= 1, 'at least 1'),
+      (
+        'num_samples',
+        most is None or self.num_samples <= most,
+        f'at most {most} with the method {self.method.value!r}',
+      ),
+      ('beam_size', self.beam_size >= 1, 'at least 1'),
+      ('temperature', self.temperature > 0, 'a positive number'),
+      ('top_k', self.top_k is None or self.top_k >= 1, 'at least 1, or None'),
+      ('top_p', 0 < self.top_p <= 1, '0 < top_p <= 1'),
+    ):
       if not fits:
         raise errors.ConfigError(
-            f'Decoding has an impossible {name}', got=getattr(self, name),
-            expected=expected, where=f'DecodingOptions.{name}')
+          f'Decoding has an impossible {name}',
+          got=getattr(self, name),
+          expected=expected,
+          where=f'DecodingOptions.{name}',
+        )
 
   @property
   def rows_per_source(self) -> int:
     """Rows that are decoded at a time for each row of the source."""
-    return (self.beam_size if self.method is Method.BEAM
-            else self.num_samples)
+    return self.beam_size if self.method is Method.BEAM else self.num_samples

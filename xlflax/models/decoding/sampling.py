@@ -7,8 +7,9 @@ from xlflax.models.decoding import stepping
 from xlflax.models.decoding.options import DecodingOptions, Method
 
 
-def run(stepper: stepping.Stepper, inputs, rng: jax.Array | None
-        ) -> stepping.Hypotheses:
+def run(
+  stepper: stepping.Stepper, inputs, rng: jax.Array | None
+) -> stepping.Hypotheses:
   """Greedy decoding, or sampling with the key `rng`."""
   options = stepper.options
   rows, length = stepper.prefix.shape[0], options.max_length
@@ -25,27 +26,37 @@ def run(stepper: stepping.Stepper, inputs, rng: jax.Array | None
     return i + 1, tokens, chosen, finished, scores, cache
 
   _, tokens, _, _, scores, _ = jax.lax.while_loop(
-      lambda carry: (carry[0] < length) & ~carry[3].all(), body,
-      (jnp.int32(0), jnp.full((rows, length), stepper.pad_id, jnp.int32),
-       stepper.prefix[:, -1], jnp.zeros(rows, bool), jnp.zeros(rows),
-       stepper.start(inputs)))
+    lambda carry: (carry[0] < length) & ~carry[3].all(),
+    body,
+    (
+      jnp.int32(0),
+      jnp.full((rows, length), stepper.pad_id, jnp.int32),
+      stepper.prefix[:, -1],
+      jnp.zeros(rows, bool),
+      jnp.zeros(rows),
+      stepper.start(inputs),
+    ),
+  )
   each = options.num_samples
   return stepping.Hypotheses(
-      tokens.reshape(-1, each, length), scores.reshape(-1, each))
+    tokens.reshape(-1, each, length), scores.reshape(-1, each)
+  )
 
 
 def _choose(log_probs, options: DecodingOptions, rng, i) -> jax.Array:
   """The next token of each row: [R, V] -> int32 [R]."""
   if options.method is Method.GREEDY:
     return jnp.argmax(log_probs, axis=-1).astype(jnp.int32)
-  logits = truncate(log_probs / options.temperature, top_k=options.top_k,
-                    top_p=options.top_p)
+  logits = truncate(
+    log_probs / options.temperature, top_k=options.top_k, top_p=options.top_p
+  )
   key = jax.random.fold_in(rng, i)
   return jax.random.categorical(key, logits).astype(jnp.int32)
 
 
-def truncate(logits: jax.Array, *, top_k: int | None, top_p: float
-             ) -> jax.Array:
+def truncate(
+  logits: jax.Array, *, top_k: int | None, top_p: float
+) -> jax.Array:
   """`logits` with -inf for tokens that are not to be drawn.
 
   Tokens as probable as the last one that is kept are kept as well.

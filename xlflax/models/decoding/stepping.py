@@ -53,27 +53,31 @@ class Stepper:
 
   def call(self, method: str, *args, **kwargs):
     return self.model.apply(
-        {'params': self.params}, *args, method=method, **kwargs)
+      {'params': self.params}, *args, method=method, **kwargs
+    )
 
   def start(self, inputs) -> Cache:
     """Encodes the source and reads the prefix, all but its last token."""
     memory = self.call('encode', **inputs)
     cache = self.call(
-        'start_decoding', memory, memory_segment_ids=inputs.get('segment_ids'),
-        length=self.prefix.shape[1] - 1 + self.options.max_length,
-        rows_per_memory=self.options.rows_per_source)
+      'start_decoding',
+      memory,
+      memory_segment_ids=inputs.get('segment_ids'),
+      length=self.prefix.shape[1] - 1 + self.options.max_length,
+      rows_per_memory=self.options.rows_per_source,
+    )
     for i in range(self.prefix.shape[1] - 1):
       _, cache = self._states(self.prefix[:, i], cache, i)
     return cache
 
-  def log_probabilities(self, token_ids: jax.Array, cache: Cache,
-                        i: jax.Array) -> tuple[jax.Array, Cache]:
+  def log_probabilities(
+    self, token_ids: jax.Array, cache: Cache, i: jax.Array
+  ) -> tuple[jax.Array, Cache]:
     """Of the i-th generated token, after `token_ids` [R]: float32 [R, V].
 
     Suppressed tokens have -inf; the others are not scaled up for it.
     """
-    states, cache = self._states(
-        token_ids, cache, self.prefix.shape[1] - 1 + i)
+    states, cache = self._states(token_ids, cache, self.prefix.shape[1] - 1 + i)
     result = jax.nn.log_softmax(self.call('logits', states[:, 0]))
     if self.options.suppressed_ids:
       ids = jnp.asarray(self.options.suppressed_ids)
@@ -81,5 +85,10 @@ class Stepper:
     return result, cache
 
   def _states(self, token_ids, cache, position):
-    return self.call('decode_step', token_ids[:, None], cache, position,
-                     language_ids=self.language_ids)
+    return self.call(
+      'decode_step',
+      token_ids[:, None],
+      cache,
+      position,
+      language_ids=self.language_ids,
+    )

@@ -38,8 +38,15 @@ from xlflax.objectives.finetuning.head_settings import (
   init_linear,
 )
 
-__all__ = ('Body', 'Features', 'FineTuning', 'HeadKind', 'LAYERS',
-           'body_config', 'init_linear')
+__all__ = (
+  'Body',
+  'Features',
+  'FineTuning',
+  'HeadKind',
+  'LAYERS',
+  'body_config',
+  'init_linear',
+)
 
 LAYERS = 'layers'  # of the head, in its parameters
 
@@ -74,7 +81,8 @@ class FineTuning(base.Objective):
   activation: str = 'tanh'
   head_dropout: float = 0.1
   memory_gradient: cross_attention.MemoryGradient = (
-      cross_attention.MemoryGradient.STOP)
+    cross_attention.MemoryGradient.STOP
+  )
 
   def __post_init__(self):
     enums.coerce(self, 'features', Features)
@@ -84,21 +92,32 @@ class FineTuning(base.Objective):
     where = type(self).__name__
     if not 0 <= self.head_dropout < 1:
       raise errors.ConfigError(
-          'head_dropout is no probability', got=self.head_dropout,
-          expected='0 <= head_dropout < 1', where=where)
+        'head_dropout is no probability',
+        got=self.head_dropout,
+        expected='0 <= head_dropout < 1',
+        where=where,
+      )
     if self.head_layers < 0:
       raise errors.ConfigError(
-          'A head has a negative number of layers', got=self.head_layers,
-          expected='0 or more', where=where)
+        'A head has a negative number of layers',
+        got=self.head_layers,
+        expected='0 or more',
+        where=where,
+      )
     if self.activation not in ('tanh', *feed_forward.ACTIVATIONS):
       raise errors.ConfigError(
-          'A head has no such activation', got=repr(self.activation),
-          expected='one of ' + ', '.join(
-              ('tanh', *feed_forward.ACTIVATIONS)), where=where)
+        'A head has no such activation',
+        got=repr(self.activation),
+        expected='one of ' + ', '.join(('tanh', *feed_forward.ACTIVATIONS)),
+        where=where,
+      )
     if self.features is Features.PLUG_IN and self.layer not in (None, -1):
       raise errors.ConfigError(
-          'Plugged-in features are those of the last layer',
-          got=f'layer={self.layer}', expected='None', where=where)
+        'Plugged-in features are those of the last layer',
+        got=f'layer={self.layer}',
+        expected='None',
+        where=where,
+      )
 
   @property
   def num_outputs(self) -> int:
@@ -136,7 +155,8 @@ class FineTuning(base.Objective):
     if self.head_layers:
       shape = (1, 2, self.width(model))
       head[LAYERS] = self._layers(model).init(
-          layers_rng, jnp.zeros(shape, jnp.float32))['params']
+        layers_rng, jnp.zeros(shape, jnp.float32)
+      )['params']
     return head
 
   def init_output(self, model, rng: jax.Array) -> dict[str, Any]:
@@ -147,15 +167,26 @@ class FineTuning(base.Objective):
     init = functools.partial(init_linear, config=config)
     if self.head is HeadKind.OUTPUT:
       return {'output': init(output_rng, (width, self.num_outputs))}
-    head = {'dense': init(dense_rng, (width, hidden)),
-            'output': init(output_rng, (hidden, self.num_outputs))}
+    head = {
+      'dense': init(dense_rng, (width, hidden)),
+      'output': init(output_rng, (hidden, self.num_outputs)),
+    }
     if self.head is HeadKind.DENSE_NORM:
-      head['norm'] = {'scale': nn.LogicallyPartitioned(
-          jnp.ones((hidden,), jnp.float32), ('norm',))}
+      head['norm'] = {
+        'scale': nn.LogicallyPartitioned(
+          jnp.ones((hidden,), jnp.float32), ('norm',)
+        )
+      }
     return head
 
-  def states(self, model, params, batch, vocabulary: VocabularySpec,
-             rng: jax.Array | None = None) -> jax.Array:
+  def states(
+    self,
+    model,
+    params,
+    batch,
+    vocabulary: VocabularySpec,
+    rng: jax.Array | None = None,
+  ) -> jax.Array:
     """What the head reads of each position, its own layers included.
 
     Args:
@@ -169,21 +200,26 @@ class FineTuning(base.Objective):
       [B, T, W] in the compute dtype.
     """
     self._check(model)
-    body_rng, layers_rng = (None, None) if rng is None else jax.random.split(
-        rng)
+    body_rng, layers_rng = (
+      (None, None) if rng is None else jax.random.split(rng)
+    )
     frozen = self.body is Body.FROZEN
-    states = self._encode(model, params, batch, vocabulary,
-                          None if frozen else body_rng)
+    states = self._encode(
+      model, params, batch, vocabulary, None if frozen else body_rng
+    )
     if frozen:
       states = jax.lax.stop_gradient(states)
     if not self.head_layers:
       return states
     arguments = inputs.arguments(batch_lib.side(batch))
     found: Any = self._layers(model).apply(
-        {'params': self.head_of(params)[LAYERS]}, states,
-        segment_ids=arguments.get('segment_ids'),
-        positions=arguments.get('positions'),
-        deterministic=layers_rng is None, rngs=_rngs(layers_rng))
+      {'params': self.head_of(params)[LAYERS]},
+      states,
+      segment_ids=arguments.get('segment_ids'),
+      positions=arguments.get('positions'),
+      deterministic=layers_rng is None,
+      rngs=_rngs(layers_rng),
+    )
     return found
 
   def drop(self, rng: jax.Array | None):
@@ -194,47 +230,66 @@ class FineTuning(base.Objective):
     if rng is None or not self.head_dropout:
       return None
     keys = iter(jax.random.split(rng, 4))
-    return lambda states: dropout.drop(next(keys), states,
-                                       rate=self.head_dropout)
+    return lambda states: dropout.drop(
+      next(keys), states, rate=self.head_dropout
+    )
 
   def _encode(self, model, params, batch, vocabulary, rng) -> jax.Array:
     """[B, T, W] of the encoder."""
     if self.features is Features.PLUG_IN:
-      sides = [{'token_ids': side[batch_lib.TOKEN_IDS]}
-               | inputs.arguments(side)
-               for side in two_sided.sides(batch, objective=self.name)]
+      sides = [
+        {'token_ids': side[batch_lib.TOKEN_IDS]} | inputs.arguments(side)
+        for side in two_sided.sides(batch, objective=self.name)
+      ]
       return inputs.call(
-          model, params, cross_attention.pair_features, *sides, rng=rng,
-          deterministic=rng is None,
-          memory_gradient=self.memory_gradient)[0]
+        model,
+        params,
+        cross_attention.pair_features,
+        *sides,
+        rng=rng,
+        deterministic=rng is None,
+        memory_gradient=self.memory_gradient,
+      )[0]
     batch = batch_lib.side(batch)
     params = inputs.bind(model, params, batch, vocabulary)
     method = 'encode' if self.layer is None else 'encode_layers'
     states = inputs.call(
-        model, params, method, batch[batch_lib.TOKEN_IDS], rng=rng,
-        deterministic=rng is None, **inputs.arguments(batch))
+      model,
+      params,
+      method,
+      batch[batch_lib.TOKEN_IDS],
+      rng=rng,
+      deterministic=rng is None,
+      **inputs.arguments(batch),
+    )
     return states if self.layer is None else states[self.layer]
 
   def _layers(self, model) -> head_layers_lib.HeadLayers:
     return head_layers_lib.HeadLayers(
-        head_layers_lib.config_of(body_config(model), self.width(model)),
-        self.head_layers)
+      head_layers_lib.config_of(body_config(model), self.width(model)),
+      self.head_layers,
+    )
 
   def _check(self, model) -> None:
     depth = body_config(model).num_layers
     if self.layer is not None and not -depth - 1 <= self.layer <= depth:
       raise errors.ConfigError(
-          'The model has no such layer', got=self.layer,
-          expected=f'0 (embeddings) to {depth}, or counted from the end',
-          where=f'{type(self).__name__}.layer')
+        'The model has no such layer',
+        got=self.layer,
+        expected=f'0 (embeddings) to {depth}, or counted from the end',
+        where=f'{type(self).__name__}.layer',
+      )
     if self.features is Features.PLUG_IN:
       cross_attention.check_enabled(
-          model.config, where=f'{type(self).__name__}.features')
+        model.config, where=f'{type(self).__name__}.features'
+      )
       if sharing.plan_of(model) is not None:
         raise errors.ConfigError(
-            'Two languages of a pair can not be read with the parts of one',
-            got="features='plug_in' with a sharing plan",
-            expected="'plug_out'", where=f'{type(self).__name__}.features')
+          'Two languages of a pair can not be read with the parts of one',
+          got="features='plug_in' with a sharing plan",
+          expected="'plug_out'",
+          where=f'{type(self).__name__}.features',
+        )
 
 
 def _rngs(rng):

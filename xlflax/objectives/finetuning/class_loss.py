@@ -7,9 +7,13 @@ from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.objectives import base, losses, metrics
 
 
-def output(name: str, logits: jax.Array, labels: jax.Array,
-           language_ids: jax.Array, vocabulary: VocabularySpec
-           ) -> base.ObjectiveOutput:
+def output(
+  name: str,
+  logits: jax.Array,
+  labels: jax.Array,
+  language_ids: jax.Array,
+  vocabulary: VocabularySpec,
+) -> base.ObjectiveOutput:
   """Cross-entropy of classes, its mean over all that have a label.
 
   Before: logits [[1, 1], [9, 0]], labels [0, -1], language_ids [2, 0] of 3
@@ -29,10 +33,16 @@ def output(name: str, logits: jax.Array, labels: jax.Array,
   weights = (labels >= 0).astype(jnp.float32)
   loss, correct = losses.cross_entropy(logits, jnp.maximum(labels, 0))
   count = len(vocabulary.languages)
+
   def by_language(values):
-    return metrics.by_language(jax.lax.stop_gradient(values), weights,
-                               language_ids, count)
+    return metrics.by_language(
+      jax.lax.stop_gradient(values), weights, language_ids, count
+    )
+
   return base.ObjectiveOutput(
-      base.Sum(jnp.sum(jnp.where(weights > 0, loss, 0.0)), jnp.sum(weights)),
-      {f'{name}/loss': by_language(loss),
-       f'{name}/accuracy': by_language(correct)})
+    base.Sum(jnp.sum(jnp.where(weights > 0, loss, 0.0)), jnp.sum(weights)),
+    {
+      f'{name}/loss': by_language(loss),
+      f'{name}/accuracy': by_language(correct),
+    },
+  )

@@ -32,7 +32,8 @@ class Classification(finetuning.FineTuning):
   def __post_init__(self):
     super().__post_init__()
     object.__setattr__(
-        self, 'labels', check_labels(self.labels, type(self).__name__))
+      self, 'labels', check_labels(self.labels, type(self).__name__)
+    )
 
   @property
   def name(self) -> str:
@@ -42,8 +43,9 @@ class Classification(finetuning.FineTuning):
   def num_outputs(self) -> int:
     return len(self.labels)
 
-  def head_logits(self, head, states: jax.Array, batch, **settings
-                  ) -> jax.Array:
+  def head_logits(
+    self, head, states: jax.Array, batch, **settings
+  ) -> jax.Array:
     """Logits of the head, last axis C.
 
     Args:
@@ -59,31 +61,40 @@ class Classification(finetuning.FineTuning):
     """The language of each label, in the labels' shape."""
     raise NotImplementedError
 
-  def __call__(self, model, params, batch, context: base.Context
-               ) -> base.ObjectiveOutput:
+  def __call__(
+    self, model, params, batch, context: base.Context
+  ) -> base.ObjectiveOutput:
     rng = context.rng if context.train else None
     return class_loss.output(
-        self.name, self._logits(model, params, batch, context.vocabulary, rng),
-        batch[batch_lib.LABELS],
-        self.label_languages(batch, context.vocabulary), context.vocabulary)
+      self.name,
+      self._logits(model, params, batch, context.vocabulary, rng),
+      batch[batch_lib.LABELS],
+      self.label_languages(batch, context.vocabulary),
+      context.vocabulary,
+    )
 
-  def predict(self, model, params, batch, vocabulary: VocabularySpec
-              ) -> jax.Array:
+  def predict(
+    self, model, params, batch, vocabulary: VocabularySpec
+  ) -> jax.Array:
     """Logits, float32, in the labels' shape and C."""
     return self._logits(model, params, batch, vocabulary).astype(jnp.float32)
 
   def _logits(self, model, params, batch, vocabulary, rng=None) -> jax.Array:
-    states_rng, head_rng = (None, None) if rng is None else jax.random.split(
-        rng)
+    states_rng, head_rng = (
+      (None, None) if rng is None else jax.random.split(rng)
+    )
     states = self.states(model, params, batch, vocabulary, states_rng)
     return self.head_logits(
-        self.head_of(params), states, batch, activation=self.activation,
-        epsilon=finetuning.body_config(model).layer_norm_epsilon,
-        drop=self.drop(head_rng))
+      self.head_of(params),
+      states,
+      batch,
+      activation=self.activation,
+      epsilon=finetuning.body_config(model).layer_norm_epsilon,
+      drop=self.drop(head_rng),
+    )
 
 
-def check_labels(labels, where: str, field: str = 'labels'
-                 ) -> tuple[str, ...]:
+def check_labels(labels, where: str, field: str = 'labels') -> tuple[str, ...]:
   """The names of a head's classes, as they are.
 
   Raises:
@@ -92,6 +103,9 @@ def check_labels(labels, where: str, field: str = 'labels'
   labels = tuple(labels)
   if len(labels) < 2 or len(set(labels)) < len(labels):
     raise errors.ConfigError(
-        'The labels of a head are no two different names', got=labels,
-        expected='two names or more, each once', where=f'{where}.{field}')
+      'The labels of a head are no two different names',
+      got=labels,
+      expected='two names or more, each once',
+      where=f'{where}.{field}',
+    )
   return labels

@@ -62,17 +62,27 @@ class DependencyParsing(finetuning.FineTuning):
   def __post_init__(self):
     super().__post_init__()
     enums.coerce(self, 'word_pooling', biaffine.Pooling)
-    object.__setattr__(self, 'relations', classification.check_labels(
-        self.relations, type(self).__name__, 'relations'))
+    object.__setattr__(
+      self,
+      'relations',
+      classification.check_labels(
+        self.relations, type(self).__name__, 'relations'
+      ),
+    )
     if self.head is not finetuning.HeadKind.OUTPUT:
       raise errors.ConfigError(
-          'A parser has a head of its own kind', got=f'head={self.head!s}',
-          expected='none', where=type(self).__name__)
+        'A parser has a head of its own kind',
+        got=f'head={self.head!s}',
+        expected='none',
+        where=type(self).__name__,
+      )
     for name in ('arc_dim', 'relation_dim'):
       if getattr(self, name) < 1:
         raise errors.ConfigError(
-            f'{name} must be positive', got=getattr(self, name),
-            where=type(self).__name__)
+          f'{name} must be positive',
+          got=getattr(self, name),
+          where=type(self).__name__,
+        )
 
   @property
   def name(self) -> str:
@@ -84,42 +94,63 @@ class DependencyParsing(finetuning.FineTuning):
 
   def init_output(self, model, rng):
     shape = (1, 2, self.width(model))
-    return self._scorer(model).init(
-        rng, jnp.zeros(shape, jnp.float32))['params']
+    return self._scorer(model).init(rng, jnp.zeros(shape, jnp.float32))[
+      'params'
+    ]
 
-  def __call__(self, model, params, batch, context: base.Context
-               ) -> base.ObjectiveOutput:
+  def __call__(
+    self, model, params, batch, context: base.Context
+  ) -> base.ObjectiveOutput:
     rng = context.rng if context.train else None
     words, rng = self._words(model, params, batch, context.vocabulary, rng)
     keys = (None, None) if rng is None else jax.random.split(rng)
     scorer = self._scorer(model)
     heads, relations = batch[batch_lib.HEADS], batch[batch_lib.RELATIONS]
     arcs = biaffine.only_words(
-        _apply(scorer, self.head_of(params), 'arcs', words, rng=keys[0]),
-        batch[batch_lib.WORD_LENGTHS] > 0)
-    kinds = _apply(scorer, self.head_of(params), 'relations', words,
-                   jnp.maximum(heads, 0), rng=keys[1])
+      _apply(scorer, self.head_of(params), 'arcs', words, rng=keys[0]),
+      batch[batch_lib.WORD_LENGTHS] > 0,
+    )
+    kinds = _apply(
+      scorer,
+      self.head_of(params),
+      'relations',
+      words,
+      jnp.maximum(heads, 0),
+      rng=keys[1],
+    )
     languages = masking.gather_rows(
-        batch[batch_lib.LANGUAGE_IDS],
-        jnp.maximum(batch[batch_lib.WORD_STARTS], 0))
-    return _sum(self.name, *(
-        class_loss.output(name, logits, labels, languages,
-                          context.vocabulary)
+      batch[batch_lib.LANGUAGE_IDS],
+      jnp.maximum(batch[batch_lib.WORD_STARTS], 0),
+    )
+    return _sum(
+      self.name,
+      *(
+        class_loss.output(name, logits, labels, languages, context.vocabulary)
         for name, logits, labels in (
-            ('arc', arcs, heads), ('relation', kinds, relations))))
+          ('arc', arcs, heads),
+          ('relation', kinds, relations),
+        )
+      ),
+    )
 
-  def predict(self, model, params, batch, vocabulary: VocabularySpec
-              ) -> Arcs:
+  def predict(self, model, params, batch, vocabulary: VocabularySpec) -> Arcs:
     """Scores of arcs and the best relation of each; see `Arcs`."""
     words, _ = self._words(model, params, batch, vocabulary, None)
     scorer = self._scorer(model)
     scores = biaffine.only_words(
-        _apply(scorer, self.head_of(params), 'arcs', words),
-        batch[batch_lib.WORD_LENGTHS] > 0)
+      _apply(scorer, self.head_of(params), 'arcs', words),
+      batch[batch_lib.WORD_LENGTHS] > 0,
+    )
     return Arcs(
-        jax.nn.log_softmax(scores, axis=-1),
-        _apply(scorer, self.head_of(params), 'best_relations', words,
-               jnp.asarray(self._allowed())))
+      jax.nn.log_softmax(scores, axis=-1),
+      _apply(
+        scorer,
+        self.head_of(params),
+        'best_relations',
+        words,
+        jnp.asarray(self._allowed()),
+      ),
+    )
 
   def _allowed(self) -> np.ndarray:
     """bool [2, R]: the relations to the root, and to other heads."""
@@ -133,41 +164,61 @@ class DependencyParsing(finetuning.FineTuning):
     states_rng, rng = (None, None) if rng is None else jax.random.split(rng)
     states = self.states(model, params, batch, vocabulary, states_rng)
     return biaffine.word_vectors(
-        states, batch[batch_lib.WORD_STARTS], batch[batch_lib.WORD_LENGTHS],
-        self.word_pooling), rng
+      states,
+      batch[batch_lib.WORD_STARTS],
+      batch[batch_lib.WORD_LENGTHS],
+      self.word_pooling,
+    ), rng
 
   def _scorer(self, model) -> biaffine.Biaffine:
-    return biaffine.Biaffine(biaffine.BiaffineConfig(
-        num_relations=len(self.relations), arc_dim=self.arc_dim,
-        relation_dim=self.relation_dim, dropout_rate=self.head_dropout))
+    return biaffine.Biaffine(
+      biaffine.BiaffineConfig(
+        num_relations=len(self.relations),
+        arc_dim=self.arc_dim,
+        relation_dim=self.relation_dim,
+        dropout_rate=self.head_dropout,
+      )
+    )
 
 
-def _sum(name: str, arcs: base.ObjectiveOutput,
-         relations: base.ObjectiveOutput) -> base.ObjectiveOutput:
+def _sum(
+  name: str, arcs: base.ObjectiveOutput, relations: base.ObjectiveOutput
+) -> base.ObjectiveOutput:
   """One loss of both; metrics under the names of the class."""
-  by_language = [out.metrics[f'{kind}/loss'] for kind, out in (
-      ('arc', arcs), ('relation', relations))]
+  by_language = [
+    out.metrics[f'{kind}/loss']
+    for kind, out in (('arc', arcs), ('relation', relations))
+  ]
   return base.ObjectiveOutput(
-      base.Sum(arcs.loss.total + relations.loss.total, arcs.loss.weight),
-      {f'{name}/loss': base.Sum(
-          by_language[0].total + by_language[1].total, by_language[0].weight),
-       f'{name}/arc_loss': by_language[0],
-       f'{name}/relation_loss': by_language[1],
-       f'{name}/uas': arcs.metrics['arc/accuracy'],
-       f'{name}/relation_accuracy': relations.metrics['relation/accuracy']})
+    base.Sum(arcs.loss.total + relations.loss.total, arcs.loss.weight),
+    {
+      f'{name}/loss': base.Sum(
+        by_language[0].total + by_language[1].total, by_language[0].weight
+      ),
+      f'{name}/arc_loss': by_language[0],
+      f'{name}/relation_loss': by_language[1],
+      f'{name}/uas': arcs.metrics['arc/accuracy'],
+      f'{name}/relation_accuracy': relations.metrics['relation/accuracy'],
+    },
+  )
 
 
-def _apply(scorer: biaffine.Biaffine, head, method: str, *args,
-           rng: jax.Array | None = None):
+def _apply(
+  scorer: biaffine.Biaffine,
+  head,
+  method: str,
+  *args,
+  rng: jax.Array | None = None,
+):
   """A method of the scorer, with dropout if there is a key."""
-  options: dict[str, Any] = {} if rng is None else {
-      'deterministic': False, 'rngs': {'dropout': rng}}
+  options: dict[str, Any] = (
+    {} if rng is None else {'deterministic': False, 'rngs': {'dropout': rng}}
+  )
   return scorer.apply({'params': _own(head)}, *args, method=method, **options)
 
 
 def _own(head):
   """The scorer's parameters of the head's."""
-  return {name: value for name, value in head.items()
-          if name != finetuning.LAYERS}
-
-
+  return {
+    name: value for name, value in head.items() if name != finetuning.LAYERS
+  }

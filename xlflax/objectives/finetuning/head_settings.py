@@ -27,8 +27,8 @@ class Body(enum.StrEnum):
 class HeadKind(enum.StrEnum):
   """What lies between features and classes; see `xlflax.models.heads`."""
 
-  OUTPUT = 'output'          # one linear map
-  DENSE = 'dense'            # dense and activation before it (BERT, RoBERTa)
+  OUTPUT = 'output'  # one linear map
+  DENSE = 'dense'  # dense and activation before it (BERT, RoBERTa)
   DENSE_NORM = 'dense_norm'  # and a layer norm (ModernBERT)
 
 
@@ -37,10 +37,13 @@ def body_config(model) -> model_config.EncoderConfig:
   return getattr(model.config, 'encoder', model.config)
 
 
-def init_linear(rng: jax.Array, shape: tuple[int, ...], *,
-                config: model_config.EncoderConfig,
-                axes: tuple[str | None, ...] = ('embed', None)
-                ) -> dict[str, Any]:
+def init_linear(
+  rng: jax.Array,
+  shape: tuple[int, ...],
+  *,
+  config: model_config.EncoderConfig,
+  axes: tuple[str | None, ...] = ('embed', None),
+) -> dict[str, Any]:
   """A head's linear map, boxed: normal(initializer_range), bias zero.
 
   Args:
@@ -49,9 +52,10 @@ def init_linear(rng: jax.Array, shape: tuple[int, ...], *,
     config: of the encoder.
     axes: logical axes of the kernel.
   """
-  kernel = config.initializer_range * jax.random.normal(
-      rng, shape, jnp.float32)
+  kernel = config.initializer_range * jax.random.normal(rng, shape, jnp.float32)
   return {
-      'kernel': nn.LogicallyPartitioned(kernel, axes),
-      'bias': nn.LogicallyPartitioned(
-          jnp.zeros(shape[1:], jnp.float32), axes[1:])}
+    'kernel': nn.LogicallyPartitioned(kernel, axes),
+    'bias': nn.LogicallyPartitioned(
+      jnp.zeros(shape[1:], jnp.float32), axes[1:]
+    ),
+  }

@@ -50,36 +50,46 @@ class QuestionAnswering(finetuning.FineTuning):
   def num_outputs(self) -> int:
     return 2
 
-  def __call__(self, model, params, batch, context: base.Context
-               ) -> base.ObjectiveOutput:
+  def __call__(
+    self, model, params, batch, context: base.Context
+  ) -> base.ObjectiveOutput:
     rng = context.rng if context.train else None
     logits = self._logits(model, params, batch, context.vocabulary, rng)
     allowed = batch[batch_lib.CONTEXT_MASK] > 0
     allowed = allowed | (jnp.arange(allowed.shape[1]) == 0)[None, :]
-    answers = (batch[batch_lib.START_POSITIONS],
-               batch[batch_lib.END_POSITIONS])
-    found = [losses.cross_entropy(jnp.where(allowed, part, NEVER), answer)
-             for part, answer in zip(logits, answers, strict=True)]
+    answers = (batch[batch_lib.START_POSITIONS], batch[batch_lib.END_POSITIONS])
+    found = [
+      losses.cross_entropy(jnp.where(allowed, part, NEVER), answer)
+      for part, answer in zip(logits, answers, strict=True)
+    ]
     loss = (found[0][0] + found[1][0]) / 2
     return self._output(loss, found[0][1] * found[1][1], batch, context)
 
-  def predict(self, model, params, batch, vocabulary: VocabularySpec
-              ) -> SpanLogits:
+  def predict(
+    self, model, params, batch, vocabulary: VocabularySpec
+  ) -> SpanLogits:
     """Logits of start and end, `NEVER` outside of the context."""
     context = batch[batch_lib.CONTEXT_MASK] > 0
-    return SpanLogits(*(
+    return SpanLogits(
+      *(
         jnp.where(context, part, NEVER)
-        for part in self._logits(model, params, batch, vocabulary)))
+        for part in self._logits(model, params, batch, vocabulary)
+      )
+    )
 
   def _logits(self, model, params, batch, vocabulary, rng=None) -> SpanLogits:
     """Of every position."""
-    states_rng, head_rng = (None, None) if rng is None else jax.random.split(
-        rng)
+    states_rng, head_rng = (
+      (None, None) if rng is None else jax.random.split(rng)
+    )
     states = self.states(model, params, batch, vocabulary, states_rng)
     logits = heads.token_logits(
-        self.head_of(params), states, activation=self.activation,
-        epsilon=finetuning.body_config(model).layer_norm_epsilon,
-        drop=self.drop(head_rng)).astype(jnp.float32)
+      self.head_of(params),
+      states,
+      activation=self.activation,
+      epsilon=finetuning.body_config(model).layer_norm_epsilon,
+      drop=self.drop(head_rng),
+    ).astype(jnp.float32)
     return SpanLogits(logits[:, :, 0], logits[:, :, 1])
 
   def _output(self, loss, correct, batch, context) -> base.ObjectiveOutput:
@@ -87,12 +97,19 @@ class QuestionAnswering(finetuning.FineTuning):
     weights = jnp.ones_like(loss)
     first = jnp.argmax(batch[batch_lib.CONTEXT_MASK] > 0, axis=1)
     languages = masking.gather_rows(
-        batch[batch_lib.LANGUAGE_IDS], first[:, None])[:, 0]
+      batch[batch_lib.LANGUAGE_IDS], first[:, None]
+    )[:, 0]
     count = len(context.vocabulary.languages)
+
     def by_language(values):
-      return metrics.by_language(jax.lax.stop_gradient(values), weights,
-                                 languages, count)
+      return metrics.by_language(
+        jax.lax.stop_gradient(values), weights, languages, count
+      )
+
     return base.ObjectiveOutput(
-        base.Sum(jnp.sum(loss), jnp.sum(weights)),
-        {f'{self.name}/loss': by_language(loss),
-         f'{self.name}/accuracy': by_language(correct)})
+      base.Sum(jnp.sum(loss), jnp.sum(weights)),
+      {
+        f'{self.name}/loss': by_language(loss),
+        f'{self.name}/accuracy': by_language(correct),
+      },
+    )

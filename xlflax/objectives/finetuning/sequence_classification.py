@@ -36,8 +36,12 @@ class SequenceClassification(classification.Classification):
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:
     return heads.sequence_logits(
-        head, states, pooling=self.pooling,
-        mask=batch.get(batch_lib.SEGMENT_IDS), **settings)
+      head,
+      states,
+      pooling=self.pooling,
+      mask=batch.get(batch_lib.SEGMENT_IDS),
+      **settings,
+    )
 
   def label_languages(self, batch, vocabulary) -> jax.Array:
     return inputs.row_languages(batch, vocabulary)

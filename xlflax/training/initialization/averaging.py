@@ -32,21 +32,30 @@ def last_steps(model_dir: str | pathlib.Path, count: int) -> list[int]:
     ConfigError: `count` is less than 1.
   """
   if count < 1:
-    raise errors.ConfigError('There is nothing to average', got=count,
-                             expected='1 or more checkpoints', where='--last')
+    raise errors.ConfigError(
+      'There is nothing to average',
+      got=count,
+      expected='1 or more checkpoints',
+      where='--last',
+    )
   bucket_checks.check_readable(paths.of(model_dir))
   steps = checkpoints.finished_steps(model_dir)
   if len(steps) < count:
     raise errors.CheckpointError(
-        'There are too few checkpoints to average',
-        got=f'{len(steps)}: {steps}', expected=f'{count}',
-        where=str(model_dir), fix='average fewer, or train with a larger '
-        'CheckpointOptions.keep_last')
+      'There are too few checkpoints to average',
+      got=f'{len(steps)}: {steps}',
+      expected=f'{count}',
+      where=str(model_dir),
+      fix='average fewer, or train with a larger CheckpointOptions.keep_last',
+    )
   return steps[-count:]
 
 
-def average(model_dir: str | pathlib.Path, steps: Sequence[int],
-            output: str | pathlib.Path) -> pathlib.Path:
+def average(
+  model_dir: str | pathlib.Path,
+  steps: Sequence[int],
+  output: str | pathlib.Path,
+) -> pathlib.Path:
   """Writes a model directory with the mean of checkpoints' parameters.
 
   Each parameter is the mean in float64, heads included. (Of a run with
@@ -71,13 +80,15 @@ def average(model_dir: str | pathlib.Path, steps: Sequence[int],
   bucket_checks.check_usable(output)
   with paths.new_directory(output, where='--output') as made:
     _write(run, steps, mean_params(run.directory, steps), made)
-  logging.info('The average of steps %s of %s is in %s.', steps, model_dir,
-               output)
+  logging.info(
+    'The average of steps %s of %s is in %s.', steps, model_dir, output
+  )
   return output
 
 
-def mean_params(model_dir: str | pathlib.Path, steps: Sequence[int]
-                ) -> dict[str, Any]:
+def mean_params(
+  model_dir: str | pathlib.Path, steps: Sequence[int]
+) -> dict[str, Any]:
   """The mean of the parameters of some checkpoints, float32 on the host.
 
   Raises:
@@ -88,8 +99,10 @@ def mean_params(model_dir: str | pathlib.Path, steps: Sequence[int]
   for path in paths[1:]:
     if checkpoints.saved_shapes(path) != shapes:
       raise errors.CheckpointError(
-          'Checkpoints of different models can not be averaged',
-          got=str(path), expected=f'the parameters of {paths[0]}')
+        'Checkpoints of different models can not be averaged',
+        got=str(path),
+        expected=f'the parameters of {paths[0]}',
+      )
   means: dict[str, np.ndarray] = {}
   for names in _groups(shapes):
     means |= _mean(paths, {name: shapes[name] for name in names})
@@ -99,14 +112,20 @@ def mean_params(model_dir: str | pathlib.Path, steps: Sequence[int]
 def _mean(paths, shapes) -> dict[str, np.ndarray]:
   """Name -> mean over the checkpoints."""
   sums = {name: np.zeros(shape) for name, shape in shapes.items()}
-  item = params_lib.nest({name: np.broadcast_to(np.float32(0), shape)
-                          for name, shape in shapes.items()})
+  item = params_lib.nest(
+    {
+      name: np.broadcast_to(np.float32(0), shape)
+      for name, shape in shapes.items()
+    }
+  )
   for path in paths:
     part = params_lib.names(checkpoints.read_part(path, 'params', item))
     for name, total in sums.items():
       total += part[name]
-  return {name: (total / len(paths)).astype(np.float32)
-          for name, total in sums.items()}
+  return {
+    name: (total / len(paths)).astype(np.float32)
+    for name, total in sums.items()
+  }
 
 
 def _groups(shapes) -> Iterator[list[str]]:
@@ -127,15 +146,25 @@ def _write(run: run_lib.Run, steps, params, directory: pathlib.Path) -> None:
   run_directory.write_model(directory, run.model)
   run_directory.write_objectives(directory, run.objectives.values())
   run_directory.copy_vocabulary(
-      run.directory / run_directory.VOCABULARY, directory)
+    run.directory / run_directory.VOCABULARY, directory
+  )
   record = {'model_dir': str(run.directory), 'steps': list(steps)}
   run_directory.write_atomically(
-      directory / RECORD, json.dumps(record, indent=2) + '\n')
+    directory / RECORD, json.dumps(record, indent=2) + '\n'
+  )
   saved = checkpoints.Checkpoints(
-      directory, checkpoints.CheckpointOptions(asynchronous=False))
-  saved.save(state_lib.TrainState(
-      step=jnp.int32(steps[-1]), params=jax.tree.map(jnp.asarray, params),
-      opt_state=(), ema=(), objective_state={}), meta={'averaged': record})
+    directory, checkpoints.CheckpointOptions(asynchronous=False)
+  )
+  saved.save(
+    state_lib.TrainState(
+      step=jnp.int32(steps[-1]),
+      params=jax.tree.map(jnp.asarray, params),
+      opt_state=(),
+      ema=(),
+      objective_state={},
+    ),
+    meta={'averaged': record},
+  )
   saved.close()
   run_lib.mark_finished(directory, steps[-1])
 
@@ -144,6 +173,8 @@ def _check_steps(run: run_lib.Run, steps: Iterable[int]) -> None:
   missing = sorted(set(steps) - set(run.steps))
   if missing or not steps:
     raise errors.CheckpointError(
-        'Checkpoints to average are missing',
-        got=f'steps {missing}' if missing else 'no step',
-        expected=f'some of {run.steps}', where=str(run.directory))
+      'Checkpoints to average are missing',
+      got=f'steps {missing}' if missing else 'no step',
+      expected=f'some of {run.steps}',
+      where=str(run.directory),
+    )

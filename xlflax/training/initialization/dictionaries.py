@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from xlflax import errors, paths
 from xlflax.data.dictionaries import dictionary as dictionaries_lib
 
-_SUFFIXES = {'.txt': dictionaries_lib.Format.MUSE,
-             '.tsv': dictionaries_lib.Format.TSV}
+_SUFFIXES = {
+  '.txt': dictionaries_lib.Format.MUSE,
+  '.tsv': dictionaries_lib.Format.TSV,
+}
 
 
 def read(paths: Sequence[str], language: str) -> Iterator[tuple[str, str]]:
@@ -37,26 +39,32 @@ def read(paths: Sequence[str], language: str) -> Iterator[tuple[str, str]]:
     dictionary = dictionaries_lib.Dictionary.read(path, format=kind)
     other = dictionary.other(language)
     assert other is not None  # its name says so
-    entries = sorted(dictionary.from_language(other),
-                     key=lambda found: -found[2].weight)
+    entries = sorted(
+      dictionary.from_language(other), key=lambda found: -found[2].weight
+    )
     yield from ((word, translation) for word, translation, _ in entries)
 
 
-def _files(path: str, language: str
-           ) -> list[tuple[pathlib.Path, dictionaries_lib.Format]]:
+def _files(
+  path: str, language: str
+) -> list[tuple[pathlib.Path, dictionaries_lib.Format]]:
   """(file, its format) of a file, or of those of a folder."""
   place = paths.local(path, where='VocabularyMatching.dictionaries')
   candidates = sorted(place.iterdir()) if place.is_dir() else [place]
-  known = [(file, _format(file)) for file in candidates
-           if language in _languages(file)]
+  known = [
+    (file, _format(file)) for file in candidates if language in _languages(file)
+  ]
   found = [(file, kind) for file, kind in known if kind is not None]
   if not found:
     raise errors.CorpusError(
-        f'No bilingual dictionary of the language {language!r}', got=path,
-        expected=f'a file such as {language}-de.txt or de-{language}.tsv, or a '
-        'folder of them', where='VocabularyMatching.dictionaries',
-        fix='name the file by the languages of its columns, or set '
-        'VocabularyMatching.source_language')
+      f'No bilingual dictionary of the language {language!r}',
+      got=path,
+      expected=f'a file such as {language}-de.txt or de-{language}.tsv, or a '
+      'folder of them',
+      where='VocabularyMatching.dictionaries',
+      fix='name the file by the languages of its columns, or set '
+      'VocabularyMatching.source_language',
+    )
   return found
 
 

@@ -54,14 +54,17 @@ class InitFrom:
   decoder: decoder_lib.DecoderInitialization | None = None
 
   def wants(self, name: str) -> bool:
-    return ((not self.include or params_lib.matches(self.include, name))
-            and not params_lib.matches(self.exclude, name)
-            and (self.decoder is None or self.decoder.wants(name)))
+    return (
+      (not self.include or params_lib.matches(self.include, name))
+      and not params_lib.matches(self.exclude, name)
+      and (self.decoder is None or self.decoder.wants(name))
+    )
 
   def matches_rows(self, name: str) -> bool:
     """Whether a parameter has a row per token that is found by its string."""
     return self.vocabulary_matching is not None and params_lib.matches(
-        self.vocabulary_matching.parameters, name)
+      self.vocabulary_matching.parameters, name
+    )
 
   def source_name(self, name: str) -> str:
     if self.decoder is not None:
@@ -77,9 +80,14 @@ _ABSENT = ' is not in the checkpoint'
 Inits = InitFrom | str | Sequence[InitFrom | str]
 
 
-def apply(init: Inits, state: state_lib.TrainState, factory, *,
-          vocabulary=None,
-          report_dir: pathlib.Path | None = None) -> state_lib.TrainState:
+def apply(
+  init: Inits,
+  state: state_lib.TrainState,
+  factory,
+  *,
+  vocabulary=None,
+  report_dir: pathlib.Path | None = None,
+) -> state_lib.TrainState:
   """The state with the parameters that `init` takes from other runs.
 
   The running average starts from them too; the optimizer stays fresh.
@@ -102,22 +110,31 @@ def apply(init: Inits, state: state_lib.TrainState, factory, *,
   for one in inits:
     if isinstance(one, str):
       one = InitFrom(model_dir=one)
-    values = _values(one, params, factory.shardings.params, vocabulary,
-                     report_dir)
+    values = _values(
+      one, params, factory.shardings.params, vocabulary, report_dir
+    )
     taken |= values.keys()
     params = params_lib.map_named(
-        lambda n, leaf, values=values: values.get(n, leaf), params)
+      lambda n, leaf, values=values: values.get(n, leaf), params
+    )
   fresh = [n for n in params_lib.names(params) if n not in taken]
   logging.info(
-      'Initialised %d parameters; %d are fresh%s.', len(taken), len(fresh),
-      ': ' + ', '.join(fresh) if fresh else '')
-  ema = jax.tree.map(jax.numpy.copy, params) if jax.tree.leaves(
-      state.ema) else state.ema
+    'Initialised %d parameters; %d are fresh%s.',
+    len(taken),
+    len(fresh),
+    ': ' + ', '.join(fresh) if fresh else '',
+  )
+  ema = (
+    jax.tree.map(jax.numpy.copy, params)
+    if jax.tree.leaves(state.ema)
+    else state.ema
+  )
   return state.replace(params=params, ema=ema)
 
 
-def _values(init: InitFrom, params, shardings, vocabulary, report_dir
-            ) -> dict[str, jax.Array]:
+def _values(
+  init: InitFrom, params, shardings, vocabulary, report_dir
+) -> dict[str, jax.Array]:
   """Name -> array of the parameters that one run gives."""
   params_lib.check_patterns(init.include, params, where='InitFrom.include')
   params_lib.check_patterns(init.exclude, params, where='InitFrom.exclude')
@@ -127,14 +144,18 @@ def _values(init: InitFrom, params, shardings, vocabulary, report_dir
   saved = checkpoints.saved_shapes(checkpoint)
   rows = _rows(init, params, vocabulary)
   sources = _sources(init, params, saved, checkpoint, rows)
-  targets = {name: (leaf, sharding) for (name, leaf), sharding in zip(
-      params_lib.names(params).items(), jax.tree.leaves(shardings),
-      strict=True)}
+  targets = {
+    name: (leaf, sharding)
+    for (name, leaf), sharding in zip(
+      params_lib.names(params).items(), jax.tree.leaves(shardings), strict=True
+    )
+  }
   arrays = parameter_sources.read(checkpoint, sources, targets, saved)
   if rows is not None:
     rows.report(report_dir)
-  values = _made(sources, arrays, {
-      name: sharding for name, (_, sharding) in targets.items()})
+  values = _made(
+    sources, arrays, {name: sharding for name, (_, sharding) in targets.items()}
+  )
   if rows is not None:
     for name in filter(init.matches_rows, values):
       leaf, sharding = targets[name]
@@ -142,39 +163,49 @@ def _values(init: InitFrom, params, shardings, vocabulary, report_dir
   return values
 
 
-def _rows(init: InitFrom, params, vocabulary
-          ) -> matched_rows.MatchedRows | None:
+def _rows(
+  init: InitFrom, params, vocabulary
+) -> matched_rows.MatchedRows | None:
   """The matching of the two runs' vocabularies, if one is asked for."""
   if init.vocabulary_matching is None:
     return None
-  if not any(init.wants(name) and init.matches_rows(name)
-             for name in params_lib.names(params)):
+  if not any(
+    init.wants(name) and init.matches_rows(name)
+    for name in params_lib.names(params)
+  ):
     raise errors.ConfigError(
-        'Vocabulary matching has no parameter to fill',
-        got=init.vocabulary_matching.parameters,
-        expected='patterns of embeddings and output biases that are included',
-        where='VocabularyMatching.parameters',
-        fix='leave InitFrom.vocabulary_matching out to take the body only')
+      'Vocabulary matching has no parameter to fill',
+      got=init.vocabulary_matching.parameters,
+      expected='patterns of embeddings and output biases that are included',
+      where='VocabularyMatching.parameters',
+      fix='leave InitFrom.vocabulary_matching out to take the body only',
+    )
   return matched_rows.MatchedRows.of_run(
-      init.vocabulary_matching, vocabulary, init.model_dir)
+    init.vocabulary_matching, vocabulary, init.model_dir
+  )
 
 
-def _made(sources: dict[str, Source], arrays, shardings
-          ) -> dict[str, jax.Array]:
+def _made(
+  sources: dict[str, Source], arrays, shardings
+) -> dict[str, jax.Array]:
   """The parameters of the sources, each an array of its own.
 
   Two may start from one array, and steps donate what they are given.
   """
-  values = {name: jax.numpy.copy(arrays[source.names[0]])
-            for name, source in sources.items() if source.whole}
-  others = {name: source for name, source in sources.items()
-            if not source.whole}
+  values = {
+    name: jax.numpy.copy(arrays[source.names[0]])
+    for name, source in sources.items()
+    if source.whole
+  }
+  others = {
+    name: source for name, source in sources.items() if not source.whole
+  }
   if others:  # in one compilation
     used = {part for source in others.values() for part in source.names}
     values |= jax.jit(
-        lambda arrays: {n: s.make(arrays) for n, s in others.items()},
-        out_shardings={name: shardings[name] for name in others})(
-            {part: arrays[part] for part in used})
+      lambda arrays: {n: s.make(arrays) for n, s in others.items()},
+      out_shardings={name: shardings[name] for name in others},
+    )({part: arrays[part] for part in used})
   return {name: values[name] for name in sources}
 
 
@@ -185,9 +216,12 @@ def _check_renames(init: InitFrom) -> None:
       re.compile(pattern)
     except re.error as error:
       raise errors.ConfigError(
-          'A renaming is no pair of regular expression and replacement',
-          got=f'{pattern!r} -> {replacement!r}', expected='as `re.sub` takes',
-          where='InitFrom.renames', fix=str(error)) from error
+        'A renaming is no pair of regular expression and replacement',
+        got=f'{pattern!r} -> {replacement!r}',
+        expected='as `re.sub` takes',
+        where='InitFrom.renames',
+        fix=str(error),
+      ) from error
 
 
 def _checkpoint(init: InitFrom) -> pathlib.Path:
@@ -196,42 +230,52 @@ def _checkpoint(init: InitFrom) -> pathlib.Path:
   step = init.step if init.step is not None else max(steps, default=None)
   if step not in steps:
     raise errors.CheckpointError(
-        'There is no checkpoint to initialise from',
-        got=f'step {step}' if step is not None else 'no finished checkpoint',
-        expected=f'one of {steps}' if steps else 'a run with checkpoints',
-        where=init.model_dir)
+      'There is no checkpoint to initialise from',
+      got=f'step {step}' if step is not None else 'no finished checkpoint',
+      expected=f'one of {steps}' if steps else 'a run with checkpoints',
+      where=init.model_dir,
+    )
   return paths.of(init.model_dir) / checkpoints.DIRECTORY / str(step)
 
 
-def _sources(init: InitFrom, params, saved, checkpoint, rows
-             ) -> dict[str, Source]:
+def _sources(
+  init: InitFrom, params, saved, checkpoint, rows
+) -> dict[str, Source]:
   """Name -> source of the wanted parameters, after all checks."""
   named = params_lib.names(params)
   depths = parameter_sources.depths(
-      {name: tuple(leaf.shape) for name, leaf in named.items()})
+    {name: tuple(leaf.shape) for name, leaf in named.items()}
+  )
   sources, problems = {}, []
   for name, leaf in named.items():
     if not init.wants(name):
       continue
     source_name = init.source_name(name)
     source = parameter_sources.find(
-        source_name, depths.get(name), saved, _choose(init, name))
+      source_name, depths.get(name), saved, _choose(init, name)
+    )
     if source is None:
       if not init.allow_missing:
         problems.append(source_name + _ABSENT)
       continue
-    problem = _misfit(name, tuple(leaf.shape), source.shape(saved),
-                      rows if init.matches_rows(name) else None)
+    problem = _misfit(
+      name,
+      tuple(leaf.shape),
+      source.shape(saved),
+      rows if init.matches_rows(name) else None,
+    )
     problems += [problem] if problem else []
     sources[name] = source
   if problems or not sources:
     raise errors.CheckpointError(
-        'The checkpoint does not fit the model',
-        got='; '.join(problems) or 'no parameter in common',
-        expected='the same vocabulary and sizes, or patterns that leave the '
-        'others out', where=str(checkpoint),
-        fix='set InitFrom.exclude, InitFrom.renames or allow_missing'
-        + _hint(init, problems))
+      'The checkpoint does not fit the model',
+      got='; '.join(problems) or 'no parameter in common',
+      expected='the same vocabulary and sizes, or patterns that leave the '
+      'others out',
+      where=str(checkpoint),
+      fix='set InitFrom.exclude, InitFrom.renames or allow_missing'
+      + _hint(init, problems),
+    )
   return sources
 
 
@@ -241,8 +285,11 @@ def _misfit(name: str, shape, source_shape, rows) -> str | None:
     return None
   if rows is None and shape == source_shape:
     return None
-  sizes = '' if rows is None else (
-      f' (vocabularies of {rows.target_size} and {rows.source_size})')
+  sizes = (
+    ''
+    if rows is None
+    else (f' (vocabularies of {rows.target_size} and {rows.source_size})')
+  )
   return f'{name} is {shape} here, {source_shape} in the checkpoint{sizes}'
 
 
@@ -254,19 +301,26 @@ def _choose(init: InitFrom, name: str) -> parameter_sources.Choose:
 
 def _hint(init: InitFrom, problems: Sequence[str]) -> str:
   """More to do about it, where the reason shows."""
-  if init.decoder is not None and any('cross_attention' in p
-                                      for p in problems):
-    return ('; from an encoder without cross-attention, set '
-            "DecoderInitialization.cross_attention = 'fresh'")
+  if init.decoder is not None and any('cross_attention' in p for p in problems):
+    return (
+      '; from an encoder without cross-attention, set '
+      "DecoderInitialization.cross_attention = 'fresh'"
+    )
   if init.decoder is None and any(
-      p.startswith('model/encoder/') for p in problems):
-    return ("; for an encoder-decoder from an encoder's run, set "
-            'InitFrom.decoder')
+    p.startswith('model/encoder/') for p in problems
+  ):
+    return (
+      "; for an encoder-decoder from an encoder's run, set InitFrom.decoder"
+    )
   if any(p.startswith('heads/') and p.endswith(_ABSENT) for p in problems):
-    return ("; heads of objectives that the run did not train are new: add "
-            "'heads/' to InitFrom.exclude")
+    return (
+      '; heads of objectives that the run did not train are new: add '
+      "'heads/' to InitFrom.exclude"
+    )
   if init.vocabulary_matching is None and any(
-      'embeddings/token' in p for p in problems):
-    return ('; for a run with another vocabulary, set '
-            'InitFrom.vocabulary_matching')
+    'embeddings/token' in p for p in problems
+  ):
+    return (
+      '; for a run with another vocabulary, set InitFrom.vocabulary_matching'
+    )
   return ''

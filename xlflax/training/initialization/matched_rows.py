@@ -1,5 +1,4 @@
-"""Rows of embeddings that go by token, and the report of where they are from.
-"""
+"""Rows of embeddings that go by token, and the report of where they are from."""
 
 import json
 import logging
@@ -35,8 +34,12 @@ class MatchedRows:
     self.matching = matching
 
   @classmethod
-  def of_run(cls, settings: vocabulary_matching.VocabularyMatching, vocabulary,
-             model_dir: str) -> 'MatchedRows':
+  def of_run(
+    cls,
+    settings: vocabulary_matching.VocabularyMatching,
+    vocabulary,
+    model_dir: str,
+  ) -> 'MatchedRows':
     """Matches a run's vocabulary with that of another run.
 
     Raises:
@@ -45,13 +48,17 @@ class MatchedRows:
     """
     if vocabulary is None:
       raise errors.VocabularyError(
-          'Vocabulary matching needs the entries of the vocabulary',
-          got='its size only', expected='a vocabulary directory',
-          where='InitFrom.vocabulary_matching')
+        'Vocabulary matching needs the entries of the vocabulary',
+        got='its size only',
+        expected='a vocabulary directory',
+        where='InitFrom.vocabulary_matching',
+      )
     source = vocabulary_lib.Vocabulary.load(
-        paths.of(model_dir) / run_directory.VOCABULARY)
-    return cls(vocabulary, source, settings.match(vocabulary, source),
-               model_dir)
+      paths.of(model_dir) / run_directory.VOCABULARY
+    )
+    return cls(
+      vocabulary, source, settings.match(vocabulary, source), model_dir
+    )
 
   @property
   def target_size(self) -> int:
@@ -68,11 +75,14 @@ class MatchedRows:
     """
     if len(shape) != len(source_shape):
       return None
-    fits = [i for i in range(len(shape))
-            if shape[i] >= self.target_size
-            and source_shape[i] >= self.source_size
-            and shape[:i] == source_shape[:i]
-            and shape[i + 1:] == source_shape[i + 1:]]
+    fits = [
+      i
+      for i in range(len(shape))
+      if shape[i] >= self.target_size
+      and source_shape[i] >= self.source_size
+      and shape[:i] == source_shape[:i]
+      and shape[i + 1 :] == source_shape[i + 1 :]
+    ]
     # Where several fit, the token axis is the largest one.
     return max(fits, key=lambda i: shape[i], default=None)
 
@@ -85,61 +95,81 @@ class MatchedRows:
     axis = self.axis(fresh.shape, source.shape)
     assert axis is not None  # checked before anything is read
     ids = np.full(fresh.shape[axis], -1, np.int32)
-    ids[:self.target_size] = self.matching.source_ids
-    found = np.expand_dims(ids >= 0, [
-        i for i in range(fresh.ndim) if i != axis])
+    ids[: self.target_size] = self.matching.source_ids
+    found = np.expand_dims(
+      ids >= 0, [i for i in range(fresh.ndim) if i != axis]
+    )
+
     def gather(fresh, source):
       rows = jnp.take(source, np.maximum(ids, 0), axis=axis)
       return jnp.where(jnp.broadcast_to(found, fresh.shape), rows, fresh)
+
     return jax.jit(gather, out_shardings=sharding)(fresh, source)
 
   def report(self, directory: pathlib.Path | None) -> None:
     """Logs the counts; writes them, and each row's origin, to a directory."""
     summary = self.summary()
     logging.info(
-        'Vocabulary matching with %s: %s of %d tokens.', self._source_dir,
-        ', '.join(f'{n} {kind}' for kind, n in summary['counts'].items()),
-        self.target_size)
+      'Vocabulary matching with %s: %s of %d tokens.',
+      self._source_dir,
+      ', '.join(f'{n} {kind}' for kind, n in summary['counts'].items()),
+      self.target_size,
+    )
     if directory is None or not distributed.is_lead():
       return
     run_directory.write_atomically(
-        directory / REPORT,
-        json.dumps(summary, indent=2, ensure_ascii=False) + '\n')
+      directory / REPORT,
+      json.dumps(summary, indent=2, ensure_ascii=False) + '\n',
+    )
     run_directory.write_atomically(directory / TABLE, self._table())
 
   def summary(self) -> dict:
     """Counts of tokens by look-up: of all, by script, and by language."""
     pieces = vocabulary_matching.pieces(self._target)
-    scripts = [token_forms.script(form.text)
-               for form in token_forms.forms(pieces)]
+    scripts = [
+      token_forms.script(form.text) for form in token_forms.forms(pieces)
+    ]
     kinds = self.matching.kinds
     special = kinds == Kind.SPECIAL
     special[list(self._target.spec.special_ids)] = True
     names = np.where(special, 'SPECIAL', np.asarray(scripts))
     return {
-        'source': self._source_dir,
-        'source_size': self.source_size,
-        'target_size': self.target_size,
-        'counts': self.matching.counts(),
-        'by_script': {name: _counts(kinds[names == name])
-                      for name, _ in Counter(names.tolist()).most_common()},
-        'by_language': self._by_language()}
+      'source': self._source_dir,
+      'source_size': self.source_size,
+      'target_size': self.target_size,
+      'counts': self.matching.counts(),
+      'by_script': {
+        name: _counts(kinds[names == name])
+        for name, _ in Counter(names.tolist()).most_common()
+      },
+      'by_language': self._by_language(),
+    }
 
   def _by_language(self) -> dict[str, dict[str, int]]:
     spec = self._target.spec
-    return {code: _counts(np.concatenate(
-        [self.matching.kinds[start:stop] for start, stop in runs]))
-            for code, runs in zip(spec.languages, spec.language_words,
-                                  strict=False) if runs}
+    return {
+      code: _counts(
+        np.concatenate(
+          [self.matching.kinds[start:stop] for start, stop in runs]
+        )
+      )
+      for code, runs in zip(spec.languages, spec.language_words, strict=False)
+      if runs
+    }
 
   def _table(self) -> str:
     """One line per token: its id, piece, look-up, and the source's."""
     target = vocabulary_matching.pieces(self._target)
     source = vocabulary_matching.pieces(self._source)
     lines = ['id\tpiece\tfound\tsource_id\tsource_piece']
-    for i, (piece, j, kind) in enumerate(zip(
-        target, self.matching.source_ids.tolist(),
-        self.matching.kinds.tolist(), strict=True)):
+    for i, (piece, j, kind) in enumerate(
+      zip(
+        target,
+        self.matching.source_ids.tolist(),
+        self.matching.kinds.tolist(),
+        strict=True,
+      )
+    ):
       origin = f'{j}\t{source[j]}' if j >= 0 else '\t'
       lines.append(f'{i}\t{piece}\t{Kind(kind).name.lower()}\t{origin}')
     return '\n'.join(lines) + '\n'

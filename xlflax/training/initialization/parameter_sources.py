@@ -49,8 +49,9 @@ class Source(NamedTuple):
       return (len(self.names), *first)
     if self.rows is None:
       return first
-    return first[1:] if isinstance(self.rows, int) else (
-        len(self.rows), *first[1:])
+    return (
+      first[1:] if isinstance(self.rows, int) else (len(self.rows), *first[1:])
+    )
 
   def make(self, arrays: Mapping[str, jax.Array]) -> jax.Array:
     """The parameter, of arrays by name."""
@@ -70,13 +71,18 @@ def depths(shapes: Shapes) -> dict[str, int]:
     if match and match[2] is not None:
       key = (match[1], match[3])
       unrolled[key] = unrolled.get(key, 0) + 1
-  return {name: (shapes[name][0] if match[2] is None
-                 else unrolled[match[1], match[3]])
-          for name, match in matches.items() if match}
+  return {
+    name: (
+      shapes[name][0] if match[2] is None else unrolled[match[1], match[3]]
+    )
+    for name, match in matches.items()
+    if match
+  }
 
 
-def find(source_name: str, depth: int | None, saved: Shapes, choose: Choose
-         ) -> Source | None:
+def find(
+  source_name: str, depth: int | None, saved: Shapes, choose: Choose
+) -> Source | None:
   """The source that a name stands for; None if the checkpoint lacks it.
 
   Args:
@@ -99,13 +105,14 @@ def find(source_name: str, depth: int | None, saved: Shapes, choose: Choose
   if index is not None:
     if int(index) >= len(chosen):
       return None
-    chosen = chosen[int(index):int(index) + 1]
+    chosen = chosen[int(index) : int(index) + 1]
   if scanned not in saved:
     return Source(tuple(unrolled[i] for i in chosen), stacked=index is None)
   if index is not None:
     return Source((scanned,), rows=chosen[0])
-  return Source((scanned,), rows=(
-      None if chosen == tuple(range(available)) else chosen))
+  return Source(
+    (scanned,), rows=(None if chosen == tuple(range(available)) else chosen)
+  )
 
 
 def every_layer(depth: int, available: int) -> tuple[int, ...]:
@@ -114,9 +121,12 @@ def every_layer(depth: int, available: int) -> tuple[int, ...]:
   return tuple(range(available))
 
 
-def read(checkpoint: pathlib.Path, sources: Mapping[str, Source],
-         targets: Mapping[str, tuple[Any, Any]], saved: Shapes
-         ) -> dict[str, jax.Array]:
+def read(
+  checkpoint: pathlib.Path,
+  sources: Mapping[str, Source],
+  targets: Mapping[str, tuple[Any, Any]],
+  saved: Shapes,
+) -> dict[str, jax.Array]:
   """Reads the arrays of some sources, each once, sharded as they are used.
 
   Args:
@@ -133,10 +143,15 @@ def read(checkpoint: pathlib.Path, sources: Mapping[str, Source],
     leaf, sharding = targets[name]
     for part in source.names:
       wanted[part] = jax.ShapeDtypeStruct(
-          saved[part], leaf.dtype, sharding=_sharding_of_part(
-              source, sharding, leaf.shape, saved[part]))
-  item = params_lib.nest({  # in the checkpoint's order
-      part: wanted[part] for part in saved if part in wanted})
+        saved[part],
+        leaf.dtype,
+        sharding=_sharding_of_part(source, sharding, leaf.shape, saved[part]),
+      )
+  item = params_lib.nest(
+    {  # in the checkpoint's order
+      part: wanted[part] for part in saved if part in wanted
+    }
+  )
   return params_lib.names(checkpoints.read_part(checkpoint, 'params', item))
 
 
@@ -152,6 +167,8 @@ def _sharding_of_part(source: Source, sharding, shape, saved_shape):
   elif source.rows is not None:
     spec = [None, *spec[1:]]
   if not source.stacked and len(shape) == len(saved_shape):
-    spec = [axis if a == b else None for axis, a, b in zip(
-        spec, shape, saved_shape, strict=True)]
+    spec = [
+      axis if a == b else None
+      for axis, a, b in zip(spec, shape, saved_shape, strict=True)
+    ]
   return NamedSharding(sharding.mesh, PartitionSpec(*spec))

@@ -27,11 +27,14 @@ def model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
   unknown = sorted(set(overrides) - set(known))
   if unknown:
     raise errors.ConfigError(
-        "A model's configuration has no such field", got=', '.join(unknown),
-        expected='one of ' + ', '.join(known),
-        where='pretrained.model.overrides')
+      "A model's configuration has no such field",
+      got=', '.join(unknown),
+      expected='one of ' + ', '.join(known),
+      where='pretrained.model.overrides',
+    )
   return dataclasses.replace(
-      found, config=dataclasses.replace(found.config, **overrides))
+    found, config=dataclasses.replace(found.config, **overrides)
+  )
 
 
 def vocabulary(*, model_dir: str) -> str:

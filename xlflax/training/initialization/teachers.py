@@ -35,8 +35,9 @@ class Teacher(NamedTuple):
   languages: tuple[str, ...]
 
 
-def read_encoder(model_dir: str, *, like: model_config.EncoderConfig
-                 ) -> encoder.Encoder:
+def read_encoder(
+  model_dir: str, *, like: model_config.EncoderConfig
+) -> encoder.Encoder:
   """The teacher's module, with the student's vocabulary for its own.
 
   Args:
@@ -50,16 +51,23 @@ def read_encoder(model_dir: str, *, like: model_config.EncoderConfig
   module = run_directory.read_model(paths.of(model_dir))
   if type(module) is not encoder.Encoder or module.config.sharing is not None:
     raise errors.ConfigError(
-        'The teacher is no encoder that all languages share',
-        got=f'{type(module).__name__} with {module.config}',
-        expected='an Encoder without a sharing plan', where=model_dir)
-  return encoder.Encoder(dataclasses.replace(
-      module.config, vocab_size=like.vocab_size,
-      vocab_multiple=like.vocab_multiple))
+      'The teacher is no encoder that all languages share',
+      got=f'{type(module).__name__} with {module.config}',
+      expected='an Encoder without a sharing plan',
+      where=model_dir,
+    )
+  return encoder.Encoder(
+    dataclasses.replace(
+      module.config,
+      vocab_size=like.vocab_size,
+      vocab_multiple=like.vocab_multiple,
+    )
+  )
 
 
-def load(model_dir: str, *, step: int | None, vocabulary, rows: int,
-         temperature: float) -> Teacher:
+def load(
+  model_dir: str, *, step: int | None, vocabulary, rows: int, temperature: float
+) -> Teacher:
   """Reads a teacher's parameters and puts them in the student's order.
 
   A token without a match has the teacher's unknown symbol as its input. Where
@@ -80,30 +88,51 @@ def load(model_dir: str, *, step: int | None, vocabulary, rows: int,
   run = run_lib.open_run(model_dir)
   if not run.steps and step is None:
     raise errors.CheckpointError(
-        'The teacher has no finished checkpoint', where=model_dir,
-        expected='a run that has been trained')
+      'The teacher has no finished checkpoint',
+      where=model_dir,
+      expected='a run that has been trained',
+    )
   step = step if step is not None else run.steps[-1]
   params = run.restore_params(step)['model']
   matching = vocabulary_matching.match(vocabulary, run.vocabulary)
-  logging.info('Tokens that the teacher %s (step %d) knows: %s.', model_dir,
-               step, matching.counts())
+  logging.info(
+    'Tokens that the teacher %s (step %d) knows: %s.',
+    model_dir,
+    step,
+    matching.counts(),
+  )
   source_ids = np.full(rows, -1, np.int32)
-  source_ids[:len(matching.source_ids)] = matching.source_ids
+  source_ids[: len(matching.source_ids)] = matching.source_ids
   scored = source_ids >= 0
   scored[list(vocabulary.spec.special_ids)] = False
   if not scored.any():
     raise errors.VocabularyError(
-        "No token of the vocabulary is in the teacher's",
-        got=matching.counts(), where=model_dir,
-        fix='take a teacher of the same language and script')
+      "No token of the vocabulary is in the teacher's",
+      got=matching.counts(),
+      where=model_dir,
+      fix='take a teacher of the same language and script',
+    )
   return Teacher(
-      reorder(params, source_ids, scored, unknown=run.vocabulary.spec.unk_id,
-              temperature=temperature),
-      scored, run.vocabulary.spec.languages)
+    reorder(
+      params,
+      source_ids,
+      scored,
+      unknown=run.vocabulary.spec.unk_id,
+      temperature=temperature,
+    ),
+    scored,
+    run.vocabulary.spec.languages,
+  )
 
 
-def reorder(params, source_ids: np.ndarray, scored: np.ndarray, *,
-            unknown: int, temperature: float) -> dict[str, Any]:
+def reorder(
+  params,
+  source_ids: np.ndarray,
+  scored: np.ndarray,
+  *,
+  unknown: int,
+  temperature: float,
+) -> dict[str, Any]:
   """An encoder's parameters with the rows of another vocabulary.
 
   Before: output_bias [a, b], source_ids [1, -1, 1, 0], scored all that have
@@ -123,5 +152,8 @@ def reorder(params, source_ids: np.ndarray, scored: np.ndarray, *,
   bias = np.asarray(params['output_bias'], np.float32)[taken]
   bias = np.where(scored, bias - temperature * shares, _NEVER)
   table = np.asarray(params['embeddings']['token'], np.float32)[taken]
-  return {**params, 'output_bias': bias.astype(np.float32),
-          'embeddings': {**params['embeddings'], 'token': table}}
+  return {
+    **params,
+    'output_bias': bias.astype(np.float32),
+    'embeddings': {**params['embeddings'], 'token': table},
+  }

@@ -35,14 +35,21 @@ def notation_of(pieces: Sequence[str]) -> Notation:
 
   Before: ['<s>', 'Ġthe', 'ing']; after: Notation.BYTE_LEVEL.
   """
-  counts = {kind: sum(
-      p.endswith(kind.value) if kind is Notation.WORD_END
-      else p.startswith(kind.value) for p in pieces) for kind in Notation}
+  counts = {
+    kind: sum(
+      p.endswith(kind.value)
+      if kind is Notation.WORD_END
+      else p.startswith(kind.value)
+      for p in pieces
+    )
+    for kind in Notation
+  }
   return max(counts, key=lambda kind: counts[kind])
 
 
-def forms(pieces: Sequence[str], notation: Notation | None = None
-          ) -> list[Form]:
+def forms(
+  pieces: Sequence[str], notation: Notation | None = None
+) -> list[Form]:
   """The form of each piece.
 
   Before: ['▁the', 'ing', '▁New▁York'] of SentencePiece, ['Ġthe', 'ing',
@@ -53,10 +60,12 @@ def forms(pieces: Sequence[str], notation: Notation | None = None
     pieces: in the vocabulary's own writing.
     notation: None finds it out by `notation_of`.
   """
-  read = {Notation.SENTENCEPIECE: _of_sentencepiece,
-          Notation.BYTE_LEVEL: _of_byte_level,
-          Notation.WORDPIECE: _of_wordpiece,
-          Notation.WORD_END: _of_word_end}[notation or notation_of(pieces)]
+  read = {
+    Notation.SENTENCEPIECE: _of_sentencepiece,
+    Notation.BYTE_LEVEL: _of_byte_level,
+    Notation.WORDPIECE: _of_wordpiece,
+    Notation.WORD_END: _of_word_end,
+  }[notation or notation_of(pieces)]
   return [read(piece) for piece in pieces]
 
 
@@ -82,8 +91,18 @@ def script(text: str) -> str:
 
 # Scripts that write words without spaces between them.
 _UNSPACED = frozenset(
-    ('CJK', 'HIRAGANA', 'KATAKANA', 'THAI', 'LAO', 'KHMER', 'MYANMAR',
-     'TIBETAN', 'KATAKANA-HIRAGANA'))
+  (
+    'CJK',
+    'HIRAGANA',
+    'KATAKANA',
+    'THAI',
+    'LAO',
+    'KHMER',
+    'MYANMAR',
+    'TIBETAN',
+    'KATAKANA-HIRAGANA',
+  )
+)
 
 
 def may_be_word(form: Form) -> bool:
@@ -99,8 +118,9 @@ def _script_of(letter: str) -> str:
 
 def _of_sentencepiece(piece: str) -> Form:
   text = piece.removeprefix(Notation.SENTENCEPIECE.value)
-  return Form(text.replace(Notation.SENTENCEPIECE.value, ' '),
-              len(text) < len(piece))
+  return Form(
+    text.replace(Notation.SENTENCEPIECE.value, ' '), len(text) < len(piece)
+  )
 
 
 def _of_wordpiece(piece: str) -> Form:
@@ -136,5 +156,6 @@ def _bytes_of_letters() -> dict[str, int]:
   """
   printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
   others = [byte for byte in range(256) if byte not in set(printable)]
-  return ({chr(byte): byte for byte in printable}
-          | {chr(256 + i): byte for i, byte in enumerate(others)})
+  return {chr(byte): byte for byte in printable} | {
+    chr(256 + i): byte for i, byte in enumerate(others)
+  }

@@ -61,17 +61,20 @@ class VocabularyMatching:
 
   dictionaries: tuple[str, ...] = ()
   source_language: str = 'en'
-  parameters: tuple[str, ...] = (
-      r'/token$', r'/output_bias$', r'/output$')
+  parameters: tuple[str, ...] = (r'/token$', r'/output_bias$', r'/output$')
 
   def match(self, target, source) -> Matching:
     """`match` with the entries of these dictionaries."""
-    return match(target, source, dictionaries_lib.read(
-        self.dictionaries, self.source_language))
+    return match(
+      target,
+      source,
+      dictionaries_lib.read(self.dictionaries, self.source_language),
+    )
 
 
-def match(target, source, translations: Iterable[tuple[str, str]] = ()
-          ) -> Matching:
+def match(
+  target, source, translations: Iterable[tuple[str, str]] = ()
+) -> Matching:
   """Finds each target token in the source vocabulary.
 
   Special symbols (padding, begin, end, unknown, mask, language symbols and
@@ -171,19 +174,27 @@ def pieces(vocabulary) -> list[str]:
 
 
 def _special_ids(spec: vocabulary_spec.VocabularySpec) -> set[int]:
-  return {*spec.special_ids, spec.unk_id, *spec.language_symbol_ids,
-          *spec.sentinel_ids}
+  return {
+    *spec.special_ids,
+    spec.unk_id,
+    *spec.language_symbol_ids,
+    *spec.sentinel_ids,
+  }
 
 
 def _same_purpose(target, source) -> Mapping[int, int]:
   """Special id of the target -> that of the source with the same purpose."""
-  pairs = {getattr(target, name): getattr(source, name) for name in (
-      'pad_id', 'bos_id', 'eos_id', 'unk_id', 'mask_id')}
+  pairs = {
+    getattr(target, name): getattr(source, name)
+    for name in ('pad_id', 'bos_id', 'eos_id', 'unk_id', 'mask_id')
+  }
   pairs |= dict(zip(target.sentinel_ids, source.sentinel_ids, strict=False))
-  symbols = dict(zip(source.languages, source.language_symbol_ids,
-                     strict=False))
-  for code, i in zip(target.languages, target.language_symbol_ids,
-                     strict=False):
+  symbols = dict(
+    zip(source.languages, source.language_symbol_ids, strict=False)
+  )
+  for code, i in zip(
+    target.languages, target.language_symbol_ids, strict=False
+  ):
     if code in symbols:
       pairs[i] = symbols[code]
   return pairs

@@ -15,9 +15,11 @@ from typing import Any
 
 from xlflax import errors
 
-_VARIABLES = {'coordinator': 'XLFLAX_COORDINATOR',
-              'num_processes': 'XLFLAX_NUM_PROCESSES',
-              'process_id': 'XLFLAX_PROCESS_ID'}
+_VARIABLES = {
+  'coordinator': 'XLFLAX_COORDINATOR',
+  'num_processes': 'XLFLAX_NUM_PROCESSES',
+  'process_id': 'XLFLAX_PROCESS_ID',
+}
 
 
 class Cluster(enum.Enum):
@@ -32,8 +34,12 @@ class Cluster(enum.Enum):
 
 
 # As `jax.distributed` names them; it finds the kind of TPU host by itself.
-_JAX_NAMES = {Cluster.SLURM: 'slurm', Cluster.OPEN_MPI: 'ompi',
-              Cluster.KUBERNETES: 'k8s', Cluster.TPU: None}
+_JAX_NAMES = {
+  Cluster.SLURM: 'slurm',
+  Cluster.OPEN_MPI: 'ompi',
+  Cluster.KUBERNETES: 'k8s',
+  Cluster.TPU: None,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,20 +65,29 @@ class Job:
     host, _, port = self.coordinator.rpartition(':')
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
       raise errors.ConfigError(
-          'The address of process 0 is not usable', got=self.coordinator,
-          expected='HOST:PORT', where='--coordinator')
+        'The address of process 0 is not usable',
+        got=self.coordinator,
+        expected='HOST:PORT',
+        where='--coordinator',
+      )
     if not 0 <= self.process_id < self.num_processes:
       raise errors.ConfigError(
-          "A process's number does not fit the number of processes",
-          got=f'process_id={self.process_id}, '
-          f'num_processes={self.num_processes}',
-          expected='a number from 0 to num_processes - 1', where=self.source)
+        "A process's number does not fit the number of processes",
+        got=f'process_id={self.process_id}, num_processes={self.num_processes}',
+        expected='a number from 0 to num_processes - 1',
+        where=self.source,
+      )
 
 
-def detect(environment: Mapping[str, str], *,
-           coordinator: str | None = None, num_processes: int | None = None,
-           process_id: int | None = None, cluster: Cluster = Cluster.AUTO,
-           timeout_seconds: int = 300) -> Job | None:
+def detect(
+  environment: Mapping[str, str],
+  *,
+  coordinator: str | None = None,
+  num_processes: int | None = None,
+  process_id: int | None = None,
+  cluster: Cluster = Cluster.AUTO,
+  timeout_seconds: int = 300,
+) -> Job | None:
   """The job that flags and environment describe; None for one process.
 
   Args:
@@ -86,13 +101,21 @@ def detect(environment: Mapping[str, str], *,
   Raises:
     ConfigError: the job is described in part, or not as it can be.
   """
-  flags = {'coordinator': coordinator, 'num_processes': num_processes,
-           'process_id': process_id}
+  flags = {
+    'coordinator': coordinator,
+    'num_processes': num_processes,
+    'process_id': process_id,
+  }
   given = _with_variables(flags, environment, cluster)
   missing = [name for name, value in given.items() if value is None]
   found = _found_cluster(environment, cluster) if missing else None
-  source = ('flags' if None not in flags.values()
-            else found.value if found else 'environment')
+  source = (
+    'flags'
+    if None not in flags.values()
+    else found.value
+    if found
+    else 'environment'
+  )
   local = None
   if found:
     given = _ask_jax(given, found, timeout_seconds)
@@ -100,23 +123,30 @@ def detect(environment: Mapping[str, str], *,
   elif missing:
     _check_alone(given, cluster)
     return None
-  return Job(coordinator=str(given['coordinator']),
-             num_processes=int(given['num_processes']),
-             process_id=int(given['process_id']), source=source,
-             local_devices=local)
+  return Job(
+    coordinator=str(given['coordinator']),
+    num_processes=int(given['num_processes']),
+    process_id=int(given['process_id']),
+    source=source,
+    local_devices=local,
+  )
 
 
 def _with_variables(flags, environment, cluster):
   if cluster is Cluster.NONE:
     return dict(flags)
-  given = {name: environment.get(_VARIABLES[name]) if value is None else value
-           for name, value in flags.items()}
+  given = {
+    name: environment.get(_VARIABLES[name]) if value is None else value
+    for name, value in flags.items()
+  }
   for name in ('num_processes', 'process_id'):
     if given[name] is not None and not str(given[name]).isdigit():
       raise errors.ConfigError(
-          'The description of the job has something else than a number',
-          got=repr(given[name]), expected='a number from 0',
-          where=f'--{name} or {_VARIABLES[name]}')
+        'The description of the job has something else than a number',
+        got=repr(given[name]),
+        expected='a number from 0',
+        where=f'--{name} or {_VARIABLES[name]}',
+      )
   return given
 
 
@@ -124,27 +154,29 @@ def _check_alone(given, cluster) -> None:
   """Raises ConfigError where something speaks of other processes."""
   if cluster not in (Cluster.AUTO, Cluster.NONE):
     raise errors.ConfigError(
-        'The processes were not started as --cluster says',
-        got=f'--cluster={cluster.value}, and none of its variables',
-        fix='start them through it (with Slurm by srun, with Open MPI by '
-        'mpirun), or give --coordinator, --num_processes, --process_id')
+      'The processes were not started as --cluster says',
+      got=f'--cluster={cluster.value}, and none of its variables',
+      fix='start them through it (with Slurm by srun, with Open MPI by '
+      'mpirun), or give --coordinator, --num_processes, --process_id',
+    )
   if any(value is not None for value in given.values()):
     raise errors.ConfigError(
-        'A job of several processes is described incompletely',
-        got=', '.join(f'{name}={value}' for name, value in given.items()),
-        expected='all three of --coordinator, --num_processes, --process_id')
+      'A job of several processes is described incompletely',
+      got=', '.join(f'{name}={value}' for name, value in given.items()),
+      expected='all three of --coordinator, --num_processes, --process_id',
+    )
 
 
 def _found_cluster(environment, cluster: Cluster) -> Cluster | None:
   """The scheduler whose variables are there, if it runs several processes."""
   signs = {
-      Cluster.SLURM: 'SLURM_STEP_NODELIST' in environment
-                     and _number(environment, 'SLURM_STEP_NUM_TASKS') > 1,
-      Cluster.OPEN_MPI: _number(environment, 'OMPI_COMM_WORLD_SIZE') > 1,
-      Cluster.KUBERNETES: 'KUBERNETES_SERVICE_HOST' in environment
-                          and 'JOB_COMPLETION_INDEX' in environment
-                          and importlib.util.find_spec('kubernetes'),
-      Cluster.TPU: _on_tpu(),
+    Cluster.SLURM: 'SLURM_STEP_NODELIST' in environment
+    and _number(environment, 'SLURM_STEP_NUM_TASKS') > 1,
+    Cluster.OPEN_MPI: _number(environment, 'OMPI_COMM_WORLD_SIZE') > 1,
+    Cluster.KUBERNETES: 'KUBERNETES_SERVICE_HOST' in environment
+    and 'JOB_COMPLETION_INDEX' in environment
+    and importlib.util.find_spec('kubernetes'),
+    Cluster.TPU: _on_tpu(),
   }
   wanted = list(signs) if cluster is Cluster.AUTO else [cluster]
   return next((c for c in wanted if signs.get(c)), None)
@@ -152,6 +184,7 @@ def _found_cluster(environment, cluster: Cluster) -> Cluster | None:
 
 def _on_tpu() -> bool:
   from jax._src import cloud_tpu_init  # pylint: disable=g-import-not-at-top
+
   return cloud_tpu_init.running_in_cloud_tpu_vm
 
 
@@ -163,25 +196,34 @@ def _number(environment, name: str) -> int:
 def _ask_jax(given, found: Cluster, timeout_seconds: int):
   """Fills in what is missing by JAX's own detection."""
   from jax._src import clusters  # pylint: disable=g-import-not-at-top
+
   wanted: dict[str, Any] = {
-      name: value if value is None or name == 'coordinator' else int(value)
-      for name, value in given.items()}
+    name: value if value is None or name == 'coordinator' else int(value)
+    for name, value in given.items()
+  }
   # An empty list of devices keeps JAX from choosing them.
   values = clusters.ClusterEnv.auto_detect_unset_distributed_params(
-      wanted['coordinator'], wanted['num_processes'], wanted['process_id'],
-      [], _JAX_NAMES[found], timeout_seconds)
+    wanted['coordinator'],
+    wanted['num_processes'],
+    wanted['process_id'],
+    [],
+    _JAX_NAMES[found],
+    timeout_seconds,
+  )
   filled = dict(zip(wanted, values[:3], strict=True))
   if None in filled.values():
     raise errors.ConfigError(
-        f'JAX did not detect the whole job under {found.value}',
-        got=', '.join(f'{name}={value}' for name, value in filled.items()),
-        fix='give what is missing by --coordinator (HOST:PORT of process 0), '
-        '--num_processes and --process_id')
+      f'JAX did not detect the whole job under {found.value}',
+      got=', '.join(f'{name}={value}' for name, value in filled.items()),
+      fix='give what is missing by --coordinator (HOST:PORT of process 0), '
+      '--num_processes and --process_id',
+    )
   return filled
 
 
-def local_devices(environment: Mapping[str, str], found: Cluster
-                  ) -> tuple[int, ...] | None:
+def local_devices(
+  environment: Mapping[str, str], found: Cluster
+) -> tuple[int, ...] | None:
   """The GPUs of this process among those that it sees; None for all.
 
   Processes of a host that all see all of its GPUs share them equally. One
@@ -206,9 +248,11 @@ def local_devices(environment: Mapping[str, str], found: Cluster
     return None
   if visible % count:
     raise errors.ConfigError(
-        "The processes of a host can't share its GPUs equally",
-        got=f'{count} processes, {visible} GPUs', where=found.value,
-        fix='start one process per GPU, or one per host')
+      "The processes of a host can't share its GPUs equally",
+      got=f'{count} processes, {visible} GPUs',
+      where=found.value,
+      fix='start one process per GPU, or one per host',
+    )
   share = visible // count
   return tuple(range(index * share, (index + 1) * share))
 

@@ -21,13 +21,16 @@ MISTAKE = 2  # exit status after an XlflaxError
 _watch: peers.Watch | None = None
 
 
-def initialize(*, coordinator: str | None = None,
-               num_processes: int | None = None,
-               process_id: int | None = None,
-               cluster: cluster_lib.Cluster = cluster_lib.Cluster.AUTO,
-               configuration: str = '',
-               timeout_seconds: int = 300,
-               heartbeat_seconds: int = 100) -> None:
+def initialize(
+  *,
+  coordinator: str | None = None,
+  num_processes: int | None = None,
+  process_id: int | None = None,
+  cluster: cluster_lib.Cluster = cluster_lib.Cluster.AUTO,
+  configuration: str = '',
+  timeout_seconds: int = 300,
+  heartbeat_seconds: int = 100,
+) -> None:
   """Joins the other processes of the job; does nothing for a single one.
 
   Must run before the first use of a device.
@@ -49,25 +52,36 @@ def initialize(*, coordinator: str | None = None,
   """
   global _watch
   job = cluster_lib.detect(
-      os.environ, coordinator=coordinator, num_processes=num_processes,
-      process_id=process_id, cluster=cluster, timeout_seconds=timeout_seconds)
+    os.environ,
+    coordinator=coordinator,
+    num_processes=num_processes,
+    process_id=process_id,
+    cluster=cluster,
+    timeout_seconds=timeout_seconds,
+  )
   if job is None or job.num_processes == 1:
     return
   _prefix_log(job)
   roll_call.hold(
-      job, _statement(job, configuration), timeout_seconds=timeout_seconds)
+    job, _statement(job, configuration), timeout_seconds=timeout_seconds
+  )
   _join(job, timeout_seconds, heartbeat_seconds)
   _watch = peers.Watch(job.process_id)
   atexit.register(_watch.stop)  # before JAX leaves: what came last runs first
   _introduce(job)
 
 
-def _statement(job: cluster_lib.Job, configuration: str
-               ) -> roll_call.Statement:
+def _statement(job: cluster_lib.Job, configuration: str) -> roll_call.Statement:
   return roll_call.Statement(
-      job.process_id, job.num_processes, socket.gethostname(),
-      {name: importlib.metadata.version(name)
-       for name in ('xlflax', 'jax', 'jaxlib')}, configuration)
+    job.process_id,
+    job.num_processes,
+    socket.gethostname(),
+    {
+      name: importlib.metadata.version(name)
+      for name in ('xlflax', 'jax', 'jaxlib')
+    },
+    configuration,
+  )
 
 
 def _join(job: cluster_lib.Job, timeout: int, heartbeat: int) -> None:
@@ -75,18 +89,22 @@ def _join(job: cluster_lib.Job, timeout: int, heartbeat: int) -> None:
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   try:
     jax.distributed.initialize(
-        job.coordinator, job.num_processes, job.process_id,
-        local_device_ids=job.local_devices,
-        cluster_detection_method='deactivate',
-        initialization_timeout=timeout, heartbeat_timeout_seconds=heartbeat)
+      job.coordinator,
+      job.num_processes,
+      job.process_id,
+      local_device_ids=job.local_devices,
+      cluster_detection_method='deactivate',
+      initialization_timeout=timeout,
+      heartbeat_timeout_seconds=heartbeat,
+    )
   except RuntimeError as error:
     raise errors.ConfigError(
-        'The processes of the job lost each other while joining',
-        got=str(error).splitlines()[0],
-        expected=f'{job.num_processes} processes within {timeout} s',
-        where=f'process {job.process_id}, coordinator {job.coordinator}',
-        fix='check that all processes run and reach the coordinator'
-        ) from error
+      'The processes of the job lost each other while joining',
+      got=str(error).splitlines()[0],
+      expected=f'{job.num_processes} processes within {timeout} s',
+      where=f'process {job.process_id}, coordinator {job.coordinator}',
+      fix='check that all processes run and reach the coordinator',
+    ) from error
 
 
 def _prefix_log(job: cluster_lib.Job) -> None:
@@ -95,17 +113,26 @@ def _prefix_log(job: cluster_lib.Job) -> None:
     old = handler.formatter
     if old is not None and job.process_id:
       text = old._fmt  # pylint: disable=protected-access
-      handler.setFormatter(logging.Formatter(
-          f'[process {job.process_id}] {text}', datefmt=old.datefmt))
+      handler.setFormatter(
+        logging.Formatter(
+          f'[process {job.process_id}] {text}', datefmt=old.datefmt
+        )
+      )
 
 
 def _introduce(job: cluster_lib.Job) -> None:
   """Each process says once who it is; then only process 0 speaks."""
   own = jax.local_devices()
   logging.info(
-      'Process %d of %d (%s) on %s: %d of %d devices, %s.', job.process_id,
-      job.num_processes, job.source, socket.gethostname(), len(own),
-      jax.device_count(), own[0].device_kind)
+    'Process %d of %d (%s) on %s: %d of %d devices, %s.',
+    job.process_id,
+    job.num_processes,
+    job.source,
+    socket.gethostname(),
+    len(own),
+    jax.device_count(),
+    own[0].device_kind,
+  )
   if job.process_id:
     for handler in logging.getLogger().handlers:
       handler.setLevel(logging.ERROR)

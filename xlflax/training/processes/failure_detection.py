@@ -35,13 +35,15 @@ class Watch:
   def __init__(self, process_id: int, client=None, end=None):
     if client is None:
       from jax._src import distributed  # pylint: disable=g-import-not-at-top
+
       client = distributed.global_state.client
     self._client = client
     self._id = process_id
     self._end = end or _end
     self._stopped = threading.Event()
     self._thread = threading.Thread(
-        target=self._run, name='xlflax peers', daemon=True)
+      target=self._run, name='xlflax peers', daemon=True
+    )
     self._thread.start()
 
   def stop(self) -> None:
@@ -70,6 +72,7 @@ class Watch:
 
   def _wait_for_others(self, seconds: float) -> None:
     import jax  # pylint: disable=g-import-not-at-top
+
     end = time.monotonic() + seconds
     left = set(range(1, jax.process_count()))
     while left and time.monotonic() < end:
@@ -88,8 +91,11 @@ class Watch:
       message = self._get(_KEY)
       if message is not None and not self._stopped.wait(_OWN_MESSAGE):
         self._set(f'{_SEEN}{self._id}', '1')
-        self._end(f'xlflax: {message}\nxlflax: process {self._id} ends with '
-                  f'it.{self._more()}', LOST)
+        self._end(
+          f'xlflax: {message}\nxlflax: process {self._id} ends with '
+          f'it.{self._more()}',
+          LOST,
+        )
         return
 
   def _more(self) -> str:

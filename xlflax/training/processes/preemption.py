@@ -43,8 +43,10 @@ class StopRequest:
     if self._asked.is_set() and number == signal.SIGINT:
       raise KeyboardInterrupt
     self._asked.set()
-    logging.warning('%s: saving a checkpoint at the end of this step.',
-                    signal.Signals(number).name)
+    logging.warning(
+      '%s: saving a checkpoint at the end of this step.',
+      signal.Signals(number).name,
+    )
     if number != signal.SIGTERM and jax.process_count() > 1:
       os.kill(os.getpid(), signal.SIGTERM)  # what JAX's service listens to
 
@@ -53,4 +55,5 @@ class StopRequest:
     if jax.process_count() == 1:
       return self._asked.is_set()
     from jax.experimental import multihost_utils  # pylint: disable=g-import-not-at-top
+
     return multihost_utils.reached_preemption_sync_point(step)

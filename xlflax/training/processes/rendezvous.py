@@ -47,8 +47,13 @@ class Statement:
     return f'process {self.process_id} (on {self.host})'
 
 
-def hold(job: cluster.Job, statement: Statement, *, timeout_seconds: float,
-         patience_seconds: float = 20.0) -> None:
+def hold(
+  job: cluster.Job,
+  statement: Statement,
+  *,
+  timeout_seconds: float,
+  patience_seconds: float = 20.0,
+) -> None:
   """Returns on all processes once all are there and agree.
 
   Args:
@@ -67,8 +72,9 @@ def hold(job: cluster.Job, statement: Statement, *, timeout_seconds: float,
     with _listen(job, min(patience_seconds, timeout_seconds)) as listener:
       _Lead(job, statement, timeout_seconds).call(listener, deadline)
   else:
-    verdict = _report(job, statement, deadline, timeout_seconds,
-                      patience_seconds)
+    verdict = _report(
+      job, statement, deadline, timeout_seconds, patience_seconds
+    )
     if verdict is not None:
       raise errors.ConfigError(**verdict)
 
@@ -80,16 +86,18 @@ def _listen(job, patience: float) -> socket.socket:
     try:
       if socket.has_dualstack_ipv6():
         return socket.create_server(
-            ('', port), family=socket.AF_INET6, dualstack_ipv6=True,
-            backlog=1024)
+          ('', port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024
+        )
       return socket.create_server(('', port), backlog=1024)
     except OSError as error:
       if time.monotonic() > end:
         raise errors.ConfigError(
-            'Process 0 can not listen on the port of the job',
-            got=f'port {port}: {error.strerror}', where=job.coordinator,
-            expected='a port that nothing else uses',
-            fix='end what uses it, or choose another port') from error
+          'Process 0 can not listen on the port of the job',
+          got=f'port {port}: {error.strerror}',
+          where=job.coordinator,
+          expected='a port that nothing else uses',
+          fix='end what uses it, or choose another port',
+        ) from error
     time.sleep(0.2)
 
 
@@ -147,12 +155,13 @@ class _Lead:
     there = {s.process_id for s in self._heard}
     missing = [i for i in range(self._job.num_processes) if i not in there]
     return dict(
-        what='The processes of the job did not find each other',
-        got=f'{len(there)} of {self._job.num_processes} processes within '
-        f'{self._timeout:g} s; missing: {_short(missing)}',
-        where=f'coordinator {self._job.coordinator}',
-        fix='look into the logs of the missing ones, and check that they '
-        'run and reach the coordinator')
+      what='The processes of the job did not find each other',
+      got=f'{len(there)} of {self._job.num_processes} processes within '
+      f'{self._timeout:g} s; missing: {_short(missing)}',
+      where=f'coordinator {self._job.coordinator}',
+      fix='look into the logs of the missing ones, and check that they '
+      'run and reach the coordinator',
+    )
 
 
 def _mistake(heard: list[Statement]) -> dict[str, Any] | None:
@@ -160,27 +169,32 @@ def _mistake(heard: list[Statement]) -> dict[str, Any] | None:
   lead, last = heard[0], heard[-1]
   if last.num_processes != lead.num_processes:
     return dict(
-        what='The processes do not agree on how many they are',
-        got=f'{lead.num_processes} for {lead.who}, {last.num_processes} for '
-        f'{last.who}', expected='the same --num_processes everywhere')
+      what='The processes do not agree on how many they are',
+      got=f'{lead.num_processes} for {lead.who}, {last.num_processes} for '
+      f'{last.who}',
+      expected='the same --num_processes everywhere',
+    )
   twin = next((s for s in heard[:-1] if s.process_id == last.process_id), None)
   if twin:
     return dict(
-        what='Two processes have the same number',
-        got=f'{twin.process_id} on {twin.host} and on {last.host}',
-        expected='each number from 0 to num_processes - 1 once',
-        fix='correct --process_id; where all are right, another job uses this '
-        'coordinator address: choose another port')
+      what='Two processes have the same number',
+      got=f'{twin.process_id} on {twin.host} and on {last.host}',
+      expected='each number from 0 to num_processes - 1 once',
+      fix='correct --process_id; where all are right, another job uses this '
+      'coordinator address: choose another port',
+    )
   if last.versions != lead.versions:
     return dict(
-        what='The processes have different packages installed',
-        got=f'{_versions(lead)}; {_versions(last)}',
-        expected='the same versions everywhere')
+      what='The processes have different packages installed',
+      got=f'{_versions(lead)}; {_versions(last)}',
+      expected='the same versions everywhere',
+    )
   if last.configuration != lead.configuration:
     return dict(
-        what='The processes were started with different configurations',
-        got='\n' + '\n'.join(_difference(lead, last)) + '\n',
-        expected='the same flags and gin files everywhere')
+      what='The processes were started with different configurations',
+      got='\n' + '\n'.join(_difference(lead, last)) + '\n',
+      expected='the same flags and gin files everywhere',
+    )
   return None
 
 
@@ -190,9 +204,18 @@ def _versions(statement: Statement) -> str:
 
 
 def _difference(lead: Statement, last: Statement, limit: int = 20):
-  lines = [line for line in difflib.unified_diff(
-      lead.configuration.splitlines(), last.configuration.splitlines(),
-      lead.who, last.who, lineterm='', n=0) if not line.startswith('@@')]
+  lines = [
+    line
+    for line in difflib.unified_diff(
+      lead.configuration.splitlines(),
+      last.configuration.splitlines(),
+      lead.who,
+      last.who,
+      lineterm='',
+      n=0,
+    )
+    if not line.startswith('@@')
+  ]
   more = len(lines) - limit
   return lines[:limit] + ([f'and {more} more lines'] if more > 0 else [])
 
@@ -200,7 +223,8 @@ def _difference(lead: Statement, last: Statement, limit: int = 20):
 def _short(numbers: list[int], limit: int = 10) -> str:
   more = len(numbers) - limit
   return ', '.join(map(str, numbers[:limit])) + (
-      f' and {more} more' if more > 0 else '')
+    f' and {more} more' if more > 0 else ''
+  )
 
 
 def _report(job, statement, deadline, timeout, patience):
@@ -220,15 +244,19 @@ def _report(job, statement, deadline, timeout, patience):
     time.sleep(0.2)
   if strange_since:
     raise errors.ConfigError(
-        "Something that is not the job's process 0 answers at its address",
-        got=reason, where=f'{statement.who}, coordinator {job.coordinator}',
-        fix='see what process 0 reports; choose another port')
-  raise errors.ConfigError(
-      'Process 0 of the job can not be reached', got=reason,
-      expected=f'process 0 within {timeout:g} s',
+      "Something that is not the job's process 0 answers at its address",
+      got=reason,
       where=f'{statement.who}, coordinator {job.coordinator}',
-      fix='check that process 0 runs, and that its host and port can be '
-      'reached from here')
+      fix='see what process 0 reports; choose another port',
+    )
+  raise errors.ConfigError(
+    'Process 0 of the job can not be reached',
+    got=reason,
+    expected=f'process 0 within {timeout:g} s',
+    where=f'{statement.who}, coordinator {job.coordinator}',
+    fix='check that process 0 runs, and that its host and port can be '
+    'reached from here',
+  )
 
 
 class _StrangerError(Exception):
@@ -239,7 +267,8 @@ def _ask(job, statement, deadline):
   host, _, port = job.coordinator.rpartition(':')
   left = max(deadline - time.monotonic(), 0.1)
   with socket.create_connection(
-      (host.strip('[]'), int(port)), timeout=min(left, 10)) as peer:
+    (host.strip('[]'), int(port)), timeout=min(left, 10)
+  ) as peer:
     try:
       if _line(peer) != _GREETING:
         raise _StrangerError('another protocol')

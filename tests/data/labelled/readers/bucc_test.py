@@ -8,9 +8,11 @@ from xlflax.data.labelled.readers import bucc
 
 @pytest.fixture
 def files(write):
-  return (write('a.zh', 'zh-1\t你好\nzh-2\t猫\n'),
-          write('a.en', 'en-7\tcat\tor kitten\nen-8\tdog\n'),
-          write('a.gold', 'zh-2\ten-7\n'))
+  return (
+    write('a.zh', 'zh-1\t你好\nzh-2\t猫\n'),
+    write('a.en', 'en-7\tcat\tor kitten\nen-8\tdog\n'),
+    write('a.gold', 'zh-2\ten-7\n'),
+  )
 
 
 def test_sentences_and_pairs(files):
@@ -23,21 +25,32 @@ def test_sentences_and_pairs(files):
 
 
 def test_lines_are_numbered_from_0(write):
-  mined = bucc.read_lines(write('a', 'ndiyo\nhapana\n'), write('b', 'no\n'),
-                          languages=('sw', 'en'))
+  mined = bucc.read_lines(
+    write('a', 'ndiyo\nhapana\n'), write('b', 'no\n'), languages=('sw', 'en')
+  )
   assert mined.first == {'0': 'ndiyo', '1': 'hapana'}
   assert (mined.second, mined.gold) == ({'0': 'no'}, None)
   with pytest.raises(errors.CorpusError, match='holds no labelled examples'):
     bucc.read_lines(write('a', 'x'), write('c', ''), languages=('sw', 'en'))
 
 
-@pytest.mark.parametrize('name, text, message', [
+@pytest.mark.parametrize(
+  'name, text, message',
+  [
     ('a.zh', 'zh-1\t\n', r"Got: 'zh-1\\t'. Expected: an id, a tab and a.*:1"),
-    ('a.zh', 'zh-1\ta\nzh-1\tb\n', 'Got: the id zh-1 again. Expected: each id '
-     'once. Where: .*:2'),
-    ('a.gold', 'zh-2\ten-9\n', 'Got: the id en-9. Expected: an id of the '
-     'sentences. Where: .*a.gold:1'),
-    ('a.en', '\n', 'holds no labelled examples')])
+    (
+      'a.zh',
+      'zh-1\ta\nzh-1\tb\n',
+      'Got: the id zh-1 again. Expected: each id once. Where: .*:2',
+    ),
+    (
+      'a.gold',
+      'zh-2\ten-9\n',
+      'Got: the id en-9. Expected: an id of the sentences. Where: .*a.gold:1',
+    ),
+    ('a.en', '\n', 'holds no labelled examples'),
+  ],
+)
 def test_errors(files, write, name, text, message):
   write(name, text)
   with pytest.raises(errors.CorpusError, match=message):

@@ -11,9 +11,11 @@ from xlflax import errors
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.readers import classification
 
-_NLI = [('بارش ہو رہی ہے', 'زمین گیلی ہے', 'entailment'),
-        ('雨が降る', '晴れている', 'contradiction'),
-        ('Дощ іде', 'Кіт спить', 'neutral')]
+_NLI = [
+  ('بارش ہو رہی ہے', 'زمین گیلی ہے', 'entailment'),
+  ('雨が降る', '晴れている', 'contradiction'),
+  ('Дощ іде', 'Кіт спить', 'neutral'),
+]
 
 
 def _tsv(rows) -> str:
@@ -23,16 +25,23 @@ def _tsv(rows) -> str:
 def test_pairs_docstring_example(write):
   path = write('a.tsv', 'It rains.\tIt is wet.\t1\n')
   reading = classification.read_tsv(path, 'en', labels={'1': 'entailment'})
-  assert reading.examples == [examples_lib.ClassifiedText(
-      id='0', language='en', text='It rains.', paired_text='It is wet.',
-      label='entailment')]
+  assert reading.examples == [
+    examples_lib.ClassifiedText(
+      id='0',
+      language='en',
+      text='It rains.',
+      paired_text='It is wet.',
+      label='entailment',
+    )
+  ]
   assert reading.problems == ()
 
 
 def test_many_scripts_and_line_separators_within_text(write):
   rows = [*_NLI, ('a\u2028b', 'c\x85d', 'neutral')]
   examples = classification.read_tsv(
-      write('a.tsv', _tsv(rows).replace('\n', '\r\n')), 'xx').examples
+    write('a.tsv', _tsv(rows).replace('\n', '\r\n')), 'xx'
+  ).examples
   assert [(e.text, e.paired_text, e.label) for e in examples] == rows
   assert [e.id for e in examples] == list('0123')
 
@@ -42,31 +51,45 @@ def test_compressed_files(write):
   assert len(classification.read_tsv(path, 'xx').examples) == 3
 
 
-@pytest.mark.parametrize('rows', [
-    [row[:2] for row in _NLI], [(*row[:2], '') for row in _NLI]])
+@pytest.mark.parametrize(
+  'rows', [[row[:2] for row in _NLI], [(*row[:2], '') for row in _NLI]]
+)
 def test_blind_files_have_no_labels(write, rows):
   examples = classification.read_tsv(write('t.tsv', _tsv(rows)), 'xx').examples
   assert [e.label for e in examples] == [None] * 3
 
 
 def test_single_texts_named_columns_and_left_out_labels(write):
-  path = write('r.tsv', 'stars\thead\tbody\tlang\tname\n'
-               '5\tBon\tTrès bon\tfr\tr1\n3\tBof\tMoyen\tfr\tr2\n'
-               '1\tSchlecht\tNein\tde\tr3\n1\tNul\t\tfr\tr4\n')
-  columns = {'text': ('head', 'body'), 'label': 'stars', 'language': 'lang',
-             'id': 'name'}
+  path = write(
+    'r.tsv',
+    'stars\thead\tbody\tlang\tname\n'
+    '5\tBon\tTrès bon\tfr\tr1\n3\tBof\tMoyen\tfr\tr2\n'
+    '1\tSchlecht\tNein\tde\tr3\n1\tNul\t\tfr\tr4\n',
+  )
+  columns = {
+    'text': ('head', 'body'),
+    'label': 'stars',
+    'language': 'lang',
+    'id': 'name',
+  }
   examples = classification.read_tsv(
-      path, 'fr', columns=columns,
-      labels={'5': 'positive', '1': 'negative', '3': None}).examples
+    path,
+    'fr',
+    columns=columns,
+    labels={'5': 'positive', '1': 'negative', '3': None},
+  ).examples
   assert [(e.id, e.text, e.paired_text, e.label) for e in examples] == [
-      ('r1', 'Bon Très bon', None, 'positive'), ('r4', 'Nul', None, 'negative')]
+    ('r1', 'Bon Très bon', None, 'positive'),
+    ('r4', 'Nul', None, 'negative'),
+  ]
 
 
 def test_header_with_column_numbers(write):
   path = write('p.tsv', 'id\tsentence1\tsentence2\tlabel\n7\t一\t二\t1\n')
   columns = {'id': 0, 'text': 1, 'paired_text': 2, 'label': 3}
-  example, = classification.read_tsv(
-      path, 'zh', columns=columns, header='first_line').examples
+  (example,) = classification.read_tsv(
+    path, 'zh', columns=columns, header='first_line'
+  ).examples
   assert (example.id, example.text, example.label) == ('7', '一', '1')
 
 
@@ -75,58 +98,94 @@ def test_quoting_is_that_of_the_csv_module(write):
   buffer = io.StringIO()
   csv.writer(buffer, delimiter='\t').writerows(rows)
   path = write('q.tsv', buffer.getvalue())
-  quoted, plain = (classification.read_tsv(
-      path, 'fr', quoting=quoting).examples for quoting in ('csv', 'none'))
+  quoted, plain = (
+    classification.read_tsv(path, 'fr', quoting=quoting).examples
+    for quoting in ('csv', 'none')
+  )
   assert [(e.text, e.paired_text, e.label) for e in quoted] == rows
   assert plain[0].text == '"""Oui"" dit-il"'
 
 
 def test_jsonl(write):
-  lines = [{'sentence1': 'Ndiyo', 'sentence2': 'Hapana', 'gold_label': 0},
-           {'sentence1': 'É', 'sentence2': 'ß', 'gold_label': None},
-           {'sentence1': 'x', 'sentence2': 'y'}]
-  path = write('a.jsonl', '\n'.join(
-      json.dumps(line, ensure_ascii=False) for line in lines))
+  lines = [
+    {'sentence1': 'Ndiyo', 'sentence2': 'Hapana', 'gold_label': 0},
+    {'sentence1': 'É', 'sentence2': 'ß', 'gold_label': None},
+    {'sentence1': 'x', 'sentence2': 'y'},
+  ]
+  path = write(
+    'a.jsonl', '\n'.join(json.dumps(line, ensure_ascii=False) for line in lines)
+  )
   examples = classification.read_jsonl(path, 'sw').examples
   assert [(e.text, e.label) for e in examples] == [
-      ('Ndiyo', '0'), ('É', None), ('x', None)]
+    ('Ndiyo', '0'),
+    ('É', None),
+    ('x', None),
+  ]
 
 
-@pytest.mark.parametrize('text, options, message', [
-    ('a\tb\tx\na\tb\n', {}, 'Got: 2 columns: .*Expected: 3 columns, as in the '
-     'first line. Where: .*a.tsv:2'),
+@pytest.mark.parametrize(
+  'text, options, message',
+  [
+    (
+      'a\tb\tx\na\tb\n',
+      {},
+      'Got: 2 columns: .*Expected: 3 columns, as in the '
+      'first line. Where: .*a.tsv:2',
+    ),
     ('a\n', {}, 'Got: 1 columns: .*at least 2 columns. Where: .*:1'),
     ('a\t \tx\n', {}, 'Got: an empty paired_text. .*Where: .*:1'),
-    ('a\tb\tmaybe\n', {'labels': {'0': 'no', '1': 'yes'}},
-     "not among those told. Got: 'maybe'. Expected: one of '0', '1'. Where: "
-     '.*:1'),
+    (
+      'a\tb\tmaybe\n',
+      {'labels': {'0': 'no', '1': 'yes'}},
+      "not among those told. Got: 'maybe'. Expected: one of '0', '1'. Where: "
+      '.*:1',
+    ),
     ('', {}, 'holds no labelled examples. Where: .*a.tsv'),
-    ('x\ty\n1\t2\n', {'columns': {'text': 'review'}},
-     'lacks a column. Got: x, y. Expected: review. Where: .*:1'),
-    ('"a\tb\tc\n', {'quoting': 'csv'}, 'Malformed line of quoted fields.'
-     ".*Where: .*:1. What to do: read the file with quoting='none'"),
-    (b'a\tb\tc\n\xff\tb\tc\n', {}, 'not valid UTF-8.*Where: .*a.tsv:2')])
+    (
+      'x\ty\n1\t2\n',
+      {'columns': {'text': 'review'}},
+      'lacks a column. Got: x, y. Expected: review. Where: .*:1',
+    ),
+    (
+      '"a\tb\tc\n',
+      {'quoting': 'csv'},
+      'Malformed line of quoted fields.'
+      ".*Where: .*:1. What to do: read the file with quoting='none'",
+    ),
+    (b'a\tb\tc\n\xff\tb\tc\n', {}, 'not valid UTF-8.*Where: .*a.tsv:2'),
+  ],
+)
 def test_errors_of_tsv(write, text, options, message):
   path = write('a.tsv', text)
   with pytest.raises(errors.CorpusError, match=message):
     classification.read_tsv(path, 'en', **options)
 
 
-@pytest.mark.parametrize('line, message', [
+@pytest.mark.parametrize(
+  'line, message',
+  [
     ('{"sentence1": ', r'Malformed line of JSON. Got: Expecting value.*:1'),
     ('[1]', r"Got: '\[1\]'. Expected: an object. Where: .*:1"),
-    ('{"sentence1": "a"}', 'Got: the keys sentence1. Expected: a key '
-     'sentence2. Where: .*:1')])
+    (
+      '{"sentence1": "a"}',
+      'Got: the keys sentence1. Expected: a key sentence2. Where: .*:1',
+    ),
+  ],
+)
 def test_errors_of_jsonl(write, line, message):
   with pytest.raises(errors.CorpusError, match=message):
     classification.read_jsonl(write('a.jsonl', line), 'en')
 
 
 def test_columns_must_be_known(write):
-  with pytest.raises(errors.ConfigError, match='Got: text, gold. Expected: '
-                     'text, and any of paired_text, label, id, language'):
-    classification.read_tsv(write('a', 'a'), 'en',
-                            columns={'text': 0, 'gold': 1})
+  with pytest.raises(
+    errors.ConfigError,
+    match='Got: text, gold. Expected: '
+    'text, and any of paired_text, label, id, language',
+  ):
+    classification.read_tsv(
+      write('a', 'a'), 'en', columns={'text': 0, 'gold': 1}
+    )
 
 
 def test_files_must_exist(tmp_path):

@@ -8,9 +8,12 @@ from xlflax.data.labelled.readers import conll
 
 
 def test_conll_2003_columns_in_iob1(write):
-  path = write('eng.testa', '-DOCSTART- -X- O O\n\n'
-               'West NNP I-NP I-LOC\nIndies NNPS I-NP I-LOC\n'
-               'Paris NNP I-NP B-LOC\nhits VBZ I-VP O\n\nUN NNP I-NP I-ORG\n')
+  path = write(
+    'eng.testa',
+    '-DOCSTART- -X- O O\n\n'
+    'West NNP I-NP I-LOC\nIndies NNPS I-NP I-LOC\n'
+    'Paris NNP I-NP B-LOC\nhits VBZ I-VP O\n\nUN NNP I-NP I-ORG\n',
+  )
   first, second = conll.read(path, 'en', scheme='iob1').examples
   assert first.words == ('West', 'Indies', 'Paris', 'hits')
   assert first.tags == ('B-LOC', 'I-LOC', 'B-LOC', 'O')
@@ -27,10 +30,13 @@ def test_wikiann_prefixes(write):
 
 
 def test_universal_ner(write):
-  path = write('a.iob2', '# newdoc id = d\n# sent_id = d-1\n'
-               '# text = Olá, São Paulo\n1\tOlá\tO\t-\t-\n2\t#\tO\t-\t-\n'
-               '3\tSão\tB-LOC\t-\tx\n4\tPaulo\tI-LOC\t-\tx\n\n# sent_id = d-2\n'
-               '1\tSim\tO\t-\t-\n')
+  path = write(
+    'a.iob2',
+    '# newdoc id = d\n# sent_id = d-1\n'
+    '# text = Olá, São Paulo\n1\tOlá\tO\t-\t-\n2\t#\tO\t-\t-\n'
+    '3\tSão\tB-LOC\t-\tx\n4\tPaulo\tI-LOC\t-\tx\n\n# sent_id = d-2\n'
+    '1\tSim\tO\t-\t-\n',
+  )
   first, second = source.read_files('uner', path, 'pt').examples
   assert (first.id, second.id) == ('d-1', 'd-2')
   assert first.words == ('Olá', '#', 'São', 'Paulo')
@@ -39,7 +45,7 @@ def test_universal_ner(write):
 
 def test_number_signs_are_words(write):
   path = write('a.tsv', '#\tSYM\n# 1 = x\n#tag\tX\n')
-  example, = conll.read(path, 'en').examples
+  (example,) = conll.read(path, 'en').examples
   assert example.words == ('#', '#tag')
 
 
@@ -52,11 +58,16 @@ def test_blind_files_and_spaces_in_words(write):
   assert conll.read(spaced, 'fr').examples[0].words == ('10\u00a0000 km',)
 
 
-@pytest.mark.parametrize('tags, expected', [
+@pytest.mark.parametrize(
+  'tags, expected',
+  [
     ('I-LOC I-LOC B-LOC I-ORG', 'B-LOC I-LOC B-LOC B-ORG'),
     ('S-PER B-LOC E-LOC', 'B-PER B-LOC I-LOC'),
     ('U-PER U-PER O L-LOC', 'B-PER B-PER O B-LOC'),
-    ('B-A I-A E-A I-A', 'B-A I-A I-A B-A'), ('O I-A O I-A', 'O B-A O B-A')])
+    ('B-A I-A E-A I-A', 'B-A I-A I-A B-A'),
+    ('O I-A O I-A', 'O B-A O B-A'),
+  ],
+)
 def test_schemes_become_iob2(tags, expected):
   assert conll.to_iob2(tags.split()) == tuple(expected.split())
 
@@ -67,28 +78,51 @@ def test_oddities_are_listed(write):
   assert reading.examples[0].words == ('a', 'b', '\ufffd')
   assert reading.examples[0].tags == ('O', 'I-PER', 'O')
   assert [p.partition('dev-xx.tsv:')[2] for p in reading.problems] == [
-      '3: an empty word, read as \ufffd',
-      '2: an entity starts with I-PER, not B-']
+    '3: an empty word, read as \ufffd',
+    '2: an entity starts with I-PER, not B-',
+  ]
 
 
-@pytest.mark.parametrize('text, options, message', [
-    ('a\tO\nb\n', {}, "Got: no tag of 'b'. Expected: a tag of each word, or "
-     'none in the whole file. Where: .*:2'),
+@pytest.mark.parametrize(
+  'text, options, message',
+  [
+    (
+      'a\tO\nb\n',
+      {},
+      "Got: no tag of 'b'. Expected: a tag of each word, or "
+      'none in the whole file. Where: .*:2',
+    ),
     ('a\tO\nb\t\n', {}, "Got: no tag of 'b'. Where: .*:2"),
-    ('a\tB_LOC\n', {'scheme': 'iob2'}, "Got: the tag 'B_LOC'. Expected: O, or "
-     'one of B-…, I-…. Where: .*:1'),
+    (
+      'a\tB_LOC\n',
+      {'scheme': 'iob2'},
+      "Got: the tag 'B_LOC'. Expected: O, or one of B-…, I-…. Where: .*:1",
+    ),
     ('a\tE-X\n', {'scheme': 'iob1'}, "Got: the tag 'E-X'.*:1"),
-    ('1\tmot\n', {'word': 1, 'tag': 2}, r"Got: 2 columns: '1 \| mot'. Expected:"
-     r' the word in column 1, its tag in column 2 \(counted from 0\). .*:1'),
-    ('mot\tO\n', {'prefix': 'language'}, "Got: the word 'mot'. Expected: a "
-     "language's code and a colon before it, as fr:mot. Where: .*:1"),
-    ('\n\n', {}, 'holds no labelled examples')])
+    (
+      '1\tmot\n',
+      {'word': 1, 'tag': 2},
+      r"Got: 2 columns: '1 \| mot'. Expected:"
+      r' the word in column 1, its tag in column 2 \(counted from 0\). .*:1',
+    ),
+    (
+      'mot\tO\n',
+      {'prefix': 'language'},
+      "Got: the word 'mot'. Expected: a "
+      "language's code and a colon before it, as fr:mot. Where: .*:1",
+    ),
+    ('\n\n', {}, 'holds no labelled examples'),
+  ],
+)
 def test_malformed_files_are_told_by_line(write, text, options, message):
   with pytest.raises(errors.CorpusError, match=message):
     conll.read(write('a.tsv', text), 'xx', **options)
 
 
 def test_unknown_schemes(write):
-  with pytest.raises(errors.ConfigError, match="scheme has no such value. "
-                     "Got: 'bio'. Expected: one of 'plain', 'iob1', 'iob2'"):
+  with pytest.raises(
+    errors.ConfigError,
+    match='scheme has no such value. '
+    "Got: 'bio'. Expected: one of 'plain', 'iob1', 'iob2'",
+  ):
     conll.read(write('a', 'x y'), 'en', scheme='bio')

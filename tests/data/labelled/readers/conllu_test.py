@@ -7,16 +7,24 @@ from xlflax.data.labelled.readers import conllu
 
 
 def _line(number, form, tag='NOUN', head='0', relation='root') -> str:
-  return '\t'.join((str(number), form, form, tag, '_', '_', str(head),
-                    relation, '_', '_')) + '\n'
+  return (
+    '\t'.join(
+      (str(number), form, form, tag, '_', '_', str(head), relation, '_', '_')
+    )
+    + '\n'
+  )
 
 
-_TREE = ('# sent_id = fr-1\n# text = Du pain là.\n'
-         + _line('1-2', 'Du', '_', '_', '_')
-         + _line(1, 'de', 'ADP', 3, 'case') + _line(2, 'le', 'DET', 3, 'det')
-         + _line(3, 'pain', 'NOUN', 0, 'root')
-         + _line('3.1', 'est', 'VERB', '_', '_')
-         + _line(4, 'là', 'ADV', 3, 'advmod:loc') + '\n')
+_TREE = (
+  '# sent_id = fr-1\n# text = Du pain là.\n'
+  + _line('1-2', 'Du', '_', '_', '_')
+  + _line(1, 'de', 'ADP', 3, 'case')
+  + _line(2, 'le', 'DET', 3, 'det')
+  + _line(3, 'pain', 'NOUN', 0, 'root')
+  + _line('3.1', 'est', 'VERB', '_', '_')
+  + _line(4, 'là', 'ADV', 3, 'advmod:loc')
+  + '\n'
+)
 _TWO = _TREE + _line(1, '猫', 'NOUN', 2, 'nsubj') + _line(2, 'いる', 'VERB')
 
 
@@ -32,16 +40,17 @@ def test_syntactic_words_and_their_tree(write):
 
 def test_subtypes_can_be_dropped(write):
   first, _ = conllu.read_trees(
-      write('a.conllu', _TWO), 'fr', subtypes='dropped').examples
+    write('a.conllu', _TWO), 'fr', subtypes='dropped'
+  ).examples
   assert first.relations == ('case', 'det', 'root', 'advmod')
 
 
 def test_parts_of_speech_need_no_tree(write):
   text = _line(1, 'Да', 'PART', '_', '_') + _line(2, '.', 'PUNCT', '_', '_')
   path = write('a.conllu', text)
-  example, = conllu.read_tags(path, 'ru').examples
+  (example,) = conllu.read_tags(path, 'ru').examples
   assert (example.words, example.tags) == (('Да', '.'), ('PART', 'PUNCT'))
-  blind, = conllu.read_trees(path, 'ru').examples
+  (blind,) = conllu.read_trees(path, 'ru').examples
   assert blind.heads is None and blind.relations is None
   untagged = write('b.conllu', text.replace('PART', '_').replace('PUNCT', '_'))
   assert conllu.read_tags(untagged, 'ru').examples[0].tags is None
@@ -58,24 +67,39 @@ def test_agrees_with_the_conllu_library(write):
     assert example.tags == tuple(t['upos'] for t in tokens)
 
 
-@pytest.mark.parametrize('text, message', [
+@pytest.mark.parametrize(
+  'text, message',
+  [
     ('1\tde\n', r"Got: 2 columns: '1\\tde'. Expected: 10 columns .*:1"),
     (_line(1, 'a').replace('root', ' '), r'Got: column 8 is empty.*:1'),
-    (_line(1, 'a') + _line(3, 'b', head=1), "Got: the word number '3'. "
-     'Expected: 2: .*Where: .*:2'),
-    (_line('2-3', 'ab') + _line(1, 'a'), "the multiword token '2-3'. Expected: "
-     '1-….*:1'),
+    (
+      _line(1, 'a') + _line(3, 'b', head=1),
+      "Got: the word number '3'. Expected: 2: .*Where: .*:2",
+    ),
+    (
+      _line('2-3', 'ab') + _line(1, 'a'),
+      "the multiword token '2-3'. Expected: 1-….*:1",
+    ),
     (_line('2.1', 'ab'), "Got: the empty node '2.1'. Expected: 0.1 .*:1"),
-    (_line(1, 'a', head=4) + _line(2, 'b'), "Got: the head '4' of word 1. "
-     'Expected: 0 for the root, or another word of the 2. Where: .*:1'),
+    (
+      _line(1, 'a', head=4) + _line(2, 'b'),
+      "Got: the head '4' of word 1. "
+      'Expected: 0 for the root, or another word of the 2. Where: .*:1',
+    ),
     (_line(1, 'a', head=1), "the head '1' of word 1.*:1"),
     (_line(1, 'a', head='_') + _line(2, 'b'), "the head '_' of word 1.*:1"),
-    (_line(1, 'a') + _line(2, 'b'), 'Got: 2 roots in a sentence. Expected: one '
-     'word with head 0. Where: .*:2'),
+    (
+      _line(1, 'a') + _line(2, 'b'),
+      'Got: 2 roots in a sentence. Expected: one word with head 0. Where: .*:2',
+    ),
     (_line(1, 'a', head=2) + _line(2, 'b', head=1), 'Got: 0 roots.*:2'),
-    (_line(1, 'a') + _line(2, 'b', head=3) + _line(3, 'c', head=2),
-     'Got: the heads form a cycle: 2 → 3 → 2. Expected: a tree. Where: .*:2'),
-    ('# nothing\n', 'holds no labelled examples')])
+    (
+      _line(1, 'a') + _line(2, 'b', head=3) + _line(3, 'c', head=2),
+      'Got: the heads form a cycle: 2 → 3 → 2. Expected: a tree. Where: .*:2',
+    ),
+    ('# nothing\n', 'holds no labelled examples'),
+  ],
+)
 def test_malformed_files_are_told_by_line(write, text, message):
   with pytest.raises(errors.CorpusError, match=message):
     conllu.read_trees(write('bad.conllu', text), 'xx')
@@ -83,6 +107,5 @@ def test_malformed_files_are_told_by_line(write, text, message):
 
 def test_an_untagged_word_among_tagged_ones(write):
   text = _line(1, 'a') + _line(2, 'b', '_', 1)
-  with pytest.raises(errors.CorpusError,
-                     match="no part of speech of 'b'.*:2"):
+  with pytest.raises(errors.CorpusError, match="no part of speech of 'b'.*:2"):
     conllu.read_tags(write('a.conllu', text), 'xx')

@@ -12,39 +12,67 @@ _CONTEXT = 'Ομήρου Ιλιάς: η μήνις. Ομήρου Οδύσσει�
 
 
 def _asked(name, *answers, question='τί;') -> dict:
-  return {'id': name, 'question': question, 'answers': [
-      {'text': text, 'answer_start': start} for text, start in answers]}
+  return {
+    'id': name,
+    'question': question,
+    'answers': [
+      {'text': text, 'answer_start': start} for text, start in answers
+    ],
+  }
 
 
 def _file(write, *asked, context=_CONTEXT, **article) -> str:
-  return write('q.json', json.dumps({'version': '1.1', 'data': [
-      {'paragraphs': [{'context': context, 'qas': list(asked)}]} | article]}))
+  return write(
+    'q.json',
+    json.dumps(
+      {
+        'version': '1.1',
+        'data': [
+          {'paragraphs': [{'context': context, 'qas': list(asked)}]} | article
+        ],
+      }
+    ),
+  )
 
 
 def test_questions_with_several_answers(write):
-  path = _file(write, _asked('q1', ('Ιλιάς', 7), ('Ομήρου Ιλιάς', 0)),
-               title='Όμηρος')
-  example, = squad.read(path, 'el', question_language='en').examples
+  path = _file(
+    write, _asked('q1', ('Ιλιάς', 7), ('Ομήρου Ιλιάς', 0)), title='Όμηρος'
+  )
+  (example,) = squad.read(path, 'el', question_language='en').examples
   assert example == examples_lib.Question(
-      id='q1', language='el', question_language='en', question='τί;',
-      context=_CONTEXT, title='Όμηρος', answers=(
-          examples_lib.Answer('Ιλιάς', 7),
-          examples_lib.Answer('Ομήρου Ιλιάς', 0)))
-  one, = squad.read(path, 'el', question_language='el').examples
+    id='q1',
+    language='el',
+    question_language='en',
+    question='τί;',
+    context=_CONTEXT,
+    title='Όμηρος',
+    answers=(
+      examples_lib.Answer('Ιλιάς', 7),
+      examples_lib.Answer('Ομήρου Ιλιάς', 0),
+    ),
+  )
+  (one,) = squad.read(path, 'el', question_language='el').examples
   assert one.question_language is None
 
 
 def test_answers_that_do_not_match_are_moved_and_listed(write):
-  path = _file(write, _asked('q1', ('Ομήρου', 20), ('Virgil', 3)),
-               _asked('q2', ('Ιλιάς', 7)))
+  path = _file(
+    write,
+    _asked('q1', ('Ομήρου', 20), ('Virgil', 3)),
+    _asked('q2', ('Ιλιάς', 7)),
+  )
   reading = squad.read(path, 'el')
   assert reading.examples[0].answers == (
-      examples_lib.Answer('Ομήρου', 23), examples_lib.Answer('Virgil', -1))
+    examples_lib.Answer('Ομήρου', 23),
+    examples_lib.Answer('Virgil', -1),
+  )
   assert reading.problems == (
-      f"{path}: question q1: the context has 'ς. Ομή' at 20, not the answer "
-      "'Ομήρου'; it has it at 23",
-      f"{path}: question q1: the context has 'ρου Ιλ' at 3, not the answer "
-      "'Virgil'; it has it nowhere")
+    f"{path}: question q1: the context has 'ς. Ομή' at 20, not the answer "
+    "'Ομήρου'; it has it at 23",
+    f"{path}: question q1: the context has 'ρου Ιλ' at 3, not the answer "
+    "'Virgil'; it has it nowhere",
+  )
 
 
 @pytest.mark.parametrize('answers', [(), (('', 0),)])
@@ -60,7 +88,8 @@ def test_questions_without_an_answer_among_others_are_left_out(write):
   reading = squad.read(path, 'el')
   assert [e.id for e in reading.examples] == ['b']
   assert reading.problems == (
-      f'{path}: question a has no answer and is left out',)
+    f'{path}: question a has no answer and is left out',
+  )
 
 
 def test_repeated_ids_get_a_number(write):
@@ -68,26 +97,49 @@ def test_repeated_ids_get_a_number(write):
   reading = squad.read(path, 'el')
   assert [e.id for e in reading.examples] == ['7', '7#2', '7#3']
   assert reading.problems == (
-      f'{path}: 2 questions have the id of an earlier one and are called '
-      '<id>#2 and so on',)
+    f'{path}: 2 questions have the id of an earlier one and are called '
+    '<id>#2 and so on',
+  )
 
 
 def test_files_that_are_not_json(write):
   path = write('q.json', '{"data": [\n{"paragraphs": ]}')
-  with pytest.raises(errors.CorpusError, match='Malformed JSON file. Got: '
-                     'Expecting value. Where: .*q.json:2'):
+  with pytest.raises(
+    errors.CorpusError,
+    match='Malformed JSON file. Got: Expecting value. Where: .*q.json:2',
+  ):
     squad.read(path, 'en')
 
 
-@pytest.mark.parametrize('value, message', [
+@pytest.mark.parametrize(
+  'value, message',
+  [
     ({'items': []}, "Got: items in the top. Expected: 'data', a list. Where: "),
-    ({'data': [{'paragraphs': [{'qas': []}]}]},
-     r"Got: qas in data\[0\].paragraphs\[0\]. Expected: 'context', a str"),
-    ({'data': [{'paragraphs': [{'context': 'c', 'qas': [
-        {'id': 'x', 'question': 'q', 'answers': [{'text': 'c'}]}]}]}]},
-     r"Got: text in data\[0\].paragraphs\[0\].qas\[0\].answers\[0\]. Expected: "
-     "'answer_start', a int"),
-    ({'data': []}, 'holds no labelled examples')])
+    (
+      {'data': [{'paragraphs': [{'qas': []}]}]},
+      r"Got: qas in data\[0\].paragraphs\[0\]. Expected: 'context', a str",
+    ),
+    (
+      {
+        'data': [
+          {
+            'paragraphs': [
+              {
+                'context': 'c',
+                'qas': [
+                  {'id': 'x', 'question': 'q', 'answers': [{'text': 'c'}]}
+                ],
+              }
+            ]
+          }
+        ]
+      },
+      r'Got: text in data\[0\].paragraphs\[0\].qas\[0\].answers\[0\]. Expected: '
+      "'answer_start', a int",
+    ),
+    ({'data': []}, 'holds no labelled examples'),
+  ],
+)
 def test_what_lacks_is_told(write, value, message):
   with pytest.raises(errors.CorpusError, match=message):
     squad.read(write('q.json', json.dumps(value)), 'en')

@@ -10,13 +10,15 @@ _PAIR = ('ja', 'en')
 
 def _read(write, text, links, **options):
   return word_alignment.read(
-      (write('text', text), write('gold', links)), _PAIR, **options)
+    (write('text', text), write('gold', links)), _PAIR, **options
+  )
 
 
 def test_docstring_example(write):
-  reading = _read(write, 'das Haus ||| the house\n', '1-1 2-2P\n',
-                  first_index=1)
-  example, = reading.examples
+  reading = _read(
+    write, 'das Haus ||| the house\n', '1-1 2-2P\n', first_index=1
+  )
+  (example,) = reading.examples
   assert example.source_words == ('das', 'Haus')
   assert example.target_words == ('the', 'house')
   assert example.sure == {(0, 0)}
@@ -25,11 +27,16 @@ def test_docstring_example(write):
 
 
 def test_numbered_files_in_any_order(write):
-  paths = (write('s', '4\tπῶς ἔχεις\n2\tναί\n'), write('t', '2\tyes\n4\thow d\n'),
-           write('g', '2\t0-0\n4\t0-0 1p1\n'))
+  paths = (
+    write('s', '4\tπῶς ἔχεις\n2\tναί\n'),
+    write('t', '2\tyes\n4\thow d\n'),
+    write('g', '2\t0-0\n4\t0-0 1p1\n'),
+  )
   examples = word_alignment.read(paths, ('grc', 'en')).examples
   assert [(e.id, e.source_words, e.target_words) for e in examples] == [
-      ('2', ('ναί',), ('yes',)), ('4', ('πῶς', 'ἔχεις'), ('how', 'd'))]
+    ('2', ('ναί',), ('yes',)),
+    ('4', ('πῶς', 'ἔχεις'), ('how', 'd')),
+  ]
   assert examples[1].sure == {(0, 0)}
   assert examples[1].possible == {(0, 0), (1, 1)}
 
@@ -43,21 +50,47 @@ def test_links_past_the_end_are_dropped_and_listed(write):
   reading = _read(write, '猫 ||| a cat\n', '0-1 1-0 0-2P\n')
   assert reading.examples[0].possible == {(0, 1)}
   assert [p.partition('gold:')[2] for p in reading.problems] == [
-      '1: the link 1-0 is past the end of a sentence (1 and 2 words) and is '
-      'left out', '1: the link 0-2P is past the end of a sentence (1 and 2 '
-      'words) and is left out']
+    '1: the link 1-0 is past the end of a sentence (1 and 2 words) and is '
+    'left out',
+    '1: the link 0-2P is past the end of a sentence (1 and 2 '
+    'words) and is left out',
+  ]
 
 
-@pytest.mark.parametrize('text, links, options, message', [
-    ('猫 cat\n', '0-0\n', {}, r"Got: '猫 cat'. Expected: source \|\|\| target. "
-     'Where: .*text:1'),
-    ('猫 ||| cat\n', '0:0\n', {}, "Got: the link '0:0'. Expected: i-j, ipj, "
-     'i.j, i-jS or i-jP. Where: .*gold:1'),
-    ('猫 ||| cat\n', '0-0\n', {'first_index': 1}, 'Expected: word numbers from '
-     '1. Where: .*gold:1. What to do: read the file with first_index=0'),
-    ('a ||| b\nc ||| d\n', '0-0\n', {}, 'do not belong together. Got: 2 lines '
-     'in .*text, 1 lines in .*gold. Expected: the same sentences in each'),
-    ('', '', {}, 'holds no labelled examples')])
+@pytest.mark.parametrize(
+  'text, links, options, message',
+  [
+    (
+      '猫 cat\n',
+      '0-0\n',
+      {},
+      r"Got: '猫 cat'. Expected: source \|\|\| target. "
+      'Where: .*text:1',
+    ),
+    (
+      '猫 ||| cat\n',
+      '0:0\n',
+      {},
+      "Got: the link '0:0'. Expected: i-j, ipj, "
+      'i.j, i-jS or i-jP. Where: .*gold:1',
+    ),
+    (
+      '猫 ||| cat\n',
+      '0-0\n',
+      {'first_index': 1},
+      'Expected: word numbers from '
+      '1. Where: .*gold:1. What to do: read the file with first_index=0',
+    ),
+    (
+      'a ||| b\nc ||| d\n',
+      '0-0\n',
+      {},
+      'do not belong together. Got: 2 lines '
+      'in .*text, 1 lines in .*gold. Expected: the same sentences in each',
+    ),
+    ('', '', {}, 'holds no labelled examples'),
+  ],
+)
 def test_errors(write, text, links, options, message):
   with pytest.raises(errors.CorpusError, match=message):
     _read(write, text, links, **options)
@@ -65,12 +98,16 @@ def test_errors(write, text, links, options, message):
 
 def test_repeated_numbers(write):
   paths = [write(n, '1\ta\n1\tb\n') for n in 'st'] + [write('g', '1\t0-0\n')]
-  with pytest.raises(errors.CorpusError,
-                     match='the sentence number 1 again. Where: .*:2'):
+  with pytest.raises(
+    errors.CorpusError, match='the sentence number 1 again. Where: .*:2'
+  ):
     word_alignment.read(paths, _PAIR)
 
 
 def test_arguments():
-  with pytest.raises(errors.ConfigError, match=r'Got: 1 files, first_index 0. '
-                     r'Expected: \(text, links\) or \(source, target, links\)'):
+  with pytest.raises(
+    errors.ConfigError,
+    match=r'Got: 1 files, first_index 0. '
+    r'Expected: \(text, links\) or \(source, target, links\)',
+  ):
     word_alignment.read(('a',), _PAIR)

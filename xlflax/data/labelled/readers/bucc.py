@@ -11,9 +11,13 @@ from xlflax.data.labelled.readers import files
 _KIND = 'file of sentences to mine'
 
 
-def read(first: str | os.PathLike, second: str | os.PathLike,
-         gold: str | os.PathLike | None = None, *,
-         languages: tuple[str, str]) -> examples_lib.MinedSentences:
+def read(
+  first: str | os.PathLike,
+  second: str | os.PathLike,
+  gold: str | os.PathLike | None = None,
+  *,
+  languages: tuple[str, str],
+) -> examples_lib.MinedSentences:
   """Reads BUCC's files: `id<TAB>sentence`, and pairs `id<TAB>id`.
 
   Args:
@@ -28,13 +32,19 @@ def read(first: str | os.PathLike, second: str | os.PathLike,
   """
   sentences = [_sentences(path) for path in (first, second)]
   return examples_lib.MinedSentences(
-      languages=(languages[0], languages[1]), first=sentences[0],
-      second=sentences[1],
-      gold=None if gold is None else _gold(gold, *sentences))
+    languages=(languages[0], languages[1]),
+    first=sentences[0],
+    second=sentences[1],
+    gold=None if gold is None else _gold(gold, *sentences),
+  )
 
 
-def read_lines(first: str | os.PathLike, second: str | os.PathLike, *,
-               languages: tuple[str, str]) -> examples_lib.MinedSentences:
+def read_lines(
+  first: str | os.PathLike,
+  second: str | os.PathLike,
+  *,
+  languages: tuple[str, str],
+) -> examples_lib.MinedSentences:
   """Reads two files of one sentence a line, whose translations are unknown.
 
   XTREME's script leaves Tatoeba's test sets so, the English in another order.
@@ -43,13 +53,15 @@ def read_lines(first: str | os.PathLike, second: str | os.PathLike, *,
   Raises:
     CorpusError: an empty file, or one that can't be read.
   """
-  sides = [{str(number - 1): line.strip()
-            for number, line in files.read_lines(path)}
-           for path in (first, second)]
+  sides = [
+    {str(number - 1): line.strip() for number, line in files.read_lines(path)}
+    for path in (first, second)
+  ]
   for path, side in zip((first, second), sides, strict=True):
     files.check_any(side, path)
   return examples_lib.MinedSentences(
-      languages=(languages[0], languages[1]), first=sides[0], second=sides[1])
+    languages=(languages[0], languages[1]), first=sides[0], second=sides[1]
+  )
 
 
 def _sentences(path) -> dict[str, str]:
@@ -59,15 +71,17 @@ def _sentences(path) -> dict[str, str]:
       continue
     name, text = _two(line, path, number)
     if name in sentences:
-      raise files.malformed(_KIND, path, number, f'the id {name} again',
-                            expected='each id once')
+      raise files.malformed(
+        _KIND, path, number, f'the id {name} again', expected='each id once'
+      )
     sentences[name] = text
   files.check_any(sentences, path)
   return sentences
 
 
-def _gold(path, first: dict[str, str], second: dict[str, str]
-          ) -> frozenset[tuple[str, str]]:
+def _gold(
+  path, first: dict[str, str], second: dict[str, str]
+) -> frozenset[tuple[str, str]]:
   pairs = set()
   for number, line in files.read_lines(path):
     if not line.strip():
@@ -75,8 +89,13 @@ def _gold(path, first: dict[str, str], second: dict[str, str]
     pair = _two(line, path, number)
     for name, side in zip(pair, (first, second), strict=True):
       if name not in side:
-        raise files.malformed(_KIND, path, number, f'the id {name}',
-                              expected='an id of the sentences')
+        raise files.malformed(
+          _KIND,
+          path,
+          number,
+          f'the id {name}',
+          expected='an id of the sentences',
+        )
     pairs.add(pair)
   files.check_any(pairs, path)
   return frozenset(pairs)
@@ -85,7 +104,11 @@ def _gold(path, first: dict[str, str], second: dict[str, str]
 def _two(line: str, path, number: int) -> tuple[str, str]:
   name, _, text = line.partition('\t')
   if not name.strip() or not text.strip():
-    raise files.malformed(_KIND, path, number, files.shorten(line),
-                          expected='an id, a tab and a sentence (or, among '
-                          'the pairs, a second id)')
+    raise files.malformed(
+      _KIND,
+      path,
+      number,
+      files.shorten(line),
+      expected='an id, a tab and a sentence (or, among the pairs, a second id)',
+    )
   return name.strip(), text.strip()

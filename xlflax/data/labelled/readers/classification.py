@@ -15,7 +15,10 @@ from xlflax.data.labelled.readers import files
 
 TSV_COLUMNS: Mapping[str, int] = {'text': 0, 'paired_text': 1, 'label': 2}
 JSON_COLUMNS: Mapping[str, str] = {
-    'text': 'sentence1', 'paired_text': 'sentence2', 'label': 'gold_label'}
+  'text': 'sentence1',
+  'paired_text': 'sentence2',
+  'label': 'gold_label',
+}
 _FIELDS = ('id', 'language', 'text', 'paired_text', 'label')
 Column = int | str | Sequence[int | str]
 Columns = Mapping[str, Column]
@@ -41,11 +44,16 @@ class Quoting(enum.Enum):
   CSV = 'csv'
 
 
-def read_tsv(path: str | os.PathLike, language: str, *,
-             columns: Columns = TSV_COLUMNS, labels: Labels | None = None,
-             header: Header | str = Header.NONE,
-             quoting: Quoting | str = Quoting.NONE,
-             paired_language: str | None = None) -> files.Reading:
+def read_tsv(
+  path: str | os.PathLike,
+  language: str,
+  *,
+  columns: Columns = TSV_COLUMNS,
+  labels: Labels | None = None,
+  header: Header | str = Header.NONE,
+  quoting: Quoting | str = Quoting.NONE,
+  paired_language: str | None = None,
+) -> files.Reading:
   """Reads one example a line, in columns separated by tabs.
 
   Before: `It rains.<TAB>It is wet.<TAB>1` with labels {'1': 'entailment'};
@@ -80,26 +88,39 @@ def read_tsv(path: str | os.PathLike, language: str, *,
   rows = _tsv_rows(path, quoting)
   names: list[str] = []
   if header is Header.FIRST_LINE or any(
-      isinstance(c, str) for c in _flat(columns)):
+    isinstance(c, str) for c in _flat(columns)
+  ):
     names = next(rows, (0, []))[1]
-  return _reading(_Reader(path, language, columns, labels, paired_language), (
+  return _reading(
+    _Reader(path, language, columns, labels, paired_language),
+    (
       (number, functools.partial(_field, fields, names, path, number))
-      for number, fields in _same_width(rows, names, path, columns)))
+      for number, fields in _same_width(rows, names, path, columns)
+    ),
+  )
 
 
-def read_jsonl(path: str | os.PathLike, language: str, *,
-               columns: Columns = JSON_COLUMNS,
-               labels: Labels | None = None,
-               paired_language: str | None = None) -> files.Reading:
+def read_jsonl(
+  path: str | os.PathLike,
+  language: str,
+  *,
+  columns: Columns = JSON_COLUMNS,
+  labels: Labels | None = None,
+  paired_language: str | None = None,
+) -> files.Reading:
   """Reads one JSON object a line; arguments and errors as of `read_tsv`.
 
   `columns` are the objects' keys. An object without the label's key, or with
   null there, has no label; numbers are labels as they are written.
   """
   _check_columns(columns)
-  return _reading(_Reader(path, language, columns, labels, paired_language), (
+  return _reading(
+    _Reader(path, language, columns, labels, paired_language),
+    (
       (number, functools.partial(_value, value, columns, path, number))
-      for number, value in _json_rows(path)))
+      for number, value in _json_rows(path)
+    ),
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,21 +136,32 @@ def _reading(reader: _Reader, rows) -> files.Reading:
   """Examples of (line number, function of a column) pairs."""
   examples: list[examples_lib.Example] = []
   for number, get in rows:
-    values: dict[str, Any] = {field: _joined(column, get)
-                              for field, column in reader.columns.items()}
+    values: dict[str, Any] = {
+      field: _joined(column, get) for field, column in reader.columns.items()
+    }
     if values.pop('language', reader.language) != reader.language:
       continue
     for field in ('text', 'paired_text'):
       if field in values and not values[field]:
-        raise files.malformed('line of labelled text', reader.path, number,
-                              f'an empty {field}', expected='text')
+        raise files.malformed(
+          'line of labelled text',
+          reader.path,
+          number,
+          f'an empty {field}',
+          expected='text',
+        )
     label = _label(values.pop('label', None), reader, number)
     if label is _LEFT_OUT:
       continue
     values.setdefault('id', str(len(examples)))
-    examples.append(examples_lib.ClassifiedText(
-        language=reader.language, label=label,
-        paired_language=reader.paired_language, **values))
+    examples.append(
+      examples_lib.ClassifiedText(
+        language=reader.language,
+        label=label,
+        paired_language=reader.paired_language,
+        **values,
+      )
+    )
   files.check_any(examples, reader.path)
   return files.Reading(examples)
 
@@ -144,9 +176,11 @@ def _label(found: str | None, reader: _Reader, number: int):
     return found
   if found not in reader.labels:
     raise errors.CorpusError(
-        'A file has a label that is not among those told', got=repr(found),
-        expected='one of ' + ', '.join(map(repr, reader.labels)),
-        where=f'{reader.path}:{number}')
+      'A file has a label that is not among those told',
+      got=repr(found),
+      expected='one of ' + ', '.join(map(repr, reader.labels)),
+      where=f'{reader.path}:{number}',
+    )
   named = reader.labels[found]
   return _LEFT_OUT if named is None else named
 
@@ -166,12 +200,16 @@ def _tsv_rows(path, quoting: Quoting) -> Iterator[tuple[int, list[str]]]:
       fields = line.split('\t')
     else:
       try:
-        fields, = csv.reader([line], delimiter='\t', strict=True)
+        (fields,) = csv.reader([line], delimiter='\t', strict=True)
       except csv.Error as error:
         raise files.malformed(
-            'line of quoted fields', path, number, f'{error}',
-            expected='fields in quotation marks, those inside doubled',
-            fix="read the file with quoting='none'") from error
+          'line of quoted fields',
+          path,
+          number,
+          f'{error}',
+          expected='fields in quotation marks, those inside doubled',
+          fix="read the file with quoting='none'",
+        ) from error
     yield number, [field.strip() for field in fields]
 
 
@@ -187,10 +225,14 @@ def _same_width(rows, names, path, columns) -> Iterator:
     width = width or len(fields)
     if len(fields) != width or width < needed:
       raise files.malformed(
-          'line of labelled text', path, number,
-          f'{len(fields)} columns: {files.shorten(" | ".join(fields))}',
-          expected=f'at least {needed} columns' if width < needed else
-          f'{width} columns, as in the first line')
+        'line of labelled text',
+        path,
+        number,
+        f'{len(fields)} columns: {files.shorten(" | ".join(fields))}',
+        expected=f'at least {needed} columns'
+        if width < needed
+        else f'{width} columns, as in the first line',
+      )
     yield number, fields
 
 
@@ -199,8 +241,11 @@ def _field(fields, names, path, number, column: int | str) -> str | None:
     return fields[column] if column < len(fields) else None
   if column not in names:
     raise errors.CorpusError(
-        'A file lacks a column', got=', '.join(names), expected=column,
-        where=f'{path}:1')
+      'A file lacks a column',
+      got=', '.join(names),
+      expected=column,
+      where=f'{path}:1',
+    )
   return fields[names.index(column)]
 
 
@@ -210,20 +255,31 @@ def _json_rows(path) -> Iterator[tuple[int, dict]]:
       try:
         value = json.loads(line)
       except json.JSONDecodeError as error:
-        raise files.malformed('line of JSON', path, number,
-                              error.msg) from error
+        raise files.malformed(
+          'line of JSON', path, number, error.msg
+        ) from error
       if not isinstance(value, dict):
-        raise files.malformed('line of JSON', path, number,
-                              files.shorten(line), expected='an object')
+        raise files.malformed(
+          'line of JSON',
+          path,
+          number,
+          files.shorten(line),
+          expected='an object',
+        )
       yield number, value
 
 
-def _value(value: dict, columns: Columns, path, number: int,
-           key: str) -> str | None:
+def _value(
+  value: dict, columns: Columns, path, number: int, key: str
+) -> str | None:
   if key not in value and key != columns.get('label'):
-    raise files.malformed('line of JSON', path, number,
-                          'the keys ' + ', '.join(value),
-                          expected=f'a key {key}')
+    raise files.malformed(
+      'line of JSON',
+      path,
+      number,
+      'the keys ' + ', '.join(value),
+      expected=f'a key {key}',
+    )
   found = value.get(key)
   return None if found is None else str(found).strip()
 
@@ -231,11 +287,15 @@ def _value(value: dict, columns: Columns, path, number: int,
 def _check_columns(columns: Columns) -> None:
   if 'text' not in columns or set(columns) - set(_FIELDS):
     raise errors.ConfigError(
-        'The columns of a file of classes have wrong names',
-        got=', '.join(columns),
-        expected='text, and any of paired_text, label, id, language')
+      'The columns of a file of classes have wrong names',
+      got=', '.join(columns),
+      expected='text, and any of paired_text, label, id, language',
+    )
 
 
 def _flat(columns: Columns) -> list[int | str]:
-  return [part for column in columns.values()
-          for part in ([column] if isinstance(column, int | str) else column)]
+  return [
+    part
+    for column in columns.values()
+    for part in ([column] if isinstance(column, int | str) else column)
+  ]

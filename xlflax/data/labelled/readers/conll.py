@@ -60,10 +60,16 @@ class _Line(NamedTuple):
   tag: str | None
 
 
-def read(path: str | os.PathLike, language: str, *, word: int = 0,
-         tag: int = -1, scheme: Scheme | str = Scheme.PLAIN,
-         separator: Separator | str = Separator.AUTO,
-         prefix: Prefix | str = Prefix.NONE) -> files.Reading:
+def read(
+  path: str | os.PathLike,
+  language: str,
+  *,
+  word: int = 0,
+  tag: int = -1,
+  scheme: Scheme | str = Scheme.PLAIN,
+  separator: Separator | str = Separator.AUTO,
+  prefix: Prefix | str = Prefix.NONE,
+) -> files.Reading:
   """Reads sentences of tagged words.
 
   Before: `fr:Paris<TAB>I-LOC` with scheme IOB1 and a language prefix; after:
@@ -89,33 +95,42 @@ def read(path: str | os.PathLike, language: str, *, word: int = 0,
   """
   scheme = enums.of_value(scheme, Scheme, where='scheme')
   prefix = enums.of_value(prefix, Prefix, where='prefix')
-  split = _splitter(path, enums.of_value(
-      separator, Separator, where='separator'))
+  split = _splitter(
+    path, enums.of_value(separator, Separator, where='separator')
+  )
   examples: list[examples_lib.TaggedSentence] = []
   problems: list[str] = []
   blind: bool | None = None
   for name, lines in _sentences(path, split, word, tag, prefix):
     blind = _check_blind(lines, blind, path)
-    examples.append(examples_lib.TaggedSentence(
-        id=name or str(len(examples)), language=language,
+    examples.append(
+      examples_lib.TaggedSentence(
+        id=name or str(len(examples)),
+        language=language,
         words=_words(lines, path, problems),
-        tags=None if blind else _tags(lines, scheme, path, problems)))
+        tags=None if blind else _tags(lines, scheme, path, problems),
+      )
+    )
   files.check_any(examples, path)
   return files.Reading(examples, tuple(problems))
 
 
 def _splitter(path, separator: Separator):
   if separator is Separator.AUTO:
-    tab = any('\t' in line for _, line in files.read_lines(path)
-              if not _COMMENT.match(line))
+    tab = any(
+      '\t' in line
+      for _, line in files.read_lines(path)
+      if not _COMMENT.match(line)
+    )
     separator = Separator.TAB if tab else Separator.SPACE
   if separator is Separator.TAB:
     return lambda line: line.split('\t')
   return lambda line: [field for field in line.split(' ') if field]
 
 
-def _sentences(path, split, word, tag, prefix
-               ) -> Iterator[tuple[str | None, list[_Line]]]:
+def _sentences(
+  path, split, word, tag, prefix
+) -> Iterator[tuple[str | None, list[_Line]]]:
   name: str | None = None
   lines: list[_Line] = []
   for number, text in files.read_lines(path):
@@ -133,24 +148,31 @@ def _sentences(path, split, word, tag, prefix
     yield name, lines
 
 
-def _line(fields: list[str], word: int, tag: int, prefix: Prefix, path,
-          number: int) -> _Line:
+def _line(
+  fields: list[str], word: int, tag: int, prefix: Prefix, path, number: int
+) -> _Line:
   size = len(fields)
   places = [place + size if place < 0 else place for place in (word, tag)]
   if not 0 <= places[0] < size or (size > 1 and not 0 <= places[1] < size):
     raise files.malformed(
-        _KIND, path, number, f'{size} columns: '
-        + files.shorten(' | '.join(fields)),
-        expected=f'the word in column {word}, its tag in column {tag} '
-        '(counted from 0)')
+      _KIND,
+      path,
+      number,
+      f'{size} columns: ' + files.shorten(' | '.join(fields)),
+      expected=f'the word in column {word}, its tag in column {tag} '
+      '(counted from 0)',
+    )
   text = fields[places[0]]
   if prefix is Prefix.LANGUAGE:
     before, colon, text = text.partition(':')
     if not colon or not re.fullmatch(r'[A-Za-z][\w-]*', before):
-      raise files.malformed(_KIND, path, number,
-                            f'the word {fields[places[0]]!r}',
-                            expected="a language's code and a colon before "
-                            'it, as fr:mot')
+      raise files.malformed(
+        _KIND,
+        path,
+        number,
+        f'the word {fields[places[0]]!r}',
+        expected="a language's code and a colon before it, as fr:mot",
+      )
   label = fields[places[1]] if size > 1 and places[0] != places[1] else None
   if label == '':
     raise files.malformed(_KIND, path, number, f'no tag of {text!r}')
@@ -164,22 +186,27 @@ def _check_blind(lines: list[_Line], blind: bool | None, path) -> bool:
     blind = found if blind is None else blind
     if found != blind:
       raise files.malformed(
-          _KIND, path, line.number,
-          f'{"no" if found else "a"} tag of {line.word!r}',
-          expected='a tag of each word, or none in the whole file')
+        _KIND,
+        path,
+        line.number,
+        f'{"no" if found else "a"} tag of {line.word!r}',
+        expected='a tag of each word, or none in the whole file',
+      )
   return bool(blind)
 
 
 def _words(lines: list[_Line], path, problems: list[str]) -> tuple[str, ...]:
   for line in lines:
     if not line.word:
-      problems.append(f'{path}:{line.number}: an empty word, read as '
-                      f'{_UNKNOWN}')
+      problems.append(
+        f'{path}:{line.number}: an empty word, read as {_UNKNOWN}'
+      )
   return tuple(line.word or _UNKNOWN for line in lines)
 
 
-def _tags(lines: list[_Line], scheme: Scheme, path,
-          problems: list[str]) -> tuple[str, ...]:
+def _tags(
+  lines: list[_Line], scheme: Scheme, path, problems: list[str]
+) -> tuple[str, ...]:
   tags = [line.tag or '' for line in lines]
   if scheme is Scheme.PLAIN:
     return tuple(tags)
@@ -187,14 +214,19 @@ def _tags(lines: list[_Line], scheme: Scheme, path,
   for line, tag in zip(lines, tags, strict=True):
     if not re.fullmatch(rf'O|[{marks}]-.+', tag):
       raise files.malformed(
-          _KIND, path, line.number, f'the tag {tag!r}',
-          expected='O, or one of ' + ', '.join(f'{m}-…' for m in marks))
+        _KIND,
+        path,
+        line.number,
+        f'the tag {tag!r}',
+        expected='O, or one of ' + ', '.join(f'{m}-…' for m in marks),
+      )
   if scheme is not Scheme.IOB2:
     return to_iob2(tags)
   for line, before, tag in zip(lines, ['O', *tags], tags, strict=False):
     if tag[0] == 'I' and tag[1:] != before[1:]:
-      problems.append(f'{path}:{line.number}: an entity starts with {tag}, '
-                      'not B-')
+      problems.append(
+        f'{path}:{line.number}: an entity starts with {tag}, not B-'
+      )
   return tuple(tags)
 
 
@@ -209,7 +241,6 @@ def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
   for tag in tags:
     mark, _, found = tag.partition('-')
     goes_on = mark in 'IEL' and found == kind
-    result.append(tag if mark == 'O' else
-                  ('I-' if goes_on else 'B-') + found)
+    result.append(tag if mark == 'O' else ('I-' if goes_on else 'B-') + found)
     kind = None if mark in 'OESLU' else found
   return tuple(result)

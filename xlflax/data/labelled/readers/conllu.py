@@ -41,8 +41,12 @@ class _Sentence(NamedTuple):
   words: list[_Word]
 
 
-def read_trees(path: str | os.PathLike, language: str, *,
-               subtypes: Subtypes | str = Subtypes.KEPT) -> files.Reading:
+def read_trees(
+  path: str | os.PathLike,
+  language: str,
+  *,
+  subtypes: Subtypes | str = Subtypes.KEPT,
+) -> files.Reading:
   """Reads sentences with their trees.
 
   Sentences whose heads are all `_` have no tree (a blind test set).
@@ -62,11 +66,16 @@ def read_trees(path: str | os.PathLike, language: str, *,
   for sentence in _sentences(path):
     heads = _heads(sentence, path)
     relations = tuple(_relation(word, subtypes) for word in sentence.words)
-    examples.append(examples_lib.ParsedSentence(
-        id=sentence.id or str(len(examples)), language=language,
+    examples.append(
+      examples_lib.ParsedSentence(
+        id=sentence.id or str(len(examples)),
+        language=language,
         words=tuple(word.form for word in sentence.words),
         tags=tuple(word.tag for word in sentence.words),
-        heads=heads, relations=relations if heads else None))
+        heads=heads,
+        relations=relations if heads else None,
+      )
+    )
   files.check_any(examples, path)
   return files.Reading(examples)
 
@@ -84,14 +93,21 @@ def read_tags(path: str | os.PathLike, language: str) -> files.Reading:
     tags = tuple(word.tag for word in sentence.words)
     if '_' in tags and set(tags) != {'_'}:
       word = sentence.words[tags.index('_')]
-      raise files.malformed(_KIND, path, word.number,
-                            f'no part of speech of {word.form!r}',
-                            expected='all words of a sentence have one, or '
-                            'none')
-    examples.append(examples_lib.TaggedSentence(
-        id=sentence.id or str(len(examples)), language=language,
+      raise files.malformed(
+        _KIND,
+        path,
+        word.number,
+        f'no part of speech of {word.form!r}',
+        expected='all words of a sentence have one, or none',
+      )
+    examples.append(
+      examples_lib.TaggedSentence(
+        id=sentence.id or str(len(examples)),
+        language=language,
         words=tuple(word.form for word in sentence.words),
-        tags=None if '_' in tags else tags))
+        tags=None if '_' in tags else tags,
+      )
+    )
   files.check_any(examples, path)
   return files.Reading(examples)
 
@@ -125,43 +141,68 @@ def _fields(line: str, path, number: int) -> list[str]:
   fields = line.split('\t')
   if len(fields) != _COLUMNS:
     raise files.malformed(
-        _KIND, path, number, f'{len(fields)} columns: {files.shorten(line)}',
-        expected=f'{_COLUMNS} columns separated by tabs, a comment after #, '
-        'or an empty line between sentences')
+      _KIND,
+      path,
+      number,
+      f'{len(fields)} columns: {files.shorten(line)}',
+      expected=f'{_COLUMNS} columns separated by tabs, a comment after #, '
+      'or an empty line between sentences',
+    )
   empty = [i for i, field in enumerate(fields, start=1) if not field.strip()]
   if empty:
-    raise files.malformed(_KIND, path, number, f'column {empty[0]} is empty',
-                          expected='text, or _ for what is not told')
+    raise files.malformed(
+      _KIND,
+      path,
+      number,
+      f'column {empty[0]} is empty',
+      expected='text, or _ for what is not told',
+    )
   return fields
 
 
 def _word(fields: list[str], before: int, path, number: int) -> _Word:
   if fields[0] != str(before + 1):
     raise files.malformed(
-        _KIND, path, number, f'the word number {fields[0]!r}',
-        expected=f'{before + 1}: words are numbered from 1 in each sentence, '
-        'and an empty line parts sentences')
+      _KIND,
+      path,
+      number,
+      f'the word number {fields[0]!r}',
+      expected=f'{before + 1}: words are numbered from 1 in each sentence, '
+      'and an empty line parts sentences',
+    )
   return _Word(number, fields[1], fields[3], fields[6], fields[7])
 
 
-def _check_range(text: str, before: int, covered: int, path,
-                 number: int) -> int:
+def _check_range(
+  text: str, before: int, covered: int, path, number: int
+) -> int:
   """The last word that the multiword token covers."""
   match = re.fullmatch(r'(\d+)-(\d+)', text)
-  if not match or int(match[1]) != before + 1 or not (
-      covered < int(match[1]) <= int(match[2])):
+  if (
+    not match
+    or int(match[1]) != before + 1
+    or not (covered < int(match[1]) <= int(match[2]))
+  ):
     raise files.malformed(
-        _KIND, path, number, f'the multiword token {text!r}',
-        expected=f'{before + 1}-… before word {before + 1}, not overlapping '
-        'another')
+      _KIND,
+      path,
+      number,
+      f'the multiword token {text!r}',
+      expected=f'{before + 1}-… before word {before + 1}, not overlapping '
+      'another',
+    )
   return int(match[2])
 
 
 def _check_empty_node(text: str, before: int, path, number: int) -> None:
   if not re.fullmatch(rf'{before}\.[1-9]\d*', text):
     raise files.malformed(
-        _KIND, path, number, f'the empty node {text!r}',
-        expected=f'{before}.1 and so on after word {before}')
+      _KIND,
+      path,
+      number,
+      f'the empty node {text!r}',
+      expected=f'{before}.1 and so on after word {before}',
+    )
 
 
 def _heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
@@ -170,23 +211,37 @@ def _heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
     return None
   heads = []
   for place, word in enumerate(words, start=1):
-    if not re.fullmatch(r'\d+', word.head) or not (
-        0 <= int(word.head) <= len(words)) or int(word.head) == place:
+    if (
+      not re.fullmatch(r'\d+', word.head)
+      or not (0 <= int(word.head) <= len(words))
+      or int(word.head) == place
+    ):
       raise files.malformed(
-          _KIND, path, word.number, f'the head {word.head!r} of word {place}',
-          expected=f'0 for the root, or another word of the {len(words)}')
+        _KIND,
+        path,
+        word.number,
+        f'the head {word.head!r} of word {place}',
+        expected=f'0 for the root, or another word of the {len(words)}',
+      )
     heads.append(int(word.head))
   roots = [place for place, head in enumerate(heads, start=1) if head == 0]
   if len(roots) != 1:
     raise files.malformed(
-        _KIND, path, sentence.number, f'{len(roots)} roots in a sentence',
-        expected='one word with head 0')
+      _KIND,
+      path,
+      sentence.number,
+      f'{len(roots)} roots in a sentence',
+      expected='one word with head 0',
+    )
   cycle = _cycle(heads)
   if cycle:
     raise files.malformed(
-        _KIND, path, words[cycle[0] - 1].number,
-        'the heads form a cycle: ' + ' → '.join(map(str, cycle)),
-        expected='a tree')
+      _KIND,
+      path,
+      words[cycle[0] - 1].number,
+      'the heads form a cycle: ' + ' → '.join(map(str, cycle)),
+      expected='a tree',
+    )
   return tuple(heads)
 
 
@@ -198,7 +253,7 @@ def _cycle(heads: Sequence[int]) -> list[int]:
     place = start
     while place not in safe:
       if place in path:
-        return [*path[path.index(place):], place]
+        return [*path[path.index(place) :], place]
       path.append(place)
       place = heads[place - 1]
     safe.update(path)

@@ -43,8 +43,9 @@ def existing(path: str | os.PathLike) -> pathlib.Path:
   """The path; a CorpusError if there is no such file."""
   path = paths.local(path, where='file of labelled examples')
   if not path.is_file():
-    raise errors.CorpusError('A file of labelled examples does not exist',
-                             got=str(path))
+    raise errors.CorpusError(
+      'A file of labelled examples does not exist', got=str(path)
+    )
   return path
 
 
@@ -61,19 +62,33 @@ def read_json(path: str | os.PathLike) -> Any:
     raise malformed('JSON file', path, error.lineno, error.msg) from error
 
 
-def malformed(kind: str, path: str | os.PathLike, number: int | str,
-              reason: str, *, expected: str | None = None,
-              fix: str | None = None) -> errors.CorpusError:
+def malformed(
+  kind: str,
+  path: str | os.PathLike,
+  number: int | str,
+  reason: str,
+  *,
+  expected: str | None = None,
+  fix: str | None = None,
+) -> errors.CorpusError:
   """The error for a line that breaks its format."""
-  return errors.CorpusError(f'Malformed {kind}', got=reason, expected=expected,
-                            where=f'{path}:{number}', fix=fix)
+  return errors.CorpusError(
+    f'Malformed {kind}',
+    got=reason,
+    expected=expected,
+    where=f'{path}:{number}',
+    fix=fix,
+  )
 
 
 def check_any(examples: Iterable, path) -> None:
   """Raises a CorpusError for a file without examples."""
   if not examples:
-    raise errors.CorpusError('A file holds no labelled examples',
-                             where=str(path), fix='fill it or leave it out')
+    raise errors.CorpusError(
+      'A file holds no labelled examples',
+      where=str(path),
+      fix='fill it or leave it out',
+    )
 
 
 def shorten(text: str, limit: int = 60) -> str:

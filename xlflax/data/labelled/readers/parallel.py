@@ -11,8 +11,9 @@ from xlflax.data.labelled.readers import files
 _KIND = 'file of translations'
 
 
-def read_tsv(path: str | os.PathLike, *,
-             columns: tuple[int, int] = (0, 1)) -> list[corpus.Pair]:
+def read_tsv(
+  path: str | os.PathLike, *, columns: tuple[int, int] = (0, 1)
+) -> list[corpus.Pair]:
   """Reads pairs from two columns of a file separated by tabs.
 
   Args:
@@ -27,10 +28,13 @@ def read_tsv(path: str | os.PathLike, *,
     fields = line.split('\t')
     if max(columns) >= len(fields):
       raise files.malformed(
-          _KIND, path, number,
-          f'{len(fields)} column(s): {files.shorten(line)}',
-          expected=f'source in column {columns[0]}, target in column '
-          f'{columns[1]} (counted from 0)')
+        _KIND,
+        path,
+        number,
+        f'{len(fields)} column(s): {files.shorten(line)}',
+        expected=f'source in column {columns[0]}, target in column '
+        f'{columns[1]} (counted from 0)',
+      )
     pairs.append(_pair(fields[columns[0]], fields[columns[1]], path, number))
   files.check_any(pairs, path)
   return pairs
@@ -45,14 +49,17 @@ def read_lines(paths: Sequence[str | os.PathLike]) -> list[corpus.Pair]:
   """
   first, second = paths
   pairs = []
-  for a, b in itertools.zip_longest(files.read_lines(first),
-                                    files.read_lines(second)):
+  for a, b in itertools.zip_longest(
+    files.read_lines(first), files.read_lines(second)
+  ):
     if a is None or b is None:
       number, longer = (b[0], second) if a is None else (a[0], first)
       raise errors.CorpusError(
-          'Two files that should be line-aligned have unequal lengths',
-          got=f'{longer} goes on', where=f'{longer}:{number}',
-          expected=f'as many lines in {first} as in {second}')
+        'Two files that should be line-aligned have unequal lengths',
+        got=f'{longer} goes on',
+        where=f'{longer}:{number}',
+        expected=f'as many lines in {first} as in {second}',
+      )
     pairs.append(_pair(a[1], b[1], first, a[0]))
   files.check_any(pairs, first)
   return pairs
@@ -61,6 +68,7 @@ def read_lines(paths: Sequence[str | os.PathLike]) -> list[corpus.Pair]:
 def _pair(source: str, target: str, path, number: int) -> corpus.Pair:
   pair = corpus.Pair(source.strip(), target.strip())
   if not all(pair):
-    raise files.malformed(_KIND, path, number, 'an empty side',
-                          expected='text and its translation')
+    raise files.malformed(
+      _KIND, path, number, 'an empty side', expected='text and its translation'
+    )
   return pair

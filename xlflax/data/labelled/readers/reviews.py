@@ -16,8 +16,9 @@ _MIDDLE = 3.0
 _KIND = 'file of reviews'
 
 
-def read(path: str | os.PathLike, language: str, *,
-         fields: Sequence[str] = ('text',)) -> files.Reading:
+def read(
+  path: str | os.PathLike, language: str, *, fields: Sequence[str] = ('text',)
+) -> files.Reading:
   """Reads reviews: positive above three stars, negative below.
 
   Before: `<item><rating>5.0</rating><text>Très bien</text></item>`; after:
@@ -37,17 +38,25 @@ def read(path: str | os.PathLike, language: str, *,
   examples: list[examples_lib.Example] = []
   for number, item in enumerate(_root(path).iter('item')):
     stars = _stars(item, path, number)
-    parts = [' '.join((item.findtext(field) or '').split())
-             for field in fields]
+    parts = [' '.join((item.findtext(field) or '').split()) for field in fields]
     text = ' '.join(filter(None, parts))
     if not text:
       raise files.malformed(
-          _KIND, path, f'item[{number}]', 'no text',
-          expected='text in ' + ' or '.join(f'<{f}>' for f in fields))
+        _KIND,
+        path,
+        f'item[{number}]',
+        'no text',
+        expected='text in ' + ' or '.join(f'<{f}>' for f in fields),
+      )
     if stars != _MIDDLE:
-      examples.append(examples_lib.ClassifiedText(
-          id=str(number), language=language, text=text,
-          label=POSITIVE if stars > _MIDDLE else NEGATIVE))
+      examples.append(
+        examples_lib.ClassifiedText(
+          id=str(number),
+          language=language,
+          text=text,
+          label=POSITIVE if stars > _MIDDLE else NEGATIVE,
+        )
+      )
   files.check_any(examples, path)
   return files.Reading(examples)
 
@@ -57,8 +66,9 @@ def _root(path) -> ElementTree.Element:
   try:
     return ElementTree.fromstring(text)
   except ElementTree.ParseError as error:
-    raise files.malformed('XML file', path, error.position[0],
-                          str(error)) from error
+    raise files.malformed(
+      'XML file', path, error.position[0], str(error)
+    ) from error
   except ValueError as error:  # It names another encoding.
     raise files.malformed('XML file', path, 1, str(error)) from error
 
@@ -69,5 +79,9 @@ def _stars(item: ElementTree.Element, path, number: int) -> float:
     return float(found or '')
   except ValueError as error:
     raise files.malformed(
-        _KIND, path, f'item[{number}]', f'the rating {found!r}',
-        expected='a number of stars in <rating>') from error
+      _KIND,
+      path,
+      f'item[{number}]',
+      f'the rating {found!r}',
+      expected='a number of stars in <rating>',
+    ) from error

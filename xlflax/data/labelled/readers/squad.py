@@ -21,8 +21,12 @@ class _Asked(NamedTuple):
   asked: dict
 
 
-def read(path: str | os.PathLike, language: str, *,
-         question_language: str | None = None) -> files.Reading:
+def read(
+  path: str | os.PathLike,
+  language: str,
+  *,
+  question_language: str | None = None,
+) -> files.Reading:
   """Reads questions.
 
   A file in which no question has an answer, or only empty ones (as XTREME's
@@ -47,22 +51,32 @@ def read(path: str | os.PathLike, language: str, *,
   seen: dict[str, int] = {}
   for item in _questions(path):
     name = _unique(
-        str(_get(item.asked, 'id', (str, int), path, item.where)), seen)
-    examples.append(examples_lib.Question(
-        id=name, language=language, question_language=question_language,
+      str(_get(item.asked, 'id', (str, int), path, item.where)), seen
+    )
+    examples.append(
+      examples_lib.Question(
+        id=name,
+        language=language,
+        question_language=question_language,
         question=_get(item.asked, 'question', str, path, item.where).strip(),
-        context=item.context, title=item.title,
-        answers=_answers(item, name, path, problems)))
+        context=item.context,
+        title=item.title,
+        answers=_answers(item, name, path, problems),
+      )
+    )
   files.check_any(examples, path)
   repeated = sum(seen.values()) - len(seen)
   if repeated:
-    problems.append(f'{path}: {repeated} questions have the id of an earlier '
-                    'one and are called <id>#2 and so on')
+    problems.append(
+      f'{path}: {repeated} questions have the id of an earlier '
+      'one and are called <id>#2 and so on'
+    )
   if any(example.answers for example in examples):
     for example in examples:
       if not example.answers:
-        problems.append(f'{path}: question {example.id} has no answer and is '
-                        'left out')
+        problems.append(
+          f'{path}: question {example.id} has no answer and is left out'
+        )
     examples = [example for example in examples if example.answers]
   return files.Reading(examples, tuple(problems))
 
@@ -76,12 +90,14 @@ def _questions(path) -> Iterator[_Asked]:
       inner = f'{where}.paragraphs[{j}]'
       context = _get(paragraph, 'context', str, path, inner)
       for k, asked in enumerate(_get(paragraph, 'qas', list, path, inner)):
-        yield _Asked(f'{inner}.qas[{k}]', str(article.get('title', '')),
-                     context, asked)
+        yield _Asked(
+          f'{inner}.qas[{k}]', str(article.get('title', '')), context, asked
+        )
 
 
-def _answers(item: _Asked, name: str, path, problems: list[str]
-             ) -> tuple[examples_lib.Answer, ...]:
+def _answers(
+  item: _Asked, name: str, path, problems: list[str]
+) -> tuple[examples_lib.Answer, ...]:
   answers = []
   listed = item.asked.get('answers')  # A blind file may lack it.
   for number, answer in enumerate(listed if isinstance(listed, list) else ()):
@@ -93,10 +109,11 @@ def _answers(item: _Asked, name: str, path, problems: list[str]
     if start < 0 or not item.context.startswith(text, start):
       found = _nearest(item.context, text, start)
       problems.append(
-          f'{path}: question {name}: the context has '
-          f'{files.shorten(item.context[max(start, 0):][:len(text)], 30)} at '
-          f'{start}, not the answer {files.shorten(text, 30)}; '
-          + (f'it has it at {found}' if found >= 0 else 'it has it nowhere'))
+        f'{path}: question {name}: the context has '
+        f'{files.shorten(item.context[max(start, 0) :][: len(text)], 30)} at '
+        f'{start}, not the answer {files.shorten(text, 30)}; '
+        + (f'it has it at {found}' if found >= 0 else 'it has it nowhere')
+      )
       start = found
     answers.append(examples_lib.Answer(text, start))
   return tuple(answers)
@@ -121,10 +138,17 @@ def _unique(name: str, seen: dict[str, int]) -> str:
 def _get(value: Any, key: str, kind, path, where: str) -> Any:
   found = value.get(key) if isinstance(value, dict) else None
   if not isinstance(found, kind):
-    keys = (', '.join(value) if isinstance(value, dict)
-            else files.shorten(json.dumps(value, ensure_ascii=False)))
+    keys = (
+      ', '.join(value)
+      if isinstance(value, dict)
+      else files.shorten(json.dumps(value, ensure_ascii=False))
+    )
     kinds = kind if isinstance(kind, tuple) else (kind,)
     raise files.malformed(
-        _KIND, path, where, f'{keys} in {where}',
-        expected=f'{key!r}, a {" or ".join(k.__name__ for k in kinds)}')
+      _KIND,
+      path,
+      where,
+      f'{keys} in {where}',
+      expected=f'{key!r}, a {" or ".join(k.__name__ for k in kinds)}',
+    )
   return found

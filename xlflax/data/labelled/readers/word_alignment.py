@@ -17,8 +17,12 @@ _NUMBERED = re.compile(r'(\d+)\t(.*)')
 _BAR = ' ||| '
 
 
-def read(paths: Sequence[str | os.PathLike], languages: tuple[str, str], *,
-         first_index: int = 0) -> files.Reading:
+def read(
+  paths: Sequence[str | os.PathLike],
+  languages: tuple[str, str],
+  *,
+  first_index: int = 0,
+) -> files.Reading:
   """Reads sentence pairs and the links between their words.
 
   Text is one file of lines `source ||| target`, or two files. Links are
@@ -43,10 +47,10 @@ def read(paths: Sequence[str | os.PathLike], languages: tuple[str, str], *,
   """
   if len(paths) not in (2, 3) or first_index not in (0, 1):
     raise errors.ConfigError(
-        'Word alignments can not be read so',
-        got=f'{len(paths)} files, first_index {first_index}',
-        expected='(text, links) or (source, target, links), first_index 0 or '
-        '1')
+      'Word alignments can not be read so',
+      got=f'{len(paths)} files, first_index {first_index}',
+      expected='(text, links) or (source, target, links), first_index 0 or 1',
+    )
   texts = [_numbered_lines(path) for path in paths]
   if any(lines is None for lines in texts):
     texts = [dict(enumerate(files.read_lines(path))) for path in paths]
@@ -59,12 +63,20 @@ def read(paths: Sequence[str | os.PathLike], languages: tuple[str, str], *,
     if len(sides) == 1:
       sides = _two_sides(sides[0], paths[0], columns[0][key][0])
     words = [tuple(side.split()) for side in sides]
-    sure, possible = _links(links, words, first_index, paths[-1], number,
-                            problems)
-    examples.append(examples_lib.AlignedSentence(
-        id=str(key), language=languages[0], target_language=languages[1],
-        source_words=words[0], target_words=words[1], sure=sure,
-        possible=possible))
+    sure, possible = _links(
+      links, words, first_index, paths[-1], number, problems
+    )
+    examples.append(
+      examples_lib.AlignedSentence(
+        id=str(key),
+        language=languages[0],
+        target_language=languages[1],
+        source_words=words[0],
+        target_words=words[1],
+        sure=sure,
+        possible=possible,
+      )
+    )
   files.check_any(examples, paths[-1])
   return files.Reading(examples, tuple(problems))
 
@@ -79,8 +91,9 @@ def _numbered_lines(path) -> dict[int, tuple[int, str]] | None:
     if not match:
       return None
     if int(match[1]) in lines:
-      raise files.malformed(_KIND, path, number,
-                            f'the sentence number {match[1]} again')
+      raise files.malformed(
+        _KIND, path, number, f'the sentence number {match[1]} again'
+      )
     lines[int(match[1])] = number, match[2]
   return lines
 
@@ -88,40 +101,54 @@ def _numbered_lines(path) -> dict[int, tuple[int, str]] | None:
 def _check_same(columns, paths) -> None:
   if len({frozenset(column) for column in columns}) > 1:
     raise errors.CorpusError(
-        'Files of word alignments do not belong together',
-        got=', '.join(f'{len(column)} lines in {path}'
-                      for column, path in zip(columns, paths, strict=True)),
-        expected='the same sentences in each')
+      'Files of word alignments do not belong together',
+      got=', '.join(
+        f'{len(column)} lines in {path}'
+        for column, path in zip(columns, paths, strict=True)
+      ),
+      expected='the same sentences in each',
+    )
 
 
 def _two_sides(text: str, path, number: int) -> list[str]:
   sides = text.split(_BAR)
   if len(sides) != 2 or not all(side.strip() for side in sides):
-    raise files.malformed(_KIND, path, number, files.shorten(text),
-                          expected=f'source{_BAR}target')
+    raise files.malformed(
+      _KIND, path, number, files.shorten(text), expected=f'source{_BAR}target'
+    )
   return sides
 
 
-def _links(text: str, words, first: int, path, number: int,
-           problems: list[str]) -> tuple[frozenset, frozenset]:
+def _links(
+  text: str, words, first: int, path, number: int, problems: list[str]
+) -> tuple[frozenset, frozenset]:
   """Sure links, and all links."""
   sure, possible = set(), set()
   for item in text.split():
     match = _LINK.fullmatch(item)
     if not match or (match[2] != '-' and match[4]):
-      raise files.malformed(_KIND, path, number, f'the link {item!r}',
-                            expected='i-j, ipj, i?j, i-jS or i-jP')
+      raise files.malformed(
+        _KIND,
+        path,
+        number,
+        f'the link {item!r}',
+        expected='i-j, ipj, i?j, i-jS or i-jP',
+      )
     link = int(match[1]) - first, int(match[3]) - first
     if min(link) < 0:
       raise files.malformed(
-          _KIND, path, number, f'the link {item!r}',
-          expected=f'word numbers from {first}',
-          fix='read the file with first_index=0')
-    if any(place >= len(side)
-           for place, side in zip(link, words, strict=True)):
+        _KIND,
+        path,
+        number,
+        f'the link {item!r}',
+        expected=f'word numbers from {first}',
+        fix='read the file with first_index=0',
+      )
+    if any(place >= len(side) for place, side in zip(link, words, strict=True)):
       problems.append(
-          f'{path}:{number}: the link {item} is past the end of a sentence '
-          f'({len(words[0])} and {len(words[1])} words) and is left out')
+        f'{path}:{number}: the link {item} is past the end of a sentence '
+        f'({len(words[0])} and {len(words[1])} words) and is left out'
+      )
       continue
     possible.add(link)
     if match[2] == '-' and match[4] != 'P':
