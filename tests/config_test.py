@@ -25,7 +25,7 @@ def _write(path: pathlib.Path, *lines: str) -> str:
     '\n'.join(
       [
         'from __gin__ import dynamic_registration',
-        'from xlflax import train',
+        'from xlflax import trainer as train',
         *lines,
       ]
     )

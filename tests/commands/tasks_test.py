@@ -98,7 +98,7 @@ def test_unknown_names(corpus, capsys):
 def test_task_modules_show_raw_sources(tmp_path, monkeypatch, capsys):
   (tmp_path / 'shown_tasks.py').write_text(
     'import seqio\n'
-    'from xlflax.data import task_registry\n'
+    'from xlflax.data.seqio_tasks import registry as task_registry\n'
     'task_registry.add_monolingual_task("shown", seqio.TextLineDataSource('
     '{"train": "x.txt"}), language="en", preprocessors=[lambda d: d.map('
     'lambda t: {"text": t})])\n'

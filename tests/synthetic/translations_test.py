@@ -91,15 +91,12 @@ def test_mining_hides_translations_among_others(folder, code):
   mined = sources.mined(folder.path, 'test').load(f'{code}-en')
   assert len(mined.first) == len(mined.second) == 2 * folder.options.held_out
   assert len(mined.gold) == folder.options.held_out
-  read = (
-    lambda side, text: sorted(  # noqa: E731
-      g
-      for g in folder.readers[side].glosses(
-        folder.readers[side].words(text)[:-1]
-      )
-      if g not in _PARTICLES
-    )
-  )
+
+  def read(side, text):
+    reader = folder.readers[side]
+    glosses = reader.glosses(reader.words(text)[:-1])
+    return sorted(g for g in glosses if g not in _PARTICLES)
+
   for one, two in mined.gold:
     assert read(code, mined.first[one]) == read('en', mined.second[two])
   others = {

@@ -101,10 +101,10 @@ def _from_english(root, *more):
     '\n'.join(
       [
         'from __gin__ import dynamic_registration',
-        'from xlflax.training import decoder_initialization',
-        'from xlflax.training import initialization',
+        'from xlflax.training.initialization import decoder as decoder_initialization',
+        'from xlflax.training.initialization import init_from as initialization',
         'from xlflax.training import optimizers',
-        'from xlflax.training import vocabulary_matching',
+        'from xlflax.training.initialization import vocabulary_matching',
         'INIT_FROM = @initialization.InitFrom()',
         f'initialization.InitFrom.model_dir = {str(root / "en")!r}',
         'initialization.InitFrom.vocabulary_matching = '

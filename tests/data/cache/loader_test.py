@@ -347,7 +347,11 @@ def test_reading_a_cache_imports_no_tensorflow(cache):
   """In a fresh process, from opening to a device batch."""
   program = f"""
 import sys
-from xlflax.data import cache_reader, cached_loader, loader, prefetch, stream
+from xlflax.data.cache import reader as cache_reader
+from xlflax.data.cache import loader as cached_loader
+from xlflax.data import loader
+from xlflax.data import prefetch
+from xlflax.data import stream
 from xlflax.data.vocabularies import spec as vocabulary_spec
 import jax
 

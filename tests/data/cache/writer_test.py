@@ -189,7 +189,8 @@ def test_finished_shards_are_not_written_again(
 
 _PROGRAM = """
 import functools, os, signal, sys
-from xlflax.data import cache_writer, vocabulary
+from xlflax.data.cache import writer as cache_writer
+from xlflax.data.vocabularies import vocabulary
 corpus, vocabulary_dir, output = sys.argv[1:]
 
 def report(progress):

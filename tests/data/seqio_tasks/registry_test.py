@@ -141,7 +141,7 @@ def test_task_modules_are_imported_from_the_working_directory(
   registry, tmp_path, monkeypatch
 ):
   (tmp_path / 'my_toy_tasks.py').write_text(
-    'from xlflax.data import task_registry\n'
+    'from xlflax.data.seqio_tasks import registry as task_registry\n'
     "task_registry.set_task_languages('t13', ['fi'])\n"
   )
   (tmp_path / 'my_broken_tasks.py').write_text('import no_such_library\n')

@@ -37,11 +37,11 @@ SPECIAL_PIECES = ('<pad>', '<s>', '</s>', '<unk>', '<mask>')
 
 # The type that vocabulary.json tells -> where its class is.
 _KINDS = {
-  'sentencepiece': ('vocabulary_sentencepiece', 'SentencePieceVocabulary'),
-  'sentencepiece_union': ('vocabulary_union', 'UnionVocabulary'),
-  'sentencepiece_moved': ('vocabulary_fairseq', 'MovedSentencePieceVocabulary'),
-  'xlm_bpe': ('vocabulary_xlm', 'XLMVocabulary'),
-  'tokenizers': ('vocabulary_tokenizers', 'TokenizersVocabulary'),
+  'sentencepiece': ('sentencepiece', 'SentencePieceVocabulary'),
+  'sentencepiece_union': ('union', 'UnionVocabulary'),
+  'sentencepiece_moved': ('fairseq', 'MovedSentencePieceVocabulary'),
+  'xlm_bpe': ('xlm', 'XLMVocabulary'),
+  'tokenizers': ('tokenizers', 'TokenizersVocabulary'),
 }
 
 
@@ -95,7 +95,7 @@ class Vocabulary:
         where=str(directory),
       )
     module, name = _KINDS[kind]
-    found = getattr(importlib.import_module(f'xlflax.data.{module}'), name)
+    found = getattr(importlib.import_module(f'xlflax.data.vocabularies.{module}'), name)
     return found.read(directory, description)
 
   @classmethod
