@@ -57,9 +57,10 @@ def test_rows_that_no_batch_has(step, start, stop):
 
 def test_live_without_tensorflow(monkeypatch):
   monkeypatch.setitem(sys.modules, 'tensorflow', None)
-  for name in ('live_loader', 'task_examples'):
-    monkeypatch.delitem(sys.modules, f'xlflax.data.{name}', raising=False)
-    monkeypatch.delattr(f'xlflax.data.{name}', raising=False)
+  for name in ('live_loader', 'examples'):
+    name = f'xlflax.data.seqio_tasks.{name}'
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delattr(name, raising=False)
   with pytest.raises(
     errors.ConfigError,
     match='Reading text live needs '
