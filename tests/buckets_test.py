@@ -51,7 +51,7 @@ class _Total(base.EvalTask):
   name: str = 'total'
 
   @property
-  def headline(self):
+  def primary_metric(self):
     return 'accuracy'
 
   def evaluate(self, subject):

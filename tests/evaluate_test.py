@@ -9,7 +9,8 @@ import pytest
 
 from xlflax import errors
 from xlflax import evaluate as evaluate_lib
-from xlflax.evaluation import base, perplexity, retrieval, sources
+from xlflax.evaluation import base, sources
+from xlflax.evaluation.tasks import perplexity, retrieval
 from xlflax.training import partitioning
 from xlflax.training import run as run_lib
 
@@ -27,7 +28,7 @@ class _Total(base.EvalTask):
   error: str = ''
 
   @property
-  def headline(self):
+  def primary_metric(self):
     return 'sum'
 
   def evaluate(self, subject):

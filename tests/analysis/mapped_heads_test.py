@@ -14,7 +14,7 @@ from tests.evaluation import one_hot_model
 from xlflax import errors
 from xlflax.analysis import mapped_heads, transfer_study
 from xlflax.data.labelled import examples as examples_lib
-from xlflax.evaluation import tagging
+from xlflax.evaluation.tasks import tagging
 from xlflax.objectives.finetuning import token_classification
 from xlflax.similarity import maps, normalization, procrustes
 

@@ -4,7 +4,7 @@ import scipy.stats
 
 from xlflax import errors
 from xlflax.analysis import mapped_retrieval
-from xlflax.evaluation import retrieval
+from xlflax.evaluation.tasks import retrieval
 
 
 @pytest.fixture

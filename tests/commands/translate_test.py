@@ -10,7 +10,7 @@ import pytest
 from xlflax import cli, config
 from xlflax import evaluate as evaluate_lib
 from xlflax.commands import evaluate as evaluate_command
-from xlflax.evaluation import translation
+from xlflax.evaluation.tasks import translation
 
 pytest_plugins = [
   'tests.evaluation.fixtures',

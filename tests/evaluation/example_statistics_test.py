@@ -8,15 +8,15 @@ import pytest
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
-from xlflax.evaluation import (
+from xlflax.evaluation import example_statistics
+from xlflax.evaluation.metrics import aggregates
+from xlflax.evaluation.tasks import (
   classification,
-  example_statistics,
   nearest_sentences,
   parsing,
   question_answering,
   tagging,
 )
-from xlflax.evaluation.metrics import aggregates
 
 
 @dataclasses.dataclass(frozen=True)

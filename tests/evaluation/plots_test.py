@@ -9,7 +9,7 @@ from xlflax.evaluation import base, plots
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Task(base.EvalTask):
   name: str = 'retrieval'
-  headline: str = 'accuracy'
+  primary_metric: str = 'accuracy'
 
 
 def _result(value, *, layers=False, parts=('de', 'mean')):
@@ -65,7 +65,7 @@ def test_many_parts_get_a_legend_beside_the_picture(tmp_path):
 
 
 def test_perplexity_has_a_logarithmic_axis():
-  task = _Task(name='p', headline='perplexity')
+  task = _Task(name='p', primary_metric='perplexity')
   figure = plots._curves(
     task,
     {

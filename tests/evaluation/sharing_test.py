@@ -11,14 +11,8 @@ from xlflax.data import stream as stream_lib
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.evaluation import (
-  base,
-  perplexity,
-  retrieval,
-  sources,
-  states,
-  token_rows,
-)
+from xlflax.evaluation import base, sources, states, token_rows
+from xlflax.evaluation.tasks import perplexity, retrieval
 from xlflax.models import sharing
 from xlflax.objectives import masked_lm
 from xlflax.objectives import mixture as mixture_lib

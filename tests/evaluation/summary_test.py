@@ -11,7 +11,7 @@ from xlflax.evaluation import base, summary
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Task(base.EvalTask):
   name: str = 'retrieval'
-  headline: str = 'accuracy'
+  primary_metric: str = 'accuracy'
 
 
 def _result(**metrics):

@@ -4,7 +4,8 @@ import seqio
 from xlflax import errors
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.seqio_tasks import registry as task_registry
-from xlflax.evaluation import perplexity, sources, task_sources
+from xlflax.evaluation import sources, task_sources
+from xlflax.evaluation.tasks import perplexity
 
 pytest_plugins = ['tests.evaluation.fixtures']
 

@@ -83,7 +83,7 @@ class Counted(base.EvalTask):
   broken: str = ''
 
   @property
-  def headline(self) -> str:
+  def primary_metric(self) -> str:
     return 'accuracy'
 
   def evaluate(self, subject) -> base.EvalResult:

@@ -20,7 +20,7 @@ METRIC = 'nli/accuracy/en'
 
 class _Task(base.EvalTask):
   @property
-  def headline(self):
+  def primary_metric(self):
     return 'accuracy'
 
 

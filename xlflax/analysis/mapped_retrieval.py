@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax import errors
-from xlflax.evaluation import retrieval
+from xlflax.evaluation.tasks import retrieval
 from xlflax.similarity import procrustes
 
 

@@ -14,7 +14,8 @@ from xlflax.analysis import models as models_lib
 from xlflax.analysis.dictionaries import Mapping
 from xlflax.analysis.mapped_retrieval import Sides
 from xlflax.analysis.sentence_store import SentenceReader
-from xlflax.evaluation import base, retrieval, sources
+from xlflax.evaluation import base, sources
+from xlflax.evaluation.tasks import retrieval
 
 _EXPLANATION = (
   'Accuracy@1 (%) of finding a sentence’s translation among all test '

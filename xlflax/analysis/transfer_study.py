@@ -15,8 +15,9 @@ from xlflax.analysis import (
   transfer_checks,
 )
 from xlflax.analysis import models as models_lib
-from xlflax.evaluation import base, head_task
+from xlflax.evaluation import base
 from xlflax.evaluation.reports import score_table, text
+from xlflax.evaluation.tasks import head_task
 from xlflax.similarity import maps
 
 _EXPLANATION = (
@@ -79,7 +80,7 @@ class TransferStudy(study.Study):
               'value': value,
             }
             for metric, part, value in _scores(result)
-            if metric == self.task.headline and part != 'mean'
+            if metric == self.task.primary_metric and part != 'mean'
           ]
     rows.sort(key=lambda row: (row['series'], row['pair'], row['layer']))
     return report.Analysis(

@@ -15,7 +15,8 @@ import numpy as np
 from xlflax import errors
 from xlflax.data import language_codes
 from xlflax.data.labelled import examples as examples_lib
-from xlflax.evaluation import base, word_alignment, word_states
+from xlflax.evaluation import base, word_states
+from xlflax.evaluation.tasks import word_alignment
 from xlflax.similarity import maps as maps_lib
 
 

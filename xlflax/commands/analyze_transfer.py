@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _task(args: argparse.Namespace):
   from xlflax.data.labelled import source as source_lib
-  from xlflax.evaluation import classification, parsing, tagging
+  from xlflax.evaluation.tasks import classification, parsing, tagging
 
   settings: dict[str, Any] = {
     'source': source_lib.FileExamples(

@@ -201,7 +201,7 @@ def build_tasks(args: argparse.Namespace) -> list:
   Raises:
     ConfigError: an unknown name, or the flag that gives its text is missing.
   """
-  from xlflax.evaluation import perplexity, retrieval
+  from xlflax.evaluation.tasks import perplexity, retrieval
 
   classes = {
     'retrieval': (retrieval.Retrieval, _pairs),

@@ -23,7 +23,8 @@ from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.seqio_tasks import host_tensorflow
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.demo import catalogs, examples, report, summary
-from xlflax.evaluation import perplexity, retrieval, sources
+from xlflax.evaluation import sources
+from xlflax.evaluation.tasks import perplexity, retrieval
 from xlflax.training import run_directory
 
 GIN_FILE = 'demo/demo.gin'

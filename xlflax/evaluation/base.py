@@ -173,7 +173,7 @@ class EvalTask:
   name: str
 
   @property
-  def headline(self) -> str:
+  def primary_metric(self) -> str:
     """The metric, before the `/`, that summary tables show."""
     raise NotImplementedError
 

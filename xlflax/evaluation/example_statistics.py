@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 
 from xlflax.data.labelled import source as source_lib
-from xlflax.evaluation import (
-  base,
-  classification,
-  parsing,
-  question_answering,
-  tagging,
-)
+from xlflax.evaluation import base
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics import classification as class_metrics
 from xlflax.evaluation.metrics import parsing as tree_metrics
 from xlflax.evaluation.metrics import questions as question_metrics
 from xlflax.evaluation.metrics import tagging as tag_metrics
+from xlflax.evaluation.tasks import (
+  classification,
+  parsing,
+  question_answering,
+  tagging,
+)
 
 Found = dict[str, aggregates.Statistics]  # by metric
 

@@ -53,7 +53,7 @@ def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
   """One thin line for each part, a thick one for their mean."""
   canvas = figure.Figure(figsize=(7, 4.5), layout='constrained')
   axes = canvas.subplots()
-  prefix = f'{task.headline}/'
+  prefix = f'{task.primary_metric}/'
   names = sorted(
     {
       name
@@ -77,10 +77,10 @@ def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
     axes.plot(*zip(*points, strict=True), marker='.', label=part, **style)
   axes.set(
     xlabel='training step',
-    ylabel=task.headline,
+    ylabel=task.primary_metric,
     title=f'{task.name} along training',
   )
-  if task.headline == 'perplexity':
+  if task.primary_metric == 'perplexity':
     axes.set_yscale('log')
   axes.locator_params(axis='x', integer=True)
   axes.grid(alpha=0.3)
@@ -108,7 +108,9 @@ def _layers(
   sums: dict[tuple[str, int], list[float]] = {}
   for row in result.tables['layers']:
     column = '\n'.join(filter(None, (row['pair'], row.get('method'))))
-    value = math.nan if row[task.headline] is None else row[task.headline]
+    value = (
+      math.nan if row[task.primary_metric] is None else row[task.primary_metric]
+    )
     sums.setdefault((column, row['layer']), []).append(value)
   pairs = sorted({pair for pair, _ in sums})
   layers = sorted({layer for _, layer in sums})
@@ -143,7 +145,7 @@ def _layers(
   axes.set_yticks(range(len(layers)), list(map(str, layers)))
   axes.set(
     ylabel='layer (0: embeddings)',
-    title=f'{task.name}: {task.headline} (%) at step {step}',
+    title=f'{task.name}: {task.primary_metric} (%) at step {step}',
   )
   canvas.colorbar(image, ax=axes)
   return canvas

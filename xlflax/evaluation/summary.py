@@ -50,14 +50,15 @@ def table(
   if len(steps) > _WIDEST:
     steps = [steps[0], *steps[1 - _WIDEST :]]
   shown = rich.table.Table(
-    title=f'{task.name}: {task.headline}', title_justify='left'
+    title=f'{task.name}: {task.primary_metric}', title_justify='left'
   )
   shown.add_column('')
   for step in steps:
     shown.add_column(str(step), justify='right')
   for part in _parts(task, by_step):
     values = [
-      by_step[step].metrics.get(f'{task.headline}/{part}') for step in steps
+      by_step[step].metrics.get(f'{task.primary_metric}/{part}')
+      for step in steps
     ]
     shown.add_row(
       part, *map(_format, values), style='bold' if part == 'mean' else None
@@ -67,13 +68,13 @@ def table(
 
 def line(task: base.EvalTask, result: base.EvalResult) -> str:
   """The mean in a few words, for a log: 'retrieval accuracy 0.612'."""
-  mean = result.metrics.get(f'{task.headline}/mean')
-  return f'{task.name} {task.headline} {_format(mean)}'
+  mean = result.metrics.get(f'{task.primary_metric}/mean')
+  return f'{task.name} {task.primary_metric} {_format(mean)}'
 
 
 def _parts(task, by_step) -> list[str]:
   """Every part that has the main metric at some step; the mean last."""
-  prefix = f'{task.headline}/'
+  prefix = f'{task.primary_metric}/'
   parts = dict.fromkeys(
     name.removeprefix(prefix)
     for result in by_step.values()

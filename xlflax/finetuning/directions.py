@@ -79,10 +79,10 @@ def matrices(reports: Mapping[str, report_lib.GridReport]) -> list[Matrix]:
   Args:
     reports: training language -> its grid, tested.
   """
-  headlines = dict.fromkeys(
-    name for report in reports.values() for name in report.headlines
+  primary_metrics = dict.fromkeys(
+    name for report in reports.values() for name in report.primary_metrics
   )
-  return [_matrix(name, reports) for name in headlines]
+  return [_matrix(name, reports) for name in primary_metrics]
 
 
 def _matrix(

@@ -29,14 +29,14 @@ class GridReport:
     select: the metric that is selected by.
     cells: those that have been run, in the order of the grid.
     tests: cell's name -> 'task/metric' -> number, on the test sets.
-    headlines: 'task/metric' before the part, of the test tasks.
+    primary_metrics: 'task/metric' before the part, of the test tasks.
     failures: what could not be evaluated on the test sets.
   """
 
   select: str | None = None
   cells: tuple[cells_lib.CellResult, ...] = ()
   tests: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
-  headlines: tuple[str, ...] = ()
+  primary_metrics: tuple[str, ...] = ()
   failures: tuple[base.Failure, ...] = ()
 
   @property
@@ -78,7 +78,9 @@ class GridReport:
       self,
       tests=self.tests | {result.cell.name: found},
       failures=(*self.failures, *failures),
-      headlines=tuple(f'{task.name}/{task.headline}' for task in report.tasks),
+      primary_metrics=tuple(
+        f'{task.name}/{task.primary_metric}' for task in report.tasks
+      ),
     )
 
   def test_spreads(
@@ -240,7 +242,7 @@ def _test_table(report: GridReport, tested) -> rich.table.Table:
   names = [
     name
     for name in dict.fromkeys(name for found in spreads for name in found)
-    if name.startswith(tuple(f'{h}/' for h in report.headlines))
+    if name.startswith(tuple(f'{h}/' for h in report.primary_metrics))
   ]
   for name in sorted(names, key=lambda n: n.endswith('/mean')):
     table.add_row(name, *(str(found.get(name, '-')) for found in spreads))

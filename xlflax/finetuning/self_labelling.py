@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from xlflax import enums, errors, paths
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
-from xlflax.evaluation import base, checkpoint_choice, tagging
+from xlflax.evaluation import base, checkpoint_choice
+from xlflax.evaluation.tasks import tagging
 from xlflax.objectives.finetuning import token_classification
 from xlflax.training import partitioning, run_directory
 from xlflax.training import run as run_lib

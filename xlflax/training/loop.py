@@ -278,7 +278,7 @@ class _Loop:
     metrics = evaluation_lib.run(evaluation, self._setup, state)
     if self._writer:
       self._writer.write(step, eval=metrics)
-    self._log_headlines(evaluation.tasks, step, metrics)
+    self._log_primary_metrics(evaluation.tasks, step, metrics)
     self._progress.restart_clock(step)
     best = self._settings.checkpoints.best_metric
     if best is None:
@@ -294,10 +294,10 @@ class _Loop:
     self._save(state)
     self._saved_metrics = None
 
-  def _log_headlines(self, tasks, step, metrics) -> None:
+  def _log_primary_metrics(self, tasks, step, metrics) -> None:
     means = {
-      f'{task.name} {task.headline}': metrics.get(
-        f'{task.name}/{task.headline}/mean'
+      f'{task.name} {task.primary_metric}': metrics.get(
+        f'{task.name}/{task.primary_metric}/mean'
       )
       for task in tasks
     }

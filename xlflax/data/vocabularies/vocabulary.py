@@ -95,7 +95,9 @@ class Vocabulary:
         where=str(directory),
       )
     module, name = _KINDS[kind]
-    found = getattr(importlib.import_module(f'xlflax.data.vocabularies.{module}'), name)
+    found = getattr(
+      importlib.import_module(f'xlflax.data.vocabularies.{module}'), name
+    )
     return found.read(directory, description)
 
   @classmethod

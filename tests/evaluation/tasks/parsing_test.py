@@ -8,7 +8,7 @@ import pytest
 from tests.data.labelled_words import WordVocabulary
 from tests.evaluation import one_hot_model
 from xlflax.data.labelled import examples as examples_lib
-from xlflax.evaluation import parsing
+from xlflax.evaluation.tasks import parsing
 from xlflax.objectives.finetuning import dependency_parsing
 from xlflax.training import partitioning
 

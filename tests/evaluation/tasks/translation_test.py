@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from xlflax import errors
-from xlflax.evaluation import base, sources, translation, translation_options
+from xlflax.evaluation import base, sources, translation_options
+from xlflax.evaluation.tasks import translation
 
 pytest_plugins = [
   'tests.evaluation.fixtures',

@@ -14,9 +14,10 @@ import numpy as np
 from xlflax import enums, errors
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
-from xlflax.evaluation import base, sentence_task, states
+from xlflax.evaluation import base, states
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import mining as metrics_lib
+from xlflax.evaluation.tasks import sentence_task
 from xlflax.similarity import margin as margin_lib
 from xlflax.similarity.margin import Direction, Margin
 
@@ -80,7 +81,7 @@ class BitextMining(sentence_task.SentenceTask):
     enums.coerce(self, 'direction', Direction)
 
   @property
-  def headline(self) -> str:
+  def primary_metric(self) -> str:
     return 'f1'
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:

@@ -5,7 +5,8 @@ import pytest
 
 from xlflax import errors
 from xlflax.data.labelled import examples, source
-from xlflax.evaluation import base, word_alignment, word_states
+from xlflax.evaluation import base, word_states
+from xlflax.evaluation.tasks import word_alignment
 from xlflax.similarity import word_alignment as links_lib
 
 pytest_plugins = ['tests.evaluation.fixtures']

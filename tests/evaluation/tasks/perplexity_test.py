@@ -9,7 +9,8 @@ from scipy import special
 
 from xlflax import errors
 from xlflax.data import stream as stream_lib
-from xlflax.evaluation import base, perplexity, sources, token_rows
+from xlflax.evaluation import base, sources, token_rows
+from xlflax.evaluation.tasks import perplexity
 from xlflax.objectives import base as objective_base
 from xlflax.objectives import masked_lm
 from xlflax.training import partitioning, randomness

@@ -6,8 +6,9 @@ from xlflax import enums, errors
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import question_rows, submission
 from xlflax.data.stream import Positions, Separator
-from xlflax.evaluation import answer_spans, base, head_task, row_predictions
+from xlflax.evaluation import answer_spans, base, row_predictions
 from xlflax.evaluation.metrics import questions as metrics_lib
+from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.finetuning import question_answering
 
 
@@ -61,7 +62,7 @@ class ExtractiveQA(head_task.HeadTask):
     _ = self._rows  # its settings are checked where it is made
 
   @property
-  def headline(self) -> str:
+  def primary_metric(self) -> str:
     return 'f1'
 
   @property

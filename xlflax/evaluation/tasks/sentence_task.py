@@ -27,7 +27,7 @@ class SentenceTask(base.EvalTask):
     enums.coerce(self, 'pooling', Pooling)
 
   @property
-  def headline(self) -> str:
+  def primary_metric(self) -> str:
     return 'accuracy'
 
   def language_id(

@@ -9,14 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from tests.evaluation.classification_test import Examples
 
 from tests.data.labelled.question_rows_test import Letters
-from tests.evaluation.classification_test import Examples
 from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import question_rows
-from xlflax.evaluation import answer_spans, question_answering
+from xlflax.evaluation import answer_spans
+from xlflax.evaluation.tasks import question_answering
 from xlflax.objectives.finetuning import question_answering as objectives
 from xlflax.training import partitioning
 

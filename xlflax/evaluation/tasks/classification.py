@@ -12,8 +12,9 @@ from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import rows as rows_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.stream import Positions, Separator
-from xlflax.evaluation import base, head_task, row_predictions, unseen_labels
+from xlflax.evaluation import base, row_predictions, unseen_labels
 from xlflax.evaluation.metrics import classification as metrics_lib
+from xlflax.evaluation.tasks import head_task
 from xlflax.evaluation.unseen_labels import Unseen
 from xlflax.objectives.finetuning import sequence_classification
 
@@ -57,7 +58,7 @@ class Classification(head_task.HeadTask):
     enums.coerce(self, 'positions', Positions)
 
   @property
-  def headline(self) -> str:
+  def primary_metric(self) -> str:
     return 'accuracy'
 
   def score_part(

@@ -12,7 +12,8 @@ from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
-from xlflax.evaluation import base, classification, row_predictions
+from xlflax.evaluation import base, row_predictions
+from xlflax.evaluation.tasks import classification
 from xlflax.objectives.finetuning import (
   question_answering,
   sequence_classification,
@@ -219,7 +220,7 @@ def test_logits_come_back_in_the_order_of_rows(trained, sentences):
       trained, objective, [rows[index]], maker, max_length=32
     )
     np.testing.assert_allclose(found[index], alone, atol=1e-5)
-  assert task.headline == 'accuracy'
+  assert task.primary_metric == 'accuracy'
   assert (
     list(row_predictions.predict(trained, objective, [], maker, max_length=32))
     == []

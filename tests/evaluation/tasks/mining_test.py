@@ -5,7 +5,8 @@ import pytest
 
 from xlflax import errors
 from xlflax.data.labelled import examples, source
-from xlflax.evaluation import base, mining, states
+from xlflax.evaluation import base, states
+from xlflax.evaluation.tasks import mining
 
 pytest_plugins = ['tests.evaluation.fixtures']
 

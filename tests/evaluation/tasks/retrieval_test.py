@@ -5,7 +5,8 @@ import pytest
 from scipy.spatial import distance
 
 from xlflax import errors
-from xlflax.evaluation import base, retrieval, sources, states
+from xlflax.evaluation import base, sources, states
+from xlflax.evaluation.tasks import retrieval
 from xlflax.objectives.inputs import Pooling
 
 pytest_plugins = ['tests.evaluation.fixtures']

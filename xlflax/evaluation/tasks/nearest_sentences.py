@@ -8,7 +8,8 @@ import dataclasses
 
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.labelled import submission
-from xlflax.evaluation import base, sentence_task, states
+from xlflax.evaluation import base, states
+from xlflax.evaluation.tasks import sentence_task
 from xlflax.similarity import cosine as similarity
 
 

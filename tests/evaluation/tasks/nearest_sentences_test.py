@@ -6,7 +6,7 @@ import pytest
 
 from xlflax.data.labelled import examples
 from xlflax.data.labelled import source as source_lib
-from xlflax.evaluation import nearest_sentences
+from xlflax.evaluation.tasks import nearest_sentences
 
 pytest_plugins = ['tests.evaluation.fixtures']
 

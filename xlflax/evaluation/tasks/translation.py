@@ -45,7 +45,7 @@ class TranslationQuality(base.EvalTask):
     enums.coerce(self, 'direction', Direction)
 
   @property
-  def headline(self) -> str:
+  def primary_metric(self) -> str:
     return 'bleu'
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:

@@ -10,7 +10,7 @@ from tests.data.labelled_words import WordVocabulary
 from tests.evaluation import one_hot_model
 from xlflax import errors
 from xlflax.data.labelled import examples as examples_lib
-from xlflax.evaluation import tagging
+from xlflax.evaluation.tasks import tagging
 from xlflax.objectives.finetuning import token_classification
 from xlflax.training import partitioning
 

@@ -10,8 +10,9 @@ import numpy as np
 from xlflax import enums
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import submission, tagging_rows, word_rows
-from xlflax.evaluation import base, head_task, row_predictions, unseen_labels
+from xlflax.evaluation import base, row_predictions, unseen_labels
 from xlflax.evaluation.metrics import tagging as metrics_lib
+from xlflax.evaluation.tasks import head_task
 from xlflax.evaluation.unseen_labels import Unseen
 from xlflax.objectives.finetuning import token_classification
 
@@ -60,7 +61,7 @@ class Tagging(head_task.HeadTask):
     enums.coerce(self, 'unseen', Unseen)
 
   @property
-  def headline(self) -> str:
+  def primary_metric(self) -> str:
     return 'accuracy' if self.scheme is Scheme.TAGS else 'f1'
 
   def score_part(

@@ -9,15 +9,10 @@ import numpy as np
 from xlflax import enums
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import parsing_rows, word_rows
-from xlflax.evaluation import (
-  head_task,
-  row_predictions,
-  tagging,
-  tree_decoding,
-  unseen_labels,
-)
+from xlflax.evaluation import row_predictions, tree_decoding, unseen_labels
 from xlflax.evaluation.metrics import parsing as metrics_lib
 from xlflax.evaluation.metrics.parsing import Punctuation
+from xlflax.evaluation.tasks import head_task, tagging
 from xlflax.evaluation.unseen_labels import Unseen
 from xlflax.objectives.finetuning import dependency_parsing
 
@@ -59,7 +54,7 @@ class Parsing(head_task.HeadTask):
     enums.coerce(self, 'unseen', Unseen)
 
   @property
-  def headline(self) -> str:
+  def primary_metric(self) -> str:
     return 'las'
 
   def facts(self) -> tuple[str, ...]:

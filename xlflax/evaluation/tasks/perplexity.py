@@ -65,7 +65,7 @@ class _MaskedPerplexity(base.EvalTask):
       )
 
   @property
-  def headline(self) -> str:
+  def primary_metric(self) -> str:
     return 'perplexity'
 
   def _stream(

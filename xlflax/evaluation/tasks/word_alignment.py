@@ -82,7 +82,7 @@ class WordAlignment(base.EvalTask):
       )
 
   @property
-  def headline(self) -> str:
+  def primary_metric(self) -> str:
     return 'aer'
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:

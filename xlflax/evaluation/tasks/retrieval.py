@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax import errors
-from xlflax.evaluation import base, sentence_task, states
+from xlflax.evaluation import base, states
 from xlflax.evaluation import sources as sources_lib
+from xlflax.evaluation.tasks import sentence_task
 from xlflax.similarity import cosine as similarity
 
 

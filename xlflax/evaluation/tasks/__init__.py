@@ -1,0 +1,1 @@
+"""The evaluation tasks: one module for each family."""
