@@ -166,7 +166,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         }
       )
 
-  do_GET = do_POST = do_PUT = do_DELETE = _handle  # pylint: disable=invalid-name
+  do_GET = do_POST = do_PUT = do_DELETE = _handle
 
   def _copy(self, source, target, *, keep):
     if source not in self.bucket.objects:

@@ -70,7 +70,7 @@ def _wait_for(
     try:
       ask()
       answers.put(None)
-    except Exception as error:  # pylint: disable=broad-except
+    except Exception as error:
       answers.put(error)
 
   # A thread, as neither library has a limit for all that it may wait for.
@@ -93,7 +93,7 @@ def _wait_for(
 
 def _probe(path: pathlib.Path) -> None:
   """Writes, reads and deletes an object."""
-  import tensorstore  # pylint: disable=g-import-not-at-top
+  import tensorstore
 
   name = f'.probe-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}'
   bucket, _, folder = (

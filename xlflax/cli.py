@@ -54,10 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-  from xlflax import (
-    config,  # pylint: disable=g-import-not-at-top
-    logs,  # pylint: disable=g-import-not-at-top
-  )
+  from xlflax import config, logs
 
   logs.set_up()
   command = importlib.import_module(f'xlflax.commands.{name}')

@@ -91,7 +91,7 @@ def parse(
   gin.clear_config()
   folders = [f for paths in search_paths for f in paths.split(',') if f]
   # Gin can only add to the folders that an earlier call left.
-  gin.config._LOCATION_PREFIXES[:] = ['', *folders, str(SHIPPED)]  # pylint: disable=protected-access
+  gin.config._LOCATION_PREFIXES[:] = ['', *folders, str(SHIPPED)]
   for name in gin_files:
     _find(name, folders)
   try:
@@ -211,7 +211,7 @@ def _bind(binding: str) -> None:
     gin.parse_config(binding)
   except ValueError as error:
     imports = sorted(
-      {i.format() for i in gin.config._IMPORTS},  # pylint: disable=protected-access
+      {i.format() for i in gin.config._IMPORTS},
       key=lambda line: '__gin__' not in line,
     )
     try:
@@ -226,7 +226,7 @@ def _check_macros(bindings: Sequence[str]) -> None:
   A file's macro may be unused, as what used it may be bound otherwise, unless
   its name resembles a used one.
   """
-  config = gin.config._CONFIG  # pylint: disable=protected-access
+  config = gin.config._CONFIG
   defined = {scope for scope, selector in config if selector == 'gin.macro'}
   used = {
     ref.scoped_selector.rpartition('/')[0] or ref.scopes[-1]

@@ -50,8 +50,8 @@ def of(name: str | os.PathLike) -> pathlib.Path:
 
 def _bucket_path(text: str):
   _check_packages(text)
-  import fsspec.config  # pylint: disable=g-import-not-at-top
-  from etils import epath  # pylint: disable=g-import-not-at-top
+  import fsspec.config
+  from etils import epath
 
   # Other processes write there too: listings must not be remembered.
   fsspec.config.conf.setdefault('gcs', {}).setdefault(
@@ -162,7 +162,7 @@ def copy_files(source: pathlib.Path, target: pathlib.Path) -> None:
 def move(source: pathlib.Path, target: pathlib.Path) -> None:
   """Moves a directory; in a bucket its objects are copied there."""
   if is_bucket(source):
-    import fsspec  # pylint: disable=g-import-not-at-top
+    import fsspec
 
     fsspec.filesystem('gcs').mv(
       os.fspath(source), os.fspath(target), recursive=True

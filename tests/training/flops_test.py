@@ -131,7 +131,7 @@ def test_cudnn_attention_counts_as_the_plain_one():
   fused = pytest.importorskip('jax._src.cudnn.fused_attention_stablehlo')
   primitive = jax.extend.core.Primitive('dot_product_attention_fwd_wrapper')
   primitive.def_abstract_eval(lambda q, k, v: q)
-  assert primitive.name == (fused._dot_product_attention_fwd_p_wrapper.name)  # pylint: disable=protected-access
+  assert primitive.name == (fused._dot_product_attention_fwd_p_wrapper.name)
   query, key = _shape(2, 6, 4, 8), _shape(2, 10, 4, 8)
   plain = flops.of_forward(
     lambda q, k, v: jax.nn.dot_product_attention(q, k, v, implementation='xla'),

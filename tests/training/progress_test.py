@@ -112,7 +112,7 @@ def test_live_line_on_a_terminal(clock, monkeypatch, caplog):
   caplog.set_level('INFO')
   monkeypatch.setattr(progress_lib.sys.stderr, 'isatty', lambda: True)
   progress = _progress(first_step=3, total_steps=10)
-  task = progress._live.tasks[0]  # pylint: disable=protected-access
+  task = progress._live.tasks[0]
   assert (task.completed, task.total) == (3, 10)
   progress.advance(4)
   assert task.completed == 4

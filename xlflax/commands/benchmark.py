@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     args.gin_bindings.insert(0, f'TRAIN_STEPS={_TRAIN_STEPS}')
   given = train_command.invented_vocabulary(args)
   train_command.prepare(args)
-  from xlflax import trainer as train_lib  # pylint: disable=g-import-not-at-top
+  from xlflax import trainer as train_lib
 
   result = config.call(
     train_lib.train,

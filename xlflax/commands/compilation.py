@@ -23,7 +23,7 @@ def use(directory: str) -> None:
   """Turns the cache on, if a folder is given."""
   if not directory:
     return
-  import jax  # pylint: disable=g-import-not-at-top
+  import jax
 
   path = paths.local(directory, where='--compilation_cache').expanduser()
   jax.config.update('jax_compilation_cache_dir', str(path))

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Averages, and says what was averaged."""
-  from xlflax.training.initialization import averaging  # pylint: disable=g-import-not-at-top
+  from xlflax.training.initialization import averaging
 
   steps = (
     _steps(args.steps)

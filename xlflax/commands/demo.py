@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs all phases."""
-  from xlflax.demo import demo  # pylint: disable=g-import-not-at-top
+  from xlflax.demo import demo
 
   steps = (
     []

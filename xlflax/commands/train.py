@@ -182,9 +182,7 @@ def _machine(args: argparse.Namespace) -> machines.Machine | None:
 
 def _stand_in(machine: machines.Machine) -> None:
   """Has this process's CPU stand in; nothing made devices yet."""
-  from xlflax.planning import (
-    program,  # pylint: disable=g-import-not-at-top
-  )
+  from xlflax.planning import program
 
   program.stand_in(machine)
 
@@ -210,8 +208,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _train(args: argparse.Namespace, given: dict) -> int:
-  from xlflax import trainer as train_lib  # pylint: disable=g-import-not-at-top
-  from xlflax.training import run_directory  # pylint: disable=g-import-not-at-top
+  from xlflax import trainer as train_lib
+  from xlflax.training import run_directory
 
   if args.stop_at_step is not None:
     given['stop_at_step'] = args.stop_at_step

@@ -181,7 +181,7 @@ def _make_vocabulary(settings: Settings):
 
 def _write_cache(settings: Settings, vocabulary) -> None:
   host_tensorflow.load()
-  from xlflax.data.cache import writer as cache_writer  # pylint: disable=g-import-not-at-top
+  from xlflax.data.cache import writer as cache_writer
 
   tasks = cache_writer.write_cache(
     settings.path('cache'),

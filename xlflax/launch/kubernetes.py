@@ -294,7 +294,7 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
 
 def rendered(job: KubernetesJob) -> str:
   """The manifests as YAML documents."""
-  import yaml  # pylint: disable=g-import-not-at-top
+  import yaml
 
   class Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data):

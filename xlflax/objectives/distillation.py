@@ -94,7 +94,7 @@ class Distillation(base.Objective):
 
   def _module(self, model):
     """The teacher's encoder over the student's vocabulary."""
-    from xlflax.training.initialization import teachers  # pylint: disable=g-import-not-at-top
+    from xlflax.training.initialization import teachers
 
     return teachers.read_encoder(self.teacher, like=model.config)
 
@@ -129,7 +129,7 @@ class Distillation(base.Objective):
         its sizes.
       ConfigError: the teacher has language embeddings, but not this one's.
     """
-    from xlflax.training.initialization import teachers  # pylint: disable=g-import-not-at-top
+    from xlflax.training.initialization import teachers
 
     del params
     if vocabulary is None:

@@ -212,7 +212,7 @@ class Checkpoints:
       check_fit(self.directory / str(step), factory.abstract)
       try:
         restored = self._restore(step, factory)
-      except Exception as error:  # pylint: disable=broad-except
+      except Exception as error:
         failed[step] = error
         continue
       for bad_step, reason in failed.items():
@@ -256,7 +256,7 @@ class Checkpoints:
     if jax.process_index() == 0:
       paths.move(source, target)
     if jax.process_count() > 1:
-      from jax.experimental import multihost_utils  # pylint: disable=g-import-not-at-top
+      from jax.experimental import multihost_utils
 
       multihost_utils.sync_global_devices(f'rejected_{step}')
     self._manager.reload()
@@ -337,7 +337,7 @@ def saved_shapes(
     )
     tree = getattr(metadata, 'tree', metadata)
     return {n: tuple(leaf.shape) for n, leaf in params_lib.names(tree).items()}
-  except Exception as error:  # pylint: disable=broad-except
+  except Exception as error:
     raise errors.CheckpointError(
       'A checkpoint has no readable metadata',
       got=_first_line(error),
@@ -434,7 +434,7 @@ def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
     if averaged:
       return read_part(checkpoint, 'train', {'ema': abstract})['ema']
     return read_part(checkpoint, 'params', abstract)
-  except Exception as error:  # pylint: disable=broad-except
+  except Exception as error:
     raise errors.CheckpointError(
       'A checkpoint can not be read',
       got=_first_line(error),

@@ -66,7 +66,7 @@ def topology_order(shape, devices):
   slices = len({getattr(d, 'slice_index', None) for d in devices})
   if slices == 1 and devices[0].platform != 'tpu':
     return devices
-  from jax.experimental import mesh_utils  # pylint: disable=g-import-not-at-top
+  from jax.experimental import mesh_utils
 
   if slices > 1 and shape[0] % slices == 0:
     return mesh_utils.create_hybrid_device_mesh(

@@ -35,9 +35,7 @@ class MetricsWriter:
       self._mirror = _mirror_of(folder, model_dir)
     folder.mkdir(parents=True, exist_ok=True)
     self._folder = folder
-    self._lines = open(  # pylint: disable=consider-using-with
-      folder / run_directory.METRICS, 'a', encoding='utf-8'
-    )
+    self._lines = open(folder / run_directory.METRICS, 'a', encoding='utf-8')
     self._events = _EventFile(folder / run_directory.TENSORBOARD)
 
   def write(self, step: int, **kinds: dict[str, float]) -> None:
@@ -87,7 +85,7 @@ class _EventFile:
       f'events.out.tfevents.{int(time.time())}.{socket.gethostname()}.'
       f'{os.getpid()}'
     )
-    self._file = open(directory / name, 'ab')  # pylint: disable=consider-using-with
+    self._file = open(directory / name, 'ab')
     self._records = record_writer.RecordWriter(self._file)
     self._add(
       event_pb2.Event(wall_time=time.time(), file_version='brain.Event:2')

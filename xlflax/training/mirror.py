@@ -57,7 +57,7 @@ class Mirror:
       try:
         content = path.read_bytes()
         target.write_bytes(content)
-      except Exception as error:  # pylint: disable=broad-except
+      except Exception as error:
         logging.warning(
           '%s could not be written (%s: %s).',
           target,

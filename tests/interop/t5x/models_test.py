@@ -46,7 +46,7 @@ _RATE = 0.01
 class _Vocabulary:
   """What models take of a SeqIO vocabulary."""
 
-  class vocabulary:  # pylint: disable=invalid-name
+  class vocabulary:
     spec = _SPEC
 
 

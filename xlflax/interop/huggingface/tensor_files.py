@@ -105,7 +105,7 @@ def read(tensors: Iterable[Tensor]) -> Iterator[tuple[Tensor, np.ndarray]]:
     for tensor in wanted:
       try:
         value = get(tensor.name)
-      except Exception as error:  # pylint: disable=broad-except
+      except Exception as error:
         raise _damaged(file, error) from error
       yield tensor, value
     del get

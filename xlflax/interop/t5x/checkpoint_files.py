@@ -93,7 +93,7 @@ def _from_orbax(state: pathlib.Path) -> list[Tensor]:
       for name, leaf in params_lib.names(tree).items()
       if name.startswith(_TARGET)
     }
-  except Exception as error:  # pylint: disable=broad-except
+  except Exception as error:
     raise _damaged(state, error) from error
   return [
     Tensor(
@@ -109,7 +109,7 @@ def _read_orbax(state: pathlib.Path, name: str, shape) -> np.ndarray:
   item = params_lib.nest({name: np.broadcast_to(np.float32(0), shape)})
   try:
     found = checkpoints.read_part(state.parent, state.name, item)
-  except Exception as error:  # pylint: disable=broad-except
+  except Exception as error:
     raise _damaged(state, error, name) from error
   return np.asarray(params_lib.names(found)[name], np.float32)
 
@@ -121,7 +121,7 @@ def _from_msgpack(folder: pathlib.Path) -> list[Tensor]:
     )
     leaves = dict(_leaves(content['optimizer']['target']))
     return [_tensor(folder, name, leaf) for name, leaf in leaves.items()]
-  except Exception as error:  # pylint: disable=broad-except
+  except Exception as error:
     raise _damaged(folder, error) from error
 
 
@@ -147,7 +147,7 @@ def _tensor(folder: pathlib.Path, name: str, leaf) -> Tensor:
   def read() -> np.ndarray:
     try:
       return np.asarray(store.read().result()).astype(np.float32)
-    except Exception as error:  # pylint: disable=broad-except
+    except Exception as error:
       raise _damaged(folder, error, name) from error
 
   return Tensor(name, tuple(store.shape), read)

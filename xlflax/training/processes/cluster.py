@@ -183,7 +183,7 @@ def _found_cluster(environment, cluster: Cluster) -> Cluster | None:
 
 
 def _on_tpu() -> bool:
-  from jax._src import cloud_tpu_init  # pylint: disable=g-import-not-at-top
+  from jax._src import cloud_tpu_init
 
   return cloud_tpu_init.running_in_cloud_tpu_vm
 
@@ -195,7 +195,7 @@ def _number(environment, name: str) -> int:
 
 def _ask_jax(given, found: Cluster, timeout_seconds: int):
   """Fills in what is missing by JAX's own detection."""
-  from jax._src import clusters  # pylint: disable=g-import-not-at-top
+  from jax._src import clusters
 
   wanted: dict[str, Any] = {
     name: value if value is None or name == 'coordinator' else int(value)

@@ -112,7 +112,7 @@ def _prefix_log(job: cluster_lib.Job) -> None:
   for handler in logging.getLogger().handlers:
     old = handler.formatter
     if old is not None and job.process_id:
-      text = old._fmt  # pylint: disable=protected-access
+      text = old._fmt
       handler.setFormatter(
         logging.Formatter(
           f'[process {job.process_id}] {text}', datefmt=old.datefmt

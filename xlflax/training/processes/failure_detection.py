@@ -34,7 +34,7 @@ class Watch:
 
   def __init__(self, process_id: int, client=None, end=None):
     if client is None:
-      from jax._src import distributed  # pylint: disable=g-import-not-at-top
+      from jax._src import distributed
 
       client = distributed.global_state.client
     self._client = client
@@ -67,11 +67,11 @@ class Watch:
   def _set(self, key: str, value: str) -> None:
     try:
       self._client.key_value_set(key, value)
-    except Exception:  # pylint: disable=broad-except
+    except Exception:
       return  # another process was first, or the store is gone
 
   def _wait_for_others(self, seconds: float) -> None:
-    import jax  # pylint: disable=g-import-not-at-top
+    import jax
 
     end = time.monotonic() + seconds
     left = set(range(1, jax.process_count()))
@@ -83,7 +83,7 @@ class Watch:
     """The value; None where there is none, or no store any more."""
     try:
       return self._client.key_value_try_get(key)
-    except Exception:  # pylint: disable=broad-except
+    except Exception:
       return None
 
   def _run(self) -> None:
@@ -101,7 +101,7 @@ class Watch:
   def _more(self) -> str:
     try:
       return f' {self.last_words()}' if self.last_words else ''
-    except Exception:  # pylint: disable=broad-except
+    except Exception:
       return ''  # a lost disk, say, which may be why the other failed
 
 

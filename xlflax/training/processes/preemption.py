@@ -54,6 +54,6 @@ class StopRequest:
     """Whether to stop after `step`; the same answer on all processes."""
     if jax.process_count() == 1:
       return self._asked.is_set()
-    from jax.experimental import multihost_utils  # pylint: disable=g-import-not-at-top
+    from jax.experimental import multihost_utils
 
     return multihost_utils.reached_preemption_sync_point(step)
