@@ -181,13 +181,15 @@ def masking_seconds(vocabulary, stream, calls: int) -> float:
 
   @jax.jit
   def mask(rng, ids):
-    plan_rng, word_rng = jax.random.split(rng)
+    choice_rng, word_rng = jax.random.split(rng)
     batch = {'token_ids': ids, 'segment_ids': jax.numpy.ones_like(ids)}
-    plan = policy(plan_rng, masking.is_text(batch, spec), jax.numpy.int32(0))
-    words = masking.uniform_words(
-      word_rng, jax.numpy.zeros_like(plan.positions), spec
+    choice = policy(
+      choice_rng, masking.is_text(batch, spec), jax.numpy.int32(0)
     )
-    return masking.apply_plan(ids, plan, words, spec)
+    words = masking.uniform_words(
+      word_rng, jax.numpy.zeros_like(choice.positions), spec
+    )
+    return masking.apply_choice(ids, choice, words, spec)
 
   times = []
   for i in range(calls + 1):

@@ -76,7 +76,7 @@ contrastive.SentenceAlignment:
   queue = @momentum_contrast.MomentumQueue()
   direction = 'forward'
   projection_dim = 8
-  name_prefix = 'moco'
+  name = 'moco'
 momentum_contrast.MomentumQueue:
   size = 24
   momentum = 0.9

@@ -57,7 +57,7 @@ def _flags(i, *more, count=2):
   return (f'--process_id={i}', f'--num_processes={count}', *more)
 
 
-@pytest.mark.slow  # see also roll_call_test
+@pytest.mark.slow  # see also rendezvous_test
 def test_wrong_process_count(together):
   for output in together(_flags(0), _flags(1, count=3)):
     assert 'The processes do not agree on how many they are. Got: 2 for' in (
@@ -65,7 +65,7 @@ def test_wrong_process_count(together):
     )
 
 
-@pytest.mark.slow  # see also roll_call_test
+@pytest.mark.slow  # see also rendezvous_test
 def test_missing_process(together):
   for output in together(
     _flags(0, count=3), _flags(1, count=3), join_timeout=15
@@ -79,7 +79,7 @@ def test_different_gin(together):
     assert '+LEARNING_RATE = 0.5' in output
 
 
-@pytest.mark.slow  # see also roll_call_test
+@pytest.mark.slow  # see also rendezvous_test
 def test_port_that_is_taken(together):
   with socket.create_server(('', 0)) as server:
     outputs = together(

@@ -78,7 +78,7 @@ def _assert_close(a, b, rtol=1e-4, atol=1e-5):
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _masked(objective, vocabulary, batch, rng):
-  """(x̂ and ŷ interleaved, their plan), as a call with this key draws them."""
+  """(x̂ and ŷ interleaved, the choice), as a call with this key draws them."""
   context = base.Context(
     vocabulary=vocabulary, step=jnp.int32(0), train=True, rng=rng
   )
@@ -100,7 +100,7 @@ def _texts(batch, b, seen):
   return tokens, places
 
 
-def _reference(params, batch, seen, plan, memory_params=None):
+def _reference(params, batch, seen, choice, memory_params=None):
   """-log P self and cross, both correct?, language of every chosen token."""
   found = []
   for b in range(len(batch['token_ids'])):
@@ -108,8 +108,8 @@ def _reference(params, batch, seen, plan, memory_params=None):
       params, *_texts(batch, b, seen), memory_params
     )
     for i, prefix in enumerate(('', 'paired_')):
-      slots = np.nonzero(plan.weights[2 * b + i])[0]
-      for t in np.asarray(plan.positions[2 * b + i])[slots]:
+      slots = np.nonzero(choice.weights[2 * b + i])[0]
+      for t in np.asarray(choice.positions[2 * b + i])[slots]:
         label = batch[prefix + 'token_ids'][b, t]
         found.append(
           [-term[t, label] for term in terms[i]]
@@ -206,10 +206,7 @@ def test_no_gradient_flows_into_the_memory(
   # ... and have a gradient without the stop.
   monkeypatch.setattr(jax.lax, 'stop_gradient', lambda x: x)
   free = CrossAttentionMLM(
-    mask_ratio=1.0,
-    mask_probability=1.0,
-    random_probability=0.0,
-    name_prefix='free',
+    mask_ratio=1.0, mask_probability=1.0, random_probability=0.0, name='free'
   )
   _, gradient = run(free, batch, context())
   assert gradient['model']['embeddings']['position'][13:].any()
@@ -325,8 +322,8 @@ def test_masks_of_the_sides_are_independent(pairs, context, vocabulary):
     **{k: pairs[k] for k in _KEYS},
     **{f'paired_{k}': pairs[k] for k in _KEYS},
   }
-  _, plan = _masked(HALF, vocabulary, same, context().rng)
-  chosen = np.sort(np.where(plan.weights > 0, plan.positions, -1), axis=1)
+  _, choice = _masked(HALF, vocabulary, same, context().rng)
+  chosen = np.sort(np.where(choice.weights > 0, choice.positions, -1), axis=1)
   assert (chosen[::2] != chosen[1::2]).any(axis=1).sum() >= 3
 
 
@@ -386,8 +383,8 @@ def test_the_other_side_is_on_the_same_device():
 
 def test_sides_with_parameters_of_their_own(params, pairs, context):
   """A sharing plan reads each side with its language's parameters."""
-  plan = sharing.SharingPlan(embeddings=True, layers=1)
-  model = _encoder(sharing=plan)
+  choice = sharing.SharingPlan(embeddings=True, layers=1)
+  model = _encoder(sharing=choice)
   batch = jax.tree.map(lambda x: x[:1], pairs)  # en and de
 
   def loss(params):
@@ -401,7 +398,7 @@ def test_sides_with_parameters_of_their_own(params, pairs, context):
   for leaf in jax.tree.leaves(own['layers']['cross_attention']['value']):
     assert leaf[0].any() and leaf[1].any() and not leaf[2].any()
   # The same languages' parameters everywhere: no plan at all.
-  one = sharing.select(plan, shared['model'], 1)
+  one = sharing.select(choice, shared['model'], 1)
   alike = jax.tree.map(np.copy, shared)
   alike['model'][sharing.LANGUAGE_SPECIFIC] = jax.tree.map(
     lambda x: np.stack([x[1]] * 3), alike['model'][sharing.LANGUAGE_SPECIFIC]

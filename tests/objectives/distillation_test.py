@@ -156,7 +156,7 @@ def _oracle(objective, batch, context, temperature):
 
   The teacher is run as it was made, over ids of its own vocabulary.
   """
-  masked, plan = objective._masked_lm.mask(
+  masked, choice = objective._masked_lm.mask(
     batch, context, jax.random.split(context.rng)[0]
   )
   masked = np.asarray(masked)
@@ -172,7 +172,7 @@ def _oracle(objective, batch, context, temperature):
   losses, agreement, chosen = [], [], 0
   words = np.flatnonzero(SCORED)
   for row, (positions, weights) in enumerate(
-    zip(np.asarray(plan.positions), np.asarray(plan.weights), strict=True)
+    zip(np.asarray(choice.positions), np.asarray(choice.weights), strict=True)
   ):
     if batch['language_ids'][row].any():
       continue  # German or French

@@ -81,15 +81,15 @@ def test_same_as_lists(batch, seed):
   counts = [sum(isinstance(p, list) for p in row) for row in parts]
   starts = infilling.word_starts(batch, fake.SPEC)
   assert starts.sum(1).tolist() == counts
-  plan = _draw(
+  word_spans = _draw(
     InfillingPolicy(mask_ratio=0.5, poisson_lambda=1.0),
     jax.random.key(seed),
     jnp.array(counts),
     24,
   )
-  got = _apply(batch, plan)
+  got = _apply(batch, word_spans)
   for b, row in enumerate(parts):
-    want = _infill(row, *(np.asarray(x[b]) for x in plan))
+    want = _infill(row, *(np.asarray(x[b]) for x in word_spans))
     assert fake.filled(got['token_ids'][b]) == want
     assert got['segment_ids'][b].sum() == len(want)
     assert len(want) <= len(fake.filled(batch['token_ids'][b]))
@@ -166,13 +166,13 @@ def test_every_order_of_sentences_is_as_likely():
 def test_statistics_of_lengths():
   """10^5 rows: exactly round(0.35 w) words; Poisson lengths but the last."""
   rows, words = 100_000, 40
-  plan = jax.tree.map(
+  word_spans = jax.tree.map(
     np.asarray, _draw(_POLICY, jax.random.key(0), jnp.full(rows, words), words)
   )
   wanted = math.floor(0.35 * words + 0.5)
-  assert (plan.spans.sum(1) == wanted).all()
-  assert ((plan.gaps * plan.used).sum(1) <= words - wanted).all()
-  first = plan.spans[:, 0]
+  assert (word_spans.spans.sum(1) == wanted).all()
+  assert ((word_spans.gaps * word_spans.used).sum(1) <= words - wanted).all()
+  first = word_spans.spans[:, 0]
   counts = np.bincount(np.minimum(first, 10), minlength=11)
   expected = scipy.stats.poisson(3.5).pmf(np.arange(11))
   expected[10] = 1 - expected[:10].sum()
@@ -183,11 +183,13 @@ def test_statistics_of_places():
   """A single span is as likely at each place; every word as often masked."""
   rows, words = 100_000, 9
   policy = InfillingPolicy(mask_ratio=1 / 9, poisson_lambda=1.0)
-  plan = jax.tree.map(
+  word_spans = jax.tree.map(
     np.asarray, _draw(policy, jax.random.key(3), jnp.full(rows, words), words)
   )
-  assert (plan.spans.sum(1) == 1).all() and (plan.used.sum(1) == 1).all()
-  counts = np.bincount(plan.gaps[:, 0], minlength=words)
+  assert (word_spans.spans.sum(1) == 1).all() and (
+    word_spans.used.sum(1) == 1
+  ).all()
+  counts = np.bincount(word_spans.gaps[:, 0], minlength=words)
   assert scipy.stats.chisquare(counts).pvalue > 1e-3
 
 
@@ -196,7 +198,7 @@ def test_statistics_of_places():
 )
 def test_counts_are_exact_and_rows_do_not_grow(policy):
   words = np.arange(64)
-  plan = jax.tree.map(
+  word_spans = jax.tree.map(
     np.asarray, _draw(policy, jax.random.key(5), jnp.asarray(words), 63)
   )
   wanted = np.minimum(
@@ -206,9 +208,9 @@ def test_counts_are_exact_and_rows_do_not_grow(policy):
     ),
     words,
   )
-  np.testing.assert_array_equal(plan.spans.sum(1), wanted)
-  assert (plan.used.sum(1) <= np.maximum(wanted, 0)).all()
-  assert (plan.spans[~plan.used] == 0).all()
+  np.testing.assert_array_equal(word_spans.spans.sum(1), wanted)
+  assert (word_spans.used.sum(1) <= np.maximum(wanted, 0)).all()
+  assert (word_spans.spans[~word_spans.used] == 0).all()
 
 
 def test_objective_rebuilds_the_row(batch):

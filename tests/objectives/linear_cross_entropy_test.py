@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from xlflax.objectives import linear_cross_entropy as table_loss
-from xlflax.objectives import losses
+from xlflax.objectives import linear_cross_entropy, losses
 
 # 24: parts of a table that divide it; 23 is prime: the last part overlaps.
 CASES = [(24, None), (24, 8), (24, 7), (23, 8), (23, 1), (23, 22), (23, 100)]
@@ -53,7 +52,7 @@ def _run(
   labels,
   *,
   chunk_size=None,
-  function=losses.table_cross_entropy,
+  function=linear_cross_entropy.linear_cross_entropy,
 ):
   """Rows' loss and correctness, and gradients of a weighted sum."""
   weights = jnp.arange(1.0, labels.shape[0] + 1)
@@ -102,11 +101,13 @@ def test_equals_plain_with_gradients(vocab, chunk_size):
 @pytest.mark.parametrize('vocab', [24, 23])
 def test_parts_that_fit_in_the_cache_of_a_cpu(monkeypatch, vocab, devices):
   """Many logits are computed in parts, and kept for the backward pass."""
-  monkeypatch.setattr(table_loss, '_cpu_chunk_size', lambda *_: 7)
+  monkeypatch.setattr(linear_cross_entropy, '_cpu_chunk_size', lambda *_: 7)
   monkeypatch.setattr(jax, 'device_count', lambda: devices)
   arrays = _case(vocab)
-  kept = table_loss._chunked_forward(
-    table_loss._plan(vocab, 7, sharded=devices > 1), True, *arrays
+  kept = linear_cross_entropy._chunked_forward(
+    linear_cross_entropy._chunks_of(vocab, 7, sharded=devices > 1),
+    True,
+    *arrays,
   )[1][-1]
   assert kept.size >= arrays[0].shape[0] * vocab
   got, gradients = _run.__wrapped__(*arrays)
@@ -131,7 +132,7 @@ def test_when_logits_are_computed_in_parts(
   monkeypatch, platform, num_labels, rows, want
 ):
   monkeypatch.setattr(jax, 'default_backend', lambda: platform)
-  assert table_loss._cpu_chunk_size(num_labels, rows) == want
+  assert linear_cross_entropy._cpu_chunk_size(num_labels, rows) == want
 
 
 @pytest.mark.parametrize('chunk_size', [None, 4])
@@ -202,7 +203,7 @@ def test_no_gradient_through_correct():
   for chunk_size in (None, 8):
 
     def total(h, c=chunk_size):
-      return losses.table_cross_entropy(
+      return linear_cross_entropy.linear_cross_entropy(
         h, table, bias, labels, chunk_size=c
       ).correct.sum()
 
@@ -220,16 +221,16 @@ def test_no_gradient_through_correct():
   ],
 )
 def test_plan_prefers_parts_that_shard_further(rows, chunk_size, want):
-  assert table_loss._plan(rows, chunk_size, sharded=True) == want
-  alone = table_loss._plan(rows, chunk_size, sharded=False)
+  assert linear_cross_entropy._chunks_of(rows, chunk_size, sharded=True) == want
+  alone = linear_cross_entropy._chunks_of(rows, chunk_size, sharded=False)
   assert alone == (rows, -(-rows // chunk_size), chunk_size, 1)
 
 
 def test_one_device_reads_runs_of_rows(monkeypatch):
   arrays = _case(24)
-  grouped = losses.table_cross_entropy(*arrays, chunk_size=8)
+  grouped = linear_cross_entropy.linear_cross_entropy(*arrays, chunk_size=8)
   monkeypatch.setattr(jax, 'device_count', lambda: 1)
-  alone = losses.table_cross_entropy(*arrays, chunk_size=8)
+  alone = linear_cross_entropy.linear_cross_entropy(*arrays, chunk_size=8)
   np.testing.assert_allclose(grouped.loss, alone.loss, rtol=1e-6)
 
 

@@ -35,7 +35,7 @@ def _jitted_mask(objective, vocabulary, batch, step, rng):
 
 
 def _mask(objective, batch, context):
-  """Input ids and plan that a call with this context uses."""
+  """Input ids and choice that a call with this context uses."""
   return _jitted_mask(
     objective, context.vocabulary, batch, context.step, context.rng
   )
@@ -43,7 +43,7 @@ def _mask(objective, batch, context):
 
 def _oracle(model, params, batch, objective, context):
   """Loss and accuracy of each chosen token in numpy, and its language."""
-  masked, plan = _mask(objective, batch, context)
+  masked, choice = _mask(objective, batch, context)
   keys = ('segment_ids', 'positions', 'language_ids')
   logits = np.asarray(
     jax.jit(model.apply)(
@@ -52,8 +52,8 @@ def _oracle(model, params, batch, objective, context):
     np.float64,
   )
   rows = []
-  slots = zip(*np.nonzero(plan.weights), strict=True)
-  for b, t in [(b, plan.positions[b, k]) for b, k in slots]:
+  slots = zip(*np.nonzero(choice.weights), strict=True)
+  for b, t in [(b, choice.positions[b, k]) for b, k in slots]:
     scores, label = logits[b, t], batch['token_ids'][b, t]
     rows.append(
       (
@@ -138,8 +138,8 @@ def test_dropout_is_on_in_training_only(dropout_model, params, batch, context):
 def test_weights_are_a_subset(model, params, batch, context, run):
   """The empty row adds nothing: without it the rest is the same."""
   output, gradient = run(HALF, batch, context())
-  plan = _mask(HALF, batch, context())[1]
-  np.testing.assert_array_equal(plan.weights[2], 0)
+  choice = _mask(HALF, batch, context())[1]
+  np.testing.assert_array_equal(choice.weights[2], 0)
   loss = _oracle(model, params, batch, HALF, context())[:, 0]
   np.testing.assert_allclose(output.loss.total, loss.sum(), rtol=1e-5)
   assert all(np.isfinite(g).all() for g in jax.tree.leaves(gradient))
@@ -155,12 +155,12 @@ def test_batch_of_empty_rows_is_finite(head, batch, context, run):
 
 
 def test_order_of_rows_does_not_matter(model, params, batch, context):
-  """A plan that moves with its rows gives the same loss."""
-  plan = _mask(HALF, batch, context())[1]
+  """A choice that moves with its rows gives the same loss."""
+  choice = _mask(HALF, batch, context())[1]
   order = np.array([2, 0, 3, 1])
 
   @jax.jit
-  def losses(rows, plan):
+  def losses(rows, choice):
     states = inputs.call(
       model,
       params,
@@ -168,10 +168,10 @@ def test_order_of_rows_does_not_matter(model, params, batch, context):
       rows['token_ids'],
       segment_ids=rows['segment_ids'],
     )
-    return HALF._losses(model, params, rows, states, plan)[0]
+    return HALF._losses(model, params, rows, states, choice)[0]
 
-  whole = losses(batch, plan)
-  moved = losses(*jax.tree.map(lambda x: np.asarray(x)[order], (batch, plan)))
+  whole = losses(batch, choice)
+  moved = losses(*jax.tree.map(lambda x: np.asarray(x)[order], (batch, choice)))
   np.testing.assert_allclose(whole[order], moved, rtol=1e-5)
 
 
@@ -257,9 +257,9 @@ def test_masking_moves_no_rows_between_devices(batch, vocabulary):
     context = base.Context(
       vocabulary=vocabulary, step=0, train=True, rng=jax.random.key(0)
     )
-    token_ids, plan = HALF.mask(batch, context, context.rng)
+    token_ids, choice = HALF.mask(batch, context, context.rng)
     states = jnp.ones(token_ids.shape + (4,)) * token_ids[..., None]
-    return token_ids, masking.gather_rows(states, plan.positions)
+    return token_ids, masking.gather_rows(states, choice.positions)
 
   text = jax.jit(mask, out_shardings=rows).lower(batch).compile().as_text()
   assert 'scatter' in text or 'dynamic-update-slice' in text

@@ -27,11 +27,11 @@ def _draw(policy, seed, maskable, step=0):
   return policy(jax.random.key(seed), maskable, step)
 
 
-def _chosen(plan, length):
+def _chosen(choice, length):
   """bool [B, T] by numpy."""
-  chosen = np.zeros((plan.positions.shape[0], length), bool)
+  chosen = np.zeros((choice.positions.shape[0], length), bool)
   for row, positions, weights in zip(
-    chosen, *map(np.asarray, plan[:2]), strict=True
+    chosen, *map(np.asarray, choice[:2]), strict=True
   ):
     row[positions[weights > 0]] = True
   return chosen
@@ -65,19 +65,19 @@ def test_is_special_is_membership(vocabulary):
 def test_exact_counts(ratio):
   length = 20
   maskable = np.arange(length)[None] < np.arange(length + 1)[:, None]
-  plan = _draw(MaskingPolicy(mask_ratio=ratio), 0, maskable)
+  choice = _draw(MaskingPolicy(mask_ratio=ratio), 0, maskable)
   available = maskable.sum(axis=1)
   want = np.minimum(np.maximum(np.floor(ratio * available + 0.5), 1), available)
-  np.testing.assert_array_equal(plan.weights.sum(axis=1), want)
-  assert not (_chosen(plan, length) & ~maskable).any()
-  for positions in np.asarray(plan.positions):
+  np.testing.assert_array_equal(choice.weights.sum(axis=1), want)
+  assert not (_chosen(choice, length) & ~maskable).any()
+  for positions in np.asarray(choice.positions):
     assert len(set(positions)) == len(positions)
 
 
 def test_all_tokens_are_chosen_at_ratio_one():
   maskable = np.array([[0, 1, 1, 0, 1], [0, 0, 0, 0, 0]], bool)
-  plan = _draw(MaskingPolicy(mask_ratio=1.0), 3, maskable)
-  np.testing.assert_array_equal(_chosen(plan, 5), maskable)
+  choice = _draw(MaskingPolicy(mask_ratio=1.0), 3, maskable)
+  np.testing.assert_array_equal(_chosen(choice, 5), maskable)
 
 
 @pytest.mark.parametrize(
@@ -86,34 +86,34 @@ def test_all_tokens_are_chosen_at_ratio_one():
 )
 def test_actions_at_probabilities_zero_and_one(mask, random, only):
   policy = MaskingPolicy(mask_probability=mask, random_probability=random)
-  plan = _draw(policy, 0, np.ones((50, 40), bool))
-  assert set(np.asarray(plan.actions).ravel()) == {only}
+  choice = _draw(policy, 0, np.ones((50, 40), bool))
+  assert set(np.asarray(choice.actions).ravel()) == {only}
 
 
 def test_left_over_slots_are_kept_as_they_are():
   maskable = np.array([[1, 1, 0, 0, 0, 0, 0, 0]] * 4, bool)
-  plan = _draw(
+  choice = _draw(
     MaskingPolicy(mask_ratio=0.5, mask_probability=1.0, random_probability=0.0),
     0,
     maskable,
   )
-  np.testing.assert_array_equal(plan.weights, [[1.0, 0.0, 0.0, 0.0]] * 4)
-  np.testing.assert_array_equal(plan.actions, [[1, 0, 0, 0]] * 4)
+  np.testing.assert_array_equal(choice.weights, [[1.0, 0.0, 0.0, 0.0]] * 4)
+  np.testing.assert_array_equal(choice.actions, [[1, 0, 0, 0]] * 4)
 
 
 def test_statistics_of_actions_and_positions():
   rows, length = 6000, 110  # 6,000 x 17 = 1.0e5 chosen tokens
   maskable = np.ones((rows, length), bool)
   maskable[:, [0, 40, 109]] = False
-  plan = jax.tree.map(
+  choice = jax.tree.map(
     np.asarray, _draw(MaskingPolicy(mask_ratio=0.159), 1, maskable)
   )
-  total = int(plan.weights.sum())
+  total = int(choice.weights.sum())
   assert total == rows * 17
-  counts = np.bincount(plan.actions[plan.weights > 0], minlength=3)
+  counts = np.bincount(choice.actions[choice.weights > 0], minlength=3)
   expected = total * np.array([0.1, 0.8, 0.1])
   assert stats.chisquare(counts, expected).pvalue > 1e-3
-  chosen = _chosen(plan, length)
+  chosen = _chosen(choice, length)
   assert not chosen[:, ~maskable[0]].any()
   by_position = chosen.sum(axis=0)[maskable[0]]
   # Without replacement within a row: the statistic shrinks by 1 - n / m.
@@ -151,13 +151,13 @@ def test_vocabulary_of_special_ids_only():
 
 
 def test_apply_plan_of_the_docstring(vocabulary):
-  plan = masking.Plan(
+  choice = masking.Choice(
     jnp.array([[1, 3]]),
     jnp.ones((1, 2)),
     jnp.array([[Action.MASK, Action.RANDOM]]),
   )
-  got = jax.jit(masking.apply_plan, static_argnums=3)(
-    jnp.array([[1, 7, 8, 9, 2]]), plan, jnp.array([[5, 6]]), vocabulary
+  got = jax.jit(masking.apply_choice, static_argnums=3)(
+    jnp.array([[1, 7, 8, 9, 2]]), choice, jnp.array([[5, 6]]), vocabulary
   )
   np.testing.assert_array_equal(got, [[1, 4, 8, 6, 2]])
 
@@ -186,9 +186,9 @@ def test_scheduled_ratio_follows_the_step():
   maskable = np.ones((3, 20), bool)
   assert policy.num_slots(20) == 8
   for step, want in ((0, 2), (5, 6), (10, 8)):  # 0.5 is held to 0.4
-    plan = _draw(policy, 0, maskable, step)
-    assert plan.positions.shape == (3, 8)
-    np.testing.assert_array_equal(plan.weights.sum(axis=1), want)
+    choice = _draw(policy, 0, maskable, step)
+    assert choice.positions.shape == (3, 8)
+    np.testing.assert_array_equal(choice.weights.sum(axis=1), want)
 
 
 def test_num_slots():

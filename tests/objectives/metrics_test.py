@@ -13,7 +13,7 @@ LANGUAGES = ('en', 'de', 'fr')
 
 
 def _sum(total, weight):
-  return base.Sum(np.asarray(total), np.asarray(weight))
+  return base.WeightedMean(np.asarray(total), np.asarray(weight))
 
 
 def test_finalize_takes_the_means_of_the_docstring():

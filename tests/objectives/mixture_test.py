@@ -11,7 +11,7 @@ from xlflax.objectives.mixture import Combine, Entry, ObjectiveMixture
 MLM = Entry(stream='mono', objective=MaskedLM())
 TLM = Entry(stream='pairs', objective=TranslationLM(), weight=0.5)
 ALIGN = Entry(stream='sides', objective=SentenceAlignment(), weight=2.0)
-SHARED = Entry(stream='mono', objective=MaskedLM(name_prefix='other'))
+SHARED = Entry(stream='mono', objective=MaskedLM(name='other'))
 
 MIXTURES = [
   ObjectiveMixture(entries=(MLM, TLM, ALIGN)),

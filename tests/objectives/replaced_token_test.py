@@ -89,11 +89,11 @@ def run(batch, *, objective=RTD, params=None, seed=0):
 
 
 def _generated(batch, context, params, objective=RTD):
-  """The generator's logits, plan and draws, as the objective made them."""
+  """The generator's logits, choice and draws, as the objective made them."""
   rng, _ = jax.random.split(context.rng)
   made = objective._replace(MODEL, params, batch, context, rng)
   mask_rng = jax.random.split(rng, 3)[0]
-  masked, plan = objective._masked_lm.mask(batch, context, mask_rng)
+  masked, choice = objective._masked_lm.mask(batch, context, mask_rng)
   logits = Encoder(
     dataclasses.replace(GENERATOR, vocab_size=23, num_languages=3)
   ).apply(
@@ -101,17 +101,17 @@ def _generated(batch, context, params, objective=RTD):
     masked,
     **inputs.arguments(batch),
   )
-  return logits, plan, made
+  return logits, choice, made
 
 
 def test_matches_torch(batch, context):
   """Both losses, from extracted logits, with the papers' weights."""
   params = _params()
   output, _ = run(batch)
-  logits, plan, made = _generated(batch, context(), params)
-  chosen = np.asarray(plan.weights) > 0
-  labels = masking.gather_rows(batch['token_ids'], plan.positions)
-  picked = masking.gather_rows(logits, plan.positions)
+  logits, choice, made = _generated(batch, context(), params)
+  chosen = np.asarray(choice.weights) > 0
+  labels = masking.gather_rows(batch['token_ids'], choice.positions)
+  picked = masking.gather_rows(logits, choice.positions)
   generator = torch.nn.functional.cross_entropy(
     torch.tensor(np.asarray(picked)[chosen]),
     torch.tensor(np.asarray(labels)[chosen]).long(),
@@ -165,11 +165,11 @@ def test_matches_torch(batch, context):
 
 def test_only_chosen_text_is_replaced(batch, context):
   params = _params()
-  _, plan, made = _generated(batch, context(), params)
+  _, choice, made = _generated(batch, context(), params)
   moved = np.asarray(made.token_ids) != batch['token_ids']
   chosen = np.zeros_like(moved)
   for row, positions, weights in zip(
-    chosen, plan.positions, plan.weights, strict=True
+    chosen, choice.positions, choice.weights, strict=True
   ):
     row[np.asarray(positions)[np.asarray(weights) > 0]] = True
   assert moved.any() and not moved[~chosen].any()

@@ -187,7 +187,7 @@ def test_random_words_are_the_languages(vocabulary, params):
     random_words='language',
   )
   batch = _rows(1, 3, lengths=(12,) * 200)
-  token_ids, plan = objective.mask(
+  token_ids, choice = objective.mask(
     batch,
     base.Context(
       vocabulary=vocabulary,
@@ -197,8 +197,8 @@ def test_random_words_are_the_languages(vocabulary, params):
     ),
     jax.random.key(1),
   )
-  shown = np.asarray(masking.gather_rows(token_ids, plan.positions))
-  assert set(shown[plan.weights > 0].tolist()) == set(_WORDS[1])
+  shown = np.asarray(masking.gather_rows(token_ids, choice.positions))
+  assert set(shown[choice.weights > 0].tolist()) == set(_WORDS[1])
 
 
 def _pairs():

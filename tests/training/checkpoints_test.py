@@ -72,7 +72,7 @@ def test_round_trip_on_another_mesh(tmp_path):
   )
   values = values.replace(step=jnp.int32(7))
   saved = checkpoints.Checkpoints(tmp_path)
-  saved.save(values, {'window': [0.1, None], 'seed': 3})
+  saved.save(values, {'metrics': [0.1, None], 'seed': 3})
   saved.wait()
   assert saved.last_step == 7
   alone = tiny.make_factory()
@@ -80,7 +80,7 @@ def test_round_trip_on_another_mesh(tmp_path):
     restored = saved.restore_last(factory)
     assert (restored.step, restored.meta) == (
       7,
-      {'window': [0.1, None], 'seed': 3},
+      {'metrics': [0.1, None], 'seed': 3},
     )
     tiny.assert_trees_equal(restored.state, values)
     for leaf, sharding in zip(

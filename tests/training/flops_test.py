@@ -7,7 +7,7 @@ from jax import lax
 
 from tests.training import tiny
 from xlflax.objectives import base, masked_lm
-from xlflax.objectives.linear_cross_entropy import table_cross_entropy
+from xlflax.objectives.linear_cross_entropy import linear_cross_entropy
 from xlflax.training import flops
 
 
@@ -110,7 +110,7 @@ def test_recomputation_is_not_counted():
 @pytest.mark.parametrize('chunk_size', [None, 16])
 def test_vocabulary_loss(chunk_size):
   def loss(hidden, table, bias, labels):
-    return table_cross_entropy(
+    return linear_cross_entropy(
       hidden, table, bias, labels, chunk_size=chunk_size
     ).loss
 

@@ -31,8 +31,7 @@ def _veco():
     tiny.make_mixture(
       entry(stream='adjacent', objective=ca_mlm()),
       entry(
-        stream='sides',
-        objective=ca_mlm(mask_ratio=0.25, name_prefix='ca_mlm_pairs'),
+        stream='sides', objective=ca_mlm(mask_ratio=0.25, name='ca_mlm_pairs')
       ),
       entry(stream='pairs', objective=masked_lm.TranslationLM()),
       combine='alternate',

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from xlflax.objectives import base
-from xlflax.training import metric_accumulator as window_lib
+from xlflax.training import metric_accumulator
 from xlflax.training import step as step_lib
 
 
 def _output(loss, *, finite=True, tokens=10.0, norm=1.0, total=(1.0, 2.0)):
   return step_lib.StepOutput(
     metrics={
-      'mlm/loss': base.Sum(jnp.asarray(total), jnp.ones(2)),
-      'mlm/rows': base.Sum(jnp.float32(3.0), jnp.float32(1.0)),
+      'mlm/loss': base.WeightedMean(jnp.asarray(total), jnp.ones(2)),
+      'mlm/rows': base.WeightedMean(jnp.float32(3.0), jnp.float32(1.0)),
     },
     loss=jnp.float32(loss),
     grad_norm=jnp.float32(norm),
@@ -26,10 +26,10 @@ def _output(loss, *, finite=True, tokens=10.0, norm=1.0, total=(1.0, 2.0)):
 
 
 def _filled(*outputs):
-  window = window_lib.Window()
+  accumulator = metric_accumulator.MetricAccumulator()
   for output in outputs:
-    window.add(output)
-  return window
+    accumulator.add(output)
+  return accumulator
 
 
 def test_means_and_sums():
@@ -65,12 +65,12 @@ def test_no_finite_step():
 
 
 def test_take_starts_anew_and_peek_does_not():
-  window = _filled(_output(1.0))
-  assert window.peek().steps == window.peek().steps == 1
-  assert window.take().loss == 1.0
-  assert window.peek().steps == 0
-  window.add(_output(5.0))
-  assert window.take().loss == 5.0
+  accumulator = _filled(_output(1.0))
+  assert accumulator.peek().steps == accumulator.peek().steps == 1
+  assert accumulator.take().loss == 1.0
+  assert accumulator.peek().steps == 0
+  accumulator.add(_output(5.0))
+  assert accumulator.take().loss == 5.0
 
 
 def _values(i):
@@ -84,16 +84,16 @@ def _values(i):
 
 
 @pytest.mark.parametrize('cut', [0, 1, 4, 7])
-def test_saved_and_restored_within_a_window(cut):
-  """Bit for bit what an uninterrupted window gives."""
+def test_saved_and_restored_between_reports(cut):
+  """Bit for bit what an uninterrupted accumulator gives."""
   outputs = [_values(i) for i in range(7)]
   whole = _filled(*outputs).take()
   saved = json.loads(json.dumps(_filled(*outputs[:cut]).to_json()))
-  window = window_lib.Window.from_json(saved)
+  accumulator = metric_accumulator.MetricAccumulator.from_json(saved)
   for output in outputs[cut:]:
-    window.add(output)
-  assert window.to_json() == _filled(*outputs).to_json()
-  resumed = window.take()
+    accumulator.add(output)
+  assert accumulator.to_json() == _filled(*outputs).to_json()
+  resumed = accumulator.take()
   for field in ('steps', 'skipped', 'loss', 'grad_norm', 'tokens'):
     assert getattr(resumed, field) == getattr(whole, field)
   for name, (total, weight) in whole.metrics.items():

@@ -169,7 +169,7 @@ def test_no_average_unless_asked_for():
 def test_entries_add_up_by_their_weights():
   first, second = tiny.make_batch(seed=0), tiny.make_batch(seed=1)
   builder = _builder(
-    _entry('mono'), _entry('other', weight=0.25, label='second')
+    _entry('mono'), _entry('other', weight=0.25, name='second')
   )
   moved, (output,) = _moved(
     builder, {'mono': first, 'other': second}, active=(0, 1)
@@ -189,7 +189,7 @@ def test_sampled_entries_weigh_one():
   batches = {'mono': tiny.make_batch()}
   builder = _builder(
     _entry('mono', weight=3.0),
-    _entry('other', weight=1.0, label='second'),
+    _entry('other', weight=1.0, name='second'),
     combine=mixture_lib.Combine.SAMPLE,
   )
   moved, (output,) = _moved(builder, batches, active=(0,))

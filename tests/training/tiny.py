@@ -96,12 +96,8 @@ class Regression(base.Objective):
   Rows weigh as many as they have tokens, so micro-batches weigh differently.
   """
 
-  label: str = 'regression'
+  name: str = 'regression'
   poison: int = -1  # the step at which the loss is NaN
-
-  @property
-  def name(self) -> str:
-    return self.label
 
   def __call__(self, model, params, batch, context):
     del model
@@ -115,8 +111,8 @@ class Regression(base.Objective):
       [jnp.sum(target == i, dtype=jnp.float32) for i in range(2)]
     )
     return base.ObjectiveOutput(
-      base.Sum(loss, jnp.sum(weights)),
-      {f'{self.name}/rows': base.Sum(rows, jnp.ones(2))},
+      base.WeightedMean(loss, jnp.sum(weights)),
+      {f'{self.name}/rows': base.WeightedMean(rows, jnp.ones(2))},
     )
 
 

@@ -1,8 +1,8 @@
-"""What each layer sees of a row, where layers differ: all of it, or a window.
+"""Attention masks of global and local layers.
 
-Layer i is global if i is a multiple of `config.global_every`; the others are
-local: their positions attend to those at most `config.local_window` away, and
-may have other rotary periods (Warner et al. 2024).
+Layer i is global if i is a multiple of `config.global_every`. The other layers
+are local: a position attends to those at most `config.local_window` away, and
+the rotary periods may differ (Warner et al. 2024).
 """
 
 from typing import Any, NamedTuple
@@ -14,14 +14,15 @@ from xlflax.models import attention, rotary
 from xlflax.models import config as model_config
 
 
-class View(NamedTuple):
-  """A layer's.
+class LayerMask(NamedTuple):
+  """The attention mask and rotation of one layer.
 
   Attributes:
     mask: bool [B or 1, 1, T, T], or None if all attend to all.
-    rotation: of queries and keys; None for other kinds of positions.
-    is_first: whether the layer is the first and has no norm before its
-      attention; None if every layer has one.
+    rotation: rotary angles of queries and keys; None for other kinds of
+      positions.
+    is_first: True for a first layer without a norm before its attention; None
+      if every layer has that norm.
   """
 
   mask: jax.Array | None
@@ -29,36 +30,39 @@ class View(NamedTuple):
   is_first: jax.Array | bool | None
 
 
-class Views(NamedTuple):
-  """Those of all layers: (mask, rotation) of the global and local ones."""
+class AttentionMasks(NamedTuple):
+  """(mask, rotation) of the global layers, and of the local ones if any."""
 
-  everywhere: tuple[Any, Any]
-  window: tuple[Any, Any] | None
+  of_global: tuple[Any, Any]
+  of_local: tuple[Any, Any] | None
 
 
 def differ(config: model_config.EncoderConfig) -> bool:
-  """Whether layers need their index."""
+  """Returns whether a layer's mask or norm depends on its index."""
   return config.local_window is not None or not config.first_norm
 
 
 def make(
   config: model_config.EncoderConfig, segment_ids, positions, length: int
-) -> Views:
-  """What `of_layer` takes its views from.
+) -> AttentionMasks:
+  """Makes the masks and rotations of all layers.
 
   Args:
-    config: of the encoder.
+    config: the encoder's configuration.
     segment_ids: int32 [B, T], or None.
     positions: int32 [B, T], or None for 0 .. T - 1.
     length: T.
+
+  Returns:
+    Masks of shape [B or 1, 1, T, T]; `of_layer` picks those of a layer.
   """
   mask = None if segment_ids is None else attention.segment_mask(segment_ids)
-  everywhere = mask, _rotation(config, positions, length, config.rotary_theta)
+  of_global = mask, _rotation(config, positions, length, config.rotary_theta)
   if config.local_window is None:
-    return Views(everywhere, None)
+    return AttentionMasks(of_global, None)
   theta = config.local_rotary_theta or config.rotary_theta
-  return Views(
-    everywhere,
+  return AttentionMasks(
+    of_global,
     (
       attention.window_mask(length, config.local_window, mask),
       _rotation(config, positions, length, theta),
@@ -68,26 +72,34 @@ def make(
 
 def of_layer(
   config: model_config.EncoderConfig,
-  views: Views,
+  masks: AttentionMasks,
   index: jax.Array | int | None,
-) -> View:
-  """The view of a layer; its index, if `differ`, may be traced."""
+) -> LayerMask:
+  """Returns the mask and rotation of one layer.
+
+  Args:
+    config: the encoder's configuration.
+    masks: those of all layers.
+    index: the layer's number, possibly traced; None unless `differ(config)`.
+  """
   is_first = None if config.first_norm else index == 0
-  mask, rotation = views.everywhere
-  if views.window is None:
-    return View(mask, rotation, is_first)
+  mask, rotation = masks.of_global
+  if masks.of_local is None:
+    return LayerMask(mask, rotation, is_first)
   assert index is not None
-  local_mask, local_rotation = views.window
+  local_mask, local_rotation = masks.of_local
   is_global = index % config.global_every == 0
   if isinstance(is_global, bool):
-    return View(*(views.everywhere if is_global else views.window), is_first)
+    return LayerMask(
+      *(masks.of_global if is_global else masks.of_local), is_first
+    )
   if mask is None:
     mask = jnp.ones_like(local_mask)
 
   def choose(a, b):
     return jnp.where(is_global, a, b)
 
-  return View(
+  return LayerMask(
     choose(mask, local_mask),
     jax.tree.map(choose, rotation, local_rotation),
     is_first,

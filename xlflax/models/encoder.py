@@ -8,8 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from xlflax import errors
-from xlflax.models import attention, cross_attention, embeddings, layers
-from xlflax.models import attention_masks as layer_views
+from xlflax.models import (
+  attention,
+  attention_masks,
+  cross_attention,
+  embeddings,
+  layers,
+)
 from xlflax.models import config as model_config
 
 _NEVER = -1e9  # output bias of the table's rows beyond the vocabulary
@@ -247,7 +252,7 @@ class Encoder(nn.Module):
       token_type_ids=token_type_ids,
       deterministic=deterministic,
     )
-    views = layer_views.make(
+    masks = attention_masks.make(
       self.config, segment_ids, positions, token_ids.shape[1]
     )
     keep = None
@@ -259,7 +264,7 @@ class Encoder(nn.Module):
     embedded = states
     states, every = self._layers(
       states,
-      (views, keep, memory, memory_mask),
+      (masks, keep, memory, memory_mask),
       collect=collect,
       deterministic=deterministic,
     )
@@ -273,21 +278,21 @@ class Encoder(nn.Module):
   def _layers(self, states, shared, *, collect, deterministic):
     """Scans over the stacked layers, or runs one after the other.
 
-    `shared` is what all layers read: (views, keep, memory, memory_mask).
+    `shared` is what all layers read: (masks, keep, memory, memory_mask).
     """
     config = self.config
 
     def body(layer, states, shared, index):
-      views, keep, memory, memory_mask = shared
-      view = layer_views.of_layer(config, views, index)
+      masks, keep, memory, memory_mask = shared
+      layer_mask = attention_masks.of_layer(config, masks, index)
       states = layer(
         states,
-        view.mask,
+        layer_mask.mask,
         deterministic=deterministic,
         memory=memory,
         memory_mask=memory_mask,
-        rotation=view.rotation,
-        is_first=view.is_first,
+        rotation=layer_mask.rotation,
+        is_first=layer_mask.is_first,
       )
       if keep is not None:
         states = states * keep
@@ -295,7 +300,9 @@ class Encoder(nn.Module):
 
     if config.scan_layers:
       indices = (
-        jnp.arange(config.num_layers) if layer_views.differ(config) else None
+        jnp.arange(config.num_layers)
+        if attention_masks.differ(config)
+        else None
       )
       return nn.scan(
         _remat(body, config),

@@ -10,9 +10,8 @@ import dataclasses
 import flax.linen as nn
 import jax
 
-from xlflax.models import attention_masks as layer_views
+from xlflax.models import attention_masks, layers
 from xlflax.models import config as model_config
-from xlflax.models import layers
 
 
 def config_of(
@@ -58,13 +57,16 @@ class HeadLayers(nn.Module):
   ) -> jax.Array:
     """[B, T, W] -> [B, T, W]; arguments as of `Encoder`'s methods."""
     states = states.astype(self.config.compute_dtype)
-    views = layer_views.make(
+    masks = attention_masks.make(
       self.config, segment_ids, positions, states.shape[1]
     )
     for i in range(self.num_layers):
-      view = layer_views.of_layer(self.config, views, i)
+      layer_mask = attention_masks.of_layer(self.config, masks, i)
       states = layers.EncoderLayer(self.config, name=f'layer_{i}')(
-        states, view.mask, rotation=view.rotation, deterministic=deterministic
+        states,
+        layer_mask.mask,
+        rotation=layer_mask.rotation,
+        deterministic=deterministic,
       )
     if self.config.norm_position is model_config.NormPosition.POST:
       return states

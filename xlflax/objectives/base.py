@@ -10,8 +10,8 @@ import numpy as np
 from xlflax.data.vocabularies import spec as vocabulary_spec
 
 
-class Sum(NamedTuple):
-  """A mean kept as a sum and its weight, so that parts can be added up.
+class WeightedMean(NamedTuple):
+  """A mean kept as a weighted sum and its weight, so that parts add up.
 
   Both fields have one shape: [] for a number, [languages] for one number per
   language. Micro-batches, devices and evaluation batches add both fields;
@@ -26,17 +26,18 @@ class ObjectiveOutput(NamedTuple):
   """What an objective returns for one (micro-)batch.
 
   Attributes:
-    loss: the loss as a `Sum` of shape []: the gradient is taken of
+    loss: the loss as a `WeightedMean` of shape []: the gradient is taken of
       `loss.total`, and divided by the weight summed over micro-batches, so
       accumulation over k micro-batches equals one batch of k times the size.
-    metrics: name -> `Sum`, shape [] or [languages]. The key 'loss' need not
-      be repeated. Names with the shape [languages] are reported per language.
+    metrics: name -> `WeightedMean`, shape [] or [languages]. The key 'loss'
+      need not be repeated. Those of shape [languages] are reported per
+      language.
     state: the objective's state after this batch (see
       `Objective.init_state`).
   """
 
-  loss: Sum
-  metrics: dict[str, Sum]
+  loss: WeightedMean
+  metrics: dict[str, WeightedMean]
   state: Any = ()
 
 
@@ -64,19 +65,20 @@ class Context:
   micro_batch: jax.Array | int = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Objective:
   """Base of objectives: a frozen dataclass of hyper-parameters.
 
   The tree of trained parameters is `{'model': ..., 'heads': {name: ...}}`;
   an objective with parameters of its own (a projection head) makes them in
   `init_heads` and finds them in `params['heads'][self.name]`.
+
+  Attributes:
+    name: prefix of its metrics and key of its head, such as 'mlm'; no two
+      objectives of a mixture share one.
   """
 
-  @property
-  def name(self) -> str:
-    """Prefix of its metrics and key of its head, such as 'mlm'."""
-    raise NotImplementedError
+  name: str
 
   def longest_row(self, length: int) -> int:
     """Tokens of the longest row that the model reads of a stream's rows.
@@ -142,7 +144,7 @@ class Objective:
     raise NotImplementedError
 
 
-def mean(value: Sum) -> jax.Array:
+def mean(value: WeightedMean) -> jax.Array:
   """total / weight, and 0 where the weight is 0."""
   return jnp.where(
     value.weight > 0,

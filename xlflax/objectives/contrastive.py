@@ -76,7 +76,7 @@ class SentenceAlignment(base.Objective):
     projection_dim: None, or the width of a `ProjectionHead`.
     queue: None for in-batch contrast, else that of momentum contrast, which
       has direction FORWARD only.
-    name_prefix: the objective's name.
+    name: the objective's name.
   """
 
   temperature: float = 0.05
@@ -86,7 +86,7 @@ class SentenceAlignment(base.Objective):
   layer: int | None = None
   projection_dim: int | None = None
   queue: MomentumQueue | None = None
-  name_prefix: str = 'align'
+  name: str = 'align'
 
   def __post_init__(self):
     enums.coerce(self, 'pooling', Pooling)
@@ -120,10 +120,6 @@ class SentenceAlignment(base.Objective):
         fix="set direction to 'forward', and the stream's "
         "PairOptions.order to 'random' so that both sides ask",
       )
-
-  @property
-  def name(self) -> str:
-    return self.name_prefix
 
   def init_heads(self, model, rng: jax.Array) -> Any:
     """The projection head's parameters, if there is one.
@@ -210,7 +206,7 @@ class SentenceAlignment(base.Objective):
       )
     loss = sum(result.loss for result in results) / len(results)
     return base.ObjectiveOutput(
-      base.Sum(jnp.sum(loss), jnp.sum(weights)),
+      base.WeightedMean(jnp.sum(loss), jnp.sum(weights)),
       self._metrics(rows, context, results, weights),
       state,
     )

@@ -19,13 +19,13 @@ class _Rows(NamedTuple):
     params: those that read them (`inputs.bind`).
     batch: what is to be predicted, and what describes it.
     token_ids: [N, T], what the model sees.
-    plan: the chosen tokens.
+    choice: the chosen tokens.
   """
 
   params: Any
   batch: dict[str, jax.Array]
   token_ids: jax.Array
-  plan: masking.Plan
+  choice: masking.Choice
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class CrossAttentionMLM(MaskedLM):
   tokens (of both sides). The fields are those of `MaskedLM`.
   """
 
-  name_prefix: str = 'ca_mlm'
+  name: str = 'ca_mlm'
 
   def init_heads(self, model, rng: jax.Array) -> Any:
     """No parameters.
@@ -112,16 +112,16 @@ class CrossAttentionMLM(MaskedLM):
     """Loss and metrics of the states H^L and S^L [N, T, H] of a group."""
     states = jnp.stack([plug_out, plug_in], axis=1)
     states = states.reshape(-1, *states.shape[2:])  # [2N, T, H]
-    batch, plan = jax.tree.map(
-      lambda x: jnp.repeat(x, 2, axis=0), (group.batch, group.plan)
+    batch, choice = jax.tree.map(
+      lambda x: jnp.repeat(x, 2, axis=0), (group.batch, group.choice)
     )
-    scored = self._losses(model, group.params, batch, states, plan)
+    scored = self._losses(model, group.params, batch, states, choice)
     loss, correct, weights, languages = (  # [2N, K] -> [N, 2, K]
       x.reshape(-1, 2, *x.shape[1:]) for x in scored
     )
     total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
     return base.ObjectiveOutput(
-      base.Sum(total, jnp.sum(weights[:, 0])),
+      base.WeightedMean(total, jnp.sum(weights[:, 0])),
       self._terms(
         group,
         context,

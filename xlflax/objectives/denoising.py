@@ -42,7 +42,7 @@ class SpanCorruption(SequenceToSequence):
   max_noise_density: float | None = None
   mean_span_length: float = 3.0
   decoder_start: DecoderStart = DecoderStart.PAD
-  name_prefix: str = 'span_corruption'
+  name: str = 'span_corruption'
 
   def __post_init__(self):
     super().__post_init__()
@@ -98,7 +98,7 @@ class Infilling(SequenceToSequence):
   poisson_lambda: float = 3.5
   permute_sentences: bool = True
   source_symbols: SourceSymbols = SourceSymbols.LANGUAGE_LAST
-  name_prefix: str = 'infilling'
+  name: str = 'infilling'
 
   def __post_init__(self):
     super().__post_init__()
@@ -118,10 +118,10 @@ class Infilling(SequenceToSequence):
     if self.permute_sentences:
       source = infilling.permute_sentences(source, order_rng, vocabulary)
     starts = infilling.word_starts(source, vocabulary)
-    plan = self.policy(
+    word_spans = self.policy(
       span_rng, jnp.sum(starts, axis=1, dtype=jnp.int32), starts.shape[1]
     )
-    return infilling.apply(source, plan, vocabulary), batch, None
+    return infilling.apply(source, word_spans, vocabulary), batch, None
 
 
 class Predicted(enum.Enum):
@@ -157,7 +157,7 @@ class TokenMasking(SequenceToSequence):
   random_probability: float = 0.1
   random_words: RandomWords = RandomWords.VOCABULARY
   predicted: Predicted = Predicted.MASKED
-  name_prefix: str = 'token_masking'
+  name: str = 'token_masking'
 
   def __post_init__(self):
     super().__post_init__()
@@ -166,10 +166,10 @@ class TokenMasking(SequenceToSequence):
     masked_lm.masker(self)  # its settings are checked where it is made
 
   def rows(self, batch, context: base.Context, rng: jax.Array):
-    token_ids, plan = masked_lm.masker(self).mask(batch, context, rng)
+    token_ids, choice = masked_lm.masker(self).mask(batch, context, rng)
     source = {**batch, batch_lib.TOKEN_IDS: token_ids}
     if self.predicted is Predicted.ALL:
       return source, batch, None
     shape = batch[batch_lib.TOKEN_IDS].shape
-    chosen = row_edits.add(shape[1], plan.positions, plan.weights) > 0
+    chosen = row_edits.add(shape[1], choice.positions, choice.weights) > 0
     return source, batch, chosen

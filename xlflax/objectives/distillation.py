@@ -12,7 +12,7 @@ from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.models import api as models_api
 from xlflax.objectives import base, inputs, masked_lm, masking, metrics
-from xlflax.objectives.distillation_loss import table_kl
+from xlflax.objectives.distillation_loss import linear_kl
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Distillation(base.Objective):
     random_probability: share shown as a random word; the rest is shown as is.
     slots_per_chunk: chosen positions of each row that are scored at a time;
       None for all K.
-    name_prefix: the objective's name.
+    name: the objective's name.
   """
 
   teacher: str
@@ -65,7 +65,7 @@ class Distillation(base.Objective):
   mask_probability: float = 0.8
   random_probability: float = 0.1
   slots_per_chunk: int | None = None
-  name_prefix: str = 'distill'
+  name: str = 'distill'
 
   def __post_init__(self):
     _ = self._masked_lm  # its settings are checked where it is made
@@ -82,10 +82,6 @@ class Distillation(base.Objective):
         got=self.slots_per_chunk,
         expected='at least 1',
       )
-
-  @property
-  def name(self) -> str:
-    return self.name_prefix
 
   @property
   def _masked_lm(self) -> masked_lm.MaskedLM:
@@ -170,7 +166,7 @@ class Distillation(base.Objective):
       )
     return languages.index(self.language)
 
-  def _teacher_scorer(self, model, token_ids, batch, state, plan):
+  def _teacher_scorer(self, model, token_ids, batch, state, choice):
     """What the teacher scores the chosen positions with; see `_scorer`."""
     module = self._module(model)
     if token_ids.shape[1] > module.config.max_length:
@@ -190,14 +186,14 @@ class Distillation(base.Objective):
       token_ids,
       **{**inputs.arguments(batch), 'language_ids': languages},
     )
-    return _scorer(module, params, states, plan)
+    return _scorer(module, params, states, choice)
 
   def __call__(
     self, model, params, batch, context: base.Context
   ) -> base.ObjectiveOutput:
     params = inputs.bind(model, params, batch, context.vocabulary)
     mask_rng, dropout_rng = jax.random.split(context.rng)
-    token_ids, plan = self._masked_lm.mask(batch, context, mask_rng)
+    token_ids, choice = self._masked_lm.mask(batch, context, mask_rng)
     states = inputs.encode(
       model,
       params,
@@ -205,9 +201,9 @@ class Distillation(base.Objective):
       context=context,
       rng=dropout_rng,
     )
-    scored = table_kl(
-      _scorer(model, params, states, plan),
-      self._teacher_scorer(model, token_ids, batch, context.state, plan),
+    scored = linear_kl(
+      _scorer(model, params, states, choice),
+      self._teacher_scorer(model, token_ids, batch, context.state, choice),
       context.state['matched'],
       temperature=self.temperature,
       slots_per_chunk=self.slots_per_chunk,
@@ -215,20 +211,20 @@ class Distillation(base.Objective):
     language = self._language_id(context.vocabulary)
     text = masking.is_text(batch, context.vocabulary)
     others = text & (batch[batch_lib.LANGUAGE_IDS] != language)
-    in_language = plan.weights * ~jnp.any(others, axis=1)[:, None]
-    labels = masking.gather_rows(batch[batch_lib.TOKEN_IDS], plan.positions)
+    in_language = choice.weights * ~jnp.any(others, axis=1)[:, None]
+    labels = masking.gather_rows(batch[batch_lib.TOKEN_IDS], choice.positions)
     weights = in_language * context.state['matched'][labels]
     total = jnp.sum(jnp.where(weights > 0, scored.loss * weights, 0.0))
     return base.ObjectiveOutput(
-      base.Sum(total, jnp.sum(weights)),
-      self._metrics(batch, context, scored, weights, in_language, plan),
+      base.WeightedMean(total, jnp.sum(weights)),
+      self._metrics(batch, context, scored, weights, in_language, choice),
       context.state,
     )
 
-  def _metrics(self, batch, context, scored, weights, in_language, plan):
+  def _metrics(self, batch, context, scored, weights, in_language, choice):
     count = len(context.vocabulary.languages)
     ids = batch[batch_lib.LANGUAGE_IDS]
-    languages = masking.gather_rows(ids, plan.positions)
+    languages = masking.gather_rows(ids, choice.positions)
 
     def named(values, weights):
       return metrics.by_language(
@@ -255,9 +251,9 @@ def _place(leaf: jax.Array, value) -> jax.Array:
   )
 
 
-def _scorer(model, params, states, plan):
+def _scorer(model, params, states, choice):
   """(hidden [B, K, H], table [R, H], bias [R]) whose product are logits."""
   hidden = inputs.call(
-    model, params, 'transform', masking.gather_rows(states, plan.positions)
+    model, params, 'transform', masking.gather_rows(states, choice.positions)
   )
   return hidden, *inputs.call(model, params, 'output_table')

@@ -43,7 +43,7 @@ def kl_divergence(
   )
 
 
-def table_kl(
+def linear_kl(
   student,
   teacher,
   support: jax.Array,

@@ -167,7 +167,7 @@ def permute_sentences(rows, rng: jax.Array, vocabulary: VocabularySpec):
   return {**rows, batch_lib.TOKEN_IDS: row_edits.take(token_ids, order)}
 
 
-def apply(rows, plan: WordSpans, vocabulary: VocabularySpec):
+def apply(rows, word_spans: WordSpans, vocabulary: VocabularySpec):
   """Rows in which each span of words is one mask symbol.
 
   Before: token_ids `<s> a b c d </s>`, gaps [1], spans [2]; after:
@@ -175,7 +175,7 @@ def apply(rows, plan: WordSpans, vocabulary: VocabularySpec):
 
   Args:
     rows: as `xlflax.data.batch` documents, one segment a row.
-    plan: of `InfillingPolicy`, over the words that `word_starts` finds.
+    word_spans: of `InfillingPolicy`, over the words that `word_starts` finds.
     vocabulary: has the mask symbol.
 
   Returns:
@@ -184,10 +184,12 @@ def apply(rows, plan: WordSpans, vocabulary: VocabularySpec):
   text = masking.is_text(rows, vocabulary)
   starts = word_starts(rows, vocabulary)
   length = text.shape[1]
-  first = row_edits.exclusive_sum(plan.spans) + jnp.cumsum(plan.gaps, axis=1)
-  where = jnp.where(plan.used, first, length + 1)  # beyond: dropped
-  stop = jnp.where(plan.used, first + plan.spans, length + 1)
-  ones = jnp.ones_like(plan.spans)
+  first = row_edits.exclusive_sum(word_spans.spans) + jnp.cumsum(
+    word_spans.gaps, axis=1
+  )
+  where = jnp.where(word_spans.used, first, length + 1)  # beyond: dropped
+  stop = jnp.where(word_spans.used, first + word_spans.spans, length + 1)
+  ones = jnp.ones_like(word_spans.spans)
   # Of each word, and of what follows the last one, [B, T + 1]:
   covered = jnp.cumsum(
     row_edits.add(length + 1, where, ones)

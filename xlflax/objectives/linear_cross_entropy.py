@@ -16,21 +16,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from xlflax.objectives.losses import TokenLoss
+
 # On a CPU, more float32 logits than the first number are computed in parts of
 # about the second one: 64 MB and 4 MB (docs/performance.md).
 _CPU_WHOLE_LOGITS = 2**24
 _CPU_PART_LOGITS = 2**20
-
-
-class TokenLoss(NamedTuple):
-  """Per row: the loss, and 1.0 where the label has the largest logit.
-
-  A tie for the largest logit counts as right. No gradient flows through
-  `correct`.
-  """
-
-  loss: jax.Array
-  correct: jax.Array
 
 
 class _Chunks(NamedTuple):
@@ -103,7 +94,7 @@ class _Chunks(NamedTuple):
     return inside, runs // self.num_parts * self._run + place
 
 
-def _plan(rows: int, chunk_size: int, *, sharded: bool) -> _Chunks:
+def _chunks_of(rows: int, chunk_size: int, *, sharded: bool) -> _Chunks:
   """Parts of at most `chunk_size` rows; in groups if they may be sharded.
 
   Among the counts of parts that divide `rows`, up to twice the smallest
@@ -280,7 +271,7 @@ def _cpu_chunk_size(num_labels: int, rows: int) -> int | None:
   return max(_CPU_PART_LOGITS // num_labels, 256)
 
 
-def table_cross_entropy(
+def linear_cross_entropy(
   hidden: jax.Array,
   table: jax.Array,
   bias: jax.Array,
@@ -308,5 +299,5 @@ def table_cross_entropy(
     chunk_size = _cpu_chunk_size(labels.shape[0], rows)
   if chunk_size is None or chunk_size >= rows:
     return _whole(hidden, table, bias, labels)
-  chunks = _plan(rows, chunk_size, sharded=jax.device_count() > 1)
+  chunks = _chunks_of(rows, chunk_size, sharded=jax.device_count() > 1)
   return _chunked(chunks, keep, hidden, table, bias, labels)

@@ -1,22 +1,22 @@
 """Pure losses: arrays in, one loss per row out; the caller weighs and sums."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
-from xlflax.objectives.linear_cross_entropy import (
-  TokenLoss,
-  table_cross_entropy,
-)
-
-__all__ = [
-  'TokenLoss',
-  'cross_entropy',
-  'info_nce',
-  'l2_normalize',
-  'table_cross_entropy',
-]
-
 _MASKED = -1e30  # a finite stand-in for -inf: gradients stay finite
+
+
+class TokenLoss(NamedTuple):
+  """Per row: the loss, and 1.0 where the label has the largest logit.
+
+  A tie for the largest logit counts as right. No gradient flows through
+  `correct`.
+  """
+
+  loss: jax.Array
+  correct: jax.Array
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> TokenLoss:

@@ -10,10 +10,8 @@ from xlflax import enums, errors
 from xlflax.data import batch as batch_lib
 from xlflax.objectives import base, inputs, masking, metrics, two_sided
 from xlflax.objectives import random_words as random_words_lib
-from xlflax.objectives.linear_cross_entropy import (
-  TokenLoss,
-  table_cross_entropy,
-)
+from xlflax.objectives.linear_cross_entropy import linear_cross_entropy
+from xlflax.objectives.losses import TokenLoss
 from xlflax.objectives.random_words import RandomWords
 
 
@@ -45,7 +43,7 @@ class MaskedLM(base.Objective):
       the token's own LANGUAGE (as embeddings that are not shared need).
     head: where the vocabulary is scored.
     chunk_size: rows of the vocabulary scored at a time; None for all at once.
-    name_prefix: the objective's name.
+    name: the objective's name.
   """
 
   mask_ratio: masking.MaskRatio = 0.15
@@ -55,7 +53,7 @@ class MaskedLM(base.Objective):
   random_words: RandomWords = RandomWords.VOCABULARY
   head: Head = Head.GATHERED
   chunk_size: int | None = None
-  name_prefix: str = 'mlm'
+  name: str = 'mlm'
 
   def __post_init__(self):
     enums.coerce(self, 'head', Head)
@@ -69,10 +67,6 @@ class MaskedLM(base.Objective):
       )
 
   @property
-  def name(self) -> str:
-    return self.name_prefix
-
-  @property
   def policy(self) -> masking.MaskingPolicy:
     """Which tokens are chosen and what is done to them."""
     return masking.MaskingPolicy(
@@ -83,26 +77,26 @@ class MaskedLM(base.Objective):
     )
 
   def mask(self, batch, context: base.Context, rng: jax.Array):
-    """Returns (input ids [B, T], plan with K slots)."""
-    plan_rng, word_rng = jax.random.split(rng)
+    """Returns (input ids [B, T], choice with K slots)."""
+    choice_rng, word_rng = jax.random.split(rng)
     maskable = masking.is_text(batch, context.vocabulary)
-    plan = self.policy(plan_rng, maskable, context.step)
+    choice = self.policy(choice_rng, maskable, context.step)
     languages = masking.gather_rows(
-      batch[batch_lib.LANGUAGE_IDS], plan.positions
+      batch[batch_lib.LANGUAGE_IDS], choice.positions
     )
     words = random_words_lib.draw(
       self.random_words, word_rng, languages, context.vocabulary
     )
-    token_ids = masking.apply_plan(
-      batch[batch_lib.TOKEN_IDS], plan, words, context.vocabulary
+    token_ids = masking.apply_choice(
+      batch[batch_lib.TOKEN_IDS], choice, words, context.vocabulary
     )
-    return token_ids, plan
+    return token_ids, choice
 
   def _score(self, model, params, states, labels) -> TokenLoss:
     """Loss and correctness [B, N] of `states [B, N, H]`, `labels [B, N]`."""
     hidden = inputs.call(model, params, 'transform', states)
     table, bias = inputs.call(model, params, 'output_table')
-    result = table_cross_entropy(
+    result = linear_cross_entropy(
       hidden.reshape(-1, hidden.shape[-1]),
       table,
       bias,
@@ -111,7 +105,7 @@ class MaskedLM(base.Objective):
     )
     return TokenLoss(*(value.reshape(labels.shape) for value in result))
 
-  def _losses(self, model, params, batch, states, plan):
+  def _losses(self, model, params, batch, states, choice):
     """Loss, correctness, weights and languages, [B, K] or [B, T] each."""
     labels, languages = (
       batch[batch_lib.TOKEN_IDS],
@@ -119,16 +113,16 @@ class MaskedLM(base.Objective):
     )
     if self.head is Head.EVERY_POSITION:
       weights = masking.scatter_rows(
-        jnp.zeros(labels.shape, jnp.float32), plan.positions, plan.weights
+        jnp.zeros(labels.shape, jnp.float32), choice.positions, choice.weights
       )
       return (*self._score(model, params, states, labels), weights, languages)
     states, labels, languages = (
-      masking.gather_rows(array, plan.positions)
+      masking.gather_rows(array, choice.positions)
       for array in (states, labels, languages)
     )
     return (
       *self._score(model, params, states, labels),
-      plan.weights,
+      choice.weights,
       languages,
     )
 
@@ -149,7 +143,7 @@ class MaskedLM(base.Objective):
     """Loss and metrics of rows that share their parameters."""
     params = inputs.bind(model, params, batch, context.vocabulary)
     mask_rng, dropout_rng = jax.random.split(context.rng)
-    token_ids, plan = self.mask(batch, context, mask_rng)
+    token_ids, choice = self.mask(batch, context, mask_rng)
     states = inputs.encode(
       model,
       params,
@@ -158,11 +152,11 @@ class MaskedLM(base.Objective):
       rng=dropout_rng,
     )
     loss, correct, weights, languages = self._losses(
-      model, params, batch, states, plan
+      model, params, batch, states, choice
     )
     total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
     return base.ObjectiveOutput(
-      base.Sum(total, jnp.sum(weights)),
+      base.WeightedMean(total, jnp.sum(weights)),
       self._metrics(batch, context, loss, correct, weights, languages),
     )
 
@@ -196,7 +190,7 @@ class TranslationLM(MaskedLM):
   VECO 25 % of bilingual rows.
   """
 
-  name_prefix: str = 'tlm'
+  name: str = 'tlm'
 
 
 _MASKING = (

@@ -1,7 +1,7 @@
 """Masked language modelling's choices: which tokens, what is done to them.
 
-A policy returns a `Plan` (positions, weights, actions); a source of random
-words returns ids; `apply_plan` puts both together. All of it runs on the
+A policy returns a `Choice` (positions, weights, actions); a source of random
+words returns ids; `apply_choice` puts both together. All of it runs on the
 device with static shapes (Devlin et al. 2019, section 3.1).
 """
 
@@ -29,7 +29,7 @@ class Action(enum.IntEnum):
   RANDOM = 2
 
 
-class Plan(NamedTuple):
+class Choice(NamedTuple):
   """The chosen tokens of each row, in K slots.
 
   Attributes:
@@ -212,8 +212,8 @@ class MaskingPolicy:
     wanted = jnp.clip(wanted.astype(jnp.int32), 1, slots)
     return jnp.minimum(wanted, available)
 
-  def __call__(self, rng: jax.Array, maskable: jax.Array, step) -> Plan:
-    """Draws a plan.
+  def __call__(self, rng: jax.Array, maskable: jax.Array, step) -> Choice:
+    """Draws a choice.
 
     Args:
       rng: key.
@@ -221,7 +221,7 @@ class MaskingPolicy:
       step: int scalar, for a scheduled ratio.
 
     Returns:
-      A plan with K = `num_slots(T)` slots.
+      A choice with K = `num_slots(T)` slots.
     """
     slots = self.num_slots(maskable.shape[1])
     position_rng, action_rng = jax.random.split(rng)
@@ -238,7 +238,7 @@ class MaskingPolicy:
         Action.KEEP,
       ),
     )
-    return Plan(
+    return Choice(
       positions,
       chosen.astype(jnp.float32),
       jnp.where(chosen, action, Action.KEEP),
@@ -265,8 +265,11 @@ def scatter_rows(
   )(array, positions, values)
 
 
-def apply_plan(
-  token_ids: jax.Array, plan: Plan, words: jax.Array, vocabulary: VocabularySpec
+def apply_choice(
+  token_ids: jax.Array,
+  choice: Choice,
+  words: jax.Array,
+  vocabulary: VocabularySpec,
 ) -> jax.Array:
   """The model's input: chosen tokens masked, replaced or kept.
 
@@ -275,14 +278,14 @@ def apply_plan(
 
   Args:
     token_ids: int32 [B, T].
-    plan: K slots a row.
+    choice: K slots a row.
     words: int32 [B, K], the random words.
     vocabulary: has the mask symbol.
 
   Returns:
     int32 [B, T].
   """
-  seen = gather_rows(token_ids, plan.positions)
-  seen = jnp.where(plan.actions == Action.MASK, vocabulary.mask_id, seen)
-  seen = jnp.where(plan.actions == Action.RANDOM, words, seen)
-  return scatter_rows(token_ids, plan.positions, seen)
+  seen = gather_rows(token_ids, choice.positions)
+  seen = jnp.where(choice.actions == Action.MASK, vocabulary.mask_id, seen)
+  seen = jnp.where(choice.actions == Action.RANDOM, words, seen)
+  return scatter_rows(token_ids, choice.positions, seen)

@@ -1,4 +1,4 @@
-"""Metrics as `Sum`s: added up on device or host, finished on the host.
+"""Metrics as `WeightedMean`s: added up on device or host, finished on the host.
 
 The last part of a metric's name says how it is finished:
 
@@ -15,17 +15,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.objectives.base import ObjectiveOutput, Sum
+from xlflax.objectives.base import ObjectiveOutput, WeightedMean
 
 TOKENS = 'tokens'
 PERPLEXITY = 'perplexity'
 _LARGEST_EXPONENT = 700.0  # exp stays a finite double
 
 
-def add(a: dict[str, Sum], b: dict[str, Sum]) -> dict[str, Sum]:
+def add(
+  a: dict[str, WeightedMean], b: dict[str, WeightedMean]
+) -> dict[str, WeightedMean]:
   """The sum of two metric dicts; a name that only one has is kept as it is."""
   both = {
-    name: Sum(a[name].total + b[name].total, a[name].weight + b[name].weight)
+    name: WeightedMean(
+      a[name].total + b[name].total, a[name].weight + b[name].weight
+    )
     for name in a
     if name in b
   }
@@ -36,7 +40,7 @@ def add_outputs(outputs: Sequence[ObjectiveOutput]) -> ObjectiveOutput:
   """One output, without a state, for the rows of several."""
   total, *rest = outputs
   for output in rest:
-    loss = Sum(
+    loss = WeightedMean(
       total.loss.total + output.loss.total,
       total.loss.weight + output.loss.weight,
     )
@@ -49,7 +53,7 @@ def by_language(
   weights: jax.Array,
   language_ids: jax.Array,
   num_languages: int,
-) -> Sum:
+) -> WeightedMean:
   """Sums of weights * values and of weights for each language.
 
   A masked reduction, not a scatter: exact in float32, the same bits in every
@@ -62,12 +66,12 @@ def by_language(
     num_languages: at least 1.
 
   Returns:
-    `Sum` of shape [num_languages].
+    `WeightedMean` of shape [num_languages].
   """
   values = jnp.where(weights > 0, values * weights, 0.0).reshape(1, -1)
   ids = jnp.asarray(language_ids).reshape(1, -1)
   mine = ids == jnp.arange(num_languages, dtype=ids.dtype)[:, None]
-  return Sum(
+  return WeightedMean(
     jnp.sum(jnp.where(mine, values, 0.0), axis=1),
     jnp.sum(jnp.where(mine, weights.reshape(1, -1), 0.0), axis=1),
   )
@@ -75,7 +79,7 @@ def by_language(
 
 def count_by_language(
   present: jax.Array, language_ids: jax.Array, num_languages: int
-) -> Sum:
+) -> WeightedMean:
   """Number of true entries of `present` per language, for a `tokens` metric.
 
   Before: present [[1, 1, 0]], language_ids [[2, 2, 0]], 3 languages; after:
@@ -98,16 +102,16 @@ def _finish(name: str, total: float, weight: float) -> float:
 
 
 def finalize(
-  metrics: dict[str, Sum], languages: tuple[str, ...]
+  metrics: dict[str, WeightedMean], languages: tuple[str, ...]
 ) -> dict[str, float]:
   """Plain numbers of summed metrics, on the host, in float64.
 
-  Before: `{'mlm/loss': Sum([6., 0., 1.], [3., 0., 1.])}` with languages
-  `('en', 'de', 'fr')`; after:
+  Before: `{'mlm/loss': WeightedMean([6., 0., 1.], [3., 0., 1.])}` with
+  languages `('en', 'de', 'fr')`; after:
   `{'mlm/loss': 1.75, 'mlm/loss/en': 2.0, 'mlm/loss/fr': 1.0}`.
 
   Args:
-    metrics: name -> `Sum` of shape [] or [languages].
+    metrics: name -> `WeightedMean` of shape [] or [languages].
     languages: codes, in the order of the language ids.
 
   Returns:

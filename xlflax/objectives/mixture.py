@@ -145,7 +145,7 @@ class ObjectiveMixture:
           'Two different objectives of a mixture have one name',
           got=repr(name),
           where=f'entry {i}, stream {entry.stream!r}',
-          fix='give one of them another name_prefix',
+          fix='give one of them another name',
         )
 
   def _check_pattern(self):

@@ -16,12 +16,12 @@ from xlflax.objectives import (
   base,
   discriminator,
   inputs,
-  losses,
   masked_lm,
   masking,
   metrics,
   table_sampling,
 )
+from xlflax.objectives.linear_cross_entropy import linear_cross_entropy
 
 # Tables that a generator can have in common with the model.
 _SHARED = ('token', 'position')
@@ -87,7 +87,7 @@ class ReplacedTokenDetection(base.Objective):
     embeddings: SEPARATE or SHARED; the latter needs one `hidden_dim`.
     chunk_size: rows of the vocabulary scored at a time, in the generator's
       loss and draws; None for all, float32 [B * K, V] twice.
-    name_prefix: the objective's name.
+    name: the objective's name.
   """
 
   generator: model_config.EncoderConfig
@@ -99,7 +99,7 @@ class ReplacedTokenDetection(base.Objective):
   discriminator_weight: float = 50.0
   embeddings: GeneratorEmbeddings = GeneratorEmbeddings.SEPARATE
   chunk_size: int | None = None
-  name_prefix: str = 'rtd'
+  name: str = 'rtd'
 
   def __post_init__(self):
     enums.coerce(self, 'embeddings', GeneratorEmbeddings)
@@ -112,10 +112,6 @@ class ReplacedTokenDetection(base.Objective):
           expected='a number above 0',
           where=f'objective {self.name!r}',
         )
-
-  @property
-  def name(self) -> str:
-    return self.name_prefix
 
   @property
   def _masked_lm(self) -> masked_lm.MaskedLM:
@@ -211,9 +207,9 @@ class ReplacedTokenDetection(base.Objective):
   def _replace(self, model, params, batch, context, rng) -> _Replaced:
     """Masks the batch, trains the generator on it, draws from it."""
     mask_rng, dropout_rng, draw_rng = jax.random.split(rng, 3)
-    masked, plan = self._masked_lm.mask(batch, context, mask_rng)
+    masked, choice = self._masked_lm.mask(batch, context, mask_rng)
     labels, languages = (
-      masking.gather_rows(batch[key], plan.positions)
+      masking.gather_rows(batch[key], choice.positions)
       for key in (batch_lib.TOKEN_IDS, batch_lib.LANGUAGE_IDS)
     )
     generator = self.generator_module(model)
@@ -231,22 +227,22 @@ class ReplacedTokenDetection(base.Objective):
       generator,
       params,
       'transform',
-      masking.gather_rows(states, plan.positions),
+      masking.gather_rows(states, choice.positions),
     )
     hidden = hidden.reshape(-1, hidden.shape[-1])  # [B * K, H]
     table, bias = inputs.call(generator, params, 'output_table')
-    scored = losses.table_cross_entropy(
+    scored = linear_cross_entropy(
       hidden, table, bias, labels.reshape(-1), chunk_size=self.chunk_size
     )
     drawn = table_sampling.sample_tokens(
       draw_rng, hidden, table, bias, chunk_size=self.chunk_size
     )
-    drawn = jnp.where(plan.weights > 0, drawn.reshape(labels.shape), labels)
+    drawn = jnp.where(choice.weights > 0, drawn.reshape(labels.shape), labels)
     return _Replaced(
-      masking.scatter_rows(batch[batch_lib.TOKEN_IDS], plan.positions, drawn),
+      masking.scatter_rows(batch[batch_lib.TOKEN_IDS], choice.positions, drawn),
       scored.loss.reshape(labels.shape),
       scored.correct.reshape(labels.shape),
-      plan.weights,
+      choice.weights,
       languages,
     )
 
@@ -273,7 +269,7 @@ class ReplacedTokenDetection(base.Objective):
     found = discriminator.binary_cross_entropy(logits, replaced)
     present = masking.is_present(batch, context.vocabulary).astype(jnp.float32)
     tokens = jnp.sum(present)
-    generator_sum = base.Sum(
+    generator_sum = base.WeightedMean(
       jnp.sum(jnp.where(made.weights > 0, made.loss, 0.0)),
       jnp.sum(made.weights),
     )
@@ -283,7 +279,7 @@ class ReplacedTokenDetection(base.Objective):
       jnp.where(present > 0, found.loss, 0.0)
     )
     return base.ObjectiveOutput(
-      base.Sum(total, tokens),
+      base.WeightedMean(total, tokens),
       self._metrics(batch, context, made, found, replaced, present),
     )
 

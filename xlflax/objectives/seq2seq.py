@@ -42,14 +42,14 @@ class SequenceToSequence(base.Objective):
     decoder_start: the decoder's first input.
     source_symbols: what the encoder's rows begin and end with.
     chunk_size: rows of the vocabulary scored at a time; None for all at once.
-    name_prefix: the objective's name.
+    name: the objective's name.
   """
 
   label_smoothing: float = 0.0
   decoder_start: DecoderStart = DecoderStart.LANGUAGE
   source_symbols: SourceSymbols = SourceSymbols.BOS
   chunk_size: int | None = None
-  name_prefix: str = 'seq2seq'
+  name: str = 'seq2seq'
 
   def __post_init__(self):
     enums.coerce(self, 'decoder_start', DecoderStart)
@@ -66,10 +66,6 @@ class SequenceToSequence(base.Objective):
         got=self.chunk_size,
         expected='at least 1',
       )
-
-  @property
-  def name(self) -> str:
-    return self.name_prefix
 
   def rows(
     self, batch, context: base.Context, rng: jax.Array
@@ -137,7 +133,7 @@ class SequenceToSequence(base.Objective):
     )
     total = jnp.sum(jnp.where(target.weights > 0, score.loss, 0.0))
     return base.ObjectiveOutput(
-      base.Sum(total, jnp.sum(target.weights)),
+      base.WeightedMean(total, jnp.sum(target.weights)),
       self._metrics(context, source, target, score),
     )
 
@@ -162,7 +158,7 @@ class SequenceToSequence(base.Objective):
       f'{self.name}/loss': loss,
       f'{self.name}/{metrics.PERPLEXITY}': nll,
       f'{self.name}/accuracy': correct,
-      f'{self.name}/{metrics.TOKENS}': base.Sum(
+      f'{self.name}/{metrics.TOKENS}': base.WeightedMean(
         read.total + written.total, read.weight + written.weight
       ),
     }
@@ -216,7 +212,7 @@ class Translation(SequenceToSequence):
   mask_probability: float = 0.8
   random_probability: float = 0.1
   random_words: RandomWords = RandomWords.VOCABULARY
-  name_prefix: str = 'translation'
+  name: str = 'translation'
 
   def __post_init__(self):
     super().__post_init__()

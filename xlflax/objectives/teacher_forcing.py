@@ -14,7 +14,7 @@ from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.objectives import inputs, masking
-from xlflax.objectives.linear_cross_entropy import table_cross_entropy
+from xlflax.objectives.linear_cross_entropy import linear_cross_entropy
 
 
 class DecoderStart(enum.Enum):
@@ -201,14 +201,16 @@ def score(
     states: [B, S, H].
     labels: int [B, S].
     label_smoothing: e in [0, 1).
-    chunk_size: see `table_loss.table_cross_entropy`.
+    chunk_size: see `linear_cross_entropy.linear_cross_entropy`.
     vocab_size: V; rows of the table beyond it do not count.
   """
   hidden = inputs.call(model, params, 'transform', states)
   table, bias = inputs.call(model, params, 'output_table')
   hidden = hidden.reshape(-1, hidden.shape[-1])
   flat = labels.reshape(-1)
-  result = table_cross_entropy(hidden, table, bias, flat, chunk_size=chunk_size)
+  result = linear_cross_entropy(
+    hidden, table, bias, flat, chunk_size=chunk_size
+  )
   loss = result.loss
   if label_smoothing:
     loss += label_smoothing * _above_mean(hidden, table, bias, flat, vocab_size)

@@ -14,7 +14,7 @@ _STRIPE = 1 << 20  # entries that may all be among the best
 
 
 def limits_of_both(
-  both: tuple['Best', 'Best'], i: int, j: int, block: np.ndarray
+  both: tuple['TopK', 'TopK'], i: int, j: int, block: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
   """What entries must exceed to be among the best of their row or column.
 
@@ -28,15 +28,15 @@ def limits_of_both(
     ([rows], [columns]).
   """
   return (
-    both[0].known(i, len(block)) if j else least_of_best(block, both[0].size),
+    both[0].known(i, len(block)) if j else lower_limits(block, both[0].size),
     both[1].known(j, block.shape[1])
     if i
-    else least_of_best(block, both[1].size, axis=0),
+    else lower_limits(block, both[1].size, axis=0),
   )
 
 
 def take_both(
-  both: tuple['Best', 'Best'],
+  both: tuple['TopK', 'TopK'],
   found: 'Hits',
   i: int,
   j: int,
@@ -116,7 +116,7 @@ def hits(block: np.ndarray, wanted: np.ndarray) -> Iterator[Hits]:
       )
 
 
-def least_of_best(block: np.ndarray, k: int, *, axis: int = 1) -> np.ndarray:
+def lower_limits(block: np.ndarray, k: int, *, axis: int = 1) -> np.ndarray:
   """Limits below the k-th greatest entries along an axis, [other axis].
 
   So many parts of the block have an entry above them. -inf if the block is
@@ -135,7 +135,7 @@ def least_of_best(block: np.ndarray, k: int, *, axis: int = 1) -> np.ndarray:
   )
 
 
-class Best:
+class TopK:
   """The k greatest of each of N rows, over blocks of columns."""
 
   def __init__(self, rows: int, k: int):

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.similarity import blockwise_top_k as best_of_blocks
-from xlflax.similarity import neighbours, products
-from xlflax.similarity.blockwise_top_k import Best
+from xlflax.similarity import blockwise_top_k, neighbours, products
+from xlflax.similarity.blockwise_top_k import TopK
 from xlflax.similarity.neighbours import Neighbours
 from xlflax.similarity.products import Blocks
 
@@ -54,20 +53,20 @@ def search(
   """
   neighbours.check(queries, keys, k)
   both = (
-    Best(len(queries), min(k, len(keys))),
-    Best(len(keys), min(k, len(queries))),
+    TopK(len(queries), min(k, len(keys))),
+    TopK(len(keys), min(k, len(queries))),
   )
   top = min(top, len(keys))
   kept = _Kept(len(queries), len(keys), top, k, blocks)
   for i, j, block in products.inner_blocks(queries, keys, blocks):
-    limits = best_of_blocks.limits_of_both(both, i, j, block)
-    wanted = best_of_blocks.above(block, *limits)
+    limits = blockwise_top_k.limits_of_both(both, i, j, block)
+    wanted = blockwise_top_k.above(block, *limits)
     if not j:
       kept.begin(i, both[1])
     kept.mark(block, wanted, i, j)
-    for entries in best_of_blocks.hits(block, wanted):
+    for entries in blockwise_top_k.hits(block, wanted):
       kept.take(entries, i, j)
-      best_of_blocks.take_both(both, entries, i, j, limits)
+      blockwise_top_k.take_both(both, entries, i, j, limits)
     if j + block.shape[1] == len(keys):
       kept.end(i, len(block))
   of_queries, of_keys = (side.scores.mean(1) for side in both)
@@ -88,12 +87,12 @@ class _Kept:
     # Nothing is known of a key before k queries.
     first = max(k, queries // _LOOSE)
     self._start = -(-first // blocks.queries) * blocks.queries
-    self._best = Best(queries, min(max(32, 4 * top), keys))
+    self._best = TopK(queries, min(max(32, 4 * top), keys))
     self._bounds = np.full(queries, np.inf, np.float32)
     self._halves = np.zeros(keys, np.float32)
     self._limits = np.zeros(0, np.float32)
 
-  def begin(self, i: int, of_keys: Best) -> None:
+  def begin(self, i: int, of_keys: TopK) -> None:
     """A row of blocks begins: bounds are what is known of keys now."""
     if i >= self._start:
       # Rounding must not make a bound too low.
@@ -107,20 +106,20 @@ class _Kept:
     if j:
       self._limits = self._best.known(i, len(block))
     else:
-      self._limits = best_of_blocks.least_of_best(
+      self._limits = blockwise_top_k.lower_limits(
         block - halves, self._best.size
       )
-    for part in best_of_blocks.stripes(block):
+    for part in blockwise_top_k.stripes(block):
       wanted[part] |= block[part] - halves > self._limits[part, None]
 
-  def take(self, found: best_of_blocks.Hits, i: int, j: int) -> None:
+  def take(self, found: blockwise_top_k.Hits, i: int, j: int) -> None:
     """Takes in entries of a block."""
     if i < self._start:
       return
     bounds = found.scores - self._halves[j + found.columns]
     chosen = bounds > self._limits[found.rows]
     self._best.take(
-      best_of_blocks.Hits(
+      blockwise_top_k.Hits(
         found.rows[chosen], found.columns[chosen], bounds[chosen]
       ),
       i,

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax import errors
-from xlflax.similarity import blockwise_top_k as best_of_blocks
-from xlflax.similarity import checks, products
-from xlflax.similarity.blockwise_top_k import Best
+from xlflax.similarity import blockwise_top_k, checks, products
+from xlflax.similarity.blockwise_top_k import TopK
 from xlflax.similarity.products import BLOCKS, Blocks
 
 
@@ -51,17 +50,17 @@ def nearest(
     AnalysisError: no or not finite vectors, different sizes, k < 1.
   """
   check(queries, keys, k)
-  best = Best(len(queries), min(k, len(keys)))
+  best = TopK(len(queries), min(k, len(keys)))
   for i, j, block in products.inner_blocks(queries, keys, blocks):
     if penalties is not None:
       block = block - penalties[None, j : j + block.shape[1]].astype(np.float32)
     limits = (
       best.known(i, len(block))
       if j
-      else best_of_blocks.least_of_best(block, best.size)
+      else blockwise_top_k.lower_limits(block, best.size)
     )
-    wanted = best_of_blocks.above(block, limits)
-    for found in best_of_blocks.hits(block, wanted):
+    wanted = blockwise_top_k.above(block, limits)
+    for found in blockwise_top_k.hits(block, wanted):
       best.take(found, i, j)
   return _neighbours(best)
 
@@ -76,14 +75,14 @@ def nearest_both(
   """
   check(first, second, k)
   both = (
-    Best(len(first), min(k, len(second))),
-    Best(len(second), min(k, len(first))),
+    TopK(len(first), min(k, len(second))),
+    TopK(len(second), min(k, len(first))),
   )
   for i, j, block in products.inner_blocks(first, second, blocks):
-    limits = best_of_blocks.limits_of_both(both, i, j, block)
-    wanted = best_of_blocks.above(block, *limits)
-    for found in best_of_blocks.hits(block, wanted):
-      best_of_blocks.take_both(both, found, i, j, limits)
+    limits = blockwise_top_k.limits_of_both(both, i, j, block)
+    wanted = blockwise_top_k.above(block, *limits)
+    for found in blockwise_top_k.hits(block, wanted):
+      blockwise_top_k.take_both(both, found, i, j, limits)
   return _neighbours(both[0]), _neighbours(both[1])
 
 
@@ -98,5 +97,5 @@ def check(queries: np.ndarray, keys: np.ndarray, k: int) -> None:
     )
 
 
-def _neighbours(best: Best) -> Neighbours:
+def _neighbours(best: TopK) -> Neighbours:
   return Neighbours(best.scores, best.indices)

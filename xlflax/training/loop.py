@@ -13,9 +13,13 @@ from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.objectives import base
 from xlflax.objectives import metrics as metrics_lib
 from xlflax.training import checkpoints as checkpoints_lib
-from xlflax.training import devices, metric_writers, run_directory
+from xlflax.training import (
+  devices,
+  metric_accumulator,
+  metric_writers,
+  run_directory,
+)
 from xlflax.training import evaluation as evaluation_lib
-from xlflax.training import metric_accumulator as window_lib
 from xlflax.training import progress as progress_lib
 from xlflax.training import run as run_lib
 from xlflax.training import setup as setup_lib
@@ -101,7 +105,7 @@ class _Loop:
     )
     distributed.at_failure_of_others(self._checkpoints.describe_last)
     self._steps: dict[tuple[int, ...], Any] = {}
-    self._window = window_lib.Window()
+    self._accumulator = metric_accumulator.MetricAccumulator()
     self._losses: dict[str, float] = {}
     self._saved_metrics: dict[str, float] | None = None
     self._interrupted = False
@@ -159,7 +163,9 @@ class _Loop:
         report_dir=self._setup.model_dir / run_directory.REPORT
       )
     logging.info('Continuing from the checkpoint of step %d.', restored.step)
-    self._window = window_lib.Window.from_json(restored.meta['window'])
+    self._accumulator = metric_accumulator.MetricAccumulator.from_json(
+      restored.meta['metrics']
+    )
     return restored.state
 
   def _open_feeds(self, step: int):
@@ -201,7 +207,7 @@ class _Loop:
     while step < last:
       state, output = self._one_step(state, step)
       step += 1
-      self._window.add(output)
+      self._accumulator.add(output)
       self._progress.advance(step)
       if step == first + 1:
         jax.block_until_ready(output.loss)
@@ -229,8 +235,8 @@ class _Loop:
     return self._steps[active](state, batches)
 
   def _report(self, step: int) -> None:
-    """Takes the window's sums, checks them, writes and prints them."""
-    sums = self._window.take()
+    """Takes the accumulated sums, checks them, writes and prints them."""
+    sums = self._accumulator.take()
     self._check_finite(sums, step)
     languages = self._setup.spec.languages
     self._losses = {
@@ -239,7 +245,7 @@ class _Loop:
       'learning_rate': float(self._settings.optimizer.learning_rate(step - 1)),
     }
     metrics = self._losses | metrics_lib.finalize(
-      {k: base.Sum(*v) for k, v in sums.metrics.items()}, languages
+      {k: base.WeightedMean(*v) for k, v in sums.metrics.items()}, languages
     )
     if sums.skipped:
       metrics['skipped_steps'] = sums.skipped
@@ -313,11 +319,11 @@ class _Loop:
   def _save(self, state) -> None:
     """Saves a state whose steps are all known to be finite or skipped."""
     if self._settings.non_finite is step_lib.NonFinite.STOP:
-      self._check_finite(self._window.peek(), int(state.step))
+      self._check_finite(self._accumulator.peek(), int(state.step))
     if self._writer:
       self._writer.hasten()
     self._checkpoints.save(
       state,
-      {'window': self._window.to_json(), 'seed': self._settings.seed},
+      {'metrics': self._accumulator.to_json(), 'seed': self._settings.seed},
       self._saved_metrics,
     )

@@ -1,4 +1,4 @@
-"""Sums of the steps since the last report.
+"""The metric accumulator: sums of the steps since the last report.
 
 Steps hand over small device arrays; they are fetched only when a report or a
 checkpoint needs them, so that the host never waits for a step in between.
@@ -15,7 +15,7 @@ from xlflax.training import step as step_lib
 
 @dataclasses.dataclass
 class Sums:
-  """Totals over the window's steps, on the host, in float64.
+  """Totals over the accumulated steps, on the host, in float64.
 
   Attributes:
     steps: how many steps.
@@ -36,8 +36,8 @@ class Sums:
   )
 
 
-class Window:
-  """Collects step outputs; can be saved and restored within a window."""
+class MetricAccumulator:
+  """Adds up the outputs of steps; a checkpoint holds what it has so far."""
 
   def __init__(self):
     self._clear()
@@ -76,7 +76,7 @@ class Window:
     )
 
   def take(self) -> Sums:
-    """The sums so far; the window starts anew."""
+    """The sums so far; the accumulator is then empty."""
     sums = self.peek()
     self._clear()
     return sums
@@ -94,15 +94,15 @@ class Window:
     }
 
   @classmethod
-  def from_json(cls, value: dict[str, Any]) -> 'Window':
-    window = cls()
-    window._steps = value['steps']
-    window._scalars = dict(value['scalars'])
-    window._metrics = {
+  def from_json(cls, value: dict[str, Any]) -> 'MetricAccumulator':
+    accumulator = cls()
+    accumulator._steps = value['steps']
+    accumulator._scalars = dict(value['scalars'])
+    accumulator._metrics = {
       k: (np.asarray(pair[0], np.float64), np.asarray(pair[1], np.float64))
       for k, pair in value['metrics'].items()
     }
-    return window
+    return accumulator
 
   def _fetch(self) -> None:
     outputs, self._pending = jax.device_get(self._pending), []

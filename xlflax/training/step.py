@@ -37,7 +37,7 @@ class StepOutput(NamedTuple):
     tokens: [] tokens of all streams' batches, without padding.
   """
 
-  metrics: dict[str, base.Sum]
+  metrics: dict[str, base.WeightedMean]
   loss: jax.Array
   grad_norm: jax.Array
   finite: jax.Array
@@ -213,8 +213,8 @@ class StepBuilder(NamedTuple):
     state = choose(finite, advance, state)
     return state.replace(step=state.step + 1)
 
-  def _named(self, outputs) -> dict[str, base.Sum]:
-    metrics: dict[str, base.Sum] = {}
+  def _named(self, outputs) -> dict[str, base.WeightedMean]:
+    metrics: dict[str, base.WeightedMean] = {}
     for i, out in outputs.items():
       prefix = metric_prefix(self.mixture, i)
       own = f'{self.mixture.entries[i].objective.name}/'

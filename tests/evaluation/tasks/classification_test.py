@@ -170,9 +170,7 @@ def test_a_run_without_the_head_is_an_error(subject, fixed):
     (
       _with_head(
         subject,
-        question_answering.QuestionAnswering(
-          name_prefix='sequence_classification'
-        ),
+        question_answering.QuestionAnswering(name='sequence_classification'),
       ),
       'not been fine-tuned',
     ),

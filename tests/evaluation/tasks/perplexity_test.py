@@ -37,8 +37,8 @@ def _loss_in_numpy(subject, objective, batches):
       train=False,
       rng=rng,
     )
-    token_ids, plan = objective.mask(batch, context, jax.random.split(rng)[0])
-    return plan, subject.model.apply(
+    token_ids, choice = objective.mask(batch, context, jax.random.split(rng)[0])
+    return choice, subject.model.apply(
       {'params': subject.params['model']},
       token_ids,
       segment_ids=batch['segment_ids'],
@@ -49,10 +49,10 @@ def _loss_in_numpy(subject, objective, batches):
   losses, hits = [], []
   for index, batch in enumerate(batches):
     rng = jax.random.fold_in(jax.random.fold_in(key, index), 0)
-    plan, logits = masked_logits(batch, rng)
+    choice, logits = masked_logits(batch, rng)
     log_p = special.log_softmax(np.asarray(logits, np.float64), axis=-1)
-    for row, slot in np.argwhere(np.asarray(plan.weights) > 0):
-      place = int(plan.positions[row, slot])
+    for row, slot in np.argwhere(np.asarray(choice.weights) > 0):
+      place = int(choice.positions[row, slot])
       label = batch['token_ids'][row, place]
       losses.append(-log_p[row, place, label])
       hits.append(log_p[row, place].argmax() == label)

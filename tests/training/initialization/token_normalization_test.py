@@ -2,10 +2,17 @@
 
 import pytest
 
-from xlflax.training.initialization import token_normalization as token_forms
-from xlflax.training.initialization.token_normalization import Form, Notation
+from xlflax.training.initialization import token_normalization
+from xlflax.training.initialization.token_normalization import (
+  Notation,
+  PlainToken,
+)
 
-_FORMS = [Form('the', True), Form('ing', False), Form('New York', True)]
+_TOKENS = [
+  PlainToken('the', True),
+  PlainToken('ing', False),
+  PlainToken('New York', True),
+]
 
 
 @pytest.mark.parametrize(
@@ -16,51 +23,51 @@ _FORMS = [Form('the', True), Form('ing', False), Form('New York', True)]
   ],
 )
 def test_docstring(pieces, notation):
-  assert token_forms.notation_of(pieces) is notation
-  assert token_forms.forms(pieces) == _FORMS
+  assert token_normalization.notation_of(pieces) is notation
+  assert token_normalization.plain_tokens(pieces) == _TOKENS
 
 
 def test_wordpiece():
-  assert token_forms.forms(['the', '##ing', '##s']) == [
-    *_FORMS[:2],
-    Form('s', False),
+  assert token_normalization.plain_tokens(['the', '##ing', '##s']) == [
+    *_TOKENS[:2],
+    PlainToken('s', False),
   ]
 
 
 def test_ends_of_words():
-  assert token_forms.forms(['the</w>', 'hou', '</w>']) == [
-    Form('the', True),
-    Form('hou', False),
-    Form('', True),
+  assert token_normalization.plain_tokens(['the</w>', 'hou', '</w>']) == [
+    PlainToken('the', True),
+    PlainToken('hou', False),
+    PlainToken('', True),
   ]
 
 
 def test_byte_level_letters_are_bytes():
-  forms = token_forms.forms(
+  tokens = token_normalization.plain_tokens(
     ['ĠcafÃ©', 'Ġä½', 'Ã', '<s>', 'ĠÐ´Ð¾Ð¼', '…'], Notation.BYTE_LEVEL
   )
-  assert forms == [
-    Form('café', True),
-    Form('<0x20><0xE4><0xBD>', False),
-    Form('<0xC3>', False),
-    Form('<s>', False),
-    Form('дом', True),
-    Form('…', False),
+  assert tokens == [
+    PlainToken('café', True),
+    PlainToken('<0x20><0xE4><0xBD>', False),
+    PlainToken('<0xC3>', False),
+    PlainToken('<s>', False),
+    PlainToken('дом', True),
+    PlainToken('…', False),
   ]
 
 
 def test_every_byte_has_its_letter():
-  table = token_forms._bytes_of_letters()
+  table = token_normalization._bytes_of_letters()
   assert sorted(table.values()) == list(range(256))
   assert table['Ġ'] == ord(' ') and table['Ċ'] == ord('\n')
 
 
 def test_without_marks():
-  assert token_forms.notation_of(['a', 'b']) is Notation.SENTENCEPIECE
+  assert token_normalization.notation_of(['a', 'b']) is Notation.SENTENCEPIECE
 
 
 def test_normalize():
-  assert token_forms.normalize('Ｔｈｅ ﬁÄ') == 'the fiä'
+  assert token_normalization.normalize('Ｔｈｅ ﬁÄ') == 'the fiä'
 
 
 @pytest.mark.parametrize(
@@ -74,10 +81,10 @@ def test_normalize():
   ],
 )
 def test_script(text, script):
-  assert token_forms.script(text) == script
+  assert token_normalization.script(text) == script
 
 
 def test_words():
-  assert token_forms.may_be_word(Form('dog', True))
-  assert not token_forms.may_be_word(Form('dog', False))
-  assert token_forms.may_be_word(Form('狗', False))
+  assert token_normalization.may_be_word(PlainToken('dog', True))
+  assert not token_normalization.may_be_word(PlainToken('dog', False))
+  assert token_normalization.may_be_word(PlainToken('狗', False))

@@ -65,7 +65,7 @@ def test_failure_in_a_job_is_shown_and_told_to_the_others(
   def end(code):
     raise Ended(code)
 
-  monkeypatch.setattr(distributed, '_watch', Watch())
+  monkeypatch.setattr(distributed, '_detector', Watch())
   monkeypatch.setattr(distributed.os, '_exit', end)
   with pytest.raises(Ended) as ended:
     with distributed.leaving_together('train'):

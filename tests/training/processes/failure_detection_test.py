@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from xlflax.training.processes import failure_detection as peers
+from xlflax.training.processes import failure_detection
 
 
 class _Store:
@@ -26,8 +26,8 @@ class _Store:
 
 @pytest.fixture
 def quick(monkeypatch):
-  monkeypatch.setattr(peers, '_EVERY', 0.02)
-  monkeypatch.setattr(peers, '_OWN_MESSAGE', 0.02)
+  monkeypatch.setattr(failure_detection, '_EVERY', 0.02)
+  monkeypatch.setattr(failure_detection, '_OWN_MESSAGE', 0.02)
 
 
 @pytest.fixture
@@ -43,7 +43,9 @@ def processes(quick):
 
     return note
 
-  watches = [peers.Watch(i, store, end(i)) for i in range(2)]
+  watches = [
+    failure_detection.FailureDetector(i, store, end(i)) for i in range(2)
+  ]
   yield watches, ends, ended
   for watch in watches:
     watch.stop()
@@ -56,7 +58,7 @@ def test_failure_ends_the_other(processes):
   assert ends == {
     0: (
       'xlflax: process 1 failed: no disk\nxlflax: process 0 ends with it.',
-      peers.LOST,
+      failure_detection.LOST,
     )
   }
 
@@ -99,6 +101,8 @@ def test_lost_store_is_no_failure_of_its_own(quick):
       raise RuntimeError('UNAVAILABLE')
 
   ends = []
-  watch = peers.Watch(1, Lost(), lambda *message: ends.append(message))
+  watch = failure_detection.FailureDetector(
+    1, Lost(), lambda *message: ends.append(message)
+  )
   watch.stop()
   assert not ends

@@ -9,8 +9,7 @@ import time
 import pytest
 
 from xlflax import errors
-from xlflax.training.processes import cluster
-from xlflax.training.processes import rendezvous as roll_call
+from xlflax.training.processes import cluster, rendezvous
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def port():
 
 
 def _statement(process_id, num_processes=3, **more):
-  return roll_call.Statement(
+  return rendezvous.Statement(
     **{
       'process_id': process_id,
       'num_processes': num_processes,
@@ -42,7 +41,7 @@ def _hold(port, statement, timeout=20.0, patience=1.0):
     source='flags',
   )
   try:
-    roll_call.hold(
+    rendezvous.meet(
       job, statement, timeout_seconds=timeout, patience_seconds=patience
     )
   except errors.ConfigError as error:
@@ -90,14 +89,14 @@ def test_port_is_free_afterwards(port):
   ],
 )
 def test_difference_is_told_to_all(port, last, text, monkeypatch):
-  monkeypatch.setattr(roll_call, '_LINGER', 0.5)
+  monkeypatch.setattr(rendezvous, '_LINGER', 0.5)
   heard = _hold_all(port, [_statement(0), _statement(1), last])
   assert heard[0] == heard[1] == heard[2]
   assert text in heard[0]
 
 
 def test_missing_process_is_named_to_all(port, monkeypatch):
-  monkeypatch.setattr(roll_call, '_LINGER', 0.2)
+  monkeypatch.setattr(rendezvous, '_LINGER', 0.2)
   heard = _hold_all(port, [_statement(0), _statement(2)], timeout=1)
   assert heard[0] == heard[1]
   assert '2 of 3 processes within 1 s; missing: 1.' in heard[0]
@@ -119,7 +118,7 @@ def test_unknown_host(port):
     source='flags',
   )
   with pytest.raises(errors.ConfigError, match='can not be reached'):
-    roll_call.hold(job, _statement(1, 2), timeout_seconds=1)
+    rendezvous.meet(job, _statement(1, 2), timeout_seconds=1)
 
 
 @pytest.mark.parametrize('answer', [b'HTTP/1.1 400 Bad Request\r\n\r\n\n', b''])

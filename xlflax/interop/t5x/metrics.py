@@ -30,7 +30,7 @@ def from_output(
 ) -> dict[str, clu_metrics.Metric]:
   """Metrics of one batch, by name.
 
-  Before: `{'mlm/loss': Sum([6., 1.], [3., 1.])}` with languages
+  Before: `{'mlm/loss': WeightedMean([6., 1.], [3., 1.])}` with languages
   `('en', 'fr')`; after: averages under 'mlm/loss' (7 / 4), 'mlm/loss/en' and
   'mlm/loss/fr', the loss as 'loss', and steps per second. What has no weight
   is NaN.

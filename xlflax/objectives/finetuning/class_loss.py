@@ -17,8 +17,8 @@ def output(
   """Cross-entropy of classes, its mean over all that have a label.
 
   Before: logits [[1, 1], [9, 0]], labels [0, -1], language_ids [2, 0] of 3
-  languages; after: loss Sum(log 2, 1), accuracy total [0, 0, 1], weight
-  [0, 0, 1]: what has no label counts for nothing.
+  languages; after: loss WeightedMean(log 2, 1), accuracy total [0, 0, 1] and
+  weight [0, 0, 1]: positions without a label do not count.
 
   Args:
     name: the objective's, prefix of the metrics.
@@ -40,7 +40,9 @@ def output(
     )
 
   return base.ObjectiveOutput(
-    base.Sum(jnp.sum(jnp.where(weights > 0, loss, 0.0)), jnp.sum(weights)),
+    base.WeightedMean(
+      jnp.sum(jnp.where(weights > 0, loss, 0.0)), jnp.sum(weights)
+    ),
     {
       f'{name}/loss': by_language(loss),
       f'{name}/accuracy': by_language(correct),

@@ -18,26 +18,22 @@ class Classification(finetuning.FineTuning):
   """Base of objectives that choose one of several names.
 
   The batch's `labels` hold the class's number, -1 where there is none; the
-  loss is the mean over those that have one. Subclasses have `name_prefix`,
+  loss is the mean over those that have one. Subclasses have `name`,
   `head_logits` and `label_languages`.
 
   Attributes:
     labels: names of the classes, in the order of their numbers.
-    name_prefix: the objective's name.
+    name: the objective's name.
   """
 
   labels: tuple[str, ...]
-  name_prefix: str
+  name: str
 
   def __post_init__(self):
     super().__post_init__()
     object.__setattr__(
       self, 'labels', check_labels(self.labels, type(self).__name__)
     )
-
-  @property
-  def name(self) -> str:
-    return self.name_prefix
 
   @property
   def num_outputs(self) -> int:

@@ -49,7 +49,7 @@ class DependencyParsing(finetuning.FineTuning):
     arc_dim: width of the vectors that arcs are scored from.
     relation_dim: width of those for relations.
     word_pooling: which tokens a word's vector is made of (ECS: its first).
-    name_prefix: the objective's name.
+    name: the objective's name.
   """
 
   relations: tuple[str, ...]
@@ -57,7 +57,7 @@ class DependencyParsing(finetuning.FineTuning):
   relation_dim: int = 100
   word_pooling: biaffine.Pooling = biaffine.Pooling.FIRST
   head_dropout: float = 0.33
-  name_prefix: str = 'dependency_parsing'
+  name: str = 'dependency_parsing'
 
   def __post_init__(self):
     super().__post_init__()
@@ -83,10 +83,6 @@ class DependencyParsing(finetuning.FineTuning):
           got=getattr(self, name),
           where=type(self).__name__,
         )
-
-  @property
-  def name(self) -> str:
-    return self.name_prefix
 
   @property
   def num_outputs(self) -> int:
@@ -190,9 +186,9 @@ def _sum(
     for kind, out in (('arc', arcs), ('relation', relations))
   ]
   return base.ObjectiveOutput(
-    base.Sum(arcs.loss.total + relations.loss.total, arcs.loss.weight),
+    base.WeightedMean(arcs.loss.total + relations.loss.total, arcs.loss.weight),
     {
-      f'{name}/loss': base.Sum(
+      f'{name}/loss': base.WeightedMean(
         by_language[0].total + by_language[1].total, by_language[0].weight
       ),
       f'{name}/arc_loss': by_language[0],

@@ -36,15 +36,11 @@ class QuestionAnswering(finetuning.FineTuning):
 
   Attributes:
     head_dropout: on what the head reads.
-    name_prefix: the objective's name.
+    name: the objective's name.
   """
 
   head_dropout: float = 0.0
-  name_prefix: str = 'question_answering'
-
-  @property
-  def name(self) -> str:
-    return self.name_prefix
+  name: str = 'question_answering'
 
   @property
   def num_outputs(self) -> int:
@@ -107,7 +103,7 @@ class QuestionAnswering(finetuning.FineTuning):
       )
 
     return base.ObjectiveOutput(
-      base.Sum(jnp.sum(loss), jnp.sum(weights)),
+      base.WeightedMean(jnp.sum(loss), jnp.sum(weights)),
       {
         f'{self.name}/loss': by_language(loss),
         f'{self.name}/accuracy': by_language(correct),

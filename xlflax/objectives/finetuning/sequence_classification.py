@@ -28,7 +28,7 @@ class SequenceClassification(classification.Classification):
 
   pooling: heads.Pooling = heads.Pooling.FIRST
   head: finetuning.HeadKind = finetuning.HeadKind.DENSE
-  name_prefix: str = 'sequence_classification'
+  name: str = 'sequence_classification'
 
   def __post_init__(self):
     super().__post_init__()

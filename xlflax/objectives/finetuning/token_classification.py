@@ -19,7 +19,7 @@ class TokenClassification(classification.Classification):
   Metrics by language of the word: loss and accuracy.
   """
 
-  name_prefix: str = 'token_classification'
+  name: str = 'token_classification'
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:
     del batch

@@ -12,8 +12,10 @@ import numpy as np
 from xlflax import errors, paths
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.training import run_directory
-from xlflax.training.initialization import token_normalization as token_forms
-from xlflax.training.initialization import vocabulary_matching
+from xlflax.training.initialization import (
+  token_normalization,
+  vocabulary_matching,
+)
 from xlflax.training.initialization.vocabulary_matching import Kind, Matching
 from xlflax.training.processes import distributed
 
@@ -127,7 +129,8 @@ class MatchedRows:
     """Counts of tokens by look-up: of all, by script, and by language."""
     pieces = vocabulary_matching.pieces(self._target)
     scripts = [
-      token_forms.script(form.text) for form in token_forms.forms(pieces)
+      token_normalization.script(form.text)
+      for form in token_normalization.plain_tokens(pieces)
     ]
     kinds = self.matching.kinds
     special = kinds == Kind.SPECIAL

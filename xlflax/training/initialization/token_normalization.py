@@ -23,7 +23,7 @@ class Notation(enum.Enum):
   WORD_END = '</w>'
 
 
-class Form(NamedTuple):
+class PlainToken(NamedTuple):
   """A token's characters, and whether it begins a word."""
 
   text: str
@@ -47,10 +47,10 @@ def notation_of(pieces: Sequence[str]) -> Notation:
   return max(counts, key=lambda kind: counts[kind])
 
 
-def forms(
+def plain_tokens(
   pieces: Sequence[str], notation: Notation | None = None
-) -> list[Form]:
-  """The form of each piece.
+) -> list[PlainToken]:
+  """The token of each piece.
 
   Before: ['▁the', 'ing', '▁New▁York'] of SentencePiece, ['Ġthe', 'ing',
   'ĠNewĠYork'] of byte-level BPE, or ['the', '##ing'] of WordPiece; after:
@@ -105,10 +105,10 @@ _UNSPACED = frozenset(
 )
 
 
-def may_be_word(form: Form) -> bool:
+def may_be_word(token: PlainToken) -> bool:
   """Whether a token can be a whole word: it begins one, or its script has no
   spaces between words."""
-  return form.begins_word or script(form.text) in _UNSPACED
+  return token.begins_word or script(token.text) in _UNSPACED
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -116,35 +116,35 @@ def _script_of(letter: str) -> str:
   return unicodedata.name(letter, 'UNNAMED').split(' ')[0]
 
 
-def _of_sentencepiece(piece: str) -> Form:
+def _of_sentencepiece(piece: str) -> PlainToken:
   text = piece.removeprefix(Notation.SENTENCEPIECE.value)
-  return Form(
+  return PlainToken(
     text.replace(Notation.SENTENCEPIECE.value, ' '), len(text) < len(piece)
   )
 
 
-def _of_wordpiece(piece: str) -> Form:
+def _of_wordpiece(piece: str) -> PlainToken:
   text = piece.removeprefix(Notation.WORDPIECE.value)
-  return Form(text, len(text) == len(piece))
+  return PlainToken(text, len(text) == len(piece))
 
 
-def _of_word_end(piece: str) -> Form:
+def _of_word_end(piece: str) -> PlainToken:
   """What ends a word is taken to be all of it: where a word begins is not
   written."""
   text = piece.removesuffix(Notation.WORD_END.value)
-  return Form(text, len(text) < len(piece))
+  return PlainToken(text, len(text) < len(piece))
 
 
-def _of_byte_level(piece: str) -> Form:
+def _of_byte_level(piece: str) -> PlainToken:
   table = _bytes_of_letters()
   if not all(letter in table for letter in piece):
-    return Form(piece, False)  # not written in bytes: a special symbol
+    return PlainToken(piece, False)  # not written in bytes: a special symbol
   code = bytes(table[letter] for letter in piece)
   try:
     text = code.decode('utf-8')
   except UnicodeDecodeError:  # part of a character, as SentencePiece writes it
-    return Form(''.join(f'<0x{byte:02X}>' for byte in code), False)
-  return Form(text.removeprefix(' '), text.startswith(' '))
+    return PlainToken(''.join(f'<0x{byte:02X}>' for byte in code), False)
+  return PlainToken(text.removeprefix(' '), text.startswith(' '))
 
 
 @functools.cache

@@ -15,7 +15,7 @@ import numpy as np
 
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.training.initialization import dictionaries as dictionaries_lib
-from xlflax.training.initialization import token_normalization as token_forms
+from xlflax.training.initialization import token_normalization
 
 
 class Kind(enum.IntEnum):
@@ -113,13 +113,17 @@ def match(
     if i in special:
       continue
     source_ids[i], kinds[i] = finder(form)
-    if source_ids[i] < 0 and form.text and token_forms.may_be_word(form):
-      unmatched.setdefault(token_forms.normalize(form.text), []).append(i)
+    if (
+      source_ids[i] < 0 and form.text and token_normalization.may_be_word(form)
+    ):
+      unmatched.setdefault(token_normalization.normalize(form.text), []).append(
+        i
+      )
   for word, translation in translations:
-    word = token_forms.normalize(word)
+    word = token_normalization.normalize(word)
     if word not in unmatched:
       continue
-    found, _ = finder(token_forms.Form(translation, True))
+    found, _ = finder(token_normalization.PlainToken(translation, True))
     if found >= 0:
       ids = unmatched.pop(word)
       source_ids[ids], kinds[ids] = found, Kind.DICTIONARY
@@ -138,7 +142,7 @@ class _Finder:
       if i in special:
         continue
       self._exact.setdefault(form, i)
-      text = token_forms.normalize(form.text)
+      text = token_normalization.normalize(form.text)
       if text == form.text:
         self._add(text, form.begins_word, i)
       else:
@@ -150,12 +154,12 @@ class _Finder:
     if text:
       self._normal.setdefault((text, begins_word), i)
 
-  def __call__(self, form: token_forms.Form) -> tuple[int, Kind]:
+  def __call__(self, form: token_normalization.PlainToken) -> tuple[int, Kind]:
     """(id, by which look-up), or (-1, RANDOM)."""
     found = self._exact.get(form)
     if found is not None:
       return found, Kind.EXACT
-    text = token_forms.normalize(form.text)
+    text = token_normalization.normalize(form.text)
     for begins_word in (form.begins_word, not form.begins_word):
       found = self._normal.get((text, begins_word))
       if found is not None:
@@ -163,8 +167,8 @@ class _Finder:
     return -1, Kind.RANDOM
 
 
-def _forms(vocabulary) -> list[token_forms.Form]:
-  return token_forms.forms(pieces(vocabulary))
+def _forms(vocabulary) -> list[token_normalization.PlainToken]:
+  return token_normalization.plain_tokens(pieces(vocabulary))
 
 
 def pieces(vocabulary) -> list[str]:

@@ -14,11 +14,10 @@ import jax
 
 from xlflax import errors
 from xlflax.training.processes import cluster as cluster_lib
-from xlflax.training.processes import failure_detection as peers
-from xlflax.training.processes import rendezvous as roll_call
+from xlflax.training.processes import failure_detection, rendezvous
 
 MISTAKE = 2  # exit status after an XlflaxError
-_watch: peers.Watch | None = None
+_detector: failure_detection.FailureDetector | None = None
 
 
 def initialize(
@@ -50,7 +49,7 @@ def initialize(
     ConfigError: only some of the three are known, the others did not come or
       were started differently, or the port is taken.
   """
-  global _watch
+  global _detector
   job = cluster_lib.detect(
     os.environ,
     coordinator=coordinator,
@@ -62,17 +61,21 @@ def initialize(
   if job is None or job.num_processes == 1:
     return
   _prefix_log(job)
-  roll_call.hold(
+  rendezvous.meet(
     job, _statement(job, configuration), timeout_seconds=timeout_seconds
   )
   _join(job, timeout_seconds, heartbeat_seconds)
-  _watch = peers.Watch(job.process_id)
-  atexit.register(_watch.stop)  # before JAX leaves: what came last runs first
+  _detector = failure_detection.FailureDetector(job.process_id)
+  atexit.register(
+    _detector.stop
+  )  # before JAX leaves: what came last runs first
   _introduce(job)
 
 
-def _statement(job: cluster_lib.Job, configuration: str) -> roll_call.Statement:
-  return roll_call.Statement(
+def _statement(
+  job: cluster_lib.Job, configuration: str
+) -> rendezvous.Statement:
+  return rendezvous.Statement(
     job.process_id,
     job.num_processes,
     socket.gethostname(),
@@ -145,8 +148,8 @@ def is_lead() -> bool:
 
 def at_failure_of_others(last_words: Callable[[], str]) -> None:
   """What this process says when the failure of another one ends it."""
-  if _watch is not None:
-    _watch.last_words = last_words
+  if _detector is not None:
+    _detector.last_words = last_words
 
 
 @contextlib.contextmanager
@@ -163,11 +166,11 @@ def leaving_together(command: str):
   try:
     yield
   except (Exception, KeyboardInterrupt) as error:
-    if _watch is None:
+    if _detector is None:
       raise
     text, status = _described(error, command)
     print(text, file=sys.stderr, flush=True)
-    _watch.fail(text.rstrip().splitlines()[-1])
+    _detector.fail(text.rstrip().splitlines()[-1])
     sys.stdout.flush()
     os._exit(status)  # JAX's own way out waits for the others
 

@@ -1,4 +1,4 @@
-"""Watching the other processes of a job: the first failure ends all.
+"""Failure detection: the first process of a job that fails ends all.
 
 A process that fails writes why into the key-value store of JAX's coordination
 service; a thread in each process looks there every two seconds.
@@ -17,7 +17,7 @@ _OWN_MESSAGE = 4.0  # seconds a process has to find the same mistake itself
 LOST = 1  # exit status of a process that another's failure ended
 
 
-class Watch:
+class FailureDetector:
   """A thread that ends this process after another one failed.
 
   Args:
@@ -42,7 +42,7 @@ class Watch:
     self._end = end or _end
     self._stopped = threading.Event()
     self._thread = threading.Thread(
-      target=self._run, name='xlflax peers', daemon=True
+      target=self._run, name='xlflax failure detection', daemon=True
     )
     self._thread.start()
 

@@ -20,7 +20,7 @@ from typing import Any
 from xlflax import errors
 from xlflax.training.processes import cluster
 
-_GREETING = b'xlflax roll call 1\n'
+_GREETING = b'xlflax rendezvous 1\n'
 _LINGER = 5.0  # seconds in which process 0 tells late ones of a mistake
 
 
@@ -47,7 +47,7 @@ class Statement:
     return f'process {self.process_id} (on {self.host})'
 
 
-def hold(
+def meet(
   job: cluster.Job,
   statement: Statement,
   *,
@@ -119,9 +119,9 @@ class _Lead:
         problem = self._missing()
     if problem:
       self._linger(listener)
-    for peer in self._open:
-      with contextlib.suppress(OSError), peer:
-        peer.sendall(json.dumps({'verdict': problem}).encode() + b'\n')
+    for connection in self._open:
+      with contextlib.suppress(OSError), connection:
+        connection.sendall(json.dumps({'verdict': problem}).encode() + b'\n')
     if problem:
       raise errors.ConfigError(**problem)
 
@@ -130,17 +130,17 @@ class _Lead:
     while (left := deadline - time.monotonic()) > 0:
       listener.settimeout(left)
       try:
-        peer, _ = listener.accept()
+        connection, _ = listener.accept()
       except TimeoutError:
         return False
       try:
-        peer.settimeout(10)
-        peer.sendall(_GREETING)
-        self._heard.append(Statement(**json.loads(_line(peer))))
+        connection.settimeout(10)
+        connection.sendall(_GREETING)
+        self._heard.append(Statement(**json.loads(_line(connection))))
       except (OSError, ValueError, TypeError):
-        peer.close()  # no process of a job
+        connection.close()  # no process of a job
         continue
-      self._open.append(peer)
+      self._open.append(connection)
       return True
     return False
 
@@ -260,7 +260,7 @@ def _report(job, statement, deadline, timeout, patience):
 
 
 class _StrangerError(Exception):
-  """The answer is not one of a roll call."""
+  """The answer does not belong to a rendezvous."""
 
 
 def _ask(job, statement, deadline):
@@ -268,28 +268,30 @@ def _ask(job, statement, deadline):
   left = max(deadline - time.monotonic(), 0.1)
   with socket.create_connection(
     (host.strip('[]'), int(port)), timeout=min(left, 10)
-  ) as peer:
+  ) as connection:
     try:
-      if _line(peer) != _GREETING:
+      if _line(connection) != _GREETING:
         raise _StrangerError('another protocol')
     except TimeoutError as error:
       raise _StrangerError('no greeting') from error
-    peer.sendall(json.dumps(dataclasses.asdict(statement)).encode() + b'\n')
+    connection.sendall(
+      json.dumps(dataclasses.asdict(statement)).encode() + b'\n'
+    )
     # Process 0 answers at the latest when its own time is over.
-    peer.settimeout(left + 2 * _LINGER)
+    connection.settimeout(left + 2 * _LINGER)
     try:
-      return json.loads(_line(peer))['verdict']
+      return json.loads(_line(connection))['verdict']
     except TimeoutError as error:
       raise OSError('process 0 does not answer any more') from error
     except (ValueError, KeyError, TypeError) as error:
       raise OSError('process 0 ended') from error
 
 
-def _line(peer: socket.socket, limit: int = 1 << 24) -> bytes:
+def _line(connection: socket.socket, limit: int = 1 << 24) -> bytes:
   """Reads up to and with a line feed, or what comes before the end."""
   received = bytearray()
   while not received.endswith(b'\n') and len(received) < limit:
-    part = peer.recv(1 << 16)
+    part = connection.recv(1 << 16)
     if not part:
       break
     received += part
