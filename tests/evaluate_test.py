@@ -211,14 +211,14 @@ def test_watch_gives_up_when_no_run_appears(tmp_path):
 
 
 def test_a_checkpoint_deleted_meanwhile_is_no_failure(run, monkeypatch):
-  restore = run_lib.Run.restore_params
+  restore = run_lib.SavedRun.restore_params
 
   def delete_first(self, step, **options):
     if step == 20:
       shutil.rmtree(run / 'checkpoints' / '20')
     return restore(self, step, **options)
 
-  monkeypatch.setattr(run_lib.Run, 'restore_params', delete_first)
+  monkeypatch.setattr(run_lib.SavedRun, 'restore_params', delete_first)
   report = _evaluate(run, _Total(), steps='all')
   assert list(report.results['total']) == [10, 30]
   assert report.failures == ()

@@ -1,3 +1,27 @@
-"""Cross-lingual language model pretraining in JAX and Flax."""
+"""Cross-lingual language model pretraining in JAX and Flax.
+
+`import xlflax` is light: each name below is imported when it is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from xlflax import lazy
+
+if TYPE_CHECKING:
+  from xlflax import analysis as analysis
+  from xlflax import data as data
+  from xlflax import evaluation as evaluation
+  from xlflax import models as models
+  from xlflax import objectives as objectives
+  from xlflax import similarity as similarity
+  from xlflax import suites as suites
+  from xlflax import synthetic as synthetic
+  from xlflax import training as training
+  from xlflax.runs import Run as Run
+  from xlflax.runs import from_huggingface as from_huggingface
+  from xlflax.runs import open_run as open_run
+  from xlflax.runs import to_huggingface as to_huggingface
+else:
+  __getattr__, __dir__, __all__ = lazy.exports(__spec__)
 
 __version__ = '0.1.0'

@@ -63,7 +63,7 @@ def evaluate(
     XlflaxError: the settings are wrong, or the directory is no run, or in a
       bucket that can't be written.
   """
-  _check_tasks(tasks)
+  check_tasks(tasks)
   checkpoint_choice.check(steps)
   bucket_checks.check_usable(paths.of(model_dir))
   if watch:
@@ -89,7 +89,7 @@ def evaluate(
 
 
 def _watch(
-  run: run_lib.Run,
+  run: run_lib.SavedRun,
   evaluator: evaluator_lib.Evaluator,
   poll_seconds: float,
   timeout_seconds: float | None,
@@ -119,7 +119,7 @@ def _watch(
 
 def _wait_for_run(
   model_dir: str, poll_seconds: float, timeout_seconds: float | None
-) -> run_lib.Run:
+) -> run_lib.SavedRun:
   """Opens a run as soon as training has made its directory."""
   start = time.monotonic()
   while True:
@@ -137,7 +137,8 @@ def _timed_out(start: float, timeout_seconds: float | None) -> bool:
   )
 
 
-def _check_tasks(tasks: Sequence[base.EvalTask]) -> None:
+def check_tasks(tasks: Sequence[base.EvalTask]) -> None:
+  """Raises ConfigError unless there are tasks, all of different names."""
   names = [task.name for task in tasks]
   if not names:
     raise errors.ConfigError(

@@ -213,7 +213,7 @@ def test_retrieval_needs_a_language_of_the_model(subject, corpus):
     retrieval.Retrieval(source=_Unknown()), subject
   ).failures
   assert failure.message == (
-    "The model's sharing plan has no parts for a language. Got: ja. "
+    'The model has no parameters for a language. Got: ja. '
     'Expected: one of en, fr.'
   )
 

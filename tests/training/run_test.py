@@ -40,7 +40,7 @@ def test_what_it_holds(directory, subject):  # noqa: F811
 
 def test_finished_runs_say_so(directory, tmp_path):
   run_lib.mark_finished(tmp_path, 10)
-  assert run_lib.Run(tmp_path, None, None).is_finished()
+  assert run_lib.SavedRun(tmp_path, None, None).is_finished()
 
 
 @pytest.mark.parametrize('partitioner', [None, _mesh()])

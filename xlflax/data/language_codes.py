@@ -153,7 +153,7 @@ def language_id(
     return vocabulary.language_id(known)
   if required:
     raise errors.VocabularyError(
-      "The model's sharing plan has no parts for a language",
+      'The model has no parameters for a language',
       got=code,
       expected='one of ' + ', '.join(vocabulary.spec.languages),
     )

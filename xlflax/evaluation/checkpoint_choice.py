@@ -23,7 +23,7 @@ def check(steps: str | Sequence[int]) -> None:
 
 
 def choose(
-  run: run_lib.Run,
+  run: run_lib.SavedRun,
   steps: str | Sequence[int],
   *,
   best_metric: str | None = None,

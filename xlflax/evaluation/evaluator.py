@@ -36,7 +36,7 @@ class Evaluator:
 
   def __init__(
     self,
-    run: run_lib.Run,
+    run: run_lib.SavedRun,
     tasks: tuple[base.EvalTask, ...],
     partitioner,
     *,

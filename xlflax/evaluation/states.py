@@ -32,7 +32,8 @@ class SentenceStates(NamedTuple):
   """Vectors of N sentences.
 
   Attributes:
-    states: float32 [layers + 1, N, H], the embedding output first.
+    states: float32 [layers + 1, N, H], the embedding output first; or
+      [chosen layers, N, H].
     truncated: how many sentences were longer than the model reads.
   """
 
@@ -47,8 +48,9 @@ def sentence_states(
   *,
   pooling: Pooling = Pooling.MEAN,
   max_length: int | None = None,
+  layers: Sequence[int] | None = None,
 ) -> SentenceStates:
-  """Pooled states of every layer.
+  """Pooled states of every layer, or of some.
 
   A sentence is read as `bos pieces eos`. `Pooling.MEAN` averages over the
   tokens that are not special (over all if there is no other);
@@ -61,6 +63,8 @@ def sentence_states(
     pooling: how the states of a sentence become one vector.
     max_length: tokens a sentence, bos and eos included, at most; None, or
       more than the model has positions for: as many as it has.
+    layers: indices of the layers to return, the embedding output being 0;
+      None: all.
 
   Returns:
     The states in the order of `texts`, and how many texts were cut.
@@ -76,13 +80,16 @@ def sentence_states(
   for indices, pooled in _run(
     subject, token_ids, np.asarray(language_ids, np.int32), pooling, limit
   ):
+    if layers is not None:
+      pooled = pooled[np.asarray(layers)]
     if states is None:
-      layers, _, hidden = pooled.shape
-      states = np.empty((layers, len(texts), hidden), np.float32)
+      count, _, hidden = pooled.shape
+      states = np.empty((count, len(texts), hidden), np.float32)
     states[:, indices] = np.asarray(pooled)[:, : len(indices)]
   if states is None:
     config = subject.model.config
-    states = np.empty((config.num_layers + 1, 0, config.hidden_dim), np.float32)
+    count = config.num_layers + 1 if layers is None else len(layers)
+    states = np.empty((count, 0, config.hidden_dim), np.float32)
   return SentenceStates(states, truncated)
 
 

@@ -1,1 +1,41 @@
 """What is learned: each objective maps (model, batch) to loss and metrics."""
+
+from typing import TYPE_CHECKING
+
+from xlflax import lazy
+
+if TYPE_CHECKING:
+  from xlflax.objectives.base import Objective as Objective
+  from xlflax.objectives.contrastive import (
+    SentenceAlignment as SentenceAlignment,
+  )
+  from xlflax.objectives.cross_attention_mlm import (
+    CrossAttentionMLM as CrossAttentionMLM,
+  )
+  from xlflax.objectives.denoising import Infilling as Infilling
+  from xlflax.objectives.denoising import SpanCorruption as SpanCorruption
+  from xlflax.objectives.denoising import TokenMasking as TokenMasking
+  from xlflax.objectives.distillation import Distillation as Distillation
+  from xlflax.objectives.finetuning.dependency_parsing import (
+    DependencyParsing as DependencyParsing,
+  )
+  from xlflax.objectives.finetuning.question_answering import (
+    QuestionAnswering as QuestionAnswering,
+  )
+  from xlflax.objectives.finetuning.sequence_classification import (
+    SequenceClassification as SequenceClassification,
+  )
+  from xlflax.objectives.finetuning.token_classification import (
+    TokenClassification as TokenClassification,
+  )
+  from xlflax.objectives.masked_lm import MaskedLM as MaskedLM
+  from xlflax.objectives.masked_lm import TranslationLM as TranslationLM
+  from xlflax.objectives.mixture import Combine as Combine
+  from xlflax.objectives.mixture import Entry as Entry
+  from xlflax.objectives.mixture import ObjectiveMixture as ObjectiveMixture
+  from xlflax.objectives.replaced_token import (
+    ReplacedTokenDetection as ReplacedTokenDetection,
+  )
+  from xlflax.objectives.seq2seq import Translation as Translation
+else:
+  __getattr__, __dir__, __all__ = lazy.exports(__spec__)

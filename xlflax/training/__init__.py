@@ -1,1 +1,22 @@
 """State, optimizer, partitioning, checkpoints, and the training loop."""
+
+from typing import TYPE_CHECKING
+
+from xlflax import lazy
+
+if TYPE_CHECKING:
+  from xlflax.training.checkpoints import CheckpointOptions as CheckpointOptions
+  from xlflax.training.evaluation import Evaluation as Evaluation
+  from xlflax.training.initialization.decoder import (
+    DecoderInitialization as DecoderInitialization,
+  )
+  from xlflax.training.initialization.init_from import InitFrom as InitFrom
+  from xlflax.training.initialization.vocabulary_matching import (
+    VocabularyMatching as VocabularyMatching,
+  )
+  from xlflax.training.machines import Machine as Machine
+  from xlflax.training.partitioning import Partitioner as Partitioner
+  from xlflax.training.run_directory import OtherConfig as OtherConfig
+  from xlflax.training.step import NonFinite as NonFinite
+else:
+  __getattr__, __dir__, __all__ = lazy.exports(__spec__)

@@ -17,7 +17,7 @@ from xlflax.training import checkpoints, partitioning, randomness, run_directory
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class SavedRun:
   """What `xlflax train` left in a model directory.
 
   Attributes:
@@ -132,7 +132,7 @@ def mark_unfinished(model_dir: pathlib.Path) -> None:
   (model_dir / FINISHED).unlink(missing_ok=True)
 
 
-def open_run(model_dir: str | pathlib.Path) -> Run:
+def open_run(model_dir: str | pathlib.Path) -> SavedRun:
   """Opens a model directory.
 
   Raises:
@@ -147,7 +147,7 @@ def open_run(model_dir: str | pathlib.Path) -> Run:
       got=str(model_dir),
       expected='a directory that `xlflax train` made',
     )
-  return Run(
+  return SavedRun(
     directory,
     run_directory.read_model(directory),
     vocabulary_lib.Vocabulary.load(directory / run_directory.VOCABULARY),

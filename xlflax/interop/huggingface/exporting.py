@@ -51,7 +51,7 @@ class Export:
     dtype: of the tensors.
   """
 
-  run: run_lib.Run
+  run: run_lib.SavedRun
   step: int
   architecture: Architecture
   task: Task
@@ -122,7 +122,7 @@ def check(
   )
 
 
-def _config(run: run_lib.Run) -> Config:
+def _config(run: run_lib.SavedRun) -> Config:
   kinds = (encoder.Encoder, encoder_decoder.EncoderDecoder)
   if type(run.model) not in kinds:
     raise errors.ConfigError(

@@ -49,7 +49,7 @@ def convert(
     return _write_tokenizer(checked.run, made)
 
 
-def _write_tokenizer(run: run_lib.Run, folder: pathlib.Path) -> list[str]:
+def _write_tokenizer(run: run_lib.SavedRun, folder: pathlib.Path) -> list[str]:
   names = run.vocabulary.description.get('tokenizer_files', [])
   vocabulary = run.directory / run_directory.VOCABULARY
   for name in names:

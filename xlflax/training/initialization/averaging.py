@@ -142,7 +142,9 @@ def _groups(shapes) -> Iterator[list[str]]:
   yield group
 
 
-def _write(run: run_lib.Run, steps, params, directory: pathlib.Path) -> None:
+def _write(
+  run: run_lib.SavedRun, steps, params, directory: pathlib.Path
+) -> None:
   run_directory.write_model(directory, run.model)
   run_directory.write_objectives(directory, run.objectives.values())
   run_directory.copy_vocabulary(
@@ -169,7 +171,7 @@ def _write(run: run_lib.Run, steps, params, directory: pathlib.Path) -> None:
   run_lib.mark_finished(directory, steps[-1])
 
 
-def _check_steps(run: run_lib.Run, steps: Iterable[int]) -> None:
+def _check_steps(run: run_lib.SavedRun, steps: Iterable[int]) -> None:
   missing = sorted(set(steps) - set(run.steps))
   if missing or not steps:
     raise errors.CheckpointError(

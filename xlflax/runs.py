@@ -1,0 +1,471 @@
+"""Runs from Python: open one, then encode, evaluate and translate with it."""
+
+import atexit
+import dataclasses
+import functools
+import logging
+import pathlib
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from xlflax import enums, errors
+from xlflax import evaluate as evaluate_lib
+from xlflax.data import language_codes
+from xlflax.evaluation import (
+  base,
+  checkpoint_choice,
+  results,
+  states,
+  translation_options,
+  translator,
+)
+from xlflax.evaluation import evaluator as evaluator_lib
+from xlflax.interop.huggingface import exporting, folder_writing, importing
+from xlflax.interop.huggingface.architectures import Task
+from xlflax.objectives.inputs import Pooling
+from xlflax.training import partitioning
+from xlflax.training import run as run_lib
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run(run_lib.SavedRun):
+  """A model directory opened at one checkpoint.
+
+  `open_run` and `from_huggingface` make runs. The parameters are read when
+  they are first needed, and kept.
+
+  Attributes:
+    step: step of the checkpoint, or 'untrained' for fresh parameters.
+    partitioner: shards parameters and batches; None: one device.
+    seed: of an evaluation's random choices and of untrained parameters.
+  """
+
+  step: results.Step
+  partitioner: partitioning.Partitioner | None = None
+  seed: int = 0
+
+  def at(self, step: int | str, *, best_metric: str | None = None) -> 'Run':
+    """The same run at another checkpoint; arguments as in `open_run`."""
+    return dataclasses.replace(
+      self, step=_step(self, step, best_metric=best_metric)
+    )
+
+  def params(self, step: results.Step | None = None) -> dict[str, Any]:
+    """`{'model': ..., 'heads': ...}` of a checkpoint.
+
+    Args:
+      step: one of `steps`, or 'untrained'; None: the run's own.
+
+    Raises:
+      CheckpointError: there is no such checkpoint, or it cannot be read.
+    """
+    if step is None or step == self.step:
+      return self._params
+    if isinstance(step, str):
+      _step(self, step)
+      return self.untrained_params(seed=self.seed, partitioner=self.partitioner)
+    return self.restore_params(step, partitioner=self.partitioner)
+
+  def subject(self, *, batch_size: int = 64) -> base.Subject:
+    """Model, parameters and vocabulary, as evaluation tasks read them."""
+    return base.Subject(
+      model=self.model,
+      params=self._params,
+      vocabulary=self.vocabulary,
+      partitioner=self.partitioner,
+      seed=self.seed,
+      batch_size=batch_size,
+      objectives=self.objectives,
+    )
+
+  def encode(
+    self,
+    texts: Sequence[str],
+    *,
+    languages: str | Sequence[str] | None = None,
+    layer: int | str = 'last',
+    pooling: Pooling | str = Pooling.MEAN,
+    max_length: int | None = None,
+    batch_size: int = 64,
+  ) -> np.ndarray:
+    """One vector per text.
+
+    Texts are sorted by length and padded to few static shapes, so that a
+    second call compiles nothing new. A text that is too long is cut, with a
+    warning.
+
+    Args:
+      texts: N texts.
+      languages: code of all texts, or one code per text; None only for a
+        model that does not read languages.
+      layer: 'last', or an index: 0 is the embedding output, -1 the last.
+      pooling: 'mean' over the tokens that are not special, or 'first', the
+        state of the first token.
+      max_length: tokens per text at most, special ones included; None: as
+        many as the model reads.
+      batch_size: texts per batch; texts of more than 128 tokens come in
+        smaller batches.
+
+    Returns:
+      float32 [N, H], in the order of `texts`.
+
+    Raises:
+      ConfigError: the model has no such layer, or needs languages.
+      VocabularyError: the model needs a language that it does not have.
+    """
+    return self._states(
+      texts, languages, pooling, max_length, batch_size, layer=layer
+    )[0]
+
+  def encode_layers(
+    self,
+    texts: Sequence[str],
+    *,
+    languages: str | Sequence[str] | None = None,
+    pooling: Pooling | str = Pooling.MEAN,
+    max_length: int | None = None,
+    batch_size: int = 64,
+  ) -> np.ndarray:
+    """One vector per text and layer; arguments as in `encode`.
+
+    Returns:
+      float32 [layers + 1, N, H], the embedding output first.
+    """
+    return self._states(texts, languages, pooling, max_length, batch_size)
+
+  def evaluate(
+    self, tasks: Sequence[base.EvalTask], *, batch_size: int = 64
+  ) -> dict[str, base.EvalResult]:
+    """Evaluates the checkpoint.
+
+    Results are written to `eval/<task>/<step>.json` in the model directory,
+    and read from there if nothing changed since. Parts of a task that fail,
+    such as one language, are listed in its result's `failures`.
+
+    Args:
+      tasks: their names must differ.
+      batch_size: sentences per batch, where it does not change results.
+
+    Returns:
+      Name of each task -> its result.
+
+    Raises:
+      CheckpointError: the checkpoint cannot be read.
+    """
+    evaluate_lib.check_tasks(tasks)
+    evaluator = evaluator_lib.Evaluator(
+      self,
+      tuple(tasks),
+      self.partitioner,
+      seed=self.seed,
+      batch_size=batch_size,
+    )
+    evaluator.evaluate(self.step)
+    report = evaluator.report()
+    found = {
+      name: by_step[self.step]
+      for name, by_step in report.results.items()
+      if self.step in by_step
+    }
+    if len(found) < len(tasks):
+      raise errors.CheckpointError(
+        'The checkpoint cannot be evaluated',
+        got='; '.join(map(str, report.failures)) or 'it was deleted',
+        where=f'{self.directory} at step {self.step}',
+      )
+    return found
+
+  def translate(
+    self,
+    texts: Sequence[str],
+    *,
+    source: str,
+    target: str,
+    beam_size: int = 5,
+    length_penalty: float = 1.0,
+    max_length: int | None = None,
+    batch_size: int = 64,
+  ) -> list[str]:
+    """Translates texts with an encoder-decoder.
+
+    Args:
+      texts: N texts in the language `source`.
+      source: language code.
+      target: language code.
+      beam_size: hypotheses kept; 1 is greedy decoding.
+      length_penalty: log probabilities are divided by length^length_penalty.
+      max_length: tokens read of a text, and written for it, at most; None:
+        as many as the model has positions for.
+      batch_size: texts per batch.
+
+    Returns:
+      The best hypothesis for each text, in order.
+
+    Raises:
+      ConfigError: the model is not an encoder-decoder.
+      VocabularyError: the vocabulary lacks a language.
+    """
+    _check_texts(texts, where='Run.translate')
+    translator.check_model(self.model)
+    options = translation_options.TranslationOptions(
+      beam_size=beam_size, length_penalty=length_penalty, max_length=max_length
+    )
+    found = translator.Translator(
+      self.subject(batch_size=batch_size),
+      source=source,
+      target=target,
+      options=options,
+    ).translate(texts)
+    _warn_of_cut(found.cut, texts)
+    return [hypotheses[0].text for hypotheses in found.hypotheses]
+
+  @functools.cached_property
+  def _params(self) -> dict[str, Any]:
+    if isinstance(self.step, str):  # results.UNTRAINED
+      return self.untrained_params(seed=self.seed, partitioner=self.partitioner)
+    return self.restore_params(self.step, partitioner=self.partitioner)
+
+  def _states(
+    self, texts, languages, pooling, max_length, batch_size, *, layer=None
+  ) -> np.ndarray:
+    """float32 [layers, N, H] of `encode` and `encode_layers`."""
+    _check_texts(texts, where='Run.encode')
+    pooling = enums.of_value(pooling, Pooling, where='Run.encode.pooling')
+    subject = self.subject(batch_size=batch_size)
+    layers = None if layer is None else (_layer_index(subject, layer),)
+    found = states.sentence_states(
+      subject,
+      texts,
+      _language_ids(subject, texts, languages),
+      pooling=pooling,
+      max_length=max_length,
+      layers=layers,
+    )
+    _warn_of_cut(found.truncated, texts)
+    return found.states
+
+
+def open_run(
+  model_dir: str | pathlib.Path,
+  *,
+  step: int | str = 'last',
+  best_metric: str | None = None,
+  partitioner: partitioning.Partitioner | None = None,
+  seed: int = 0,
+) -> Run:
+  """Opens the run in a model directory.
+
+  Args:
+    model_dir: directory that training or a conversion wrote.
+    step: of the checkpoint: a number, 'last', 'best', or 'untrained' for
+      fresh parameters, the baseline of an evaluation.
+    best_metric: what 'best' goes by: an evaluation metric that training
+      recorded, such as 'retrieval/accuracy/mean'.
+    partitioner: shards parameters and batches; None splits batches over all
+      devices.
+    seed: of an evaluation's random choices and of untrained parameters.
+
+  Raises:
+    RunDirectoryError: there is no run in the directory.
+    CheckpointError: there is no such checkpoint.
+    ConfigError: 'best' has no metric to go by.
+  """
+  saved = run_lib.open_run(model_dir)
+  if partitioner is None and jax.device_count() > 1:
+    partitioner = partitioning.Partitioner()
+  return Run(
+    directory=saved.directory,
+    model=saved.model,
+    vocabulary=saved.vocabulary,
+    objectives=saved.objectives,
+    step=_step(saved, step, best_metric=best_metric),
+    partitioner=partitioner,
+    seed=seed,
+  )
+
+
+def from_huggingface(
+  folder: str | pathlib.Path,
+  *,
+  model_dir: str | pathlib.Path | None = None,
+  languages: Sequence[str] | None = None,
+  vocabulary: str | pathlib.Path | None = None,
+  unused_rows: importing.UnusedRows | str = importing.UnusedRows.REFUSE,
+  drop: Sequence[str] = (),
+  scan_layers: bool = True,
+  vocab_multiple: int = 1,
+  partitioner: partitioning.Partitioner | None = None,
+) -> Run:
+  """Converts a Hugging Face folder and opens the result.
+
+  Args:
+    folder: local folder with config.json, weights and tokenizer.
+    model_dir: new model directory to write, which `open_run` opens the next
+      time; None: a temporary one, deleted when the process ends.
+    languages: codes of the languages that get an id; None: those of
+      config.json, or those that multilingual models usually have.
+    vocabulary: directory of a vocabulary that replaces the folder's
+      tokenizer.
+    unused_rows: what to do about embeddings without a token.
+    drop: patterns of tensors to leave out.
+    scan_layers: stacked layers, or unrolled ones.
+    vocab_multiple: the table's rows are rounded up to a multiple of this.
+    partitioner: shards parameters and batches; None splits batches over all
+      devices.
+
+  Raises:
+    ConfigError: the model is not supported.
+    CheckpointError, VocabularyError: weights or tokenizer are damaged.
+    RunDirectoryError: `model_dir` exists.
+  """
+  checked = importing.check(
+    folder,
+    scan_layers=scan_layers,
+    vocab_multiple=vocab_multiple,
+    languages=languages,
+    vocabulary=vocabulary,
+    unused_rows=unused_rows,
+    drop=drop,
+  )
+  if model_dir is None:
+    temporary = tempfile.TemporaryDirectory(prefix='xlflax_')
+    atexit.register(temporary.cleanup)
+    model_dir = pathlib.Path(temporary.name, 'model')
+  return open_run(
+    importing.convert(checked, model_dir), partitioner=partitioner
+  )
+
+
+def to_huggingface(
+  run: Run,
+  folder: str | pathlib.Path,
+  *,
+  model_type: str | None = None,
+  task: Task | str | None = None,
+  drop: Sequence[str] = (),
+  dtype: str = 'float32',
+) -> list[str]:
+  """Writes the run's checkpoint as a Hugging Face folder.
+
+  Args:
+    run: of an `Encoder` or an `EncoderDecoder`.
+    folder: new folder to write.
+    model_type: architecture, such as 'xlm-roberta'; None: the one that the
+      model was imported from, else the first that can express it.
+    task: whose head is taken along; None: what there is.
+    drop: patterns of parameters to leave out.
+    dtype: of the tensors: 'float32', 'float16' or 'bfloat16'.
+
+  Returns:
+    Notes on files that could not be written.
+
+  Raises:
+    ConfigError: no architecture expresses the model.
+    CheckpointError: the architecture has no place for a parameter.
+    RunDirectoryError: the folder exists.
+  """
+  if isinstance(run.step, str):
+    raise errors.CheckpointError(
+      'Only a saved checkpoint can be exported',
+      got=f'step {run.step!r}',
+      expected=f'one of {run.steps}',
+      where='to_huggingface',
+    )
+  checked = exporting.check(
+    run.directory,
+    step=run.step,
+    model_type=model_type,
+    task=task,
+    drop=drop,
+    dtype=dtype,
+  )
+  return folder_writing.convert(checked, folder)
+
+
+def _step(
+  run: run_lib.SavedRun, step: int | str, *, best_metric: str | None = None
+) -> results.Step:
+  """The step that a number, 'last', 'best' or 'untrained' means."""
+  if step == results.UNTRAINED:
+    return step
+  if isinstance(step, str) and step not in ('last', 'best'):
+    raise errors.ConfigError(
+      'There is no such checkpoint',
+      got=repr(step),
+      expected="a step, 'last', 'best' or 'untrained'",
+      where='step',
+    )
+  return checkpoint_choice.choose(
+    run, step if isinstance(step, str) else [step], best_metric=best_metric
+  )[0]
+
+
+def _layer_index(subject: base.Subject, layer: int | str) -> int:
+  """The index, from 0, of a layer that 'last' or a number means."""
+  if isinstance(layer, str) and layer != 'last':
+    raise errors.ConfigError(
+      'There is no such layer',
+      got=repr(layer),
+      expected="'last' or an index",
+      where='Run.encode.layer',
+    )
+  index = -1 if isinstance(layer, str) else layer
+  return states.layer_index(subject, index, where='Run.encode')
+
+
+def _language_ids(
+  subject: base.Subject,
+  texts: Sequence[str],
+  languages: str | Sequence[str] | None,
+) -> list[int]:
+  """The language id of each text.
+
+  Raises:
+    ConfigError: the model needs languages, or their number is wrong.
+  """
+  reads_languages = subject.needs_languages or getattr(
+    subject.model.config, 'use_language_embeddings', False
+  )
+  if languages is None and not reads_languages:
+    return [0] * len(texts)
+  codes = [languages] * len(texts) if isinstance(languages, str) else languages
+  if codes is None or len(codes) != len(texts):
+    raise errors.ConfigError(
+      'The languages do not fit the texts',
+      got='none' if codes is None else f'{len(codes)} for {len(texts)} texts',
+      expected='one code for all texts, or one per text: the model reads '
+      'texts of different languages differently'
+      if codes is None
+      else 'one code for all texts, or one per text',
+      where='Run.encode.languages',
+    )
+  notes: list[str] = []
+  ids = {
+    code: language_codes.language_id(
+      subject.vocabulary, code, notes, required=reads_languages
+    )
+    for code in dict.fromkeys(codes)
+  }
+  return [ids[code] for code in codes]
+
+
+def _check_texts(texts: Sequence[str], *, where: str) -> None:
+  if isinstance(texts, str):
+    raise errors.ConfigError(
+      'The texts are one string',
+      got=repr(texts),
+      expected='a list of strings',
+      where=f'{where}.texts',
+      fix='put it into a list',
+    )
+
+
+def _warn_of_cut(cut: int, texts: Sequence[str]) -> None:
+  if cut:
+    _LOG.warning('%d of %d texts were cut: too long.', cut, len(texts))
