@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING
 from xlflax import lazy
 
 if TYPE_CHECKING:
+  from xlflax.objectives.base import Context as Context
   from xlflax.objectives.base import Objective as Objective
+  from xlflax.objectives.base import ObjectiveOutput as ObjectiveOutput
+  from xlflax.objectives.base import WeightedMean as WeightedMean
   from xlflax.objectives.contrastive import (
     SentenceAlignment as SentenceAlignment,
   )
