@@ -59,7 +59,7 @@ class Model:
 def _only(stream: str, entry: str) -> tuple[str, ...]:
   """One of the streams and entries of a gin file with several."""
   return (
-    f'train.train.streams=[@{stream}/stream.Stream()]',
+    f'trainer.Trainer.streams=[@{stream}/stream.Stream()]',
     f'mixture.ObjectiveMixture.entries=[@{entry}/mixture.Entry()]',
   )
 

@@ -51,7 +51,7 @@ def prepare(shape: shapes.Shape, variant: str, **options) -> Training:
   mixture = mixture_lib.ObjectiveMixture(
     entries=(mixture_lib.Entry(stream='text', objective=_objective(variant)),)
   )
-  optimizer = optimizers.adamw(learning_rate=1e-4, clip_norm=1.0)
+  optimizer = optimizers.AdamW(learning_rate=1e-4, clip_norm=1.0)
   spec = _vocabulary(shape)
   partitioner = partitioning.Partitioner()
   factory = state_lib.StateFactory(

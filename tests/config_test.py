@@ -46,7 +46,7 @@ def _bound(**more):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(train.setup_lib, 'Settings', settings)
     with pytest.raises(errors.ConfigError, match='seen'):
-      config.call(train.train, **more)
+      config.call(trainer.Trainer, **more)
   return seen
 
 
@@ -65,7 +65,9 @@ def test_binding_without_a_value():
 
 
 def test_later_files_and_bindings_override(tmp_path):
-  mine = _write(tmp_path / 'mine.gin', 'train.train.seed = 3', 'LENGTH = 99')
+  mine = _write(
+    tmp_path / 'mine.gin', 'trainer.Trainer.seed = 3', 'LENGTH = 99'
+  )
   config.parse([*_FILES, mine], [*_GIVEN, 'LENGTH=7'])
   seen = _bound()
   assert (seen['seed'], seen['streams'][0].length) == (3, 7)
@@ -132,16 +134,16 @@ def test_misspelt_macro_in_a_file(tmp_path):
 
 def test_macro_of_an_overridden_binding_may_be_idle(tmp_path):
   """Setting what used a macro by its own name is no mistake."""
-  mine = _write(tmp_path / 'mine.gin', 'MY_OWN = 1', 'train.train.seed = 3')
+  mine = _write(tmp_path / 'mine.gin', 'MY_OWN = 1', 'trainer.Trainer.seed = 3')
   config.parse([*_FILES, mine], (*_GIVEN, 'mono/stream.Stream.length=64'))
   seen = _bound()
   assert (seen['seed'], seen['streams'][0].length) == (3, 64)
-  text = _fails(bindings=(*_GIVEN, 'train.train.seed=3', 'SEED=4'))
+  text = _fails(bindings=(*_GIVEN, 'trainer.Trainer.seed=3', 'SEED=4'))
   assert 'nothing uses it. Got: SEED' in text
 
 
 def test_macro_that_is_not_set(tmp_path):
-  mine = _write(tmp_path / 'mine.gin', 'train.train.seed = %MY_SEED')
+  mine = _write(tmp_path / 'mine.gin', 'trainer.Trainer.seed = %MY_SEED')
   assert _fails([mine], ()) == (
     'The configuration uses macros that are not set. Got: MY_SEED. What to '
     'do: --gin.MY_SEED=VALUE.'
@@ -151,7 +153,10 @@ def test_macro_that_is_not_set(tmp_path):
 @pytest.mark.parametrize(
   ('binding', 'named'),
   [
-    ('train.train.sed=3', "'train.train' doesn't have a parameter named 'sed'"),
+    (
+      'trainer.Trainer.sed=3',
+      "'trainer.Trainer' doesn't have a parameter named 'sed'",
+    ),
     ('optimizers.adamx.b1=3', "No configurable matching 'optimizers.adamx'"),
   ],
 )
@@ -162,7 +167,7 @@ def test_unknown_names(binding, named):
 
 
 def test_names_in_a_file_are_told_with_its_line(tmp_path):
-  mine = _write(tmp_path / 'mine.gin', 'train.train.sed = 3')
+  mine = _write(tmp_path / 'mine.gin', 'trainer.Trainer.sed = 3')
   text = _fails([mine])
   assert "doesn't have a parameter named 'sed'" in text
   assert f'In file "{mine}", line 3' in text
@@ -173,8 +178,11 @@ def test_names_in_a_file_are_told_with_its_line(tmp_path):
   [
     ('from xlflax import nope', "No module named 'xlflax.nope'"),
     ("include 'pretrain/nope.gin'", 'pretrain/nope.gin'),
-    ('train.train.seed == 3', "expected ':' or '='"),
-    ('train.train.seed = @nope.f()', "'nope' was not provided by an import"),
+    ('trainer.Trainer.seed == 3', "expected ':' or '='"),
+    (
+      'trainer.Trainer.seed = @nope.f()',
+      "'nope' was not provided by an import",
+    ),
   ],
 )
 def test_lines_that_can_not_be_read(tmp_path, line, named):
@@ -190,9 +198,9 @@ def test_missing_file():
 
 
 def test_search_paths_come_before_the_shipped_files(tmp_path):
-  _write(tmp_path / 'a/pretrain/mlm.gin', 'train.train.seed = 1')
-  _write(tmp_path / 'b/pretrain/mlm.gin', 'train.train.seed = 2')
-  _write(tmp_path / 'b/only_b.gin', 'train.train.log_every_steps = 9')
+  _write(tmp_path / 'a/pretrain/mlm.gin', 'trainer.Trainer.seed = 1')
+  _write(tmp_path / 'b/pretrain/mlm.gin', 'trainer.Trainer.seed = 2')
+  _write(tmp_path / 'b/only_b.gin', 'trainer.Trainer.log_every_steps = 9')
   more = dict(
     model_dir='',
     model=None,
@@ -214,9 +222,9 @@ def test_search_paths_come_before_the_shipped_files(tmp_path):
 
 
 def test_arguments_that_nothing_gives(tmp_path):
-  config.parse([_write(tmp_path / 'mine.gin', 'train.train.seed = 1')])
+  config.parse([_write(tmp_path / 'mine.gin', 'trainer.Trainer.seed = 1')])
   with pytest.raises(errors.ConfigError) as error:
-    config.call(train.train)
+    config.call(trainer.Trainer)
   text = str(error.value)
   assert "'model_dir', 'model', 'objectives'" in text
   assert 'give them values in a gin file or by --gin flags' in text
@@ -225,7 +233,7 @@ def test_arguments_that_nothing_gives(tmp_path):
 def test_mistakes_found_while_objects_are_made_are_plain():
   config.parse(_FILES, (*_GIVEN, "ObjectiveMixture.combine='nope'"))
   with pytest.raises(errors.ConfigError) as error:
-    config.call(train.train)
+    config.call(trainer.Trainer)
   assert str(error.value) == (
     "ObjectiveMixture.combine has no such value. Got: 'nope'. Expected: one "
     "of 'sum', 'alternate', 'sample'."
@@ -240,7 +248,7 @@ def test_bugs_are_not_told_as_mistakes(monkeypatch, kind):
   monkeypatch.setattr(train.loop, 'run', broken)
   config.parse(_FILES, _GIVEN)
   with pytest.raises(kind, match='original configurable engine') as error:
-    config.call(train.train)
+    config.call(trainer.Trainer)
   assert not isinstance(error.value, errors.XlflaxError)
 
 
@@ -250,15 +258,15 @@ def test_enums_by_value():
     (
       *_GIVEN,
       "ObjectiveMixture.combine='alternate'",
-      "train.train.non_finite='skip'",
+      "trainer.Trainer.non_finite='skip'",
     ),
   )
   seen = _bound()
   assert seen['objectives'].combine is mixture.Combine.ALTERNATE
   assert seen['non_finite'] is train.step_lib.NonFinite.SKIP
-  config.parse(_FILES, (*_GIVEN, "train.train.non_finite='ignore'"))
+  config.parse(_FILES, (*_GIVEN, "trainer.Trainer.non_finite='ignore'"))
   with pytest.raises(errors.ConfigError) as error:
-    config.call(train.train)
+    config.call(trainer.Trainer)
   assert str(error.value) == (
     "train.non_finite has no such value. Got: 'ignore'. Expected: one of "
     "'stop', 'skip'."
@@ -271,12 +279,12 @@ def test_flags_may_name_what_no_file_names():
     _FILES,
     (
       *_GIVEN,
-      'optimizers.adamw.learning_rate=@schedules.constant()',
-      'schedules.constant.peak=0.5',
+      'optimizers.AdamW.learning_rate=@schedules.Constant()',
+      'schedules.Constant.peak=0.5',
     ),
   )
   rate = _bound()['optimizer'].learning_rate
-  assert float(rate(10)) == float(schedules.constant(peak=0.5)(10)) == 0.5
+  assert float(rate(10)) == float(schedules.Constant(peak=0.5)(10)) == 0.5
 
 
 def test_operative_configuration_is_what_was_used():
@@ -285,14 +293,14 @@ def test_operative_configuration_is_what_was_used():
   text = config.operative()
   assert 'LENGTH = 7' in text
   assert "mono/stream.Stream.layout = 'blocks'" in text
-  assert 'train.train.accumulation = 1' in text  # a default
+  assert 'trainer.Trainer.accumulation = 1' in text  # a default
   assert 'stop_at_step' not in text  # given by the caller
-  assert 'schedules.cosine' not in text  # not called
+  assert 'schedules.Cosine' not in text  # not called
 
 
 def test_what_no_file_names_is_called_as_it_is():
   config.parse([])
-  assert config.call(schedules.constant, peak=2.0)(0) == 2.0
+  assert config.call(schedules.Constant, peak=2.0)(0) == 2.0
 
 
 def test_a_macro_is_built_anew():

@@ -69,7 +69,6 @@ def test_training(monkeypatch, tmp_path, file):
   path.write_text(_EXAMPLES[family], encoding='utf-8')
   files = {'en': str(path)}
   settings = gin_files.settings_of(
-    monkeypatch,
     [file],
     [
       f'MODEL_DIR={str(tmp_path / "run")!r}',
@@ -90,7 +89,7 @@ def test_training(monkeypatch, tmp_path, file):
   assert settings.init_from.exclude == ('heads/',)
   assert settings.optimizer.own_rates == ('^heads/',)
   # A tenth of 20 steps is warm-up.
-  assert settings.optimizer.learning_rate(2) == pytest.approx(5e-5)
+  assert settings.optimizer.rate_at(2) == pytest.approx(5e-5)
 
 
 def test_every_family_has_its_file():

@@ -97,7 +97,7 @@ def settings_of(monkeypatch, tmp_path):
   gin_files.write_teacher(tmp_path / 'runs' / 'teacher')
 
   def build(files, bindings, **more):
-    return gin_files.settings_of(monkeypatch, files, bindings, **more)
+    return gin_files.settings_of(files, bindings, **more)
 
   return build
 
@@ -194,8 +194,8 @@ def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
     'model',
   ):
     assert getattr(first, field) == getattr(second, field), field
-  assert float(first.optimizer.learning_rate(1500)) == float(
-    second.optimizer.learning_rate(1500)
+  assert float(first.optimizer.rate_at(1500)) == float(
+    second.optimizer.rate_at(1500)
   )
   assert [
     line

@@ -123,6 +123,14 @@ def parsed() -> str:
   return gin.config_str()
 
 
+def statements(text: str) -> list[str]:
+  """A gin text's lines, continued ones joined, without comments."""
+  joined = re.sub(r'\\\n\s*', ' ', text)
+  joined = re.sub(r'([\[({,=])\n\s+', r'\1 ', joined)
+  lines = (' '.join(line.split()) for line in joined.splitlines())
+  return [line for line in lines if line and not line.startswith('#')]
+
+
 def configurable(function) -> Any:
   """`function` with the parameters that the configuration binds.
 

@@ -25,7 +25,7 @@ def _train(directory, family, pretrained, files, *arguments):
       '--gin.BATCH_SIZE=8',
       '--gin.LENGTH=32',
       '--gin.LEARNING_RATE=1e-2',
-      '--gin.train.train.log_every_steps=2',
+      '--gin.trainer.Trainer.log_every_steps=2',
       *arguments,
     ]
   )

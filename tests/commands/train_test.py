@@ -93,7 +93,7 @@ def test_early_stop_from_either_side(arguments_of):
     '--model_dir=a',
     '--vocabulary=v',
     '--gin.TRAIN_STEPS=2000',
-    '--gin.train.train.stop_at_step=5',
+    '--gin.trainer.Trainer.stop_at_step=5',
   )
   assert arguments_of(*given)['settings'].stop_at_step == 5
   assert arguments_of(*given, '--stop_at_step=7')['settings'].stop_at_step == 7

@@ -52,7 +52,7 @@ initialization.InitFrom:
   exclude = ('cross_attention', 'heads/')
   vocabulary_matching = @vocabulary_matching.VocabularyMatching()
 
-train.train.streams = [
+trainer.Trainer.streams = [
     @adjacent/stream.Stream(), @sides/stream.Stream(),
     @pairs/stream.Stream(), @mono/stream.Stream()]
 mixture.ObjectiveMixture:
@@ -64,8 +64,8 @@ mixture.ObjectiveMixture:
 
 adjacent/stream.Stream:
   mixture = 'corpus.code_switched'
-  alpha = @alpha/schedules.piecewise()
-alpha/schedules.piecewise:
+  alpha = @alpha/schedules.Piecewise()
+alpha/schedules.Piecewise:
   values = (1.0, 0.3)
   boundaries = (10,)
 
@@ -100,9 +100,9 @@ distillation.Distillation:
   max_mask_ratio = 0.3
 
 # Every ratio falls from 30 % to 15 %.
-MASK_RATIO = @ratio/schedules.linear()
-PAIR_MASK_RATIO = @ratio/schedules.linear()
-ratio/schedules.linear:
+MASK_RATIO = @ratio/schedules.Linear()
+PAIR_MASK_RATIO = @ratio/schedules.Linear()
+ratio/schedules.Linear:
   peak = 0.3
   end = 0.15
   warmup_steps = 0
@@ -195,7 +195,7 @@ def test_all_methods_in_one_run(workspace, inputs, english, tmp_path):
     *_SMALL,
     '--gin.PAIR_LENGTH=24',
     '--gin.PAIR_BATCH_SIZE=8',
-    '--gin.train.train.log_every_steps=8',
+    '--gin.trainer.Trainer.log_every_steps=8',
     '--gin.checkpoints.CheckpointOptions.every_steps=8',
   )
   rows = losses(run)

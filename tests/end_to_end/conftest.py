@@ -40,7 +40,7 @@ TINY = (
   '--gin.SIDE_BATCH_SIZE=8',
   '--gin.WARMUP_STEPS=2',
   '--gin.LEARNING_RATE=1e-2',
-  '--gin.train.train.log_every_steps=3',
+  '--gin.trainer.Trainer.log_every_steps=3',
 )
 
 

@@ -18,7 +18,7 @@ _TRAINING = (
   '--gin.BATCH_SIZE=8',
   '--gin.WARMUP_STEPS=1',
   '--gin.LEARNING_RATE=1e-3',
-  '--gin.train.train.log_every_steps=2',
+  '--gin.trainer.Trainer.log_every_steps=2',
 )
 
 
@@ -107,7 +107,7 @@ def test_import_evaluate_train_export(folder, workspace, tmp_path):
     f'--corpus={workspace.root / "corpus"}',
     '--gin.TRAIN_STEPS=2',
     f'--gin.INIT_FROM={ours}',
-    '--gin.optimizers.adamw.weight_decay=0.0',
+    '--gin.optimizers.AdamW.weight_decay=0.0',
   )
   workspace.run(
     'convert', 'to-hf', str(run), '--output', str(tmp_path / 'back')

@@ -97,7 +97,7 @@ def train(corpus, vocabulary, tmp_path_factory):
       vocabulary=vocabulary,
       corpus=corpus,
       total_steps=20,
-      optimizer=optimizers.adam(learning_rate=0.02),
+      optimizer=optimizers.Adam(learning_rate=0.02),
       log_every_steps=10,
       partitioner=tiny.one_device(),
     )
@@ -234,7 +234,7 @@ def test_fine_tuning_with_frozen_language_specific_parts(train, trained):
     'tuned',
     total_steps=3,
     init_from=initialization.InitFrom(model_dir=last['model_dir']),
-    optimizer=optimizers.adamw(
+    optimizer=optimizers.AdamW(
       learning_rate=0.02, frozen=('model/language_specific/',)
     ),
   )

@@ -60,7 +60,7 @@ def settings_of(monkeypatch, tmp_path):
       if re.search(rf'^{name} = (%gin.REQUIRED|@)', text, re.M)
     }
     return gin_files.settings_of(
-      monkeypatch, files, [f'{name}={value!r}' for name, value in given.items()]
+      files, [f'{name}={value!r}' for name, value in given.items()]
     )
 
   return build
@@ -77,7 +77,7 @@ def _numbers(settings):
   return (
     stream.batch_size,
     stream.length,
-    max(float(settings.optimizer.learning_rate(step)) for step in (1000, 2000)),
+    max(float(settings.optimizer.rate_at(step)) for step in (1000, 2000)),
   )
 
 
@@ -98,17 +98,13 @@ def test_metaxlm_table_8(settings_of, task, batch, length, rate):
   settings = settings_of(f'papers/metaxlm/finetune_{task}.gin')
   assert _numbers(settings) == (batch, length, pytest.approx(rate))
   # A tenth is warm-up, then straight down.
-  assert float(settings.optimizer.learning_rate(1000)) == pytest.approx(
-    rate / 2
-  )
-  assert float(settings.optimizer.learning_rate(11000)) == pytest.approx(
-    rate / 2
-  )
+  assert float(settings.optimizer.rate_at(1000)) == pytest.approx(rate / 2)
+  assert float(settings.optimizer.rate_at(11000)) == pytest.approx(rate / 2)
   epochs = dict(
     pos=10, ner=10, xquad=4, mlqa=4, tydiqa=40, xnli=6, pawsx=10, amazon=5
   )
   assert config.macro('EPOCHS') == epochs[task]
-  assert config.parameter('optimizers.adamw.weight_decay') == (
+  assert config.parameter('optimizers.AdamW.weight_decay') == (
     0.01 if task in ('xnli', 'pawsx', 'amazon') else 0
   )
 
@@ -120,7 +116,7 @@ def test_metaxlm_table_8(settings_of, task, batch, length, rate):
 def test_ppa(settings_of, task, length, rate, setting):
   settings = settings_of(f'papers/ppa/finetune_{task}{setting}.gin')
   assert _numbers(settings) == (32, length, pytest.approx(rate))
-  assert float(settings.optimizer.learning_rate(500)) == pytest.approx(
+  assert float(settings.optimizer.rate_at(500)) == pytest.approx(
     rate / 2
   )  # 1,000 steps of warm-up
   assert config.macro('EPOCHS') == 2
@@ -133,7 +129,7 @@ def test_ppa(settings_of, task, length, rate, setting):
 def test_ecs(settings_of, task):
   settings = settings_of(f'papers/ecs/finetune_{task}.gin')
   constant = task == 'xnli'
-  rates = [float(settings.optimizer.learning_rate(s)) for s in (1000, 11000)]
+  rates = [float(settings.optimizer.rate_at(s)) for s in (1000, 11000)]
   assert rates == pytest.approx([1e-5, 1e-5] if constant else [5e-6, 5e-6])
   assert config.macro('EPOCHS') == (200 if constant else 10)
   assert config.macro('FROZEN') == ('model/language_specific',)
@@ -314,7 +310,7 @@ def test_synthetic_suite(toy):
       assert task.select.split('/')[0] == dev.name == 'dev'
       assert dev.source.languages() == ('en',)
       assert tests[0].source.languages() == ('en', 'aa')
-      stream = config.parameter('train.train.streams')[0]
+      stream = config.parameter('trainer.Trainer.streams')[0]
       assert stream.source.languages() == ('en',)
 
 

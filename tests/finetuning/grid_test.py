@@ -12,7 +12,7 @@ from xlflax.finetuning import grid
     ("PARTS=('en','fr'),('en',)", ("('en','fr')", "('en',)")),
     ("NAME='a,b',c", ("'a,b'", "'c'")),
     ('MODEL=@small.model(),%OTHER', ('@small.model()', '%OTHER')),
-    ('optimizers.adamw.b2=0.98', ('0.98',)),
+    ('optimizers.AdamW.b2=0.98', ('0.98',)),
   ],
 )
 def test_an_axis_is_read(text, values):

@@ -25,7 +25,7 @@ _TINY = (
   '--gin.LENGTH=16',
   '--gin.BATCH_SIZE=8',
   '--gin.WARMUP_STEPS=2',
-  '--gin.train.train.log_every_steps=3',
+  '--gin.trainer.Trainer.log_every_steps=3',
   '--gin.checkpoints.CheckpointOptions.every_steps=4',
 )
 pytestmark = pytest.mark.slow

@@ -49,7 +49,7 @@ def settings(monkeypatch, paper: str, row: str, **given):
     for macro, value in _GIVEN.items()
     if re.search(rf'^{macro} = %gin.REQUIRED|%{macro}\b', _text(file), re.M)
   ]
-  return gin_files.settings_of(monkeypatch, [file], bindings, **given)
+  return gin_files.settings_of([file], bindings, **given)
 
 
 def trace(monkeypatch, paper: str, row: str, **given):
@@ -101,4 +101,4 @@ def sizes(config) -> tuple[int, int, int, int]:
 
 def rates(settings, *steps: int) -> list[float]:
   """Learning rates at some steps."""
-  return [float(settings.optimizer.learning_rate(step)) for step in steps]
+  return [float(settings.optimizer.rate_at(step)) for step in steps]

@@ -252,7 +252,7 @@ def test_optimizers_of_other_shapes_are_replicated(monkeypatch):
   monkeypatch.setattr(advice, 'BIG', 128)
   setup = _setup(
     'gpu:H200:8',
-    optimizer=optimizers.adafactor(learning_rate=0.1, min_dim_size_to_factor=8),
+    optimizer=optimizers.Adafactor(learning_rate=0.1, min_dim_size_to_factor=8),
   )
   assert any(
     w.startswith('optimizer/') and 'v_row' in w

@@ -40,7 +40,7 @@ def result():
   """The plan of a run of 100 steps of 8 rows with frozen embeddings."""
   settings = setup_test.make_settings(
     partitioner=tiny.partitioning.Partitioner(data=4, fsdp=2),
-    optimizer=optimizers.adamw(learning_rate=0.1, frozen=('embeddings',)),
+    optimizer=optimizers.AdamW(learning_rate=0.1, frozen=('embeddings',)),
   )
   loader = _Loader(setup_test.MONO)
   with pytest.MonkeyPatch.context() as patch:

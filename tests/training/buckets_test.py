@@ -23,7 +23,7 @@ from xlflax.training import (
   run_directory,
 )
 
-_OPTIMIZER = optimizers.adamw(learning_rate=0.1)
+_OPTIMIZER = optimizers.AdamW(learning_rate=0.1)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.training import tiny
 from xlflax import errors
 from xlflax.training import checkpoints, optimizers, partitioning
 
-_OPTIMIZER = optimizers.adamw(learning_rate=0.1)
+_OPTIMIZER = optimizers.AdamW(learning_rate=0.1)
 
 
 def _state(step=0, *, optimizer=_OPTIMIZER, ema=True, length=12):
@@ -262,8 +262,8 @@ def test_parameters_of_one_side_only_are_named(tmp_path):
   'other',
   [
     dict(ema=False),
-    dict(optimizer=optimizers.adafactor(learning_rate=0.1)),
-    dict(optimizer=optimizers.adamw(learning_rate=0.1, frozen=('bias',))),
+    dict(optimizer=optimizers.Adafactor(learning_rate=0.1)),
+    dict(optimizer=optimizers.AdamW(learning_rate=0.1, frozen=('bias',))),
   ],
 )
 def test_other_optimizer_or_average_is_no_damage(tmp_path, other):

@@ -45,7 +45,7 @@ def _setup(directory, ema_decay=None):
 
 
 def _state(step):
-  state = tiny.regression_state(optimizers.adam(learning_rate=0.1), ema=True)
+  state = tiny.regression_state(optimizers.Adam(learning_rate=0.1), ema=True)
   return state.replace(
     step=jnp.int32(step), ema={'model': {'bias': jnp.float32(9.0)}}
   )

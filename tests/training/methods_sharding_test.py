@@ -83,7 +83,7 @@ def _batch(stream, seed):
 
 def _losses(case, partitioner):
   """Loss of each of the first steps, and the last state's parameters."""
-  optimizer = optimizers.adamw(learning_rate=0.01, eps=1e-3)
+  optimizer = optimizers.AdamW(learning_rate=0.01, eps=1e-3)
   factory = tiny.make_factory(
     model=case.model,
     mixture=case.mixture,

@@ -25,7 +25,7 @@ MIXTURE = mixture_lib.ObjectiveMixture(
     ),
   )
 )
-_OPTIMIZER = optimizers.adamw(learning_rate=0.01)
+_OPTIMIZER = optimizers.AdamW(learning_rate=0.01)
 
 
 def _batch(seed):

@@ -54,7 +54,7 @@ def _moved(old, new):
 
 def test_all_but_biases_and_norms_decay(params):
   """With a gradient of zero, only what decays moves."""
-  optimizer = optimizers.adamw(learning_rate=0.1, weight_decay=0.5)
+  optimizer = optimizers.AdamW(learning_rate=0.1, weight_decay=0.5)
   moved = _moved(params, _step(optimizer, params, _zeros(params)))
   assert moved == {
     n
@@ -81,7 +81,7 @@ def test_adafactor_decays_the_same():
     'norm': {'scale': jnp.ones(3), 'bias': jnp.ones(3)},
     'dense': {'kernel': jnp.ones((3, 3)), 'bias': jnp.ones(3)},
   }
-  optimizer = optimizers.adafactor(learning_rate=0.1, weight_decay=0.5)
+  optimizer = optimizers.Adafactor(learning_rate=0.1, weight_decay=0.5)
   assert _moved(params, _step(optimizer, params, _zeros(params))) == {
     'dense/kernel'
   }
@@ -90,7 +90,7 @@ def test_adafactor_decays_the_same():
 def test_adamw_by_hand():
   """First step: the bias-corrected moments are g and g^2."""
   params = {'kernel': jnp.float32(2.0)}
-  optimizer = optimizers.adamw(
+  optimizer = optimizers.AdamW(
     learning_rate=0.1, eps=0.0, weight_decay=0.01, clip_norm=None
   )
   new = _step(optimizer, params, {'kernel': jnp.float32(4.0)})
@@ -102,11 +102,11 @@ def test_clips_by_the_global_norm():
   params = {'a': jnp.float32(0.0), 'b': jnp.float32(0.0)}
   grads = {'a': jnp.float32(30.0), 'b': jnp.float32(40.0)}
   new = _step(
-    optimizers.adam(learning_rate=1.0, eps=1.0, clip_norm=1.0), params, grads
+    optimizers.Adam(learning_rate=1.0, eps=1.0, clip_norm=1.0), params, grads
   )
   assert float(new['a']) == pytest.approx(-0.6 / 1.6, rel=1e-4)
   assert float(new['b']) == pytest.approx(-0.8 / 1.8, rel=1e-4)
-  new = _step(optimizers.adam(learning_rate=1.0, eps=1.0), params, grads)
+  new = _step(optimizers.Adam(learning_rate=1.0, eps=1.0), params, grads)
   assert float(new['a']) == pytest.approx(-30 / 31, rel=1e-4)
 
 
@@ -132,7 +132,7 @@ def _layers():
 
 
 def test_frozen_parameters_keep_their_bits_and_have_no_state():
-  optimizer = optimizers.adamw(
+  optimizer = optimizers.AdamW(
     learning_rate=0.1, frozen=('embeddings/', 'second/bias')
   )
   transform, new = optimizer.transform, _layers()
@@ -150,7 +150,7 @@ def test_frozen_parameters_keep_their_bits_and_have_no_state():
 
 
 def test_trainable_patterns_freeze_the_rest():
-  optimizer = optimizers.adam(
+  optimizer = optimizers.Adam(
     learning_rate=0.1, trainable=('first', 'second'), frozen=('bias',)
   )
   new = _step(optimizer, _layers(), _layers())
@@ -161,7 +161,7 @@ def test_clipping_ignores_frozen_gradients():
   params = {'a': jnp.float32(0.0), 'b': jnp.float32(0.0)}
   grads = {'a': jnp.float32(0.5), 'b': jnp.float32(1000.0)}
   new = _step(
-    optimizers.adam(learning_rate=1.0, eps=1.0, clip_norm=1.0, frozen=('b',)),
+    optimizers.Adam(learning_rate=1.0, eps=1.0, clip_norm=1.0, frozen=('b',)),
     params,
     grads,
   )
@@ -169,17 +169,17 @@ def test_clipping_ignores_frozen_gradients():
 
 
 def test_learning_rate_to_report():
-  assert float(optimizers.adam(learning_rate=0.25).learning_rate(7)) == 0.25
+  assert float(optimizers.Adam(learning_rate=0.25).learning_rate(7)) == 0.25
 
   def schedule(step):
     return step * 0.5
 
-  assert optimizers.adam(learning_rate=schedule).learning_rate(3) == 1.5
+  assert optimizers.Adam(learning_rate=schedule).learning_rate(3) == 1.5
 
 
 def test_schedule_is_followed():
   params = {'w': jnp.float32(0.0)}
-  optimizer = optimizers.adam(
+  optimizer = optimizers.Adam(
     learning_rate=lambda step: jnp.where(step == 0, 0.0, 1.0), eps=0.0
   )
   state = optimizer.transform.init(params)
@@ -191,7 +191,7 @@ def test_schedule_is_followed():
 
 
 @pytest.mark.parametrize(
-  'make', [optimizers.adamw, optimizers.adam, optimizers.adafactor]
+  'make', [optimizers.AdamW, optimizers.Adam, optimizers.Adafactor]
 )
 def test_own_rates_are_those_of_an_optimizer_with_that_rate(make):
   """Each parameter moves as if the whole tree had its rate."""
@@ -206,7 +206,7 @@ def test_own_rates_are_those_of_an_optimizer_with_that_rate(make):
   grads = jax.tree.map(
     lambda x: jnp.arange(x.size, dtype=x.dtype).reshape(x.shape), params
   )
-  options = {} if make is optimizers.adam else {'weight_decay': 0.1}
+  options = {} if make is optimizers.Adam else {'weight_decay': 0.1}
 
   def moved(rate, **more):
     return _step(make(learning_rate=rate, **options, **more), params, grads)
@@ -228,19 +228,19 @@ def test_own_rates_are_those_of_an_optimizer_with_that_rate(make):
 
 def test_own_rates_beside_frozen_parameters_and_a_common_norm():
   params = {'a': jnp.float32(1.0), 'b': jnp.float32(1.0), 'c': jnp.ones([])}
-  optimizer = optimizers.adamw(
+  optimizer = optimizers.AdamW(
     learning_rate=0.1, weight_decay=0.0, frozen=('c',), rates=(('b', 0.0),)
   )
   new = _step(optimizer, params, jax.tree.map(lambda x: 9 * x, params))
   assert float(new['a']) == pytest.approx(0.9, rel=1e-4)
   assert float(new['b']) == float(new['c']) == 1.0
   with pytest.raises(errors.ConfigError, match=r'Where: optimizer\.rates'):
-    optimizers.adam(learning_rate=0.1, rates=(('none', 1.0),)).check(params)
+    optimizers.Adam(learning_rate=0.1, rates=(('none', 1.0),)).check(params)
 
 
 @pytest.mark.parametrize('field', ['trainable', 'frozen'])
 def test_pattern_that_matches_nothing(field, params):
-  optimizer = optimizers.adamw(learning_rate=0.1, **{field: ('no_such',)})
+  optimizer = optimizers.AdamW(learning_rate=0.1, **{field: ('no_such',)})
   with pytest.raises(errors.ConfigError) as error:
     optimizer.check(params)
   text = str(error.value)
@@ -250,13 +250,13 @@ def test_pattern_that_matches_nothing(field, params):
 
 
 def test_pattern_that_is_no_regular_expression(params):
-  optimizer = optimizers.adamw(learning_rate=0.1, frozen=('(',))
+  optimizer = optimizers.AdamW(learning_rate=0.1, frozen=('(',))
   with pytest.raises(errors.ConfigError, match='no regular expression'):
     optimizer.check(params)
 
 
 def test_nothing_left_to_train(params):
-  optimizer = optimizers.adamw(learning_rate=0.1, frozen=('model',))
+  optimizer = optimizers.AdamW(learning_rate=0.1, frozen=('model',))
   with pytest.raises(errors.ConfigError) as error:
     optimizer.check(params)
   assert str(error.value) == (
@@ -274,7 +274,7 @@ def _state_shardings(optimizer):
 
 def test_moments_are_sharded_as_their_parameters():
   shardings = _state_shardings(
-    optimizers.adamw(learning_rate=0.1, frozen=('output_bias',))
+    optimizers.AdamW(learning_rate=0.1, frozen=('output_bias',))
   )
   wanted = params_lib.names(shardings.params)
   state = params_lib.names(shardings.opt_state)
@@ -288,7 +288,7 @@ def test_moments_are_sharded_as_their_parameters():
 
 def test_adafactor_factors_and_trains_sharded():
   """Same parameters after two steps on one device and on a (2, 2, 2) mesh."""
-  optimizer = optimizers.adafactor(learning_rate=0.1, min_dim_size_to_factor=16)
+  optimizer = optimizers.Adafactor(learning_rate=0.1, min_dim_size_to_factor=16)
   params = {
     'table': jnp.arange(64 * 16.0).reshape(64, 16) / 1000,
     'bias': jnp.ones(64),

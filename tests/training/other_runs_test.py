@@ -54,7 +54,7 @@ def _train(root, name, files, corpus, steps, *arguments):
       f'--gin.TRAIN_STEPS={steps}',
       '--gin.BATCH_SIZE=8',
       '--gin.WARMUP_STEPS=1',
-      '--gin.train.train.log_every_steps=1',
+      '--gin.trainer.Trainer.log_every_steps=1',
       '--gin.CheckpointOptions.every_steps=1',
       *arguments,
     ]
@@ -119,7 +119,7 @@ def _from_english(root, *more):
 
 def test_frozen_body_and_matched_embeddings(root, english):
   """MetaXLM's +freezing: the body stays, embeddings and bias train."""
-  init = _from_english(root, f'optimizers.adamw.frozen = ({_BODY!r},)')
+  init = _from_english(root, f'optimizers.AdamW.frozen = ({_BODY!r},)')
   losses = _train(
     root,
     'frozen',

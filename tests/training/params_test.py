@@ -24,7 +24,7 @@ def test_nest_is_the_inverse_of_names():
 
 
 def test_names_of_named_tuples():
-  state = optimizers.adam(learning_rate=0.1).transform.init(_TREE)
+  state = optimizers.Adam(learning_rate=0.1).transform.init(_TREE)
   assert '0/mu/model/b' in params_lib.names(state)
 
 

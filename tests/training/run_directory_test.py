@@ -20,15 +20,15 @@ CACHE_DIR = 'a'
 LENGTH = 256
 MODEL_DIR = 'runs/a'
 
-# Parameters for train.train:
+# Parameters for trainer.Trainer:
 # ==============================================================================
-train.train.log_every_steps = 50
-train.train.model_dir = %MODEL_DIR
-train.train.seed = 0
-train.train.streams = \\
+trainer.Trainer.log_every_steps = 50
+trainer.Trainer.model_dir = %MODEL_DIR
+trainer.Trainer.seed = 0
+trainer.Trainer.streams = \\
     [@mono/stream.Stream(),
      @pairs/stream.Stream()]
-train.train.total_steps = 1000
+trainer.Trainer.total_steps = 1000
 """
 
 
@@ -58,9 +58,9 @@ def test_other_configuration_is_refused_with_the_difference(tmp_path):
     '--- the run in the directory',
     '+++ this configuration',
     '-LENGTH = 256',
-    '-train.train.seed = 0',
+    '-trainer.Trainer.seed = 0',
     '+LENGTH = 128',
-    '+train.train.seed = 1',
+    '+trainer.Trainer.seed = 1',
   ]
   assert str(tmp_path) in text and '--other_config=accept' in text
   assert (tmp_path / run_directory.CONFIG).read_text() == _CONFIG
@@ -84,10 +84,10 @@ def test_other_configuration_is_accepted_when_asked_for(tmp_path):
     ('LENGTH', 'checkpoints.CheckpointOptions.every_steps = 5\nLENGTH'),
     ('LENGTH', 'evaluation.Evaluation.every_steps = 5\nLENGTH'),
     ('LENGTH', 'EVALUATION = @evaluation.Evaluation()\nLENGTH'),
-    ('LENGTH', 'train.train.evaluation = %EVALUATION\nLENGTH'),
+    ('LENGTH', 'trainer.Trainer.evaluation = %EVALUATION\nLENGTH'),
     ('LENGTH', "retrieval.Retrieval.pooling = 'first'\nLENGTH"),
     ("CACHE_DIR = 'a'", "CACHE_DIR = 'b/c'"),
-    ('LENGTH', 'train.train.prefetch = 4\nLENGTH'),
+    ('LENGTH', 'trainer.Trainer.prefetch = 4\nLENGTH'),
     ('LENGTH', '# a comment\n\nfrom xlflax import evaluate\nLENGTH'),
     ('\\\n    [@mono/stream.Stream(),\n     @', '[@mono/stream.Stream(), @'),
   ],
@@ -104,7 +104,7 @@ def test_what_may_change(tmp_path, old, new):
     ('seed = 0', 'seed = 1'),
     ("CACHE_DIR = 'a'", 'CACHE_DIR = None'),
     ('@pairs/stream.Stream()]', '@sides/stream.Stream()]'),
-    ('LENGTH', 'schedules.linear.total_steps = 5\nLENGTH'),
+    ('LENGTH', 'schedules.Linear.total_steps = 5\nLENGTH'),
     ('LENGTH', 'mixture.Entry.weight = 0.5\nLENGTH'),
   ],
 )

@@ -15,25 +15,25 @@ def _values(schedule, steps):
 
 
 def test_constant_rises_and_stays():
-  schedule = schedules.constant(peak=2.0, warmup_steps=4)
+  schedule = schedules.Constant(peak=2.0, warmup_steps=4)
   assert _values(schedule, [0, 1, 2, 3, 4, 5, 1000]) == pytest.approx(
     [0, 0.5, 1.0, 1.5, 2.0, 2.0, 2.0]
   )
 
 
 def test_without_warm_up_the_first_step_has_the_peak():
-  assert float(schedules.constant(peak=2.0)(0)) == 2.0
-  assert float(schedules.linear(peak=2.0, total_steps=4)(0)) == 2.0
+  assert float(schedules.Constant(peak=2.0)(0)) == 2.0
+  assert float(schedules.Linear(peak=2.0, total_steps=4)(0)) == 2.0
 
 
 def test_linear_falls_to_the_end_at_the_last_step():
-  schedule = schedules.linear(peak=1.0, total_steps=10, warmup_steps=2, end=0.2)
+  schedule = schedules.Linear(peak=1.0, total_steps=10, warmup_steps=2, end=0.2)
   assert _values(schedule, [0, 1, 2, 6, 10, 11]) == pytest.approx(
     [0, 0.5, 1.0, 0.6, 0.2, 0.2]
   )
 
 
-@pytest.mark.parametrize('make', [schedules.linear, schedules.cosine])
+@pytest.mark.parametrize('make', [schedules.Linear, schedules.Cosine])
 def test_warm_up_as_a_share_of_all_steps(make):
   """A tenth of 25 steps, rounded up."""
   share = make(peak=1.0, total_steps=25, warmup_steps=0.1)
@@ -44,7 +44,7 @@ def test_warm_up_as_a_share_of_all_steps(make):
 
 
 def test_cosine_is_half_a_period():
-  schedule = schedules.cosine(peak=1.0, total_steps=10, warmup_steps=2, end=0.1)
+  schedule = schedules.Cosine(peak=1.0, total_steps=10, warmup_steps=2, end=0.1)
   quarter = 0.1 + 0.9 * (1 + math.cos(math.pi / 4)) / 2
   assert _values(schedule, [1, 2, 4, 6, 10, 20]) == pytest.approx(
     [0.5, 1.0, quarter, 0.55, 0.1, 0.1]
@@ -52,14 +52,14 @@ def test_cosine_is_half_a_period():
 
 
 def test_inverse_sqrt():
-  schedule = schedules.inverse_sqrt(peak=1.0, warmup_steps=4)
+  schedule = schedules.InverseSqrt(peak=1.0, warmup_steps=4)
   assert _values(schedule, [0, 2, 3, 4, 16, 64, 400]) == pytest.approx(
     [0, 0.5, 0.75, 1.0, 0.5, 0.25, 0.1]
   )
 
 
 def test_piecewise_changes_at_its_boundaries():
-  schedule = schedules.piecewise(values=(0.7, 0.5, 0.3), boundaries=(10, 20))
+  schedule = schedules.Piecewise(values=(0.7, 0.5, 0.3), boundaries=(10, 20))
   assert _values(schedule, [0, 9, 10, 19, 20, 1000]) == pytest.approx(
     [0.7, 0.7, 0.5, 0.5, 0.3, 0.3]
   )
@@ -68,9 +68,9 @@ def test_piecewise_changes_at_its_boundaries():
 @pytest.mark.parametrize(
   'schedule',
   [
-    schedules.linear(peak=1.0, total_steps=9, warmup_steps=3),
-    schedules.cosine(peak=1.0, total_steps=9, warmup_steps=3),
-    schedules.inverse_sqrt(peak=1.0, warmup_steps=3),
+    schedules.Linear(peak=1.0, total_steps=9, warmup_steps=3),
+    schedules.Cosine(peak=1.0, total_steps=9, warmup_steps=3),
+    schedules.InverseSqrt(peak=1.0, warmup_steps=3),
   ],
 )
 def test_same_values_inside_a_compiled_step(schedule):
@@ -83,14 +83,14 @@ def test_same_values_inside_a_compiled_step(schedule):
 
 def test_inverse_sqrt_needs_a_warm_up():
   with pytest.raises(errors.ConfigError) as error:
-    schedules.inverse_sqrt(peak=1.0, warmup_steps=0)
+    schedules.InverseSqrt(peak=1.0, warmup_steps=0)
   assert str(error.value) == (
     'The inverse-square-root schedule needs a warm-up. Got: 0. Expected: '
-    'warmup_steps >= 1. Where: schedules.inverse_sqrt.'
+    'warmup_steps >= 1. Where: schedules.InverseSqrt.'
   )
 
 
-@pytest.mark.parametrize('make', [schedules.linear, schedules.cosine])
+@pytest.mark.parametrize('make', [schedules.Linear, schedules.Cosine])
 def test_warm_up_must_end_before_the_run(make):
   with pytest.raises(errors.ConfigError) as error:
     make(peak=1.0, total_steps=10, warmup_steps=10)
@@ -112,7 +112,7 @@ def test_warm_up_must_end_before_the_run(make):
 )
 def test_piecewise_refuses_other_numbers(values, boundaries):
   with pytest.raises(errors.ConfigError) as error:
-    schedules.piecewise(values=values, boundaries=boundaries)
+    schedules.Piecewise(values=values, boundaries=boundaries)
   assert f'{len(values)} values, boundaries {list(boundaries)}' in str(
     error.value
   )
@@ -123,5 +123,5 @@ def test_piecewise_refuses_other_numbers(values, boundaries):
 
 def test_negative_warm_up_is_refused():
   with pytest.raises(errors.ConfigError) as error:
-    schedules.constant(peak=1.0, warmup_steps=-1)
+    schedules.Constant(peak=1.0, warmup_steps=-1)
   assert 'warm-up' in str(error.value) and '-1' in str(error.value)

@@ -55,7 +55,7 @@ def make_settings(**fields) -> setup_lib.Settings:
     streams=(MONO,),
     vocabulary=tiny.SPEC,
     total_steps=100,
-    optimizer=optimizers.adamw(learning_rate=0.01),
+    optimizer=optimizers.AdamW(learning_rate=0.01),
     corpus=None,
     cache_dir=None,
     task_modules=(),

@@ -143,7 +143,7 @@ def _step(partitioner, optimizer):
 @pytest.fixture(scope='module')
 def alone():
   # Adam's step is g / (|g| + 1): in proportion to the gradient.
-  return _step(tiny.one_device(), optimizers.adam(learning_rate=0.1, eps=1.0))
+  return _step(tiny.one_device(), optimizers.Adam(learning_rate=0.1, eps=1.0))
 
 
 def test_a_step_moves_the_shared_and_one_languages_parameters(alone):
@@ -157,7 +157,7 @@ def test_a_step_moves_the_shared_and_one_languages_parameters(alone):
 
 def test_eight_devices_equal_one(alone):
   mesh = partitioning.Partitioner(fsdp=2, tensor=2)
-  sharded = _step(mesh, optimizers.adam(learning_rate=0.1, eps=1.0))
+  sharded = _step(mesh, optimizers.Adam(learning_rate=0.1, eps=1.0))
   for mine, other in zip(sharded, alone, strict=True):
     jax.tree.map(
       lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6, rtol=1e-5),
@@ -170,7 +170,7 @@ def test_eight_devices_equal_one(alone):
 
 def test_frozen_language_specific_parts():
   """They keep their values and have no optimizer state (fine-tuning)."""
-  optimizer = optimizers.adamw(learning_rate=0.1, frozen=_FROZEN)
+  optimizer = optimizers.AdamW(learning_rate=0.1, frozen=_FROZEN)
   before, after = _step(tiny.one_device(), optimizer)
   old, new = params_lib.names(before.params), params_lib.names(after.params)
   for name, leaf in new.items():

@@ -129,7 +129,7 @@ def test_entries_of_one_objective_share_its_head():
 def test_patterns_of_the_optimizer_are_checked():
   with pytest.raises(errors.ConfigError, match='matches no parameter'):
     tiny.make_factory(
-      optimizer=optimizers.adam(learning_rate=0.1, frozen=('no_such',))
+      optimizer=optimizers.Adam(learning_rate=0.1, frozen=('no_such',))
     )
 
 

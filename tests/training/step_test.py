@@ -21,7 +21,7 @@ def _entry(stream='mono', weight=1.0, **fields):
 
 
 def _builder(*entries, **fields):
-  fields = dict(optimizer=optimizers.adam(**_SGD_LIKE), seed=0) | fields
+  fields = dict(optimizer=optimizers.Adam(**_SGD_LIKE), seed=0) | fields
   combine = fields.pop('combine', mixture_lib.Combine.SUM)
   return step_lib.StepBuilder(
     model=None,
@@ -129,8 +129,8 @@ def test_choose_updates_or_keeps_on_every_platform(
 def test_update_on_a_cpu_copies_no_moment():
   """Adam's moments stay in place: no room for a second copy is taken."""
   size = 1 << 20
-  state = tiny.regression_state(optimizers.adamw(learning_rate=0.1))
-  optimizer = optimizers.adamw(learning_rate=0.1)
+  state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
+  optimizer = optimizers.AdamW(learning_rate=0.1)
   params = {'table': jnp.ones([size])}
   state = state.replace(
     params=params, opt_state=optimizer.transform.init(params)
@@ -247,7 +247,7 @@ class _Dice(tiny.Regression):
 def test_encoder_trains_under_strict_rank_promotion():
   """A real step of MLM: the loss falls, with metrics for each language."""
   assert jax.config.jax_numpy_rank_promotion == 'raise'
-  optimizer = optimizers.adamw(learning_rate=0.01)
+  optimizer = optimizers.AdamW(learning_rate=0.01)
   mixture = tiny.make_mixture(
     mixture_lib.Entry(
       stream='mono', objective=masked_lm.MaskedLM(mask_ratio=0.5)

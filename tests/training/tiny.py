@@ -62,7 +62,7 @@ def make_factory(
   return state_lib.StateFactory(
     model or make_model(),
     mixture or make_mixture(),
-    optimizer or optimizers.adamw(learning_rate=0.01),
+    optimizer or optimizers.AdamW(learning_rate=0.01),
     SPEC,
     partitioner or one_device(),
     use_ema=use_ema,

@@ -16,8 +16,8 @@ from xlflax.training import step as step_lib
 from xlflax.training.initialization import init_from as initialization
 
 _CROSS = 'cross_attention'
-_PHASE_1 = optimizers.adamw(learning_rate=0.01, trainable=(_CROSS,))
-_PHASE_2 = optimizers.adamw(learning_rate=0.01)
+_PHASE_1 = optimizers.AdamW(learning_rate=0.01, trainable=(_CROSS,))
+_PHASE_2 = optimizers.AdamW(learning_rate=0.01)
 
 
 def _mixture():

@@ -7,7 +7,7 @@ from typing import Any
 
 from xlflax import errors
 from xlflax.evaluation import base, checkpoint_choice, results
-from xlflax.training import partitioning
+from xlflax.training import description, partitioning
 from xlflax.training import run as run_lib
 
 LAST = 'last'
@@ -195,7 +195,7 @@ class Models:
     ref = self.resolve(ref)
     run = self._run(ref.directory)
     return {
-      'model': base.settings_hash(results.run_directory.describe(run.model)),
+      'model': base.settings_hash(description.describe(run.model)),
       'vocabulary': run.vocabulary.hash,
       'step': ref.step,
       'checkpoint': results.checkpoint_identity(run.directory, ref.step),

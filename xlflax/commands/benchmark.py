@@ -40,14 +40,9 @@ def run(args: argparse.Namespace) -> int:
     args.gin_bindings.insert(0, f'TRAIN_STEPS={_TRAIN_STEPS}')
   given = train_command.invented_vocabulary(args)
   train_command.prepare(args)
-  from xlflax import trainer as train_lib
+  from xlflax import trainer
 
-  result = config.call(
-    train_lib.train,
-    mode=train_lib.Mode.BENCHMARK,
-    benchmark_steps=args.steps,
-    **given,
-  )
+  result = config.call(trainer.Trainer, **given).benchmark(steps=args.steps)
   text = json.dumps(result, indent=2)
   print(text)
   if args.output:

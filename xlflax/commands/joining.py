@@ -3,7 +3,6 @@
 import argparse
 
 from xlflax import config
-from xlflax.training import run_directory
 from xlflax.training.processes import cluster, distributed
 
 
@@ -61,7 +60,7 @@ def _common(args: argparse.Namespace) -> str:
   local = ('CACHE_DIR', 'CORPUS', 'VOCABULARY')
   lines = [
     line
-    for line in run_directory.statements(config.parsed())
+    for line in config.statements(config.parsed())
     if not line.startswith(local)
   ]
   flags = ('dry_run', 'stop_at_step', 'other_config')

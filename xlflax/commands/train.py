@@ -198,27 +198,31 @@ def run(args: argparse.Namespace) -> int:
     )
   machine = _machine(args)
   if machine:
-    given['machine'] = machine
     args.compilation_cache = ''  # what comes from there is not looked into
     _stand_in(machine)
   prepare(args)
   joining.join(args)
   with distributed.leaving_together('train'):
-    return _train(args, given)
+    return _train(args, given, machine)
 
 
-def _train(args: argparse.Namespace, given: dict) -> int:
-  from xlflax import trainer as train_lib
+def _train(
+  args: argparse.Namespace, given: dict, machine: machines.Machine | None
+) -> int:
+  from xlflax import trainer as trainer_lib
   from xlflax.training import run_directory
 
   if args.stop_at_step is not None:
     given['stop_at_step'] = args.stop_at_step
-  result = config.call(
-    train_lib.train,
-    config=config.operative,
-    mode=train_lib.Mode.PLAN if args.dry_run else train_lib.Mode.TRAIN,
+  trainer = config.call(
+    trainer_lib.Trainer,
     other_config=run_directory.OtherConfig(args.other_config),
     **given,
+  )
+  result = (
+    trainer.plan(machine)
+    if args.dry_run
+    else trainer.train(gin_config=config.operative)
   )
   status = args.stopped_status if result.get('interrupted') else 0
   if not distributed.is_lead():

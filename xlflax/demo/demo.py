@@ -16,9 +16,8 @@ from typing import Any
 import rich.console
 import rich.rule
 
-from xlflax import config, paths
+from xlflax import config, paths, trainer
 from xlflax import evaluate as evaluate_lib
-from xlflax import trainer as train_lib
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.seqio_tasks import host_tensorflow
 from xlflax.data.vocabularies import training as vocabulary_training
@@ -97,7 +96,7 @@ def run(settings: Settings) -> dict[str, Any]:
   with phases.begin('cache', 'Tokenising once'):
     _write_cache(settings, vocabulary)
   with phases.begin('training', 'MLM, TLM and sentence alignment'):
-    result = config.call(train_lib.train, config=config.operative)
+    result = config.call(trainer.Trainer).train(gin_config=config.operative)
   with phases.begin('evaluation', 'Held-out messages, untrained and trained'):
     results = _evaluate(settings)
     found = examples.find(settings.model_dir, settings.path('corpus'))

@@ -33,7 +33,7 @@ def identity(
   return {
     'format': _FORMAT,
     'task': base.settings(task),
-    'model': run_directory.describe(model),
+    'model': description.describe(model),
     'vocabulary': vocabulary_hash,
     'seed': seed,
   }

@@ -1,10 +1,9 @@
 """Gin files and bindings that are parsed anew for each run of an experiment."""
 
 import dataclasses
-import hashlib
 
-from xlflax import config
-from xlflax.training import run_directory
+from xlflax import config, trainer
+from xlflax.training import description
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,5 +37,4 @@ class Configuration:
       ConfigError: see `config.parse`.
     """
     config.parse(self.gin_files, (*self.bindings, *bindings), self.search_paths)
-    identity = '\n'.join(run_directory.identity(config.parsed()))
-    return hashlib.sha256(identity.encode('utf-8')).hexdigest()[:16]
+    return description.fingerprint(config.call(trainer.Trainer))

@@ -18,7 +18,7 @@ class Axis:
   """A gin macro and its values.
 
   Attributes:
-    macro: its name; also a parameter such as `optimizers.adamw.b2`.
+    macro: its name; also a parameter such as `optimizers.AdamW.b2`.
     values: each in gin's syntax.
   """
 

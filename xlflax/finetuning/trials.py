@@ -162,8 +162,8 @@ class CellRunner:
     )
     try:
       outcome = config.call(
-        train_lib.train, config=config.operative, other_config=self.other_config
-      )
+        train_lib.Trainer, other_config=self.other_config
+      ).train(gin_config=config.operative)
       given |= {'status': Status.STOPPED, 'message': 'stopped by a signal'}
       if outcome['finished']:
         given |= self._best(cell) | {'status': Status.FINISHED, 'message': ''}

@@ -5,6 +5,7 @@ from typing import Any
 
 from xlflax.planning import memory
 from xlflax.training import machines, params, partitioning
+from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 
 # Smaller arrays may be on every device.
@@ -107,7 +108,7 @@ def of_memory(
 
 
 def of_machine(
-  machine: machines.Machine, settings: setup_lib.Settings
+  machine: machines.Machine, settings: settings_lib.Settings
 ) -> list[str]:
   """What the devices can not do."""
   accelerator = machine.accelerator

@@ -6,7 +6,7 @@ from typing import Any
 from xlflax.models import attention
 from xlflax.models import config as model_config
 from xlflax.training import machines
-from xlflax.training import setup as setup_lib
+from xlflax.training import settings as settings_lib
 
 _XLA = model_config.AttentionBackend.XLA
 
@@ -26,7 +26,9 @@ class Choice:
   advice: str = ''
 
 
-def choose(settings: setup_lib.Settings, machine: machines.Machine) -> Choice:
+def choose(
+  settings: settings_lib.Settings, machine: machines.Machine
+) -> Choice:
   """The backend that the model's configuration comes to on a machine.
 
   Raises:
@@ -62,7 +64,7 @@ def choose(settings: setup_lib.Settings, machine: machines.Machine) -> Choice:
   return Choice(str(found), True, advice)
 
 
-def stand_in(settings: setup_lib.Settings) -> setup_lib.Settings:
+def stand_in(settings: settings_lib.Settings) -> settings_lib.Settings:
   """The same with plain attention, which compiles everywhere."""
   config: Any = settings.model.config
   if not hasattr(config, 'attention_backend'):

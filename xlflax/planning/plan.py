@@ -10,23 +10,24 @@ import numpy as np
 from xlflax.planning import analysis, attention, memory, report, roofline
 from xlflax.training import checkpoints, devices
 from xlflax.training import params as params_lib
+from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 
 # Share of the peak rate that a first estimate of the time assumes.
 ASSUMED_UTILISATION = 0.4
 
 
-def make(settings: setup_lib.Settings) -> dict[str, Any]:
+def make(settings: settings_lib.Settings) -> dict[str, Any]:
   """Checks settings and data, compiles the steps, prints and returns the plan.
 
   Returns:
     'parameters' (total, trainable, by top-level module), 'memory' (bytes per
     device: parameters, optimizer, batch, temporary), 'streams' (rows and
     expected batches per language), 'flops_per_step', 'seconds_per_step'
-    (an estimate), 'total_steps'. With `settings.machine` also what
+    (an estimate), 'total_steps'. With a described machine also what
     `planning.analysis.make` returns.
   """
-  machine = settings.machine
+  machine = settings.partitioner.machine
   if machine:
     choice = attention.choose(settings, machine)
     setup = setup_lib.Setup(attention.stand_in(settings))
@@ -47,13 +48,12 @@ def _described(setup: setup_lib.Setup) -> dict[str, Any]:
       'The vocabulary is no more than its size: text and initial '
       'parameters are not looked at.'
     )
-  elif settings.init_from and not settings.machine:
+  elif settings.init_from and not settings.partitioner.machine:
     setup.initial_state()
   loaders = setup.open_loaders()
   try:
     streams = {
-      name: _stream(loader, settings.total_steps)
-      for name, loader in loaders.items()
+      name: _stream(loader, settings.steps) for name, loader in loaders.items()
     }
   finally:
     for loader in loaders.values():
@@ -61,7 +61,7 @@ def _described(setup: setup_lib.Setup) -> dict[str, Any]:
   return {
     'model_dir': settings.model_dir,
     'finished_steps': checkpoints.finished_steps(settings.model_dir),
-    'total_steps': settings.total_steps,
+    'total_steps': settings.steps,
     'mesh': dict(settings.partitioner.mesh.shape),
     'vocabulary': {
       'size': setup.spec.size,

@@ -9,11 +9,12 @@ import numpy as np
 
 from xlflax.data import batch as batch_lib
 from xlflax.training import devices
+from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
 
 
-def run(settings: setup_lib.Settings, *, steps: int) -> dict[str, Any]:
+def run(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
   """Times the most common kind of step on random tokens in full rows.
 
   Args:

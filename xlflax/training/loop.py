@@ -22,21 +22,22 @@ from xlflax.training import (
 from xlflax.training import evaluation as evaluation_lib
 from xlflax.training import progress as progress_lib
 from xlflax.training import run as run_lib
+from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
 from xlflax.training.processes import distributed, preemption
 
 
-def run(settings: setup_lib.Settings, *, config: str) -> dict[str, Any]:
+def run(settings: settings_lib.Settings, *, gin_config: str) -> dict[str, Any]:
   """Trains from the last checkpoint, or from the start, to the last step."""
   vocabulary = _vocabulary(settings)
   bucket_checks.check_usable(paths.of(settings.model_dir))
   setup = setup_lib.Setup(settings)
   loaders = setup.open_loaders()
   try:
-    _check_directory(setup, vocabulary, config)
+    _check_directory(setup, vocabulary)
     if distributed.is_lead():
-      _claim_directory(setup, vocabulary, config)
+      _claim_directory(setup, vocabulary, gin_config)
     with settings.partitioner.scope():
       return _Loop(setup, loaders).run()
   finally:
@@ -44,12 +45,12 @@ def run(settings: setup_lib.Settings, *, config: str) -> dict[str, Any]:
       loader.close()
 
 
-def _check_directory(
-  setup: setup_lib.Setup, vocabulary: pathlib.Path, config: str
-) -> None:
+def _check_directory(setup: setup_lib.Setup, vocabulary: pathlib.Path) -> None:
   """Refuses a directory that is not this run's, on every process."""
   directory = setup.model_dir
-  run_directory.check(directory, config, other_config=_other_config(setup))
+  run_directory.check(
+    directory, setup.description, other_config=_other_config(setup)
+  )
   run_directory.check_vocabulary(vocabulary, directory)
   for step in checkpoints_lib.finished_steps(directory)[-1:]:
     checkpoints_lib.check_fit(
@@ -58,11 +59,16 @@ def _check_directory(
 
 
 def _claim_directory(
-  setup: setup_lib.Setup, vocabulary: pathlib.Path, config: str
+  setup: setup_lib.Setup, vocabulary: pathlib.Path, gin_config: str
 ) -> None:
   """Makes the directory this run's own."""
   directory = setup.model_dir
-  run_directory.claim(directory, config, other_config=_other_config(setup))
+  run_directory.claim(
+    directory,
+    setup.description,
+    gin_config=gin_config,
+    other_config=_other_config(setup),
+  )
   run_lib.mark_unfinished(directory)
   run_directory.write_model(directory, setup.model)
   run_directory.write_objectives(
@@ -82,13 +88,13 @@ def _other_config(setup: setup_lib.Setup) -> run_directory.OtherConfig:
   return run_directory.OtherConfig.ACCEPT
 
 
-def _vocabulary(settings: setup_lib.Settings) -> pathlib.Path:
+def _vocabulary(settings: settings_lib.Settings) -> pathlib.Path:
   if isinstance(settings.vocabulary, vocabulary_spec.VocabularySpec):
     raise errors.ConfigError(
       'Training needs a vocabulary, not only its sizes',
       got='a VocabularySpec',
       expected='the directory of a vocabulary',
-      where='train.vocabulary',
+      where='Trainer.vocabulary',
     )
   return paths.of(settings.vocabulary)
 
@@ -134,14 +140,14 @@ class _Loop:
     return self._result(int(state.step))
 
   def _result(self, step: int) -> dict[str, Any]:
-    finished = step >= self._settings.total_steps
+    finished = step >= self._settings.steps
     if finished and distributed.is_lead():
       run_lib.mark_finished(self._setup.model_dir, step)
     logging.info(
       '%s at step %d of %d; checkpoint in %s.',
       'Finished' if finished else 'Stopped',
       step,
-      self._settings.total_steps,
+      self._settings.steps,
       self._checkpoints.directory,
     )
     return {
@@ -214,7 +220,7 @@ class _Loop:
         self._progress.restart_clock(step)
       if (
         step % self._settings.log_every_steps == 0
-        or step == self._settings.total_steps
+        or step == self._settings.steps
       ):
         self._report(step)
       self._maybe_evaluate(state, step)
@@ -242,7 +248,7 @@ class _Loop:
     self._losses = {
       'loss': sums.loss,
       'grad_norm': sums.grad_norm,
-      'learning_rate': float(self._settings.optimizer.learning_rate(step - 1)),
+      'learning_rate': float(self._settings.optimizer.rate_at(step - 1)),
     }
     metrics = self._losses | metrics_lib.finalize(
       {k: base.WeightedMean(*v) for k, v in sums.metrics.items()}, languages
@@ -271,15 +277,13 @@ class _Loop:
       got=f'{sums.skipped} of the last {sums.steps} steps',
       where=f'up to step {step}',
       fix='lower the learning rate or clip the gradient, or go on past such '
-      "steps with --gin.train.train.non_finite='skip'; the last good "
+      "steps with --gin.trainer.Trainer.non_finite='skip'; the last good "
       f'checkpoint is {"none" if last is None else f"step {last}"}',
     )
 
   def _maybe_evaluate(self, state, step: int) -> None:
     evaluation = self._settings.evaluation
-    if evaluation is None or not evaluation.is_due(
-      step, self._settings.total_steps
-    ):
+    if evaluation is None or not evaluation.is_due(step, self._settings.steps):
       return
     metrics = evaluation_lib.run(evaluation, self._setup, state)
     if self._writer:

@@ -1,39 +1,84 @@
-"""Optimizers: optax transformations with decay masks and frozen parameters."""
+"""Optimizers: optax transformations with decay masks and frozen parameters.
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+Each is a frozen dataclass, so that a run can record what it trains with. A new
+one subclasses `Optimizer` and says in `make` which transformation it is.
+"""
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from xlflax import errors
+from xlflax import errors, registry
 from xlflax.training import params as params_lib
 from xlflax.training import schedules
 
+Rate = schedules.Schedule | float
 # Pattern of parameters' names -> their own learning rate.
-Rates = Sequence[tuple[str, schedules.Schedule | float]]
+Rates = Sequence[tuple[str, Rate]]
 
 # Biases, normalisation scales: no weight decay (BERT, RoBERTa, XLM-R).
 NO_DECAY = (r'bias$', r'norm[^/]*/scale$', r'/scale$')
 
 
-class Optimizer(NamedTuple):
-  """A gradient transformation, and the learning rate to report.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Optimizer(abc.ABC):
+  """What every optimizer has: rates, clipping, which parameters train.
 
   Attributes:
-    transform: the optax transformation over the whole parameter tree.
-    learning_rate: step -> learning rate.
-    trainable: patterns of the parameters that train; () for all.
-    frozen: patterns of those that do not, taken from the trainable ones.
-    own_rates: patterns of those that have a learning rate of their own.
+    learning_rate: schedule or constant.
+    clip_norm: global gradient norm to clip at; None does not clip.
+    trainable: patterns of parameters that train; () for all.
+    frozen: patterns of parameters that do not train, taken from those that
+      do; they have no optimizer state.
+    rates: (pattern, schedule or constant) pairs: learning rates of the
+      parameters that a pattern matches, in place of `learning_rate`; the
+      first pattern that matches counts. For a head that learns faster than
+      the encoder under it: `(('heads/', 5e-6),)` (ECS on XNLI).
   """
 
-  transform: optax.GradientTransformation
-  learning_rate: schedules.Schedule
+  learning_rate: Rate
+  clip_norm: float | None = None
   trainable: tuple[str, ...] = ()
   frozen: tuple[str, ...] = ()
-  own_rates: tuple[str, ...] = ()
+  rates: Rates = ()
+
+  def __post_init__(self):
+    for name in ('trainable', 'frozen', 'rates'):
+      object.__setattr__(self, name, tuple(getattr(self, name)))
+    object.__setattr__(self, 'rates', tuple(map(tuple, self.rates)))
+
+  @abc.abstractmethod
+  def make(self, rate: Rate) -> optax.GradientTransformation:
+    """The transformation with this learning rate, over all parameters."""
+
+  @functools.cached_property
+  def transform(self) -> optax.GradientTransformation:
+    """The transformation over the whole tree, with all that fields ask for."""
+    transform = self.make(self.learning_rate)
+    if self.rates:
+      transform = self._with_rates(transform)
+    if self.clip_norm is not None:
+      transform = optax.chain(clip_by_global_norm(self.clip_norm), transform)
+    if not (self.trainable or self.frozen):
+      return transform
+    return optax.multi_transform(
+      {'train': transform, 'freeze': optax.set_to_zero()},
+      lambda tree: params_lib.map_named(
+        lambda n, _: 'train' if self.is_trainable(n) else 'freeze', tree
+      ),
+    )
+
+  def rate_at(self, step) -> Any:
+    """The learning rate at a step, a scalar."""
+    if callable(self.learning_rate):
+      return self.learning_rate(step)
+    return self.learning_rate
 
   def is_trainable(self, parameter: str) -> bool:
     """Whether the parameter of this name trains."""
@@ -43,11 +88,12 @@ class Optimizer(NamedTuple):
 
   def check(self, tree) -> None:
     """Raises ConfigError for patterns that match nothing, or nothing left."""
+    own = tuple(pattern for pattern, _ in self.rates)
     params_lib.check_patterns(
       self.trainable, tree, where='trainable parameters'
     )
     params_lib.check_patterns(self.frozen, tree, where='frozen parameters')
-    params_lib.check_patterns(self.own_rates, tree, where='optimizer.rates')
+    params_lib.check_patterns(own, tree, where='optimizer.rates')
     if not any(self.is_trainable(n) for n in params_lib.names(tree)):
       raise errors.ConfigError(
         'No parameter is left to train',
@@ -55,104 +101,87 @@ class Optimizer(NamedTuple):
         expected='at least one trainable parameter',
       )
 
+  def _with_rates(self, common) -> optax.GradientTransformation:
+    """`common`, but for parameters that a pattern gives another rate."""
 
-def adamw(
-  *,
-  learning_rate: schedules.Schedule | float,
-  b1: float = 0.9,
-  b2: float = 0.98,
-  eps: float = 1e-6,
-  weight_decay: float = 0.01,
-  no_decay: Sequence[str] = NO_DECAY,
-  clip_norm: float | None = 1.0,
-  trainable: Sequence[str] = (),
-  frozen: Sequence[str] = (),
-  rates: Rates = (),
-) -> Optimizer:
+    def label(name, _):
+      for i, (pattern, _) in enumerate(self.rates):
+        if params_lib.matches((pattern,), name):
+          return str(i)
+      return 'common'
+
+    own = {str(i): self.make(rate) for i, (_, rate) in enumerate(self.rates)}
+    return optax.multi_transform(
+      {'common': common} | own, lambda tree: params_lib.map_named(label, tree)
+    )
+
+
+@registry.register('adamw')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdamW(Optimizer):
   """AdamW (Loshchilov & Hutter 2019): decoupled decay times the rate.
 
-  Args:
-    learning_rate: schedule or constant.
+  Attributes:
     b1: decay of the first moment.
     b2: decay of the second moment.
     eps: added to the root of the second moment.
     weight_decay: strength of the decay.
     no_decay: patterns of parameters without weight decay.
-    clip_norm: global gradient norm to clip at; None does not clip.
-    trainable: patterns of parameters that train; () for all.
-    frozen: patterns of parameters that do not train.
-    rates: (pattern, schedule or constant) pairs: learning rates of the
-      parameters that a pattern matches, in place of `learning_rate`; the
-      first pattern that matches counts. For a head that learns faster than
-      the encoder under it: `(('heads/', 5e-6),)` (ECS on XNLI).
-
-  Returns:
-    The optimizer; frozen parameters have no optimizer state.
   """
 
-  def make(rate):
+  b1: float = 0.9
+  b2: float = 0.98
+  eps: float = 1e-6
+  weight_decay: float = 0.01
+  no_decay: Sequence[str] = NO_DECAY
+  clip_norm: float | None = 1.0
+
+  def make(self, rate: Rate) -> optax.GradientTransformation:
     return optax.adamw(
       rate,
-      b1=b1,
-      b2=b2,
-      eps=eps,
-      weight_decay=weight_decay,
-      mask=_decay_mask(no_decay),
+      b1=self.b1,
+      b2=self.b2,
+      eps=self.eps,
+      weight_decay=self.weight_decay,
+      mask=_decay_mask(self.no_decay),
     )
 
-  return _build(make, learning_rate, clip_norm, trainable, frozen, rates)
+
+@registry.register('adam')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Adam(Optimizer):
+  """Adam (Kingma & Ba 2015), as ECS trains; attributes as in `AdamW`."""
+
+  b1: float = 0.9
+  b2: float = 0.999
+  eps: float = 1e-8
+
+  def make(self, rate: Rate) -> optax.GradientTransformation:
+    return optax.adam(rate, b1=self.b1, b2=self.b2, eps=self.eps)
 
 
-def adam(
-  *,
-  learning_rate: schedules.Schedule | float,
-  b1: float = 0.9,
-  b2: float = 0.999,
-  eps: float = 1e-8,
-  clip_norm: float | None = None,
-  trainable: Sequence[str] = (),
-  frozen: Sequence[str] = (),
-  rates: Rates = (),
-) -> Optimizer:
-  """Adam (Kingma & Ba 2015), as ECS trains; arguments as in `adamw`."""
-  return _build(
-    lambda rate: optax.adam(rate, b1=b1, b2=b2, eps=eps),
-    learning_rate,
-    clip_norm,
-    trainable,
-    frozen,
-    rates,
-  )
-
-
-def adafactor(
-  *,
-  learning_rate: schedules.Schedule | float,
-  decay_rate: float = 0.8,
-  min_dim_size_to_factor: int = 128,
-  multiply_by_parameter_scale: bool = True,
-  clipping_threshold: float | None = 1.0,
-  weight_decay: float | None = None,
-  no_decay: Sequence[str] = NO_DECAY,
-  clip_norm: float | None = None,
-  trainable: Sequence[str] = (),
-  frozen: Sequence[str] = (),
-  rates: Rates = (),
-) -> Optimizer:
+@registry.register('adafactor')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Adafactor(Optimizer):
   """Adafactor (Shazeer & Stern 2018) with factored second moments."""
 
-  def make(rate):
+  decay_rate: float = 0.8
+  min_dim_size_to_factor: int = 128
+  multiply_by_parameter_scale: bool = True
+  clipping_threshold: float | None = 1.0
+  weight_decay: float | None = None
+  no_decay: Sequence[str] = NO_DECAY
+
+  def make(self, rate: Rate) -> optax.GradientTransformation:
     return optax.adafactor(
       rate,
-      decay_rate=decay_rate,
-      min_dim_size_to_factor=min_dim_size_to_factor,
-      multiply_by_parameter_scale=multiply_by_parameter_scale,
-      clipping_threshold=clipping_threshold,
-      weight_decay_rate=weight_decay,
-      weight_decay_mask=_decay_mask(no_decay),
+      decay_rate=self.decay_rate,
+      min_dim_size_to_factor=self.min_dim_size_to_factor,
+      multiply_by_parameter_scale=self.multiply_by_parameter_scale,
+      clipping_threshold=self.clipping_threshold,
+      weight_decay_rate=self.weight_decay,
+      weight_decay_mask=_decay_mask(self.no_decay),
     )
-
-  return _build(make, learning_rate, clip_norm, trainable, frozen, rates)
 
 
 def clip_by_global_norm(maximum: float) -> optax.GradientTransformation:
@@ -174,70 +203,6 @@ def clip_by_global_norm(maximum: float) -> optax.GradientTransformation:
 def _decay_mask(no_decay):
   return lambda tree: params_lib.map_named(
     lambda n, _: not params_lib.matches(no_decay, n), tree
-  )
-
-
-def _build(
-  make: Callable[..., optax.GradientTransformation],
-  learning_rate,
-  clip_norm,
-  trainable,
-  frozen,
-  rates,
-) -> Optimizer:
-  """The optimizer of `make`, a function of a learning rate."""
-  transform = make(learning_rate)
-  if rates:
-    transform = _with_rates(make, transform, rates)
-  if clip_norm is not None:
-    transform = optax.chain(clip_by_global_norm(clip_norm), transform)
-  rate = (
-    learning_rate
-    if callable(learning_rate)
-    else optax.constant_schedule(learning_rate)
-  )
-  optimizer = Optimizer(
-    transform,
-    rate,
-    tuple(trainable),
-    tuple(frozen),
-    tuple(pattern for pattern, _ in rates),
-  )
-  if not (trainable or frozen):
-    return optimizer
-
-  def label(tree):
-    return params_lib.map_named(
-      lambda n, _: 'train' if optimizer.is_trainable(n) else 'freeze', tree
-    )
-
-  return optimizer._replace(
-    transform=optax.multi_transform(
-      {'train': transform, 'freeze': optax.set_to_zero()}, label
-    )
-  )
-
-
-def _with_rates(make, common, rates: Rates) -> optax.GradientTransformation:
-  """`common`, but for parameters that a pattern gives another rate."""
-
-  def label(tree):
-    return params_lib.map_named(
-      lambda n, _: next(
-        (
-          str(i)
-          for i, (pattern, _) in enumerate(rates)
-          if params_lib.matches((pattern,), n)
-        ),
-        'common',
-      ),
-      tree,
-    )
-
-  return optax.multi_transform(
-    {'common': common}
-    | {str(i): make(rate) for i, (_, rate) in enumerate(rates)},
-    label,
   )
 
 

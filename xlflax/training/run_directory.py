@@ -1,21 +1,17 @@
 """A model directory: which run it belongs to, and what is written where."""
 
-import dataclasses
-import difflib
 import enum
-import importlib
 import json
 import logging
 import pathlib
-import re
 from typing import Any
-
-from flax import linen as nn
 
 from xlflax import bucket_checks, errors, paths
 from xlflax.paths import write_atomically
+from xlflax.training import description as description_lib
 
 CONFIG = 'config.gin'
+TRAINER = 'trainer.json'
 MODEL = 'model.json'
 OBJECTIVES = 'objectives.json'
 VOCABULARY = 'vocabulary'
@@ -23,27 +19,6 @@ METRICS = 'metrics.jsonl'
 EVALUATION = 'eval'
 TENSORBOARD = 'tensorboard'
 REPORT = 'report'
-
-# Bindings that may change when a run is continued: where and how fast it
-# runs, how long, and what it reports; none changes what a step computes.
-MAY_CHANGE = (
-  r'model_dir\b',
-  r'MODEL_DIR\b',
-  r'Partitioner\.',
-  r'train\.total_steps\b',
-  r'stop_at_step\b',
-  r'CheckpointOptions\.',
-  r'\blog_every_steps\b',
-  r'compilation_cache_dir\b',
-  r'profile',
-  r'prefetch',
-  r'task_modules\b',
-  r'TASK_MODULES\b',
-  r'evaluation\b',
-  r'EVALUATION\b',
-  r'Evaluation\.',
-  r'\b(retrieval|perplexity|sources)\.',
-)
 
 
 class OtherConfig(enum.Enum):
@@ -53,36 +28,9 @@ class OtherConfig(enum.Enum):
   ACCEPT = 'accept'  # continue with the new configuration, and record it
 
 
-def identity(config: str) -> list[str]:
-  """The bindings of a gin config that make a run what it is.
-
-  Imports and what `MAY_CHANGE` names are left out. Where a token cache lies
-  is no part of it, but that there is one is: the live loader has another
-  order.
-  """
-  lines = (
-    re.sub(r"(?i)\b(cache_dir)\s*=\s*'.*'", r"\1 = 'some cache'", line)
-    for line in statements(config)
-  )
-  return sorted(
-    line
-    for line in lines
-    if not line.startswith(('from ', 'import '))
-    and not any(re.search(p, line.split('=')[0]) for p in MAY_CHANGE)
-  )
-
-
-def statements(config: str) -> list[str]:
-  """A gin config's lines, continued ones joined, without comments."""
-  joined = re.sub(r'\\\n\s*', ' ', config)
-  joined = re.sub(r'([\[({,=])\n\s+', r'\1 ', joined)
-  lines = (' '.join(line.split()) for line in joined.splitlines())
-  return [line for line in lines if line and not line.startswith('#')]
-
-
 def check(
   model_dir: pathlib.Path,
-  config: str,
+  description: dict[str, Any],
   *,
   other_config: OtherConfig = OtherConfig.REFUSE,
 ) -> None:
@@ -90,12 +38,12 @@ def check(
 
   Args:
     model_dir: the run's directory; it need not exist.
-    config: the operative gin configuration.
-    other_config: what to do where another configuration's run lives.
+    description: of the run (`description.describe`).
+    other_config: what to do where another run lives.
 
   Raises:
-    RunDirectoryError: the directory holds another configuration's run (the
-      difference is shown), or files that are no run's.
+    RunDirectoryError: the directory holds another run (the difference is
+      shown), or files that are no run's.
   """
   if model_dir.exists() and not model_dir.is_dir():
     raise errors.RunDirectoryError(
@@ -103,97 +51,80 @@ def check(
       got=str(model_dir),
       expected='a directory or a name that does not exist yet',
     )
-  known = model_dir / CONFIG
+  known = model_dir / TRAINER
   if known.exists():
-    _compare(model_dir, known.read_text(encoding='utf-8'), config, other_config)
+    _compare(model_dir, read_json(known), description, other_config)
   elif any(not p.name.startswith('.') for p in paths.children(model_dir)):
     raise errors.RunDirectoryError(
       'The model directory holds files, but no run',
       got=str(model_dir),
-      expected=f'an empty or new directory, or a run with {CONFIG}',
+      expected=f'an empty or new directory, or a run with {TRAINER}',
       fix='give another --model_dir',
     )
 
 
 def claim(
   model_dir: pathlib.Path,
-  config: str,
+  description: dict[str, Any],
   *,
+  gin_config: str = '',
   other_config: OtherConfig = OtherConfig.REFUSE,
 ) -> None:
-  """Makes the directory this run's own, or raises as `check` does."""
-  check(model_dir, config, other_config=other_config)
-  write_atomically(model_dir / CONFIG, config)
+  """Makes the directory this run's own, or raises as `check` does.
+
+  Args:
+    model_dir: the run's directory.
+    description: of the run.
+    gin_config: a gin file's text that builds the run; '' where none does.
+    other_config: as in `check`.
+  """
+  check(model_dir, description, other_config=other_config)
+  write_json(model_dir / TRAINER, description)
+  if gin_config:
+    write_atomically(model_dir / CONFIG, gin_config)
 
 
 def _compare(model_dir, old, new, other_config) -> None:
-  difference = [
-    line
-    for line in difflib.unified_diff(
-      identity(old),
-      identity(new),
-      'the run in the directory',
-      'this configuration',
-      lineterm='',
-      n=0,
-    )
-    if not line.startswith('@@')
-  ]
+  difference = description_lib.difference(old, new)
   if difference and other_config is OtherConfig.REFUSE:
     raise errors.RunDirectoryError(
       "The model directory holds another configuration's run",
-      got='\n' + '\n'.join(difference) + '\n',
+      got='\n--- the run in the directory\n+++ this configuration\n'
+      + '\n'.join(difference)
+      + '\n',
       where=str(model_dir),
       fix='give another --model_dir, or continue that run with the new '
       'settings by --other_config=accept',
     )
 
 
-def write_model(model_dir: pathlib.Path, model) -> None:
-  """Records the model's class and configuration, to build it again."""
-  write_atomically(
-    model_dir / MODEL,
-    json.dumps(describe(model), indent=2, sort_keys=True) + '\n',
-  )
+def write_json(path: pathlib.Path, value: Any) -> None:
+  """Writes plain JSON that people may read and compare."""
+  text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+  write_atomically(path, text + '\n')
 
 
-def describe(value) -> Any:
-  """Plain JSON for dataclasses, Linen modules, enums and plain values.
+def read_json(path: pathlib.Path) -> Any:
+  """What `write_json` wrote.
 
   Raises:
-    ConfigError: there is something else in it.
+    RunDirectoryError: the file is damaged.
   """
-  if isinstance(value, enum.Enum):
-    return {'enum': _path(type(value)), 'name': value.name}
-  if dataclasses.is_dataclass(value) and not isinstance(value, type):
-    skipped = ('parent', 'name') if isinstance(value, nn.Module) else ()
-    fields = {
-      f.name: describe(getattr(value, f.name))
-      for f in dataclasses.fields(value)
-      if f.init and f.name not in skipped
-    }
-    return {'class': _path(type(value)), 'fields': fields}
-  if isinstance(value, (list, tuple)):
-    return [describe(v) for v in value]
-  if value is None or isinstance(value, (bool, int, float, str)):
-    return value
-  raise errors.ConfigError(
-    'A setting can not be recorded',
-    got=repr(value),
-    expected='numbers, strings, enums, dataclasses, or lists of them',
-  )
+  try:
+    return json.loads(path.read_text(encoding='utf-8'))
+  except ValueError as error:
+    raise errors.RunDirectoryError(
+      'A file of the run is damaged',
+      got=str(error),
+      expected='JSON, as xlflax wrote it',
+      where=str(path),
+      fix='restore the file from a copy of the run',
+    ) from error
 
 
-def build(description) -> Any:
-  """The inverse of `describe` (lists become tuples)."""
-  if isinstance(description, list):
-    return tuple(build(v) for v in description)
-  if not isinstance(description, dict):
-    return description
-  if 'enum' in description:
-    return _load(description['enum'])[description['name']]
-  fields = {k: build(v) for k, v in description['fields'].items()}
-  return _load(description['class'])(**fields)
+def write_model(model_dir: pathlib.Path, model) -> None:
+  """Records the model's class and configuration, to build it again."""
+  write_json(model_dir / MODEL, description_lib.describe(model))
 
 
 def read_model(model_dir: pathlib.Path):
@@ -211,7 +142,7 @@ def read_model(model_dir: pathlib.Path):
       got=str(model_dir),
       expected=f'a directory with {MODEL}, as `xlflax train` makes it',
     )
-  return build(json.loads(path.read_text(encoding='utf-8')))
+  return description_lib.build(read_json(path))
 
 
 def write_objectives(model_dir: pathlib.Path, objectives) -> None:
@@ -223,7 +154,7 @@ def write_objectives(model_dir: pathlib.Path, objectives) -> None:
   recorded = []
   for objective in objectives:
     try:
-      recorded.append(describe(objective))
+      recorded.append(description_lib.describe(objective))
     except errors.ConfigError:
       logging.info(
         'Objective %s is not recorded in %s: not all its settings '
@@ -231,10 +162,7 @@ def write_objectives(model_dir: pathlib.Path, objectives) -> None:
         objective.name,
         OBJECTIVES,
       )
-  write_atomically(
-    model_dir / OBJECTIVES,
-    json.dumps(recorded, indent=2, sort_keys=True, ensure_ascii=False) + '\n',
-  )
+  write_json(model_dir / OBJECTIVES, recorded)
 
 
 def read_objectives(model_dir: pathlib.Path) -> list:
@@ -243,9 +171,9 @@ def read_objectives(model_dir: pathlib.Path) -> list:
   if not path.exists():
     return []
   found = []
-  for description in json.loads(path.read_text(encoding='utf-8')):
+  for description in read_json(path):
     try:
-      found.append(build(description))
+      found.append(description_lib.build(description))
     except errors.RunDirectoryError as error:
       logging.warning('%s: an objective is not known here. %s', path, error)
   return found
@@ -291,19 +219,3 @@ def truncate_metrics(model_dir: pathlib.Path, step: int) -> None:
     except (ValueError, KeyError):
       continue  # a line cut by a kill
   write_atomically(path, ''.join(kept))
-
-
-def _path(cls) -> str:
-  return f'{cls.__module__}:{cls.__qualname__}'
-
-
-def _load(path: str):
-  module, _, name = path.partition(':')
-  try:
-    return getattr(importlib.import_module(module), name)
-  except (ImportError, AttributeError) as error:
-    raise errors.RunDirectoryError(
-      'A class that the run was trained with is missing',
-      got=path,
-      fix='install the module that defines it',
-    ) from error

@@ -1,95 +1,196 @@
-"""Learning-rate and other schedules: functions of the step, from optax parts.
+"""Learning-rate and other schedules: functions of the step, as described data.
 
-Each returns an optax schedule (step -> value). `warmup_steps` rises linearly
-from 0 to `peak`; after it the named shape begins. Below 1, it is a share of
-the total steps, rounded up, where these are known.
+Each is a frozen dataclass that is called with a step. `warmup_steps` rises
+linearly from 0 to `peak`; after it the named shape begins. Below 1 it is a
+share of the total steps, rounded up. `total_steps=None` stands for the steps of
+the run, which fills them in before it trains (`resolved`).
 """
 
+import abc
+import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import optax
+from flax import linen as nn
 
-from xlflax import errors
-
-Schedule = Callable[[int], float]
+from xlflax import errors, registry
 
 
-def constant(*, peak: float, warmup_steps: int = 0) -> Schedule:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Schedule(abc.ABC):
+  """A function of the step that a run can record."""
+
+  @abc.abstractmethod
+  def __call__(self, step) -> Any:
+    """The value at a step, a scalar; the step may be traced."""
+
+
+@registry.register('constant')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Constant(Schedule):
   """`peak` after the warm-up."""
-  return _warm_up(peak, warmup_steps, optax.constant_schedule(peak))
+
+  peak: float
+  warmup_steps: int = 0
+
+  def __post_init__(self):
+    _check_warm_up(self)
+
+  def __call__(self, step):
+    after = optax.constant_schedule(self.peak)
+    return _warm_up(self.peak, self.warmup_steps, after)(step)
 
 
-def linear(
-  *, peak: float, total_steps: int, warmup_steps: float = 0, end: float = 0.0
-) -> Schedule:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Decay(Schedule):
+  """From `peak` to `end` at `total_steps` (None: the run's)."""
+
+  peak: float
+  total_steps: int | None = None
+  warmup_steps: float = 0
+  end: float = 0.0
+
+  def __post_init__(self):
+    _check_warm_up(self)
+    if self.total_steps is not None:
+      self._decay_steps()
+
+  def __call__(self, step):
+    if self.total_steps is None:
+      raise errors.ConfigError(
+        'A schedule does not know when it ends',
+        got='total_steps=None outside of a run',
+        where=f'schedules.{type(self).__name__}',
+        fix='give total_steps',
+      )
+    after = self._shape(self._decay_steps())
+    return _warm_up(self.peak, self._warm_up_steps(), after)(step)
+
+  @abc.abstractmethod
+  def _shape(self, decay_steps: int) -> optax.Schedule:
+    """What follows the warm-up."""
+
+  def _warm_up_steps(self) -> int:
+    assert self.total_steps is not None
+    if 0 < self.warmup_steps < 1:
+      return math.ceil(self.warmup_steps * self.total_steps)
+    return int(self.warmup_steps)
+
+  def _decay_steps(self) -> int:
+    assert self.total_steps is not None
+    if self._warm_up_steps() >= self.total_steps:
+      raise errors.ConfigError(
+        'The warm-up leaves no step to decay over',
+        got=f'warmup_steps={self._warm_up_steps()}, '
+        f'total_steps={self.total_steps}',
+        expected='warmup_steps < total_steps',
+        where='schedules',
+      )
+    return self.total_steps - self._warm_up_steps()
+
+
+@registry.register('linear')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Linear(_Decay):
   """From `peak` straight down to `end` at `total_steps` (VECO, PPA)."""
-  warmup_steps = _whole(warmup_steps, total_steps)
-  decay = optax.linear_schedule(
-    peak, end, _decay_steps(total_steps, warmup_steps)
-  )
-  return _warm_up(peak, warmup_steps, decay)
+
+  def _shape(self, decay_steps):
+    return optax.linear_schedule(self.peak, self.end, decay_steps)
 
 
-def cosine(
-  *, peak: float, total_steps: int, warmup_steps: float = 0, end: float = 0.0
-) -> Schedule:
+@registry.register('cosine')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cosine(_Decay):
   """Half a cosine from `peak` to `end` at `total_steps`."""
-  warmup_steps = _whole(warmup_steps, total_steps)
-  decay = optax.cosine_decay_schedule(
-    peak,
-    _decay_steps(total_steps, warmup_steps),
-    alpha=end / peak if peak else 0.0,
-  )
-  return _warm_up(peak, warmup_steps, decay)
 
-
-def inverse_sqrt(*, peak: float, warmup_steps: int) -> Schedule:
-  """peak * sqrt(warmup_steps / step) after the warm-up (ECS; Vaswani 2017)."""
-  if warmup_steps < 1:
-    raise errors.ConfigError(
-      'The inverse-square-root schedule needs a warm-up',
-      got=warmup_steps,
-      expected='warmup_steps >= 1',
-      where='schedules.inverse_sqrt',
+  def _shape(self, decay_steps):
+    return optax.cosine_decay_schedule(
+      self.peak, decay_steps, alpha=self.end / self.peak if self.peak else 0.0
     )
 
-  def decay(step):  # also evaluated, and not used, before the warm-up's end
-    return peak * (warmup_steps / (jnp.maximum(step, 0) + warmup_steps)) ** 0.5
 
-  return _warm_up(peak, warmup_steps, decay)
+@registry.register('inverse_sqrt')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InverseSqrt(Schedule):
+  """peak * sqrt(warmup_steps / step) after the warm-up (ECS; Vaswani 2017)."""
+
+  peak: float
+  warmup_steps: int
+
+  def __post_init__(self):
+    if self.warmup_steps < 1:
+      raise errors.ConfigError(
+        'The inverse-square-root schedule needs a warm-up',
+        got=self.warmup_steps,
+        expected='warmup_steps >= 1',
+        where='schedules.InverseSqrt',
+      )
+
+  def __call__(self, step):
+    peak, warmup = self.peak, self.warmup_steps
+
+    def decay(step):  # also evaluated, and not used, before the warm-up's end
+      return peak * (warmup / (jnp.maximum(step, 0) + warmup)) ** 0.5
+
+    return _warm_up(peak, warmup, decay)(step)
 
 
-def piecewise(
-  *, values: Sequence[float], boundaries: Sequence[int]
-) -> Schedule:
+@registry.register('piecewise')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Piecewise(Schedule):
   """`values[i]` until step `boundaries[i]`; the last value from then on.
 
   Suits sampling exponents and mask ratios that change in phases.
   """
-  if len(values) != len(boundaries) + 1 or list(boundaries) != sorted(
-    set(boundaries)
+
+  values: Sequence[float]
+  boundaries: Sequence[int]
+
+  def __post_init__(self):
+    object.__setattr__(self, 'values', tuple(self.values))
+    object.__setattr__(self, 'boundaries', tuple(self.boundaries))
+    rising = self.boundaries == tuple(sorted(set(self.boundaries)))
+    if len(self.values) != len(self.boundaries) + 1 or not rising:
+      raise errors.ConfigError(
+        'A piecewise schedule has the wrong numbers',
+        got=f'{len(self.values)} values, boundaries {list(self.boundaries)}',
+        expected='rising boundaries, and one value more than boundaries',
+        where='schedules.Piecewise',
+      )
+
+  def __call__(self, step):
+    parts = [optax.constant_schedule(v) for v in self.values]
+    return optax.join_schedules(parts, list(self.boundaries))(step)
+
+
+def resolved(value: Any, total_steps: int) -> Any:
+  """`value` with `total_steps` in every schedule in it that leaves it open.
+
+  Args:
+    value: a dataclass, tuple, mapping or plain value, at any depth.
+    total_steps: of the run.
+  """
+  if isinstance(value, (list, tuple)) and not hasattr(value, '_fields'):
+    return type(value)(resolved(v, total_steps) for v in value)
+  if not dataclasses.is_dataclass(value) or isinstance(
+    value, (type, nn.Module)
   ):
-    raise errors.ConfigError(
-      'A piecewise schedule has the wrong numbers',
-      got=f'{len(values)} values, boundaries {list(boundaries)}',
-      expected='rising boundaries, and one value more than boundaries',
-      where='schedules.piecewise',
-    )
-  return optax.join_schedules(
-    [optax.constant_schedule(v) for v in values], list(boundaries)
-  )
+    return value
+  changed = {
+    f.name: new
+    for f in dataclasses.fields(value)
+    if f.init
+    and (new := resolved(old := getattr(value, f.name), total_steps)) != old
+  }
+  if isinstance(value, _Decay) and value.total_steps is None:
+    changed['total_steps'] = total_steps
+  return dataclasses.replace(value, **changed) if changed else value
 
 
-def _warm_up(peak, warmup_steps, after) -> Schedule:
-  if warmup_steps < 0:
-    raise errors.ConfigError(
-      'The warm-up has a negative length',
-      got=warmup_steps,
-      expected='warmup_steps >= 0',
-      where='schedules',
-    )
+def _warm_up(peak, warmup_steps: int, after) -> optax.Schedule:
   if not warmup_steps:
     return after
   return optax.join_schedules(
@@ -97,26 +198,19 @@ def _warm_up(peak, warmup_steps, after) -> Schedule:
   )
 
 
-def _whole(warmup_steps: float, total_steps: int) -> int:
-  """Steps of a warm-up that may be a share of all."""
-  if 0 < warmup_steps < 1:
-    return math.ceil(warmup_steps * total_steps)
-  if warmup_steps != int(warmup_steps):
+def _check_warm_up(schedule) -> None:
+  steps = schedule.warmup_steps
+  if steps < 0:
+    raise errors.ConfigError(
+      'The warm-up has a negative length',
+      got=steps,
+      expected='warmup_steps >= 0',
+      where='schedules',
+    )
+  if not 0 < steps < 1 and steps != int(steps):
     raise errors.ConfigError(
       'The warm-up is no number of steps',
-      got=warmup_steps,
+      got=steps,
       expected='a whole number, or a share of all steps below 1',
       where='schedules',
     )
-  return int(warmup_steps)
-
-
-def _decay_steps(total_steps, warmup_steps) -> int:
-  if warmup_steps >= total_steps:
-    raise errors.ConfigError(
-      'The warm-up leaves no step to decay over',
-      got=f'warmup_steps={warmup_steps}, total_steps={total_steps}',
-      expected='warmup_steps < total_steps',
-      where='schedules',
-    )
-  return total_steps - warmup_steps

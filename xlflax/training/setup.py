@@ -1,6 +1,5 @@
 """From settings to everything that a run needs, checked before a step."""
 
-import dataclasses
 import functools
 import pathlib
 from typing import Any
@@ -15,116 +14,32 @@ from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.models import config as model_config
 from xlflax.models import sharing
 from xlflax.objectives import base
-from xlflax.objectives import mixture as mixture_lib
-from xlflax.training import checkpoints as checkpoints_lib
-from xlflax.training import evaluation as evaluation_lib
-from xlflax.training import (
-  flops,
-  machines,
-  optimizers,
-  partitioning,
-  randomness,
-  run_directory,
-  sharing_checks,
-)
+from xlflax.training import description as description_lib
+from xlflax.training import flops, randomness, sharing_checks
+from xlflax.training import settings as settings_lib
 from xlflax.training import state as state_lib
 from xlflax.training import step as step_lib
 from xlflax.training.initialization import init_from as initialization
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
-  """The arguments of `xlflax.trainer.train`, which documents them.
-
-  With a machine, the partitioner's devices stand in for it.
-  """
-
-  model_dir: str
-  model: Any
-  objectives: mixture_lib.ObjectiveMixture
-  streams: tuple[loader_lib.AnyStream, ...]
-  vocabulary: str | vocabulary_spec.VocabularySpec
-  total_steps: int
-  optimizer: optimizers.Optimizer
-  corpus: str | None
-  cache_dir: str | None
-  task_modules: tuple[str, ...]
-  partitioner: partitioning.Partitioner
-  checkpoints: checkpoints_lib.CheckpointOptions
-  evaluation: evaluation_lib.Evaluation | None
-  init_from: initialization.Inits | None
-  seed: int
-  accumulation: int
-  ema_decay: float | None
-  non_finite: step_lib.NonFinite
-  log_every_steps: int
-  prefetch: int
-  stop_at_step: int | None
-  other_config: run_directory.OtherConfig
-  machine: machines.Machine | None = None
-
-  def __post_init__(self):
-    if self.machine:
-      object.__setattr__(
-        self,
-        'partitioner',
-        dataclasses.replace(self.partitioner, machine=self.machine),
-      )
-    for field in ('total_steps', 'accumulation', 'log_every_steps', 'prefetch'):
-      if getattr(self, field) < 1:
-        raise errors.ConfigError(
-          f'{field} must be positive',
-          got=getattr(self, field),
-          expected='1 or more',
-          where=f'train.{field}',
-        )
-    self._check_streams()
-
-  def _check_streams(self):
-    names = [stream.name for stream in self.streams]
-    if len(set(names)) != len(names):
-      raise errors.ConfigError(
-        'Two streams have the same name', got=names, where='train.streams'
-      )
-    wanted = {entry.stream for entry in self.objectives.entries}
-    if wanted != set(names):
-      raise errors.ConfigError(
-        'Streams and objectives do not match',
-        got=f'streams {sorted(names)}, objectives read {sorted(wanted)}',
-        expected='each stream read by an objective, each read stream given',
-        where='train.streams and ObjectiveMixture.entries',
-      )
-    for stream in self.streams:
-      self.partitioner.check_batch_size(
-        stream.batch_size,
-        accumulation=self.accumulation,
-        where=f'stream {stream.name}',
-      )
-
-  @property
-  def last_step(self) -> int:
-    """Where this call stops."""
-    return min(self.total_steps, self.stop_at_step or self.total_steps)
 
 
 class Setup:
   """Vocabulary, model, state factory and compiled steps of a run.
 
   Attributes:
-    settings: what it was made from.
+    settings: what it was made from, with the number of steps filled in.
     vocabulary: the run's vocabulary; None where only its sizes are given.
     spec: the vocabulary's sizes and special ids.
     model: the module with all sizes filled in.
     factory: makes train states.
   """
 
-  def __init__(self, settings: Settings):
-    self.settings = settings
+  def __init__(self, settings: settings_lib.Settings):
     if isinstance(settings.vocabulary, vocabulary_spec.VocabularySpec):
       self.vocabulary, self.spec = None, settings.vocabulary
     else:
       self.vocabulary = vocabulary_lib.Vocabulary.load(settings.vocabulary)
       self.spec = self.vocabulary.spec
+    self.settings = settings = settings.resolved(self.vocabulary)
     self.model = settings.model.clone(
       config=model_config.with_vocabulary(settings.model.config, self.spec)
     )
@@ -154,6 +69,11 @@ class Setup:
           where=f'stream {entry.stream}',
           fix="shorten the stream, or raise the model's max_length",
         )
+
+  @functools.cached_property
+  def description(self) -> dict[str, Any]:
+    """The run as plain JSON (`training.description`)."""
+    return description_lib.describe(self.settings)
 
   @functools.cached_property
   def steps(self) -> step_lib.StepBuilder:

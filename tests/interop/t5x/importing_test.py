@@ -78,7 +78,7 @@ def _t5x_model(kind, rows):
     network.Transformer(config=config),
     vocabulary,
     vocabulary,
-    optimizers.adamw(0.1),
+    optimizers.AdamW(0.1),
   )
 
 
@@ -213,7 +213,7 @@ def own(toy_vocabulary, tmp_path):
     objective=masked_lm.MaskedLM(),
     layout='sentences',
     vocabulary=seqio_vocabulary.SeqioVocabulary(toy_vocabulary),
-    optimizer_def=optimizers.adamw(0.1),
+    optimizer_def=optimizers.AdamW(0.1),
   )
   (tmp_path / 't5x').mkdir()
   params = _save(model, tmp_path / 't5x', orbax=True)

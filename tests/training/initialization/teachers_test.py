@@ -156,7 +156,7 @@ def _factory(directory, student, partitioner):
       ),
     )
   )
-  optimizer = optimizers.adamw(learning_rate=0.05)
+  optimizer = optimizers.AdamW(learning_rate=0.05)
   factory = state_lib.StateFactory(
     model, mixture, optimizer, student.spec, partitioner, use_ema=False
   )

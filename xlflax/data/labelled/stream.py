@@ -18,7 +18,7 @@ from xlflax.data.vocabularies.spec import VocabularySpec
 class LabelledStream:
   """Labelled examples with everything that turns them into batches.
 
-  It stands beside `xlflax.data.stream.Stream` in `train.streams`.
+  It stands beside `xlflax.data.stream.Stream` in `Trainer.streams`.
 
   Attributes:
     name: what objectives call it.

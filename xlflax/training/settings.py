@@ -1,0 +1,211 @@
+"""What a run is: the fields of `xlflax.Trainer`, checked and described."""
+
+import dataclasses
+import math
+from typing import Any
+
+from xlflax import enums, errors, registry
+from xlflax.data import loader as loader_lib
+from xlflax.data.labelled import loader as labelled_loader
+from xlflax.data.labelled import stream as labelled_stream
+from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from xlflax.objectives import mixture as mixture_lib
+from xlflax.training import checkpoints as checkpoints_lib
+from xlflax.training import evaluation as evaluation_lib
+from xlflax.training import (
+  machines,
+  optimizers,
+  partitioning,
+  run_directory,
+  schedules,
+)
+from xlflax.training import step as step_lib
+from xlflax.training.initialization import init_from as initialization
+
+_changeable = registry.changeable
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+  """Everything that a run is made of.
+
+  Attributes:
+    model_dir: the run's directory; a run that is there is continued.
+    model: Linen module; sizes that it leaves open come from the vocabulary.
+    objectives: entries of (stream, objective, weight).
+    streams: what the entries read.
+    vocabulary: directory of the vocabulary; its sizes alone are enough for
+      plans and benchmarks.
+    optimizer: see `xlflax.training.optimizers`.
+    total_steps: optimizer steps of the whole run; None: as many as `epochs`
+      asks for.
+    epochs: how often each labelled example is seen, where `total_steps` is
+      None; not always whole.
+    corpus: corpus directory; registers the tasks `corpus.*`.
+    cache_dir: token cache to read from; None reads SeqIO tasks live.
+    task_modules: modules that register SeqIO tasks, imported to read live.
+    partitioner: mesh and rules; the default splits the batch over all devices.
+    checkpoints: when checkpoints are written and kept.
+    evaluation: tasks to run during training.
+    init_from: another run to take initial parameters from; or several, in
+      their order.
+    seed: of parameters, data order, masking and dropout.
+    accumulation: micro-batches per step.
+    ema_decay: decay of a running average of the parameters, or None.
+    non_finite: what happens at a loss that is not finite.
+    log_every_steps: steps between reports.
+    prefetch: batches made ready on the devices ahead of time.
+    stop_at_step: save and stop here, before `total_steps` (for tests and
+      time-limited jobs); schedules do not change.
+    other_config: what to do if the directory holds another run.
+  """
+
+  model_dir: str = _changeable()
+  model: Any
+  objectives: mixture_lib.ObjectiveMixture
+  streams: tuple[loader_lib.AnyStream, ...]
+  # Its content is compared with the copy that the run has.
+  vocabulary: str | vocabulary_spec.VocabularySpec = _changeable()
+  optimizer: optimizers.Optimizer
+  # What it changes in schedules is in the description of these.
+  total_steps: int | None = _changeable(default=None)
+  epochs: float | None = _changeable(default=None)
+  corpus: str | None = None
+  # The live loader has another order; where a cache lies does not matter.
+  cache_dir: str | None = registry.part_of_identity(
+    lambda path: 'live' if path is None else 'cached', default=None
+  )
+  task_modules: tuple[str, ...] = _changeable(default=())
+  partitioner: partitioning.Partitioner = _changeable(
+    default_factory=partitioning.Partitioner
+  )
+  checkpoints: checkpoints_lib.CheckpointOptions = _changeable(
+    default_factory=checkpoints_lib.CheckpointOptions
+  )
+  evaluation: evaluation_lib.Evaluation | None = _changeable(default=None)
+  init_from: initialization.Inits | None = None
+  seed: int = 0
+  accumulation: int = 1
+  ema_decay: float | None = None
+  non_finite: step_lib.NonFinite = step_lib.NonFinite.STOP
+  log_every_steps: int = _changeable(default=50)
+  prefetch: int = _changeable(default=2)
+  stop_at_step: int | None = _changeable(default=None)
+  other_config: run_directory.OtherConfig = _changeable(
+    default=run_directory.OtherConfig.REFUSE
+  )
+
+  def __post_init__(self):
+    enums.coerce(self, 'non_finite', step_lib.NonFinite)
+    enums.coerce(self, 'other_config', run_directory.OtherConfig)
+    object.__setattr__(self, 'streams', tuple(self.streams))
+    object.__setattr__(self, 'task_modules', tuple(self.task_modules))
+    self._check_numbers()
+    self._check_streams()
+
+  def _check_numbers(self):
+    for field in (
+      'total_steps',
+      'accumulation',
+      'log_every_steps',
+      'prefetch',
+      'epochs',
+    ):
+      value = getattr(self, field)
+      if value is None and field in ('total_steps', 'epochs'):
+        continue
+      if value < 1 if field != 'epochs' else not value > 0:
+        raise errors.ConfigError(
+          f'{field} must be positive',
+          got=value,
+          expected='more than 0' if field == 'epochs' else '1 or more',
+          where=f'Trainer.{field}',
+        )
+    if self.total_steps is None and self.epochs is None:
+      raise errors.ConfigError(
+        'The length of the run is not given',
+        got='neither total_steps nor epochs',
+        where='Trainer',
+        fix='give total_steps (gin: TRAIN_STEPS)',
+      )
+
+  def _check_streams(self):
+    names = [stream.name for stream in self.streams]
+    if len(set(names)) != len(names):
+      raise errors.ConfigError(
+        'Two streams have the same name', got=names, where='Trainer.streams'
+      )
+    wanted = {entry.stream for entry in self.objectives.entries}
+    if wanted != set(names):
+      raise errors.ConfigError(
+        'Streams and objectives do not match',
+        got=f'streams {sorted(names)}, objectives read {sorted(wanted)}',
+        expected='each stream read by an objective, each read stream given',
+        where='Trainer.streams and ObjectiveMixture.entries',
+      )
+    for stream in self.streams:
+      self.partitioner.check_batch_size(
+        stream.batch_size,
+        accumulation=self.accumulation,
+        where=f'stream {stream.name}',
+      )
+
+  @property
+  def steps(self) -> int:
+    """Optimizer steps of the whole run, once it is `resolved`."""
+    assert self.total_steps is not None
+    return self.total_steps
+
+  @property
+  def last_step(self) -> int:
+    """Where this call stops, once the run is `resolved`."""
+    return min(self.steps, self.stop_at_step or self.steps)
+
+  def on(self, machine: machines.Machine) -> 'Settings':
+    """The same run on a machine that this process's devices stand in for."""
+    partitioner = dataclasses.replace(self.partitioner, machine=machine)
+    return dataclasses.replace(self, partitioner=partitioner)
+
+  def resolved(
+    self, vocabulary: vocabulary_lib.Vocabulary | None
+  ) -> 'Settings':
+    """The same run with the number of steps filled in, also in schedules.
+
+    Args:
+      vocabulary: of the run; needed to count the rows that `epochs` is of.
+
+    Raises:
+      ConfigError: `epochs` is given for a stream without labelled examples.
+      XlflaxError: the rows cannot be made.
+    """
+    total_steps = self.total_steps or self._steps_of_epochs(vocabulary)
+    counted = dataclasses.replace(self, total_steps=total_steps)
+    return schedules.resolved(counted, total_steps)
+
+  def _steps_of_epochs(
+    self, vocabulary: vocabulary_lib.Vocabulary | None
+  ) -> int:
+    """Steps that see each row of the first stream so often, rounded up.
+
+    25 rows in batches of 10 are 5 steps in 2 epochs.
+    """
+    assert self.epochs is not None
+    stream = self.streams[0]
+    if vocabulary is None or not isinstance(
+      stream, labelled_stream.LabelledStream
+    ):
+      raise errors.ConfigError(
+        'Epochs are counted over labelled examples',
+        got=f'epochs={self.epochs} of stream {stream.name!r}',
+        expected='a labelled stream and a vocabulary, or total_steps',
+        where='Trainer.epochs',
+        fix='give total_steps (gin: TRAIN_STEPS)',
+      )
+    loader = labelled_loader.LabelledLoader(
+      stream, vocabulary=vocabulary, seed=self.seed
+    )
+    try:
+      return math.ceil(self.epochs * loader.num_rows / stream.batch_size)
+    finally:
+      loader.close()
