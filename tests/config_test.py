@@ -4,8 +4,7 @@ import pathlib
 
 import pytest
 
-from xlflax import config, errors
-from xlflax import trainer as train
+from xlflax import config, errors, trainer
 from xlflax.objectives import mixture
 from xlflax.training import schedules
 
@@ -25,7 +24,7 @@ def _write(path: pathlib.Path, *lines: str) -> str:
     '\n'.join(
       [
         'from __gin__ import dynamic_registration',
-        'from xlflax import trainer as train',
+        'from xlflax import trainer',
         *lines,
       ]
     )
@@ -36,15 +35,15 @@ def _write(path: pathlib.Path, *lines: str) -> str:
 
 
 def _bound(**more):
-  """What `train` would be called with."""
+  """What the trainer would be made of."""
   seen = {}
 
-  def settings(**given):
+  def settings(self, **given):
     seen.update(given)
     raise errors.ConfigError('seen')
 
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(train.setup_lib, 'Settings', settings)
+    patch.setattr(trainer.Trainer, '__init__', settings)
     with pytest.raises(errors.ConfigError, match='seen'):
       config.call(trainer.Trainer, **more)
   return seen
@@ -242,10 +241,10 @@ def test_mistakes_found_while_objects_are_made_are_plain():
 
 @pytest.mark.parametrize('kind', [ValueError, TypeError, RuntimeError])
 def test_bugs_are_not_told_as_mistakes(monkeypatch, kind):
-  def broken(settings, *, config):
+  def broken(self):
     raise kind('the original configurable engine')
 
-  monkeypatch.setattr(train.loop, 'run', broken)
+  monkeypatch.setattr(trainer.Trainer, '__post_init__', broken)
   config.parse(_FILES, _GIVEN)
   with pytest.raises(kind, match='original configurable engine') as error:
     config.call(trainer.Trainer)
@@ -263,12 +262,12 @@ def test_enums_by_value():
   )
   seen = _bound()
   assert seen['objectives'].combine is mixture.Combine.ALTERNATE
-  assert seen['non_finite'] is train.step_lib.NonFinite.SKIP
+  assert seen['non_finite'] == 'skip'
   config.parse(_FILES, (*_GIVEN, "trainer.Trainer.non_finite='ignore'"))
   with pytest.raises(errors.ConfigError) as error:
     config.call(trainer.Trainer)
   assert str(error.value) == (
-    "train.non_finite has no such value. Got: 'ignore'. Expected: one of "
+    "Trainer.non_finite has no such value. Got: 'ignore'. Expected: one of "
     "'stop', 'skip'."
   )
 
@@ -283,7 +282,7 @@ def test_flags_may_name_what_no_file_names():
       'schedules.Constant.peak=0.5',
     ),
   )
-  rate = _bound()['optimizer'].learning_rate
+  rate = _bound()['optimizer'].rate_at
   assert float(rate(10)) == float(schedules.Constant(peak=0.5)(10)) == 0.5
 
 

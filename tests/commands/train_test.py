@@ -9,8 +9,7 @@ import sys
 
 import pytest
 
-from xlflax import cli
-from xlflax import trainer as train
+from xlflax import cli, trainer
 from xlflax.commands import benchmark as benchmark_command
 from xlflax.commands import train as train_command
 from xlflax.training import run_directory
@@ -37,9 +36,9 @@ def arguments_of(monkeypatch):
 
     return run
 
-  monkeypatch.setattr(train.loop, 'run', note('train'))
-  monkeypatch.setattr(train.plan, 'make', note('plan'))
-  monkeypatch.setattr(train.benchmark, 'run', note('benchmark'))
+  monkeypatch.setattr(trainer.loop, 'run', note('train'))
+  monkeypatch.setattr(trainer.plan_lib, 'make', note('plan'))
+  monkeypatch.setattr(trainer.benchmark, 'run', note('benchmark'))
 
   def call(*arguments):
     seen.clear()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.training import tiny
-from xlflax import trainer as train_lib
+from xlflax import trainer
 from xlflax.data import stream as stream_lib
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.corpus import writer as corpus_writer
@@ -101,7 +101,9 @@ def train(corpus, vocabulary, tmp_path_factory):
       log_every_steps=10,
       partitioner=tiny.one_device(),
     )
-    return train_lib.train(model_dir=str(root / name), **given | settings)
+    return trainer.Trainer(
+      model_dir=str(root / name), **given | settings
+    ).train()
 
   yield call
   for registry, names in zip(registries, before, strict=True):

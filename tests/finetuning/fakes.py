@@ -5,17 +5,18 @@ import json
 import pathlib
 import shutil
 
-from xlflax import config, errors, paths
+from xlflax import config, errors, paths, registry
 from xlflax.evaluation import base
 from xlflax.training import checkpoints
 from xlflax.training import run as run_lib
 
 CALLS: list[str] = []
+_MACROS = ('MODEL_DIR', 'LEARNING_RATE', 'SEED', 'EVALUATION', 'INIT_FROM')
 
 
 @dataclasses.dataclass(frozen=True)
 class FakeTraining:
-  """Stands in for `train`: a run with two checkpoints and their dev scores.
+  """Stands in for `Trainer`: a run with two checkpoints and their dev scores.
 
   The score is the rate at step 10 and half of it at step 20; a rate over 1
   diverges, one below 0 is a mistake.
@@ -26,17 +27,33 @@ class FakeTraining:
 
   pretrained: pathlib.Path
 
-  def __call__(self, *, config, other_config):
+  def __call__(self, *, other_config=None):
     del other_config
-    directory = paths.of(_macro('MODEL_DIR'))
-    rate, seed = _macro('LEARNING_RATE'), _macro('SEED')
+    given = {name: _macro(name) for name in _MACROS}
+    return FakeTrainer(pretrained=str(self.pretrained), **given)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FakeTrainer:
+  """A trainer whose fields are macros."""
+
+  pretrained: str
+  MODEL_DIR: str = registry.changeable()
+  LEARNING_RATE: float
+  SEED: int
+  EVALUATION: str | None
+  INIT_FROM: str | None
+
+  def train(self, *, gin_config):
+    directory = paths.of(self.MODEL_DIR)
+    rate, seed = self.LEARNING_RATE, self.SEED
     CALLS.append(directory.name)
-    config()
+    gin_config()
     if rate > 1:
       raise errors.TrainingError('The loss or its gradient is not finite')
     if rate < 0:
       raise errors.ConfigError('A rate is negative', got=rate)
-    copy_run(self.pretrained, directory)
+    copy_run(pathlib.Path(self.pretrained), directory)
     paths.write_atomically(
       directory / 'metrics.jsonl',
       ''.join(

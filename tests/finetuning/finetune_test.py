@@ -7,7 +7,6 @@ import pytest
 from tests.finetuning import fakes
 from xlflax import errors
 from xlflax.finetuning import configuration, finetune, grid
-from xlflax.finetuning import trials as cells_lib
 
 pytest_plugins = ['tests.finetuning.fixtures']
 SELECT = 'dev/accuracy/en'
@@ -154,12 +153,12 @@ def test_a_test_task_keeps_the_results_of_the_dev_task(run, tmp_path):
 
 
 def test_a_signal_stops_the_grid(run, monkeypatch):
-  trained = cells_lib.train_lib.train
+  trained = fakes.FakeTrainer.train
 
-  def stopped(**arguments):
-    return trained(**arguments) | {'finished': False}
+  def stopped(self, **arguments):
+    return trained(self, **arguments) | {'finished': False}
 
-  monkeypatch.setattr(cells_lib.train_lib, 'train', stopped)
+  monkeypatch.setattr(fakes.FakeTrainer, 'train', stopped)
   report = run('LEARNING_RATE=0.2,0.4')
   assert [c.status.value for c in report.cells] == ['stopped']
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.evaluation.fixtures import *  # noqa: F403  (fixtures)
 from tests.finetuning import fakes
-from xlflax.finetuning import trials as cells
+from xlflax import trainer
 
 
 @pytest.fixture(scope='session')
@@ -15,7 +15,7 @@ def pretrained(make_run, tmp_path_factory):
 
 @pytest.fixture
 def fake_training(monkeypatch, pretrained):
-  monkeypatch.setattr(cells.train_lib, 'train', fakes.FakeTraining(pretrained))
+  monkeypatch.setattr(trainer, 'Trainer', fakes.FakeTraining(pretrained))
   fakes.CALLS.clear()
   return fakes.CALLS
 

@@ -6,7 +6,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from xlflax import errors
@@ -74,9 +73,7 @@ def trained(model, with_head, vocabulary):
   """The states before and after each of a number of steps, the outputs."""
 
   def train(batches, *, objective=MOCO, accumulation=1):
-    optimizer = optimizers.Optimizer(
-      optax.sgd(0.5), optax.constant_schedule(0.5)
-    )
+    optimizer = optimizers.SGD(learning_rate=0.5)
     builder = step_lib.StepBuilder(
       model=model,
       mixture=mixture_lib.ObjectiveMixture(

@@ -169,12 +169,12 @@ def test_clipping_ignores_frozen_gradients():
 
 
 def test_learning_rate_to_report():
-  assert float(optimizers.Adam(learning_rate=0.25).learning_rate(7)) == 0.25
+  assert float(optimizers.Adam(learning_rate=0.25).rate_at(7)) == 0.25
 
   def schedule(step):
     return step * 0.5
 
-  assert optimizers.Adam(learning_rate=schedule).learning_rate(3) == 1.5
+  assert optimizers.Adam(learning_rate=schedule).rate_at(3) == 1.5
 
 
 def test_schedule_is_followed():

@@ -20,6 +20,7 @@ from xlflax.training import (
   partitioning,
   run_directory,
 )
+from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
 
@@ -47,7 +48,7 @@ def _unsized():
   )
 
 
-def make_settings(**fields) -> setup_lib.Settings:
+def make_settings(**fields) -> settings_lib.Settings:
   given = dict(
     model_dir='unused',
     model=_unsized(),
@@ -72,7 +73,7 @@ def make_settings(**fields) -> setup_lib.Settings:
     stop_at_step=None,
     other_config=run_directory.OtherConfig.REFUSE,
   )
-  return setup_lib.Settings(**(given | fields))
+  return settings_lib.Settings(**(given | fields))
 
 
 def _fails(**fields) -> str:
@@ -87,7 +88,7 @@ def _fails(**fields) -> str:
 def test_numbers_that_must_be_positive(field):
   assert _fails(**{field: 0}) == (
     f'{field} must be positive. Got: 0. Expected: 1 or more. Where: '
-    f'train.{field}.'
+    f'Trainer.{field}.'
   )
 
 

@@ -5,7 +5,7 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
-from xlflax import enums, errors
+from xlflax import enums, errors, registry
 
 
 class Layout(enum.Enum):
@@ -91,6 +91,7 @@ class SideOrder(enum.Enum):
   RANDOM = 'random'
 
 
+@registry.register('pair_options')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairOptions:
   """How the two sides of an example are filtered and put together.
@@ -128,6 +129,7 @@ class PairOptions:
       )
 
 
+@registry.register('stream')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stream:
   """A mixture with everything that turns it into batches.

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xlflax import registry
 from xlflax.data.labelled import question_rows
 
 
@@ -23,6 +24,7 @@ class Candidate(NamedTuple):
   start: int
 
 
+@registry.register('decoding')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoding:
   """How answers are found (Devlin et al. 2019, 4.2).

@@ -6,6 +6,7 @@ import pathlib
 import time
 from typing import Any
 
+from xlflax import registry
 from xlflax.evaluation import base, plots, results, summary
 from xlflax.training import run as run_lib
 from xlflax.training.processes import distributed
@@ -13,6 +14,7 @@ from xlflax.training.processes import distributed
 _LOG = logging.getLogger(__name__)
 
 
+@registry.register('report')
 @dataclasses.dataclass(frozen=True)
 class Report:
   """What `evaluate` found.

@@ -4,11 +4,12 @@ import dataclasses
 import itertools
 from collections.abc import Mapping
 
-from xlflax import errors
+from xlflax import errors, registry
 from xlflax.data.labelled.readers import parallel
 from xlflax.evaluation import sources
 
 
+@registry.register('file_pairs')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilePairs(sources.PairSource):
   """Translations in files; no corpus directory is needed.

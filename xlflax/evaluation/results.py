@@ -6,7 +6,7 @@ import pathlib
 from typing import Any
 
 from xlflax.evaluation import base
-from xlflax.training import checkpoints, run_directory
+from xlflax.training import checkpoints, description, run_directory
 
 UNTRAINED = 'untrained'
 _FORMAT = 1

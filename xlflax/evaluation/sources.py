@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from xlflax import errors
+from xlflax import errors, registry
 from xlflax.data.corpus import directory as corpus_lib
 
 Pair = tuple[str, str]
@@ -20,6 +20,7 @@ class PairedText(NamedTuple):
   second: Sequence[str]
 
 
+@registry.register('pair_source')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairSource:
   """Base of sources of sentence pairs."""
@@ -40,6 +41,7 @@ class PairSource:
     )
 
 
+@registry.register('corpus_pairs')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusPairs(PairSource):
   """The parallel text of a corpus directory.
@@ -69,6 +71,7 @@ class CorpusPairs(PairSource):
     )
 
 
+@registry.register('text_source')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextSource:
   """Base of sources of text in one language each."""
@@ -89,6 +92,7 @@ class TextSource:
     )
 
 
+@registry.register('corpus_text')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusText(TextSource):
   """The monolingual text of a corpus directory.

@@ -4,10 +4,11 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 
-from xlflax import errors
+from xlflax import errors, registry
 from xlflax.evaluation import sources
 
 
+@registry.register('task_text')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskText(sources.TextSource):
   """The monolingual tasks of a SeqIO mixture.
@@ -39,6 +40,7 @@ class TaskText(sources.TextSource):
     ]
 
 
+@registry.register('task_pairs')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskPairs(sources.PairSource):
   """The parallel tasks of a SeqIO mixture.

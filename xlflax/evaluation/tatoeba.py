@@ -4,11 +4,12 @@ import dataclasses
 import pathlib
 import re
 
-from xlflax import errors, paths
+from xlflax import errors, paths, registry
 from xlflax.data import language_codes
 from xlflax.evaluation import sources
 
 
+@registry.register('tatoeba')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tatoeba(sources.PairSource):
   """A folder of files as LASER and XTREME distribute Tatoeba's test sets.

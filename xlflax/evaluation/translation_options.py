@@ -3,13 +3,14 @@
 import dataclasses
 from collections.abc import Mapping
 
-from xlflax import enums, errors
+from xlflax import enums, errors, registry
 from xlflax.models import decoding
 from xlflax.objectives import seq2seq
 from xlflax.objectives.seq2seq import SourceSymbols
 from xlflax.objectives.teacher_forcing import DecoderStart
 
 
+@registry.register('translation_options')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationOptions:
   """How sentences are translated; enum fields take strings, too.

@@ -10,6 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from xlflax import registry
 from xlflax.models import dropout
 
 _NEVER = -1e9  # score of an arc that cannot be
@@ -22,6 +23,7 @@ class Pooling(enum.StrEnum):
   MEAN = 'mean'  # the mean of its tokens' states
 
 
+@registry.register('biaffine_config')
 @dataclasses.dataclass(frozen=True)
 class BiaffineConfig:
   """Sizes of the scorer.

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 
 import jax.numpy as jnp
 
-from xlflax import errors
+from xlflax import errors, registry
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.models import config_checks
 from xlflax.models import sharing as sharing_lib
@@ -91,6 +91,7 @@ _ENUMS = {
 }
 
 
+@registry.register('encoder_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
   """Hyper-parameters of `xlflax.models.encoder.Encoder`.

@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax import errors
+from xlflax import errors, registry
 from xlflax.models import (
   attention,
   attention_masks,
@@ -20,6 +20,7 @@ from xlflax.models import config as model_config
 _NEVER = -1e9  # output bias of the table's rows beyond the vocabulary
 
 
+@registry.register('encoder')
 class Encoder(nn.Module):
   """From token ids to states, and from states to tied logits.
 

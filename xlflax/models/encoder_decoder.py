@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from xlflax import registry
 from xlflax.models import (
   attention,
   decoder,
@@ -21,6 +22,7 @@ from xlflax.models import encoder_decoder_config as config_lib
 _NEVER = -1e9  # output bias of the table's rows beyond the vocabulary
 
 
+@registry.register('encoder_decoder')
 class EncoderDecoder(nn.Module):
   """From token ids of two sides to states and logits of the second.
 

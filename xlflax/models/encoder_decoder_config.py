@@ -5,7 +5,7 @@ import enum
 
 import jax.numpy as jnp
 
-from xlflax import enums, errors
+from xlflax import enums, errors, registry
 from xlflax.models import config as model_config
 
 
@@ -61,6 +61,7 @@ _LAYER_NORM_ONLY = {
 }
 
 
+@registry.register('encoder_decoder_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig:
   """Hyper-parameters of `xlflax.models.encoder_decoder.EncoderDecoder`.

@@ -8,7 +8,7 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 
-from xlflax import enums, errors
+from xlflax import enums, errors, registry
 from xlflax.data import batch as batch_lib
 from xlflax.models import sharing
 from xlflax.objectives import (
@@ -40,6 +40,7 @@ class Duplicates(enum.Enum):
   NEGATIVE = 'negative'  # a negative like any other
 
 
+@registry.register('sentence_alignment')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceAlignment(base.Objective):
   """InfoNCE over the two sides of translation pairs.

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from xlflax import registry
 from xlflax.data import batch as batch_lib
 from xlflax.models import cross_attention
 from xlflax.objectives import base, inputs, masking, metrics, two_sided
@@ -28,6 +29,7 @@ class _Rows(NamedTuple):
   choice: masking.Choice
 
 
+@registry.register('cross_attention_mlm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CrossAttentionMLM(MaskedLM):
   """CA-MLM: chosen tokens from the own context, and with the pair's, too.

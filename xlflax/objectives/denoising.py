@@ -6,7 +6,7 @@ import enum
 import jax
 import jax.numpy as jnp
 
-from xlflax import enums
+from xlflax import enums, registry
 from xlflax.data import batch as batch_lib
 from xlflax.objectives import (
   base,
@@ -21,6 +21,7 @@ from xlflax.objectives.seq2seq import SequenceToSequence, SourceSymbols
 from xlflax.objectives.teacher_forcing import DecoderStart
 
 
+@registry.register('span_corruption')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanCorruption(SequenceToSequence):
   """Predicts dropped spans (T5, Raffel et al. 2020, section 3.1.4; mT5).
@@ -77,6 +78,7 @@ def _text_length(length: int) -> int:
   return max(length - 2, 1)
 
 
+@registry.register('infilling')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Infilling(SequenceToSequence):
   """Rebuilds a block from masked spans and shuffled sentences (mBART).
@@ -131,6 +133,7 @@ class Predicted(enum.Enum):
   ALL = 'all'
 
 
+@registry.register('token_masking')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenMasking(SequenceToSequence):
   """Predicts the masked tokens of the encoder's row by the decoder.

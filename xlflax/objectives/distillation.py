@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, registry
 from xlflax.data import batch as batch_lib
 from xlflax.models import api as models_api
 from xlflax.objectives import base, inputs, masked_lm, masking, metrics
 from xlflax.objectives.distillation_loss import linear_kl
 
 
+@registry.register('distillation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Distillation(base.Objective):
   """KL to a frozen teacher's predictions (MetaXLM, section 5.3).

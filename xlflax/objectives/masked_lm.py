@@ -6,7 +6,7 @@ import enum
 import jax
 import jax.numpy as jnp
 
-from xlflax import enums, errors
+from xlflax import enums, errors, registry
 from xlflax.data import batch as batch_lib
 from xlflax.objectives import base, inputs, masking, metrics, two_sided
 from xlflax.objectives import random_words as random_words_lib
@@ -22,6 +22,7 @@ class Head(enum.Enum):
   EVERY_POSITION = 'every_position'
 
 
+@registry.register('masked_lm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskedLM(base.Objective):
   """Predicts chosen tokens from the rest (Devlin et al. 2019, section 3.1).
@@ -180,6 +181,7 @@ class MaskedLM(base.Objective):
     }
 
 
+@registry.register('translation_lm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationLM(MaskedLM):
   """TLM: masked language modelling over rows that hold a sentence and its

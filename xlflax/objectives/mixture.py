@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from xlflax import enums, errors
+from xlflax import enums, errors, registry
 from xlflax.objectives import base
 
 _MAX_BLOCK = 1000  # steps over which sampled entries have exact shares
@@ -25,6 +25,7 @@ class Combine(enum.Enum):
   SAMPLE = 'sample'  # one a step, drawn in proportion to the weights
 
 
+@registry.register('entry')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Entry:
   """An objective and the stream that feeds it.
@@ -99,6 +100,7 @@ def _drawn(counts: tuple[int, ...], seed: int, block: int) -> np.ndarray:
   return entries[np.argsort(keys, kind='stable')]
 
 
+@registry.register('objective_mixture')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObjectiveMixture:
   """Entries, and the rule by which steps are given to them.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
-from xlflax import enums, errors
+from xlflax import enums, errors, registry
 from xlflax.data import batch as batch_lib
 from xlflax.models import api as models_api
 from xlflax.models import config as model_config
@@ -52,6 +52,7 @@ class _Replaced(NamedTuple):
   languages: jax.Array
 
 
+@registry.register('replaced_token_detection')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplacedTokenDetection(base.Objective):
   """ELECTRA (Clark et al. 2020), XLM-E (Chi et al. 2022, section 3).

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlflax import enums, errors
+from xlflax import enums, errors, registry
 from xlflax.data import batch as batch_lib
 from xlflax.objectives import (
   base,
@@ -29,6 +29,7 @@ class SourceSymbols(enum.Enum):
   LANGUAGE_LAST = 'language_last'  # `x </s> <lang:xx>` (mBART)
 
 
+@registry.register('sequence_to_sequence')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceToSequence(base.Objective):
   """Teacher-forced cross-entropy of target rows; a base of objectives.
@@ -189,6 +190,7 @@ def with_symbols(rows, symbols: SourceSymbols, vocabulary):
   return {**rows, batch_lib.TOKEN_IDS: moved}
 
 
+@registry.register('translation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Translation(SequenceToSequence):
   """Predicts the second side of a pair from the first (Layout.SIDES).

@@ -16,7 +16,7 @@ import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from xlflax import errors, paths
+from xlflax import errors, paths, registry
 from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
 
@@ -24,6 +24,7 @@ DIRECTORY = 'checkpoints'
 REJECTED = 'rejected_checkpoints'
 
 
+@registry.register('checkpoint_options')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointOptions:
   """When checkpoints are written and which are kept.

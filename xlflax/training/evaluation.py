@@ -4,13 +4,14 @@ import dataclasses
 import json
 import logging
 
-from xlflax import errors
+from xlflax import errors, registry
 from xlflax.evaluation import base as evaluation_base
 from xlflax.training import run_directory
 from xlflax.training import state as state_lib
 from xlflax.training.processes import distributed
 
 
+@registry.register('evaluation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
   """Tasks that run during training.

@@ -160,6 +160,17 @@ class Adam(Optimizer):
     return optax.adam(rate, b1=self.b1, b2=self.b2, eps=self.eps)
 
 
+@registry.register('sgd')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SGD(Optimizer):
+  """Gradient descent; `momentum` averages gradients, None does not."""
+
+  momentum: float | None = None
+
+  def make(self, rate: Rate) -> optax.GradientTransformation:
+    return optax.sgd(rate, momentum=self.momentum)
+
+
 @registry.register('adafactor')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Adafactor(Optimizer):

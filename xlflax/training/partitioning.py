@@ -24,7 +24,7 @@ import numpy as np
 from flax import linen as nn
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax import enums, errors
+from xlflax import enums, errors, registry
 from xlflax.training import machines, meshes
 
 AXES = meshes.AXES
@@ -55,6 +55,7 @@ class TensorSplits(enum.Enum):
   PARAMETERS = 'parameters'  # parameters and the batch: a second axis of FSDP
 
 
+@registry.register('partitioner')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Partitioner:
   """A mesh over all devices and the rules that shard arrays on it.

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from tests.interop.t5x import conftest
@@ -144,7 +143,7 @@ def case(request):
 
 def _own_step(model, params, batch):
   """One step of `xlflax train`: (output, parameters)."""
-  optimizer = optimizers.Optimizer(optax.sgd(_RATE), lambda step: _RATE)
+  optimizer = optimizers.SGD(learning_rate=_RATE)
   builder = step_lib.StepBuilder(
     model.module,
     mixture.ObjectiveMixture(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, registry
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import labels as labels_lib
@@ -14,6 +14,7 @@ from xlflax.data.labelled import rows as rows_lib
 UNKNOWN = -1
 
 
+@registry.register('classification_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassificationRows(rows_lib.RowMaker):
   """One row for each text or pair.

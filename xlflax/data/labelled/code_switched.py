@@ -8,13 +8,14 @@ import collections
 import dataclasses
 from collections.abc import Mapping
 
-from xlflax import errors
+from xlflax import errors, registry
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
 
 ExampleSource = source_lib.ExampleSource
 
 
+@registry.register('code_switched')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CodeSwitched(ExampleSource):
   """Pairs of texts one of which is English, the other translated.

@@ -3,11 +3,12 @@
 import dataclasses
 from typing import Any
 
-from xlflax import errors
+from xlflax import errors, registry
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
 
 
+@registry.register('joined_examples')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JoinedExamples(source_lib.ExampleSource):
   """The parts of several sources side by side (translate-train-all).
@@ -59,6 +60,7 @@ class JoinedExamples(source_lib.ExampleSource):
     )
 
 
+@registry.register('translated_examples')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslatedExamples(source_lib.ExampleSource):
   """Examples whose text is a translation into one language (translate-test).

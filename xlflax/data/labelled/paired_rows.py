@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from xlflax import registry
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import code_switched
 from xlflax.data.labelled import examples as examples_lib
@@ -24,6 +25,7 @@ TEXT = (
 )
 
 
+@registry.register('paired_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairedRows(rows_lib.RowMaker):
   """The rows of another maker, each with `paired_*` keys of its counterpart.
@@ -93,6 +95,7 @@ def pair(
   ]
 
 
+@registry.register('counterparts')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Counterparts(source_lib.ExampleSource):
   """For each language the examples that its own are paired with.

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from xlflax import registry
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import labels as labels_lib
 from xlflax.data.labelled import rows as rows_lib
@@ -12,6 +13,7 @@ from xlflax.data.labelled import word_rows
 NONE = -1
 
 
+@registry.register('parsing_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParsingRows(rows_lib.RowMaker):
   """The words of a sentence, where each begins, and its head and relation.

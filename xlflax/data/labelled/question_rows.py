@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax import enums, errors
+from xlflax import enums, errors, registry
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import rows as rows_lib
@@ -71,6 +71,7 @@ class Window(NamedTuple):
     return covered[0] + shift, covered[1] + shift
 
 
+@registry.register('question_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionRows(rows_lib.RowMaker):
   """Rows of a question and a window of its context each (Devlin et al. 2019).

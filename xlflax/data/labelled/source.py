@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xlflax import enums, errors
+from xlflax import enums, errors, registry
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.formats import (
@@ -62,6 +62,7 @@ class ExampleSource:
     return _fingerprint(self.languages(), self.load)
 
 
+@registry.register('file_examples')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileExamples(ExampleSource):
   """Examples in files of a public format.
@@ -129,6 +130,7 @@ class MinedSource:
     return _fingerprint(self.languages(), self.load)
 
 
+@registry.register('mined_files')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MinedFiles(MinedSource):
   """Collections in files.

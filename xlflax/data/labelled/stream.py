@@ -7,13 +7,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlflax import enums, errors
+from xlflax import enums, errors, registry
 from xlflax.data.labelled import rows as rows_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.stream import LanguageBatching
 from xlflax.data.vocabularies.spec import VocabularySpec
 
 
+@registry.register('labelled_stream')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelledStream:
   """Labelled examples with everything that turns them into batches.

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from xlflax import registry
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import labels as labels_lib
 from xlflax.data.labelled import rows as rows_lib
@@ -12,6 +13,7 @@ from xlflax.data.labelled import word_rows
 NO_LABEL = -1
 
 
+@registry.register('tagging_rows')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingRows(rows_lib.RowMaker):
   """The words of a sentence, with a label at each word's first token.

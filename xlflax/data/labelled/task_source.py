@@ -4,12 +4,13 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 
-from xlflax import errors
+from xlflax import errors, registry
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import features
 from xlflax.data.labelled import source as source_lib
 
 
+@registry.register('task_examples')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskExamples(source_lib.ExampleSource):
   """The examples of a SeqIO task, or of a mixture's tasks.
@@ -78,6 +79,7 @@ class TaskExamples(source_lib.ExampleSource):
     )
 
 
+@registry.register('task_mined')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskMined(source_lib.MinedSource):
   """Collections of SeqIO tasks registered with `add_mined_task`.

@@ -24,7 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax import enums, errors
+from xlflax import enums, errors, registry
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import cross_attention, dropout, feed_forward, sharing
@@ -51,6 +51,7 @@ __all__ = (
 LAYERS = 'layers'  # of the head, in its parameters
 
 
+@registry.register('fine_tuning')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuning(base.Objective):
   """Base of objectives with a head on the states of an encoder.

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from xlflax import errors
+from xlflax import errors, registry
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.objectives import base
@@ -13,6 +13,7 @@ from xlflax.objectives.finetuning import base as finetuning
 from xlflax.objectives.finetuning import class_loss
 
 
+@registry.register('classification')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Classification(finetuning.FineTuning):
   """Base of objectives that choose one of several names.

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax import enums, errors
+from xlflax import enums, errors, registry
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import biaffine
@@ -31,6 +31,7 @@ class Arcs(NamedTuple):
   relations: jax.Array
 
 
+@registry.register('dependency_parsing')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DependencyParsing(finetuning.FineTuning):
   """A head and a relation for each word (Dozat and Manning, 2017).

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from xlflax import registry
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import heads
@@ -23,6 +24,7 @@ class SpanLogits(NamedTuple):
   end: jax.Array
 
 
+@registry.register('question_answering')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionAnswering(finetuning.FineTuning):
   """The first and the last token of the answer (Devlin et al. 2019, 4.2).

@@ -4,7 +4,7 @@ import dataclasses
 
 import jax
 
-from xlflax import enums
+from xlflax import enums, registry
 from xlflax.data import batch as batch_lib
 from xlflax.models import heads
 from xlflax.objectives import inputs
@@ -12,6 +12,7 @@ from xlflax.objectives.finetuning import base as finetuning
 from xlflax.objectives.finetuning import classification
 
 
+@registry.register('sequence_classification')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceClassification(classification.Classification):
   """A class for each row (Devlin et al. 2019, 4.1); logits [B, C].

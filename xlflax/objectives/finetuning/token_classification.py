@@ -4,11 +4,13 @@ import dataclasses
 
 import jax
 
+from xlflax import registry
 from xlflax.data import batch as batch_lib
 from xlflax.models import heads
 from xlflax.objectives.finetuning import classification
 
 
+@registry.register('token_classification')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenClassification(classification.Classification):
   """A label for each word, read from its first token (Devlin et al. 2019, 5.3).

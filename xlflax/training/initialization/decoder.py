@@ -13,7 +13,7 @@ import dataclasses
 import enum
 import re
 
-from xlflax import enums
+from xlflax import enums, registry
 
 
 class Layers(enum.Enum):
@@ -34,6 +34,7 @@ _SIDE = re.compile(r'^model/(encoder|decoder)/')
 _OWN = re.compile(r'^model/decoder/layers(_\d+)?/cross_attention')
 
 
+@registry.register('decoder_initialization')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecoderInitialization:
   """How an `EncoderDecoder` starts from the run of an `Encoder`.

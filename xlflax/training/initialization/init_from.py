@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import jax
 
-from xlflax import bucket_checks, errors, paths
+from xlflax import bucket_checks, errors, paths, registry
 from xlflax.training import checkpoints
 from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
@@ -25,6 +25,7 @@ from xlflax.training.initialization import vocabulary_matching as matching_lib
 from xlflax.training.initialization.parameter_sources import Source
 
 
+@registry.register('init_from')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InitFrom:
   """Where initial parameters come from.

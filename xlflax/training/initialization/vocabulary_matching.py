@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xlflax import registry
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.training.initialization import dictionaries as dictionaries_lib
 from xlflax.training.initialization import token_normalization
@@ -45,6 +46,7 @@ class Matching(NamedTuple):
     return {kind.name.lower(): found[kind] for kind in Kind}
 
 
+@registry.register('vocabulary_matching')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyMatching:
   """Rows of the embeddings by token instead of by id; see `match`.
