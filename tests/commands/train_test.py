@@ -69,7 +69,7 @@ def test_flags_are_macros(arguments_of, capsys):
   ) == ('train', 'a b', 'c', 'v', 'k', 2000)
   assert settings.stop_at_step is None
   assert settings.other_config is run_directory.OtherConfig.REFUSE
-  assert "MODEL_DIR = 'a b'" in seen['config']
+  assert "MODEL_DIR = 'a b'" in seen['gin_config']
   assert json.loads(capsys.readouterr().out) == {'step': 3}
 
 
@@ -228,9 +228,9 @@ def test_described_devices_reach_the_plan(arguments_of):
     '--dry_run',
     '--gin.TRAIN_STEPS=2000',
   )
-  machine = arguments_of(*given, '--devices=tpu:v5e:8')['settings'].machine
+  machine = arguments_of(*given, '--devices=tpu:v5e:8')['settings'].partitioner.machine
   assert str(machine) == '8 x v5e'
-  assert str(arguments_of(*given, '--num_devices=4')['settings'].machine) == (
+  assert str(arguments_of(*given, '--num_devices=4')['settings'].partitioner.machine) == (
     '4 x CPU'
   )
-  assert arguments_of(*given)['settings'].machine is None
+  assert arguments_of(*given)['settings'].partitioner.machine is None

@@ -124,7 +124,7 @@ def _mixture(**fields):
     {'seed': 1},
     {'cache_dir': 'cache'},
     {'corpus': 'corpus'},
-    {'accumulation': 2},
+    {'ema_decay': 0.9},
     {'optimizer': optimizers.AdamW(learning_rate=0.02)},
     {'optimizer': optimizers.Adam(learning_rate=0.01)},
     {'objectives': _mixture(mask_ratio=0.3)},

@@ -212,5 +212,5 @@ def test_benchmark_of_a_configuration():
 
 def test_training_needs_more_than_the_vocabularys_sizes():
   with pytest.raises(errors.ConfigError) as error:
-    loop.run(make_settings(partitioner=tiny.one_device()), config='')
+    loop.run(make_settings(partitioner=tiny.one_device()), gin_config='')
   assert 'Expected: the directory of a vocabulary' in str(error.value)
