@@ -228,9 +228,11 @@ def test_described_devices_reach_the_plan(arguments_of):
     '--dry_run',
     '--gin.TRAIN_STEPS=2000',
   )
-  machine = arguments_of(*given, '--devices=tpu:v5e:8')['settings'].partitioner.machine
+  machine = arguments_of(*given, '--devices=tpu:v5e:8')[
+    'settings'
+  ].partitioner.machine
   assert str(machine) == '8 x v5e'
-  assert str(arguments_of(*given, '--num_devices=4')['settings'].partitioner.machine) == (
-    '4 x CPU'
-  )
+  assert str(
+    arguments_of(*given, '--num_devices=4')['settings'].partitioner.machine
+  ) == ('4 x CPU')
   assert arguments_of(*given)['settings'].partitioner.machine is None
