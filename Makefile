@@ -6,13 +6,18 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help quickstart test test-slow lint goldens benchmarks clean
+.PHONY: help quickstart test test-slow lint format docs dist hooks goldens \
+  benchmarks clean
 
 help:
 	@echo 'make quickstart   train and evaluate a small model on embedded text'
 	@echo 'make test         run the tests'
 	@echo 'make test-slow    run the long checks too'
-	@echo 'make lint         ruff and mypy'
+	@echo 'make lint         ruff (rules and format) and mypy'
+	@echo 'make format       mend what ruff can mend'
+	@echo 'make hooks        run lint before each commit (pre-commit)'
+	@echo 'make docs         build the site into build/site'
+	@echo 'make dist         build the wheel and the sdist into dist'
 	@echo 'make goldens      write the golden files of the tests anew'
 	@echo 'make benchmarks   the speed and memory comparisons'
 	@echo 'make clean        remove .venv and caches'
@@ -44,10 +49,25 @@ goldens: $(VENV)/.dev
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy xlflax
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+hooks: $(VENV)/.dev
+	$(BIN)/pre-commit install
+
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	@echo 'The site is in build/site/index.html'
+
+dist: $(VENV)/.dev
+	$(BIN)/python -m build --outdir dist
 
 benchmarks: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.run_all
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info

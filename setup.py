@@ -1,10 +1,21 @@
 """Packaging of xlflax; settings of the tools are in pyproject.toml."""
 
+import ast
 import pathlib
 
 import setuptools
 
 _HERE = pathlib.Path(__file__).parent
+
+
+def _version() -> str:
+  """`__version__` of the package, read without importing it (and jax)."""
+  tree = ast.parse((_HERE / 'xlflax/__init__.py').read_text(encoding='utf-8'))
+  for node in tree.body:
+    if ast.unparse(node).startswith('__version__ ='):
+      return ast.literal_eval(node.value)
+  raise ValueError('xlflax/__init__.py sets no __version__')
+
 
 _DEMO = ['Django>=4.2', 'pycountry>=23.12']
 _TEST = [
@@ -19,11 +30,16 @@ _TEST = [
   'conllu>=6.0',
   'POT>=0.9.5',
   'gcsfs>=2024.2',
+  'PyYAML>=6',
+  'build>=1.2',
+  'setuptools>=70.1',
 ]
+_DOCS = ['mkdocs-material>=9.5', 'mkdocstrings[python]>=0.26']
+_LINT = ['ruff>=0.6', 'mypy>=1.11', 'pre-commit>=3.7']
 
 setuptools.setup(
   name='xlflax',
-  version='0.1.0',
+  version=_version(),
   description='Cross-lingual language model pretraining in JAX and Flax.',
   long_description=(_HERE / 'README.md').read_text(encoding='utf-8'),
   long_description_content_type='text/markdown',
@@ -39,7 +55,7 @@ setuptools.setup(
     ]
   ),
   package_dir={'xlflax.tasks': 'tasks', 'xlflax.gin_configs': 'gin_configs'},
-  package_data={'': ['*.gin', '*.html']},
+  package_data={'': ['*.gin', '*.html', 'py.typed']},
   install_requires=[
     'jax>=0.10',
     'flax>=0.12',
@@ -74,13 +90,16 @@ setuptools.setup(
     't5x': ['t5x @ git+https://github.com/google-research/t5x'],
     'demo': _DEMO,
     'test': _TEST + _DEMO,
-    'dev': _TEST + _DEMO + ['ruff>=0.6', 'mypy>=1.11'],
+    'docs': _DOCS,
+    'dev': _TEST + _DEMO + _LINT + _DOCS,
   },
   entry_points={'console_scripts': ['xlflax = xlflax.cli:main']},
   classifiers=[
     'Programming Language :: Python :: 3',
     'Programming Language :: Python :: 3.11',
     'Programming Language :: Python :: 3.12',
+    'Programming Language :: Python :: 3.13',
+    'Typing :: Typed',
     'License :: OSI Approved :: Apache Software License',
     'Topic :: Scientific/Engineering :: Artificial Intelligence',
   ],

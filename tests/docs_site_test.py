@@ -1,0 +1,89 @@
+"""The documentation site: its links, its pages, its build."""
+
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+_ROOT = pathlib.Path(__file__).parents[1]
+
+
+def _load_hooks():
+  spec = importlib.util.spec_from_file_location(
+    'site_hooks', _ROOT / 'docs/site/hooks.py'
+  )
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module
+
+
+hooks = _load_hooks()
+
+
+@pytest.mark.parametrize(
+  ('text', 'source', 'page', 'expected'),
+  [
+    ('[a](docs/data.md#b)', 'README.md', 'index.md', '[a](data.md#b)'),
+    ('[a](../README.md)', 'docs/data.md', 'data.md', '[a](index.md)'),
+    (
+      '[a](../docs/launch.md#x)',
+      'launch/README.md',
+      'from_one_to_many.md',
+      '[a](launch.md#x)',
+    ),
+    ('[a](../Makefile)', 'docs/data.md', 'data.md', 'a'),
+    ('[a](#b)', 'docs/data.md', 'data.md', '[a](#b)'),
+    ('[a](https://b.c/d)', 'docs/data.md', 'data.md', '[a](https://b.c/d)'),
+    ('[a](none.md)', 'docs/data.md', 'data.md', '[a](none.md)'),
+    (
+      '![a](docs/images/b.png)',
+      'README.md',
+      'index.md',
+      '![a](docs/images/b.png)',
+    ),
+  ],
+)
+def test_links_are_those_of_the_site(text, source, page, expected):
+  assert hooks.rewrite_links(text, source, page) == expected
+
+
+def test_every_room_and_module_has_a_place_in_the_reference():
+  pages = hooks.api_pages()
+  for folder in (_ROOT / 'xlflax').iterdir():
+    is_room = (folder / '__init__.py').exists()
+    hidden = folder.name in ('commands', 'demo')
+    assert (f'api/{folder.name}.md' in pages) == (is_room and not hidden)
+  assert '\n::: xlflax.models.encoder\n' in pages['api/models.md']
+  assert '\n::: xlflax.errors\n' in pages['api/top_level.md']
+  assert '[`Encoder`][xlflax.models.encoder.Encoder]' in pages['api/models.md']
+  assert '](objectives.md)' in pages['api/index.md']
+
+
+def _pages(nav) -> set[str]:
+  if isinstance(nav, str):
+    return {nav}
+  values = nav.values() if isinstance(nav, dict) else nav
+  return set().union(*map(_pages, values))
+
+
+def test_the_navigation_has_all_pages():
+  config = yaml.safe_load((_ROOT / 'mkdocs.yml').read_text(encoding='utf-8'))
+  written = {path.name for path in (_ROOT / 'docs').glob('*.md')}
+  expected = written | set(hooks.OUTSIDE.values()) | set(hooks.api_pages())
+  assert _pages(config['nav']) == expected
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path):
+  subprocess.run(
+    [sys.executable, '-m', 'mkdocs', 'build', '--strict', '--quiet']
+    + ['--site-dir', str(tmp_path / 'site')],
+    cwd=_ROOT,
+    check=True,
+  )
+  page = tmp_path / 'site/api/objectives/index.html'
+  assert 'xlflax.objectives.masked_lm' in page.read_text(encoding='utf-8')
+  assert (tmp_path / 'site/architecture/index.html').exists()

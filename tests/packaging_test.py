@@ -1,0 +1,175 @@
+"""What belongs to a release: version, citation, workflows, wheel and sdist."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+
+import pytest
+import yaml
+
+import xlflax
+
+_ROOT = pathlib.Path(__file__).parents[1]
+
+
+def _read(name: str) -> str:
+  return (_ROOT / name).read_text(encoding='utf-8')
+
+
+def test_the_version_is_written_once():
+  assert re.fullmatch(r'\d+\.\d+\.\d+', xlflax.__version__)
+  assert yaml.safe_load(_read('CITATION.cff'))['version'] == xlflax.__version__
+  assert xlflax.__version__ in _read('CHANGELOG.md')
+  for name in ('setup.py', 'pyproject.toml'):
+    assert xlflax.__version__ not in _read(name)
+
+
+def test_setup_knows_the_version_without_importing_xlflax():
+  out = subprocess.run(
+    [sys.executable, '-X', 'importtime', 'setup.py', '--version'],
+    cwd=_ROOT,
+    check=True,
+    capture_output=True,
+    text=True,
+  )
+  assert out.stdout.split()[-1] == xlflax.__version__
+  assert not re.search(r'\| +(jax|xlflax)\b', out.stderr)
+
+
+def _commands(job: dict) -> str:
+  return '\n'.join(step.get('run', '') for step in job['steps'])
+
+
+def test_the_workflows_run_lint_tests_docs_and_the_wheel():
+  workflow = yaml.safe_load(_read('.github/workflows/checks.yml'))
+  jobs = workflow['jobs']
+  assert {'push', 'pull_request'} <= set(workflow[True])  # YAML 1.1's `on`
+  assert 'make lint' in _commands(jobs['lint'])
+  assert 'make docs' in _commands(jobs['docs'])
+  assert 'make test' in _commands(jobs['tests'])
+  versions = jobs['tests']['strategy']['matrix']['python']
+  assert versions == ['3.11', '3.12', '3.13']
+  for version in versions:
+    assert f'Python :: {version}' in _read('setup.py')
+  assert 'xlflax --help' in _commands(jobs['wheel'])
+  for job in jobs.values():
+    assert job['timeout-minutes'] <= 90
+    for step in job['steps']:
+      assert ('uses' in step) != ('run' in step)
+
+
+def test_targets_that_others_name_are_in_the_makefile():
+  targets = set(re.findall(r'^([a-z-]+):', _read('Makefile'), re.MULTILINE))
+  files = ['.ci/run', '.github/workflows/checks.yml', 'CONTRIBUTING.md']
+  named = {
+    target
+    for name in [*files, 'README.md']
+    for target in re.findall(r'make ([a-z-]+)(?=\s|`|$)', _read(name))
+  }
+  assert {'lint', 'test', 'docs'} <= named <= targets
+
+
+def test_hooks_before_commits_run_what_lint_runs():
+  config = yaml.safe_load(_read('.pre-commit-config.yaml'))
+  (repository,) = config['repos']
+  assert repository['repo'] == 'local'  # needs no network
+  entries = [hook['entry'] for hook in repository['hooks']]
+  assert [entry.split()[0] for entry in entries] == [
+    '.venv/bin/ruff',
+    '.venv/bin/ruff',
+    '.venv/bin/mypy',
+  ]
+  assert all(hook['language'] == 'system' for hook in repository['hooks'])
+
+
+@pytest.fixture(scope='module')
+def distributions(tmp_path_factory) -> pathlib.Path:
+  """A folder with the wheel, built from the sdist, and the sdist."""
+  folder = tmp_path_factory.mktemp('dist')
+  subprocess.run(
+    [sys.executable, '-m', 'build', '--no-isolation', '--outdir', str(folder)],
+    cwd=_ROOT,
+    check=True,
+    capture_output=True,
+  )
+  return folder
+
+
+def _tracked(*patterns: str) -> set[str]:
+  return {
+    str(path.relative_to(_ROOT))
+    for pattern in patterns
+    for path in _ROOT.glob(pattern)
+    if '__pycache__' not in path.parts
+  }
+
+
+@pytest.mark.slow
+def test_wheel_and_sdist_hold_all_files(distributions):
+  (wheel,) = distributions.glob('*.whl')
+  names = set(zipfile.ZipFile(wheel).namelist())
+  wanted = _tracked('xlflax/**/*.py', 'xlflax/**/*.html', 'xlflax/py.typed')
+  outside = _tracked('gin_configs/**/*.gin', 'tasks/**/*.py')
+  assert len(wanted) > 300 and len(outside) > 100
+  assert wanted | {f'xlflax/{name}' for name in outside} <= names
+  assert not [name for name in names if name.startswith(('tests', 'docs'))]
+  (sdist,) = distributions.glob('*.tar.gz')
+  with tarfile.open(sdist) as archive:
+    members = {name.partition('/')[2] for name in archive.getnames()}
+  assert wanted | outside | {'README.md', 'LICENSE', 'setup.py'} <= members
+
+
+def _environment(folder: pathlib.Path, wheel: pathlib.Path) -> pathlib.Path:
+  """A virtual environment with the wheel and this one's other packages.
+
+  Returns:
+    Its `bin`.
+  """
+  venv.create(folder, with_pip=False)
+  name = f'lib/python{sys.version_info.major}.{sys.version_info.minor}'
+  packages = folder / name / 'site-packages'
+  (packages / 'others.pth').write_text(
+    '\n'.join(p for p in sys.path if 'site-packages' in p), encoding='utf-8'
+  )
+  python = folder / 'bin/python'
+  install = ['install', '--quiet', '--no-deps', '--force-reinstall']
+  subprocess.run(
+    [sys.executable, '-m', 'pip', '--python', str(python), *install]
+    + ['--disable-pip-version-check', '--ignore-installed', str(wheel)],
+    check=True,
+    env={'PATH': sysconfig.get_path('scripts')},
+  )
+  return folder / 'bin'
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_runs_outside_of_the_checkout(
+  distributions, tmp_path
+):
+  (wheel,) = distributions.glob('*.whl')
+  programs = _environment(tmp_path / 'fresh', wheel)
+
+  def run(*command: str) -> str:
+    return subprocess.run(
+      [str(programs / command[0]), *command[1:]],
+      cwd=tmp_path,
+      check=True,
+      capture_output=True,
+      text=True,
+    ).stdout
+
+  where = run('python', '-c', 'import xlflax; print(xlflax.__file__)').strip()
+  assert pathlib.Path(where).is_relative_to(tmp_path / 'fresh')
+  assert run('xlflax', '--version').strip() == xlflax.__version__
+  assert 'retrieval' in run('xlflax', 'demo', '--help')
+  plan = run(
+    *('xlflax', 'train', '--gin_file=pretrain/mlm.gin', '--dry_run'),
+    *('--gin_file=models/tiny.gin', '--vocabulary_size=512'),
+    *('--gin.TRAIN_STEPS=10', '--devices=cpu:1'),
+  )
+  assert 'parameters' in plan
