@@ -32,6 +32,7 @@ from xlflax.models import config as model_config
 from xlflax.objectives import contrastive
 from xlflax.objectives import cross_attention_mlm
 from xlflax.objectives import distillation
+from xlflax.training.initialization import teachers
 from xlflax.objectives import masked_lm
 from xlflax.objectives import mixture
 from xlflax.objectives import momentum_contrast
@@ -94,8 +95,9 @@ generator/model_config.EncoderConfig.num_layers = 1
 distill/mixture.Entry:
   stream = 'mono'
   objective = @distillation.Distillation()
+teachers.Teacher.model_dir = %SOURCE
 distillation.Distillation:
-  teacher = %SOURCE
+  teacher = @teachers.Teacher()
   mask_ratio = %MASK_RATIO
   max_mask_ratio = 0.3
 

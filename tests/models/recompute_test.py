@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.models import layers, recompute
+from xlflax.models import activations, recompute
 
 
 def _function(x, scale):
@@ -23,7 +23,7 @@ def test_values_and_gradients_are_the_functions():
 
 def test_only_arguments_are_kept():
   x = jnp.linspace(-1.0, 1.0, 7)
-  _, pull = jax.vjp(layers.ACTIVATIONS['gelu'], x)
+  _, pull = jax.vjp(activations.function('gelu'), x)
   kept = [leaf for leaf in jax.tree.leaves(pull) if leaf.shape == x.shape]
   assert len(kept) == 1
   np.testing.assert_array_equal(kept[0], x)

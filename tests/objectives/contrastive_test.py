@@ -12,10 +12,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from xlflax import errors
 from xlflax.objectives import (
   base,
+  heads,
   inputs,
   masking,
   metrics,
-  projection,
   row_hashes,
   two_sided,
 )
@@ -248,7 +248,7 @@ def test_projection_head(model, params, pairs, context, run):
   head = nn.unbox(boxed)
   vectors = np.array([[1.0, -2.0, 3.0, 0.0, 1.0, 1.0, -1.0, 2.0]])
   np.testing.assert_allclose(
-    projection.ProjectionHead(3).apply({'params': head}, vectors),
+    heads.ProjectionHead(3).apply({'params': head}, vectors),
     np.maximum(vectors @ head['inner']['kernel'], 0) @ head['outer']['kernel'],
     rtol=1e-5,
   )

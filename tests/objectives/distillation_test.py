@@ -13,7 +13,8 @@ from xlflax import errors
 from xlflax.models import api
 from xlflax.models.config import EncoderConfig
 from xlflax.models.encoder import Encoder
-from xlflax.objectives import distillation_loss, inputs
+from xlflax.objectives import inputs
+from xlflax.objectives import losses as losses_lib
 from xlflax.objectives.distillation import Distillation
 from xlflax.training import run_directory
 from xlflax.training.initialization import teachers
@@ -94,6 +95,10 @@ def _write(directory, model):
   return str(directory)
 
 
+def _teacher(directory):
+  return teachers.Teacher(model_dir=directory)
+
+
 @pytest.fixture(scope='module')
 def teacher_dir(tmp_path_factory):
   return _write(tmp_path_factory.mktemp('teacher'), TEACHER)
@@ -101,7 +106,9 @@ def teacher_dir(tmp_path_factory):
 
 @pytest.fixture
 def distill(teacher_dir):
-  return Distillation(teacher=teacher_dir, mask_ratio=0.5, temperature=2.0)
+  return Distillation(
+    teacher=_teacher(teacher_dir), mask_ratio=0.5, temperature=2.0
+  )
 
 
 def _state(
@@ -227,7 +234,9 @@ def test_in_chunks_is_as_whole(distill, batch):
 
 
 def test_a_student_that_is_the_teacher_has_no_loss(distill, batch, tmp_path):
-  objective = dataclasses.replace(distill, teacher=_write(tmp_path, MODEL))
+  objective = dataclasses.replace(
+    distill, teacher=_teacher(_write(tmp_path, MODEL))
+  )
   source = np.arange(23)
   scored = (source > 4) & (source != 10) & (source != 22)
   state = _state(2.0, source, scored, PARAMS['model'])
@@ -292,7 +301,7 @@ def test_empty_batch_is_finite(distill, batch):
 
 # The pure divergence.
 
-_kl = jax.jit(distillation_loss.kl_divergence, static_argnames='temperature')
+_kl = jax.jit(losses_lib.kl_divergence, static_argnames='temperature')
 
 
 def test_kl_of_a_hand_made_literal():
@@ -301,15 +310,13 @@ def test_kl_of_a_hand_made_literal():
   student = jnp.log(jnp.array([[2.0, 2.0, 9.0]]))
   support = jnp.array([True, True, False])
   want = 0.75 * np.log(1.5) + 0.25 * np.log(0.5)
-  loss, same = distillation_loss.kl_divergence(
+  loss, same = losses_lib.kl_divergence(
     teacher, student, support, temperature=1.0
   )
   np.testing.assert_allclose(loss, [want], rtol=1e-5)
   assert same == 1
   squared = jnp.log(jnp.array([[9.0, 1.0, 50.0]]))  # T = 2 takes the roots
-  loss, _ = distillation_loss.kl_divergence(
-    squared, student, support, temperature=2.0
-  )
+  loss, _ = losses_lib.kl_divergence(squared, student, support, temperature=2.0)
   np.testing.assert_allclose(loss, [4 * want], rtol=1e-5)
 
 
@@ -317,9 +324,7 @@ def test_kl_shape_jit_subset_and_gradient():
   rng = np.random.default_rng(0)
   teacher, student = rng.normal(size=(2, 2, 3, 6)).astype(np.float32)
   support = np.array([1, 1, 0, 1, 0, 1], bool)
-  eager = distillation_loss.kl_divergence(
-    teacher, student, support, temperature=0.7
-  )
+  eager = losses_lib.kl_divergence(teacher, student, support, temperature=0.7)
   compiled = _kl(teacher, student, support, temperature=0.7)
   assert eager.loss.shape == eager.correct.shape == (2, 3)
   np.testing.assert_allclose(compiled.loss, eager.loss, rtol=1e-5)
@@ -366,12 +371,14 @@ def test_kl_is_finite_on_degenerate_input():
 )
 def test_bad_settings(settings, message):
   with pytest.raises(errors.ConfigError, match=message):
-    Distillation(teacher='x', **settings)
+    Distillation(teacher=_teacher('x'), **settings)
 
 
 def test_directory_that_is_no_run(tmp_path, vocabulary):
   with pytest.raises(errors.RunDirectoryError, match='no model directory'):
-    Distillation(teacher=str(tmp_path)).init_state(MODEL, PARAMS, vocabulary)
+    Distillation(teacher=_teacher(str(tmp_path))).init_state(
+      MODEL, PARAMS, vocabulary
+    )
 
 
 def test_language_that_the_student_lacks(distill, vocabulary):
@@ -385,7 +392,9 @@ def test_language_that_the_student_lacks(distill, vocabulary):
 
 def test_rows_longer_than_the_teacher_reads(distill, batch, tmp_path):
   short = Encoder(dataclasses.replace(TEACHER.config, max_length=9))
-  objective = dataclasses.replace(distill, teacher=_write(tmp_path, short))
+  objective = dataclasses.replace(
+    distill, teacher=_teacher(_write(tmp_path, short))
+  )
   with pytest.raises(
     errors.ConfigError,
     match=(

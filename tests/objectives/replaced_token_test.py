@@ -14,7 +14,7 @@ from xlflax import errors
 from xlflax.models import api
 from xlflax.models.config import EncoderConfig
 from xlflax.models.encoder import Encoder
-from xlflax.objectives import discriminator, inputs, masking, table_sampling
+from xlflax.objectives import inputs, losses, masking, table_sampling
 from xlflax.objectives.replaced_token import ReplacedTokenDetection
 
 _QUICK = {
@@ -300,7 +300,7 @@ def test_heads_have_logical_axes():
 
 
 def test_binary_loss_of_hand_made_literals():
-  loss, correct = discriminator.binary_cross_entropy(
+  loss, correct = losses.binary_cross_entropy(
     jnp.array([0.0, 2.0, 2.0, 0.0]), jnp.array([True, True, False, False])
   )
   np.testing.assert_allclose(
@@ -316,9 +316,9 @@ def test_binary_loss_shape_jit_gradient_and_extremes():
   labels = jnp.array([[True, False, True], [False, True, True]])
 
   def total(logits):
-    return jnp.sum(discriminator.binary_cross_entropy(logits, labels).loss)
+    return jnp.sum(losses.binary_cross_entropy(logits, labels).loss)
 
-  compiled = jax.jit(discriminator.binary_cross_entropy)(logits, labels)
+  compiled = jax.jit(losses.binary_cross_entropy)(logits, labels)
   assert compiled.loss.shape == compiled.correct.shape == (2, 3)
   want = torch.nn.functional.binary_cross_entropy_with_logits(
     torch.tensor(np.asarray(logits)),

@@ -18,7 +18,6 @@ from xlflax.launch import job
 from xlflax.training import (
   checkpoints,
   metric_writers,
-  mirror,
   optimizers,
   run_directory,
 )
@@ -139,7 +138,7 @@ def test_copies_that_fail_are_tried_again(run, bucket, tmp_path, caplog):
       path.write_bytes(content)
 
   (tmp_path / 'a').write_text('one')
-  copies = mirror.Mirror(tmp_path, Failing(), every=0.01)
+  copies = metric_writers.Mirror(tmp_path, Failing(), every=0.01)
   for _ in range(2000):
     if 'run/a' in bucket.objects:
       break

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from xlflax import errors
 from xlflax.models import config as model_config
 from xlflax.models import dropout
+from xlflax.models.masked_scores import MASKED_SCORE
 
 _Backend = model_config.AttentionBackend
-_MASKED = -1e30
 
 
 def segment_mask(segment_ids: jax.Array) -> jax.Array:
@@ -142,7 +142,7 @@ def _attend_with_dropout(query, key, value, mask, *, rate, dropout_key):
   )
   logits = logits * query.shape[-1] ** -0.5
   if mask is not None:
-    logits = jnp.where(mask, logits, _MASKED)
+    logits = jnp.where(mask, logits, MASKED_SCORE)
   weights = jax.nn.softmax(logits, axis=-1).astype(value.dtype)
   weights = dropout.drop(dropout_key, weights, rate=rate)
   return jnp.einsum('bnts,bsnd->btnd', weights, value)

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 
 from xlflax import registry
 from xlflax.models import dropout
-
-_NEVER = -1e9  # score of an arc that cannot be
+from xlflax.models.masked_scores import MASKED_SCORE
 
 
 class Pooling(enum.StrEnum):
@@ -143,7 +142,7 @@ class Biaffine(nn.Module):
     def column(j):
       scores = jnp.einsum('bire,be->bir', left, heads[:, j])
       return jnp.argmax(
-        jnp.where(allowed[jnp.minimum(j, 1)][None, None], scores, _NEVER),
+        jnp.where(allowed[jnp.minimum(j, 1)][None, None], scores, MASKED_SCORE),
         axis=-1,
       )
 
@@ -169,7 +168,7 @@ def only_words(scores: jax.Array, is_word: jax.Array) -> jax.Array:
     is_word: bool [B, W], the root among the words.
   """
   itself = jnp.eye(scores.shape[1], dtype=bool)[None]
-  return jnp.where(is_word[:, None, :] & ~itself, scores, _NEVER)
+  return jnp.where(is_word[:, None, :] & ~itself, scores, MASKED_SCORE)
 
 
 def word_vectors(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from xlflax import errors, registry
 from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.models import config_checks
+from xlflax.models import activations, config_checks
 from xlflax.models import sharing as sharing_lib
 
 
@@ -76,36 +76,21 @@ class AttentionBackend(enum.StrEnum):
 # `EncoderConfig` or `EncoderDecoderConfig`.
 _Config = TypeVar('_Config')
 
-ACTIVATIONS = ('gelu', 'gelu_tanh', 'relu', 'silu')
 DTYPES = ('float32', 'bfloat16')
-
-_ENUMS = {
-  'position_embedding': PositionEmbedding,
-  'norm_position': NormPosition,
-  'norm': Norm,
-  'mlm_head': MlmHead,
-  'output_embeddings': OutputEmbeddings,
-  'padding_states': PaddingStates,
-  'remat': Remat,
-  'attention_backend': AttentionBackend,
-}
 
 
 @registry.register('encoder_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncoderConfig:
-  """Hyper-parameters of `xlflax.models.encoder.Encoder`.
+class TransformerConfig:
+  """What the configurations of encoders and of encoder-decoders share.
 
   Fields of an enum type also take its value as a string ('pre'), which is how
-  gin files write them. The defaults are BERT's (Devlin et al. 2019).
+  gin files write them. In an encoder-decoder a field is for both halves.
 
   Attributes:
-    num_layers: number of Transformer layers.
     hidden_dim: width of the states.
     mlp_dim: width inside the feed-forward blocks.
     num_heads: attention heads per layer.
-    num_kv_heads: heads of keys and values, each for several of queries; None
-      for one each.
     head_dim: width of a head; None for hidden_dim / num_heads.
     max_length: longest row, in tokens; rows of the position table.
     vocab_size: number of token ids; None until `with_vocabulary`.
@@ -115,56 +100,38 @@ class EncoderConfig:
     num_languages: number of language ids; None until `with_vocabulary`.
     use_language_embeddings: adds a language's embedding to each token (XLM).
     type_vocab_size: number of token types (BERT: 2); 0 for none.
-    position_embedding: trained, constant or rotary positions.
-    position_offset: row of the table that holds position 0 (RoBERTa: 2).
-    rotary_theta: base of the periods of rotary positions.
-    local_rotary_theta: of local layers; None for `rotary_theta`.
-    local_window: how far positions of local layers see, to either side; None
-      if there are no local layers.
-    global_every: every so many layers, from the first on, one is global.
-    norm_position: layer norm after (BERT) or before each block.
-    norm: layer norm, without bias, or RMS norm.
-    first_norm: False leaves out the first layer's norm before attention
-      (ModernBERT); its parameter stays, and is not read.
-    embedding_norm: layer norm over the summed embeddings.
+    position_embedding: trained, constant or rotary positions; only an encoder
+      alone can have rotary ones, and T5 has its own.
+    position_offset: row of the table that holds position 0 (RoBERTa and
+      mBART: 2).
+    embedding_norm: layer norm over the summed embeddings (not T5).
     scale_embeddings: token embeddings times sqrt(hidden_dim) (Vaswani et al.
       2017, 3.4; mBART).
-    layer_norm_epsilon: added to the variance (RoBERTa: 1e-5).
-    activation: of feed-forward block and head: 'gelu' (exact), 'gelu_tanh',
-      'relu' or 'silu'.
-    head_activation: of the head alone (RoBERTa: always 'gelu'); None for
-      `activation`.
+    layer_norm_epsilon: added to the variance (RoBERTa: 1e-5; T5: 1e-6).
+    activation: of feed-forward block and head, one of
+      `xlflax.models.activations`: 'gelu' (exact), 'gelu_tanh' (T5 v1.1),
+      'relu' (T5), 'silu', 'tanh'.
     gated_mlp: the feed-forward block is act(x W0) * (x W1).
-    attention_bias: whether the attention's linear maps have biases.
-    mlp_bias: whether the feed-forward block's do.
-    head_bias: whether the head's dense map does.
-    output_bias: whether logits have one.
     dropout_rate: on embeddings and on the output of each block.
     attention_dropout_rate: on attention probabilities.
-    mlm_head: BERT's transform, the states as they are, or no head: such an
-      encoder has states, but no logits.
-    output_embeddings: the head's table: the token embeddings, or its own.
-    padding_states: whether padding is set to zero in every layer (XLM).
-    dtype: of computation; parameters, softmax, layer norm are float32.
+    mlm_head: what lies between the last layer and the output table: BERT's
+      transform, nothing, or no head: such an encoder has states, but no
+      logits.
+    output_embeddings: the output table: the token embeddings, or its own.
+      T5's tied states are scaled by 1 / sqrt(hidden_dim) (Raffel et al. 2020).
+    dtype: of computation; parameters, softmax and norms are float32.
     scan_layers: one compiled layer with stacked parameters, scanned over;
       False unrolls the layers (`xlflax.models.layer_stacking` converts).
     remat: what the backward pass recomputes.
-    cross_attention: gives each layer VECO's plug-in module, an attention to
-      the states of a paired input (`Encoder.plug_in` uses it; `encode` does
-      not).
-    attention_backend: which implementation of attention.
-    initializer_range: standard deviation of initial weights.
-    sharing: which parts each language has for itself (ECS); None: none.
-
-  Raises:
-    ConfigError: a value is out of range or not among the choices.
+    attention_backend: which implementation of attention; T5's biases need
+      XLA.
+    initializer_range: standard deviation of initial weights (not T5, whose
+      weights start at 1 / sqrt(inputs)).
   """
 
-  num_layers: int
   hidden_dim: int
   mlp_dim: int
   num_heads: int
-  num_kv_heads: int | None = None
   head_dim: int | None = None
   max_length: int = 512
   vocab_size: int | None = None
@@ -174,6 +141,69 @@ class EncoderConfig:
   type_vocab_size: int = 0
   position_embedding: PositionEmbedding = PositionEmbedding.LEARNED
   position_offset: int = 0
+  embedding_norm: bool = True
+  scale_embeddings: bool = False
+  layer_norm_epsilon: float = 1e-12
+  activation: str = 'gelu'
+  gated_mlp: bool = False
+  dropout_rate: float = 0.1
+  attention_dropout_rate: float = 0.1
+  mlm_head: MlmHead = MlmHead.TRANSFORM
+  output_embeddings: OutputEmbeddings = OutputEmbeddings.TIED
+  dtype: str = 'float32'
+  scan_layers: bool = True
+  remat: Remat = Remat.NONE
+  attention_backend: AttentionBackend = AttentionBackend.AUTO
+  initializer_range: float = 0.02
+
+  @property
+  def dim_per_head(self) -> int:
+    """Width of a head."""
+    return self.head_dim or self.hidden_dim // self.num_heads
+
+  @property
+  def compute_dtype(self) -> jnp.dtype:
+    """`dtype` as JAX has it."""
+    return jnp.dtype(self.dtype)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderConfig(TransformerConfig):
+  """Hyper-parameters of `xlflax.models.encoder.Encoder`.
+
+  The defaults are BERT's (Devlin et al. 2019).
+
+  Attributes (besides those of `TransformerConfig`):
+    num_layers: number of Transformer layers.
+    num_kv_heads: heads of keys and values, each for several of queries; None
+      for one each.
+    rotary_theta: base of the periods of rotary positions.
+    local_rotary_theta: of local layers; None for `rotary_theta`.
+    local_window: how far positions of local layers see, to either side; None
+      if there are no local layers.
+    global_every: every so many layers, from the first on, one is global.
+    norm_position: layer norm after (BERT) or before each block.
+    norm: layer norm, without bias, or RMS norm.
+    first_norm: False leaves out the first layer's norm before attention
+      (ModernBERT); its parameter stays, and is not read.
+    head_activation: of the head alone (RoBERTa: always 'gelu'); None for
+      `activation`.
+    attention_bias: whether the attention's linear maps have biases.
+    mlp_bias: whether the feed-forward block's do.
+    head_bias: whether the head's dense map does.
+    output_bias: whether logits have one.
+    padding_states: whether padding is set to zero in every layer (XLM).
+    cross_attention: gives each layer VECO's plug-in module, an attention to
+      the states of a paired input (`Encoder.plug_in` uses it; `encode` does
+      not).
+    sharing: which parts each language has for itself (ECS); None: none.
+
+  Raises:
+    ConfigError: a value is out of range or not among the choices.
+  """
+
+  num_layers: int
+  num_kv_heads: int | None = None
   rotary_theta: float = 10000.0
   local_rotary_theta: float | None = None
   local_window: int | None = None
@@ -181,50 +211,31 @@ class EncoderConfig:
   norm_position: NormPosition = NormPosition.POST
   norm: Norm = Norm.LAYER
   first_norm: bool = True
-  embedding_norm: bool = True
-  scale_embeddings: bool = False
-  layer_norm_epsilon: float = 1e-12
-  activation: str = 'gelu'
   head_activation: str | None = None
-  gated_mlp: bool = False
   attention_bias: bool = True
   mlp_bias: bool = True
   head_bias: bool = True
   output_bias: bool = True
-  dropout_rate: float = 0.1
-  attention_dropout_rate: float = 0.1
-  mlm_head: MlmHead = MlmHead.TRANSFORM
-  output_embeddings: OutputEmbeddings = OutputEmbeddings.TIED
   padding_states: PaddingStates = PaddingStates.KEEP
-  dtype: str = 'float32'
-  scan_layers: bool = True
-  remat: Remat = Remat.NONE
   cross_attention: bool = False
-  attention_backend: AttentionBackend = AttentionBackend.AUTO
-  initializer_range: float = 0.02
   sharing: sharing_lib.SharingPlan | None = None
 
   def __post_init__(self):
-    for name, kind in _ENUMS.items():
+    for name, kind in enum_fields(type(self)).items():
       value = _choice(name, getattr(self, name), tuple(kind))
       object.__setattr__(self, name, kind(value))
-    for name, choices in (('activation', ACTIVATIONS), ('dtype', DTYPES)):
-      _choice(name, getattr(self, name), choices)
-    if self.head_activation is not None:
-      _choice('head_activation', self.head_activation, ACTIVATIONS)
+    self._check_choices()
     config_checks.check_sizes(self)
     config_checks.check_rates(self)
     sharing_lib.check(self.sharing, self.num_layers)
     config_checks.check_output(self)
     config_checks.check_layers(self)
 
-  @property
-  def dim_per_head(self) -> int:
-    return self.head_dim or self.hidden_dim // self.num_heads
-
-  @property
-  def compute_dtype(self) -> jnp.dtype:
-    return jnp.dtype(self.dtype)
+  def _check_choices(self) -> None:
+    _choice('activation', self.activation, activations.names())
+    _choice('dtype', self.dtype, DTYPES)
+    if self.head_activation is not None:
+      _choice('head_activation', self.head_activation, activations.names())
 
   @property
   def table_size(self) -> int:
@@ -238,6 +249,15 @@ class EncoderConfig:
         fix='fill it in by xlflax.models.config.with_vocabulary, or set it',
       )
     return -(-self.vocab_size // self.vocab_multiple) * self.vocab_multiple
+
+
+def enum_fields(cls: type) -> dict[str, type[enum.Enum]]:
+  """Returns the fields of a configuration whose type is an enum."""
+  return {
+    field.name: field.type
+    for field in dataclasses.fields(cls)
+    if isinstance(field.type, type) and issubclass(field.type, enum.Enum)
+  }
 
 
 def with_vocabulary(

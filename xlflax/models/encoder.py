@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from xlflax import errors, registry
 from xlflax.models import (
+  activations,
   attention,
   attention_masks,
   cross_attention,
@@ -16,8 +17,7 @@ from xlflax.models import (
   layers,
 )
 from xlflax.models import config as model_config
-
-_NEVER = -1e9  # output bias of the table's rows beyond the vocabulary
+from xlflax.models.masked_scores import MASKED_SCORE
 
 
 @registry.register('encoder')
@@ -165,7 +165,9 @@ class Encoder(nn.Module):
     config = self.config
     if config.mlm_head is model_config.MlmHead.TIED:
       return states
-    activation = layers.ACTIVATIONS[config.head_activation or config.activation]
+    activation = activations.function(
+      config.head_activation or config.activation
+    )
     return self.head_norm(activation(self.head_dense(states)))
 
   def output_table(self) -> tuple[jax.Array, jax.Array]:
@@ -179,7 +181,7 @@ class Encoder(nn.Module):
     rows = jnp.arange(self.config.table_size)
     assert self.config.vocab_size is not None  # `table_size` refuses that
     own = self.output_bias if self.config.output_bias else 0.0
-    bias = jnp.where(rows < self.config.vocab_size, own, _NEVER)
+    bias = jnp.where(rows < self.config.vocab_size, own, MASKED_SCORE)
     tied = self.config.output_embeddings is model_config.OutputEmbeddings.TIED
     table = self.embeddings.token if tied else self.output
     return layers.constrain(table, 'vocab', None), bias

@@ -18,8 +18,7 @@ from xlflax.models import (
 )
 from xlflax.models import encoder as encoder_lib
 from xlflax.models import encoder_decoder_config as config_lib
-
-_NEVER = -1e9  # output bias of the table's rows beyond the vocabulary
+from xlflax.models.masked_scores import MASKED_SCORE
 
 
 @registry.register('encoder_decoder')
@@ -220,7 +219,7 @@ class EncoderDecoder(nn.Module):
     table = self.output if self._has_own_output() else self.encoder.token
     rows = jnp.arange(config.table_size)
     assert config.vocab_size is not None  # `table_size` refuses that
-    bias = jnp.where(rows < config.vocab_size, 0.0, _NEVER)
+    bias = jnp.where(rows < config.vocab_size, 0.0, MASKED_SCORE)
     return layers.constrain(table, 'vocab', None), bias
 
   def logits(self, states: jax.Array) -> jax.Array:

@@ -3,8 +3,6 @@
 import dataclasses
 import enum
 
-import jax.numpy as jnp
-
 from xlflax import enums, errors, registry
 from xlflax.models import config as model_config
 
@@ -35,16 +33,6 @@ class TiedLayers(enum.StrEnum):
   LAST = 'last'
 
 
-_ENUMS = {
-  'family': EncoderDecoderFamily,
-  'output_embeddings': OutputEmbeddings,
-  'output_scaling': OutputScaling,
-  'tied_layers': TiedLayers,
-  'position_embedding': model_config.PositionEmbedding,
-  'mlm_head': model_config.MlmHead,
-  'remat': model_config.Remat,
-  'attention_backend': model_config.AttentionBackend,
-}
 # Fields that only one kind of family has, and what they are elsewhere.
 _T5_ONLY = {
   'per_layer_relative_bias': False,
@@ -63,55 +51,23 @@ _LAYER_NORM_ONLY = {
 
 @registry.register('encoder_decoder_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncoderDecoderConfig:
+class EncoderDecoderConfig(model_config.TransformerConfig):
   """Hyper-parameters of `xlflax.models.encoder_decoder.EncoderDecoder`.
 
-  Fields of an enum type also take its value as a string ('t5'). What
-  `EncoderConfig` has too means the same for both halves.
-
-  Attributes:
+  Attributes (besides those of `TransformerConfig`):
     family: what the layers are made of.
     num_encoder_layers: layers of the encoder.
     num_decoder_layers: layers of the decoder.
-    hidden_dim: width of the states.
-    mlp_dim: width inside the feed-forward blocks.
-    num_heads: attention heads per layer.
-    head_dim: width of a head; None for hidden_dim / num_heads.
-    max_length: longest row of either side, in tokens.
-    vocab_size: number of token ids; None until `config.with_vocabulary`.
-    vocab_multiple: embedding tables have a multiple of this many rows.
-    num_languages: number of language ids; None until `with_vocabulary`.
-    use_language_embeddings: adds a language's embedding to each token.
-    type_vocab_size: number of token types; 0 for none.
-    position_embedding: trained or constant positions (not T5).
-    position_offset: row of the table that holds position 0 (mBART: 2).
-    embedding_norm: layer norm over the summed embeddings (not T5).
-    scale_embeddings: token embeddings times sqrt(hidden_dim) (mBART-50).
-    layer_norm_epsilon: added to the variance (T5: 1e-6).
-    activation: 'gelu' (exact), 'gelu_tanh' (T5 v1.1) or 'relu' (T5).
-    gated_mlp: T5 v1.1's feed-forward block, act(x W0) * (x W1).
     relative_buckets: rows of the relative position table (T5).
     relative_max_distance: distance from which on all share a bucket (T5).
     per_layer_relative_bias: a relative position table in every layer (umT5)
       instead of one for all layers of the encoder and one for the decoder's.
-    dropout_rate: on embeddings and on the output of each block.
-    attention_dropout_rate: on attention probabilities.
-    mlm_head: what lies between the decoder's last layer and the output
-      table: nothing, or the transform that a masked language model had.
-    output_embeddings: tied to the token embeddings or not. T5's tied states
-      are scaled by 1 / sqrt(hidden_dim) (Raffel et al. 2020).
-    output_scaling: another choice of that.
+    output_scaling: what T5's states are multiplied with before the output
+      table.
     tie_decoder: the decoder's layers use the self-attention, feed-forward and
       layer norms of the encoder's, and its embeddings; only cross-attention
       is the decoder's own (VECO, section 6.1).
     tied_layers: which encoder layers a shallower tied decoder uses.
-    dtype: of computation; parameters, softmax, norms are float32.
-    scan_layers: one compiled layer with stacked parameters, scanned over.
-    remat: what the backward pass recomputes.
-    attention_backend: which implementation of attention; T5's biases need
-      XLA.
-    initializer_range: standard deviation of initial weights (not T5, whose
-      weights start at 1 / sqrt(inputs)).
 
   Raises:
     ConfigError: a value is out of range, not among the choices, or does not
@@ -121,45 +77,17 @@ class EncoderDecoderConfig:
   family: EncoderDecoderFamily
   num_encoder_layers: int
   num_decoder_layers: int
-  hidden_dim: int
-  mlp_dim: int
-  num_heads: int
-  head_dim: int | None = None
-  max_length: int = 512
-  vocab_size: int | None = None
-  vocab_multiple: int = 1
-  num_languages: int | None = None
-  use_language_embeddings: bool = False
-  type_vocab_size: int = 0
-  position_embedding: model_config.PositionEmbedding = (
-    model_config.PositionEmbedding.LEARNED
-  )
-  position_offset: int = 0
-  embedding_norm: bool = True
-  scale_embeddings: bool = False
-  layer_norm_epsilon: float = 1e-5
-  activation: str = 'gelu'
-  gated_mlp: bool = False
   relative_buckets: int = 32
   relative_max_distance: int = 128
   per_layer_relative_bias: bool = False
-  dropout_rate: float = 0.1
-  attention_dropout_rate: float = 0.1
-  mlm_head: model_config.MlmHead = model_config.MlmHead.TIED
-  output_embeddings: OutputEmbeddings = OutputEmbeddings.TIED
   output_scaling: OutputScaling = OutputScaling.AUTO
   tie_decoder: bool = False
   tied_layers: TiedLayers = TiedLayers.LAST
-  dtype: str = 'float32'
-  scan_layers: bool = True
-  remat: model_config.Remat = model_config.Remat.NONE
-  attention_backend: model_config.AttentionBackend = (
-    model_config.AttentionBackend.AUTO
-  )
-  initializer_range: float = 0.02
+  layer_norm_epsilon: float = 1e-5
+  mlm_head: model_config.MlmHead = model_config.MlmHead.TIED
 
   def __post_init__(self):
-    for name, kind in _ENUMS.items():
+    for name, kind in model_config.enum_fields(type(self)).items():
       enums.coerce(self, name, kind)
     self._check_family()
     self._check_sizes()
@@ -180,14 +108,6 @@ class EncoderDecoderConfig:
   def num_layers(self) -> int:
     """Layers of the encoder, which is what states are read from."""
     return self.num_encoder_layers
-
-  @property
-  def dim_per_head(self) -> int:
-    return self.head_dim or self.hidden_dim // self.num_heads
-
-  @property
-  def compute_dtype(self) -> jnp.dtype:
-    return jnp.dtype(self.dtype)
 
   @property
   def table_size(self) -> int:

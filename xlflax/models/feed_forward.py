@@ -1,24 +1,12 @@
 """The feed-forward block of a layer, plain or gated."""
 
 import functools
-from collections.abc import Callable
 
 import flax.linen as nn
 import jax
 
+from xlflax.models import activations, linear
 from xlflax.models import config as model_config
-from xlflax.models import linear, recompute
-
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-  'gelu': recompute.recomputed(
-    functools.partial(jax.nn.gelu, approximate=False)
-  ),
-  'gelu_tanh': recompute.recomputed(
-    functools.partial(jax.nn.gelu, approximate=True)
-  ),
-  'relu': jax.nn.relu,
-  'silu': recompute.recomputed(jax.nn.silu),
-}
 
 
 class FeedForward(nn.Module):
@@ -44,7 +32,7 @@ class FeedForward(nn.Module):
 
   def __call__(self, states: jax.Array) -> jax.Array:
     """[B, T, H] -> [B, T, H]."""
-    activation = ACTIVATIONS[self.config.activation]
+    activation = activations.function(self.config.activation)
     if self.config.gated_mlp:
       hidden = activation(self.gate(states)) * self.wi(states)
     else:

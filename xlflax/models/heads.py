@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax import enums
-from xlflax.models import feed_forward
+from xlflax.models import activations
 
 Drop = Callable[[jax.Array], jax.Array]
 
@@ -52,7 +52,7 @@ def sequence_logits(
   Args:
     head: its parameters.
     states: [B, T, H].
-    activation: after `dense`: 'tanh' or one of `EncoderConfig.activation`.
+    activation: after `dense`, one of `xlflax.models.activations`.
     epsilon: of `norm`.
     pooling: what is made one of all positions.
     mask: [B, T], not 0 at text; None if all is text.
@@ -106,10 +106,7 @@ def _hidden(
 ) -> jax.Array:
   """What `output` reads, [..., H] -> [..., H]."""
   if 'dense' in head:
-    function = (
-      jnp.tanh if activation == 'tanh' else feed_forward.ACTIVATIONS[activation]
-    )
-    states = function(_linear(head['dense'], states))
+    states = activations.function(activation)(_linear(head['dense'], states))
   if 'norm' not in head:
     return states
   wide = states.astype(jnp.float32)

@@ -18,7 +18,6 @@ from xlflax.models import config as model_config
 
 _Config = model_config.EncoderConfig
 
-ACTIVATIONS = feed_forward.ACTIVATIONS
 FeedForward = feed_forward.FeedForward
 LayerNorm = norms.LayerNorm
 Linear = linear.Linear

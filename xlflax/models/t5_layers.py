@@ -12,10 +12,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import dropout, layers, norms
+from xlflax.models import activations, dropout, layers, norms
 from xlflax.models import encoder_decoder_config as config_lib
-
-_MASKED = -1e30
+from xlflax.models.masked_scores import MASKED_SCORE
 
 
 def normal_init(stddev: float, *axes: str):
@@ -211,7 +210,7 @@ class Attention(nn.Module):
     if bias is not None:
       logits = logits + jnp.broadcast_to(bias, logits.shape)
     if mask is not None:
-      logits = jnp.where(mask, logits, _MASKED)
+      logits = jnp.where(mask, logits, MASKED_SCORE)
     weights = jax.nn.softmax(logits, axis=-1).astype(value.dtype)
     if mask is not None:
       weights = weights * mask.any(-1, keepdims=True)
@@ -250,7 +249,7 @@ class FeedForward(nn.Module):
 
   def __call__(self, states: jax.Array, *, deterministic: bool) -> jax.Array:
     """[B, T, H] -> [B, T, H]."""
-    activation = layers.ACTIVATIONS[self.config.activation]
+    activation = activations.function(self.config.activation)
     if self.config.gated_mlp:
       hidden = activation(self.gate(states)) * self.wi(states)
     else:

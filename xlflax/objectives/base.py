@@ -1,7 +1,7 @@
 """The interface of objectives: (model, params, batch, rng) -> loss, metrics."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -63,6 +63,46 @@ class Context:
   state: Any = ()
   micro_batches: int = 1
   micro_batch: jax.Array | int = 0
+
+
+class TeacherParameters(NamedTuple):
+  """A teacher's parameters as a student takes them, on the host.
+
+  Attributes:
+    params: the encoder's, its table and output bias in the order of the
+      student's vocabulary.
+    matched: bool [rows], the student's tokens that the teacher scores.
+    languages: the teacher's language codes.
+  """
+
+  params: dict[str, Any]
+  matched: np.ndarray
+  languages: tuple[str, ...]
+
+
+class Teacher(Protocol):
+  """A trained model that an objective learns from.
+
+  Objectives open no runs themselves: whoever makes one hands it a teacher,
+  such as `xlflax.training.initialization.teachers.Teacher`.
+  """
+
+  def encoder(self, like: Any) -> Any:
+    """The teacher's Linen module over the vocabulary of configuration `like`.
+
+    Called whenever the objective is traced, so it must be cheap.
+    """
+
+  def load(
+    self, *, vocabulary: Any, rows: int, temperature: float
+  ) -> TeacherParameters:
+    """The teacher's parameters, in the order of the student's vocabulary.
+
+    Args:
+      vocabulary: the student's `Vocabulary`.
+      rows: of the student's embedding table.
+      temperature: of the distillation.
+    """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

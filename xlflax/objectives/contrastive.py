@@ -20,9 +20,9 @@ from xlflax.objectives import (
   momentum_contrast,
   two_sided,
 )
+from xlflax.objectives.heads import ProjectionHead
 from xlflax.objectives.inputs import Pooling
 from xlflax.objectives.momentum_contrast import MomentumQueue
-from xlflax.objectives.projection import ProjectionHead
 from xlflax.objectives.row_hashes import fingerprints, same_rows
 
 

@@ -12,7 +12,7 @@ from xlflax import errors, registry
 from xlflax.data import batch as batch_lib
 from xlflax.models import api as models_api
 from xlflax.objectives import base, inputs, masked_lm, masking, metrics
-from xlflax.objectives.distillation_loss import linear_kl
+from xlflax.objectives.losses import linear_kl
 
 
 @registry.register('distillation')
@@ -36,15 +36,14 @@ class Distillation(base.Objective):
   Metrics: loss; agreement (both have one likeliest token); coverage, the share
   of the chosen positions in the teacher's language that count; tokens.
 
-  The teacher's parameters are read once, when a run begins, and kept in the
-  state; afterwards only the `model.json` of its directory is needed. Memory:
-  float32 [B * K, V] for each of the two and for gradients, unless
-  `slots_per_chunk` is set, which computes the logits of fewer positions at a
-  time, and again in the backward pass.
+  The teacher's parameters are loaded once, when a run begins, and kept in the
+  state; afterwards only its module is needed. Memory: float32 [B * K, V] for
+  each of the two and for gradients, unless `slots_per_chunk` is set, which
+  computes the logits of fewer positions at a time, and again in the backward
+  pass.
 
   Attributes:
-    teacher: directory of the teacher's run, an encoder of any size.
-    step: its checkpoint; None takes the newest.
+    teacher: an encoder of any size; see `base.Teacher`.
     language: code of the teacher's language, one of the student's vocabulary.
     temperature: T of both softmaxes.
     mask_ratio: share of each row's text tokens that is chosen, or a function
@@ -57,8 +56,7 @@ class Distillation(base.Objective):
     name: the objective's name.
   """
 
-  teacher: str
-  step: int | None = None
+  teacher: base.Teacher
   language: str = 'en'
   temperature: float = 1.0
   mask_ratio: masking.MaskRatio = 0.15
@@ -89,12 +87,6 @@ class Distillation(base.Objective):
     """Masks the rows."""
     return masked_lm.masker(self)
 
-  def _module(self, model):
-    """The teacher's encoder over the student's vocabulary."""
-    from xlflax.training.initialization import teachers
-
-    return teachers.read_encoder(self.teacher, like=model.config)
-
   def init_state(self, model, params, vocabulary) -> Any:
     """The shapes of the teacher's part; `load_state` fills them.
 
@@ -104,7 +96,7 @@ class Distillation(base.Objective):
     """
     del params
     self._language_id(vocabulary)
-    module = self._module(model)
+    module = self.teacher.encoder(model.config)
     shapes = jax.eval_shape(
       lambda rng: nn.unbox(models_api.init_params(module, rng)),
       jax.random.key(0),
@@ -118,7 +110,7 @@ class Distillation(base.Objective):
     }
 
   def load_state(self, state, *, model, params, vocabulary) -> Any:
-    """The teacher, from its run's checkpoint, in the student's order.
+    """The teacher, its tokens in the student's order.
 
     Raises:
       CheckpointError: no such checkpoint.
@@ -126,8 +118,6 @@ class Distillation(base.Objective):
         its sizes.
       ConfigError: the teacher has language embeddings, but not this one's.
     """
-    from xlflax.training.initialization import teachers
-
     del params
     if vocabulary is None:
       raise errors.VocabularyError(
@@ -136,10 +126,8 @@ class Distillation(base.Objective):
         where=f'objective {self.name!r}',
         expected='a vocabulary directory',
       )
-    module = self._module(model)
-    found = teachers.load(
-      self.teacher,
-      step=self.step,
+    module = self.teacher.encoder(model.config)
+    found = self.teacher.load(
       vocabulary=vocabulary,
       rows=module.config.table_size,
       temperature=self.temperature,
@@ -169,7 +157,7 @@ class Distillation(base.Objective):
 
   def _teacher_scorer(self, model, token_ids, batch, state, choice):
     """What the teacher scores the chosen positions with; see `_scorer`."""
-    module = self._module(model)
+    module = self.teacher.encoder(model.config)
     if token_ids.shape[1] > module.config.max_length:
       raise errors.ConfigError(
         'The rows are longer than the teacher reads',

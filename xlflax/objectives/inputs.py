@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import sharing
+from xlflax.models.masked_scores import MASKED_SCORE
 from xlflax.objectives import masking, random_words
 
 # Key of the batch -> the model's argument.
@@ -28,7 +29,6 @@ class Pooling(enum.Enum):
 
 
 # Output bias of a word that the batch's language does not have.
-_NEVER = -1e9
 
 
 def language_of(batch) -> jax.Array:
@@ -66,7 +66,7 @@ def bind(model, params, batch, vocabulary: VocabularySpec):
   if plan.embeddings and vocabulary.language_words:
     bias = selected['output_bias']
     own = random_words.is_word_of(language, vocabulary, bias.shape[0])
-    selected['output_bias'] = jnp.where(own, bias, _NEVER)
+    selected['output_bias'] = jnp.where(own, bias, MASKED_SCORE)
   return {**params, 'model': selected}
 
 

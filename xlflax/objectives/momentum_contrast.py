@@ -21,9 +21,8 @@ import jax
 import jax.numpy as jnp
 
 from xlflax import errors
+from xlflax.models.masked_scores import MASKED_SCORE
 from xlflax.objectives import base, losses, row_hashes
-
-_MASKED = -1e30  # a finite stand-in for -inf: gradients stay finite
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -192,7 +191,7 @@ def info_nce(
   positive = jnp.einsum('bd,bd->b', queries, keys, precision=highest)
   others = jnp.einsum('bd,kd->bk', queries, negatives, precision=highest)
   if excluded is not None:
-    others = jnp.where(excluded, _MASKED, others)
+    others = jnp.where(excluded, MASKED_SCORE, others)
   scores = jnp.concatenate([positive[:, None], others], axis=1) / temperature
   result = losses.cross_entropy(scores, jnp.zeros(queries.shape[:1], jnp.int32))
   return losses.TokenLoss(

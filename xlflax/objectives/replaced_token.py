@@ -14,8 +14,9 @@ from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.objectives import (
   base,
-  discriminator,
+  heads,
   inputs,
+  losses,
   masked_lm,
   masking,
   metrics,
@@ -190,7 +191,7 @@ class ReplacedTokenDetection(base.Objective):
         },
       }
     states = jnp.zeros((1, model.config.hidden_dim))
-    head = discriminator.DiscriminatorHead().init(head_rng, states)['params']
+    head = heads.DiscriminatorHead().init(head_rng, states)['params']
     return {'generator': generator, 'discriminator': head}
 
   def _generator_params(self, params) -> dict[str, Any]:
@@ -262,12 +263,12 @@ class ReplacedTokenDetection(base.Objective):
     )
     logits = cast(
       jax.Array,
-      discriminator.DiscriminatorHead().apply(
+      heads.DiscriminatorHead().apply(
         {'params': params['heads'][self.name]['discriminator']}, states
       ),
     )
     replaced = made.token_ids != batch[batch_lib.TOKEN_IDS]
-    found = discriminator.binary_cross_entropy(logits, replaced)
+    found = losses.binary_cross_entropy(logits, replaced)
     present = masking.is_present(batch, context.vocabulary).astype(jnp.float32)
     tokens = jnp.sum(present)
     generator_sum = base.WeightedMean(

@@ -12,6 +12,7 @@ from scipy import special
 from xlflax import errors
 from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import api, config, encoder
+from xlflax.models.masked_scores import MASKED_SCORE
 from xlflax.objectives import base
 from xlflax.objectives.finetuning import (
   question_answering,
@@ -200,7 +201,7 @@ def test_answers_are_softmaxes_over_the_context(run, model, params, batch):
     np.testing.assert_allclose(
       part[inside], want[..., column][inside], atol=1e-5
     )
-    assert (part[~inside] == question_answering.NEVER).all()
+    assert (part[~inside] == MASKED_SCORE).all()
 
 
 def test_answers_without_a_preference_cost_log_of_the_context(

@@ -8,7 +8,7 @@ from scipy import special
 
 from tests.objectives.finetuning import fixtures
 from xlflax.objectives import base
-from xlflax.objectives.finetuning import class_loss
+from xlflax.objectives.finetuning import classification
 from xlflax.objectives.finetuning.token_classification import (
   TokenClassification,
 )
@@ -38,7 +38,7 @@ def logits(model, params, batch):
 
 def test_hand_made_literal():
   """The docstring's: a tie of two classes, and a position without label."""
-  output = class_loss.output(
+  output = classification.class_output(
     'x',
     jnp.array([[1.0, 1.0], [9.0, 0.0]]),
     jnp.array([0, -1]),
@@ -75,7 +75,7 @@ def test_jitted_is_eager(batch, logits):
   arguments = logits, batch['labels'], batch['language_ids']
 
   def loss(*arguments):
-    return class_loss.output(_NAME, *arguments, fixtures.SPEC)
+    return classification.class_output(_NAME, *arguments, fixtures.SPEC)
 
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),

@@ -112,8 +112,8 @@ def test_docstring_of_reorder():
 def test_rows_are_those_of_the_same_piece(teacher, student):
   directory, vocabulary, _ = teacher
   rows = len(student) + 3
-  got = teachers.load(
-    str(directory), step=None, vocabulary=student, rows=rows, temperature=1.0
+  got = teachers.Teacher(model_dir=str(directory)).load(
+    vocabulary=student, rows=rows, temperature=1.0
   )
   table = _params(teacher)['embeddings']['token']
   source = {vocabulary.piece(i): i for i in range(len(vocabulary))}
@@ -135,8 +135,8 @@ def test_rows_are_those_of_the_same_piece(teacher, student):
   assert seen >= 8 and got.matched.sum() < len(student)
   assert not got.matched[len(student) :].any()
   assert got.languages == ('en',)
-  first = teachers.load(
-    str(directory), step=1, vocabulary=student, rows=rows, temperature=1.0
+  first = teachers.Teacher(model_dir=str(directory), step=1).load(
+    vocabulary=student, rows=rows, temperature=1.0
   )
   np.testing.assert_allclose(
     2 * first.params['embeddings']['position'],
@@ -152,7 +152,9 @@ def _factory(directory, student, partitioner):
     entries=(
       mixture_lib.Entry(
         stream='mono',
-        objective=Distillation(teacher=str(directory), mask_ratio=0.5),
+        objective=Distillation(
+          teacher=teachers.Teacher(model_dir=str(directory)), mask_ratio=0.5
+        ),
       ),
     )
   )
@@ -230,7 +232,7 @@ def test_teacher_is_loaded_sharded_kept_and_resumed(teacher, student, tmp_path):
 
 
 def test_run_without_a_vocabulary(teacher, student):
-  objective = Distillation(teacher=str(teacher[0]))
+  objective = Distillation(teacher=teachers.Teacher(model_dir=str(teacher[0])))
   with pytest.raises(
     errors.VocabularyError,
     match=("(?s)can not be matched.*sizes only.*'distill'"),
@@ -239,9 +241,9 @@ def test_run_without_a_vocabulary(teacher, student):
 
 
 def test_step_and_checkpoints_that_are_missing(teacher, student, tmp_path):
-  load = lambda path, step: teachers.load(  # noqa: E731
-    str(path), step=step, vocabulary=student, rows=len(student), temperature=1.0
-  )
+  load = lambda path, step: teachers.Teacher(  # noqa: E731
+    model_dir=str(path), step=step
+  ).load(vocabulary=student, rows=len(student), temperature=1.0)
   with pytest.raises(
     errors.CheckpointError, match=r'(?s)no such checkpoint. Got: 9.*\[1, 2\]'
   ):
@@ -261,4 +263,4 @@ def test_teacher_with_parts_for_each_language(tmp_path):
       '(?s)no encoder that all languages share.*an Encoder without a sharing'
     ),
   ):
-    teachers.read_encoder(str(tmp_path), like=model.config)
+    teachers.Teacher(model_dir=str(tmp_path)).encoder(model.config)

@@ -11,6 +11,7 @@ from xlflax.interop.huggingface.architectures import (
   pooler,
 )
 from xlflax.interop.huggingface.rules import Rule, Transform, linear, norm
+from xlflax.models import activations
 from xlflax.models import config as model_config
 
 _EMBEDDINGS = 'model/embeddings'
@@ -82,7 +83,7 @@ def read_options(
     for name, (field, default) in _FIELDS.items()
   }
   fields['activation'] = options.choose(
-    'hidden_act', 'gelu', config_options.ACTIVATIONS
+    'hidden_act', 'gelu', activations.from_huggingface()
   )
   fields['max_length'] = options.get(
     'max_position_embeddings', defaults.get('max_position_embeddings', 512)
@@ -106,7 +107,7 @@ def write_options(
     name: getattr(config, field) for name, (field, _) in _FIELDS.items()
   }
   options |= {
-    'hidden_act': config_options.ACTIVATION_NAMES[config.activation],
+    'hidden_act': activations.to_huggingface(config.activation),
     'max_position_embeddings': config.max_length + config.position_offset,
     'tie_word_embeddings': config.output_embeddings == 'tied',
   }

@@ -43,23 +43,6 @@ UNUSED: Mapping[str, tuple[Any, ...]] = {
   'rope_scaling': (None,),
 }
 
-ACTIVATIONS = {
-  'gelu': 'gelu',
-  'gelu_python': 'gelu',
-  'gelu_new': 'gelu_tanh',
-  'gelu_pytorch_tanh': 'gelu_tanh',
-  'gelu_fast': 'gelu_tanh',
-  'relu': 'relu',
-  'silu': 'silu',
-  'swish': 'silu',
-}
-ACTIVATION_NAMES = {
-  'gelu': 'gelu',
-  'gelu_tanh': 'gelu_pytorch_tanh',
-  'relu': 'relu',
-  'silu': 'silu',
-}
-
 
 @dataclasses.dataclass
 class Options:

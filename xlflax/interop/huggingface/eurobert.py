@@ -9,6 +9,7 @@ from xlflax.interop.huggingface.architectures import (
   classifier,
 )
 from xlflax.interop.huggingface.rules import Rule, Transform, linear
+from xlflax.models import activations
 from xlflax.models import config as model_config
 
 _LAYER = 'layers.{layer}'
@@ -58,7 +59,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     'rotary_theta': theta,
     'dropout_rate': 0.0,
     'activation': options.choose(
-      'hidden_act', 'silu', config_options.ACTIVATIONS
+      'hidden_act', 'silu', activations.from_huggingface()
     ),
     'norm_position': 'pre',
     'norm': 'rms',
@@ -78,7 +79,7 @@ def _write(config: model_config.EncoderConfig):
   options |= {
     'num_key_value_heads': config.num_kv_heads or config.num_heads,
     'head_dim': config.dim_per_head,
-    'hidden_act': config_options.ACTIVATION_NAMES[config.activation],
+    'hidden_act': activations.to_huggingface(config.activation),
     'rope_parameters': {
       'rope_type': 'default',
       'rope_theta': config.rotary_theta,

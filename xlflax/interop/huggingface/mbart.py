@@ -5,6 +5,7 @@ from typing import Any
 from xlflax.interop.huggingface import config_options
 from xlflax.interop.huggingface.architectures import Architecture, Task
 from xlflax.interop.huggingface.rules import Rule, Transform, linear, norm
+from xlflax.models import activations
 from xlflax.models import encoder_decoder_config as config_lib
 
 _OFFSET = 2  # rows of the position tables before the first position
@@ -56,7 +57,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     'position_offset': _OFFSET,
     'layer_norm_epsilon': _EPSILON,
     'activation': options.choose(
-      'activation_function', 'gelu', config_options.ACTIVATIONS
+      'activation_function', 'gelu', activations.from_huggingface()
     ),
   }
 
@@ -66,7 +67,7 @@ def _write(config: config_lib.EncoderDecoderConfig):
     name: getattr(config, field) for name, (field, _) in _FIELDS.items()
   }
   options |= {
-    'activation_function': config_options.ACTIVATION_NAMES[config.activation],
+    'activation_function': activations.to_huggingface(config.activation),
     'decoder_attention_heads': config.num_heads,
     'decoder_ffn_dim': config.mlp_dim,
     'is_encoder_decoder': True,

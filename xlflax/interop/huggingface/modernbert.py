@@ -9,6 +9,7 @@ from typing import Any
 from xlflax.interop.huggingface import bert, config_options
 from xlflax.interop.huggingface.architectures import Architecture, Task
 from xlflax.interop.huggingface.rules import Rule, Transform, linear, norm
+from xlflax.models import activations
 from xlflax.models import config as model_config
 
 _LAYER = 'layers.{layer}'
@@ -43,7 +44,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     ('hidden_activation', 'activation'),
     ('classifier_activation', 'head_activation'),
   ):
-    fields[field] = options.choose(name, 'gelu', config_options.ACTIVATIONS)
+    fields[field] = options.choose(name, 'gelu', activations.from_huggingface())
   fields['norm'] = 'layer' if options.get('norm_bias', False) else 'scale'
   options.require('mlp_dropout', fields['dropout_rate'], 0)
   options.require('classifier_pooling', 'cls', 'mean')
@@ -119,13 +120,14 @@ def _write(config: model_config.EncoderConfig):
   options = {
     name: getattr(config, field) for name, (field, _) in _FIELDS.items()
   }
-  names = config_options.ACTIVATION_NAMES
   window = config.local_window
   local_theta = config.local_rotary_theta or config.rotary_theta
   every = config.global_every if window is not None else 1
   options |= {
-    'hidden_activation': names[config.activation],
-    'classifier_activation': names[config.head_activation or config.activation],
+    'hidden_activation': activations.to_huggingface(config.activation),
+    'classifier_activation': activations.to_huggingface(
+      config.head_activation or config.activation
+    ),
     'norm_bias': config.norm == 'layer',
     'mlp_dropout': config.dropout_rate,
     'tie_word_embeddings': config.output_embeddings == 'tied',

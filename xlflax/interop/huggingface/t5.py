@@ -11,6 +11,7 @@ from typing import Any
 from xlflax.interop.huggingface import config_options
 from xlflax.interop.huggingface.architectures import Architecture, Task
 from xlflax.interop.huggingface.rules import Rule, Transform, kernel
+from xlflax.models import activations
 from xlflax.models import encoder_decoder_config as config_lib
 
 _SHARED = 'shared.weight'
@@ -31,18 +32,14 @@ _FIELDS: dict[str, tuple[str, Any]] = {
   'layer_norm_epsilon': ('layer_norm_epsilon', 1e-6),
 }
 _MULTILINGUAL = dict(vocab_size=250112, d_ff=1024, num_layers=8, num_heads=6)
-_FEED_FORWARD = {
-  'relu': 'relu',
-  'gelu': 'gelu',
-  'gelu_new': 'gelu_tanh',
-  'silu': 'silu',
-  'gelu_pytorch_tanh': 'gelu_tanh',
-  'gated-relu': 'relu',
-  'gated-silu': 'silu',
-  'gated-gelu_new': 'gelu_tanh',
-  'gated-gelu_pytorch_tanh': 'gelu_tanh',
-  'gated-gelu': 'gelu_tanh',  # a name for the approximation, unlike 'gelu'
-}
+
+
+def _feed_forwards() -> dict[str, str]:
+  """Returns the values of feed_forward_proj, each with its activation."""
+  plain = activations.from_huggingface()
+  gated = {f'gated-{name}': ours for name, ours in plain.items()}
+  # The gated 'gelu' is the approximation, unlike the plain one.
+  return plain | gated | {'gated-gelu': 'gelu_tanh'}
 
 
 def _read(options: config_options.Options, model_type: str) -> dict[str, Any]:
@@ -56,7 +53,7 @@ def _read(options: config_options.Options, model_type: str) -> dict[str, Any]:
   )
   usual = 'relu' if model_type == 't5' else 'gated-gelu'
   kind = options.get('feed_forward_proj', usual)
-  activation = options.choose('feed_forward_proj', usual, _FEED_FORWARD)
+  activation = options.choose('feed_forward_proj', usual, _feed_forwards())
   options.require('is_encoder_decoder', True)
   # The next two repeat feed_forward_proj; a classifier has its own dropout.
   options.ignore(
@@ -90,13 +87,13 @@ def _write(config: config_lib.EncoderDecoderConfig, model_type: str):
     name: getattr(config, field) for name, (field, _) in _FIELDS.items()
   }
   gated = 'gated-' if config.gated_mlp else ''
-  names = config_options.ACTIVATION_NAMES | {
-    'gelu_tanh': 'gelu' if gated else 'gelu_new'
-  }
+  name = activations.to_huggingface(config.activation)
+  if config.activation == 'gelu_tanh':
+    name = 'gelu' if gated else 'gelu_new'
   options |= {
     'd_kv': config.dim_per_head,
     'num_decoder_layers': config.num_decoder_layers,
-    'feed_forward_proj': gated + names[config.activation],
+    'feed_forward_proj': gated + name,
     'is_encoder_decoder': True,
     'n_positions': config.max_length,
     'tie_word_embeddings': config.output_embeddings == 'tied',

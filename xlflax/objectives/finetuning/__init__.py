@@ -4,7 +4,6 @@
 | --- | --- |
 | `base` | the features that every head reads, and settings that all share |
 | `head_settings` | the choices that every head has |
-| `class_loss` | loss and metrics of predicted classes |
 | `sequence_classification` | a class for a row |
 | `token_classification` | a label for each word |
 | `question_answering` | the answer's span |

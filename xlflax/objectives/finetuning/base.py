@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from xlflax import enums, errors, registry
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.models import cross_attention, dropout, feed_forward, sharing
+from xlflax.models import activations, cross_attention, dropout, sharing
 from xlflax.models import head_layers as head_layers_lib
 from xlflax.objectives import base, inputs, two_sided
 from xlflax.objectives.finetuning.head_settings import (
@@ -68,7 +68,7 @@ class FineTuning(base.Objective):
     head_layers: Transformer layers of the head's own before its output (ECS:
       4), in size and kind the encoder's.
     head: kind of the head's output.
-    activation: of the head's `dense`: 'tanh' or one of the encoder's.
+    activation: of the head's `dense`, one of `xlflax.models.activations`.
     head_dropout: on what each linear map of the head reads.
     memory_gradient: PLUG_IN only: whether the paired row's states are
       constants ('stop') or trained through ('flow').
@@ -105,11 +105,11 @@ class FineTuning(base.Objective):
         expected='0 or more',
         where=where,
       )
-    if self.activation not in ('tanh', *feed_forward.ACTIVATIONS):
+    if self.activation not in activations.names():
       raise errors.ConfigError(
         'A head has no such activation',
         got=repr(self.activation),
-        expected='one of ' + ', '.join(('tanh', *feed_forward.ACTIVATIONS)),
+        expected='one of ' + ', '.join(activations.names()),
         where=where,
       )
     if self.features is Features.PLUG_IN and self.layer not in (None, -1):

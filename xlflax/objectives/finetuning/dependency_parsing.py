@@ -13,7 +13,7 @@ from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import biaffine
 from xlflax.objectives import base, masking
 from xlflax.objectives.finetuning import base as finetuning
-from xlflax.objectives.finetuning import class_loss, classification
+from xlflax.objectives.finetuning import classification
 
 ROOT = 'root'  # the relation of a sentence's root
 
@@ -122,7 +122,9 @@ class DependencyParsing(finetuning.FineTuning):
     return _sum(
       self.name,
       *(
-        class_loss.output(name, logits, labels, languages, context.vocabulary)
+        classification.class_output(
+          name, logits, labels, languages, context.vocabulary
+        )
         for name, logits, labels in (
           ('arc', arcs, heads),
           ('relation', kinds, relations),

@@ -10,15 +10,15 @@ from xlflax import registry
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import heads
+from xlflax.models.masked_scores import MASKED_SCORE
 from xlflax.objectives import base, losses, masking, metrics
 from xlflax.objectives.finetuning import base as finetuning
 
 # Logit of a position that can not be the answer's.
-NEVER = -1e9
 
 
 class SpanLogits(NamedTuple):
-  """Of each position, float32 [B, T]; `NEVER` where no answer can be."""
+  """Of each position, float32 [B, T]; `MASKED_SCORE` where no answer can be."""
 
   start: jax.Array
   end: jax.Array
@@ -57,7 +57,7 @@ class QuestionAnswering(finetuning.FineTuning):
     allowed = allowed | (jnp.arange(allowed.shape[1]) == 0)[None, :]
     answers = (batch[batch_lib.START_POSITIONS], batch[batch_lib.END_POSITIONS])
     found = [
-      losses.cross_entropy(jnp.where(allowed, part, NEVER), answer)
+      losses.cross_entropy(jnp.where(allowed, part, MASKED_SCORE), answer)
       for part, answer in zip(logits, answers, strict=True)
     ]
     loss = (found[0][0] + found[1][0]) / 2
@@ -66,11 +66,11 @@ class QuestionAnswering(finetuning.FineTuning):
   def predict(
     self, model, params, batch, vocabulary: VocabularySpec
   ) -> SpanLogits:
-    """Logits of start and end, `NEVER` outside of the context."""
+    """Logits of start and end, `MASKED_SCORE` outside of the context."""
     context = batch[batch_lib.CONTEXT_MASK] > 0
     return SpanLogits(
       *(
-        jnp.where(context, part, NEVER)
+        jnp.where(context, part, MASKED_SCORE)
         for part in self._logits(model, params, batch, vocabulary)
       )
     )

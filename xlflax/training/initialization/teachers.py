@@ -7,122 +7,114 @@ reads the student's ids and scores them: nothing is mapped in training.
 
 import dataclasses
 import logging
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from xlflax import errors, paths
 from xlflax.models import config as model_config
 from xlflax.models import encoder
+from xlflax.models.masked_scores import MASKED_SCORE
+from xlflax.objectives import base
 from xlflax.training import run as run_lib
 from xlflax.training import run_directory
 from xlflax.training.initialization import vocabulary_matching
 
-_NEVER = -1e9  # output bias of a token that the teacher does not have
 
-
-class Teacher(NamedTuple):
-  """What a student is given of a teacher, on the host.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Teacher:
+  """The teacher of `xlflax.objectives.distillation`, read from its run.
 
   Attributes:
-    params: the encoder's, its table and output bias in the student's order.
-    matched: bool [rows], the student's tokens that the teacher scores.
-    languages: the teacher's language codes.
+    model_dir: the run's directory. After the student's run has begun, only
+      its `model.json` is read.
+    step: the checkpoint; None for the newest.
   """
 
-  params: dict[str, Any]
-  matched: np.ndarray
-  languages: tuple[str, ...]
+  model_dir: str
+  step: int | None = None
 
+  def encoder(self, like: model_config.EncoderConfig) -> encoder.Encoder:
+    """The teacher's module over the student's vocabulary.
 
-def read_encoder(
-  model_dir: str, *, like: model_config.EncoderConfig
-) -> encoder.Encoder:
-  """The teacher's module, with the student's vocabulary for its own.
+    Args:
+      like: the student's configuration.
 
-  Args:
-    model_dir: the teacher's run; only its `model.json` is read.
-    like: the student's configuration.
-
-  Raises:
-    RunDirectoryError: it is no run.
-    ConfigError: its model is no plain encoder.
-  """
-  module = run_directory.read_model(paths.of(model_dir))
-  if type(module) is not encoder.Encoder or module.config.sharing is not None:
-    raise errors.ConfigError(
-      'The teacher is no encoder that all languages share',
-      got=f'{type(module).__name__} with {module.config}',
-      expected='an Encoder without a sharing plan',
-      where=model_dir,
+    Raises:
+      RunDirectoryError: the directory is no run.
+      ConfigError: its model is no plain encoder.
+    """
+    module = run_directory.read_model(paths.of(self.model_dir))
+    if type(module) is not encoder.Encoder or module.config.sharing is not None:
+      raise errors.ConfigError(
+        'The teacher is no encoder that all languages share',
+        got=f'{type(module).__name__} with {module.config}',
+        expected='an Encoder without a sharing plan',
+        where=self.model_dir,
+      )
+    return encoder.Encoder(
+      dataclasses.replace(
+        module.config,
+        vocab_size=like.vocab_size,
+        vocab_multiple=like.vocab_multiple,
+      )
     )
-  return encoder.Encoder(
-    dataclasses.replace(
-      module.config,
-      vocab_size=like.vocab_size,
-      vocab_multiple=like.vocab_multiple,
+
+  def load(
+    self, *, vocabulary, rows: int, temperature: float
+  ) -> base.TeacherParameters:
+    """Reads the teacher's parameters and puts them in the student's order.
+
+    A token without a match has the teacher's unknown symbol as its input.
+    Where k > 1 tokens of the student match one of the teacher's, each gets
+    1 / k of its probability at the temperature of distillation.
+
+    Args:
+      vocabulary: the student's `Vocabulary`.
+      rows: of the student's embedding table.
+      temperature: of the distillation.
+
+    Raises:
+      CheckpointError: no such checkpoint.
+      VocabularyError: no token of the student's has a match.
+    """
+    run = run_lib.open_run(self.model_dir)
+    step = self._step(run)
+    params = run.restore_params(step)['model']
+    matching = vocabulary_matching.match(vocabulary, run.vocabulary)
+    logging.info(
+      'Tokens that the teacher %s (step %d) knows: %s.',
+      self.model_dir,
+      step,
+      matching.counts(),
     )
-  )
-
-
-def load(
-  model_dir: str, *, step: int | None, vocabulary, rows: int, temperature: float
-) -> Teacher:
-  """Reads a teacher's parameters and puts them in the student's order.
-
-  A token without a match has the teacher's unknown symbol as its input. Where
-  k > 1 tokens of the student match one of the teacher's, each gets 1 / k of
-  its probability at the temperature of distillation.
-
-  Args:
-    model_dir: the teacher's run.
-    step: its checkpoint; None for the newest.
-    vocabulary: the student's `Vocabulary`.
-    rows: of the student's embedding table.
-    temperature: of the distillation.
-
-  Raises:
-    CheckpointError: no such checkpoint.
-    VocabularyError: no token of the student's has a match.
-  """
-  run = run_lib.open_run(model_dir)
-  if not run.steps and step is None:
-    raise errors.CheckpointError(
-      'The teacher has no finished checkpoint',
-      where=model_dir,
-      expected='a run that has been trained',
+    source_ids = np.full(rows, -1, np.int32)
+    source_ids[: len(matching.source_ids)] = matching.source_ids
+    scored = source_ids >= 0
+    scored[list(vocabulary.spec.special_ids)] = False
+    if not scored.any():
+      raise errors.VocabularyError(
+        "No token of the vocabulary is in the teacher's",
+        got=matching.counts(),
+        where=self.model_dir,
+        fix='take a teacher of the same language and script',
+      )
+    spec = run.vocabulary.spec
+    reordered = reorder(
+      params, source_ids, scored, unknown=spec.unk_id, temperature=temperature
     )
-  step = step if step is not None else run.steps[-1]
-  params = run.restore_params(step)['model']
-  matching = vocabulary_matching.match(vocabulary, run.vocabulary)
-  logging.info(
-    'Tokens that the teacher %s (step %d) knows: %s.',
-    model_dir,
-    step,
-    matching.counts(),
-  )
-  source_ids = np.full(rows, -1, np.int32)
-  source_ids[: len(matching.source_ids)] = matching.source_ids
-  scored = source_ids >= 0
-  scored[list(vocabulary.spec.special_ids)] = False
-  if not scored.any():
-    raise errors.VocabularyError(
-      "No token of the vocabulary is in the teacher's",
-      got=matching.counts(),
-      where=model_dir,
-      fix='take a teacher of the same language and script',
-    )
-  return Teacher(
-    reorder(
-      params,
-      source_ids,
-      scored,
-      unknown=run.vocabulary.spec.unk_id,
-      temperature=temperature,
-    ),
-    scored,
-    run.vocabulary.spec.languages,
-  )
+    return base.TeacherParameters(reordered, scored, spec.languages)
+
+  def _step(self, run) -> int:
+    if self.step is not None:
+      return self.step
+    if not run.steps:
+      raise errors.CheckpointError(
+        'The teacher has no finished checkpoint',
+        where=self.model_dir,
+        expected='a run that has been trained',
+      )
+    return run.steps[-1]
 
 
 def reorder(
@@ -150,7 +142,7 @@ def reorder(
   taken = np.where(source_ids >= 0, source_ids, unknown)
   shares = np.log(counts[np.where(scored, source_ids, 0)].clip(1))
   bias = np.asarray(params['output_bias'], np.float32)[taken]
-  bias = np.where(scored, bias - temperature * shares, _NEVER)
+  bias = np.where(scored, bias - temperature * shares, MASKED_SCORE)
   table = np.asarray(params['embeddings']['token'], np.float32)[taken]
   return {
     **params,

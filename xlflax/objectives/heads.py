@@ -1,10 +1,31 @@
-"""Which tokens were replaced: the binary head, and its loss."""
+"""Heads of pretraining objectives: projection and discriminator."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.objectives import losses
+
+class ProjectionHead(nn.Module):
+  """W2 relu(W1 h) without biases (PPA, section 2; Chen et al. 2020).
+
+  Attributes:
+    dim: width of the output (PPA: 300).
+  """
+
+  dim: int
+
+  @nn.compact
+  def __call__(self, vectors: jax.Array) -> jax.Array:
+    """[..., H] -> [..., dim], float32."""
+
+    def dense(width, axes, name):
+      kernel_init = nn.with_logical_partitioning(
+        nn.initializers.xavier_uniform(), axes
+      )
+      return nn.Dense(width, use_bias=False, kernel_init=kernel_init, name=name)
+
+    hidden = dense(vectors.shape[-1], ('embed', 'mlp'), 'inner')(vectors)
+    return dense(self.dim, ('mlp', None), 'outer')(nn.relu(hidden))
 
 
 class DiscriminatorHead(nn.Module):
@@ -31,24 +52,3 @@ class DiscriminatorHead(nn.Module):
     return dense(1, ('mlp', None), 'outer')(nn.gelu(hidden, approximate=False))[
       ..., 0
     ]
-
-
-def binary_cross_entropy(
-  logits: jax.Array, labels: jax.Array
-) -> losses.TokenLoss:
-  """-log of the probability of a label, in nats.
-
-  Args:
-    logits: [...], of the label 1.
-    labels: bool [...].
-
-  Returns:
-    Float32 [...] each: the loss, and 1 where the label is the likelier one
-    (at logit 0 that is label 0).
-  """
-  logits = logits.astype(jnp.float32)
-  signed = jnp.where(labels, logits, -logits)
-  correct = ((logits > 0) == labels).astype(jnp.float32)
-  return losses.TokenLoss(
-    jax.nn.softplus(-signed), jax.lax.stop_gradient(correct)
-  )

@@ -1,0 +1,61 @@
+"""The registry of activations."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlflax import errors
+from xlflax.models import activations, config
+
+_SIZES = dict(num_layers=1, hidden_dim=4, mlp_dim=6, num_heads=2)
+
+
+@pytest.fixture
+def registry(monkeypatch):
+  """The registry, restored after the test."""
+  monkeypatch.setattr(
+    activations, '_registered', activations._registered.copy()
+  )
+
+
+@pytest.mark.parametrize(
+  'name, values',
+  [
+    ('gelu', [-0.158655, 0, 0.841345]),
+    ('gelu_tanh', [-0.158808, 0, 0.841192]),
+    ('relu', [0, 0, 1]),
+    ('silu', [-0.268941, 0, 0.731059]),
+    ('tanh', [-0.761594, 0, 0.761594]),
+  ],
+)
+def test_values(name, values):
+  inputs = jnp.asarray([-1.0, 0, 1])
+  np.testing.assert_allclose(
+    activations.function(name)(inputs), values, atol=1e-6
+  )
+
+
+def test_every_test_of_a_value_is_of_all():
+  assert activations.names() == ('gelu', 'gelu_tanh', 'relu', 'silu', 'tanh')
+
+
+def test_names_of_hugging_face_go_there_and_back():
+  theirs = activations.from_huggingface()
+  assert theirs['gelu_new'] == theirs['gelu_fast'] == 'gelu_tanh'
+  assert theirs['swish'] == 'silu'
+  for name in activations.names():
+    assert theirs[activations.to_huggingface(name)] == name
+
+
+def test_one_registration_serves_configurations_and_imports(registry):
+  with pytest.raises(errors.ConfigError, match='no such activation'):
+    config.EncoderConfig(**_SIZES, activation='square')
+  activations.register('square', jnp.square, huggingface=('pow2',))
+  assert config.EncoderConfig(**_SIZES, activation='square')
+  assert activations.from_huggingface()['pow2'] == 'square'
+
+
+def test_an_activation_that_hugging_face_lacks(registry):
+  activations.register('square', jnp.square)
+  with pytest.raises(errors.ConfigError, match="no such activation. Got: 'sq"):
+    activations.to_huggingface('square')

@@ -1,0 +1,103 @@
+"""Activations by name: the one place that declares them.
+
+Encoders, decoders, the heads of fine-tuning and the import of Hugging Face
+folders all read this registry, so that a new activation is one `register`.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from xlflax import errors
+from xlflax.models import recompute
+
+Function = Callable[[jax.Array], jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class Activation:
+  """An activation and its names elsewhere.
+
+  Attributes:
+    function: element-wise, [...] -> [...].
+    huggingface: its names in a Hugging Face config.json; the first is the one
+      that is written.
+  """
+
+  function: Function
+  huggingface: tuple[str, ...] = ()
+
+
+_registered: dict[str, Activation] = {}
+
+
+def register(
+  name: str, function: Function, *, huggingface: tuple[str, ...] = ()
+) -> None:
+  """Registers an activation under the name that configurations use.
+
+  Args:
+    name: such as 'gelu'; another activation of the name is replaced.
+    function: element-wise, [...] -> [...].
+    huggingface: its names in a Hugging Face config.json, the one to write
+      first.
+  """
+  _registered[name] = Activation(function, huggingface)
+
+
+def names() -> tuple[str, ...]:
+  """Returns the registered names."""
+  return tuple(_registered)
+
+
+def function(name: str) -> Function:
+  """Returns the function of a registered activation."""
+  return _registered[name].function
+
+
+def from_huggingface() -> dict[str, str]:
+  """Returns the names of a config.json, each with the registered name."""
+  return {
+    theirs: name
+    for name, activation in _registered.items()
+    for theirs in activation.huggingface
+  }
+
+
+def to_huggingface(name: str) -> str:
+  """Returns the name that a config.json gives to a registered activation.
+
+  Raises:
+    ConfigError: Hugging Face has no such activation.
+  """
+  known = _registered[name].huggingface
+  if not known:
+    raise errors.ConfigError(
+      'Hugging Face has no such activation',
+      got=repr(name),
+      expected='one of '
+      + ', '.join(n for n, a in _registered.items() if a.huggingface),
+      where='EncoderConfig.activation',
+      fix='pass huggingface=(NAME,) to activations.register',
+    )
+  return known[0]
+
+
+register(
+  'gelu',
+  recompute.recomputed(functools.partial(jax.nn.gelu, approximate=False)),
+  huggingface=('gelu', 'gelu_python'),
+)
+register(
+  'gelu_tanh',
+  recompute.recomputed(functools.partial(jax.nn.gelu, approximate=True)),
+  huggingface=('gelu_pytorch_tanh', 'gelu_new', 'gelu_fast'),
+)
+register('relu', jax.nn.relu, huggingface=('relu',))
+register(
+  'silu', recompute.recomputed(jax.nn.silu), huggingface=('silu', 'swish')
+)
+register('tanh', jnp.tanh, huggingface=('tanh',))
