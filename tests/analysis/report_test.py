@@ -217,7 +217,7 @@ def test_axes_end_above_the_highest_value():
 
 def test_a_map_that_is_none(tmp_path):
   (tmp_path / 'x.npz').write_text('no map')
-  with pytest.raises(errors.AnalysisError, match='A map can not be read'):
+  with pytest.raises(errors.AnalysisError, match='A map cannot be read'):
     maps.load(tmp_path / 'x.npz')
 
 

@@ -272,7 +272,7 @@ def test_shared_embeddings_get_both_gradients(batch):
   with pytest.raises(
     errors.ConfigError,
     match=(
-      '(?s)can not share the embeddings.*hidden_dim 4 in the generator, 8 in '
+      '(?s)cannot share the embeddings.*hidden_dim 4 in the generator, 8 in '
       "the model.*'separate'"
     ),
   ):

@@ -1,4 +1,4 @@
-"""Making and counting a model's parameters."""
+"""Makes and counts the parameters of a model."""
 
 import functools
 
@@ -14,7 +14,7 @@ from xlflax.models import sharing
 def init_params(
   model: nn.Module, rng: jax.Array, *, batch_size: int = 1, length: int = 8
 ) -> dict:
-  """Fresh parameters, boxed with their logical axes.
+  """Returns fresh parameters, boxed with their logical axes.
 
   Args:
     model: an `Encoder`.

@@ -16,9 +16,9 @@ _Backend = model_config.AttentionBackend
 
 
 def segment_mask(segment_ids: jax.Array) -> jax.Array:
-  """Which position attends to which: those of one segment to each other.
+  """Returns the mask in which positions attend to their own segment.
 
-  Padding (segment 0) makes a segment like any other, so no row of the mask is
+  Padding (segment 0) is a segment like any other, so no row of the mask is
   empty; no position of text sees it.
 
   Args:
@@ -31,7 +31,7 @@ def segment_mask(segment_ids: jax.Array) -> jax.Array:
 
 
 def window_mask(length: int, window: int, mask: jax.Array | None) -> jax.Array:
-  """`mask`, and only what is at most `window` places away.
+  """Returns `mask` restricted to positions at most `window` apart.
 
   Args:
     length: T.
@@ -55,10 +55,10 @@ def memory_mask(
   *,
   length: int,
 ) -> jax.Array | None:
-  """Which position sees which of a paired row's.
+  """Returns the mask of cross-attention from a row to its paired row.
 
-  Segment k of a packed row sees segment k of the paired row, and nothing
-  where that row has no such segment. Before: segment_ids [[1, 2, 0]],
+  Segment k of a packed row sees segment k of the paired row, or nothing if
+  that row has no segment k. Before: segment_ids [[1, 2, 0]],
   memory_segment_ids [[1, 1, 2, 0]]; after: [[T, T, F, F], [F, F, T, F],
   [F, F, F, T]].
 
@@ -133,7 +133,7 @@ def attend(
 
 
 def _attend_with_dropout(query, key, value, mask, *, rate, dropout_key):
-  """As `attend`, with dropout on the probabilities."""
+  """Computes `attend` with dropout on the probabilities."""
   repeats = query.shape[2] // key.shape[2]
   if repeats > 1:
     key, value = (jnp.repeat(x, repeats, axis=2) for x in (key, value))
@@ -171,7 +171,7 @@ class Case(NamedTuple):
 
 
 def resolve_backend(backend: _Backend, case: Case) -> _Backend:
-  """XLA or CUDNN: the backend asked for, or AUTO's choice (logged once).
+  """Returns XLA or CUDNN: the configured one, or AUTO's choice (logged once).
 
   Raises:
     ConfigError: cuDNN was asked for where it cannot be used.
@@ -203,7 +203,7 @@ def _log_choice(chosen: _Backend, obstacle: tuple[str, str] | None) -> None:
 
 
 def _cudnn_obstacle(case: Case) -> tuple[str, str] | None:
-  """(got, expected) of the first condition of cuDNN's that is not met."""
+  """Returns (got, expected) of the first unmet condition of cuDNN."""
   if case.capability is None:
     return 'no NVIDIA GPU', 'one of compute capability 8.0 or later'
   if case.capability < (8, 0):

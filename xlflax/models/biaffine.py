@@ -16,7 +16,7 @@ from xlflax.models.masked_scores import MASKED_SCORE
 
 
 class Pooling(enum.StrEnum):
-  """What a word's vector is made of."""
+  """How the states of a word's tokens become its vector."""
 
   FIRST = 'first'  # the state of its first token (ECS, section 3)
   MEAN = 'mean'  # the mean of its tokens' states
@@ -45,8 +45,8 @@ class Biaffine(nn.Module):
 
   A word's vector goes through four small networks (linear, leaky ReLU with
   slope 0.1, orthonormal at first): as dependent and as head, for arcs and for
-  relations. The maps that follow start at zero: at first all heads, and all
-  relations, are alike.
+  relations. The maps that follow start at zero, so that all heads and all
+  relations have the same score at first.
   """
 
   config: BiaffineConfig
@@ -126,7 +126,7 @@ class Biaffine(nn.Module):
     return jnp.einsum('bid,rde,bie->bir', dependent, self.relation, head)
 
   def best_relations(self, words: jax.Array, allowed: jax.Array) -> jax.Array:
-    """The best relation of every possible arc, without dropout.
+    """Returns the best relation of every possible arc, without dropout.
 
     Args:
       words: [B, W, H].
@@ -155,13 +155,13 @@ class Biaffine(nn.Module):
     return self.dropout(hidden, deterministic=deterministic)
 
   def _one(self, dense, words, deterministic) -> jax.Array:
-    """`_vector` with a 1 at its end, [B, W, d + 1]."""
+    """Returns `_vector` with a 1 appended, [B, W, d + 1]."""
     vectors = self._vector(dense, words, deterministic)
     return jnp.concatenate([vectors, jnp.ones_like(vectors[..., :1])], axis=-1)
 
 
 def only_words(scores: jax.Array, is_word: jax.Array) -> jax.Array:
-  """Scores of arcs, so low where the head is no word, or the word itself.
+  """Masks arcs whose head is not a word or is the dependent itself.
 
   Args:
     scores: [B, W, W].

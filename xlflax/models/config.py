@@ -21,14 +21,14 @@ class PositionEmbedding(enum.StrEnum):
 
 
 class NormPosition(enum.StrEnum):
-  """Where layer normalisation stands in a layer."""
+  """Where layer normalisation is in a layer."""
 
   POST = 'post'  # after the residual sum (BERT, RoBERTa, XLM, XLM-R)
   PRE = 'pre'  # before each block, and once more after the last layer
 
 
 class Norm(enum.StrEnum):
-  """What normalisation is."""
+  """The kind of normalisation."""
 
   LAYER = 'layer'  # layer norm, with scale and bias
   SCALE = 'scale'  # layer norm without bias (ModernBERT)
@@ -36,7 +36,7 @@ class Norm(enum.StrEnum):
 
 
 class MlmHead(enum.StrEnum):
-  """What lies between the last layer and the tied output embeddings."""
+  """The layers between the last Transformer layer and the output table."""
 
   TRANSFORM = 'transform'  # dense, activation, layer norm (BERT, RoBERTa)
   TIED = 'tied'  # nothing (XLM)
@@ -44,21 +44,21 @@ class MlmHead(enum.StrEnum):
 
 
 class OutputEmbeddings(enum.StrEnum):
-  """Which table the states are multiplied with for logits."""
+  """The table that states are multiplied with for logits."""
 
   TIED = 'tied'  # the token embeddings
   OWN = 'own'  # a table of its own (T5 v1.1, mT5, umT5)
 
 
 class PaddingStates(enum.StrEnum):
-  """What states of padding positions hold; no text position sees them."""
+  """The states of padding positions, which no text position sees."""
 
   KEEP = 'keep'  # whatever the layers compute
   ZERO = 'zero'  # zeros after the embeddings and every layer (XLM)
 
 
 class Remat(enum.StrEnum):
-  """What the backward pass computes again, layer by layer."""
+  """What the backward pass recomputes, layer by layer."""
 
   NONE = 'none'  # nothing: fastest, most memory
   MINIMAL = 'minimal'  # all but the products with weight matrices
@@ -79,7 +79,6 @@ _Config = TypeVar('_Config')
 DTYPES = ('float32', 'bfloat16')
 
 
-@registry.register('encoder_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
   """What the configurations of encoders and of encoder-decoders share.
@@ -163,10 +162,11 @@ class TransformerConfig:
 
   @property
   def compute_dtype(self) -> jnp.dtype:
-    """`dtype` as JAX has it."""
+    """The JAX dtype of computation."""
     return jnp.dtype(self.dtype)
 
 
+@registry.register('encoder_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderConfig(TransformerConfig):
   """Hyper-parameters of `xlflax.models.encoder.Encoder`.
@@ -175,23 +175,23 @@ class EncoderConfig(TransformerConfig):
 
   Attributes (besides those of `TransformerConfig`):
     num_layers: number of Transformer layers.
-    num_kv_heads: heads of keys and values, each for several of queries; None
-      for one each.
+    num_kv_heads: heads of keys and values, each shared by several query
+      heads; None for one per query head.
     rotary_theta: base of the periods of rotary positions.
-    local_rotary_theta: of local layers; None for `rotary_theta`.
+    local_rotary_theta: the same for local layers; None for `rotary_theta`.
     local_window: how far positions of local layers see, to either side; None
       if there are no local layers.
-    global_every: every so many layers, from the first on, one is global.
+    global_every: layers 0, n, 2 n, … are global for n = global_every.
     norm_position: layer norm after (BERT) or before each block.
     norm: layer norm, without bias, or RMS norm.
     first_norm: False leaves out the first layer's norm before attention
       (ModernBERT); its parameter stays, and is not read.
-    head_activation: of the head alone (RoBERTa: always 'gelu'); None for
-      `activation`.
+    head_activation: activation of the head (RoBERTa: always 'gelu'); None
+      for `activation`.
     attention_bias: whether the attention's linear maps have biases.
-    mlp_bias: whether the feed-forward block's do.
-    head_bias: whether the head's dense map does.
-    output_bias: whether logits have one.
+    mlp_bias: whether the feed-forward block's linear maps have biases.
+    head_bias: whether the head's dense map has a bias.
+    output_bias: whether logits have a bias.
     padding_states: whether padding is set to zero in every layer (XLM).
     cross_attention: gives each layer VECO's plug-in module, an attention to
       the states of a paired input (`Encoder.plug_in` uses it; `encode` does
@@ -263,7 +263,7 @@ def enum_fields(cls: type) -> dict[str, type[enum.Enum]]:
 def with_vocabulary(
   config: _Config, spec: vocabulary_spec.VocabularySpec
 ) -> _Config:
-  """`config` with the sizes that a vocabulary determines filled in.
+  """Returns `config` with the sizes that a vocabulary determines.
 
   Raises:
     VocabularyError: `config` states another number of tokens or languages.

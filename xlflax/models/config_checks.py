@@ -28,7 +28,7 @@ def check_layers(config) -> None:
     problems.append("first_norm = False with norm_position = 'post'")
   if problems:
     raise errors.ConfigError(
-      "The encoder's layers can not be like that",
+      "The encoder's layers do not fit together",
       got='; '.join(problems),
       where='EncoderConfig',
       expected='heads of even width for rotary positions, and none for '
@@ -75,7 +75,7 @@ def check_sizes(config) -> None:
 
 
 def check_output(config) -> None:
-  """Raises ConfigError for an output table without a use."""
+  """Raises ConfigError for an output table that nothing uses."""
   if config.output_embeddings == 'tied':
     return
   if config.mlm_head == 'none' or (

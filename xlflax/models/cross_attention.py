@@ -1,4 +1,4 @@
-"""VECO's plug-in module as seen from outside: checks, and features of pairs."""
+"""VECO's plug-in module: checks of its inputs, and features of pairs."""
 
 import enum
 from typing import Any
@@ -11,7 +11,7 @@ from xlflax.models import config as model_config
 
 
 class MemoryGradient(enum.Enum):
-  """Whether the loss of a pair's one side trains the other side's states."""
+  """Whether the loss of one side of a pair trains the other side's states."""
 
   STOP = 'stop'  # the memory is a constant (VECO, section 2.2)
   FLOW = 'flow'  # the gradient runs through 2 L layers
@@ -23,7 +23,7 @@ def check(
   memory: jax.Array,
   memory_segment_ids: jax.Array | None,
 ) -> None:
-  """Raises ConfigError if the module is not there or the memory no fit.
+  """Raises ConfigError without the module or if the memory does not fit.
 
   Args:
     config: of the encoder.
@@ -86,7 +86,7 @@ def pair_features(
   memory_gradient: MemoryGradient = MemoryGradient.STOP,
   deterministic: bool = True,
 ) -> tuple[jax.Array, jax.Array]:
-  """[H^L_x : S^L_x] and [H^L_y : S^L_y] for plug-in fine-tuning.
+  """Returns [H^L_x : S^L_x] and [H^L_y : S^L_y] for plug-in fine-tuning.
 
   H^L comes from the plug-out pass, S^L from the plug-in pass that attends to
   the other side's H^L (VECO, section 3.1). Plug-out fine-tuning uses

@@ -21,7 +21,7 @@ from xlflax.models import encoder_decoder_config as config_lib
 
 
 class Cache(NamedTuple):
-  """What decoding one token more needs of those before.
+  """Keys and values of the tokens decoded so far, and of the memory.
 
   Attributes:
     keys: [L, B, S, N, D], of the self-attentions, filled up to a position.
@@ -40,7 +40,7 @@ class Cache(NamedTuple):
 
 
 class DecoderEmbeddings(embeddings.Embeddings):
-  """Positions, types, languages and norm; the table of tokens is another's."""
+  """Embeddings of positions, types and languages; tokens are passed in."""
 
   def setup(self):
     self.set_up_additions()
@@ -49,8 +49,8 @@ class DecoderEmbeddings(embeddings.Embeddings):
 class Decoder(nn.Module):
   """Causal layers with cross-attention to a memory.
 
-  Its methods take `shared`, the encoder's layers (`layer_loop.parameters`),
-  which a tied decoder runs on; None for one of its own.
+  Its methods take `shared`, the encoder's layers (`layer_loop.parameters`)
+  that a tied decoder runs on; None if the decoder has its own.
   """
 
   config: config_lib.EncoderDecoderConfig
@@ -80,7 +80,7 @@ class Decoder(nn.Module):
     memory_mask: jax.Array | None,
     deterministic: bool,
   ) -> jax.Array:
-    """Whole rows of embeddings.
+    """Runs the layers over whole rows of embeddings.
 
     Args:
       states: [B, S, H].
@@ -142,7 +142,10 @@ class Decoder(nn.Module):
     length: int,
     shared=None,
   ) -> Cache:
-    """An empty cache for `rows` rows of up to `length` tokens."""
+    """Returns an empty cache for `rows` rows of up to `length` tokens.
+
+    `memory` is [M, T, H], `memory_mask` bool [M, 1, 1, T] or None.
+    """
     config, layer = self.config, self._detached()
 
     def body(carry, params, index, key):
@@ -167,7 +170,7 @@ class Decoder(nn.Module):
   def step(
     self, states: jax.Array, cache: Cache, position: jax.Array, *, shared=None
   ) -> tuple[jax.Array, Cache]:
-    """One token more of each row: [B, 1, H] -> [B, 1, H] and the cache."""
+    """Decodes one more token a row: [B, 1, H] -> [B, 1, H] and the cache."""
     # One query at a time is no case for cuDNN.
     layer = self._detached(attention_backend=model_config.AttentionBackend.XLA)
     places = jnp.arange(cache.keys.shape[2])
@@ -240,7 +243,7 @@ class Decoder(nn.Module):
     )
 
   def _layer(self) -> nn.Module:
-    """The parameters that a layer of the decoder has for itself."""
+    """Makes the parameters that a layer of the decoder does not share."""
     config = self.config
     encoder = dataclasses.replace(config.encoder, cross_attention=True)
     if config.is_t5:
@@ -261,7 +264,7 @@ class Decoder(nn.Module):
 
 
 def causal_mask(segment_ids: jax.Array | None, length: int) -> jax.Array:
-  """Which position attends to which: to earlier ones of its own segment.
+  """Returns the mask in which positions see earlier ones of their segment.
 
   Args:
     segment_ids: int32 [B, S], or None for one segment.

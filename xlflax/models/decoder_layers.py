@@ -12,14 +12,14 @@ from xlflax.models import encoder_decoder_config as config_lib
 
 
 class DecoderLayer(layers.EncoderLayer):
-  """An encoder's layer with cross-attention, which can also go token by token.
+  """An encoder layer with cross-attention that can also run token by token.
 
   Its parameters are those of `EncoderLayer`, so that a decoder can start from
   an encoder's, or be tied to it (VECO, section 3.2).
   """
 
   def attention_inputs(self, relative: jax.Array | None) -> dict:
-    """More keyword arguments of the self-attention."""
+    """Returns further keyword arguments of the self-attention."""
     assert relative is None
     return {}
 
@@ -36,7 +36,7 @@ class DecoderLayer(layers.EncoderLayer):
     memory_mask: jax.Array | None,
     relative: jax.Array | None = None,
   ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """One token of each row, without dropout.
+    """Runs the layer on one token of each row, without dropout.
 
     Args:
       states: [B, 1, H], of the position.
@@ -116,7 +116,7 @@ class DecoderLayer(layers.EncoderLayer):
 
 
 class CrossAttentionBlock(nn.Module):
-  """What a layer of a tied decoder has for itself."""
+  """The parameters of a tied decoder's layer that are its own."""
 
   config: model_config.EncoderConfig
 

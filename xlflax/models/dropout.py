@@ -35,10 +35,10 @@ class Dropout(nn.Module):
 
 
 def drop(key: jax.Array, inputs: jax.Array, *, rate: float) -> jax.Array:
-  """`inputs` with random elements zero and the others over 1 - rate.
+  """Sets random elements of `inputs` to zero and scales up the others.
 
-  Which elements is a function of the key and the element's index alone: not
-  of the sharding, the dtype or the device.
+  The choice depends only on the key and the element's index, not on sharding,
+  dtype or device.
 
   Args:
     key: a key of any kind that `jax.random` has.

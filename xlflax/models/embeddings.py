@@ -64,7 +64,7 @@ class Embeddings(nn.Module):
     self.set_up_additions()
 
   def set_up_additions(self) -> None:
-    """Everything but the table of tokens."""
+    """Makes all embeddings except the table of tokens."""
     config = self.config
     if config.position_embedding is model_config.PositionEmbedding.LEARNED:
       self.position = self._table(
@@ -128,7 +128,7 @@ class Embeddings(nn.Module):
     token_type_ids,
     deterministic: bool,
   ) -> jax.Array:
-    """Adds all else to the rows [B, T, H] of a table of tokens."""
+    """Adds the other embeddings to token embeddings [B, T, H]."""
     config = self.config
     if config.scale_embeddings:
       states = states * config.hidden_dim**0.5

@@ -34,8 +34,8 @@ class Encoder(nn.Module):
   - token_type_ids: int32 [B, T]; read if `config.type_vocab_size`; None: 0.
   - deterministic: False turns dropout on, which draws from 'dropout'.
 
-  `plug_in` reads a paired input's states besides; where
-  `config.cross_attention` is off, it raises `ConfigError`, too.
+  `plug_in` also reads the states of a paired input; it raises `ConfigError` if
+  `config.cross_attention` is off.
 
   They raise `ConfigError` for rows longer than `config.max_length`, missing
   language ids and an attention backend that cannot serve the case; `transform`,
@@ -95,10 +95,10 @@ class Encoder(nn.Module):
     return self.logits(states)
 
   def encode(self, token_ids: jax.Array, **inputs) -> jax.Array:
-    """States [B, T, H] of the last layer, in the compute dtype.
+    """Returns states [B, T, H] of the last layer, in the compute dtype.
 
-    With `config.cross_attention` they are VECO's H^L, the plug-out pass: the
-    module is not there.
+    With `config.cross_attention` they are VECO's H^L, the plug-out pass, which
+    does not use the module.
     """
     states, _ = self._run(token_ids, collect=False, **inputs)
     return states
@@ -154,13 +154,13 @@ class Encoder(nn.Module):
     memory_segment_ids: jax.Array | None = None,
     **inputs,
   ) -> jax.Array:
-    """As `plug_in`, every layer's: the embeddings, S^1 .. S^L, [L + 1, ...]."""
+    """Like `plug_in`, for all layers: embeddings, S^1 .. S^L: [L + 1, ...]."""
     return self._plug_in(
       token_ids, memory, memory_segment_ids, collect=True, **inputs
     )[1]
 
   def transform(self, states: jax.Array) -> jax.Array:
-    """What the output table is multiplied with: [..., H] -> [..., H]."""
+    """Applies the head before the output table: [..., H] -> [..., H]."""
     self._require_head()
     config = self.config
     if config.mlm_head is model_config.MlmHead.TIED:
@@ -220,7 +220,7 @@ class Encoder(nn.Module):
     segment_ids=None,
     **inputs,
   ):
-    """As `_run`, with a memory that has been checked."""
+    """Runs `_run` with a memory that has been checked."""
     cross_attention.check(self.config, token_ids, memory, memory_segment_ids)
     mask = attention.memory_mask(
       segment_ids, memory_segment_ids, length=token_ids.shape[1]
@@ -329,7 +329,7 @@ class Encoder(nn.Module):
 
 
 def _remat(body, config: model_config.EncoderConfig):
-  """`body(layer, states, shared, ...)`, rematerialised as configured."""
+  """Rematerialises `body(layer, states, shared, ...)` as configured."""
   if config.remat is model_config.Remat.NONE:
     return body
   policies = jax.checkpoint_policies

@@ -25,9 +25,9 @@ from xlflax.models.masked_scores import MASKED_SCORE
 class EncoderDecoder(nn.Module):
   """From token ids of two sides to states and logits of the second.
 
-  Methods take the arguments of `xlflax.models.encoder.Encoder`'s, and do with
-  them what it does. T5's relative positions are distances within a row, for
-  which `positions` do not matter, and it has neither languages nor types.
+  Methods take the same arguments as those of `xlflax.models.encoder.Encoder`.
+  T5's relative positions are distances within a row, for which `positions` do
+  not matter, and it has neither languages nor types.
 
   The parameters are 'encoder', as of an `Encoder` (so that it can start from
   one), 'decoder', and 'output' for T5's table of output embeddings.
@@ -111,7 +111,7 @@ class EncoderDecoder(nn.Module):
     language_ids: jax.Array | None = None,
     deterministic: bool = True,
   ) -> jax.Array:
-    """States of the decoder, each from the tokens up to its own.
+    """Returns states of the decoder, each from the tokens up to its own.
 
     Args:
       decoder_token_ids: int32 [B, S], beginning with the start symbol.
@@ -152,7 +152,7 @@ class EncoderDecoder(nn.Module):
     memory_segment_ids: jax.Array | None = None,
     rows_per_memory: int = 1,
   ) -> decoder.Cache:
-    """A cache for `decode_step`; computes the cross-attention's keys once.
+    """Returns a cache for `decode_step` with the cross-attention's keys.
 
     Args:
       memory: [M, T, H], from `encode`.
@@ -181,7 +181,7 @@ class EncoderDecoder(nn.Module):
     *,
     language_ids: jax.Array | None = None,
   ) -> tuple[jax.Array, decoder.Cache]:
-    """One token more: what `decode` would give at that position.
+    """Decodes one more token, as `decode` would at that position.
 
     Args:
       token_ids: int32 [B, 1].
@@ -204,7 +204,7 @@ class EncoderDecoder(nn.Module):
     )
 
   def transform(self, states: jax.Array) -> jax.Array:
-    """What the output table is multiplied with: [..., H] -> [..., H]."""
+    """Applies the head before the output table: [..., H] -> [..., H]."""
     if not self.config.is_t5:
       return self.encoder.transform(states)
     if not self.config.scales_output:
@@ -267,7 +267,7 @@ class EncoderDecoder(nn.Module):
     )
 
   def _shared_layers(self):
-    """The encoder's layers for a tied decoder."""
+    """Returns the encoder's layers for a tied decoder."""
     config = self.config
     if not config.tie_decoder:
       return None

@@ -8,7 +8,7 @@ from xlflax.models import config as model_config
 
 
 class EncoderDecoderFamily(enum.StrEnum):
-  """What the layers are made of."""
+  """The kind of layers."""
 
   POST_LN = 'post_ln'  # layer norm after each block (Vaswani et al. 2017)
   PRE_LN = 'pre_ln'  # before each block, and after the last layer (mBART)
@@ -19,7 +19,7 @@ OutputEmbeddings = model_config.OutputEmbeddings
 
 
 class OutputScaling(enum.StrEnum):
-  """What T5 multiplies states with before the output table."""
+  """The factor of T5's states before the output table."""
 
   AUTO = 'auto'  # 1 / sqrt(hidden_dim) if that is the token embeddings
   WIDTH = 'width'  # 1 / sqrt(hidden_dim)
@@ -33,7 +33,7 @@ class TiedLayers(enum.StrEnum):
   LAST = 'last'
 
 
-# Fields that only one kind of family has, and what they are elsewhere.
+# Fields that only one kind of family has, and their value in the others.
 _T5_ONLY = {
   'per_layer_relative_bias': False,
   'gated_mlp': False,
@@ -55,7 +55,7 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
   """Hyper-parameters of `xlflax.models.encoder_decoder.EncoderDecoder`.
 
   Attributes (besides those of `TransformerConfig`):
-    family: what the layers are made of.
+    family: the kind of layers.
     num_encoder_layers: layers of the encoder.
     num_decoder_layers: layers of the decoder.
     relative_buckets: rows of the relative position table (T5).
@@ -95,6 +95,7 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
 
   @property
   def is_t5(self) -> bool:
+    """Whether the layers are those of T5."""
     return self.family is EncoderDecoderFamily.T5
 
   @property

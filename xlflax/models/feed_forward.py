@@ -10,7 +10,7 @@ from xlflax.models import config as model_config
 
 
 class FeedForward(nn.Module):
-  """act(x W) or, gated (Shazeer 2020), act(x W0) * (x W1); a linear map."""
+  """A linear map of act(x W) or, gated (Shazeer 2020), act(x W0) * (x W1)."""
 
   config: model_config.EncoderConfig
 

@@ -1,8 +1,8 @@
-"""Transformer layers of a task's own, on top of an encoder's states.
+"""Transformer layers of a head, on top of an encoder's states.
 
 ECS, section 5.1.2, trains "four transformer layers" and an output layer over
-one layer of a frozen encoder. The layers are the encoder's in kind and size,
-but for what needs an index: each of them sees all of its segment.
+one layer of a frozen encoder. The layers have the kind and size of the
+encoder's, except that each of them sees all of its segment.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from xlflax.models import config as model_config
 def config_of(
   config: model_config.EncoderConfig, width: int
 ) -> model_config.EncoderConfig:
-  """The encoder's configuration, for layers over states of `width`.
+  """Returns the encoder's configuration for layers over states of `width`.
 
   States wider than the encoder's get feed-forward blocks and heads that are
   wider in proportion.
@@ -36,7 +36,7 @@ def config_of(
 
 
 class HeadLayers(nn.Module):
-  """`num_layers` layers in turn, and a last norm where theirs comes first.
+  """`num_layers` layers, and a final norm if theirs come before blocks.
 
   Attributes:
     config: from `config_of`.

@@ -19,7 +19,7 @@ Drop = Callable[[jax.Array], jax.Array]
 
 
 class Pooling(enum.StrEnum):
-  """What a sequence's logits are made of."""
+  """How the logits of a sequence are pooled."""
 
   FIRST = 'first'  # the first position
   MEAN = 'mean'  # the mean of the states of its text
@@ -54,8 +54,8 @@ def sequence_logits(
     states: [B, T, H].
     activation: after `dense`, one of `xlflax.models.activations`.
     epsilon: of `norm`.
-    pooling: what is made one of all positions.
-    mask: [B, T], not 0 at text; None if all is text.
+    pooling: how all positions become one.
+    mask: [B, T], nonzero at text; None if all is text.
     drop: dropout before each linear map; None for none.
 
   Raises:
@@ -84,7 +84,7 @@ def token_logits(
   """Logits of each token's classes: [B, T, H] -> [B, T, C].
 
   For question answering the two classes are start and end of the answer.
-  Other arguments as `sequence_logits` has them.
+  The other arguments are those of `sequence_logits`.
   """
   return _logits(head, states, activation, epsilon, drop)
 
@@ -104,7 +104,7 @@ def _nothing(states: jax.Array) -> jax.Array:
 def _hidden(
   head: dict, states: jax.Array, activation: str, epsilon: float
 ) -> jax.Array:
-  """What `output` reads, [..., H] -> [..., H]."""
+  """Applies `dense` and `norm`: [..., H] -> [..., H]."""
   if 'dense' in head:
     states = activations.function(activation)(_linear(head['dense'], states))
   if 'norm' not in head:

@@ -1,7 +1,7 @@
 """Layers run as functions of their parameters, scanned over or in turn.
 
 Unlike a lifted `nn.scan`, this takes parameters from anywhere: a decoder that
-is tied to an encoder runs on the encoder's.
+is tied to an encoder runs on the encoder's parameters.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Body = Callable[[Any, Any, jax.Array | int, jax.Array | None], tuple[Any, Any]]
 
 
 def modules(make: Callable[[], nn.Module], count: int, *, scan: bool):
-  """For the attribute `layers` of a module: one to be scanned, or a list."""
+  """Returns a module's layers: one that is scanned over, or a list."""
   return make() if scan else [make() for _ in range(count)]
 
 
@@ -47,7 +47,7 @@ def create(layers, count: int, method: str, *inputs, **keywords) -> None:
 
 
 def parameters(module: nn.Module, count: int, *, scan: bool):
-  """Those of a bound module's layers: [L, ...] stacked, or L trees."""
+  """Returns the parameters of layers: stacked [L, ...], or L trees."""
   params = nn.meta.unbox(module.variables['params'])
   if scan:
     return params[LAYERS]
@@ -55,14 +55,14 @@ def parameters(module: nn.Module, count: int, *, scan: bool):
 
 
 def select(params, start: int, stop: int):
-  """Layers start .. stop - 1 of `parameters`."""
+  """Returns layers start .. stop - 1 of `parameters`."""
   if isinstance(params, list):
     return params[start:stop]
   return jax.tree.map(lambda leaf: leaf[start:stop], params)
 
 
 def merge(params, others):
-  """Per layer, the union of two trees of sub-blocks."""
+  """Returns, for each layer, the union of two trees of sub-blocks."""
   if isinstance(params, list):
     return [a | b for a, b in zip(params, others, strict=True)]
   return params | others

@@ -1,4 +1,4 @@
-"""Parameters of scanned layers from those of unrolled ones, and back.
+"""Converts the parameters of unrolled layers to scanned ones, and back.
 
 Scanned, an encoder keeps its layers under 'layers', with a leading axis of
 length L; unrolled under 'layers_0' .. 'layers_{L-1}'. Under a sharing plan
@@ -18,14 +18,14 @@ _OWN = sharing.LANGUAGE_SPECIFIC
 
 
 def stack_layers(params: dict) -> dict:
-  """Unrolled parameters as those of `scan_layers=True`; boxed or not."""
+  """Converts unrolled parameters to those of `scan_layers=True`."""
   if _OWN in params:
     params = {**params, _OWN: _stack_layers(params[_OWN], axis=1)}
   return _stack_layers(params, axis=0)
 
 
 def unstack_layers(params: dict) -> dict:
-  """Scanned parameters as those of `scan_layers=False`; boxed or not."""
+  """Converts scanned parameters to those of `scan_layers=False`."""
   first = 0
   if _STACKED in params.get(_OWN, {}):
     own = _unstack_layers(params[_OWN], axis=1)

@@ -30,10 +30,10 @@ class Attention(nn.Module):
   """Multi-head attention (Vaswani et al. 2017, 3.2).
 
   With `config.num_kv_heads` K, neighbouring heads share keys and values
-  (Ainslie et al. 2023); where it says N of these, that is K.
+  (Ainslie et al. 2023), whose shapes then have K in place of N.
 
-  `__call__` is `attend` on `keys_values`; a decoder that keeps keys and
-  values from one step to the next calls the two by themselves.
+  `__call__` is `attend` on `keys_values`; a decoder that caches keys and values
+  calls the two separately.
   """
 
   config: _Config
@@ -71,7 +71,7 @@ class Attention(nn.Module):
     deterministic: bool,
     rotation: rotary.Rotation | None = None,
   ) -> jax.Array:
-    """What `states` [B, T, H] read from keys and values: [B, T, H].
+    """Attends from `states` [B, T, H] to keys and values: [B, T, H].
 
     Args:
       states: [B, T, H], the queries' source.
@@ -79,7 +79,7 @@ class Attention(nn.Module):
       value: [B, S, N, D].
       mask: bool [B, 1, T, S], or None if everything is seen.
       deterministic: False turns dropout on.
-      rotation: of the queries; the keys have had theirs.
+      rotation: of the queries; the keys are rotated already.
     """
     query = _heads(self.query(states))
     if rotation is not None:
@@ -266,7 +266,7 @@ class EncoderLayer(nn.Module):
     *,
     deterministic: bool,
   ) -> jax.Array:
-    """x + f(norm(x)), or norm(x + f(x)), with dropout on f's output."""
+    """x + f(norm(x)), or norm(x + f(x)), x and f(x) [B, T, H]; drops from f."""
     pre = self.config.norm_position is model_config.NormPosition.PRE
     inputs = norm(states) if pre else states
     outputs = self.dropout(function(inputs), deterministic=deterministic)

@@ -10,7 +10,7 @@ _Config = model_config.EncoderConfig
 
 
 def constrain(states: jax.Array, *axes: str | None) -> jax.Array:
-  """Activations with logical axes, such as 'batch', 'length', 'embed'."""
+  """Constrains an array [...] to logical axes, such as 'batch', 'length'."""
   return nn.with_logical_constraint(states, axes)
 
 

@@ -12,7 +12,7 @@ from xlflax.models import linear, recompute
 
 
 class LayerNorm(nn.Module):
-  """Layer norm (Ba et al. 2016), or another as `config.norm` says."""
+  """The norm that `config.norm` names: layer norm (Ba et al. 2016) or RMS."""
 
   config: model_config.EncoderConfig
 
@@ -51,8 +51,9 @@ def _normalize(epsilon: float, dtype: jnp.dtype):
 
 @functools.lru_cache
 def rms(epsilon: float, dtype: jnp.dtype):
-  """(x [..., H], scale [H]) -> [..., H] in `dtype`: x over its root mean
-  square, scaled (Zhang & Sennrich 2019).
+  """Returns RMS norm: (x [..., H], scale [H]) -> [..., H] in `dtype`.
+
+  x is divided by its root mean square and scaled (Zhang & Sennrich 2019).
   """
 
   def normalize(states, scale):

@@ -1,4 +1,4 @@
-"""Functions whose backward pass keeps their arguments and nothing else."""
+"""Recomputation: functions whose backward pass keeps only their arguments."""
 
 import functools
 from collections.abc import Callable
@@ -7,11 +7,11 @@ import jax
 
 
 def recomputed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-  """`function`, computed again in the backward pass.
+  """Returns `function`, recomputed in the backward pass.
 
-  For cheap element-wise functions, whose intermediate values cost more to
-  write and read than to compute. Unlike `jax.checkpoint` it sets up no
-  barrier, so that the second computation fuses with its neighbours.
+  For cheap element-wise functions [...] -> [...], whose intermediate values
+  cost more to write and read than to compute. Unlike `jax.checkpoint` it sets
+  no barrier, so the second computation fuses with its neighbours.
 
   Args:
     function: of arrays (floating-point), to an array.

@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Rotation(NamedTuple):
-  """By what angle each pair of a head's numbers is turned at a position.
+  """The angles by which pairs of a head's features are rotated.
 
   Attributes:
     cos: float32 [B or 1, T, D / 2].
@@ -20,7 +20,7 @@ class Rotation(NamedTuple):
 
 
 def rotation(positions: jax.Array, *, dim: int, theta: float) -> Rotation:
-  """Angles p / theta^(2i / D) (section 3.2.2).
+  """Returns the angles p / theta^(2i / D) (section 3.2.2).
 
   Args:
     positions: int32 [B or 1, T].
@@ -36,7 +36,7 @@ def rotation(positions: jax.Array, *, dim: int, theta: float) -> Rotation:
 
 
 def rotate(heads: jax.Array, by: Rotation) -> jax.Array:
-  """Turns number i together with number i + D / 2: [B, T, N, D] -> same.
+  """Rotates feature i together with feature i + D / 2: [B, T, N, D] -> same.
 
   Computed in float32; the outcome has the dtype of `heads`.
   """

@@ -13,7 +13,7 @@ the usual places and each language's own part stacked under
                            'layers': {... [languages, k, ...]},
                            'output_bias': [languages, V]}}
 
-`select` makes the tree of an ordinary encoder of it, for one language.
+`select` makes the tree of an ordinary encoder from it, for one language.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ _BY_ROW = 'language'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SharingPlan:
-  """Which parts of an encoder each language has for itself.
+  """The parts of an encoder that each language owns.
 
   The plans of ECS, table 1: `Sep Emb` is (embeddings=True), `Sep Emb + L1-3`
   (embeddings=True, layers=3), `Sep L1-6` (layers=6).
@@ -82,7 +82,7 @@ def check(plan: SharingPlan | None, num_layers: int) -> None:
 
 
 def plan_of(model) -> SharingPlan | None:
-  """A model's plan; None if all its parameters are shared."""
+  """Returns a model's sharing plan; None if all parameters are shared."""
   return getattr(getattr(model, 'config', None), 'sharing', None)
 
 
@@ -93,7 +93,7 @@ def init(
   *,
   num_languages: int,
 ) -> dict:
-  """Fresh parameters in which each language's own part is drawn for itself.
+  """Makes parameters in which each language's own part is drawn separately.
 
   Args:
     plan: what is language-specific.
@@ -116,9 +116,9 @@ def init(
 
 
 def select(plan: SharingPlan | None, params: dict, language) -> dict:
-  """An ordinary encoder's parameters: the shared ones and one language's.
+  """Returns an ordinary encoder's parameters: shared ones and one language's.
 
-  They are copies: a step that trains makes them once for a (micro-)batch.
+  They are copies, made once for each (micro-)batch of a training step.
 
   Gradients flow back to the shared part and to that language's own; those of
   the other languages are zero.

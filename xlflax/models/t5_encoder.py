@@ -19,7 +19,7 @@ from xlflax.models import encoder_decoder_config as config_lib
 def check_length(
   token_ids: jax.Array, config: config_lib.EncoderDecoderConfig
 ) -> None:
-  """Raises ConfigError for rows longer than `config.max_length`."""
+  """Raises ConfigError if ids [B, T] are longer than `config.max_length`."""
   if token_ids.shape[1] > config.max_length:
     raise errors.ConfigError(
       'The rows are longer than the model takes',
@@ -64,7 +64,7 @@ class T5Encoder(nn.Module):
     return jnp.concatenate([every[:-1], states[None]], axis=0)
 
   def embed(self, token_ids: jax.Array, *, deterministic: bool) -> jax.Array:
-    """[B, T] -> [B, T, H] in the compute dtype; the decoder's, too."""
+    """[B, T] -> [B, T, H] in the compute dtype; the decoder uses it, too."""
     check_length(token_ids, self.config)
     states = embeddings.lookup(self.token, token_ids, 'vocab')
     return self.dropout(

@@ -79,11 +79,11 @@ def relative_buckets(
   causal: bool,
   config: config_lib.EncoderDecoderConfig,
 ) -> jax.Array:
-  """The row of the relative position table for each query and key.
+  """Returns the row of the relative position table for each query and key.
 
-  Half of the rows are for exact distances, the other half grow
-  logarithmically up to `relative_max_distance`, from which on all share the
-  last. Without `causal`, the second half of the table is for keys after the
+  Half of the rows are for exact distances. The other half grow
+  logarithmically up to `relative_max_distance`; larger distances share the
+  last row. Without `causal`, the second half of the table is for keys after the
   query; with it, those count as distance 0, for they are never seen.
 
   Args:

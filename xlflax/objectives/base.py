@@ -23,7 +23,7 @@ class WeightedMean(NamedTuple):
 
 
 class ObjectiveOutput(NamedTuple):
-  """What an objective returns for one (micro-)batch.
+  """The result of an objective for one (micro-)batch.
 
   Attributes:
     loss: the loss as a `WeightedMean` of shape []: the gradient is taken of
@@ -43,7 +43,7 @@ class ObjectiveOutput(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Context:
-  """What an objective is told besides model, parameters and batch.
+  """The arguments of an objective besides model, parameters and batch.
 
   Attributes:
     vocabulary: sizes and special ids.
@@ -88,7 +88,7 @@ class Teacher(Protocol):
   """
 
   def encoder(self, like: Any) -> Any:
-    """The teacher's Linen module over the vocabulary of configuration `like`.
+    """Returns the teacher's module over the vocabulary of configuration `like`.
 
     Called whenever the objective is traced, so it must be cheap.
     """
@@ -96,7 +96,7 @@ class Teacher(Protocol):
   def load(
     self, *, vocabulary: Any, rows: int, temperature: float
   ) -> TeacherParameters:
-    """The teacher's parameters, in the order of the student's vocabulary.
+    """Returns the parameters in the order of the student's vocabulary.
 
     Args:
       vocabulary: the student's `Vocabulary`.
@@ -121,7 +121,7 @@ class Objective:
   name: str
 
   def longest_row(self, length: int) -> int:
-    """Tokens of the longest row that the model reads of a stream's rows.
+    """Returns the tokens of the longest row that the model reads.
 
     Args:
       length: tokens of a row of the stream.
@@ -129,17 +129,20 @@ class Objective:
     return length
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """Parameters of its own, boxed with logical axes; {} if none."""
+    """Returns the head's parameters, boxed with logical axes; {} if none.
+
+    `rng` is a key.
+    """
     del model, rng
     return {}
 
   def init_state(self, model, params, vocabulary) -> Any:
-    """State kept from step to step in the train state; () if none."""
+    """Returns the state that is kept between steps; () if none."""
     del model, params, vocabulary
     return ()
 
   def load_state(self, state, *, model, params, vocabulary) -> Any:
-    """The state that a fresh run begins with, from files where it needs any.
+    """Returns the state that a fresh run begins with, loading what it needs.
 
     Called on the host, once, when a run begins; a resumed run takes the state
     from its checkpoint.
@@ -157,10 +160,10 @@ class Objective:
     return state
 
   def start_step(self, params, state) -> Any:
-    """The state as it is when a step begins, before its first micro-batch.
+    """Updates the state at the start of a step, before its micro-batches.
 
-    Part of the jitted step and run once in it, however many micro-batches it
-    has: the place for a momentum update.
+    It is part of the jitted step and runs once, however many micro-batches the
+    step has: the place for a momentum update.
 
     Args:
       params: `{'model': ..., 'heads': ...}`, before the step's update.
@@ -170,7 +173,7 @@ class Objective:
     return state
 
   def __call__(self, model, params, batch, context: Context) -> ObjectiveOutput:
-    """Loss and metrics of one batch.
+    """Computes loss and metrics of one batch.
 
     Args:
       model: the Linen module.
@@ -185,7 +188,7 @@ class Objective:
 
 
 def mean(value: WeightedMean) -> jax.Array:
-  """total / weight, and 0 where the weight is 0."""
+  """Returns total / weight, [] or [languages]; 0 where the weight is 0."""
   return jnp.where(
     value.weight > 0,
     value.total / jnp.where(value.weight > 0, value.weight, 1),

@@ -27,14 +27,14 @@ from xlflax.objectives.row_hashes import fingerprints, same_rows
 
 
 class Direction(enum.Enum):
-  """Which side asks and which one answers."""
+  """Which side of a pair is the query and which one the key."""
 
   BOTH = 'both'  # the mean of the two
   FORWARD = 'forward'  # the first side finds the second
 
 
 class Duplicates(enum.Enum):
-  """What a pair is to another pair that shares a sentence with it."""
+  """Whether pairs that share a sentence are negatives of each other."""
 
   EXCLUDE = 'exclude'  # no negative
   NEGATIVE = 'negative'  # a negative like any other
@@ -48,22 +48,21 @@ class SentenceAlignment(base.Objective):
   Sentence vectors are pooled, optionally projected, and L2-normalised. (PPA
   also normalises before its projection; as that has no biases, the unit
   vector after it is the same.) Each sentence must find its translation among
-  others. A pair with a side without text has weight 0 and is nobody's
+  others. A pair with a side without text has weight 0 and is not a
   negative. The loss is the mean over pairs (and directions).
 
   * In-batch contrast (SimCLR; `queue` None): the others are the sentences of
     all pairs of the global batch. Under gradient accumulation they are those
     of the micro-batch: k micro-batches of B / k pairs are an easier task than
     one batch of B.
-  * Momentum contrast (MoCo, PPA): the first side asks; the second one goes
-    through the key encoder, with dropout as the first one has it and without
-    gradient. The others are the keys in the queue as the step began, the
-    batch's own not among them; then the batch's keys take the places of the
-    oldest ones. k micro-batches are one batch. A stream with `PairOptions`
-    order 'random' lets both encoders see all languages. See
-    `momentum_contrast` for the state.
+  * Momentum contrast (MoCo, PPA): the first side is the query; the second
+    one goes through the key encoder, with the same dropout rate and without
+    gradient. The others are the keys in the queue when the step begins,
+    without the batch's own; then the batch's keys replace the oldest ones. k
+    micro-batches are one batch. A stream with `PairOptions` order 'random' lets
+    both encoders see all languages. See `momentum_contrast` for the state.
 
-  Metrics, per language of the sentence that asks: loss, accuracy (no other
+  Metrics, per language of the query: loss, accuracy (no other
   sentence is more similar than the translation), and tokens of both sides.
 
   Attributes:
@@ -123,7 +122,7 @@ class SentenceAlignment(base.Objective):
       )
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """The projection head's parameters, if there is one.
+    """Returns the projection head's parameters, if it has one; `rng` is a key.
 
     Raises:
       ConfigError: the model has fewer layers than `layer`.
@@ -161,7 +160,7 @@ class SentenceAlignment(base.Objective):
     )
 
   def _vectors(self, model, params, rows, context, rng=None) -> jax.Array:
-    """Unit vectors [N, D] of N rows (of one language, if it has own parts)."""
+    """Returns unit vectors [N, D] of N rows (of one language with sharing)."""
     params = inputs.bind(model, params, rows, context.vocabulary)
     states = inputs.encode(
       model,
@@ -183,7 +182,7 @@ class SentenceAlignment(base.Objective):
     return losses.l2_normalize(vectors)
 
   def _excluded(self, first, second) -> jax.Array | None:
-    """Pairs [B, B] that aren't each other's negatives; symmetric."""
+    """Pairs [B, B] that are not each other's negatives; symmetric."""
     if self.duplicates is Duplicates.NEGATIVE:
       return None
     return same_rows(first[batch_lib.TOKEN_IDS]) | same_rows(

@@ -14,12 +14,12 @@ from xlflax.objectives.masked_lm import MaskedLM
 
 
 class _Rows(NamedTuple):
-  """Rows that one call of the model reads: of a side, or of both.
+  """Rows that one call of the model reads, of one side or both.
 
   Attributes:
-    params: those that read them (`inputs.bind`).
-    batch: what is to be predicted, and what describes it.
-    token_ids: [N, T], what the model sees.
+    params: parameters that read them (`inputs.bind`).
+    batch: the original rows.
+    token_ids: [N, T], the masked rows.
     choice: the chosen tokens.
   """
 
@@ -32,10 +32,10 @@ class _Rows(NamedTuple):
 @registry.register('cross_attention_mlm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CrossAttentionMLM(MaskedLM):
-  """CA-MLM: chosen tokens from the own context, and with the pair's, too.
+  """CA-MLM: predicts tokens from their own side, and also from both sides.
 
-  With x and y the sides of a pair and x̂, ŷ what is left of them by two
-  independent draws of masks (VECO, section 2, equation 1):
+  With x and y the sides of a pair and x̂, ŷ the same after two independent
+  draws of masks (VECO, section 2, equation 1):
 
       L(x, y) = - log P(x | x̂) - log P(y | ŷ)
                 - log P(x | ŷ, x̂) - log P(y | x̂, ŷ)
@@ -59,7 +59,7 @@ class CrossAttentionMLM(MaskedLM):
   name: str = 'ca_mlm'
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """No parameters.
+    """Returns no parameters; checks the model. `rng` is a key.
 
     Raises:
       ConfigError: the model has no cross-attention.
@@ -156,12 +156,12 @@ class CrossAttentionMLM(MaskedLM):
 
 
 def _shown(group: _Rows) -> dict[str, jax.Array]:
-  """The batch as the model sees it."""
+  """Returns the batch as the model sees it."""
   return {**group.batch, batch_lib.TOKEN_IDS: group.token_ids}
 
 
 def _other_sides(groups: list) -> list:
-  """What each group's rows, arrays or None, are paired with."""
+  """Returns the arrays that each group's rows are paired with."""
   if len(groups) == 1:
     return jax.tree.map(two_sided.swap, groups)
   return groups[::-1]

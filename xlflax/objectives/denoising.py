@@ -51,7 +51,7 @@ class SpanCorruption(SequenceToSequence):
 
   @property
   def policy(self) -> span_corruption.SpanPolicy:
-    """Which spans are dropped."""
+    """The policy that chooses the spans to drop."""
     return span_corruption.SpanPolicy(
       noise_density=self.noise_density,
       max_noise_density=self.max_noise_density,
@@ -74,7 +74,7 @@ class SpanCorruption(SequenceToSequence):
 
 
 def _text_length(length: int) -> int:
-  """Tokens of a row between its first and its last, at least one."""
+  """Returns the tokens between a row's first and last one, at least one."""
   return max(length - 2, 1)
 
 
@@ -83,12 +83,12 @@ def _text_length(length: int) -> int:
 class Infilling(SequenceToSequence):
   """Rebuilds a block from masked spans and shuffled sentences (mBART).
 
-  Liu et al. (2020b), section 2.2: 35 % of the words go, in spans of Poisson
-  lengths that one mask symbol each stands for, and the sentences of a block
-  are permuted; the target is the row as it was. The encoder's row ends in the
-  symbol of its language, with which the decoder's begins. Rows are those of
-  Layout.BLOCKS, whose lines end in </s>, or of SENTENCES; a packed row is
-  read as one text.
+  Liu et al. (2020b), section 2.2: 35 % of the words are masked in spans of
+  Poisson lengths, each replaced by one mask symbol, and the sentences of a
+  block are permuted; the target is the original row. The encoder's row ends in
+  the symbol of its language, with which the decoder's begins. Rows are those of
+  Layout.BLOCKS, whose lines end in </s>, or of SENTENCES; a packed row is read
+  as one text.
 
   Attributes:
     mask_ratio: share of the words that is masked.
@@ -108,7 +108,7 @@ class Infilling(SequenceToSequence):
 
   @property
   def policy(self) -> infilling.InfillingPolicy:
-    """Which words are masked."""
+    """The policy that chooses the words to mask."""
     return infilling.InfillingPolicy(
       mask_ratio=self.mask_ratio, poisson_lambda=self.poisson_lambda
     )
@@ -127,7 +127,7 @@ class Infilling(SequenceToSequence):
 
 
 class Predicted(enum.Enum):
-  """Which tokens of the row the decoder is trained to predict."""
+  """The tokens that the decoder is trained to predict."""
 
   MASKED = 'masked'  # those that the encoder does not see as they are
   ALL = 'all'

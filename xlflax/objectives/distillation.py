@@ -24,11 +24,11 @@ class Distillation(base.Objective):
   reads the same masked rows. Of the details, which the paper leaves open:
 
   * Only rows all of whose text is in the teacher's language count.
-  * Tokens are matched by `training.vocabulary_matching.match`. One without a
-    match is the teacher's unknown symbol in its input. Several that match one
-    token of the teacher share its probability evenly.
+  * Tokens are matched by `training.initialization.vocabulary_matching`. A token
+    without a match is the teacher's unknown symbol in its input. Several that
+    match one token of the teacher share its probability evenly.
   * Both distributions are restricted to the student's tokens of text with a
-    match, and renormalised: the loss says nothing of the others. A chosen
+    match, and renormalised: the loss ignores the others. A chosen
     position whose own token has no match is left out.
   * The loss of a position is T^2 KL(teacher || student) at temperature T
     (Hinton et al. 2015), and the batch's the mean over positions.
@@ -84,11 +84,11 @@ class Distillation(base.Objective):
 
   @property
   def _masked_lm(self) -> masked_lm.MaskedLM:
-    """Masks the rows."""
+    """The objective that masks the rows."""
     return masked_lm.masker(self)
 
   def init_state(self, model, params, vocabulary) -> Any:
-    """The shapes of the teacher's part; `load_state` fills them.
+    """Returns zeros in the shapes of the teacher; `load_state` fills them.
 
     Raises:
       RunDirectoryError: the teacher's directory is no run.
@@ -110,7 +110,7 @@ class Distillation(base.Objective):
     }
 
   def load_state(self, state, *, model, params, vocabulary) -> Any:
-    """The teacher, its tokens in the student's order.
+    """Loads the teacher, its tokens in the student's order.
 
     Raises:
       CheckpointError: no such checkpoint.
@@ -156,7 +156,7 @@ class Distillation(base.Objective):
     return languages.index(self.language)
 
   def _teacher_scorer(self, model, token_ids, batch, state, choice):
-    """What the teacher scores the chosen positions with; see `_scorer`."""
+    """Runs the teacher on the chosen positions; see `_scorer`."""
     module = self.teacher.encoder(model.config)
     if token_ids.shape[1] > module.config.max_length:
       raise errors.ConfigError(
@@ -232,7 +232,7 @@ class Distillation(base.Objective):
 
 
 def _place(leaf: jax.Array, value) -> jax.Array:
-  """A host array in the sharding of `leaf`; each device gets its part."""
+  """Puts a host array on devices in the sharding of `leaf`."""
   value = np.asarray(value)
   assert leaf.shape == value.shape, (leaf.shape, value.shape)
   return jax.make_array_from_callback(
@@ -241,7 +241,7 @@ def _place(leaf: jax.Array, value) -> jax.Array:
 
 
 def _scorer(model, params, states, choice):
-  """(hidden [B, K, H], table [R, H], bias [R]) whose product are logits."""
+  """Returns hidden [B, K, H], table [R, H], bias [R], the factors of logits."""
   hidden = inputs.call(
     model, params, 'transform', masking.gather_rows(states, choice.positions)
   )

@@ -67,8 +67,8 @@ class InfillingPolicy:
   def num_slots(self, length: int) -> int:
     """K for rows of `length` words.
 
-    So many lengths fall short of the masked words in less than one row in
-    10^9; the last span is then longer, so that m words are masked always.
+    Fewer than one row in 10^9 needs more lengths to mask m words; its last
+    span is then longer, so that m words are always masked.
     """
     masked = math.ceil(self.mask_ratio * length)
     draws = (masked + 6.5 * math.sqrt(masked) + 20) / self.poisson_lambda
@@ -120,7 +120,7 @@ def _poisson_cdf(mean: float) -> np.ndarray:
 
 
 def _to_front(spans, used):
-  """The used slots of each row before the others, in their order."""
+  """Moves the used slots of each row to its front, in their order."""
   slots = spans.shape[1]
   place = jnp.where(
     used, row_edits.exclusive_sum(used.astype(jnp.int32)), slots
@@ -131,7 +131,7 @@ def _to_front(spans, used):
 
 
 def word_starts(rows, vocabulary: VocabularySpec) -> jax.Array:
-  """bool [B, T]: tokens of text that begin a word.
+  """Returns bool [B, T]: the tokens of text that begin a word.
 
   The first token of text after a special one begins a word too. Every token
   is a word of its own where the vocabulary does not say which begin one.
@@ -148,9 +148,9 @@ def word_starts(rows, vocabulary: VocabularySpec) -> jax.Array:
 
 
 def permute_sentences(rows, rng: jax.Array, vocabulary: VocabularySpec):
-  """Rows `<s> a </s> b c </s>` with their sentences in a random order.
+  """Permutes the sentences of rows `<s> a </s> b c </s>`.
 
-  A sentence is what stands up to and with a </s>. Before: token_ids
+  A sentence ends with its </s>. Before: token_ids
   [[1, 7, 2, 8, 9, 2, 0]]; after: that, or [[1, 8, 9, 2, 7, 2, 0]].
   """
   token_ids = rows[batch_lib.TOKEN_IDS]
@@ -168,7 +168,7 @@ def permute_sentences(rows, rng: jax.Array, vocabulary: VocabularySpec):
 
 
 def apply(rows, word_spans: WordSpans, vocabulary: VocabularySpec):
-  """Rows in which each span of words is one mask symbol.
+  """Replaces each span of words by one mask symbol.
 
   Before: token_ids `<s> a b c d </s>`, gaps [1], spans [2]; after:
   `<s> a <mask> d </s>`. Special symbols stay, also inside a span.

@@ -22,7 +22,7 @@ _OPTIONAL = {
 
 
 class Pooling(enum.Enum):
-  """How a sentence's vector is made of its states."""
+  """How the states of a sentence become its vector."""
 
   MEAN = 'mean'  # over the tokens that are not special
   FIRST = 'first'  # the state of the first position
@@ -32,7 +32,7 @@ class Pooling(enum.Enum):
 
 
 def language_of(batch) -> jax.Array:
-  """Language id of a batch of one language, int32 scalar.
+  """Returns the language id of a batch of one language, int32 scalar.
 
   Over a sharded batch it is that of the whole batch: padding, and rows that
   fill up an evaluation's last batch, have the language id 0.
@@ -41,13 +41,13 @@ def language_of(batch) -> jax.Array:
 
 
 def bind(model, params, batch, vocabulary: VocabularySpec):
-  """The parameters that text of a batch is read with.
+  """Returns the parameters that read the text of a batch.
 
   For a model without a sharing plan these are `params`. Otherwise they are
   those of an ordinary encoder: the shared ones and those of the batch's
   language. Where the language has embeddings of its own, its softmax is over
   its own words and the special symbols: other languages' words get
-  probability 0, where the vocabulary says whose a word is.
+  probability 0, if the vocabulary knows the language of a word.
 
   Args:
     model: the Linen module.
@@ -78,7 +78,7 @@ def call(
   rng: jax.Array | None = None,
   **kwargs,
 ):
-  """`model.method(*args, **kwargs)` with `params['model']`, as `bind` gives.
+  """Calls `model.method(*args, **kwargs)` with `params['model']` of `bind`.
 
   A function serves as a method, too; it takes the bound model first.
   """
@@ -89,14 +89,14 @@ def call(
 
 
 def arguments(batch) -> dict[str, jax.Array]:
-  """The model's keyword arguments from a batch, all but `token_ids`."""
+  """Returns the model's keyword arguments in a batch except `token_ids`."""
   return {name: batch[key] for key, name in _OPTIONAL.items() if key in batch}
 
 
 def encode(
   model, params, batch, *, context, rng: jax.Array, layer: int | None = None
 ) -> jax.Array:
-  """States [B, T, H] of a batch, with dropout in training.
+  """Computes states [B, T, H] of a batch, with dropout in training.
 
   Args:
     model: the Linen module.
@@ -126,7 +126,7 @@ def encode(
 
 
 def pool(states: jax.Array, text: jax.Array, pooling: Pooling) -> jax.Array:
-  """Sentence vectors of states.
+  """Pools states to sentence vectors.
 
   Args:
     states: [B, T, H].
@@ -149,7 +149,7 @@ def pool(states: jax.Array, text: jax.Array, pooling: Pooling) -> jax.Array:
 
 
 def row_languages(batch, vocabulary: VocabularySpec) -> jax.Array:
-  """Language of each row's first token that is text, int [B]."""
+  """Returns the language of each row's first token of text, int [B]."""
   text = masking.is_text(batch, vocabulary)
   first = jnp.argmax(text, axis=1)
   return masking.gather_rows(batch[batch_lib.LANGUAGE_IDS], first[:, None])[

@@ -2,10 +2,10 @@
 
 In chunks, the forward pass goes over parts of the vocabulary with a running
 maximum and sum of exponentials (online log-sum-exp, Milakov & Gimelshein
-2018). The logits of one part exist at a time, and the backward pass computes
-them again; or, on a CPU, they are kept, for parts that fit in its cache are
-faster than the whole. Matrix products take the dtype of `hidden` and
-accumulate in float32.
+2018). Only the logits of one part exist at a time, and the backward pass
+recomputes them. On a CPU they are kept, and the parts only serve to fit its
+cache, which is faster than the whole. Matrix products take the dtype of
+`hidden` and accumulate in float32.
 """
 
 import functools
@@ -25,7 +25,7 @@ _CPU_PART_LOGITS = 2**20
 
 
 class _Chunks(NamedTuple):
-  """How a table of `rows` rows is read in `num_parts` parts of `size` rows.
+  """How a table of `rows` rows is split into `num_parts` parts of `size` rows.
 
   With several groups, the table is that many equal groups of rows, and part i
   has the i-th run of size / groups rows of each group: every part then takes
@@ -95,7 +95,7 @@ class _Chunks(NamedTuple):
 
 
 def _chunks_of(rows: int, chunk_size: int, *, sharded: bool) -> _Chunks:
-  """Parts of at most `chunk_size` rows; in groups if they may be sharded.
+  """Chooses parts of at most `chunk_size` rows, in groups if maybe sharded.
 
   Among the counts of parts that divide `rows`, up to twice the smallest
   possible one, that which allows the most groups is taken: powers of two up
@@ -204,7 +204,7 @@ _whole.defvjp(_whole_forward, _whole_backward)
 def _chunked(
   chunks: _Chunks, keep: bool, hidden, table, bias, labels
 ) -> TokenLoss:
-  """In chunks, whose logits the backward pass is given if `keep`."""
+  """Computes in chunks; keeps their logits for the backward pass if `keep`."""
   return _chunked_forward(chunks, keep, hidden, table, bias, labels)[0]
 
 
@@ -265,7 +265,7 @@ _chunked.defvjp(_chunked_forward, _chunked_backward)
 
 
 def _cpu_chunk_size(num_labels: int, rows: int) -> int | None:
-  """Rows of a part where keeping logits by parts is faster; None elsewhere."""
+  """Returns the rows of a part if parts with kept logits are faster."""
   if jax.default_backend() != 'cpu' or num_labels * rows <= _CPU_WHOLE_LOGITS:
     return None
   return max(_CPU_PART_LOGITS // num_labels, 256)

@@ -1,4 +1,4 @@
-"""Pure losses: arrays in, one loss per row out; the caller weighs and sums."""
+"""Pure losses: arrays in, one loss per row out; the caller weights and sums."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from xlflax.models.masked_scores import MASKED_SCORE
 
 
 class TokenLoss(NamedTuple):
-  """Per row: the loss, and 1.0 where the label has the largest logit.
+  """Per row, the loss and 1.0 if the label has the largest logit, else 0.0.
 
   A tie for the largest logit counts as right. No gradient flows through
   `correct`.
@@ -40,7 +40,7 @@ def cross_entropy(logits: jax.Array, labels: jax.Array) -> TokenLoss:
 
 
 def l2_normalize(vectors: jax.Array, *, epsilon: float = 1e-12) -> jax.Array:
-  """Vectors [..., D] scaled to unit length; a zero vector stays zero.
+  """Scales vectors [..., D] to unit length; a zero vector stays zero.
 
   The squared length is kept above `epsilon`, so the gradient is finite.
   """
@@ -155,7 +155,7 @@ def linear_kl(
   temperature: float,
   slots_per_chunk: int | None = None,
 ) -> TokenLoss:
-  """`kl_divergence` of logits from tied tables, all or some slots at a time.
+  """Computes `kl_divergence` of logits from tables, all or some slots at once.
 
   Args:
     student: hidden [B, K, H], table [R, H], bias [R].

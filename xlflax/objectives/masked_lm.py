@@ -16,7 +16,7 @@ from xlflax.objectives.random_words import RandomWords
 
 
 class Head(enum.Enum):
-  """Which positions the vocabulary is scored at; the loss is the same."""
+  """The positions that logits are computed for; the loss is the same."""
 
   GATHERED = 'gathered'  # the chosen ones only: far cheaper
   EVERY_POSITION = 'every_position'
@@ -29,9 +29,9 @@ class MaskedLM(base.Objective):
 
   The loss is the mean of -log p over the chosen tokens of the batch. Of a
   stream with two sides, each side is a row of its own (PPA, section 4, "repl
-  TLM w/ MLM"). Metrics,
-  per language of the token: loss, perplexity and accuracy over the chosen
-  tokens, and tokens (those of the batch that are not padding).
+  TLM w/ MLM"). Metrics, per language of the token: loss, perplexity and
+  accuracy over the chosen tokens, and tokens (those of the batch that are not
+  padding).
 
   Attributes:
     mask_ratio: share of each row's text tokens that is chosen, or a function
@@ -40,8 +40,8 @@ class MaskedLM(base.Objective):
       scored positions).
     mask_probability: share of the chosen tokens shown as the mask symbol.
     random_probability: share shown as a random word; the rest is shown as is.
-    random_words: which words these are: any of the VOCABULARY, or those of
-      the token's own LANGUAGE (as embeddings that are not shared need).
+    random_words: where these come from: the VOCABULARY, or the words of the
+      token's own LANGUAGE (which embeddings that are not shared need).
     head: where the vocabulary is scored.
     chunk_size: rows of the vocabulary scored at a time; None for all at once.
     name: the objective's name.
@@ -69,7 +69,7 @@ class MaskedLM(base.Objective):
 
   @property
   def policy(self) -> masking.MaskingPolicy:
-    """Which tokens are chosen and what is done to them."""
+    """The policy that chooses tokens and what happens to them."""
     return masking.MaskingPolicy(
       mask_ratio=self.mask_ratio,
       max_mask_ratio=self.max_mask_ratio,
@@ -78,7 +78,7 @@ class MaskedLM(base.Objective):
     )
 
   def mask(self, batch, context: base.Context, rng: jax.Array):
-    """Returns (input ids [B, T], choice with K slots)."""
+    """Returns (masked ids [B, T], choice of K tokens a row); `rng` is a key."""
     choice_rng, word_rng = jax.random.split(rng)
     maskable = masking.is_text(batch, context.vocabulary)
     choice = self.policy(choice_rng, maskable, context.step)
@@ -184,8 +184,9 @@ class MaskedLM(base.Objective):
 @registry.register('translation_lm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationLM(MaskedLM):
-  """TLM: masked language modelling over rows that hold a sentence and its
-  translation (Conneau & Lample 2019, section 3.3).
+  """TLM: MLM over a sentence and its translation in one row.
+
+  Source: Conneau & Lample (2019), section 3.3.
 
   The stream makes the rows (`Layout.PAIRS`); the two sides attend to each
   other, and tokens of both are chosen, together. XLM and PPA choose 15 %,
@@ -205,7 +206,7 @@ _MASKING = (
 
 
 def masker(objective) -> MaskedLM:
-  """What masks rows as the fields of another objective say.
+  """Returns the MLM that masks rows by the fields of another objective.
 
   Raises:
     ConfigError: a field is out of range.

@@ -1,4 +1,4 @@
-"""Masked language modelling's choices: which tokens, what is done to them.
+"""Masking: which tokens are chosen and what the model sees instead.
 
 A policy returns a `Choice` (positions, weights, actions); a source of random
 words returns ids; `apply_choice` puts both together. All of it runs on the
@@ -22,7 +22,7 @@ MaskRatio = float | Callable[[jax.Array], jax.Array]
 
 
 class Action(enum.IntEnum):
-  """What the model sees in place of a chosen token."""
+  """The input in place of a chosen token."""
 
   KEEP = 0
   MASK = 1
@@ -45,7 +45,10 @@ class Choice(NamedTuple):
 
 
 def special_runs(special_ids: tuple[int, ...]) -> list[tuple[int, int]]:
-  """Before: (0, 1, 2, 9); after: [(0, 3), (9, 10)] (start, stop)."""
+  """Returns runs (start, stop) of ids.
+
+  Before: (0, 1, 2, 9); after: [(0, 3), (9, 10)].
+  """
   runs: list[tuple[int, int]] = []
   for i in sorted(set(special_ids)):
     if runs and runs[-1][1] == i:
@@ -86,7 +89,7 @@ def is_present(batch, vocabulary: VocabularySpec) -> jax.Array:
 def uniform_words(
   rng: jax.Array, language_ids: jax.Array, vocabulary: VocabularySpec
 ) -> jax.Array:
-  """Ids drawn uniformly from those that are not special.
+  """Draws ids uniformly from those that are not special.
 
   Any function of this signature can take its place, such as one that draws
   from the words of each position's language.
@@ -117,7 +120,7 @@ def uniform_words(
 
 
 def random_order(rng: jax.Array, first: jax.Array) -> jax.Array:
-  """A random permutation of each row, those of `first` before the others.
+  """Permutes each row at random, positions of `first` before the others.
 
   One uint32 per position is sorted: whether it is in `first`, random bits,
   and the position in the lowest bits. (Sorting keeps a sharded batch where it
@@ -246,7 +249,7 @@ class MaskingPolicy:
 
 
 def gather_rows(array: jax.Array, positions: jax.Array) -> jax.Array:
-  """`array [B, T, ...]` at `positions [B, K]` of each row: [B, K, ...]."""
+  """Returns `array [B, T, ...]` at `positions [B, K]`: [B, K, ...]."""
   return jax.vmap(
     lambda row, index: row.at[index].get(
       unique_indices=True, mode='promise_in_bounds'
@@ -257,7 +260,7 @@ def gather_rows(array: jax.Array, positions: jax.Array) -> jax.Array:
 def scatter_rows(
   array: jax.Array, positions: jax.Array, values: jax.Array
 ) -> jax.Array:
-  """`array [B, T]` with `values [B, K]` put at `positions [B, K]`."""
+  """Returns `array [B, T]` with `values [B, K]` at `positions [B, K]`."""
   return jax.vmap(
     lambda row, index, value: row.at[index].set(
       value, unique_indices=True, mode='promise_in_bounds'
@@ -271,7 +274,7 @@ def apply_choice(
   words: jax.Array,
   vocabulary: VocabularySpec,
 ) -> jax.Array:
-  """The model's input: chosen tokens masked, replaced or kept.
+  """Returns the model's input: chosen tokens masked, replaced or kept.
 
   Before: token_ids [[1, 7, 8, 9, 2]], positions [[1, 3]], actions
   [[MASK, RANDOM]], words [[5, 6]], mask_id 4; after: [[1, 4, 8, 6, 2]].

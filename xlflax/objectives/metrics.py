@@ -1,6 +1,6 @@
 """Metrics as `WeightedMean`s: added up on device or host, finished on the host.
 
-The last part of a metric's name says how it is finished:
+The last part of a metric's name decides how it is reported:
 
 | last part | reported |
 | --- | --- |
@@ -25,7 +25,7 @@ _LARGEST_EXPONENT = 700.0  # exp stays a finite double
 def add(
   a: dict[str, WeightedMean], b: dict[str, WeightedMean]
 ) -> dict[str, WeightedMean]:
-  """The sum of two metric dicts; a name that only one has is kept as it is."""
+  """Adds two dicts of metrics; a name in only one of them stays as it is."""
   both = {
     name: WeightedMean(
       a[name].total + b[name].total, a[name].weight + b[name].weight
@@ -37,7 +37,7 @@ def add(
 
 
 def add_outputs(outputs: Sequence[ObjectiveOutput]) -> ObjectiveOutput:
-  """One output, without a state, for the rows of several."""
+  """Adds outputs, without their states."""
   total, *rest = outputs
   for output in rest:
     loss = WeightedMean(
@@ -54,7 +54,7 @@ def by_language(
   language_ids: jax.Array,
   num_languages: int,
 ) -> WeightedMean:
-  """Sums of weights * values and of weights for each language.
+  """Sums weights * values, and weights, for each language.
 
   A masked reduction, not a scatter: exact in float32, the same bits in every
   run, and no communication but one sum over a sharded batch.
@@ -80,7 +80,7 @@ def by_language(
 def count_by_language(
   present: jax.Array, language_ids: jax.Array, num_languages: int
 ) -> WeightedMean:
-  """Number of true entries of `present` per language, for a `tokens` metric.
+  """Counts true entries of `present` per language, for a `tokens` metric.
 
   Before: present [[1, 1, 0]], language_ids [[2, 2, 0]], 3 languages; after:
   total and weight [0, 0, 2].
@@ -104,7 +104,7 @@ def _finish(name: str, total: float, weight: float) -> float:
 def finalize(
   metrics: dict[str, WeightedMean], languages: tuple[str, ...]
 ) -> dict[str, float]:
-  """Plain numbers of summed metrics, on the host, in float64.
+  """Turns summed metrics into plain numbers, on the host, in float64.
 
   Before: `{'mlm/loss': WeightedMean([6., 0., 1.], [3., 0., 1.])}` with
   languages `('en', 'de', 'fr')`; after:
@@ -116,7 +116,7 @@ def finalize(
 
   Returns:
     name -> number over all languages, and name/code -> number of that
-    language. What has weight 0 is left out.
+    language. Metrics of weight 0 are left out.
 
   Raises:
     ValueError: a metric's length is not the number of languages.

@@ -1,4 +1,4 @@
-"""Several objectives in one run: which of them each step trains.
+"""Mixtures of objectives: which of them each step trains.
 
 Everything here runs on the host and is a pure function of the settings and
 the step, so a resumed run goes on exactly.
@@ -49,7 +49,7 @@ def _mix(keys: np.ndarray) -> np.ndarray:
 
 
 def _shares(weights: tuple[float, ...], block: int) -> tuple[int, ...]:
-  """`block` steps given out by largest remainder, at least one to each.
+  """Distributes `block` steps by largest remainder, at least one to each.
 
   Before: weights (2, 1), block 10; after: (7, 3).
   """
@@ -103,7 +103,7 @@ def _drawn(counts: tuple[int, ...], seed: int, block: int) -> np.ndarray:
 @registry.register('objective_mixture')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObjectiveMixture:
-  """Entries, and the rule by which steps are given to them.
+  """Entries, and the rule that gives steps to them.
 
   Attributes:
     entries: at least one.
@@ -172,7 +172,7 @@ class ObjectiveMixture:
 
   @property
   def _cycle(self) -> tuple[tuple[int, ...], ...]:
-    """The pattern, all of it groups."""
+    """The pattern as groups."""
     pattern = range(len(self.entries)) if self.pattern is None else self.pattern
     return tuple(
       (group,) if isinstance(group, int) else tuple(group) for group in pattern

@@ -1,6 +1,6 @@
 """Momentum contrast: a slow copy of the encoder and a queue of its keys.
 
-MoCo (He et al. 2020, section 3), as PPA takes it for sentence pairs (Pan et
+MoCo (He et al. 2020, section 3), as PPA uses it for sentence pairs (Pan et
 al. 2021, section 2.1). The functions are pure; the state is a dict:
 
 | key | content |
@@ -77,7 +77,7 @@ def _query_encoder(params, name: str) -> dict[str, Any]:
 def initial_state(
   queue: MomentumQueue, params, *, name: str, dim: int, with_prints: bool
 ) -> dict[str, Any]:
-  """f_k a copy of f_q, the queue full of random unit vectors, as in MoCo.
+  """Returns f_k as a copy of f_q and a queue of random unit vectors (MoCo).
 
   Args:
     queue: the settings.
@@ -101,7 +101,7 @@ def initial_state(
 def start_step(
   queue: MomentumQueue, params, state, *, name: str
 ) -> dict[str, Any]:
-  """The momentum update (He et al., equation 2), once per step.
+  """Applies the momentum update (He et al., equation 2), once per step.
 
   It comes before the step's keys are made and takes the parameters of f_q
   from before the step's update, as in MoCo's algorithm 1.
@@ -121,7 +121,7 @@ def start_step(
 def enqueue(
   state, new, valid: jax.Array, context: base.Context
 ) -> dict[str, Any]:
-  """The state with a micro-batch's keys in the place of the oldest ones.
+  """Replaces the oldest keys of the queue by those of a micro-batch.
 
   A step fills the next B slots in the order of the global batch's pairs, in
   whatever micro-batches they come. The slot of a pair that is not valid is
@@ -178,11 +178,11 @@ def info_nce(
 
   Args:
     queries: [B, D].
-    keys: [B, D]; row i is the positive of query i and nobody's negative.
+    keys: [B, D]; row i is the positive of query i and never a negative.
     negatives: [K, D].
     temperature: t > 0.
     weights: [B]; a row of weight 0 has loss 0.
-    excluded: bool [B, K] or None; True takes negative j from query i.
+    excluded: bool [B, K] or None; True ignores negative j for query i.
 
   Returns:
     Float32 [B] each: the loss, and 1 where no negative is more similar.

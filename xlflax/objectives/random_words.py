@@ -78,7 +78,7 @@ def _counts(vocabulary: VocabularySpec) -> np.ndarray:
       if not count
     ]
     raise errors.VocabularyError(
-      'Random words of its own language can not be drawn for each token',
+      'Random words of its own language cannot be drawn for each token',
       got=f'no word of {", ".join(none)}'
       if none
       else 'a vocabulary that all languages have in common',

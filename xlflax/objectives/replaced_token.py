@@ -1,4 +1,4 @@
-"""Replaced-token detection: a generator replaces, the model finds where."""
+"""Replaced-token detection: the model finds the tokens of a generator."""
 
 import dataclasses
 import enum
@@ -24,7 +24,7 @@ from xlflax.objectives import (
 )
 from xlflax.objectives.linear_cross_entropy import linear_cross_entropy
 
-# Tables that a generator can have in common with the model.
+# Tables that a generator can share with the model.
 _SHARED = ('token', 'position')
 
 
@@ -36,11 +36,11 @@ class GeneratorEmbeddings(enum.Enum):
 
 
 class _Replaced(NamedTuple):
-  """What the generator made of a batch.
+  """A batch after the generator replaced tokens.
 
   Attributes:
-    token_ids: int32 [B, T], with its draws in the chosen places.
-    loss: its cross-entropy at the chosen places, [B, K].
+    token_ids: int32 [B, T], with its draws at the chosen positions.
+    loss: its cross-entropy at the chosen positions, [B, K].
     correct: whether the original was its first choice, [B, K].
     weights: [B, K].
     languages: int32 [B, K].
@@ -60,9 +60,9 @@ class ReplacedTokenDetection(base.Objective):
 
   A generator, an encoder of its own size, is trained by masked language
   modelling. Its draws (no gradient flows through them) replace the chosen
-  tokens, and the model says of each token, special symbols included, whether
-  it is another than the original; a draw that hits the original counts as
-  not replaced. Over rows of one language it is XLM-E's multilingual task,
+  tokens, and the model predicts for each token, special symbols included,
+  whether it differs from the original; a draw that equals the original counts
+  as not replaced. Over rows of one language it is XLM-E's multilingual task,
   over translation pairs (`Layout.PAIRS`) its translation task.
 
   loss = generator_weight * mean over chosen tokens of -log p
@@ -77,7 +77,7 @@ class ReplacedTokenDetection(base.Objective):
 
   Attributes:
     generator: its hyper-parameters; sizes of the vocabulary are filled in.
-      It has no cross-attention, even if the model does: it has no use for it.
+      It has no cross-attention, even if the model does.
     mask_ratio: share of each row's text tokens that is chosen, or a function
       of the step.
     max_mask_ratio: bound of a scheduled ratio.
@@ -123,10 +123,10 @@ class ReplacedTokenDetection(base.Objective):
     )
 
   def generator_module(self, model) -> encoder.Encoder:
-    """The generator, with the sizes that the model's vocabulary determines.
+    """Returns the generator with the sizes of the model's vocabulary.
 
     Raises:
-      ConfigError: the two can't share embeddings.
+      ConfigError: the two cannot share embeddings.
       VocabularyError: its config states another size than the model's.
     """
     config, theirs = self.generator, model.config
@@ -169,7 +169,7 @@ class ReplacedTokenDetection(base.Objective):
       mine, others = getattr(config, field), getattr(theirs, field)
       if mine != others:
         raise errors.ConfigError(
-          'The generator can not share the embeddings of the model',
+          'The generator cannot share the embeddings of the model',
           got=f'{field} {mine} in the generator, {others} in the model',
           expected=f'one {field}',
           where=f'objective {self.name!r}',
@@ -177,8 +177,11 @@ class ReplacedTokenDetection(base.Objective):
         )
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """{'generator': ..., 'discriminator': ...}; raises as
-    `generator_module` does."""
+    """Makes {'generator': ..., 'discriminator': ...} from the key `rng`.
+
+    Raises:
+      ConfigError, VocabularyError: see `generator_module`.
+    """
     generator_rng, head_rng = jax.random.split(rng)
     generator = models_api.init_params(
       self.generator_module(model), generator_rng
@@ -195,7 +198,7 @@ class ReplacedTokenDetection(base.Objective):
     return {'generator': generator, 'discriminator': head}
 
   def _generator_params(self, params) -> dict[str, Any]:
-    """As the objective's helpers take them: {'model': ...}."""
+    """Returns the generator's parameters as {'model': ...}."""
     own = params['heads'][self.name]['generator']
     if self.embeddings is GeneratorEmbeddings.SEPARATE:
       return {'model': own}

@@ -7,17 +7,17 @@ from xlflax.data import batch as batch_lib
 
 
 def take(array: jax.Array, index: jax.Array) -> jax.Array:
-  """`array [B, N]` at `index [B, K]` of each row, held within the row.
+  """Returns `array [B, N]` at `index [B, K]`, clipped to the row.
 
-  Unlike `masking.gather_rows` it may name a place more than once.
+  Unlike in `masking.gather_rows`, an index may occur more than once.
   """
   return jax.vmap(lambda row, i: row.at[i].get(mode='clip'))(array, index)
 
 
 def add(length: int, index: jax.Array, values: jax.Array) -> jax.Array:
-  """int32 [B, length] of sums: `values [B, K]` added at `index [B, K]`.
+  """Adds `values [B, K]` at `index [B, K]`: int32 [B, length].
 
-  What lies beyond the row is dropped (use `length` to drop a value).
+  Values beyond the row are dropped (use `length` to drop a value).
   """
   zeros = jnp.zeros((index.shape[0], length), jnp.int32)
   return jax.vmap(lambda row, i, value: row.at[i].add(value, mode='drop'))(
@@ -26,27 +26,27 @@ def add(length: int, index: jax.Array, values: jax.Array) -> jax.Array:
 
 
 def put(array: jax.Array, index: jax.Array, values: jax.Array) -> jax.Array:
-  """`array [B, N]` with `values [B, K]` at `index`; beyond it: dropped."""
+  """Puts `values [B, K]` at `index` of `array [B, N]`; drops those beyond."""
   return jax.vmap(lambda row, i, value: row.at[i].set(value, mode='drop'))(
     array, index, values
   )
 
 
 def exclusive_sum(array: jax.Array) -> jax.Array:
-  """Sum of what stands before each place of a row: [B, N] -> [B, N]."""
+  """Sums the values before each position of a row: [B, N] -> [B, N]."""
   return jnp.cumsum(array, axis=1) - array
 
 
 def columns(length: int) -> jax.Array:
-  """0 .. length - 1, int32 [1, length]."""
+  """Returns 0 .. length - 1, int32 [1, length]."""
   return jnp.arange(length, dtype=jnp.int32)[None, :]
 
 
 def one_text(rows):
-  """Rows whose segments are one, with running positions.
+  """Merges the segments of rows into one, with running positions.
 
   Before: segment_ids [[1, 1, 2, 0]], positions [[0, 1, 0, 0]]; after:
-  [[1, 1, 1, 0]] and [[0, 1, 2, 0]]. Rows of one segment are as they were.
+  [[1, 1, 1, 0]] and [[0, 1, 2, 0]]. Rows of one segment do not change.
   """
   if batch_lib.SEGMENT_IDS not in rows:
     return rows
@@ -59,7 +59,7 @@ def one_text(rows):
 
 
 def make(token_ids: jax.Array, lengths: jax.Array, languages: jax.Array):
-  """Rows of one segment each, as `xlflax.data.batch` documents them.
+  """Makes rows of one segment each, as `xlflax.data.batch` documents them.
 
   Args:
     token_ids: int32 [B, L].

@@ -1,4 +1,4 @@
-"""Hashes of token rows: which sentences of a batch are the same."""
+"""Hashes of token rows, to find equal sentences in a batch."""
 
 import jax
 import jax.numpy as jnp

@@ -41,7 +41,7 @@ class SequenceToSequence(base.Objective):
   Attributes:
     label_smoothing: e in [0, 1); see `teacher_forcing.score`.
     decoder_start: the decoder's first input.
-    source_symbols: what the encoder's rows begin and end with.
+    source_symbols: the first and last symbols of the encoder's rows.
     chunk_size: rows of the vocabulary scored at a time; None for all at once.
     name: the objective's name.
   """
@@ -71,7 +71,7 @@ class SequenceToSequence(base.Objective):
   def rows(
     self, batch, context: base.Context, rng: jax.Array
   ) -> tuple[Any, Any, jax.Array | None]:
-    """What encoder and decoder are given.
+    """Makes the rows of encoder and decoder.
 
     Args:
       batch: as `xlflax.data.batch` documents.
@@ -85,7 +85,7 @@ class SequenceToSequence(base.Objective):
     raise NotImplementedError
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """No parameters of its own.
+    """Returns no parameters; checks the model. `rng` is a key.
 
     Raises:
       ConfigError: the model has no decoder.
@@ -166,7 +166,7 @@ class SequenceToSequence(base.Objective):
 
 
 def with_symbols(rows, symbols: SourceSymbols, vocabulary):
-  """Rows `<s> x </s>` with other special symbols.
+  """Replaces the special symbols of rows `<s> x </s>`.
 
   Before, for LANGUAGE_LAST: token_ids [[1, 7, 2, 0]] of a language with
   symbol 5; after: [[7, 2, 5, 0]].

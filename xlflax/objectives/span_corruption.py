@@ -1,4 +1,4 @@
-"""Which spans are dropped, and the rows that are left (Raffel et al. 2020).
+"""Span corruption (Raffel et al. 2020): spans, and the rows without them.
 
 A policy draws the lengths of spans; `apply` writes inputs and targets. All of
 it runs on the device with static shapes.
@@ -35,7 +35,7 @@ class Spans(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanPolicy:
-  """Draws spans: exactly so many tokens in exactly so many spans per row.
+  """Draws a fixed number of tokens in a fixed number of spans per row.
 
   Of n tokens of text, m = round(noise_density * n) are dropped, at least one
   and not all, in round(m / mean_span_length) spans, at least one. Each way to
@@ -168,14 +168,14 @@ def _segments(
 def apply(
   rows, spans: Spans, lengths: tuple[int, int], vocabulary: VocabularySpec
 ):
-  """The rows that encoder and decoder are given.
+  """Makes the rows of encoder and decoder.
 
   Before: text `a b c d e`, kept [1, 2], dropped [1, 1]; after: inputs
   `a X c d Y </s>`, targets `<s> X b Y e </s>` with the sentinels X, Y.
 
   Args:
-    rows: token_ids and what there is of segment_ids, [B, T]. What is no text
-      (padding, <s>, the </s> between lines) is left out, as T5 has none.
+    rows: token_ids and perhaps segment_ids, [B, T]. Padding, <s> and the </s>
+      between lines are left out, as T5 has none.
     spans: of `SpanPolicy`.
     lengths: static lengths of inputs and targets.
     vocabulary: has the sentinels.
@@ -246,12 +246,12 @@ def _write(
   length: int,
   vocabulary: VocabularySpec,
 ) -> jax.Array:
-  """Tokens with sentinels among them, then </s>: int32 [B, length].
+  """Writes tokens with sentinels among them, then </s>: int32 [B, length].
 
   Args:
     compact: [B, T], the text of each row.
     sentinels: [K].
-    used: bool [B, K], which spans there are.
+    used: bool [B, K], the slots that hold a span.
     before: [B, K], tokens of this row before the sentinel of span s.
     skipped: [B, K or K + 1], tokens of the other row before this row's next
       token, when s sentinels stand before it.

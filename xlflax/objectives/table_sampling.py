@@ -6,7 +6,7 @@ from jax import lax
 
 
 def _scores(rng, hidden, table, bias) -> jax.Array:
-  """Logits plus Gumbel noise: the largest is a draw from the softmax."""
+  """Returns logits plus Gumbel noise, whose argmax is a draw of the softmax."""
   logits = lax.dot_general(
     hidden,
     table.astype(hidden.dtype),
@@ -25,7 +25,7 @@ def sample_tokens(
   *,
   chunk_size: int | None = None,
 ) -> jax.Array:
-  """One draw per row from softmax(hidden table^T + bias), by Gumbel-max.
+  """Draws one token per row from softmax(hidden table^T + bias) by Gumbel-max.
 
   No gradient flows through it.
 

@@ -27,7 +27,7 @@ class DecoderStart(enum.Enum):
 
 
 class Target(NamedTuple):
-  """What a decoder reads and predicts.
+  """The input and the labels of a decoder.
 
   Attributes:
     rows: the model's arrays, [B, S] each: token_ids are the decoder's input.
@@ -41,10 +41,10 @@ class Target(NamedTuple):
 
 
 class Score(NamedTuple):
-  """Per label, float32 [B, S] each.
+  """Scores of labels, float32 [B, S] each.
 
   Attributes:
-    loss: what is trained: the cross-entropy with smoothed labels.
+    loss: the cross-entropy with smoothed labels, which is trained.
     nll: -log p(label).
     correct: 1 where the label has the largest logit.
   """
@@ -57,7 +57,7 @@ class Score(NamedTuple):
 def start_ids(
   row_languages: jax.Array, start: DecoderStart, vocabulary: VocabularySpec
 ) -> jax.Array:
-  """The decoder's first input for rows of these languages: int32 [B].
+  """Returns the decoder's first input for rows of languages [B]: int32 [B].
 
   Raises:
     VocabularyError: the vocabulary has no symbols of languages.
@@ -75,7 +75,11 @@ def start_ids(
 def language_symbols(
   row_languages: jax.Array, vocabulary: VocabularySpec
 ) -> jax.Array:
-  """The id of each language's symbol, [B] -> int32 [B]; raises as above."""
+  """Returns the ids of languages' symbols, [B] -> int32 [B].
+
+  Raises:
+    VocabularyError: the vocabulary has no symbols of languages.
+  """
   symbols = vocabulary.language_symbol_ids
   if len(symbols) != len(vocabulary.languages) or not symbols:
     raise errors.VocabularyError(
@@ -93,7 +97,7 @@ def shift(
   vocabulary: VocabularySpec,
   scored: jax.Array | None = None,
 ) -> Target:
-  """The decoder's input and labels of target rows.
+  """Makes the decoder's input and labels from target rows.
 
   Before: token_ids [[1, 7, 8, 2, 0]] (`<s> y </s>`), first [5]; after:
   input [[5, 7, 8, 0, 0]], labels [[7, 8, 2, 0, 0]], weights [[1, 1, 1, 0, 0]].
@@ -146,7 +150,7 @@ def decode(
   context,
   rng: jax.Array,
 ) -> jax.Array:
-  """The decoder's states [B, S, H], with dropout in training.
+  """Computes the decoder's states [B, S, H], with dropout in training.
 
   Args:
     model: a module with `encode` and `decode`.
@@ -184,7 +188,7 @@ def score(
   chunk_size: int | None,
   vocab_size: int,
 ) -> Score:
-  """Cross-entropy of labels, smoothed (Szegedy et al. 2016, section 7).
+  """Computes the smoothed cross-entropy (Szegedy et al. 2016, section 7).
 
   With e = label_smoothing, the label has the target probability 1 - e + e / V
   and each other of the V entries e / V:
@@ -193,7 +197,7 @@ def score(
        = -log p(label) + e * (z_label - mean_v z_v)
 
   for logits z. The mean logit is the product with the mean row of the output
-  table, so that the head never holds all logits, in chunks or not.
+  table, so that the head never holds all logits.
 
   Args:
     model: a module with `transform` and `output_table`.

@@ -11,7 +11,7 @@ _Side = dict[str, jax.Array]
 
 
 def sides(batch, *, objective: str) -> tuple[_Side, _Side]:
-  """The two sides of a batch, each with the keys of one row.
+  """Returns the two sides of a batch, each with the keys of one row.
 
   Raises:
     ConfigError: the batch has one side only.
@@ -31,10 +31,10 @@ def sides(batch, *, objective: str) -> tuple[_Side, _Side]:
 
 
 def parts(model, batch) -> list[_Side]:
-  """Batches whose rows are all rows of `batch`, one after the other encoded.
+  """Splits a batch into the parts that are encoded one after the other.
 
-  A one-sided batch is one; the two sides of pairs are one batch of 2B rows, or
-  two where a sharing plan binds parameters side by side.
+  A one-sided batch is one part; the two sides of pairs are one part of 2B
+  rows, or two parts if a sharing plan binds parameters side by side.
   """
   first, second = (
     batch_lib.side(batch, prefix) for prefix in ('', batch_lib.PAIRED)
@@ -47,14 +47,14 @@ def parts(model, batch) -> list[_Side]:
 
 
 def keys(rng: jax.Array, parts: list) -> list[jax.Array]:
-  """A key for each of `parts`; of one part it is `rng` itself."""
+  """Returns a key for each of `parts`; for one part it is `rng` itself."""
   return [rng] if len(parts) == 1 else list(jax.random.split(rng, len(parts)))
 
 
 def interleave(first: _Side, second: _Side) -> _Side:
-  """Both sides in one batch: rows 2b and 2b + 1 are the sides of pair b.
+  """Puts both sides in one batch: rows 2b and 2b + 1 are the sides of pair b.
 
-  Unlike an end-to-end concatenation it moves no row to another device.
+  Unlike a concatenation, it moves no row to another device.
 
   Before: `{'token_ids': [a, b]}` and `{'token_ids': [c, d]}`; after:
   `{'token_ids': [a, c, b, d]}`.
@@ -69,6 +69,6 @@ def interleave(first: _Side, second: _Side) -> _Side:
 
 
 def swap(rows: jax.Array) -> jax.Array:
-  """The other side of each of interleaved rows: [a, c, b, d] -> [c, a, d, b]."""
+  """Exchanges the sides of interleaved rows: [a, c, b, d] -> [c, a, d, b]."""
   pairs = rows.reshape(-1, 2, *rows.shape[1:])
   return pairs[:, ::-1].reshape(rows.shape)

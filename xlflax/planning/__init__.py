@@ -1,1 +1,1 @@
-"""What a compiled, partitioned step holds, sends and costs, before it runs."""
+"""The dry run: memory, communication and cost of a step before it runs."""

@@ -1,9 +1,9 @@
-"""What the backward pass needs of the forward pass: activations in memory.
+"""Activations in memory: values that the backward pass reads.
 
-Read out of the partitioned program, so with each device's own shapes: values
-of the forward pass that an operation of the backward pass reads. State that
-is there anyway, and constants, do not count. XLA may compute cheap ones again
-instead, and keeps others than these for a while.
+They are counted in the partitioned program, which has each device's shapes:
+values of the forward pass that an operation of the backward pass reads, without
+state and constants. XLA may recompute cheap ones, and keeps some others for a
+while.
 """
 
 import functools
@@ -25,10 +25,10 @@ _FORMS = (
 
 
 def kept(module: hlo.Module) -> float:
-  """Bytes of a device that the forward pass keeps for the backward pass.
+  """Returns the bytes that a device keeps for the backward pass.
 
-  Micro-batches are accumulated in a loop: those of one count. Objectives
-  that one step sums are taken to be alive together.
+  Micro-batches run in a loop, so one of them counts. Objectives that one step
+  sums are assumed to be alive together.
   """
 
   @functools.cache
@@ -73,7 +73,7 @@ def _own(module: hlo.Module, computation: hlo.Computation) -> float:
 
 
 def _origin(module, computation, value) -> hlo.Instruction | None:
-  """The array that holds a value; None for arguments and constants."""
+  """Returns the array that holds a value; None for arguments and constants."""
   while True:
     if value.opcode in _FORMS:
       value = computation.instructions[value.operands[0]]
@@ -99,7 +99,7 @@ def _origin(module, computation, value) -> hlo.Instruction | None:
 def _passed_through(
   module, computation, source, index: int
 ) -> hlo.Instruction | None:
-  """What a loop's result is, where its body leaves that element alone."""
+  """Returns the start of a loop's element that its body does not change."""
   if source.opcode == 'tuple':
     return computation.instructions[source.operands[index]]
   if source.opcode != 'while':

@@ -1,4 +1,4 @@
-"""Warnings of a plan: what is kept whole, does not fit, or could be better."""
+"""Warnings of a plan: unsplit arrays, missing memory, better settings."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ _FIRST_BF16 = (8, 0)
 
 
 def of_sharding(setup: setup_lib.Setup, boxed: Any) -> list[str]:
-  """Dimensions that do not divide, and big arrays that nothing splits.
+  """Warns of dimensions that do not divide and of big unsplit arrays.
 
   Args:
     setup: of the run.
@@ -76,7 +76,7 @@ def _kept_whole(whole: partitioning.KeptWhole, leaf: Any) -> str:
 
 
 def _copies(setup: setup_lib.Setup) -> list[str]:
-  """Where nothing is split, all of the state is on each device."""
+  """Warns if every device holds all of the state."""
   count = setup.settings.partitioner.mesh.size
   size = memory.per_device(setup.factory.abstract_sharded)
   if count == 1 or size < 2**30:
@@ -90,7 +90,7 @@ def _copies(setup: setup_lib.Setup) -> list[str]:
 def of_memory(
   machine: machines.Machine, total: float, *, accumulation: int
 ) -> list[str]:
-  """Whether a step fits into a device."""
+  """Warns if a step does not fit into a device."""
   accelerator = machine.accelerator
   if accelerator is None or total <= _FULL * accelerator.memory:
     return []
@@ -110,7 +110,7 @@ def of_memory(
 def of_machine(
   machine: machines.Machine, settings: settings_lib.Settings
 ) -> list[str]:
-  """What the devices can not do."""
+  """Warns of what the devices cannot do."""
   accelerator = machine.accelerator
   if (
     accelerator

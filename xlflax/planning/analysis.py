@@ -30,7 +30,7 @@ _SCHEDULE = 256
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """What one kind of step takes.
+  """The cost of one kind of step.
 
   Attributes:
     share: of all steps.
@@ -41,7 +41,7 @@ class Step:
     batch: bytes of a device's part of the batches.
     activations: what the forward pass keeps, bytes.
     workspace: `memory.workspace`.
-    temporary: what XLA:CPU plans beside arguments and results, bytes.
+    temporary: bytes that XLA:CPU needs besides arguments and results.
     flops: model FLOPs, of all devices.
     tokens: positions of all batches, padding included.
   """
@@ -62,12 +62,12 @@ class Step:
 def make(
   setup: setup_lib.Setup, machine: machines.Machine, choice: attention.Choice
 ) -> dict[str, Any]:
-  """Memory, collectives, times and warnings on a described machine.
+  """Returns memory, collectives, times and warnings on a described machine.
 
   Args:
     setup: of the run, on devices that stand in for the machine's.
-    machine: what is planned for.
-    choice: of attention there; the setup's own is plain.
+    machine: the machine to plan for.
+    choice: of attention on it; the setup itself has plain attention.
 
   Returns:
     'machine', 'memory' and 'sharding' (bytes per device), 'steps' (each kind
@@ -149,7 +149,7 @@ def _step(setup: setup_lib.Setup, active, machine, choice, share) -> Step:
 
 
 def _memory(setup, steps, machine) -> dict[str, int]:
-  """Bytes per device; 'total' leaves out what the others stand for.
+  """Returns bytes per device and their total.
 
   On a CPU XLA's own figure of temporary memory is right. For others it is
   stated, but what counts are gradients, activations and workspace.
@@ -175,7 +175,7 @@ def _memory(setup, steps, machine) -> dict[str, int]:
 
 
 def _kinds(weighted) -> dict[str, dict[str, float]]:
-  """Kind -> number, bytes of the arrays, bytes sent, in a mean step."""
+  """Returns kind -> number, bytes of arrays and bytes sent in a mean step."""
   found: dict[str, dict[str, float]] = {}
   for share, exchanged in weighted:
     for collective, number in exchanged.items():

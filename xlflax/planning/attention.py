@@ -1,4 +1,4 @@
-"""Which attention the described device would take."""
+"""The attention backend that a described device would use."""
 
 import dataclasses
 from typing import Any
@@ -13,12 +13,12 @@ _XLA = model_config.AttentionBackend.XLA
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-  """What attention will be there.
+  """The attention backend on the described machine.
 
   Attributes:
     backend: its name.
     keeps_scores: whether arrays [..., T, S] are made in memory.
-    advice: how a better one could be had; '' if it can not.
+    advice: how to get a better one; '' if there is none.
   """
 
   backend: str
@@ -29,10 +29,10 @@ class Choice:
 def choose(
   settings: settings_lib.Settings, machine: machines.Machine
 ) -> Choice:
-  """The backend that the model's configuration comes to on a machine.
+  """Chooses the backend of the model's configuration on a machine.
 
   Raises:
-    ConfigError: the configuration asks for one that it can't have there.
+    ConfigError: the configured backend cannot be used there.
   """
   config = settings.model.config
   wanted = getattr(config, 'attention_backend', None)
@@ -65,7 +65,7 @@ def choose(
 
 
 def stand_in(settings: settings_lib.Settings) -> settings_lib.Settings:
-  """The same with plain attention, which compiles everywhere."""
+  """Returns the settings with plain attention, which compiles everywhere."""
   config: Any = settings.model.config
   if not hasattr(config, 'attention_backend'):
     return settings

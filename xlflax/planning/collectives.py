@@ -30,7 +30,7 @@ _PASSED_ON = (
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-  """A kind of exchange.
+  """An exchange between devices.
 
   Attributes:
     kind: one of KINDS.
@@ -73,7 +73,7 @@ class Collective:
     return self.bytes * share * (2 if self.kind == ALL_REDUCE else 1)
 
   def seconds(self, accelerator: accelerators.Accelerator) -> float:
-    """Time at the links' peaks, both kinds of link busy at once."""
+    """Seconds at the links' peaks, both kinds of link busy at once."""
     inside = self.sent if self.size > self.nodes else 0
     return max(
       inside / accelerator.inside, self.sent_outside / accelerator.outside
@@ -86,7 +86,7 @@ Counts = collections.Counter[Collective]
 def count(
   module: hlo.Module, *, devices: int, per_node: int
 ) -> tuple[Counts, int]:
-  """The collectives of one run of a module, as each device takes part.
+  """Counts the collectives of a device in one run of a module.
 
   An all-reduce of which each device only keeps a part is a reduce-scatter: the
   compilers of GPUs and TPUs make it one.
@@ -97,8 +97,8 @@ def count(
     per_node: device i is in node i // per_node.
 
   Returns:
-    Number of each, loops counted as often as they run; and the number of
-    loops that were counted once, as nothing says how often they run.
+    Number of each, those in loops as often as the loop runs; and the number of
+    loops whose trip count is unknown and that count once.
   """
 
   def measure(computation, instruction):
@@ -123,7 +123,7 @@ def _parts(
   size: int,
   nodes: int,
 ):
-  """A collective for each array that is exchanged."""
+  """Returns a collective for each array that is exchanged."""
   kind = instruction.opcode.removesuffix('-start')
   for i, name in enumerate(instruction.operands):
     array = computation.instructions[name].arrays[0]
@@ -147,7 +147,7 @@ def _parts(
 
 
 def _is_scattered(computation, instruction, index: int, size: int) -> bool:
-  """Whether devices read only their own parts of an all-reduce's result."""
+  """Returns whether devices read only their part of an all-reduce's result."""
   readers = list(computation.users[instruction.name])
   if instruction.is_tuple:
     readers = [
@@ -164,7 +164,7 @@ def _is_scattered(computation, instruction, index: int, size: int) -> bool:
 
 
 def _is_own_part(computation, reader, size: int) -> bool:
-  """A dynamic-slice of one part in `size`, or a smaller one."""
+  """Returns whether a dynamic-slice has at most one part in `size`."""
   if reader.opcode != 'dynamic-slice':
     return False
   whole = computation.instructions[reader.operands[0]].arrays[0].size

@@ -1,4 +1,4 @@
-"""Replica groups of a collective: who exchanges with whom."""
+"""Replica groups of a collective: the devices that exchange data."""
 
 import math
 import re
@@ -20,16 +20,17 @@ _AXIS = re.compile(r"'([^']+)'(?:=(\d+)|:\((\d+)\)(\d+))?")
 
 
 def of(attributes: str, devices: int) -> np.ndarray:
-  """Groups [number, size] of device ids.
+  """Returns the groups [number, size] of device ids.
 
   Args:
     attributes: of the instruction: `replica_groups={{0,1},{2,3}}`,
-      `[2,4]<=[4,2]T(1,0)`, `mesh['a'=2,'b'=4] {'b'}` (there may be `device_ids=([4,2]T(1,0))` between), or the
-      `source_target_pairs` of a permutation, each a group of two.
-    devices: how many there are; all are one group where nothing is said.
+      `[2,4]<=[4,2]T(1,0)`, `mesh['a'=2,'b'=4] {'b'}` (perhaps with
+      `device_ids=([4,2]T(1,0))` between), or the `source_target_pairs` of a
+      permutation, each a group of two.
+    devices: how many there are; all are one group without attributes.
 
   Raises:
-    ValueError: it is said in a form that is not known.
+    ValueError: the groups have an unknown form.
   """
   if match := (_LISTED.search(attributes) or _PAIRS.search(attributes)):
     return np.array(
@@ -53,7 +54,7 @@ def of(attributes: str, devices: int) -> np.ndarray:
 
 
 def _of_mesh(axes: str, ids: str | None, chosen: str) -> np.ndarray:
-  """Groups along some axes of a mesh, or along parts `'a':(2)4` of them."""
+  """Returns groups along axes of a mesh, or along parts `'a':(2)4` of them."""
   sizes = {m.group(1): int(m.group(2)) for m in _AXIS.finditer(axes)}
   order = np.arange(math.prod(sizes.values()))
   if ids and (tiles := _TILES.fullmatch(ids)):

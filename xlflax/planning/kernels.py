@@ -1,10 +1,10 @@
-"""Work of one device in a step: products, and traffic of its memory.
+"""Work of one device in a step: products, and memory traffic.
 
 XLA fuses element-wise operations into what reads them, up to the operands of
-products, collectives and loops, which are written out. So are counted: what
-each product reads and writes; and for everything else that is written out,
-its bytes and those of the written values that it is computed from. Data that
-stay in caches, and kernels that XLA fuses less well, are not modelled.
+products, collectives and loops, which are written out. So this counts what
+each product reads and writes, and for everything else that is written out its
+bytes and those of the written values that it is computed from. Data that stay
+in caches, and kernels that XLA fuses less well, are not modelled.
 """
 
 import math
@@ -79,10 +79,10 @@ _APART = frozenset(
 
 
 def measure(accelerator: accelerators.Accelerator | None):
-  """For `loops.Walk`: flops, bytes and seconds of one instruction.
+  """Returns flops, bytes and seconds of one instruction, for `loops.Walk`.
 
   Args:
-    accelerator: whose rates the seconds are at; None leaves them out. Each
+    accelerator: gives the rates for seconds; None leaves them out. Each
       product takes the longer of arithmetic and memory. Float32 products
       count at half the rate on GPUs (TF32), and at the full one on TPUs.
   """
@@ -125,7 +125,7 @@ def _rate(accelerator, computation, dot) -> float:
 
 
 def _flops(computation: hlo.Computation, dot: hlo.Instruction) -> float:
-  """2 for each multiplication and addition."""
+  """Returns the FLOPs of a product: 2 for each multiplication and addition."""
   left, right = (
     computation.operands(dot)
     if len(set(dot.operands)) > 1
@@ -146,7 +146,7 @@ def _flops(computation: hlo.Computation, dot: hlo.Instruction) -> float:
 def _traffic(
   computation: hlo.Computation, instruction: hlo.Instruction
 ) -> float:
-  """Bytes read and written for an instruction that is no product."""
+  """Returns bytes read and written by an instruction other than a product."""
   if not _is_written(computation, instruction):
     return 0
   if instruction.opcode == 'dynamic-update-slice':
@@ -169,7 +169,7 @@ def _traffic(
 def _is_written(
   computation: hlo.Computation, instruction: hlo.Instruction
 ) -> bool:
-  """Whether it becomes an array in memory (products aside)."""
+  """Returns whether an instruction other than a product is written out."""
   if instruction.opcode in _FREE or instruction.opcode == 'dot':
     return False
   if instruction.opcode in _WRITTEN:
@@ -192,12 +192,12 @@ def _escapes(computation, instruction) -> bool:
 
 
 def reads(computation: hlo.Computation, value: hlo.Instruction) -> bool:
-  """Whether any array in memory goes into a value: not into constants."""
+  """Returns whether a value is computed from any array in memory."""
   return bool(_read(computation, [value]))
 
 
 def _read(computation: hlo.Computation, values) -> float:
-  """Bytes of the written arrays that values are computed from."""
+  """Returns the bytes of written arrays that values are computed from."""
   return sum(
     i.bytes for i in {s.name: s for s in _sources(computation, values)}.values()
   )

@@ -13,11 +13,11 @@ _PASSED_ON = ('copy', 'convert', 'bitcast')
 def trip_count(
   module: hlo.Module, computation: hlo.Computation, loop: hlo.Instruction
 ) -> int | None:
-  """Iterations of a `while`; None where the text does not say.
+  """Returns the trip count of a `while`; None if the text does not tell it.
 
-  XLA writes it down once its annotator ran; before, it is the constant that
-  the condition compares the counter with, as `lax.scan` and a `fori_loop` of
-  known bounds have it: from a constant, by one.
+  XLA's annotator writes it into the text. Before that, it is the constant that
+  the condition compares the counter with, if the counter grows from a constant
+  by one, as in `lax.scan` and a `fori_loop` of known bounds.
   """
   known = re.search(r'known_trip_count"?:\{"n":"(\d+)"', loop.attributes)
   if known:
@@ -36,7 +36,7 @@ def trip_count(
 
 
 def _first_value(computation, loop, index: int) -> int | None:
-  """The constant that an element of the loop's state begins with."""
+  """Returns the constant that an element of a loop's state starts from."""
   state = computation.instructions[loop.operands[0]]
   if state.opcode != 'tuple':
     return None
@@ -49,14 +49,14 @@ Counts = collections.Counter[Any]
 
 
 class Walk:
-  """Sums a measure over all that a module runs, loops as often as they do.
+  """Sums a measure over all instructions that a module runs, with trip counts.
 
-  Of a conditional's branches the one with the largest sum counts. The insides
-  of fusions and of reductions are not looked at.
+  The branch of a conditional with the largest sum counts. The walk does not
+  enter fusions and reductions.
 
   Attributes:
-    unknown_loops: how many loops were counted once as their number of
-      iterations is not known.
+    unknown_loops: how many loops count once because their trip count is
+      unknown.
   """
 
   def __init__(
@@ -70,7 +70,7 @@ class Walk:
     self.unknown_loops = 0
 
   def total(self, computation: hlo.Computation | None = None) -> Counts:
-    """Key -> sum, from the entry or another computation on."""
+    """Returns key -> sum, from the entry or another computation on."""
     computation = computation or self._module.entry
     if computation.name not in self._known:
       counts: Counts = collections.Counter()

@@ -10,17 +10,17 @@ from xlflax.training import state as state_lib
 
 
 def per_device(tree: Any) -> int:
-  """Bytes of the largest shard of each array of a tree, summed."""
+  """Sums the bytes of the largest shard of each array of a tree."""
   return sum(shard_bytes(leaf) for leaf in jax.tree.leaves(tree))
 
 
 def shard_bytes(leaf: Any) -> int:
-  """Bytes of one device's part of an array that has a sharding."""
+  """Returns the bytes of one device's part of a sharded array."""
   return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
 
 
 def of_state(state: state_lib.TrainState) -> dict[str, int]:
-  """Bytes per device of parameters, optimizer and other state."""
+  """Returns bytes per device of parameters, optimizer and other state."""
   return {
     'parameters': per_device(state.params),
     'optimizer': per_device(state.opt_state),
@@ -29,7 +29,7 @@ def of_state(state: state_lib.TrainState) -> dict[str, int]:
 
 
 def split(state: state_lib.TrainState) -> dict[str, int]:
-  """How much of the state all of the FSDP and tensor axes split.
+  """Returns how much of the state all of the FSDP and tensor axes split.
 
   Returns:
     'split': bytes per device of arrays that are split as often as these axes
@@ -51,7 +51,7 @@ def split(state: state_lib.TrainState) -> dict[str, int]:
 
 
 def workspace(module: hlo.Module) -> float:
-  """Bytes of the two largest arrays that one operation makes.
+  """Returns the bytes of the two largest arrays that one operation makes.
 
   While it runs, a step holds gathered weights, whole gradients before they
   are reduced, logits and their gradient; two of these at a time. Stacks over

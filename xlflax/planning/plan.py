@@ -41,7 +41,7 @@ def make(settings: settings_lib.Settings) -> dict[str, Any]:
 
 
 def _described(setup: setup_lib.Setup) -> dict[str, Any]:
-  """What does not depend on the compiled steps; opens the data."""
+  """Describes all but the compiled steps; opens the data."""
   settings = setup.settings
   if setup.vocabulary is None:
     logging.info(
@@ -91,7 +91,7 @@ def _parameters(setup: setup_lib.Setup) -> dict[str, Any]:
 
 
 def _memory(setup: setup_lib.Setup) -> dict[str, int]:
-  """Bytes per device: state by kind, and what the largest step adds."""
+  """Returns bytes per device: state by kind, and of the largest step."""
   state = setup.factory.abstract_sharded
   most = {'batch': 0, 'temporary': 0}
   with setup.settings.partitioner.scope():
@@ -108,7 +108,7 @@ def _memory(setup: setup_lib.Setup) -> dict[str, int]:
 
 
 def _time(setup: setup_lib.Setup) -> dict[str, Any]:
-  """FLOPs of a step, and an estimate of its time."""
+  """Returns the FLOPs of a step, and an estimate of its time."""
   objectives = setup.settings.objectives
   kinds = [objectives.active(step) for step in range(256)]
   each = {kind: setup.flops(kind) for kind in set(kinds)}
@@ -134,7 +134,7 @@ def _time_measured(flops: float) -> dict[str, Any]:
 
 
 def _time_there(result: dict[str, Any]) -> dict[str, Any]:
-  """The expected time of a step on the described machine."""
+  """Returns the expected time of a step on the described machine."""
   if not result['roofline']:
     return _time_measured(result['flops_per_step'])
   return {
@@ -145,7 +145,7 @@ def _time_there(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stream(loader, total_steps: int) -> list[dict[str, Any]]:
-  """A row per task: sizes, share, and how much of it the run will see."""
+  """Returns a row per task: sizes, share, and how much of it the run sees."""
   rows = []
   for task in loader.statistics():
     seen = task.rate * total_steps * loader.stream.batch_size

@@ -1,10 +1,10 @@
-"""Compiles a step for described devices, and reads what XLA made of it.
+"""Compiles a step for described devices and reads the partitioned program.
 
-The text that is analysed is that right after XLA's SPMD partitioner, which is
-the same for all platforms: each device's own shapes, and the collectives.
-What the CPU backend does to it afterwards is its own: it computes bfloat16
-products in float32 (and then gathers weights in float32), and does not turn
-an all-reduce of which every device keeps a part into a reduce-scatter.
+The text comes from right after XLA's SPMD partitioner, where it is the same for
+all platforms: each device's shapes, and the collectives. The later passes are
+the CPU's own: they compute bfloat16 products in float32 (and then gather
+weights in float32), and do not turn an all-reduce of which every device keeps a
+part into a reduce-scatter.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class Program:
 def compiled(jitted: Any, *arguments) -> Program:
   """Lowers and compiles a jitted function for abstract arguments.
 
-  The persistent compilation cache must be off: what comes from there is not
+  The persistent compilation cache must be off: a cached program is not
   partitioned again.
 
   Raises:
@@ -71,7 +71,7 @@ def compiled(jitted: Any, *arguments) -> Program:
 
 
 def _partitioned(folder: str) -> str:
-  """What the partitioner left."""
+  """Returns the text that the partitioner wrote."""
   for name in _PASSES:
     files = sorted(pathlib.Path(folder).glob(f'*after_{name}.before*.txt'))
     if files:
@@ -86,17 +86,17 @@ def _partitioned(folder: str) -> str:
 
 @contextlib.contextmanager
 def on(machine: machines.Machine) -> Iterator[None]:
-  """Code that asks for JAX's default backend is told the machine's.
+  """Makes the machine's platform JAX's default backend, as code sees it.
 
-  So the step is traced as it will be there, while CPU devices stand in. For
-  processes that only plan: it holds for all threads.
+  The step is then traced as on the machine while CPU devices stand in. It holds
+  for all threads, so it is for processes that only plan.
   """
   with mock.patch.object(jax, 'default_backend', lambda: machine.platform):
     yield
 
 
 def stand_in(machine: machines.Machine) -> None:
-  """Has the CPU look like the machine's number of devices.
+  """Makes the CPU look like as many devices as the machine has.
 
   JAX reads these settings when it makes its devices, so nothing may have
   asked for them: a command calls this before all else. `jax_num_cpu_devices`
@@ -115,7 +115,7 @@ def stand_in(machine: machines.Machine) -> None:
     jax.config.update('jax_num_cpu_devices', machine.count)
   if jax.device_count() < machine.count:
     raise errors.ConfigError(
-      'The CPU can not stand in for the devices',
+      'The CPU cannot stand in for the devices',
       got=f'{machine}, after JAX made {jax.device_count()} devices',
       where='--devices',
       fix='plan in a process of its own',

@@ -1,4 +1,4 @@
-"""An HLO module with something left out."""
+"""Rewrites of an HLO module that leave something out."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -46,9 +46,9 @@ def _reached(instructions, root: hlo.Instruction) -> dict[str, hlo.Instruction]:
 
 
 def without_scores(module: hlo.Module, lengths: Iterable[int]) -> hlo.Module:
-  """As if attention kept no scores: arrays [..., T, S] have no bytes.
+  """Removes the bytes of attention scores, arrays [..., T, S].
 
-  Flash attention makes them in parts that stay on the chip.
+  Flash attention computes them in parts that stay on the chip.
 
   Args:
     module: whose attention is plain.

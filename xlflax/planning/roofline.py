@@ -1,4 +1,4 @@
-"""Step time that a machine's data sheet allows, and what to expect of it."""
+"""Roofline: the step time that a data sheet allows, and an expected one."""
 
 import dataclasses
 from typing import Any
@@ -34,7 +34,7 @@ class Times:
 
   @property
   def bound(self) -> float:
-    """No step is faster: all communication is behind computation."""
+    """Lower bound: all communication overlaps with computation."""
     return max(self.device, self.communication)
 
   @property
@@ -43,7 +43,7 @@ class Times:
 
   @property
   def limit(self) -> str:
-    """What bounds the step."""
+    """The resource that bounds the step."""
     if self.communication > self.device:
       return (
         'links between nodes'
@@ -69,7 +69,7 @@ class Times:
 def times(
   machine: machines.Machine, work, exchanged: collectives.Counts
 ) -> Times:
-  """Times of a step.
+  """Computes the times of a step.
 
   Args:
     machine: of accelerators.
@@ -96,7 +96,7 @@ def times(
 def figures(
   machine: machines.Machine, step: Times, *, flops: float, tokens: float
 ) -> dict[str, Any]:
-  """Rates of steps that take such times.
+  """Returns the rates of steps that take these times.
 
   Args:
     machine: of accelerators.

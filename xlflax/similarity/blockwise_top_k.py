@@ -1,7 +1,7 @@
-"""The greatest entries of the rows and columns of a matrix, block by block.
+"""Blockwise top-k: the greatest entries of a matrix's rows and columns.
 
 A limit for each row and column is compared with all entries of a block at once;
-the few that exceed it are merged with what is known.
+the few that exceed it are merged with the best so far.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _STRIPE = 1 << 20  # entries that may all be among the best
 def limits_of_both(
   both: tuple['TopK', 'TopK'], i: int, j: int, block: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """What entries must exceed to be among the best of their row or column.
+  """Returns limits that the best entries of rows and columns exceed.
 
   Args:
     both: the best of all rows, and of all columns.
@@ -42,7 +42,10 @@ def take_both(
   j: int,
   limits: tuple[np.ndarray, np.ndarray],
 ) -> None:
-  """Takes entries of a block into the best of their rows and columns."""
+  """Merges entries of a block into the best of their rows and columns.
+
+  Arguments as of `limits_of_both`, which returned `limits` [rows], [columns].
+  """
   chosen = found.scores > limits[0][found.rows]
   both[0].take(Hits(*(part[chosen] for part in found)), i, j)
   chosen = np.flatnonzero(found.scores > limits[1][found.columns])
@@ -69,12 +72,12 @@ class Hits(NamedTuple):
 def above(
   block: np.ndarray, rows: np.ndarray, columns: np.ndarray | None = None
 ) -> np.ndarray:
-  """Which entries exceed the limit of their row, or that of their column.
+  """Returns which entries exceed the limit of their row or column.
 
   Args:
     block: [N, M].
     rows: [N].
-    columns: [M]; None: rows count only.
+    columns: [M]; None: only rows count.
 
   Returns:
     bool [N, M].
@@ -88,16 +91,16 @@ def above(
 
 
 def stripes(block: np.ndarray) -> Iterator[slice]:
-  """Rows of a block that stay in the processor's cache."""
+  """Yields slices of rows of `block` [N, M] that fit the processor's cache."""
   step = max(1, _CACHED // block.shape[1])
   for start in range(0, len(block), step):
     yield slice(start, start + step)
 
 
 def hits(block: np.ndarray, wanted: np.ndarray) -> Iterator[Hits]:
-  """The entries where a mask is true.
+  """Yields the entries where a mask is true.
 
-  In one piece, or in stripes where much is wanted.
+  In one piece, or in stripes if many are wanted.
 
   Args:
     block: [rows, columns].
@@ -117,10 +120,10 @@ def hits(block: np.ndarray, wanted: np.ndarray) -> Iterator[Hits]:
 
 
 def lower_limits(block: np.ndarray, k: int, *, axis: int = 1) -> np.ndarray:
-  """Limits below the k-th greatest entries along an axis, [other axis].
+  """Returns limits below the k-th greatest entries along an axis.
 
-  So many parts of the block have an entry above them. -inf if the block is
-  too small for parts.
+  At least k of 4 k parts of the block [N, M] have an entry above the limit,
+  [N] or [M]. It is -inf if the block is too small for parts.
   """
   parts = 4 * k
   size = block.shape[axis] // parts
@@ -136,7 +139,7 @@ def lower_limits(block: np.ndarray, k: int, *, axis: int = 1) -> np.ndarray:
 
 
 class TopK:
-  """The k greatest of each of N rows, over blocks of columns."""
+  """The k greatest entries of each of N rows, over blocks of columns."""
 
   def __init__(self, rows: int, k: int):
     self.size = k
@@ -144,11 +147,11 @@ class TopK:
     self.indices = np.zeros((rows, k), np.int64)
 
   def known(self, start: int, count: int) -> np.ndarray:
-    """The least of the best of some rows."""
+    """Returns the k-th best scores of some rows, [count]."""
     return self.scores[start : start + count, -1]
 
   def take(self, found: Hits, first_row: int, first_column: int) -> None:
-    """Takes in entries of a block, of greater columns than those known."""
+    """Merges entries of a block that is to the right of earlier ones."""
     if not found.rows.size:
       return
     places, counts = np.unique(found.rows, return_counts=True)

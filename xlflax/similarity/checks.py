@@ -1,4 +1,4 @@
-"""What every analysis asks of the vectors it is given."""
+"""Checks of the vectors that analyses are given."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ _BLOCK = 1 << 22  # numbers that are looked at together
 
 
 def vectors(array: np.ndarray, name: str) -> np.ndarray:
-  """The array itself, if it is N > 0 finite vectors [N, D].
+  """Returns the array if it is N > 0 finite vectors [N, D].
 
   Raises:
     AnalysisError: another rank, no vector, or a value that is not finite.
@@ -44,7 +44,7 @@ def same_dimension(first: np.ndarray, second: np.ndarray) -> None:
 
 
 def paired(first: np.ndarray, second: np.ndarray) -> None:
-  """Raises AnalysisError unless row i of both sides can belong together."""
+  """Raises AnalysisError unless [N, …] and [M, …] have N = M."""
   if len(first) != len(second):
     raise errors.AnalysisError(
       'Two sides that should be row by row alike have different sizes',

@@ -29,7 +29,7 @@ _SENTENCES = (256, 4096)  # that wait, at least and at most
 
 
 class Layers(enum.Enum):
-  """Which layers of two models are compared."""
+  """The pairs of layers that are compared."""
 
   ALL = 'all'  # every layer of one with every layer of the other
   DIAGONAL = 'diagonal'  # layer i with layer i
@@ -48,7 +48,7 @@ def linear_cka(
   *,
   estimator: Estimator | str = Estimator.BIASED,
 ) -> float:
-  """CKA of two sets of vectors of the same sentences.
+  """Computes the CKA of two sets of vectors of the same sentences.
 
   Args:
     first: [N, D].
@@ -88,8 +88,8 @@ class LayerCKA:
     Args:
       layers: ALL pairs of layers, or the DIAGONAL.
       estimator: BIASED or DEBIASED.
-      dtype: what the products of a batch are computed in, float64 or, three
-        times as fast, float32; sums over batches are float64 in any case.
+      dtype: of the products of a batch: float64 or, three times as fast,
+        float32; sums over batches are always float64.
     """
     self._diagonal = (
       enums.of_value(layers, Layers, where='layers') is Layers.DIAGONAL
@@ -106,7 +106,7 @@ class LayerCKA:
     self.count = 0
 
   def update(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Takes in n sentences.
+    """Adds n sentences.
 
     Args:
       first: states [L, n, D] of one model.
@@ -131,7 +131,7 @@ class LayerCKA:
       self._add(*self._joined())
 
   def result(self) -> np.ndarray:
-    """CKA: [L, M] for all layers, [L] for the diagonal.
+    """Returns the CKA: [L, M] for all layers, [L] for the diagonal.
 
     Raises:
       AnalysisError: fewer than 2 (debiased: 4) sentences.
@@ -170,7 +170,7 @@ class LayerCKA:
     return self._sums.hsic()
 
   def _room(self) -> int:
-    """How many sentences wait until they are enough for fast products."""
+    """Returns how many sentences are collected for one fast product."""
     states = sum(depth * size for depth, size in self._sizes)
     return int(np.clip(_BYTES // (4 * states), *_SENTENCES))
 

@@ -1,7 +1,7 @@
-"""HSIC of layers from products of sentences, for few of them.
+"""HSIC of layers from Gram matrices, for few sentences.
 
-Where there are fewer sentences than some times the features, the Gram matrices
-of all layers [n, n] cost less than the products of all pairs of layers [D, E].
+With few sentences for the number of features, the Gram matrices of all layers
+[n, n] cost less than the products of all pairs of layers [D, E].
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _ENTRIES = 1 << 24  # of the Gram matrices that are in memory together
 def is_cheaper(
   n: int, first: tuple[int, int], second: tuple[int, int], *, diagonal: bool
 ) -> bool:
-  """Whether this takes fewer multiplications than products of features.
+  """Returns whether Gram matrices take fewer multiplications than `cka_sums`.
 
   Args:
     n: sentences.
@@ -43,14 +43,14 @@ def hsic(
   debiased: bool,
   dtype: Any,
 ) -> Hsic:
-  """HSIC up to a factor, from all sentences at once.
+  """Computes HSIC up to a factor, from all sentences at once.
 
   Args:
     first: states [L, n, D] of one model.
     second: states [M, n, E] of the other.
     diagonal: whether layer i is compared with layer i only.
     debiased: whether HSIC is the unbiased estimator.
-    dtype: what products are computed in.
+    dtype: of the products.
   """
   sides = [
     [_centred(layer, dtype) for layer in states] for states in (first, second)
@@ -113,7 +113,7 @@ def _traces(
 
 
 def _correction(x: np.ndarray, y: np.ndarray, diagonal: bool) -> np.ndarray:
-  """What row sums [L, n] and [M, n] add to tr(K L)."""
+  """Returns what row sums [L, n] and [M, n] add to tr(K L)."""
   n = x.shape[1]
   if diagonal:
     totals, product = x.sum(1) * y.sum(1), np.einsum('ln,ln->l', x, y)

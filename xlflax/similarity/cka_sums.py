@@ -1,8 +1,8 @@
-"""HSIC of layers from sums over sentences: memory does not grow with them.
+"""HSIC of layers from sums over batches, in memory that does not grow.
 
-Sums of products of features, batch by batch. What is summed is shifted by the
-mean of the first batch, which HSIC does not notice: sums of products of vectors
-that are far from 0 would lose digits.
+Products of features are summed batch by batch. Vectors are shifted by the mean
+of the first batch, which does not change HSIC: sums of products of vectors far
+from 0 would lose digits.
 """
 
 from collections.abc import Iterator
@@ -39,15 +39,14 @@ class Sums:
     debiased: bool,
     dtype: Any,
   ):
-    """Starts from the first batch, which is not taken in.
+    """Starts from the first batch without adding it.
 
     Args:
       first: states [L, n, D] of one model.
       second: states [M, n, E] of the other.
       diagonal: whether layer i is compared with layer i only.
       debiased: whether HSIC is the unbiased estimator.
-      dtype: what products of a batch are computed in; sums over batches are
-        float64.
+      dtype: of the products of a batch; sums over batches are float64.
     """
     self._count = 0
     self._dtype = dtype
@@ -60,7 +59,7 @@ class Sums:
     )
 
   def add(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Takes in n sentences: [L, n, D] and [M, n, E]."""
+    """Adds n sentences: [L, n, D] and [M, n, E]."""
     x, y = (
       side.shifted(states, self._dtype)
       for side, states in zip(self._sides, (first, second), strict=True)
@@ -96,7 +95,7 @@ class _Side:
     self.squares = np.zeros(len(self.origin))
 
   def shifted(self, states: np.ndarray, dtype: Any) -> _Batch:
-    """Takes in [layers, n, D]; returns it shifted."""
+    """Adds [layers, n, D] and returns it shifted."""
     values, norms = [], []
     for place, layer in enumerate(states):
       found = layer.astype(np.float64)

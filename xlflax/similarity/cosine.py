@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Neighbours(NamedTuple):
-  """For each vector of one side the most similar of the other.
+  """The most similar vector of the other side for each vector.
 
   Attributes:
     forward: int [N], for each row of `first` an index into `second`.
@@ -20,7 +20,7 @@ class Neighbours(NamedTuple):
 def nearest(
   first: np.ndarray, second: np.ndarray, *, block_size: int = 2048
 ) -> Neighbours:
-  """Nearest neighbours by cosine in both directions.
+  """Finds nearest neighbours by cosine in both directions.
 
   One pass over blocks of the similarity matrix serves both directions. Of
   equally similar vectors the one with the lowest index counts, so that a model
@@ -47,18 +47,18 @@ def nearest(
 
 
 def accuracy(indices: np.ndarray) -> float:
-  """Share of rows whose nearest neighbour has the row's own index."""
+  """Returns the share of `neighbours` [N] with neighbours[i] = i."""
   return float(np.mean(indices == np.arange(len(indices))))
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
-  """Rows [N, H] divided by their length; zero rows stay zero."""
+  """Scales rows [N, H] to unit length; zero rows stay zero."""
   length = np.linalg.norm(vectors, axis=-1, keepdims=True)
   return vectors / np.where(length > 0, length, 1)
 
 
 class _Best:
-  """Running maximum over blocks of columns, and where it was."""
+  """Running maximum over blocks of columns, and its place."""
 
   def __init__(self, rows: int):
     self.index = np.zeros(rows, np.int64)

@@ -2,8 +2,8 @@
 
 Source: Conneau et al. (2018, "Word translation without parallel data")
 section 2.3: CSLS(x, y) = 2 cos(x, y) - r(x) - r(y), where r is the mean cosine
-to the K nearest vectors of the other side, K = 10. It takes from hubs, which
-are near to everything.
+to the K nearest vectors of the other side, K = 10. It penalises hubs, which are
+near to everything.
 """
 
 import enum
@@ -18,7 +18,7 @@ from xlflax.similarity.products import BLOCKS, Blocks
 
 
 class Score(enum.Enum):
-  """How near two vectors are."""
+  """The measure of how near two vectors are."""
 
   COSINE = 'cosine'
   CSLS = 'csls'
@@ -27,7 +27,7 @@ class Score(enum.Enum):
 def mean_similarities(
   first: np.ndarray, second: np.ndarray, *, k: int = 10, blocks: Blocks = BLOCKS
 ) -> tuple[np.ndarray, np.ndarray]:
-  """r of every vector: the mean cosine to its k nearest of the other side.
+  """Computes r of every vector: its mean cosine to k nearest neighbours.
 
   Args:
     first: [N, D].
@@ -57,7 +57,7 @@ def nearest(
   all_queries: np.ndarray | None = None,
   blocks: Blocks = BLOCKS,
 ) -> neighbours.Neighbours:
-  """The best translations of queries among keys.
+  """Finds the best translations of queries among keys.
 
   Args:
     queries: [N, D].
@@ -65,8 +65,8 @@ def nearest(
     top: how many translations, best first.
     score: COSINE or CSLS.
     k: K of CSLS.
-    all_queries: [S, D], the whole vocabulary that queries are from, among
-      which the keys' own neighbours are looked for (CSLS); None: the queries.
+    all_queries: [S, D], the whole vocabulary of the queries, in which the
+      keys' own neighbours are searched (CSLS); None: the queries.
     blocks: sizes that bound the memory.
 
   Returns:
@@ -111,7 +111,7 @@ def _means(
 def precision_at(
   found: np.ndarray, gold: Sequence[Collection[int]], *, k: int
 ) -> float:
-  """Share of queries with a right translation among the first k.
+  """Computes the share of queries with a right translation among the first k.
 
   Args:
     found: indices [N, top], best first, k <= top.

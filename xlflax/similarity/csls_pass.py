@@ -1,12 +1,12 @@
-"""CSLS among many vectors, exactly, by little more than one pass.
+"""Exact CSLS among many vectors in little more than one pass.
 
 CSLS(x, y) = 2 cos(x, y) - r(x) - r(y) orders the keys y of a query x as
 cos(x, y) - r(y) / 2, where r(y) is known once all queries have been seen. But
 the k greatest cosines of y so far bound r(y) from below, so the key's score
 from above. The pass keeps for each query the keys with the greatest bounds;
 where the best of them by their true scores are above every bound that was not
-kept, they are the best of all. What is left is searched again: the first
-queries, whose bounds would be loose, and those that can't be decided.
+kept, they are the best of all. The other queries are searched again: the first
+ones, whose bounds are loose, and those that remain undecided.
 """
 
 from typing import NamedTuple
@@ -35,14 +35,14 @@ class Scored(NamedTuple):
 
 
 def is_worth_it(queries: int, blocks: Blocks) -> bool:
-  """Whether one pass with bounds costs less than two."""
+  """Returns whether one pass with bounds costs less than two."""
   return queries > _LEAST * blocks.queries
 
 
 def search(
   queries: np.ndarray, keys: np.ndarray, *, top: int, k: int, blocks: Blocks
 ) -> Scored:
-  """The best keys of every query; errors as `neighbours.nearest`.
+  """Finds the best keys of every query; raises as `neighbours.nearest`.
 
   Args:
     queries: unit vectors [N, D].
@@ -81,7 +81,7 @@ def search(
 
 
 class _Kept:
-  """Keys of each query with the greatest bounds of their scores."""
+  """For each query, the keys with the greatest bounds of their scores."""
 
   def __init__(self, queries: int, keys: int, top: int, k: int, blocks: Blocks):
     # Nothing is known of a key before k queries.
@@ -93,13 +93,13 @@ class _Kept:
     self._limits = np.zeros(0, np.float32)
 
   def begin(self, i: int, of_keys: TopK) -> None:
-    """A row of blocks begins: bounds are what is known of keys now."""
+    """Begins a row of blocks, with the bounds of keys so far."""
     if i >= self._start:
       # Rounding must not make a bound too low.
       self._halves = of_keys.scores.mean(1) / 2 - np.float32(1e-6)
 
   def mark(self, block: np.ndarray, wanted: np.ndarray, i: int, j: int) -> None:
-    """Marks in `wanted` what may be among the greatest bounds."""
+    """Marks in `wanted` the entries that may be among the greatest bounds."""
     if i < self._start:
       return
     halves = self._halves[None, j : j + block.shape[1]]
@@ -113,7 +113,7 @@ class _Kept:
       wanted[part] |= block[part] - halves > self._limits[part, None]
 
   def take(self, found: blockwise_top_k.Hits, i: int, j: int) -> None:
-    """Takes in entries of a block."""
+    """Merges entries of a block."""
     if i < self._start:
       return
     bounds = found.scores - self._halves[j + found.columns]
@@ -127,7 +127,7 @@ class _Kept:
     )
 
   def end(self, i: int, count: int) -> None:
-    """A row of blocks ends: bounds become cosines again."""
+    """Ends a row of blocks: bounds become cosines again."""
     if i < self._start:
       return
     rows = slice(i, i + count)
@@ -138,7 +138,7 @@ class _Kept:
     self._best.scores[rows] += self._halves[self._best.indices[rows]]
 
   def best(self, halves: np.ndarray, top: int) -> tuple[Neighbours, np.ndarray]:
-    """The best by their true scores, and for which queries they are that.
+    """Returns the best by true scores, and the queries that they decide.
 
     Args:
       halves: half of r of each key [M].

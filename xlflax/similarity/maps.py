@@ -1,4 +1,4 @@
-"""Maps between the spaces of two models, on disk."""
+"""Maps between the spaces of two models, saved on disk."""
 
 import dataclasses
 import io
@@ -19,7 +19,7 @@ class SavedMap:
 
   Attributes:
     alignment: the map; without the vectors that it was learned from.
-    about: what it is of: models, languages, layer, text; JSON values.
+    about: models, languages, layer and text of the map; JSON values.
     scale: mean length of the target's states divided by that of the source's.
   """
 
@@ -28,10 +28,10 @@ class SavedMap:
   scale: float = 1.0
 
   def to_target(self, states: np.ndarray) -> np.ndarray:
-    """States [..., D] of the source in the target's own coordinates.
+    """Maps states [..., D] of the source to the target's own coordinates.
 
-    The source's are normalised, mapped, and brought back by undoing the
-    target's normalisation but for the length, which is that before.
+    They are normalised and mapped; then the target's normalisation is undone,
+    except for the length, which is that of the source.
     """
     return to_target(self.alignment, states)
 
@@ -39,10 +39,10 @@ class SavedMap:
 def to_target(
   alignment: procrustes.Alignment, states: np.ndarray
 ) -> np.ndarray:
-  """Source states [..., D] where the target model would have them.
+  """Maps source states [..., D] to normalised states of the target.
 
   The rounds of the target's normalisation are undone in reverse order. A
-  round's division by the length can't be undone without the length; a vector
+  round's division by the length cannot be undone without the length; a vector
   v of length 1 after `(u - m) / |u - m|` with |u| = 1 is brought back to the
   u = m + t v of length 1 with t > 0. The result has length 1.
   """
@@ -56,7 +56,7 @@ def to_target(
 
 
 def to_bytes(saved: SavedMap) -> bytes:
-  """The content of an `.npz` file.
+  """Returns the content of an `.npz` file.
 
   It has `matrix` W [D, D] (a row x is mapped to x W^T), `source_means` and
   `target_means` [rounds, D], `scale`, and `about` (JSON).
@@ -74,7 +74,7 @@ def to_bytes(saved: SavedMap) -> bytes:
 
 
 def load(path) -> SavedMap:
-  """Reads such a file.
+  """Reads the content of such a file.
 
   Raises:
     AnalysisError: there is none, it is another kind of file, or not finite.
@@ -88,7 +88,7 @@ def load(path) -> SavedMap:
       about, scale = json.loads(str(saved['about'])), float(saved['scale'])
   except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
     raise errors.AnalysisError(
-      'A map can not be read',
+      'A map cannot be read',
       got=str(error),
       where=str(path),
       expected='a file that `xlflax analyze procrustes` wrote',
@@ -107,7 +107,7 @@ def load(path) -> SavedMap:
 
 
 def inverse(saved: SavedMap) -> SavedMap:
-  """The way back: the transpose of an orthogonal map."""
+  """Returns the inverse: the transpose of an orthogonal map [D, D]."""
   one = saved.alignment
   return dataclasses.replace(
     saved,

@@ -18,7 +18,7 @@ from xlflax.similarity.products import BLOCKS, Blocks
 
 
 class Margin(enum.Enum):
-  """How a pair of cosine c, with mean neighbours' cosine m, is scored."""
+  """The score of a pair of cosine c whose neighbours' mean cosine is m."""
 
   ABSOLUTE = 'absolute'  # c
   DISTANCE = 'distance'  # c - m
@@ -26,7 +26,7 @@ class Margin(enum.Enum):
 
 
 class Direction(enum.Enum):
-  """Whose best pairs are candidates."""
+  """The side whose best pairs are candidates."""
 
   FORWARD = 'forward'  # one for each sentence of the first side
   BACKWARD = 'backward'  # one for each sentence of the second side
@@ -57,15 +57,15 @@ def candidates(
   direction: Direction | str = Direction.MAX,
   blocks: Blocks = BLOCKS,
 ) -> Candidates:
-  """Pairs that may be translations, with their scores.
+  """Returns pairs that may be translations, with their scores.
 
   Args:
     first: [N, D].
     second: [M, D].
     k: neighbours that a pair is compared with, and among which the best pair
-      of a sentence is looked for.
+      of a sentence is searched.
     margin: how a pair is scored. A ratio to a mean that is not positive is 0.
-    direction: whose best pairs are candidates.
+    direction: the side whose best pairs are candidates.
     blocks: sizes that bound the memory.
 
   Raises:
@@ -110,7 +110,7 @@ def _best(
   keys: np.ndarray,
   margin: Margin,
 ) -> Candidates:
-  """The best-scored neighbour of each query.
+  """Returns the best-scored neighbour of each query.
 
   Args:
     found: neighbours [N, k].
@@ -134,7 +134,7 @@ def _swapped(pairs: Candidates) -> Candidates:
 
 
 def _sorted(pairs: Candidates) -> Candidates:
-  """Best first; of equal scores in the order of rows."""
+  """Sorts pairs by score; of equal ones the lower row comes first."""
   order = np.lexsort((pairs.second, pairs.first, -pairs.scores))
   return Candidates(*(column[order] for column in pairs))
 
@@ -142,7 +142,7 @@ def _sorted(pairs: Candidates) -> Candidates:
 def _each_once(
   pairs: Candidates, size_first: int, size_second: int
 ) -> Candidates:
-  """From the best on, pairs neither of whose sentences is taken."""
+  """Takes pairs from the best on, each sentence once."""
   free = [np.ones(size_first, bool), np.ones(size_second, bool)]
   kept = []
   for place, (i, j) in enumerate(

@@ -1,7 +1,7 @@
 """The k nearest neighbours among many vectors, exactly, in bounded memory.
 
-The matrix of similarities is made block by block; what a block adds to the k
-best so far is found by one comparison, so that sorting costs little.
+The matrix of similarities is computed block by block. One comparison finds the
+entries of a block that belong to the k best so far, so sorting costs little.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,7 @@ def nearest(
   penalties: np.ndarray | None = None,
   blocks: Blocks = BLOCKS,
 ) -> Neighbours:
-  """The k keys with the greatest inner product, less the keys' penalties.
+  """Finds the k keys of greatest inner product minus the keys' penalties.
 
   Of equal scores that of the lowest index counts, so that a model that maps
   everything to one vector gets no credit.
@@ -42,7 +42,7 @@ def nearest(
   Args:
     queries: [N, D]; unit vectors give cosines.
     keys: [M, D].
-    k: how many; min(k, M) are given.
+    k: how many; min(k, M) are returned.
     penalties: [M], subtracted from the keys' scores; None: 0.
     blocks: sizes that bound the memory.
 
@@ -68,7 +68,7 @@ def nearest(
 def nearest_both(
   first: np.ndarray, second: np.ndarray, *, k: int, blocks: Blocks = BLOCKS
 ) -> tuple[Neighbours, Neighbours]:
-  """`nearest` of first in second and of second in first, in one pass.
+  """Computes `nearest` in both directions in one pass.
 
   Returns:
     ([N, min(k, M)], [M, min(k, N)]); errors as `nearest`.
@@ -87,7 +87,7 @@ def nearest_both(
 
 
 def check(queries: np.ndarray, keys: np.ndarray, k: int) -> None:
-  """Raises AnalysisError if there are no neighbours to be found."""
+  """Raises AnalysisError unless [N, D] and [M, D] fit and k > 0."""
   checks.same_dimension(
     checks.vectors(queries, 'the queries'), checks.vectors(keys, 'the keys')
   )

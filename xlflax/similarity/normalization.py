@@ -17,11 +17,11 @@ from xlflax.similarity import checks
 
 @dataclasses.dataclass(frozen=True)
 class Normalized:
-  """Vectors at (or near) the fixed point, and how others get there.
+  """Vectors at (or near) the fixed point, and the rounds that lead there.
 
   Attributes:
     vectors: float [N, D], of unit length.
-    means: float64 [rounds, D], what was subtracted in each round.
+    means: float64 [rounds, D], the mean that each round subtracted.
     residual: length of the mean of `vectors`; 0 at the fixed point.
   """
 
@@ -30,9 +30,9 @@ class Normalized:
   residual: float
 
   def apply(self, vectors: np.ndarray) -> np.ndarray:
-    """Other vectors [M, D] of the same language, by the same rounds.
+    """Normalises other vectors [M, D] of the same language by the same rounds.
 
-    For test words and sentences that must not be known to the means.
+    For test words and sentences, which must not influence the means.
     """
     vectors = _unit(checks.vectors(vectors, 'the other vectors'))
     for mean in self.means:
@@ -43,16 +43,16 @@ class Normalized:
 def iterative_normalization(
   vectors: np.ndarray, *, max_rounds: int = 50, tolerance: float = 1e-6
 ) -> Normalized:
-  """Unit length and zero mean by turns.
+  """Alternates between unit length and zero mean.
 
   Args:
-    vectors: [N, D] of one language, any float type; computed in it, but means
-      in float64.
+    vectors: [N, D] of one language, of any float type, which is that of the
+      computation; means are float64.
     max_rounds: rounds at most (the source makes five).
     tolerance: rounds end when the mean's length is at most this.
 
   Returns:
-    The vectors after the last division, and what made them.
+    The vectors after the last division, and the means.
 
   Raises:
     AnalysisError: no or not finite vectors; fewer than two different ones.

@@ -1,4 +1,4 @@
-"""The orthogonal map that takes one language's vectors to another's.
+"""The orthogonal map from one language's vectors to another's.
 
 Source: ECS (Wu et al., 2020) section 5.1, equation 1: W = argmin over
 orthogonal W of ||W X - Y||_F = U V^T with U S V^T = SVD(Y X^T), there with
@@ -16,15 +16,15 @@ _BLOCK = 1 << 16  # rows that are converted to float64 together
 
 
 def orthogonal_map(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-  """The orthogonal matrix nearest to taking source to target.
+  """Finds the orthogonal matrix that maps source nearest to target.
 
   Args:
     source: [N, D], row i to be mapped to row i of `target`.
     target: [N, D].
 
   Returns:
-    W float64 [D, D]; `source @ W.T` is near to `target`. Directions in which
-    the rows say nothing (N < D) are mapped to each other arbitrarily.
+    W float64 [D, D]; `source @ W.T` is near to `target`. Directions
+    without rows (N < D) are mapped to each other arbitrarily.
 
   Raises:
     AnalysisError: no or not finite vectors, other numbers or dimensions.
@@ -38,7 +38,7 @@ def orthogonal_map(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def apply(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-  """Rows [N, D] mapped by W [D, D]: x W^T, in the type of `vectors`."""
+  """Maps rows [N, D] by W [D, D] to x W^T, in the type of `vectors`."""
   return vectors @ matrix.T.astype(vectors.dtype)
 
 
@@ -48,8 +48,8 @@ class Alignment:
 
   Attributes:
     matrix: W [D, D].
-    source: what normalised the source's vectors.
-    target: what normalised the target's.
+    source: normalisation of the source's vectors.
+    target: normalisation of the target's vectors.
   """
 
   matrix: np.ndarray
@@ -57,18 +57,18 @@ class Alignment:
   target: normalization.Normalized
 
   def map_source(self, vectors: np.ndarray) -> np.ndarray:
-    """Source vectors [M, D], normalised and mapped into the target space."""
+    """Normalises source vectors [M, D] and maps them to the target space."""
     return apply(self.matrix, self.source.apply(vectors))
 
   def map_target(self, vectors: np.ndarray) -> np.ndarray:
-    """Target vectors [M, D], normalised as those that the map was made of."""
+    """Normalises target vectors [M, D] as those of the alignment."""
     return self.target.apply(vectors)
 
 
 def align(
   source: np.ndarray, target: np.ndarray, *, max_rounds: int = 50
 ) -> Alignment:
-  """Iterative normalisation of both sides, then the orthogonal map.
+  """Normalises both sides iteratively, then finds the orthogonal map.
 
   Args:
     source: [N, D], row i to be mapped to row i of `target`.
@@ -93,7 +93,9 @@ def align_vocabularies(
   *,
   max_rounds: int = 50,
 ) -> Alignment:
-  """As `align`, normalised over whole vocabularies, mapped by a dictionary.
+  """Aligns whole vocabularies by a dictionary.
+
+  Like `align`, but the normalisation is that of all words.
 
   Args:
     source: [N, D], all words of the source language.

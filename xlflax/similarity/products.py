@@ -1,9 +1,9 @@
-"""Products of large matrices, block by block, as fast as the processor goes.
+"""Fast products of large matrices, block by block.
 
-Large ones in single precision are XLA's: on the processors where both were
-measured half as fast again as numpy's, and on an accelerator if there is one.
-Small ones are numpy's, as are those in double precision: compiling for each
-shape would cost more than it brings.
+XLA computes large products in single precision: on the processors where both
+were measured it is half as fast again as numpy, and it uses an accelerator if
+there is one. numpy computes small products and those in double precision, where
+compiling for each shape would cost more than it saves.
 """
 
 import functools
@@ -28,7 +28,7 @@ BLOCKS = Blocks()
 
 
 def product(first: np.ndarray, second: np.ndarray) -> Any:
-  """first^T second, of [N, D] and [N, E].
+  """Computes first^T second of [N, D] and [N, E].
 
   Args:
     first: float32 or float64.
@@ -44,7 +44,7 @@ def product(first: np.ndarray, second: np.ndarray) -> Any:
 
 
 def inner(first: np.ndarray, second: np.ndarray) -> Any:
-  """first second^T, of [N, D] and [M, D]; as `product`."""
+  """Computes first second^T of [N, D] and [M, D]; see `product`."""
   if _is_large(first, len(second)):
     return _jitted('nd,md->nm')(first, second)
   return first @ second.T
@@ -53,9 +53,9 @@ def inner(first: np.ndarray, second: np.ndarray) -> Any:
 def inner_blocks(
   first: np.ndarray, second: np.ndarray, blocks: Blocks
 ) -> Iterator[tuple[int, int, np.ndarray]]:
-  """Blocks of first second^T, row of blocks by row of blocks.
+  """Yields blocks of first second^T, row of blocks by row of blocks.
 
-  While one is looked at, the next is being computed.
+  The next block is computed while the caller reads one.
 
   Args:
     first: [N, D].

@@ -29,14 +29,14 @@ class Method(enum.Enum):
 
 
 class Mass(enum.Enum):
-  """How much of a sentence each word is."""
+  """The share of a sentence that a word has."""
 
   UNIFORM = 'uniform'
   NORM = 'norm'  # the length of its vector (Yokoi et al., 2020)
 
 
 def cosine(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-  """Similarities of words.
+  """Computes cosine similarities of words.
 
   Args:
     source: [..., M, D].
@@ -50,7 +50,7 @@ def cosine(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def masses(words: np.ndarray, mass: Mass | str = Mass.UNIFORM) -> np.ndarray:
-  """The share of a sentence that each word is.
+  """Computes the share of a sentence that each word has.
 
   Args:
     words: [..., M, D].
@@ -77,7 +77,7 @@ def transport_plan(
   max_rounds: int = 1000,
   tolerance: float = 1e-6,
 ) -> np.ndarray:
-  """Entropic optimal transport by Sinkhorn's iteration.
+  """Computes entropic optimal transport by Sinkhorn's iteration.
 
   The plan P maximises sum P S + r H(P) with row sums `source_mass` and column
   sums `target_mass`; H is the entropy. (Cuturi, 2013; the problem that
@@ -99,7 +99,7 @@ def transport_plan(
   """
   if regularization < _MIN_REGULARIZATION:
     raise errors.AnalysisError(
-      'The transport can not be computed with so little entropy',
+      'The transport cannot be computed with so little entropy',
       got=regularization,
       expected=f'at least {_MIN_REGULARIZATION}',
       where='regularization',
@@ -127,7 +127,7 @@ def link_matrix(
   plan: np.ndarray | None = None,
   threshold: float | None = None,
 ) -> np.ndarray:
-  """Which words are linked.
+  """Returns which words are linked.
 
   | method | links i, j if |
   | --- | --- |
@@ -168,21 +168,21 @@ def link_matrix(
 
 
 def to_links(matrix: np.ndarray) -> frozenset[Link]:
-  """The places (i, j) of bool [M, N] that are true."""
+  """Returns the pairs (i, j) where bool [M, N] is true."""
   return frozenset(
     zip(*(axis.tolist() for axis in np.nonzero(matrix)), strict=True)
   )
 
 
 def _most(plan: np.ndarray, axis: int, threshold: float | None) -> np.ndarray:
-  """Whether an entry is the greatest along an axis, or above its share."""
+  """Marks entries that are greatest along an axis, or above their share."""
   if threshold is None:
     return _greatest(plan, axis)
   return plan > threshold * plan.sum(axis, keepdims=True)
 
 
 def _greatest(scores: np.ndarray, axis: int) -> np.ndarray:
-  """True at the first greatest along an axis, once."""
+  """Marks the first greatest entry along an axis."""
   places = np.expand_dims(scores.argmax(axis), axis)
   shape = [1] * scores.ndim
   shape[axis] = -1

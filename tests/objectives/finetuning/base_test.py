@@ -205,7 +205,7 @@ def test_states_are_those_of_encode(model, batch):
     (dict(activation='tan'), "no such activation. Got: 'tan'"),
     (dict(features='plug_in', layer=1), 'those of the last layer. Got: layer'),
     (dict(body='cold'), "TokenClassification.body has no such value. Got: 'c"),
-    (dict(labels=('a',)), "no two different names. Got: ('a',)"),
+    (dict(labels=('a',)), "not two or more different names. Got: ('a',)"),
     (dict(labels=('a', 'a')), 'Where: TokenClassification.labels'),
   ],
 )
@@ -224,7 +224,7 @@ def test_settings_that_are_wrong(fields, message):
     (
       dict(features='plug_in'),
       dict(cross_attention=True, sharing=sharing.SharingPlan(layers=1)),
-      'Two languages of a pair can not be read with the parts of one',
+      'Two languages of a pair cannot be read with the parts of one',
     ),
   ],
 )

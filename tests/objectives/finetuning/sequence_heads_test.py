@@ -341,7 +341,9 @@ def test_objectives_can_be_recorded():
 
 
 def test_settings_that_can_not_be():
-  with pytest.raises(errors.ConfigError, match='no two different names'):
+  with pytest.raises(
+    errors.ConfigError, match='not two or more different names'
+  ):
     sequence_classification.SequenceClassification(labels=('a', 'a'))
   with pytest.raises(errors.ConfigError, match='pooling has no such value'):
     sequence_classification.SequenceClassification(

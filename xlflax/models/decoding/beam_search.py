@@ -42,7 +42,7 @@ class _State(NamedTuple):
 
 
 def run(stepper: stepping.Stepper, inputs) -> stepping.Hypotheses:
-  """The best hypotheses that beam search finds.
+  """Returns the best hypotheses that beam search finds.
 
   At each token, the 2 K best continuations of a row's K hypotheses are
   looked at. Of the best K, those with the end symbol are finished; the best K
@@ -71,7 +71,7 @@ def run(stepper: stepping.Stepper, inputs) -> stepping.Hypotheses:
 
 
 def _advance(stepper: stepping.Stepper, state: _State) -> _State:
-  """One token more."""
+  """Extends all live hypotheses by one token."""
   options, i, live = stepper.options, state.i, state.live
   size = options.beam_size
   previous = jnp.where(
@@ -146,7 +146,7 @@ def _pick(array: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def _reorder(cache: Cache, beams: jax.Array) -> Cache:
-  """The cache of the beams [B, K] in place of 0 .. K - 1."""
+  """Returns the cache with the rows of `beams` [B, K] in that order."""
 
   def reorder(array):  # [L, B * K, S, N, D]
     split = array.reshape(array.shape[0], *beams.shape, *array.shape[2:])
@@ -163,7 +163,7 @@ def _penalty(length, options: DecodingOptions) -> jax.Array:
 def _is_final(
   live: _Beams, finished: _Beams, i, limits, options: DecodingOptions
 ) -> jax.Array:
-  """bool [B]: whether what is returned is not to change any more."""
+  """bool [B]: whether a row's returned hypotheses can no longer change."""
   if options.early_stopping is EarlyStopping.FULL:
     return finished.scores[:, -1] > -jnp.inf
   worst = finished.scores[:, options.num_samples - 1]

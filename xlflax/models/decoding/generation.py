@@ -37,8 +37,8 @@ def generate(
 ) -> stepping.Hypotheses:
   """Generates one or more rows for each row of a batch.
 
-  One compiled program, which is kept for further batches of the same shapes.
-  Within a partitioner's scope it runs sharded, as training does.
+  The program is compiled once for batches of the same shapes. Within a
+  partitioner's scope it runs sharded, as training does.
 
   Args:
     model: an `EncoderDecoder`.
@@ -80,7 +80,7 @@ def generate(
 
 @functools.lru_cache(maxsize=32)
 def compiled(model: Any, options: DecodingOptions, eos_id: int, pad_id: int):
-  """The jitted program; one for each model and way of generating."""
+  """Returns the jitted program for a model and way of generating."""
 
   def program(params, inputs, prefix, limits, language_ids, rng):
     each = options.rows_per_source

@@ -15,7 +15,7 @@ class Method(enum.Enum):
 
 
 class EarlyStopping(enum.Enum):
-  """When the beam search of a row ends, before its limit of length.
+  """When the beam search of a row ends before its length limit.
 
   EXACT: when no unfinished hypothesis can become better than those that are
   returned. FULL: with beam_size finished ones, as in fairseq, even if the best
@@ -29,7 +29,7 @@ class EarlyStopping(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodingOptions:
-  """How to generate; enum fields take their values as strings, too.
+  """How to generate; enum fields also take their values as strings.
 
   Attributes:
     method: GREEDY, SAMPLE or BEAM.
@@ -91,5 +91,5 @@ class DecodingOptions:
 
   @property
   def rows_per_source(self) -> int:
-    """Rows that are decoded at a time for each row of the source."""
+    """Rows decoded together for each row of the source."""
     return self.beam_size if self.method is Method.BEAM else self.num_samples

@@ -1,4 +1,4 @@
-"""One token at a time: the most probable, or a random one."""
+"""Greedy decoding and sampling, one token at a time."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from xlflax.models.decoding.options import DecodingOptions, Method
 def run(
   stepper: stepping.Stepper, inputs, rng: jax.Array | None
 ) -> stepping.Hypotheses:
-  """Greedy decoding, or sampling with the key `rng`."""
+  """Decodes greedily, or samples with the key `rng`."""
   options = stepper.options
   rows, length = stepper.prefix.shape[0], options.max_length
 
@@ -57,7 +57,7 @@ def _choose(log_probs, options: DecodingOptions, rng, i) -> jax.Array:
 def truncate(
   logits: jax.Array, *, top_k: int | None, top_p: float
 ) -> jax.Array:
-  """`logits` with -inf for tokens that are not to be drawn.
+  """Returns `logits` with -inf for tokens that must not be drawn.
 
   Tokens as probable as the last one that is kept are kept as well.
 

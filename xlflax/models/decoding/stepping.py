@@ -1,4 +1,4 @@
-"""What all methods of decoding share: one token more, and its probability."""
+"""The step that all decoding methods share: one token's probabilities."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from xlflax.models.decoding.options import DecodingOptions
 
 
 class Hypotheses(NamedTuple):
-  """What was generated.
+  """Generated rows and their scores.
 
   Attributes:
     token_ids: int32 [B, n, S], without the start; from the end symbol on, the
@@ -57,7 +57,7 @@ class Stepper:
     )
 
   def start(self, inputs) -> Cache:
-    """Encodes the source and reads the prefix, all but its last token."""
+    """Encodes the source and reads the prefix except its last token."""
     memory = self.call('encode', **inputs)
     cache = self.call(
       'start_decoding',

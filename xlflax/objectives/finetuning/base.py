@@ -1,19 +1,19 @@
-"""What fine-tuning objectives share: the features that a head reads.
+"""The base of fine-tuning objectives: the features that a head reads.
 
-Which parameters train is the optimizer's matter, by patterns of their names:
+The optimizer chooses which parameters train, by patterns of their names:
 
 | setting | `frozen` |
 | --- | --- |
 | everything trains | `()` |
-| ECS's sharing plans: what each language has for itself stays as it was
-  pretrained, so that another language's parts fit in at test time (section
+| ECS's sharing plans: each language's own parameters keep their pretrained
+  values, so that another language's fit in at test time (section
   4.3) | `('model/language_specific',)` |
 | frozen body, `head_layers` on one of its layers (ECS, section 5.1.2) |
   `('model/',)`, with `body='frozen'` here, which spares the body's backward
   pass and its dropout |
 
 Parameters that fine-tuning does not use, such as those of the masked LM's
-head, have no gradient, but weight decay unless they are frozen.
+head, have no gradient, but they decay unless they are frozen.
 """
 
 import dataclasses
@@ -62,8 +62,8 @@ class FineTuning(base.Objective):
 
   Attributes:
     features: what the head reads.
-    layer: which layer's states: 0 the embeddings' output, i layer i's, -1 or
-      None the last. PLUG_IN has the last only.
+    layer: whose states: 0 for the embeddings' output, i for layer i, -1 or
+      None for the last. PLUG_IN has the last only.
     body: whether the encoder's states depend on what is trained.
     head_layers: Transformer layers of the head's own before its output (ECS:
       4), in size and kind the encoder's.
@@ -126,7 +126,7 @@ class FineTuning(base.Objective):
     raise NotImplementedError
 
   def predict(self, model, params, batch, vocabulary: VocabularySpec) -> Any:
-    """What the head says of a batch without dropout; pure, to be jitted.
+    """Predicts a batch without dropout; pure, to be jitted.
 
     Args:
       model: the Linen module.
@@ -144,12 +144,12 @@ class FineTuning(base.Objective):
     return params['heads'][self.name]
 
   def width(self, model) -> int:
-    """W, the width of the features: H, or 2 H plugged in."""
+    """Returns W, the width of the features: H, or 2 H with PLUG_IN."""
     hidden = body_config(model).hidden_dim
     return hidden if self.features is Features.PLUG_OUT else 2 * hidden
 
   def init_heads(self, model, rng: jax.Array) -> dict[str, Any]:
-    """See `Objective.init_heads`; checks that the model has what it takes."""
+    """Makes the head's parameters from the key `rng`; checks the model."""
     self._check(model)
     output_rng, layers_rng = jax.random.split(rng)
     head = self.init_output(model, output_rng)
@@ -161,7 +161,7 @@ class FineTuning(base.Objective):
     return head
 
   def init_output(self, model, rng: jax.Array) -> dict[str, Any]:
-    """The head's parameters, all but its `layers`, boxed."""
+    """Makes the boxed parameters except `layers`; `rng` is a key."""
     config = body_config(model)
     dense_rng, output_rng = jax.random.split(rng)
     width, hidden = self.width(model), config.hidden_dim
@@ -188,7 +188,7 @@ class FineTuning(base.Objective):
     vocabulary: VocabularySpec,
     rng: jax.Array | None = None,
   ) -> jax.Array:
-    """What the head reads of each position, its own layers included.
+    """Computes the features of each position, through the head's own layers.
 
     Args:
       model: the Linen module.
@@ -226,7 +226,7 @@ class FineTuning(base.Objective):
   def drop(self, rng: jax.Array | None):
     """Dropout of the head for `heads.token_logits`; None without a key.
 
-    Each call of what is returned draws anew.
+    Each call of the returned function draws a new mask.
     """
     if rng is None or not self.head_dropout:
       return None
@@ -286,7 +286,7 @@ class FineTuning(base.Objective):
       )
       if sharing.plan_of(model) is not None:
         raise errors.ConfigError(
-          'Two languages of a pair can not be read with the parts of one',
+          'Two languages of a pair cannot be read with the parts of one',
           got="features='plug_in' with a sharing plan",
           expected="'plug_out'",
           where=f'{type(self).__name__}.features',

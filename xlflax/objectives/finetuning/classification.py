@@ -1,4 +1,4 @@
-"""What heads with named classes share."""
+"""The base of heads with named classes, and their loss."""
 
 import dataclasses
 
@@ -37,12 +37,13 @@ class Classification(finetuning.FineTuning):
 
   @property
   def num_outputs(self) -> int:
+    """C, the number of labels."""
     return len(self.labels)
 
   def head_logits(
     self, head, states: jax.Array, batch, **settings
   ) -> jax.Array:
-    """Logits of the head, last axis C.
+    """Computes the logits of the head, last axis C.
 
     Args:
       head: its parameters.
@@ -54,7 +55,7 @@ class Classification(finetuning.FineTuning):
     raise NotImplementedError
 
   def label_languages(self, batch, vocabulary: VocabularySpec) -> jax.Array:
-    """The language of each label, in the labels' shape."""
+    """Returns the language of each label, in the labels' shape."""
     raise NotImplementedError
 
   def __call__(
@@ -72,7 +73,7 @@ class Classification(finetuning.FineTuning):
   def predict(
     self, model, params, batch, vocabulary: VocabularySpec
   ) -> jax.Array:
-    """Logits, float32, in the labels' shape and C."""
+    """Returns float32 logits in the labels' shape and C."""
     return self._logits(model, params, batch, vocabulary).astype(jnp.float32)
 
   def _logits(self, model, params, batch, vocabulary, rng=None) -> jax.Array:
@@ -91,7 +92,7 @@ class Classification(finetuning.FineTuning):
 
 
 def check_labels(labels, where: str, field: str = 'labels') -> tuple[str, ...]:
-  """The names of a head's classes, as they are.
+  """Returns the names of a head's classes as a tuple.
 
   Raises:
     ConfigError: there are fewer than two, or two are the same.
@@ -99,7 +100,7 @@ def check_labels(labels, where: str, field: str = 'labels') -> tuple[str, ...]:
   labels = tuple(labels)
   if len(labels) < 2 or len(set(labels)) < len(labels):
     raise errors.ConfigError(
-      'The labels of a head are no two different names',
+      'The labels of a head are not two or more different names',
       got=labels,
       expected='two names or more, each once',
       where=f'{where}.{field}',
@@ -114,7 +115,7 @@ def class_output(
   language_ids: jax.Array,
   vocabulary: VocabularySpec,
 ) -> base.ObjectiveOutput:
-  """Cross-entropy of classes, its mean over all that have a label.
+  """Computes the mean cross-entropy of classes over all with a label.
 
   Before: logits [[1, 1], [9, 0]], labels [0, -1], language_ids [2, 0] of 3
   languages; after: loss WeightedMean(log 2, 1), accuracy total [0, 0, 1] and

@@ -19,7 +19,7 @@ ROOT = 'root'  # the relation of a sentence's root
 
 
 class Arcs(NamedTuple):
-  """What a batch's words say about their heads.
+  """Scores of heads and relations for the words of a batch.
 
   Attributes:
     scores: float32 [B, W, W]: log-probability of word j as the head of word
@@ -49,7 +49,7 @@ class DependencyParsing(finetuning.FineTuning):
       them, the root and no other word has it.
     arc_dim: width of the vectors that arcs are scored from.
     relation_dim: width of those for relations.
-    word_pooling: which tokens a word's vector is made of (ECS: its first).
+    word_pooling: the tokens that make a word's vector (ECS: its first).
     name: the objective's name.
   """
 
@@ -87,6 +87,7 @@ class DependencyParsing(finetuning.FineTuning):
 
   @property
   def num_outputs(self) -> int:
+    """The number of relations."""
     return len(self.relations)
 
   def init_output(self, model, rng):
@@ -159,7 +160,7 @@ class DependencyParsing(finetuning.FineTuning):
     return np.stack([is_root, ~is_root])
 
   def _words(self, model, params, batch, vocabulary, rng):
-    """Vectors of the words [B, W, H], and what is left of the key."""
+    """Returns vectors of the words [B, W, H], and a key for the scorer."""
     states_rng, rng = (None, None) if rng is None else jax.random.split(rng)
     states = self.states(model, params, batch, vocabulary, states_rng)
     return biaffine.word_vectors(
@@ -183,7 +184,7 @@ class DependencyParsing(finetuning.FineTuning):
 def _sum(
   name: str, arcs: base.ObjectiveOutput, relations: base.ObjectiveOutput
 ) -> base.ObjectiveOutput:
-  """One loss of both; metrics under the names of the class."""
+  """Adds both losses; metrics under the names of the class."""
   by_language = [
     out.metrics[f'{kind}/loss']
     for kind, out in (('arc', arcs), ('relation', relations))
@@ -209,7 +210,7 @@ def _apply(
   *args,
   rng: jax.Array | None = None,
 ):
-  """A method of the scorer, with dropout if there is a key."""
+  """Applies a method of the scorer, with dropout if it has a key."""
   options: dict[str, Any] = (
     {} if rng is None else {'deterministic': False, 'rngs': {'dropout': rng}}
   )
@@ -217,7 +218,7 @@ def _apply(
 
 
 def _own(head):
-  """The scorer's parameters of the head's."""
+  """Returns the scorer's parameters among the head's."""
   return {
     name: value for name, value in head.items() if name != finetuning.LAYERS
   }

@@ -1,4 +1,4 @@
-"""The choices that every head has, and its first parameters."""
+"""Settings that all heads have, and their initial parameters."""
 
 import enum
 from typing import Any
@@ -11,21 +11,21 @@ from xlflax.models import config as model_config
 
 
 class Features(enum.StrEnum):
-  """What a head reads of each position."""
+  """The features of each position that a head reads."""
 
   PLUG_OUT = 'plug_out'  # H^L: the states of an ordinary encoder
   PLUG_IN = 'plug_in'  # [H^L : S^L] (VECO, section 3.1); needs `paired_*` rows
 
 
 class Body(enum.StrEnum):
-  """Whether the loss reaches the encoder."""
+  """Whether the encoder is trained."""
 
   TRAINED = 'trained'
   FROZEN = 'frozen'  # its states are constants, without dropout
 
 
 class HeadKind(enum.StrEnum):
-  """What lies between features and classes; see `xlflax.models.heads`."""
+  """The layers between features and classes; see `xlflax.models.heads`."""
 
   OUTPUT = 'output'  # one linear map
   DENSE = 'dense'  # dense and activation before it (BERT, RoBERTa)
@@ -33,7 +33,7 @@ class HeadKind(enum.StrEnum):
 
 
 def body_config(model) -> model_config.EncoderConfig:
-  """The configuration of a model's encoder."""
+  """Returns the configuration of a model's encoder."""
   return getattr(model.config, 'encoder', model.config)
 
 
@@ -44,7 +44,7 @@ def init_linear(
   config: model_config.EncoderConfig,
   axes: tuple[str | None, ...] = ('embed', None),
 ) -> dict[str, Any]:
-  """A head's linear map, boxed: normal(initializer_range), bias zero.
+  """Makes a head's linear map, boxed: normal(initializer_range), bias zero.
 
   Args:
     rng: key.

@@ -14,11 +14,9 @@ from xlflax.models.masked_scores import MASKED_SCORE
 from xlflax.objectives import base, losses, masking, metrics
 from xlflax.objectives.finetuning import base as finetuning
 
-# Logit of a position that can not be the answer's.
-
 
 class SpanLogits(NamedTuple):
-  """Of each position, float32 [B, T]; `MASKED_SCORE` where no answer can be."""
+  """Logits of positions, float32 [B, T]; `MASKED_SCORE` outside contexts."""
 
   start: jax.Array
   end: jax.Array
@@ -46,6 +44,7 @@ class QuestionAnswering(finetuning.FineTuning):
 
   @property
   def num_outputs(self) -> int:
+    """Two: start and end."""
     return 2
 
   def __call__(
@@ -66,7 +65,7 @@ class QuestionAnswering(finetuning.FineTuning):
   def predict(
     self, model, params, batch, vocabulary: VocabularySpec
   ) -> SpanLogits:
-    """Logits of start and end, `MASKED_SCORE` outside of the context."""
+    """Returns logits of start and end, `MASKED_SCORE` outside the context."""
     context = batch[batch_lib.CONTEXT_MASK] > 0
     return SpanLogits(
       *(
@@ -76,7 +75,7 @@ class QuestionAnswering(finetuning.FineTuning):
     )
 
   def _logits(self, model, params, batch, vocabulary, rng=None) -> SpanLogits:
-    """Of every position."""
+    """Returns the logits of all positions."""
     states_rng, head_rng = (
       (None, None) if rng is None else jax.random.split(rng)
     )
@@ -91,7 +90,7 @@ class QuestionAnswering(finetuning.FineTuning):
     return SpanLogits(logits[:, :, 0], logits[:, :, 1])
 
   def _output(self, loss, correct, batch, context) -> base.ObjectiveOutput:
-    """Sums of loss [B] and of how many rows are right [B]."""
+    """Sums losses [B] and correctness [B]."""
     weights = jnp.ones_like(loss)
     first = jnp.argmax(batch[batch_lib.CONTEXT_MASK] > 0, axis=1)
     languages = masking.gather_rows(

@@ -23,7 +23,7 @@ class SequenceClassification(classification.Classification):
   checkpoints. Metrics by language of the (first) text: loss and accuracy.
 
   Attributes:
-    pooling: what a row's logits are made of.
+    pooling: how a row's positions become its logits.
     head: one linear map, or a dense one before it.
   """
 
@@ -36,6 +36,7 @@ class SequenceClassification(classification.Classification):
     enums.coerce(self, 'pooling', heads.Pooling)
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:
+    """See `Classification.head_logits`; states are [B, T, W]."""
     return heads.sequence_logits(
       head,
       states,
@@ -45,4 +46,5 @@ class SequenceClassification(classification.Classification):
     )
 
   def label_languages(self, batch, vocabulary) -> jax.Array:
+    """See `Classification.label_languages`."""
     return inputs.row_languages(batch, vocabulary)

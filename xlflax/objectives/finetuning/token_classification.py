@@ -15,7 +15,7 @@ from xlflax.objectives.finetuning import classification
 class TokenClassification(classification.Classification):
   """A label for each word, read from its first token (Devlin et al. 2019, 5.3).
 
-  Logits are [B, T, C]; the batch's `labels` [B, T] are -1 but at the first
+  Logits are [B, T, C]; the batch's `labels` [B, T] are -1 except at the first
   tokens of words. The head is a linear map, unless `head` says otherwise; its
   parameters are those of `xlflax.models.heads` and of imported checkpoints.
   Metrics by language of the word: loss and accuracy.
@@ -24,9 +24,11 @@ class TokenClassification(classification.Classification):
   name: str = 'token_classification'
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:
+    """See `Classification.head_logits`; states are [B, T, W]."""
     del batch
     return heads.token_logits(head, states, **settings)
 
   def label_languages(self, batch, vocabulary) -> jax.Array:
+    """See `Classification.label_languages`."""
     del vocabulary
     return batch[batch_lib.LANGUAGE_IDS]

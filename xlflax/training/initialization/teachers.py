@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xlflax import errors, paths
+from xlflax import errors, paths, registry
 from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.models.masked_scores import MASKED_SCORE
@@ -21,6 +21,7 @@ from xlflax.training import run_directory
 from xlflax.training.initialization import vocabulary_matching
 
 
+@registry.register('teacher')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Teacher:
   """The teacher of `xlflax.objectives.distillation`, read from its run.
