@@ -120,7 +120,7 @@ def test_splits_go_by_the_text_alone():
 
 def test_table_compares_with_every_baseline(tmp_path):
   table = _script('table')
-  folder = tmp_path / 'runs' / 'encoder' / 'eval' / 'tatoeba'
+  folder = tmp_path / 'runs' / 'encoder' / 'eval' / 'tatoeba' / 'all-1'
   folder.mkdir(parents=True)
   for step, value in (('9', 0.1), ('10', 0.2), ('untrained', 0.15)):
     (folder / f'{step}.json').write_text(

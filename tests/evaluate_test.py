@@ -68,7 +68,7 @@ def test_all_checkpoints_and_the_untrained_model(run):
   ]
   assert sums[1] * 1.2 / 1.1 == pytest.approx(sums[2], rel=1e-4)
   assert len(set(sums)) == 4
-  names = {path.name for path in (run / 'eval' / 'total').iterdir()}
+  names = {path.name for path in run.glob('eval/total/all-*/*')}
   assert names == {'untrained.json', '10.json', '20.json', '30.json'}
   assert report.computed == 4
   assert report.failures == ()
@@ -107,7 +107,7 @@ def test_another_checkpoint_of_the_same_step_is_evaluated_again(run, make_run):
 
 def test_a_result_cut_by_a_kill_is_evaluated_again(run):
   _evaluate(run, _Total())
-  file = run / 'eval' / 'total' / '30.json'
+  (file,) = run.glob('eval/total/all-*/30.json')
   file.write_text(file.read_text()[:50])
   assert _evaluate(run, _Total()).computed == 1
   assert json.loads(file.read_text())['step'] == 30
@@ -147,7 +147,8 @@ def test_the_real_tasks_on_a_corpus(run, corpus):
     ),
   )
   assert report.failures == ()
-  record = json.loads((run / 'eval' / 'retrieval' / '30.json').read_text())
+  (file,) = run.glob('eval/retrieval/test-*/30.json')
+  record = json.loads(file.read_text())
   assert set(record['metrics']) >= {
     'accuracy/de',
     'accuracy/ja',
@@ -156,6 +157,19 @@ def test_the_real_tasks_on_a_corpus(run, corpus):
   }
   assert len(record['tables']['layers']) == 2 * 2 * 3
   assert report.results['perplexity'][30].metrics['perplexity/en'] > 1
+
+
+def test_splits_are_stored_and_drawn_apart(run, corpus):
+  for split in ('test', 'train'):
+    source = sources.CorpusPairs(directory=corpus, split=split, max_pairs=4)
+    report = _evaluate(run, retrieval.Retrieval(source=source), steps=[10, 20])
+    assert report.computed == 2
+  assert len(list(run.glob('eval/retrieval/*/10.json'))) == 2
+  assert (run / 'eval/retrieval.test.png').exists()
+  assert (run / 'eval/retrieval.train.png').exists()
+  with (run / 'eval' / 'summary.csv').open() as stream:
+    rows = [row for row in csv.DictReader(stream) if row['step'] == '10']
+  assert {row['split'] for row in rows} == {'test', 'train'}
 
 
 def test_watch_follows_checkpoints_until_training_has_finished(
@@ -178,7 +192,7 @@ def test_watch_follows_checkpoints_until_training_has_finished(
   watcher.start()  # before there is a run
   make_run(directory)
   make_run(directory, [10])
-  while not (directory / 'eval' / 'total' / '10.json').exists():
+  while not list(directory.glob('eval/total/all-*/10.json')):
     assert watcher.is_alive()
   make_run(directory, [20, 30])
   run_lib.mark_finished(directory, 30)

@@ -74,6 +74,20 @@ def test_texts(folder):
   assert [p.name for p in paths.children(folder / 'deep')] == ['a.txt']
 
 
+def test_a_writer_that_fails_leaves_the_old_file(folder):
+  path = folder / 'a.npz'
+  paths.write_atomically(path, lambda file: file.write(b'old'))
+
+  def broken(file):
+    file.write(b'new')
+    raise ValueError
+
+  with pytest.raises(ValueError):
+    paths.write_atomically(path, broken)
+  assert path.read_bytes() == b'old'
+  assert [child.name for child in paths.children(folder)] == ['a.npz']
+
+
 def test_directories(folder, tmp_path):
   source = tmp_path / 'source'
   for name in ('a', 'b'):

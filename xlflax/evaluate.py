@@ -1,20 +1,17 @@
 """`evaluate`: checkpoints of a run + evaluation tasks -> results on disk."""
 
-import logging
-import time
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 
 from xlflax import bucket_checks, errors, paths
-from xlflax.evaluation import base, checkpoint_choice, results
+from xlflax.evaluation import base, checkpoint_choice, results, watching
 from xlflax.evaluation import evaluator as evaluator_lib
 from xlflax.training import partitioning
 from xlflax.training import run as run_lib
 
 Report = evaluator_lib.Report
-
-_LOG = logging.getLogger(__name__)
 
 
 def evaluate(
@@ -33,7 +30,7 @@ def evaluate(
 ) -> Report:
   """Evaluates checkpoints of a run by some tasks.
 
-  Each result is written to `MODEL_DIR/eval/<task>/<step>.json` when it is
+  Each result is written to `MODEL_DIR/eval/<task>/<split>-<settings>/<step>.json` when it is
   there, and is not computed again while task, text, vocabulary, seed and
   checkpoint stay the same: a call that was killed goes on where it stopped.
   `MODEL_DIR/eval/summary.csv` and PNG files beside it show all results of the
@@ -66,8 +63,12 @@ def evaluate(
   check_tasks(tasks)
   checkpoint_choice.check(steps)
   bucket_checks.check_usable(paths.of(model_dir))
+  patience: dict[str, Any] = {
+    'poll_seconds': poll_seconds,
+    'timeout_seconds': timeout_seconds,
+  }
   if watch:
-    run = _wait_for_run(model_dir, poll_seconds, timeout_seconds)
+    run = watching.open_run(model_dir, **patience)
   else:
     run = run_lib.open_run(model_dir)
   if partitioner is None and jax.device_count() > 1:
@@ -84,57 +85,11 @@ def evaluate(
     evaluator.evaluate(step)
   if watch:
     evaluator.seen.update(before)
-    _watch(run, evaluator, poll_seconds, timeout_seconds)
-  return evaluator.report()
-
-
-def _watch(
-  run: run_lib.SavedRun,
-  evaluator: evaluator_lib.Evaluator,
-  poll_seconds: float,
-  timeout_seconds: float | None,
-) -> None:
-  """Evaluates new checkpoints, oldest first, until training has finished."""
-  last_new = time.monotonic()
-  while True:
-    finished = run.is_finished()  # asked first: nothing comes after it
-    new = [step for step in run.steps if step not in evaluator.seen]
-    for step in new:
-      evaluator.evaluate(step)
-    if new:
+    for new in watching.new_checkpoints(run, evaluator.seen, **patience):
+      for step in new:
+        evaluator.evaluate(step)
       evaluator.report()
-      last_new = time.monotonic()
-    elif finished:
-      return
-    elif _timed_out(last_new, timeout_seconds):
-      _LOG.warning(
-        'No new checkpoint in %s for %g seconds: watching ends.',
-        run.directory,
-        timeout_seconds,
-      )
-      return
-    else:
-      time.sleep(poll_seconds)
-
-
-def _wait_for_run(
-  model_dir: str, poll_seconds: float, timeout_seconds: float | None
-) -> run_lib.SavedRun:
-  """Opens a run as soon as training has made its directory."""
-  start = time.monotonic()
-  while True:
-    try:
-      return run_lib.open_run(model_dir)
-    except (errors.RunDirectoryError, errors.VocabularyError):
-      if _timed_out(start, timeout_seconds):
-        raise
-    time.sleep(poll_seconds)
-
-
-def _timed_out(start: float, timeout_seconds: float | None) -> bool:
-  return (
-    timeout_seconds is not None and time.monotonic() - start >= timeout_seconds
-  )
+  return evaluator.report()
 
 
 def check_tasks(tasks: Sequence[base.EvalTask]) -> None:

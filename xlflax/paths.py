@@ -8,12 +8,13 @@ writes checkpoints to these two and to no other kind of place.
 
 import contextlib
 import importlib.util
+import io
 import logging
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, cast
 
 from xlflax import errors
 
@@ -122,20 +123,37 @@ def size(path: pathlib.Path) -> int:
   return found.length if is_bucket(path) else found.st_size
 
 
-def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
-  """Writes a file so that it is there whole or not at all; text as UTF-8."""
-  if isinstance(content, str):
-    content = content.encode('utf-8')
+def write_atomically(
+  path: pathlib.Path, content: str | bytes | Callable[[BinaryIO], None]
+) -> None:
+  """Writes a file that readers see either complete or not at all.
+
+  Args:
+    path: the file; its directory is created.
+    content: text (written as UTF-8), bytes, or a function that writes to the
+      open file it is given, such as `lambda file: np.savez(file, **arrays)`.
+  """
   if is_bucket(path):  # an object appears when it is complete
-    path.write_bytes(content)
+    path.write_bytes(_bytes(content))
     return
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
   try:
-    temporary.write_bytes(content)
+    with temporary.open('wb') as file:
+      content(file) if callable(content) else file.write(_bytes(content))
+      file.flush()
+      os.fsync(file.fileno())
     os.replace(temporary, path)
   finally:
     temporary.unlink(missing_ok=True)
+
+
+def _bytes(content: str | bytes | Callable[[BinaryIO], None]) -> bytes:
+  if callable(content):
+    buffer = io.BytesIO()
+    content(buffer)
+    return buffer.getvalue()
+  return content.encode('utf-8') if isinstance(content, str) else content
 
 
 def copy_files(source: pathlib.Path, target: pathlib.Path) -> None:

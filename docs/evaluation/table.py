@@ -137,7 +137,11 @@ def of_grid(folder: pathlib.Path, metric: str) -> Scores:
 def of_run(run: pathlib.Path, metric: str, step: str) -> Scores:
   """Scores of a step, or of the last one ('last'); {} without a result."""
   task, _, name = metric.partition('/')
-  steps = {path.stem: path for path in (run / 'eval' / task).glob('*.json')}
+  steps = {
+    path.stem: path
+    for path in (run / 'eval' / task).glob('*/*.json')
+    if not path.parent.name.startswith('validation-')
+  }
   if step == 'last':
     step = max((s for s in steps if s.isdigit()), key=int, default='')
   if step not in steps:

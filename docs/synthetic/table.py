@@ -61,7 +61,7 @@ def main(work: pathlib.Path) -> None:
     ('translation', 'bleu', 1),
     ('rotary', 'aer', 100),
   ):
-    for path in sorted((work / 'runs' / run / 'eval').glob('*/*.json')):
+    for path in sorted((work / 'runs' / run / 'eval').glob('*/*/*.json')):
       found = json.loads(path.read_text())['metrics']
       for key, value in found.items():
         if key.split('/')[0] == metric:

@@ -230,13 +230,18 @@ def test_normalisation_is_undone():
   np.testing.assert_allclose(found.reshape(50, 4), expected, atol=1e-5)
 
 
-def _write_results(directory, task, metrics):
+def _write_results(directory, task, metrics, split='all'):
   for step, values in metrics.items():
     results.write(
-      results.path(directory, task, step),
+      directory,
       base.EvalResult(metrics=values),
       step=step,
-      identity={},
+      identity={
+        'task': {'name': task, 'split': split},
+        'split': split,
+        'seed': 0,
+        'parameters': 'default',
+      },
     )
 
 
@@ -285,6 +290,26 @@ def test_curves_of_evaluations(tmp_path):
     )
     assert {row['task'] for row in found.rows} == {'xnli'}
     assert text in str(found.failures[0])
+
+
+def test_curves_never_join_splits(tmp_path):
+  run = tmp_path / 'run'
+  for split, value in (('validation', 0.9), ('test', 0.5)):
+    steps = {'untrained': 0.1, 10: value, 20: value}
+    _write_results(
+      run,
+      'retrieval',
+      {step: {'accuracy/mean': found} for step, found in steps.items()},
+      split,
+    )
+  found = curves_study.CurvesStudy(runs=(str(run),)).run(fakes.FakeModels())
+  assert set(found.pictures) == {'retrieval.validation', 'retrieval.test'}
+  values = [
+    (row['step'], row['value'])
+    for row in found.rows
+    if row['task'] == 'retrieval (test)'
+  ]
+  assert values == [(0, 10.0), (10, 50.0), (20, 50.0)]
 
 
 def test_curves_of_an_analysis(tmp_path):

@@ -164,7 +164,8 @@ def test_the_command_writes_results_and_prints_tables(
   assert 'untrained' in printed
   for task in ('retrieval', 'perplexity'):
     for step in ('untrained', 10):
-      record = json.loads((run / 'eval' / task / f'{step}.json').read_text())
+      (file,) = run.glob(f'eval/{task}/test-*/{step}.json')
+      record = json.loads(file.read_text())
       assert record['failures'] == []
 
 

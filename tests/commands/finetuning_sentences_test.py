@@ -44,8 +44,7 @@ def _evaluate(directory, family, files, *arguments):
     )
     == 0
   )
-  (name,) = (path for path in (directory / 'eval').iterdir() if path.is_dir())
-  (result,) = name.glob('*.json')
+  (result,) = directory.glob('eval/*/*/*.json')
   return json.loads(result.read_text()), result.with_suffix('')
 
 

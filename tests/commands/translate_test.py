@@ -151,4 +151,4 @@ def test_the_task_through_the_command(copying_run, corpus, capsys, monkeypatch):
     == 0
   )
   assert 'translation: bleu' in capsys.readouterr().out
-  assert (copying_run / 'eval/translation/20.json').exists()
+  assert list(copying_run.glob('eval/translation/*/20.json'))

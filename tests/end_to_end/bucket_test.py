@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import tempfile
 
 import numpy as np
@@ -109,13 +110,14 @@ def test_evaluated_and_fine_tuned_in_a_bucket(workspace, bucket, tmp_path):
     **variables,
   )
   assert 'retrieval: accuracy' in printed
+  names = [re.sub('-[0-9a-f]{8}/', '/', name) for name in found.objects]
   assert {
-    'mlm/eval/retrieval/4.json',
-    'mlm/eval/retrieval/8.json',
-    'mlm/eval/perplexity.png',
-    'mlm/eval/retrieval.layers.png',
+    'mlm/eval/retrieval/test/4.json',
+    'mlm/eval/retrieval/test/8.json',
+    'mlm/eval/perplexity.test.png',
+    'mlm/eval/retrieval.test.layers.png',
     'mlm/eval/summary.csv',
-  } <= found.objects.keys()
+  } <= set(names)
   files = _treebank(tmp_path / 'de.conll')
   tune = (
     'finetune',

@@ -83,7 +83,7 @@ def _evaluate(family, files, model_dir, partitioner=None):
     evaluate.evaluate, model_dir=str(model_dir), partitioner=partitioner
   )
   assert not report.failures
-  path = next((model_dir / 'eval').glob('*/60.json'))
+  path = next((model_dir / 'eval').glob('*/*/60.json'))
   return json.loads(path.read_text(encoding='utf-8'))
 
 
@@ -117,7 +117,7 @@ def test_fine_tuned_and_evaluated(
   results = sorted((tmp_path / 'run' / 'eval').rglob('60/*'))
   assert len(results) == 2
   first = [path.read_text(encoding='utf-8') for path in results]
-  for path in (tmp_path / 'run' / 'eval').glob('*/60.json'):
+  for path in (tmp_path / 'run' / 'eval').glob('*/*/60.json'):
     path.unlink()
   again = _evaluate(
     family,

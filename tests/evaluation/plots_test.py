@@ -35,7 +35,7 @@ def _result(value, *, layers=False, parts=('de', 'mean')):
   [
     ({}, []),
     ({10: _result(0.1)}, []),
-    ({'untrained': _result(0.1), 10: _result(0.1)}, []),
+    ({'untrained': _result(0.1), 10: _result(0.1)}, ['retrieval.png']),
     ({10: _result(0.1), 20: _result(0.2)}, ['retrieval.png']),
     ({10: _result(0.1, layers=True)}, ['retrieval.layers.png']),
     (
@@ -52,6 +52,16 @@ def test_what_there_is_is_drawn(tmp_path, found, names):
   for path in written:
     image = matplotlib.image.imread(path)
     assert image.std() > 0.05  # something is on it
+
+
+def test_the_untrained_model_is_drawn_at_step_0(tmp_path, monkeypatch):
+  drawn = []
+  monkeypatch.setattr(
+    plots, '_curves', lambda task, found: drawn.extend(found) or None
+  )
+  monkeypatch.setattr(plots.pictures, 'save', lambda *args, **options: args[1])
+  plots.write(tmp_path, _Task(), {'untrained': _result(0), 10: _result(1)})
+  assert drawn == [0, 10]
 
 
 def test_many_parts_get_a_legend_beside_the_picture(tmp_path):

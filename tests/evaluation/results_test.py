@@ -1,32 +1,96 @@
+import dataclasses
 import json
+import types
 
 import pytest
 
 from xlflax.evaluation import base, results
 
 RESULT = base.EvalResult(metrics={'m/de': 0.5, 'm/mean': 0.25})
-IDENTITY = {'task': 'a', 'seed': 0}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Source:
+  split: str = 'test'
+  text: str = 'a'
+
+  def fingerprint(self):
+    return self.text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Task(base.EvalTask):
+  name: str = 'task'
+  source: _Source | None = dataclasses.field(default_factory=_Source)
+  layer: int = 1
+
+
+def _identity(task=None, seed=0, **more):
+  model = types.SimpleNamespace()
+  return results.identity(
+    task or _Task(), model=model, vocabulary_hash='v', seed=seed, **more
+  )
+
+
+@pytest.fixture(autouse=True)
+def described(monkeypatch):
+  monkeypatch.setattr(results.run_directory, 'describe', lambda model: 'model')
 
 
 def test_a_result_is_found_by_its_settings(tmp_path):
-  file = results.path(tmp_path, 'task', 10)
-  results.write(file, RESULT, step=10, identity=IDENTITY)
-  assert file == tmp_path / 'eval' / 'task' / '10.json'
-  assert results.read_finished(file, IDENTITY) == RESULT
-  assert results.read_finished(file, IDENTITY | {'seed': 1}) is None
+  file = results.write(tmp_path, RESULT, step=10, identity=_identity())
+  assert file.name == '10.json'
+  assert file.parent.parent == tmp_path / 'eval' / 'task'
+  assert file.parent.name.startswith('test-')
+  assert results.read_finished(tmp_path, _identity(), 10) == RESULT
+  changed = _identity() | {'checkpoint': 'another'}
+  assert results.path(tmp_path, changed, 10) == file
+  assert results.read_finished(tmp_path, changed, 10) is None
   assert results.read(file) == RESULT
   record = json.loads(file.read_text())
   assert record['step'] == 10
-  assert record['settings'] == IDENTITY
+  assert record['settings'] == _identity()
+
+
+@pytest.mark.parametrize(
+  'other',
+  [
+    dict(task=_Task(source=_Source(split='validation'))),
+    dict(task=_Task(source=_Source(text='b'))),
+    dict(task=_Task(layer=2)),
+    dict(seed=1),
+    dict(parameters='not averaged'),
+  ],
+)
+def test_results_of_other_splits_text_and_settings_lie_apart(tmp_path, other):
+  """Neither replaces the other, and neither joins the other's curve."""
+  for step in (10, 20):
+    results.write(tmp_path, RESULT, step=step, identity=_identity())
+  changed = base.EvalResult(metrics={'m/de': 0.9})
+  results.write(tmp_path, changed, step=20, identity=_identity(**other))
+  found = results.find(tmp_path, 'task')
+  assert found == {
+    results.group(_identity()): {10: RESULT, 20: RESULT},
+    results.group(_identity(**other)): {20: changed},
+  }
+
+
+def test_a_task_without_splits(tmp_path):
+  group = results.group(_identity(_Task(source=None)))
+  assert (group.task, group.split) == ('task', 'all')
+
+
+def test_a_split_that_is_no_file_name():
+  group = results.group(_identity(_Task(source=_Source(split='test[:5%]/x'))))
+  assert group.split == 'test_5_x'
 
 
 def test_a_result_with_failures_is_not_finished(tmp_path):
-  file = tmp_path / '1.json'
   failed = base.EvalResult(
     metrics={}, failures=(base.Failure(task='t', part='de', message='m'),)
   )
-  results.write(file, failed, step=1, identity=IDENTITY)
-  assert results.read_finished(file, IDENTITY) is None
+  file = results.write(tmp_path, failed, step=1, identity=_identity())
+  assert results.read_finished(tmp_path, _identity(), 1) is None
   assert results.read(file) == failed
 
 
@@ -38,19 +102,15 @@ def test_what_is_no_result_is_none(tmp_path, text):
 
 
 def test_nothing_but_the_result_is_left_in_the_folder(tmp_path):
-  results.write(
-    results.path(tmp_path, 't', 1), RESULT, step=1, identity=IDENTITY
-  )
-  names = [path.name for path in (tmp_path / 'eval' / 't').iterdir()]
-  assert names == ['1.json']
+  file = results.write(tmp_path, RESULT, step=1, identity=_identity())
+  assert [path.name for path in file.parent.iterdir()] == ['1.json']
 
 
 def test_find_orders_by_step_after_the_untrained_model(tmp_path):
   for step in (100, 'untrained', 20):
-    results.write(
-      results.path(tmp_path, 't', step), RESULT, step=step, identity=IDENTITY
-    )
-  assert list(results.find(tmp_path, 't')) == ['untrained', 20, 100]
+    results.write(tmp_path, RESULT, step=step, identity=_identity())
+  (found,) = results.find(tmp_path).values()
+  assert list(found) == ['untrained', 20, 100]
   assert results.find(tmp_path, 'other') == {}
 
 

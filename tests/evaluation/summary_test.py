@@ -5,7 +5,7 @@ import re
 
 import rich.console
 
-from xlflax.evaluation import base, summary
+from xlflax.evaluation import base, results, summary
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,18 +52,27 @@ def test_a_long_table_shows_the_first_and_the_last_steps():
 
 def test_the_csv_has_every_number(tmp_path):
   file = summary.write_csv(
-    tmp_path, {'retrieval': {'untrained': _result(de=0.1), 20: _result(de=0.5)}}
+    tmp_path,
+    {
+      results.Group('retrieval', split, 'abc'): {
+        'untrained': _result(de=0.1),
+        20: _result(de=0.5),
+      }
+      for split in ('validation', 'test')
+    },
   )
   with file.open() as stream:
     rows = list(csv.DictReader(stream))
   assert file == tmp_path / 'eval' / 'summary.csv'
   assert rows[0] == {
     'task': 'retrieval',
+    'split': 'validation',
+    'settings': 'abc',
     'step': 'untrained',
     'metric': 'accuracy/de',
     'value': '0.1',
   }
-  assert len(rows) == 4
+  assert len(rows) == 8
 
 
 def test_the_log_line_says_the_mean():

@@ -33,8 +33,8 @@ class _Bias(base.EvalTask):
 
 def _setup(directory, ema_decay=None):
   return types.SimpleNamespace(
-    model=None,
-    vocabulary=None,
+    model=tiny.make_model(),
+    vocabulary=types.SimpleNamespace(hash='v'),
     model_dir=directory,
     settings=types.SimpleNamespace(
       ema_decay=ema_decay,
@@ -68,7 +68,9 @@ def test_results_are_returned_and_recorded(tmp_path):
   plan = evaluation.Evaluation(tasks=[_Bias(name='a')], every_steps=1, seed=4)
   metrics = evaluation.run(plan, _setup(tmp_path), _state(7))
   assert (metrics['a/bias'], metrics['a/seed']) == (0.5, 4.0)
-  record = json.loads((tmp_path / 'eval/a/7.json').read_text())
+  (file,) = tmp_path.glob('eval/a/all-*/7.json')
+  record = json.loads(file.read_text())
+  assert record['settings']['seed'] == 4
   assert record['step'] == 7
   assert record['metrics'] == {'bias': 0.5, 'seed': 4.0, 'nan': None}
 
@@ -94,5 +96,6 @@ def test_task_that_fails_is_left_out(tmp_path, caplog):
   metrics = evaluation.run(plan, _setup(tmp_path), _state(3))
   assert {name.split('/')[0] for name in metrics} == {'good'}
   assert 'Evaluation at step 3: bad: ValueError: no text' in caplog.text
-  record = json.loads((tmp_path / 'eval/bad/3.json').read_text())
+  (file,) = tmp_path.glob('eval/bad/all-*/3.json')
+  record = json.loads(file.read_text())
   assert record['failures'][0]['message'] == 'ValueError: no text'

@@ -7,7 +7,8 @@ source language, mean of the others, and their difference, by checkpoint.
 import dataclasses
 import math
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xlflax import errors, paths
 from xlflax.analysis import figures, report, study
@@ -92,7 +93,8 @@ class CurvesStudy(study.Study):
     self, directory: pathlib.Path, name: str, failures: base.Failures
   ) -> list[report.Row]:
     folder = directory / run_directory.EVALUATION
-    found = sorted(path.name for path in folder.glob('*') if path.is_dir())
+    groups = results.find(directory)
+    found = sorted({group.task for group in groups})
     wanted = found if self.tasks is None else self.tasks
     missing = [task for task in wanted if task not in found]
     if missing or not wanted:
@@ -101,20 +103,25 @@ class CurvesStudy(study.Study):
           'A run has no results of evaluations',
           got=', '.join(found) or None,
           where=str(folder),
-          expected=', '.join(missing) or 'eval/<task>/<step>.json',
+          expected=', '.join(missing)
+          or 'eval/<task>/<split>-<settings>/<step>.json',
           fix='run `xlflax evaluate --steps=all`',
         )
     rows: list[report.Row] = []
-    for task in wanted:
-      with failures.guard(f'{directory}, {task}'):
-        for step, result in results.find(directory, task).items():
-          if isinstance(step, int) and result.metrics:
-            rows += self._of_result(name, task, step, result)
+    for group, by_step in groups.items():
+      if group.task in wanted:
+        with failures.guard(f'{directory}, {group.task}'):
+          for step, result in by_step.items():
+            if result.metrics:
+              rows += self._of_result(
+                name, _label(group, groups), max(results.order(step), 0), result
+              )
     return rows
 
   def _of_result(
     self, name: str, task: str, step: int, result: base.EvalResult
   ) -> list[report.Row]:
+    """Returns a row for each part; the untrained model has step 0."""
     scores: dict[str, dict[str, float]] = {}
     for key, value in result.metrics.items():
       metric, _, part = key.partition('/')
@@ -199,7 +206,7 @@ class CurvesStudy(study.Study):
       label = text.metric_name(metric) + (
         ' (points)' if score_table.is_bounded(metric) else ''
       )
-      name = task.replace(' ', '.').replace('/', '_')
+      name = re.sub(r'[^\w.-]+', '.', task.replace('/', '_')).strip('.')
       panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
       for row in of_task:
         panels.setdefault(row['model'], {}).setdefault(row['part'], []).append(
@@ -254,6 +261,18 @@ class CurvesStudy(study.Study):
           )
         ]
     return out
+
+
+def _label(group: results.Group, groups: Iterable[results.Group]) -> str:
+  """Returns the task's name with its split, and its settings if they vary."""
+  several = [
+    other for other in groups if other[:2] == group[:2] and other != group
+  ]
+  details = [
+    *([] if group.split == 'all' else [group.split]),
+    *([group.settings] if several else []),
+  ]
+  return f'{group.task} ({", ".join(details)})' if details else group.task
 
 
 def _names(directories: Sequence[str]) -> list[str]:

@@ -12,11 +12,10 @@ from typing import Any
 
 from matplotlib import figure
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.analysis import glyphs
 from xlflax.evaluation import base
 from xlflax.evaluation.reports import page, pictures, text
-from xlflax.training import run_directory
 
 JSON = 'analysis.json'
 PAGE = 'report.html'
@@ -138,7 +137,7 @@ def write(
     + '\n'
   )  # last: all is there
   for name, content in contents.items():
-    run_directory.write_atomically(directory / name, content)
+    paths.write_atomically(directory / name, content)
   return [*(directory / name for name in contents), *drawn.values()]
 
 

@@ -1,9 +1,9 @@
 """Sentence states on disk: computed once, gone on with after an interrupt."""
 
 import dataclasses
+import functools
 import hashlib
 import json
-import os
 import pathlib
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.analysis import models, states
 from xlflax.evaluation import base
 from xlflax.objectives.inputs import Pooling
-from xlflax.training import run_directory
 
 _ABOUT = 'about.json'
 
@@ -73,7 +72,9 @@ class SentenceReader:
       for number, found in enumerate(
         self._compute(opened, ref, texts[done * self.block :], language), done
       ):
-        _write(folder / f'{number:05}.npz', found)
+        paths.write_atomically(
+          folder / f'{number:05}.npz', functools.partial(np.savez, states=found)
+        )
         yield found
 
   def read(
@@ -103,7 +104,7 @@ class SentenceReader:
     folder = pathlib.Path(str(self.directory)) / base.settings_hash(about)
     if not (folder / _ABOUT).exists():
       folder.mkdir(parents=True, exist_ok=True)
-      run_directory.write_atomically(
+      paths.write_atomically(
         folder / _ABOUT, json.dumps(about | {'run': str(ref)}, indent=2) + '\n'
       )
     return folder
@@ -135,10 +136,3 @@ def _read(path: pathlib.Path) -> np.ndarray:
       where=str(path),
       fix='delete it, to have it made anew',
     ) from error
-
-
-def _write(path: pathlib.Path, found: np.ndarray) -> None:
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
-  with temporary.open('wb') as stream:
-    np.savez(stream, states=found)
-  os.replace(temporary, path)

@@ -1,6 +1,7 @@
 """Means of the vectors that words have in a corpus, as running sums."""
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.analysis import dictionaries
 
 
@@ -114,20 +115,17 @@ class Store:
 
   def save(self, means: WordMeans) -> None:
     """Writes the file so that it is there whole or not at all."""
-    path = pathlib.Path(self.path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
-    with temporary.open('wb') as stream:
-      np.savez(
-        stream,
-        sums=means.sums,
-        counts=means.counts,
-        words=np.array(means.words),
-        sentences=means.sentences,
-        identity=self.identity,
-        about=json.dumps(dict(self.about), ensure_ascii=False),
-      )
-    os.replace(temporary, path)
+    arrays: dict[str, Any] = {
+      'sums': means.sums,
+      'counts': means.counts,
+      'words': np.array(means.words),
+      'sentences': np.array(means.sentences),
+      'identity': np.array(self.identity),
+      'about': np.array(json.dumps(dict(self.about), ensure_ascii=False)),
+    }
+    paths.write_atomically(
+      pathlib.Path(self.path), functools.partial(np.savez, **arrays)
+    )
 
   def restore(self, fresh: WordMeans) -> WordMeans:
     """The sums of the file; `fresh` if there is none.

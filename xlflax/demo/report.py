@@ -8,8 +8,8 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from xlflax import paths
 from xlflax.demo import plots
-from xlflax.training import run_directory
 
 SUMMARY = 'summary.json'
 PAGE = 'index.html'
@@ -43,9 +43,9 @@ def write_report(
     directory / 'retrieval.png', retrieval['untrained'], retrieval['trained']
   )
   plots.plot_layers(directory / 'layers.png', summary['layers'])
-  run_directory.write_atomically(directory / PAGE, _page(summary))
+  paths.write_atomically(directory / PAGE, _page(summary))
   # The summary last: where it is, the report is whole.
-  run_directory.write_atomically(
+  paths.write_atomically(
     directory / SUMMARY,
     json.dumps(summary, indent=2, ensure_ascii=False) + '\n',
   )

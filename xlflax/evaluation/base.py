@@ -102,7 +102,7 @@ class EvalResult:
     notes: facts a reader must know, such as how many sentences were cut.
     failures: parts that are missing from the metrics, and why.
     files: name -> text of files that belong to the result, such as
-      predictions; written to `eval/<task>/<step>/<name>`, and not read back.
+      predictions; written beside its JSON file, to `<step>/<name>`, and not read back.
   """
 
   metrics: dict[str, float]
@@ -167,10 +167,15 @@ class EvalTask:
   """Base of evaluation tasks: a frozen dataclass of settings.
 
   Attributes:
-    name: of the folder its results lie in, `eval/<name>/<step>.json`.
+    name: of the folder that its results lie in, under `eval/`.
   """
 
   name: str
+
+  @property
+  def split(self) -> str:
+    """The split of the text that is read; 'all' where it has no splits."""
+    return getattr(getattr(self, 'source', None), 'split', 'all')
 
   @property
   def primary_metric(self) -> str:

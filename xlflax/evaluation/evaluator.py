@@ -9,6 +9,7 @@ from typing import Any
 from xlflax import registry
 from xlflax.evaluation import base, plots, results, summary
 from xlflax.training import run as run_lib
+from xlflax.training import run_directory
 from xlflax.training.processes import distributed
 
 _LOG = logging.getLogger(__name__)
@@ -25,12 +26,14 @@ class Report:
       of this call, whether computed or read back.
     failures: everything that could not be evaluated.
     computed: how many results were not there before.
+    folders: task name -> the folder that its results lie in.
   """
 
   tasks: tuple[base.EvalTask, ...]
   results: dict[str, dict[results.Step, base.EvalResult]]
   failures: tuple[base.Failure, ...]
   computed: int
+  folders: dict[str, pathlib.Path] = dataclasses.field(default_factory=dict)
 
 
 class Evaluator:
@@ -63,7 +66,7 @@ class Evaluator:
     missing = []
     for task in self._tasks:
       found = results.read_finished(
-        self._file(task, step), identities[task.name]
+        self._run.directory, identities[task.name], step
       )
       if found is None:
         missing.append(task)
@@ -77,19 +80,28 @@ class Evaluator:
 
   def report(self) -> Report:
     """Writes CSV and pictures of all results so far; returns those seen."""
+    groups = {
+      name: results.group(identity)
+      for name, identity in self._identities.items()
+    }
+    evaluations = self._run.directory / run_directory.EVALUATION
     if distributed.is_lead():
-      found = {
-        task.name: results.find(self._run.directory, task.name)
-        for task in self._tasks
-      }
-      folder = summary.write_csv(self._run.directory, found).parent
+      found = results.find(self._run.directory)
+      summary.write_csv(self._run.directory, found)
       for task in self._tasks:
-        plots.write(folder, task, found[task.name])
+        if groups.get(task.name) in found:
+          plots.write(evaluations, task, found[groups[task.name]])
     ordered = {
       name: {step: found[step] for step in sorted(found, key=results.order)}
       for name, found in self._results.items()
     }
-    return Report(self._tasks, ordered, tuple(self._failures), self._computed)
+    return Report(
+      self._tasks,
+      ordered,
+      tuple(self._failures),
+      self._computed,
+      {name: evaluations / group.folder for name, group in groups.items()},
+    )
 
   def _compute(self, task, step, subject, identity) -> None:
     start = time.monotonic()
@@ -98,9 +110,7 @@ class Evaluator:
     self._results[task.name][step] = result
     self._fail(step, result.failures)
     if distributed.is_lead():
-      results.write(
-        self._file(task, step), result, step=step, identity=identity
-      )
+      results.write(self._run.directory, result, step=step, identity=identity)
     _LOG.info(
       'step %s | %s (%.1f s)',
       step,
@@ -158,6 +168,3 @@ class Evaluator:
       )
     checkpoint = results.checkpoint_identity(self._run.directory, step)
     return self._identities[task.name] | {'checkpoint': checkpoint}
-
-  def _file(self, task: base.EvalTask, step: results.Step) -> pathlib.Path:
-    return results.path(self._run.directory, task.name, step)

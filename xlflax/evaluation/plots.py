@@ -18,35 +18,41 @@ ByStep = Mapping[results.Step, base.EvalResult]
 def write(
   directory: pathlib.Path, task: base.EvalTask, found: ByStep
 ) -> list[pathlib.Path]:
-  """Draws what there is to be drawn of a task's results into `directory`.
+  """Draws a task's results into `directory`.
 
-  `<task>.png` has the main metric by step, if there are two checkpoints or
-  more; `<task>.layers.png` the table `layers` of the last result, if it has
-  one.
+  `<task>.<split>.png` shows the main metric by step, where there are two
+  results or more; the untrained model stands at step 0.
+  `<task>.<split>.layers.png` shows the table `layers` of the last result,
+  where it has one.
+
+  Args:
+    directory: of the pictures.
+    task: whose results they are.
+    found: results of one split, text and settings, by step.
 
   Returns:
     The files written.
   """
   written = []
-  trained: ByStep = {
-    step: result
+  name = task.name if task.split == 'all' else f'{task.name}.{task.split}'
+  curve: ByStep = {
+    max(results.order(step), 0): result
     for step, result in found.items()
-    if isinstance(step, int) and result.metrics
+    if result.metrics
   }
-  if len(trained) > 1:
+  if len(curve) > 1:
     written.append(
-      pictures.save(
-        _curves(task, trained), directory / f'{task.name}.png', dpi=_DPI
-      )
+      pictures.save(_curves(task, curve), directory / f'{name}.png', dpi=_DPI)
     )
   last = list(found.items())[-1:]
   if last and last[0][1].tables.get('layers'):
-    written.append(
-      pictures.save(
-        _layers(task, *last[0]), directory / f'{task.name}.layers.png', dpi=_DPI
-      )
-    )
+    file = directory / f'{name}.layers.png'
+    written.append(pictures.save(_layers(task, *last[0]), file, dpi=_DPI))
   return written
+
+
+def _title(task: base.EvalTask) -> str:
+  return task.name if task.split == 'all' else f'{task.name} ({task.split})'
 
 
 def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
@@ -78,7 +84,7 @@ def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
   axes.set(
     xlabel='training step',
     ylabel=task.primary_metric,
-    title=f'{task.name} along training',
+    title=f'{_title(task)} along training',
   )
   if task.primary_metric == 'perplexity':
     axes.set_yscale('log')
@@ -145,7 +151,7 @@ def _layers(
   axes.set_yticks(range(len(layers)), list(map(str, layers)))
   axes.set(
     ylabel='layer (0: embeddings)',
-    title=f'{task.name}: {task.primary_metric} (%) at step {step}',
+    title=f'{_title(task)}: {task.primary_metric} (%) at step {step}',
   )
   canvas.colorbar(image, ax=axes)
   return canvas

@@ -1,46 +1,98 @@
-"""Results on disk: `eval/<task>/<step>.json`, found again by their settings."""
+"""Results on disk: `eval/<task>/<split>-<settings>/<step>.json`.
+
+Results that share a folder differ in nothing but the checkpoint: the folder is
+named after the split and a hash of the task's settings, its text and the seed.
+Validation scores of training and test scores of `xlflax evaluate` therefore
+never replace each other, and a curve never joins them.
+"""
 
 import hashlib
 import json
 import pathlib
-from typing import Any
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from xlflax import paths
 from xlflax.evaluation import base
 from xlflax.training import checkpoints, description, run_directory
 
 UNTRAINED = 'untrained'
-_FORMAT = 1
+_FORMAT = 2
+# The keys of an identity that every result of one folder shares.
+_SHARED = ('task', 'seed', 'parameters')
 
 Step = int | str
 
 
-def path(directory: pathlib.Path, task: str, step: Step) -> pathlib.Path:
-  """The file of one result; `directory` is that of the run."""
-  return directory / run_directory.EVALUATION / task / f'{step}.json'
+class Group(NamedTuple):
+  """Results that may stand in one curve.
+
+  Attributes:
+    task: name of the task.
+    split: of the text, such as 'test'.
+    settings: hash of the task's settings, its text and the seed.
+  """
+
+  task: str
+  split: str
+  settings: str
+
+  @property
+  def folder(self) -> str:
+    """The folder's path under `eval/`."""
+    return f'{self.task}/{self.split}-{self.settings}'
 
 
 def identity(
-  task: base.EvalTask, *, model: Any, vocabulary_hash: str, seed: int
+  task: base.EvalTask,
+  *,
+  model: Any,
+  vocabulary_hash: str,
+  seed: int,
+  parameters: str = 'default',
 ) -> dict[str, Any]:
-  """All that a result depends on but the checkpoint, as JSON values.
+  """Returns all that a result depends on but the checkpoint, as JSON values.
 
   Args:
-    task: its settings and the text that it reads.
+    task: the task; its settings and the text that it reads count.
     model: the Linen module.
     vocabulary_hash: of the run's vocabulary.
     seed: of the evaluation.
+    parameters: which of a checkpoint's parameters are read: 'default', the
+      running average where the run keeps one, or 'not averaged'.
   """
   return {
     'format': _FORMAT,
+    'split': task.split,
     'task': base.settings(task),
     'model': description.describe(model),
     'vocabulary': vocabulary_hash,
     'seed': seed,
+    'parameters': parameters,
   }
 
 
+def group(identity: Mapping[str, Any]) -> Group:
+  """Returns the group of the results with an identity."""
+  shared = {key: identity[key] for key in _SHARED}
+  return Group(
+    identity['task']['name'],
+    re.sub(r'[^\w.]+', '_', identity['split']),
+    base.settings_hash(shared)[:8],
+  )
+
+
+def path(
+  directory: pathlib.Path, identity: Mapping[str, Any], step: Step
+) -> pathlib.Path:
+  """Returns the file of one result; `directory` is that of the run."""
+  folder = directory / run_directory.EVALUATION / group(identity).folder
+  return folder / f'{step}.json'
+
+
 def checkpoint_identity(directory: pathlib.Path, step: Step) -> str:
-  """Tells apart checkpoints of one step that different runs wrote.
+  """Returns a hash that differs between runs' checkpoints of the same step.
 
   It is the hash of Orbax's record of when the checkpoint was written, which
   survives copying; '' for the untrained model.
@@ -54,36 +106,48 @@ def checkpoint_identity(directory: pathlib.Path, step: Step) -> str:
 
 
 def write(
-  file: pathlib.Path,
+  directory: pathlib.Path,
   result: base.EvalResult,
   *,
   step: Step,
-  identity: dict[str, Any],
-) -> None:
-  """Writes a result so that it is there whole or not at all."""
+  identity: Mapping[str, Any],
+) -> pathlib.Path:
+  """Writes a result, its settings and its files into a run's directory.
+
+  Args:
+    directory: of the run.
+    result: what the task found; its files are written to `<step>/<name>`.
+    step: of the checkpoint.
+    identity: see `identity`; it decides on the folder.
+
+  Returns:
+    The JSON file, written last: a result that is there is complete.
+  """
+  file = path(directory, identity, step)
   for name, text in result.files.items():
-    run_directory.write_atomically(file.with_suffix('') / name, text)
+    paths.write_atomically(file.with_suffix('') / name, text)
   record = {
     'step': step,
     'settings_hash': base.settings_hash(identity),
     'settings': identity,
   } | result.to_json()
-  run_directory.write_atomically(
+  paths.write_atomically(
     file, json.dumps(record, indent=2, ensure_ascii=False) + '\n'
   )
+  return file
 
 
 def read(file: pathlib.Path) -> base.EvalResult | None:
-  """A result, whatever its settings; None if there is none to be read."""
+  """Returns a result whatever its settings; None if it is missing or broken."""
   record = _load(file)
   return None if record is None else base.EvalResult.from_json(record)
 
 
 def read_finished(
-  file: pathlib.Path, identity: dict[str, Any]
+  directory: pathlib.Path, identity: Mapping[str, Any], step: Step
 ) -> base.EvalResult | None:
-  """The result of exactly these settings, if it is there without failures."""
-  record = _load(file)
+  """Returns the result with exactly this identity; None if it has failures."""
+  record = _load(path(directory, identity, step))
   if record is None or record.get('settings_hash') != base.settings_hash(
     identity
   ):
@@ -92,24 +156,43 @@ def read_finished(
   return None if result.failures else result
 
 
-def find(directory: pathlib.Path, task: str) -> dict[Step, base.EvalResult]:
-  """All results of a task, the untrained model's first, then by step."""
-  found: dict[Step, base.EvalResult] = {}
-  for file in path(directory, task, 0).parent.glob('*.json'):
-    step: Step = int(file.stem) if file.stem.isdigit() else file.stem
-    result = read(file)
-    if result is not None:
-      found[step] = result
-  return {step: found[step] for step in sorted(found, key=order)}
+def find(
+  directory: pathlib.Path, task: str | None = None
+) -> dict[Group, dict[Step, base.EvalResult]]:
+  """Returns a run's results by group, then by step, the untrained model first.
+
+  Args:
+    directory: of the run.
+    task: name of a task; None for all tasks.
+  """
+  found: dict[Group, dict[Step, base.EvalResult]] = {}
+  evaluations = directory / run_directory.EVALUATION
+  for of_task in paths.children(evaluations):
+    if of_task.is_dir() and task in (None, of_task.name):
+      for folder in (one for one in paths.children(of_task) if one.is_dir()):
+        split, _, settings = folder.name.rpartition('-')
+        by_step = _read_folder(folder)
+        if by_step:
+          found[Group(of_task.name, split, settings)] = by_step
+  return found
 
 
 def order(step: Step) -> int:
-  """Sorts steps: the untrained model comes before step 0."""
+  """Returns a sorting key of steps: the untrained model before step 0."""
   return step if isinstance(step, int) else -1
 
 
+def _read_folder(folder: pathlib.Path) -> dict[Step, base.EvalResult]:
+  found: dict[Step, base.EvalResult] = {}
+  for file in folder.glob('*.json'):
+    result = read(file)
+    if result is not None:
+      found[int(file.stem) if file.stem.isdigit() else file.stem] = result
+  return {step: found[step] for step in sorted(found, key=order)}
+
+
 def _load(file: pathlib.Path) -> dict[str, Any] | None:
-  """The file's JSON if it has a result's keys, else None."""
+  """Returns the file's JSON if it has a result's keys, else None."""
   try:
     record = json.loads(file.read_text(encoding='utf-8'))
   except (FileNotFoundError, ValueError):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import rich.console
 import rich.table
 
+from xlflax import paths
 from xlflax.evaluation import base, results
 from xlflax.training import run_directory
 
@@ -16,20 +17,32 @@ CSV = 'summary.csv'
 _WIDEST = 8  # steps a table shows: the first and the last ones
 
 Results = Mapping[str, Mapping[results.Step, base.EvalResult]]
+_COLUMNS = (*results.Group._fields, 'step', 'metric', 'value')
 
 
-def write_csv(directory: pathlib.Path, found: Results) -> pathlib.Path:
-  """`eval/summary.csv`: a line `task,step,metric,value` for each number."""
+def write_csv(
+  directory: pathlib.Path,
+  found: Mapping[results.Group, Mapping[results.Step, base.EvalResult]],
+) -> pathlib.Path:
+  """Writes `eval/summary.csv` with a line for each number.
+
+  Args:
+    directory: of the run.
+    found: results by task, split and settings, and by step.
+
+  Returns:
+    The file. Its columns are task, split, settings, step, metric and value.
+  """
   text = io.StringIO()
   writer = csv.writer(text, lineterminator='\n')
-  writer.writerow(('task', 'step', 'metric', 'value'))
-  for task, by_step in found.items():
+  writer.writerow(_COLUMNS)
+  for group, by_step in found.items():
     for step, result in by_step.items():
       writer.writerows(
-        (task, step, name, value) for name, value in result.metrics.items()
+        (*group, step, name, value) for name, value in result.metrics.items()
       )
   file = directory / run_directory.EVALUATION / CSV
-  run_directory.write_atomically(file, text.getvalue())
+  paths.write_atomically(file, text.getvalue())
   return file
 
 
@@ -49,8 +62,9 @@ def table(
   steps = list(by_step)
   if len(steps) > _WIDEST:
     steps = [steps[0], *steps[1 - _WIDEST :]]
+  split = '' if task.split == 'all' else f', {task.split} split'
   shown = rich.table.Table(
-    title=f'{task.name}: {task.primary_metric}', title_justify='left'
+    title=f'{task.name}: {task.primary_metric}{split}', title_justify='left'
   )
   shown.add_column('')
   for step in steps:

@@ -1,16 +1,13 @@
 """`evaluate_suite`: a suite of tasks on one pretrained model, or several."""
 
-import logging
-import time
 from collections.abc import Sequence
 
 from xlflax import bucket_checks, errors, paths
+from xlflax.evaluation import watching
 from xlflax.suites import results as suite_results
 from xlflax.suites import runner as suite_runner
 from xlflax.suites import suite as suite_lib
 from xlflax.training import run as run_lib
-
-_LOG = logging.getLogger(__name__)
 
 
 def evaluate_suite(
@@ -93,21 +90,12 @@ def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):
       'One run can be watched', where='--watch', got=', '.join(model_dirs)
     )
   run = run_lib.open_run(model_dirs[0])
-  seen: set[int] = set()
-  last_new = time.monotonic()
+  seen: set[int | str] = set()
   report = None
-  while True:
-    finished = run.is_finished()  # asked first: nothing comes after it
-    new = [step for step in run.steps if step not in seen]
+  for new in watching.new_checkpoints(
+    run, seen, poll_seconds=poll_seconds, timeout_seconds=timeout_seconds
+  ):
     for step in new:
       seen.add(step)
       report = evaluate(suite_runner.models(model_dirs, step))
-    if new:
-      last_new = time.monotonic()
-      continue
-    if finished or (
-      timeout_seconds is not None
-      and time.monotonic() - last_new >= timeout_seconds
-    ):
-      return report if report is not None else evaluate([])
-    time.sleep(poll_seconds)
+  return report if report is not None else evaluate([])

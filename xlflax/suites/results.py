@@ -20,7 +20,6 @@ from xlflax.evaluation.reports import leaderboard, score_table
 from xlflax.evaluation.reports import report as reports_lib
 from xlflax.finetuning import report as report_lib
 from xlflax.finetuning import selection
-from xlflax.training import run_directory
 
 MEAN = 'mean'
 JSON = 'suite.json'
@@ -30,27 +29,15 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Evaluated:
-  """Where the results of one evaluation task on one checkpoint lie.
+  """One evaluation task on one checkpoint.
 
   Attributes:
-    model_dir: of the run.
-    step: of the checkpoint.
+    folder: of the files that belong to the result, such as predictions.
     task: the evaluation task.
   """
 
-  model_dir: str
-  step: int
+  folder: pathlib.Path
   task: base.EvalTask
-
-  @property
-  def folder(self) -> pathlib.Path:
-    """Of the files that belong to the result, such as predictions."""
-    return (
-      paths.of(self.model_dir)
-      / run_directory.EVALUATION
-      / self.task.name
-      / str(self.step)
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,9 +73,7 @@ class TaskResult:
     """The checkpoint's name, 'mlm@1000'."""
     return f'{self.label}@{self.step}'
 
-  def with_report(
-    self, report: evaluate_lib.Report, model_dir: str, step: int
-  ) -> 'TaskResult':
+  def with_report(self, report: evaluate_lib.Report, step: int) -> 'TaskResult':
     """The result with that of one more seed."""
     values, notes = dict(self.values), list(self.notes)
     for by_step in report.results.values():
@@ -101,7 +86,10 @@ class TaskResult:
       notes=tuple(dict.fromkeys(notes)),
       evaluated=(
         *self.evaluated,
-        *(Evaluated(model_dir, step, task) for task in report.tasks),
+        *(
+          Evaluated(report.folders[task.name] / str(step), task)
+          for task in report.tasks
+        ),
       ),
       failures=(*self.failures, *report.failures),
     )
@@ -321,11 +309,11 @@ class SuiteReport:
 
 def write(report: SuiteReport, output: pathlib.Path) -> None:
   """Writes suite.json, suite.csv and the folder `report`."""
-  run_directory.write_atomically(
+  paths.write_atomically(
     output / JSON,
     json.dumps(report.to_json(), indent=2, ensure_ascii=False) + '\n',
   )
-  run_directory.write_atomically(output / CSV, report.to_csv())
+  paths.write_atomically(output / CSV, report.to_csv())
   curves = report.curves()
   tables = report.tables(
     with_examples=len({result.label for result in report.results}) > 1

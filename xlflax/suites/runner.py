@@ -156,7 +156,7 @@ class SuiteRunner:
       steps=[model.step],
       batch_size=self.batch_size,
     )
-    return result.with_report(report, model.model_dir, model.step)
+    return result.with_report(report, model.step)
 
   def _finetuned(self, task, model, tests, result, grids):
     """Test results of the selected setting, for all seeds."""
@@ -185,7 +185,7 @@ class SuiteRunner:
         report = finetune_lib.evaluate_cell(
           cell, tests, batch_size=self.batch_size
         )
-        result = result.with_report(report, str(cell.directory), cell.step)
+        result = result.with_report(report, cell.step)
     return result
 
   def directory(self, model: Model) -> pathlib.Path:

@@ -1,12 +1,11 @@
 """Evaluation during training: which tasks, how often, and their record."""
 
 import dataclasses
-import json
 import logging
 
 from xlflax import errors, registry
 from xlflax.evaluation import base as evaluation_base
-from xlflax.training import run_directory
+from xlflax.evaluation import results
 from xlflax.training import state as state_lib
 from xlflax.training.processes import distributed
 
@@ -55,7 +54,8 @@ def run(
     state: the train state.
 
   Returns:
-    'task/metric' -> number; each task's result is in eval/<task>/<step>.json.
+    'task/metric' -> number; each task's result is also written to disk
+    (see `xlflax.evaluation.results`).
   """
   step = int(state.step)
   use_ema = evaluation.use_ema and setup.settings.ema_decay is not None
@@ -78,11 +78,20 @@ def run(
       logging.error('Evaluation at step %d: %s', step, failure)
     metrics.update({f'{task.name}/{k}': v for k, v in result.metrics.items()})
     if distributed.is_lead():
-      folder = setup.model_dir / run_directory.EVALUATION / task.name
-      for name, text in result.files.items():
-        run_directory.write_atomically(folder / str(step) / name, text)
-      run_directory.write_atomically(
-        folder / f'{step}.json',
-        json.dumps({'step': step} | result.to_json(), indent=2) + '\n',
-      )
+      _write(evaluation, setup, task, step, result)
   return metrics
+
+
+def _write(evaluation: Evaluation, setup, task, step: int, result) -> None:
+  """Writes a result; text that cannot be read has no place to write it to."""
+  averaged = evaluation.use_ema or setup.settings.ema_decay is None
+  failures = evaluation_base.Failures(task.name)
+  with failures.guard():
+    identity = results.identity(
+      task,
+      model=setup.model,
+      vocabulary_hash=setup.vocabulary.hash,
+      seed=evaluation.seed,
+      parameters='default' if averaged else 'not averaged',
+    )
+    results.write(setup.model_dir, result, step=step, identity=identity)

@@ -19,13 +19,12 @@ cache serves every layout, length and order.
 
 import dataclasses
 import json
-import os
 import pathlib
 import urllib.parse
 
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, paths
 
 FORMAT = 1
 CACHE_FILE = 'cache.json'
@@ -175,9 +174,4 @@ def read_json(path: pathlib.Path) -> dict:
 
 def write_json(path: pathlib.Path, data: dict) -> None:
   """Replaces a file in one step, so that it is never seen half-written."""
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
-  with open(temporary, 'w', encoding='utf-8') as file:
-    json.dump(data, file, indent=1, ensure_ascii=False)
-    file.flush()
-    os.fsync(file.fileno())
-  os.replace(temporary, path)
+  paths.write_atomically(path, json.dumps(data, indent=1, ensure_ascii=False))

@@ -4,16 +4,18 @@ A shard holds the examples of one range of a task and appears in one rename,
 so a killed writer leaves finished shards only.
 """
 
+import functools
 import os
 import pathlib
 import shutil
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from xlflax.data import examples as examples_lib
 from xlflax.data.cache import format as cache_format
+from xlflax.paths import write_atomically
 
 
 class Counts(NamedTuple):
@@ -61,7 +63,7 @@ def write_shard(
     read += len(batch)
     batch, begins = examples_lib.drop_empty(batch, begins)
     kept.append(batch)
-  arrays = {
+  arrays: dict[str, Any] = {
     'starts': _join([b.starts_document for b in kept], bool),
     'begins': np.array(begins),
   }
@@ -78,12 +80,7 @@ def write_shard(
     )
   stored = arrays['starts'].size
   arrays['counts'] = np.array([stored, read - stored, *tokens, *unknown])
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
-  with open(temporary, 'wb') as file:
-    np.savez(file, **arrays)  # type: ignore[arg-type]
-    file.flush()
-    os.fsync(file.fileno())
-  os.replace(temporary, path)
+  write_atomically(path, functools.partial(np.savez, **arrays))
   return read
 
 

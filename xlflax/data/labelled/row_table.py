@@ -1,13 +1,12 @@
 """Rows of labelled examples, kept whole in memory or in a file."""
 
-import os
 import pathlib
 import zipfile
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.data.labelled import rows as rows_lib
 
 _CHUNK = 4096
@@ -80,20 +79,13 @@ class RowTable:
 
   def save(self, path: pathlib.Path, fingerprint: str) -> None:
     """Writes the table so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
     arrays = {f'value/{key}': value for key, value in self._values.items()}
     arrays |= {f'end/{key}': value for key, value in self._ends.items()}
     arrays |= {f'count/{key}': np.array(n) for key, n in self.counts.items()}
-    with open(temporary, 'wb') as file:
-      np.savez(
-        file,
-        allow_pickle=False,
-        format=np.array(FORMAT),
-        fingerprint=np.array(fingerprint),
-        **arrays,
-      )
-    os.replace(temporary, path)
+    arrays |= {'format': np.array(FORMAT), 'fingerprint': np.array(fingerprint)}
+    paths.write_atomically(
+      path, lambda file: np.savez(file, allow_pickle=False, **arrays)
+    )
 
   @classmethod
   def load(cls, path: pathlib.Path) -> tuple['RowTable', str]:

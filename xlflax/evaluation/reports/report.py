@@ -5,7 +5,7 @@ import pathlib
 import re
 from collections.abc import Mapping, Sequence
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.evaluation.metrics import averages
 from xlflax.evaluation.reports import (
   leaderboard,
@@ -14,7 +14,6 @@ from xlflax.evaluation.reports import (
   score_table,
   text,
 )
-from xlflax.training import run_directory
 
 JSON = 'scores.json'
 CSV = 'scores.csv'
@@ -84,7 +83,7 @@ def write(
     + '\n',
   }  # last: the report is whole
   for name, content in contents.items():
-    run_directory.write_atomically(directory / name, content)
+    paths.write_atomically(directory / name, content)
   return [*(directory / name for name in contents), *drawn.values()]
 
 

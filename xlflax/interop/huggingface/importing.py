@@ -218,7 +218,7 @@ def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
   bucket_checks.check_usable(model_dir)
   with paths.new_directory(model_dir, where='--output') as made:
     _write(checked, weights.load(checked.plan), made)
-    run_directory.write_atomically(
+    paths.write_atomically(
       made / gin_file.FILE, gin_file.of_model(checked.config, str(model_dir))
     )
   return model_dir
@@ -246,7 +246,7 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
     ),
   )
   _write_vocabulary(checked, directory / run_directory.VOCABULARY)
-  run_directory.write_atomically(
+  paths.write_atomically(
     directory / RECORD,
     json.dumps(
       {

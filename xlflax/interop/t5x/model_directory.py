@@ -65,7 +65,7 @@ def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
   bucket_checks.check_usable(model_dir)
   with paths.new_directory(model_dir, where='--output') as made:
     _write(checked, load(checked), made)
-    run_directory.write_atomically(
+    paths.write_atomically(
       made / gin_file.FILE,
       gin_file.of_model(checked.model.config, str(model_dir)),
     )
@@ -81,7 +81,7 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
     found.description | found.describe(),
     directory / run_directory.VOCABULARY,
   )
-  run_directory.write_atomically(
+  paths.write_atomically(
     directory / RECORD,
     json.dumps({'checkpoint': checked.checkpoint.name, 'step': step}) + '\n',
   )
