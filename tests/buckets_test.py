@@ -14,7 +14,7 @@ from tests.finetuning import fakes
 from tests.training import tiny
 from xlflax import cli, errors, paths
 from xlflax import evaluate as evaluate_lib
-from xlflax.analysis import analyze, curves_study, models, report, study
+from xlflax.analysis import curves_study, models, report, study
 from xlflax.data.corpus import directory as corpus
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.labelled import submission
@@ -109,7 +109,7 @@ def test_watching_a_finished_run(bucket, pretrained):
 
 def test_curves(bucket):
   _evaluate(_RUN)
-  analyze.analyze(
+  study.analyze(
     curves_study.CurvesStudy(runs=(_RUN,)), output='gs://bucket/curves'
   )
   name, rows = report.read_rows(paths.of('gs://bucket/curves'))
@@ -140,7 +140,7 @@ class _Size(study.Study):
 
 
 def test_an_analysis_reads_and_writes(bucket):
-  found = analyze.analyze(
+  found = study.analyze(
     _Size(model=f'{_RUN}@10'), output='gs://bucket/analysis'
   )
   assert found.rows[0]['count'] > 1000

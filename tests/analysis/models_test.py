@@ -16,7 +16,7 @@ from xlflax.analysis import (
   states,
 )
 from xlflax.data.labelled import source
-from xlflax.evaluation import file_pairs
+from xlflax.evaluation import sources
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -194,7 +194,7 @@ def test_a_map_of_words_in_context(subject, sentences, tmp_path):
   links.write_text('0-0 1-1\n' * 11 + '0-0 99-1\n')  # 99: no such word
   study = procrustes_study.ProcrustesStudy(
     source=parallel_text.Oriented(
-      source=file_pairs.FilePairs(files={'de-de': str(tsv)}), pivot='de'
+      source=sources.FilePairs(files={'de-de': str(tsv)}), pivot='de'
     ),
     series=fakes.SERIES,
     links={'de-de': str(links)},

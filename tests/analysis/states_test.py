@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.analysis import embeddings, states, word_means
+from xlflax.analysis import states, word_vectors
 from xlflax.data.labelled import words as words_lib
 from xlflax.evaluation import states as sentence_states
 from xlflax.evaluation import word_states
@@ -72,7 +72,7 @@ def test_an_interrupted_corpus_is_gone_on_with(
   subject, texts, tmp_path, monkeypatch
 ):
   expected = states.mean_word_states(subject, texts, 'de', _WORDS, block=5)
-  store = word_means.Store(tmp_path / 'de.npz', identity='run at step 3, de')
+  store = word_vectors.Store(tmp_path / 'de.npz', identity='run at step 3, de')
   monkeypatch.setattr(states, '_SAVE_SECONDS', -1.0)
 
   def broken():
@@ -94,7 +94,7 @@ def test_an_interrupted_corpus_is_gone_on_with(
   )
   assert (
     store.restore(
-      word_means.WordMeans(_WORDS, layers=3, dimension=16)
+      word_vectors.WordMeans(_WORDS, layers=3, dimension=16)
     ).sentences
     == 20
   )
@@ -106,21 +106,21 @@ def test_an_interrupted_corpus_is_gone_on_with(
 
 
 def test_a_store_of_something_else_is_refused(tmp_path):
-  fresh = word_means.WordMeans(['a', 'b'], layers=1, dimension=2)
-  store = word_means.Store(tmp_path / 'x.npz', identity='de')
+  fresh = word_vectors.WordMeans(['a', 'b'], layers=1, dimension=2)
+  store = word_vectors.Store(tmp_path / 'x.npz', identity='de')
   store.save(fresh)
-  other = word_means.Store(tmp_path / 'x.npz', identity='en')
+  other = word_vectors.Store(tmp_path / 'x.npz', identity='en')
   with pytest.raises(errors.AnalysisError, match='sums of something else'):
     other.restore(fresh)
   with pytest.raises(errors.AnalysisError, match='Got: 2 words, de'):
-    store.restore(word_means.WordMeans(['a'], layers=1, dimension=2))
+    store.restore(word_vectors.WordMeans(['a'], layers=1, dimension=2))
   (tmp_path / 'x.npz').write_bytes(b'PK')
   with pytest.raises(errors.AnalysisError, match='can not be read'):
     store.restore(fresh)
 
 
 def test_sums_by_hand():
-  means = word_means.WordMeans(['a', 'b', 'c'], layers=1, dimension=2)
+  means = word_vectors.WordMeans(['a', 'b', 'c'], layers=1, dimension=2)
   means.update(
     [
       (np.array([1, 0, 1]), np.array([[[1.0, 2], [5, 5], [3, 4]]])),
@@ -184,9 +184,9 @@ def test_embeddings_of_words_that_are_one_piece(subject):
     if len(ids) == 1 and ids[0] != vocabulary.spec.unk_id:
       single[word] = ids[0]
   assert 0 < len(single) < len(set(words))
-  found = embeddings.embedding_vectors(subject, words, 'de')
+  found = word_vectors.embedding_vectors(subject, words, 'de')
   assert found.words == tuple(single)
   table = np.asarray(subject.params['model']['embeddings']['token'])
   np.testing.assert_array_equal(found.vectors, table[list(single.values())])
   with pytest.raises(errors.AnalysisError, match='No word is a single piece'):
-    embeddings.embedding_vectors(subject, ['x' * 30], 'de')
+    word_vectors.embedding_vectors(subject, ['x' * 30], 'de')

@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis import fakes
 from xlflax import errors
-from xlflax.analysis import report, text_files, word_lists, word_study
+from xlflax.analysis import report, text_files, word_study, word_vectors
 from xlflax.evaluation import base, sources
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -131,14 +131,14 @@ def test_layers_and_embeddings_of_a_model(tmp_path, subject, sentences):
 
 def test_words_of_a_text():
   texts = ['The dog sees the Cat.', 'the cat sleeps']
-  assert word_lists.frequent_words(texts, 'en') == (
+  assert word_vectors.frequent_words(texts, 'en') == (
     'the',
     'cat',
     'dog',
     'sees',
     'sleeps',
   )
-  assert word_lists.frequent_words(
+  assert word_vectors.frequent_words(
     texts, 'en', {'Cat', 'mouse'}, max_words=3
   ) == ('Cat', 'the', 'dog')
 

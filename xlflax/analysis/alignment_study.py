@@ -13,7 +13,7 @@ from xlflax.analysis import figures, report, study, two_model_alignment
 from xlflax.analysis import models as models_lib
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
-from xlflax.evaluation import base, file_pairs, sources
+from xlflax.evaluation import base, sources
 from xlflax.similarity.word_alignment import Mass, Method
 
 _EXPLANATION = (
@@ -42,7 +42,7 @@ class UnlinkedFiles(source_lib.ExampleSource):
 
   def load(self, part: str) -> list[examples_lib.Example]:
     first, second = self._pair(part)
-    text = file_pairs.FilePairs(
+    text = sources.FilePairs(
       files={part: self.files[part]}, max_pairs=self.max_sentences
     ).load((first, second))
     return [

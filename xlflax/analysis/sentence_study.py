@@ -5,17 +5,18 @@ on 10,000 parallel sentences, precision@1 by cosine on Tatoeba.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
 from xlflax import errors
-from xlflax.analysis import figures, mapped_retrieval, report, study
+from xlflax.analysis import figures, report, study
 from xlflax.analysis import models as models_lib
 from xlflax.analysis.dictionaries import Mapping
-from xlflax.analysis.mapped_retrieval import Sides
 from xlflax.analysis.sentence_store import SentenceReader
 from xlflax.evaluation import base, sources
 from xlflax.evaluation.tasks import retrieval
+from xlflax.similarity import procrustes
 
 _EXPLANATION = (
   'Accuracy@1 (%) of finding a sentence’s translation among all test '
@@ -25,6 +26,18 @@ _EXPLANATION = (
   'embedding output.'
 )
 _NAMES = {'none': 'without a map', 'procrustes': 'with Procrustes'}
+
+
+class Sides(NamedTuple):
+  """States of translated sentences, by two models or one.
+
+  Attributes:
+    first: [layers, N, D].
+    second: [layers, N, E]; sentence i translates sentence i of `first`.
+  """
+
+  first: np.ndarray
+  second: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,7 +130,7 @@ class SentenceStudy(study.Study):
         layers,
         len(test.first),
         len(train.first),
-        mapped_retrieval.score_layers(learned, asked),
+        score_mapped_layers(learned, asked),
       )
     return rows
 
@@ -220,3 +233,35 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
         chosen,
       )
   return pictures
+
+
+def score_mapped_layers(
+  train: Sides, test: Sides, *, max_rounds: int = 50
+) -> retrieval.PairScores:
+  """Accuracy@1 of every layer, with the map learned on other sentences.
+
+  The first side is normalised and mapped into the space of the second, which
+  is normalised, both as their training sentences are.
+
+  Args:
+    train: what maps are learned from.
+    test: what is retrieved.
+    max_rounds: of the iterative normalisation.
+
+  Raises:
+    AnalysisError: sides of different layers, sizes or numbers of sentences,
+      or states that are not finite.
+  """
+  depths = [len(side) for sides in (train, test) for side in sides]
+  if len(set(depths)) != 1:
+    raise errors.AnalysisError(
+      'Layers can not be mapped to one another',
+      got=f'{depths} layers',
+      expected='as many of both sides, for training and test',
+    )
+  first, second = [], []
+  for source, target, asked, wanted in zip(*train, *test, strict=True):
+    alignment = procrustes.align(source, target, max_rounds=max_rounds)
+    first.append(alignment.map_source(asked))
+    second.append(alignment.map_target(wanted))
+  return retrieval.score_layers(np.array(first), np.array(second))

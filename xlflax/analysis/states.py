@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from xlflax import errors
-from xlflax.analysis import word_means
+from xlflax.analysis import word_vectors
 from xlflax.data import language_codes
 from xlflax.data.corpus import segmentation
 from xlflax.data.labelled import token_spans
@@ -76,11 +76,11 @@ def mean_word_states(
   language: str,
   words: Sequence[str],
   *,
-  store: word_means.Store | None = None,
+  store: word_vectors.Store | None = None,
   max_length: int | None = 128,
   block: int = 256,
   total: int | None = None,
-) -> word_means.WordMeans:
+) -> word_vectors.WordMeans:
   """The mean vector of every word over a corpus, at every layer.
 
   Text is encoded as it is written; a word's tokens are those that hold its
@@ -105,7 +105,7 @@ def mean_word_states(
   """
   index = _language_id(subject, language)
   config = subject.model.config
-  means = word_means.WordMeans(
+  means = word_vectors.WordMeans(
     words, layers=config.num_layers + 1, dimension=config.hidden_dim
   )
   if store is not None:
@@ -135,7 +135,7 @@ class _Reader:
   """Texts of a language to tokens that know the words they are part of."""
 
   def __init__(
-    self, subject: base.Subject, language: str, means: word_means.WordMeans
+    self, subject: base.Subject, language: str, means: word_vectors.WordMeans
   ):
     self._vocabulary = subject.vocabulary
     self._language = language

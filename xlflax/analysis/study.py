@@ -4,10 +4,13 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from xlflax import errors
+import jax
+
+from xlflax import bucket_checks, errors, paths
 from xlflax.analysis import models as models_lib
 from xlflax.analysis import report
 from xlflax.evaluation import base, results
+from xlflax.training import partitioning
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,3 +149,40 @@ def by_step(
     for name, lines in panels.items()
     if any(len(points) > 1 for points in lines.values())
   }
+
+
+def analyze(
+  analysis: Study,
+  *,
+  output: str,
+  command: Sequence[str] = (),
+  seed: int = 0,
+  batch_size: int = 64,
+  partitioner: partitioning.Partitioner | None = None,
+) -> report.Analysis:
+  """Runs an analysis and writes what it finds.
+
+  Args:
+    analysis: what to find out, such as `cka_study.CkaStudy(...)`.
+    output: the folder; see `report.write`.
+    command: the words of a command, for the report.
+    seed: of untrained parameters.
+    batch_size: sentences a batch, where it does not change results.
+    partitioner: shards parameters and batches; None splits batches over all
+      devices.
+
+  Returns:
+    What was found, with the failures of single parts.
+
+  Raises:
+    XlflaxError: the settings are wrong, or nothing was found.
+  """
+  folder = paths.of(output)
+  bucket_checks.check_usable(folder)
+  if partitioner is None and jax.device_count() > 1:
+    partitioner = partitioning.Partitioner()
+  found = analysis.run(
+    models_lib.Models(batch_size=batch_size, seed=seed, partitioner=partitioner)
+  )
+  report.write(folder, found, command=command)
+  return found

@@ -12,14 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from xlflax import errors
 from xlflax.analysis import (
   dictionaries,
-  embeddings,
   report,
   states,
   study,
   text_files,
-  word_lists,
-  word_means,
   word_report,
+  word_vectors,
 )
 from xlflax.analysis import models as models_lib
 from xlflax.analysis.word_report import TOP, VECTORS
@@ -189,7 +187,7 @@ class _Work:
     self._known = known
     self._digests: dict[str, text_files.Digest] = {}
     self._words: dict[str, tuple[str, ...]] = {}
-    self._means: dict[tuple, word_means.WordMeans] = {}
+    self._means: dict[tuple, word_vectors.WordMeans] = {}
     self._files: dict[str, dictionaries.WordVectors] = {}
 
   def of_files(self, pair: models_lib.Pair) -> Sides:
@@ -204,7 +202,7 @@ class _Work:
     self, case: study.Case
   ) -> Iterator[tuple[int | None, Sides]]:
     first, second = (
-      embeddings.embedding_vectors(
+      word_vectors.embedding_vectors(
         self._models.subject(ref), self._vocabulary(language), language
       )
       for ref, language in _sides(case)
@@ -226,7 +224,7 @@ class _Work:
 
   def _mean_states(
     self, ref: models_lib.ModelRef, language: str
-  ) -> word_means.WordMeans:
+  ) -> word_vectors.WordMeans:
     key = (self._models.resolve(ref), language)
     if key not in self._means:
       if len(self._means) > 1:  # the sums are large
@@ -244,7 +242,7 @@ class _Work:
 
   def _store(
     self, ref: models_lib.ModelRef, language: str
-  ) -> word_means.Store | None:
+  ) -> word_vectors.Store | None:
     if self._settings.directory is None:
       return None
     about = self._models.identity(ref) | {
@@ -253,7 +251,7 @@ class _Work:
       'text': self._digest(language).name,
       'words': base.settings_hash(list(self._vocabulary(language))),
     }
-    return word_means.Store(
+    return word_vectors.Store(
       pathlib.Path(self._settings.directory)
       / f'words.{base.settings_hash(about)}.npz',
       base.settings_hash(about),
@@ -267,7 +265,7 @@ class _Work:
       self._words[language] = (
         tuple(known)
         if self._settings.text is None
-        else word_lists.frequent_words(
+        else word_vectors.frequent_words(
           self._lines(language),
           language,
           known,

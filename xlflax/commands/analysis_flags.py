@@ -235,13 +235,13 @@ def pairs(
 
 def _source(items: Sequence[str], flag: str, languages: str | None):
   from xlflax.analysis import parallel_text
-  from xlflax.evaluation import file_pairs
+  from xlflax.evaluation import sources
 
   if len(items) == 1 and '=' not in items[0]:
     return _directory(items[0], languages)
   named = named_files(items, flag)
   if all('-' in name for name in named):
-    return file_pairs.FilePairs(
+    return sources.FilePairs(
       files={name: one_or_two(paths, flag) for name, paths in named.items()}
     )
   if (
@@ -322,11 +322,11 @@ def draw(args: argparse.Namespace, analysis: Any, **settings: Any) -> int:
   Args:
     args: the flags of `add_output`.
     analysis: a `Study`.
-    **settings: of `analyze.analyze`.
+    **settings: of `study.analyze`.
   """
-  from xlflax.analysis import analyze
+  from xlflax.analysis import study
 
-  found = analyze.analyze(
+  found = study.analyze(
     analysis, output=args.output, command=args.command_line, **settings
   )
   for table in found.tables:

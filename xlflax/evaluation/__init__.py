@@ -9,9 +9,9 @@ if TYPE_CHECKING:
   from xlflax.evaluation.base import EvalTask as EvalTask
   from xlflax.evaluation.base import Failure as Failure
   from xlflax.evaluation.base import Subject as Subject
-  from xlflax.evaluation.file_pairs import FilePairs as FilePairs
   from xlflax.evaluation.sources import CorpusPairs as CorpusPairs
   from xlflax.evaluation.sources import CorpusText as CorpusText
+  from xlflax.evaluation.sources import FilePairs as FilePairs
   from xlflax.evaluation.sources import PairSource as PairSource
   from xlflax.evaluation.sources import TextSource as TextSource
   from xlflax.evaluation.task_sources import TaskPairs as TaskPairs

@@ -4,11 +4,12 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from xlflax import errors, registry
 from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.labelled.readers import parallel
 
 Pair = tuple[str, str]
 
@@ -196,3 +197,49 @@ def _fingerprint(parts: Iterable) -> str:
     except errors.XlflaxError as error:
       digest.update(str(error).encode())
   return digest.hexdigest()[:16]
+
+
+@registry.register('file_pairs')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FilePairs(PairSource):
+  """Translations in files; no corpus directory is needed.
+
+  Attributes:
+    files: pair, such as 'en-ja', to a file of columns separated by tabs, or to
+      two files with a translation in the same line.
+    columns: of the pair's two languages in the former.
+    max_pairs: the first so many of a pair; None: all.
+  """
+
+  files: Mapping[str, str | tuple[str, str]]
+  columns: tuple[int, int] = (0, 1)
+  max_pairs: int | None = None
+
+  def __post_init__(self):
+    for name in self.files:
+      if len(name.split('-')) != 2:
+        raise errors.ConfigError(
+          'A pair of languages is named wrongly',
+          got=name,
+          where='FilePairs.files',
+          expected='two codes such as en-ja',
+        )
+
+  def pairs(self) -> tuple[Pair, ...]:
+    found = tuple(
+      (first, second)
+      for first, second in (name.split('-') for name in self.files)
+    )
+    return chosen_pairs(found, None, 'FilePairs.files')
+
+  def load(self, pair: Pair) -> PairedText:
+    paths = self.files['-'.join(pair)]
+    read = (
+      parallel.read_tsv(paths, columns=self.columns)
+      if isinstance(paths, str)
+      else parallel.read_lines(paths)
+    )
+    taken = list(itertools.islice(read, self.max_pairs))
+    return PairedText(
+      [pair.source for pair in taken], [pair.target for pair in taken]
+    )

@@ -8,7 +8,7 @@
 | `tensor_files`, `torch_files` | tensors of a folder, one at a time |
 | `plan` | which tensor goes where, after every check |
 | `importing`, `weights` | the way here |
-| `exporting`, `folder_writing`, `tensor_writing` | the way back |
+| `exporting`, `folder_writing` | the way back |
 | `labelled_heads` | heads as objectives, with their labels, both ways |
 | `tables`, `gin_file` | what is shown to the user, or written for runs |
 | `tokenizers` | tokenizer files as an `xlflax` vocabulary |

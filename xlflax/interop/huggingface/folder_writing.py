@@ -2,17 +2,25 @@
 
 import json
 import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors.numpy
 
 from xlflax import paths
 from xlflax.data.vocabularies import sentencepiece as vocabulary_sentencepiece
 from xlflax.interop.huggingface import (
   model_files,
   sentencepiece_files,
-  tensor_writing,
+  tensor_files,
 )
+from xlflax.interop.huggingface.architectures import Task
 from xlflax.interop.huggingface.exporting import Export
+from xlflax.interop.huggingface.rules import Assignment
+from xlflax.training import checkpoints, run_directory
 from xlflax.training import run as run_lib
-from xlflax.training import run_directory
 
 MAX_SHARD_BYTES = 5 * 10**9
 
@@ -43,7 +51,7 @@ def convert(
   """
   folder = paths.local(folder, where='--output')
   with paths.new_directory(folder, where='--output') as made:
-    tensor_writing.write(checked, made, max_shard_bytes)
+    _write_tensors(checked, made, max_shard_bytes)
     text = json.dumps(checked.options, indent=2, sort_keys=True)
     (made / model_files.CONFIG).write_text(text + '\n', encoding='utf-8')
     return _write_tokenizer(checked.run, made)
@@ -69,3 +77,125 @@ def _write_tokenizer(run: run_lib.SavedRun, folder: pathlib.Path) -> list[str]:
     "the vocabulary's own files were copied: transformers has no "
     f'tokenizer of the kind {run.vocabulary.kind}'
   ]
+
+
+_METADATA = {'format': 'pt'}  # transformers refuses files without it
+
+
+def _write_tensors(checked: Export, folder: pathlib.Path, limit: int) -> None:
+  """One file, or shards with an index."""
+  shards: list[dict[str, int]] = [{}]  # name -> bytes
+  width = np.dtype(checked.dtype).itemsize
+  for name, shape in _sizes(checked):
+    size = width * int(np.prod(shape))
+    if shards[-1] and sum(shards[-1].values()) + size > limit:
+      shards.append({})
+    shards[-1][name] = size
+  stem, suffix = tensor_files.SAFETENSORS.split('.')
+  files = (
+    [tensor_files.SAFETENSORS]
+    if len(shards) == 1
+    else [
+      f'{stem}-{i + 1:05}-of-{len(shards):05}.{suffix}'
+      for i in range(len(shards))
+    ]
+  )
+  values = _values(checked)
+  for file, shard in zip(files, shards, strict=True):
+    content: dict[str, np.ndarray] = {}
+    while len(content) < len(shard):
+      name, value = next(values)
+      content[name] = value
+    safetensors.numpy.save_file(content, folder / file, metadata=_METADATA)
+  if len(files) > 1:
+    index = {
+      'metadata': {'total_size': sum(sum(shard.values()) for shard in shards)},
+      'weight_map': {
+        name: file
+        for file, shard in zip(files, shards, strict=True)
+        for name in shard
+      },
+    }
+    (folder / tensor_files.INDEX).write_text(
+      json.dumps(index, indent=2) + '\n', encoding='utf-8'
+    )
+
+
+class _Parts:
+  """Tensors that several parameters make up, until all parts are there."""
+
+  def __init__(self):
+    self._waiting: dict[str, list[Any]] = {}
+
+  def add(self, assignment: Assignment, value) -> list[Any] | None:
+    """Every part of the tensor in order, if this was the last."""
+    number, count = assignment.part
+    parts = self._waiting.setdefault(assignment.tensor, [None] * count)
+    parts[number] = value
+    if any(part is None for part in parts):
+      return None
+    return self._waiting.pop(assignment.tensor)
+
+
+def _by_parameter(checked: Export) -> dict[str, list[Assignment]]:
+  found: dict[str, list[Assignment]] = {}
+  for assignment in checked.assignments:
+    found.setdefault(assignment.parameter, []).append(assignment)
+  return found
+
+
+def _name(checked: Export, tensor: str) -> str:
+  """The base model alone has its tensors without prefix."""
+  if checked.task is Task.STATES:
+    return tensor.removeprefix(checked.architecture.prefix)
+  return tensor
+
+
+def _sizes(checked: Export) -> Iterator[tuple[str, tuple[int, ...]]]:
+  parts = _Parts()
+  for assignments in _by_parameter(checked).values():
+    for assignment in assignments:
+      if parts.add(assignment, True):
+        yield _name(checked, assignment.tensor), assignment.whole_shape
+  for name, table in checked.constants.items():
+    yield _name(checked, name), table.shape
+
+
+def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
+  """Tensors in the order of `_sizes`; reads one parameter at a time."""
+  checkpoint = checkpoints.path_of(checked.run.directory, checked.step)
+  shapes = checkpoints.saved_shapes(checkpoint)
+  averaged = any(
+    name.startswith('ema/')
+    for name in checkpoints.saved_shapes(checkpoint, 'train')
+  )
+  parts = _Parts()
+  for parameter, assignments in _by_parameter(checked).items():
+    value = _read(checkpoint, parameter, shapes[parameter], averaged=averaged)
+    for assignment in assignments:
+      part = value if assignment.layer is None else value[assignment.layer]
+      tensor = assignment.write(part).astype(checked.dtype)
+      found = parts.add(assignment, tensor)
+      if found:
+        whole = found[0] if len(found) == 1 else np.concatenate(found)
+        yield _name(checked, assignment.tensor), np.ascontiguousarray(whole)
+  for name, table in checked.constants.items():
+    yield _name(checked, name), table.astype(checked.dtype)
+
+
+def _read(
+  checkpoint: pathlib.Path, parameter: str, shape, *, averaged: bool
+) -> np.ndarray:
+  """One parameter of the checkpoint; its running average, if it has one."""
+  sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  leaf = jax.ShapeDtypeStruct(shape, np.float32, sharding=sharding)
+  path = [*(['ema'] if averaged else []), *parameter.split('/')]
+  part: Any = leaf
+  for name in reversed(path):
+    part = {name: part}
+  found = checkpoints.read_part(
+    checkpoint, 'train' if averaged else 'params', part
+  )
+  for name in path:
+    found = found[name]
+  return np.asarray(found)

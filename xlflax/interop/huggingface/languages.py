@@ -5,6 +5,13 @@ their languages; to others it is a label of text. So a long list does no harm,
 and a model can be trained and evaluated on any of its languages.
 """
 
+import json
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+
+from xlflax import errors
+
 # Those of CC-100 (Conneau et al., 2020, appendix A) and of the 104 largest
 # Wikipedias, as BERT's multilingual model was trained on, in ISO 639 codes.
 DEFAULT = tuple(
@@ -27,3 +34,79 @@ def from_options(options: dict) -> tuple[str, ...] | None:
   ):
     return None
   return tuple(sorted(found, key=found.__getitem__))
+
+
+# In the order of their ids, which the SentencePiece model does not tell: those
+# of mBART (Liu et al., 2020, table 1), then those that mBART-50 adds (Tang et
+# al., 2020, table 1).
+_FIRST = tuple(
+  """
+    ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX
+    kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN
+    zh_CN
+""".split()
+)
+_MORE = tuple(
+  """
+    af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN
+    mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK
+    xh_ZA gl_ES sl_SI
+""".split()
+)
+_SYMBOL = re.compile(r'[a-z]{2,3}_[A-Z]{2}')
+
+
+def symbols_of(
+  folder: pathlib.Path, settings: Mapping, model_type: str
+) -> tuple[str, ...]:
+  """The symbols of a folder's tokenizer, in the order of their ids.
+
+  Args:
+    folder: a folder as `save_pretrained` writes it.
+    settings: of its tokenizer_config.json.
+    model_type: of its config.json; only mBART has symbols.
+  """
+  if model_type != 'mbart':
+    return ()
+  path = folder / 'tokenizer.json'
+  if path.is_file():
+    try:
+      added = json.loads(path.read_bytes()).get('added_tokens', [])
+    except ValueError:
+      return ()  # who reads the tokenizer complains
+    found = {
+      entry['content']: entry['id']
+      for entry in added
+      if _SYMBOL.fullmatch(entry['content'])
+    }
+    return tuple(sorted(found, key=found.__getitem__))
+  if 'MBart50' in str(settings.get('tokenizer_class', '')):
+    return _FIRST + _MORE
+  return _FIRST
+
+
+def choose(
+  symbols: Sequence[str], wanted: Sequence[str] | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+  """(codes of languages, the symbol of each).
+
+  Args:
+    symbols: from `symbols_of`.
+    wanted: codes of languages, or None for all.
+
+  Raises:
+    VocabularyError: a language that is wanted has no symbol.
+  """
+  if not symbols:
+    return tuple(wanted or DEFAULT), ()
+  by_code = {symbol.partition('_')[0]: symbol for symbol in symbols}
+  chosen = tuple(wanted or by_code)
+  missing = [code for code in chosen if code not in by_code]
+  if missing:
+    raise errors.VocabularyError(
+      'The tokenizer has no symbol for some languages',
+      got=', '.join(missing),
+      expected='of ' + ', '.join(by_code),
+      where='--languages',
+    )
+  return chosen, tuple(by_code[code] for code in chosen)

@@ -18,7 +18,7 @@ from xlflax.data.vocabularies import imported as vocabulary_imported
 from xlflax.data.vocabularies import tokenizers as vocabulary_tokenizers
 from xlflax.data.vocabularies import vocabulary
 from xlflax.data.vocabularies import xlm as vocabulary_xlm
-from xlflax.interop.huggingface import mbart_languages
+from xlflax.interop.huggingface import languages as languages_lib
 
 # What is copied, so that a model goes back with the files that it came with.
 FILES = (
@@ -81,8 +81,8 @@ def read(
     VocabularyError: there are no tokenizer files, or they can't be read.
   """
   settings = _settings(folder)
-  codes = mbart_languages.codes(folder, settings, model_type)
-  languages, symbols = mbart_languages.choose(codes, languages)
+  codes = languages_lib.symbols_of(folder, settings, model_type)
+  languages, symbols = languages_lib.choose(codes, languages)
   layout = vocabulary_imported.Layout(
     _roles(settings, model_type), languages, size, symbols
   )

@@ -3,7 +3,7 @@ import pytest
 import scipy.stats
 
 from xlflax import errors
-from xlflax.analysis import mapped_retrieval
+from xlflax.analysis import sentence_study
 from xlflax.evaluation.tasks import retrieval
 
 
@@ -13,18 +13,18 @@ def states():
   rng = np.random.default_rng(0)
   first = rng.normal(size=(2, 80, 6))
   rotation = scipy.stats.ortho_group.rvs(6, random_state=0)
-  return mapped_retrieval.Sides(
+  return sentence_study.Sides(
     first, np.array([first[0] @ rotation, rng.normal(size=(80, 6))])
   )
 
 
 def _part(sides, rows):
-  return mapped_retrieval.Sides(*(side[:, rows] for side in sides))
+  return sentence_study.Sides(*(side[:, rows] for side in sides))
 
 
 def test_a_hidden_rotation_is_found_in_the_layer_that_has_it(states):
   train, test = _part(states, slice(0, 40)), _part(states, slice(40, 80))
-  found = mapped_retrieval.score_layers(train, test)
+  found = sentence_study.score_mapped_layers(train, test)
   assert found.forward[0] == found.backward[0] == 1
   assert found.mean[1] < 0.2
   assert retrieval.score_layers(*test).mean[0] < 0.5
@@ -32,10 +32,10 @@ def test_a_hidden_rotation_is_found_in_the_layer_that_has_it(states):
 
 def test_bad_sides(states):
   with pytest.raises(errors.AnalysisError, match='mapped to one another'):
-    mapped_retrieval.score_layers(
-      states, mapped_retrieval.Sides(states.first[:1], states.second)
+    sentence_study.score_mapped_layers(
+      states, sentence_study.Sides(states.first[:1], states.second)
     )
   with pytest.raises(errors.AnalysisError, match='80 and 70 vectors'):
-    mapped_retrieval.score_layers(
-      mapped_retrieval.Sides(states.first, states.second[:, :70]), states
+    sentence_study.score_mapped_layers(
+      sentence_study.Sides(states.first, states.second[:, :70]), states
     )

@@ -1,18 +1,28 @@
-"""Means of the vectors that words have in a corpus, as running sums."""
+"""Words as vectors: means over a corpus, and rows of the embedding table.
 
+The means are running sums over every place where a word occurs. The rows of
+the table are those of words of one piece (ECS, Wu et al., 2020, section 5.1.1).
+"""
+
+import collections
 import dataclasses
 import functools
 import json
 import os
 import pathlib
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from xlflax import errors, paths
 from xlflax.analysis import dictionaries
+from xlflax.data import language_codes
+from xlflax.data.corpus import segmentation
+from xlflax.evaluation import base
+from xlflax.models import sharing
 
 
 class WordMeans:
@@ -162,3 +172,80 @@ class Store:
       )
     fresh.sums, fresh.counts, fresh.sentences = sums, counts, sentences
     return fresh
+
+
+def embedding_vectors(
+  subject: base.Subject, words: Sequence[str], language: str
+) -> dictionaries.WordVectors:
+  """Returns the embeddings of those words that are a single piece.
+
+  Args:
+    subject: the model and its vocabulary.
+    words: of one language; repeated ones count once.
+    language: its code.
+
+  Raises:
+    AnalysisError: no word is a single piece.
+    VocabularyError: the model needs the language and lacks it.
+  """
+  index = language_codes.language_id(
+    subject.vocabulary, language, [], required=subject.needs_languages
+  )
+  code = subject.vocabulary.spec.languages[index]
+  words = list(dict.fromkeys(words))
+  pieces = subject.vocabulary.encode_batch(words, language=code)
+  unknown = subject.vocabulary.spec.unk_id
+  single = {
+    word: ids[0]
+    for word, ids in zip(words, pieces, strict=True)
+    if len(ids) == 1 and ids[0] != unknown
+  }
+  if not single:
+    raise errors.AnalysisError(
+      'No word is a single piece of the vocabulary',
+      got=f'{len(words)} words',
+      where=language,
+    )
+  params = sharing.select(
+    subject.sharing, subject.params['model'], jnp.int32(index)
+  )
+  rows = np.fromiter(single.values(), np.int64, len(single))
+  table = params['embeddings']['token']  # [vocabulary, H]
+  return dictionaries.WordVectors(
+    tuple(single), np.asarray(table[rows], np.float32)
+  )
+
+
+def frequent_words(
+  texts: Iterable[str],
+  language: str,
+  known: Collection[str] = (),
+  *,
+  max_words: int = 50_000,
+) -> tuple[str, ...]:
+  """Returns the words of a text, the most frequent first.
+
+  Words are lower-cased, except known ones, which stay as they are spelt.
+
+  Args:
+    texts: sentences of one language.
+    language: its code.
+    known: words of a dictionary. All of them that the text has are taken, and
+      they are the words of scripts without spaces; see
+      `xlflax.data.corpus.segmentation`.
+    max_words: how many words are taken.
+
+  Returns:
+    The known words of the text, then the others, each by frequency.
+  """
+  segmenter = segmentation.Segmenter(language.replace('-', '_'), known)
+  spelt = set(known)
+  counts: collections.Counter[str] = collections.Counter()
+  for text in texts:
+    for word in segmenter.split(text)[1::2]:
+      counts[word if word in spelt else word.lower()] += 1
+  ordered = [word for word, _ in counts.most_common()]
+  first = [word for word in ordered if word in spelt]
+  return tuple(
+    (first + [word for word in ordered if word not in spelt])[:max_words]
+  )
