@@ -34,7 +34,7 @@ def _identity(task=None, seed=0, **more):
 
 @pytest.fixture(autouse=True)
 def described(monkeypatch):
-  monkeypatch.setattr(results.run_directory, 'describe', lambda model: 'model')
+  monkeypatch.setattr(results.description, 'describe', lambda model: 'model')
 
 
 def test_a_result_is_found_by_its_settings(tmp_path):

@@ -16,7 +16,7 @@ from typing import Any
 import rich.console
 import rich.rule
 
-from xlflax import config, paths, trainer
+from xlflax import config, console_tables, paths, trainer
 from xlflax import evaluate as evaluate_lib
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.seqio_tasks import host_tensorflow
@@ -140,7 +140,7 @@ class _Phases:
 
   def end(self, made: dict[str, Any], page: pathlib.Path) -> None:
     console = rich.console.Console()
-    console.print(summary.table(made))
+    console_tables.show(summary.table(made), console)
     console.print(
       f'{sum(self.seconds.values()):.0f} seconds. Report: {page}',
       soft_wrap=True,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import rich.console
 import rich.table
 
-from xlflax import paths
+from xlflax import console_tables, paths
 from xlflax.evaluation import base, results
 from xlflax.training import run_directory
 
@@ -52,7 +52,7 @@ def print_tables(
   """One table a task: languages (or pairs) down, checkpoints across."""
   for task in tasks:
     if found.get(task.name):
-      console.print(table(task, found[task.name]))
+      console_tables.show(table(task, found[task.name]), console)
 
 
 def table(

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from xlflax import bucket_checks, config, enums, errors, paths
+from xlflax import bucket_checks, config, console_tables, enums, errors, paths
 from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import base, checkpoint_choice
 from xlflax.finetuning import configuration as configuration_lib
@@ -240,4 +240,4 @@ def evaluate_cell(
 def print_report(report: report_lib.GridReport, console: Any) -> None:
   """The tables of a grid."""
   for table in report_lib.tables(report):
-    console.print(table)
+    console_tables.show(table, console)

@@ -5,6 +5,7 @@ from typing import Any
 import rich.console
 import rich.table
 
+from xlflax import console_tables
 from xlflax.training import progress
 
 
@@ -13,13 +14,13 @@ def show(
 ) -> None:
   """Prints what `xlflax.planning.plan.make` returns."""
   console = console or rich.console.Console()
-  console.print(_overview(plan))
+  console_tables.show(_overview(plan), console)
   for name, tasks in plan['streams'].items():
-    console.print(_stream(name, tasks))
+    console_tables.show(_stream(name, tasks), console)
   if plan.get('collectives'):
-    console.print(_collectives(plan['collectives']))
+    console_tables.show(_collectives(plan['collectives']), console)
   if plan.get('roofline'):
-    console.print(_roofline(plan['roofline']))
+    console_tables.show(_roofline(plan['roofline']), console)
   for warning in plan.get('warnings', ()):
     console.print(f'Warning: {warning}', markup=False, highlight=False)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import rich.table
 
-from xlflax import errors, paths
+from xlflax import console_tables, errors, paths
 from xlflax import evaluate as evaluate_lib
 from xlflax.data.labelled import submission, xtreme
 from xlflax.evaluation import base, example_statistics
@@ -391,7 +391,7 @@ def print_tables(report: SuiteReport, console: Any) -> None:
       style='bold',
     )
   table.add_row('transfer gap', '', *(_shown(s.gap) for s in summaries))
-  console.print(table)
+  console_tables.show(table, console)
 
 
 def _shown(value: float | None) -> str:

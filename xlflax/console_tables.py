@@ -1,0 +1,69 @@
+"""Tables on a terminal that lose no column, however narrow it is."""
+
+from collections.abc import Iterator
+
+import rich.console
+import rich.table
+
+
+def show(table: rich.table.Table, console: rich.console.Console) -> None:
+  """Prints a table, in several parts if it is wider than the console.
+
+  Rich drops or shortens columns that do not fit. Here each part repeats the
+  first column and has as many of the others as fit; a single column that is
+  too wide is folded.
+
+  Args:
+    table: the table; its first column names the rows.
+    console: where it is printed.
+  """
+  for column in table.columns:
+    column.overflow = 'fold'
+  for part in _parts(table, console):
+    console.print(part)
+
+
+def _parts(
+  table: rich.table.Table, console: rich.console.Console
+) -> Iterator[rich.table.Table]:
+  if len(table.columns) <= 2 or _fits(table, console):
+    yield table
+    return
+  start = 1
+  while start < len(table.columns):
+    end = start + 1
+    while end < len(table.columns) and _fits(
+      _part(table, start, end + 1), console
+    ):
+      end += 1
+    yield _part(table, start, end)
+    start = end
+
+
+def _fits(table: rich.table.Table, console: rich.console.Console) -> bool:
+  options = console.options.update(width=10_000)
+  return console.measure(table, options=options).maximum <= console.width
+
+
+def _part(table: rich.table.Table, start: int, end: int) -> rich.table.Table:
+  """The first column and those from `start` to `end`."""
+  title = table.title if start == 1 else f'{table.title} (continued)'
+  part = rich.table.Table(
+    title=title,
+    title_justify=table.title_justify,
+    show_header=table.show_header,
+  )
+  columns = [table.columns[0], *table.columns[start:end]]
+  for column in columns:
+    part.add_column(
+      column.header,
+      justify=column.justify,
+      overflow='fold',
+      style=column.style,
+      min_width=column.min_width,
+    )
+  for row, *cells in zip(
+    table.rows, *(column.cells for column in columns), strict=True
+  ):
+    part.add_row(*cells, style=row.style, end_section=row.end_section)
+  return part
