@@ -151,7 +151,7 @@ def packed_error(variant: str, arrays, ids: np.ndarray, packed) -> float:
 
 
 def compare(sizes: Sizes, *, calls: int, variants=VARIANTS) -> dict:
-  """Figures of each variant; {'refused': reason} where it can not be run."""
+  """Figures of each variant; {'refused': reason} where it cannot be run."""
   arrays, ids = inputs(sizes), segment_ids(sizes)
   wanted = jax.jit(functools.partial(with_gradients, 'formula'))(*arrays, ids)
   results: dict[str, dict] = {}

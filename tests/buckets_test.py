@@ -335,7 +335,7 @@ def test_what_has_to_be_on_disk(
   ]
   assert cli.main(given) == 2
   said = capsys.readouterr().err
-  assert 'This can not be in a bucket. Got: gs://bucket/x.' in said
+  assert 'This cannot be in a bucket. Got: gs://bucket/x.' in said
   assert 'a file or directory on disk' in said
   assert list(tmp_path.iterdir()) == []
 

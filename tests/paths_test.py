@@ -46,7 +46,7 @@ def test_names_of_buckets_keep_their_slashes(bucket):
 def test_other_places_are_refused(name):
   with pytest.raises(errors.RunDirectoryError) as caught:
     paths.of(name)
-  assert f'Files can not be there. Got: {name}.' in str(caught.value)
+  assert f'Files cannot be there. Got: {name}.' in str(caught.value)
   assert 'gs://BUCKET/NAME' in str(caught.value)
 
 

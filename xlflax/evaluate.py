@@ -58,7 +58,7 @@ def evaluate(
 
   Raises:
     XlflaxError: the settings are wrong, or the directory is no run, or in a
-      bucket that can't be written.
+      bucket that cannot be written.
   """
   check_tasks(tasks)
   checkpoint_choice.check(steps)

@@ -40,7 +40,7 @@ def of(name: str | os.PathLike) -> pathlib.Path:
     return pathlib.Path(text)
   if scheme != SCHEME or not rest.strip('/'):
     raise errors.RunDirectoryError(
-      'Files can not be there',
+      'Files cannot be there',
       got=text,
       expected='a directory, or '
       f'{SCHEME}://BUCKET/NAME (Orbax writes to no other kind of bucket)',
@@ -58,7 +58,7 @@ def _bucket_path(text: str):
   fsspec.config.conf.setdefault('gcs', {}).setdefault(
     'use_listings_cache', False
   )
-  # They tell with every request what can't be known, or is read ahead.
+  # They tell with every request what cannot be known, or is read ahead.
   for library in ('gcsfs', 'fsspec'):
     logging.getLogger(library).setLevel(logging.CRITICAL)
   return epath.Path(text.rstrip('/'))
@@ -91,7 +91,7 @@ def local(name: str | os.PathLike, *, where: str) -> pathlib.Path:
   """
   if '://' in os.fspath(name):
     raise errors.RunDirectoryError(
-      'This can not be in a bucket',
+      'This cannot be in a bucket',
       got=os.fspath(name),
       expected='a file or directory on disk',
       where=where,

@@ -95,7 +95,7 @@ class LineTranslator:
     file is translated from the start.
 
     Raises:
-      CorpusError: a file can not be read or written.
+      CorpusError: a file cannot be read or written.
     """
     partial = output.with_name(output.name + '.partial')
     record = output.with_name(output.name + '.partial.json')
@@ -117,7 +117,7 @@ class LineTranslator:
       record.unlink()
     except OSError as error:
       raise errors.CorpusError(
-        'A file of text can not be translated',
+        'A file of text cannot be translated',
         got=str(error),
         where=f'{source} into {output}',
       ) from error

@@ -98,7 +98,7 @@ def test_colours_and_languages(folders):
   'lines, text',
   [
     ('train,en,gap\nen,high,0.1\n', 'directions.nli.csv:2'),
-    ('en,fr,gap\n0.1,0.2,0.1\n', 'can not be read'),
+    ('en,fr,gap\n0.1,0.2,0.1\n', 'cannot be read'),
     ('train,en,gap\n', 'has no scores'),
   ],
 )

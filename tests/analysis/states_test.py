@@ -115,7 +115,7 @@ def test_a_store_of_something_else_is_refused(tmp_path):
   with pytest.raises(errors.AnalysisError, match='Got: 2 words, de'):
     store.restore(word_vectors.WordMeans(['a'], layers=1, dimension=2))
   (tmp_path / 'x.npz').write_bytes(b'PK')
-  with pytest.raises(errors.AnalysisError, match='can not be read'):
+  with pytest.raises(errors.AnalysisError, match='cannot be read'):
     store.restore(fresh)
 
 

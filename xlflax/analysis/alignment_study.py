@@ -38,9 +38,11 @@ class UnlinkedFiles(source_lib.ExampleSource):
   max_sentences: int | None = None
 
   def languages(self) -> tuple[str, ...]:
+    """Returns the parts of the source."""
     return tuple(self.files)
 
   def load(self, part: str) -> list[examples_lib.Example]:
+    """Returns the sentences of a language or pair."""
     first, second = self._pair(part)
     text = sources.FilePairs(
       files={part: self.files[part]}, max_pairs=self.max_sentences
@@ -109,6 +111,7 @@ class AlignmentStudy(study.Study):
     study.check_series(self.series)
 
   def run(self, models: models_lib.Models) -> report.Analysis:
+    """Runs the analysis; parts that fail are listed in the result."""
     failures = base.Failures('alignment')
     rows: list[report.Row] = []
     notes: dict[str, None] = {}

@@ -53,6 +53,7 @@ class CkaStudy(study.Study):
     study.check_series(self.series)
 
   def run(self, models: models_lib.Models) -> report.Analysis:
+    """Runs the analysis; parts that fail are listed in the result."""
     failures = base.Failures('cka')
     rows: list[report.Row] = []
     for pair in self.source.pairs():

@@ -64,6 +64,7 @@ class CurvesStudy(study.Study):
   source: str = averages.ENGLISH
 
   def run(self, models: models_lib.Models) -> report.Analysis:
+    """Runs the analysis; parts that fail are listed in the result."""
     del models  # everything is on disk
     failures = base.Failures('curves')
     rows: list[report.Row] = []

@@ -40,6 +40,7 @@ class DirectionsStudy(study.Study):
   tasks: tuple[str, ...] | None = None
 
   def run(self, models: models_lib.Models) -> report.Analysis:
+    """Runs the analysis; parts that fail are listed in the result."""
     del models  # everything is on disk
     failures = base.Failures('directions')
     rows: list[report.Row] = []
@@ -97,7 +98,7 @@ def _read(path: pathlib.Path) -> list[report.Row]:
       ]
     except (KeyError, TypeError, ValueError) as error:
       raise errors.AnalysisError(
-        'A line of a matrix of directions can not be read',
+        'A line of a matrix of directions cannot be read',
         got=str(line),
         expected='train, scores by language, gap',
         where=f'{path}:{number}',

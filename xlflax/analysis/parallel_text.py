@@ -21,10 +21,12 @@ class MultiwayFiles(sources.PairSource):
   files: Mapping[str, str]
 
   def pairs(self) -> tuple[Pair, ...]:
+    """Returns the language pairs of the source."""
     first, *others = self.files
     return tuple((first, other) for other in others)
 
   def load(self, pair: Pair) -> PairedText:
+    """Returns the sentences of a language or pair."""
     sides = [
       [text for _, text in files.read_lines(self.files[language])]
       for language in pair
@@ -47,6 +49,7 @@ class Oriented(sources.PairSource):
   max_pairs: int | None = None
 
   def pairs(self) -> tuple[Pair, ...]:
+    """Returns the language pairs of the source."""
     return tuple(self._turned(pair) for pair in self.source.pairs())
 
   def load(self, pair: Pair) -> PairedText:

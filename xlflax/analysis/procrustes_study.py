@@ -71,6 +71,7 @@ class ProcrustesStudy(study.Study):
     study.check_series(self.series)
 
   def run(self, models: models_lib.Models) -> report.Analysis:
+    """Runs the analysis; parts that fail are listed in the result."""
     failures = base.Failures('procrustes')
     rows: list[report.Row] = []
     kept: dict[str, str | bytes] = {}

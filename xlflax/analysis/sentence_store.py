@@ -131,7 +131,7 @@ def _read(path: pathlib.Path) -> np.ndarray:
       return saved['states']
   except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
     raise errors.AnalysisError(
-      'A file of sentence states can not be read',
+      'A file of sentence states cannot be read',
       got=str(error),
       where=str(path),
       fix='delete it, to have it made anew',

@@ -65,6 +65,7 @@ class SentenceStudy(study.Study):
     study.check_series(self.series)
 
   def run(self, models: models_lib.Models) -> report.Analysis:
+    """Runs the analysis; parts that fail are listed in the result."""
     failures = base.Failures('sentences')
     rows: list[report.Row] = []
     notes: list[str] = []
@@ -255,7 +256,7 @@ def score_mapped_layers(
   depths = [len(side) for sides in (train, test) for side in sides]
   if len(set(depths)) != 1:
     raise errors.AnalysisError(
-      'Layers can not be mapped to one another',
+      'Layers cannot be mapped to one another',
       got=f'{depths} layers',
       expected='as many of both sides, for training and test',
     )

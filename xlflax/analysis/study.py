@@ -60,7 +60,7 @@ def cases(
   models: models_lib.Models,
   failures: base.Failures,
 ) -> Iterator[Case]:
-  """Every series at every step; one that can't be opened is a failure."""
+  """Every series at every step; one that cannot be opened is a failure."""
   for one in series:
     found = []
     with failures.guard(f'{one.name} {"-".join(pair)}'):

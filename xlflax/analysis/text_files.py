@@ -38,7 +38,7 @@ class Lines(sources.TextSource):
     return list(self.lines(language))
 
   def fingerprint(self) -> str:
-    """Hash of languages and text; text that can't be read counts as none."""
+    """Hash of languages and text; text that cannot be read counts as none."""
     found: list[object] = []
     for language in self.languages_found():
       try:
@@ -61,6 +61,7 @@ class TextFiles(Lines):
   max_lines: int | None = None
 
   def languages_found(self) -> tuple[str, ...]:
+    """Returns the languages of the source."""
     return tuple(self.files)
 
   def lines(self, language: str) -> Iterator[str]:
@@ -103,12 +104,14 @@ class CorpusLines(Lines):
   max_lines: int | None = None
 
   def languages_found(self) -> tuple[str, ...]:
+    """Returns the languages of the source."""
     found = corpus_lib.Corpus(self.directory).monolingual_languages(self.split)
     return sources.chosen_languages(
       found, None, f'the {self.split} split of {self.directory}'
     )
 
   def lines(self, language: str) -> Iterator[str]:
+    """Yields the lines of a language."""
     lines = corpus_lib.Corpus(self.directory).monolingual(language, self.split)
     return (line.text for line in itertools.islice(lines, self.max_lines))
 

@@ -28,7 +28,7 @@ def finite_states(
 
   Args:
     subject: the model.
-    source: the task's examples; a part that can't be read is passed over.
+    source: the task's examples; a part that cannot be read is passed over.
     layer: whose states are looked at, from 0.
     name: of the model, for messages.
 

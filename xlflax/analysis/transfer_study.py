@@ -57,6 +57,7 @@ class TransferStudy(study.Study):
   task: head_task.HeadTask
 
   def run(self, models: models_lib.Models) -> report.Analysis:
+    """Runs the analysis; parts that fail are listed in the result."""
     failures = base.Failures('transfer')
     rows: list[report.Row] = []
     notes: dict[str, None] = {}

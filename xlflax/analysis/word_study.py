@@ -89,6 +89,7 @@ class WordStudy(study.Study):
     self._check_vectors()
 
   def run(self, models: models_lib.Models) -> report.Analysis:
+    """Runs the analysis; parts that fail are listed in the result."""
     failures = base.Failures('words')
     rows: list[report.Row] = []
     train, test = (_read(files) for files in (self.train, self.test))

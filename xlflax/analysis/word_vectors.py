@@ -153,7 +153,7 @@ class Store:
         sentences = int(saved['sentences'])
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
       raise errors.AnalysisError(
-        'A file of word sums can not be read',
+        'A file of word sums cannot be read',
         got=str(error),
         where=str(path),
         fix='delete it, to begin anew',

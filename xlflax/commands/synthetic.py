@@ -164,7 +164,7 @@ def _sizes(texts: list[str]) -> dict[str, int]:
     name, _, number = text.partition('=')
     if not number.isdecimal():
       raise errors.ConfigError(
-        'A size can not be read',
+        'A size cannot be read',
         got=text,
         expected='<kind>/<split>=<number>, such as nli/train=5000',
         where='--size',

@@ -190,7 +190,7 @@ def _stream(lines, args: argparse.Namespace):
       return None
     except OSError as error:
       raise errors.CorpusError(
-        'Text can not be translated',
+        'Text cannot be translated',
         got=str(error),
         where=f'{args.input} into {args.output}',
       ) from error

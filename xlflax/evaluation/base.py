@@ -159,6 +159,7 @@ class Failures:
     self._failures.append(Failure(task=self._task, part=part, message=message))
 
   def collected(self) -> tuple[Failure, ...]:
+    """Returns the failures so far."""
     return tuple(self._failures)
 
 

@@ -129,7 +129,7 @@ class Evaluator:
       )
 
   def _subject(self, step: results.Step) -> base.Subject | None:
-    """None, with a failure recorded, if the checkpoint can't be read."""
+    """None, with a failure recorded, if the checkpoint cannot be read."""
     restoring = base.Failures('checkpoint')
     with restoring.guard():
       if isinstance(step, str):  # results.UNTRAINED

@@ -35,7 +35,7 @@ class PairSource:
     raise NotImplementedError
 
   def fingerprint(self) -> str:
-    """Hash of languages and text; text that can't be read counts as none."""
+    """Hash of languages and text; text that cannot be read counts as none."""
     return _fingerprint(
       (pair, lambda pair=pair: itertools.chain(*self.load(pair)))
       for pair in self.pairs()
@@ -61,10 +61,12 @@ class CorpusPairs(PairSource):
   max_pairs: int | None = None
 
   def pairs(self) -> tuple[Pair, ...]:
+    """Returns the language pairs of the source."""
     found = _corpus(self.directory).parallel_pairs(self.split)
     return chosen_pairs(found, self.languages, _where(self))
 
   def load(self, pair: Pair) -> PairedText:
+    """Returns the sentences of a language or pair."""
     lines = _corpus(self.directory).parallel(*pair, self.split)
     taken = list(itertools.islice(lines, self.max_pairs))
     return PairedText(
@@ -86,7 +88,7 @@ class TextSource:
     raise NotImplementedError
 
   def fingerprint(self) -> str:
-    """Hash of languages and text; text that can't be read counts as none."""
+    """Hash of languages and text; text that cannot be read counts as none."""
     return _fingerprint(
       (language, lambda language=language: self.load(language))
       for language in self.languages_found()
@@ -111,10 +113,12 @@ class CorpusText(TextSource):
   max_lines: int | None = None
 
   def languages_found(self) -> tuple[str, ...]:
+    """Returns the languages of the source."""
     found = _corpus(self.directory).monolingual_languages(self.split)
     return chosen_languages(found, self.languages, _where(self))
 
   def load(self, language: str) -> list[str]:
+    """Returns the sentences of a language or pair."""
     lines = _corpus(self.directory).monolingual(language, self.split)
     return [line.text for line in itertools.islice(lines, self.max_lines)]
 
@@ -226,6 +230,7 @@ class FilePairs(PairSource):
         )
 
   def pairs(self) -> tuple[Pair, ...]:
+    """Returns the language pairs of the source."""
     found = tuple(
       (first, second)
       for first, second in (name.split('-') for name in self.files)
@@ -233,6 +238,7 @@ class FilePairs(PairSource):
     return chosen_pairs(found, None, 'FilePairs.files')
 
   def load(self, pair: Pair) -> PairedText:
+    """Returns the sentences of a language or pair."""
     paths = self.files['-'.join(pair)]
     read = (
       parallel.read_tsv(paths, columns=self.columns)

@@ -188,7 +188,17 @@ def language_batches(
   language_ids: np.ndarray,
   limit: int,
 ) -> Iterator[tuple[np.ndarray, int, int]]:
-  """As `plan_batches`; each of one language where these have own parts."""
+  """Plans batches, each of one language where languages have their own parts.
+
+  Args:
+    subject: the model; its sharing plan decides.
+    token_ids: N sentences.
+    language_ids: int [N].
+    limit: tokens a sentence, at most.
+
+  Yields:
+    What `plan_batches` yields.
+  """
   lengths = np.array([len(ids) + 2 for ids in token_ids], np.int64)
   groups = [np.arange(len(lengths))]
   if subject.sharing is not None:

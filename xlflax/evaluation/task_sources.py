@@ -26,6 +26,7 @@ class TaskText(sources.TextSource):
   max_lines: int | None = None
 
   def languages_found(self) -> tuple[str, ...]:
+    """Returns the languages of the source."""
     return sources.chosen_languages(
       tuple(language for (language,) in _tasks(self, 1)),
       self.languages,
@@ -33,6 +34,7 @@ class TaskText(sources.TextSource):
     )
 
   def load(self, language: str) -> list[str]:
+    """Returns the sentences of a language or pair."""
     examples = _examples(self, (language,))
     return [
       example['targets']
@@ -59,6 +61,7 @@ class TaskPairs(sources.PairSource):
   max_pairs: int | None = None
 
   def pairs(self) -> tuple[sources.Pair, ...]:
+    """Returns the language pairs of the source."""
     return sources.chosen_pairs(
       tuple((first, second) for first, second in _tasks(self, 2)),
       self.languages,
@@ -66,6 +69,7 @@ class TaskPairs(sources.PairSource):
     )
 
   def load(self, pair: sources.Pair) -> sources.PairedText:
+    """Returns the sentences of a language or pair."""
     taken = list(itertools.islice(_examples(self, pair), self.max_pairs))
     return sources.PairedText(
       [example['inputs'] for example in taken],
@@ -97,7 +101,7 @@ def _examples(source, languages: tuple[str, ...]) -> Iterator[dict]:
     steps = registry.get_task(name).preprocessors
     if not steps or steps[-1] is not registry.tokenize:
       raise errors.CorpusError(
-        'A task that tokenises in its own way can not be evaluated on',
+        'A task that tokenises in its own way cannot be evaluated on',
         where=f'task {name}',
         fix='register it with add_monolingual_task or add_parallel_task',
       )

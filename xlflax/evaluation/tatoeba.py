@@ -27,6 +27,7 @@ class Tatoeba(sources.PairSource):
   languages: tuple[str, ...] | None = None
 
   def pairs(self) -> tuple[sources.Pair, ...]:
+    """Returns the language pairs of the source."""
     found = tuple(sorted(self._files()))
     wanted = self.languages and tuple(
       language_codes.short_code(code) for code in self.languages
@@ -34,6 +35,7 @@ class Tatoeba(sources.PairSource):
     return sources.chosen_pairs(found, wanted, self.directory)
 
   def load(self, pair: sources.Pair) -> sources.PairedText:
+    """Returns the sentences of a language or pair."""
     first, second = (_read_lines(path) for path in self._files()[pair])
     if len(first) != len(second):
       raise errors.CorpusError(

@@ -203,7 +203,7 @@ class Translator:
 
 
 def check_model(model) -> None:
-  """Raises ConfigError for a model that can not write."""
+  """Raises ConfigError for a model that cannot write."""
   if not hasattr(model, 'start_decoding'):
     raise errors.ConfigError(
       'Only an encoder-decoder can translate',

@@ -144,7 +144,7 @@ def test_rows_without_a_token_can_be_kept(folder):
 
 def test_config_that_is_no_json(folder):
   (folder / 'config.json').write_text('{"model_type": ')
-  with pytest.raises(errors.ConfigError, match='can not be read'):
+  with pytest.raises(errors.ConfigError, match='cannot be read'):
     importing.check(folder)
 
 

@@ -337,7 +337,7 @@ def test_a_damaged_checkpoint(written, toy_vocabulary, tmp_path, orbax):
   shutil.copytree(checkpoint, copy)
   name = 'checkpoint' if not orbax else 'state/_METADATA'
   (copy / name).write_bytes((copy / name).read_bytes()[:100])
-  with pytest.raises(errors.CheckpointError, match='can not be read'):
+  with pytest.raises(errors.CheckpointError, match='cannot be read'):
     importing.check(copy, vocabulary=toy_vocabulary)
 
 
@@ -350,7 +350,7 @@ def test_a_missing_array(written, toy_vocabulary, tmp_path):
     pytest.fail(f'no TensorStore folder in {sorted(copy.iterdir())}')
   folder = next(p for p in folders if p.name.startswith('target.'))
   shutil.rmtree(folder)
-  with pytest.raises(errors.CheckpointError, match='can not be read'):
+  with pytest.raises(errors.CheckpointError, match='cannot be read'):
     importing.check(copy, vocabulary=toy_vocabulary)
 
 

@@ -59,11 +59,13 @@ class Classification(head_task.HeadTask):
 
   @property
   def primary_metric(self) -> str:
+    """The metric, before the `/`, that summary tables show."""
     return 'accuracy'
 
   def score_part(
     self, subject, objective, part, examples, result, notes
   ) -> None:
+    """Adds a part's predictions and scores to the result."""
     unseen_labels.check(
       examples, objective.labels, self.unseen, part=part, notes=notes
     )

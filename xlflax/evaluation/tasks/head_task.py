@@ -63,6 +63,7 @@ class HeadTask(base.EvalTask):
     return ()
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
     objective = row_predictions.objective_of(subject, self.objective, self.HEAD)
     result = base.EvalResult(metrics={}, tables={})
     failures = base.Failures(self.name)

@@ -82,9 +82,11 @@ class BitextMining(sentence_task.SentenceTask):
 
   @property
   def primary_metric(self) -> str:
+    """The metric, before the `/`, that summary tables show."""
     return 'f1'
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
     layer = states.layer_index(subject, self.layer, where=self.name)
     failures = base.Failures(self.name)
     notes = [
@@ -158,7 +160,7 @@ class BitextMining(sentence_task.SentenceTask):
       collections = _once_each(self.development.load(part))
     if collections.gold is None:
       raise errors.CorpusError(
-        'The threshold can not be chosen without gold pairs',
+        'The threshold cannot be chosen without gold pairs',
         where=f'{part}, {tuned_on}',
         fix='give development data with gold pairs',
       )

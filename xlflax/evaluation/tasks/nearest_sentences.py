@@ -30,6 +30,7 @@ class NearestSentences(sentence_task.SentenceTask):
   source: source_lib.MinedSource
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
     layer = states.layer_index(subject, self.layer, where=self.name)
     failures = base.Failures(self.name)
     result = base.EvalResult(metrics={})

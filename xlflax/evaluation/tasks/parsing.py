@@ -56,9 +56,11 @@ class Parsing(head_task.HeadTask):
 
   @property
   def primary_metric(self) -> str:
+    """The metric, before the `/`, that summary tables show."""
     return 'las'
 
   def facts(self) -> tuple[str, ...]:
+    """Returns notes that hold for all parts."""
     return (
       f'punctuation is {self.punctuation.value}; subtypes of relations '
       'do not count',
@@ -67,6 +69,7 @@ class Parsing(head_task.HeadTask):
   def score_part(
     self, subject, objective, part, examples, result, notes
   ) -> None:
+    """Adds a part's predictions and scores to the result."""
     unseen_labels.check(
       examples,
       objective.relations,

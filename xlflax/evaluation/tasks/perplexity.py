@@ -109,6 +109,7 @@ class Perplexity(_MaskedPerplexity):
       )
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
     stream = self._stream(subject, self.layout)
     objective = masked_lm.MaskedLM(
       mask_ratio=self.mask_ratio, random_words=_random_words(subject)
@@ -155,9 +156,10 @@ class TranslationPerplexity(_MaskedPerplexity):
   pairs: stream_lib.PairOptions = stream_lib.PairOptions()
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
     if subject.sharing is not None:
       raise errors.ConfigError(
-        'Two languages in a row can not be scored by a model with a sharing '
+        'Two languages in a row cannot be scored by a model with a sharing '
         'plan',
         got=f'{subject.sharing}',
         expected='a model that shares all parameters',

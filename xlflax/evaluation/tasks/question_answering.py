@@ -63,6 +63,7 @@ class ExtractiveQA(head_task.HeadTask):
 
   @property
   def primary_metric(self) -> str:
+    """The metric, before the `/`, that summary tables show."""
     return 'f1'
 
   @property
@@ -77,6 +78,7 @@ class ExtractiveQA(head_task.HeadTask):
   def score_part(
     self, subject, objective, part, examples, result, notes
   ) -> None:
+    """Adds a part's predictions and scores to the result."""
     answers = self._answers(subject, objective, examples)
     result.files[f'{part}.json'] = submission.answers(examples, answers)
     problems = self._problems(part, examples)

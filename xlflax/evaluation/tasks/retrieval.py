@@ -25,6 +25,7 @@ class PairScores(NamedTuple):
 
   @property
   def mean(self) -> np.ndarray:
+    """The mean over both directions, by layer."""
     return (self.forward + self.backward) / 2
 
 
@@ -49,6 +50,7 @@ class Retrieval(sentence_task.SentenceTask):
   source: sources_lib.PairSource
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
     layer = states.layer_index(subject, self.layer, where=self.name)
     failures = base.Failures(self.name)
     scores: dict[str, PairScores] = {}

@@ -28,6 +28,7 @@ class SentenceTask(base.EvalTask):
 
   @property
   def primary_metric(self) -> str:
+    """The metric, before the `/`, that summary tables show."""
     return 'accuracy'
 
   def language_id(

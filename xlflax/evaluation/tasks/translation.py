@@ -46,9 +46,11 @@ class TranslationQuality(base.EvalTask):
 
   @property
   def primary_metric(self) -> str:
+    """The metric, before the `/`, that summary tables show."""
     return 'bleu'
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
     translator.check_model(subject.model)
     failures = base.Failures(self.name)
     scores: dict[str, dict[str, float]] = {}
@@ -126,6 +128,7 @@ class TsvPairs(sources_lib.PairSource):
         )
 
   def pairs(self) -> tuple[sources_lib.Pair, ...]:
+    """Returns the language pairs of the source."""
     found = tuple(
       (first, second)
       for first, second in (name.split('-') for name in self.files)
@@ -133,12 +136,13 @@ class TsvPairs(sources_lib.PairSource):
     return sources_lib.chosen_pairs(found, None, 'TsvPairs.files')
 
   def load(self, pair: sources_lib.Pair) -> sources_lib.PairedText:
+    """Returns the sentences of a language or pair."""
     path = self.files['-'.join(pair)]
     try:
       lines = pathlib.Path(path).read_text(encoding='utf-8').split('\n')
     except (OSError, UnicodeDecodeError) as error:
       raise errors.CorpusError(
-        'A file of pairs can not be read',
+        'A file of pairs cannot be read',
         got=str(error),
         expected='a file of UTF-8 text',
         where=path,

@@ -83,9 +83,11 @@ class WordAlignment(base.EvalTask):
 
   @property
   def primary_metric(self) -> str:
+    """The metric, before the `/`, that summary tables show."""
     return 'aer'
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
     layer = states.layer_index(subject, self.layer, where=self.name)
     failures = base.Failures(self.name)
     notes = [

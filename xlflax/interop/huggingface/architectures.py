@@ -74,7 +74,7 @@ class Architecture:
     aliases: other name -> name of an option of config.json.
     config_class: of the model's configuration.
     read: from options to the arguments of `config_class`.
-    write: from a configuration to (options, what they can't express).
+    write: from a configuration to (options, what they cannot express).
   """
 
   model_type: str

@@ -126,7 +126,7 @@ def _config(run: run_lib.SavedRun) -> Config:
   kinds = (encoder.Encoder, encoder_decoder.EncoderDecoder)
   if type(run.model) not in kinds:
     raise errors.ConfigError(
-      'A model of this kind can not be converted',
+      'A model of this kind cannot be converted',
       got=type(run.model).__name__,
       expected='an Encoder or an EncoderDecoder',
       where=str(run.directory),

@@ -47,7 +47,7 @@ def convert(
   Raises:
     RunDirectoryError: there is something already, or it is in a bucket,
       where the libraries that read such folders do not look.
-    CheckpointError: the checkpoint can't be read.
+    CheckpointError: the checkpoint cannot be read.
   """
   folder = paths.local(folder, where='--output')
   with paths.new_directory(folder, where='--output') as made:

@@ -141,7 +141,7 @@ def _joined(problems: list[errors.XlflaxError]) -> errors.XlflaxError:
   got = ' | '.join(f'{error.what}: {error.got}' for error in problems)
   fixes = dict.fromkeys(error.fix for error in problems if error.fix)
   return type(first)(
-    'The model can not be imported, for several reasons',
+    'The model cannot be imported, for several reasons',
     got=got,
     expected=first.expected,
     where=first.where,
@@ -191,7 +191,7 @@ def load(checked: Import, partitioner: partitioning.Partitioner):
   those that are not, and a tensor.
 
   Raises:
-    CheckpointError: a tensor can't be read.
+    CheckpointError: a tensor cannot be read.
   """
   boxed = jax.eval_shape(
     lambda: models_api.init_params(model_of(checked.config), jax.random.key(0))
@@ -211,8 +211,8 @@ def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
   On disk it appears when it is complete.
 
   Raises:
-    RunDirectoryError: there is something already, or a bucket can't be used.
-    CheckpointError: a tensor can't be read, or the checkpoint not be written.
+    RunDirectoryError: there is something already, or a bucket cannot be used.
+    CheckpointError: a tensor cannot be read, or the checkpoint not be written.
   """
   model_dir = paths.absolute(model_dir)
   bucket_checks.check_usable(model_dir)

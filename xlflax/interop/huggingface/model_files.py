@@ -48,7 +48,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     found = json.loads(path.read_text(encoding='utf-8'))
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
-      f'{path.name} can not be read',
+      f'{path.name} cannot be read',
       got=str(error),
       where=str(path),
       expected='a folder as `save_pretrained` writes it',

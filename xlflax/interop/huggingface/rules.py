@@ -83,7 +83,12 @@ class Assignment:
     return (self.tensor_shape[0] * self.part[1], *self.tensor_shape[1:])
 
   def read(self, tensor: np.ndarray, parameter: np.ndarray) -> None:
-    """Writes the tensor into its place in the parameter, without a copy."""
+    """Writes the tensor into its place in the parameter, without a copy.
+
+    Args:
+      tensor: [*whole_shape], all parts of it.
+      parameter: [layers, *shape], or [*shape] where the rule names no layer.
+    """
     if self.layer is not None:
       parameter = parameter[self.layer]
     if self.part[1] > 1:
@@ -101,7 +106,7 @@ class Assignment:
       parameter[...] = tensor.reshape(self.shape)
 
   def write(self, part: np.ndarray) -> np.ndarray:
-    """The tensor, of `tensor_shape`, from the parameter's part."""
+    """Returns the tensor [*tensor_shape] of a parameter's part [*shape]."""
     if self.transform is Transform.ROWS:
       return part[: self.tensor_shape[0]]
     if self.transform is Transform.ROW:

@@ -161,7 +161,7 @@ def _open_safetensors(file: pathlib.Path):
 
 def _damaged(file: pathlib.Path, error: Exception) -> errors.CheckpointError:
   return errors.CheckpointError(
-    'A file of the checkpoint can not be read',
+    'A file of the checkpoint cannot be read',
     got=str(error),
     where=str(file),
     fix='copy it again',
@@ -174,7 +174,7 @@ def _read_index(path: pathlib.Path) -> dict[str, str]:
     return {str(name): str(file) for name, file in found.items()}
   except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
     raise errors.CheckpointError(
-      "The checkpoint's index can't be read",
+      "The checkpoint's index cannot be read",
       got=f'{type(error).__name__}: {error}',
       where=str(path),
       expected='JSON with a "weight_map"',

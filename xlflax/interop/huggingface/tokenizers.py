@@ -78,7 +78,7 @@ def read(
       wanted, None for all.
 
   Raises:
-    VocabularyError: there are no tokenizer files, or they can't be read.
+    VocabularyError: there are no tokenizer files, or they cannot be read.
   """
   settings = _settings(folder)
   codes = languages_lib.symbols_of(folder, settings, model_type)
@@ -136,7 +136,7 @@ def _read(path: pathlib.Path) -> bytes:
     return path.read_bytes()
   except OSError as error:
     raise errors.VocabularyError(
-      'A file of the tokenizer can not be read',
+      'A file of the tokenizer cannot be read',
       got=error.strerror,
       where=str(path),
     ) from error
@@ -152,7 +152,7 @@ def _settings(folder: pathlib.Path) -> dict[str, Any]:
       continue
     except (OSError, ValueError, TypeError) as error:
       raise errors.VocabularyError(
-        f'{name} can not be read', got=str(error), where=str(folder / name)
+        f'{name} cannot be read', got=str(error), where=str(folder / name)
       ) from error
   return found
 
@@ -191,7 +191,7 @@ def _build(folder: pathlib.Path, settings) -> tokenizers.Tokenizer | None:
       return _byte_level(folder, settings)
   except Exception as error:  # The library raises bare exceptions.
     raise errors.VocabularyError(
-      f"The tokenizer files can't be read ({error})", where=str(folder)
+      f'The tokenizer files cannot be read ({error})', where=str(folder)
     ) from error
   return None
 

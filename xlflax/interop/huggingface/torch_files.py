@@ -49,7 +49,7 @@ class Stored(NamedTuple):
   strides: tuple[int, ...]
 
   def view(self, numbers: np.ndarray) -> np.ndarray:
-    """The tensor, copied out of its storage's numbers."""
+    """Returns the tensor [*shape], copied out of its storage [numbers]."""
     strides = [stride * numbers.itemsize for stride in self.strides]
     last = sum(
       (n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)

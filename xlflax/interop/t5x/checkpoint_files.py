@@ -165,7 +165,7 @@ def _open(driver: str, path: pathlib.Path):
 def _damaged(where, error: Exception, name: str = '') -> errors.XlflaxError:
   first = (str(error).strip() or type(error).__name__).splitlines()[0]
   return errors.CheckpointError(
-    'A checkpoint of T5X can not be read',
+    'A checkpoint of T5X cannot be read',
     got=f'{name}: {first}' if name else first,
     expected='a complete checkpoint',
     where=str(where),

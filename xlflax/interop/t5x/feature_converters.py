@@ -67,7 +67,7 @@ class RowConverter(seqio.FeatureConverter):
       **options: of `seqio.FeatureConverter`.
 
     Raises:
-      ConfigError: another layout, or one that can not be packed.
+      ConfigError: another layout, or one that cannot be packed.
     """
     layout = enums.of_value(layout, Layout, where='layout')
     _check(layout, pack)
@@ -214,7 +214,7 @@ def _check(layout: Layout, pack: bool) -> None:
     )
   if pack and layout is Layout.SIDES:
     raise errors.ConfigError(
-      'The two sides of pairs are rows of their own and can not be packed',
+      'The two sides of pairs are rows of their own and cannot be packed',
       got='pack = True',
       where='utils.DatasetConfig.pack',
       fix='set pack = False',

@@ -14,6 +14,7 @@ class Perplexity(clu_metrics.Average):
   """exp of a mean of losses in nats."""
 
   def compute(self):
+    """Returns the value of the metric."""
     return jnp.exp(super().compute())
 
 
@@ -22,6 +23,7 @@ class Total(clu_metrics.Average):
   """The total alone."""
 
   def compute(self):
+    """Returns the value of the metric."""
     return self.total
 
 

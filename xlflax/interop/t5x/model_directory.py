@@ -24,7 +24,7 @@ def load(checked: Import) -> dict[str, Any]:
   """The parameters, `{'model': ..., 'heads': ...}`, read one by one.
 
   Raises:
-    CheckpointError: a tensor can't be read.
+    CheckpointError: a tensor cannot be read.
   """
   return params_lib.nest(
     {name: jnp.asarray(_parameter(checked, name)) for name in checked.shapes}
@@ -58,8 +58,8 @@ def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
   """Reads the tensors and writes a model directory, on disk at once complete.
 
   Raises:
-    RunDirectoryError: there is something already, or a bucket can't be used.
-    CheckpointError: a tensor can't be read, or the checkpoint not be written.
+    RunDirectoryError: there is something already, or a bucket cannot be used.
+    CheckpointError: a tensor cannot be read, or the checkpoint not be written.
   """
   model_dir = paths.absolute(model_dir)
   bucket_checks.check_usable(model_dir)

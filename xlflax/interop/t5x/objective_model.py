@@ -108,7 +108,7 @@ class ObjectiveModel(t5x_models.BaseModel):
 
     Args:
       params: as `get_initial_variables` makes them.
-      batch: as `xlflax.data.batch` documents.
+      batch: arrays [batch, length] as `xlflax.data.batch` documents.
       dropout_rng: key of masking and dropout; None for an evaluation, which
         masks the same tokens of a batch each time.
     """

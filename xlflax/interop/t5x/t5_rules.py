@@ -134,12 +134,18 @@ def layers_of(
 
 
 def part(array: np.ndarray, layer: int | None) -> np.ndarray:
-  """One layer of a scanned tensor, or all of another."""
+  """Returns a layer of a scanned tensor [rows, layers, ...], or all of it."""
   return array if layer is None else np.take(array, layer, _SCAN_AXIS)
 
 
 def here(tensor: str, array: np.ndarray, shape) -> np.ndarray:
-  """The array of a tensor, one layer of it, as the parameter's shape is."""
+  """Returns a tensor's array as an array of the parameter's shape.
+
+  Args:
+    tensor: its name, which says whether it is transposed.
+    array: [...], one layer of it.
+    shape: of the parameter.
+  """
   if tensor.endswith(_TRANSPOSED):
     array = array.T
   return array.reshape(shape)
