@@ -1,4 +1,4 @@
-"""How similar languages are inside of a model: pure functions over states."""
+"""Analyses of models: how similar languages are inside them, and where."""
 
 from typing import TYPE_CHECKING
 
