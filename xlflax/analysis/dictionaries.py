@@ -23,7 +23,7 @@ Pairs = Iterable[tuple[str, str]]
 
 
 class Mapping(enum.Enum):
-  """How the vectors of two languages are brought together."""
+  """The map between the vectors of two languages."""
 
   NONE = 'none'  # one model reads both
   PROCRUSTES = 'procrustes'
@@ -58,7 +58,7 @@ class WordVectors:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Translated:
-  """How well words were translated.
+  """Scores of word translation.
 
   Attributes:
     precision: (score, k) -> precision@k, such as `(Score.CSLS, 1)`.

@@ -1,4 +1,4 @@
-"""Which models an analysis compares, and how they are opened."""
+"""Names of the models that an analysis compares, and their opening."""
 
 import dataclasses
 import functools
@@ -134,7 +134,7 @@ class Models:
     return self._subject(self.resolve(ref))
 
   def resolve(self, ref: ModelRef) -> ModelRef:
-    """The same with the number of the last step.
+    """Returns the reference with the number of its last step.
 
     Raises:
       XlflaxError: there is no such run or checkpoint.
@@ -191,7 +191,7 @@ class Models:
     return self._run(ref.directory).model.config.num_layers + 1
 
   def identity(self, ref: ModelRef) -> dict[str, Any]:
-    """What a model's states depend on, as JSON values."""
+    """Returns all that a model's states depend on, as JSON values."""
     ref = self.resolve(ref)
     run = self._run(ref.directory)
     return {

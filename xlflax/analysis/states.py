@@ -206,7 +206,7 @@ def _blocks(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
 
 
 class _Report:
-  """A line about progress every half a minute."""
+  """Logs a progress line every half minute."""
 
   def __init__(self, what: str, *, done: int = 0, total: int | None = None):
     self._what = what

@@ -14,7 +14,7 @@ from xlflax.evaluation import sources
 
 
 class Digest(NamedTuple):
-  """What a text is told by.
+  """The key that identifies a text.
 
   Attributes:
     name: 16 hexadecimal digits of its hash.

@@ -196,7 +196,7 @@ def check_languages(args: argparse.Namespace, *items: str) -> None:
 
 
 def reader(args: argparse.Namespace) -> Any:
-  """How sentences are read."""
+  """Returns the reader of sentence states that the flags describe."""
   from xlflax.analysis import sentence_store
 
   if args.states is not None:

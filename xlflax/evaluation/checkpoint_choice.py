@@ -1,4 +1,4 @@
-"""Which checkpoints of a run an evaluation is about."""
+"""The choice of the checkpoints that are evaluated."""
 
 import json
 from collections.abc import Sequence

@@ -18,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 @registry.register('report')
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """What `evaluate` found.
+  """The results of a call of `evaluate`.
 
   Attributes:
     tasks: what was evaluated.

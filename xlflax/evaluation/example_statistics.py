@@ -1,4 +1,4 @@
-"""What single examples contribute to a score, from predictions on disk.
+"""The share of single examples in a score, from predictions on disk.
 
 A result on disk has numbers and predictions; two models are compared on the
 examples themselves.

@@ -32,7 +32,7 @@ class Hypothesis(NamedTuple):
 
 
 class Translations(NamedTuple):
-  """What some sentences became.
+  """Translations of a batch of sentences.
 
   Attributes:
     hypotheses: for each sentence the best ones, the best first; a sentence

@@ -1,4 +1,4 @@
-"""What an architecture is to the converter: one table and its options.
+"""The description of an architecture: a table of tensors and its options.
 
 Add one by writing a module with an `Architecture` (see `bert.py`) and naming
 it in `_MODULES`.
@@ -22,7 +22,7 @@ Config = (
 
 
 class Task(enum.StrEnum):
-  """What the head of a checkpoint does."""
+  """The task that the head of a checkpoint performs."""
 
   STATES = 'states'  # no head: the base model
   MASKED_LM = 'masked_lm'

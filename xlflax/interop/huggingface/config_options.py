@@ -77,7 +77,7 @@ class Options:
     return value
 
   def choose(self, name: str, default: str, choices: Mapping[str, str]) -> str:
-    """What one of some values stands for."""
+    """Returns what an option's value stands for, one of several."""
     value = self.get(name, default)
     if value not in choices:
       self.problems.append(
@@ -100,7 +100,7 @@ class Options:
     self._used.update(names)
 
   def finish(self) -> None:
-    """Complains of options in use that are not, and of unknown ones."""
+    """Records a problem for each unsupported or unknown option in use."""
     for name, allowed in UNUSED.items():
       if name not in self._used:
         self.require(name, *allowed)

@@ -23,7 +23,7 @@ def objectives(
   head: Mapping[str, Any],
   style: Mapping[str, Any],
 ) -> list[finetuning.FineTuning]:
-  """What a checkpoint was trained for; [] if it has no head with labels.
+  """Returns the objectives of a checkpoint; [] without a labelled head.
 
   Args:
     task: what its head does.

@@ -1,4 +1,4 @@
-"""Which tensor goes where, after every check that needs no values."""
+"""The place of each tensor, after every check that needs no values."""
 
 import dataclasses
 import re
@@ -34,7 +34,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """What an import does with each tensor of a folder.
+  """The place of each tensor of a folder that is imported.
 
   Attributes:
     shapes: every parameter's shape, by name.

@@ -43,7 +43,7 @@ _DTYPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-  """Where a tensor is.
+  """The place of a tensor in a file.
 
   Attributes:
     file: the file that holds it.
@@ -134,7 +134,7 @@ def _open(
 
 
 def _open_safetensors(file: pathlib.Path):
-  """As `_open`; the library checks the file.
+  """Opens a file as `_open` does; the library checks it.
 
   Values are read from it plainly: mapped into memory, as the library does it,
   a whole file would stay there besides the copies.

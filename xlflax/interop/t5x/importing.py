@@ -1,4 +1,4 @@
-"""What of a T5X checkpoint becomes which parameter. T5X is not needed."""
+"""The parameter that each tensor of a T5X checkpoint becomes, without T5X."""
 
 import dataclasses
 import math
@@ -183,7 +183,7 @@ def _check(wanted, sources, shapes, own, checkpoint) -> None:
 
 
 def table(checked: Import) -> str:
-  """What becomes what, a line for each parameter."""
+  """Returns a line for each parameter: the tensors it is made of."""
 
   def source(parts: Sources) -> str:
     (tensor, layer), more = parts[0], len(parts) - 1
