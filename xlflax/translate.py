@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Counts(NamedTuple):
-  """Counts of translated lines.
+  """What was done.
 
   Attributes:
     lines: lines that were translated, empty ones included.
@@ -221,7 +221,7 @@ def open_translator(
 def _resume(
   partial: pathlib.Path, record: pathlib.Path, identity: dict, n_best: int
 ) -> int:
-  """Returns how many lines are done; cuts both files to them."""
+  """How many lines are done; makes both files say just that."""
   before = json.loads(record.read_text()) if record.exists() else None
   if before != identity or not partial.exists():
     if before is not None:

@@ -222,7 +222,7 @@ class _Part(source_lib.ExampleSource):
 
 
 def _scored(rows: list[report.Row]) -> list[report.Row]:
-  """Returns the rows of texts that have sure gold links."""
+  """Those of text with sure gold links."""
   return [row for row in rows if not math.isnan(row['recall'])]
 
 

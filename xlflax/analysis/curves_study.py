@@ -9,7 +9,6 @@ import math
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from xlflax import errors, paths
 from xlflax.analysis import figures, report, study
@@ -46,7 +45,7 @@ _KINDS = ('mapping', 'representation', 'method')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CurvesStudy(study.Study):
-  """Draws the results of runs and analyses by checkpoint.
+  """What is there of runs and analyses, by checkpoint.
 
   Attributes:
     runs: directories of runs with results of evaluations.
@@ -114,8 +113,7 @@ class CurvesStudy(study.Study):
       if group.task in wanted:
         with failures.guard(f'{directory}, {group.task}'):
           for step, result in by_step.items():
-            repeated = step == results.UNTRAINED and 0 in by_step
-            if result.metrics and not repeated:
+            if result.metrics:
               rows += self._of_result(
                 name, _label(group, groups), max(results.order(step), 0), result
               )
@@ -161,8 +159,15 @@ class CurvesStudy(study.Study):
         where=str(directory),
         expected='one of ' + ', '.join(_VALUES),
       )
-    column, layer, _ = _VALUES[analysis]
-    found = _with_numbers(analysis, found)
+    column, layer, counts = _VALUES[analysis]
+    found = [
+      row
+      for row in found
+      if counts(row)
+      and isinstance(row['step'], int)
+      and row[layer] is not None
+      and row[column] is not None
+    ]
     if not found:
       raise errors.AnalysisError(
         'An analysis has no numbers by step and layer',
@@ -172,40 +177,67 @@ class CurvesStudy(study.Study):
     layers = study.chosen_layers(
       self.layers, max(row[layer] for row in found) + 1
     )
-    prefix = '' if len(self.analyses) == 1 else f'{name}: '
-    return [
-      {
-        'model': f'{prefix}{row["series"]}',
-        'task': _task_of(analysis, row),
-        'metric': column,
-        'part': f'{row["pair"]} L{row[layer]}',
-        'step': row['step'],
-        'value': 100 * row[column],
-      }
-      for row in found
-      if row[layer] in layers
-    ]
+    rows = []
+    for row in found:
+      if row[layer] in layers:
+        kinds = ' '.join(
+          _NAMES.get(row[kind], str(row[kind])).replace('_', ' ')
+          for kind in _KINDS
+          if kind in row
+        )
+        rows.append(
+          {
+            'model': row['series']
+            if len(self.analyses) == 1
+            else f'{name}: {row["series"]}',
+            'task': f'{analysis} {kinds}'.strip(),
+            'metric': column,
+            'part': f'{row["pair"]} L{row[layer]}',
+            'step': row['step'],
+            'value': 100 * row[column],
+          }
+        )
+    return rows
 
   def _pictures(self, rows: Sequence[report.Row]) -> dict[str, report.Picture]:
-    """Draws each task that has two steps or more, and its transfer."""
     pictures = {}
     for task in dict.fromkeys(row['task'] for row in rows):
       of_task = [row for row in rows if row['task'] == task]
+      metric = of_task[0]['metric']
+      label = text.metric_name(metric) + (
+        ' (points)' if score_table.is_bounded(metric) else ''
+      )
+      name = re.sub(r'[^\w.-]+', '.', task.replace('/', '_')).strip('.')
+      panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+      for row in of_task:
+        panels.setdefault(row['model'], {}).setdefault(row['part'], []).append(
+          (row['step'], row['value'])
+        )
+      title = f'{task} along training'
       if len({row['step'] for row in of_task}) < 2:
         continue
-      name = re.sub(r'[^\w.-]+', '.', task.replace('/', '_')).strip('.')
-      title = f'{task} along training'
-      canvas = figures.curves(
-        title, _axis(of_task), _panels(of_task), xlabel=figures.STEP
+      pictures[name] = report.Picture(
+        title,
+        figures.curves(title, label, panels, xlabel=figures.STEP),
+        of_task,
       )
-      pictures[name] = report.Picture(title, canvas, of_task)
       gaps = self._gaps(of_task)
       if gaps:
         title = f'{task}: transfer along training'
-        canvas = score_pictures.curves(
-          title, _axis(of_task), self.source, _panels(gaps)
+        lines = {
+          model: {
+            kind: [
+              (row['step'], row['value'])
+              for row in gaps
+              if (row['model'], row['part']) == (model, kind)
+            ]
+            for kind in ('transfer', 'source', 'gap')
+          }
+          for model in dict.fromkeys(row['model'] for row in gaps)
+        }
+        pictures[f'{name}.transfer'] = report.Picture(
+          title, score_pictures.curves(title, label, self.source, lines), gaps
         )
-        pictures[f'{name}.transfer'] = report.Picture(title, canvas, gaps)
     return pictures
 
   def _gaps(self, rows: Sequence[report.Row]) -> list[report.Row]:
@@ -230,47 +262,6 @@ class CurvesStudy(study.Study):
           )
         ]
     return out
-
-
-def _with_numbers(
-  analysis: str, rows: Sequence[report.Row]
-) -> list[report.Row]:
-  """Returns the rows that have a number at a checkpoint's layer."""
-  column, layer, counts = _VALUES[analysis]
-  return [
-    row
-    for row in rows
-    if counts(row)
-    and isinstance(row['step'], int)
-    and row[layer] is not None
-    and row[column] is not None
-  ]
-
-
-def _task_of(analysis: str, row: report.Row) -> str:
-  """Returns the name of an analysis with the kinds of a row."""
-  kinds = (
-    _NAMES.get(row[kind], str(row[kind])).replace('_', ' ')
-    for kind in _KINDS
-    if kind in row
-  )
-  return ' '.join((analysis, *kinds))
-
-
-def _axis(rows: Sequence[report.Row]) -> str:
-  """Returns the name of the metric of some rows, with its unit."""
-  metric = rows[0]['metric']
-  unit = ' (points)' if score_table.is_bounded(metric) else ''
-  return text.metric_name(metric) + unit
-
-
-def _panels(rows: Sequence[report.Row]) -> dict[str, dict[str, list[Any]]]:
-  """Returns model -> part -> (step, value) points."""
-  panels: dict[str, dict[str, list[Any]]] = {}
-  for row in rows:
-    lines = panels.setdefault(row['model'], {})
-    lines.setdefault(row['part'], []).append((row['step'], row['value']))
-  return panels
 
 
 def _label(group: results.Group, groups: Iterable[results.Group]) -> str:

@@ -23,7 +23,7 @@ Pairs = Iterable[tuple[str, str]]
 
 
 class Mapping(enum.Enum):
-  """The map between the vectors of two languages."""
+  """How the vectors of two languages are brought together."""
 
   NONE = 'none'  # one model reads both
   PROCRUSTES = 'procrustes'
@@ -58,7 +58,7 @@ class WordVectors:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Translated:
-  """Scores of word translation.
+  """How well words were translated.
 
   Attributes:
     precision: (score, k) -> precision@k, such as `(Score.CSLS, 1)`.

@@ -1,4 +1,4 @@
-"""Names of the models that an analysis compares, and their opening."""
+"""Which models an analysis compares, and how they are opened."""
 
 import dataclasses
 import functools
@@ -134,7 +134,7 @@ class Models:
     return self._subject(self.resolve(ref))
 
   def resolve(self, ref: ModelRef) -> ModelRef:
-    """Returns the reference with the number of its last step.
+    """The same with the number of the last step.
 
     Raises:
       XlflaxError: there is no such run or checkpoint.
@@ -191,7 +191,7 @@ class Models:
     return self._run(ref.directory).model.config.num_layers + 1
 
   def identity(self, ref: ModelRef) -> dict[str, Any]:
-    """Returns all that a model's states depend on, as JSON values."""
+    """What a model's states depend on, as JSON values."""
     ref = self.resolve(ref)
     run = self._run(ref.directory)
     return {

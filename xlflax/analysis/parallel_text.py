@@ -53,7 +53,7 @@ class Oriented(sources.PairSource):
     return tuple(self._turned(pair) for pair in self.source.pairs())
 
   def load(self, pair: Pair) -> PairedText:
-    """Returns equally many sentences of both languages.
+    """As many sentences of both languages.
 
     Raises:
       CorpusError: the sides differ in length, or are empty.

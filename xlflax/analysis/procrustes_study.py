@@ -35,7 +35,7 @@ _BLOCK = 256
 
 
 class Level(enum.Enum):
-  """The units that are paired: sentences, or words by given links."""
+  """What is paired: sentences, or words of sentences by given links."""
 
   SENTENCES = 'sentences'
   WORDS = 'words'

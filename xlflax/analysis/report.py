@@ -1,4 +1,4 @@
-"""The result of an analysis, and the folder that it is written to."""
+"""What an analysis found, and the folder that it is written to."""
 
 import csv
 import dataclasses
@@ -41,7 +41,7 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Analysis:
-  """The result of an analysis.
+  """What an analysis found.
 
   Attributes:
     name: of the analysis, such as 'cka'.
@@ -118,26 +118,27 @@ def write(
     notes,
     pictures_first=True,
   )
-  contents[JSON] = _json(analysis, line)  # last: it marks a complete folder
+  contents[JSON] = (
+    json.dumps(
+      _plain(
+        {
+          'analysis': analysis.name,
+          'command': line,
+          'settings': analysis.settings,
+          'notes': list(analysis.notes),
+          'failures': [dataclasses.asdict(one) for one in analysis.failures],
+          'rows': list(analysis.rows),
+        }
+      ),
+      indent=1,
+      ensure_ascii=False,
+      allow_nan=False,
+    )
+    + '\n'
+  )  # last: all is there
   for name, content in contents.items():
     paths.write_atomically(directory / name, content)
   return [*(directory / name for name in contents), *drawn.values()]
-
-
-def _json(analysis: Analysis, command: str) -> str:
-  """Returns all that was found as JSON, with the settings."""
-  record = {
-    'analysis': analysis.name,
-    'command': command,
-    'settings': analysis.settings,
-    'notes': list(analysis.notes),
-    'failures': [dataclasses.asdict(one) for one in analysis.failures],
-    'rows': list(analysis.rows),
-  }
-  text_of = json.dumps(
-    _plain(record), indent=1, ensure_ascii=False, allow_nan=False
-  )
-  return text_of + '\n'
 
 
 def read_rows(directory: pathlib.Path) -> tuple[str, list[Row]]:
@@ -214,7 +215,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-  """Returns JSON values; NaN and infinity become null."""
+  """As JSON values; NaN and infinity become null."""
   if isinstance(value, Mapping):
     return {str(key): _plain(item) for key, item in value.items()}
   if isinstance(value, list | tuple):

@@ -206,7 +206,7 @@ def _blocks(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
 
 
 class _Report:
-  """Logs a progress line every half minute."""
+  """A line about progress every half a minute."""
 
   def __init__(self, what: str, *, done: int = 0, total: int | None = None):
     self._what = what

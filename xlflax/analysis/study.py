@@ -1,4 +1,4 @@
-"""The base of all analyses: settings that run on models, layers, labels."""
+"""What all analyses share: settings that run on models, layers, labels."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ from xlflax.evaluation import sources
 
 
 class Digest(NamedTuple):
-  """The key that identifies a text.
+  """What a text is told by.
 
   Attributes:
     name: 16 hexadecimal digits of its hash.

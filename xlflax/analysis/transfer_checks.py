@@ -1,4 +1,4 @@
-"""Checks of the models, text and maps that transfer by mapped states reads.
+"""What transfer by mapped states asks of models, text and maps.
 
 An evaluation of a head does not look at states: of such that are NaN it takes
 the first label.

@@ -22,7 +22,7 @@ from xlflax.similarity import maps as maps_lib
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckedAlignment(word_alignment.WordAlignment):
-  """Finds links like its base, but refuses states that are NaN."""
+  """As its base, which finds links even between states that are NaN."""
 
   def _states(
     self, subject, block: list[examples_lib.AlignedSentence], notes
@@ -51,7 +51,7 @@ class CheckedAlignment(word_alignment.WordAlignment):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TwoModelAlignment(CheckedAlignment):
-  """Scores two models; its base is given the first one.
+  """As its base, which is given the first model.
 
   Attributes:
     second: reads the second language.

@@ -54,7 +54,7 @@ def tables(rows: Sequence[report.Row]) -> list[text.Table]:
 
 
 def notes(rows: Sequence[report.Row]) -> list[str]:
-  """Returns a note of how many words the numbers count."""
+  """How many words the numbers are about."""
   return list(
     dict.fromkeys(
       f'{row["series"]}, {row["pair"]}, {row["representation"]}: '

@@ -196,7 +196,7 @@ def check_languages(args: argparse.Namespace, *items: str) -> None:
 
 
 def reader(args: argparse.Namespace) -> Any:
-  """Returns the reader of sentence states that the flags describe."""
+  """How sentences are read."""
   from xlflax.analysis import sentence_store
 
   if args.states is not None:

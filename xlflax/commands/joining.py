@@ -56,7 +56,7 @@ def join(args: argparse.Namespace) -> None:
 
 
 def _common(args: argparse.Namespace) -> str:
-  """Returns the settings that all processes share; paths of data may differ."""
+  """What must not differ; where data lie may, as hosts keep own copies."""
   local = ('CACHE_DIR', 'CORPUS', 'VOCABULARY')
   lines = [
     line

@@ -27,7 +27,7 @@ class Candidate(NamedTuple):
 @registry.register('decoding')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoding:
-  """Settings of the search for answers (Devlin et al. 2019, 4.2).
+  """How answers are found (Devlin et al. 2019, 4.2).
 
   Attributes:
     n_best: answers kept of a question, and of each window.
@@ -114,7 +114,7 @@ def _is_best(
 
 
 def _context(window, token: np.ndarray) -> np.ndarray:
-  """Returns how much context a window has around one of its tokens."""
+  """How much context a window has around a token of it."""
   left = token - window.first
   size = window.num_tokens
   return np.minimum(left, size - 1 - left) + 0.01 * size

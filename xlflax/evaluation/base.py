@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Subject:
-  """A model with the parameters of one checkpoint, ready to be evaluated.
+  """What is evaluated: a model with the parameters of one checkpoint.
 
   Attributes:
     model: the Linen encoder.
@@ -94,7 +94,7 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalResult:
-  """The result of a task.
+  """What a task found.
 
   Attributes:
     metrics: flat `name/part` -> number, such as `accuracy/de`.
@@ -102,8 +102,7 @@ class EvalResult:
     notes: facts a reader must know, such as how many sentences were cut.
     failures: parts that are missing from the metrics, and why.
     files: name -> text of files that belong to the result, such as
-      predictions; written to `<step>/<name>` beside its JSON file, and not
-      read back.
+      predictions; written beside its JSON file, to `<step>/<name>`, and not read back.
   """
 
   metrics: dict[str, float]
@@ -113,14 +112,14 @@ class EvalResult:
   files: dict[str, str] = dataclasses.field(default_factory=dict)
 
   def to_json(self) -> dict[str, Any]:
-    """Returns JSON values without `files`; NaN and infinity become null."""
+    """As plain JSON values without `files`; NaN and infinity become null."""
     value = dataclasses.asdict(self)
     del value['files']
     return _finite(value)
 
   @classmethod
   def from_json(cls, value: dict[str, Any]) -> 'EvalResult':
-    """Returns the result that `to_json` described; null metrics become NaN."""
+    """The inverse of `to_json`; null in metrics becomes NaN."""
     return cls(
       metrics={
         name: math.nan if number is None else number

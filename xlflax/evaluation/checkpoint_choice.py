@@ -1,4 +1,4 @@
-"""The choice of the checkpoints that are evaluated."""
+"""Which checkpoints of a run an evaluation is about."""
 
 import json
 from collections.abc import Sequence

@@ -18,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 @registry.register('report')
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """The results of a call of `evaluate`.
+  """What `evaluate` found.
 
   Attributes:
     tasks: what was evaluated.

@@ -1,4 +1,4 @@
-"""The share of single examples in a score, from predictions on disk.
+"""What single examples contribute to a score, from predictions on disk.
 
 A result on disk has numbers and predictions; two models are compared on the
 examples themselves.

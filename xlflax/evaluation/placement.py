@@ -1,4 +1,4 @@
-"""Placement of an evaluation's batches: split over a mesh, or on one device."""
+"""Where batches of an evaluation lie: split over a mesh, or on one device."""
 
 import contextlib
 
@@ -10,7 +10,7 @@ from xlflax.training.partitioning import Partitioner
 
 
 def row_multiple(partitioner: Partitioner | None) -> int:
-  """Returns the number of parts of a batch; it must divide the rows."""
+  """How many parts a batch is split into: rows must be a multiple of it."""
   return 1 if partitioner is None else partitioner.batch_divisor
 
 

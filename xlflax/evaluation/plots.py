@@ -59,8 +59,22 @@ def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
   """One thin line for each part, a thick one for their mean."""
   canvas = figure.Figure(figsize=(7, 4.5), layout='constrained')
   axes = canvas.subplots()
-  lines = _lines(task, found)
-  for part, points in lines.items():
+  prefix = f'{task.primary_metric}/'
+  names = sorted(
+    {
+      name
+      for result in found.values()
+      for name in result.metrics
+      if name.startswith(prefix)
+    }
+  )
+  for name in names:
+    part = name.removeprefix(prefix)
+    points = [
+      (step, result.metrics[name])
+      for step, result in found.items()
+      if name in result.metrics
+    ]
     style = (
       dict(color='black', linewidth=2.5, zorder=3)
       if part == 'mean'
@@ -77,7 +91,7 @@ def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
   axes.locator_params(axis='x', integer=True)
   axes.grid(alpha=0.3)
   axes.spines[['top', 'right']].set_visible(False)
-  if len(lines) <= _MANY:
+  if len(names) <= _MANY:
     axes.legend(frameon=False)
   else:
     axes.legend(
@@ -88,19 +102,6 @@ def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
       bbox_to_anchor=(1, 0.5),
     )
   return canvas
-
-
-def _lines(
-  task: base.EvalTask, found: ByStep
-) -> dict[str, list[tuple[results.Step, float]]]:
-  """Returns the points of the main metric by part, in order of their names."""
-  prefix = f'{task.primary_metric}/'
-  lines: dict[str, list[tuple[results.Step, float]]] = {}
-  for step, result in found.items():
-    for name, value in result.metrics.items():
-      if name.startswith(prefix):
-        lines.setdefault(name.removeprefix(prefix), []).append((step, value))
-  return {part: lines[part] for part in sorted(lines)}
 
 
 def _layers(

@@ -1,4 +1,4 @@
-"""Predictions of a fine-tuned head, in batches of few static shapes."""
+"""What a fine-tuned head says of rows, in batches of few static shapes."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ def predict(
   *,
   max_length: int,
 ) -> Iterator[tuple[int, Any]]:
-  """Yields the predictions of the head for each row, the longest first.
+  """What the head says of each row, the longest first.
 
   Plugged-in features of rows without a counterpart are those of a row that is
   its own.
@@ -104,7 +104,7 @@ def predict(
 
 
 def _batches(subject, rows, max_length):
-  """Plans batches, each of one language where languages have own parts."""
+  """As `states.plan_batches`; of one language where these have own parts."""
   paired = batch_lib.PAIRED + batch_lib.TOKEN_IDS
   lengths = np.array(
     [

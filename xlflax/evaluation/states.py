@@ -291,7 +291,7 @@ def token_rows(
 
 
 def _weights(tokens, present, spec, pooling) -> np.ndarray:
-  """Returns each token's weight in its sentence's vector: [rows, length]."""
+  """What each token counts for in the sentence's vector: [rows, length]."""
   if pooling is Pooling.FIRST:
     counted = np.arange(tokens.shape[1])[None, :] < np.ones((len(tokens), 1))
   else:

@@ -1,4 +1,4 @@
-"""Settings of translation: the search, and the symbols around rows."""
+"""How sentences are translated: the search, and the symbols around rows."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from xlflax.objectives.teacher_forcing import DecoderStart
 @registry.register('translation_options')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationOptions:
-  """Settings of translation; enum fields take strings, too.
+  """How sentences are translated; enum fields take strings, too.
 
   Attributes:
     beam_size: unfinished hypotheses kept (VECO: 5); 1 is greedy decoding.

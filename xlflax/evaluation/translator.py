@@ -32,7 +32,7 @@ class Hypothesis(NamedTuple):
 
 
 class Translations(NamedTuple):
-  """Translations of a batch of sentences.
+  """What some sentences became.
 
   Attributes:
     hypotheses: for each sentence the best ones, the best first; a sentence

@@ -9,7 +9,7 @@ from xlflax.data.labelled import labels as labels_lib
 
 
 class Unseen(enum.Enum):
-  """The treatment of gold labels that the head does not have."""
+  """What is done about them."""
 
   ERROR = 'error'  # the part is not evaluated, and listed as a failure
   WRONG = 'wrong'  # every prediction is wrong there; a note counts them

@@ -1,4 +1,4 @@
-"""The description of an architecture: a table of tensors and its options.
+"""What an architecture is to the converter: one table and its options.
 
 Add one by writing a module with an `Architecture` (see `bert.py`) and naming
 it in `_MODULES`.
@@ -22,7 +22,7 @@ Config = (
 
 
 class Task(enum.StrEnum):
-  """The task that the head of a checkpoint performs."""
+  """What the head of a checkpoint does."""
 
   STATES = 'states'  # no head: the base model
   MASKED_LM = 'masked_lm'

@@ -102,7 +102,7 @@ def write_options(
   norm_position: str,
   embedding_norm: bool,
 ) -> tuple[dict[str, Any], list[str]]:
-  """Returns the options of a configuration and what they cannot express."""
+  """The inverse, and what such a configuration cannot express."""
   options = {
     name: getattr(config, field) for name, (field, _) in _FIELDS.items()
   }

@@ -77,7 +77,7 @@ class Options:
     return value
 
   def choose(self, name: str, default: str, choices: Mapping[str, str]) -> str:
-    """Returns what an option's value stands for, one of several."""
+    """What one of some values stands for."""
     value = self.get(name, default)
     if value not in choices:
       self.problems.append(
@@ -100,7 +100,7 @@ class Options:
     self._used.update(names)
 
   def finish(self) -> None:
-    """Records a problem for each unsupported or unknown option in use."""
+    """Complains of options in use that are not, and of unknown ones."""
     for name, allowed in UNUSED.items():
       if name not in self._used:
         self.require(name, *allowed)

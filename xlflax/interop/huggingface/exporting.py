@@ -162,7 +162,7 @@ def _architecture(config, model_type) -> tuple[Architecture, dict[str, Any]]:
 def _changed(
   record, architecture: Architecture, options, config
 ) -> dict[str, Any]:
-  """Returns the imported options, updated where their meaning changed."""
+  """What was imported, with the options that now have another meaning."""
   read = config_options.read(record['config'], architecture.aliases)
   read.has_output = config.output_embeddings == 'own'
   before, _ = architecture.write(

@@ -37,7 +37,7 @@ _FORMAT = 1
 
 
 class UnusedRows(enum.StrEnum):
-  """The treatment of embeddings beyond the tokenizer's last token."""
+  """What to do about embeddings beyond the tokenizer's last token."""
 
   REFUSE = 'refuse'
   KEEP = 'keep'  # as entries of the vocabulary that no text has
@@ -125,7 +125,7 @@ def check(
 
 
 def _try(step: Callable[[], Any], problems: list[errors.XlflaxError]) -> Any:
-  """Returns the result of a step; None, and a recorded problem, if it fails."""
+  """What a step gives; None if it fails, which goes to the problems."""
   try:
     return step()
   except errors.XlflaxError as error:
@@ -134,7 +134,7 @@ def _try(step: Callable[[], Any], problems: list[errors.XlflaxError]) -> Any:
 
 
 def _joined(problems: list[errors.XlflaxError]) -> errors.XlflaxError:
-  """Returns one error, of the first one's kind, that lists them all."""
+  """One error that tells of all, of the first one's kind."""
   first = problems[0]
   if len(problems) == 1:
     return first

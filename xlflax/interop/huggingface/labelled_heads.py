@@ -23,7 +23,7 @@ def objectives(
   head: Mapping[str, Any],
   style: Mapping[str, Any],
 ) -> list[finetuning.FineTuning]:
-  """Returns the objectives of a checkpoint; [] without a labelled head.
+  """What a checkpoint was trained for; [] if it has no head with labels.
 
   Args:
     task: what its head does.

@@ -1,4 +1,4 @@
-"""A folder's config.json in the terms of xlflax."""
+"""What a folder's config.json says of its model, in xlflax's terms."""
 
 import dataclasses
 import json
@@ -90,7 +90,7 @@ def describe(
 def examine(
   folder: pathlib.Path, tensors: Tensors | None = None, **settings
 ) -> tuple[Description | None, errors.ConfigError | None]:
-  """Describes as much of a model as its errors allow.
+  """As `describe`, with whatever can be said of a model in spite of errors.
 
   Returns:
     (the description, or None if there is nothing to go by; what is wrong).

@@ -174,7 +174,7 @@ def _linear(
   parts: tuple[str, ...] = (),
   transform: Transform = Transform.LINEAR,
 ) -> tuple[Rule, ...]:
-  """Returns rules of a linear map, or of several that share one matrix."""
+  """A linear map, or several whose matrices are one there."""
   found: list[Rule] = []
   for i, part in enumerate(parts):
     found += linear(there, f'{here}/{part}', transform, part=(i, len(parts)))

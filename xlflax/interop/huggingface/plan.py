@@ -1,4 +1,4 @@
-"""The place of each tensor, after every check that needs no values."""
+"""Which tensor goes where, after every check that needs no values."""
 
 import dataclasses
 import re
@@ -34,7 +34,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """The place of each tensor of a folder that is imported.
+  """What an import does with each tensor of a folder.
 
   Attributes:
     shapes: every parameter's shape, by name.

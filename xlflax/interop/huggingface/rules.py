@@ -1,4 +1,4 @@
-"""Rules by which a tensor becomes a parameter, and back.
+"""How one tensor becomes a parameter, and back.
 
 A rule names a tensor and a parameter; `{layer}` in the tensor's name stands
 for the index of a layer, whose parameter is written `model/layers/...` for
@@ -19,7 +19,7 @@ _LAYERS = 'layers/'
 
 
 class Transform(enum.Enum):
-  """The relation of a tensor to its parameter."""
+  """What a tensor is to its parameter."""
 
   COPY = 'copy'  # the same
   ROWS = 'rows'  # the same; rows of the vocabulary, rounded up here

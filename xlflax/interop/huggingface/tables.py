@@ -1,4 +1,4 @@
-"""Conversion plans as text for `--dry_run`."""
+"""What becomes what, as text for `--dry_run`."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ _HOW = {
 
 
 def of_import(checked: importing.Import) -> str:
-  """Returns a line for each tensor: its place, or why it has none."""
+  """A line for each tensor: where it goes, or why it does not."""
   plan = checked.plan
   lines = [
     _line(tensor.name, assignment, '->') for tensor, assignment in plan.each()
@@ -41,7 +41,7 @@ def of_import(checked: importing.Import) -> str:
 
 
 def of_export(checked: exporting.Export) -> str:
-  """Returns a line for each tensor: the parameter it is made of."""
+  """A line for each tensor: what it is made of."""
   lines = [_line(a.tensor, a, '<-') for a in checked.assignments]
   lines += [
     f'{name} {list(table.shape)} <- configuration'

@@ -43,7 +43,7 @@ _DTYPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-  """The place of a tensor in a file.
+  """Where a tensor is.
 
   Attributes:
     file: the file that holds it.
@@ -134,7 +134,7 @@ def _open(
 
 
 def _open_safetensors(file: pathlib.Path):
-  """Opens a file as `_open` does; the library checks it.
+  """As `_open`; the library checks the file.
 
   Values are read from it plainly: mapped into memory, as the library does it,
   a whole file would stay there besides the copies.

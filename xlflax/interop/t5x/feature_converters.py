@@ -83,7 +83,7 @@ class RowConverter(seqio.FeatureConverter):
     super().__init__(pack=pack, **options)
 
   def __call__(self, ds, task_feature_lengths):
-    """Converts as SeqIO does; lengths of language features are left out."""
+    """As SeqIO's; `t5x.eval` tells the languages' lengths as well."""
     return super().__call__(
       ds,
       {

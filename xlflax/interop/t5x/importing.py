@@ -1,4 +1,4 @@
-"""The parameter that each tensor of a T5X checkpoint becomes, without T5X."""
+"""What of a T5X checkpoint becomes which parameter. T5X is not needed."""
 
 import dataclasses
 import math
@@ -183,7 +183,7 @@ def _check(wanted, sources, shapes, own, checkpoint) -> None:
 
 
 def table(checked: Import) -> str:
-  """Returns a line for each parameter: the tensors it is made of."""
+  """What becomes what, a line for each parameter."""
 
   def source(parts: Sources) -> str:
     (tensor, layer), more = parts[0], len(parts) - 1

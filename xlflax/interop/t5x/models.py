@@ -65,7 +65,7 @@ class EncoderDecoderModel(ObjectiveModel):
     decoding_options: decoding.DecodingOptions | None = None,
     **arguments,
   ):
-    """Takes the arguments of `ObjectiveModel` and the settings of generation.
+    """As `ObjectiveModel`, and how `predict_batch` generates.
 
     Raises:
       ConfigError: the objective has no target rows.
@@ -83,7 +83,7 @@ class EncoderDecoderModel(ObjectiveModel):
     self._decoding = decoding_options or decoding.DecodingOptions()
 
   def predict_batch_with_aux(self, params, batch, rng=None):
-    """Returns the decoder's generations from the encoder's rows.
+    """What the decoder generates from the encoder's rows.
 
     These are the objective's: of translation the first side, of span
     corruption the corrupted row, the same one each time.

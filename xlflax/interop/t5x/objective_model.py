@@ -1,4 +1,4 @@
-"""The base of T5X models of every kind of module. Needs T5X.
+"""What T5X models of every kind of module share. Needs T5X.
 
 The parameters are those of a run of `xlflax train`: `{'model': ..., 'heads':
 {objective: ...}}`.
@@ -28,7 +28,7 @@ from xlflax.objectives import base, row_hashes, seq2seq
 
 
 class Normalization(enum.Enum):
-  """The quantity that T5X takes the gradient of."""
+  """What T5X takes the gradient of."""
 
   MEAN = 'mean'  # over the predicted tokens of the batch, as xlflax does
   SUM = 'sum'  # for Adafactor, and with several micro-batches
@@ -159,7 +159,7 @@ class ObjectiveModel(t5x_models.BaseModel):
     )
 
   def context(self, rng, *, train: bool) -> base.Context:
-    """Returns the context of the objective's call."""
+    """What the objective is told."""
     return base.Context(
       vocabulary=self.spec, step=jnp.int32(0), train=train, rng=rng
     )

@@ -99,7 +99,7 @@ def tensors_of(
   *,
   scanned: bool,
 ) -> list[tuple[str, int | None]]:
-  """Returns the (tensor, layer of a scanned one) pairs of a parameter.
+  """What a parameter is made of: (tensor, layer of a scanned one) pairs.
 
   Args:
     parameter: name here; of scanned layers without a number.
@@ -172,7 +172,7 @@ def read_config(
   scan_layers: bool = True,
   max_length: int = _MAX_LENGTH,
 ) -> encoder_decoder_config.EncoderDecoderConfig:
-  """Returns the model's configuration from the shapes of its tensors.
+  """What the shapes of a checkpoint's tensors say of the model.
 
   Args:
     shapes: of each tensor, by name.

@@ -23,7 +23,7 @@ SUFFIX = '.t5x'
 
 
 class Metric(enum.Enum):
-  """The metrics that `t5x.eval` computes for a task."""
+  """What `t5x.eval` measures of a task."""
 
   LOG_LIKELIHOOD = 'log_likelihood'  # mean score of a row, in nats
   EXACT_MATCH = 'exact_match'  # percent of predictions that are the target
