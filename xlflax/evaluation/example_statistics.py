@@ -34,7 +34,7 @@ def read(task: base.EvalTask, part: str, folder: pathlib.Path) -> Found:
   Args:
     task: the evaluation task.
     part: of its source.
-    folder: of the files of the task's result, such as predictions.
+    folder: with the files of the task's result, `eval/<task>/<step>/`.
 
   Returns:
     {} for kinds of tasks without predictions of single examples (retrieval,

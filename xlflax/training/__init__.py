@@ -6,6 +6,7 @@ from xlflax import lazy
 
 if TYPE_CHECKING:
   from xlflax.training.checkpoints import CheckpointOptions as CheckpointOptions
+  from xlflax.training.evaluation import Evaluation as Evaluation
   from xlflax.training.initialization.decoder import (
     DecoderInitialization as DecoderInitialization,
   )
@@ -14,8 +15,19 @@ if TYPE_CHECKING:
     VocabularyMatching as VocabularyMatching,
   )
   from xlflax.training.machines import Machine as Machine
+  from xlflax.training.optimizers import SGD as SGD
+  from xlflax.training.optimizers import Adafactor as Adafactor
+  from xlflax.training.optimizers import Adam as Adam
+  from xlflax.training.optimizers import AdamW as AdamW
+  from xlflax.training.optimizers import Optimizer as Optimizer
   from xlflax.training.partitioning import Partitioner as Partitioner
   from xlflax.training.run_directory import OtherConfig as OtherConfig
+  from xlflax.training.schedules import Constant as Constant
+  from xlflax.training.schedules import Cosine as Cosine
+  from xlflax.training.schedules import InverseSqrt as InverseSqrt
+  from xlflax.training.schedules import Linear as Linear
+  from xlflax.training.schedules import Piecewise as Piecewise
+  from xlflax.training.schedules import Schedule as Schedule
   from xlflax.training.step import NonFinite as NonFinite
 else:
   __getattr__, __dir__, __all__ = lazy.exports(__spec__)

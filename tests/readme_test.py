@@ -1,0 +1,95 @@
+"""The programs in README.md under "From Python", run on tiny data."""
+
+import ast
+import importlib
+import pathlib
+import re
+import shutil
+
+import pytest
+
+from tests.interop.huggingface import reference_models
+from xlflax.training import checkpoints
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+ROOT = pathlib.Path(__file__).parent.parent
+README = ROOT / 'README.md'
+
+_TINY_TRAINING = {
+  'size=16000': 'size=76, num_threads=1',
+  'length=128, batch_size=64': 'length=16, batch_size=8',
+  'num_layers=6, hidden_dim=512, mlp_dim=2048, num_heads=8': (
+    'num_layers=1, hidden_dim=16, mlp_dim=16, num_heads=2, max_length=32'
+  ),
+  'warmup_steps=500': 'warmup_steps=1',
+  'total_steps=10000': 'total_steps=2',
+}
+
+
+def _programs() -> list[str]:
+  section = README.read_text(encoding='utf-8').split('## From Python')[1]
+  return re.findall(r'```python\n(.*?)```', section.split('\n## ')[0], re.S)
+
+
+def _run(program: str, smaller: dict[str, str]) -> None:
+  """Runs a program with some of its numbers replaced."""
+  for number, tiny in smaller.items():
+    assert program.count(number), number
+    program = program.replace(number, tiny)
+  exec(compile(program, str(README), 'exec'), {})
+
+
+def test_each_program_has_ten_lines():
+  programs = _programs()
+  assert len(programs) == 2
+  assert all(len(program.splitlines()) <= 10 for program in programs)
+
+
+def test_training_and_evaluating_on_a_corpus(
+  corpus, tmp_path, monkeypatch, capsys
+):
+  shutil.copytree(corpus, tmp_path / 'corpus')
+  monkeypatch.chdir(tmp_path)
+  _run(_programs()[0], _TINY_TRAINING)
+  assert checkpoints.finished_steps(tmp_path / 'runs' / 'mlm') == [2]
+  assert 0 <= float(capsys.readouterr().out.splitlines()[-1]) <= 1
+
+
+@pytest.fixture
+def folder(tmp_path):
+  made = tmp_path / 'xlm-roberta-base'
+  reference_models.save(reference_models.make('xlm_roberta'), made)
+  return made
+
+
+def test_encoding_with_an_imported_checkpoint(
+  folder, tmp_path, monkeypatch, capsys
+):
+  del folder
+  monkeypatch.chdir(tmp_path)
+  _run(_programs()[1], {'layer=8': 'layer=2'})
+  printed = capsys.readouterr().out.splitlines()
+  assert [line.split(' -> ')[0] for line in printed] == [
+    'A cat is sleeping.',
+    'It is raining.',
+  ]
+
+
+def test_the_names_in_the_guide_exist():
+  """`data.Stream` in docs/python.md is a public name of `xlflax.data`."""
+  text = (ROOT / 'docs' / 'python.md').read_text(encoding='utf-8')
+  names = {
+    (node.value.id, node.attr)
+    for block in re.findall(r'```python\n(.*?)```', text, re.S)
+    for node in ast.walk(ast.parse(block))
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+  }
+  rooms = {'data', 'evaluation', 'models', 'objectives', 'training'}
+  found = {room for room, name in names if room in rooms}
+  assert found == rooms
+  for room, name in names:
+    if room in rooms:
+      assert name in importlib.import_module(f'xlflax.{room}').__all__, name
+    elif room == 'xlflax':
+      assert name in importlib.import_module('xlflax').__all__, name
