@@ -17,7 +17,7 @@ def _version() -> str:
   raise ValueError('xlflax/__init__.py sets no __version__')
 
 
-_DEMO = ['Django>=4.2', 'pycountry>=23.12']
+_DEMO = ['Django>=4.2', 'pycountry>=23.12', 'polib>=1.2']
 _TEST = [
   'pytest>=8',
   'pytest-xdist>=3.5',
@@ -27,7 +27,6 @@ _TEST = [
   'scipy>=1.11',
   'scikit-learn>=1.4',
   'hypothesis>=6.100',
-  'conllu>=6.0',
   'POT>=0.9.5',
   'gcsfs>=2024.2',
   'PyYAML>=6',
@@ -72,6 +71,7 @@ setuptools.setup(
     'jieba>=0.42',
     'safetensors>=0.5',
     'tokenizers>=0.21',
+    'conllu>=6.0',
     'sacrebleu>=2.4',
     'seqeval>=1.2.2',
     'ufal.chu-liu-edmonds>=1.0',

@@ -24,11 +24,12 @@ import jax
 import numpy as np
 
 from benchmarks import shapes, xlflax_step
-from xlflax.data import loader as loader_lib
+from xlflax.data import opening
 from xlflax.data import stream as stream_lib
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import directory as corpus
 from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.seqio_tasks import registration
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.objectives import masking
@@ -59,7 +60,7 @@ def prepare(folder: pathlib.Path, lines: int) -> vocabulary_lib.Vocabulary:
     mixtures=['corpus.mono'],
     vocabulary=vocabulary,
     register=functools.partial(
-      cache_writer.register_tasks, str(folder / 'corpus'), ()
+      registration.register_tasks, str(folder / 'corpus'), ()
     ),
   )
   return vocabulary
@@ -86,9 +87,7 @@ def rate(batches, tokens_of) -> float:
 
 
 def loader_rate(stream, vocabulary, batches: int, **where) -> float:
-  loader = loader_lib.open_loader(
-    stream, vocabulary=vocabulary, seed=0, **where
-  )
+  loader = opening.open_loader(stream, vocabulary=vocabulary, seed=0, **where)
   try:
     return rate(
       (loader.rows(step, 0, stream.batch_size) for step in range(batches)),
@@ -117,7 +116,7 @@ def collator_rate(folder, vocabulary, stream, batches: int) -> float:
   collator = transformers.DataCollatorForLanguageModeling(
     tokenizer, mlm_probability=shapes.MASK_RATIO
   )
-  loader = loader_lib.open_loader(
+  loader = opening.open_loader(
     stream, vocabulary=vocabulary, seed=0, cache_dir=folder / 'cache'
   )
   rows = [
@@ -140,7 +139,7 @@ def array_record_rate(folder, vocabulary, stream, batches: int) -> float:
   from array_record.python import array_record_data_source, array_record_module
 
   path = str(folder / 'rows.array_record')
-  loader = loader_lib.open_loader(
+  loader = opening.open_loader(
     stream, vocabulary=vocabulary, seed=0, cache_dir=folder / 'cache'
   )
   writer = array_record_module.ArrayRecordWriter(path, 'group_size:1')

@@ -24,6 +24,7 @@ import seqio
 
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.labelled import seqio_tasks
+from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.synthetic import generator, sources
 from xlflax.synthetic import options as options_lib
@@ -47,7 +48,7 @@ def register(directory, *, prefix: str = 'synthetic') -> tuple[str, ...]:
   """
   options = generator.read_options(directory)
   names = list(
-    task_registry.register_corpus(
+    corpus_tasks.register_corpus(
       Corpus(pathlib.Path(directory) / 'corpus'), prefix=prefix
     )
   )

@@ -7,13 +7,14 @@ import json
 import logging
 import os
 import pathlib
-from collections.abc import Iterable
+import queue
+import threading
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
 import jax
 
 from xlflax import errors
-from xlflax.data import arriving_lines
 from xlflax.evaluation import (
   base,
   checkpoint_choice,
@@ -83,7 +84,7 @@ class LineTranslator:
       output: is flushed after each batch.
     """
     counts = Counts()
-    for chunk in arriving_lines.chunks(source, self.batch_size):
+    for chunk in _arriving(source, self.batch_size):
       counts = self._write(chunk, output, counts)
     return _warned(counts, self.translator)
 
@@ -253,3 +254,42 @@ def _warned(counts: Counts, translator: Translator) -> Counts:
       translator.max_length,
     )
   return counts
+
+
+def _arriving(source: BinaryIO, count: int) -> Iterator[list[bytes]]:
+  """The lines that are there, at least one and at most `count` at a time.
+
+  A thread reads ahead, so that a line that is typed comes at once and lines
+  of a fast source come many at a time.
+
+  Args:
+    source: of lines; what reading it raises is raised after the last line.
+    count: lines of a chunk at most.
+  """
+  lines: queue.Queue = queue.Queue(maxsize=4 * count)
+
+  def read():
+    try:
+      for line in source:
+        lines.put(line)
+      lines.put(None)
+    except Exception as error:  # raised below
+      lines.put(error)
+
+  threading.Thread(target=read, daemon=True).start()
+  last = None
+  while True:
+    chunk = [lines.get()]
+    while len(chunk) < count and isinstance(chunk[-1], bytes):
+      try:
+        chunk.append(lines.get_nowait())
+      except queue.Empty:
+        break
+    if not isinstance(chunk[-1], bytes):
+      last = chunk.pop()
+      if chunk:
+        yield chunk
+      if last is not None:
+        raise last
+      return
+    yield chunk

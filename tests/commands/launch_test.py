@@ -52,7 +52,7 @@ def test_local_dry_run(capsys):
 def test_local(monkeypatch):
   seen = {}
   monkeypatch.setattr(
-    local, 'run', lambda job, **more: seen.update(job=job, **more) or 7
+    local.LocalJob, 'start', lambda job: seen.update(job=job) or 7
   )
   assert (
     cli.main(
@@ -78,7 +78,7 @@ def test_local(monkeypatch):
     job.cpu_devices,
     str(job.logs),
     job.grace_seconds,
-    seen['restarts'],
+    job.restarts,
   ) == (('train', '--x'), 2, None, 'l', 4.0, 3)
 
 
@@ -186,8 +186,9 @@ def test_tpu(monkeypatch):
   [
     (('local', '--num_processes=2'), 'There is nothing to launch'),
     (('local', '--num_processes=2', '--', 'vocab'), 'as several processes'),
-    (('slurm', '--', 'train', '--num_processes=2'), 'of its launcher'),
+    (('slurm', '--', 'train', '--num_processes=2'), 'launcher sets this flag'),
     (('local', '--num_processes=0', *_TRAIN), 'needs processes'),
+    (('cloud', *_TRAIN), 'one of kubernetes, local, slurm, tpu'),
     (('kubernetes', *_POD, '--node_selector=a', *_TRAIN), 'has no value'),
   ],
 )
@@ -198,7 +199,7 @@ def test_mistakes(capsys, arguments, text):
 
 
 @pytest.mark.parametrize(
-  'arguments', [(), ('cloud',), ('local', *_TRAIN), ('kubernetes', *_TRAIN)]
+  'arguments', [(), ('local', *_TRAIN), ('kubernetes', *_TRAIN)]
 )
 def test_flags_that_are_missing(capsys, arguments):
   with pytest.raises(SystemExit):

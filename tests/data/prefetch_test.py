@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax.data import loader as loader_lib
 from xlflax.data import prefetch
 from xlflax.data import stream as stream_lib
+from xlflax.data.vocabularies import spec as vocabulary_spec
 
 _B, _T = 16, 4
+
+
+_SPEC = vocabulary_spec.invented(64)
 
 
 class _Loader:
@@ -21,7 +24,7 @@ class _Loader:
     self.stream = stream_lib.Stream(
       name='s', mixture='m', layout='sentences', length=_T, batch_size=_B
     )
-    self.spec = loader_lib.batch_spec(self.stream)
+    self.spec = self.stream.batch_spec(_SPEC)
     self.asked = []
     self._fail_at = fail_at
 

@@ -1,7 +1,11 @@
+import jax.numpy as jnp
 import pytest
 
 from xlflax import errors
 from xlflax.data import stream as stream_lib
+from xlflax.data.vocabularies import spec as vocabulary_spec
+
+_SPEC = vocabulary_spec.invented(64)
 
 
 def _stream(**settings):
@@ -96,3 +100,14 @@ def test_capacity_leaves_room_for_special_tokens():
     ).capacity
     == 13
   )
+
+
+def test_spec_has_the_keys_of_the_layout():
+  one = {'token_ids', 'segment_ids', 'positions', 'language_ids'}
+  assert _stream(layout='blocks').batch_spec(_SPEC).keys() == one
+  assert _stream(layout='pairs').batch_spec(_SPEC).keys() == one | {'side_ids'}
+  both = _stream(layout='sides').batch_spec(_SPEC)
+  assert both.keys() == one | {f'paired_{key}' for key in one}
+  assert {(v.shape, v.dtype) for v in both.values()} == {
+    ((4, 16), jnp.dtype('int32'))
+  }

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.data import loader as loader_lib
+from xlflax.data import opening
 from xlflax.data import stream as stream_lib
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
+from xlflax.data.seqio_tasks import registration
 from xlflax.data.vocabularies.anchors import Anchors
 from xlflax.data.vocabularies.training import train_vocabulary
 from xlflax.data.vocabularies.union import UnionVocabulary
@@ -39,7 +40,7 @@ def cache(tmp_path_factory, toy_corpus, union):
     shard_size=60,
     num_processes=2,
     register=functools.partial(
-      cache_writer.register_tasks, str(toy_corpus.directory), ()
+      registration.register_tasks, str(toy_corpus.directory), ()
     ),
   )
   return directory
@@ -48,7 +49,7 @@ def cache(tmp_path_factory, toy_corpus, union):
 def _open(vocabulary, **options):
   layout = options.pop('layout')
   mixture = 'corpus.parallel' if layout == 'pairs' else 'corpus.mono'
-  return loader_lib.open_loader(
+  return opening.open_loader(
     stream_lib.Stream(
       name='s',
       mixture=mixture,

@@ -8,8 +8,7 @@ import sys
 
 import numpy as np
 
-from xlflax.data import loader as loader_lib
-from xlflax.data import prefetch
+from xlflax.data import opening, prefetch
 from xlflax.data import stream as stream_lib
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.training import partitioning
@@ -31,7 +30,7 @@ def main(root: str, output: str, processes: str, index: str, port: str):
     batch_size=8,
     alpha=0.7,
   )
-  loader = loader_lib.open_loader(
+  loader = opening.open_loader(
     stream,
     seed=0,
     cache_dir=pathlib.Path(root) / 'cache',

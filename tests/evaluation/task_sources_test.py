@@ -3,7 +3,7 @@ import seqio
 
 from xlflax import errors
 from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.evaluation import sources, task_sources
 from xlflax.evaluation.tasks import perplexity
 
@@ -12,7 +12,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 @pytest.fixture(scope='module', autouse=True)
 def registered(corpus):
-  names = task_registry.register_corpus(
+  names = corpus_tasks.register_corpus(
     corpus_lib.Corpus(corpus), prefix='evaluated'
   )
   yield

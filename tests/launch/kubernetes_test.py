@@ -45,7 +45,7 @@ def _job(**more):
 def test_examples(kind, nodes, regenerate_goldens):
   """They lie in launch/kubernetes, for people to read and apply."""
   path = _EXAMPLES / f'{kind}_{nodes}.yaml'
-  text = kubernetes.rendered(_job(kind=kind, nodes=nodes, claim='runs'))
+  text = _job(kind=kind, nodes=nodes, claim='runs').rendered()
   if regenerate_goldens:
     path.write_text(text)
   assert text == path.read_text()
@@ -55,7 +55,7 @@ def test_examples(kind, nodes, regenerate_goldens):
 @pytest.mark.parametrize('nodes', [1, 2, 16])
 @pytest.mark.parametrize('more', [{}, _EVERYTHING, {'accelerators': 0}])
 def test_schema(kind, nodes, more):
-  text = kubernetes.rendered(_job(kind=kind, nodes=nodes, **more))
+  text = _job(kind=kind, nodes=nodes, **more).rendered()
   for manifest in yaml.safe_load_all(text):
     assert not kubernetes_schema.problems(manifest)
 
@@ -190,7 +190,7 @@ def test_submission(tmp_path):
   job = _job()
   environment = _kubectl(tmp_path, 'echo "$@"; cat > "$FOLDER/applied.yaml"')
   assert kubernetes.submit(job, environment) == 'apply -f -'
-  assert (tmp_path / 'applied.yaml').read_text() == kubernetes.rendered(job)
+  assert (tmp_path / 'applied.yaml').read_text() == job.rendered()
 
 
 def test_refused_submission(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from xlflax import errors
 from xlflax.launch import job as job_lib
-from xlflax.launch import local
+from xlflax.launch import local, processes
 
 _ROOT = pathlib.Path(__file__).parents[2]
 # What a process of a test does, given its number `i` and the folder.
@@ -63,7 +63,7 @@ def _wait_for(*paths: pathlib.Path) -> None:
 
 def test_success(job, capsys):
   made = job('print("result of", i)')
-  assert local.run(made) == 0
+  assert made.start() == 0
   assert capsys.readouterr().out == 'hello from 0\nresult of 0\n'
   assert made.log(1).read_text() == 'hello from 1\nresult of 1\n'
 
@@ -72,7 +72,7 @@ def test_environment_and_arguments(job):
   made = job(
     "print(os.environ['JAX_NUM_CPU_DEVICES'], sys.argv[1:])", port=1234
   )
-  assert local.run(made) == 0
+  assert made.start() == 0
   shown = made.log(1).read_text()
   assert "1 ['train', " in shown
   assert (
@@ -92,7 +92,7 @@ def test_first_failure_ends_all(job, capsys, tmp_path, caplog):
       wait()
   """)
   start = time.monotonic()
-  assert local.run(made) == 1
+  assert made.start() == 1
   assert time.monotonic() - start < 20
   err = capsys.readouterr().err
   assert 'Traceback' in err and 'ValueError: broken' in err
@@ -108,7 +108,7 @@ def test_killed_process_ends_all(job, tmp_path, caplog):
         os.kill(os.getpid(), signal.SIGKILL)
       wait()
   """)
-  assert local.run(made) == 128 + signal.SIGKILL
+  assert made.start() == 128 + signal.SIGKILL
   assert 'Process 1 of 2 was killed by SIGKILL; ending the others' in (
     caplog.text
   )
@@ -122,7 +122,7 @@ def test_last_checkpoint_is_named(job, tmp_path, caplog):
     **vars(made)
     | {'command': (*made.command, '--model_dir', str(tmp_path / 'run'))}
   )
-  local.run(made)
+  made.start()
   assert 'continues from the checkpoint of step 16.' in caplog.text
 
 
@@ -132,12 +132,12 @@ def _launch(made: local.LocalJob) -> subprocess.Popen:
     'import sys, pathlib; from xlflax.launch import local; '
     f'job = local.LocalJob(command={made.command!r}, num_processes=2, '
     f'cpu_devices=1, logs=pathlib.Path({str(made.logs)!r}), '
-    f'program={made.program!r}); sys.exit(local.run(job))'
+    f'program={made.program!r}); sys.exit(job.start())'
   )
   return subprocess.Popen([sys.executable, '-c', code], cwd=_ROOT)
 
 
-@pytest.mark.parametrize('number', local.PASSED_ON)
+@pytest.mark.parametrize('number', processes.PASSED_ON)
 def test_signals_are_passed_on(job, tmp_path, number):
   made = job(f"""
       def stop(number, frame):
@@ -172,22 +172,28 @@ def test_processes_do_not_outlive_the_launcher(job, tmp_path):
 
 
 def test_restart_after_a_failure(job, tmp_path, caplog):
-  made = job("""
+  made = job(
+    """
       if i == 1 and not (folder / 'failed_1').exists():
         touch('failed')
         sys.exit(3)
-  """)
-  assert local.run(made, restarts=2) == 0
+  """,
+    restarts=2,
+  )
+  assert made.start() == 0
   assert 'Starting the job again (1 of 2)' in caplog.text
 
 
 def test_no_restart_after_a_mistake(job, tmp_path):
-  made = job("""
+  made = job(
+    """
       with (folder / 'starts').open('a') as file:
         file.write(str(i))
       sys.exit(2 if i == 1 else 0)
-  """)
-  assert local.run(made, restarts=2) == 2
+  """,
+    restarts=2,
+  )
+  assert made.start() == 2
   assert sorted((tmp_path / 'starts').read_text()) == ['0', '1']
 
 
@@ -234,7 +240,10 @@ def test_no_processes_or_devices(size):
     ((), 'nothing to launch'),
     (('xlflax',), 'nothing to launch'),
     (('tasks', 'list'), 'does not run as several processes. Got: tasks'),
-    (('train', '--process_id=0'), 'of its launcher. Got: --process_id'),
+    (
+      ('train', '--process_id=0'),
+      'launcher sets this flag of the command. Got: --process_id',
+    ),
   ],
 )
 def test_commands_that_can_not_be_launched(command, text):

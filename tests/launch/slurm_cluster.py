@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 
-from xlflax.launch import local
+from xlflax.launch import processes
 
 PROGRAMS = ('munged', 'slurmctld', 'slurmd', 'sbatch', 'scancel', 'sinfo')
 UNFINISHED = ('PENDING', 'RUNNING', 'COMPLETING', 'CONFIGURING', 'REQUEUED')
@@ -220,7 +220,7 @@ class TinyCluster:
           stdout=log,
           stderr=log,
           stdin=subprocess.DEVNULL,
-          preexec_fn=local.die_with_parent,
+          preexec_fn=processes.die_with_parent,
         )
       )
 

@@ -67,7 +67,7 @@ def play(tmp_path):
 
 def test_example(regenerate_goldens):
   """It lies in launch/tpu, for people to read and run."""
-  text = tpu.script(_job(setup="pip install 'xlflax[tpu]'"))
+  text = _job(setup="pip install 'xlflax[tpu]'").rendered()
   if regenerate_goldens:
     _EXAMPLE.write_text(text)
   assert text == _EXAMPLE.read_text()
@@ -146,7 +146,7 @@ def test_gives_up(play):
 
 def test_script_is_shell(tmp_path):
   script = tmp_path / 'script'
-  script.write_text(tpu.script(_job(command=('train', "--gin.A='b c'"))))
+  script.write_text(_job(command=('train', "--gin.A='b c'")).rendered())
   subprocess.run(['bash', '-n', script], check=True)
   assert """--gin.A=""" in script.read_text()
 

@@ -9,6 +9,7 @@ import tensorflow_datasets as tfds
 
 from xlflax import errors
 from xlflax.data.seqio_tasks import reader as task_reader
+from xlflax.data.seqio_tasks import registration
 from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.tasks import mc4, opus, paracrawl, wiki40b, wmt
 
@@ -203,7 +204,7 @@ def test_ecs_mixtures(language, tasks):
   def parts(name):
     return {task.name for task in seqio.MixtureRegistry.get(name).tasks}
 
-  task_registry.import_public_tasks()
+  registration.import_public_tasks()
   assert parts(f'ecs.wiki_cc.en_{language}') == tasks
   wiki = parts(f'ecs.wiki.en_{language}')
   assert len(wiki) == 2 and all(t.startswith('wiki40b.') for t in wiki)

@@ -108,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
   from xlflax.data.cache import (
     writer as cache_writer,  # Slow imports, after the checks.
   )
+  from xlflax.data.seqio_tasks import registration
   from xlflax.data.vocabularies.vocabulary import Vocabulary
 
   vocabulary = Vocabulary.load(args.vocabulary)
@@ -122,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
       overwrite=args.overwrite,
       report=report,
       register=functools.partial(
-        cache_writer.register_tasks,
+        registration.register_tasks,
         args.corpus,
         args.task_module,
         args.tfds_data_dir,

@@ -271,13 +271,9 @@ def _register_tasks(args: argparse.Namespace) -> None:
   from xlflax.data.seqio_tasks import host_tensorflow
 
   host_tensorflow.load()
-  from xlflax.data.corpus import directory as corpus
-  from xlflax.data.seqio_tasks import registry as task_registry
+  from xlflax.data.seqio_tasks import registration
 
-  task_registry.import_public_tasks()
-  task_registry.import_task_modules(args.task_module)
-  if args.corpus:
-    task_registry.register_corpus(corpus.Corpus(args.corpus))
+  registration.register_tasks(args.corpus, args.task_module)
 
 
 def _bindings(args: argparse.Namespace) -> list[str]:

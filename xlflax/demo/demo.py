@@ -181,13 +181,14 @@ def _make_vocabulary(settings: Settings):
 def _write_cache(settings: Settings, vocabulary) -> None:
   host_tensorflow.load()
   from xlflax.data.cache import writer as cache_writer
+  from xlflax.data.seqio_tasks import registration
 
   tasks = cache_writer.write_cache(
     settings.path('cache'),
     mixtures=MIXTURES,
     vocabulary=vocabulary,
     register=functools.partial(
-      cache_writer.register_tasks, settings.path('corpus'), ()
+      registration.register_tasks, settings.path('corpus'), ()
     ),
     overwrite=True,
   )

@@ -1,23 +1,22 @@
-"""Reads gettext catalogs, as text (.po) and compiled (.mo)."""
+"""Reads gettext catalogs, as text (.po) and compiled (.mo), through polib."""
 
-import ast
 import dataclasses
 import gettext
 import pathlib
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from xlflax import errors
 
 # The numbers for which singular and plural translations are looked up: the
 # plural of 5 is the most common form where a language has several.
 _ONE, _MANY = 1, 5
-_FIELD = re.compile(
-  r'(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s+(".*")\s*$'
-)
 _PLURAL_FORMS = re.compile(r'plural\s*=\s*([^;\n]+)')
-_MO_MAGIC = 0x950412DE
+
+_NAME_DOMAINS = ('iso3166-1', 'iso4217', 'iso15924', 'iso639-5')
+_NAME_LOCALES = {'zh': 'zh_CN', 'pt': 'pt_BR', 'no': 'nb_NO'}
+_MAX_WORDS = 3  # of a name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,21 +28,29 @@ class Message:
 
 
 def read_catalog(path: pathlib.Path) -> list[Message]:
-  """The translated messages of one .po or .mo file.
+  """Returns the translated messages of a .po or .mo file.
 
   Fuzzy, obsolete and untranslated messages are left out. A message with
   plural forms gives two: the singular with the form for n = 1 and the plural
   with the form for n = 5.
 
   Raises:
-    CorpusError: the file is no gettext catalog.
+    CorpusError: the file is not a gettext catalog.
   """
+  import polib  # Of the extra `demo`.
+
+  read = polib.mofile if path.suffix == '.mo' else polib.pofile
   try:
-    entries = list(
-      _mo_entries(path) if path.suffix == '.mo' else _po_entries(path)
-    )
-    plural = gettext.c2py(_plural_rule(entries))
-  except (ValueError, SyntaxError, KeyError, struct.error) as error:
+    catalog = read(str(path), encoding='utf-8')
+    plural = gettext.c2py(_plural_rule(catalog.metadata))
+    return [
+      message
+      for entry in catalog
+      if not entry.obsolete and 'fuzzy' not in entry.flags
+      for message in _messages(entry, plural)
+      if message.translation
+    ]
+  except (OSError, ValueError, KeyError, struct.error) as error:
     raise errors.CorpusError(
       'A message catalog cannot be read',
       got=error,
@@ -51,80 +58,49 @@ def read_catalog(path: pathlib.Path) -> list[Message]:
       where=path,
       fix='reinstall the package it belongs to',
     ) from error
-  return [
-    message
-    for entry in entries
-    if entry['msgid']
-    for message in _messages(entry, plural)
-    if message.translation
-  ]
 
 
-def _messages(entry: dict[str, str], plural) -> list[Message]:
-  if 'msgid_plural' not in entry:
-    return [Message(entry['msgid'], entry.get('msgstr', ''))]
-  return [
-    Message(entry['msgid'], entry.get(f'msgstr[{plural(_ONE)}]', '')),
-    Message(entry['msgid_plural'], entry.get(f'msgstr[{plural(_MANY)}]', '')),
-  ]
+def read_names(language: str, locales: pathlib.Path) -> dict[str, str]:
+  """Returns pycountry's English names with their translations.
 
+  The names are those of countries, currencies, scripts and language families.
+  Names of more than three words, names with an explanation in brackets and
+  names without a translation of their own are left out. A language that
+  pycountry does not know has none.
 
-def _plural_rule(entries: list[dict[str, str]]) -> str:
-  for entry in entries:
-    if not entry['msgid']:
-      found = _PLURAL_FORMS.search(entry.get('msgstr', ''))
-      if found:
-        return found[1].strip()
-  return 'n != 1'
-
-
-def _po_entries(path: pathlib.Path) -> Iterable[dict[str, str]]:
-  """Field name -> text of each entry that is not fuzzy."""
-  entry: dict[str, str] = {}
-  field, fuzzy = '', False
-  for line in [*path.read_text(encoding='utf-8').splitlines(), '']:
-    line = line.strip()
-    # An entry ends at a blank line or where the next one begins.
-    begins = line.startswith(('#', 'msgctxt')) or (
-      line.startswith('msgid ') and 'msgid' in entry
-    )
-    if (not line or begins) and 'msgid' in entry:
-      # The header is often marked fuzzy, and is needed all the same.
-      if not fuzzy or not entry['msgid']:
-        yield entry
-      entry, field, fuzzy = {}, '', False
-    if line.startswith('#'):
-      fuzzy = fuzzy or (line.startswith('#,') and 'fuzzy' in line)
+  Args:
+    language: language code.
+    locales: pycountry's folder `locales`.
+  """
+  locale = _NAME_LOCALES.get(language, language)
+  found: dict[str, str] = {}
+  for domain in _NAME_DOMAINS:
+    path = locales / locale / 'LC_MESSAGES' / f'{domain}.mo'
+    if not path.exists():
       continue
-    found = _FIELD.match(line)
-    if found:
-      field = found[1]
-      entry[field] = ast.literal_eval(found[2])
-    elif line:
-      entry[field] += ast.literal_eval(line)
+    for message in read_catalog(path):
+      pair = (message.source.strip(), message.translation.strip())
+      if pair[0] != pair[1] and all(map(_is_name, pair)):
+        found.setdefault(*pair)
+  return found
 
 
-def _mo_entries(path: pathlib.Path) -> Iterable[dict[str, str]]:
-  """The same from the compiled format (GNU gettext manual, section 10.3)."""
-  content = path.read_bytes()
-  order = '<' if struct.unpack_from('<I', content)[0] == _MO_MAGIC else '>'
-  magic, _, count, sources, targets = struct.unpack_from(f'{order}5I', content)
-  if magic != _MO_MAGIC:
-    raise ValueError('the magic number of .mo files is missing')
+def _plural_rule(metadata: dict[str, str]) -> str:
+  """The C expression for the number of a plural form; English's by default."""
+  found = _PLURAL_FORMS.search(metadata.get('Plural-Forms', ''))
+  return found[1].strip() if found else 'n != 1'
 
-  def text(table: int, index: int) -> str:
-    size, start = struct.unpack_from(f'{order}2I', content, table + 8 * index)
-    return content[start : start + size].decode('utf-8')
 
-  for index in range(count):
-    entry = {'msgid': text(sources, index).rpartition('\x04')[2]}
-    translation = text(targets, index)
-    if '\0' in entry['msgid']:
-      entry['msgid'], entry['msgid_plural'] = entry['msgid'].split('\0')[:2]
-      entry |= {
-        f'msgstr[{form}]': value
-        for form, value in enumerate(translation.split('\0'))
-      }
-    else:
-      entry['msgstr'] = translation
-    yield entry
+def _messages(entry, plural) -> Iterator[Message]:
+  if not entry.msgid_plural:
+    yield Message(entry.msgid, entry.msgstr)
+    return
+  forms = entry.msgstr_plural
+  yield Message(entry.msgid, forms.get(plural(_ONE), ''))
+  yield Message(entry.msgid_plural, forms.get(plural(_MANY), ''))
+
+
+def _is_name(text: str) -> bool:
+  return 0 < len(text.split()) <= _MAX_WORDS and not any(
+    character in text for character in '(;,\t\n'
+  )

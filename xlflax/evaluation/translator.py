@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax import errors
-from xlflax.data import batch as batch_lib
 from xlflax.data import language_codes
 from xlflax.data import stream as stream_lib
 from xlflax.data.rows import layouts as rows_lib
@@ -230,14 +229,9 @@ def _rows(encoded, rows: int, length: int, language: int, spec):
   )
   texts = [np.asarray(ids, np.int32) for ids in encoded]
   texts += [np.zeros(0, np.int32)] * (rows - len(texts))
-  batch = rows_lib.build_batch(
+  return rows_lib.build_batch(
     [rows_lib.Row([(text,)], (language,)) for text in texts], stream, spec
   )
-  return {
-    key: batch[key]
-    for key in rows_lib.keys(stream)
-    if key != batch_lib.SIDE_IDS
-  }
 
 
 @functools.lru_cache(maxsize=8)

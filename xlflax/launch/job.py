@@ -1,7 +1,11 @@
-"""The command that every process of a job runs."""
+"""Jobs: what every launcher makes of its flags, and the command they run."""
 
+import abc
+import argparse
+import dataclasses
 import pathlib
 from collections.abc import Sequence
+from typing import Self
 
 from xlflax import errors, paths
 
@@ -9,12 +13,57 @@ JOINING = ('train',)  # commands whose processes join
 STOPPED = 75  # exit status of a run that a signal stopped: start it again
 
 
+class Job(abc.ABC):
+  """The processes of one command, started together; a frozen dataclass.
+
+  A launcher is a subclass with `xlflax.launch.registry.register`.
+
+  Attributes:
+    command: what each process runs, such as `('train', '--gin_file=...')`.
+  """
+
+  command: tuple[str, ...]
+
+  @classmethod
+  @abc.abstractmethod
+  def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+    """Adds the launcher's flags; each sets the field of its `dest`."""
+
+  @classmethod
+  def from_flags(
+    cls, args: argparse.Namespace, command: tuple[str, ...]
+  ) -> Self:
+    """Returns the job that parsed flags describe.
+
+    Every field of the class that a flag has the name of is taken from it.
+    """
+    assert dataclasses.is_dataclass(cls)
+    flags = {
+      field.name: getattr(args, field.name)
+      for field in dataclasses.fields(cls)
+      if hasattr(args, field.name)
+    }
+    return cls(**flags | {'command': command})
+
+  @abc.abstractmethod
+  def rendered(self) -> str:
+    """Returns what `--dry_run` prints: what would be started or submitted."""
+
+  @abc.abstractmethod
+  def start(self) -> int:
+    """Starts or submits the job; returns the exit status.
+
+    Raises:
+      ConfigError: a program is missing, or the cluster refused the job.
+    """
+
+
 def check(command: Sequence[str]) -> tuple[str, ...]:
-  """The command without a leading 'xlflax'.
+  """Returns the command without a leading 'xlflax'.
 
   Raises:
-    ConfigError: there is none, it can't run as several processes, or it says
-      itself what its launcher decides.
+    ConfigError: there is no command, it cannot run as several processes, or
+      it has a flag that its launcher sets.
   """
   words = tuple(command)
   if words[:1] == ('xlflax',):
@@ -40,7 +89,7 @@ def check(command: Sequence[str]) -> tuple[str, ...]:
   ):
     if any(w == flag or w.startswith(f'{flag}=') for w in words):
       raise errors.ConfigError(
-        'A flag of the command is the business of its launcher',
+        'The launcher sets this flag of the command',
         got=flag,
         fix='leave it out',
       )

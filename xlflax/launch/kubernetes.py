@@ -5,8 +5,10 @@ kinds: a plain indexed Job with a headless Service, whose pods are replaced one
 by one, and a JobSet, whose controller starts all pods anew together.
 """
 
+import argparse
 import dataclasses
 import enum
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +17,7 @@ from typing import Any
 
 from xlflax import enums, errors
 from xlflax.launch import job as job_lib
+from xlflax.launch import registry
 
 _PORT = 55527
 _CONTAINER = 'xlflax'
@@ -30,8 +33,17 @@ class Kind(enum.Enum):
   JOBSET = 'jobset'  # needs the JobSet controller
 
 
+_EXAMPLE = r"""# four nodes of eight GPUs under Kubernetes, runs on the claim `runs`
+xlflax launch kubernetes --name=mlm --image=registry/xlflax:gpu --nodes=4 \
+    --claim=runs -- train --gin_file=... --model_dir=/shared/runs/mlm
+"""
+
+
+@registry.register(
+  'kubernetes', help='an indexed Job or a JobSet', example=_EXAMPLE
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class KubernetesJob:
+class KubernetesJob(job_lib.Job):
   """A job for a Kubernetes cluster.
 
   Attributes:
@@ -78,6 +90,86 @@ class KubernetesJob:
   restarts: int = 20
   grace_seconds: int = 180
 
+  @classmethod
+  def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
+    for name in ('name', 'image'):
+      parser.add_argument(f'--{name}', required=True)
+    parser.add_argument(
+      '--nodes',
+      type=int,
+      default=1,
+      metavar='N',
+      help='pods, with one process each',
+    )
+    parser.add_argument(
+      '--manifest',
+      dest='kind',
+      choices=[k.value for k in Kind],
+      default='jobset',
+      help='a JobSet, which needs its controller, or a plain '
+      'indexed Job (default: %(default)s)',
+    )
+    parser.add_argument(
+      '--accelerators',
+      type=int,
+      default=8,
+      metavar='N',
+      help='of each pod (default: %(default)s)',
+    )
+    parser.add_argument(
+      '--accelerator',
+      default='nvidia.com/gpu',
+      metavar='RESOURCE',
+      help='default: %(default)s',
+    )
+    for name, text in (('cpu', 'such as 32'), ('memory', 'such as 256Gi')):
+      parser.add_argument(f'--{name}', help=f'requested by each pod, {text}')
+    parser.add_argument(
+      '--shared_memory',
+      default='16Gi',
+      help='size of /dev/shm (default: %(default)s)',
+    )
+    parser.add_argument(
+      '--node_selector',
+      action=_AddLabel,
+      default={},
+      metavar='LABEL=VALUE',
+      help='nodes that may be used; may be repeated',
+    )
+    parser.add_argument(
+      '--claim', help='PersistentVolumeClaim of runs and data'
+    )
+    parser.add_argument(
+      '--mount',
+      default='/shared',
+      metavar='DIR',
+      help='where it is mounted (default: %(default)s)',
+    )
+    for name, text in (
+      ('service_account', "the pods' identity, for buckets"),
+      ('namespace', "default: kubectl's own"),
+      ('queue', 'LocalQueue of Kueue'),
+      ('priority_class', 'of the pods'),
+    ):
+      parser.add_argument(f'--{name}', help=text)
+    parser.add_argument(
+      '--restarts',
+      type=int,
+      default=20,
+      metavar='N',
+      help='how often the job starts again (default: %(default)s)',
+    )
+    parser.add_argument(
+      '--grace',
+      dest='grace_seconds',
+      type=int,
+      default=180,
+      metavar='SECONDS',
+      help='for the last '
+      'checkpoint of a pod that has to go (default: %(default)s)',
+    )
+
   def __post_init__(self):
     enums.coerce(self, 'kind', Kind)
     # Pods are called NAME-workers-0-N, which may have 63 characters.
@@ -97,9 +189,29 @@ class KubernetesJob:
         expected='1 or more nodes, 0 or more of the others',
       )
 
+  def rendered(self) -> str:
+    """Returns the manifests as YAML documents."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+      def ignore_aliases(self, data):
+        return True
+
+    return '---\n'.join(
+      yaml.dump(
+        manifest, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100
+      )
+      for manifest in manifests(self)
+    )
+
+  def start(self) -> int:
+    """Applies the manifests, and prints the cluster's answer."""
+    print(submit(self, dict(os.environ)))
+    return 0
+
 
 def manifests(job: KubernetesJob) -> list[dict[str, Any]]:
-  """The objects to apply, as plain data."""
+  """Returns the objects to apply, as plain data."""
   if job.kind is Kind.JOBSET:
     return [_jobset(job)]
   return [_service(job), _job(job)]
@@ -292,20 +404,20 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
   return {k: v for k, v in values.items() if v is not None}
 
 
-def rendered(job: KubernetesJob) -> str:
-  """The manifests as YAML documents."""
-  import yaml
+class _AddLabel(argparse.Action):
+  """Adds LABEL=VALUE to a dict."""
 
-  class Dumper(yaml.SafeDumper):
-    def ignore_aliases(self, data):
-      return True
-
-  return '---\n'.join(
-    yaml.dump(
-      manifest, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100
-    )
-    for manifest in manifests(job)
-  )
+  def __call__(self, parser, namespace, value, option_string=None):
+    label, sign, text = value.partition('=')
+    if not label or not sign:
+      raise errors.ConfigError(
+        'A label has no value',
+        got=value,
+        expected='LABEL=VALUE',
+        where=option_string,
+      )
+    labels = getattr(namespace, self.dest)
+    setattr(namespace, self.dest, labels | {label: text})
 
 
 def submit(job: KubernetesJob, environment: dict[str, str]) -> str:
@@ -321,7 +433,7 @@ def submit(job: KubernetesJob, environment: dict[str, str]) -> str:
     )
   result = subprocess.run(
     ['kubectl', 'apply', '-f', '-'],
-    input=rendered(job),
+    input=job.rendered(),
     text=True,
     env=environment,
     capture_output=True,

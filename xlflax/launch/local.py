@@ -1,32 +1,28 @@
-"""Several processes on this machine, started, watched and ended together."""
+"""Jobs of several processes on this machine: `xlflax launch local`."""
 
-import contextlib
-import ctypes
+import argparse
 import dataclasses
-import logging
 import os
 import pathlib
 import shlex
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from typing import IO
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.launch import job as job_lib
+from xlflax.launch import processes, registry
 
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-_LOOK_EVERY = 0.1  # seconds
-_SHOWN_LINES = 60  # of the log of a process that failed
-_PR_SET_PDEATHSIG = 1
+_SHOWN_PORT = 12345  # where a free one would be chosen
+_EXAMPLE = """# four processes here, sharing the GPUs; with --cpu_devices=2 on the CPU
+xlflax launch local --num_processes=4 -- train --gin_file=... --model_dir=...
+"""
 
 
+@registry.register('local', help='processes on this machine', example=_EXAMPLE)
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LocalJob:
+class LocalJob(job_lib.Job):
   """A job on this machine.
 
   Attributes:
@@ -34,19 +30,63 @@ class LocalJob:
     num_processes: how many.
     cpu_devices: force so many CPU devices for each process; None takes the
       GPUs, shared equally, or one CPU device where there is none.
-    logs: folder of a log for each process.
+    logs: folder of a log for each process; None: beside the run's directory,
+      or ./logs where the command names none.
     port: of process 0 for the others; None takes a free one.
     grace_seconds: how long the others may take to end after a failure.
+    restarts: how often the job is started again after a failure that is no
+      user's mistake; it continues from its last checkpoint.
     program: what runs the command.
   """
 
   command: tuple[str, ...]
   num_processes: int
   cpu_devices: int | None = None
-  logs: pathlib.Path = pathlib.Path('logs')
+  logs: pathlib.Path | None = None
   port: int | None = None
   grace_seconds: float = 10.0
+  restarts: int = 0
   program: tuple[str, ...] = (sys.executable, '-m', 'xlflax.cli')
+
+  @classmethod
+  def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
+    parser.add_argument('--num_processes', type=int, required=True, metavar='N')
+    parser.add_argument(
+      '--cpu_devices',
+      type=int,
+      metavar='N',
+      help='N CPU devices for each '
+      'process (default: the GPUs, shared equally; without any, 1)',
+    )
+    parser.add_argument(
+      '--logs',
+      type=pathlib.Path,
+      metavar='DIR',
+      help="folder of the processes' logs (default: MODEL_DIR.logs, or logs)",
+    )
+    parser.add_argument(
+      '--port',
+      type=int,
+      metavar='PORT',
+      help='of process 0 (default: a free one)',
+    )
+    parser.add_argument(
+      '--restarts',
+      type=int,
+      default=0,
+      metavar='N',
+      help='after a failure start again, at most so often (default: %(default)s)',
+    )
+    parser.add_argument(
+      '--grace',
+      dest='grace_seconds',
+      type=float,
+      default=10.0,
+      metavar='SECONDS',
+      help='how long '
+      'the others may take to end after a failure (default: %(default)s)',
+    )
 
   def __post_init__(self):
     devices = 1 if self.cpu_devices is None else self.cpu_devices
@@ -59,7 +99,21 @@ class LocalJob:
       )
 
   def log(self, process_id: int) -> pathlib.Path:
-    return self.logs / f'process_{process_id}.log'
+    """Returns the path of a process's log."""
+    return self.log_directory / f'process_{process_id}.log'
+
+  @property
+  def log_directory(self) -> pathlib.Path:
+    """Folder of the logs; on disk, also for a run in a bucket."""
+    if self.logs is not None:
+      return self.logs
+    directory = job_lib.model_dir(self.command)
+    if directory is None:
+      return pathlib.Path('logs')
+    name = f'{directory.name}.logs'
+    if paths.is_bucket(directory):
+      return pathlib.Path(name)
+    return directory.with_name(name)
 
   def arguments(self, process_id: int, port: int) -> list[str]:
     """The command line of a process, after `xlflax`."""
@@ -93,6 +147,39 @@ class LocalJob:
       'JAX_NUM_CPU_DEVICES': str(self.cpu_devices or 1),
     }
 
+  def processes(self, port: int) -> list[processes.Process]:
+    """Returns the processes, of which the first listens on `port`."""
+    names = gpus(os.environ)
+    return [
+      processes.Process(
+        arguments=[*self.program, *self.arguments(i, port)],
+        variables=self.variables(i, names),
+        log=self.log(i),
+      )
+      for i in range(self.num_processes)
+    ]
+
+  def rendered(self) -> str:
+    """Returns the command lines of the processes."""
+    port = self.port or _SHOWN_PORT
+    lines = []
+    for i, process in enumerate(self.processes(port)):
+      variables = ' '.join(
+        f'{k}={shlex.quote(v)}' for k, v in process.variables.items()
+      )
+      command = shlex.join(['xlflax', *self.arguments(i, port)])
+      lines.append(f'{variables} {command} > {process.log} 2>&1 &')
+    return '\n'.join([*lines, 'wait'])
+
+  def start(self) -> int:
+    """Runs the processes to their end; see `processes.run`."""
+    return processes.run(
+      lambda: self.processes(self.port or processes.free_port()),
+      grace_seconds=self.grace_seconds,
+      restarts=self.restarts,
+      model_dir=job_lib.model_dir(self.command),
+    )
+
 
 def gpus(environment: Mapping[str, str]) -> list[str]:
   """Names of the GPUs that may be used, for CUDA_VISIBLE_DEVICES."""
@@ -109,200 +196,3 @@ def gpus(environment: Mapping[str, str]) -> list[str]:
     check=False,
   )
   return shown.stdout.split() if shown.returncode == 0 else []
-
-
-def free_port() -> int:
-  with socket.socket() as listener:
-    listener.bind(('', 0))
-    return listener.getsockname()[1]
-
-
-def run(job: LocalJob, *, restarts: int = 0) -> int:
-  """Runs a job to its end; a failed one is started again, if asked.
-
-  Args:
-    job: the job.
-    restarts: how often it is started again after a failure that is no user's
-      mistake; it continues from its last checkpoint.
-
-  Returns:
-    0 after success or an orderly stop; otherwise the status of the process
-    that failed first, as a shell would give it.
-  """
-  attempt = 0
-  while True:
-    with _Running(job) as running:
-      status = running.wait()
-    if status in (0, job_lib.STOPPED):
-      return 0
-    mistake = status == 2 or running.asked_to_stop
-    if mistake or attempt >= restarts:
-      return status
-    attempt += 1
-    logging.warning('Starting the job again (%d of %d).', attempt, restarts)
-
-
-class _Running:
-  """The processes of one attempt; a context manager."""
-
-  def __init__(self, job: LocalJob):
-    self._job = job
-    self._processes: list[subprocess.Popen] = []
-    self._previous: dict[int, object] = {}
-    self.asked_to_stop = False
-
-  def __enter__(self) -> '_Running':
-    for number in PASSED_ON:
-      self._previous[number] = signal.signal(number, self._pass_on)
-    try:
-      self._start()
-    except BaseException:
-      self.__exit__()
-      raise
-    return self
-
-  def __exit__(self, *exc) -> None:
-    self._kill()
-    for number, handler in self._previous.items():
-      signal.signal(number, handler)  # type: ignore[arg-type]
-
-  def _start(self) -> None:
-    job = self._job
-    port = job.port or free_port()
-    names = gpus(os.environ)
-    job.logs.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {'PYTHONUNBUFFERED': '1'}
-    for i in range(job.num_processes):
-      with job.log(i).open('wb') as log:
-        self._processes.append(
-          subprocess.Popen(
-            [*job.program, *job.arguments(i, port)],
-            env=environment | job.variables(i, names),
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=die_with_parent,
-          )
-        )
-    logging.info(
-      'Started %d processes (%s), logs in %s; this is process 0:',
-      job.num_processes,
-      ', '.join(str(p.pid) for p in self._processes),
-      job.logs,
-    )
-
-  def _pass_on(self, number, frame) -> None:
-    del frame
-    self.asked_to_stop = True
-    logging.warning(
-      '%s passed on to all processes.', signal.Signals(number).name
-    )
-    for process in self._processes:
-      with contextlib.suppress(ProcessLookupError):
-        process.send_signal(number)
-
-  def wait(self) -> int:
-    """Shows process 0's log; the status of the job when all have ended."""
-    with self._job.log(0).open('rb') as log:
-      while True:
-        running = [p for p in self._processes if p.poll() is None]
-        _show(log)
-        failed = self._first_failed()
-        if failed is not None:
-          return self._end_after(failed, log)
-        if not running:
-          statuses = {p.returncode for p in self._processes}
-          return job_lib.STOPPED if job_lib.STOPPED in statuses else 0
-        time.sleep(_LOOK_EVERY)
-
-  def _first_failed(self) -> int | None:
-    return next(
-      (
-        i
-        for i, p in enumerate(self._processes)
-        if p.returncode not in (None, 0, job_lib.STOPPED)
-      ),
-      None,
-    )
-
-  def _end_after(self, failed: int, log: IO[bytes]) -> int:
-    """Ends the others, and says what happened."""
-    code = self._processes[failed].returncode
-    logging.error(
-      'Process %d of %d %s; ending the others.',
-      failed,
-      self._job.num_processes,
-      _how(code),
-    )
-    end = time.monotonic() + self._job.grace_seconds
-    while time.monotonic() < end and any(
-      p.poll() is None for p in self._processes
-    ):
-      time.sleep(_LOOK_EVERY)
-    self._kill()
-    _show(log)
-    if failed:
-      self._show_end_of(failed)
-    step = job_lib.last_checkpoint(job_lib.model_dir(self._job.command))
-    logging.error(
-      'The job failed. %s The logs of all processes are in %s.',
-      'There is no checkpoint yet.'
-      if step is None
-      else f'Started again, it continues from the checkpoint of step {step}.',
-      self._job.logs,
-    )
-    return 128 - code if code < 0 else code
-
-  def _show_end_of(self, failed: int) -> None:
-    path = self._job.log(failed)
-    lines = path.read_text(errors='replace').splitlines()[-_SHOWN_LINES:]
-    print(
-      f'--- the end of {path}',
-      *lines,
-      '---',
-      sep='\n',
-      file=sys.stderr,
-      flush=True,
-    )
-
-  def _kill(self) -> None:
-    for process in self._processes:
-      if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-          os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def die_with_parent() -> None:
-  """Lets Linux send this process SIGTERM if its parent is killed."""
-  if sys.platform == 'linux':
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _how(code: int) -> str:
-  if code < 0:
-    return f'was killed by {signal.Signals(-code).name}'
-  return f'failed with status {code}'
-
-
-def _show(log: IO[bytes]) -> None:
-  """Prints what is new in a log."""
-  text = log.read()
-  if text:
-    sys.stdout.write(text.decode(errors='replace'))
-    sys.stdout.flush()
-
-
-def rendered(job: LocalJob) -> str:
-  """The processes' command lines, for a person to read."""
-  port = job.port or 12345
-  names = gpus(os.environ)
-  lines = []
-  for i in range(job.num_processes):
-    variables = ' '.join(
-      f'{k}={shlex.quote(v)}' for k, v in job.variables(i, names).items()
-    )
-    command = shlex.join(['xlflax', *job.arguments(i, port)])
-    lines.append(f'{variables} {command} > {job.log(i)} 2>&1 &')
-  return '\n'.join([*lines, 'wait'])

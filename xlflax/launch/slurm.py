@@ -4,8 +4,10 @@ The script is the same for every job; what differs is given to `sbatch`. It is
 also in `launch/slurm/train.sbatch`, for those who call `sbatch` themselves.
 """
 
+import argparse
 import dataclasses
 import enum
+import os
 import pathlib
 import shlex
 import shutil
@@ -13,6 +15,8 @@ import subprocess
 import tempfile
 
 from xlflax import enums, errors
+from xlflax.launch import job as job_lib
+from xlflax.launch import registry
 
 SCRIPT = r"""#!/bin/bash
 # Trains on one node or many, with one process per node or per GPU:
@@ -75,8 +79,15 @@ class Per(enum.Enum):
   NODE = 'node'
 
 
+_EXAMPLE = r"""# two nodes of eight GPUs, a process for each GPU; print it, do not submit
+xlflax launch slurm --nodes=2 --gpus_per_node=8 --process_per=gpu \
+    --time=24:00:00 --dry_run -- train --gin_file=... --model_dir=...
+"""
+
+
+@registry.register('slurm', help='a job for sbatch', example=_EXAMPLE)
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SlurmJob:
+class SlurmJob(job_lib.Job):
   """A job for `sbatch`.
 
   Attributes:
@@ -111,8 +122,53 @@ class SlurmJob:
   logs: pathlib.Path | None = None
   more: tuple[str, ...] = ()
 
+  @classmethod
+  def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
+    parser.add_argument('--nodes', type=int, default=1, metavar='N')
+    parser.add_argument('--gpus_per_node', type=int, default=0, metavar='N')
+    parser.add_argument(
+      '--process_per',
+      choices=[p.value for p in Per],
+      default='node',
+      help='one process for each node or GPU (default: %(default)s)',
+    )
+    for name in ('partition', 'account', 'time'):
+      parser.add_argument(f'--{name}', help='as of sbatch')
+    parser.add_argument('--job_name', default='xlflax', metavar='NAME')
+    parser.add_argument('--cpus_per_process', type=int, metavar='N')
+    parser.add_argument(
+      '--signal_seconds',
+      type=int,
+      default=120,
+      metavar='SECONDS',
+      help='ask the run to stop so long before its time limit (default: '
+      '%(default)s)',
+    )
+    parser.add_argument(
+      '--sweep',
+      type=pathlib.Path,
+      metavar='FILE',
+      help='an array of jobs: each line has the flags that one of them adds',
+    )
+    parser.add_argument(
+      '--array',
+      metavar='LINES',
+      help='which lines of the sweep, such as 1-8%%2 (default: all)',
+    )
+    parser.add_argument('--logs', type=pathlib.Path, metavar='DIR')
+    parser.add_argument(
+      '--sbatch',
+      dest='more',
+      action='append',
+      default=[],
+      metavar='ARGUMENT',
+      help='a further argument, such as --sbatch=--exclusive; may be repeated',
+    )
+
   def __post_init__(self):
     enums.coerce(self, 'process_per', Per)
+    object.__setattr__(self, 'more', tuple(self.more))
     if self.process_per is Per.GPU and not self.gpus_per_node:
       raise errors.ConfigError(
         'One process per GPU needs GPUs',
@@ -182,12 +238,16 @@ class SlurmJob:
     """What the script reads from the environment of `sbatch`."""
     return {'XLFLAX_SWEEP': str(self.sweep.absolute())} if self.sweep else {}
 
+  def rendered(self) -> str:
+    """Returns the line that submits the job, and the script."""
+    variables = [f'{k}={shlex.quote(v)}' for k, v in self.variables().items()]
+    line = ' '.join([*variables, shlex.join(self.sbatch('train.sbatch'))])
+    return f'# {line}\n# where train.sbatch is:\n{SCRIPT}'
 
-def rendered(job: SlurmJob) -> str:
-  """The submitting line and the script, for a person to read."""
-  variables = [f'{k}={shlex.quote(v)}' for k, v in job.variables().items()]
-  line = ' '.join([*variables, shlex.join(job.sbatch('train.sbatch'))])
-  return f'# {line}\n# where train.sbatch is:\n{SCRIPT}'
+  def start(self) -> int:
+    """Submits the job, and prints Slurm's answer."""
+    print(submit(self, dict(os.environ)))
+    return 0
 
 
 def submit(job: SlurmJob, environment: dict[str, str]) -> str:

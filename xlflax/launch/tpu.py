@@ -3,7 +3,9 @@
 JAX detects the workers of a slice, and several slices, by itself.
 """
 
+import argparse
 import dataclasses
+import os
 import shlex
 import shutil
 import subprocess
@@ -11,6 +13,7 @@ import tempfile
 
 from xlflax import errors
 from xlflax.launch import job as job_lib
+from xlflax.launch import registry
 
 _SCRIPT = r"""#!/bin/bash
 # Gets TPUs, runs the command on all workers, and goes on with other ones
@@ -94,8 +97,18 @@ trap interrupted INT TERM"""
 _DELETE = '\ntrap delete EXIT'
 
 
+_EXAMPLE = r"""# a TPU slice of several workers, with new ones where it is taken away
+xlflax launch tpu --name=mlm --zone=us-east5-a --spot \
+    --accelerator_type=v5litepod-16 --runtime_version=v2-alpha-tpuv5-lite \
+    -- train --gin_file=... --model_dir=gs://bucket/runs/mlm
+"""
+
+
+@registry.register(
+  'tpu', help='all workers of Cloud TPU slices', example=_EXAMPLE
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TpuJob:
+class TpuJob(job_lib.Job):
   """A job on Cloud TPU.
 
   Attributes:
@@ -128,6 +141,32 @@ class TpuJob:
   keep: bool = False
   poll_seconds: int = 30
 
+  @classmethod
+  def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
+    for name in ('name', 'zone', 'accelerator_type', 'runtime_version'):
+      parser.add_argument(f'--{name}', required=True, help='as of gcloud')
+    parser.add_argument('--project', help="default: gcloud's own")
+    parser.add_argument('--slices', type=int, default=1, metavar='N')
+    parser.add_argument(
+      '--spot', action='store_true', help='cheaper TPUs that may be taken away'
+    )
+    parser.add_argument(
+      '--setup',
+      default='true',
+      metavar='COMMAND',
+      help="run on each worker first, such as 'pip install xlflax[tpu]'",
+    )
+    parser.add_argument(
+      '--program',
+      default='xlflax',
+      help='what xlflax is on the workers (default: %(default)s)',
+    )
+    parser.add_argument('--restarts', type=int, default=20, metavar='N')
+    parser.add_argument(
+      '--keep', action='store_true', help='do not give the TPUs back at the end'
+    )
+
   def __post_init__(self):
     if self.slices < 1 or self.restarts < 0:
       raise errors.ConfigError(
@@ -143,35 +182,38 @@ class TpuJob:
       return [self.name]
     return [f'{self.name}-{i}' for i in range(self.slices)]
 
+  def rendered(self) -> str:
+    """Returns the shell script that does all of it."""
+    place = [f'--zone={self.zone}'] + (
+      [f'--project={self.project}'] if self.project else []
+    )
+    create = [
+      f'--accelerator-type={self.accelerator_type}',
+      f'--runtime-version={self.runtime_version}',
+    ]
+    create += (
+      [f'--node-id={self.name}']
+      if self.slices == 1
+      else [f'--node-count={self.slices}', f'--node-prefix={self.name}']
+    )
+    create += ['--spot'] if self.spot else []
+    run = f'{self.program} {shlex.join(self.command)} --stopped_status='
+    return _SCRIPT.format(
+      name=shlex.quote(self.name),
+      place=shlex.join(place),
+      nodes=shlex.join(self.nodes),
+      restarts=self.restarts,
+      create=shlex.join(create),
+      poll=self.poll_seconds,
+      setup=shlex.quote(self.setup),
+      run=shlex.quote(f'{run}{job_lib.STOPPED}'),
+      stop=shlex.quote("pkill -TERM -f -- 'stopped_statu[s]='"),
+      trap=_TRAP + ('' if self.keep else _DELETE),
+    )
 
-def script(job: TpuJob) -> str:
-  """The shell script that does all of it."""
-  place = [f'--zone={job.zone}'] + (
-    [f'--project={job.project}'] if job.project else []
-  )
-  create = [
-    f'--accelerator-type={job.accelerator_type}',
-    f'--runtime-version={job.runtime_version}',
-  ]
-  create += (
-    [f'--node-id={job.name}']
-    if job.slices == 1
-    else [f'--node-count={job.slices}', f'--node-prefix={job.name}']
-  )
-  create += ['--spot'] if job.spot else []
-  run = f'{job.program} {shlex.join(job.command)} --stopped_status='
-  return _SCRIPT.format(
-    name=shlex.quote(job.name),
-    place=shlex.join(place),
-    nodes=shlex.join(job.nodes),
-    restarts=job.restarts,
-    create=shlex.join(create),
-    poll=job.poll_seconds,
-    setup=shlex.quote(job.setup),
-    run=shlex.quote(f'{run}{job_lib.STOPPED}'),
-    stop=shlex.quote("pkill -TERM -f -- 'stopped_statu[s]='"),
-    trap=_TRAP + ('' if job.keep else _DELETE),
-  )
+  def start(self) -> int:
+    """Runs the script here, to its end."""
+    return run(self, dict(os.environ))
 
 
 def run(job: TpuJob, environment: dict[str, str]) -> int:
@@ -186,7 +228,7 @@ def run(job: TpuJob, environment: dict[str, str]) -> int:
       fix='install the Google Cloud CLI, or print the script by --dry_run',
     )
   with tempfile.NamedTemporaryFile('w', suffix='.sh') as file:
-    file.write(script(job))
+    file.write(job.rendered())
     file.flush()
     return subprocess.run(
       ['bash', file.name], env=environment, check=False

@@ -1,19 +1,22 @@
 """Meanings of the examples of each family: no two alike, in any split."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from xlflax import errors
-from xlflax.synthetic import inference, paraphrases, questions, reviews
+from xlflax.synthetic import inference, paraphrases, questions
+from xlflax.synthetic.concepts import CONCEPTS
 from xlflax.synthetic.draws import Draws
-from xlflax.synthetic.meaning import Sentence
+from xlflax.synthetic.meaning import Sentence, statement
 from xlflax.synthetic.options import SyntheticOptions
 from xlflax.synthetic.questions import ROLES, Paragraph
 from xlflax.synthetic.rendering import Renderer
 from xlflax.synthetic.sampling import Sampler
 
 _PATIENCE = 10_000
+REVIEW_LABELS = ('negative', 'positive')
 
 
 def draw(
@@ -112,13 +115,41 @@ def take(
   return out
 
 
+@dataclasses.dataclass(frozen=True)
+class Review:
+  """Sentences and what they think of it."""
+
+  sentences: tuple[Sentence, ...]
+  label: str
+
+
+def draw_review(sampler: Sampler) -> Review:
+  """A review of two or three sentences; its opinion may be negated."""
+  draws = sampler.draws
+  topic = sampler.topic()
+  opinion = dataclasses.replace(
+    sampler.opinion(topic),
+    negated=draws.chance(0.3),
+    subjects=(sampler.noun_phrase(topic, determiner='the'),),
+  )
+  sentences = [statement(opinion)]
+  for _ in range(1 + draws.below(2)):
+    clause = sampler.clause(topic, plain=True)
+    while clause.predicate is not None:
+      clause = sampler.clause(topic, plain=True)
+    sentences.append(statement(clause))
+  draws.shuffle(sentences)
+  good = (CONCEPTS[opinion.predicate or ''].polarity > 0) != opinion.negated
+  return Review(tuple(sentences), REVIEW_LABELS[good])
+
+
 def _kinds(
   options: SyntheticOptions, renderer: Renderer
 ) -> dict[str, Callable[[Sampler], Any]]:
   return {
     'nli': functools.partial(inference.draw, hard_share=options.hard_inference),
     'paraphrase': paraphrases.draw,
-    'reviews': reviews.draw,
+    'reviews': draw_review,
     'qa': functools.partial(
       _answerable, codes=options.codes, renderer=renderer
     ),

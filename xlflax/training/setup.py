@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from xlflax import errors, paths
 from xlflax.data import loader as loader_lib
+from xlflax.data import opening
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.models import config as model_config
@@ -112,9 +113,7 @@ class Setup:
     return {
       name: {
         key: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-        for key, leaf in loader_lib.abstract_batch(
-          self.stream(name), self.spec
-        ).items()
+        for key, leaf in self.stream(name).batch_spec(self.spec).items()
       }
       for name in self.streams_of(active)
     }
@@ -124,7 +123,7 @@ class Setup:
     if self.vocabulary is None:
       return {}
     return {
-      stream.name: loader_lib.open_loader(
+      stream.name: opening.open_loader(
         stream,
         vocabulary=self.vocabulary,
         seed=self.settings.seed,

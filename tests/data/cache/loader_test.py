@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.data import loader as loader_lib
+from xlflax.data import opening
 from xlflax.data import stream as stream_lib
 from xlflax.data.cache import writer as cache_writer
+from xlflax.data.seqio_tasks import registration
 
 
 @pytest.fixture(scope='module')
@@ -23,7 +24,7 @@ def cache(tmp_path_factory, toy_corpus, toy_vocabulary):
     vocabulary=toy_vocabulary,
     shard_size=32,
     register=functools.partial(
-      cache_writer.register_tasks, str(toy_corpus.directory), ()
+      registration.register_tasks, str(toy_corpus.directory), ()
     ),
   )
   return directory
@@ -38,7 +39,7 @@ def open_both(cache, toy_corpus, toy_vocabulary):
     stream = _stream(**settings)
     for cache_dir in (cache, None):
       opened.append(
-        loader_lib.open_loader(
+        opening.open_loader(
           stream,
           vocabulary=toy_vocabulary,
           seed=seed,
@@ -56,7 +57,7 @@ def open_both(cache, toy_corpus, toy_vocabulary):
 @pytest.fixture
 def open_cached(cache, toy_vocabulary):
   def open_(seed=5, **settings):
-    return loader_lib.open_loader(
+    return opening.open_loader(
       _stream(**settings), vocabulary=toy_vocabulary, seed=seed, cache_dir=cache
     )
 
@@ -161,14 +162,14 @@ def test_shuffled_loaders_take_the_same_tasks(open_both, settings):
 
 def _epoch_rows(loader, task, batches):
   """Rows of one task in order of use, as bytes."""
-  plan = loader._plan
+  schedule = loader._schedule
   uses = []
   for step in range(batches):
-    tasks, numbers = plan.slots(step)
+    tasks, numbers = schedule.slots(step)
     tokens = loader.rows(step, 0, 8)['token_ids']
     uses += [
       (numbers[i], tokens[i].tobytes())
-      for i in np.flatnonzero(tasks == plan.tasks.index(task))
+      for i in np.flatnonzero(tasks == schedule.tasks.index(task))
     ]
   return [row for _, row in sorted(uses)]
 
@@ -302,7 +303,7 @@ def test_the_share_of_rows_follows_alpha(open_cached):
   loader = open_cached(alpha=0.5, layout='sentences')
   counts = collections.Counter()
   for step in range(128):
-    counts.update(loader._plan.slots(step)[0].tolist())
+    counts.update(loader._schedule.slots(step)[0].tolist())
   expected = np.sqrt([60, 200, 100])
   np.testing.assert_allclose(
     [counts[i] for i in range(3)], 1024 * expected / expected.sum(), atol=1
@@ -352,6 +353,7 @@ from xlflax.data.cache import loader as cached_loader
 from xlflax.data import loader
 from xlflax.data import prefetch
 from xlflax.data import stream
+from xlflax.data.seqio_tasks import registration
 from xlflax.data.vocabularies import spec as vocabulary_spec
 import jax
 

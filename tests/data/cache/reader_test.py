@@ -12,6 +12,7 @@ from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.seqio_tasks import registration
 
 
 def _write(directory, corpus, vocabulary, *, mixtures):
@@ -21,7 +22,7 @@ def _write(directory, corpus, vocabulary, *, mixtures):
     vocabulary=vocabulary,
     shard_size=32,
     register=functools.partial(
-      cache_writer.register_tasks, str(corpus.directory), ()
+      registration.register_tasks, str(corpus.directory), ()
     ),
   )
 

@@ -21,6 +21,7 @@ from xlflax.data.cache import shards as cache_shards
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.seqio_tasks import registration
 
 
 def _write(directory, corpus, vocabulary, **settings):
@@ -31,7 +32,7 @@ def _write(directory, corpus, vocabulary, **settings):
       'vocabulary': vocabulary,
       'shard_size': 32,
       'register': functools.partial(
-        cache_writer.register_tasks, str(corpus.directory), ()
+        registration.register_tasks, str(corpus.directory), ()
       ),
     }
     | settings,
@@ -201,7 +202,7 @@ if __name__ == '__main__':
   cache_writer.write_cache(
       output, mixtures=['corpus.mono', 'corpus.parallel'],
       vocabulary=vocabulary.Vocabulary.load(vocabulary_dir), shard_size=32,
-      register=functools.partial(cache_writer.register_tasks, corpus, ()),
+      register=functools.partial(registration.register_tasks, corpus, ()),
       report=report)
 """
 

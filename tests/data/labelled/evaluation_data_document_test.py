@@ -7,7 +7,7 @@ import re
 import seqio
 
 from xlflax.data.labelled import features, formats, task_source, xtreme
-from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.data.seqio_tasks import registration
 
 _TEXT = (
   pathlib.Path(__file__).parents[3] / 'docs' / 'evaluation_data.md'
@@ -71,7 +71,7 @@ def test_the_documented_task_module(tmp_path, monkeypatch):
   ).group(1)
   (tmp_path / 'review_tasks.py').write_text(code, encoding='utf-8')
   monkeypatch.syspath_prepend(str(tmp_path))
-  task_registry.import_task_modules(['review_tasks'])
+  registration.import_task_modules(['review_tasks'])
   (example,) = task_source.TaskExamples(
     mixture='reviews.sw', kind='classification'
   ).load('sw')

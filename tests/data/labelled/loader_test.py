@@ -3,7 +3,7 @@ import pytest
 
 from tests.data.labelled_fake import FakeRows, FakeSource
 from xlflax import errors
-from xlflax.data import loader as loader_lib
+from xlflax.data import opening
 from xlflax.data.labelled import loader, row_table, stream
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.vocabularies import spec as vocabulary_spec
@@ -43,7 +43,7 @@ def _stream(**fields):
 
 
 def _open(seed=0, cache_dir=None, **fields):
-  return loader_lib.open_loader(
+  return opening.open_loader(
     _stream(**fields), vocabulary=_Vocabulary(), seed=seed, cache_dir=cache_dir
   )
 
@@ -65,9 +65,7 @@ def test_batches_have_labels_and_the_shapes_of_the_spec():
   assert {key: (value.shape, value.dtype) for key, value in batch.items()} == {
     key: (value.shape, value.dtype) for key, value in opened.spec.items()
   }
-  assert opened.spec == loader_lib.abstract_batch(
-    opened.stream, _Vocabulary.spec
-  )
+  assert opened.spec == opened.stream.batch_spec(_Vocabulary.spec)
 
 
 def test_each_epoch_is_another_order_of_all_rows():

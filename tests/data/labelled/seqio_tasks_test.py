@@ -7,9 +7,9 @@ import seqio
 import tensorflow as tf
 
 from xlflax import errors
+from xlflax.data import task_summary
 from xlflax.data.labelled import features, seqio_tasks, source, task_source
 from xlflax.data.seqio_tasks import registry as task_registry
-from xlflax.data.seqio_tasks import summary as task_summary
 
 
 @pytest.fixture

@@ -183,3 +183,25 @@ def test_index_and_iterator_agree(layout, settings, length):
   index = _index(examples, stream)
   some = rng.integers(0, index.num_rows, 10)
   assert _plain(index.units(some)) == [rows[i] for i in some]
+
+
+def test_next_fit_as_documented():
+  np.testing.assert_array_equal(
+    row_index.next_fit(np.array([3, 2, 4, 1]), 5), [0, 2, 4]
+  )
+
+
+def test_no_example_needs_no_row():
+  np.testing.assert_array_equal(
+    row_index.next_fit(np.zeros(0, np.int64), 5), [0]
+  )
+
+
+def test_rows_fit_and_could_not_take_one_more():
+  lengths = np.random.default_rng(0).integers(1, 17, 500)
+  bounds = row_index.next_fit(lengths, 16)
+  assert bounds[0] == 0 and bounds[-1] == 500
+  for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+    assert 0 < lengths[first:last].sum() <= 16
+    if last < 500:
+      assert lengths[first : last + 1].sum() > 16

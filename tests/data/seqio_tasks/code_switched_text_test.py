@@ -17,6 +17,7 @@ from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.dictionaries.code_switching import CodeSwitching, Switcher
 from xlflax.data.dictionaries.dictionary import Dictionary, Entry
+from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.data.seqio_tasks import examples as task_examples
 from xlflax.data.seqio_tasks import reader as task_reader
 from xlflax.data.seqio_tasks.code_switched_text import CodeSwitch
@@ -62,7 +63,7 @@ def test_the_docstring_example():
 def test_a_corpus_is_switched_by_the_settings_of_the_paper(
   registry, toy_corpus
 ):
-  registry.register_corpus(toy_corpus, prefix='k1')
+  corpus_tasks.register_corpus(toy_corpus, prefix='k1')
   assert list(registry.expand('k1.code_switched')) == [
     'k1.code_switched.de',
     'k1.code_switched.en',
@@ -81,7 +82,7 @@ def test_a_corpus_is_switched_by_the_settings_of_the_paper(
 
 
 def test_settings_of_a_corpus_can_be_given(registry, toy_corpus):
-  registry.register_corpus(toy_corpus, prefix='k2', code_switching=ALWAYS)
+  corpus_tasks.register_corpus(toy_corpus, prefix='k2', code_switching=ALWAYS)
   assert _texts('k2.code_switched.en') == [
     text.replace('cat', 'Katze').replace('dog', 'Hund')
     for text in _texts('k2.mono.en')
@@ -172,7 +173,7 @@ def _write(registry, corpus, vocabulary, directory, **options):
     vocabulary=vocabulary,
     shard_size=40,
     register=functools.partial(
-      registry.register_corpus, Corpus(corpus), prefix='corpus.k7'
+      corpus_tasks.register_corpus, Corpus(corpus), prefix='corpus.k7'
     ),
     **options,
   )
@@ -217,7 +218,7 @@ def test_fingerprints_follow_the_settings(registry, toy_corpus):
   for number, settings in enumerate(
     (CodeSwitching(), CodeSwitching(seed=1), CodeSwitching(copies=2))
   ):
-    registry.register_corpus(
+    corpus_tasks.register_corpus(
       toy_corpus, prefix=f'k8{number}', code_switching=settings
     )
     fingerprint = task_examples.fingerprint(
@@ -234,7 +235,7 @@ def test_a_malformed_dictionary_is_told_with_its_line(
   (tmp_path / 'dictionaries').mkdir()
   path = tmp_path / 'dictionaries' / 'en-de.tsv'
   path.write_text('cat\tKatze\ndog Hund\n')
-  registry.register_corpus(Corpus(tmp_path), prefix='k9')
+  corpus_tasks.register_corpus(Corpus(tmp_path), prefix='k9')
   for read in (
     lambda: _texts('k9.code_switched.en'),
     lambda: list(task_reader.read('k9.code_switched.en', toy_vocabulary)),

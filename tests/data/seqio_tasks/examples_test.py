@@ -11,8 +11,8 @@ from xlflax import errors
 from xlflax.data import stream as stream_lib
 from xlflax.data.cache import loader as cached_loader
 from xlflax.data.cache import writer as cache_writer
+from xlflax.data.seqio_tasks import corpus_tasks, live_loader, registration
 from xlflax.data.seqio_tasks import examples as task_examples
-from xlflax.data.seqio_tasks import live_loader
 from xlflax.data.seqio_tasks import registry as task_registry
 
 
@@ -59,13 +59,13 @@ def test_reading_in_parts(unsized_task, toy_vocabulary, toy_sentences):
 
 
 def test_source_size(unsized_task, toy_corpus):
-  task_registry.register_corpus(toy_corpus)
+  corpus_tasks.register_corpus(toy_corpus)
   assert task_examples.source_size(unsized_task, 'train') is None
   assert task_examples.source_size('corpus.mono.en', 'train') == 200
 
 
 def test_fingerprint(unsized_task, toy_corpus):
-  task_registry.register_corpus(toy_corpus)
+  corpus_tasks.register_corpus(toy_corpus)
   path = toy_corpus.directory / 'mono/en.txt'
   assert task_examples.fingerprint('corpus.mono.en', 'train') == {
     'source': 'TextSource',
@@ -91,7 +91,7 @@ def test_cached_and_live(unsized_task, toy_vocabulary, tmp_path):
     mixtures=[unsized_task],
     vocabulary=toy_vocabulary,
     shard_size=4,
-    register=functools.partial(cache_writer.register_tasks, None, ()),
+    register=functools.partial(registration.register_tasks, None, ()),
   )
   assert meta.source_examples == meta.examples > 10
   settings = dict(

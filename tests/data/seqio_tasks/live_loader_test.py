@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.data import loader as loader_lib
+from xlflax.data import opening
 from xlflax.data import stream as stream_lib
 from xlflax.data.sampling import hashing
 from xlflax.data.seqio_tasks import live_loader
@@ -17,7 +17,7 @@ from xlflax.data.seqio_tasks import live_loader
 
 def _open(corpus, vocabulary, **settings):
   pairs = {k: settings.pop(k) for k in ('min_tokens',) if k in settings}
-  return loader_lib.open_loader(
+  return opening.open_loader(
     stream_lib.Stream(
       **{
         'name': 's',

@@ -9,6 +9,7 @@ from xlflax import errors
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.examples import Ragged
+from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.data.seqio_tasks import reader as task_reader
 from xlflax.data.seqio_tasks.vocabulary import SeqioVocabulary, resolve
 
@@ -38,7 +39,7 @@ def _assert_same_as_seqio(registry, name, vocabulary, split='train'):
   ],
 )
 def test_corpus_tasks(registry, toy_corpus, toy_vocabulary, task, split):
-  registry.register_corpus(toy_corpus, prefix='r1')
+  corpus_tasks.register_corpus(toy_corpus, prefix='r1')
   found = _assert_same_as_seqio(registry, f'r1.{task}', toy_vocabulary, split)
   languages = task.partition('.')[2].split('_')
   assert len(found) == toy_corpus.count(*languages, split=split)
@@ -48,7 +49,7 @@ def test_contents(registry, tmp_path, toy_vocabulary):
   corpus_writer.write_monolingual(
     tmp_path, 'en', [['the cat', 'a bird'], ['the dog']]
   )
-  registry.register_corpus(Corpus(tmp_path), prefix='r2')
+  corpus_tasks.register_corpus(Corpus(tmp_path), prefix='r2')
   (block,) = task_reader.read_blocks('r2.mono.en', toy_vocabulary)
   texts = ['the cat', 'a bird', 'the dog']
   assert [row.tolist() for row in block['targets'].texts()] == [
@@ -59,7 +60,7 @@ def test_contents(registry, tmp_path, toy_vocabulary):
 
 
 def test_blocks_have_the_size_asked_for(registry, toy_corpus, toy_vocabulary):
-  registry.register_corpus(toy_corpus, prefix='r3')
+  corpus_tasks.register_corpus(toy_corpus, prefix='r3')
   blocks = list(
     task_reader.read_blocks(
       'r3.mono.de', toy_vocabulary, size=25, num_threads=2
@@ -111,7 +112,7 @@ def test_tasks_that_tokenise_by_themselves(registry, toy_vocabulary):
 def test_malformed_lines_and_missing_splits(registry, tmp_path, toy_vocabulary):
   (tmp_path / 'parallel').mkdir()
   (tmp_path / 'parallel' / 'de-en.tsv').write_text('a\tb\nbad\n')
-  registry.register_corpus(Corpus(tmp_path), prefix='r6')
+  corpus_tasks.register_corpus(Corpus(tmp_path), prefix='r6')
   with pytest.raises(errors.CorpusError, match=r'de-en\.tsv:2'):
     list(task_reader.read('r6.parallel.de_en', toy_vocabulary))
   with pytest.raises(errors.CorpusError, match='lacks a split. Got: test'):
@@ -119,7 +120,7 @@ def test_malformed_lines_and_missing_splits(registry, tmp_path, toy_vocabulary):
 
 
 def test_start_passes_over_examples(registry, toy_corpus, toy_vocabulary):
-  registry.register_corpus(toy_corpus, prefix='r7')
+  corpus_tasks.register_corpus(toy_corpus, prefix='r7')
   whole = list(task_reader.read('r7.mono.de', toy_vocabulary))
   (block,) = task_reader.read_blocks('r7.mono.de', toy_vocabulary, start=57)
   rest = block['targets'].texts()

@@ -7,6 +7,7 @@ import tensorflow as tf
 from xlflax import errors
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
+from xlflax.data.seqio_tasks import corpus_tasks, registration
 
 
 def _source(number: int | None = 3):
@@ -20,7 +21,7 @@ def _source(number: int | None = 3):
 
 
 def test_a_corpus_registers_tasks_and_mixtures(registry, toy_corpus):
-  assert registry.register_corpus(toy_corpus, prefix='t1') == (
+  assert corpus_tasks.register_corpus(toy_corpus, prefix='t1') == (
     't1.mono.de',
     't1.mono.en',
     't1.mono.ru',
@@ -38,7 +39,7 @@ def test_a_corpus_registers_tasks_and_mixtures(registry, toy_corpus):
 
 
 def test_rates_are_sizes_to_the_power_alpha(registry, toy_corpus):
-  registry.register_corpus(toy_corpus, prefix='t2', alpha=0.5)
+  corpus_tasks.register_corpus(toy_corpus, prefix='t2', alpha=0.5)
   assert registry.expand('t2.mono') == pytest.approx(
     {'t2.mono.de': 60**0.5, 't2.mono.en': 200**0.5, 't2.mono.ru': 10.0}
   )
@@ -56,7 +57,7 @@ def test_nested_mixtures_share_their_rate(registry):
 
 
 def test_expand_leaves_out_tasks_without_the_split(registry, toy_corpus):
-  registry.register_corpus(toy_corpus, prefix='t4')
+  corpus_tasks.register_corpus(toy_corpus, prefix='t4')
   assert list(registry.expand('t4.mono', split='validation')) == [
     't4.mono.de',
     't4.mono.en',
@@ -67,9 +68,9 @@ def test_expand_leaves_out_tasks_without_the_split(registry, toy_corpus):
 
 
 def test_registering_again_replaces(registry, tmp_path, toy_corpus):
-  registry.register_corpus(toy_corpus, prefix='t5')
+  corpus_tasks.register_corpus(toy_corpus, prefix='t5')
   corpus_writer.write_monolingual(tmp_path, 'en', [['one']])
-  names = registry.register_corpus(Corpus(tmp_path), prefix='t5')
+  names = corpus_tasks.register_corpus(Corpus(tmp_path), prefix='t5')
   assert names == ('t5.mono.en', 't5.mono')
   assert registry.num_examples('t5.mono.en') == 1
   assert list(registry.expand('t5.mono')) == ['t5.mono.en']
@@ -81,14 +82,14 @@ def test_a_corpus_with_test_text_only_has_its_mixture(registry, tmp_path):
   corpus_writer.write_parallel(
     tmp_path, ('de', 'en'), [('a', 'b')], split='test'
   )
-  registry.register_corpus(Corpus(tmp_path), prefix='t6')
+  corpus_tasks.register_corpus(Corpus(tmp_path), prefix='t6')
   assert registry.expand('t6.parallel', split='test') == {
     't6.parallel.de_en': 1.0
   }
 
 
 def test_unknown_names_suggest_the_nearest(registry, toy_corpus):
-  registry.register_corpus(toy_corpus, prefix='t7')
+  corpus_tasks.register_corpus(toy_corpus, prefix='t7')
   for ask in (registry.expand, registry.task_languages):
     with pytest.raises(errors.CorpusError) as caught:
       ask('t7.mono.dee')
@@ -122,14 +123,14 @@ def test_unknown_sizes_give_no_rate(registry):
 
 
 def test_missing_splits_are_named(registry, toy_corpus):
-  registry.register_corpus(toy_corpus, prefix='t11')
+  corpus_tasks.register_corpus(toy_corpus, prefix='t11')
   with pytest.raises(errors.CorpusError) as caught:
     registry.num_examples('t11.mono.de', 'test')
   assert 'Got: test. Expected: train, validation' in str(caught.value)
 
 
 def test_fingerprints(registry, toy_corpus):
-  registry.register_corpus(toy_corpus, prefix='t12')
+  corpus_tasks.register_corpus(toy_corpus, prefix='t12')
   assert registry.fingerprint('t12.mono.de') == (
     toy_corpus.group_fingerprint('de')
   )
@@ -147,9 +148,9 @@ def test_task_modules_are_imported_from_the_working_directory(
   (tmp_path / 'my_broken_tasks.py').write_text('import no_such_library\n')
   monkeypatch.chdir(tmp_path)
   monkeypatch.syspath_prepend(str(tmp_path))
-  registry.import_task_modules(['my_toy_tasks'])
+  registration.import_task_modules(['my_toy_tasks'])
   assert registry.known_languages('t13') == ('fi',)
   with pytest.raises(ModuleNotFoundError, match='no_such_library'):
-    registry.import_task_modules(['my_broken_tasks'])
+    registration.import_task_modules(['my_broken_tasks'])
   with pytest.raises(errors.ConfigError, match='Got: my_missing_tasks'):
-    registry.import_task_modules(['my_missing_tasks'])
+    registration.import_task_modules(['my_missing_tasks'])

@@ -5,8 +5,9 @@ import seqio
 import tensorflow as tf
 
 from xlflax import errors
+from xlflax.data import task_summary
+from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.data.seqio_tasks import reader as task_reader
-from xlflax.data.seqio_tasks import summary as task_summary
 from xlflax.data.seqio_tasks.vocabulary import (
   DeferredVocabulary,
   SeqioVocabulary,
@@ -126,7 +127,7 @@ def test_languages_come_from_the_feature_or_are_told(union):
 def test_corpus_tasks_and_mixtures_know_their_languages(
   registry, toy_corpus, toy_sentences, union
 ):
-  registry.register_corpus(toy_corpus, prefix='u1')
+  corpus_tasks.register_corpus(toy_corpus, prefix='u1')
   example = next(task_reader.read('u1.parallel.de_en', union))
   for side, code in (('inputs', 'de'), ('targets', 'en')):
     assert example[side].tolist() == union.encode(

@@ -25,14 +25,12 @@ import urllib.parse
 import numpy as np
 
 from xlflax import errors, paths
+from xlflax.data import examples
 
 FORMAT = 1
 CACHE_FILE = 'cache.json'
 META_FILE = 'meta.json'
 STARTS_FILE = 'starts_document.npy'
-
-# The sides of an example by the number of languages, in order.
-SIDES = {1: ('targets',), 2: ('inputs', 'targets')}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +89,7 @@ class TaskMeta:
   @property
   def sides(self) -> tuple[str, ...]:
     """The features that hold the sides."""
-    return SIDES[len(self.languages)]
+    return examples.SIDES[len(self.languages)]
 
   def to_json(self) -> dict:
     out = {

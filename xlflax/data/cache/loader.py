@@ -13,15 +13,16 @@ import numpy as np
 
 from xlflax.data import batch as batch_lib
 from xlflax.data import loader as loader_lib
+from xlflax.data import opening
 from xlflax.data import stream as stream_lib
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.rows import index as row_index
 from xlflax.data.rows import layouts as rows_lib
-from xlflax.data.sampling import hashing, permutation, row_plan
+from xlflax.data.sampling import hashing, permutation, row_schedule
 
 
 class CachedLoader:
-  """See `loader.Loader` and `loader.open_loader`."""
+  """See `loader.Loader` and `opening.open_loader`."""
 
   def __init__(
     self,
@@ -40,7 +41,7 @@ class CachedLoader:
       cache.check_corpus(corpus, stream.mixture, stream.split)
     self.stream = stream
     self._vocabulary_spec = vocabulary.spec
-    self._plan = row_plan.RowPlan(
+    self._schedule = row_schedule.RowSchedule(
       stream,
       seed=seed,
       rates=rates,
@@ -49,9 +50,9 @@ class CachedLoader:
         for name, task in tasks.items()
       },
     )
-    self._metas = [tasks[name].meta for name in self._plan.tasks]
+    self._metas = [tasks[name].meta for name in self._schedule.tasks]
     self._indices = [
-      _make_index(tasks[name], stream) for name in self._plan.tasks
+      _make_index(tasks[name], stream) for name in self._schedule.tasks
     ]
     self._num_rows = np.array(
       [_at_most(i.num_rows, stream) for i in self._indices], np.int64
@@ -64,24 +65,24 @@ class CachedLoader:
   @property
   def spec(self):
     """Shapes and types of the global batch, by key."""
-    return loader_lib.batch_spec(self.stream)
+    return self.stream.batch_spec(self._vocabulary_spec)
 
   def rows(self, step: int, start: int, stop: int) -> batch_lib.Batch:
     """See `loader.Loader.rows`."""
     loader_lib.check_range(self.stream, step, start, stop)
-    tasks, uses = self._plan.slots(step)
+    tasks, uses = self._schedule.slots(step)
     tasks, uses = tasks[start:stop], uses[start:stop]
     sizes = self._num_rows[tasks]
     epoch, index = np.divmod(uses, sizes)
     if self.stream.shuffle:
-      keys = hashing.draw(self._plan.order_keys[tasks], epoch)
+      keys = hashing.draw(self._schedule.order_keys[tasks], epoch)
       index = permutation.permute(index, sizes, keys)
     made = [
       rows_lib.Row(units, self._languages[task], swaps)
       for units, task, swaps in zip(
         self._units(tasks, index),
         tasks.tolist(),
-        self._plan.swaps(tasks, uses),
+        self._schedule.swaps(tasks, uses),
         strict=True,
       )
     ]
@@ -104,7 +105,7 @@ class CachedLoader:
         self._metas,
         self._indices,
         self._num_rows,
-        self._plan.rates(),
+        self._schedule.rates(),
         strict=True,
       )
     ]

@@ -11,7 +11,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import fcntl
-import importlib
 import multiprocessing
 import os
 import pathlib
@@ -26,8 +25,6 @@ from xlflax.data.seqio_tasks import host_tensorflow
 host_tensorflow.load()
 
 from xlflax.data.cache import jobs as cache_jobs  # noqa: E402
-from xlflax.data.corpus import directory as corpus_lib  # noqa: E402
-from xlflax.data.seqio_tasks import registry as task_registry  # noqa: E402
 
 SHARD_SIZE = 32768
 
@@ -42,31 +39,6 @@ class Progress:
   done: int
   total: int
   message: str
-
-
-def register_tasks(
-  corpus: str | None,
-  task_modules: Sequence[str],
-  tfds_data_dir: str | None = None,
-) -> None:
-  """Registers the tasks of a corpus directory and of modules.
-
-  `functools.partial(register_tasks, corpus, modules)` is a `Register`.
-
-  Args:
-    corpus: directory; None registers none.
-    task_modules: see `task_registry.import_task_modules`; they may build on
-      the tasks of the corpus.
-    tfds_data_dir: prepared TensorFlow datasets.
-  """
-  if corpus:
-    task_registry.register_corpus(corpus_lib.Corpus(corpus))
-  if tfds_data_dir:
-    importlib.import_module('seqio').set_tfds_data_dir_override(tfds_data_dir)
-  task_registry.import_public_tasks()
-  if corpus:
-    task_registry.register_corpus(corpus_lib.Corpus(corpus))
-  task_registry.import_task_modules(task_modules)
 
 
 def write_cache(

@@ -25,7 +25,7 @@ from xlflax.data import loader as loader_lib
 from xlflax.data.labelled import row_table
 from xlflax.data.labelled import rows as rows_lib
 from xlflax.data.labelled import stream as stream_lib
-from xlflax.data.sampling import hashing, permutation, row_plan
+from xlflax.data.sampling import hashing, permutation, row_schedule
 
 _BLOCK = 1024
 FOLDER = 'labelled'
@@ -68,7 +68,7 @@ class LabelledLoader:
     of_groups: Any = dataclasses.replace(
       stream, batch_size=stream.batch_size // group, group_size=1
     )
-    self._plan = row_plan.RowPlan(
+    self._schedule = row_schedule.RowSchedule(
       of_groups,
       seed=seed,
       sizes=sizes,
@@ -83,7 +83,7 @@ class LabelledLoader:
   @property
   def num_rows(self) -> int:
     """Rows of all parts together: those of an epoch."""
-    return int(self._plan.sizes.sum()) * self.stream.group_size
+    return int(self._schedule.sizes.sum()) * self.stream.group_size
 
   def rows(self, step: int, start: int, stop: int) -> batch_lib.Batch:
     """See `loader.Loader.rows`."""
@@ -91,15 +91,15 @@ class LabelledLoader:
     group = self.stream.group_size
     parts, uses = (
       np.repeat(of_groups, group)[start:stop]
-      for of_groups in self._plan.slots(step)
+      for of_groups in self._schedule.slots(step)
     )
-    sizes = self._plan.sizes[parts]
+    sizes = self._schedule.sizes[parts]
     epoch, index = np.divmod(uses, sizes)
     if self.stream.shuffle:
-      keys = hashing.draw(self._plan.order_keys[parts], epoch)
+      keys = hashing.draw(self._schedule.order_keys[parts], epoch)
       index = permutation.permute(index, sizes, keys)
     index = index * group + np.arange(start, stop) % group
-    names = self._plan.tasks
+    names = self._schedule.tasks
     return rows_lib.stack(
       [
         self._tables[names[part]].row(place)
@@ -122,7 +122,7 @@ class LabelledLoader:
         tokens=table.num_tokens(batch_lib.TOKEN_IDS),
       )
       for (part, table), rate in zip(
-        sorted(self._tables.items()), self._plan.rates(), strict=True
+        sorted(self._tables.items()), self._schedule.rates(), strict=True
       )
     ]
 

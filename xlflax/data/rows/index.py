@@ -13,7 +13,6 @@ import numpy as np
 from xlflax.data import stream as stream_lib
 from xlflax.data.rows import layouts as rows
 from xlflax.data.rows import lengths as row_lengths
-from xlflax.data.rows import packing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +67,29 @@ def make(
   if stream.packing is stream_lib.Packing.NEXT_FIT:
     return _Packed(sides, stream)
   return _Examples(sides, stream)
+
+
+def next_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
+  """Where rows begin when examples fill them in order.
+
+  An example that does not fit in the open row closes it:
+  `next_fit([3, 2, 4, 1], 5)` is `[0, 2, 4]`: rows (3, 2) and (4, 1).
+
+  Args:
+    lengths: tokens of each example, at most `capacity`, int [examples].
+    capacity: tokens in a row.
+
+  Returns:
+    int64 [rows + 1]: row r holds examples bounds[r] .. bounds[r + 1] - 1.
+  """
+  ends = np.concatenate([[0], np.cumsum(lengths)])
+  # after[i]: the first example that no longer fits in a row begun by i.
+  after = (np.searchsorted(ends, ends[:-1] + capacity, 'right') - 1).tolist()
+  bounds, example = [0], 0
+  while example < len(after):
+    example = after[example]
+    bounds.append(example)
+  return np.asarray(bounds, np.int64)
 
 
 class _Blocks(RowIndex):
@@ -135,7 +157,7 @@ class _Packed(_Examples):
   """Row r: consecutive kept examples that fit together."""
 
   def _prepare(self, lengths):
-    self._bounds = packing.next_fit(
+    self._bounds = next_fit(
       row_lengths.in_row(lengths, self._stream), self._stream.length
     )
     self.num_rows = self._bounds.size - 1

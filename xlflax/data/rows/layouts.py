@@ -81,21 +81,6 @@ def build_batch(
   return _fill(pieces, len(rows), stream, spec)
 
 
-def keys(stream: stream_lib.Stream) -> tuple[str, ...]:
-  """The keys of the stream's batches."""
-  names = (
-    batch_lib.TOKEN_IDS,
-    batch_lib.SEGMENT_IDS,
-    batch_lib.POSITIONS,
-    batch_lib.LANGUAGE_IDS,
-  )
-  if stream.layout is stream_lib.Layout.PAIRS:
-    return names + (batch_lib.SIDE_IDS,)
-  if stream.layout in (stream_lib.Layout.SIDES, stream_lib.Layout.ADJACENT):
-    return names + tuple(batch_lib.PAIRED + name for name in names)
-  return names
-
-
 def _one_side(rows, place: int, spec) -> _Pieces:
   """`bos text eos` for what stands at `place` (0 or 1) after swapping."""
   texts: list[np.ndarray] = []

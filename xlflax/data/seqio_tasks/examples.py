@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from xlflax import errors
 from xlflax.data import examples as examples_lib
-from xlflax.data.cache import format as cache_format
 from xlflax.data.seqio_tasks import reader as task_reader
 from xlflax.data.seqio_tasks import registry as task_registry
 
@@ -39,7 +38,7 @@ def read(
       (file:line), or examples that lack a side.
     VocabularyError: the task was registered with another vocabulary.
   """
-  names = cache_format.SIDES[len(task_registry.task_languages(task))]
+  names = examples_lib.SIDES[len(task_registry.task_languages(task))]
   for block in task_reader.read_blocks(
     task,
     vocabulary,

@@ -27,10 +27,11 @@ from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.data import examples as examples_lib
 from xlflax.data import loader as loader_lib
+from xlflax.data import opening
 from xlflax.data import stream as stream_lib
 from xlflax.data.rows import iterator as row_iterator
 from xlflax.data.rows import layouts as rows_lib
-from xlflax.data.sampling import hashing, row_plan
+from xlflax.data.sampling import hashing, row_schedule
 from xlflax.data.seqio_tasks import host_tensorflow
 
 host_tensorflow.load()
@@ -43,28 +44,23 @@ _DRAWS = 1024
 
 
 class LiveLoader:
-  """See `loader.Loader` and `loader.open_loader`."""
+  """See `loader.Loader` and `opening.open_loader`."""
 
   _readers: 'list[_TaskRows]'
   _held: list[rows_lib.Row]
 
-  def __init__(
-    self, stream: stream_lib.Stream, *, vocabulary, seed: int, corpus=None
-  ):
-    task_registry.import_public_tasks()
-    if corpus is not None:
-      task_registry.register_corpus(corpus)
+  def __init__(self, stream: stream_lib.Stream, *, vocabulary, seed: int):
     self.stream = stream
     self._vocabulary = vocabulary
     rates = task_registry.expand(stream.mixture, split=stream.split)
-    self._plan = row_plan.RowPlan(
+    self._schedule = row_schedule.RowSchedule(
       stream,
       seed=seed,
       rates=rates,
       sizes={task: _size(task, stream) for task in rates},
     )
     self._languages = []
-    for task in self._plan.tasks:
+    for task in self._schedule.tasks:
       languages = task_registry.task_languages(task)
       loader_lib.check_sides(stream, task, languages)
       self._languages.append(languages)
@@ -77,7 +73,7 @@ class LiveLoader:
   @property
   def spec(self):
     """Shapes and types of the global batch, by key."""
-    return loader_lib.batch_spec(self.stream)
+    return self.stream.batch_spec(self._vocabulary.spec)
 
   def rows(self, step: int, start: int, stop: int) -> batch_lib.Batch:
     """See `loader.Loader.rows`; a step before the last one starts anew."""
@@ -110,10 +106,10 @@ class LiveLoader:
         tokens=None,
       )
       for task, languages, size, rate, reader in zip(
-        self._plan.tasks,
+        self._schedule.tasks,
         self._languages,
-        self._plan.sizes,
-        self._plan.rates(),
+        self._schedule.sizes,
+        self._schedule.rates(),
         self._readers,
         strict=True,
       )
@@ -128,14 +124,16 @@ class LiveLoader:
     self._held = []
     self._readers = [
       _TaskRows(task, self.stream, self._vocabulary, int(key))
-      for task, key in zip(self._plan.tasks, self._plan.order_keys, strict=True)
+      for task, key in zip(
+        self._schedule.tasks, self._schedule.order_keys, strict=True
+      )
     ]
 
   def _replay(self, step: int):
     """Passes over the steps before `step`."""
     first, last_line = self._next, time.monotonic()
     while self._next < step:
-      for task in self._plan.slots(self._next)[0].tolist():
+      for task in self._schedule.slots(self._next)[0].tolist():
         next(self._readers[task])
       self._next += 1
       if time.monotonic() - last_line > _SECONDS_BETWEEN_LINES:
@@ -150,12 +148,12 @@ class LiveLoader:
 
   def _take(self, step: int) -> list[rows_lib.Row]:
     """All rows of the step that the readers stand before."""
-    tasks, uses = self._plan.slots(step)
+    tasks, uses = self._schedule.slots(step)
     self._next = step + 1
     return [
       rows_lib.Row(next(self._readers[task]), self._language_ids[task], swaps)
       for task, swaps in zip(
-        tasks.tolist(), self._plan.swaps(tasks, uses), strict=True
+        tasks.tolist(), self._schedule.swaps(tasks, uses), strict=True
       )
     ]
 

@@ -7,21 +7,19 @@ Conventions of the examples that a task yields:
   the two in the order of `task_languages`
 
 without any special symbol: streams add those. Tasks are registered with a
-deferred vocabulary unless they are given one; `xlflax.data.seqio_tasks.reader` fills
-in the run's.
+deferred vocabulary unless they are given one;
+`xlflax.data.seqio_tasks.reader` fills in the run's.
 """
 
 import difflib
 import functools
-import importlib
 import os
-import sys
 from collections.abc import Callable, Sequence
 
 import seqio
 
 from xlflax import errors
-from xlflax.data.corpus.directory import TRAIN, Corpus
+from xlflax.data.corpus.directory import TRAIN
 from xlflax.data.dictionaries.code_switching import CodeSwitching
 from xlflax.data.dictionaries.dictionary import Dictionary
 from xlflax.data.seqio_tasks import code_switched_text, corpus_source
@@ -32,17 +30,7 @@ from xlflax.data.seqio_tasks.vocabulary import (
 )
 from xlflax.data.vocabularies.vocabulary import Vocabulary
 
-PUBLIC_TASK_MODULES = (
-  'wiki40b',
-  'mc4',
-  'opus',
-  'paracrawl',
-  'wmt',
-  'ecs',
-  'labelled_tfds',
-)
 _languages: dict[str, tuple[str, ...]] = {}
-_corpus_names: dict[str, list[str]] = {}
 
 
 def add_monolingual_task(
@@ -167,61 +155,11 @@ def add_mixture(
   return seqio.MixtureRegistry.add(name, [(task, rate) for task in tasks])
 
 
-def register_corpus(
-  corpus: Corpus,
-  *,
-  prefix: str = 'corpus',
-  alpha: float = 0.7,
-  code_switching: CodeSwitching = CodeSwitching(),  # noqa: B008
-) -> tuple[str, ...]:
-  """Registers a corpus directory's tasks and mixtures.
-
-  `corpus.mono.<language>`, `corpus.parallel.<l1>_<l2>`,
-  `corpus.code_switched.<language>` for languages that a dictionary is of, and
-  over them the mixtures `corpus.mono`, `corpus.parallel` and
-  `corpus.code_switched` with rates N_i^α (those with training text; all, where
-  none has any). Registering again under the same prefix replaces what was
-  there.
-
-  Args:
-    corpus: the directory.
-    prefix: of the names.
-    alpha: exponent of the rates.
-    code_switching: how the code-switched tasks are switched.
-
-  Returns:
-    The names, mixtures last.
-
-  Raises:
-    CorpusError: another task has one of the names.
-  """
-  for name in _corpus_names.pop(prefix, ()):
-    seqio.TaskRegistry.remove(name)
-    seqio.MixtureRegistry.remove(name)
-    _languages.pop(name, None)
-  groups = {
-    f'{prefix}.mono': [
-      _register_monolingual(corpus, language, prefix)
-      for language in corpus.languages
-      if corpus.splits(language)
-    ],
-    f'{prefix}.parallel': [
-      _register_parallel(corpus, pair, prefix) for pair in corpus.pairs
-    ],
-    f'{prefix}.code_switched': _register_code_switched(
-      corpus, prefix, code_switching
-    ),
-  }
-  names = _corpus_names.setdefault(prefix, [])
-  names += [task for tasks in groups.values() for task in tasks]
-  for mixture, tasks in groups.items():
-    with_text = [
-      task for task in tasks if TRAIN in seqio.TaskRegistry.get(task).splits
-    ]
-    if tasks:
-      add_mixture(mixture, with_text or tasks, alpha=alpha)
-      names.append(mixture)
-  return tuple(names)
+def remove(name: str) -> None:
+  """Removes a task or mixture, if there is one of this name."""
+  seqio.TaskRegistry.remove(name)
+  seqio.MixtureRegistry.remove(name)
+  _languages.pop(name, None)
 
 
 def set_task_languages(name: str, languages: Sequence[str]) -> None:
@@ -335,37 +273,6 @@ def fingerprint(name: str, split: str = TRAIN) -> tuple | None:
   return source.fingerprint(split)
 
 
-def import_public_tasks() -> None:
-  """Registers the tasks over public corpora: the modules of xlflax.tasks."""
-  for module in PUBLIC_TASK_MODULES:
-    importlib.import_module(f'xlflax.tasks.{module}')
-
-
-def import_task_modules(modules: Sequence[str]) -> None:
-  """Imports modules that register tasks (`--task_module`).
-
-  The working directory is searched too.
-
-  Raises:
-    ConfigError: a module isn't found.
-  """
-  if '' not in sys.path and os.getcwd() not in sys.path:
-    sys.path.insert(0, os.getcwd())
-  for module in modules:
-    try:
-      importlib.import_module(module)
-    except ModuleNotFoundError as error:
-      if error.name is None or not module.startswith(error.name):
-        raise  # The module is there; something that it imports is not.
-      raise errors.ConfigError(
-        'A task module is not found',
-        got=module,
-        where='--task_module',
-        expected='an importable module name, such as '
-        'my_tasks for ./my_tasks.py',
-      ) from error
-
-
 def name_monolingual(dataset):
   """`text` becomes `targets`; only that and `starts_document` are kept."""
   return preprocessors_lib.rename(
@@ -410,46 +317,6 @@ def _add_task(name, source, languages, features, steps, vocabulary, options):
   )
   _languages[name] = languages
   return task
-
-
-def _register_monolingual(corpus: Corpus, language: str, prefix: str) -> str:
-  name = f'{prefix}.mono.{language}'
-  add_monolingual_task(
-    name, corpus_source.monolingual_source(corpus, language), language=language
-  )
-  return name
-
-
-def _register_parallel(
-  corpus: Corpus, pair: tuple[str, str], prefix: str
-) -> str:
-  name = f'{prefix}.parallel.{"_".join(pair)}'
-  add_parallel_task(
-    name, corpus_source.parallel_source(corpus, pair), languages=pair
-  )
-  return name
-
-
-def _register_code_switched(
-  corpus: Corpus, prefix: str, settings: CodeSwitching
-) -> list[str]:
-  names = []
-  for language in sorted(
-    settings.sources(file.languages for file in corpus.dictionaries)
-  ):
-    paths = [
-      file.path for file in corpus.dictionaries if language in file.languages
-    ]
-    if corpus.splits(language):
-      names.append(f'{prefix}.code_switched.{language}')
-      add_code_switched_task(
-        names[-1],
-        corpus_source.monolingual_source(corpus, language),
-        language=language,
-        dictionaries=paths,
-        settings=settings,
-      )
-  return names
 
 
 def _rate(task: seqio.Task, *, alpha: float) -> float:

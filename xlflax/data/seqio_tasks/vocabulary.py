@@ -7,7 +7,7 @@ import seqio
 import tensorflow as tf
 
 from xlflax import errors
-from xlflax.data.cache import format as cache_format
+from xlflax.data import examples
 from xlflax.data.seqio_tasks import host_tensorflow
 from xlflax.data.vocabularies.vocabulary import Vocabulary
 
@@ -180,7 +180,7 @@ def resolve(
   Raises:
     VocabularyError: the task was registered with another vocabulary.
   """
-  sides = cache_format.SIDES.get(len(languages), ())
+  sides = examples.SIDES.get(len(languages), ())
   known = dict(zip(sides, languages, strict=True)) if sides else {}
   features = {}
   for name, feature in task.output_features.items():

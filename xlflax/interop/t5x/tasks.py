@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from xlflax import enums, errors
 from xlflax.data import stream as stream_lib
-from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.seqio_tasks import registration
 from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.data.seqio_tasks import vocabulary as seqio_vocabulary
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
@@ -65,10 +65,7 @@ def mixture(
     CorpusError: there is no such task, or its languages are not known.
     VocabularyError: a language is not one of the vocabulary's.
   """
-  task_registry.import_public_tasks()
-  task_registry.import_task_modules(task_modules)
-  if corpus is not None:
-    task_registry.register_corpus(corpus_lib.Corpus(corpus))
+  registration.register_tasks(corpus, task_modules)
   rates = task_registry.expand(name)
   chosen = [
     enums.of_value(metric, Metric, where='metrics') for metric in metrics

@@ -1,5 +1,6 @@
 """Dependency trees from CoNLL-U."""
 
+import conllu as library
 import pytest
 
 from xlflax import errors
@@ -56,8 +57,13 @@ def test_parts_of_speech_need_no_tree(write):
   assert conllu.read_tags(untagged, 'ru').examples[0].tags is None
 
 
+def test_two_spaces_do_not_part_columns(write):
+  text = _line(1, 'a  b').replace('\t_\n', '\tGloss=c  d\n')
+  (example,) = conllu.read_trees(write('a.conllu', text), 'xx').examples
+  assert (example.words, example.tags) == (('a b',), ('NOUN',))
+
+
 def test_agrees_with_the_conllu_library(write):
-  library = pytest.importorskip('conllu')
   examples = conllu.read_trees(write('a.conllu', _TWO), 'fr').examples
   for example, tokens in zip(examples, library.parse(_TWO), strict=True):
     tokens = tokens.filter(id=lambda number: isinstance(number, int))
@@ -74,20 +80,23 @@ def test_agrees_with_the_conllu_library(write):
     (_line(1, 'a').replace('root', ' '), r'Got: column 8 is empty.*:1'),
     (
       _line(1, 'a') + _line(3, 'b', head=1),
-      "Got: the word number '3'. Expected: 2: .*Where: .*:2",
+      'Got: the word number 3. Expected: 2: .*Where: .*:2',
     ),
     (
       _line('2-3', 'ab') + _line(1, 'a'),
-      "the multiword token '2-3'. Expected: 1-….*:1",
+      'the multiword token 2-3. Expected: 1-….*:1',
     ),
-    (_line('2.1', 'ab'), "Got: the empty node '2.1'. Expected: 0.1 .*:1"),
+    (
+      _line('2.1', 'ab'),
+      'Got: the empty node 2.1. Expected: it after word 2.*:1',
+    ),
     (
       _line(1, 'a', head=4) + _line(2, 'b'),
-      "Got: the head '4' of word 1. "
+      'Got: the head 4 of word 1. '
       'Expected: 0 for the root, or another word of the 2. Where: .*:1',
     ),
-    (_line(1, 'a', head=1), "the head '1' of word 1.*:1"),
-    (_line(1, 'a', head='_') + _line(2, 'b'), "the head '_' of word 1.*:1"),
+    (_line(1, 'a', head=1), 'the head 1 of word 1.*:1'),
+    (_line(1, 'a', head='_') + _line(2, 'b'), 'the head _ of word 1.*:1'),
     (
       _line(1, 'a') + _line(2, 'b'),
       'Got: 2 roots in a sentence. Expected: one word with head 0. Where: .*:2',
@@ -97,6 +106,9 @@ def test_agrees_with_the_conllu_library(write):
       _line(1, 'a') + _line(2, 'b', head=3) + _line(3, 'c', head=2),
       'Got: the heads form a cycle: 2 → 3 → 2. Expected: a tree. Where: .*:2',
     ),
+    ('x' + _line('', 'a'), "'x' is not a valid ID.*:1"),
+    (_line(1, 'a', head='b'), "'b' is not a valid value.*:1"),
+    (_line('2-1', 'ab'), "'2-1' is not a valid ID.*:1"),
     ('# nothing\n', 'holds no labelled examples'),
   ],
 )

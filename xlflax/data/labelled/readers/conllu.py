@@ -1,9 +1,12 @@
 """Dependency trees and parts of speech from CoNLL-U files.
 
 The words are the syntactic ones, as in the CoNLL 2018 shared task on gold
-segmentation: multiword tokens (`1-2`) and empty nodes (`3.1`) are passed over.
+segmentation: multiword tokens (`1-2`) and empty nodes (`3.1`) are skipped.
+The `conllu` package parses the lines; this module checks what the package
+lets pass (columns, numbering, trees) and says where a file is wrong.
 
-Zeman et al. 2018, "CoNLL 2018 Shared Task"; universaldependencies.org/format.
+Sources: Zeman et al. 2018, "CoNLL 2018 Shared Task";
+universaldependencies.org/format.
 """
 
 import enum
@@ -12,12 +15,19 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import conllu
+from conllu import parser
+
 from xlflax import enums
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.readers import files
 
 _COLUMNS = 10
 _KIND = 'CoNLL-U'
+# Columns that are read as they stand cost less, and cannot be malformed.
+_PARSERS = dict.fromkeys(
+  parser.DEFAULT_FIELDS, lambda columns, index: columns[index]
+) | {name: parser.DEFAULT_FIELD_PARSERS[name] for name in ('id', 'head')}
 
 
 class Subtypes(enum.Enum):
@@ -31,7 +41,7 @@ class _Word(NamedTuple):
   number: int  # of its line
   form: str
   tag: str
-  head: str
+  head: int | None  # None: the file does not say
   relation: str
 
 
@@ -113,42 +123,67 @@ def read_tags(path: str | os.PathLike, language: str) -> files.Reading:
 
 
 def _sentences(path) -> Iterator[_Sentence]:
+  lines: list[tuple[int, str]] = []
+  for number, line in files.read_lines(path):
+    if line.strip():
+      lines.append((number, line))
+    elif lines:
+      yield from _sentence(lines, path)
+      lines = []
+  if lines:
+    yield from _sentence(lines, path)
+
+
+def _sentence(lines: Sequence[tuple[int, str]], path) -> Iterator[_Sentence]:
+  """The sentence of some numbered lines; none if all are comments."""
   name: str | None = None
   words: list[_Word] = []
-  number = last = covered = 0
-  for number, line in files.read_lines(path):
-    if not line.strip():
-      if words:
-        yield _Sentence(last, name, words)
-      name, words, covered = None, [], 0
-    elif line.startswith('#'):
-      match = re.fullmatch(r'#\s*sent_id\s*=\s*(.*\S)\s*', line)
-      name = match[1] if match else name
-    else:
-      last = number
-      fields = _fields(line, path, number)
-      if '-' in fields[0]:
-        covered = _check_range(fields[0], len(words), covered, path, number)
-      elif '.' in fields[0]:
-        _check_empty_node(fields[0], len(words), path, number)
-      else:
-        words.append(_word(fields, len(words), path, number))
+  covered = 0
+  for number, line in lines:
+    if line.startswith('#'):
+      name = dict(parser.parse_comment_line(line)).get('sent_id', name)
+      continue
+    token = _token(line, path, number)
+    match token['id']:
+      case (first, '-', last):
+        _check_range(first, last, len(words), covered, path, number)
+        covered = last
+      case (before, '.', _):
+        _check_empty_node(token['id'], before == len(words), path, number)
+      case place:
+        _check_place(place, len(words) + 1, path, number)
+        words.append(
+          _Word(
+            number, token['form'], token['upos'], token['head'], token['deprel']
+          )
+        )
   if words:
-    yield _Sentence(last, name, words)
+    yield _Sentence(lines[-1][0], name, words)
 
 
-def _fields(line: str, path, number: int) -> list[str]:
-  fields = line.split('\t')
-  if len(fields) != _COLUMNS:
+def _token(line: str, path, number: int) -> conllu.Token:
+  _check_columns(line, path, number)
+  try:
+    # To the package, two spaces within a column part columns, as a tab does.
+    return parser.parse_line(
+      re.sub(' {2,}', ' ', line), parser.DEFAULT_FIELDS, _PARSERS
+    )
+  except conllu.exceptions.ParseException as error:
+    raise files.malformed(_KIND, path, number, str(error)) from error
+
+
+def _check_columns(line: str, path, number: int) -> None:
+  columns = line.split('\t')
+  if len(columns) != _COLUMNS:
     raise files.malformed(
       _KIND,
       path,
       number,
-      f'{len(fields)} columns: {files.shorten(line)}',
+      f'{len(columns)} columns: {files.shorten(line)}',
       expected=f'{_COLUMNS} columns separated by tabs, a comment after #, '
       'or an empty line between sentences',
     )
-  empty = [i for i, field in enumerate(fields, start=1) if not field.strip()]
+  empty = [i for i, text in enumerate(columns, start=1) if not text.strip()]
   if empty:
     raise files.malformed(
       _KIND,
@@ -157,80 +192,64 @@ def _fields(line: str, path, number: int) -> list[str]:
       f'column {empty[0]} is empty',
       expected='text, or _ for what is not told',
     )
-  return fields
 
 
-def _word(fields: list[str], before: int, path, number: int) -> _Word:
-  if fields[0] != str(before + 1):
+def _check_place(place: int | None, expected: int, path, number: int) -> None:
+  if place != expected:
     raise files.malformed(
       _KIND,
       path,
       number,
-      f'the word number {fields[0]!r}',
-      expected=f'{before + 1}: words are numbered from 1 in each sentence, '
-      'and an empty line parts sentences',
+      f'the word number {place}',
+      expected=f'{expected}: words are numbered from 1 in each sentence, and '
+      'an empty line separates sentences',
     )
-  return _Word(number, fields[1], fields[3], fields[6], fields[7])
 
 
 def _check_range(
-  text: str, before: int, covered: int, path, number: int
-) -> int:
-  """The last word that the multiword token covers."""
-  match = re.fullmatch(r'(\d+)-(\d+)', text)
-  if (
-    not match
-    or int(match[1]) != before + 1
-    or not (covered < int(match[1]) <= int(match[2]))
-  ):
+  first: int, last: int, before: int, covered: int, path, number: int
+) -> None:
+  if first != before + 1 or first <= covered:
     raise files.malformed(
       _KIND,
       path,
       number,
-      f'the multiword token {text!r}',
+      f'the multiword token {first}-{last}',
       expected=f'{before + 1}-… before word {before + 1}, not overlapping '
       'another',
     )
-  return int(match[2])
 
 
-def _check_empty_node(text: str, before: int, path, number: int) -> None:
-  if not re.fullmatch(rf'{before}\.[1-9]\d*', text):
+def _check_empty_node(node, follows: bool, path, number: int) -> None:
+  if not follows:
     raise files.malformed(
       _KIND,
       path,
       number,
-      f'the empty node {text!r}',
-      expected=f'{before}.1 and so on after word {before}',
+      f'the empty node {node[0]}.{node[2]}',
+      expected=f'it after word {node[0]}',
     )
 
 
 def _heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
+  """The head of each word; None where the file gives no tree.
+
+  Raises:
+    CorpusError: the heads are no tree with one root.
+  """
   words = sentence.words
-  if all(word.head == '_' for word in words):
+  if all(word.head is None for word in words):
     return None
-  heads = []
-  for place, word in enumerate(words, start=1):
-    if (
-      not re.fullmatch(r'\d+', word.head)
-      or not (0 <= int(word.head) <= len(words))
-      or int(word.head) == place
-    ):
-      raise files.malformed(
-        _KIND,
-        path,
-        word.number,
-        f'the head {word.head!r} of word {place}',
-        expected=f'0 for the root, or another word of the {len(words)}',
-      )
-    heads.append(int(word.head))
-  roots = [place for place, head in enumerate(heads, start=1) if head == 0]
-  if len(roots) != 1:
+  heads = [
+    _head(word, place, len(words), path)
+    for place, word in enumerate(words, start=1)
+  ]
+  if heads.count(0) != 1:
     raise files.malformed(
       _KIND,
       path,
       sentence.number,
-      f'{len(roots)} roots in a sentence',
+      f'{heads.count(0)} roots in a sentence',
       expected='one word with head 0',
     )
   cycle = _cycle(heads)
@@ -243,6 +262,18 @@ def _heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
       expected='a tree',
     )
   return tuple(heads)
+
+
+def _head(word: _Word, place: int, size: int, path) -> int:
+  if word.head is None or not 0 <= word.head <= size or word.head == place:
+    raise files.malformed(
+      _KIND,
+      path,
+      word.number,
+      f'the head {"_" if word.head is None else word.head} of word {place}',
+      expected=f'0 for the root, or another word of the {size}',
+    )
+  return word.head
 
 
 def _cycle(heads: Sequence[int]) -> list[int]:

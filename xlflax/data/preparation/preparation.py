@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from xlflax import errors, paths
 from xlflax.data.corpus import files as corpus_files
-from xlflax.data.corpus import line_processing
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import TRAIN, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
-from xlflax.data.corpus.line_processing import Chunk, Counts, Lines
-from xlflax.data.corpus.preparation_record import Prepared, Record
-from xlflax.data.corpus.text_processing import TextProcessing
 from xlflax.data.dictionaries.code_switching import CodeSwitching
 from xlflax.data.dictionaries.dictionary import Dictionary
+from xlflax.data.preparation import line_processing
+from xlflax.data.preparation.line_processing import Chunk, Counts, Lines
+from xlflax.data.preparation.record import Prepared, Record
+from xlflax.data.preparation.text_processing import TextProcessing
 
 _CHUNK = 1024
 

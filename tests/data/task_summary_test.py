@@ -1,10 +1,11 @@
 """Tables and step-by-step examples of tasks."""
 
-from xlflax.data.seqio_tasks import summary as task_summary
+from xlflax.data import task_summary
+from xlflax.data.seqio_tasks import corpus_tasks
 
 
 def test_registered_lists_tasks_and_mixtures(registry, toy_corpus):
-  registry.register_corpus(toy_corpus, prefix='s1')
+  corpus_tasks.register_corpus(toy_corpus, prefix='s1')
   rows = {row['name']: row for row in task_summary.registered()}
   assert rows['s1.mono.ru'] == {
     'name': 's1.mono.ru',
@@ -21,7 +22,7 @@ def test_registered_lists_tasks_and_mixtures(registry, toy_corpus):
 
 
 def test_mixture_rates(registry, toy_corpus):
-  registry.register_corpus(toy_corpus, prefix='s2', alpha=1.0)
+  corpus_tasks.register_corpus(toy_corpus, prefix='s2', alpha=1.0)
   rows = task_summary.mixture_rates('s2.mono')
   assert [(row['examples'], row['rate'], row['share']) for row in rows] == [
     (60, '60', '16.7%'),
@@ -33,7 +34,7 @@ def test_mixture_rates(registry, toy_corpus):
 def test_steps_show_ids_pieces_and_text(
   registry, toy_corpus, toy_sentences, toy_vocabulary
 ):
-  registry.register_corpus(toy_corpus, prefix='s3')
+  corpus_tasks.register_corpus(toy_corpus, prefix='s3')
   lines = list(task_summary.steps('s3.mono.en', toy_vocabulary, num_examples=1))
   text = toy_sentences['en'][0]
   ids = toy_vocabulary.encode(text)

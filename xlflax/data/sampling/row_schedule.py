@@ -10,7 +10,7 @@ from xlflax.data.sampling import hashing, schedule
 _EVERY_BIT = 2**64 - 1
 
 
-class RowPlan:
+class RowSchedule:
   """A stream's schedule and keys, from its seed and its tasks' sizes.
 
   Keys depend on names of tasks, not on their number, so that a task's own

@@ -7,9 +7,9 @@ import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from xlflax.data.corpus.text_processing import Processor, TextProcessing
 from xlflax.data.dictionaries.code_switching import CodeSwitching, Switcher
 from xlflax.data.dictionaries.dictionary import Dictionary
+from xlflax.data.preparation.text_processing import Processor, TextProcessing
 
 # The sides of each line: one, or two of a pair; a blank line is ('',).
 Lines = list[tuple[str, ...]]

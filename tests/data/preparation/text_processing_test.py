@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from xlflax import errors
-from xlflax.data.corpus import text_processing
-from xlflax.data.corpus.text_processing import Processor, TextProcessing
+from xlflax.data.preparation import text_processing
+from xlflax.data.preparation.text_processing import Processor, TextProcessing
 
 MOSES = TextProcessing(moses=True)
 

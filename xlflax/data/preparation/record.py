@@ -5,11 +5,11 @@ import itertools
 import json
 import pathlib
 
-from xlflax import errors
-from xlflax.data.cache import format as cache_format
+from xlflax import errors, paths
 from xlflax.data.corpus.files import Fingerprint
 
 RECORD_FILE = '.prepared.json'
+_FORMAT = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +41,9 @@ class Record:
 
   def __init__(self, output: pathlib.Path, settings: dict, *, overwrite: bool):
     self._output, self._path = output, output / RECORD_FILE
-    self._data: dict = {
-      'format': cache_format.FORMAT,
-      'settings': settings,
-      'files': {},
-    }
+    self._data: dict = {'format': _FORMAT, 'settings': settings, 'files': {}}
     if self._path.exists():
-      stored = cache_format.read_json(self._path)
+      stored = _read(self._path)
       if stored['settings'] == settings:
         self._data = stored
       elif overwrite:
@@ -101,4 +97,30 @@ class Record:
     self._save()
 
   def _save(self):
-    cache_format.write_json(self._path, self._data)
+    text = json.dumps(self._data, indent=1, ensure_ascii=False)
+    paths.write_atomically(self._path, text)
+
+
+def _read(path: pathlib.Path) -> dict:
+  """The record in a file.
+
+  Raises:
+    CorpusError: the file is damaged, or of another version's format.
+  """
+  try:
+    stored = json.loads(path.read_text(encoding='utf-8'))
+  except ValueError as error:
+    raise _unreadable(path, error, 'JSON') from error
+  if not isinstance(stored, dict) or stored.get('format') != _FORMAT:
+    raise _unreadable(path, stored, f'an object of format {_FORMAT}')
+  return stored
+
+
+def _unreadable(path: pathlib.Path, got, expected: str) -> errors.CorpusError:
+  return errors.CorpusError(
+    'The record of a prepared corpus cannot be read',
+    got=got,
+    expected=expected,
+    where=path,
+    fix='delete the directory and prepare the corpus again',
+  )

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from xlflax import errors
-from xlflax.data.corpus import preparation as corpus_preparation
-from xlflax.data.corpus import preparation_record
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
-from xlflax.data.corpus.text_processing import TextProcessing
 from xlflax.data.dictionaries.code_switching import CodeSwitching
+from xlflax.data.preparation import preparation
+from xlflax.data.preparation import record as preparation_record
+from xlflax.data.preparation.text_processing import TextProcessing
 
 MOSES = TextProcessing(moses=True)
 NOTHING = TextProcessing()
@@ -46,7 +46,7 @@ def source(tmp_path):
 
 def _prepare(source, output, **options):
   options = {'processing': NOTHING} | options
-  return corpus_preparation.prepare(Corpus(source), output, **options)
+  return preparation.prepare(Corpus(source), output, **options)
 
 
 def test_moses_and_segmentation(source, tmp_path):

@@ -1,0 +1,76 @@
+"""Opens the loader of a stream: cached, live, or of labelled examples."""
+
+import os
+from collections.abc import Sequence
+
+from xlflax import errors
+from xlflax.data import loader as loader_lib
+from xlflax.data import stream as stream_lib
+from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.labelled import stream as labelled_stream
+
+
+def open_loader(
+  stream: loader_lib.AnyStream,
+  *,
+  vocabulary,
+  seed: int,
+  cache_dir=None,
+  corpus=None,
+  task_modules: Sequence[str] = (),
+) -> loader_lib.Loader:
+  """Opens a stream.
+
+  Args:
+    stream: what to read.
+    vocabulary: a `vocabulary.Vocabulary`.
+    seed: the run's seed.
+    cache_dir: the token cache to read; None reads SeqIO live.
+    corpus: a corpus directory or `corpus.Corpus`; a cache of its tasks is
+      refused if its text has changed since, and the live loader registers
+      its tasks.
+    task_modules: modules that register SeqIO tasks; imported to read live.
+
+  Raises:
+    CacheError: the cache is missing, incomplete, or does not fit.
+    ConfigError: the layout does not fit the tasks, or the live loader is
+      asked for where TensorFlow or SeqIO is not installed.
+    CorpusError: no such mixture, or the filters leave nothing of a task.
+  """
+  if isinstance(stream, labelled_stream.LabelledStream):
+    from xlflax.data.labelled import loader as labelled_loader
+
+    return labelled_loader.LabelledLoader(
+      stream, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir
+    )
+  assert isinstance(stream, stream_lib.Stream)
+  if isinstance(corpus, (str, os.PathLike)):
+    corpus = corpus_lib.Corpus(corpus)
+  if cache_dir is None:
+    live_loader, registration = _import_live_modules(stream)
+    registration.register_tasks(corpus, task_modules)
+    return live_loader.LiveLoader(stream, vocabulary=vocabulary, seed=seed)
+  from xlflax.data.cache import loader as cached_loader
+
+  return cached_loader.CachedLoader(
+    stream, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir, corpus=corpus
+  )
+
+
+def _import_live_modules(stream: stream_lib.Stream):
+  """The modules that read SeqIO; a ConfigError where they cannot."""
+  try:
+    from xlflax.data.seqio_tasks import host_tensorflow
+
+    host_tensorflow.load()
+    from xlflax.data.seqio_tasks import live_loader, registration
+  except ModuleNotFoundError as error:
+    if error.name is None or error.name.startswith('xlflax'):
+      raise
+    raise errors.ConfigError(
+      'Reading text live needs TensorFlow and SeqIO',
+      got=f'no module {error.name!r}',
+      where=f'stream {stream.name!r}',
+      fix='Install xlflax[data], or give the directory of a token cache',
+    ) from error
+  return live_loader, registration

@@ -1,0 +1,1 @@
+"""Corpus directory to corpus directory: Moses, segmentation, switching."""
