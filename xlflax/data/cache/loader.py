@@ -13,7 +13,6 @@ import numpy as np
 
 from xlflax.data import batch as batch_lib
 from xlflax.data import loader as loader_lib
-from xlflax.data import opening
 from xlflax.data import stream as stream_lib
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.rows import index as row_index

@@ -27,7 +27,6 @@ from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.data import examples as examples_lib
 from xlflax.data import loader as loader_lib
-from xlflax.data import opening
 from xlflax.data import stream as stream_lib
 from xlflax.data.rows import iterator as row_iterator
 from xlflax.data.rows import layouts as rows_lib

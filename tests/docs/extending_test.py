@@ -1,0 +1,90 @@
+"""Runs every listing of docs/extending.md: its files, then what uses them.
+
+A Python block whose first line is a comment with a path is a file; every
+other Python or Bash block of the section uses the files before it.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_DOCUMENT = _ROOT / 'docs' / 'extending.md'
+_FILE = re.compile(r'# ([\w./-]+\.\w+)\n')
+
+
+class _Block(NamedTuple):
+  language: str
+  text: str
+
+  @property
+  def file(self) -> str | None:
+    found = _FILE.match(self.text)
+    return found[1] if found else None
+
+
+def _sections() -> dict[str, str]:
+  """The text of each second-level section, by its heading."""
+  _, *parts = re.split(r'^## (.+)\n', _DOCUMENT.read_text('utf-8'), flags=re.M)
+  return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _blocks(section: str) -> list[_Block]:
+  return [
+    _Block(*found)
+    for found in re.findall(
+      r'^```(python|bash|gin)\n(.*?)^```$', section, re.M | re.S
+    )
+  ]
+
+
+def _run(block: _Block, folder: pathlib.Path) -> None:
+  if block.language == 'python':
+    arguments = [sys.executable, '-c', block.text]
+  else:
+    arguments = ['bash', '-euo', 'pipefail', '-c', block.text]
+  programs = pathlib.Path(sys.executable).parent
+  result = subprocess.run(
+    arguments,
+    cwd=folder,
+    env=os.environ
+    | {
+      'PATH': f'{programs}:{os.environ["PATH"]}',
+      'PYTHONPATH': f'{folder}:{_ROOT}',
+      'JAX_PLATFORMS': 'cpu',
+    },
+    text=True,
+    capture_output=True,
+    check=False,
+  )
+  assert not result.returncode, (
+    f'{block.text}\n{result.stdout[-2000:]}{result.stderr[-4000:]}'
+  )
+
+
+@pytest.mark.parametrize('heading', _sections())
+def test_the_listings_of_a_section_run(heading, tmp_path):
+  blocks = _blocks(_sections()[heading])
+  used = False
+  for block in blocks:
+    if block.file:
+      path = tmp_path / block.file
+      path.parent.mkdir(parents=True, exist_ok=True)
+      path.write_text(block.text, encoding='utf-8')
+    else:
+      _run(block, tmp_path)
+      used = True
+  assert used, 'nothing uses the files of the section'
+
+
+@pytest.mark.parametrize('heading', _sections())
+def test_a_section_names_exactly_the_files_it_adds(heading):
+  section = _sections()[heading]
+  (sentence,) = re.findall(r'^Adds (.*?)\.$', section, re.M | re.S)
+  added = [block.file for block in _blocks(section) if block.file]
+  assert re.findall(r'`([^`]+)`', sentence) == added

@@ -1,0 +1,78 @@
+"""Launchers of one's own: registered by a module, started by `xlflax`."""
+
+import pytest
+
+from xlflax import cli, errors
+from xlflax.launch import job as job_lib
+from xlflax.launch import registry, slurm
+
+_TOY = """
+import dataclasses
+
+from xlflax.launch import job, registry
+
+
+@registry.register('toy', help='nothing at all', example='xlflax launch toy')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ToyJob(job.Job):
+  command: tuple[str, ...]
+  nodes: int = 1
+
+  @classmethod
+  def add_arguments(cls, parser):
+    parser.add_argument('--nodes', type=int, default=1, help='toy machines')
+
+  def rendered(self):
+    return f'{self.nodes} x {" ".join(self.command)}'
+
+  def start(self):
+    print('started', self.rendered())
+    return 7
+"""
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+  """A module `toy_launcher` in the working directory."""
+  monkeypatch.setattr(registry, '_launchers', dict(registry._launchers))
+  monkeypatch.setattr('xlflax.logs.set_up', lambda: None)
+  monkeypatch.delitem(__import__('sys').modules, 'toy_launcher', raising=False)
+  (tmp_path / 'toy_launcher.py').write_text(_TOY)
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.syspath_prepend(str(tmp_path))
+  return ['launch', '--launcher_module=toy_launcher', 'toy']
+
+
+def test_a_launcher_of_ones_own_starts(toy, capsys):
+  assert cli.main([*toy, '--nodes=3', '--', 'train', '--x']) == 7
+  assert capsys.readouterr().out == 'started 3 x train --x\n'
+
+
+def test_a_launcher_of_ones_own_is_rendered(toy, capsys):
+  assert cli.main([*toy, '--dry_run', '--', 'xlflax', 'train']) == 0
+  assert capsys.readouterr().out == '1 x train\n'
+
+
+def test_its_flags_have_help(toy, capsys):
+  with pytest.raises(SystemExit):
+    cli.main([*toy, '--help'])
+  shown = capsys.readouterr().out
+  assert 'nothing at all' in shown and 'toy machines' in shown
+
+
+def test_launchers_of_the_package_are_found():
+  assert list(registry.load()) == ['kubernetes', 'local', 'slurm', 'tpu']
+  assert registry.find('slurm').job is slurm.SlurmJob
+
+
+def test_a_missing_module_is_named():
+  with pytest.raises(
+    errors.ConfigError, match='not found. Got: no_such.*--launcher_module'
+  ):
+    registry.find('slurm', ['no_such'])
+
+
+def test_two_launchers_can_not_have_one_name():
+  with pytest.raises(errors.ConfigError, match="'slurm' of xlflax.launch.slur"):
+    registry.register('slurm', help='', example='')(job_lib.Job)
+  assert registry.find('slurm').job is slurm.SlurmJob
