@@ -62,7 +62,7 @@ def add_moses_task(
 
   Raises:
     CorpusError: the name is taken, or a file is missing; on reading: the files
-      have unequal numbers of lines, or one isn't UTF-8.
+      have unequal numbers of lines, or one is not UTF-8.
   """
   return _add_files(
     name,

@@ -73,7 +73,7 @@ def test_all_flags_arrive(tmp_path, capsys):
   'flags, message',
   [
     (('--languages=en,zz'), 'no ready-made synthetic language of this code'),
-    (('--size=nli/train'), 'A size can not be read. Got: nli/train'),
+    (('--size=nli/train'), 'A size cannot be read. Got: nli/train'),
     (('--anchors=2'), 'A share is not between 0 and 1'),
   ],
 )

@@ -118,3 +118,20 @@ def test_a_damaged_catalog_is_named(tmp_path, name, content):
     message_catalog.read_catalog(path)
   assert 'message catalog cannot be read' in str(caught.value)
   assert str(path) in str(caught.value)
+
+
+def test_names_are_short_and_translated(tmp_path):
+  folder = tmp_path / 'zh_CN' / 'LC_MESSAGES'
+  folder.mkdir(parents=True)
+  _write_mo(
+    folder / 'iso3166-1.mo',
+    [
+      ('', ''),
+      ('Chad', '乍得'),
+      ('Taiwan, Province of', '台湾'),
+      ('Same', 'Same'),
+      ('One Two Three Four', '四'),
+    ],
+  )
+  assert message_catalog.read_names('zh', tmp_path) == {'Chad': '乍得'}
+  assert message_catalog.read_names('tlh', tmp_path) == {}

@@ -220,7 +220,7 @@ def test_mistakes(more, text):
 
 
 @pytest.mark.parametrize(
-  'content, text', [(None, 'can not be read'), ('', 'is empty')]
+  'content, text', [(None, 'cannot be read'), ('', 'is empty')]
 )
 def test_unusable_sweep(tmp_path, content, text):
   if content is not None:

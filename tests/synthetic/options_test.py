@@ -53,9 +53,9 @@ def test_changed_languages():
 @pytest.mark.parametrize(
   'change, message',
   [
-    ('bb.script', 'can not be read. Got: bb.script'),
-    ('bb.colour=red', 'can not be read'),
-    ('cc.script=latin', 'can not be read'),
+    ('bb.script', 'cannot be read. Got: bb.script'),
+    ('bb.colour=red', 'cannot be read'),
+    ('cc.script=latin', 'cannot be read'),
     ('bb.script=runic', 'Language.script has no such value'),
   ],
 )

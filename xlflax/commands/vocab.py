@@ -10,7 +10,7 @@ from xlflax.data.vocabularies.settings import DEFAULT_ALPHA
 from xlflax.data.vocabularies.training import (
   ModelType,
   Settings,
-  sentence_plans,
+  sentence_quotas,
   train_vocabulary,
 )
 from xlflax.data.vocabularies.vocabulary import DESCRIPTION_FILE
@@ -215,6 +215,6 @@ def _show_plan(corpus: Corpus, settings: Settings) -> None:
     + (f', alpha {settings.alpha}' if settings.alpha is not None else '')
   )
   print(f'  {"language":<10} {"there are":>12} {"drawn":>12}')
-  for plan in sentence_plans(corpus, settings).values():
+  for plan in sentence_quotas(corpus, settings).values():
     for language, quota in plan.items():
       print(f'  {language:<10} {quota.available:>12,} {quota.drawn:>12,}')

@@ -94,7 +94,7 @@ class Loader(Protocol):
     """Sizes and rates, for each task."""
 
   def close(self) -> None:
-    """Releases files; the loader can't be used any more."""
+    """Releases files; the loader cannot be used any more."""
 
 
 def check_sides(

@@ -21,7 +21,7 @@ from xlflax import evaluate as evaluate_lib
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.seqio_tasks import host_tensorflow
 from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.demo import catalogs, examples, report, summary
+from xlflax.demo import catalogs, report, summary
 from xlflax.evaluation import sources
 from xlflax.evaluation.tasks import perplexity, retrieval
 from xlflax.training import run_directory
@@ -99,7 +99,9 @@ def run(settings: Settings) -> dict[str, Any]:
     result = config.call(trainer.Trainer).train(gin_config=config.operative)
   with phases.begin('evaluation', 'Held-out messages, untrained and trained'):
     results = _evaluate(settings)
-    found = examples.find(settings.model_dir, settings.path('corpus'))
+    found = summary.nearest_messages(
+      settings.model_dir, settings.path('corpus')
+    )
   with phases.begin('report', 'Tables and pictures'):
     made = summary.make(
       settings,

@@ -129,12 +129,12 @@ class LocalJob(job_lib.Job):
     """What a process's environment has beyond the launcher's.
 
     Raises:
-      ConfigError: the GPUs can't be shared equally.
+      ConfigError: the GPUs cannot be shared equally.
     """
     if self.cpu_devices is None and gpus:
       if len(gpus) % self.num_processes:
         raise errors.ConfigError(
-          "The processes can't share the GPUs equally",
+          'The processes cannot share the GPUs equally',
           got=f'{self.num_processes} processes, {len(gpus)} GPUs',
           fix='start another number of processes, set CUDA_VISIBLE_DEVICES, '
           'or give --cpu_devices',

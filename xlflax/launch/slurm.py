@@ -224,7 +224,7 @@ class SlurmJob(job_lib.Job):
       lines = len(self.sweep.read_text(encoding='utf-8').splitlines())
     except OSError as error:
       raise errors.ConfigError(
-        'The file of the sweep can not be read',
+        'The file of the sweep cannot be read',
         got=str(self.sweep),
         expected='a line of flags for each task of the array',
       ) from error

@@ -93,7 +93,7 @@ def _check(directory: pathlib.Path, record: str) -> None:
   else:
     return
   raise errors.CorpusError(
-    'Synthetic languages can not be written here',
+    'Synthetic languages cannot be written here',
     got=got,
     where=str(directory),
     fix='choose another directory, or delete this one',

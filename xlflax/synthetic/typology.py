@@ -135,7 +135,7 @@ def parse_languages(
     match = re.fullmatch(r'(\w+)\.(\w+)=(\w+)', change)
     if not match or match[2] not in FACTORS or match[1] not in codes:
       raise errors.ConfigError(
-        'A change of a language can not be read',
+        'A change of a language cannot be read',
         got=change,
         expected='<language>.<factor>=<value>, with a language of '
         f'{", ".join(codes)} and a factor of {", ".join(FACTORS)}',

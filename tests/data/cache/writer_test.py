@@ -415,7 +415,7 @@ def test_a_full_disk_is_told_and_resumed(
     patch.setattr(np, 'savez', _raise(full))
     with pytest.raises(
       errors.CacheError,
-      match="can't be written "
+      match='cannot be written '
       r'\(No space left on device\).*goes on where',
     ):
       _write(tmp_path, toy_corpus, toy_vocabulary)

@@ -5,9 +5,7 @@ import seqio
 import tensorflow as tf
 
 from xlflax import errors
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.corpus.directory import Corpus
-from xlflax.data.seqio_tasks import corpus_tasks, registration
+from xlflax.data.seqio_tasks import corpus_tasks
 
 
 def _source(number: int | None = 3):
@@ -18,24 +16,6 @@ def _source(number: int | None = 3):
     splits=['train'],
     num_input_examples=number and {'train': number},
   )
-
-
-def test_a_corpus_registers_tasks_and_mixtures(registry, toy_corpus):
-  assert corpus_tasks.register_corpus(toy_corpus, prefix='t1') == (
-    't1.mono.de',
-    't1.mono.en',
-    't1.mono.ru',
-    't1.parallel.de_en',
-    't1.code_switched.de',
-    't1.code_switched.en',
-    't1.mono',
-    't1.parallel',
-    't1.code_switched',
-  )
-  assert registry.task_languages('t1.mono.ru') == ('ru',)
-  assert registry.task_languages('t1.parallel.de_en') == ('de', 'en')
-  assert registry.num_examples('t1.mono.en') == 200
-  assert registry.num_examples('t1.parallel.de_en', 'test') == 20
 
 
 def test_rates_are_sizes_to_the_power_alpha(registry, toy_corpus):
@@ -65,27 +45,6 @@ def test_expand_leaves_out_tasks_without_the_split(registry, toy_corpus):
   ]
   with pytest.raises(errors.CorpusError, match='No text in the test split'):
     registry.expand('t4.mono', split='test')
-
-
-def test_registering_again_replaces(registry, tmp_path, toy_corpus):
-  corpus_tasks.register_corpus(toy_corpus, prefix='t5')
-  corpus_writer.write_monolingual(tmp_path, 'en', [['one']])
-  names = corpus_tasks.register_corpus(Corpus(tmp_path), prefix='t5')
-  assert names == ('t5.mono.en', 't5.mono')
-  assert registry.num_examples('t5.mono.en') == 1
-  assert list(registry.expand('t5.mono')) == ['t5.mono.en']
-  with pytest.raises(errors.CorpusError, match='No task of this name'):
-    registry.task_languages('t5.mono.ru')
-
-
-def test_a_corpus_with_test_text_only_has_its_mixture(registry, tmp_path):
-  corpus_writer.write_parallel(
-    tmp_path, ('de', 'en'), [('a', 'b')], split='test'
-  )
-  corpus_tasks.register_corpus(Corpus(tmp_path), prefix='t6')
-  assert registry.expand('t6.parallel', split='test') == {
-    't6.parallel.de_en': 1.0
-  }
 
 
 def test_unknown_names_suggest_the_nearest(registry, toy_corpus):
@@ -136,21 +95,3 @@ def test_fingerprints(registry, toy_corpus):
   )
   registry.add_monolingual_task('t12.other', _source(), language='en')
   assert registry.fingerprint('t12.other') is None
-
-
-def test_task_modules_are_imported_from_the_working_directory(
-  registry, tmp_path, monkeypatch
-):
-  (tmp_path / 'my_toy_tasks.py').write_text(
-    'from xlflax.data.seqio_tasks import registry as task_registry\n'
-    "task_registry.set_task_languages('t13', ['fi'])\n"
-  )
-  (tmp_path / 'my_broken_tasks.py').write_text('import no_such_library\n')
-  monkeypatch.chdir(tmp_path)
-  monkeypatch.syspath_prepend(str(tmp_path))
-  registration.import_task_modules(['my_toy_tasks'])
-  assert registry.known_languages('t13') == ('fi',)
-  with pytest.raises(ModuleNotFoundError, match='no_such_library'):
-    registration.import_task_modules(['my_broken_tasks'])
-  with pytest.raises(errors.ConfigError, match='Got: my_missing_tasks'):
-    registration.import_task_modules(['my_missing_tasks'])

@@ -148,7 +148,7 @@ def test_a_corpus_without_training_text(tmp_path):
 
 def test_unwritable_output(tmp_path, toy_corpus, toy_vocabulary):
   (tmp_path / 'v').write_text('a file')
-  with pytest.raises(errors.VocabularyError, match="can't be written"):
+  with pytest.raises(errors.VocabularyError, match='cannot be written'):
     vocabulary_training.write_vocabulary(
       toy_vocabulary, toy_vocabulary.description, tmp_path / 'v'
     )

@@ -127,7 +127,7 @@ def test_another_model_than_described(directory):
 @pytest.mark.parametrize(
   'content, what',
   [
-    ('{', "can't be read"),
+    ('{', 'cannot be read'),
     ('[]', 'unknown format'),
     ('{"format": 9, "sha256": ""}', 'Got: 9'),
     ('{"format": 1, "sha256": ""}', 'Got: SHA-256'),

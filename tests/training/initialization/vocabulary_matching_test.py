@@ -174,7 +174,7 @@ def test_no_dictionary_of_the_language(folder):
 
 
 def test_missing_dictionary(tmp_path):
-  with pytest.raises(errors.CorpusError, match="can't be read"):
+  with pytest.raises(errors.CorpusError, match='cannot be read'):
     list(_read(tmp_path / 'en-de.txt'))
 
 

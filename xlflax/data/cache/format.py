@@ -44,13 +44,16 @@ class SideStatistics:
 
   @property
   def tokens_per_sentence(self) -> float:
+    """Mean tokens of a sentence."""
     return self.tokens / max(self.sentences, 1)
 
   @property
   def unknown_rate(self) -> float:
+    """Share of the tokens that are unknown."""
     return self.unknown / max(self.tokens, 1)
 
   def to_json(self) -> dict:
+    """Returns the values as JSON data."""
     return dataclasses.asdict(self) | {
       'tokens_per_sentence': self.tokens_per_sentence,
       'unknown_rate': self.unknown_rate,
@@ -92,6 +95,7 @@ class TaskMeta:
     return examples.SIDES[len(self.languages)]
 
   def to_json(self) -> dict:
+    """Returns the values as JSON data."""
     out = {
       field.name: getattr(self, field.name)
       for field in dataclasses.fields(self)
@@ -101,6 +105,7 @@ class TaskMeta:
 
   @classmethod
   def from_json(cls, data: dict) -> 'TaskMeta':
+    """Returns the description that `to_json` made."""
     names = {f.name for f in dataclasses.fields(cls)}
     counts = [f.name for f in dataclasses.fields(SideStatistics)]
     data = {k: v for k, v in data.items() if k in names}
@@ -136,10 +141,12 @@ def _quote(name: str) -> str:
 
 
 def token_file(directory: pathlib.Path, side: str) -> pathlib.Path:
+  """Path of a side's token ids."""
   return directory / f'{side}.npy'
 
 
 def offset_file(directory: pathlib.Path, side: str) -> pathlib.Path:
+  """Path of where each text of a side begins."""
   return directory / f'{side}.offsets.npy'
 
 

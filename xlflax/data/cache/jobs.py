@@ -56,10 +56,12 @@ class Job:
 
   @property
   def directory(self) -> pathlib.Path:
+    """Where the complete task lies."""
     return cache_format.task_directory(self.cache, self.task, self.split)
 
   @property
   def complete(self) -> bool:
+    """Whether the task is written."""
     return (self.directory / cache_format.META_FILE).is_file()
 
   @functools.cached_property
@@ -99,6 +101,7 @@ class Job:
     return {int(path.stem) for path in self.work.glob('[0-9]*.npz')}
 
   def meta(self) -> cache_format.TaskMeta:
+    """What the complete task says of itself."""
     return cache_format.TaskMeta.from_json(
       cache_format.read_json(self.directory / cache_format.META_FILE)
     )
@@ -179,7 +182,7 @@ def expand(
   }
 
 
-def plan(
+def list_jobs(
   cache: pathlib.Path, mixtures, vocabulary, *, shard_size: int, overwrite: bool
 ) -> list[Job]:
   """The jobs of all tasks, complete ones included, by split and task.

@@ -190,7 +190,7 @@ class TokenCache:
 def rebuild_command(
   directory, mixture: str = 'MIXTURE', split: str = 'train'
 ) -> str:
-  """What to do about a cache that can't be used."""
+  """What to do about a cache that cannot be used."""
   return 'Write it: ' + _command(directory, mixture, split)
 
 

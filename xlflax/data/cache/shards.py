@@ -35,6 +35,7 @@ class Counts(NamedTuple):
 
 
 def shard_path(directory: pathlib.Path, number: int) -> pathlib.Path:
+  """Path of a shard, by its number."""
   return directory / f'{number:06d}.npz'
 
 

@@ -81,7 +81,7 @@ def write_cache(
   with _lock(directory), _disk_errors(directory):
     expanded = cache_jobs.expand(mixtures, splits)
     header = _open_header(directory, vocabulary, overwrite)
-    jobs = cache_jobs.plan(
+    jobs = cache_jobs.list_jobs(
       directory,
       expanded,
       vocabulary,
@@ -240,7 +240,7 @@ def _disk_errors(directory: pathlib.Path):
     yield
   except OSError as error:
     raise errors.CacheError(
-      f"The token cache can't be written ({error.strerror or error})",
+      f'The token cache cannot be written ({error.strerror or error})',
       where=error.filename or directory,
       fix='Free some space or choose another --output; the same command '
       'goes on where it stopped',

@@ -78,7 +78,7 @@ def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
   """Reads the languages off a file name.
 
   Raises:
-    CorpusError: the name doesn't fit the folder, or both languages are one.
+    CorpusError: the name does not fit the folder, or both languages are one.
   """
   pattern, expected = _NAMES[kind]
   match = pattern.fullmatch(path.name)
@@ -138,7 +138,7 @@ def read_lines(
     strip: the characters taken off both ends; None: ASCII white space.
 
   Raises:
-    CorpusError: the file can't be opened, or its compression is damaged.
+    CorpusError: the file cannot be opened, or its compression is damaged.
   """
   number = 0
   try:
@@ -155,12 +155,12 @@ def read_lines(
     ) from error
   except OSError as error:
     raise errors.CorpusError(
-      f"A text file can't be read ({error.strerror or error})", where=str(path)
+      f'A text file cannot be read ({error.strerror or error})', where=str(path)
     ) from error
 
 
 def decode(line: bytes, path: pathlib.Path, number: int) -> str:
-  """`line` as text; a CorpusError with file:line if it isn't UTF-8."""
+  """`line` as text; a CorpusError with file:line if it is not UTF-8."""
   try:
     return line.decode('utf-8')
   except UnicodeDecodeError as error:

@@ -15,7 +15,7 @@ class _Source(Protocol):
 
 
 def labels(example: examples_lib.Example) -> tuple[str, ...] | None:
-  """The class, tags or relations of an example; None if they aren't known.
+  """The class, tags or relations of an example; None if they are not known.
 
   Raises:
     ConfigError: an example of a kind without labels.

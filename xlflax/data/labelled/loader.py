@@ -190,7 +190,7 @@ def _settings(source) -> dict[str, str]:
 
 
 def _fingerprint(stream) -> str:
-  """That of the examples; '' where they can't be read here."""
+  """That of the examples; '' where they cannot be read here."""
   try:
     return stream.source.fingerprint()
   except ModuleNotFoundError as error:

@@ -107,7 +107,7 @@ class RowTable:
       zipfile.BadZipFile,
     ) as error:
       raise errors.CacheError(
-        f"A file of cached rows can't be read ({error})",
+        f'A file of cached rows cannot be read ({error})',
         where=str(path),
         fix='delete it; it is written again from the examples',
       ) from error

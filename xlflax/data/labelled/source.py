@@ -58,7 +58,7 @@ class ExampleSource:
     return ()
 
   def fingerprint(self) -> str:
-    """Hash of parts and examples; what can't be read counts as its error."""
+    """Hash of parts and examples; what cannot be read counts as its error."""
     return _fingerprint(self.languages(), self.load)
 
 
@@ -126,7 +126,7 @@ class MinedSource:
     raise NotImplementedError
 
   def fingerprint(self) -> str:
-    """Hash of parts and sentences; what can't be read counts as its error."""
+    """Hash of parts and sentences; what cannot be read counts as its error."""
     return _fingerprint(self.languages(), self.load)
 
 

@@ -64,7 +64,7 @@ def encode(
   Before: `the dogs` with the pieces `▁the ▁dog s`; after: starts [0, 4, 7],
   ends [3, 7, 8].
 
-  The characters of a chunk whose pieces can't be laid over it (an unusual
+  The characters of a chunk whose pieces cannot be laid over it (an unusual
   normalisation) are found for parts of it: words and single characters.
 
   Args:

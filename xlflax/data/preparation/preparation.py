@@ -86,15 +86,15 @@ def prepare(
       }
     )
   )
-  plan = _plan(corpus, languages, code_switching)
+  outputs = _outputs(corpus, languages, code_switching)
   record = Record(output, settings, overwrite=overwrite)
-  record.remove_others({file.path for file in plan})
+  record.remove_others({file.path for file in outputs})
   dictionaries = _write_dictionaries(corpus, output, processing, languages)
   with line_processing.Workers(
     processing, code_switching, dictionaries, num_processes=num_processes
   ) as workers:
     done = []
-    for file in plan:
+    for file in outputs:
       source = corpus_files.fingerprint(file.source.path, corpus.directory)
       prepared = record.find(file.path, source)
       if prepared is None:
@@ -136,14 +136,14 @@ def _check(corpus, output, languages, code_switching):
     )
 
 
-def _plan(corpus, languages, code_switching) -> list[_Output]:
+def _outputs(corpus, languages, code_switching) -> list[_Output]:
   """The files of text to be written, by path."""
   switched = (
     code_switching.sources(f.languages for f in corpus.dictionaries)
     if code_switching
     else ()
   )
-  plan = []
+  outputs: list[_Output] = []
   for file in corpus.files:
     if file.kind is Kind.DICTIONARY or not _is_wanted(file, languages):
       continue
@@ -155,8 +155,8 @@ def _plan(corpus, languages, code_switching) -> list[_Output]:
       and file.languages[0] in switched
     ):
       copies = code_switching.copies
-    plan += [_Output(_copy_path(path, k), file, k) for k in range(copies)]
-  return sorted(plan, key=lambda file: file.path)
+    outputs += [_Output(_copy_path(path, k), file, k) for k in range(copies)]
+  return sorted(outputs, key=lambda file: file.path)
 
 
 def _is_wanted(file: TextFile, languages) -> bool:

@@ -50,7 +50,7 @@ def _feistel(values, rows, columns, key):
 
 
 def _noise(values, key):
-  """Non-negative int64 words below 2**62, so that sums can't overflow."""
+  """Non-negative int64 words below 2**62, so that sums cannot overflow."""
   return (
     hashing.mix(hashing.mix(values.astype(np.uint64)) ^ key) >> np.uint64(2)
   ).astype(np.int64)

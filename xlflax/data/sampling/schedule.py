@@ -1,7 +1,7 @@
 """Which task each row of each step comes from: p_i proportional to N_i^alpha.
 
 Steps are scheduled in blocks of `BLOCK_STEPS`. A block's draws are shared out
-among tasks in exact proportion; what can't be given in whole draws is carried
+among tasks in exact proportion; what cannot be given in whole draws is carried
 over to the next block, so that in the long run a rare task gets its share to
 within one draw. The order within a block is a random permutation.
 

@@ -55,6 +55,7 @@ class TextSource(seqio.FunctionDataSource):
     super().__init__(self._make_dataset, splits=tuple(splits))
 
   def num_input_examples(self, split: str) -> int:
+    """Sentences or pairs of a split."""
     return self._count(split)
 
   def _make_dataset(

@@ -41,9 +41,11 @@ class TfdsSource(seqio.TfdsDataSource):
     )
 
   def get_dataset(self, *args, **kwargs):
+    """See `seqio.DataSource.get_dataset`."""
     return self._explain(super().get_dataset, *args, **kwargs)
 
   def num_input_examples(self, split: str):
+    """Examples of a split, as TFDS counts them."""
     return self._explain(super().num_input_examples, split)
 
   def _explain(self, function: Callable, *args, **kwargs):
@@ -52,7 +54,7 @@ class TfdsSource(seqio.TfdsDataSource):
     except (AssertionError, KeyError, ValueError, OSError) as error:
       dataset, _, _ = self._described.partition(':')
       raise errors.CorpusError(
-        "A TensorFlow dataset can't be read",
+        'A TensorFlow dataset cannot be read',
         got=_first_line(error),
         where=self._described,
         fix=f'prepare it with `tfds build {dataset}`, and name the directory '

@@ -55,14 +55,17 @@ class SeqioVocabulary(seqio.Vocabulary):
 
   @property
   def bos_id(self) -> int:
+    """Id of the beginning of a sentence."""
     return self.vocabulary.spec.bos_id
 
   @property
   def eos_id(self) -> int:
+    """Id of the end of a sentence."""
     return self.vocabulary.spec.eos_id
 
   @property
   def unk_id(self) -> int:
+    """Id of an unknown piece."""
     return self.vocabulary.spec.unk_id
 
   @property

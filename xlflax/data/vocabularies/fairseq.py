@@ -112,6 +112,7 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
 
   @classmethod
   def read(cls, directory, description):
+    """See `Vocabulary.read`."""
     try:
       model = (directory / FILE).read_bytes()
       id_layout = IdLayout(description['id_layout'])
@@ -145,9 +146,11 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     )
 
   def files(self):
+    """See `Vocabulary.files`."""
     return {FILE: self.model}
 
   def describe(self):
+    """See `Vocabulary.describe`."""
     return super().describe() | {
       'id_layout': self.id_layout.value,
       'extra_ids': self.extra_ids,
@@ -161,6 +164,7 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     language: str | None = None,
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
+    """See `Vocabulary.encode_ragged`."""
     del language  # All are encoded alike.
     rows = self._processor.encode(
       list(texts), out_type=int, num_threads=num_threads
@@ -172,11 +176,13 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     return self._ids[ids], lengths
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
+    """See `Vocabulary.decode`."""
     return self._processor.decode(
       [self._own[int(i)] for i in ids if int(i) not in self._silent]
     )
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
+    """See `Vocabulary.piece_id`."""
     if piece in self._pieces[-(self.extra_ids + 1) :]:
       return self._pieces.index(piece)
     if piece in self._codes:
@@ -187,6 +193,7 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     return None if own == self._processor.unk_id() else int(self._ids[own])
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
+    """See `Vocabulary.is_byte`."""
     self.piece(index)  # Raises.
     return index in self._own and self._processor.is_byte(self._own[index])
 

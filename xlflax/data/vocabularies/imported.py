@@ -167,6 +167,7 @@ class ImportedVocabulary(vocabulary.Vocabulary):
   _pieces: list[str]
 
   def describe(self):
+    """See `Vocabulary.describe`."""
     return super().describe() | {
       'roles': dict(self.layout.roles),
       'symbols': list(self.layout.symbols),
@@ -177,6 +178,7 @@ class ImportedVocabulary(vocabulary.Vocabulary):
     }
 
   def piece(self, index: int, *, language: str | None = None) -> str:
+    """See `Vocabulary.piece`."""
     if not 0 <= index < self.spec.size:
       raise errors.VocabularyError(
         'No such id in the vocabulary',

@@ -48,6 +48,7 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
 
   @classmethod
   def read(cls, directory, description):
+    """See `Vocabulary.read`."""
     model = read_model(
       directory, vocabulary.MODEL_FILE, description.get('sha256')
     )
@@ -57,9 +58,11 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
     return _rebuild, (self.model, self.description)
 
   def files(self):
+    """See `Vocabulary.files`."""
     return {vocabulary.MODEL_FILE: self.model}
 
   def describe(self):
+    """See `Vocabulary.describe`."""
     return super().describe() | {
       'sha256': hashlib.sha256(self.model).hexdigest()
     }
@@ -71,6 +74,7 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
     language: str | None = None,
     num_threads: int = 1,
   ) -> list[list[int]]:
+    """See `Vocabulary.encode_batch`."""
     del language  # All are encoded alike.
     return self._processor.encode(
       list(texts), out_type=int, num_threads=num_threads
@@ -83,6 +87,7 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
     language: str | None = None,
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
+    """See `Vocabulary.encode_ragged`."""
     rows = self.encode_batch(texts, num_threads=num_threads)
     lengths = np.fromiter(map(len, rows), np.int32, len(rows))
     ids = np.fromiter(
@@ -91,11 +96,13 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
     return ids, lengths
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
+    """See `Vocabulary.decode`."""
     return self._processor.decode(
       [int(i) for i in ids if int(i) not in self._silent]
     )
 
   def piece(self, index: int, *, language: str | None = None) -> str:
+    """See `Vocabulary.piece`."""
     check_index(index, self.spec.size)
     return self._processor.id_to_piece(int(index))
 
@@ -104,12 +111,14 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
     return self._processor.id_to_piece(list(range(self.spec.size)))
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
+    """See `Vocabulary.piece_id`."""
     index = self._processor.piece_to_id(piece)
     if index == self.spec.unk_id and piece != vocabulary.SPECIAL_PIECES[index]:
       return None
     return index
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
+    """See `Vocabulary.is_byte`."""
     check_index(index, self.spec.size)
     return self._processor.is_byte(int(index))
 

@@ -91,7 +91,7 @@ def quotas(
 
 
 def sample(
-  corpus: Corpus, plan: Mapping[str, Quota], *, seed: int
+  corpus: Corpus, quotas: Mapping[str, Quota], *, seed: int
 ) -> Iterator[str]:
   """Yields the drawn sentences, language by language.
 
@@ -99,7 +99,7 @@ def sample(
   them once more. Texts of more than 4096 bytes are cut at spaces, as
   SentencePiece skips longer ones.
   """
-  for language, quota in plan.items():
+  for language, quota in quotas.items():
     whole, rest = divmod(quota.drawn, quota.available)
     key = zlib.crc32(language.encode())
     rng = np.random.default_rng([seed, key])

@@ -61,6 +61,7 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
 
   @classmethod
   def read(cls, directory, description):
+    """See `Vocabulary.read`."""
     try:
       content = (directory / FILE).read_bytes()
     except OSError as error:
@@ -81,6 +82,7 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
     return _rebuild, (self.content, self.layout, self.description)
 
   def files(self):
+    """See `Vocabulary.files`."""
     return {FILE: self.content}
 
   def encode_batch(
@@ -109,6 +111,7 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
     language: str | None = None,
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
+    """See `Vocabulary.encode_ragged`."""
     rows = self.encode_batch(texts)
     lengths = np.fromiter(map(len, rows), np.int32, len(rows))
     ids = np.fromiter(
@@ -117,15 +120,18 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
     return ids, lengths
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
+    """See `Vocabulary.decode`."""
     return self._tokenizer.decode(
       [int(i) for i in ids if int(i) not in self._silent],
       skip_special_tokens=False,
     )
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
+    """See `Vocabulary.piece_id`."""
     return self._tokenizer.token_to_id(piece)
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
+    """See `Vocabulary.is_byte`."""
     return bool(_BYTE.fullmatch(self.piece(index)))
 
 
@@ -147,7 +153,7 @@ def _load(content: bytes) -> tokenizers.Tokenizer:
 
 
 def _encoder(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-  """One that can't find special tokens in text.
+  """One that cannot find special tokens in text.
 
   A Unigram model has them among its pieces, so `encode_special_tokens` is not
   enough: there they get names that no text has.

@@ -22,13 +22,13 @@ from xlflax.data.vocabularies.vocabulary import Vocabulary
 __all__ = (
   'ModelType',
   'Settings',
-  'sentence_plans',
+  'sentence_quotas',
   'train_vocabulary',
   'write_vocabulary',
 )
 
 _ALL = ''  # Names the model of a joint vocabulary.
-_Plans = dict[str, dict[str, text_sampling.Quota]]
+_Quotas = dict[str, dict[str, text_sampling.Quota]]
 _Texts = Mapping[str, Callable[[], Iterator[str]]]  # of each model
 
 
@@ -57,12 +57,12 @@ def train_vocabulary(
   """
   settings = Settings(**fields)
   output_dir = paths.local(output_dir, where='output_dir')
-  plans = sentence_plans(corpus, settings)
+  quotas = sentence_quotas(corpus, settings)
   texts = {
     name: functools.partial(
-      text_sampling.sample, corpus, plan, seed=settings.seed
+      text_sampling.sample, corpus, by_language, seed=settings.seed
     )
-    for name, plan in plans.items()
+    for name, by_language in quotas.items()
   }
   if not overwrite and _is_there(output_dir, settings, corpus, texts):
     return Vocabulary.load(output_dir)
@@ -70,8 +70,8 @@ def train_vocabulary(
   trained = _train(corpus, texts, settings, digest)
   quotas = {
     code: dataclasses.asdict(quota)
-    for plan in plans.values()
-    for code, quota in plan.items()
+    for by_language in quotas.values()
+    for code, quota in by_language.items()
   }
   description = trained.describe() | {
     'training': settings.as_dict()
@@ -82,7 +82,7 @@ def train_vocabulary(
   return Vocabulary.load(output_dir)
 
 
-def sentence_plans(corpus: Corpus, settings: Settings) -> _Plans:
+def sentence_quotas(corpus: Corpus, settings: Settings) -> _Quotas:
   """The sentences of each language that each model is trained on.
 
   Returns:
@@ -119,7 +119,7 @@ def write_vocabulary(made: Vocabulary, description: dict, output_dir) -> None:
   Models of another vocabulary in the directory are removed.
 
   Raises:
-    VocabularyError: the directory can't be written.
+    VocabularyError: the directory cannot be written.
   """
   output_dir = paths.of(output_dir)
   text = json.dumps(description, indent=2, ensure_ascii=False) + '\n'
@@ -134,7 +134,7 @@ def write_vocabulary(made: Vocabulary, description: dict, output_dir) -> None:
         path.unlink()
   except OSError as error:
     raise errors.VocabularyError(
-      f"The vocabulary can't be written ({error.strerror})",
+      f'The vocabulary cannot be written ({error.strerror})',
       where=str(output_dir),
     ) from error
 

@@ -78,6 +78,7 @@ class UnionVocabulary(vocabulary.Vocabulary):
 
   @classmethod
   def read(cls, directory, description):
+    """See `Vocabulary.read`."""
     where = str(directory / vocabulary.DESCRIPTION_FILE)
     try:
       anchors = Anchors(description['anchors'])
@@ -116,11 +117,13 @@ class UnionVocabulary(vocabulary.Vocabulary):
     return _rebuild, (models, self.anchors, self.description)
 
   def files(self):
+    """See `Vocabulary.files`."""
     return {
       _file_name(code): member.model for code, member in self.members.items()
     }
 
   def describe(self):
+    """See `Vocabulary.describe`."""
     return super().describe() | {
       'anchors': self.anchors.value,
       'members': {
@@ -140,6 +143,7 @@ class UnionVocabulary(vocabulary.Vocabulary):
     language: str | None = None,
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
+    """See `Vocabulary.encode_ragged`."""
     code = self._known(language)
     ids, lengths = self.members[code].encode_ragged(
       texts, num_threads=num_threads
@@ -147,6 +151,7 @@ class UnionVocabulary(vocabulary.Vocabulary):
     return self._ids[code][ids], lengths
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
+    """See `Vocabulary.decode`."""
     if self.anchors is Anchors.SEPARATE:
       return self.members[self._known(language)].decode(ids)
     silent = set(self.spec.special_ids) - {self.spec.unk_id}
@@ -155,16 +160,19 @@ class UnionVocabulary(vocabulary.Vocabulary):
     )
 
   def piece(self, index: int, *, language: str | None = None) -> str:
+    """See `Vocabulary.piece`."""
     bare = self.bare_piece(index, language=language)
     if self.anchors is Anchors.NONE and index not in self.spec.special_ids:
       return f'{self.spec.languages[self._owners[index]]}:{bare}'
     return bare
 
   def bare_piece(self, index: int, *, language: str | None = None) -> str:
+    """See `Vocabulary.bare_piece`."""
     member, own = self._resolve(index, language)
     return member.piece(own)
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
+    """See `Vocabulary.piece_id`."""
     symbol = next(iter(self.members.values())).piece_id(piece)
     if symbol is not None and symbol in self.spec.special_ids:
       return symbol
@@ -184,6 +192,7 @@ class UnionVocabulary(vocabulary.Vocabulary):
     )
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
+    """See `Vocabulary.is_byte`."""
     member, own = self._resolve(index, language)
     return member.is_byte(own)
 

@@ -283,7 +283,7 @@ def read_description(directory) -> dict:
     ) from error
   except (OSError, ValueError) as error:
     raise errors.VocabularyError(
-      f"{DESCRIPTION_FILE} can't be read ({error})", where=str(path)
+      f'{DESCRIPTION_FILE} cannot be read ({error})', where=str(path)
     ) from error
   known = isinstance(description, dict) and description.get('format')
   if known != FORMAT:

@@ -95,6 +95,7 @@ class XLMVocabulary(imported.ImportedVocabulary):
 
   @classmethod
   def read(cls, directory, description):
+    """See `Vocabulary.read`."""
     try:
       contents = {
         name: (directory / name).read_bytes() for name in (VOCABULARY, MERGES)
@@ -119,9 +120,11 @@ class XLMVocabulary(imported.ImportedVocabulary):
     return _rebuild, (self._contents, self.layout, self.lower, self.description)
 
   def files(self):
+    """See `Vocabulary.files`."""
     return self._contents
 
   def describe(self):
+    """See `Vocabulary.describe`."""
     return super().describe() | {'lower': self.lower}
 
   def encode_ragged(
@@ -131,6 +134,7 @@ class XLMVocabulary(imported.ImportedVocabulary):
     language: str | None = None,
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
+    """See `Vocabulary.encode_ragged`."""
     del num_threads
     split = _splitter(language or _DEFAULT_LANGUAGE)
     rows = [
@@ -161,13 +165,16 @@ class XLMVocabulary(imported.ImportedVocabulary):
     return tuple(self._place.get(part, self.spec.unk_id) for part in parts)
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
+    """See `Vocabulary.decode`."""
     pieces = [self.piece(int(i)) for i in ids if int(i) not in self._silent]
     return ''.join(pieces).replace(_END, ' ').strip()
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
+    """See `Vocabulary.piece_id`."""
     return self._place.get(piece)
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
+    """See `Vocabulary.is_byte`."""
     self.piece(index)  # Raises.
     return False
 

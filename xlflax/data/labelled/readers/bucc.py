@@ -51,7 +51,7 @@ def read_lines(
   Ids are the numbers of the lines, from 0.
 
   Raises:
-    CorpusError: an empty file, or one that can't be read.
+    CorpusError: an empty file, or one that cannot be read.
   """
   sides = [
     {str(number - 1): line.strip() for number, line in files.read_lines(path)}

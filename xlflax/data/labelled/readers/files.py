@@ -31,7 +31,7 @@ def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
   Files may end in .gz or .zst.
 
   Raises:
-    CorpusError: the file does not exist or can't be read; on the line that is
+    CorpusError: the file does not exist or cannot be read; on the line that is
       not UTF-8.
   """
   path = existing(path)

@@ -47,7 +47,7 @@ def read(
   """
   if len(paths) not in (2, 3) or first_index not in (0, 1):
     raise errors.ConfigError(
-      'Word alignments can not be read so',
+      'Word alignments cannot be read so',
       got=f'{len(paths)} files, first_index {first_index}',
       expected='(text, links) or (source, target, links), first_index 0 or 1',
     )

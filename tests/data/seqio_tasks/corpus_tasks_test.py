@@ -1,0 +1,47 @@
+"""The tasks and mixtures of a corpus directory."""
+
+import pytest
+
+from xlflax import errors
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.corpus.directory import Corpus
+from xlflax.data.seqio_tasks import corpus_tasks
+
+
+def test_a_corpus_registers_tasks_and_mixtures(registry, toy_corpus):
+  assert corpus_tasks.register_corpus(toy_corpus, prefix='t1') == (
+    't1.mono.de',
+    't1.mono.en',
+    't1.mono.ru',
+    't1.parallel.de_en',
+    't1.code_switched.de',
+    't1.code_switched.en',
+    't1.mono',
+    't1.parallel',
+    't1.code_switched',
+  )
+  assert registry.task_languages('t1.mono.ru') == ('ru',)
+  assert registry.task_languages('t1.parallel.de_en') == ('de', 'en')
+  assert registry.num_examples('t1.mono.en') == 200
+  assert registry.num_examples('t1.parallel.de_en', 'test') == 20
+
+
+def test_registering_again_replaces(registry, tmp_path, toy_corpus):
+  corpus_tasks.register_corpus(toy_corpus, prefix='t5')
+  corpus_writer.write_monolingual(tmp_path, 'en', [['one']])
+  names = corpus_tasks.register_corpus(Corpus(tmp_path), prefix='t5')
+  assert names == ('t5.mono.en', 't5.mono')
+  assert registry.num_examples('t5.mono.en') == 1
+  assert list(registry.expand('t5.mono')) == ['t5.mono.en']
+  with pytest.raises(errors.CorpusError, match='No task of this name'):
+    registry.task_languages('t5.mono.ru')
+
+
+def test_a_corpus_with_test_text_only_has_its_mixture(registry, tmp_path):
+  corpus_writer.write_parallel(
+    tmp_path, ('de', 'en'), [('a', 'b')], split='test'
+  )
+  corpus_tasks.register_corpus(Corpus(tmp_path), prefix='t6')
+  assert registry.expand('t6.parallel', split='test') == {
+    't6.parallel.de_en': 1.0
+  }

@@ -1,0 +1,24 @@
+"""Modules that register tasks."""
+
+import pytest
+
+from xlflax import errors
+from xlflax.data.seqio_tasks import registration
+
+
+def test_task_modules_are_imported_from_the_working_directory(
+  registry, tmp_path, monkeypatch
+):
+  (tmp_path / 'my_toy_tasks.py').write_text(
+    'from xlflax.data.seqio_tasks import registry as task_registry\n'
+    "task_registry.set_task_languages('t13', ['fi'])\n"
+  )
+  (tmp_path / 'my_broken_tasks.py').write_text('import no_such_library\n')
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.syspath_prepend(str(tmp_path))
+  registration.import_task_modules(['my_toy_tasks'])
+  assert registry.known_languages('t13') == ('fi',)
+  with pytest.raises(ModuleNotFoundError, match='no_such_library'):
+    registration.import_task_modules(['my_broken_tasks'])
+  with pytest.raises(errors.ConfigError, match='Got: my_missing_tasks'):
+    registration.import_task_modules(['my_missing_tasks'])
