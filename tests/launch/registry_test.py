@@ -34,7 +34,7 @@ class ToyJob(job.Job):
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
   """A module `toy_launcher` in the working directory."""
-  monkeypatch.setattr(registry, '_launchers', dict(registry._launchers))
+  monkeypatch.setattr(registry, '_launchers', registry.load())
   monkeypatch.setattr('xlflax.logs.set_up', lambda: None)
   monkeypatch.delitem(__import__('sys').modules, 'toy_launcher', raising=False)
   (tmp_path / 'toy_launcher.py').write_text(_TOY)

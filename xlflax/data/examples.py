@@ -26,7 +26,7 @@ class Ragged(NamedTuple):
     )
 
   def texts(self, lengths: np.ndarray | None = None) -> list[np.ndarray]:
-    """Each text as an array, cut off at `lengths` if given."""
+    """Each text as ids [n], cut off at `lengths` [examples] if given."""
     starts = np.cumsum(self.lengths) - self.lengths
     ends = starts + (self.lengths if lengths is None else lengths)
     return [
@@ -35,7 +35,7 @@ class Ragged(NamedTuple):
     ]
 
   def with_eos(self, eos_id: int, dtype) -> np.ndarray:
-    """`a b </s> c </s>` from the texts `a b` and `c`."""
+    """`a b </s> c </s>` from the texts `a b` and `c`; [ids and examples]."""
     out = np.full(self.tokens.size + self.lengths.size, eos_id, dtype)
     is_text = np.ones(out.size, bool)
     is_text[np.cumsum(self.lengths + 1) - 1] = False

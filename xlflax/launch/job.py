@@ -80,6 +80,12 @@ def check(command: Sequence[str]) -> tuple[str, ...]:
       got=words[0],
       expected='one of ' + ', '.join(JOINING),
     )
+  _check_flags(words)
+  return words
+
+
+def _check_flags(words: Sequence[str]) -> None:
+  """Refuses flags that the launcher sets."""
   for flag in (
     '--coordinator',
     '--num_processes',
@@ -93,7 +99,6 @@ def check(command: Sequence[str]) -> tuple[str, ...]:
         got=flag,
         fix='leave it out',
       )
-  return words
 
 
 def flag_value(command: Sequence[str], flag: str) -> str | None:

@@ -93,82 +93,11 @@ class KubernetesJob(job_lib.Job):
   @classmethod
   def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
-    for name in ('name', 'image'):
-      parser.add_argument(f'--{name}', required=True)
-    parser.add_argument(
-      '--nodes',
-      type=int,
-      default=1,
-      metavar='N',
-      help='pods, with one process each',
-    )
-    parser.add_argument(
-      '--manifest',
-      dest='kind',
-      choices=[k.value for k in Kind],
-      default='jobset',
-      help='a JobSet, which needs its controller, or a plain '
-      'indexed Job (default: %(default)s)',
-    )
-    parser.add_argument(
-      '--accelerators',
-      type=int,
-      default=8,
-      metavar='N',
-      help='of each pod (default: %(default)s)',
-    )
-    parser.add_argument(
-      '--accelerator',
-      default='nvidia.com/gpu',
-      metavar='RESOURCE',
-      help='default: %(default)s',
-    )
-    for name, text in (('cpu', 'such as 32'), ('memory', 'such as 256Gi')):
-      parser.add_argument(f'--{name}', help=f'requested by each pod, {text}')
-    parser.add_argument(
-      '--shared_memory',
-      default='16Gi',
-      help='size of /dev/shm (default: %(default)s)',
-    )
-    parser.add_argument(
-      '--node_selector',
-      action=_AddLabel,
-      default={},
-      metavar='LABEL=VALUE',
-      help='nodes that may be used; may be repeated',
-    )
-    parser.add_argument(
-      '--claim', help='PersistentVolumeClaim of runs and data'
-    )
-    parser.add_argument(
-      '--mount',
-      default='/shared',
-      metavar='DIR',
-      help='where it is mounted (default: %(default)s)',
-    )
-    for name, text in (
-      ('service_account', "the pods' identity, for buckets"),
-      ('namespace', "default: kubectl's own"),
-      ('queue', 'LocalQueue of Kueue'),
-      ('priority_class', 'of the pods'),
-    ):
-      parser.add_argument(f'--{name}', help=text)
-    parser.add_argument(
-      '--restarts',
-      type=int,
-      default=20,
-      metavar='N',
-      help='how often the job starts again (default: %(default)s)',
-    )
-    parser.add_argument(
-      '--grace',
-      dest='grace_seconds',
-      type=int,
-      default=180,
-      metavar='SECONDS',
-      help='for the last '
-      'checkpoint of a pod that has to go (default: %(default)s)',
-    )
+    _add_job_flags(parser)
+    _add_resource_flags(parser)
+    _add_placement_flags(parser)
+    _add_cluster_flags(parser)
+    _add_failure_flags(parser)
 
   def __post_init__(self):
     enums.coerce(self, 'kind', Kind)
@@ -208,6 +137,100 @@ class KubernetesJob(job_lib.Job):
     """Applies the manifests, and prints the cluster's answer."""
     print(submit(self, dict(os.environ)))
     return 0
+
+
+def _add_job_flags(parser: argparse.ArgumentParser) -> None:
+  """Flags of what the job is."""
+  for name in ('name', 'image'):
+    parser.add_argument(f'--{name}', required=True)
+  parser.add_argument(
+    '--nodes',
+    type=int,
+    default=1,
+    metavar='N',
+    help='pods, with one process each',
+  )
+  parser.add_argument(
+    '--manifest',
+    dest='kind',
+    choices=[k.value for k in Kind],
+    default='jobset',
+    help='a JobSet, which needs its controller, or a plain '
+    'indexed Job (default: %(default)s)',
+  )
+
+
+def _add_resource_flags(parser: argparse.ArgumentParser) -> None:
+  """Flags of what each pod has."""
+  parser.add_argument(
+    '--accelerators',
+    type=int,
+    default=8,
+    metavar='N',
+    help='of each pod (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--accelerator',
+    default='nvidia.com/gpu',
+    metavar='RESOURCE',
+    help='default: %(default)s',
+  )
+  for name, text in (('cpu', 'such as 32'), ('memory', 'such as 256Gi')):
+    parser.add_argument(f'--{name}', help=f'requested by each pod, {text}')
+  parser.add_argument(
+    '--shared_memory',
+    default='16Gi',
+    help='size of /dev/shm (default: %(default)s)',
+  )
+
+
+def _add_placement_flags(parser: argparse.ArgumentParser) -> None:
+  """Flags of nodes and volumes."""
+  parser.add_argument(
+    '--node_selector',
+    action=_AddLabel,
+    default={},
+    metavar='LABEL=VALUE',
+    help='nodes that may be used; may be repeated',
+  )
+  parser.add_argument('--claim', help='PersistentVolumeClaim of runs and data')
+  parser.add_argument(
+    '--mount',
+    default='/shared',
+    metavar='DIR',
+    help='where it is mounted (default: %(default)s)',
+  )
+
+
+def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
+  """Flags of the cluster's own objects."""
+  for name, text in (
+    ('service_account', "the pods' identity, for buckets"),
+    ('namespace', "default: kubectl's own"),
+    ('queue', 'LocalQueue of Kueue'),
+    ('priority_class', 'of the pods'),
+  ):
+    parser.add_argument(f'--{name}', help=text)
+
+
+def _add_failure_flags(parser: argparse.ArgumentParser) -> None:
+  """Flags of restarts."""
+  parser.add_argument(
+    '--restarts',
+    type=int,
+    default=20,
+    metavar='N',
+    help='how often the job starts again (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--grace',
+    dest='grace_seconds',
+    type=int,
+    default=180,
+    metavar='SECONDS',
+    help='for the last '
+    'checkpoint of a pod that has to go (default: %(default)s)',
+  )
 
 
 def manifests(job: KubernetesJob) -> list[dict[str, Any]]:

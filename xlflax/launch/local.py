@@ -51,42 +51,8 @@ class LocalJob(job_lib.Job):
   @classmethod
   def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
-    parser.add_argument('--num_processes', type=int, required=True, metavar='N')
-    parser.add_argument(
-      '--cpu_devices',
-      type=int,
-      metavar='N',
-      help='N CPU devices for each '
-      'process (default: the GPUs, shared equally; without any, 1)',
-    )
-    parser.add_argument(
-      '--logs',
-      type=pathlib.Path,
-      metavar='DIR',
-      help="folder of the processes' logs (default: MODEL_DIR.logs, or logs)",
-    )
-    parser.add_argument(
-      '--port',
-      type=int,
-      metavar='PORT',
-      help='of process 0 (default: a free one)',
-    )
-    parser.add_argument(
-      '--restarts',
-      type=int,
-      default=0,
-      metavar='N',
-      help='after a failure start again, at most so often (default: %(default)s)',
-    )
-    parser.add_argument(
-      '--grace',
-      dest='grace_seconds',
-      type=float,
-      default=10.0,
-      metavar='SECONDS',
-      help='how long '
-      'the others may take to end after a failure (default: %(default)s)',
-    )
+    _add_process_flags(parser)
+    _add_failure_flags(parser)
 
   def __post_init__(self):
     devices = 1 if self.cpu_devices is None else self.cpu_devices
@@ -179,6 +145,50 @@ class LocalJob(job_lib.Job):
       restarts=self.restarts,
       model_dir=job_lib.model_dir(self.command),
     )
+
+
+def _add_process_flags(parser: argparse.ArgumentParser) -> None:
+  """Flags of what is started."""
+  parser.add_argument('--num_processes', type=int, required=True, metavar='N')
+  parser.add_argument(
+    '--cpu_devices',
+    type=int,
+    metavar='N',
+    help='N CPU devices for each '
+    'process (default: the GPUs, shared equally; without any, 1)',
+  )
+  parser.add_argument(
+    '--logs',
+    type=pathlib.Path,
+    metavar='DIR',
+    help="folder of the processes' logs (default: MODEL_DIR.logs, or logs)",
+  )
+  parser.add_argument(
+    '--port',
+    type=int,
+    metavar='PORT',
+    help='of process 0 (default: a free one)',
+  )
+
+
+def _add_failure_flags(parser: argparse.ArgumentParser) -> None:
+  """Flags of what follows a failure."""
+  parser.add_argument(
+    '--restarts',
+    type=int,
+    default=0,
+    metavar='N',
+    help='after a failure start again, at most so often (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--grace',
+    dest='grace_seconds',
+    type=float,
+    default=10.0,
+    metavar='SECONDS',
+    help='how long '
+    'the others may take to end after a failure (default: %(default)s)',
+  )
 
 
 def gpus(environment: Mapping[str, str]) -> list[str]:

@@ -125,46 +125,9 @@ class SlurmJob(job_lib.Job):
   @classmethod
   def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
-    parser.add_argument('--nodes', type=int, default=1, metavar='N')
-    parser.add_argument('--gpus_per_node', type=int, default=0, metavar='N')
-    parser.add_argument(
-      '--process_per',
-      choices=[p.value for p in Per],
-      default='node',
-      help='one process for each node or GPU (default: %(default)s)',
-    )
-    for name in ('partition', 'account', 'time'):
-      parser.add_argument(f'--{name}', help='as of sbatch')
-    parser.add_argument('--job_name', default='xlflax', metavar='NAME')
-    parser.add_argument('--cpus_per_process', type=int, metavar='N')
-    parser.add_argument(
-      '--signal_seconds',
-      type=int,
-      default=120,
-      metavar='SECONDS',
-      help='ask the run to stop so long before its time limit (default: '
-      '%(default)s)',
-    )
-    parser.add_argument(
-      '--sweep',
-      type=pathlib.Path,
-      metavar='FILE',
-      help='an array of jobs: each line has the flags that one of them adds',
-    )
-    parser.add_argument(
-      '--array',
-      metavar='LINES',
-      help='which lines of the sweep, such as 1-8%%2 (default: all)',
-    )
-    parser.add_argument('--logs', type=pathlib.Path, metavar='DIR')
-    parser.add_argument(
-      '--sbatch',
-      dest='more',
-      action='append',
-      default=[],
-      metavar='ARGUMENT',
-      help='a further argument, such as --sbatch=--exclusive; may be repeated',
-    )
+    _add_size_flags(parser)
+    _add_job_flags(parser)
+    _add_sweep_flags(parser)
 
   def __post_init__(self):
     enums.coerce(self, 'process_per', Per)
@@ -248,6 +211,58 @@ class SlurmJob(job_lib.Job):
     """Submits the job, and prints Slurm's answer."""
     print(submit(self, dict(os.environ)))
     return 0
+
+
+def _add_size_flags(parser: argparse.ArgumentParser) -> None:
+  """Flags of the size of the job."""
+  parser.add_argument('--nodes', type=int, default=1, metavar='N')
+  parser.add_argument('--gpus_per_node', type=int, default=0, metavar='N')
+  parser.add_argument(
+    '--process_per',
+    choices=[p.value for p in Per],
+    default='node',
+    help='one process for each node or GPU (default: %(default)s)',
+  )
+  for name in ('partition', 'account', 'time'):
+    parser.add_argument(f'--{name}', help='as of sbatch')
+
+
+def _add_job_flags(parser: argparse.ArgumentParser) -> None:
+  """Flags of the job in the queue."""
+  parser.add_argument('--job_name', default='xlflax', metavar='NAME')
+  parser.add_argument('--cpus_per_process', type=int, metavar='N')
+  parser.add_argument(
+    '--signal_seconds',
+    type=int,
+    default=120,
+    metavar='SECONDS',
+    help='ask the run to stop so long before its time limit (default: '
+    '%(default)s)',
+  )
+
+
+def _add_sweep_flags(parser: argparse.ArgumentParser) -> None:
+  """Flags of an array of jobs, of logs and of `sbatch`."""
+  parser.add_argument(
+    '--sweep',
+    type=pathlib.Path,
+    metavar='FILE',
+    help='an array of jobs: each line has the flags that one of them adds',
+  )
+  parser.add_argument(
+    '--array',
+    metavar='LINES',
+    help='which lines of the sweep, such as 1-8%%2 (default: all)',
+  )
+  parser.add_argument('--logs', type=pathlib.Path, metavar='DIR')
+  parser.add_argument(
+    '--sbatch',
+    dest='more',
+    action='append',
+    default=[],
+    metavar='ARGUMENT',
+    help='a further argument, such as --sbatch=--exclusive; may be repeated',
+  )
 
 
 def submit(job: SlurmJob, environment: dict[str, str]) -> str:

@@ -144,28 +144,8 @@ class TpuJob(job_lib.Job):
   @classmethod
   def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
-    for name in ('name', 'zone', 'accelerator_type', 'runtime_version'):
-      parser.add_argument(f'--{name}', required=True, help='as of gcloud')
-    parser.add_argument('--project', help="default: gcloud's own")
-    parser.add_argument('--slices', type=int, default=1, metavar='N')
-    parser.add_argument(
-      '--spot', action='store_true', help='cheaper TPUs that may be taken away'
-    )
-    parser.add_argument(
-      '--setup',
-      default='true',
-      metavar='COMMAND',
-      help="run on each worker first, such as 'pip install xlflax[tpu]'",
-    )
-    parser.add_argument(
-      '--program',
-      default='xlflax',
-      help='what xlflax is on the workers (default: %(default)s)',
-    )
-    parser.add_argument('--restarts', type=int, default=20, metavar='N')
-    parser.add_argument(
-      '--keep', action='store_true', help='do not give the TPUs back at the end'
-    )
+    _add_tpu_flags(parser)
+    _add_run_flags(parser)
 
   def __post_init__(self):
     if self.slices < 1 or self.restarts < 0:
@@ -214,6 +194,36 @@ class TpuJob(job_lib.Job):
   def start(self) -> int:
     """Runs the script here, to its end."""
     return run(self, dict(os.environ))
+
+
+def _add_tpu_flags(parser: argparse.ArgumentParser) -> None:
+  """Flags of the TPUs."""
+  for name in ('name', 'zone', 'accelerator_type', 'runtime_version'):
+    parser.add_argument(f'--{name}', required=True, help='as of gcloud')
+  parser.add_argument('--project', help="default: gcloud's own")
+  parser.add_argument('--slices', type=int, default=1, metavar='N')
+  parser.add_argument(
+    '--spot', action='store_true', help='cheaper TPUs that may be taken away'
+  )
+
+
+def _add_run_flags(parser: argparse.ArgumentParser) -> None:
+  """Flags of what runs on them."""
+  parser.add_argument(
+    '--setup',
+    default='true',
+    metavar='COMMAND',
+    help="run on each worker first, such as 'pip install xlflax[tpu]'",
+  )
+  parser.add_argument(
+    '--program',
+    default='xlflax',
+    help='what xlflax is on the workers (default: %(default)s)',
+  )
+  parser.add_argument('--restarts', type=int, default=20, metavar='N')
+  parser.add_argument(
+    '--keep', action='store_true', help='do not give the TPUs back at the end'
+  )
 
 
 def run(job: TpuJob, environment: dict[str, str]) -> int:

@@ -72,20 +72,7 @@ def prepare(
   """
   output = paths.local(output, where='output')
   _check(corpus, output, languages, code_switching)
-  settings = json.loads(
-    json.dumps(
-      {
-        'processing': dataclasses.asdict(processing),
-        'code_switching': code_switching and dataclasses.asdict(code_switching),
-        'dictionaries': [
-          dataclasses.astuple(
-            corpus_files.fingerprint(f.path, corpus.directory)
-          )
-          for f in corpus.dictionaries
-        ],
-      }
-    )
-  )
+  settings = _settings(corpus, processing, code_switching)
   outputs = _outputs(corpus, languages, code_switching)
   record = Record(output, settings, overwrite=overwrite)
   record.remove_others({file.path for file in outputs})
@@ -103,6 +90,24 @@ def prepare(
       report(prepared)
       done.append(prepared)
   return done
+
+
+def _settings(corpus, processing, code_switching) -> dict:
+  """What the text depends on beside its files, as JSON data."""
+  return json.loads(
+    json.dumps(
+      {
+        'processing': dataclasses.asdict(processing),
+        'code_switching': code_switching and dataclasses.asdict(code_switching),
+        'dictionaries': [
+          dataclasses.astuple(
+            corpus_files.fingerprint(f.path, corpus.directory)
+          )
+          for f in corpus.dictionaries
+        ],
+      }
+    )
+  )
 
 
 def _check(corpus, output, languages, code_switching):

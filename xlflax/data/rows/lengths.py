@@ -55,7 +55,7 @@ def cut(
 def in_row(
   lengths: Sequence[np.ndarray], stream: stream_lib.Stream
 ) -> np.ndarray:
-  """Tokens that each example takes in a row, special tokens included."""
+  """Tokens [examples] in a row, with special ones; `lengths` per side."""
   special = stream.length - stream.capacity
   return np.sum(lengths, axis=0) + special
 

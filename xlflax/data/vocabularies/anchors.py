@@ -76,7 +76,15 @@ def _shared(pieces: Sequence[Sequence[str]]) -> list[str]:
 def owners(
   ids: Sequence[np.ndarray], size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """For each id, the first language that has it, and its own id there."""
+  """For each id, the first language that has it, and its own id there.
+
+  Args:
+    ids: of each language's words, [words] each.
+    size: of the union.
+
+  Returns:
+    Two int32 arrays [size].
+  """
   languages = np.zeros(size, np.int32)
   owned = np.zeros(size, np.int32)
   for language in reversed(range(len(ids))):

@@ -152,13 +152,14 @@ def _sentence(lines: Sequence[tuple[int, str]], path) -> Iterator[_Sentence]:
         _check_empty_node(token['id'], before == len(words), path, number)
       case place:
         _check_place(place, len(words) + 1, path, number)
-        words.append(
-          _Word(
-            number, token['form'], token['upos'], token['head'], token['deprel']
-          )
-        )
+        words.append(_word(token, number))
   if words:
     yield _Sentence(lines[-1][0], name, words)
+
+
+def _word(token: conllu.Token, number: int) -> _Word:
+  columns = (token[name] for name in ('form', 'upos', 'head', 'deprel'))
+  return _Word(number, *columns)
 
 
 def _token(line: str, path, number: int) -> conllu.Token:
