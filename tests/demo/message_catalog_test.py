@@ -107,7 +107,7 @@ def test_mo_as_msgfmt_compiles_it(tmp_path):
   [
     ('a.mo', b'no catalog at all, but long enough for a header'),
     ('a.mo', b'\xde\x12\x04\x95'),
-    ('a.po', b'msgid "a"\nmsgstr "b\n'),
+    ('a.po', b'msgid "a"\nmsgstr "b"c"\n'),
     ('a.po', b'\xff\xfe'),
   ],
 )

@@ -350,10 +350,9 @@ def test_reading_a_cache_imports_no_tensorflow(cache):
 import sys
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import loader as cached_loader
-from xlflax.data import loader
+from xlflax.data import opening
 from xlflax.data import prefetch
 from xlflax.data import stream
-from xlflax.data.seqio_tasks import registration
 from xlflax.data.vocabularies import spec as vocabulary_spec
 import jax
 
@@ -364,7 +363,7 @@ class Vocabulary:
   def language_id(self, code):
     return self.spec.languages.index(code)
 
-opened = loader.open_loader(
+opened = opening.open_loader(
     stream.Stream(name='s', mixture='corpus.mono', layout='blocks',
                   length=16, batch_size=8),
     vocabulary=Vocabulary(), seed=0, cache_dir={str(cache)!r})

@@ -35,7 +35,7 @@ def _batch(entries, layout, length, **settings):
     for units, *rest in entries
   ]
   batch = rows.build_batch(made, stream, _SPEC)
-  assert tuple(batch) == rows.keys(stream)
+  assert list(batch) == list(stream.batch_spec(_SPEC))
   for value in batch.values():
     assert value.dtype == np.int32 and value.shape == (len(entries), length)
   return {key: value.tolist() for key, value in batch.items()}
