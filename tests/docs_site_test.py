@@ -55,11 +55,13 @@ def test_every_room_and_module_has_a_place_in_the_reference():
   for folder in (_ROOT / 'xlflax').iterdir():
     is_room = (folder / '__init__.py').exists()
     hidden = folder.name in ('commands', 'demo')
-    assert (f'api/{folder.name}.md' in pages) == (is_room and not hidden)
-  assert '\n::: xlflax.models.encoder\n' in pages['api/models.md']
-  assert '\n::: xlflax.errors\n' in pages['api/top_level.md']
-  assert '[`Encoder`][xlflax.models.encoder.Encoder]' in pages['api/models.md']
-  assert '](objectives.md)' in pages['api/index.md']
+    assert (f'reference/{folder.name}.md' in pages) == (is_room and not hidden)
+  assert '\n::: xlflax.models.encoder\n' in pages['reference/models.md']
+  assert '\n::: xlflax.errors\n' in pages['reference/top_level.md']
+  assert (
+    '[`Encoder`][xlflax.models.encoder.Encoder]' in pages['reference/models.md']
+  )
+  assert '](objectives.md)' in pages['reference/index.md']
 
 
 def _pages(nav) -> set[str]:
@@ -84,6 +86,6 @@ def test_the_site_builds_without_a_warning(tmp_path):
     cwd=_ROOT,
     check=True,
   )
-  page = tmp_path / 'site/api/objectives/index.html'
+  page = tmp_path / 'site/reference/objectives/index.html'
   assert 'xlflax.objectives.masked_lm' in page.read_text(encoding='utf-8')
   assert (tmp_path / 'site/architecture/index.html').exists()

@@ -75,7 +75,7 @@ def test_training(monkeypatch, tmp_path, file):
       f'INIT_FROM={str(tmp_path / "pretrained")!r}',
       f'TRAIN_FILES={files}',
       f'DEV_FILES={files}',
-      'EVALUATION=@evaluation.Evaluation()',
+      'EVALUATION=@during_training.Evaluation()',
       'TRAIN_STEPS=20',
       'LENGTH=32',
       'HEAD_LEARNING_RATE=1e-3',

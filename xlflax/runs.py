@@ -144,7 +144,7 @@ class Run(run_lib.SavedRun):
   ) -> dict[str, base.EvalResult]:
     """Evaluates the checkpoint.
 
-    Results are written to `eval/<task>/<step>.json` in the model directory,
+    Results are written below `eval/<task>/` in the model directory,
     and read from there if nothing changed since. Parts of a task that fail,
     such as one language, are listed in its result's `failures`.
 

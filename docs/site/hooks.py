@@ -88,12 +88,12 @@ def api_pages() -> dict[str, str]:
     if path.parent.name not in _NOT_API
   )
   pages = {
-    'api/index.md': _overview(rooms),
-    'api/top_level.md': _reference(package, package.glob('*.py')),
+    'reference/index.md': _overview(rooms),
+    'reference/top_level.md': _reference(package, package.glob('*.py')),
   }
   for room in rooms:
     folder = package / room
-    pages[f'api/{room}.md'] = _reference(folder, folder.rglob('*.py'))
+    pages[f'reference/{room}.md'] = _reference(folder, folder.rglob('*.py'))
   return pages
 
 

@@ -306,7 +306,7 @@ def test_synthetic_suite(toy):
     tests = _tests(task, toy)
     assert [test.name for test in tests] == [task.name]
     if task.cells:
-      (dev,) = config.parameter('evaluation.Evaluation.tasks')
+      (dev,) = config.parameter('during_training.Evaluation.tasks')
       assert task.select.split('/')[0] == dev.name == 'dev'
       assert dev.source.languages() == ('en',)
       assert tests[0].source.languages() == ('en', 'aa')

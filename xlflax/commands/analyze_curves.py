@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='DIR',
     action='append',
     default=[],
-    help='run with eval/<task>/<step>.json; may be repeated',
+    help='run with results of `xlflax evaluate`; may be repeated',
   )
   parser.add_argument(
     '--analysis',

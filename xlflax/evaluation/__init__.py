@@ -9,6 +9,7 @@ if TYPE_CHECKING:
   from xlflax.evaluation.base import EvalTask as EvalTask
   from xlflax.evaluation.base import Failure as Failure
   from xlflax.evaluation.base import Subject as Subject
+  from xlflax.evaluation.during_training import Evaluation as Evaluation
   from xlflax.evaluation.sources import CorpusPairs as CorpusPairs
   from xlflax.evaluation.sources import CorpusText as CorpusText
   from xlflax.evaluation.sources import FilePairs as FilePairs

@@ -34,7 +34,7 @@ def read(task: base.EvalTask, part: str, folder: pathlib.Path) -> Found:
   Args:
     task: the evaluation task.
     part: of its source.
-    folder: with the files of the task's result, `eval/<task>/<step>/`.
+    folder: of the files of the task's result, such as predictions.
 
   Returns:
     {} for kinds of tasks without predictions of single examples (retrieval,

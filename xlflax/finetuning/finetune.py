@@ -172,7 +172,7 @@ def _with_selection(
     defaults += (f'{options}.best_is_highest=False',)
   configuration.parse((*cell.bindings, 'MODEL_DIR="unused"'))
   if config.macro('EVALUATION') is None:
-    defaults += ('EVALUATION=@evaluation.Evaluation()',)
+    defaults += ('EVALUATION=@during_training.Evaluation()',)
   return dataclasses.replace(
     configuration, bindings=(*defaults, *configuration.bindings)
   )

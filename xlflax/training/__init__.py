@@ -6,7 +6,6 @@ from xlflax import lazy
 
 if TYPE_CHECKING:
   from xlflax.training.checkpoints import CheckpointOptions as CheckpointOptions
-  from xlflax.training.evaluation import Evaluation as Evaluation
   from xlflax.training.initialization.decoder import (
     DecoderInitialization as DecoderInitialization,
   )

@@ -19,7 +19,6 @@ from xlflax.training import (
   metric_writers,
   run_directory,
 )
-from xlflax.training import evaluation as evaluation_lib
 from xlflax.training import progress as progress_lib
 from xlflax.training import run as run_lib
 from xlflax.training import settings as settings_lib
@@ -285,10 +284,9 @@ class _Loop:
     evaluation = self._settings.evaluation
     if evaluation is None or not evaluation.is_due(step, self._settings.steps):
       return
-    metrics = evaluation_lib.run(evaluation, self._setup, state)
+    metrics = evaluation.run(self._setup, state)
     if self._writer:
       self._writer.write(step, eval=metrics)
-    self._log_primary_metrics(evaluation.tasks, step, metrics)
     self._progress.restart_clock(step)
     best = self._settings.checkpoints.best_metric
     if best is None:
@@ -303,22 +301,6 @@ class _Loop:
     self._saved_metrics = metrics
     self._save(state)
     self._saved_metrics = None
-
-  def _log_primary_metrics(self, tasks, step, metrics) -> None:
-    means = {
-      f'{task.name} {task.primary_metric}': metrics.get(
-        f'{task.name}/{task.primary_metric}/mean'
-      )
-      for task in tasks
-    }
-    logging.info(
-      'step %d | %s',
-      step,
-      ' | '.join(
-        f'{name} {"failed" if value is None else f"{value:.4g}"}'
-        for name, value in means.items()
-      ),
-    )
 
   def _save(self, state) -> None:
     """Saves a state whose steps are all known to be finite or skipped."""

@@ -12,11 +12,11 @@ from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.training import checkpoints as checkpoints_lib
-from xlflax.training import evaluation as evaluation_lib
 from xlflax.training import (
   machines,
   optimizers,
   partitioning,
+  protocols,
   run_directory,
   schedules,
 )
@@ -83,7 +83,7 @@ class Settings:
   checkpoints: checkpoints_lib.CheckpointOptions = _changeable(
     default_factory=checkpoints_lib.CheckpointOptions
   )
-  evaluation: evaluation_lib.Evaluation | None = _changeable(default=None)
+  evaluation: protocols.Evaluation | None = _changeable(default=None)
   init_from: initialization.Inits | None = None
   seed: int = 0
   accumulation: int = 1

@@ -40,10 +40,17 @@ class Evaluation:
       )
 
   def is_due(self, step: int, last_step: int) -> bool:
+    """Returns whether the tasks run after a step."""
     return step % self.every_steps == 0 or step == last_step
 
+  def run(self, setup, state: state_lib.TrainState) -> dict[str, float]:
+    """Evaluates all tasks and logs their primary metrics; see `evaluate`."""
+    metrics = evaluate(self, setup, state)
+    _log_primary_metrics(self.tasks, int(state.step), metrics)
+    return metrics
 
-def run(
+
+def evaluate(
   evaluation: Evaluation, setup, state: state_lib.TrainState
 ) -> dict[str, float]:
   """Evaluates all tasks at a state; a task that fails is logged and left out.
@@ -95,3 +102,20 @@ def _write(evaluation: Evaluation, setup, task, step: int, result) -> None:
       parameters='default' if averaged else 'not averaged',
     )
     results.write(setup.model_dir, result, step=step, identity=identity)
+
+
+def _log_primary_metrics(tasks, step, metrics) -> None:
+  means = {
+    f'{task.name} {task.primary_metric}': metrics.get(
+      f'{task.name}/{task.primary_metric}/mean'
+    )
+    for task in tasks
+  }
+  logging.info(
+    'step %d | %s',
+    step,
+    ' | '.join(
+      f'{name} {"failed" if value is None else f"{value:.4g}"}'
+      for name, value in means.items()
+    ),
+  )

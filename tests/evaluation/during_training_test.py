@@ -9,8 +9,8 @@ import pytest
 
 from tests.training import tiny
 from xlflax import errors
-from xlflax.evaluation import base
-from xlflax.training import evaluation, optimizers
+from xlflax.evaluation import base, during_training
+from xlflax.training import optimizers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,6 +18,10 @@ class _Bias(base.EvalTask):
   """Says what the parameter 'bias' is, or fails."""
 
   fails: bool = False
+
+  @property
+  def primary_metric(self):
+    return 'bias'
 
   def evaluate(self, subject):
     if self.fails:
@@ -52,21 +56,23 @@ def _state(step):
 
 
 def test_when():
-  plan = evaluation.Evaluation(tasks=(), every_steps=10)
-  assert [s for s in range(1, 26) if plan.is_due(s, 25)] == [10, 20, 25]
+  evaluation = during_training.Evaluation(tasks=(), every_steps=10)
+  assert [s for s in range(1, 26) if evaluation.is_due(s, 25)] == [10, 20, 25]
 
 
 def test_interval_must_be_positive():
   with pytest.raises(errors.ConfigError) as error:
-    evaluation.Evaluation(tasks=(), every_steps=0)
+    during_training.Evaluation(tasks=(), every_steps=0)
   assert str(error.value).startswith(
     'Evaluation.every_steps must be positive. Got: 0.'
   )
 
 
 def test_results_are_returned_and_recorded(tmp_path):
-  plan = evaluation.Evaluation(tasks=[_Bias(name='a')], every_steps=1, seed=4)
-  metrics = evaluation.run(plan, _setup(tmp_path), _state(7))
+  evaluation = during_training.Evaluation(
+    tasks=[_Bias(name='a')], every_steps=1, seed=4
+  )
+  metrics = evaluation.run(_setup(tmp_path), _state(7))
   assert (metrics['a/bias'], metrics['a/seed']) == (0.5, 4.0)
   (file,) = tmp_path.glob('eval/a/all-*/7.json')
   record = json.loads(file.read_text())
@@ -82,18 +88,27 @@ def test_results_are_returned_and_recorded(tmp_path):
 def test_average_is_evaluated_where_it_is_on(
   tmp_path, ema_decay, use_ema, bias
 ):
-  plan = evaluation.Evaluation(
+  evaluation = during_training.Evaluation(
     tasks=(_Bias(name='a'),), every_steps=1, use_ema=use_ema
   )
-  metrics = evaluation.run(plan, _setup(tmp_path, ema_decay), _state(1))
+  metrics = evaluation.run(_setup(tmp_path, ema_decay), _state(1))
   assert metrics['a/bias'] == bias
 
 
+def test_primary_metrics_are_logged(tmp_path, caplog):
+  caplog.set_level('INFO')
+  evaluation = during_training.Evaluation(
+    tasks=(_Bias(name='a'),), every_steps=1
+  )
+  evaluation.run(_setup(tmp_path), _state(3))
+  assert 'step 3 | a bias failed' in caplog.text  # there is no mean
+
+
 def test_task_that_fails_is_left_out(tmp_path, caplog):
-  plan = evaluation.Evaluation(
+  evaluation = during_training.Evaluation(
     tasks=(_Bias(name='bad', fails=True), _Bias(name='good')), every_steps=1
   )
-  metrics = evaluation.run(plan, _setup(tmp_path), _state(3))
+  metrics = evaluation.run(_setup(tmp_path), _state(3))
   assert {name.split('/')[0] for name in metrics} == {'good'}
   assert 'Evaluation at step 3: bad: ValueError: no text' in caplog.text
   (file,) = tmp_path.glob('eval/bad/all-*/3.json')

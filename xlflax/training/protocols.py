@@ -1,0 +1,23 @@
+"""What training knows of the rooms above it."""
+
+from typing import Any, Protocol
+
+from xlflax.training import state as state_lib
+
+
+class Evaluation(Protocol):
+  """What runs during training, such as `evaluation.during_training`."""
+
+  def is_due(self, step: int, last_step: int) -> bool:
+    """Returns whether to evaluate after `step` of `last_step` steps."""
+
+  def run(self, setup: Any, state: state_lib.TrainState) -> dict[str, float]:
+    """Evaluates a state.
+
+    Args:
+      setup: the run's `xlflax.training.setup.Setup`.
+      state: the train state.
+
+    Returns:
+      'task/metric' -> number.
+    """
