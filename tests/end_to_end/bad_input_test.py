@@ -161,7 +161,7 @@ def test_truncated_newest_checkpoint(workspace, finished, run):
     if path.is_file() and path.stat().st_size > 1000:
       path.write_bytes(path.read_bytes()[:100])
   output = workspace.train(run, workspace.cache, _EVERY, steps=8)
-  assert 'can not be read' in output and 'rejected_checkpoints' in output
+  assert 'cannot be read' in output and 'rejected_checkpoints' in output
   assert 'Continuing from the checkpoint of step 4' in output
   assert (run / 'rejected_checkpoints').is_dir()
   assert losses(run) == losses(finished)

@@ -85,7 +85,7 @@ def test_port_that_is_taken(together):
     outputs = together(
       _flags(0), _flags(1), port=server.getsockname()[1], join_timeout=10
     )
-  assert 'Process 0 can not listen on the port of the job' in outputs[0]
+  assert 'Process 0 cannot listen on the port of the job' in outputs[0]
   assert "Something that is not the job's process 0 answers" in outputs[1]
 
 

@@ -202,7 +202,7 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(
   assert checkpoints.finished_steps(tmp_path) == [1]
   (moved,) = (tmp_path / checkpoints.REJECTED).iterdir()
   assert moved.name.startswith('2-')
-  (message,) = [m for m in warnings_logged() if 'can not be read' in m]
+  (message,) = [m for m in warnings_logged() if 'cannot be read' in m]
   assert str(_step_dir(tmp_path, 2)) in message and str(moved) in message
   _write(tmp_path, [2])  # its step can be written again
   assert _restore(tmp_path).step == 2

@@ -78,7 +78,7 @@ def test_batches_of_mixed_languages():
 
 def test_rows_of_two_languages():
   text = _fails(dataclasses.replace(_SIDES, layout=stream_lib.Layout.PAIRS))
-  assert 'A row of two languages can not be read' in text
+  assert 'A row of two languages cannot be read' in text
   assert "Where: stream 'sides'" in text
 
 

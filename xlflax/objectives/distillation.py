@@ -121,7 +121,7 @@ class Distillation(base.Objective):
     del params
     if vocabulary is None:
       raise errors.VocabularyError(
-        "A teacher's tokens can not be matched without the student's",
+        "A teacher's tokens cannot be matched without the student's",
         got='a vocabulary of sizes only',
         where=f'objective {self.name!r}',
         expected='a vocabulary directory',

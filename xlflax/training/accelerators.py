@@ -180,6 +180,6 @@ TABLE: tuple[Accelerator, ...] = (
 
 
 def of_kind(device_kind: str) -> Accelerator | None:
-  """The accelerator that JAX calls this; None where it is not in the table."""
+  """Returns the accelerator of a device kind, or None if it is unknown."""
   kind = device_kind.lower()
   return next((a for a in TABLE if any(part in kind for part in a.kinds)), None)

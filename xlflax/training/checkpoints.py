@@ -248,7 +248,7 @@ class Checkpoints:
     source = self.directory / str(step)
     target = self._model_dir / REJECTED / f'{step}-{int(time.time())}'
     logging.warning(
-      'Checkpoint %s can not be read (%s); it is moved to %s and the one '
+      'Checkpoint %s cannot be read (%s); it is moved to %s and the one '
       'before it is used.',
       source,
       _first_line(error),
@@ -330,7 +330,7 @@ def saved_shapes(
     item: 'params' or 'train'.
 
   Raises:
-    CheckpointError: the metadata can't be read.
+    CheckpointError: the metadata cannot be read.
   """
   try:
     metadata = ocp.StandardCheckpointHandler().metadata(
@@ -437,7 +437,7 @@ def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
     return read_part(checkpoint, 'params', abstract)
   except Exception as error:
     raise errors.CheckpointError(
-      'A checkpoint can not be read',
+      'A checkpoint cannot be read',
       got=_first_line(error),
       where=str(checkpoint),
       fix='use another step',

@@ -1,4 +1,4 @@
-"""What is known of accelerators: peak arithmetic rates for MFU."""
+"""Rates of this machine's devices, for MFU."""
 
 import time
 
@@ -20,7 +20,7 @@ _PEAK_BF16 = (
 
 
 def peak_flops(device: jax.Device) -> float | None:
-  """Peak dense bf16 FLOP/s of a device, or None where it is not known."""
+  """Returns the peak dense bf16 FLOP/s of a device, or None if unknown."""
   kind = device.device_kind.lower()
   known = accelerators.of_kind(kind)
   return next(

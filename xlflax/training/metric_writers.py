@@ -29,7 +29,7 @@ class MetricsWriter:
   """Appends one line of JSON a report, and the same scalars to TensorBoard.
 
   A line is `{"step": s, "train": {...}}` or `{"step": s, "eval": {...}}`;
-  numbers that are not finite are written as null. Objects in a bucket can't
+  numbers that are not finite are written as null. Objects in a bucket cannot
   be appended to: there, files on disk are copied every half a minute.
   """
 

@@ -96,7 +96,7 @@ class Partitioner:
 
   @functools.cached_property
   def mesh(self) -> jax.sharding.Mesh:
-    """The mesh [data, fsdp, tensor]; raises ConfigError if it can't be."""
+    """The mesh [data, fsdp, tensor]; raises ConfigError if it cannot be."""
     devices = list(
       self.devices
       or jax.devices()[: self.machine.count if self.machine else None]
@@ -236,7 +236,7 @@ class Partitioner:
 
 
 class KeptWhole(NamedTuple):
-  """A dimension that its rule would split, but can't.
+  """A dimension that its rule would split, but cannot.
 
   Attributes:
     name: the parameter.

@@ -51,7 +51,7 @@ class SavedRun:
       partitioner: shards the parameters; None puts them on one device.
 
     Raises:
-      CheckpointError: it is not there, or can't be read.
+      CheckpointError: it is not there, or cannot be read.
     """
     saved = checkpoints.saved_shapes(checkpoints.path_of(self.directory, step))
     abstract = self._abstract(saved, partitioner)
@@ -136,7 +136,7 @@ def open_run(model_dir: str | pathlib.Path) -> SavedRun:
   """Opens a model directory.
 
   Raises:
-    RunDirectoryError: it is none, or in a bucket that can't be read.
+    RunDirectoryError: it is none, or in a bucket that cannot be read.
     VocabularyError: its vocabulary is missing or damaged.
   """
   directory = paths.of(model_dir)

@@ -131,7 +131,7 @@ def read_model(model_dir: pathlib.Path):
   """The Linen module that `write_model` recorded.
 
   Raises:
-    RunDirectoryError: the directory is no run, or in a bucket that can't be
+    RunDirectoryError: the directory is no run, or in a bucket that cannot be
       read.
   """
   bucket_checks.check_readable(model_dir)

@@ -1,4 +1,4 @@
-"""What a sharing plan asks of the streams, and a vocabulary of the plan."""
+"""Checks of streams and vocabulary against a sharing plan."""
 
 from collections.abc import Sequence
 
@@ -40,7 +40,7 @@ def _check_stream(stream: loader_lib.AnyStream) -> None:
   text = stream if isinstance(stream, stream_lib.Stream) else None
   if text and text.layout is stream_lib.Layout.PAIRS:
     raise errors.ConfigError(
-      'A row of two languages can not be read with the parts of one',
+      'A row of two languages cannot be read with the parts of one',
       got='layout=PAIRS with a sharing plan',
       expected='rows of one language',
       where=where,

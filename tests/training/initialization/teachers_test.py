@@ -235,7 +235,7 @@ def test_run_without_a_vocabulary(teacher, student):
   objective = Distillation(teacher=teachers.Teacher(model_dir=str(teacher[0])))
   with pytest.raises(
     errors.VocabularyError,
-    match=("(?s)can not be matched.*sizes only.*'distill'"),
+    match=("(?s)cannot be matched.*sizes only.*'distill'"),
   ):
     objective.load_state({}, model=None, params=None, vocabulary=None)
 

@@ -105,7 +105,7 @@ def test_missing_process_is_named_to_all(port, monkeypatch):
 def test_no_process_0(port):
   start = time.monotonic()
   heard = _hold(port, _statement(1), timeout=1)
-  assert 'Process 0 of the job can not be reached' in heard
+  assert 'Process 0 of the job cannot be reached' in heard
   assert 'process 0 within 1 s' in heard and 'process 1 (on host1)' in heard
   assert time.monotonic() - start < 5
 
@@ -117,7 +117,7 @@ def test_unknown_host(port):
     process_id=1,
     source='flags',
   )
-  with pytest.raises(errors.ConfigError, match='can not be reached'):
+  with pytest.raises(errors.ConfigError, match='cannot be reached'):
     rendezvous.meet(job, _statement(1, 2), timeout_seconds=1)
 
 
@@ -135,7 +135,7 @@ def test_port_is_taken(port, answer):
 
     threading.Thread(target=serve, daemon=True).start()
     lead, other = _hold_all(port, [_statement(0, 2), _statement(1, 2)])
-  assert f'can not listen on the port of the job. Got: port {port}' in lead
+  assert f'cannot listen on the port of the job. Got: port {port}' in lead
   assert "Something that is not the job's process 0 answers" in other
 
 

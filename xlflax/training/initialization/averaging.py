@@ -70,7 +70,7 @@ def average(
 
   Raises:
     RunDirectoryError: `model_dir` is no run, there is an output already, or
-      a bucket can't be used.
+      a bucket cannot be used.
     CheckpointError: a checkpoint is missing or unlike the others.
   """
   output = paths.absolute(output)
@@ -99,7 +99,7 @@ def mean_params(
   for path in paths[1:]:
     if checkpoints.saved_shapes(path) != shapes:
       raise errors.CheckpointError(
-        'Checkpoints of different models can not be averaged',
+        'Checkpoints of different models cannot be averaged',
         got=str(path),
         expected=f'the parameters of {paths[0]}',
       )

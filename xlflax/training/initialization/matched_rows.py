@@ -46,7 +46,7 @@ class MatchedRows:
 
     Raises:
       VocabularyError: one of them is missing.
-      CorpusError: a dictionary can't be read.
+      CorpusError: a dictionary cannot be read.
     """
     if vocabulary is None:
       raise errors.VocabularyError(

@@ -1,4 +1,4 @@
-"""What fine-tuning takes from the model directory of a pretrained model."""
+"""The model and vocabulary of a pretrained run, for fine-tuning."""
 
 import dataclasses
 from collections.abc import Mapping

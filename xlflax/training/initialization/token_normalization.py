@@ -1,4 +1,4 @@
-"""What a token stands for, however its vocabulary writes it.
+"""Token normalisation: the text of a token, however its vocabulary writes it.
 
 Vocabularies mark the borders of words in different ways: `▁the` and `ing`
 (SentencePiece), `Ġthe` and `ing` (byte-level BPE, as GPT-2 and RoBERTa have
@@ -50,7 +50,7 @@ def notation_of(pieces: Sequence[str]) -> Notation:
 def plain_tokens(
   pieces: Sequence[str], notation: Notation | None = None
 ) -> list[PlainToken]:
-  """The token of each piece.
+  """Returns the text of each piece, and whether it begins a word.
 
   Before: ['▁the', 'ing', '▁New▁York'] of SentencePiece, ['Ġthe', 'ing',
   'ĠNewĠYork'] of byte-level BPE, or ['the', '##ing'] of WordPiece; after:
@@ -106,8 +106,10 @@ _UNSPACED = frozenset(
 
 
 def may_be_word(token: PlainToken) -> bool:
-  """Whether a token can be a whole word: it begins one, or its script has no
-  spaces between words."""
+  """Returns whether a token can be a whole word.
+
+  It can if it begins one, or if its script has no spaces between words.
+  """
   return token.begins_word or script(token.text) in _UNSPACED
 
 

@@ -230,7 +230,7 @@ def local_devices(
   that sees fewer was given its own by the scheduler, and keeps them.
 
   Raises:
-    ConfigError: the host's GPUs can't be shared equally.
+    ConfigError: the host's GPUs cannot be shared equally.
   """
   if found is Cluster.SLURM:
     index = _number(environment, 'SLURM_LOCALID')
@@ -248,7 +248,7 @@ def local_devices(
     return None
   if visible % count:
     raise errors.ConfigError(
-      "The processes of a host can't share its GPUs equally",
+      'The processes of a host cannot share its GPUs equally',
       got=f'{count} processes, {visible} GPUs',
       where=found.value,
       fix='start one process per GPU, or one per host',

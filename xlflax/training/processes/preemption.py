@@ -1,4 +1,4 @@
-"""Asked to stop: a signal finishes the step, saves, and exits.
+"""Pre-emption: after a signal, a run finishes its step, saves and exits.
 
 These are SIGTERM, SIGINT and SIGUSR1, which Slurm sends by `--signal=USR1@...`
 before a time limit or a pre-emption.

@@ -1,4 +1,4 @@
-"""The processes of a job meet before JAX joins them, and compare notes.
+"""Rendezvous: the processes of a job compare settings before JAX joins them.
 
 JAX waits long, and says little, where processes were started differently.
 So process 0 first listens on the coordinator's port itself, hears from each
@@ -26,7 +26,7 @@ _LINGER = 5.0  # seconds in which process 0 tells late ones of a mistake
 
 @dataclasses.dataclass(frozen=True)
 class Statement:
-  """What a process was started with; all but id and host have to agree.
+  """The settings of a process; all but id and host must agree.
 
   Attributes:
     process_id: its number.
@@ -44,6 +44,7 @@ class Statement:
 
   @property
   def who(self) -> str:
+    """The process as messages name it."""
     return f'process {self.process_id} (on {self.host})'
 
 
@@ -54,7 +55,7 @@ def meet(
   timeout_seconds: float,
   patience_seconds: float = 20.0,
 ) -> None:
-  """Returns on all processes once all are there and agree.
+  """Waits until all processes are there and agree.
 
   Args:
     job: the job; its coordinator is where to meet.
@@ -92,7 +93,7 @@ def _listen(job, patience: float) -> socket.socket:
     except OSError as error:
       if time.monotonic() > end:
         raise errors.ConfigError(
-          'Process 0 can not listen on the port of the job',
+          'Process 0 cannot listen on the port of the job',
           got=f'port {port}: {error.strerror}',
           where=job.coordinator,
           expected='a port that nothing else uses',
@@ -250,7 +251,7 @@ def _report(job, statement, deadline, timeout, patience):
       fix='see what process 0 reports; choose another port',
     )
   raise errors.ConfigError(
-    'Process 0 of the job can not be reached',
+    'Process 0 of the job cannot be reached',
     got=reason,
     expected=f'process 0 within {timeout:g} s',
     where=f'{statement.who}, coordinator {job.coordinator}',
