@@ -12,7 +12,7 @@ from matplotlib import figure
 from tests import fake_bucket
 from tests.finetuning import fakes
 from tests.training import tiny
-from xlflax import cli, errors, paths
+from xlflax import cli, config, errors, paths
 from xlflax import evaluate as evaluate_lib
 from xlflax.analysis import curves_study, models, report, study
 from xlflax.data.corpus import directory as corpus
@@ -20,7 +20,7 @@ from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.labelled import submission
 from xlflax.data.labelled.readers import files
 from xlflax.evaluation import base
-from xlflax.finetuning import configuration, finetune, grid
+from xlflax.finetuning import finetune, grid
 from xlflax.suites import evaluate_suite
 from xlflax.suites import suite as suite_lib
 from xlflax.training import run as run_lib
@@ -151,8 +151,8 @@ def test_an_analysis_reads_and_writes(bucket):
 
 def _tune(training_gin, function=finetune.finetune, bindings=(), **fields):
   return function(
-    configuration=configuration.Configuration(
-      gin_files=(training_gin,), bindings=(f"INIT_FROM='{_RUN}'", *bindings)
+    configuration=config.load(
+      [training_gin], [f"INIT_FROM='{_RUN}'", *bindings], partial=True
     ),
     select='dev/accuracy/en',
     test_tasks=[fakes.Counted()],
@@ -168,17 +168,17 @@ def test_a_grid(bucket, training_gin, fake_training):
   assert json.loads(_content(bucket, 'grid/grid.json'))['selected'] == (
     'LEARNING_RATE=0.4'
   )
-  cell = 'grid/cells/LEARNING_RATE=0.4'
+  trial = 'grid/trials/LEARNING_RATE=0.4'
   assert any(
-    re.fullmatch(f'{cell}/eval/counted/[^/]+/10.json', name)
+    re.fullmatch(f'{trial}/eval/counted/[^/]+/10.json', name)
     for name in bucket.objects
   )
-  assert f'{cell}/checkpoints/10/commit_success.txt' in bucket.objects
+  assert f'{trial}/checkpoints/10/commit_success.txt' in bucket.objects
   # The checkpoint that is not the best is gone.
   assert not [
     name
     for name in bucket.objects
-    if name.startswith(f'{cell}/checkpoints/20/')
+    if name.startswith(f'{trial}/checkpoints/20/')
   ]
   fake_training.clear()
   again = _tune(training_gin, axes=axes, output='gs://bucket/grid')

@@ -2,6 +2,7 @@
 
 import pathlib
 
+import gin
 import pytest
 
 from xlflax import config, errors, trainer
@@ -14,7 +15,7 @@ _GIVEN = ('MODEL_DIR=runs/a', 'VOCABULARY=data/vocab', 'TRAIN_STEPS=5000')
 
 def _fails(files=_FILES, bindings=_GIVEN, paths=()) -> str:
   with pytest.raises(errors.ConfigError) as error:
-    config.parse(files, bindings, paths)
+    config.load(files, bindings, paths)
   return str(error.value)
 
 
@@ -34,7 +35,7 @@ def _write(path: pathlib.Path, *lines: str) -> str:
   return str(path)
 
 
-def _bound(**more):
+def _bound(configuration, **more):
   """What the trainer would be made of."""
   seen = {}
 
@@ -45,36 +46,21 @@ def _bound(**more):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(trainer.Trainer, '__init__', settings)
     with pytest.raises(errors.ConfigError, match='seen'):
-      config.call(trainer.Trainer, **more)
+      configuration.build(trainer.Trainer, **more)
   return seen
-
-
-def test_bindings_are_taken_out_of_the_command_line():
-  assert config.split_bindings(
-    ['--gin.A=1', '--x', 'y', '--gin.b/c.D.e=[1, 2]', '--gin_file=f']
-  ) == (['--x', 'y', '--gin_file=f'], ['A=1', 'b/c.D.e=[1, 2]'])
-
-
-def test_binding_without_a_value():
-  with pytest.raises(errors.ConfigError) as error:
-    config.split_bindings(['--gin.A'])
-  assert str(error.value) == (
-    'A gin flag has no value. Got: --gin.A. Expected: --gin.NAME=VALUE.'
-  )
 
 
 def test_later_files_and_bindings_override(tmp_path):
   mine = _write(
     tmp_path / 'mine.gin', 'trainer.Trainer.seed = 3', 'LENGTH = 99'
   )
-  config.parse([*_FILES, mine], [*_GIVEN, 'LENGTH=7'])
-  seen = _bound()
+  seen = _bound(config.load([*_FILES, mine], [*_GIVEN, 'LENGTH=7']))
   assert (seen['seed'], seen['streams'][0].length) == (3, 7)
   assert seen['total_steps'] == 5000
 
 
 def test_paths_need_no_quotes():
-  config.parse(
+  configuration = config.load(
     _FILES,
     (
       'MODEL_DIR=runs/a-1',
@@ -84,16 +70,20 @@ def test_paths_need_no_quotes():
       'CACHE_DIR="x/y"',
     ),
   )
-  seen = _bound()
+  seen = _bound(configuration)
   assert [
     seen[k] for k in ('model_dir', 'vocabulary', 'corpus', 'cache_dir')
   ] == ['runs/a-1', '~/v', './c', 'x/y']
 
 
-def test_quoted_strings_survive():
+def test_values_of_macros_need_no_quotes():
   odd = 'it\'s\\a "b"'
-  config.parse(_FILES, (config.quoted('MODEL_DIR', odd), *_GIVEN[1:]))
-  assert _bound()['model_dir'] == odd
+  configuration = config.load(
+    _FILES, _GIVEN[1:], macros={'MODEL_DIR': odd, 'TRAIN_STEPS': 3}
+  )
+  seen = _bound(configuration)
+  assert (seen['model_dir'], seen['total_steps']) == (odd, 5000)
+  assert 'TRAIN_STEPS = 5000' in configuration.operative()
 
 
 def test_word_without_quotes():
@@ -134,8 +124,9 @@ def test_misspelt_macro_in_a_file(tmp_path):
 def test_macro_of_an_overridden_binding_may_be_idle(tmp_path):
   """Setting what used a macro by its own name is no mistake."""
   mine = _write(tmp_path / 'mine.gin', 'MY_OWN = 1', 'trainer.Trainer.seed = 3')
-  config.parse([*_FILES, mine], (*_GIVEN, 'mono/stream.Stream.length=64'))
-  seen = _bound()
+  seen = _bound(
+    config.load([*_FILES, mine], (*_GIVEN, 'mono/stream.Stream.length=64'))
+  )
   assert (seen['seed'], seen['streams'][0].length) == (3, 64)
   text = _fails(bindings=(*_GIVEN, 'trainer.Trainer.seed=3', 'SEED=4'))
   assert 'nothing uses it. Got: SEED' in text
@@ -209,30 +200,34 @@ def test_search_paths_come_before_the_shipped_files(tmp_path):
     total_steps=1,
     optimizer=None,
   )
-  config.parse(
+  first = config.load(
     ['pretrain/mlm.gin', 'only_b.gin'], (), [f'{tmp_path}/a,{tmp_path}/b']
   )
-  seen = _bound(**more)
+  seen = _bound(first, **more)
   assert (seen['seed'], seen['log_every_steps']) == (1, 9)
-  config.parse(['pretrain/mlm.gin'], (), [f'{tmp_path}/b'])
-  assert _bound(**more)['seed'] == 2
-  config.parse(_FILES, _GIVEN)  # and nothing is left of either
-  assert _bound()['seed'] == 0
+  second = config.load(['pretrain/mlm.gin'], (), [f'{tmp_path}/b'])
+  assert _bound(second, **more)['seed'] == 2
+  # And nothing is left of either.
+  assert _bound(config.load(_FILES, _GIVEN))['seed'] == 0
+  assert _bound(first, **more)['seed'] == 1
 
 
 def test_arguments_that_nothing_gives(tmp_path):
-  config.parse([_write(tmp_path / 'mine.gin', 'trainer.Trainer.seed = 1')])
+  mine = _write(tmp_path / 'mine.gin', 'trainer.Trainer.seed = 1')
+  configuration = config.load([mine])
   with pytest.raises(errors.ConfigError) as error:
-    config.call(trainer.Trainer)
+    configuration.build(trainer.Trainer)
   text = str(error.value)
   assert "'model_dir', 'model', 'objectives'" in text
   assert 'give them values in a gin file or by --gin flags' in text
 
 
 def test_mistakes_found_while_objects_are_made_are_plain():
-  config.parse(_FILES, (*_GIVEN, "ObjectiveMixture.combine='nope'"))
+  configuration = config.load(
+    _FILES, (*_GIVEN, "ObjectiveMixture.combine='nope'")
+  )
   with pytest.raises(errors.ConfigError) as error:
-    config.call(trainer.Trainer)
+    configuration.build(trainer.Trainer)
   assert str(error.value) == (
     "ObjectiveMixture.combine has no such value. Got: 'nope'. Expected: one "
     "of 'sum', 'alternate', 'sample'."
@@ -245,14 +240,14 @@ def test_bugs_are_not_told_as_mistakes(monkeypatch, kind):
     raise kind('the original configurable engine')
 
   monkeypatch.setattr(trainer.Trainer, '__post_init__', broken)
-  config.parse(_FILES, _GIVEN)
+  configuration = config.load(_FILES, _GIVEN)
   with pytest.raises(kind, match='original configurable engine') as error:
-    config.call(trainer.Trainer)
+    configuration.build(trainer.Trainer)
   assert not isinstance(error.value, errors.XlflaxError)
 
 
 def test_enums_by_value():
-  config.parse(
+  configuration = config.load(
     _FILES,
     (
       *_GIVEN,
@@ -260,12 +255,14 @@ def test_enums_by_value():
       "trainer.Trainer.non_finite='skip'",
     ),
   )
-  seen = _bound()
+  seen = _bound(configuration)
   assert seen['objectives'].combine is mixture.Combine.ALTERNATE
   assert seen['non_finite'] == 'skip'
-  config.parse(_FILES, (*_GIVEN, "trainer.Trainer.non_finite='ignore'"))
+  configuration = config.load(
+    _FILES, (*_GIVEN, "trainer.Trainer.non_finite='ignore'")
+  )
   with pytest.raises(errors.ConfigError) as error:
-    config.call(trainer.Trainer)
+    configuration.build(trainer.Trainer)
   assert str(error.value) == (
     "Trainer.non_finite has no such value. Got: 'ignore'. Expected: one of "
     "'stop', 'skip'."
@@ -274,7 +271,7 @@ def test_enums_by_value():
 
 def test_flags_may_name_what_no_file_names():
   """From the modules that the files import."""
-  config.parse(
+  configuration = config.load(
     _FILES,
     (
       *_GIVEN,
@@ -282,14 +279,14 @@ def test_flags_may_name_what_no_file_names():
       'schedules.Constant.peak=0.5',
     ),
   )
-  rate = _bound()['optimizer'].rate_at
+  rate = _bound(configuration)['optimizer'].rate_at
   assert float(rate(10)) == float(schedules.Constant(peak=0.5)(10)) == 0.5
 
 
 def test_operative_configuration_is_what_was_used():
-  config.parse(_FILES, (*_GIVEN, 'LENGTH=7'))
-  _bound(stop_at_step=3)
-  text = config.operative()
+  configuration = config.load(_FILES, (*_GIVEN, 'LENGTH=7'))
+  _bound(configuration, stop_at_step=3)
+  text = configuration.operative()
   assert 'LENGTH = 7' in text
   assert "mono/stream.Stream.layout = 'blocks'" in text
   assert 'trainer.Trainer.accumulation = 1' in text  # a default
@@ -298,18 +295,95 @@ def test_operative_configuration_is_what_was_used():
 
 
 def test_what_no_file_names_is_called_as_it_is():
-  config.parse([])
-  assert config.call(schedules.Constant, peak=2.0)(0) == 2.0
+  made = config.load([]).build(schedules.Constant, peak=2.0)
+  assert made(0) == 2.0
 
 
 def test_a_macro_is_built_anew():
-  config.parse(['models/tiny.gin'])
-  model = config.macro('MODEL')
+  configuration = config.load(['models/tiny.gin'])
+  model = configuration.macro('MODEL')
   assert model.config.hidden_dim == 128
-  assert config.macro('MODEL') is not model
+  assert configuration.macro('MODEL') is not model
 
 
 def test_a_macro_that_is_not_set():
-  config.parse(['models/tiny.gin'])
+  configuration = config.load(['models/tiny.gin'])
   with pytest.raises(errors.ConfigError, match='Got: no MODELL'):
-    config.macro('MODELL')
+    configuration.macro('MODELL')
+
+
+def test_values_for_one_object():
+  """A grid's trials are built side by side, and leave nothing behind."""
+  configuration = config.load(_FILES, _GIVEN)
+  before = dict(gin.config._CONFIG), gin.operative_config_str()
+  found = [
+    configuration.with_macros({'SEED': seed, 'mono/stream.Stream.length': 64})
+    for seed in (1, 2)
+  ]
+  assert [_bound(one)['seed'] for one in found] == [1, 2]
+  assert _bound(found[0])['streams'][0].length == 64
+  assert 'SEED = 2' in found[1].operative()
+  seen = _bound(configuration)
+  assert (seen['seed'], seen['streams'][0].length) == (0, 256)
+  assert 'SEED = 0' in configuration.operative()
+  assert (dict(gin.config._CONFIG), gin.operative_config_str()) == before
+
+
+def test_values_that_python_makes():
+  model = config.load(['models/tiny.gin']).macro('MODEL')
+  configuration = config.load(_FILES[:1], _GIVEN, partial=True).with_macros(
+    {'MODEL': model, 'BATCH_SIZE': config.Reference('%LENGTH')}
+  )
+  seen = _bound(configuration)
+  assert seen['model'] is not None and seen['model'].config == model.config
+  assert seen['streams'][0].batch_size == 256
+  text = configuration.operative()
+  assert text.startswith('# MODEL: an object that Python gave.\n')
+  assert 'BATCH_SIZE = %LENGTH' in text and '\nMODEL =' not in text
+
+
+@pytest.mark.parametrize(
+  ('name', 'message'),
+  [
+    ('LENTGH', 'nothing uses it. Got: LENTGH. Expected: one of LENGTH'),
+    ('optimizers.AdamW.b3', "have a parameter named 'b3'"),
+    ('nothing.AdamW.b2', "No configurable matching 'nothing.AdamW'"),
+  ],
+)
+def test_values_for_what_there_is_not(name, message):
+  configuration = config.load(_FILES, _GIVEN)
+  with pytest.raises(errors.ConfigError, match=message):
+    configuration.with_macros({name: 1})
+
+
+def test_values_that_come_later():
+  """Only what an object needs must have been given when it is built."""
+  configuration = config.load(_FILES[:1], partial=True)
+  assert configuration.macro('LENGTH') == 256
+  optimizer = configuration.with_macros({'TRAIN_STEPS': 5000}).parameter(
+    'Trainer.optimizer'
+  )
+  assert optimizer is not None
+  with pytest.raises(errors.ConfigError) as error:
+    configuration.parameter('Trainer.optimizer')
+  assert 'none for TRAIN_STEPS.' in str(error.value)
+  with pytest.raises(errors.ConfigError) as error:
+    configuration.build(trainer.Trainer, model_dir='a')
+  assert 'none for MODEL, VOCABULARY, TRAIN_STEPS.' in str(error.value)
+
+
+def test_what_the_caller_gives_is_not_built(tmp_path):
+  mine = _write(
+    tmp_path / 'mine.gin',
+    'from tests import config_test',
+    'config_test.broken.value = 1',
+    'trainer.Trainer.corpus = @config_test.broken()',
+  )
+  configuration = config.load([*_FILES, mine], _GIVEN)
+  with pytest.raises(ZeroDivisionError):
+    _bound(configuration)
+  assert _bound(configuration, corpus='mine')['corpus'] == 'mine'
+
+
+def broken(value):
+  return value / 0

@@ -83,9 +83,7 @@ def _macros(file: str) -> list[str]:
   """Those of `_GIVEN` that the files use, and the number of steps."""
   text = ''.join(map(_text, _with_the_rest(file)))
   bindings = [
-    config.quoted(name, value)
-    for name, value in _GIVEN.items()
-    if f'%{name}' in text
+    f'{name}={value!r}' for name, value in _GIVEN.items() if f'%{name}' in text
   ]
   return bindings + ['TRAIN_STEPS=2000']
 
@@ -97,7 +95,10 @@ def settings_of(monkeypatch, tmp_path):
   gin_files.write_teacher(tmp_path / 'runs' / 'teacher')
 
   def build(files, bindings, **more):
-    return gin_files.settings_of(files, bindings, **more)
+    settings, build.configuration = gin_files.settings_and_configuration(
+      files, bindings, **more
+    )
+    return settings
 
   return build
 
@@ -133,15 +134,13 @@ def test_evaluation(monkeypatch, file):
   monkeypatch.setattr(evaluate, '_check_tasks', check)
   text = (config.SHIPPED / file).read_text()
   macros = [
-    config.quoted(name, 'data')
-    for name in ('CORPUS', 'TATOEBA')
-    if f'%{name}' in text
+    f"{name}='data'" for name in ('CORPUS', 'TATOEBA') if f'%{name}' in text
   ]
   if '%TEST_FILES' in text:
     macros.append("TEST_FILES={'fr-en': ('first', 'second')}")
-  config.parse(['evaluate/tasks.gin', file], macros)
+  configuration = config.load(['evaluate/tasks.gin', file], macros)
   with pytest.raises(Stop):
-    config.call(evaluate.evaluate, model_dir='runs/a')
+    configuration.build(evaluate.evaluate, model_dir='runs/a')
   tasks = seen['tasks']
   assert tasks and all(isinstance(t, evaluation_base.EvalTask) for t in tasks)
 
@@ -155,9 +154,7 @@ def test_parts_are_read_by_others(file):
   rest = (
     [] if _kind(file) == 'evaluate' else [_SIZES.get(file, 'models/tiny.gin')]
   )
-  config.parse(
-    [file, *rest], _macros(file) if _kind(file) == 'pretrain' else []
-  )
+  config.load([file, *rest], _macros(file) if _kind(file) == 'pretrain' else [])
 
 
 @pytest.mark.parametrize('file', _FILES)
@@ -179,7 +176,7 @@ def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
     'evaluate/during_training.gin',
   ]
   first = settings_of(files, [*_macros(files[0]), 'LENGTH=48'])
-  text = config.operative()
+  text = settings_of.configuration.operative()
   (tmp_path / 'config.gin').write_text(text)
   second = settings_of([str(tmp_path / 'config.gin')], [])
   for field in (
@@ -201,4 +198,4 @@ def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
     line
     for line in run_directory.identity(text)
     if 'VOCABULARY' not in line  # given by the test
-  ] == run_directory.identity(config.operative())
+  ] == run_directory.identity(settings_of.configuration.operative())

@@ -43,10 +43,16 @@ def write_teacher(directory: pathlib.Path) -> None:
 
 def settings_of(gin_files, bindings, **more):
   """The settings that a run with these files and bindings would get."""
-  config.parse(gin_files, bindings)
-  found = config.call(trainer.Trainer, **({'vocabulary': SPEC} | more))
+  return settings_and_configuration(gin_files, bindings, **more)[0]
+
+
+def settings_and_configuration(gin_files, bindings, **more):
+  """The settings, and the configuration that they were built from."""
+  configuration = config.load(gin_files, bindings)
+  given = {'vocabulary': SPEC} | more
+  found = configuration.build(trainer.Trainer, **given)
   check_names(found)
-  return found
+  return found, configuration
 
 
 def check_names(settings) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import xlflax
 from xlflax import errors
+from xlflax.commands import gin_flags
 
 # Name -> one line for `xlflax --help`; modules are imported when needed.
 COMMANDS = {
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-  from xlflax import config, logs
+  from xlflax import logs
 
   logs.set_up()
   command = importlib.import_module(f'xlflax.commands.{name}')
@@ -66,7 +67,7 @@ def _run(name: str, arguments: list[str]) -> int:
   )
   command.add_arguments(parser)
   try:
-    rest, bindings = config.split_bindings(arguments)
+    rest, bindings = gin_flags.split_bindings(arguments)
     parsed = parser.parse_args(rest)
     if bindings and not hasattr(parsed, 'gin_file'):
       raise errors.ConfigError(

@@ -82,10 +82,10 @@ def _timed(step, device: str) -> float:
 
 
 def _sizes(model) -> dict[str, int]:
-  """The sizes that the gin files and bindings of a model set."""
+  """The sizes of a model, as its gin files and bindings set them."""
   from xlflax import config
 
-  config.parse(
+  configuration = config.load(
     model.gin_files,
     (
       'MODEL_DIR="unused"',
@@ -95,11 +95,7 @@ def _sizes(model) -> dict[str, int]:
       *model.bindings,
     ),
   )
-  import gin
-
-  found = gin.get_bindings(model.config)
-  gin.clear_config()
-  return found
+  return vars(configuration.macro('MODEL').config)
 
 
 def _network(model) -> torch.nn.Module:

@@ -1,23 +1,16 @@
 import argparse
 import json
 
-import gin
 import jax
 import pytest
 
 from xlflax import cli, config, errors, trainer
 from xlflax import evaluate as evaluate_lib
-from xlflax.commands import evaluate
+from xlflax.commands import evaluate, gin_flags
 from xlflax.evaluation import base
 from xlflax.objectives.inputs import Pooling
 
 pytest_plugins = ['tests.evaluation.fixtures']
-
-
-@pytest.fixture(autouse=True)
-def _without_gin():
-  yield
-  gin.clear_config()
 
 
 @pytest.fixture
@@ -29,7 +22,7 @@ def one_device(monkeypatch):
 def _parse(*flags):
   parser = argparse.ArgumentParser()
   evaluate.add_arguments(parser)
-  rest, bindings = config.split_bindings(flags)
+  rest, bindings = gin_flags.split_bindings(flags)
   args = parser.parse_args(['--model_dir=run', *rest])
   args.gin_bindings = bindings
   return args
@@ -37,8 +30,7 @@ def _parse(*flags):
 
 def _tasks(*flags):
   args = _parse(*flags)
-  config.parse(['evaluate/tasks.gin', *args.gin_file], evaluate._bindings(args))
-  return evaluate.build_tasks(args)
+  return evaluate.build_tasks(args, evaluate.configured(args))
 
 
 @pytest.mark.parametrize(
@@ -112,21 +104,20 @@ def test_wrong_flags(flags, text):
 def test_shipped_gin_files(monkeypatch, name, flags, tasks):
   found = {}
   args = _parse(f'--gin_file=evaluate/{name}.gin', *flags)
-  config.parse(['evaluate/tasks.gin', *args.gin_file], evaluate._bindings(args))
   monkeypatch.setattr(
     evaluate_lib,
     '_check_tasks',
     lambda given: found.update(tasks=given) or 1 / 0,
   )
   with pytest.raises(ZeroDivisionError):
-    config.call(evaluate_lib.evaluate, model_dir='run')
+    evaluate.configured(args).build(evaluate_lib.evaluate, model_dir='run')
   assert [task.name for task in found['tasks']] == tasks
   assert all(isinstance(task, base.EvalTask) for task in found['tasks'])
   assert found['tasks'][0].source.directory == flags[0][-1]
 
 
 def test_the_gin_file_for_training_makes_an_evaluation():
-  config.parse(
+  configuration = config.load(
     ['pretrain/mlm.gin', 'models/tiny.gin', 'evaluate/during_training.gin'],
     [
       'EVAL_STEPS=7',
@@ -136,7 +127,7 @@ def test_the_gin_file_for_training_makes_an_evaluation():
       'TRAIN_STEPS=2000',
     ],
   )
-  evaluation = config.call(trainer.Trainer).evaluation
+  evaluation = configuration.build(trainer.Trainer).evaluation
   assert evaluation.every_steps == 7
   assert [task.name for task in evaluation.tasks] == ['retrieval', 'perplexity']
   assert evaluation.tasks[0].source.split == 'validation'

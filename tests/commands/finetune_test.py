@@ -51,7 +51,7 @@ def test_a_value_that_only_the_grid_gives(arguments, capsys, tmp_path):
   assert 'LEARNING_RATE=0.4' in capsys.readouterr().out
 
 
-def test_a_failed_cell_is_in_the_exit_status(arguments, capsys):
+def test_a_failed_trial_is_in_the_exit_status(arguments, capsys):
   assert (
     cli.main(
       [*arguments, '--grid=LEARNING_RATE=0.2,9.0', '--select=dev/accuracy/en']
@@ -61,7 +61,7 @@ def test_a_failed_cell_is_in_the_exit_status(arguments, capsys):
   assert 'diverged: LEARNING_RATE=9.0' in capsys.readouterr().err
 
 
-def test_cells_are_listed_without_a_run(arguments, capsys, tmp_path):
+def test_trials_are_listed_without_a_run(arguments, capsys, tmp_path):
   assert cli.main([*arguments, '--grid=SEED=0,1', '--dry_run']) == 0
   assert capsys.readouterr().out == 'SEED=0\nSEED=1\n'
   assert not (tmp_path / 'out').exists()

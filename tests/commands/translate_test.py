@@ -123,12 +123,12 @@ def test_the_gin_file_of_the_task(monkeypatch):
     '_check_tasks',
     lambda given: found.update(tasks=given) or 1 / 0,
   )
-  config.parse(
+  configuration = config.load(
     ['evaluate/tasks.gin', 'evaluate/translation.gin'],
     ["CORPUS='c'", "DIRECTION='both'", 'BEAM_SIZE=3'],
   )
   with pytest.raises(ZeroDivisionError):
-    config.call(evaluate_lib.evaluate, model_dir='run')
+    configuration.build(evaluate_lib.evaluate, model_dir='run')
   (task,) = found['tasks']
   assert task.source.directory == 'c' and task.options.beam_size == 3
   assert task.direction is translation.Direction.BOTH

@@ -140,14 +140,14 @@ def test_evaluated_and_fine_tuned_in_a_bucket(workspace, bucket, tmp_path):
   )
   workspace.run(*tune, **variables)
   record = json.loads(found.objects['pos/grid.json'][1])
-  (cell,) = record['cells']
-  assert cell['status'] == 'finished' and cell['step'] in (3, 6)
-  assert cell['test']['tagging_test/accuracy/de'] >= 0
+  (trial,) = record['trials']
+  assert trial['status'] == 'finished' and trial['step'] in (3, 6)
+  assert trial['test']['tagging_test/accuracy/de'] >= 0
   saved = [
     name
     for name in found.objects
-    if name.startswith('pos/cells/SEED=0/checkpoints/')
-    and name.endswith(f'/{cell["step"]}/commit_success.txt')
+    if name.startswith('pos/trials/SEED=0/checkpoints/')
+    and name.endswith(f'/{trial["step"]}/commit_success.txt')
   ]
   assert len(saved) == 1
   assert 'was there' in workspace.run(*tune, **variables)

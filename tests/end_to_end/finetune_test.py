@@ -26,7 +26,7 @@ _TAGS = {
 
 @pytest.fixture
 def grid(make_run, tmp_path):
-  """Starts a grid of two cells on a hand-made treebank."""
+  """Starts a grid of two trials on a hand-made treebank."""
   run = make_run(tmp_path / 'mlm', [10])
   words = list(_TAGS)
   sentences = [
@@ -83,7 +83,7 @@ def _changes(folder):
 
 def test_a_killed_grid_goes_on(grid):
   start, output = grid
-  second = output / 'cells' / 'SEED=1'
+  second = output / 'trials' / 'SEED=1'
   process = start()
   while (
     process.poll() is None
@@ -92,23 +92,23 @@ def test_a_killed_grid_goes_on(grid):
     time.sleep(0.01)
   printed = conftest.kill(process)
   assert process.returncode == -signal.SIGKILL, printed
-  assert not (output / 'cells' / 'SEED=1.json').exists()
-  record = json.loads((output / 'cells' / 'SEED=0.json').read_text())
+  assert not (output / 'trials' / 'SEED=1.json').exists()
+  record = json.loads((output / 'trials' / 'SEED=0.json').read_text())
   assert record['status'] == 'finished'
-  before = _changes(output / 'cells' / 'SEED=0')
+  before = _changes(output / 'trials' / 'SEED=0')
 
   process = start()
   printed, _ = process.communicate(timeout=300)
   assert process.returncode == 0, printed
   assert printed.count('Continuing from the checkpoint of step') == 1
-  after = _changes(output / 'cells' / 'SEED=0')
+  after = _changes(output / 'trials' / 'SEED=0')
   assert {path: after[path] for path in before} == before
   found = json.loads((output / 'grid.json').read_text())
-  assert [c['status'] for c in found['cells']] == ['finished', 'finished']
+  assert [c['status'] for c in found['trials']] == ['finished', 'finished']
   (setting,) = found['settings']
   assert setting['dev']['mean'] > 0.55  # more than the majority's 0.5
   assert setting['test']['tagging_test/accuracy/de']['count'] == 2
-  times = _changes(output / 'cells')
+  times = _changes(output / 'trials')
 
   process = start()  # nothing is left to do
   printed, _ = process.communicate(timeout=300)
@@ -116,7 +116,7 @@ def test_a_killed_grid_goes_on(grid):
   assert 'was there' in printed and 'ETA' not in printed
   changed = {
     path.name
-    for path, when in _changes(output / 'cells').items()
+    for path, when in _changes(output / 'trials').items()
     if times.get(path) != when
   }
   assert changed <= {'summary.csv', 'tagging_test.png'}

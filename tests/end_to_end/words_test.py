@@ -76,10 +76,10 @@ def _train(family, files, pretrained, model_dir, *bindings):
 
 
 def _evaluate(family, files, model_dir, partitioner=None):
-  config.parse(
+  configuration = config.load(
     ['evaluate/tasks.gin', f'evaluate/{family}.gin'], [f'TEST_FILES={files}']
   )
-  report = config.call(
+  report = configuration.build(
     evaluate.evaluate, model_dir=str(model_dir), partitioner=partitioner
   )
   assert not report.failures

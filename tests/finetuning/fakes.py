@@ -4,18 +4,18 @@ import dataclasses
 import json
 import pathlib
 import shutil
+from typing import Any
 
-from xlflax import config, errors, paths, registry
+from xlflax import errors, paths, registry
 from xlflax.evaluation import base
-from xlflax.training import checkpoints
+from xlflax.training import checkpoints as checkpoints_lib
 from xlflax.training import run as run_lib
 
 CALLS: list[str] = []
-_MACROS = ('MODEL_DIR', 'LEARNING_RATE', 'SEED', 'EVALUATION', 'INIT_FROM')
 
 
-@dataclasses.dataclass(frozen=True)
-class FakeTraining:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FakeTrainer:
   """Stands in for `Trainer`: a run with two checkpoints and their dev scores.
 
   The score is the rate at step 10 and half of it at step 20; a rate over 1
@@ -25,43 +25,37 @@ class FakeTraining:
     pretrained: a run with checkpoints of steps 10 and 20, which is copied.
   """
 
-  pretrained: pathlib.Path
-
-  def __call__(self, *, other_config=None):
-    del other_config
-    given = {name: _macro(name) for name in _MACROS}
-    return FakeTrainer(pretrained=str(self.pretrained), **given)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FakeTrainer:
-  """A trainer whose fields are macros."""
-
   pretrained: str
-  MODEL_DIR: str = registry.changeable()
-  LEARNING_RATE: float
-  SEED: int
-  EVALUATION: str | None
-  INIT_FROM: str | None
+  model_dir: str = registry.changeable()
+  learning_rate: float
+  seed: int
+  init_from: str | None = None
+  evaluation: Any = registry.changeable(default=None)
+  checkpoints: checkpoints_lib.CheckpointOptions = registry.changeable(
+    default_factory=checkpoints_lib.CheckpointOptions
+  )
+  total_steps: int = registry.changeable(default=20)
+  epochs: float | None = registry.changeable(default=None)
+  other_config: Any = registry.changeable(default=None)
 
   def train(self, *, gin_config):
-    directory = paths.of(self.MODEL_DIR)
-    rate, seed = self.LEARNING_RATE, self.SEED
+    directory = paths.of(self.model_dir)
     CALLS.append(directory.name)
     gin_config()
-    if rate > 1:
+    if self.learning_rate > 1:
       raise errors.TrainingError('The loss or its gradient is not finite')
-    if rate < 0:
-      raise errors.ConfigError('A rate is negative', got=rate)
+    if self.learning_rate < 0:
+      raise errors.ConfigError('A rate is negative', got=self.learning_rate)
     copy_run(pathlib.Path(self.pretrained), directory)
+    scores = ((10, self.learning_rate), (20, self.learning_rate / 2))
     paths.write_atomically(
       directory / 'metrics.jsonl',
       ''.join(
         json.dumps(
-          {'step': step, 'eval': {'dev/accuracy/en': score + seed / 100}}
+          {'step': step, 'eval': {'dev/accuracy/en': score + self.seed / 100}}
         )
         + '\n'
-        for step, score in ((10, rate), (20, rate / 2))
+        for step, score in scores
       ),
     )
     run_lib.mark_finished(directory, 20)
@@ -83,12 +77,8 @@ def copy_run(source: pathlib.Path, target: pathlib.Path) -> None:
       target.joinpath(*file.relative_to(source).parts).write_bytes(
         file.read_bytes()
       )
-  for step in checkpoints.finished_steps(source):
+  for step in checkpoints_lib.finished_steps(source):
     (target / 'checkpoints' / str(step) / 'commit_success.txt').write_text('')
-
-
-def _macro(name: str):
-  return config.macro(name)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

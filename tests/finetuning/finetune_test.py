@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.finetuning import fakes
-from xlflax import errors
-from xlflax.finetuning import configuration, finetune, grid
+from xlflax import config, errors
+from xlflax.finetuning import finetune, grid
 
 pytest_plugins = ['tests.finetuning.fixtures']
 SELECT = 'dev/accuracy/en'
@@ -21,9 +21,7 @@ def run(tmp_path, training_gin, fake_training):
     return finetune.finetune(
       output=str(tmp_path / 'out'),
       axes=tuple(map(grid.parse_axis, axes)),
-      configuration=configuration.Configuration(
-        gin_files=(training_gin,), bindings=bindings
-      ),
+      configuration=config.load([training_gin], bindings, partial=True),
       **({'select': SELECT} | fields),
     )
 
@@ -42,7 +40,7 @@ def test_a_grid(run, tmp_path):
     'counted',
     'counted',
   ]  # only the two seeds of the selected setting
-  assert [(c.step, c.value) for c in report.cells] == [
+  assert [(c.step, c.value) for c in report.trials] == [
     (10, 0.2),
     (10, pytest.approx(0.21)),
     (10, 0.4),
@@ -57,13 +55,13 @@ def test_a_grid(run, tmp_path):
 
 def test_only_the_best_checkpoint_is_kept(run, tmp_path):
   run('LEARNING_RATE=0.2')
-  folder = tmp_path / 'out' / 'cells' / 'LEARNING_RATE=0.2' / 'checkpoints'
+  folder = tmp_path / 'out' / 'trials' / 'LEARNING_RATE=0.2' / 'checkpoints'
   assert [p.name for p in folder.iterdir() if p.name.isdigit()] == ['10']
 
 
 def test_all_checkpoints_are_kept(run, tmp_path):
   run('LEARNING_RATE=0.2', keep='all')
-  folder = tmp_path / 'out' / 'cells' / 'LEARNING_RATE=0.2' / 'checkpoints'
+  folder = tmp_path / 'out' / 'trials' / 'LEARNING_RATE=0.2' / 'checkpoints'
   assert {p.name for p in folder.iterdir() if p.name.isdigit()} == {'10', '20'}
 
 
@@ -76,24 +74,24 @@ def test_nothing_finished_is_computed_again(run):
   assert fakes.CALLS == ['LEARNING_RATE=0.6']
 
 
-def test_a_diverged_cell_does_not_lose_the_others(run):
+def test_a_diverged_trial_does_not_lose_the_others(run):
   report = run('LEARNING_RATE=0.2,9.0,0.4')
-  assert [c.status.value for c in report.cells] == [
+  assert [c.status.value for c in report.trials] == [
     'finished',
     'diverged',
     'finished',
   ]
-  assert 'not finite' in report.cells[1].message
+  assert 'not finite' in report.trials[1].message
   assert report.ranking[0].name == 'LEARNING_RATE=0.4'
   assert not report.is_complete
   run('LEARNING_RATE=0.2,9.0,0.4')
   assert fakes.CALLS == []  # it would diverge again
 
 
-def test_a_failed_cell_is_tried_again(run):
+def test_a_failed_trial_is_tried_again(run):
   report = run('LEARNING_RATE=-1.0,0.4')
-  assert [c.status.value for c in report.cells] == ['failed', 'finished']
-  assert 'A rate is negative' in report.cells[0].message
+  assert [c.status.value for c in report.trials] == ['failed', 'finished']
+  assert 'A rate is negative' in report.trials[0].message
   run('LEARNING_RATE=-1.0,0.4')
   assert fakes.CALLS == ['LEARNING_RATE=-1.0']
 
@@ -101,16 +99,16 @@ def test_a_failed_cell_is_tried_again(run):
 def test_another_configuration_in_the_folder(run):
   run('LEARNING_RATE=0.2')
   with pytest.raises(
-    errors.RunDirectoryError, match="another configuration's cell"
+    errors.RunDirectoryError, match="another configuration's trial"
   ):
     run('LEARNING_RATE=0.2', bindings=('SEED=3',))
 
 
-def test_one_cell_without_a_metric(run, tmp_path):
+def test_one_trial_without_a_metric(run, tmp_path):
   report = run(select=None, test_tasks=[fakes.Counted()])
   assert fakes.CALLS == ['single', 'counted']
-  assert report.cells[0].step == 20  # the last
-  assert (tmp_path / 'out' / 'cells' / 'single.json').exists()
+  assert report.trials[0].step == 20  # the last
+  assert (tmp_path / 'out' / 'trials' / 'single.json').exists()
 
 
 def test_several_settings_need_a_metric(run):
@@ -148,7 +146,7 @@ def test_a_broken_language_does_not_lose_the_others(run):
 def test_a_test_task_keeps_the_results_of_the_dev_task(run, tmp_path):
   report = run('LEARNING_RATE=0.2', test_tasks=[fakes.Counted(name='dev')])
   assert report.primary_metrics == ('dev_test/accuracy',)
-  folder = tmp_path / 'out' / 'cells' / 'LEARNING_RATE=0.2' / 'eval'
+  folder = tmp_path / 'out' / 'trials' / 'LEARNING_RATE=0.2' / 'eval'
   assert list(folder.glob('dev_test/*/10.json'))
 
 
@@ -160,7 +158,7 @@ def test_a_signal_stops_the_grid(run, monkeypatch):
 
   monkeypatch.setattr(fakes.FakeTrainer, 'train', stopped)
   report = run('LEARNING_RATE=0.2,0.4')
-  assert [c.status.value for c in report.cells] == ['stopped']
+  assert [c.status.value for c in report.trials] == ['stopped']
 
 
 def test_directions(tmp_path, training_gin, fake_training):
@@ -173,9 +171,7 @@ def test_directions(tmp_path, training_gin, fake_training):
   reports = finetune.finetune_directions(
     languages=['en', 'fr'],
     output=str(tmp_path / 'out'),
-    configuration=configuration.Configuration(
-      gin_files=(str(tmp_path / 'd.gin'),)
-    ),
+    configuration=config.load([str(tmp_path / 'd.gin')], partial=True),
     select='dev/accuracy/en',
     test_tasks=[fakes.Counted()],
   )
@@ -187,5 +183,5 @@ def test_directions(tmp_path, training_gin, fake_training):
     finetune.finetune_directions(
       languages=['en', 'fr'],
       output=str(tmp_path / 'other'),
-      configuration=configuration.Configuration(gin_files=(training_gin,)),
+      configuration=config.load([training_gin], partial=True),
     )

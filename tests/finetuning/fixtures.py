@@ -14,17 +14,17 @@ def pretrained(make_run, tmp_path_factory):
 
 
 @pytest.fixture
-def fake_training(monkeypatch, pretrained):
-  monkeypatch.setattr(trainer, 'Trainer', fakes.FakeTraining(pretrained))
+def fake_training(monkeypatch):
+  monkeypatch.setattr(trainer, 'Trainer', fakes.FakeTrainer)
   fakes.CALLS.clear()
   return fakes.CALLS
 
 
 @pytest.fixture
-def training_gin(tmp_path) -> str:
+def training_gin(tmp_path, pretrained) -> str:
   """A gin file with the macros that the fake training reads."""
   path = tmp_path / 'training.gin'
-  path.write_text("""
+  path.write_text(f"""
 from __gin__ import dynamic_registration
 from tests.finetuning import fakes
 from xlflax.training import checkpoints
@@ -34,8 +34,14 @@ LEARNING_RATE = 0.5
 SEED = 0
 EVALUATION = 'some'
 INIT_FROM = None
-fakes.FakeTraining.pretrained = (
-    %MODEL_DIR, %LEARNING_RATE, %SEED, %EVALUATION, %INIT_FROM)
+fakes.FakeTrainer:
+  model_dir = %MODEL_DIR
+  learning_rate = %LEARNING_RATE
+  seed = %SEED
+  pretrained = '{pretrained}'
+  evaluation = %EVALUATION
+  init_from = %INIT_FROM
+fakes.FakeTrainer.checkpoints = @checkpoints.CheckpointOptions()
 checkpoints.CheckpointOptions.every_steps = 10
 """)
   return str(path)

@@ -7,8 +7,7 @@ import pytest
 from tests import gin_files
 from xlflax import config, errors
 from xlflax.data.labelled import code_switched, joined, paired_rows
-from xlflax.evaluation import base
-from xlflax.finetuning import configuration, grid
+from xlflax.finetuning import grid
 from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.suites import suite
@@ -29,7 +28,7 @@ _MACROS = {  # those that files leave open
 
 
 @pytest.fixture
-def settings_of(monkeypatch, tmp_path):
+def settings_of(tmp_path):
   """The settings of a run of some files, of a two-layer model."""
   run_directory.write_model(
     tmp_path / 'pretrained',
@@ -59,9 +58,10 @@ def settings_of(monkeypatch, tmp_path):
       for name, value in _MACROS.items()
       if re.search(rf'^{name} = (%gin.REQUIRED|@)', text, re.M)
     }
-    return gin_files.settings_of(
+    settings, build.configuration = gin_files.settings_and_configuration(
       files, [f'{name}={value!r}' for name, value in given.items()]
     )
+    return settings
 
   return build
 
@@ -103,10 +103,10 @@ def test_metaxlm_table_8(settings_of, task, batch, length, rate):
   epochs = dict(
     pos=10, ner=10, xquad=4, mlqa=4, tydiqa=40, xnli=6, pawsx=10, amazon=5
   )
-  assert config.macro('EPOCHS') == epochs[task]
-  assert config.parameter('optimizers.AdamW.weight_decay') == (
-    0.01 if task in ('xnli', 'pawsx', 'amazon') else 0
-  )
+  assert settings_of.configuration.macro('EPOCHS') == epochs[task]
+  assert settings_of.configuration.parameter(
+    'optimizers.AdamW.weight_decay'
+  ) == (0.01 if task in ('xnli', 'pawsx', 'amazon') else 0)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_ppa(settings_of, task, length, rate, setting):
   assert float(settings.optimizer.rate_at(500)) == pytest.approx(
     rate / 2
   )  # 1,000 steps of warm-up
-  assert config.macro('EPOCHS') == 2
+  assert settings_of.configuration.macro('EPOCHS') == 2
   (stream,) = settings.streams
   switched = isinstance(stream.source, code_switched.CodeSwitched)
   assert (switched, stream.group_size) == ((True, 2) if setting else (False, 1))
@@ -131,8 +131,10 @@ def test_ecs(settings_of, task):
   constant = task == 'xnli'
   rates = [float(settings.optimizer.rate_at(s)) for s in (1000, 11000)]
   assert rates == pytest.approx([1e-5, 1e-5] if constant else [5e-6, 5e-6])
-  assert config.macro('EPOCHS') == (200 if constant else 10)
-  assert config.macro('FROZEN') == ('model/language_specific',)
+  assert settings_of.configuration.macro('EPOCHS') == (200 if constant else 10)
+  assert settings_of.configuration.macro('FROZEN') == (
+    'model/language_specific',
+  )
   assert settings.streams[0].batching.value == 'one_language'
 
 
@@ -209,11 +211,11 @@ def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
 
 
 def test_translated_test_sets():
-  config.parse(
+  configuration = config.load(
     ['evaluate/classification.gin', 'finetune/settings/translate_test.gin'],
     ["TEST_FILES={'fr': 'test.tsv'}"],
   )
-  (task,) = config.parameter('evaluate.evaluate.tasks')
+  (task,) = configuration.parameter('evaluate.evaluate.tasks')
   assert isinstance(task.source, joined.TranslatedExamples)
   assert task.source.languages() == ('fr',)
 
@@ -221,14 +223,14 @@ def test_translated_test_sets():
 def test_counterparts_of_test_sets(tmp_path):
   for name, text in {'test.fr': 'un\tdeux', 'test.fr-en': 'one\ttwo'}.items():
     (tmp_path / name).write_text(f'{text}\tyes\n')
-  config.parse(
+  configuration = config.load(
     ['evaluate/classification.gin', 'finetune/settings/plug_in_test.gin'],
     [
       f'TEST_FILES={dict(en="none", fr=str(tmp_path / "test.fr"))!r}',
       f'COUNTERPART_FILES={dict(fr=str(tmp_path / "test.fr-en"))!r}',
     ],
   )
-  (task,) = config.parameter('evaluate.evaluate.tasks')
+  (task,) = configuration.parameter('evaluate.evaluate.tasks')
   assert task.source.languages() == ('en', 'fr')
   (own,) = task.source.load('fr')
   (other,) = task.counterparts.load('fr')
@@ -289,8 +291,7 @@ def toy(tmp_path_factory):
 
 
 def _suite(name):
-  config.parse([f'suites/{name}.gin'])
-  return config.call(suite.Suite)
+  return config.load([f'suites/{name}.gin']).build(suite.Suite)
 
 
 def test_synthetic_suite(toy):
@@ -303,14 +304,15 @@ def test_synthetic_suite(toy):
     'alignment',
   } <= {task.family for task in found.tasks}
   for task in found.tasks:
-    tests = _tests(task, toy)
+    configuration = _configuration(task, str(toy))
+    tests = configuration.parameter('evaluate.evaluate.tasks')
     assert [test.name for test in tests] == [task.name]
-    if task.cells:
-      (dev,) = config.parameter('during_training.Evaluation.tasks')
+    if task.trials:
+      (dev,) = configuration.parameter('during_training.Evaluation.tasks')
       assert task.select.split('/')[0] == dev.name == 'dev'
       assert dev.source.languages() == ('en',)
       assert tests[0].source.languages() == ('en', 'aa')
-      stream = config.parameter('trainer.Trainer.streams')[0]
+      stream = configuration.parameter('trainer.Trainer.streams')[0]
       assert stream.source.languages() == ('en',)
 
 
@@ -328,23 +330,14 @@ def test_xtreme_suite():
     'tatoeba',
   ]
   for task in found.tasks:
-    settings = configuration.Configuration(
-      gin_files=(task.gin_file,),
-      bindings=("DATA='folder/'", *_trained(task), *task.bindings),
-    )
-    settings.parse()
+    _configuration(task, 'folder/')
     for axis in task.grid:
       grid.parse_axis(axis)
-  assert found.task('mlqa').cells == 'xquad'
+  assert found.task('mlqa').trials == 'xquad'
 
 
-def _trained(task):
-  return ("MODEL_DIR='run'", "INIT_FROM='runs/a'") if task.cells else ()
-
-
-def _tests(task, data) -> list[base.EvalTask]:
-  configuration.Configuration(
-    gin_files=(task.gin_file,),
-    bindings=(config.quoted('DATA', str(data)), *_trained(task)),
-  ).parse()
-  return config.parameter('evaluate.evaluate.tasks')
+def _configuration(task, data):
+  macros = {'DATA': data}
+  if task.trials:
+    macros |= {'MODEL_DIR': 'run', 'INIT_FROM': 'runs/a'}
+  return config.load([task.gin_file], task.bindings, macros=macros)

@@ -1,6 +1,6 @@
 import pytest
 
-from xlflax import errors
+from xlflax import config, errors
 from xlflax.finetuning import grid
 
 
@@ -31,37 +31,42 @@ def test_a_value_twice():
     grid.parse_axis('A=1,2,1')
 
 
-def test_cells_and_settings():
+def test_trials_and_settings():
   axes = [grid.parse_axis('RATE=1e-5,2e-5'), grid.parse_axis('SEED=0,1')]
-  cells = grid.cells(axes)
-  assert [cell.name for cell in cells] == [
+  trials = grid.trials(axes)
+  assert [trial.name for trial in trials] == [
     'RATE=1e-5,SEED=0',
     'RATE=1e-5,SEED=1',
     'RATE=2e-5,SEED=0',
     'RATE=2e-5,SEED=1',
   ]
-  assert cells[1].bindings == ('RATE=1e-5', 'SEED=1')
-  settings = grid.settings(cells)
+  assert trials[1].macros == {'RATE': 1e-5, 'SEED': 1}
+  settings = grid.settings(trials)
   assert {
     name: [c.values['SEED'] for c in own] for name, own in settings.items()
   } == {'RATE=1e-5': ['0', '1'], 'RATE=2e-5': ['0', '1']}
 
 
-def test_no_axis_gives_one_cell():
-  (cell,) = grid.cells([])
-  assert (cell.name, cell.setting, cell.bindings) == ('single', 'single', ())
+def test_no_axis_gives_one_trial():
+  (trial,) = grid.trials([])
+  assert (trial.name, trial.setting, trial.macros) == ('single', 'single', {})
 
 
 def test_names_are_names_of_folders():
-  (cell,) = grid.cells([grid.parse_axis("FILE='a/b c'")])
-  assert cell.name == 'FILE=a_b_c'
+  (trial,) = grid.trials([grid.parse_axis("FILE='a/b c'")])
+  assert trial.name == 'FILE=a_b_c'
 
 
-def test_cells_of_one_folder_are_refused():
+def test_trials_of_one_folder_are_refused():
   with pytest.raises(errors.ConfigError, match='would have one folder'):
-    grid.cells([grid.parse_axis("FILE='a/b','a_b'")])
+    grid.trials([grid.parse_axis("FILE='a/b','a_b'")])
 
 
 def test_two_axes_of_one_macro():
   with pytest.raises(errors.ConfigError, match='two axes|Two axes'):
-    grid.cells([grid.Axis('A', ('1',)), grid.Axis('A', ('2',))])
+    grid.trials([grid.Axis('A', ('1',)), grid.Axis('A', ('2',))])
+
+
+def test_values_that_only_gin_reads():
+  (trial,) = grid.trials([grid.parse_axis('RATE=@schedules.constant()')])
+  assert trial.macros == {'RATE': config.Reference('@schedules.constant()')}

@@ -1,4 +1,4 @@
-"""Selection and the files of a grid, from made-up cells."""
+"""Selection and the files of a grid, from made-up trials."""
 
 import csv
 import io
@@ -12,9 +12,9 @@ from xlflax import errors
 from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import base
 from xlflax.finetuning import grid, report, selection
-from xlflax.finetuning import trials as cells_lib
+from xlflax.finetuning import trials as trials_lib
 
-Status = cells_lib.Status
+Status = trials_lib.Status
 METRIC = 'nli/accuracy/en'
 
 
@@ -24,10 +24,10 @@ class _Task(base.EvalTask):
     return 'accuracy'
 
 
-def make_cell(rate: str, seed: str, value, status=Status.FINISHED):
-  return cells_lib.CellResult(
-    cell=grid.Cell({'RATE': rate, 'SEED': seed}),
-    directory=pathlib.Path(f'cells/{rate}-{seed}'),
+def make_trial(rate: str, seed: str, value, status=Status.FINISHED):
+  return trials_lib.TrialResult(
+    trial=grid.Trial({'RATE': rate, 'SEED': seed}),
+    directory=pathlib.Path(f'trials/{rate}-{seed}'),
     status=status,
     config='abc',
     step=10,
@@ -40,8 +40,8 @@ def make_report(**scores):
   """Rates with the dev scores of two seeds."""
   return report.GridReport(
     select=METRIC,
-    cells=tuple(
-      make_cell(rate[1:], str(seed), value)
+    trials=tuple(
+      make_trial(rate[1:], str(seed), value)
       for rate, values in scores.items()
       for seed, value in enumerate(values)
     ),
@@ -49,7 +49,7 @@ def make_report(**scores):
 
 
 def with_test(grid_report, number: int, **accuracies):
-  result = grid_report.cells[number]
+  result = grid_report.trials[number]
   return grid_report.with_test(
     result,
     evaluate_lib.Report(
@@ -83,9 +83,9 @@ def test_of_equals_the_earlier_is_selected():
 
 
 def test_of_errors_the_lowest_is_best():
-  cells = [make_cell('1', '0', 3.0), make_cell('2', '0', 2.0)]
+  trials = [make_trial('1', '0', 3.0), make_trial('2', '0', 2.0)]
   ranked = selection.ranking(
-    selection.settings(cells), 'perplexity/perplexity/en'
+    selection.settings(trials), 'perplexity/perplexity/en'
   )
   assert [s.name for s in ranked] == ['RATE=2', 'RATE=1']
 
@@ -94,11 +94,11 @@ def test_of_errors_the_lowest_is_best():
 def test_a_setting_without_all_seeds_is_not_selected(status):
   found = report.GridReport(
     select=METRIC,
-    cells=(
-      make_cell('1', '0', 0.9),
-      make_cell('1', '1', None, status),
-      make_cell('2', '0', 0.2),
-      make_cell('2', '1', 0.2),
+    trials=(
+      make_trial('1', '0', 0.9),
+      make_trial('1', '1', None, status),
+      make_trial('2', '0', 0.2),
+      make_trial('2', '1', 0.2),
     ),
   )
   assert [s.name for s in found.ranking] == ['RATE=2']
@@ -136,8 +136,8 @@ def test_files(tmp_path):
     'max': 0.5,
     'count': 1,
   }
-  assert record['cells'][1]['value'] is None
-  assert record['cells'][0]['test'] == {'nli/accuracy/fr': 0.25}
+  assert record['trials'][1]['value'] is None
+  assert record['trials'][0]['test'] == {'nli/accuracy/fr': 0.25}
   rows = list(csv.DictReader(io.StringIO((tmp_path / 'grid.csv').read_text())))
   assert [
     (
@@ -157,9 +157,9 @@ def test_files(tmp_path):
 def test_tables_name_what_is_selected():
   found = with_test(make_report(_1=[0.5], _2=[0.9]), 1, fr=0.25)
   settings, test = report.tables(found)
-  cells = [list(column.cells) for column in settings.columns]
-  assert cells[0] == ['RATE=1', 'RATE=2', 'mean of the best two']
-  assert cells[3] == ['', 'selected', '']
+  shown = [list(column.cells) for column in settings.columns]
+  assert shown[0] == ['RATE=1', 'RATE=2', 'mean of the best two']
+  assert shown[3] == ['', 'selected', '']
   assert [list(column.cells) for column in test.columns] == [
     ['nli/accuracy/fr'],
     ['0.2500'],

@@ -28,7 +28,7 @@ def make_suite(tmp_path, training_gin, fake_training):
   del fake_training
   initialization = """
 from xlflax.training.initialization import init_from as initialization
-initialization.InitFrom.exclude = (%INIT_FROM,)
+initialization.InitFrom.exclude = (%INIT_FROM, %INIT_STEP)
 """
   head = (
     'from __gin__ import dynamic_registration\n'
@@ -47,11 +47,11 @@ initialization.InitFrom.exclude = (%INIT_FROM,)
   def make(*names):
     tasks = {
       'tuned': dict(
-        cells='tuned',
+        trials='tuned',
         select='dev/accuracy/en',
         grid=('LEARNING_RATE=0.2,0.4', 'SEED=0,1'),
       ),
-      'also': dict(cells='tuned'),
+      'also': dict(trials='tuned'),
       'plain': {},
       'broken': {},
     }
@@ -97,9 +97,9 @@ def test_all_tasks(make_suite, runs, tmp_path):
   assert found['plain'].values == {'accuracy/en': (0.8,), 'accuracy/fr': (0.5,)}
   # The broken task is all that is missing.
   assert {f.task for f in report.failures} == {'mlm@20: broken'}
-  cells = [name for name in fakes.CALLS if 'SEED' in name]
-  assert len(cells) == len(set(cells)) == 4  # tuned once, for two tasks
-  assert (tmp_path / 'out' / 'mlm@20' / 'tuned' / 'cells').is_dir()
+  trials = [name for name in fakes.CALLS if 'SEED' in name]
+  assert len(trials) == len(set(trials)) == 4  # tuned once, for two tasks
+  assert (tmp_path / 'out' / 'mlm@20' / 'tuned' / 'trials').is_dir()
 
 
 def test_files(make_suite, runs, tmp_path):
@@ -177,6 +177,6 @@ def test_a_suite_of_unknown_models():
     suite_lib.Suite(
       name='s',
       tasks=(
-        suite_lib.SuiteTask(name='a', family='f', gin_file='a.gin', cells='b'),
+        suite_lib.SuiteTask(name='a', family='f', gin_file='a.gin', trials='b'),
       ),
     )

@@ -3,7 +3,6 @@
 import argparse
 import json
 
-from xlflax import config
 from xlflax.commands import train as train_command
 
 HELP = (
@@ -39,10 +38,11 @@ def run(args: argparse.Namespace) -> int:
   if not any(b.startswith('TRAIN_STEPS=') for b in args.gin_bindings):
     args.gin_bindings.insert(0, f'TRAIN_STEPS={_TRAIN_STEPS}')
   given = train_command.invented_vocabulary(args)
-  train_command.prepare(args)
+  configuration = train_command.prepare(args)
   from xlflax import trainer
 
-  result = config.call(trainer.Trainer, **given).benchmark(steps=args.steps)
+  made = configuration.build(trainer.Trainer, **given)
+  result = made.benchmark(steps=args.steps)
   text = json.dumps(result, indent=2)
   print(text)
   if args.output:

@@ -4,6 +4,7 @@ import argparse
 import pathlib
 
 from xlflax import config, errors
+from xlflax.commands import gin_flags
 
 HELP = (
   'Makes a model directory from a checkpoint of T5X: of its T5 (T5 v1.1, '
@@ -58,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help="of T5's feed-forward blocks (default: gelu_tanh where they are "
     'gated, else relu)',
   )
-  config.add_flags(parser)
+  gin_flags.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -91,8 +92,9 @@ def _model(args: argparse.Namespace):
         fix='add --gin_file=models/SIZE.gin',
       )
     return None
-  config.parse(args.gin_file, bindings, args.gin_search_paths)
-  return config.macro('MODEL')
+  return config.load(args.gin_file, bindings, args.gin_search_paths).macro(
+    'MODEL'
+  )
 
 
 def _vocabulary(args: argparse.Namespace):

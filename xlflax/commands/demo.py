@@ -2,7 +2,7 @@
 
 import argparse
 
-from xlflax import config
+from xlflax.commands import gin_flags
 from xlflax.demo import catalogs
 
 HELP = (
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='comma-separated languages of Django, en among them '
     '(default: %(default)s)',
   )
-  config.add_flags(parser)
+  gin_flags.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,9 +2,10 @@
 
 import argparse
 import sys
+from typing import Any
 
 from xlflax import config, errors
-from xlflax.commands import compilation, suite_flags
+from xlflax.commands import compilation, gin_flags, suite_flags
 
 HELP = (
   'Measures checkpoints of a run by evaluation tasks: sentence '
@@ -100,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='N',
     help='sentences a batch (default: %(default)s)',
   )
-  config.add_flags(parser)
+  gin_flags.add_flags(parser)
   compilation.add_flag(parser)
 
 
@@ -166,17 +167,17 @@ def run(args: argparse.Namespace) -> int:
       where='--model_dir',
       fix='give --suite=NAME, or one --model_dir',
     )
-  config.parse(
-    [_DEFAULTS, *args.gin_file], _bindings(args), args.gin_search_paths
-  )
+  configuration = configured(args)
   compilation.use(args.compilation_cache)
   import rich.console
 
   from xlflax import evaluate as evaluate_lib
   from xlflax.evaluation import summary
 
-  given = {'tasks': build_tasks(args)} if args.tasks else {}
-  report = config.call(
+  given: dict[str, Any] = (
+    {'tasks': build_tasks(args, configuration)} if args.tasks else {}
+  )
+  report = configuration.build(
     evaluate_lib.evaluate,
     model_dir=args.model_dir[0],
     steps=args.steps,
@@ -195,7 +196,22 @@ def run(args: argparse.Namespace) -> int:
   return 1 if report.failures else 0
 
 
-def build_tasks(args: argparse.Namespace) -> list:
+def configured(args: argparse.Namespace) -> config.Configuration:
+  """What the gin files of tasks and the flags say."""
+  flags = (
+    () if args.tasks else (('CORPUS', args.corpus), ('TATOEBA', args.tatoeba))
+  )
+  return config.load(
+    [_DEFAULTS, *args.gin_file],
+    args.gin_bindings,
+    args.gin_search_paths,
+    macros={name: value for name, value in flags if value is not None},
+  )
+
+
+def build_tasks(
+  args: argparse.Namespace, configuration: config.Configuration
+) -> list:
   """The tasks that `--tasks` names, reading what the other flags say.
 
   Raises:
@@ -221,7 +237,9 @@ def build_tasks(args: argparse.Namespace) -> list:
         where='--tasks',
       )
     task, source = classes[name]
-    tasks.append(config.call(task, name=name, source=source(name, args)))
+    tasks.append(
+      configuration.build(task, name=name, source=source(name, args))
+    )
   return tasks
 
 
@@ -274,13 +292,3 @@ def _register_tasks(args: argparse.Namespace) -> None:
   from xlflax.data.seqio_tasks import registration
 
   registration.register_tasks(args.corpus, args.task_module)
-
-
-def _bindings(args: argparse.Namespace) -> list[str]:
-  """Macros for gin files that define tasks, then the user's own bindings."""
-  flags = (
-    () if args.tasks else (('CORPUS', args.corpus), ('TATOEBA', args.tatoeba))
-  )
-  return [
-    config.quoted(name, value) for name, value in flags if value is not None
-  ] + args.gin_bindings

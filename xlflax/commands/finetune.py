@@ -2,9 +2,10 @@
 
 import argparse
 import sys
+from typing import Any
 
 from xlflax import config, errors, paths
-from xlflax.commands import compilation
+from xlflax.commands import compilation, gin_flags
 
 HELP = (
   'Fine-tunes a model for each combination of some settings, selects '
@@ -63,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='module that registers SeqIO tasks; may be repeated',
   )
   _add_grid_arguments(parser)
-  config.add_flags(parser)
+  gin_flags.add_flags(parser)
   _add_test_arguments(parser)
   compilation.add_flag(parser)
 
@@ -95,16 +96,16 @@ def _add_grid_arguments(parser: argparse.ArgumentParser) -> None:
     '--keep',
     choices=['best', 'all'],
     default='best',
-    help='checkpoints of a finished cell that stay (default: %(default)s)',
+    help='checkpoints of a finished trial that stay (default: %(default)s)',
   )
   group.add_argument(
     '--other_config',
     choices=['refuse', 'accept'],
     default='refuse',
-    help="what to do where a cell's folder holds another configuration",
+    help="what to do where a trial's folder holds another configuration",
   )
   group.add_argument(
-    '--dry_run', action='store_true', help='check and list the cells, run none'
+    '--dry_run', action='store_true', help='check and list the trials, run none'
   )
 
 
@@ -141,21 +142,23 @@ def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-  """Runs the grid and prints its tables; 1 if a cell or a test failed."""
+  """Runs the grid and prints its tables; 1 if a trial or a test failed."""
   compilation.use(args.compilation_cache)
   import rich.console
 
-  from xlflax.finetuning import configuration, grid
   from xlflax.finetuning import finetune as finetune_lib
+  from xlflax.finetuning import grid
 
-  training = configuration.Configuration(
-    gin_files=tuple(args.gin_file),
-    bindings=tuple(bindings(args)),
-    search_paths=tuple(args.gin_search_paths),
+  training = config.load(
+    args.gin_file,
+    args.gin_bindings,
+    args.gin_search_paths,
+    macros=macros(args),
+    partial=True,
   )
   axes = tuple(map(grid.parse_axis, args.grid))
   if args.dry_run:
-    return _list(training, grid.cells(axes))
+    return _list(training, grid.trials(axes))
   settings = dict(
     output=args.output,
     configuration=training,
@@ -182,15 +185,15 @@ def run(args: argparse.Namespace) -> int:
 def _show(name: str, report, console) -> int:
   """Prints the tables and failures of a grid; 1 if there are failures."""
   from xlflax.finetuning import finetune as finetune_lib
-  from xlflax.finetuning import trials as cells
+  from xlflax.finetuning import trials as trials
 
   if name:
     console.print(f'trained on {name}')
   finetune_lib.print_report(report, console)
-  for result in report.cells:
-    if result.status is not cells.Status.FINISHED:
+  for result in report.trials:
+    if result.status is not trials.Status.FINISHED:
       print(
-        f'{result.status.value}: {result.cell.name}: {result.message}',
+        f'{result.status.value}: {result.trial.name}: {result.message}',
         file=sys.stderr,
       )
   for failure in report.failures:
@@ -198,27 +201,21 @@ def _show(name: str, report, console) -> int:
   return 0 if report.is_complete else 1
 
 
-def bindings(args: argparse.Namespace) -> list[str]:
-  """Gin bindings of the flags that are given, before the user's own."""
+def macros(args: argparse.Namespace) -> dict[str, Any]:
+  """Macros of the flags that are given; the user's bindings override them."""
   flags = (
     ('INIT_FROM', args.init_from),
     ('CORPUS', args.corpus),
     ('CACHE_DIR', args.cache),
+    ('TASK_MODULES', args.task_module or None),
   )
-  for flag in ('corpus', 'cache'):  # before a cell is run
+  for flag in ('corpus', 'cache'):  # before a trial is run
     if getattr(args, flag) is not None:
       paths.local(getattr(args, flag), where=f'--{flag}')
-  modules = [f'TASK_MODULES={args.task_module!r}'] if args.task_module else []
-  return (
-    [config.quoted(name, value) for name, value in flags if value is not None]
-    + modules
-    + args.gin_bindings
-  )
+  return {name: value for name, value in flags if value is not None}
 
 
 def _test(args: argparse.Namespace):
-  from xlflax.finetuning import configuration
-
   if not args.test_gin_file:
     if args.test_gin:
       raise errors.ConfigError(
@@ -228,15 +225,13 @@ def _test(args: argparse.Namespace):
         fix='give --test_gin_file=evaluate/NAME.gin',
       )
     return None
-  return configuration.Configuration(
-    gin_files=tuple(args.test_gin_file),
-    bindings=tuple(args.test_gin),
-    search_paths=tuple(args.gin_search_paths),
+  return config.load(
+    args.test_gin_file, args.test_gin, args.gin_search_paths, partial=True
   )
 
 
-def _list(training, cells) -> int:
-  for cell in cells:
-    training.parse((*cell.bindings, "MODEL_DIR='unused'"))
-    print(cell.name)
+def _list(training, trials) -> int:
+  for trial in trials:
+    training.with_macros(trial.macros | {'MODEL_DIR': 'unused'})
+    print(trial.name)
   return 0

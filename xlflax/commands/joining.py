@@ -42,25 +42,27 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def join(args: argparse.Namespace) -> None:
+def join(args: argparse.Namespace, configuration: config.Configuration) -> None:
   """Joins the other processes, which must have the same configuration."""
   distributed.initialize(
     coordinator=args.coordinator,
     num_processes=args.num_processes,
     process_id=args.process_id,
     cluster=cluster.Cluster(args.cluster),
-    configuration=_common(args),
+    configuration=_common(args, configuration),
     timeout_seconds=args.join_timeout,
     heartbeat_seconds=args.heartbeat_timeout,
   )
 
 
-def _common(args: argparse.Namespace) -> str:
+def _common(
+  args: argparse.Namespace, configuration: config.Configuration
+) -> str:
   """What must not differ; where data lie may, as hosts keep own copies."""
   local = ('CACHE_DIR', 'CORPUS', 'VOCABULARY')
   lines = [
     line
-    for line in config.statements(config.parsed())
+    for line in config.statements(configuration.parsed())
     if not line.startswith(local)
   ]
   flags = ('dry_run', 'stop_at_step', 'other_config')

@@ -12,7 +12,7 @@ HELP = (
 )
 EXAMPLES = """
   # translated training text, a sentence a line, words separated by spaces
-  xlflax label --model_dir=runs/pos/cells/single --output=labelled \\
+  xlflax label --model_dir=runs/pos/trials/single --output=labelled \\
       --input fr=translated.fr --input ja=translated.ja
 
   # train on English and on what was labelled

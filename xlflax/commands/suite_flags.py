@@ -60,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
   name = (
     args.suite if args.suite.endswith('.gin') else (f'suites/{args.suite}.gin')
   )
-  config.parse([name, *args.gin_file], (), args.gin_search_paths)
+  configuration = config.load([name, *args.gin_file], (), args.gin_search_paths)
   report = evaluate_suite.evaluate_suite(
-    suite=config.call(suite_lib.Suite),
+    suite=configuration.build(suite_lib.Suite),
     model_dirs=args.model_dir,
     data=args.data,
     output=args.output,

@@ -3,9 +3,10 @@
 import argparse
 import json
 import pathlib
+from typing import Any
 
 from xlflax import config, errors
-from xlflax.commands import compilation, joining
+from xlflax.commands import compilation, gin_flags, joining
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.training import machines
 from xlflax.training.processes import distributed
@@ -85,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
   """Flags that training and benchmarks share."""
-  config.add_flags(parser)
+  gin_flags.add_flags(parser)
   for flag, macro, text in (
     ('--model_dir', 'MODEL_DIR', 'directory of the run'),
     ('--corpus', 'CORPUS', 'corpus directory'),
@@ -134,26 +135,25 @@ def invented_vocabulary(args: argparse.Namespace) -> dict:
   }
 
 
-def bindings(args: argparse.Namespace) -> list[str]:
-  """Gin bindings of the flags that are given, before the user's own."""
+def macros(args: argparse.Namespace) -> dict[str, Any]:
+  """Macros of the flags that are given; the user's bindings override them."""
   flags = (
     ('MODEL_DIR', args.model_dir),
     ('CORPUS', args.corpus),
     ('VOCABULARY', args.vocabulary),
     ('CACHE_DIR', args.cache),
+    ('TASK_MODULES', args.task_module or None),
   )
-  modules = [f'TASK_MODULES={args.task_module!r}'] if args.task_module else []
-  return (
-    [config.quoted(name, value) for name, value in flags if value is not None]
-    + modules
-    + args.gin_bindings
-  )
+  return {name: value for name, value in flags if value is not None}
 
 
-def prepare(args: argparse.Namespace) -> None:
-  """Parses the configuration and turns on the compilation cache."""
-  config.parse(args.gin_file, bindings(args), args.gin_search_paths)
+def prepare(args: argparse.Namespace) -> config.Configuration:
+  """Reads the configuration and turns on the compilation cache."""
+  configuration = config.load(
+    args.gin_file, args.gin_bindings, args.gin_search_paths, macros=macros(args)
+  )
   compilation.use(args.compilation_cache)
+  return configuration
 
 
 def _machine(args: argparse.Namespace) -> machines.Machine | None:
@@ -200,21 +200,24 @@ def run(args: argparse.Namespace) -> int:
   if machine:
     args.compilation_cache = ''  # what comes from there is not looked into
     _stand_in(machine)
-  prepare(args)
-  joining.join(args)
+  configuration = prepare(args)
+  joining.join(args, configuration)
   with distributed.leaving_together('train'):
-    return _train(args, given, machine)
+    return _train(args, configuration, given, machine)
 
 
 def _train(
-  args: argparse.Namespace, given: dict, machine: machines.Machine | None
+  args: argparse.Namespace,
+  configuration: config.Configuration,
+  given: dict,
+  machine: machines.Machine | None,
 ) -> int:
   from xlflax import trainer as trainer_lib
   from xlflax.training import run_directory
 
   if args.stop_at_step is not None:
     given['stop_at_step'] = args.stop_at_step
-  trainer = config.call(
+  trainer = configuration.build(
     trainer_lib.Trainer,
     other_config=run_directory.OtherConfig(args.other_config),
     **given,
@@ -222,7 +225,7 @@ def _train(
   result = (
     trainer.plan(machine)
     if args.dry_run
-    else trainer.train(gin_config=config.operative)
+    else trainer.train(gin_config=configuration.operative)
   )
   status = args.stopped_status if result.get('interrupted') else 0
   if not distributed.is_lead():

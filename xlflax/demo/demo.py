@@ -78,7 +78,7 @@ def run(settings: Settings) -> dict[str, Any]:
   phases = _Phases()
   # What is missing or misspelt is found before anything is written.
   catalogs.check_packages()
-  _configure(settings)
+  configuration = _configured(settings)
   with phases.begin('corpus', 'Messages of Django and names of pycountry'):
     split = catalogs.build_corpus(
       settings.path('corpus'),
@@ -96,7 +96,9 @@ def run(settings: Settings) -> dict[str, Any]:
   with phases.begin('cache', 'Tokenising once'):
     _write_cache(settings, vocabulary)
   with phases.begin('training', 'MLM, TLM and sentence alignment'):
-    result = config.call(trainer.Trainer).train(gin_config=config.operative)
+    result = configuration.build(trainer.Trainer).train(
+      gin_config=configuration.operative
+    )
   with phases.begin('evaluation', 'Held-out messages, untrained and trained'):
     results = _evaluate(settings)
     found = summary.nearest_messages(
@@ -149,18 +151,18 @@ class _Phases:
     )
 
 
-def _configure(settings: Settings) -> None:
-  paths = {
+def _configured(settings: Settings) -> config.Configuration:
+  macros = {
     'MODEL_DIR': settings.model_dir,
     'CORPUS': settings.path('corpus'),
     'VOCABULARY': settings.path('vocabulary'),
     'CACHE_DIR': settings.path('cache'),
   }
-  bindings = [config.quoted(name, value) for name, value in paths.items()]
-  config.parse(
+  return config.load(
     settings.gin_files,
-    [*bindings, *settings.gin_bindings],
+    settings.gin_bindings,
     settings.gin_search_paths,
+    macros=macros,
   )
 
 

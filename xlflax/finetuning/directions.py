@@ -58,7 +58,7 @@ class Matrix:
     for name, scores, gap in zip(
       self.rows, self.scores, self.gaps, strict=True
     ):
-      writer.writerow((name, *map(_cell, scores), _cell(gap)))
+      writer.writerow((name, *map(_shown, scores), _shown(gap)))
     return text.getvalue()
 
 
@@ -151,5 +151,5 @@ def draw(matrix: Matrix) -> figure.Figure:
   return canvas
 
 
-def _cell(value: float) -> str:
+def _shown(value: float) -> str:
   return '' if np.isnan(value) else f'{value:.6f}'

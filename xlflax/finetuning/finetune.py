@@ -8,12 +8,11 @@ from typing import Any
 
 from xlflax import bucket_checks, config, console_tables, enums, errors, paths
 from xlflax import evaluate as evaluate_lib
-from xlflax.evaluation import base, checkpoint_choice
-from xlflax.finetuning import configuration as configuration_lib
+from xlflax.evaluation import base
 from xlflax.finetuning import directions, selection
 from xlflax.finetuning import grid as grid_lib
 from xlflax.finetuning import report as report_lib
-from xlflax.finetuning import trials as cells_lib
+from xlflax.finetuning import trials as trials_lib
 from xlflax.training import run_directory
 
 _LOG = logging.getLogger(__name__)
@@ -30,39 +29,39 @@ class Tested(enum.Enum):
 def finetune(
   *,
   output: str,
-  configuration: configuration_lib.Configuration,
+  configuration: config.Configuration,
   axes: Sequence[grid_lib.Axis] = (),
   select: str | None = None,
-  test: configuration_lib.Configuration | None = None,
+  test: config.Configuration | None = None,
   test_tasks: Sequence[base.EvalTask] | None = None,
   tested: Tested | str = Tested.SELECTED,
-  keep: cells_lib.Keep | str = cells_lib.Keep.BEST,
+  keep: trials_lib.Keep | str = trials_lib.Keep.BEST,
   batch_size: int = 64,
   other_config: run_directory.OtherConfig | str = (
     run_directory.OtherConfig.REFUSE
   ),
 ) -> report_lib.GridReport:
-  """Fine-tunes every cell of a grid, and evaluates the best setting.
+  """Fine-tunes every trial of a grid, and evaluates the best setting.
 
-  Each cell is an ordinary run in `OUTPUT/cells/<MACRO=VALUE,...>/`. A call
-  that was killed goes on in the cell and at the checkpoint where it was; what
-  was finished is not computed again. A cell that fails is recorded, and the
+  Each trial is an ordinary run in `OUTPUT/trials/<MACRO=VALUE,...>/`. A call
+  that was killed goes on in the trial and at the checkpoint where it was; what
+  was finished is not computed again. A trial that fails is recorded, and the
   others go on.
 
   Args:
     output: directory of the grid.
-    configuration: of training, without MODEL_DIR.
-    axes: macros and their values; () for one cell.
+    configuration: of training, without MODEL_DIR and the axes' values.
+    axes: macros and their values; () for one trial.
     select: a metric that training evaluates on the (English) dev set, such
-      as 'classification/accuracy/en': the best checkpoint of a cell and the
+      as 'classification/accuracy/en': the best checkpoint of a trial and the
       best setting are those with the best value (its mean over seeds). None:
       the last checkpoint of the only setting.
-    test: gin files that bind `evaluate.tasks`, for the test sets.
+    test: binds `evaluate.tasks`, for the test sets.
     test_tasks: the test tasks themselves, instead.
     tested: which settings are evaluated by them; all seeds of each.
-    keep: which checkpoints of a finished cell stay.
+    keep: which checkpoints of a finished trial stay.
     batch_size: sentences a batch of the test tasks.
-    other_config: what to do where a cell's folder holds another run.
+    other_config: what to do where a trial's folder holds another run.
 
   Returns:
     Everything that `grid.json` has.
@@ -71,28 +70,28 @@ def finetune(
     XlflaxError: the grid or a configuration is wrong.
   """
   tested = enums.of_value(tested, Tested, where='finetune.tested')
-  cells = grid_lib.cells(axes)
-  selection.check_metric(select, len(grid_lib.settings(cells)))
+  trials = grid_lib.trials(axes)
+  selection.check_metric(select, len(grid_lib.settings(trials)))
   if test is not None:
     test_tasks = _tasks(test)
-  runner = cells_lib.CellRunner(
+  runner = trials_lib.TrialRunner(
     output=paths.of(output),
     select=select,
-    configuration=_with_selection(configuration, select, cells[0]),
-    keep=enums.of_value(keep, cells_lib.Keep, where='finetune.keep'),
+    configuration=configuration,
+    keep=enums.of_value(keep, trials_lib.Keep, where='finetune.keep'),
     other_config=enums.of_value(
       other_config, run_directory.OtherConfig, where='finetune.other_config'
     ),
   )
-  for cell in cells:  # all are checked before one is run
-    runner.parse(cell)
+  # All are checked before one is run.
+  made = [runner.make(trial) for trial in trials]
   bucket_checks.check_usable(runner.output)
   report = report_lib.GridReport(select=select)
-  for number, cell in enumerate(cells, 1):
-    _LOG.info('Cell %d of %d: %s', number, len(cells), cell.name)
-    report = report.with_cell(runner.run(cell))
+  for number, trial in enumerate(made, 1):
+    _LOG.info('Trial %d of %d: %s', number, len(made), trial.trial.name)
+    report = report.with_trial(runner.run(trial))
     report.write(runner.output)
-    if report.cells[-1].status is cells_lib.Status.STOPPED:
+    if report.trials[-1].status is trials_lib.Status.STOPPED:
       return report
   if test_tasks:
     report = _test(report, test_tasks, tested, batch_size)
@@ -104,7 +103,7 @@ def finetune_directions(
   *,
   languages: Sequence[str],
   output: str,
-  configuration: configuration_lib.Configuration,
+  configuration: config.Configuration,
   select: str | None = None,
   **arguments: Any,
 ) -> dict[str, report_lib.GridReport]:
@@ -137,52 +136,25 @@ def finetune_directions(
     )
   reports = {}
   for language in languages:
-    binding = config.quoted(directions.MACRO, language)
     reports[language] = finetune(
       output=str(paths.of(output) / language),
-      configuration=dataclasses.replace(
-        configuration, bindings=(*configuration.bindings, binding)
-      ),
+      configuration=configuration.with_macros({directions.MACRO: language}),
       select=select and select.replace('{language}', language),
       **arguments,
     )
     if any(
-      cell.status is cells_lib.Status.STOPPED
-      for cell in reports[language].cells
+      trial.status is trials_lib.Status.STOPPED
+      for trial in reports[language].trials
     ):
       return reports
   directions.write(paths.of(output), directions.matrices(reports))
   return reports
 
 
-def _with_selection(
-  configuration: configuration_lib.Configuration,
-  select: str | None,
-  cell: grid_lib.Cell,
-) -> configuration_lib.Configuration:
-  """Evaluation during training, and the best checkpoint kept, by default."""
-  if select is None:
-    return configuration
-  options = 'checkpoints.CheckpointOptions'
-  defaults: tuple[str, ...] = (
-    config.quoted(f'{options}.best_metric', select),
-    f'{options}.keep_last=1',
-  )
-  if checkpoint_choice.lower_is_better(select):
-    defaults += (f'{options}.best_is_highest=False',)
-  configuration.parse((*cell.bindings, 'MODEL_DIR="unused"'))
-  if config.macro('EVALUATION') is None:
-    defaults += ('EVALUATION=@during_training.Evaluation()',)
-  return dataclasses.replace(
-    configuration, bindings=(*defaults, *configuration.bindings)
-  )
-
-
-def _tasks(test: configuration_lib.Configuration) -> list[base.EvalTask]:
+def _tasks(test: config.Configuration) -> list[base.EvalTask]:
   """The tasks that gin files bind."""
-  test.parse()
   return list(
-    config.parameter('evaluate.evaluate.tasks', what='evaluation tasks')
+    test.parameter('evaluate.evaluate.tasks', what='evaluation tasks')
   )
 
 
@@ -192,7 +164,7 @@ def _test(
   tested: Tested,
   batch_size: int,
 ) -> report_lib.GridReport:
-  """Evaluates the cells of the settings that count."""
+  """Evaluates the trials of the settings that count."""
   ranked = report.ranking
   chosen = {
     Tested.SELECTED: ranked[:1],
@@ -202,18 +174,18 @@ def _test(
   for setting in chosen:
     for result in setting.finished:
       report = report.with_test(
-        result, evaluate_cell(result, tasks, batch_size=batch_size)
+        result, evaluate_trial(result, tasks, batch_size=batch_size)
       )
   return report
 
 
-def evaluate_cell(
-  result: cells_lib.CellResult,
+def evaluate_trial(
+  result: trials_lib.TrialResult,
   tasks: Sequence[base.EvalTask],
   *,
   batch_size: int = 64,
 ) -> evaluate_lib.Report:
-  """Evaluates a cell's best checkpoint; what is there is read back.
+  """Evaluates a trial's best checkpoint; what is there is read back.
 
   A task with the name of one that ran during training is called
   '<name>_test', so that each keeps its results.
@@ -227,7 +199,7 @@ def evaluate_cell(
   ]
   if result.step is None:
     raise errors.ConfigError(
-      'A cell without a checkpoint can not be tested', got=result.cell.name
+      'A trial without a checkpoint can not be tested', got=result.trial.name
     )
   return evaluate_lib.evaluate(
     model_dir=str(result.directory),

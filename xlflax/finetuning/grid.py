@@ -5,11 +5,12 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from xlflax import errors
+from xlflax import config, errors
 
 SEED = 'SEED'  # the macro whose values are repetitions, no settings
-SINGLE = 'single'  # the one cell of a grid without axes
+SINGLE = 'single'  # the one trial of a grid without axes
 _NAME = re.compile(r'[A-Za-z_][\w.]*')
 
 
@@ -19,7 +20,7 @@ class Axis:
 
   Attributes:
     macro: its name; also a parameter such as `optimizers.AdamW.b2`.
-    values: each in gin's syntax.
+    values: each as it is written in a gin file.
   """
 
   macro: str
@@ -27,11 +28,11 @@ class Axis:
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class Trial:
   """One combination of values.
 
   Attributes:
-    values: macro -> value in gin's syntax, in the order of the axes.
+    values: macro -> value as a gin file has it, in the order of the axes.
   """
 
   values: Mapping[str, str]
@@ -43,15 +44,20 @@ class Cell:
 
   @property
   def setting(self) -> str:
-    """The name without the seed: what cells of one setting share."""
+    """The name without the seed: what trials of one setting share."""
     return _name(
       {macro: value for macro, value in self.values.items() if macro != SEED}
     )
 
   @property
-  def bindings(self) -> tuple[str, ...]:
-    """'MACRO=VALUE' each, for gin."""
-    return tuple(f'{macro}={value}' for macro, value in self.values.items())
+  def macros(self) -> dict[str, Any]:
+    """Macro -> value, as `config.Configuration.with_macros` takes it."""
+    return {
+      macro: config.Reference(value)
+      if value.startswith(('@', '%'))
+      else ast.literal_eval(value)
+      for macro, value in self.values.items()
+    }
 
 
 def parse_axis(text: str) -> Axis:
@@ -80,11 +86,11 @@ def parse_axis(text: str) -> Axis:
   return Axis(macro, found)
 
 
-def cells(axes: Sequence[Axis]) -> tuple[Cell, ...]:
+def trials(axes: Sequence[Axis]) -> tuple[Trial, ...]:
   """Every combination, the last axis's values changing first.
 
   Raises:
-    ConfigError: two axes have one name, or two cells.
+    ConfigError: two axes have one name, or two trials.
   """
   macros = [axis.macro for axis in axes]
   if len(set(macros)) < len(macros):
@@ -94,13 +100,13 @@ def cells(axes: Sequence[Axis]) -> tuple[Cell, ...]:
       where='--grid',
     )
   made = tuple(
-    Cell(dict(zip(macros, values, strict=True)))
+    Trial(dict(zip(macros, values, strict=True)))
     for values in itertools.product(*(axis.values for axis in axes))
   )
-  names = [cell.name for cell in made]
+  names = [trial.name for trial in made]
   if len(set(names)) < len(names):
     raise errors.ConfigError(
-      'Two cells of a grid would have one folder',
+      'Two trials of a grid would have one folder',
       where='--grid',
       got=next(name for name in names if names.count(name) > 1),
       expected='values that differ in letters, digits or . + -',
@@ -108,11 +114,11 @@ def cells(axes: Sequence[Axis]) -> tuple[Cell, ...]:
   return made
 
 
-def settings(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
-  """Setting -> its cells, one for each seed."""
-  found: dict[str, list[Cell]] = {}
-  for cell in cells:
-    found.setdefault(cell.setting, []).append(cell)
+def settings(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
+  """Setting -> its trials, one for each seed."""
+  found: dict[str, list[Trial]] = {}
+  for trial in trials:
+    found.setdefault(trial.setting, []).append(trial)
   return found
 
 

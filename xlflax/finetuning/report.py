@@ -13,7 +13,7 @@ import rich.table
 from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import base
 from xlflax.finetuning import selection
-from xlflax.finetuning import trials as cells_lib
+from xlflax.finetuning import trials as trials_lib
 from xlflax.training import run_directory
 from xlflax.training.processes import distributed
 
@@ -27,21 +27,21 @@ class GridReport:
 
   Attributes:
     select: the metric that is selected by.
-    cells: those that have been run, in the order of the grid.
-    tests: cell's name -> 'task/metric' -> number, on the test sets.
+    trials: those that have been run, in the order of the grid.
+    tests: trial's name -> 'task/metric' -> number, on the test sets.
     primary_metrics: 'task/metric' before the part, of the test tasks.
     failures: what could not be evaluated on the test sets.
   """
 
   select: str | None = None
-  cells: tuple[cells_lib.CellResult, ...] = ()
+  trials: tuple[trials_lib.TrialResult, ...] = ()
   tests: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
   primary_metrics: tuple[str, ...] = ()
   failures: tuple[base.Failure, ...] = ()
 
   @property
   def settings(self) -> tuple[selection.Setting, ...]:
-    return selection.settings(self.cells)
+    return selection.settings(self.trials)
 
   @property
   def ranking(self) -> tuple[selection.Setting, ...]:
@@ -52,17 +52,17 @@ class GridReport:
   def is_complete(self) -> bool:
     """Whether nothing failed."""
     return not self.failures and all(
-      cell.status is cells_lib.Status.FINISHED for cell in self.cells
+      trial.status is trials_lib.Status.FINISHED for trial in self.trials
     )
 
-  def with_cell(self, result: cells_lib.CellResult) -> 'GridReport':
-    """The report with one more cell."""
-    return dataclasses.replace(self, cells=(*self.cells, result))
+  def with_trial(self, result: trials_lib.TrialResult) -> 'GridReport':
+    """The report with one more trial."""
+    return dataclasses.replace(self, trials=(*self.trials, result))
 
   def with_test(
-    self, result: cells_lib.CellResult, report: evaluate_lib.Report
+    self, result: trials_lib.TrialResult, report: evaluate_lib.Report
   ) -> 'GridReport':
-    """The report with the test results of one more cell."""
+    """The report with the test results of one more trial."""
     found = {
       f'{task}/{name}': value
       for task, by_step in report.results.items()
@@ -71,12 +71,12 @@ class GridReport:
       for name, value in evaluated.metrics.items()
     }
     failures = tuple(
-      dataclasses.replace(failure, part=f'{result.cell.name} {failure.part}')
+      dataclasses.replace(failure, part=f'{result.trial.name} {failure.part}')
       for failure in report.failures
     )
     return dataclasses.replace(
       self,
-      tests=self.tests | {result.cell.name: found},
+      tests=self.tests | {result.trial.name: found},
       failures=(*self.failures, *failures),
       primary_metrics=tuple(
         f'{task.name}/{task.primary_metric}' for task in report.tasks
@@ -88,9 +88,9 @@ class GridReport:
   ) -> dict[str, selection.Spread]:
     """'task/metric' -> its values over the seeds of a setting."""
     tests = [
-      self.tests[result.cell.name]
+      self.tests[result.trial.name]
       for result in setting.results
-      if result.cell.name in self.tests
+      if result.trial.name in self.tests
     ]
     names = dict.fromkeys(name for test in tests for name in test)
     return {
@@ -136,9 +136,9 @@ class GridReport:
           }
           for setting in self.settings
         ],
-        'cells': [
-          result.to_json() | {'test': self.tests.get(result.cell.name, {})}
-          for result in self.cells
+        'trials': [
+          result.to_json() | {'test': self.tests.get(result.trial.name, {})}
+          for result in self.trials
         ],
         'failures': [str(failure) for failure in self.failures],
       }
@@ -154,14 +154,14 @@ class GridReport:
       run_directory.write_atomically(output / CSV, self._csv())
 
   def _csv(self) -> str:
-    """A line for each cell."""
+    """A line for each trial."""
     macros = list(
       dict.fromkeys(
-        macro for result in self.cells for macro in result.cell.values
+        macro for result in self.trials for macro in result.trial.values
       )
     )
     dev = list(
-      dict.fromkeys(name for result in self.cells for name in result.metrics)
+      dict.fromkeys(name for result in self.trials for name in result.metrics)
     )
     test = list(
       dict.fromkeys(name for found in self.tests.values() for name in found)
@@ -170,7 +170,7 @@ class GridReport:
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(
       (
-        'cell',
+        'trial',
         *macros,
         'status',
         'step',
@@ -179,12 +179,12 @@ class GridReport:
         *(f'test/{name}' for name in test),
       )
     )
-    for result in self.cells:
-      found = self.tests.get(result.cell.name, {})
+    for result in self.trials:
+      found = self.tests.get(result.trial.name, {})
       writer.writerow(
         (
-          result.cell.name,
-          *(result.cell.values.get(macro, '') for macro in macros),
+          result.trial.name,
+          *(result.trial.values.get(macro, '') for macro in macros),
           result.status.value,
           result.step,
           result.seconds,

@@ -8,7 +8,7 @@ from typing import Any
 
 from xlflax import errors
 from xlflax.evaluation import checkpoint_choice
-from xlflax.finetuning import trials as cells_lib
+from xlflax.finetuning import trials as trials_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Spread:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """The cells that differ in the seed only.
+  """The trials that differ in the seed only.
 
   Attributes:
     name: such as 'LEARNING_RATE=1e-5,BATCH_SIZE=16'.
@@ -69,14 +69,14 @@ class Setting:
   """
 
   name: str
-  results: tuple[cells_lib.CellResult, ...]
+  results: tuple[trials_lib.TrialResult, ...]
 
   @property
-  def finished(self) -> tuple[cells_lib.CellResult, ...]:
+  def finished(self) -> tuple[trials_lib.TrialResult, ...]:
     return tuple(
       result
       for result in self.results
-      if result.status is cells_lib.Status.FINISHED
+      if result.status is trials_lib.Status.FINISHED
     )
 
   @property
@@ -90,11 +90,11 @@ class Setting:
     return Spread.of(result.value for result in self.finished)
 
 
-def settings(results: Iterable[cells_lib.CellResult]) -> tuple[Setting, ...]:
+def settings(results: Iterable[trials_lib.TrialResult]) -> tuple[Setting, ...]:
   """The results by setting, in the order of the grid."""
-  grouped: dict[str, list[cells_lib.CellResult]] = {}
+  grouped: dict[str, list[trials_lib.TrialResult]] = {}
   for result in results:
-    grouped.setdefault(result.cell.setting, []).append(result)
+    grouped.setdefault(result.trial.setting, []).append(result)
   return tuple(Setting(name, tuple(group)) for name, group in grouped.items())
 
 

@@ -1,4 +1,4 @@
-"""One cell of a grid: an ordinary run, its record, its best checkpoint."""
+"""One trial of a grid: an ordinary run, its record, its best checkpoint."""
 
 import dataclasses
 import enum
@@ -7,30 +7,30 @@ import json
 import logging
 import pathlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 from xlflax import config, errors, paths
-from xlflax import trainer as train_lib
-from xlflax.evaluation import checkpoint_choice
-from xlflax.finetuning import configuration as configuration_lib
+from xlflax import trainer as trainer_lib
+from xlflax.evaluation import checkpoint_choice, during_training
 from xlflax.finetuning import grid as grid_lib
-from xlflax.training import checkpoints, run_directory
+from xlflax.training import checkpoints, description, run_directory
 from xlflax.training import run as run_lib
 from xlflax.training.processes import distributed
 
-CELLS = 'cells'
+TRIALS = 'trials'
 _LOG = logging.getLogger(__name__)
 
 
 class Keep(enum.Enum):
-  """Which checkpoints of a finished cell are kept."""
+  """Which checkpoints of a finished trial are kept."""
 
   BEST = 'best'  # the one that is evaluated
   ALL = 'all'  # as the configuration's CheckpointOptions say
 
 
 class Status(enum.Enum):
-  """How a cell ended."""
+  """How a trial ended."""
 
   FINISHED = 'finished'
   DIVERGED = 'diverged'  # its loss was not finite; not tried again
@@ -39,14 +39,14 @@ class Status(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CellResult:
-  """What a cell gave.
+class TrialResult:
+  """What a trial gave.
 
   Attributes:
-    cell: which one.
+    trial: which one.
     directory: of its run.
     status: how it ended.
-    config: hash of its configuration.
+    config: fingerprint of its trainer, total steps and epochs.
     message: what went wrong, if anything.
     step: of its checkpoint: the best on the dev set, or the last.
     value: the metric that is selected by, at that step.
@@ -54,7 +54,7 @@ class CellResult:
     seconds: that training took, all calls together.
   """
 
-  cell: grid_lib.Cell
+  trial: grid_lib.Trial
   directory: pathlib.Path
   status: Status
   config: str
@@ -71,120 +71,169 @@ class CellResult:
   def to_json(self) -> dict[str, Any]:
     """Plain JSON values."""
     return dataclasses.asdict(self) | {
-      'cell': self.cell.name,
-      'macros': dict(self.cell.values),
+      'trial': self.trial.name,
+      'macros': dict(self.trial.values),
       'directory': self.directory.name,
       'status': self.status.value,
     }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CellRunner:
-  """Runs cells, one after the other, in folders of one directory.
+@dataclasses.dataclass(frozen=True)
+class MadeTrial:
+  """A trial that is ready to be trained.
 
   Attributes:
-    output: the grid's directory; cells lie in its folder `cells`.
-    configuration: of training; each cell adds its bindings and MODEL_DIR.
+    trial: which one.
+    trainer: its run.
+    gin_config: the text of a gin file that builds the trainer.
+  """
+
+  trial: grid_lib.Trial
+  trainer: trainer_lib.Trainer
+  gin_config: Callable[[], str]
+
+  @property
+  def fingerprint(self) -> str:
+    """Hash of what makes the run what it is, and of its length."""
+    length = f'{self.trainer.total_steps} {self.trainer.epochs}'
+    identity = description.fingerprint(self.trainer)
+    return f'{identity} {length}'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrialRunner:
+  """Runs trials, one after the other, in folders of one directory.
+
+  Attributes:
+    output: the grid's directory; trials lie in its folder `trials`.
+    configuration: of training; each trial adds its macros and MODEL_DIR.
     select: metric of the dev set that says which checkpoint is best, such as
       'classification/accuracy/en'; None: the last checkpoint.
     keep: which checkpoints stay.
-    other_config: what to do where a cell's folder holds another run.
+    other_config: what to do where a trial's folder holds another run.
   """
 
   output: pathlib.Path
-  configuration: configuration_lib.Configuration
+  configuration: config.Configuration
   select: str | None = None
   keep: Keep = Keep.BEST
   other_config: run_directory.OtherConfig = run_directory.OtherConfig.REFUSE
 
-  def directory(self, cell: grid_lib.Cell) -> pathlib.Path:
-    """Of the cell's run."""
-    return self.output / CELLS / cell.name
+  def directory(self, trial: grid_lib.Trial) -> pathlib.Path:
+    """Of the trial's run."""
+    return self.output / TRIALS / trial.name
 
-  def parse(self, cell: grid_lib.Cell) -> str:
-    """Makes the cell's configuration Gin's; returns its hash."""
-    return self.configuration.parse(
-      (*cell.bindings, config.quoted('MODEL_DIR', str(self.directory(cell))))
-    )
-
-  def run(self, cell: grid_lib.Cell) -> CellResult:
-    """Trains a cell to its end, unless that has been done.
+  def make(self, trial: grid_lib.Trial) -> MadeTrial:
+    """The trainer of a trial; nothing is written.
 
     Raises:
-      RunDirectoryError: the cell's folder is of another configuration.
+      ConfigError: the configuration is wrong, or has no metric `select`.
     """
-    name = self.parse(cell)
-    known = self.record(cell)
-    if (
-      known is not None
-      and known.config != name
-      and (self.other_config is run_directory.OtherConfig.REFUSE)
-    ):
-      raise errors.RunDirectoryError(
-        "The folder holds another configuration's cell",
-        got=str(known.directory),
-        where='--output',
-        fix='give another --output, or continue the cell with the new '
-        'settings by --other_config=accept',
-      )
-    if known is not None and known.is_final and known.config == name:
-      self._prune(known)
-      return known
-    result = self._train(cell, name, known.seconds if known else 0.0)
+    configuration = self.configuration.with_macros(
+      trial.macros | {'MODEL_DIR': str(self.directory(trial))}
+    )
+    trainer = configuration.build(
+      trainer_lib.Trainer, other_config=self.other_config
+    )
+    if self.select is not None:
+      if trainer.evaluation is None:
+        trainer = dataclasses.replace(
+          trainer, evaluation=configuration.build(during_training.Evaluation)
+        )
+      trainer = self._keeping_best(trainer)
+    return MadeTrial(trial, trainer, configuration.operative)
+
+  def _keeping_best(self, trainer: trainer_lib.Trainer) -> trainer_lib.Trainer:
+    """The trainer with the checkpoints that selection needs."""
+    assert self.select is not None
+    lowest = checkpoint_choice.lower_is_better(self.select)
+    options = dataclasses.replace(
+      trainer.checkpoints, best_metric=self.select, best_is_highest=not lowest
+    )
+    if self.keep is Keep.BEST:
+      options = dataclasses.replace(options, keep_last=1)
+    return dataclasses.replace(trainer, checkpoints=options)
+
+  def run(self, made: MadeTrial) -> TrialResult:
+    """Trains a trial to its end, unless that has been done.
+
+    Raises:
+      RunDirectoryError: the trial's folder is of another configuration.
+    """
+    known = self.record(made.trial)
+    if known is not None and known.config == made.fingerprint:
+      if known.is_final:
+        self._prune(known)
+        return known
+    elif known is not None:
+      self._check_same_run(known, made)
+    result = self._train(made, known.seconds if known else 0.0)
     self._write(result)
     self._prune(result)
     return result
 
-  def record(self, cell: grid_lib.Cell) -> CellResult | None:
-    """What an earlier call has written of a cell."""
+  def _check_same_run(self, known: TrialResult, made: MadeTrial) -> None:
+    """Raises RunDirectoryError unless the trial may be continued."""
+    is_same = known.config.split()[0] == made.fingerprint.split()[0]
+    if is_same or self.other_config is not run_directory.OtherConfig.REFUSE:
+      return
+    raise errors.RunDirectoryError(
+      "The folder holds another configuration's trial",
+      got=str(known.directory),
+      where='--output',
+      fix='give another --output, or continue the trial with the new '
+      'settings by --other_config=accept',
+    )
+
+  def record(self, trial: grid_lib.Trial) -> TrialResult | None:
+    """What an earlier call has written of a trial."""
     try:
-      text = self._record_file(cell).read_text(encoding='utf-8')
+      text = self._record_file(trial).read_text(encoding='utf-8')
     except FileNotFoundError:
       return None
     fields = json.loads(text)
     del fields['macros']
-    return CellResult(
+    return TrialResult(
       **(
         fields
         | {
-          'cell': cell,
-          'directory': self.directory(cell),
+          'trial': trial,
+          'directory': self.directory(trial),
           'status': Status(fields['status']),
         }
       )
     )
 
-  def _train(self, cell, name: str, seconds: float) -> CellResult:
+  def _train(self, made: MadeTrial, seconds: float) -> TrialResult:
     """One call of `train`; what it raises is part of the result."""
     start = time.monotonic()
+    trial = made.trial
     given: dict[str, Any] = dict(
-      cell=cell, directory=self.directory(cell), config=name
+      trial=trial, directory=self.directory(trial), config=made.fingerprint
     )
     try:
-      outcome = config.call(
-        train_lib.Trainer, other_config=self.other_config
-      ).train(gin_config=config.operative)
+      outcome = made.trainer.train(gin_config=made.gin_config)
       given |= {'status': Status.STOPPED, 'message': 'stopped by a signal'}
       if outcome['finished']:
-        given |= self._best(cell) | {'status': Status.FINISHED, 'message': ''}
+        given |= self._best(trial) | {'status': Status.FINISHED, 'message': ''}
     except errors.TrainingError as error:
       given |= {'status': Status.DIVERGED, 'message': str(error)}
     except errors.XlflaxError as error:
       given |= {'status': Status.FAILED, 'message': str(error)}
     except Exception as error:
-      _LOG.exception('Cell %s failed.', cell.name)
+      _LOG.exception('Trial %s failed.', trial.name)
       given |= {
         'status': Status.FAILED,
         'message': f'{type(error).__name__}: {error}',
       }
-    gc.collect()  # parameters and programs of the cell
-    return CellResult(
+    gc.collect()  # parameters and programs of the trial
+    return TrialResult(
       **given, seconds=round(seconds + time.monotonic() - start, 1)
     )
 
-  def _best(self, cell) -> dict[str, Any]:
+  def _best(self, trial) -> dict[str, Any]:
     """Step, value and metrics of the checkpoint that counts."""
-    run = run_lib.open_run(self.directory(cell))
+    run = run_lib.open_run(self.directory(trial))
     if self.select is None:
       step = checkpoint_choice.choose(run, 'last')[0]
     else:
@@ -196,17 +245,17 @@ class CellRunner:
       'value': metrics[self.select] if self.select else None,
     }
 
-  def _record_file(self, cell) -> pathlib.Path:
-    return self.output / CELLS / f'{cell.name}.json'
+  def _record_file(self, trial) -> pathlib.Path:
+    return self.output / TRIALS / f'{trial.name}.json'
 
-  def _write(self, result: CellResult) -> None:
+  def _write(self, result: TrialResult) -> None:
     if distributed.is_lead():
       run_directory.write_atomically(
-        self._record_file(result.cell),
+        self._record_file(result.trial),
         json.dumps(result.to_json(), indent=2, ensure_ascii=False) + '\n',
       )
 
-  def _prune(self, result: CellResult) -> None:
+  def _prune(self, result: TrialResult) -> None:
     """Deletes the checkpoints that nothing will read."""
     if (
       self.keep is Keep.ALL

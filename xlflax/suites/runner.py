@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from xlflax import config, errors
 from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import base
-from xlflax.finetuning import configuration as configuration_lib
 from xlflax.finetuning import finetune as finetune_lib
 from xlflax.finetuning import grid as grid_lib
 from xlflax.finetuning import report as report_lib
@@ -79,7 +78,7 @@ class SuiteRunner:
 
   Attributes:
     suite: its tasks.
-    output: what is fine-tuned lies in `OUTPUT/<label>@<step>/<task>/cells/`.
+    output: what is fine-tuned lies in `OUTPUT/<label>@<step>/<task>/trials/`.
     data: the directory that the tasks read, macro DATA.
     names: of the tasks to run; None for all.
     bindings: gin bindings for every task with fine-tuning, after its own.
@@ -117,7 +116,7 @@ class SuiteRunner:
       tests = self._tests(task, model)
       result = (
         self._evaluated(task, model, tests, result)
-        if task.cells is None
+        if task.trials is None
         else self._finetuned(task, model, tests, result, grids)
       )
     return dataclasses.replace(
@@ -126,25 +125,22 @@ class SuiteRunner:
       failures=(*result.failures, *failures.collected()),
     )
 
-  def _configuration(self, task, model) -> configuration_lib.Configuration:
-    bindings = [config.quoted('DATA', self.data), *task.bindings]
-    if task.cells is not None:
-      bindings += [
-        config.quoted('INIT_FROM', model.model_dir),
-        f'initialization.InitFrom.step={model.step}',
-        *self.bindings,
-      ]
-    return configuration_lib.Configuration(
-      gin_files=(task.gin_file,),
-      bindings=tuple(bindings),
-      search_paths=self.search_paths,
+  def _configuration(self, task, model) -> config.Configuration:
+    """A task's gin file for a model; MODEL_DIR is still to be given."""
+    macros = {'DATA': self.data}
+    bindings = task.bindings
+    if task.trials is not None:
+      macros |= {'INIT_FROM': model.model_dir, 'INIT_STEP': model.step}
+      bindings += self.bindings
+    return config.load(
+      (task.gin_file,), bindings, self.search_paths, macros=macros, partial=True
     )
 
   def _tests(self, task, model) -> list[base.EvalTask]:
-    extra = ("MODEL_DIR='unused'",) if task.cells else ()
-    self._configuration(task, model).parse(extra)
     return list(
-      config.parameter('evaluate.evaluate.tasks', what='evaluation tasks')
+      self._configuration(task, model).parameter(
+        'evaluate.evaluate.tasks', what='evaluation tasks'
+      )
     )
 
   def _evaluated(self, task, model, tests, result):
@@ -160,7 +156,7 @@ class SuiteRunner:
 
   def _finetuned(self, task, model, tests, result, grids):
     """Test results of the selected setting, for all seeds."""
-    trainer = self.suite.task(task.cells)
+    trainer = self.suite.task(task.trials)
     if trainer.name not in grids:
       grids[trainer.name] = finetune_lib.finetune(
         output=str(self.directory(model) / trainer.name),
@@ -173,19 +169,21 @@ class SuiteRunner:
       result,
       failures=tuple(
         base.Failure(
-          task=task.name, part=f'cell {cell.cell.name}', message=cell.message
+          task=task.name,
+          part=f'trial {trial.trial.name}',
+          message=trial.message,
         )
-        for cell in grid.cells
-        if cell.message
+        for trial in grid.trials
+        if trial.message
       ),
     )
     for setting in grid.ranking[:1]:
       result = dataclasses.replace(result, setting=setting.name)
-      for cell in setting.finished:
-        report = finetune_lib.evaluate_cell(
-          cell, tests, batch_size=self.batch_size
+      for trial in setting.finished:
+        report = finetune_lib.evaluate_trial(
+          trial, tests, batch_size=self.batch_size
         )
-        result = result.with_report(report, cell.step)
+        result = result.with_report(report, trial.step)
     return result
 
   def directory(self, model: Model) -> pathlib.Path:

@@ -17,7 +17,7 @@ class SuiteTask:
       fine-tuning also all that `xlflax finetune` needs but INIT_FROM. It
       reads data from the macro DATA.
     bindings: 'NAME=VALUE' for that file.
-    cells: the task whose fine-tuned models are evaluated, often this one;
+    trials: the task whose fine-tuned models are evaluated, often this one;
       None for a task without fine-tuning.
     grid: axes of its own fine-tuning, such as 'LEARNING_RATE=1e-5,2e-5'.
     select: metric of the dev set that selects checkpoint and setting.
@@ -29,7 +29,7 @@ class SuiteTask:
   family: str
   gin_file: str
   bindings: tuple[str, ...] = ()
-  cells: str | None = None
+  trials: str | None = None
   grid: tuple[str, ...] = ()
   select: str | None = None
   metrics: tuple[str, ...] = ()
@@ -66,10 +66,10 @@ class Suite:
         where=f'suite {self.name!r}',
       )
     for task in self.tasks:
-      if task.cells is not None and task.cells not in names:
+      if task.trials is not None and task.trials not in names:
         raise errors.ConfigError(
           'A task of a suite uses the models of one that the suite lacks',
-          got=task.cells,
+          got=task.trials,
           expected='one of ' + ', '.join(names),
           where=f'suite {self.name!r}, task {task.name}',
         )

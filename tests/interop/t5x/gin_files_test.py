@@ -1,5 +1,6 @@
 """T5X's gin files, each parsed as T5X does, built and traced."""
 
+import copy
 import pathlib
 import sys
 
@@ -66,7 +67,7 @@ def parse(monkeypatch, tmp_path, registry, toy_corpus, toy_vocabulary):
 
 
 def _value(macro):
-  return config.macro(macro)
+  return copy.deepcopy(gin.query_parameter(f'{macro}/macro.value'))
 
 
 def _trace(model, dataset_name, lengths):
