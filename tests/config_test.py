@@ -360,12 +360,10 @@ def test_values_that_come_later():
   """Only what an object needs must have been given when it is built."""
   configuration = config.load(_FILES[:1], partial=True)
   assert configuration.macro('LENGTH') == 256
-  optimizer = configuration.with_macros({'TRAIN_STEPS': 5000}).parameter(
-    'Trainer.optimizer'
-  )
-  assert optimizer is not None
+  complete = configuration.with_macros({'TRAIN_STEPS': 5000})
+  assert complete.parameter('Trainer.total_steps') == 5000
   with pytest.raises(errors.ConfigError) as error:
-    configuration.parameter('Trainer.optimizer')
+    configuration.parameter('Trainer.total_steps')
   assert 'none for TRAIN_STEPS.' in str(error.value)
   with pytest.raises(errors.ConfigError) as error:
     configuration.build(trainer.Trainer, model_dir='a')
