@@ -3,13 +3,13 @@
 import gc
 import os
 
+from tests import xla_flags
+
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 os.environ['XLA_FLAGS'] = (
   os.environ.get('XLA_FLAGS', '')
   + ' --xla_force_host_platform_device_count=8'
-  # Compilation is most of what the tests cost; speed is measured elsewhere.
-  + ' --xla_backend_optimization_level=0'
-  + ' --xla_llvm_disable_expensive_passes=true'
+  + f' {xla_flags.quick()}'
   # Eight devices on two busy cores may wait long for each other.
   + ' --xla_cpu_collective_call_warn_stuck_timeout_seconds=120'
   + ' --xla_cpu_collective_call_terminate_timeout_seconds=600'
@@ -20,8 +20,15 @@ os.environ.setdefault('HF_HUB_OFFLINE', '1')
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
+from tests.worker_memory import (  # noqa: E402, F401
+  programs_freed,
+  pytest_sessionfinish,
+  pytest_terminal_summary,
+  pytest_testnodedown,
+)
+
 jax.config.update('jax_numpy_rank_promotion', 'raise')
-# Compiled programs stay: looking through them for garbage finds none.
+# Compiled programs stay for a while: looking for garbage finds none.
 gc.set_threshold(20_000, 20, 50)
 # Commands called in this process would turn it on for all later tests.
 jax.config.update('jax_enable_compilation_cache', False)

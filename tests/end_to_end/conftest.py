@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from tests import xla_flags
 from xlflax.data.corpus import writer as corpus_writer
 
 _STEMS = {
@@ -103,8 +104,7 @@ class Workspace:
         'JAX_PLATFORMS': 'cpu',
         'PYTHONUNBUFFERED': '1',
         'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices} '
-        '--xla_backend_optimization_level=0 '
-        '--xla_llvm_disable_expensive_passes=true',
+        + xla_flags.quick(),
       }
       | more
     )

@@ -139,15 +139,7 @@ def pairs():
   return {**first, **{f'paired_{k}': v for k, v in second.items()}}
 
 
-_QUICK = {
-  'xla_backend_optimization_level': 0,
-  'xla_llvm_disable_expensive_passes': True,
-}
-
-
-@functools.partial(
-  jax.jit, static_argnums=(0, 1, 2, 3), compiler_options=_QUICK
-)
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _loss_and_gradient(
   objective, model, vocabulary, train, params, batch, step, rng
 ):

@@ -19,10 +19,6 @@ from xlflax.objectives.distillation import Distillation
 from xlflax.training import run_directory
 from xlflax.training.initialization import teachers
 
-_QUICK = {
-  'xla_backend_optimization_level': 0,
-  'xla_llvm_disable_expensive_passes': True,
-}
 MODEL = Encoder(
   EncoderConfig(
     num_layers=1,
@@ -133,7 +129,7 @@ def _make_context(context):
   )
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), compiler_options=_QUICK)
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def _run(objective, model, params, state, batch):
   def total(params, state):
     output = objective(

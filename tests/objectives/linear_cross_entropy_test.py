@@ -37,14 +37,7 @@ def _plain(hidden, table, bias, labels, *, chunk_size=None):
   return losses.cross_entropy(logits, labels)
 
 
-@functools.partial(
-  jax.jit,
-  static_argnames=('chunk_size', 'function'),
-  compiler_options={
-    'xla_backend_optimization_level': 0,  # compiles faster
-    'xla_llvm_disable_expensive_passes': True,
-  },
-)
+@functools.partial(jax.jit, static_argnames=('chunk_size', 'function'))
 def _run(
   hidden,
   table,

@@ -15,14 +15,7 @@ from xlflax.objectives import masking
 from xlflax.objectives.masking import Action, MaskingPolicy
 
 
-@functools.partial(
-  jax.jit,
-  static_argnums=0,
-  compiler_options={
-    'xla_backend_optimization_level': 0,  # compiles faster
-    'xla_llvm_disable_expensive_passes': True,
-  },
-)
+@functools.partial(jax.jit, static_argnums=0)
 def _draw(policy, seed, maskable, step=0):
   return policy(jax.random.key(seed), maskable, step)
 

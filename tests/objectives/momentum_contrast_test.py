@@ -17,10 +17,6 @@ from xlflax.training import optimizers
 from xlflax.training import state as state_lib
 from xlflax.training import step as step_lib
 
-_QUICK = {
-  'xla_backend_optimization_level': 0,
-  'xla_llvm_disable_expensive_passes': True,
-}
 _WORDS = np.setdiff1d(np.arange(23), [0, 1, 2, 3, 4, 10, 22])
 ROWS, SIZE, STEPS = 4, 12, 5
 MOCO = SentenceAlignment(
@@ -93,7 +89,7 @@ def trained(model, with_head, vocabulary):
         'align': objective.init_state(model, with_head, vocabulary)
       },
     )
-    step = jax.jit(builder.build((0,)), compiler_options=_QUICK)
+    step = jax.jit(builder.build((0,)))
     states, outputs = [state], []
     for batch in batches:
       state, output = step(state, {'sides': batch})
@@ -104,7 +100,7 @@ def trained(model, with_head, vocabulary):
   return train
 
 
-@functools.partial(jax.jit, static_argnums=0, compiler_options=_QUICK)
+@functools.partial(jax.jit, static_argnums=0)
 def _first_states(model, params, side):
   return model.apply(
     {'params': params},
@@ -233,7 +229,7 @@ def _context(vocabulary, state, *, seed=0):
 def test_only_the_query_encoder_has_a_gradient(
   model, with_head, moco_state, vocabulary
 ):
-  @functools.partial(jax.jit, compiler_options=_QUICK)
+  @jax.jit
   @functools.partial(jax.grad, argnums=(0, 1), allow_int=True)
   def gradient(params, state):
     return MOCO(
@@ -249,7 +245,7 @@ def test_only_the_query_encoder_has_a_gradient(
 
 
 def test_empty_pairs_weigh_nothing(model, with_head, moco_state, vocabulary):
-  @functools.partial(jax.jit, compiler_options=_QUICK)
+  @jax.jit
   def run(batch):
     return MOCO(model, with_head, batch, _context(vocabulary, moco_state))
 
@@ -275,7 +271,7 @@ def test_both_encoders_have_dropout_of_their_own(
     f'paired_{k}': v for k, v in batch.items() if not k.startswith('paired_')
   }
 
-  @functools.partial(jax.jit, compiler_options=_QUICK)
+  @jax.jit
   def keys(seed):
     return MOCO(
       dropout_model,
@@ -306,7 +302,7 @@ def test_a_pair_in_the_queue_is_no_negative_of_its_sentences(
       duplicates=duplicates,
     )
 
-    @functools.partial(jax.jit, compiler_options=_QUICK)
+    @jax.jit
     def run(state):
       for each in (batch, swapped):
         state = objective.start_step(with_head, state)

@@ -17,10 +17,6 @@ from xlflax.models.encoder import Encoder
 from xlflax.objectives import inputs, losses, masking, table_sampling
 from xlflax.objectives.replaced_token import ReplacedTokenDetection
 
-_QUICK = {
-  'xla_backend_optimization_level': 0,
-  'xla_llvm_disable_expensive_passes': True,
-}
 CONFIG = EncoderConfig(
   num_layers=1,
   hidden_dim=8,
@@ -42,7 +38,7 @@ RTD = ReplacedTokenDetection(generator=GENERATOR, mask_ratio=0.5)
 
 @functools.lru_cache
 def _params(objective=RTD):
-  @functools.partial(jax.jit, compiler_options=_QUICK)
+  @jax.jit
   def init(rng):
     return nn.unbox(
       {
@@ -58,7 +54,7 @@ def _params(objective=RTD):
   )
 
 
-@functools.partial(jax.jit, static_argnums=0, compiler_options=_QUICK)
+@functools.partial(jax.jit, static_argnums=0)
 def _run(objective, params, batch, rng):
   context = _CONTEXT['make'](rng)
 

@@ -1,7 +1,5 @@
 """The objectives on the package's own encoder."""
 
-import functools
-
 import flax.linen as nn
 import jax
 import numpy as np
@@ -31,13 +29,7 @@ def test_losses_and_gradients_in_bfloat16(pairs, context):
     SentenceAlignment(projection_dim=4, layer=1),
   )
 
-  @functools.partial(
-    jax.jit,
-    compiler_options={  # compiles faster
-      'xla_backend_optimization_level': 0,
-      'xla_llvm_disable_expensive_passes': True,
-    },
-  )
+  @jax.jit
   def run(rng):
     heads = {o.name: o.init_heads(model, rng) for o in objectives}
     params = nn.unbox({'model': api.init_params(model, rng), 'heads': heads})

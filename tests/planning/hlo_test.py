@@ -1,11 +1,12 @@
 """The text of HLO, and how often its parts run."""
 
 import collections
+import re
 
 import pytest
 
 from tests.planning import programs
-from xlflax.planning import hlo, loops, rewriting
+from xlflax.planning import hlo, kernels, loops, rewriting
 
 
 @pytest.fixture(scope='module')
@@ -44,6 +45,39 @@ def test_computations_and_instructions(module):
     'z',
     'c',
   ]
+
+
+def test_elements_of_tuples_without_instructions_of_their_own():
+  """As newer versions of XLA write them: `%tuple#1`."""
+  text = programs.TEXT
+  taken = r'^ *%(\S+) = .* get-tuple-element\(.*%(\S+)\), index=(\d+).*\n'
+  for name, whole, index in re.findall(taken, text, re.M):
+    text = re.sub(rf'%{re.escape(name)}(?![\w.])', f'%{whole}#{index}', text)
+  text = re.sub(r'^ *%\S+#\d+ = .*\n', '', text, flags=re.M)
+  assert 'get-tuple-element' not in text.split('ROOT')[0] and '#1' in text
+  old, new = (hlo.parse(t) for t in (programs.TEXT, text))
+  for name, computation in old.computations.items():
+    found = new.computations[name].instructions.values()
+    assert collections.Counter(
+      (i.opcode, i.arrays) for i in computation.instructions.values()
+    ) == collections.Counter((i.opcode, i.arrays) for i in found)
+  assert [loops.Walk(m, kernels.measure(None)).total() for m in (old, new)] == [
+    loops.Walk(old, kernels.measure(None)).total()
+  ] * 2
+
+
+def test_elements_of_nested_tuples():
+  module = hlo.parse(
+    'ENTRY %m (p: (s32[], (f32[2,3], pred[4]))) -> pred[4] {\n'
+    '  %p = (s32[], /*index=1*/(f32[2,3]{1,0}, pred[4]{0})) parameter(0)\n'
+    '  ROOT %not.1 = pred[4]{0} not(%p#1#1)\n'
+    '}\n'
+  )
+  assert list(module.entry.instructions) == ['p', 'p#1', 'p#1#1', 'not.1']
+  assert module.entry.instructions['p#1'].is_tuple
+  assert module.entry.instructions['p#1'].index == 1
+  assert module.entry.root.operands == ('p#1#1',)
+  assert module.entry.instructions['p#1#1'].arrays == (hlo.Array('pred', (4,)),)
 
 
 def test_bytes():

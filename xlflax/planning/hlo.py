@@ -31,7 +31,7 @@ _BITS = {
   'u64': 64,
 }
 _ARRAY = re.compile(r'\b([a-z]+\d*)[a-z0-9]*\[([\d,<= ]*)\]')
-_NAME = re.compile(r'%([\w.\-]+)')
+_NAME = re.compile(r'%([\w.\-]+(?:#\d+)*)')
 _COMPUTATION = re.compile(r'^(ENTRY )?%?([\w.\-]+) .*\{\s*$')
 _INSTRUCTION = re.compile(r'^\s+(ROOT )?%?([\w.\-]+) = ')
 _CALLED = re.compile(
@@ -156,7 +156,7 @@ class Module:
 def parse(text: str) -> Module:
   """The module that `Compiled.as_text()` or a dump of XLA shows."""
   computations, entry = {}, ''
-  name, lines = '', dict[str, Instruction]()
+  name, lines, types = '', dict[str, Instruction](), dict[str, str]()
   root = None
   for line in text.splitlines():
     if line.startswith('}') and name:
@@ -164,26 +164,64 @@ def parse(text: str) -> Module:
       computations[name] = Computation(name, lines, last)
       name = ''
     elif (header := _COMPUTATION.match(line)) and not line.startswith(' '):
-      name, lines, root = header.group(2), {}, None
+      name, lines, types, root = header.group(2), {}, {}, None
       entry = name if header.group(1) else entry
     elif name and (start := _INSTRUCTION.match(line)):
-      made = _instruction(start.group(2), line[start.end() :])
-      lines[made.name] = made
+      kind, rest = _split_type(line[start.end() :])
+      made = _instruction(start.group(2), kind, rest)
+      types[made.name] = kind
+      lines |= _elements(made.operands, types) | {made.name: made}
       root = made if start.group(1) else root
   return Module(computations, computations[entry])
 
 
-def _instruction(name: str, text: str) -> Instruction:
-  """`f32[2]{0} add(%a, %b), metadata=...` taken apart."""
+def _split_type(text: str) -> tuple[str, str]:
+  """`f32[2]{0} add(%a, %b)` as its type and the rest."""
   end = _closing(text, 0) if text[0] == '(' else text.index(' ')
-  kind, rest = text[:end], text[end:].lstrip()
+  return text[:end], text[end:].lstrip()
+
+
+def _instruction(name: str, kind: str, rest: str) -> Instruction:
+  """`add(%a, %b), metadata=...`, of the type `kind`, taken apart."""
   opening = rest.index('(')
   close = _closing(rest, opening)
   inside = rest[opening + 1 : close - 1]
   operands = tuple(_NAME.findall(inside)) or (inside,)
   return Instruction(
-    name, rest[:opening], arrays(kind), operands, rest[close:], text[0] == '('
+    name, rest[:opening], arrays(kind), operands, rest[close:], kind[0] == '('
   )
+
+
+def _elements(
+  operands: Iterable[str], types: dict[str, str]
+) -> dict[str, Instruction]:
+  """The instructions that operands `%tuple#1` leave out.
+
+  Newer versions of XLA write elements of tuples so; older ones write a
+  get-tuple-element for each. Adds the types of the elements to `types`.
+  """
+  made = {}
+  for operand in operands:
+    name, *indices = operand.split('#')
+    for index in indices:
+      whole, name = name, f'{name}#{index}'
+      types[name] = _members(types[whole])[int(index)]
+      made[name] = _instruction(
+        name, types[name], f'get-tuple-element(%{whole}), index={index}'
+      )
+  return made
+
+
+def _members(kind: str) -> list[str]:
+  """Types of a tuple's elements: `(f32[2,3]{1,0}, (s32[]))` has two."""
+  members, depth = [''], 0
+  for character in kind[1:-1]:
+    depth += (character in '([{') - (character in ')]}')
+    if character == ',' and not depth:
+      members.append('')
+    else:
+      members[-1] += character
+  return [re.sub(r'/\*.*?\*/', '', member).strip() for member in members]
 
 
 def arrays(text: str) -> tuple[Array, ...]:

@@ -76,7 +76,7 @@ def run(objective, model, params, batch, *, train=False, seed=0):
   return _run(objective, model, params, batch, jax.random.key(seed), train)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 5), compiler_options=_QUICK)
+@functools.partial(jax.jit, static_argnums=(0, 1, 5))
 def _run(objective, model, params, batch, rng, train):
   def loss(params):
     output = objective(

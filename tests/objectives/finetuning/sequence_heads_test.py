@@ -101,7 +101,7 @@ def _context(train=False, seed=0):
   )
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=_QUICK)
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _run(objective, model, train, params, batch, rng):
   def total(params):
     output = objective(

@@ -1,0 +1,89 @@
+"""Keeps a worker's memory small, and fails a session in which it was not.
+
+JAX's caches hold thousands of compiled programs, however large; each of them
+takes several memory maps, of which Linux allows a process 65,530. Beyond that
+XLA's compiler dies of a segmentation fault.
+"""
+
+import ctypes
+import gc
+import os
+import pathlib
+
+import jax
+import pytest
+
+# Compiled programs are freed after a module that leaves more memory maps.
+_MANY_MAPS = 4_000
+_MOST_MAPS = 20_000
+_MOST_MEMORY = 3_500  # megabytes
+
+_most_maps = 0
+_workers: dict[str, tuple[int, int]] = {}
+
+
+def memory_maps() -> int:
+  """Number of this process's memory maps; 0 where the system has no /proc."""
+  path = pathlib.Path('/proc/self/maps')
+  return path.read_bytes().count(b'\n') if path.exists() else 0
+
+
+def peak_memory() -> int:
+  """The most memory that this process has held, in megabytes; 0 likewise."""
+  path = pathlib.Path('/proc/self/status')
+  lines = path.read_text().splitlines() if path.exists() else []
+  kilobytes = [int(x.split()[1]) for x in lines if x.startswith('VmHWM:')]
+  return kilobytes[0] // 1000 if kilobytes else 0
+
+
+def free_programs() -> None:
+  """Frees all compiled programs that no test holds."""
+  jax.clear_caches()
+  gc.collect()
+  if hasattr(library := ctypes.CDLL(None), 'malloc_trim'):
+    library.malloc_trim(0)
+
+
+@pytest.fixture(autouse=True, scope='module')
+def programs_freed():
+  """Frees the compiled programs of the modules so far, once they are many."""
+  global _most_maps
+  yield
+  maps = memory_maps()
+  _most_maps = max(_most_maps, maps)
+  if maps > _MANY_MAPS:
+    free_programs()
+
+
+def pytest_sessionfinish(session):
+  """Hands a worker's peaks on; fails a session that went over the limits."""
+  peaks = peak_memory(), _most_maps
+  if hasattr(session.config, 'workeroutput'):
+    session.config.workeroutput['peaks'] = peaks
+    return
+  if not session.config.getoption('numprocesses', None):
+    _workers[f'process {os.getpid()}'] = peaks
+  if not session.config.getoption('--slow') and any(map(_is_over, _workers)):
+    session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+  """Collects the peaks of a worker that ended."""
+  if peaks := getattr(node, 'workeroutput', {}).get('peaks'):
+    _workers[node.gateway.id] = tuple(peaks)
+
+
+def pytest_terminal_summary(terminalreporter):
+  """A line per worker."""
+  for name, (memory, maps) in sorted(_workers.items()):
+    terminalreporter.write_line(
+      f'{name}: at most {memory:,} MB and {maps:,} memory maps'
+      + (' (TOO MUCH)' if _is_over(name) else '')
+      + f'; allowed are {_MOST_MEMORY:,} MB and {_MOST_MAPS:,}'
+    )
+
+
+def _is_over(worker: str) -> bool:
+  memory, maps = _workers[worker]
+  return memory > _MOST_MEMORY or maps > _MOST_MAPS
