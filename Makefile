@@ -45,7 +45,8 @@ test-slow: $(VENV)/.dev
 	  --max-worker-restart 2
 
 goldens: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/models --regenerate_goldens
+	$(BIN)/python -m pytest tests/models tests/coverage_table_test.py \
+	  --regenerate_goldens
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
