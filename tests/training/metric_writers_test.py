@@ -86,3 +86,13 @@ def test_writing_needs_no_tensorflow(tmp_path):
   )
   subprocess.run([sys.executable, '-c', code], check=True, cwd=_REPO)
   assert _events(tmp_path) == [(1, {'train/a': 1.0})]
+
+
+def test_event_files_of_the_same_second_have_names_of_their_own(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(metric_writers.time, 'time', lambda: 1e9)
+  for run in ('first', 'second'):
+    metric_writers.MetricsWriter(tmp_path / run).close()
+  names = {path.name for path in tmp_path.rglob('events.out.tfevents.*')}
+  assert len(names) == 2

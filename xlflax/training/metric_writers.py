@@ -4,6 +4,7 @@ TensorBoard's records are written through its own protocol buffers, because
 its writer classes import TensorFlow where that is installed.
 """
 
+import itertools
 import json
 import logging
 import os
@@ -23,6 +24,8 @@ from xlflax.training import run_directory
 # Seconds between copies to a bucket, which takes one change of an object per
 # second.
 _COPY_EVERY = 30.0
+# Two event files of a process may begin in the same second.
+_files = itertools.count()
 
 
 class MetricsWriter:
@@ -154,7 +157,7 @@ class _EventFile:
     directory.mkdir(parents=True, exist_ok=True)
     name = (
       f'events.out.tfevents.{int(time.time())}.{socket.gethostname()}.'
-      f'{os.getpid()}'
+      f'{os.getpid()}.{next(_files)}'
     )
     self._file = open(directory / name, 'ab')
     self._records = record_writer.RecordWriter(self._file)
