@@ -1,0 +1,212 @@
+"""Imports run downwards, in the order of the table in ARCHITECTURE.md."""
+
+import ast
+import functools
+import pathlib
+import re
+
+import pytest
+
+_ROOT = pathlib.Path(__file__).parents[1]
+
+
+def read_rows(text: str) -> list[list[str]]:
+  """The paths in the first column of the table of rooms, row by row."""
+  table = re.search(r'^\| room \|.*\n\| -.*\n((?:\|.*\n)+)', text, re.MULTILINE)
+  assert table, 'ARCHITECTURE.md has no table whose first column is "room"'
+  return [
+    re.findall(r'`([^`]+)`', line.split('|')[1])
+    for line in table[1].splitlines()
+  ]
+
+
+def level(path: str, rows: list[list[str]]) -> int:
+  """Number of the row whose file, or longest folder, holds a path."""
+  found = [
+    (len(room), number)
+    for number, row in enumerate(rows)
+    for room in row
+    if path == room or (room.endswith('/') and path.startswith(room))
+  ]
+  assert found, f'{path} is in no room of ARCHITECTURE.md'
+  return max(found)[1]
+
+
+def public_names(package: str, source: str) -> dict[str, str]:
+  """`package.Name` -> its module, of what a package offers lazily."""
+  return {
+    f'{package}.{alias.asname or alias.name}': str(node.module)
+    for block in ast.parse(source).body
+    if _is_lazy(block)
+    for node in block.body
+    if isinstance(node, ast.ImportFrom) and node.module != package
+    for alias in node.names
+  }
+
+
+def _is_lazy(node: ast.stmt) -> bool:
+  return isinstance(node, ast.If) and ast.unparse(node.test) == 'TYPE_CHECKING'
+
+
+def imported(
+  source: str, homes: dict[str, str], *, lazy: bool = False
+) -> set[str]:
+  """The modules that a module's code imports, at its top or in a function.
+
+  Args:
+    source: the code.
+    homes: what can be imported -> the module that it is, or is defined in.
+    lazy: whether imports under TYPE_CHECKING are only names on offer.
+  """
+  tree = ast.parse(source)
+  if lazy:
+    tree.body = [node for node in tree.body if not _is_lazy(node)]
+  found = set()
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Import):
+      found |= {homes.get(alias.name) for alias in node.names}
+    elif isinstance(node, ast.ImportFrom):
+      assert not node.level, f'a relative import: {ast.unparse(node)}'
+      for alias in node.names:
+        home = homes.get(f'{node.module}.{alias.name}')
+        found.add(home or homes.get(str(node.module)))
+  return {home for home in found if home}
+
+
+def upward(
+  imports: dict[str, set[str]], levels: dict[str, int]
+) -> set[tuple[str, str]]:
+  """Imports of what stands in a higher row."""
+  return {
+    (module, target)
+    for module, targets in imports.items()
+    for target in targets
+    if levels[target] < levels[module]
+  }
+
+
+def circles(imports: dict[str, set[str]]) -> set[str]:
+  """The modules that stand in a circle, or between two circles."""
+  inner = _peel(imports)
+  importers: dict[str, set[str]] = {module: set() for module in inner}
+  for module, targets in inner.items():
+    for target in targets:
+      importers[target].add(module)
+  return set(_peel(importers))
+
+
+def _peel(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+  """What is left when nodes without edges go, one after the other."""
+  while free := {node for node, targets in graph.items() if not targets}:
+    graph = {n: targets - free for n, targets in graph.items() if n not in free}
+  return graph
+
+
+@functools.cache
+def _files() -> dict[str, pathlib.Path]:
+  """Module -> its file, those of `tasks/` among them."""
+  files = {}
+  for folder, package in (('xlflax', 'xlflax'), ('tasks', 'xlflax.tasks')):
+    for path in (_ROOT / folder).rglob('*.py'):
+      parts = path.relative_to(_ROOT / folder).with_suffix('').parts
+      name = '.'.join((package, *parts)).removesuffix('.__init__')
+      files[name] = path
+  return files
+
+
+@functools.cache
+def _imports() -> dict[str, set[str]]:
+  sources = {
+    module: path.read_text(encoding='utf-8')
+    for module, path in _files().items()
+  }
+  packages = {m for m, path in _files().items() if path.stem == '__init__'}
+  homes = {module: module for module in sources}
+  for package in packages:
+    homes = public_names(package, sources[package]) | homes
+  return {
+    module: imported(source, homes, lazy=module in packages) - {module}
+    for module, source in sources.items()
+  }
+
+
+@functools.cache
+def _rows() -> list[list[str]]:
+  return read_rows((_ROOT / 'ARCHITECTURE.md').read_text(encoding='utf-8'))
+
+
+def _levels() -> dict[str, int]:
+  return {
+    module: level(str(path.relative_to(_ROOT)).removeprefix('xlflax/'), _rows())
+    for module, path in _files().items()
+  }
+
+
+def test_the_table_names_what_is_there():
+  rooms = [room for row in _rows() for room in row]
+  assert len(rooms) == len(set(rooms)) > 20
+  for room in rooms:
+    path = _ROOT / 'xlflax' / room
+    if not path.exists():
+      path = _ROOT / room
+    assert path.is_dir() if room.endswith('/') else path.is_file(), room
+
+
+def test_no_import_runs_upwards():
+  assert len(_files()) > 300
+  assert upward(_imports(), _levels()) == set()
+
+
+def test_no_circle_is_left():
+  assert circles(_imports()) == set()
+
+
+TABLE = """
+| room | holds |
+| --- | --- |
+| `top.py`, `high/` | a |
+| `high/deep/` | b |
+| `low.py` | c |
+"""
+
+
+@pytest.mark.parametrize(
+  ('path', 'expected'),
+  [('top.py', 0), ('high/a.py', 0), ('high/deep/a.py', 1), ('low.py', 2)],
+)
+def test_level(path, expected):
+  assert level(path, read_rows(TABLE)) == expected
+
+
+def test_a_module_without_a_room_is_refused():
+  with pytest.raises(AssertionError, match=r'other\.py is in no room'):
+    level('other.py', read_rows(TABLE))
+
+
+HOMES = {name: name for name in ('p', 'p.a', 'p.b', 'p.c', 'p.d')}
+
+
+def test_imports_in_functions_count():
+  source = (
+    'import os\nimport p.a\nfrom p import b\n'
+    'def f():\n  from p.c import name\n  from p import version\n'
+  )
+  assert imported(source, HOMES) == {'p.a', 'p.b', 'p.c', 'p'}
+
+
+def test_a_public_name_stands_for_its_module():
+  package = (
+    'from p import a\nif TYPE_CHECKING:\n  from p import c as c\n'
+    '  from p.d import Name as Name\nelse:\n  pass\n'
+  )
+  names = public_names('p', package)
+  assert names == {'p.Name': 'p.d'}
+  assert imported(package, HOMES, lazy=True) == {'p.a'}
+  assert imported('from p import Name', HOMES | names) == {'p.d'}
+
+
+def test_upward_imports_and_circles_are_found():
+  imports = {'a': {'b'}, 'b': {'c'}, 'c': {'b'}, 'd': {'c'}, 'e': set()}
+  levels = {'a': 0, 'b': 1, 'c': 2, 'd': 3, 'e': 4}
+  assert upward(imports, levels) == {('c', 'b'), ('d', 'c')}
+  assert circles(imports) == {'b', 'c'}
