@@ -21,7 +21,7 @@ from typing import NamedTuple
 import seqio
 
 from xlflax import errors
-from xlflax.data.labelled import features, seqio_tasks
+from xlflax.data.labelled import seqio_tasks
 from xlflax.data.labelled import xtreme as tables
 
 _SPLITS = {'train': tables.TRAIN, 'dev': tables.VALIDATION, 'test': tables.TEST}
@@ -125,7 +125,7 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
 
 def _add(name: str, task: tables.XtremeTask, part: str, files) -> str:
   add: seqio.Task
-  if task.kind == features.MINED:
+  if task.is_mined:
     add = seqio_tasks.add_mined_task(
       name, language=part, files=files, format=task.format
     )

@@ -76,7 +76,7 @@ def test_gin_bindings_set_what_flags_do_not():
     (
       ['--tasks=bleu'],
       'no such evaluation task. Got: bleu. Expected: some of '
-      'retrieval, tatoeba, perplexity',
+      '.*perplexity, .*retrieval, .*tatoeba',
     ),
     (['--tasks=tatoeba', '--corpus=c'], 'Expected: --tatoeba=DIR'),
     (
@@ -106,7 +106,7 @@ def test_shipped_gin_files(monkeypatch, name, flags, tasks):
   args = _parse(f'--gin_file=evaluate/{name}.gin', *flags)
   monkeypatch.setattr(
     evaluate_lib,
-    '_check_tasks',
+    'check_tasks',
     lambda given: found.update(tasks=given) or 1 / 0,
   )
   with pytest.raises(ZeroDivisionError):

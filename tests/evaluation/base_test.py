@@ -6,6 +6,7 @@ import pytest
 
 from xlflax import errors
 from xlflax.evaluation import base
+from xlflax.evaluation.metrics import declaration
 
 
 class _Kind(enum.Enum):
@@ -24,6 +25,7 @@ class _Text:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Task(base.EvalTask):
+  METRICS = (declaration.ACCURACY,)
   name: str = 'task'
   source: _Text = _Text(directory='a', text='x')
   kind: _Kind = _Kind.ONE

@@ -26,6 +26,9 @@ def run(tmp_path):
         'eval': {
           'retrieval/accuracy/mean': value,
           'perplexity/perplexity/mean': 100 * value,
+          'perplexity/accuracy/mean': value,
+          'word_alignment/best_aer/mean': value,
+          'word_alignment/best_layer/mean': 3,
         },
       }
     )
@@ -45,9 +48,14 @@ def test_choices(run, steps, expected):
 
 @pytest.mark.parametrize(
   'metric, expected',
-  [('retrieval/accuracy/mean', 20), ('perplexity/perplexity/mean', 10)],
+  [
+    ('retrieval/accuracy/mean', 20),
+    ('perplexity/perplexity/mean', 10),
+    ('perplexity/accuracy/mean', 20),
+    ('word_alignment/best_aer/mean', 10),
+  ],
 )
-def test_best_is_highest_accuracy_or_lowest_perplexity(run, metric, expected):
+def test_best_is_as_the_metric_is_declared(run, metric, expected):
   # Step 40 has the highest accuracy, but its checkpoint is gone.
   assert checkpoint_choice.choose(run, 'best', best_metric=metric) == [expected]
 
@@ -56,11 +64,22 @@ def test_best_needs_a_metric_that_was_recorded(run):
   with pytest.raises(
     errors.ConfigError,
     match=(
-      'Got: bleu. Expected: one of perplexity/perplexity/mean, '
-      'retrieval/accuracy/mean.*--best_metric=NAME'
+      'Got: bleu. Expected: one of perplexity/accuracy/mean, '
+      'perplexity/perplexity/mean, retrieval/accuracy/mean, '
+      'word_alignment/best_aer/mean.*--best_metric=NAME'
     ),
   ):
     checkpoint_choice.choose(run, 'best', best_metric='bleu')
+
+
+def test_no_best_of_a_metric_without_better_and_worse(run):
+  with pytest.raises(
+    errors.ConfigError,
+    match='whether more or less .* is better. Got: word_alignment/best_layer',
+  ):
+    checkpoint_choice.choose(
+      run, 'best', best_metric='word_alignment/best_layer/mean'
+    )
 
 
 def test_best_without_any_evaluation(tmp_path):

@@ -53,7 +53,7 @@ def test_tasks_hold_what_the_files_do(folder):
   for name, split in (('xnli', 'train'), ('udpos', 'test'), ('mlqa', 'test')):
     task = tables.TASKS[name]
     read = task_source.TaskExamples(
-      mixture=f'xtreme.{name}', kind=task.kind, split=split
+      mixture=f'xtreme.{name}', kind=task.example.KIND, split=split
     )
     files = tables.examples(folder, name, split)
     assert read.languages() == files.languages()

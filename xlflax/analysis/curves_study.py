@@ -51,7 +51,7 @@ class CurvesStudy(study.Study):
     runs: directories of runs with results of evaluations.
     analyses: folders of analyses that were made at several steps.
     tasks: evaluation tasks that are shown; None: all.
-    metric: of the tasks; None: each task's main one.
+    metric: of the tasks; None: the one that each task's score is made of.
     layers: of analyses; negative ones count from the end.
     source: the language that runs were fine-tuned in.
   """
@@ -127,7 +127,7 @@ class CurvesStudy(study.Study):
     for key, value in result.metrics.items():
       metric, _, part = key.partition('/')
       scores.setdefault(metric, {})[part or 'all'] = value
-    metric = self.metric or averages.main_metrics(tuple(scores))[0]
+    metric = self.metric or (*result.score_metrics, *scores)[0]
     if metric not in scores:
       raise errors.AnalysisError(
         'A task has no such metric',

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from xlflax import config, errors
+from xlflax import config, errors, user_modules
 from xlflax.commands import compilation, gin_flags, suite_flags
 
 HELP = (
@@ -49,9 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--tasks',
     metavar='NAMES',
-    help='comma-separated: retrieval, perplexity, translation_perplexity '
-    '(of --corpus or --mixture), tatoeba (retrieval, of --tatoeba); without '
-    'it, the tasks of --gin_file',
+    help='comma-separated names of evaluation tasks, such as retrieval, '
+    'perplexity, translation_perplexity (of --corpus or --mixture), tatoeba '
+    '(retrieval, of --tatoeba), tagging (of --mixture) or one that '
+    '--task_module defines; without it, the tasks of --gin_file',
   )
   parser.add_argument(
     '--corpus', metavar='DIR', help='corpus directory (gin: CORPUS)'
@@ -64,7 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action='append',
     default=[],
     metavar='MODULE',
-    help='module that registers SeqIO tasks; may be repeated',
+    help='module that defines evaluation tasks or registers SeqIO tasks; may '
+    'be repeated',
   )
   parser.add_argument(
     '--split',
@@ -174,9 +176,11 @@ def run(args: argparse.Namespace) -> int:
   from xlflax import evaluate as evaluate_lib
   from xlflax.evaluation import summary
 
-  given: dict[str, Any] = (
-    {'tasks': build_tasks(args, configuration)} if args.tasks else {}
-  )
+  given: dict[str, Any] = {}
+  if args.tasks:
+    given = {'tasks': build_tasks(args, configuration)}
+  else:
+    user_modules.import_modules(args.task_module, where='--task_module')
   report = configuration.build(
     evaluate_lib.evaluate,
     model_dir=args.model_dir[0],
@@ -217,72 +221,23 @@ def build_tasks(
   Raises:
     ConfigError: an unknown name, or the flag that gives its text is missing.
   """
-  from xlflax.evaluation.tasks import perplexity, retrieval
+  from xlflax.evaluation import families, sources
 
-  classes = {
-    'retrieval': (retrieval.Retrieval, _pairs),
-    'tatoeba': (retrieval.Retrieval, _tatoeba),
-    'perplexity': (perplexity.Perplexity, _text),
-    'translation_perplexity': (perplexity.TranslationPerplexity, _pairs),
-  }
   if args.mixture:
     _register_tasks(args)
-  tasks = []
-  for name in dict.fromkeys(args.tasks.split(',')):
-    if name not in classes:
-      raise errors.ConfigError(
-        'There is no such evaluation task',
-        got=name,
-        expected='some of ' + ', '.join(classes),
-        where='--tasks',
-      )
-    task, source = classes[name]
-    tasks.append(
-      configuration.build(task, name=name, source=source(name, args))
-    )
-  return tasks
-
-
-def _pairs(name: str, args: argparse.Namespace):
-  from xlflax.evaluation import sources, task_sources
-
-  settings = dict(
-    split=args.split, languages=_languages(args), max_pairs=args.max_examples
+  user_modules.import_modules(args.task_module, where='--task_module')
+  text = sources.TextChoice(
+    corpus=args.corpus,
+    mixture=args.mixture,
+    tatoeba=args.tatoeba,
+    split=args.split,
+    languages=tuple(args.languages.split(',')) if args.languages else None,
+    max_examples=args.max_examples,
   )
-  if args.mixture:
-    return task_sources.TaskPairs(mixture=args.mixture, **settings)
-  _require(name, args, 'corpus')
-  return sources.CorpusPairs(directory=args.corpus, **settings)
-
-
-def _text(name: str, args: argparse.Namespace):
-  from xlflax.evaluation import sources, task_sources
-
-  settings = dict(
-    split=args.split, languages=_languages(args), max_lines=args.max_examples
-  )
-  if args.mixture:
-    return task_sources.TaskText(mixture=args.mixture, **settings)
-  _require(name, args, 'corpus')
-  return sources.CorpusText(directory=args.corpus, **settings)
-
-
-def _tatoeba(name: str, args: argparse.Namespace):
-  from xlflax.evaluation import tatoeba
-
-  _require(name, args, 'tatoeba')
-  return tatoeba.Tatoeba(directory=args.tatoeba, languages=_languages(args))
-
-
-def _languages(args: argparse.Namespace) -> tuple[str, ...] | None:
-  return tuple(args.languages.split(',')) if args.languages else None
-
-
-def _require(name: str, args: argparse.Namespace, flag: str) -> None:
-  if getattr(args, flag) is None:
-    raise errors.ConfigError(
-      f'The evaluation task {name} needs text', expected=f'--{flag}=DIR'
-    )
+  return [
+    configuration.build(families.find(name), **families.arguments(name, text))
+    for name in dict.fromkeys(args.tasks.split(','))
+  ]
 
 
 def _register_tasks(args: argparse.Namespace) -> None:

@@ -1,9 +1,8 @@
-"""The interface of evaluation: an `EvalTask` reads a `Subject`, says how good.
+"""The interface of evaluation: an `EvalTask` scores a `Subject`.
 
-A task never stops because one of its parts does: what fails is caught by
-`Failures.guard`, which names task and part, and the other parts are scored.
-Whoever runs tasks (`xlflax.evaluate`, the training loop) reports the failures
-at the end.
+A task does not stop because one of its parts fails. `Failures.guard` catches
+the error and names task and part; the other parts are scored. Whoever runs
+tasks (`xlflax.evaluate`, the training loop) reports the failures at the end.
 """
 
 import contextlib
@@ -13,11 +12,16 @@ import hashlib
 import json
 import logging
 import math
+import pathlib
+import typing
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from xlflax import errors
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from xlflax.evaluation import sources as sources_lib
+from xlflax.evaluation.metrics import aggregates
+from xlflax.evaluation.metrics.declaration import Metric
 from xlflax.models import sharing as sharing_lib
 from xlflax.objectives import base as objectives_base
 from xlflax.training import partitioning
@@ -25,6 +29,8 @@ from xlflax.training import partitioning
 _LOG = logging.getLogger(__name__)
 
 Row = dict[str, Any]
+_tasks: dict[str, type['EvalTask']] = {}
+_metrics: dict[str, Metric] = {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,7 +108,9 @@ class EvalResult:
     notes: facts a reader must know, such as how many sentences were cut.
     failures: parts that are missing from the metrics, and why.
     files: name -> text of files that belong to the result, such as
-      predictions; written beside its JSON file, to `<step>/<name>`, and not read back.
+      predictions; written beside its JSON file, to `<step>/<name>`, and not
+      read back.
+    score_metrics: the metrics whose mean is the task's score.
   """
 
   metrics: dict[str, float]
@@ -110,6 +118,7 @@ class EvalResult:
   notes: tuple[str, ...] = ()
   failures: tuple[Failure, ...] = ()
   files: dict[str, str] = dataclasses.field(default_factory=dict)
+  score_metrics: tuple[str, ...] = ()
 
   def to_json(self) -> dict[str, Any]:
     """As plain JSON values without `files`; NaN and infinity become null."""
@@ -128,6 +137,7 @@ class EvalResult:
       tables=value['tables'],
       notes=tuple(value['notes']),
       failures=tuple(Failure(**f) for f in value['failures']),
+      score_metrics=tuple(value.get('score_metrics', ())),
     )
 
 
@@ -167,11 +177,26 @@ class Failures:
 class EvalTask:
   """Base of evaluation tasks: a frozen dataclass of settings.
 
+  A public subclass that gives `name` a default is a task family: that default
+  is its name on the command line (`xlflax evaluate --tasks`). It declares
+  `METRICS`.
+
   Attributes:
     name: of the folder that its results lie in, under `eval/`.
+    METRICS: what `evaluate` reports, the primary metric first.
+    SOURCES: further names on the command line, with the class of the source
+      that the task reads under that name.
   """
 
+  METRICS: ClassVar[tuple[Metric, ...]] = ()
+  SOURCES: ClassVar[Mapping[str, Any]] = {}
+
   name: str
+
+  def __init_subclass__(cls, **options):
+    super().__init_subclass__(**options)
+    if isinstance(cls.__dict__.get('name'), str) and cls.__name__[0] != '_':
+      _register(cls)
 
   @property
   def split(self) -> str:
@@ -181,7 +206,57 @@ class EvalTask:
   @property
   def primary_metric(self) -> str:
     """The metric, before the `/`, that summary tables show."""
-    raise NotImplementedError
+    if not self.METRICS:
+      raise errors.ConfigError(
+        'An evaluation task declares no metric',
+        where=type(self).__name__,
+        expected="METRICS = (Metric('accuracy'), ...), the primary one first",
+      )
+    return self.METRICS[0].name
+
+  @property
+  def score_metrics(self) -> tuple[str, ...]:
+    """The metrics whose mean is the task's score in reports."""
+    return (self.primary_metric,)
+
+  @classmethod
+  def arguments(cls, name: str, text: sources_lib.TextChoice) -> dict[str, Any]:
+    """The arguments that make a task of this class read some text.
+
+    The class of the field `source` chooses the source; a task without such a
+    field has text of its own.
+
+    Args:
+      name: that the task was asked for by.
+      text: what the command line says about the text.
+
+    Raises:
+      ConfigError: it does not say where text of this kind lies.
+    """
+    hints = typing.get_type_hints(cls)
+    source = cls.SOURCES.get(name) or hints.get('source')
+    return {} if source is None else {'source': source.choose(text, name)}
+
+  def statistics(
+    self, part: str, folder: pathlib.Path
+  ) -> dict[str, aggregates.Statistics]:
+    """What single examples contribute to the scores of a part.
+
+    Two models are compared on the examples themselves (`metrics.bootstrap`).
+
+    Args:
+      part: of the task's source.
+      folder: with the files of the task's result, `eval/<name>/<step>/`.
+
+    Returns:
+      Metric -> statistics of the examples, in the order of the source; {} if
+      the files do not tell, or the part has no gold labels.
+
+    Raises:
+      OSError: a file is missing.
+    """
+    del part, folder
+    return {}
 
   def evaluate(self, subject: Subject) -> EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
@@ -192,8 +267,46 @@ def evaluate_task(task: EvalTask, subject: Subject) -> EvalResult:
   """`task.evaluate`, where even a failure of the whole task is a result."""
   failures = Failures(task.name)
   with failures.guard():
-    return task.evaluate(subject)
+    declared = task.score_metrics  # asked first: what fails here fails early
+    return dataclasses.replace(task.evaluate(subject), score_metrics=declared)
   return EvalResult(metrics={}, failures=failures.collected())
+
+
+def known_tasks() -> Mapping[str, type[EvalTask]]:
+  """Name on the command line -> class, of all modules imported so far."""
+  return _tasks
+
+
+def known_metrics() -> Mapping[str, Metric]:
+  """Name -> metric that some task declares, of all modules imported so far."""
+  return _metrics
+
+
+def _register(cls: type[EvalTask]) -> None:
+  """Makes a family known; the same class may be defined again."""
+  names = (cls.__dict__['name'], *cls.__dict__.get('SOURCES', ()))
+  for name in names:
+    known = _tasks.get(name, cls)
+    if _origin(known) != _origin(cls):
+      raise errors.ConfigError(
+        'Two evaluation tasks have the same name',
+        got=_origin(cls),
+        expected=f'another name than {name!r} of {_origin(known)}',
+      )
+  for metric in cls.METRICS:
+    if _metrics.get(metric.name, metric) != metric:
+      raise errors.ConfigError(
+        'Two evaluation tasks declare a metric differently',
+        got=str(metric),
+        expected=str(_metrics[metric.name]),
+        where=f'{cls.__qualname__}.METRICS',
+      )
+  _tasks.update(dict.fromkeys(names, cls))
+  _metrics.update({metric.name: metric for metric in cls.METRICS})
+
+
+def _origin(cls: type) -> str:
+  return f'{cls.__module__}.{cls.__qualname__}'
 
 
 def settings(value: Any) -> Any:

@@ -1,14 +1,15 @@
-"""Which checkpoints of a run an evaluation is about."""
+"""Chooses the checkpoints of a run that are evaluated."""
 
 import json
 from collections.abc import Sequence
 
 from xlflax import errors
+from xlflax.evaluation import families
+from xlflax.evaluation.metrics.declaration import Better
 from xlflax.training import run as run_lib
 from xlflax.training import run_directory
 
 CHOICES = ('last', 'all', 'best', 'none')
-_LOWER_IS_BETTER = ('loss', 'perplexity', 'error_rate', 'aer')
 
 
 def check(steps: str | Sequence[int]) -> None:
@@ -34,12 +35,13 @@ def choose(
   Args:
     run: the run.
     steps: 'last', 'all', 'best', 'none' or steps.
-    best_metric: what 'best' goes by: lowest loss or perplexity, else highest.
+    best_metric: what 'best' goes by, '<task>/<metric>/<part>'; the metric's
+      declaration says whether the highest or the lowest is best.
     may_be_none: whether a run without checkpoints is no error.
 
   Raises:
     CheckpointError: a step has no checkpoint, or there is none at all.
-    ConfigError: 'best' has no metric to go by.
+    ConfigError: 'best' has no metric to go by, or one that no task declares.
   """
   found = run.steps
   if not isinstance(steps, str):
@@ -55,11 +57,6 @@ def choose(
   if steps == 'best':
     return [_best(run, found, best_metric)]
   return found if steps == 'all' else found[-1:]
-
-
-def lower_is_better(metric: str) -> bool:
-  """Whether less of a metric, such as 'perplexity/loss/en', is better."""
-  return any(part in _LOWER_IS_BETTER for part in metric.split('/'))
 
 
 def _existing(found: list[int], steps: Sequence[int], run) -> list[int]:
@@ -94,7 +91,7 @@ def _best(run, found: list[int], metric: str | None) -> int:
       + (', '.join(names) or 'those of evaluations, of which there are none'),
       fix='give --best_metric=NAME',
     )
-  lower = lower_is_better(metric)
+  lower = families.better_of(metric) is Better.LOWER
   return min(
     sorted(values), key=lambda step: values[step] if lower else -values[step]
   )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from matplotlib import figure
 
-from xlflax.evaluation import base, results
+from xlflax.evaluation import base, families, results
+from xlflax.evaluation.metrics.declaration import Better, Unit
 from xlflax.evaluation.reports import pictures
 
 _DPI = 130
@@ -86,7 +87,8 @@ def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
     ylabel=task.primary_metric,
     title=f'{_title(task)} along training',
   )
-  if task.primary_metric == 'perplexity':
+  declared = families.metric(task.primary_metric)
+  if (declared.unit, declared.better) == (Unit.UNBOUNDED, Better.LOWER):
     axes.set_yscale('log')
   axes.locator_params(axis='x', integer=True)
   axes.grid(alpha=0.3)

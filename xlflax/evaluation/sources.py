@@ -5,7 +5,7 @@ import functools
 import hashlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from xlflax import errors, registry
 from xlflax.data.corpus import directory as corpus_lib
@@ -21,10 +21,61 @@ class PairedText(NamedTuple):
   second: Sequence[str]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextChoice:
+  """Where text to evaluate on lies, as the command line says.
+
+  Attributes:
+    corpus: a corpus directory.
+    mixture: a SeqIO mixture or task to read instead.
+    tatoeba: a folder of files such as tatoeba.deu-eng.deu.
+    split: 'train', 'validation' or 'test'.
+    languages: codes to take; None: all there are.
+    max_examples: the first so many of a language or pair; None: all.
+  """
+
+  corpus: str | None = None
+  mixture: str | None = None
+  tatoeba: str | None = None
+  split: str = 'test'
+  languages: tuple[str, ...] | None = None
+  max_examples: int | None = None
+
+  def require(self, field: str, task: str) -> str:
+    """A field that a task needs.
+
+    Raises:
+      ConfigError: it is not given.
+    """
+    value = getattr(self, field)
+    if value is None:
+      raise errors.ConfigError(
+        f'The evaluation task {task} needs text',
+        expected=f'--{field}={"NAME" if field == "mixture" else "DIR"}',
+      )
+    return value
+
+
 @registry.register('pair_source')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairSource:
   """Base of sources of sentence pairs."""
+
+  @classmethod
+  def choose(cls, text: TextChoice, task: str) -> 'PairSource':
+    """The source that the command line asks for.
+
+    Raises:
+      ConfigError: it names neither a corpus nor a mixture.
+    """
+    settings: dict[str, Any] = dict(
+      split=text.split, languages=text.languages, max_pairs=text.max_examples
+    )
+    if text.mixture:
+      from xlflax.evaluation import task_sources
+
+      return task_sources.TaskPairs(mixture=text.mixture, **settings)
+    return CorpusPairs(directory=text.require('corpus', task), **settings)
 
   def pairs(self) -> tuple[Pair, ...]:
     """The language pairs there are."""
@@ -78,6 +129,18 @@ class CorpusPairs(PairSource):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextSource:
   """Base of sources of text in one language each."""
+
+  @classmethod
+  def choose(cls, text: TextChoice, task: str) -> 'TextSource':
+    """The source that the command line asks for; see `PairSource.choose`."""
+    settings: dict[str, Any] = dict(
+      split=text.split, languages=text.languages, max_lines=text.max_examples
+    )
+    if text.mixture:
+      from xlflax.evaluation import task_sources
+
+      return task_sources.TaskText(mixture=text.mixture, **settings)
+    return CorpusText(directory=text.require('corpus', task), **settings)
 
   def languages_found(self) -> tuple[str, ...]:
     """The languages there are."""

@@ -26,6 +26,13 @@ class Tatoeba(sources.PairSource):
   directory: str
   languages: tuple[str, ...] | None = None
 
+  @classmethod
+  def choose(cls, text: sources.TextChoice, task: str) -> 'Tatoeba':
+    """The folder that the command line names."""
+    return cls(
+      directory=text.require('tatoeba', task), languages=text.languages
+    )
+
   def pairs(self) -> tuple[sources.Pair, ...]:
     """Returns the language pairs of the source."""
     found = tuple(sorted(self._files()))

@@ -41,16 +41,14 @@ def check(
   missing = collections.Counter(
     label
     for example in examples
-    for label in labels_lib.labels(example) or ()
+    for label in example.labels or ()
     if name(label) not in names
   )
   if not missing:
     return
   if unseen is Unseen.ERROR:
     extra = {
-      label
-      for example in examples
-      for label in labels_lib.labels(example) or ()
+      label for example in examples for label in example.labels or ()
     } - set(missing)
     labels_lib.check_labels(examples, {*known, *extra}, f'part {part}')
   listed = ', '.join(f'{label} ({n})' for label, n in sorted(missing.items()))

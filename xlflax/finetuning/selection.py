@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xlflax import errors
-from xlflax.evaluation import checkpoint_choice
+from xlflax.evaluation import families
+from xlflax.evaluation.metrics.declaration import Better
 from xlflax.finetuning import trials as trials_lib
 
 
@@ -108,8 +109,8 @@ def ranking(
 
   Args:
     settings: of the grid.
-    metric: that was selected by; of losses, error rates and perplexities the
-      lowest is best. None: a grid of one setting, which is the best.
+    metric: that was selected by; its declaration says which way is better.
+      None: a grid of one setting, which is the best.
 
   Raises:
     ConfigError: no metric, and several settings.
@@ -118,7 +119,7 @@ def ranking(
   if metric is None:
     check_metric(metric, len(settings))
     return tuple(usable)
-  sign = 1 if checkpoint_choice.lower_is_better(metric) else -1
+  sign = 1 if families.better_of(metric) is Better.LOWER else -1
   known = [
     (sign * s.dev.mean, place, s)
     for place, s in enumerate(usable)

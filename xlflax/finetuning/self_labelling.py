@@ -42,7 +42,7 @@ class WordLines(source_lib.ExampleSource):
       lines = path.read_text(encoding='utf-8').split('\n')
     except (OSError, UnicodeDecodeError) as error:
       raise errors.CorpusError(
-        'A file of text can not be read', got=str(error), where=str(path)
+        'A file of text cannot be read', got=str(error), where=str(path)
       ) from error
     found: list[examples_lib.Example] = [
       examples_lib.TaggedSentence(
@@ -119,10 +119,10 @@ def label(
   found = base.evaluate_task(task, subject)
   files = {}
   for part in source.languages():
-    if f'{part}.tsv' in found.files:
+    if task.file_name(part) in found.files:
       path = paths.of(output) / f'{part}.conll'
       run_directory.write_atomically(
-        path, _conll(source.load(part), found.files[f'{part}.tsv'])
+        path, _conll(source.load(part), found.files[task.file_name(part)])
       )
       files[part] = str(path)
   if found.failures:
@@ -155,9 +155,10 @@ class _Blind(source_lib.ExampleSource):
 
 def _conll(examples, predictions: str) -> str:
   """Words beside their predicted labels."""
-  tags = iter(predictions.split('\n'))
-  blocks = []
-  for example in examples:
-    blocks.append(''.join(f'{word}\t{next(tags)}\n' for word in example.words))
-    next(tags, None)  # the empty line between sentences
-  return '\n'.join(blocks)
+  read = examples_lib.TaggedSentence.read_predictions(examples, predictions)
+  return '\n'.join(
+    ''.join(
+      f'{word}\t{tag}\n' for word, tag in zip(example.words, tags, strict=True)
+    )
+    for example, tags in zip(examples, read, strict=True)
+  )

@@ -12,7 +12,8 @@ from typing import Any
 
 from xlflax import config, errors, paths
 from xlflax import trainer as trainer_lib
-from xlflax.evaluation import checkpoint_choice, during_training
+from xlflax.evaluation import checkpoint_choice, during_training, families
+from xlflax.evaluation.metrics.declaration import Better
 from xlflax.finetuning import grid as grid_lib
 from xlflax.training import checkpoints, description, run_directory
 from xlflax.training import run as run_lib
@@ -146,7 +147,7 @@ class TrialRunner:
   def _keeping_best(self, trainer: trainer_lib.Trainer) -> trainer_lib.Trainer:
     """The trainer with the checkpoints that selection needs."""
     assert self.select is not None
-    lowest = checkpoint_choice.lower_is_better(self.select)
+    lowest = families.better_of(self.select) is Better.LOWER
     options = dataclasses.replace(
       trainer.checkpoints, best_metric=self.select, best_is_highest=not lowest
     )

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import logging
 import pathlib
@@ -14,8 +15,8 @@ import rich.table
 from xlflax import console_tables, errors, paths
 from xlflax import evaluate as evaluate_lib
 from xlflax.data.labelled import submission, xtreme
-from xlflax.evaluation import base, example_statistics
-from xlflax.evaluation.metrics import aggregates, averages
+from xlflax.evaluation import base
+from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.reports import leaderboard, score_table
 from xlflax.evaluation.reports import report as reports_lib
 from xlflax.finetuning import report as report_lib
@@ -50,7 +51,8 @@ class TaskResult:
     label: of the model.
     step: of its checkpoint.
     setting: of the grid, that was selected; '' without fine-tuning.
-    main: metrics whose mean is the task's score; () for the usual ones.
+    main: metrics whose mean is the task's score; () for those that its
+      evaluation tasks declare.
     values: 'metric/part' -> a number for each seed.
     evaluated: where predictions lie, for each seed.
     notes: facts a reader must know.
@@ -97,10 +99,10 @@ class TaskResult:
   @property
   def metrics(self) -> tuple[str, ...]:
     """Those whose mean is the score."""
-    names = tuple(dict.fromkeys(name.split('/')[0] for name in self.values))
-    if self.main or not names:
+    if self.main:
       return self.main
-    return averages.main_metrics(names)
+    declared = (one.task.score_metrics for one in self.evaluated)
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(declared)))
 
   def scores(self, *, examples: Sequence[str] = ()) -> list[score_table.Score]:
     """The main metrics of every part, their means over seeds.
@@ -138,21 +140,20 @@ class TaskResult:
       several = [
         found[metric]
         for found in (
-          example_statistics.read(one.task, part, one.folder)
-          for one in self.evaluated
+          one.task.statistics(part, one.folder) for one in self.evaluated
         )
         if metric in found
       ]
     except (OSError, ValueError, StopIteration, errors.XlflaxError) as error:
       _LOG.warning(
-        '%s, %s, %s: single examples can not be compared: %s',
+        '%s, %s, %s: single examples cannot be compared: %s',
         self.model,
         self.task,
         part,
         error,
       )
       return None
-    return example_statistics.mean(several) if several else None
+    return aggregates.mean(several) if several else None
 
   def to_json(self) -> dict[str, Any]:
     """Plain JSON values."""

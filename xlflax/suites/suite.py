@@ -21,8 +21,8 @@ class SuiteTask:
       None for a task without fine-tuning.
     grid: axes of its own fine-tuning, such as 'LEARNING_RATE=1e-5,2e-5'.
     select: metric of the dev set that selects checkpoint and setting.
-    metrics: those whose mean is the task's score, as in 'f1/fr'; () for
-      `metrics.averages.main_metrics`.
+    metrics: those whose mean is the task's score, as in 'f1/fr'; () for those
+      that the test tasks declare (`EvalTask.score_metrics`).
   """
 
   name: str

@@ -4,7 +4,7 @@ import pathlib
 from typing import Any, NamedTuple
 
 from xlflax import errors
-from xlflax.data.labelled.source import FileExamples, Format, MinedFiles
+from xlflax.data.labelled.source import FileExamples, MinedFiles
 from xlflax.synthetic import generator
 from xlflax.synthetic.options import SPLITS, SyntheticOptions
 
@@ -19,19 +19,19 @@ class Family(NamedTuple):
     options: of the format's reader.
   """
 
-  format: Format
+  format: str
   options: dict[str, Any]
 
 
 FAMILIES = {
-  'nli': Family(Format.TSV, {}),
-  'paraphrase': Family(Format.TSV, {}),
-  'reviews': Family(Format.TSV, {'columns': {'text': 0, 'label': 1}}),
-  'pos': Family(Format.CONLLU_TAGS, {}),
-  'trees': Family(Format.CONLLU, {}),
-  'ner': Family(Format.UNER, {}),
-  'qa': Family(Format.SQUAD, {}),
-  'alignment': Family(Format.WORD_ALIGNMENT, {}),
+  'nli': Family('tsv', {}),
+  'paraphrase': Family('tsv', {}),
+  'reviews': Family('tsv', {'columns': {'text': 0, 'label': 1}}),
+  'pos': Family('conllu_tags', {}),
+  'trees': Family('conllu', {}),
+  'ner': Family('uner', {}),
+  'qa': Family('squad', {}),
+  'alignment': Family('word_alignment', {}),
 }
 _SUFFIXES = {
   'nli': 'tsv',

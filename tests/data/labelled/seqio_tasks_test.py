@@ -8,7 +8,13 @@ import tensorflow as tf
 
 from xlflax import errors
 from xlflax.data import task_summary
-from xlflax.data.labelled import features, seqio_tasks, source, task_source
+from xlflax.data.labelled import (
+  examples,
+  formats,
+  seqio_tasks,
+  source,
+  task_source,
+)
 from xlflax.data.seqio_tasks import registry as task_registry
 
 
@@ -76,7 +82,7 @@ def test_examples_come_through_a_task(tmp_path, registries, format):
     **options,
   )
   read = task_source.TaskExamples(
-    mixture=f'l.{format}', kind=source.kind_of(format)
+    mixture=f'l.{format}', kind=formats.kind_of(format)
   )
   files = source.FileExamples(
     format=format, files={part: paths}, options=options
@@ -257,7 +263,7 @@ def test_tasks_are_listed_and_shown(tmp_path, registries):
       errors.CorpusError,
       'does not exist. Got: no/file. Where: task l.x',
     ),
-    ({'format': 'xml'}, errors.ConfigError, 'format has no such value'),
+    ({'format': 'xml'}, errors.ConfigError, 'no such format of files'),
   ],
 )
 def test_wrong_arguments(arguments, error, message):
@@ -277,7 +283,7 @@ def test_names_and_kinds_are_checked(tmp_path, registries):
   with pytest.raises(
     errors.ConfigError,
     match='no such kind of examples. Got: '
-    'summary. Expected: one of classification, tagging',
+    'summary. Expected: one of classification, mining',
   ):
     task_source.TaskExamples(mixture='l.a', kind='summary')
   with pytest.raises(errors.CorpusError, match='No task of this name'):
@@ -290,6 +296,6 @@ def test_labels_must_fit_words():
     errors.CorpusError,
     match='differ in number. Got: 2 words, 1 tags. Where: task t, example s1',
   ):
-    features.from_row(
-      'tagging', row, number=0, languages=('en',), where='task t'
+    examples.TaggedSentence.from_columns(
+      row, number=0, languages=('en',), where='task t'
     )

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from xlflax import errors
-from xlflax.data.labelled import source
+from xlflax.data.labelled import formats, labels, source
 
 
 @pytest.fixture
@@ -138,8 +138,8 @@ def test_missing_languages_and_files(nli, tmp_path):
   [
     (
       {'format': 'xml'},
-      "FileExamples.format has no such value. Got: 'xml'. "
-      "Expected: one of 'tsv', 'jsonl', 'webis_cls', ",
+      "There is no such format of files. Got: 'xml'. "
+      "Expected: one of .*'tsv', 'jsonl'.*'webis_cls'",
     ),
     (
       {'format': 'conllu', 'options': {'header': 'none'}},
@@ -175,7 +175,7 @@ def test_wrongly_named_parts():
   ],
 )
 def test_kinds(format, kind):
-  assert source.kind_of(format) == kind
+  assert formats.kind_of(format) == kind
 
 
 def test_mined_files(tmp_path):
@@ -213,8 +213,8 @@ def test_mined_files(tmp_path):
 
 
 def test_labels_of_a_source(nli, tmp_path):
-  assert source.labels_of(nli) == ('no', 'yes')
-  assert source.labels_of(nli, ('th',)) == ('yes',)
+  assert labels.labels_of(nli) == ('no', 'yes')
+  assert labels.labels_of(nli, ('th',)) == ('yes',)
   (tmp_path / 'blind.tsv').write_text('a\tb\n')
   blind = source.FileExamples(
     format='tsv', files={'ur': str(tmp_path / 'blind.tsv')}
@@ -224,19 +224,19 @@ def test_labels_of_a_source(nli, tmp_path):
     match='No example has a label. Where: '
     'the examples in ur. .*not from a blind test set',
   ):
-    source.labels_of(blind)
+    labels.labels_of(blind)
 
 
 def test_a_label_unseen_in_training(nli):
   examples = nli.load('fr')
-  source.check_labels(examples, ('no', 'yes'), 'task xnli')
+  labels.check_labels(examples, ('no', 'yes'), 'task xnli')
   with pytest.raises(
     errors.CorpusError,
     match='A label was not seen in '
     "training. Got: 'yes' in fr, example 1. Expected: one of "
     'maybe, no. Where: task xnli',
   ):
-    source.check_labels(examples, ('no', 'maybe'), 'task xnli')
+    labels.check_labels(examples, ('no', 'maybe'), 'task xnli')
 
 
 def test_questions_have_no_labels(tmp_path):
@@ -245,9 +245,9 @@ def test_questions_have_no_labels(tmp_path):
   with pytest.raises(
     errors.ConfigError,
     match='Got: question_answering. '
-    'Expected: classification, tagging or parsing',
+    'Expected: one of classification, parsing, tagging',
   ):
-    source.check_labels(
+    labels.check_labels(
       [examples_lib.Question(id='0', language='en', question='', context='')],
       (),
       '',

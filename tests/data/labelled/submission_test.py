@@ -28,19 +28,21 @@ _MINED = examples_lib.MinedSentences(
 
 
 def test_texts_of_the_files():
-  assert submission.labels(_TEXTS, ['neutral', 'entailment']) == (
-    'neutral\nentailment\n'
+  assert examples_lib.ClassifiedText.write_predictions(
+    _TEXTS, ['neutral', 'entailment']
+  ) == ('neutral\nentailment\n')
+  assert examples_lib.TaggedSentence.write_predictions(
+    _SENTENCES, [('PRON', 'AUX'), ('INTJ',)]
+  ) == ('PRON\nAUX\n\nINTJ\n')
+  text = examples_lib.Question.write_predictions(
+    _QUESTIONS, {'q1': 'ข', 'q2': 'ก'}
   )
-  assert submission.tags(_SENTENCES, [('PRON', 'AUX'), ('INTJ',)]) == (
-    'PRON\nAUX\n\nINTJ\n'
-  )
-  text = submission.answers(_QUESTIONS, {'q1': 'ข', 'q2': 'ก'})
   assert 'ก' in text
   assert list(json.loads(text).items()) == [('q2', 'ก'), ('q1', 'ข')]
-  assert submission.pairs(_MINED, [('1', '0'), ('0', '1'), ('0', '1')]) == (
+  assert _MINED.write_pairs([('1', '0'), ('0', '1'), ('0', '1')]) == (
     '0\t1\n1\t0\n'
   )
-  assert submission.nearest(_MINED, [1, 0]) == '1\n0\n'
+  assert _MINED.write_nearest([1, 0]) == '1\n0\n'
 
 
 def test_names_of_the_files():
@@ -58,7 +60,12 @@ def test_names_of_the_files():
 def test_a_folder_tells_what_lacks(tmp_path):
   name = submission.file_name('xnli', 'ur')
   lacking = submission.write(
-    str(tmp_path), {name: submission.labels(_TEXTS, ['neutral', 'neutral'])}
+    str(tmp_path),
+    {
+      name: examples_lib.ClassifiedText.write_predictions(
+        _TEXTS, ['neutral', 'neutral']
+      )
+    },
   )
   assert (tmp_path / name).read_text() == 'neutral\nneutral\n'
   assert (
@@ -72,25 +79,34 @@ def test_a_folder_tells_what_lacks(tmp_path):
   'make, message',
   [
     (
-      lambda: submission.labels(_TEXTS, ['neutral']),
-      'do not fit the test set. Got: 1 classes. Expected: 2',
+      lambda: examples_lib.ClassifiedText.write_predictions(
+        _TEXTS, ['neutral']
+      ),
+      'do not fit the test set. Got: 1 predictions. Expected: 2',
     ),
-    (lambda: submission.tags(_SENTENCES, [('X', 'X')]), 'Got: 1 sentences'),
     (
-      lambda: submission.tags(_SENTENCES, [('X',), ('X',)]),
+      lambda: examples_lib.TaggedSentence.write_predictions(
+        _SENTENCES, [('X', 'X')]
+      ),
+      'Got: 1 sentences',
+    ),
+    (
+      lambda: examples_lib.TaggedSentence.write_predictions(
+        _SENTENCES, [('X',), ('X',)]
+      ),
       'Got: 1 tags of sentence 0. Expected: 2',
     ),
     (
-      lambda: submission.answers(_QUESTIONS, {'q2': 'ก'}),
+      lambda: examples_lib.Question.write_predictions(_QUESTIONS, {'q2': 'ก'}),
       'Got: 1 answers to 2 questions, such as q1 on one side only',
     ),
     (
-      lambda: submission.pairs(_MINED, [('0', '7')]),
+      lambda: _MINED.write_pairs([('0', '7')]),
       'has an id that no sentence has. Got: 0 7',
     ),
-    (lambda: submission.nearest(_MINED, [0]), 'Got: 1 sentences'),
+    (lambda: _MINED.write_nearest([0]), 'Got: 1 sentences'),
     (
-      lambda: submission.nearest(_MINED, [0, 2]),
+      lambda: _MINED.write_nearest([0, 2]),
       'does not exist. Got: 2. Expected: a line from 0 to 1',
     ),
   ],
@@ -98,19 +114,3 @@ def test_a_folder_tells_what_lacks(tmp_path):
 def test_predictions_must_fit(make, message):
   with pytest.raises(errors.CorpusError, match=message):
     make()
-
-
-def test_what_is_blind():
-  assert submission.is_blind([*_TEXTS, *_SENTENCES, *_QUESTIONS])
-  assert not submission.is_blind(
-    [
-      *_TEXTS,
-      examples_lib.ClassifiedText(
-        id='2', language='ur', text='x', label='neutral'
-      ),
-    ]
-  )
-  tree = examples_lib.ParsedSentence(
-    id='0', language='ru', words=('да',), tags=('PART',)
-  )
-  assert submission.is_blind([tree])

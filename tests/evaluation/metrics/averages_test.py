@@ -7,7 +7,7 @@ from xlflax.evaluation.metrics import averages
 
 
 def _qa(f1, exact_match):
-  return averages.task_score({'exact_match': exact_match, 'f1': f1})
+  return averages.mean([exact_match, f1])
 
 
 @pytest.mark.parametrize(
@@ -63,20 +63,6 @@ def test_xtreme_table_2(
     'structured prediction',
     'question answering',
   }
-
-
-@pytest.mark.parametrize(
-  'scores, value',
-  [
-    ({'f1': 60.0, 'exact_match': 40.0}, 50.0),
-    ({'precision': 1.0, 'f1': 60.0}, 60.0),
-    ({'macro_f1': 1.0, 'accuracy': 60.0}, 60.0),
-    ({'uas': 70.0, 'las': 60.0}, 60.0),
-    ({'novel': 3.0}, 3.0),
-  ],
-)
-def test_task_scores(scores, value):
-  assert averages.task_score(scores) == value
 
 
 def test_transfer_gap():

@@ -34,12 +34,12 @@ def _table(model, shift=0.0):
       _score('xnli', 'accuracy', 'en', 0.75 + shift, 100),
       _score('xnli', 'accuracy', 'de', 0.5 + shift, 100),
       _score('xnli', 'accuracy', 'sw', 0.25 + shift, 100),
-      _score('mlqa', 'exact_match', 'en', 0.5),
       _score('mlqa', 'f1', 'en', 0.7),
+      _score('mlqa', 'exact_match', 'en', 0.5),
       _score('mlqa', 'exact_match', 'zh', 0.1),
       _score('mlqa', 'f1', 'zh', 0.3),
       _score('translation', 'bleu', 'en-ja', 20.0),
-      _score('word_alignment', 'error_rate', 'en-de', 0.3 + shift),
+      _score('word_alignment', 'aer', 'en-de', 0.3 + shift),
       _score('broken', 'accuracy', 'de', math.nan),
     ),
     notes=('a note & more',),
@@ -69,7 +69,7 @@ def test_comparison():
   xnli = by_key['xnli', 'accuracy', 'sw']
   assert xnli.difference == pytest.approx(20) and xnli.better
   assert xnli.significance.p_value < 0.05
-  worse = by_key['word_alignment', 'error_rate', 'en-de']
+  worse = by_key['word_alignment', 'aer', 'en-de']
   assert worse.difference == pytest.approx(20) and worse.better is False
   assert worse.significance is None
   assert by_key['mlqa', 'f1', 'zh'].better is None
@@ -194,7 +194,7 @@ def test_points():
   assert score_table.points('accuracy', 0.5) == 50
   assert score_table.points('bleu', 50) == 50
   assert score_table.lower_is_better('perplexity')
-  assert not score_table.is_averaged('error_rate')
+  assert not score_table.is_averaged('aer')
   assert report._label(['perplexity']) == 'perplexity'
   assert report._label(['las']) == 'LAS (points)'
   assert text.metric_name('exact_match') == 'exact match'

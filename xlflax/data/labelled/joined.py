@@ -82,11 +82,10 @@ class TranslatedExamples(source_lib.ExampleSource):
   def load(self, part: str) -> list[examples_lib.Example]:
     found = []
     for example in self.source.load(part):
-      changes: dict[str, Any] = {'language': self.language} | {
-        name: None
-        for name in ('paired_language', 'question_language')
-        if hasattr(example, name)
-      }
+      changes: dict[str, Any] = {'language': self.language}
+      second = example.second_language()
+      if second is not None:
+        changes[second] = None
       found.append(dataclasses.replace(example, **changes))
     return found
 

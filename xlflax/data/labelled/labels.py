@@ -14,25 +14,6 @@ class _Source(Protocol):
   def load(self, part: str) -> list[examples_lib.Example]: ...
 
 
-def labels(example: examples_lib.Example) -> tuple[str, ...] | None:
-  """The class, tags or relations of an example; None if they are not known.
-
-  Raises:
-    ConfigError: an example of a kind without labels.
-  """
-  if isinstance(example, examples_lib.ClassifiedText):
-    return None if example.label is None else (example.label,)
-  if isinstance(example, examples_lib.TaggedSentence):
-    return example.tags
-  if isinstance(example, examples_lib.ParsedSentence):
-    return example.relations
-  raise errors.ConfigError(
-    'Examples of this kind have no labels',
-    got=example.KIND,
-    expected='classification, tagging or parsing',
-  )
-
-
 def labels_of(
   source: _Source, parts: Sequence[str] | None = None
 ) -> tuple[str, ...]:
@@ -48,7 +29,7 @@ def labels_of(
   parts = source.languages() if parts is None else parts
   found = set(
     itertools.chain.from_iterable(
-      labels(example) or () for part in parts for example in source.load(part)
+      example.labels or () for part in parts for example in source.load(part)
     )
   )
   if not found:
@@ -75,7 +56,7 @@ def check_labels(
   """
   known = frozenset(known)
   for example in examples:
-    for label in labels(example) or ():
+    for label in example.labels or ():
       if label not in known:
         raise errors.CorpusError(
           'A label was not seen in training',

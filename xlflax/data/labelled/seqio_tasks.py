@@ -1,10 +1,10 @@
 """SeqIO tasks of labelled examples. This module imports TensorFlow.
 
-Their examples are dicts of the columns in
-`xlflax.data.labelled.features.COLUMNS`, before any tokenisation, whose rows
-depend on the model: `TaskExamples` reads them back. A plain SeqIO task of one's
-own serves as well, if its preprocessors give it features of these names and
-`set_labelled_task` tells its kind and languages.
+Their examples are dicts of the columns of an example's class
+(`Example.columns`), before any tokenisation, which depends on the model:
+`TaskExamples` reads them back. A plain SeqIO task of one's own serves as well,
+if its preprocessors give it features of these names and `set_labelled_task`
+tells its kind and languages.
 """
 
 import os
@@ -16,15 +16,17 @@ import tensorflow as tf
 
 from xlflax import errors
 from xlflax.data.corpus import files as corpus_files
-from xlflax.data.labelled import features
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import formats
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.seqio_tasks import corpus_source, tfds_source
 from xlflax.data.seqio_tasks import registry as task_registry
 
 _FORMS = {
-  features.TEXT: tf.TensorSpec([], tf.string),
-  features.TEXTS: tf.TensorSpec([None], tf.string),
-  features.NUMBERS: tf.TensorSpec([None], tf.int32),
+  examples_lib.Form.TEXT: tf.TensorSpec([], tf.string),
+  examples_lib.Form.TEXTS: tf.TensorSpec([None], tf.string),
+  examples_lib.Form.NUMBER: tf.TensorSpec([], tf.float32),
+  examples_lib.Form.NUMBERS: tf.TensorSpec([None], tf.int32),
 }
 _kinds: dict[str, str] = {}
 
@@ -54,7 +56,8 @@ class LabelledSource(corpus_source.TextSource):
       problems: see the class.
     """
     self._specs = {
-      name: _FORMS[form] for name, form in features.COLUMNS[kind].items()
+      name: _FORMS[form]
+      for name, form in examples_lib.class_of(kind).columns().items()
     }
     self.problems = problems
     super().__init__(
@@ -84,9 +87,9 @@ class LabelledSource(corpus_source.TextSource):
 def add_labelled_task(
   name: str,
   *,
-  format: source_lib.Format | str,
+  format: str,
   language: str,
-  files: Mapping[str, source_lib.Paths],
+  files: Mapping[str, formats.Paths],
   kind: str | None = None,
   preprocessors: Sequence[Callable] = (),
   **options: Any,
@@ -108,7 +111,7 @@ def add_labelled_task(
     CorpusError: the name is taken, or a file does not exist; on reading, what
       the readers raise.
   """
-  own = source_lib.kind_of(format)
+  own = formats.find_of_examples(format).example.KIND
   if kind not in (None, own):
     raise errors.ConfigError(
       'A file format has examples of another kind',
@@ -116,13 +119,13 @@ def add_labelled_task(
       expected=own,
       where=f'task {name}',
     )
-  source_lib.check_options(format, options)
+  formats.check_options(format, options)
 
   def read(split: str):
-    return source_lib.read_files(format, files[split], language, **options)
+    return formats.read_files(format, files[split], language, **options)
 
   source = LabelledSource(
-    lambda split: map(features.to_row, read(split).examples),
+    lambda split: (one.to_columns() for one in read(split).examples),
     kind=own,
     files=_existing(files, name),
     problems=lambda split: read(split).problems,
@@ -135,7 +138,7 @@ def add_mined_task(
   *,
   language: str,
   files: Mapping[str, tuple[str, ...]],
-  format: source_lib.MinedFormat | str = source_lib.MinedFormat.BUCC,
+  format: str = 'bucc',
 ) -> seqio.Task:
   """Registers two collections with translations among them as a task.
 
@@ -157,25 +160,14 @@ def add_mined_task(
     mined = source_lib.MinedFiles(
       format=format, files={language: files[split]}
     ).load(language)
-    translations: dict[str, list[str]] = {}
-    for one, other in sorted(mined.gold or ()):
-      translations.setdefault(one, []).append(other)
-    for number, side in enumerate((mined.first, mined.second)):
-      for key, text in side.items():
-        yield {
-          'id': key,
-          'language': mined.languages[number],
-          'text': text,
-          'translations': translations.get(key, []) if number == 0 else [],
-        }
+    for sentence in mined.sentences():
+      yield sentence.to_columns()
 
+  kind = examples_lib.MinedSentence.KIND
   source = LabelledSource(
-    read,
-    kind=features.MINED,
-    files=_existing(files, name),
-    problems=lambda split: (),
+    read, kind=kind, files=_existing(files, name), problems=lambda split: ()
   )
-  return _add(name, source, features.MINED, language, ())
+  return _add(name, source, kind, language, ())
 
 
 def add_labelled_tfds_task(
@@ -203,7 +195,7 @@ def add_labelled_tfds_task(
     ConfigError: no such kind.
     CorpusError: the name is taken.
   """
-  features.check_kind(kind)
+  examples_lib.class_of(kind)
   source = tfds_source.TfdsSource(tfds_name, splits=splits, data_dir=data_dir)
   return _add(name, source, kind, language, preprocessors)
 
@@ -233,7 +225,7 @@ def set_labelled_task(name: str, *, kind: str, language: str) -> None:
     ConfigError: no such kind.
     CorpusError: no such task.
   """
-  features.check_kind(kind)
+  examples_lib.class_of(kind)
   task_registry.get_task(name)
   task_registry.set_task_languages(name, language.split('-'))
   _kinds[name] = kind
@@ -271,7 +263,7 @@ def _add(
       dtype=_FORMS[form].dtype,
       rank=_FORMS[form].shape.rank,
     )
-    for column, form in features.COLUMNS[kind].items()
+    for column, form in examples_lib.class_of(kind).columns().items()
   }
   task = seqio.TaskRegistry.add(
     name, source, preprocessors=list(preprocessors), output_features=columns
@@ -281,7 +273,7 @@ def _add(
 
 
 def _existing(
-  files: Mapping[str, source_lib.Paths], name: str
+  files: Mapping[str, formats.Paths], name: str
 ) -> dict[str, tuple[str, ...]]:
   found = {
     split: (paths,) if isinstance(paths, str | os.PathLike) else tuple(paths)

@@ -5,39 +5,16 @@ source and target, or the two collections that are mined.
 """
 
 import dataclasses
-import enum
 import hashlib
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xlflax import enums, errors, registry
+from xlflax import errors, registry
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
-from xlflax.data.labelled.formats import (
-  Format,
-  Paths,
-  check_options,
-  kind_of,
-  read_files,
-)
-from xlflax.data.labelled.labels import check_labels, labels_of
-from xlflax.data.labelled.readers import bucc
+from xlflax.data.labelled.formats import Paths
 from xlflax.data.labelled.readers.files import Reading
-
-__all__ = (
-  'ExampleSource',
-  'FileExamples',
-  'Format',
-  'MinedFiles',
-  'MinedFormat',
-  'MinedSource',
-  'Paths',
-  'check_labels',
-  'check_options',
-  'kind_of',
-  'labels_of',
-  'read_files',
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,7 +45,7 @@ class FileExamples(ExampleSource):
   """Examples in files of a public format.
 
   Attributes:
-    format: of the files.
+    format: of the files, such as 'conllu'; `formats.names()` has them.
     files: part to its file, or to several that are joined; for word alignments
       to the (text, links) or (source, target, links) that belong together.
     options: arguments of the format's reader (`xlflax.data.labelled.readers`),
@@ -76,14 +53,14 @@ class FileExamples(ExampleSource):
     max_examples: the first so many of a part; None: all.
   """
 
-  format: Format | str
+  format: str
   files: Mapping[str, Paths]
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   max_examples: int | None = None
 
   def __post_init__(self):
-    enums.coerce(self, 'format', Format)
-    check_options(self.format, self.options)
+    formats.find_of_examples(self.format)
+    formats.check_options(self.format, self.options)
     if not self.files:
       raise errors.ConfigError(
         'A source of examples has no files',
@@ -101,16 +78,9 @@ class FileExamples(ExampleSource):
     return self._read(part).problems
 
   def _read(self, part: str) -> Reading:
-    return read_files(
+    return formats.read_files(
       self.format, _of_part(self.files, part), part, **self.options
     )
-
-
-class MinedFormat(enum.Enum):
-  """BUCC: `id<TAB>sentence` and pairs of ids; LINES: one sentence a line."""
-
-  BUCC = 'bucc'
-  LINES = 'lines'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,32 +108,53 @@ class MinedFiles(MinedSource):
   Attributes:
     files: part, such as 'fr-en', to (first, second) or, with the pairs that
       are translations, (first, second, gold).
-    format: of the files; LINES has no gold pairs.
+    format: of the files: 'bucc', `id<TAB>sentence` and pairs of ids, or
+      'lines', one sentence a line without gold pairs.
   """
 
   files: Mapping[str, tuple[str, ...]]
-  format: MinedFormat | str = MinedFormat.BUCC
+  format: str = 'bucc'
 
   def __post_init__(self):
-    enums.coerce(self, 'format', MinedFormat)
+    formats.find(self.format, formats.Takes.COLLECTIONS)
 
   def languages(self) -> tuple[str, ...]:
     return tuple(self.files)
 
   def load(self, part: str) -> examples_lib.MinedSentences:
     paths = _of_part(self.files, part)
-    bucc_format = self.format is MinedFormat.BUCC
-    if isinstance(paths, str) or len(paths) not in (2, 2 + bucc_format):
+    read = formats.find(self.format, formats.Takes.COLLECTIONS).read
+    languages = formats.two_languages(part)
+    try:
+      inspect.signature(read).bind(*_several(paths), languages=languages)
+    except TypeError as error:
       raise errors.ConfigError(
         'The files of two collections are wrong',
         got=repr(paths),
         where=f'part {part}',
-        expected='(first, second)'
-        + (' or (first, second, gold)' if bucc_format else ''),
-      )
-    first, second = formats.two_languages(part)
-    read = bucc.read if bucc_format else bucc.read_lines
-    return read(*paths, languages=(first, second))
+        expected=' or '.join(_accepted(read)),
+      ) from error
+    return read(*paths, languages=languages)
+
+
+def _several(paths: Any) -> tuple[Any, ...]:
+  """Several paths; none for a single one, which no reader accepts."""
+  return () if isinstance(paths, str) else tuple(paths)
+
+
+def _accepted(read: Callable) -> list[str]:
+  """The files that a reader takes.
+
+  Before: `read(first, second, gold=None, *, languages)`; after: ['(first,
+  second)', '(first, second, gold)'].
+  """
+  parameters = inspect.signature(read).parameters.values()
+  files = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+  needed = sum(p.default is p.empty for p in files)
+  return [
+    f'({", ".join(p.name for p in files[:count])})'
+    for count in range(needed, len(files) + 1)
+  ]
 
 
 def _of_part(files_: Mapping[str, Any], part: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xlflax import errors, registry
 from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled import features
+from xlflax.data.labelled import formats
 from xlflax.data.labelled import source as source_lib
 
 
@@ -20,8 +20,8 @@ class TaskExamples(source_lib.ExampleSource):
 
   Attributes:
     mixture: name of a task or mixture, such as 'xtreme.xnli'.
-    kind: of the examples, as in `xlflax.data.labelled.features.COLUMNS`; their
-      features are the columns named there.
+    kind: of the examples, such as 'tagging'; their features are the columns
+      of the kind's class.
     split: of the tasks.
     parts: those to take; None: all there are.
     max_examples: the first so many of a part; None: all.
@@ -34,7 +34,7 @@ class TaskExamples(source_lib.ExampleSource):
   max_examples: int | None = None
 
   def __post_init__(self):
-    features.check_kind(self.kind)
+    examples_lib.class_of(self.kind)
 
   def languages(self) -> tuple[str, ...]:
     found = tuple(_tasks(self.mixture, self.split))
@@ -52,8 +52,7 @@ class TaskExamples(source_lib.ExampleSource):
     examples: list[examples_lib.Example] = []
     for name, rows in _rows(self, part):
       examples += [
-        features.from_row(
-          self.kind,
+        examples_lib.class_of(self.kind).from_columns(
           row,
           number=number,
           languages=tuple(part.split('-')),
@@ -96,20 +95,15 @@ class TaskMined(source_lib.MinedSource):
     return tuple(_tasks(self.mixture, self.split))
 
   def load(self, part: str) -> examples_lib.MinedSentences:
-    first, second = part.split('-')
-    sides: dict[str, dict[str, str]] = {first: {}, second: {}}
-    gold = set()
-    for _, rows in _rows(self, part):
-      for row in rows:
-        name = row['id'].decode()
-        sides[row['language'].decode()][name] = row['text'].decode()
-        gold |= {(name, other.decode()) for other in row['translations']}
-    return examples_lib.MinedSentences(
-      languages=(first, second),
-      first=sides[first],
-      second=sides[second],
-      gold=frozenset(gold) or None,
+    languages = formats.two_languages(part)
+    sentences = (
+      examples_lib.MinedSentence.from_columns(
+        row, number=number, languages=languages, where=f'task {name}'
+      )
+      for name, rows in _rows(self, part)
+      for number, row in enumerate(rows)
     )
+    return examples_lib.MinedSentences.of(sentences, languages)
 
 
 def _tasks(mixture: str, split: str) -> dict[str, list[str]]:

@@ -14,7 +14,8 @@ from typing import Any
 
 from xlflax import errors
 from xlflax import paths as paths_lib
-from xlflax.data.labelled import features
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import formats
 from xlflax.data.labelled import source as source_lib
 
 TRAIN, VALIDATION, TEST = 'train', 'validation', 'test'
@@ -36,18 +37,18 @@ class XtremeTask:
 
   Attributes:
     name: XTREME's, also of the folder.
-    kind: of the examples (`features.COLUMNS`).
+    group: of tasks, in XTREME's table of results.
     languages: those that are tested.
     metric: what XTREME reports; for questions the mean of F1 and exact match.
     files: split to paths in the folder, `{0}` the language; several that
       belong together for mining.
     english: splits whose paths are of English alone.
-    format: `source.Format` of the files, `source.MinedFormat` for mining.
+    format: of the files; it says what the examples are.
     options: of the format's reader.
   """
 
   name: str
-  kind: str
+  group: str
   languages: tuple[str, ...]
   metric: str
   files: Mapping[str, tuple[str, ...]]
@@ -55,13 +56,23 @@ class XtremeTask:
   format: str
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+  @property
+  def example(self) -> type[examples_lib.Example]:
+    """The class of the examples."""
+    return formats.find(self.format).example
+
+  @property
+  def is_mined(self) -> bool:
+    """Whether translations are to be found among two collections."""
+    return issubclass(self.example, examples_lib.MinedSentence)
+
   def parts(self, split: str) -> tuple[str, ...]:
     """The parts of a split: languages; with English behind for mining."""
     if split not in self.files:
       return ()
     if split in self.english:
       return ENGLISH
-    if self.kind == features.MINED:
+    if self.is_mined:
       return tuple(f'{language}-en' for language in self.languages)
     return self.languages
 
@@ -79,7 +90,7 @@ TASKS: Mapping[str, XtremeTask] = {
   for task in (
     XtremeTask(
       name='xnli',
-      kind='classification',
+      group='classification',
       metric='accuracy',
       languages=tuple('ar bg de el en es fr hi ru sw th tr ur vi zh'.split()),
       files=_of_three('xnli'),
@@ -89,7 +100,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='pawsx',
-      kind='classification',
+      group='classification',
       metric='accuracy',
       languages=tuple('de en es fr ja ko zh'.split()),
       files=_of_three('pawsx'),
@@ -99,7 +110,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='udpos',
-      kind='tagging',
+      group='structured prediction',
       metric='f1',
       languages=tuple(_TAGGED_LANGUAGES),
       files=_of_three('udpos'),
@@ -108,7 +119,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='panx',
-      kind='tagging',
+      group='structured prediction',
       metric='f1',
       languages=tuple(
         sorted((*_TAGGED_LANGUAGES, *'bn jv ka ml ms my sw'.split()))
@@ -119,7 +130,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='xquad',
-      kind='question_answering',
+      group='question answering',
       metric='f1 and exact match',
       languages=tuple('ar de el en es hi ru th tr vi zh'.split()),
       files=_SQUAD | {TEST: ('xquad/xquad.{0}.json',)},
@@ -128,7 +139,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='mlqa',
-      kind='question_answering',
+      group='question answering',
       metric='f1 and exact match',
       languages=tuple('ar de en es hi vi zh'.split()),
       files=_SQUAD
@@ -138,7 +149,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='tydiqa',
-      kind='question_answering',
+      group='question answering',
       metric='f1 and exact match',
       languages=tuple('ar bn en fi id ko ru sw te'.split()),
       files={
@@ -149,7 +160,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='bucc2018',
-      kind=features.MINED,
+      group='retrieval',
       metric='f1',
       languages=('de', 'fr', 'ru', 'zh'),
       files={
@@ -162,7 +173,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='tatoeba',
-      kind=features.MINED,
+      group='retrieval',
       metric='accuracy',
       languages=tuple(
         sorted(
@@ -267,7 +278,7 @@ def examples(
       where=f'{directory}, split {split}',
       fix="let XTREME's scripts/download_data.sh fill the folder",
     )
-  if task(name).kind == features.MINED:
+  if task(name).is_mined:
     return source_lib.MinedFiles(files=found, format=task(name).format)
   return source_lib.FileExamples(
     files=found,

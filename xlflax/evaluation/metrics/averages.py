@@ -11,30 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xlflax import errors
+from xlflax.data.labelled import xtreme
 from xlflax.evaluation.metrics import checks
 
 ENGLISH = 'en'
-
-# XTREME's tasks by group, in the order of its table.
-XTREME_GROUPS: Mapping[str, tuple[str, ...]] = {
-  'classification': ('xnli', 'pawsx'),
-  'structured prediction': ('udpos', 'panx'),
-  'question answering': ('xquad', 'mlqa', 'tydiqa'),
-  'retrieval': ('bucc2018', 'tatoeba'),
-}
-# Metrics whose mean is a task's score; the first entry a task has counts.
-_SCORES = (
-  ('f1', 'exact_match'),
-  ('f1',),
-  ('accuracy',),
-  ('las',),
-  ('error_rate',),
-  ('aer',),
-  ('bleu',),
-  ('tokenized_bleu',),
-  ('chrf',),
-  ('perplexity',),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,27 +35,6 @@ class Spread:
     if math.isnan(self.deviation):
       return f'{self.mean:.1f}'
     return f'{self.mean:.1f} ± {self.deviation:.1f}'
-
-
-def main_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
-  """The metrics whose mean is a task's score.
-
-  F1 and exact match of question answering; else F1, accuracy, LAS, AER,
-  BLEU, chrF or perplexity, the first there is; else the first one given.
-  """
-  checks.not_empty(metrics, what='metrics')
-  for names in _SCORES:
-    if set(names) <= set(metrics):
-      return names
-  return (metrics[0],)
-
-
-def task_score(scores: Mapping[str, float]) -> float:
-  """A task's score from its metrics, as XTREME's leaderboard has it.
-
-  Before: `{'f1': 60.0, 'exact_match': 40.0}`; after: 50.0.
-  """
-  return mean([scores[name] for name in main_metrics(tuple(scores))])
 
 
 def mean(values: Sequence[float]) -> float:
@@ -107,16 +66,19 @@ def xtreme_average(scores: Mapping[str, float]) -> dict[str, float]:
 
   Args:
     scores: task -> its score over all languages (English included, where the
-      task has it), see `task_score`. Tasks that XTREME lacks don't count.
+      task has it), the mean of its metrics (F1 and exact match of
+      questions). Tasks that XTREME lacks don't count.
 
   Returns:
     group -> mean of its tasks, 'all' -> mean of the nine tasks (not of the
     groups). A mean of which a task is missing is left out.
   """
-  tasks = [task for group in XTREME_GROUPS.values() for task in group]
+  groups: dict[str, list[str]] = {}
+  for name, task in xtreme.TASKS.items():
+    groups.setdefault(task.group, []).append(name)
   return {
     name: mean([scores[task] for task in members])
-    for name, members in (*XTREME_GROUPS.items(), ('all', tasks))
+    for name, members in (*groups.items(), ('all', list(xtreme.TASKS)))
     if all(task in scores for task in members)
   }
 

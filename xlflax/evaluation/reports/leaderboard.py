@@ -164,7 +164,7 @@ def _summarize_task(table, task: str, source: str) -> TaskSummary:
   return TaskSummary(
     score=averages.mean(list(by_language.values())),
     languages=by_language,
-    metrics=table.main_metrics(task),
+    metrics=table.metrics(task),
     gap=averages.transfer_gap(by_language, source=source),
     metric_means={
       name: averages.mean(list(scores.values()))

@@ -157,7 +157,7 @@ def _curves(
 
 def _metrics(task: str, models) -> tuple[str, ...]:
   return next(
-    one.main_metrics(task)
+    one.metrics(task)
     for steps in models.values()
     for one in steps.values()
     if task in one.tasks

@@ -8,27 +8,24 @@ from typing import Any
 import numpy as np
 
 from xlflax import errors
+from xlflax.evaluation import families
 from xlflax.evaluation.metrics import aggregates, averages
-
-# Metrics that come in 0..100 or have no bound; all others are fractions.
-_UNSCALED = frozenset({'bleu', 'tokenized_bleu', 'chrf', 'perplexity'})
-_LOWER_IS_BETTER = frozenset({'error_rate', 'aer', 'perplexity', 'loss'})
-_UNBOUNDED = frozenset({'perplexity', 'loss'})
+from xlflax.evaluation.metrics.declaration import Better, Unit
 
 
 def points(metric: str, value: float) -> float:
   """A score as reports show it: fractions in percent, others as they are."""
-  return value if metric in _UNSCALED | _UNBOUNDED else 100 * value
+  return 100 * value if families.metric(metric).unit is Unit.FRACTION else value
 
 
 def lower_is_better(metric: str) -> bool:
-  """Whether it is an error: AER, perplexity, loss."""
-  return metric in _LOWER_IS_BETTER
+  """Whether the metric is declared so: AER, perplexity, loss."""
+  return families.metric(metric).better is Better.LOWER
 
 
 def is_bounded(metric: str) -> bool:
   """Whether its points are 0..100: all but perplexity and loss."""
-  return metric not in _UNBOUNDED
+  return families.metric(metric).unit is not Unit.UNBOUNDED
 
 
 def is_averaged(metric: str) -> bool:
@@ -62,7 +59,8 @@ class ScoreTable:
 
   Attributes:
     model: name in tables and legends.
-    scores: one for each task, metric and language.
+    scores: one for each task, metric and language. The mean of a task's
+      metrics is its score: leave out those that do not count.
     notes: facts a reader must know.
   """
 
@@ -94,10 +92,6 @@ class ScoreTable:
       dict.fromkeys(one.metric for one in self.scores if one.task == task)
     )
 
-  def main_metrics(self, task: str) -> tuple[str, ...]:
-    """The metrics whose mean is the task's score."""
-    return averages.main_metrics(self.metrics(task))
-
   def by_language(self, task: str, metric: str) -> dict[str, float]:
     """Language -> points; scores that are not finite are left out."""
     return {
@@ -107,8 +101,8 @@ class ScoreTable:
     }
 
   def task_scores(self, task: str) -> dict[str, float]:
-    """Language -> mean of the main metrics in points."""
-    found = [self.by_language(task, name) for name in self.main_metrics(task)]
+    """Language -> mean of the task's metrics in points."""
+    found = [self.by_language(task, name) for name in self.metrics(task)]
     return {
       language: averages.mean([one[language] for one in found])
       for language in found[0]

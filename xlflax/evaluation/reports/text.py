@@ -5,18 +5,10 @@ import html
 import io
 from collections.abc import Iterable, Iterator, Sequence
 
+from xlflax.evaluation import families
 from xlflax.evaluation.reports import leaderboard, score_table
 
 SIGNIFICANT = 0.05
-_NAMES = {
-  'f1': 'F1',
-  'las': 'LAS',
-  'uas': 'UAS',
-  'aer': 'AER',
-  'bleu': 'BLEU',
-  'tokenized_bleu': 'tokenized BLEU',
-  'chrf': 'chrF',
-}
 
 
 class Table:
@@ -101,7 +93,7 @@ def language_names(
 
 def metric_name(metric: str) -> str:
   """As a reader knows it: exact_match -> exact match, f1 -> F1."""
-  return _NAMES.get(metric, metric.replace('_', ' '))
+  return families.metric(metric).title
 
 
 def number(value: float | None) -> str:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlflax import enums
-from xlflax.data.labelled import classification_rows, paired_rows, submission
+from xlflax.data.labelled import classification_rows, paired_rows
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import rows as rows_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.stream import Positions, Separator
 from xlflax.evaluation import base, row_predictions, unseen_labels
 from xlflax.evaluation.metrics import classification as metrics_lib
+from xlflax.evaluation.metrics.declaration import ACCURACY, Metric
 from xlflax.evaluation.tasks import head_task
 from xlflax.evaluation.unseen_labels import Unseen
 from xlflax.objectives.finetuning import sequence_classification
@@ -41,7 +42,8 @@ class Classification(head_task.HeadTask):
       (`xlflax.data.labelled.paired_rows`); None: each is its own.
   """
 
-  KIND = examples_lib.ClassifiedText
+  METRICS = (ACCURACY, Metric('macro_f1'), Metric('majority'))
+  EXAMPLE = examples_lib.ClassifiedText
   HEAD = sequence_classification.SequenceClassification
   AVERAGED = ('accuracy', 'macro_f1')
   name: str = 'classification'
@@ -57,11 +59,6 @@ class Classification(head_task.HeadTask):
     enums.coerce(self, 'separator', Separator)
     enums.coerce(self, 'positions', Positions)
 
-  @property
-  def primary_metric(self) -> str:
-    """The metric, before the `/`, that summary tables show."""
-    return 'accuracy'
-
   def score_part(
     self, subject, objective, part, examples, result, notes
   ) -> None:
@@ -70,7 +67,9 @@ class Classification(head_task.HeadTask):
       examples, objective.labels, self.unseen, part=part, notes=notes
     )
     found = self._predictions(subject, objective, examples)
-    result.files[f'{part}.tsv'] = submission.labels(examples, found)
+    result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
+      examples, found
+    )
     gold = [e.label for e in examples if e.label is not None]
     if len(gold) < len(examples):
       notes.append(
@@ -84,6 +83,10 @@ class Classification(head_task.HeadTask):
     )
     result.metrics.update(_metrics(part, gold, scores))
     result.tables.setdefault('confusion', []).extend(_confusion(part, scores))
+
+  def example_statistics(self, gold, predictions):
+    labels = [example.label for example in gold]
+    return {'accuracy': metrics_lib.evaluate(labels, predictions).correct}
 
   def _predictions(self, subject, objective, examples) -> list[str]:
     """The class of each example."""

@@ -1,6 +1,7 @@
-"""What tasks that score a fine-tuned head share."""
+"""The base of tasks that score the predictions of a fine-tuned head."""
 
 import dataclasses
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -8,33 +9,32 @@ import numpy as np
 
 from xlflax import errors
 from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import base, row_predictions
+from xlflax.evaluation.metrics import aggregates
+from xlflax.evaluation.tasks import labelled_task
 from xlflax.objectives.finetuning import base as finetuning
 
 _Example = TypeVar('_Example', bound=examples_lib.Example)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HeadTask(base.EvalTask):
-  """Base of tasks that score what a head says of labelled examples.
+class HeadTask(labelled_task.LabelledTask):
+  """Base of tasks that score what a head predicts of labelled examples.
 
-  Subclasses have `KIND`, `HEAD`, `AVERAGED` and `score_part`. A part that
-  fails is reported; the others go on.
+  Subclasses declare `METRICS`, `EXAMPLE`, `HEAD` and `AVERAGED`, and implement
+  `score_part`; with `example_statistics` two models can be compared on single
+  examples. `EXAMPLE.write_predictions` gives the file of a part's predictions.
+  A part that fails is reported; the other parts are scored.
 
   Attributes:
-    source: the examples.
     objective: name of the objective whose head is evaluated; its labels are
       those that it was trained with.
-    KIND: class of the examples.
     HEAD: class of the objective.
     AVERAGED: metrics that have a mean over parts; None for all.
   """
 
-  KIND: ClassVar[type[examples_lib.Example]]
   HEAD: ClassVar[type[finetuning.FineTuning]]
   AVERAGED: ClassVar[tuple[str, ...] | None] = None
-  source: source_lib.ExampleSource
   objective: str
 
   def score_part(
@@ -52,15 +52,46 @@ class HeadTask(base.EvalTask):
       subject: what is evaluated.
       objective: an instance of `HEAD`.
       part: of the source.
-      examples: its examples, one at least, all of `KIND`.
+      examples: its examples, one at least, all of `EXAMPLE`.
       result: metrics, tables and files to add to.
       notes: to add to.
     """
     raise NotImplementedError
 
+  def example_statistics(
+    self, gold: Sequence[Any], predictions: Any
+  ) -> dict[str, aggregates.Statistics]:
+    """What each example contributes to the scores.
+
+    Args:
+      gold: examples, all with gold labels.
+      predictions: of these, as `EXAMPLE.read_predictions` returns them.
+
+    Returns:
+      Metric -> statistics of the examples; {} for a task that has none.
+    """
+    del gold, predictions
+    return {}
+
   def facts(self) -> tuple[str, ...]:
     """Notes that hold for all parts."""
     return ()
+
+  def statistics(
+    self, part: str, folder: pathlib.Path
+  ) -> dict[str, aggregates.Statistics]:
+    examples = self.source.load(part)
+    if any(example.is_blind for example in examples):
+      return {}
+    file = folder / self.file_name(part)
+    text = file.read_text(encoding='utf-8')
+    return self.example_statistics(
+      examples, self.EXAMPLE.read_predictions(examples, text)
+    )
+
+  def file_name(self, part: str) -> str:
+    """The name of the file with a part's predictions."""
+    return f'{part}.{self.EXAMPLE.ENDING}'
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
@@ -74,7 +105,7 @@ class HeadTask(base.EvalTask):
           subject,
           objective,
           part,
-          of_kind(self.source.load(part), self.KIND, part),
+          of_kind(self.source.load(part), self.EXAMPLE, part),
           result,
           notes,
         )
@@ -100,7 +131,7 @@ def of_kind(
       where=f'part {part}',
       got=f'{wrong[0].KIND} examples' if wrong else 'no example',
     )
-  empty = [e.id for e in examples if not getattr(e, 'words', True)]
+  empty = [e.id for e in examples if not e.has_words]
   if empty:
     raise errors.CorpusError(
       'A sentence has no words', where=f'part {part}', got=f'example {empty[0]}'

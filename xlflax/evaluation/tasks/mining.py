@@ -17,6 +17,14 @@ from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import base, states
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import mining as metrics_lib
+from xlflax.evaluation.metrics.declaration import (
+  F1,
+  PRECISION,
+  RECALL,
+  Better,
+  Metric,
+  Unit,
+)
 from xlflax.evaluation.tasks import sentence_task
 from xlflax.similarity import margin as margin_lib
 from xlflax.similarity.margin import Direction, Margin
@@ -45,7 +53,7 @@ class _Collections(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BitextMining(sentence_task.SentenceTask):
+class BitextMining(sentence_task.CollectionTask):
   """F1 of the pairs whose score is above a threshold.
 
   Metrics, for each language pair (named by its other language where one side
@@ -68,6 +76,12 @@ class BitextMining(sentence_task.SentenceTask):
     k: neighbours that a score is relative to.
   """
 
+  METRICS = (
+    F1,
+    PRECISION,
+    RECALL,
+    Metric('threshold', Better.NEITHER, Unit.UNBOUNDED),
+  )
   name: str = 'bitext_mining'
   source: source_lib.MinedSource
   development: source_lib.MinedSource | None = None
@@ -79,11 +93,6 @@ class BitextMining(sentence_task.SentenceTask):
     super().__post_init__()
     enums.coerce(self, 'margin', Margin)
     enums.coerce(self, 'direction', Direction)
-
-  @property
-  def primary_metric(self) -> str:
-    """The metric, before the `/`, that summary tables show."""
-    return 'f1'
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
@@ -101,7 +110,7 @@ class BitextMining(sentence_task.SentenceTask):
         mined = self.source.load(part)
         name = sources_lib.pair_name(mined.languages)
         found, row = self._score(subject, part, mined, layer, notes)
-        files[f'{name}.tsv'] = ''.join(f'{x}\t{y}\n' for x, y in sorted(found))
+        files[f'{name}.tsv'] = mined.write_pairs(found)
         rows.append({'pair': name} | row)
         metrics |= {
           f'{key}/{name}': row[key]

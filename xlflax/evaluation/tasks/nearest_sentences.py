@@ -7,14 +7,14 @@ translation can only be scored by who keeps the answers.
 import dataclasses
 
 from xlflax.data.labelled import source as source_lib
-from xlflax.data.labelled import submission
 from xlflax.evaluation import base, states
+from xlflax.evaluation.metrics.declaration import ACCURACY
 from xlflax.evaluation.tasks import sentence_task
 from xlflax.similarity import cosine as similarity
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NearestSentences(sentence_task.SentenceTask):
+class NearestSentences(sentence_task.CollectionTask):
   """For each sentence of the first side, the nearest of the second.
 
   Where the source has gold pairs, `accuracy/<part>` and `accuracy/mean` are
@@ -26,6 +26,7 @@ class NearestSentences(sentence_task.SentenceTask):
     source: two collections for each part.
   """
 
+  METRICS = (ACCURACY,)
   name: str = 'nearest_sentences'
   source: source_lib.MinedSource
 
@@ -39,7 +40,7 @@ class NearestSentences(sentence_task.SentenceTask):
       with failures.guard(part):
         mined = self.source.load(part)
         found = self._nearest(subject, mined, layer, notes)
-        result.files[f'{part}.tsv'] = submission.nearest(mined, found)
+        result.files[f'{part}.tsv'] = mined.write_nearest(found)
         if mined.gold is None:
           notes.append(f'{part}: no gold pairs; predictions only')
           continue

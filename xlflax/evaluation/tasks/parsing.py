@@ -12,6 +12,7 @@ from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import parsing_rows, word_rows
 from xlflax.evaluation import row_predictions, unseen_labels
 from xlflax.evaluation.metrics import parsing as metrics_lib
+from xlflax.evaluation.metrics.declaration import Metric
 from xlflax.evaluation.metrics.parsing import Punctuation
 from xlflax.evaluation.tasks import head_task, tagging
 from xlflax.evaluation.unseen_labels import Unseen
@@ -42,7 +43,13 @@ class Parsing(head_task.HeadTask):
       subtypes aside. Treebanks differ in relations, so they count as wrong.
   """
 
-  KIND = examples_lib.ParsedSentence
+  METRICS = (
+    Metric('las', title='LAS'),
+    Metric('uas', title='UAS'),
+    Metric('right_branching'),
+    Metric('left_branching'),
+  )
+  EXAMPLE = examples_lib.ParsedSentence
   HEAD = dependency_parsing.DependencyParsing
   name: str = 'parsing'
   objective: str = 'dependency_parsing'
@@ -53,11 +60,6 @@ class Parsing(head_task.HeadTask):
   def __post_init__(self):
     enums.coerce(self, 'punctuation', Punctuation)
     enums.coerce(self, 'unseen', Unseen)
-
-  @property
-  def primary_metric(self) -> str:
-    """The metric, before the `/`, that summary tables show."""
-    return 'las'
 
   def facts(self) -> tuple[str, ...]:
     """Returns notes that hold for all parts."""
@@ -79,8 +81,10 @@ class Parsing(head_task.HeadTask):
       name=metrics_lib.universal,
     )
     found = self._predictions(subject, objective, examples, part, notes)
-    result.files[f'{part}.conllu'] = conllu(examples, found)
-    places = [i for i, e in enumerate(examples) if e.heads is not None]
+    result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
+      examples, found
+    )
+    places = [i for i, e in enumerate(examples) if not e.is_blind]
     if len(places) < len(examples):
       notes.append(
         f'{part}: {len(examples) - len(places)} of {len(examples)} '
@@ -91,6 +95,12 @@ class Parsing(head_task.HeadTask):
       result.metrics.update(
         self._scores(part, gold, [found[i] for i in places])
       )
+
+  def example_statistics(self, gold, predictions):
+    found = metrics_lib.evaluate(
+      gold, predictions, punctuation=self.punctuation
+    )
+    return {'las': found.las, 'uas': found.uas}
 
   def _predictions(
     self, subject, objective, examples, part, notes
@@ -149,27 +159,6 @@ class _Part(NamedTuple):
 
 
 _NOTHING = _Part(0, np.zeros(0, np.int64), [], [])
-
-
-def conllu(
-  examples: Sequence[examples_lib.ParsedSentence],
-  trees: Sequence[metrics_lib.Tree],
-) -> str:
-  """Trees over the examples' words as CoNLL-U."""
-  blocks = []
-  for example, tree in zip(examples, trees, strict=True):
-    lines = [f'# sent_id = {example.id}']
-    for i, (word, tag, head, relation) in enumerate(
-      zip(example.words, example.tags, tree.heads, tree.relations, strict=True),
-      1,
-    ):
-      lines.append(
-        '\t'.join(
-          (str(i), word, '_', tag, '_', '_', str(head), relation, '_', '_')
-        )
-      )
-    blocks.append('\n'.join(lines) + '\n')
-  return '\n'.join(blocks) + '\n'
 
 
 def _decode(

@@ -19,6 +19,7 @@ from xlflax.data import stream as stream_lib
 from xlflax.data.rows import layouts as rows_lib
 from xlflax.evaluation import base, placement, token_rows
 from xlflax.evaluation import sources as sources_lib
+from xlflax.evaluation.metrics.declaration import ACCURACY, Better, Metric, Unit
 from xlflax.objectives import base as objective_base
 from xlflax.objectives import masked_lm
 from xlflax.objectives.random_words import RandomWords
@@ -50,6 +51,12 @@ class _MaskedPerplexity(base.EvalTask):
     mask_ratio: share of a row's tokens that is predicted.
   """
 
+  METRICS = (
+    Metric('perplexity', Better.LOWER, Unit.UNBOUNDED),
+    Metric('loss', Better.LOWER, Unit.UNBOUNDED),
+    ACCURACY,
+    Metric('tokens', Better.NEITHER, Unit.UNBOUNDED),
+  )
   length: int = 128
   batch_size: int = 32
   draws: int = 1
@@ -63,10 +70,6 @@ class _MaskedPerplexity(base.EvalTask):
         expected='1 or more',
         where=f'{self.name}.draws',
       )
-
-  @property
-  def primary_metric(self) -> str:
-    return 'perplexity'
 
   def _stream(
     self, subject: base.Subject, layout: stream_lib.Layout, **options

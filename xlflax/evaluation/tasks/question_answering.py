@@ -4,10 +4,11 @@ import dataclasses
 
 from xlflax import enums, errors
 from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled import question_rows, submission
+from xlflax.data.labelled import question_rows
 from xlflax.data.stream import Positions, Separator
 from xlflax.evaluation import answer_spans, base, row_predictions
 from xlflax.evaluation.metrics import questions as metrics_lib
+from xlflax.evaluation.metrics.declaration import F1, Metric
 from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.finetuning import question_answering
 
@@ -36,7 +37,8 @@ class ExtractiveQA(head_task.HeadTask):
     positions: whether the context's positions run on; as in fine-tuning.
   """
 
-  KIND = examples_lib.Question
+  METRICS = (F1, Metric('exact_match'))
+  EXAMPLE = examples_lib.Question
   HEAD = question_answering.QuestionAnswering
   AVERAGED = ('f1', 'exact_match')
   name: str = 'question_answering'
@@ -62,9 +64,8 @@ class ExtractiveQA(head_task.HeadTask):
     _ = self._rows  # its settings are checked where it is made
 
   @property
-  def primary_metric(self) -> str:
-    """The metric, before the `/`, that summary tables show."""
-    return 'f1'
+  def score_metrics(self) -> tuple[str, ...]:
+    return ('f1', 'exact_match')
 
   @property
   def _rows(self) -> question_rows.QuestionRows:
@@ -80,7 +81,9 @@ class ExtractiveQA(head_task.HeadTask):
   ) -> None:
     """Adds a part's predictions and scores to the result."""
     answers = self._answers(subject, objective, examples)
-    result.files[f'{part}.json'] = submission.answers(examples, answers)
+    result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
+      examples, answers
+    )
     problems = self._problems(part, examples)
     if problems:
       result.tables.setdefault('problems', []).extend(problems)
@@ -88,24 +91,31 @@ class ExtractiveQA(head_task.HeadTask):
         f'{part}: {len(problems)} problems of single questions; '
         'see the table `problems`'
       )
-    unanswered = sum(not example.answers for example in examples)
+    unanswered = sum(example.is_blind for example in examples)
     if unanswered:
       notes.append(
         f'{part}: {unanswered} of {len(examples)} questions have '
         'no known answer; predictions only'
       )
       return
-    scores = metrics_lib.evaluate(
-      {e.id: [answer.text for answer in e.answers] for e in examples},
-      answers,
-      rules=self.rules,
-      language=examples[0].language,
-    )
+    scores = self._scores(examples, answers)
     result.metrics.update(
       {
         f'f1/{part}': scores.f1.value,
         f'exact_match/{part}': scores.exact_match.value,
       }
+    )
+
+  def example_statistics(self, gold, predictions):
+    found = self._scores(gold, predictions)
+    return {'f1': found.f1, 'exact_match': found.exact_match}
+
+  def _scores(self, examples, answers) -> metrics_lib.AnswerScores:
+    return metrics_lib.evaluate(
+      {e.id: [answer.text for answer in e.answers] for e in examples},
+      answers,
+      rules=self.rules,
+      language=examples[0].language,
     )
 
   def _answers(self, subject, objective, examples) -> dict[str, str]:

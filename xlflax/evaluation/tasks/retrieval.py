@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax import errors
-from xlflax.evaluation import base, states
+from xlflax.evaluation import base, states, tatoeba
 from xlflax.evaluation import sources as sources_lib
+from xlflax.evaluation.metrics.declaration import ACCURACY, BEST_LAYER, Metric
 from xlflax.evaluation.tasks import sentence_task
 from xlflax.similarity import cosine as similarity
 
@@ -46,6 +47,14 @@ class Retrieval(sentence_task.SentenceTask):
     source: sentence pairs.
   """
 
+  METRICS = (
+    ACCURACY,
+    Metric('forward'),
+    Metric('backward'),
+    Metric('best_accuracy'),
+    BEST_LAYER,
+  )
+  SOURCES = {'tatoeba': tatoeba.Tatoeba}
   name: str = 'retrieval'
   source: sources_lib.PairSource
 

@@ -1,10 +1,13 @@
-"""What tasks on sentence vectors share."""
+"""The base of tasks on sentence vectors."""
 
 import dataclasses
+from typing import Any
 
 from xlflax import enums
 from xlflax.data import language_codes
+from xlflax.data.labelled import task_source
 from xlflax.evaluation import base
+from xlflax.evaluation import sources as sources_lib
 from xlflax.objectives.inputs import Pooling
 
 
@@ -26,11 +29,6 @@ class SentenceTask(base.EvalTask):
   def __post_init__(self):
     enums.coerce(self, 'pooling', Pooling)
 
-  @property
-  def primary_metric(self) -> str:
-    """The metric, before the `/`, that summary tables show."""
-    return 'accuracy'
-
   def language_id(
     self, subject: base.Subject, code: str, notes: list[str]
   ) -> int:
@@ -38,3 +36,17 @@ class SentenceTask(base.EvalTask):
     return language_codes.language_id(
       subject.vocabulary, code, notes, required=subject.needs_languages
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CollectionTask(SentenceTask):
+  """Base of tasks that look for translations among two collections."""
+
+  @classmethod
+  def arguments(cls, name: str, text: sources_lib.TextChoice) -> dict[str, Any]:
+    """Collections of the SeqIO tasks that the command line names."""
+    return {
+      'source': task_source.TaskMined(
+        mixture=text.require('mixture', name), split=text.split
+      )
+    }

@@ -9,9 +9,16 @@ import numpy as np
 
 from xlflax import enums
 from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled import submission, tagging_rows, word_rows
+from xlflax.data.labelled import tagging_rows, word_rows
 from xlflax.evaluation import base, row_predictions, unseen_labels
 from xlflax.evaluation.metrics import tagging as metrics_lib
+from xlflax.evaluation.metrics.declaration import (
+  ACCURACY,
+  F1,
+  PRECISION,
+  RECALL,
+  Metric,
+)
 from xlflax.evaluation.tasks import head_task
 from xlflax.evaluation.unseen_labels import Unseen
 from xlflax.objectives.finetuning import token_classification
@@ -48,7 +55,8 @@ class Tagging(head_task.HeadTask):
     unseen: what is done about gold labels that the head does not have.
   """
 
-  KIND = examples_lib.TaggedSentence
+  METRICS = (ACCURACY, F1, PRECISION, RECALL, Metric('majority'))
+  EXAMPLE = examples_lib.TaggedSentence
   HEAD = token_classification.TokenClassification
   name: str = 'tagging'
   scheme: Scheme = Scheme.TAGS
@@ -65,6 +73,10 @@ class Tagging(head_task.HeadTask):
     """The metric, before the `/`, that summary tables show."""
     return 'accuracy' if self.scheme is Scheme.TAGS else 'f1'
 
+  @property
+  def score_metrics(self) -> tuple[str, ...]:
+    return ('f1',)
+
   def score_part(
     self, subject, objective, part, examples, result, notes
   ) -> None:
@@ -75,8 +87,10 @@ class Tagging(head_task.HeadTask):
     found = self._predictions(subject, objective, examples, part, notes)
     if self.scheme is Scheme.ENTITIES:
       found = [metrics_lib.repair(tags) for tags in found]
-    result.files[f'{part}.tsv'] = submission.tags(examples, found)
-    places = [i for i, e in enumerate(examples) if e.tags is not None]
+    result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
+      examples, found
+    )
+    places = [i for i, e in enumerate(examples) if not e.is_blind]
     if len(places) < len(examples):
       notes.append(
         f'{part}: {len(examples) - len(places)} of {len(examples)} '
@@ -89,6 +103,18 @@ class Tagging(head_task.HeadTask):
       result.metrics.update(metrics)
       if rows:
         result.tables.setdefault('types', []).extend(rows)
+
+  def example_statistics(self, gold, predictions):
+    tags = [example.tags for example in gold]
+    spans = (
+      metrics_lib.entity_scores
+      if self.scheme is Scheme.ENTITIES
+      else metrics_lib.run_scores
+    )
+    return {
+      'accuracy': metrics_lib.token_accuracy(tags, predictions),
+      'f1': spans(tags, predictions).statistics,
+    }
 
   def _predictions(
     self, subject, objective, examples, part, notes

@@ -8,6 +8,7 @@ from xlflax import enums, errors
 from xlflax.evaluation import base, translator
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import translation as metrics_lib
+from xlflax.evaluation.metrics.declaration import Better, Metric, Unit
 from xlflax.evaluation.translation_options import TranslationOptions
 
 
@@ -36,6 +37,12 @@ class TranslationQuality(base.EvalTask):
     options: of the search, and the decoder's start.
   """
 
+  METRICS = (
+    Metric('bleu', unit=Unit.POINTS, title='BLEU'),
+    Metric('tokenized_bleu', unit=Unit.POINTS, title='tokenized BLEU'),
+    Metric('chrf', unit=Unit.POINTS, title='chrF'),
+    Metric('sentences', Better.NEITHER, Unit.UNBOUNDED),
+  )
   name: str = 'translation'
   source: sources_lib.PairSource
   direction: Direction = Direction.FORWARD
@@ -43,11 +50,6 @@ class TranslationQuality(base.EvalTask):
 
   def __post_init__(self):
     enums.coerce(self, 'direction', Direction)
-
-  @property
-  def primary_metric(self) -> str:
-    """The metric, before the `/`, that summary tables show."""
-    return 'bleu'
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""

@@ -13,20 +13,43 @@ import numpy as np
 from xlflax import enums, errors
 from xlflax.data import language_codes
 from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import base, states, word_states
 from xlflax.evaluation.metrics import alignment
+from xlflax.evaluation.metrics.declaration import Better, Metric, Unit
+from xlflax.evaluation.tasks import labelled_task
 from xlflax.similarity import word_alignment as links_lib
 from xlflax.similarity.word_alignment import Mass, Method
 
 _BLOCK = 128  # sentence pairs whose states are kept together
+
+
+def _prefix(method: Method) -> str:
+  return f'{method.value}_'
+
+
+def _title(prefix: str, name: str) -> str:
+  return prefix.replace('_', ' ') + name
+
+
+def _declared(prefix: str) -> tuple[Metric, ...]:
+  """The metrics of one method."""
+  return (
+    Metric(f'{prefix}aer', Better.LOWER, title=_title(prefix, 'AER')),
+    Metric(f'{prefix}best_aer', Better.LOWER, title=_title(prefix, 'best AER')),
+    Metric(f'{prefix}best_layer', Better.NEITHER, Unit.UNBOUNDED),
+    Metric(f'{prefix}precision'),
+    Metric(f'{prefix}recall'),
+  )
+
+
+_PREFIXES = ('', *map(_prefix, Method))
 
 # method -> the scores of each layer
 ByMethod = dict[Method, list[alignment.AlignmentScores]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WordAlignment(base.EvalTask):
+class WordAlignment(labelled_task.LabelledTask):
   """Alignment error rate (AER) of every layer; lower is better.
 
   Metrics, for each part (`ja-en`): `aer/<part>`, `precision/<part>`,
@@ -54,8 +77,11 @@ class WordAlignment(base.EvalTask):
     max_length: tokens a sentence, at most; None: as many as the model reads.
   """
 
+  METRICS = tuple(
+    metric for prefix in _PREFIXES for metric in _declared(prefix)
+  )
+  EXAMPLE = examples_lib.AlignedSentence
   name: str = 'word_alignment'
-  source: source_lib.ExampleSource
   methods: tuple[Method, ...] = (
     Method.MUTUAL_TRANSPORT,
     Method.TRANSPORT,
@@ -80,11 +106,6 @@ class WordAlignment(base.EvalTask):
         got='none',
         where=f'{self.name}.methods',
       )
-
-  @property
-  def primary_metric(self) -> str:
-    """The metric, before the `/`, that summary tables show."""
-    return 'aer'
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
@@ -227,7 +248,7 @@ class WordAlignment(base.EvalTask):
   ) -> dict[str, float]:
     metrics: dict[str, float] = {}
     for method in self.methods:
-      prefix = '' if method is self.methods[0] else f'{method.value}_'
+      prefix = '' if method is self.methods[0] else _prefix(method)
       rates = {
         part: np.array([score.error_rate for score in found[method]])
         for part, found in scores.items()

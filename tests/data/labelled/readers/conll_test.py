@@ -3,7 +3,7 @@
 import pytest
 
 from xlflax import errors
-from xlflax.data.labelled import source
+from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import conll
 
 
@@ -24,7 +24,7 @@ def test_conll_2003_columns_in_iob1(write):
 
 def test_wikiann_prefixes(write):
   path = write('train', 'ja:東京\tB-LOC\nja::\tO\n\nsw:Nairobi\tB-LOC\n')
-  reading = source.read_files('wikiann', path, 'ja')
+  reading = formats.read_files('wikiann', path, 'ja')
   assert [e.words for e in reading.examples] == [('東京', ':'), ('Nairobi',)]
   assert reading.examples[0].tags == ('B-LOC', 'O')
 
@@ -37,7 +37,7 @@ def test_universal_ner(write):
     '3\tSão\tB-LOC\t-\tx\n4\tPaulo\tI-LOC\t-\tx\n\n# sent_id = d-2\n'
     '1\tSim\tO\t-\t-\n',
   )
-  first, second = source.read_files('uner', path, 'pt').examples
+  first, second = formats.read_files('uner', path, 'pt').examples
   assert (first.id, second.id) == ('d-1', 'd-2')
   assert first.words == ('Olá', '#', 'São', 'Paulo')
   assert first.tags == ('O', 'O', 'B-LOC', 'I-LOC')

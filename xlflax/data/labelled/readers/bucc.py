@@ -6,11 +6,15 @@ Zweigenbaum et al. 2018, "Overview of the Third BUCC Shared Task".
 import os
 
 from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import files
 
 _KIND = 'file of sentences to mine'
 
 
+@formats.reader(
+  'bucc', example=examples_lib.MinedSentence, takes=formats.Takes.COLLECTIONS
+)
 def read(
   first: str | os.PathLike,
   second: str | os.PathLike,
@@ -39,6 +43,9 @@ def read(
   )
 
 
+@formats.reader(
+  'lines', example=examples_lib.MinedSentence, takes=formats.Takes.COLLECTIONS
+)
 def read_lines(
   first: str | os.PathLike,
   second: str | os.PathLike,

@@ -11,6 +11,7 @@ from typing import Any
 
 from xlflax import enums, errors
 from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import files
 
 TSV_COLUMNS: Mapping[str, int] = {'text': 0, 'paired_text': 1, 'label': 2}
@@ -44,6 +45,7 @@ class Quoting(enum.Enum):
   CSV = 'csv'
 
 
+@formats.reader('tsv', example=examples_lib.ClassifiedText)
 def read_tsv(
   path: str | os.PathLike,
   language: str,
@@ -100,6 +102,7 @@ def read_tsv(
   )
 
 
+@formats.reader('jsonl', example=examples_lib.ClassifiedText)
 def read_jsonl(
   path: str | os.PathLike,
   language: str,

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from xlflax import enums
 from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import files
 
 _KIND = 'file of tagged words'
@@ -60,6 +61,22 @@ class _Line(NamedTuple):
   tag: str | None
 
 
+@formats.reader(
+  'uner', example=examples_lib.TaggedSentence, word=1, tag=2, scheme='iob2'
+)
+@formats.reader(
+  'wikiann',
+  example=examples_lib.TaggedSentence,
+  scheme='iob2',
+  prefix='language',
+)
+@formats.reader(
+  'conll_iob2', example=examples_lib.TaggedSentence, scheme='iob2'
+)
+@formats.reader(
+  'conll_iob1', example=examples_lib.TaggedSentence, scheme='iob1'
+)
+@formats.reader('conll', example=examples_lib.TaggedSentence)
 def read(
   path: str | os.PathLike,
   language: str,

@@ -20,6 +20,7 @@ from conllu import parser
 
 from xlflax import enums
 from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import files
 
 _COLUMNS = 10
@@ -51,6 +52,7 @@ class _Sentence(NamedTuple):
   words: list[_Word]
 
 
+@formats.reader('conllu', example=examples_lib.ParsedSentence)
 def read_trees(
   path: str | os.PathLike,
   language: str,
@@ -90,6 +92,7 @@ def read_trees(
   return files.Reading(examples)
 
 
+@formats.reader('conllu_tags', example=examples_lib.TaggedSentence)
 def read_tags(path: str | os.PathLike, language: str) -> files.Reading:
   """Reads sentences with their universal parts of speech; no tree is needed.
 

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 
 from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import files
 
 POSITIVE, NEGATIVE = 'positive', 'negative'
@@ -16,6 +17,7 @@ _MIDDLE = 3.0
 _KIND = 'file of reviews'
 
 
+@formats.reader('webis_cls', example=examples_lib.ClassifiedText)
 def read(
   path: str | os.PathLike, language: str, *, fields: Sequence[str] = ('text',)
 ) -> files.Reading:

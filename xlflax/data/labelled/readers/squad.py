@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import files
 
 _KIND = 'file of questions'
@@ -21,6 +22,7 @@ class _Asked(NamedTuple):
   asked: dict
 
 
+@formats.reader('squad', example=examples_lib.Question)
 def read(
   path: str | os.PathLike,
   language: str,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from xlflax import errors
 from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import files
 
 _KIND = 'file of word alignments'
@@ -17,6 +18,11 @@ _NUMBERED = re.compile(r'(\d+)\t(.*)')
 _BAR = ' ||| '
 
 
+@formats.reader(
+  'word_alignment',
+  example=examples_lib.AlignedSentence,
+  takes=formats.Takes.FILES,
+)
 def read(
   paths: Sequence[str | os.PathLike],
   languages: tuple[str, str],

@@ -8,7 +8,6 @@ import pytest
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
-from xlflax.evaluation import example_statistics
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.tasks import (
   classification,
@@ -59,21 +58,21 @@ def _tags(*sentences, **fields):
 
 def test_classes(tmp_path):
   (tmp_path / 'en.tsv').write_text('a\nb\nb\n')
-  found = example_statistics.read(_classes('a', 'a', 'b'), 'en', tmp_path)
+  found = _classes('a', 'a', 'b').statistics('en', tmp_path)
   assert found['accuracy'].rows.tolist() == [[1], [0], [1]]
 
 
 def test_tags(tmp_path):
   (tmp_path / 'en.tsv').write_text('N\nV\n\nN\n')
-  found = example_statistics.read(_tags(('N', 'N'), ('N',)), 'en', tmp_path)
+  found = _tags(('N', 'N'), ('N',)).statistics('en', tmp_path)
   assert found['accuracy'].rows.tolist() == [[1, 2], [1, 1]]
   assert found['accuracy'].value == pytest.approx(2 / 3)
 
 
 def test_entities(tmp_path):
   (tmp_path / 'en.tsv').write_text('B-X\nI-X\n\nB-X\n')
-  found = example_statistics.read(
-    _tags(('B-X', 'O'), ('B-X',), scheme='entities'), 'en', tmp_path
+  found = _tags(('B-X', 'O'), ('B-X',), scheme='entities').statistics(
+    'en', tmp_path
   )
   assert found['f1'].rows.tolist() == [[0, 1, 1], [1, 1, 1]]
 
@@ -88,10 +87,10 @@ def test_trees(tmp_path):
     relations=('nsubj', 'root'),
   )
   predicted = dataclasses.replace(gold, relations=('obj', 'root'))
-  (tmp_path / 'en.conllu').write_text(parsing.conllu([gold], [predicted]))
-  found = example_statistics.read(
-    parsing.Parsing(source=Held((gold,))), 'en', tmp_path
+  (tmp_path / 'en.conllu').write_text(
+    gold.write_predictions([gold], [predicted])
   )
+  found = parsing.Parsing(source=Held((gold,))).statistics('en', tmp_path)
   assert found['las'].rows.tolist() == [[1, 2]]
   assert found['uas'].rows.tolist() == [[2, 2]]
 
@@ -111,24 +110,24 @@ def test_answers(tmp_path):
     )
   )
   (tmp_path / 'en.json').write_text(json.dumps({'q': 'Ada Bob'}))
-  found = example_statistics.read(task, 'en', tmp_path)
+  found = task.statistics('en', tmp_path)
   assert found['f1'].rows[0, 0] == pytest.approx(2 / 3)
   assert found['exact_match'].rows.tolist() == [[0]]
 
 
 def test_nothing_of_blind_sets_and_of_retrieval(tmp_path):
   (tmp_path / 'en.tsv').write_text('a\n')
-  assert example_statistics.read(_classes(None), 'en', tmp_path) == {}
+  assert _classes(None).statistics('en', tmp_path) == {}
   task = nearest_sentences.NearestSentences(
     source=source_lib.MinedFiles(files={'fr-en': ('a', 'b')})
   )
-  assert example_statistics.read(task, 'fr-en', tmp_path) == {}
+  assert task.statistics('fr-en', tmp_path) == {}
 
 
 def test_the_mean_over_seeds():
   several = [
     aggregates.Statistics(np.array([1.0, value])) for value in (0.0, 1.0)
   ]
-  found = example_statistics.mean(several)
+  found = aggregates.mean(several)
   assert found.rows.tolist() == [[1.0], [0.5]]
   assert found.aggregate is aggregates.Aggregate.MEAN

@@ -1,0 +1,89 @@
+"""Task families register themselves and declare what they report."""
+
+import dataclasses
+
+import pytest
+
+from xlflax import errors
+from xlflax.evaluation import base, families, sources
+from xlflax.evaluation.metrics import declaration
+from xlflax.evaluation.metrics.declaration import Better, Metric, Unit
+
+_CHOICE = sources.TextChoice(corpus='c', mixture='m', tatoeba='t')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OneFile(base.EvalTask):
+  """A family of a user's own, without a source."""
+
+  METRICS = (Metric('test_gap', Better.LOWER, title='gap'), declaration.F1)
+  name: str = 'one_file'
+
+
+def test_every_family_of_the_package_declares_its_metrics():
+  assert set(families.names()) >= {
+    'bitext_mining',
+    'classification',
+    'nearest_sentences',
+    'parsing',
+    'perplexity',
+    'question_answering',
+    'retrieval',
+    'tagging',
+    'tatoeba',
+    'translation',
+    'translation_perplexity',
+    'word_alignment',
+  }
+  for name in families.names():
+    cls = families.find(name)
+    if cls.__module__.startswith('xlflax.'):
+      task = cls(**families.arguments(name, _CHOICE))
+      declared = {metric.name for metric in cls.METRICS}
+      assert {task.primary_metric, *task.score_metrics} <= declared, name
+      assert families.metric(task.primary_metric).better is not Better.NEITHER
+
+
+def test_text_of_a_family():
+  made = families.arguments('tatoeba', _CHOICE)
+  assert (made['name'], made['source'].directory) == ('tatoeba', 't')
+  assert families.arguments('tagging', _CHOICE)['source'].kind == 'tagging'
+  assert families.arguments('one_file', _CHOICE) == {'name': 'one_file'}
+  with pytest.raises(
+    errors.ConfigError, match='task parsing needs text. Expected: --mixture=N'
+  ):
+    families.arguments('parsing', sources.TextChoice(corpus='c'))
+
+
+def test_metrics():
+  assert families.metric('test_gap').better is Better.LOWER
+  assert families.metric('bleu').unit is Unit.POINTS
+  assert families.metric('exact_match').title == 'exact match'
+  assert families.metric('unheard_of') == Metric('unheard_of')
+  assert families.better_of('any/argmax_aer/de-en') is Better.LOWER
+  for unknown in ('any/unheard_of/de', 'accuracy', 'any/best_layer/de'):
+    with pytest.raises(errors.ConfigError, match=f'Got: {unknown}. Expected'):
+      families.better_of(unknown)
+
+
+def test_names_and_metrics_are_declared_once():
+  with pytest.raises(errors.ConfigError, match="another name than 'one_file'"):
+
+    class Second(base.EvalTask):
+      name: str = 'one_file'
+
+    del Second
+  with pytest.raises(errors.ConfigError, match='a metric differently'):
+
+    class Third(base.EvalTask):
+      METRICS = (Metric('aer'),)
+      name: str = 'third'
+
+    del Third
+  assert 'third' not in base.known_tasks()
+  assert OneFile().score_metrics == ('test_gap',)
+
+
+def test_a_task_without_metrics():
+  with pytest.raises(errors.ConfigError, match='declares no metric. Expected'):
+    _ = base.EvalTask(name='x').primary_metric

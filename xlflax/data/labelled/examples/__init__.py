@@ -1,0 +1,32 @@
+"""What one example of each task family is: a module for each family.
+
+An example is a plain value, read from a file or a SeqIO task, without any
+token. A label, answer or tree that is not known (a blind test set) is None.
+Its class declares the family's columns, gold labels and file of predictions.
+"""
+
+from xlflax.data.labelled.examples.base import Example, class_of, kinds
+from xlflax.data.labelled.examples.classification import ClassifiedText
+from xlflax.data.labelled.examples.columns import Form, Role, column
+from xlflax.data.labelled.examples.mining import MinedSentence, MinedSentences
+from xlflax.data.labelled.examples.parsing import ParsedSentence
+from xlflax.data.labelled.examples.questions import Answer, Question
+from xlflax.data.labelled.examples.tagging import TaggedSentence
+from xlflax.data.labelled.examples.word_alignment import AlignedSentence
+
+__all__ = (
+  'AlignedSentence',
+  'Answer',
+  'ClassifiedText',
+  'Example',
+  'Form',
+  'MinedSentence',
+  'MinedSentences',
+  'ParsedSentence',
+  'Question',
+  'Role',
+  'TaggedSentence',
+  'class_of',
+  'column',
+  'kinds',
+)

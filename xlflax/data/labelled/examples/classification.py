@@ -1,0 +1,25 @@
+"""Texts, and pairs of texts, that have a class."""
+
+import dataclasses
+
+from xlflax.data.labelled.examples import base
+from xlflax.data.labelled.examples.columns import Role, column
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifiedText(base.Example):
+  """A text, or a pair of texts, with a class.
+
+  Attributes:
+    text: the premise, the first sentence, the review.
+    paired_text: the hypothesis, the second sentence; None for one text.
+    paired_language: of `paired_text`; None: `language`.
+    label: name of the class, or None.
+  """
+
+  KIND = 'classification'
+
+  text: str
+  paired_text: str | None = None
+  paired_language: str | None = column(Role.SECOND_LANGUAGE, default=None)
+  label: str | None = column(Role.GOLD | Role.LABELS, default=None)

@@ -1,0 +1,90 @@
+"""Sentences with dependency trees."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from xlflax.data.labelled.examples import base
+from xlflax.data.labelled.examples.columns import Role, column
+
+_HEAD, _RELATION = 6, 7  # columns of CoNLL-U
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ParsedSentence(base.Example):
+  """A dependency tree.
+
+  Predictions are trees: objects with `heads` and `relations` as here. Their
+  file is CoNLL-U.
+
+  Attributes:
+    words: W of them.
+    tags: W universal parts of speech ('_' where the file has none).
+    heads: W numbers: 0 for the root, else the head's place counted from 1;
+      None where the tree is not known.
+    relations: W relations to the head, or None.
+  """
+
+  KIND = 'parsing'
+  ENDING = 'conllu'
+
+  words: tuple[str, ...] = column(Role.PER_WORD)
+  tags: tuple[str, ...] = column(Role.PER_WORD)
+  heads: tuple[int, ...] | None = column(
+    Role.GOLD | Role.PER_WORD, default=None
+  )
+  relations: tuple[str, ...] | None = column(
+    Role.GOLD | Role.LABELS | Role.PER_WORD, default=None
+  )
+
+  @property
+  def has_words(self) -> bool:
+    return bool(self.words)
+
+  @classmethod
+  def write_predictions(
+    cls, examples: Sequence['ParsedSentence'], predictions: Sequence[Any]
+  ) -> str:
+    """See the class; predictions are a tree for each sentence."""
+    base.check_number(len(examples), len(predictions), 'trees')
+    blocks = []
+    for example, tree in zip(examples, predictions, strict=True):
+      rows = [f'# sent_id = {example.id}']
+      for i, (word, tag, head, relation) in enumerate(
+        zip(
+          example.words, example.tags, tree.heads, tree.relations, strict=True
+        ),
+        1,
+      ):
+        rows.append(
+          '\t'.join(
+            (str(i), word, '_', tag, '_', '_', str(head), relation, '_', '_')
+          )
+        )
+      blocks.append(base.lines(rows))
+    return '\n'.join(blocks) + '\n'
+
+  @classmethod
+  def read_predictions(
+    cls, examples: Sequence['ParsedSentence'], text: str
+  ) -> list['ParsedSentence']:
+    """The examples with the predicted trees."""
+    rows = [
+      line.split('\t')
+      for line in text.split('\n')
+      if line and not line.startswith('#')
+    ]
+    words = sum(len(example.words) for example in examples)
+    base.check_number(words, len(rows), 'words')
+    rest = iter(rows)
+    trees = []
+    for example in examples:
+      own = [next(rest) for _ in example.words]
+      trees.append(
+        dataclasses.replace(
+          example,
+          heads=tuple(int(row[_HEAD]) for row in own),
+          relations=tuple(row[_RELATION] for row in own),
+        )
+      )
+    return trees

@@ -1,0 +1,92 @@
+"""Every task family that is known, by the names that it declares.
+
+The families of `xlflax.evaluation.tasks` are imported when a name is first
+looked up. A family in another module is known once that module is imported.
+"""
+
+import functools
+import importlib
+import pkgutil
+from typing import Any
+
+from xlflax import errors
+from xlflax.evaluation import base, sources, tasks
+from xlflax.evaluation.metrics.declaration import Better, Metric
+
+
+def names() -> tuple[str, ...]:
+  """The names that `xlflax evaluate --tasks` accepts."""
+  _import_tasks()
+  return tuple(sorted(base.known_tasks()))
+
+
+def find(name: str) -> type[base.EvalTask]:
+  """The task class of a name.
+
+  Raises:
+    ConfigError: no family has this name.
+  """
+  if name not in names():
+    raise errors.ConfigError(
+      'There is no such evaluation task',
+      got=name,
+      expected='some of ' + ', '.join(names()),
+      where='--tasks',
+      fix='name the module of a task of your own with --task_module',
+    )
+  return base.known_tasks()[name]
+
+
+def arguments(name: str, text: sources.TextChoice) -> dict[str, Any]:
+  """The arguments with which the task of a name reads some text.
+
+  Args:
+    name: see `names`.
+    text: where the text lies.
+
+  Raises:
+    ConfigError: no family has this name, or there is no text of its kind.
+  """
+  return {'name': name} | find(name).arguments(name, text)
+
+
+def metric(name: str) -> Metric:
+  """The metric of a name such as 'accuracy'.
+
+  A name that no known family declares is that of a fraction, and higher is
+  better: tables of scores may come from other programs.
+  """
+  _import_tasks()
+  return base.known_metrics().get(name, Metric(name))
+
+
+def better_of(recorded: str) -> Better:
+  """Which way is better of a metric that training or a grid recorded.
+
+  Args:
+    recorded: '<task>/<metric>/<part>', such as 'word_alignment/best_aer/mean'.
+
+  Raises:
+    ConfigError: no family declares the metric, or neither way is better.
+  """
+  _, _, rest = recorded.partition('/')
+  name = rest.split('/')[0]
+  _import_tasks()
+  found = base.known_metrics().get(name)
+  if found is None or found.better is Better.NEITHER:
+    raise errors.ConfigError(
+      'Nothing says whether more or less of a metric is better',
+      got=recorded,
+      expected='<task>/<metric>/<part>, with a metric that a task declares as '
+      'better when higher or lower',
+      fix='import the module of the task with --task_module, or declare the '
+      'metric in its METRICS',
+    )
+  return found.better
+
+
+@functools.cache
+def _import_tasks() -> None:
+  """Imports the families of this package, which registers them."""
+  for module in pkgutil.iter_modules(tasks.__path__):
+    importlib.import_module(f'{tasks.__name__}.{module.name}')

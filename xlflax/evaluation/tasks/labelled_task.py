@@ -1,0 +1,36 @@
+"""The base of tasks on labelled examples."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import source as source_lib
+from xlflax.data.labelled import task_source
+from xlflax.evaluation import base
+from xlflax.evaluation import sources as sources_lib
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelledTask(base.EvalTask):
+  """Base of tasks on labelled examples.
+
+  Attributes:
+    source: the examples.
+    EXAMPLE: their class.
+  """
+
+  EXAMPLE: ClassVar[type[examples_lib.Example]]
+  source: source_lib.ExampleSource
+
+  @classmethod
+  def arguments(cls, name: str, text: sources_lib.TextChoice) -> dict[str, Any]:
+    """Examples of the SeqIO tasks that the command line names."""
+    return {
+      'source': task_source.TaskExamples(
+        mixture=text.require('mixture', name),
+        kind=cls.EXAMPLE.KIND,
+        split=text.split,
+        parts=text.languages,
+        max_examples=text.max_examples,
+      )
+    }
