@@ -67,7 +67,18 @@ def _run(block: _Block, folder: pathlib.Path) -> None:
   )
 
 
-@pytest.mark.parametrize('heading', _sections())
+_TRAINING = ('A probing task', 'A task family')  # these train a model
+
+
+@pytest.mark.parametrize(
+  'heading',
+  [
+    pytest.param(
+      heading, marks=[pytest.mark.slow] if heading in _TRAINING else []
+    )
+    for heading in _sections()
+  ],
+)
 def test_the_listings_of_a_section_run(heading, tmp_path):
   blocks = _blocks(_sections()[heading])
   used = False
