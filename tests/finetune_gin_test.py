@@ -87,7 +87,7 @@ def test_training(monkeypatch, tmp_path, file):
   [task] = settings.evaluation.tasks
   assert task.objective == objective.name
   assert settings.init_from.exclude == ('heads/',)
-  assert settings.optimizer.own_rates == ('^heads/',)
+  assert [name for name, _ in settings.optimizer.rates] == ['^heads/']
   # A tenth of 20 steps is warm-up.
   assert settings.optimizer.rate_at(2) == pytest.approx(5e-5)
 

@@ -17,14 +17,35 @@ import sys
 
 import runner
 
+from xlflax import config
+
 PAIRS = runner.PAIRS
 
 
 def paper_row(
   name: str, table: str, row: str, file: str, *rest, **more
 ) -> runner.Row:
-  return runner.Row(
-    name, f'papers/{file}.gin', *rest, table=table, row=row, **more
+  return runner.Row(name, twin(file), *rest, table=table, row=row, **more)
+
+
+def twin(file: str) -> tuple[str, ...]:
+  """The gin files of a tiny twin: its own, or its row's and the sizes.
+
+  'ecs/tiny_default' is `papers/ecs/default.gin` and `papers/ecs/tiny.gin`.
+  """
+  paper, _, name = file.partition('/')
+  folder = f'papers/{paper}'
+  if (config.SHIPPED / folder / f'{name}.gin').exists():
+    return (f'{folder}/{name}.gin',)
+  row = name.removeprefix('tiny_')
+  translates = row.startswith(('iwslt14', 'wmt14')) or 'mbart' in row
+  sizes = 'tiny_translation' if translates else 'tiny'
+  return (f'{folder}/{row}.gin', f'{folder}/{sizes}.gin')
+
+
+def _shown(files: tuple[str, ...]) -> str:
+  return ', '.join(
+    f'`{f if i == 0 else f.split("/")[-1]}`' for i, f in enumerate(files)
   )
 
 
@@ -228,7 +249,7 @@ def table(results: dict[str, dict]) -> str:
     if row.name in results:
       out = results[row.name]
       lines.append(
-        f'| {row.table} | {row.row} | `{row.file}` | {out["steps"]} '
+        f'| {row.table} | {row.row} | {_shown(row.files)} | {out["steps"]} '
         f'| {out["first"]:.3f} | {out["last"]:.3f} | {out["cpu_seconds"]:.0f} |'
       )
   return '\n'.join(lines) + '\n'

@@ -50,7 +50,7 @@ class Row:
 
   Attributes:
     name: of the run.
-    file: gin file.
+    files: gin files.
     corpus: of `CORPORA`.
     vocabulary: of `VOCABULARIES`.
     macros: gin macro -> name of the run whose directory it is.
@@ -61,7 +61,7 @@ class Row:
   """
 
   name: str
-  file: str
+  files: tuple[str, ...]
   corpus: str = 'many'
   vocabulary: str = 'unigram'
   macros: tuple[tuple[str, str], ...] = ()
@@ -210,10 +210,10 @@ class Maker:
     cache = self.cache(row.corpus, row.vocabulary)
     vocabulary = self.vocabulary(row.corpus, row.vocabulary)
     dictionaries = sorted((self.corpus(row.corpus) / 'dictionaries').glob('*'))
-    if row.file.endswith('dict.gin'):
+    if any(file.endswith('dict.gin') for file in row.files):
       macros['DICTIONARIES'] = [str(path) for path in dictionaries]
     flags = [
-      f'--gin_file={row.file}',
+      *(f'--gin_file={file}' for file in row.files),
       f'--corpus={self.corpus(row.corpus)}',
       f'--vocabulary={vocabulary}',
       f'--cache={cache}',

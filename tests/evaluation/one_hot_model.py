@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.data.labelled_words import WordVocabulary
+from xlflax import registry
 from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import base
 
 
+@registry.register('one_hot_model_of_the_tests')
 class OneHot(nn.Module):
   """States [B, T, V] of tokens, one 1 each."""
 

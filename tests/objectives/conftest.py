@@ -9,12 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xlflax import registry
 from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.objectives import base
 
 VOCAB, HIDDEN, LAYERS = 23, 8, 2
 
 
+@registry.register('fake_encoder_of_the_tests')
 class FakeEncoder(nn.Module):
   """Embeddings mixed with the mean of the row, LAYERS times; tied table."""
 

@@ -29,9 +29,9 @@ def test_rows_of_table_1():
 
 
 @pytest.mark.parametrize('row', _ROWS)
-def test_published_settings(monkeypatch, row):
+def test_published_settings(row):
   """Section 3.1."""
-  settings = rows.trace(monkeypatch, 'ecs', row)
+  settings = rows.trace('ecs', row)
   config = settings.model.config
   assert rows.sizes(config) == (8, 768, 3072, 12)
   assert config.dropout_rate == 0.1
@@ -52,8 +52,8 @@ def test_published_settings(monkeypatch, row):
 
 
 @pytest.mark.parametrize('row', _ROWS)
-def test_sharing_plan(monkeypatch, row):
-  settings = rows.settings(monkeypatch, 'ecs', row)
+def test_sharing_plan(row):
+  settings = rows.settings('ecs', row)
   plan = settings.model.config.sharing
   assert _PLANS.get(row) == (plan and (plan.embeddings, plan.layers))
   words = settings.objectives.entries[0].objective.random_words
@@ -62,24 +62,18 @@ def test_sharing_plan(monkeypatch, row):
 
 
 @pytest.mark.parametrize('row', _ROWS)
-def test_twin(monkeypatch, row):
-  rows.check_twin(monkeypatch, 'ecs', row)
-  twin, full = (
-    rows.settings(monkeypatch, 'ecs', name) for name in (f'tiny_{row}', row)
-  )
+def test_twin(row):
+  rows.check_twin('ecs', row)
+  twin, full = rows.twin('ecs', row), rows.settings('ecs', row)
   assert twin.model.config.sharing == full.model.config.sharing
 
 
-def test_parameters(monkeypatch):
+def test_parameters():
   """80k entries, 8 layers; each language's own embeddings have 40k rows."""
   joint = vocabulary_spec.invented(80_000, num_languages=2)
   own = vocabulary_spec.invented(40_000, num_languages=2)
   body = 8 * (12 * 768**2 + 13 * 768)
-  default = rows.parameters(
-    rows.settings(monkeypatch, 'ecs', 'default', vocabulary=joint)
-  )
+  default = rows.parameters(rows.settings('ecs', 'default', vocabulary=joint))
   assert default == pytest.approx(80_000 * 769 + body, rel=0.01)
-  separate = rows.parameters(
-    rows.settings(monkeypatch, 'ecs', 'sep_emb', vocabulary=own)
-  )
+  separate = rows.parameters(rows.settings('ecs', 'sep_emb', vocabulary=own))
   assert separate == pytest.approx(default, rel=0.01)

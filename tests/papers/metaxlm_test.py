@@ -35,9 +35,9 @@ def test_rows_of_the_tables():
 
 
 @pytest.mark.parametrize('row', _ROWS)
-def test_published_settings(monkeypatch, row):
+def test_published_settings(row):
   """Table 7."""
-  settings = rows.trace(monkeypatch, 'metaxlm', row)
+  settings = rows.trace('metaxlm', row)
   config = settings.model.config
   assert rows.sizes(config) == (12, 768, 3072, 12)
   assert config.dropout_rate == 0.1
@@ -51,8 +51,8 @@ def test_published_settings(monkeypatch, row):
 
 
 @pytest.mark.parametrize('row', _ROWS)
-def test_twin(monkeypatch, row):
-  rows.check_twin(monkeypatch, 'metaxlm', row)
+def test_twin(row):
+  rows.check_twin('metaxlm', row)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_twin(monkeypatch, row):
     ('emb', False, True, False),
   ],
 )
-def test_what_is_taken_over(monkeypatch, row, layers, embeddings, dictionaries):
+def test_what_is_taken_over(row, layers, embeddings, dictionaries):
   """Tables 1, 4 and 5."""
-  settings = rows.settings(monkeypatch, 'metaxlm', row)
+  settings = rows.settings('metaxlm', row)
   init = settings.init_from
   wanted = {
     name: init is not None and init.wants(name)
@@ -80,9 +80,9 @@ def test_what_is_taken_over(monkeypatch, row, layers, embeddings, dictionaries):
   assert bool(matching and matching.dictionaries) == dictionaries
 
 
-def test_freezing_trains_embeddings_and_head_only(monkeypatch):
+def test_freezing_trains_embeddings_and_head_only():
   """Section 5.4."""
-  settings = rows.settings(monkeypatch, 'metaxlm', 'freezing')
+  settings = rows.settings('metaxlm', 'freezing')
   for name, trains in (
     ('model/layers/attention/query/kernel', False),
     ('model/embeddings/token', True),
@@ -91,10 +91,9 @@ def test_freezing_trains_embeddings_and_head_only(monkeypatch):
     assert settings.optimizer.is_trainable(name) == trains
 
 
-def test_parameters(monkeypatch):
+def test_parameters():
   """270M (PPA's table 3 for this shape), within 4 %."""
   settings = rows.settings(
-    monkeypatch,
     'metaxlm',
     'metaxlm',
     vocabulary=vocabulary_spec.invented(250_002, num_languages=94),

@@ -31,10 +31,10 @@ def test_rows_of_table_5():
 
 
 @pytest.mark.parametrize('row', _ROWS)
-def test_published_settings(monkeypatch, row):
+def test_published_settings(row):
   """Sections 2 and 3.3."""
   size, _, _ = row.partition('_')
-  settings = rows.trace(monkeypatch, 'ppa', row)
+  settings = rows.trace('ppa', row)
   config = settings.model.config
   assert rows.sizes(config) == (12, 768, 3072, 12)
   assert (config.type_vocab_size, config.max_length) == (2, 512)
@@ -54,8 +54,8 @@ def test_published_settings(monkeypatch, row):
 
 
 @pytest.mark.parametrize('row', _ROWS)
-def test_ablations(monkeypatch, row):
-  settings = rows.settings(monkeypatch, 'ppa', row)
+def test_ablations(row):
+  settings = rows.settings('ppa', row)
   objectives = {o.name: o for o in settings.objectives.objectives}
   _, mark, ablation = row.partition('_')
   assert set(objectives) == _ABLATIONS[mark + ablation]
@@ -72,20 +72,19 @@ def test_ablations(monkeypatch, row):
 
 
 @pytest.mark.parametrize('row', _ROWS)
-def test_twin(monkeypatch, row):
-  rows.check_twin(monkeypatch, 'ppa', row)
+def test_twin(row):
+  rows.check_twin('ppa', row)
 
 
-def test_what_the_twins_begin_from(monkeypatch):
-  beginning = rows.trace(monkeypatch, 'ppa', 'tiny_mbert')
-  twin = rows.settings(monkeypatch, 'ppa', 'tiny_250k')
+def test_what_the_twins_begin_from():
+  beginning = rows.trace('ppa', 'tiny_mbert')
+  twin = rows.twin('ppa', '250k')
   assert beginning.model == twin.model
 
 
-def test_parameters(monkeypatch):
+def test_parameters():
   """172M (table 3, V = 110k), within 4 %: without the projection head."""
   settings = rows.settings(
-    monkeypatch,
     'ppa',
     '250k_no_moco',
     vocabulary=vocabulary_spec.invented(110_000, num_languages=104),

@@ -5,6 +5,7 @@ import re
 
 from tests import gin_files
 from xlflax import config
+from xlflax.models import encoder_decoder
 from xlflax.training import params as params_lib
 from xlflax.training import setup as setup_lib
 
@@ -27,7 +28,7 @@ def _text(file: str) -> str:
 def of_paper(paper: str, parts: tuple[str, ...]) -> list[str]:
   """Names of a paper's rows, twins left out; without folder and suffix.
 
-  Checks that every row has its twin, and that nothing else is there.
+  Checks that nothing else is there than rows, parts and twins of rows.
   """
   names = {
     file.split('/')[-1].removesuffix('.gin')
@@ -37,50 +38,69 @@ def of_paper(paper: str, parts: tuple[str, ...]) -> list[str]:
   assert set(parts) <= names
   names -= set(parts)
   rows = sorted(name for name in names if not name.startswith('tiny_'))
-  assert names - set(rows) == {f'tiny_{row}' for row in rows}
+  assert names - set(rows) <= {f'tiny_{row}' for row in rows}
   return rows
 
 
-def settings(monkeypatch, paper: str, row: str, **given):
-  """The settings of a run of a row's file."""
-  file = f'papers/{paper}/{row}.gin'
+@functools.cache
+def _settings(files: tuple[str, ...], **given):
+  text = ''.join(map(_text, files))
   bindings = [
     f'{macro}={value!r}'
     for macro, value in _GIVEN.items()
-    if re.search(rf'^{macro} = %gin.REQUIRED|%{macro}\b', _text(file), re.M)
+    if re.search(rf'^{macro} = %gin.REQUIRED|%{macro}\b', text, re.M)
   ]
-  return gin_files.settings_of([file], bindings, **given)
+  return gin_files.settings_of(files, bindings, **given)
 
 
-def trace(monkeypatch, paper: str, row: str, **given):
+def settings(paper: str, row: str, **given):
+  """The settings of a run of a row's file."""
+  return _settings((f'papers/{paper}/{row}.gin',), **given)
+
+
+def trace(paper: str, row: str, **given):
   """A row's settings, after tracing every kind of its steps."""
   text = (config.SHIPPED / 'papers' / paper / f'{row}.gin').read_text()
   header = [line for line in text.splitlines() if line.startswith('#')]
   assert any('equired' in line for line in header), 'says what it requires'
-  made = settings(monkeypatch, paper, row, **given)
+  made = settings(paper, row, **given)
   gin_files.trace_steps(made)
   return made
 
 
-def check_twin(monkeypatch, paper: str, row: str, **given) -> None:
+def twin(paper: str, row: str, **given):
+  """The settings of a row's tiny twin: its own file, or the row and sizes."""
+  folder = f'papers/{paper}'
+  own = f'{folder}/tiny_{row}.gin'
+  if (config.SHIPPED / own).exists():
+    return _settings((own,), **given)
+  full = settings(paper, row, **given)
+  translates = isinstance(full.model, encoder_decoder.EncoderDecoder)
+  sizes = 'tiny_translation' if translates else 'tiny'
+  return _settings((f'{folder}/{row}.gin', f'{folder}/{sizes}.gin'), **given)
+
+
+def check_twin(paper: str, row: str, **given) -> None:
   """The twin of a row is of the same kind, and small."""
-  twin = trace(monkeypatch, paper, f'tiny_{row}', **given)
-  full = settings(monkeypatch, paper, row, **given)
-  assert twin.total_steps <= 1000 and twin.model.config.hidden_dim <= 128
+  small = twin(paper, row, **given)
+  gin_files.trace_steps(small)
+  full = settings(paper, row, **given)
+  assert small.total_steps <= 1000 and small.model.config.hidden_dim <= 128
   for field in ('combine', 'pattern'):
-    assert getattr(twin.objectives, field) == getattr(full.objectives, field)
-  assert [
-    (e.stream, type(e.objective), e.weight) for e in twin.objectives.entries
-  ] == [
-    (e.stream, type(e.objective), e.weight) for e in full.objectives.entries
-  ]
-  assert [(s.name, s.layout, s.mixture) for s in twin.streams] == [
+    assert getattr(small.objectives, field) == getattr(full.objectives, field)
+  assert _entries(small) == _entries(full)
+  assert [(s.name, s.layout, s.mixture) for s in small.streams] == [
     (s.name, s.layout, s.mixture) for s in full.streams
   ]
-  assert type(twin.model) is type(full.model)
+  assert type(small.model) is type(full.model)
   for field in ('trainable', 'frozen'):
-    assert getattr(twin.optimizer, field) == getattr(full.optimizer, field)
-  assert twin.init_from == full.init_from
+    assert getattr(small.optimizer, field) == getattr(full.optimizer, field)
+  assert small.init_from == full.init_from
+
+
+def _entries(settings):
+  entries = settings.objectives.entries
+  return [(e.stream, type(e.objective), e.weight) for e in entries]
 
 
 def parameters(settings) -> int:

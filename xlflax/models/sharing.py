@@ -24,7 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax import errors
+from xlflax import errors, registry
 
 LANGUAGE_SPECIFIC = 'language_specific'
 _EMBEDDINGS, _LAYERS, _OUTPUT_BIAS = 'embeddings', 'layers', 'output_bias'
@@ -32,6 +32,7 @@ _EMBEDDINGS, _LAYERS, _OUTPUT_BIAS = 'embeddings', 'layers', 'output_bias'
 _BY_ROW = 'language'
 
 
+@registry.register('sharing_plan')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SharingPlan:
   """The parts of an encoder that each language owns.

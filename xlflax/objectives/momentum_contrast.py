@@ -20,11 +20,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlflax import errors
+from xlflax import errors, registry
 from xlflax.models.masked_scores import MASKED_SCORE
 from xlflax.objectives import base, losses, row_hashes
 
 
+@registry.register('momentum_queue')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MomentumQueue:
   """Settings of momentum contrast.
