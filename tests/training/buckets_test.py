@@ -17,6 +17,7 @@ from xlflax.commands import launch
 from xlflax.launch import job
 from xlflax.training import (
   checkpoints,
+  description,
   metric_writers,
   optimizers,
   run_directory,
@@ -85,8 +86,8 @@ def test_checkpoints(run, bucket):
 def test_run_directory(run, tmp_path):
   source = tmp_path / 'vocabulary'
   paths.write_atomically(source / 'vocabulary.json', '{}')
-  run_directory.claim(run, 'a = 1\n')
-  run_directory.claim(run, '# the same\na = 1\n')
+  run_directory.claim(run, description.describe({'a': 1}), gin_config='a = 1\n')
+  run_directory.claim(run, description.describe({'a': 1}))
   run_directory.copy_vocabulary(source, run)
   run_directory.check_vocabulary(source, run)
   paths.write_atomically(source / 'vocabulary.json', '{"other": 1}')
@@ -99,7 +100,7 @@ def test_run_directory(run, tmp_path):
     run_directory.errors.RunDirectoryError,
     match="holds another configuration's run",
   ):
-    run_directory.claim(run, 'a = 2\n')
+    run_directory.claim(run, description.describe({'a': 2}))
 
 
 def _steps(run) -> list[int]:
