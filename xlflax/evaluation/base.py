@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 from xlflax import errors
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.evaluation import sources as sources_lib
+from xlflax.evaluation import task_sources as task_sources  # registers them
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import Metric
 from xlflax.models import sharing as sharing_lib

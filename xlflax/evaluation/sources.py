@@ -72,9 +72,8 @@ class PairSource:
       split=text.split, languages=text.languages, max_pairs=text.max_examples
     )
     if text.mixture:
-      from xlflax.evaluation import task_sources
-
-      return task_sources.TaskPairs(mixture=text.mixture, **settings)
+      of_tasks = registry.class_of('task_pairs')  # in `task_sources`
+      return of_tasks(mixture=text.mixture, **settings)
     return CorpusPairs(directory=text.require('corpus', task), **settings)
 
   def pairs(self) -> tuple[Pair, ...]:
@@ -137,9 +136,8 @@ class TextSource:
       split=text.split, languages=text.languages, max_lines=text.max_examples
     )
     if text.mixture:
-      from xlflax.evaluation import task_sources
-
-      return task_sources.TaskText(mixture=text.mixture, **settings)
+      of_tasks = registry.class_of('task_text')  # in `task_sources`
+      return of_tasks(mixture=text.mixture, **settings)
     return CorpusText(directory=text.require('corpus', task), **settings)
 
   def languages_found(self) -> tuple[str, ...]:
