@@ -67,6 +67,21 @@ def test_trials_are_listed_without_a_run(arguments, capsys, tmp_path):
   assert not (tmp_path / 'out').exists()
 
 
+@pytest.mark.parametrize('dry_run', [[], ['--dry_run']])
+@pytest.mark.parametrize('metric', ['dve/accuracy/en', 'dev/accuracy'])
+def test_a_metric_that_there_is_not(arguments, capsys, metric, dry_run):
+  assert cli.main([*arguments, f'--select={metric}', *dry_run]) == 2
+  assert capsys.readouterr().err.strip() == (
+    f'xlflax finetune: Training evaluates no such metric. Got: {metric}. Expected: such '
+    'as dev/accuracy/mean. Where: --select.'
+  )
+
+
+def test_a_grid_needs_a_metric_before_it_is_run(arguments, capsys):
+  assert cli.main([*arguments, '--grid=LEARNING_RATE=1,2', '--dry_run']) == 2
+  assert 'Nothing says which setting' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
   'more, message',
   [

@@ -14,6 +14,7 @@ from xlflax.training import run as run_lib
 CALLS: list[str] = []
 
 
+@registry.register('fake_trainer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FakeTrainer:
   """Stands in for `Trainer`: a run with two checkpoints and their dev scores.

@@ -1,12 +1,13 @@
 """Grids over training that costs nothing: order, records, selection."""
 
+import dataclasses
 import json
 
 import pytest
 
 from tests.finetuning import fakes
 from xlflax import config, errors
-from xlflax.finetuning import finetune, grid
+from xlflax.finetuning import finetune, grid, trials
 
 pytest_plugins = ['tests.finetuning.fixtures']
 SELECT = 'dev/accuracy/en'
@@ -102,6 +103,40 @@ def test_another_configuration_in_the_folder(run):
     errors.RunDirectoryError, match="another configuration's trial"
   ):
     run('LEARNING_RATE=0.2', bindings=('SEED=3',))
+
+
+def test_a_longer_run_goes_on(run):
+  run('LEARNING_RATE=0.2')
+  run('LEARNING_RATE=0.2', bindings=('fakes.FakeTrainer.total_steps=40',))
+  assert fakes.CALLS == ['LEARNING_RATE=0.2']
+
+
+def test_what_is_kept_and_evaluated(training_gin, tmp_path):
+  """Selection needs the best checkpoint; the configuration says the rest."""
+  configuration = config.load(
+    [training_gin],
+    ['EVALUATION=None', 'checkpoints.CheckpointOptions.keep_last=5'],
+    partial=True,
+  )
+  runner = trials.TrialRunner(
+    output=tmp_path, configuration=configuration, select='dev/loss/en'
+  )
+  (trial,) = grid.trials([grid.parse_axis('SEED=3')])
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(trials.trainer_lib, 'Trainer', fakes.FakeTrainer)
+    made = runner.make(trial)
+    every = dataclasses.replace(runner, keep=trials.Keep.ALL).make(trial)
+  assert made.trainer.seed == 3
+  assert made.trainer.model_dir == str(tmp_path / 'trials' / 'SEED=3')
+  options = made.trainer.checkpoints
+  assert (options.keep_last, options.every_steps) == (1, 10)
+  assert (options.best_metric, options.best_is_highest) == (
+    'dev/loss/en',
+    False,
+  )
+  assert [task.name for task in made.trainer.evaluation.tasks] == ['dev']
+  assert every.trainer.checkpoints.keep_last == 5
+  assert made.fingerprint == every.fingerprint
 
 
 def test_one_trial_without_a_metric(run, tmp_path):

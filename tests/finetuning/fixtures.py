@@ -28,11 +28,16 @@ def training_gin(tmp_path, pretrained) -> str:
 from __gin__ import dynamic_registration
 from tests.finetuning import fakes
 from xlflax.training import checkpoints
+from xlflax.evaluation import during_training
 from xlflax.training import run_directory
 MODEL_DIR = %gin.REQUIRED
 LEARNING_RATE = 0.5
 SEED = 0
-EVALUATION = 'some'
+EVALUATION = @during_training.Evaluation()
+during_training.Evaluation:
+  tasks = [@dev/fakes.Counted()]
+  every_steps = 10
+dev/fakes.Counted.name = 'dev'
 INIT_FROM = None
 fakes.FakeTrainer:
   model_dir = %MODEL_DIR

@@ -10,7 +10,7 @@ from xlflax.data.labelled import code_switched, joined, paired_rows
 from xlflax.finetuning import grid
 from xlflax.models import config as model_config
 from xlflax.models import encoder
-from xlflax.suites import suite
+from xlflax.suites import results, suite
 from xlflax.synthetic import generator
 from xlflax.synthetic import options as options_lib
 from xlflax.training import run_directory
@@ -333,6 +333,8 @@ def test_xtreme_suite():
     _configuration(task, 'folder/')
     for axis in task.grid:
       grid.parse_axis(axis)
+  header = (config.SHIPPED / 'suites/xtreme.gin').read_text()
+  assert f'OUTPUT/{results.SUBMISSION}/<model>@<step>/' in header
   assert found.task('mlqa').trials == 'xquad'
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import pytest
 
@@ -130,6 +131,30 @@ def test_nothing_finished_is_computed_again(make_suite, runs, tmp_path):
   assert again.to_json() == first.to_json()
   _run(suite, runs, tmp_path)
   assert len(fakes.CALLS) == 4 + 2 + 1  # all of the second model
+
+
+def test_results_of_several_calls_are_merged(make_suite, runs, tmp_path):
+  """One job for each task gives the suite's average."""
+  suite = make_suite('plain', 'tuned')
+  whole = _run(suite, runs[:1], tmp_path)
+  for folder in ('results', 'mlm@20'):
+    shutil.rmtree(tmp_path / 'out' / folder)
+  _run(suite, runs[:1], tmp_path, names=['plain'])
+  report = _run(suite, runs[:1], tmp_path, names=['tuned'])
+  assert report.to_json() == whole.to_json()
+  record = json.loads((tmp_path / 'out' / 'suite.json').read_text())
+  assert list(record['models'][0]['tasks']) == ['tuned', 'plain']
+  assert [one.is_earlier for one in report.results] == [False, True]
+  plain = report.of('mlm@20')['plain']
+  assert plain.evaluated[0].task == fakes.Counted(name='plain')
+
+
+def test_failures_are_those_of_the_call(make_suite, runs, tmp_path):
+  suite = make_suite('plain', 'broken')
+  assert _run(suite, runs[:1], tmp_path, names=['broken']).failures
+  report = _run(suite, runs[:1], tmp_path, names=['plain'])
+  assert not report.failures
+  assert report.of('mlm@20')['broken'].failures
 
 
 def test_models_side_by_side(make_suite, runs, tmp_path):

@@ -125,3 +125,14 @@ def test_negative_warm_up_is_refused():
   with pytest.raises(errors.ConfigError) as error:
     schedules.Constant(peak=1.0, warmup_steps=-1)
   assert 'warm-up' in str(error.value) and '-1' in str(error.value)
+
+
+def test_a_run_shorter_than_its_warm_up_warms_up_over_a_tenth(caplog):
+  """As with the default of 1,000 steps and a trial run of 40."""
+  schedule = schedules.Linear(peak=1.0, warmup_steps=1000)
+  found = schedules.resolved(schedule, 40)
+  assert found == schedules.Linear(peak=1.0, warmup_steps=4, total_steps=40)
+  assert 'a warm-up of 1000: it warms up over 4 instead' in caplog.text
+  assert float(schedules.resolved(schedule, 1)(0)) == 1.0
+  kept = schedules.resolved(schedule, 1001)
+  assert kept.warmup_steps == 1000

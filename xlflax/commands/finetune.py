@@ -158,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
   )
   axes = tuple(map(grid.parse_axis, args.grid))
   if args.dry_run:
-    return _list(training, grid.trials(axes))
+    return _list(args, training, axes)
   settings = dict(
     output=args.output,
     configuration=training,
@@ -230,8 +230,19 @@ def _test(args: argparse.Namespace):
   )
 
 
-def _list(training, trials) -> int:
-  for trial in trials:
-    training.with_macros(trial.macros | {'MODEL_DIR': 'unused'})
-    print(trial.name)
+def _list(args: argparse.Namespace, training, axes) -> int:
+  """Checks all trials and prints their names."""
+  from xlflax.finetuning import directions, finetune, trials
+
+  languages = args.directions.split(',') if args.directions else ['']
+  for language in languages:
+    macros = {directions.MACRO: language} if language else {}
+    select = args.select and args.select.replace('{language}', language)
+    runner = trials.TrialRunner(
+      output=paths.of(args.output),
+      configuration=training.with_macros(macros),
+      select=select,
+    )
+    for made in finetune.make(runner, axes):
+      print('/'.join(filter(None, (language, made.trial.name))))
   return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from xlflax import bucket_checks, config, console_tables, enums, errors, paths
 from xlflax import evaluate as evaluate_lib
-from xlflax.evaluation import base
+from xlflax.evaluation import base, during_training
 from xlflax.finetuning import directions, selection
 from xlflax.finetuning import grid as grid_lib
 from xlflax.finetuning import report as report_lib
@@ -70,8 +70,6 @@ def finetune(
     XlflaxError: the grid or a configuration is wrong.
   """
   tested = enums.of_value(tested, Tested, where='finetune.tested')
-  trials = grid_lib.trials(axes)
-  selection.check_metric(select, len(grid_lib.settings(trials)))
   if test is not None:
     test_tasks = _tasks(test)
   runner = trials_lib.TrialRunner(
@@ -83,8 +81,7 @@ def finetune(
       other_config, run_directory.OtherConfig, where='finetune.other_config'
     ),
   )
-  # All are checked before one is run.
-  made = [runner.make(trial) for trial in trials]
+  made = make(runner, axes)
   bucket_checks.check_usable(runner.output)
   report = report_lib.GridReport(select=select)
   for number, trial in enumerate(made, 1):
@@ -97,6 +94,24 @@ def finetune(
     report = _test(report, test_tasks, tested, batch_size)
     report.write(runner.output)
   return report
+
+
+def make(
+  runner: trials_lib.TrialRunner, axes: Sequence[grid_lib.Axis]
+) -> list[trials_lib.MadeTrial]:
+  """All trials of a grid, checked; nothing is written.
+
+  Raises:
+    XlflaxError: the grid or a configuration is wrong.
+  """
+  trials = grid_lib.trials(axes)
+  selection.check_metric(runner.select, len(grid_lib.settings(trials)))
+  made = [runner.make(trial) for trial in trials]
+  for one in made:
+    evaluation = one.trainer.evaluation
+    if runner.select and isinstance(evaluation, during_training.Evaluation):
+      selection.check_exists(runner.select, evaluation.tasks)
+  return made
 
 
 def finetune_directions(

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xlflax import errors
-from xlflax.evaluation import families
+from xlflax.data.labelled import source as source_lib
+from xlflax.evaluation import base, families
 from xlflax.evaluation.metrics.declaration import Better
 from xlflax.finetuning import trials as trials_lib
 
@@ -137,3 +138,40 @@ def check_metric(metric: str | None, num_settings: int) -> None:
       where='--select',
       expected='a metric of the dev set such as classification/accuracy/en',
     )
+
+
+def check_exists(metric: str, tasks: Sequence[base.EvalTask]) -> None:
+  """Raises a ConfigError for a metric that no task of the dev set gives.
+
+  Args:
+    metric: 'task/metric/part'.
+    tasks: what training evaluates.
+  """
+  name, _, rest = metric.partition('/')
+  kind, _, part = rest.partition('/')
+  known = [f'{task.name}/{task.primary_metric}/{_part(task)}' for task in tasks]
+  for task in tasks:
+    kinds = [one.name for one in task.METRICS] or [kind]
+    parts = _parts(task) or [part]
+    if (task.name, bool(kind and part)) != (name, True):
+      continue
+    if kind in kinds and part in (*parts, 'mean'):
+      return
+  raise errors.ConfigError(
+    'Training evaluates no such metric',
+    got=metric,
+    where='--select',
+    expected='such as ' + ', '.join(known) if known else 'evaluation tasks',
+  )
+
+
+def _parts(task: base.EvalTask) -> list[str]:
+  """The languages that a labelled task will score; [] where it is not known."""
+  source = getattr(task, 'source', None)
+  if not isinstance(source, source_lib.ExampleSource):
+    return []
+  return list(source.languages())
+
+
+def _part(task: base.EvalTask) -> str:
+  return (_parts(task) or ['mean'])[0]

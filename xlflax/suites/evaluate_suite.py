@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from xlflax import bucket_checks, errors, paths
 from xlflax.evaluation import watching
+from xlflax.suites import records
 from xlflax.suites import results as suite_results
 from xlflax.suites import runner as suite_runner
 from xlflax.suites import suite as suite_lib
@@ -62,13 +63,16 @@ def evaluate_suite(
   )
   found: list[suite_results.TaskResult] = []
 
+  def tests_of(task, label, step):
+    return runner.tests(task, suite_runner.Model(label, '', step))
+
   def evaluate(models) -> suite_results.SuiteReport:
     for model in models:
       found.extend(runner.run(model))
     report = suite_results.SuiteReport(
       suite=suite.name,
       source_language=suite.source_language,
-      results=tuple(found),
+      results=records.merged(found, suite=suite, output=folder, tests=tests_of),
     )
     suite_results.write(report, runner.output)
     return report

@@ -25,6 +25,7 @@ from xlflax.finetuning import selection
 MEAN = 'mean'
 JSON = 'suite.json'
 CSV = 'suite.csv'
+SUBMISSION = 'submission'
 _LOG = logging.getLogger(__name__)
 
 
@@ -34,11 +35,11 @@ class Evaluated:
 
   Attributes:
     folder: of the files that belong to the result, such as predictions.
-    task: the evaluation task.
+    task: the evaluation task; None for an earlier call's that cannot be made.
   """
 
   folder: pathlib.Path
-  task: base.EvalTask
+  task: base.EvalTask | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,7 @@ class TaskResult:
     evaluated: where predictions lie, for each seed.
     notes: facts a reader must know.
     failures: what is missing, and why.
+    is_earlier: whether it is of an earlier call.
   """
 
   task: str
@@ -69,6 +71,7 @@ class TaskResult:
   evaluated: tuple[Evaluated, ...] = ()
   notes: tuple[str, ...] = ()
   failures: tuple[base.Failure, ...] = ()
+  is_earlier: bool = False
 
   @property
   def model(self) -> str:
@@ -101,7 +104,9 @@ class TaskResult:
     """Those whose mean is the score."""
     if self.main:
       return self.main
-    declared = (one.task.score_metrics for one in self.evaluated)
+    declared = (
+      one.task.score_metrics for one in self.evaluated if one.task is not None
+    )
     return tuple(dict.fromkeys(itertools.chain.from_iterable(declared)))
 
   def scores(self, *, examples: Sequence[str] = ()) -> list[score_table.Score]:
@@ -140,7 +145,9 @@ class TaskResult:
       several = [
         found[metric]
         for found in (
-          one.task.statistics(part, one.folder) for one in self.evaluated
+          one.task.statistics(part, one.folder)
+          for one in self.evaluated
+          if one.task is not None
         )
         if metric in found
       ]
@@ -180,7 +187,7 @@ class SuiteReport:
   Attributes:
     suite: its name.
     source_language: the one that was fine-tuned on.
-    results: of all models and tasks so far.
+    results: of all models and tasks so far, earlier calls included.
   """
 
   suite: str
@@ -189,9 +196,11 @@ class SuiteReport:
 
   @property
   def failures(self) -> tuple[base.Failure, ...]:
+    """What this call missed; what earlier ones did is in their results."""
     return tuple(
       dataclasses.replace(failure, task=f'{result.model}: {failure.task}')
       for result in self.results
+      if not result.is_earlier
       for failure in result.failures
     )
 
@@ -353,7 +362,7 @@ def _write_submission(
             encoding='utf-8'
           )
   if contents:
-    missing = submission.write(str(output / 'submission' / model), contents)
+    missing = submission.write(str(output / SUBMISSION / model), contents)
     if missing:
       _LOG.warning(
         'The submission of %s lacks %d files, such as %s.',

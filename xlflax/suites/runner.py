@@ -12,6 +12,7 @@ from xlflax.evaluation import base
 from xlflax.finetuning import finetune as finetune_lib
 from xlflax.finetuning import grid as grid_lib
 from xlflax.finetuning import report as report_lib
+from xlflax.suites import records
 from xlflax.suites import results as suite_results
 from xlflax.suites import suite as suite_lib
 from xlflax.training import run as run_lib
@@ -101,6 +102,7 @@ class SuiteRunner:
     for task in self.suite.chosen(self.names):
       _LOG.info('%s, step %d: task %s', model.label, model.step, task.name)
       result = self._run_task(task, model, grids)
+      records.write(result, self.output)
       found.append(result)
       gc.collect()
     return found
@@ -113,7 +115,7 @@ class SuiteRunner:
     )
     with failures.guard():
       # The tests are read first: what lacks its data is not trained for.
-      tests = self._tests(task, model)
+      tests = self.tests(task, model)
       result = (
         self._evaluated(task, model, tests, result)
         if task.trials is None
@@ -136,7 +138,10 @@ class SuiteRunner:
       (task.gin_file,), bindings, self.search_paths, macros=macros, partial=True
     )
 
-  def _tests(self, task, model) -> list[base.EvalTask]:
+  def tests(
+    self, task: suite_lib.SuiteTask, model: Model
+  ) -> list[base.EvalTask]:
+    """The evaluation tasks that a task's gin file binds."""
     return list(
       self._configuration(task, model).parameter(
         'evaluate.evaluate.tasks', what='evaluation tasks'

@@ -8,6 +8,7 @@ the run, which fills them in before it trains (`resolved`).
 
 import abc
 import dataclasses
+import logging
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -169,6 +170,9 @@ class Piecewise(Schedule):
 def resolved(value: Any, total_steps: int) -> Any:
   """`value` with `total_steps` in every schedule in it that leaves it open.
 
+  A warm-up that is as long as the run, or longer, takes a tenth of the run:
+  the usual defaults do not keep anyone from a short trial run.
+
   Args:
     value: a dataclass, tuple, mapping or plain value, at any depth.
     total_steps: of the run.
@@ -187,7 +191,22 @@ def resolved(value: Any, total_steps: int) -> Any:
   }
   if isinstance(value, _Decay) and value.total_steps is None:
     changed['total_steps'] = total_steps
+    if value.warmup_steps >= max(total_steps, 1):
+      changed['warmup_steps'] = _shortened(value.warmup_steps, total_steps)
   return dataclasses.replace(value, **changed) if changed else value
+
+
+def _shortened(warmup_steps: float, total_steps: int) -> int:
+  """A tenth of a run that is no longer than its warm-up."""
+  found = total_steps // 10
+  logging.warning(
+    'The run has %d steps and a warm-up of %d: it warms up over %d instead '
+    '(WARMUP_STEPS).',
+    total_steps,
+    warmup_steps,
+    found,
+  )
+  return found
 
 
 def _warm_up(peak, warmup_steps: int, after) -> optax.Schedule:

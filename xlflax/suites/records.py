@@ -1,0 +1,97 @@
+"""Results of a suite's tasks on disk: later calls put them beside their own."""
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xlflax import errors, paths
+from xlflax.evaluation import base
+from xlflax.suites import results as suite_results
+from xlflax.suites import suite as suite_lib
+
+FOLDER = 'results'
+# A suite's task and the checkpoint's label and step -> its evaluation tasks.
+Tests = Callable[[suite_lib.SuiteTask, str, int], Sequence[base.EvalTask]]
+
+
+def write(result: suite_results.TaskResult, output: pathlib.Path) -> None:
+  """Writes `OUTPUT/results/<label>@<step>/<task>.json`."""
+  record = {
+    'task': result.task,
+    'family': result.family,
+    'label': result.label,
+    'step': result.step,
+    'setting': result.setting,
+    'main': result.metrics,
+    'values': result.values,
+    'folders': [str(one.folder) for one in result.evaluated],
+    'notes': result.notes,
+    'failures': [dataclasses.asdict(one) for one in result.failures],
+  }
+  paths.write_atomically(
+    output / FOLDER / result.model / f'{result.task}.json',
+    json.dumps(record, indent=2, ensure_ascii=False) + '\n',
+  )
+
+
+def merged(
+  found: Sequence[suite_results.TaskResult],
+  *,
+  suite: suite_lib.Suite,
+  output: pathlib.Path,
+  tests: Tests,
+) -> tuple[suite_results.TaskResult, ...]:
+  """This call's results and those that earlier calls have written.
+
+  Args:
+    found: this call's; they replace those of earlier calls.
+    suite: its tasks are looked for, and give the order.
+    output: of the suite.
+    tests: makes the evaluation tasks of an earlier result.
+
+  Returns:
+    Models of this call first; of each the tasks in the suite's order.
+  """
+  known = {(one.model, one.task): one for one in found}
+  for folder in sorted(paths.children(output / FOLDER)):
+    for task in suite.tasks:
+      path = folder / f'{task.name}.json'
+      if (folder.name, task.name) not in known and path.exists():
+        record = json.loads(path.read_text(encoding='utf-8'))
+        known[folder.name, task.name] = _read(record, task, tests)
+  models = dict.fromkeys(model for model, _ in known)
+  return tuple(
+    known[model, task.name]
+    for model in models
+    for task in suite.tasks
+    if (model, task.name) in known
+  )
+
+
+def _read(
+  record: dict[str, Any], task: suite_lib.SuiteTask, tests: Tests
+) -> suite_results.TaskResult:
+  """A written result; without evaluation tasks where they cannot be made."""
+  try:
+    made = tests(task, record['label'], record['step'])
+  except errors.XlflaxError:
+    made = ()  # Single examples are then not compared.
+  folders = [paths.of(folder) for folder in record.pop('folders')]
+  return suite_results.TaskResult(
+    **record
+    | {
+      'main': tuple(record['main']),
+      'values': {k: tuple(v) for k, v in record['values'].items()},
+      'notes': tuple(record['notes']),
+      'failures': tuple(base.Failure(**one) for one in record['failures']),
+      'evaluated': tuple(
+        suite_results.Evaluated(
+          folder, made[number % len(made)] if made else None
+        )
+        for number, folder in enumerate(folders)
+      ),
+      'is_earlier': True,
+    }
+  )
