@@ -73,6 +73,21 @@ def add_models(parser: argparse.ArgumentParser) -> None:
   )
 
 
+def add_languages(parser: argparse.ArgumentParser, place: str) -> None:
+  """Adds which languages of `place` are paired, and with which one."""
+  parser.add_argument(
+    '--languages',
+    metavar='CODES',
+    help=f'comma-separated, of {place}; all by default',
+  )
+  parser.add_argument(
+    '--pivot',
+    default='en',
+    metavar='CODE',
+    help='comes first in each pair (default: %(default)s)',
+  )
+
+
 def add_states(parser: argparse.ArgumentParser) -> None:
   """Adds which states are read, and where they are kept."""
   group = parser.add_argument_group('states')

@@ -16,6 +16,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of word alignment."""
   flags.add_arguments(parser)
   flags.add_models(parser)
+  _add_text(parser)
+  _add_reading(parser)
+  _add_methods(parser)
+  _add_transport(parser)
+  parser.add_argument(
+    '--max_sentences',
+    type=int,
+    metavar='N',
+    help='the first N of a pair; all by default',
+  )
+
+
+def _add_text(parser: argparse.ArgumentParser) -> None:
+  """Adds the sentences, with gold links or without."""
   parser.add_argument(
     '--links',
     metavar='PAIR=TEXT,LINKS',
@@ -32,6 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='sentences without gold links, of words separated by spaces; '
     'only links are written',
   )
+
+
+def _add_reading(parser: argparse.ArgumentParser) -> None:
+  """Adds how sentences and links are read."""
   parser.add_argument(
     '--maps',
     metavar='DIR',
@@ -45,6 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     choices=[0, 1],
     help='number of the first word in the gold links (default: 0)',
   )
+
+
+def _add_methods(parser: argparse.ArgumentParser) -> None:
+  """Adds the methods, and whose links are written."""
   parser.add_argument(
     '--methods',
     metavar='NAMES',
@@ -60,6 +82,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='N',
     help='whose links are written (default: %(default)s)',
   )
+
+
+def _add_transport(parser: argparse.ArgumentParser) -> None:
+  """Adds the settings of the transport."""
   parser.add_argument(
     '--regularization',
     type=float,
@@ -78,12 +104,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     type=float,
     metavar='T',
     help='share above which words are linked (default: the greatest is)',
-  )
-  parser.add_argument(
-    '--max_sentences',
-    type=int,
-    metavar='N',
-    help='the first N of a pair; all by default',
   )
 
 

@@ -19,23 +19,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--text', metavar='TEXT', action='append', required=True, help=flags.PAIRS
   )
-  parser.add_argument(
-    '--languages',
-    metavar='CODES',
-    help='comma-separated, of a directory; all by default',
-  )
-  parser.add_argument(
-    '--pivot',
-    default='en',
-    metavar='CODE',
-    help='comes first in each pair (default: %(default)s)',
-  )
+  flags.add_languages(parser, 'a directory')
   parser.add_argument(
     '--max_pairs',
     type=int,
     metavar='N',
     help='the first N sentences of a pair; all by default',
   )
+  _add_comparison(parser)
+
+
+def _add_comparison(parser: argparse.ArgumentParser) -> None:
+  """Adds how layers are compared."""
   parser.add_argument(
     '--compare',
     choices=['all', 'diagonal'],

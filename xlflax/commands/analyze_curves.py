@@ -29,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default=[],
     help='folder of an analysis; may be repeated',
   )
+  _add_choices(parser)
+
+
+def _add_choices(parser: argparse.ArgumentParser) -> None:
+  """Adds what of the results is drawn."""
   parser.add_argument(
     '--tasks', metavar='NAMES', help='comma-separated; all by default'
   )

@@ -21,6 +21,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--text', metavar='TEXT', action='append', required=True, help=flags.PAIRS
   )
+  _add_alignments(parser)
+  flags.add_languages(parser, 'a directory')
+  parser.add_argument(
+    '--max_pairs',
+    type=int,
+    default=10_000,
+    metavar='N',
+    help='sentences of a pair (default: %(default)s)',
+  )
+
+
+def _add_alignments(parser: argparse.ArgumentParser) -> None:
+  """Adds the links between words."""
   parser.add_argument(
     '--alignments',
     metavar='PAIR=FILE',
@@ -29,24 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help="links between words of --text (separated by spaces) in Pharaoh's "
     'format, such as `xlflax analyze alignment` writes: pairs of words are '
     'mapped; without it, sentences',
-  )
-  parser.add_argument(
-    '--languages',
-    metavar='CODES',
-    help='comma-separated, of a directory; all by default',
-  )
-  parser.add_argument(
-    '--pivot',
-    default='en',
-    metavar='CODE',
-    help='comes first in each pair (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--max_pairs',
-    type=int,
-    default=10_000,
-    metavar='N',
-    help='sentences of a pair (default: %(default)s)',
   )
 
 

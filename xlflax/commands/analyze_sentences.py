@@ -25,17 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='text that maps are learned from, given as --test; '
     'without it there is no map',
   )
-  parser.add_argument(
-    '--languages',
-    metavar='CODES',
-    help='comma-separated, of directories; all by default',
-  )
-  parser.add_argument(
-    '--pivot',
-    default='en',
-    metavar='CODE',
-    help='comes first in each pair (default: %(default)s)',
-  )
+  flags.add_languages(parser, 'directories')
+  _add_sizes(parser)
+
+
+def _add_sizes(parser: argparse.ArgumentParser) -> None:
+  """Adds how many sentences are used."""
   parser.add_argument(
     '--max_pairs',
     type=int,

@@ -24,6 +24,26 @@ _FORMATS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of transfer."""
   flags.add_arguments(parser)
+  _add_models(parser)
+  parser.add_argument(
+    '--task',
+    choices=list(_FORMATS),
+    default='tagging',
+    help='(default: %(default)s)',
+  )
+  _add_text(parser)
+  parser.add_argument(
+    '--objective',
+    metavar='NAME',
+    help="the head's name (default: the task's usual one)",
+  )
+  parser.add_argument(
+    '--max_examples', type=int, metavar='N', help='of a file; all by default'
+  )
+
+
+def _add_models(parser: argparse.ArgumentParser) -> None:
+  """Adds the heads, the maps and the run that is mapped."""
   parser.add_argument(
     '--head',
     metavar='DIR',
@@ -41,12 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--target', metavar='DIR', required=True, help='run whose states are mapped'
   )
-  parser.add_argument(
-    '--task',
-    choices=list(_FORMATS),
-    default='tagging',
-    help='(default: %(default)s)',
-  )
+
+
+def _add_text(parser: argparse.ArgumentParser) -> None:
+  """Adds the labelled text and its format."""
   parser.add_argument(
     '--test',
     metavar='LANGUAGE=FILE',
@@ -60,14 +78,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help="of the files (default: the task's: "
     + ', '.join(f'{task} {name}' for task, name in _FORMATS.items())
     + ')',
-  )
-  parser.add_argument(
-    '--objective',
-    metavar='NAME',
-    help="the head's name (default: the task's usual one)",
-  )
-  parser.add_argument(
-    '--max_examples', type=int, metavar='N', help='of a file; all by default'
   )
 
 

@@ -30,6 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help=f'dictionary {text}: word and translation, separated by a tab or '
       'a space (MUSE), the first language asks; may be repeated',
     )
+  _add_vectors(parser)
+  _add_limits(parser)
+
+
+def _add_vectors(parser: argparse.ArgumentParser) -> None:
+  """Adds where vectors of words come from."""
   parser.add_argument(
     '--text',
     metavar='TEXT',
@@ -46,6 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default=[],
     help="word vectors in fastText's text format, the baseline",
   )
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+  """Adds how many lines and words are used."""
   parser.add_argument(
     '--max_lines',
     type=int,

@@ -44,6 +44,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     required=True,
     help='directory made by `xlflax vocab`',
   )
+  _add_text(parser)
+  _add_writing(parser)
+  _add_task_sources(parser)
+  parser.add_argument(
+    '--json', action='store_true', help='print JSON instead of a table'
+  )
+
+
+def _add_text(parser: argparse.ArgumentParser) -> None:
+  """Adds the text that is tokenised."""
   parser.add_argument(
     '--corpus', metavar='DIR', help='corpus directory; registers corpus.*'
   )
@@ -62,6 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default=[],
     help='may be repeated (default: train)',
   )
+
+
+def _add_writing(parser: argparse.ArgumentParser) -> None:
+  """Adds how shards are written."""
   parser.add_argument(
     '--num_processes',
     type=int,
@@ -82,6 +96,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action='store_true',
     help='replace what was written from other text or with another vocabulary',
   )
+
+
+def _add_task_sources(parser: argparse.ArgumentParser) -> None:
+  """Adds where further tasks come from."""
   parser.add_argument(
     '--task_module',
     metavar='MODULE',
@@ -91,9 +109,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   parser.add_argument(
     '--tfds_data_dir', metavar='DIR', help='prepared TensorFlow datasets'
-  )
-  parser.add_argument(
-    '--json', action='store_true', help='print JSON instead of a table'
   )
 
 

@@ -10,6 +10,20 @@ HELP = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the import."""
+  _add_folders(parser)
+  _add_model(parser)
+  _add_vocabulary(parser)
+  parser.add_argument(
+    '--drop',
+    metavar='PATTERN',
+    action='append',
+    default=[],
+    help='leave out tensors whose names match; may be repeated',
+  )
+
+
+def _add_folders(parser: argparse.ArgumentParser) -> None:
+  """Adds what is read, and what is written."""
   parser.add_argument(
     'path',
     metavar='PATH',
@@ -26,6 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action='store_true',
     help='check, show what becomes what, write nothing',
   )
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+  """Adds the shape of the model."""
   parser.add_argument(
     '--layers',
     choices=('scanned', 'unrolled'),
@@ -40,6 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help="round the embeddings' rows up to a multiple of this (default: "
     '%(default)s)',
   )
+
+
+def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
+  """Adds the vocabulary and its languages."""
   parser.add_argument(
     '--languages',
     metavar='CODES',
@@ -57,13 +79,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     choices=('refuse', 'keep'),
     default='refuse',
     help='what to do about embeddings without a token (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--drop',
-    metavar='PATTERN',
-    action='append',
-    default=[],
-    help='leave out tensors whose names match; may be repeated',
   )
 
 

@@ -25,6 +25,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     required=True,
     help='model directory to make',
   )
+  _add_vocabulary(parser)
+  parser.add_argument(
+    '--dry_run',
+    action='store_true',
+    help='check, show what becomes what, write nothing',
+  )
+  _add_model(parser)
+  gin_flags.add_flags(parser)
+
+
+def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
+  """Adds the vocabulary and its languages."""
   words = parser.add_mutually_exclusive_group(required=True)
   words.add_argument(
     '--vocabulary', metavar='DIR', help='directory made by `xlflax vocab`'
@@ -42,11 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='comma-separated, with '
     '--tokenizer: the languages that get an id, in order',
   )
-  parser.add_argument(
-    '--dry_run',
-    action='store_true',
-    help='check, show what becomes what, write nothing',
-  )
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+  """Adds the options of the model that its tensors do not tell."""
   parser.add_argument(
     '--layers',
     choices=('scanned', 'unrolled'),
@@ -59,7 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help="of T5's feed-forward blocks (default: gelu_tanh where they are "
     'gated, else relu)',
   )
-  gin_flags.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:

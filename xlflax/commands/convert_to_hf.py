@@ -12,6 +12,25 @@ HELP = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the export."""
+  _add_folders(parser)
+  parser.add_argument(
+    '--architecture',
+    metavar='TYPE',
+    help='model_type of config.json (default: what the model was imported '
+    'from, else the first that can express it)',
+  )
+  parser.add_argument(
+    '--task',
+    metavar='TASK',
+    help='whose head is taken along: masked_lm, '
+    'sequence_classification, token_classification, question_answering, '
+    'pretraining or states (default: what there is)',
+  )
+  _add_weights(parser)
+
+
+def _add_folders(parser: argparse.ArgumentParser) -> None:
+  """Adds what is read, and what is written."""
   parser.add_argument(
     'model_dir',
     metavar='MODEL_DIR',
@@ -28,19 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--step', type=int, metavar='N', help='checkpoint (default: the newest)'
   )
-  parser.add_argument(
-    '--architecture',
-    metavar='TYPE',
-    help='model_type of config.json (default: what the model was imported '
-    'from, else the first that can express it)',
-  )
-  parser.add_argument(
-    '--task',
-    metavar='TASK',
-    help='whose head is taken along: masked_lm, '
-    'sequence_classification, token_classification, question_answering, '
-    'pretraining or states (default: what there is)',
-  )
+
+
+def _add_weights(parser: argparse.ArgumentParser) -> None:
+  """Adds which tensors are written, and how."""
   parser.add_argument(
     '--dtype',
     default='float32',

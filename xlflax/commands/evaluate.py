@@ -39,6 +39,18 @@ _DEFAULTS = 'evaluate/tasks.gin'
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of evaluation."""
+  _add_models_and_tasks(parser)
+  _add_sources(parser)
+  _add_examples(parser)
+  _add_checkpoint_arguments(parser)
+  suite_flags.add_arguments(parser)
+  _add_running(parser)
+  gin_flags.add_flags(parser)
+  compilation.add_flag(parser)
+
+
+def _add_models_and_tasks(parser: argparse.ArgumentParser) -> None:
+  """Adds what is evaluated, and by which tasks."""
   parser.add_argument(
     '--model_dir',
     metavar='DIR',
@@ -54,6 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '(retrieval, of --tatoeba), tagging (of --mixture) or one that '
     '--task_module defines; without it, the tasks of --gin_file',
   )
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+  """Adds where tasks of text come from."""
   parser.add_argument(
     '--corpus', metavar='DIR', help='corpus directory (gin: CORPUS)'
   )
@@ -68,6 +84,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='module that defines evaluation tasks or registers SeqIO tasks; may '
     'be repeated',
   )
+
+
+def _add_examples(parser: argparse.ArgumentParser) -> None:
+  """Adds which examples are used."""
   parser.add_argument(
     '--split',
     default='test',
@@ -88,8 +108,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='read the first N lines '
     'of a language, or pairs of two; all by default',
   )
-  _add_checkpoint_arguments(parser)
-  suite_flags.add_arguments(parser)
+
+
+def _add_running(parser: argparse.ArgumentParser) -> None:
+  """Adds the seed and the size of batches."""
   parser.add_argument(
     '--seed',
     type=int,
@@ -103,12 +125,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='N',
     help='sentences a batch (default: %(default)s)',
   )
-  gin_flags.add_flags(parser)
-  compilation.add_flag(parser)
 
 
 def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
   group = parser.add_argument_group('checkpoints')
+  _add_steps(group)
+  group.add_argument(
+    '--untrained',
+    action='store_true',
+    help='also the freshly initialised model, as a baseline',
+  )
+  _add_watching(group)
+
+
+def _add_steps(group: argparse._ArgumentGroup) -> None:
+  """Adds which checkpoints of a run are evaluated."""
   group.add_argument(
     '--steps',
     type=parse_steps,
@@ -123,11 +154,10 @@ def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
     help='what --steps=best goes by: a '
     'metric recorded in training, such as retrieval/accuracy/mean',
   )
-  group.add_argument(
-    '--untrained',
-    action='store_true',
-    help='also the freshly initialised model, as a baseline',
-  )
+
+
+def _add_watching(group: argparse._ArgumentGroup) -> None:
+  """Adds how new checkpoints are waited for."""
   group.add_argument(
     '--watch',
     action='store_true',

@@ -48,6 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='DIR',
     help='model directory of the pretrained run (gin: INIT_FROM)',
   )
+  _add_data(parser)
+  _add_grid_arguments(parser)
+  gin_flags.add_flags(parser)
+  _add_test_arguments(parser)
+  compilation.add_flag(parser)
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+  """Adds where text and rows are."""
   parser.add_argument(
     '--corpus', metavar='DIR', help='corpus directory (gin: CORPUS)'
   )
@@ -63,14 +72,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='MODULE',
     help='module that registers SeqIO tasks; may be repeated',
   )
-  _add_grid_arguments(parser)
-  gin_flags.add_flags(parser)
-  _add_test_arguments(parser)
-  compilation.add_flag(parser)
 
 
 def _add_grid_arguments(parser: argparse.ArgumentParser) -> None:
   group = parser.add_argument_group('grid')
+  _add_settings(group)
+  group.add_argument(
+    '--directions',
+    metavar='CODES',
+    help='comma-separated: a grid for each '
+    'training language (gin: TRAIN_LANGUAGE), and the matrix of training by '
+    'test language',
+  )
+  _add_trials(group)
+
+
+def _add_settings(group: argparse._ArgumentGroup) -> None:
+  """Adds the settings, and what selects among them."""
   group.add_argument(
     '--grid',
     action='append',
@@ -85,13 +103,10 @@ def _add_grid_arguments(parser: argparse.ArgumentParser) -> None:
     help='what selects checkpoint and setting: a metric of the evaluation '
     'during training, on the dev set, such as classification/accuracy/en',
   )
-  group.add_argument(
-    '--directions',
-    metavar='CODES',
-    help='comma-separated: a grid for each '
-    'training language (gin: TRAIN_LANGUAGE), and the matrix of training by '
-    'test language',
-  )
+
+
+def _add_trials(group: argparse._ArgumentGroup) -> None:
+  """Adds how trials are run and kept."""
   group.add_argument(
     '--keep',
     choices=['best', 'all'],
@@ -111,6 +126,24 @@ def _add_grid_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
   group = parser.add_argument_group('test')
+  _add_test_files(group)
+  group.add_argument(
+    '--tested',
+    choices=['selected', 'best_two', 'all'],
+    default='selected',
+    help='the settings that are tested (default: %(default)s)',
+  )
+  group.add_argument(
+    '--batch_size',
+    type=int,
+    default=64,
+    metavar='N',
+    help='sentences a batch in tests (default: %(default)s)',
+  )
+
+
+def _add_test_files(group: argparse._ArgumentGroup) -> None:
+  """Adds the gin files of the test."""
   group.add_argument(
     '--test_gin_file',
     action='append',
@@ -125,19 +158,6 @@ def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
     default=[],
     metavar='NAME=VALUE',
     help='a binding for those files; may be repeated',
-  )
-  group.add_argument(
-    '--tested',
-    choices=['selected', 'best_two', 'all'],
-    default='selected',
-    help='the settings that are tested (default: %(default)s)',
-  )
-  group.add_argument(
-    '--batch_size',
-    type=int,
-    default=64,
-    metavar='N',
-    help='sentences a batch in tests (default: %(default)s)',
   )
 
 

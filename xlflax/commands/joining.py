@@ -25,6 +25,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     help='who started the processes; "none" for one by itself (default: '
     '%(default)s)',
   )
+  _add_timeouts(group)
+
+
+def _add_timeouts(group: argparse._ArgumentGroup) -> None:
+  """Adds how long the other processes may take."""
   group.add_argument(
     '--join_timeout',
     type=int,

@@ -24,6 +24,25 @@ EXAMPLES = """
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of labelling."""
+  _add_files(parser)
+  parser.add_argument(
+    '--step',
+    type=int,
+    metavar='N',
+    help='of the checkpoint (default: the newest)',
+  )
+  parser.add_argument(
+    '--scheme',
+    choices=['tags', 'entities'],
+    default='tags',
+    help='(default: %(default)s)',
+  )
+  _add_rows(parser)
+  compilation.add_flag(parser)
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+  """Adds the run, the text and the output."""
   parser.add_argument(
     '--model_dir',
     metavar='DIR',
@@ -44,18 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     required=True,
     help='where <language>.conll are written',
   )
-  parser.add_argument(
-    '--step',
-    type=int,
-    metavar='N',
-    help='of the checkpoint (default: the newest)',
-  )
-  parser.add_argument(
-    '--scheme',
-    choices=['tags', 'entities'],
-    default='tags',
-    help='(default: %(default)s)',
-  )
+
+
+def _add_rows(parser: argparse.ArgumentParser) -> None:
+  """Adds the sizes of rows and batches."""
   parser.add_argument(
     '--length',
     type=int,
@@ -70,7 +81,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='N',
     help='sentences a batch (default: %(default)s)',
   )
-  compilation.add_flag(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -31,6 +31,29 @@ EXAMPLES = """
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of corpus preparation."""
+  _add_text(parser)
+  _add_code_switching(parser)
+  _add_switching_limits(parser)
+  _add_copies(parser)
+  parser.add_argument(
+    '--num_processes',
+    type=int,
+    default=1,
+    metavar='N',
+    help='default: %(default)s',
+  )
+  parser.add_argument(
+    '--overwrite',
+    action='store_true',
+    help='replace an output of other settings',
+  )
+  parser.add_argument(
+    '--json', action='store_true', help='print JSON instead of a table'
+  )
+
+
+def _add_text(parser: argparse.ArgumentParser) -> None:
+  """Adds the text and how it is processed."""
   parser.add_argument(
     '--corpus', metavar='DIR', required=True, help='corpus directory to read'
   )
@@ -50,6 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action='store_true',
     help='put spaces between the words of Chinese (jieba)',
   )
+
+
+def _add_code_switching(parser: argparse.ArgumentParser) -> None:
+  """Adds the dictionaries and how often they are used."""
   parser.add_argument(
     '--code_switch',
     action='store_true',
@@ -64,6 +91,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='of replacing a word that a dictionary has (default: '
     f'{CodeSwitching.probability})',
   )
+
+
+def _add_switching_limits(parser: argparse.ArgumentParser) -> None:
+  """Adds how much of a line or group is switched."""
   parser.add_argument(
     '--code_switch_max_share',
     type=float,
@@ -77,6 +108,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='N',
     help=f'lines that the share is of (default: {CodeSwitching.group_lines})',
   )
+
+
+def _add_copies(parser: argparse.ArgumentParser) -> None:
+  """Adds how many switched copies there are, and into which languages."""
   parser.add_argument(
     '--code_switch_into',
     metavar='CODES',
@@ -95,21 +130,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     type=int,
     metavar='N',
     help=f'of the switching (default: {CodeSwitching.seed})',
-  )
-  parser.add_argument(
-    '--num_processes',
-    type=int,
-    default=1,
-    metavar='N',
-    help='default: %(default)s',
-  )
-  parser.add_argument(
-    '--overwrite',
-    action='store_true',
-    help='replace an output of other settings',
-  )
-  parser.add_argument(
-    '--json', action='store_true', help='print JSON instead of a table'
   )
 
 

@@ -32,6 +32,27 @@ EXAMPLES = """
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the generator."""
+  _add_languages(parser)
+  _add_sizes(parser)
+  _add_differences(parser)
+  parser.add_argument(
+    '--hard_inference',
+    type=float,
+    default=0.25,
+    metavar='S',
+    help='share of NLI pairs that need '
+    'reasoning under negation (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--seed', type=int, default=0, metavar='N', help='default: %(default)s'
+  )
+  parser.add_argument(
+    '--json', action='store_true', help='print the paths as JSON'
+  )
+
+
+def _add_languages(parser: argparse.ArgumentParser) -> None:
+  """Adds the folder and the languages in it."""
   parser.add_argument(
     '--output', metavar='DIR', required=True, help='directory to write'
   )
@@ -50,6 +71,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='script, word_order, adjective, adposition, determiner or '
     'morphology of a language; may be repeated',
   )
+
+
+def _add_sizes(parser: argparse.ArgumentParser) -> None:
+  """Adds the sizes of text and labelled data."""
+  _add_text_sizes(parser)
+  _add_example_sizes(parser)
+  parser.add_argument(
+    '--size',
+    metavar='KIND/SPLIT=N',
+    action='append',
+    default=[],
+    help='an exception; may be repeated',
+  )
+
+
+def _add_text_sizes(parser: argparse.ArgumentParser) -> None:
+  """Adds the sizes of the text."""
   parser.add_argument(
     '--sentences',
     type=int,
@@ -64,6 +102,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='training pairs of each language with the first '
     '(default: as --sentences)',
   )
+
+
+def _add_example_sizes(parser: argparse.ArgumentParser) -> None:
+  """Adds the sizes of the labelled data."""
   parser.add_argument(
     '--examples',
     type=int,
@@ -78,13 +120,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='N',
     help='examples of dev and of test, of everything (default: %(default)s)',
   )
-  parser.add_argument(
-    '--size',
-    metavar='KIND/SPLIT=N',
-    action='append',
-    default=[],
-    help='an exception; may be repeated',
-  )
+
+
+def _add_differences(parser: argparse.ArgumentParser) -> None:
+  """Adds how far the languages are apart."""
   parser.add_argument(
     '--anchors',
     type=float,
@@ -101,20 +140,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='0: monolingual text is about the same topics in '
     'all languages, 1: about others than in the first '
     '(default: %(default)s)',
-  )
-  parser.add_argument(
-    '--hard_inference',
-    type=float,
-    default=0.25,
-    metavar='S',
-    help='share of NLI pairs that need '
-    'reasoning under negation (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--seed', type=int, default=0, metavar='N', help='default: %(default)s'
-  )
-  parser.add_argument(
-    '--json', action='store_true', help='print the paths as JSON'
   )
 
 

@@ -42,23 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--json', action='store_true', help='print JSON instead of a table'
   )
   _add_common(listing)
-  show = commands.add_parser('show', help='examples of one task')
-  show.add_argument('name', help='of a task or mixture')
-  show.add_argument(
-    '--vocabulary', metavar='DIR', help='shows the tokenised examples too'
-  )
-  show.add_argument(
-    '--split', default='train', help='name of the split (default: %(default)s)'
-  )
-  show.add_argument(
-    '-n',
-    '--num_examples',
-    type=int,
-    default=3,
-    metavar='N',
-    help='examples after each step (default: %(default)s)',
-  )
-  _add_common(show)
+  _add_show_arguments(commands.add_parser('show', help='examples of one task'))
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +56,34 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     default=[],
     help='importable module that registers tasks; may be repeated',
   )
+  _add_labelled(parser)
+  parser.add_argument(
+    '--tfds_data_dir', metavar='DIR', help='prepared TensorFlow datasets'
+  )
+
+
+def _add_show_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds what is shown of a task."""
+  parser.add_argument('name', help='of a task or mixture')
+  parser.add_argument(
+    '--vocabulary', metavar='DIR', help='shows the tokenised examples too'
+  )
+  parser.add_argument(
+    '--split', default='train', help='name of the split (default: %(default)s)'
+  )
+  parser.add_argument(
+    '-n',
+    '--num_examples',
+    type=int,
+    default=3,
+    metavar='N',
+    help='examples after each step (default: %(default)s)',
+  )
+  _add_common(parser)
+
+
+def _add_labelled(parser: argparse.ArgumentParser) -> None:
+  """Adds the folders of labelled data."""
   parser.add_argument(
     '--xtreme',
     metavar='DIR',
@@ -81,9 +93,6 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     '--treebanks',
     metavar='DIR',
     help='folder of Universal Dependencies; registers ud.*',
-  )
-  parser.add_argument(
-    '--tfds_data_dir', metavar='DIR', help='prepared TensorFlow datasets'
   )
 
 

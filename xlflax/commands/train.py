@@ -43,6 +43,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action='store_true',
     help='check everything and print the plan, no step',
   )
+  _add_plan(parser)
+  parser.add_argument(
+    '--other_config',
+    choices=['refuse', 'accept'],
+    default='refuse',
+    help="what to do where --model_dir holds another configuration's run",
+  )
+  _add_stopping(parser)
+  joining.add_flags(parser)
+
+
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+  """Adds what a dry run plans for, and where it writes."""
   parser.add_argument(
     '--devices',
     metavar='DEVICES',
@@ -61,12 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='FILE',
     help='with --dry_run: also write the plan as JSON',
   )
-  parser.add_argument(
-    '--other_config',
-    choices=['refuse', 'accept'],
-    default='refuse',
-    help="what to do where --model_dir holds another configuration's run",
-  )
+
+
+def _add_stopping(parser: argparse.ArgumentParser) -> None:
+  """Adds where a run stops, and with which status."""
   parser.add_argument(
     '--stop_at_step',
     type=int,
@@ -81,7 +92,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='exit status after a signal stopped the run before its end, for '
     'schedulers to start it again (default: %(default)s)',
   )
-  joining.add_flags(parser)
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +112,12 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     help='module that registers SeqIO tasks, where they are read live; may '
     'be repeated',
   )
+  _add_invented_vocabulary(parser)
+  compilation.add_flag(parser)
+
+
+def _add_invented_vocabulary(parser: argparse.ArgumentParser) -> None:
+  """Adds the sizes of an invented vocabulary."""
   parser.add_argument(
     '--vocabulary_size',
     type=int,
@@ -116,7 +132,6 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='N',
     help='languages of the invented vocabulary (default: %(default)s)',
   )
-  compilation.add_flag(parser)
 
 
 def invented_vocabulary(args: argparse.Namespace) -> dict:

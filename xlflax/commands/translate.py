@@ -41,6 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--target', metavar='CODE', required=True, help='language to translate into'
   )
+  _add_files(parser)
+  _add_running(parser)
+  _add_search_arguments(parser)
+  compilation.add_flag(parser)
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+  """Adds what is read and written."""
   parser.add_argument(
     '--input',
     metavar='FILE',
@@ -54,6 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='what it becomes, a line for each line; - is '
     'standard output (default: %(default)s)',
   )
+
+
+def _add_running(parser: argparse.ArgumentParser) -> None:
+  """Adds the checkpoint and the size of batches."""
   parser.add_argument(
     '--step',
     type=_step,
@@ -68,12 +80,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='N',
     help='lines at a time (default: %(default)s)',
   )
-  _add_search_arguments(parser)
-  compilation.add_flag(parser)
 
 
 def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
   group = parser.add_argument_group('search')
+  _add_beam(group)
+  _add_hypotheses(group)
+  group.add_argument(
+    '--max_length',
+    type=int,
+    metavar='N',
+    help='tokens read of a line, and written for it, at most '
+    '(default: what the model has positions for)',
+  )
+  _add_symbols(group)
+
+
+def _add_beam(group: argparse._ArgumentGroup) -> None:
+  """Adds the size of the beam and how it scores."""
   group.add_argument(
     '--beam_size',
     type=int,
@@ -88,6 +112,10 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='A',
     help='log probabilities are divided by length^A (default: %(default)s)',
   )
+
+
+def _add_hypotheses(group: argparse._ArgumentGroup) -> None:
+  """Adds when the search ends, and what it keeps."""
   group.add_argument(
     '--early_stopping',
     default='exact',
@@ -103,13 +131,10 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
     help='hypotheses written; '
     'above 1 as lines of number, score and text (default: %(default)s)',
   )
-  group.add_argument(
-    '--max_length',
-    type=int,
-    metavar='N',
-    help='tokens read of a line, and written for it, at most '
-    '(default: what the model has positions for)',
-  )
+
+
+def _add_symbols(group: argparse._ArgumentGroup) -> None:
+  """Adds the symbols that rows start or end with."""
   group.add_argument(
     '--decoder_start',
     metavar='SYMBOL',

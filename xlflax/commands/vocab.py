@@ -51,6 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--output', metavar='DIR', required=True, help='directory of the vocabulary'
   )
+  _add_sizes(parser)
+  _add_layout(parser)
+  _add_model(parser)
+  _add_characters(parser)
+  _add_sampling(parser)
+  _add_running(parser)
+
+
+def _add_sizes(parser: argparse.ArgumentParser) -> None:
+  """Adds how many entries there are."""
   parser.add_argument(
     '--size',
     type=int,
@@ -66,6 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'of each model; there are as many entries more as the text has '
     'characters, and the special symbols (and 256 with --byte_fallback)',
   )
+
+
+def _add_layout(parser: argparse.ArgumentParser) -> None:
+  """Adds what languages share, and the symbols of spans."""
   parser.add_argument(
     '--anchors',
     choices=[kind.value for kind in Anchors],
@@ -83,6 +97,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='symbols <extra_id_0> ... that stand for dropped spans (default: '
     '%(default)s)',
   )
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+  """Adds the kind of model and how languages are sampled."""
   parser.add_argument(
     '--model_type',
     choices=[kind.value for kind in ModelType],
@@ -96,6 +114,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='languages are sampled p ~ N^A: 1 as they are, 0 all alike; with '
     f'--anchors=joint only (default: {DEFAULT_ALPHA})',
   )
+
+
+def _add_characters(parser: argparse.ArgumentParser) -> None:
+  """Adds how characters are treated."""
   parser.add_argument(
     '--byte_fallback',
     action='store_true',
@@ -115,6 +137,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf (cf folds case) or identity '
     '(default: %(default)s)',
   )
+
+
+def _add_sampling(parser: argparse.ArgumentParser) -> None:
+  """Adds which sentences and languages are used."""
   parser.add_argument(
     '--max_sentences',
     type=int,
@@ -135,6 +161,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default=Settings.seed,
     help='of the choice of sentences (default: %(default)s)',
   )
+
+
+def _add_running(parser: argparse.ArgumentParser) -> None:
+  """Adds how the command runs."""
   parser.add_argument(
     '--num_threads',
     type=int,
