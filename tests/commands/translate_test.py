@@ -120,7 +120,7 @@ def test_the_gin_file_of_the_task(monkeypatch):
   found = {}
   monkeypatch.setattr(
     evaluate_lib,
-    '_check_tasks',
+    'check_tasks',
     lambda given: found.update(tasks=given) or 1 / 0,
   )
   configuration = config.load(
