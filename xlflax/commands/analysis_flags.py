@@ -65,6 +65,11 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     help='a named model, or one for each side of a pair; {language} stands '
     "for the side's language, {pair} for such as en-fr; may be repeated",
   )
+  _add_steps(group)
+
+
+def _add_steps(group: argparse._ArgumentGroup) -> None:
+  """Adds which checkpoints of the runs are read."""
   group.add_argument(
     '--steps',
     default='last',
@@ -131,15 +136,9 @@ def series(args: argparse.Namespace, *, random: bool = False) -> tuple:
       name = text
     found.append(models.Series(name, text))
     if random:
-      found.append(
-        models.Series(
-          'random encoder'
-          if len(args.model_dir) == 1
-          else f'{name}, random encoder',
-          text,
-          f'{ref.directory}@untrained',
-        )
-      )
+      alone = len(args.model_dir) == 1
+      label = 'random encoder' if alone else f'{name}, random encoder'
+      found.append(models.Series(label, text, f'{ref.directory}@untrained'))
   if not found:
     raise errors.ConfigError(
       'There is no model to analyse',
@@ -248,6 +247,19 @@ def pairs(
   )
 
 
+def chosen_pairs(
+  args: argparse.Namespace, flag: str, *, max_pairs: int | None
+) -> Any:
+  """The parallel text of `--flag`, paired as `add_languages` says."""
+  return pairs(
+    getattr(args, flag),
+    f'--{flag}',
+    pivot=args.pivot,
+    languages=args.languages,
+    max_pairs=max_pairs,
+  )
+
+
 def _source(items: Sequence[str], flag: str, languages: str | None):
   from xlflax.analysis import parallel_text
   from xlflax.evaluation import sources
@@ -259,10 +271,8 @@ def _source(items: Sequence[str], flag: str, languages: str | None):
     return sources.FilePairs(
       files={name: one_or_two(paths, flag) for name, paths in named.items()}
     )
-  if (
-    any('-' in name or ',' in paths for name, paths in named.items())
-    or len(named) < 2
-  ):
+  mixed = any('-' in name or ',' in paths for name, paths in named.items())
+  if mixed or len(named) < 2:
     raise errors.ConfigError(
       'Parallel text is given wrongly',
       got=' '.join(items),

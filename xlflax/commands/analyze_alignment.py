@@ -138,19 +138,15 @@ def _source(args: argparse.Namespace):
     )
   if args.text:
     flags.refuse(args, ('first_index',), '--links')
+    named = flags.named_files(args.text, '--text')
     return alignment_study.UnlinkedFiles(
       max_sentences=args.max_sentences,
-      files={
-        name: flags.one_or_two(paths, '--text')
-        for name, paths in flags.named_files(args.text, '--text').items()
-      },
+      files={n: flags.one_or_two(p, '--text') for n, p in named.items()},
     )
+  named = flags.named_files(args.links, '--links')
   return source.FileExamples(
     format='word_alignment',
     max_examples=args.max_sentences,
     options={'first_index': args.first_index or 0},
-    files={
-      name: tuple(paths.split(','))
-      for name, paths in flags.named_files(args.links, '--links').items()
-    },
+    files={name: tuple(paths.split(',')) for name, paths in named.items()},
   )

@@ -58,13 +58,7 @@ def run(args: argparse.Namespace) -> int:
   return flags.finish(
     args,
     cka_study.CkaStudy(
-      source=flags.pairs(
-        args.text,
-        '--text',
-        pivot=args.pivot,
-        languages=args.languages,
-        max_pairs=args.max_pairs,
-      ),
+      source=flags.chosen_pairs(args, 'text', max_pairs=args.max_pairs),
       series=flags.series(args, random=not args.no_random),
       steps=flags.steps(args),
       compare=args.compare,

@@ -33,8 +33,19 @@ def run(args: argparse.Namespace) -> int:
   """Draws."""
   from xlflax.analysis import directions_study
 
+  return flags.draw(
+    args,
+    directions_study.DirectionsStudy(
+      results=_named(args.result),
+      tasks=tuple(args.tasks.split(',')) if args.tasks else None,
+    ),
+  )
+
+
+def _named(items: list[str]) -> dict[str, str]:
+  """The folders of results by name."""
   results: dict[str, str] = {}
-  for item in args.result:
+  for item in items:
     name, equals, directory = item.partition('=')
     if not equals:
       name, directory = pathlib.Path(item).name or item, item
@@ -46,10 +57,4 @@ def run(args: argparse.Namespace) -> int:
         where='--result',
       )
     results[name] = directory
-  return flags.draw(
-    args,
-    directions_study.DirectionsStudy(
-      results=results,
-      tasks=tuple(args.tasks.split(',')) if args.tasks else None,
-    ),
-  )
+  return results

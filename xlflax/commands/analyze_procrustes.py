@@ -50,22 +50,11 @@ def run(args: argparse.Namespace) -> int:
   from xlflax.analysis import procrustes_study
 
   flags.check_languages(args, *args.text)
-  if args.alignments and args.states:
-    raise errors.ConfigError(
-      'States of words in context are not kept',
-      got='--states',
-      expected='no --states with --alignments',
-    )
+  _check_states(args)
   return flags.finish(
     args,
     procrustes_study.ProcrustesStudy(
-      source=flags.pairs(
-        args.text,
-        '--text',
-        pivot=args.pivot,
-        languages=args.languages,
-        max_pairs=args.max_pairs,
-      ),
+      source=flags.chosen_pairs(args, 'text', max_pairs=args.max_pairs),
       series=flags.series(args),
       steps=flags.steps(args),
       layers=flags.layers(args),
@@ -78,3 +67,13 @@ def run(args: argparse.Namespace) -> int:
       ),
     ),
   )
+
+
+def _check_states(args: argparse.Namespace) -> None:
+  """Refuses --states for words in context."""
+  if args.alignments and args.states:
+    raise errors.ConfigError(
+      'States of words in context are not kept',
+      got='--states',
+      expected='no --states with --alignments',
+    )

@@ -53,23 +53,11 @@ def run(args: argparse.Namespace) -> int:
   flags.check_languages(args, *args.test, *(args.train or ()))
   train = None
   if args.train:
-    train = flags.pairs(
-      args.train,
-      '--train',
-      pivot=args.pivot,
-      languages=args.languages,
-      max_pairs=args.train_pairs,
-    )
+    train = flags.chosen_pairs(args, 'train', max_pairs=args.train_pairs)
   return flags.finish(
     args,
     sentence_study.SentenceStudy(
-      test=flags.pairs(
-        args.test,
-        '--test',
-        pivot=args.pivot,
-        languages=args.languages,
-        max_pairs=args.max_pairs,
-      ),
+      test=flags.chosen_pairs(args, 'test', max_pairs=args.max_pairs),
       train=train,
       series=flags.series(args),
       steps=flags.steps(args),

@@ -102,18 +102,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _task(args: argparse.Namespace):
-  from xlflax.data.labelled import source as source_lib
   from xlflax.evaluation.tasks import classification, parsing, tagging
 
-  settings: dict[str, Any] = {
-    'source': source_lib.FileExamples(
-      format=args.format or _FORMATS[args.task],
-      files=flags.named_files(args.test, '--test'),
-      max_examples=args.max_examples,
-    )
-  }
-  if args.objective:
-    settings['objective'] = args.objective
+  settings = _settings(args)
   if args.task == 'parsing':
     return parsing.Parsing(**settings)
   if args.task == 'classification':
@@ -125,3 +116,17 @@ def _task(args: argparse.Namespace):
     unseen=tagging.Unseen.WRONG,
     **settings,
   )
+
+
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
+  """What all tasks are told: the text and the head."""
+  from xlflax.data.labelled import source as source_lib
+
+  source = source_lib.FileExamples(
+    format=args.format or _FORMATS[args.task],
+    files=flags.named_files(args.test, '--test'),
+    max_examples=args.max_examples,
+  )
+  if not args.objective:
+    return {'source': source}
+  return {'source': source, 'objective': args.objective}

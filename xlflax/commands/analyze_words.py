@@ -81,15 +81,7 @@ def run(args: argparse.Namespace) -> int:
   """Runs the analysis."""
   from xlflax.analysis import word_study
 
-  series = (
-    flags.series(args)
-    if (args.model_dir or args.series or not args.vec)
-    else ()
-  )
-  if not series:
-    flags.refuse(args, ('text',), '--model_dir or --series')
-  if not args.text:
-    flags.refuse(args, ('layers', 'max_lines', 'min_count', 'states'), '--text')
+  series = _series(args)
   return flags.finish(
     args,
     word_study.WordStudy(
@@ -106,6 +98,17 @@ def run(args: argparse.Namespace) -> int:
       directory=args.states,
     ),
   )
+
+
+def _series(args: argparse.Namespace) -> tuple:
+  """The models, none if only vectors are given; refuses flags of no use."""
+  wanted = args.model_dir or args.series or not args.vec
+  series = flags.series(args) if wanted else ()
+  if not series:
+    flags.refuse(args, ('text',), '--model_dir or --series')
+  if not args.text:
+    flags.refuse(args, ('layers', 'max_lines', 'min_count', 'states'), '--text')
+  return series
 
 
 def _text(args: argparse.Namespace):

@@ -114,21 +114,40 @@ def _add_task_sources(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Writes what is missing, and prints statistics per language."""
+  _check_numbers(args)
+  mixtures = args.mixture or _corpus_mixtures(args.corpus)
+  metas = _write(args, mixtures)
+  if args.json:
+    print(json.dumps([meta.to_json() for meta in metas], indent=2))
+  else:
+    _print(metas)
+  return 0
+
+
+def _check_numbers(args: argparse.Namespace) -> None:
   for name in ('num_processes', 'shard_size'):
     if getattr(args, name) < 1:
       raise errors.ConfigError(
         f'--{name} must be positive', got=getattr(args, name)
       )
-  mixtures = args.mixture or _corpus_mixtures(args.corpus)
-  from xlflax.data.cache import (
-    writer as cache_writer,  # Slow imports, after the checks.
-  )
+
+
+def _write(args: argparse.Namespace, mixtures: list[str]) -> list:
+  """Writes the mixtures' tasks; returns what their caches say of them."""
+  # Slow imports, after the checks.
+  from xlflax.data.cache import writer as cache_writer
   from xlflax.data.seqio_tasks import registration
   from xlflax.data.vocabularies.vocabulary import Vocabulary
 
   vocabulary = Vocabulary.load(args.vocabulary)
+  register = functools.partial(
+    registration.register_tasks,
+    args.corpus,
+    args.task_module,
+    args.tfds_data_dir,
+  )
   with _Report() as report:
-    metas = cache_writer.write_cache(
+    return cache_writer.write_cache(
       args.output,
       mixtures=mixtures,
       splits=args.split or ['train'],
@@ -137,18 +156,8 @@ def run(args: argparse.Namespace) -> int:
       shard_size=args.shard_size,
       overwrite=args.overwrite,
       report=report,
-      register=functools.partial(
-        registration.register_tasks,
-        args.corpus,
-        args.task_module,
-        args.tfds_data_dir,
-      ),
+      register=register,
     )
-  if args.json:
-    print(json.dumps([meta.to_json() for meta in metas], indent=2))
-  else:
-    _print(metas)
-  return 0
 
 
 def _corpus_mixtures(directory) -> list[str]:
@@ -169,28 +178,30 @@ def _corpus_mixtures(directory) -> list[str]:
   return [name for name, found in kinds.items() if found]
 
 
+def _bar(console):
+  """A progress bar over shards, which leaves nothing behind."""
+  import rich.progress
+
+  return rich.progress.Progress(
+    rich.progress.TextColumn('{task.description}'),
+    rich.progress.BarColumn(),
+    rich.progress.MofNCompleteColumn(),
+    rich.progress.TextColumn('shards'),
+    rich.progress.TimeRemainingColumn(),
+    console=console,
+    transient=True,
+  )
+
+
 class _Report:
   """A progress bar on a terminal, and a line now and then elsewhere."""
 
   def __enter__(self):
     import rich.console
-    import rich.progress
 
     console = rich.console.Console(stderr=True)
     self._last = time.monotonic()
-    self._bar = (
-      rich.progress.Progress(
-        rich.progress.TextColumn('{task.description}'),
-        rich.progress.BarColumn(),
-        rich.progress.MofNCompleteColumn(),
-        rich.progress.TextColumn('shards'),
-        rich.progress.TimeRemainingColumn(),
-        console=console,
-        transient=True,
-      )
-      if console.is_terminal
-      else None
-    )
+    self._bar = _bar(console) if console.is_terminal else None
     if self._bar:
       self._bar.start()
       self._task = self._bar.add_task('starting', total=None)
@@ -217,15 +228,19 @@ class _Report:
 
 def _print(metas) -> None:
   """One row for each side of each task."""
-  import rich.box
   import rich.console
-  import rich.table
 
-  table = rich.table.Table(box=rich.box.SIMPLE_HEAD)
-  for name in ('task', 'split', 'language'):
-    table.add_column(name, overflow='fold')
-  for name in ('sentences', 'tokens', 'tokens/sentence', 'unknown'):
-    table.add_column(name, justify='right')
+  console = rich.console.Console()
+  if not console.is_terminal:  # A file or a pipe has no width.
+    console = rich.console.Console(width=160)
+  console.print(_table(metas))
+  empty = sum(meta.empty for meta in metas)
+  if empty:
+    print(f'{empty:,} examples without tokens were left out.')
+
+
+def _table(metas):
+  table = _empty_table()
   for meta in metas:
     for side in meta.statistics:
       table.add_row(
@@ -239,19 +254,20 @@ def _print(metas) -> None:
       )
   sides = [side for meta in metas for side in meta.statistics]
   table.add_section()
-  table.add_row(
-    'all',
-    '',
-    '',
-    f'{sum(s.sentences for s in sides):,}',
-    f'{sum(s.tokens for s in sides):,}',
-    '',
-    '',
-  )
-  console = rich.console.Console()
-  if not console.is_terminal:  # A file or a pipe has no width.
-    console = rich.console.Console(width=160)
-  console.print(table)
-  empty = sum(meta.empty for meta in metas)
-  if empty:
-    print(f'{empty:,} examples without tokens were left out.')
+  sentences = sum(s.sentences for s in sides)
+  tokens = sum(s.tokens for s in sides)
+  table.add_row('all', '', '', f'{sentences:,}', f'{tokens:,}', '', '')
+  return table
+
+
+def _empty_table():
+  """The columns of the table, without a row."""
+  import rich.box
+  import rich.table
+
+  table = rich.table.Table(box=rich.box.SIMPLE_HEAD)
+  for name in ('task', 'split', 'language'):
+    table.add_column(name, overflow='fold')
+  for name in ('sentences', 'tokens', 'tokens/sentence', 'unknown'):
+    table.add_column(name, justify='right')
+  return table

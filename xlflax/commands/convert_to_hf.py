@@ -92,12 +92,17 @@ def run(args: argparse.Namespace) -> int:
   notes = folder_writing.convert(
     checked, args.output, max_shard_bytes=int(args.max_shard_size * 1e9)
   )
-  for name in checked.dropped:
-    print(f'not kept: {name} (left out at your word)')
-  for note in notes:
-    print(f'note: {note}')
+  _report(checked, notes)
   print(
     f'{checked.options["architectures"][0]}, step {checked.step} -> '
     f'{args.output}'
   )
   return 0
+
+
+def _report(checked, notes) -> None:
+  """Prints what was left out, and what to know of the rest."""
+  for name in checked.dropped:
+    print(f'not kept: {name} (left out at your word)')
+  for note in notes:
+    print(f'note: {note}')

@@ -192,6 +192,21 @@ def run(args: argparse.Namespace) -> int:
   """Evaluates and prints tables; 1 if anything failed."""
   if args.suite:
     return suite_flags.run(args)
+  _check_single(args)
+  configuration = configured(args)
+  compilation.use(args.compilation_cache)
+  import rich.console
+
+  from xlflax.evaluation import summary
+
+  report = _evaluated(args, configuration)
+  summary.print_tables(report.tasks, report.results, rich.console.Console())
+  for failure in report.failures:
+    print(f'failed: {failure}', file=sys.stderr)
+  return 1 if report.failures else 0
+
+
+def _check_single(args: argparse.Namespace) -> None:
   if len(args.model_dir) > 1:
     raise errors.ConfigError(
       'Several models are evaluated side by side by a suite only',
@@ -199,19 +214,17 @@ def run(args: argparse.Namespace) -> int:
       where='--model_dir',
       fix='give --suite=NAME, or one --model_dir',
     )
-  configuration = configured(args)
-  compilation.use(args.compilation_cache)
-  import rich.console
 
+
+def _evaluated(args: argparse.Namespace, configuration):
   from xlflax import evaluate as evaluate_lib
-  from xlflax.evaluation import summary
 
   given: dict[str, Any] = {}
   if args.tasks:
     given = {'tasks': build_tasks(args, configuration)}
   else:
     user_modules.import_modules(args.task_module, where='--task_module')
-  report = configuration.build(
+  return configuration.build(
     evaluate_lib.evaluate,
     model_dir=args.model_dir[0],
     steps=args.steps,
@@ -224,10 +237,6 @@ def run(args: argparse.Namespace) -> int:
     batch_size=args.batch_size,
     **given,
   )
-  summary.print_tables(report.tasks, report.results, rich.console.Console())
-  for failure in report.failures:
-    print(f'failed: {failure}', file=sys.stderr)
-  return 1 if report.failures else 0
 
 
 def configured(args: argparse.Namespace) -> config.Configuration:

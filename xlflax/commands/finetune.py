@@ -166,7 +166,6 @@ def run(args: argparse.Namespace) -> int:
   compilation.use(args.compilation_cache)
   import rich.console
 
-  from xlflax.finetuning import finetune as finetune_lib
   from xlflax.finetuning import grid
 
   training = config.load(
@@ -179,6 +178,17 @@ def run(args: argparse.Namespace) -> int:
   axes = tuple(map(grid.parse_axis, args.grid))
   if args.dry_run:
     return _list(args, training, axes)
+  reports = _reports(args, training, axes)
+  return max(
+    _show(name, report, rich.console.Console())
+    for name, report in reports.items()
+  )
+
+
+def _reports(args: argparse.Namespace, training, axes) -> dict:
+  """Runs the grid; its report by training language, or by ''."""
+  from xlflax.finetuning import finetune as finetune_lib
+
   settings = dict(
     output=args.output,
     configuration=training,
@@ -191,15 +201,10 @@ def run(args: argparse.Namespace) -> int:
     other_config=args.other_config,
   )
   if args.directions:
-    reports = finetune_lib.finetune_directions(
+    return finetune_lib.finetune_directions(
       languages=args.directions.split(','), **settings
     )
-  else:
-    reports = {'': finetune_lib.finetune(**settings)}
-  return max(
-    _show(name, report, rich.console.Console())
-    for name, report in reports.items()
-  )
+  return {'': finetune_lib.finetune(**settings)}
 
 
 def _show(name: str, report, console) -> int:

@@ -85,17 +85,7 @@ def _add_rows(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Labels and lists the files."""
-  files = {}
-  for item in args.input:
-    language, equals, path = item.partition('=')
-    if not (language and equals and path):
-      raise errors.ConfigError(
-        'An input is named wrongly',
-        got=item,
-        expected='LANGUAGE=FILE',
-        where='--input',
-      )
-    files[language] = path
+  files = _files(args.input)
   compilation.use(args.compilation_cache)
   from xlflax.finetuning import self_labelling
 
@@ -111,3 +101,19 @@ def run(args: argparse.Namespace) -> int:
   for path in written.values():
     print(path)
   return 0
+
+
+def _files(items: list[str]) -> dict[str, str]:
+  """The files by language."""
+  files = {}
+  for item in items:
+    language, equals, path = item.partition('=')
+    if not (language and equals and path):
+      raise errors.ConfigError(
+        'An input is named wrongly',
+        got=item,
+        expected='LANGUAGE=FILE',
+        where='--input',
+      )
+    files[language] = path
+  return files

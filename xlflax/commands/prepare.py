@@ -135,12 +135,15 @@ def _add_copies(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Writes what is missing, and prints a line for each file."""
-  # Slow imports, after --help.
-  from xlflax.data.corpus.directory import Corpus
-  from xlflax.data.preparation import preparation
-  from xlflax.data.preparation.text_processing import TextProcessing
-
   switching = _switching(args)
+  _check(args)
+  done = _prepare(args, switching)
+  if args.json:
+    print(json.dumps([dataclasses.asdict(p) for p in done], indent=2))
+  return 0
+
+
+def _check(args: argparse.Namespace) -> None:
   if not (args.moses or args.segment_chinese or args.code_switch):
     raise errors.ConfigError(
       'Nothing says what to do with the text',
@@ -150,7 +153,15 @@ def run(args: argparse.Namespace) -> int:
     raise errors.ConfigError(
       '--num_processes must be positive', got=args.num_processes
     )
-  done = preparation.prepare(
+
+
+def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
+  # Slow imports, after --help.
+  from xlflax.data.corpus.directory import Corpus
+  from xlflax.data.preparation import preparation
+  from xlflax.data.preparation.text_processing import TextProcessing
+
+  return preparation.prepare(
     Corpus(args.corpus),
     args.output,
     processing=TextProcessing(
@@ -164,9 +175,6 @@ def run(args: argparse.Namespace) -> int:
       None if args.json else print(_line(prepared), flush=True)
     ),
   )
-  if args.json:
-    print(json.dumps([dataclasses.asdict(p) for p in done], indent=2))
-  return 0
 
 
 def _switching(args: argparse.Namespace) -> CodeSwitching | None:

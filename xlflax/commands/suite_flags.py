@@ -34,34 +34,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs a suite and prints its table; 1 if anything failed."""
+  _check(args)
+  compilation.use(args.compilation_cache)
+  import rich.console
+
+  from xlflax.suites import results as suite_results
+
+  report = _evaluated(args)
+  suite_results.print_tables(report, rich.console.Console())
+  for failure in report.failures:
+    print(f'failed: {failure}', file=sys.stderr)
+  return 1 if report.failures else 0
+
+
+def _check(args: argparse.Namespace) -> None:
   for flag in ('data', 'output'):
     if getattr(args, flag) is None:
       raise errors.ConfigError(
         'A suite lacks a directory', expected=f'--{flag}=DIR'
       )
+  got = f'--steps={args.steps}'
+  if args.untrained:
+    got = '--untrained'
+  if args.tasks:
+    got = '--tasks'
   if args.tasks or args.untrained or args.steps in ('all', 'best', 'none'):
     raise errors.ConfigError(
       'A suite takes no such flag',
       where='--suite',
-      got='--tasks'
-      if args.tasks
-      else '--untrained'
-      if args.untrained
-      else f'--steps={args.steps}',
+      got=got,
       expected='--suite_tasks, and --steps=1000,2000 or --watch',
     )
-  compilation.use(args.compilation_cache)
-  import rich.console
 
+
+def _evaluated(args: argparse.Namespace):
   from xlflax.suites import evaluate_suite
-  from xlflax.suites import results as suite_results
   from xlflax.suites import suite as suite_lib
 
-  name = (
-    args.suite if args.suite.endswith('.gin') else (f'suites/{args.suite}.gin')
-  )
+  own = args.suite.endswith('.gin')
+  name = args.suite if own else f'suites/{args.suite}.gin'
   configuration = config.load([name, *args.gin_file], (), args.gin_search_paths)
-  report = evaluate_suite.evaluate_suite(
+  return evaluate_suite.evaluate_suite(
     suite=configuration.build(suite_lib.Suite),
     model_dirs=args.model_dir,
     data=args.data,
@@ -75,7 +88,3 @@ def run(args: argparse.Namespace) -> int:
     search_paths=args.gin_search_paths,
     batch_size=args.batch_size,
   )
-  suite_results.print_tables(report, rich.console.Console())
-  for failure in report.failures:
-    print(f'failed: {failure}', file=sys.stderr)
-  return 1 if report.failures else 0

@@ -146,10 +146,32 @@ def _add_differences(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Writes the folder and prints what is in it."""
   from xlflax.synthetic import generator, typology
+
+  options = _options(args)
+  paths = generator.write(args.output, options)
+  if args.json:
+    content = {
+      'directory': args.output,
+      'files': paths,
+      'options': options.to_json(),
+    }
+    print(json.dumps(content, indent=2))
+    return 0
+  for language in options.typologies:
+    print(
+      language.code,
+      *(getattr(language, factor).value for factor in typology.FACTORS),
+    )
+  print(f'{len(paths)} files in {args.output}')
+  return 0
+
+
+def _options(args: argparse.Namespace):
+  from xlflax.synthetic import typology
   from xlflax.synthetic.options import SyntheticOptions
 
   codes = [code.strip() for code in args.languages.split(',') if code.strip()]
-  options = SyntheticOptions(
+  return SyntheticOptions(
     languages=typology.parse_languages(codes, args.change),
     sentences=args.sentences,
     pairs=args.sentences if args.pairs is None else args.pairs,
@@ -161,26 +183,6 @@ def run(args: argparse.Namespace) -> int:
     hard_inference=args.hard_inference,
     seed=args.seed,
   )
-  paths = generator.write(args.output, options)
-  if args.json:
-    print(
-      json.dumps(
-        {
-          'directory': args.output,
-          'files': paths,
-          'options': options.to_json(),
-        },
-        indent=2,
-      )
-    )
-    return 0
-  for language in options.typologies:
-    print(
-      language.code,
-      *(getattr(language, factor).value for factor in typology.FACTORS),
-    )
-  print(f'{len(paths)} files in {args.output}')
-  return 0
 
 
 def _sizes(texts: list[str]) -> dict[str, int]:

@@ -237,18 +237,20 @@ def _train(
     other_config=run_directory.OtherConfig(args.other_config),
     **given,
   )
-  result = (
-    trainer.plan(machine)
-    if args.dry_run
-    else trainer.train(gin_config=configuration.operative)
-  )
+  if args.dry_run:
+    result = trainer.plan(machine)
+  else:
+    result = trainer.train(gin_config=configuration.operative)
   status = args.stopped_status if result.get('interrupted') else 0
-  if not distributed.is_lead():
-    return status
+  if distributed.is_lead():
+    _show(args, result)
+  return status
+
+
+def _show(args: argparse.Namespace, result: dict) -> None:
+  """Prints what training gave, or writes the plan."""
   if not args.dry_run:
     print(json.dumps(result))
   elif args.output:
-    pathlib.Path(args.output).write_text(
-      json.dumps(result, indent=2) + '\n', encoding='utf-8'
-    )
-  return status
+    text = json.dumps(result, indent=2) + '\n'
+    pathlib.Path(args.output).write_text(text, encoding='utf-8')

@@ -29,6 +29,16 @@ EXAMPLES = """
       --input=test.en --output=test.tsv --n_best=4
 """
 
+_SEARCH_OPTIONS = (
+  'beam_size',
+  'length_penalty',
+  'early_stopping',
+  'n_best',
+  'max_length',
+  'decoder_start',
+  'source_symbols',
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of translation."""
@@ -158,29 +168,7 @@ def run(args: argparse.Namespace) -> int:
   """Translates; standard output holds nothing but translations."""
   _check(args)
   compilation.use(args.compilation_cache)
-  from xlflax import translate
-
-  lines = translate.open_translator(
-    model_dir=args.model_dir,
-    source=args.source,
-    target=args.target,
-    step=args.step,
-    batch_size=args.batch_size,
-    options=translate.TranslationOptions(
-      **{
-        name: getattr(args, name)
-        for name in (
-          'beam_size',
-          'length_penalty',
-          'early_stopping',
-          'n_best',
-          'max_length',
-          'decoder_start',
-          'source_symbols',
-        )
-      }
-    ),
-  )
+  lines = _translator(args)
   if args.input != '-' and args.output != '-':
     counts = lines.file(pathlib.Path(args.input), pathlib.Path(args.output))
   else:
@@ -194,20 +182,30 @@ def run(args: argparse.Namespace) -> int:
   return 0
 
 
+def _translator(args: argparse.Namespace):
+  from xlflax import translate
+
+  options = {name: getattr(args, name) for name in _SEARCH_OPTIONS}
+  return translate.open_translator(
+    model_dir=args.model_dir,
+    source=args.source,
+    target=args.target,
+    step=args.step,
+    batch_size=args.batch_size,
+    options=translate.TranslationOptions(**options),
+  )
+
+
 def _stream(lines, args: argparse.Namespace):
   """Between standard streams and files; None if nobody reads any more."""
   with contextlib.ExitStack() as files:
     try:
-      source: Any = (
-        sys.stdin.buffer
-        if args.input == '-'
-        else files.enter_context(open(args.input, 'rb'))
-      )
-      output: Any = (
-        sys.stdout.buffer
-        if args.output == '-'
-        else files.enter_context(open(args.output, 'wb'))
-      )
+      source: Any = sys.stdin.buffer
+      if args.input != '-':
+        source = files.enter_context(open(args.input, 'rb'))
+      output: Any = sys.stdout.buffer
+      if args.output != '-':
+        output = files.enter_context(open(args.output, 'wb'))
       return lines.stream(source, output)
     except BrokenPipeError:
       # Or Python complains when it flushes standard output at the end.

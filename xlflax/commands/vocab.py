@@ -230,11 +230,7 @@ def _show_plan(corpus: Corpus, settings: Settings) -> None:
   print('lines, all well-formed:')
   for name, count in corpus.validate().items():
     print(f'  {name:<28} {count:>12,}')
-  size = (
-    f'{settings.size} entries'
-    if settings.size is not None
-    else f'{settings.merges} merges'
-  )
+  size = _size(settings)
   how = (
     'a vocabulary'
     if settings.anchors is Anchors.JOINT
@@ -248,3 +244,10 @@ def _show_plan(corpus: Corpus, settings: Settings) -> None:
   for plan in sentence_quotas(corpus, settings).values():
     for language, quota in plan.items():
       print(f'  {language:<10} {quota.available:>12,} {quota.drawn:>12,}')
+
+
+def _size(settings: Settings) -> str:
+  """How large a model becomes."""
+  if settings.size is not None:
+    return f'{settings.size} entries'
+  return f'{settings.merges} merges'
