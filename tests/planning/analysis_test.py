@@ -17,9 +17,8 @@ from xlflax.training import state as state_lib
 
 def _settings(devices: str, **fields):
   return setup_test.make_settings(
-    machine=machines.parse(devices),
-    **({'partitioner': partitioning.Partitioner()} | fields),
-  )
+    **({'partitioner': partitioning.Partitioner()} | fields)
+  ).on(machines.parse(devices))
 
 
 @pytest.fixture(scope='module')
@@ -184,7 +183,7 @@ def test_arithmetic_that_is_not_there():
 
   def said(devices, **fields):
     settings = _settings(devices, **fields)
-    return ' '.join(advice.of_machine(settings.machine, settings))
+    return ' '.join(advice.of_machine(settings.partitioner.machine, settings))
 
   assert 'V100 has no bfloat16' in said('gpu:V100:8', model=half)
   assert 'half the rate' in said('gpu:H200:8')
@@ -196,7 +195,7 @@ def test_arithmetic_that_is_not_there():
 def _choice(devices, **fields):
   model = tiny.make_model(**({'dtype': 'bfloat16', 'num_heads': 2} | fields))
   settings = _settings(devices, model=model)
-  return attention.choose(settings, settings.machine)
+  return attention.choose(settings, settings.partitioner.machine)
 
 
 def test_attention_of_the_described_device():

@@ -191,6 +191,7 @@ def test_finished_shards_are_not_written_again(
 _PROGRAM = """
 import functools, os, signal, sys
 from xlflax.data.cache import writer as cache_writer
+from xlflax.data.seqio_tasks import registration
 from xlflax.data.vocabularies import vocabulary
 corpus, vocabulary_dir, output = sys.argv[1:]
 

@@ -18,7 +18,7 @@ from xlflax.objectives.finetuning import (
   question_answering,
   sequence_classification,
 )
-from xlflax.training import run_directory
+from xlflax.training import description
 
 SPEC = VocabularySpec(
   size=23,
@@ -337,7 +337,7 @@ def test_heads_have_the_parameters_that_are_documented(params):
 
 def test_objectives_can_be_recorded():
   for objective in (_CLASSES, _ANSWERS):
-    assert run_directory.build(run_directory.describe(objective)) == objective
+    assert description.build(description.describe(objective)) == objective
 
 
 def test_settings_that_can_not_be():
