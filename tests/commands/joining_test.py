@@ -1,8 +1,8 @@
 """What must not differ between the processes of a job."""
 
 import argparse
+import types
 
-import gin
 import pytest
 
 from xlflax.commands import joining
@@ -10,18 +10,14 @@ from xlflax.commands import joining
 _LONG = '/' + '/'.join(['a_folder_with_a_long_name'] * 5)
 
 
-@pytest.fixture(autouse=True)
-def clean_gin():
-  with gin.unlock_config():
-    gin.clear_config()
-    yield
-    gin.clear_config()
-
-
 def _common(*bindings, **flags):
-  gin.clear_config()
-  gin.parse_config(bindings)
-  return joining._common(argparse.Namespace(**flags))
+  """Gin breaks a line that is long after its `=`."""
+  text = '\n'.join(
+    line.replace('= ', '= \\\n    ') if len(line) > 80 else line
+    for line in bindings
+  )
+  configuration = types.SimpleNamespace(parsed=lambda: text)
+  return joining._common(argparse.Namespace(**flags), configuration)
 
 
 @pytest.mark.parametrize('name', ['CACHE_DIR', 'CORPUS', 'VOCABULARY'])

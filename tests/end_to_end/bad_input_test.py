@@ -125,7 +125,7 @@ def test_directory_of_another_configuration(fails, workspace, run):
     )
   )
   assert "holds another configuration's run" in message
-  assert '+LEARNING_RATE = 0.5' in message
+  assert '+ optimizer.learning_rate.peak: 0.5' in message
   assert '--other_config=accept' in message
 
 
