@@ -13,8 +13,7 @@ import pytest
 from tests import fake_bucket
 from tests.training import tiny
 from xlflax import paths
-from xlflax.commands import launch
-from xlflax.launch import job
+from xlflax.launch import job, local
 from xlflax.training import (
   checkpoints,
   description,
@@ -153,6 +152,7 @@ def test_copies_that_fail_are_tried_again(run, bucket, tmp_path, caplog):
 def test_launcher_names_the_last_checkpoint_and_logs_on_disk(run, bucket):
   for name in ('8/commit_success.txt', '16/params/d/half'):
     bucket.put(f'run/checkpoints/{name}', b'')
-  directory = job.model_dir(('train', f'--model_dir={run}'))
-  assert job.last_checkpoint(directory) == 8
-  assert launch._logs_of(directory) == pathlib.Path('run.logs')
+  command = ('train', f'--model_dir={run}')
+  assert job.last_checkpoint(job.model_dir(command)) == 8
+  started = local.LocalJob(command=command, num_processes=2)
+  assert started.log_directory == pathlib.Path('run.logs')
