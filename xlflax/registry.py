@@ -19,7 +19,7 @@ _classes: dict[str, type] = {}
 _names: dict[type, str] = {}
 
 # Where the classes of xlflax that files name are defined.
-_ROOMS = ('models', 'objectives', 'training', 'data.labelled')
+_ROOMS = ('models', 'objectives', 'training')
 _IDENTITY = 'xlflax.identity'
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
-from tests.evaluation.classification_test import Examples
+from tests.evaluation.tasks.classification_test import Examples
 
 from tests.data.labelled.question_rows_test import Letters
 from xlflax import errors
