@@ -30,7 +30,7 @@ def _refusal(name, **options) -> str:
   with pytest.raises(errors.RunDirectoryError) as caught:
     bucket_checks.check_usable(paths.of(name), **options)
   text = str(caught.value)
-  assert 'The bucket can not be used.' in text
+  assert 'The bucket cannot be used.' in text
   assert f'Where: {name}.' in text and 'credentials' in text
   return text
 

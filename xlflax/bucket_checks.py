@@ -27,7 +27,7 @@ def check_usable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
     seconds: how long an answer may take.
 
   Raises:
-    RunDirectoryError: the bucket is not there, can not be reached, or may
+    RunDirectoryError: the bucket is not there, cannot be reached, or may
       not be written.
   """
   if paths.is_bucket(path):
@@ -47,7 +47,7 @@ def check_readable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
     seconds: how long an answer may take.
 
   Raises:
-    RunDirectoryError: the bucket is not there, can not be reached, or may
+    RunDirectoryError: the bucket is not there, cannot be reached, or may
       not be read.
   """
   if paths.is_bucket(path) and os.fspath(path) not in _READABLE:
@@ -81,7 +81,7 @@ def _wait_for(
     error = TimeoutError(f'no answer within {seconds:g} s')
   if error is not None:
     raise errors.RunDirectoryError(
-      'The bucket can not be used',
+      'The bucket cannot be used',
       got=_one_line(error),
       expected=expected,
       where=os.fspath(path),

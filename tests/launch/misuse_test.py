@@ -113,6 +113,6 @@ def test_unreachable_bucket(together):
   nowhere = fake_bucket.variables(f'http://127.0.0.1:{free_port()}')
   flags = ('--model_dir=gs://bucket/run',)
   for output in together(_flags(0, *flags), _flags(1, *flags), **nowhere):
-    assert 'The bucket can not be used. Got: ValueError: ABORTED' in output
+    assert 'The bucket cannot be used. Got: ValueError: ABORTED' in output
     assert 'Where: gs://bucket/run.' in output
     assert 'Attention backend' not in output
