@@ -26,7 +26,7 @@ _SIZES = dict(
 _GIN = """
 from __gin__ import dynamic_registration
 
-from xlflax import trainer as train
+from xlflax import trainer
 from xlflax.data import stream
 from xlflax.models import config as model_config
 from xlflax.objectives import contrastive
