@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from xlflax import errors
 from xlflax.models import config as model_config
-from xlflax.models import dropout
+from xlflax.models import dropout, targets
 from xlflax.models.masked_scores import MASKED_SCORE
 
 _Backend = model_config.AttentionBackend
@@ -106,7 +106,6 @@ def attend(
     ConfigError: the backend cannot do this on this machine.
   """
   rate = 0.0 if dropout_key is None else dropout_rate
-  capability = _cuda_capability()
   backend = resolve_backend(
     backend,
     Case(
@@ -115,7 +114,7 @@ def attend(
       query.shape[1],
       mask is not None,
       rate,
-      capability,
+      targets.current().capability,
       key.shape[1],
     ),
   )
@@ -224,12 +223,3 @@ def _cudnn_obstacle(case: Case) -> tuple[str, str] | None:
     if case.masked and length % 2:
       return f'masked rows of {length} tokens', 'an even number'
   return None
-
-
-@functools.cache
-def _cuda_capability() -> tuple[int, ...] | None:
-  """Compute capability of the default device; None if it is not CUDA."""
-  device = jax.devices()[0]
-  if 'cuda' not in device.client.platform_version:
-    return None
-  return tuple(int(part) for part in device.compute_capability.split('.'))

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from xlflax.models import targets
 from xlflax.objectives.losses import TokenLoss
 
 # On a CPU, more float32 logits than the first number are computed in parts of
@@ -266,7 +267,10 @@ _chunked.defvjp(_chunked_forward, _chunked_backward)
 
 def _cpu_chunk_size(num_labels: int, rows: int) -> int | None:
   """Returns the rows of a part if parts with kept logits are faster."""
-  if jax.default_backend() != 'cpu' or num_labels * rows <= _CPU_WHOLE_LOGITS:
+  if (
+    targets.current().platform != 'cpu'
+    or num_labels * rows <= _CPU_WHOLE_LOGITS
+  ):
     return None
   return max(_CPU_PART_LOGITS // num_labels, 256)
 

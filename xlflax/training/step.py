@@ -10,6 +10,7 @@ import optax
 
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.models import targets
 from xlflax.objectives import base
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.training import optimizers, randomness
@@ -240,7 +241,7 @@ def choose(
     update: returns a tree of the same structure, shapes and dtypes.
     state: its argument.
   """
-  if jax.default_backend() == 'cpu':
+  if targets.current().platform == 'cpu':
     return jax.lax.cond(condition, update, lambda same: same, state)
   return jax.tree.map(
     lambda new, old: jnp.where(condition, new, old), update(state), state

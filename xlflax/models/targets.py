@@ -1,0 +1,59 @@
+"""The devices that a traced program is for, which choose between its forms."""
+
+import contextlib
+import contextvars
+import functools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+
+
+class Target(NamedTuple):
+  """What the forms of a program depend on.
+
+  Attributes:
+    platform: 'cpu', 'gpu' or 'tpu'.
+    capability: compute capability of an NVIDIA GPU, such as (9, 0); None for
+      other devices.
+  """
+
+  platform: str
+  capability: tuple[int, ...] | None = None
+
+
+_compiling_for: contextvars.ContextVar[Target | None] = contextvars.ContextVar(
+  'compiling_for', default=None
+)
+
+
+def current() -> Target:
+  """Returns the target of `compiling_for`, else the default devices."""
+  chosen = _compiling_for.get()
+  if chosen is not None:
+    return chosen
+  platform = jax.default_backend()
+  return Target(platform, _capability() if platform == 'gpu' else None)
+
+
+@contextlib.contextmanager
+def compiling_for(target: Target) -> Iterator[None]:
+  """Traces programs for devices other than the default ones.
+
+  It holds for this thread. Functions that were jitted and traced outside keep
+  their forms, so make them inside.
+  """
+  token = _compiling_for.set(target)
+  try:
+    yield
+  finally:
+    _compiling_for.reset(token)
+
+
+@functools.cache
+def _capability() -> tuple[int, ...] | None:
+  """Compute capability of the default device; None if it is not CUDA."""
+  device = jax.devices()[0]
+  if 'cuda' not in device.client.platform_version:
+    return None
+  return tuple(int(part) for part in device.compute_capability.split('.'))
