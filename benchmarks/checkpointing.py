@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax import paths
+from xlflax import bucket_checks, paths
 from xlflax.training import checkpoints
 from xlflax.training import state as state_lib
 
@@ -206,7 +206,7 @@ def main(arguments=None) -> None:
   args = parser.parse_args(arguments)
   with tempfile.TemporaryDirectory() as temporary:
     place = paths.of(args.directory or temporary)
-    paths.check_usable(place)
+    bucket_checks.check_usable(place)
     results = {}
     for megabytes in args.megabytes.split(','):
       folder = place / f'{megabytes}MB'

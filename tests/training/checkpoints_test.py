@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
@@ -206,6 +207,49 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(
   assert str(_step_dir(tmp_path, 2)) in message and str(moved) in message
   _write(tmp_path, [2])  # its step can be written again
   assert _restore(tmp_path).step == 2
+
+
+def _flip(path: pathlib.Path, rng) -> None:
+  content = bytearray(path.read_bytes())
+  content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+  path.write_bytes(content)
+
+
+@pytest.mark.parametrize('item', ['params', 'train', 'meta'])
+def test_a_flipped_bit_is_noticed(tmp_path, item):
+  """In any file of an item: the one before is restored, or it is refused."""
+  _write(tmp_path / 'run', [1, 2])
+  rng = random.Random(item)
+  source = _step_dir(tmp_path / 'run', 2) / item
+  abstract = _factory(_state()).abstract_sharded.params
+  files = [p for p in source.rglob('*') if p.is_file() and p.stat().st_size]
+  for number, file in enumerate(sorted(files)):
+    if file.name == 'commit_success.txt':  # only its being there counts
+      continue
+    run = tmp_path / str(number)
+    shutil.copytree(tmp_path / 'run', run)
+    _flip(_step_dir(run, 2) / item / file.relative_to(source), rng)
+    if item == 'train':  # with the running average, which is evaluated
+      with pytest.raises(errors.CheckpointError, match='is damaged') as error:
+        checkpoints.restore_params(run, 2, abstract)
+      assert f'Got: train/{file.relative_to(source)}' in str(error.value)
+    assert _restore(run).step == 1
+
+
+def test_items_of_two_checkpoints(tmp_path):
+  """Each is whole by itself, but they do not belong together."""
+  _write(tmp_path, [1, 2, 3])
+  for item in ('params', 'train'):
+    shutil.rmtree(_step_dir(tmp_path, 3) / item)
+    shutil.copytree(
+      _step_dir(tmp_path, 2) / item, _step_dir(tmp_path, 3) / item
+    )
+  shutil.rmtree(_step_dir(tmp_path, 2))
+  _step_dir(tmp_path, 1).rename(_step_dir(tmp_path, 2))
+  with pytest.raises(errors.CheckpointError) as error:
+    _restore(tmp_path)
+  assert 'Got: params, train, meta are of different' in str(error.value)
+  assert 'Got: it is the checkpoint of step 1' in str(error.value)
 
 
 def test_no_checkpoint_that_can_be_read(tmp_path):

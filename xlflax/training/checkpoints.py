@@ -2,7 +2,8 @@
 
 A checkpoint has three items, so that a reader takes only what it needs:
 `params` (what evaluation and initialisation read), `train` (step, optimizer
-state, running average, objectives' states) and `meta` (plain JSON).
+state, running average, objectives' states) and `meta` (plain JSON). Each is
+sealed by digests (`checkpoint_items`), which every reader checks.
 """
 
 import dataclasses
@@ -13,10 +14,12 @@ import time
 from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
 from xlflax import errors, paths, registry
+from xlflax.training import checkpoint_items as items_lib
 from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
 
@@ -103,6 +106,7 @@ class Checkpoints:
     self._model_dir = paths.absolute(model_dir)
     self._options = options or CheckpointOptions()
     self.directory = self._model_dir / DIRECTORY
+    self._handlers = items_lib.handlers(self._options.write_concurrent_gb)
     self._manager = self._open()
 
   def _open(self) -> ocp.CheckpointManager:
@@ -115,21 +119,9 @@ class Checkpoints:
         enable_async_checkpointing=self._options.asynchronous,
         cleanup_tmp_directories=True,
       ),
-      item_names=('params', 'train', 'meta'),
-      item_handlers=self._handlers(),
+      item_names=items_lib.NAMES,
+      item_handlers=self._handlers,
     )
-
-  def _handlers(self) -> dict[str, Any] | None:
-    limit = self._options.write_concurrent_gb
-    if limit is None:
-      return None
-    return {
-      'params': ocp.PyTreeCheckpointHandler(
-        save_concurrent_gb=limit, use_compression=False
-      ),
-      'train': ocp.StandardCheckpointHandler(),
-      'meta': ocp.JsonCheckpointHandler(),
-    }
 
   @property
   def last_step(self) -> int | None:
@@ -165,18 +157,21 @@ class Checkpoints:
     best = self._options.best_metric
     scored = {best: (metrics or {}).get(best, math.nan)} if best else None
     save = (
-      ocp.args.StandardSave
+      items_lib.SaveArrays
       if self._options.write_concurrent_gb is None
-      else ocp.args.PyTreeSave
+      else items_lib.SaveTree
     )
     with self._report_failure(step):
+      self._manager.wait_until_finished()
+      for handler in self._handlers.values():
+        handler.about = {'step': step}
       self._manager.save(
         step,
         metrics=scored,
         args=ocp.args.Composite(
           params=save(state.params),
-          train=ocp.args.StandardSave(_train_item(state)),
-          meta=ocp.args.JsonSave(meta),
+          train=items_lib.SaveArrays(_train_item(state)),
+          meta=items_lib.SaveJson(meta),
         ),
       )
 
@@ -210,6 +205,11 @@ class Checkpoints:
     """
     failed: dict[int, Exception] = {}
     for step in sorted(self._manager.all_steps(), reverse=True):
+      try:
+        verify(self.directory / str(step), *items_lib.NAMES)
+      except errors.CheckpointError as error:
+        failed[step] = error
+        continue
       check_fit(self.directory / str(step), factory.abstract)
       try:
         restored = self._restore(step, factory)
@@ -232,16 +232,17 @@ class Checkpoints:
 
   def _restore(self, step: int, factory) -> Restored:
     abstract = factory.abstract_sharded
-    out = self._manager.restore(
-      step,
-      args=ocp.args.Composite(
-        params=ocp.args.StandardRestore(abstract.params),
-        train=ocp.args.StandardRestore(_train_item(abstract)),
-        meta=ocp.args.JsonRestore(),
-      ),
+    checkpoint = self.directory / str(step)
+    train = items_lib.read_arrays(
+      checkpoint, items_lib.TRAIN, _train_item(abstract)
+    )
+    params = items_lib.read_arrays(
+      checkpoint, items_lib.PARAMS, abstract.params
     )
     return Restored(
-      step, state_lib.TrainState(params=out.params, **out.train), out.meta
+      step,
+      state_lib.TrainState(params=params, **train),
+      items_lib.read_meta(checkpoint),
     )
 
   def _reject(self, step: int, error: Exception) -> None:
@@ -320,6 +321,42 @@ def path_of(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
   return checkpoint
 
 
+def verify(checkpoint: pathlib.Path, *items: str) -> None:
+  """Refuses items that are not as they were written, on all processes alike.
+
+  Each process reads its share of the files.
+
+  Args:
+    checkpoint: a finished checkpoint's directory.
+    *items: 'params', 'train', 'meta'.
+
+  Raises:
+    CheckpointError: a file has changed or is missing.
+  """
+  error = None
+  try:
+    items_lib.verify(
+      checkpoint, *items, share=(jax.process_index(), jax.process_count())
+    )
+  except errors.CheckpointError as found:
+    error = found
+  if jax.process_count() > 1 and _any(error is not None) and error is None:
+    error = errors.CheckpointError(
+      'A checkpoint is damaged',
+      got='files that another process has read',
+      where=str(checkpoint),
+    )
+  if error:
+    raise error
+
+
+def _any(here: bool) -> bool:
+  """Whether something is so on any process."""
+  from jax.experimental import multihost_utils
+
+  return bool(multihost_utils.process_allgather(np.array(here)).any())
+
+
 def saved_shapes(
   checkpoint: pathlib.Path, item: str = 'params'
 ) -> dict[str, Any]:
@@ -330,8 +367,9 @@ def saved_shapes(
     item: 'params' or 'train'.
 
   Raises:
-    CheckpointError: the metadata cannot be read.
+    CheckpointError: the metadata cannot be read, or has been changed.
   """
+  items_lib.verify_description(checkpoint, item)
   try:
     metadata = ocp.StandardCheckpointHandler().metadata(
       paths.absolute(checkpoint) / item
@@ -400,6 +438,15 @@ def _differences(checkpoint, abstract, item: str) -> list[str]:
   )
 
 
+def is_whole(checkpoint: pathlib.Path) -> bool:
+  """Whether every file of a checkpoint is as it was written."""
+  try:
+    verify(checkpoint, *items_lib.NAMES)
+  except errors.CheckpointError:
+    return False
+  return True
+
+
 def _some(problems: list[str], most: int = 20) -> str:
   more = [f'and {len(problems) - most} more'] if len(problems) > most else []
   return '; '.join(problems[:most] + more)
@@ -431,6 +478,7 @@ def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
   averaged = any(
     name.startswith('ema/') for name in saved_shapes(checkpoint, 'train')
   )
+  verify(checkpoint, items_lib.TRAIN if averaged else items_lib.PARAMS)
   try:
     if averaged:
       return read_part(checkpoint, 'train', {'ema': abstract})['ema']
@@ -446,6 +494,8 @@ def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
 
 def read_part(checkpoint: pathlib.Path, item: str, part) -> Any:
   """Reads some arrays of an item, each straight into its sharding.
+
+  The files are not checked: call `verify` once before.
 
   Args:
     checkpoint: a finished checkpoint's directory.

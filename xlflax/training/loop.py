@@ -52,9 +52,9 @@ def _check_directory(setup: setup_lib.Setup, vocabulary: pathlib.Path) -> None:
   )
   run_directory.check_vocabulary(vocabulary, directory)
   for step in checkpoints_lib.finished_steps(directory)[-1:]:
-    checkpoints_lib.check_fit(
-      directory / checkpoints_lib.DIRECTORY / str(step), setup.factory.abstract
-    )
+    checkpoint = checkpoints_lib.path_of(directory, step)
+    if checkpoints_lib.is_whole(checkpoint):
+      checkpoints_lib.check_fit(checkpoint, setup.factory.abstract)
 
 
 def _claim_directory(

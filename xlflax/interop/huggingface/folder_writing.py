@@ -169,6 +169,7 @@ def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
     name.startswith('ema/')
     for name in checkpoints.saved_shapes(checkpoint, 'train')
   )
+  checkpoints.verify(checkpoint, 'train' if averaged else 'params')
   parts = _Parts()
   for parameter, assignments in _by_parameter(checked).items():
     value = _read(checkpoint, parameter, shapes[parameter], averaged=averaged)

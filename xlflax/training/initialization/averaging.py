@@ -92,9 +92,11 @@ def mean_params(
   """The mean of the parameters of some checkpoints, float32 on the host.
 
   Raises:
-    CheckpointError: they have not the same parameters.
+    CheckpointError: they have not the same parameters, or one is damaged.
   """
   paths = [checkpoints.path_of(model_dir, step) for step in steps]
+  for path in paths:
+    checkpoints.verify(path, 'params')
   shapes = checkpoints.saved_shapes(paths[0])
   for path in paths[1:]:
     if checkpoints.saved_shapes(path) != shapes:

@@ -142,6 +142,7 @@ def _values(
   _check_renames(init)
   checkpoint = _checkpoint(init)
   logging.info('Reading initial parameters from %s.', checkpoint)
+  checkpoints.verify(checkpoint, 'params')
   saved = checkpoints.saved_shapes(checkpoint)
   rows = _rows(init, params, vocabulary)
   sources = _sources(init, params, saved, checkpoint, rows)

@@ -1,0 +1,273 @@
+"""Digests of files: whether what was written is what is read.
+
+A digest is `SIZE-crc32:CHECKSUM`; of an object in a bucket the checksum is
+the one that the bucket keeps, so that nothing is read for it. A directory is
+sealed by a file of its own, `digests.json`, with the digest of every other
+file and a digest of itself. Checksums find damage, not forgery.
+"""
+
+import base64
+import concurrent.futures
+import json
+import os
+import pathlib
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from xlflax import paths
+
+FILE = 'digests.json'
+_OWN = 'digest'
+_PIECE = 1 << 26  # bytes that one thread reads at a time
+_BUFFER = 1 << 20  # stays in the processor's cache between read and sum
+_CRC32, _CRC32C = 'crc32', 'crc32c'
+
+
+class Seal(NamedTuple):
+  """What `digests.json` says.
+
+  Attributes:
+    files: path below the directory -> digest.
+    about: plain JSON that whoever sealed it added.
+  """
+
+  files: dict[str, str]
+  about: dict[str, Any]
+
+
+def of_content(content: bytes | str) -> str:
+  """The digest that a file with this content has."""
+  if isinstance(content, str):
+    content = content.encode('utf-8')
+  views = (
+    memoryview(content)[start : start + _PIECE]
+    for start in range(0, max(len(content), 1), _PIECE)
+  )
+  return _joined(len(content), [zlib.crc32(view) for view in views])
+
+
+def of_json(value: Any) -> str:
+  """The digest of plain JSON, however it is laid out in a file."""
+  return of_content(json.dumps(value, sort_keys=True, ensure_ascii=True))
+
+
+def of_file(path: pathlib.Path, *, like: str = '') -> str:
+  """The digest of a file.
+
+  Args:
+    path: on disk or in a bucket.
+    like: a digest to compare with, which says the kind of checksum; '' takes
+      what is cheapest there.
+
+  Raises:
+    OSError: the file cannot be read.
+  """
+  known = _kept_by_bucket(path) if paths.is_bucket(path) else None
+  if known and f'-{_CRC32}:' not in like:
+    return known
+  if f'-{_CRC32C}:' in like:
+    return _crc32c(path)
+  if paths.is_bucket(path):
+    return of_content(path.read_bytes())
+  return of_files([path])[path]
+
+
+def of_files(files: list[pathlib.Path]) -> dict[pathlib.Path, str]:
+  """Digests of files on disk, read by several threads.
+
+  Raises:
+    OSError: a file cannot be read.
+  """
+  sizes = {path: path.stat().st_size for path in files}
+  pieces = [
+    (path, start)
+    for path, size in sizes.items()
+    for start in range(0, max(size, 1), _PIECE)
+  ]
+  if len(pieces) < 3 or sum(sizes.values()) < _PIECE // 8:
+    sums = [_sum(*piece) for piece in pieces]
+  else:
+    with concurrent.futures.ThreadPoolExecutor(
+      min(8, os.cpu_count() or 1)
+    ) as pool:
+      sums = list(pool.map(lambda piece: _sum(*piece), pieces))
+  of_path: dict[pathlib.Path, list[int]] = {path: [] for path in files}
+  for (path, _), found in zip(pieces, sums, strict=True):
+    of_path[path].append(found)
+  return {path: _joined(sizes[path], found) for path, found in of_path.items()}
+
+
+def seal(directory: pathlib.Path, about: Mapping[str, Any] = {}) -> None:
+  """Writes `digests.json` for all files in and below a directory."""
+  files = [directory / name for name in _names(directory)]
+  if paths.is_bucket(directory):
+    found = {path: of_file(path) for path in files}
+  else:
+    found = of_files(files)
+  write_seal(
+    directory,
+    {_relative(path, directory): digest for path, digest in found.items()},
+    about,
+  )
+
+
+def write_seal(
+  directory: pathlib.Path,
+  files: Mapping[str, str],
+  about: Mapping[str, Any] = {},
+) -> None:
+  """Writes `digests.json` from digests that are known."""
+  content = {'files': dict(sorted(files.items())), 'about': dict(about)}
+  paths.write_atomically(
+    directory / FILE, json.dumps(with_own(content), indent=1) + '\n'
+  )
+
+
+def read_seal(directory: pathlib.Path) -> Seal:
+  """What `digests.json` says.
+
+  Raises:
+    FileNotFoundError: there is none.
+    ValueError: it is damaged.
+  """
+  content = checked(json.loads((directory / FILE).read_text(encoding='utf-8')))
+  return Seal(content['files'], content['about'])
+
+
+def problems(
+  directory: pathlib.Path,
+  *,
+  share: tuple[int, int] = (0, 1),
+  largest: int | None = None,
+) -> list[str]:
+  """What is not as it was sealed, a line each; none where all is whole.
+
+  Args:
+    directory: sealed by `seal`.
+    share: (i, n) checks each n-th file, beginning with the i-th.
+    largest: of longer files, in bytes, only the length is checked.
+  """
+  try:
+    files = read_seal(directory).files
+  except FileNotFoundError:
+    return [f'{FILE} is missing']
+  except (OSError, ValueError, RecursionError) as error:
+    return [f'{FILE} is damaged ({_short(error)})']
+  chosen = sorted(files)[share[0] :: share[1]]
+  return list(
+    _changes(directory, {name: files[name] for name in chosen}, largest)
+  )
+
+
+def with_own(content: Mapping[str, Any]) -> dict[str, Any]:
+  """A JSON object with its own digest, as `checked` takes it."""
+  rest = {key: value for key, value in content.items() if key != _OWN}
+  return {**rest, _OWN: of_json(rest)}
+
+
+def checked(content: Any) -> dict[str, Any]:
+  """The JSON object that `with_own` was given.
+
+  Raises:
+    ValueError: it is none, or has been changed.
+  """
+  if not isinstance(content, dict) or _OWN not in content:
+    raise ValueError('it has no digest of its own')
+  rest = {key: value for key, value in content.items() if key != _OWN}
+  if content[_OWN] != of_json(rest):
+    raise ValueError('its content has changed')
+  return rest
+
+
+def _changes(
+  directory: pathlib.Path, files: Mapping[str, str], largest: int | None
+) -> Iterator[str]:
+  """What differs between files and their digests."""
+  there: dict[str, str] = {}
+  for name, digest in files.items():
+    path = directory / name
+    try:
+      if paths.is_bucket(directory) or f'-{_CRC32C}:' in digest:
+        there[name] = of_file(path, like=digest)
+      elif str(path.stat().st_size) != _size(digest):
+        yield f'{name} has {path.stat().st_size} bytes, not {_size(digest)}'
+      elif largest is None or int(_size(digest)) <= largest:
+        there[name] = ''
+    except OSError as error:
+      missing = isinstance(error, FileNotFoundError)
+      yield f'{name} ' + ('is missing' if missing else _short(error))
+  plain = [name for name, found in there.items() if not found]
+  sums = of_files([directory / name for name in plain])
+  there |= {name: sums[directory / name] for name in plain}
+  yield from (
+    f'{name} has another content than was written'
+    for name, found in there.items()
+    if found != files[name]
+  )
+
+
+def _names(directory: pathlib.Path) -> list[str]:
+  """Files in and below a directory, but `digests.json` and hidden ones."""
+  found: list[str] = []
+  for path in paths.children(directory):
+    if path.name == FILE or path.name.startswith('.'):
+      continue
+    if path.is_dir():
+      found += [f'{path.name}/{name}' for name in _names(path)]
+    else:
+      found.append(path.name)
+  return found
+
+
+def _relative(path: pathlib.Path, directory: pathlib.Path) -> str:
+  return path.relative_to(directory).as_posix()
+
+
+def _sum(path: pathlib.Path, start: int) -> int:
+  """The checksum of one piece of a file."""
+  total, left = 0, _PIECE
+  buffer = bytearray(_BUFFER)
+  with path.open('rb', buffering=0) as file:
+    file.seek(start)
+    while left > 0 and (
+      count := file.readinto(memoryview(buffer)[: min(left, _BUFFER)])
+    ):
+      total = zlib.crc32(memoryview(buffer)[:count], total)
+      left -= count
+  return total
+
+
+def _joined(size: int, sums: list[int]) -> str:
+  """A digest: the checksum of the pieces' where there are several."""
+  total = sums[0]
+  if len(sums) > 1:
+    total = zlib.crc32(b''.join(part.to_bytes(4, 'little') for part in sums))
+  return f'{size}-{_CRC32}:{total:08x}'
+
+
+def _kept_by_bucket(path: pathlib.Path) -> str | None:
+  """The digest that a bucket keeps of an object, where it tells it."""
+  import fsspec
+
+  info = fsspec.filesystem('gcs').info(os.fspath(path))
+  known = info.get('crc32c')
+  if not known:
+    return None
+  return f'{info["size"]}-{_CRC32C}:{base64.b64decode(known).hex()}'
+
+
+def _crc32c(path: pathlib.Path) -> str:
+  """The digest, as a bucket has it, of a file that was copied from there."""
+  import google_crc32c
+
+  content = path.read_bytes()
+  return f'{len(content)}-{_CRC32C}:{google_crc32c.value(content):08x}'
+
+
+def _size(digest: str) -> str:
+  return digest.partition('-')[0]
+
+
+def _short(error: Exception) -> str:
+  return f'{type(error).__name__}: {str(error)[:200]}'
