@@ -72,9 +72,14 @@ def test_what_is_taken_over(row, layers, embeddings, dictionaries):
   init = settings.init_from
   wanted = {
     name: init is not None and init.wants(name)
-    for name in ('model/layers/mlp/wi/kernel', 'model/embeddings/token')
+    for name in (
+      'model/layers/mlp/wi/kernel',
+      'model/embeddings/position',
+      'model/head_dense/kernel',
+      'model/embeddings/token',
+    )
   }
-  assert list(wanted.values()) == [layers, embeddings]
+  assert list(wanted.values()) == [layers, layers, layers, embeddings]
   matching = init and init.vocabulary_matching
   assert bool(matching) == embeddings
   assert bool(matching and matching.dictionaries) == dictionaries

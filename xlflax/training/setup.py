@@ -149,6 +149,7 @@ class Setup:
         self.settings.init_from,
         state,
         self.factory,
+        model=self.model,
         vocabulary=self.vocabulary,
         report_dir=report_dir,
       )

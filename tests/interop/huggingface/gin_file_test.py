@@ -55,6 +55,24 @@ _MODELS = {
 }
 
 
+# What a file before it may have set; nothing of it stays.
+_OTHER = """
+from __gin__ import dynamic_registration
+from xlflax.models import config as model_config
+from xlflax.models import encoder_decoder_config as pair_config
+
+model_config.EncoderConfig:
+  layer_norm_epsilon = 1e-3
+  position_offset = 7
+  type_vocab_size = 5
+  cross_attention = True
+pair_config.EncoderDecoderConfig:
+  layer_norm_epsilon = 1e-3
+  mlm_head = 'transform'
+  max_length = 9
+"""
+
+
 @pytest.mark.parametrize('name', _MODELS)
 def test_it_builds_the_model(name, tmp_path):
   model = _MODELS[name]
@@ -63,6 +81,7 @@ def test_it_builds_the_model(name, tmp_path):
   path.write_text(gin_file.of_model(config, str(tmp_path)))
   gin.clear_config()
   try:
+    gin.parse_config(_OTHER)
     gin.parse_config_file(str(path))
     built = gin.query_parameter(
       'MODEL/gin.macro.value'

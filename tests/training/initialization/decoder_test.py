@@ -56,7 +56,12 @@ def _translator(**fields):
   return encoder_decoder.EncoderDecoder(
     encoder_decoder_config.EncoderDecoderConfig(
       **(
-        dict(family='post_ln', num_encoder_layers=3, num_decoder_layers=2)
+        dict(
+          family='post_ln',
+          num_encoder_layers=3,
+          num_decoder_layers=2,
+          mlm_head='transform',
+        )
         | _SIZES
         | fields
       )
@@ -177,6 +182,30 @@ def test_missing_cross_attention_is_said(plain):
     'model/layers/cross_attention/key/kernel is not in the checkpoint' in text
   )
   assert "set DecoderInitialization.cross_attention = 'fresh'" in text
+
+
+def test_the_map_to_the_vocabulary_is_not_left_behind(veco):
+  """VECO's f is pretrained, so a decoder without it must say so."""
+  params = _params(_translator(mlm_head='tied'), 2)
+  with pytest.raises(errors.CheckpointError) as raised:
+    _start(veco, params)
+  assert (
+    'model/head_dense/bias of the checkpoint is taken by nothing; '
+    'model/head_dense/kernel of the checkpoint' in str(raised.value)
+  )
+  got = _apply(
+    initialization.InitFrom(
+      model_dir=veco[0], decoder=DecoderInitialization(), unused=('/head_',)
+    ),
+    params,
+  )
+  _check(got, veco[1], (1, 2))
+
+
+def test_plug_in_may_be_left_behind_by_a_fresh_attention(veco):
+  params = _params(_translator(), 2)
+  got = _start(veco, params, cross_attention='fresh')
+  _check(got, veco[1], (1, 2), fresh=params_lib.names(params['model']))
 
 
 def test_encoder_decoder_without_saying_so(veco):

@@ -144,7 +144,7 @@ def test_renamed_parameters_and_two_from_one(run):
       }
     }
   }
-  state = _apply(run, params, renames=(('(self|cross)/', ''),))
+  state = _apply(run, params, renames=(('(self|cross)/', ''),), unused=('.*',))
   assert _values(state) == {'layers/self/query': 2.0, 'layers/cross/query': 2.0}
   both = jax.tree.leaves(state.params)
   assert both[0].unsafe_buffer_pointer() != both[1].unsafe_buffer_pointer()
@@ -167,6 +167,23 @@ def test_new_parameters_must_be_named_or_allowed(run):
     state = _apply(run, params, **fields)
     assert _values(state) == _ALL
     assert not state.params['heads']['align'].any()
+
+
+def test_nothing_is_left_behind_without_a_word(run):
+  params = {'model': dict(_zeros(_SOURCE)['model'])}
+  del params['model']['output_bias']
+  text = _fails(run, params)
+  assert (
+    'The model would not compute what the checkpoint does. Got: '
+    'model/output_bias of the checkpoint is taken by nothing.' in text
+  )
+  assert 'InitFrom.unused' in text
+  for fields in (
+    dict(unused=('output_bias',)),
+    dict(include=('model/layers', 'embeddings')),
+  ):
+    got = _values(_apply(run, params, **fields))
+    assert got == {k: v for k, v in _ALL.items() if k != 'output_bias'}
 
 
 def test_other_shapes_are_all_listed(run):

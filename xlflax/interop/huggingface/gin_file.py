@@ -13,7 +13,8 @@ _LEFT_OUT = ('vocab_size', 'num_languages')
 _HEAD = """\
 from __gin__ import dynamic_registration
 
-# The model of this directory. To train on from it:
+# The model of this directory. Every field is set, so give this file after
+# others. To train on from it:
 #   xlflax train --gin_file=pretrain/... --gin_file={file} \\
 #     --vocabulary={directory}/vocabulary --gin.INIT_FROM={directory} ...
 
@@ -36,7 +37,7 @@ encoder_decoder.EncoderDecoder.config = \
 
 
 def of_model(config: Config, directory: str) -> str:
-  """Bindings of every field that is not as its class has it.
+  """Bindings of every field, so that none of an earlier file stays.
 
   Args:
     config: the model's.
@@ -57,7 +58,7 @@ def of_model(config: Config, directory: str) -> str:
   ]
   for field in dataclasses.fields(config):
     value = getattr(config, field.name)
-    if field.name in _LEFT_OUT or value == field.default:
+    if field.name in _LEFT_OUT:
       continue
     value = value.value if isinstance(value, enum.Enum) else value
     lines.append(f'{owner}.{field.name} = {value!r}')

@@ -5,6 +5,9 @@
 | the encoder, and the decoder's embeddings | the encoder |
 | the decoder's self-attention and feed-forward | those of the encoder |
 | its encoder-to-decoder attention | the plug-in cross-attention |
+| the map to the vocabulary (VECO's f, equations 10 to 13) | the encoder's |
+
+The model needs `mlm_head='transform'` to take that map whole.
 
 A tied decoder has only the last row's parameters of its own.
 """
@@ -12,6 +15,7 @@ A tied decoder has only the last row's parameters of its own.
 import dataclasses
 import enum
 import re
+from collections.abc import Collection
 
 from xlflax import enums, registry
 
@@ -31,6 +35,7 @@ class CrossAttention(enum.Enum):
 
 
 _SIDE = re.compile(r'^model/(encoder|decoder)/')
+_PLUG_IN = re.compile(r'^model/layers(_\d+)?/cross_attention')
 _OWN = re.compile(r'^model/decoder/layers(_\d+)?/cross_attention')
 
 
@@ -56,6 +61,22 @@ class DecoderInitialization:
     """Whether a parameter comes from the encoder's run."""
     fresh = self.cross_attention is CrossAttention.FRESH
     return not (fresh and _OWN.match(name))
+
+  def must_take(self, source_name: str, taken: Collection[str]) -> bool:
+    """Whether a parameter of the encoder must not be left behind.
+
+    The plug-in module of a layer may be: a shallow decoder takes that of some
+    layers, a fresh attention none.
+
+    Args:
+      source_name: its name.
+      taken: names of the encoder's parameters that are taken.
+    """
+    if not _PLUG_IN.match(source_name):
+      return True
+    if self.cross_attention is CrossAttention.FRESH:
+      return False
+    return not any(_PLUG_IN.match(name) for name in taken)
 
   def source_name(self, name: str) -> str:
     """The encoder's name of a parameter.

@@ -1,9 +1,9 @@
 """Initial parameters from other runs' checkpoints, whole or in part.
 
 What is taken is chosen by patterns of parameters' names. MetaXLM's table 5:
-`include=('model/embeddings', 'output_bias')` with `vocabulary_matching` are
-the embeddings only, `exclude=('/token$', 'output_bias')` is the body only,
-without patterns come both. A body that does not train afterwards (table 4) is
+`include=('/token$',)` with `vocabulary_matching` takes the word embeddings
+only, `exclude=('/token$', 'output_bias')` takes the body only, and without
+patterns both are taken. A body that does not train afterwards (table 4) is
 the optimizer's `frozen=('model/layers',)`.
 """
 
@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import jax
 
@@ -20,7 +20,11 @@ from xlflax.training import checkpoints
 from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
 from xlflax.training.initialization import decoder as decoder_lib
-from xlflax.training.initialization import matched_rows, parameter_sources
+from xlflax.training.initialization import (
+  matched_rows,
+  parameter_sources,
+  source_model,
+)
 from xlflax.training.initialization import vocabulary_matching as matching_lib
 from xlflax.training.initialization.parameter_sources import Source
 
@@ -40,6 +44,8 @@ class InitFrom:
     renames: (pattern, replacement) pairs that turn a name of this model into
       the checkpoint's, as `re.sub` does.
     allow_missing: whether an included parameter may be absent there.
+    unused: patterns of that run's `model/` parameters that nothing here needs
+      to take. Others that the patterns above do not leave out must be taken.
     vocabulary_matching: for a run with another vocabulary: each token takes
       the row of a token of that run, found by its string; see there.
     decoder: for an encoder-decoder that starts from an encoder's run.
@@ -51,14 +57,34 @@ class InitFrom:
   exclude: tuple[str, ...] = ()
   renames: tuple[tuple[str, str], ...] = ()
   allow_missing: bool = False
+  unused: tuple[str, ...] = ()
   vocabulary_matching: matching_lib.VocabularyMatching | None = None
   decoder: decoder_lib.DecoderInitialization | None = None
 
   def wants(self, name: str) -> bool:
+    """Whether a parameter of this model is to be taken."""
+    return self.chooses(name) and (
+      self.decoder is None or self.decoder.wants(name)
+    )
+
+  def chooses(self, name: str) -> bool:
+    """Whether `include` and `exclude` let a name through."""
     return (
-      (not self.include or params_lib.matches(self.include, name))
-      and not params_lib.matches(self.exclude, name)
-      and (self.decoder is None or self.decoder.wants(name))
+      not self.include or params_lib.matches(self.include, name)
+    ) and not params_lib.matches(self.exclude, name)
+
+  def must_take(self, source_name: str, taken: Collection[str]) -> bool:
+    """Whether a parameter of the other run must not be left behind.
+
+    Args:
+      source_name: its name.
+      taken: names of that run's parameters that are taken.
+    """
+    return (
+      source_name.startswith('model/')
+      and self.chooses(source_name)
+      and not params_lib.matches(self.unused, source_name)
+      and (self.decoder is None or self.decoder.must_take(source_name, taken))
     )
 
   def matches_rows(self, name: str) -> bool:
@@ -86,6 +112,7 @@ def apply(
   state: state_lib.TrainState,
   factory,
   *,
+  model=None,
   vocabulary=None,
   report_dir: pathlib.Path | None = None,
 ) -> state_lib.TrainState:
@@ -98,12 +125,13 @@ def apply(
       one took. A string is the directory of a run that is taken whole.
     state: a fresh state.
     factory: has the shardings.
+    model: the run's; None leaves the rows of positions unchecked.
     vocabulary: the run's; needed for `InitFrom.vocabulary_matching`.
     report_dir: where reports of vocabulary matching are written, if anywhere.
 
   Raises:
-    CheckpointError: nothing there, parameters missing, or other shapes; all
-      are listed.
+    CheckpointError: nothing there, parameters missing or left behind, other
+      shapes, or positions that start at another row; all are listed.
     VocabularyError: a vocabulary to match is missing.
   """
   inits = (init,) if isinstance(init, (InitFrom, str)) else tuple(init)
@@ -112,7 +140,12 @@ def apply(
     if isinstance(one, str):
       one = InitFrom(model_dir=one)
     values = _values(
-      one, params, factory.shardings.params, vocabulary, report_dir
+      one,
+      params,
+      factory.shardings.params,
+      model=model,
+      vocabulary=vocabulary,
+      report_dir=report_dir,
     )
     taken |= values.keys()
     params = params_lib.map_named(
@@ -134,7 +167,7 @@ def apply(
 
 
 def _values(
-  init: InitFrom, params, shardings, vocabulary, report_dir
+  init: InitFrom, params, shardings, *, model, vocabulary, report_dir
 ) -> dict[str, jax.Array]:
   """Name -> array of the parameters that one run gives."""
   params_lib.check_patterns(init.include, params, where='InitFrom.include')
@@ -146,6 +179,7 @@ def _values(
   saved = checkpoints.saved_shapes(checkpoint)
   rows = _rows(init, params, vocabulary)
   sources = _sources(init, params, saved, checkpoint, rows)
+  _check_fit(init, sources, saved, checkpoint, model)
   targets = {
     name: (leaf, sharding)
     for (name, leaf), sharding in zip(
@@ -281,6 +315,28 @@ def _sources(
   return sources
 
 
+def _check_fit(init: InitFrom, sources, saved, checkpoint, model) -> None:
+  """Refuses what would load, but compute something else.
+
+  Raises:
+    CheckpointError: a parameter of that run's model is left behind, or its
+      positions start at another row of the table.
+  """
+  taken = {part for source in sources.values() for part in source.names}
+  left = [n for n in saved if n not in taken and init.must_take(n, taken)]
+  problems = [f'{name} of the checkpoint is taken by nothing' for name in left]
+  problems += source_model.position_problems(init.model_dir, sources, model)
+  if problems:
+    raise errors.CheckpointError(
+      'The model would not compute what the checkpoint does',
+      got='; '.join(problems),
+      expected='a model that takes all parameters, with the same positions',
+      where=str(checkpoint),
+      fix=source_model.build_hint(init.model_dir)
+      + ', or name what may be left behind in InitFrom.unused',
+    )
+
+
 def _misfit(name: str, shape, source_shape, rows) -> str | None:
   """What is wrong with a source's shape; None if it can be taken."""
   if rows is not None and rows.axis(shape, source_shape) is not None:
@@ -314,6 +370,8 @@ def _hint(init: InitFrom, problems: Sequence[str]) -> str:
     return (
       "; for an encoder-decoder from an encoder's run, set InitFrom.decoder"
     )
+  if any('embeddings/position ' in p for p in problems):
+    return '; or ' + source_model.build_hint(init.model_dir)
   if any(p.startswith('heads/') and p.endswith(_ABSENT) for p in problems):
     return (
       '; heads of objectives that the run did not train are new: add '
