@@ -187,18 +187,16 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
 
 
 def _matrices(title: str, rows: list[report.Row]):
-  axes = [
-    sorted({row[f'{side}_layer'] for row in rows})
-    for side in ('first', 'second')
-  ]
+  sides = ('first', 'second')
+  axes = [sorted({row[f'{side}_layer'] for row in rows}) for side in sides]
+  shape = [len(axis) for axis in axes]
   panels: dict[str, np.ndarray] = {}
   for row in rows:
-    panel = panels.setdefault(
-      row['series'], np.full([len(axis) for axis in axes], np.nan)
-    )
-    panel[
-      axes[0].index(row['first_layer']), axes[1].index(row['second_layer'])
-    ] = row['cka']
+    panel = panels.setdefault(row['series'], np.full(shape, np.nan))
+    place = [
+      axes[i].index(row[f'{side}_layer']) for i, side in enumerate(sides)
+    ]
+    panel[tuple(place)] = row['cka']
   first, second = rows[0]['pair'].split('-')
   return figures.matrices(
     title,

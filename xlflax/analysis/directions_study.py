@@ -173,16 +173,10 @@ def _tables(rows: Sequence[report.Row]) -> list[text.Table]:
   for task, of_task in _of_tasks(rows).items():
     for series in dict.fromkeys(row['series'] for row in of_task):
       chosen = [row for row in of_task if row['series'] == series]
-      gaps = {row['train']: row[_GAP] for row in chosen}
       tables.append(
         report.grid(
           f'{task}: {series} (points)',
-          chosen
-          + [
-            {'train': train, 'test': _GAP, 'value': gap}
-            for train, gap in gaps.items()
-            if not math.isnan(gap)
-          ],
+          chosen + _gap_rows(chosen),
           value='value',
           down=lambda row: row['train'],
           across=lambda row: row['test'],
@@ -190,3 +184,13 @@ def _tables(rows: Sequence[report.Row]) -> list[text.Table]:
         )
       )
   return tables
+
+
+def _gap_rows(rows: list[report.Row]) -> list[report.Row]:
+  """The column of gaps, as rows of its own."""
+  gaps = {row['train']: row[_GAP] for row in rows}
+  return [
+    {'train': train, 'test': _GAP, 'value': gap}
+    for train, gap in gaps.items()
+    if not math.isnan(gap)
+  ]

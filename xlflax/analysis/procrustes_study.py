@@ -301,6 +301,9 @@ def _tables(rows: list[report.Row]):
   ]
 
 
+_SHOWN = ('accuracy_before', 'accuracy_after', 'cosine_before', 'cosine_after')
+
+
 def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
   if not rows:
     return {}
@@ -308,12 +311,7 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
   last = study.last_steps(rows)
   for row in last:
     lines = panels.setdefault(f'{row["series"]}: {row["pair"]}', {})
-    for name in (
-      'accuracy_before',
-      'accuracy_after',
-      'cosine_before',
-      'cosine_after',
-    ):
+    for name in _SHOWN:
       value = np.nan if row[name] is None else 100 * row[name]
       lines.setdefault(name.replace('_', ', ') + ' the map', []).append(
         (row['layer'], value)

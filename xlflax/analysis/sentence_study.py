@@ -156,14 +156,18 @@ class SentenceStudy(study.Study):
       )
     )
     for side, name in ((first, case.pair[0]), (second, case.pair[1])):
-      if not np.isfinite(side).all():
-        raise errors.AnalysisError(
-          'A sentence state is not finite',
-          got='NaN or infinity',
-          where=f'language {name}, {case.series}',
-          fix='see whether the checkpoint itself is finite',
-        )
+      _check_finite(side, f'language {name}, {case.series}')
     return Sides(first, second)
+
+
+def _check_finite(states: np.ndarray, where: str) -> None:
+  if not np.isfinite(states).all():
+    raise errors.AnalysisError(
+      'A sentence state is not finite',
+      got='NaN or infinity',
+      where=where,
+      fix='see whether the checkpoint itself is finite',
+    )
 
 
 def _rows(

@@ -35,11 +35,7 @@ def tables(rows: Sequence[report.Row]) -> list[text.Table]:
       _main(rows),
       value=f'precision@{n}',
       across=lambda row: row['pair'],
-      down=lambda row: (
-        f'{row["series"]}, {_name(row)}'
-        if row['series'] != VECTORS
-        else VECTORS
-      ),
+      down=_method,
     )
     for n in TOP
   ] + [
@@ -51,6 +47,13 @@ def tables(rows: Sequence[report.Row]) -> list[text.Table]:
       down=lambda row: f'{row["series"]}, {_name(row)}',
     )
   ]
+
+
+def _method(row: report.Row) -> str:
+  """The series and how its vectors were made."""
+  if row['series'] == VECTORS:
+    return VECTORS
+  return f'{row["series"]}, {_name(row)}'
 
 
 def notes(rows: Sequence[report.Row]) -> list[str]:

@@ -240,6 +240,10 @@ def _check_sizes(stream: Stream) -> None:
       raise errors.ConfigError(
         f'Stream.{name} must be positive', got=value, where=where
       )
+  _check_alpha(stream, where)
+
+
+def _check_alpha(stream: Stream, where: str) -> None:
   if isinstance(stream.alpha, (int, float)) and stream.alpha < 0:
     raise errors.ConfigError(
       'Stream.alpha is negative: large languages would be drawn least',

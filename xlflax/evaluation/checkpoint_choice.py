@@ -91,10 +91,8 @@ def _best(run, found: list[int], metric: str | None) -> int:
       + (', '.join(names) or 'those of evaluations, of which there are none'),
       fix='give --best_metric=NAME',
     )
-  lower = families.better_of(metric) is Better.LOWER
-  return min(
-    sorted(values), key=lambda step: values[step] if lower else -values[step]
-  )
+  sign = 1 if families.better_of(metric) is Better.LOWER else -1
+  return min(sorted(values), key=lambda step: sign * values[step])
 
 
 def evaluations(run) -> dict[int, dict[str, float]]:

@@ -130,13 +130,16 @@ class _Loop:
         state = self._steps_until(state, step, stop)
       self._save(state)
     finally:
-      for feed in self._feeds.values():
-        feed.close()
-      self._progress.close()
-      if self._writer:
-        self._writer.close()
-      self._checkpoints.close()
+      self._close()
     return self._result(int(state.step))
+
+  def _close(self) -> None:
+    for feed in self._feeds.values():
+      feed.close()
+    self._progress.close()
+    if self._writer:
+      self._writer.close()
+    self._checkpoints.close()
 
   def _result(self, step: int) -> dict[str, Any]:
     finished = step >= self._settings.steps
@@ -217,10 +220,8 @@ class _Loop:
       if step == first + 1:
         jax.block_until_ready(output.loss)
         self._progress.restart_clock(step)
-      if (
-        step % self._settings.log_every_steps == 0
-        or step == self._settings.steps
-      ):
+      logged = step % self._settings.log_every_steps == 0
+      if logged or step == self._settings.steps:
         self._report(step)
       self._maybe_evaluate(state, step)
       if step % self._settings.checkpoints.every_steps == 0:

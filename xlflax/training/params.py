@@ -56,17 +56,7 @@ def check_patterns(patterns: Sequence[str], tree, *, where: str) -> None:
   """Raises ConfigError for a pattern that selects no parameter."""
   known = list(names(tree))
   for pattern in patterns:
-    try:
-      found = any(re.search(pattern, k) for k in known)
-    except re.error as error:
-      raise errors.ConfigError(
-        'A parameter pattern is no regular expression',
-        got=pattern,
-        expected='a Python regular expression',
-        where=where,
-        fix=str(error),
-      ) from error
-    if not found:
+    if not _selects(pattern, known, where):
       raise errors.ConfigError(
         'A parameter pattern matches no parameter',
         got=pattern,
@@ -75,6 +65,19 @@ def check_patterns(patterns: Sequence[str], tree, *, where: str) -> None:
         + (', …' if len(known) > 8 else ''),
         where=where,
       )
+
+
+def _selects(pattern: str, known: Sequence[str], where: str) -> bool:
+  try:
+    return any(re.search(pattern, k) for k in known)
+  except re.error as error:
+    raise errors.ConfigError(
+      'A parameter pattern is no regular expression',
+      got=pattern,
+      expected='a Python regular expression',
+      where=where,
+      fix=str(error),
+    ) from error
 
 
 def count(tree) -> int:

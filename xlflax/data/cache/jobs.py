@@ -191,17 +191,9 @@ def list_jobs(
     CacheError: a complete task is of a source that has changed since, and
       `overwrite` is not set; with it, the task is deleted.
   """
-  names = sorted(
-    {
-      (split, task)
-      for by_split in mixtures.values()
-      for split, tasks in by_split.items()
-      for task in tasks
-    }
-  )
   jobs = [
     _make_job(cache, task, split, vocabulary, shard_size)
-    for split, task in names
+    for split, task in sorted(_needed(mixtures))
   ]
   for job in jobs:
     if job.complete and _is_stale(job):
@@ -214,6 +206,16 @@ def list_jobs(
       shutil.rmtree(job.directory)
     _remove_stale_work(job)
   return jobs
+
+
+def _needed(mixtures) -> set[tuple[str, str]]:
+  """(split, task) of all mixtures, each once."""
+  return {
+    (split, task)
+    for by_split in mixtures.values()
+    for split, tasks in by_split.items()
+    for task in tasks
+  }
 
 
 def write_unit(

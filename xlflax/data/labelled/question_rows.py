@@ -118,13 +118,7 @@ class QuestionRows(rows_lib.RowMaker):
   def make(self, examples, vocabulary, *, length):
     wrong = mismatches(examples)
     if wrong:
-      logging.warning(
-        '%d questions are left out, as their context does not have the '
-        'answer where they say: %s%s',
-        len(wrong),
-        ', '.join(wrong[:_MAX_LISTED]),
-        ', …' if len(wrong) > _MAX_LISTED else '',
-      )
+      _warn(wrong)
     usable = [bool(e.answers) and holds(e, e.answers[0]) for e in examples]
     windows = iter(
       self.windows(
@@ -264,3 +258,13 @@ def _contexts(
       texts, token_spans.encode(vocabulary, list(texts), language), strict=True
     )
   }
+
+
+def _warn(wrong: Sequence[str]) -> None:
+  logging.warning(
+    '%d questions are left out, as their context does not have the '
+    'answer where they say: %s%s',
+    len(wrong),
+    ', '.join(wrong[:_MAX_LISTED]),
+    ', …' if len(wrong) > _MAX_LISTED else '',
+  )

@@ -249,12 +249,7 @@ def _add(
   language: str,
   preprocessors: Sequence[Callable],
 ) -> seqio.Task:
-  if name in seqio.TaskRegistry.names():
-    raise errors.CorpusError(
-      "The task's name is taken",
-      got=name,
-      fix='choose another name, or remove the task from seqio.TaskRegistry',
-    )
+  task_registry.check_free(name)
   columns = {
     column: seqio.Feature(
       seqio.PassThroughVocabulary(1),

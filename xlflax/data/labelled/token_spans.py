@@ -84,15 +84,10 @@ def encode(
     ]
     for text in texts
   ]
-  known = _chunks(
-    vocabulary,
-    code,
-    list(
-      dict.fromkeys(
-        (before, chunk) for row in chunks for before, chunk, _ in row
-      )
-    ),
+  once = dict.fromkeys(
+    (before, chunk) for row in chunks for before, chunk, _ in row
   )
+  known = _chunks(vocabulary, code, list(once))
   return [
     _joined([(known[before, chunk], start) for before, chunk, start in row])
     for row in chunks

@@ -293,12 +293,7 @@ def tokenize(dataset, output_features):
 
 
 def _add_task(name, source, languages, features, steps, vocabulary, options):
-  if name in seqio.TaskRegistry.names():
-    raise errors.CorpusError(
-      "The task's name is taken",
-      got=name,
-      fix='choose another name, or remove the task from seqio.TaskRegistry',
-    )
+  check_free(name)
   chosen = {
     feature: SeqioVocabulary(vocabulary, language=language)
     if vocabulary
@@ -317,6 +312,16 @@ def _add_task(name, source, languages, features, steps, vocabulary, options):
   )
   _languages[name] = languages
   return task
+
+
+def check_free(name: str) -> None:
+  """Raises CorpusError if SeqIO has a task of this name."""
+  if name in seqio.TaskRegistry.names():
+    raise errors.CorpusError(
+      "The task's name is taken",
+      got=name,
+      fix='choose another name, or remove the task from seqio.TaskRegistry',
+    )
 
 
 def _rate(task: seqio.Task, *, alpha: float) -> float:

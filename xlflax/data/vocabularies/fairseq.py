@@ -100,15 +100,8 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
       )
     ids = np.arange(len(own), dtype=np.int32) + 1
     ids[:3] = 3, 0, 2
-    return ids, [
-      '<s>',
-      '<pad>',
-      '</s>',
-      '<unk>',
-      *own[3:],
-      *self.codes,
-      '<mask>',
-    ]
+    begin = ['<s>', '<pad>', '</s>', '<unk>']
+    return ids, [*begin, *own[3:], *self.codes, '<mask>']
 
   @classmethod
   def read(cls, directory, description):

@@ -285,6 +285,11 @@ def read_description(directory) -> dict:
     raise errors.VocabularyError(
       f'{DESCRIPTION_FILE} cannot be read ({error})', where=str(path)
     ) from error
+  _check_format(description, path)
+  return description
+
+
+def _check_format(description, path) -> None:
   known = isinstance(description, dict) and description.get('format')
   if known != FORMAT:
     raise errors.VocabularyError(
@@ -294,4 +299,3 @@ def read_description(directory) -> dict:
       where=str(path),
       fix='train the vocabulary with this version of xlflax',
     )
-  return description

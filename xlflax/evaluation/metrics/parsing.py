@@ -85,13 +85,8 @@ def evaluate(
     _check(right, guess, where=f'sentence {number}')
     counted = _counted(right, kind, where=f'sentence {number}')
     heads = np.asarray(right.heads) == np.asarray(guess.heads)
-    same = np.array(
-      [
-        universal(a) == universal(b)
-        for a, b in zip(right.relations, guess.relations, strict=True)
-      ],
-      bool,
-    )
+    pairs = zip(right.relations, guess.relations, strict=True)
+    same = np.array([universal(a) == universal(b) for a, b in pairs], bool)
     labelled.append(((heads & same & counted).sum(), counted.sum()))
     attached.append(((heads & counted).sum(), counted.sum()))
   ratio = aggregates.Aggregate.RATIO

@@ -104,14 +104,7 @@ def tokenized_bleu(
   """
   _check(hypotheses, references)
   code = _code(target_language)
-  if code in _UNSPACED or code in ('zh', 'ja'):
-    raise errors.ConfigError(
-      "Moses' rules don't find the words of a language",
-      got=repr(target_language),
-      where='tokenized_bleu',
-      expected='a language with spaces between words',
-      fix="Use sacreBLEU, which has this language's tokenizer",
-    )
+  _check_spaced(code, target_language)
   moses = sacremoses.MosesTokenizer(lang=code)
   metric = metrics.BLEU(
     tokenize='none', lowercase=lowercase, smooth_method='none', force=True
@@ -123,6 +116,17 @@ def tokenized_bleu(
     f'{metric.get_signature()}|moses:{sacremoses.__version__}-{code}',
     _bleu_statistics(metric, cut, right, aggregates.Aggregate.BLEU),
   )
+
+
+def _check_spaced(code: str, language: str) -> None:
+  if code in _UNSPACED or code in ('zh', 'ja'):
+    raise errors.ConfigError(
+      "Moses' rules don't find the words of a language",
+      got=repr(language),
+      where='tokenized_bleu',
+      expected='a language with spaces between words',
+      fix="Use sacreBLEU, which has this language's tokenizer",
+    )
 
 
 def chrf(

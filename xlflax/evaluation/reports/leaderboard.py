@@ -104,17 +104,12 @@ def summarize(
     if all(map(score_table.is_averaged, one.metrics))
   }
   gaps = [one.gap for one in counted.values() if one.gap is not None]
+  scores = {task: one.score for task, one in counted.items()}
   return Summary(
     model=table.model,
     tasks=tasks,
-    average=(
-      averages.mean([one.score for one in counted.values()])
-      if counted
-      else None
-    ),
-    xtreme=averages.xtreme_average(
-      {task: one.score for task, one in counted.items()}
-    ),
+    average=averages.mean(list(scores.values())) if scores else None,
+    xtreme=averages.xtreme_average(scores),
     gap=averages.mean(gaps) if gaps else None,
   )
 
@@ -189,11 +184,9 @@ def _comparison(
 ) -> Comparison:
   first = baseline.examples(one.task, one.metric, one.language)
   second = one.examples
-  found = (
-    None
-    if first is None or second is None
-    else bootstrap.compare(first, second, samples=samples, seed=seed)
-  )
+  found = None
+  if first is not None and second is not None:
+    found = bootstrap.compare(first, second, samples=samples, seed=seed)
   if found is not None and not math.isfinite(found.difference):
     found = None
   after = score_table.points(one.metric, one.score)

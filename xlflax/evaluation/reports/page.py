@@ -29,11 +29,6 @@ def render(
     notes: a list at the end.
     pictures_first: whether the pictures come before the tables.
   """
-  template = string.Template(
-    importlib.resources.files('xlflax.evaluation.reports')
-    .joinpath('leaderboard.html')
-    .read_text(encoding='utf-8')
-  )
   images = [
     f'<img src="data:image/png;base64,{_base64(path)}" '
     f'alt="Picture: {html.escape(name)}">'
@@ -44,12 +39,18 @@ def render(
     ['<h2>Pictures</h2>', *images] if images else [],
   ]
   items = ''.join(f'<li>{html.escape(note)}</li>' for note in notes)
-  return template.substitute(
+  return _template().substitute(
     title=html.escape(title),
     explanation=html.escape(explanation),
     body='\n'.join(sum(parts[::-1] if pictures_first else parts, [])),
     notes=f'<h2>Notes</h2><ul>{items}</ul>' if notes else '',
   )
+
+
+def _template() -> string.Template:
+  folder = importlib.resources.files('xlflax.evaluation.reports')
+  page = folder.joinpath('leaderboard.html')
+  return string.Template(page.read_text(encoding='utf-8'))
 
 
 def _base64(path: pathlib.Path) -> str:

@@ -115,12 +115,8 @@ def write_curves(
   """
   directory.mkdir(parents=True, exist_ok=True)
   written = []
-  for task in dict.fromkeys(
-    task
-    for steps in models.values()
-    for one in steps.values()
-    for task in one.tasks
-  ):
+  tables = [one for steps in models.values() for one in steps.values()]
+  for task in dict.fromkeys(task for one in tables for task in one.tasks):
     lines = {
       name: found
       for name, steps in models.items()

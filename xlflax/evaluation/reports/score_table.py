@@ -130,14 +130,7 @@ class ScoreTable:
           'language': one.language,
           'score': one.score if math.isfinite(one.score) else None,
         }
-        | (
-          {}
-          if one.examples is None
-          else {
-            'aggregate': one.examples.aggregate.value,
-            'examples': one.examples.rows.tolist(),
-          }
-        )
+        | _examples(one)
         for one in self.scores
       ],
     }
@@ -167,3 +160,13 @@ def _statistics(value: Mapping[str, Any]) -> aggregates.Statistics | None:
   kind = aggregates.Aggregate(value['aggregate'])
   rows = np.array(value['examples'], np.float64).reshape(-1, kind.columns)
   return aggregates.Statistics(rows, kind)
+
+
+def _examples(one: Score) -> dict[str, Any]:
+  """What is recorded of single examples, if anything."""
+  if one.examples is None:
+    return {}
+  return {
+    'aggregate': one.examples.aggregate.value,
+    'examples': one.examples.rows.tolist(),
+  }

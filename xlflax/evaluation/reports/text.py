@@ -136,17 +136,14 @@ def _gaps(summaries) -> Table:
     'Transfer gap (lower is better)',
     head,
     (
-      [
-        one.model,
-        number(one.gap),
-        *(
-          number(one.tasks[task].gap if task in one.tasks else None)
-          for task in tasks
-        ),
-      ]
+      [one.model, number(one.gap), *(_gap(one, task) for task in tasks)]
       for one in summaries
     ),
   )
+
+
+def _gap(one: leaderboard.Summary, task: str) -> str:
+  return number(one.tasks[task].gap if task in one.tasks else None)
 
 
 def _task(task: str, summaries) -> Table:

@@ -140,16 +140,7 @@ class TsvPairs(sources_lib.PairSource):
   def load(self, pair: sources_lib.Pair) -> sources_lib.PairedText:
     """Returns the sentences of a language or pair."""
     path = self.files['-'.join(pair)]
-    try:
-      lines = pathlib.Path(path).read_text(encoding='utf-8').split('\n')
-    except (OSError, UnicodeDecodeError) as error:
-      raise errors.CorpusError(
-        'A file of pairs cannot be read',
-        got=str(error),
-        expected='a file of UTF-8 text',
-        where=path,
-      ) from error
-    lines = lines[:-1] if not lines[-1] else lines
+    lines = _lines(path)
     rows = [line.rstrip('\r').split('\t') for line in lines[: self.max_pairs]]
     for number, row in enumerate(rows, 1):
       if len(row) != 2:
@@ -162,6 +153,19 @@ class TsvPairs(sources_lib.PairSource):
     return sources_lib.PairedText(
       [first for first, _ in rows], [second for _, second in rows]
     )
+
+
+def _lines(path: str) -> list[str]:
+  try:
+    lines = pathlib.Path(path).read_text(encoding='utf-8').split('\n')
+  except (OSError, UnicodeDecodeError) as error:
+    raise errors.CorpusError(
+      'A file of pairs cannot be read',
+      got=str(error),
+      expected='a file of UTF-8 text',
+      where=path,
+    ) from error
+  return lines if lines[-1] else lines[:-1]
 
 
 def _score(

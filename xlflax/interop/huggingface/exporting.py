@@ -204,11 +204,8 @@ def _assignments(architecture, task, config, shapes, checkpoint):
     f'{name} has no place in {architecture.classes[task]}'
     for name in sorted(shapes.keys() - used)
   ]
-  problems += [
-    f'{rule.parameter} is missing'
-    for rule in rules
-    if rule.parameter.startswith('heads/') and rule.parameter not in shapes
-  ]
+  heads = [r.parameter for r in rules if r.parameter.startswith('heads/')]
+  problems += [f'{name} is missing' for name in heads if name not in shapes]
   if problems:
     raise errors.CheckpointError(
       'The parameters do not fit the architecture',

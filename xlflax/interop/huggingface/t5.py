@@ -126,7 +126,7 @@ def _write_scaling(config, model_type: str, options) -> list[str]:
 def _layer(side: str) -> tuple[Rule, ...]:
   """Rules of the encoder's layers or the decoder's."""
   there, here = f'{side}.block.{{layer}}.layer', f'model/{side}/layers'
-  last = 2 if side == 'decoder' else 1
+  first, last = f'{side}.block.0.layer.0', 2 if side == 'decoder' else 1
   mlp = f'{there}.{last}.DenseReluDense'
   rules = [
     *_attention(f'{there}.0.SelfAttention', f'{here}/attention'),
@@ -134,9 +134,7 @@ def _layer(side: str) -> tuple[Rule, ...]:
     Rule(f'{there}.0.layer_norm.weight', f'{here}/attention_norm/scale'),
     kernel(f'{mlp}.wo', f'{here}/mlp/wo'),
     Rule(f'{there}.{last}.layer_norm.weight', f'{here}/mlp_norm/scale'),
-    Rule(
-      f'{side}.block.0.layer.0.{_BIAS}', f'model/{side}/relative_bias/table'
-    ),
+    Rule(f'{first}.{_BIAS}', f'model/{side}/relative_bias/table'),
     Rule(f'{side}.final_layer_norm.weight', f'model/{side}/final_norm/scale'),
   ]
   if side == 'decoder':

@@ -25,19 +25,23 @@ def of_import(checked: importing.Import) -> str:
     f'{name} not kept: {reason}' for name, reason in plan.skipped.items()
   ]
   described = checked.description
-  values = sum(_size(shape) for shape in plan.shapes.values())
-  head = (
-    f'{described.options["architectures"][0]} '
-    f'({described.architecture.model_type}, '
-    f'{described.task.value}): {len(plan.assignments)} tensors, '
-    f'{len(plan.shapes)} parameters of {values:,} values'
-  )
   spec = checked.vocabulary.spec
   vocabulary = (
     f'vocabulary: {checked.vocabulary.kind}, {spec.size:,} '
     f'entries, {len(spec.languages)} languages'
   )
-  return '\n'.join([head, vocabulary, *lines])
+  return '\n'.join([_head(described, plan), vocabulary, *lines])
+
+
+def _head(described, plan) -> str:
+  """The architecture, and how much is imported."""
+  values = sum(_size(shape) for shape in plan.shapes.values())
+  return (
+    f'{described.options["architectures"][0]} '
+    f'({described.architecture.model_type}, '
+    f'{described.task.value}): {len(plan.assignments)} tensors, '
+    f'{len(plan.shapes)} parameters of {values:,} values'
+  )
 
 
 def of_export(checked: exporting.Export) -> str:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import conllu
 from conllu import parser
 
-from xlflax import enums
+from xlflax import enums, errors
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import files
@@ -105,14 +105,7 @@ def read_tags(path: str | os.PathLike, language: str) -> files.Reading:
   for sentence in _sentences(path):
     tags = tuple(word.tag for word in sentence.words)
     if '_' in tags and set(tags) != {'_'}:
-      word = sentence.words[tags.index('_')]
-      raise files.malformed(
-        _KIND,
-        path,
-        word.number,
-        f'no part of speech of {word.form!r}',
-        expected='all words of a sentence have one, or none',
-      )
+      raise _no_tag(sentence.words[tags.index('_')], path)
     examples.append(
       examples_lib.TaggedSentence(
         id=sentence.id or str(len(examples)),
@@ -123,6 +116,16 @@ def read_tags(path: str | os.PathLike, language: str) -> files.Reading:
     )
   files.check_any(examples, path)
   return files.Reading(examples)
+
+
+def _no_tag(word, path: str | os.PathLike) -> errors.CorpusError:
+  return files.malformed(
+    _KIND,
+    path,
+    word.number,
+    f'no part of speech of {word.form!r}',
+    expected='all words of a sentence have one, or none',
+  )
 
 
 def _sentences(path) -> Iterator[_Sentence]:
