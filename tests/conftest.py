@@ -17,6 +17,7 @@ os.environ['XLA_FLAGS'] = (
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('HF_HUB_OFFLINE', '1')
 
+import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
@@ -28,6 +29,13 @@ from tests.worker_memory import (  # noqa: E402, F401
 )
 
 jax.config.update('jax_numpy_rank_promotion', 'raise')
+# A busy machine draws slowly; that says nothing of what is tested.
+hypothesis.settings.register_profile(
+  'busy',
+  deadline=None,
+  suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile('busy')
 # Compiled programs stay for a while: looking for garbage finds none.
 gc.set_threshold(20_000, 20, 50)
 # Commands called in this process would turn it on for all later tests.
