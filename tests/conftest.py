@@ -31,9 +31,7 @@ from tests.worker_memory import (  # noqa: E402, F401
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 # A busy machine draws slowly; that says nothing of what is tested.
 hypothesis.settings.register_profile(
-  'busy',
-  deadline=None,
-  suppress_health_check=[hypothesis.HealthCheck.too_slow],
+  'busy', deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile('busy')
 # Compiled programs stay for a while: looking for garbage finds none.
