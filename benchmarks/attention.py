@@ -3,10 +3,9 @@
   python -m benchmarks.attention --model xlmr-base    # on a GPU
   python -m benchmarks.attention --model tiny         # anywhere
 
-Forward and backward pass together. `xla` and `cudnn` are what
-`attention_backend` chooses from (with dropout of probabilities too, which
-only XLA has); `pallas` is the Triton kernel that comes with JAX, which takes
-segments instead of a mask and is interpreted where there is no GPU. Each is
+Forward and backward pass together. `xla`, `cudnn` and `fused` are what
+`attention_backend` chooses from, with dropout of probabilities too where they
+have it; `fused` is interpreted where there is no accelerator. Each is
 compared with the formula in float32, and with itself on the same texts, one
 to a row, padded.
 """
@@ -22,10 +21,10 @@ import numpy as np
 
 from benchmarks import compiled
 from xlflax import errors
-from xlflax.models import attention
+from xlflax.models import attention, masks
 from xlflax.models.config import AttentionBackend
 
-VARIANTS = ('xla', 'xla_dropout', 'cudnn', 'pallas')
+VARIANTS = ('xla', 'xla_dropout', 'cudnn', 'fused', 'fused_dropout')
 ERRORS = ('forward_error', 'gradient_error', 'packed_error')
 _SEGMENTS = 4  # texts in a packed row; the fifth part of a row is padding
 
@@ -69,11 +68,10 @@ def inputs(sizes: Sizes, seed: int = 0):
 
 def attend(variant: str, query, key, value, ids) -> jax.Array:
   """Attention within segments by one of `VARIANTS`."""
-  if variant == 'pallas':
-    return _pallas(query, key, value, ids)
-  mask = attention.segment_mask(ids)
+  mask = masks.within_segments(ids)
   if variant == 'formula':
-    return _formula(query, key, value, mask)
+    length = query.shape[1]
+    return _formula(query, key, value, mask.array(length, length))
   name, _, dropout = variant.partition('_')
   given = (
     dict(dropout_rate=0.1, dropout_key=jax.random.key(1)) if dropout else {}
@@ -91,30 +89,6 @@ def _formula(query, key, value, mask) -> jax.Array:
   )
   weights = jax.nn.softmax(jnp.where(mask, scores, -1e30), axis=-1)
   return jnp.einsum('bnts,bsnd->btnd', weights, value, precision='highest')
-
-
-def _pallas(query, key, value, ids) -> jax.Array:
-  from jax.experimental.pallas.ops.gpu import attention as kernels
-
-  block = min(128, query.shape[1])
-  small = min(32, query.shape[1])
-  return kernels.mha(
-    query,
-    key,
-    value,
-    ids,
-    query.shape[-1] ** -0.5,
-    False,
-    kernels.BlockSizes(
-      block_q=block,
-      block_k=block,
-      block_q_dkv=small,
-      block_kv_dkv=small,
-      block_q_dq=small,
-      block_kv_dq=small,
-    ),
-    interpret=jax.default_backend() != 'gpu',
-  )
 
 
 def with_gradients(variant: str, query, key, value, cotangent, ids):

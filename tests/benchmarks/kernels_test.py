@@ -11,10 +11,14 @@ from benchmarks import attention, compiled, vocabulary_head
 
 @pytest.fixture(scope='module')
 def backends():
-  return attention.compare(attention.MODELS['tiny'], calls=1)
+  return attention.compare(
+    attention.MODELS['tiny'],
+    calls=1,
+    variants=('xla', 'xla_dropout', 'cudnn', 'fused'),
+  )
 
 
-@pytest.mark.parametrize('variant', ['xla', 'pallas'])
+@pytest.mark.parametrize('variant', ['xla', 'fused'])
 @pytest.mark.parametrize('error', attention.ERRORS)
 def test_backends_are_the_formula(backends, variant, error):
   """Forward and gradients; packed rows as texts in rows of their own."""
@@ -30,15 +34,15 @@ def test_backend_that_can_not_run_says_so(backends):
 
 def test_a_backend_that_sees_other_segments_is_found(monkeypatch):
   monkeypatch.setattr(
-    attention,
-    '_pallas',
-    lambda q, k, v, ids: attention._formula(
+    attention.attention,
+    'attend',
+    lambda q, k, v, mask, **options: attention._formula(
       q, k, v, jnp.ones((1, 1, 1, 1), bool)
     ),
   )
   found = attention.compare(
-    attention.MODELS['tiny'], calls=1, variants=('pallas',)
-  )['pallas']
+    attention.MODELS['tiny'], calls=1, variants=('xla',)
+  )['xla']
   assert all(found[error] > 0.1 for error in attention.ERRORS)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.models import attention
+from xlflax.models import attention, masks, targets
 from xlflax.models.config import AttentionBackend
 
 _HOPPER = attention.Case(
@@ -39,61 +39,31 @@ def _explicit(query, key, value, mask):
   return output
 
 
-def test_segment_mask():
-  mask = attention.segment_mask(jnp.asarray([[1, 1, 2, 0]]))
-  np.testing.assert_array_equal(
-    mask[0, 0],
-    [
-      [True, True, False, False],
-      [True, True, False, False],
-      [False, False, True, False],
-      [False, False, False, True],
-    ],
-  )
-
-
-def test_memory_mask():
-  segments = jnp.asarray([[1, 2, 0]])
-  memory = jnp.asarray([[1, 1, 2, 0]])
-  mask = attention.memory_mask(segments, memory, length=3)
-  np.testing.assert_array_equal(
-    mask[0, 0],
-    [
-      [True, True, False, False],
-      [False, False, True, False],
-      [False, False, False, True],
-    ],
-  )
-  np.testing.assert_array_equal(
-    attention.memory_mask(None, memory, length=3),
-    [[[[True, True, False, False]] * 3]],
-  )
-  assert attention.memory_mask(segments, None, length=3) is None
-
-
 def test_keys_of_another_length():
   query, *memory = _inputs()
   query = query[:, :3]
-  mask = attention.memory_mask(
+  mask = masks.of_memory(
     jnp.asarray([[1, 2, 2], [1, 1, 1]]),
     jnp.asarray([[1, 1, 2, 2, 2], [1, 1, 1, 0, 0]]),
     length=3,
   )
   got = attention.attend(query, *memory, mask, backend=AttentionBackend.XLA)
-  np.testing.assert_allclose(got, _explicit(query, *memory, mask), atol=1e-5)
+  want = _explicit(query, *memory, mask.array(3, 5))
+  np.testing.assert_allclose(got, want, atol=1e-5)
 
 
 def test_equals_the_explicit_formula():
   inputs = _inputs()
   segments = jnp.asarray([[1, 1, 2, 2, 2], [1, 1, 1, 0, 0]])
-  mask = attention.segment_mask(segments)
+  mask = masks.within_segments(segments)
   got = attention.attend(*inputs, mask, backend=AttentionBackend.XLA)
-  np.testing.assert_allclose(got, _explicit(*inputs, mask), atol=1e-5)
+  want = _explicit(*inputs, mask.array(5, 5))
+  np.testing.assert_allclose(got, want, atol=1e-5)
 
 
 def test_path_with_dropout_is_the_same_attention():
   inputs = _inputs()
-  mask = attention.segment_mask(jnp.asarray([[1, 1, 2, 2, 2]] * 2))
+  mask = masks.within_segments(jnp.asarray([[1, 1, 2, 2, 2]] * 2))
 
   def attend(**options):
     return attention.attend(
@@ -130,11 +100,8 @@ def test_auto_takes_cudnn_where_it_can_and_logs_once(caplog):
     (dict(capability=None), 'no NVIDIA GPU'),
     (dict(capability=(7, 5)), 'compute capability 7.5'),
     (dict(dtype='float32'), 'dtype = float32'),
-    (dict(dropout_rate=0.1), 'attention_dropout_rate = 0.1 in training'),
     (dict(head_dim=12), 'heads of width 12'),
     (dict(head_dim=256), 'heads of width 256'),
-    (dict(length=127), 'masked rows of 127 tokens'),
-    (dict(memory_length=125), 'masked rows of 125 tokens'),
   ],
 )
 def test_cudnn_never_falls_back_silently(change, message, caplog):
@@ -150,6 +117,67 @@ def test_cudnn_never_falls_back_silently(change, message, caplog):
   assert (
     attention.resolve_backend(AttentionBackend.XLA, case)
     is AttentionBackend.XLA
+  )
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (dict(dropout_rate=0.1), 'attention_dropout_rate = 0.1 in training'),
+    (dict(biased=True), 'relative position biases'),
+    (dict(length=127), 'masked rows of 127 tokens'),
+    (dict(memory_length=125), 'masked rows of 125 tokens'),
+  ],
+)
+def test_auto_takes_fused_kernels_where_cudnn_cannot_be_used(
+  change, message, caplog
+):
+  case = _HOPPER._replace(**change)
+  with pytest.raises(errors.ConfigError, match=message):
+    attention.resolve_backend(AttentionBackend.CUDNN, case)
+  attention._log_choice.cache_clear()
+  with caplog.at_level(logging.INFO, logger='xlflax.models.attention'):
+    chosen = attention.resolve_backend(AttentionBackend.AUTO, case)
+  assert chosen is AttentionBackend.FUSED
+  assert message in caplog.text
+
+
+def test_auto_on_tpus_and_cpus():
+  case = _HOPPER._replace(capability=None, dropout_rate=0.1)
+  for platform, chosen in (
+    ('tpu', AttentionBackend.FUSED),
+    ('cpu', AttentionBackend.XLA),
+  ):
+    assert chosen is attention.resolve_backend(
+      AttentionBackend.AUTO, case._replace(platform=platform)
+    )
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (dict(capability=(7, 5)), 'compute capability 7.5'),
+    (dict(dtype='float32'), 'dtype = float32'),
+    (dict(dense=True), 'a mask as an array'),
+    (dict(head_dim=96), 'heads of width 96'),
+    (dict(dtype='float32', platform='tpu'), 'dtype = float32'),
+  ],
+)
+def test_what_the_fused_kernels_cannot_do_is_refused(change, message):
+  with pytest.raises(errors.ConfigError, match=message):
+    attention.resolve_backend(
+      AttentionBackend.FUSED, _HOPPER._replace(**change)
+    )
+
+
+def test_the_case_of_arguments_is_that_of_the_target():
+  query, key, value = (x.astype(jnp.bfloat16) for x in _inputs())
+  with targets.compiling_for(targets.Target('gpu', (9, 0))):
+    case = attention.Case.of(
+      query, key[:, :3], jnp.ones((2, 1, 5, 3)), bias=None, dropout_rate=0.1
+    )
+  assert case == attention.Case(
+    'bfloat16', 4, 5, True, 0.1, (9, 0), 3, 'gpu', False, True
   )
 
 

@@ -156,23 +156,6 @@ def test_the_first_norm_is_not_read():
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads))
 
 
-def test_window_mask_is_that_of_segments_within_a_distance():
-  segments = jnp.array([[1, 1, 1, 2, 2, 0]])
-  got = attention.window_mask(6, 1, attention.segment_mask(segments))
-  np.testing.assert_array_equal(
-    np.asarray(got)[0, 0].astype(int),
-    [
-      [1, 1, 0, 0, 0, 0],
-      [1, 1, 1, 0, 0, 0],
-      [0, 1, 1, 0, 0, 0],
-      [0, 0, 0, 1, 1, 0],
-      [0, 0, 0, 1, 1, 0],
-      [0, 0, 0, 0, 0, 1],
-    ],
-  )
-  assert attention.window_mask(3, 0, None).shape == (1, 1, 3, 3)
-
-
 def test_rotation_by_hand():
   heads = jnp.array([1.0, 2.0, 3.0, 4.0])[None, None, None]  # D = 4
   turned = rotary.rotate(

@@ -1,14 +1,18 @@
 """Model FLOPs against counts by hand, and a closed form for the encoder."""
 
+from contextlib import nullcontext
+
 import jax
 import jax.numpy as jnp
 import pytest
 from jax import lax
 
 from tests.training import tiny
+from xlflax.models import attention
+from xlflax.models.config import AttentionBackend
 from xlflax.objectives import base, masked_lm
 from xlflax.objectives.linear_cross_entropy import linear_cross_entropy
-from xlflax.training import flops
+from xlflax.training import flops, partitioning
 
 
 def _shape(*shape, dtype=jnp.float32):
@@ -52,6 +56,19 @@ def test_nested_calls():
   assert flops.of_forward(loop, _shape(4, 4), _shape(3, 4, 4)) == (
     3 * 2 * 2 * 4**3
   )
+
+
+@pytest.mark.parametrize('mesh', [None, dict(data=4, tensor=2)])
+def test_fused_attention_on_one_device_and_on_several(mesh):
+  def attend(query, key, value):
+    return attention.attend(
+      query, key, value, None, backend=AttentionBackend.FUSED
+    )
+
+  shapes = [_shape(4, 16, 2, 16)] + [_shape(4, 32, 2, 16)] * 2
+  scope = partitioning.Partitioner(**mesh).scope if mesh else nullcontext
+  with scope():
+    assert flops.of_forward(attend, *shapes) == 4 * 4 * 16 * 32 * 2 * 16
 
 
 def test_most_expensive_branch():

@@ -10,22 +10,26 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import attention, rotary
 from xlflax.models import config as model_config
+from xlflax.models import masks as masks_lib
+from xlflax.models import rotary
+
+# A window that no row is as long as.
+_ANYWHERE = 2**30
 
 
 class LayerMask(NamedTuple):
   """The attention mask and rotation of one layer.
 
   Attributes:
-    mask: bool [B or 1, 1, T, T], or None if all attend to all.
+    mask: of the attention, or None if all attend to all.
     rotation: rotary angles of queries and keys; None for other kinds of
       positions.
     is_first: True for a first layer without a norm before its attention; None
       if every layer has that norm.
   """
 
-  mask: jax.Array | None
+  mask: masks_lib.Mask | None
   rotation: rotary.Rotation | None
   is_first: jax.Array | bool | None
 
@@ -54,9 +58,9 @@ def make(
     length: T.
 
   Returns:
-    Masks of shape [B or 1, 1, T, T]; `of_layer` picks those of a layer.
+    Masks and rotations; `of_layer` picks those of a layer.
   """
-  mask = None if segment_ids is None else attention.segment_mask(segment_ids)
+  mask = masks_lib.within_segments(segment_ids)
   of_global = mask, _rotation(config, positions, length, config.rotary_theta)
   if config.local_window is None:
     return AttentionMasks(of_global, None)
@@ -64,7 +68,9 @@ def make(
   return AttentionMasks(
     of_global,
     (
-      attention.window_mask(length, config.local_window, mask),
+      (mask or masks_lib.Mask(sees_itself=True)).replace(
+        window=config.local_window
+      ),
       _rotation(config, positions, length, theta),
     ),
   )
@@ -93,14 +99,13 @@ def of_layer(
     return LayerMask(
       *(masks.of_global if is_global else masks.of_local), is_first
     )
-  if mask is None:
-    mask = jnp.ones_like(local_mask)
 
   def choose(a, b):
     return jnp.where(is_global, a, b)
 
+  window = choose(_ANYWHERE, local_mask.window)
   return LayerMask(
-    choose(mask, local_mask),
+    local_mask.replace(window=window),
     jax.tree.map(choose, rotation, local_rotation),
     is_first,
   )

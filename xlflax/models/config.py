@@ -68,9 +68,10 @@ class Remat(enum.StrEnum):
 class AttentionBackend(enum.StrEnum):
   """Which implementation computes attention."""
 
-  AUTO = 'auto'  # cuDNN where it can be used, else XLA; the choice is logged
+  AUTO = 'auto'  # cuDNN or FUSED where they can be used; logged
   XLA = 'xla'  # plain XLA: everywhere, every case
-  CUDNN = 'cudnn'  # cuDNN flash attention: NVIDIA GPUs, 16-bit floats
+  CUDNN = 'cudnn'  # cuDNN flash attention: NVIDIA GPUs, no dropout, no bias
+  FUSED = 'fused'  # our own kernels: GPUs, TPUs; interpreted on CPUs
 
 
 # `EncoderConfig` or `EncoderDecoderConfig`.
@@ -122,8 +123,8 @@ class TransformerConfig:
     scan_layers: one compiled layer with stacked parameters, scanned over;
       False unrolls the layers (`xlflax.models.layer_stacking` converts).
     remat: what the backward pass recomputes.
-    attention_backend: which implementation of attention; T5's biases need
-      XLA.
+    attention_backend: which implementation of attention; cuDNN has no T5
+      biases and no dropout.
     initializer_range: standard deviation of initial weights (not T5, whose
       weights start at 1 / sqrt(inputs)).
   """

@@ -7,16 +7,16 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from xlflax.models import config as model_config
 from xlflax.models import (
-  attention,
   decoder_layers,
   dropout,
   embeddings,
   layer_loop,
   layers,
+  masks,
   t5_layers,
 )
-from xlflax.models import config as model_config
 from xlflax.models import encoder_decoder_config as config_lib
 
 
@@ -76,8 +76,8 @@ class Decoder(nn.Module):
     memory: jax.Array,
     *,
     shared=None,
-    mask: jax.Array,
-    memory_mask: jax.Array | None,
+    mask: masks.Mask | None,
+    memory_mask: masks.Mask | None,
     deterministic: bool,
   ) -> jax.Array:
     """Runs the layers over whole rows of embeddings.
@@ -86,8 +86,8 @@ class Decoder(nn.Module):
       states: [B, S, H].
       memory: [B, T, H].
       shared: see the class.
-      mask: bool [B, 1, S, S], causal.
-      memory_mask: bool [B, 1, S, T], or None.
+      mask: of the self-attention, causal.
+      memory_mask: of the cross-attention; None if everything is seen.
       deterministic: False turns dropout on.
 
     Returns:
@@ -259,23 +259,6 @@ class Decoder(nn.Module):
       config.encoder, cross_attention=True, **changes
     )
     if config.is_t5:
-      return decoder_layers.T5Layer(encoder, t5=config, parent=None)
+      t5 = dataclasses.replace(config, **changes)
+      return decoder_layers.T5Layer(encoder, t5=t5, parent=None)
     return decoder_layers.DecoderLayer(encoder, parent=None)
-
-
-def causal_mask(segment_ids: jax.Array | None, length: int) -> jax.Array:
-  """Returns the mask in which positions see earlier ones of their segment.
-
-  Args:
-    segment_ids: int32 [B, S], or None for one segment.
-    length: S.
-
-  Returns:
-    bool [B or 1, 1, S, S].
-  """
-  places = jnp.arange(length)
-  earlier = (places[:, None] >= places[None, :])[None, None]
-  if segment_ids is None:
-    return earlier
-  same = attention.segment_mask(segment_ids)
-  return same & jnp.broadcast_to(earlier, same.shape)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.models import config as model_config
-from xlflax.models import dropout, layers, t5_layers
+from xlflax.models import dropout, layers, masks, t5_layers
 from xlflax.models import encoder_decoder_config as config_lib
 
 
@@ -97,9 +97,9 @@ class DecoderLayer(layers.EncoderLayer):
   def decode(
     self,
     states: jax.Array,
-    mask: jax.Array,
+    mask: masks.Mask | None,
     memory: jax.Array,
-    memory_mask: jax.Array | None,
+    memory_mask: masks.Mask | None,
     *,
     deterministic: bool,
     relative: jax.Array | None = None,
@@ -168,7 +168,7 @@ class T5Layer(DecoderLayer):
   def encode(
     self,
     states: jax.Array,
-    mask: jax.Array | None,
+    mask: masks.Mask | None,
     *,
     relative: jax.Array | None,
     deterministic: bool,
@@ -198,9 +198,9 @@ class T5Layer(DecoderLayer):
   def decode(
     self,
     states: jax.Array,
-    mask: jax.Array,
+    mask: masks.Mask | None,
     memory: jax.Array,
-    memory_mask: jax.Array | None,
+    memory_mask: masks.Mask | None,
     *,
     deterministic: bool,
     relative: jax.Array | None = None,

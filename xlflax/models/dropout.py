@@ -54,7 +54,7 @@ def drop(key: jax.Array, inputs: jax.Array, *, rate: float) -> jax.Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _drop(rate: float, words: jax.Array, inputs: jax.Array) -> jax.Array:
-  kept = random_bits(words, inputs.shape) >= np.uint32(rate * 2**32)
+  kept = random_bits(words, inputs.shape) >= threshold(rate)
   scaled = inputs * jnp.asarray(1 / (1 - rate), inputs.dtype)
   return jnp.where(kept, scaled, jnp.zeros_like(inputs))
 
@@ -69,6 +69,11 @@ def _drop_backward(rate, words, gradient):
 
 
 _drop.defvjp(_drop_forward, _drop_backward)
+
+
+def threshold(rate: float) -> np.uint32:
+  """Returns the least random bits of an element that is kept."""
+  return np.uint32(rate * 2**32)
 
 
 def random_bits(words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -92,6 +97,26 @@ def random_bits(words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     index += jax.lax.broadcasted_iota(jnp.uint32, shape, axis) * step
     stride *= shape[axis]
   return _mix(_mix(index * _WEYL ^ words[0]) + words[1])
+
+
+def bits_of_index(
+  words: tuple[jax.Array, jax.Array], first: jax.Array, offset: jax.Array
+) -> jax.Array:
+  """The bits that `random_bits` gives to the elements `first + offset`.
+
+  The factor of an index is distributed over the sum, so that kernels multiply
+  a row and a column of indices instead of a block.
+
+  Args:
+    words: uint32 scalars, the key.
+    first: uint32, broadcasts with `offset`.
+    offset: uint32.
+
+  Returns:
+    uint32 of their common shape.
+  """
+  product = first * _WEYL + offset * _WEYL
+  return _mix(_mix(product ^ words[0]) + words[1])
 
 
 def _mix(bits: jax.Array) -> jax.Array:

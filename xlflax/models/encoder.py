@@ -10,13 +10,13 @@ import jax.numpy as jnp
 from xlflax import errors, registry
 from xlflax.models import (
   activations,
-  attention,
   attention_masks,
   cross_attention,
   embeddings,
   layers,
 )
 from xlflax.models import config as model_config
+from xlflax.models import masks as masks_lib
 from xlflax.models.masked_scores import MASKED_SCORE
 
 
@@ -222,7 +222,7 @@ class Encoder(nn.Module):
   ):
     """Runs `_run` with a memory that has been checked."""
     cross_attention.check(self.config, token_ids, memory, memory_segment_ids)
-    mask = attention.memory_mask(
+    mask = masks_lib.of_memory(
       segment_ids, memory_segment_ids, length=token_ids.shape[1]
     )
     return self._run(

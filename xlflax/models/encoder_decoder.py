@@ -8,11 +8,11 @@ import jax.numpy as jnp
 
 from xlflax import registry
 from xlflax.models import (
-  attention,
   decoder,
   embeddings,
   layer_loop,
   layers,
+  masks,
   t5_encoder,
   t5_layers,
 )
@@ -137,8 +137,8 @@ class EncoderDecoder(nn.Module):
       states,
       memory,
       shared=self._shared_layers(),
-      mask=decoder.causal_mask(segment_ids, length),
-      memory_mask=attention.memory_mask(
+      mask=masks.within_segments(segment_ids, causal=True),
+      memory_mask=masks.of_memory(
         segment_ids, memory_segment_ids, length=length
       ),
       deterministic=deterministic,

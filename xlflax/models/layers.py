@@ -11,6 +11,7 @@ from xlflax.models import (
   dropout,
   feed_forward,
   linear,
+  masks,
   norms,
   rotary,
 )
@@ -66,7 +67,7 @@ class Attention(nn.Module):
     states: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    mask: jax.Array | None,
+    mask: masks.Mask | jax.Array | None,
     *,
     deterministic: bool,
     rotation: rotary.Rotation | None = None,
@@ -77,7 +78,7 @@ class Attention(nn.Module):
       states: [B, T, H], the queries' source.
       key: [B, S, N, D].
       value: [B, S, N, D].
-      mask: bool [B, 1, T, S], or None if everything is seen.
+      mask: a `Mask` or bool [B or 1, 1, T, S]; None if everything is seen.
       deterministic: False turns dropout on.
       rotation: of the queries; the keys are rotated already.
     """
@@ -107,12 +108,12 @@ class SelfAttention(Attention):
   def __call__(
     self,
     states: jax.Array,
-    mask: jax.Array | None,
+    mask: masks.Mask | jax.Array | None,
     *,
     deterministic: bool,
     rotation: rotary.Rotation | None = None,
   ) -> jax.Array:
-    """[B, T, H] and bool [B, 1, T, T] -> [B, T, H]."""
+    """[B, T, H] and a mask [T, T] -> [B, T, H]."""
     key, value = self.keys_values(states)
     if rotation is not None:
       key = rotary.rotate(key, rotation)
@@ -132,21 +133,14 @@ class CrossAttention(Attention):
     self,
     states: jax.Array,
     memory: jax.Array,
-    mask: jax.Array | None,
+    mask: masks.Mask | jax.Array | None,
     *,
     deterministic: bool,
   ) -> jax.Array:
-    """[B, T, H], [B, S, H] and bool [B, 1, T, S] -> [B, T, H]."""
+    """[B, T, H], [B, S, H] and a mask [T, S] -> [B, T, H]."""
     return self.attend(
       states, *self.keys_values(memory), mask, deterministic=deterministic
     )
-
-  def _context(self, query, key, value, mask, deterministic) -> jax.Array:
-    context = super()._context(query, key, value, mask, deterministic)
-    if mask is None:
-      return context
-    sees = jnp.any(mask, axis=-1)[:, 0, :, None, None]  # [B, T, 1, 1]
-    return jnp.where(sees, context, jnp.zeros_like(context))
 
 
 def _heads(states: jax.Array) -> jax.Array:
@@ -178,11 +172,11 @@ class EncoderLayer(nn.Module):
   def __call__(
     self,
     states: jax.Array,
-    mask: jax.Array | None,
+    mask: masks.Mask | jax.Array | None,
     *,
     deterministic: bool,
     memory: jax.Array | None = None,
-    memory_mask: jax.Array | None = None,
+    memory_mask: masks.Mask | None = None,
     rotation: rotary.Rotation | None = None,
     is_first: jax.Array | bool | None = None,
   ) -> jax.Array:
@@ -190,10 +184,10 @@ class EncoderLayer(nn.Module):
 
     Args:
       states: [B, T, H].
-      mask: bool [B, 1, T, T], or None if all attend to all.
+      mask: of the self-attention; None if all attend to all.
       deterministic: False turns dropout on.
       memory: [B, S, H] that the cross-attention reads; None skips it.
-      memory_mask: bool [B, 1, T, S], or None if all see all of the memory.
+      memory_mask: of the cross-attention; None if all see all of the memory.
       rotation: of the self-attention's queries and keys.
       is_first: whether the self-attention's input is not normalised, which
         its parameter does not tell; None for never.
@@ -214,13 +208,13 @@ class EncoderLayer(nn.Module):
   def attention_block(
     self,
     states: jax.Array,
-    mask: jax.Array | None,
+    mask: masks.Mask | jax.Array | None,
     *,
     deterministic: bool,
     rotation=None,
     is_first=None,
   ) -> jax.Array:
-    """Self-attention: [B, T, H] and bool [B, 1, T, T] -> [B, T, H]."""
+    """Self-attention: [B, T, H] and a mask [T, T] -> [B, T, H]."""
 
     def attend(inputs):
       if is_first is not None:
@@ -237,11 +231,11 @@ class EncoderLayer(nn.Module):
     self,
     states: jax.Array,
     memory: jax.Array,
-    mask: jax.Array | None,
+    mask: masks.Mask | jax.Array | None,
     *,
     deterministic: bool,
   ) -> jax.Array:
-    """[B, T, H], [B, S, H] and bool [B, 1, T, S] -> [B, T, H]."""
+    """[B, T, H], [B, S, H] and a mask [T, S] -> [B, T, H]."""
 
     def attend(inputs):
       return self.cross_attention(

@@ -6,11 +6,11 @@ import jax.numpy as jnp
 
 from xlflax import errors
 from xlflax.models import (
-  attention,
   decoder_layers,
   dropout,
   embeddings,
   layer_loop,
+  masks,
   t5_layers,
 )
 from xlflax.models import encoder_decoder_config as config_lib
@@ -85,7 +85,7 @@ class T5Encoder(nn.Module):
     """Last states, and the inputs of every layer and the last's output."""
     config = self.config
     states = self.embed(token_ids, deterministic=deterministic)
-    mask = None if segment_ids is None else attention.segment_mask(segment_ids)
+    mask = masks.within_segments(segment_ids)
     places = jnp.arange(token_ids.shape[1])
     relative = t5_layers.relative_buckets(
       places, places, causal=False, config=config

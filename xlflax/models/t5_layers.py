@@ -12,9 +12,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import activations, dropout, layers, norms
+from xlflax.models import activations, attention, dropout, layers, masks, norms
 from xlflax.models import encoder_decoder_config as config_lib
-from xlflax.models.masked_scores import MASKED_SCORE
 
 
 def normal_init(stddev: float, *axes: str):
@@ -164,7 +163,7 @@ class Attention(nn.Module):
     self,
     states: jax.Array,
     memory: jax.Array,
-    mask: jax.Array | None,
+    mask: masks.Mask | jax.Array | None,
     *,
     bias: jax.Array | None = None,
     deterministic: bool,
@@ -183,7 +182,7 @@ class Attention(nn.Module):
     states: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    mask: jax.Array | None,
+    mask: masks.Mask | jax.Array | None,
     *,
     bias: jax.Array | None = None,
     deterministic: bool,
@@ -194,30 +193,27 @@ class Attention(nn.Module):
       states: [B, T, H], the queries' source.
       key: [B, S, N, D].
       value: [B, S, N, D].
-      mask: bool [B or 1, 1, T, S], or None if everything is seen.
+      mask: a `Mask` or bool [B or 1, 1, T, S]; None if everything is seen.
       bias: float32 [1, N, T, S] added to the logits, or None.
       deterministic: False turns dropout on.
 
     Returns:
       [B, T, H]; a query that sees nothing reads zeros.
     """
-    logits = jnp.einsum(
-      'btnd,bsnd->bnts',
+    config = self.config
+    drop = config.attention_dropout_rate and not deterministic
+    context = attention.attend(
       _heads(self.query(states)),
       key,
-      preferred_element_type=jnp.float32,
+      value,
+      mask,
+      backend=config.attention_backend,
+      bias=bias,
+      scale=1.0,
+      dropout_rate=config.attention_dropout_rate,
+      dropout_key=self.make_rng('dropout') if drop else None,
     )
-    if bias is not None:
-      logits = logits + jnp.broadcast_to(bias, logits.shape)
-    if mask is not None:
-      logits = jnp.where(mask, logits, MASKED_SCORE)
-    weights = jax.nn.softmax(logits, axis=-1).astype(value.dtype)
-    if mask is not None:
-      weights = weights * mask.any(-1, keepdims=True)
-    rate = self.config.attention_dropout_rate
-    if rate and not deterministic:
-      weights = dropout.drop(self.make_rng('dropout'), weights, rate=rate)
-    return self.output(jnp.einsum('bnts,bsnd->btnd', weights, value))
+    return self.output(context)
 
 
 def _heads(states: jax.Array) -> jax.Array:

@@ -38,9 +38,17 @@ def _equation(equation) -> int:
     return _convolution(equation)
   if name.startswith('dot_product_attention_fwd'):  # cuDNN's
     return _attention(equation)
+  if name == 'pallas_call':  # ours, models/fused_attention
+    return _attention(equation)
   inner = sum(_count(j) for j in _inner(equation.params))
   if name == 'scan':
     return inner * equation.params['length']
+  if name == 'shard_map':  # shapes inside are those of a device's part
+    whole, part = (
+      math.prod(v.aval.shape)
+      for v in (equation.outvars[0], equation.params['jaxpr'].outvars[0])
+    )
+    return inner * whole // part
   if name == 'cond':
     return max(
       (_count(b.jaxpr) for b in equation.params['branches']), default=0
