@@ -22,6 +22,9 @@ EXAMPLES = """
       --mixture=corpus.mono --mixture=corpus.parallel \\
       --split=train --split=validation --num_processes=8
 
+  # reads a finished cache and compares every file with its digest
+  xlflax cache --verify --output=cache
+
   # tasks of your own, added to the same cache
   xlflax cache --task_module=my_tasks --mixture=news.all \\
       --vocabulary=vocabulary --output=cache
@@ -39,10 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='directory of the cache; what is in it stays',
   )
   parser.add_argument(
-    '--vocabulary',
-    metavar='DIR',
-    required=True,
-    help='directory made by `xlflax vocab`',
+    '--vocabulary', metavar='DIR', help='directory made by `xlflax vocab`'
+  )
+  parser.add_argument(
+    '--verify',
+    action='store_true',
+    help='write nothing: read the cache in --output and compare every file '
+    'with its digest',
   )
   _add_text(parser)
   _add_writing(parser)
@@ -114,7 +120,16 @@ def _add_task_sources(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Writes what is missing, and prints statistics per language."""
+  if args.verify:
+    return _verify(args)
   _check_numbers(args)
+  if args.vocabulary is None:
+    raise errors.ConfigError(
+      'Text is tokenised by a vocabulary',
+      got='no --vocabulary',
+      expected='a directory made by `xlflax vocab`',
+      where='xlflax cache',
+    )
   mixtures = args.mixture or _corpus_mixtures(args.corpus)
   metas = _write(args, mixtures)
   if args.json:
@@ -130,6 +145,22 @@ def _check_numbers(args: argparse.Namespace) -> None:
       raise errors.ConfigError(
         f'--{name} must be positive', got=getattr(args, name)
       )
+
+
+def _verify(args: argparse.Namespace) -> int:
+  """Compares the mixtures that are given, or all, with their digests."""
+  from xlflax.data.cache import reader as cache_reader
+
+  cache = cache_reader.TokenCache(args.output)
+  done = set()
+  for mixture in args.mixture or sorted(cache.mixtures):
+    for split in args.split or sorted(
+      cache.mixtures.get(mixture, {'train': 0})
+    ):
+      cache.verify(mixture, split)
+      done |= {(task, split) for task in cache.open(mixture, split)}
+  print(f'{len(done)} tasks are as they were written.')
+  return 0
 
 
 def _write(args: argparse.Namespace, mixtures: list[str]) -> list:

@@ -78,6 +78,14 @@ class Loader(Protocol):
   def spec(self) -> dict[str, jax.ShapeDtypeStruct]:
     """Shapes and types of the global batch, by key."""
 
+  @property
+  def identity(self) -> str:
+    """Digest of the examples; '' where it is not known (live)."""
+
+  @property
+  def signature(self) -> str:
+    """Changes when a file of a token cache is written; else ''."""
+
   def rows(self, step: int, start: int, stop: int) -> batch_lib.Batch:
     """Rows start .. stop - 1 of the global batch of the stream's step.
 

@@ -1,7 +1,7 @@
 """Opens the loader of a stream: cached, live, or of labelled examples."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xlflax import errors
 from xlflax.data import loader as loader_lib
@@ -18,6 +18,7 @@ def open_loader(
   cache_dir=None,
   corpus=None,
   task_modules: Sequence[str] = (),
+  verified: Collection[str] | None = (),
 ) -> loader_lib.Loader:
   """Opens a stream.
 
@@ -30,6 +31,8 @@ def open_loader(
       refused if its text has changed since, and the live loader registers
       its tasks.
     task_modules: modules that register SeqIO tasks; imported to read live.
+    verified: signatures of caches whose content need not be read and compared
+      with its digests; None: of all.
 
   Raises:
     CacheError: the cache is missing, incomplete, or does not fit.
@@ -53,7 +56,12 @@ def open_loader(
   from xlflax.data.cache import loader as cached_loader
 
   return cached_loader.CachedLoader(
-    stream, vocabulary=vocabulary, seed=seed, cache_dir=cache_dir, corpus=corpus
+    stream,
+    vocabulary=vocabulary,
+    seed=seed,
+    cache_dir=cache_dir,
+    corpus=corpus,
+    verified=verified,
   )
 
 

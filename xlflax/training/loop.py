@@ -12,9 +12,11 @@ from xlflax.data import prefetch
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.objectives import base
 from xlflax.objectives import metrics as metrics_lib
+from xlflax.training import checkpoint_items as items_lib
 from xlflax.training import checkpoints as checkpoints_lib
 from xlflax.training import (
   devices,
+  inputs,
   metric_accumulator,
   metric_writers,
   run_directory,
@@ -33,18 +35,23 @@ def run(settings: settings_lib.Settings, *, gin_config: str) -> dict[str, Any]:
   bucket_checks.check_usable(paths.of(settings.model_dir))
   setup = setup_lib.Setup(settings)
   loaders = setup.open_loaders()
+  assert setup.vocabulary is not None  # of a directory
+  described = inputs.describe(setup.vocabulary.hash, loaders)
   try:
-    _check_directory(setup, vocabulary)
+    _check_directory(setup, vocabulary, described)
     if distributed.is_lead():
       _claim_directory(setup, vocabulary, gin_config)
+      inputs.record(setup.model_dir, described, loaders)
     with settings.partitioner.scope():
-      return _Loop(setup, loaders).run()
+      return _Loop(setup, loaders, described).run()
   finally:
     for loader in loaders.values():
       loader.close()
 
 
-def _check_directory(setup: setup_lib.Setup, vocabulary: pathlib.Path) -> None:
+def _check_directory(
+  setup: setup_lib.Setup, vocabulary: pathlib.Path, described: dict[str, Any]
+) -> None:
   """Refuses a directory that is not this run's, on every process."""
   directory = setup.model_dir
   run_directory.check(
@@ -55,6 +62,18 @@ def _check_directory(setup: setup_lib.Setup, vocabulary: pathlib.Path) -> None:
     checkpoint = checkpoints_lib.path_of(directory, step)
     if checkpoints_lib.is_whole(checkpoint):
       checkpoints_lib.check_fit(checkpoint, setup.factory.abstract)
+      _check_inputs(setup, checkpoint, described)
+
+
+def _check_inputs(
+  setup: setup_lib.Setup, checkpoint: pathlib.Path, described: dict[str, Any]
+) -> None:
+  """Refuses to go on with other data, or says that it does."""
+  saved = items_lib.read_meta(checkpoint)['inputs']
+  if _other_config(setup) is run_directory.OtherConfig.REFUSE:
+    inputs.check(saved, described, where=checkpoint)
+  for change in inputs.differences(saved, described):
+    logging.warning('From checkpoint %s on, %s.', checkpoint, change)
 
 
 def _claim_directory(
@@ -101,8 +120,9 @@ def _vocabulary(settings: settings_lib.Settings) -> pathlib.Path:
 class _Loop:
   """One call of `train`, from opening checkpoints to closing them."""
 
-  def __init__(self, setup: setup_lib.Setup, loaders):
+  def __init__(self, setup: setup_lib.Setup, loaders, inputs: dict[str, Any]):
     self._setup = setup
+    self._inputs = inputs
     self._settings = setup.settings
     self._loaders = loaders
     self._checkpoints = checkpoints_lib.Checkpoints(
@@ -311,6 +331,10 @@ class _Loop:
       self._writer.hasten()
     self._checkpoints.save(
       state,
-      {'metrics': self._accumulator.to_json(), 'seed': self._settings.seed},
+      {
+        'metrics': self._accumulator.to_json(),
+        'seed': self._settings.seed,
+        'inputs': self._inputs,
+      },
       self._saved_metrics,
     )

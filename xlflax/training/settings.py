@@ -44,6 +44,8 @@ class Settings:
       None; not always whole.
     corpus: corpus directory; registers the tasks `corpus.*`.
     cache_dir: token cache to read from; None reads SeqIO tasks live.
+    check_cache: compare the content of the cache with its digests before this
+      run reads it for the first time, or after its files were written.
     task_modules: modules that register SeqIO tasks, imported to read live.
     partitioner: mesh and rules; the default splits the batch over all devices.
     checkpoints: when checkpoints are written and kept.
@@ -76,6 +78,7 @@ class Settings:
   cache_dir: str | None = registry.part_of_identity(
     lambda path: 'live' if path is None else 'cached', default=None
   )
+  check_cache: bool = _changeable(default=True)
   task_modules: tuple[str, ...] = _changeable(default=())
   partitioner: partitioning.Partitioner = _changeable(
     default_factory=partitioning.Partitioner

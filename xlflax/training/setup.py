@@ -16,7 +16,7 @@ from xlflax.models import config as model_config
 from xlflax.models import sharing
 from xlflax.objectives import base
 from xlflax.training import description as description_lib
-from xlflax.training import flops, randomness, sharing_checks
+from xlflax.training import flops, inputs, randomness, sharing_checks
 from xlflax.training import settings as settings_lib
 from xlflax.training import state as state_lib
 from xlflax.training import step as step_lib
@@ -130,6 +130,9 @@ class Setup:
         cache_dir=self.settings.cache_dir,
         corpus=self.settings.corpus,
         task_modules=self.settings.task_modules,
+        verified=inputs.verified(self.model_dir)
+        if self.settings.check_cache
+        else None,
       )
       for stream in self.settings.streams
     }

@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import shutil
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 from xlflax import errors
 from xlflax.data import opening
 from xlflax.data import stream as stream_lib
+from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.seqio_tasks import registration
 
@@ -342,6 +344,26 @@ def test_filters_that_leave_nothing(open_cached):
 def test_no_such_rows(open_cached):
   with pytest.raises(ValueError, match='No rows 4..9 in batches of 8'):
     open_cached().rows(0, 4, 9)
+
+
+def test_ids_beyond_the_vocabulary(
+  cache, toy_vocabulary, tmp_path, monkeypatch
+):
+  """Refused in the batch that has them, also where digests are not compared."""
+  monkeypatch.setattr(cache_reader, '_SHORT', 0)
+  copy = tmp_path / 'cache'
+  shutil.copytree(cache, copy)
+  path = copy / 'tasks/corpus.mono.en/train/targets.npy'
+  tokens = np.load(path)
+  tokens[::2] = 60000
+  np.save(path, tokens)
+  arguments = {'vocabulary': toy_vocabulary, 'seed': 0, 'cache_dir': copy}
+  stream = _stream(mixture='corpus.mono.en')
+  with pytest.raises(errors.CacheError, match='another content'):
+    opening.open_loader(stream, **arguments)
+  loader = opening.open_loader(stream, **arguments, verified=None)
+  with pytest.raises(errors.CacheError, match='Got: .* to 60000. Expected: 0'):
+    loader.rows(0, 0, stream.batch_size)
 
 
 def test_reading_a_cache_imports_no_tensorflow(cache):

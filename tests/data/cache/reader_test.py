@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 
+import numpy as np
 import pytest
 
 from xlflax import errors
@@ -108,31 +109,98 @@ def test_other_format(copy):
   path.write_text(json.dumps(json.loads(path.read_text()) | {'format': 99}))
   with pytest.raises(
     errors.CacheError,
-    match='another format than this version reads. Got: 99. Expected: 1',
+    match='another format than this version reads. Got: 99. Expected: 2',
   ):
     cache_reader.TokenCache(copy)
-  path.write_text('{"format": 1, ')
+  path.write_text('{"format": 2, ')
   with pytest.raises(errors.CacheError, match='is damaged'):
     cache_reader.TokenCache(copy)
+
+
+def _task(cache, name='corpus.mono.en'):
+  return cache / 'tasks' / name / 'train'
+
+
+def _flip(path, place, bit):
+  content = bytearray(path.read_bytes())
+  content[place] ^= 1 << bit
+  path.write_bytes(content)
 
 
 @pytest.mark.parametrize(
   'name', ['targets.npy', 'targets.offsets.npy', 'starts_document.npy']
 )
 def test_truncated_file(copy, name):
-  path = copy / 'tasks/corpus.mono.en/train' / name
+  path = _task(copy) / name
   path.write_bytes(path.read_bytes()[:-9])
-  with pytest.raises(errors.CacheError, match='missing or cut off'):
+  with pytest.raises(errors.CacheError, match=f'{name} has .* bytes, not'):
     cache_reader.TokenCache(copy).open('corpus.mono', 'train')
 
 
-def test_files_of_different_tasks(copy):
-  shutil.copy(
-    copy / 'tasks/corpus.mono.de/train/targets.npy',
-    copy / 'tasks/corpus.mono.en/train/targets.npy',
-  )
+@pytest.mark.parametrize(
+  'name', ['targets.npy', 'targets.offsets.npy', 'starts_document.npy']
+)
+def test_flipped_bit(copy, name):
+  """Found by digests when the content is read, whatever it does."""
+  _flip(_task(copy) / name, -1, 0)
+  with pytest.raises(errors.CacheError) as error:
+    cache_reader.TokenCache(copy).verify('corpus.mono', 'train')
+  assert (
+    'The token cache is damaged. Got: corpus.mono.en: '
+    f'{name} has another content than was written.'
+  ) in str(error.value)
+  assert 'xlflax cache --mixture corpus.mono' in str(error.value)
+
+
+@pytest.mark.parametrize('name', ['meta.json', 'digests.json'])
+def test_small_files_are_always_compared(copy, name):
+  _flip(_task(copy) / name, 20, 0)
+  with pytest.raises(errors.CacheError, match=rf'damaged. Got: {name} '):
+    cache_reader.TokenCache(copy).open('corpus.mono', 'train')
+
+
+def test_flipped_bit_of_the_header(copy):
+  text = (copy / 'cache.json').read_text()
+  (copy / 'cache.json').write_text(text.replace('"size": 180', '"size": 181'))
+  with pytest.raises(errors.CacheError, match='its content has changed'):
+    cache_reader.TokenCache(copy)
+
+
+def test_offsets_that_fall(copy, monkeypatch):
+  """Refused without reading digests, and where nothing else tells."""
+  monkeypatch.setattr(cache_reader, '_SHORT', 0)
+  path = _task(copy) / 'targets.offsets.npy'
+  offsets = np.load(path)
+  offsets[5] = 10**12
+  np.save(path, offsets)
+  cache = cache_reader.TokenCache(copy)
   with pytest.raises(errors.CacheError, match='do not fit together'):
+    cache.open('corpus.mono', 'train')
+
+
+def test_task_of_another_cache(copy, tmp_path, toy_vocabulary):
+  """Whole by itself, but not what this cache was written with."""
+  corpus = _corpus(tmp_path / 'corpus', ['the cat', 'the dog'])
+  other = tmp_path / 'other'
+  _write(other, corpus, toy_vocabulary, mixtures=['corpus.mono'])
+  shutil.rmtree(_task(copy))
+  shutil.copytree(_task(other), _task(copy))
+  with pytest.raises(errors.CacheError, match='another task or cache'):
     cache_reader.TokenCache(copy).open('corpus.mono', 'train')
+
+
+def test_digest_tells_caches_apart(written, copy, tmp_path, toy_vocabulary):
+  cache = cache_reader.TokenCache(written)
+  same = cache_reader.TokenCache(copy)
+  assert same.digest('corpus.mono', 'train') == cache.digest(
+    'corpus.mono', 'train'
+  )
+  assert cache.digest('corpus.mono', 'train') != cache.digest(
+    'corpus.parallel', 'train'
+  )
+  before = same.signature('corpus.mono', 'train')
+  os.utime(_task(copy) / 'targets.npy')
+  assert same.signature('corpus.mono', 'train') != before
 
 
 def test_changed_corpus_at_reading(tmp_path, toy_vocabulary):

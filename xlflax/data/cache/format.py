@@ -1,13 +1,15 @@
 """The token cache on disk: names of files, and what they say of themselves.
 
 ```
-CACHE/cache.json                    format, vocabulary, mixtures with their rates
+CACHE/cache.json                    format, vocabulary, mixtures with their rates,
+                                    digests of the tasks
 CACHE/tasks/<task>/<split>/
   meta.json                         `TaskMeta`
   targets.npy, targets.offsets.npy  token ids of all texts, each followed by
                                     eos, one after the other; where each begins
   inputs.npy, inputs.offsets.npy    the first side, of parallel tasks only
   starts_document.npy               bool [examples]
+  digests.json                      of these files
 CACHE/work/                         shards of tasks that are being written
 ```
 
@@ -24,10 +26,10 @@ import urllib.parse
 
 import numpy as np
 
-from xlflax import errors, paths
+from xlflax import digests, errors, paths
 from xlflax.data import examples
 
-FORMAT = 1
+FORMAT = 2
 CACHE_FILE = 'cache.json'
 META_FILE = 'meta.json'
 STARTS_FILE = 'starts_document.npy'
@@ -140,6 +142,11 @@ def _quote(name: str) -> str:
   return urllib.parse.quote(name, safe='')
 
 
+def task_key(task: str, split: str) -> str:
+  """What cache.json calls a task's split."""
+  return f'{_quote(task)}/{_quote(split)}'
+
+
 def token_file(directory: pathlib.Path, side: str) -> pathlib.Path:
   """Path of a side's token ids."""
   return directory / f'{side}.npy'
@@ -158,10 +165,12 @@ def read_json(path: pathlib.Path) -> dict:
   """
   try:
     data = json.loads(path.read_text(encoding='utf-8'))
-  except ValueError as error:
+    if isinstance(data, dict) and data.get('format') == FORMAT:
+      data = digests.checked(data)
+  except (OSError, ValueError, RecursionError) as error:
     raise errors.CacheError(
       'A file of the token cache is damaged',
-      got=error,
+      got=str(error)[:200],
       where=path,
       fix='Delete the cache and write it again',
     ) from error
@@ -179,4 +188,5 @@ def read_json(path: pathlib.Path) -> dict:
 
 def write_json(path: pathlib.Path, data: dict) -> None:
   """Replaces a file in one step, so that it is never seen half-written."""
-  paths.write_atomically(path, json.dumps(data, indent=1, ensure_ascii=False))
+  text = json.dumps(digests.with_own(data), indent=1, ensure_ascii=False)
+  paths.write_atomically(path, text)

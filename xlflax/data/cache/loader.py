@@ -9,8 +9,11 @@ processes sees the same global batches.
 Neither TensorFlow nor SeqIO is imported.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 
+from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.data import loader as loader_lib
 from xlflax.data import stream as stream_lib
@@ -31,6 +34,7 @@ class CachedLoader:
     seed: int,
     cache_dir,
     corpus=None,
+    verified: Collection[str] | None = (),
   ):
     cache = cache_reader.TokenCache(cache_dir)
     cache.check_vocabulary(vocabulary)
@@ -38,7 +42,12 @@ class CachedLoader:
     tasks = cache.open(stream.mixture, stream.split)
     if corpus is not None:
       cache.check_corpus(corpus, stream.mixture, stream.split)
+    self.identity = cache.digest(stream.mixture, stream.split)
+    self.signature = cache.signature(stream.mixture, stream.split)
+    if verified is not None and self.signature not in verified:
+      cache.verify(stream.mixture, stream.split)
     self.stream = stream
+    self._directory = cache.directory
     self._vocabulary_spec = vocabulary.spec
     self._schedule = row_schedule.RowSchedule(
       stream,
@@ -85,7 +94,9 @@ class CachedLoader:
         strict=True,
       )
     ]
-    return rows_lib.build_batch(made, self.stream, self._vocabulary_spec)
+    batch = rows_lib.build_batch(made, self.stream, self._vocabulary_spec)
+    self._check_ids(batch)
+    return batch
 
   def statistics(self) -> list[loader_lib.TaskStatistics]:
     """Sizes and rates, for each task."""
@@ -112,6 +123,20 @@ class CachedLoader:
   def close(self) -> None:
     """Releases the memory maps."""
     self._indices = []
+
+  def _check_ids(self, batch: batch_lib.Batch) -> None:
+    """Refuses tokens that the vocabulary does not have."""
+    size = self._vocabulary_spec.size
+    for key in (batch_lib.TOKEN_IDS, batch_lib.PAIRED + batch_lib.TOKEN_IDS):
+      ids = batch.get(key)
+      if ids is not None and not 0 <= ids.min() <= ids.max() < size:
+        raise errors.CacheError(
+          'The token cache holds ids that the vocabulary does not have',
+          got=f'{ids.min()} to {ids.max()}',
+          expected=f'0 to {size - 1}',
+          where=self._directory,
+          fix='Look with `xlflax cache --verify`, and write it again',
+        )
 
   def _units(self, tasks, index):
     """The texts of each row; every task is asked once."""

@@ -6,14 +6,18 @@ incomplete, of another vocabulary, or of a corpus that has changed since.
 
 import dataclasses
 import pathlib
+from collections.abc import Iterator
 
 import numpy as np
 
-from xlflax import errors, paths
+from xlflax import digests, errors, paths
 from xlflax.data.cache import format as cache_format
 from xlflax.data.dictionaries import code_switching
 from xlflax.data.dictionaries.dictionary import Dictionary
 from xlflax.data.rows import index as row_index
+
+_BLOCK = 1 << 20
+_SHORT = 1 << 16  # bytes of files that are always compared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +104,59 @@ class TokenCache:
     Raises:
       CacheError: a task is not complete or its files are damaged.
     """
+    tasks = self._complete_tasks(mixture, split)
+    return {task: self._open_task(task, split) for task in tasks}
+
+  def digest(self, mixture: str, split: str) -> str:
+    """What tells whether another cache has the same tokens."""
+    return digests.of_json(
+      {
+        task: self._data['digests'][cache_format.task_key(task, split)]
+        for task in self._complete_tasks(mixture, split)
+      }
+    )
+
+  def signature(self, mixture: str, split: str) -> str:
+    """Changes when a file of the tasks is written; nothing is read for it."""
+    stats = [
+      (str(path.relative_to(self.directory)), path.stat())
+      for path in self._files(mixture, split)
+    ]
+    return digests.of_json(
+      [
+        self.digest(mixture, split),
+        *([name, stat.st_size, stat.st_mtime_ns] for name, stat in stats),
+      ]
+    )
+
+  def verify(self, mixture: str, split: str) -> None:
+    """Reads every file of a mixture's tasks and compares its digest.
+
+    Raises:
+      CacheError: some have changed; they are listed.
+    """
+    found = []
+    for task in self._complete_tasks(mixture, split):
+      directory = cache_format.task_directory(self.directory, task, split)
+      found += [f'{task}: {text}' for text in digests.problems(directory)]
+    if found:
+      raise errors.CacheError(
+        'The token cache is damaged',
+        got='; '.join(found[:20]),
+        expected='the files as they were written',
+        where=self.directory,
+        fix='Delete the directories of these tasks; '
+        + rebuild_command(self.directory, mixture, split),
+      )
+
+  def _files(self, mixture: str, split: str) -> Iterator[pathlib.Path]:
+    """The files of a mixture's tasks."""
+    for task in self._complete_tasks(mixture, split):
+      directory = cache_format.task_directory(self.directory, task, split)
+      yield from sorted(directory.iterdir())
+
+  def _complete_tasks(self, mixture: str, split: str) -> dict[str, float]:
+    """The rates of a mixture's tasks, which must all be complete."""
     tasks = self.rates(mixture, split)
     missing = [t for t in tasks if not self._is_complete(t, split)]
     if missing:
@@ -112,7 +169,7 @@ class TokenCache:
         fix='Run the same command again, it goes on where it stopped: '
         + _command(self.directory, mixture, split),
       )
-    return {task: self._open_task(task, split) for task in tasks}
+    return tasks
 
   def check_corpus(self, corpus, mixture: str, split: str) -> None:
     """Raises a CacheError if text or dictionaries have changed since.
@@ -145,7 +202,10 @@ class TokenCache:
 
   def _is_complete(self, task, split):
     directory = cache_format.task_directory(self.directory, task, split)
-    return (directory / cache_format.META_FILE).is_file()
+    return (
+      cache_format.task_key(task, split) in self._data['digests']
+      and (directory / cache_format.META_FILE).is_file()
+    )
 
   def _meta(self, task, split):
     directory = cache_format.task_directory(self.directory, task, split)
@@ -155,6 +215,7 @@ class TokenCache:
 
   def _open_task(self, task, split):
     directory = cache_format.task_directory(self.directory, task, split)
+    self._check_seal(directory, task, split)
     meta = self._meta(task, split)
     if meta.vocabulary != self._data['vocabulary']['hash']:
       raise errors.CacheError(
@@ -171,20 +232,54 @@ class TokenCache:
     )
     starts = _map(directory / cache_format.STARTS_FILE)
     for side in sides:
-      if (
-        side.offsets.size != meta.examples + 1
-        or side.offsets[-1] != side.tokens.size
-        or starts.size != meta.examples
-      ):
-        raise errors.CacheError(
-          'The files of a cached task do not fit together',
-          got=f'{side.offsets.size - 1} offsets, {starts.size} examples, '
-          f'{side.tokens.size} tokens',
-          expected=f'{meta.examples} examples of {side.offsets[-1]} tokens',
-          where=directory,
-          fix='Delete this directory; ' + rebuild_command(self.directory),
-        )
+      self._check_sizes(directory, meta, side, starts)
     return CachedTask(meta, sides, starts)
+
+  def _check_seal(self, directory, task, split) -> None:
+    """Checks lengths of files and the content of short ones, always."""
+    key = cache_format.task_key(task, split)
+    problems = digests.problems(directory, largest=_SHORT)
+    if not problems and (
+      digests.of_file(directory / digests.FILE) != self._data['digests'][key]
+    ):
+      problems = ['the files are those of another task or cache']
+    if problems:
+      raise errors.CacheError(
+        'The token cache is damaged',
+        got='; '.join(problems),
+        where=directory,
+        fix='Delete this directory; ' + rebuild_command(self.directory),
+      )
+
+  def _check_sizes(self, directory, meta, side: row_index.Side, starts) -> None:
+    """Raises a CacheError for arrays that cannot be read as one task."""
+    offsets = side.offsets
+    if (
+      offsets.shape == (meta.examples + 1,)
+      and starts.shape == (meta.examples,)
+      and side.tokens.shape == (offsets[-1],)
+      and offsets[0] == 0
+      and _rises(offsets)
+    ):
+      return
+    raise errors.CacheError(
+      'The files of a cached task do not fit together',
+      got=f'{offsets.size - 1} offsets to {offsets[-1:]}, {starts.size} '
+      f'examples, {side.tokens.size} tokens',
+      expected=f'{meta.examples} examples, offsets that rise to the number of '
+      'tokens',
+      where=directory,
+      fix='Delete this directory; ' + rebuild_command(self.directory),
+    )
+
+
+def _rises(offsets: np.ndarray) -> bool:
+  """Whether each offset is more than the one before; in little memory."""
+  return all(
+    (part[1:] > part[:-1]).all()
+    for start in range(0, len(offsets), _BLOCK)
+    if len(part := offsets[start : start + _BLOCK + 1])
+  )
 
 
 def rebuild_command(

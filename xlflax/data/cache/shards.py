@@ -4,15 +4,18 @@ A shard holds the examples of one range of a task and appears in one rename,
 so a killed writer leaves finished shards only.
 """
 
+import contextlib
 import functools
 import os
 import pathlib
 import shutil
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from xlflax import digests, errors
 from xlflax.data import examples as examples_lib
 from xlflax.data.cache import format as cache_format
 from xlflax.paths import write_atomically
@@ -89,7 +92,7 @@ def count(paths: Sequence[pathlib.Path]) -> Counts:
   """The sums over shards."""
   each = []
   for path in paths:
-    with np.load(path) as shard:
+    with _open(path) as shard:
       each.append(shard['counts'])
   total = np.sum(each, axis=0)
   return Counts(int(total[0]), int(total[1]), *np.split(total[2:], 2))
@@ -114,54 +117,103 @@ def merge(
   temporary = directory.with_name(f'.{directory.name}.partial')
   shutil.rmtree(temporary, ignore_errors=True)
   temporary.mkdir(parents=True)
-  outputs = _create(temporary, counts, meta, dtype)
-  starts, tokens, offsets = outputs
-  for offset in offsets:
-    offset[0] = 0
-  done, begins = 0, True  # A task begins with a document.
-  for path in paths:
-    with np.load(path) as shard:
-      size = shard['starts'].size
-      starts[done : done + size] = shard['starts']
-      if begins and size:
-        starts[done] = True
-      begins = bool(shard['begins']) or (begins and not size)
-      for i in range(len(meta.sides)):
-        ends = offsets[i][done] + np.cumsum(shard[f'lengths{i}'] + 1)
-        offsets[i][done + 1 : done + size + 1] = ends
-        if size:
-          tokens[i][offsets[i][done] : ends[-1]] = shard[f'tokens{i}']
-      done += size
-  for array in (starts, *tokens, *offsets):
-    array.flush()
+  with contextlib.ExitStack() as stack:
+    outputs = _create(stack, temporary, counts, meta, dtype)
+    _append_shards(paths, outputs)
   cache_format.write_json(temporary / cache_format.META_FILE, meta.to_json())
+  digests.seal(temporary)
   os.replace(temporary, directory)
 
 
-def _create(directory, counts, meta, dtype):
-  """Memory-mapped files of the final sizes: starts, tokens, offsets."""
+class _Output:
+  """A `.npy` file of a known length that is written from its beginning.
+
+  Written plainly: a full disk is an error then, where a memory map of it would
+  end the process.
+  """
+
+  def __init__(self, file: BinaryIO, dtype: Any, size: int):
+    self._file, self._dtype = file, np.dtype(dtype)
+    np.lib.format.write_array_header_1_0(
+      file,
+      {
+        'descr': np.lib.format.dtype_to_descr(self._dtype),
+        'fortran_order': False,
+        'shape': (int(size),),
+      },
+    )
+
+  def append(self, values: np.ndarray) -> None:
+    self._file.write(np.ascontiguousarray(values, self._dtype).data)
+
+
+class _Outputs(NamedTuple):
+  """The files of a task; tokens and offsets for each side."""
+
+  starts: _Output
+  tokens: list[_Output]
+  offsets: list[_Output]
+
+
+def _create(stack, directory, counts, meta, dtype) -> _Outputs:
+  """Opens the files of a task; they are closed, and synced, by `stack`."""
 
   def create(path, kind, size):
-    return np.lib.format.open_memmap(
-      path, mode='w+', dtype=kind, shape=(int(size),)
-    )
+    file = stack.enter_context(path.open('wb'))
+    stack.callback(_sync, file)
+    return _Output(file, kind, size)
 
+  tokens = [
+    create(cache_format.token_file(directory, side), dtype, n + counts.examples)
+    for side, n in zip(meta.sides, counts.tokens, strict=True)
+  ]
+  offsets = [
+    create(
+      cache_format.offset_file(directory, side), np.int64, counts.examples + 1
+    )
+    for side in meta.sides
+  ]
+  for output in offsets:
+    output.append(np.zeros(1, np.int64))
   starts = create(directory / cache_format.STARTS_FILE, bool, counts.examples)
-  tokens, offsets = [], []
-  for side, number in zip(meta.sides, counts.tokens, strict=True):
-    tokens.append(
-      create(
-        cache_format.token_file(directory, side),
-        dtype,
-        number + counts.examples,
-      )
-    )
-    offsets.append(
-      create(
-        cache_format.offset_file(directory, side), np.int64, counts.examples + 1
-      )
-    )
-  return starts, tokens, offsets
+  return _Outputs(starts, tokens, offsets)
+
+
+def _sync(file: BinaryIO) -> None:
+  file.flush()
+  os.fsync(file.fileno())
+
+
+def _append_shards(paths: Sequence[pathlib.Path], outputs: _Outputs) -> None:
+  begins = True  # a task begins with a document
+  ends = [0] * len(outputs.tokens)
+  for path in paths:
+    with _open(path) as shard:
+      starts = shard['starts']
+      if begins and starts.size:
+        starts[0] = True
+      begins = bool(shard['begins']) or (begins and not starts.size)
+      outputs.starts.append(starts)
+      for i, end in enumerate(ends):
+        offsets = end + np.cumsum(shard[f'lengths{i}'] + 1)
+        outputs.offsets[i].append(offsets)
+        outputs.tokens[i].append(shard[f'tokens{i}'])
+        ends[i] = int(offsets[-1]) if offsets.size else end
+
+
+@contextlib.contextmanager
+def _open(path: pathlib.Path) -> Iterator[Any]:
+  """A shard; zip files know the checksums of their parts."""
+  try:
+    with np.load(path, allow_pickle=False) as shard:
+      yield shard
+  except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    raise errors.CacheError(
+      'A shard of the token cache is damaged',
+      got=str(error)[:200],
+      where=path,
+      fix='Delete it and run `xlflax cache` again',
+    ) from error
 
 
 def _join(arrays, dtype) -> np.ndarray:

@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlflax import errors, paths
+from xlflax import digests, errors, paths
 from xlflax.data.cache import format as cache_format
 from xlflax.data.seqio_tasks import host_tensorflow
 
@@ -91,13 +91,10 @@ def write_cache(
     for mixture, by_split in expanded.items():
       header['mixtures'].setdefault(mixture, {}).update(by_split)
     cache_format.write_json(directory / cache_format.CACHE_FILE, header)
-    _write_jobs(
-      [job for job in jobs if not job.complete],
-      vocabulary,
-      register,
-      num_processes,
-      report,
-    )
+    missing = [job for job in jobs if not job.complete]
+    _write_jobs(missing, vocabulary, register, num_processes, report)
+    _record_digests(header['digests'], jobs, missing)
+    cache_format.write_json(directory / cache_format.CACHE_FILE, header)
     with contextlib.suppress(OSError):
       (directory / 'work').rmdir()
     return [job.meta() for job in jobs]
@@ -128,7 +125,20 @@ def _open_header(directory, vocabulary, overwrite) -> dict:
       )
     path.unlink()
     shutil.rmtree(directory / 'tasks', ignore_errors=True)
-  return {'format': cache_format.FORMAT, 'vocabulary': own, 'mixtures': {}}
+  return {
+    'format': cache_format.FORMAT,
+    'vocabulary': own,
+    'mixtures': {},
+    'digests': {},
+  }
+
+
+def _record_digests(known: dict[str, str], jobs, written) -> None:
+  """Adds the digests of tasks; of one that was there it stays as it is."""
+  for job in jobs:
+    key = cache_format.task_key(job.task, job.split)
+    if job in written or key not in known:
+      known[key] = digests.of_file(job.directory / digests.FILE)
 
 
 def _write_jobs(jobs, vocabulary, register, num_processes, report):

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from xlflax import errors, paths
+from xlflax import digests, errors, paths
 from xlflax.data import batch as batch_lib
 from xlflax.data import loader as loader_lib
 from xlflax.data.labelled import row_table
@@ -33,6 +33,8 @@ FOLDER = 'labelled'
 
 class LabelledLoader:
   """See `loader.Loader`."""
+
+  signature = ''
 
   def __init__(
     self,
@@ -52,6 +54,9 @@ class LabelledLoader:
     self._fields = stream.rows.fields(stream.length, vocabulary.spec)
     self._spec = stream.batch_spec(vocabulary.spec)
     self._tables = _tables(stream, vocabulary, cache_dir)
+    self.identity = digests.of_json(
+      {part: table.digest() for part, table in self._tables.items()}
+    )
     group = stream.group_size
     sizes = {
       part: table.num_rows // group for part, table in self._tables.items()

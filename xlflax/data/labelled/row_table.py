@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from xlflax import errors, paths
+from xlflax import digests, errors, paths
 from xlflax.data.labelled import rows as rows_lib
 
 _CHUNK = 4096
@@ -73,6 +73,16 @@ class RowTable:
 
   def rows(self, indices: Sequence[int]) -> list[rows_lib.Row]:
     return [self.row(int(index)) for index in indices]
+
+  def digest(self) -> str:
+    """What tells whether another table has the same rows."""
+    return digests.of_json(
+      [
+        [key, value.dtype.str, digests.of_content(value.tobytes())]
+        for arrays in (self._values, self._ends)
+        for key, value in sorted(arrays.items())
+      ]
+    )
 
   def num_tokens(self, key: str) -> int:
     return int(self._values[key].size) if key in self._values else 0

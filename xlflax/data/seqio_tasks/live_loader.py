@@ -45,6 +45,7 @@ _DRAWS = 1024
 class LiveLoader:
   """See `loader.Loader` and `opening.open_loader`."""
 
+  identity = signature = ''
   _readers: 'list[_TaskRows]'
   _held: list[rows_lib.Row]
 
