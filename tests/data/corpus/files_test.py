@@ -1,7 +1,9 @@
 """File names, lines and columns of corpus directories."""
 
 import gzip
+import os
 import pathlib
+import random
 
 import pytest
 import zstandard
@@ -161,3 +163,38 @@ def test_fingerprint_follows_the_content(tmp_path):
   assert (before.path, before.size) == ('mono/en.txt', 2)
   path.write_text('ab\n')
   assert corpus_files.fingerprint(path, tmp_path) != before
+
+
+@pytest.mark.parametrize('keep', [0.1, 0.5, 0.99])
+@pytest.mark.parametrize(
+  ('suffix', 'pack'),
+  [('.gz', gzip.compress), ('.zst', zstandard.ZstdCompressor().compress)],
+)
+def test_a_file_that_ends_too_early_is_not_its_beginning(
+  tmp_path, suffix, pack, keep
+):
+  rng = random.Random(1)
+  lines = [f'{rng.random()} {rng.random()}\n'.encode() for _ in range(5000)]
+  whole = pack(b''.join(lines[:2500])) + pack(b''.join(lines[2500:]))
+  path = tmp_path / f'en.txt{suffix}'
+  path.write_bytes(whole)
+  assert len(list(corpus_files.read_lines(path))) == 5000
+  path.write_bytes(whole[: int(keep * len(whole))])
+  with pytest.raises(errors.CorpusError, match='damaged or cut off'):
+    list(corpus_files.read_lines(path))
+
+
+def test_a_line_without_an_end(tmp_path, monkeypatch):
+  """Such as a small file that unpacks to gigabytes."""
+  monkeypatch.setattr(corpus_files, '_LONGEST', 1000)
+  path = tmp_path / 'en.txt.gz'
+  path.write_bytes(gzip.compress(b'short\n' + bytes(10**6)))
+  with pytest.raises(errors.CorpusError) as error:
+    list(corpus_files.read_lines(path))
+  assert f'more than 1,000 bytes. Where: {path}:2' in str(error.value)
+
+
+def test_a_pipe_is_no_text_file(tmp_path):
+  os.mkfifo(tmp_path / 'en.txt')
+  with pytest.raises(errors.CorpusError, match='no regular file'):
+    list(corpus_files.read_lines(tmp_path / 'en.txt'))

@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 
 from xlflax import errors
-from xlflax.interop.huggingface import tensor_files
+from xlflax.interop.huggingface import tensor_files, torch_files
 
 
 def _state():
@@ -131,3 +131,35 @@ def test_other_objects_in_a_pickle_are_refused(tmp_path):
 def test_an_empty_folder_is_no_checkpoint(tmp_path):
   with pytest.raises(errors.CheckpointError, match='no checkpoint'):
     tensor_files.find(tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('offset', 'shape', 'strides', 'message'),
+  [
+    (-3, (2,), (1,), 'impossible'),
+    (0, (4,), (-1,), 'impossible'),
+    (3, (2, 2), (-2, 1), 'impossible'),
+    (0, (-1,), (1,), 'impossible'),
+    (0, (2, 2), (1,), 'impossible'),
+    (0, (2,), (True,), 'impossible'),
+    (0, (2,), (1 << 60,), 'impossible'),
+    (3, (4,), (1,), 'outside'),
+    (0, (10**9,), (0,), 'far larger'),
+  ],
+)
+def test_views_that_would_read_foreign_memory(offset, shape, strides, message):
+  """What a `.bin` says of its tensors is not believed."""
+  numbers = np.arange(6, dtype=np.float32)
+  storage = torch_files.Storage('0', np.dtype(np.float32), 6)
+  with pytest.raises(ValueError, match=message):
+    torch_files.Stored(storage, offset, shape, strides).view(numbers)
+
+
+def test_views_that_are_right():
+  numbers = np.arange(6, dtype=np.float32)
+  storage = torch_files.Storage('0', np.dtype(np.float32), 6)
+  view = torch_files.Stored(storage, 1, (2, 2), (1, 2)).view(numbers)
+  np.testing.assert_array_equal(view, [[1, 3], [2, 4]])
+  for shape in ((), (0, 3)):
+    got = torch_files.Stored(storage, 2, shape, (1,) * len(shape)).view(numbers)
+    assert got.shape == shape

@@ -7,13 +7,16 @@ ending in `.gz` or `.zst` are decompressed while they are read.
 import contextlib
 import dataclasses
 import enum
+import errno
+import functools
 import gzip
 import io
 import os
 import pathlib
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 import zstandard
 
@@ -25,6 +28,8 @@ LANGUAGE_RULE = (
   'gsw, zh_Hans (a hyphen would clash with the pair names <l1>-<l2>)'
 )
 _BOM = b'\xef\xbb\xbf'
+_LONGEST = 1 << 26  # bytes of a line; more is no text, or a bomb
+_PACKED = 1 << 12  # bytes unpacked at a time: at most 128 MB of text
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 
 
@@ -111,18 +116,50 @@ def fingerprint(path, root=None) -> Fingerprint:
 
 
 @contextlib.contextmanager
-def _open(path: pathlib.Path) -> Iterator[Iterable[bytes]]:
+def _open(path: pathlib.Path) -> Iterator[BinaryIO]:
   with contextlib.ExitStack() as stack:
     file = stack.enter_context(open(path, 'rb', buffering=1 << 20))
-    stream: Iterable[bytes] = file
+    stream: Any = file
     if path.suffix == '.gz':
       stream = stack.enter_context(gzip.open(file))
     elif path.suffix == '.zst':
-      reader = zstandard.ZstdDecompressor().stream_reader(
-        file, read_across_frames=True
+      stream = stack.enter_context(
+        io.BufferedReader(_ZstdFrames(file), 1 << 20)
       )
-      stream = stack.enter_context(io.BufferedReader(reader, 1 << 20))
     yield stream
+
+
+class _ZstdFrames(io.RawIOBase):
+  """Reads the frames of a file; one that does not end is an error.
+
+  The library's own reader ends where the file does, as if all had been read.
+  """
+
+  def __init__(self, file: BinaryIO):
+    self._file = file
+    self._frame: Any = None
+    self._packed = self._text = b''
+
+  def readable(self) -> bool:
+    return True
+
+  def readinto(self, buffer) -> int:
+    while not self._text:
+      self._packed = self._packed or self._file.read(_PACKED)
+      if not self._packed:
+        if self._frame is not None:
+          raise EOFError('the last frame does not end')
+        return 0
+      if self._frame is None:
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+      self._text = self._frame.decompress(self._packed)
+      self._packed = b''
+      if self._frame.eof:
+        self._packed, self._frame = self._frame.unused_data, None
+    count = min(len(buffer), len(self._text))
+    buffer[:count] = self._text[:count]
+    self._text = self._text[count:]
+    return count
 
 
 def read_lines(
@@ -142,8 +179,18 @@ def read_lines(
   """
   number = 0
   try:
+    if path.exists() and not path.is_file():
+      raise OSError(errno.EINVAL, 'it is no regular file')
     with _open(path) as stream:
-      for number, line in enumerate(stream, start=1):
+      lines = iter(functools.partial(stream.readline, _LONGEST + 1), b'')
+      for number, line in enumerate(lines, start=1):
+        if len(line) > _LONGEST:
+          raise errors.CorpusError(
+            'A line is too long to be a text',
+            got=f'more than {_LONGEST:,} bytes',
+            where=f'{path}:{number}',
+            fix='look whether the file is what its name says',
+          )
         if number == 1:
           line = line.removeprefix(_BOM)
         yield number, line.strip(strip)

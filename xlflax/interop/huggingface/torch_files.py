@@ -7,6 +7,7 @@ refused, so nothing in such a file is ever executed.
 
 import collections
 import io
+import math
 import pathlib
 import pickle
 import zipfile
@@ -17,6 +18,8 @@ import ml_dtypes
 import numpy as np
 
 _MAGIC = 0x1950A86A20F9469CFC6C  # the older layout begins with it, pickled
+
+_MOST_REPEATS = 1 << 10  # of a stored number, in a tensor with stride 0
 
 _STORAGES = {
   'FloatStorage': np.float32,
@@ -50,18 +53,27 @@ class Stored(NamedTuple):
 
   def view(self, numbers: np.ndarray) -> np.ndarray:
     """Returns the tensor [*shape], copied out of its storage [numbers]."""
+    numbers_of = (self.offset, *self.shape, *self.strides)
+    if len(self.shape) != len(self.strides) or any(
+      type(n) is not int or not 0 <= n < 1 << 48 for n in numbers_of
+    ):
+      raise ValueError('a tensor has an impossible shape, stride or offset')
     strides = [stride * numbers.itemsize for stride in self.strides]
     last = sum(
       (n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)
     )
     if 0 not in self.shape and self.offset + last >= len(numbers):
       raise ValueError('a tensor lies outside of its storage')
+    if math.prod(self.shape) > _MOST_REPEATS * max(len(numbers), 1):
+      raise ValueError('a tensor is far larger than its storage')
     return np.lib.stride_tricks.as_strided(
       numbers[self.offset :], self.shape, strides
     ).copy()
 
 
 def _rebuild_tensor(storage, offset, shape, strides, *unused):
+  if not isinstance(storage, Storage):
+    raise pickle.UnpicklingError('a tensor has no storage')
   return Stored(storage, offset, tuple(shape), tuple(strides))
 
 
