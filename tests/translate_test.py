@@ -42,7 +42,7 @@ def copier_of_lines(copying_run):
 @pytest.fixture
 def text(tmp_path):
   path = tmp_path / 'text.en'
-  path.write_text(''.join(f'{line}\n' for line in _LINES))
+  path.write_text('\ufeff' + ''.join(f'{line}\n' for line in _LINES))
   return path
 
 

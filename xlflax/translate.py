@@ -1,5 +1,6 @@
 """`translate`: text through a run's encoder-decoder, from files and streams."""
 
+import codecs
 import dataclasses
 import hashlib
 import itertools
@@ -134,6 +135,8 @@ class LineTranslator:
     self, chunk: list[bytes], file: BinaryIO, counts: Counts
   ) -> Counts:
     """Translates some lines, and writes what they become."""
+    if not counts.lines:
+      chunk = [chunk[0].removeprefix(codecs.BOM_UTF8), *chunk[1:]]
     lines = [line.decode('utf-8', 'replace').strip() for line in chunk]
     found = self.translator.translate(lines)
     for number, hypotheses in enumerate(found.hypotheses, counts.lines + 1):

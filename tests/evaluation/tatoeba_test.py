@@ -79,7 +79,7 @@ def test_tatoeba_file_that_is_not_utf8(tmp_path):
   directory = _tatoeba(tmp_path, {'tatoeba.deu-eng.eng': ['a']})
   (tmp_path / 'tatoeba.deu-eng.deu').write_bytes(b'\xff\xfe\n')
   source = tatoeba_lib.Tatoeba(directory=directory)
-  with pytest.raises(errors.CorpusError, match='not UTF-8'):
+  with pytest.raises(errors.CorpusError, match='not valid UTF-8.*deu:1'):
     source.load(('de', 'en'))
 
 
@@ -90,6 +90,22 @@ def test_a_folder_without_tatoeba_files(tmp_path, name, text):
   source = tatoeba_lib.Tatoeba(directory=str(tmp_path / name))
   with pytest.raises(errors.CorpusError, match=text):
     source.pairs()
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+  source = tatoeba_lib.Tatoeba(
+    directory=_tatoeba(
+      tmp_path,
+      {
+        'tatoeba.deu-eng.deu': ['\ufeffHallo', 'Ja\u2028nein'],
+        'tatoeba.deu-eng.eng': ['\ufeffHello', 'Yes'],
+      },
+    )
+  )
+  assert source.load(('de', 'en')) == (
+    ['Hallo', 'Ja\u2028nein'],
+    ['Hello', 'Yes'],
+  )
 
 
 def test_a_fingerprint_can_be_taken_of_broken_text(tmp_path):

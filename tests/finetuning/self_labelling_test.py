@@ -48,7 +48,7 @@ def teacher(make_run, subject, tmp_path_factory):
 def test_text_becomes_training_data(teacher, tmp_path):
   text = tmp_path / 'de.txt'
   text.write_text(
-    'der Hund schläft\n\nund die kleine Katze\n', encoding='utf-8'
+    '\ufeffder Hund schläft\n\nund die kleine Katze\n', encoding='utf-8'
   )
   source = self_labelling.WordLines(files={'de': str(text)})
   files = self_labelling.label(

@@ -6,6 +6,7 @@ import re
 
 from xlflax import errors, paths, registry
 from xlflax.data import language_codes
+from xlflax.data.labelled.readers import files
 from xlflax.evaluation import sources
 
 
@@ -43,7 +44,7 @@ class Tatoeba(sources.PairSource):
 
   def load(self, pair: sources.Pair) -> sources.PairedText:
     """Returns the sentences of a language or pair."""
-    first, second = (_read_lines(path) for path in self._files()[pair])
+    first, second = map(_read_lines, self._files()[pair])
     if len(first) != len(second):
       raise errors.CorpusError(
         'The two files of a Tatoeba pair differ in length',
@@ -65,32 +66,22 @@ class Tatoeba(sources.PairSource):
         got=directory,
         fix='give --tatoeba a folder that holds tatoeba.deu-eng.deu, …',
       )
-    files = {}
+    found = {}
     for path in directory.glob('tatoeba.*-*.*'):
       match = re.fullmatch(r'tatoeba\.(\w+)-(\w+)\.\1', path.name)
       if match:
         first, second = map(language_codes.short_code, match.groups())
-        files[first, second] = path, path.with_suffix('.' + match.group(2))
-    if not files:
+        found[first, second] = path, path.with_suffix('.' + match.group(2))
+    if not found:
       raise errors.CorpusError(
         'The folder holds no Tatoeba files',
         got=directory,
         expected='names such as tatoeba.deu-eng.deu, tatoeba.deu-eng.eng',
       )
-    return files
+    return found
 
 
 def _read_lines(path: pathlib.Path) -> list[str]:
-  try:
-    text = path.read_text(encoding='utf-8')
-  except FileNotFoundError as error:
-    raise errors.CorpusError(
-      'A Tatoeba file has no counterpart', expected=path
-    ) from error
-  except UnicodeDecodeError as error:
-    raise errors.CorpusError(
-      'A Tatoeba file is not UTF-8', got=error.reason, where=path
-    ) from error
-  # Not splitlines: some scripts' texts hold other line separators.
-  lines = text.removesuffix('\n').split('\n') if text else []
-  return [line.strip() for line in lines]
+  if not path.is_file():
+    raise errors.CorpusError('A Tatoeba file has no counterpart', expected=path)
+  return [line.strip() for _, line in files.read_lines(path)]

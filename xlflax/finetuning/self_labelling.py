@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from xlflax import enums, errors, paths
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
+from xlflax.data.labelled.readers import files
 from xlflax.evaluation import base, checkpoint_choice
 from xlflax.evaluation.tasks import tagging
 from xlflax.objectives.finetuning import token_classification
@@ -38,17 +39,11 @@ class WordLines(source_lib.ExampleSource):
       CorpusError: the file is missing, no UTF-8, or has no word.
     """
     path = paths.local(self.files[part], where='--input')
-    try:
-      lines = path.read_text(encoding='utf-8').split('\n')
-    except (OSError, UnicodeDecodeError) as error:
-      raise errors.CorpusError(
-        'A file of text cannot be read', got=str(error), where=str(path)
-      ) from error
     found: list[examples_lib.Example] = [
       examples_lib.TaggedSentence(
-        id=str(number), language=part, words=tuple(line.split())
+        id=str(number - 1), language=part, words=tuple(line.split())
       )
-      for number, line in enumerate(lines)
+      for number, line in files.read_lines(path)
       if line.split()
     ]
     if not found:
@@ -117,22 +112,22 @@ def label(
     scheme=enums.of_value(scheme, tagging.Scheme, where='label.scheme'),
   )
   found = base.evaluate_task(task, subject)
-  files = {}
+  written = {}
   for part in source.languages():
     if task.file_name(part) in found.files:
       path = paths.of(output) / f'{part}.conll'
       run_directory.write_atomically(
         path, _conll(source.load(part), found.files[task.file_name(part)])
       )
-      files[part] = str(path)
+      written[part] = str(path)
   if found.failures:
     raise errors.CorpusError(
       'Some text could not be labelled',
       where=teacher,
       got='; '.join(map(str, found.failures)),
-      expected=f'{", ".join(files) or "nothing"} is written',
+      expected=f'{", ".join(written) or "nothing"} is written',
     )
-  return files
+  return written
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,7 @@ _QUESTIONS = [
 _MINED = examples_lib.MinedSentences(
   languages=('ka', 'en'),
   first={'0': 'კი', '1': 'არა'},
-  second={'0': 'No.', '1': 'Yes.'},
+  second={'0': 'No.', '1': 'Nay.', '2': 'Yes.'},
 )
 
 
@@ -42,7 +42,7 @@ def test_texts_of_the_files():
   assert _MINED.write_pairs([('1', '0'), ('0', '1'), ('0', '1')]) == (
     '0\t1\n1\t0\n'
   )
-  assert _MINED.write_nearest([1, 0]) == '1\n0\n'
+  assert _MINED.write_nearest([1, 0, 0]) == '1\n0\n0\n'  # English asks
 
 
 def test_names_of_the_files():
@@ -104,9 +104,9 @@ def test_a_folder_tells_what_lacks(tmp_path):
       lambda: _MINED.write_pairs([('0', '7')]),
       'has an id that no sentence has. Got: 0 7',
     ),
-    (lambda: _MINED.write_nearest([0]), 'Got: 1 sentences'),
+    (lambda: _MINED.write_nearest([0]), 'Got: 1 sentences. Expected: 3'),
     (
-      lambda: _MINED.write_nearest([0, 2]),
+      lambda: _MINED.write_nearest([0, 1, 2]),
       'does not exist. Got: 2. Expected: a line from 0 to 1',
     ),
   ],

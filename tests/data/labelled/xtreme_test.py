@@ -85,6 +85,21 @@ def test_collections(folder):
   assert xtreme.examples(folder, 'bucc2018').load('ru-en').gold is None
   shuffled = xtreme.examples(folder, 'tatoeba').load('ka-en')
   assert shuffled.second == {'0': 'No.', '1': 'Yes.'}
+  assert shuffled.gold is None
+
+
+def test_gold_pairs_that_lie_beside_the_collections(folder):
+  root = pathlib.Path(folder)
+  (root / 'bucc2018/ru-en.test.gold').write_text('ru-1\ten-2\n')
+  (root / 'tatoeba/ka-en.gold').write_text('1\n0\n')
+  gold = {
+    name: xtreme.examples(folder, name).load(part).gold
+    for name, part in (('bucc2018', 'ru-en'), ('tatoeba', 'ka-en'))
+  }
+  assert gold == {
+    'bucc2018': {('ru-1', 'en-2')},
+    'tatoeba': {('1', '0'), ('0', '1')},
+  }
 
 
 def test_the_folder_above_is_enough(folder):

@@ -19,21 +19,22 @@ class Held(source_lib.MinedSource):
     return ('de-en',)
 
   def load(self, part):
-    texts = ['der Hund', 'die kleine Katze', 'und']
+    texts = ['der Hund', 'die kleine Katze', 'und', 'warme Milch']
     return examples.MinedSentences(
       languages=('de', 'de'),
       gold=self.gold,
       first={str(i): text for i, text in enumerate(texts)},
-      second={str(i): texts[i] for i in (2, 0, 1)},
+      second={f'en{i}': texts[i] for i in (2, 0, 1)},
     )
 
 
 def test_predictions_and_accuracy(subject):
   task = nearest_sentences.NearestSentences(
-    source=Held(frozenset({('0', '0'), ('1', '1'), ('2', '0')}))
+    source=Held(frozenset({('0', 'en0'), ('1', 'en1'), ('3', 'en2')}))
   )
   result = task.evaluate(subject)
-  assert result.files == {'de-en.tsv': '1\n2\n0\n'}  # lines of the second
+  # A line for each sentence of the second side, with the line of the first.
+  assert result.files == {'de-en.tsv': '2\n0\n1\n'}
   assert result.metrics == {
     'accuracy/de-en': pytest.approx(2 / 3),
     'accuracy/mean': pytest.approx(2 / 3),

@@ -98,7 +98,7 @@ def test_an_encoder_can_not(subject):
 
 def test_files_of_pairs(tmp_path):
   path = tmp_path / 'test.tsv'
-  path.write_text('a b\tä b\r\nc\tz\u2028z\n\tnone\n', encoding='utf-8')
+  path.write_text('\ufeffa b\tä b\r\nc\tz\u2028z\n\tnone\n', encoding='utf-8')
   source = translation.TsvPairs(files={'en-de': str(path)})
   assert source.pairs() == (('en', 'de'),)
   assert source.load(('en', 'de')) == (
@@ -115,8 +115,8 @@ def test_files_of_pairs(tmp_path):
   [
     ('a\tb\nc\n', 'test.tsv:2'),
     ('a\tb\nc\td\te\n', 'Got: 3 columns'),
-    (None, 'No such file'),
-    (b'\xff\tb\n', "can't decode"),
+    (None, 'does not exist'),
+    (b'\xff\tb\n', 'not valid UTF-8.*test.tsv:1'),
   ],
 )
 def test_wrong_files_of_pairs(tmp_path, content, text):

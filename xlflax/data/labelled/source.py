@@ -109,7 +109,8 @@ class MinedFiles(MinedSource):
     files: part, such as 'fr-en', to (first, second) or, with the pairs that
       are translations, (first, second, gold).
     format: of the files: 'bucc', `id<TAB>sentence` and pairs of ids, or
-      'lines', one sentence a line without gold pairs.
+      'lines', one sentence a line; gold then has a line of the first file for
+      each of the second, from 0.
   """
 
   files: Mapping[str, tuple[str, ...]]

@@ -42,6 +42,8 @@ class XtremeTask:
     metric: what XTREME reports; for questions the mean of F1 and exact match.
     files: split to paths in the folder, `{0}` the language; several that
       belong together for mining.
+    gold: of the test set of collections to mine, the path of the pairs that
+      are translations. XTREME keeps it back; where it is there, it is read.
     english: splits whose paths are of English alone.
     format: of the files; it says what the examples are.
     options: of the format's reader.
@@ -52,6 +54,7 @@ class XtremeTask:
   languages: tuple[str, ...]
   metric: str
   files: Mapping[str, tuple[str, ...]]
+  gold: str | None = None
   english: frozenset[str] = frozenset()
   format: str
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -169,6 +172,7 @@ TASKS: Mapping[str, XtremeTask] = {
         ),
         TEST: ('bucc2018/{0}-en.test.{0}', 'bucc2018/{0}-en.test.en'),
       },
+      gold='bucc2018/{0}-en.test.gold',
       format='bucc',
     ),
     XtremeTask(
@@ -182,6 +186,7 @@ TASKS: Mapping[str, XtremeTask] = {
         )
       ),
       files={TEST: ('tatoeba/{0}-en.{0}', 'tatoeba/{0}-en.en')},
+      gold='tatoeba/{0}-en.gold',
       format='lines',
     ),
   )
@@ -214,10 +219,20 @@ def find(directory: str, name: str, split: str) -> dict[str, tuple[str, ...]]:
     for part in wanted.parts(split)
   }
   return {
-    part: several
+    part: (*several, *_gold(root, wanted, part, split))
     for part, several in paths.items()
     if all(pathlib.Path(path).is_file() for path in several)
   }
+
+
+def _gold(
+  root: pathlib.Path, wanted: XtremeTask, part: str, split: str
+) -> tuple[str, ...]:
+  """The path of a test set's gold pairs, if there is such a file."""
+  if wanted.gold is None or split != TEST:
+    return ()
+  path = root / wanted.gold.format(part.split('-')[0])
+  return (str(path),) if path.is_file() else ()
 
 
 def missing(directory: str, name: str) -> tuple[str, ...]:

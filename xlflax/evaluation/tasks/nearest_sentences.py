@@ -1,7 +1,9 @@
 """Retrieval where the right answers are not known: predictions only.
 
 XTREME's Tatoeba has its English sentences sorted, so that which is whose
-translation can only be scored by who keeps the answers.
+translation can only be scored by who keeps the answers. It wants a line for
+each English sentence (`evaluate.py` and `mock_test_data` of
+github.com/google-research/xtreme).
 """
 
 import dataclasses
@@ -15,12 +17,14 @@ from xlflax.similarity import cosine as similarity
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NearestSentences(sentence_task.CollectionTask):
-  """For each sentence of the first side, the nearest of the second.
+  """For each sentence of the second side, the nearest of the first.
 
-  Where the source has gold pairs, `accuracy/<part>` and `accuracy/mean` are
-  the shares of sentences whose nearest is a gold pair of theirs. The files
-  `<part>.tsv` have the line of the nearest sentence, counted from 0, one a
-  line: XTREME's form of a submission.
+  The second side is English in XTREME's parts, such as 'fr-en'. Where the
+  source has gold pairs, `accuracy/<part>` and `accuracy/mean` are the shares
+  of the second side's sentences whose nearest is a gold pair of theirs. The
+  files `<part>.tsv` have a line for each of these sentences, with the line of
+  the nearest sentence of the first side, counted from 0: XTREME's form of a
+  submission.
 
   Attributes:
     source: two collections for each part.
@@ -44,11 +48,11 @@ class NearestSentences(sentence_task.CollectionTask):
         if mined.gold is None:
           notes.append(f'{part}: no gold pairs; predictions only')
           continue
-        ids = list(mined.second)
+        ids = list(mined.first)
         result.metrics[f'accuracy/{part}'] = sum(
-          (name, ids[place]) in mined.gold
-          for name, place in zip(mined.first, found, strict=True)
-        ) / len(mined.first)
+          (ids[place], name) in mined.gold
+          for name, place in zip(mined.second, found, strict=True)
+        ) / len(mined.second)
     if result.metrics:
       result.metrics['accuracy/mean'] = sum(result.metrics.values()) / len(
         result.metrics
@@ -58,7 +62,7 @@ class NearestSentences(sentence_task.CollectionTask):
     )
 
   def _nearest(self, subject, mined, layer: int, notes) -> list[int]:
-    """Place in the second collection, for each sentence of the first."""
+    """Place in the first collection, for each sentence of the second."""
     vectors = []
     for language, texts in zip(
       mined.languages, (mined.first, mined.second), strict=True
@@ -73,4 +77,4 @@ class NearestSentences(sentence_task.CollectionTask):
           max_length=self.max_length,
         ).states[layer]
       )
-    return similarity.nearest(*vectors).forward.tolist()
+    return similarity.nearest(*vectors).backward.tolist()

@@ -2,9 +2,10 @@
 
 import dataclasses
 import enum
-import pathlib
+import itertools
 
 from xlflax import enums, errors
+from xlflax.data.labelled.readers import files
 from xlflax.evaluation import base, translator
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import translation as metrics_lib
@@ -57,7 +58,7 @@ class TranslationQuality(base.EvalTask):
     failures = base.Failures(self.name)
     scores: dict[str, dict[str, float]] = {}
     notes: list[str] = []
-    files: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for pair in self.source.pairs():
       for source, target in self._directions(pair):
         name = f'{source}-{target}'
@@ -65,12 +66,12 @@ class TranslationQuality(base.EvalTask):
           references, hypotheses = self._translate(
             subject, pair, source, target, notes
           )
-          files[f'{name}.txt'] = ''.join(f'{x}\n' for x in hypotheses)
+          texts[f'{name}.txt'] = ''.join(f'{x}\n' for x in hypotheses)
           scores[name] = _score(name, target, hypotheses, references, notes)
     return base.EvalResult(
       metrics=_metrics(scores),
       notes=tuple(notes),
-      files=files,
+      files=texts,
       failures=failures.collected(),
     )
 
@@ -140,8 +141,8 @@ class TsvPairs(sources_lib.PairSource):
   def load(self, pair: sources_lib.Pair) -> sources_lib.PairedText:
     """Returns the sentences of a language or pair."""
     path = self.files['-'.join(pair)]
-    lines = _lines(path)
-    rows = [line.rstrip('\r').split('\t') for line in lines[: self.max_pairs]]
+    lines = itertools.islice(files.read_lines(path), self.max_pairs)
+    rows = [line.split('\t') for _, line in lines]
     for number, row in enumerate(rows, 1):
       if len(row) != 2:
         raise errors.CorpusError(
@@ -153,19 +154,6 @@ class TsvPairs(sources_lib.PairSource):
     return sources_lib.PairedText(
       [first for first, _ in rows], [second for _, second in rows]
     )
-
-
-def _lines(path: str) -> list[str]:
-  try:
-    lines = pathlib.Path(path).read_text(encoding='utf-8').split('\n')
-  except (OSError, UnicodeDecodeError) as error:
-    raise errors.CorpusError(
-      'A file of pairs cannot be read',
-      got=str(error),
-      expected='a file of UTF-8 text',
-      where=path,
-    ) from error
-  return lines if lines[-1] else lines[:-1]
 
 
 def _score(

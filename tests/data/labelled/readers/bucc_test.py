@@ -34,6 +34,19 @@ def test_lines_are_numbered_from_0(write):
     bucc.read_lines(write('a', 'x'), write('c', ''), languages=('sw', 'en'))
 
 
+def test_gold_lines_go_from_the_second_file_to_the_first(write):
+  sides = write('a', 'ndiyo\nhapana\n'), write('b', 'no\nnope\nyes\n')
+  gold = write('gold', '1\n1\n0\n')
+  mined = bucc.read_lines(*sides, gold, languages=('sw', 'en'))
+  assert mined.gold == {('1', '0'), ('1', '1'), ('0', '2')}
+  for text, message in (
+    ('1\n2\n0\n', "Got: '2'. Expected: a line from 0 to 1. Where: .*gold:2"),
+    ('1\n', 'Got: 1 lines. Expected: 3, one for each sentence of the second'),
+  ):
+    with pytest.raises(errors.CorpusError, match=message):
+      bucc.read_lines(*sides, write('gold', text), languages=('sw', 'en'))
+
+
 @pytest.mark.parametrize(
   'name, text, message',
   [

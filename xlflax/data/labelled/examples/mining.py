@@ -90,19 +90,21 @@ class MinedSentences:
     return base.lines('\t'.join(pair) for pair in found)
 
   def write_nearest(self, predictions: Sequence[int]) -> str:
-    """The line of each first sentence's translation: Tatoeba's form.
+    """The line of each second sentence's translation: Tatoeba's form.
 
-    Lines of the second language are counted from 0.
+    Lines of the first language are counted from 0. XTREME's labels go this
+    way: English is the second language, and its sentences are sorted.
 
     Raises:
-      CorpusError: not one prediction for each sentence, or one past the end.
+      CorpusError: not one prediction for each second sentence, or one past
+        the end of the first collection.
     """
-    base.check_number(len(self.first), len(predictions), 'sentences')
+    base.check_number(len(self.second), len(predictions), 'sentences')
     for place in predictions:
-      if not 0 <= place < len(self.second):
+      if not 0 <= place < len(self.first):
         raise errors.CorpusError(
           'A retrieved sentence does not exist',
           got=place,
-          expected=f'a line from 0 to {len(self.second) - 1}',
+          expected=f'a line from 0 to {len(self.first) - 1}',
         )
     return base.lines(str(int(place)) for place in predictions)

@@ -5,6 +5,7 @@ Zweigenbaum et al. 2018, "Overview of the Third BUCC Shared Task".
 
 import os
 
+from xlflax import errors
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import files
@@ -49,16 +50,25 @@ def read(
 def read_lines(
   first: str | os.PathLike,
   second: str | os.PathLike,
+  gold: str | os.PathLike | None = None,
   *,
   languages: tuple[str, str],
 ) -> examples_lib.MinedSentences:
-  """Reads two files of one sentence a line, whose translations are unknown.
+  """Reads two files of one sentence a line.
 
   XTREME's script leaves Tatoeba's test sets so, the English in another order.
   Ids are the numbers of the lines, from 0.
 
+  Args:
+    first: sentences of the first language (in Tatoeba, not English).
+    second: sentences of the second.
+    gold: for each second sentence, the number of the line of its translation
+      in the first file, from 0; None: a blind test set.
+    languages: codes of the two.
+
   Raises:
-    CorpusError: an empty file, or one that cannot be read.
+    CorpusError: an empty file, or one that cannot be read; gold that has not
+      a number for each second sentence.
   """
   sides = [
     {str(number - 1): line.strip() for number, line in files.read_lines(path)}
@@ -67,7 +77,10 @@ def read_lines(
   for path, side in zip((first, second), sides, strict=True):
     files.check_any(side, path)
   return examples_lib.MinedSentences(
-    languages=(languages[0], languages[1]), first=sides[0], second=sides[1]
+    languages=(languages[0], languages[1]),
+    first=sides[0],
+    second=sides[1],
+    gold=None if gold is None else _gold_lines(gold, *sides),
   )
 
 
@@ -106,6 +119,32 @@ def _gold(
     pairs.add(pair)
   files.check_any(pairs, path)
   return frozenset(pairs)
+
+
+def _gold_lines(
+  path, first: dict[str, str], second: dict[str, str]
+) -> frozenset[tuple[str, str]]:
+  """Pairs of ids, from the line of the first for each of the second."""
+  lines = list(files.read_lines(path))
+  for number, line in lines:
+    if line.strip() not in first:
+      raise files.malformed(
+        'file of gold lines',
+        path,
+        number,
+        files.shorten(line),
+        expected=f'a line from 0 to {len(first) - 1}',
+      )
+  if len(lines) != len(second):
+    raise errors.CorpusError(
+      'Gold lines are not as many as sentences',
+      got=f'{len(lines)} lines',
+      expected=f'{len(second)}, one for each sentence of the second file',
+      where=str(path),
+    )
+  return frozenset(
+    (line.strip(), name) for (_, line), name in zip(lines, second, strict=True)
+  )
 
 
 def _two(line: str, path, number: int) -> tuple[str, str]:
