@@ -139,10 +139,12 @@ class TaskResult:
     """The parts of the scores."""
     return list(dict.fromkeys(score.language for score in self.scores()))
 
-  def _examples(self, metric: str, part: str) -> aggregates.Statistics | None:
-    """Statistics of single examples, the mean over seeds."""
+  def _examples(
+    self, metric: str, part: str
+  ) -> tuple[aggregates.Statistics, ...] | None:
+    """Statistics of single examples, one for each seed."""
     try:
-      several = [
+      several = tuple(
         found[metric]
         for found in (
           one.task.statistics(part, one.folder)
@@ -150,7 +152,7 @@ class TaskResult:
           if one.task is not None
         )
         if metric in found
-      ]
+      )
     except (OSError, ValueError, StopIteration, errors.XlflaxError) as error:
       _LOG.warning(
         '%s, %s, %s: single examples cannot be compared: %s',
@@ -160,7 +162,7 @@ class TaskResult:
         error,
       )
       return None
-    return aggregates.mean(several) if several else None
+    return several or None
 
   def to_json(self) -> dict[str, Any]:
     """Plain JSON values."""

@@ -1,6 +1,9 @@
+import runpy
+
 import numpy as np
 import pytest
 import sacrebleu
+import scipy.stats
 
 from xlflax import errors
 from xlflax.evaluation.metrics import aggregates, bootstrap
@@ -21,13 +24,17 @@ def _f1_rows(seed, size=30):
   )
 
 
+def _mean(scores):
+  return aggregates.Statistics(np.array(scores, float))
+
+
 def test_a_clear_difference_is_significant():
-  first = aggregates.Statistics(np.repeat([0.0, 1.0], 50))
-  second = aggregates.Statistics(np.repeat([0.0, 1.0], [20, 80]))
+  first = _mean(np.repeat([0.0, 1.0], 50))
+  second = _mean(np.repeat([0.0, 1.0], [20, 80]))
   found = bootstrap.compare(first, second, samples=500)
-  assert (found.first, found.second) == (0.5, 0.8)
+  assert (found.first, found.second, found.runs) == (0.5, 0.8, (1, 1))
   assert found.difference == pytest.approx(0.3)
-  assert found.p_value == pytest.approx(1 / 501)
+  assert found.p_value == pytest.approx(2 / 501)
   assert 0.2 < found.low < 0.3 < found.high < 0.4
   back = bootstrap.compare(second, first, samples=500)
   assert back.difference == pytest.approx(-0.3)
@@ -35,38 +42,85 @@ def test_a_clear_difference_is_significant():
 
 
 def test_equal_models_do_not_differ():
-  one = aggregates.Statistics(np.array([0.1, 0.7, 0.3]))
+  one = _mean([0.1, 0.7, 0.3])
   assert bootstrap.compare(one, one).p_value == 1
-  swapped = aggregates.Statistics(np.array([0.7, 0.3, 0.1]))
-  assert bootstrap.compare(one, swapped).p_value == 1
+  assert bootstrap.compare(one, _mean([0.7, 0.3, 0.1])).p_value == 1
+  assert bootstrap.compare([one] * 3, [one] * 3).p_value == 1
+  far = [_mean(np.zeros(9))] * 2, [_mean(np.ones(9))] * 2
+  assert bootstrap.compare(*far, samples=99).p_value == 1 / 100
 
 
 def test_one_example_of_many_is_chance():
   first = np.zeros(100)
   second = first.copy()
   second[3] = 1
-  found = bootstrap.compare(
-    aggregates.Statistics(first), aggregates.Statistics(second), samples=4000
-  )
+  found = bootstrap.compare(_mean(first), _mean(second), samples=4000)
   # The example is not drawn with probability (1 - 1 / 100) ** 100.
-  assert found.p_value == pytest.approx(0.99**100, abs=0.03)
+  assert found.p_value == pytest.approx(2 * 0.99**100, abs=0.06)
 
 
-def test_sums_and_the_general_form_agree():
-  """The same metric, resampled by a loop over examples."""
+def test_sums_and_a_loop_over_examples_agree():
   rows = [_f1_rows(seed) for seed in (1, 2)]
+  generator = np.random.default_rng(1)
 
-  def scores(places):
-    pair = [row[places].sum(0) for row in rows]
-    return tuple(2 * s[0] / (s[1] + s[2]) for s in pair)
+  def difference(places):
+    sums = [row[places].sum(0) for row in rows]
+    first, second = (2 * s[0] / (s[1] + s[2]) for s in sums)
+    return second - first
 
   fast = bootstrap.compare(
     *(aggregates.Statistics(row, _F1) for row in rows), samples=3000
   )
-  slow = bootstrap.compare_corpora(30, scores, samples=3000, seed=1)
-  assert fast.difference == pytest.approx(slow.difference)
-  assert fast.p_value == pytest.approx(slow.p_value, abs=0.04)
-  assert fast.low == pytest.approx(slow.low, abs=0.02)
+  slow = [difference(generator.integers(0, 30, 30)) for _ in range(3000)]
+  assert fast.difference == pytest.approx(difference(np.arange(30)))
+  assert [fast.low, fast.high] == pytest.approx(
+    np.percentile(slow, (2.5, 97.5)), abs=0.02
+  )
+  tails = np.mean(np.array(slow) <= 0), np.mean(np.array(slow) >= 0)
+  assert fast.p_value == pytest.approx(2 * min(tails), abs=0.05)
+
+
+def test_the_spread_of_seeds_counts():
+  """On equal examples all of the variance is the seeds'."""
+  first = [_mean(np.full(50, value)) for value in (0.50, 0.52, 0.54)]
+  second = [_mean(np.full(50, value)) for value in (0.53, 0.55, 0.60)]
+  found = bootstrap.compare(first, second, samples=200)
+  expected = scipy.stats.ttest_ind(
+    [0.53, 0.55, 0.60], [0.50, 0.52, 0.54], equal_var=True
+  )
+  assert found.p_value == pytest.approx(expected.pvalue)
+  bounds = expected.confidence_interval()
+  assert [found.low, found.high] == pytest.approx([bounds.low, bounds.high])
+  assert (found.difference, found.runs) == (pytest.approx(0.04), (3, 3))
+  # A single run of one model borrows the other's spread.
+  assert 0.05 < bootstrap.compare(first[0], second, samples=200).p_value < 1
+
+
+def test_examples_count_where_seeds_agree():
+  one, other = np.random.default_rng(0).random((2, 400))
+  single = bootstrap.compare(_mean(one), _mean(other), samples=2000)
+  several = bootstrap.compare([_mean(one)] * 3, [_mean(other)] * 3)
+  assert several.p_value == pytest.approx(single.p_value, abs=0.05)
+  assert several.low == pytest.approx(single.low, abs=0.005)
+
+
+@pytest.mark.parametrize('runs, spread', [(1, 0.0), (3, 0.04)])
+def test_equal_models_differ_in_one_case_of_twenty(runs, spread):
+  """The same as docs/evaluation.md reports of more trials."""
+  program = runpy.run_path('docs/evaluation/false_positives.py')
+  found = program['rates'](
+    program['Setting'](runs, spread, 200),
+    difference=0.0,
+    trials=800,
+    samples=200,
+  )
+  assert found.significant == pytest.approx(0.05, abs=0.02)
+  assert found.covered == pytest.approx(0.95, abs=0.02)
+
+
+def test_holm_as_its_docstring_says():
+  assert bootstrap.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+  assert bootstrap.holm([0.9, 0.6]) == [1, 1] and bootstrap.holm([]) == []
 
 
 def test_seeded_and_the_same_in_chunks(monkeypatch):
@@ -124,5 +178,7 @@ def test_errors():
     bootstrap.compare(mean, aggregates.Statistics(np.zeros(3)))
   with pytest.raises(errors.CorpusError, match='no examples'):
     bootstrap.compare(*2 * [aggregates.Statistics(np.zeros(0))])
-  with pytest.raises(errors.ConfigError, match='samples must be positive'):
+  with pytest.raises(
+    errors.ConfigError, match='number of bootstrap samples is too small'
+  ):
     bootstrap.compare(mean, mean, samples=0)

@@ -21,9 +21,8 @@ from xlflax.evaluation.reports import (
 def _score(task, metric, language, value, size=None):
   examples = None
   if size:
-    examples = aggregates.Statistics(
-      (np.arange(size) < value * size).astype(float)
-    )
+    right = (np.arange(size) < value * size).astype(float)
+    examples = (aggregates.Statistics(right),) * 2  # seeds
   return score_table.Score(task, metric, language, value, examples)
 
 
@@ -69,6 +68,8 @@ def test_comparison():
   xnli = by_key['xnli', 'accuracy', 'sw']
   assert xnli.difference == pytest.approx(20) and xnli.better
   assert xnli.significance.p_value < 0.05
+  assert xnli.adjusted_p >= xnli.significance.p_value
+  assert xnli.significance.runs == (2, 2)
   worse = by_key['word_alignment', 'aer', 'en-de']
   assert worse.difference == pytest.approx(20) and worse.better is False
   assert worse.significance is None
@@ -128,7 +129,7 @@ def test_tables_are_read_back(tmp_path):
   assert found.to_json() == _table('a').to_json()
   assert math.isnan(found.scores[-1].score)
   old = found.examples('xnli', 'accuracy', 'de')
-  assert old.value == pytest.approx(0.5)
+  assert [run.value for run in old] == pytest.approx([0.5, 0.5])
 
 
 def test_a_model_without_some_tasks(tmp_path):

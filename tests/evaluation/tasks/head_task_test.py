@@ -3,12 +3,10 @@
 import dataclasses
 import json
 
-import numpy as np
 import pytest
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import source as source_lib
-from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.tasks import (
   classification,
   nearest_sentences,
@@ -122,12 +120,3 @@ def test_nothing_of_blind_sets_and_of_retrieval(tmp_path):
     source=source_lib.MinedFiles(files={'fr-en': ('a', 'b')})
   )
   assert task.statistics('fr-en', tmp_path) == {}
-
-
-def test_the_mean_over_seeds():
-  several = [
-    aggregates.Statistics(np.array([1.0, value])) for value in (0.0, 1.0)
-  ]
-  found = aggregates.mean(several)
-  assert found.rows.tolist() == [[1.0], [0.5]]
-  assert found.aggregate is aggregates.Aggregate.MEAN

@@ -7,7 +7,6 @@ become a score, is its `Aggregate`.
 
 import dataclasses
 import enum
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -87,20 +86,6 @@ class Statistics:
   def value(self) -> float:
     """The score of all examples; NaN without any example."""
     return float(score(self.rows.sum(0), self.size, self.aggregate))
-
-
-def mean(several: Sequence[Statistics]) -> Statistics:
-  """The mean over runs, such as seeds, of what each example contributes.
-
-  The score of the mean is the mean of scores where it is an average; for
-  ratios and F1 it is that of all runs' counts together.
-
-  Args:
-    several: statistics of the same N examples, with the same K columns.
-  """
-  return Statistics(
-    np.mean([one.rows for one in several], axis=0), several[0].aggregate
-  )
 
 
 def score(sums: np.ndarray, size: int, aggregate: Aggregate) -> np.ndarray:

@@ -70,6 +70,8 @@ class Comparison:
     better: whether the difference is an improvement; None for none.
     significance: of the bootstrap, in the metric's own unit; None if a model
       has no scores of single examples, or none that can be compared.
+    adjusted_p: its p-value, adjusted by Holm's method for being one of the
+      languages of this model, task and metric.
   """
 
   task: str
@@ -82,6 +84,7 @@ class Comparison:
   difference: float
   better: bool | None
   significance: bootstrap.Significance | None
+  adjusted_p: float | None = None
 
 
 def summarize(
@@ -132,6 +135,21 @@ def compare(
             tables[0], table.model, one, before, samples=samples, seed=seed
           )
         )
+  return _adjusted(out)
+
+
+def _adjusted(found: Sequence[Comparison]) -> list[Comparison]:
+  """The comparisons with p-values adjusted over their languages."""
+  families: dict[tuple[str, str, str], list[int]] = {}
+  for place, one in enumerate(found):
+    if one.significance is not None:
+      key = one.model, one.task, one.metric
+      families.setdefault(key, []).append(place)
+  out = list(found)
+  for places in families.values():
+    values = [out[place].significance.p_value for place in places]
+    for place, value in zip(places, bootstrap.holm(values), strict=True):
+      out[place] = dataclasses.replace(out[place], adjusted_p=value)
   return out
 
 

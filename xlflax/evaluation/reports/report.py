@@ -223,8 +223,9 @@ def _explanation(source: str, compared, samples: int) -> str:
   ]
   if compared:
     sentences.append(
-      f'p: one-sided paired bootstrap of {samples} samples (Koehn, 2004); '
-      f'* below {text.SIGNIFICANT}.'
+      f'p: two-sided, by a paired bootstrap of {samples} samples over the '
+      'examples and, with several seeds, their spread; p (Holm): adjusted over '
+      f'the languages of a task; * below {text.SIGNIFICANT}.'
     )
   return ' '.join(sentences)
 

@@ -42,15 +42,16 @@ class Score:
     metric: such as 'accuracy', 'f1', 'bleu'.
     language: code, or a pair such as 'en-de'.
     score: in the metric's own unit: a fraction; BLEU and chrF 0..100.
-    examples: what each example contributed, in the order of the test set;
-      two models that both have it are compared by the paired bootstrap.
+    examples: for each seed, what each example contributed, in the order of
+      the test set; two models that both have it are compared by the paired
+      bootstrap.
   """
 
   task: str
   metric: str
   language: str
   score: float
-  examples: aggregates.Statistics | None = None
+  examples: tuple[aggregates.Statistics, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,8 +112,8 @@ class ScoreTable:
 
   def examples(
     self, task: str, metric: str, language: str
-  ) -> aggregates.Statistics | None:
-    """The statistics of one score, if it is there and has them."""
+  ) -> tuple[aggregates.Statistics, ...] | None:
+    """The statistics of one score by seed, if it is there and has them."""
     for one in self.scores:
       if (one.task, one.metric, one.language) == (task, metric, language):
         return one.examples
@@ -154,19 +155,25 @@ class ScoreTable:
     )
 
 
-def _statistics(value: Mapping[str, Any]) -> aggregates.Statistics | None:
+def _statistics(
+  value: Mapping[str, Any],
+) -> tuple[aggregates.Statistics, ...] | None:
   if 'examples' not in value:
     return None
   kind = aggregates.Aggregate(value['aggregate'])
-  rows = np.array(value['examples'], np.float64).reshape(-1, kind.columns)
-  return aggregates.Statistics(rows, kind)
+  return tuple(
+    aggregates.Statistics(
+      np.array(rows, np.float64).reshape(-1, kind.columns), kind
+    )
+    for rows in value['examples']
+  )
 
 
 def _examples(one: Score) -> dict[str, Any]:
   """What is recorded of single examples, if anything."""
-  if one.examples is None:
+  if not one.examples:
     return {}
   return {
-    'aggregate': one.examples.aggregate.value,
-    'examples': one.examples.rows.tolist(),
+    'aggregate': one.examples[0].aggregate.value,
+    'examples': [run.rows.tolist() for run in one.examples],
   }

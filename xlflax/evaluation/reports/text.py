@@ -186,13 +186,14 @@ def _comparisons(found: Sequence[leaderboard.Comparison]) -> Table:
       'difference',
       '95 % interval',
       'p',
+      'p (Holm)',
     ],
     map(_comparison_row, found),
   )
 
 
 def _comparison_row(one: leaderboard.Comparison) -> list[str]:
-  interval, chance = '–', '–'
+  interval, chance, adjusted = '–', '–', '–'
   if one.significance is not None:
     low, high = (
       score_table.points(one.metric, bound)
@@ -200,8 +201,9 @@ def _comparison_row(one: leaderboard.Comparison) -> list[str]:
     )
     interval = f'{low:+.1f} … {high:+.1f}'
     chance = f'{one.significance.p_value:.3f}'
-    if one.significance.p_value < SIGNIFICANT:
-      chance += ' *'
+  if one.adjusted_p is not None:
+    star = ' *' if one.adjusted_p < SIGNIFICANT else ''
+    adjusted = f'{one.adjusted_p:.3f}{star}'
   return [
     one.model,
     one.task,
@@ -212,6 +214,7 @@ def _comparison_row(one: leaderboard.Comparison) -> list[str]:
     f'{one.difference:+.1f}',
     interval,
     chance,
+    adjusted,
   ]
 
 
