@@ -26,16 +26,16 @@ class Setting(NamedTuple):
 
   runs: int
   spread: float
-  examples: int = 400
+  examples: int = 200
 
 
 SETTINGS = (
   Setting(1, 0.0),
-  Setting(1, 0.0, 2000),
+  Setting(1, 0.0, 1000),
   Setting(3, 0.0),
   Setting(3, 0.02),
   Setting(3, 0.04),
-  Setting(3, 0.04, 2000),
+  Setting(3, 0.08),
   Setting(5, 0.04),
 )
 
@@ -53,7 +53,7 @@ class Rates(NamedTuple):
 
 
 def rates(
-  setting: Setting, *, difference: float, trials: int, samples: int = 300
+  setting: Setting, *, difference: float, trials: int, samples: int = 200
 ) -> Rates:
   """Compares two models on `trials` simulated test sets.
 

@@ -72,6 +72,24 @@ def test_best_needs_a_metric_that_was_recorded(run):
     checkpoint_choice.choose(run, 'best', best_metric='bleu')
 
 
+def test_a_metric_that_failed_says_why(run):
+  result = {
+    'metrics': {},
+    'tables': {},
+    'notes': [],
+    'failures': [{'task': 'dev', 'part': 'en', 'message': 'The cause.'}],
+  }
+  folder = run.directory / 'eval' / 'dev' / 'validation-0'
+  folder.mkdir(parents=True)
+  (folder / '10.json').write_text(json.dumps(result))
+  with pytest.raises(
+    errors.ConfigError,
+    match='could not be evaluated in training. Got: dev: en: The cause. '
+    'Expected: dev/f1/en',
+  ):
+    checkpoint_choice.choose(run, 'best', best_metric='dev/f1/en')
+
+
 def test_no_best_of_a_metric_without_better_and_worse(run):
   with pytest.raises(
     errors.ConfigError,

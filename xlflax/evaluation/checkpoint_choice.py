@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from xlflax import errors
-from xlflax.evaluation import families
+from xlflax.evaluation import families, results
 from xlflax.evaluation.metrics.declaration import Better
 from xlflax.training import run as run_lib
 from xlflax.training import run_directory
@@ -82,6 +82,13 @@ def _best(run, found: list[int], metric: str | None) -> int:
     for step, metrics in recorded.items()
     if metric and metrics.get(metric) is not None
   }
+  if metric is not None and not values and (causes := _causes(run, metric)):
+    raise errors.ConfigError(
+      'The metric of the best checkpoint could not be evaluated in training',
+      got=causes,
+      expected=metric,
+      where=run.directory,
+    )
   if metric is None or not values:
     raise errors.ConfigError(
       'The best checkpoint needs a metric that was evaluated in training',
@@ -93,6 +100,19 @@ def _best(run, found: list[int], metric: str | None) -> int:
     )
   sign = 1 if families.better_of(metric) is Better.LOWER else -1
   return min(sorted(values), key=lambda step: sign * values[step])
+
+
+def _causes(run, metric: str) -> str:
+  """What failed in the evaluations of a metric's task; '' for nothing."""
+  found = results.find(run.directory, metric.partition('/')[0])
+  return '; '.join(
+    dict.fromkeys(
+      str(failure)
+      for by_step in found.values()
+      for result in by_step.values()
+      for failure in result.failures
+    )
+  )
 
 
 def evaluations(run) -> dict[int, dict[str, float]]:

@@ -26,6 +26,9 @@ def check(
 ) -> None:
   """Raises or notes what the examples have and `known` lacks.
 
+  Labels of which the head knows none are an error in any case: the part names
+  them otherwise, or belongs to another task.
+
   Args:
     examples: those of a part.
     known: labels of the head.
@@ -35,7 +38,8 @@ def check(
     name: what of a label counts; as it is, unless another function says so.
 
   Raises:
-    CorpusError: there is such a label, and `unseen` is ERROR.
+    CorpusError: there is such a label, and `unseen` is ERROR; no label is
+      known.
   """
   names = {name(label) for label in known}
   missing = collections.Counter(
@@ -46,10 +50,9 @@ def check(
   )
   if not missing:
     return
-  if unseen is Unseen.ERROR:
-    extra = {
-      label for example in examples for label in example.labels or ()
-    } - set(missing)
+  found = {label for example in examples for label in example.labels or ()}
+  extra = found - set(missing)
+  if unseen is Unseen.ERROR or not extra:
     labels_lib.check_labels(examples, {*known, *extra}, f'part {part}')
   listed = ', '.join(f'{label} ({n})' for label, n in sorted(missing.items()))
   notes.append(

@@ -207,9 +207,10 @@ def test_mined_files(tmp_path):
   }
   assert len(prints) == 4
   with pytest.raises(
-    errors.ConfigError, match=r'Expected: \(first, second\)\. W'
+    errors.ConfigError,
+    match=r'Expected: \(first, second\) or \(first, second, gold\)\.',
   ):
-    mined('fr', 'en', 'gold', format='lines').load('fr-en')
+    mined('fr', format='lines').load('fr-en')
 
 
 def test_labels_of_a_source(nli, tmp_path):
@@ -225,6 +226,19 @@ def test_labels_of_a_source(nli, tmp_path):
     'the examples in ur. .*not from a blind test set',
   ):
     labels.labels_of(blind)
+
+
+def test_entities_have_both_marks_of_each_type(tmp_path):
+  def labels_in(text):
+    (tmp_path / 'a.conll').write_text(text)
+    return labels.labels_of(
+      source.FileExamples(
+        format='conll', files={'en': str(tmp_path / 'a.conll')}
+      )
+    )
+
+  assert labels_in('Rom\tB-LOC\nis\tO\n') == ('B-LOC', 'I-LOC', 'O')
+  assert labels_in('Rom\tB-LOC\nis\tVERB\n') == ('B-LOC', 'VERB')
 
 
 def test_a_label_unseen_in_training(nli):

@@ -129,21 +129,40 @@ def test_scores_of_known_predictions(fixed, sentences):
   # A blind part has predictions only, a broken one is a failure.
   assert 'accuracy/ja' not in result.metrics
   assert result.files['ja.tsv'].splitlines() == right
-  assert any('ja: 20 of 20 examples have no label' in n for n in result.notes)
+  assert any(
+    'ja: 20 of 20 examples have no gold labels' in n for n in result.notes
+  )
   assert [f.part for f in result.failures] == ['xx']
   assert 'The file is broken' in result.failures[0].message
+
+
+def test_a_blank_label_does_not_drop_the_part(fixed, sentences):
+  mixed = make_examples(sentences, 'en', ['yes', None, 'no', 'yes'])
+  whole = [example for example in mixed if example.label is not None]
+  task = classification.Classification(source=Examples(parts={'en': mixed}))
+  result = task.evaluate(fixed)
+  alone = dataclasses.replace(
+    task, source=Examples(parts={'en': whole})
+  ).evaluate(fixed)
+  assert result.metrics == alone.metrics
+  assert len(result.files['en.tsv'].splitlines()) == 4
+  assert 'en: 1 of 4 examples have no gold labels; predictions only' in (
+    result.notes
+  )
 
 
 def test_a_label_that_was_not_seen_is_an_error_or_wrong(fixed, sentences):
   source = Examples(
     parts={'en': make_examples(sentences, 'en', ['yes', 'perhaps'])}
   )
-  result = classification.Classification(source=source).evaluate(fixed)
+  strict = classification.Classification(source=source, unseen='error')
+  result = strict.evaluate(fixed)
   assert not result.metrics
   assert "'perhaps' in en, example 1" in result.failures[0].message
-  result = classification.Classification(
-    source=source, unseen='wrong'
-  ).evaluate(fixed)
+  other = Examples(parts={'en': make_examples(sentences, 'en', ['0', '1'])})
+  result = classification.Classification(source=other).evaluate(fixed)
+  assert "Got: '0' in en" in result.failures[0].message  # none is known
+  result = classification.Classification(source=source).evaluate(fixed)
   assert result.metrics['accuracy/en'] <= 0.5
   assert not result.failures
   assert any('perhaps (1)' in note for note in result.notes)

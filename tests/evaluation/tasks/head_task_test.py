@@ -113,6 +113,12 @@ def test_answers(tmp_path):
   assert found['exact_match'].rows.tolist() == [[0]]
 
 
+def test_examples_without_labels_do_not_count(tmp_path):
+  (tmp_path / 'en.tsv').write_text('a\nb\nb\n')
+  found = _classes('a', None, 'b').statistics('en', tmp_path)
+  assert found['accuracy'].rows.tolist() == [[1], [1]]
+
+
 def test_nothing_of_blind_sets_and_of_retrieval(tmp_path):
   (tmp_path / 'en.tsv').write_text('a\n')
   assert _classes(None).statistics('en', tmp_path) == {}

@@ -135,7 +135,9 @@ def test_blind_and_broken_parts(subject):
   assert 'A sentence has no words. Got: example 3' in str(result.failures[0])
   assert result.metrics['las/en'] == 0.75 and 'las/zh' not in result.metrics
   assert set(result.files) == {'en.conllu', 'zh.conllu'}
-  assert 'en: 1 of 2 sentences have no tree; predictions only' in result.notes
+  assert (
+    'en: 1 of 2 examples have no gold labels; predictions only' in result.notes
+  )
 
 
 def test_relations_that_are_not_known(subject):

@@ -103,7 +103,7 @@ def test_blind_parts_give_predictions_only(subject):
   assert result.files['fr.tsv'] == result.files['en.tsv']
   assert not [key for key in result.metrics if key.endswith('/fr')]
   assert result.notes == (
-    'fr: 2 of 2 sentences have no labels; predictions only',
+    'fr: 2 of 2 examples have no gold labels; predictions only',
   )
 
 
@@ -125,9 +125,11 @@ def test_one_broken_part_does_not_lose_the_others(subject):
   assert 'Got: no example' in failures['es'] and len(failures) == 4
 
 
-def test_unseen_labels_may_count_as_wrong(subject):
+def test_an_unseen_label_counts_as_wrong(subject):
   unknown = (_sentence('Rome/B-ORG saw/O', language='de'),)
-  result = _task(('de', unknown), unseen='wrong').evaluate(subject)
+  strict = _task(('de', unknown), unseen='error').evaluate(subject)
+  assert "'B-ORG' in de, example 0" in strict.failures[0].message
+  result = _task(('de', unknown)).evaluate(subject)
   assert result.metrics['accuracy/de'] == 0.5
   assert result.notes == (
     'de: labels that were not seen in training count as wrong: B-ORG (1)',

@@ -19,6 +19,9 @@ def labels_of(
 ) -> tuple[str, ...]:
   """All labels, tags or relations of a source, sorted.
 
+  Entities in IOB2 are completed: with `B-LOC` there is `I-LOC`, although
+  little training data may have no place of several words.
+
   Args:
     source: the examples, usually those to train on.
     parts: languages to look at; None: all.
@@ -38,7 +41,15 @@ def labels_of(
       where='the examples in ' + ', '.join(parts),
       fix='take the labels from the training data, not from a blind test set',
     )
-  return tuple(sorted(found))
+  return tuple(sorted(_completed(found)))
+
+
+def _completed(labels: set[str]) -> set[str]:
+  """The labels; of entities in IOB2 (O, B-X, I-X) both marks of each type."""
+  types = {label[2:] for label in labels if label[:2] in ('B-', 'I-')}
+  if {label for label in labels if label[:2] not in ('B-', 'I-')} - {'O'}:
+    return labels  # not IOB2
+  return labels | {f'{mark}-{kind}' for mark in 'BI' for kind in types}
 
 
 def check_labels(

@@ -22,6 +22,12 @@ from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 _CHUNK = re.compile(r'\S+')
 # Words, or other characters one by one.
 _PART = re.compile(r'[^\W_]+|.', re.DOTALL)
+# Characters of scripts that are written without spaces between words: Thai to
+# Myanmar, Khmer, kana, Han.
+_UNSPACED = re.compile(
+  '[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff'
+  '\U00020000-\U0003ffff]'
+)
 
 
 class TokenSpans(NamedTuple):
@@ -62,7 +68,8 @@ def encode(
   """The tokens of texts of one language, with their characters.
 
   Before: `the dogs` with the pieces `▁the ▁dog s`; after: starts [0, 4, 7],
-  ends [3, 7, 8].
+  ends [3, 7, 8]. Unknown characters of scripts without spaces have a token
+  each.
 
   The characters of a chunk whose pieces cannot be laid over it (an unusual
   normalisation) are found for parts of it: words and single characters.
@@ -137,7 +144,33 @@ def _laid(
   spans = piece_layout.spans(chunk, pieces)
   if spans is None:
     return None
-  return TokenSpans(np.asarray(ids, np.int32), *spans)
+  return _unknown_apart(
+    chunk, TokenSpans(np.asarray(ids, np.int32), *spans), unknown
+  )
+
+
+def _unknown_apart(text: str, spans: TokenSpans, unknown: int) -> TokenSpans:
+  """The tokens, with an unknown one for each character of unspaced scripts.
+
+  SentencePiece joins neighbouring unknown characters to one piece, at which
+  no answer could begin or end.
+
+  Before: one unknown token for 猫犬, [0, 2]; after: two, [0, 1] and [1, 2].
+  """
+  counts = [
+    stop - start
+    if token == unknown and _UNSPACED.search(text, start, stop)
+    else 1
+    for token, start, stop in zip(*spans, strict=True)
+  ]
+  if all(count == 1 for count in counts):
+    return spans
+  ids, starts, ends = (np.repeat(one, counts) for one in spans)
+  within = np.concatenate([np.arange(count) for count in counts])
+  apart = np.repeat(np.array(counts) > 1, counts)
+  starts = np.where(apart, starts + within, starts).astype(np.int32)
+  ends = np.where(apart, starts + 1, ends).astype(np.int32)
+  return TokenSpans(ids, starts, ends)
 
 
 def _by_part(vocabulary, code, before: str, chunk: str) -> TokenSpans:

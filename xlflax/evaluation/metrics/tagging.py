@@ -1,9 +1,8 @@
 """Token labels: accuracy of tags, F1 of entities as seqeval defines it."""
 
 import dataclasses
-import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from seqeval.metrics import sequence_labeling
@@ -12,6 +11,7 @@ from xlflax import errors
 from xlflax.evaluation.metrics import aggregates, checks
 
 Tags = Sequence[Sequence[str]]
+Span = tuple[str, int, int]
 _PREFIXES = ('B-', 'I-', 'E-', 'S-')
 
 
@@ -84,17 +84,15 @@ def entity_scores(gold: Tags, predicted: Tags) -> EntityScores:
 
 
 def run_scores(gold: Tags, predicted: Tags) -> EntityScores:
-  """XTREME's F1 of parts of speech: seqeval on tags without B- and I-.
+  """XTREME's F1 of parts of speech: micro-averaged over runs of equal tags.
 
-  A run of equal tags is one span there (`NOUN NOUN` is right or wrong as a
-  whole), so the number differs from the accuracy of the same predictions.
-  seqeval takes the first letter of a tag for its prefix; types are shown
-  without it.
+  `NOUN NOUN` is right or wrong as a whole, so the number differs from the
+  accuracy of the same predictions. `runs` says what counts as a run. This is
+  what seqeval 0.0.12 computes, the version of XTREME's time; versions from
+  1.0 on cut the first letter off such tags and join CCONJ and SCONJ.
   """
   _check(gold, predicted)
-  with warnings.catch_warnings():
-    warnings.filterwarnings('ignore', '.* seems not to be NE tag')
-    return _span_scores(gold, predicted)
+  return _span_scores(gold, predicted, runs)
 
 
 def repair(tags: Iterable[str]) -> list[str]:
@@ -119,16 +117,45 @@ def repair(tags: Iterable[str]) -> list[str]:
   return out
 
 
-def spans(tags: Sequence[str]) -> list[tuple[str, int, int]]:
+def runs(tags: Sequence[str]) -> list[Span]:
+  """The (tag, first word, last word) of each run of equal tags.
+
+  Words whose tag begins with B, E or S (SCONJ, SYM) are a run each, and those
+  whose tag begins with O or a full stop are none: seqeval takes these letters
+  for marks of entities.
+
+  Before: `DET NOUN NOUN SYM SYM`; after: DET 0-0, NOUN 1-2, SYM 3-3, SYM 4-4.
+  """
+  found: list[Span] = []
+  for place, tag in enumerate(tags):
+    last = found[-1] if found else None
+    if tag.startswith(('O', '.')):
+      continue
+    if (
+      last is not None
+      and (last[0], last[2]) == (tag, place - 1)
+      and not tag.startswith(('B', 'E', 'S'))
+    ):
+      found[-1] = (tag, last[1], place)
+    else:
+      found.append((tag, place, place))
+  return found
+
+
+def spans(tags: Sequence[str]) -> list[Span]:
   """The (type, first word, last word) of each entity, as seqeval reads it."""
   return sequence_labeling.get_entities(list(tags))
 
 
-def _span_scores(gold: Tags, predicted: Tags) -> EntityScores:
+def _span_scores(
+  gold: Tags,
+  predicted: Tags,
+  spans_of: Callable[[Sequence[str]], list[Span]] = spans,
+) -> EntityScores:
   rows = []
   counts: tuple[Counter, Counter, Counter] = Counter(), Counter(), Counter()
   for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
-    right, found = set(spans(gold_tags)), set(spans(predicted_tags))
+    right, found = set(spans_of(gold_tags)), set(spans_of(predicted_tags))
     sets = (right & found, found, right)
     rows.append([len(s) for s in sets])
     for counter, members in zip(counts, sets, strict=True):

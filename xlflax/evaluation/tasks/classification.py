@@ -28,15 +28,17 @@ class Classification(head_task.HeadTask):
   (mean over the classes that occur), and `majority/<part>`, the accuracy of
   the part's most frequent class; `accuracy/mean` and `macro_f1/mean`. The
   table `confusion` counts gold and predicted classes. The file `<part>.tsv`
-  has the predicted class of each example, one a line, as XTREME's submissions;
-  a part without labels (a blind test set) gives nothing else.
+  has the predicted class of each example, one a line, as XTREME's submissions.
+  Examples without a label are not scored; a part without any label (a blind
+  test set) gives nothing else.
 
   Attributes:
     length: tokens a row, at most; None: as many as the model reads. Longer
       pairs lose tokens of the longer text.
     separator: special tokens between two texts; as in fine-tuning.
     positions: whether positions of a second text run on; as in fine-tuning.
-    unseen: what is done about gold classes that the head does not have.
+    unseen: what is done about gold classes that the head does not have; a
+      part all of whose classes are unknown is an error in any case.
     counterparts: for plugged-in features: by part the translations, with the
       same ids, that the examples are read beside
       (`xlflax.data.labelled.paired_rows`); None: each is its own.
@@ -51,7 +53,7 @@ class Classification(head_task.HeadTask):
   length: int | None = 128
   separator: Separator = Separator.XLMR
   positions: Positions = Positions.RUNNING
-  unseen: Unseen = Unseen.ERROR
+  unseen: Unseen = Unseen.WRONG
   counterparts: source_lib.ExampleSource | None = None
 
   def __post_init__(self):
@@ -70,13 +72,10 @@ class Classification(head_task.HeadTask):
     result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
       examples, found
     )
-    gold = [e.label for e in examples if e.label is not None]
-    if len(gold) < len(examples):
-      notes.append(
-        f'{part}: {len(examples) - len(gold)} of {len(examples)} '
-        'examples have no label; predictions only'
-      )
+    labelled, found = head_task.labelled(examples, found, part, notes)
+    if not labelled:
       return
+    gold = [example.label for example in labelled]
     others = sorted(set(gold) - set(objective.labels))
     scores = metrics_lib.evaluate(
       gold, found, labels=(*objective.labels, *others)

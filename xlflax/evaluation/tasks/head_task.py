@@ -81,12 +81,12 @@ class HeadTask(labelled_task.LabelledTask):
     self, part: str, folder: pathlib.Path
   ) -> dict[str, aggregates.Statistics]:
     examples = self.source.load(part)
-    if any(example.is_blind for example in examples):
+    if all(example.is_blind for example in examples):
       return {}
     file = folder / self.file_name(part)
     text = file.read_text(encoding='utf-8')
     return self.example_statistics(
-      examples, self.EXAMPLE.read_predictions(examples, text)
+      *labelled(examples, self.EXAMPLE.read_predictions(examples, text), part)
     )
 
   def file_name(self, part: str) -> str:
@@ -137,6 +137,32 @@ def of_kind(
       'A sentence has no words', where=f'part {part}', got=f'example {empty[0]}'
     )
   return list(examples)
+
+
+def labelled(
+  examples: Sequence[_Example],
+  predictions: Any,
+  part: str,
+  notes: list[str] | None = None,
+) -> tuple[list[_Example], Any]:
+  """The examples that have gold labels, and their predictions.
+
+  Args:
+    examples: N examples of a part.
+    predictions: N of them, or a mapping by the examples' ids.
+    part: name of the part, for the note.
+    notes: gets a note that counts the examples without.
+  """
+  places = [i for i, one in enumerate(examples) if not one.is_blind]
+  if notes is not None and len(places) < len(examples):
+    notes.append(
+      f'{part}: {len(examples) - len(places)} of {len(examples)} examples '
+      'have no gold labels; predictions only'
+    )
+  kept = [examples[place] for place in places]
+  if isinstance(predictions, Mapping):
+    return kept, {example.id: predictions[example.id] for example in kept}
+  return kept, [predictions[place] for place in places]
 
 
 def means(

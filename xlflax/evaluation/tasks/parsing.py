@@ -84,17 +84,9 @@ class Parsing(head_task.HeadTask):
     result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
       examples, found
     )
-    places = [i for i, e in enumerate(examples) if not e.is_blind]
-    if len(places) < len(examples):
-      notes.append(
-        f'{part}: {len(examples) - len(places)} of {len(examples)} '
-        'sentences have no tree; predictions only'
-      )
-    if places:
-      gold = [examples[i] for i in places]
-      result.metrics.update(
-        self._scores(part, gold, [found[i] for i in places])
-      )
+    labelled, found = head_task.labelled(examples, found, part, notes)
+    if labelled:
+      result.metrics.update(self._scores(part, labelled, found))
 
   def example_statistics(self, gold, predictions):
     found = metrics_lib.evaluate(

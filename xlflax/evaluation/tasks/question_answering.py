@@ -91,14 +91,10 @@ class ExtractiveQA(head_task.HeadTask):
         f'{part}: {len(problems)} problems of single questions; '
         'see the table `problems`'
       )
-    unanswered = sum(example.is_blind for example in examples)
-    if unanswered:
-      notes.append(
-        f'{part}: {unanswered} of {len(examples)} questions have '
-        'no known answer; predictions only'
-      )
+    labelled, answers = head_task.labelled(examples, answers, part, notes)
+    if not labelled:
       return
-    scores = self._scores(examples, answers)
+    scores = self._scores(labelled, answers)
     result.metrics.update(
       {
         f'f1/{part}': scores.f1.value,

@@ -52,7 +52,9 @@ class Tagging(head_task.HeadTask):
   Attributes:
     scheme: what the labels are.
     length: tokens a row, at most; None: as many as the model reads.
-    unseen: what is done about gold labels that the head does not have.
+    unseen: what is done about gold labels that the head does not have. One
+      unknown type of entities should not lose a language, so they count as
+      wrong.
   """
 
   METRICS = (ACCURACY, F1, PRECISION, RECALL, Metric('majority'))
@@ -62,7 +64,7 @@ class Tagging(head_task.HeadTask):
   scheme: Scheme = Scheme.TAGS
   objective: str = 'token_classification'
   length: int | None = 128
-  unseen: Unseen = Unseen.ERROR
+  unseen: Unseen = Unseen.WRONG
 
   def __post_init__(self):
     enums.coerce(self, 'scheme', Scheme)
@@ -90,16 +92,9 @@ class Tagging(head_task.HeadTask):
     result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
       examples, found
     )
-    places = [i for i, e in enumerate(examples) if not e.is_blind]
-    if len(places) < len(examples):
-      notes.append(
-        f'{part}: {len(examples) - len(places)} of {len(examples)} '
-        'sentences have no labels; predictions only'
-      )
-    if places:
-      metrics, rows = self._scores(
-        part, [examples[i].tags for i in places], [found[i] for i in places]
-      )
+    labelled, found = head_task.labelled(examples, found, part, notes)
+    if labelled:
+      metrics, rows = self._scores(part, [e.tags for e in labelled], found)
       result.metrics.update(metrics)
       if rows:
         result.tables.setdefault('types', []).extend(rows)

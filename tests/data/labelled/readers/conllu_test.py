@@ -37,6 +37,18 @@ def test_syntactic_words_and_their_tree(write):
   assert first.heads == (3, 3, 0, 3)
   assert first.relations == ('case', 'det', 'root', 'advmod:loc')
   assert second.words == ('猫', 'いる') and second.heads == (2, 0)
+  assert (first.multiwords, second.multiwords) == (('1-2 Du',), ())
+
+
+def test_predictions_keep_multiword_tokens(write):
+  """So that the text of both files is the same to the CoNLL 2018 scorer."""
+  examples = conllu.read_trees(write('a.conllu', _TWO), 'fr').examples
+  text = examples[0].write_predictions(examples, examples)
+  again = conllu.read_trees(write('b.conllu', text), 'fr').examples
+  assert [e.multiwords for e in again] == [('1-2 Du',), ()]
+  assert [e.words for e in again] == [e.words for e in examples]
+  assert text.splitlines()[1].split('\t')[:3] == ['1-2', 'Du', '_']
+  assert examples[0].read_predictions(examples, text) == examples
 
 
 def test_subtypes_can_be_dropped(write):

@@ -23,6 +23,9 @@ class ParsedSentence(base.Example):
     heads: W numbers: 0 for the root, else the head's place counted from 1;
       None where the tree is not known.
     relations: W relations to the head, or None.
+    multiwords: the surface tokens of several words: 'first-last form' with
+      places from 1, such as '1-2 Du' of the words 'de' and 'le'. Scorers of
+      CoNLL-U files compare the text, which is made of these.
   """
 
   KIND = 'parsing'
@@ -36,6 +39,7 @@ class ParsedSentence(base.Example):
   relations: tuple[str, ...] | None = column(
     Role.GOLD | Role.LABELS | Role.PER_WORD, default=None
   )
+  multiwords: tuple[str, ...] = ()
 
   @property
   def has_words(self) -> bool:
@@ -50,12 +54,16 @@ class ParsedSentence(base.Example):
     blocks = []
     for example, tree in zip(examples, predictions, strict=True):
       rows = [f'# sent_id = {example.id}']
+      surface = {int(text.split('-')[0]): text for text in example.multiwords}
       for i, (word, tag, head, relation) in enumerate(
         zip(
           example.words, example.tags, tree.heads, tree.relations, strict=True
         ),
         1,
       ):
+        if i in surface:
+          place, _, form = surface[i].partition(' ')
+          rows.append('\t'.join((place, form, *'_' * 8)))
         rows.append(
           '\t'.join(
             (str(i), word, '_', tag, '_', '_', str(head), relation, '_', '_')
@@ -74,6 +82,7 @@ class ParsedSentence(base.Example):
       for line in text.split('\n')
       if line and not line.startswith('#')
     ]
+    rows = [row for row in rows if row[0].isdigit()]  # words alone
     words = sum(len(example.words) for example in examples)
     base.check_number(words, len(rows), 'words')
     rest = iter(rows)

@@ -1,7 +1,8 @@
 """Dependency trees and parts of speech from CoNLL-U files.
 
 The words are the syntactic ones, as in the CoNLL 2018 shared task on gold
-segmentation: multiword tokens (`1-2`) and empty nodes (`3.1`) are skipped.
+segmentation: empty nodes (`3.1`) are skipped, and multiword tokens (`1-2`)
+are kept for files of predictions only.
 The `conllu` package parses the lines; this module checks what the package
 lets pass (columns, numbering, trees) and says where a file is wrong.
 
@@ -50,6 +51,7 @@ class _Sentence(NamedTuple):
   number: int  # of its last line
   id: str | None
   words: list[_Word]
+  multiwords: list[str]  # 'first-last form'
 
 
 @formats.reader('conllu', example=examples_lib.ParsedSentence)
@@ -86,6 +88,7 @@ def read_trees(
         tags=tuple(word.tag for word in sentence.words),
         heads=heads,
         relations=relations if heads else None,
+        multiwords=tuple(sentence.multiwords),
       )
     )
   files.check_any(examples, path)
@@ -144,6 +147,7 @@ def _sentence(lines: Sequence[tuple[int, str]], path) -> Iterator[_Sentence]:
   """The sentence of some numbered lines; none if all are comments."""
   name: str | None = None
   words: list[_Word] = []
+  multiwords: list[str] = []
   covered = 0
   for number, line in lines:
     if line.startswith('#'):
@@ -154,13 +158,14 @@ def _sentence(lines: Sequence[tuple[int, str]], path) -> Iterator[_Sentence]:
       case (first, '-', last):
         _check_range(first, last, len(words), covered, path, number)
         covered = last
+        multiwords.append(f'{first}-{last} {token["form"]}')
       case (before, '.', _):
         _check_empty_node(token['id'], before == len(words), path, number)
       case place:
         _check_place(place, len(words) + 1, path, number)
         words.append(_word(token, number))
   if words:
-    yield _Sentence(lines[-1][0], name, words)
+    yield _Sentence(lines[-1][0], name, words, multiwords)
 
 
 def _word(token: conllu.Token, number: int) -> _Word:
