@@ -1,5 +1,6 @@
 """`finetune`: a grid of runs, selection on the dev set, results of the best."""
 
+import contextlib
 import dataclasses
 import enum
 import logging
@@ -14,6 +15,7 @@ from xlflax.finetuning import grid as grid_lib
 from xlflax.finetuning import report as report_lib
 from xlflax.finetuning import trials as trials_lib
 from xlflax.training import run_directory
+from xlflax.training.processes import distributed, lease
 
 _LOG = logging.getLogger(__name__)
 
@@ -83,17 +85,34 @@ def finetune(
   )
   made = make(runner, axes)
   bucket_checks.check_usable(runner.output)
-  report = report_lib.GridReport(select=select)
+  with contextlib.ExitStack() as stack:
+    if distributed.is_lead():
+      stack.enter_context(lease.Lease(runner.output))
+    report = _train_all(runner, made)
+    if test_tasks and not _is_stopped(report):
+      report = _test(report, test_tasks, tested, batch_size)
+      report.write(runner.output)
+    return report
+
+
+def _train_all(
+  runner: trials_lib.TrialRunner, made: Sequence[trials_lib.MadeTrial]
+) -> report_lib.GridReport:
+  """Runs trials until one is stopped; the report is written after each."""
+  report = report_lib.GridReport(select=runner.select)
   for number, trial in enumerate(made, 1):
     _LOG.info('Trial %d of %d: %s', number, len(made), trial.trial.name)
     report = report.with_trial(runner.run(trial))
     report.write(runner.output)
-    if report.trials[-1].status is trials_lib.Status.STOPPED:
-      return report
-  if test_tasks:
-    report = _test(report, test_tasks, tested, batch_size)
-    report.write(runner.output)
+    if _is_stopped(report):
+      break
   return report
+
+
+def _is_stopped(report: report_lib.GridReport) -> bool:
+  return any(
+    trial.status is trials_lib.Status.STOPPED for trial in report.trials
+  )
 
 
 def make(
@@ -157,10 +176,7 @@ def finetune_directions(
       select=select and select.replace('{language}', language),
       **arguments,
     )
-    if any(
-      trial.status is trials_lib.Status.STOPPED
-      for trial in reports[language].trials
-    ):
+    if _is_stopped(reports[language]):
       return reports
   directions.write(paths.of(output), directions.matrices(reports))
   return reports

@@ -1,7 +1,9 @@
 """The training loop: feed, step, report, evaluate, save, stop."""
 
+import contextlib
 import logging
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -27,6 +29,7 @@ from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
 from xlflax.training.processes import distributed, preemption
+from xlflax.training.processes import lease as lease_lib
 
 
 def run(settings: settings_lib.Settings, *, gin_config: str) -> dict[str, Any]:
@@ -38,15 +41,26 @@ def run(settings: settings_lib.Settings, *, gin_config: str) -> dict[str, Any]:
   assert setup.vocabulary is not None  # of a directory
   described = inputs.describe(setup.vocabulary.hash, loaders)
   try:
-    _check_directory(setup, vocabulary, described)
-    if distributed.is_lead():
-      _claim_directory(setup, vocabulary, gin_config)
-      inputs.record(setup.model_dir, described, loaders)
-    with settings.partitioner.scope():
-      return _Loop(setup, loaders, described).run()
+    run_directory.check_place(setup.model_dir)
+    with _lease(setup.model_dir) as lease, settings.partitioner.scope():
+      _check_directory(setup, vocabulary, described)
+      if distributed.is_lead():
+        _claim_directory(setup, vocabulary, gin_config)
+        inputs.record(setup.model_dir, described, loaders)
+      return _Loop(setup, loaders, described, lease).run()
   finally:
     for loader in loaders.values():
       loader.close()
+
+
+@contextlib.contextmanager
+def _lease(model_dir: pathlib.Path) -> Iterator[lease_lib.Lease | None]:
+  """The right to write, held by the process that leads."""
+  if not distributed.is_lead():
+    yield None
+    return
+  with lease_lib.Lease(model_dir) as lease:
+    yield lease
 
 
 def _check_directory(
@@ -120,8 +134,15 @@ def _vocabulary(settings: settings_lib.Settings) -> pathlib.Path:
 class _Loop:
   """One call of `train`, from opening checkpoints to closing them."""
 
-  def __init__(self, setup: setup_lib.Setup, loaders, inputs: dict[str, Any]):
+  def __init__(
+    self,
+    setup: setup_lib.Setup,
+    loaders,
+    inputs: dict[str, Any],
+    lease: lease_lib.Lease | None,
+  ):
     self._setup = setup
+    self._lease = lease
     self._inputs = inputs
     self._settings = setup.settings
     self._loaders = loaders
@@ -145,13 +166,14 @@ class _Loop:
     )
     self._feeds = self._open_feeds(step)
     self._progress = self._open_progress(step)
-    try:
-      with preemption.StopRequest() as stop:
+    # Signals are heard until the last checkpoint is whole: Slurm sends two.
+    with preemption.StopRequest() as stop:
+      try:
         state = self._steps_until(state, step, stop)
-      self._save(state)
-    finally:
-      self._close()
-    return self._result(int(state.step))
+        self._save(state)
+      finally:
+        self._close()
+      return self._result(int(state.step))
 
   def _close(self) -> None:
     for feed in self._feeds.values():
@@ -262,6 +284,8 @@ class _Loop:
 
   def _report(self, step: int) -> None:
     """Takes the accumulated sums, checks them, writes and prints them."""
+    if self._lease:
+      self._lease.check()
     sums = self._accumulator.take()
     self._check_finite(sums, step)
     languages = self._setup.spec.languages
@@ -325,6 +349,8 @@ class _Loop:
 
   def _save(self, state) -> None:
     """Saves a state whose steps are all known to be finite or skipped."""
+    if self._lease:
+      self._lease.check()
     if self._settings.non_finite is step_lib.NonFinite.STOP:
       self._check_finite(self._accumulator.peek(), int(state.step))
     if self._writer:

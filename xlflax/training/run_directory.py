@@ -45,12 +45,7 @@ def check(
     RunDirectoryError: the directory holds another run (the difference is
       shown), or files that are no run's.
   """
-  if model_dir.exists() and not model_dir.is_dir():
-    raise errors.RunDirectoryError(
-      'The model directory is a file',
-      got=str(model_dir),
-      expected='a directory or a name that does not exist yet',
-    )
+  check_place(model_dir)
   known = model_dir / TRAINER
   if known.exists():
     _compare(model_dir, read_json(known), description, other_config)
@@ -60,6 +55,16 @@ def check(
       got=str(model_dir),
       expected=f'an empty or new directory, or a run with {TRAINER}',
       fix='give another --model_dir',
+    )
+
+
+def check_place(model_dir: pathlib.Path) -> None:
+  """Refuses a file where the model directory should be."""
+  if model_dir.exists() and not model_dir.is_dir():
+    raise errors.RunDirectoryError(
+      'The model directory is a file',
+      got=str(model_dir),
+      expected='a directory or a name that does not exist yet',
     )
 
 

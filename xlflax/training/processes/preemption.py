@@ -18,6 +18,8 @@ import jax
 class StopRequest:
   """Whether the run was asked to stop; used as a context manager.
 
+  A further SIGTERM or SIGUSR1 changes nothing: Slurm sends both in a row.
+
   A second SIGINT interrupts at once, as a person who presses it twice wants.
   """
 
@@ -42,6 +44,9 @@ class StopRequest:
     del frame
     if self._asked.is_set() and number == signal.SIGINT:
       raise KeyboardInterrupt
+    if self._asked.is_set():
+      logging.warning('%s: it is saving.', signal.Signals(number).name)
+      return
     self._asked.set()
     logging.warning(
       '%s: saving a checkpoint at the end of this step.',
