@@ -88,7 +88,19 @@ def _wait_for(
       fix="check the bucket's name, this machine's credentials "
       '(`gcloud auth application-default login`, or '
       'GOOGLE_APPLICATION_CREDENTIALS) and its network',
+      status=_status(error),
     ) from error
+
+
+def _status(error: Exception) -> errors.ExitStatus:
+  """FAILURE where the bucket may answer later, not where it refuses."""
+  unreachable = isinstance(error, TimeoutError | ConnectionError) or any(
+    word in str(error)
+    for word in ('UNAVAILABLE', 'DEADLINE_EXCEEDED', 'Cannot connect')
+  )
+  if unreachable:
+    return errors.ExitStatus.FAILURE
+  return errors.ExitStatus.MISTAKE
 
 
 def _probe(path: pathlib.Path) -> None:

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments: without the program's name; None takes the process's own.
 
   Returns:
-    The exit status: 0, 2 for a user's mistake, 130 after an interrupt.
+    The exit status; see `errors.ExitStatus`.
   """
   arguments = list(sys.argv[1:] if arguments is None else arguments)
   if not arguments or arguments[0] in ('-h', '--help'):
@@ -80,10 +80,10 @@ def _run(name: str, arguments: list[str]) -> int:
     return command.run(parsed) or 0
   except errors.XlflaxError as error:
     print(f'xlflax {name}: {error}', file=sys.stderr)
-    return 2
+    return error.status
   except KeyboardInterrupt:
     print(f'xlflax {name}: interrupted.', file=sys.stderr)
-    return 130
+    return errors.ExitStatus.INTERRUPTED
 
 
 def _overview() -> str:

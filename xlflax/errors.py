@@ -2,8 +2,25 @@
 
 Each says in one message what was wrong, what was got, what was expected,
 where, and what to do. The command line prints that message without a
-traceback and exits with status 2; every other exception keeps its traceback.
+traceback and exits with the error's status; every other exception keeps its
+traceback.
 """
+
+import enum
+
+
+class ExitStatus(enum.IntEnum):
+  """How a command ended, as schedulers read it; the table of docs/launch.md.
+
+  Whatever is neither 0 nor MISTAKE is worth starting again.
+  """
+
+  DONE = 0
+  BUG = 1  # an exception that nobody foresaw, with its traceback
+  MISTAKE = 2  # of the user; starting again cannot mend it
+  FAILURE = 74  # of the environment; starting again may mend it
+  STOPPED = 75  # a signal stopped the run, which saved and can be continued
+  INTERRUPTED = 130  # by Ctrl-C, outside of training
 
 
 class XlflaxError(Exception):
@@ -15,17 +32,27 @@ class XlflaxError(Exception):
     expected: what would have been right.
     where: file:line, gin binding, task, example index or step.
     fix: what to do about it.
+    status: exit status of a command that it ends; FAILURE where nobody made
+      a mistake and the same command may succeed later.
   """
 
   def __init__(
-    self, what: str, *, got=None, expected=None, where=None, fix=None
+    self,
+    what: str,
+    *,
+    got=None,
+    expected=None,
+    where=None,
+    fix=None,
+    status: ExitStatus = ExitStatus.MISTAKE,
   ):
     self.what = what
     self.got = got
     self.expected = expected
     self.where = where
     self.fix = fix
-    super().__init__(what, got, expected, where, fix)
+    self.status = ExitStatus(status)
+    super().__init__(what, got, expected, where, fix, self.status)
 
   def __reduce__(self):
     # Keyword arguments don't pass between processes by themselves.
@@ -50,8 +77,10 @@ class XlflaxError(Exception):
 
 
 def _rebuild(kind, arguments):
-  what, got, expected, where, fix = arguments
-  return kind(what, got=got, expected=expected, where=where, fix=fix)
+  what, got, expected, where, fix, status = arguments
+  return kind(
+    what, got=got, expected=expected, where=where, fix=fix, status=status
+  )
 
 
 class ConfigError(XlflaxError):

@@ -39,10 +39,12 @@ def _launch(
   processes: int,
   devices: int = 1,
   steps: int = _STEPS,
+  launcher: tuple[str, ...] = (),
 ):
   return workspace.start(
     'launch',
     'local',
+    *launcher,
     f'--num_processes={processes}',
     f'--cpu_devices={devices}',
     '--',
@@ -175,3 +177,20 @@ def test_ctrl_c_saves_and_a_restart_resumes(workspace, single, tmp_path):
     [m['loss'] for m in single.values()],
     atol=1e-5,
   )
+
+
+def test_hung_process_ends_the_job_which_starts_again(
+  workspace, single, tmp_path
+):
+  """A stopped process blocks the other's collectives; nobody is lost."""
+  run = tmp_path / 'run'
+  launcher = _launch(
+    workspace, run, '--hang_timeout=6', processes=2, launcher=('--restarts=1',)
+  )
+  wait_for_step(launcher, run, 3)
+  os.kill(_pid_of(1, run), signal.SIGSTOP)
+  output = _ended(launcher)
+  assert 'The run makes no progress' in output
+  assert 'Current thread' in output and 'training/loop.py' in output
+  assert 'Process 0 of 2 failed with status 74' in output
+  _assert_close(losses(run), single, 1e-5)

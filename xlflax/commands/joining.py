@@ -47,6 +47,18 @@ def _add_timeouts(group: argparse._ArgumentGroup) -> None:
   )
 
 
+def add_hang_timeout(parser: argparse.ArgumentParser) -> None:
+  """Adds after how long without progress a run ends."""
+  parser.add_argument(
+    '--hang_timeout',
+    type=float,
+    metavar='SECONDS',
+    help='without a step, batch or checkpoint for so long, all processes write '
+    'their stacks and the job ends with status 74, to be started again; 0 '
+    'waits for ever (default: 900, or ten steps)',
+  )
+
+
 def join(args: argparse.Namespace, configuration: config.Configuration) -> None:
   """Joins the other processes, which must have the same configuration."""
   distributed.initialize(

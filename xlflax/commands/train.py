@@ -92,6 +92,7 @@ def _add_stopping(parser: argparse.ArgumentParser) -> None:
     help='exit status after a signal stopped the run before its end, for '
     'schedulers to start it again (default: %(default)s)',
   )
+  joining.add_hang_timeout(parser)
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -232,6 +233,8 @@ def _train(
 
   if args.stop_at_step is not None:
     given['stop_at_step'] = args.stop_at_step
+  if args.hang_timeout is not None:
+    given['hang_timeout'] = args.hang_timeout
   trainer = configuration.build(
     trainer_lib.Trainer,
     other_config=run_directory.OtherConfig(args.other_config),

@@ -10,7 +10,6 @@ from typing import Self
 from xlflax import errors, paths
 
 JOINING = ('train',)  # commands whose processes join
-STOPPED = 75  # exit status of a run that a signal stopped: start it again
 
 
 class Job(abc.ABC):

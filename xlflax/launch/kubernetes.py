@@ -22,7 +22,6 @@ from xlflax.launch import registry
 _PORT = 55527
 _CONTAINER = 'xlflax'
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-_MISTAKE = 2  # exit status of a user's mistake: starting again does not help
 _QUEUE = 'kueue.x-k8s.io/queue-name'
 
 
@@ -269,8 +268,8 @@ def _service(job: KubernetesJob) -> dict[str, Any]:
 
 def _job(job: KubernetesJob) -> dict[str, Any]:
   policy = [
-    _rule('FailJob', _MISTAKE),
-    _rule('Ignore', job_lib.STOPPED),
+    _rule('FailJob', errors.ExitStatus.MISTAKE),
+    _rule('Ignore', errors.ExitStatus.STOPPED),
     {
       'action': 'Ignore',
       'onPodConditions': [{'type': 'DisruptionTarget', 'status': 'True'}],
@@ -313,7 +312,9 @@ def _jobset(job: KubernetesJob) -> dict[str, Any]:
           'name': 'workers',
           'replicas': 1,
           'template': {
-            'spec': _job_spec(job, [_rule('FailJob', _MISTAKE)], backoff=0)
+            'spec': _job_spec(
+              job, [_rule('FailJob', errors.ExitStatus.MISTAKE)], backoff=0
+            )
           },
         }
       ],
@@ -321,13 +322,13 @@ def _jobset(job: KubernetesJob) -> dict[str, Any]:
   }
 
 
-def _rule(action: str, status: int) -> dict[str, Any]:
+def _rule(action: str, status: errors.ExitStatus) -> dict[str, Any]:
   return {
     'action': action,
     'onExitCodes': {
       'containerName': _CONTAINER,
       'operator': 'In',
-      'values': [status],
+      'values': [int(status)],
     },
   }
 
@@ -385,7 +386,11 @@ def _container(job: KubernetesJob) -> dict[str, Any]:
   return {
     'name': _CONTAINER,
     'image': job.image,
-    'command': ['xlflax', *command, f'--stopped_status={job_lib.STOPPED}'],
+    'command': [
+      'xlflax',
+      *command,
+      f'--stopped_status={errors.ExitStatus.STOPPED}',
+    ],
     'env': _variables(job),
     'ports': [{'name': 'coordinator', 'containerPort': _PORT}],
     'resources': _resources(job),

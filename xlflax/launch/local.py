@@ -88,7 +88,7 @@ class LocalJob(job_lib.Job):
       f'--coordinator=localhost:{port}',
       f'--num_processes={self.num_processes}',
       f'--process_id={process_id}',
-      f'--stopped_status={job_lib.STOPPED}',
+      f'--stopped_status={errors.ExitStatus.STOPPED}',
     ]
 
   def variables(self, process_id: int, gpus: Sequence[str]) -> dict[str, str]:

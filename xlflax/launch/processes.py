@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO
 
+from xlflax import errors
 from xlflax.launch import job as job_lib
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 _LOOK_EVERY = 0.1  # seconds
 _SHOWN_LINES = 60  # of the log of a process that failed
 _PR_SET_PDEATHSIG = 1
-_MISTAKE = 2  # exit status of a user's mistake: starting again does not help
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,9 +71,9 @@ def run(
   while True:
     with _Running(make_processes(), grace_seconds, model_dir) as running:
       status = running.wait()
-    if status in (0, job_lib.STOPPED):
+    if status in (0, errors.ExitStatus.STOPPED):
       return 0
-    hopeless = status == _MISTAKE or running.asked_to_stop
+    hopeless = status == errors.ExitStatus.MISTAKE or running.asked_to_stop
     if hopeless or attempt >= restarts:
       return status
     attempt += 1
@@ -155,7 +155,11 @@ class _Running:
           return self._end_after(failed, log)
         if not running:
           statuses = {p.returncode for p in self._processes}
-          return job_lib.STOPPED if job_lib.STOPPED in statuses else 0
+          return (
+            errors.ExitStatus.STOPPED
+            if errors.ExitStatus.STOPPED in statuses
+            else 0
+          )
         time.sleep(_LOOK_EVERY)
 
   def _first_failed(self) -> int | None:
@@ -163,7 +167,7 @@ class _Running:
       (
         i
         for i, p in enumerate(self._processes)
-        if p.returncode not in (None, 0, job_lib.STOPPED)
+        if p.returncode not in (None, 0, errors.ExitStatus.STOPPED)
       ),
       None,
     )

@@ -186,7 +186,7 @@ class TpuJob(job_lib.Job):
       create=shlex.join(create),
       poll=self.poll_seconds,
       setup=shlex.quote(self.setup),
-      run=shlex.quote(f'{run}{job_lib.STOPPED}'),
+      run=shlex.quote(f'{run}{errors.ExitStatus.STOPPED}'),
       stop=shlex.quote("pkill -TERM -f -- 'stopped_statu[s]='"),
       trap=_TRAP + ('' if self.keep else _DELETE),
     )

@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import math
 import pathlib
+import re
 import time
 from typing import Any
 
@@ -286,9 +287,25 @@ class _FailureReport:
       got=_first_line(error),
       where=str(self._model_dir / DIRECTORY)
       + (f' at step {self._step}' if self._step is not None else ''),
-      fix='free space or permissions there and start again: the last good '
-      f'checkpoint is {"none" if last is None else f"step {last}"}',
+      fix=f'{_remedy(error)}: the last good checkpoint is '
+      f'{"none" if last is None else f"step {last}"}',
+      status=errors.ExitStatus.FAILURE,
     ) from error
+
+
+# What JAX's coordination service and its barriers say of a lost process.
+_LOST_PEER = re.compile(
+  'barrier|coordination service|task .*(unhealthy|disconnect|died)|'
+  'peer|heartbeat',
+  re.IGNORECASE,
+)
+
+
+def _remedy(error: Exception) -> str:
+  """What to do about a failed write."""
+  if _LOST_PEER.search(str(error)):
+    return 'another process of the job was lost; start the job again'
+  return 'free space or permissions there and start again'
 
 
 def finished_steps(model_dir: str | pathlib.Path) -> list[int]:

@@ -28,7 +28,7 @@ from xlflax.training import run as run_lib
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
-from xlflax.training.processes import distributed, preemption
+from xlflax.training.processes import distributed, preemption, watchdog
 from xlflax.training.processes import lease as lease_lib
 
 
@@ -155,6 +155,7 @@ class _Loop:
     self._losses: dict[str, float] = {}
     self._saved_metrics: dict[str, float] | None = None
     self._interrupted = False
+    self._watchdog = watchdog.Watchdog(setup.settings.hang_timeout)
 
   def run(self) -> dict[str, Any]:
     state = self._restore_or_start()
@@ -167,7 +168,10 @@ class _Loop:
     self._feeds = self._open_feeds(step)
     self._progress = self._open_progress(step)
     # Signals are heard until the last checkpoint is whole: Slurm sends two.
-    with preemption.StopRequest() as stop:
+    with (
+      self._watchdog,
+      preemption.StopRequest(self._watchdog.stopping) as stop,
+    ):
       try:
         state = self._steps_until(state, step, stop)
         self._save(state)
@@ -275,11 +279,16 @@ class _Loop:
 
   def _one_step(self, state, step: int):
     active = self._settings.objectives.active(step)
-    if active not in self._steps:
+    is_new = active not in self._steps
+    if is_new:
       self._steps[active] = self._setup.jitted_step(active)
-    batches = {
-      name: self._feeds[name].next() for name in self._setup.streams_of(active)
-    }
+    batches = {}
+    for name in self._setup.streams_of(active):
+      self._watchdog.begin(watchdog.Activity.BATCH, f'of stream {name!r}')
+      batches[name] = self._feeds[name].next()
+    self._watchdog.background_write(self._checkpoints.is_writing)
+    kind = watchdog.Activity.START if is_new else watchdog.Activity.STEP
+    self._watchdog.begin(kind, f'(step {step + 1})')
     return self._steps[active](state, batches)
 
   def _report(self, step: int) -> None:
@@ -329,6 +338,7 @@ class _Loop:
     evaluation = self._settings.evaluation
     if evaluation is None or not evaluation.is_due(step, self._settings.steps):
       return
+    self._watchdog.begin(watchdog.Activity.EVALUATION, f'step {step}')
     metrics = evaluation.run(self._setup, state)
     if self._writer:
       self._writer.write(step, eval=metrics)
@@ -355,6 +365,7 @@ class _Loop:
       self._check_finite(self._accumulator.peek(), int(state.step))
     if self._writer:
       self._writer.hasten()
+    self._watchdog.begin(watchdog.Activity.SAVE, f'of step {int(state.step)}')
     self._checkpoints.save(
       state,
       {

@@ -58,6 +58,9 @@ class Settings:
     non_finite: what happens at a loss that is not finite.
     log_every_steps: steps between reports.
     prefetch: batches made ready on the devices ahead of time.
+    hang_timeout: seconds without a step, a batch or a checkpoint after which
+      all processes write their stacks and the job ends, to be started again;
+      0 waits for ever (`training.processes.watchdog`).
     stop_at_step: save and stop here, before `total_steps` (for tests and
       time-limited jobs); schedules do not change.
     other_config: what to do if the directory holds another run.
@@ -94,6 +97,7 @@ class Settings:
   non_finite: step_lib.NonFinite = step_lib.NonFinite.STOP
   log_every_steps: int = _changeable(default=50)
   prefetch: int = _changeable(default=2)
+  hang_timeout: float = _changeable(default=900.0)
   stop_at_step: int | None = _changeable(default=None)
   other_config: run_directory.OtherConfig = _changeable(
     default=run_directory.OtherConfig.REFUSE
@@ -125,6 +129,13 @@ class Settings:
           expected='more than 0' if field == 'epochs' else '1 or more',
           where=f'Trainer.{field}',
         )
+    if not self.hang_timeout >= 0:
+      raise errors.ConfigError(
+        'hang_timeout must not be negative',
+        got=self.hang_timeout,
+        expected='seconds; 0 waits for ever',
+        where='Trainer.hang_timeout',
+      )
     if self.total_steps is None and self.epochs is None:
       raise errors.ConfigError(
         'The length of the run is not given',

@@ -56,7 +56,8 @@ def test_failure_in_a_job_is_shown_and_told_to_the_others(
   heard = []
 
   class Watch:
-    def fail(self, message):
+    def fail(self, message, told_status):
+      assert told_status == status
       heard.append(message)
 
   class Ended(BaseException):

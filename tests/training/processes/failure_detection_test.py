@@ -1,9 +1,11 @@
 """The thread that ends a process after another one failed."""
 
+import json
 import threading
 
 import pytest
 
+from xlflax import errors
 from xlflax.training.processes import failure_detection
 
 
@@ -53,12 +55,12 @@ def processes(quick):
 
 def test_failure_ends_the_other(processes):
   watches, ends, ended = processes
-  watches[1].fail('no disk')
+  watches[1].fail('no disk', errors.ExitStatus.FAILURE)
   assert ended[0].wait(5)
   assert ends == {
     0: (
       'xlflax: process 1 failed: no disk\nxlflax: process 0 ends with it.',
-      failure_detection.LOST,
+      errors.ExitStatus.FAILURE,
     )
   }
 
@@ -66,7 +68,7 @@ def test_failure_ends_the_other(processes):
 def test_last_words_name_where_to_go_on(processes):
   watches, ends, ended = processes
   watches[0].last_words = lambda: 'The last checkpoint is runs/a/20.'
-  watches[1].fail('no disk')
+  watches[1].fail('no disk', errors.ExitStatus.FAILURE)
   assert ended[0].wait(5)
   assert ends[0][0].endswith(' ends with it. The last checkpoint is runs/a/20.')
 
@@ -74,16 +76,17 @@ def test_last_words_name_where_to_go_on(processes):
 def test_last_words_that_fail_are_left_out(processes):
   watches, ends, ended = processes
   watches[0].last_words = lambda: 1 / 0
-  watches[1].fail('no disk')
+  watches[1].fail('no disk', errors.ExitStatus.FAILURE)
   assert ended[0].wait(5) and ends[0][0].endswith(' ends with it.')
 
 
 def test_first_failure_is_the_one_told(processes):
   watches, ends, ended = processes
-  watches[1].fail('first')
-  watches[0].fail('second')
+  watches[1].fail('first', errors.ExitStatus.FAILURE)
+  watches[0].fail('second', errors.ExitStatus.FAILURE)
   assert not ends
-  assert watches[0]._client.values['xlflax/failure'].endswith('first')
+  told = json.loads(watches[0]._client.values['xlflax/failure'])
+  assert told['message'].endswith('first')
 
 
 def test_nothing_happens_without_a_failure(processes):
@@ -106,3 +109,17 @@ def test_lost_store_is_no_failure_of_its_own(quick):
   )
   watch.stop()
   assert not ends
+
+
+def test_the_others_end_with_the_status_of_the_first(processes):
+  watches, ends, ended = processes
+  watches[1].fail('a typo', errors.ExitStatus.MISTAKE)
+  assert ended[0].wait(5)
+  assert ends[0][1] is errors.ExitStatus.MISTAKE
+
+
+def test_a_hang_shows_the_stacks_of_the_others(processes, capfd):
+  watches, ends, ended = processes
+  watches[1].fail('no step', errors.ExitStatus.FAILURE, stacks=True)
+  assert ended[0].wait(5)
+  assert 'test_a_hang_shows_the_stacks' in capfd.readouterr().err

@@ -16,7 +16,6 @@ from xlflax import errors
 from xlflax.training.processes import cluster as cluster_lib
 from xlflax.training.processes import failure_detection, rendezvous
 
-MISTAKE = 2  # exit status after an XlflaxError
 _detector: failure_detection.FailureDetector | None = None
 
 
@@ -107,6 +106,7 @@ def _join(job: cluster_lib.Job, timeout: int, heartbeat: int) -> None:
       expected=f'{job.num_processes} processes within {timeout} s',
       where=f'process {job.process_id}, coordinator {job.coordinator}',
       fix='check that all processes run and reach the coordinator',
+      status=errors.ExitStatus.FAILURE,
     ) from error
 
 
@@ -152,6 +152,12 @@ def at_failure_of_others(last_words: Callable[[], str]) -> None:
     _detector.last_words = last_words
 
 
+def end_job(message: str, status: errors.ExitStatus) -> None:
+  """Tells the other processes that this one hangs: they say where they are."""
+  if _detector is not None:
+    _detector.fail(message, status, stacks=True)
+
+
 @contextlib.contextmanager
 def leaving_together(command: str):
   """Context in which the failure of one process ends all of them.
@@ -170,17 +176,22 @@ def leaving_together(command: str):
       raise
     text, status = _described(error, command)
     print(text, file=sys.stderr, flush=True)
-    _detector.fail(text.rstrip().splitlines()[-1])
+    _detector.fail(text.rstrip().splitlines()[-1], status)
     sys.stdout.flush()
     os._exit(status)  # JAX's own way out waits for the others
 
 
-def _described(error: BaseException, command: str) -> tuple[str, int]:
+def _described(
+  error: BaseException, command: str
+) -> tuple[str, errors.ExitStatus]:
   """What to print, and the exit status."""
   who = f'process {jax.process_index()} of {jax.process_count()}'
   if isinstance(error, errors.XlflaxError):
-    return f'xlflax {command}: {who}: {error}', MISTAKE
+    return f'xlflax {command}: {who}: {error}', error.status
   if isinstance(error, KeyboardInterrupt):
-    return f'xlflax {command}: {who}: interrupted.', 130
+    return (
+      f'xlflax {command}: {who}: interrupted.',
+      errors.ExitStatus.INTERRUPTED,
+    )
   trace = ''.join(traceback.format_exception(error))
-  return f'xlflax {command}: {who} failed:\n{trace}', 1
+  return f'xlflax {command}: {who} failed:\n{trace}', errors.ExitStatus.BUG

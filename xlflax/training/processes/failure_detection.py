@@ -1,20 +1,24 @@
 """Failure detection: the first process of a job that fails ends all.
 
 A process that fails writes why into the key-value store of JAX's coordination
-service; a thread in each process looks there every two seconds.
+service; a thread in each process looks there every two seconds. All processes
+end with the status of the one that failed, as schedulers may look at any.
 """
 
+import faulthandler
+import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
 
+from xlflax import errors
+
 _KEY = 'xlflax/failure'
 _SEEN = 'xlflax/failed/'
 _EVERY = 2.0  # seconds between looks
 _OWN_MESSAGE = 4.0  # seconds a process has to find the same mistake itself
-LOST = 1  # exit status of a process that another's failure ended
 
 
 class FailureDetector:
@@ -52,15 +56,27 @@ class FailureDetector:
     if threading.current_thread() is not self._thread:
       self._thread.join(timeout=10)
 
-  def fail(self, message: str) -> None:
+  def fail(
+    self, message: str, status: errors.ExitStatus, *, stacks: bool = False
+  ) -> None:
     """Tells the others that this process ends, and why.
 
     Process 0, which holds the store, gives the others a few seconds to read
     it or to find the same mistake themselves.
+
+    Args:
+      message: why.
+      status: the exit status, which the others take too.
+      stacks: whether the others shall print the stacks of their threads.
     """
     self.stop()
     self._set(f'{_SEEN}{self._id}', '1')
-    self._set(_KEY, f'process {self._id} failed: {message}')
+    told = {
+      'message': f'process {self._id} failed: {message}',
+      'status': int(status),
+      'stacks': stacks,
+    }
+    self._set(_KEY, json.dumps(told))
     if self._id == 0:
       self._wait_for_others(_OWN_MESSAGE + 2 * _EVERY)
 
@@ -88,13 +104,16 @@ class FailureDetector:
 
   def _run(self) -> None:
     while not self._stopped.wait(_EVERY):
-      message = self._get(_KEY)
-      if message is not None and not self._stopped.wait(_OWN_MESSAGE):
+      text = self._get(_KEY)
+      if text is not None and not self._stopped.wait(_OWN_MESSAGE):
+        told = json.loads(text)
+        if told['stacks']:
+          faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
         self._set(f'{_SEEN}{self._id}', '1')
         self._end(
-          f'xlflax: {message}\nxlflax: process {self._id} ends with '
+          f'xlflax: {told["message"]}\nxlflax: process {self._id} ends with '
           f'it.{self._more()}',
-          LOST,
+          errors.ExitStatus(told['status']),
         )
         return
 

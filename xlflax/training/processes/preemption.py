@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Callable
 
 import jax
 
@@ -21,9 +22,13 @@ class StopRequest:
   A further SIGTERM or SIGUSR1 changes nothing: Slurm sends both in a row.
 
   A second SIGINT interrupts at once, as a person who presses it twice wants.
+
+  Args:
+    on_asked: called when the run is asked to stop.
   """
 
-  def __init__(self):
+  def __init__(self, on_asked: Callable[[], None] = lambda: None):
+    self._on_asked = on_asked
     self._asked = threading.Event()
     self._previous = {}
 
@@ -48,6 +53,7 @@ class StopRequest:
       logging.warning('%s: it is saving.', signal.Signals(number).name)
       return
     self._asked.set()
+    self._on_asked()
     logging.warning(
       '%s: saving a checkpoint at the end of this step.',
       signal.Signals(number).name,

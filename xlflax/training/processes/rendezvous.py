@@ -98,6 +98,7 @@ def _listen(job, patience: float) -> socket.socket:
           where=job.coordinator,
           expected='a port that nothing else uses',
           fix='end what uses it, or choose another port',
+          status=errors.ExitStatus.FAILURE,
         ) from error
     time.sleep(0.2)
 
@@ -162,6 +163,7 @@ class _Lead:
       where=f'coordinator {self._job.coordinator}',
       fix='look into the logs of the missing ones, and check that they '
       'run and reach the coordinator',
+      status=errors.ExitStatus.FAILURE,
     )
 
 
@@ -249,6 +251,7 @@ def _report(job, statement, deadline, timeout, patience):
       got=reason,
       where=f'{statement.who}, coordinator {job.coordinator}',
       fix='see what process 0 reports; choose another port',
+      status=errors.ExitStatus.FAILURE,
     )
   raise errors.ConfigError(
     'Process 0 of the job cannot be reached',
@@ -257,6 +260,7 @@ def _report(job, statement, deadline, timeout, patience):
     where=f'{statement.who}, coordinator {job.coordinator}',
     fix='check that process 0 runs, and that its host and port can be '
     'reached from here',
+    status=errors.ExitStatus.FAILURE,
   )
 
 

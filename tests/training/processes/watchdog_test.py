@@ -1,0 +1,101 @@
+"""The thread that ends a run without progress."""
+
+import threading
+
+import pytest
+
+from xlflax.training.processes import watchdog
+
+BATCH, STEP = watchdog.Activity.BATCH, watchdog.Activity.STEP
+SAVE, EVALUATION = watchdog.Activity.SAVE, watchdog.Activity.EVALUATION
+
+
+class _Clock:
+  now = 0.0
+
+  def __call__(self):
+    return self.now
+
+
+@pytest.fixture
+def clock():
+  return _Clock()
+
+
+@pytest.fixture
+def dog(clock):
+  return watchdog.Watchdog(100, clock=clock)
+
+
+def _after(dog, clock, seconds):
+  clock.now += seconds
+  return dog.problem()
+
+
+def test_names_what_it_waits_for(dog, clock):
+  dog.begin(BATCH, "of stream 'mono'")
+  assert _after(dog, clock, 100) is None
+  assert (
+    _after(dog, clock, 1) == "waiting for a batch of stream 'mono' for 101 s"
+  )
+
+
+def test_progress_begins_anew(dog, clock):
+  for i in range(5):
+    dog.begin(BATCH)
+    assert _after(dog, clock, 90) is None
+    dog.begin(SAVE, f'of step {i}')
+    assert _after(dog, clock, 90) is None
+
+
+@pytest.mark.parametrize('activity', [watchdog.Activity.START, EVALUATION])
+def test_compilation_and_evaluation_may_take_longer(dog, clock, activity):
+  dog.begin(activity)
+  assert _after(dog, clock, 400) is None
+  assert _after(dog, clock, 1)
+
+
+def test_long_steps_may_take_ten_times_as_long(dog, clock):
+  dog.begin(STEP)
+  clock.now += 50
+  dog.begin(STEP)
+  assert _after(dog, clock, 499) is None
+  assert _after(dog, clock, 2)
+
+
+def test_a_write_beside_the_training_is_watched_too(dog, clock):
+  for _ in range(3):
+    dog.background_write(True)
+    dog.begin(BATCH)
+    clock.now += 40
+  assert dog.problem() == 'writing a checkpoint for 120 s'
+  dog.background_write(False)
+  assert dog.problem() is None
+
+
+def test_after_a_signal_the_step_must_end_soon(dog, clock):
+  dog.begin(BATCH)
+  dog.stopping()
+  assert _after(dog, clock, 60) is None
+  assert _after(dog, clock, 1)
+  dog.begin(SAVE)
+  assert _after(dog, clock, 100) is None
+
+
+def test_the_process_is_ended_once():
+  ends, ended = [], threading.Event()
+
+  def end(message):
+    ends.append(message)
+    ended.set()
+
+  with watchdog.Watchdog(0.05, end=end) as dog:
+    dog.begin(BATCH, "of stream 'mono'")
+    assert ended.wait(10)
+  assert len(ends) == 1 and "a batch of stream 'mono'" in ends[0]
+
+
+def test_no_limit_watches_nothing():
+  with watchdog.Watchdog(0, end=pytest.fail) as dog:
+    dog.begin(BATCH)
+    assert not dog._thread.is_alive()

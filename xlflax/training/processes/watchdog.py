@@ -1,0 +1,153 @@
+"""Watchdog: a run that makes no progress says where it hangs, and ends.
+
+What a hang blocks is not known beforehand: a loader whose file system is gone,
+a collective whose peer is stuck, a checkpoint that is never written. So the
+training loop says what it begins, and a thread looks whether it stays there
+for too long. Then each process writes the stacks of its threads, and the job
+ends with a status at which schedulers start it again.
+"""
+
+import contextlib
+import dataclasses
+import enum
+import faulthandler
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from xlflax import errors
+from xlflax.training.processes import distributed
+
+_SLOWER = 4  # how many times longer compilation and evaluation may take
+_STEPS = 10  # a step may take so many times as long as the longest so far
+_STOPPING = 60.0  # seconds, after a signal, until the step must be done
+_EVERY = 1.0  # seconds between looks, at most
+
+
+class Activity(enum.Enum):
+  """What a run may be at."""
+
+  START = 'compiling and taking a first step'
+  BATCH = 'waiting for a batch'
+  STEP = 'training'
+  SAVE = 'writing a checkpoint'
+  EVALUATION = 'evaluating'
+
+
+@dataclasses.dataclass(frozen=True)
+class _Begun:
+  activity: Activity
+  detail: str
+  time: float
+
+
+class Watchdog:
+  """Ends a process that stays at one activity for too long.
+
+  A context manager; nothing is watched outside of it.
+
+  Args:
+    limit_seconds: how long a batch, a step or a checkpoint may take; grows to
+      ten times the longest step. Compilation and evaluation may take four
+      times as long. 0 watches nothing.
+    end: how the process ends, given a message; None: all threads' stacks are
+      written and the whole job ends with `ExitStatus.FAILURE`.
+    clock: seconds, rising.
+  """
+
+  def __init__(
+    self,
+    limit_seconds: float,
+    *,
+    end: Callable[[str], None] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+  ):
+    self._limit = limit_seconds
+    self._end = end or _end
+    self._clock = clock
+    self._now = _Begun(Activity.START, '', clock())
+    self._longest_step = 0.0
+    self._writing_since: float | None = None
+    self._stopping = False
+    self._stopped = threading.Event()
+    self._thread = threading.Thread(
+      target=self._run, name='xlflax watchdog', daemon=True
+    )
+
+  def __enter__(self) -> 'Watchdog':
+    self._now = _Begun(Activity.START, '', self._clock())
+    if self._limit:
+      self._thread.start()
+    return self
+
+  def __exit__(self, *exc) -> None:
+    self._stopped.set()
+    if self._thread.is_alive():
+      self._thread.join(timeout=10)
+
+  def begin(self, activity: Activity, detail: str = '') -> None:
+    """Says what this process is at from now on, until the next call."""
+    now = self._clock()
+    if self._now.activity is Activity.STEP:
+      self._longest_step = max(self._longest_step, now - self._now.time)
+    self._now = _Begun(activity, detail, now)
+
+  def background_write(self, is_writing: bool) -> None:
+    """Says whether a checkpoint is being written beside the training."""
+    if not is_writing:
+      self._writing_since = None
+    elif self._writing_since is None:
+      self._writing_since = self._clock()
+
+  def stopping(self) -> None:
+    """Says that a signal asked the run to stop: its step must end soon."""
+    self._stopping = True
+
+  def problem(self) -> str | None:
+    """What has taken too long; None while all is well."""
+    now, at = self._clock(), self._now
+    limit = self.limit(at.activity)
+    if now - at.time > limit:
+      detail = f' {at.detail}' if at.detail else ''
+      return f'{at.activity.value}{detail} for {now - at.time:.0f} s'
+    since = self._writing_since
+    if since is not None and now - since > self.limit(Activity.SAVE):
+      return f'{Activity.SAVE.value} for {now - since:.0f} s'
+    return None
+
+  def limit(self, activity: Activity) -> float:
+    """Seconds that an activity may take."""
+    limit = max(self._limit, _STEPS * self._longest_step)
+    if activity in (Activity.START, Activity.EVALUATION):
+      limit *= _SLOWER
+    elif activity is not Activity.SAVE and self._stopping:
+      limit = min(limit, max(_STOPPING, _STEPS * self._longest_step))
+    return limit
+
+  def _run(self) -> None:
+    while not self._stopped.wait(min(_EVERY, self._limit / 4)):
+      problem = self.problem()
+      if problem is not None:
+        self._end(f'This process has been {problem}')
+        return
+
+
+def _end(message: str) -> None:
+  """Writes all stacks and ends the job."""
+  error = errors.TrainingError(
+    'The run makes no progress',
+    got=message,
+    expected='a step, a batch or a checkpoint within the limit',
+    fix='the stacks above say where each thread is; started again, the run '
+    'continues from its last checkpoint. Where the work is slow and not '
+    'stuck, raise --hang_timeout',
+    status=errors.ExitStatus.FAILURE,
+  )
+  with contextlib.suppress(Exception):
+    faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
+  logging.error('%s', error)
+  distributed.end_job(str(error), error.status)
+  os._exit(error.status)
