@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import pytest
 
 from xlflax import errors
-from xlflax.training import loop
+from xlflax.training import loop, metric_accumulator
+from xlflax.training import step as step_lib
 from xlflax.training.processes import lease as lease_lib
 
 
@@ -77,3 +78,33 @@ def test_a_run_that_another_has_taken_over_writes_no_more(tmp_path):
   for method in (loop._Loop._save, loop._Loop._report):
     with pytest.raises(errors.RunDirectoryError, match='taken over'):
       method(made, None)
+
+
+def _sums(**fields):
+  return metric_accumulator.Sums(steps=10, **fields)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'step', 'message'),
+  [
+    ({'skipped': 3, 'streak': 3}, 50, None),
+    ({'skipped': 10, 'streak': 20}, 50, 'Got: 20 steps in a row'),
+    ({'skipped': 10, 'streak': 10}, 100, 'No step is finite any more'),
+    ({'unsound': 1}, 50, 'The parameters are not finite'),
+  ],
+)
+def test_skipping_ends_where_nothing_is_learnt(
+  tmp_path, fields, step, message, caplog
+):
+  made = _Loop(tmp_path, lambda: None)
+  made._settings = types.SimpleNamespace(
+    non_finite=step_lib.NonFinite.SKIP, most_skipped=20, steps=100
+  )
+  made._checkpoints = types.SimpleNamespace(wait=lambda: None, last_step=7)
+  if message is None:
+    made._check_finite(_sums(**fields), step)
+    assert '3 of the steps up to 50' in caplog.text
+    return
+  with pytest.raises(errors.TrainingError, match=message) as error:
+    made._check_finite(_sums(**fields), step)
+  assert 'the last good checkpoint is step 7' in str(error.value)

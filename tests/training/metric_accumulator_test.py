@@ -12,7 +12,9 @@ from xlflax.training import metric_accumulator
 from xlflax.training import step as step_lib
 
 
-def _output(loss, *, finite=True, tokens=10.0, norm=1.0, total=(1.0, 2.0)):
+def _output(
+  loss, *, finite=True, tokens=10.0, norm=1.0, total=(1.0, 2.0), moved=1.0
+):
   return step_lib.StepOutput(
     metrics={
       'mlm/loss': base.WeightedMean(jnp.asarray(total), jnp.ones(2)),
@@ -21,6 +23,7 @@ def _output(loss, *, finite=True, tokens=10.0, norm=1.0, total=(1.0, 2.0)):
     loss=jnp.float32(loss),
     grad_norm=jnp.float32(norm),
     finite=jnp.asarray(finite),
+    param_norm=jnp.float32(moved),
     tokens=jnp.float32(tokens),
   )
 
@@ -100,3 +103,19 @@ def test_saved_and_restored_between_reports(cut):
     np.testing.assert_array_equal(resumed.metrics[name][0], total)
     np.testing.assert_array_equal(resumed.metrics[name][1], weight)
     assert resumed.metrics[name][0].shape == total.shape
+
+
+def test_streaks_and_updates_that_are_not_finite():
+  """A streak goes on over reports and checkpoints."""
+  bad = _output(math.nan, finite=False)
+  accumulator = _filled(_output(1.0), bad, bad)
+  assert accumulator.take().streak == 2
+  accumulator.add(bad)
+  again = metric_accumulator.MetricAccumulator.from_json(
+    json.loads(json.dumps(accumulator.to_json()))
+  )
+  again.add(bad)
+  assert again.peek().streak == 4
+  again.add(_output(1.0, moved=math.inf))
+  sums = again.peek()
+  assert (sums.streak, sums.unsound) == (0, 1)

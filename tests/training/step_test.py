@@ -110,6 +110,16 @@ def test_training_goes_on_after_a_step_that_is_not_finite():
   np.testing.assert_array_equal(skipped['w'], once['w'])
 
 
+@pytest.mark.parametrize('rate', [1e-3, 1e25])
+def test_parameters_that_are_not_finite_are_told(rate):
+  """The gradient is finite, and the parameters get 10^25."""
+  builder = _builder(_entry(), optimizer=optimizers.AdamW(learning_rate=rate))
+  _, outputs = _run(builder, {'mono': tiny.make_batch()})
+  assert bool(outputs[0].finite)
+  assert bool(jnp.isfinite(outputs[0].param_norm)) == (rate < 1)
+  assert float(outputs[0].param_norm) > 0
+
+
 @pytest.mark.parametrize('platform', ['cpu', 'gpu'])
 @pytest.mark.parametrize('condition', [True, False])
 def test_choose_updates_or_keeps_on_every_platform(

@@ -200,7 +200,7 @@ class _Loop:
     )
     return {
       'step': step,
-      'loss': self._losses.get('loss'),
+      'loss': metric_writers.json_number(self._losses.get('loss')),
       'model_dir': str(self._setup.model_dir),
       'finished': finished,
       'interrupted': self._interrupted,
@@ -313,25 +313,52 @@ class _Loop:
       self._writer.write(step, train=metrics, speed=speed)
 
   def _check_finite(self, sums, step: int) -> None:
+    """Ends a run that cannot go on; else warns of steps that were skipped."""
+    if sums.unsound:
+      raise self._not_finite(
+        'The parameters are not finite',
+        f'{sums.unsound} of the last {sums.steps} steps',
+        step,
+        'lower the learning rate',
+      )
     if not sums.skipped:
       return
-    if self._settings.non_finite is step_lib.NonFinite.SKIP:
-      logging.warning(
-        '%d of the steps up to %d had a loss or gradient that '
-        'is not finite and were skipped.',
-        sums.skipped,
+    if self._settings.non_finite is step_lib.NonFinite.STOP:
+      raise self._not_finite(
+        'The loss or its gradient is not finite',
+        f'{sums.skipped} of the last {sums.steps} steps',
         step,
+        'lower the learning rate or clip the gradient, or go on past such '
+        "steps with --gin.trainer.Trainer.non_finite='skip'",
       )
-      return
+    if sums.streak >= self._settings.most_skipped or (
+      step >= self._settings.steps and sums.skipped == sums.steps
+    ):
+      raise self._not_finite(
+        'No step is finite any more',
+        f'{sums.streak} steps in a row that were skipped',
+        step,
+        'lower the learning rate or clip the gradient; '
+        'Trainer.most_skipped says how many are too many',
+      )
+    logging.warning(
+      '%d of the steps up to %d had a loss or gradient that '
+      'is not finite and were skipped.',
+      sums.skipped,
+      step,
+    )
+
+  def _not_finite(
+    self, what: str, got: str, step: int, fix: str
+  ) -> errors.TrainingError:
     self._checkpoints.wait()
     last = self._checkpoints.last_step
-    raise errors.TrainingError(
-      'The loss or its gradient is not finite',
-      got=f'{sums.skipped} of the last {sums.steps} steps',
+    return errors.TrainingError(
+      what,
+      got=got,
       where=f'up to step {step}',
-      fix='lower the learning rate or clip the gradient, or go on past such '
-      "steps with --gin.trainer.Trainer.non_finite='skip'; the last good "
-      f'checkpoint is {"none" if last is None else f"step {last}"}',
+      fix=f'{fix}; the last good checkpoint is '
+      f'{"none" if last is None else f"step {last}"}',
     )
 
   def _maybe_evaluate(self, state, step: int) -> None:
@@ -358,11 +385,12 @@ class _Loop:
     self._saved_metrics = None
 
   def _save(self, state) -> None:
-    """Saves a state whose steps are all known to be finite or skipped."""
+    """Saves a state that only finite updates have made."""
     if self._lease:
       self._lease.check()
-    if self._settings.non_finite is step_lib.NonFinite.STOP:
-      self._check_finite(self._accumulator.peek(), int(state.step))
+    sums = self._accumulator.peek()
+    if sums.unsound or self._settings.non_finite is step_lib.NonFinite.STOP:
+      self._check_finite(sums, int(state.step))
     if self._writer:
       self._writer.hasten()
     self._watchdog.begin(watchdog.Activity.SAVE, f'of step {int(state.step)}')

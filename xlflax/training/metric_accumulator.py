@@ -20,6 +20,8 @@ class Sums:
   Attributes:
     steps: how many steps.
     skipped: how many of them were not finite.
+    streak: how many of the last ones, in a row, before this report too.
+    unsound: steps after which the parameters were not finite.
     loss: mean loss of the finite steps.
     grad_norm: mean gradient norm of the finite steps.
     tokens: tokens trained on.
@@ -28,6 +30,8 @@ class Sums:
 
   steps: int = 0
   skipped: int = 0
+  streak: int = 0
+  unsound: int = 0
   loss: float = float('nan')
   grad_norm: float = float('nan')
   tokens: float = 0.0
@@ -40,6 +44,7 @@ class MetricAccumulator:
   """Adds up the outputs of steps; a checkpoint holds what it has so far."""
 
   def __init__(self):
+    self._streak = self._unsound = 0
     self._clear()
 
   def _clear(self) -> None:
@@ -69,6 +74,8 @@ class MetricAccumulator:
     return Sums(
       steps=self._steps,
       skipped=self._steps - int(finite),
+      streak=self._streak,
+      unsound=self._unsound,
       loss=mean('loss'),
       grad_norm=mean('grad_norm'),
       tokens=self._scalars['tokens'],
@@ -86,6 +93,7 @@ class MetricAccumulator:
     self._fetch()
     return {
       'steps': self._steps,
+      'streak': self._streak,
       'scalars': dict(self._scalars),
       'metrics': {
         k: [np.asarray(v).tolist() for v in pair]
@@ -97,6 +105,7 @@ class MetricAccumulator:
   def from_json(cls, value: dict[str, Any]) -> 'MetricAccumulator':
     accumulator = cls()
     accumulator._steps = value['steps']
+    accumulator._streak = value['streak']
     accumulator._scalars = dict(value['scalars'])
     accumulator._metrics = {
       k: (np.asarray(pair[0], np.float64), np.asarray(pair[1], np.float64))
@@ -109,7 +118,10 @@ class MetricAccumulator:
     for output in outputs:
       self._scalars['tokens'] += float(output.tokens)
       if not output.finite:
+        self._streak += 1
         continue
+      self._streak = 0
+      self._unsound += not np.isfinite(output.param_norm)
       self._scalars['finite'] += 1.0
       self._scalars['loss'] += float(output.loss)
       self._scalars['grad_norm'] += float(output.grad_norm)

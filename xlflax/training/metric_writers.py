@@ -7,6 +7,7 @@ its writer classes import TensorFlow where that is installed.
 import itertools
 import json
 import logging
+import math
 import os
 import pathlib
 import shutil
@@ -50,7 +51,7 @@ class MetricsWriter:
   def write(self, step: int, **kinds: dict[str, float]) -> None:
     """Writes scalars by kind ('train', 'eval', 'speed') at a step."""
     line = {
-      kind: {k: _json(v) for k, v in metrics.items()}
+      kind: {k: json_number(v) for k, v in metrics.items()}
       for kind, metrics in kinds.items()
     }
     self._lines.write(json.dumps({'step': step} | line) + '\n')
@@ -186,6 +187,6 @@ class _EventFile:
     self._file.close()
 
 
-def _json(value: float) -> float | None:
-  value = float(value)
-  return value if value == value and abs(value) != float('inf') else None
+def json_number(value: float | None) -> float | None:
+  """The number, or None for one that JSON does not have."""
+  return None if value is None or not math.isfinite(value) else float(value)

@@ -56,6 +56,8 @@ class Settings:
     accumulation: micro-batches per step.
     ema_decay: decay of a running average of the parameters, or None.
     non_finite: what happens at a loss that is not finite.
+    most_skipped: so many steps in a row that are not finite end the run, also
+      where `non_finite` skips them.
     log_every_steps: steps between reports.
     prefetch: batches made ready on the devices ahead of time.
     hang_timeout: seconds without a step, a batch or a checkpoint after which
@@ -95,6 +97,7 @@ class Settings:
   accumulation: int = 1
   ema_decay: float | None = None
   non_finite: step_lib.NonFinite = step_lib.NonFinite.STOP
+  most_skipped: int = _changeable(default=100)
   log_every_steps: int = _changeable(default=50)
   prefetch: int = _changeable(default=2)
   hang_timeout: float = _changeable(default=900.0)
@@ -116,6 +119,7 @@ class Settings:
       'total_steps',
       'accumulation',
       'log_every_steps',
+      'most_skipped',
       'prefetch',
       'epochs',
     ):

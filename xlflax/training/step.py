@@ -20,7 +20,8 @@ from xlflax.training import state as state_lib
 class NonFinite(enum.Enum):
   """What happens at a step whose loss or gradient is not finite.
 
-  Either way the update is not applied, so the state stays good.
+  Either way the update is not applied, so the state stays good. Parameters
+  that a finite gradient made infinite end the run either way.
   """
 
   STOP = 'stop'  # the run ends with an error that names the last checkpoint
@@ -35,6 +36,8 @@ class StepOutput(NamedTuple):
     loss: [] weighted total over the mixture's entries.
     grad_norm: [] global norm before clipping.
     finite: [] bool, False where the update was not applied.
+    param_norm: [] global norm of the parameters after it; not finite where
+      one is not, or is so large that its square is not.
     tokens: [] tokens of all streams' batches, without padding.
   """
 
@@ -42,6 +45,7 @@ class StepOutput(NamedTuple):
   loss: jax.Array
   grad_norm: jax.Array
   finite: jax.Array
+  param_norm: jax.Array
   tokens: jax.Array
 
 
@@ -92,6 +96,7 @@ class StepBuilder(NamedTuple):
         loss,
         norm,
         finite,
+        optax.tree.norm(state.params),
         jnp.asarray(sum(map(count_tokens, batches.values()))),
       )
 
