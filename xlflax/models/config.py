@@ -65,6 +65,14 @@ class Remat(enum.StrEnum):
   FULL = 'full'  # everything: only the layers' inputs are kept
 
 
+class LayerLoop(enum.StrEnum):
+  """How a program goes over stacked layers."""
+
+  AUTO = 'auto'  # unrolled on GPUs, scanned elsewhere
+  SCAN = 'scan'  # one copy of the layer: compiles fast
+  UNROLL = 'unroll'  # a copy a layer: nothing is moved in and out of stacks
+
+
 class AttentionBackend(enum.StrEnum):
   """Which implementation computes attention."""
 
@@ -122,6 +130,8 @@ class TransformerConfig:
     dtype: of computation; parameters, softmax and norms are float32.
     scan_layers: one compiled layer with stacked parameters, scanned over;
       False unrolls the layers (`xlflax.models.layer_stacking` converts).
+    layer_loop: whether the program has a loop over stacked layers or a copy
+      of each; parameters are the same.
     remat: what the backward pass recomputes.
     attention_backend: which implementation of attention; cuDNN has no T5
       biases and no dropout.
@@ -152,6 +162,7 @@ class TransformerConfig:
   output_embeddings: OutputEmbeddings = OutputEmbeddings.TIED
   dtype: str = 'float32'
   scan_layers: bool = True
+  layer_loop: LayerLoop = LayerLoop.AUTO
   remat: Remat = Remat.NONE
   attention_backend: AttentionBackend = AttentionBackend.AUTO
   initializer_range: float = 0.02

@@ -128,6 +128,7 @@ class Decoder(nn.Module):
       states,
       self._parameters(shared),
       remat=self.config.remat,
+      unroll=layer_loop.is_unrolled(self.config),
       count=self.config.num_decoder_layers,
       dropout_key=self.make_rng('dropout') if training else None,
     )

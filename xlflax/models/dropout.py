@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xlflax.models import recompute
+
 _WEYL = np.uint32(0x9E3779B1)  # 2^32 / golden ratio, made odd
 
 
@@ -60,7 +62,7 @@ def _drop(rate: float, words: jax.Array, inputs: jax.Array) -> jax.Array:
 
 
 def _drop_forward(rate, words, inputs):
-  return _drop(rate, words, inputs), words
+  return _drop(rate, words, inputs), recompute.distinct(words)
 
 
 def _drop_backward(rate, words, gradient):

@@ -13,6 +13,7 @@ from xlflax.models import (
   attention_masks,
   cross_attention,
   embeddings,
+  layer_loop,
   layers,
 )
 from xlflax.models import config as model_config
@@ -313,6 +314,7 @@ class Encoder(nn.Module):
         split_rngs={'params': True, 'dropout': True},
         in_axes=(nn.broadcast, 0),
         length=config.num_layers,
+        unroll=config.num_layers if layer_loop.is_unrolled(config) else 1,
         metadata_params={nn.PARTITION_NAME: 'layers'},
       )(self.layers, states, shared, indices)
     outputs = []
@@ -332,11 +334,8 @@ def _remat(body, config: model_config.EncoderConfig):
   """Rematerialises `body(layer, states, shared, ...)` as configured."""
   if config.remat is model_config.Remat.NONE:
     return body
-  policies = jax.checkpoint_policies
-  policy = (
-    policies.nothing_saveable
-    if config.remat is model_config.Remat.FULL
-    else policies.checkpoint_dots_with_no_batch_dims
+  return nn.remat(
+    body,
+    policy=layer_loop.policy(config.remat),
+    prevent_cse=layer_loop.is_unrolled(config),
   )
-  # A scan's body is compiled by itself: nothing to protect from CSE.
-  return nn.remat(body, policy=policy, prevent_cse=not config.scan_layers)

@@ -12,10 +12,25 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.models import config as model_config
+from xlflax.models import recompute, targets
 
 LAYERS = 'layers'
 # (carry, parameters of a layer, its index, its dropout key) -> (carry, output)
 Body = Callable[[Any, Any, jax.Array | int, jax.Array | None], tuple[Any, Any]]
+
+
+def is_unrolled(config: model_config.TransformerConfig) -> bool:
+  """Returns whether the program has a copy of each layer.
+
+  On GPUs a loop costs a tenth of the step at base size: it writes what the
+  backward pass reads into stacks that it fills with zeros first, and reads it
+  from there (docs/performance.md). On CPUs it costs nothing.
+  """
+  if not config.scan_layers:
+    return True
+  if config.layer_loop is model_config.LayerLoop.AUTO:
+    return targets.current().platform == 'gpu'
+  return config.layer_loop is model_config.LayerLoop.UNROLL
 
 
 def modules(make: Callable[[], nn.Module], count: int, *, scan: bool):
@@ -76,6 +91,7 @@ def run(
   count: int,
   dropout_key=None,
   remat: model_config.Remat = model_config.Remat.NONE,
+  unroll: bool = False,
 ):
   """Applies `body` for each layer.
 
@@ -86,18 +102,23 @@ def run(
     count: L, the number of layers.
     dropout_key: is split into one key a layer; None gives each None.
     remat: what the backward pass recomputes.
+    unroll: whether stacked layers get a copy each in the program.
 
   Returns:
     (the last carry, the outputs stacked [L, ...]).
   """
   keys = None if dropout_key is None else jax.random.split(dropout_key, count)
   scan = not isinstance(params, list)
-  body = _remat(body, remat, scan=scan)
+  if remat is not model_config.Remat.NONE:
+    body = jax.checkpoint(
+      body, policy=policy(remat), prevent_cse=unroll or not scan
+    )
   if scan:
     return jax.lax.scan(
       lambda carry, xs: body(carry, *xs),
       carry,
       (params, jnp.arange(count), keys),
+      unroll=count if unroll else 1,
     )
   outputs = []
   for i in range(count):
@@ -106,14 +127,16 @@ def run(
   return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outputs)
 
 
-def _remat(body: Body, remat: model_config.Remat, *, scan: bool) -> Body:
-  if remat is model_config.Remat.NONE:
-    return body
+def policy(remat: model_config.Remat):
+  """Returns the policy of `jax.checkpoint`: which values are kept.
+
+  A scan's body is compiled by itself. Where layers are unrolled, `prevent_cse`
+  keeps XLA from merging the second computation with the first.
+  """
   policies = jax.checkpoint_policies
-  policy = (
-    policies.nothing_saveable
-    if remat is model_config.Remat.FULL
-    else policies.checkpoint_dots_with_no_batch_dims
+  if remat is model_config.Remat.FULL:
+    return policies.nothing_saveable
+  return policies.save_from_both_policies(
+    policies.checkpoint_dots_with_no_batch_dims,
+    policies.save_only_these_names(*recompute.KEPT),
   )
-  # A scan's body is compiled by itself: nothing to protect from CSE.
-  return jax.checkpoint(body, policy=policy, prevent_cse=not scan)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.models import config as model_config
-from xlflax.models import linear, recompute
+from xlflax.models import linear, recompute, targets
 
 
 class LayerNorm(nn.Module):
@@ -46,7 +46,43 @@ def _normalize(epsilon: float, dtype: jnp.dtype):
     scale, bias = (jnp.expand_dims(x, rows) for x in (scale, bias))
     return (unit * scale + bias).astype(dtype)
 
-  return recompute.recomputed(normalize)
+  plain = recompute.recomputed(normalize)
+  closed = _with_closed_gradient(normalize, epsilon)
+
+  def choose(*arguments):
+    on_cpu = targets.current().platform == 'cpu'
+    return (plain if on_cpu else closed)(*arguments)
+
+  return choose
+
+
+def _with_closed_gradient(normalize, epsilon: float):
+  """Returns `normalize` with a gradient that sums twice over each row.
+
+  With u = (x - mean) / deviation and g = scale * dy, dx = (g - mean(g) -
+  u mean(g u)) / deviation. Differentiation line by line would go over the
+  rows more often.
+  """
+  wrapped = jax.custom_vjp(normalize)
+
+  def forward(states, scale, bias):
+    return normalize(states, scale, bias), (recompute.distinct(states), scale)
+
+  def backward(saved, gradient):
+    states, scale = saved
+    x, dy = states.astype(jnp.float32), gradient.astype(jnp.float32)
+    mean = x.mean(-1, keepdims=True)
+    variance = jnp.square(x).mean(-1, keepdims=True) - jnp.square(mean)
+    deviation = jax.lax.rsqrt(jnp.maximum(variance, 0.0) + epsilon)
+    unit = (x - mean) * deviation
+    rows = tuple(range(x.ndim - 1))
+    g = dy * jnp.expand_dims(scale, rows)
+    parallel = (g * unit).mean(-1, keepdims=True)
+    dx = deviation * (g - g.mean(-1, keepdims=True) - unit * parallel)
+    return dx.astype(states.dtype), (dy * unit).sum(rows), dy.sum(rows)
+
+  wrapped.defvjp(forward, backward)
+  return wrapped
 
 
 @functools.lru_cache

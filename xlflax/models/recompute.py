@@ -4,14 +4,24 @@ import functools
 from collections.abc import Callable
 
 import jax
+from jax import ad_checkpoint
+
+from xlflax.models import targets
+
+# Values that policies of rematerialisation keep besides matrix products.
+KEPT = ('attention',)
+
+
+def keep(array: jax.Array) -> jax.Array:
+  """Names a result of a kernel that costs too much to be computed again."""
+  return ad_checkpoint.checkpoint_name(array, KEPT[0])
 
 
 def recomputed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
   """Returns `function`, recomputed in the backward pass.
 
   For cheap element-wise functions [...] -> [...], whose intermediate values
-  cost more to write and read than to compute. Unlike `jax.checkpoint` it sets
-  no barrier, so the second computation fuses with its neighbours.
+  cost more to write and read than to compute.
 
   Args:
     function: of arrays (floating-point), to an array.
@@ -22,10 +32,23 @@ def recomputed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
   wrapped = jax.custom_vjp(function)
 
   def forward(*arguments):
-    return function(*arguments), arguments
+    return function(*arguments), distinct(arguments)
 
   def backward(arguments, gradient):
     return jax.vjp(function, *arguments)[1](gradient)
 
   wrapped.defvjp(forward, backward)
   return functools.wraps(function)(wrapped)
+
+
+def distinct(arrays):
+  """Returns arrays that XLA does not recognise as the given ones.
+
+  On GPUs, where layers are unrolled, XLA would merge what the backward pass
+  computes again from them with the forward pass, and keep it. A scan's body
+  needs no barrier, and on a CPU it would keep the second computation from
+  fusing with its neighbours.
+  """
+  if targets.current().platform != 'gpu':
+    return arrays
+  return jax.lax.optimization_barrier(arrays)

@@ -134,6 +134,7 @@ class T5Encoder(nn.Module):
       layer_loop.parameters(self, count, scan=scan),
       count=count,
       remat=config.remat,
+      unroll=layer_loop.is_unrolled(config),
       dropout_key=self.make_rng('dropout') if training else None,
     )
 

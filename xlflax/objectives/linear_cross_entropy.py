@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from xlflax.models import targets
+from xlflax.objectives import compact_cross_entropy
 from xlflax.objectives.losses import TokenLoss
 
 # On a CPU, more float32 logits than the first number are computed in parts of
@@ -275,6 +276,11 @@ def _cpu_chunk_size(num_labels: int, rows: int) -> int | None:
   return max(_CPU_PART_LOGITS // num_labels, 256)
 
 
+def _is_compact(hidden) -> bool:
+  on_cpu = targets.current().platform == 'cpu'
+  return hidden.dtype == jnp.bfloat16 and not on_cpu
+
+
 def linear_cross_entropy(
   hidden: jax.Array,
   table: jax.Array,
@@ -290,7 +296,8 @@ def linear_cross_entropy(
     table: [V, H], cast to the dtype of `hidden` part by part.
     bias: [V].
     labels: int [N] in 0 .. V - 1.
-    chunk_size: None keeps the logits [N, V] in float32 for the backward pass;
+    chunk_size: None keeps the logits [N, V] for the backward pass, in float32
+      or, of a bfloat16 model on an accelerator, in bfloat16;
       a number of vocabulary rows keeps at most [N, chunk_size] at a time and
       computes them twice. V need not be a multiple of it. Over a table that
       is sharded over V, choose V with many small factors (a multiple of 128).
@@ -299,6 +306,8 @@ def linear_cross_entropy(
     Loss and correctness, float32 [N] each.
   """
   rows, keep = table.shape[0], chunk_size is None
+  if keep and _is_compact(hidden):
+    return compact_cross_entropy.cross_entropy(hidden, table, bias, labels)
   if keep:
     chunk_size = _cpu_chunk_size(labels.shape[0], rows)
   if chunk_size is None or chunk_size >= rows:

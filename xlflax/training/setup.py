@@ -86,7 +86,13 @@ class Setup:
       seed=self.settings.seed,
       accumulation=self.settings.accumulation,
       ema_decay=self.settings.ema_decay,
+      shardings=self._gradient_shardings,
     )
+
+  @property
+  def _gradient_shardings(self):
+    several = self.settings.partitioner.mesh.size > 1
+    return self.factory.shardings.params if several else None
 
   def jitted_step(self, active: tuple[int, ...]):
     """The jitted step for these entries; the state is donated."""

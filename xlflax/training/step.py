@@ -60,6 +60,8 @@ class StepBuilder(NamedTuple):
     seed: the run's seed.
     accumulation: micro-batches per step.
     ema_decay: decay of the parameter average, or None.
+    shardings: those of the parameters, which gradients get; None for one
+      device.
   """
 
   model: Any
@@ -69,6 +71,7 @@ class StepBuilder(NamedTuple):
   seed: int
   accumulation: int = 1
   ema_decay: float | None = None
+  shardings: Any = None
 
   def build(self, active: Sequence[int]):
     """The step for these entries of the mixture.
@@ -160,14 +163,25 @@ class StepBuilder(NamedTuple):
       return total * jax.lax.stop_gradient(scale(out)), out
 
     if self.accumulation == 1:  # scaling the loss spares a pass over gradients
-      return jax.grad(scaled_loss_fn, has_aux=True)(
+      grads, out = jax.grad(scaled_loss_fn, has_aux=True)(
         state.params, batch, rng, objective_state
       )
+      return self._split(grads), out
     grads, out = self._accumulate(
       jax.grad(loss_fn, has_aux=True), state.params, batch, rng, objective_state
     )
     factor = scale(out)
     return jax.tree.map(lambda g: g * factor, grads), out
+
+  def _split(self, grads):
+    """Gives gradients their parameters' shardings, before all else.
+
+    Each is then summed over devices into parts (a reduce-scatter). Otherwise
+    the global norm, which reads them whole, has XLA sum them whole.
+    """
+    if self.shardings is None:
+      return grads
+    return jax.lax.with_sharding_constraint(grads, self.shardings)
 
   def _accumulate(self, grad_fn, params, batch, rng, objective_state):
     """Scans micro-batches; micro-batch j holds rows j, j + k, j + 2k, …"""
@@ -183,6 +197,7 @@ class StepBuilder(NamedTuple):
       grads, kept, sums = carry
       micro, key, place = inputs
       new_grads, out = grad_fn(params, micro, key, kept, place)
+      new_grads = self._split(new_grads)
       sums = jax.tree.map(jnp.add, sums, (out.loss, out.metrics))
       return (jax.tree.map(jnp.add, grads, new_grads), out.state, sums), None
 

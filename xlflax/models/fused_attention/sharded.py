@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from xlflax.models import masks, targets
+from xlflax.models import masks, recompute, targets
 from xlflax.models.fused_attention import calls, problem
 
 
@@ -94,7 +94,9 @@ def _forward(options, arrays):
   def run(arrays):
     return calls.forward(options, split.placed(arrays))
 
-  output, normaliser = split.map(run, (arrays,), out)
+  output, normaliser = (
+    recompute.keep(x) for x in split.map(run, (arrays,), out)
+  )
   return output, (arrays, output, normaliser)
 
 
