@@ -38,12 +38,18 @@ class Trainer(settings_lib.Settings):
     text = gin_config() if callable(gin_config) else gin_config
     return loop.run(self, gin_config=text)
 
-  def plan(self, machine: machines.Machine | None = None) -> dict[str, Any]:
+  def plan(
+    self,
+    machine: machines.Machine | None = None,
+    *,
+    by: plan_lib.By = plan_lib.By.AUTO,
+  ) -> dict[str, Any]:
     """Checks everything and describes the run, without a step.
 
     Args:
       machine: what is planned for, while this process's devices stand in for
         it (`planning.program.stand_in`); None for these devices.
+      by: the machine's own compiler, or an estimate.
 
     Returns:
       Memory, parameters, streams, times: see `planning.plan.make`.
@@ -51,7 +57,7 @@ class Trainer(settings_lib.Settings):
     Raises:
       XlflaxError: settings or data are unusable.
     """
-    return plan_lib.make(self.on(machine) if machine else self)
+    return plan_lib.make(self.on(machine) if machine else self, by)
 
   def benchmark(self, *, steps: int = 10) -> dict[str, Any]:
     """Times steps on synthetic batches; writes nothing.

@@ -4,16 +4,22 @@ import numpy as np
 import pytest
 
 from tests.planning import programs
-from xlflax.planning import collectives, groups, hlo
+from xlflax.planning import collectives, execution, fusing, groups, hlo
 from xlflax.training import accelerators
 
 Collective = collectives.Collective
 
 
+def _counts(module, *, devices, per_node):
+  """Collectives of a run, and its loops of unknown length."""
+  run = execution.Execution(
+    module, fusing.reader('cpu'), collectives.Place(devices, per_node), None
+  ).run()
+  return run.exchanged, run.unknown_loops
+
+
 def test_hand_made_program():
-  counts, unknown = collectives.count(
-    hlo.parse(programs.TEXT), devices=4, per_node=2
-  )
+  counts, unknown = _counts(hlo.parse(programs.TEXT), devices=4, per_node=2)
   assert unknown == 0
   assert dict(counts) == {
     Collective('all-gather', 4, 2, 'bf16', (8, 4), 64): 3,
@@ -25,7 +31,7 @@ def test_hand_made_program():
 
 def test_groups_of_one_exchange_nothing():
   text = programs.TEXT.replace('{{0,2},{1,3}}', '{{0},{1},{2},{3}}')
-  counts, _ = collectives.count(hlo.parse(text), devices=4, per_node=2)
+  counts, _ = _counts(hlo.parse(text), devices=4, per_node=2)
   assert 'all-reduce' not in {c.kind for c in counts}
 
 
@@ -105,7 +111,7 @@ def compiled():
 def test_compiled_program(compiled):
   """Weights are gathered in bfloat16, twice for each layer; the gradient is
   scattered in a node and reduced across nodes."""
-  counts, unknown = collectives.count(compiled.module, devices=8, per_node=4)
+  counts, unknown = _counts(compiled.module, devices=8, per_node=4)
   assert unknown == 0
   assert (
     counts[Collective('all-gather', 4, 1, 'bf16', (64, 64), 64 * 64 * 2)]

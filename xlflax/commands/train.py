@@ -60,8 +60,16 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     '--devices',
     metavar='DEVICES',
     help='with --dry_run: plan for these '
-    f'devices, which the CPU stands in for: {machines.FORM}; '
+    f'devices, which need not be here: {machines.FORM}; '
     'gpu:A100-40GB:64/4 has 4 in a node (see docs/launch.md)',
+  )
+  parser.add_argument(
+    '--plan_by',
+    choices=['auto', 'compiler', 'estimate'],
+    default='auto',
+    help="with --devices: compile by the devices' own compiler (extras "
+    'plan-gpu, plan-tpu), or estimate; auto takes the compiler where it is '
+    'installed (default: %(default)s)',
   )
   parser.add_argument(
     '--num_devices',
@@ -241,7 +249,9 @@ def _train(
     **given,
   )
   if args.dry_run:
-    result = trainer.plan(machine)
+    from xlflax.planning import plan as plan_lib
+
+    result = trainer.plan(machine, by=plan_lib.By(args.plan_by))
   else:
     result = trainer.train(gin_config=configuration.operative)
   status = args.stopped_status if result.get('interrupted') else 0

@@ -8,7 +8,7 @@ while.
 
 import functools
 
-from xlflax.planning import hlo, kernels
+from xlflax.planning import fusing, hlo
 
 # JAX names the operations of a backward pass so.
 _BACKWARD = 'transpose('
@@ -90,7 +90,7 @@ def _origin(module, computation, value) -> hlo.Instruction | None:
       'constant',
       'tuple',
       'while',
-    ) or not kernels.reads(computation, value):
+    ) or not fusing.reads(computation, value):
       return None
     else:
       return value

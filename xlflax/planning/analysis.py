@@ -1,92 +1,52 @@
-"""The plan for a described machine: each kind of step compiled and measured."""
+"""The plan for a described machine: each kind of step compiled and judged."""
 
+import collections
 import dataclasses
 import functools
 from typing import Any
 
 import jax
-import numpy as np
 
-from xlflax.data import batch as batch_lib
-from xlflax.planning import (
-  activations,
-  advice,
-  attention,
-  collectives,
-  kernels,
-  loops,
-  memory,
-  program,
-  rewriting,
-  roofline,
-)
+from xlflax.planning import advice, attention, collectives, memory, roofline
+from xlflax.planning import steps as steps_lib
 from xlflax.training import machines
 from xlflax.training import setup as setup_lib
 from xlflax.training import state as state_lib
 
 # Steps over which the shares of the kinds of step are taken.
 _SCHEDULE = 256
-
-
-@dataclasses.dataclass(frozen=True)
-class Step:
-  """The cost of one kind of step.
-
-  Attributes:
-    share: of all steps.
-    names: of the objectives that it trains.
-    exchanged: the collectives of a device.
-    unknown_loops: loops whose number of iterations is not known.
-    work: totals of `kernels.measure`.
-    batch: bytes of a device's part of the batches.
-    activations: what the forward pass keeps, bytes.
-    workspace: `memory.workspace`.
-    temporary: bytes that XLA:CPU needs besides arguments and results.
-    flops: model FLOPs, of all devices.
-    tokens: positions of all batches, padding included.
-  """
-
-  share: float
-  names: tuple[str, ...]
-  exchanged: collectives.Counts
-  unknown_loops: int
-  work: loops.Counts
-  batch: int
-  activations: float
-  workspace: float
-  temporary: int
-  flops: float
-  tokens: int
+# Kernels and collectives that a plan names.
+_COSTLIEST = 12
 
 
 def make(
-  setup: setup_lib.Setup, machine: machines.Machine, choice: attention.Choice
+  setup: setup_lib.Setup,
+  machine: machines.Machine,
+  choice: attention.Choice | None,
 ) -> dict[str, Any]:
-  """Returns memory, collectives, times and warnings on a described machine.
+  """Returns memory, kernels, times and warnings on a described machine.
 
   Args:
-    setup: of the run, on devices that stand in for the machine's.
+    setup: of the run, on the machine's own devices or on stand-ins.
     machine: the machine to plan for.
-    choice: of attention on it; the setup itself has plain attention.
+    choice: of attention on it, for an estimate on stand-ins; None where the
+      machine's own compiler compiles.
 
   Returns:
     'machine', 'memory' and 'sharding' (bytes per device), 'steps' (each kind
     of step), 'collectives' (a mean step's), 'roofline' (None for CPUs),
-    'attention', 'flops_per_step', 'warnings'.
+    'flops_per_step', 'warnings'; 'attention' of an estimate.
   """
   schedule = [setup.settings.objectives.active(i) for i in range(_SCHEDULE)]
-  with program.on(machine):
-    steps = [
-      _step(setup, active, machine, choice, schedule.count(active) / _SCHEDULE)
-      for active in dict.fromkeys(schedule)
-    ]
-  used = _memory(setup, steps, machine)
-  boxed = jax.eval_shape(
-    functools.partial(
-      state_lib.init_params, setup.model, setup.settings.objectives
-    ),
-    jax.eval_shape(lambda: jax.random.key(0)),
-  )
+  steps = []
+  for active in dict.fromkeys(schedule):
+    share = schedule.count(active) / _SCHEDULE
+    steps.append(
+      steps_lib.compiled(setup, active, machine, share)
+      if choice is None
+      else steps_lib.estimated(setup, active, machine, share, choice)
+    )
+  used = _memory(setup, steps)
   return {
     'machine': {
       'devices': str(machine),
@@ -96,127 +56,139 @@ def make(
     },
     'memory': used,
     'sharding': memory.split(setup.factory.abstract_sharded),
-    'attention': choice.backend,
     'flops_per_step': sum(step.share * step.flops for step in steps),
-    'steps': [_described(step) for step in steps],
-    'collectives': _kinds([(s.share, s.exchanged) for s in steps]),
-    'roofline': _roofline(machine, steps),
+    'steps': [_described(machine, step) for step in steps],
+    'collectives': _kinds([(s.share, s.run) for s in steps]),
+    'roofline': _roofline(machine, steps, compiled=choice is None),
     'warnings': [
-      *advice.of_sharding(setup, boxed),
-      *advice.of_memory(
-        machine, used['total'], accumulation=setup.settings.accumulation
-      ),
-      *advice.of_machine(machine, setup.settings),
-      *([choice.advice] if choice.advice else []),
-      *advice.of_loops(sum(step.unknown_loops for step in steps)),
+      *_warnings(setup, machine, used['total'], steps),
+      *([choice.advice] if choice and choice.advice else []),
     ],
-  }
+  } | ({'attention': choice.backend} if choice else {})
 
 
-def _step(setup: setup_lib.Setup, active, machine, choice, share) -> Step:
-  settings = setup.settings
-  batches = setup.abstract_batches(active)
-  with settings.partitioner.scope():
-    compiled = program.compiled(
-      setup.jitted_step(active), setup.factory.abstract_sharded, batches
-    )
-  module = compiled.module
-  exchanged, unknown = collectives.count(
-    module, devices=machine.count, per_node=machine.per_node
-  )
-  if not choice.keeps_scores:
-    module = rewriting.without_scores(
-      module, {stream.length for stream in settings.streams}
-    )
-  return Step(
-    share=share,
-    exchanged=exchanged,
-    unknown_loops=unknown,
-    names=tuple(settings.objectives.entries[i].objective.name for i in active),
-    work=loops.Walk(module, kernels.measure(machine.accelerator)).total(),
-    batch=memory.per_device(batches),
-    activations=activations.kept(module),
-    workspace=memory.workspace(module),
-    temporary=compiled.temporary,
-    flops=setup.flops(active),
-    tokens=sum(
-      int(np.prod(leaf.shape))
-      for batch in batches.values()
-      for key, leaf in batch.items()
-      if key.removeprefix(batch_lib.PAIRED) == batch_lib.SEGMENT_IDS
+def _warnings(setup, machine, total, steps) -> list[str]:
+  boxed = jax.eval_shape(
+    functools.partial(
+      state_lib.init_params, setup.model, setup.settings.objectives
     ),
+    jax.eval_shape(lambda: jax.random.key(0)),
   )
+  return [
+    *advice.of_sharding(setup, boxed),
+    *advice.of_memory(machine, total, accumulation=setup.settings.accumulation),
+    *advice.of_machine(machine, setup.settings),
+    *advice.of_loops(sum(step.run.unknown_loops for step in steps)),
+    *dict.fromkeys(text for step in steps for text in step.warnings),
+  ]
 
 
-def _memory(setup, steps, machine) -> dict[str, int]:
-  """Returns bytes per device and their total.
-
-  On a CPU XLA's own figure of temporary memory is right. For others it is
-  stated, but what counts are gradients, activations and workspace.
-  """
-  state = setup.factory.abstract_sharded
-  used = memory.of_state(state)
-  largest = max(steps, key=lambda s: s.activations + s.workspace)
-  used |= {
-    'batch': max(step.batch for step in steps),
-    'gradients': used['parameters'],
-    'activations': int(largest.activations),
-    'workspace': int(largest.workspace),
-    'temporary': max(step.temporary for step in steps),
-  }
-  left_out = (
-    ('gradients', 'activations', 'workspace')
-    if machine.accelerator is None
-    else ('temporary',)
+def _memory(setup, steps) -> dict[str, int]:
+  """Returns bytes per device by kind, and the peak of the largest step."""
+  largest = max(steps, key=lambda s: s.peak)
+  return (
+    memory.of_state(setup.factory.abstract_sharded)
+    | {'batch': max(step.batch for step in steps)}
+    | largest.memory
+    | {'total': largest.peak}
   )
-  return used | {
-    'total': sum(size for name, size in used.items() if name not in left_out)
-  }
 
 
 def _kinds(weighted) -> dict[str, dict[str, float]]:
-  """Returns kind -> number, bytes of arrays and bytes sent in a mean step."""
+  """Returns kind -> number, bytes and waiting in a mean step."""
   found: dict[str, dict[str, float]] = {}
-  for share, exchanged in weighted:
-    for collective, number in exchanged.items():
-      kind = found.setdefault(
-        collective.kind, {'count': 0, 'bytes': 0, 'sent': 0, 'sent_outside': 0}
-      )
-      kind['count'] += share * number
-      kind['bytes'] += share * number * collective.bytes
-      kind['sent'] += share * number * collective.sent
-      kind['sent_outside'] += share * number * collective.sent_outside
+  for share, run in weighted:
+    for collective, number in run.exchanged.items():
+      kind = found.setdefault(collective.kind, dict.fromkeys(_FIGURES, 0.0))
+      count = share * number
+      kind['count'] += count
+      kind['bytes'] += count * collective.bytes
+      kind['sent'] += count * collective.sent
+      kind['sent_outside'] += count * collective.sent_outside
+      kind['asynchronous'] += share * run.asynchronous[collective]
+      kind['exposed_seconds'] += share * run.exposed[collective]
   return {kind: found[kind] for kind in collectives.KINDS if kind in found}
 
 
-def _roofline(machine, steps) -> dict[str, Any] | None:
+_FIGURES = (
+  'count',
+  'bytes',
+  'sent',
+  'sent_outside',
+  'asynchronous',
+  'exposed_seconds',
+)
+
+
+def _roofline(machine, steps, *, compiled: bool) -> dict[str, Any] | None:
   if machine.accelerator is None:
     return None
-  first, *others = [
-    (s.share, roofline.times(machine, s.work, s.exchanged)) for s in steps
+  times = [
+    (s.share, roofline.times(machine, s.run, compiled=compiled)) for s in steps
   ]
   return roofline.figures(
     machine,
-    first[1].mean_with(others),
+    roofline.mean(times),
     flops=sum(s.share * s.flops for s in steps),
     tokens=sum(s.share * s.tokens for s in steps),
   )
 
 
-def _described(step: Step) -> dict[str, Any]:
-  most = sorted(
-    step.exchanged.items(), key=lambda item: -item[0].sent * item[1]
-  )[:12]
+def _described(machine, step: steps_lib.Step) -> dict[str, Any]:
+  run = step.run
+  most = sorted(run.exchanged.items(), key=lambda item: -item[0].sent * item[1])
   return {
     'objectives': list(step.names),
     'share': step.share,
     'tokens': step.tokens,
     'flops': step.flops,
-    'work': dict(step.work),
-    'activations': int(step.activations),
-    'temporary': step.temporary,
-    'collectives': _kinds([(1.0, step.exchanged)]),
+    'program_flops': sum(k.flops * n for k, n in run.kernels.items()),
+    'program_bytes': sum(k.bytes * n for k, n in run.kernels.items()),
+    'memory': step.memory | {'total': step.peak},
+    'compile_seconds': step.compile_seconds,
+    'kernels': _costliest(machine, run),
+    'modules': _modules(machine, run),
+    'windowed_loops': len(run.windowed),
+    'collectives': _kinds([(1.0, run)]),
     'largest_collectives': [
-      dataclasses.asdict(c) | {'count': n, 'sent': c.sent} for c, n in most
+      dataclasses.asdict(c)
+      | {
+        'count': n,
+        'sent': c.sent,
+        'asynchronous': run.asynchronous[c],
+        'exposed_seconds': run.exposed[c],
+      }
+      for c, n in most[:_COSTLIEST]
     ],
   }
+
+
+def _costliest(machine, run) -> list[dict[str, Any]]:
+  """Returns the kernels that take longest in all."""
+  if machine.accelerator is None:
+    return []
+  rows = [
+    {
+      'name': k.name,
+      'kind': k.kind.value,
+      'module': k.module,
+      'phase': k.phase,
+      'count': n,
+      'flops': n * k.flops,
+      'bytes': n * k.bytes,
+      'seconds': n * k.seconds(machine.accelerator),
+    }
+    for k, n in run.kernels.items()
+  ]
+  return sorted(rows, key=lambda row: -row['seconds'])[:_COSTLIEST]
+
+
+def _modules(machine, run) -> dict[str, float]:
+  """Returns '<module>, <phase>' -> seconds, the costliest first."""
+  if machine.accelerator is None:
+    return {}
+  found: collections.Counter[str] = collections.Counter()
+  for k, n in run.kernels.items():
+    seconds = n * k.seconds(machine.accelerator)
+    found[f'{k.module}, {k.phase}'] += seconds  # type: ignore[assignment]
+  return dict(found.most_common())

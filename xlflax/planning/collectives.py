@@ -3,10 +3,11 @@
 import collections
 import dataclasses
 import re
+from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.planning import groups, hlo, loops
+from xlflax.planning import groups, hlo
 from xlflax.training import accelerators
 
 ALL_GATHER = 'all-gather'
@@ -83,38 +84,49 @@ class Collective:
 Counts = collections.Counter[Collective]
 
 
-def count(
-  module: hlo.Module, *, devices: int, per_node: int
-) -> tuple[Counts, int]:
-  """Counts the collectives of a device in one run of a module.
+class Place(NamedTuple):
+  """The devices that run a program: device i is in node i // per_node."""
 
-  An all-reduce of which each device only keeps a part is a reduce-scatter: the
-  compilers of GPUs and TPUs make it one.
+  devices: int
+  per_node: int
+
+
+def of_instruction(
+  module: hlo.Module,
+  computation: hlo.Computation,
+  instruction: hlo.Instruction,
+  place: Place,
+) -> Counts:
+  """Returns the collectives that an instruction starts or does.
+
+  An all-reduce of which each device only keeps a part is a reduce-scatter:
+  XLA:TPU writes it so, in a fusion, and the partitioner leaves it so.
 
   Args:
-    module: the partitioned program.
-    devices: how many run it.
-    per_node: device i is in node i // per_node.
-
-  Returns:
-    Number of each, those in loops as often as the loop runs; and the number of
-    loops whose trip count is unknown and that count once.
+    module: the program.
+    computation: that the instruction is in.
+    instruction: any.
+    place: the devices that run the program.
   """
+  if instruction.opcode in ALL:
+    return _exchanged(computation, instruction, place)
+  found: Counts = collections.Counter()
+  if instruction.opcode in ('fusion', 'async-start'):
+    for inner in module.called(instruction, 'calls'):
+      for one in inner.instructions.values():
+        found.update(of_instruction(module, inner, one, place))
+  return found
 
-  def measure(computation, instruction):
-    if instruction.opcode not in ALL:
-      return {}
-    members = groups.of(instruction.attributes, devices)
-    if members.shape[1] == 1:
-      return {}
-    nodes = np.sort(members // per_node, axis=1)
-    reach = 1 + int(np.max(np.sum(np.diff(nodes, axis=1) > 0, axis=1)))
-    return collections.Counter(
-      _parts(computation, instruction, members.shape[1], reach)
-    )
 
-  walk = loops.Walk(module, measure)
-  return walk.total(), walk.unknown_loops
+def _exchanged(computation, instruction, place: Place) -> Counts:
+  members = groups.of(instruction.attributes, place.devices)
+  if members.shape[1] == 1:
+    return collections.Counter()
+  nodes = np.sort(members // place.per_node, axis=1)
+  reach = 1 + int(np.max(np.sum(np.diff(nodes, axis=1) > 0, axis=1)))
+  return collections.Counter(
+    _parts(computation, instruction, members.shape[1], reach)
+  )
 
 
 def _parts(

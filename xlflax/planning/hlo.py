@@ -30,7 +30,9 @@ _BITS = {
   's64': 64,
   'u64': 64,
 }
-_ARRAY = re.compile(r'\b([a-z]+\d*)[a-z0-9]*\[([\d,<= ]*)\]')
+_ARRAY = re.compile(r'\b([a-z]+\d*)[a-z0-9]*\[([\d,<= ]*)\](\{[^{}]*\})?')
+# Memory spaces of TPUs in layouts: vector and scalar memory.
+_ON_CHIP = re.compile(r'S\([16]\)')
 _NAME = re.compile(r'%([\w.\-]+(?:#\d+)*)')
 _COMPUTATION = re.compile(r'^(ENTRY )?%?([\w.\-]+) .*\{\s*$')
 _INSTRUCTION = re.compile(r'^\s+(ROOT )?%?([\w.\-]+) = ')
@@ -42,10 +44,17 @@ _CALLED = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-  """An array's type: 'f32[8,64]'."""
+  """An array's type: 'f32[8,64]'.
+
+  Attributes:
+    dtype: 'f32', 'bf16', ...
+    shape: sizes.
+    on_chip: whether it lies in a TPU's own memory instead of the device's.
+  """
 
   dtype: str
   shape: tuple[int, ...]
+  on_chip: bool = False
 
   @property
   def size(self) -> int:
@@ -55,6 +64,11 @@ class Array:
   def bytes(self) -> float:
     """Types that are not in the table (f8e4m3fn, token) have 8 bits."""
     return self.size * _BITS.get(self.dtype, 8) / 8
+
+  @property
+  def traffic(self) -> float:
+    """Bytes of the device's memory that one pass over it moves."""
+    return 0 if self.on_chip else self.bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +95,10 @@ class Instruction:
   @property
   def bytes(self) -> float:
     return sum(array.bytes for array in self.arrays)
+
+  @property
+  def traffic(self) -> float:
+    return sum(array.traffic for array in self.arrays)
 
   @property
   def op_name(self) -> str:
@@ -151,6 +169,20 @@ class Module:
 
   computations: dict[str, Computation]
   entry: Computation
+
+  def called(
+    self, instruction: Instruction, *kinds: str
+  ) -> Iterator[Computation]:
+    """Yields the computations that an instruction calls.
+
+    Args:
+      instruction: any.
+      *kinds: attributes that name them, 'calls' or 'body'; none for all.
+    """
+    for kind, names in instruction.called.items():
+      for name in names:
+        if name in self.computations and (not kinds or kind in kinds):
+          yield self.computations[name]
 
 
 def parse(text: str) -> Module:
@@ -230,6 +262,7 @@ def arrays(text: str) -> tuple[Array, ...]:
     Array(
       m.group(1),
       tuple(int(n.strip('<= ')) for n in m.group(2).split(',') if n.strip()),
+      bool(_ON_CHIP.search(m.group(3) or '')),
     )
     for m in _ARRAY.finditer(text)
   )

@@ -1,225 +1,208 @@
-"""Work of one device in a step: products, and memory traffic.
+"""Kernels: what a device runs one after the other, and what each costs.
 
-XLA fuses element-wise operations into what reads them, up to the operands of
-products, collectives and loops, which are written out. So this counts what
-each product reads and writes, and for everything else that is written out its
-bytes and those of the written values that it is computed from. Data that stay
-in caches, and kernels that XLA fuses less well, are not modelled.
+`compiled` reads them from the program that the target's own compiler made;
+`planning.fusing` guesses them from the partitioned program. A kernel takes
+what it needs more of: arithmetic at the peak, or memory at its bandwidth.
 """
 
-import math
-from collections.abc import Iterator
+import dataclasses
+import enum
+import functools
+import re
+from collections.abc import Callable, Mapping
 
-from xlflax.planning import collectives, hlo
+from xlflax.planning import hlo, products, traffic
 from xlflax.training import accelerators
 
-PRODUCTS = 'product_flops'
-PRODUCT_BYTES = 'product_bytes'
-OTHER_BYTES = 'other_bytes'
-SECONDS = 'seconds'
 
-_FREE = frozenset(
-  (
-    'parameter',
-    'constant',
-    'iota',
-    'tuple',
-    'get-tuple-element',
-    'bitcast',
-    'reshape',
-    'copy',
-    'transpose',
-    'slice',
-    'dynamic-slice',
-    'partition-id',
-    'replica-id',
-    'while',
-    'conditional',
-    'call',
-    'after-all',
-    'optimization-barrier',
-  )
-)
-_ALIASES = frozenset(
-  ('bitcast', 'reshape', 'copy', 'transpose', 'optimization-barrier')
-)
-_NOTHING = frozenset(('constant', 'iota', 'partition-id', 'replica-id'))
-# Read no more of their operands than they make; a slice is read in place.
-_SLICES = frozenset(('dynamic-slice', 'slice', 'gather'))
-# Are written, whoever reads them.
-_WRITTEN = frozenset(
-  (
-    'reduce',
-    'scatter',
-    'sort',
-    'dynamic-update-slice',
-    'reduce-window',
-    'rng-bit-generator',
-    'custom-call',
-    'fft',
-    'cholesky',
-    'triangular-solve',
-    *collectives.ALL,
-  )
-)
-# Do not fuse what they read.
-_APART = frozenset(
-  (
-    'dot',
-    'convolution',
-    'while',
-    'tuple',
-    'conditional',
-    'call',
-    'sort',
-    'custom-call',
-    *collectives.ALL,
-  )
-)
+class Kind(enum.Enum):
+  """What a kernel mostly does."""
+
+  PRODUCT = 'product'
+  ATTENTION = 'attention'
+  PALLAS = 'pallas'
+  FUSED = 'fused'
+  OTHER = 'other'
 
 
-def measure(accelerator: accelerators.Accelerator | None):
-  """Returns flops, bytes and seconds of one instruction, for `loops.Walk`.
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+  """One kernel, or one that is guessed.
 
-  Args:
-    accelerator: gives the rates for seconds; None leaves them out. Each
-      product takes the longer of arithmetic and memory. Float32 products
-      count at half the rate on GPUs (TF32), and at the full one on TPUs.
+  Attributes:
+    name: of its instruction, unique in the program.
+    kind: what it mostly does.
+    op_name: where it comes from in the traced program.
+    flops: of its products.
+    bytes: of memory that it reads and writes.
+    rate: of its products, as a multiple of the bfloat16 peak.
   """
 
-  def one(
-    computation: hlo.Computation, instruction: hlo.Instruction
-  ) -> dict[str, float]:
-    if instruction.opcode in ('dot', 'convolution'):
-      flops = _flops(computation, instruction)
-      size = instruction.bytes + sum(
-        o.bytes for o in computation.operands(instruction)
-      )
-      counts = {PRODUCTS: flops, PRODUCT_BYTES: size}
-      if accelerator:
-        counts[SECONDS] = max(
-          flops / _rate(accelerator, computation, instruction),
-          size / accelerator.bandwidth,
-        )
-      return counts
-    size = _traffic(computation, instruction)
-    if not size:
-      return {}
-    return {OTHER_BYTES: size} | (
-      {SECONDS: size / accelerator.bandwidth} if accelerator else {}
+  name: str
+  kind: Kind
+  op_name: str
+  flops: float
+  bytes: float
+  rate: float = 1.0
+
+  def seconds(self, accelerator: accelerators.Accelerator) -> float:
+    """Returns the least time that the data sheet allows."""
+    return max(
+      self.flops / (self.rate * accelerator.flops),
+      self.bytes / accelerator.bandwidth,
     )
 
-  return one
-
-
-def _rate(accelerator, computation, dot) -> float:
-  narrow = all(
-    operand.arrays[0].dtype in ('bf16', 'f16')
-    for operand in computation.operands(dot)
-  )
-  return (
-    accelerator.flops
-    if (narrow or accelerator.platform == 'tpu')
-    else accelerator.flops / 2
-  )
-
-
-def _flops(computation: hlo.Computation, dot: hlo.Instruction) -> float:
-  """Returns the FLOPs of a product: 2 for each multiplication and addition."""
-  left, right = (
-    computation.operands(dot)
-    if len(set(dot.operands)) > 1
-    else [computation.instructions[dot.operands[0]]] * 2
-  )
-  if dot.opcode == 'convolution':
-    kernel = right.arrays[0]
-    return 2 * dot.arrays[0].size * kernel.size / max(kernel.shape[-1], 1)
-  return (
-    2
-    * dot.arrays[0].size
-    * math.prod(
-      left.arrays[0].shape[i] for i in dot.dimensions('lhs_contracting_dims')
+  def expected(self, accelerator: accelerators.Accelerator) -> float:
+    """Returns the time with what good kernels attain, and a launch."""
+    launch = LAUNCH if accelerator.platform == 'gpu' else 0.0
+    return launch + max(
+      self.flops / (self.rate * accelerator.flops) / ATTAINED_FLOPS,
+      self.bytes / accelerator.bandwidth / ATTAINED_BANDWIDTH,
     )
+
+  @property
+  def module(self) -> str:
+    """The part of the model that it belongs to: 'layers/mlp/wi'."""
+    return module_of(self.op_name)
+
+  @property
+  def phase(self) -> str:
+    """'forward', 'backward' or 'update'."""
+    if 'transpose(' in self.op_name:
+      return 'backward'
+    return 'forward' if 'jvp(' in self.op_name else 'update'
+
+
+# Shares of the peaks that good kernels attain, and seconds of a launch:
+# assumptions, for the expected figures only.
+ATTAINED_FLOPS = 0.8
+ATTAINED_BANDWIDTH = 0.9
+LAUNCH = 2e-6
+
+Reader = Callable[[hlo.Module, hlo.Computation, hlo.Instruction], Kernel | None]
+# Result types of a Pallas kernel, as (dtype, shape), -> its FLOPs.
+PallasFlops = Mapping[tuple[tuple[str, tuple[int, ...]], ...], float]
+
+_PALLAS = re.compile(
+  r'custom_call_target="(__gpu\$xla\.gpu\.triton|tpu_custom_call|mosaic\w*)"'
+)
+
+
+def compiled(platform: str, pallas: PallasFlops) -> Reader:
+  """Returns the reader of a program that the target's compiler made.
+
+  Args:
+    platform: 'gpu', 'tpu' or 'cpu'.
+    pallas: FLOPs of the Pallas kernels in the traced step.
+  """
+
+  def read(
+    module: hlo.Module,
+    computation: hlo.Computation,
+    instruction: hlo.Instruction,
+  ) -> Kernel | None:
+    size = traffic.of(module, computation, instruction)
+    flops, rate = _arithmetic(module, computation, instruction, platform)
+    kind = Kind.PRODUCT if flops else _kind(instruction)
+    if instruction.opcode == 'custom-call':
+      attention = products.of_attention(computation, instruction)
+      if attention is not None:
+        kind, flops = Kind.ATTENTION, attention
+      elif kind is Kind.PALLAS:
+        types = tuple((a.dtype, a.shape) for a in instruction.arrays)
+        flops = pallas.get(types, 0.0)
+    if not size and not flops:
+      return None
+    origin = _origin(computation, instruction)
+    return Kernel(instruction.name, kind, origin, flops, size, rate)
+
+  return read
+
+
+def _origin(computation: hlo.Computation, instruction: hlo.Instruction) -> str:
+  """Returns its op_name, else that of what it reads or of who reads it."""
+  near = (
+    instruction,
+    *computation.operands(instruction),
+    *computation.users[instruction.name],
+  )
+  return next(
+    (i.op_name for i in near if i.op_name and i.opcode != 'parameter'), ''
   )
 
 
-def _traffic(
-  computation: hlo.Computation, instruction: hlo.Instruction
+def _kind(instruction: hlo.Instruction) -> Kind:
+  if _PALLAS.search(instruction.attributes):
+    return Kind.PALLAS
+  return Kind.FUSED if instruction.opcode == 'fusion' else Kind.OTHER
+
+
+def _arithmetic(module, computation, instruction, platform):
+  """Returns FLOPs of the products in an instruction, and their rate."""
+  if instruction.opcode in products.OPCODES:
+    found = [(computation, instruction)]
+  elif instruction.opcode == 'fusion':
+    found = list(_fused_products(module, instruction))
+  else:
+    return 0.0, 1.0
+  return (
+    sum(products.flops(c, i) for c, i in found),
+    min((rate(c, i, platform) for c, i in found), default=1.0),
+  )
+
+
+def _fused_products(module: hlo.Module, fusion: hlo.Instruction):
+  for computation in module.called(fusion, 'calls'):
+    for instruction in computation.instructions.values():
+      if instruction.opcode in products.OPCODES:
+        yield computation, instruction
+      elif instruction.opcode == 'fusion':
+        yield from _fused_products(module, instruction)
+
+
+def rate(
+  computation: hlo.Computation, product: hlo.Instruction, platform: str
 ) -> float:
-  """Returns bytes read and written by an instruction other than a product."""
-  if not _is_written(computation, instruction):
-    return 0
-  if instruction.opcode == 'dynamic-update-slice':
-    update = computation.instructions[instruction.operands[1]]
-    return update.bytes + _read(computation, [update])
-  if instruction.opcode == 'scatter':
-    updates = computation.instructions[instruction.operands[-1]]
-    return instruction.bytes + 2 * updates.bytes + _read(computation, [updates])
-  if instruction.opcode == 'gather':
-    return 2 * instruction.bytes
-  if instruction.opcode in collectives.ALL:
-    return instruction.bytes + sum(
-      o.bytes for o in computation.operands(instruction)
+  """Returns a product's rate: float32 has half of it on GPUs (TF32)."""
+  dtypes = {o.arrays[0].dtype for o in computation.operands(product)}
+  if any(dtype.startswith('f8') for dtype in dtypes):
+    return 2.0
+  if (
+    platform == 'tpu'
+    or dtypes <= {'bf16', 'f16'}
+    or 'bf16'
+    in (
+      product.attributes.split('algorithm=')[-1][:40]
+      if 'algorithm=' in product.attributes
+      else ''
     )
-  return instruction.bytes + _read(
-    computation, computation.operands(instruction)
-  )
-
-
-def _is_written(
-  computation: hlo.Computation, instruction: hlo.Instruction
-) -> bool:
-  """Returns whether an instruction other than a product is written out."""
-  if instruction.opcode in _FREE or instruction.opcode == 'dot':
-    return False
-  if instruction.opcode in _WRITTEN:
-    return True
-  if instruction.opcode == 'broadcast' and not _read(
-    computation, [instruction]
   ):
-    return False
-  return _escapes(computation, instruction)
+    return 1.0
+  return 0.5
 
 
-def _escapes(computation, instruction) -> bool:
-  users = computation.users[instruction.name]
-  return instruction is computation.root or any(
-    user.opcode in _APART
-    or user.opcode in _ALIASES
-    and _escapes(computation, user)
-    for user in users
-  )
+# Parts of an op_name that are no module: transformations, control flow, and
+# the names of einsums, functions and methods.
+_NO_MODULE = re.compile(
+  r'[(.]|->|^(while|body|cond|closed_call|branch_\d+_fun|checkpoint|'
+  r'rematted_computation|remat\d*|shard_map|pjit|scan|pallas_call)$'
+)
 
 
-def reads(computation: hlo.Computation, value: hlo.Instruction) -> bool:
-  """Returns whether a value is computed from any array in memory."""
-  return bool(_read(computation, [value]))
+@functools.lru_cache(maxsize=8192)
+def module_of(op_name: str) -> str:
+  """Returns the module of 'jit(step)/jvp(M)/while/body/layers/mlp/wi/dot'.
 
-
-def _read(computation: hlo.Computation, values) -> float:
-  """Returns the bytes of written arrays that values are computed from."""
-  return sum(
-    i.bytes for i in {s.name: s for s in _sources(computation, values)}.values()
-  )
-
-
-def _sources(computation, values) -> Iterator[hlo.Instruction]:
-  seen, stack = set(), list(values)
-  while stack:
-    value = stack.pop()
-    if value.name in seen or value.opcode in _NOTHING:
-      continue
-    seen.add(value.name)
-    if value.opcode in _ALIASES:
-      stack += computation.operands(value)
-    elif (
-      value.opcode in _FREE
-      or value.opcode in _SLICES
-      or value.opcode == 'dot'
-      or value.opcode in _WRITTEN
-    ):
-      yield value
-    elif value not in values and _escapes(computation, value):
-      yield value
-    else:
-      stack += computation.operands(value)
+  The last part is the operation. What belongs to no module of the model is
+  the objective's where it is differentiated, else the update's.
+  """
+  parts = op_name.split(';')[0].split('/')[:-1]
+  kept: list[str] = []
+  for part in parts:
+    if not _NO_MODULE.search(part) and part not in kept[-1:]:
+      kept.append(part)
+  if kept:
+    return '/'.join(kept)
+  if 'jvp(' not in op_name:
+    return 'update'
+  return 'layers (scan)' if 'while' in parts[-3:] else 'objective'

@@ -1,14 +1,16 @@
 """The dry run: everything checked and described, without a step."""
 
 import dataclasses
+import enum
 import logging
 from typing import Any
 
 import jax
 import numpy as np
 
-from xlflax.planning import analysis, attention, memory, report, roofline
-from xlflax.training import checkpoints, devices
+from xlflax import errors
+from xlflax.planning import analysis, attention, compilers, memory, report
+from xlflax.training import checkpoints, devices, machines
 from xlflax.training import params as params_lib
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
@@ -17,27 +19,72 @@ from xlflax.training import setup as setup_lib
 ASSUMED_UTILISATION = 0.4
 
 
-def make(settings: settings_lib.Settings) -> dict[str, Any]:
+class By(enum.Enum):
+  """What a plan for a described machine is made by."""
+
+  AUTO = 'auto'  # the compiler where it is installed, else an estimate
+  COMPILER = 'compiler'  # the machine's own compiler
+  ESTIMATE = 'estimate'  # the CPU's compiler, and a model of the machine
+
+
+def make(settings: settings_lib.Settings, by: By = By.AUTO) -> dict[str, Any]:
   """Checks settings and data, compiles the steps, prints and returns the plan.
+
+  Args:
+    settings: of the run; `settings.on(machine)` for a described machine.
+    by: what a plan for a described machine is made by.
 
   Returns:
     'parameters' (total, trainable, by top-level module), 'memory' (bytes per
     device: parameters, optimizer, batch, temporary), 'streams' (rows and
     expected batches per language), 'flops_per_step', 'seconds_per_step'
     (an estimate), 'total_steps'. With a described machine also what
-    `planning.analysis.make` returns.
+    `planning.analysis.make` returns, 'basis' (in words) and 'compiled'
+    (whether by the machine's compiler).
   """
   machine = settings.partitioner.machine
   if machine:
-    choice = attention.choose(settings, machine)
-    setup = setup_lib.Setup(attention.stand_in(settings))
-    result = _described(setup) | analysis.make(setup, machine, choice)
+    result = _there(settings, machine, by)
     result |= _time_there(result)
   else:
     setup = setup_lib.Setup(settings)
     result = _described(setup) | {'memory': _memory(setup)} | _time(setup)
   report.show(result)
   return result
+
+
+def _there(settings, machine: machines.Machine, by: By) -> dict[str, Any]:
+  """Plans for a described machine, by its compiler or by an estimate."""
+  obstacle = compilers.missing(machine)
+  if by is By.COMPILER:
+    check_compiler(machine)
+  if by is By.ESTIMATE or obstacle:
+    setup = setup_lib.Setup(attention.stand_in(settings))
+    made = analysis.make(setup, machine, attention.choose(settings, machine))
+    basis = 'an estimate from the program that the CPU compiler partitions'
+    if obstacle and machine.accelerator:
+      basis += f'; {obstacle}'
+  else:
+    own = settings.on(machine, devices=compilers.devices(machine))
+    setup = setup_lib.Setup(own)
+    made = analysis.make(setup, machine, None)
+    basis = f'the program that XLA:{machine.platform.upper()} compiles'
+  compiled = setup.settings.partitioner.devices is not None
+  made |= {'basis': basis, 'compiled': compiled}
+  return _described(setup) | made
+
+
+def check_compiler(machine: machines.Machine) -> None:
+  """Raises ConfigError if the machine's own compiler cannot be used."""
+  obstacle = compilers.missing(machine)
+  if obstacle:
+    raise errors.ConfigError(
+      "The machine's compiler cannot be used here",
+      got=obstacle,
+      expected="its package, of this JAX's version",
+      where='--plan_by=compiler',
+      fix='install that extra of xlflax, or plan by --plan_by=estimate',
+    )
 
 
 def _described(setup: setup_lib.Setup) -> dict[str, Any]:
@@ -139,8 +186,7 @@ def _time_there(result: dict[str, Any]) -> dict[str, Any]:
     return _time_measured(result['flops_per_step'])
   return {
     'seconds_per_step': result['roofline']['expected']['seconds_per_step'],
-    'seconds_per_step_basis': f'{roofline.ATTAINED:.0%} of what the data '
-    'sheet allows',
+    'seconds_per_step_basis': result['roofline']['expected_basis'],
   }
 
 

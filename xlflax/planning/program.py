@@ -12,9 +12,7 @@ import dataclasses
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import jax
 
@@ -82,17 +80,6 @@ def _partitioned(folder: str) -> str:
     where='the plan',
     fix='unset XLA_FLAGS and try again',
   )
-
-
-@contextlib.contextmanager
-def on(machine: machines.Machine) -> Iterator[None]:
-  """Makes the machine's platform JAX's default backend, as code sees it.
-
-  The step is then traced as on the machine while CPU devices stand in. It holds
-  for all threads, so it is for processes that only plan.
-  """
-  with mock.patch.object(jax, 'default_backend', lambda: machine.platform):
-    yield
 
 
 def stand_in(machine: machines.Machine) -> None:

@@ -19,6 +19,9 @@ def show(
     console_tables.show(_stream(name, tasks), console)
   if plan.get('collectives'):
     console_tables.show(_collectives(plan['collectives']), console)
+  for step in plan.get('steps', ()):
+    if step['kernels']:
+      console_tables.show(_kernels(step), console)
   if plan.get('roofline'):
     console_tables.show(_roofline(plan['roofline']), console)
   for warning in plan.get('warnings', ()):
@@ -29,6 +32,7 @@ def _overview(plan) -> rich.table.Table:
   table = rich.table.Table(title='Plan', show_header=False)
   if 'machine' in plan:
     table.add_row('planned for', plan['machine']['devices'])
+    table.add_row('by', plan['basis'])
   table.add_row('mesh', ' x '.join(f'{k} {v}' for k, v in plan['mesh'].items()))
   table.add_row(
     'vocabulary',
@@ -51,6 +55,7 @@ def _overview(plan) -> rich.table.Table:
       'state that not all devices split',
       mebibytes(plan['sharding']['replicated']),
     )
+  if 'attention' in plan:
     table.add_row('attention', plan['attention'])
   table.add_row('FLOPs per step', f'{plan["flops_per_step"]:.3g}')
   remaining = plan['total_steps'] - max(plan['finished_steps'], default=0)
@@ -65,19 +70,52 @@ def _overview(plan) -> rich.table.Table:
 _MEMORY = {
   'activations': 'activations, kept for the backward pass',
   'workspace': 'workspace: the two largest arrays',
-  'temporary': "temporary, by XLA's backend",
+  'temporary': 'temporary',
+  'outputs': 'results beside the state',
+  'total': 'all at their most',
 }
 
 
 def _collectives(kinds) -> rich.table.Table:
   table = rich.table.Table(title='Collectives of a step, per device')
-  for column in ('kind', 'count', 'arrays', 'sent', 'of it to other nodes'):
+  for column in (
+    'kind',
+    'count',
+    'asynchronous',
+    'arrays',
+    'sent',
+    'of it to other nodes',
+    'waited for',
+  ):
     table.add_column(column, justify='left' if column == 'kind' else 'right')
   for kind, figures in kinds.items():
     table.add_row(
       kind,
       f'{figures["count"]:,.0f}',
+      f'{figures["asynchronous"]:,.0f}',
       *(mebibytes(figures[name]) for name in ('bytes', 'sent', 'sent_outside')),
+      milliseconds(figures['exposed_seconds']),
+    )
+  return table
+
+
+def _kernels(step) -> rich.table.Table:
+  names = ', '.join(step['objectives'])
+  table = rich.table.Table(title=f'Costliest kernels of a step of {names}')
+  for column in ('module', 'phase', 'kind', 'kernel'):
+    table.add_column(column, overflow='fold')
+  for column in ('count', 'GFLOP', 'memory', 'at least'):
+    table.add_column(column, justify='right')
+  for row in step['kernels']:
+    table.add_row(
+      row['module'],
+      row['phase'],
+      row['kind'],
+      row['name'],
+      f'{row["count"]:,}',
+      f'{row["flops"] / 1e9:,.0f}',
+      mebibytes(row['bytes']),
+      milliseconds(row['seconds']),
     )
   return table
 
@@ -86,18 +124,19 @@ def _roofline(figures) -> rich.table.Table:
   table = rich.table.Table(title='Time, by a roofline model', show_header=False)
   seconds = figures['seconds']
   for label, name in (
-    ('matrix products at the peak', 'products'),
-    ('products and memory', 'device'),
+    ('products at the peak', 'products'),
+    ('all kernels', 'device'),
     ('links within nodes', 'inside'),
     ('links between nodes', 'outside'),
+    ('of it waited for', 'waited'),
   ):
-    table.add_row(label, f'{seconds[name] * 1e3:,.2f} ms')
+    table.add_row(label, milliseconds(seconds[name]))
   table.add_row('a step is limited by', figures['limit'])
   for label, name in (('no faster than', 'bound'), ('expected', 'expected')):
     rates = figures[name]
     table.add_row(
       label,
-      f'{rates["seconds_per_step"] * 1e3:,.2f} ms, '
+      f'{milliseconds(rates["seconds_per_step"])}, '
       f'{rates["tokens_per_second"]:,.0f} tokens/s, '
       f'MFU {rates["mfu"]:.1%}',
     )
@@ -125,3 +164,8 @@ def _stream(name, tasks) -> rich.table.Table:
 def mebibytes(size: float) -> str:
   """As in '1,024.0 MiB'."""
   return f'{size / 2**20:,.1f} MiB'
+
+
+def milliseconds(seconds: float) -> str:
+  """As in '1,024.00 ms'."""
+  return f'{seconds * 1e3:,.2f} ms'

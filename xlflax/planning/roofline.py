@@ -3,12 +3,12 @@
 import dataclasses
 from typing import Any
 
-from xlflax.planning import collectives, kernels
+from xlflax.planning import execution, kernels
 from xlflax.training import machines
 
-# Of what the data sheet allows, what good kernels and networks reach: an
-# assumption, for the expected figures only.
-ATTAINED = 0.7
+# Share of a link's rate that collectives attain: an assumption, for the
+# expected figures only, as those of kernels.
+_ATTAINED_LINKS = 0.8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,80 +16,93 @@ class Times:
   """Seconds of one step at the data sheet's rates.
 
   Attributes:
-    products: all matrix products at the peak rate, and nothing else.
-    device: products and traffic of the device's memory, each kernel by what
-      it needs more of.
+    products: all products at the peak rate, and nothing else.
+    device: kernels, each by what it needs more of.
+    memory: all bytes at the memory's bandwidth, and nothing else.
     inside: collectives that stay within nodes.
     outside: those that do not.
+    waited: of copies and collectives, beside which nothing computes.
+    likely: kernels and waiting at the rates that are usually attained.
   """
 
   products: float
   device: float
+  memory: float
   inside: float
   outside: float
-
-  @property
-  def communication(self) -> float:
-    return self.inside + self.outside
+  waited: float
+  likely: float
 
   @property
   def bound(self) -> float:
-    """Lower bound: all communication overlaps with computation."""
-    return max(self.device, self.communication)
+    """Lower bound."""
+    return max(self.device + self.waited, self.memory)
 
   @property
   def expected(self) -> float:
-    return self.bound / ATTAINED
+    return max(self.likely, self.bound)
 
   @property
   def limit(self) -> str:
     """The resource that bounds the step."""
-    if self.communication > self.device:
+    if self.waited > self.device:
       return (
         'links between nodes'
         if self.outside > self.inside
-        else ('links within nodes')
+        else 'links within nodes'
       )
     return (
-      'arithmetic' if self.products > self.device / 2 else ('memory bandwidth')
+      'arithmetic' if self.products > self.device / 2 else 'memory bandwidth'
     )
 
-  def mean_with(self, others: list[tuple[float, 'Times']]) -> 'Times':
-    """Weighted mean: (share, times) of each kind of step; self has the rest."""
-    rest = 1 - sum(share for share, _ in others)
-    return Times(
-      *(
-        rest * getattr(self, f.name)
-        + sum(share * getattr(other, f.name) for share, other in others)
-        for f in dataclasses.fields(self)
-      )
+
+def mean(weighted: list[tuple[float, Times]]) -> Times:
+  """Returns the mean of the times of kinds of step, by their shares."""
+  return Times(
+    *(
+      sum(share * getattr(times, field.name) for share, times in weighted)
+      for field in dataclasses.fields(Times)
     )
+  )
 
 
 def times(
-  machine: machines.Machine, work, exchanged: collectives.Counts
+  machine: machines.Machine, run: execution.Run, *, compiled: bool
 ) -> Times:
   """Computes the times of a step.
 
   Args:
     machine: of accelerators.
-    work: totals of `kernels.measure` on that accelerator.
-    exchanged: the collectives of a device.
+    run: of the step's program on one device.
+    compiled: whether the target's compiler has scheduled the program; else
+      all communication is taken to overlap with computation.
   """
   accelerator = machine.accelerator
   assert accelerator is not None
-  inside = outside = 0.0
-  for collective, number in exchanged.items():
+  inside = outside = products = likely = size = 0.0
+  for collective, number in run.exchanged.items():
     seconds = number * collective.seconds(accelerator)
     if collective.nodes > 1:
       outside += seconds
     else:
       inside += seconds
+  for kernel, number in run.kernels.items():
+    products += number * kernel.flops / (kernel.rate * accelerator.flops)
+    likely += number * kernel.expected(accelerator)
+    size += number * kernel.bytes
+  waited = (
+    run.waited + sum(run.exposed.values())
+    if compiled
+    else max(0.0, inside + outside - run.busy)
+  )
   return Times(
-    work[kernels.PRODUCTS] / accelerator.flops,
-    work[kernels.SECONDS],
-    inside,
-    outside,
+    products=products,
+    device=run.busy,
+    memory=size / accelerator.bandwidth,
+    inside=inside,
+    outside=outside,
+    waited=waited,
+    likely=likely + waited / _ATTAINED_LINKS,
   )
 
 
@@ -119,4 +132,8 @@ def figures(
     'limit': step.limit,
     'bound': rates(step.bound),
     'expected': rates(step.expected),
+    'expected_basis': (
+      f'{kernels.ATTAINED_FLOPS:.0%} of the peak rate, '
+      f'{kernels.ATTAINED_BANDWIDTH:.0%} of the bandwidth'
+    ),
   }

@@ -6,6 +6,7 @@ utilisation (MFU) compares between settings.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -26,11 +27,21 @@ def of_forward(fn, *args) -> int:
   return _count(jax.make_jaxpr(fn)(*args).jaxpr)
 
 
+def equations(jaxpr) -> Iterator[Any]:
+  """Yields the equations of a jaxpr and of all that it calls."""
+  for equation in jaxpr.eqns:
+    yield equation
+    branches = equation.params.get('branches', ())
+    for inner in (*_inner(equation.params), *(b.jaxpr for b in branches)):
+      yield from equations(inner)
+
+
 def _count(jaxpr) -> int:
-  return sum(_equation(e) for e in jaxpr.eqns)
+  return sum(of_equation(e) for e in jaxpr.eqns)
 
 
-def _equation(equation) -> int:
+def of_equation(equation) -> int:
+  """FLOPs of the products in one equation of a jaxpr."""
   name = equation.primitive.name
   if name == 'dot_general':
     return _dot(equation)
@@ -49,6 +60,8 @@ def _equation(equation) -> int:
       for v in (equation.outvars[0], equation.params['jaxpr'].outvars[0])
     )
     return inner * whole // part
+  if name == 'pallas_call':
+    return inner * math.prod(equation.params['grid_mapping'].grid)
   if name == 'cond':
     return max(
       (_count(b.jaxpr) for b in equation.params['branches']), default=0

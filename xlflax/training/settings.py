@@ -180,9 +180,19 @@ class Settings:
     """Where this call stops, once the run is `resolved`."""
     return min(self.steps, self.stop_at_step or self.steps)
 
-  def on(self, machine: machines.Machine) -> 'Settings':
-    """The same run on a machine that this process's devices stand in for."""
-    partitioner = dataclasses.replace(self.partitioner, machine=machine)
+  def on(
+    self, machine: machines.Machine, *, devices: tuple[Any, ...] | None = None
+  ) -> 'Settings':
+    """The same run on a described machine.
+
+    Args:
+      machine: the description.
+      devices: its devices, to compile for; None has this process's devices
+        stand in for them.
+    """
+    partitioner = dataclasses.replace(
+      self.partitioner, machine=machine, devices=devices
+    )
     return dataclasses.replace(self, partitioner=partitioner)
 
   def resolved(

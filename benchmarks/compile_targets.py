@@ -1,0 +1,245 @@
+"""Compiles the steps for GPUs and TPUs that are not there, and judges them.
+
+  python -m benchmarks.compile_targets WORK                  # all, as a table
+  python -m benchmarks.compile_targets WORK --cases xlmr-base --devices gpu:H200:1
+  python -m benchmarks.compile_targets WORK --check          # against the file
+  python -m benchmarks.compile_targets WORK --record         # writes that file
+
+Needs the extras `plan-gpu` and `plan-tpu`. Each case is `xlflax train
+--dry_run --plan_by=compiler` in a process of its own; WORK keeps its plan, so
+a run that was stopped goes on. --check fails where a step does not compile,
+takes more memory than is recorded, has an MFU bound of less than 98 % of what
+is recorded, all-reduces more than 100 MB at once, or has a product in a loop
+of partial sums. --page writes the table between a page's markers.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+
+from benchmarks import pretraining, scaling
+
+RECORD = pathlib.Path(__file__).with_suffix('.json')
+GIB = 2**30
+# Of the recorded values: what may be lost before a check fails.
+LOST_MFU = 0.02
+MORE_MEMORY = 0.02
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+  """A step to compile.
+
+  Attributes:
+    name: in the tables.
+    flags: of `xlflax train`, but for devices and batch sizes.
+    batches: macro -> rows on each device.
+    table: the devices of the table of bounds; all others are only checked.
+  """
+
+  name: str
+  flags: tuple[str, ...]
+  batches: dict[str, int]
+  table: tuple[str, ...]
+
+
+_ONE, _EIGHT = 'gpu:H200:1', 'gpu:H200:8'
+_TPUS = ('tpu:v5p:8', 'tpu:v6e:8')
+DEVICES = (_ONE, _EIGHT, *_TPUS)
+_STEPS = '--gin.TRAIN_STEPS=100000'
+_TABLE = {'xlmr-base': (_ONE, *_TPUS), 'mt5-base': (_EIGHT,)}
+
+
+def _of_model(name: str, model: pretraining.Model) -> Case:
+  flags = [
+    flag
+    for flag in pretraining.arguments_of(model, 'x/as_is', calls=1)
+    if not flag.startswith('--steps=') and 'BATCH_SIZE=' not in flag
+  ]
+  batches = {'BATCH_SIZE': model.batch}
+  if 'pretrain/mlm_tlm.gin' in model.gin_files:
+    batches['PAIR_BATCH_SIZE'] = model.batch
+  flags.append(_STEPS)
+  return Case(name, tuple(flags), batches, _TABLE.get(name, (_ONE,)))
+
+
+def _of_paper(row: scaling.Model) -> Case:
+  flags = (
+    f'--gin_file=papers/{row.file}.gin',
+    f'--vocabulary_size={row.vocabulary}',
+    f'--num_languages={row.languages}',
+    f"--gin.{row.section}.dtype='bfloat16'",
+    *row.flags,
+  )
+  return Case(row.file, flags, row.batches, ())
+
+
+_MOCO = Case(
+  'moco-tlm',
+  (
+    '--gin_file=pretrain/moco_tlm.gin',
+    '--gin_file=models/base.gin',
+    '--vocabulary_size=119547',
+    '--num_languages=104',
+    '--gin.QUEUE_SIZE=32768',
+    _STEPS,
+    "--gin.EncoderConfig.dtype='bfloat16'",
+  ),
+  {'PAIR_BATCH_SIZE': 128},
+  (_EIGHT,),
+)
+CASES = (
+  *(_of_model(name, model) for name, model in pretraining.MODELS.items()),
+  _MOCO,
+  *(_of_paper(row) for row in scaling.MODELS),
+)
+
+
+def plan(work: pathlib.Path, case: Case, devices: str, *more: str) -> dict:
+  """Returns the plan of a case, or {'error': ...}; from WORK if it is there."""
+  output = work / f'{case.name.replace("/", "_")}@{devices.replace(":", "_")}'
+  output = output.with_name(output.name + '.json')
+  if output.exists():
+    return json.loads(output.read_text())
+  count = int(devices.split(':')[-1].split('/')[0])
+  command = [
+    *(sys.executable, '-m', 'xlflax.cli', 'train', '--dry_run'),
+    *(f'--devices={devices}', '--plan_by=compiler', '--corpus=unused'),
+    *case.flags,
+    *(f'--gin.{name}={rows * count}' for name, rows in case.batches.items()),
+    *more,
+  ]
+  partial = output.with_suffix('.partial')
+  done = subprocess.run(
+    [*command, f'--output={partial}'], capture_output=True, text=True
+  )
+  if done.returncode:
+    said = [n for n in done.stderr.splitlines() if 'Got:' in n or 'rror' in n]
+    return {'error': said[-3:]}
+  partial.rename(output)
+  return json.loads(output.read_text())
+
+
+def figures(made: dict) -> dict[str, float]:
+  """Returns what is recorded of a plan."""
+  if 'error' in made:
+    return {}
+  line = made['roofline']
+  reduced = max(
+    (
+      c['bytes']
+      for step in made['steps']
+      for c in step['largest_collectives']
+      if c['kind'] == 'all-reduce'
+    ),
+    default=0,
+  )
+  return {
+    'milliseconds': round(line['bound']['seconds_per_step'] * 1e3, 2),
+    'mfu': round(line['bound']['mfu'], 4),
+    'peak_gib': round(made['memory']['total'] / GIB, 2),
+    'waited': round(
+      line['seconds']['waited'] / line['bound']['seconds_per_step'], 4
+    ),
+    'largest_all_reduce_mb': round(reduced / 1e6, 1),
+    'windowed_loops': sum(s['windowed_loops'] for s in made['steps']),
+  }
+
+
+def faults(found: dict, recorded: dict) -> list[str]:
+  """Returns what a check finds wrong with a case.
+
+  Args:
+    found: `figures` of now; empty where it does not compile.
+    recorded: of the file; empty where it has none.
+  """
+  if not found:
+    return ['does not compile']
+  wrong = []
+  if found['largest_all_reduce_mb'] > 100:
+    wrong.append(f'all-reduces {found["largest_all_reduce_mb"]} MB at once')
+  if found['windowed_loops']:
+    wrong.append(f'{found["windowed_loops"]} loops of partial sums')
+  if recorded and found['mfu'] < recorded['mfu'] * (1 - LOST_MFU):
+    wrong.append(f'MFU bound {found["mfu"]:.1%}, was {recorded["mfu"]:.1%}')
+  if recorded and found['peak_gib'] > recorded['peak_gib'] * (1 + MORE_MEMORY):
+    wrong.append(
+      f'peak {found["peak_gib"]} GiB, was {recorded["peak_gib"]} GiB'
+    )
+  return wrong
+
+
+def table(results: dict[str, dict], before: dict[str, dict]) -> str:
+  """Returns Markdown: each case, with its figures before where there are."""
+  lines = [
+    '| step | devices | bound, ms | MFU bound | peak, GiB | waiting for '
+    'collectives | before: bound, ms | MFU bound | peak, GiB |',
+    '| --- ' * 9 + '|',
+  ]
+  for key, found in results.items():
+    name, devices = key.split('@')
+    lines.append(
+      f'| {name} | {devices} | {_cells(found, ("waited",))} | '
+      f'{_cells(before.get(key, {}))} |'
+    )
+  return '\n'.join(lines)
+
+
+def _cells(found: dict, more: tuple[str, ...] = ()) -> str:
+  if not found:
+    return ' | '.join(['does not compile', *['-'] * (2 + len(more))])
+  return ' | '.join(
+    [
+      f'{found["milliseconds"]:.1f}',
+      f'{found["mfu"]:.1%}',
+      f'{found["peak_gib"]:.1f}',
+      *(f'{found[name]:.1%}' for name in more),
+    ]
+  )
+
+
+def main() -> int:
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('work', type=pathlib.Path, metavar='WORK')
+  parser.add_argument('--cases', help='names, with commas; all by default')
+  parser.add_argument('--devices', help='with commas; all by default')
+  parser.add_argument(
+    '--bounds', action='store_true', help='only the table of bounds'
+  )
+  parser.add_argument('--check', action='store_true')
+  parser.add_argument('--record', action='store_true')
+  parser.add_argument('--page', type=pathlib.Path, metavar='FILE')
+  args = parser.parse_args()
+  args.work.mkdir(parents=True, exist_ok=True)
+  wanted = args.cases.split(',') if args.cases else [c.name for c in CASES]
+  devices = args.devices.split(',') if args.devices else DEVICES
+  record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+  recorded = record.get('recorded', {})
+  results, failed = {}, 0
+  for case in CASES:
+    for kind in case.table if args.bounds else DEVICES:
+      if case.name not in wanted or kind not in devices:
+        continue
+      key = f'{case.name}@{kind}'
+      made = plan(args.work, case, kind)
+      results[key] = figures(made)
+      wrong = faults(results[key], recorded.get(key, {}))
+      failed += bool(wrong)
+      print(key, results[key] or made['error'], '; '.join(wrong), flush=True)
+  text = table(results, record.get('first_release', {}))
+  print(text)
+  if args.page:
+    scaling.write_page(args.page, text)
+  if args.record:
+    record['recorded'] = recorded | {k: v for k, v in results.items() if v}
+    RECORD.write_text(json.dumps(record, indent=1) + '\n')
+  return 1 if args.check and failed else 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,128 @@
+"""What is found in compiled programs, and what is not."""
+
+import types
+
+from xlflax.planning import collectives, execution, findings, hlo
+from xlflax.training import machines
+
+_MACHINE = machines.parse('gpu:H200:1')
+
+
+def _setup(length=1024, rows=32):
+  stream = types.SimpleNamespace(length=length, batch_size=rows)
+  config = types.SimpleNamespace(dtype='bfloat16')
+  return types.SimpleNamespace(
+    settings=types.SimpleNamespace(
+      streams=(stream,), model=types.SimpleNamespace(config=config)
+    )
+  )
+
+
+def _said(text, run=None, setup=None) -> str:
+  run = run or execution.Run(busy=1.0)
+  found = findings.of_program(hlo.parse(text), run, setup or _setup(), _MACHINE)
+  return '\n'.join(found)
+
+
+_NOTHING = """
+ENTRY %m (p: bf16[32,1024,64]) -> bf16[32,1024,64] {
+  %p = bf16[32,1024,64]{2,1,0} parameter(0)
+  ROOT %n = bf16[32,1024,64]{2,1,0} negate(%p)
+}
+"""
+
+
+def test_nothing_to_find():
+  assert _said(_NOTHING) == ''
+
+
+def test_whole_reductions():
+  run = execution.Run(busy=1.0)
+  small = collectives.Collective('all-reduce', 8, 1, 'f32', (9,), 99e6)
+  table = collectives.Collective('all-reduce', 8, 1, 'f32', (250, 7), 768e6)
+  run.exchanged.update({small: 4, table: 2})
+  assert findings.whole_reduces(run) == {table: 2}
+  said = _said(_NOTHING, run)
+  assert said.startswith('2 x all-reduce of f32[250, 7], 732.4 MiB')
+
+
+def test_loops_of_partial_sums_and_waiting():
+  run = execution.Run(busy=0.8)
+  run.windowed['while.1'] = 8
+  gather = collectives.Collective('all-gather', 8, 1, 'bf16', (5,), 10)
+  run.exposed[gather] = 0.2
+  said = _said(_NOTHING, run)
+  assert '1 products are loops of partial sums (8 rounds)' in said
+  assert 'wait 20% of a step' in said and 'all-gather of bf16[5]' in said
+
+
+def test_scores_in_memory():
+  text = _NOTHING.replace('[32,1024,64]', '[32,1024,1024]')
+  assert 'writes its scores to memory, 64.0 MiB' in _said(text)
+  assert 'scores' not in _said(text, setup=_setup(length=512))
+
+
+def test_float32_arrays_of_a_bfloat16_model():
+  text = """
+%inner (a: bf16[32,1024,512]) -> f32[32,1024,512] {
+  %a = bf16[32,1024,512]{2,1,0} parameter(0)
+  ROOT %c = f32[32,1024,512]{2,1,0} convert(%a)
+}
+
+ENTRY %m (p: bf16[32,1024,512]) -> f32[32,1024,512] {
+  %p = bf16[32,1024,512]{2,1,0} parameter(0)
+  ROOT %f = f32[32,1024,512]{2,1,0} fusion(%p), kind=kLoop, calls=%inner, metadata={op_name="jit(s)/jvp(M)/layers/norm/convert"}
+}
+"""
+  assert 'layers/norm writes f32[32, 1024, 512], 64.0 MiB' in _said(text)
+  assert _said(text, setup=_setup(rows=31)) == ''
+
+
+def test_padded_copies():
+  text = """
+%inner (a: bf16[25002,768]) -> bf16[25024,768] {
+  %a = bf16[25002,768]{1,0} parameter(0)
+  %z = bf16[] constant(0)
+  ROOT %c = bf16[25024,768]{1,0} pad(%a, %z), padding=0_22x0_0
+}
+
+ENTRY %m (p: bf16[25002,768]) -> bf16[25024,768] {
+  %p = bf16[25002,768]{1,0} parameter(0)
+  ROOT %f = bf16[25024,768]{1,0} fusion(%p), kind=kLoop, calls=%inner
+}
+"""
+  said = _said(text)
+  assert 'bf16[25002, 768] is copied to be padded to [25024, 768]' in said
+
+
+_LOOP = """
+%body (s: (s32[], f32[64,1024,256], f32[64,1024,256])) -> (s32[], f32[64,1024,256], f32[64,1024,256]) {
+  %s = (s32[], f32[64,1024,256]{2,1,0}, f32[64,1024,256]{2,1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %x = f32[64,1024,256]{2,1,0} get-tuple-element(%s), index=1
+  %mask = f32[64,1024,256]{2,1,0} get-tuple-element(%s), index=2
+  %y = f32[64,1024,256]{2,1,0} add(%x, %mask)
+  ROOT %t = (s32[], f32[64,1024,256]{2,1,0}, f32[64,1024,256]{2,1,0}) tuple(%i, %y, %mask)
+}
+
+%condition (c: (s32[], f32[64,1024,256], f32[64,1024,256])) -> pred[] {
+  %c = (s32[], f32[64,1024,256]{2,1,0}, f32[64,1024,256]{2,1,0}) parameter(0)
+  ROOT %go = pred[] constant(false)
+}
+
+ENTRY %m (p: f32[64,1024,256]) -> f32[64,1024,256] {
+  %p = f32[64,1024,256]{2,1,0} parameter(0)
+  %zero = s32[] constant(0)
+  %made = f32[64,1024,256]{2,1,0} negate(%p)
+  %t.1 = (s32[], f32[64,1024,256]{2,1,0}, f32[64,1024,256]{2,1,0}) tuple(%zero, %p, %made)
+  %w = (s32[], f32[64,1024,256]{2,1,0}, f32[64,1024,256]{2,1,0}) while(%t.1), condition=%condition, body=%body
+  ROOT %out = f32[64,1024,256]{2,1,0} get-tuple-element(%w), index=1
+}
+"""
+
+
+def test_what_a_loop_reads_again_in_each_round():
+  said = _said(_LOOP)
+  assert 'A loop reads the same f32[64, 1024, 256], 64.0 MiB' in said
+  weights = _LOOP.replace('tuple(%zero, %p, %made)', 'tuple(%zero, %made, %p)')
+  assert 'A loop reads' not in _said(weights)

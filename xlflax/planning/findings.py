@@ -1,0 +1,213 @@
+"""What a compiled program shows that costs time or memory for nothing."""
+
+import math
+from collections.abc import Iterator
+
+from xlflax.planning import collectives, execution, hlo, kernels, traffic
+from xlflax.training import machines
+from xlflax.training import setup as setup_lib
+
+# Bytes from which on a warning is worth reading.
+WHOLE_REDUCE = 100 * 10**6
+_NOTED = 32 * 2**20
+_MANY = 3
+
+
+def of_program(
+  module: hlo.Module,
+  run: execution.Run,
+  setup: setup_lib.Setup,
+  machine: machines.Machine,
+) -> Iterator[str]:
+  """Yields a line for each finding.
+
+  Args:
+    module: the program that the target's compiler made.
+    run: of it.
+    setup: what the step was made from.
+    machine: of the run.
+  """
+  settings = setup.settings
+  lengths = {stream.length for stream in settings.streams}
+  yield from _whole_reduces(run)
+  yield from _windowed(run)
+  yield from _scores(module, lengths)
+  yield from _invariants(module)
+  if settings.model.config.dtype == 'bfloat16':
+    tokens = max(s.batch_size * s.length for s in settings.streams)
+    yield from _wide(module, tokens // machine.count)
+  yield from _padded(module)
+  yield from _exposed(run)
+
+
+def whole_reduces(run: execution.Run) -> dict[collectives.Collective, int]:
+  """Returns the all-reduces over WHOLE_REDUCE bytes, and how often."""
+  return {
+    c: n
+    for c, n in run.exchanged.items()
+    if c.kind == collectives.ALL_REDUCE and c.bytes > WHOLE_REDUCE
+  }
+
+
+def _whole_reduces(run) -> Iterator[str]:
+  for collective, times in whole_reduces(run).items():
+    yield (
+      f'{times} x all-reduce of {collective.dtype}{list(collective.shape)}, '
+      f'{_mib(collective.bytes)}: every device gets all of an array of which '
+      'it may need its part; a sharding constraint on the gradient makes it '
+      'a reduce-scatter.'
+    )
+
+
+def _windowed(run) -> Iterator[str]:
+  if run.windowed:
+    yield (
+      f'{len(run.windowed)} products are loops of partial sums '
+      f'({sum(run.windowed.values()):,} rounds) that pass through memory: '
+      'gather the weights before the product.'
+    )
+
+
+def _kernels(module: hlo.Module) -> Iterator[tuple]:
+  """Yields (computation, instruction) of all that runs as a kernel."""
+  fused = {
+    name
+    for computation in module.computations.values()
+    for i in computation.instructions.values()
+    for kind, names in i.called.items()
+    if kind in ('calls', 'to_apply') and i.opcode != 'call'
+    for name in names
+  }
+  for name, computation in module.computations.items():
+    if name not in fused:
+      for instruction in computation.instructions.values():
+        if instruction.opcode not in traffic.FREE:
+          yield computation, instruction
+
+
+def _scores(module, lengths) -> Iterator[str]:
+  """Arrays of [..., T, S] that are written out."""
+  size = max(
+    (
+      array.bytes
+      for _, i in _kernels(module)
+      for array in i.arrays
+      if len(array.shape) > 2
+      and set(array.shape[-2:]) <= lengths
+      and not array.on_chip
+    ),
+    default=0,
+  )
+  if size > _NOTED:
+    yield (
+      f'Attention writes its scores to memory, {_mib(size)} for each layer '
+      'and pass: a fused kernel would not.'
+    )
+
+
+def _invariants(module) -> Iterator[str]:
+  """Arrays that each round of a loop reads in full again."""
+  found: dict[str, float] = {}
+  for computation in module.computations.values():
+    for loop in computation.instructions.values():
+      if loop.opcode == 'while':
+        (body,) = module.called(loop, 'body')
+        for value in _unchanged(body):
+          size = max(
+            (
+              _whole_read(module, body, value, u)
+              for u in body.users[value.name]
+            ),
+            default=0.0,
+          )
+          if size > _NOTED and not _is_parameter(computation, loop, value):
+            array = value.arrays[0]
+            found[f'{array.dtype}{list(array.shape)}'] = size
+  for text, size in sorted(found.items(), key=lambda item: -item[1])[:_MANY]:
+    yield (
+      f'A loop reads the same {text}, {_mib(size)}, in each round: a mask or '
+      'a constant that was moved out of it.'
+    )
+
+
+def _unchanged(body: hlo.Computation) -> Iterator[hlo.Instruction]:
+  """Elements of a loop's state that its body passes on as they are."""
+  if body.root.opcode != 'tuple':
+    return
+  for index, name in enumerate(body.root.operands):
+    value = body.instructions[name]
+    if value.opcode == 'get-tuple-element' and value.index == index:
+      if body.instructions[value.operands[0]].opcode == 'parameter':
+        yield value
+
+
+def _whole_read(module, body, value, user) -> float:
+  if user.opcode == 'bitcast':
+    return max(
+      (_whole_read(module, body, user, u) for u in body.users[user.name]),
+      default=0.0,
+    )
+  if user.opcode in traffic.FREE:
+    return 0.0
+  size = traffic.operand(module, body, user, value)
+  return size if size >= value.bytes else 0.0
+
+
+def _is_parameter(computation, loop, value) -> bool:
+  state = computation.instructions[loop.operands[0]]
+  if state.opcode != 'tuple':
+    return False
+  first = hlo.through(
+    computation, state.operands[value.index], ('bitcast', 'copy')
+  )
+  return first.opcode == 'parameter'
+
+
+def _wide(module, tokens: int) -> Iterator[str]:
+  """float32 arrays with a row for each token, which kernels write."""
+  found: dict[str, tuple[float, str]] = {}
+  for _, i in _kernels(module):
+    module_name = kernels.module_of(i.op_name)
+    for array in i.arrays if i.opcode in ('fusion', 'copy') else ():
+      if (
+        array.dtype == 'f32'
+        and len(array.shape) > 1
+        and not array.on_chip
+        and math.prod(array.shape[:-1]) % max(tokens, 1) == 0
+        and array.bytes > _NOTED
+        and module_name != 'update'
+      ):
+        text = f'f32{list(array.shape)}'
+        found[text] = (array.bytes, module_name)
+  most = sorted(found.items(), key=lambda item: -item[1][0])[:_MANY]
+  for text, (size, where) in most:
+    yield f'{where} writes {text}, {_mib(size)}, in a bfloat16 model.'
+
+
+def _padded(module) -> Iterator[str]:
+  """Copies that only pad an operand of a product to what tiles."""
+  for computation, i in _kernels(module):
+    fused = next(module.called(i, 'calls'), None)
+    root = fused.root if fused else i
+    if root.opcode == 'pad' and i.bytes > _NOTED:
+      source = next(iter(computation.operands(i)))
+      yield (
+        f'{source.arrays[0].dtype}{list(source.arrays[0].shape)} is copied to '
+        f'be padded to {list(i.arrays[0].shape)}, {_mib(i.bytes)}: a size '
+        'that tiles (vocab_multiple, a multiple of 64 rows) spares that.'
+      )
+
+
+def _exposed(run) -> Iterator[str]:
+  waited = sum(run.exposed.values())
+  if waited > 0.1 * run.seconds:
+    kind, seconds = max(run.exposed.items(), key=lambda item: item[1])
+    yield (
+      f'Devices wait {waited / run.seconds:.0%} of a step for collectives, '
+      f'most of it ({seconds * 1e3:.2f} ms) for {kind.kind} of '
+      f'{kind.dtype}{list(kind.shape)}.'
+    )
+
+
+def _mib(size: float) -> str:
+  return f'{size / 2**20:,.1f} MiB'

@@ -1,0 +1,35 @@
+"""FLOPs of the Pallas kernels in a traced step, by their results' types."""
+
+from typing import Any
+
+from xlflax.planning import kernels
+from xlflax.training import flops
+
+_TYPES = {
+  'bfloat16': 'bf16',
+  'float16': 'f16',
+  'float32': 'f32',
+  'int32': 's32',
+  'uint32': 'u32',
+  'int8': 's8',
+  'uint8': 'u8',
+  'bool': 'pred',
+}
+
+
+def flops_of(jaxpr: Any) -> kernels.PallasFlops:
+  """Returns result types -> FLOPs of each kernel that a jaxpr calls.
+
+  The compiled program shows of a kernel only what goes in and comes out, so
+  kernels with results of the same types count as the largest of them.
+  """
+  found: dict[Any, float] = {}
+  for equation in flops.equations(jaxpr):
+    if equation.primitive.name != 'pallas_call':
+      continue
+    types = tuple(
+      (_TYPES.get(v.aval.dtype.name, v.aval.dtype.name), tuple(v.aval.shape))
+      for v in equation.outvars
+    )
+    found[types] = max(found.get(types, 0.0), flops.of_equation(equation))
+  return found
