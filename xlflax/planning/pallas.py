@@ -31,5 +31,5 @@ def flops_of(jaxpr: Any) -> kernels.PallasFlops:
       (_TYPES.get(v.aval.dtype.name, v.aval.dtype.name), tuple(v.aval.shape))
       for v in equation.outvars
     )
-    found[types] = max(found.get(types, 0.0), flops.of_equation(equation))
+    found[types] = max(found.get(types, 0.0), flops.of_kernel(equation))
   return found

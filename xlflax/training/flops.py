@@ -60,13 +60,20 @@ def of_equation(equation) -> int:
       for v in (equation.outvars[0], equation.params['jaxpr'].outvars[0])
     )
     return inner * whole // part
-  if name == 'pallas_call':
-    return inner * math.prod(equation.params['grid_mapping'].grid)
   if name == 'cond':
     return max(
       (_count(b.jaxpr) for b in equation.params['branches']), default=0
     )
   return inner
+
+
+def of_kernel(equation) -> int:
+  """FLOPs of a Pallas kernel as it is written: its grid times its products.
+
+  A loop whose bounds are not known counts once.
+  """
+  inner = sum(_count(j) for j in _inner(equation.params))
+  return inner * math.prod(equation.params['grid_mapping'].grid)
 
 
 def _dot(equation) -> int:
