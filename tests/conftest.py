@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 from tests import xla_flags
 
@@ -16,6 +17,9 @@ os.environ['XLA_FLAGS'] = (
 )
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 os.environ.setdefault('HF_HUB_OFFLINE', '1')
+# torch imports Triton where it is installed. Its LLVM and that of TensorFlow in
+# one process end it by a segmentation fault.
+sys.modules['triton'] = None  # type: ignore[assignment]
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
