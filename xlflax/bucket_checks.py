@@ -96,7 +96,7 @@ def _status(error: Exception) -> errors.ExitStatus:
   """FAILURE where the bucket may answer later, not where it refuses."""
   unreachable = isinstance(error, TimeoutError | ConnectionError) or any(
     word in str(error)
-    for word in ('UNAVAILABLE', 'DEADLINE_EXCEEDED', 'Cannot connect')
+    for word in ('ABORTED', 'DEADLINE_EXCEEDED', 'UNAVAILABLE')
   )
   if unreachable:
     return errors.ExitStatus.FAILURE

@@ -53,7 +53,7 @@ on_all_workers() {
 }
 
 setup='pip install '"'"'xlflax[tpu]'"'"''
-run='xlflax train --gin_file=pretrain/mlm.gin --model_dir=gs://bucket/runs/mlm --stopped_status=75'
+run='xlflax train --gin_file=pretrain/mlm.gin --model_dir=gs://bucket/runs/mlm --platform=tpu --stopped_status=75'
 stop='pkill -TERM -f -- '"'"'stopped_statu[s]='"'"''
 interrupted() { on_all_workers "$stop"; exit 130; }
 trap interrupted INT TERM

@@ -76,6 +76,8 @@ _JOB_SPEC = {
   'completions': int,
   'parallelism': int,
   'backoffLimit': int,
+  'backoffLimitPerIndex': int,
+  'maxFailedIndexes': int,
   'podFailurePolicy': _Required(rules=[_RULE]),
   'template': {'metadata': {'labels': _LABELS}, 'spec': _POD},
 }

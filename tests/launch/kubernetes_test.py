@@ -134,6 +134,72 @@ def test_a_mistake_is_not_repeated_and_a_stop_does_not_count():
   ] == [('FailJob', [2]), ('Ignore', [75]), ('Ignore', None)]
 
 
+def _outcome(jobset, status: int | None) -> str:
+  """What the JobSet controller does after a pod ended; None: disrupted.
+
+  The rules of the Job and JobSet controllers, applied to a manifest's own.
+  """
+  [workers] = jobset['spec']['replicatedJobs']
+  job = workers['template']['spec']
+  action = 'Count'
+  for rule in job['podFailurePolicy']['rules']:
+    if status is None:
+      matches = 'onPodConditions' in rule
+    else:
+      matches = status in rule.get('onExitCodes', {}).get('values', ())
+    if matches:
+      action = rule['action']
+      break
+  reason = {
+    'FailJob': 'PodFailurePolicy',
+    'FailIndex': 'MaxFailedIndexesExceeded'
+    if job['maxFailedIndexes'] == 0
+    else None,
+    'Count': 'BackoffLimitExceeded' if job['backoffLimit'] == 0 else None,
+  }[action]
+  assert reason, 'the Job would go on without its peers'
+  for rule in jobset['spec']['failurePolicy']['rules']:
+    if reason in rule['onJobFailureReasons']:
+      return rule['action']
+  return 'RestartJobSet'
+
+
+@pytest.mark.parametrize(
+  'status, action',
+  [
+    (errors.ExitStatus.MISTAKE, 'FailJobSet'),
+    (errors.ExitStatus.STOPPED, 'RestartJobSetAndIgnoreMaxRestarts'),
+    (None, 'RestartJobSetAndIgnoreMaxRestarts'),
+    (errors.ExitStatus.FAILURE, 'RestartJobSet'),
+    (errors.ExitStatus.BUG, 'RestartJobSet'),
+    (134, 'RestartJobSet'),  # JAX ends what lost a peer by SIGABRT
+    (137, 'RestartJobSet'),  # kill -9, or out of memory
+  ],
+)
+def test_what_a_jobset_does_after_each_status(status, action):
+  [jobset] = kubernetes.manifests(_job(kind='jobset', nodes=4))
+  assert _outcome(jobset, status) == action
+  assert jobset['spec']['failurePolicy']['maxRestarts'] == 20
+
+
+@pytest.mark.parametrize(
+  'more, platform',
+  [
+    ({}, '--platform=gpu'),
+    ({'accelerator': 'google.com/tpu'}, '--platform=tpu'),
+    ({'accelerators': 0}, None),
+    ({'command': ('train', '--platform=cpu', '--join_timeout=60')}, None),
+  ],
+)
+def test_flags_that_the_launcher_adds(more, platform):
+  added = _parts(_job(**more))[2]['command'][1 + len(_job(**more).command) :]
+  assert added[0] == '--stopped_status=75'
+  assert [f for f in added if f.startswith('--platform')] == (
+    [platform] if platform else []
+  )
+  assert ('--join_timeout=3600' in added) == ('command' not in more)
+
+
 def test_gpus_shared_memory_and_volume():
   _, pod, container = _parts(_job(**_EVERYTHING))
   assert container['resources'] == {
@@ -161,7 +227,7 @@ def test_queue_is_on_what_kueue_admits():
 
 def test_kubernetes_replaces_nothing_in_the_command():
   command = _parts(_job(command=('train', '--gin.A=$(B)')))[2]['command']
-  assert command == ['xlflax', 'train', '--gin.A=$$(B)', '--stopped_status=75']
+  assert command[:3] == ['xlflax', 'train', '--gin.A=$$(B)']
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_environment_and_arguments(job):
   assert "1 ['train', " in shown
   assert (
     "'--coordinator=localhost:1234', '--num_processes=2', "
-    "'--process_id=1', '--stopped_status=75']"
+    "'--process_id=1', '--stopped_status=75', '--platform=cpu']"
   ) in shown
 
 

@@ -127,10 +127,26 @@ def test_no_line_for_a_task(start, tmp_path, task, text):
 
 @pytest.mark.parametrize(
   'status, requeued',
-  [(0, False), (75, True), (138, True), (1, False), (2, False), (137, False)],
+  [(0, False), (75, True), (138, True), (2, False)]
+  + [(status, True) for status in (1, 74, 134, 137)],
 )
 def test_what_is_queued_again(start, tmp_path, status, requeued):
   code, output = _ended(start('train', STATUS=str(status)))
+  assert _requeued(tmp_path) == requeued
+  assert code == (0 if requeued else status), output
+
+
+@pytest.mark.parametrize(
+  'count, status, requeued',
+  [('1', 137, True), ('2', 137, False), ('9', 75, True)],
+)
+def test_failures_are_queued_again_so_often(
+  start, tmp_path, count, status, requeued
+):
+  process = start(
+    'train', STATUS=str(status), SLURM_RESTART_COUNT=count, XLFLAX_RESTARTS='2'
+  )
+  code, output = _ended(process)
   assert _requeued(tmp_path) == requeued
   assert code == (0 if requeued else status), output
 
@@ -185,6 +201,7 @@ def test_one_process_per_gpu():
     's',
     'train',
     '--x',
+    '--platform=gpu',
   ]
 
 
@@ -200,7 +217,10 @@ def test_sweep_is_an_array(tmp_path):
   sweep.write_text('--x=1\n--x=2\n--x=3\n')
   job = slurm.SlurmJob(command=('train',), sweep=sweep)
   assert '--array=1-3' in job.sbatch('s')
-  assert job.variables() == {'XLFLAX_SWEEP': str(sweep)}
+  assert job.variables() == {
+    'XLFLAX_SWEEP': str(sweep),
+    'XLFLAX_RESTARTS': '20',
+  }
   some = slurm.SlurmJob(command=('train',), sweep=sweep, array='2-3%1')
   assert '--array=2-3%1' in some.sbatch('s')
 

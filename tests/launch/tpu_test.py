@@ -82,7 +82,7 @@ def test_all_workers_run_the_command(play):
     'ssh mlm --zone=us-east5-a --worker=all --command=pip install xlflax',
     'ssh mlm --zone=us-east5-a --worker=all --command=xlflax train '
     '--gin_file=pretrain/mlm.gin --model_dir=gs://bucket/runs/mlm '
-    '--stopped_status=75',
+    '--platform=tpu --stopped_status=75',
     'delete mlm --zone=us-east5-a --force --quiet',
   ]
 

@@ -3,7 +3,7 @@
 import argparse
 
 from xlflax import config
-from xlflax.training.processes import cluster, distributed
+from xlflax.training.processes import cluster, distributed, platforms
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +24,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     choices=[c.value for c in cluster.Cluster],
     help='who started the processes; "none" for one by itself (default: '
     '%(default)s)',
+  )
+  group.add_argument(
+    '--platform',
+    choices=[p.value for p in platforms.Platform],
+    help='what to compute on; the job ends where there is none (default: what '
+    'JAX finds, and else the CPU)',
   )
   _add_timeouts(group)
 
@@ -60,7 +66,13 @@ def add_hang_timeout(parser: argparse.ArgumentParser) -> None:
 
 
 def join(args: argparse.Namespace, configuration: config.Configuration) -> None:
-  """Joins the other processes, which must have the same configuration."""
+  """Joins the other processes, which must have the same configuration.
+
+  Raises:
+    ConfigError: see `distributed.initialize` and `platforms.check`.
+  """
+  platform = args.platform and platforms.Platform(args.platform)
+  platforms.choose(platform)
   distributed.initialize(
     coordinator=args.coordinator,
     num_processes=args.num_processes,
@@ -70,6 +82,7 @@ def join(args: argparse.Namespace, configuration: config.Configuration) -> None:
     timeout_seconds=args.join_timeout,
     heartbeat_seconds=args.heartbeat_timeout,
   )
+  platforms.check(platform)
 
 
 def _common(

@@ -111,6 +111,16 @@ def flag_value(command: Sequence[str], flag: str) -> str | None:
   return value
 
 
+def platform_flag(command: Sequence[str], platform: str | None) -> list[str]:
+  """The flag by which a job fails where its accelerators are not seen.
+
+  Empty where the job has none, and where the command has the flag itself.
+  """
+  if platform is None or flag_value(command, '--platform') is not None:
+    return []
+  return [f'--platform={platform}']
+
+
 def model_dir(command: Sequence[str]) -> pathlib.Path | None:
   """The run's directory, where the command gives it by its flag."""
   value = flag_value(command, '--model_dir')

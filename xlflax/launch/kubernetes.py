@@ -22,6 +22,8 @@ from xlflax.launch import registry
 _PORT = 55527
 _CONTAINER = 'xlflax'
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_DISRUPTED = {'type': 'DisruptionTarget', 'status': 'True'}
+_JOIN_TIMEOUT = 3600  # seconds; nodes of a large job come minutes apart
 _QUEUE = 'kueue.x-k8s.io/queue-name'
 
 
@@ -65,7 +67,7 @@ class KubernetesJob(job_lib.Job):
     queue: a Kueue LocalQueue.
     priority_class: of the pods.
     restarts: how often the job starts again after a failure. An order to stop
-      (pre-emption, drained node) does not count in an indexed Job.
+      (pre-emption, drained node) does not count, and a mistake ends the job.
     grace_seconds: for the last checkpoint, when a pod has to go.
   """
 
@@ -270,10 +272,7 @@ def _job(job: KubernetesJob) -> dict[str, Any]:
   policy = [
     _rule('FailJob', errors.ExitStatus.MISTAKE),
     _rule('Ignore', errors.ExitStatus.STOPPED),
-    {
-      'action': 'Ignore',
-      'onPodConditions': [{'type': 'DisruptionTarget', 'status': 'True'}],
-    },
+    {'action': 'Ignore', 'onPodConditions': [_DISRUPTED]},
   ]
   # All pods fail when one does, so a restart counts once for each.
   spec = _job_spec(job, policy, backoff=job.restarts * job.nodes)
@@ -300,26 +299,38 @@ def _jobset(job: KubernetesJob) -> dict[str, Any]:
       'failurePolicy': {
         'maxRestarts': job.restarts,
         'rules': [
-          {
-            'name': 'mistake',
-            'action': 'FailJobSet',
-            'onJobFailureReasons': ['PodFailurePolicy'],
-          }
+          _set_rule('mistake', 'FailJobSet', 'MaxFailedIndexesExceeded'),
+          _set_rule(
+            'stopped', 'RestartJobSetAndIgnoreMaxRestarts', 'PodFailurePolicy'
+          ),
         ],
       },
       'replicatedJobs': [
-        {
-          'name': 'workers',
-          'replicas': 1,
-          'template': {
-            'spec': _job_spec(
-              job, [_rule('FailJob', errors.ExitStatus.MISTAKE)], backoff=0
-            )
-          },
-        }
+        {'name': 'workers', 'replicas': 1, 'template': {'spec': _workers(job)}}
       ],
     },
   }
+
+
+def _set_rule(name: str, action: str, reason: str) -> dict[str, Any]:
+  """What a JobSet does after its Job failed for a reason."""
+  return {'name': name, 'action': action, 'onJobFailureReasons': [reason]}
+
+
+def _workers(job: KubernetesJob) -> dict[str, Any]:
+  """The Job of a JobSet, whose reasons of failure tell statuses apart.
+
+  A mistake fails its index, of which none may fail (MaxFailedIndexesExceeded).
+  A stop or a disruption fails the Job by its policy (PodFailurePolicy).
+  Anything else is over the limit of restarts, 0 (BackoffLimitExceeded).
+  """
+  policy = [
+    _rule('FailIndex', errors.ExitStatus.MISTAKE),
+    _rule('FailJob', errors.ExitStatus.STOPPED),
+    {'action': 'FailJob', 'onPodConditions': [_DISRUPTED]},
+  ]
+  limits = {'backoffLimitPerIndex': job.restarts + 1, 'maxFailedIndexes': 0}
+  return _job_spec(job, policy, backoff=0) | limits
 
 
 def _rule(action: str, status: errors.ExitStatus) -> dict[str, Any]:
@@ -386,16 +397,24 @@ def _container(job: KubernetesJob) -> dict[str, Any]:
   return {
     'name': _CONTAINER,
     'image': job.image,
-    'command': [
-      'xlflax',
-      *command,
-      f'--stopped_status={errors.ExitStatus.STOPPED}',
-    ],
+    'command': ['xlflax', *command, *_own_flags(job)],
     'env': _variables(job),
     'ports': [{'name': 'coordinator', 'containerPort': _PORT}],
     'resources': _resources(job),
     'volumeMounts': mounts,
   }
+
+
+def _own_flags(job: KubernetesJob) -> list[str]:
+  """What the launcher adds to the command."""
+  flags = [f'--stopped_status={errors.ExitStatus.STOPPED}']
+  platform = 'tpu' if job.accelerator.startswith('google.com/tpu') else 'gpu'
+  flags += job_lib.platform_flag(
+    job.command, platform if job.accelerators else None
+  )
+  if job_lib.flag_value(job.command, '--join_timeout') is None:
+    flags.append(f'--join_timeout={_JOIN_TIMEOUT}')
+  return flags
 
 
 def _variables(job: KubernetesJob) -> list[dict[str, Any]]:

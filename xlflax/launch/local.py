@@ -89,7 +89,11 @@ class LocalJob(job_lib.Job):
       f'--num_processes={self.num_processes}',
       f'--process_id={process_id}',
       f'--stopped_status={errors.ExitStatus.STOPPED}',
+      *job_lib.platform_flag(self.command, self._platform()),
     ]
+
+  def _platform(self) -> str:
+    return 'gpu' if self.cpu_devices is None and gpus(os.environ) else 'cpu'
 
   def variables(self, process_id: int, gpus: Sequence[str]) -> dict[str, str]:
     """What a process's environment has beyond the launcher's.

@@ -30,7 +30,9 @@ SCRIPT = r"""#!/bin/bash
 #   XLFLAX_SWEEP=sweep.txt sbatch --array=1-8 ... train.sbatch train ...
 #
 # Some time before the limit, or a pre-emption, Slurm sends SIGUSR1: the run
-# saves a checkpoint and stops, and is queued again to go on from it.
+# saves a checkpoint and stops, and is queued again to go on from it. So is a
+# job that failed in any way but by a mistake (status 2): a killed task, a lost
+# node, a hang; until it has started XLFLAX_RESTARTS times (20) again.
 # XLFLAX_COMMAND is what runs instead of `xlflax`, such as a container's line.
 #SBATCH --job-name=xlflax
 #SBATCH --output=%x_%j.log
@@ -63,11 +65,22 @@ trap 'interrupted=1; kill -USR1 "$srun"' USR1
 trap 'interrupted=1; cancelled=1; kill -TERM "$srun"' TERM
 while interrupted=; wait "$srun"; status=$?; [[ -n $interrupted ]]; do :; done
 
-# 75: stopped in order; 138: the signal came before the first step.
-if [[ -z $cancelled && ($status == 75 || $status == 138) ]]; then
-  echo "Stopped by a signal; job $SLURM_JOB_ID is queued again."
-  scontrol requeue "$SLURM_JOB_ID" && exit 0
+# 0: done; 2: a mistake, which a restart cannot mend.
+if [[ -n $cancelled || $status == 0 || $status == 2 ]]; then
+  exit "$status"
 fi
+# 75: stopped in order; 138: the signal came before the first step.
+restarts=${SLURM_RESTART_COUNT:-0}
+if [[ $status == 75 || $status == 138 ]]; then
+  echo "Stopped by a signal; job $SLURM_JOB_ID is queued again."
+elif ((restarts < ${XLFLAX_RESTARTS:-20})); then
+  echo "Failed with status $status after $restarts restarts;" \
+    "job $SLURM_JOB_ID is queued again." >&2
+else
+  echo "Failed with status $status after $restarts restarts." >&2
+  exit "$status"
+fi
+scontrol requeue "$SLURM_JOB_ID" && exit 0
 exit "$status"
 """
 
@@ -103,6 +116,8 @@ class SlurmJob(job_lib.Job):
     signal_seconds: how long before the limit the run is asked to stop.
     sweep: file of flags, a line for each array task.
     array: which lines of it run, such as '1-8%2'; None: all.
+    restarts: a failed job is queued again until it has started so often
+      again, in whatever way.
     logs: folder of the logs; None: where `sbatch` is called.
     more: further arguments of `sbatch`.
   """
@@ -119,6 +134,7 @@ class SlurmJob(job_lib.Job):
   signal_seconds: int = 120
   sweep: pathlib.Path | None = None
   array: str | None = None
+  restarts: int = 20
   logs: pathlib.Path | None = None
   more: tuple[str, ...] = ()
 
@@ -127,6 +143,7 @@ class SlurmJob(job_lib.Job):
     """Adds the flags."""
     _add_size_flags(parser)
     _add_job_flags(parser)
+    _add_restarts(parser)
     _add_sweep_flags(parser)
 
   def __post_init__(self):
@@ -138,11 +155,15 @@ class SlurmJob(job_lib.Job):
         got='--gpus_per_node=0',
         expected='1 or more',
       )
-    if self.nodes < 1 or self.gpus_per_node < 0 or self.signal_seconds < 1:
+    if (
+      self.nodes < 1
+      or min(self.gpus_per_node, self.restarts) < 0
+      or self.signal_seconds < 1
+    ):
       raise errors.ConfigError(
         'The size of the job is not usable',
         got=f'nodes={self.nodes}, gpus_per_node={self.gpus_per_node}, '
-        f'signal_seconds={self.signal_seconds}',
+        f'signal_seconds={self.signal_seconds}, restarts={self.restarts}',
         expected='positive numbers',
       )
     if self.array and not self.sweep:
@@ -178,6 +199,9 @@ class SlurmJob(job_lib.Job):
       *self.more,
       script,
       *self.command,
+      *job_lib.platform_flag(
+        self.command, 'gpu' if self.gpus_per_node else None
+      ),
     ]
 
   def _array(self) -> str | None:
@@ -199,7 +223,10 @@ class SlurmJob(job_lib.Job):
 
   def variables(self) -> dict[str, str]:
     """What the script reads from the environment of `sbatch`."""
-    return {'XLFLAX_SWEEP': str(self.sweep.absolute())} if self.sweep else {}
+    variables = {'XLFLAX_RESTARTS': str(self.restarts)}
+    if self.sweep:
+      variables['XLFLAX_SWEEP'] = str(self.sweep.absolute())
+    return variables
 
   def rendered(self) -> str:
     """Returns the line that submits the job, and the script."""
@@ -238,6 +265,18 @@ def _add_job_flags(parser: argparse.ArgumentParser) -> None:
     metavar='SECONDS',
     help='ask the run to stop so long before its time limit (default: '
     '%(default)s)',
+  )
+
+
+def _add_restarts(parser: argparse.ArgumentParser) -> None:
+  """Adds how often a failed job is queued again."""
+  parser.add_argument(
+    '--restarts',
+    type=int,
+    default=20,
+    metavar='N',
+    help='queue a failed job again until it has started so often again; a '
+    'mistake (status 2) ends it at once (default: %(default)s)',
   )
 
 

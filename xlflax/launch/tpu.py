@@ -177,7 +177,8 @@ class TpuJob(job_lib.Job):
       else [f'--node-count={self.slices}', f'--node-prefix={self.name}']
     )
     create += ['--spot'] if self.spot else []
-    run = f'{self.program} {shlex.join(self.command)} --stopped_status='
+    command = [*self.command, *job_lib.platform_flag(self.command, 'tpu')]
+    run = f'{self.program} {shlex.join(command)} --stopped_status='
     return _SCRIPT.format(
       name=shlex.quote(self.name),
       place=shlex.join(place),

@@ -99,7 +99,7 @@ def test_open_mpi(detect):
 @pytest.mark.parametrize(
   'environment',
   [
-    {'SLURM_JOB_ID': '1', 'SLURM_NTASKS': '8', 'SLURM_PROCID': '0'},  # sbatch
+    {'SLURM_JOB_ID': '1', 'SLURM_NTASKS': '1', 'SLURM_PROCID': '0'},  # sbatch
     _SLURM | {'SLURM_STEP_NUM_TASKS': '1'},  # srun --pty bash
     {'OMPI_COMM_WORLD_SIZE': '1'},
   ],
@@ -192,3 +192,12 @@ def test_tasks_on_a_node(node, tasks):
     )
     == tasks
   )
+
+
+def test_tasks_of_slurm_without_srun_are_refused():
+  """In a batch script, xlflax by itself would be one process of many."""
+  environment = {'SLURM_JOB_ID': '7', 'SLURM_NTASKS': '4'}
+  with pytest.raises(errors.ConfigError, match='srun did not start'):
+    cluster.detect(environment)
+  assert cluster.detect(environment, cluster=cluster.Cluster.NONE) is None
+  assert cluster.detect(environment | {'SLURM_NTASKS': '1'}) is None

@@ -122,6 +122,7 @@ def detect(
     local = local_devices(environment, found)
   elif missing:
     _check_alone(given, cluster)
+    _check_srun(environment, cluster)
     return None
   return Job(
     coordinator=str(given['coordinator']),
@@ -167,10 +168,27 @@ def _check_alone(given, cluster) -> None:
     )
 
 
+def _check_srun(environment: Mapping[str, str], cluster: Cluster) -> None:
+  """Refuses to be one process where Slurm gave the job several tasks."""
+  tasks = _number(environment, 'SLURM_NTASKS')
+  if cluster is Cluster.AUTO and tasks > 1 and not _in_step(environment):
+    raise errors.ConfigError(
+      'Slurm gave this job several tasks, but srun did not start this process',
+      got=f'SLURM_NTASKS={tasks}, and no SLURM_STEP_NODELIST',
+      expected='one process for each task',
+      fix='start it by `srun xlflax ...` (`xlflax launch slurm` does), or give '
+      '--cluster=none for one process by itself',
+    )
+
+
+def _in_step(environment: Mapping[str, str]) -> bool:
+  return 'SLURM_STEP_NODELIST' in environment
+
+
 def _found_cluster(environment, cluster: Cluster) -> Cluster | None:
   """The scheduler whose variables are there, if it runs several processes."""
   signs = {
-    Cluster.SLURM: 'SLURM_STEP_NODELIST' in environment
+    Cluster.SLURM: _in_step(environment)
     and _number(environment, 'SLURM_STEP_NUM_TASKS') > 1,
     Cluster.OPEN_MPI: _number(environment, 'OMPI_COMM_WORLD_SIZE') > 1,
     Cluster.KUBERNETES: 'KUBERNETES_SERVICE_HOST' in environment

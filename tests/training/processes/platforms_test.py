@@ -1,0 +1,33 @@
+"""Jobs that asked for an accelerator, where there is none."""
+
+import pytest
+
+from xlflax import errors
+from xlflax.training.processes import platforms
+
+GPU, TPU = platforms.Platform.GPU, platforms.Platform.TPU
+
+
+def test_what_was_asked_for_is_there():
+  platforms.check(None)
+  platforms.check(platforms.Platform.CPU)
+  platforms.check(GPU, found='gpu')
+
+
+def test_no_package_is_a_mistake(monkeypatch):
+  monkeypatch.setattr(platforms.importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(
+    errors.ConfigError, match='There is no GPU here'
+  ) as caught:
+    platforms.check(GPU, found='cpu')
+  assert caught.value.status is errors.ExitStatus.MISTAKE
+  assert "extra 'gpu'" in caught.value.fix
+
+
+def test_no_device_is_a_failure_that_another_node_may_not_have(monkeypatch):
+  monkeypatch.setattr(platforms.importlib.util, 'find_spec', lambda name: name)
+  with pytest.raises(
+    errors.ConfigError, match='There is no TPU here'
+  ) as caught:
+    platforms.check(TPU, found='cpu')
+  assert caught.value.status is errors.ExitStatus.FAILURE
