@@ -1,6 +1,8 @@
 """Parses shipped gin files and builds what a run of them would get."""
 
+import functools
 import pathlib
+import re
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +23,13 @@ def files(folder: str = '') -> list[str]:
   return sorted(
     str(path.relative_to(root)) for path in (root / folder).rglob('*.gin')
   )
+
+
+@functools.cache
+def text(file: str) -> str:
+  """The text of a shipped gin file, with that of all that it includes."""
+  own = (config.SHIPPED / file).read_text()
+  return own + ''.join(map(text, re.findall(r"^include '(.*)'", own, re.M)))
 
 
 def write_teacher(directory: pathlib.Path) -> None:

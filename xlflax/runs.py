@@ -19,6 +19,7 @@ from xlflax.evaluation import (
   base,
   checkpoint_choice,
   results,
+  sentence_encoding,
   states,
   translation_options,
   translator,
@@ -90,7 +91,7 @@ class Run(run_lib.SavedRun):
     *,
     languages: str | Sequence[str] | None = None,
     layer: int | str = 'last',
-    pooling: Pooling | str = Pooling.MEAN,
+    pooling: Pooling | str | None = None,
     max_length: int | None = None,
     batch_size: int = 64,
   ) -> np.ndarray:
@@ -105,10 +106,12 @@ class Run(run_lib.SavedRun):
       languages: code of all texts, or one code per text; None only for a
         model that does not read languages.
       layer: 'last', or an index: 0 is the embedding output, -1 the last.
-      pooling: 'mean' over the tokens that are not special, or 'first', the
-        state of the first token.
+      pooling: 'mean' over the tokens that are not special, 'mean_all' over
+        all, or 'first', the state of the first token; None: as the published
+        sentence encoder that the run starts from, with its dense layers and
+        normalisation, else 'mean'.
       max_length: tokens per text at most, special ones included; None: as
-        many as the model reads.
+        many as the model, or that encoder, reads.
       batch_size: texts per batch; texts of more than 128 tokens come in
         smaller batches.
 
@@ -119,9 +122,21 @@ class Run(run_lib.SavedRun):
       ConfigError: the model has no such layer, or needs languages.
       VocabularyError: the model needs a language that it does not have.
     """
-    return self._states(
-      texts, languages, pooling, max_length, batch_size, layer=layer
+    own = self._sentence_encoding if pooling is None else None
+    if own is None or layer not in ('last', -1):
+      pooling = Pooling.MEAN if pooling is None else pooling
+      return self._states(
+        texts, languages, pooling, max_length, batch_size, layer=layer
+      )[0]
+    pooled = self._states(
+      texts,
+      languages,
+      own.pooling,
+      max_length or own.max_length,
+      batch_size,
+      layer=layer,
     )[0]
+    return own.apply(self._params.get('heads', {}), pooled)
 
   def encode_layers(
     self,
@@ -224,6 +239,13 @@ class Run(run_lib.SavedRun):
     ).translate(texts)
     _warn_of_cut(found.cut, texts)
     return [hypotheses[0].text for hypotheses in found.hypotheses]
+
+  @functools.cached_property
+  def _sentence_encoding(self) -> sentence_encoding.SentenceEncoding | None:
+    """That of the published model, if its dense layers are there."""
+    found = sentence_encoding.read(self.directory)
+    heads = self._params.get('heads', {}) if found else {}
+    return found if found and found.has_parameters(heads) else None
 
   @functools.cached_property
   def _params(self) -> dict[str, Any]:

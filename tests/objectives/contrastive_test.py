@@ -260,6 +260,36 @@ def test_projection_head(model, params, pairs, context, run):
   assert PLAIN.init_heads(model, jax.random.key(0)) == {}
 
 
+def test_states_are_normalised_before_the_projection(
+  model, params, pairs, context, run
+):
+  """PPA, equations 2 and 3: z is compared as it is."""
+  objective = SentenceAlignment(
+    projection_dim=3,
+    temperature=0.5,
+    pooling='first',
+    normalize='states',
+    direction='forward',
+    duplicates='negative',
+  )
+  head = nn.unbox(objective.init_heads(model, jax.random.key(2)))
+  output, _ = run(
+    objective, pairs, context(), {**params, 'heads': {'align': head}}
+  )
+  queries, keys = (
+    np.maximum(h @ np.asarray(head['inner']['kernel']), 0)
+    @ np.asarray(head['outer']['kernel'])
+    for h in (
+      _side_vectors(
+        model, params, pairs, side, context().vocabulary, Pooling.FIRST
+      )
+      for side in ('', 'paired_')
+    )
+  )
+  losses, _ = _oracle(queries, keys, 0.5)
+  np.testing.assert_allclose(output.loss.total, losses.sum(), rtol=1e-4)
+
+
 def test_sharded_batch_has_global_negatives(pairs, context, run):
   pairs = jax.tree.map(lambda x: np.concatenate([x, x[:3] * 1]), pairs)
   rows = NamedSharding(

@@ -25,6 +25,8 @@ def test_rows_of_table_1():
     'default_anchors',
     'no_anchors',
     'extra_anchors',
+    'monolingual',
+    'monolingual_seed_2',
   }
 
 
@@ -38,16 +40,23 @@ def test_published_settings(row):
   (mono,) = settings.streams
   assert (mono.length, mono.batch_size, mono.alpha) == (256, 96 * 8, 0.7)
   assert mono.batching is stream.LanguageBatching.ONE_LANGUAGE
-  assert mono.mixture == (
-    'corpus.code_switched' if row == 'extra_anchors' else 'corpus.mono'
-  )
+  assert mono.mixture == {
+    'extra_anchors': 'corpus.code_switched',
+    'monolingual': 'corpus.mono.en',
+    'monolingual_seed_2': 'corpus.mono.en',
+  }.get(row, 'corpus.mono')
   assert rows.rates(settings, 15_000, 30_000, 120_000) == pytest.approx(
     [0.5e-4, 1e-4, 0.5e-4]
   )  # an inverse square root
   assert settings.total_steps == 200 * 200_000
   (entry,) = settings.objectives.entries
   assert entry.objective.mask_ratio == 0.15
-  assert settings.checkpoints.best_metric == 'perplexity/perplexity/en'
+  assert settings.checkpoints.best_metric == (
+    'perplexity/perplexity/mean'
+    if row.startswith('monolingual')
+    else 'perplexity/perplexity/en'
+  )
+  assert settings.seed == (1 if row == 'monolingual_seed_2' else 0)
   assert not settings.checkpoints.best_is_highest
 
 

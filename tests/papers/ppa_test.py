@@ -65,6 +65,7 @@ def test_ablations(row):
     assert (moco.queue.size, moco.queue.momentum) == (32_000, 0.999)
     assert (moco.temperature, moco.projection_dim) == (0.05, 300)
     assert moco.pooling is Pooling.FIRST
+    assert moco.normalize.value == 'states'
   for name in ('tlm', 'mlm'):
     assert objectives.get(name, masked_lm.MaskedLM()).mask_ratio == 0.15
   if 'mlm' in objectives:  # of both sentences of the pairs

@@ -14,15 +14,9 @@ _GIVEN = {
   'VOCABULARY': 'vocabulary',
   'CORPUS': 'corpus',
   'INIT_DIR': 'runs/b',
+  'MONO': 'corpus.mono.en',
   'DICTIONARIES': ['a.tsv'],
 }
-
-
-@functools.cache
-def _text(file: str) -> str:
-  """A gin file with all that it includes."""
-  own = (config.SHIPPED / file).read_text()
-  return own + ''.join(map(_text, re.findall(r"^include '(.*)'", own, re.M)))
 
 
 def of_paper(paper: str, parts: tuple[str, ...]) -> list[str]:
@@ -44,7 +38,7 @@ def of_paper(paper: str, parts: tuple[str, ...]) -> list[str]:
 
 @functools.cache
 def _settings(files: tuple[str, ...], **given):
-  text = ''.join(map(_text, files))
+  text = ''.join(map(gin_files.text, files))
   bindings = [
     f'{macro}={value!r}'
     for macro, value in _GIVEN.items()

@@ -9,6 +9,7 @@ from tests.training import tiny
 from xlflax.objectives import masked_lm
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.training import optimizers
+from xlflax.training import params as params_lib
 from xlflax.training import step as step_lib
 
 _SGD_LIKE = dict(learning_rate=0.1, eps=1.0)  # Adam's step is g / (|g| + 1)
@@ -153,6 +154,37 @@ def test_update_on_a_cpu_copies_no_moment():
 
   compiled = jax.jit(run, donate_argnums=0).lower(state, params).compile()
   assert compiled.memory_analysis().temp_size_in_bytes < 4 * size
+
+
+def test_frozen_parameters_cost_no_gradient():
+  """Neither arithmetic nor the gradient's norm counts them."""
+  batch = tiny.make_batch()
+  norms, flops = [], []
+  for frozen in ((), ('layers',)):
+    optimizer = optimizers.AdamW(learning_rate=0.01, frozen=frozen)
+    factory = tiny.make_factory(optimizer=optimizer, use_ema=False)
+    mixture = tiny.make_mixture()
+    builder = step_lib.StepBuilder(
+      tiny.make_model(), mixture, optimizer, tiny.SPEC, seed=0
+    )
+    state = factory.create(jax.random.key(0))
+    step = jax.jit(builder.build((0,)))
+    grads, _, _ = builder._gradients((0,), state, {'mono': batch})
+    flops.append(
+      step.lower(state, {'mono': batch}).compile().cost_analysis()['flops']
+    )
+    _, output = step(state, {'mono': batch})
+    norms.append(float(output.grad_norm))
+  for leaf in jax.tree.leaves(grads['model']['layers']):
+    assert not np.any(leaf)
+  kept = [
+    leaf
+    for name, leaf in params_lib.names(grads).items()
+    if 'layers' not in name
+  ]
+  total = np.sqrt(sum(float((leaf**2).sum()) for leaf in kept))
+  np.testing.assert_allclose(norms[1], total, rtol=1e-5)
+  assert norms[1] < norms[0] and flops[1] < 0.9 * flops[0]
 
 
 def test_average_of_the_parameters():

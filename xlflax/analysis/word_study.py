@@ -71,7 +71,7 @@ class WordStudy(study.Study):
   vectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
   steps: models_lib.Steps = models_lib.LAST
   layers: tuple[int, ...] | None = None
-  max_words: int = 50_000
+  max_words: int = 200_000
   min_count: int = 1
   k: int = 10
   max_length: int | None = 128

@@ -221,7 +221,7 @@ def frequent_words(
   language: str,
   known: Collection[str] = (),
   *,
-  max_words: int = 50_000,
+  max_words: int = 200_000,
 ) -> tuple[str, ...]:
   """Returns the words of a text, the most frequent first.
 

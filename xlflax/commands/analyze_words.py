@@ -65,7 +65,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--max_words',
     type=int,
-    default=50_000,
+    default=200_000,
     metavar='N',
     help='of a language (default: %(default)s)',
   )

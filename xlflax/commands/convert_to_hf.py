@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--architecture',
     metavar='TYPE',
-    help='model_type of config.json (default: what the model was imported '
-    'from, else the first that can express it)',
+    help='model_type of config.json (default: that of the tokenizer, else of '
+    'the model that the run starts from, else the first that fits)',
   )
   parser.add_argument(
     '--task',
@@ -25,6 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='whose head is taken along: masked_lm, '
     'sequence_classification, token_classification, question_answering, '
     'pretraining or states (default: what there is)',
+  )
+  parser.add_argument(
+    '--license',
+    metavar='NAME',
+    help='for the model card, such as mit (default: that of the model that '
+    'the run starts from)',
   )
   _add_weights(parser)
 
@@ -90,7 +96,10 @@ def run(args: argparse.Namespace) -> int:
     print(tables.of_export(checked))
     return 0
   notes = folder_writing.convert(
-    checked, args.output, max_shard_bytes=int(args.max_shard_size * 1e9)
+    checked,
+    args.output,
+    max_shard_bytes=int(args.max_shard_size * 1e9),
+    license=args.license,
   )
   _report(checked, notes)
   print(
@@ -102,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _report(checked, notes) -> None:
   """Prints what was left out, and what to know of the rest."""
-  for name in checked.dropped:
-    print(f'not kept: {name} (left out at your word)')
+  for name, reason in checked.left_out.items():
+    print(f'not kept: {name} ({reason})')
   for note in notes:
     print(f'note: {note}')

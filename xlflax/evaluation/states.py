@@ -54,7 +54,7 @@ def sentence_states(
 
   A sentence is read as `bos pieces eos`. `Pooling.MEAN` averages over the
   tokens that are not special (over all if there is no other);
-  `Pooling.FIRST` takes the state of bos.
+  `Pooling.MEAN_ALL` averages over all tokens; `Pooling.FIRST` takes the state of bos.
 
   Args:
     subject: model, parameters, vocabulary, partitioner, batch size.
@@ -294,6 +294,8 @@ def _weights(tokens, present, spec, pooling) -> np.ndarray:
   """What each token counts for in the sentence's vector: [rows, length]."""
   if pooling is Pooling.FIRST:
     counted = np.arange(tokens.shape[1])[None, :] < np.ones((len(tokens), 1))
+  elif pooling is Pooling.MEAN_ALL:
+    counted = present
   else:
     counted = present & ~np.isin(tokens, spec.special_ids)
     counted = np.where(counted.any(-1, keepdims=True), counted, present)

@@ -17,6 +17,8 @@ class PositionEmbedding(enum.StrEnum):
 
   LEARNED = 'learned'  # a trained table (BERT, RoBERTa, XLM-R, XLM)
   SINUSOIDAL = 'sinusoidal'  # a constant table (Vaswani et al. 2017, 3.5)
+  # The sines of all periods, then the cosines (tensor2tensor; NLLB-200).
+  SINUSOIDAL_HALVES = 'sinusoidal_halves'
   ROTARY = 'rotary'  # none: queries and keys are turned (Su et al. 2021)
 
 

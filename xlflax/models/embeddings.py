@@ -30,6 +30,26 @@ def sinusoids(length: int, dim: int) -> np.ndarray:
   return np.where(even, np.sin(angles), np.cos(angles)).astype(np.float32)
 
 
+def sinusoid_halves(length: int, dim: int) -> np.ndarray:
+  """Sinusoidal positions as in tensor2tensor: sines first, then cosines.
+
+  Column i of the first half holds the sine of p / 10000^(i / (dim / 2 - 1)),
+  the same column of the second half its cosine; an odd width ends in zeros.
+
+  Args:
+    length: number of positions.
+    dim: width.
+
+  Returns:
+    float32 [length, dim].
+  """
+  half = dim // 2
+  periods = 10000.0 ** (np.arange(half) / max(half - 1, 1))
+  angles = np.arange(length)[:, None] / periods[None, :]
+  table = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+  return np.pad(table, [(0, 0), (0, dim - 2 * half)]).astype(np.float32)
+
+
 def lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
   """Rows of a table that may be sharded over `axis` and its width.
 
@@ -51,6 +71,12 @@ def lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
   ids = layers.constrain(ids, 'batch', 'length')
   rows = jnp.take(table, ids, axis=0, mode='fill')
   return layers.constrain(rows, 'batch', 'length', 'embed')
+
+
+_CONSTANT = {
+  model_config.PositionEmbedding.SINUSOIDAL: sinusoids,
+  model_config.PositionEmbedding.SINUSOIDAL_HALVES: sinusoid_halves,
+}
 
 
 class Embeddings(nn.Module):
@@ -167,7 +193,9 @@ class Embeddings(nn.Module):
       table = self.position
     else:
       table = jnp.asarray(
-        sinusoids(config.max_length + config.position_offset, config.hidden_dim)
+        _CONSTANT[config.position_embedding](
+          config.max_length + config.position_offset, config.hidden_dim
+        )
       )
     if positions is None:
       first = config.position_offset

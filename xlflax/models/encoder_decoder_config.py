@@ -68,6 +68,7 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
       layer norms of the encoder's, and its embeddings; only cross-attention
       is the decoder's own (VECO, section 6.1).
     tied_layers: which encoder layers a shallower tied decoder uses.
+    output_bias: whether logits have a bias (mBART; T5 has none).
 
   Raises:
     ConfigError: a value is out of range, not among the choices, or does not
@@ -83,6 +84,7 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
   output_scaling: OutputScaling = OutputScaling.AUTO
   tie_decoder: bool = False
   tied_layers: TiedLayers = TiedLayers.LAST
+  output_bias: bool = True
   layer_norm_epsilon: float = 1e-5
   mlm_head: model_config.MlmHead = model_config.MlmHead.TIED
 
@@ -149,7 +151,7 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
       raise errors.ConfigError(
         'A decoder has no rotary positions',
         got="'rotary'",
-        expected="'learned' or 'sinusoidal'",
+        expected="'learned', 'sinusoidal' or 'sinusoidal_halves'",
         where='EncoderDecoderConfig.position_embedding',
       )
     if self.mlm_head is model_config.MlmHead.NONE:

@@ -40,6 +40,13 @@ class Duplicates(enum.Enum):
   NEGATIVE = 'negative'  # a negative like any other
 
 
+class Normalize(enum.Enum):
+  """What has length 1."""
+
+  VECTORS = 'vectors'  # those that are compared, so that cosines are (MoCo)
+  STATES = 'states'  # the pooled states before the projection (PPA)
+
+
 @registry.register('sentence_alignment')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceAlignment(base.Objective):
@@ -74,6 +81,8 @@ class SentenceAlignment(base.Objective):
       PPA: NEGATIVE).
     layer: None for the final states, else a layer (0 is the embeddings).
     projection_dim: None, or the width of a `ProjectionHead`.
+    normalize: what is scaled to length 1: the VECTORS that are compared, or
+      the pooled STATES that a projection reads (PPA, equations 2 and 3).
     queue: None for in-batch contrast, else that of momentum contrast, which
       has direction FORWARD only.
     name: the objective's name.
@@ -85,6 +94,7 @@ class SentenceAlignment(base.Objective):
   duplicates: Duplicates = Duplicates.EXCLUDE
   layer: int | None = None
   projection_dim: int | None = None
+  normalize: Normalize = Normalize.VECTORS
   queue: MomentumQueue | None = None
   name: str = 'align'
 
@@ -92,6 +102,7 @@ class SentenceAlignment(base.Objective):
     enums.coerce(self, 'pooling', Pooling)
     enums.coerce(self, 'direction', Direction)
     enums.coerce(self, 'duplicates', Duplicates)
+    enums.coerce(self, 'normalize', Normalize)
     if not self.temperature > 0:
       raise errors.ConfigError(
         'The temperature is out of range',
@@ -171,7 +182,11 @@ class SentenceAlignment(base.Objective):
       layer=self.layer,
     )
     text = masking.is_text(rows, context.vocabulary)
+    if self.pooling is Pooling.MEAN_ALL:
+      text = masking.is_present(rows, context.vocabulary)
     vectors = inputs.pool(states, text, self.pooling)
+    if self.normalize is Normalize.STATES:
+      vectors = losses.l2_normalize(vectors)
     if self.projection_dim is not None:
       vectors = cast(
         jax.Array,
@@ -179,6 +194,8 @@ class SentenceAlignment(base.Objective):
           {'params': params['heads'][self.name]}, vectors
         ),
       )
+    if self.normalize is Normalize.STATES:
+      return vectors
     return losses.l2_normalize(vectors)
 
   def _excluded(self, first, second) -> jax.Array | None:

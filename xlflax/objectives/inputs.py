@@ -25,6 +25,7 @@ class Pooling(enum.Enum):
   """How the states of a sentence become its vector."""
 
   MEAN = 'mean'  # over the tokens that are not special
+  MEAN_ALL = 'mean_all'  # over all tokens (Sentence-Transformers' mean)
   FIRST = 'first'  # the state of the first position
 
 
@@ -131,7 +132,7 @@ def pool(states: jax.Array, text: jax.Array, pooling: Pooling) -> jax.Array:
   Args:
     states: [B, T, H].
     text: bool [B, T], the tokens that count for the mean.
-    pooling: MEAN or FIRST.
+    pooling: a mean, or FIRST.
 
   Returns:
     float32 [B, H]; the mean over no token is 0.

@@ -28,6 +28,7 @@ from xlflax.training import run as run_lib
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
+from xlflax.training.initialization import init_from as initialization
 from xlflax.training.processes import distributed, preemption, watchdog
 from xlflax.training.processes import lease as lease_lib
 
@@ -107,6 +108,9 @@ def _claim_directory(
     directory, setup.settings.objectives.objectives
   )
   run_directory.copy_vocabulary(vocabulary, directory)
+  run_directory.copy_origin(
+    initialization.directories(setup.settings.init_from), directory
+  )
 
 
 def _other_config(setup: setup_lib.Setup) -> run_directory.OtherConfig:

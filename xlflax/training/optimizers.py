@@ -86,6 +86,21 @@ class Optimizer(abc.ABC):
       not self.trainable or params_lib.matches(self.trainable, parameter)
     ) and not params_lib.matches(self.frozen, parameter)
 
+  def without_frozen_gradients(self, params):
+    """`params`, of which those that do not train have no gradient.
+
+    Their gradients are constant zeros, so that no step computes them, and
+    the gradient's norm leaves them out.
+    """
+    if not (self.trainable or self.frozen):
+      return params
+    return params_lib.map_named(
+      lambda name, leaf: (
+        leaf if self.is_trainable(name) else jax.lax.stop_gradient(leaf)
+      ),
+      params,
+    )
+
   def check(self, tree) -> None:
     """Raises ConfigError for patterns that match nothing, or nothing left."""
     own = tuple(pattern for pattern, _ in self.rates)

@@ -4,6 +4,7 @@ import enum
 import json
 import logging
 import pathlib
+from collections.abc import Iterable
 from typing import Any
 
 from xlflax import bucket_checks, errors, paths
@@ -15,6 +16,7 @@ TRAINER = 'trainer.json'
 MODEL = 'model.json'
 OBJECTIVES = 'objectives.json'
 VOCABULARY = 'vocabulary'
+ORIGIN = 'huggingface.json'  # the published model that it comes from
 METRICS = 'metrics.jsonl'
 EVALUATION = 'eval'
 TENSORBOARD = 'tensorboard'
@@ -190,6 +192,23 @@ def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
   A copy that is there is kept (see `check_vocabulary`).
   """
   paths.copy_files(source, model_dir / VOCABULARY)
+
+
+def copy_origin(
+  sources: Iterable[str | pathlib.Path], model_dir: pathlib.Path
+) -> None:
+  """Copies the record of the published model that a run starts from.
+
+  Args:
+    sources: model directories that its parameters come from; the first that
+      has a record counts.
+    model_dir: the run's directory.
+  """
+  for source in sources:
+    path = paths.of(source) / ORIGIN
+    if path.exists():
+      write_atomically(model_dir / ORIGIN, path.read_text(encoding='utf-8'))
+      return
 
 
 def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:

@@ -143,6 +143,7 @@ class StepBuilder(NamedTuple):
     """Gradient of `weight` times the mean loss of one entry, its output."""
 
     def loss_fn(params, micro, key, kept, micro_batch=0):
+      params = self.optimizer.without_frozen_gradients(params)
       context = base.Context(
         vocabulary=self.vocabulary,
         step=state.step,

@@ -331,6 +331,24 @@ def test_layout_and_task_must_fit(open_both, settings, message):
     open_both(**settings)
 
 
+@pytest.mark.parametrize('limit', [None, 5])
+def test_rates_follow_the_pairs_that_are_kept(open_cached, limit):
+  """PPA: an epoch over the stream is one over every language."""
+  loader = open_cached(
+    layout='pairs',
+    length=64,
+    min_tokens=10,
+    max_tokens=40,
+    max_examples=limit,
+    alpha=1.0,
+  )
+  (found,) = loader.statistics()
+  assert found.examples > found.dropped > 0
+  assert loader._schedule.sizes.tolist() == [
+    found.examples - found.dropped if limit is None else limit
+  ]
+
+
 def test_filters_that_leave_nothing(open_cached):
   with pytest.raises(
     errors.CorpusError,

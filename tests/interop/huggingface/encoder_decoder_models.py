@@ -56,6 +56,11 @@ MODELS = {
   ),
   'umt5': ('UMT5', _T5 | dict(feed_forward_proj='gated-gelu'), True),
   'mbart': ('MBart', _MBART | dict(scale_embedding=True), False),
+  'm2m_100': (
+    'M2M100',
+    _MBART | dict(activation_function='relu', encoder_layerdrop=0.0),
+    False,
+  ),
   'mbart_plain': (
     'MBart',
     _MBART

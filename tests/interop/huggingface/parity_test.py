@@ -153,7 +153,9 @@ def _check_gradients(model, run, grads):
   left = {
     name
     for name in parameters.keys() - seen
-    if 'decoder' not in name and 'pred_layer' not in name
+    if not any(
+      part in name for part in ('decoder', 'pred_layer', 'vocab_projector')
+    )
   }
   tied = (
     {'lm_head.weight'}

@@ -177,6 +177,21 @@ MASKED_LMS |= {
     ),
   ),
 }
+MASKED_LMS['distilbert'] = (
+  'DistilBertForMaskedLM',
+  'DistilBertConfig',
+  dict(
+    vocab_size=VOCAB,
+    dim=30,
+    n_layers=3,
+    n_heads=5,
+    hidden_dim=52,
+    max_position_embeddings=16,
+    activation='relu',
+    dropout=0.3,
+    attention_dropout=0.2,
+  ),
+)
 _BERT_TASKS = (
   'ForSequenceClassification',
   'ForTokenClassification',
@@ -209,6 +224,16 @@ CLASSIFIERS = (
       'ForQuestionAnsweringSimple',
       'Model',
     )
+  }
+  | {
+    f'DistilBert{task}': (
+      f'DistilBert{task}',
+      'DistilBertConfig',
+      MASKED_LMS['distilbert'][2]
+      | dict(n_layers=1)
+      | ({} if 'Question' in task else dict(num_labels=3)),
+    )
+    for task in _BERT_TASKS
   }
   | {
     f'{name}{task}{pooling}': (

@@ -1,16 +1,13 @@
 """Imported tokenizers give the ids that the originals give."""
 
-import json
 import pathlib
 import unicodedata
 
 import numpy as np
 import pytest
-import sentencepiece
-import tokenizers
 import transformers
-from tokenizers import trainers
 
+from tests.interop.huggingface import reference_tokenizers
 from xlflax import errors
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
@@ -18,19 +15,6 @@ from xlflax.interop.huggingface import tokenizers as importer
 
 # A folder of texts that may lie beside the repository.
 _UDHR = pathlib.Path(__file__).parents[4] / 'shared/data/udhr'
-_LINES = [
-  'The cat sat on the mat.',
-  'the dog ate 1,234 apples in 2021!',
-  'Die Würde des Menschen ist unantastbar.',
-  'ein Mensch, ein Wort',
-  'L’homme est né libre ; c’est vrai.',
-  'Все люди рождаются свободными',
-  '人人生而自由，在尊严和权利上一律平等。',
-  'يولد جميع الناس أحرارًا',
-  'すべての人間は、生まれながらにして自由',
-  'मनुष्य जन्म से स्वतन्त्र',
-  'ไทยไม่เว้นวรรค',
-] * 4
 EDGE_CASES = [
   '',
   ' ',
@@ -55,78 +39,16 @@ EDGE_CASES = [
 ]
 
 
-def _bert(folder, **options):
-  made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token='[UNK]'))
-  made.normalizer = tokenizers.normalizers.BertNormalizer(
-    lowercase=options.get('do_lower_case', True)
-  )
-  made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-  made.train_from_iterator(
-    _LINES,
-    trainers.WordPieceTrainer(
-      vocab_size=300,
-      special_tokens=['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'],
-      show_progress=False,
-    ),
-  )
-  pieces = sorted(made.get_vocab().items(), key=lambda item: item[1])
-  (folder / 'vocab.txt').write_text('\n'.join(p for p, _ in pieces) + '\n')
-  (folder / 'tokenizer_config.json').write_text(json.dumps(options))
-  return transformers.BertTokenizer.from_pretrained(folder, **options)
-
-
-def _roberta(folder):
-  made = tokenizers.ByteLevelBPETokenizer()
-  made.train_from_iterator(
-    _LINES,
-    vocab_size=400,
-    min_frequency=1,
-    show_progress=False,
-    special_tokens=['<s>', '<pad>', '</s>', '<unk>', '<mask>'],
-  )
-  made.save_model(str(folder))
-  return transformers.RobertaTokenizer.from_pretrained(folder)
-
-
-def _sentencepiece(folder, name, **options):
-  (folder / 'text').write_text('\n'.join(_LINES))
-  sentencepiece.SentencePieceTrainer.train(
-    input=str(folder / 'text'),
-    model_prefix=str(folder / 'm'),
-    vocab_size=260,
-    minloglevel=2,
-    hard_vocab_limit=False,
-    num_threads=1,
-    **options,
-  )
-  (folder / 'm.model').rename(folder / name)
-  return sentencepiece.SentencePieceProcessor(model_file=str(folder / name))
-
-
-def _xlmr(folder):
-  _sentencepiece(folder, 'sentencepiece.bpe.model')
-  return transformers.XLMRobertaTokenizer.from_pretrained(folder)
-
-
-def _mt5(folder):
-  _sentencepiece(
-    folder, 'spiece.model', pad_id=0, eos_id=1, unk_id=2, bos_id=-1
-  )
-  return transformers.T5Tokenizer.from_pretrained(folder, extra_ids=100)
-
-
-def _mbart(folder):
-  _sentencepiece(folder, 'sentencepiece.bpe.model')
-  return transformers.MBartTokenizer.from_pretrained(folder)
-
-
 _KINDS = {
-  'bert': ('bert', _bert),
-  'bert_cased': ('bert', lambda f: _bert(f, do_lower_case=False)),
-  'roberta': ('roberta', _roberta),
-  'xlm-roberta': ('xlm-roberta', _xlmr),
-  'mt5': ('mt5', _mt5),
-  'mbart': ('mbart', _mbart),
+  'bert': ('bert', reference_tokenizers.bert),
+  'bert_cased': (
+    'bert',
+    lambda f: reference_tokenizers.bert(f, do_lower_case=False),
+  ),
+  'roberta': ('roberta', reference_tokenizers.roberta),
+  'xlm-roberta': ('xlm-roberta', reference_tokenizers.xlmr),
+  'mt5': ('mt5', reference_tokenizers.mt5),
+  'mbart': ('mbart', reference_tokenizers.mbart),
 }
 
 
@@ -148,7 +70,7 @@ def _ids(reference, texts):
 
 def test_ids_equal_the_reference(pair):
   reference, vocabulary, _ = pair
-  texts = _LINES[:11] + EDGE_CASES
+  texts = reference_tokenizers.LINES[:11] + EDGE_CASES
   assert vocabulary.encode_batch(texts) == _ids(reference, texts)
   ids, lengths = vocabulary.encode_ragged(texts)
   assert lengths.tolist() == [len(row) for row in _ids(reference, texts)]
@@ -157,7 +79,7 @@ def test_ids_equal_the_reference(pair):
 
 def test_old_files_give_the_same_ids(pair):
   reference, saved, old = pair
-  texts = _LINES[:11] + EDGE_CASES[4:6]
+  texts = reference_tokenizers.LINES[:11] + EDGE_CASES[4:6]
   if isinstance(reference, transformers.MBartTokenizer):
     # The library leaves out the model's own normalisation.
     texts = [t for t in texts if unicodedata.normalize('NFKC', t) == t]
@@ -165,14 +87,14 @@ def test_old_files_give_the_same_ids(pair):
   assert len(old) == len(saved) == len(reference)
   assert old.spec.special_ids == saved.spec.special_ids
   assert old.piece(7) == saved.piece(7) == reference.convert_ids_to_tokens(7)
-  assert old.decode(old.encode(_LINES[0])) == saved.decode(
-    saved.encode(_LINES[0])
+  assert old.decode(old.encode(reference_tokenizers.LINES[0])) == saved.decode(
+    saved.encode(reference_tokenizers.LINES[0])
   )
 
 
 def test_decoding_gives_back_what_the_reference_does(pair):
   reference, vocabulary, _ = pair
-  for text in _LINES[:11] + EDGE_CASES:
+  for text in reference_tokenizers.LINES[:11] + EDGE_CASES:
     ids = vocabulary.encode(text)
     assert vocabulary.decode(ids) == reference.decode(
       ids, clean_up_tokenization_spaces=False
@@ -206,7 +128,7 @@ def test_special_ids(pair):
 
 
 def test_symbols_of_languages(tmp_path):
-  reference = _mbart(tmp_path)
+  reference = reference_tokenizers.mbart(tmp_path)
   saved = tmp_path / 'saved'
   reference.save_pretrained(saved)
   for folder in (tmp_path, saved):
@@ -236,7 +158,7 @@ def test_symbols_of_languages(tmp_path):
 
 def test_sentinels_with_a_space_in_front(tmp_path):
   """mT5's SentencePiece model has its sentinels among its pieces."""
-  _sentencepiece(
+  reference_tokenizers.sentencepiece(
     tmp_path,
     'spiece.model',
     pad_id=0,
@@ -310,7 +232,7 @@ def test_texts_of_every_script(pair):
 
 
 def test_rows_without_a_token(tmp_path):
-  _bert(tmp_path)
+  reference_tokenizers.bert(tmp_path)
   short = importer.read(
     tmp_path, model_type='bert', size=None, languages=('en',)
   )

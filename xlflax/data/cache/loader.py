@@ -20,6 +20,7 @@ from xlflax.data import stream as stream_lib
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.rows import index as row_index
 from xlflax.data.rows import layouts as rows_lib
+from xlflax.data.rows import lengths as row_lengths
 from xlflax.data.sampling import hashing, permutation, row_schedule
 
 
@@ -49,19 +50,18 @@ class CachedLoader:
     self.stream = stream
     self._directory = cache.directory
     self._vocabulary_spec = vocabulary.spec
+    indices = {name: _make_index(task, stream) for name, task in tasks.items()}
     self._schedule = row_schedule.RowSchedule(
       stream,
       seed=seed,
       rates=rates,
       sizes={
-        name: _at_most(task.meta.source_examples, stream)
+        name: _at_most(_size(task, indices[name], stream), stream)
         for name, task in tasks.items()
       },
     )
     self._metas = [tasks[name].meta for name in self._schedule.tasks]
-    self._indices = [
-      _make_index(tasks[name], stream) for name in self._schedule.tasks
-    ]
+    self._indices = [indices[name] for name in self._schedule.tasks]
     self._num_rows = np.array(
       [_at_most(i.num_rows, stream) for i in self._indices], np.int64
     )
@@ -150,6 +150,17 @@ class CachedLoader:
       for place, unit in zip(places.tolist(), units, strict=True):
         out[place] = unit
     return out
+
+
+def _size(
+  task: cache_reader.CachedTask,
+  index: row_index.RowIndex,
+  stream: stream_lib.Stream,
+) -> int:
+  """N_i of the sampling rates: a task's examples, or the pairs that are kept."""
+  if row_lengths.counts_kept_pairs(stream):
+    return index.num_rows
+  return task.meta.source_examples
 
 
 def _at_most(count: int, stream: stream_lib.Stream) -> int:

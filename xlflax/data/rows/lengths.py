@@ -29,6 +29,19 @@ def keep(
   return kept
 
 
+def counts_kept_pairs(stream: stream_lib.Stream) -> bool:
+  """Whether N_i of the sampling rates are the pairs that the filters keep.
+
+  So it is where rows are pairs and a filter is set: an epoch over the stream
+  is then one over each task (PPA, section 3.1).
+  """
+  return (
+    stream.layout in (stream_lib.Layout.PAIRS, stream_lib.Layout.SIDES)
+    and stream.packing is stream_lib.Packing.NONE
+    and (stream.pairs.min_tokens > 1 or stream.pairs.max_tokens is not None)
+  )
+
+
 def cut(
   lengths: Sequence[np.ndarray], stream: stream_lib.Stream
 ) -> tuple[np.ndarray, ...]:

@@ -14,6 +14,7 @@ are, too. What differs:
 For more than a small corpus, write a cache.
 """
 
+import dataclasses
 import itertools
 import logging
 import os
@@ -30,6 +31,7 @@ from xlflax.data import loader as loader_lib
 from xlflax.data import stream as stream_lib
 from xlflax.data.rows import iterator as row_iterator
 from xlflax.data.rows import layouts as rows_lib
+from xlflax.data.rows import lengths as row_lengths
 from xlflax.data.sampling import hashing, row_schedule
 from xlflax.data.seqio_tasks import host_tensorflow
 
@@ -57,7 +59,7 @@ class LiveLoader:
       stream,
       seed=seed,
       rates=rates,
-      sizes={task: _size(task, stream) for task in rates},
+      sizes={task: _size(task, stream, vocabulary) for task in rates},
     )
     self._languages = []
     for task in self._schedule.tasks:
@@ -174,6 +176,10 @@ class _TaskRows:
   def __next__(self) -> row_iterator.Units:
     return next(self._rows)
 
+  def first_epoch(self) -> Iterator[row_iterator.Units]:
+    """The rows of one pass."""
+    return self._epoch(0, row_iterator.Counts())
+
   def _epochs(self):
     counts, epoch = self.counts, 0
     while True:
@@ -211,6 +217,14 @@ class _TaskRows:
         yield batch
 
 
+def _kept_pairs(task: str, stream: stream_lib.Stream, vocabulary) -> int:
+  """Pairs that the filters keep, up to `max_examples`; reads the task."""
+  logging.info('Counting the pairs of %s that the filters keep.', task)
+  ordered = dataclasses.replace(stream, shuffle=False)
+  rows = _TaskRows(task, ordered, vocabulary, 0).first_epoch()
+  return max(sum(1 for _ in rows), 1)
+
+
 def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
   """Yields `rows` in a random order, each at most some windows too late.
 
@@ -241,8 +255,10 @@ def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
     yield held[place]
 
 
-def _size(task: str, stream: stream_lib.Stream) -> int:
+def _size(task: str, stream: stream_lib.Stream, vocabulary) -> int:
   """Examples of a task; 1 where it is not known and not needed."""
+  if stream.alpha is not None and row_lengths.counts_kept_pairs(stream):
+    return _kept_pairs(task, stream, vocabulary)
   size = task_examples.source_size(task, stream.split)
   if size is None and stream.alpha is not None:
     raise errors.CorpusError(

@@ -133,10 +133,12 @@ _MODULES = {
   'xlm-roberta': 'roberta',
   'xlm-roberta-xl': 'roberta',
   'xlm': 'xlm',
+  'distilbert': 'distilbert',
   't5': 't5',
   'mt5': 't5',
   'umt5': 't5',
   'mbart': 'mbart',
+  'm2m_100': 'm2m_100',
   'modernbert': 'modernbert',
   'eurobert': 'eurobert',
 }

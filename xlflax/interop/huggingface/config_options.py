@@ -17,7 +17,8 @@ HARMLESS = frozenset(
     gradient_checkpointing finetuning_task task_specific_params problem_type
     id2label label2id num_labels _num_labels tokenizer_class prefix language
     bos_token_id eos_token_id sep_token_id pad_token_id mask_token_id
-    decoder_start_token_id forced_bos_token_id forced_eos_token_id
+    bos_token eos_token sep_token cls_token pad_token mask_token unk_token
+    cls_token_id unk_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id
     max_length min_length do_sample early_stopping num_beams num_beam_groups
     diversity_penalty temperature top_k top_p typical_p repetition_penalty
     length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size

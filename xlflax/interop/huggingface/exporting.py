@@ -12,13 +12,14 @@ import ml_dtypes
 import numpy as np
 
 from xlflax import errors
+from xlflax.evaluation import sentence_encoding
 from xlflax.interop.huggingface import (
-  architectures,
   config_options,
   importing,
   labelled_heads,
   model_files,
 )
+from xlflax.interop.huggingface import export_choices as choices
 from xlflax.interop.huggingface import plan as plan_lib
 from xlflax.interop.huggingface import rules as rules_lib
 from xlflax.interop.huggingface.architectures import Architecture, Config, Task
@@ -28,6 +29,7 @@ from xlflax.training import checkpoints
 from xlflax.training import params as params_lib
 from xlflax.training import run as run_lib
 
+_SENTENCE = 'heads/sentence_dense_'  # written as modules of their own
 DTYPES = {
   'float32': np.float32,
   'float16': np.float16,
@@ -47,8 +49,10 @@ class Export:
     options: config.json.
     assignments: what each tensor is made of.
     constants: tensors that follow from the configuration.
-    dropped: parameters that are left out, at the user's word.
+    left_out: parameter that is left out -> why.
     dtype: of the tensors.
+    sentence: how sentence vectors are made, of a model that comes from a
+      Sentence-Transformers folder; None if there is no such.
   """
 
   run: run_lib.SavedRun
@@ -58,8 +62,9 @@ class Export:
   options: dict[str, Any]
   assignments: list[Assignment]
   constants: dict[str, np.ndarray]
-  dropped: list[str]
+  left_out: dict[str, str]
   dtype: Any
+  sentence: sentence_encoding.SentenceEncoding | None = None
 
 
 def check(
@@ -76,10 +81,11 @@ def check(
   Args:
     model_dir: a run's, or an imported model's.
     step: a checkpoint; None takes the newest.
-    model_type: the architecture; None takes the one that it was imported
-      from, else the first that can express the model.
-    task: whose head is taken along; None takes what it was imported with,
-      else the only one whose head there is, else the masked LM.
+    model_type: the architecture; None takes that of the tokenizer, else that
+      of the published model that the run starts from, else the first that can
+      express the model.
+    task: whose head is taken along; None takes the labelled task whose head
+      there is, else the masked LM, else the states.
     drop: patterns of parameters to leave out.
     dtype: of the tensors: 'float32', 'float16' or 'bfloat16'.
 
@@ -89,37 +95,81 @@ def check(
       has no place for, or lacks; all listed.
   """
   run = run_lib.open_run(model_dir)
-  config = _config(run)
   record = _record(run.directory)
-  architecture, options = _architecture(
-    config, model_type or record.get('config', {}).get('model_type')
-  )
   step = max(run.steps, default=-1) if step is None else step
   checkpoint = checkpoints.path_of(run.directory, step)
-  saved = checkpoints.saved_shapes(checkpoint)
-  dropped = [name for name in saved if params_lib.matches(drop, name)]
-  shapes = {name: shape for name, shape in saved.items() if name not in dropped}
-  task = _task(config, architecture, task or record.get('task'), shapes)
-  assignments = _assignments(architecture, task, config, shapes, checkpoint)
-  constants = {
+  shapes = dict(checkpoints.saved_shapes(checkpoint))
+  left_out = _leave(
+    shapes,
+    [name for name in shapes if params_lib.matches(drop, name)],
+    'left out at your word',
+  )
+  config, plug_in = choices.plug_out(_config(run), list(shapes))
+  left_out |= _leave(shapes, plug_in, "VECO's plug-in module: plugged out")
+  architecture = choices.architecture(config, model_type, _origins(run, record))
+  task = choices.task(
+    config,
+    architecture,
+    wanted=task,
+    origin=record.get('task'),
+    names=list(shapes),
+  )
+  config, head = choices.without_token_head(config, task, list(shapes))
+  left_out |= _leave(shapes, head, f'no part of a model for {task.value}')
+  left_out |= _leave(
+    shapes,
+    choices.training_heads(list(shapes), run.objectives),
+    'a head that only training uses',
+  )
+  sentence = _sentence(run, task, shapes)
+  options, _ = architecture.write(config)
+  if record.get('config', {}).get('model_type') == architecture.model_type:
+    options = _changed(record, architecture, options, config)
+  return Export(
+    run=run,
+    step=step,
+    architecture=architecture,
+    task=task,
+    options=_complete(options, architecture, task, run, shapes, dtype),
+    assignments=_assignments(architecture, task, config, shapes, checkpoint),
+    constants=_constants(architecture, config),
+    left_out=left_out,
+    dtype=DTYPES[dtype],
+    sentence=sentence,
+  )
+
+
+def _sentence(run, task: Task, shapes):
+  """The modules of a model that has states only, if their layers are there."""
+  found = sentence_encoding.read(run.directory)
+  heads = {name.split('/')[1] for name in shapes if name.startswith('heads/')}
+  if task is Task.STATES and found and found.has_parameters(heads):
+    return found
+  return None
+
+
+def _leave(
+  shapes: dict[str, tuple[int, ...]], names: Sequence[str], reason: str
+) -> dict[str, str]:
+  """Takes parameters out of `shapes`: each with the reason."""
+  for name in names:
+    del shapes[name]
+  return dict.fromkeys(names, reason)
+
+
+def _origins(run: run_lib.SavedRun, record) -> list[str | None]:
+  return [
+    run.vocabulary.description.get('model_type'),
+    record.get('config', {}).get('model_type'),
+  ]
+
+
+def _constants(architecture: Architecture, config) -> dict[str, np.ndarray]:
+  return {
     architecture.prefix + name: table
     for name, make in architecture.constants.items()
     if (table := make(config)) is not None
   }
-  if record.get('config', {}).get('model_type') == architecture.model_type:
-    options = _changed(record, architecture, options, config)
-  options = _complete(options, architecture, task, run, shapes, dtype)
-  return Export(
-    run,
-    step,
-    architecture,
-    task,
-    options,
-    assignments,
-    constants,
-    dropped,
-    DTYPES[dtype],
-  )
 
 
 def _config(run: run_lib.SavedRun) -> Config:
@@ -139,26 +189,6 @@ def _record(directory: pathlib.Path) -> dict[str, Any]:
   return model_files.read_json(path) if path.exists() else {}
 
 
-def _architecture(config, model_type) -> tuple[Architecture, dict[str, Any]]:
-  """The architecture, and the options that express the configuration."""
-  wanted = [model_type] if model_type else list(architectures.MODEL_TYPES)
-  refused = []
-  for name in wanted:
-    architecture = architectures.find(name)
-    if not isinstance(config, architecture.config_class):
-      refused.append(f'{name}: it is no {type(config).__name__}')
-      continue
-    options, problems = architecture.write(config)
-    if not problems:
-      return architecture, options
-    refused.append(f'{name}: ' + ', '.join(problems))
-  raise errors.ConfigError(
-    'No Hugging Face architecture expresses the model',
-    got='; '.join(refused),
-    where=type(config).__name__,
-  )
-
-
 def _changed(
   record, architecture: Architecture, options, config
 ) -> dict[str, Any]:
@@ -173,28 +203,6 @@ def _changed(
   }
 
 
-def _task(config, architecture: Architecture, task, shapes) -> Task:
-  heads = {name.split('/')[1] for name in shapes if name.startswith('heads/')}
-  found = [t for t in architectures.LABELLED if t.value in heads]
-  if task is not None:
-    known = [t.value for t in architecture.classes]
-    if task not in known:
-      raise errors.ConfigError(
-        f'{architecture.model_type} has no such task',
-        got=task,
-        expected='one of ' + ', '.join(known),
-        where='--task',
-      )
-    return Task(task)
-  if len(found) == 1:
-    return found[0]
-  if Task.SEQ2SEQ in architecture.classes:
-    return Task.SEQ2SEQ
-  if config.mlm_head == 'none':
-    return Task.STATES
-  return Task.MASKED_LM
-
-
 def _assignments(architecture, task, config, shapes, checkpoint):
   rules = plan_lib.rules_for(architecture, task, config, has=shapes)
   assert config.vocab_size is not None
@@ -203,6 +211,7 @@ def _assignments(architecture, task, config, shapes, checkpoint):
   problems = [
     f'{name} has no place in {architecture.classes[task]}'
     for name in sorted(shapes.keys() - used)
+    if not name.startswith(_SENTENCE)
   ]
   heads = [r.parameter for r in rules if r.parameter.startswith('heads/')]
   problems += [f'{name} is missing' for name in heads if name not in shapes]

@@ -12,7 +12,10 @@ import safetensors.numpy
 from xlflax import paths
 from xlflax.data.vocabularies import sentencepiece as vocabulary_sentencepiece
 from xlflax.interop.huggingface import (
+  card_metadata,
+  model_card,
   model_files,
+  sentence_modules,
   sentencepiece_files,
   tensor_files,
 )
@@ -20,6 +23,7 @@ from xlflax.interop.huggingface.architectures import Task
 from xlflax.interop.huggingface.exporting import Export
 from xlflax.interop.huggingface.rules import Assignment
 from xlflax.training import checkpoints, run_directory
+from xlflax.training import params as params_lib
 from xlflax.training import run as run_lib
 
 MAX_SHARD_BYTES = 5 * 10**9
@@ -30,8 +34,9 @@ def convert(
   folder: str | pathlib.Path,
   *,
   max_shard_bytes: int = MAX_SHARD_BYTES,
+  license: str | None = None,
 ) -> list[str]:
-  """Writes config.json, safetensors and the tokenizer's files.
+  """Writes config.json, safetensors, the tokenizer's files and a README.md.
 
   The folder appears when it is complete.
 
@@ -40,6 +45,7 @@ def convert(
     folder: where to.
     max_shard_bytes: tensors beyond this begin another file; also what is
       held in memory, besides a parameter.
+    license: of the model; None takes that of the model it started from.
 
   Returns:
     What the reader should know: files that could not be written.
@@ -54,7 +60,34 @@ def convert(
     _write_tensors(checked, made, max_shard_bytes)
     text = json.dumps(checked.options, indent=2, sort_keys=True)
     (made / model_files.CONFIG).write_text(text + '\n', encoding='utf-8')
+    card = model_card.of_export(checked, name=folder.name, license=license)
+    (made / card_metadata.FILE).write_text(card, encoding='utf-8')
+    if checked.sentence:
+      sentence_modules.write(checked.sentence, _sentence_heads(checked), made)
     return _write_tokenizer(checked.run, made)
+
+
+def _sentence_heads(checked: Export) -> dict[str, Any]:
+  """The dense layers that follow the encoder."""
+  checkpoint = checkpoints.path_of(checked.run.directory, checked.step)
+  shapes = checkpoints.saved_shapes(checkpoint)
+  return params_lib.nest(
+    {
+      name.removeprefix('heads/'): _read(
+        checkpoint, name, shapes[name], averaged=_averaged(checkpoint)
+      )
+      for name in shapes
+      if name.startswith('heads/sentence_dense_')
+    }
+  )
+
+
+def _averaged(checkpoint: pathlib.Path) -> bool:
+  """Whether the run keeps a running average of its parameters."""
+  return any(
+    name.startswith('ema/')
+    for name in checkpoints.saved_shapes(checkpoint, 'train')
+  )
 
 
 def _write_tokenizer(run: run_lib.SavedRun, folder: pathlib.Path) -> list[str]:
@@ -165,10 +198,7 @@ def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
   """Tensors in the order of `_sizes`; reads one parameter at a time."""
   checkpoint = checkpoints.path_of(checked.run.directory, checked.step)
   shapes = checkpoints.saved_shapes(checkpoint)
-  averaged = any(
-    name.startswith('ema/')
-    for name in checkpoints.saved_shapes(checkpoint, 'train')
-  )
+  averaged = _averaged(checkpoint)
   checkpoints.verify(checkpoint, 'train' if averaged else 'params')
   parts = _Parts()
   for parameter, assignments in _by_parameter(checked).items():

@@ -14,10 +14,13 @@ import jax.numpy as jnp
 from xlflax import bucket_checks, enums, errors, paths
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from xlflax.evaluation import sentence_encoding
 from xlflax.interop.huggingface import (
+  card_metadata,
   gin_file,
   labelled_heads,
   model_files,
+  sentence_modules,
   tensor_files,
   tokenizers,
   weights,
@@ -32,7 +35,7 @@ from xlflax.training import params as params_lib
 from xlflax.training import run as run_lib
 from xlflax.training import state as state_lib
 
-RECORD = 'huggingface.json'
+RECORD = run_directory.ORIGIN
 _FORMAT = 1
 
 
@@ -54,6 +57,8 @@ class Import:
     plan: which tensor becomes what.
     vocabulary: its tokenizer, or the user's vocabulary.
     own_tokenizer: whether `vocabulary` is the folder's tokenizer.
+    sentence: how a Sentence-Transformers folder makes vectors, with its dense
+      layers; None for other folders.
   """
 
   folder: pathlib.Path
@@ -62,6 +67,9 @@ class Import:
   plan: plan_lib.Plan
   vocabulary: vocabulary_lib.Vocabulary
   own_tokenizer: bool
+  sentence: (
+    tuple[sentence_encoding.SentenceEncoding, sentence_modules.Heads] | None
+  ) = None
 
 
 def check(
@@ -95,6 +103,8 @@ def check(
   Where several of these hold, the first of them tells of all.
   """
   folder = paths.local(folder, where='Hugging Face folder')
+  sentence = sentence_modules.read(folder)
+  folder = sentence_modules.transformer_folder(folder)
   unused = enums.of_value(unused_rows, UnusedRows, where='unused_rows')
   problems: list[errors.XlflaxError] = []
   tensors = _try(lambda: tensor_files.find(folder), problems)
@@ -121,7 +131,9 @@ def check(
     raise _joined(problems)
   assert description is not None and made is not None and found is not None
   config = model_config.with_vocabulary(description.config, found.spec)
-  return Import(folder, description, config, made, found, vocabulary is None)
+  return Import(
+    folder, description, config, made, found, vocabulary is None, sentence
+  )
 
 
 def _try(step: Callable[[], Any], problems: list[errors.XlflaxError]) -> Any:
@@ -217,7 +229,10 @@ def convert(checked: Import, model_dir: str | pathlib.Path) -> pathlib.Path:
   model_dir = paths.absolute(model_dir)
   bucket_checks.check_usable(model_dir)
   with paths.new_directory(model_dir, where='--output') as made:
-    _write(checked, weights.load(checked.plan), made)
+    params = weights.load(checked.plan)
+    if checked.sentence:
+      params['heads'] = params.get('heads', {}) | checked.sentence[1]
+    _write(checked, params, made)
     paths.write_atomically(
       made / gin_file.FILE, gin_file.of_model(checked.config, str(model_dir))
     )
@@ -254,6 +269,11 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
         'task': task.value,
         'head': style,
         'config': checked.description.options,
+        'base_model': checked.description.options.get('_name_or_path')
+        or checked.folder.name,
+        'card': card_metadata.read(checked.folder),
+        sentence_encoding.KEY: checked.sentence
+        and checked.sentence[0].describe(),
       },
       indent=2,
       ensure_ascii=False,
@@ -287,6 +307,7 @@ def _write_vocabulary(checked: Import, directory: pathlib.Path) -> None:
   names = tokenizers.names(checked.folder) if checked.own_tokenizer else []
   if names:
     described['tokenizer_files'] = names
+    described['model_type'] = checked.description.architecture.model_type
   vocabulary_training.write_vocabulary(found, described, directory)
   for name in names:
     (directory / name).write_bytes((checked.folder / name).read_bytes())

@@ -53,7 +53,10 @@ _MORE = tuple(
     xh_ZA gl_ES sl_SI
 """.split()
 )
-_SYMBOL = re.compile(r'[a-z]{2,3}_[A-Z]{2}')
+# mBART's en_XX, NLLB's eng_Latn, M2M-100's __en__.
+_SYMBOL = re.compile(
+  r'[a-z]{2,3}_[A-Z]{2}|[a-z]{3}_[A-Z][a-z]{3}|__[a-z]{2,3}__'
+)
 
 
 def symbols_of(
@@ -64,9 +67,9 @@ def symbols_of(
   Args:
     folder: a folder as `save_pretrained` writes it.
     settings: of its tokenizer_config.json.
-    model_type: of its config.json; only mBART has symbols.
+    model_type: of its config.json; only mBART and M2M-100 have symbols.
   """
-  if model_type != 'mbart':
+  if model_type not in ('mbart', 'm2m_100'):
     return ()
   path = folder / 'tokenizer.json'
   if path.is_file():
@@ -80,6 +83,8 @@ def symbols_of(
       if _SYMBOL.fullmatch(entry['content'])
     }
     return tuple(sorted(found, key=found.__getitem__))
+  if model_type == 'm2m_100':
+    return ()  # its older files are not read
   if 'MBart50' in str(settings.get('tokenizer_class', '')):
     return _FIRST + _MORE
   return _FIRST
@@ -99,7 +104,7 @@ def choose(
   """
   if not symbols:
     return tuple(wanted or DEFAULT), ()
-  by_code = {symbol.partition('_')[0]: symbol for symbol in symbols}
+  by_code = {_code(symbol): symbol for symbol in symbols}
   chosen = tuple(wanted or by_code)
   missing = [code for code in chosen if code not in by_code]
   if missing:
@@ -110,3 +115,10 @@ def choose(
       where='--languages',
     )
   return chosen, tuple(by_code[code] for code in chosen)
+
+
+def _code(symbol: str) -> str:
+  """A symbol's code: en_XX and __en__ are 'en', eng_Latn is itself."""
+  if re.fullmatch(r'[a-z]{3}_[A-Z][a-z]{3}', symbol):
+    return symbol  # a language may have several scripts
+  return symbol.strip('_').partition('_')[0]

@@ -1,5 +1,6 @@
 """mBART and mBART-50 (Liu et al., 2020; Tang et al., 2020)."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlflax.interop.huggingface import config_options
@@ -28,10 +29,26 @@ _FIELDS: dict[str, tuple[str, Any]] = {
 _EPSILON = 1e-5  # of every layer norm; no option
 
 
-def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
+def read_options(
+  options: config_options.Options,
+  task: Task,
+  *,
+  defaults: Mapping[str, Any] | None = None,
+  training_only: Sequence[str] = (),
+) -> dict[str, Any]:
+  """`EncoderDecoderConfig`'s arguments that mBART and M2M-100 read alike.
+
+  Args:
+    options: of config.json.
+    task: that of the model; there is but one.
+    defaults: of options, where they are not mBART's.
+    training_only: options that may have any value, as no model trains with
+      them here.
+  """
   del task
+  defaults = defaults or {}
   fields = {
-    field: options.get(name, default)
+    field: options.get(name, defaults.get(name, default))
     for name, (field, default) in _FIELDS.items()
   }
   for name, field in (('attention_heads', 'num_heads'), ('ffn_dim', 'mlp_dim')):
@@ -49,8 +66,10 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   options.require('add_bias_logits', False)
   options.require('static_position_embeddings', False)
   options.require('extra_pos_embeddings', _OFFSET)
+  options.ignore(*training_only)
   for name in ('activation_dropout', 'encoder_layerdrop', 'decoder_layerdrop'):
-    options.require(name, 0, None)
+    if name not in training_only:
+      options.require(name, 0, None)
   options.ignore('classifier_dropout', 'classif_dropout')
   return fields | {
     'family': 'pre_ln',
@@ -62,7 +81,15 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   }
 
 
-def _write(config: config_lib.EncoderDecoderConfig):
+def write_options(
+  config: config_lib.EncoderDecoderConfig, **fixed: Any
+) -> tuple[dict[str, Any], list[str]]:
+  """The inverse, and what such a configuration cannot express.
+
+  Args:
+    config: the configuration.
+    **fixed: fields that must have these values, where they are not mBART's.
+  """
   options = {
     name: getattr(config, field) for name, (field, _) in _FIELDS.items()
   }
@@ -78,6 +105,7 @@ def _write(config: config_lib.EncoderDecoderConfig):
     layer_norm_epsilon=_EPSILON,
     position_embedding='learned',
     embedding_norm=True,
+    output_bias=True,
     type_vocab_size=0,
     use_language_embeddings=False,
     tie_decoder=False,
@@ -85,6 +113,7 @@ def _write(config: config_lib.EncoderDecoderConfig):
     output_embeddings='tied',
     dim_per_head=config.hidden_dim // config.num_heads,
   )
+  wanted |= fixed
   problems = [
     f'{name} is {getattr(config, name)!r}, not {value!r}'
     for name, value in wanted.items()
@@ -149,7 +178,7 @@ ARCHITECTURES = {
       'num_attention_heads': 'encoder_attention_heads',
     },
     config_class=config_lib.EncoderDecoderConfig,
-    read=_read,
-    write=_write,
+    read=read_options,
+    write=write_options,
   )
 }

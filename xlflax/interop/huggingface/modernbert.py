@@ -48,6 +48,9 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   fields['norm'] = 'layer' if options.get('norm_bias', False) else 'scale'
   options.require('mlp_dropout', fields['dropout_rate'], 0)
   options.require('classifier_pooling', 'cls', 'mean')
+  # mmBERT's name for: positions are only in the attention, as in every
+  # model of this type.
+  options.require('position_embedding_type', 'absolute', 'sans_pos', None)
   options.ignore(
     'initializer_cutoff_factor',
     'deterministic_flash_attn',
@@ -56,7 +59,6 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     'layer_norm_eps',
     'reference_compile',
     'repad_logits_with_grad',
-    'cls_token_id',
   )
   predicts = task.predicts_tokens
   tied = options.get('tie_word_embeddings', True)

@@ -178,7 +178,7 @@ def make(
     if any(re.search(pattern, name) for pattern in drop)
   }
   skipped |= {
-    name: 'a buffer without weights'
+    name: 'a buffer that the model does not read'
     for name in tensors
     if any(re.search(p, name) for p in architecture.buffers)
   }

@@ -16,6 +16,8 @@ from xlflax.models import encoder_decoder_config as config_lib
 
 _SHARED = 'shared.weight'
 _BIAS = 'SelfAttention.relative_attention_bias.weight'
+# T5 v1.0's decoder holds a table between its halves that no code reads.
+_UNREAD = r'^decoder\..*\.EncDecAttention\.relative_attention_bias\.weight$'
 _MAX_LENGTH = 1024  # relative positions have no bound of their own
 
 # Option -> (field of EncoderDecoderConfig, the library's default for T5).
@@ -186,6 +188,7 @@ def _architecture(model_type: str, name: str) -> Architecture:
       'encoder.embed_tokens.weight': _SHARED,
       'decoder.embed_tokens.weight': _SHARED,
     },
+    buffers=(_UNREAD,),
     aliases={
       'hidden_size': 'd_model',
       'num_attention_heads': 'num_heads',

@@ -52,7 +52,7 @@ def of_export(checked: exporting.Export) -> str:
     for name, table in checked.constants.items()
   ]
   lines += [
-    f'{name} not kept: left out at your word' for name in checked.dropped
+    f'{name} not kept: {reason}' for name, reason in checked.left_out.items()
   ]
   head = (
     f'{checked.options["architectures"][0]} '

@@ -47,6 +47,7 @@ _T5 = dict(
 _USUAL = {
   'bert': _WORDPIECE,
   'modernbert': _WORDPIECE,
+  'distilbert': _WORDPIECE,
   'xlm': _XLM,
   't5': _T5,
   'mt5': _T5,

@@ -30,6 +30,8 @@ _FIELDS: dict[str, tuple[str, Any]] = {
 }
 _HARMLESS = (
   'embed_init_std',
+  'asm_cutoffs',  # of the softmax that `asm` chooses
+  'asm_div_value',
   'unk_index',
   'mask_index',
   'summary_first_dropout',
@@ -106,6 +108,8 @@ def _write(config: model_config.EncoderConfig):
     scale_embeddings=False,
     mlp_dim=4 * config.hidden_dim,
   )
+  if config.position_embedding not in ('learned', 'sinusoidal'):
+    problems.append(f'position_embedding is {config.position_embedding!r}')
   if config.activation not in ('gelu', 'relu'):
     problems.append(f'activation is {config.activation!r}')
   if config.mlm_head == 'transform':
@@ -117,7 +121,7 @@ def _write(config: model_config.EncoderConfig):
 
 def _positions(config: model_config.EncoderConfig):
   """The table that transformers saves though it is constant."""
-  if config.position_embedding == 'learned':
+  if config.position_embedding != 'sinusoidal':
     return None
   return embeddings.sinusoids(config.max_length, config.hidden_dim)
 

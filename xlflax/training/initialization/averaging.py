@@ -152,6 +152,7 @@ def _write(
   run_directory.copy_vocabulary(
     run.directory / run_directory.VOCABULARY, directory
   )
+  run_directory.copy_origin([run.directory], directory)
   record = {'model_dir': str(run.directory), 'steps': list(steps)}
   run_directory.write_atomically(
     directory / RECORD, json.dumps(record, indent=2) + '\n'

@@ -107,6 +107,14 @@ _ABSENT = ' is not in the checkpoint'
 Inits = InitFrom | str | Sequence[InitFrom | str]
 
 
+def directories(init: Inits | None) -> list[str]:
+  """The runs that parameters come from, in order; [] for None."""
+  if not init:
+    return []
+  inits = (init,) if isinstance(init, (InitFrom, str)) else init
+  return [one if isinstance(one, str) else one.model_dir for one in inits]
+
+
 def apply(
   init: Inits,
   state: state_lib.TrainState,

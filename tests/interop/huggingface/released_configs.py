@@ -1,0 +1,436 @@
+"""The keys of published config.json files, at small sizes.
+
+The keys and all values but sizes are those of the published files. `SOURCES`
+names, for each, a public place that quotes them.
+"""
+
+_SIZES = dict(
+  vocab_size=61,
+  hidden_size=24,
+  num_hidden_layers=2,
+  num_attention_heads=3,
+  intermediate_size=40,
+)
+_DROPOUT = dict(attention_probs_dropout_prob=0.1, hidden_dropout_prob=0.1)
+_XLMR = (
+  _SIZES
+  | _DROPOUT
+  | dict(
+    architectures=['XLMRobertaForMaskedLM'],
+    bos_token_id=0,
+    eos_token_id=2,
+    hidden_act='gelu',
+    initializer_range=0.02,
+    layer_norm_eps=1e-05,
+    max_position_embeddings=514,
+    model_type='xlm-roberta',
+    output_past=True,
+    pad_token_id=1,
+    position_embedding_type='absolute',
+    transformers_version='4.17.0.dev0',
+    type_vocab_size=1,
+    use_cache=True,
+  )
+)
+_ROBERTA = (
+  _SIZES
+  | _DROPOUT
+  | dict(
+    architectures=['RobertaForMaskedLM'],
+    bos_token_id=0,
+    eos_token_id=2,
+    hidden_act='gelu',
+    initializer_range=0.02,
+    layer_norm_eps=1e-05,
+    max_position_embeddings=514,
+    model_type='roberta',
+    pad_token_id=1,
+    type_vocab_size=1,
+  )
+)
+_POOLER = dict(
+  directionality='bidi',
+  pooler_fc_size=768,
+  pooler_num_attention_heads=12,
+  pooler_num_fc_layers=3,
+  pooler_size_per_head=128,
+  pooler_type='first_token_transform',
+)
+_BERT = (
+  _SIZES
+  | _DROPOUT
+  | _POOLER
+  | dict(
+    architectures=['BertForMaskedLM'],
+    classifier_dropout=None,
+    hidden_act='gelu',
+    initializer_range=0.02,
+    layer_norm_eps=1e-12,
+    max_position_embeddings=512,
+    model_type='bert',
+    pad_token_id=0,
+    position_embedding_type='absolute',
+    transformers_version='4.25.1',
+    type_vocab_size=2,
+    use_cache=True,
+  )
+)
+_XLM = dict(
+  architectures=['XLMWithLMHeadModel'],
+  asm=False,
+  asm_cutoffs=[8000, 20000],
+  asm_div_value=4,
+  attention_dropout=0.1,
+  bos_index=0,
+  causal=False,
+  dropout=0.1,
+  emb_dim=24,
+  embed_init_std=0.02209708691207961,
+  end_n_top=5,
+  eos_index=1,
+  finetuning_task=None,
+  gelu_activation=True,
+  init_std=0.02,
+  is_decoder=False,
+  is_encoder=True,
+  lang_id=1,
+  layer_norm_eps=1e-12,
+  mask_index=5,
+  max_position_embeddings=512,
+  max_vocab=-1,
+  min_count=0,
+  model_type='xlm',
+  n_heads=3,
+  n_layers=2,
+  n_words=61,
+  num_labels=2,
+  output_attentions=False,
+  output_hidden_states=False,
+  pad_index=2,
+  pad_token_id=2,
+  pruned_heads={},
+  same_enc_dec=True,
+  share_inout_emb=True,
+  sinusoidal_embeddings=False,
+  start_n_top=5,
+  summary_activation=None,
+  summary_first_dropout=0.1,
+  summary_proj_to_labels=True,
+  summary_type='first',
+  summary_use_proj=True,
+  torchscript=False,
+  unk_index=3,
+  use_bfloat16=False,
+)
+_T5 = dict(
+  d_ff=40,
+  d_kv=8,
+  d_model=24,
+  decoder_start_token_id=0,
+  dropout_rate=0.1,
+  eos_token_id=1,
+  initializer_factor=1.0,
+  is_encoder_decoder=True,
+  layer_norm_epsilon=1e-06,
+  num_heads=3,
+  num_layers=2,
+  output_past=True,
+  pad_token_id=0,
+  relative_attention_num_buckets=32,
+  vocab_size=61,
+)
+_MT5 = _T5 | dict(
+  architectures=['MT5ForConditionalGeneration'],
+  feed_forward_proj='gated-gelu',
+  model_type='mt5',
+  num_decoder_layers=2,
+  tie_word_embeddings=False,
+  tokenizer_class='T5Tokenizer',
+  transformers_version='4.10.0.dev0',
+  use_cache=True,
+)
+_SEQ2SEQ = dict(
+  bos_token_id=0,
+  d_model=24,
+  decoder_attention_heads=3,
+  decoder_ffn_dim=40,
+  decoder_layerdrop=0,
+  decoder_layers=2,
+  decoder_start_token_id=2,
+  dropout=0.1,
+  encoder_attention_heads=3,
+  encoder_ffn_dim=40,
+  encoder_layerdrop=0,
+  encoder_layers=2,
+  eos_token_id=2,
+  init_std=0.02,
+  is_encoder_decoder=True,
+  max_length=200,
+  max_position_embeddings=64,
+  num_hidden_layers=2,
+  pad_token_id=1,
+  scale_embedding=True,
+  use_cache=True,
+  vocab_size=61,
+)
+_MODERN = (
+  _SIZES
+  | _DROPOUT
+  | dict(
+    architectures=['ModernBertForMaskedLM'],
+    attention_bias=False,
+    attention_dropout=0.0,
+    bos_token_id=3,
+    classifier_activation='gelu',
+    classifier_bias=False,
+    classifier_dropout=0.0,
+    classifier_pooling='mean',
+    cls_token_id=3,
+    decoder_bias=True,
+    deterministic_flash_attn=False,
+    embedding_dropout=0.0,
+    eos_token_id=4,
+    global_attn_every_n_layers=3,
+    global_rope_theta=160000.0,
+    gradient_checkpointing=False,
+    hidden_activation='gelu',
+    initializer_cutoff_factor=2.0,
+    initializer_range=0.02,
+    layer_norm_eps=1e-05,
+    local_attention=128,
+    local_rope_theta=10000.0,
+    max_position_embeddings=8192,
+    mlp_bias=False,
+    mlp_dropout=0.0,
+    model_type='modernbert',
+    norm_bias=False,
+    norm_eps=1e-05,
+    pad_token_id=2,
+    position_embedding_type='absolute',
+    reference_compile=None,
+    repad_logits_with_grad=False,
+    sep_token_id=4,
+    sparse_pred_ignore_index=-100,
+    sparse_prediction=False,
+    torch_dtype='float32',
+    transformers_version='4.47.0.dev0',
+  )
+)
+for _key in _DROPOUT:
+  del _MODERN[_key]
+
+CONFIGS = {
+  'xlm-roberta-base': _XLMR,
+  'xlm-roberta-large': _XLMR | dict(num_hidden_layers=3),
+  'xlm-roberta-xl': _XLMR
+  | dict(
+    architectures=['XLMRobertaXLForMaskedLM'],
+    classifier_dropout=None,
+    model_type='xlm-roberta-xl',
+    tokenizer_class='XLMRobertaTokenizer',
+    torch_dtype='float32',
+  ),
+  'bert-base-multilingual-cased': _BERT,
+  'roberta-base': _ROBERTA
+  | dict(
+    finetuning_task=None,
+    num_labels=2,
+    output_attentions=False,
+    output_hidden_states=False,
+    output_past=True,
+    pruned_heads={},
+    torchscript=False,
+    use_bfloat16=False,
+  ),
+  'roberta-large': _ROBERTA,
+  'xlm-mlm-100-1280': _XLM | dict(n_langs=100, use_lang_emb=False),
+  'xlm-mlm-tlm-xnli15-1024': _XLM
+  | dict(
+    id2lang={'0': 'ar', '1': 'en', '2': 'zh'},
+    lang2id={'ar': 0, 'en': 1, 'zh': 2},
+    n_langs=3,
+    use_lang_emb=True,
+  ),
+  'mt5-base': _MT5,
+  'umt5-base': _MT5
+  | dict(
+    architectures=['UMT5ForConditionalGeneration'],
+    classifier_dropout=0.0,
+    dense_act_fn='gelu_new',
+    is_gated_act=True,
+    model_type='umt5',
+    relative_attention_max_distance=128,
+    scalable_attention=True,
+    torch_dtype='float32',
+  ),
+  't5-base': _T5
+  | dict(
+    architectures=['T5ForConditionalGeneration'],
+    model_type='t5',
+    n_positions=512,
+    task_specific_params={
+      'translation_en_to_de': {
+        'early_stopping': True,
+        'max_length': 300,
+        'num_beams': 4,
+        'prefix': 'translate English to German: ',
+      }
+    },
+  ),
+  'mbart-large-50': _SEQ2SEQ
+  | dict(
+    _num_labels=3,
+    activation_dropout=0.0,
+    activation_function='gelu',
+    add_bias_logits=False,
+    add_final_layer_norm=True,
+    architectures=['MBartForConditionalGeneration'],
+    attention_dropout=0.0,
+    classif_dropout=0.0,
+    classifier_dropout=0.0,
+    early_stopping=True,
+    forced_eos_token_id=2,
+    gradient_checkpointing=False,
+    id2label={'0': 'LABEL_0', '1': 'LABEL_1', '2': 'LABEL_2'},
+    label2id={'LABEL_0': 0, 'LABEL_1': 1, 'LABEL_2': 2},
+    model_type='mbart',
+    normalize_before=True,
+    normalize_embedding=True,
+    num_beams=5,
+    output_past=True,
+    static_position_embeddings=False,
+    tokenizer_class='MBart50Tokenizer',
+    transformers_version='4.4.0.dev0',
+  ),
+  'mmBERT-base': {k: v for k, v in _MODERN.items() if k != 'reference_compile'}
+  | dict(
+    bos_token_id=2,
+    cls_token_id=1,
+    eos_token_id=1,
+    global_rope_theta=160000,
+    local_rope_theta=160000,
+    mask_token_id=4,
+    pad_token_id=0,
+    position_embedding_type='sans_pos',
+    sep_token_id=1,
+    transformers_version='4.48.0',
+  ),
+  'EuroBERT-210m': _SIZES
+  | dict(
+    architectures=['EuroBertForMaskedLM'],
+    attention_bias=False,
+    attention_dropout=0.0,
+    auto_map={'AutoModel': 'modeling_eurobert.EuroBertModel'},
+    bos_token='<|begin_of_text|>',
+    bos_token_id=3,
+    eos_token='<|end_of_text|>',
+    eos_token_id=4,
+    hidden_act='silu',
+    hidden_dropout=0.0,
+    initializer_range=0.02,
+    is_decoder=False,
+    mask_token='<|mask|>',
+    mask_token_id=2,
+    max_position_embeddings=8192,
+    mlp_bias=False,
+    model_type='eurobert',
+    num_key_value_heads=3,
+    pad_token='<|end_of_text|>',
+    pad_token_id=4,
+    pretraining_tp=1,
+    rms_norm_eps=1e-05,
+    rope_scaling=None,
+    rope_theta=250000,
+    tie_word_embeddings=False,
+    torch_dtype='bfloat16',
+    transformers_version='4.40.0.dev0',
+    use_cache=False,
+  ),
+  'LaBSE': _BERT
+  | dict(architectures=['BertModel'], gradient_checkpointing=False),
+  'multilingual-e5-base': _XLMR
+  | dict(
+    architectures=['XLMRobertaModel'],
+    classifier_dropout=None,
+    torch_dtype='float32',
+  ),
+  'bge-m3': _XLMR
+  | dict(
+    _name_or_path='',
+    architectures=['XLMRobertaModel'],
+    classifier_dropout=None,
+    max_position_embeddings=8194,
+    torch_dtype='float32',
+  ),
+  'ModernBERT-base': _MODERN,
+  'distilbert-base-multilingual-cased': dict(
+    activation='gelu',
+    architectures=['DistilBertForMaskedLM'],
+    attention_dropout=0.1,
+    dim=24,
+    dropout=0.1,
+    hidden_dim=40,
+    initializer_range=0.02,
+    max_position_embeddings=512,
+    model_type='distilbert',
+    n_heads=3,
+    n_layers=2,
+    output_past=True,
+    pad_token_id=0,
+    qa_dropout=0.1,
+    seq_classif_dropout=0.2,
+    sinusoidal_pos_embds=False,
+    tie_weights_=True,
+    transformers_version='4.10.0.dev0',
+    vocab_size=61,
+  ),
+  'nllb-200-distilled-600M': _SEQ2SEQ
+  | dict(
+    activation_dropout=0.0,
+    activation_function='relu',
+    architectures=['M2M100ForConditionalGeneration'],
+    attention_dropout=0.1,
+    model_type='m2m_100',
+    tokenizer_class='NllbTokenizer',
+    torch_dtype='float32',
+    transformers_version='4.21.0.dev0',
+  ),
+}
+
+# Where a file itself was not found quoted in full, that is said.
+SOURCES = {
+  'xlm-roberta-base': 'the configuration of BAAI/bge-reranker-base, which was '
+  'made from it, in the model upload of the Elasticsearch/OpenSearch clients',
+  'xlm-roberta-large': 'the printed configuration in a fork of TransQuest; the '
+  'keys are those of base',
+  'xlm-roberta-xl': 'a table of facebook/xlm-roberta-xl and -xxl in a port of '
+  'the family; not quoted in full',
+  'bert-base-multilingual-cased': 'printed by transformers 4.25.1 in a '
+  "tutorial's output",
+  'roberta-base': 'ROBERTA_CONFIG in a TensorFlow training script',
+  'roberta-large': 'not quoted in full; the keys of roberta-base today',
+  'xlm-mlm-100-1280': "not quoted in full; transformers' conversion script "
+  'keeps all parameters of XLM',
+  'xlm-mlm-tlm-xnli15-1024': "pretrained_init_configuration of PaddleNLP's "
+  'XLMPretrainedModel; the keys as above',
+  'mt5-base': "not quoted in full; T5 v1.1's keys in a training log of "
+  'google/t5-large-ssm, with the options of mT5',
+  'umt5-base': 'text_encoder_config of an audio model that holds '
+  'google/umt5-base',
+  't5-base': 'the printed configuration of a T5 base in a fine-tuning report',
+  'mbart-large-50': 'not quoted in full; facebook/mbart-large-cc25 in a '
+  'script that trims it, with the options of mBART-50',
+  'mmBERT-base': "not quoted in full; ModernBERT's keys, with the values that "
+  'runtimes recognise mmBERT by (sans_pos, 256,000 tokens)',
+  'EuroBERT-210m': "base_architecture of EuroBERT's conversion script",
+  'LaBSE': 'not quoted in full; the keys of BERT multilingual',
+  'multilingual-e5-base': "not quoted in full; XLM-R's keys, as the base "
+  'model is saved',
+  'bge-m3': 'not quoted in full; as multilingual-e5-base',
+  'distilbert-base-multilingual-cased': 'the configuration of a DistilBERT in '
+  'the code of a regression model, of the same keys',
+  'nllb-200-distilled-600M': 'nllb-200-distilled-600M/config.json in '
+  'Higasa-Yumetaka/PyVoiceTranslate',
+  'ModernBERT-base': 'two test fixtures of ModernBERT runtimes, with the names '
+  'of rotary periods that transformers 4 wrote',
+}

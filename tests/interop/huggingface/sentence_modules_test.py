@@ -1,0 +1,236 @@
+"""Sentence-Transformers folders are read, encode the same, and go back."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+import transformers
+
+from tests.interop.huggingface import reference_tokenizers
+from xlflax import errors, runs
+from xlflax.interop.huggingface import sentence_modules
+from xlflax.objectives.inputs import Pooling
+
+_TEXTS = [
+  'The cat',
+  'ein Mensch, ein Wort',
+  'the dog ate 1,234 apples in 2021!',
+]
+
+
+_V6 = 'sentence_transformers'
+
+
+@pytest.fixture(scope='module')
+def encoder(tmp_path_factory):
+  """A folder of the encoder alone, and its tokenizer."""
+  folder = tmp_path_factory.mktemp('encoder')
+  tokenizer = reference_tokenizers.bert(folder, do_lower_case=False)
+  tokenizer.save_pretrained(folder)
+  torch.manual_seed(0)
+  config = transformers.BertConfig(
+    vocab_size=len(tokenizer),
+    hidden_size=30,
+    num_hidden_layers=1,
+    num_attention_heads=5,
+    intermediate_size=52,
+    max_position_embeddings=40,
+    initializer_range=0.2,
+  )
+  transformers.BertModel(config).save_pretrained(folder)
+  return folder
+
+
+def _write(folder, encoder, modules, **files):
+  """A copy of the encoder with modules and their files."""
+  folder.mkdir()
+  for path in encoder.iterdir():
+    (folder / path.name).write_bytes(path.read_bytes())
+  listed = [
+    {'idx': i, 'name': str(i), 'path': path, 'type': kind}
+    for i, (path, kind) in enumerate(modules)
+  ]
+  (folder / 'modules.json').write_text(json.dumps(listed))
+  for name, content in files.items():
+    path = folder / name.replace('__', '/')
+    path.parent.mkdir(exist_ok=True)
+    path.with_suffix('.json').write_text(json.dumps(content))
+  return folder
+
+
+def _mean(folder, encoder):
+  """As version 2 wrote it."""
+  return _write(
+    folder,
+    encoder,
+    [
+      ('', 'sentence_transformers.models.Transformer'),
+      ('1_Pooling', 'sentence_transformers.models.Pooling'),
+    ],
+    **{
+      '1_Pooling__config': {
+        'word_embedding_dimension': 30,
+        'pooling_mode_cls_token': False,
+        'pooling_mode_mean_tokens': True,
+        'pooling_mode_max_tokens': False,
+      },
+      'sentence_bert_config': {'max_seq_length': 8, 'do_lower_case': False},
+    },
+  )
+
+
+def _dense(folder, encoder):
+  """CLS, a dense layer, normalisation: as version 6 writes it."""
+  made = _write(
+    folder,
+    encoder,
+    [
+      ('', f'{_V6}.base.modules.transformer.Transformer'),
+      ('1_Pooling', f'{_V6}.sentence_transformer.modules.pooling.Pooling'),
+      ('2_Dense', f'{_V6}.base.modules.dense.Dense'),
+      ('3_Normalize', f'{_V6}.base.modules.normalize.Normalize'),
+    ],
+    **{
+      '1_Pooling__config': {
+        'embedding_dimension': 30,
+        'pooling_mode': 'cls',
+        'include_prompt': True,
+      },
+      '2_Dense__config': {
+        'in_features': 30,
+        'out_features': 8,
+        'bias': True,
+        'activation_function': 'torch.nn.modules.activation.Tanh',
+      },
+      'config_sentence_transformers': {
+        'default_prompt_name': None,
+        'similarity_fn_name': 'cosine',
+      },
+    },
+  )
+  rng = np.random.default_rng(0)
+  safetensors.numpy.save_file(
+    {
+      'linear.weight': rng.normal(size=(8, 30)).astype('float32'),
+      'linear.bias': rng.normal(size=8).astype('float32'),
+    },
+    made / '2_Dense/model.safetensors',
+  )
+  return made
+
+
+def _expected(folder, kind):
+  """The vectors, by transformers and numpy."""
+  tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+  model = transformers.AutoModel.from_pretrained(folder).eval()
+  vectors = []
+  for text in _TEXTS:
+    given = tokenizer(text, truncation=True, max_length=8, return_tensors='pt')
+    if kind == 'dense':
+      given = tokenizer(text, return_tensors='pt')
+    with torch.no_grad():
+      states = model(**given).last_hidden_state[0].numpy()
+    vectors.append(states.mean(0) if kind == 'mean' else states[0])
+  vectors = np.stack(vectors)
+  if kind == 'mean':
+    return vectors
+  weights = safetensors.numpy.load_file(folder / '2_Dense/model.safetensors')
+  vectors = np.tanh(
+    vectors @ weights['linear.weight'].T + weights['linear.bias']
+  )
+  return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize('kind', ['mean', 'dense'])
+def test_a_folder_encodes_the_same_and_goes_back(encoder, tmp_path, kind):
+  make = _mean if kind == 'mean' else _dense
+  folder = make(tmp_path / 'st', encoder)
+  run = runs.from_huggingface(folder, languages=['en'])
+  want = _expected(folder, kind)
+  np.testing.assert_allclose(run.encode(_TEXTS), want, atol=1e-5)
+  assert run.encode(_TEXTS, pooling='mean').shape == (3, 30)
+
+  assert runs.to_huggingface(run, tmp_path / 'back') == []
+  first, heads = sentence_modules.read(folder)
+  second, other_heads = sentence_modules.read(tmp_path / 'back')
+  assert first == second
+  assert heads.keys() == other_heads.keys()
+  for name, head in heads.items():
+    np.testing.assert_array_equal(head['kernel'], other_heads[name]['kernel'])
+  np.testing.assert_array_equal(_expected(tmp_path / 'back', kind), want)
+
+
+@pytest.mark.parametrize('kind', ['mean', 'dense'])
+def test_the_library_reads_what_is_written(encoder, tmp_path, kind):
+  library = pytest.importorskip('sentence_transformers')
+  make = _mean if kind == 'mean' else _dense
+  folder = make(tmp_path / 'st', encoder)
+  theirs = library.SentenceTransformer(str(folder), device='cpu')
+  run = runs.from_huggingface(folder, languages=['en'])
+  np.testing.assert_allclose(
+    run.encode(_TEXTS), theirs.encode(_TEXTS), atol=1e-5
+  )
+  runs.to_huggingface(run, tmp_path / 'back')
+  back = library.SentenceTransformer(str(tmp_path / 'back'), device='cpu')
+  np.testing.assert_allclose(
+    back.encode(_TEXTS), theirs.encode(_TEXTS), atol=1e-6
+  )
+  theirs.save(str(tmp_path / 'saved'))  # the form of the library's version
+  found = runs.from_huggingface(tmp_path / 'saved', languages=['en'])
+  np.testing.assert_allclose(
+    found.encode(_TEXTS), theirs.encode(_TEXTS), atol=1e-5
+  )
+
+
+def test_what_is_not_supported_is_listed(encoder, tmp_path):
+  folder = _write(
+    tmp_path / 'st',
+    encoder,
+    [
+      ('', 'sentence_transformers.models.Transformer'),
+      ('1_Pooling', 'sentence_transformers.models.Pooling'),
+      ('2_CNN', 'sentence_transformers.models.CNN'),
+    ],
+    **{
+      '1_Pooling__config': {
+        'pooling_mode_max_tokens': True,
+        'pooling_mode_mean_tokens': True,
+      },
+      'config_sentence_transformers': {'default_prompt_name': 'query'},
+    },
+  )
+  with pytest.raises(errors.ConfigError) as caught:
+    sentence_modules.read(folder)
+  message = str(caught.value)
+  for part in (
+    'a module CNN',
+    'pooling by mean and max',
+    'default_prompt_name is query',
+  ):
+    assert part in message
+
+
+def test_a_folder_without_modules(encoder):
+  assert sentence_modules.read(encoder) is None
+  assert sentence_modules.transformer_folder(encoder) == encoder
+
+
+def test_an_older_folder_has_its_encoder_inside(tmp_path):
+  (tmp_path / 'modules.json').write_text(
+    json.dumps(
+      [
+        {'idx': 1, 'path': '1_Pooling', 'type': 'x.Pooling'},
+        {'idx': 0, 'path': '0_Transformer', 'type': 'x.Transformer'},
+      ]
+    )
+  )
+  found = sentence_modules.transformer_folder(tmp_path)
+  assert found == tmp_path / '0_Transformer'
+  (tmp_path / '1_Pooling').mkdir()
+  (tmp_path / '1_Pooling/config.json').write_text(
+    '{"pooling_mode_mean_tokens": true}'
+  )
+  encoding, heads = sentence_modules.read(tmp_path)
+  assert (encoding.pooling, heads) == (Pooling.MEAN_ALL, {})

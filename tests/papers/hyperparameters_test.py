@@ -1,0 +1,114 @@
+"""Every row's gin file has the values of docs/hyperparameters.md."""
+
+import fnmatch
+import functools
+import pathlib
+import re
+
+import pytest
+
+from tests import gin_files
+from xlflax import config
+
+_TABLE = pathlib.Path(__file__).parents[2] / 'docs/hyperparameters.md'
+# What includes share, and the twins; all else is a row.
+_PARTS = {
+  'base',
+  'settings',
+  'tiny',
+  'no_moco',
+  'no_tlm',
+  'mlm_for_tlm',
+  'small_settings',
+  'small_encoder',
+  'small_encoder_decoder',
+  'translation',
+}
+_GIVEN = {
+  'MODEL_DIR': 'runs/a',
+  'VOCABULARY': 'vocabulary',
+  'CORPUS': 'corpus',
+  'INIT_DIR': 'runs/b',
+  'MONO': 'corpus.mono.fr',
+  'INIT_FROM': 'runs/b',
+  'DICTIONARIES': ['a.tsv'],
+  'TRAIN_FILES': {'en': 'a'},
+  'TRANSLATED_FILES': {'fr': 'b'},
+}
+_GRID = ('BATCH_SIZE', 'LEARNING_RATE', 'EPOCHS', 'HEAD_LEARNING_RATE')
+# What the table must say about every row of a kind.
+_PRETRAINING = {'TRAIN_STEPS', 'WARMUP_STEPS', 'LEARNING_RATE'}
+_FINE_TUNING = {'BATCH_SIZE', 'LEARNING_RATE', 'EPOCHS'}
+
+
+def _rows() -> list[str]:
+  found = []
+  for file in gin_files.files('papers'):
+    paper, name = file.removeprefix('papers/').removesuffix('.gin').split('/')
+    if name not in _PARTS and not name.startswith('tiny_'):
+      found.append(f'{paper}/{name}')
+  return found
+
+
+@functools.cache
+def _tables() -> list[tuple[list[str], dict[str, tuple[str, str]]]]:
+  """(patterns of rows, setting -> (value, place)) of each table."""
+  tables: list[tuple[list[str], dict[str, tuple[str, str]]]] = []
+  for line in _TABLE.read_text(encoding='utf-8').splitlines():
+    if line.startswith('Rows: '):
+      tables.append((re.findall('`([^`]+)`', line), {}))
+    elif match := re.fullmatch(r'\| `(\S+)` \| (\S+) \| (.+) \|', line):
+      name, value, place = match.groups()
+      tables[-1][1][name] = (value, place)
+  return tables
+
+
+def _expected(row: str) -> dict[str, tuple[str, str]]:
+  found: dict[str, tuple[str, str]] = {}
+  for patterns, settings in _tables():
+    if any(fnmatch.fnmatch(row, pattern) for pattern in patterns):
+      assert not found.keys() & settings.keys(), row
+      found |= settings
+  return found
+
+
+def _required(text: str, name: str) -> bool:
+  return re.search(rf'^{name} = %gin.REQUIRED', text, re.M) is not None
+
+
+@pytest.mark.parametrize('row', _rows())
+def test_row_has_the_values_of_the_table(row):
+  file = f'papers/{row}.gin'
+  text = gin_files.text(file)
+  expected = _expected(row)
+  assert expected.keys() >= (
+    _FINE_TUNING if '/finetune_' in row else _PRETRAINING
+  )
+  grid = {
+    name
+    for name in _GRID
+    if re.search(
+      rf'^{name} = %gin.REQUIRED', (config.SHIPPED / file).read_text(), re.M
+    )
+  }
+  given = [
+    f'{name}={value!r}'
+    for name, value in _GIVEN.items()
+    if _required(text, name)
+  ] + [f'{name}=1' for name in grid]
+  configuration = config.load([file], given)
+  for name, (value, place) in expected.items():
+    assert re.search(r'section|table|appendix|not stated', place), name
+    if value == 'grid':
+      assert name in grid, name
+      continue
+    read = configuration.parameter if '.' in name else configuration.macro
+    got = read(name)
+    assert str(got) == value or float(got) == float(value), (name, got)
+
+
+def test_every_table_has_rows():
+  for patterns, settings in _tables():
+    for pattern in patterns:
+      assert settings and fnmatch.filter(_rows(), pattern), pattern
+  assert len(_rows()) >= 76

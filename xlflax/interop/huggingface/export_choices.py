@@ -1,0 +1,164 @@
+"""What goes into a Hugging Face folder, and what stays behind.
+
+Parts that only training needs are left out, each with its reason: VECO's
+plug-in module, the masked LM's head of a fine-tuned model, and heads that no
+published class has, such as momentum contrast's projection.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xlflax import errors
+from xlflax.interop.huggingface import architectures
+from xlflax.interop.huggingface.architectures import (
+  UNREAD_BIAS,
+  Architecture,
+  Config,
+  Task,
+)
+from xlflax.models import config as model_config
+from xlflax.objectives.finetuning import base as finetuning
+
+Shapes = dict[str, tuple[int, ...]]
+
+_PLUG_IN = re.compile(r'^model/layers(_\d+)?/cross_attention')
+_TOKEN_HEAD = re.compile(r'^model/(head_dense|head_norm|output|output_bias)\b')
+_KNOWN_HEADS = {
+  *(task.value for task in architectures.LABELLED),
+  'pooler',
+  'next_sentence',
+  UNREAD_BIAS.split('/')[1],
+}
+
+
+def plug_out(config: Config, names: Sequence[str]) -> tuple[Config, list[str]]:
+  """The encoder without VECO's plug-in module, and the names of its parts."""
+  if not isinstance(config, model_config.EncoderConfig) or (
+    not config.cross_attention
+  ):
+    return config, []
+  plain = dataclasses.replace(config, cross_attention=False)
+  return plain, [name for name in names if _PLUG_IN.match(name)]
+
+
+def without_token_head(
+  config: Config, task: Task, names: Sequence[str]
+) -> tuple[Config, list[str]]:
+  """The model without the head that predicts tokens, where a task has none."""
+  if task.predicts_tokens or config.mlm_head is model_config.MlmHead.NONE:
+    return config, []
+  plain = dataclasses.replace(
+    config,
+    mlm_head=model_config.MlmHead.NONE,
+    output_embeddings=model_config.OutputEmbeddings.TIED,
+  )
+  return plain, [name for name in names if _TOKEN_HEAD.match(name)]
+
+
+def training_heads(
+  names: Sequence[str], objectives: Mapping[str, Any]
+) -> list[str]:
+  """Parameters of heads that no published class has.
+
+  A fine-tuned head is what its run is for, so it does not count: one that has
+  no class is the user's to leave out.
+  """
+  return [
+    name
+    for name in names
+    if name.startswith('heads/')
+    and name.split('/')[1] not in _KNOWN_HEADS
+    and not name.startswith('heads/sentence_dense_')
+    and not isinstance(
+      objectives.get(name.split('/')[1]), finetuning.FineTuning
+    )
+  ]
+
+
+def architecture(
+  config: Config, wanted: str | None, origins: Sequence[str | None]
+) -> Architecture:
+  """The architecture that a model becomes.
+
+  Args:
+    config: the model's.
+    wanted: the user's choice of `model_type`, or None.
+    origins: types to prefer: of the tokenizer, whose ids a model of another
+      type would not get, and of the model that the run starts from.
+
+  Raises:
+    ConfigError: none can express the model.
+  """
+  names = [wanted] if wanted else [*filter(None, origins)]
+  names += [] if wanted else architectures.MODEL_TYPES
+  refused = []
+  for name in dict.fromkeys(names):
+    found = architectures.find(name)
+    if not isinstance(config, found.config_class):
+      refused.append(f'{name}: it is no {type(config).__name__}')
+      continue
+    _, problems = found.write(config)
+    if not problems:
+      return found
+    refused.append(f'{name}: ' + ', '.join(problems))
+  raise errors.ConfigError(
+    'No Hugging Face architecture expresses the model',
+    got='; '.join(refused),
+    where=type(config).__name__,
+  )
+
+
+def task(
+  config: Config,
+  found: Architecture,
+  *,
+  wanted: str | None,
+  origin: str | None,
+  names: Sequence[str],
+) -> Task:
+  """What the head of the folder does.
+
+  Args:
+    config: the model's.
+    found: its architecture.
+    wanted: the user's choice, or None.
+    origin: the task that the model was imported with, or None.
+    names: the parameters.
+
+  Raises:
+    ConfigError: the architecture has no such task, or there are several.
+  """
+  if wanted is not None:
+    return _known(found, wanted)
+  heads = {name.split('/')[1] for name in names if name.startswith('heads/')}
+  labelled = [t for t in architectures.LABELLED if t.value in heads]
+  if len(labelled) > 1:
+    raise errors.ConfigError(
+      'The run has heads for several tasks',
+      got=', '.join(t.value for t in labelled),
+      where='heads/',
+      fix='choose one by --task, and leave the others out by --drop=heads/NAME',
+    )
+  if labelled:
+    return labelled[0]
+  if Task.SEQ2SEQ in found.classes:
+    return Task.SEQ2SEQ
+  if config.mlm_head is model_config.MlmHead.NONE:
+    return Task.STATES
+  if origin == Task.PRETRAINING and 'next_sentence' in heads:
+    return Task.PRETRAINING
+  return Task.MASKED_LM
+
+
+def _known(found: Architecture, wanted: str) -> Task:
+  known = [t.value for t in found.classes]
+  if wanted not in known:
+    raise errors.ConfigError(
+      f'{found.model_type} has no such task',
+      got=wanted,
+      expected='one of ' + ', '.join(known),
+      where='--task',
+    )
+  return Task(wanted)
