@@ -7,7 +7,7 @@ WORKERS ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: help quickstart test test-slow lint format docs dist hooks goldens \
-  benchmarks clean
+  benchmarks compile-targets clean
 
 help:
 	@echo 'make quickstart   train and evaluate a small model on embedded text'
@@ -20,6 +20,8 @@ help:
 	@echo 'make dist         build the wheel and the sdist into dist'
 	@echo 'make goldens      write the golden files of the tests anew'
 	@echo 'make benchmarks   the speed and memory comparisons'
+	@echo 'make compile-targets   compile the steps for GPUs and TPUs that are not'
+	@echo '                  here (5 GB of packages, an hour) and check bounds'
 	@echo 'make clean        remove .venv and caches'
 
 $(BIN)/python:
@@ -69,6 +71,13 @@ dist: $(VENV)/.dev
 
 benchmarks: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.run_all
+
+$(VENV)/.targets: $(VENV)/.dev
+	$(PIP) install --quiet --editable '.[plan-gpu,plan-tpu]'
+	@touch $@
+
+compile-targets: $(VENV)/.targets
+	$(BIN)/python -m benchmarks.compile_targets build/targets --check
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info

@@ -183,7 +183,7 @@ def table(results: dict[str, dict], before: dict[str, dict]) -> str:
     name, devices = key.split('@')
     lines.append(
       f'| {name} | {devices} | {_cells(found, ("waited",))} | '
-      f'{_cells(before.get(key, {}))} |'
+      f'{_cells(before[key]) if key in before else "- | - | -"} |'
     )
   return '\n'.join(lines)
 

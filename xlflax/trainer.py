@@ -57,7 +57,7 @@ class Trainer(settings_lib.Settings):
     Raises:
       XlflaxError: settings or data are unusable.
     """
-    return plan_lib.make(self.on(machine) if machine else self, by)
+    return plan_lib.make(self.on(machine) if machine else self, by=by)
 
   def benchmark(self, *, steps: int = 10) -> dict[str, Any]:
     """Times steps on synthetic batches; writes nothing.

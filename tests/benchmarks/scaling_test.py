@@ -31,7 +31,8 @@ def _plan(devices: int) -> dict:
       'whole': 8 * 2**20,
       'replicated': 2**20,
     },
-    'memory': {'activations': 2**30, 'total': 3 * 2**30},
+    'compiled': devices < 64,
+    'memory': {'total': 3 * 2**30},
     'collectives': {
       'all-gather': {'sent': 2**30, 'sent_outside': 2**29},
       'all-reduce': {'sent': 2**29, 'sent_outside': 0},
@@ -39,6 +40,7 @@ def _plan(devices: int) -> dict:
     'roofline': {
       'limit': 'memory bandwidth',
       'bound': {'seconds_per_step': 0.0251},
+      'seconds': {'waited': 0.00502},
       'expected': {'tokens_per_second': 1e6, 'mfu': 0.25},
     },
   }
@@ -54,9 +56,10 @@ def test_tables(tmp_path):
   assert '| A | 278.3M | 8 | 1 x 8 x 1 | 2.0 | 1.0 | 8.0 | 1.0 |' in text
   assert '| A | 278.3M | 1 | 1 x 1 x 1 | 1.0 | - | - | - |' in text
   assert (
-    '| A | 64 | 1 x 64 x 1 | 1.0 | 3.0 | 1.50 | 0.50 | 25.1 | memory '
-    'bandwidth | 1,000,000 | 25% |'
+    '| A | 64 | 1 x 64 x 1 | estimate | 3.0 | 1.50 | 0.50 | 25.1 | 20% | '
+    'memory bandwidth | 1,000,000 | 25% |'
   ) in text
+  assert '| A | 8 | 1 x 8 x 1 | compiler | 3.0 |' in text
   page = tmp_path / 'page.md'
   page.write_text('Before\n<!-- tables -->\nold\n<!-- end of tables -->\nAfter')
   for _ in range(2):

@@ -176,6 +176,7 @@ def test_devices_that_are_not_there(tmp_path):
     '--gin.BATCH_SIZE=32',
     '--gin.LENGTH=16',
     '--devices=gpu:H200:16',
+    '--plan_by=estimate',
     f'--output={tmp_path}/plan.json',
   ]
   env = os.environ | {
@@ -192,6 +193,7 @@ def test_devices_that_are_not_there(tmp_path):
   assert made.returncode == 0, made.stderr
   for part in (
     '16 x H200 in 2 nodes',
+    'an estimate',
     'data 2 x fsdp 8 x tensor 1',
     'all-gather',
     'links between nodes',
@@ -232,6 +234,8 @@ def test_described_devices_reach_the_plan(arguments_of):
     'settings'
   ].partitioner.machine
   assert str(machine) == '8 x v5e'
+  by = arguments_of(*given, '--devices=cpu:8', '--plan_by=estimate')['by']
+  assert by.value == 'estimate'
   assert str(
     arguments_of(*given, '--num_devices=4')['settings'].partitioner.machine
   ) == ('4 x CPU')

@@ -24,7 +24,7 @@ def _settings(devices: str, **fields):
 @pytest.fixture(scope='module')
 def made():
   """8 H200 in two nodes; the vocabulary is sizes only."""
-  return plan.make(_settings('gpu:H200:8/4'), plan.By.ESTIMATE)
+  return plan.make(_settings('gpu:H200:8/4'), by=plan.By.ESTIMATE)
 
 
 def test_plan_for_a_described_machine(made):
@@ -232,7 +232,7 @@ def test_flash_attention_keeps_fewer_activations():
         'gpu:H200:1',
         model=tiny.make_model(dtype='bfloat16', attention_backend=backend),
       ),
-      plan.By.ESTIMATE,
+      by=plan.By.ESTIMATE,
     )
     for backend in ('cudnn', 'xla')
   }

@@ -92,7 +92,7 @@ def _scores(module, lengths) -> Iterator[str]:
       array.bytes
       for _, i in _kernels(module)
       for array in i.arrays
-      if len(array.shape) > 2
+      if len(array.shape) in (3, 4)  # more are stacks of them
       and set(array.shape[-2:]) <= lengths
       and not array.on_chip
     ),

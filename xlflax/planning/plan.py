@@ -27,7 +27,9 @@ class By(enum.Enum):
   ESTIMATE = 'estimate'  # the CPU's compiler, and a model of the machine
 
 
-def make(settings: settings_lib.Settings, by: By = By.AUTO) -> dict[str, Any]:
+def make(
+  settings: settings_lib.Settings, *, by: By = By.AUTO
+) -> dict[str, Any]:
   """Checks settings and data, compiles the steps, prints and returns the plan.
 
   Args:

@@ -1,0 +1,77 @@
+"""Bounds of compiled steps: what a check finds wrong, and the table."""
+
+import json
+import subprocess
+import types
+
+from benchmarks import compile_targets
+
+_GOOD = {
+  'milliseconds': 98.32,
+  'mfu': 0.2494,
+  'peak_gib': 33.48,
+  'waited': 0.031,
+  'largest_all_reduce_mb': 1.4,
+  'windowed_loops': 0,
+}
+
+
+def test_what_a_check_finds_wrong():
+  faults = compile_targets.faults
+  assert faults(_GOOD, {}) == faults(_GOOD, _GOOD) == []
+  assert faults(_GOOD | {'mfu': 0.2450}, _GOOD) == []
+  assert faults(_GOOD | {'mfu': 0.2440}, _GOOD) == [
+    'MFU bound 24.4%, was 24.9%'
+  ]
+  assert faults(_GOOD | {'peak_gib': 34.5}, _GOOD) == [
+    'peak 34.5 GiB, was 33.48 GiB'
+  ]
+  wrong = _GOOD | {'largest_all_reduce_mb': 768.0, 'windowed_loops': 19}
+  assert faults(wrong, {}) == [
+    'all-reduces 768.0 MB at once',
+    '19 loops of partial sums',
+  ]
+  assert faults({}, _GOOD) == ['does not compile']
+
+
+def test_table():
+  text = compile_targets.table(
+    {'base@gpu:H200:1': _GOOD, 'mt5@gpu:H200:8': {}},
+    {'base@gpu:H200:1': _GOOD | {'mfu': 0.1}},
+  )
+  assert text.splitlines()[2:] == [
+    '| base | gpu:H200:1 | 98.3 | 24.9% | 33.5 | 3.1% | 98.3 | 10.0% | 33.5 |',
+    '| mt5 | gpu:H200:8 | does not compile | - | - | - | - | - | - |',
+  ]
+
+
+def test_every_case_has_its_rows_on_all_devices(monkeypatch, tmp_path):
+  """The command of a plan, and its file the second time."""
+  calls = []
+
+  def run(command, **_):
+    calls.append(command)
+    output = command[-1].removeprefix('--output=')
+    with open(output, 'w', encoding='utf-8') as file:
+      json.dump({'made': len(calls)}, file)
+    return types.SimpleNamespace(returncode=0)
+
+  monkeypatch.setattr(subprocess, 'run', run)
+  for case in compile_targets.CASES:
+    made = compile_targets.plan(tmp_path, case, 'gpu:H200:8')
+    assert compile_targets.plan(tmp_path, case, 'gpu:H200:8') == made
+  assert len(calls) == len(compile_targets.CASES)
+  base = calls[0]
+  assert '--devices=gpu:H200:8' in base and '--plan_by=compiler' in base
+  assert base.count('--gin.BATCH_SIZE=512') == 1
+  assert not any(flag.startswith('--gin.BATCH_SIZE=64') for flag in base)
+
+
+def test_recorded_bounds_are_of_cases():
+  record = json.loads(compile_targets.RECORD.read_text())
+  names = {case.name for case in compile_targets.CASES}
+  for table in record.values():
+    for key, figures in table.items():
+      name, devices = key.split('@')
+      assert name in names and devices in compile_targets.DEVICES
+      assert not figures or figures.keys() == _GOOD.keys()
