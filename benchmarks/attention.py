@@ -5,7 +5,7 @@
 
 Forward and backward pass together. `xla`, `cudnn` and `fused` are what
 `attention_backend` chooses from, with dropout of probabilities too where they
-have it; `fused` is interpreted where there is no accelerator. Each is
+have it; `fused` is interpreted on CPUs. Each is
 compared with the formula in float32, and with itself on the same texts, one
 to a row, padded.
 """

@@ -7,7 +7,7 @@ import numpy as np
 
 from xlflax import errors
 from xlflax.models import config as model_config
-from xlflax.models import dropout, layers
+from xlflax.models import dropout, layers, linear
 
 _Config = model_config.EncoderConfig
 
@@ -53,10 +53,11 @@ def sinusoid_halves(length: int, dim: int) -> np.ndarray:
 def lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
   """Rows of a table that may be sharded over `axis` and its width.
 
-  The width is gathered first (as for any product with FSDP weights), so that
-  each device picks its batch's rows out of its own part of the table and one
-  sum over the parts completes them. Left alone, the partitioner gathers the
-  whole table.
+  Of a table with more rows than a device has tokens, each device picks the
+  rows of its neighbours' batches, too, from its part of the width; then they
+  exchange widths for rows (all-to-all). The table stays where it is, and so
+  does its gradient. The width of a smaller table is gathered first. Left
+  alone, the partitioner gathers both whole.
 
   Args:
     table: [R, H].
@@ -67,9 +68,15 @@ def lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
     [B, T, H]; NaN where an id is R or more, so that a mismatch of model and
     data shows at once.
   """
-  table = layers.constrain(table, axis, None)
-  ids = layers.constrain(ids, 'batch', 'length')
-  rows = jnp.take(table, ids, axis=0, mode='fill')
+  mesh = jax.sharding.get_abstract_mesh()
+  if not mesh.empty and table.shape[0] > ids.size // mesh.size:
+    ids = linear.constrain_beside_width(ids, 'batch', 'length')
+    rows = jnp.take(table, ids, axis=0, mode='fill')
+    rows = linear.constrain_beside_width(rows, 'batch', 'length', 'embed')
+  else:
+    table = layers.constrain(table, axis, None)
+    ids = layers.constrain(ids, 'batch', 'length')
+    rows = jnp.take(table, ids, axis=0, mode='fill')
   return layers.constrain(rows, 'batch', 'length', 'embed')
 
 

@@ -172,7 +172,9 @@ class Encoder(nn.Module):
     return self.head_norm(activation(self.head_dense(states)))
 
   def output_table(self) -> tuple[jax.Array, jax.Array]:
-    """Output embeddings [R, H] and output bias [R], float32.
+    """Output embeddings [R, H] and output bias [R].
+
+    They are float32; on accelerators the table has the compute dtype.
 
     R is the vocabulary's size V, or beyond it if `config.vocab_multiple` asks
     for it; the bias of the rows from V on is so low that their probability is
@@ -185,7 +187,7 @@ class Encoder(nn.Module):
     bias = jnp.where(rows < self.config.vocab_size, own, MASKED_SCORE)
     tied = self.config.output_embeddings is model_config.OutputEmbeddings.TIED
     table = self.embeddings.token if tied else self.output
-    return layers.constrain(table, 'vocab', None), bias
+    return layers.for_head(table, self.config.compute_dtype), bias
 
   def _require_head(self) -> None:
     if self.config.mlm_head is model_config.MlmHead.NONE:

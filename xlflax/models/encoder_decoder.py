@@ -212,7 +212,7 @@ class EncoderDecoder(nn.Module):
     return states * self.config.hidden_dim**-0.5
 
   def output_table(self) -> tuple[jax.Array, jax.Array]:
-    """Output embeddings [R, H] and bias [R], float32; see `Encoder`."""
+    """Output embeddings [R, H] and bias [R]; see `Encoder`."""
     config = self.config
     if not config.is_t5:
       return self.encoder.output_table()
@@ -220,7 +220,7 @@ class EncoderDecoder(nn.Module):
     rows = jnp.arange(config.table_size)
     assert config.vocab_size is not None  # `table_size` refuses that
     bias = jnp.where(rows < config.vocab_size, 0.0, MASKED_SCORE)
-    return layers.constrain(table, 'vocab', None), bias
+    return layers.for_head(table, self.config.compute_dtype), bias
 
   def logits(self, states: jax.Array) -> jax.Array:
     """float32 logits over the vocabulary: [..., H] -> [..., V]."""

@@ -23,6 +23,7 @@ FeedForward = feed_forward.FeedForward
 LayerNorm = norms.LayerNorm
 Linear = linear.Linear
 constrain = linear.constrain
+for_head = linear.for_head
 weights_init = linear.weights_init
 zeros_init = linear.zeros_init
 

@@ -1,10 +1,13 @@
 """Linear maps, initialisers and constraints that carry logical axes."""
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from xlflax.models import config as model_config
+from xlflax.models import targets
 
 _Config = model_config.EncoderConfig
 
@@ -12,6 +15,87 @@ _Config = model_config.EncoderConfig
 def constrain(states: jax.Array, *axes: str | None) -> jax.Array:
   """Constrains an array [...] to logical axes, such as 'batch', 'length'."""
   return nn.with_logical_constraint(states, axes)
+
+
+def constrain_beside_width(states: jax.Array, *axes: str) -> jax.Array:
+  """Constrains an array like weights: 'embed' gets its mesh axes first.
+
+  Mesh axes that split the width then do not split the batch, as they do in
+  activations.
+  """
+  width = _mesh_axes('embed')
+  spec = [
+    width
+    if axis == 'embed'
+    else tuple(name for name in _mesh_axes(axis) if name not in width)
+    for axis in axes
+  ]
+  return jax.lax.with_sharding_constraint(
+    states, jax.sharding.PartitionSpec(*(entry or None for entry in spec))
+  )
+
+
+def _mesh_axes(axis: str) -> tuple[str, ...]:
+  """The mesh axes of a logical axis by itself."""
+  (entry,) = nn.logical_to_mesh_axes((axis,)) or (None,)
+  if entry is None:
+    return ()
+  return (entry,) if isinstance(entry, str) else tuple(entry)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def gathered(weights: jax.Array, axes: tuple[str | None, ...]) -> jax.Array:
+  """Gathers weights over the devices that split their width.
+
+  A product then has whole weights on each device. The gradient is split
+  again at once, so that devices exchange parts of it and no whole arrays.
+
+  Args:
+    weights: in the dtype that is to travel.
+    axes: their logical axes; 'embed' is the one that is gathered.
+  """
+  return constrain(weights, *_without_width(axes))
+
+
+def _gathered_forward(weights, axes):
+  return gathered(weights, axes), None
+
+
+def _gathered_backward(axes, saved, gradient):
+  del saved
+  return (constrain(gradient, *axes),)
+
+
+gathered.defvjp(_gathered_forward, _gathered_backward)
+
+
+def _without_width(axes):
+  return tuple(None if axis == 'embed' else axis for axis in axes)
+
+
+def for_product(
+  weights: jax.Array, dtype: jnp.dtype, axes: tuple[str, ...]
+) -> jax.Array:
+  """Returns weights in the dtype of a product, ready for it.
+
+  XLA:TPU would turn a product with split weights into a loop over partial
+  sums; other compilers gather them by themselves.
+  """
+  weights = weights.astype(dtype)
+  if targets.current().platform != 'tpu':
+    return weights
+  return gathered(weights, axes)
+
+
+def for_head(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
+  """Returns an output table [V, H] with its width gathered.
+
+  On accelerators it travels in the compute dtype, and so does its gradient.
+  On CPUs it stays float32: chunks of it are converted one by one.
+  """
+  if targets.current().platform != 'cpu':
+    table = table.astype(dtype)
+  return gathered(table, ('vocab', 'embed'))
 
 
 def weights_init(config: _Config, *axes: str):
@@ -53,7 +137,9 @@ class Linear(nn.Module):
       jnp.float32,
     )
     outputs = jnp.tensordot(
-      inputs.astype(dtype), kernel.astype(dtype), axes=contracted
+      inputs.astype(dtype),
+      for_product(kernel, dtype, self.axes),
+      axes=contracted,
     )
     if not self.use_bias:
       return outputs

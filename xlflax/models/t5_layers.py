@@ -12,7 +12,15 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import activations, attention, dropout, layers, masks, norms
+from xlflax.models import (
+  activations,
+  attention,
+  dropout,
+  layers,
+  linear,
+  masks,
+  norms,
+)
 from xlflax.models import encoder_decoder_config as config_lib
 
 
@@ -67,7 +75,9 @@ class Projection(nn.Module):
       jnp.float32,
     )
     return jnp.tensordot(
-      inputs.astype(dtype), kernel.astype(dtype), axes=contracted
+      inputs.astype(dtype),
+      linear.for_product(kernel, dtype, self.axes),
+      axes=contracted,
     )
 
 
