@@ -25,6 +25,7 @@ COMMANDS = {
   'analyze': 'how similar languages are inside of models, with pictures',
   'convert': 'convert checkpoints, from and to Hugging Face too',
   'launch': 'start a job of several processes, here or on a cluster',
+  'doctor': 'say whether a run, cache, vocabulary or folder is whole',
   'benchmark': 'time training steps on synthetic batches',
 }
 
@@ -81,6 +82,10 @@ def _run(name: str, arguments: list[str]) -> int:
   except errors.XlflaxError as error:
     print(f'xlflax {name}: {error}', file=sys.stderr)
     return error.status
+  except OSError as error:  # a full disk, permissions: no bug of xlflax
+    told = errors.of_os_error(error)
+    print(f'xlflax {name}: {told}', file=sys.stderr)
+    return told.status
   except KeyboardInterrupt:
     print(f'xlflax {name}: interrupted.', file=sys.stderr)
     return errors.ExitStatus.INTERRUPTED

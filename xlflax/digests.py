@@ -15,10 +15,10 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from xlflax import paths
+from xlflax import errors, paths
 
 FILE = 'digests.json'
-_OWN = 'digest'
+OWN = 'digest'  # key of a JSON object's own digest
 _PIECE = 1 << 26  # bytes that one thread reads at a time
 _BUFFER = 1 << 20  # stays in the processor's cache between read and sum
 _CRC32, _CRC32C = 'crc32', 'crc32c'
@@ -162,8 +162,8 @@ def problems(
 
 def with_own(content: Mapping[str, Any]) -> dict[str, Any]:
   """A JSON object with its own digest, as `checked` takes it."""
-  rest = {key: value for key, value in content.items() if key != _OWN}
-  return {**rest, _OWN: of_json(rest)}
+  rest = {key: value for key, value in content.items() if key != OWN}
+  return {**rest, OWN: of_json(rest)}
 
 
 def checked(content: Any) -> dict[str, Any]:
@@ -172,12 +172,46 @@ def checked(content: Any) -> dict[str, Any]:
   Raises:
     ValueError: it is none, or has been changed.
   """
-  if not isinstance(content, dict) or _OWN not in content:
+  if not isinstance(content, dict) or OWN not in content:
     raise ValueError('it has no digest of its own')
-  rest = {key: value for key, value in content.items() if key != _OWN}
-  if content[_OWN] != of_json(rest):
+  rest = {key: value for key, value in content.items() if key != OWN}
+  if content[OWN] != of_json(rest):
     raise ValueError('its content has changed')
   return rest
+
+
+def read_json(
+  path: pathlib.Path,
+  *,
+  error: type[errors.XlflaxError],
+  what: str = 'A file is damaged',
+  own: bool = False,
+  fix: str | None = None,
+) -> Any:
+  """The value of a JSON file that xlflax wrote.
+
+  Args:
+    path: the file.
+    error: what is raised.
+    what: the message's first sentence.
+    own: whether the value has its own digest, as of `with_own`.
+    fix: what to do about it.
+
+  Raises:
+    XlflaxError: of the kind `error`: the file cannot be read, is no JSON, or
+      has been changed.
+  """
+  try:
+    value = json.loads(path.read_text(encoding='utf-8'))
+    return checked(value) if own else value
+  except (OSError, ValueError, RecursionError) as found:
+    raise error(
+      what,
+      got=_short(found),
+      expected='JSON, as xlflax wrote it',
+      where=str(path),
+      fix=fix,
+    ) from found
 
 
 def _changes(

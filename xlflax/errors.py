@@ -7,6 +7,22 @@ traceback.
 """
 
 import enum
+import errno
+
+_LONGEST = 10_000  # characters of a value in a message
+# What may be otherwise when a command is started again.
+_PASSING = frozenset(
+  (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.ECONNRESET,
+    errno.ECONNREFUSED,
+    errno.EHOSTUNREACH,
+  )
+)
 
 
 class ExitStatus(enum.IntEnum):
@@ -67,13 +83,35 @@ class XlflaxError(Exception):
       ('What to do', self.fix),
     )
     parts += [
-      f'{label}: {value}.'
-      if not str(value).endswith(('.', '\n'))
-      else f'{label}: {value}'
-      for label, value in labels
-      if value is not None
+      f'{label}: {text}' + ('' if text.endswith(('.', '\n')) else '.')
+      for label, text in (
+        (label, _clipped(str(value)))
+        for label, value in labels
+        if value is not None
+      )
     ]
     return ' '.join(parts)
+
+
+def _clipped(text: str) -> str:
+  """A text that people can still read; input can be a line of megabytes."""
+  if len(text) <= _LONGEST:
+    return text
+  return f'{text[:_LONGEST]} … ({len(text):,} characters)'
+
+
+def of_os_error(error: OSError) -> XlflaxError:
+  """What the operating system refuses, with the file's name."""
+  lasting = error.errno not in _PASSING
+  return XlflaxError(
+    'A file or directory cannot be used',
+    got=error.strerror or f'{type(error).__name__}: {error}',
+    where=error.filename,
+    fix='look whether it is there, and at its permissions'
+    if lasting
+    else 'mend the disk, free space, or wait, and start again',
+    status=ExitStatus.MISTAKE if lasting else ExitStatus.FAILURE,
+  )
 
 
 def _rebuild(kind, arguments):

@@ -38,10 +38,31 @@ def building() -> Iterator[None]:
     yield
   except errors.XlflaxError as error:
     raise _plain(error) from error.__cause__
-  except (ValueError, RuntimeError, TypeError) as error:
+  except (ValueError, RuntimeError, TypeError, ArithmeticError) as error:
     if _raised_by_gin(error):
       raise _translated(error) from error
+    if _raised_by_a_check(error):
+      raise errors.ConfigError(
+        'A setting has a value that it cannot have',
+        got=str(error).splitlines()[0][:200],
+        expected='numbers, strings and lists as the documentation says',
+        where=_place_of(error),
+      ) from error
     raise
+
+
+def _raised_by_a_check(error: BaseException) -> bool:
+  """Whether a dataclass looked at its fields when it happened."""
+  return any(
+    frame.name == '__post_init__'
+    for frame in traceback.extract_tb(error.__traceback__)
+  )
+
+
+def _place_of(error: BaseException) -> str | None:
+  """What Gin adds to the message of what fails in a configurable."""
+  found = re.search(r'In call to configurable .*', str(error))
+  return found[0][:200] if found else None
 
 
 def check_macros(

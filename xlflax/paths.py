@@ -144,8 +144,19 @@ def write_atomically(
       file.flush()
       os.fsync(file.fileno())
     os.replace(temporary, path)
+    _sync_directory(path.parent)
   finally:
     temporary.unlink(missing_ok=True)
+
+
+def _sync_directory(directory: pathlib.Path) -> None:
+  """Has the new name of a file outlast a loss of power, where that works."""
+  with contextlib.suppress(OSError):
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+      os.fsync(opened)
+    finally:
+      os.close(opened)
 
 
 def _bytes(content: str | bytes | Callable[[BinaryIO], None]) -> bytes:
@@ -166,10 +177,14 @@ def copy_files(source: pathlib.Path, target: pathlib.Path) -> None:
     if target.exists():
       return
     temporary = target.with_name(f'.{target.name}.{os.getpid()}.tmp')
-    temporary.mkdir(parents=True)
-    for path in children(source):
-      (temporary / path.name).write_bytes(path.read_bytes())
-    os.replace(temporary, target)
+    try:
+      temporary.mkdir(parents=True)
+      for path in children(source):
+        (temporary / path.name).write_bytes(path.read_bytes())
+      os.replace(temporary, target)
+    except BaseException:
+      shutil.rmtree(temporary, ignore_errors=True)
+      raise
     return
   there = {path.name for path in children(target)}
   for path in children(source):

@@ -11,7 +11,7 @@ import pathlib
 import queue
 import threading
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import jax
 
@@ -226,7 +226,7 @@ def _resume(
   partial: pathlib.Path, record: pathlib.Path, identity: dict, n_best: int
 ) -> int:
   """How many lines are done; makes both files say just that."""
-  before = json.loads(record.read_text()) if record.exists() else None
+  before = _recorded(record)
   if before != identity or not partial.exists():
     if before is not None:
       _LOG.warning(
@@ -246,6 +246,16 @@ def _resume(
   os.truncate(partial, whole)
   _LOG.info('%d lines are translated already.', done)
   return done
+
+
+def _recorded(record: pathlib.Path) -> Any:
+  """What an earlier call said of its text; '' where that is damaged."""
+  if not record.exists():
+    return None
+  try:
+    return json.loads(record.read_text(encoding='utf-8'))
+  except (ValueError, RecursionError):
+    return ''
 
 
 def _warned(counts: Counts, translator: Translator) -> Counts:

@@ -74,7 +74,7 @@ def test_pairs_are_classified(pretrained, sentences, tmp_path):
     )
     == 0
   )
-  (recorded,) = json.loads((run / 'objectives.json').read_text())
+  (recorded,) = json.loads((run / 'objectives.json').read_text())['objectives']
   assert recorded['fields']['labels'] == ['other', 'same']
   shown = [
     json.loads(line)

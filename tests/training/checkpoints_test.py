@@ -15,7 +15,7 @@ import pytest
 
 from tests.training import tiny
 from xlflax import errors
-from xlflax.training import checkpoints, optimizers, partitioning
+from xlflax.training import checkpoints, optimizers, partitioning, run_directory
 
 _OPTIMIZER = optimizers.AdamW(learning_rate=0.1)
 
@@ -250,6 +250,16 @@ def test_items_of_two_checkpoints(tmp_path):
     _restore(tmp_path)
   assert 'Got: params, train, meta are of different' in str(error.value)
   assert 'Got: it is the checkpoint of step 1' in str(error.value)
+
+
+def test_checkpoint_of_another_run(tmp_path):
+  """Whole, of the same step and shapes, but not of this directory's run."""
+  for name in ('a', 'b'):
+    run_directory.write_model(tmp_path / name, tiny.make_model())
+    _write(tmp_path / name, [1, 2])
+  shutil.rmtree(_step_dir(tmp_path / 'a', 2))
+  shutil.copytree(_step_dir(tmp_path / 'b', 2), _step_dir(tmp_path / 'a', 2))
+  assert _restore(tmp_path / 'a').step == 1
 
 
 def test_no_checkpoint_that_can_be_read(tmp_path):

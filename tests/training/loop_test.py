@@ -1,5 +1,6 @@
 """The loop around its steps: signals, and who may write."""
 
+import contextlib
 import os
 import signal
 import types
@@ -13,6 +14,13 @@ from xlflax.training import step as step_lib
 from xlflax.training.processes import lease as lease_lib
 
 
+class _Watchdog(contextlib.nullcontext):
+  """One that never barks."""
+
+  def stopping(self):
+    pass
+
+
 class _Loop(loop._Loop):
   """One without steps that notes what is done."""
 
@@ -22,6 +30,7 @@ class _Loop(loop._Loop):
     self._losses, self._interrupted = {}, False
     self._checkpoints = types.SimpleNamespace(directory=tmp_path)
     self._during_close = during_close
+    self._watchdog = _Watchdog()
     self.saved = False
 
   def _restore_or_start(self):

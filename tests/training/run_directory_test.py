@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.training import tiny
-from xlflax import errors, registry
+from xlflax import digests, errors, registry
 from xlflax.training import description, run_directory
 
 _GIN = 'trainer.Trainer.seed = 0\n'
@@ -125,8 +125,9 @@ def test_model_is_built_again(tmp_path):
 
 
 def test_only_registered_classes_are_built(tmp_path):
-  (tmp_path / run_directory.MODEL).write_text(
-    json.dumps({'class': 'subprocess:Popen', 'fields': {'args': 'true'}})
+  run_directory.write_json(
+    tmp_path / run_directory.MODEL,
+    {'class': 'subprocess:Popen', 'fields': {'args': 'true'}},
   )
   with pytest.raises(errors.RunDirectoryError) as error:
     run_directory.read_model(tmp_path)
@@ -149,6 +150,49 @@ def test_metrics_past_a_step_are_dropped(tmp_path, step, kept):
   path.write_text(''.join(lines) + '{"step": 15, "tra')  # cut by a kill
   run_directory.truncate_metrics(tmp_path, step)
   assert path.read_text() == ''.join(lines[:kept])
+
+
+def test_metrics_are_those_that_the_checkpoint_knows(tmp_path, caplog):
+  """To the byte; where they have changed that is said, and little is lost."""
+  lines = [f'{{"step": {s}}}\n' for s in (10, 20, 30)]
+  path = tmp_path / run_directory.METRICS
+  path.write_text(''.join(lines))
+  written = digests.of_content(''.join(lines[:2]))
+  run_directory.truncate_metrics(tmp_path, 20, written=written)
+  assert path.read_text() == ''.join(lines[:2]) and not caplog.text
+  for content, kept in (
+    (lines[0] + lines[0] + lines[2], lines[0] * 2),
+    (lines[0], lines[0]),
+    ('[' * 10**5 + '\n' + lines[1], lines[1]),
+  ):
+    path.write_text(content)
+    caplog.clear()
+    run_directory.truncate_metrics(tmp_path, 20, written=written)
+    assert path.read_text() == kept
+    assert 'is not as it was written' in caplog.text
+  path.unlink()
+  run_directory.truncate_metrics(tmp_path, 20, written=written)
+  assert 'is not as it was written (0 of' in caplog.text
+
+
+def test_a_changed_record_is_told(tmp_path):
+  run_directory.write_model(tmp_path, tiny.make_model())
+  run = run_directory.run_id(tmp_path)
+  run_directory.write_model(tmp_path, tiny.make_model(head_dim=4))
+  assert run_directory.run_id(tmp_path) == run  # as long as it is this run
+  path = tmp_path / run_directory.MODEL
+  path.write_text(path.read_text().replace('"head_dim": 4', '"head_dim": 5'))
+  with pytest.raises(errors.RunDirectoryError, match='content has changed'):
+    run_directory.read_model(tmp_path)
+
+
+def test_leftovers_of_a_killed_process_are_removed(tmp_path):
+  (tmp_path / '.vocabulary.7.tmp').mkdir()
+  (tmp_path / '.vocabulary.7.tmp/file').touch()
+  (tmp_path / '.trainer.json.7.tmp').touch()
+  (tmp_path / 'kept.tmp').touch()
+  run_directory.remove_leftovers(tmp_path)
+  assert [path.name for path in tmp_path.iterdir()] == ['kept.tmp']
 
 
 def test_line_without_its_end_is_dropped(tmp_path):

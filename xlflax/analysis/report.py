@@ -151,7 +151,7 @@ def read_rows(directory: pathlib.Path) -> tuple[str, list[Row]]:
   try:
     record = json.loads(path.read_text(encoding='utf-8'))
     return record['analysis'], record['rows']
-  except (OSError, ValueError, KeyError, TypeError) as error:
+  except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
     raise errors.AnalysisError(
       'There is no analysis in a folder',
       got=str(error),

@@ -61,7 +61,10 @@ def read_losses(metrics: pathlib.Path) -> dict[str, list[tuple[int, float]]]:
   """
   losses: dict[str, list[tuple[int, float]]] = {}
   for line in metrics.read_text(encoding='utf-8').splitlines():
-    record = json.loads(line)
+    try:
+      record = json.loads(line)
+    except (ValueError, RecursionError):
+      continue  # cut off, or damaged
     for name, value in record.get('train', {}).items():
       objective, _, metric = name.partition('/')
       if metric == 'loss' and value is not None:

@@ -121,11 +121,11 @@ def evaluations(run) -> dict[int, dict[str, float]]:
   evaluations: dict[int, dict[str, float]] = {}
   if not file.exists():
     return evaluations
-  for line in file.read_text(encoding='utf-8').splitlines():
+  for line in file.read_bytes().splitlines():
     try:
       record = json.loads(line)
-    except ValueError:  # a line that is being written
-      continue
-    if 'eval' in record:
-      evaluations.setdefault(record['step'], {}).update(record['eval'])
+      if 'eval' in record:
+        evaluations.setdefault(record['step'], {}).update(record['eval'])
+    except (ValueError, KeyError, TypeError, RecursionError):
+      continue  # a line that is being written, or damaged
   return evaluations

@@ -8,12 +8,13 @@ never replace each other, and a curve never joins them.
 
 import hashlib
 import json
+import logging
 import pathlib
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from xlflax import paths
+from xlflax import digests, errors, paths
 from xlflax.evaluation import base
 from xlflax.training import checkpoints, description, run_directory
 
@@ -132,7 +133,8 @@ def write(
     'settings': identity,
   } | result.to_json()
   paths.write_atomically(
-    file, json.dumps(record, indent=2, ensure_ascii=False) + '\n'
+    file,
+    json.dumps(digests.with_own(record), indent=2, ensure_ascii=False) + '\n',
   )
   return file
 
@@ -193,9 +195,21 @@ def _read_folder(folder: pathlib.Path) -> dict[Step, base.EvalResult]:
 
 def _load(file: pathlib.Path) -> dict[str, Any] | None:
   """Returns the file's JSON if it has a result's keys, else None."""
+  if not file.exists():
+    return None
   try:
-    record = json.loads(file.read_text(encoding='utf-8'))
-  except (FileNotFoundError, ValueError):
+    record = digests.read_json(
+      file,
+      error=errors.RunDirectoryError,
+      what='A result is damaged and not used',
+      own=True,
+      fix='evaluate again',
+    )
+  except errors.RunDirectoryError as error:
+    logging.warning('%s', error)
     return None
   keys = {'metrics', 'tables', 'notes', 'failures'}
-  return record if isinstance(record, dict) and keys <= set(record) else None
+  if not keys <= set(record) or str(record.get('step')) != file.stem:
+    logging.warning('%s is not the result that its name says.', file)
+    return None
+  return record

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from xlflax import config, errors, paths
+from xlflax import config, digests, errors, paths
 from xlflax import trainer as trainer_lib
 from xlflax.evaluation import checkpoint_choice, during_training, families
 from xlflax.evaluation.metrics.declaration import Better
@@ -188,11 +188,16 @@ class TrialRunner:
 
   def record(self, trial: grid_lib.Trial) -> TrialResult | None:
     """What an earlier call has written of a trial."""
-    try:
-      text = self._record_file(trial).read_text(encoding='utf-8')
-    except FileNotFoundError:
+    path = self._record_file(trial)
+    if not path.exists():
       return None
-    fields = json.loads(text)
+    fields = digests.read_json(
+      path,
+      error=errors.RunDirectoryError,
+      what="A trial's record is damaged",
+      own=True,
+      fix='delete it: the trial is then continued',
+    )
     del fields['macros']
     return TrialResult(
       **(
@@ -253,7 +258,10 @@ class TrialRunner:
     if distributed.is_lead():
       run_directory.write_atomically(
         self._record_file(result.trial),
-        json.dumps(result.to_json(), indent=2, ensure_ascii=False) + '\n',
+        json.dumps(
+          digests.with_own(result.to_json()), indent=2, ensure_ascii=False
+        )
+        + '\n',
       )
 
   def _prune(self, result: TrialResult) -> None:

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlflax import errors, paths
+from xlflax import digests, errors, paths
 from xlflax.evaluation import base
 from xlflax.suites import results as suite_results
 from xlflax.suites import suite as suite_lib
@@ -59,7 +59,12 @@ def merged(
     for task in suite.tasks:
       path = folder / f'{task.name}.json'
       if (folder.name, task.name) not in known and path.exists():
-        record = json.loads(path.read_text(encoding='utf-8'))
+        record = digests.read_json(
+          path,
+          error=errors.RunDirectoryError,
+          what="A suite's record is damaged",
+          fix='delete it, and run the suite again',
+        )
         known[folder.name, task.name] = _read(record, task, tests)
   models = dict.fromkeys(model for model, _ in known)
   return tuple(

@@ -4,7 +4,7 @@ import json
 import pathlib
 from collections.abc import Iterator
 
-from xlflax import errors
+from xlflax import digests, errors
 from xlflax import paths as paths_lib
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.synthetic import concepts, examples, families, formats, lexicon
@@ -77,7 +77,14 @@ def read_options(directory) -> SyntheticOptions:
       expected=f'a folder with {RECORD}',
       fix='write one by `xlflax synthetic --output DIR`',
     )
-  return options_lib.from_json(json.loads(path.read_text(encoding='utf-8')))
+  return options_lib.from_json(
+    digests.read_json(
+      path,
+      error=errors.CorpusError,
+      what='The record of synthetic languages is damaged',
+      fix='write them again by `xlflax synthetic --output DIR`',
+    )
+  )
 
 
 def _check(directory: pathlib.Path, record: str) -> None:

@@ -95,14 +95,26 @@ def read_meta(checkpoint: pathlib.Path) -> dict[str, Any]:
   return found
 
 
+def about(checkpoint: pathlib.Path) -> dict[str, Any]:
+  """What a checkpoint's parameters were sealed with; {} if that is damaged."""
+  try:
+    return digests.read_seal(checkpoint / PARAMS).about
+  except (OSError, ValueError, RecursionError):
+    return {}
+
+
 def verify(
-  checkpoint: pathlib.Path, *items: str, share: tuple[int, int] = (0, 1)
+  checkpoint: pathlib.Path,
+  *items: str,
+  run: str = '',
+  share: tuple[int, int] = (0, 1),
 ) -> None:
   """Refuses items of which a file is not as it was written.
 
   Args:
     checkpoint: a finished checkpoint's directory.
     *items: of `NAMES`.
+    run: which run it must be of; '' does not matter.
     share: (i, n) looks at each n-th file, from the i-th on.
 
   Raises:
@@ -120,6 +132,8 @@ def verify(
       found = [f'{", ".join(items)} are of different checkpoints']
     elif of[0].get('step') != int(checkpoint.name):
       found = [f'it is the checkpoint of step {of[0].get("step")}']
+    elif run and of[0].get('run') != run:
+      found = ["it is another run's, or model.json is"]
   if found:
     raise _damaged(checkpoint, found)
 

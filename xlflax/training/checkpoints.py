@@ -22,6 +22,7 @@ from orbax.checkpoint import checkpoint_managers
 from xlflax import errors, paths, registry
 from xlflax.training import checkpoint_items as items_lib
 from xlflax.training import params as params_lib
+from xlflax.training import run_directory
 from xlflax.training import state as state_lib
 
 DIRECTORY = 'checkpoints'
@@ -165,7 +166,10 @@ class Checkpoints:
     with self._report_failure(step):
       self._manager.wait_until_finished()
       for handler in self._handlers.values():
-        handler.about = {'step': step}
+        handler.about = {
+          'step': step,
+          'run': run_directory.run_id(self._model_dir),
+        }
       self._manager.save(
         step,
         metrics=scored,
@@ -353,7 +357,10 @@ def verify(checkpoint: pathlib.Path, *items: str) -> None:
   error = None
   try:
     items_lib.verify(
-      checkpoint, *items, share=(jax.process_index(), jax.process_count())
+      checkpoint,
+      *items,
+      run=run_directory.run_id(checkpoint.parent.parent),
+      share=(jax.process_index(), jax.process_count()),
     )
   except errors.CheckpointError as found:
     error = found
@@ -365,6 +372,15 @@ def verify(checkpoint: pathlib.Path, *items: str) -> None:
     )
   if error:
     raise error
+
+
+def run_of_last(model_dir: pathlib.Path) -> str:
+  """The run that the newest whole checkpoint is of; '' without any."""
+  for step in reversed(finished_steps(model_dir)):
+    about = items_lib.about(path_of(model_dir, step))
+    if about:
+      return about.get('run', '')
+  return ''
 
 
 def _any(here: bool) -> bool:

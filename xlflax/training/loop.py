@@ -72,6 +72,7 @@ def _check_directory(
   run_directory.check(
     directory, setup.description, other_config=_other_config(setup)
   )
+  run_directory.run_id(directory)  # refuses one that is damaged
   run_directory.check_vocabulary(vocabulary, directory)
   for step in checkpoints_lib.finished_steps(directory)[-1:]:
     checkpoint = checkpoints_lib.path_of(directory, step)
@@ -102,8 +103,11 @@ def _claim_directory(
     gin_config=gin_config,
     other_config=_other_config(setup),
   )
+  run_directory.remove_leftovers(directory)
   run_lib.mark_unfinished(directory)
-  run_directory.write_model(directory, setup.model)
+  run_directory.write_model(
+    directory, setup.model, run=checkpoints_lib.run_of_last(directory)
+  )
   run_directory.write_objectives(
     directory, setup.settings.objectives.objectives
   )
@@ -214,7 +218,9 @@ class _Loop:
     restored = self._checkpoints.restore_last(self._setup.factory)
     if distributed.is_lead():
       run_directory.truncate_metrics(
-        self._setup.model_dir, restored.step if restored else -1
+        self._setup.model_dir,
+        restored.step if restored else -1,
+        written=restored.meta['metrics_file'] if restored else '',
       )
     if restored is None:
       return self._setup.initial_state(
@@ -404,6 +410,7 @@ class _Loop:
         'metrics': self._accumulator.to_json(),
         'seed': self._settings.seed,
         'inputs': self._inputs,
+        'metrics_file': self._writer.digest() if self._writer else '',
       },
       self._saved_metrics,
     )

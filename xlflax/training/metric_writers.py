@@ -19,7 +19,7 @@ import time
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer import record_writer
 
-from xlflax import paths
+from xlflax import digests, paths
 from xlflax.training import run_directory
 
 # Seconds between copies to a bucket, which takes one change of an object per
@@ -47,6 +47,7 @@ class MetricsWriter:
     self._folder = folder
     self._lines = open(folder / run_directory.METRICS, 'a', encoding='utf-8')
     self._events = _EventFile(folder / run_directory.TENSORBOARD)
+    self._path = folder / run_directory.METRICS
 
   def write(self, step: int, **kinds: dict[str, float]) -> None:
     """Writes scalars by kind ('train', 'eval', 'speed') at a step."""
@@ -64,6 +65,10 @@ class MetricsWriter:
         for k, v in metrics.items()
       },
     )
+
+  def digest(self) -> str:
+    """The digest of all lines so far."""
+    return digests.of_file(self._path)
 
   def hasten(self) -> None:
     """Has what was written so far copied soon, where it is in a bucket."""

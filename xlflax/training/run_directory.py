@@ -4,10 +4,12 @@ import enum
 import json
 import logging
 import pathlib
+import shutil
+import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from xlflax import bucket_checks, errors, paths
+from xlflax import bucket_checks, digests, errors, paths
 from xlflax.paths import write_atomically
 from xlflax.training import description as description_lib
 
@@ -21,6 +23,8 @@ METRICS = 'metrics.jsonl'
 EVALUATION = 'eval'
 TENSORBOARD = 'tensorboard'
 REPORT = 'report'
+_RUN = 'run'
+_OBJECTIVES = 'objectives'
 
 
 class OtherConfig(enum.Enum):
@@ -105,33 +109,50 @@ def _compare(model_dir, old, new, other_config) -> None:
     )
 
 
-def write_json(path: pathlib.Path, value: Any) -> None:
-  """Writes plain JSON that people may read and compare."""
-  text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+def write_json(path: pathlib.Path, value: dict[str, Any]) -> None:
+  """Writes plain JSON that people may read and compare, with its digest."""
+  text = json.dumps(
+    digests.with_own(value), indent=2, sort_keys=True, ensure_ascii=False
+  )
   write_atomically(path, text + '\n')
 
 
-def read_json(path: pathlib.Path) -> Any:
+def read_json(path: pathlib.Path) -> dict[str, Any]:
   """What `write_json` wrote.
 
   Raises:
-    RunDirectoryError: the file is damaged.
+    RunDirectoryError: the file is damaged, or has been changed.
   """
-  try:
-    return json.loads(path.read_text(encoding='utf-8'))
-  except ValueError as error:
-    raise errors.RunDirectoryError(
-      'A file of the run is damaged',
-      got=str(error),
-      expected='JSON, as xlflax wrote it',
-      where=str(path),
-      fix='restore the file from a copy of the run',
-    ) from error
+  return digests.read_json(
+    path,
+    error=errors.RunDirectoryError,
+    what='A file of the run is damaged',
+    own=True,
+    fix='restore the file from a copy of the run; a training run writes one '
+    'that is missing anew',
+  )
 
 
-def write_model(model_dir: pathlib.Path, model) -> None:
-  """Records the model's class and configuration, to build it again."""
-  write_json(model_dir / MODEL, description_lib.describe(model))
+def run_id(model_dir: pathlib.Path) -> str:
+  """What tells the files of one run from those of another; '' without any.
+
+  Raises:
+    RunDirectoryError: the file that says it is damaged.
+  """
+  path = model_dir / MODEL
+  return read_json(path).get(_RUN, '') if path.exists() else ''
+
+
+def write_model(model_dir: pathlib.Path, model, *, run: str = '') -> None:
+  """Records the model's class and configuration, to build it again.
+
+  Args:
+    model_dir: the run's directory.
+    model: the Linen module.
+    run: what tells the run from others; '' keeps what is there, or is new.
+  """
+  run = run or run_id(model_dir) or uuid.uuid4().hex
+  write_json(model_dir / MODEL, {**description_lib.describe(model), _RUN: run})
 
 
 def read_model(model_dir: pathlib.Path):
@@ -169,7 +190,7 @@ def write_objectives(model_dir: pathlib.Path, objectives) -> None:
         objective.name,
         OBJECTIVES,
       )
-  write_json(model_dir / OBJECTIVES, recorded)
+  write_json(model_dir / OBJECTIVES, {_OBJECTIVES: recorded})
 
 
 def read_objectives(model_dir: pathlib.Path) -> list:
@@ -178,7 +199,7 @@ def read_objectives(model_dir: pathlib.Path) -> list:
   if not path.exists():
     return []
   found = []
-  for description in read_json(path):
+  for description in read_json(path).get(_OBJECTIVES, ()):
     try:
       found.append(description_lib.build(description))
     except errors.RunDirectoryError as error:
@@ -230,16 +251,45 @@ def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
       )
 
 
-def truncate_metrics(model_dir: pathlib.Path, step: int) -> None:
-  """Drops lines past `step` from the metrics, as training goes on from it."""
+def truncate_metrics(
+  model_dir: pathlib.Path, step: int, *, written: str = ''
+) -> None:
+  """Drops lines past `step` from the metrics, as training goes on from it.
+
+  Args:
+    model_dir: the run's directory.
+    step: of the checkpoint, or -1.
+    written: digest of the file when the checkpoint was made; '' for none.
+  """
   path = model_dir / METRICS
-  if not path.exists():
+  content = path.read_bytes() if path.exists() else b''
+  size = int(written.partition('-')[0] or 0)
+  if written and digests.of_content(content[:size]) == written:
+    write_atomically(path, content[:size])
     return
-  kept = []
-  for line in path.read_text(encoding='utf-8').splitlines(keepends=True):
-    try:
-      if line.endswith('\n') and json.loads(line)['step'] <= step:
-        kept.append(line)
-    except (ValueError, KeyError):
-      continue  # a line cut by a kill
-  write_atomically(path, ''.join(kept))
+  if written:
+    logging.warning(
+      '%s is not as it was written (%d of %d bytes are there, or some have '
+      'changed): the lines that can be read are kept.',
+      path,
+      len(content),
+      size,
+    )
+  if content:
+    kept = [line for line in content.splitlines(True) if _is_kept(line, step)]
+    write_atomically(path, b''.join(kept))
+
+
+def _is_kept(line: bytes, step: int) -> bool:
+  """Whether a line is whole, and of a step up to `step`."""
+  try:
+    return line.endswith(b'\n') and json.loads(line)['step'] <= step
+  except (ValueError, KeyError, TypeError, RecursionError):
+    return False
+
+
+def remove_leftovers(model_dir: pathlib.Path) -> None:
+  """Removes what a killed process had not yet given its name."""
+  for path in () if paths.is_bucket(model_dir) else paths.children(model_dir):
+    if path.name.startswith('.') and path.name.endswith('.tmp'):
+      shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

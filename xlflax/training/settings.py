@@ -26,6 +26,12 @@ from xlflax.training.initialization import init_from as initialization
 _changeable = registry.changeable
 
 
+def _is_number(value: Any, *, whole: bool) -> bool:
+  """Whether a value is a finite number, and not a truth value."""
+  kinds = (int,) if whole else (int, float)
+  return type(value) in kinds and math.isfinite(value)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
   """Everything that a run is made of.
@@ -126,11 +132,14 @@ class Settings:
       value = getattr(self, field)
       if value is None and field in ('total_steps', 'epochs'):
         continue
-      if value < 1 if field != 'epochs' else not value > 0:
+      whole = field != 'epochs'
+      if not _is_number(value, whole=whole) or (
+        value < 1 if whole else not value > 0
+      ):
         raise errors.ConfigError(
           f'{field} must be positive',
-          got=value,
-          expected='more than 0' if field == 'epochs' else '1 or more',
+          got=repr(value)[:100],
+          expected='1 or more' if whole else 'more than 0',
           where=f'Trainer.{field}',
         )
     if not self.hang_timeout >= 0:

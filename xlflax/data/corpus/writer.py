@@ -152,7 +152,9 @@ def create(path: pathlib.Path):
         )
       elif path.suffix == '.zst':
         raw = stack.enter_context(
-          zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+          zstandard.ZstdCompressor(write_checksum=True).stream_writer(
+            file, closefd=False
+          )
         )
       yield stack.enter_context(
         io.TextIOWrapper(raw, encoding='utf-8', newline='\n')

@@ -109,7 +109,7 @@ def _read(path: pathlib.Path) -> dict:
   """
   try:
     stored = json.loads(path.read_text(encoding='utf-8'))
-  except ValueError as error:
+  except (ValueError, RecursionError) as error:
     raise _unreadable(path, error, 'JSON') from error
   if not isinstance(stored, dict) or stored.get('format') != _FORMAT:
     raise _unreadable(path, stored, f'an object of format {_FORMAT}')

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from xlflax import errors, paths
+from xlflax import digests, errors, paths
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.vocabularies import text_sampling, vocabulary
 from xlflax.data.vocabularies import trainer as vocabulary_trainer
@@ -122,7 +122,8 @@ def write_vocabulary(made: Vocabulary, description: dict, output_dir) -> None:
     VocabularyError: the directory cannot be written.
   """
   output_dir = paths.of(output_dir)
-  text = json.dumps(description, indent=2, ensure_ascii=False) + '\n'
+  sealed = digests.with_own(description)
+  text = json.dumps(sealed, indent=2, ensure_ascii=False) + '\n'
   files = made.files()
   try:
     output_dir.mkdir(parents=True, exist_ok=True)

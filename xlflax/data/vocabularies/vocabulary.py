@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from xlflax import errors, paths
+from xlflax import digests, errors, paths
 from xlflax.data.vocabularies.spec import VocabularySpec
 
 MODEL_FILE = 'sentencepiece.model'
@@ -274,6 +274,8 @@ def read_description(directory) -> dict:
   path = paths.of(directory) / DESCRIPTION_FILE
   try:
     description = json.loads(path.read_text(encoding='utf-8'))
+    if isinstance(description, dict) and digests.OWN in description:
+      description = digests.checked(description)
   except FileNotFoundError as error:
     raise errors.VocabularyError(
       'No vocabulary there',
@@ -281,7 +283,7 @@ def read_description(directory) -> dict:
       expected=f'a directory with {DESCRIPTION_FILE} and its models',
       fix='make one with `xlflax vocab --corpus DIR --output DIR --size N`',
     ) from error
-  except (OSError, ValueError) as error:
+  except (OSError, ValueError, RecursionError) as error:
     raise errors.VocabularyError(
       f'{DESCRIPTION_FILE} cannot be read ({error})', where=str(path)
     ) from error

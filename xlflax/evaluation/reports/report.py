@@ -5,7 +5,7 @@ import pathlib
 import re
 from collections.abc import Mapping, Sequence
 
-from xlflax import errors, paths
+from xlflax import digests, errors, paths
 from xlflax.evaluation.metrics import averages
 from xlflax.evaluation.reports import (
   leaderboard,
@@ -89,7 +89,12 @@ def write(
 
 def read(directory: pathlib.Path) -> list[score_table.ScoreTable]:
   """The tables of a report, to be compared with other ones."""
-  record = json.loads((directory / JSON).read_text(encoding='utf-8'))
+  record = digests.read_json(
+    directory / JSON,
+    error=errors.RunDirectoryError,
+    what='A report is damaged',
+    fix='write it again',
+  )
   return [score_table.ScoreTable.from_json(one) for one in record['tables']]
 
 

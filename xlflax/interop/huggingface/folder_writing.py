@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import safetensors.numpy
 
-from xlflax import paths
+from xlflax import digests, paths
 from xlflax.data.vocabularies import sentencepiece as vocabulary_sentencepiece
 from xlflax.interop.huggingface import (
   card_metadata,
@@ -64,7 +64,9 @@ def convert(
     (made / card_metadata.FILE).write_text(card, encoding='utf-8')
     if checked.sentence:
       sentence_modules.write(checked.sentence, _sentence_heads(checked), made)
-    return _write_tokenizer(checked.run, made)
+    notes = _write_tokenizer(checked.run, made)
+    digests.seal(made)
+    return notes
 
 
 def _sentence_heads(checked: Export) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlflax import bucket_checks, enums, errors, paths
+from xlflax import bucket_checks, digests, enums, errors, paths
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.evaluation import sentence_encoding
@@ -72,6 +72,18 @@ class Import:
   ) = None
 
 
+def _check_digests(folder: pathlib.Path) -> None:
+  """Refuses a folder that `xlflax convert to-hf` wrote, if it has changed."""
+  found = digests.problems(folder) if (folder / digests.FILE).exists() else []
+  if found:
+    raise errors.CheckpointError(
+      'The folder is not as xlflax wrote it',
+      got='; '.join(found[:20]),
+      where=str(folder),
+      fix=f'copy it again; after changes of your own, delete {digests.FILE}',
+    )
+
+
 def check(
   folder: str | pathlib.Path,
   *,
@@ -107,6 +119,7 @@ def check(
   folder = sentence_modules.transformer_folder(folder)
   unused = enums.of_value(unused_rows, UnusedRows, where='unused_rows')
   problems: list[errors.XlflaxError] = []
+  _check_digests(folder)
   tensors = _try(lambda: tensor_files.find(folder), problems)
   description, problem = model_files.examine(
     folder, tensors, scan_layers=scan_layers, vocab_multiple=vocab_multiple

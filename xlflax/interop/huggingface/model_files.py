@@ -46,7 +46,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
   """
   try:
     found = json.loads(path.read_text(encoding='utf-8'))
-  except (OSError, ValueError) as error:
+  except (OSError, ValueError, RecursionError) as error:
     raise errors.ConfigError(
       f'{path.name} cannot be read',
       got=str(error),

@@ -172,7 +172,14 @@ def _read_index(path: pathlib.Path) -> dict[str, str]:
   try:
     found = json.loads(path.read_text(encoding='utf-8'))['weight_map']
     return {str(name): str(file) for name, file in found.items()}
-  except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+  except (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+  ) as error:
     raise errors.CheckpointError(
       "The checkpoint's index cannot be read",
       got=f'{type(error).__name__}: {error}',

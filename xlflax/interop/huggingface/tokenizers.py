@@ -151,7 +151,7 @@ def _settings(folder: pathlib.Path) -> dict[str, Any]:
       found |= json.loads(text)
     except FileNotFoundError:
       continue
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
       raise errors.VocabularyError(
         f'{name} cannot be read', got=str(error), where=str(folder / name)
       ) from error

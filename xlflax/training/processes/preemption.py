@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import threading
+from typing import Any
 from collections.abc import Callable
 
 import jax
@@ -30,7 +31,7 @@ class StopRequest:
   def __init__(self, on_asked: Callable[[], None] = lambda: None):
     self._on_asked = on_asked
     self._asked = threading.Event()
-    self._previous = {}
+    self._previous: dict[int, Any] = {}
 
   def __enter__(self):
     if threading.current_thread() is threading.main_thread():

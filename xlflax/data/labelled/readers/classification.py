@@ -257,9 +257,9 @@ def _json_rows(path) -> Iterator[tuple[int, dict]]:
     if line.strip():
       try:
         value = json.loads(line)
-      except json.JSONDecodeError as error:
+      except (ValueError, RecursionError) as error:
         raise files.malformed(
-          'line of JSON', path, number, error.msg
+          'line of JSON', path, number, getattr(error, 'msg', str(error))[:200]
         ) from error
       if not isinstance(value, dict):
         raise files.malformed(

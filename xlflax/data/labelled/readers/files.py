@@ -60,6 +60,8 @@ def read_json(path: str | os.PathLike) -> Any:
     return json.loads(text)
   except json.JSONDecodeError as error:
     raise malformed('JSON file', path, error.lineno, error.msg) from error
+  except (ValueError, RecursionError) as error:  # digits, brackets
+    raise malformed('JSON file', path, 1, str(error)[:200]) from error
 
 
 def malformed(

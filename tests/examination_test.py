@@ -1,0 +1,73 @@
+"""What `xlflax doctor` says of directories, whole and damaged."""
+
+import json
+
+import jax.numpy as jnp
+import pytest
+
+from tests.training import tiny
+from xlflax import cli, digests, errors, examination
+from xlflax.training import checkpoints, optimizers, run_directory
+
+
+@pytest.fixture
+def run(tmp_path):
+  directory = tmp_path / 'run'
+  run_directory.write_model(directory, tiny.make_model())
+  saved = checkpoints.Checkpoints(
+    directory, checkpoints.CheckpointOptions(asynchronous=False)
+  )
+  lines = b'{"step": 1}\n'
+  (directory / run_directory.METRICS).write_bytes(lines)
+  state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
+  saved.save(
+    state.replace(step=jnp.int32(1)),
+    {'metrics_file': digests.of_content(lines)},
+  )
+  saved.close()
+  return directory
+
+
+def _problems(directory):
+  return {
+    finding.what: finding.problems
+    for finding in examination.examine(directory).findings
+    if not finding.is_whole
+  }
+
+
+def test_run(run, capsys):
+  """Its vocabulary is missing; the rest is whole until it is changed."""
+  found = examination.examine(run)
+  assert found.kind == 'run' and list(_problems(run)) == ['vocabulary']
+  assert '  whole    checkpoint 1' in examination.to_text(found)
+  (file,) = (run / 'checkpoints/1/params/d').iterdir()
+  file.write_bytes(file.read_bytes()[:-1])
+  (run / run_directory.METRICS).write_bytes(b'')
+  (run / run_directory.MODEL).write_text('{}')
+  assert list(_problems(run)) == [
+    'configuration',
+    'vocabulary',
+    'checkpoint 1',
+    'metrics.jsonl',
+  ]
+  assert cli.main(['doctor', str(run)]) == 2
+  text = capsys.readouterr().out
+  assert f'params/d/{file.name} has' in text and 'What to do: ' in text
+
+
+def test_exported_model(tmp_path, capsys):
+  (tmp_path / 'config.json').write_text('{}')
+  digests.seal(tmp_path)
+  assert cli.main(['doctor', str(tmp_path), '--json']) == 0
+  (told,) = json.loads(capsys.readouterr().out)
+  assert told['kind'] == 'exported model'
+  (tmp_path / 'config.json').write_text('[]')
+  assert _problems(tmp_path) == {
+    'files': ('config.json has another content than was written',)
+  }
+
+
+def test_anything_else(tmp_path):
+  with pytest.raises(errors.RunDirectoryError, match='nothing that xlflax'):
+    examination.examine(tmp_path)
