@@ -6,6 +6,7 @@ commands read them.
 """
 
 import dataclasses
+import functools
 import json
 import pathlib
 from collections.abc import Callable, Iterator
@@ -89,8 +90,9 @@ def _run(directory: pathlib.Path) -> Iterator[Finding]:
     fix='delete the copy; training copies the vocabulary again',
   )
   steps = checkpoints.finished_steps(directory)
+  run = _run_id(directory)
   for step in steps:
-    yield _checkpoint(checkpoints.path_of(directory, step))
+    yield _checkpoint(checkpoints.path_of(directory, step), run)
   if steps:
     yield _metrics(directory, steps[-1])
   else:
@@ -100,10 +102,20 @@ def _run(directory: pathlib.Path) -> Iterator[Finding]:
   yield from _results(directory)
 
 
-def _checkpoint(checkpoint: pathlib.Path) -> Finding:
+def _run_id(directory: pathlib.Path) -> str:
+  """What tells the run from others; '' where the file is damaged."""
+  try:
+    return run_directory.run_id(directory)
+  except errors.RunDirectoryError:
+    return ''
+
+
+def _checkpoint(checkpoint: pathlib.Path, run: str) -> Finding:
   return _asked(
     f'checkpoint {checkpoint.name}',
-    lambda: checkpoints.verify(checkpoint, *checkpoint_items.NAMES),
+    lambda: checkpoint_items.verify(
+      checkpoint, *checkpoint_items.NAMES, run=run
+    ),
     fix='training takes the one before it; or copy it again',
   )
 
@@ -153,7 +165,7 @@ def _cache(directory: pathlib.Path) -> Iterator[Finding]:
       for split in sorted(splits):
         yield _asked(
           f'{mixture}, {split}',
-          lambda m=mixture, s=split: _cached(cache, m, s),  # noqa: B023
+          functools.partial(_cached, cache, mixture, split),
           fix='delete the directories of these tasks and run the same '
           '`xlflax cache` again',
         )

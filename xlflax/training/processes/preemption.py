@@ -11,8 +11,8 @@ import logging
 import os
 import signal
 import threading
-from typing import Any
 from collections.abc import Callable
+from typing import Any
 
 import jax
 
