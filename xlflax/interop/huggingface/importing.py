@@ -72,7 +72,7 @@ class Import:
   ) = None
 
 
-def _check_digests(folder: pathlib.Path) -> None:
+def check_digests(folder: pathlib.Path) -> None:
   """Refuses a folder that `xlflax convert to-hf` wrote, if it has changed."""
   found = digests.problems(folder) if (folder / digests.FILE).exists() else []
   if found:
@@ -119,7 +119,7 @@ def check(
   folder = sentence_modules.transformer_folder(folder)
   unused = enums.of_value(unused_rows, UnusedRows, where='unused_rows')
   problems: list[errors.XlflaxError] = []
-  _check_digests(folder)
+  check_digests(folder)
   tensors = _try(lambda: tensor_files.find(folder), problems)
   description, problem = model_files.examine(
     folder, tensors, scan_layers=scan_layers, vocab_multiple=vocab_multiple

@@ -62,6 +62,15 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
   return found
 
 
+# What a number in a string's place, or a list in a number's, leads to.
+_ODD_TYPES = (
+  TypeError,
+  ValueError,
+  LookupError,
+  AttributeError,
+  ArithmeticError,
+)
+
 Tensors = Mapping[str, tensor_files.Tensor]
 
 
@@ -96,10 +105,29 @@ def examine(
     (the description, or None if there is nothing to go by; what is wrong).
 
   Raises:
-    ConfigError: there is no config.json, or of an unknown architecture.
+    ConfigError: there is no config.json, or of an unknown architecture, or
+      with values of other types than such files have.
   """
   path = folder / CONFIG
   options = read_json(path)
+  try:
+    return _examined(path, options, tensors, settings)
+  except _ODD_TYPES as error:
+    raise errors.ConfigError(
+      f'{path.name} holds a value that no model has',
+      got=f'{type(error).__name__}: {error}'[:300],
+      where=str(path),
+      expected='a file as `save_pretrained` writes it',
+    ) from error
+
+
+def _examined(
+  path: pathlib.Path,
+  options: dict[str, Any],
+  tensors: Tensors | None,
+  settings: dict[str, Any],
+) -> tuple[Description | None, errors.ConfigError | None]:
+  """As `examine`, of options of the right types."""
   architecture = architectures.find(options.get('model_type'))
   read = config_options.read(options, architecture.aliases)
   read.has_output = _has_output(architecture, tensors or {})

@@ -1,0 +1,331 @@
+"""Fuzzed inputs: each is read, or refused in one message.
+
+Hypothesis makes files of every kind that a user can give: corpora,
+dictionaries, labelled examples, gin, and folders of Hugging Face's form. What
+is raised must be an `XlflaxError` with a short message; anything else would be
+a traceback.
+"""
+
+import io
+import json
+import pathlib
+import pickle
+import string
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis
+from hypothesis import strategies as st
+
+from tests.campaigns import counts as counts_lib
+from xlflax import config, errors
+from xlflax.data.corpus import files as corpus_files
+from xlflax.data.labelled.readers import (
+  classification,
+  conll,
+  conllu,
+  parallel,
+  reviews,
+  squad,
+  word_alignment,
+)
+from xlflax.data.vocabularies import vocabulary
+from xlflax.interop.huggingface import model_files, tensor_files
+from xlflax.training import run_directory
+
+READ, REFUSED, TRACEBACK = 'read', 'refused', 'traceback'
+_LONGEST_MESSAGE = 50_000
+
+_odd = st.sampled_from(
+  ['\t', '\n', '\r', '\x00', '\ud800', '\ufeff', '\u2028', '"', '[', '{', '-']
+)
+_line = st.text(
+  st.one_of(st.sampled_from(string.ascii_letters + string.digits + ' '), _odd),
+  max_size=40,
+)
+_text = st.lists(_line, max_size=8).map(
+  lambda lines: '\n'.join(lines).encode('utf-8', 'surrogatepass')
+)
+_bytes = st.one_of(_text, st.binary(max_size=300))
+_scalar = st.one_of(
+  st.none(),
+  st.booleans(),
+  st.integers(),
+  st.floats(),
+  st.text(max_size=10),
+  st.just(10**400),
+)
+_json = st.recursive(
+  _scalar,
+  lambda inner: st.one_of(
+    st.lists(inner, max_size=4),
+    st.dictionaries(st.text(max_size=8), inner, max_size=4),
+  ),
+  max_leaves=12,
+)
+
+
+def _dumped(value: Any) -> bytes:
+  return json.dumps(value).encode('utf-8', 'surrogatepass')
+
+
+def _json_like(*keys: str):
+  """JSON objects, some with the keys that a file of this kind has."""
+  known = st.dictionaries(st.sampled_from(keys), _json, max_size=len(keys))
+  deep = st.integers(1, 200_000).map(lambda n: b'[' * n)
+  digits = st.just(b'{"size": ' + b'9' * 5000 + b'}')
+  return st.one_of(known.map(_dumped), _json.map(_dumped), _bytes, deep, digits)
+
+
+_squad = st.fixed_dictionaries(
+  {
+    'data': st.lists(
+      st.fixed_dictionaries(
+        {
+          'paragraphs': st.one_of(
+            _json,
+            st.lists(
+              st.fixed_dictionaries({'context': _json, 'qas': _json}),
+              max_size=2,
+            ),
+          )
+        }
+      ),
+      max_size=2,
+    )
+  }
+).map(_dumped)
+
+_field = st.sampled_from(
+  ['1', '0', '2', '-1', '1-2', '1.1', '99999999999999999999', '_', 'w', 'NOUN']
+)
+_conllu = st.lists(
+  st.one_of(
+    st.lists(_field, min_size=8, max_size=11).map('\t'.join),
+    st.just(''),
+    st.just('# text = a'),
+    _line,
+  ),
+  max_size=12,
+).map(lambda lines: '\n'.join(lines).encode('utf-8', 'surrogatepass'))
+
+_gin = st.one_of(
+  st.builds(
+    '{}={}'.format,
+    st.sampled_from(
+      [
+        'TRAIN_STEPS',
+        'LEARNING_RATE',
+        'SEED',
+        'trainer.Trainer.seed',
+        'trainer.Trainer.accumulation',
+        'nothing.Like.this',
+        'Stream.length',
+      ]
+    ),
+    st.one_of(
+      st.sampled_from(
+        ["'x'", 'None', '1e400', '-1', '[', '@x()', '%Y', '{}', '9' * 5000]
+      ),
+      _line,
+    ),
+  ),
+  _line,
+)
+
+
+class _Storage:
+  """What a `.bin` says that its numbers are."""
+
+  def __init__(self, key: str, size: int):
+    self.pid = ('storage', 'FLOAT', key, 'cpu', size)
+
+
+def _torch_file(offset, shape, strides, size) -> bytes:
+  """A plain file of torch's older layout with one tensor."""
+  import collections
+
+  class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
+    def persistent_id(self, value):
+      return value.pid if isinstance(value, _Storage) else None
+
+  file = io.BytesIO()
+  for value in (0x1950A86A20F9469CFC6C, 1001, {}):
+    pickle.dump(value, file, 2)
+  state = collections.OrderedDict(
+    [('w', (_Storage('0', size), offset, shape, strides))]
+  )
+  _Pickler(file, 2).dump(state)
+  pickle.dump(['0'], file, 2)
+  file.write(size.to_bytes(8, 'little', signed=True) + bytes(40))
+  return file.getvalue()
+
+
+_small = st.integers(-3, 12)
+_torch = st.one_of(
+  st.builds(
+    _torch_file,
+    _small,
+    st.lists(_small, max_size=3).map(tuple),
+    st.lists(_small, max_size=3).map(tuple),
+    _small,
+  ),
+  st.binary(max_size=200),
+  st.just(pickle.dumps(eval)),
+)
+
+
+_hf_config = st.fixed_dictionaries(
+  {
+    'model_type': st.sampled_from(['xlm-roberta', 'bert', 'mt5', 'modernbert']),
+    'architectures': st.one_of(st.just(['XLMRobertaForMaskedLM']), _json),
+  },
+  optional={
+    name: st.one_of(_json, st.integers(-2, 64))
+    for name in (
+      'hidden_size',
+      'vocab_size',
+      'num_attention_heads',
+      'num_hidden_layers',
+      'hidden_act',
+      'layer_norm_eps',
+      'id2label',
+      'max_position_embeddings',
+    )
+  },
+).map(_dumped)
+
+
+def _lines(path: pathlib.Path) -> Any:
+  return list(corpus_files.read_lines(path))
+
+
+def _pairs(path: pathlib.Path) -> Any:
+  return [
+    corpus_files.columns(line, path, number)
+    for number, line in corpus_files.read_lines(path)
+  ]
+
+
+def _tensors(path: pathlib.Path) -> Any:
+  return list(tensor_files.read(tensor_files.find(path.parent).values()))
+
+
+def _bound(path: pathlib.Path) -> Any:
+  text = path.read_bytes().decode('utf-8', 'surrogatepass')
+  return config.load(['pretrain/mlm.gin'], [text], partial=True)
+
+
+# Name -> (file name, what makes its content, what reads it).
+TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
+  'text': ('en.txt', _bytes, _lines),
+  'gz': ('en.txt.gz', _bytes, _lines),
+  'zst': ('en.txt.zst', _bytes, _lines),
+  'pairs': ('de-en.tsv', _bytes, _pairs),
+  'dictionary': (
+    'de-en.tsv',
+    _bytes,
+    lambda path: list(corpus_files.read_dictionary(path)),
+  ),
+  'tsv': ('a.tsv', _bytes, lambda path: classification.read_tsv(path, 'en')),
+  'jsonl': (
+    'a.jsonl',
+    _json_like('text', 'label', 'sentence1', 'sentence2'),
+    lambda path: classification.read_jsonl(path, 'en'),
+  ),
+  'conll': ('a.conll', _conllu, lambda path: conll.read(path, 'en')),
+  'conllu': ('a.conllu', _conllu, lambda path: conllu.read_trees(path, 'en')),
+  'tags': ('a.conllu', _conllu, lambda path: conllu.read_tags(path, 'en')),
+  'squad': (
+    'a.json',
+    st.one_of(_squad, _json_like('data', 'version')),
+    lambda path: squad.read(path, 'en'),
+  ),
+  'parallel': ('a.tsv', _bytes, lambda path: parallel.read_tsv(path)),
+  'reviews': ('a.review', _bytes, lambda path: reviews.read(path, 'en')),
+  'alignment': (
+    'a.txt',
+    _bytes,
+    lambda path: word_alignment.read([path], ('de', 'en')),
+  ),
+  'gin': (
+    'a.gin',
+    _gin.map(lambda t: t.encode('utf-8', 'surrogatepass')),
+    _bound,
+  ),
+  'hf config': (
+    'config.json',
+    st.one_of(_hf_config, _json_like('model_type', 'architectures')),
+    lambda path: model_files.describe(path.parent),
+  ),
+  'hf index': (
+    'model.safetensors.index.json',
+    _json_like('weight_map', 'metadata'),
+    _tensors,
+  ),
+  'safetensors': ('model.safetensors', st.binary(max_size=200), _tensors),
+  'torch': ('pytorch_model.bin', _torch, _tensors),
+  'vocabulary': (
+    'vocabulary.json',
+    _json_like('format', 'type', 'size', 'hash', 'languages'),
+    lambda path: vocabulary.Vocabulary.load(path.parent),
+  ),
+  'model.json': (
+    'model.json',
+    _json_like('class', 'fields', 'digest'),
+    lambda path: run_directory.read_model(path.parent),
+  ),
+}
+
+
+def campaign(*, cases: int, seed: int = 0) -> counts_lib.Counts:
+  """Gives every reader as many files.
+
+  Args:
+    cases: in all, about.
+    seed: of Hypothesis.
+  """
+  found = counts_lib.Counts()
+  each = -(-cases // len(TARGETS))
+  for name, target in TARGETS.items():
+    _fuzz(name, target, each, seed, found)
+  return found
+
+
+def _fuzz(name, target, cases, seed, found) -> None:
+  file, contents, read = target
+
+  @hypothesis.seed(seed)
+  @hypothesis.settings(
+    max_examples=cases,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
+    phases=[hypothesis.Phase.generate],
+  )
+  @hypothesis.given(contents)
+  def run(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+      path = pathlib.Path(folder) / file
+      path.write_bytes(content)
+      start = time.monotonic()
+      outcome, problem = _outcome(read, path)
+      if time.monotonic() - start > 60:
+        problem = problem or 'it took more than a minute'
+    found.add(outcome, problem and f'{name}: {problem}: {content[:80]!r}')
+
+  run()
+
+
+def _outcome(read, path: pathlib.Path) -> tuple[str, str]:
+  try:
+    read(path)
+  except errors.XlflaxError as error:
+    text = str(error)
+    too_long = len(text) > _LONGEST_MESSAGE
+    return REFUSED, f'{len(text)} characters' if too_long else ''
+  except Exception as error:
+    return TRACEBACK, f'{type(error).__name__}: {error}'[:200]
+  return READ, ''

@@ -1,0 +1,298 @@
+"""Mutations of stored files: each is noticed, or changes nothing.
+
+A case copies something that was stored, changes one file of it, and reads it
+as the library does. It is *noticed* if that is refused, or an earlier
+checkpoint is used instead; *unread* if the result is what it was, bit by bit.
+Anything else is a silent change or a traceback, and breaks a promise.
+"""
+
+import dataclasses
+import pathlib
+import random
+import shutil
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tests.campaigns import counts as counts_lib
+from tests.training import tiny
+from xlflax import digests, errors
+from xlflax.data import examples as examples_lib
+from xlflax.data.cache import format as cache_format
+from xlflax.data.cache import reader as cache_reader
+from xlflax.data.cache import shards as cache_shards
+from xlflax.evaluation import base, results
+from xlflax.interop.huggingface import importing
+from xlflax.training import checkpoints, inputs, optimizers, run_directory
+
+NOTICED, UNREAD = 'noticed', 'unread'
+SILENT, TRACEBACK = 'silent', 'traceback'
+ACTIONS = ('flip', 'zero', 'truncate', 'delete', 'swap')
+_OPTIMIZER = optimizers.AdamW(learning_rate=0.1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+  """A kind of stored thing.
+
+  Attributes:
+    name: of it.
+    make: writes one of a number into a new directory.
+    read: what the library makes of it, comparable by `==`; raises XlflaxError
+      where it refuses, and gives None where it uses something else instead.
+  """
+
+  name: str
+  make: Callable[[pathlib.Path, int], None]
+  read: Callable[[pathlib.Path], Any]
+
+
+def campaign(
+  directory: pathlib.Path, *, cases: int, seed: int = 0
+) -> counts_lib.Counts:
+  """Mutates every kind in turns.
+
+  Args:
+    directory: to work in.
+    cases: how many in all.
+    seed: of the choices.
+  """
+  rng = random.Random(seed)
+  found = counts_lib.Counts()
+  made = [_Made(kind, directory / kind.name) for kind in KINDS]
+  for case in range(cases):
+    one = made[case % len(made)]
+    action = ACTIONS[case // len(made) % len(ACTIONS)]
+    outcome, what = one.mutated(action, rng)
+    bad = outcome in (SILENT, TRACEBACK)
+    found.add(outcome, f'{one.kind.name}: {what}' if bad else '')
+  return found
+
+
+class _Made:
+  """A kind with what was written of it: one to change, one to swap with."""
+
+  def __init__(self, kind: Kind, directory: pathlib.Path):
+    self.kind, self._directory = kind, directory
+    self._sources = [directory / 'a', directory / 'b']
+    for number, source in enumerate(self._sources):
+      kind.make(source, number)
+    self._want = kind.read(self._fresh())
+    self._files = sorted(
+      path.relative_to(self._sources[0])
+      for path in self._sources[0].rglob('*')
+      if path.is_file() and path.stat().st_size
+    )
+
+  def _fresh(self) -> pathlib.Path:
+    copy = self._directory / 'copy'
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(self._sources[0], copy)
+    return copy
+
+  def mutated(self, action: str, rng: random.Random) -> tuple[str, str]:
+    """(outcome, what was done) of one case."""
+    copy, file = self._fresh(), rng.choice(self._files)
+    _change(copy / file, action, rng, self._other(file, rng))
+    what = f'{action} {file}'
+    try:
+      got = self.kind.read(copy)
+    except errors.XlflaxError:
+      return NOTICED, what
+    except Exception as error:
+      return TRACEBACK, f'{what}: {type(error).__name__}: {error}'
+    if got is None:
+      return NOTICED, what
+    return (UNREAD if got == self._want else SILENT), what
+
+  def _other(self, file: pathlib.Path, rng: random.Random) -> bytes:
+    """The same file of another one; or any, where names are random."""
+    other = self._sources[1] / file
+    if not other.is_file():
+      near = [p for p in sorted(other.parent.glob('*')) if p.is_file()]
+      other = rng.choice(near) if near else self._sources[0] / file
+    return other.read_bytes()
+
+
+def _change(path, action, rng: random.Random, other: bytes) -> None:
+  """Changes one file."""
+  content = bytearray(path.read_bytes())
+  place = rng.randrange(len(content))
+  if action == 'flip':
+    content[place] ^= 1 << rng.randrange(8)
+  elif action == 'zero':
+    stop = min(len(content), place + rng.choice((1, 16, 4096)))
+    content[place:stop] = bytes(stop - place)
+  elif action == 'truncate':
+    del content[place:]
+  elif action == 'swap':
+    content = bytearray(other)
+  if action == 'delete':
+    path.unlink()
+  else:
+    path.write_bytes(content)
+
+
+def _state(number: int, step: int):
+  state = tiny.regression_state(_OPTIMIZER, ema=True)
+  state = tiny.numbered(state).replace(step=jnp.int32(step))
+  return state.replace(params=jax.tree.map(lambda x: x + number, state.params))
+
+
+def _make_run(directory: pathlib.Path, number: int) -> None:
+  run_directory.write_model(directory, tiny.make_model(max_length=32 + number))
+  saved = checkpoints.Checkpoints(
+    directory, checkpoints.CheckpointOptions(asynchronous=False)
+  )
+  for step in (1, 2):
+    saved.save(_state(number, step), {'seed': number})
+  saved.close()
+
+
+def _read_run(directory: pathlib.Path) -> Any:
+  state = _state(0, 0)
+  factory = types.SimpleNamespace(
+    abstract=jax.eval_shape(lambda: state),
+    abstract_sharded=jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding),
+      state,
+    ),
+  )
+  model = run_directory.read_model(directory)
+  saved = checkpoints.Checkpoints(directory)
+  try:
+    restored = saved.restore_last(factory)
+  finally:
+    saved.close()
+  if restored is None or restored.step != 2:
+    return None
+  leaves = jax.tree.leaves(restored.state)
+  return [str(model), restored.meta, *(np.asarray(x).tolist() for x in leaves)]
+
+
+def _make_files(directory: pathlib.Path, number: int) -> None:
+  """The small files of a run."""
+  run_directory.write_model(directory, tiny.make_model())
+  run_directory.write_objectives(directory, [])
+  run_directory.write_json(
+    directory / run_directory.TRAINER, {'class': 'x', 'fields': {'n': number}}
+  )
+  inputs.record(directory, {'vocabulary': str(number), 'streams': {}}, {})
+  results.write(
+    directory,
+    base.EvalResult(metrics={'accuracy': 0.25 + number}),
+    step=7,
+    identity=_identity(number),
+  )
+  lines = ''.join(f'{{"step": {s}, "n": {number}}}\n' for s in range(9))
+  (directory / run_directory.METRICS).write_text(lines)
+
+
+def _identity(number: int) -> dict[str, Any]:
+  """Of a result; that of the checkpoint is a part of it."""
+  shared = dict.fromkeys(results._SHARED, 0)
+  task = {'name': 'probe'}
+  return {**shared, 'task': task, 'split': 'test', 'checkpoint': str(number)}
+
+
+_LINES = ''.join(f'{{"step": {s}, "n": 0}}\n' for s in range(9))
+
+
+def _read_files(directory: pathlib.Path) -> Any:
+  text = str(run_directory.read_model(directory))
+  trainer = run_directory.read_json(directory / run_directory.TRAINER)
+  if trainer['fields'] != {'n': 0}:
+    return None  # a continued run compares it with its own configuration
+  result = results.read_finished(directory, _identity(0), 7)
+  path = directory / run_directory.METRICS
+  metrics = path.read_bytes() if path.exists() else b''
+  if result is None or metrics != _LINES.encode():
+    return None  # evaluated again; said of metrics when the run is continued
+  return [text, run_directory.read_objectives(directory), result.metrics]
+
+
+def _make_cache(directory: pathlib.Path, number: int) -> None:
+  """A cache of one task, without SeqIO."""
+  rng = np.random.default_rng(number)
+  lengths = rng.integers(3, 9, 40)
+  tokens = rng.integers(5, 60, int(lengths.sum()), dtype=np.int32)
+  side = examples_lib.Ragged(tokens, lengths)
+  batch = examples_lib.Examples((side,), np.zeros(40, bool))
+  shard = cache_shards.shard_path(directory / 'work', 0)
+  spec = types.SimpleNamespace(eos_id=2, unk_id=3)
+  dtype = np.dtype(np.uint16)
+  cache_shards.write_shard(shard, [batch], num_sides=1, dtype=dtype, spec=spec)
+  counts = cache_shards.count([shard])
+  meta = cache_format.TaskMeta(
+    task='t',
+    split='train',
+    languages=('en',),
+    examples=counts.examples,
+    empty=counts.empty,
+    source_examples=40,
+    statistics=(cache_format.SideStatistics('en', 40, len(tokens), 0),),
+    vocabulary='v',
+    fingerprint={},
+    shard_size=40,
+  )
+  target = cache_format.task_directory(directory, 't', 'train')
+  cache_shards.merge([shard], counts, target, meta, dtype)
+  shutil.rmtree(directory / 'work')
+  digest = digests.of_file(target / digests.FILE)
+  cache_format.write_json(
+    directory / cache_format.CACHE_FILE,
+    {
+      'format': cache_format.FORMAT,
+      'vocabulary': {'hash': 'v', 'size': 64, 'languages': ['en']},
+      'mixtures': {'m': {'train': {'t': 1.0}}},
+      'digests': {cache_format.task_key('t', 'train'): digest},
+    },
+  )
+
+
+def _read_cache(directory: pathlib.Path) -> Any:
+  cache = cache_reader.TokenCache(directory)
+  task = cache.open('m', 'train')['t']
+  cache.verify('m', 'train')
+  arrays = [task.starts_document]
+  arrays += [
+    array for side in task.sides for array in (side.tokens, side.offsets)
+  ]
+  return [task.meta, cache.mixtures, *(array.tolist() for array in arrays)]
+
+
+def _make_folder(directory: pathlib.Path, number: int) -> None:
+  """An exported model: what is sealed, whatever it holds."""
+  directory.mkdir(parents=True)
+  (directory / 'config.json').write_text(f'{{"model_type": "x{number}"}}')
+  (directory / 'model.safetensors').write_bytes(
+    bytes(range(200)) * (number + 1)
+  )
+  digests.seal(directory)
+
+
+def _read_folder(directory: pathlib.Path) -> Any:
+  if not (directory / digests.FILE).exists():
+    return None  # then it is a foreign folder, and `xlflax doctor` says so
+  importing.check_digests(directory)
+  return {
+    path.name: path.read_bytes()
+    for path in _files(directory)
+    if path.name != digests.FILE
+  }
+
+
+def _files(directory: pathlib.Path) -> Iterator[pathlib.Path]:
+  return (path for path in sorted(directory.rglob('*')) if path.is_file())
+
+
+KINDS = (
+  Kind('run', _make_run, _read_run),
+  Kind('files', _make_files, _read_files),
+  Kind('cache', _make_cache, _read_cache),
+  Kind('folder', _make_folder, _read_folder),
+)
