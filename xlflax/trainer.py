@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlflax import registry
+from xlflax.planning import against
 from xlflax.planning import plan as plan_lib
 from xlflax.training import benchmark, loop, machines
 from xlflax.training import settings as settings_lib
@@ -69,3 +70,17 @@ class Trainer(settings_lib.Settings):
       Step time, tokens/s, MFU, peak memory: see `training.benchmark.run`.
     """
     return benchmark.run(self, steps=steps)
+
+  def compare_with_plan(self, *, steps: int = 10) -> dict[str, Any]:
+    """Profiles steps beside the plan of their program, kernel by kernel.
+
+    Args:
+      steps: how many are profiled.
+
+    Returns:
+      Planned and measured seconds: see `planning.against.compare`.
+
+    Raises:
+      XlflaxError: there is no GPU or TPU, or its profiler says nothing.
+    """
+    return against.compare(self, steps=steps)

@@ -12,6 +12,9 @@ HELP = (
 EXAMPLES = """
   xlflax benchmark --gin_file=pretrain/mlm.gin --gin_file=models/base.gin \\
       --vocabulary_size=250000 --gin.BATCH_SIZE=64 --gin.LENGTH=512
+
+  # on a GPU or TPU: each kernel's time beside what its plan allows
+  xlflax benchmark ... --against_plan
 """
 
 _TRAIN_STEPS = 1_000_000  # of schedules; not what is timed
@@ -28,6 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='timed steps (default: %(default)s)',
   )
   parser.add_argument(
+    '--against_plan',
+    action='store_true',
+    help='profile the steps, and print the measured time of each kernel '
+    'beside the planned one (needs a GPU or TPU)',
+  )
+  parser.add_argument(
     '--output', metavar='FILE', help='also write the JSON to this file'
   )
 
@@ -42,9 +51,16 @@ def run(args: argparse.Namespace) -> int:
   from xlflax import trainer
 
   made = configuration.build(trainer.Trainer, **given)
-  result = made.benchmark(steps=args.steps)
+  if args.against_plan:
+    from xlflax.planning import against
+
+    result = made.compare_with_plan(steps=args.steps)
+    against.show(result)
+  else:
+    result = made.benchmark(steps=args.steps)
   text = json.dumps(result, indent=2)
-  print(text)
+  if not args.against_plan:
+    print(text)
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:
       file.write(text + '\n')

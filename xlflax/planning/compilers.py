@@ -55,12 +55,14 @@ class Compiled:
     memory: of one device.
     jaxpr: the traced step.
     seconds: of compiling.
+    program: the executable, for devices that are there.
   """
 
   text: str
   memory: Memory
   jaxpr: Any
   seconds: float
+  program: Any
 
 
 def missing(machine: machines.Machine) -> str:
@@ -170,6 +172,7 @@ def compile_step(
     _memory(made.memory_analysis()),
     traced.jaxpr.jaxpr,
     time.perf_counter() - start,
+    made,
   )
 
 

@@ -2,7 +2,7 @@
 
 import resource
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -11,6 +11,7 @@ from xlflax.data import batch as batch_lib
 from xlflax.training import devices
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
+from xlflax.training import state as state_lib
 from xlflax.training import step as step_lib
 
 
@@ -27,16 +28,8 @@ def run(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
     'mfu' (None where the device's peak is not known),
     'peak_memory_bytes' and 'compile_seconds', with the settings they hold for.
   """
-  setup = setup_lib.Setup(settings)
-  objectives = settings.objectives
-  kinds = [objectives.active(s) for s in range(64)]
-  active = max(set(kinds), key=kinds.count)
+  setup, active, state, batches = make_inputs(settings)
   with settings.partitioner.scope():
-    state = setup.initial_state()
-    batches = {
-      name: _synthetic(specs, setup.spec, settings.seed)
-      for name, specs in setup.abstract_batches(active).items()
-    }
     start = time.perf_counter()
     step = setup.jitted_step(active).lower(state, batches).compile()
     compile_seconds = time.perf_counter() - start
@@ -74,6 +67,36 @@ def run(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
     'compile_seconds': compile_seconds,
     'loss': float(output.loss),
   }
+
+
+class Inputs(NamedTuple):
+  """What a step on synthetic batches needs.
+
+  Attributes:
+    setup: of the run.
+    active: the entries that its most common kind of step trains.
+    state: a fresh train state.
+    batches: stream -> random tokens in full rows.
+  """
+
+  setup: setup_lib.Setup
+  active: tuple[int, ...]
+  state: state_lib.TrainState
+  batches: dict[str, Any]
+
+
+def make_inputs(settings: settings_lib.Settings) -> Inputs:
+  """Makes a run's most common kind of step and its inputs."""
+  setup = setup_lib.Setup(settings)
+  kinds = [settings.objectives.active(s) for s in range(64)]
+  active = max(set(kinds), key=kinds.count)
+  with settings.partitioner.scope():
+    state = setup.initial_state()
+    batches = {
+      name: _synthetic(specs, setup.spec, settings.seed)
+      for name, specs in setup.abstract_batches(active).items()
+    }
+  return Inputs(setup, active, state, batches)
 
 
 def peak_memory() -> int:
