@@ -90,10 +90,13 @@ def for_product(
 def for_head(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
   """Returns an output table [V, H] with its width gathered.
 
-  On accelerators it travels in the compute dtype, and so does its gradient.
-  On CPUs it stays float32: chunks of it are converted one by one.
+  Between accelerators it travels in the compute dtype, and so does its
+  gradient. On one device and on CPUs it stays float32: nothing travels, and
+  chunks of it are converted one by one.
   """
-  if targets.current().platform != 'cpu':
+  mesh = jax.sharding.get_abstract_mesh()
+  several = not mesh.empty and mesh.size > 1
+  if several and targets.current().platform != 'cpu':
     table = table.astype(dtype)
   return gathered(table, ('vocab', 'embed'))
 
