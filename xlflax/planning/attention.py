@@ -45,6 +45,7 @@ def choose(
     masked=True,
     dropout_rate=config.attention_dropout_rate,
     capability=machine.accelerator.capability if machine.accelerator else None,
+    platform=machine.platform,
   )
   found = attention.resolve_backend(wanted, case)
   if found is not _XLA:
