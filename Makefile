@@ -22,6 +22,7 @@ help:
 	@echo 'make benchmarks   the speed and memory comparisons'
 	@echo 'make compile-targets   compile the steps for GPUs and TPUs that are not'
 	@echo '                  here (5 GB of packages, an hour) and check bounds'
+	@echo 'make campaign     random kills, file mutations and inputs, for MINUTES'
 	@echo 'make clean        remove .venv and caches'
 
 $(BIN)/python:
@@ -78,6 +79,10 @@ $(VENV)/.targets: $(VENV)/.dev
 
 compile-targets: $(VENV)/.targets
 	$(BIN)/python -m benchmarks.compile_targets build/targets --check
+
+MINUTES ?= 30
+campaign: $(VENV)/.dev
+	$(BIN)/python -m tests.campaigns.run --minutes $(MINUTES)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info

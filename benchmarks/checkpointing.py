@@ -9,7 +9,8 @@ what it changes. `stall` is how long the call that saves keeps the next step
 from being started, with the state ready; `copy` is the least that it can be:
 the copy of the state to the host, timed by itself. Then steps go on while the
 files are written, until all is on disk. `blocking` is the same save with
-`CheckpointOptions.asynchronous=False`.
+`CheckpointOptions.asynchronous=False`. `save plain` and `restore plain` are
+`blocking` and `restore` without digests, in turns with those that have them.
 """
 
 import argparse
@@ -20,12 +21,13 @@ import statistics
 import tempfile
 import time
 import types
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax import bucket_checks, paths
+from xlflax import bucket_checks, digests, paths
 from xlflax.training import checkpoints
 from xlflax.training import state as state_lib
 
@@ -126,9 +128,37 @@ def measure(
       else:
         state = step(state)
     saved.close()
-  with clock(found, 'restore'):
-    _restore(directory / 'blocking', state)
+  for _ in range(saves):
+    state = _compare(directory, state, step, found)
   return {name: statistics.median(values) for name, values in found.items()}
+
+
+def _compare(directory, state, step, found):
+  """A save and a restore with digests, and the same without."""
+  for name, context in (('', contextlib.nullcontext), (' plain', _no_digests)):
+    with context():
+      place = directory / 'compared'
+      saved = checkpoints.Checkpoints(
+        place, checkpoints.CheckpointOptions(keep_last=1, asynchronous=False)
+      )
+      state = step(state)
+      with clock(found, f'save{name}'):
+        saved.save(state, {'note': 'benchmark'})
+      saved.close()
+      with clock(found, f'restore{name}'):
+        _restore(place, state)
+      paths.remove(place)
+  return state
+
+
+@contextlib.contextmanager
+def _no_digests():
+  """Context in which no digest is made or compared."""
+  with (
+    mock.patch.object(digests, 'seal', lambda *unused: None),
+    mock.patch.object(checkpoints, 'verify', lambda *unused: None),
+  ):
+    yield
 
 
 def _step_while_writing(saved, state, step, times):
@@ -171,7 +201,10 @@ def table(results: dict[str, dict[str, float]]) -> str:
     'step_while_writing',
     'write',
     'blocking',
+    'save',
+    'save plain',
     'restore',
+    'restore plain',
   )
   lines = [
     '| state, MB | '

@@ -180,10 +180,9 @@ class Workspace:
     return outputs
 
 
-@pytest.fixture(scope='session')
-def workspace(tmp_path_factory) -> Workspace:
-  """Shared by all end-to-end tests of a worker; runs get their own folders."""
-  space = Workspace(tmp_path_factory.mktemp('workspace'))
+def make_workspace(root: pathlib.Path) -> Workspace:
+  """Writes a corpus, a vocabulary and a token cache."""
+  space = Workspace(root)
   write_corpus(space.root / 'corpus')
   space.run(
     'vocab',
@@ -200,6 +199,12 @@ def workspace(tmp_path_factory) -> Workspace:
     f'--output={space.root / "cache"}',
   )
   return space
+
+
+@pytest.fixture(scope='session')
+def workspace(tmp_path_factory) -> Workspace:
+  """Shared by all end-to-end tests of a worker; runs get their own folders."""
+  return make_workspace(tmp_path_factory.mktemp('workspace'))
 
 
 def losses(model_dir: pathlib.Path) -> dict[int, dict[str, float]]:

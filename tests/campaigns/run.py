@@ -1,0 +1,99 @@
+"""Runs the campaigns and writes the table of docs/reliability.md.
+
+  python -m tests.campaigns.run --minutes 60
+  make campaign MINUTES=60
+
+Each campaign gets a third of the time, and a seed that goes on from round to
+round. The exit status is 1 if a promise was broken.
+"""
+
+import argparse
+import logging
+import pathlib
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+from tests.campaigns import counts as counts_lib
+from tests.campaigns import fuzzed_inputs, kills, mutations
+from tests.end_to_end import conftest as end_to_end
+
+_PAGE = pathlib.Path(__file__).parents[2] / 'docs/reliability.md'
+_TABLE = re.compile(r'(<!-- campaign -->\n).*?(<!-- end -->)', re.DOTALL)
+_ROUND = 200  # cases between two looks at the clock
+
+
+def main(arguments=None) -> int:
+  """Runs everything; see the module's docstring."""
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument('--minutes', type=float, default=30)
+  parser.add_argument('--seed', type=int, default=0)
+  parser.add_argument('--kills', type=int, default=100_000)
+  args = parser.parse_args(arguments)
+  logging.disable(logging.CRITICAL)
+  seconds = args.minutes * 20
+  found: dict[str, counts_lib.Counts] = {}
+  with tempfile.TemporaryDirectory() as folder:
+    directory = pathlib.Path(folder)
+    found['file mutations'] = _rounds(
+      lambda seed: mutations.campaign(
+        directory / str(seed), cases=_ROUND, seed=seed
+      ),
+      args.seed,
+      seconds,
+    )
+    found['fuzzed inputs'] = _rounds(
+      lambda seed: fuzzed_inputs.campaign(cases=_ROUND, seed=seed),
+      args.seed,
+      seconds,
+    )
+    found['kills of `xlflax train`'] = kills.campaign(
+      end_to_end.make_workspace(directory / 'workspace'),
+      directory,
+      kills=args.kills,
+      seed=args.seed,
+      seconds=seconds,
+    )
+  for name, one in found.items():
+    print(f'{name}: {one.summary()}')
+    print(''.join(f'  {line}\n' for line in one.wrong), end='')
+  write_table(_PAGE, found)
+  return int(any(one.wrong for one in found.values()))
+
+
+def write_table(
+  page: pathlib.Path, found: dict[str, counts_lib.Counts]
+) -> None:
+  """Replaces the table between the marks of a page."""
+  lines = [
+    '| campaign | cases | what became of them | broken promises |',
+    '| --- | --- | --- | --- |',
+  ]
+  for name, one in found.items():
+    what = one.summary().partition(': ')[2]
+    lines.append(f'| {name} | {one.cases:,} | {what} | {len(one.wrong)} |')
+  text = '\n'.join(lines) + '\n'
+  old = page.read_text(encoding='utf-8')
+  page.write_text(
+    _TABLE.sub(lambda m: m[1] + '\n' + text + '\n' + m[2], old),
+    encoding='utf-8',
+  )
+
+
+def _rounds(
+  campaign: Callable[[int], counts_lib.Counts], seed: int, seconds: float
+) -> counts_lib.Counts:
+  """Rounds of one campaign, until the time is over."""
+  total, start = counts_lib.Counts(), time.monotonic()
+  while not total.cases or time.monotonic() - start < seconds:
+    found = campaign(seed)
+    total.outcomes += found.outcomes
+    total.wrong += found.wrong
+    seed += 1
+  return total
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,20 @@
+"""The table of the campaigns."""
+
+from tests.campaigns import counts, run
+
+
+def test_table_between_marks(tmp_path):
+  page = tmp_path / 'page.md'
+  page.write_text('before\n<!-- campaign -->\nold\n<!-- end -->\nafter\n')
+  found = counts.Counts()
+  found.add('noticed')
+  found.add('silent', 'flip of a')
+  for _ in range(2):
+    run.write_table(page, {'mutations': found})
+  assert page.read_text() == (
+    'before\n<!-- campaign -->\n\n'
+    '| campaign | cases | what became of them | broken promises |\n'
+    '| --- | --- | --- | --- |\n'
+    '| mutations | 2 | 1 noticed, 1 silent | 1 |\n'
+    '\n<!-- end -->\nafter\n'
+  )
