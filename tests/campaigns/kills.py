@@ -6,6 +6,7 @@ random moments and started again until it ends; its parameters and its metrics
 must then be those of the uninterrupted run, bit by bit, without leftovers.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -37,6 +38,7 @@ for line in sys.stdin:
   print(os.waitpid(child, 0)[1], flush=True)
 """
 _STEPS = 12
+_KILLS = 6  # of a run, at most
 
 
 class Server:
@@ -61,7 +63,8 @@ class Server:
     child = int(self._process.stdout.readline())
     if kill_after is not None:
       time.sleep(kill_after)
-      os.kill(child, signal.SIGKILL)
+      with contextlib.suppress(ProcessLookupError):  # it has ended
+        os.kill(child, signal.SIGKILL)
     return int(self._process.stdout.readline())
 
   def close(self) -> None:
@@ -113,10 +116,10 @@ def campaign(
 
 
 def _case(server, run, arguments, rng, takes, found) -> None:
-  """One run: three kills at most, then to its end."""
+  """One run: some kills, then to its end."""
   log = run.with_name('log')
-  for _ in range(3):
-    moment = rng.uniform(0.1, 1.0) * takes
+  for _ in range(_KILLS):
+    moment = rng.uniform(0.05, 0.7) * takes
     status = server.run(
       log, *arguments, f'--model_dir={run}', kill_after=moment
     )
