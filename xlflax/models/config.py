@@ -20,6 +20,7 @@ class PositionEmbedding(enum.StrEnum):
   # The sines of all periods, then the cosines (tensor2tensor; NLLB-200).
   SINUSOIDAL_HALVES = 'sinusoidal_halves'
   ROTARY = 'rotary'  # none: queries and keys are turned (Su et al. 2021)
+  DISENTANGLED = 'disentangled'  # none: distances have vectors (DeBERTa)
 
 
 class NormPosition(enum.StrEnum):
@@ -206,6 +207,8 @@ class EncoderConfig(TransformerConfig):
     mlp_bias: whether the feed-forward block's linear maps have biases.
     head_bias: whether the head's dense map has a bias.
     output_bias: whether logits have a bias.
+    relative_buckets: buckets of distances to one side (disentangled).
+    relative_max_distance: distance of the last bucket (disentangled).
     padding_states: whether padding is set to zero in every layer (XLM).
     cross_attention: gives each layer VECO's plug-in module, an attention to
       the states of a paired input (`Encoder.plug_in` uses it; `encode` does
@@ -230,6 +233,8 @@ class EncoderConfig(TransformerConfig):
   mlp_bias: bool = True
   head_bias: bool = True
   output_bias: bool = True
+  relative_buckets: int = 256
+  relative_max_distance: int = 512
   padding_states: PaddingStates = PaddingStates.KEEP
   cross_attention: bool = False
   sharing: sharing_lib.SharingPlan | None = None

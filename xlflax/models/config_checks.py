@@ -15,6 +15,10 @@ def check_layers(config) -> None:
     problems.append(f'rotary positions with heads of {config.dim_per_head}')
   if is_rotary and config.cross_attention:
     problems.append('rotary positions with cross_attention')
+  if config.position_embedding == 'disentangled' and (
+    config.num_kv_heads is not None
+  ):
+    problems.append('disentangled positions with num_kv_heads')
   if not is_rotary and config.local_rotary_theta is not None:
     problems.append('local_rotary_theta without rotary positions')
   thetas = (config.rotary_theta, config.local_rotary_theta)

@@ -80,6 +80,10 @@ def lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
   return layers.constrain(rows, 'batch', 'length', 'embed')
 
 
+_NOT_ADDED = (
+  model_config.PositionEmbedding.ROTARY,
+  model_config.PositionEmbedding.DISENTANGLED,
+)
 _CONSTANT = {
   model_config.PositionEmbedding.SINUSOIDAL: sinusoids,
   model_config.PositionEmbedding.SINUSOIDAL_HALVES: sinusoid_halves,
@@ -194,7 +198,7 @@ class Embeddings(nn.Module):
         where='EncoderConfig.max_length',
         fix='shorten the rows of the stream, or raise max_length',
       )
-    if config.position_embedding is model_config.PositionEmbedding.ROTARY:
+    if config.position_embedding in _NOT_ADDED:
       return states
     if config.position_embedding is model_config.PositionEmbedding.LEARNED:
       table = self.position

@@ -12,6 +12,7 @@ from xlflax.models import (
   activations,
   attention_masks,
   cross_attention,
+  disentangled,
   embeddings,
   layer_loop,
   layers,
@@ -53,6 +54,8 @@ class Encoder(nn.Module):
       if config.scan_layers
       else [layers.EncoderLayer(config) for _ in range(config.num_layers)]
     )
+    if self._is_disentangled:
+      self.relative = disentangled.RelativeEmbeddings(config)
     if config.norm_position is model_config.NormPosition.PRE:
       self.final_norm = layers.LayerNorm(config)
     if config.mlm_head is model_config.MlmHead.TRANSFORM:
@@ -79,6 +82,11 @@ class Encoder(nn.Module):
         (config.table_size, config.hidden_dim),
         jnp.float32,
       )
+
+  @property
+  def _is_disentangled(self) -> bool:
+    kind = model_config.PositionEmbedding.DISENTANGLED
+    return self.config.position_embedding is kind
 
   def __call__(self, token_ids: jax.Array, **inputs) -> jax.Array:
     """Logits [B, T, V] of every position; states, if there is no head.
@@ -261,6 +269,11 @@ class Encoder(nn.Module):
     masks = attention_masks.make(
       self.config, segment_ids, positions, token_ids.shape[1]
     )
+    if self._is_disentangled:
+      relative = self.relative(
+        positions, token_ids.shape[1], deterministic=deterministic
+      )
+      masks = masks._replace(of_global=(masks.of_global[0], relative))
     keep = None
     if segment_ids is not None and (
       self.config.padding_states is model_config.PaddingStates.ZERO

@@ -16,6 +16,10 @@ class EncoderDecoderFamily(enum.StrEnum):
 
 
 OutputEmbeddings = model_config.OutputEmbeddings
+_ENCODER_ONLY = (
+  model_config.PositionEmbedding.ROTARY,
+  model_config.PositionEmbedding.DISENTANGLED,
+)
 
 
 class OutputScaling(enum.StrEnum):
@@ -147,7 +151,7 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
           expected=default,
           where=f'EncoderDecoderConfig.{name}',
         )
-    if self.position_embedding is model_config.PositionEmbedding.ROTARY:
+    if self.position_embedding in _ENCODER_ONLY:
       raise errors.ConfigError(
         'A decoder has no rotary positions',
         got="'rotary'",

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from xlflax.models import (
   attention,
+  disentangled,
   dropout,
   feed_forward,
   linear,
@@ -112,14 +113,36 @@ class SelfAttention(Attention):
     mask: masks.Mask | jax.Array | None,
     *,
     deterministic: bool,
-    rotation: rotary.Rotation | None = None,
+    rotation: rotary.Rotation | disentangled.Relative | None = None,
   ) -> jax.Array:
     """[B, T, H] and a mask [T, T] -> [B, T, H]."""
+    if isinstance(rotation, disentangled.Relative):
+      return self._disentangled(states, mask, rotation, deterministic)
     key, value = self.keys_values(states)
     if rotation is not None:
       key = rotary.rotate(key, rotation)
     return self.attend(
       states, key, value, mask, rotation=rotation, deterministic=deterministic
+    )
+
+  def _disentangled(self, states, mask, relative, deterministic) -> jax.Array:
+    """Attention to contents and distances: [B, T, H]."""
+    config = self.config
+    key, value = self.keys_values(states)
+    drop = config.attention_dropout_rate and not deterministic
+    table = relative.table[None]
+    return self.output(
+      disentangled.attend(
+        _heads(self.query(states)),
+        key,
+        value,
+        relative_query=self.query(table)[0],
+        relative_key=self.key(table)[0],
+        index=relative.rows,
+        mask=mask,
+        dropout_rate=config.attention_dropout_rate,
+        dropout_key=self.make_rng('dropout') if drop else None,
+      )
     )
 
 
@@ -178,7 +201,7 @@ class EncoderLayer(nn.Module):
     deterministic: bool,
     memory: jax.Array | None = None,
     memory_mask: masks.Mask | None = None,
-    rotation: rotary.Rotation | None = None,
+    rotation: rotary.Rotation | disentangled.Relative | None = None,
     is_first: jax.Array | bool | None = None,
   ) -> jax.Array:
     """The blocks in turn: [B, T, H] -> [B, T, H].
@@ -188,8 +211,8 @@ class EncoderLayer(nn.Module):
       mask: of the self-attention; None if all attend to all.
       deterministic: False turns dropout on.
       memory: [B, S, H] that the cross-attention reads; None skips it.
-      memory_mask: of the cross-attention; None if all see all of the memory.
-      rotation: of the self-attention's queries and keys.
+    memory_mask: masks.Mask | None = None,
+    rotation: rotary.Rotation | disentangled.Relative | None = None,
       is_first: whether the self-attention's input is not normalised, which
         its parameter does not tell; None for never.
     """

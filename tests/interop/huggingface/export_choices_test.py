@@ -79,8 +79,8 @@ def test_several_labelled_heads_need_a_choice():
     'heads/token_classification/output/bias',
   ]
   with pytest.raises(errors.ConfigError, match='heads for several tasks'):
-    choices.task(_ROBERTA, found, wanted=None, origin=None, names=names)
-  one = choices.task(
+    choices.choose_task(_ROBERTA, found, wanted=None, origin=None, names=names)
+  one = choices.choose_task(
     _ROBERTA, found, wanted=None, origin='masked_lm', names=names[1:]
   )
   assert one is architectures.Task.TOKEN_CLASSIFICATION

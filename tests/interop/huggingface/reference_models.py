@@ -192,6 +192,21 @@ MASKED_LMS['distilbert'] = (
     attention_dropout=0.2,
   ),
 )
+_DEBERTA = dict(
+  max_position_embeddings=24,
+  type_vocab_size=0,
+  relative_attention=True,
+  position_buckets=4,
+  norm_rel_ebd='layer_norm',
+  share_att_key=True,
+  pos_att_type='p2c|c2p',
+  position_biased_input=False,
+)
+MASKED_LMS['deberta'] = (
+  'DebertaV2ForMaskedLM',
+  'DebertaV2Config',
+  BERT_SIZES | _DEBERTA,
+)
 _BERT_TASKS = (
   'ForSequenceClassification',
   'ForTokenClassification',
@@ -224,6 +239,17 @@ CLASSIFIERS = (
       'ForQuestionAnsweringSimple',
       'Model',
     )
+  }
+  | {
+    f'DebertaV2{task}': (
+      f'DebertaV2{task}',
+      'DebertaV2Config',
+      BERT_SIZES
+      | _DEBERTA
+      | dict(num_hidden_layers=1)
+      | ({} if 'Question' in task else dict(num_labels=3)),
+    )
+    for task in _BERT_TASKS
   }
   | {
     f'DistilBert{task}': (

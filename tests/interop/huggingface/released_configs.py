@@ -384,6 +384,26 @@ CONFIGS = {
     transformers_version='4.10.0.dev0',
     vocab_size=61,
   ),
+  'mdeberta-v3-base': _SIZES
+  | _DROPOUT
+  | dict(
+    hidden_act='gelu',
+    initializer_range=0.02,
+    layer_norm_eps=1e-07,
+    max_position_embeddings=512,
+    max_relative_positions=-1,
+    model_type='deberta-v2',
+    norm_rel_ebd='layer_norm',
+    pooler_dropout=0,
+    pooler_hidden_act='gelu',
+    pooler_hidden_size=24,
+    pos_att_type='p2c|c2p',
+    position_biased_input=False,
+    position_buckets=4,
+    relative_attention=True,
+    share_att_key=True,
+    type_vocab_size=0,
+  ),
   'nllb-200-distilled-600M': _SEQ2SEQ
   | dict(
     activation_dropout=0.0,
@@ -429,6 +449,7 @@ SOURCES = {
   'bge-m3': 'not quoted in full; as multilingual-e5-base',
   'distilbert-base-multilingual-cased': 'the configuration of a DistilBERT in '
   'the code of a regression model, of the same keys',
+  'mdeberta-v3-base': 'not quoted in full; the published file names no class',
   'nllb-200-distilled-600M': 'nllb-200-distilled-600M/config.json in '
   'Higasa-Yumetaka/PyVoiceTranslate',
   'ModernBERT-base': 'two test fixtures of ModernBERT runtimes, with the names '

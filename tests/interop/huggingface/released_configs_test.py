@@ -28,7 +28,8 @@ def _folder(name, folder):
   reference.write_tokenizer(folder, 61, options['model_type'])
   config = transformers.AutoConfig.from_pretrained(folder)
   config.dtype = 'float32'
-  model = getattr(transformers, options['architectures'][0])(config).eval()
+  kind = options.get('architectures', ['DebertaV2Model'])[0]
+  model = getattr(transformers, kind)(config).eval()
   torch.manual_seed(0)
   with torch.no_grad():
     for key, parameter in model.named_parameters():

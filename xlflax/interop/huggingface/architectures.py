@@ -134,6 +134,7 @@ _MODULES = {
   'xlm-roberta-xl': 'roberta',
   'xlm': 'xlm',
   'distilbert': 'distilbert',
+  'deberta-v2': 'deberta_v2',
   't5': 't5',
   'mt5': 't5',
   'umt5': 't5',

@@ -20,6 +20,7 @@ from xlflax.interop.huggingface.architectures import (
 )
 from xlflax.models import config as model_config
 from xlflax.objectives.finetuning import base as finetuning
+from xlflax.training import params as params_lib
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -31,6 +32,70 @@ _KNOWN_HEADS = {
   'next_sentence',
   UNREAD_BIAS.split('/')[1],
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+  """What a run becomes.
+
+  Attributes:
+    config: of the model that is left.
+    architecture: its table.
+    task: what its head does.
+    shapes: the parameters that go along.
+    left_out: parameter that does not -> why.
+  """
+
+  config: Config
+  architecture: Architecture
+  task: Task
+  shapes: Shapes
+  left_out: dict[str, str]
+
+
+def choose(
+  config: Config,
+  shapes: Mapping[str, tuple[int, ...]],
+  objectives: Mapping[str, Any],
+  *,
+  drop: Sequence[str],
+  model_type: str | None,
+  task: str | None,
+  origin: Mapping[str, Any],
+  tokenizer_type: str | None,
+) -> Choice:
+  """Chooses architecture, task and parameters of a run.
+
+  Args:
+    config: the model's.
+    shapes: of all parameters, by name.
+    objectives: what the run trained, by name.
+    drop: patterns of parameters that the user leaves out.
+    model_type: the user's choice, or None.
+    task: the user's choice, or None.
+    origin: the record of the published model that the run starts from.
+    tokenizer_type: `model_type` of its tokenizer's folder, or None.
+
+  Raises:
+    ConfigError: no architecture can express the model, or has the task.
+  """
+  names = list(shapes)
+  dropped = [name for name in names if params_lib.matches(drop, name)]
+  left_out = dict.fromkeys(dropped, 'left out at your word')
+  names = [name for name in names if name not in left_out]
+  config, plug_in = plug_out(config, names)
+  left_out |= dict.fromkeys(plug_in, "VECO's plug-in module: plugged out")
+  origins = [tokenizer_type, origin.get('config', {}).get('model_type')]
+  found = architecture(config, model_type, origins)
+  chosen = choose_task(
+    config, found, wanted=task, origin=origin.get('task'), names=names
+  )
+  config, head = without_token_head(config, chosen, names)
+  left_out |= dict.fromkeys(head, f'no part of a model for {chosen.value}')
+  heads = training_heads(names, objectives)
+  left_out |= dict.fromkeys(heads, 'a head that only training uses')
+  kept = {n: tuple(s) for n, s in shapes.items() if n not in left_out}
+  return Choice(config, found, chosen, kept, left_out)
 
 
 def plug_out(config: Config, names: Sequence[str]) -> tuple[Config, list[str]]:
@@ -110,7 +175,7 @@ def architecture(
   )
 
 
-def task(
+def choose_task(
   config: Config,
   found: Architecture,
   *,

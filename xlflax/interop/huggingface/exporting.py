@@ -26,7 +26,6 @@ from xlflax.interop.huggingface.architectures import Architecture, Config, Task
 from xlflax.interop.huggingface.rules import Assignment
 from xlflax.models import encoder, encoder_decoder
 from xlflax.training import checkpoints
-from xlflax.training import params as params_lib
 from xlflax.training import run as run_lib
 
 _SENTENCE = 'heads/sentence_dense_'  # written as modules of their own
@@ -98,44 +97,39 @@ def check(
   record = _record(run.directory)
   step = max(run.steps, default=-1) if step is None else step
   checkpoint = checkpoints.path_of(run.directory, step)
-  shapes = dict(checkpoints.saved_shapes(checkpoint))
-  left_out = _leave(
-    shapes,
-    [name for name in shapes if params_lib.matches(drop, name)],
-    'left out at your word',
+  chosen = choices.choose(
+    _config(run),
+    checkpoints.saved_shapes(checkpoint),
+    run.objectives,
+    drop=drop,
+    model_type=model_type,
+    task=task,
+    origin=record,
+    tokenizer_type=run.vocabulary.description.get('model_type'),
   )
-  config, plug_in = choices.plug_out(_config(run), list(shapes))
-  left_out |= _leave(shapes, plug_in, "VECO's plug-in module: plugged out")
-  architecture = choices.architecture(config, model_type, _origins(run, record))
-  task = choices.task(
-    config,
-    architecture,
-    wanted=task,
-    origin=record.get('task'),
-    names=list(shapes),
-  )
-  config, head = choices.without_token_head(config, task, list(shapes))
-  left_out |= _leave(shapes, head, f'no part of a model for {task.value}')
-  left_out |= _leave(
-    shapes,
-    choices.training_heads(list(shapes), run.objectives),
-    'a head that only training uses',
-  )
-  sentence = _sentence(run, task, shapes)
-  options, _ = architecture.write(config)
-  if record.get('config', {}).get('model_type') == architecture.model_type:
-    options = _changed(record, architecture, options, config)
+  architecture, config = chosen.architecture, chosen.config
   return Export(
     run=run,
     step=step,
     architecture=architecture,
-    task=task,
-    options=_complete(options, architecture, task, run, shapes, dtype),
-    assignments=_assignments(architecture, task, config, shapes, checkpoint),
+    task=chosen.task,
+    options=_options(run, record, chosen, dtype),
+    assignments=_assignments(chosen, checkpoint),
     constants=_constants(architecture, config),
-    left_out=left_out,
+    left_out=chosen.left_out,
     dtype=DTYPES[dtype],
-    sentence=sentence,
+    sentence=_sentence(run, chosen.task, chosen.shapes),
+  )
+
+
+def _options(run, record, chosen: choices.Choice, dtype: str) -> dict[str, Any]:
+  """config.json."""
+  architecture, config = chosen.architecture, chosen.config
+  options, _ = architecture.write(config)
+  if record.get('config', {}).get('model_type') == architecture.model_type:
+    options = _changed(record, architecture, options, config)
+  return _complete(
+    options, architecture, chosen.task, run, chosen.shapes, dtype
   )
 
 
@@ -146,22 +140,6 @@ def _sentence(run, task: Task, shapes):
   if task is Task.STATES and found and found.has_parameters(heads):
     return found
   return None
-
-
-def _leave(
-  shapes: dict[str, tuple[int, ...]], names: Sequence[str], reason: str
-) -> dict[str, str]:
-  """Takes parameters out of `shapes`: each with the reason."""
-  for name in names:
-    del shapes[name]
-  return dict.fromkeys(names, reason)
-
-
-def _origins(run: run_lib.SavedRun, record) -> list[str | None]:
-  return [
-    run.vocabulary.description.get('model_type'),
-    record.get('config', {}).get('model_type'),
-  ]
 
 
 def _constants(architecture: Architecture, config) -> dict[str, np.ndarray]:
@@ -203,7 +181,14 @@ def _changed(
   }
 
 
-def _assignments(architecture, task, config, shapes, checkpoint):
+def _assignments(chosen: choices.Choice, checkpoint) -> list[Assignment]:
+  """What each tensor is made of.
+
+  Raises:
+    CheckpointError: a parameter has no place, or is missing; all listed.
+  """
+  architecture, task = chosen.architecture, chosen.task
+  config, shapes = chosen.config, chosen.shapes
   rules = plan_lib.rules_for(architecture, task, config, has=shapes)
   assert config.vocab_size is not None
   found = rules_lib.assign(rules, shapes, vocab_size=config.vocab_size)

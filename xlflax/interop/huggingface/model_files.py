@@ -173,6 +173,8 @@ def _has_output(architecture: Architecture, tensors: Tensors) -> bool:
 
 def _task(architecture: Architecture, options, read) -> Task | None:
   classes = options.get('architectures') or []
+  if not classes and Task.STATES in architecture.classes:
+    return Task.STATES  # what AutoModel takes such a folder for
   task = architecture.task_of(classes[0]) if len(classes) == 1 else None
   if task is None:
     read.problems.append(

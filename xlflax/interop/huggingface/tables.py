@@ -37,7 +37,7 @@ def _head(described, plan) -> str:
   """The architecture, and how much is imported."""
   values = sum(_size(shape) for shape in plan.shapes.values())
   return (
-    f'{described.options["architectures"][0]} '
+    f'{described.architecture.classes[described.task]} '
     f'({described.architecture.model_type}, '
     f'{described.task.value}): {len(plan.assignments)} tensors, '
     f'{len(plan.shapes)} parameters of {values:,} values'

@@ -48,6 +48,7 @@ _USUAL = {
   'bert': _WORDPIECE,
   'modernbert': _WORDPIECE,
   'distilbert': _WORDPIECE,
+  'deberta-v2': _WORDPIECE,
   'xlm': _XLM,
   't5': _T5,
   'mt5': _T5,

@@ -21,9 +21,9 @@ from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
 from xlflax.training.initialization import decoder as decoder_lib
 from xlflax.training.initialization import (
+  init_checks,
   matched_rows,
   parameter_sources,
-  source_model,
 )
 from xlflax.training.initialization import vocabulary_matching as matching_lib
 from xlflax.training.initialization.parameter_sources import Source
@@ -100,8 +100,6 @@ class InitFrom:
       name = re.sub(pattern, replacement, name)
     return name
 
-
-_ABSENT = ' is not in the checkpoint'
 
 # A run's directory alone stands for InitFrom(model_dir=...).
 Inits = InitFrom | str | Sequence[InitFrom | str]
@@ -180,14 +178,14 @@ def _values(
   """Name -> array of the parameters that one run gives."""
   params_lib.check_patterns(init.include, params, where='InitFrom.include')
   params_lib.check_patterns(init.exclude, params, where='InitFrom.exclude')
-  _check_renames(init)
+  init_checks.check_renames(init)
   checkpoint = _checkpoint(init)
   logging.info('Reading initial parameters from %s.', checkpoint)
   checkpoints.verify(checkpoint, 'params')
   saved = checkpoints.saved_shapes(checkpoint)
   rows = _rows(init, params, vocabulary)
   sources = _sources(init, params, saved, checkpoint, rows)
-  _check_fit(init, sources, saved, checkpoint, model)
+  init_checks.check_fit(init, sources, saved, checkpoint, model)
   targets = {
     name: (leaf, sharding)
     for (name, leaf), sharding in zip(
@@ -253,21 +251,6 @@ def _made(
   return {name: values[name] for name in sources}
 
 
-def _check_renames(init: InitFrom) -> None:
-  for pattern, replacement in init.renames:
-    try:
-      re.sub(pattern, replacement, '')
-      re.compile(pattern)
-    except re.error as error:
-      raise errors.ConfigError(
-        'A renaming is no pair of regular expression and replacement',
-        got=f'{pattern!r} -> {replacement!r}',
-        expected='as `re.sub` takes',
-        where='InitFrom.renames',
-        fix=str(error),
-      ) from error
-
-
 def _checkpoint(init: InitFrom) -> pathlib.Path:
   bucket_checks.check_readable(paths.of(init.model_dir))
   steps = checkpoints.finished_steps(init.model_dir)
@@ -300,9 +283,9 @@ def _sources(
     )
     if source is None:
       if not init.allow_missing:
-        problems.append(source_name + _ABSENT)
+        problems.append(source_name + init_checks.ABSENT)
       continue
-    problem = _misfit(
+    problem = init_checks.misfit(
       name,
       tuple(leaf.shape),
       source.shape(saved),
@@ -318,77 +301,12 @@ def _sources(
       'others out',
       where=str(checkpoint),
       fix='set InitFrom.exclude, InitFrom.renames or allow_missing'
-      + _hint(init, problems),
+      + init_checks.hint(init, problems),
     )
   return sources
-
-
-def _check_fit(init: InitFrom, sources, saved, checkpoint, model) -> None:
-  """Refuses what would load, but compute something else.
-
-  Raises:
-    CheckpointError: a parameter of that run's model is left behind, or its
-      positions start at another row of the table.
-  """
-  taken = {part for source in sources.values() for part in source.names}
-  left = [n for n in saved if n not in taken and init.must_take(n, taken)]
-  problems = [f'{name} of the checkpoint is taken by nothing' for name in left]
-  problems += source_model.position_problems(init.model_dir, sources, model)
-  if problems:
-    raise errors.CheckpointError(
-      'The model would not compute what the checkpoint does',
-      got='; '.join(problems),
-      expected='a model that takes all parameters, with the same positions',
-      where=str(checkpoint),
-      fix=source_model.build_hint(init.model_dir)
-      + ', or name what may be left behind in InitFrom.unused',
-    )
-
-
-def _misfit(name: str, shape, source_shape, rows) -> str | None:
-  """What is wrong with a source's shape; None if it can be taken."""
-  if rows is not None and rows.axis(shape, source_shape) is not None:
-    return None
-  if rows is None and shape == source_shape:
-    return None
-  sizes = (
-    ''
-    if rows is None
-    else (f' (vocabularies of {rows.target_size} and {rows.source_size})')
-  )
-  return f'{name} is {shape} here, {source_shape} in the checkpoint{sizes}'
 
 
 def _choose(init: InitFrom, name: str) -> parameter_sources.Choose:
   if init.decoder is None or not name.startswith('model/decoder/'):
     return parameter_sources.every_layer
   return init.decoder.choose
-
-
-def _hint(init: InitFrom, problems: Sequence[str]) -> str:
-  """More to do about it, where the reason shows."""
-  if init.decoder is not None and any('cross_attention' in p for p in problems):
-    return (
-      '; from an encoder without cross-attention, set '
-      "DecoderInitialization.cross_attention = 'fresh'"
-    )
-  if init.decoder is None and any(
-    p.startswith('model/encoder/') for p in problems
-  ):
-    return (
-      "; for an encoder-decoder from an encoder's run, set InitFrom.decoder"
-    )
-  if any('embeddings/position ' in p for p in problems):
-    return '; or ' + source_model.build_hint(init.model_dir)
-  if any(p.startswith('heads/') and p.endswith(_ABSENT) for p in problems):
-    return (
-      '; heads of objectives that the run did not train are new: add '
-      "'heads/' to InitFrom.exclude"
-    )
-  if init.vocabulary_matching is None and any(
-    'embeddings/token' in p for p in problems
-  ):
-    return (
-      '; for a run with another vocabulary, set InitFrom.vocabulary_matching'
-    )
-  return ''

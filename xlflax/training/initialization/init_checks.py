@@ -1,0 +1,91 @@
+"""What is wrong between a run and the checkpoint that it starts from."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from xlflax import errors
+from xlflax.training.initialization import source_model
+
+ABSENT = ' is not in the checkpoint'
+
+
+def check_renames(init: Any) -> None:
+  """Raises ConfigError for a renaming that `re.sub` does not take."""
+  for pattern, replacement in init.renames:
+    try:
+      re.sub(pattern, replacement, '')
+      re.compile(pattern)
+    except re.error as error:
+      raise errors.ConfigError(
+        'A renaming is no pair of regular expression and replacement',
+        got=f'{pattern!r} -> {replacement!r}',
+        expected='as `re.sub` takes',
+        where='InitFrom.renames',
+        fix=str(error),
+      ) from error
+
+
+def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
+  """Refuses what would load, but compute something else.
+
+  Raises:
+    CheckpointError: a parameter of that run's model is left behind, or its
+      positions start at another row of the table.
+  """
+  taken = {part for source in sources.values() for part in source.names}
+  left = [n for n in saved if n not in taken and init.must_take(n, taken)]
+  problems = [f'{name} of the checkpoint is taken by nothing' for name in left]
+  problems += source_model.position_problems(init.model_dir, sources, model)
+  if problems:
+    raise errors.CheckpointError(
+      'The model would not compute what the checkpoint does',
+      got='; '.join(problems),
+      expected='a model that takes all parameters, with the same positions',
+      where=str(checkpoint),
+      fix=source_model.build_hint(init.model_dir)
+      + ', or name what may be left behind in InitFrom.unused',
+    )
+
+
+def misfit(name: str, shape, source_shape, rows) -> str | None:
+  """What is wrong with a source's shape; None if it can be taken."""
+  if rows is not None and rows.axis(shape, source_shape) is not None:
+    return None
+  if rows is None and shape == source_shape:
+    return None
+  sizes = (
+    ''
+    if rows is None
+    else (f' (vocabularies of {rows.target_size} and {rows.source_size})')
+  )
+  return f'{name} is {shape} here, {source_shape} in the checkpoint{sizes}'
+
+
+def hint(init: Any, problems: Sequence[str]) -> str:
+  """More to do about it, where the reason shows."""
+  if init.decoder is not None and any('cross_attention' in p for p in problems):
+    return (
+      '; from an encoder without cross-attention, set '
+      "DecoderInitialization.cross_attention = 'fresh'"
+    )
+  if init.decoder is None and any(
+    p.startswith('model/encoder/') for p in problems
+  ):
+    return (
+      "; for an encoder-decoder from an encoder's run, set InitFrom.decoder"
+    )
+  if any('embeddings/position ' in p for p in problems):
+    return '; or ' + source_model.build_hint(init.model_dir)
+  if any(p.startswith('heads/') and p.endswith(ABSENT) for p in problems):
+    return (
+      '; heads of objectives that the run did not train are new: add '
+      "'heads/' to InitFrom.exclude"
+    )
+  if init.vocabulary_matching is None and any(
+    'embeddings/token' in p for p in problems
+  ):
+    return (
+      '; for a run with another vocabulary, set InitFrom.vocabulary_matching'
+    )
+  return ''
