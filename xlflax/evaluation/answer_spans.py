@@ -87,6 +87,15 @@ def n_best(
   return list(best.values())[: decoding.n_best]
 
 
+def null_score(logits: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+  """The score of no answer: the lowest of a question's windows.
+
+  Each window's is the logit of start plus that of end at the first position
+  (Devlin et al. 2019, 4.3). One window that has an answer is enough.
+  """
+  return min(float(start[0] + end[0]) for start, end in logits)
+
+
 def _is_best(
   windows: Sequence[question_rows.Window], number: int, longest: int
 ) -> np.ndarray:

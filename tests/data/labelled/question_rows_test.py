@@ -248,3 +248,20 @@ def test_rows_fit_their_fields():
     [0, 0, 0, 0, 0, 1, 1, 0, 0],
   ]
   assert batch['start_positions'].tolist() == [6, 0]
+
+
+def test_a_question_without_an_answer_points_at_the_first_position():
+  example = examples.Question(
+    id='q',
+    language='en',
+    question='xy',
+    context='ab cd ef',
+    answers=(examples.UNANSWERABLE,),
+  )
+  (rows,) = question_rows.QuestionRows(doc_stride=2).make(
+    [example], Letters(), length=10
+  )
+  assert len(rows) > 1
+  assert {int(r['start_positions']) for r in rows} == {0}
+  assert {int(r['end_positions']) for r in rows} == {0}
+  assert question_rows.mismatches([example]) == []

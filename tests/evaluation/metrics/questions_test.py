@@ -93,5 +93,20 @@ def test_what_cannot_be_scored(gold, predicted, message):
 def test_mlqa_has_seven_languages():
   with pytest.raises(errors.ConfigError, match="Got: 'ja'.*en, es, de"):
     questions.normalize('x', rules='mlqa', language='ja')
-  with pytest.raises(errors.ConfigError, match="'squad', 'mlqa'"):
+  with pytest.raises(errors.ConfigError, match="'squad', 'squad_v2', 'mlqa'"):
     questions.normalize('x', rules='triviaqa')
+
+
+@pytest.mark.parametrize(
+  'predicted, answers, expected',
+  [
+    ('', [''], (1, 1)),
+    ('the cat', [''], (0, 0)),
+    ('', ['cat'], (0, 0)),
+    ('the', ['cat', 'a'], (0, 0)),  # an answer of articles alone is none
+    ('a cat', ['cat', 'the'], (1, 1)),
+    ('!', ['.'], (1, 1)),
+  ],
+)
+def test_no_answer_by_the_rules_of_squad_v2(predicted, answers, expected):
+  assert questions.best(predicted, answers, rules='squad_v2') == expected

@@ -130,6 +130,22 @@ def test_the_gold_positions_give_the_gold_text():
       assert best.text == text
 
 
+@pytest.mark.parametrize(
+  'threshold, expected', [(None, 'b'), (0.0, ''), (2.5, 'b')]
+)
+def test_no_answer_where_its_score_is_above_the_threshold(threshold, expected):
+  task = question_answering.ExtractiveQA(
+    source=None, null_threshold=threshold, rules='squad_v2'
+  )
+  best = [answer_spans.Candidate(3.0, 'b', 0)]
+  logits = [
+    (np.array([2.5, 0.0]), np.array([2.5, 0.0])),  # 2 above the span's score
+    (np.array([9.0, 0.0]), np.array([9.0, 0.0])),
+  ]
+  assert answer_spans.null_score(logits) == 5
+  assert task._chosen(best, logits) == expected
+
+
 def test_a_context_without_tokens_has_no_answer():
   assert answer_spans.n_best('  ', [], []) == []
 

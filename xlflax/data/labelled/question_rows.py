@@ -85,8 +85,10 @@ class QuestionRows(rows_lib.RowMaker):
   and `doc_stride` 2; after, with Separator.XLMR: `<s> a b </s> </s> c d e
   </s>` with start and end 6, and `<s> a b </s> </s> e f </s>` with 0 and 0.
 
-  Examples without an answer (blind test sets), or with one that its context
-  does not have at its place, give no row; the latter are counted in the log.
+  The windows of a question that its context does not answer (SQuAD v2) all
+  lack the answer. Examples without a known answer (blind test sets), or with
+  one that its context does not have at its place, give no row; the latter are
+  counted in the log.
 
   Attributes:
     doc_stride: tokens of the context from one window's first to the next's.
@@ -119,7 +121,10 @@ class QuestionRows(rows_lib.RowMaker):
     wrong = mismatches(examples)
     if wrong:
       _warn(wrong)
-    usable = [bool(e.answers) and holds(e, e.answers[0]) for e in examples]
+    usable = [
+      e.is_unanswerable or (bool(e.answers) and holds(e, e.answers[0]))
+      for e in examples
+    ]
     windows = iter(
       self.windows(
         [e for e, use in zip(examples, usable, strict=True) if use],
@@ -128,7 +133,7 @@ class QuestionRows(rows_lib.RowMaker):
       )
     )
     return [
-      self._answered(next(windows), example.answers[0]) if use else []
+      self._answered(next(windows), example) if use else []
       for example, use in zip(examples, usable, strict=True)
     ]
 
@@ -203,12 +208,13 @@ class QuestionRows(rows_lib.RowMaker):
     return Window(row | {batch_lib.CONTEXT_MASK: mask}, offset, first, spans)
 
   def _answered(
-    self, windows: Sequence[Window], answer: examples_lib.Answer
+    self, windows: Sequence[Window], example: examples_lib.Question
   ) -> list[rows_lib.Row]:
     rows: list[rows_lib.Row] = []
+    answer = example.answers[0]
     covered = (
       windows[0].spans.cover(answer.start, answer.start + len(answer.text))
-      if windows
+      if windows and not example.is_unanswerable
       else None
     )
     for window in windows:
@@ -240,7 +246,8 @@ def mismatches(examples: Iterable[examples_lib.Question]) -> list[str]:
   return [
     example.id
     for example in examples
-    if not all(holds(example, answer) for answer in example.answers)
+    if not example.is_unanswerable
+    and not all(holds(example, answer) for answer in example.answers)
   ]
 
 

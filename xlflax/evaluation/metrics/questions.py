@@ -1,4 +1,4 @@
-"""Answers to questions: exact match and F1 of SQuAD v1.1 and of MLQA.
+"""Answers to questions: exact match and F1 of SQuAD v1.1, v2 and of MLQA.
 
 Sources: Rajpurkar et al. (2016), SQuAD; Lewis et al. (2020), MLQA, section 4
 (a normalisation for each language). XQuAD and TyDiQA-GoldP are scored by
@@ -22,9 +22,16 @@ from xlflax.evaluation.metrics import aggregates, checks
 
 
 class Rules(enum.Enum):
-  """Whose normalisation: one for all languages, or one for each."""
+  """Whose rules.
+
+  SQUAD: one normalisation for all languages.
+  SQUAD_V2: the same, and an empty answer is right where the gold answer is
+    empty (Rajpurkar et al., 2018).
+  MLQA: a normalisation for each language.
+  """
 
   SQUAD = 'squad'
+  SQUAD_V2 = 'squad_v2'
   MLQA = 'mlqa'
 
 
@@ -120,6 +127,8 @@ def best(
   language: str = 'en',
 ) -> tuple[float, float]:
   """(exact match, F1), each the best over several gold answers."""
+  if enums.of_value(rules, Rules, where='rules') is Rules.SQUAD_V2:
+    answers = [one for one in answers if normalize(one)] or ['']
   exact = max(
     exact_match(predicted, answer, rules=rules, language=language)
     for answer in answers
@@ -154,10 +163,13 @@ def f1(
   """F1 of the bags of normalised tokens; 0 if they share none.
 
   Two answers of nothing but articles and punctuation match exactly and still
-  have an F1 of 0, as the official scripts have it.
+  have an F1 of 0, as the official scripts have it; by SQUAD_V2 it is 1.
   """
   guess = normalize(predicted, rules=rules, language=language).split()
   right = normalize(gold, rules=rules, language=language).split()
+  if enums.of_value(rules, Rules, where='rules') is Rules.SQUAD_V2:
+    if not guess or not right:
+      return float(guess == right)
   shared = (Counter(guess) & Counter(right)).total()
   return 2 * shared / (len(guess) + len(right)) if shared else 0.0
 
@@ -178,7 +190,7 @@ def normalize(
     ConfigError: MLQA has no rules for the language.
   """
   kind = enums.of_value(rules, Rules, where='rules')
-  if kind is Rules.SQUAD:
+  if kind is not Rules.MLQA:
     language, dropped = 'en', _ascii_punctuation()
   else:
     _check_language(language)

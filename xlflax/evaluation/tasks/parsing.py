@@ -11,6 +11,7 @@ from xlflax import enums
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import parsing_rows, word_rows
 from xlflax.evaluation import row_predictions, unseen_labels
+from xlflax.evaluation.metrics import aggregates, content_words
 from xlflax.evaluation.metrics import parsing as metrics_lib
 from xlflax.evaluation.metrics.declaration import Metric
 from xlflax.evaluation.metrics.parsing import Punctuation
@@ -23,7 +24,9 @@ from xlflax.objectives.finetuning import dependency_parsing
 class Parsing(head_task.HeadTask):
   """Labelled and unlabelled attachment scores on gold words.
 
-  Metrics, for each part of the source: `las/<part>`, `uas/<part>`, and as
+  Metrics, for each part of the source: `las/<part>`, `uas/<part>`; the F1 of
+  content words `clas/<part>`, with gold tags and features `mlas/<part>`, with
+  gold lemmas `blex/<part>` (the CoNLL 2018 shared task's); and as
   baselines `right_branching/<part>`, the UAS of trees whose words all depend
   on the word before, and `left_branching/<part>`, on the word after. Means
   over parts are `<metric>/mean`. Relations count without subtypes, and
@@ -46,6 +49,9 @@ class Parsing(head_task.HeadTask):
   METRICS = (
     Metric('las', title='LAS'),
     Metric('uas', title='UAS'),
+    Metric('clas', title='CLAS'),
+    Metric('mlas', title='MLAS'),
+    Metric('blex', title='BLEX'),
     Metric('right_branching'),
     Metric('left_branching'),
   )
@@ -92,7 +98,8 @@ class Parsing(head_task.HeadTask):
     found = metrics_lib.evaluate(
       gold, predictions, punctuation=self.punctuation
     )
-    return {'las': found.las, 'uas': found.uas}
+    content = content_words.evaluate(gold, predictions)
+    return {'las': found.las, 'uas': found.uas, **_known(content)}
 
   def _predictions(
     self, subject, objective, examples, part, notes
@@ -122,7 +129,9 @@ class Parsing(head_task.HeadTask):
       return metrics_lib.evaluate(gold, trees, punctuation=self.punctuation)
 
     scores = score(found)
+    content = _known(content_words.evaluate(gold, found))
     return {
+      **{f'{name}/{part}': one.value for name, one in content.items()},
       f'las/{part}': scores.las.value,
       f'uas/{part}': scores.uas.value,
       f'right_branching/{part}': score(
@@ -132,6 +141,17 @@ class Parsing(head_task.HeadTask):
         [_chain(e, step=1) for e in gold]
       ).uas.value,
     }
+
+
+def _known(
+  content: content_words.ContentScores,
+) -> dict[str, aggregates.Statistics]:
+  """The scores that gold tags and lemmas allow, by name."""
+  return {
+    field.name: value
+    for field in dataclasses.fields(content)
+    if (value := getattr(content, field.name)) is not None
+  }
 
 
 class _Part(NamedTuple):

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import numpy as np
+
 from xlflax import enums, errors
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import question_rows
@@ -23,11 +25,15 @@ class ExtractiveQA(head_task.HeadTask):
   text, as the official scorers and XTREME's submissions have them; a part
   without answers (a blind test set) gives nothing else. The table `problems`
   lists questions with an answer that their context does not have where they
-  say; they are scored by the answer's text all the same.
+  say; they are scored by the answer's text all the same. Where some questions
+  are known to have no answer, `has_answer_f1/<part>` and `no_answer_f1/<part>`
+  are the F1 of the others and of these.
 
   Attributes:
-    rules: 'squad' (also XQuAD and TyDiQA), or 'mlqa' with its normalisation
-      for each language.
+    rules: 'squad' (also XQuAD and TyDiQA), 'squad_v2' for questions without
+      an answer, or 'mlqa' with its normalisation for each language.
+    null_threshold: how much the score of no answer must be above that of the
+      best span for the answer to be none; None: always a span.
     length: tokens a row, at most; None: as many as the model reads.
     doc_stride: tokens from one window of a context to the next.
     max_question_length: tokens of a question.
@@ -37,7 +43,12 @@ class ExtractiveQA(head_task.HeadTask):
     positions: whether the context's positions run on; as in fine-tuning.
   """
 
-  METRICS = (F1, Metric('exact_match'))
+  METRICS = (
+    F1,
+    Metric('exact_match'),
+    Metric('has_answer_f1', title='F1 of answerable questions'),
+    Metric('no_answer_f1', title='F1 of unanswerable questions'),
+  )
   EXAMPLE = examples_lib.Question
   HEAD = question_answering.QuestionAnswering
   AVERAGED = ('f1', 'exact_match')
@@ -47,6 +58,7 @@ class ExtractiveQA(head_task.HeadTask):
   length: int | None = 384
   doc_stride: int = 128
   max_question_length: int = 64
+  null_threshold: float | None = None
   n_best: int = 20
   max_answer_length: int = 30
   separator: Separator = Separator.XLMR
@@ -101,6 +113,11 @@ class ExtractiveQA(head_task.HeadTask):
         f'exact_match/{part}': scores.exact_match.value,
       }
     )
+    none = np.array([example.is_unanswerable for example in labelled])
+    if none.any() and not none.all():
+      by_question = scores.f1.rows[:, 0]
+      result.metrics[f'has_answer_f1/{part}'] = float(by_question[~none].mean())
+      result.metrics[f'no_answer_f1/{part}'] = float(by_question[none].mean())
 
   def example_statistics(self, gold, predictions):
     found = self._scores(gold, predictions)
@@ -131,15 +148,23 @@ class ExtractiveQA(head_task.HeadTask):
     answers = {}
     start = 0
     for example, own in zip(examples, windows, strict=True):
+      scores = logits[start : start + len(own)]
       best = answer_spans.n_best(
-        example.context,
-        own,
-        logits[start : start + len(own)],
-        decoding=decoding,
+        example.context, own, scores, decoding=decoding
       )
-      answers[example.id] = best[0].text if best else ''
+      answers[example.id] = self._chosen(best, scores)
       start += len(own)
     return answers
+
+  def _chosen(self, best: list[answer_spans.Candidate], logits) -> str:
+    """The best answer's text; '' for none."""
+    if not best:
+      return ''
+    if self.null_threshold is not None:
+      margin = answer_spans.null_score(logits) - best[0].score
+      if margin > self.null_threshold:
+        return ''
+    return best[0].text
 
   def _problems(self, part, examples) -> list[base.Row]:
     """What is wrong with single examples."""

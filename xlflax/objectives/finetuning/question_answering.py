@@ -16,7 +16,11 @@ from xlflax.objectives.finetuning import base as finetuning
 
 
 class SpanLogits(NamedTuple):
-  """Logits of positions, float32 [B, T]; `MASKED_SCORE` outside contexts."""
+  """Logits of positions, float32 [B, T].
+
+  They are `MASKED_SCORE` outside contexts, except at the first position, which
+  stands for no answer.
+  """
 
   start: jax.Array
   end: jax.Array
@@ -52,8 +56,7 @@ class QuestionAnswering(finetuning.FineTuning):
   ) -> base.ObjectiveOutput:
     rng = context.rng if context.train else None
     logits = self._logits(model, params, batch, context.vocabulary, rng)
-    allowed = batch[batch_lib.CONTEXT_MASK] > 0
-    allowed = allowed | (jnp.arange(allowed.shape[1]) == 0)[None, :]
+    allowed = _allowed(batch)
     answers = (batch[batch_lib.START_POSITIONS], batch[batch_lib.END_POSITIONS])
     found = [
       losses.cross_entropy(jnp.where(allowed, part, MASKED_SCORE), answer)
@@ -65,11 +68,11 @@ class QuestionAnswering(finetuning.FineTuning):
   def predict(
     self, model, params, batch, vocabulary: VocabularySpec
   ) -> SpanLogits:
-    """Returns logits of start and end, `MASKED_SCORE` outside the context."""
-    context = batch[batch_lib.CONTEXT_MASK] > 0
+    """Returns logits of start and end; see `SpanLogits`."""
+    allowed = _allowed(batch)
     return SpanLogits(
       *(
-        jnp.where(context, part, MASKED_SCORE)
+        jnp.where(allowed, part, MASKED_SCORE)
         for part in self._logits(model, params, batch, vocabulary)
       )
     )
@@ -110,3 +113,9 @@ class QuestionAnswering(finetuning.FineTuning):
         f'{self.name}/accuracy': by_language(correct),
       },
     )
+
+
+def _allowed(batch) -> jax.Array:
+  """Where an answer may begin and end, and the first position: bool [B, T]."""
+  context = batch[batch_lib.CONTEXT_MASK] > 0
+  return context | (jnp.arange(context.shape[1]) == 0)[None, :]

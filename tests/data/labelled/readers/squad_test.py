@@ -6,6 +6,7 @@ import pytest
 
 from xlflax import errors
 from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import squad
 
 _CONTEXT = 'Ομήρου Ιλιάς: η μήνις. Ομήρου Οδύσσεια.'
@@ -90,6 +91,20 @@ def test_questions_without_an_answer_among_others_are_left_out(write):
   assert reading.problems == (
     f'{path}: question a has no answer and is left out',
   )
+
+
+def test_questions_without_an_answer_are_kept_of_squad_v2(write):
+  path = _file(write, _asked('a'), _asked('b', ('η', 14)))
+  kept = formats.read_files('squad_v2', path, 'el').examples
+  assert [e.is_unanswerable for e in kept] == [True, False]
+  assert kept[0].answers == (examples_lib.UNANSWERABLE,)
+  assert not kept[0].is_blind
+  again = examples_lib.Question.from_columns(
+    kept[0].to_columns(), number=0, languages=('el',), where='here'
+  )
+  assert again == kept[0]
+  blind = formats.read_files('squad_v2', _file(write, _asked('a')), 'el')
+  assert blind.examples[0].is_blind
 
 
 def test_repeated_ids_get_a_number(write):

@@ -10,11 +10,16 @@ from xlflax.data.labelled.examples.classification import ClassifiedText
 from xlflax.data.labelled.examples.columns import Form, Role, column
 from xlflax.data.labelled.examples.mining import MinedSentence, MinedSentences
 from xlflax.data.labelled.examples.parsing import ParsedSentence
-from xlflax.data.labelled.examples.questions import Answer, Question
+from xlflax.data.labelled.examples.questions import (
+  UNANSWERABLE,
+  Answer,
+  Question,
+)
 from xlflax.data.labelled.examples.tagging import TaggedSentence
 from xlflax.data.labelled.examples.word_alignment import AlignedSentence
 
 __all__ = (
+  'UNANSWERABLE',
   'AlignedSentence',
   'Answer',
   'ClassifiedText',

@@ -26,6 +26,9 @@ class ParsedSentence(base.Example):
     multiwords: the surface tokens of several words: 'first-last form' with
       places from 1, such as '1-2 Du' of the words 'de' and 'le'. Scorers of
       CoNLL-U files compare the text, which is made of these.
+    lemmas: W lemmas; () where they are not known. They and `features` are
+      copied into files of predictions, as the words and tags are.
+    features: W texts 'Case=Nom|Number=Sing', '_' for none; ().
   """
 
   KIND = 'parsing'
@@ -40,6 +43,8 @@ class ParsedSentence(base.Example):
     Role.GOLD | Role.LABELS | Role.PER_WORD, default=None
   )
   multiwords: tuple[str, ...] = ()
+  lemmas: tuple[str, ...] = column(Role.PER_WORD, default=())
+  features: tuple[str, ...] = column(Role.PER_WORD, default=())
 
   @property
   def has_words(self) -> bool:
@@ -54,21 +59,25 @@ class ParsedSentence(base.Example):
     blocks = []
     for example, tree in zip(examples, predictions, strict=True):
       rows = [f'# sent_id = {example.id}']
+      blank = ('_',) * len(example.words)
       surface = {int(text.split('-')[0]): text for text in example.multiwords}
-      for i, (word, tag, head, relation) in enumerate(
-        zip(
-          example.words, example.tags, tree.heads, tree.relations, strict=True
-        ),
-        1,
-      ):
+      columns = zip(
+        example.words,
+        example.lemmas or blank,
+        example.tags,
+        blank,
+        example.features or blank,
+        map(str, tree.heads),
+        tree.relations,
+        blank,
+        blank,
+        strict=True,
+      )
+      for i, row in enumerate(columns, 1):
         if i in surface:
           place, _, form = surface[i].partition(' ')
           rows.append('\t'.join((place, form, *'_' * 8)))
-        rows.append(
-          '\t'.join(
-            (str(i), word, '_', tag, '_', '_', str(head), relation, '_', '_')
-          )
-        )
+        rows.append('\t'.join((str(i), *row)))
       blocks.append(base.lines(rows))
     return '\n'.join(blocks) + '\n'
 

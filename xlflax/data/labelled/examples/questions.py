@@ -24,6 +24,9 @@ class Answer:
   start: int
 
 
+UNANSWERABLE = Answer('', -1)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Question(base.Example):
   """A question and the text that holds its answer (SQuAD v1.1).
@@ -36,7 +39,8 @@ class Question(base.Example):
     question_language: of the question; None: `language` (G-XLT differs).
     question: the question.
     context: the paragraph.
-    answers: what counts as right, one or more; () for a blind test set.
+    answers: what counts as right, one or more; () for a blind test set. An
+      answer of no text says that the context has none (SQuAD v2).
     title: of the article; '' where the file has none.
   """
 
@@ -48,6 +52,11 @@ class Question(base.Example):
   answers: tuple[Answer, ...] = column(Role.GOLD, default=())
   question_language: str | None = column(Role.SECOND_LANGUAGE, default=None)
   title: str = ''
+
+  @property
+  def is_unanswerable(self) -> bool:
+    """Whether it is known that the context has no answer."""
+    return bool(self.answers) and not any(one.text for one in self.answers)
 
   @classmethod
   def columns(cls) -> dict[str, Form]:

@@ -32,6 +32,9 @@ _PARSERS = dict.fromkeys(
 ) | {name: parser.DEFAULT_FIELD_PARSERS[name] for name in ('id', 'head')}
 
 
+_WORD_COLUMNS = ('form', 'lemma', 'upos', 'feats', 'head', 'deprel')
+
+
 class Subtypes(enum.Enum):
   """Language-specific parts of relations: `acl:relcl` is kept, or `acl`."""
 
@@ -42,7 +45,9 @@ class Subtypes(enum.Enum):
 class _Word(NamedTuple):
   number: int  # of its line
   form: str
+  lemma: str
   tag: str
+  features: str
   head: int | None  # None: the file does not say
   relation: str
 
@@ -89,6 +94,8 @@ def read_trees(
         heads=heads,
         relations=relations if heads else None,
         multiwords=tuple(sentence.multiwords),
+        lemmas=tuple(word.lemma for word in sentence.words),
+        features=tuple(word.features for word in sentence.words),
       )
     )
   files.check_any(examples, path)
@@ -169,7 +176,7 @@ def _sentence(lines: Sequence[tuple[int, str]], path) -> Iterator[_Sentence]:
 
 
 def _word(token: conllu.Token, number: int) -> _Word:
-  columns = (token[name] for name in ('form', 'upos', 'head', 'deprel'))
+  columns = (token[name] for name in _WORD_COLUMNS)
   return _Word(number, *columns)
 
 

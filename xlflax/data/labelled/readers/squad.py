@@ -1,18 +1,29 @@
 """Questions with answers in a text, from JSON in the format of SQuAD v1.1.
 
-XQuAD, MLQA and TyDiQA-GoldP come in it. Rajpurkar et al. 2016.
+XQuAD, MLQA and TyDiQA-GoldP come in it. Rajpurkar et al. 2016. SQuAD v2
+marks questions that the text does not answer. Rajpurkar et al. 2018.
 """
 
+import dataclasses
+import enum
 import json
 import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from xlflax import enums
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import files
 
 _KIND = 'file of questions'
+
+
+class Unanswerable(enum.Enum):
+  """What becomes of a question without an answer among others with one."""
+
+  LEFT_OUT = 'left_out'
+  KEPT = 'kept'  # its right answer is no text
 
 
 class _Asked(NamedTuple):
@@ -22,12 +33,14 @@ class _Asked(NamedTuple):
   asked: dict
 
 
+@formats.reader('squad_v2', example=examples_lib.Question, unanswerable='kept')
 @formats.reader('squad', example=examples_lib.Question)
 def read(
   path: str | os.PathLike,
   language: str,
   *,
   question_language: str | None = None,
+  unanswerable: Unanswerable | str = Unanswerable.LEFT_OUT,
 ) -> files.Reading:
   """Reads questions.
 
@@ -35,12 +48,14 @@ def read(
   script leaves its test sets), is blind: `answers` is (). An answer that its
   context does not hold at its offset is listed among the problems; it is moved
   to the nearest place where the context has it, else its `start` is -1. In a
-  file with answers, a question without any (SQuAD v2) is listed and left out.
+  file with answers, a question without any (SQuAD v2) is listed and left out,
+  or kept with the answer `UNANSWERABLE`.
 
   Args:
     path: of the file.
     language: code of the contexts.
     question_language: code of the questions, where it is another.
+    unanswerable: see `Unanswerable`.
 
   Raises:
     CorpusError: file:line if it is not JSON; what lacks, and in which article
@@ -73,14 +88,29 @@ def read(
       f'{path}: {repeated} questions have the id of an earlier '
       'one and are called <id>#2 and so on'
     )
+  kept = enums.of_value(unanswerable, Unanswerable, where='unanswerable')
   if any(example.answers for example in examples):
-    for example in examples:
-      if not example.answers:
-        problems.append(
-          f'{path}: question {example.id} has no answer and is left out'
-        )
-    examples = [example for example in examples if example.answers]
+    examples = _without_answers(examples, kept, path, problems)
   return files.Reading(examples, tuple(problems))
+
+
+def _without_answers(
+  examples, unanswerable: Unanswerable, path, problems: list[str]
+) -> list[examples_lib.Question]:
+  """The examples; those without an answer are marked, or listed and left."""
+  if unanswerable is Unanswerable.KEPT:
+    return [
+      example
+      if example.answers
+      else dataclasses.replace(example, answers=(examples_lib.UNANSWERABLE,))
+      for example in examples
+    ]
+  problems += [
+    f'{path}: question {example.id} has no answer and is left out'
+    for example in examples
+    if not example.answers
+  ]
+  return [example for example in examples if example.answers]
 
 
 def _questions(path) -> Iterator[_Asked]:

@@ -1,0 +1,295 @@
+"""Metrics against the official scorers on random and odd predictions."""
+
+import contextlib
+import io
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+
+from tests.official import scorers
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import formats
+from xlflax.evaluation.metrics import (
+  alignment,
+  content_words,
+  mining,
+  parsing,
+  questions,
+  tagging,
+  translation,
+)
+
+pytestmark = pytest.mark.slow
+
+_TAGS = (
+  'ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM '
+  'VERB X'
+).split()
+_PIECES = (
+  'the a An der una الكتاب 中国人 猫 der-die U.S. “quoted” ¡no! I’m 3,5 % ß İ ﬁ '
+  '। é é ال cái của και the,the a.b x'
+).split()
+
+
+def _text(draw: random.Random) -> str:
+  return draw.choice(['', ' ', '  ']).join(
+    draw.choices(_PIECES, k=draw.randint(0, 6))
+  ) + draw.choice(['', ' ', '.', '\u2003'])
+
+
+@pytest.fixture(scope='module')
+def xtreme():
+  root = scorers.path('xtreme')
+  return scorers.module(
+    'xtreme', 'evaluate.py', beside=(root, scorers.path('seqeval'))
+  )
+
+
+def _sentences(draw, tags):
+  sizes = [draw.randint(1, 12) for _ in range(30)]
+  return [[draw.choices(tags, k=size) for size in sizes] for _ in range(2)]
+
+
+def test_parts_of_speech_and_entities(xtreme):
+  draw = random.Random(0)
+  entities = ['O', *(f'{m}-{k}' for m in 'BI' for k in ('PER', 'LOC', 'ORG'))]
+  for _ in range(150):
+    for tags, score in (
+      (draw.sample(_TAGS, 5), tagging.run_scores),
+      (entities, tagging.entity_scores),
+    ):
+      gold, found = _sentences(draw, tags)
+      expected = xtreme.f1(gold, found)
+      ours = score(gold, found).overall
+      for name in ('f1', 'precision', 'recall'):
+        assert 100 * getattr(ours, name) == pytest.approx(
+          expected[name], abs=1e-9
+        )
+
+
+def test_mined_pairs(xtreme):
+  draw = random.Random(1)
+  for _ in range(200):
+    gold, found = (
+      {
+        (f'de-{draw.randint(0, 9)}', f'en-{draw.randint(0, 9)}')
+        for _ in range(draw.randint(1, 20))
+      }
+      for _ in range(2)
+    )
+    expected = xtreme.bucc_f1(*(list(map('\t'.join, x)) for x in (gold, found)))
+    ours = mining.evaluate(found, gold)
+    for name in ('f1', 'precision', 'recall'):
+      assert 100 * getattr(ours, name) == pytest.approx(expected[name])
+
+
+def _questions(draw, *, unanswerable=False):
+  gold = {
+    str(i): [_text(draw) or 'x' for _ in range(draw.randint(1, 3))]
+    for i in range(40)
+  }
+  if unanswerable:
+    gold |= {str(i): [] for i in range(40, 60)}
+  found = {
+    key: draw.choice([_text(draw), *answers]) for key, answers in gold.items()
+  }
+  data = [
+    {
+      'paragraphs': [
+        {
+          'qas': [
+            {'id': key, 'answers': [{'text': one} for one in answers]}
+            for key, answers in gold.items()
+          ]
+        }
+      ]
+    }
+  ]
+  return gold, found, data
+
+
+def _same(ours, expected, exact='exact_match'):
+  assert 100 * ours.f1.value == pytest.approx(expected['f1'], abs=1e-9)
+  assert 100 * ours.exact_match.value == pytest.approx(
+    expected[exact], abs=1e-9
+  )
+
+
+def test_answers_by_squad_and_by_mlqa_in_every_language(xtreme):
+  draw = random.Random(2)
+  official = scorers.module('MLQA', 'mlqa_evaluation_v1.py')
+  for _ in range(40):
+    gold, found, data = _questions(draw)
+    _same(questions.evaluate(gold, found), xtreme.squad_em_f1(data, found))
+    for language in questions._ARTICLES:
+      ours = questions.evaluate(gold, found, rules='mlqa', language=language)
+      _same(ours, xtreme.mlqa_em_f1(data, found, language))
+      _same(ours, official.evaluate(data, found, language))
+
+
+def test_questions_without_an_answer_by_squad_v2():
+  draw = random.Random(3)
+  official = scorers.module('SQuAD-explorer', 'evaluate-v2.0.py')
+  for _ in range(100):
+    gold, found, data = _questions(draw, unanswerable=True)
+    exact, f1 = official.get_raw_scores(data, found)
+    ours = questions.evaluate(
+      {key: answers or [''] for key, answers in gold.items()},
+      found,
+      rules='squad_v2',
+    )
+    _same(ours, official.make_eval_dict(exact, f1), 'exact')
+
+
+def _tree(draw, count):
+  """Heads of a random tree."""
+  order = draw.sample(range(1, count + 1), count)
+  heads = {order[0]: 0}
+  for place, word in enumerate(order[1:], 1):
+    heads[word] = draw.choice(order[:place])
+  return tuple(heads[word] for word in range(1, count + 1))
+
+
+def _parsed(draw, count, name):
+  relations = [*content_words.CONTENT, *content_words.FUNCTIONAL, 'punct']
+  heads = _tree(draw, count)
+  features = ['_', 'Case=Nom', 'Case=Nom|Number=Sing', 'Odd=Yes|Tense=Past']
+  first = draw.randint(1, count)
+  return examples_lib.ParsedSentence(
+    id=name,
+    language='en',
+    words=tuple(draw.choice(['w', 'Ab', 'c d', '猫']) for _ in range(count)),
+    tags=tuple(draw.choices(_TAGS, k=count)),
+    lemmas=tuple(draw.choices(['w', 'x', '_'], k=count)),
+    features=tuple(draw.choices(features, k=count)),
+    heads=heads,
+    relations=tuple(
+      'root'
+      if head == 0
+      else draw.choice(relations) + draw.choice(['', ':poss'])
+      for head in heads
+    ),
+    multiwords=(f'{first}-{first + 1} zum',) if first < count else (),
+  )
+
+
+def test_trees(tmp_path):
+  official = scorers.module(
+    'conll2018', 'evaluation_script', 'conll18_ud_eval.py'
+  )
+  draw = random.Random(4)
+  for _ in range(60):
+    gold = [_parsed(draw, draw.randint(1, 9), str(i)) for i in range(8)]
+    other = [_parsed(draw, len(g.words), g.id) for g in gold]
+    path = tmp_path / 'gold.conllu'
+    path.write_text(gold[0].write_predictions(gold, gold), encoding='utf-8')
+    read = formats.read_files('conllu', str(path), 'en').examples
+    assert read == gold
+    texts = [one[0].write_predictions(gold, one) for one in (gold, other)]
+    expected = official.evaluate(
+      *(official.load_conllu(io.StringIO(text)) for text in texts)
+    )
+    found = gold[0].read_predictions(gold, texts[1])
+    attached = parsing.evaluate(gold, found)
+    content = content_words.evaluate(gold, found)
+    for name, ours in (
+      ('LAS', attached.las),
+      ('UAS', attached.uas),
+      ('CLAS', content.clas),
+      ('MLAS', content.mlas),
+      ('BLEX', content.blex),
+    ):
+      assert ours.value == pytest.approx(expected[name].f1, abs=1e-12), name
+
+
+def test_morphology_that_is_predicted():
+  """Trees whose tags, features and lemmas differ from the gold ones."""
+  official = scorers.module(
+    'conll2018', 'evaluation_script', 'conll18_ud_eval.py'
+  )
+  draw = random.Random(5)
+  for _ in range(60):
+    gold = [_parsed(draw, draw.randint(2, 9), str(i)) for i in range(8)]
+    found = []
+    for one in gold:
+      other = _parsed(draw, len(one.words), one.id)
+      keep = draw.random() < 0.5
+      found.append(
+        examples_lib.ParsedSentence(
+          **vars(other)
+          | {'words': one.words, 'multiwords': one.multiwords}
+          | ({'heads': one.heads, 'relations': one.relations} if keep else {})
+        )
+      )
+    expected = official.evaluate(
+      *(
+        official.load_conllu(io.StringIO(one[0].write_predictions(one, one)))
+        for one in (gold, found)
+      )
+    )
+    ours = content_words.evaluate(gold, found)
+    for name in ('clas', 'mlas', 'blex'):
+      assert getattr(ours, name).value == pytest.approx(
+        expected[name.upper()].f1, abs=1e-12
+      )
+
+
+def test_word_alignment():
+  official = scorers.module('awesome-align', 'tools', 'aer.py')
+  draw = random.Random(6)
+
+  def links(least):
+    return {
+      (draw.randint(0, 5), draw.randint(0, 5))
+      for _ in range(draw.randint(least, 8))
+    }
+
+  for _ in range(300):
+    sure = [links(1) for _ in range(5)]
+    possible = [one | links(0) for one in sure]
+    found = [links(1) for _ in range(5)]
+    precision, recall, error, *_ = official.calculate_metrics(
+      sure, possible, found, -1.0
+    )
+    ours = alignment.evaluate(
+      [alignment.GoldLinks(*pair) for pair in zip(sure, possible, strict=True)],
+      found,
+    )
+    assert (ours.precision, ours.recall, ours.error_rate) == pytest.approx(
+      (precision, recall, error)
+    )
+
+
+@pytest.mark.parametrize('language', ['de', 'ja', 'zh'])
+def test_translations_by_the_command_of_sacrebleu(tmp_path, language):
+  draw = random.Random(7)
+  references = [_text(draw).strip() or 'x' for _ in range(200)]
+  found = [draw.choice([_text(draw).strip(), r]) for r in references]
+  ours = translation.bleu(found, [references], target_language=language)
+  for name, lines in (('ref', references), ('sys', found)):
+    (tmp_path / name).write_text('\n'.join(lines) + '\n', encoding='utf-8')
+  tokenizer = ours.signature.split('tok:')[1].split('|')[0]
+  command = ['ref', '-i', 'sys', '-m', 'bleu', 'chrf', '-w', '12']
+  done = subprocess.run(
+    [sys.executable, '-m', 'sacrebleu', *command, '-tok', tokenizer],
+    cwd=tmp_path,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  bleu, chrf = (one['score'] for one in json.loads(done.stdout))
+  assert ours.value == pytest.approx(bleu, abs=1e-9)
+  assert translation.chrf(found, [references]).value == pytest.approx(
+    chrf, abs=1e-9
+  )
+
+
+def test_the_scorers_say_nothing(xtreme):
+  """The shim keeps the project's own seqeval."""
+  with contextlib.redirect_stdout(io.StringIO()) as printed:
+    assert xtreme.accuracy(['a'], ['a']) == {'accuracy': 100}
+  assert printed.getvalue() == ''
+  assert 'third_party' not in sys.modules

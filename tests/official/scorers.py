@@ -1,0 +1,63 @@
+"""The official scorers, as they lie beside the project; nothing is copied.
+
+`XLFLAX_OFFICIAL_SCORERS` names a folder with checkouts of these repositories
+under their own names:
+
+  xtreme            github.com/google-research/xtreme
+  MLQA              github.com/facebookresearch/MLQA
+  SQuAD-explorer    github.com/rajpurkar/SQuAD-explorer
+  conll2018         github.com/ufal/conll2018
+  awesome-align     github.com/neulab/awesome-align
+  seqeval           `pip install --no-deps --target seqeval seqeval==0.0.12`
+"""
+
+import importlib.util
+import os
+import pathlib
+import sys
+
+import pytest
+
+VARIABLE = 'XLFLAX_OFFICIAL_SCORERS'
+
+
+def path(*parts: str) -> pathlib.Path:
+  """A file of the checkouts; the test is skipped where it lacks."""
+  root = os.environ.get(VARIABLE)
+  if not root:
+    pytest.skip(f'{VARIABLE} names no folder of checkouts')
+  found = pathlib.Path(root, *parts)
+  if not found.exists():
+    pytest.skip(f'{found} does not exist')
+  return found
+
+
+def module(*parts: str, beside: tuple[pathlib.Path, ...] = ()):
+  """A file of the checkouts as a module.
+
+  Args:
+    *parts: of its path.
+    beside: folders whose modules it imports before installed ones; they are
+      forgotten again, so that the project's own imports stay as they were.
+  """
+  file = path(*parts)
+  before = set(sys.modules)
+  hidden = {
+    name: sys.modules.pop(name)
+    for name in list(sys.modules)
+    if name.split('.')[0] in ('seqeval', 'third_party')
+  }
+  sys.path[:0] = map(str, beside)
+  try:
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = made
+    spec.loader.exec_module(made)
+  finally:
+    del sys.path[: len(beside)]
+    for name in set(sys.modules) - before:
+      if name.split('.')[0] in ('seqeval', 'third_party', file.stem):
+        del sys.modules[name]
+    sys.modules.update(hidden)
+  return made
