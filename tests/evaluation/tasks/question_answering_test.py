@@ -209,7 +209,7 @@ def test_scores_files_problems_and_failures(subject):
     {'part': 'en', 'problem': 'question q2: an answer is not where it says'}
   ]
   notes = ' '.join(result.notes)
-  assert 'en: 1 problems' in notes and 'de: 1 of 1 questions' in notes
+  assert 'en: 1 problems' in notes and 'de: 1 of 1 examples' in notes
   assert [f.part for f in result.failures] == ['xx']
 
 

@@ -36,7 +36,7 @@ class ExampleSource:
 
   def fingerprint(self) -> str:
     """Hash of parts and examples; what cannot be read counts as its error."""
-    return _fingerprint(self.languages(), self.load)
+    return fingerprint_of(self.languages(), self.load)
 
 
 @registry.register('file_examples')
@@ -97,7 +97,7 @@ class MinedSource:
 
   def fingerprint(self) -> str:
     """Hash of parts and sentences; what cannot be read counts as its error."""
-    return _fingerprint(self.languages(), self.load)
+    return fingerprint_of(self.languages(), self.load)
 
 
 @registry.register('mined_files')
@@ -168,7 +168,8 @@ def _of_part(files_: Mapping[str, Any], part: str) -> Any:
   return files_[part]
 
 
-def _fingerprint(parts: tuple[str, ...], load: Callable[[str], Any]) -> str:
+def fingerprint_of(parts: tuple[str, ...], load: Callable[[str], Any]) -> str:
+  """Hash of parts and what they hold; an error counts as its text."""
   digest = hashlib.sha256()
   for part in parts:
     try:

@@ -1,12 +1,15 @@
 """The base of tasks on sentence vectors."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from xlflax import enums
 from xlflax.data import language_codes
 from xlflax.data.labelled import task_source
-from xlflax.evaluation import base
+from xlflax.evaluation import base, states
 from xlflax.evaluation import sources as sources_lib
 from xlflax.objectives.inputs import Pooling
 
@@ -36,6 +39,38 @@ class SentenceTask(base.EvalTask):
     return language_codes.language_id(
       subject.vocabulary, code, notes, required=subject.needs_languages
     )
+
+  def vectors(
+    self,
+    subject: base.Subject,
+    texts: Sequence[str],
+    languages: Sequence[str],
+    notes: list[str],
+  ) -> np.ndarray:
+    """One vector of `layer` for each of N texts, [N, H].
+
+    Args:
+      subject: what is evaluated.
+      texts: N of them.
+      languages: the code of each.
+      notes: gets what is said of languages and of texts that were cut.
+    """
+    layer = states.layer_index(subject, self.layer, where=self.name)
+    ids = {
+      code: self.language_id(subject, code, notes)
+      for code in dict.fromkeys(languages)
+    }
+    found = states.sentence_states(
+      subject,
+      texts,
+      [ids[code] for code in languages],
+      pooling=self.pooling,
+      max_length=self.max_length,
+      layers=(layer,),
+    )
+    if found.truncated:
+      notes.append(f'{found.truncated} of {len(texts)} texts were cut')
+    return found.states[0]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

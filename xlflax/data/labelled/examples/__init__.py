@@ -15,6 +15,7 @@ from xlflax.data.labelled.examples.questions import (
   Answer,
   Question,
 )
+from xlflax.data.labelled.examples.similarity import RatedPair
 from xlflax.data.labelled.examples.tagging import TaggedSentence
 from xlflax.data.labelled.examples.word_alignment import AlignedSentence
 
@@ -29,6 +30,7 @@ __all__ = (
   'MinedSentences',
   'ParsedSentence',
   'Question',
+  'RatedPair',
   'Role',
   'TaggedSentence',
   'class_of',

@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import enum
 import functools
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -121,7 +120,7 @@ def read_jsonl(
     _Reader(path, language, columns, labels, paired_language),
     (
       (number, functools.partial(_value, value, columns, path, number))
-      for number, value in _json_rows(path)
+      for number, value in files.read_json_lines(path)
     ),
   )
 
@@ -250,26 +249,6 @@ def _field(fields, names, path, number, column: int | str) -> str | None:
       where=f'{path}:1',
     )
   return fields[names.index(column)]
-
-
-def _json_rows(path) -> Iterator[tuple[int, dict]]:
-  for number, line in files.read_lines(path):
-    if line.strip():
-      try:
-        value = json.loads(line)
-      except (ValueError, RecursionError) as error:
-        raise files.malformed(
-          'line of JSON', path, number, getattr(error, 'msg', str(error))[:200]
-        ) from error
-      if not isinstance(value, dict):
-        raise files.malformed(
-          'line of JSON',
-          path,
-          number,
-          files.shorten(line),
-          expected='an object',
-        )
-      yield number, value
 
 
 def _value(

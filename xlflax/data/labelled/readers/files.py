@@ -64,6 +64,24 @@ def read_json(path: str | os.PathLike) -> Any:
     raise malformed('JSON file', path, 1, str(error)[:200]) from error
 
 
+def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
+  """Yields (number from 1, object) of a file of JSON lines.
+
+  Raises:
+    CorpusError: no such file; file:line of what is no JSON object.
+  """
+  kind = 'line of JSON'
+  for number, line in read_lines(path):
+    if line.strip():
+      try:
+        value = json.loads(line)
+      except json.JSONDecodeError as error:
+        raise malformed(kind, path, number, error.msg) from error
+      if not isinstance(value, dict):
+        raise malformed(kind, path, number, shorten(line), expected='an object')
+      yield number, value
+
+
 def malformed(
   kind: str,
   path: str | os.PathLike,

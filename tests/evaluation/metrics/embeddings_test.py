@@ -1,0 +1,79 @@
+"""Metrics of vectors beside scipy's and scikit-learn's."""
+
+import numpy as np
+import pytest
+import scipy.stats
+import sklearn.metrics
+
+from xlflax import errors
+from xlflax.evaluation.metrics import embeddings
+
+_RANDOM = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize('ties', [3, 1000])
+def test_similarity_and_pairs(ties):
+  gold = _RANDOM.integers(0, 2, 200)
+  scores = _RANDOM.integers(0, ties, 200).astype(float) + gold
+  assert embeddings.spearman(gold, scores) == pytest.approx(
+    scipy.stats.spearmanr(gold, scores).statistic
+  )
+  assert embeddings.average_precision(gold, scores) == pytest.approx(
+    sklearn.metrics.average_precision_score(gold, scores)
+  )
+
+
+@pytest.mark.parametrize('classes, clusters', [(4, 3), (1, 3), (3, 1), (1, 1)])
+def test_clusters(classes, clusters):
+  gold = _RANDOM.integers(0, classes, 50)
+  found = _RANDOM.integers(0, clusters, 50)
+  assert embeddings.v_measure(gold, found) == pytest.approx(
+    sklearn.metrics.v_measure_score(gold, found)
+  )
+
+
+def test_k_means_finds_what_lies_apart():
+  labels = np.repeat(np.arange(4), 10)
+  vectors = 20 * np.eye(4)[labels] + _RANDOM.normal(size=(40, 4))
+  found = embeddings.k_means(vectors, 4, seed=1)
+  assert embeddings.v_measure(labels, found) == 1
+  assert (found == embeddings.k_means(vectors, 4, seed=1)).all()
+  assert set(embeddings.k_means(np.zeros((3, 2)), 2)) <= {0, 1}
+
+
+@pytest.mark.parametrize('k', [3, 10, 40])
+def test_ndcg(k):
+  for _ in range(20):
+    gains = _RANDOM.integers(0, 4, 20).astype(float)
+    scores = _RANDOM.permutation(20).astype(float)
+    ranked = [str(i) for i in np.argsort(-scores)]
+    relevance = {str(i): gain for i, gain in enumerate(gains) if gain}
+    assert embeddings.ndcg(ranked, relevance, k=k) == pytest.approx(
+      sklearn.metrics.ndcg_score(gains[None], scores[None], k=k)
+    )
+
+
+def test_rankings_by_hand():
+  ranked, relevance = ['x', 'a', 'y', 'b'], {'a': 1.0, 'b': 2.0, 'c': 1.0}
+  assert embeddings.precision_at_hits(ranked, relevance) == pytest.approx(
+    (1 / 2 + 2 / 4) / 3
+  )
+  assert embeddings.precision_at_hits(ranked, relevance, k=2) == 1 / 4
+  assert embeddings.reciprocal_rank(ranked, relevance) == 1 / 2
+  assert embeddings.reciprocal_rank(ranked, relevance, k=1) == 0
+  assert embeddings.recall(ranked, relevance, k=2) == pytest.approx(1 / 3)
+  for metric in (
+    embeddings.ndcg,
+    embeddings.precision_at_hits,
+    embeddings.reciprocal_rank,
+    embeddings.recall,
+  ):
+    assert metric(ranked, {}) == 0
+
+
+def test_what_cannot_be_scored():
+  assert np.isnan(embeddings.spearman(np.ones(3), np.arange(3)))
+  with pytest.raises(errors.CorpusError, match='no positive pairs'):
+    embeddings.average_precision(np.zeros(2), np.ones(2))
+  with pytest.raises(errors.CorpusError, match='3 predicted, 2 gold'):
+    embeddings.spearman(np.ones(2), np.ones(3))

@@ -1,0 +1,139 @@
+"""Tasks on frozen vectors: equal texts are nearest, whatever the model."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.evaluation import one_hot_model
+from xlflax import errors
+from xlflax.data.labelled import examples, formats, ranking
+from xlflax.evaluation.tasks import embeddings
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+_TEXTS = ('der Hund', 'die kleine Katze', 'und', 'warme Milch')
+
+
+def _pairs(*rows):
+  return tuple(
+    examples.RatedPair(
+      id=str(i), language='de', text=a, paired_text=b, score=score
+    )
+    for i, (a, b, score) in enumerate(rows)
+  )
+
+
+def _held(part, found):
+  return one_hot_model.Held(parts=((part, found),))
+
+
+def test_pairs_of_texts(subject):
+  found = _pairs(
+    ('und', 'und', 1.0),
+    ('der Hund', 'der Hund', 1.0),
+    ('der Hund', 'warme Milch', 0.0),
+    ('die kleine Katze', 'und', 0.0),
+    ('und', 'der Hund', None),
+  )
+  result = embeddings.PairClassification(source=_held('de', found)).evaluate(
+    subject
+  )
+  assert result.metrics['average_precision/de'] == 1
+  assert result.metrics['positive/mean'] == 0.5 and not result.failures
+  result = embeddings.SemanticSimilarity(source=_held('de', found)).evaluate(
+    subject
+  )
+  assert 0.8 < result.metrics['spearman/mean'] <= 1
+  assert set(result.metrics) == {
+    f'{name}/{part}'
+    for name in ('spearman', 'pearson')
+    for part in ('de', 'mean')
+  }
+
+
+def test_clusters(subject):
+  found = tuple(
+    examples.ClassifiedText(id=str(i), language='de', text=text, label=text)
+    for i, text in enumerate(_TEXTS * 3)
+  )
+  task = embeddings.Clustering(source=_held('de', found))
+  assert task.evaluate(subject).metrics['v_measure/de'] == pytest.approx(1)
+
+
+@pytest.fixture
+def folder(tmp_path):
+  (tmp_path / 'de').mkdir()
+  for name, text in {
+    'queries.tsv': 'q1\tder Hund\nq2\tund\nq3\twarme Milch\n',
+    'documents.jsonl': ''.join(
+      f'{{"_id": "d{i}", "title": "", "text": "{text}", "language": "de"}}\n'
+      for i, text in enumerate(_TEXTS)
+    ),
+    'relevance.tsv': 'q1 0 d0 1\nq2 0 d2 1\nq2 0 d1 0\nq3 0 d0 1\n',
+  }.items():
+    (tmp_path / 'de' / name).write_text(text)
+  return tmp_path
+
+
+def test_ranking(subject, folder):
+  task = embeddings.Ranking(source=ranking.RankedFolder(directory=str(folder)))
+  result = task.evaluate(subject)
+  lines = [line.split() for line in result.files['de.tsv'].splitlines()]
+  assert [line[2] for line in lines if line[3] == '1'] == ['d0', 'd2', 'd3']
+  place = next(int(x[3]) for x in lines if x[0] == 'q3' and x[2] == 'd0')
+  assert result.metrics['mrr@20/de'] == pytest.approx((2 + 1 / place) / 3)
+  assert result.metrics['ndcg@10/mean'] == pytest.approx(
+    (2 + 1 / np.log2(place + 1)) / 3
+  )
+  assert result.metrics['recall@100/de'] == 1
+  (folder / 'de' / 'candidates.tsv').write_text('q1 d1\nq2 d2\nq3 d0\n')
+  reranked = task.evaluate(subject)
+  assert reranked.metrics['mrr@20/de'] == pytest.approx(2 / 3)
+  assert task.source.fingerprint() != dataclasses.replace(
+    task.source, parts=('de',), directory=str(folder / 'de')
+  )
+
+
+def test_rankings_in_the_form_of_beir(folder):
+  (folder / 'de' / 'relevance.tsv').write_text(
+    'query-id\tcorpus-id\tscore\nq1\td0\t2\n'
+  )
+  held = ranking.RankedFolder(directory=str(folder)).load('de')
+  assert held.relevance == {'q1': {'d0': 2.0}}
+  assert held.documents['d2'] == ranking.Text('und', 'de')
+
+
+@pytest.mark.parametrize(
+  'name, text, message',
+  [
+    ('relevance.tsv', 'q1 0 d9 1\n', 'names a text that is not there. Got: d9'),
+    ('relevance.tsv', 'a 0 b 1\nq1 d0\n', 'Malformed.*relevance.tsv:2'),
+    ('queries.tsv', 'q1\tx\nq1\ty\n', "Got: the id 'q1'.*queries.tsv:2"),
+    ('documents.jsonl', '{"_id": "d"}\n', 'documents.jsonl:1'),
+  ],
+)
+def test_broken_rankings(folder, name, text, message):
+  (folder / 'de' / name).write_text(text)
+  with pytest.raises(errors.CorpusError, match=message):
+    ranking.RankedFolder(directory=str(folder)).load('de')
+
+
+def test_a_folder_without_a_part(folder):
+  with pytest.raises(errors.CorpusError, match='lacks a part. Got: sw'):
+    ranking.RankedFolder(directory=str(folder), parts=('sw',)).languages()
+
+
+def test_rated_pairs_are_read(tmp_path):
+  path = tmp_path / 'sts.tsv'
+  path.write_text('It rains.\tIt pours.\t3.5\nA\tB\t\n')
+  first, second = formats.read_files('rated_pairs', str(path), 'en').examples
+  assert (first.text, first.paired_text, first.score) == (
+    'It rains.',
+    'It pours.',
+    3.5,
+  )
+  assert second.is_blind
+  path.write_text('a\tb\tmany\n')
+  with pytest.raises(errors.CorpusError, match="the score 'many' of 'a'"):
+    formats.read_files('rated_pairs', str(path), 'en')

@@ -1,0 +1,55 @@
+"""xsim and xsim++ beside a plain loop."""
+
+import numpy as np
+import pytest
+
+from xlflax.evaluation import sources
+from xlflax.evaluation.tasks import similarity_search
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+
+def _expected(first, second, texts, k=4):
+  """LASER's ratio margin, one pair after the other."""
+  first, second = (
+    x / np.linalg.norm(x, axis=1, keepdims=True) for x in (first, second)
+  )
+  cosines = first @ second.T
+  ahead = -np.sort(-cosines, 1)[:, :k].mean(1)
+  behind = -np.sort(-cosines, 0)[:k].mean(0)
+  wrong = 0
+  for i, row in enumerate(cosines):
+    near = np.argsort(-row)[:k]
+    best = max(near, key=lambda j, i=i: cosines[i, j] / (ahead[i] + behind[j]))
+    wrong += texts[best] != texts[i]
+  return wrong / len(first)
+
+
+@pytest.mark.parametrize('extra', [0, 30])
+def test_error_rate_equals_a_plain_loop(extra):
+  random = np.random.default_rng(extra)
+  first = random.normal(size=(40, 6)) + 2
+  second = np.concatenate(
+    [first + random.normal(size=(40, 6)), random.normal(size=(extra, 6)) + 2]
+  )
+  texts = [str(i) for i in range(40 + extra)]
+  found = similarity_search.error_rate(first, second, texts)
+  assert 0 < found < 1
+  assert found == pytest.approx(_expected(first, second, texts))
+
+
+def test_altered_sentences_make_it_harder(subject, tmp_path):
+  lines = ['der Hund', 'die kleine Katze', 'und', 'warme Milch', 'Hund und']
+  (tmp_path / 'de').write_text(''.join(f'{line}\n' for line in lines))
+  (tmp_path / 'altered').write_text('der Hund und\nwarme\n')
+  source = sources.FilePairs(
+    files={'en-de': (str(tmp_path / 'de'), str(tmp_path / 'de'))}
+  )
+  task = similarity_search.SimilaritySearch(
+    source=source, altered={'de': str(tmp_path / 'altered')}, margin='absolute'
+  )
+  metrics = task.evaluate(subject).metrics
+  assert set(metrics) == {
+    f'{name}/{part}' for name in ('xsim', 'xsim++') for part in ('de', 'mean')
+  }
+  assert metrics['xsim/de'] <= metrics['xsim++/de']

@@ -1,0 +1,183 @@
+"""Metrics of sentence vectors: similarity, pairs, clusters, rankings.
+
+Sources: the tasks of MTEB (Muennighoff et al., 2023, section 3.2); Rosenberg
+and Hirschberg (2007), V-measure; Järvelin and Kekäläinen (2002), nDCG.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from scipy import stats
+
+from xlflax.evaluation.metrics import checks
+
+
+def spearman(first: np.ndarray, second: np.ndarray) -> float:
+  """The correlation of two rankings [N]; NaN where one has no order.
+
+  Raises:
+    CorpusError: there are no numbers, or not as many of both.
+  """
+  checks.same_length(first, second, what='scores')
+  checks.not_empty(first, what='scores')
+  ranks = [stats.rankdata(one) for one in (first, second)]
+  if any(np.ptp(one) == 0 for one in ranks):
+    return float('nan')
+  return float(np.corrcoef(*ranks)[0, 1])
+
+
+def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
+  """The mean precision at each positive pair, by falling score.
+
+  Pairs of equal score are taken together.
+
+  Args:
+    labels: [N], 1 for a positive pair, else 0.
+    scores: [N].
+
+  Raises:
+    CorpusError: no positive pair, or not as many of both.
+  """
+  checks.same_length(labels, scores, what='scores')
+  labels, scores = np.asarray(labels, float), np.asarray(scores, float)
+  checks.not_empty(np.flatnonzero(labels), what='positive pairs')
+  order = np.argsort(-scores, kind='stable')
+  last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
+  correct = np.cumsum(labels[order])[last]
+  gained = np.diff(correct, prepend=0.0)
+  return float(np.sum(gained * correct / (last + 1)) / labels.sum())
+
+
+def v_measure(classes: Sequence[str], clusters: Sequence[int]) -> float:
+  """Harmonic mean of homogeneity and completeness of N clustered texts.
+
+  Raises:
+    CorpusError: there are no texts, or not as many of both.
+  """
+  checks.same_length(classes, clusters, what='clusters')
+  checks.not_empty(classes, what='texts')
+  rows, columns = (
+    np.unique(np.asarray(one), return_inverse=True)[1]
+    for one in (classes, clusters)
+  )
+  table = np.zeros((rows.max() + 1, columns.max() + 1))
+  np.add.at(table, (rows, columns), 1)
+  joint = table / table.sum()
+  of_class, of_cluster = joint.sum(1), joint.sum(0)
+  inside = joint > 0
+  expected = np.outer(of_class, of_cluster)
+  shared = np.sum(joint[inside] * np.log(joint[inside] / expected[inside]))
+  homogeneity = shared / _entropy(of_class) if len(of_class) > 1 else 1.0
+  completeness = shared / _entropy(of_cluster) if len(of_cluster) > 1 else 1.0
+  total = homogeneity + completeness
+  return float(2 * homogeneity * completeness / total) if total > 1e-15 else 0.0
+
+
+def k_means(
+  vectors: np.ndarray, count: int, *, seed: int = 0, restarts: int = 4
+) -> np.ndarray:
+  """Clusters vectors [N, H] into `count` groups; int [N].
+
+  Lloyd's iteration from k-means++ seeding (Arthur and Vassilvitskii, 2007);
+  of several starts the one of the least squared distance counts.
+  """
+  generator = np.random.default_rng(seed)
+  vectors = np.asarray(vectors, np.float64)
+  starts = [_k_means(vectors, count, generator) for _ in range(restarts)]
+  return min(starts, key=lambda found: found[1])[0]
+
+
+def _k_means(vectors, count, generator, iterations: int = 100):
+  centres = _seeded(vectors, count, generator)
+  labels = np.full(len(vectors), -1)
+  for _ in range(iterations):
+    distances = _squared_distances(vectors, centres)
+    found = distances.argmin(1)
+    if (found == labels).all():
+      break
+    labels = found
+    for cluster in np.unique(labels):
+      centres[cluster] = vectors[labels == cluster].mean(0)
+  return labels, _squared_distances(vectors, centres).min(1).sum()
+
+
+def _seeded(vectors, count, generator) -> np.ndarray:
+  """Centres that are drawn far from each other, [count, H]."""
+  centres = [vectors[generator.integers(len(vectors))]]
+  while len(centres) < count:
+    distances = _squared_distances(vectors, np.array(centres)).min(1)
+    total = distances.sum()
+    chances = distances / total if total > 0 else None
+    centres.append(vectors[generator.choice(len(vectors), p=chances)])
+  return np.array(centres)
+
+
+def _squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+  """[N, H], [M, H] -> [N, M]."""
+  products = -2 * first @ second.T
+  sums = np.square(first).sum(1)[:, None] + np.square(second).sum(1)[None]
+  return np.maximum(products + sums, 0.0)
+
+
+def _entropy(shares: np.ndarray) -> float:
+  return float(-np.sum(shares * np.log(shares)))
+
+
+def ndcg(
+  ranked: Sequence[str], relevance: Mapping[str, float], *, k: int = 10
+) -> float:
+  """Normalised discounted gain of a query's first k documents.
+
+  A document's gain is its relevance, as in trec_eval.
+
+  Args:
+    ranked: ids of documents, the best first.
+    relevance: id -> relevance, of those that have any.
+    k: documents that count.
+  """
+  found = [max(relevance.get(name, 0.0), 0.0) for name in ranked[:k]]
+  best = sorted((one for one in relevance.values() if one > 0), reverse=True)
+  ideal = _discounted(best[:k])
+  return _discounted(found) / ideal if ideal else 0.0
+
+
+def _discounted(gains: Sequence[float]) -> float:
+  return float(sum(g / np.log2(place + 2) for place, g in enumerate(gains)))
+
+
+def precision_at_hits(
+  ranked: Sequence[str], relevance: Mapping[str, float], *, k: int = 20
+) -> float:
+  """A query's average precision at k: LAReQA's (Roy et al., 2020).
+
+  The mean of the precision at each relevant document among the first k,
+  divided by as many as could be there.
+  """
+  right = {name for name, value in relevance.items() if value > 0}
+  hits, total = 0, 0.0
+  for place, name in enumerate(ranked[:k], 1):
+    if name in right:
+      hits += 1
+      total += hits / place
+  return total / min(len(right), k) if right else 0.0
+
+
+def reciprocal_rank(
+  ranked: Sequence[str], relevance: Mapping[str, float], *, k: int = 20
+) -> float:
+  """1 / the place of the first relevant document among k; 0 for none.
+
+  With one relevant document for each query this is Mewsli-X's `map@20`.
+  """
+  for place, name in enumerate(ranked[:k], 1):
+    if relevance.get(name, 0.0) > 0:
+      return 1 / place
+  return 0.0
+
+
+def recall(
+  ranked: Sequence[str], relevance: Mapping[str, float], *, k: int = 100
+) -> float:
+  """The share of a query's relevant documents among the first k."""
+  right = {name for name, value in relevance.items() if value > 0}
+  return len(right & set(ranked[:k])) / len(right) if right else 0.0

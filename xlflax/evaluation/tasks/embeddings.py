@@ -1,0 +1,251 @@
+"""What sentence vectors are good for without any training: MTEB's tasks.
+
+Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark".
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import ranking
+from xlflax.evaluation import base
+from xlflax.evaluation.metrics import embeddings as metrics_lib
+from xlflax.evaluation.metrics.declaration import Metric
+from xlflax.evaluation.tasks import head_task, labelled_task, sentence_task
+from xlflax.similarity import cosine
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _LabelledVectors(sentence_task.SentenceTask, labelled_task.LabelledTask):
+  """Base of tasks that compare vectors of labelled examples with the labels.
+
+  Subclasses implement `score`.
+  """
+
+  def score(
+    self, subject: base.Subject, examples: Sequence, notes: list[str]
+  ) -> dict[str, float]:
+    """Metric -> its value on a part's examples, which all have gold labels."""
+    raise NotImplementedError
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
+    failures = base.Failures(self.name)
+    metrics: dict[str, float] = {}
+    notes: list[str] = []
+    for part in self.source.languages():
+      with failures.guard(part):
+        examples = head_task.of_kind(self.source.load(part), self.EXAMPLE, part)
+        known = [one for one in examples if not one.is_blind]
+        found = self.score(subject, known, notes)
+        metrics |= {f'{name}/{part}': value for name, value in found.items()}
+    return base.EvalResult(
+      metrics=metrics | head_task.means(metrics),
+      notes=tuple(dict.fromkeys(notes)),
+      failures=failures.collected(),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SemanticSimilarity(_LabelledVectors):
+  """How the cosine of two texts ranks with people's ratings (STS).
+
+  Metrics: `spearman/<part>`, `pearson/<part>` and their means.
+  """
+
+  METRICS = (Metric('spearman'), Metric('pearson'))
+  EXAMPLE = examples_lib.RatedPair
+  name: str = 'semantic_similarity'
+
+  def score(self, subject, examples, notes):
+    gold = np.array([one.score for one in examples])
+    found = pair_cosines(self, subject, examples, notes)
+    return {
+      'spearman': metrics_lib.spearman(gold, found),
+      'pearson': float(np.corrcoef(gold, found)[0, 1]),
+    }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairClassification(_LabelledVectors):
+  """Whether the cosine tells positive pairs, such as paraphrases, from others.
+
+  Metrics: `average_precision/<part>` and its mean; `positive/<part>`, the
+  share of positive pairs, is what chance gives. A pair is positive whose score
+  is 1.
+  """
+
+  METRICS = (
+    Metric('average_precision', title='average precision'),
+    Metric('positive', title='share of positive pairs'),
+  )
+  EXAMPLE = examples_lib.RatedPair
+  name: str = 'pair_classification'
+
+  def score(self, subject, examples, notes):
+    gold = np.array([one.score == 1 for one in examples], float)
+    found = pair_cosines(self, subject, examples, notes)
+    return {
+      'average_precision': metrics_lib.average_precision(gold, found),
+      'positive': float(gold.mean()),
+    }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Clustering(_LabelledVectors):
+  """Whether texts of a class lie together, such as topics.
+
+  Metrics: `v_measure/<part>` of as many k-means clusters as there are classes,
+  and its mean.
+
+  Attributes:
+    seed: of k-means.
+  """
+
+  METRICS = (Metric('v_measure', title='V-measure'),)
+  EXAMPLE = examples_lib.ClassifiedText
+  name: str = 'clustering'
+  seed: int = 0
+
+  def score(self, subject, examples, notes):
+    vectors = self.vectors(
+      subject,
+      [one.text for one in examples],
+      [one.language for one in examples],
+      notes,
+    )
+    labels = [one.label for one in examples]
+    clusters = metrics_lib.k_means(vectors, len(set(labels)), seed=self.seed)
+    return {'v_measure': metrics_lib.v_measure(labels, clusters.tolist())}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ranking(sentence_task.SentenceTask):
+  """Ranks documents for queries by cosine: retrieval, or reranking.
+
+  Metrics, means over a part's queries that have a relevant document:
+  `ndcg@10/<part>` (MIRACL, BEIR), `map@20/<part>` (LAReQA),
+  `mrr@20/<part>` (Mewsli-X, where XTREME-R calls it map@20) and
+  `recall@100/<part>`; their means over parts. The file `<part>.tsv` has the
+  first 100 documents of each query as a TREC run.
+
+  Attributes:
+    source: queries and documents.
+  """
+
+  METRICS = (
+    Metric('ndcg@10', title='nDCG@10'),
+    Metric('map@20', title='mAP@20'),
+    Metric('mrr@20', title='MRR@20'),
+    Metric('recall@100'),
+  )
+  name: str = 'ranking'
+  source: ranking.RankedFolder
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
+    failures = base.Failures(self.name)
+    metrics: dict[str, float] = {}
+    files: dict[str, str] = {}
+    notes: list[str] = []
+    for part in self.source.languages():
+      with failures.guard(part):
+        held = self.source.load(part)
+        run = self._ranked(subject, held, notes)
+        files[f'{part}.tsv'] = _trec(run, self.name)
+        metrics |= {
+          f'{name}/{part}': value
+          for name, value in score_run(run, held.relevance).items()
+        }
+    return base.EvalResult(
+      metrics=metrics | head_task.means(metrics),
+      notes=tuple(dict.fromkeys(notes)),
+      failures=failures.collected(),
+      files=files,
+    )
+
+  def _ranked(
+    self, subject, held: ranking.RankedDocuments, notes
+  ) -> dict[str, list[tuple[str, float]]]:
+    """Query -> (document, cosine), the best first."""
+    queries, documents = (
+      cosine.unit_rows(
+        self.vectors(
+          subject,
+          [one.text for one in side.values()],
+          [one.language for one in side.values()],
+          notes,
+        )
+      )
+      for side in (held.queries, held.documents)
+    )
+    names = list(held.documents)
+    places = {name: place for place, name in enumerate(names)}
+    run = {}
+    for query, vector in zip(held.queries, queries, strict=True):
+      chosen = np.arange(len(names))
+      if held.candidates is not None:
+        chosen = np.array([places[n] for n in held.candidates.get(query, ())])
+      if query in held.relevance and len(chosen):
+        scores = documents[chosen] @ vector
+        order = np.argsort(-scores, kind='stable')[:100]
+        run[query] = [(names[chosen[i]], float(scores[i])) for i in order]
+    return run
+
+
+def score_run(run, relevance) -> dict[str, float]:
+  """Metric -> its mean over the queries with a relevant document.
+
+  Args:
+    run: query -> (document, score), the best first; a query that lacks scores
+      0.
+    relevance: query -> document -> relevance.
+  """
+  kinds = {
+    'ndcg@10': metrics_lib.ndcg,
+    'map@20': metrics_lib.precision_at_hits,
+    'mrr@20': metrics_lib.reciprocal_rank,
+    'recall@100': metrics_lib.recall,
+  }
+  asked = {
+    query: values
+    for query, values in relevance.items()
+    if any(value > 0 for value in values.values())
+  }
+  return {
+    name: float(
+      np.mean(
+        [
+          metric([document for document, _ in run.get(query, ())], values)
+          for query, values in asked.items()
+        ]
+      )
+    )
+    for name, metric in kinds.items()
+  }
+
+
+def pair_cosines(task, subject, examples, notes) -> np.ndarray:
+  """The cosine of each pair's two vectors, [N]."""
+  sides = [
+    task.vectors(subject, texts, languages, notes)
+    for texts, languages in (
+      ([e.text for e in examples], [e.language for e in examples]),
+      (
+        [e.paired_text for e in examples],
+        [e.paired_language or e.language for e in examples],
+      ),
+    )
+  ]
+  first, second = map(cosine.unit_rows, sides)
+  return np.sum(first * second, axis=-1)
+
+
+def _trec(run, name: str) -> str:
+  return ''.join(
+    f'{query} Q0 {document} {place} {score:.6f} {name}\n'
+    for query, found in run.items()
+    for place, (document, score) in enumerate(found, 1)
+  )

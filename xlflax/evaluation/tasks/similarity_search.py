@@ -1,0 +1,106 @@
+"""FLORES' similarity search: how often a translation is not the nearest.
+
+xsim: Artetxe and Schwenk (2019), as LASER computes it; xsim++: Chen et al.
+(2023), "xsim++: An Improved Proxy to Bitext Mining Performance".
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from xlflax.data.labelled.readers import files
+from xlflax.evaluation import base
+from xlflax.evaluation import sources as sources_lib
+from xlflax.evaluation.metrics.declaration import Better, Metric
+from xlflax.evaluation.tasks import head_task, sentence_task
+from xlflax.similarity import margin as margin_lib
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SimilaritySearch(sentence_task.SentenceTask):
+  """The share of sentences whose nearest by margin is no translation.
+
+  Metrics, for each pair of the source, lower is better: `xsim/<pair>` among
+  the second side's sentences; `xsim++/<pair>` among these and the altered
+  sentences of `altered`, where there are some; and their means. A translation
+  is a sentence of the same text as the right one.
+
+  Attributes:
+    source: sentence pairs, such as FilePairs of FLORES-200.
+    margin: 'ratio', 'distance' or 'absolute'.
+    k: neighbours of the margin.
+    altered: language of the second side -> file of altered sentences of it,
+      one a line (a number, a name or a word is another).
+  """
+
+  METRICS = (
+    Metric('xsim', Better.LOWER, title='xsim error'),
+    Metric('xsim++', Better.LOWER, title='xsim++ error'),
+  )
+  name: str = 'similarity_search'
+  source: sources_lib.PairSource
+  margin: str = 'ratio'
+  k: int = 4
+  altered: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
+    failures = base.Failures(self.name)
+    metrics: dict[str, float] = {}
+    notes: list[str] = []
+    for pair in self.source.pairs():
+      name = sources_lib.pair_name(pair)
+      with failures.guard(name):
+        found = self._errors(subject, pair, notes)
+        metrics |= {f'{kind}/{name}': value for kind, value in found.items()}
+    return base.EvalResult(
+      metrics=metrics | head_task.means(metrics),
+      notes=tuple(dict.fromkeys(notes)),
+      failures=failures.collected(),
+    )
+
+  def _errors(self, subject, pair, notes) -> dict[str, float]:
+    text = self.source.load(pair)
+    second = list(text.second)
+    if pair[1] in self.altered:
+      second += [line for _, line in files.read_lines(self.altered[pair[1]])]
+    vectors = [
+      self.vectors(subject, texts, [code] * len(texts), notes)
+      for code, texts in zip(pair, (list(text.first), second), strict=True)
+    ]
+    count = len(text.second)
+    options = {'k': self.k, 'margin': self.margin}
+    found = {
+      'xsim': error_rate(
+        vectors[0], vectors[1][:count], second[:count], **options
+      )
+    }
+    if len(second) > count:
+      found['xsim++'] = error_rate(*vectors, second, **options)
+    return found
+
+
+def error_rate(
+  first: np.ndarray,
+  second: np.ndarray,
+  texts: list[str],
+  *,
+  k: int = 4,
+  margin: str = 'ratio',
+) -> float:
+  """The share of first sentences whose best candidate has another text.
+
+  Args:
+    first: [N, H].
+    second: [M, H], the translation of sentence i at place i, M >= N.
+    texts: M, of the second side.
+    k: neighbours among which the candidate is searched.
+    margin: how a pair is scored.
+  """
+  found = margin_lib.candidates(
+    first, second, k=min(k, len(first)), margin=margin, direction='forward'
+  )
+  best = dict(zip(found.first.tolist(), found.second.tolist(), strict=True))
+  wrong = sum(texts[best[i]] != texts[i] for i in range(len(first)))
+  return wrong / len(first)
