@@ -34,6 +34,10 @@ class WordVocabulary:
   def encode_batch(self, texts, *, language=None):
     return [self.encode(text, language=language) for text in texts]
 
+  def encode_each(self, texts, language_ids):
+    del language_ids
+    return [self.encode(text) for text in texts]
+
   def piece_id(self, piece, *, language=None):
     del language
     return self._ids.get(piece)

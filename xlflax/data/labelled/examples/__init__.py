@@ -6,6 +6,7 @@ Its class declares the family's columns, gold labels and file of predictions.
 """
 
 from xlflax.data.labelled.examples.base import Example, class_of, kinds
+from xlflax.data.labelled.examples.choices import Choice
 from xlflax.data.labelled.examples.classification import ClassifiedText
 from xlflax.data.labelled.examples.columns import Form, Role, column
 from xlflax.data.labelled.examples.mining import MinedSentence, MinedSentences
@@ -23,6 +24,7 @@ __all__ = (
   'UNANSWERABLE',
   'AlignedSentence',
   'Answer',
+  'Choice',
   'ClassifiedText',
   'Example',
   'Form',

@@ -1,0 +1,176 @@
+"""Multiple choice of known scores: files, accuracy, loss."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.data.labelled_words import WordVocabulary
+from tests.evaluation import one_hot_model
+from xlflax import errors
+from xlflax.data.labelled import choice_rows, formats
+from xlflax.data.labelled import rows as rows_lib
+from xlflax.evaluation.tasks import multiple_choice as task_lib
+from xlflax.objectives import base
+from xlflax.objectives.finetuning import multiple_choice
+
+_WORDS = ('rain', 'wet', 'dry', 'sun', 'What', 'was', 'the', 'cause?')
+_OBJECTIVE = multiple_choice.MultipleChoice(
+  num_choices=2, pooling='mean', head='output', head_dropout=0.0
+)
+
+
+def _line(first, second, label=None, question='cause'):
+  return json.dumps(
+    {
+      'premise': 'rain',
+      'question': question,
+      'choice1': first,
+      'choice2': second,
+    }
+    | ({} if label is None else {'label': label})
+  )
+
+
+@pytest.fixture
+def read(tmp_path):
+  def make(*lines, format='xcopa'):
+    path = tmp_path / 'a.jsonl'
+    path.write_text('\n'.join(lines) + '\n')
+    return formats.read_files(format, str(path), 'en').examples
+
+  return make
+
+
+@pytest.fixture(scope='module')
+def subject():
+  """`wet` is worth more than anything else, `dry` less."""
+  vocabulary = WordVocabulary(_WORDS)
+  kernel = np.zeros((32, 1), np.float32)
+  kernel[one_hot_model.piece(vocabulary, 'wet')] = 9
+  kernel[one_hot_model.piece(vocabulary, 'dry')] = -9
+  head = {'output': {'kernel': kernel, 'bias': np.zeros(1, np.float32)}}
+  return one_hot_model.subject_of(_OBJECTIVE, head, vocabulary, batch_size=4)
+
+
+def test_readers(read):
+  first, second = read(_line('wet', 'dry', 1))
+  assert (first.text, first.paired_text) == ('rain', 'What was the cause? wet')
+  assert (first.label, second.label) == ('wrong', 'right')
+  assert first.question == second.question == '0'
+  belebele = {
+    'flores_passage': 'rain',
+    'question': 'What?',
+    'correct_answer_num': '3',
+    **{f'mc_answer{i}': f'a{i}' for i in range(1, 5)},
+  }
+  found = read(json.dumps(belebele), format='belebele')
+  assert [one.label for one in found] == ['wrong', 'wrong', 'right', 'wrong']
+  assert found[2].paired_text == 'What? a3'
+  with pytest.raises(errors.CorpusError, match='text of the key choice2.*:1'):
+    read(_line('wet', ''))
+
+
+def test_accuracy_and_files(subject, read):
+  gold = read(
+    _line('wet', 'dry', 0), _line('sun', 'wet', 0), _line('sun', 'dry', 0)
+  )
+  blind = read(_line('dry', 'wet'))
+  task = task_lib.MultipleChoice(
+    source=one_hot_model.Held(parts=(('en', gold), ('sw', blind)))
+  )
+  result = task.evaluate(subject)
+  assert result.files['en.jsonl'] == (
+    '{"label": 0}\n{"label": 1}\n{"label": 0}\n'
+  )
+  assert result.files['sw.jsonl'] == '{"label": 1}\n'
+  assert result.metrics == {
+    'accuracy/en': pytest.approx(2 / 3),
+    'accuracy/mean': pytest.approx(2 / 3),
+    'chance/en': 0.5,
+    'chance/mean': 0.5,
+  }
+  assert result.notes == ('sw: choices have no labels; predictions only',)
+
+
+def test_statistics(read, tmp_path):
+  gold = read(_line('wet', 'dry', 0), _line('sun', 'wet', 0))
+  (tmp_path / 'en.jsonl').write_text('{"label": 0}\n{"label": 1}\n')
+  task = task_lib.MultipleChoice(
+    source=one_hot_model.Held(parts=(('en', gold),))
+  )
+  found = task.statistics('en', tmp_path)['accuracy']
+  assert found.rows.tolist() == [[1], [0]]
+
+
+def _context(subject, **more):
+  return base.Context(
+    vocabulary=subject.vocabulary.spec,
+    step=jnp.int32(0),
+    rng=jax.random.key(0),
+    train=False,
+    **more,
+  )
+
+
+def _batch(subject, examples, size):
+  maker = choice_rows.ChoiceRows()
+  rows = [
+    row
+    for own in maker.make(examples, subject.vocabulary, length=16)
+    for row in own
+  ]
+  fields = maker.fields(16, subject.vocabulary.spec)
+  batch = rows_lib.stack(rows, fields)
+  padding = {
+    key: np.full((size - len(rows), *value.shape[1:]), field.fill, value.dtype)
+    for (key, value), field in zip(
+      batch.items(), (fields[key] for key in batch), strict=True
+    )
+  }
+  return {
+    key: jnp.asarray(np.concatenate([value, padding[key]]))
+    for key, value in batch.items()
+  }
+
+
+def test_loss_of_known_scores(subject, read):
+  """By hand, under jit, with rows of padding, with finite gradients."""
+  examples = read(_line('wet', 'dry', 0), _line('sun', 'sun', 1))
+  context = _context(subject)
+
+  def output(params, batch):
+    return _OBJECTIVE(subject.model, params, batch, context)
+
+  batch = _batch(subject, examples, 4)
+  scores = _OBJECTIVE.predict(
+    subject.model, subject.params, batch, subject.vocabulary.spec
+  )
+  first = np.log(1 + np.exp(float(scores[1] - scores[0])))
+  found = output(subject.params, batch)
+  assert float(found.loss.total) == pytest.approx(first + np.log(2), rel=1e-5)
+  assert float(found.loss.weight) == 2
+  padded = jax.jit(output)(subject.params, _batch(subject, examples, 8))
+  assert float(padded.loss.total) == pytest.approx(float(found.loss.total))
+  assert float(padded.loss.weight) == 2
+  gradient = jax.grad(lambda p: output(p, batch).loss.total)(subject.params)
+  leaves = jax.tree.leaves(gradient['heads'])
+  assert all(np.isfinite(x).all() for x in leaves)
+  assert any(np.abs(x).max() > 0 for x in leaves)
+
+
+def test_mistakes(subject, read):
+  with pytest.raises(errors.ConfigError, match='too few choices. Got: 1'):
+    multiple_choice.MultipleChoice(num_choices=1)
+  three = dataclasses.replace(_OBJECTIVE, num_choices=3)
+  batch = _batch(subject, read(_line('wet', 'dry', 0)), 2)
+  context = _context(subject)
+  with pytest.raises(errors.ConfigError, match='Got: 2 rows.*group_size'):
+    three(subject.model, subject.params, batch, context)
+  with pytest.raises(errors.ConfigError, match='Got: 2 micro-batches'):
+    _OBJECTIVE(
+      subject.model, subject.params, batch, _context(subject, micro_batches=2)
+    )

@@ -1,0 +1,98 @@
+"""Multiple choice: XCOPA and Belebele, from JSON lines.
+
+Ponti et al. 2020, "XCOPA"; Bandarkar et al. 2024, "The Belebele Benchmark".
+"""
+
+import os
+from collections.abc import Sequence
+
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import formats
+from xlflax.data.labelled.examples import choices as choices_lib
+from xlflax.data.labelled.readers import files
+
+_ASKED = {'cause': 'What was the cause?', 'effect': 'What was the effect?'}
+_BELEBELE = tuple(f'mc_answer{number}' for number in range(1, 5))
+
+
+@formats.reader('xcopa', example=examples_lib.Choice)
+def read_xcopa(path: str | os.PathLike, language: str) -> files.Reading:
+  """Reads a premise with two choices a line.
+
+  Before: `{"premise": "P", "question": "cause", "choice1": "A", "choice2":
+  "B", "label": 1}`; after: two choices of the text P, 'What was the cause? A'
+  (wrong) and 'What was the cause? B' (right).
+
+  Raises:
+    CorpusError: file:line of an object that lacks a key; an empty file.
+  """
+  found: list[examples_lib.Example] = []
+  for number, value in files.read_json_lines(path):
+    kind = _get(value, 'question', path, number)
+    found += _choices(
+      str(value.get('idx', number - 1)),
+      language,
+      _get(value, 'premise', path, number),
+      _ASKED.get(kind, kind),
+      [_get(value, name, path, number) for name in ('choice1', 'choice2')],
+      value.get('label'),
+    )
+  files.check_any(found, path)
+  return files.Reading(found)
+
+
+@formats.reader('belebele', example=examples_lib.Choice)
+def read_belebele(path: str | os.PathLike, language: str) -> files.Reading:
+  """Reads a passage, a question and four choices a line.
+
+  Raises:
+    CorpusError: file:line of an object that lacks a key; an empty file.
+  """
+  found: list[examples_lib.Example] = []
+  for number, value in files.read_json_lines(path):
+    right = value.get('correct_answer_num')
+    found += _choices(
+      str(number - 1),
+      language,
+      _get(value, 'flores_passage', path, number),
+      _get(value, 'question', path, number),
+      [_get(value, name, path, number) for name in _BELEBELE],
+      None if right in (None, '') else int(right) - 1,
+    )
+  files.check_any(found, path)
+  return files.Reading(found)
+
+
+def _choices(
+  question: str,
+  language: str,
+  text: str,
+  asked: str,
+  choices: Sequence[str],
+  right: int | None,
+) -> list[examples_lib.Choice]:
+  labels = (choices_lib.WRONG, choices_lib.RIGHT)
+  return [
+    examples_lib.Choice(
+      id=f'{question}#{number}',
+      question=question,
+      language=language,
+      text=text,
+      paired_text=f'{asked} {choice}',
+      label=None if right is None else labels[number == right],
+    )
+    for number, choice in enumerate(choices)
+  ]
+
+
+def _get(value: dict, key: str, path, number: int) -> str:
+  found = value.get(key)
+  if not isinstance(found, str) or not found.strip():
+    raise files.malformed(
+      'line of multiple choice',
+      path,
+      number,
+      'the keys ' + ', '.join(value),
+      expected=f'text of the key {key}',
+    )
+  return found.strip()

@@ -1,0 +1,95 @@
+"""Multiple choice: how many questions get the right choice."""
+
+import dataclasses
+
+import numpy as np
+
+from xlflax import enums
+from xlflax.data.labelled import choice_rows
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled.examples import choices as choices_lib
+from xlflax.data.stream import Positions, Separator
+from xlflax.evaluation import row_predictions
+from xlflax.evaluation.metrics import aggregates
+from xlflax.evaluation.metrics.declaration import ACCURACY, Metric
+from xlflax.evaluation.tasks import head_task
+from xlflax.objectives.finetuning import multiple_choice
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultipleChoice(head_task.HeadTask):
+  """The share of questions whose right choice has the highest score.
+
+  Metrics, for each part of the source: `accuracy/<part>`, and
+  `chance/<part>`, the accuracy of guessing; means over parts. The file
+  `<part>.jsonl` has the chosen number of each question, as XTREME-R's
+  submissions of XCOPA; a part without labels gives nothing else.
+
+  Attributes:
+    length: tokens a row, at most; None: as many as the model reads.
+    separator: special tokens between text and choice; as in fine-tuning.
+    positions: whether the choice's positions run on; as in fine-tuning.
+  """
+
+  METRICS = (ACCURACY, Metric('chance'))
+  EXAMPLE = examples_lib.Choice
+  HEAD = multiple_choice.MultipleChoice
+  name: str = 'multiple_choice'
+  objective: str = 'multiple_choice'
+  length: int | None = 256
+  separator: Separator = Separator.XLMR
+  positions: Positions = Positions.RUNNING
+
+  def __post_init__(self):
+    enums.coerce(self, 'separator', Separator)
+    enums.coerce(self, 'positions', Positions)
+
+  def score_part(
+    self, subject, objective, part, examples, result, notes
+  ) -> None:
+    """Adds a part's predictions and scores to the result."""
+    scores = self._scores(subject, objective, examples)
+    questions = choices_lib.by_question(examples)
+    chosen = [int(np.argmax(scores[places])) for places in questions.values()]
+    result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
+      examples, chosen
+    )
+    if any(example.is_blind for example in examples):
+      notes.append(f'{part}: choices have no labels; predictions only')
+      return
+    found = self.example_statistics(examples, chosen)
+    result.metrics[f'accuracy/{part}'] = found['accuracy'].value
+    result.metrics[f'chance/{part}'] = float(
+      np.mean([1 / len(places) for places in questions.values()])
+    )
+
+  def statistics(self, part, folder):
+    examples = self.source.load(part)
+    if any(example.is_blind for example in examples):
+      return {}
+    text = (folder / self.file_name(part)).read_text(encoding='utf-8')
+    return self.example_statistics(
+      examples, self.EXAMPLE.read_predictions(examples, text)
+    )
+
+  def example_statistics(self, gold, predictions):
+    questions = choices_lib.by_question(gold)
+    right = [
+      gold[places[number]].label == choices_lib.RIGHT
+      for places, number in zip(questions.values(), predictions, strict=True)
+    ]
+    return {'accuracy': aggregates.Statistics(np.array(right, float))}
+
+  def _scores(self, subject, objective, examples) -> np.ndarray:
+    """The score of each choice, [N]."""
+    maker = choice_rows.ChoiceRows(
+      separator=self.separator, positions=self.positions
+    )
+    length = row_predictions.length_of(subject, self.length)
+    rows = maker.text_rows(examples, subject.vocabulary, length=length)
+    found = np.zeros(len(rows))
+    for index, score in row_predictions.predict(
+      subject, objective, rows, maker, max_length=length
+    ):
+      found[index] = score
+    return found

@@ -1,0 +1,103 @@
+"""The right one of several choices."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from xlflax import enums, errors, registry
+from xlflax.data import batch as batch_lib
+from xlflax.models import heads
+from xlflax.objectives import base, inputs
+from xlflax.objectives.finetuning import base as finetuning
+from xlflax.objectives.finetuning import classification
+
+
+@registry.register('multiple_choice')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultipleChoice(finetuning.FineTuning):
+  """A score for each choice; softmax over a question's (Radford et al. 2018).
+
+  Rows are those of `xlflax.data.labelled.choice_rows`, so many that follow
+  each other for each question. The head is that of sequence classification
+  with one output. Metrics by language of the text: loss and accuracy.
+
+  Attributes:
+    num_choices: C, of each question.
+    pooling: how a row's positions become its score.
+    head: one linear map, or a dense one before it.
+    name: the objective's name.
+  """
+
+  num_choices: int
+  pooling: heads.Pooling = heads.Pooling.FIRST
+  head: finetuning.HeadKind = finetuning.HeadKind.DENSE
+  name: str = 'multiple_choice'
+
+  def __post_init__(self):
+    super().__post_init__()
+    enums.coerce(self, 'pooling', heads.Pooling)
+    if self.num_choices < 2:
+      raise errors.ConfigError(
+        'A question has too few choices',
+        got=self.num_choices,
+        expected='2 or more',
+        where='MultipleChoice.num_choices',
+      )
+
+  @property
+  def num_outputs(self) -> int:
+    """One, the score."""
+    return 1
+
+  def __call__(
+    self, model, params, batch, context: base.Context
+  ) -> base.ObjectiveOutput:
+    if context.micro_batches > 1:
+      raise errors.ConfigError(
+        'Micro-batches part the choices of a question',
+        got=f'{context.micro_batches} micro-batches',
+        expected='1',
+        fix='train multiple choice without gradient accumulation',
+      )
+    rng = context.rng if context.train else None
+    scores = self._scores(model, params, batch, context.vocabulary, rng)
+    languages = inputs.row_languages(batch, context.vocabulary)
+    scores, labels, languages = (
+      self._by_question(x) for x in (scores, batch[batch_lib.LABELS], languages)
+    )  # [B / C, C]
+    known = jnp.min(labels, axis=1) >= 0  # rows of padding have -1
+    right = jnp.where(known, jnp.argmax(labels, axis=1), -1)
+    return classification.class_output(
+      self.name, scores, right, languages[:, 0], context.vocabulary
+    )
+
+  def predict(self, model, params, batch, vocabulary) -> jax.Array:
+    """Returns the score of each row's choice, float32 [B]."""
+    return self._scores(model, params, batch, vocabulary)
+
+  def _by_question(self, values: jax.Array) -> jax.Array:
+    """[B] -> [B / C, C]."""
+    if len(values) % self.num_choices:
+      raise errors.ConfigError(
+        'The choices of a question are not in one batch',
+        got=f'{len(values)} rows',
+        expected=f'a multiple of num_choices={self.num_choices}',
+        fix='set LabelledStream.group_size to the number of choices, and the '
+        'batch size to a multiple of it',
+      )
+    return values.reshape(-1, self.num_choices)
+
+  def _scores(self, model, params, batch, vocabulary, rng=None) -> jax.Array:
+    states_rng, head_rng = (
+      (None, None) if rng is None else jax.random.split(rng)
+    )
+    return heads.sequence_logits(
+      self.head_of(params),
+      self.states(model, params, batch, vocabulary, states_rng),
+      activation=self.activation,
+      epsilon=finetuning.body_config(model).layer_norm_epsilon,
+      pooling=self.pooling,
+      mask=batch.get(batch_lib.SEGMENT_IDS),
+      drop=self.drop(head_rng),
+    )[:, 0].astype(jnp.float32)
