@@ -95,8 +95,8 @@ def _words(tree: Any, gold: Any) -> list[_Word]:
     if relation in FUNCTIONAL:
       function[head].append((place, relation, tags[place], features[place]))
   return [
-    _Word(*row, tuple(own))
-    for *row, own in zip(
+    _Word(head, relation, tag, feature, lemma, tuple(own))
+    for head, relation, tag, feature, lemma, own in zip(
       tree.heads, relations, tags, features, lemmas, function[1:], strict=True
     )
   ]

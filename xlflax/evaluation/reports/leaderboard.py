@@ -147,7 +147,8 @@ def _adjusted(found: Sequence[Comparison]) -> list[Comparison]:
       families.setdefault(key, []).append(place)
   out = list(found)
   for places in families.values():
-    values = [out[place].significance.p_value for place in places]
+    found_here = [out[place].significance for place in places]
+    values = [one.p_value for one in found_here if one is not None]
     for place, value in zip(places, bootstrap.holm(values), strict=True):
       out[place] = dataclasses.replace(out[place], adjusted_p=value)
   return out

@@ -64,7 +64,7 @@ class MultipleChoice(head_task.HeadTask):
     )
 
   def statistics(self, part, folder):
-    examples = self.source.load(part)
+    examples = head_task.of_kind(self.source.load(part), self.EXAMPLE, part)
     if any(example.is_blind for example in examples):
       return {}
     text = (folder / self.file_name(part)).read_text(encoding='utf-8')

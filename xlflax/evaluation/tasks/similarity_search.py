@@ -70,14 +70,19 @@ class SimilaritySearch(sentence_task.SentenceTask):
       for code, texts in zip(pair, (list(text.first), second), strict=True)
     ]
     count = len(text.second)
-    options = {'k': self.k, 'margin': self.margin}
-    found = {
-      'xsim': error_rate(
-        vectors[0], vectors[1][:count], second[:count], **options
+
+    def errors_among(number: int) -> float:
+      return error_rate(
+        vectors[0],
+        vectors[1][:number],
+        second[:number],
+        k=self.k,
+        margin=self.margin,
       )
-    }
+
+    found = {'xsim': errors_among(count)}
     if len(second) > count:
-      found['xsim++'] = error_rate(*vectors, second, **options)
+      found['xsim++'] = errors_among(len(second))
     return found
 
 
