@@ -24,6 +24,11 @@ EXAMPLES = """
   xlflax tasks show xtreme.xnli.fr --xtreme=xtreme/download --split=validation
   xlflax tasks show ud.trees.fr --treebanks=ud-treebanks-v2.5
 
+  # what a public data set is, how it is had, and what was downloaded converted
+  xlflax tasks fetch
+  xlflax tasks fetch sib200
+  xlflax tasks fetch sib200 --downloaded=sib-200/data/annotated --output=sib200
+
   # tasks of your own, from ./my_tasks.py (docs/tasks.md)
   xlflax tasks show news.sw --task_module=my_tasks -n 5
 """
@@ -32,7 +37,7 @@ EXAMPLES = """
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the two sub-commands and their flags."""
   commands = parser.add_subparsers(
-    dest='action', required=True, metavar='list|show'
+    dest='action', required=True, metavar='list|show|fetch'
   )
   listing = commands.add_parser('list', help='tasks and mixtures by name')
   listing.add_argument(
@@ -43,6 +48,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   _add_common(listing)
   _add_show_arguments(commands.add_parser('show', help='examples of one task'))
+  _add_fetch_arguments(
+    commands.add_parser(
+      'fetch', help='public evaluation sets: their origin, and conversion'
+    )
+  )
+
+
+def _add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the name of a data set, and what is converted into what."""
+  parser.add_argument('name', nargs='?', help='of a data set (default: all)')
+  parser.add_argument(
+    '--downloaded', metavar='DIR', help='folder of what was downloaded'
+  )
+  parser.add_argument('--output', metavar='DIR', help='folder to be written')
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +116,9 @@ def _add_labelled(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-  """Registers what the flags name, then lists or shows."""
+  """Registers what the flags name, then lists or shows; or fetches."""
+  if args.action == 'fetch':
+    return _fetch(args)
   from xlflax.data.seqio_tasks import (
     host_tensorflow,  # Slow imports, after --help.
   )
@@ -105,6 +126,27 @@ def run(args: argparse.Namespace) -> int:
   host_tensorflow.load()
   _register(args)
   return _list(args) if args.action == 'list' else _show(args)
+
+
+def _fetch(args: argparse.Namespace) -> int:
+  from xlflax.tasks import public_data
+
+  if args.name is None:
+    for data in public_data.DATA.values():
+      print(f'{data.name:10} {data.kind}; {data.languages}; {data.licence}')
+    return 0
+  if args.downloaded is None:
+    print(public_data.find(args.name).describe())
+    return 0
+  if args.output is None:
+    raise errors.ConfigError(
+      'Nothing says where the converted data go',
+      where='--output',
+      expected='a folder',
+    )
+  written = public_data.fetched(args.name, args.downloaded, args.output)
+  print(f'{args.output}: {len(written)} files, such as {written[0]}')
+  return 0
 
 
 def _register(args: argparse.Namespace) -> None:

@@ -1,0 +1,139 @@
+"""Public data sets, from small folders in their published form."""
+
+import hashlib
+import json
+
+import pytest
+
+from xlflax import cli, errors
+from xlflax.data.labelled import formats, ranking
+from xlflax.tasks import public_data
+
+
+def _write(path, text):
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text(text, encoding='utf-8')
+
+
+def _lines(*values):
+  return ''.join(json.dumps(value) + '\n' for value in values)
+
+
+def test_sib200(tmp_path, capsys):
+  _write(
+    tmp_path / 'in/swh_Latn/test.tsv',
+    'index_id\tcategory\ttext\n7\tsports\tMpira ni mzuri.\n',
+  )
+  flags = [f'--downloaded={tmp_path}/in', f'--output={tmp_path}/out']
+  assert cli.main(['tasks', 'fetch', 'sib200', *flags]) == 0
+  assert '1 files, such as swh_Latn/test.tsv' in capsys.readouterr().out
+  (example,) = formats.read_files(
+    'tsv',
+    str(tmp_path / 'out/swh_Latn/test.tsv'),
+    'sw',
+    columns={'text': 0, 'label': 1},
+  ).examples
+  assert (example.text, example.label) == ('Mpira ni mzuri.', 'sports')
+
+
+def test_massive(tmp_path):
+  rows = [
+    {
+      'partition': partition,
+      'utt': 'wake me at nine am',
+      'annot_utt': 'wake me at [time : nine am]',
+      'intent': 'alarm_set',
+    }
+    for partition in ('train', 'dev')
+  ]
+  _write(tmp_path / 'in/1.1/data/sw-KE.jsonl', _lines(*rows))
+  written = public_data.fetched(
+    'massive', str(tmp_path / 'in'), str(tmp_path / 'out')
+  )
+  assert sorted(written) == [
+    'intents/sw-KE/train.tsv',
+    'intents/sw-KE/validation.tsv',
+    'slots/sw-KE/train.conll',
+    'slots/sw-KE/validation.conll',
+  ]
+  (example,) = formats.read_files(
+    'conll_iob2', str(tmp_path / 'out/slots/sw-KE/train.conll'), 'sw'
+  ).examples
+  assert example.words == ('wake', 'me', 'at', 'nine', 'am')
+  assert example.tags == ('O', 'O', 'O', 'B-time', 'I-time')
+
+
+def test_slots_as_the_docstring_says():
+  found = public_data.slot_lines('[day : friday] and [time : nine am] now')
+  assert found == [
+    'friday\tB-day',
+    'and\tO',
+    'nine\tB-time',
+    'am\tI-time',
+    'now\tO',
+  ]
+
+
+def test_copied_sets(tmp_path):
+  for name in ('belebele/swh_Latn.jsonl', 'xcopa/sw/test.sw.jsonl'):
+    _write(tmp_path / name, '{}\n')
+  for name, expected in (
+    ('belebele', 'swh_Latn/test.jsonl'),
+    ('xcopa', 'sw/test.jsonl'),
+  ):
+    written = public_data.fetched(
+      name, str(tmp_path / name), str(tmp_path / 'out')
+    )
+    assert written == [expected] and (tmp_path / 'out' / expected).is_file()
+
+
+def test_lareqa_asks_for_answers_in_every_language(tmp_path):
+  for language in ('en', 'sw'):
+    paragraph = {
+      'context': 'One two. Three four.',
+      'sentence_breaks': [[0, 8], [9, 20]],
+      'qas': [{'id': 'q', 'question': '?', 'answers': [{'answer_start': 9}]}],
+    }
+    _write(
+      tmp_path / f'in/{language}.json',
+      json.dumps({'data': [{'paragraphs': [paragraph]}]}),
+    )
+  public_data.fetched('lareqa', str(tmp_path / 'in'), str(tmp_path / 'out'))
+  held = ranking.RankedFolder(directory=str(tmp_path / 'out')).load('all')
+  right = {'en-0-1': 1.0, 'sw-0-1': 1.0}
+  assert held.relevance == {'en-q': right, 'sw-q': right}
+  assert held.queries['sw-q'].language == 'sw' and len(held.documents) == 4
+
+
+def test_miracl(tmp_path):
+  start = tmp_path / 'in'
+  _write(start / 'topics.miracl-v1.0-sw-dev.tsv', '1\tNani?\n')
+  _write(start / 'qrels.miracl-v1.0-sw-dev.tsv', '1\tQ0\td1\t1\n')
+  _write(
+    start / 'miracl-corpus-v1.0-sw/docs-0.jsonl',
+    _lines({'docid': 'd1', 'title': 'A', 'text': 'b'}),
+  )
+  public_data.fetched('miracl', str(start), str(tmp_path / 'out'))
+  held = ranking.RankedFolder(directory=str(tmp_path / 'out')).load('sw')
+  assert held.relevance == {'1': {'d1': 1.0}}
+  assert held.documents == {'d1': ranking.Text('A b', 'sw')}
+
+
+def test_what_a_set_is(capsys):
+  assert cli.main(['tasks', 'fetch']) == 0
+  assert len(capsys.readouterr().out.splitlines()) == len(public_data.DATA)
+  assert cli.main(['tasks', 'fetch', 'squad']) == 0
+  assert 'train-v1.1.json 3527663986b8' in capsys.readouterr().out
+
+
+def test_mistakes(tmp_path):
+  with pytest.raises(errors.ConfigError, match='no such data set. Got: sib'):
+    public_data.find('sib')
+  with pytest.raises(errors.CorpusError, match='has no file of the data set'):
+    public_data.fetched('sib200', str(tmp_path), str(tmp_path / 'out'))
+  with pytest.raises(errors.ConfigError, match='read as it is downloaded'):
+    public_data.fetched('flores200', str(tmp_path), str(tmp_path / 'out'))
+  (tmp_path / 'dev-v1.1.json').write_text('{}')
+  digest = hashlib.sha256(b'{}').hexdigest()
+  with pytest.raises(errors.CorpusError, match=f'Got: {digest}'):
+    public_data.fetched('squad', str(tmp_path), str(tmp_path / 'out'))
