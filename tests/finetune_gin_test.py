@@ -46,8 +46,18 @@ _SQUAD = json.dumps(
     ],
   }
 )
+_CHOICES = json.dumps(
+  {
+    'premise': 'lo',
+    'question': 'cause',
+    'choice1': 'lo',
+    'choice2': 'va',
+    'label': 1,
+  }
+)
 _EXAMPLES = {  # what a file of the family's default format holds
   'classification': 'lo\tva\tyes\nva\tlo\tno\n',
+  'multiple_choice': _CHOICES,
   'parsing': _TREE,
   'question_answering': _SQUAD,
   'tagging': _TREE,

@@ -7,7 +7,7 @@ import pytest
 
 from tests.evaluation import one_hot_model
 from xlflax import errors
-from xlflax.data.labelled import examples, formats, ranking
+from xlflax.data.labelled import examples, ranking
 from xlflax.evaluation.tasks import embeddings
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -122,18 +122,3 @@ def test_broken_rankings(folder, name, text, message):
 def test_a_folder_without_a_part(folder):
   with pytest.raises(errors.CorpusError, match='lacks a part. Got: sw'):
     ranking.RankedFolder(directory=str(folder), parts=('sw',)).languages()
-
-
-def test_rated_pairs_are_read(tmp_path):
-  path = tmp_path / 'sts.tsv'
-  path.write_text('It rains.\tIt pours.\t3.5\nA\tB\t\n')
-  first, second = formats.read_files('rated_pairs', str(path), 'en').examples
-  assert (first.text, first.paired_text, first.score) == (
-    'It rains.',
-    'It pours.',
-    3.5,
-  )
-  assert second.is_blind
-  path.write_text('a\tb\tmany\n')
-  with pytest.raises(errors.CorpusError, match="the score 'many' of 'a'"):
-    formats.read_files('rated_pairs', str(path), 'en')
