@@ -75,8 +75,9 @@ def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
     if line.strip():
       try:
         value = json.loads(line)
-      except json.JSONDecodeError as error:
-        raise malformed(kind, path, number, error.msg) from error
+      except (ValueError, RecursionError) as error:
+        reason = getattr(error, 'msg', str(error))[:200]
+        raise malformed(kind, path, number, reason) from error
       if not isinstance(value, dict):
         raise malformed(kind, path, number, shorten(line), expected='an object')
       yield number, value
