@@ -11,6 +11,7 @@ import pytest
 from xlflax import errors
 from xlflax.training import loop, metric_accumulator
 from xlflax.training import step as step_lib
+from xlflax.training.processes import activities, watchdog
 from xlflax.training.processes import lease as lease_lib
 
 
@@ -29,6 +30,8 @@ class _Loop(loop._Loop):
     self._settings = types.SimpleNamespace(steps=1)
     self._losses, self._interrupted = {}, False
     self._checkpoints = types.SimpleNamespace(directory=tmp_path)
+    self._activities = activities.Activities()
+    self._watchdog = watchdog.Watchdog(self._activities, 0)
     self._during_close = during_close
     self._watchdog = _Watchdog()
     self.saved = False

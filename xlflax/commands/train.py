@@ -101,6 +101,22 @@ def _add_stopping(parser: argparse.ArgumentParser) -> None:
     'schedulers to start it again (default: %(default)s)',
   )
   joining.add_hang_timeout(parser)
+  _add_profile(parser)
+
+
+def _add_profile(parser: argparse.ArgumentParser) -> None:
+  """Adds which steps are traced."""
+  parser.add_argument(
+    '--profile_steps',
+    metavar='FIRST:LAST',
+    help='trace the steps after FIRST up to LAST into MODEL_DIR/profile, for '
+    'TensorBoard and ui.perfetto.dev',
+  )
+  parser.add_argument(
+    '--profile_memory',
+    action='store_true',
+    help="with --profile_steps: write the devices' memory too, for pprof",
+  )
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -241,8 +257,11 @@ def _train(
 
   if args.stop_at_step is not None:
     given['stop_at_step'] = args.stop_at_step
-  if args.hang_timeout is not None:
-    given['hang_timeout'] = args.hang_timeout
+  for name in ('hang_timeout', 'profile_steps'):
+    if getattr(args, name) is not None:
+      given[name] = getattr(args, name)
+  if args.profile_memory:
+    given['profile_memory'] = True
   trainer = configuration.build(
     trainer_lib.Trainer,
     other_config=run_directory.OtherConfig(args.other_config),

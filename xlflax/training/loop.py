@@ -21,6 +21,7 @@ from xlflax.training import (
   inputs,
   metric_accumulator,
   metric_writers,
+  profiling,
   run_directory,
 )
 from xlflax.training import progress as progress_lib
@@ -29,7 +30,12 @@ from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
 from xlflax.training.initialization import init_from as initialization
-from xlflax.training.processes import distributed, preemption, watchdog
+from xlflax.training.processes import (
+  activities,
+  distributed,
+  preemption,
+  watchdog,
+)
 from xlflax.training.processes import lease as lease_lib
 
 
@@ -163,7 +169,15 @@ class _Loop:
     self._losses: dict[str, float] = {}
     self._saved_metrics: dict[str, float] | None = None
     self._interrupted = False
-    self._watchdog = watchdog.Watchdog(setup.settings.hang_timeout)
+    self._activities = activities.Activities()
+    self._watchdog = watchdog.Watchdog(
+      self._activities, setup.settings.hang_timeout
+    )
+    self._profiler = profiling.Profiler(
+      profiling.Steps.of(setup.settings.profile_steps),
+      setup.model_dir,
+      memory=setup.settings.profile_memory,
+    )
 
   def run(self) -> dict[str, Any]:
     state = self._restore_or_start()
@@ -190,6 +204,7 @@ class _Loop:
   def _close(self) -> None:
     for feed in self._feeds.values():
       feed.close()
+    self._profiler.close()
     self._progress.close()
     if self._writer:
       self._writer.close()
@@ -199,6 +214,8 @@ class _Loop:
     finished = step >= self._settings.steps
     if finished and distributed.is_lead():
       run_lib.mark_finished(self._setup.model_dir, step)
+    seconds = self._activities.seconds()
+    logging.info('The run until now: %s.', activities.summary(seconds))
     logging.info(
       '%s at step %d of %d; checkpoint in %s.',
       'Finished' if finished else 'Stopped',
@@ -212,16 +229,21 @@ class _Loop:
       'model_dir': str(self._setup.model_dir),
       'finished': finished,
       'interrupted': self._interrupted,
+      'seconds': {name: round(spent, 1) for name, spent in seconds.items()},
     }
 
   def _restore_or_start(self):
     restored = self._checkpoints.restore_last(self._setup.factory)
+    written = 0.0
     if distributed.is_lead():
+      written = run_directory.seconds_written(self._setup.model_dir)
       run_directory.truncate_metrics(
         self._setup.model_dir,
         restored.step if restored else -1,
         written=restored.meta['metrics_file'] if restored else '',
       )
+    saved = restored.meta['seconds'] if restored else {}
+    self._activities.go_on_from(saved, written)
     if restored is None:
       return self._setup.initial_state(
         report_dir=self._setup.model_dir / run_directory.REPORT
@@ -269,8 +291,10 @@ class _Loop:
     last = self._settings.last_step
     first = step
     while step < last:
+      self._profiler.before(step)
       state, output = self._one_step(state, step)
       step += 1
+      self._profiler.after(step, output)
       self._accumulator.add(output)
       self._progress.advance(step)
       if step == first + 1:
@@ -294,10 +318,10 @@ class _Loop:
       self._steps[active] = self._setup.jitted_step(active)
     batches = {}
     for name in self._setup.streams_of(active):
-      self._watchdog.begin(watchdog.Activity.BATCH, f'of stream {name!r}')
+      self._watchdog.begin(activities.Activity.BATCH, f'of stream {name!r}')
       batches[name] = self._feeds[name].next()
     self._watchdog.background_write(self._checkpoints.is_writing)
-    kind = watchdog.Activity.START if is_new else watchdog.Activity.STEP
+    kind = activities.Activity.START if is_new else activities.Activity.STEP
     self._watchdog.begin(kind, f'(step {step + 1})')
     return self._steps[active](state, batches)
 
@@ -319,6 +343,10 @@ class _Loop:
     if sums.skipped:
       metrics['skipped_steps'] = sums.skipped
     speed = self._progress.report(step, sums.loss, sums.tokens / sums.steps)
+    speed |= {
+      'goodput': self._activities.goodput(),
+      'run_seconds': sum(self._activities.seconds().values()),
+    }
     if self._writer:
       self._writer.write(step, train=metrics, speed=speed)
 
@@ -375,7 +403,7 @@ class _Loop:
     evaluation = self._settings.evaluation
     if evaluation is None or not evaluation.is_due(step, self._settings.steps):
       return
-    self._watchdog.begin(watchdog.Activity.EVALUATION, f'step {step}')
+    self._watchdog.begin(activities.Activity.EVALUATION, f'step {step}')
     metrics = evaluation.run(self._setup, state)
     if self._writer:
       self._writer.write(step, eval=metrics)
@@ -403,7 +431,7 @@ class _Loop:
       self._check_finite(sums, int(state.step))
     if self._writer:
       self._writer.hasten()
-    self._watchdog.begin(watchdog.Activity.SAVE, f'of step {int(state.step)}')
+    self._watchdog.begin(activities.Activity.SAVE, f'of step {int(state.step)}')
     self._checkpoints.save(
       state,
       {
@@ -411,6 +439,7 @@ class _Loop:
         'seed': self._settings.seed,
         'inputs': self._inputs,
         'metrics_file': self._writer.digest() if self._writer else '',
+        'seconds': self._activities.seconds(),
       },
       self._saved_metrics,
     )

@@ -293,3 +293,18 @@ def remove_leftovers(model_dir: pathlib.Path) -> None:
   for path in () if paths.is_bucket(model_dir) else paths.children(model_dir):
     if path.name.startswith('.') and path.name.endswith('.tmp'):
       shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def seconds_written(model_dir: pathlib.Path) -> float:
+  """How many seconds of the run its metrics speak of; 0 without any."""
+  path = model_dir / METRICS
+  lines = path.read_bytes().splitlines() if path.exists() else []
+  return max(map(_run_seconds, lines), default=0.0)
+
+
+def _run_seconds(line: bytes) -> float:
+  """The 'run_seconds' of a line; 0 for a line without, or cut by a kill."""
+  try:
+    return float(json.loads(line)['speed']['run_seconds'])
+  except (ValueError, KeyError, TypeError, RecursionError):
+    return 0.0

@@ -16,6 +16,7 @@ from xlflax.training import (
   machines,
   optimizers,
   partitioning,
+  profiling,
   protocols,
   run_directory,
   schedules,
@@ -69,6 +70,8 @@ class Settings:
     hang_timeout: seconds without a step, a batch or a checkpoint after which
       all processes write their stacks and the job ends, to be started again;
       0 waits for ever (`training.processes.watchdog`).
+    profile_steps: steps to trace, 'FIRST:LAST' (`training.profiling`).
+    profile_memory: whether to write a profile of the devices' memory too.
     stop_at_step: save and stop here, before `total_steps` (for tests and
       time-limited jobs); schedules do not change.
     other_config: what to do if the directory holds another run.
@@ -107,6 +110,8 @@ class Settings:
   log_every_steps: int = _changeable(default=50)
   prefetch: int = _changeable(default=2)
   hang_timeout: float = _changeable(default=900.0)
+  profile_steps: str | None = _changeable(default=None)
+  profile_memory: bool = _changeable(default=False)
   stop_at_step: int | None = _changeable(default=None)
   other_config: run_directory.OtherConfig = _changeable(
     default=run_directory.OtherConfig.REFUSE
@@ -142,6 +147,14 @@ class Settings:
           expected='1 or more' if whole else 'more than 0',
           where=f'Trainer.{field}',
         )
+    profiling.Steps.of(self.profile_steps)
+    if self.profile_memory and self.profile_steps is None:
+      raise errors.ConfigError(
+        "The devices' memory is profiled after traced steps",
+        got='profile_memory without profile_steps',
+        fix='give --profile_steps=FIRST:LAST too',
+        where='Trainer.profile_memory',
+      )
     if not self.hang_timeout >= 0:
       raise errors.ConfigError(
         'hang_timeout must not be negative',

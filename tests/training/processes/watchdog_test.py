@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from xlflax.training.processes import watchdog
+from xlflax.training.processes import activities, watchdog
 
-BATCH, STEP = watchdog.Activity.BATCH, watchdog.Activity.STEP
-SAVE, EVALUATION = watchdog.Activity.SAVE, watchdog.Activity.EVALUATION
+BATCH, STEP = activities.Activity.BATCH, activities.Activity.STEP
+SAVE, EVALUATION = activities.Activity.SAVE, activities.Activity.EVALUATION
 
 
 class _Clock:
@@ -24,7 +24,7 @@ def clock():
 
 @pytest.fixture
 def dog(clock):
-  return watchdog.Watchdog(100, clock=clock)
+  return watchdog.Watchdog(activities.Activities(clock=clock), 100)
 
 
 def _after(dog, clock, seconds):
@@ -48,7 +48,7 @@ def test_progress_begins_anew(dog, clock):
     assert _after(dog, clock, 90) is None
 
 
-@pytest.mark.parametrize('activity', [watchdog.Activity.START, EVALUATION])
+@pytest.mark.parametrize('activity', [activities.Activity.START, EVALUATION])
 def test_compilation_and_evaluation_may_take_longer(dog, clock, activity):
   dog.begin(activity)
   assert _after(dog, clock, 400) is None
@@ -89,13 +89,13 @@ def test_the_process_is_ended_once():
     ends.append(message)
     ended.set()
 
-  with watchdog.Watchdog(0.05, end=end) as dog:
+  with watchdog.Watchdog(activities.Activities(), 0.05, end=end) as dog:
     dog.begin(BATCH, "of stream 'mono'")
     assert ended.wait(10)
   assert len(ends) == 1 and "a batch of stream 'mono'" in ends[0]
 
 
 def test_no_limit_watches_nothing():
-  with watchdog.Watchdog(0, end=pytest.fail) as dog:
+  with watchdog.Watchdog(activities.Activities(), 0, end=pytest.fail) as dog:
     dog.begin(BATCH)
     assert not dog._thread.is_alive()

@@ -108,7 +108,7 @@ class FailureDetector:
       if text is not None and not self._stopped.wait(_OWN_MESSAGE):
         told = json.loads(text)
         if told['stacks']:
-          faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
+          faulthandler.dump_traceback(2, all_threads=True)
         self._set(f'{_SEEN}{self._id}', '1')
         self._end(
           f'xlflax: {told["message"]}\nxlflax: process {self._id} ends with '

@@ -8,40 +8,22 @@ ends with a status at which schedulers start it again.
 """
 
 import contextlib
-import dataclasses
-import enum
 import faulthandler
 import logging
 import os
-import sys
 import threading
-import time
 from collections.abc import Callable
 
 from xlflax import errors
+from xlflax.training.processes import activities as activities_lib
 from xlflax.training.processes import distributed
+
+Activity = activities_lib.Activity
 
 _SLOWER = 4  # how many times longer compilation and evaluation may take
 _STEPS = 10  # a step may take so many times as long as the longest so far
 _STOPPING = 60.0  # seconds, after a signal, until the step must be done
 _EVERY = 1.0  # seconds between looks, at most
-
-
-class Activity(enum.Enum):
-  """What a run may be at."""
-
-  START = 'compiling and taking a first step'
-  BATCH = 'waiting for a batch'
-  STEP = 'training'
-  SAVE = 'writing a checkpoint'
-  EVALUATION = 'evaluating'
-
-
-@dataclasses.dataclass(frozen=True)
-class _Begun:
-  activity: Activity
-  detail: str
-  time: float
 
 
 class Watchdog:
@@ -50,25 +32,24 @@ class Watchdog:
   A context manager; nothing is watched outside of it.
 
   Args:
+    activities: what the run is at.
     limit_seconds: how long a batch, a step or a checkpoint may take; grows to
       ten times the longest step. Compilation and evaluation may take four
       times as long. 0 watches nothing.
     end: how the process ends, given a message; None: all threads' stacks are
       written and the whole job ends with `ExitStatus.FAILURE`.
-    clock: seconds, rising.
   """
 
   def __init__(
     self,
+    activities: activities_lib.Activities,
     limit_seconds: float,
     *,
     end: Callable[[str], None] | None = None,
-    clock: Callable[[], float] = time.monotonic,
   ):
+    self._activities = activities
     self._limit = limit_seconds
     self._end = end or _end
-    self._clock = clock
-    self._now = _Begun(Activity.START, '', clock())
     self._longest_step = 0.0
     self._writing_since: float | None = None
     self._stopping = False
@@ -78,7 +59,6 @@ class Watchdog:
     )
 
   def __enter__(self) -> 'Watchdog':
-    self._now = _Begun(Activity.START, '', self._clock())
     if self._limit:
       self._thread.start()
     return self
@@ -90,17 +70,17 @@ class Watchdog:
 
   def begin(self, activity: Activity, detail: str = '') -> None:
     """Says what this process is at from now on, until the next call."""
-    now = self._clock()
-    if self._now.activity is Activity.STEP:
-      self._longest_step = max(self._longest_step, now - self._now.time)
-    self._now = _Begun(activity, detail, now)
+    at = self._activities
+    if at.at is Activity.STEP:
+      self._longest_step = max(self._longest_step, at.clock() - at.since)
+    at.begin(activity, detail)
 
   def background_write(self, is_writing: bool) -> None:
     """Says whether a checkpoint is being written beside the training."""
     if not is_writing:
       self._writing_since = None
     elif self._writing_since is None:
-      self._writing_since = self._clock()
+      self._writing_since = self._activities.clock()
 
   def stopping(self) -> None:
     """Says that a signal asked the run to stop: its step must end soon."""
@@ -108,11 +88,11 @@ class Watchdog:
 
   def problem(self) -> str | None:
     """What has taken too long; None while all is well."""
-    now, at = self._clock(), self._now
-    limit = self.limit(at.activity)
-    if now - at.time > limit:
+    at = self._activities
+    now = at.clock()
+    if now - at.since > self.limit(at.at):
       detail = f' {at.detail}' if at.detail else ''
-      return f'{at.activity.value}{detail} for {now - at.time:.0f} s'
+      return f'{at.at.value}{detail} for {now - at.since:.0f} s'
     since = self._writing_since
     if since is not None and now - since > self.limit(Activity.SAVE):
       return f'{Activity.SAVE.value} for {now - since:.0f} s'
@@ -147,7 +127,7 @@ def _end(message: str) -> None:
     status=errors.ExitStatus.FAILURE,
   )
   with contextlib.suppress(Exception):
-    faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
+    faulthandler.dump_traceback(2, all_threads=True)
   logging.error('%s', error)
   distributed.end_job(str(error), error.status)
   os._exit(error.status)

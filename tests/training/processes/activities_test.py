@@ -1,0 +1,54 @@
+"""Seconds of a run by what it was at."""
+
+import pytest
+
+from xlflax.training.processes import activities
+
+Activity = activities.Activity
+
+
+class _Clock:
+  now = 100.0
+
+  def __call__(self):
+    return self.now
+
+
+@pytest.fixture
+def clock():
+  return _Clock()
+
+
+def _spend(run, clock, activity, seconds):
+  run.begin(activity)
+  clock.now += seconds
+
+
+def test_goodput_is_the_share_of_steps(clock):
+  run = activities.Activities(clock=clock)
+  clock.now += 4  # until the first call it starts
+  for _ in range(2):
+    _spend(run, clock, Activity.BATCH, 1)
+    _spend(run, clock, Activity.STEP, 5)
+  _spend(run, clock, Activity.SAVE, 2)
+  assert run.seconds() == {
+    'start': 4,
+    'batch': 2,
+    'step': 10,
+    'save': 2,
+    'evaluation': 0,
+    'lost': 0,
+  }
+  assert run.goodput() == pytest.approx(10 / 18)
+  assert activities.summary(run.seconds()).startswith('goodput 55.6 %: start 4')
+
+
+def test_a_continued_run_counts_on_and_knows_what_was_lost(clock):
+  first = activities.Activities(clock=clock)
+  _spend(first, clock, Activity.STEP, 6)
+  saved = first.seconds()
+  again = activities.Activities(clock=clock)
+  again.go_on_from(saved, written=9)
+  _spend(again, clock, Activity.STEP, 1)
+  assert again.seconds()['step'] == 7
+  assert again.goodput() == pytest.approx(7 / 10)
