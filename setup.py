@@ -88,7 +88,7 @@ setuptools.setup(
     'tpu': ['jax[tpu]'],
     # Compilers of devices that are not there, for plans.
     'plan-gpu': ['jax[cuda12]'],
-    'plan-tpu': ['libtpu'],
+    'plan-tpu': ['jax[tpu]'],
     'buckets': ['gcsfs>=2024.2'],
     't5x': ['t5x @ git+https://github.com/google-research/t5x'],
     'demo': _DEMO,

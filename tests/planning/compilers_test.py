@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 
 from tests.planning.recorded import record
+from tests.training import setup_test
 from xlflax import errors
 from xlflax.planning import (
   collectives,
@@ -14,7 +15,7 @@ from xlflax.planning import (
   kernels,
   plan,
 )
-from xlflax.training import machines
+from xlflax.training import machines, partitioning
 
 
 def _without_packages(monkeypatch):
@@ -93,6 +94,31 @@ def _runs(devices):
 )
 def test_compiling_for_tpus():
   _runs('tpu:v6e:4')
+
+
+@pytest.mark.skipif(
+  importlib.util.find_spec('libtpu') is None, reason='needs libtpu'
+)
+def test_a_plan_by_the_compiler():
+  """Memory, kernels and times are those of the compiled step."""
+  machine = machines.parse('tpu:v6e:8')
+  settings = setup_test.make_settings(partitioner=partitioning.Partitioner())
+  made = plan.make(settings.on(machine), by=plan.By.COMPILER)
+  assert made['compiled'] and 'XLA:TPU' in made['basis']
+  assert 'attention' not in made
+  (step,) = made['steps']
+  assert made['memory']['temporary'] == step['memory']['temporary'] > 0
+  assert made['memory']['total'] == step['memory']['total']
+  # The compiled program does the model's products, and little besides.
+  whole = step['program_flops'] * machine.count
+  assert 1 <= whole / step['flops'] < 1.5
+  slowest = step['kernels'][0]
+  assert slowest['seconds'] > 0 and len(step['kernels']) == 12
+  assert sum(step['modules'].values()) >= slowest['seconds']
+  assert (
+    made['seconds_per_step']
+    == (made['roofline']['expected']['seconds_per_step'])
+  )
 
 
 @pytest.mark.slow

@@ -157,3 +157,31 @@ def test_flops_of_pallas_kernels_are_those_of_the_traced_step():
 )
 def test_modules_by_their_op_names(op_name, module):
   assert kernels.module_of(op_name) == module
+
+
+@pytest.mark.parametrize(
+  ('name', 'products'),
+  [('attention_forward', 2), ('attention_memory_gradient', 4)],
+)
+def test_flops_of_our_attention_are_those_of_all_pairs(name, products):
+  """Its loops have bounds that only a run knows."""
+  import jax
+  import jax.numpy as jnp
+  from jax.experimental import pallas as pl
+
+  def kernel(query, key, out):
+    out[...] = query[...] + jnp.sum(key[...])
+
+  def call(query, key):
+    return pl.pallas_call(
+      kernel,
+      name=name,
+      out_shape=jax.ShapeDtypeStruct(query.shape, query.dtype),
+    )(query, key)
+
+  query = jax.ShapeDtypeStruct((2, 32, 4, 16), jnp.bfloat16)
+  key = jax.ShapeDtypeStruct((2, 48, 4, 16), jnp.bfloat16)
+  known = pallas.flops_of(jax.make_jaxpr(call)(query, key).jaxpr)
+  assert known == {
+    (('bf16', query.shape),): products * 2 * 2 * 4 * 32 * 48 * 16
+  }
