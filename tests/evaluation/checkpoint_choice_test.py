@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from xlflax import errors
+from xlflax import digests, errors
 from xlflax.evaluation import checkpoint_choice
 
 
@@ -74,6 +74,7 @@ def test_best_needs_a_metric_that_was_recorded(run):
 
 def test_a_metric_that_failed_says_why(run):
   result = {
+    'step': 10,
     'metrics': {},
     'tables': {},
     'notes': [],
@@ -81,7 +82,7 @@ def test_a_metric_that_failed_says_why(run):
   }
   folder = run.directory / 'eval' / 'dev' / 'validation-0'
   folder.mkdir(parents=True)
-  (folder / '10.json').write_text(json.dumps(result))
+  (folder / '10.json').write_text(json.dumps(digests.with_own(result)))
   with pytest.raises(
     errors.ConfigError,
     match='could not be evaluated in training. Got: dev: en: The cause. '
