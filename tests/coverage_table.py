@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import functools
 import pathlib
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -16,6 +17,7 @@ _HEADER = """# Modules without a test file of their own name
 """
 
 
+@functools.cache
 def modules() -> list[str]:
   """Paths of all modules with code, `xlflax/a/b.py`."""
   return sorted(
@@ -87,6 +89,7 @@ def _candidates(module: str, tests, importers) -> dict[str, int]:
   return found
 
 
+@functools.cache
 def _imports(folder: pathlib.Path) -> dict[str, list[str]]:
   """Module -> files of a folder that import it."""
   found: dict[str, list[str]] = collections.defaultdict(list)
@@ -104,6 +107,7 @@ def _imports(folder: pathlib.Path) -> dict[str, list[str]]:
   return found
 
 
+@functools.cache
 def _file(name: str) -> str:
   """`xlflax.a.b` -> `xlflax/a/b.py`; '' where there is none."""
   path = name.replace('.', '/')
