@@ -212,6 +212,32 @@ def test_matches_numpy(distill, batch, context, temperature):
   np.testing.assert_array_equal(named['tokens'].total, [14, 18, 2])
 
 
+def test_the_masked_lm_is_added_from_the_same_states(distill, batch, context):
+  """Its mean is over the chosen tokens of all languages."""
+  objective = dataclasses.replace(distill, masked_lm_weight=0.5)
+  alone, _ = run(distill, batch)
+  both, _ = run(objective, batch)
+  masked, choice = objective._masked_lm.mask(
+    batch, context(), jax.random.split(context().rng)[0]
+  )
+  logits = np.asarray(
+    MODEL.apply({'params': PARAMS['model']}, masked, **inputs.arguments(batch)),
+    np.float64,
+  )
+  losses = [
+    -np.log(_softmax(logits[row, place]))[batch['token_ids'][row, place]]
+    for row, (places, weights) in enumerate(
+      zip(np.asarray(choice.positions), np.asarray(choice.weights), strict=True)
+    )
+    for place in places[weights > 0]
+  ]
+  want = alone.loss.total / alone.loss.weight + 0.5 * np.mean(losses)
+  np.testing.assert_allclose(
+    both.loss.total / both.loss.weight, want, rtol=1e-4
+  )
+  assert both.metrics['distill/masked_lm_loss'].weight == len(losses)
+
+
 def test_in_chunks_is_as_whole(distill, batch):
   """Three slots at a time, of seven."""
   chunked = dataclasses.replace(distill, slots_per_chunk=3)

@@ -51,6 +51,9 @@ class Distillation(base.Objective):
     max_mask_ratio: bound of a scheduled ratio.
     mask_probability: share of the chosen tokens shown as the mask symbol.
     random_probability: share shown as a random word; the rest is shown as is.
+    masked_lm_weight: weight of the masked LM's mean loss on the same masked
+      rows, those of all languages; the student runs once for both. Of k
+      micro-batches, the mean of the distillation is that of their means.
     slots_per_chunk: chosen positions of each row that are scored at a time;
       None for all K.
     name: the objective's name.
@@ -63,6 +66,7 @@ class Distillation(base.Objective):
   max_mask_ratio: float | None = None
   mask_probability: float = 0.8
   random_probability: float = 0.1
+  masked_lm_weight: float = 0.0
   slots_per_chunk: int | None = None
   name: str = 'distill'
 
@@ -204,11 +208,21 @@ class Distillation(base.Objective):
     labels = masking.gather_rows(batch[batch_lib.TOKEN_IDS], choice.positions)
     weights = in_language * context.state['matched'][labels]
     total = jnp.sum(jnp.where(weights > 0, scored.loss * weights, 0.0))
-    return base.ObjectiveOutput(
-      base.WeightedMean(total, jnp.sum(weights)),
-      self._metrics(batch, context, scored, weights, in_language, choice),
-      context.state,
+    loss = base.WeightedMean(total, jnp.sum(weights))
+    found = self._metrics(batch, context, scored, weights, in_language, choice)
+    if self.masked_lm_weight:
+      mlm = self._masked_lm_loss(model, params, states, batch, choice)
+      loss = _add_means(loss, mlm, self.masked_lm_weight)
+      found[f'{self.name}/masked_lm_loss'] = jax.lax.stop_gradient(mlm)
+    return base.ObjectiveOutput(loss, found, context.state)
+
+  def _masked_lm_loss(self, model, params, states, batch, choice):
+    """The masked LM's loss over all chosen tokens, from the same states."""
+    loss, _, weights, _ = self._masked_lm._losses(
+      model, params, batch, states, choice
     )
+    total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
+    return base.WeightedMean(total, jnp.sum(weights))
 
   def _metrics(self, batch, context, scored, weights, in_language, choice):
     count = len(context.vocabulary.languages)
@@ -229,6 +243,20 @@ class Distillation(base.Objective):
         present, ids, count
       ),
     }
+
+
+def _add_means(
+  first: base.WeightedMean, second: base.WeightedMean, factor: float
+) -> base.WeightedMean:
+  """One mean that is `first`'s plus `factor` times `second`'s.
+
+  Its weight is that of `second`, which a batch always has.
+  """
+  scale = second.weight / jnp.maximum(first.weight, 1e-8)
+  scale = jnp.where(first.weight > 0, scale, 0.0)
+  return base.WeightedMean(
+    first.total * scale + factor * second.total, second.weight
+  )
 
 
 def _place(leaf: jax.Array, value) -> jax.Array:
