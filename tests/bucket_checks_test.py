@@ -1,5 +1,6 @@
 """Buckets that can't be used are found before anything is computed."""
 
+import pathlib
 import time
 
 import pytest
@@ -49,3 +50,13 @@ def test_bucket_that_does_not_answer(bucket):
   start = time.monotonic()
   assert 'no answer within 0.3 s' in _refusal('gs://bucket/run', seconds=0.3)
   assert time.monotonic() - start < 5
+
+
+def test_a_disk_is_tried_before_anything_is_computed(tmp_path):
+  """Also above a directory that is not there yet; nothing is left."""
+  bucket_checks.check_usable(tmp_path / 'a/b')
+  assert not list(tmp_path.iterdir())
+  with pytest.raises(errors.RunDirectoryError) as error:
+    bucket_checks.check_usable(pathlib.Path('/proc/results'))
+  assert 'The output cannot be written' in str(error.value)
+  assert 'Where: /proc/results' in str(error.value)

@@ -20,7 +20,7 @@ def check_usable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
   """Writes to a bucket and reads from it, as checkpoints will.
 
   Both ways are tried that a run takes there: TensorStore's, for parameters,
-  and gcsfs's. On disk nothing is done.
+  and gcsfs's. On disk a small file is written and removed again.
 
   Args:
     path: the directory that is to be written.
@@ -37,6 +37,8 @@ def check_usable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
       seconds,
       expected='to write, read and delete objects',
     )
+  else:
+    _probe_disk(path)
 
 
 def check_readable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
@@ -101,6 +103,30 @@ def _status(error: Exception) -> errors.ExitStatus:
   if unreachable:
     return errors.ExitStatus.FAILURE
   return errors.ExitStatus.MISTAKE
+
+
+def _probe_disk(path: pathlib.Path) -> None:
+  """Writes a file to a directory, or to the next one above that is there."""
+  place = path.absolute()
+  while not place.exists():
+    place = place.parent
+  if not place.is_dir():
+    return  # who makes the directory says so
+  probe = place / f'.probe-{os.getpid()}-{uuid.uuid4().hex[:8]}'
+  try:
+    try:
+      probe.write_bytes(b'xlflax' * 1000)
+    finally:
+      probe.unlink(missing_ok=True)
+  except OSError as error:
+    raise errors.RunDirectoryError(
+      'The output cannot be written',
+      got=error.strerror or type(error).__name__,
+      expected='a directory with free space that this user may write',
+      where=str(path),
+      fix='give another directory, or mend its permissions or its disk',
+      status=errors.of_os_error(error).status,
+    ) from error
 
 
 def _probe(path: pathlib.Path) -> None:
