@@ -1,0 +1,137 @@
+"""A run as a model of the `mteb` package.
+
+    import mteb, xlflax
+    from xlflax.interop.mteb_encoder import MtebEncoder
+
+    model = MtebEncoder(xlflax.open_run('runs/base'), name='me/base')
+    mteb.evaluate(model, mteb.get_tasks(tasks=['STS22.v2']))
+
+mteb (2.x) is imported only for the model's metadata.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from xlflax.data import language_codes
+from xlflax.similarity import cosine
+
+
+class Encodes(Protocol):
+  """What is needed of a run; `xlflax.Run` has it."""
+
+  def encode(
+    self, texts: Sequence[str], *, languages: Any = None, **options
+  ) -> np.ndarray:
+    """One vector for each text, [N, H]."""
+    ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Settings:
+  """How texts become vectors; see `MtebEncoder`."""
+
+  languages: tuple[str, ...]
+  default_language: str | None
+  options: Mapping[str, Any]
+
+
+class MtebEncoder:
+  """An encoder as mteb's `EncoderProtocol` describes it."""
+
+  def __init__(
+    self,
+    run: Encodes,
+    *,
+    name: str = 'xlflax/run',
+    revision: str = 'run',
+    languages: Sequence[str] = (),
+    default_language: str | None = None,
+    **options: Any,
+  ):
+    """Makes the adapter.
+
+    Args:
+      run: whose texts are encoded.
+      name: of the model in mteb's results, 'organisation/model'.
+      revision: in mteb's results.
+      languages: codes that the run's vocabulary knows, where it reads
+        languages; () for a model that does not.
+      default_language: the code of text in another language; None: none.
+      **options: of `Run.encode`: layer, pooling, max_length, batch_size.
+    """
+    self._run = run
+    self._name, self._revision = name, revision
+    self._settings = _Settings(
+      languages=tuple(languages),
+      default_language=default_language,
+      options=dict(options),
+    )
+
+  def encode(
+    self,
+    inputs: Iterable[Mapping[str, Sequence[str]]],
+    *,
+    task_metadata: Any,
+    hf_split: str,
+    hf_subset: str,
+    prompt_type: Any = None,
+    **options: Any,
+  ) -> np.ndarray:
+    """One vector for each text of mteb's batches, float32 [N, H].
+
+    Args:
+      inputs: batches with the key 'text'.
+      task_metadata: of the task; tells the language of a subset.
+      hf_split: is not used.
+      hf_subset: such as 'swa', 'eng-fra'.
+      prompt_type: is not used: there are no prompts.
+      **options: `batch_size` replaces the adapter's; others are not used.
+    """
+    del hf_split, prompt_type
+    texts = [text for batch in inputs for text in batch['text']]
+    settings = dict(self._settings.options)
+    if 'batch_size' in options:
+      settings.setdefault('batch_size', options['batch_size'])
+    return self._run.encode(
+      texts, languages=self._language(task_metadata, hf_subset), **settings
+    )
+
+  def similarity(self, embeddings1, embeddings2) -> np.ndarray:
+    """The cosines of [N, H] and [M, H], [N, M]."""
+    first, second = map(_units, (embeddings1, embeddings2))
+    return first @ second.T
+
+  def similarity_pairwise(self, embeddings1, embeddings2) -> np.ndarray:
+    """The cosine of each row of [N, H] with that of the other [N, H], [N]."""
+    first, second = map(_units, (embeddings1, embeddings2))
+    return np.sum(first * second, axis=-1)
+
+  @property
+  def mteb_model_meta(self) -> Any:
+    """What mteb's results say about the model."""
+    from mteb.models.model_meta import ModelMeta
+
+    return ModelMeta.create_empty(
+      {'name': self._name, 'revision': self._revision}
+    )
+
+  def _language(self, task_metadata: Any, subset: str) -> str | None:
+    """The code of a subset's first language that the run knows."""
+    known = self._settings.languages
+    scripts = task_metadata.hf_subsets_to_langscripts.get(subset, ())
+    for script in scripts:  # such as 'swa-Latn'
+      code = script.split('-')[0]
+      found = language_codes.match(code, known) or language_codes.match(
+        language_codes.short_code(code), known
+      )
+      if found is not None:
+        return found
+    return self._settings.default_language
+
+
+def _units(vectors: Any) -> np.ndarray:
+  """Rows of length 1, [N, H]; of one vector [H], [1, H]."""
+  return cosine.unit_rows(np.atleast_2d(np.asarray(vectors, np.float32)))
