@@ -142,11 +142,13 @@ def test_auto_takes_fused_kernels_where_cudnn_cannot_be_used(
   assert message in caplog.text
 
 
-@pytest.mark.parametrize('platform', ['tpu', 'cpu'])
-def test_auto_on_tpus_and_cpus(platform):
+@pytest.mark.parametrize(
+  'platform, chosen',
+  [('tpu', AttentionBackend.FUSED), ('cpu', AttentionBackend.XLA)],
+)
+def test_auto_on_tpus_and_cpus(platform, chosen):
   case = _HOPPER._replace(capability=None, dropout_rate=0.1, platform=platform)
-  chosen = attention.resolve_backend(AttentionBackend.AUTO, case)
-  assert chosen is AttentionBackend.XLA
+  assert chosen is attention.resolve_backend(AttentionBackend.AUTO, case)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,8 @@ def test_auto_on_tpus_and_cpus(platform):
     (dict(dtype='float32'), 'dtype = float32'),
     (dict(dense=True), 'a mask as an array'),
     (dict(head_dim=96), 'heads of width 96'),
-    (dict(platform='tpu'), 'a TPU'),
+    (dict(dtype='float32', platform='tpu'), 'dtype = float32'),
+    (dict(biased=True, platform='tpu'), 'biases on a TPU'),
   ],
 )
 def test_what_the_fused_kernels_cannot_do_is_refused(change, message):

@@ -186,7 +186,7 @@ def _automatic(case: Case) -> _Backend:
   for backend, obstacle_of in _OBSTACLES.items():
     obstacle = obstacle_of(case)
     if backend is _Backend.FUSED and case.platform == 'cpu':
-      obstacle = 'a CPU', 'a GPU'
+      obstacle = 'a CPU', 'a GPU or a TPU'
     if obstacle is None:
       _log_choice(backend, tuple(passed_over))
       return backend
@@ -249,8 +249,10 @@ def _fused_obstacle(case: Case) -> _Obstacle | None:
   """Returns (got, expected) of the first unmet condition of our kernels."""
   if case.platform == 'gpu' and (obstacle := _gpu_obstacle(case)):
     return obstacle
-  if case.platform == 'tpu':
-    return 'a TPU', 'a GPU'
+  if case.platform == 'tpu' and case.dtype != 'bfloat16':
+    return f'dtype = {case.dtype}', "dtype = 'bfloat16'"
+  if case.platform == 'tpu' and case.biased:
+    return 'relative position biases on a TPU', 'none'
   if case.dense:
     return 'a mask as an array', 'segments, a window or none'
   if case.head_dim not in (16, 32, 64, 128):

@@ -82,7 +82,7 @@ class AttentionBackend(enum.StrEnum):
   AUTO = 'auto'  # cuDNN or FUSED where they can be used; logged
   XLA = 'xla'  # plain XLA: everywhere, every case
   CUDNN = 'cudnn'  # cuDNN flash attention: NVIDIA GPUs, no dropout, no bias
-  FUSED = 'fused'  # our own kernels: NVIDIA GPUs; interpreted on CPUs
+  FUSED = 'fused'  # our own kernels: GPUs, TPUs; interpreted on CPUs
 
 
 # `EncoderConfig` or `EncoderDecoderConfig`.

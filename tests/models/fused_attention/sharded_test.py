@@ -3,9 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from xlflax.models import attention, masks
 from xlflax.models.config import AttentionBackend
+from xlflax.models.fused_attention import calls, mosaic
 from xlflax.training import partitioning
 
 _SEGMENTS = np.repeat([[1, 1, 2, 3, 3], [1, 2, 2, 0, 0]], 16, axis=1)
@@ -56,7 +58,14 @@ def _compare(arrays, bias, mask, *, tolerance=1e-5, **options):
 _DROPOUT = dict(dropout_rate=0.2, dropout_key=jax.random.key(7))
 
 
-def test_packed_rows_with_dropout_a_window_and_shared_keys():
+@pytest.fixture(params=['gpu', 'tpu'])
+def kernels(request, monkeypatch):
+  """The kernels of GPUs and of TPUs, interpreted."""
+  if request.param == 'tpu':
+    monkeypatch.setattr(calls, '_kernels', lambda options: mosaic)
+
+
+def test_packed_rows_with_dropout_a_window_and_shared_keys(kernels):
   arrays, _ = _arrays(length=80, memory_length=80, groups=1)
   mask = masks.within_segments(jnp.asarray(_SEGMENTS)).replace(window=9)
   _compare(arrays, None, mask, **_DROPOUT)
@@ -68,7 +77,7 @@ def test_causal_attention_with_a_bias_and_dropout():
   _compare(arrays, bias, mask, scale=1.0, **_DROPOUT)
 
 
-def test_memory_of_another_length_of_which_a_query_may_see_nothing():
+def test_memory_of_another_length_of_which_a_query_may_see_nothing(kernels):
   arrays, _ = _arrays(length=40, memory_length=72)
   memory = np.where(_SEGMENTS[:, :72] == 2, 4, _SEGMENTS[:, :72])
   mask = masks.of_memory(

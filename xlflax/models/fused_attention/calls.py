@@ -8,11 +8,14 @@ import jax.numpy as jnp
 from xlflax.models.fused_attention import problem
 
 _BLOCK = 64
+_TPU_BLOCK = 128  # the lanes of a register
 _LEAST_BLOCK = 16  # of a matrix product in Triton
 
 
-def blocks(length: int, memory_length: int) -> tuple[int, int]:
+def blocks(length: int, memory_length: int, platform: str) -> tuple[int, int]:
   """Returns the sizes of a block of queries and of one of keys."""
+  if platform == 'tpu':
+    return _TPU_BLOCK, _TPU_BLOCK
   return _block(length), _block(memory_length)
 
 
@@ -59,7 +62,10 @@ def backward(
 
 def _kernels(options: problem.Options):
   """Returns the module of kernels; Pallas is imported where it is used."""
-  del options
+  if options.platform == 'tpu':
+    from xlflax.models.fused_attention import mosaic
+
+    return mosaic
   from xlflax.models.fused_attention import triton
 
   return triton

@@ -1,6 +1,6 @@
 """What a kernel of attention is given: static options and arrays."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ class Options(NamedTuple):
     memory_length: S, likewise.
     block: queries and keys of a block.
     interpret: whether the kernel is interpreted, on any device.
+    platform: whose kernels: 'gpu' or 'tpu'.
   """
 
   scale: float
@@ -39,6 +40,7 @@ class Options(NamedTuple):
   memory_length: int
   block: tuple[int, int]
   interpret: bool
+  platform: str
 
 
 class Arrays(NamedTuple):
@@ -123,12 +125,14 @@ def key_blocks(options: Options, i, count: int, window):
     window: int32 [], or None.
   """
   queries, keys = options.block
-  first, end = jnp.int32(0), jnp.int32(count)
+  first: Any = 0
+  end: Any = count
   if options.causal:
-    end = jnp.minimum(end, ((i + 1) * queries - 1) // keys + 1)
+    end = jnp.minimum(end, divide((i + 1) * queries - 1, keys) + 1)
   if window is not None:
-    first = jnp.maximum(i * queries - window, 0) // keys
-    end = jnp.minimum(end, ((i + 1) * queries - 1 + window) // keys + 1)
+    first = divide(jnp.maximum(i * queries - window, 0), keys)
+    last = divide((i + 1) * queries - 1 + window, keys)
+    end = jnp.minimum(end, last + 1)
   return first, end
 
 
@@ -142,10 +146,24 @@ def query_blocks(options: Options, j, count: int, window):
     window: int32 [], or None.
   """
   queries, keys = options.block
-  first, end = jnp.int32(0), jnp.int32(count)
+  first: Any = 0
+  end: Any = count
   if options.causal:
-    first = j * keys // queries
+    first = divide(j * keys, queries)
   if window is not None:
-    first = jnp.maximum(first, jnp.maximum(j * keys - window, 0) // queries)
-    end = jnp.minimum(end, ((j + 1) * keys - 1 + window) // queries + 1)
+    first = jnp.maximum(
+      first, divide(jnp.maximum(j * keys - window, 0), queries)
+    )
+    last = divide((j + 1) * keys - 1 + window, queries)
+    end = jnp.minimum(end, last + 1)
   return first, end
+
+
+def divide(number, by: int):
+  """Returns the quotient of numbers that are not negative.
+
+  Python's own asks for signs, which kernels of a TPU that is not there cannot.
+  """
+  if by == 1:
+    return number
+  return jax.lax.div(number, jnp.int32(by))

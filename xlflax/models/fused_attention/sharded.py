@@ -47,6 +47,7 @@ def attend(
   """
   mask = mask or masks.Mask()
   length, memory_length = query.shape[1], key.shape[1]
+  platform = targets.current().platform
   options = problem.Options(
     scale=scale,
     rate=0.0 if dropout_key is None else dropout_rate,
@@ -54,8 +55,9 @@ def attend(
     heads=query.shape[2],
     length=length,
     memory_length=memory_length,
-    block=calls.blocks(length, memory_length),
-    interpret=targets.current().platform == 'cpu',
+    block=calls.blocks(length, memory_length, platform),
+    interpret=platform == 'cpu',
+    platform='tpu' if platform == 'tpu' else 'gpu',
   )
   arrays = problem.Arrays(
     query,
