@@ -133,7 +133,7 @@ def _call(kernel, options, arrays, more, *, block, out, name):
 def _forward_kernel(options, refs, windowed):
   queries, keys = options.block
   query = refs['query'][...]
-  *place, block = (pl.program_id(axis) for axis in range(3))
+  row, head, block = (pl.program_id(axis) for axis in range(3))
   window = _window(refs, windowed)
 
   def body(j, carry):
@@ -142,7 +142,7 @@ def _forward_kernel(options, refs, windowed):
     scores, keep = _scores(
       options,
       refs,
-      place,
+      (row, head),
       query,
       refs['key'][at, :],
       slice(None),
@@ -181,14 +181,14 @@ def _forward_kernel(options, refs, windowed):
 def _query_kernel(options, refs, windowed):
   _, keys = options.block
   query, gradient = refs['query'][...], refs['gradient'][...]
-  *place, block = (pl.program_id(axis) for axis in range(3))
+  row, head, block = (pl.program_id(axis) for axis in range(3))
   window = _window(refs, windowed)
 
   def body(j, d_query):
     at = pl.ds(pl.multiple_of(j * keys, keys), keys)
     key = refs['key'][at, :]
     scores, keep = _scores(
-      options, refs, place, query, key, slice(None), at, block, j, window
+      options, refs, (row, head), query, key, slice(None), at, block, j, window
     )
     weights = jnp.exp(scores - refs['normaliser'][...])
     d_weights = _drop(keep, _dot(gradient, refs['value'][at, :], (1, 1)))
@@ -207,7 +207,7 @@ def _query_kernel(options, refs, windowed):
 def _memory_kernel(options, refs, windowed):
   queries, _ = options.block
   key, value = refs['key'][...], refs['value'][...]
-  *place, block = (pl.program_id(axis) for axis in range(3))
+  row, head, block = (pl.program_id(axis) for axis in range(3))
   window = _window(refs, windowed)
   up = 1 / (1 - options.rate)
 
@@ -216,7 +216,7 @@ def _memory_kernel(options, refs, windowed):
     at = pl.ds(pl.multiple_of(i * queries, queries), queries)
     query, gradient = refs['query'][at, :], refs['gradient'][at, :]
     scores, keep = _scores(
-      options, refs, place, query, key, at, slice(None), i, block, window
+      options, refs, (row, head), query, key, at, slice(None), i, block, window
     )
     weights = jnp.exp(scores - refs['normaliser'][at, :])
     d_weights = _drop(keep, _dot(gradient, value, (1, 1))) * up
@@ -252,7 +252,9 @@ def _scores(options, refs, place, query, key, at_query, at_key, i, j, window):
     scores = jnp.where(seen, scores, problem.UNSEEN)
   if not options.rate:
     return scores, None
-  return scores, problem.kept(options, refs['scalars'], *place, rows, columns)
+  return scores, problem.kept(
+    options, refs['scalars'], place[0], place[1], rows, columns
+  )
 
 
 def _drop(keep, array):
