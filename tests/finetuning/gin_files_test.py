@@ -112,7 +112,9 @@ def test_metaxlm_table_8(settings_of, task, batch, length, rate):
 @pytest.mark.parametrize(
   'task, length, rate', [('xnli', 128, 5e-5), ('mlqa', 386, 3e-5)]
 )
-@pytest.mark.parametrize('setting', ['', '_translate_train'])
+@pytest.mark.parametrize(
+  'setting', ['', '_translate_train', '_translate_train_no_cs']
+)
 def test_ppa(settings_of, task, length, rate, setting):
   settings = settings_of(f'papers/ppa/finetune_{task}{setting}.gin')
   assert _numbers(settings) == (32, length, pytest.approx(rate))
@@ -122,7 +124,9 @@ def test_ppa(settings_of, task, length, rate, setting):
   assert settings_of.configuration.macro('EPOCHS') == 2
   (stream,) = settings.streams
   switched = isinstance(stream.source, code_switched.CodeSwitched)
-  assert (switched, stream.group_size) == ((True, 2) if setting else (False, 1))
+  assert (switched, stream.group_size) == (
+    (True, 2) if setting == '_translate_train' else (False, 1)
+  )
 
 
 @pytest.mark.parametrize('task', ['ner', 'parsing', 'xnli'])
@@ -160,7 +164,9 @@ def test_every_file_of_the_papers_is_tested():
   assert names == {
     *'pos ner xquad mlqa tydiqa xnli pawsx amazon parsing zero_shot'.split(),
     'xnli_translate_train',
+    'xnli_translate_train_no_cs',
     'mlqa_translate_train',
+    'mlqa_translate_train_no_cs',
     'translate_train_all',
     'translate_train_all_plug_in',
   }

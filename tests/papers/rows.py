@@ -14,7 +14,6 @@ _GIVEN = {
   'VOCABULARY': 'vocabulary',
   'CORPUS': 'corpus',
   'INIT_DIR': 'runs/b',
-  'MONO': 'corpus.mono.en',
   'DICTIONARIES': ['a.tsv'],
 }
 
@@ -44,6 +43,8 @@ def _settings(files: tuple[str, ...], **given):
     for macro, value in _GIVEN.items()
     if re.search(rf'^{macro} = %gin.REQUIRED|%{macro}\b', text, re.M)
   ]
+  if re.search(r'^MONO = %gin.REQUIRED', text, re.M):
+    bindings.append("MONO='corpus.mono.en'")
   return gin_files.settings_of(files, bindings, **given)
 
 

@@ -14,7 +14,6 @@ from xlflax.data.vocabularies import text_sampling
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies.sentencepiece import SentencePieceVocabulary
 from xlflax.data.vocabularies.training import ModelType, train_vocabulary
-from xlflax.data.vocabularies.vocabulary import Vocabulary
 
 
 def test_the_same_input_gives_the_same_vocabulary(
@@ -349,20 +348,3 @@ def test_overwriting_leaves_no_model_of_another_vocabulary(
     'vocabulary.json',
   ]
   assert len(made) == 180
-
-
-def test_vocabularies_of_older_versions_are_known(
-  tmp_path, toy_corpus, toy_vocabulary
-):
-  """Such a description lacks what came later."""
-  made = train_vocabulary(toy_corpus, tmp_path, size=180)
-  path = tmp_path / 'vocabulary.json'
-  description = json.loads(path.read_text())
-  for name in ('merges', 'anchors', 'sentinels'):
-    del description['training'][name]
-  del description['sentinel_ids']
-  path.write_text(json.dumps(description))
-  assert Vocabulary.load(tmp_path) == toy_vocabulary
-  before = path.read_text()
-  assert train_vocabulary(toy_corpus, tmp_path, size=180) == made
-  assert path.read_text() == before
