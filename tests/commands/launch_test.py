@@ -43,7 +43,8 @@ def test_local_dry_run(capsys):
   assert lines == [
     'JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=3 xlflax train --gin_file=a.gin '
     f"""'--gin.A='"'"'b c'"'"'' --model_dir=runs/a """
-    f'--coordinator=localhost:99 --num_processes=2 --process_id={i} --stopped_status=75 > '
+    f'--coordinator=localhost:99 --num_processes=2 --process_id={i} --stopped_status=75 '
+    f'--platform=cpu > '
     f'runs/a.logs/process_{i}.log 2>&1 &'
     for i in range(2)
   ] + ['wait']
@@ -100,7 +101,7 @@ def test_slurm_dry_run(capsys):
   )
   out = capsys.readouterr().out
   assert out.startswith(
-    '# sbatch --job-name=xlflax --nodes=2 --ntasks-per-node=4 '
+    '# XLFLAX_RESTARTS=20 sbatch --job-name=xlflax --nodes=2 --ntasks-per-node=4 '
     '--gpus-per-node=4 --signal=USR1@120 --exclusive train.sbatch train '
   )
   assert out.rstrip().endswith(slurm.SCRIPT.rstrip())
@@ -145,6 +146,8 @@ def test_kubernetes_dry_run(capsys):
     'xlflax',
     *_TRAIN[1:],
     '--stopped_status=75',
+    '--platform=gpu',
+    '--join_timeout=3600',
   ]
 
 

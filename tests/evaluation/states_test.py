@@ -34,6 +34,8 @@ def _alone(subject, text, language, pooling):
   layers = np.asarray(layers)[:, 0]
   if pooling is Pooling.FIRST:
     return layers[:, 0]
+  if pooling is Pooling.MEAN_ALL:
+    return layers.mean(1)
   text = ~np.isin(ids[0], spec.special_ids)
   return layers[:, text].mean(1)
 
