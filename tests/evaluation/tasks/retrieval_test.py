@@ -150,5 +150,5 @@ def test_pooling_by_name():
   source = Given(text={})
   task = retrieval.Retrieval(source=source, pooling='first')
   assert task.pooling is Pooling.FIRST
-  with pytest.raises(errors.ConfigError, match="one of 'mean', 'first'"):
+  with pytest.raises(errors.ConfigError, match="one of 'mean', 'mean_all'"):
     retrieval.Retrieval(source=source, pooling='max')
