@@ -5,14 +5,14 @@ import unicodedata
 import numpy as np
 import pytest
 
-from tests.interop.huggingface import tokenizers_test
+from tests.interop.huggingface import reference_tokenizers, tokenizers_test
 from xlflax.data.labelled import piece_layout, token_spans
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.interop.huggingface import tokenizers as importer
 
 _IMPORTED = ['bert', 'bert_cased', 'roberta', 'xlm-roberta', 'mt5']
 _TEXTS = [
-  *dict.fromkeys(tokenizers_test._LINES),
+  *dict.fromkeys(reference_tokenizers.LINES),
   *tokenizers_test.EDGE_CASES,
   'die Katze sieht (ohne Grund) den Fluss.',
   'кошка видит старый корабль зимой.',

@@ -7,7 +7,8 @@ import pickle
 import pytest
 import transformers
 
-from tests.interop.huggingface.tokenizers_test import _LINES, EDGE_CASES
+from tests.interop.huggingface.reference_tokenizers import LINES
+from tests.interop.huggingface.tokenizers_test import EDGE_CASES
 from xlflax import errors
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
@@ -34,7 +35,7 @@ _MERGES = (
 
 @pytest.fixture(params=[True, False], ids=['lower', 'cased'])
 def folder(request, tmp_path):
-  characters = sorted(set(''.join(_LINES[:8])) - {' '})
+  characters = sorted(set(''.join(LINES[:8])) - {' '})
   pieces = [
     '<s>',
     '</s>',
@@ -78,7 +79,7 @@ def _reference(folder):
 @pytest.mark.parametrize('language', ['en', 'de', 'ro', 'ru', 'fr'])
 def test_ids_equal_the_reference(folder, language):
   reference, vocabulary = _reference(folder), _read(folder)
-  texts = _LINES[:11] + EDGE_CASES + ['Şi ţară în fâşie. Ătta ２３％！「x」…']
+  texts = LINES[:11] + EDGE_CASES + ['Şi ţară în fâşie. Ătta ２３％！「x」…']
   for text in texts:
     want = [
       reference.convert_tokens_to_ids(token)
@@ -110,7 +111,7 @@ def test_it_is_loaded_as_it_was_written(folder, tmp_path):
   loaded = vocabulary_lib.Vocabulary.load(tmp_path / 'made')
   again = pickle.loads(pickle.dumps(loaded))
   assert loaded == vocabulary == again
-  for text in _LINES[:5]:
+  for text in LINES[:5]:
     assert (
       loaded.encode(text, language='de')
       == vocabulary.encode(text, language='de')

@@ -5,7 +5,7 @@ import pytest
 import torch
 import transformers
 
-from tests.interop.huggingface import tokenizers_test
+from tests.interop.huggingface import reference_tokenizers, tokenizers_test
 from xlflax import cli
 from xlflax.data.labelled import classification_rows, examples, question_rows
 from xlflax.evaluation import base, row_predictions
@@ -13,7 +13,7 @@ from xlflax.interop.huggingface import importing
 from xlflax.training import run as run_lib
 
 _LABELS = ('no', 'yes', 'unclear')
-_TEXTS = [*dict.fromkeys(tokenizers_test._LINES)]
+_TEXTS = [*dict.fromkeys(reference_tokenizers.LINES)]
 _SIZES = dict(
   hidden_size=16,
   num_hidden_layers=1,

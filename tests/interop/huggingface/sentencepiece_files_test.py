@@ -6,7 +6,8 @@ import pytest
 import sentencepiece
 import transformers
 
-from tests.interop.huggingface.tokenizers_test import _LINES, EDGE_CASES
+from tests.interop.huggingface.reference_tokenizers import LINES
+from tests.interop.huggingface.tokenizers_test import EDGE_CASES
 from xlflax.data.vocabularies import sentencepiece as vocabulary_sentencepiece
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.interop.huggingface import sentencepiece_files
@@ -16,7 +17,7 @@ def _vocabulary(**options):
   model = io.BytesIO()
   padding, begin, end, unknown, mask = vocabulary_lib.SPECIAL_PIECES
   sentencepiece.SentencePieceTrainer.train(
-    sentence_iterator=iter(_LINES),
+    sentence_iterator=iter(LINES),
     model_writer=model,
     minloglevel=2,
     hard_vocab_limit=False,
@@ -61,13 +62,13 @@ def test_ids_equal(options, tmp_path):
   ) == (spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id, spec.mask_id)
   assert len(made) == spec.size
   keeps_marks = options.get('normalization_rule_name') == 'nfkc_cf'
-  for text in _LINES[:11] + EDGE_CASES:
+  for text in LINES[:11] + EDGE_CASES:
     if keeps_marks and '▁' in text:
       continue  # the library takes the mark in a text for a space
     ids = vocabulary.encode(text)
     assert made.encode(text, add_special_tokens=False) == ids, text
-  ids = vocabulary.encode(_LINES[2])
-  assert made.encode(_LINES[2]) == [spec.bos_id, *ids, spec.eos_id]
+  ids = vocabulary.encode(LINES[2])
+  assert made.encode(LINES[2]) == [spec.bos_id, *ids, spec.eos_id]
   assert made.decode(ids) == vocabulary.decode(ids)
 
 
