@@ -134,6 +134,9 @@ def test_frozen_body_and_matched_embeddings(root, english):
     '--gin.LENGTH=16',
   )
   assert np.isfinite(losses).all()
+  lines = (root / 'frozen/metrics.jsonl').read_text().splitlines()
+  speed = json.loads(lines[-1])['speed']
+  assert 0 < speed['goodput'] < 1 and speed['run_seconds'] > 0
   got = _params(root, 'frozen', 2)
   body = [n for n in got if params_lib.matches((_BODY,), n)]
   assert len(body) > 15

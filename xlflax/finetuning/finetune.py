@@ -230,7 +230,7 @@ def evaluate_trial(
   ]
   if result.step is None:
     raise errors.ConfigError(
-      'A trial without a checkpoint can not be tested', got=result.trial.name
+      'A trial without a checkpoint cannot be tested', got=result.trial.name
     )
   return evaluate_lib.evaluate(
     model_dir=str(result.directory),

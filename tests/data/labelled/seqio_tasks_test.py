@@ -283,7 +283,7 @@ def test_names_and_kinds_are_checked(tmp_path, registries):
   with pytest.raises(
     errors.ConfigError,
     match='no such kind of examples. Got: '
-    'summary. Expected: one of .*classification, mining',
+    'summary. Expected: one of classification, mining, multiple_choice, parsing',
   ):
     task_source.TaskExamples(mixture='l.a', kind='summary')
   with pytest.raises(errors.CorpusError, match='No task of this name'):

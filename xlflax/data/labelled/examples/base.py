@@ -170,7 +170,7 @@ def class_of(kind: str) -> type[Example]:
     raise errors.ConfigError(
       'There is no such kind of examples',
       got=kind,
-      expected='one of ' + ', '.join(_classes),
+      expected='one of ' + ', '.join(sorted(_classes)),
       fix='import the module that defines it',
     )
   return _classes[kind]
