@@ -158,3 +158,17 @@ def test_as_a_process():
   assert result.returncode == 2
   assert 'A gin file does not exist. Got: nope.gin' in result.stderr
   assert 'Traceback' not in result.stderr and not result.stdout
+
+
+def test_output_that_nobody_reads_is_no_failure():
+  """`xlflax ... --dry_run | head -1` says nothing of a broken pipe."""
+  pipe = 'set -o pipefail; "$0" -m xlflax.cli launch local --num_processes=99 '
+  pipe += '--cpu_devices=1 --dry_run -- train --gin.A="$(printf %9999d 1)"'
+  result = subprocess.run(
+    ['bash', '-c', f'{pipe} | head -c 9', sys.executable],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert (result.stdout, result.stderr) == ('JAX_PLATF', '')
+  assert result.returncode == errors.ExitStatus.INTERRUPTED

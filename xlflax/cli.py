@@ -2,6 +2,8 @@
 
 import argparse
 import importlib
+import os
+import select
 import sys
 from collections.abc import Sequence
 
@@ -39,7 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
   Returns:
     The exit status; see `errors.ExitStatus`.
   """
-  arguments = list(sys.argv[1:] if arguments is None else arguments)
+  status = _main(list(sys.argv[1:] if arguments is None else arguments))
+  _reader_is_gone()
+  return status
+
+
+def _main(arguments: list[str]) -> int:
   if not arguments or arguments[0] in ('-h', '--help'):
     print(_overview())
     return 0 if arguments else 2
@@ -83,12 +90,31 @@ def _run(name: str, arguments: list[str]) -> int:
     print(f'xlflax {name}: {error}', file=sys.stderr)
     return error.status
   except OSError as error:  # a full disk, permissions: no bug of xlflax
+    if _reader_is_gone():
+      return errors.ExitStatus.INTERRUPTED
     told = errors.of_os_error(error)
     print(f'xlflax {name}: {told}', file=sys.stderr)
     return told.status
   except KeyboardInterrupt:
     print(f'xlflax {name}: interrupted.', file=sys.stderr)
     return errors.ExitStatus.INTERRUPTED
+
+
+def _reader_is_gone() -> bool:
+  """Whether nobody reads the output any more, as after `| head`.
+
+  Then what is left of it goes nowhere: Python would complain at its end.
+  """
+  try:
+    output = sys.stdout.fileno()
+  except (OSError, ValueError):  # no file
+    return False
+  poll = select.poll()
+  poll.register(output, 0)
+  if not any(event & select.POLLERR for _, event in poll.poll(0)):
+    return False
+  os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+  return True
 
 
 def _overview() -> str:

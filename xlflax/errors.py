@@ -36,7 +36,7 @@ class ExitStatus(enum.IntEnum):
   MISTAKE = 2  # of the user; starting again cannot mend it
   FAILURE = 74  # of the environment; starting again may mend it
   STOPPED = 75  # a signal stopped the run, which saved and can be continued
-  INTERRUPTED = 130  # by Ctrl-C, outside of training
+  INTERRUPTED = 130  # by Ctrl-C outside of training, or `| head`
 
 
 class XlflaxError(Exception):

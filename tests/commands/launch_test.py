@@ -121,7 +121,9 @@ def test_slurm(monkeypatch, capsys):
 _POD = ('--name=mlm', '--image=i', '--nodes=2')
 
 
-def test_kubernetes_dry_run(capsys):
+def test_kubernetes_dry_run(capsys, tmp_path):
+  patch = tmp_path / 'patch.yaml'
+  patch.write_text('spec: {hostNetwork: true}')
   assert (
     cli.main(
       [
@@ -129,8 +131,16 @@ def test_kubernetes_dry_run(capsys):
         'kubernetes',
         *_POD,
         '--manifest=job',
-        '--claim=runs',
+        '--volume=claim:runs:/shared',
         '--node_selector=gpu=h200',
+        '--env=A=1',
+        '--env=B=x=y',
+        '--annotation=a.b/c=d',
+        '--label=team=nlp',
+        '--resource=rdma/hca=8',
+        '--toleration=spot:NoSchedule',
+        '--pull_secret=s',
+        f'--patch={patch}',
         '--queue=q',
         '--dry_run',
         *_TRAIN,
@@ -142,6 +152,16 @@ def test_kubernetes_dry_run(capsys):
   assert (service['kind'], job['kind']) == ('Service', 'Job')
   pod = job['spec']['template']['spec']
   assert pod['nodeSelector'] == {'gpu': 'h200'}
+  assert pod['hostNetwork'] and pod['imagePullSecrets'] == [{'name': 's'}]
+  assert pod['tolerations'][1]['key'] == 'spot'
+  [container] = pod['containers']
+  variables = {v['name']: v.get('value') for v in container['env']}
+  assert (variables['A'], variables['B']) == ('1', 'x=y')
+  assert container['resources']['requests']['rdma/hca'] == '8'
+  assert container['volumeMounts'][1]['mountPath'] == '/shared'
+  metadata = job['spec']['template']['metadata']
+  assert metadata['annotations'] == {'a.b/c': 'd'}
+  assert metadata['labels']['team'] == service['metadata']['labels']['team']
   assert pod['containers'][0]['command'] == [
     'xlflax',
     *_TRAIN[1:],

@@ -24,6 +24,7 @@ class _Required(dict):
 
 
 _LABELS = _Map(str)
+_ANNOTATIONS = _Map(str)
 _METADATA = {'name': _NAME, 'namespace': _NAME, 'labels': _LABELS}
 _EXIT_CODES = _Required(
   containerName=_NAME, operator=('In', 'NotIn'), values=[int]
@@ -34,10 +35,12 @@ _RULE = {
   'onPodConditions': [_Required(type=str, status=('True', 'False'))],
 }
 _PORT = {'name': _NAME, 'port': int}
+_RESOURCES = {'requests': _Map(_QUANTITY), 'limits': _Map(_QUANTITY)}
 _CONTAINER = {
   'name': _NAME,
   'image': str,
   'command': [str],
+  'args': [str],
   'env': [
     {
       'name': re.compile(r'[A-Z_][A-Z_0-9]*'),
@@ -46,28 +49,44 @@ _CONTAINER = {
     }
   ],
   'ports': [{'name': _NAME, 'containerPort': int}],
-  'resources': {'requests': _Map(_QUANTITY), 'limits': _Map(_QUANTITY)},
-  'volumeMounts': [_Required(name=_NAME, mountPath=re.compile('/.*'))],
+  'resources': _RESOURCES,
+  'securityContext': {'capabilities': {'add': [str]}},
+  'startupProbe': {
+    'exec': {'command': [str]},
+    'initialDelaySeconds': int,
+    'periodSeconds': int,
+    'failureThreshold': int,
+  },
+  'volumeMounts': [
+    {'name': _NAME, 'mountPath': re.compile('/.*'), 'readOnly': bool}
+  ],
 }
 _VOLUME = {
   'name': _NAME,
   'emptyDir': {'medium': ('', 'Memory'), 'sizeLimit': _QUANTITY},
   'persistentVolumeClaim': _Required(claimName=_NAME),
+  'hostPath': _Required(path=re.compile('/.*')),
+  'secret': _Required(secretName=_NAME),
+  'configMap': _Required(name=_NAME),
 }
 _POD = {
   'restartPolicy': ('Never',),  # what a podFailurePolicy needs
   'terminationGracePeriodSeconds': int,
   'serviceAccountName': _NAME,
   'priorityClassName': _NAME,
+  'imagePullSecrets': [_Required(name=_NAME)],
   'nodeSelector': _LABELS,
   'subdomain': _NAME,
   'tolerations': [
     {
       'key': _LABEL,
       'operator': ('Exists', 'Equal'),
-      'effect': ('NoSchedule', 'NoExecute'),
+      'value': str,
+      'effect': ('NoSchedule', 'PreferNoSchedule', 'NoExecute'),
     }
   ],
+  # A sidecar, from Kubernetes 1.29 on.
+  'initContainers': [_CONTAINER | {'restartPolicy': ('Always',)}],
   'containers': [_CONTAINER],
   'volumes': [_VOLUME],
 }
@@ -79,7 +98,10 @@ _JOB_SPEC = {
   'backoffLimitPerIndex': int,
   'maxFailedIndexes': int,
   'podFailurePolicy': _Required(rules=[_RULE]),
-  'template': {'metadata': {'labels': _LABELS}, 'spec': _POD},
+  'template': {
+    'metadata': {'labels': _LABELS, 'annotations': _ANNOTATIONS},
+    'spec': _POD,
+  },
 }
 _KINDS = {
   ('v1', 'Service'): {

@@ -8,11 +8,28 @@ import yaml
 
 from tests.launch import kubernetes_schema
 from xlflax import errors
-from xlflax.launch import kubernetes
+from xlflax.launch import kubernetes, manifests
+from xlflax.launch import kubernetes_settings as settings_lib
 
 _EXAMPLES = pathlib.Path(__file__).parents[2] / 'launch/kubernetes'
+_CLAIM = settings_lib.Volume.parse('claim:runs:/shared')
 _EVERYTHING = dict(
-  claim='runs',
+  volumes=[
+    _CLAIM,
+    settings_lib.Volume.parse('host:/data:/mnt/data:ro'),
+    settings_lib.Volume.parse('secret:token:/etc/token'),
+    settings_lib.Volume.parse('config:settings:/etc/settings'),
+  ],
+  env={'FI_PROVIDER': 'efa'},
+  annotations={'example.com/networks': '[{"name": "a"}]'},
+  labels={'team': 'nlp'},
+  resources={'vpc.amazonaws.com/efa': '32', 'hugepages-2Mi': '5120Mi'},
+  tolerations=[
+    settings_lib.Toleration.parse('spot'),
+    settings_lib.Toleration.parse('pool=large:NoExecute'),
+  ],
+  pull_secrets=['registry'],
+  patches=[_EXAMPLES / 'gke_tcpxo.patch.yaml'],
   queue='team',
   node_selector={'example.com/gpu': 'h200'},
   cpu='32',
@@ -45,10 +62,60 @@ def _job(**more):
 def test_examples(kind, nodes, regenerate_goldens):
   """They lie in launch/kubernetes, for people to read and apply."""
   path = _EXAMPLES / f'{kind}_{nodes}.yaml'
-  text = _job(kind=kind, nodes=nodes, claim='runs').rendered()
+  _compare(
+    path, _job(kind=kind, nodes=nodes, volumes=[_CLAIM]), regenerate_goldens
+  )
+
+
+def _compare(path, job, regenerate_goldens):
+  text = job.rendered()
   if regenerate_goldens:
     path.write_text(text)
   assert text == path.read_text()
+  for manifest in yaml.safe_load_all(text):
+    assert not kubernetes_schema.problems(manifest)
+
+
+_CLOUDS = {
+  'gke_tcpxo': dict(
+    node_selector={'cloud.google.com/gke-accelerator': 'nvidia-h100-mega-80gb'},
+    patches=[_EXAMPLES / 'gke_tcpxo.patch.yaml'],
+  ),
+  'eks_efa': dict(
+    node_selector={'node.kubernetes.io/instance-type': 'p5.48xlarge'},
+    resources={'vpc.amazonaws.com/efa': '32', 'hugepages-2Mi': '5120Mi'},
+    memory='1500Gi',
+    env={
+      'FI_PROVIDER': 'efa',
+      'LD_LIBRARY_PATH': '/opt/amazon/efa/lib:/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu:/usr/local/nvidia/lib64',
+      'NCCL_TUNER_PLUGIN': '/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu/libnccl-ofi-tuner.so',
+      'NCCL_BUFFSIZE': '8388608',
+      'NCCL_P2P_NET_CHUNKSIZE': '524288',
+    },
+  ),
+}
+
+
+@pytest.mark.parametrize('cloud', _CLOUDS)
+def test_examples_of_clouds(cloud, regenerate_goldens):
+  job = _job(nodes=2, volumes=[_CLAIM], **_CLOUDS[cloud])
+  _compare(_EXAMPLES / f'{cloud}_2.yaml', job, regenerate_goldens)
+
+
+def test_daemon_of_tcpxo_ends_with_the_training():
+  _, pod, container = _parts(_job(nodes=2, **_CLOUDS['gke_tcpxo']))
+  [daemon] = pod['initContainers']
+  assert daemon['restartPolicy'] == 'Always'
+  assert (
+    'devices.gke.io/container.tcpxo-daemon'
+    in _template(_job(**_CLOUDS['gke_tcpxo']))['metadata']['annotations']
+  )
+  variables = {v['name']: v.get('value') for v in container['env']}
+  assert variables['NCCL_FASTRAK_CTRL_DEV'] == 'eth0'
+  assert variables['XLFLAX_NUM_PROCESSES'] == '2'
+  volumes = {v['name'] for v in pod['volumes']}
+  for one in (daemon, container):
+    assert {m['name'] for m in one['volumeMounts']} <= volumes
 
 
 @pytest.mark.parametrize('kind', ['job', 'jobset'])
@@ -64,7 +131,7 @@ def test_schema(kind, nodes, more):
 def test_whole_schema(kind):
   """The Kubernetes project's own, where a package with it is installed."""
   package = pytest.importorskip('kubernetes_validate')
-  for manifest in kubernetes.manifests(_job(kind=kind, **_EVERYTHING)):
+  for manifest in manifests.manifests(_job(kind=kind, **_EVERYTHING)):
     if manifest['kind'] == 'JobSet':
       [workers] = manifest['spec']['replicatedJobs']
       manifest = {
@@ -88,7 +155,7 @@ def test_whole_schema(kind):
   ],
 )
 def test_schema_finds_mistakes(path, value, text):
-  [_, manifest] = kubernetes.manifests(_job(kind='job'))
+  [_, manifest] = manifests.manifests(_job(kind='job'))
   place = manifest
   for name in path[:-1]:
     place = place[name]
@@ -98,10 +165,14 @@ def test_schema_finds_mistakes(path, value, text):
   )
 
 
+def _template(job):
+  return _parts(job)[0]['template']
+
+
 def _parts(job):
   """The Job's specification, its pod's, and its container."""
-  manifest = kubernetes.manifests(job)[-1]['spec']
-  if job.kind is kubernetes.Kind.JOBSET:
+  manifest = manifests.manifests(job)[-1]['spec']
+  if job.kind is settings_lib.Kind.JOBSET:
     manifest = manifest['replicatedJobs'][0]['template']['spec']
   pod = manifest['template']['spec']
   return manifest, pod, pod['containers'][0]
@@ -119,7 +190,7 @@ def test_processes_find_each_other(kind, first):
 
 
 def test_service_names_the_pods_of_a_job():
-  service, manifest = kubernetes.manifests(_job(kind='job'))
+  service, manifest = manifests.manifests(_job(kind='job'))
   assert service['spec']['clusterIP'] == 'None'
   assert (
     manifest['spec']['template']['spec']['subdomain']
@@ -177,7 +248,7 @@ def _outcome(jobset, status: int | None) -> str:
   ],
 )
 def test_what_a_jobset_does_after_each_status(status, action):
-  [jobset] = kubernetes.manifests(_job(kind='jobset', nodes=4))
+  [jobset] = manifests.manifests(_job(kind='jobset', nodes=4))
   assert _outcome(jobset, status) == action
   assert jobset['spec']['failurePolicy']['maxRestarts'] == 20
 
@@ -200,25 +271,52 @@ def test_flags_that_the_launcher_adds(more, platform):
   assert ('--join_timeout=3600' in added) == ('command' not in more)
 
 
-def test_gpus_shared_memory_and_volume():
+def test_what_the_pods_have():
   _, pod, container = _parts(_job(**_EVERYTHING))
-  assert container['resources'] == {
-    'requests': {'cpu': '32', 'memory': '256Gi'},
-    'limits': {'nvidia.com/gpu': '8'},
+  amounts = {
+    'cpu': '32',
+    'memory': '256Gi',
+    'nvidia.com/gpu': '8',
+    'vpc.amazonaws.com/efa': '32',
+    'hugepages-2Mi': '5120Mi',
   }
-  assert {m['mountPath'] for m in container['volumeMounts']} == {
-    '/dev/shm',
-    '/shared',
-  }
-  assert pod['volumes'][0]['emptyDir'] == {
+  assert container['resources'] == {'requests': amounts, 'limits': amounts}
+  mounts = {m['mountPath']: m for m in container['volumeMounts']}
+  assert {'/dev/shm', '/shared', '/mnt/data', '/etc/token'} <= set(mounts)
+  assert mounts['/mnt/data']['readOnly'] and 'readOnly' not in mounts['/shared']
+  volumes = {v['name']: v for v in pod['volumes']}
+  assert volumes[mounts['/dev/shm']['name']]['emptyDir'] == {
     'medium': 'Memory',
     'sizeLimit': '16Gi',
   }
+  assert volumes[mounts['/mnt/data']['name']]['hostPath'] == {'path': '/data'}
+  assert volumes['etc-token']['secret'] == {'secretName': 'token'}
+  assert volumes['etc-settings']['configMap'] == {'name': 'settings'}
   assert pod['nodeSelector'] == {'example.com/gpu': 'h200'}
+  assert pod['imagePullSecrets'] == [{'name': 'registry'}]
+  assert {'name': 'FI_PROVIDER', 'value': 'efa'} in container['env']
+
+
+def test_labels_annotations_and_tolerations():
+  job = _job(**_EVERYTHING)
+  [jobset] = manifests.manifests(job)
+  metadata = _template(job)['metadata']
+  assert jobset['metadata']['labels']['team'] == metadata['labels']['team']
+  assert metadata['annotations']['example.com/networks'] == '[{"name": "a"}]'
+  assert _parts(job)[1]['tolerations'] == [
+    {'key': 'nvidia.com/gpu', 'operator': 'Exists', 'effect': 'NoSchedule'},
+    {'key': 'spot', 'operator': 'Exists'},
+    {
+      'key': 'pool',
+      'operator': 'Equal',
+      'value': 'large',
+      'effect': 'NoExecute',
+    },
+  ]
 
 
 def test_queue_is_on_what_kueue_admits():
-  service, manifest = kubernetes.manifests(_job(kind='job', queue='team'))
+  service, manifest = manifests.manifests(_job(kind='job', queue='team'))
   label = 'kueue.x-k8s.io/queue-name'
   assert manifest['metadata']['labels'][label] == 'team'
   assert label not in service['metadata']['labels']
@@ -237,11 +335,29 @@ def test_kubernetes_replaces_nothing_in_the_command():
     ({'name': 'a' * 43}, 'at most 42'),
     ({'nodes': 0}, 'nodes=0'),
     ({'kind': 'pod'}, "one of 'job', 'jobset'"),
+    ({'env': {'XLFLAX_COORDINATOR': 'x'}}, 'The launcher sets this variable'),
+    ({'volumes': [_CLAIM, _CLAIM]}, 'one place. Got: /shared'),
   ],
 )
 def test_mistakes(more, text):
   with pytest.raises(errors.ConfigError, match=text):
     _job(**more)
+
+
+@pytest.mark.parametrize(
+  'parse, text',
+  [
+    (settings_lib.Volume.parse, 'claim:runs'),
+    (settings_lib.Volume.parse, 'nfs:runs:/shared'),
+    (settings_lib.Volume.parse, 'claim:runs:shared'),
+    (settings_lib.Volume.parse, 'claim:runs:/shared:rw'),
+    (settings_lib.Toleration.parse, '=x'),
+    (settings_lib.Toleration.parse, 'a=b:Never'),
+  ],
+)
+def test_mistakes_in_flags(parse, text):
+  with pytest.raises(errors.ConfigError, match=f'Got: {text}. Expected: K'):
+    parse(text)
 
 
 def _kubectl(folder: pathlib.Path, code: str) -> dict[str, str]:
