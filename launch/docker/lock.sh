@@ -10,8 +10,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 for kind in cpu gpu tpu; do
-  extra=()
-  [[ $kind == cpu ]] || extra=(--extra "$kind")
+  extra=(--extra buckets)
+  [[ $kind == cpu ]] || extra+=(--extra "$kind")
   # setuptools builds xlflax itself.
   echo 'setuptools>=68' | uv pip compile setup.py - "${extra[@]}" \
     ${1:+--constraint "$1"} \

@@ -61,6 +61,20 @@ def test_locks_have_their_accelerators():
   assert 'libtpu' in _locked('tpu') and 'libtpu' not in _locked('cpu')
 
 
+@pytest.mark.parametrize('kind', _KINDS)
+def test_lock_has_what_buckets_need(kind):
+  assert {'gcsfs', 'google-cloud-storage'} <= set(_locked(kind))
+
+
+def test_image_is_pinned_and_runs_as_no_root():
+  dockerfile = (_ROOT / 'launch/docker/Dockerfile').read_text()
+  assert re.search(r'^ARG BASE=\S+@sha256:[0-9a-f]{64}$', dockerfile, re.M)
+  assert re.search(r'^FROM \$BASE$', dockerfile, re.M)
+  *_, last = re.findall(r'^(USER|RUN|COPY)\b(.*)$', dockerfile, re.M)
+  assert last == ('USER', ' 1000')
+  assert 'LD_LIBRARY_PATH=/usr/local/nvidia/lib64' in dockerfile
+
+
 def test_image_copies_what_there_is():
   dockerfile = (_ROOT / 'launch/docker/Dockerfile').read_text()
   ignored = (_ROOT / 'launch/docker/Dockerfile.dockerignore').read_text()
