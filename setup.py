@@ -90,6 +90,8 @@ setuptools.setup(
     'plan-gpu': ['jax[cuda12]'],
     'plan-tpu': ['jax[tpu]'],
     'buckets': ['gcsfs>=2024.2'],
+    'wandb': ['wandb>=0.19'],
+    'mlflow': ['mlflow-skinny>=2.20'],
     't5x': ['t5x @ git+https://github.com/google-research/t5x'],
     'demo': _DEMO,
     'test': _TEST + _DEMO,

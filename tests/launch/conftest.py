@@ -1,3 +1,29 @@
-"""Text, vocabulary and cache of the end-to-end tests, for real processes."""
+"""Text, vocabulary and cache for real processes, and a Slurm cluster."""
 
-from tests.end_to_end.conftest import workspace  # noqa: F401
+import pytest
+
+from tests.end_to_end.conftest import losses, workspace  # noqa: F401
+from tests.launch import slurm_cluster, slurm_jobs
+
+
+@pytest.fixture(scope='module')
+def cluster(tmp_path_factory):
+  # The path of munge's socket may have 107 characters at most.
+  folder = tmp_path_factory.mktemp('slurm')
+  with slurm_cluster.TinyCluster(folder) as tiny:
+    yield tiny
+
+
+@pytest.fixture(scope='module')
+def uninterrupted(workspace):  # noqa: F811
+  """Losses of two processes that nothing stopped."""
+  directory = workspace.root / 'uninterrupted_two'
+  workspace.run(
+    'launch',
+    'local',
+    '--num_processes=2',
+    '--cpu_devices=1',
+    '--',
+    *slurm_jobs.train(workspace, directory),
+  )
+  return losses(directory)

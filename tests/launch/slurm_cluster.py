@@ -38,6 +38,7 @@ AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 JobRequeue=1
 KillWait=20
+SlurmdTimeout=20
 ReturnToService=2
 StateSaveLocation={folder}/state
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -85,6 +86,7 @@ class TinyCluster:
     self.folder = folder
     self._names = names
     self._daemons: list[subprocess.Popen] = []
+    self._nodes: dict[str, subprocess.Popen] = {}
 
   @property
   def environment(self) -> dict[str, str]:
@@ -98,7 +100,7 @@ class TinyCluster:
       self._write_config()
       self._daemon('slurmctld', '-D')
       for name in self._names:
-        self._daemon('slurmd', '-D', '-N', name)
+        self.start_node(name)
       self._wait_until_idle()
     except BaseException:
       self.__exit__()
@@ -117,6 +119,15 @@ class TinyCluster:
         daemon.wait()
     self._daemons.clear()
     self._remove_names()
+
+  def start_node(self, name: str) -> None:
+    """Starts a node's slurmd."""
+    self._nodes[name] = self._daemon('slurmd', '-D', '-N', name)
+
+  def kill_node(self, name: str) -> None:
+    """Ends a node's slurmd as a lost machine does: without a word."""
+    self._nodes[name].kill()
+    self._nodes[name].wait()
 
   def _end_jobs(self):
     """Leaves no job's processes behind."""
@@ -211,18 +222,18 @@ class TinyCluster:
     )
     (self.folder / 'state').mkdir(exist_ok=True)
 
-  def _daemon(self, program: str, *arguments: str):
+  def _daemon(self, program: str, *arguments: str) -> subprocess.Popen:
     with (self.folder / 'daemons.log').open('a') as log:
-      self._daemons.append(
-        subprocess.Popen(
-          [_path(program), *arguments],
-          env=self.environment,
-          stdout=log,
-          stderr=log,
-          stdin=subprocess.DEVNULL,
-          preexec_fn=processes.die_with_parent,
-        )
+      daemon = subprocess.Popen(
+        [_path(program), *arguments],
+        env=self.environment,
+        stdout=log,
+        stderr=log,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=processes.die_with_parent,
       )
+    self._daemons.append(daemon)
+    return daemon
 
   def _wait_until_idle(self):
     shown = ''

@@ -14,13 +14,8 @@ from tests import fake_bucket
 from tests.training import tiny
 from xlflax import paths
 from xlflax.launch import job, local
-from xlflax.training import (
-  checkpoints,
-  description,
-  metric_writers,
-  optimizers,
-  run_directory,
-)
+from xlflax.training import checkpoints, description, optimizers, run_directory
+from xlflax.training.metric_writers import mirror, run_metrics
 
 _OPTIMIZER = optimizers.AdamW(learning_rate=0.1)
 
@@ -109,7 +104,7 @@ def _steps(run) -> list[int]:
 
 def test_metrics_of_a_continued_run(run):
   for steps in ((1, 2, 3), (3, 4)):
-    writer = metric_writers.MetricsWriter(run)
+    writer = run_metrics.RunMetrics(run)
     for step in steps:
       writer.write(step, train={'loss': 1.0})
     writer.hasten()
@@ -138,7 +133,7 @@ def test_copies_that_fail_are_tried_again(run, bucket, tmp_path, caplog):
       path.write_bytes(content)
 
   (tmp_path / 'a').write_text('one')
-  copies = metric_writers.Mirror(tmp_path, Failing(), every=0.01)
+  copies = mirror.Mirror(tmp_path, Failing(), every=0.01)
   for _ in range(2000):
     if 'run/a' in bucket.objects:
       break

@@ -102,6 +102,13 @@ def _add_stopping(parser: argparse.ArgumentParser) -> None:
   )
   joining.add_hang_timeout(parser)
   _add_profile(parser)
+  parser.add_argument(
+    '--log_to',
+    action='append',
+    choices=['jsonl', 'tensorboard', 'wandb', 'mlflow'],
+    help='where metrics go beside metrics.jsonl; may be repeated; jsonl alone '
+    'means nowhere else (default: tensorboard)',
+  )
 
 
 def _add_profile(parser: argparse.ArgumentParser) -> None:
@@ -257,7 +264,7 @@ def _train(
 
   if args.stop_at_step is not None:
     given['stop_at_step'] = args.stop_at_step
-  for name in ('hang_timeout', 'profile_steps'):
+  for name in ('hang_timeout', 'profile_steps', 'log_to'):
     if getattr(args, name) is not None:
       given[name] = getattr(args, name)
   if args.profile_memory:

@@ -20,7 +20,6 @@ from xlflax.training import (
   devices,
   inputs,
   metric_accumulator,
-  metric_writers,
   profiling,
   run_directory,
 )
@@ -30,10 +29,12 @@ from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
 from xlflax.training.initialization import init_from as initialization
+from xlflax.training.metric_writers import run_metrics
 from xlflax.training.processes import (
   activities,
   distributed,
   preemption,
+  step_times,
   watchdog,
 )
 from xlflax.training.processes import lease as lease_lib
@@ -170,6 +171,7 @@ class _Loop:
     self._saved_metrics: dict[str, float] | None = None
     self._interrupted = False
     self._activities = activities.Activities()
+    self._times = step_times.StepTimes()
     self._watchdog = watchdog.Watchdog(
       self._activities, setup.settings.hang_timeout
     )
@@ -182,11 +184,7 @@ class _Loop:
   def run(self) -> dict[str, Any]:
     state = self._restore_or_start()
     step = int(state.step)
-    self._writer = (
-      metric_writers.MetricsWriter(self._setup.model_dir)
-      if distributed.is_lead()
-      else None
-    )
+    self._writer = self._open_writer(first_time=not step)
     self._feeds = self._open_feeds(step)
     self._progress = self._open_progress(step)
     # Signals are heard until the last checkpoint is whole: Slurm sends two.
@@ -225,7 +223,7 @@ class _Loop:
     )
     return {
       'step': step,
-      'loss': metric_writers.json_number(self._losses.get('loss')),
+      'loss': run_metrics.json_number(self._losses.get('loss')),
       'model_dir': str(self._setup.model_dir),
       'finished': finished,
       'interrupted': self._interrupted,
@@ -253,6 +251,16 @@ class _Loop:
       restored.meta['metrics']
     )
     return restored.state
+
+  def _open_writer(self, *, first_time: bool) -> run_metrics.RunMetrics | None:
+    if not distributed.is_lead():
+      return None
+    return run_metrics.RunMetrics(
+      self._setup.model_dir,
+      self._settings.log_to,
+      description=self._setup.description,
+      first_time=first_time,
+    )
 
   def _open_feeds(self, step: int):
     """Stream name -> prefetched device batches from this step on."""
@@ -299,7 +307,7 @@ class _Loop:
       self._progress.advance(step)
       if step == first + 1:
         jax.block_until_ready(output.loss)
-        self._progress.restart_clock(step)
+        self._restart_clocks(step)
       logged = step % self._settings.log_every_steps == 0
       if logged or step == self._settings.steps:
         self._report(step)
@@ -311,6 +319,11 @@ class _Loop:
         break
     return state
 
+  def _restart_clocks(self, step: int) -> None:
+    """Leaves compilation and evaluation out of what a step takes."""
+    self._progress.restart_clock(step)
+    self._times.restart(step)
+
   def _one_step(self, state, step: int):
     active = self._settings.objectives.active(step)
     is_new = active not in self._steps
@@ -319,17 +332,20 @@ class _Loop:
     batches = {}
     for name in self._setup.streams_of(active):
       self._watchdog.begin(activities.Activity.BATCH, f'of stream {name!r}')
-      batches[name] = self._feeds[name].next()
+      with self._times.loading():
+        batches[name] = self._feeds[name].next()
     self._watchdog.background_write(self._checkpoints.is_writing)
     kind = activities.Activity.START if is_new else activities.Activity.STEP
     self._watchdog.begin(kind, f'(step {step + 1})')
-    return self._steps[active](state, batches)
+    with self._times.waiting():
+      return self._steps[active](state, batches)
 
   def _report(self, step: int) -> None:
     """Takes the accumulated sums, checks them, writes and prints them."""
     if self._lease:
       self._lease.check()
-    sums = self._accumulator.take()
+    with self._times.waiting():
+      sums = self._accumulator.take()
     self._check_finite(sums, step)
     languages = self._setup.spec.languages
     self._losses = {
@@ -343,6 +359,10 @@ class _Loop:
     if sums.skipped:
       metrics['skipped_steps'] = sums.skipped
     speed = self._progress.report(step, sums.loss, sums.tokens / sums.steps)
+    times = self._times.take(step)
+    if times:
+      self._times.report(times)
+      speed |= times.metrics()
     speed |= {
       'goodput': self._activities.goodput(),
       'run_seconds': sum(self._activities.seconds().values()),
@@ -407,7 +427,7 @@ class _Loop:
     metrics = evaluation.run(self._setup, state)
     if self._writer:
       self._writer.write(step, eval=metrics)
-    self._progress.restart_clock(step)
+    self._restart_clocks(step)
     best = self._settings.checkpoints.best_metric
     if best is None:
       return

@@ -23,6 +23,7 @@ from xlflax.training import (
 )
 from xlflax.training import step as step_lib
 from xlflax.training.initialization import init_from as initialization
+from xlflax.training.metric_writers import base as writers
 
 _changeable = registry.changeable
 
@@ -66,6 +67,8 @@ class Settings:
     most_skipped: so many steps in a row that are not finite end the run, also
       where `non_finite` skips them.
     log_every_steps: steps between reports.
+    log_to: where metrics go beside the run's `metrics.jsonl`
+      (`training.metric_writers`).
     prefetch: batches made ready on the devices ahead of time.
     hang_timeout: seconds without a step, a batch or a checkpoint after which
       all processes write their stacks and the job ends, to be started again;
@@ -108,6 +111,9 @@ class Settings:
   non_finite: step_lib.NonFinite = step_lib.NonFinite.STOP
   most_skipped: int = _changeable(default=100)
   log_every_steps: int = _changeable(default=50)
+  log_to: tuple[writers.Destination, ...] = _changeable(
+    default=(writers.Destination.TENSORBOARD,)
+  )
   prefetch: int = _changeable(default=2)
   hang_timeout: float = _changeable(default=900.0)
   profile_steps: str | None = _changeable(default=None)
@@ -120,6 +126,11 @@ class Settings:
   def __post_init__(self):
     enums.coerce(self, 'non_finite', step_lib.NonFinite)
     enums.coerce(self, 'other_config', run_directory.OtherConfig)
+    destinations = tuple(
+      enums.of_value(name, writers.Destination, where='Trainer.log_to')
+      for name in self.log_to
+    )
+    object.__setattr__(self, 'log_to', destinations)
     object.__setattr__(self, 'streams', tuple(self.streams))
     object.__setattr__(self, 'task_modules', tuple(self.task_modules))
     self._check_numbers()

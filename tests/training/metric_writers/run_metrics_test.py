@@ -8,9 +8,10 @@ import sys
 
 from tensorboard.backend.event_processing import event_file_loader
 
-from xlflax.training import metric_writers, run_directory
+from xlflax.training import run_directory
+from xlflax.training.metric_writers import base, event_files, run_metrics
 
-_REPO = pathlib.Path(__file__).parents[2]
+_REPO = pathlib.Path(__file__).parents[3]
 
 
 def _lines(directory):
@@ -32,7 +33,7 @@ def _events(directory):
 
 
 def test_same_scalars_in_both(tmp_path):
-  writer = metric_writers.MetricsWriter(tmp_path / 'run')
+  writer = run_metrics.RunMetrics(tmp_path / 'run')
   writer.write(10, train={'loss': 0.5, 'mlm/loss/de': 2}, speed={'mfu': 0.25})
   writer.write(20, eval={'retrieval/accuracy/mean': 1.0})
   writer.close()
@@ -51,7 +52,7 @@ def test_same_scalars_in_both(tmp_path):
 
 
 def test_numbers_that_are_not_finite_are_null(tmp_path):
-  writer = metric_writers.MetricsWriter(tmp_path)
+  writer = run_metrics.RunMetrics(tmp_path)
   writer.write(1, train={'a': math.nan, 'b': math.inf, 'c': -math.inf})
   writer.close()
   assert _lines(tmp_path) == [
@@ -61,7 +62,7 @@ def test_numbers_that_are_not_finite_are_null(tmp_path):
 
 
 def test_lines_are_there_before_the_end(tmp_path):
-  writer = metric_writers.MetricsWriter(tmp_path)
+  writer = run_metrics.RunMetrics(tmp_path)
   writer.write(1, train={'a': 1.0})
   assert len(_lines(tmp_path)) == len(_events(tmp_path)) == 1
   writer.close()
@@ -69,7 +70,7 @@ def test_lines_are_there_before_the_end(tmp_path):
 
 def test_a_continued_run_appends(tmp_path):
   for step in (1, 2):
-    writer = metric_writers.MetricsWriter(tmp_path)
+    writer = run_metrics.RunMetrics(tmp_path)
     writer.write(step, train={'a': 1.0})
     writer.close()
   assert [line['step'] for line in _lines(tmp_path)] == [1, 2]
@@ -78,8 +79,8 @@ def test_a_continued_run_appends(tmp_path):
 def test_writing_needs_no_tensorflow(tmp_path):
   code = (
     'import pathlib, sys\n'
-    'from xlflax.training import metric_writers\n'
-    f'w = metric_writers.MetricsWriter(pathlib.Path({str(tmp_path)!r}))\n'
+    'from xlflax.training.metric_writers import run_metrics\n'
+    f'w = run_metrics.RunMetrics(pathlib.Path({str(tmp_path)!r}))\n'
     'w.write(1, train={"a": 1.0})\n'
     'w.close()\n'
     'assert "tensorflow" not in sys.modules\n'
@@ -91,8 +92,15 @@ def test_writing_needs_no_tensorflow(tmp_path):
 def test_event_files_of_the_same_second_have_names_of_their_own(
   tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(metric_writers.time, 'time', lambda: 1e9)
+  monkeypatch.setattr(event_files.time, 'time', lambda: 1e9)
   for run in ('first', 'second'):
-    metric_writers.MetricsWriter(tmp_path / run).close()
+    run_metrics.RunMetrics(tmp_path / run).close()
   names = {path.name for path in tmp_path.rglob('events.out.tfevents.*')}
   assert len(names) == 2
+
+
+def test_lines_alone(tmp_path):
+  writer = run_metrics.RunMetrics(tmp_path, [base.Destination.JSONL])
+  writer.write(1, train={'a': 1.0})
+  writer.close()
+  assert [path.name for path in tmp_path.iterdir()] == ['metrics.jsonl']

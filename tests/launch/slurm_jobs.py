@@ -1,0 +1,84 @@
+"""Jobs of `xlflax launch slurm` on the tests' cluster."""
+
+import pathlib
+import sys
+import time
+
+from tests.launch import slurm_cluster
+
+STEPS = 200
+_COMMAND = f'{sys.executable} -m xlflax.cli'
+TINY = (
+  '--gin_file=pretrain/mlm.gin',
+  '--gin_file=models/tiny.gin',
+  '--gin.EncoderConfig.num_layers=1',
+  '--gin.EncoderConfig.hidden_dim=16',
+  '--gin.EncoderConfig.mlp_dim=32',
+  '--gin.EncoderConfig.num_heads=2',
+  '--gin.EncoderConfig.max_length=32',
+  '--gin.LENGTH=16',
+  '--gin.BATCH_SIZE=8',
+  '--gin.WARMUP_STEPS=2',
+  '--gin.trainer.Trainer.log_every_steps=3',
+)
+
+
+class Job:
+  """A job of `xlflax launch slurm`, as `wait_for_step` looks at processes."""
+
+  def __init__(self, cluster, number: str):
+    self.cluster, self.number = cluster, number
+
+  def poll(self):
+    state = self.cluster.state(self.number)
+    return None if state in slurm_cluster.UNFINISHED else state
+
+  def wait_until_queued_again(self, seconds: float = 240) -> None:
+    """Blocks until Slurm has counted a restart of the job."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+      shown = self.cluster.run('scontrol', 'show', 'job', self.number)
+      if ' Restarts=0 ' not in shown:
+        return
+      time.sleep(1)
+    raise AssertionError(f'{shown}\n' + self.cluster.logs())
+
+  def wait(self, seconds: float = 240) -> str:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+      if self.poll():
+        return self.poll()
+      time.sleep(1)
+    raise AssertionError(
+      f'still {self.cluster.state(self.number)}\n' + self.cluster.logs()
+    )
+
+
+def submit(workspace, cluster, logs, *arguments, command=_COMMAND) -> Job:
+  """Submits a job of two nodes, whose processes run `command`."""
+  answer = workspace.run(
+    'launch',
+    'slurm',
+    '--nodes=2',
+    f'--logs={logs}',
+    *arguments,
+    SLURM_CONF=cluster.environment['SLURM_CONF'],
+    XLFLAX_COMMAND=command,
+  )
+  number = answer.rpartition('Submitted batch job ')[2].strip()
+  return Job(cluster, number)
+
+
+def train(workspace, directory: pathlib.Path) -> tuple[str, ...]:
+  return (
+    'train',
+    *TINY,
+    *workspace.inputs,
+    workspace.cache,
+    f'--model_dir={directory}',
+    f'--gin.TRAIN_STEPS={STEPS}',
+  )
+
+
+def log(logs: pathlib.Path) -> str:
+  return '\n'.join(path.read_text() for path in sorted(logs.glob('*.log')))

@@ -1,0 +1,215 @@
+"""Weights & Biases and MLflow: offline where installed, and their contract."""
+
+import math
+import struct
+import sys
+import types
+
+import pytest
+
+from xlflax import errors
+from xlflax.training import run_directory
+from xlflax.training.metric_writers import base, run_metrics, trackers
+
+_METRICS = {'train': {'loss': 0.5, 'mlm/loss/de': 2.0}, 'speed': {'mfu': 0.25}}
+
+
+def _subject(tmp_path, **more):
+  return trackers.Subject(
+    **{
+      'run_id': 'abc123',
+      'name': 'mlm',
+      'description': {'class': 'trainer', 'fields': {'seed': 3}},
+      'folder': tmp_path,
+    }
+    | more
+  )
+
+
+def _write_twice(destination, tmp_path):
+  """A run, and the same one continued from step 10: step 20 comes twice."""
+  for first_time, steps in ((True, (10, 20)), (False, (20, 30))):
+    tracker = trackers.open_tracker(
+      destination, _subject(tmp_path), first_time=first_time
+    )
+    for step in steps:
+      tracker.write(step, _METRICS)
+    tracker.close()
+
+
+def test_mlflow_on_disk(tmp_path, monkeypatch):
+  mlflow = pytest.importorskip('mlflow')
+  monkeypatch.setenv('MLFLOW_ALLOW_FILE_STORE', 'true')
+  monkeypatch.setenv('MLFLOW_TRACKING_URI', f'file:{tmp_path}/mlruns')
+  mlflow.set_tracking_uri(f'file:{tmp_path}/mlruns')
+  _write_twice(base.Destination.MLFLOW, tmp_path)
+  client = mlflow.MlflowClient()
+  experiment = client.get_experiment_by_name('xlflax').experiment_id
+  [run] = client.search_runs([experiment])
+  assert run.info.run_name == 'mlm' and run.info.status == 'FINISHED'
+  for name, value in base.flat(_METRICS).items():
+    history = client.get_metric_history(run.info.run_id, name)
+    assert [m.step for m in history] == [10, 20, 20, 30]
+    assert {m.value for m in history} == {value}
+  [artifact] = client.list_artifacts(run.info.run_id)
+  assert artifact.path == 'trainer.json'
+
+
+def _wandb_records(data: bytes):
+  """The records of a run's file: after 7 bytes LevelDB's log format."""
+  place, record = 7, b''
+  while place + 7 <= len(data):
+    left = 32768 - place % 32768
+    if left < 7:
+      place += left
+      continue
+    length, kind = struct.unpack('<HB', data[place + 4 : place + 7])
+    record += data[place + 7 : place + 7 + length]
+    place += 7 + length
+    if kind in (1, 4):  # whole, or its last part
+      yield record
+      record = b''
+
+
+def test_wandb_offline(tmp_path, monkeypatch):
+  wandb = pytest.importorskip('wandb')
+  from wandb.proto import wandb_internal_pb2
+
+  monkeypatch.setenv('WANDB_MODE', 'offline')
+  monkeypatch.setenv('WANDB_SILENT', 'true')
+  _write_twice(base.Destination.WANDB, tmp_path)
+  wandb.teardown()
+  rows = []
+  for path in sorted((tmp_path / 'wandb').glob('offline-run-*/*.wandb')):
+    assert path.name == 'run-abc123.wandb'
+    for data in _wandb_records(path.read_bytes()):
+      record = wandb_internal_pb2.Record()
+      record.ParseFromString(data)
+      if record.HasField('history'):
+        rows.append(
+          {
+            i.key or '.'.join(i.nested_key): i.value_json
+            for i in record.history.item
+          }
+        )
+  assert [int(row['step']) for row in rows] == [10, 20, 20, 30]
+  assert float(rows[0]['train/mlm/loss/de']) == 2.0
+
+
+class _Calls(list):
+  """A library that notes what is called."""
+
+  def __getattr__(self, name):
+    def call(*args, **named):
+      self.append((name, args, named))
+      return self
+
+    return call
+
+
+@pytest.fixture
+def wandb(monkeypatch):
+  module = _Calls()
+  monkeypatch.setitem(sys.modules, 'wandb', module)
+  return module
+
+
+def test_a_run_of_weights_and_biases(wandb, tmp_path):
+  _write_twice(base.Destination.WANDB, tmp_path)
+  inits = [named for name, _, named in wandb if name == 'init']
+  assert [i['id'] for i in inits] == ['abc123'] * 2
+  assert all(i['resume'] == 'allow' for i in inits)
+  logged = [args[0] for name, args, _ in wandb if name == 'log']
+  assert [row['step'] for row in logged] == [10, 20, 20, 30]
+  assert logged[0]['train/mlm/loss/de'] == 2.0
+  assert ('define_metric', ('*',), {'step_metric': 'step'}) in wandb
+  assert wandb[-1][0] == 'finish'
+
+
+class _Client:
+  """MLflow's client, with one experiment."""
+
+  runs: dict = {}
+
+  def get_experiment_by_name(self, name):
+    assert name == 'xlflax'
+    return None
+
+  def create_experiment(self, name):
+    return '1'
+
+  def search_runs(self, experiments, tagged):
+    assert tagged == "tags.`xlflax.run` = 'abc123'"
+    return [
+      types.SimpleNamespace(info=types.SimpleNamespace(run_id=i))
+      for i in self.runs
+    ]
+
+  def create_run(self, experiment, *, tags, run_name):
+    self.runs['r1'] = [tags, run_name]
+    return types.SimpleNamespace(info=types.SimpleNamespace(run_id='r1'))
+
+  def update_run(self, run_id, *, status):
+    self.runs[run_id].append(status)
+
+  def log_dict(self, run_id, value, name):
+    assert (value['class'], name) == ('trainer', 'trainer.json')
+
+  def log_batch(self, run_id, *, metrics):
+    self.runs[run_id].append({(m[0], m[3]): m[1] for m in metrics})
+
+  def set_terminated(self, run_id):
+    self.runs[run_id].append('ended')
+
+
+def test_a_run_of_mlflow(monkeypatch, tmp_path):
+  module = types.SimpleNamespace(
+    MlflowClient=_Client,
+    entities=types.SimpleNamespace(Metric=lambda *values: values),
+  )
+  monkeypatch.setattr(_Client, 'runs', {})
+  monkeypatch.setitem(sys.modules, 'mlflow', module)
+  _write_twice(base.Destination.MLFLOW, tmp_path)
+  (tags, name, first, _, ended, status, again, *_, last) = _Client.runs['r1']
+  assert (tags, name) == ({'xlflax.run': 'abc123'}, 'mlm')
+  assert first[('train/loss', 10)] == 0.5
+  assert (ended, status, last) == ('ended', 'RUNNING', 'ended')
+  assert ('train/loss', 20) in again
+
+
+def test_names_that_mlflow_does_not_take():
+  assert trackers._mlflow_name('eval/f1@10/zh (Hans)') == 'eval/f1_10/zh _Hans_'
+
+
+@pytest.mark.parametrize('name', ['wandb', 'mlflow'])
+def test_a_library_that_is_not_installed(name, tmp_path, monkeypatch):
+  monkeypatch.setitem(sys.modules, name, None)
+  with pytest.raises(errors.ConfigError, match=f"pip install 'xlflax.{name}"):
+    run_metrics.RunMetrics(tmp_path, [base.Destination(name)])
+
+
+class _Refusing:
+  @staticmethod
+  def init(**_):
+    raise ConnectionError('no route')
+
+
+def test_a_tracker_out_of_order(tmp_path, monkeypatch, caplog):
+  """Told at the start; a run that goes on at night goes on without it."""
+  monkeypatch.setitem(sys.modules, 'wandb', _Refusing)
+  where = [base.Destination.WANDB]
+  with pytest.raises(errors.ConfigError, match='ConnectionError: no route'):
+    run_metrics.RunMetrics(tmp_path, where)
+  writer = run_metrics.RunMetrics(tmp_path, where, first_time=False)
+  writer.write(1, train={'loss': 1.0})
+  writer.close()
+  assert 'training goes on without it' in caplog.text
+  assert (tmp_path / run_directory.METRICS).read_text().count('loss') == 1
+
+
+def test_numbers_that_are_not_finite_reach_trackers(wandb, tmp_path):
+  writer = run_metrics.RunMetrics(tmp_path, [base.Destination.WANDB])
+  writer.write(1, train={'loss': math.nan})
+  writer.close()
+  [row] = [args[0] for name, args, _ in wandb if name == 'log']
+  assert math.isnan(row['train/loss'])

@@ -1,0 +1,1 @@
+"""Where metrics go: lines, event files, Weights & Biases, MLflow."""

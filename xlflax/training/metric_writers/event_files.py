@@ -1,0 +1,56 @@
+"""TensorBoard's event files.
+
+The records are written through TensorBoard's own protocol buffers, because its
+writer classes import TensorFlow where that is installed.
+"""
+
+import itertools
+import os
+import pathlib
+import socket
+import time
+
+from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.summary.writer import record_writer
+
+from xlflax.training.metric_writers import base
+
+# Two event files of a process may begin in the same second.
+_files = itertools.count()
+
+
+class EventFile:
+  """One event file of scalars, in a directory."""
+
+  def __init__(self, directory: pathlib.Path):
+    directory.mkdir(parents=True, exist_ok=True)
+    name = (
+      f'events.out.tfevents.{int(time.time())}.{socket.gethostname()}.'
+      f'{os.getpid()}.{next(_files)}'
+    )
+    self._file = open(directory / name, 'ab')
+    self._records = record_writer.RecordWriter(self._file)
+    self._add(
+      event_pb2.Event(wall_time=time.time(), file_version='brain.Event:2')
+    )
+
+  def write(self, step: int, metrics: base.Metrics) -> None:
+    """Writes scalars by 'kind/name'."""
+    values = [
+      summary_pb2.Summary.Value(tag=tag, simple_value=float(value))
+      for tag, value in base.flat(metrics).items()
+    ]
+    self._add(
+      event_pb2.Event(
+        wall_time=time.time(),
+        step=step,
+        summary=summary_pb2.Summary(value=values),
+      )
+    )
+
+  def _add(self, event) -> None:
+    self._records.write(event.SerializeToString())
+    self._file.flush()
+
+  def close(self) -> None:
+    self._file.close()

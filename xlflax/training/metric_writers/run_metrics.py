@@ -1,0 +1,116 @@
+"""The metrics of a run: its lines of JSON, and wherever else they go."""
+
+import json
+import math
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from xlflax import digests, paths
+from xlflax.training import run_directory
+from xlflax.training.metric_writers import (
+  background,
+  base,
+  event_files,
+  mirror,
+  trackers,
+)
+
+
+class RunMetrics:
+  """Appends one line of JSON a report, and passes it on to other writers.
+
+  A line is `{"step": s, "train": {...}}` or `{"step": s, "eval": {...}}`;
+  numbers that are not finite are written as null. Objects in a bucket cannot
+  be appended to: there, files on disk are copied every half a minute.
+
+  Args:
+    model_dir: the run's directory.
+    destinations: where metrics go beside the lines.
+    description: of the run, for trackers.
+    first_time: whether the run starts, and is not continued.
+  """
+
+  def __init__(
+    self,
+    model_dir: pathlib.Path,
+    destinations: Sequence[base.Destination] = (base.Destination.TENSORBOARD,),
+    *,
+    description: dict[str, Any] | None = None,
+    first_time: bool = True,
+  ):
+    self._mirror = None
+    folder = model_dir
+    if paths.is_bucket(model_dir):
+      folder = pathlib.Path(tempfile.mkdtemp(prefix='xlflax-metrics-'))
+      self._mirror = _mirror_of(folder, model_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    self._folder = folder
+    self._path = folder / run_directory.METRICS
+    self._lines = open(self._path, 'a', encoding='utf-8')
+    self._others: list[base.MetricWriter] = []
+    if base.Destination.TENSORBOARD in destinations:
+      self._others.append(
+        event_files.EventFile(folder / run_directory.TENSORBOARD)
+      )
+    subject = trackers.Subject(
+      run_id=run_directory.run_id(model_dir),
+      name=model_dir.name,
+      description=description or {},
+      folder=folder,
+    )
+    self._open_trackers(destinations, subject, first_time)
+
+  def _open_trackers(self, destinations, subject, first_time) -> None:
+    for destination in destinations:
+      if destination not in trackers.KINDS:
+        continue
+      tracker = trackers.open_tracker(
+        destination, subject, first_time=first_time
+      )
+      if tracker is not None:
+        self._others.append(background.Background(tracker, destination.value))
+
+  def write(self, step: int, **metrics: dict[str, float]) -> None:
+    """Writes scalars by kind ('train', 'eval', 'speed') at a step."""
+    line = {
+      kind: {k: json_number(v) for k, v in values.items()}
+      for kind, values in metrics.items()
+    }
+    self._lines.write(json.dumps({'step': step} | line) + '\n')
+    self._lines.flush()
+    for other in self._others:
+      other.write(step, metrics)
+
+  def digest(self) -> str:
+    """The digest of all lines so far."""
+    return digests.of_file(self._path)
+
+  def hasten(self) -> None:
+    """Has what was written so far copied soon, where it is in a bucket."""
+    if self._mirror:
+      self._mirror.hasten()
+
+  def close(self) -> None:
+    """Writes what is left everywhere."""
+    self._lines.close()
+    for other in self._others:
+      other.close()
+    if self._mirror:
+      self._mirror.close()
+      shutil.rmtree(self._folder)
+
+
+def _mirror_of(folder: pathlib.Path, model_dir: pathlib.Path) -> mirror.Mirror:
+  """Copies of the metrics in `folder`, which starts from what is there."""
+  known = model_dir / run_directory.METRICS
+  if known.exists():
+    (folder / run_directory.METRICS).write_bytes(known.read_bytes())
+  return mirror.Mirror(folder, model_dir)
+
+
+def json_number(value: float | None) -> float | None:
+  """The number, or None for one that JSON does not have."""
+  return None if value is None or not math.isfinite(value) else float(value)
