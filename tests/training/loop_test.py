@@ -11,7 +11,7 @@ import pytest
 from xlflax import errors
 from xlflax.training import loop, metric_accumulator
 from xlflax.training import step as step_lib
-from xlflax.training.processes import activities, watchdog
+from xlflax.training.processes import activities, step_times, watchdog
 from xlflax.training.processes import lease as lease_lib
 
 
@@ -120,3 +120,56 @@ def test_skipping_ends_where_nothing_is_learnt(
   with pytest.raises(errors.TrainingError, match=message) as error:
     made._check_finite(_sums(**fields), step)
   assert 'the last good checkpoint is step 7' in str(error.value)
+
+
+class _Notes:
+  """What the loop tells its watchdog, and when a background write is seen."""
+
+  def __init__(self):
+    self.seen = []
+
+  def begin(self, activity, detail=''):
+    self.seen.append((activity, detail))
+
+  def background_write(self, is_writing):
+    self.seen.append(is_writing)
+
+
+def test_the_watchdog_knows_what_the_loop_is_at(tmp_path):
+  """A batch, the first step, a later one, a checkpoint, an evaluation."""
+  made = _Loop(tmp_path, lambda: None)
+  made._watchdog = notes = _Notes()
+  made._steps = {}
+  made._times = step_times.StepTimes()
+  made._setup.jitted_step = lambda active: lambda state, batches: batches
+  made._setup.streams_of = lambda active: ['mono']
+  made._feeds = {'mono': types.SimpleNamespace(next=lambda: 'batch')}
+  made._checkpoints = types.SimpleNamespace(
+    is_writing=True, save=lambda *_: None
+  )
+  made._settings = types.SimpleNamespace(
+    objectives=types.SimpleNamespace(active=lambda step: (0,)),
+    non_finite=step_lib.NonFinite.SKIP,
+    seed=1,
+    evaluation=types.SimpleNamespace(is_due=lambda *_: True, run=lambda *_: {}),
+    steps=3,
+    checkpoints=types.SimpleNamespace(best_metric=None),
+  )
+  for step in (0, 1):
+    assert made._one_step(None, step) == {'mono': 'batch'}
+  made._lease = made._writer = made._saved_metrics = made._inputs = None
+  made._accumulator = metric_accumulator.MetricAccumulator()
+  made._progress = types.SimpleNamespace(restart_clock=lambda step: None)
+  loop._Loop._save(made, types.SimpleNamespace(step=2))
+  made._maybe_evaluate(None, 2)
+  at = activities.Activity
+  assert notes.seen == [
+    (at.BATCH, "of stream 'mono'"),
+    True,
+    (at.START, '(step 1)'),
+    (at.BATCH, "of stream 'mono'"),
+    True,
+    (at.STEP, '(step 2)'),
+    (at.SAVE, 'of step 2'),
+    (at.EVALUATION, 'step 2'),
+  ]

@@ -95,7 +95,18 @@ def test_the_process_is_ended_once():
   assert len(ends) == 1 and "a batch of stream 'mono'" in ends[0]
 
 
-def test_no_limit_watches_nothing():
-  with watchdog.Watchdog(activities.Activities(), 0, end=pytest.fail) as dog:
-    dog.begin(BATCH)
-    assert not dog._thread.is_alive()
+def test_without_a_limit_only_a_stop_is_watched(clock):
+  dog = watchdog.Watchdog(activities.Activities(clock=clock), 0)
+  dog.begin(STEP, '(step 7)')
+  assert _after(dog, clock, 10**6) is None
+  dog.stopping()
+  assert _after(dog, clock, 60) is None
+  assert 'training (step 7) for' in _after(dog, clock, 1)
+
+
+def test_a_stop_gives_compilation_longer(dog, clock):
+  dog.begin(activities.Activity.START)
+  assert _after(dog, clock, 150) is None
+  dog.stopping()
+  assert _after(dog, clock, 239) is None
+  assert _after(dog, clock, 2)

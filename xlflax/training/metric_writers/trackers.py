@@ -161,7 +161,7 @@ def open_tracker(
         got=f'{type(error).__name__}: {error}',
         where=f'--log_to={destination.value}',
         fix='log in there, or look at its variables and the network; '
-        'WANDB_MODE=offline and MLFLOW_TRACKING_URI=file:DIR need no network',
+        'WANDB_MODE=offline needs none',
       ) from error
     logging.warning(
       '%s cannot be used (%s: %s); training goes on without it.',

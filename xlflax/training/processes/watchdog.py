@@ -10,6 +10,7 @@ ends with a status at which schedulers start it again.
 import contextlib
 import faulthandler
 import logging
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -35,7 +36,7 @@ class Watchdog:
     activities: what the run is at.
     limit_seconds: how long a batch, a step or a checkpoint may take; grows to
       ten times the longest step. Compilation and evaluation may take four
-      times as long. 0 watches nothing.
+      times as long. 0 sets no limit until a signal asks the run to stop.
     end: how the process ends, given a message; None: all threads' stacks are
       written and the whole job ends with `ExitStatus.FAILURE`.
   """
@@ -48,19 +49,18 @@ class Watchdog:
     end: Callable[[str], None] | None = None,
   ):
     self._activities = activities
-    self._limit = limit_seconds
+    self._limit = limit_seconds or math.inf
     self._end = end or _end
     self._longest_step = 0.0
     self._writing_since: float | None = None
-    self._stopping = False
+    self._asked: float | None = None  # when a signal asked the run to stop
     self._stopped = threading.Event()
     self._thread = threading.Thread(
       target=self._run, name='xlflax watchdog', daemon=True
     )
 
   def __enter__(self) -> 'Watchdog':
-    if self._limit:
-      self._thread.start()
+    self._thread.start()
     return self
 
   def __exit__(self, *exc) -> None:
@@ -84,13 +84,14 @@ class Watchdog:
 
   def stopping(self) -> None:
     """Says that a signal asked the run to stop: its step must end soon."""
-    self._stopping = True
+    self._asked = self._activities.clock()
 
   def problem(self) -> str | None:
     """What has taken too long; None while all is well."""
     at = self._activities
     now = at.clock()
-    if now - at.since > self.limit(at.at):
+    asked = now if self._asked is None else max(self._asked, at.since)
+    if now - at.since > self.limit(at.at) or now - asked > self._last(at.at):
       detail = f' {at.detail}' if at.detail else ''
       return f'{at.at.value}{detail} for {now - at.since:.0f} s'
     since = self._writing_since
@@ -100,12 +101,17 @@ class Watchdog:
 
   def limit(self, activity: Activity) -> float:
     """Seconds that an activity may take."""
-    limit = max(self._limit, _STEPS * self._longest_step)
-    if activity in (Activity.START, Activity.EVALUATION):
-      limit *= _SLOWER
-    elif activity is not Activity.SAVE and self._stopping:
-      limit = min(limit, max(_STOPPING, _STEPS * self._longest_step))
-    return limit
+    return max(self._limit, self._longest) * _slower(activity)
+
+  def _last(self, activity: Activity) -> float:
+    """Seconds that it may take after the run was asked to stop."""
+    if activity is Activity.SAVE:
+      return math.inf
+    return max(_STOPPING, self._longest) * _slower(activity)
+
+  @property
+  def _longest(self) -> float:
+    return _STEPS * self._longest_step
 
   def _run(self) -> None:
     while not self._stopped.wait(min(_EVERY, self._limit / 4)):
@@ -113,6 +119,10 @@ class Watchdog:
       if problem is not None:
         self._end(f'This process has been {problem}')
         return
+
+
+def _slower(activity: Activity) -> int:
+  return _SLOWER if activity in (Activity.START, Activity.EVALUATION) else 1
 
 
 def _end(message: str) -> None:
