@@ -56,12 +56,14 @@ def prepare(folder: pathlib.Path, lines: int) -> vocabulary_lib.Vocabulary:
   )
   vocabulary = vocabulary_lib.Vocabulary.load(folder / 'vocabulary')
   cache_writer.write_cache(
-    folder / 'cache',
-    mixtures=['corpus.mono'],
-    vocabulary=vocabulary,
-    register=functools.partial(
-      registration.register_tasks, str(folder / 'corpus'), ()
-    ),
+    cache_writer.Plan(
+      directory=folder / 'cache',
+      mixtures=['corpus.mono'],
+      vocabulary=vocabulary,
+      register=functools.partial(
+        registration.register_tasks, str(folder / 'corpus'), ()
+      ),
+    )
   )
   return vocabulary
 

@@ -23,6 +23,7 @@ from tests.training import tiny
 from xlflax import digests, errors
 from xlflax.data import examples as examples_lib
 from xlflax.data.cache import format as cache_format
+from xlflax.data.cache import header as cache_header
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import shards as cache_shards
 from xlflax.evaluation import base, results
@@ -222,46 +223,47 @@ def _make_cache(directory: pathlib.Path, number: int) -> None:
   tokens = rng.integers(5, 60, int(lengths.sum()), dtype=np.int32)
   side = examples_lib.Ragged(tokens, lengths)
   batch = examples_lib.Examples((side,), np.zeros(40, bool))
-  shard = cache_shards.shard_path(directory / 'work', 0)
-  spec = types.SimpleNamespace(eos_id=2, unk_id=3)
-  dtype = np.dtype(np.uint16)
-  cache_shards.write_shard(shard, [batch], num_sides=1, dtype=dtype, spec=spec)
-  counts = cache_shards.count([shard])
+  target = cache_format.task_directory(directory, 't', 'train')
+  entry = cache_shards.write(
+    cache_format.shard_file(target, 'part-000000'),
+    [batch],
+    dtype=np.dtype(np.uint16),
+    spec=types.SimpleNamespace(eos_id=2, unk_id=3),
+    sides=('targets',),
+  )
   meta = cache_format.TaskMeta(
     task='t',
     split='train',
     languages=('en',),
-    examples=counts.examples,
-    empty=counts.empty,
     source_examples=40,
-    statistics=(cache_format.SideStatistics('en', 40, len(tokens), 0),),
     vocabulary='v',
     fingerprint={},
     shard_size=40,
+    shards=(entry,),
   )
-  target = cache_format.task_directory(directory, 't', 'train')
-  cache_shards.merge([shard], counts, target, meta, dtype)
-  shutil.rmtree(directory / 'work')
-  digest = digests.of_file(target / digests.FILE)
-  cache_format.write_json(
-    directory / cache_format.CACHE_FILE,
-    {
-      'format': cache_format.FORMAT,
-      'vocabulary': {'hash': 'v', 'size': 64, 'languages': ['en']},
-      'mixtures': {'m': {'train': {'t': 1.0}}},
-      'digests': {cache_format.task_key('t', 'train'): digest},
-    },
-  )
+  path = cache_format.generation_file(target, 1)
+  cache_format.write_json(path, meta.to_json())
+  digests.seal(target)
+  known = {'generation': 1, 'digest': digests.of_file(path)}
+  cache_header.Header(
+    {'hash': 'v', 'size': 64, 'languages': ['en']},
+    [
+      cache_header.Generation(
+        {'m': {'train': {'t': 1.0}}},
+        {cache_format.task_key('t', 'train'): known},
+      )
+    ],
+  ).write(directory)
 
 
 def _read_cache(directory: pathlib.Path) -> Any:
   cache = cache_reader.TokenCache(directory)
   task = cache.open('m', 'train')['t']
   cache.verify('m', 'train')
-  arrays = [task.starts_document]
-  arrays += [
-    array for side in task.sides for array in (side.tokens, side.offsets)
-  ]
+  arrays = [task.shards.starts_document()]
+  for side in task.sides:
+    starts, stops = side.bounds(np.arange(side.num_texts))
+    arrays += [starts, stops, *side.slices(starts, stops)]
   return [task.meta, cache.mixtures, *(array.tolist() for array in arrays)]
 
 

@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 
+from tests.data.cache import reading
 from xlflax import errors
 from xlflax.data import opening
 from xlflax.data import stream as stream_lib
@@ -34,14 +35,16 @@ def union(union_dir):
 def cache(tmp_path_factory, toy_corpus, union):
   directory = tmp_path_factory.mktemp('cache')
   cache_writer.write_cache(
-    directory,
-    mixtures=['corpus.mono', 'corpus.parallel'],
-    vocabulary=union,
-    shard_size=60,
-    num_processes=2,
-    register=functools.partial(
-      registration.register_tasks, str(toy_corpus.directory), ()
+    cache_writer.Plan(
+      directory=directory,
+      mixtures=['corpus.mono', 'corpus.parallel'],
+      vocabulary=union,
+      shard_size=4096,
+      register=functools.partial(
+        registration.register_tasks, str(toy_corpus.directory), ()
+      ),
     ),
+    num_processes=2,
   )
   return directory
 
@@ -88,7 +91,7 @@ def test_cached_text_reads_back(cache, union, toy_corpus):
     'corpus.parallel.de_en'
   ]
   for side, code in zip(task.sides, ('de', 'en'), strict=True):
-    first = side.tokens[: side.lengths()[0]].tolist()
+    first = reading.tokens(side)[: reading.lengths(side)[0]].tolist()
     text = next(iter(toy_corpus.parallel('de', 'en')))[code == 'en']
     assert union.decode(first) == text
     assert {union.piece(i).partition(':')[0] for i in first} == {code}

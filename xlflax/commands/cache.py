@@ -25,6 +25,15 @@ EXAMPLES = """
   # reads a finished cache and compares every file with its digest
   xlflax cache --verify --output=cache
 
+  # the fourth of 16 machines that write one cache; any may be started again
+  xlflax cache --corpus=corpus --vocabulary=vocabulary --output=cache \\
+      --shard=3/16
+  # and after the last of them, once
+  xlflax cache finish --corpus=corpus --vocabulary=vocabulary --output=cache
+
+  # text that came to the corpus as new files: a new generation of the cache
+  xlflax cache --add --corpus=corpus --vocabulary=vocabulary --output=cache
+
   # tasks of your own, added to the same cache
   xlflax cache --task_module=my_tasks --mixture=news.all \\
       --vocabulary=vocabulary --output=cache
@@ -35,6 +44,14 @@ _SECONDS_BETWEEN_LINES = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of cache writing."""
+  parser.add_argument(
+    'action',
+    nargs='?',
+    choices=('write', 'finish'),
+    default='write',
+    help='write (the default), or finish: check that the shards of all '
+    '--shard=i/N are there, and seal the cache; takes their flags',
+  )
   parser.add_argument(
     '--output',
     metavar='DIR',
@@ -92,15 +109,29 @@ def _add_writing(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--shard_size',
     type=int,
-    default=32768,
-    metavar='N',
-    help='examples written at once; what an interruption can lose '
+    default=1 << 26,
+    metavar='BYTES',
+    help='text in one file of the cache; what an interruption can lose '
     '(default: %(default)s)',
   )
   parser.add_argument(
+    '--shard',
+    type=_share,
+    metavar='I/N',
+    help='write only the I-th of N shares, I from 0, beside other machines '
+    'that write the others to the same directory',
+  )
+  changed = parser.add_mutually_exclusive_group()
+  changed.add_argument(
     '--overwrite',
     action='store_true',
     help='replace what was written from other text or with another vocabulary',
+  )
+  changed.add_argument(
+    '--add',
+    action='store_true',
+    help='files that came to the text make a new generation of the cache; '
+    'the ones before it can still be read',
   )
 
 
@@ -130,13 +161,33 @@ def run(args: argparse.Namespace) -> int:
       expected='a directory made by `xlflax vocab`',
       where='xlflax cache',
     )
+  if args.shard and (args.action == 'finish' or args.num_processes > 1):
+    raise errors.ConfigError(
+      '--shard goes with neither `finish` nor --num_processes',
+      got=f'--shard={args.shard[0]}/{args.shard[1]}',
+      fix='Give each process a share of its own, and finish without --shard',
+    )
   mixtures = args.mixture or _corpus_mixtures(args.corpus)
   metas = _write(args, mixtures)
+  if args.shard:
+    return 0
   if args.json:
     print(json.dumps([meta.to_json() for meta in metas], indent=2))
   else:
     _print(metas)
   return 0
+
+
+def _share(text: str) -> tuple[int, int]:
+  """`3/16` as numbers."""
+  index, separator, count = text.partition('/')
+  if not (separator and index.isdigit() and count.isdigit()) or int(
+    index
+  ) >= int(count):
+    raise argparse.ArgumentTypeError(
+      f'{text!r} is no share: give I/N with I from 0 to N - 1, such as 0/4'
+    )
+  return int(index), int(count)
 
 
 def _check_numbers(args: argparse.Namespace) -> None:
@@ -170,25 +221,36 @@ def _write(args: argparse.Namespace, mixtures: list[str]) -> list:
   from xlflax.data.seqio_tasks import registration
   from xlflax.data.vocabularies.vocabulary import Vocabulary
 
-  vocabulary = Vocabulary.load(args.vocabulary)
-  register = functools.partial(
-    registration.register_tasks,
-    args.corpus,
-    args.task_module,
-    args.tfds_data_dir,
+  plan = cache_writer.Plan(
+    directory=args.output,
+    mixtures=mixtures,
+    splits=args.split or ['train'],
+    vocabulary=Vocabulary.load(args.vocabulary),
+    register=functools.partial(
+      registration.register_tasks,
+      args.corpus,
+      args.task_module,
+      args.tfds_data_dir,
+    ),
+    shard_size=args.shard_size,
+    changed=_changed(args, cache_writer.Changed),
   )
+  if args.action == 'finish':
+    return cache_writer.finish(plan)
   with _Report() as report:
+    if args.shard:
+      count = cache_writer.write_share(plan, args.shard, report=report)
+      print(f'Share {args.shard[0]}/{args.shard[1]}: {count} shards are there.')
+      return []
     return cache_writer.write_cache(
-      args.output,
-      mixtures=mixtures,
-      splits=args.split or ['train'],
-      vocabulary=vocabulary,
-      num_processes=args.num_processes,
-      shard_size=args.shard_size,
-      overwrite=args.overwrite,
-      report=report,
-      register=register,
+      plan, num_processes=args.num_processes, report=report
     )
+
+
+def _changed(args: argparse.Namespace, kinds):
+  if args.overwrite:
+    return kinds.REPLACE
+  return kinds.ADD if args.add else kinds.REFUSE
 
 
 def _corpus_mixtures(directory) -> list[str]:

@@ -188,13 +188,15 @@ def _write_cache(settings: Settings, vocabulary) -> None:
   from xlflax.data.seqio_tasks import registration
 
   tasks = cache_writer.write_cache(
-    settings.path('cache'),
-    mixtures=MIXTURES,
-    vocabulary=vocabulary,
-    register=functools.partial(
-      registration.register_tasks, settings.path('corpus'), ()
-    ),
-    overwrite=True,
+    cache_writer.Plan(
+      directory=settings.path('cache'),
+      mixtures=MIXTURES,
+      vocabulary=vocabulary,
+      register=functools.partial(
+        registration.register_tasks, settings.path('corpus'), ()
+      ),
+      changed=cache_writer.Changed.REPLACE,
+    )
   )
   logging.info('%d tasks: %s', len(tasks), settings.path('cache'))
 

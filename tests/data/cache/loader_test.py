@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from xlflax import errors
 from xlflax.data import opening
@@ -21,13 +22,15 @@ from xlflax.data.seqio_tasks import registration
 def cache(tmp_path_factory, toy_corpus, toy_vocabulary):
   directory = tmp_path_factory.mktemp('cache')
   cache_writer.write_cache(
-    directory,
-    mixtures=['corpus.mono', 'corpus.parallel'],
-    vocabulary=toy_vocabulary,
-    shard_size=32,
-    register=functools.partial(
-      registration.register_tasks, str(toy_corpus.directory), ()
-    ),
+    cache_writer.Plan(
+      directory=directory,
+      mixtures=['corpus.mono', 'corpus.parallel'],
+      vocabulary=toy_vocabulary,
+      shard_size=2048,
+      register=functools.partial(
+        registration.register_tasks, str(toy_corpus.directory), ()
+      ),
+    )
   )
   return directory
 
@@ -371,10 +374,10 @@ def test_ids_beyond_the_vocabulary(
   monkeypatch.setattr(cache_reader, '_SHORT', 0)
   copy = tmp_path / 'cache'
   shutil.copytree(cache, copy)
-  path = copy / 'tasks/corpus.mono.en/train/targets.npy'
-  tokens = np.load(path)
-  tokens[::2] = 60000
-  np.save(path, tokens)
+  for path in (copy / 'tasks/corpus.mono.en/train/shards').iterdir():
+    arrays = safetensors.numpy.load_file(path)
+    arrays['targets'][::2] = 60000
+    safetensors.numpy.save_file(arrays, path)
   arguments = {'vocabulary': toy_vocabulary, 'seed': 0, 'cache_dir': copy}
   stream = _stream(mixture='corpus.mono.en')
   with pytest.raises(errors.CacheError, match='another content'):
@@ -397,7 +400,7 @@ from xlflax.data.vocabularies import spec as vocabulary_spec
 import jax
 
 class Vocabulary:
-  hash = cache_reader.TokenCache({str(cache)!r})._data['vocabulary']['hash']
+  hash = cache_reader.TokenCache({str(cache)!r})._header.vocabulary['hash']
   spec = vocabulary_spec.VocabularySpec(
       180, 0, 1, 2, 3, 4, tuple(range(8)), ('de', 'en', 'ru'))
   def language_id(self, code):

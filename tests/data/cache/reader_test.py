@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from xlflax import errors
 from xlflax.data.cache import reader as cache_reader
@@ -18,13 +19,15 @@ from xlflax.data.seqio_tasks import registration
 
 def _write(directory, corpus, vocabulary, *, mixtures):
   return cache_writer.write_cache(
-    directory,
-    mixtures=mixtures,
-    vocabulary=vocabulary,
-    shard_size=32,
-    register=functools.partial(
-      registration.register_tasks, str(corpus.directory), ()
-    ),
+    cache_writer.Plan(
+      directory=directory,
+      mixtures=mixtures,
+      vocabulary=vocabulary,
+      shard_size=2048,
+      register=functools.partial(
+        registration.register_tasks, str(corpus.directory), ()
+      ),
+    )
   )
 
 
@@ -109,10 +112,10 @@ def test_other_format(copy):
   path.write_text(json.dumps(json.loads(path.read_text()) | {'format': 99}))
   with pytest.raises(
     errors.CacheError,
-    match='another format than this version reads. Got: 99. Expected: 2',
+    match='another format than this version reads. Got: 99. Expected: 3',
   ):
     cache_reader.TokenCache(copy)
-  path.write_text('{"format": 2, ')
+  path.write_text('{"format": 3, ')
   with pytest.raises(errors.CacheError, match='is damaged'):
     cache_reader.TokenCache(copy)
 
@@ -127,32 +130,48 @@ def _flip(path, place, bit):
   path.write_bytes(content)
 
 
-@pytest.mark.parametrize(
-  'name', ['targets.npy', 'targets.offsets.npy', 'starts_document.npy']
-)
-def test_truncated_file(copy, name):
-  path = _task(copy) / name
+def _shards(cache):
+  return sorted((_task(cache) / 'shards').iterdir())
+
+
+def test_truncated_shard(copy):
+  path = _shards(copy)[2]
   path.write_bytes(path.read_bytes()[:-9])
-  with pytest.raises(errors.CacheError, match=f'{name} has .* bytes, not'):
+  with pytest.raises(errors.CacheError, match=f'{path.name} has .* bytes, not'):
     cache_reader.TokenCache(copy).open('corpus.mono', 'train')
 
 
-@pytest.mark.parametrize(
-  'name', ['targets.npy', 'targets.offsets.npy', 'starts_document.npy']
-)
-def test_flipped_bit(copy, name):
+def test_lost_shard(copy, toy_corpus, toy_vocabulary, written):
+  """It is named, and writing again restores it and nothing else."""
+  path, other = _shards(copy)[:2]
+  path.unlink()
+  time = other.stat().st_mtime_ns
+  with pytest.raises(errors.CacheError, match=f'{path.name} is missing'):
+    cache_reader.TokenCache(copy).open('corpus.mono', 'train')
+  _write(copy, toy_corpus, toy_vocabulary, mixtures=['corpus.mono'])
+  cache_reader.TokenCache(copy).verify('corpus.mono', 'train')
+  assert other.stat().st_mtime_ns == time
+  same = cache_reader.TokenCache(written)
+  assert same.digest('corpus.mono', 'train') == cache_reader.TokenCache(
+    copy
+  ).digest('corpus.mono', 'train')
+
+
+@pytest.mark.parametrize('place', [-1, 40, -600])
+def test_flipped_bit(copy, place):
   """Found by digests when the content is read, whatever it does."""
-  _flip(_task(copy) / name, -1, 0)
+  path = _shards(copy)[1]
+  _flip(path, place, 0)
   with pytest.raises(errors.CacheError) as error:
     cache_reader.TokenCache(copy).verify('corpus.mono', 'train')
   assert (
     'The token cache is damaged. Got: corpus.mono.en: '
-    f'{name} has another content than was written.'
+    f'shards/{path.name} has another content than was written.'
   ) in str(error.value)
   assert 'xlflax cache --mixture corpus.mono' in str(error.value)
 
 
-@pytest.mark.parametrize('name', ['meta.json', 'digests.json'])
+@pytest.mark.parametrize('name', ['generation-1.json', 'digests.json'])
 def test_small_files_are_always_compared(copy, name):
   _flip(_task(copy) / name, 20, 0)
   with pytest.raises(errors.CacheError, match=rf'damaged. Got: {name} '):
@@ -169,13 +188,17 @@ def test_flipped_bit_of_the_header(copy):
 def test_offsets_that_fall(copy, monkeypatch):
   """Refused without reading digests, and where nothing else tells."""
   monkeypatch.setattr(cache_reader, '_SHORT', 0)
-  path = _task(copy) / 'targets.offsets.npy'
-  offsets = np.load(path)
-  offsets[5] = 10**12
-  np.save(path, offsets)
-  cache = cache_reader.TokenCache(copy)
-  with pytest.raises(errors.CacheError, match='do not fit together'):
-    cache.open('corpus.mono', 'train')
+  path = _shards(copy)[0]
+  arrays = safetensors.numpy.load_file(path)
+  arrays['targets.offsets'][5] = 10**9
+  safetensors.numpy.save_file(arrays, path)
+  [side] = (
+    cache_reader.TokenCache(copy)
+    .open('corpus.mono', 'train')['corpus.mono.en']
+    .sides
+  )
+  with pytest.raises(errors.CacheError, match='offsets that do not rise'):
+    side.bounds(np.arange(3))
 
 
 def test_task_of_another_cache(copy, tmp_path, toy_vocabulary):
@@ -199,7 +222,7 @@ def test_digest_tells_caches_apart(written, copy, tmp_path, toy_vocabulary):
     'corpus.parallel', 'train'
   )
   before = same.signature('corpus.mono', 'train')
-  os.utime(_task(copy) / 'targets.npy')
+  os.utime(_shards(copy)[0])
   assert same.signature('corpus.mono', 'train') != before
 
 

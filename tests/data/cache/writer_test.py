@@ -9,13 +9,15 @@ import pathlib
 import signal
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from tests.data.cache import reading
 from xlflax import errors
-from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import jobs as cache_jobs
+from xlflax.data.cache import parts as cache_parts
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import shards as cache_shards
 from xlflax.data.cache import writer as cache_writer
@@ -24,13 +26,13 @@ from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.seqio_tasks import registration
 
 
-def _write(directory, corpus, vocabulary, **settings):
-  return cache_writer.write_cache(
-    directory,
+def _plan(directory, corpus, vocabulary, **settings):
+  return cache_writer.Plan(
+    directory=directory,
     **{
       'mixtures': ['corpus.mono'],
       'vocabulary': vocabulary,
-      'shard_size': 32,
+      'shard_size': 2048,
       'register': functools.partial(
         registration.register_tasks, str(corpus.directory), ()
       ),
@@ -39,12 +41,22 @@ def _write(directory, corpus, vocabulary, **settings):
   )
 
 
+def _write(directory, corpus, vocabulary, num_processes=1, **settings):
+  return cache_writer.write_cache(
+    _plan(directory, corpus, vocabulary, **settings),
+    num_processes=num_processes,
+  )
+
+
+_BOTH = ['corpus.mono', 'corpus.parallel']
+
+
 def _files(directory):
   """Relative path -> content of every file but the lock."""
   return {
     str(path.relative_to(directory)): path.read_bytes()
     for path in sorted(pathlib.Path(directory).rglob('*'))
-    if path.is_file() and path.name != '.lock'
+    if path.is_file() and not path.name.startswith('.lock')
   }
 
 
@@ -74,14 +86,18 @@ def test_content(written, toy_corpus, toy_vocabulary):
   lines = list(toy_corpus.monolingual('en'))
   eos = toy_vocabulary.spec.eos_id
   expected = [[*toy_vocabulary.encode(line.text), eos] for line in lines]
+  assert len(english.meta.shards) == 4  # plain text: of 2048 bytes
+  assert [
+    len(tasks[f'corpus.mono.{code}'].meta.shards) for code in ('de', 'ru')
+  ] == [8, 13]  # compressed: of 8 examples
   [side] = english.sides
-  assert side.tokens.dtype == np.uint16
-  assert side.tokens.tolist() == sum(expected, [])
-  assert side.lengths().tolist() == [len(ids) - 1 for ids in expected]
-  assert english.starts_document.tolist() == [
+  assert reading.tokens(side).dtype == np.uint16
+  assert reading.tokens(side).tolist() == sum(expected, [])
+  assert reading.lengths(side).tolist() == [len(ids) - 1 for ids in expected]
+  assert english.shards.starts_document().tolist() == [
     line.starts_document for line in lines
   ]
-  assert not (directory / 'work').exists()
+  assert not list(directory.rglob('*.end'))
 
 
 def test_meta_has_statistics_and_fingerprint(
@@ -90,7 +106,11 @@ def test_meta_has_statistics_and_fingerprint(
   directory, metas = written
   meta = json.loads(
     (
-      directory / 'tasks' / 'corpus.parallel.de_en' / 'train' / 'meta.json'
+      directory
+      / 'tasks'
+      / 'corpus.parallel.de_en'
+      / 'train'
+      / 'generation-1.json'
     ).read_text()
   )
   tokens = [
@@ -118,17 +138,15 @@ class _Killed(BaseException):
   pass
 
 
-@pytest.mark.parametrize('where', ['write_shard', 'merge'])
-@pytest.mark.parametrize('after', [0, 1, 2])
+@pytest.mark.parametrize('after', [0, 3, 11])
 def test_resuming_gives_the_same_files(
-  written, tmp_path, toy_corpus, toy_vocabulary, monkeypatch, where, after
+  written, tmp_path, toy_corpus, toy_vocabulary, monkeypatch, after
 ):
-  """Stopped in the middle of a shard or a merge, again and again."""
-  stops, original = iter([after, 1, 3]), getattr(cache_shards, where)
+  """Stopped between any two files that are written, again and again."""
   replace = os.replace
 
-  def run():
-    left = [next(stops)]
+  def run(stop_after):
+    left = [stop_after]
 
     def stop(*args):
       left[0] -= 1
@@ -136,31 +154,16 @@ def test_resuming_gives_the_same_files(
         raise _Killed
       replace(*args)
 
-    def interrupted(*args, **kwargs):
-      monkeypatch.setattr(os, 'replace', stop)
-      try:
-        return original(*args, **kwargs)
-      finally:
-        monkeypatch.setattr(os, 'replace', replace)
+    with monkeypatch.context() as patch:
+      patch.setattr(os, 'replace', stop)
+      _write(tmp_path, toy_corpus, toy_vocabulary, mixtures=_BOTH)
 
-    monkeypatch.setattr(cache_shards, where, interrupted)
-    try:
-      _write(tmp_path, toy_corpus, toy_vocabulary)
-    finally:
-      monkeypatch.setattr(cache_shards, where, original)
-
-  for _ in range(3):
-    try:
-      run()
-    except _Killed:
-      with pytest.raises(errors.CacheError, match='incomplete'):
-        cache_reader.TokenCache(tmp_path).open('corpus.mono', 'train')
-  _write(
-    tmp_path,
-    toy_corpus,
-    toy_vocabulary,
-    mixtures=['corpus.mono', 'corpus.parallel'],
-  )
+  for stop_after in (after, 2, 7, 30):
+    with pytest.raises(_Killed):
+      run(stop_after)
+    with pytest.raises(errors.CacheError):
+      cache_reader.TokenCache(tmp_path).open('corpus.mono', 'train')
+  _write(tmp_path, toy_corpus, toy_vocabulary, mixtures=_BOTH)
   assert _files(tmp_path) == _files(written[0])
 
 
@@ -168,24 +171,157 @@ def test_finished_shards_are_not_written_again(
   tmp_path, toy_corpus, toy_vocabulary, monkeypatch
 ):
   numbers = []
-  original = cache_shards.write_shard
+  original = cache_shards.write
 
   def record(path, *args, **kwargs):
-    numbers.append(path.name)
-    if len(numbers) == 4:
+    numbers.append(int(path.stem.rpartition('-')[2]))
+    if len(numbers) == 3:
       raise _Killed
     return original(path, *args, **kwargs)
 
-  monkeypatch.setattr(cache_shards, 'write_shard', record)
+  monkeypatch.setattr(cache_shards, 'write', record)
   for _ in range(2):
     try:
       _write(tmp_path, toy_corpus, toy_vocabulary, mixtures=['corpus.mono.en'])
     except _Killed:
       numbers.append('killed')
-  # 200 examples in shards of 32: the seventh is the last.
-  assert numbers == [f'{i:06d}.npz' for i in range(4)] + ['killed'] + [
-    f'{i:06d}.npz' for i in range(3, 7)
+  assert numbers == [0, 1, 2, 'killed', 2, 3]
+
+
+def test_shares_of_an_array(written, tmp_path, toy_corpus, toy_vocabulary):
+  """In any order, some of them twice: the same files."""
+  plan = _plan(tmp_path, toy_corpus, toy_vocabulary, mixtures=_BOTH)
+  cache_writer.write_share(plan, (2, 3))
+  with pytest.raises(errors.CacheError, match='no task of it is sealed'):
+    cache_reader.TokenCache(tmp_path)
+  with pytest.raises(
+    errors.CacheError,
+    match='Shards of corpus.mono.* are missing or cut off. Got: .* whole, '
+    'and without .*--shard=i/N of the array',
+  ):
+    cache_writer.finish(plan)
+  for index in (0, 2, 1):
+    cache_writer.write_share(plan, (index, 3))
+  metas = cache_writer.finish(plan)
+  assert [m.examples for m in metas] == [60, 200, 100, 50]
+  assert _files(tmp_path) == _files(written[0])
+  assert not list(tmp_path.glob('.lock-*'))
+
+
+def test_shares_are_disjoint_and_complete(tmp_path, toy_corpus, toy_vocabulary):
+  plan = _plan(tmp_path, toy_corpus, toy_vocabulary, mixtures=_BOTH)
+  plan.register()
+  jobs = plan.jobs()
+  units = [cache_writer.share_of(jobs, (i, 5)) for i in range(5)]
+  names = [name for share in units for unit in share for name in unit.names()]
+  assert len(names) == len(set(names))
+  assert set(names) == {
+    part.name(number)
+    for job in jobs
+    for part in job.parts
+    for number in range(part.shards or 1)
+  }
+
+
+def test_two_writers_of_a_share(tmp_path, toy_corpus, toy_vocabulary):
+  plan = _plan(tmp_path, toy_corpus, toy_vocabulary)
+  with open(tmp_path / '.lock-1-of-4', 'w') as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    with pytest.raises(
+      errors.CacheError,
+      match='Another process is writing this share 1/4 of a token cache',
+    ):
+      cache_writer.write_share(plan, (1, 4))
+
+
+def test_a_share_with_another_vocabulary(tmp_path, toy_corpus, toy_vocabulary):
+  cache_writer.write_share(_plan(tmp_path, toy_corpus, toy_vocabulary), (0, 9))
+  with pytest.raises(
+    errors.CacheError, match='another vocabulary. Got: hash ffffffffffff'
+  ):
+    cache_writer.write_share(
+      _plan(tmp_path, toy_corpus, _Other(toy_vocabulary)), (1, 9)
+    )
+
+
+def test_text_that_changes_between_shares(tmp_path, toy_vocabulary):
+  corpus = _corpus(tmp_path / 'corpus', ['the cat', 'the dog'])
+  plan = _plan(
+    tmp_path / 'cache', corpus, toy_vocabulary, mixtures=['corpus.mono']
+  )
+  cache_writer.write_share(plan, (0, 1))
+  _corpus(tmp_path / 'corpus', ['a bird'])
+  with pytest.raises(
+    errors.CacheError,
+    match=r'The text of corpus.mono.en changed while its shards were written. '
+    r'Got: shards of \["mono/en.txt", 16, .*Expected: one state',
+  ):
+    cache_writer.finish(plan)
+  cache_writer.write_share(plan, (0, 1))
+  [meta] = cache_writer.finish(plan)
+  assert meta.examples == 1
+  assert len(list((tmp_path / 'cache').rglob('*.safetensors'))) == 1
+
+
+def test_added_files_are_another_generation(tmp_path, toy_vocabulary):
+  """The generations before it are read as they were."""
+  corpus = _corpus(tmp_path / 'corpus', ['the cat', 'the dog'])
+  cache = tmp_path / 'cache'
+  _write(cache, corpus, toy_vocabulary)
+  first = cache_reader.TokenCache(cache).digest('corpus.mono', 'train')
+  [shard] = cache.rglob('*.safetensors')
+  time = shard.stat().st_mtime_ns
+  (tmp_path / 'corpus/mono/en.more.txt').write_text('a bird\n')
+  add = {'changed': cache_writer.Changed.ADD}
+  _write(cache, corpus, toy_vocabulary, **add)
+  examples = [
+    cache_reader.TokenCache(cache, generation=number)
+    .open('corpus.mono', 'train')['corpus.mono.en']
+    .meta.examples
+    for number in (1, 2)
   ]
+  assert examples == [2, 3] and shard.stat().st_mtime_ns == time
+  assert cache_reader.TokenCache(cache).generation == 2
+  old = cache_reader.TokenCache(cache, generation=1)
+  assert old.digest('corpus.mono', 'train') == first
+  old.verify('corpus.mono', 'train')
+  assert old.rates('corpus.mono', 'train') != cache_reader.TokenCache(
+    cache
+  ).rates('corpus.mono', 'train')
+  with pytest.raises(errors.CacheError, match='no such generation. Got: 3'):
+    cache_reader.TokenCache(cache, generation=3)
+  before = _files(cache)
+  _write(cache, corpus, toy_vocabulary, **add)  # nothing was added
+  assert _files(cache) == before
+  (tmp_path / 'corpus/mono/en.txt').write_text('the fish\n')
+  with pytest.raises(errors.CacheError, match='must stay as they are'):
+    _write(cache, corpus, toy_vocabulary, **add)
+
+
+def test_spans_of_any_size_hold_the_same_text(tmp_path, toy_vocabulary):
+  """Lines longer than shards, blank ones at borders, no line feed at the end."""
+  text = 'the cat\n\nthe dog sees a bird and a cat\n  \n\na child\nthe end'
+  path = tmp_path / 'corpus/mono/en.txt'
+  path.parent.mkdir(parents=True)
+  path.write_bytes(b'\xef\xbb\xbf' + text.encode())
+  corpus = corpus_lib.Corpus(tmp_path / 'corpus')
+  expected = [
+    (toy_vocabulary.encode(line.text), line.starts_document)
+    for line in corpus.monolingual('en')
+  ]
+  for size in (1, 2, 3, 5, 8, 13, 64, 1000):
+    cache = tmp_path / f'cache{size}'
+    _write(cache, corpus, toy_vocabulary, shard_size=size)
+    [task] = (
+      cache_reader.TokenCache(cache).open('corpus.mono', 'train').values()
+    )
+    [side] = task.sides
+    starts, stops = side.bounds(np.arange(side.num_texts))
+    texts = [ids.tolist() for ids in side.slices(starts, stops)]
+    borders = task.shards.starts_document().tolist()
+    assert list(zip(texts, borders, strict=True)) == expected
+    across = side.slices(np.array([1]), np.array([side.num_tokens - 1]))
+    assert across[0].tolist() == reading.tokens(side)[1:-1].tolist()
 
 
 _PROGRAM = """
@@ -201,9 +337,11 @@ def report(progress):
 
 if __name__ == '__main__':
   cache_writer.write_cache(
-      output, mixtures=['corpus.mono', 'corpus.parallel'],
-      vocabulary=vocabulary.Vocabulary.load(vocabulary_dir), shard_size=32,
-      register=functools.partial(registration.register_tasks, corpus, ()),
+      cache_writer.Plan(
+          directory=output, mixtures=['corpus.mono', 'corpus.parallel'],
+          vocabulary=vocabulary.Vocabulary.load(vocabulary_dir),
+          register=functools.partial(registration.register_tasks, corpus, ()),
+          shard_size=2048),
       report=report)
 """
 
@@ -228,7 +366,7 @@ def test_killed_process_and_two_processes(
     check=False,
   )
   assert killed.returncode == -signal.SIGKILL, killed.stderr
-  finished = sorted((tmp_path / 'cache').rglob('*.npz'))
+  finished = sorted((tmp_path / 'cache').rglob('*.safetensors'))
   assert finished
   assert not (tmp_path / 'cache/tasks/corpus.mono.ru').exists()
   _write(
@@ -236,7 +374,7 @@ def test_killed_process_and_two_processes(
     toy_corpus,
     toy_vocabulary,
     num_processes=2,
-    mixtures=['corpus.mono', 'corpus.parallel'],
+    mixtures=_BOTH,
   )
   assert _files(tmp_path / 'cache') == _files(written[0])
 
@@ -252,31 +390,32 @@ def _save(vocabulary, directory):
 
 
 def test_units_share_out_missing_shards(tmp_path):
+  part = cache_parts.Part('p', '[]', None, None, None)
   job = cache_jobs.Job(
     cache=tmp_path,
     task='t',
     split='train',
     languages=('en',),
-    source_examples=100,
     vocabulary='v',
     fingerprint='{}',
-    shard_size=10,
+    shard_size=10 * 256,
     dtype='uint16',
+    parts=(part,),
   )
-  runs = [(unit.first, unit.last) for unit in job.units(1)]
-  assert runs == [(0, 4), (4, 8), (8, None)]
-  job.work.mkdir(parents=True)
-  for number in (0, 1, 5):
-    cache_shards.shard_path(job.work, number).touch()
-  runs = [(unit.first, unit.last) for unit in job.units(2)]
-  assert runs == [(2, 4), (4, 5), (6, 8), (8, None)]
-  for number in range(10):
-    cache_shards.shard_path(job.work, number).touch()
-  assert [(u.first, u.last) for u in job.units(2)] == [(10, None)]
-  cache_format.write_json(
-    job.work / 'end.json', {'format': cache_format.FORMAT, 'shards': 10}
-  )
-  assert job.units(2) == []
+
+  def units(num_processes):
+    found = job._part_units(part, num_processes, written)
+    return [(unit.first, unit.last) for unit in found]
+
+  written = set()
+  with mock.patch.object(cache_parts, 'expected_shards', lambda *_: 10):
+    assert units(1) == [(0, 4), (4, 8), (8, None)]
+    written = set(map(part.name, (0, 1, 5)))
+    assert units(2) == [(2, 4), (4, 5), (6, 8), (8, None)]
+    written = set(map(part.name, range(10)))
+    assert units(2) == [(10, None)]
+    job.end_part(part, 10)
+    assert units(2) == []
 
 
 def _corpus(directory, lines, split='train'):
@@ -287,7 +426,7 @@ def _corpus(directory, lines, split='train'):
 def test_empty_tokenisations_are_left_out(tmp_path, toy_vocabulary):
   """U+200B is no white space to the corpus, but nothing to SentencePiece."""
   corpus = _corpus(tmp_path / 'corpus', ['the cat', '\u200b', 'the dog'])
-  [meta] = _write(tmp_path / 'cache', corpus, toy_vocabulary, shard_size=2)
+  [meta] = _write(tmp_path / 'cache', corpus, toy_vocabulary, shard_size=9)
   assert (meta.examples, meta.empty, meta.source_examples) == (2, 1, 3)
 
 
@@ -348,30 +487,10 @@ def test_changed_text_is_refused_then_replaced(tmp_path, toy_vocabulary):
   ):
     _write(cache, corpus, toy_vocabulary)
   assert _files(cache) == before
-  [meta] = _write(cache, corpus, toy_vocabulary, overwrite=True)
-  assert meta.examples == 3
-
-
-def test_shards_of_changed_text_are_not_used(
-  tmp_path, toy_vocabulary, monkeypatch
-):
-  corpus = _corpus(tmp_path / 'corpus', ['the cat', 'the dog'])
-  with monkeypatch.context() as patch:
-    patch.setattr(cache_shards, 'merge', _raise(_Killed()))
-    with pytest.raises(_Killed):
-      _write(tmp_path / 'cache', corpus, toy_vocabulary)
-  corpus = _corpus(tmp_path / 'corpus', ['a bird', 'a bird', 'a bird'])
-  [meta] = _write(tmp_path / 'cache', corpus, toy_vocabulary)
-  assert meta.examples == 3
-  [task] = (
-    cache_reader.TokenCache(tmp_path / 'cache')
-    .open('corpus.mono', 'train')
-    .values()
+  [meta] = _write(
+    cache, corpus, toy_vocabulary, changed=cache_writer.Changed.REPLACE
   )
-  bird = toy_vocabulary.encode('a bird')
-  assert (
-    task.sides[0].tokens.tolist() == [*bird, toy_vocabulary.spec.eos_id] * 3
-  )
+  assert meta.examples == 3
 
 
 def _raise(error):
@@ -413,19 +532,14 @@ def test_a_full_disk_is_told_and_resumed(
 ):
   full = OSError(errno.ENOSPC, 'No space left on device')
   with monkeypatch.context() as patch:
-    patch.setattr(np, 'savez', _raise(full))
+    patch.setattr(os, 'fsync', _raise(full))
     with pytest.raises(
       errors.CacheError,
       match='cannot be written '
       r'\(No space left on device\).*goes on where',
     ):
       _write(tmp_path, toy_corpus, toy_vocabulary)
-  _write(
-    tmp_path,
-    toy_corpus,
-    toy_vocabulary,
-    mixtures=['corpus.mono', 'corpus.parallel'],
-  )
+  _write(tmp_path, toy_corpus, toy_vocabulary, mixtures=_BOTH)
   assert _files(tmp_path) == _files(written[0])
 
 

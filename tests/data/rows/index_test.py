@@ -38,15 +38,27 @@ def _examples(*sides, starts=None):
   return examples_lib.Examples(tuple(map(_ragged, sides)), np.array(starts))
 
 
+class _Texts:
+  """`rows.index.Texts` in memory."""
+
+  def __init__(self, side):
+    self._tokens = side.with_eos(_EOS, np.uint16)
+    self._offsets = np.concatenate([[0], np.cumsum(side.lengths + 1)])
+    self.num_texts, self.num_tokens = side.lengths.size, self._tokens.size
+
+  def slices(self, starts, stops):
+    return [self._tokens[a:b] for a, b in zip(starts, stops, strict=True)]
+
+  def bounds(self, index):
+    return self._offsets[index], self._offsets[index + 1] - 1
+
+  def lengths(self):
+    yield from np.split(np.diff(self._offsets) - 1, [1])
+
+
 def _index(examples, stream):
-  sides = [
-    row_index.Side(
-      side.with_eos(_EOS, np.uint16),
-      np.concatenate([[0], np.cumsum(side.lengths + 1)]),
-    )
-    for side in examples.sides
-  ]
-  return row_index.make(sides, examples.starts_document, stream)
+  sides = list(map(_Texts, examples.sides))
+  return row_index.make(sides, lambda: examples.starts_document, stream)
 
 
 def _plain(units):

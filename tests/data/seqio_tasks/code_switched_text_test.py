@@ -9,8 +9,8 @@ import pytest
 import seqio
 import tensorflow as tf
 
+from tests.data.cache import reading
 from xlflax import errors
-from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import writer as corpus_writer
@@ -168,14 +168,16 @@ NAME = 'corpus.k7.code_switched.en'
 
 def _write(registry, corpus, vocabulary, directory, **options):
   [meta] = cache_writer.write_cache(
-    directory,
-    mixtures=[NAME],
-    vocabulary=vocabulary,
-    shard_size=40,
-    register=functools.partial(
-      corpus_tasks.register_corpus, Corpus(corpus), prefix='corpus.k7'
-    ),
-    **options,
+    cache_writer.Plan(
+      directory=directory,
+      mixtures=[NAME],
+      vocabulary=vocabulary,
+      shard_size=40 * 256,
+      register=functools.partial(
+        corpus_tasks.register_corpus, Corpus(corpus), prefix='corpus.k7'
+      ),
+      **options,
+    )
   )
   return meta
 
@@ -190,9 +192,8 @@ def test_a_cache_holds_the_text_and_notices_another_dictionary(
   name, known = meta.fingerprint['preprocessors'][2]
   assert name == 'code_switch'
   assert known['probability'] == 0.3 and len(known['dictionaries']) == 64
-  cached = np.load(
-    cache_format.task_directory(cache, NAME, 'train') / 'targets.npy'
-  )
+  [task] = cache_reader.TokenCache(cache).open(NAME, 'train').values()
+  cached = reading.tokens(task.sides[0])
   texts = _texts(NAME)
   expected = np.concatenate(
     [
@@ -210,7 +211,13 @@ def test_a_cache_holds_the_text_and_notices_another_dictionary(
     reader.check_corpus(Corpus(corpus), NAME, 'train')
   with pytest.raises(errors.CacheError, match='code_switched.en has changed'):
     _write(registry, corpus, toy_vocabulary, cache)
-  _write(registry, corpus, toy_vocabulary, cache, overwrite=True)
+  _write(
+    registry,
+    corpus,
+    toy_vocabulary,
+    cache,
+    changed=cache_writer.Changed.REPLACE,
+  )
 
 
 def test_fingerprints_follow_the_settings(registry, toy_corpus):

@@ -87,11 +87,13 @@ def test_fingerprint(unsized_task, toy_corpus):
 def test_cached_and_live(unsized_task, toy_vocabulary, tmp_path):
   """More shards than the (unknown) size lets expect; equal batches."""
   [meta] = cache_writer.write_cache(
-    tmp_path,
-    mixtures=[unsized_task],
-    vocabulary=toy_vocabulary,
-    shard_size=4,
-    register=functools.partial(registration.register_tasks, None, ()),
+    cache_writer.Plan(
+      directory=tmp_path,
+      mixtures=[unsized_task],
+      vocabulary=toy_vocabulary,
+      shard_size=4 * 256,
+      register=functools.partial(registration.register_tasks, None, ()),
+    )
   )
   assert meta.source_examples == meta.examples > 10
   settings = dict(

@@ -1,22 +1,21 @@
 """The token cache on disk: names of files, and what they say of themselves.
 
 ```
-CACHE/cache.json                    format, vocabulary, mixtures with their rates,
-                                    digests of the tasks
+CACHE/cache.json                format, vocabulary, generations: mixtures with
+                                their rates, digests of the tasks
 CACHE/tasks/<task>/<split>/
-  meta.json                         `TaskMeta`
-  targets.npy, targets.offsets.npy  token ids of all texts, each followed by
-                                    eos, one after the other; where each begins
-  inputs.npy, inputs.offsets.npy    the first side, of parallel tasks only
-  starts_document.npy               bool [examples]
-  digests.json                      of these files
-CACHE/work/                         shards of tasks that are being written
+  generation-1.json             `TaskMeta`: its shards in order, with digests
+  digests.json                  of all files of the task
+  shards/<shard>.safetensors    see `shards`; never changed once it is there
+  shards/<shard>.json           `ShardEntry`, until the task is sealed
 ```
 
-A task's directory appears in one rename when it is complete. Token ids are
-uint16 where the vocabulary has at most 65536 entries, else int32; offsets are
-int64 [examples + 1]. Texts are stored without special tokens but eos, so one
-cache serves every layout, length and order.
+A shard's name follows from what it was made from: format, vocabulary, piece of
+the source, size of shards and number. So a shard is the same file whoever
+writes it, and shards of changed text are other shards. Token ids are uint16
+where the vocabulary has at most 65536 entries, else int32. Texts are stored
+without special tokens but eos, so one cache serves every layout, length and
+order.
 """
 
 import dataclasses
@@ -29,10 +28,10 @@ import numpy as np
 from xlflax import digests, errors, paths
 from xlflax.data import examples
 
-FORMAT = 2
+FORMAT = 3
 CACHE_FILE = 'cache.json'
-META_FILE = 'meta.json'
-STARTS_FILE = 'starts_document.npy'
+SHARDS = 'shards'
+SUFFIX = '.safetensors'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,62 +62,117 @@ class SideStatistics:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardEntry:
+  """What is known of one shard.
+
+  Attributes:
+    name: of its file, without the suffix.
+    digest: of its file.
+    examples: stored.
+    empty: examples left out since they have a side without tokens.
+    tokens: of each side, in the task's order of languages, without eos.
+    unknown: of these, for each side.
+    begins: whether a document begins with what follows, since examples that
+      began one were left out.
+    starts: whether one begins with its first example for that reason; set
+      when the task is sealed.
+  """
+
+  name: str
+  digest: str
+  examples: int
+  empty: int
+  tokens: tuple[int, ...]
+  unknown: tuple[int, ...]
+  begins: bool = False
+  starts: bool = False
+
+  def to_json(self) -> dict:
+    """Returns the values as JSON data."""
+    return dataclasses.asdict(self)
+
+  @classmethod
+  def from_json(cls, data: dict) -> 'ShardEntry':
+    """Returns the entry that `to_json` made."""
+    names = [field.name for field in dataclasses.fields(cls)]
+    values = {name: data[name] for name in names}
+    sides = {name: tuple(data[name]) for name in ('tokens', 'unknown')}
+    return cls(**values | sides)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskMeta:
-  """What a complete task says of itself in meta.json.
+  """What a sealed task says of itself.
 
   Attributes:
     task: its SeqIO name.
     split: 'train', …
     languages: of its sides, in order.
-    examples: stored examples.
-    empty: examples left out since they have a side without tokens.
     source_examples: size of the source, N_i of the sampling rates.
-    statistics: for each side.
     vocabulary: hash of the vocabulary.
     fingerprint: what identifies the source: `files` (path, size, time), the
       kind of the source, names of the preprocessors.
-    shard_size: source examples in one shard of the writing.
+    shard_size: see `writer.write_cache`.
+    shards: in the order of the text.
   """
 
   task: str
   split: str
   languages: tuple[str, ...]
-  examples: int
-  empty: int
   source_examples: int
-  statistics: tuple[SideStatistics, ...]
   vocabulary: str
   fingerprint: dict
   shard_size: int
+  shards: tuple[ShardEntry, ...]
 
   @property
   def sides(self) -> tuple[str, ...]:
     """The features that hold the sides."""
     return examples.SIDES[len(self.languages)]
 
+  @property
+  def examples(self) -> int:
+    """Stored examples."""
+    return sum(shard.examples for shard in self.shards)
+
+  @property
+  def empty(self) -> int:
+    """Examples left out since they have a side without tokens."""
+    return sum(shard.empty for shard in self.shards)
+
+  @property
+  def statistics(self) -> tuple[SideStatistics, ...]:
+    """For each side."""
+    return tuple(
+      SideStatistics(
+        language,
+        self.examples,
+        sum(shard.tokens[side] for shard in self.shards),
+        sum(shard.unknown[side] for shard in self.shards),
+      )
+      for side, language in enumerate(self.languages)
+    )
+
   def to_json(self) -> dict:
-    """Returns the values as JSON data."""
+    """Returns the values as JSON data, with sums over the shards."""
     out = {
       field.name: getattr(self, field.name)
       for field in dataclasses.fields(self)
     }
+    sums = {'examples': self.examples, 'empty': self.empty}
     out['statistics'] = [side.to_json() for side in self.statistics]
-    return {'format': FORMAT, **out}
+    out['shards'] = [shard.to_json() for shard in self.shards]
+    return {'format': FORMAT, **sums, **out}
 
   @classmethod
   def from_json(cls, data: dict) -> 'TaskMeta':
     """Returns the description that `to_json` made."""
     names = {f.name for f in dataclasses.fields(cls)}
-    counts = [f.name for f in dataclasses.fields(SideStatistics)]
-    data = {k: v for k, v in data.items() if k in names}
     return cls(
-      **data
+      **{k: v for k, v in data.items() if k in names}
       | {
         'languages': tuple(data['languages']),
-        'statistics': tuple(
-          SideStatistics(**{name: side[name] for name in counts})
-          for side in data['statistics']
-        ),
+        'shards': tuple(map(ShardEntry.from_json, data['shards'])),
       }
     )
 
@@ -129,36 +183,37 @@ def token_dtype(vocabulary_size: int) -> np.dtype:
 
 
 def task_directory(cache, task: str, split: str) -> pathlib.Path:
-  """Where a complete task lies."""
-  return pathlib.Path(cache) / 'tasks' / _quote(task) / _quote(split)
+  """Where a task lies."""
+  return pathlib.Path(cache) / 'tasks' / quote(task) / quote(split)
 
 
-def work_directory(cache, task: str, split: str) -> pathlib.Path:
-  """Where the shards of a task lie while it is written."""
-  return pathlib.Path(cache) / 'work' / _quote(task) / _quote(split)
-
-
-def _quote(name: str) -> str:
+def quote(name: str) -> str:
+  """A name of a file for any name."""
   return urllib.parse.quote(name, safe='')
 
 
 def task_key(task: str, split: str) -> str:
   """What cache.json calls a task's split."""
-  return f'{_quote(task)}/{_quote(split)}'
+  return f'{quote(task)}/{quote(split)}'
 
 
-def token_file(directory: pathlib.Path, side: str) -> pathlib.Path:
-  """Path of a side's token ids."""
-  return directory / f'{side}.npy'
+def generation_file(directory: pathlib.Path, number: int) -> pathlib.Path:
+  """Path of what a task says of itself in a generation."""
+  return directory / f'generation-{number}.json'
 
 
-def offset_file(directory: pathlib.Path, side: str) -> pathlib.Path:
-  """Path of where each text of a side begins."""
-  return directory / f'{side}.offsets.npy'
+def shard_file(directory: pathlib.Path, name: str) -> pathlib.Path:
+  """Path of a shard in a task's directory."""
+  return directory / SHARDS / f'{name}{SUFFIX}'
+
+
+def entry_file(directory: pathlib.Path, name: str) -> pathlib.Path:
+  """Path of what is known of a shard until its task is sealed."""
+  return directory / SHARDS / f'{name}.json'
 
 
 def read_json(path: pathlib.Path) -> dict:
-  """The content of cache.json or meta.json.
+  """The content of one of the cache's own JSON files.
 
   Raises:
     CacheError: not JSON, or of another format than `FORMAT`.

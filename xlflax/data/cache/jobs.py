@@ -1,30 +1,28 @@
 """What a cache writer has to do: one job per task and split, cut into units.
 
-A unit is a run of consecutive shards that one process writes in one pass
-over the task. Needs TensorFlow (through the task registry).
+A unit is a run of consecutive shards of one part that one process writes.
+Needs TensorFlow (through the task registry).
 """
 
 import dataclasses
 import functools
-import hashlib
 import itertools
 import json
 import pathlib
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from xlflax import errors
+from xlflax.data import examples as examples_lib
 from xlflax.data.cache import format as cache_format
+from xlflax.data.cache import parts as cache_parts
 from xlflax.data.cache import shards as cache_shards
 from xlflax.data.seqio_tasks import examples as task_examples
 from xlflax.data.seqio_tasks import registry as task_registry
 
-_END_FILE = 'end.json'
 _BLOCK = 1024
 
-# Units for each process and task, so that processes end at about one time.
+# Units for each process and part, so that processes end at about one time.
 _UNITS_PER_PROCESS = 3
 
 
@@ -37,185 +35,179 @@ class Job:
     task: SeqIO name.
     split: of the task.
     languages: of its sides.
-    source_examples: size of the source; None if unknown.
     vocabulary: hash.
     fingerprint: of the source, as JSON text.
-    shard_size: examples in a shard.
+    shard_size: S of `parts`.
     dtype: of token ids.
+    parts: of its text, in order.
   """
 
   cache: pathlib.Path
   task: str
   split: str
   languages: tuple[str, ...]
-  source_examples: int | None
   vocabulary: str
   fingerprint: str
   shard_size: int
   dtype: str
+  parts: tuple[cache_parts.Part, ...]
+
+  @property
+  def key(self) -> str:
+    """What cache.json calls it."""
+    return cache_format.task_key(self.task, self.split)
 
   @property
   def directory(self) -> pathlib.Path:
-    """Where the complete task lies."""
+    """Where the task lies."""
     return cache_format.task_directory(self.cache, self.task, self.split)
 
   @property
-  def complete(self) -> bool:
-    """Whether the task is written."""
-    return (self.directory / cache_format.META_FILE).is_file()
+  def sides(self) -> tuple[str, ...]:
+    """The features that hold the sides."""
+    return examples_lib.SIDES[len(self.languages)]
 
   @functools.cached_property
-  def work(self) -> pathlib.Path:
-    """Of the shards; its name holds all that they depend on."""
-    key = json.dumps(
-      [
-        cache_format.FORMAT,
-        self.vocabulary,
-        self.fingerprint,
-        self.shard_size,
-        self.languages,
-      ]
-    )
-    return (
-      cache_format.work_directory(self.cache, self.task, self.split)
-      / hashlib.sha256(key.encode()).hexdigest()[:16]
-    )
+  def sealed(self) -> dict[str, cache_format.ShardEntry]:
+    """Shards of the task's generations, by name."""
+    entries = [
+      entry
+      for path in sorted(self.directory.glob('generation-*.json'))
+      for entry in cache_format.TaskMeta.from_json(
+        cache_format.read_json(path)
+      ).shards
+    ]
+    return {entry.name: entry for entry in entries}
 
-  @property
-  def expected_shards(self) -> int:
-    """At least one; for a source of unknown size, one."""
-    return max(1, -(-(self.source_examples or 1) // self.shard_size))
+  def noted(self) -> set[str]:
+    """Names of the shards that were written, whatever became of them."""
+    found = (self.directory / cache_format.SHARDS).glob('*.json')
+    return {path.stem for path in found} | self.sealed.keys()
 
-  @property
-  def end(self) -> int | None:
-    """Number of shards, once the task was read to its end."""
-    path = self.work / _END_FILE
-    if not path.exists():
+  def written(self) -> set[str]:
+    """Names of the shards that are there."""
+    return {name for name in self.noted() if self.entry(name)}
+
+  def entry(self, name: str) -> cache_format.ShardEntry | None:
+    """What is known of a shard; None if it is missing or cut off."""
+    found = self.sealed.get(name)
+    path = cache_format.entry_file(self.directory, name)
+    if path.exists():
+      found = cache_format.ShardEntry.from_json(
+        cache_format.read_json(path)['entry']
+      )
+    if found is None:
       return None
-    return cache_format.read_json(path)['shards']
+    shard = cache_format.shard_file(self.directory, name)
+    size = found.digest.partition('-')[0]
+    is_there = shard.is_file() and str(shard.stat().st_size) == size
+    return found if is_there else None
 
-  def shards(self) -> set[int]:
-    """Numbers of the finished shards."""
-    if not self.work.is_dir():
-      return set()
-    return {int(path.stem) for path in self.work.glob('[0-9]*.npz')}
-
-  def meta(self) -> cache_format.TaskMeta:
-    """What the complete task says of itself."""
-    return cache_format.TaskMeta.from_json(
-      cache_format.read_json(self.directory / cache_format.META_FILE)
-    )
+  def num_shards(self, part: cache_parts.Part) -> int | None:
+    """Of a part; None where it has not been read to its end."""
+    if part.shards is not None:
+      return part.shards
+    if self.sealed:
+      numbers = [name for name in self.sealed if _is_of(name, part)]
+      if numbers:
+        return len(numbers)
+    path = self._end_file(part)
+    return cache_format.read_json(path)['shards'] if path.exists() else None
 
   def units(self, num_processes: int) -> list['Unit']:
-    """The runs of missing shards; the last one reads to the task's end."""
-    end, done = self.end, self.shards()
-    last = self.expected_shards if end is None else end
-    missing = [k for k in range(last) if k not in done]
+    """Runs of missing shards; a part of unknown size is read to its end."""
+    written = self.written()
+    return [
+      unit
+      for part in self.parts
+      for unit in self._part_units(part, num_processes, written)
+    ]
+
+  def all_units(self, num_processes: int) -> list['Unit']:
+    """As `units`, whatever has been written: equal for every process."""
+    return [
+      unit
+      for part in self.parts
+      for unit in (
+        [Unit(self, part, 0, None)]
+        if part.shards is None
+        else self._runs(part, list(range(part.shards)), num_processes)
+      )
+    ]
+
+  def end_part(self, part: cache_parts.Part, shards: int) -> None:
+    """Notes that a part was read to its end."""
+    cache_format.write_json(
+      self._end_file(part), {'format': cache_format.FORMAT, 'shards': shards}
+    )
+
+  def _end_file(self, part: cache_parts.Part) -> pathlib.Path:
+    return self.directory / cache_format.SHARDS / f'{part.prefix}.end'
+
+  def _part_units(self, part, num_processes, written) -> list['Unit']:
+    end = self.num_shards(part)
+    last = end
+    if last is None:
+      last = cache_parts.expected_shards(
+        part, self.task, self.split, self.shard_size
+      )
+    missing = [k for k in range(last) if part.name(k) not in written]
+    if end is None and part.path is not None:  # only read from its beginning
+      return [Unit(self, part, missing[0] if missing else last, None)]
     if end is None and (not missing or missing[-1] != last - 1):
-      missing.append(last)  # Everything expected is there; is there more?
-    longest = -(-len(missing) // (num_processes * _UNITS_PER_PROCESS))
-    units = [Unit(self, run[0], run[-1] + 1) for run in _runs(missing, longest)]
+      missing.append(last)  # everything expected is there; is there more?
+    units = self._runs(part, missing, num_processes)
     if end is None:
       units[-1] = dataclasses.replace(units[-1], last=None)
     return units
 
-  def finish(self, vocabulary) -> None:
-    """Merges the shards and deletes them."""
-    end = self.end
-    assert end is not None  # the last unit was written
-    paths = [cache_shards.shard_path(self.work, k) for k in range(end)]
-    counts = cache_shards.count(paths)
-    if not counts.examples:
-      raise errors.CorpusError(
-        'A task has no text',
-        got=f'{counts.empty} examples, all empty',
-        where=f'task {self.task}, split {self.split}',
-        fix='Give it text, or take it out of the mixture',
-      )
-    statistics = tuple(
-      cache_format.SideStatistics(language, counts.examples, int(t), int(u))
-      for language, t, u in zip(
-        self.languages, counts.tokens, counts.unknown, strict=True
-      )
-    )
-    meta = cache_format.TaskMeta(
-      task=self.task,
-      split=self.split,
-      languages=self.languages,
-      examples=counts.examples,
-      empty=counts.empty,
-      source_examples=self.source_examples or counts.examples + counts.empty,
-      statistics=statistics,
-      vocabulary=self.vocabulary,
-      fingerprint=json.loads(self.fingerprint),
-      shard_size=self.shard_size,
-    )
-    cache_shards.merge(
-      paths,
-      counts,
-      self.directory,
-      meta,
-      cache_format.token_dtype(vocabulary.spec.size),
-    )
-    shutil.rmtree(self.work.parent)
-    _remove_empty(self.work.parent.parent)
+  def _runs(self, part, numbers: list[int], num_processes: int):
+    longest = -(-len(numbers) // (num_processes * _UNITS_PER_PROCESS))
+    if part.num_bytes is not None:
+      longest = 1  # nothing is passed over to reach a shard
+    return [
+      Unit(self, part, run[0], run[-1] + 1) for run in _runs(numbers, longest)
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-  """Shards first .. last - 1 of a job; last None: to the task's end."""
+  """Shards first .. last - 1 of a part; last None: to its end."""
 
   job: Job
+  part: cache_parts.Part
   first: int
   last: int | None
 
-
-def expand(
-  mixtures: Sequence[str], splits: Sequence[str]
-) -> dict[str, dict[str, dict[str, float]]]:
-  """mixture -> split -> task -> mixing rate."""
-  return {
-    mixture: {
-      split: task_registry.expand(mixture, split=split) for split in splits
-    }
-    for mixture in mixtures
-  }
+  def names(self) -> list[str]:
+    """Of its shards; of a part of unknown size, of the first."""
+    last = self.first + 1 if self.last is None else self.last
+    return [self.part.name(number) for number in range(self.first, last)]
 
 
 def list_jobs(
-  cache: pathlib.Path, mixtures, vocabulary, *, shard_size: int, overwrite: bool
+  cache: pathlib.Path,
+  mixtures: Sequence[str],
+  splits: Sequence[str],
+  vocabulary,
+  *,
+  shard_size: int,
 ) -> list[Job]:
-  """The jobs of all tasks, complete ones included, by split and task.
+  """The jobs of all tasks of mixtures, by split and task.
 
   Raises:
-    CacheError: a complete task is of a source that has changed since, and
-      `overwrite` is not set; with it, the task is deleted.
+    CorpusError: no such mixture, or none of its tasks has a split.
   """
-  jobs = [
-    _make_job(cache, task, split, vocabulary, shard_size)
-    for split, task in sorted(_needed(mixtures))
-  ]
-  for job in jobs:
-    if job.complete and _is_stale(job):
-      if not overwrite:
-        raise errors.CacheError(
-          f'The source of {job.task} has changed since it was cached',
-          where=job.directory,
-          fix='Replace it by --overwrite',
-        )
-      shutil.rmtree(job.directory)
-    _remove_stale_work(job)
-  return jobs
-
-
-def _needed(mixtures) -> set[tuple[str, str]]:
-  """(split, task) of all mixtures, each once."""
-  return {
+  needed = {
     (split, task)
-    for by_split in mixtures.values()
-    for split, tasks in by_split.items()
-    for task in tasks
+    for mixture in mixtures
+    for split in splits
+    for task in task_registry.task_names(mixture, split=split)
   }
+  return [
+    _make_job(cache, task, split, vocabulary, shard_size)
+    for split, task in sorted(needed)
+  ]
 
 
 def write_unit(
@@ -226,7 +218,7 @@ def write_unit(
   stopped: Callable[[], bool] = lambda: False,
   after_shard: Callable[[], None] = lambda: None,
 ) -> None:
-  """Writes the shards of a unit.
+  """Writes the shards of a unit; those that are there stay.
 
   Args:
     unit: what to write.
@@ -235,81 +227,126 @@ def write_unit(
     stopped: asked before each shard whether to leave the rest.
     after_shard: called after each.
   """
+  job, part = unit.job, unit.part
+  end = job.num_shards(part)
+  if end is not None and all(map(job.entry, map(part.name, range(end)))):
+    return
+  write = _write_spans if part.num_bytes is not None else _write_runs
+  for number in write(unit, vocabulary, num_threads):
+    after_shard()
+    if stopped():
+      return
+    if number is not None:
+      job.end_part(part, number)
+
+
+def _write_spans(unit: Unit, vocabulary, num_threads: int) -> Iterator[None]:
+  """Writes shards that are parts of a file; yields after each."""
   job = unit.job
-  job.work.mkdir(parents=True, exist_ok=True)
-  size = _block_size(job.shard_size)
-  batches = task_examples.read(
+  assert unit.last is not None
+  for number in range(unit.first, unit.last):
+    if job.entry(unit.part.name(number)) is None:
+      batches = _read(unit, vocabulary, number, num_threads)
+      _write_shard(unit, number, batches, vocabulary.spec)
+    yield None
+
+
+def _write_runs(
+  unit: Unit, vocabulary, num_threads: int
+) -> Iterator[int | None]:
+  """Writes shards one after the other; yields their number at the end."""
+  job = unit.job
+  length = cache_parts.examples_in_shard(job.shard_size)
+  first = unit.first
+  while unit.last is None and job.entry(unit.part.name(first)) is not None:
+    first += 1  # of a part that is read as a whole
+  batches = _read(unit, vocabulary, first, num_threads)
+  numbers = (
+    itertools.count(first) if unit.last is None else range(first, unit.last)
+  )
+  for number in numbers:
+    entry = _write_shard(
+      unit,
+      number,
+      itertools.islice(batches, length // _block_size(length)),
+      vocabulary.spec,
+    )
+    if unit.last is None and entry.examples + entry.empty < length:
+      yield number + 1
+      return
+    yield None
+
+
+def _read(
+  unit: Unit, vocabulary, number: int, num_threads: int
+) -> Iterator[examples_lib.Examples]:
+  """The examples of a part from a shard on; of a span only those of it."""
+  job, part = unit.job, unit.part
+  length = cache_parts.examples_in_shard(job.shard_size)
+  by_bytes = part.num_bytes is not None
+  return task_examples.read(
     job.task,
     vocabulary,
     split=job.split,
-    size=size,
-    start=unit.first * job.shard_size,
+    size=_BLOCK if by_bytes else _block_size(length),
+    start=0 if by_bytes else number * length,
     num_threads=num_threads,
+    piece=part.piece(number, job.shard_size),
   )
-  numbers = (
-    itertools.count(unit.first)
-    if unit.last is None
-    else range(unit.first, unit.last)
+
+
+def _write_shard(
+  unit: Unit, number: int, batches, spec
+) -> cache_format.ShardEntry:
+  """Writes a shard, then what is known of it."""
+  job = unit.job
+  name = unit.part.name(number)
+  entry = cache_shards.write(
+    cache_format.shard_file(job.directory, name),
+    batches,
+    dtype=np.dtype(job.dtype),
+    spec=spec,
+    sides=job.sides,
   )
-  for number in numbers:
-    if stopped():
-      return
-    read = cache_shards.write_shard(
-      cache_shards.shard_path(job.work, number),
-      itertools.islice(batches, job.shard_size // size),
-      num_sides=len(job.languages),
-      dtype=np.dtype(job.dtype),
-      spec=vocabulary.spec,
-    )
-    if unit.last is None and read < job.shard_size:
-      cache_format.write_json(
-        job.work / _END_FILE,
-        {'format': cache_format.FORMAT, 'shards': number + 1},
-      )
-    after_shard()
-    if unit.last is None and read < job.shard_size:
-      return
+  about = {
+    'format': cache_format.FORMAT,
+    'text': unit.part.text,
+    'vocabulary': job.vocabulary,
+  }
+  cache_format.write_json(
+    cache_format.entry_file(job.directory, name),
+    {'entry': entry.to_json()} | about,
+  )
+  return entry
 
 
 def _make_job(cache, task, split, vocabulary, shard_size) -> Job:
   languages = task_registry.task_languages(task)
   for language in languages:
     vocabulary.language_id(language)  # Raises for an unknown one.
+  fingerprint = task_examples.fingerprint(task, split)
   return Job(
     cache=cache,
     task=task,
     split=split,
     languages=languages,
-    source_examples=task_examples.source_size(task, split),
     vocabulary=vocabulary.hash,
-    fingerprint=json.dumps(task_examples.fingerprint(task, split)),
+    fingerprint=json.dumps(fingerprint),
     shard_size=shard_size,
     dtype=cache_format.token_dtype(vocabulary.spec.size).name,
+    parts=cache_parts.divide(
+      task,
+      split,
+      fingerprint=fingerprint,
+      vocabulary=vocabulary.hash,
+      languages=languages,
+      size=shard_size,
+    ),
   )
 
 
-def _is_stale(job: Job) -> bool:
-  meta = job.meta()
-  return (
-    meta.vocabulary != job.vocabulary
-    or meta.languages != job.languages
-    or meta.fingerprint != json.loads(job.fingerprint)
-  )
-
-
-def _remove_stale_work(job: Job) -> None:
-  """Shards of another state of the source, and half-written files."""
-  parent = job.work.parent
-  if parent.is_dir():
-    for path in parent.iterdir():
-      if path != job.work or job.complete:
-        shutil.rmtree(path)
-    if job.complete:
-      parent.rmdir()
-      _remove_empty(parent.parent)
-  if job.work.is_dir():
-    for path in job.work.glob('.*'):
-      path.unlink()
+def _is_of(name: str, part: cache_parts.Part) -> bool:
+  return name.rpartition('-')[0] == part.prefix
 
 
 def _runs(numbers: list[int], longest: int) -> list[list[int]]:
@@ -333,8 +370,3 @@ def _block_size(shard_size: int) -> int:
     for size in range(min(_BLOCK, shard_size), 0, -1)
     if shard_size % size == 0
   )
-
-
-def _remove_empty(directory: pathlib.Path) -> None:
-  if not any(directory.iterdir()):
-    directory.rmdir()

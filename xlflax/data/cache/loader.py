@@ -34,10 +34,11 @@ class CachedLoader:
     vocabulary,
     seed: int,
     cache_dir,
+    generation: int | None = None,
     corpus=None,
     verified: Collection[str] | None = (),
   ):
-    cache = cache_reader.TokenCache(cache_dir)
+    cache = cache_reader.TokenCache(cache_dir, generation=generation)
     cache.check_vocabulary(vocabulary)
     rates = cache.rates(stream.mixture, stream.split)
     tasks = cache.open(stream.mixture, stream.split)
@@ -174,7 +175,7 @@ def _make_index(task: cache_reader.CachedTask, stream) -> row_index.RowIndex:
   loader_lib.check_sides(stream, task.meta.task, task.meta.languages)
   index = None
   if task.meta.examples:
-    index = row_index.make(task.sides, task.starts_document, stream)
+    index = row_index.make(task.sides, task.shards.starts_document, stream)
   if index is None or not index.num_rows:
     raise loader_lib.nothing_left(stream, task.meta.task, task.meta.examples)
   return index

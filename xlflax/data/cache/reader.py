@@ -5,18 +5,18 @@ incomplete, of another vocabulary, or of a corpus that has changed since.
 """
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Iterator
 
-import numpy as np
-
 from xlflax import digests, errors, paths
 from xlflax.data.cache import format as cache_format
+from xlflax.data.cache import header as cache_header
+from xlflax.data.cache import texts as cache_texts
 from xlflax.data.dictionaries import code_switching
 from xlflax.data.dictionaries.dictionary import Dictionary
 from xlflax.data.rows import index as row_index
 
-_BLOCK = 1 << 20
 _SHORT = 1 << 16  # bytes of files that are always compared
 
 
@@ -27,12 +27,12 @@ class CachedTask:
   Attributes:
     meta: languages, sizes, statistics.
     sides: memory-mapped texts of each side.
-    starts_document: bool [examples].
+    shards: of the task, whose `starts_document` tells borders.
   """
 
   meta: cache_format.TaskMeta
-  sides: tuple[row_index.Side, ...]
-  starts_document: np.ndarray
+  sides: tuple[row_index.Texts, ...]
+  shards: cache_texts.Shards
 
 
 class TokenCache:
@@ -42,7 +42,13 @@ class TokenCache:
     CacheError: no cache there, or of another format.
   """
 
-  def __init__(self, directory):
+  def __init__(self, directory, *, generation: int | None = None):
+    """Opens a cache.
+
+    Args:
+      directory: of the cache.
+      generation: state of it, from 1; None: the newest.
+    """
     self.directory = paths.local(directory, where='directory of the cache')
     path = self.directory / cache_format.CACHE_FILE
     if not path.is_file():
@@ -51,16 +57,35 @@ class TokenCache:
         got=f'no file {path}',
         fix=rebuild_command(self.directory),
       )
-    self._data = cache_format.read_json(path)
+    self._header = cache_header.read(self.directory)
+    known = len(self._header.generations)
+    self.generation = known if generation is None else generation
+    if known and not 1 <= self.generation <= known:
+      raise errors.CacheError(
+        'The token cache has no such generation',
+        got=generation,
+        expected=f'1 to {known}',
+        where=self.directory,
+      )
+    if not known:
+      raise errors.CacheError(
+        'The token cache is incomplete',
+        got='no task of it is sealed',
+        where=self.directory,
+        fix='Run the same command again, it goes on where it stopped; after '
+        'the last of several --shard=i/N, run `xlflax cache finish`',
+      )
+    self._tasks = self._header.generations[self.generation - 1].tasks
+    self._meta = functools.cache(self._read_meta)
 
   @property
   def mixtures(self) -> dict[str, dict[str, dict[str, float]]]:
     """mixture -> split -> task -> SeqIO mixing rate."""
-    return self._data['mixtures']
+    return self._header.generations[self.generation - 1].mixtures
 
   def check_vocabulary(self, vocabulary) -> None:
     """Raises a CacheError unless the cache was written with `vocabulary`."""
-    stored = self._data['vocabulary']
+    stored = self._header.vocabulary
     if stored['hash'] != vocabulary.hash:
       raise errors.CacheError(
         'The token cache was written with another vocabulary',
@@ -111,7 +136,7 @@ class TokenCache:
     """What tells whether another cache has the same tokens."""
     return digests.of_json(
       {
-        task: self._data['digests'][cache_format.task_key(task, split)]
+        task: self._tasks[cache_format.task_key(task, split)]['digest']
         for task in self._complete_tasks(mixture, split)
       }
     )
@@ -145,7 +170,7 @@ class TokenCache:
         got='; '.join(found[:20]),
         expected='the files as they were written',
         where=self.directory,
-        fix='Delete the directories of these tasks; '
+        fix='Delete the files that have another content; '
         + rebuild_command(self.directory, mixture, split),
       )
 
@@ -153,7 +178,10 @@ class TokenCache:
     """The files of a mixture's tasks."""
     for task in self._complete_tasks(mixture, split):
       directory = cache_format.task_directory(self.directory, task, split)
-      yield from sorted(directory.iterdir())
+      yield directory / digests.FILE
+      yield self._meta_file(task, split)
+      for shard in self._meta(task, split).shards:
+        yield cache_format.shard_file(directory, shard.name)
 
   def _complete_tasks(self, mixture: str, split: str) -> dict[str, float]:
     """The rates of a mixture's tasks, which must all be complete."""
@@ -201,85 +229,54 @@ class TokenCache:
         )
 
   def _is_complete(self, task, split):
-    directory = cache_format.task_directory(self.directory, task, split)
-    return (
-      cache_format.task_key(task, split) in self._data['digests']
-      and (directory / cache_format.META_FILE).is_file()
+    key = cache_format.task_key(task, split)
+    return key in self._tasks and self._meta_file(task, split).is_file()
+
+  def _meta_file(self, task, split):
+    known = self._tasks[cache_format.task_key(task, split)]
+    return cache_format.generation_file(
+      cache_format.task_directory(self.directory, task, split),
+      known['generation'],
     )
 
-  def _meta(self, task, split):
-    directory = cache_format.task_directory(self.directory, task, split)
+  def _read_meta(self, task, split):
     return cache_format.TaskMeta.from_json(
-      cache_format.read_json(directory / cache_format.META_FILE)
+      cache_format.read_json(self._meta_file(task, split))
     )
 
   def _open_task(self, task, split):
     directory = cache_format.task_directory(self.directory, task, split)
     self._check_seal(directory, task, split)
     meta = self._meta(task, split)
-    if meta.vocabulary != self._data['vocabulary']['hash']:
+    if meta.vocabulary != self._header.vocabulary['hash']:
       raise errors.CacheError(
         f'{task} was written with another vocabulary than its cache',
         where=directory,
         fix=rebuild_command(self.directory),
       )
+    shards = cache_texts.Shards(directory, meta)
     sides = tuple(
-      row_index.Side(
-        _map(cache_format.token_file(directory, side)),
-        _map(cache_format.offset_file(directory, side)),
-      )
-      for side in meta.sides
+      cache_texts.ShardedTexts(shards, side, place)
+      for place, side in enumerate(meta.sides)
     )
-    starts = _map(directory / cache_format.STARTS_FILE)
-    for side in sides:
-      self._check_sizes(directory, meta, side, starts)
-    return CachedTask(meta, sides, starts)
+    return CachedTask(meta, sides, shards)
 
   def _check_seal(self, directory, task, split) -> None:
     """Checks lengths of files and the content of short ones, always."""
-    key = cache_format.task_key(task, split)
+    known = self._tasks[cache_format.task_key(task, split)]
     problems = digests.problems(directory, largest=_SHORT)
     if not problems and (
-      digests.of_file(directory / digests.FILE) != self._data['digests'][key]
+      digests.of_file(self._meta_file(task, split)) != known['digest']
     ):
       problems = ['the files are those of another task or cache']
     if problems:
       raise errors.CacheError(
         'The token cache is damaged',
-        got='; '.join(problems),
+        got='; '.join(problems[:20]),
         where=directory,
-        fix='Delete this directory; ' + rebuild_command(self.directory),
+        fix='Delete the files that have another content; missing and cut-off '
+        'ones are written again. ' + rebuild_command(self.directory),
       )
-
-  def _check_sizes(self, directory, meta, side: row_index.Side, starts) -> None:
-    """Raises a CacheError for arrays that cannot be read as one task."""
-    offsets = side.offsets
-    if (
-      offsets.shape == (meta.examples + 1,)
-      and starts.shape == (meta.examples,)
-      and side.tokens.shape == (offsets[-1],)
-      and offsets[0] == 0
-      and _rises(offsets)
-    ):
-      return
-    raise errors.CacheError(
-      'The files of a cached task do not fit together',
-      got=f'{offsets.size - 1} offsets to {offsets[-1:]}, {starts.size} '
-      f'examples, {side.tokens.size} tokens',
-      expected=f'{meta.examples} examples, offsets that rise to the number of '
-      'tokens',
-      where=directory,
-      fix='Delete this directory; ' + rebuild_command(self.directory),
-    )
-
-
-def _rises(offsets: np.ndarray) -> bool:
-  """Whether each offset is more than the one before; in little memory."""
-  return all(
-    (part[1:] > part[:-1]).all()
-    for start in range(0, len(offsets), _BLOCK)
-    if len(part := offsets[start : start + _BLOCK + 1])
-  )
 
 
 def rebuild_command(
@@ -294,19 +291,6 @@ def _command(directory, mixture, split):
     f'xlflax cache --mixture {mixture} --split {split} '
     f'--output {directory} --vocabulary DIR [--corpus DIR]'
   )
-
-
-def _map(path: pathlib.Path) -> np.ndarray:
-  """The array of a file; a plain view, as slicing np.memmap is slow."""
-  try:
-    return np.asarray(np.load(path, mmap_mode='r', allow_pickle=False))
-  except (OSError, ValueError) as error:
-    raise errors.CacheError(
-      'A file of the token cache is missing or cut off',
-      got=error,
-      where=path,
-      fix='Delete its directory and run `xlflax cache` again',
-    ) from error
 
 
 def _changes(stored, now) -> list[str]:

@@ -1,219 +1,169 @@
-"""Shards of a token cache while it is written, and how they are merged.
+"""Shards of a token cache: files that are written once and never changed.
 
-A shard holds the examples of one range of a task and appears in one rename,
-so a killed writer leaves finished shards only.
+A shard is a safetensors file with, for each side of a task, `<side>`: the ids
+of all texts, each followed by eos, one after the other, and `<side>.offsets`:
+where each text begins, and the end, uint32 [examples + 1]; and with
+`starts_document`, bool [examples]. It appears in one rename, so a killed
+writer leaves whole shards only, and is read through a memory map.
 """
 
-import contextlib
-import functools
-import os
+import json
+import mmap
 import pathlib
-import shutil
-import zipfile
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
+import safetensors.numpy
 
 from xlflax import digests, errors
 from xlflax.data import examples as examples_lib
 from xlflax.data.cache import format as cache_format
 from xlflax.paths import write_atomically
 
-
-class Counts(NamedTuple):
-  """Sums over a shard, or over shards.
-
-  Attributes:
-    examples: stored.
-    empty: left out.
-    tokens: int64 [sides], without eos.
-    unknown: int64 [sides].
-  """
-
-  examples: int
-  empty: int
-  tokens: np.ndarray
-  unknown: np.ndarray
+STARTS = 'starts_document'
+_TYPES = {
+  'U16': np.dtype(np.uint16),
+  'I32': np.dtype(np.int32),
+  'U32': np.dtype(np.uint32),
+  'BOOL': np.dtype(np.bool_),
+}
 
 
-def shard_path(directory: pathlib.Path, number: int) -> pathlib.Path:
-  """Path of a shard, by its number."""
-  return directory / f'{number:06d}.npz'
+def offsets_of(side: str) -> str:
+  """Name of a side's offsets."""
+  return f'{side}.offsets'
 
 
-def write_shard(
+def write(
   path: pathlib.Path,
   batches: Iterable[examples_lib.Examples],
   *,
-  num_sides: int,
   dtype: np.dtype,
   spec,
-) -> int:
+  sides: Sequence[str],
+) -> cache_format.ShardEntry:
   """Writes one shard.
 
   Args:
     path: of the shard.
     batches: its examples.
-    num_sides: 1 or 2.
     dtype: of token ids.
     spec: the vocabulary's.
+    sides: names of the sides.
 
   Returns:
-    Examples read, the empty ones included.
+    What is known of it.
+
+  Raises:
+    CacheError: too many tokens for one file.
   """
   kept, read, begins = [], 0, False
   for batch in batches:
     read += len(batch)
     batch, begins = examples_lib.drop_empty(batch, begins)
     kept.append(batch)
-  arrays: dict[str, Any] = {
-    'starts': _join([b.starts_document for b in kept], bool),
-    'begins': np.array(begins),
-  }
+  arrays = {STARTS: _join([b.starts_document for b in kept], np.bool_)}
   tokens, unknown = [], []
-  for i in range(num_sides):
-    sides = [batch.sides[i] for batch in kept]
-    arrays[f'tokens{i}'] = _join(
-      [side.with_eos(spec.eos_id, dtype) for side in sides], dtype
-    )
-    arrays[f'lengths{i}'] = _join([side.lengths for side in sides], np.int64)
-    tokens.append(sum(side.tokens.size for side in sides))
+  for i, side in enumerate(sides):
+    texts = [batch.sides[i] for batch in kept]
+    ids = _join([text.with_eos(spec.eos_id, dtype) for text in texts], dtype)
+    arrays[side] = ids
+    arrays[offsets_of(side)] = _offsets([text.lengths for text in texts], path)
+    tokens.append(sum(text.tokens.size for text in texts))
     unknown.append(
-      sum(np.count_nonzero(side.tokens == spec.unk_id) for side in sides)
+      sum(int(np.count_nonzero(t.tokens == spec.unk_id)) for t in texts)
     )
-  stored = arrays['starts'].size
-  arrays['counts'] = np.array([stored, read - stored, *tokens, *unknown])
-  write_atomically(path, functools.partial(np.savez, **arrays))
-  return read
+  content = safetensors.numpy.save(arrays)
+  write_atomically(path, content)
+  stored = arrays[STARTS].size
+  return cache_format.ShardEntry(
+    name=path.name.removesuffix(cache_format.SUFFIX),
+    digest=digests.of_content(content),
+    examples=stored,
+    empty=read - stored,
+    tokens=tuple(tokens),
+    unknown=tuple(unknown),
+    begins=begins,
+  )
 
 
-def count(paths: Sequence[pathlib.Path]) -> Counts:
-  """The sums over shards."""
-  each = []
-  for path in paths:
-    with _open(path) as shard:
-      each.append(shard['counts'])
-  total = np.sum(each, axis=0)
-  return Counts(int(total[0]), int(total[1]), *np.split(total[2:], 2))
+class Shard:
+  """The arrays of a shard, mapped into memory.
 
-
-def merge(
-  paths: Sequence[pathlib.Path],
-  counts: Counts,
-  directory: pathlib.Path,
-  meta: cache_format.TaskMeta,
-  dtype: np.dtype,
-) -> None:
-  """Joins shards to a complete task, which appears in one rename.
-
-  Args:
-    paths: of all shards, in order.
-    counts: their sums.
-    directory: of the complete task; must not exist.
-    meta: goes with it.
-    dtype: of token ids.
-  """
-  temporary = directory.with_name(f'.{directory.name}.partial')
-  shutil.rmtree(temporary, ignore_errors=True)
-  temporary.mkdir(parents=True)
-  with contextlib.ExitStack() as stack:
-    outputs = _create(stack, temporary, counts, meta, dtype)
-    _append_shards(paths, outputs)
-  cache_format.write_json(temporary / cache_format.META_FILE, meta.to_json())
-  digests.seal(temporary)
-  os.replace(temporary, directory)
-
-
-class _Output:
-  """A `.npy` file of a known length that is written from its beginning.
-
-  Written plainly: a full disk is an error then, where a memory map of it would
-  end the process.
+  Raises:
+    CacheError: the file is missing, cut off, or is no such file.
   """
 
-  def __init__(self, file: BinaryIO, dtype: Any, size: int):
-    self._file, self._dtype = file, np.dtype(dtype)
-    np.lib.format.write_array_header_1_0(
-      file,
-      {
-        'descr': np.lib.format.dtype_to_descr(self._dtype),
-        'fortran_order': False,
-        'shape': (int(size),),
-      },
+  def __init__(self, path: pathlib.Path):
+    self._path = path
+    self._views: dict[str, np.ndarray] = {}
+    try:
+      with path.open('rb') as file:
+        self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+      length = int.from_bytes(self._bytes[:8], 'little')
+      self._arrays = json.loads(self._bytes[8 : 8 + length])
+      self._begin = 8 + length
+    except (OSError, ValueError, RecursionError, TypeError) as error:
+      raise self._damaged(error) from error
+
+  def array(self, name: str) -> np.ndarray:
+    """A view of one array, [n]."""
+    if name not in self._views:
+      self._views[name] = self._view(name)
+    return self._views[name]
+
+  def _view(self, name: str) -> np.ndarray:
+    try:
+      known = self._arrays[name]
+      dtype = _TYPES[known['dtype']]
+      start, end = known['data_offsets']
+      [size] = known['shape']
+      if (end - start) != size * dtype.itemsize or start < 0:
+        raise ValueError(f'{name} has {end - start} bytes')
+      return np.frombuffer(self._bytes, dtype, size, self._begin + start)
+    except (KeyError, ValueError, TypeError) as error:
+      raise self._damaged(error) from error
+
+  def texts(self, side: str) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens and offsets of a side, which fit together.
+
+    Raises:
+      CacheError: they do not.
+    """
+    tokens, offsets = self.array(side), self.array(offsets_of(side))
+    if (
+      offsets.size
+      and offsets[0] == 0
+      and offsets[-1] == tokens.size
+      and (offsets[1:] > offsets[:-1]).all()
+    ):
+      return tokens, offsets
+    raise self._damaged(
+      f'{side} has {tokens.size} tokens, offsets that do not rise to that'
     )
 
-  def append(self, values: np.ndarray) -> None:
-    self._file.write(np.ascontiguousarray(values, self._dtype).data)
-
-
-class _Outputs(NamedTuple):
-  """The files of a task; tokens and offsets for each side."""
-
-  starts: _Output
-  tokens: list[_Output]
-  offsets: list[_Output]
-
-
-def _create(stack, directory, counts, meta, dtype) -> _Outputs:
-  """Opens the files of a task; they are closed, and synced, by `stack`."""
-
-  def create(path, kind, size):
-    file = stack.enter_context(path.open('wb'))
-    stack.callback(_sync, file)
-    return _Output(file, kind, size)
-
-  tokens = [
-    create(cache_format.token_file(directory, side), dtype, n + counts.examples)
-    for side, n in zip(meta.sides, counts.tokens, strict=True)
-  ]
-  offsets = [
-    create(
-      cache_format.offset_file(directory, side), np.int64, counts.examples + 1
-    )
-    for side in meta.sides
-  ]
-  for output in offsets:
-    output.append(np.zeros(1, np.int64))
-  starts = create(directory / cache_format.STARTS_FILE, bool, counts.examples)
-  return _Outputs(starts, tokens, offsets)
-
-
-def _sync(file: BinaryIO) -> None:
-  file.flush()
-  os.fsync(file.fileno())
-
-
-def _append_shards(paths: Sequence[pathlib.Path], outputs: _Outputs) -> None:
-  begins = True  # a task begins with a document
-  ends = [0] * len(outputs.tokens)
-  for path in paths:
-    with _open(path) as shard:
-      starts = shard['starts']
-      if begins and starts.size:
-        starts[0] = True
-      begins = bool(shard['begins']) or (begins and not starts.size)
-      outputs.starts.append(starts)
-      for i, end in enumerate(ends):
-        offsets = end + np.cumsum(shard[f'lengths{i}'] + 1)
-        outputs.offsets[i].append(offsets)
-        outputs.tokens[i].append(shard[f'tokens{i}'])
-        ends[i] = int(offsets[-1]) if offsets.size else end
-
-
-@contextlib.contextmanager
-def _open(path: pathlib.Path) -> Iterator[Any]:
-  """A shard; zip files know the checksums of their parts."""
-  try:
-    with np.load(path, allow_pickle=False) as shard:
-      yield shard
-  except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-    raise errors.CacheError(
-      'A shard of the token cache is damaged',
+  def _damaged(self, error: Any) -> errors.CacheError:
+    return errors.CacheError(
+      'A shard of the token cache is damaged or missing',
       got=str(error)[:200],
-      where=path,
+      where=self._path,
       fix='Delete it and run `xlflax cache` again',
-    ) from error
+    )
+
+
+def _offsets(lengths: list[np.ndarray], path: pathlib.Path) -> np.ndarray:
+  joined = _join([np.zeros(1, np.int64), *(n + 1 for n in lengths)], np.int64)
+  offsets = np.cumsum(joined)
+  if offsets[-1] >= 1 << 32:
+    raise errors.CacheError(
+      'A shard has too many tokens for one file',
+      got=int(offsets[-1]),
+      expected=f'fewer than {1 << 32}',
+      where=path,
+      fix='Give a smaller --shard_size',
+    )
+  return offsets.astype(np.uint32)
 
 
 def _join(arrays, dtype) -> np.ndarray:

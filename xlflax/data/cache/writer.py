@@ -1,32 +1,38 @@
 """Writes token caches: resumable after a kill, parallel over processes.
 
-Tasks are cut into shards of `shard_size` examples. A shard appears in one
-rename; a task whose shards are all there is merged, and appears in one rename
-too. A writer that starts again keeps what is finished, whatever the number of
-processes, and its result is byte for byte that of an uninterrupted one.
+Tasks are divided into shards (`parts`); a shard appears in one rename. A
+task whose shards are all there is sealed (`sealing`). Whoever writes the
+shards, in whatever order, with whatever interruptions: the files are the same
+byte for byte. `write_cache` does it all; `write_share` writes a share of the
+shards on one of several machines, and `finish` seals what they have written.
 Needs TensorFlow; reading the cache does not.
 """
 
 import concurrent.futures
 import contextlib
 import dataclasses
+import enum
 import fcntl
+import itertools
 import multiprocessing
 import os
 import pathlib
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xlflax import digests, errors, paths
 from xlflax.data.cache import format as cache_format
+from xlflax.data.cache import header as cache_header
 from xlflax.data.seqio_tasks import host_tensorflow
 
 host_tensorflow.load()
 
 from xlflax.data.cache import jobs as cache_jobs  # noqa: E402
+from xlflax.data.cache import parts as cache_parts  # noqa: E402
+from xlflax.data.cache import sealing  # noqa: E402
+from xlflax.data.seqio_tasks import registry as task_registry  # noqa: E402
 
-SHARD_SIZE = 32768
+SHARD_SIZE = 1 << 26
 
 # Called in every process before it reads a task.
 Register = Callable[[], None]
@@ -41,30 +47,67 @@ class Progress:
   message: str
 
 
-def write_cache(
-  directory,
-  *,
-  mixtures: Sequence[str],
-  splits: Sequence[str] = ('train',),
-  vocabulary,
-  register: Register,
-  num_processes: int = 1,
-  shard_size: int = SHARD_SIZE,
-  overwrite: bool = False,
-  report: Callable[[Progress], None] = lambda progress: None,
-) -> list[cache_format.TaskMeta]:
-  """Writes the tasks of mixtures, or what is missing of them.
+Report = Callable[[Progress], None]
 
-  Args:
+
+class Changed(enum.Enum):
+  """What becomes of a task that is in the cache and whose text has changed.
+
+  REFUSE: an error. REPLACE: it is written anew, as is a cache of another
+  vocabulary. ADD: new files make a new generation of the cache; files that
+  have changed or are gone are an error.
+  """
+
+  REFUSE = 'refuse'
+  REPLACE = 'replace'
+  ADD = 'add'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+  """What is to be in a cache.
+
+  Attributes:
     directory: of the cache; other mixtures that are in it stay.
     mixtures: names of SeqIO mixtures or tasks.
     splits: tasks that lack one are left out of it.
     vocabulary: a `vocabulary.Vocabulary`.
     register: see `register_tasks`; it is pickled for other processes.
+    shard_size: bytes of text in a shard.
+    changed: what becomes of tasks whose text has changed.
+  """
+
+  directory: pathlib.Path
+  mixtures: Sequence[str]
+  vocabulary: Any
+  register: Register
+  splits: Sequence[str] = ('train',)
+  shard_size: int = SHARD_SIZE
+  changed: Changed = Changed.REFUSE
+
+  def __post_init__(self):
+    directory = paths.local(self.directory, where='directory of the cache')
+    object.__setattr__(self, 'directory', directory)
+
+  def jobs(self) -> list[cache_jobs.Job]:
+    """One for each task and split, by these."""
+    return cache_jobs.list_jobs(
+      self.directory,
+      self.mixtures,
+      self.splits,
+      self.vocabulary,
+      shard_size=self.shard_size,
+    )
+
+
+def write_cache(
+  plan: Plan, *, num_processes: int = 1, report: Report = lambda progress: None
+) -> list[cache_format.TaskMeta]:
+  """Writes the tasks of mixtures, or what is missing of them.
+
+  Args:
+    plan: what to write.
     num_processes: that tokenise.
-    shard_size: examples in a shard.
-    overwrite: replace tasks whose text has changed, and a cache of another
-      vocabulary, instead of refusing.
     report: called now and then.
 
   Returns:
@@ -75,92 +118,178 @@ def write_cache(
       it, or the disk is full.
     CorpusError: unknown mixture or malformed text (file:line).
   """
-  register()
-  directory = paths.local(directory, where='directory of the cache')
-  directory.mkdir(parents=True, exist_ok=True)
-  with _lock(directory), _disk_errors(directory):
-    expanded = cache_jobs.expand(mixtures, splits)
-    header = _open_header(directory, vocabulary, overwrite)
-    jobs = cache_jobs.list_jobs(
-      directory,
-      expanded,
-      vocabulary,
-      shard_size=shard_size,
-      overwrite=overwrite,
+  plan.register()
+  with _locked(plan.directory):
+    jobs = plan.jobs()
+    header = _open_header(plan, jobs)
+    _write_jobs(
+      [job for job in jobs if not _is_sealed(job, header)],
+      plan,
+      num_processes,
+      report,
     )
-    for mixture, by_split in expanded.items():
-      header['mixtures'].setdefault(mixture, {}).update(by_split)
-    cache_format.write_json(directory / cache_format.CACHE_FILE, header)
-    missing = [job for job in jobs if not job.complete]
-    _write_jobs(missing, vocabulary, register, num_processes, report)
-    _record_digests(header['digests'], jobs, missing)
-    cache_format.write_json(directory / cache_format.CACHE_FILE, header)
-    with contextlib.suppress(OSError):
-      (directory / 'work').rmdir()
-    return [job.meta() for job in jobs]
+    return _seal(header, plan, jobs)
 
 
-def _open_header(directory, vocabulary, overwrite) -> dict:
-  """The content of cache.json, or of a new one.
+def write_share(
+  plan: Plan, share: tuple[int, int], *, report: Report = lambda progress: None
+) -> int:
+  """Writes a share of the shards, beside processes that write the others.
 
-  A cache of another vocabulary is refused, or deleted to be overwritten.
+  Args:
+    plan: the same for all of them.
+    share: (i, n): the i-th share of n, from 0.
+    report: called now and then.
+
+  Returns:
+    Units of the share: shards, or files that are read as a whole.
+
+  Raises:
+    CacheError: as of `write_cache`; or another process writes this share.
   """
-  path = directory / cache_format.CACHE_FILE
-  own = {
-    'hash': vocabulary.hash,
-    'size': vocabulary.spec.size,
-    'languages': list(vocabulary.spec.languages),
-  }
-  if path.exists():
-    stored = cache_format.read_json(path)
-    if stored['vocabulary']['hash'] == vocabulary.hash:
-      return stored
-    if not overwrite:
-      raise errors.CacheError(
-        'The cache directory was written with another vocabulary',
-        got=f'hash {vocabulary.hash[:12]}',
-        expected=f'hash {stored["vocabulary"]["hash"][:12]}',
-        where=directory,
-        fix='Choose another --output, or replace the cache by --overwrite',
-      )
+  plan.register()
+  with _locked(plan.directory, share):
+    jobs = plan.jobs()
+    _open_header(plan, jobs, sharing=True)
+    units = share_of(jobs, share)
+    numbers = itertools.count(1)
+    for unit in units:
+
+      def after_shard(task=unit.job.task):
+        report(Progress(done := next(numbers), max(done, len(units)), task))
+
+      cache_jobs.write_unit(unit, plan.vocabulary, after_shard=after_shard)
+    return len(units)
+
+
+def finish(plan: Plan) -> list[cache_format.TaskMeta]:
+  """Checks that all shards are there, and seals the tasks.
+
+  Raises:
+    CacheError: some are missing, or are of text that has changed since.
+  """
+  plan.register()
+  with _locked(plan.directory):
+    jobs = plan.jobs()
+    return _seal(_open_header(plan, jobs), plan, jobs)
+
+
+def share_of(
+  jobs: Sequence[cache_jobs.Job], share: tuple[int, int]
+) -> list[cache_jobs.Unit]:
+  """The units of the i-th share of n; equal shares wherever it is asked."""
+  index, count = share
+  units = [unit for job in jobs for unit in job.all_units(count)]
+  return units[index::count]
+
+
+def _open_header(
+  plan: Plan, jobs, *, sharing: bool = False
+) -> cache_header.Header:
+  """Of the cache; tasks whose text has changed are refused unless allowed."""
+  replace = plan.changed is Changed.REPLACE
+  header = cache_header.open_for_writing(
+    plan.directory, plan.vocabulary, overwrite=replace and not sharing
+  )
+  for job in [] if replace else jobs:
+    before = _prefixes(job, header)
+    now = [part.prefix for part in job.parts]
+    if before == now or before is None:
+      continue
+    if plan.changed is Changed.ADD and set(before) <= set(now):
+      continue
+    raise errors.CacheError(
+      f'The source of {job.task} has changed since it was cached',
+      where=job.directory,
+      fix='Replace it by --overwrite'
+      if plan.changed is Changed.REFUSE
+      else 'Files that are cached must stay as they are; replace all by '
+      '--overwrite',
+    )
+  return header
+
+
+def _prefixes(job: cache_jobs.Job, header: cache_header.Header) -> Any:
+  """What the newest generation has of a task; None if it lacks it."""
+  known = header.newest.tasks.get(job.key)
+  if known is None:
+    return None
+  path = cache_format.generation_file(job.directory, known['generation'])
+  if not path.exists() or digests.of_file(path) != known['digest']:
+    return None
+  meta = cache_format.TaskMeta.from_json(cache_format.read_json(path))
+  names = (shard.name.rpartition('-')[0] for shard in meta.shards)
+  return list(dict.fromkeys(names))
+
+
+def _is_sealed(job: cache_jobs.Job, header: cache_header.Header) -> bool:
+  return _prefixes(job, header) == [part.prefix for part in job.parts] and all(
+    map(job.entry, job.sealed)
+  )
+
+
+def _seal(header: cache_header.Header, plan: Plan, jobs):
+  """Seals tasks, then the cache, which is readable from then on."""
+  added = plan.changed is Changed.ADD and any(
+    job.key in header.newest.tasks and not _is_sealed(job, header)
+    for job in jobs
+  )
+  open_ = [job for job in jobs if not _is_sealed(job, header)]
+  if added or not header.generations:
+    header.generations.append(header.newest.copy())
+  number = len(header.generations)
+  for job in open_:
+    sealing.seal(job, number, keep=header.older(job.key))
+    path = cache_format.generation_file(job.directory, number)
+    header.newest.tasks[job.key] = {
+      'generation': number,
+      'digest': digests.of_file(path),
+    }
+  metas = [_meta(job, header) for job in jobs]
+  header.newest.mixtures.update(_rates(plan, metas, header))
+  header.write(plan.directory)
+  for path in plan.directory.glob('.lock-*'):
     path.unlink()
-    shutil.rmtree(directory / 'tasks', ignore_errors=True)
-  return {
-    'format': cache_format.FORMAT,
-    'vocabulary': own,
-    'mixtures': {},
-    'digests': {},
-  }
+  return metas
 
 
-def _record_digests(known: dict[str, str], jobs, written) -> None:
-  """Adds the digests of tasks; of one that was there it stays as it is."""
-  for job in jobs:
-    key = cache_format.task_key(job.task, job.split)
-    if job in written or key not in known:
-      known[key] = digests.of_file(job.directory / digests.FILE)
+def _meta(job, header) -> cache_format.TaskMeta:
+  number = header.newest.tasks[job.key]['generation']
+  path = cache_format.generation_file(job.directory, number)
+  return cache_format.TaskMeta.from_json(cache_format.read_json(path))
 
 
-def _write_jobs(jobs, vocabulary, register, num_processes, report):
-  """Writes missing shards, and merges each task when it has all."""
+def _rates(plan: Plan, metas, header) -> dict[str, dict[str, dict[str, float]]]:
+  """The mixtures, with rates from the sizes that the tasks now have."""
+  sizes = {(m.task, m.split): m.source_examples for m in metas}
+  with task_registry.known_sizes(sizes):
+    return {
+      mixture: header.newest.mixtures.get(mixture, {})
+      | {
+        split: task_registry.expand(mixture, split=split)
+        for split in plan.splits
+      }
+      for mixture in plan.mixtures
+    }
+
+
+def _write_jobs(jobs, plan: Plan, num_processes: int, report: Report) -> None:
+  """Writes missing shards."""
   units = [unit for job in jobs for unit in job.units(num_processes)]
-  waiting = {job: sum(unit.job == job for unit in units) for job in jobs}
   meter = _Meter(jobs, report)
-  for job in [job for job in jobs if not waiting[job]]:
-    job.finish(vocabulary)
-  for unit in _run(units, vocabulary, register, num_processes, meter):
-    waiting[unit.job] -= 1
-    if not waiting[unit.job]:
-      unit.job.finish(vocabulary)
-      meter.finished(unit.job)
+  for _ in _run(units, plan, num_processes, meter):
+    meter.update()
 
 
-def _run(units, vocabulary, register, num_processes, meter):
+def _run(units, plan: Plan, num_processes: int, meter) -> Iterator[Any]:
   """Yields units as they are finished."""
   if num_processes == 1 or len(units) < 2:
     for unit in units:
       cache_jobs.write_unit(
-        unit, vocabulary, num_threads=num_processes, after_shard=meter.update
+        unit,
+        plan.vocabulary,
+        num_threads=num_processes,
+        after_shard=meter.update,
       )
       yield unit
     return
@@ -170,10 +299,9 @@ def _run(units, vocabulary, register, num_processes, meter):
     min(num_processes, len(units)),
     mp_context=context,
     initializer=_start_worker,
-    initargs=(register, vocabulary, stop),
+    initargs=(plan, stop),
   ) as pool:
-    futures = {pool.submit(_work, unit): unit for unit in units}
-    pending = set(futures)
+    pending = {pool.submit(_work, unit) for unit in units}
     try:
       while pending:
         done, pending = concurrent.futures.wait(
@@ -181,8 +309,7 @@ def _run(units, vocabulary, register, num_processes, meter):
         )
         meter.update()
         for future in done:
-          future.result()
-          yield futures[future]
+          yield future.result()
     except BaseException:
       stop.set()  # The others end after their present shard.
       pool.shutdown(wait=False, cancel_futures=True)
@@ -192,56 +319,64 @@ def _run(units, vocabulary, register, num_processes, meter):
 _worker: dict[str, Any] = {}  # What a worker process was started with.
 
 
-def _start_worker(register, vocabulary, stop):
-  register()
-  _worker.update(vocabulary=vocabulary, stop=stop, parent=os.getppid())
+def _start_worker(plan: Plan, stop):
+  plan.register()
+  _worker.update(plan=plan, stop=stop, parent=os.getppid())
 
 
 def _work(unit):
   def stopped():
     return _worker['stop'].is_set() or os.getppid() != _worker['parent']
 
-  cache_jobs.write_unit(unit, _worker['vocabulary'], stopped=stopped)
+  cache_jobs.write_unit(unit, _worker['plan'].vocabulary, stopped=stopped)
 
 
 class _Meter:
   """Reports how many shards are done, by counting files."""
 
-  def __init__(self, jobs, report):
-    self._total = sum(job.expected_shards for job in jobs)
-    self._open = list(jobs)
-    self._merged, self._report = 0, report
-
-  def update(self):
-    done = self._merged + sum(len(job.shards()) for job in self._open)
-    names = [job.task for job in self._open if job.shards()]
-    self._report(
-      Progress(done, max(self._total, done), ', '.join(names[:2]) or 'reading')
+  def __init__(self, jobs, report: Report):
+    self._jobs, self._report = jobs, report
+    self._total = sum(
+      cache_parts.expected_shards(part, job.task, job.split, job.shard_size)
+      for job in jobs
+      for part in job.parts
     )
 
-  def finished(self, job):
-    self._open.remove(job)
-    self._merged += job.expected_shards
-    self._report(
-      Progress(
-        self._merged, max(self._total, self._merged), f'{job.task} is complete'
-      )
-    )
+  def update(self) -> None:
+    written = {job.task: len(job.noted()) for job in self._jobs}
+    done = sum(written.values())
+    names = [name for name, count in written.items() if count]
+    message = ', '.join(names[-2:]) or 'reading'
+    self._report(Progress(done, max(self._total, done), message))
 
 
 @contextlib.contextmanager
-def _lock(directory: pathlib.Path):
-  """Keeps a second writer out; freed by the system when this one ends."""
-  with open(directory / '.lock', 'w') as file:
-    try:
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-      raise errors.CacheError(
-        'Another process is writing this token cache',
-        where=directory,
-        fix='Wait for it, or stop it first',
-      ) from error
+def _locked(directory: pathlib.Path, share: tuple[int, int] | None = None):
+  """Keeps a second writer out; freed by the system when this one ends.
+
+  Writers of different shares do not keep each other out.
+  """
+  with _disk_errors(directory), contextlib.ExitStack() as stack:
+    directory.mkdir(parents=True, exist_ok=True)
+    _lock(stack, directory, '.lock', 'token cache', exclusive=not share)
+    if share:
+      index, count = share
+      name = f'.lock-{index}-of-{count}'
+      _lock(stack, directory, name, f'share {index}/{count} of a token cache')
     yield
+
+
+def _lock(stack, directory, name: str, what: str, exclusive=True) -> None:
+  file = stack.enter_context((directory / name).open('w'))
+  kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+  try:
+    fcntl.flock(file, kind | fcntl.LOCK_NB)
+  except BlockingIOError as error:
+    raise errors.CacheError(
+      f'Another process is writing this {what}',
+      where=directory,
+      fix='Wait for it, or stop it first',
+    ) from error
 
 
 @contextlib.contextmanager

@@ -185,6 +185,13 @@ class Corpus:
       corpus_files.fingerprint(f.path, self.directory) for f in files
     )
 
+  def text_files(
+    self, *languages: str, split: str = TRAIN
+  ) -> tuple[pathlib.Path, ...]:
+    """The files of one language, or of one pair as it is filed, in order."""
+    kind = Kind.PARALLEL if len(languages) == 2 else Kind.MONOLINGUAL
+    return tuple(f.path for f in self._find(kind, split, languages))
+
   def validate(self) -> dict[str, int]:
     """Reads and checks every line; sentences by folder and language or pair.
 
@@ -221,19 +228,38 @@ class Corpus:
     return files
 
 
-def read_monolingual(path: pathlib.Path) -> Iterator[Line]:
-  """Yields the lines of one file; see `Corpus.monolingual`."""
-  starts_document = True
-  for number, line in corpus_files.read_lines(path):
-    if line:
-      yield Line(corpus_files.decode(line, path, number), starts_document)
-    starts_document = not line
+def read_monolingual(
+  path: pathlib.Path, span: corpus_files.Span | None = None
+) -> Iterator[Line]:
+  """Yields the lines of one file; see `Corpus.monolingual`.
+
+  Args:
+    path: of the file.
+    span: reads the lines that begin in this part of it.
+  """
+  starts_document = span is None or corpus_files.follows_blank(path, span.start)
+  with corpus_files.absolute_numbers(path, span):
+    for number, line in _numbered(path, span):
+      if line:
+        yield Line(corpus_files.decode(line, path, number), starts_document)
+      starts_document = not line
 
 
-def read_parallel(path: pathlib.Path) -> Iterator[Pair]:
+def read_parallel(
+  path: pathlib.Path, span: corpus_files.Span | None = None
+) -> Iterator[Pair]:
   """Yields the pairs of one file, as they are in its two columns."""
-  for number, line in corpus_files.read_lines(path):
-    yield Pair(*corpus_files.columns(line, path, number))
+  with corpus_files.absolute_numbers(path, span):
+    for number, line in _numbered(path, span):
+      yield Pair(*corpus_files.columns(line, path, number))
+
+
+def _numbered(
+  path: pathlib.Path, span: corpus_files.Span | None
+) -> Iterator[tuple[int, bytes]]:
+  if span is None:
+    return corpus_files.read_lines(path)
+  return corpus_files.read_span(path, span)
 
 
 @functools.cache

@@ -15,8 +15,8 @@ import os
 import pathlib
 import re
 import zlib
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, NamedTuple
 
 import zstandard
 
@@ -27,6 +27,7 @@ LANGUAGE_RULE = (
   'two or three small letters, then subtags after underscores, such as en, '
   'gsw, zh_Hans (a hyphen would clash with the pair names <l1>-<l2>)'
 )
+_SPACES = b' \t\r\x0b\x0c'
 _BOM = b'\xef\xbb\xbf'
 _LONGEST = 1 << 26  # bytes of a line; more is no text, or a bomb
 _PACKED = 1 << 12  # bytes unpacked at a time: at most 128 MB of text
@@ -68,6 +69,13 @@ class TextFile:
   kind: Kind
   split: str
   languages: tuple[str, ...]
+
+
+class Span(NamedTuple):
+  """The bytes start .. stop - 1 of a file."""
+
+  start: int
+  stop: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,26 +186,134 @@ def read_lines(
     CorpusError: the file cannot be opened, or its compression is damaged.
   """
   number = 0
+  with _told(path, lambda: number + 1), _open(path) as stream:
+    for number, line in enumerate(_raw_lines(stream, path), start=1):
+      if number == 1:
+        line = line.removeprefix(_BOM)
+      yield number, line.strip(strip)
+
+
+def read_span(path: pathlib.Path, span: Span) -> Iterator[tuple[int, bytes]]:
+  """As `read_lines`, but only the lines that begin inside of a span.
+
+  Each line of a file is in one span of a division of its bytes. Numbers count
+  from 1 at the span's first line.
+
+  Args:
+    path: of a file that is not compressed.
+    span: of its bytes.
+
+  Raises:
+    CorpusError: the file cannot be opened.
+  """
+  number = 0
+  with _told(path, lambda: number + 1), _open(path) as stream:
+    place = _seek_line(stream, span.start)
+    for number, line in enumerate(_raw_lines(stream, path), start=1):
+      if place >= span.stop:
+        return
+      text = line if place else line.removeprefix(_BOM)
+      place += len(line)
+      yield number, text.strip()
+
+
+def follows_blank(path: pathlib.Path, start: int) -> bool:
+  """Whether the first line that begins at `start` or later follows a blank one.
+
+  So it does at the beginning of a file.
+
+  Raises:
+    CorpusError: the file cannot be opened.
+  """
+  with _told(path, lambda: 1), _open(path) as stream:
+    place = _seek_line(stream, start) - 1  # of the line feed before
+    while place > 0:
+      first = max(place - _PACKED, 0)
+      stream.seek(first)
+      part = stream.read(place - first).rstrip(_SPACES)
+      part = part if first else part.removeprefix(_BOM)
+      if part:
+        return part.endswith(b'\n')
+      place = first
+    return True
+
+
+@contextlib.contextmanager
+def absolute_numbers(path: pathlib.Path, span: Span | None) -> Iterator[None]:
+  """Errors that name a line of a span name that of the file."""
+  if span is None:
+    yield
+    return
+  try:
+    yield
+  except errors.CorpusError as error:
+    place, _, number = str(error.where).rpartition(':')
+    if place != str(path) or not number.isdigit():
+      raise
+    where = f'{path}:{int(number) + _lines_before(path, span.start)}'
+    raise errors.CorpusError(
+      error.what,
+      got=error.got,
+      expected=error.expected,
+      where=where,
+      fix=error.fix,
+    ) from error
+
+
+def is_compressed(path: pathlib.Path) -> bool:
+  """Whether a file can only be read from its beginning."""
+  return path.suffix in ('.gz', '.zst')
+
+
+def _seek_line(stream: BinaryIO, start: int) -> int:
+  """Goes to the first line that begins at `start` or later, and says where."""
+  if not start:
+    return 0
+  place = start - 1
+  stream.seek(place)
+  while part := stream.readline(_LONGEST):
+    place += len(part)
+    if part.endswith(b'\n'):
+      break
+  return place
+
+
+def _lines_before(path: pathlib.Path, stop: int) -> int:
+  """Lines that begin before a byte of a file."""
+  if not stop:
+    return 0
+  count, left, last = 0, stop - 1, b''
+  with _open(path) as stream:
+    while left > 0 and (last := stream.read(min(left, _LONGEST))):
+      count += last.count(b'\n')
+      left -= len(last)
+  return count + 1
+
+
+def _raw_lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
+  lines = iter(functools.partial(stream.readline, _LONGEST + 1), b'')
+  for number, line in enumerate(lines, start=1):
+    if len(line) > _LONGEST:
+      raise errors.CorpusError(
+        'A line is too long to be a text',
+        got=f'more than {_LONGEST:,} bytes',
+        where=f'{path}:{number}',
+        fix='look whether the file is what its name says',
+      )
+    yield line
+
+
+@contextlib.contextmanager
+def _told(path: pathlib.Path, line: Callable[[], int]) -> Iterator[None]:
+  """What goes wrong when a file is read becomes a CorpusError."""
   try:
     if path.exists() and not path.is_file():
       raise OSError(errno.EINVAL, 'it is no regular file')
-    with _open(path) as stream:
-      lines = iter(functools.partial(stream.readline, _LONGEST + 1), b'')
-      for number, line in enumerate(lines, start=1):
-        if len(line) > _LONGEST:
-          raise errors.CorpusError(
-            'A line is too long to be a text',
-            got=f'more than {_LONGEST:,} bytes',
-            where=f'{path}:{number}',
-            fix='look whether the file is what its name says',
-          )
-        if number == 1:
-          line = line.removeprefix(_BOM)
-        yield number, line.strip(strip)
+    yield
   except _DAMAGED as error:
     raise errors.CorpusError(
       f'A compressed file is damaged or cut off ({error})',
-      where=f'{path}:{number + 1}',
+      where=f'{path}:{line()}',
       fix='write the file again',
     ) from error
   except OSError as error:

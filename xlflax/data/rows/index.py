@@ -5,31 +5,31 @@ in the cache's flat token arrays, so one cache serves every layout and length.
 `row_iterator` makes the same rows from examples in order.
 """
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from xlflax.data import stream as stream_lib
 from xlflax.data.rows import layouts as rows
 from xlflax.data.rows import lengths as row_lengths
+from xlflax.data.rows import selection
 
 
-@dataclasses.dataclass(frozen=True)
-class Side:
-  """The texts of one side of a task.
+class Texts(Protocol):
+  """The texts of one side of a task, each followed by eos, end to end."""
 
-  Attributes:
-    tokens: every text followed by eos, one after the other, [tokens].
-    offsets: where each text begins, and the end: int64 [examples + 1].
-  """
+  num_texts: int
+  num_tokens: int  # with an eos for each text
 
-  tokens: np.ndarray
-  offsets: np.ndarray
+  def slices(self, starts: np.ndarray, stops: np.ndarray) -> list[np.ndarray]:
+    """Tokens starts_i .. stops_i - 1, for int64 [n] of each."""
 
-  def lengths(self) -> np.ndarray:
-    """Tokens of each text without eos, int64 [examples]."""
-    return np.diff(self.offsets) - 1
+  def bounds(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the texts `index`, int64 [n], begin, and where their eos is."""
+
+  def lengths(self) -> Iterator[np.ndarray]:
+    """Tokens of each text without eos, int64, of some at a time, in order."""
 
 
 class RowIndex:
@@ -51,19 +51,21 @@ class RowIndex:
 
 
 def make(
-  sides: Sequence[Side], starts_document: np.ndarray, stream: stream_lib.Stream
+  sides: Sequence[Texts],
+  starts_document: Callable[[], np.ndarray],
+  stream: stream_lib.Stream,
 ) -> RowIndex:
   """The index for a stream's layout.
 
   Args:
     sides: one or two, of at least one example each.
-    starts_document: bool [examples].
+    starts_document: gives bool [examples], for the layout that needs it.
     stream: its layout fits the number of sides.
   """
   if stream.layout is stream_lib.Layout.BLOCKS:
     return _Blocks(sides[0], stream)
   if stream.layout is stream_lib.Layout.ADJACENT:
-    return _Adjacent(sides[0], starts_document, stream)
+    return _Adjacent(sides[0], starts_document(), stream)
   if stream.packing is stream_lib.Packing.NEXT_FIT:
     return _Packed(sides, stream)
   return _Examples(sides, stream)
@@ -96,18 +98,17 @@ class _Blocks(RowIndex):
   """Row r: tokens r W .. (r + 1) W - 1 of the joined texts, W = T - 2."""
 
   def __init__(self, side, stream):
-    self._tokens = side.tokens
+    self._side = side
     self._width = stream.capacity
-    self._end = int(side.offsets[-1]) - 1  # without the last eos
+    self._end = side.num_tokens - 1  # without the last eos
     whole, rest = divmod(self._end, self._width)
     pad = stream.remainder is stream_lib.Remainder.PAD
     self.num_rows = whole + 1 if rest and (pad or not whole) else whole
 
   def units(self, index):
-    tokens, width, end = self._tokens, self._width, self._end
-    return [
-      ((tokens[s : min(s + width, end)],),) for s in (index * width).tolist()
-    ]
+    starts = index * self._width
+    stops = np.minimum(starts + self._width, self._end)
+    return [((tokens,),) for tokens in self._side.slices(starts, stops)]
 
 
 class _Examples(RowIndex):
@@ -115,40 +116,36 @@ class _Examples(RowIndex):
 
   def __init__(self, sides, stream):
     self._sides, self._stream = sides, stream
-    lengths = [side.lengths() for side in sides]
-    keep = row_lengths.keep(lengths, stream)
-    self._kept = None if keep.all() else np.flatnonzero(keep)
-    lengths = [length[keep] for length in lengths]
-    self.num_rows = lengths[0].size
-    self.num_dropped = keep.size - self.num_rows
-    cut = row_lengths.cut(lengths, stream)
-    self.num_truncated = row_lengths.count_shorter(cut, lengths)
-    self._prepare(cut)
+    kept = selection.Builder()
+    for chunk in zip(*(side.lengths() for side in sides), strict=True):
+      keep = row_lengths.keep(chunk, stream)
+      kept.add(keep)
+      if not keep.all():
+        chunk = [length[keep] for length in chunk]
+      cut = row_lengths.cut(chunk, stream)
+      self.num_truncated += row_lengths.count_shorter(cut, chunk)
+      self._prepare(cut)
+    self._kept = kept.build()
+    self.num_rows = self._kept.size
+    self.num_dropped = kept.num_seen - self.num_rows
 
   def _prepare(self, lengths):
-    """Called once with the text tokens in each kept example's sides."""
+    """Called with the text tokens in kept examples' sides, in their order."""
 
   def units(self, index):
     return [(unit,) for unit in self._units(index)]
 
   def _units(self, index):
     """The texts of kept examples."""
-    if self._kept is not None:
-      index = self._kept[index]
-    starts = [side.offsets[index] for side in self._sides]
+    bounds = [side.bounds(self._kept.places(index)) for side in self._sides]
     cut = row_lengths.cut(
-      [
-        side.offsets[index + 1] - 1 - start
-        for side, start in zip(self._sides, starts, strict=True)
-      ],
-      self._stream,
+      [stops - starts for starts, stops in bounds], self._stream
     )
     texts = [
-      [
-        side.tokens[s:e]
-        for s, e in zip(start.tolist(), (start + length).tolist(), strict=True)
-      ]
-      for side, start, length in zip(self._sides, starts, cut, strict=True)
+      side.slices(starts, starts + length)
+      for side, (starts, _), length in zip(
+        self._sides, bounds, cut, strict=True
+      )
     ]
     return list(zip(*texts, strict=True))
 
@@ -156,11 +153,16 @@ class _Examples(RowIndex):
 class _Packed(_Examples):
   """Row r: consecutive kept examples that fit together."""
 
-  def _prepare(self, lengths):
-    self._bounds = next_fit(
-      row_lengths.in_row(lengths, self._stream), self._stream.length
-    )
+  def __init__(self, sides, stream):
+    self._lengths: list[np.ndarray] = []
+    super().__init__(sides, stream)
+    lengths = np.concatenate([np.zeros(0, np.int64), *self._lengths])
+    self._lengths = []
+    self._bounds = next_fit(lengths, stream.length)
     self.num_rows = self._bounds.size - 1
+
+  def _prepare(self, lengths):
+    self._lengths.append(row_lengths.in_row(lengths, self._stream))
 
   def units(self, index):
     first, last = self._bounds[index], self._bounds[index + 1]
@@ -179,11 +181,11 @@ class _Adjacent(RowIndex):
   """Windows of 2 (T - 2) tokens of a document, halved into two sides."""
 
   def __init__(self, side, starts_document, stream):
-    self._tokens = side.tokens
+    self._side = side
     self._width = 2 * stream.capacity
     first = np.flatnonzero(starts_document)
-    self._begin = side.offsets[first]
-    self._end = side.offsets[np.append(first[1:], starts_document.size)] - 1
+    self._begin = side.bounds(first)[0]
+    self._end = side.bounds(np.append(first[1:], starts_document.size) - 1)[1]
     length = self._end - self._begin
     whole, rest = np.divmod(length, self._width)
     halved = rest // 2 >= stream.pairs.min_tokens
@@ -197,10 +199,6 @@ class _Adjacent(RowIndex):
     start = self._begin[document] + (index - before) * self._width
     end = np.minimum(start + self._width, self._end[document])
     middle = end - (end - start) // 2
-    tokens = self._tokens
-    return [
-      ((tokens[s:m], tokens[m:e]),)
-      for s, m, e in zip(
-        start.tolist(), middle.tolist(), end.tolist(), strict=True
-      )
-    ]
+    first = self._side.slices(start, middle)
+    second = self._side.slices(middle, end)
+    return [(pair,) for pair in zip(first, second, strict=True)]

@@ -7,13 +7,14 @@ loader.
 
 import collections
 import itertools
+import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import seqio
 import tensorflow as tf
 
 from xlflax import errors
-from xlflax.data.corpus.directory import Corpus
+from xlflax.data.corpus.directory import Corpus, read_monolingual, read_parallel
 
 _BLOCK = 1024
 _raised: collections.deque = collections.deque(maxlen=16)
@@ -27,6 +28,11 @@ class TextSource(seqio.FunctionDataSource):
     features: names and types of the columns.
     fingerprint: function of a split that gives (path, size, time) of its
       files, for caches to notice changed text.
+    files: function of a split that gives the paths of its files, in the order
+      of `fingerprint`; None where the rows are not those of the files, one
+      after the other.
+    read_file: function of a path and of the part of it to read (None: all),
+      where `files` is given.
   """
 
   def __init__(
@@ -37,6 +43,8 @@ class TextSource(seqio.FunctionDataSource):
     splits: Sequence[str],
     count: Callable[[str], int],
     fingerprint: Callable[[str], tuple],
+    files: Callable[[str], Sequence[pathlib.Path]] | None = None,
+    read_file: Callable[..., Iterable] | None = None,
   ):
     """Makes a source of `features` (one per column of the rows).
 
@@ -47,11 +55,14 @@ class TextSource(seqio.FunctionDataSource):
       splits: names of the splits.
       count: split -> number of rows, asked only when it is needed.
       fingerprint: see the class.
+      files: see the class.
+      read_file: see the class.
     """
     self.rows = read
     self.features = dict(features)
     self._count = count
     self.fingerprint = fingerprint
+    self.files, self.read_file = files, read_file
     super().__init__(self._make_dataset, splits=tuple(splits))
 
   def num_input_examples(self, split: str) -> int:
@@ -80,17 +91,25 @@ def monolingual_source(corpus: Corpus, language: str) -> TextSource:
     splits=corpus.splits(language),
     count=lambda split: corpus.count(language, split=split),
     fingerprint=lambda split: corpus.group_fingerprint(language, split=split),
+    files=lambda split: corpus.text_files(language, split=split),
+    read_file=read_monolingual,
   )
 
 
 def parallel_source(corpus: Corpus, languages: tuple[str, str]) -> TextSource:
   """Pairs of two languages: `inputs` and `targets`."""
+
+  def files(split: str) -> tuple[pathlib.Path, ...]:
+    return corpus.text_files(*languages, split=split)
+
   return TextSource(
     lambda split: corpus.parallel(*languages, split=split),
     features={'inputs': tf.string, 'targets': tf.string},
     splits=corpus.splits(*languages),
     count=lambda split: corpus.count(*languages, split=split),
     fingerprint=lambda split: corpus.group_fingerprint(*languages, split=split),
+    files=files if tuple(languages) in corpus.pairs else None,
+    read_file=read_parallel,
   )
 
 

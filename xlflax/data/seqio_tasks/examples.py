@@ -20,6 +20,7 @@ def read(
   start: int = 0,
   size: int = 1024,
   num_threads: int = 1,
+  piece: task_reader.FilePiece | None = None,
 ) -> Iterator[examples_lib.Examples]:
   """Yields the examples of a task in the source's order.
 
@@ -32,6 +33,7 @@ def read(
     start: examples passed over at the beginning.
     size: examples yielded at once; the last ones may be fewer.
     num_threads: threads that tokenise.
+    piece: see `reader.read_blocks`.
 
   Raises:
     CorpusError: unknown task, split or languages, malformed text
@@ -46,6 +48,7 @@ def read(
     size=size,
     num_threads=num_threads,
     start=start,
+    piece=piece,
   ):
     yield _convert(block, names, task)
 

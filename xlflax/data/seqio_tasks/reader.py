@@ -7,12 +7,15 @@ examples are those of `Task.get_dataset(shuffle=False)`.
 """
 
 import itertools
+import pathlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import seqio
 import tensorflow as tf
 
+from xlflax.data.corpus import files as corpus_files
 from xlflax.data.corpus.directory import TRAIN
 from xlflax.data.examples import Ragged
 from xlflax.data.seqio_tasks import (
@@ -34,6 +37,37 @@ _PLAIN_STEPS = (
 Block = dict[str, Ragged | np.ndarray]
 
 
+class FilePiece(NamedTuple):
+  """A file of a task, or a part of one.
+
+  Attributes:
+    path: of the file.
+    span: of its bytes; None: all.
+  """
+
+  path: pathlib.Path
+  span: corpus_files.Span | None
+
+
+def plain_source(name: str) -> corpus_source.TextSource | None:
+  """The source of a task whose examples are its files' lines, one by one.
+
+  So the text of a piece of a file follows from the piece alone. None for
+  every other task.
+  """
+  task = task_registry.get_task(name)
+  steps, source = task.preprocessors, task.source
+  if (
+    isinstance(source, corpus_source.TextSource)
+    and source.files is not None
+    and steps
+    and steps[-1] is task_registry.tokenize
+    and all(step in _PLAIN_STEPS for step in steps[:-1])
+  ):
+    return source
+  return None
+
+
 def read_blocks(
   name: str,
   vocabulary: Vocabulary,
@@ -42,6 +76,7 @@ def read_blocks(
   size: int = 1024,
   num_threads: int = 1,
   start: int = 0,
+  piece: FilePiece | None = None,
 ) -> Iterator[Block]:
   """Yields blocks of a task's tokenised examples, in the source's order.
 
@@ -52,6 +87,7 @@ def read_blocks(
     size: examples of a block (the last may be shorter).
     num_threads: threads that encode a block.
     start: examples passed over, before any is encoded.
+    piece: only the examples of this, of a task that `plain_source` finds.
 
   Yields:
     `{'targets': Ragged, 'starts_document': bool [n]}` or
@@ -74,7 +110,7 @@ def read_blocks(
   encoders = {
     key: feature.vocabulary for key, feature in task.output_features.items()
   }
-  for texts in _text_blocks(task, split, size, start):
+  for texts in _text_blocks(task, split, size, start, piece):
     yield {
       key: (
         _encode(encoders[key], column, num_threads)
@@ -111,7 +147,11 @@ def read_texts(name: str, *, split: str = TRAIN) -> Iterator[dict]:
 
 
 def _text_blocks(
-  task: seqio.Task, split: str, size: int, start: int = 0
+  task: seqio.Task,
+  split: str,
+  size: int,
+  start: int = 0,
+  piece: FilePiece | None = None,
 ) -> Iterator[dict[str, list]]:
   """Blocks of text columns, from the files themselves where possible."""
   steps = task.preprocessors[:-1]
@@ -127,7 +167,7 @@ def _text_blocks(
     names = [
       'targets' if feature == 'text' else feature for feature in source.features
     ]
-    rows = source.rows(split)
+    rows = source.read_file(*piece) if piece else source.rows(split)
     rows = (
       switches[0].rows(rows, names, start)
       if switches

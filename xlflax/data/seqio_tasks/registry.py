@@ -11,10 +11,11 @@ deferred vocabulary unless they are given one;
 `xlflax.data.seqio_tasks.reader` fills in the run's.
 """
 
+import contextlib
 import difflib
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import seqio
 
@@ -31,6 +32,7 @@ from xlflax.data.seqio_tasks.vocabulary import (
 from xlflax.data.vocabularies.vocabulary import Vocabulary
 
 _languages: dict[str, tuple[str, ...]] = {}
+_sizes: dict[tuple[str, str], int] = {}  # see `known_sizes`
 
 
 def add_monolingual_task(
@@ -212,6 +214,11 @@ def get_task(name: str, *, split: str | None = None) -> seqio.Task:
   return task
 
 
+def task_names(name: str, *, split: str | None = None) -> list[str]:
+  """As `expand`, but without the rates, for which text may have to be read."""
+  return [task.name for task in _tasks(name, split)]
+
+
 def expand(name: str, *, split: str | None = None) -> dict[str, float]:
   """The tasks of a task or (nested) mixture, with their mixing rates.
 
@@ -226,24 +233,31 @@ def expand(name: str, *, split: str | None = None) -> dict[str, float]:
     CorpusError: unknown name, no task with the split, or a rate that depends
       on an unknown number of examples.
   """
+  tasks = _tasks(name, split)
+  if name not in seqio.MixtureRegistry.names():
+    return {task.name: 1.0 for task in tasks}
+  mixture = seqio.MixtureRegistry.get(name)
+  return {task.name: mixture.get_rate(task) for task in tasks}
+
+
+def _tasks(name: str, split: str | None) -> list[seqio.Task]:
+  """The tasks of a task or mixture that have a split, by their names."""
   if name in seqio.MixtureRegistry.names():
-    mixture = seqio.MixtureRegistry.get(name)
-    tasks = [t for t in mixture.tasks if split is None or split in t.splits]
-    rates = {task.name: mixture.get_rate(task) for task in tasks}
+    found = seqio.MixtureRegistry.get(name).tasks
   elif name in seqio.TaskRegistry.names():
-    tasks = [seqio.TaskRegistry.get(name)]
-    rates = {t.name: 1.0 for t in tasks if split is None or split in t.splits}
+    found = [seqio.TaskRegistry.get(name)]
   else:
     raise _unknown(
       name,
       'task or mixture',
       [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()],
     )
-  if not rates:
+  tasks = [task for task in found if split is None or split in task.splits]
+  if not tasks:
     raise errors.CorpusError(
       f'No text in the {split} split', where=f'task or mixture {name}'
     )
-  return dict(sorted(rates.items()))
+  return sorted(tasks, key=lambda task: task.name)
 
 
 def num_examples(name: str, split: str = TRAIN) -> int:
@@ -255,6 +269,8 @@ def num_examples(name: str, split: str = TRAIN) -> int:
   Raises:
     CorpusError: no such task or split, or a source that does not tell.
   """
+  if (name, split) in _sizes:
+    return _sizes[name, split]
   number = get_task(name, split=split).num_input_examples(split)
   if number is None or number == float('inf'):
     raise errors.CorpusError(
@@ -263,6 +279,21 @@ def num_examples(name: str, split: str = TRAIN) -> int:
       fix='give the source num_input_examples, or the mixture fixed rates',
     )
   return int(number)
+
+
+@contextlib.contextmanager
+def known_sizes(sizes: Mapping[tuple[str, str], int]) -> Iterator[None]:
+  """Context in which `num_examples` need not count the text of tasks.
+
+  Args:
+    sizes: (task, split) -> its examples.
+  """
+  _sizes.update(sizes)
+  try:
+    yield
+  finally:
+    for key in sizes:
+      del _sizes[key]
 
 
 def fingerprint(name: str, split: str = TRAIN) -> tuple | None:

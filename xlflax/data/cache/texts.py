@@ -1,0 +1,113 @@
+"""One side of a task over all of its shards, as if it were one file."""
+
+import functools
+import pathlib
+import resource
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from xlflax.data.cache import format as cache_format
+from xlflax.data.cache import shards as cache_shards
+
+# Maps that a process keeps at once. Each holds a file open, which
+# `ulimit -n` limits, and Linux lets a process have 65530 of them.
+_OPEN_SHARDS = min(16384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+
+
+class Shards:
+  """The shards of a task, opened when they are first read."""
+
+  def __init__(self, directory: pathlib.Path, meta: cache_format.TaskMeta):
+    self._directory = directory
+    self.entries = meta.shards
+    self.open = functools.lru_cache(_OPEN_SHARDS)(self._open)
+    counts = [entry.examples for entry in meta.shards]
+    self.ends = np.cumsum(counts)
+    self.begins = self.ends - counts
+
+  def starts_document(self) -> np.ndarray:
+    """Whether each example begins a document, bool [examples]."""
+    parts = []
+    for number, entry in enumerate(self.entries):
+      starts = self.open(number).array(cache_shards.STARTS)
+      if entry.starts and starts.size:
+        starts = np.concatenate([[True], starts[1:]])
+      parts.append(starts)
+    return np.concatenate([np.zeros(0, bool), *parts])
+
+  def _open(self, number: int) -> cache_shards.Shard:
+    return cache_shards.Shard(
+      cache_format.shard_file(self._directory, self.entries[number].name)
+    )
+
+
+class ShardedTexts:
+  """See `rows.index.Texts`. Nothing is read before it is asked for."""
+
+  def __init__(self, shards: Shards, side: str, place: int):
+    """Makes a view of the side `place` (0 or 1), which shards call `side`."""
+    self._shards, self._side = shards, side
+    sizes = np.array(
+      [entry.tokens[place] + entry.examples for entry in shards.entries],
+      np.int64,
+    )
+    self._ends = np.cumsum(sizes)
+    self._begins = self._ends - sizes
+    self._read = functools.lru_cache(_OPEN_SHARDS)(self._read_shard)
+    self.num_tokens = int(self._ends[-1]) if sizes.size else 0
+    self.num_texts = int(shards.ends[-1]) if sizes.size else 0
+
+  def slices(self, starts: np.ndarray, stops: np.ndarray) -> list[np.ndarray]:
+    """See `rows.index.Texts.slices`."""
+    first = np.searchsorted(self._ends, starts, 'right')
+    first = np.minimum(first, self._ends.size - 1)
+    base = self._begins[first]
+    whole = stops <= self._ends[first]
+    out = []
+    for shard, start, stop, inside in zip(
+      first.tolist(),
+      (starts - base).tolist(),
+      (stops - base).tolist(),
+      whole.tolist(),
+      strict=True,
+    ):
+      if inside:
+        out.append(self._tokens(shard)[start:stop])
+      else:
+        out.append(self._across(shard, start, stop))
+    return out
+
+  def bounds(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """See `rows.index.Texts.bounds`."""
+    starts = np.empty(index.shape, np.int64)
+    stops = np.empty(index.shape, np.int64)
+    shard = np.searchsorted(self._shards.ends, index, 'right')
+    for number in np.unique(shard).tolist():
+      here = shard == number
+      local = index[here] - self._shards.begins[number]
+      offsets, base = self._read(number)[1], self._begins[number]
+      starts[here] = offsets[local] + base
+      stops[here] = offsets[local + 1] + base - 1
+    return starts, stops
+
+  def lengths(self) -> Iterator[np.ndarray]:
+    """See `rows.index.Texts.lengths`."""
+    for number in range(len(self._shards.entries)):
+      yield np.diff(self._read(number)[1].astype(np.int64)) - 1
+
+  def _tokens(self, shard: int) -> np.ndarray:
+    return self._shards.open(shard).array(self._side)
+
+  def _across(self, shard: int, start: int, stop: int) -> np.ndarray:
+    """Tokens start .. stop - 1, counted from a shard, of several shards."""
+    parts: list[np.ndarray] = []
+    while stop > 0 and shard < self._ends.size:
+      tokens = self._tokens(shard)
+      parts.append(tokens[max(start, 0) : stop])
+      start, stop = start - tokens.size, stop - tokens.size
+      shard += 1
+    return np.concatenate(parts)
+
+  def _read_shard(self, number: int) -> Sequence[np.ndarray]:
+    return self._shards.open(number).texts(self._side)
