@@ -84,6 +84,8 @@ setuptools.setup(
       'tensorflow-datasets>=4.9.4',
       'importlib_resources>=6',  # TFDS imports it, undeclared
     ],
+    # Token caches on a distributed engine: Dataflow, Flink, Spark, Dask, …
+    'beam': ['apache-beam>=2.77'],
     'gpu': ['jax[cuda12]'],
     'tpu': ['jax[tpu]'],
     # Compilers of devices that are not there, for plans.

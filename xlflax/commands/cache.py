@@ -4,6 +4,8 @@ import argparse
 import functools
 import json
 import logging
+import os
+import shlex
 import time
 
 from xlflax import errors
@@ -31,8 +33,16 @@ EXAMPLES = """
   # and after the last of them, once
   xlflax cache finish --corpus=corpus --vocabulary=vocabulary --output=cache
 
+  # on Apache Beam: here with eight processes; the same flags name a cluster
+  xlflax cache --runner=beam --beam_options="--runner=DirectRunner \\
+      --direct_num_workers=8 --direct_running_mode=multi_processing" \\
+      --corpus=corpus --vocabulary=vocabulary --output=cache
+
   # text that came to the corpus as new files: a new generation of the cache
   xlflax cache --add --corpus=corpus --vocabulary=vocabulary --output=cache
+
+  # a copy on this machine's disk, for `xlflax train --cache=/local/cache`
+  xlflax cache --stage=/local/cache --output=gs://bucket/cache
 
   # tasks of your own, added to the same cache
   xlflax cache --task_module=my_tasks --mixture=news.all \\
@@ -66,6 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action='store_true',
     help='write nothing: read the cache in --output and compare every file '
     'with its digest',
+  )
+  parser.add_argument(
+    '--stage',
+    metavar='DIR',
+    help='write nothing: copy the cache in --output, which may be in a bucket, '
+    'to a local disk, for training to read it there',
   )
   _add_text(parser)
   _add_writing(parser)
@@ -119,7 +135,23 @@ def _add_writing(parser: argparse.ArgumentParser) -> None:
     type=_share,
     metavar='I/N',
     help='write only the I-th of N shares, I from 0, beside other machines '
-    'that write the others to the same directory',
+    'that write the others to the same directory; "auto" asks the job: an '
+    'array or the tasks of Slurm, or what `xlflax launch` says',
+  )
+  parser.add_argument(
+    '--runner',
+    choices=('local', 'beam'),
+    default='local',
+    help='who writes the shards: processes of this machine, or Apache Beam '
+    '(default: %(default)s)',
+  )
+  parser.add_argument(
+    '--beam_options',
+    metavar='FLAGS',
+    default='',
+    help="Beam's own flags, such as "
+    '"--runner=DirectRunner --direct_num_workers=8 '
+    '--direct_running_mode=multi_processing"',
   )
   changed = parser.add_mutually_exclusive_group()
   changed.add_argument(
@@ -153,6 +185,8 @@ def run(args: argparse.Namespace) -> int:
   """Writes what is missing, and prints statistics per language."""
   if args.verify:
     return _verify(args)
+  if args.stage:
+    return _stage(args)
   _check_numbers(args)
   if args.vocabulary is None:
     raise errors.ConfigError(
@@ -167,6 +201,12 @@ def run(args: argparse.Namespace) -> int:
       got=f'--shard={args.shard[0]}/{args.shard[1]}',
       fix='Give each process a share of its own, and finish without --shard',
     )
+  if args.beam_options and args.runner != 'beam':
+    raise errors.ConfigError(
+      "Beam's flags without Beam",
+      got=f'--beam_options={args.beam_options}',
+      fix='add --runner=beam',
+    )
   mixtures = args.mixture or _corpus_mixtures(args.corpus)
   metas = _write(args, mixtures)
   if args.shard:
@@ -179,7 +219,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _share(text: str) -> tuple[int, int]:
-  """`3/16` as numbers."""
+  """`3/16`, or what the job's environment says for `auto`, as numbers."""
+  if text == 'auto':
+    return _own_share()
   index, separator, count = text.partition('/')
   if not (separator and index.isdigit() and count.isdigit()) or int(
     index
@@ -188,6 +230,61 @@ def _share(text: str) -> tuple[int, int]:
       f'{text!r} is no share: give I/N with I from 0 to N - 1, such as 0/4'
     )
   return int(index), int(count)
+
+
+def _own_share() -> tuple[int, int]:
+  """Which of the processes of a job this is, and how many there are."""
+  for index, count in (
+    ('SLURM_ARRAY_TASK_ID', 'SLURM_ARRAY_TASK_COUNT'),
+    ('XLFLAX_PROCESS_ID', 'XLFLAX_NUM_PROCESSES'),
+    ('SLURM_PROCID', 'SLURM_NTASKS'),
+  ):
+    if index in os.environ and count in os.environ:
+      first = int(os.environ.get('SLURM_ARRAY_TASK_MIN', 0))
+      place = int(os.environ[index])
+      return place - first * index.startswith('SLURM_ARRAY'), int(
+        os.environ[count]
+      )
+  raise argparse.ArgumentTypeError(
+    'auto asks the job which share is its own, and there is no job: neither '
+    'SLURM_ARRAY_TASK_ID nor XLFLAX_PROCESS_ID nor SLURM_PROCID is set'
+  )
+
+
+def _stage(args: argparse.Namespace) -> int:
+  """Copies the mixtures that are given, or all, to a local disk."""
+  from xlflax.data.cache import reader as cache_reader
+  from xlflax.data.cache import staging
+
+  cache = cache_reader.TokenCache(args.output)
+  last = time.monotonic()
+
+  def report(staged) -> None:
+    nonlocal last
+    if time.monotonic() - last > _SECONDS_BETWEEN_LINES:
+      last = time.monotonic()
+      logging.info(
+        '%.1f of %.1f GB', staged.done_bytes / 1e9, staged.total_bytes / 1e9
+      )
+
+  found = staging.stage(cache, args.stage, _tasks(cache, args), report=report)
+  print(
+    f'{found.copied_files} files were copied to {args.stage}; '
+    f'{found.total_bytes / 1e9:.3f} GB are there.'
+  )
+  return 0
+
+
+def _tasks(cache, args: argparse.Namespace) -> list[tuple[str, str]]:
+  """(task, split) of the mixtures and splits that are given, or of all."""
+  return sorted(
+    {
+      (task, split)
+      for mixture in args.mixture or cache.mixtures
+      for split in args.split or cache.mixtures.get(mixture, {'train': 0})
+      for task in cache.rates(mixture, split)
+    }
+  )
 
 
 def _check_numbers(args: argparse.Namespace) -> None:
@@ -243,8 +340,28 @@ def _write(args: argparse.Namespace, mixtures: list[str]) -> list:
       print(f'Share {args.shard[0]}/{args.shard[1]}: {count} shards are there.')
       return []
     return cache_writer.write_cache(
-      plan, num_processes=args.num_processes, report=report
+      plan,
+      num_processes=args.num_processes,
+      runner=_beam_runner(args),
+      report=report,
     )
+
+
+def _beam_runner(args: argparse.Namespace):
+  """What writes the shards on Beam; None where this machine does."""
+  if args.runner != 'beam':
+    return None
+  try:
+    from xlflax.data.cache import beam_runner
+  except ModuleNotFoundError as error:
+    if error.name != 'apache_beam':
+      raise
+    raise errors.ConfigError(
+      'Apache Beam is not installed',
+      where='--runner=beam',
+      fix='pip install "xlflax[data,beam]"',
+    ) from error
+  return beam_runner.runner(shlex.split(args.beam_options))
 
 
 def _changed(args: argparse.Namespace, kinds):

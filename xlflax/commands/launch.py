@@ -45,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
   launcher = registry.find(name, args.launcher_module)
   flags, command = _split(arguments)
   parsed = _parser(launcher).parse_args(flags)
-  job = launcher.job.from_flags(parsed, job_lib.check(command))
+  job = launcher.job.from_flags(
+    parsed, job_lib.check(command, launcher.job.commands)
+  )
   if parsed.dry_run:
     print(job.rendered())
     return 0

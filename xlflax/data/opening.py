@@ -16,6 +16,7 @@ def open_loader(
   vocabulary,
   seed: int,
   cache_dir=None,
+  cache_generation: int | None = None,
   corpus=None,
   task_modules: Sequence[str] = (),
   verified: Collection[str] | None = (),
@@ -27,6 +28,7 @@ def open_loader(
     vocabulary: a `vocabulary.Vocabulary`.
     seed: the run's seed.
     cache_dir: the token cache to read; None reads SeqIO live.
+    cache_generation: state of the cache, from 1; None: the newest.
     corpus: a corpus directory or `corpus.Corpus`; a cache of its tasks is
       refused if its text has changed since, and the live loader registers
       its tasks.
@@ -60,6 +62,7 @@ def open_loader(
     vocabulary=vocabulary,
     seed=seed,
     cache_dir=cache_dir,
+    generation=cache_generation,
     corpus=corpus,
     verified=verified,
   )

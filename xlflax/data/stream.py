@@ -134,6 +134,32 @@ class PairOptions:
       )
 
 
+@registry.register('locality')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Locality:
+  """An order of a cache's rows that reads few places at a time.
+
+  For caches on network disks and in buckets: a task's rows are cut into blocks
+  of neighbours, the blocks are shuffled and taken in windows, and the rows of
+  a window are shuffled. An epoch reads each block once. Without it rows are
+  shuffled over the whole task, for which local disks are fast enough.
+
+  Attributes:
+    block_rows: neighbouring rows that are read together.
+    window_blocks: blocks whose rows are mixed.
+  """
+
+  block_rows: int = 256
+  window_blocks: int = 64
+
+  def __post_init__(self):
+    for name in ('block_rows', 'window_blocks'):
+      if getattr(self, name) < 1:
+        raise errors.ConfigError(
+          f'Locality.{name} must be positive', got=getattr(self, name)
+        )
+
+
 @registry.register('stream')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stream:
@@ -154,6 +180,8 @@ class Stream:
     shuffle: rows in a new random order each epoch, or in the corpus's.
     shuffle_window: rows within which the live loader shuffles; a cache
       shuffles over the whole task.
+    locality: a shuffled order with locality, for caches that are read over a
+      network; None: rows are shuffled over the whole task.
     max_examples: only the first so many examples of each task that the
       filters keep are used, and N_i is at most that (one example a row only:
       SENTENCES, PAIRS, SIDES without packing; PPA's 250k, 600k and 2M pairs).
@@ -174,6 +202,7 @@ class Stream:
   batching: LanguageBatching = LanguageBatching.MIXED
   shuffle: bool = True
   shuffle_window: int = 4096
+  locality: Locality | None = None
   max_examples: int | None = None
   remainder: Remainder = Remainder.PAD
   packing: Packing = Packing.NONE

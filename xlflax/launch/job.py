@@ -5,11 +5,12 @@ import argparse
 import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 from xlflax import errors, paths
 
 JOINING = ('train',)  # commands whose processes join
+SHARING = ('cache',)  # commands whose processes share work, by --shard=auto
 
 
 class Job(abc.ABC):
@@ -22,6 +23,7 @@ class Job(abc.ABC):
   """
 
   command: tuple[str, ...]
+  commands: ClassVar[tuple[str, ...]] = JOINING  # that it can start
 
   @classmethod
   @abc.abstractmethod
@@ -57,8 +59,14 @@ class Job(abc.ABC):
     """
 
 
-def check(command: Sequence[str]) -> tuple[str, ...]:
+def check(
+  command: Sequence[str], commands: Sequence[str] = JOINING
+) -> tuple[str, ...]:
   """Returns the command without a leading 'xlflax'.
+
+  Args:
+    command: words of a command line.
+    commands: that the launcher can start.
 
   Raises:
     ConfigError: there is no command, it cannot run as several processes, or
@@ -73,11 +81,17 @@ def check(command: Sequence[str]) -> tuple[str, ...]:
       expected='a command after --',
       fix='xlflax launch local --num_processes=2 -- train --gin_file=...',
     )
-  if words[0] not in JOINING:
+  if words[0] not in commands:
     raise errors.ConfigError(
       'This command does not run as several processes',
       got=words[0],
-      expected='one of ' + ', '.join(JOINING),
+      expected='one of ' + ', '.join(commands),
+    )
+  if words[0] in SHARING and flag_value(words, '--shard') is None:
+    raise errors.ConfigError(
+      'Every process would do all of the work',
+      got=' '.join(words),
+      expected='--shard=auto',
     )
   _check_flags(words)
   return words

@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from typing import ClassVar
 
 from xlflax import enums, errors
 from xlflax.launch import job as job_lib
@@ -50,7 +51,9 @@ if [[ -n ${XLFLAX_SWEEP:-} ]]; then
   fi
   eval "arguments+=($line)" || exit 2
 fi
-arguments+=(--stopped_status=75)
+if [[ ${arguments[0]:-} == train ]]; then
+  arguments+=(--stopped_status=75)
+fi
 
 # A task that ends first, in whatever way, gives the others 60 seconds.
 srun --kill-on-bad-exit=0 --wait=60 \
@@ -95,6 +98,10 @@ class Per(enum.Enum):
 _EXAMPLE = r"""# two nodes of eight GPUs, a process for each GPU; print it, do not submit
 xlflax launch slurm --nodes=2 --gpus_per_node=8 --process_per=gpu \
     --time=24:00:00 --dry_run -- train --gin_file=... --model_dir=...
+
+# a token cache by an array of 16 jobs; `xlflax cache finish` comes after them
+xlflax launch slurm --array=0-15 --cpus_per_process=2 -- \
+    cache --shard=auto --corpus=... --vocabulary=... --output=/shared/cache
 """
 
 
@@ -115,13 +122,15 @@ class SlurmJob(job_lib.Job):
     cpus_per_process: for the input pipeline.
     signal_seconds: how long before the limit the run is asked to stop.
     sweep: file of flags, a line for each array task.
-    array: which lines of it run, such as '1-8%2'; None: all.
+    array: which lines of it run, such as '1-8%2'; None: all. Of a command
+      whose processes share work, the shares: '0-15' are sixteen.
     restarts: a failed job is queued again until it has started so often
       again, in whatever way.
     logs: folder of the logs; None: where `sbatch` is called.
     more: further arguments of `sbatch`.
   """
 
+  commands: ClassVar[tuple[str, ...]] = (*job_lib.JOINING, *job_lib.SHARING)
   command: tuple[str, ...]
   nodes: int = 1
   gpus_per_node: int = 0
@@ -166,7 +175,7 @@ class SlurmJob(job_lib.Job):
         f'signal_seconds={self.signal_seconds}, restarts={self.restarts}',
         expected='positive numbers',
       )
-    if self.array and not self.sweep:
+    if self.array and not self.sweep and self.command[0] not in job_lib.SHARING:
       raise errors.ConfigError(
         'An array needs the flags of its tasks',
         got=f'--array={self.array}',
@@ -206,7 +215,7 @@ class SlurmJob(job_lib.Job):
 
   def _array(self) -> str | None:
     if self.sweep is None:
-      return None
+      return self.array
     try:
       lines = len(self.sweep.read_text(encoding='utf-8').splitlines())
     except OSError as error:
@@ -291,7 +300,8 @@ def _add_sweep_flags(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--array',
     metavar='LINES',
-    help='which lines of the sweep, such as 1-8%%2 (default: all)',
+    help='which lines of the sweep, such as 1-8%%2 (default: all); for '
+    '`cache --shard=auto` the shares, such as 0-15',
   )
   parser.add_argument('--logs', type=pathlib.Path, metavar='DIR')
   parser.add_argument(

@@ -52,6 +52,8 @@ class Settings:
       None; not always whole.
     corpus: corpus directory; registers the tasks `corpus.*`.
     cache_dir: token cache to read from; None reads SeqIO tasks live.
+    cache_generation: state of a cache that text was added to, from 1; None:
+      the newest.
     check_cache: compare the content of the cache with its digests before this
       run reads it for the first time, or after its files were written.
     task_modules: modules that register SeqIO tasks, imported to read live.
@@ -95,6 +97,8 @@ class Settings:
   cache_dir: str | None = registry.part_of_identity(
     lambda path: 'live' if path is None else 'cached', default=None
   )
+  # Other tokens are noticed by their digests.
+  cache_generation: int | None = _changeable(default=None)
   check_cache: bool = _changeable(default=True)
   task_modules: tuple[str, ...] = _changeable(default=())
   partitioner: partitioning.Partitioner = _changeable(

@@ -134,6 +134,7 @@ class Setup:
         vocabulary=self.vocabulary,
         seed=self.settings.seed,
         cache_dir=self.settings.cache_dir,
+        cache_generation=self.settings.cache_generation,
         corpus=self.settings.corpus,
         task_modules=self.settings.task_modules,
         verified=inputs.verified(self.model_dir)

@@ -52,3 +52,55 @@ def test_large_sizes_stay_inside():
   out = permutation.permute(np.arange(100), size, np.full(100, 9, np.uint64))
   assert out.min() >= 0 and out.max() < 3_000_000_017
   assert np.unique(out).size == 100
+
+
+def _windows(size, key=7, *, block=8, window=16):
+  index = np.arange(size)
+  return permutation.permute_windows(
+    index,
+    np.full(size, size),
+    np.full(size, key, np.uint64),
+    block=block,
+    window=window,
+  )
+
+
+@pytest.mark.parametrize('size', [1, 7, 8, 127, 128, 129, 1000, 4099])
+def test_windows_are_a_permutation(size):
+  assert sorted(_windows(size).tolist()) == list(range(size))
+
+
+def test_a_window_reads_few_blocks():
+  """128 indices in a row lie in 16 blocks of 8, wherever these are cut."""
+  size = 4099
+  places = _windows(size)
+  for begin in range(0, size - 128, 128):
+    here = np.sort(places[begin : begin + 128])
+    runs = 1 + np.count_nonzero(np.diff(here) != 1)
+    assert runs <= 18  # the cut, and the end of the range, may add one each
+
+
+def test_windows_of_two_keys_are_cut_elsewhere():
+  first = {tuple(np.sort(part)) for part in _windows(4096).reshape(-1, 128)}
+  second = {
+    tuple(np.sort(part)) for part in _windows(4096, key=8).reshape(-1, 128)
+  }
+  assert not first & second
+
+
+def test_blocks_are_mixed_evenly():
+  """Chi-square: tenths of the rows meet tenths of the epoch as by chance."""
+  size = 40_960
+  places = _windows(size, block=4, window=64)
+  tenth, when = places * 10 // size, np.arange(size) * 10 // size
+  counts = np.zeros((10, 10))
+  np.add.at(counts, (tenth, when), 1 / 4)  # a block of 4 goes as one
+  expected = size / 4 / 100
+  assert ((counts - expected) ** 2 / expected).sum() < 127  # 81 d.o.f., 0.1 %
+
+
+def test_neighbours_are_alike_as_far_as_they_share_blocks():
+  """Two rows in a row are of one window, the mean of 64 draws of blocks."""
+  places = _windows(65_536, block=16, window=64).astype(float)
+  found = np.corrcoef(places[:-1], places[1:])[0, 1]
+  assert abs(found - 1 / 64) < 0.015

@@ -184,7 +184,7 @@ def token_dtype(vocabulary_size: int) -> np.dtype:
 
 def task_directory(cache, task: str, split: str) -> pathlib.Path:
   """Where a task lies."""
-  return pathlib.Path(cache) / 'tasks' / quote(task) / quote(split)
+  return paths.of(cache) / 'tasks' / quote(task) / quote(split)
 
 
 def quote(name: str) -> str:

@@ -85,7 +85,7 @@ class CachedLoader:
     epoch, index = np.divmod(uses, sizes)
     if self.stream.shuffle:
       keys = hashing.draw(self._schedule.order_keys[tasks], epoch)
-      index = permutation.permute(index, sizes, keys)
+      index = self._shuffled(index, sizes, keys)
     made = [
       rows_lib.Row(units, self._languages[task], swaps)
       for units, task, swaps in zip(
@@ -124,6 +124,19 @@ class CachedLoader:
   def close(self) -> None:
     """Releases the memory maps."""
     self._indices = []
+
+  def _shuffled(self, index, sizes, keys):
+    """The rows that come at these places of an epoch."""
+    locality = self.stream.locality
+    if locality is None:
+      return permutation.permute(index, sizes, keys)
+    return permutation.permute_windows(
+      index,
+      sizes,
+      keys,
+      block=locality.block_rows,
+      window=locality.window_blocks,
+    )
 
   def _check_ids(self, batch: batch_lib.Batch) -> None:
     """Refuses tokens that the vocabulary does not have."""

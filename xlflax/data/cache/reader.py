@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Iterator
+from typing import Any
 
 from xlflax import digests, errors, paths
 from xlflax.data.cache import format as cache_format
@@ -49,7 +50,7 @@ class TokenCache:
       directory: of the cache.
       generation: state of it, from 1; None: the newest.
     """
-    self.directory = paths.local(directory, where='directory of the cache')
+    self.directory = paths.of(directory)
     path = self.directory / cache_format.CACHE_FILE
     if not path.is_file():
       raise errors.CacheError(
@@ -144,14 +145,11 @@ class TokenCache:
   def signature(self, mixture: str, split: str) -> str:
     """Changes when a file of the tasks is written; nothing is read for it."""
     stats = [
-      (str(path.relative_to(self.directory)), path.stat())
+      (path.relative_to(self.directory).as_posix(), _stamp(path))
       for path in self._files(mixture, split)
     ]
     return digests.of_json(
-      [
-        self.digest(mixture, split),
-        *([name, stat.st_size, stat.st_mtime_ns] for name, stat in stats),
-      ]
+      [self.digest(mixture, split), *([name, *stamp] for name, stamp in stats)]
     )
 
   def verify(self, mixture: str, split: str) -> None:
@@ -266,7 +264,8 @@ class TokenCache:
     known = self._tasks[cache_format.task_key(task, split)]
     problems = digests.problems(directory, largest=_SHORT)
     if not problems and (
-      digests.of_file(self._meta_file(task, split)) != known['digest']
+      digests.of_file(self._meta_file(task, split), like=known['digest'])
+      != known['digest']
     ):
       problems = ['the files are those of another task or cache']
     if problems:
@@ -277,6 +276,14 @@ class TokenCache:
         fix='Delete the files that have another content; missing and cut-off '
         'ones are written again. ' + rebuild_command(self.directory),
       )
+
+
+def _stamp(path: pathlib.Path) -> tuple[int, int]:
+  """Size and time of a file on disk or in a bucket."""
+  stat: Any = path.stat()
+  if paths.is_bucket(path):
+    return stat.length, int(stat.mtime)
+  return stat.st_size, stat.st_mtime_ns
 
 
 def rebuild_command(

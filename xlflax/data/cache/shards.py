@@ -97,23 +97,29 @@ class Shard:
 
   def __init__(self, path: pathlib.Path):
     self._path = path
-    self._views: dict[str, np.ndarray] = {}
+    self._views: dict[str, Any] = {}
     try:
-      with path.open('rb') as file:
-        self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-      length = int.from_bytes(self._bytes[:8], 'little')
-      self._arrays = json.loads(self._bytes[8 : 8 + length])
-      self._begin = 8 + length
+      self._open(path)
     except (OSError, ValueError, RecursionError, TypeError) as error:
       raise self._damaged(error) from error
 
-  def array(self, name: str) -> np.ndarray:
-    """A view of one array, [n]."""
+  def _open(self, path: pathlib.Path) -> None:
+    with path.open('rb') as file:
+      self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    length = int.from_bytes(self._bytes[:8], 'little')
+    self._arrays = json.loads(self._bytes[8 : 8 + length])
+    self._begin = 8 + length
+
+  def _slice(self, name: str, start: int, size: int, dtype: np.dtype) -> Any:
+    return np.frombuffer(self._bytes, dtype, size, self._begin + start)
+
+  def array(self, name: str) -> Any:
+    """A view of one array, [n], or what can be sliced as one."""
     if name not in self._views:
       self._views[name] = self._view(name)
     return self._views[name]
 
-  def _view(self, name: str) -> np.ndarray:
+  def _view(self, name: str) -> Any:
     try:
       known = self._arrays[name]
       dtype = _TYPES[known['dtype']]
@@ -121,7 +127,7 @@ class Shard:
       [size] = known['shape']
       if (end - start) != size * dtype.itemsize or start < 0:
         raise ValueError(f'{name} has {end - start} bytes')
-      return np.frombuffer(self._bytes, dtype, size, self._begin + start)
+      return self._slice(name, start, size, dtype)
     except (KeyError, ValueError, TypeError) as error:
       raise self._damaged(error) from error
 

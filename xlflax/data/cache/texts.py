@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from xlflax import paths
 from xlflax.data.cache import format as cache_format
+from xlflax.data.cache import remote
 from xlflax.data.cache import shards as cache_shards
 
 # Maps that a process keeps at once. Each holds a file open, which
@@ -37,9 +39,10 @@ class Shards:
     return np.concatenate([np.zeros(0, bool), *parts])
 
   def _open(self, number: int) -> cache_shards.Shard:
-    return cache_shards.Shard(
-      cache_format.shard_file(self._directory, self.entries[number].name)
-    )
+    path = cache_format.shard_file(self._directory, self.entries[number].name)
+    if paths.is_bucket(path):
+      return remote.RemoteShard(path)
+    return cache_shards.Shard(path)
 
 
 class ShardedTexts:

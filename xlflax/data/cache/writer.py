@@ -100,14 +100,23 @@ class Plan:
     )
 
 
+# Writes units somewhere else, such as on Apache Beam.
+Runner = Callable[[Plan, Sequence[cache_jobs.Unit]], None]
+
+
 def write_cache(
-  plan: Plan, *, num_processes: int = 1, report: Report = lambda progress: None
+  plan: Plan,
+  *,
+  num_processes: int = 1,
+  runner: Runner | None = None,
+  report: Report = lambda progress: None,
 ) -> list[cache_format.TaskMeta]:
   """Writes the tasks of mixtures, or what is missing of them.
 
   Args:
     plan: what to write.
     num_processes: that tokenise.
+    runner: writes the shards; None: processes of this machine do.
     report: called now and then.
 
   Returns:
@@ -122,12 +131,11 @@ def write_cache(
   with _locked(plan.directory):
     jobs = plan.jobs()
     header = _open_header(plan, jobs)
-    _write_jobs(
-      [job for job in jobs if not _is_sealed(job, header)],
-      plan,
-      num_processes,
-      report,
-    )
+    missing = [job for job in jobs if not _is_sealed(job, header)]
+    if runner is None:
+      _write_jobs(missing, plan, num_processes, report)
+    else:
+      runner(plan, [unit for job in missing for unit in job.all_units(1)])
     return _seal(header, plan, jobs)
 
 

@@ -54,3 +54,40 @@ def _noise(values, key):
   return (
     hashing.mix(hashing.mix(values.astype(np.uint64)) ^ key) >> np.uint64(2)
   ).astype(np.int64)
+
+
+def permute_windows(
+  index: np.ndarray,
+  size: np.ndarray,
+  key: np.ndarray,
+  *,
+  block: int,
+  window: int,
+) -> np.ndarray:
+  """As `permute`, but so that near indices go to few places.
+
+  The elements are cut into blocks of neighbours. The blocks are permuted, and
+  taken in windows of some of them; within a window all elements are permuted.
+  So the indices of a window read its blocks and nothing else, each of them
+  once. The cuts are at other places under another key.
+
+  Args:
+    index: int64 [n], each 0 <= index < size.
+    size: int64 [n], number of elements permuted.
+    key: uint64 [n]; another key is another permutation.
+    block: neighbouring elements of a block.
+    window: blocks in a window.
+
+  Returns:
+    int64 [n], each 0 <= value < size.
+  """
+  number, inside = np.divmod(index, block * window)
+  begin = index - inside
+  length = np.minimum(block * window, size - begin)
+  window_key = hashing.draw(hashing.mix(key), number)
+  place = begin + permute(inside, length, window_key)
+  slot, offset = np.divmod(place, block)
+  whole = np.flatnonzero(slot < size // block)  # a shorter block stays last
+  slot[whole] = permute(slot[whole], (size // block)[whole], key[whole])
+  shift = (hashing.mix(~key) % size.astype(np.uint64)).astype(np.int64)
+  return (slot * block + offset + shift) % size

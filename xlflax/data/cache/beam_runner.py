@@ -1,0 +1,76 @@
+"""Writes the shards of a token cache on Apache Beam.
+
+Each unit of `jobs` (a shard, or a file that is read as a whole) is an element
+that some worker of the runner writes to the cache's directory, which all of
+them must see. The files are those of every other way to write a cache. Needs
+the package apache-beam and TensorFlow.
+"""
+
+from collections.abc import Sequence
+
+import apache_beam as beam
+from apache_beam.options import pipeline_options
+
+from xlflax import errors
+from xlflax.data.cache import jobs as cache_jobs
+from xlflax.data.cache import writer as cache_writer
+
+
+class WriteUnit(beam.DoFn):
+  """Writes units; gives the names of their shards' tasks."""
+
+  def __init__(self, plan: cache_writer.Plan):
+    self._plan = plan
+
+  def setup(self) -> None:
+    """Registers the tasks, once in each worker."""
+    self._plan.register()
+
+  def process(self, unit: cache_jobs.Unit):
+    """Writes what is missing of a unit."""
+    cache_jobs.write_unit(unit, self._plan.vocabulary)
+    yield unit.job.task
+
+
+def runner(flags: Sequence[str]) -> cache_writer.Runner:
+  """What `writer.write_cache` takes as its runner.
+
+  Args:
+    flags: Beam's own, such as `--runner=DirectRunner`,
+      `--direct_num_workers=2`.
+
+  Raises:
+    ConfigError: there is no such runner, or a flag is none of Beam's.
+  """
+  options = _options(flags)
+
+  def run(plan: cache_writer.Plan, units: Sequence[cache_jobs.Unit]) -> None:
+    if not units:
+      return
+    with beam.Pipeline(options=options) as pipeline:
+      _ = (
+        pipeline
+        | 'Units' >> beam.Create(list(units))
+        | 'Spread' >> beam.Reshuffle()
+        | 'Write' >> beam.ParDo(WriteUnit(plan))
+      )
+
+  return run
+
+
+def _options(flags: Sequence[str]) -> pipeline_options.PipelineOptions:
+  from apache_beam.runners import runner as runners
+
+  options = pipeline_options.PipelineOptions(list(flags))
+  name = options.view_as(pipeline_options.StandardOptions).runner
+  try:
+    runners.create_runner(name or 'DirectRunner')
+  except (ValueError, ImportError, AttributeError) as error:
+    raise errors.ConfigError(
+      'Beam has no such runner, or cannot load it',
+      got=f'--runner={name}: {str(error)[:200]}',
+      expected='DirectRunner, DataflowRunner, FlinkRunner, SparkRunner, '
+      'apache_beam.runners.dask.dask_runner.DaskRunner, …',
+      where='--beam_options',
+    ) from error
+  return options
