@@ -73,10 +73,18 @@ def test_the_check_can_fail():
 
 
 def test_every_module_can_be_imported():
-  """And says what it is for; those under T5X where it can be imported."""
-  needs_t5x = importlib.util.find_spec('t5x') is None
+  """And says what it is for; those under T5X and Beam where these are."""
+  needs = {
+    'xlflax.interop.t5x.': 't5x',
+    'xlflax.data.cache.beam_runner': 'apache_beam',
+  }
+  lacking = tuple(
+    prefix
+    for prefix, package in needs.items()
+    if importlib.util.find_spec(package) is None
+  )
   for name in _walk('xlflax'):
-    if needs_t5x and name.startswith('xlflax.interop.t5x.'):
+    if name.startswith(lacking):
       continue
     module = importlib.import_module(name)
     assert module.__doc__ or name.endswith('__init__'), name

@@ -78,6 +78,37 @@ def test_mixtures_and_splits_are_added(folders, tmp_path, capsys):
   cache.open('corpus.mono', 'validation')
 
 
+def test_shares_and_finish(folders, tmp_path, capsys, monkeypatch):
+  """By number, and by what the job says; the same cache as of one process."""
+  cache = tmp_path / 'cache'
+  assert _run(folders, cache, '--shard=1/3', '--shard_size=1000') == 0
+  assert 'Share 1/3: ' in capsys.readouterr().out
+  monkeypatch.setenv('XLFLAX_PROCESS_ID', '0')
+  monkeypatch.setenv('XLFLAX_NUM_PROCESSES', '3')
+  assert _run(folders, cache, '--shard=auto', '--shard_size=1000') == 0
+  assert _run(folders, cache, 'finish', '--shard_size=1000') == 2
+  assert 'are missing or cut off' in capsys.readouterr().err
+  monkeypatch.setenv('SLURM_ARRAY_TASK_ID', '7')
+  monkeypatch.setenv('SLURM_ARRAY_TASK_MIN', '5')
+  monkeypatch.setenv('SLURM_ARRAY_TASK_COUNT', '3')
+  assert _run(folders, cache, '--shard=auto', '--shard_size=1000') == 0
+  assert _run(folders, cache, 'finish', '--shard_size=1000', '--json') == 0
+  out = capsys.readouterr().out
+  assert len(json.loads(out[out.index('[\n') :])) == 3
+  assert _run(folders, tmp_path / 'one', '--shard_size=1000') == 0
+  one, three = map(cache_reader.TokenCache, (tmp_path / 'one', cache))
+  for mixture in ('corpus.mono', 'corpus.parallel'):
+    assert one.digest(mixture, 'train') == three.digest(mixture, 'train')
+  assert _stage(cache, tmp_path / 'local') == 0
+  assert cache_reader.TokenCache(tmp_path / 'local').digest(
+    'corpus.mono', 'train'
+  ) == one.digest('corpus.mono', 'train')
+
+
+def _stage(cache, directory):
+  return cli.main(['cache', f'--output={cache}', f'--stage={directory}'])
+
+
 def test_own_tasks_by_module(folders, tmp_path, capsys, monkeypatch):
   """A module may build on the corpus's tasks."""
   monkeypatch.chdir(tmp_path)
@@ -105,6 +136,8 @@ def test_own_tasks_by_module(folders, tmp_path, capsys, monkeypatch):
     (['--mixture=corpus.mon'], 'No task or mixture of this name'),
     (['--split=test'], 'No text in the test split'),
     (['--num_processes=0'], '--num_processes must be positive. Got: 0'),
+    (['--shard=0/2', '--num_processes=2'], '--shard goes with neither'),
+    (['--beam_options=--runner=DirectRunner'], "Beam's flags without Beam"),
   ],
 )
 def test_mistakes(folders, tmp_path, capsys, flags, message):
@@ -131,3 +164,17 @@ def test_help_shows_examples(capsys):
     cli.main(['cache', '--help'])
   assert caught.value.code == 0
   assert 'xlflax cache --corpus=corpus' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+  'flag, message',
+  [
+    ('--shard=2/2', 'is no share: give I/N with I from 0 to N - 1'),
+    ('--shard=auto', 'auto asks the job which share is its own'),
+    ('--runner=spark', "invalid choice: 'spark'"),
+  ],
+)
+def test_values_that_are_none(folders, tmp_path, capsys, flag, message):
+  with pytest.raises(SystemExit):
+    _run(folders, tmp_path, flag)
+  assert message in capsys.readouterr().err

@@ -107,6 +107,43 @@ def test_slurm_dry_run(capsys):
   assert out.rstrip().endswith(slurm.SCRIPT.rstrip())
 
 
+def _launched(capsys, *arguments) -> str:
+  assert cli.main(['launch', *arguments]) == 0
+  return capsys.readouterr().out
+
+
+_SHARES = ('--dry_run', '--', 'cache', '--shard=auto', '--output=k')
+
+
+def test_shares_of_a_cache(capsys):
+  """As an array of Slurm, and as pods that know their number."""
+  line = _launched(capsys, 'slurm', '--array=0-15', *_SHARES).splitlines()[0]
+  assert '--array=0-15' in line
+  assert line.endswith('train.sbatch cache --shard=auto --output=k')
+  out = _launched(
+    capsys,
+    'kubernetes',
+    '--name=k',
+    '--image=i',
+    '--nodes=4',
+    '--accelerators=0',
+    *_SHARES,
+  )
+  [manifest] = yaml.safe_load_all(out)
+  [workers] = manifest['spec']['replicatedJobs']
+  job = workers['template']['spec']
+  [container] = job['template']['spec']['containers']
+  assert job['completions'] == 4
+  assert container['command'] == [
+    'xlflax',
+    'cache',
+    '--shard=auto',
+    '--output=k',
+  ]
+  names = {variable['name'] for variable in container['env']}
+  assert names >= {'XLFLAX_PROCESS_ID', 'XLFLAX_NUM_PROCESSES'}
+
+
 def test_slurm(monkeypatch, capsys):
   monkeypatch.setattr(
     slurm, 'submit', lambda job, environment: str(job.sbatch('s')[-4:])

@@ -84,6 +84,15 @@ def test_arguments(start, tmp_path):
   ]
 
 
+def test_commands_that_share_work_get_no_flags(start, tmp_path):
+  _ended(start('cache', '--shard=auto'))
+  assert (tmp_path / 'srun').read_text().splitlines()[2:] == [
+    'xlflax',
+    'cache',
+    '--shard=auto',
+  ]
+
+
 def test_another_command(start, tmp_path):
   _ended(start('train', XLFLAX_COMMAND='apptainer exec image xlflax'))
   assert (tmp_path / 'srun').read_text().splitlines()[2:] == [

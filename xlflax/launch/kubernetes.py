@@ -28,6 +28,8 @@ xlflax launch kubernetes --name=mlm --image=registry/xlflax:gpu --nodes=4 \
 class KubernetesJob(settings_lib.KubernetesSettings, job_lib.Job):
   """A job for a Kubernetes cluster; `KubernetesSettings` says of what."""
 
+  commands = (*job_lib.JOINING, *job_lib.SHARING)
+
   @classmethod
   def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""

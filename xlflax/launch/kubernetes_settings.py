@@ -217,6 +217,8 @@ class KubernetesSettings:
   @property
   def own_flags(self) -> list[str]:
     """What the launcher adds to the command."""
+    if self.command[0] not in job_lib.JOINING:
+      return []
     flags = [f'--stopped_status={errors.ExitStatus.STOPPED}']
     flags += job_lib.platform_flag(self.command, self.platform)
     if job_lib.flag_value(self.command, '--join_timeout') is None:

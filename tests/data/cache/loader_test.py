@@ -214,6 +214,25 @@ def test_each_row_is_used_once_in_an_epoch(open_both, live):
   assert first != second
 
 
+def test_an_order_with_locality(open_cached):
+  """Each row once in an epoch, in another order than without."""
+  settings = {'layout': 'sentences', 'length': 80}
+  plain = open_cached(**settings)
+  near = open_cached(
+    **settings, locality=stream_lib.Locality(block_rows=4, window_blocks=3)
+  )
+  rows = _epoch_rows(near, 'corpus.mono.de', 70)
+  first, second = rows[:60], rows[60:120]
+  assert len(set(first)) == 60
+  assert sorted(first) == sorted(second) and first != second
+  assert sorted(first) == sorted(_epoch_rows(plain, 'corpus.mono.de', 70)[:60])
+  whole = near.rows(5, 0, 8)
+  parts = [near.rows(5, a, b) for a, b in ((0, 3), (3, 8))]
+  _assert_same(
+    whole, {k: np.concatenate([part[k] for part in parts]) for k in whole}
+  )
+
+
 def test_rows_of_a_batch_do_not_depend_on_how_they_are_asked_for(open_both):
   for loader in open_both(shuffle_window=16):
     whole = [loader.rows(step, 0, 8) for step in range(6)]

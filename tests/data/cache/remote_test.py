@@ -1,0 +1,127 @@
+"""A cache in a bucket: read by ranges, and staged to a disk."""
+
+import functools
+import os
+
+import numpy as np
+import pytest
+
+from tests import fake_bucket
+from xlflax import errors, paths
+from xlflax.data import stream as stream_lib
+from xlflax.data.cache import format as cache_format
+from xlflax.data.cache import loader as cache_loader
+from xlflax.data.cache import reader as cache_reader
+from xlflax.data.cache import remote, staging
+from xlflax.data.cache import writer as cache_writer
+from xlflax.data.seqio_tasks import registration
+
+_PLACE = 'gs://bucket/cache'
+
+
+@pytest.fixture(scope='module')
+def local(tmp_path_factory, toy_corpus, toy_vocabulary):
+  directory = tmp_path_factory.mktemp('cache')
+  cache_writer.write_cache(
+    cache_writer.Plan(
+      directory=directory,
+      mixtures=['corpus.mono'],
+      vocabulary=toy_vocabulary,
+      shard_size=2048,
+      register=functools.partial(
+        registration.register_tasks, str(toy_corpus.directory), ()
+      ),
+    )
+  )
+  return directory
+
+
+@pytest.fixture
+def bucket(local):
+  pytest.importorskip('gcsfs')
+  found = fake_bucket.shared()
+  found.objects.clear()
+  for path in local.rglob('*'):
+    if path.is_file():
+      name = f'cache/{path.relative_to(local).as_posix()}'
+      found.put(name, path.read_bytes())
+  return found
+
+
+def _stream(**settings):
+  return stream_lib.Stream(
+    name='s', mixture='corpus.mono', length=16, batch_size=8, **settings
+  )
+
+
+@pytest.mark.parametrize('layout', ['blocks', 'sentences', 'adjacent'])
+def test_batches_are_those_of_the_disk(bucket, local, toy_vocabulary, layout):
+  loaders = [
+    cache_loader.CachedLoader(
+      _stream(layout=layout, locality=stream_lib.Locality(block_rows=4)),
+      vocabulary=toy_vocabulary,
+      seed=3,
+      cache_dir=place,
+      verified=None,
+    )
+    for place in (local, _PLACE)
+  ]
+  for step in range(3):
+    one, two = (loader.rows(step, 0, 8) for loader in loaders)
+    for key, value in one.items():
+      np.testing.assert_array_equal(value, two[key])
+  assert loaders[0].identity == loaders[1].identity
+
+
+def test_blocks_are_read_once_and_few_are_kept(bucket):
+  bucket.put('x', bytes(range(200)))
+  blocks = remote.BlockCache(kept=2, block=16)
+  assert blocks.read('gs://bucket/x', 10, 40) == bytes(range(10, 40))
+  assert blocks.requests == 3
+  assert blocks.read('gs://bucket/x', 20, 47) == bytes(range(20, 47))
+  assert blocks.requests == 3  # the last two were kept
+  assert blocks.read('gs://bucket/x', 190, 200) == bytes(range(190, 200))
+  assert blocks.requests == 5  # bytes 176..191 and 192..199
+
+
+def test_a_lost_shard_in_a_bucket(bucket):
+  [name] = [n for n in bucket.objects if 'mono.en' in n and '-000001.' in n]
+  del bucket.objects[name]
+  cache = cache_reader.TokenCache(_PLACE)
+  with pytest.raises(errors.CacheError, match='-000001.safetensors is missing'):
+    cache.open('corpus.mono', 'train')
+
+
+def test_staging(bucket, local, tmp_path):
+  """What is there is not copied again; what differs is not accepted."""
+  cache = cache_reader.TokenCache(_PLACE)
+  tasks = [('corpus.mono.en', 'train'), ('corpus.mono.de', 'train')]
+  seen = []
+  first = staging.stage(cache, tmp_path, tasks[:1], report=seen.append)
+  assert seen[-1] == first and first.done_bytes == first.total_bytes
+  second = staging.stage(cache, tmp_path, tasks)
+  assert 0 < second.copied_files
+  copied = cache_reader.TokenCache(tmp_path)
+  copied.open('corpus.mono.en', 'train')
+  copied.verify('corpus.mono.de', 'train')
+  [path] = tmp_path.rglob('en.txt*-000002.safetensors')
+  time = os.stat(path).st_mtime_ns
+  path.with_name(path.name.replace('-000002', '-000001')).unlink()
+  third = staging.stage(cache, tmp_path, tasks)
+  assert third.copied_files == 1 and os.stat(path).st_mtime_ns == time
+  source = cache_format.task_directory(_PLACE, 'corpus.mono.ru', 'train')
+  name = next(p for p in paths.children(source / 'shards'))
+  name.write_bytes(name.read_bytes()[:-1] + b'?')
+  with pytest.raises(errors.CacheError, match='is not as it was written'):
+    staging.stage(cache, tmp_path, [('corpus.mono.ru', 'train')])
+
+
+def test_a_disk_that_is_too_small(local, tmp_path, monkeypatch):
+  class Usage:
+    free = 10
+
+  monkeypatch.setattr(staging.shutil, 'disk_usage', lambda _: Usage)
+  with pytest.raises(errors.CacheError, match='Got: 10 bytes free'):
+    staging.stage(
+      cache_reader.TokenCache(local), tmp_path, [('corpus.mono.en', 'train')]
+    )
