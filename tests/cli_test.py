@@ -60,7 +60,9 @@ def test_no_command_is_a_mistake(capsys):
 def test_unknown_command(capsys):
   assert _run('trian') == 2
   captured = capsys.readouterr()
-  assert captured.err.startswith("xlflax: there is no command 'trian'.")
+  assert captured.err.startswith(
+    "xlflax: there is no command 'trian'; did you mean train?"
+  )
   assert 'train' in captured.err and not captured.out
 
 
@@ -83,7 +85,8 @@ def test_help_of_each_command(capsys, name):
 @pytest.mark.parametrize('name', cli.COMMANDS)
 def test_unknown_flag(capsys, name):
   assert _run(name, '--no_such_flag') == 2
-  assert 'error: ' in capsys.readouterr().err
+  err = capsys.readouterr().err
+  assert err.startswith(f'xlflax {name}: ') and err.count('\n') == 1
 
 
 def test_mistake_is_one_message_without_traceback(capsys, failing):

@@ -95,7 +95,7 @@ def test_word_without_quotes():
 def test_required_macro():
   assert _fails(bindings=_GIVEN[1:]) == (
     'The configuration needs values that are not given. Got: none for '
-    'MODEL_DIR. What to do: --gin.MODEL_DIR=VALUE.'
+    'MODEL_DIR. What to do: --model_dir=DIR.'
   )
 
 
@@ -141,19 +141,29 @@ def test_macro_that_is_not_set(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('binding', 'named'),
+  ('binding', 'named', 'meant'),
   [
     (
       'trainer.Trainer.sed=3',
       "'trainer.Trainer' doesn't have a parameter named 'sed'",
+      'seed? trainer.Trainer has model_dir, model',
     ),
-    ('optimizers.adamx.b1=3', "No configurable matching 'optimizers.adamx'"),
+    (
+      'optimizers.adamx.b1=3',
+      "No configurable matching 'optimizers.adamx'",
+      'optimizers.Adam or optimizers.AdamW',
+    ),
+    (
+      'optimizer.AdamW.b1=3',
+      "No configurable matching 'optimizer.AdamW'",
+      'optimizers.AdamW',
+    ),
   ],
 )
-def test_unknown_names(binding, named):
+def test_unknown_names(binding, named, meant):
   text = _fails(bindings=(*_GIVEN, binding))
   assert named in text and binding in text
-  assert 'check the spelling' in text and '<function' not in text
+  assert f'did you mean {meant}' in text and '<function' not in text
 
 
 def test_names_in_a_file_are_told_with_its_line(tmp_path):

@@ -170,6 +170,9 @@ def test_splits_are_stored_and_drawn_apart(run, corpus):
   with (run / 'eval' / 'summary.csv').open() as stream:
     rows = [row for row in csv.DictReader(stream) if row['step'] == '10']
   assert {row['split'] for row in rows} == {'test', 'train'}
+  page = (run / 'eval/report.html').read_text()
+  assert 'retrieval: accuracy, train split' in page
+  assert page.count('<img') == 2 and '<th>20</th>' in page
 
 
 def test_watch_follows_checkpoints_until_training_has_finished(

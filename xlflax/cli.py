@@ -1,6 +1,5 @@
 """The `xlflax` command: one module of `xlflax.commands` per sub-command."""
 
-import argparse
 import importlib
 import os
 import select
@@ -8,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 import xlflax
-from xlflax import errors
-from xlflax.commands import gin_flags
+from xlflax import errors, suggestions
+from xlflax.commands import gin_flags, parsing
 
 # Name -> one line for `xlflax --help`; modules are imported when needed.
 COMMANDS = {
@@ -24,9 +23,11 @@ COMMANDS = {
   'label': 'label the words of text by a fine-tuned run',
   'evaluate': 'measure checkpoints by evaluation tasks',
   'translate': 'translate files or standard input by beam search',
+  'report': 'put runs side by side on one page',
   'analyze': 'how similar languages are inside of models, with pictures',
   'convert': 'convert checkpoints, from and to Hugging Face too',
   'launch': 'start a job of several processes, here or on a cluster',
+  'configs': 'list the gin files that come with xlflax, or show one',
   'doctor': 'say whether a run, cache, vocabulary or folder is whole',
   'benchmark': 'time training steps on synthetic batches',
 }
@@ -54,29 +55,44 @@ def _main(arguments: list[str]) -> int:
     print(xlflax.__version__)
     return 0
   if arguments[0] not in COMMANDS:
-    print(
-      f'xlflax: there is no command {arguments[0]!r}.\n\n{_overview()}',
-      file=sys.stderr,
-    )
+    _tell_unknown(arguments[0])
     return 2
   return _run(arguments[0], arguments[1:])
+
+
+def _tell_unknown(name: str) -> None:
+  meant = suggestions.did_you_mean(name, COMMANDS)
+  print(
+    f'xlflax: there is no command {name!r}'
+    + (f'; {meant}' if meant else '.')
+    + f'\n\n{_overview()}',
+    file=sys.stderr,
+  )
+
+
+def parser_of(name: str) -> parsing.Parser:
+  """The parser of a command."""
+  command = importlib.import_module(f'xlflax.commands.{name}')
+  parser = parsing.Parser(
+    prog=f'xlflax {name}',
+    description=command.HELP,
+    epilog='examples:\n' + command.EXAMPLES.strip('\n'),
+  )
+  command.add_arguments(parser)
+  return parser
 
 
 def _run(name: str, arguments: list[str]) -> int:
   from xlflax import logs
 
   logs.set_up()
+  parser = parser_of(name)
   command = importlib.import_module(f'xlflax.commands.{name}')
-  parser = argparse.ArgumentParser(
-    prog=f'xlflax {name}',
-    description=command.HELP,
-    epilog='examples:\n' + command.EXAMPLES.strip('\n'),
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
-  command.add_arguments(parser)
   try:
     rest, bindings = gin_flags.split_bindings(arguments)
     parsed = parser.parse_args(rest)
+    rules = getattr(parsed, 'rules', getattr(command, 'RULES', ()))
+    parsing.check_rules(rules, parsed, f'xlflax {name}')
     if bindings and not hasattr(parsed, 'gin_file'):
       raise errors.ConfigError(
         'This command takes no gin bindings',

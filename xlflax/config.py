@@ -11,18 +11,15 @@ the package (`pretrain/mlm.gin`).
 import contextlib
 import copy
 import dataclasses
-import difflib
-import pathlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gin
 
-import xlflax.gin_configs
-from xlflax import errors, gin_checks
+from xlflax import errors, gin_checks, shipped_configs
 
-SHIPPED = pathlib.Path(xlflax.gin_configs.__file__).parent
+SHIPPED = shipped_configs.SHIPPED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,9 +221,9 @@ def load(
     ConfigError: file not found, syntax, unknown name, unused or missing
       macro; names the file and line, or the binding.
   """
-  folders = [f for paths in search_paths for f in paths.split(',') if f]
+  folders = shipped_configs.folders(search_paths)
   for name in gin_files:
-    _find(name, folders)
+    shipped_configs.find(name, folders)
   made = Configuration(
     bound={},
     imports=set(),
@@ -266,21 +263,6 @@ def _search_in(folders: Sequence[str]) -> Iterator[None]:
     yield
   finally:
     prefixes[:] = before
-
-
-def _find(name: str, folders) -> None:
-  tried = [pathlib.Path(f) / name for f in ['', *folders, str(SHIPPED)]]
-  if any(path.is_file() for path in tried):
-    return
-  shipped = sorted(str(p.relative_to(SHIPPED)) for p in SHIPPED.rglob('*.gin'))
-  close = difflib.get_close_matches(name, shipped, n=3, cutoff=0.4)
-  raise errors.ConfigError(
-    'A gin file does not exist',
-    got=name,
-    expected='a path, or one of those that come with xlflax, such as '
-    + ', '.join(close or shipped[:5]),
-    where='--gin_file',
-  )
 
 
 def _quoted(binding: str) -> str:

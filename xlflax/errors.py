@@ -83,7 +83,7 @@ class XlflaxError(Exception):
       ('What to do', self.fix),
     )
     parts += [
-      f'{label}: {text}' + ('' if text.endswith(('.', '\n')) else '.')
+      f'{label}: {text}' + ('' if text.endswith(('.', '?', '\n')) else '.')
       for label, text in (
         (label, _clipped(str(value)))
         for label, value in labels

@@ -27,14 +27,15 @@ def evaluate(
   seed: int = 0,
   batch_size: int = 64,
   partitioner: partitioning.Partitioner | None = None,
+  command: Sequence[str] = (),
 ) -> Report:
   """Evaluates checkpoints of a run by some tasks.
 
   Each result is written to `MODEL_DIR/eval/<task>/<split>-<settings>/<step>.json` when it is
   there, and is not computed again while task, text, vocabulary, seed and
   checkpoint stay the same: a call that was killed goes on where it stopped.
-  `MODEL_DIR/eval/summary.csv` and PNG files beside it show all results of the
-  tasks so far. What fails is collected; the rest is evaluated.
+  `MODEL_DIR/eval/summary.csv`, PNG files and the page `report.html` beside it
+  show all results of the tasks so far. What fails is collected; the rest is evaluated.
 
   Args:
     model_dir: the run's directory.
@@ -52,6 +53,7 @@ def evaluate(
     batch_size: sentences a batch, where it does not change results.
     partitioner: shards parameters and batches; None splits batches over all
       devices.
+    command: the words of the command line, for the page of results.
 
   Returns:
     All results and failures.
@@ -88,8 +90,8 @@ def evaluate(
     for new in watching.new_checkpoints(run, evaluator.seen, **patience):
       for step in new:
         evaluator.evaluate(step)
-      evaluator.report()
-  return evaluator.report()
+      evaluator.report(command)
+  return evaluator.report(command)
 
 
 def check_tasks(tasks: Sequence[base.EvalTask]) -> None:

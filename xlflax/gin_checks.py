@@ -2,16 +2,18 @@
 
 import contextlib
 import difflib
+import inspect
 import math
 import pathlib
 import re
+import sys
 import traceback
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import gin
 
-from xlflax import errors
+from xlflax import errors, shipped_configs, suggestions
 
 # (scope, selector) -> parameter -> value, as Gin stores bindings. A macro X is
 # the parameter 'value' of ('X', 'gin.macro').
@@ -155,9 +157,7 @@ def _missing(names: list[str]) -> errors.ConfigError:
   return errors.ConfigError(
     'The configuration needs values that are not given',
     got='none for ' + ', '.join(names),
-    fix=' '.join(
-      _HOW_TO_SET.get(name, f'--gin.{name}=VALUE') for name in names
-    ),
+    fix=' '.join(map(shipped_configs.how_to_set, names)),
   )
 
 
@@ -239,11 +239,51 @@ def _plain(error: errors.XlflaxError) -> errors.XlflaxError:
 def _translated(error: Exception) -> errors.ConfigError:
   """Gin's own error as one message."""
   text = ' '.join(re.sub(r' \(<[^>]*>\)', '', str(error)).split())
-  fix = next((fix for part, fix in _FIXES if part in text), _FIXES[-1][1])
+  fix = _suggestion(text) or next(
+    (fix for part, fix in _FIXES if part in text), _FIXES[-1][1]
+  )
   return errors.ConfigError('The gin configuration is wrong', got=text, fix=fix)
 
 
-_HOW_TO_SET = {'MODEL': '--gin_file=models/SIZE.gin, after the other files'}
+def _suggestion(text: str) -> str | None:
+  """Names that resemble the unknown one that gin speaks of."""
+  found = re.search(r"'([^']+)' doesn't have a parameter named '(\w+)'", text)
+  if found:
+    names = _parameters(found[1])
+    return suggestions.or_else(
+      found[2], names, f'{found[1]} has {", ".join(names)}'
+    )
+  found = re.search(r"No configurable matching '([^']+)'", text)
+  if found:
+    return suggestions.did_you_mean(found[1], _configurables(found[1]))
+  return None
+
+
+def _parameters(name: str) -> list[str]:
+  """The parameters of what gin knows by a name."""
+  known = gin.config._REGISTRY.get_match(name.rpartition('/')[2])
+  if known is None:
+    return []
+  return list(inspect.signature(known.wrapped).parameters)
+
+
+def _configurables(name: str) -> set[str]:
+  """What gin knows, and what the module that the name begins with holds."""
+  found = {
+    '.'.join(selector.split('.')[-2:])
+    for selector, _ in gin.config._REGISTRY.items()
+  }
+  start = name.rpartition('/')[2].partition('.')[0]
+  for statement in gin.config._IMPORTS:
+    last = (statement.alias or statement.module).rpartition('.')[2]
+    if last == start and statement.module in sys.modules:
+      module = sys.modules[statement.module]
+      found |= {
+        f'{start}.{key}' for key in vars(module) if not key.startswith('_')
+      }
+  return found
+
+
 # Part of gin's message -> what to do; the last one for all others.
 _FIXES = (
   ('Failed to parse token', 'put text in quotes, as in --gin.NAME="\'text\'"'),

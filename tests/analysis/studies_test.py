@@ -61,6 +61,16 @@ def _procrustes(**settings):
   )
 
 
+def test_cka_of_fewer_sentences_than_dimensions():
+  found = _cka().run(fakes.FakeModels())
+  rows = [dict(row, sentences=3, dimensions=4) for row in found.rows]
+  assert found.rows[0]['dimensions'] > 1
+  assert not any('are fewer than' in note for note in found.notes)
+  [note] = _cka()._few(rows)
+  assert '3 sentences are fewer than the 4 dimensions' in note
+  assert _cka(estimator='debiased')._few(rows) == []
+
+
 def test_cka_of_every_two_layers():
   found = _cka().run(fakes.FakeModels())
   assert len(found.rows) == 9 and not found.failures

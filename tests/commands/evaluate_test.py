@@ -1,4 +1,3 @@
-import argparse
 import json
 
 import jax
@@ -6,7 +5,7 @@ import pytest
 
 from xlflax import cli, config, errors, trainer
 from xlflax import evaluate as evaluate_lib
-from xlflax.commands import evaluate, gin_flags
+from xlflax.commands import evaluate, gin_flags, parsing
 from xlflax.evaluation import base
 from xlflax.objectives.inputs import Pooling
 
@@ -20,7 +19,7 @@ def one_device(monkeypatch):
 
 
 def _parse(*flags):
-  parser = argparse.ArgumentParser()
+  parser = parsing.Parser()
   evaluate.add_arguments(parser)
   rest, bindings = gin_flags.split_bindings(flags)
   args = parser.parse_args(['--model_dir=run', *rest])
@@ -199,3 +198,24 @@ def test_help_has_an_example(capsys):
   with pytest.raises(SystemExit):
     cli.main(['evaluate', '--help'])
   assert '--tasks=tatoeba --tatoeba=' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+  ('flags', 'without'),
+  [
+    (['--tasks=tatoeba', '--tatoeba=t', '--max_examples=3'], 'max_examples'),
+    (['--tasks=tatoeba', '--tatoeba=t', '--split=test'], 'split'),
+    (['--tasks=tatoeba', '--tatoeba=t', '--corpus=c'], 'corpus'),
+    (['--tasks=retrieval', '--corpus=c', '--tatoeba=t'], 'tatoeba'),
+  ],
+)
+def test_flags_of_text_that_no_task_reads(flags, without):
+  with pytest.raises(errors.ConfigError, match=f'--{without} has no effect'):
+    _tasks(*flags)
+
+
+def test_flags_of_text_that_one_of_the_tasks_reads():
+  flags = ('--corpus=c', '--tatoeba=t', '--max_examples=3', '--split=test')
+  retrieval, tatoeba = _tasks('--tasks=retrieval,tatoeba', *flags)
+  assert retrieval.source.max_pairs == 3
+  assert tatoeba.source.directory == 't'

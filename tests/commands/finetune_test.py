@@ -86,7 +86,7 @@ def test_a_grid_needs_a_metric_before_it_is_run(arguments, capsys):
   'more, message',
   [
     (['--grid=SEED'], 'An axis of a grid is wrong'),
-    (['--test_gin=A=1'], 'Bindings for test tasks are given, but no task'),
+    (['--test_gin=A=1'], '--test_gin has an effect only with --test_gin_file'),
     (['--directions=en,fr'], 'Directions of transfer are measured on test'),
     (['--gin.LEARNING_RAT=1'], 'nothing uses it'),
   ],
@@ -102,11 +102,11 @@ def test_mistakes(arguments, more, message, capsys):
     (['--suite=synthetic', '--data=d'], 'A suite lacks a directory'),
     (
       ['--suite=synthetic', '--data=d', '--output=o', '--tasks=retrieval'],
-      'A suite takes no such flag',
+      '--tasks has no effect with --suite',
     ),
     (
       ['--suite=nothing', '--data=d', '--output=o'],
-      'A gin file does not exist',
+      'There is no such suite. Got: nothing. Expected: one of synthetic',
     ),
     (
       ['--suite=synthetic', '--data=d', '--output=o', '--suite_tasks=x'],

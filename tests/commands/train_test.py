@@ -11,6 +11,7 @@ import pytest
 
 from xlflax import cli, trainer
 from xlflax.commands import benchmark as benchmark_command
+from xlflax.commands import closing
 from xlflax.commands import train as train_command
 from xlflax.training import run_directory
 
@@ -22,6 +23,7 @@ def quiet(monkeypatch):
   """Commands do not touch the session's logging."""
   monkeypatch.setattr('xlflax.logs.set_up', lambda: None)
   monkeypatch.setattr(train_command, '_stand_in', lambda machine: None)
+  monkeypatch.setattr(closing, 'tell_next', lambda trainer, result: None)
 
 
 @pytest.fixture
@@ -138,7 +140,9 @@ def test_plan_without_vocabulary(arguments_of, capsys, tmp_path):
   assert json.loads((tmp_path / 'plan.json').read_text()) == {'step': 3}
   assert len(seen['settings'].vocabulary.languages) == 3
   assert cli.main([*given]) == 2
-  assert '--vocabulary_size is for plans' in capsys.readouterr().err
+  assert '--vocabulary_size has an effect only with --dry_run' in (
+    capsys.readouterr().err
+  )
 
 
 def test_vocabulary_too_small(capsys):
@@ -208,11 +212,17 @@ def test_devices_that_are_not_there(tmp_path):
 @pytest.mark.parametrize(
   ('flags', 'parts'),
   [
-    (['--devices=gpu:H200:16'], ['--devices is for plans', 'add --dry_run']),
-    (['--num_devices=4'], ['--num_devices is for plans']),
+    (
+      ['--devices=gpu:H200:16'],
+      ['--devices has an effect only', 'add --dry_run'],
+    ),
+    (['--num_devices=4'], ['--num_devices has an effect only']),
     (['--dry_run', '--devices=gpu:H300:16'], ['Got: H300', 'H200']),
     (['--dry_run', '--num_devices=0'], ['0 in cpu:0']),
-    (['--dry_run', '--num_devices=4', '--devices=cpu:4'], ['described twice']),
+    (
+      ['--dry_run', '--num_devices=4', '--devices=cpu:4'],
+      ['--num_devices has no effect with --devices'],
+    ),
   ],
 )
 def test_devices_that_can_not_be(flags, parts, capsys):

@@ -164,3 +164,19 @@ def test_tables_name_what_is_selected():
     ['nli/accuracy/fr'],
     ['0.2500'],
   ]
+
+
+def test_the_page_has_both_tables_and_what_failed(tmp_path):
+  found = with_test(make_report(r1=(0.5, 0.7), r2=(0.1, 0.2)), 1, fr=0.25)
+  failed = make_trial('3', '0', None, Status.DIVERGED)
+  page = report.write_page(
+    tmp_path,
+    {'en': found.with_trial(failed)},
+    command=['xlflax', 'finetune', '--grid', 'RATE=1,2'],
+  )
+  text = page.read_text()
+  assert '<h2>en, dev: nli/accuracy/en</h2>' in text
+  assert '<h2>en, test: mean ± std over seeds</h2>' in text
+  assert text.count('<img') == 1 and list(tmp_path.glob('*.png'))
+  assert 'diverged: RATE=3' in text
+  assert 'command: xlflax finetune --grid RATE=1,2' in text

@@ -63,14 +63,14 @@ def test_what_is_left_out_counts_neither_time_nor_tokens(clock):
   """Compilation in step 1, and an evaluation after step 6."""
   progress = _progress()
   clock.now += 60
-  progress.restart_clock(1)
+  progress.leave_out(1)
   clock.now += 9
   assert progress.report(10, 1.0, 50) == {
     'seconds_per_step': 1.0,
     'tokens_per_second': 50.0,
   }
   clock.now += 500
-  progress.restart_clock(16)
+  progress.leave_out(16)
   clock.now += 4
   assert progress.report(20, 1.0, 50) == {
     'seconds_per_step': 1.0,
@@ -81,7 +81,7 @@ def test_what_is_left_out_counts_neither_time_nor_tokens(clock):
 def test_no_step_since_the_clock_was_restarted(clock):
   progress = _progress()
   clock.now += 60
-  progress.restart_clock(1)
+  progress.leave_out(1)
   assert progress.report(1, 1.0, 50) == {}
 
 
@@ -90,11 +90,36 @@ def test_line(clock, caplog):
   progress = _progress(
     first_step=100, total_steps=5000, flops_per_step=1.0, peak_flops=2.0
   )
-  clock.now += 50
+  progress.begin(101, 9.5, 12.34)
+  clock.now += 49.5
   progress.report(200, 3.21449, 4096)
   assert [r.getMessage() for r in caplog.records] == [
-    'step 200/5,000 | loss 3.2145 | 8,192 tok/s | MFU 100.0 % | ETA 00:40:00'
+    'step 101/5,000 | loss 9.5000 | the first step took 12.3 s, compilation '
+    'included',
+    'step 200/5,000 | loss 3.2145 | 8,192 tok/s | MFU 100.0 % | ETA 00:40:00',
   ]
+
+
+def test_the_eta_counts_evaluations(clock, caplog):
+  caplog.set_level('INFO')
+  progress = _progress(total_steps=101)
+  progress.begin(1, 9.0, 75)
+  assert 'took 00:01:15' in caplog.text
+  clock.now += 10
+  progress.leave_out(11)  # of which nine seconds were an evaluation
+  clock.now += 10
+  progress.report(21, 1.0, 50)
+  assert caplog.messages[-1].endswith('ETA 00:01:20')  # 80 steps of 1 s
+
+
+def test_a_line_within_a_long_interval(clock, caplog):
+  caplog.set_level('INFO')
+  progress = _progress(total_steps=100)
+  progress.begin(1, 9.0, 1)
+  for step in range(2, 7):
+    clock.now += 8
+    progress.advance(step)
+  assert caplog.messages[1:] == ['step 5/100 | ETA 00:12:40']
 
 
 def test_other_processes_are_silent(clock, caplog):
@@ -114,9 +139,11 @@ def test_live_line_on_a_terminal(clock, monkeypatch, caplog):
   progress = _progress(first_step=3, total_steps=10)
   task = progress._live.tasks[0]
   assert (task.completed, task.total) == (3, 10)
+  progress.begin(4, 1.0, 1)
+  caplog.clear()
   progress.advance(4)
   assert task.completed == 4
-  clock.now += 2
+  clock.now += 1
   progress.report(5, 1.5, 10)
   assert task.description == 'loss 1.5000 | 10 tok/s | ETA 00:00:05'
   progress.close()

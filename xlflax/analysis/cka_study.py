@@ -73,9 +73,26 @@ class CkaStudy(study.Study):
       pictures=_pictures(rows),
       tables=_tables(rows),
       settings=base.settings(self),
-      notes=_notes(rows),
+      notes=_notes(rows) + self._few(rows),
       failures=failures.collected(),
     )
+
+  def _few(self, rows: list[report.Row]) -> list[str]:
+    """Notes on pairs with too few sentences for the plain estimator."""
+    if self.estimator is not cka.Estimator.BIASED:
+      return []
+    few = {
+      (row['pair'], row['sentences'], row['dimensions'])
+      for row in rows
+      if row['sentences'] < row['dimensions']
+    }
+    return [
+      f'{pair}: {sentences:,} sentences are fewer than the {dimensions:,} '
+      'dimensions of a state, so that the biased estimator is near 100 even '
+      'for unrelated states: compare with the random encoder, give more '
+      'sentences, or use --estimator=debiased'
+      for pair, sentences, dimensions in sorted(few)
+    ]
 
   def _compare(
     self, case: study.Case, text: sources.PairedText, models: models_lib.Models
@@ -96,7 +113,9 @@ class CkaStudy(study.Study):
       ),
       strict=True,
     )
+    width = 0
     for first, second in both:
+      width = max(first.shape[-1], second.shape[-1])
       sums.update(first[layers[0]], second[layers[1]])
     found = sums.result()
     if self.compare is cka.Layers.DIAGONAL:
@@ -108,6 +127,7 @@ class CkaStudy(study.Study):
         'second_layer': j,
         'cka': float(found[y, x]),
         'sentences': sums.count,
+        'dimensions': width,
       }
       for y, i in enumerate(layers[0])
       for x, j in enumerate(layers[1])

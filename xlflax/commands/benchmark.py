@@ -3,6 +3,7 @@
 import argparse
 import json
 
+from xlflax.commands import early, parsing
 from xlflax.commands import train as train_command
 
 HELP = (
@@ -17,6 +18,10 @@ EXAMPLES = """
   xlflax benchmark ... --against_plan
 """
 
+RULES = (
+  parsing.Needs('num_languages', 'vocabulary_size'),
+  parsing.Excludes('vocabulary', 'vocabulary_size'),
+)
 _TRAIN_STEPS = 1_000_000  # of schedules; not what is timed
 
 
@@ -47,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
   if not any(b.startswith('TRAIN_STEPS=') for b in args.gin_bindings):
     args.gin_bindings.insert(0, f'TRAIN_STEPS={_TRAIN_STEPS}')
   given = train_command.invented_vocabulary(args)
+  early.check_configuration(args, train_command.macros(args))
   configuration = train_command.prepare(args)
   from xlflax import trainer
 

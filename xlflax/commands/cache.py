@@ -9,6 +9,7 @@ import shlex
 import time
 
 from xlflax import errors
+from xlflax.commands import parsing
 
 HELP = (
   "Writes a mixture's token cache, from which training reads without "
@@ -49,7 +50,16 @@ EXAMPLES = """
       --vocabulary=vocabulary --output=cache
 """
 
+_WRITING = (
+  'vocabulary corpus num_processes shard_size shard runner beam_options '
+  'overwrite add task_module tfds_data_dir json'
+)
+RULES = (
+  parsing.Excludes(_WRITING, 'verify'),
+  parsing.Excludes(f'{_WRITING} mixture split verify', 'stage'),
+)
 _SECONDS_BETWEEN_LINES = 10
+_MANY_UNKNOWN = 0.01  # share of the pieces of a language
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -208,9 +218,11 @@ def run(args: argparse.Namespace) -> int:
       fix='add --runner=beam',
     )
   mixtures = args.mixture or _corpus_mixtures(args.corpus)
+  _warn_of_corpus(args.corpus)
   metas = _write(args, mixtures)
   if args.shard:
     return 0
+  _warn_of_unknown(metas)
   if args.json:
     print(json.dumps([meta.to_json() for meta in metas], indent=2))
   else:
@@ -368,6 +380,30 @@ def _changed(args: argparse.Namespace, kinds):
   if args.overwrite:
     return kinds.REPLACE
   return kinds.ADD if args.add else kinds.REFUSE
+
+
+def _warn_of_corpus(directory: str | None) -> None:
+  """Logs what is odd about the corpus directory."""
+  if directory:
+    from xlflax.data import corpus_oddities as oddities
+    from xlflax.data.corpus.directory import Corpus
+
+    oddities.warn(Corpus(directory))
+
+
+def _warn_of_unknown(metas: list) -> None:
+  """Logs languages of which the vocabulary does not know the characters."""
+  for meta in metas:
+    for side in meta.statistics:
+      if side.unknown_rate > _MANY_UNKNOWN:
+        logging.warning(
+          '%.1f %% of the pieces of %s in %s are unknown: train the vocabulary '
+          'on this text, with a higher --character_coverage or with '
+          '--byte_fallback.',
+          100 * side.unknown_rate,
+          side.language,
+          meta.task,
+        )
 
 
 def _corpus_mixtures(directory) -> list[str]:

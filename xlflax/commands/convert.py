@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     module = importlib.import_module(f'xlflax.commands.{module_name}')
     own = kinds.add_parser(name, help=module.HELP, description=module.HELP)
     module.add_arguments(own)
-    own.set_defaults(convert=module.run)
+    own.set_defaults(convert=module.run, rules=getattr(module, 'RULES', ()))
 
 
 def run(args: argparse.Namespace) -> int:

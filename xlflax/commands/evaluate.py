@@ -1,11 +1,12 @@
 """`xlflax evaluate`: checkpoints measured by evaluation tasks."""
 
 import argparse
+import dataclasses
 import sys
 from typing import Any
 
 from xlflax import config, errors, user_modules
-from xlflax.commands import compilation, gin_flags, suite_flags
+from xlflax.commands import compilation, early, gin_flags, parsing, suite_flags
 
 HELP = (
   'Measures checkpoints of a run by evaluation tasks: sentence '
@@ -25,7 +26,7 @@ EXAMPLES = """
       --corpus=corpus --watch
 
   # a suite: fine-tunes what needs it, one table; several models side by side
-  xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \
+  xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \\
       --model_dir=runs/mlm --model_dir=runs/tlm
 
   # settings of a task: tokens pooled, the layer that is reported
@@ -35,6 +36,16 @@ EXAMPLES = """
 """
 
 _DEFAULTS = 'evaluate/tasks.gin'
+_OWN = (
+  'the tasks of --gin_file say it themselves: set their fields there, or name '
+  'tasks by --tasks'
+)
+RULES = (
+  *suite_flags.RULES,
+  parsing.Needs('mixture split languages max_examples', 'tasks', _OWN),
+  parsing.Needs('poll timeout', 'watch'),
+  parsing.Needs('best_metric', 'steps=best'),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -193,6 +204,7 @@ def run(args: argparse.Namespace) -> int:
   if args.suite:
     return suite_flags.run(args)
   _check_single(args)
+  _check_early(args)
   configuration = configured(args)
   compilation.use(args.compilation_cache)
   import rich.console
@@ -216,6 +228,19 @@ def _check_single(args: argparse.Namespace) -> None:
     )
 
 
+def _check_early(args: argparse.Namespace) -> None:
+  """Finds mistakes in flags before anything slow is imported."""
+  early.check_configuration(args, _macros(args), defaults=[_DEFAULTS])
+  if args.tasks and not args.task_module:
+    early.check_names(args.tasks.split(','), early.evaluation_tasks())
+  if isinstance(args.steps, str):
+    early.check_value('steps', args.steps, ('last', 'all', 'best', 'none'))
+  if not args.watch:
+    early.check_run('model_dir', args.model_dir[0])
+  early.check_directory('corpus', args.corpus)
+  early.check_directory('tatoeba', args.tatoeba)
+
+
 def _evaluated(args: argparse.Namespace, configuration):
   from xlflax import evaluate as evaluate_lib
 
@@ -235,21 +260,27 @@ def _evaluated(args: argparse.Namespace, configuration):
     timeout_seconds=args.timeout,
     seed=args.seed,
     batch_size=args.batch_size,
+    command=getattr(args, 'command_line', ()),
     **given,
   )
 
 
 def configured(args: argparse.Namespace) -> config.Configuration:
   """What the gin files of tasks and the flags say."""
-  flags = (
-    () if args.tasks else (('CORPUS', args.corpus), ('TATOEBA', args.tatoeba))
-  )
   return config.load(
     [_DEFAULTS, *args.gin_file],
     args.gin_bindings,
     args.gin_search_paths,
-    macros={name: value for name, value in flags if value is not None},
+    macros=_macros(args),
   )
+
+
+def _macros(args: argparse.Namespace) -> dict[str, Any]:
+  """Macros of the flags that are given, for the tasks of gin files."""
+  flags = (
+    () if args.tasks else (('CORPUS', args.corpus), ('TATOEBA', args.tatoeba))
+  )
+  return {name: value for name, value in flags if value is not None}
 
 
 def build_tasks(
@@ -273,10 +304,39 @@ def build_tasks(
     languages=tuple(args.languages.split(',')) if args.languages else None,
     max_examples=args.max_examples,
   )
-  return [
-    configuration.build(families.find(name), **families.arguments(name, text))
-    for name in dict.fromkeys(args.tasks.split(','))
-  ]
+  names = tuple(dict.fromkeys(args.tasks.split(',')))
+
+  def built(text: sources.TextChoice) -> list:
+    return [
+      configuration.build(families.find(name), **families.arguments(name, text))
+      for name in names
+    ]
+
+  tasks = built(text)
+  _check_effects(args, text, tasks, built)
+  return tasks
+
+
+def _check_effects(args: argparse.Namespace, text, tasks: list, built) -> None:
+  """Refuses flags of text without which the tasks would be the same."""
+  for field in dataclasses.fields(text):
+    name = field.name
+    if name not in args.given or (name == 'corpus' and args.mixture):
+      continue  # a corpus registers the tasks of mixtures
+    other = 'validation' if text.split == 'test' else 'test'
+    try:
+      without = built(
+        dataclasses.replace(text, **{name: other if name == 'split' else None})
+      )
+    except errors.XlflaxError:
+      continue  # it is needed
+    if without == tasks:
+      raise errors.ConfigError(
+        f'--{name} has no effect on these tasks',
+        got=f'--tasks={args.tasks}',
+        where='xlflax evaluate',
+        fix=f'leave --{name} out, or name tasks that read it',
+      )
 
 
 def _register_tasks(args: argparse.Namespace) -> None:

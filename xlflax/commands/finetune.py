@@ -4,8 +4,8 @@ import argparse
 import sys
 from typing import Any
 
-from xlflax import config, errors, paths
-from xlflax.commands import compilation, gin_flags
+from xlflax import config, paths
+from xlflax.commands import compilation, early, gin_flags, parsing
 
 HELP = (
   'Fine-tunes a model for each combination of some settings, selects '
@@ -26,13 +26,14 @@ EXAMPLES = """
       --test_gin "TEST_FILES={'fr': 'xnli/test-fr.tsv'}" --output=runs/xnli
 
   # every direction of transfer: a matrix and a heat map
-  xlflax finetune --gin_file=finetune/classification.gin \
-      --gin_file=finetune/settings/one_language.gin --directions=en,fr,ja \
+  xlflax finetune --gin_file=finetune/classification.gin \\
+      --gin_file=finetune/settings/one_language.gin --directions=en,fr,ja \\
       --select 'classification/accuracy/{language}' ...
 
   # a checkpoint after each 1,000 steps stays, and what is done is not redone
   xlflax finetune ... --keep=all --gin.EVAL_STEPS=1000
 """
+RULES = (parsing.Needs('test_gin tested batch_size', 'test_gin_file'),)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -163,6 +164,7 @@ def _add_test_files(group: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the grid and prints its tables; 1 if a trial or a test failed."""
+  _check_early(args)
   compilation.use(args.compilation_cache)
   import rich.console
 
@@ -179,10 +181,27 @@ def run(args: argparse.Namespace) -> int:
   if args.dry_run:
     return _list(args, training, axes)
   reports = _reports(args, training, axes)
+  _write_page(args, reports)
   return max(
     _show(name, report, rich.console.Console())
     for name, report in reports.items()
   )
+
+
+def _check_early(args: argparse.Namespace) -> None:
+  """Finds mistakes in flags before anything slow is imported."""
+  axes = [axis.partition('=')[0] for axis in args.grid]
+  early.check_configuration(args, (*macros(args), *axes), partial=True)
+  if args.test_gin_file:
+    test = argparse.Namespace(
+      gin_file=args.test_gin_file,
+      gin_bindings=args.test_gin,
+      gin_search_paths=args.gin_search_paths,
+    )
+    early.check_configuration(test, partial=True)
+  early.check_directory('corpus', args.corpus)
+  if args.init_from is not None:
+    early.check_run('init_from', args.init_from)
 
 
 def _reports(args: argparse.Namespace, training, axes) -> dict:
@@ -205,6 +224,18 @@ def _reports(args: argparse.Namespace, training, axes) -> dict:
       languages=args.directions.split(','), **settings
     )
   return {'': finetune_lib.finetune(**settings)}
+
+
+def _write_page(args: argparse.Namespace, reports: dict) -> None:
+  """Writes `report.html` about the grid, or the grids of all directions."""
+  from xlflax.finetuning import report as report_lib
+  from xlflax.training.processes import distributed
+
+  if distributed.is_lead():
+    page = report_lib.write_page(
+      paths.of(args.output), reports, command=args.command_line
+    )
+    print(page, file=sys.stderr)
 
 
 def _show(name: str, report, console) -> int:
@@ -242,13 +273,6 @@ def macros(args: argparse.Namespace) -> dict[str, Any]:
 
 def _test(args: argparse.Namespace):
   if not args.test_gin_file:
-    if args.test_gin:
-      raise errors.ConfigError(
-        'Bindings for test tasks are given, but no task',
-        where='--test_gin',
-        got=args.test_gin[0],
-        fix='give --test_gin_file=evaluate/NAME.gin',
-      )
     return None
   return config.load(
     args.test_gin_file, args.test_gin, args.gin_search_paths, partial=True

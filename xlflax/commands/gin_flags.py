@@ -1,9 +1,12 @@
 """The flags of Gin: `--gin_file`, `--gin.NAME=VALUE`, `--gin_search_paths`."""
 
 import argparse
+import re
 from collections.abc import Sequence
 
 from xlflax import errors
+
+_WORDS = ('True', 'False', 'None')
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -51,5 +54,32 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
       raise errors.ConfigError(
         'A gin flag has no value', got=argument, expected='--gin.NAME=VALUE'
       )
+    _check_value(binding)
     bindings.append(binding)
   return [*rest, *arguments[end:]], bindings
+
+
+def _check_value(binding: str) -> None:
+  """Raises ConfigError for a bare word, which Gin cannot read as text.
+
+  A path, which contains / or ~, is put in quotes by `config.load`.
+  """
+  name, _, value = binding.partition('=')
+  value = value.strip()
+  if re.fullmatch(r'[A-Za-z][\w.:-]*', value) and value not in _WORDS:
+    truths = {word.lower(): word for word in _WORDS} | {'null': 'None'}
+    meant = truths.get(value.lower(), f'"\'{value}\'"')
+    raise errors.ConfigError(
+      'A gin flag has a value that cannot be read',
+      got=f'--gin.{binding}',
+      expected='a number, True, False, None, text in quotes, a list in [], '
+      '%MACRO or @module.Class()',
+      fix=f'write --gin.{name}={meant}',
+    )
+  if not value:
+    raise errors.ConfigError(
+      'A gin flag has an empty value',
+      got=f'--gin.{binding}',
+      expected='--gin.NAME=VALUE',
+      fix=f'for empty text write --gin.{name}="\'\'"',
+    )

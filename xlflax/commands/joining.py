@@ -3,7 +3,9 @@
 import argparse
 
 from xlflax import config
-from xlflax.training.processes import cluster, distributed, platforms
+from xlflax.training.processes import cluster
+
+_PLATFORMS = ('cpu', 'gpu', 'tpu')  # `processes.platforms.Platform`
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +29,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
   )
   group.add_argument(
     '--platform',
-    choices=[p.value for p in platforms.Platform],
+    choices=_PLATFORMS,
     help='what to compute on; the job ends where there is none (default: what '
     'JAX finds, and else the CPU)',
   )
@@ -71,6 +73,8 @@ def join(args: argparse.Namespace, configuration: config.Configuration) -> None:
   Raises:
     ConfigError: see `distributed.initialize` and `platforms.check`.
   """
+  from xlflax.training.processes import distributed, platforms
+
   platform = args.platform and platforms.Platform(args.platform)
   platforms.choose(platform)
   distributed.initialize(

@@ -3,8 +3,19 @@
 import argparse
 import sys
 
-from xlflax import config, errors
-from xlflax.commands import compilation
+from xlflax import config, errors, shipped_configs, user_modules
+from xlflax.commands import compilation, early, parsing
+
+RULES = (
+  parsing.Needs('data output suite_tasks', 'suite'),
+  parsing.Excludes(
+    'tasks corpus mixture tatoeba split languages max_examples seed '
+    'untrained best_metric',
+    'suite',
+    "leave it out: a suite's gin files say what is evaluated on what, and "
+    '--suite_tasks chooses among its tasks',
+  ),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,22 +59,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
+  for name in args.gin_file:
+    shipped_configs.find(name, shipped_configs.folders(args.gin_search_paths))
+  if not args.suite.endswith('.gin'):
+    early.check_names([args.suite], early.suites(), flag='suite')
   for flag in ('data', 'output'):
     if getattr(args, flag) is None:
       raise errors.ConfigError(
         'A suite lacks a directory', expected=f'--{flag}=DIR'
       )
-  got = f'--steps={args.steps}'
-  if args.untrained:
-    got = '--untrained'
-  if args.tasks:
-    got = '--tasks'
-  if args.tasks or args.untrained or args.steps in ('all', 'best', 'none'):
+  if isinstance(args.steps, str) and args.steps != 'last':
     raise errors.ConfigError(
-      'A suite takes no such flag',
-      where='--suite',
-      got=got,
-      expected='--suite_tasks, and --steps=1000,2000 or --watch',
+      'A suite is evaluated at the last checkpoint or at given ones',
+      where='--steps',
+      got=args.steps,
+      expected='last, or numbers such as 1000,2000, or --watch',
     )
 
 
@@ -71,6 +81,7 @@ def _evaluated(args: argparse.Namespace):
   from xlflax.suites import evaluate_suite
   from xlflax.suites import suite as suite_lib
 
+  user_modules.import_modules(args.task_module, where='--task_module')
   own = args.suite.endswith('.gin')
   name = args.suite if own else f'suites/{args.suite}.gin'
   configuration = config.load([name, *args.gin_file], (), args.gin_search_paths)

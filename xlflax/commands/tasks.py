@@ -5,6 +5,7 @@ import fnmatch
 import json
 
 from xlflax import errors
+from xlflax.commands import parsing
 
 HELP = (
   'Lists the registered tasks and mixtures, or shows examples of one '
@@ -32,6 +33,7 @@ EXAMPLES = """
   # tasks of your own, from ./my_tasks.py (docs/tasks.md)
   xlflax tasks show news.sw --task_module=my_tasks -n 5
 """
+RULES = (parsing.Needs('output', 'downloaded'),)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,6 +133,13 @@ def run(args: argparse.Namespace) -> int:
 def _fetch(args: argparse.Namespace) -> int:
   from xlflax.tasks import public_data
 
+  if args.name is None and args.downloaded:
+    raise errors.ConfigError(
+      'Nothing says which data set was downloaded',
+      got=f'--downloaded={args.downloaded}',
+      where='xlflax tasks fetch',
+      fix='`xlflax tasks fetch` lists their names',
+    )
   if args.name is None:
     for data in public_data.DATA.values():
       print(f'{data.name:10} {data.kind}; {data.languages}; {data.licence}')
@@ -183,6 +192,18 @@ def _list(args: argparse.Namespace) -> int:
   return 0
 
 
+def _check_mixture(args: argparse.Namespace) -> None:
+  """Refuses the flags of examples for a mixture, which has none itself."""
+  for name in ('vocabulary', 'num_examples'):
+    if name in args.given:
+      raise errors.ConfigError(
+        f'--{name} is for examples of a task',
+        got=f'the mixture {args.name}',
+        where='xlflax tasks show',
+        fix=f'leave --{name} out, and then name one of its tasks',
+      )
+
+
 def _show(args: argparse.Namespace) -> int:
   import seqio
 
@@ -190,6 +211,7 @@ def _show(args: argparse.Namespace) -> int:
   from xlflax.data.vocabularies.vocabulary import Vocabulary
 
   if args.name in seqio.MixtureRegistry.names():
+    _check_mixture(args)
     rows = task_summary.mixture_rates(args.name, split=args.split)
     print(
       task_summary.format_table(

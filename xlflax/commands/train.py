@@ -5,11 +5,17 @@ import json
 import pathlib
 from typing import Any
 
-from xlflax import config, errors
-from xlflax.commands import compilation, gin_flags, joining
+from xlflax import config
+from xlflax.commands import (
+  closing,
+  compilation,
+  early,
+  gin_flags,
+  joining,
+  parsing,
+)
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.training import machines
-from xlflax.training.processes import distributed
 
 HELP = (
   'Trains a model, or continues the run in --model_dir from its last '
@@ -33,6 +39,14 @@ EXAMPLES = """
   # two processes on one machine (see `xlflax launch local`)
   xlflax train ... --coordinator=localhost:9876 --num_processes=2 --process_id=0
 """
+RULES = (
+  parsing.Needs('devices num_devices output vocabulary_size', 'dry_run'),
+  parsing.Needs('plan_by', 'devices'),
+  parsing.Needs('num_languages', 'vocabulary_size'),
+  parsing.Excludes('num_devices', 'devices'),
+  parsing.Excludes('vocabulary corpus cache', 'vocabulary_size'),
+  parsing.Needs('profile_memory', 'profile_steps'),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -205,25 +219,8 @@ def prepare(args: argparse.Namespace) -> config.Configuration:
 
 def _machine(args: argparse.Namespace) -> machines.Machine | None:
   """What --devices or --num_devices describes."""
-  given = [
-    f'--{name}'
-    for name in ('devices', 'num_devices')
-    if getattr(args, name) is not None
-  ]
-  if not given:
+  if args.devices is None and args.num_devices is None:
     return None
-  if not args.dry_run:
-    raise errors.ConfigError(
-      f'{given[0]} is for plans',
-      got='no --dry_run',
-      fix='add --dry_run; a run takes the devices that there are',
-    )
-  if len(given) > 1:
-    raise errors.ConfigError(
-      'The devices are described twice',
-      got=' and '.join(given),
-      fix='give one of them',
-    )
   return machines.parse(args.devices or f'cpu:{args.num_devices}')
 
 
@@ -237,18 +234,15 @@ def _stand_in(machine: machines.Machine) -> None:
 def run(args: argparse.Namespace) -> int:
   """Trains, or prints the plan."""
   given = invented_vocabulary(args)
-  if given and not args.dry_run:
-    raise errors.ConfigError(
-      '--vocabulary_size is for plans and benchmarks',
-      got='no --dry_run',
-      fix='add --dry_run, or give --vocabulary',
-    )
   machine = _machine(args)
+  early.check_configuration(args, macros(args))
   if machine:
     args.compilation_cache = ''  # what comes from there is not looked into
     _stand_in(machine)
   configuration = prepare(args)
   joining.join(args, configuration)
+  from xlflax.training.processes import distributed
+
   with distributed.leaving_together('train'):
     return _train(args, configuration, given, machine)
 
@@ -261,6 +255,7 @@ def _train(
 ) -> int:
   from xlflax import trainer as trainer_lib
   from xlflax.training import run_directory
+  from xlflax.training.processes import distributed
 
   if args.stop_at_step is not None:
     given['stop_at_step'] = args.stop_at_step
@@ -274,6 +269,8 @@ def _train(
     other_config=run_directory.OtherConfig(args.other_config),
     **given,
   )
+  if distributed.is_lead():
+    closing.tell_export(trainer)
   if args.dry_run:
     from xlflax.planning import plan as plan_lib
 
@@ -283,6 +280,8 @@ def _train(
   status = args.stopped_status if result.get('interrupted') else 0
   if distributed.is_lead():
     _show(args, result)
+    if not args.dry_run:
+      closing.tell_next(trainer, result)
   return status
 
 

@@ -3,6 +3,7 @@
 import argparse
 import pathlib
 
+from xlflax.data import corpus_oddities as oddities
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.vocabularies import statistics as vocabulary_statistics
 from xlflax.data.vocabularies.anchors import Anchors
@@ -187,6 +188,7 @@ def run(args: argparse.Namespace) -> int:
   """Trains, or shows what would be done."""
   settings = _settings(args)
   corpus = Corpus(args.corpus)
+  oddities.warn(corpus)
   if args.dry_run:
     _show_plan(corpus, Settings(**settings))
     return 0

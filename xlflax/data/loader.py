@@ -55,6 +55,7 @@ class TaskStatistics:
     dropped: examples that the stream's filters drop (live: so far).
     truncated: examples that are cut to fit (live: so far).
     tokens: text tokens of all sides before filters; None if not known.
+    unknown: share of unknown pieces of each side; None if not known.
   """
 
   task: str
@@ -65,6 +66,7 @@ class TaskStatistics:
   dropped: int
   truncated: int
   tokens: int | None
+  unknown: tuple[float, ...] | None = None
 
 
 class Loader(Protocol):

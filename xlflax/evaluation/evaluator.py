@@ -4,10 +4,12 @@ import dataclasses
 import logging
 import pathlib
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from xlflax import registry
 from xlflax.evaluation import base, plots, results, summary
+from xlflax.evaluation.reports import run_pages
 from xlflax.training import run as run_lib
 from xlflax.training import run_directory
 from xlflax.training.processes import distributed
@@ -78,8 +80,12 @@ class Evaluator:
       for task in missing:
         self._compute(task, step, subject, identities[task.name])
 
-  def report(self) -> Report:
-    """Writes CSV and pictures of all results so far; returns those seen."""
+  def report(self, command: Sequence[str] = ()) -> Report:
+    """Writes CSV, pictures and a page of all results; returns those seen.
+
+    Args:
+      command: the words of the command, for the page.
+    """
     groups = {
       name: results.group(identity)
       for name, identity in self._identities.items()
@@ -88,9 +94,14 @@ class Evaluator:
     if distributed.is_lead():
       found = results.find(self._run.directory)
       summary.write_csv(self._run.directory, found)
+      tables, drawn = [], {}
       for task in self._tasks:
         if groups.get(task.name) in found:
-          plots.write(evaluations, task, found[groups[task.name]])
+          of_task = found[groups[task.name]]
+          tables.append(run_pages.of_rich(summary.table(task, of_task)))
+          files = plots.write(evaluations, task, of_task)
+          drawn |= {file.stem: file for file in files}
+      self._write_page(evaluations, tables, drawn, command)
     ordered = {
       name: {step: found[step] for step in sorted(found, key=results.order)}
       for name, found in self._results.items()
@@ -101,6 +112,27 @@ class Evaluator:
       tuple(self._failures),
       self._computed,
       {name: evaluations / group.folder for name, group in groups.items()},
+    )
+
+  def _write_page(self, directory, tables, drawn, command) -> None:
+    """Writes `eval/report.html` about the tasks of this call."""
+    if not tables:
+      return
+    notes = dict.fromkeys(
+      f'{name}: {note}'
+      for name, by_step in self._results.items()
+      for result in by_step.values()
+      for note in result.notes
+    )
+    run_pages.write(
+      directory,
+      f'Evaluation of {self._run.directory.name}',
+      'Checkpoints across, languages or pairs down; the column untrained is '
+      'the model before its first step.',
+      tables,
+      drawn,
+      notes=[*notes, *(f'failed: {failure}' for failure in self._failures)],
+      command=command,
     )
 
   def _compute(self, task, step, subject, identity) -> None:

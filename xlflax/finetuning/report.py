@@ -6,12 +6,15 @@ import io
 import json
 import math
 import pathlib
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import rich.table
 
 from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import base
+from xlflax.evaluation.reports import pictures, run_pages
 from xlflax.finetuning import selection
 from xlflax.finetuning import trials as trials_lib
 from xlflax.training import run_directory
@@ -258,3 +261,61 @@ def finite(value):
   if isinstance(value, float) and not math.isfinite(value):
     return None
   return value
+
+
+def write_page(
+  output: pathlib.Path,
+  reports: Mapping[str, GridReport],
+  *,
+  command: Sequence[str] = (),
+) -> pathlib.Path:
+  """Writes `report.html`: the tables of grids, and the test scores drawn.
+
+  Args:
+    output: directory of the grid, or of all directions.
+    reports: by training language, or by ''.
+    command: the words of the command.
+
+  Returns:
+    The page.
+  """
+  shown, drawn, notes = [], {}, []
+  for language, report in reports.items():
+    start = f'{language}, ' if language else ''
+    for table in tables(report):
+      made = run_pages.of_rich(table)
+      made.title = start + made.title
+      shown.append(made)
+    for metric, scores in _test_scores(report).items():
+      title = f'{start}{metric} on test data'
+      file = output / (re.sub(r'[^\w.-]+', '_', title) + '.png')
+      canvas = pictures.bars(title, metric.rpartition('/')[2], scores)
+      drawn[title] = pictures.save(canvas, file, dpi=150)
+    notes += [f'failed: {failure}' for failure in report.failures]
+    notes += [
+      f'{result.status.value}: {result.trial.name}: {result.message}'
+      for result in report.trials
+      if result.status is not trials_lib.Status.FINISHED
+    ]
+  return run_pages.write(
+    output,
+    'Fine-tuning',
+    'Settings by their score on the dev set, which selects; then the selected '
+    'on the test sets. Means and standard deviations are over seeds.',
+    shown,
+    drawn,
+    notes=notes,
+    command=command,
+  )
+
+
+def _test_scores(report: GridReport) -> dict[str, dict[str, dict[str, float]]]:
+  """'task/metric' -> setting -> part -> mean over seeds."""
+  found: dict[str, dict[str, dict[str, float]]] = {}
+  for setting in report.settings:
+    for name, spread in report.test_spreads(setting).items():
+      metric, _, part = name.rpartition('/')
+      if metric in report.primary_metrics and not math.isnan(spread.mean):
+        of_metric = found.setdefault(metric, {})
+        of_metric.setdefault(setting.name, {})[part] = spread.mean
+  return found

@@ -3,9 +3,9 @@
 import dataclasses
 from typing import Any
 
-from xlflax.models import attention
+from xlflax.models import attention, targets
 from xlflax.models import config as model_config
-from xlflax.training import machines
+from xlflax.training import announcement, machines
 from xlflax.training import settings as settings_lib
 
 _XLA = model_config.AttentionBackend.XLA
@@ -38,14 +38,12 @@ def choose(
   wanted = getattr(config, 'attention_backend', None)
   if wanted is None or getattr(config, 'is_t5', False):
     return Choice('xla', True)
-  case = attention.Case(
-    dtype=config.dtype,
-    head_dim=config.dim_per_head,
-    length=max(stream.length for stream in settings.streams),
-    masked=True,
-    dropout_rate=config.attention_dropout_rate,
-    capability=machine.accelerator.capability if machine.accelerator else None,
-    platform=machine.platform,
+  case = announcement.case(
+    settings,
+    targets.Target(
+      machine.platform,
+      machine.accelerator.capability if machine.accelerator else None,
+    ),
   )
   found = attention.resolve_backend(wanted, case)
   if found is not _XLA:

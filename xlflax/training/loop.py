@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import pathlib
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,15 +15,16 @@ from xlflax.data import prefetch
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.objectives import base
 from xlflax.objectives import metrics as metrics_lib
-from xlflax.training import checkpoint_items as items_lib
-from xlflax.training import checkpoints as checkpoints_lib
 from xlflax.training import (
+  announcement,
   devices,
   inputs,
   metric_accumulator,
   profiling,
   run_directory,
 )
+from xlflax.training import checkpoint_items as items_lib
+from xlflax.training import checkpoints as checkpoints_lib
 from xlflax.training import progress as progress_lib
 from xlflax.training import run as run_lib
 from xlflax.training import settings as settings_lib
@@ -276,6 +278,8 @@ class _Loop:
     }
 
   def _open_progress(self, step: int) -> progress_lib.Progress:
+    if distributed.is_lead():
+      announcement.announce(self._setup, self._loaders, first_step=step)
     peak = devices.peak_flops(jax.devices()[0])
     groups = self._settings.objectives.groups
     flops = None
@@ -297,7 +301,7 @@ class _Loop:
 
   def _steps_until(self, state, step: int, stop: preemption.StopRequest):
     last = self._settings.last_step
-    first = step
+    first, begun = step, time.perf_counter()
     while step < last:
       self._profiler.before(step)
       state, output = self._one_step(state, step)
@@ -306,7 +310,8 @@ class _Loop:
       self._accumulator.add(output)
       self._progress.advance(step)
       if step == first + 1:
-        jax.block_until_ready(output.loss)
+        loss = float(jax.block_until_ready(output.loss))
+        self._progress.begin(step, loss, time.perf_counter() - begun)
         self._restart_clocks(step)
       logged = step % self._settings.log_every_steps == 0
       if logged or step == self._settings.steps:
@@ -321,7 +326,7 @@ class _Loop:
 
   def _restart_clocks(self, step: int) -> None:
     """Leaves compilation and evaluation out of what a step takes."""
-    self._progress.restart_clock(step)
+    self._progress.leave_out(step)
     self._times.restart(step)
 
   def _one_step(self, state, step: int):

@@ -7,6 +7,8 @@ import time
 import rich.console
 import rich.progress
 
+_QUIET = 30.0  # seconds without a line in a log, within a report's interval
+
 
 class Progress:
   """Speed, and lines such as 'step 120/5,000 | loss 3.21 | 9,800 tok/s'.
@@ -33,7 +35,8 @@ class Progress:
     self._enabled = enabled
     self._step = first_step
     self._time = time.perf_counter()
-    self._seconds_per_step: float | None = None
+    self._begun: tuple[int, float] | None = None
+    self._told = self._time
     self._live = self._open_live(first_step)
 
   def _open_live(self, first_step):
@@ -44,7 +47,6 @@ class Progress:
       rich.progress.BarColumn(),
       rich.progress.MofNCompleteColumn(),
       rich.progress.TimeElapsedColumn(),
-      rich.progress.TimeRemainingColumn(),
       console=rich.console.Console(stderr=True),
       transient=True,
     )
@@ -55,13 +57,51 @@ class Progress:
     return live
 
   def advance(self, step: int) -> None:
-    """Moves the live bar."""
+    """Moves the live bar; in a log, a line where none was for a while."""
     if self._live:
       self._live.update(self._task, completed=step)
+    elif self._enabled and self._begun is not None:
+      now = time.perf_counter()
+      if now - self._told > _QUIET:
+        self._told = now
+        logging.info(' | '.join([self._place(step), *self._left(step)]))
 
-  def restart_clock(self, step: int) -> None:
+  def begin(self, step: int, loss: float, seconds: float) -> None:
+    """Prints the line of the first step, and starts the clocks.
+
+    Args:
+      step: finished steps.
+      loss: of the first one.
+      seconds: that it took, compilation included.
+    """
+    self.leave_out(step)
+    self._begun = (step, self._time)
+    self._told = self._time
+    if self._enabled:
+      logging.info(
+        '%s | loss %.4f | the first step took %s, compilation included',
+        self._place(step),
+        loss,
+        duration(seconds) if seconds >= 60 else f'{seconds:.1f} s',
+      )
+
+  def leave_out(self, step: int) -> None:
     """Leaves what happened until now (compilation, evaluation) out of speed."""
     self._step, self._time = step, time.perf_counter()
+
+  def _place(self, step: int) -> str:
+    return f'step {step:,}/{self._total:,}'
+
+  def _left(self, step: int) -> list[str]:
+    """['ETA 01:02:03'], from all since the first step; [] before it is known.
+
+    Evaluations and checkpoints count: they will come again.
+    """
+    if self._begun is None or step <= self._begun[0]:
+      return []
+    first, start = self._begun
+    each = (time.perf_counter() - start) / (step - first)
+    return [f'ETA {duration((self._total - step) * each)}']
 
   def report(
     self, step: int, loss: float, tokens_per_step: float
@@ -94,18 +134,18 @@ class Progress:
   def _print(self, step, loss, speed) -> None:
     if not self._enabled:
       return
-    left = (self._total - step) * speed['seconds_per_step']
+    self._told = time.perf_counter()
     parts = [
-      f'step {step:,}/{self._total:,}',
+      self._place(step),
       f'loss {loss:.4f}',
       f'{speed["tokens_per_second"]:,.0f} tok/s',
     ]
     if 'mfu' in speed:
       parts.append(f'MFU {100 * speed["mfu"]:.1f} %')
-    parts.append(f'ETA {duration(left)}')
+    parts += self._left(step)
     if self._live:
       self._live.update(
-        self._task, completed=step, description=' | '.join(parts[1:4])
+        self._task, completed=step, description=' | '.join(parts[1:])
       )
     else:
       logging.info(' | '.join(parts))

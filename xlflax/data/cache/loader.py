@@ -111,6 +111,7 @@ class CachedLoader:
         dropped=index.num_dropped,
         truncated=index.num_truncated,
         tokens=sum(side.tokens for side in meta.statistics),
+        unknown=tuple(side.unknown_rate for side in meta.statistics),
       )
       for meta, index, rows, rate in zip(
         self._metas,

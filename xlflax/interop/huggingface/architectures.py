@@ -132,6 +132,7 @@ _MODULES = {
   'roberta': 'roberta',
   'xlm-roberta': 'roberta',
   'xlm-roberta-xl': 'roberta',
+  'roberta-prelayernorm': 'roberta',
   'xlm': 'xlm',
   'distilbert': 'distilbert',
   'deberta-v2': 'deberta_v2',

@@ -26,6 +26,8 @@ Shapes = dict[str, tuple[int, ...]]
 
 _PLUG_IN = re.compile(r'^model/layers(_\d+)?/cross_attention')
 _TOKEN_HEAD = re.compile(r'^model/(head_dense|head_norm|output|output_bias)\b')
+POSITIONS = 'model/embeddings/position'
+_TOKEN_TYPES = 'model/embeddings/token_type'
 _KNOWN_HEADS = {
   *(task.value for task in architectures.LABELLED),
   'pooler',
@@ -42,7 +44,7 @@ class Choice:
     config: of the model that is left.
     architecture: its table.
     task: what its head does.
-    shapes: the parameters that go along.
+    shapes: the parameters that go along, with the zeros of `widened`.
     left_out: parameter that does not -> why.
   """
 
@@ -63,6 +65,7 @@ def choose(
   task: str | None,
   origin: Mapping[str, Any],
   tokenizer_type: str | None,
+  pad_id: int,
 ) -> Choice:
   """Chooses architecture, task and parameters of a run.
 
@@ -75,6 +78,7 @@ def choose(
     task: the user's choice, or None.
     origin: the record of the published model that the run starts from.
     tokenizer_type: `model_type` of its tokenizer's folder, or None.
+    pad_id: of the vocabulary.
 
   Raises:
     ConfigError: no architecture can express the model, or has the task.
@@ -86,7 +90,7 @@ def choose(
   config, plug_in = plug_out(config, names)
   left_out |= dict.fromkeys(plug_in, "VECO's plug-in module: plugged out")
   origins = [tokenizer_type, origin.get('config', {}).get('model_type')]
-  found = architecture(config, model_type, origins)
+  found, config = architecture(config, model_type, origins, pad_id=pad_id)
   chosen = choose_task(
     config, found, wanted=task, origin=origin.get('task'), names=names
   )
@@ -95,7 +99,42 @@ def choose(
   heads = training_heads(names, objectives)
   left_out |= dict.fromkeys(heads, 'a head that only training uses')
   kept = {n: tuple(s) for n, s in shapes.items() if n not in left_out}
+  kept |= _widened_shapes(config, kept)
   return Choice(config, found, chosen, kept, left_out)
+
+
+def widened(config: Config, *, pad_id: int) -> list[Config]:
+  """The configuration, and others of the same function with more zeros.
+
+  A model without token types is one whose only type adds nothing; positions
+  that begin in a later row of their table are the same positions.
+
+  Args:
+    config: of the model.
+    pad_id: of the vocabulary; RoBERTa's positions begin after it.
+  """
+  found: list[Config] = [config]
+  if not isinstance(config, model_config.EncoderConfig):
+    return found
+  learned = model_config.PositionEmbedding.LEARNED
+  if config.type_vocab_size == 0:
+    found.append(dataclasses.replace(config, type_vocab_size=1))
+  if config.position_offset == 0 and config.position_embedding is learned:
+    found += [
+      dataclasses.replace(one, position_offset=pad_id + 1) for one in [*found]
+    ]
+  return found
+
+
+def _widened_shapes(config: Config, shapes: Shapes) -> Shapes:
+  """Shapes of the embeddings that have rows of zeros more than the run's."""
+  table = shapes.get(POSITIONS)
+  found: Shapes = {}
+  if table is not None:
+    found[POSITIONS] = (config.max_length + config.position_offset, table[1])
+  if config.type_vocab_size and _TOKEN_TYPES not in shapes:
+    found[_TOKEN_TYPES] = (config.type_vocab_size, config.hidden_dim)
+  return found
 
 
 def plug_out(config: Config, names: Sequence[str]) -> tuple[Config, list[str]]:
@@ -143,15 +182,20 @@ def training_heads(
 
 
 def architecture(
-  config: Config, wanted: str | None, origins: Sequence[str | None]
-) -> Architecture:
-  """The architecture that a model becomes.
+  config: Config,
+  wanted: str | None,
+  origins: Sequence[str | None],
+  *,
+  pad_id: int,
+) -> tuple[Architecture, Config]:
+  """The architecture that a model becomes, and the model as it knows it.
 
   Args:
     config: the model's.
     wanted: the user's choice of `model_type`, or None.
     origins: types to prefer: of the tokenizer, whose ids a model of another
       type would not get, and of the model that the run starts from.
+    pad_id: of the vocabulary.
 
   Raises:
     ConfigError: none can express the model.
@@ -164,10 +208,13 @@ def architecture(
     if not isinstance(config, found.config_class):
       refused.append(f'{name}: it is no {type(config).__name__}')
       continue
-    _, problems = found.write(config)
-    if not problems:
-      return found
-    refused.append(f'{name}: ' + ', '.join(problems))
+    told = []
+    for one in widened(config, pad_id=pad_id):
+      _, problems = found.write(one)
+      if not problems:
+        return found, one
+      told.append(problems)
+    refused.append(f'{name}: ' + ', '.join(min(told, key=len)))
   raise errors.ConfigError(
     'No Hugging Face architecture expresses the model',
     got='; '.join(refused),

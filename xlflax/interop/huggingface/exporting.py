@@ -46,6 +46,8 @@ class Export:
     architecture: what it becomes.
     task: what its head does.
     options: config.json.
+    shapes: of each parameter; a row, or a table, that the checkpoint lacks is
+      zero.
     assignments: what each tensor is made of.
     constants: tensors that follow from the configuration.
     left_out: parameter that is left out -> why.
@@ -59,6 +61,7 @@ class Export:
   architecture: Architecture
   task: Task
   options: dict[str, Any]
+  shapes: dict[str, tuple[int, ...]]
   assignments: list[Assignment]
   constants: dict[str, np.ndarray]
   left_out: dict[str, str]
@@ -106,6 +109,7 @@ def check(
     task=task,
     origin=record,
     tokenizer_type=run.vocabulary.description.get('model_type'),
+    pad_id=run.vocabulary.spec.pad_id,
   )
   architecture, config = chosen.architecture, chosen.config
   return Export(
@@ -114,12 +118,31 @@ def check(
     architecture=architecture,
     task=chosen.task,
     options=_options(run, record, chosen, dtype),
+    shapes=chosen.shapes,
     assignments=_assignments(chosen, checkpoint),
     constants=_constants(architecture, config),
     left_out=chosen.left_out,
     dtype=DTYPES[dtype],
     sentence=_sentence(run, chosen.task, chosen.shapes),
   )
+
+
+def expressed_as(config: Config, *, pad_id: int) -> str:
+  """What a model can be exported as, in words.
+
+  Args:
+    config: the model's; VECO's plug-in module does not count.
+    pad_id: of the vocabulary.
+
+  Returns:
+    The `model_type`, such as 'bert', or 'nothing: ' and why.
+  """
+  plain, _ = choices.plug_out(config, ())
+  try:
+    found, _ = choices.architecture(plain, None, (), pad_id=pad_id)
+  except errors.ConfigError as error:
+    return f'nothing: {error.got}'
+  return found.model_type
 
 
 def _options(run, record, chosen: choices.Choice, dtype: str) -> dict[str, Any]:

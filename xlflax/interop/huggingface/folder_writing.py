@@ -65,6 +65,7 @@ def convert(
     if checked.sentence:
       sentence_modules.write(checked.sentence, _sentence_heads(checked), made)
     notes = _write_tokenizer(checked.run, made)
+    _limit_tokenizer(made, checked)
     digests.seal(made)
     return notes
 
@@ -90,6 +91,17 @@ def _averaged(checkpoint: pathlib.Path) -> bool:
     name.startswith('ema/')
     for name in checkpoints.saved_shapes(checkpoint, 'train')
   )
+
+
+def _limit_tokenizer(folder: pathlib.Path, checked: Export) -> None:
+  """Writes how many tokens the model reads, which cuts longer texts."""
+  path = folder / 'tokenizer_config.json'
+  settings = model_files.read_json(path) if path.exists() else {}
+  length = getattr(checked.run.model.config, 'max_length', None)
+  if length is None or 'model_max_length' in settings:
+    return
+  text = json.dumps(settings | {'model_max_length': length}, indent=2)
+  path.write_text(text + '\n', encoding='utf-8')
 
 
 def _write_tokenizer(run: run_lib.SavedRun, folder: pathlib.Path) -> list[str]:
@@ -142,6 +154,7 @@ def _write_tensors(checked: Export, folder: pathlib.Path, limit: int) -> None:
       name, value = next(values)
       content[name] = value
     safetensors.numpy.save_file(content, folder / file, metadata=_METADATA)
+    paths.use_umask(folder / file)  # the library leaves mode 600
   if len(files) > 1:
     index = {
       'metadata': {'total_size': sum(sum(shard.values()) for shard in shards)},
@@ -204,7 +217,10 @@ def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
   checkpoints.verify(checkpoint, 'train' if averaged else 'params')
   parts = _Parts()
   for parameter, assignments in _by_parameter(checked).items():
-    value = _read(checkpoint, parameter, shapes[parameter], averaged=averaged)
+    value = np.zeros((0, *checked.shapes[parameter][1:]), np.float32)
+    if parameter in shapes:
+      value = _read(checkpoint, parameter, shapes[parameter], averaged=averaged)
+    value = _widened(value, checked.shapes[parameter])
     for assignment in assignments:
       part = value if assignment.layer is None else value[assignment.layer]
       tensor = assignment.write(part).astype(checked.dtype)
@@ -214,6 +230,14 @@ def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
         yield _name(checked, assignment.tensor), np.ascontiguousarray(whole)
   for name, table in checked.constants.items():
     yield _name(checked, name), table.astype(checked.dtype)
+
+
+def _widened(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+  """The table with rows of zeros before it, where the folder's is longer."""
+  if value.shape == shape:
+    return value
+  more = np.zeros((shape[0] - len(value), *shape[1:]), np.float32)
+  return np.concatenate([more, value])
 
 
 def _read(

@@ -1,6 +1,7 @@
-"""RoBERTa, XLM-R (post-LN) and XLM-R XL (pre-LN).
+"""RoBERTa, XLM-R (post-LN), XLM-R XL and RoBERTa-PreLayerNorm (pre-LN).
 
-Sources: Liu et al., 2019; Conneau et al., 2020; Goyal et al., 2021.
+Sources: Liu et al., 2019; Conneau et al., 2020; Goyal et al., 2021; Ott et
+al., 2019 (fairseq, `--encoder-normalize-before`).
 """
 
 from typing import Any
@@ -21,6 +22,16 @@ _PRE_NORMS = (
   ),
   *norm('encoder.layer.{layer}.LayerNorm', 'model/layers/mlp_norm'),
   *norm('encoder.LayerNorm', 'model/final_norm'),
+)
+_PRE_LAYER_NORMS = (
+  *norm('embeddings.LayerNorm', 'model/embeddings/norm'),
+  *norm(
+    'encoder.layer.{layer}.attention.LayerNorm', 'model/layers/attention_norm'
+  ),
+  *norm(
+    'encoder.layer.{layer}.intermediate.LayerNorm', 'model/layers/mlp_norm'
+  ),
+  *norm('LayerNorm', 'model/final_norm'),
 )
 _PADDING = 1  # row of padding, before the first position, in all of them
 
@@ -55,6 +66,10 @@ def _read_xl(options, task):
   }
 
 
+def _read_pre_layer_norm(options, task):
+  return _read(options, task) | {'norm_position': 'pre'}
+
+
 def _write(config, *, norm_position='post', embedding_norm=True):
   options, problems = bert.write_options(
     config, norm_position=norm_position, embedding_norm=embedding_norm
@@ -73,16 +88,20 @@ def _write(config, *, norm_position='post', embedding_norm=True):
   return options | {'pad_token_id': config.position_offset - 1}, problems
 
 
+def _write_pre_layer_norm(config):
+  return _write(config, norm_position='pre')
+
+
 def _write_xl(config):
   return _write(config, norm_position='pre', embedding_norm=False)
 
 
 def _architecture(
-  model_type: str, name: str, *, norms, read, write
+  model_type: str, name: str, *, norms, read, write, prefix='roberta.'
 ) -> Architecture:
   return Architecture(
     model_type=model_type,
-    prefix='roberta.',
+    prefix=prefix,
     classes={
       Task.STATES: f'{name}Model',
       Task.MASKED_LM: f'{name}ForMaskedLM',
@@ -105,7 +124,7 @@ def _architecture(
         Task.QUESTION_ANSWERING, output='qa_outputs'
       ),
     },
-    optional=(pooler('roberta.pooler.dense'),),
+    optional=(pooler(f'{prefix}pooler.dense'),),
     output=('lm_head.decoder.weight', 'lm_head.decoder.bias'),
     buffers=bert.BUFFERS,
     read=read,
@@ -126,5 +145,13 @@ ARCHITECTURES = {
     norms=_PRE_NORMS,
     read=_read_xl,
     write=_write_xl,
+  ),
+  'roberta-prelayernorm': _architecture(
+    'roberta-prelayernorm',
+    'RobertaPreLayerNorm',
+    norms=_PRE_LAYER_NORMS,
+    read=_read_pre_layer_norm,
+    write=_write_pre_layer_norm,
+    prefix='roberta_prelayernorm.',
   ),
 }

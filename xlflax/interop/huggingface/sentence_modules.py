@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.evaluation.sentence_encoding import (
   DENSE,
   IDENTITY,
@@ -242,6 +242,7 @@ def _write_dense(folder: pathlib.Path, head, activation: str) -> None:
   safetensors.numpy.save_file(
     tensors, folder / tensor_files.SAFETENSORS, metadata={'format': 'pt'}
   )
+  paths.use_umask(folder / tensor_files.SAFETENSORS)
 
 
 def _json(path: pathlib.Path) -> dict[str, Any]:

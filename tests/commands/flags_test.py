@@ -1,0 +1,193 @@
+"""Every flag of every command has an effect, or is refused."""
+
+import ast
+import importlib
+import pathlib
+import re
+import shlex
+
+import pytest
+
+from xlflax import cli, errors
+from xlflax.commands import gin_flags, parsing
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+# Read by the command line itself, or a launcher's own.
+_OF_ALL = {'help', 'gin_binding_help', 'gin_file', 'gin_search_paths'}
+_SKIPPED = {'launch'}  # its flags are its launchers'
+
+
+def _flags(name: str) -> set[str]:
+  return {
+    action.dest
+    for parser in cli.parser_of(name).parsers()
+    for action in parser._actions
+    if action.option_strings
+  } - _OF_ALL
+
+
+def _modules(name: str) -> set[str]:
+  """The command's module, and those of `xlflax.commands` that it imports."""
+  found, todo = set(), {name}
+  while todo:
+    one = todo.pop()
+    found.add(one)
+    path = ROOT / f'xlflax/commands/{one}.py'
+    for node in ast.walk(ast.parse(path.read_text())):
+      if isinstance(node, ast.ImportFrom) and node.module == 'xlflax.commands':
+        todo |= {alias.name for alias in node.names} - found
+    module = importlib.import_module(f'xlflax.commands.{one}')
+    todo |= set(getattr(module, 'KINDS', {}).values()) - found
+  return found
+
+
+def _read(name: str) -> set[str]:
+  """Names that the command's code reads of its flags, not those it declares."""
+  found: set[str] = set()
+  for module in _modules(name):
+    text = (ROOT / f'xlflax/commands/{module}.py').read_text()
+    for node in ast.walk(ast.parse(text)):
+      if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        found.add(node.attr)
+      # Lists of names for getattr.
+      if isinstance(node, (ast.Tuple, ast.List)):
+        found |= {
+          item.value for item in node.elts if isinstance(item, ast.Constant)
+        }
+  return found
+
+
+@pytest.mark.parametrize('name', sorted(set(cli.COMMANDS) - _SKIPPED))
+def test_every_flag_is_read(name):
+  assert _flags(name) - _read(name) <= {'action'}
+
+
+# Command and mode -> flags that have no effect there.
+_WITHOUT_EFFECT = {
+  'evaluate --model_dir=x --gin_file=f': (
+    'mixture split languages max_examples poll timeout best_metric data output '
+    'suite_tasks'
+  ),
+  'evaluate --model_dir=x --tasks=a --steps=all': (
+    'poll timeout best_metric data output suite_tasks'
+  ),
+  'evaluate --model_dir=x --suite=xtreme --data=d --output=o': (
+    'tasks corpus mixture tatoeba split languages max_examples seed untrained '
+    'best_metric poll timeout'
+  ),
+  'train': (
+    'devices num_devices output plan_by vocabulary_size num_languages '
+    'profile_memory'
+  ),
+  'train --dry_run --vocabulary_size=500': (
+    'vocabulary corpus cache plan_by profile_memory'
+  ),
+  'train --dry_run --devices=cpu:8': 'num_devices num_languages',
+  'benchmark': 'num_languages',
+  'benchmark --vocabulary_size=500': 'vocabulary',
+  'finetune --output=o': 'test_gin tested batch_size',
+  'cache --output=o --verify': (
+    'vocabulary corpus num_processes shard_size shard runner beam_options '
+    'overwrite add task_module tfds_data_dir json'
+  ),
+  'cache --output=o --stage=d': (
+    'vocabulary corpus num_processes shard_size shard runner beam_options '
+    'overwrite add task_module tfds_data_dir json mixture split verify'
+  ),
+  'tasks fetch': 'output',
+}
+_VALUES = {
+  'steps': '3', 'poll': '3', 'timeout': '3', 'seed': '1', 'max_examples': '3',
+  'num_devices': '2', 'vocabulary_size': '500', 'num_languages': '2',
+  'batch_size': '3', 'num_processes': '2', 'shard_size': '2',
+  'plan_by': 'auto', 'shard': '0/2', 'runner': 'beam', 'tested': 'all',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+  ('call', 'flag'),
+  [
+    (call, flag)
+    for call, flags in _WITHOUT_EFFECT.items()
+    for flag in flags.split()
+  ],
+)
+def test_flags_without_effect_are_refused(call, flag, capsys):
+  parser = cli.parser_of(call.split()[0])
+  takes = next(
+    action
+    for one in parser.parsers()
+    for action in one._actions
+    if f'--{flag}' in action.option_strings
+  )
+  value = '' if takes.nargs == 0 else f'={_VALUES.get(flag, "x")}'
+  assert cli.main([*call.split(), f'--{flag}{value}']) == 2
+  message = capsys.readouterr().err
+  assert message.count('\n') == 1 and f'--{flag}' in message
+  assert 'effect' in message
+
+
+def test_every_rule_speaks_of_flags_of_its_command():
+  for name in cli.COMMANDS:
+    module = importlib.import_module(f'xlflax.commands.{name}')
+    known = {
+      action.dest
+      for parser in cli.parser_of(name).parsers()
+      for action in parser._actions
+    }
+    for rule in getattr(module, 'RULES', ()):
+      others = {one.partition('=')[0] for one in rule.other.split()}
+      assert {*rule.flags.split(), *others} <= known, (name, rule)
+
+
+def _command_lines(text: str) -> list[str]:
+  """`xlflax ...` in indented or fenced text, continued lines joined."""
+  joined = re.sub(r'\\\n\s*', ' ', text)
+  joined = re.sub(r'="\{\n\s*', '="{', joined)
+  return [
+    line.strip().removeprefix('$ ').split('  #')[0].rstrip()
+    for line in joined.splitlines()
+    if re.match(r'\s*(\$ )?xlflax [a-z]', line)
+  ]
+
+
+def _sources() -> dict[str, str]:
+  """Where command lines for people stand -> the text."""
+  found = {
+    f'xlflax {name} --help': importlib.import_module(
+      f'xlflax.commands.{name}'
+    ).EXAMPLES
+    for name in cli.COMMANDS
+  }
+  pages = [ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))]
+  for page in pages:
+    blocks = re.findall(r'```(?:\w*)\n(.*?)```', page.read_text(), re.S)
+    found[str(page.relative_to(ROOT))] = '\n'.join(blocks)
+  return found
+
+
+def _readable(line: str) -> str | None:
+  """The line as a shell would read it up to a pipe; None with omissions."""
+  line = re.split(r' (?:\||>|2>|&&|&$|;)', line)[0]
+  return None if re.search(r'\.\.\.|…|\$|<\w+>', line) else line
+
+
+@pytest.mark.parametrize('place', sorted(_sources()))
+def test_command_lines_for_people_are_right(place):
+  """Flags exist, have values that can be read, and have an effect."""
+  for line in map(_readable, _command_lines(_sources()[place])):
+    if line is None:
+      continue
+    words = shlex.split(line, comments=True)
+    name, arguments = words[1], words[2:]
+    if name == 'COMMAND' or '--help' in arguments:
+      continue
+    assert name in cli.COMMANDS, line
+    rest, _ = gin_flags.split_bindings(arguments)
+    module = importlib.import_module(f'xlflax.commands.{name}')
+    try:
+      parsed = cli.parser_of(name).parse_args(rest)
+      rules = getattr(parsed, 'rules', getattr(module, 'RULES', ()))
+      parsing.check_rules(rules, parsed, name)
+    except errors.ConfigError as error:
+      raise AssertionError(f'{place}: {line}: {error}') from error

@@ -1,0 +1,100 @@
+"""Probable mistakes in corpora are found, and sound ones pass."""
+
+import pytest
+
+from xlflax.data import corpus_oddities as oddities
+from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.corpus import writer
+
+_EN = (
+  'The committee met on Tuesday and decided that the house by the river '
+  'should be sold to the family which had lived there for many years.'
+)
+_DE = (
+  'Der Ausschuss traf sich am Dienstag und beschloss, dass das Haus am Fluss '
+  'an die Familie verkauft werden sollte, die dort viele Jahre gelebt hatte.'
+)
+_RU = (
+  'Комитет собрался во вторник и решил, что дом у реки должен быть продан '
+  'семье, которая жила там много лет.'
+)
+_JA = '委員会は火曜日に集まり、川のそばの家を長年そこに住んでいた家族に売ると決めた。'
+_ZH = '委员会星期二开会决定把河边的房子卖给在那里住了很多年的那一家人。'
+
+
+@pytest.fixture
+def write(tmp_path):
+  def make(pairs=(), mono=()):
+    for language, text in mono:
+      writer.write_monolingual(tmp_path, language, [[text] * 3])
+    for codes, *sides in pairs:
+      writer.write_parallel(tmp_path, codes, [tuple(sides)] * 3)
+    return oddities.find(corpus_lib.Corpus(tmp_path))
+
+  return make
+
+
+_MONO = (('en', _EN), ('de', _DE))
+
+
+@pytest.mark.parametrize(
+  'pairs',
+  [
+    [(('en', 'de'), _EN, _DE), (('en', 'ru'), _EN, _RU)],
+    [(('de', 'ru'), _DE, _RU), (('ja', 'zh'), _JA, _ZH)],
+    [(('en', 'en_GB'), _EN, _EN)],
+    [(('aa', 'bb'), _EN, _DE)],  # of which nothing is known
+  ],
+)
+def test_sound_text_passes(write, pairs):
+  assert write(pairs, _MONO) == []
+
+
+@pytest.mark.parametrize(
+  ('pair', 'mono'),
+  [
+    ((('en', 'de'), _DE, _EN), _MONO),  # by the languages' own text
+    ((('en', 'de'), _DE, _EN), _MONO[:1]),
+    ((('en', 'ru'), _RU, _EN), ()),  # by script
+    ((('zh', 'ja'), _JA, _ZH), ()),
+  ],
+)
+def test_swapped_columns(write, pair, mono):
+  [told] = write([pair], mono)
+  first, second = pair[0]
+  assert f'{first}-{second}.tsv look swapped' in told
+  assert f'name the file {second}-{first}' in told
+
+
+def test_each_file_is_looked_at(tmp_path):
+  for name, pair in (('a', (_EN, _RU)), ('b', (_RU, _EN))):
+    writer.write_parallel(tmp_path, ('en', 'ru'), [pair] * 3, name=name)
+  [told] = oddities.find(corpus_lib.Corpus(tmp_path))
+  assert 'en-ru.b.tsv look swapped' in told
+
+
+def test_two_codes_of_one_language(write):
+  [told] = write(
+    mono=[('ko', _EN[:0] + '안녕하세요 반갑습니다'), ('kor', '안녕하세요')]
+  )
+  assert told.startswith('ko and kor are codes of one language')
+
+
+def test_another_script(write):
+  [told] = write(mono=[('ru', _EN)])
+  assert 'ru.txt is written in Latin letters, and ru in Cyrillic' in told
+
+
+def test_scripts():
+  assert oddities.script('abc') is None
+  assert oddities.script(_JA) == 'JAPANESE'
+  assert oddities.script(_ZH) == 'CJK'
+  assert oddities.scripts_of('kor') == ('HANGUL',)
+  assert oddities.scripts_of('xx') is None
+
+
+def test_trigrams_and_their_similarity():
+  assert oddities.trigrams('Ab, b') == {' ab': 1, 'ab ': 1, 'b b': 1, ' b ': 1}
+  one = oddities.trigrams('a house')
+  assert oddities.similarity(one, one) == pytest.approx(1.0)
+  assert oddities.similarity(one, oddities.trigrams('xyz')) == 0

@@ -1,0 +1,90 @@
+"""Pages of runs: what stands in them, and what never stands together."""
+
+import json
+
+import pytest
+import rich.table
+
+from xlflax import errors
+from xlflax.evaluation import base, results
+from xlflax.evaluation.reports import run_pages
+
+
+def _result(**metrics) -> base.EvalResult:
+  return base.EvalResult(
+    metrics={name.replace('_', '/'): value for name, value in metrics.items()},
+    score_metrics=('accuracy',),
+  )
+
+
+_TEST = results.Group('retrieval', 'test', 'aaaa')
+_VALID = results.Group('retrieval', 'validation', 'aaaa')
+
+
+def _record(name, *, found=(), losses=None, **settings):
+  return run_pages.RunRecord(
+    name=name,
+    settings=settings,
+    losses=losses or {},
+    speed={'tokens_per_second': 1234.5, 'run_seconds': 1800.0},
+    steps=(100,),
+    results=dict(found),
+  )
+
+
+@pytest.fixture
+def runs():
+  untrained, last = _result(accuracy_de=0.1), _result(accuracy_de=0.75)
+  first = {_TEST: {'untrained': untrained, 50: _result(), 100: last}}
+  second = {_TEST: {100: _result(accuracy_de=0.5)}, _VALID: {100: last}}
+  return [
+    _record('mlm', found=first.items(), losses={10: 5.0, 100: 2.5}, seed=0),
+    _record('tlm', found=second.items(), seed=1),
+  ]
+
+
+def test_runs_side_by_side(runs, tmp_path):
+  page = run_pages.side_by_side(tmp_path, runs, command=['xlflax', 'report'])
+  text = page.read_text()
+  assert '<h2>retrieval: accuracy, test</h2>' in text
+  assert '<h2>retrieval: accuracy, validation</h2>' in text
+  # The validation score is not in the table of test scores.
+  test = text.split('accuracy, test</h2>')[1].split('<h2>')[0]
+  assert [cell for cell in ('0.100', '0.750', '0.500') if cell in test] == [
+    '0.100', '0.750', '0.500'
+  ]  # fmt: skip
+  assert 'mlm, untrained' in test and 'mlm, step 100' in test
+  assert 'step 50' not in test
+  assert '<td>seed</td><td>0</td><td>1</td>' in text.replace('\n', '')
+  assert 'command: xlflax report' in text
+  assert text.count('<img') == 1
+  lines = (tmp_path / 'report.csv').read_text().splitlines()
+  assert lines[0] == 'run,task,split,settings,step,metric,value'
+  assert 'tlm,retrieval,validation,aaaa,100,accuracy/de,0.75' in lines
+
+
+def test_a_run_as_training_leaves_it(tmp_path):
+  lines = [
+    {'step': 10, 'train': {'loss': 5.0}, 'speed': {'tokens_per_second': 7.0}},
+    {'step': 10, 'eval': {'retrieval/accuracy/mean': 0.5}},
+    {'step': 20, 'train': {'loss': None}},
+  ]
+  text = '\n'.join(map(json.dumps, lines)) + '\n{"step": 3'
+  (tmp_path / 'metrics.jsonl').write_text(text)
+  found = run_pages.read(tmp_path, name='a')
+  assert found.losses == {10: 5.0}
+  assert found.speed == {'tokens_per_second': 7.0}
+
+
+def test_a_directory_without_a_run(tmp_path):
+  with pytest.raises(errors.RunDirectoryError, match='no run to report on'):
+    run_pages.read(tmp_path, name='a')
+
+
+def test_a_table_of_the_terminal():
+  table = rich.table.Table(title='t')
+  table.add_column('a')
+  table.add_column('b')
+  table.add_row('1', '2')
+  made = run_pages.of_rich(table)
+  assert (made.title, made.head, made.rows) == ('t', ['a', 'b'], [['1', '2']])

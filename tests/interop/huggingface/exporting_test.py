@@ -1,0 +1,124 @@
+"""The models of `models/*.gin` become Hugging Face folders exactly."""
+
+import dataclasses
+import json
+import os
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+import transformers
+from flax import linen as nn
+
+from xlflax.interop.huggingface import exporting, folder_writing
+from xlflax.models import api, config, encoder
+from xlflax.training import checkpoints, run_directory
+from xlflax.training import state as state_lib
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+_SIZES = dict(
+  num_layers=2,
+  hidden_dim=16,
+  mlp_dim=32,
+  num_heads=2,
+  max_length=12,
+  initializer_range=0.5,
+  layer_norm_epsilon=1e-5,
+)
+
+
+@pytest.fixture
+def run_of(tmp_path, vocabulary, vocabulary_dir):
+  """A function that writes a run of an encoder with some options."""
+
+  def make(**options):
+    model = encoder.Encoder(
+      config.with_vocabulary(
+        config.EncoderConfig(**_SIZES, **options), vocabulary.spec
+      )
+    )
+    directory = tmp_path / 'run'
+    directory.mkdir()
+    run_directory.write_model(directory, model)
+    run_directory.copy_vocabulary(pathlib.Path(vocabulary_dir), directory)
+    params = nn.meta.unbox(api.init_params(model, jax.random.key(0)))
+    saved = checkpoints.Checkpoints(
+      directory,
+      checkpoints.CheckpointOptions(keep_last=None, asynchronous=False),
+    )
+    state = state_lib.TrainState(
+      step=jnp.int32(3),
+      params={'model': params},
+      opt_state={'m': jnp.zeros(2)},
+      ema=(),
+      objective_state={},
+    )
+    saved.save(state, {'seed': 0})
+    saved.close()
+    return directory, model, params
+
+  return make
+
+
+@pytest.mark.parametrize(
+  ('options', 'model_type', 'first_row'),
+  [
+    ({}, 'bert', 0),
+    ({'head_activation': 'gelu', 'activation': 'relu'}, 'roberta', 1),
+    ({'norm_position': 'pre'}, 'roberta-prelayernorm', 1),
+    ({'norm_position': 'pre', 'embedding_norm': False}, 'xlm-roberta-xl', 1),
+    ({'type_vocab_size': 1, 'position_offset': 1}, 'roberta', 0),
+  ],
+)
+def test_models_of_xlflax_are_exported_exactly(
+  run_of, tmp_path, options, model_type, first_row
+):
+  directory, model, params = run_of(**options)
+  folder = tmp_path / 'out'
+  folder_writing.convert(exporting.check(directory), folder)
+  written = json.loads((folder / 'config.json').read_text())
+  assert written['model_type'] == model_type
+  assert written['type_vocab_size'] == 1
+  theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+  ids = np.array([[1, 9, 8, 7, 10, 2], [1, 20, 21, 2, 0, 0]], np.int32)
+  mask = ids != 0
+  logits = model.apply({'params': params}, ids, segment_ids=mask.astype(int))
+  with torch.no_grad():
+    found = theirs(
+      input_ids=torch.tensor(ids, dtype=torch.long),
+      attention_mask=torch.tensor(mask, dtype=torch.long),
+    ).logits.numpy()
+  np.testing.assert_allclose(found[mask], logits[mask], atol=2e-4)
+  table = next(
+    value
+    for name, value in theirs.state_dict().items()
+    if name.endswith('position_embeddings.weight')
+  )
+  assert len(table) == 12 + max(first_row, options.get('position_offset', 0))
+  assert not table[:first_row].any()
+
+
+def test_files_that_others_can_read(run_of, tmp_path):
+  directory, *_ = run_of()
+  folder = tmp_path / 'out'
+  mask = os.umask(0o022)
+  try:
+    folder_writing.convert(exporting.check(directory), folder)
+  finally:
+    os.umask(mask)
+  assert {oct(p.stat().st_mode & 0o777) for p in folder.iterdir()} == {'0o644'}
+  tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+  assert tokenizer.model_max_length == 12
+  assert len(tokenizer('dog ' * 50, truncation=True)['input_ids']) == 12
+
+
+def test_what_a_model_can_be_exported_as(vocabulary):
+  made = config.with_vocabulary(config.EncoderConfig(**_SIZES), vocabulary.spec)
+  assert exporting.expressed_as(made, pad_id=0) == 'bert'
+  odd = dataclasses.replace(made, scale_embeddings=True)
+  text = exporting.expressed_as(odd, pad_id=0)
+  assert text.startswith('nothing: ') and 'scale_embeddings' in text

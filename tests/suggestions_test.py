@@ -1,0 +1,29 @@
+"""Names that resemble a misspelt one."""
+
+from xlflax import suggestions
+
+_NAMES = ['--max_examples', '--model_dir', 'retrieval', 'Tagging']
+
+
+def test_close_names():
+  assert suggestions.close('--model-dir', _NAMES) == ['--model_dir']
+  assert suggestions.close('RETREIVAL', _NAMES) == ['retrieval']
+  assert suggestions.close('taging', _NAMES) == ['Tagging']
+  assert suggestions.close('xyz', _NAMES) == []
+
+
+def test_sentences():
+  assert suggestions.did_you_mean('retreival', _NAMES) == (
+    'did you mean retrieval?'
+  )
+  assert suggestions.did_you_mean('xyz', _NAMES) is None
+  assert suggestions.or_else('xyz', _NAMES, 'look.') == 'look.'
+  assert suggestions.or_else('taging', _NAMES, 'look.') == (
+    'did you mean Tagging? look.'
+  )
+
+
+def test_long_lists_are_cut():
+  assert suggestions.some_of(['b', 'a']) == 'one of a, b'
+  text = suggestions.some_of(f'n{i:02}' for i in range(23))
+  assert text.endswith('n19 and 3 more')

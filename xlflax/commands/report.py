@@ -1,0 +1,76 @@
+"""`xlflax report`: runs side by side on one page."""
+
+import argparse
+import pathlib
+
+from xlflax import errors, paths
+from xlflax.commands import early, parsing
+
+HELP = (
+  'Writes one HTML page about one or several runs: losses, speed, results '
+  'beside each other, and the settings that differ.'
+)
+EXAMPLES = """
+  # two runs, with everything that `xlflax evaluate` wrote about them
+  xlflax report runs/mlm runs/tlm --output=out/report
+
+  # names of your own
+  xlflax report 'MLM=runs/mlm' 'MLM + TLM=runs/tlm' --output=out/report
+"""
+RULES: tuple[parsing.Rule, ...] = ()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the runs and the folder."""
+  parser.add_argument(
+    'runs', nargs='+', metavar='RUN', help='model directory, or NAME=DIR'
+  )
+  parser.add_argument(
+    '--output',
+    metavar='DIR',
+    required=True,
+    help='folder for report.html, report.csv and pictures',
+  )
+
+
+def run(args: argparse.Namespace) -> int:
+  """Writes the page and prints where it is."""
+  named = _named(args.runs)
+  for directory in named.values():
+    early.check_run('run', directory)
+  from xlflax.evaluation.reports import run_pages
+
+  records = [
+    run_pages.read(paths.of(directory), name=name)
+    for name, directory in named.items()
+  ]
+  page = run_pages.side_by_side(
+    paths.of(args.output), records, command=args.command_line
+  )
+  print(page)
+  return 0
+
+
+def _named(runs: list[str]) -> dict[str, str]:
+  """Name -> directory; directories of one name are called by their paths.
+
+  Raises:
+    ConfigError: two runs have the same name.
+  """
+  pairs = []
+  for text in runs:
+    name, equals, directory = text.rpartition('=')
+    pairs.append((name, directory) if equals else ('', text))
+  short = [pathlib.PurePath(directory).name for _, directory in pairs]
+  named = [
+    (name or (last if short.count(last) == 1 else directory), directory)
+    for (name, directory), last in zip(pairs, short, strict=True)
+  ]
+  if len(dict(named)) < len(named):
+    raise errors.ConfigError(
+      'Two runs have the same name',
+      got=', '.join(name for name, _ in named),
+      where='xlflax report',
+      fix='name them by NAME=DIR',
+    )
+  return dict(named)

@@ -1,0 +1,190 @@
+"""What is probably wrong with a corpus: swapped columns, two codes, scripts.
+
+Nothing here is an error: text may be as odd as it looks. The first lines of
+each file are read.
+"""
+
+import collections
+import itertools
+import logging
+import math
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from xlflax.data import language_codes
+from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.corpus import files as corpus_files
+
+LINES = 100  # read of each language or pair
+_LETTERS = 200  # fewer say nothing about a language
+_MARGIN = 0.05  # by which swapped columns must be the better ones
+
+# First word of a letter's Unicode name -> the script; others are their own.
+_SCRIPTS = {'HIRAGANA': 'JAPANESE', 'KATAKANA': 'JAPANESE'}
+# Scripts of languages that are not written in Latin letters.
+_WRITTEN_IN: dict[str, tuple[str, ...]] = {
+  'ja': ('JAPANESE',),
+  'zh': ('CJK',),
+  'ko': ('HANGUL',),
+  'th': ('THAI',),
+  'el': ('GREEK',),
+  'he': ('HEBREW',),
+  'yi': ('HEBREW',),
+  'hy': ('ARMENIAN',),
+  'ka': ('GEORGIAN',),
+  'am': ('ETHIOPIC',),
+  'ti': ('ETHIOPIC',),
+  'km': ('KHMER',),
+  'lo': ('LAO',),
+  'my': ('MYANMAR',),
+  'bn': ('BENGALI',),
+  'as': ('BENGALI',),
+  'ta': ('TAMIL',),
+  'te': ('TELUGU',),
+  'kn': ('KANNADA',),
+  'ml': ('MALAYALAM',),
+  'gu': ('GUJARATI',),
+  'pa': ('GURMUKHI', 'ARABIC'),
+  'si': ('SINHALA',),
+} | {
+  **dict.fromkeys(('ar', 'fa', 'ur', 'ps', 'ug', 'sd'), ('ARABIC',)),
+  **dict.fromkeys(('ru', 'uk', 'be', 'bg', 'mk', 'mn'), ('CYRILLIC',)),
+  **dict.fromkeys(('hi', 'mr', 'ne'), ('DEVANAGARI',)),
+}
+_LATIN = frozenset(
+  'af ca cs cy da de en eo es et eu fi fo fr fy ga gd gl ha hr hu id ig is it '
+  'la lb lt lv ms mt nb nl nn no oc pl pt qu ro sk sl so sq sv sw tl tr vi xh '
+  'yo zu'.split()
+)
+
+Counts = collections.Counter[str]
+
+
+def find(corpus: corpus_lib.Corpus) -> list[str]:
+  """Returns a sentence on each oddity of a corpus directory."""
+  found = list(_two_codes(corpus.languages))
+  known = _profiles(corpus)
+  for file in corpus.files:
+    if file.kind is corpus_files.Kind.MONOLINGUAL:
+      text = _text(corpus_lib.read_monolingual(file.path))
+      found += _wrong_script(file, text)
+    elif file.kind is corpus_files.Kind.PARALLEL:
+      pairs = list(itertools.islice(corpus_lib.read_parallel(file.path), LINES))
+      columns = [' '.join(column) for column in zip(*pairs, strict=True)]
+      if pairs and _swapped(file.languages, columns, known):
+        found.append(_tell_swapped(file))
+  return found
+
+
+def warn(corpus: corpus_lib.Corpus) -> None:
+  """Logs `find`."""
+  for oddity in find(corpus):
+    logging.warning('%s', oddity)
+
+
+def _two_codes(languages: Iterable[str]) -> Iterator[str]:
+  groups: dict[str, list[str]] = {}
+  for code in languages:
+    groups.setdefault(language_codes.short_code(code), []).append(code)
+  for codes in groups.values():
+    if len(codes) > 1:
+      yield (
+        f'{" and ".join(codes)} are codes of one language, but count as '
+        f'{len(codes)}: give all of its files the same code.'
+      )
+
+
+def _tell_swapped(file: corpus_files.TextFile) -> str:
+  first, second = file.languages
+  return (
+    f'The columns of {file.path} look swapped: the first is more like '
+    f'{second}, the second like {first}. Swap them, or name the file '
+    f'{second}-{first}.'
+  )
+
+
+def _wrong_script(file: corpus_files.TextFile, text: str) -> list[str]:
+  [language] = file.languages
+  found, wanted = script(text), scripts_of(language)
+  if found is None or wanted is None or found in wanted:
+    return []
+  return [
+    f'{file.path} is written in {found.title()} letters, and {language} in '
+    f'{" or ".join(wanted).title()}: is it another language?'
+  ]
+
+
+def _swapped(
+  pair: Sequence[str], columns: Sequence[str], known: Mapping[str, Counts]
+) -> bool:
+  """Whether each column is rather of the other column's language."""
+  found = [script(column) for column in columns]
+  wanted = [scripts_of(language) for language in pair]
+  if None not in (*found, *wanted) and found[0] != found[1]:
+    fits = found[0] in (wanted[0] or ()) or found[1] in (wanted[1] or ())
+    crossed = found[0] in (wanted[1] or ()) and found[1] in (wanted[0] or ())
+    return crossed and not fits
+  grams = [trigrams(column) for column in columns]
+  if min(sum(counts.values()) for counts in grams) < _LETTERS:
+    return False
+  as_filed = crosswise = 0.0
+  for side, language in enumerate(pair):
+    if language in known:
+      as_filed += similarity(grams[side], known[language])
+      crosswise += similarity(grams[1 - side], known[language])
+  return crosswise > as_filed + _MARGIN
+
+
+def script(text: str) -> str | None:
+  """The script of most letters; None of a short text.
+
+  Japanese is what has kana among its characters: a tenth are enough.
+  """
+  counts: Counts = collections.Counter()
+  for letter in text:
+    if letter.isalpha():
+      name = unicodedata.name(letter, 'UNKNOWN').split()[0]
+      counts[_SCRIPTS.get(name, name)] += 1
+  total = sum(counts.values())
+  if total < 20:
+    return None
+  if counts['JAPANESE'] > total / 10:
+    return 'JAPANESE'
+  return max(counts, key=lambda name: counts[name])
+
+
+def scripts_of(language: str) -> tuple[str, ...] | None:
+  """The scripts that a language is written in; None if that is not known."""
+  code = language_codes.short_code(language)
+  return ('LATIN',) if code in _LATIN else _WRITTEN_IN.get(code)
+
+
+def trigrams(text: str) -> Counts:
+  """Counts of three characters in a row, in lower case, of letters only."""
+  words = ''.join(c if c.isalpha() else ' ' for c in text.lower()).split()
+  padded = f' {" ".join(words)} '
+  return collections.Counter(padded[i : i + 3] for i in range(len(padded) - 2))
+
+
+def similarity(first: Counts, second: Counts) -> float:
+  """Cosine of two counts."""
+  both = sum(count * second[gram] for gram, count in first.items())
+  norms = (
+    math.sqrt(sum(count**2 for count in counts.values()))
+    for counts in (first, second)
+  )
+  return both / max(math.prod(norms), 1e-9)
+
+
+def _text(lines: Iterable[corpus_lib.Line]) -> str:
+  return ' '.join(line.text for line in itertools.islice(lines, LINES))
+
+
+def _profiles(corpus: corpus_lib.Corpus) -> dict[str, Counts]:
+  """Trigrams of each language with monolingual training text."""
+  found = {}
+  for language in corpus.monolingual_languages():
+    counts = trigrams(_text(corpus.monolingual(language)))
+    if sum(counts.values()) >= _LETTERS:
+      found[language] = counts
+  return found

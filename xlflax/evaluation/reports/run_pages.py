@@ -1,0 +1,308 @@
+"""Pages of runs: the results of one, and several runs side by side."""
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import pathlib
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import rich.table
+from matplotlib import figure
+
+from xlflax import errors, paths
+from xlflax.evaluation import base, results
+from xlflax.evaluation.reports import page, pictures, styles, text
+from xlflax.training import checkpoints, description, run_directory
+
+PAGE = 'report.html'
+CSV = 'report.csv'
+_DPI = 150
+_MANY = 60  # settings that differ, at most
+
+
+def of_rich(table: rich.table.Table) -> text.Table:
+  """A table of a terminal as one of a page."""
+  columns = [list(column.cells) for column in table.columns]
+  return text.Table(
+    str(table.title or ''),
+    [str(column.header) for column in table.columns],
+    [[str(cell) for cell in row] for row in zip(*columns, strict=True)],
+  )
+
+
+def write(
+  directory: pathlib.Path,
+  title: str,
+  explanation: str,
+  tables: Sequence[text.Table],
+  drawn: Mapping[str, pathlib.Path],
+  *,
+  notes: Sequence[str] = (),
+  command: Sequence[str] = (),
+) -> pathlib.Path:
+  """Writes `report.html`, a page that needs no other file.
+
+  Args:
+    directory: of the page.
+    title: of the page.
+    explanation: the paragraph below it.
+    tables: in their order; empty ones are left out.
+    drawn: title of a picture -> its PNG file.
+    notes: a list at the end.
+    command: the words of the command that made it.
+
+  Returns:
+    The page.
+  """
+  line = [f'command: {shlex.join(command)}'] if command else []
+  content = page.render(
+    title,
+    explanation,
+    [table for table in tables if table.rows],
+    drawn,
+    [*notes, *line],
+  )
+  paths.write_atomically(directory / PAGE, content)
+  return directory / PAGE
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunRecord:
+  """What a model directory says about its run.
+
+  Attributes:
+    name: for people.
+    settings: 'path.to.field' -> value of what makes the run what it is.
+    losses: step -> loss.
+    speed: of the last report: 'tokens_per_second', 'run_seconds', ...
+    steps: of its checkpoints.
+    results: by task, split and settings, then by step.
+  """
+
+  name: str
+  settings: Mapping[str, Any]
+  losses: Mapping[int, float]
+  speed: Mapping[str, float]
+  steps: tuple[int, ...]
+  results: Mapping[results.Group, Mapping[results.Step, base.EvalResult]]
+
+
+def read(directory: pathlib.Path, *, name: str) -> RunRecord:
+  """Reads what is known of a run.
+
+  Args:
+    directory: of the run.
+    name: for people.
+
+  Raises:
+    RunDirectoryError: the directory holds no run.
+  """
+  steps = tuple(checkpoints.finished_steps(directory))
+  losses, speed = _metrics(directory / run_directory.METRICS)
+  if not steps and not losses:
+    raise errors.RunDirectoryError(
+      'There is no run to report on',
+      got=str(directory),
+      expected='a model directory with checkpoints or metrics.jsonl',
+      where='xlflax report',
+    )
+  return RunRecord(
+    name=name,
+    settings=_settings(directory / run_directory.TRAINER),
+    losses=losses,
+    speed=speed,
+    steps=steps,
+    results=results.find(directory),
+  )
+
+
+def _metrics(file: pathlib.Path) -> tuple[dict[int, float], dict[str, float]]:
+  """Losses by step, and the last record of speed; a cut last line is left."""
+  losses: dict[int, float] = {}
+  speed: dict[str, float] = {}
+  lines = file.read_text(encoding='utf-8').splitlines() if file.exists() else []
+  for line in lines:
+    try:
+      record = json.loads(line)
+    except ValueError:
+      continue
+    loss = record.get('train', {}).get('loss')
+    if loss is not None:
+      losses[record['step']] = loss
+    speed = record.get('speed') or speed
+  return losses, speed
+
+
+def _settings(file: pathlib.Path) -> dict[str, Any]:
+  if not file.exists():
+    return {}
+  record = json.loads(file.read_text(encoding='utf-8'))
+  return description.identity_of_description(record)
+
+
+def side_by_side(
+  directory: pathlib.Path,
+  runs: Sequence[RunRecord],
+  *,
+  command: Sequence[str] = (),
+) -> pathlib.Path:
+  """Writes `report.html`, `report.csv` and pictures of several runs.
+
+  Results stand in one table only where task, split, text and settings are the
+  same.
+
+  Args:
+    directory: is created.
+    runs: what is compared, in order; their names differ.
+    command: the words of the command.
+
+  Returns:
+    The page.
+  """
+  directory.mkdir(parents=True, exist_ok=True)
+  groups = list(dict.fromkeys(group for run in runs for group in run.results))
+  drawn = {}
+  if any(run.losses for run in runs):
+    drawn['Training loss'] = pictures.save(
+      _losses(runs), directory / 'losses.png', dpi=_DPI
+    )
+  tables = [
+    _overview(runs),
+    *(_scores(group, runs) for group in groups),
+    _differences(runs),
+  ]
+  paths.write_atomically(directory / CSV, _csv(runs))
+  return write(
+    directory,
+    'Runs side by side' if len(runs) > 1 else runs[0].name,
+    'The last evaluated checkpoint of each run; a table holds results of one '
+    'task, split and text. Untrained: the model before its first step.',
+    tables,
+    drawn,
+    command=command,
+  )
+
+
+def _overview(runs: Sequence[RunRecord]) -> text.Table:
+  def row(run: RunRecord) -> list[str]:
+    last = max(run.losses, default=None)
+    seconds = run.speed.get('run_seconds')
+    return [
+      run.name,
+      f'{max([*run.steps, *run.losses], default=0):,}',
+      '-' if last is None else f'{run.losses[last]:.4f}',
+      _number(run.speed.get('tokens_per_second')),
+      '-' if seconds is None else f'{seconds / 3600:.2f}',
+    ]
+
+  head = ['run', 'steps', 'loss', 'tokens/s', 'hours']
+  return text.Table('Training', head, map(row, runs))
+
+
+def _scores(group: results.Group, runs: Sequence[RunRecord]) -> text.Table:
+  """The main metric of each part, by run; the untrained model beside it."""
+  columns: dict[str, base.EvalResult] = {}
+  for run in runs:
+    for step, result in _shown(run.results.get(group, {})):
+      columns[f'{run.name}, {step}'] = result
+  metric = _metric(columns.values())
+  parts = dict.fromkeys(
+    name.removeprefix(f'{metric}/')
+    for result in columns.values()
+    for name in result.metrics
+    if name.startswith(f'{metric}/')
+  )
+  return text.Table(
+    f'{group.task}: {metric}, {group.split}',
+    ['', *columns],
+    [
+      [part, *(_score(one, f'{metric}/{part}') for one in columns.values())]
+      for part in sorted(parts, key=lambda part: (part == 'mean', part))
+    ],
+  )
+
+
+def _shown(found: Mapping[results.Step, base.EvalResult]):
+  """The untrained model's and the last checkpoint's result."""
+  if results.UNTRAINED in found:
+    yield 'untrained', found[results.UNTRAINED]
+  last = max((step for step in found if isinstance(step, int)), default=None)
+  if last is not None:
+    yield f'step {last:,}', found[last]
+
+
+def _metric(found) -> str:
+  """The metric that stands for a task."""
+  for result in found:
+    if result.score_metrics:
+      return result.score_metrics[0]
+    for name in result.metrics:
+      return name.partition('/')[0]
+  return ''
+
+
+def _differences(runs: Sequence[RunRecord]) -> text.Table:
+  """Settings that are not the same in all runs."""
+  names = sorted({name for run in runs for name in run.settings})
+  rows = []
+  for name in names:
+    values = [_short(run.settings.get(name, '-')) for run in runs]
+    if len(set(values)) > 1:
+      rows.append([name, *values])
+  return text.Table(
+    'Settings that differ', ['', *(run.name for run in runs)], rows[:_MANY]
+  )
+
+
+def _csv(runs: Sequence[RunRecord]) -> str:
+  out = io.StringIO()
+  writer = csv.writer(out, lineterminator='\n')
+  writer.writerow(('run', *results.Group._fields, 'step', 'metric', 'value'))
+  for run in runs:
+    for group, by_step in run.results.items():
+      for step, result in by_step.items():
+        writer.writerows(
+          (run.name, *group, step, name, value)
+          for name, value in result.metrics.items()
+        )
+  return out.getvalue()
+
+
+def _losses(runs: Sequence[RunRecord]) -> figure.Figure:
+  canvas = figure.Figure(figsize=(7, 4), layout='constrained')
+  axes = canvas.subplots()
+  for index, run in enumerate(runs):
+    if run.losses:
+      axes.plot(
+        list(run.losses),
+        list(run.losses.values()),
+        label=run.name,
+        linewidth=1.5,
+        color=styles.COLORS[index % len(styles.COLORS)],
+        linestyle=styles.LINES[index // len(styles.COLORS) % 4],
+      )
+  axes.set(xlabel='training step', ylabel='loss')
+  axes.grid(alpha=0.3)
+  styles.tidy(axes)
+  styles.legend(canvas, [axes], [run.name for run in runs if run.losses])
+  return canvas
+
+
+def _score(result: base.EvalResult, name: str) -> str:
+  value = result.metrics.get(name)
+  if value is None or math.isnan(value):
+    return '-'
+  return f'{value:.3f}' if abs(value) < 1000 else f'{value:,.0f}'
+
+
+def _number(value: float | None) -> str:
+  return '-' if value is None else f'{value:,.0f}'
+
+
+def _short(value: Any) -> str:
+  shown = value if isinstance(value, str) else json.dumps(value)
+  return shown if len(shown) <= 40 else f'{shown[:37]}…'

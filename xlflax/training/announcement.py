@@ -1,0 +1,192 @@
+"""What a run says at its start: what it is, what it reads, and what is odd."""
+
+import logging
+from collections.abc import Mapping
+
+import jax
+
+from xlflax.data import corpus_oddities as oddities
+from xlflax.data import loader as loader_lib
+from xlflax.data.corpus import directory as corpus_lib
+from xlflax.models import attention, targets
+from xlflax.models import config as model_config
+from xlflax.training import params as params_lib
+from xlflax.training import settings as settings_lib
+from xlflax.training import setup as setup_lib
+
+MANY_EPOCHS = 40  # of a language: a model learns its text by heart
+MANY_UNKNOWN = 0.01  # share of unknown pieces in a language's text
+_LISTED = 12  # languages of a stream on one line
+
+
+def announce(
+  setup: setup_lib.Setup,
+  loaders: Mapping[str, loader_lib.Loader],
+  *,
+  first_step: int,
+) -> None:
+  """Logs `header` and, as warnings, what is odd about the data.
+
+  Args:
+    setup: of the run.
+    loaders: stream -> its loader.
+    first_step: finished steps.
+  """
+  tasks = {name: loader.statistics() for name, loader in loaders.items()}
+  for line in header(setup, tasks, first_step=first_step):
+    logging.info('%s', line)
+  for line in warnings(setup.settings, tasks):
+    logging.warning('%s', line)
+  settings = setup.settings
+  if settings.corpus and not settings.cache_dir:  # `xlflax cache` has warned
+    oddities.warn(corpus_lib.Corpus(settings.corpus))
+
+
+def header(
+  setup: setup_lib.Setup,
+  tasks: Mapping[str, list[loader_lib.TaskStatistics]],
+  *,
+  first_step: int,
+) -> list[str]:
+  """Returns lines on model, data, devices, steps and results.
+
+  Args:
+    setup: of the run.
+    tasks: stream -> its tasks.
+    first_step: finished steps.
+  """
+  settings = setup.settings
+  mesh = settings.partitioner.mesh
+  device = mesh.devices.flat[0]
+  accumulated = (
+    f', in {settings.accumulation} micro-batches'
+    if settings.accumulation > 1
+    else ''
+  )
+  evaluation = settings.evaluation
+  return [
+    f'Model: {_model(setup)}.',
+    *(
+      f'Stream {stream.name}: {stream.batch_size:,} rows of {stream.length:,} '
+      f'tokens a step{accumulated}; {shares(tasks[stream.name])}.'
+      for stream in settings.streams
+      if stream.name in tasks
+    ),
+    f'Devices: {mesh.size} x {getattr(device, "device_kind", device)}, '
+    + ' x '.join(f'{name} {size}' for name, size in mesh.shape.items())
+    + f', {jax.process_count()} process'
+    + ('es.' if jax.process_count() > 1 else '.'),
+    f'Steps: {first_step:,} to {settings.last_step:,}, a report every '
+    f'{settings.log_every_steps:,}, a checkpoint every '
+    f'{settings.checkpoints.every_steps:,}'
+    + (
+      f', {_names(evaluation)} every {evaluation.every_steps:,}.'
+      if evaluation
+      else ', no evaluation.'
+    ),
+    f'Results: {setup.model_dir}.',
+  ]
+
+
+def _names(evaluation) -> str:
+  return ' and '.join(task.name for task in evaluation.tasks)
+
+
+def _model(setup: setup_lib.Setup) -> str:
+  """'Encoder, 12 layers of 768, 278,295,186 parameters, ...'."""
+  config = setup.model.config
+  named = params_lib.names(setup.factory.abstract.params)
+  optimizer = setup.settings.optimizer
+  total = sum(int(leaf.size) for leaf in named.values())
+  trained = sum(
+    int(leaf.size)
+    for name, leaf in named.items()
+    if optimizer.is_trainable(name)
+  )
+  parts = [type(setup.model).__name__]
+  layers = getattr(config, 'num_layers', None)
+  if layers is not None:
+    parts.append(f'{layers} layers of {config.hidden_dim:,}')
+  parts.append(
+    f'{total:,} parameters'
+    + ('' if trained == total else f' ({trained:,} trained)')
+  )
+  parts.append(f'{getattr(config, "dtype", "float32")} over float32')
+  return ', '.join([*parts, f'{backend(setup.settings)} attention'])
+
+
+def backend(settings: settings_lib.Settings) -> str:
+  """The attention backend on the devices of this process."""
+  config = settings.model.config
+  wanted = getattr(config, 'attention_backend', None)
+  if wanted is None or getattr(config, 'is_t5', False):
+    return str(model_config.AttentionBackend.XLA)
+  return str(attention.resolve_backend(wanted, case(settings)))
+
+
+def case(
+  settings: settings_lib.Settings, target: targets.Target | None = None
+) -> attention.Case:
+  """What the choice of the attention backend of a run depends on.
+
+  Args:
+    settings: of the run.
+    target: the devices; None: those of this process.
+  """
+  config = settings.model.config
+  target = target or targets.current()
+  return attention.Case(
+    dtype=config.dtype,
+    head_dim=config.dim_per_head,
+    length=max(stream.length for stream in settings.streams),
+    masked=True,
+    dropout_rate=config.attention_dropout_rate,
+    capability=target.capability,
+    platform=target.platform,
+  )
+
+
+def shares(tasks: list[loader_lib.TaskStatistics]) -> str:
+  """'en 41.0 %, de 30.2 %, ...': languages or pairs by share of the rows."""
+  found: dict[str, float] = {}
+  for task in tasks:
+    name = '-'.join(task.languages)
+    found[name] = found.get(name, 0.0) + task.rate
+  listed = sorted(found.items(), key=lambda entry: -entry[1])
+  text = ', '.join(f'{name} {share:.1%}' for name, share in listed[:_LISTED])
+  more = len(listed) - _LISTED
+  return text.replace('%', ' %') + (f' and {more} more' if more > 0 else '')
+
+
+def warnings(
+  settings: settings_lib.Settings,
+  tasks: Mapping[str, list[loader_lib.TaskStatistics]],
+) -> list[str]:
+  """Returns what people err in: too little text, or unknown pieces.
+
+  Args:
+    settings: of the run.
+    tasks: stream -> its tasks.
+  """
+  sizes = {stream.name: stream.batch_size for stream in settings.streams}
+  found = []
+  for name, ones in tasks.items():
+    for task in ones:
+      seen = task.rate * settings.steps * sizes[name]
+      where = f'{task.task} (stream {name})'
+      if task.rows and seen / task.rows > MANY_EPOCHS:
+        found.append(
+          f'{where} is read {seen / task.rows:,.0f} times over: give '
+          f'{"-".join(task.languages)} more text, train fewer steps, or raise '
+          'ALPHA so that small languages come less often.'
+        )
+      found += [
+        f'{share:.1%} of the pieces of {language} in {where} are unknown: '
+        'train the vocabulary on this text, with a higher '
+        '--character_coverage or with --byte_fallback.'
+        for language, share in zip(
+          task.languages, task.unknown or (), strict=False
+        )
+        if share > MANY_UNKNOWN
+      ]
+  return found
