@@ -92,7 +92,7 @@ _WITHOUT_EFFECT = {
   ),
   'cache --output=o --stage=d': (
     'vocabulary corpus num_processes shard_size shard runner beam_options '
-    'overwrite add task_module tfds_data_dir json mixture split verify'
+    'overwrite add task_module tfds_data_dir json verify'
   ),
   'tasks fetch': 'output',
 }

@@ -159,7 +159,7 @@ def test_the_watchdog_knows_what_the_loop_is_at(tmp_path):
     assert made._one_step(None, step) == {'mono': 'batch'}
   made._lease = made._writer = made._saved_metrics = made._inputs = None
   made._accumulator = metric_accumulator.MetricAccumulator()
-  made._progress = types.SimpleNamespace(restart_clock=lambda step: None)
+  made._progress = types.SimpleNamespace(leave_out=lambda step: None)
   loop._Loop._save(made, types.SimpleNamespace(step=2))
   made._maybe_evaluate(None, 2)
   at = activities.Activity

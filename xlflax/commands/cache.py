@@ -56,7 +56,7 @@ _WRITING = (
 )
 RULES = (
   parsing.Excludes(_WRITING, 'verify'),
-  parsing.Excludes(f'{_WRITING} mixture split verify', 'stage'),
+  parsing.Excludes(f'{_WRITING} verify', 'stage'),
 )
 _SECONDS_BETWEEN_LINES = 10
 _MANY_UNKNOWN = 0.01  # share of the pieces of a language
