@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from xlflax.commands import parsing
 from xlflax.launch import job as job_lib
 from xlflax.launch import registry
 
@@ -61,13 +62,12 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
   return words[:place], words[place + 1 :]
 
 
-def _parser(launcher: registry.Launcher) -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
+def _parser(launcher: registry.Launcher) -> parsing.Parser:
+  parser = parsing.Parser(
     prog=f'xlflax launch {launcher.name}',
     usage='%(prog)s [FLAGS] -- COMMAND',
     description=launcher.help,
     epilog='example:\n' + launcher.example.strip(),
-    formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   parser.add_argument(
     '--dry_run',
