@@ -18,6 +18,7 @@ def _version() -> str:
 
 
 _DEMO = ['Django>=4.2', 'pycountry>=23.12', 'polib>=1.2']
+_WEB = ['py3langid>=0.4', 'rensa>=0.5', 'babel>=2.12', 'fonttools>=4.43']
 _TEST = [
   'pytest>=8',
   'pytest-xdist>=3.5',
@@ -86,6 +87,8 @@ setuptools.setup(
     ],
     # Token caches on a distributed engine: Dataflow, Flink, Spark, Dask, …
     'beam': ['apache-beam>=2.77'],
+    # Filters of web text, and near-duplicates.
+    'web': _WEB,
     'gpu': ['jax[cuda12]'],
     'tpu': ['jax[tpu]'],
     # Compilers of devices that are not there, for plans.
@@ -96,9 +99,9 @@ setuptools.setup(
     'mlflow': ['mlflow-skinny>=2.20'],
     't5x': ['t5x @ git+https://github.com/google-research/t5x'],
     'demo': _DEMO,
-    'test': _TEST + _DEMO,
+    'test': _TEST + _WEB + _DEMO,
     'docs': _DOCS,
-    'dev': _TEST + _DEMO + _LINT + _DOCS,
+    'dev': _TEST + _WEB + _DEMO + _LINT + _DOCS,
   },
   entry_points={'console_scripts': ['xlflax = xlflax.cli:main']},
   classifiers=[

@@ -48,8 +48,25 @@ def test_writes_and_reports(corpus, tmp_path, capsys):
     'lines': 20,
     'words': 60,
     'changed': 12,
+    'dropped': {},
     'reused': True,
   }
+
+
+def test_filters_of_web_text(corpus, tmp_path, capsys):
+  """The English text is one line, twenty times; the Chinese one is short."""
+  flags = ('--min_characters=3', '--max_characters=100', '--duplicates=equal')
+  assert _run(corpus, tmp_path, *flags, '--min_script_share=0.5') == 0
+  english, chinese = capsys.readouterr().out.splitlines()
+  assert english.endswith('1 lines  dropped: 19 duplicate')
+  assert chinese.endswith('1 lines')
+  settings = json.loads((tmp_path / 'out/.prepared.json').read_text())
+  assert settings['settings']['filters']['min_script_share'] == 0.5
+
+
+def test_settings_of_near_duplicates_without_them(corpus, tmp_path, capsys):
+  assert _run(corpus, tmp_path, '--duplicates=equal', '--near_rows=4') == 2
+  assert 'Settings of near-duplicates without them' in capsys.readouterr().err
 
 
 def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):

@@ -83,6 +83,10 @@ def test_streams(result):
     75 * 8 / 300,
   )
   assert (second['batches'], second['epochs']) == (25.0, None)
+  assert first['unseen'] == 0 and second['unseen'] is None
+  assert first['tokens_read'] == (
+    None if first['tokens'] is None else 2 * first['tokens']
+  )
 
 
 def test_time(result):

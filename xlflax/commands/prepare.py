@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+from collections.abc import Sequence
 
 from xlflax import errors
 from xlflax.data.dictionaries.code_switching import CodeSwitching
@@ -22,16 +23,32 @@ EXAMPLES = """
   # code-switched text with the paper's settings, three different copies
   xlflax prepare --corpus=corpus --output=switched --code_switch --copies=3
 
+  # web text: too short, of another script or language, near-duplicates
+  xlflax prepare --corpus=raw --output=corpus --min_characters=20 \\
+      --min_script_share=0.5 --min_language_probability=0.5 --duplicates=near
+
   # more switching, of two languages and into one of them only
   xlflax prepare --corpus=corpus --output=switched --languages=en,fr \\
       --code_switch --code_switch_into=fr --code_switch_probability=0.5 \\
       --code_switch_max_share=0.3
 """
 
+_FILTERS = (
+  'min_characters',
+  'max_characters',
+  'min_script_share',
+  'min_language_probability',
+  'max_ratio',
+)
+_NEAR = ('near_bands', 'near_rows', 'near_characters')
+_KEPT = {'keep': 'all', 'equal': 'not_equal', 'near': 'not_near'}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of corpus preparation."""
   _add_text(parser)
+  _add_filters(parser)
+  _add_duplicates(parser)
   _add_code_switching(parser)
   _add_switching_limits(parser)
   _add_copies(parser)
@@ -73,6 +90,49 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
     action='store_true',
     help='put spaces between the words of Chinese (jieba)',
   )
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+  """Adds which lines are dropped."""
+  for name, kind, text in (
+    ('min_characters', int, 'drop shorter lines'),
+    ('max_characters', int, 'drop longer lines'),
+    (
+      'min_script_share',
+      float,
+      "drop lines with a smaller share of letters of their language's script",
+    ),
+    (
+      'min_language_probability',
+      float,
+      'drop lines that are not of their language with so much probability '
+      '(py3langid; lines of languages that it does not know stay)',
+    ),
+    (
+      'max_ratio',
+      float,
+      'drop pairs of which one side has so many times more characters',
+    ),
+  ):
+    parser.add_argument(f'--{name}', type=kind, metavar='N', help=text)
+
+
+def _add_duplicates(parser: argparse.ArgumentParser) -> None:
+  """Adds which lines are dropped since others are like them."""
+  parser.add_argument(
+    '--duplicates',
+    choices=('keep', 'equal', 'near'),
+    default='keep',
+    help='drop lines that are equal, but for case and punctuation, or near to '
+    'another one; held-out text comes first, so no training line is like '
+    'a held-out one (default: %(default)s)',
+  )
+  for name, text in (
+    ('bands', 'of a signature, one of which near lines have in common'),
+    ('rows', 'values in a band'),
+    ('characters', 'of the n-grams that lines are compared by'),
+  ):
+    parser.add_argument(f'--near_{name}', type=int, metavar='N', help=text)
 
 
 def _add_code_switching(parser: argparse.ArgumentParser) -> None:
@@ -144,10 +204,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-  if not (args.moses or args.segment_chinese or args.code_switch):
+  if (
+    not (args.moses or args.segment_chinese or args.code_switch)
+    and not _given(args, _FILTERS)
+    and args.duplicates == 'keep'
+  ):
     raise errors.ConfigError(
       'Nothing says what to do with the text',
-      expected='--moses, --segment_chinese, --code_switch or several of them',
+      expected='--moses, --segment_chinese, --code_switch, a filter such as '
+      '--min_characters, --duplicates, or several of them',
+    )
+  if args.duplicates != 'near' and _given(args, _NEAR):
+    raise errors.ConfigError(
+      'Settings of near-duplicates without them',
+      got=', '.join(_given(args, _NEAR)),
+      fix='add --duplicates=near',
     )
   if args.num_processes < 1:
     raise errors.ConfigError(
@@ -159,6 +230,8 @@ def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
   # Slow imports, after --help.
   from xlflax.data.corpus.directory import Corpus
   from xlflax.data.preparation import preparation
+  from xlflax.data.preparation.duplicates import Deduplication
+  from xlflax.data.preparation.filters import TextFilters
   from xlflax.data.preparation.text_processing import TextProcessing
 
   return preparation.prepare(
@@ -168,6 +241,14 @@ def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
       moses=args.moses, segment_chinese=args.segment_chinese
     ),
     code_switching=switching,
+    filters=TextFilters(**_given(args, _FILTERS)),
+    deduplication=Deduplication(
+      kept=_KEPT[args.duplicates],
+      **{
+        name.removeprefix('near_'): value
+        for name, value in _given(args, _NEAR).items()
+      },
+    ),
     languages=_codes(args.languages),
     num_processes=args.num_processes,
     overwrite=args.overwrite,
@@ -175,6 +256,12 @@ def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
       None if args.json else print(_line(prepared), flush=True)
     ),
   )
+
+
+def _given(args: argparse.Namespace, names: Sequence[str]) -> dict:
+  """The flags that were given, by name."""
+  values = {name: getattr(args, name) for name in names}
+  return {name: value for name, value in values.items() if value is not None}
 
 
 def _switching(args: argparse.Namespace) -> CodeSwitching | None:
@@ -210,5 +297,9 @@ def _line(prepared) -> str:
     out += (
       f'  {prepared.changed:>12,} of {prepared.words:,} words switched '
       f'({prepared.changed / prepared.words:.1%})'
+    )
+  if prepared.dropped:
+    out += '  dropped: ' + ', '.join(
+      f'{count:,} {why}' for why, count in prepared.dropped.items()
     )
   return out + ('  as it was' if prepared.reused else '')

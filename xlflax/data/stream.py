@@ -46,6 +46,13 @@ class LanguageBatching(enum.Enum):
   MIXED = 'mixed'
 
 
+class Sizes(enum.Enum):
+  """What N_i of the sampling rates counts; TOKENS needs a token cache."""
+
+  EXAMPLES = 'examples'
+  TOKENS = 'tokens'
+
+
 class Remainder(enum.Enum):
   """What becomes of a task's last, partial block in an epoch of BLOCKS."""
 
@@ -149,7 +156,7 @@ class Locality:
     window_blocks: blocks whose rows are mixed.
   """
 
-  block_rows: int = 256
+  block_rows: int = 1024
   window_blocks: int = 64
 
   def __post_init__(self):
@@ -176,6 +183,9 @@ class Stream:
       number of examples of task i. A function of the stream's step makes a
       schedule (evaluated once in `schedule.BLOCK_STEPS` steps); None takes
       the mixture's own SeqIO rates.
+    sizes: what N_i counts.
+    max_share: no task is drawn more often than this; what is over goes to the
+      others in proportion. None: there is no limit.
     batching: one task for a batch, or one for each row.
     shuffle: rows in a new random order each epoch, or in the corpus's.
     shuffle_window: rows within which the live loader shuffles; a cache
@@ -199,6 +209,8 @@ class Stream:
   batch_size: int
   split: str = 'train'
   alpha: float | Callable[[int], Any] | None = None
+  sizes: Sizes = Sizes.EXAMPLES
+  max_share: float | None = None
   batching: LanguageBatching = LanguageBatching.MIXED
   shuffle: bool = True
   shuffle_window: int = 4096
@@ -213,6 +225,7 @@ class Stream:
     enums.coerce(self, 'layout', Layout)
     enums.coerce(self, 'batching', LanguageBatching)
     enums.coerce(self, 'remainder', Remainder)
+    enums.coerce(self, 'sizes', Sizes)
     enums.coerce(self, 'packing', Packing)
     _check_sizes(self)
     _check_options(self)
@@ -273,6 +286,19 @@ def _check_sizes(stream: Stream) -> None:
 
 
 def _check_alpha(stream: Stream, where: str) -> None:
+  if stream.sizes is Sizes.TOKENS and stream.alpha is None:
+    raise errors.ConfigError(
+      "Stream.sizes has no meaning for the mixture's own rates",
+      where=where,
+      fix='set Stream.alpha, or leave sizes at its default',
+    )
+  if stream.max_share is not None and not 0 < stream.max_share <= 1:
+    raise errors.ConfigError(
+      'Stream.max_share is a share of the rows',
+      got=stream.max_share,
+      expected='above 0, and at most 1',
+      where=where,
+    )
   if isinstance(stream.alpha, (int, float)) and stream.alpha < 0:
     raise errors.ConfigError(
       'Stream.alpha is negative: large languages would be drawn least',

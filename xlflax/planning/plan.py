@@ -197,11 +197,17 @@ def _stream(loader, total_steps: int) -> list[dict[str, Any]]:
   rows = []
   for task in loader.statistics():
     seen = task.rate * total_steps * loader.stream.batch_size
+    epochs = seen / task.rows if task.rows else None
     rows.append(
       dataclasses.asdict(task)
       | {
         'batches': task.rate * total_steps,
-        'epochs': seen / task.rows if task.rows else None,
+        'epochs': epochs,
+        # An epoch has each row once, so less than one leaves rows unseen.
+        'unseen': None if epochs is None else max(0.0, 1 - epochs),
+        'tokens_read': None
+        if epochs is None or task.tokens is None
+        else round(epochs * task.tokens),
       }
     )
   return rows

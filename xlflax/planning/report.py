@@ -146,7 +146,16 @@ def _roofline(figures) -> rich.table.Table:
 def _stream(name, tasks) -> rich.table.Table:
   table = rich.table.Table(title=f'Stream {name}')
   table.add_column('task', overflow='fold', min_width=24)
-  for column in ('examples', 'dropped', 'rows', 'share', 'batches', 'epochs'):
+  for column in (
+    'examples',
+    'dropped',
+    'rows',
+    'share',
+    'batches',
+    'epochs',
+    'tokens read',
+    'unseen',
+  ):
     table.add_column(column, justify='right')
   for task in tasks:
     table.add_row(
@@ -157,6 +166,8 @@ def _stream(name, tasks) -> rich.table.Table:
       f'{task["rate"]:.2%}',
       f'{task["batches"]:,.1f}',
       f'{task["epochs"]:.2f}' if task['epochs'] is not None else '?',
+      '?' if task['tokens_read'] is None else f'{task["tokens_read"]:,}',
+      '?' if task['unseen'] is None else f'{task["unseen"]:.1%}',
     )
   return table
 

@@ -323,6 +323,16 @@ def test_statistics(open_both):
   assert first.tokens > 60 * 5
 
 
+def test_rates_by_tokens(open_both, open_cached):
+  loader = open_cached(alpha=1.0, sizes='tokens')
+  tokens = [row.tokens for row in loader.statistics()]
+  np.testing.assert_allclose(
+    [row.rate for row in loader.statistics()], np.array(tokens) / sum(tokens)
+  )
+  with pytest.raises(errors.ConfigError, match='Rates by tokens need a token'):
+    open_both(alpha=1.0, sizes='tokens')
+
+
 def test_the_share_of_rows_follows_alpha(open_cached):
   loader = open_cached(alpha=0.5, layout='sentences')
   counts = collections.Counter()

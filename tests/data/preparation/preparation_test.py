@@ -12,6 +12,8 @@ from xlflax.data.corpus.directory import Corpus
 from xlflax.data.dictionaries.code_switching import CodeSwitching
 from xlflax.data.preparation import preparation
 from xlflax.data.preparation import record as preparation_record
+from xlflax.data.preparation.duplicates import Deduplication
+from xlflax.data.preparation.filters import TextFilters
 from xlflax.data.preparation.text_processing import TextProcessing
 
 MOSES = TextProcessing(moses=True)
@@ -207,3 +209,29 @@ def test_mistakes_are_told(source, tmp_path):
     errors.CorpusError, match='No dictionary translates a lang'
   ):
     _prepare(source, tmp_path / 'out', code_switching=ALWAYS)
+
+
+def test_filters_and_duplicates(source, tmp_path):
+  """Documents and pairs stay; what was dropped is counted, also afterwards."""
+  corpus_writer.write_monolingual(
+    source, 'en', [['No dog', 'A  CAT', 'Hi'], ['A fish.']], compression='gz'
+  )
+  settings = {
+    'filters': TextFilters(min_characters=3),
+    'deduplication': Deduplication(kept='not_equal'),
+  }
+  for reused in (False, True):
+    done = {p.path: p for p in _prepare(source, tmp_path / 'o', **settings)}
+    english = done['mono/en.txt.gz']
+    assert english.dropped == {'duplicate': 1, 'too short': 1}
+    assert english.lines == 2 and english.reused is reused
+    assert done['parallel/en-zh.tsv'].dropped == {'too short': 2}
+  with gzip.open(tmp_path / 'o/mono/en.txt.gz', 'rt') as file:
+    assert file.read() == 'No dog\n\nA fish.\n'
+  (source / 'valid/mono/en.txt').write_text('A fish\n')
+  done = {
+    p.path: p
+    for p in _prepare(source, tmp_path / 'o', **settings, overwrite=True)
+  }
+  assert done['mono/en.txt.gz'].dropped == {'duplicate': 1, 'too short': 1}
+  assert done['mono/en.txt.gz'].lines == 2

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -97,6 +99,26 @@ def _stream(alpha):
 def test_rates_of_the_mixture_when_alpha_is_none():
   rates = schedule.stream_rates(_stream(None), [10, 1000], [3, 1])
   np.testing.assert_allclose(rates(0), [0.75, 0.25])
+
+
+@pytest.mark.parametrize(
+  'rates, most, expected',
+  [
+    ([0.8, 0.15, 0.05], 0.5, [0.5, 0.375, 0.125]),
+    ([0.8, 0.15, 0.05], None, [0.8, 0.15, 0.05]),
+    ([0.6, 0.39, 0.01], 0.4, [0.4, 0.4, 0.2]),  # the second one fills up too
+    ([0.9, 0.1], 0.3, [0.5, 0.5]),  # cannot be
+    ([0.3, 0.7], 0.7, [0.3, 0.7]),
+  ],
+)
+def test_limited_rates(rates, most, expected):
+  np.testing.assert_allclose(schedule.limited(np.array(rates), most), expected)
+
+
+def test_a_stream_limits_its_rates():
+  stream = dataclasses.replace(_stream(1.0), max_share=0.6)
+  found = schedule.stream_rates(stream, [900, 100], [1, 1])(0)
+  np.testing.assert_allclose(found, [0.6, 0.4])
 
 
 def test_alpha_may_be_scheduled():

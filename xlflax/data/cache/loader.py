@@ -57,7 +57,9 @@ class CachedLoader:
       seed=seed,
       rates=rates,
       sizes={
-        name: _at_most(_size(task, indices[name], stream), stream)
+        name: _size(task, indices[name], stream)
+        if stream.sizes is stream_lib.Sizes.TOKENS
+        else _at_most(_size(task, indices[name], stream), stream)
         for name, task in tasks.items()
       },
     )
@@ -172,7 +174,9 @@ def _size(
   index: row_index.RowIndex,
   stream: stream_lib.Stream,
 ) -> int:
-  """N_i of the sampling rates: a task's examples, or the pairs that are kept."""
+  """N_i of the rates: a task's examples, tokens, or the pairs that are kept."""
+  if stream.sizes is stream_lib.Sizes.TOKENS:
+    return sum(side.tokens for side in task.meta.statistics)
   if row_lengths.counts_kept_pairs(stream):
     return index.num_rows
   return task.meta.source_examples

@@ -17,8 +17,8 @@ import numpy as np
 
 from xlflax.data.cache import shards as cache_shards
 
-BLOCK = 1 << 20
-_KEPT_BLOCKS = 512
+BLOCK = 1 << 17
+_KEPT_BLOCKS = 2048
 
 
 class BlockCache:
@@ -101,6 +101,9 @@ class RemoteShard(cache_shards.Shard):
     length = int.from_bytes(blocks().read(name, 0, 8), 'little')
     self._arrays = json.loads(blocks().read(name, 8, 8 + length))
     self._begin = 8 + length
+
+  def release_pages(self) -> None:
+    """Does nothing: blocks are limited anyway."""
 
   def _slice(self, name: str, start: int, size: int, dtype: np.dtype) -> Any:
     tokens = RemoteTokens(

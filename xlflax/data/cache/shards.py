@@ -98,6 +98,7 @@ class Shard:
   def __init__(self, path: pathlib.Path):
     self._path = path
     self._views: dict[str, Any] = {}
+    self._texts: dict[str, tuple[Any, np.ndarray]] = {}
     try:
       self._open(path)
     except (OSError, ValueError, RecursionError, TypeError) as error:
@@ -131,12 +132,21 @@ class Shard:
     except (KeyError, ValueError, TypeError) as error:
       raise self._damaged(error) from error
 
-  def texts(self, side: str) -> tuple[np.ndarray, np.ndarray]:
+  def release_pages(self) -> None:
+    """Lets the system take the memory that holds what was read."""
+    self._bytes.madvise(mmap.MADV_DONTNEED)
+
+  def texts(self, side: str) -> tuple[Any, np.ndarray]:
     """Tokens and offsets of a side, which fit together.
 
     Raises:
       CacheError: they do not.
     """
+    if side not in self._texts:
+      self._texts[side] = self._checked_texts(side)
+    return self._texts[side]
+
+  def _checked_texts(self, side: str) -> tuple[Any, np.ndarray]:
     tokens, offsets = self.array(side), self.array(offsets_of(side))
     if (
       offsets.size

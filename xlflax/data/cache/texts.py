@@ -1,6 +1,5 @@
 """One side of a task over all of its shards, as if it were one file."""
 
-import functools
 import pathlib
 import resource
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,9 @@ from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import remote
 from xlflax.data.cache import shards as cache_shards
 
+# Places that are read before their pages are let go of; the system maps up to
+# 64 kB around each.
+_MAPPED_PLACES = 2048
 # Maps that a process keeps at once. Each holds a file open, which
 # `ulimit -n` limits, and Linux lets a process have 65530 of them.
 _OPEN_SHARDS = min(16384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
@@ -23,7 +25,8 @@ class Shards:
   def __init__(self, directory: pathlib.Path, meta: cache_format.TaskMeta):
     self._directory = directory
     self.entries = meta.shards
-    self.open = functools.lru_cache(_OPEN_SHARDS)(self._open)
+    self._open: dict[int, cache_shards.Shard] = {}
+    self._touched = 0
     counts = [entry.examples for entry in meta.shards]
     self.ends = np.cumsum(counts)
     self.begins = self.ends - counts
@@ -38,7 +41,27 @@ class Shards:
       parts.append(starts)
     return np.concatenate([np.zeros(0, bool), *parts])
 
-  def _open(self, number: int) -> cache_shards.Shard:
+  def open(self, number: int) -> cache_shards.Shard:
+    """A shard; the ones opened last stay open."""
+    found = self._open.get(number)
+    if found is None:
+      while len(self._open) >= _OPEN_SHARDS:
+        del self._open[next(iter(self._open))]
+      found = self._open[number] = self._make(number)
+    return found
+
+  def touch(self, count: int) -> None:
+    """Notes that so many places were read; now and then lets go of pages.
+
+    What is mapped would count as memory of the process until it ends.
+    """
+    self._touched += count
+    if self._touched > _MAPPED_PLACES:
+      self._touched = 0
+      for shard in self._open.values():
+        shard.release_pages()
+
+  def _make(self, number: int) -> cache_shards.Shard:
     path = cache_format.shard_file(self._directory, self.entries[number].name)
     if paths.is_bucket(path):
       return remote.RemoteShard(path)
@@ -57,7 +80,6 @@ class ShardedTexts:
     )
     self._ends = np.cumsum(sizes)
     self._begins = self._ends - sizes
-    self._read = functools.lru_cache(_OPEN_SHARDS)(self._read_shard)
     self.num_tokens = int(self._ends[-1]) if sizes.size else 0
     self.num_texts = int(shards.ends[-1]) if sizes.size else 0
 
@@ -67,6 +89,7 @@ class ShardedTexts:
     first = np.minimum(first, self._ends.size - 1)
     base = self._begins[first]
     whole = stops <= self._ends[first]
+    self._shards.touch(starts.size)
     out = []
     for shard, start, stop, inside in zip(
       first.tolist(),
@@ -112,5 +135,5 @@ class ShardedTexts:
       shard += 1
     return np.concatenate(parts)
 
-  def _read_shard(self, number: int) -> Sequence[np.ndarray]:
+  def _read(self, number: int) -> Sequence[np.ndarray]:
     return self._shards.open(number).texts(self._side)

@@ -2,6 +2,7 @@
 
 import collections
 import concurrent.futures
+import dataclasses
 import functools
 import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,6 +10,8 @@ from typing import NamedTuple
 
 from xlflax.data.dictionaries.code_switching import CodeSwitching, Switcher
 from xlflax.data.dictionaries.dictionary import Dictionary
+from xlflax.data.preparation import filters as filters_lib
+from xlflax.data.preparation.filters import TextFilters
 from xlflax.data.preparation.text_processing import Processor, TextProcessing
 
 # The sides of each line: one, or two of a pair; a blank line is ('',).
@@ -23,20 +26,42 @@ class Chunk(NamedTuple):
     lines: the lines.
     name: on which the draws of code-switching depend; None: do not switch.
     first: lines of text before these, in the file.
+    duplicates: which of the lines with text are left out, counted from 0.
   """
 
   languages: tuple[str, ...]
   lines: Lines
   name: str | None
   first: int
+  duplicates: frozenset[int] = frozenset()
 
 
-class Counts(NamedTuple):
-  """Lines with text, their words, and words that were switched."""
+@dataclasses.dataclass(frozen=True)
+class Counts:
+  """What became of lines with text.
 
-  lines: int
-  words: int
-  changed: int
+  Attributes:
+    lines: that were written.
+    words: of these, that could have been switched.
+    changed: words that were.
+    dropped: reason -> lines that were not written.
+  """
+
+  lines: int = 0
+  words: int = 0
+  changed: int = 0
+  dropped: collections.Counter = dataclasses.field(
+    default_factory=collections.Counter
+  )
+
+  def __add__(self, other: 'Counts') -> 'Counts':
+    """The counts of both."""
+    return Counts(
+      self.lines + other.lines,
+      self.words + other.words,
+      self.changed + other.changed,
+      self.dropped + other.dropped,
+    )
 
 
 class Workers:
@@ -48,12 +73,13 @@ class Workers:
     code_switching: CodeSwitching | None,
     dictionaries: Sequence[Dictionary],
     *,
+    filters: TextFilters = TextFilters(),  # noqa: B008
     num_processes: int = 1,
   ):
     """Starts processes, if more than one is asked for."""
     self._ahead = 3 * num_processes
     self._pool: concurrent.futures.Executor | None = None
-    arguments = (processing, code_switching, tuple(dictionaries))
+    arguments = (processing, code_switching, tuple(dictionaries), filters)
     if num_processes == 1:
       self._process = _Lines(*arguments)
     else:
@@ -93,7 +119,8 @@ def processors(processing: TextProcessing) -> Callable[[str], Processor]:
 class _Lines:
   """Processes chunks by processors and switchers that are made once."""
 
-  def __init__(self, processing, code_switching, dictionaries):
+  def __init__(self, processing, code_switching, dictionaries, filters):
+    self._filters = filters
     self._processor = processors(processing)
     self._switched = (
       code_switching.sources(d.languages for d in dictionaries)
@@ -105,6 +132,7 @@ class _Lines:
     )
 
   def __call__(self, chunk: Chunk) -> tuple[str, Counts]:
+    chunk, dropped = self._filtered(chunk)
     places = [i for i, line in enumerate(chunk.lines) if line[0]]
     sides = [
       list(map(self._processor(language), texts))
@@ -126,7 +154,28 @@ class _Lines:
     out = [''] * len(chunk.lines)
     for place, *texts in zip(places, *sides, strict=True):
       out[place] = '\t'.join(texts)
-    return ('\n'.join(out) + '\n', Counts(len(places), words, changed))
+    text = ''.join(f'{line}\n' for line in out)
+    return text, Counts(len(places), words, changed, dropped)
+
+  def _filtered(self, chunk: Chunk) -> tuple[Chunk, collections.Counter]:
+    """Without the lines that are dropped, and how many for which reason."""
+    dropped: collections.Counter = collections.Counter()
+    if self._filters.does_nothing and not chunk.duplicates:
+      return chunk, dropped
+    kept, number = [], 0
+    for line in chunk.lines:
+      if line[0]:
+        why = self._why(line, number in chunk.duplicates, chunk.languages)
+        number += 1
+        if why:
+          dropped[why] += 1
+          continue
+      kept.append(line)
+    return chunk._replace(lines=kept), dropped
+
+  def _why(self, line, is_duplicate: bool, languages) -> str | None:
+    why = filters_lib.reason(line, languages, self._filters)
+    return why or ('duplicate' if is_duplicate else None)
 
 
 _worker: dict[str, _Lines] = {}  # What a worker process was started with.

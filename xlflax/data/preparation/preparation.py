@@ -11,6 +11,8 @@ import json
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
+
 from xlflax import errors, paths
 from xlflax.data.corpus import files as corpus_files
 from xlflax.data.corpus import writer as corpus_writer
@@ -18,12 +20,15 @@ from xlflax.data.corpus.directory import TRAIN, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
 from xlflax.data.dictionaries.code_switching import CodeSwitching
 from xlflax.data.dictionaries.dictionary import Dictionary
-from xlflax.data.preparation import line_processing
+from xlflax.data.preparation import duplicates, line_processing
+from xlflax.data.preparation.duplicates import Deduplication
+from xlflax.data.preparation.filters import TextFilters
 from xlflax.data.preparation.line_processing import Chunk, Counts, Lines
 from xlflax.data.preparation.record import Prepared, Record
 from xlflax.data.preparation.text_processing import TextProcessing
 
 _CHUNK = 1024
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +46,8 @@ def prepare(
   *,
   processing: TextProcessing,
   code_switching: CodeSwitching | None = None,
+  filters: TextFilters = TextFilters(),  # noqa: B008
+  deduplication: Deduplication = Deduplication(),  # noqa: B008
   languages: Sequence[str] | None = None,
   num_processes: int = 1,
   overwrite: bool = False,
@@ -58,6 +65,8 @@ def prepare(
     output: directory to write; made if need be.
     processing: what is done to each line.
     code_switching: how text is switched; None: not at all.
+    filters: which lines are dropped, before they are processed.
+    deduplication: which lines are dropped since others are like them.
     languages: files of other languages are left out; None: all.
     num_processes: that work at the same time.
     overwrite: replace what was made with other settings.
@@ -72,32 +81,46 @@ def prepare(
   """
   output = paths.local(output, where='output')
   _check(corpus, output, languages, code_switching)
-  settings = _settings(corpus, processing, code_switching)
+  settings = _settings(
+    corpus, processing, code_switching, filters, deduplication
+  )
   outputs = _outputs(corpus, languages, code_switching)
   record = Record(output, settings, overwrite=overwrite)
   record.remove_others({file.path for file in outputs})
   dictionaries = _write_dictionaries(corpus, output, processing, languages)
+  dropped = duplicates.find(corpus, deduplication)
   with line_processing.Workers(
-    processing, code_switching, dictionaries, num_processes=num_processes
+    processing,
+    code_switching,
+    dictionaries,
+    filters=filters,
+    num_processes=num_processes,
   ) as workers:
     done = []
     for file in outputs:
       source = corpus_files.fingerprint(file.source.path, corpus.directory)
       prepared = record.find(file.path, source)
       if prepared is None:
-        prepared = _write(file, output, workers, code_switching)
+        name = file.source.path.relative_to(corpus.directory).as_posix()
+        prepared = _write(
+          file, output, workers, code_switching, dropped.get(name, _NONE)
+        )
         record.add(prepared, source)
       report(prepared)
       done.append(prepared)
   return done
 
 
-def _settings(corpus, processing, code_switching) -> dict:
+def _settings(
+  corpus, processing, code_switching, filters, deduplication
+) -> dict:
   """What the text depends on beside its files, as JSON data."""
   return json.loads(
     json.dumps(
       {
         'processing': dataclasses.asdict(processing),
+        'filters': dataclasses.asdict(filters),
+        'deduplication': _deduplication(corpus, deduplication),
         'code_switching': code_switching and dataclasses.asdict(code_switching),
         'dictionaries': [
           dataclasses.astuple(
@@ -108,6 +131,20 @@ def _settings(corpus, processing, code_switching) -> dict:
       }
     )
   )
+
+
+def _deduplication(corpus, deduplication: Deduplication) -> dict | None:
+  """Which lines are kept depends on all files then."""
+  if deduplication.kept is duplicates.Kept.ALL:
+    return None
+  return {
+    **dataclasses.asdict(deduplication),
+    'kept': deduplication.kept.value,
+    'files': [
+      dataclasses.astuple(corpus_files.fingerprint(f.path, corpus.directory))
+      for f in corpus.files
+    ],
+  }
 
 
 def _check(corpus, output, languages, code_switching):
@@ -198,23 +235,39 @@ def _write_dictionaries(
   return out
 
 
-def _write(file: _Output, output, workers, code_switching) -> Prepared:
+def _write(file: _Output, output, workers, code_switching, dropped) -> Prepared:
   path = output / file.path
   path.parent.mkdir(parents=True, exist_ok=True)
-  total = Counts(0, 0, 0)
+  total = Counts()
   switch = file.source.kind is Kind.MONOLINGUAL and file.source.split == TRAIN
   size = code_switching.group_lines if code_switching else _CHUNK
   chunks = (
     Chunk(
-      file.source.languages, lines, file.path if switch else None, number * size
+      file.source.languages,
+      lines,
+      file.path if switch else None,
+      number * size,
+      _within(dropped, number * size, size),
     )
     for number, lines in enumerate(_read(file.source, size))
   )
   with corpus_writer.create(path) as stream:
     for text, counts in workers.map(chunks):
       stream.write(text)
-      total = Counts(*map(sum, zip(total, counts, strict=True)))
-  return Prepared(file.path, *total)
+      total += counts
+  return Prepared(
+    file.path,
+    total.lines,
+    total.words,
+    total.changed,
+    dict(sorted(total.dropped.items())),
+  )
+
+
+def _within(places: np.ndarray, first: int, size: int) -> frozenset[int]:
+  """The places first .. first + size - 1, counted from there."""
+  begin, end = np.searchsorted(places, [first, first + size])
+  return frozenset((places[begin:end] - first).tolist())
 
 
 def _read(file: TextFile, size: int) -> Iterator[Lines]:

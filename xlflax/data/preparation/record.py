@@ -9,7 +9,7 @@ from xlflax import errors, paths
 from xlflax.data.corpus.files import Fingerprint
 
 RECORD_FILE = '.prepared.json'
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Prepared:
     lines: with text.
     words: that could have been switched; 0 where nothing is switched.
     changed: words that were.
+    dropped: reason -> lines that were left out.
     reused: whether an earlier call had written it.
   """
 
@@ -28,6 +29,7 @@ class Prepared:
   lines: int
   words: int
   changed: int
+  dropped: dict[str, int] = dataclasses.field(default_factory=dict)
   reused: bool = False
 
 
@@ -78,7 +80,8 @@ class Record:
     ):
       return None
     lines, words, changed = known['counts']
-    return Prepared(name, lines, words, changed, reused=True)
+    dropped = known['dropped']
+    return Prepared(name, lines, words, changed, dropped, reused=True)
 
   def add(self, prepared: Prepared, source: Fingerprint) -> None:
     """Notes a file that was just written."""
@@ -86,6 +89,7 @@ class Record:
       'source': dataclasses.astuple(source),
       'size': (self._output / prepared.path).stat().st_size,
       'counts': [prepared.lines, prepared.words, prepared.changed],
+      'dropped': prepared.dropped,
     }
     self._save()
 

@@ -35,24 +35,46 @@ def sampling_rates(sizes: np.ndarray, alpha: float) -> np.ndarray:
   return weights / weights.sum()
 
 
+def limited(rates: np.ndarray, most: float | None) -> np.ndarray:
+  """Rates of which none is above `most`, float64 [tasks], summing to 1.
+
+  What is over goes to the others in proportion: `limited([0.8, 0.15, 0.05],
+  0.5)` is `[0.5, 0.375, 0.125]`. Where that cannot be, all are equal.
+
+  Args:
+    rates: that sum to 1, [tasks].
+    most: of one task; None: no limit.
+  """
+  if most is None or most * rates.size <= 1:
+    return rates if most is None else np.full(rates.size, 1 / rates.size)
+  full = np.zeros(rates.size, bool)
+  while True:
+    left = 1 - most * np.count_nonzero(full)
+    out = np.where(full, most, rates * left / rates[~full].sum())
+    over = ~full & (out > most * (1 + 1e-12))
+    if not over.any():
+      return out
+    full |= over
+
+
 def stream_rates(
   stream: stream_lib.Stream, sizes, mixture_rates
 ) -> Callable[[int], np.ndarray]:
   """The function from a step to the rates of `stream`'s tasks.
 
   Args:
-    stream: its `alpha` decides.
+    stream: its `alpha` and `max_share` decide.
     sizes: number of examples of each task, [tasks].
     mixture_rates: SeqIO's own rates, not normalised, [tasks].
   """
   sizes = np.asarray(sizes, np.float64)
   own = np.asarray(mixture_rates, np.float64)
   alpha = stream.alpha
-  if alpha is None:
-    return lambda step: own / own.sum()
+  most = stream.max_share
   if callable(alpha):
-    return lambda step: sampling_rates(sizes, float(alpha(step)))
-  fixed = sampling_rates(sizes, alpha)
+    return lambda step: limited(sampling_rates(sizes, float(alpha(step))), most)
+  fixed = own / own.sum() if alpha is None else sampling_rates(sizes, alpha)
+  fixed = limited(fixed, most)
   return lambda step: fixed
 
 

@@ -257,6 +257,13 @@ def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
 
 def _size(task: str, stream: stream_lib.Stream, vocabulary) -> int:
   """Examples of a task; 1 where it is not known and not needed."""
+  if stream.sizes is stream_lib.Sizes.TOKENS:
+    raise errors.ConfigError(
+      'Rates by tokens need a token cache, which knows their number',
+      got='Stream.sizes=TOKENS, read live',
+      where=f'stream {stream.name!r}',
+      fix='Write one by `xlflax cache`, or count examples',
+    )
   if stream.alpha is not None and row_lengths.counts_kept_pairs(stream):
     return _kept_pairs(task, stream, vocabulary)
   size = task_examples.source_size(task, stream.split)

@@ -1,0 +1,252 @@
+"""Token caches of large corpora: reading, order; languages of web text.
+
+`read` opens a cache of synthetic ids and reads rows. `order` counts the bytes
+and places that an epoch reads of a task with both orders of rows. `languages`
+identifies the language of the lines of a folder of `<language>.txt` files.
+"""
+
+import argparse
+import collections
+import json
+import pathlib
+import resource
+import tempfile
+import time
+
+import numpy as np
+
+from xlflax import digests
+from xlflax.data import examples as examples_lib
+from xlflax.data import stream as stream_lib
+from xlflax.data.cache import format as cache_format
+from xlflax.data.cache import header as cache_header
+from xlflax.data.cache import loader as cache_loader
+from xlflax.data.cache import shards as cache_shards
+from xlflax.data.sampling import permutation
+from xlflax.data.vocabularies import spec as spec_lib
+
+_VOCABULARY = 50_000
+_LENGTH = 25  # tokens of a text
+
+
+class Ids:
+  """A vocabulary of sizes, for caches of synthetic ids."""
+
+  hash = 'synthetic'
+  spec = spec_lib.VocabularySpec(
+    _VOCABULARY, 0, 1, 2, 3, 4, tuple(range(8)), ('en',)
+  )
+
+  def language_id(self, code: str) -> int:
+    """There is one language."""
+    del code
+    return 0
+
+
+def write_synthetic(directory: pathlib.Path, tokens: int, shard: int) -> None:
+  """Writes a sealed cache of one task, `shard` tokens in each shard."""
+  target = cache_format.task_directory(directory, 't', 'train')
+  rng = np.random.default_rng(0)
+  texts = shard // (_LENGTH + 1)
+  entries = []
+  for number in range(max(1, tokens // shard)):
+    ids = rng.integers(8, _VOCABULARY, texts * _LENGTH, dtype=np.uint16)
+    side = examples_lib.Ragged(ids, np.full(texts, _LENGTH))
+    batch = examples_lib.Examples((side,), np.ones(texts, bool))
+    entries.append(
+      cache_shards.write(
+        cache_format.shard_file(target, f'part-{number:06d}'),
+        [batch],
+        dtype=np.dtype(np.uint16),
+        spec=Ids.spec,
+        sides=('targets',),
+      )
+    )
+  meta = cache_format.TaskMeta(
+    task='t',
+    split='train',
+    languages=('en',),
+    source_examples=texts * len(entries),
+    vocabulary=Ids.hash,
+    fingerprint={},
+    shard_size=shard,
+    shards=tuple(entries),
+  )
+  path = cache_format.generation_file(target, 1)
+  cache_format.write_json(path, meta.to_json())
+  files = {
+    f'shards/{entry.name}{cache_format.SUFFIX}': entry.digest
+    for entry in entries
+  }
+  digests.write_seal(target, files | {path.name: digests.of_file(path)})
+  known = {'generation': 1, 'digest': digests.of_file(path)}
+  cache_header.Header(
+    {'hash': Ids.hash, 'size': _VOCABULARY, 'languages': ['en']},
+    [
+      cache_header.Generation(
+        {'t': {'train': {'t': 1.0}}},
+        {cache_format.task_key('t', 'train'): known},
+      )
+    ],
+  ).write(directory)
+
+
+def read(directory: pathlib.Path, batches: int, locality: bool) -> dict:
+  """Opens a synthetic cache and reads rows, in this process.
+
+  Returns:
+    Seconds to open, tokens a second of processor time, MB of memory.
+  """
+  before = _resident()
+  start = time.perf_counter()
+  loader = cache_loader.CachedLoader(
+    stream_lib.Stream(
+      name='s',
+      mixture='t',
+      layout='blocks',
+      length=512,
+      batch_size=512,
+      locality=stream_lib.Locality() if locality else None,
+    ),
+    vocabulary=Ids(),
+    seed=0,
+    cache_dir=directory,
+    verified=None,
+  )
+  opened = time.perf_counter() - start
+  loader.rows(0, 0, 512)
+  most, begun = 0, time.process_time()
+  for step in range(batches):
+    loader.rows(step, 0, 512)
+    most = max(most, _resident())
+  seconds = time.process_time() - begun
+  return {
+    'tokens': sum(row.tokens for row in loader.statistics()),
+    'open_seconds': round(opened, 3),
+    'tokens_per_core_second': round(batches * 512 * 512 / seconds),
+    'resident_mb': round(most / 1e6),
+    'of_which_reading_mb': round((most - before) / 1e6),
+  }
+
+
+def _resident() -> int:
+  """Bytes of this process's memory, mapped files included."""
+  pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
+  return int(pages) * resource.getpagesize()
+
+
+def order(rows: int, row_bytes: int, page: int, kept: int) -> dict:
+  """What one epoch reads, page by page, if `kept` pages stay in memory.
+
+  Args:
+    rows: of a task.
+    row_bytes: of each.
+    page: bytes that are read at once, as of a network disk.
+    kept: pages that were used last and need not be read again.
+
+  Returns:
+    order -> bytes read per byte used, and reads.
+  """
+  index = np.arange(rows)
+  size, key = np.full(rows, rows), np.full(rows, 7, np.uint64)
+  near = stream_lib.Locality()
+  orders = {
+    'full': permutation.permute(index, size, key),
+    'locality': permutation.permute_windows(
+      index, size, key, block=near.block_rows, window=near.window_blocks
+    ),
+  }
+  out = {}
+  for name, places in orders.items():
+    reads = _count_reads(places * row_bytes, row_bytes, page, kept)
+    out[name] = {
+      'bytes_per_byte_used': round(reads * page / (rows * row_bytes), 3),
+      'reads': reads,
+    }
+  return out
+
+
+def _count_reads(starts: np.ndarray, length: int, page: int, kept: int) -> int:
+  pages: collections.OrderedDict[int, None] = collections.OrderedDict()
+  reads = 0
+  for first, last in zip(
+    (starts // page).tolist(),
+    ((starts + length - 1) // page).tolist(),
+    strict=True,
+  ):
+    for number in range(first, last + 1):
+      if number in pages:
+        pages.move_to_end(number)
+        continue
+      reads += 1
+      pages[number] = None
+      if len(pages) > kept:
+        pages.popitem(last=False)
+  return reads
+
+
+def languages(
+  corpus: pathlib.Path, min_characters: int, without: list[str]
+) -> dict:
+  """Share of lines whose language is identified, of those it knows.
+
+  Args:
+    corpus: folder of `<language>.txt` files.
+    min_characters: shorter lines are left out.
+    without: names of files before the first dot, of languages in scripts that
+      it does not know.
+  """
+  from xlflax.data.corpus import segmentation
+  from xlflax.data.preparation import filters
+
+  right: collections.Counter[str] = collections.Counter()
+  total: collections.Counter[str] = collections.Counter()
+  for path in sorted(corpus.rglob('*.txt')):
+    code = segmentation.primary(path.name.split('.')[0])
+    name = path.name.split('.')[0]
+    if code not in filters.known_languages() or name in without:
+      continue
+    for line in path.read_text(encoding='utf-8').splitlines():
+      if len(line.strip()) > min_characters:
+        total[code] += 1
+        right[code] += filters.identify(line.strip())[0] == code
+  worst = sorted(total, key=lambda code: right[code] / total[code])[:8]
+  return {
+    'languages': len(total),
+    'lines': sum(total.values()),
+    'identified': round(sum(right.values()) / sum(total.values()), 4),
+    'mean_of_languages': round(
+      float(np.mean([right[code] / total[code] for code in total])), 4
+    ),
+    'least': {code: round(right[code] / total[code], 3) for code in worst},
+  }
+
+
+def main(arguments: list[str] | None = None) -> None:
+  """Prints the figures of one part as JSON."""
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument('part', choices=('read', 'order', 'languages'))
+  parser.add_argument('--tokens', type=int, default=2_000_000_000)
+  parser.add_argument('--shard', type=int, default=16_000_000)
+  parser.add_argument('--batches', type=int, default=400)
+  parser.add_argument('--rows', type=int, default=1_000_000)
+  parser.add_argument('--corpus', type=pathlib.Path)
+  parser.add_argument('--without', default='')
+  parser.add_argument('--work', type=pathlib.Path)
+  parser.add_argument('--locality', action='store_true')
+  args = parser.parse_args(arguments)
+  if args.part == 'languages':
+    found = languages(args.corpus, 40, args.without.split(','))
+  elif args.part == 'order':
+    found = order(args.rows, 1020, 1 << 17, 2048)
+  else:
+    with tempfile.TemporaryDirectory() as folder:
+      work = args.work or pathlib.Path(folder)
+      if not (work / cache_format.CACHE_FILE).exists():
+        write_synthetic(work, args.tokens, args.shard)
+      found = read(work, args.batches, args.locality)
+  print(json.dumps(found, indent=2))
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,30 @@
+"""The figures of large caches, at small sizes."""
+
+import numpy as np
+
+from benchmarks import large_corpora
+
+
+def test_reading_a_synthetic_cache(tmp_path):
+  large_corpora.write_synthetic(tmp_path, 200_000, 50_000)
+  for locality in (False, True):
+    found = large_corpora.read(tmp_path, 2, locality)
+    assert found['tokens'] == 4 * (50_000 // 26) * 25
+    assert found['open_seconds'] < 5 and found['tokens_per_core_second'] > 0
+
+
+def test_an_order_with_locality_reads_less():
+  found = large_corpora.order(100_000, 100, 4096, 4096)
+  assert found['locality']['bytes_per_byte_used'] < 1.2
+  assert found['full']['bytes_per_byte_used'] >= 1
+  # 100 bytes of a page of 4,096, where the same page comes again too late
+  few = large_corpora.order(100_000, 100, 4096, 100)
+  assert few['full']['bytes_per_byte_used'] > 30
+
+
+def test_reads_are_counted():
+  count = large_corpora._count_reads
+
+  assert count(np.array([0, 10, 5]), 5, 10, 10) == 2
+  assert count(np.array([8]), 5, 10, 10) == 2
+  assert count(np.array([0, 10, 0]), 5, 10, 1) == 3

@@ -1,0 +1,54 @@
+"""A cache that Apache Beam writes is the one that a process writes."""
+
+import functools
+
+import pytest
+
+from xlflax import errors
+from xlflax.data.cache import reader as cache_reader
+from xlflax.data.cache import writer as cache_writer
+from xlflax.data.seqio_tasks import registration
+
+beam_runner = pytest.importorskip(
+  'xlflax.data.cache.beam_runner', exc_type=ImportError
+)
+
+_TWO_PROCESSES = (
+  '--runner=DirectRunner',
+  '--direct_num_workers=2',
+  '--direct_running_mode=multi_processing',
+)
+
+
+def _write(directory, corpus, vocabulary, runner=None):
+  cache_writer.write_cache(
+    cache_writer.Plan(
+      directory=directory,
+      mixtures=['corpus.mono', 'corpus.parallel'],
+      vocabulary=vocabulary,
+      shard_size=2048,
+      register=functools.partial(
+        registration.register_tasks, str(corpus.directory), ()
+      ),
+    ),
+    runner=runner,
+  )
+  cache = cache_reader.TokenCache(directory)
+  return [cache.digest(name, 'train') for name in sorted(cache.mixtures)]
+
+
+@pytest.mark.parametrize(
+  'flags', [('--runner=DirectRunner',), _TWO_PROCESSES], ids=['one', 'two']
+)
+def test_the_same_digests(toy_corpus, toy_vocabulary, tmp_path, flags):
+  runner = beam_runner.runner(flags)
+  assert _write(tmp_path / 'b', toy_corpus, toy_vocabulary, runner) == _write(
+    tmp_path / 'a', toy_corpus, toy_vocabulary
+  )
+
+
+def test_an_unknown_runner():
+  with pytest.raises(
+    errors.ConfigError, match='Beam has no such runner.*Got: --runner=Nothing'
+  ):
+    beam_runner.runner(['--runner=Nothing'])

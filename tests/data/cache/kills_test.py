@@ -1,0 +1,66 @@
+"""Workers that are killed at random, again and again: the same files."""
+
+import functools
+import multiprocessing
+import pathlib
+import random
+
+import pytest
+
+from xlflax.data.cache import writer as cache_writer
+from xlflax.data.seqio_tasks import registration
+
+
+def _plan(directory, corpus, vocabulary):
+  return cache_writer.Plan(
+    directory=directory,
+    mixtures=['corpus.mono', 'corpus.parallel'],
+    vocabulary=vocabulary,
+    shard_size=256,
+    register=functools.partial(
+      registration.register_tasks, str(corpus.directory), ()
+    ),
+  )
+
+
+def _files(directory):
+  return {
+    str(path.relative_to(directory)): path.read_bytes()
+    for path in sorted(pathlib.Path(directory).rglob('*'))
+    if path.is_file() and not path.name.startswith('.')
+  }
+
+
+@pytest.fixture(scope='module')
+def written(tmp_path_factory, toy_corpus, toy_vocabulary):
+  directory = tmp_path_factory.mktemp('written')
+  cache_writer.write_cache(_plan(directory, toy_corpus, toy_vocabulary))
+  return _files(directory)
+
+
+@pytest.mark.parametrize('seed', range(20))
+def test_three_workers(written, tmp_path, toy_corpus, toy_vocabulary, seed):
+  """Forked, so that a start costs little; killed within a tenth of a second."""
+  plan, rng = _plan(tmp_path, toy_corpus, toy_vocabulary), random.Random(seed)
+  context = multiprocessing.get_context('fork')
+  left, kills = {0, 1, 2}, 0
+  while left:
+    workers = {
+      share: context.Process(
+        target=cache_writer.write_share, args=(plan, (share, 3))
+      )
+      for share in sorted(left)
+    }
+    for worker in workers.values():
+      worker.start()
+    for share, worker in workers.items():
+      if kills < 12:
+        worker.join(rng.random() / 10)
+        worker.kill()
+        kills += 1
+      worker.join()
+      if worker.exitcode == 0:
+        left.remove(share)
+  assert kills >= 3
+  cache_writer.finish(plan)
+  assert _files(tmp_path) == written

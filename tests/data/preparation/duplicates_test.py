@@ -1,0 +1,114 @@
+"""Lines that are like others: found as theory says, and none across splits."""
+
+import random
+
+import numpy as np
+import pytest
+
+from xlflax import errors
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.corpus.directory import Corpus
+from xlflax.data.preparation import duplicates
+from xlflax.data.preparation.duplicates import Deduplication, Kept
+
+_EQUAL = Deduplication(kept=Kept.NOT_EQUAL)
+_NEAR = Deduplication(kept=Kept.NOT_NEAR)
+
+
+def _sentences(count, seed=0):
+  rng = random.Random(seed)
+  letters = 'abcdefghijklmnopqrstuvwxyz'
+  words = [''.join(rng.choices(letters, k=6)) for _ in range(2000)]
+  return [' '.join(rng.choices(words, k=20)) for _ in range(count)]
+
+
+def _altered(sentence, share, rng):
+  return ' '.join(
+    'zzzzz' + str(rng.random())[2:4] if rng.random() < share else word
+    for word in sentence.split()
+  )
+
+
+def _jaccard(one, two):
+  first, second = (
+    duplicates.n_grams(duplicates.essence(text), _NEAR.characters)
+    for text in (one, two)
+  )
+  return len(first & second) / len(first | second)
+
+
+def test_first_of_equal():
+  keys = np.array([5, 7, 5, 5, 9], np.uint64)
+  assert duplicates.first_of_equal(keys).tolist() == [
+    True,
+    True,
+    False,
+    False,
+    True,
+  ]
+
+
+def test_equal_lines_differ_in_case_and_punctuation_only():
+  assert duplicates.essence("It's  1,000!") == 'it s 1 000'
+  keys = duplicates.band_keys(['The cat!', 'the  cat', 'the cats', '!'], _EQUAL)
+  assert keys.shape == (4, 1)
+  assert keys[0] == keys[1] and len(set(keys[:, 0].tolist())) == 3
+
+
+def test_near_lines_are_found_at_the_rate_of_the_banding_curve():
+  """Broder's estimate and the curve of b bands of r rows, on 300 pairs."""
+  pytest.importorskip('rensa')
+  rng = random.Random(1)
+  lines = _sentences(300)
+  others = [
+    _altered(line, share, rng)
+    for line, share in zip(lines, np.linspace(0.02, 0.3, 300), strict=True)
+  ]
+  expected = np.array(
+    [
+      _NEAR.probability(_jaccard(one, two))
+      for one, two in zip(lines, others, strict=True)
+    ]
+  )
+  one, two = (duplicates.band_keys(texts, _NEAR) for texts in (lines, others))
+  found = (one == two).any(-1)
+  assert 0.2 < expected.mean() < 0.9  # the steep part of the curve
+  deviation = np.sqrt((expected * (1 - expected)).sum())
+  assert abs(found.sum() - expected.sum()) < 4 * deviation
+  assert not (one == np.roll(two, 1, axis=0)).any()  # unrelated lines
+
+
+@pytest.fixture
+def corpus(tmp_path):
+  """Training text that repeats itself and the held-out text."""
+  lines = _sentences(40)
+  train = [*lines[:20], lines[3].upper(), *lines[30:34]]
+  corpus_writer.write_monolingual(tmp_path, 'en', [train])
+  corpus_writer.write_monolingual(
+    tmp_path, 'en', [lines[30:32]], split='validation'
+  )
+  corpus_writer.write_parallel(
+    tmp_path, ('de', 'en'), [('x y z', lines[33])], split='test'
+  )
+  return Corpus(tmp_path)
+
+
+@pytest.mark.parametrize('settings', [_EQUAL, _NEAR], ids=['equal', 'near'])
+def test_held_out_text_stays_and_training_text_gives_way(corpus, settings):
+  if settings is _NEAR:
+    pytest.importorskip('rensa')
+  found = {k: v.tolist() for k, v in duplicates.find(corpus, settings).items()}
+  assert found == {
+    'mono/en.txt': [20, 21, 22, 24],
+    'valid/mono/en.txt': [],
+    'test/parallel/de-en.tsv': [],
+  }
+
+
+def test_everything_is_kept_unless_asked(corpus):
+  assert duplicates.find(corpus, Deduplication()) == {}
+
+
+def test_settings_that_cannot_be():
+  with pytest.raises(errors.ConfigError, match='bands of values of n-grams'):
+    Deduplication(kept='not_near', rows=0)

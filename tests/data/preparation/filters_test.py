@@ -1,0 +1,86 @@
+"""Which lines of web text are dropped, and why."""
+
+import pytest
+
+from xlflax import errors
+from xlflax.data.preparation import filters as filters_lib
+from xlflax.data.preparation.filters import TextFilters
+
+
+def _reason(*texts, languages=('en',), **filters):
+  return filters_lib.reason(texts, languages, TextFilters(**filters))
+
+
+@pytest.mark.parametrize(
+  'texts, filters, expected',
+  [
+    (('привет мир',), {'min_script_share': 0.5}, 'another script'),
+    (('hello мир',), {'min_script_share': 0.5}, None),
+    (('12:30, 5 %',), {'min_script_share': 1.0}, None),
+    (('abc',), {'min_characters': 4}, 'too short'),
+    (('abc',), {'max_characters': 2}, 'too long'),
+    (('abc',), {'min_characters': 3, 'max_characters': 3}, None),
+    (('abc',), {}, None),
+  ],
+)
+def test_lines(texts, filters, expected):
+  assert _reason(*texts, **filters) == expected
+
+
+def test_pairs():
+  sides = ('yes', 'that is so, I think')
+  both = {'languages': ('en', 'en')}
+  assert _reason(*sides, **both, max_ratio=3) == 'unequal lengths'
+  assert _reason(*sides, **both, max_ratio=7) is None
+  assert _reason(*sides, **both, min_characters=4) == 'too short'
+  found = _reason(
+    'a cat', 'кошка', languages=('en', 'bg'), min_script_share=0.9
+  )
+  assert found is None
+  found = _reason(
+    'a cat', 'koshka', languages=('en', 'bg'), min_script_share=0.9
+  )
+  assert found == 'another script'
+
+
+@pytest.mark.parametrize(
+  'language, scripts',
+  [
+    ('en', {'Latn'}),
+    ('zh_Hans', {'Hani'}),
+    ('ja', {'Hani', 'Hira', 'Kana'}),
+    ('ko', {'Hang', 'Hani'}),
+    ('sr_Latn', {'Latn'}),
+    ('sr', {'Cyrl'}),
+    ('hi', {'Deva'}),
+  ],
+)
+def test_scripts_of_languages(language, scripts):
+  assert filters_lib.scripts_of(language) == scripts
+
+
+def test_a_language_without_a_known_script():
+  with pytest.raises(errors.CorpusError, match='script of a language.*qqq'):
+    filters_lib.scripts_of('qqq')
+
+
+def test_languages():
+  pytest.importorskip('py3langid')
+  text = 'The committee has not yet decided what to do about the matter.'
+  keep = {'min_language_probability': 0.5}
+  assert _reason(text, **keep) is None
+  assert _reason(text, **keep, languages=('de',)) == 'another language'
+  assert _reason(text, **keep, languages=('gsw',)) is None  # not known
+  assert filters_lib.identify(text)[0] == 'en'
+
+
+@pytest.mark.parametrize(
+  'settings, message',
+  [
+    ({'min_script_share': 2}, 'min_script_share is a share. Got: 2'),
+    ({'max_ratio': 0.5}, 'max_ratio is that of the longer side. Got: 0.5'),
+  ],
+)
+def test_settings_that_cannot_be(settings, message):
+  with pytest.raises(errors.ConfigError, match=message):
+    TextFilters(**settings)

@@ -1,0 +1,228 @@
+"""Lines that say again what another line says, exactly or nearly.
+
+Exact duplicates have the same hash of their letters and digits. Near ones are
+found by MinHash and banding (Broder, "On the resemblance and containment of
+documents", 1997; Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets",
+section 3.4): the signature of a line's character n-grams is cut into b bands
+of r values, and two lines with one band in common are near-duplicates. Lines
+whose n-grams have a Jaccard similarity s are so with probability
+1 - (1 - s^r)^b. Signatures are those of the package rensa (extra `web`).
+"""
+
+import dataclasses
+import enum
+import hashlib
+import importlib
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from xlflax import enums, errors
+from xlflax.data.corpus import files as corpus_files
+from xlflax.data.corpus.directory import TEST, TRAIN, VALIDATION, Corpus
+from xlflax.data.corpus.files import Kind, TextFile
+from xlflax.data.sampling import hashing
+
+# Held-out text comes first, so that what it shares with training stays in it.
+_ORDER = (TEST, VALIDATION, TRAIN)
+_BLOCK = 4096
+_ESSENCE = re.compile(r'[\W_]+')
+
+
+class Kept(enum.Enum):
+  """Which lines that resemble another are kept."""
+
+  ALL = 'all'
+  NOT_EQUAL = 'not_equal'
+  NOT_NEAR = 'not_near'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Deduplication:
+  """How duplicates are found.
+
+  Attributes:
+    kept: whether equal lines are dropped, or near ones too.
+    bands: b, of a signature.
+    rows: r, values in a band.
+    characters: n of the n-grams.
+  """
+
+  kept: Kept = Kept.ALL
+  bands: int = 16
+  rows: int = 8
+  characters: int = 5
+
+  def __post_init__(self):
+    enums.coerce(self, 'kept', Kept)
+    if min(self.bands, self.rows, self.characters) < 1:
+      raise errors.ConfigError(
+        'Deduplication needs bands of values of n-grams',
+        got=self,
+        expected='positive numbers',
+      )
+
+  def probability(self, similarity: float) -> float:
+    """That two lines of a Jaccard similarity are found."""
+    return 1 - (1 - similarity**self.rows) ** self.bands
+
+
+def find(corpus: Corpus, deduplication: Deduplication) -> dict[str, np.ndarray]:
+  """The lines that are dropped.
+
+  Of lines that resemble each other the first one is kept, held-out text coming
+  before training text; so no line of training is near to a held-out one of its
+  language, monolingual or a side of a pair. Pairs are compared as a whole.
+
+  Args:
+    corpus: all of whose lines are read.
+    deduplication: how.
+
+  Returns:
+    Path of a file below the corpus -> number of each line to be dropped,
+    counting lines with text from 0, sorted int64 [lines].
+  """
+  out = {}
+  if deduplication.kept is not Kept.ALL:
+    for files, held_out in _groups(corpus):
+      out.update(_of_group(corpus, files, held_out, deduplication))
+  return out
+
+
+def first_of_equal(keys: np.ndarray) -> np.ndarray:
+  """Whether a key is not in the ones before it, bool [n], for uint64 [n].
+
+  Of `5 7 5 5 9` the first, second and last.
+  """
+  first = np.zeros(keys.size, bool)
+  first[np.unique(keys, return_index=True)[1]] = True
+  return first
+
+
+def band_keys(texts: Iterable[str], deduplication: Deduplication) -> np.ndarray:
+  """A key for each band of each text, uint64 [texts, bands].
+
+  Equal texts have equal keys; exact duplicates alone have one band.
+  """
+  texts = iter(texts)
+  parts = [np.zeros((0, _num_keys(deduplication)), np.uint64)]
+  while block := list(itertools.islice(texts, _BLOCK)):
+    parts.append(_block_keys(block, deduplication))
+  return np.concatenate(parts)
+
+
+def _num_keys(deduplication: Deduplication) -> int:
+  return 1 if deduplication.kept is Kept.NOT_EQUAL else deduplication.bands
+
+
+def _block_keys(texts: list[str], deduplication: Deduplication) -> np.ndarray:
+  if deduplication.kept is Kept.NOT_EQUAL:
+    hashes = np.array([_hash(essence(text)) for text in texts], np.uint64)
+    return hashes[:, None]
+  bands, rows = deduplication.bands, deduplication.rows
+  signatures = np.array(
+    [_signature(essence(text), deduplication) for text in texts], np.uint64
+  ).reshape(-1, bands, rows)
+  shape = signatures.shape[:2]
+  keys = np.broadcast_to(np.arange(bands, dtype=np.uint64), shape)
+  for row in range(rows):
+    keys = hashing.mix(keys ^ signatures[:, :, row])
+  return keys
+
+
+def essence(text: str) -> str:
+  """A text without what does not count: `It's  1,000!` is `it s 1 000`."""
+  return _ESSENCE.sub(' ', text.casefold()).strip() or text
+
+
+def n_grams(text: str, n: int) -> set[str]:
+  """The runs of n characters; of a shorter text, the text."""
+  return {text[i : i + n] for i in range(max(1, len(text) - n + 1))}
+
+
+def _signature(text: str, deduplication: Deduplication) -> list[int]:
+  size = deduplication.bands * deduplication.rows
+  minhash = _rensa().RMinHash(num_perm=size, seed=0)
+  minhash.update(sorted(n_grams(text, deduplication.characters)))
+  return minhash.digest()
+
+
+def _hash(text: str) -> int:
+  digest = hashlib.blake2b(text.encode('utf-8'), digest_size=8).digest()
+  return int.from_bytes(digest, 'little')
+
+
+def _groups(corpus: Corpus) -> Iterator[tuple[list[TextFile], list[TextFile]]]:
+  """Files of one language or pair, and held-out pairs with that language."""
+  texts = [file for file in corpus.files if file.kind is not Kind.DICTIONARY]
+  for kind, languages in sorted(
+    {(file.kind.value, file.languages) for file in texts}
+  ):
+    own = [
+      file
+      for split in _ORDER
+      for file in texts
+      if (file.kind.value, file.languages, file.split)
+      == (kind, languages, split)
+    ]
+    held_out = [
+      file
+      for file in texts
+      if file.split != TRAIN
+      and kind == Kind.MONOLINGUAL.value
+      and file.kind is Kind.PARALLEL
+      and languages[0] in file.languages
+    ]
+    yield own, held_out
+
+
+def _of_group(
+  corpus: Corpus,
+  files: list[TextFile],
+  held_out: list[TextFile],
+  deduplication: Deduplication,
+) -> dict[str, np.ndarray]:
+  """The dropped lines of files that are compared with each other."""
+  before = [_side_keys(file, files[0], deduplication) for file in held_out]
+  keys = [band_keys(_texts(file), deduplication) for file in files]
+  joined = np.concatenate([*before, *keys])
+  known = sum(map(len, before))
+  kept = np.ones(len(joined), bool)
+  for band in range(joined.shape[1]):
+    kept &= first_of_equal(joined[:, band])
+  ends = known + np.cumsum([len(part) for part in keys])
+  return {
+    file.path.relative_to(corpus.directory).as_posix(): np.flatnonzero(
+      ~kept[end - len(part) : end]
+    )
+    for file, part, end in zip(files, keys, ends.tolist(), strict=True)
+  }
+
+
+def _side_keys(
+  file: TextFile, like: TextFile, deduplication: Deduplication
+) -> np.ndarray:
+  side = file.languages.index(like.languages[0])
+  return band_keys(
+    (text.split('\t')[side] for text in _texts(file)), deduplication
+  )
+
+
+def _texts(file: TextFile) -> Iterator[str]:
+  """The lines with text; pairs with a tab between."""
+  for number, line in corpus_files.read_lines(file.path):
+    if line:
+      yield corpus_files.decode(line, file.path, number)
+
+
+def _rensa() -> Any:
+  try:
+    return importlib.import_module('rensa')
+  except ImportError as error:
+    raise errors.ConfigError(
+      'Near-duplicates need the package rensa, which is not installed',
+      fix='pip install "xlflax[web]"',
+    ) from error

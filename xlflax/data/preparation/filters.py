@@ -1,0 +1,178 @@
+"""Which lines of web text are dropped, and why.
+
+Lengths, scripts, languages, and for pairs the ratio of lengths. Languages are
+identified by py3langid, whose model is in the package; scripts of characters
+come from fontTools, those of languages from Babel's likely subtags. The three
+are in the extra `web`.
+"""
+
+import collections
+import dataclasses
+import functools
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from xlflax import errors
+from xlflax.data.corpus import segmentation
+
+# What Unicode calls scripts of Chinese, Japanese and Korean, by their codes.
+_JOINT = {
+  'Jpan': {'Hani', 'Hira', 'Kana'},
+  'Kore': {'Hang', 'Hani'},
+  'Hans': {'Hani'},
+  'Hant': {'Hani'},
+}
+_NO_SCRIPT = {'Zyyy', 'Zinh', 'Zzzz'}  # digits, punctuation, marks
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextFilters:
+  """What a line must be to be kept; each side of a pair by itself.
+
+  Attributes:
+    min_characters: shorter lines are dropped.
+    max_characters: longer lines are dropped; None: none are.
+    min_script_share: of the letters, that are of the language's script.
+    min_language_probability: that the line is of its language. Lines of a
+      language that the identifier does not know are not judged; 0: none are.
+    max_ratio: pairs of which one side has more than so many times the
+      characters of the other are dropped; None: none are.
+  """
+
+  min_characters: int = 0
+  max_characters: int | None = None
+  min_script_share: float = 0.0
+  min_language_probability: float = 0.0
+  max_ratio: float | None = None
+
+  def __post_init__(self):
+    for name in ('min_script_share', 'min_language_probability'):
+      if not 0 <= getattr(self, name) <= 1:
+        raise errors.ConfigError(
+          f'TextFilters.{name} is a share',
+          got=getattr(self, name),
+          expected='0 to 1',
+        )
+    if self.max_ratio is not None and self.max_ratio < 1:
+      raise errors.ConfigError(
+        'TextFilters.max_ratio is that of the longer side',
+        got=self.max_ratio,
+        expected='1 or more',
+      )
+
+  @property
+  def does_nothing(self) -> bool:
+    """Whether every line is kept."""
+    return self == TextFilters()
+
+
+def reason(
+  texts: Sequence[str], languages: Sequence[str], filters: TextFilters
+) -> str | None:
+  """Why a line, or a pair, is dropped; None: it is kept.
+
+  With `min_script_share=0.5`, `('привет мир',)` of `('en',)` is dropped for
+  'another script'; with `max_ratio=3`, `('yes', 'that is so, I think')` for
+  'unequal lengths'.
+
+  Args:
+    texts: the line, or the two sides of a pair.
+    languages: of these.
+    filters: what is asked of them.
+  """
+  lengths = [len(text) for text in texts]
+  if min(lengths) < filters.min_characters:
+    return 'too short'
+  if filters.max_characters and max(lengths) > filters.max_characters:
+    return 'too long'
+  if filters.max_ratio and max(lengths) > filters.max_ratio * min(lengths):
+    return 'unequal lengths'
+  sides = list(zip(texts, languages, strict=True))
+  least = filters.min_script_share
+  if least and any(script_share(*side) < least for side in sides):
+    return 'another script'
+  least = filters.min_language_probability
+  if least and any(not _is_of(*side, least) for side in sides):
+    return 'another language'
+  return None
+
+
+def script_share(text: str, language: str) -> float:
+  """Share of the letters that are of a language's scripts; 1 without any."""
+  scripts = collections.Counter(map(_script_of(), text))
+  for name in _NO_SCRIPT:
+    del scripts[name]
+  letters = sum(scripts.values())
+  own = sum(scripts[name] for name in scripts_of(language))
+  return own / letters if letters else 1.0
+
+
+@functools.cache
+def scripts_of(language: str) -> frozenset[str]:
+  """The scripts of a language: ISO 15924 codes, as Unicode has them.
+
+  Those of `zh_Hans` are {'Hani'}, of `ja` {'Hani', 'Hira', 'Kana'}.
+
+  Raises:
+    CorpusError: neither its code nor Babel tells one.
+  """
+  core = _package('babel.core', 'Babel')
+  _, *subtags = language.split('_')
+  given = [tag for tag in subtags if len(tag) == 4 and tag.istitle()]
+  likely = core.get_global('likely_subtags')
+  found = (
+    given or likely.get(segmentation.primary(language), '').split('_')[1:2]
+  )
+  if not found:
+    raise errors.CorpusError(
+      'The script of a language is not known',
+      got=language,
+      expected='a language with a script, such as sr_Cyrl',
+      fix='rename its files, or leave out --min_script_share',
+    )
+  return frozenset(_JOINT.get(found[0], {found[0]}))
+
+
+def identify(text: str) -> tuple[str, float]:
+  """The language that a text most likely is of, and its probability."""
+  language, probability = _identifier().classify(text)
+  return language, float(probability)
+
+
+@functools.cache
+def known_languages() -> frozenset[str]:
+  """Codes of the languages that `identify` tells apart."""
+  return frozenset(_identifier().labels)
+
+
+def _is_of(text: str, language: str, least: float) -> bool:
+  """Whether a text is of a language with some probability."""
+  code = segmentation.primary(language)
+  if code not in known_languages():
+    return True
+  found, probability = identify(text)
+  return found == code and probability >= least
+
+
+@functools.cache
+def _script_of() -> Any:
+  return functools.cache(_package('fontTools.unicodedata', 'fonttools').script)
+
+
+@functools.cache
+def _identifier() -> Any:
+  langid = _package('py3langid.langid', 'py3langid')
+  return langid.LanguageIdentifier.from_model_file(
+    langid.MODEL_FILE, norm_probs=True
+  )
+
+
+def _package(name: str, package: str) -> Any:
+  try:
+    return importlib.import_module(name)
+  except ImportError as error:
+    raise errors.ConfigError(
+      f'This filter needs {package}, which is not installed',
+      fix='pip install "xlflax[web]"',
+    ) from error
