@@ -18,10 +18,10 @@ if TYPE_CHECKING:
   from xlflax import synthetic as synthetic
   from xlflax import training as training
   from xlflax.registry import register as register
-  from xlflax.runs import Run as Run
-  from xlflax.runs import from_huggingface as from_huggingface
-  from xlflax.runs import open_run as open_run
-  from xlflax.runs import to_huggingface as to_huggingface
+  from xlflax.runs.huggingface import from_huggingface as from_huggingface
+  from xlflax.runs.huggingface import to_huggingface as to_huggingface
+  from xlflax.runs.run import Run as Run
+  from xlflax.runs.run import open_run as open_run
   from xlflax.trainer import Trainer as Trainer
 else:
   __getattr__, __dir__, __all__ = lazy.exports(__spec__)

@@ -1,11 +1,8 @@
-"""Runs from Python: open one, then encode, evaluate and translate with it."""
+"""A saved run at one checkpoint: encode, evaluate and translate with it."""
 
-import atexit
 import dataclasses
 import functools
-import logging
 import pathlib
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,10 +11,8 @@ import numpy as np
 
 from xlflax import enums, errors
 from xlflax import evaluate as evaluate_lib
-from xlflax.data import language_codes
 from xlflax.evaluation import (
   base,
-  checkpoint_choice,
   results,
   sentence_encoding,
   states,
@@ -25,13 +20,10 @@ from xlflax.evaluation import (
   translator,
 )
 from xlflax.evaluation import evaluator as evaluator_lib
-from xlflax.interop.huggingface import exporting, folder_writing, importing
-from xlflax.interop.huggingface.architectures import Task
 from xlflax.objectives.inputs import Pooling
+from xlflax.runs import inputs
 from xlflax.training import partitioning
 from xlflax.training import run as run_lib
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +46,7 @@ class Run(run_lib.SavedRun):
   def at(self, step: int | str, *, best_metric: str | None = None) -> 'Run':
     """The same run at another checkpoint; arguments as in `open_run`."""
     return dataclasses.replace(
-      self, step=_step(self, step, best_metric=best_metric)
+      self, step=inputs.choose_step(self, step, best_metric=best_metric)
     )
 
   def params(self, step: results.Step | None = None) -> dict[str, Any]:
@@ -69,7 +61,7 @@ class Run(run_lib.SavedRun):
     if step is None or step == self.step:
       return self._params
     if isinstance(step, str):
-      _step(self, step)
+      inputs.choose_step(self, step)
       return self.untrained_params(seed=self.seed, partitioner=self.partitioner)
     return self.restore_params(step, partitioner=self.partitioner)
 
@@ -226,7 +218,7 @@ class Run(run_lib.SavedRun):
       ConfigError: the model is not an encoder-decoder.
       VocabularyError: the vocabulary lacks a language.
     """
-    _check_texts(texts, where='Run.translate')
+    inputs.check_texts(texts, where='Run.translate')
     translator.check_model(self.model)
     options = translation_options.TranslationOptions(
       beam_size=beam_size, length_penalty=length_penalty, max_length=max_length
@@ -237,7 +229,7 @@ class Run(run_lib.SavedRun):
       target=target,
       options=options,
     ).translate(texts)
-    _warn_of_cut(found.cut, texts)
+    inputs.warn_of_cut(found.cut, texts)
     return [hypotheses[0].text for hypotheses in found.hypotheses]
 
   @functools.cached_property
@@ -257,19 +249,19 @@ class Run(run_lib.SavedRun):
     self, texts, languages, pooling, max_length, batch_size, *, layer=None
   ) -> np.ndarray:
     """float32 [layers, N, H] of `encode` and `encode_layers`."""
-    _check_texts(texts, where='Run.encode')
+    inputs.check_texts(texts, where='Run.encode')
     pooling = enums.of_value(pooling, Pooling, where='Run.encode.pooling')
     subject = self.subject(batch_size=batch_size)
-    layers = None if layer is None else (_layer_index(subject, layer),)
+    layers = None if layer is None else (inputs.layer_index(subject, layer),)
     found = states.sentence_states(
       subject,
       texts,
-      _language_ids(subject, texts, languages),
+      inputs.language_ids(subject, texts, languages),
       pooling=pooling,
       max_length=max_length,
       layers=layers,
     )
-    _warn_of_cut(found.truncated, texts)
+    inputs.warn_of_cut(found.truncated, texts)
     return found.states
 
 
@@ -306,188 +298,7 @@ def open_run(
     model=saved.model,
     vocabulary=saved.vocabulary,
     objectives=saved.objectives,
-    step=_step(saved, step, best_metric=best_metric),
+    step=inputs.choose_step(saved, step, best_metric=best_metric),
     partitioner=partitioner,
     seed=seed,
   )
-
-
-def from_huggingface(
-  folder: str | pathlib.Path,
-  *,
-  model_dir: str | pathlib.Path | None = None,
-  languages: Sequence[str] | None = None,
-  vocabulary: str | pathlib.Path | None = None,
-  unused_rows: importing.UnusedRows | str = importing.UnusedRows.REFUSE,
-  drop: Sequence[str] = (),
-  scan_layers: bool = True,
-  vocab_multiple: int = 1,
-  partitioner: partitioning.Partitioner | None = None,
-) -> Run:
-  """Converts a Hugging Face folder and opens the result.
-
-  Args:
-    folder: local folder with config.json, weights and tokenizer.
-    model_dir: new model directory to write, which `open_run` opens the next
-      time; None: a temporary one, deleted when the process ends.
-    languages: codes of the languages that get an id; None: those of
-      config.json, or those that multilingual models usually have.
-    vocabulary: directory of a vocabulary that replaces the folder's
-      tokenizer.
-    unused_rows: what to do about embeddings without a token.
-    drop: patterns of tensors to leave out.
-    scan_layers: stacked layers, or unrolled ones.
-    vocab_multiple: the table's rows are rounded up to a multiple of this.
-    partitioner: shards parameters and batches; None splits batches over all
-      devices.
-
-  Raises:
-    ConfigError: the model is not supported.
-    CheckpointError, VocabularyError: weights or tokenizer are damaged.
-    RunDirectoryError: `model_dir` exists.
-  """
-  checked = importing.check(
-    folder,
-    scan_layers=scan_layers,
-    vocab_multiple=vocab_multiple,
-    languages=languages,
-    vocabulary=vocabulary,
-    unused_rows=unused_rows,
-    drop=drop,
-  )
-  if model_dir is None:
-    temporary = tempfile.TemporaryDirectory(prefix='xlflax_')
-    atexit.register(temporary.cleanup)
-    model_dir = pathlib.Path(temporary.name, 'model')
-  return open_run(
-    importing.convert(checked, model_dir), partitioner=partitioner
-  )
-
-
-def to_huggingface(
-  run: Run,
-  folder: str | pathlib.Path,
-  *,
-  model_type: str | None = None,
-  task: Task | str | None = None,
-  drop: Sequence[str] = (),
-  dtype: str = 'float32',
-) -> list[str]:
-  """Writes the run's checkpoint as a Hugging Face folder.
-
-  Args:
-    run: of an `Encoder` or an `EncoderDecoder`.
-    folder: new folder to write.
-    model_type: architecture, such as 'xlm-roberta'; None: the one that the
-      model was imported from, else the first that can express it.
-    task: whose head is taken along; None: what there is.
-    drop: patterns of parameters to leave out.
-    dtype: of the tensors: 'float32', 'float16' or 'bfloat16'.
-
-  Returns:
-    Notes on files that could not be written.
-
-  Raises:
-    ConfigError: no architecture expresses the model.
-    CheckpointError: the architecture has no place for a parameter.
-    RunDirectoryError: the folder exists.
-  """
-  if isinstance(run.step, str):
-    raise errors.CheckpointError(
-      'Only a saved checkpoint can be exported',
-      got=f'step {run.step!r}',
-      expected=f'one of {run.steps}',
-      where='to_huggingface',
-    )
-  checked = exporting.check(
-    run.directory,
-    step=run.step,
-    model_type=model_type,
-    task=task,
-    drop=drop,
-    dtype=dtype,
-  )
-  return folder_writing.convert(checked, folder)
-
-
-def _step(
-  run: run_lib.SavedRun, step: int | str, *, best_metric: str | None = None
-) -> results.Step:
-  """The step that a number, 'last', 'best' or 'untrained' means."""
-  if step == results.UNTRAINED:
-    return step
-  if isinstance(step, str) and step not in ('last', 'best'):
-    raise errors.ConfigError(
-      'There is no such checkpoint',
-      got=repr(step),
-      expected="a step, 'last', 'best' or 'untrained'",
-      where='step',
-    )
-  return checkpoint_choice.choose(
-    run, step if isinstance(step, str) else [step], best_metric=best_metric
-  )[0]
-
-
-def _layer_index(subject: base.Subject, layer: int | str) -> int:
-  """The index, from 0, of a layer that 'last' or a number means."""
-  if isinstance(layer, str) and layer != 'last':
-    raise errors.ConfigError(
-      'There is no such layer',
-      got=repr(layer),
-      expected="'last' or an index",
-      where='Run.encode.layer',
-    )
-  index = -1 if isinstance(layer, str) else layer
-  return states.layer_index(subject, index, where='Run.encode')
-
-
-def _language_ids(
-  subject: base.Subject,
-  texts: Sequence[str],
-  languages: str | Sequence[str] | None,
-) -> list[int]:
-  """The language id of each text.
-
-  Raises:
-    ConfigError: the model needs languages, or their number is wrong.
-  """
-  reads_languages = subject.needs_languages or getattr(
-    subject.model.config, 'use_language_embeddings', False
-  )
-  if languages is None and not reads_languages:
-    return [0] * len(texts)
-  codes = [languages] * len(texts) if isinstance(languages, str) else languages
-  if codes is None or len(codes) != len(texts):
-    raise errors.ConfigError(
-      'The languages do not fit the texts',
-      got='none' if codes is None else f'{len(codes)} for {len(texts)} texts',
-      expected='one code for all texts, or one per text: the model reads '
-      'texts of different languages differently'
-      if codes is None
-      else 'one code for all texts, or one per text',
-      where='Run.encode.languages',
-    )
-  notes: list[str] = []
-  ids = {
-    code: language_codes.language_id(
-      subject.vocabulary, code, notes, required=reads_languages
-    )
-    for code in dict.fromkeys(codes)
-  }
-  return [ids[code] for code in codes]
-
-
-def _check_texts(texts: Sequence[str], *, where: str) -> None:
-  if isinstance(texts, str):
-    raise errors.ConfigError(
-      'The texts are one string',
-      got=repr(texts),
-      expected='a list of strings',
-      where=f'{where}.texts',
-      fix='put it into a list',
-    )
-
-
-def _warn_of_cut(cut: int, texts: Sequence[str]) -> None:
-  if cut:
-    _LOG.warning('%d of %d texts were cut: too long.', cut, len(texts))

@@ -1,0 +1,1 @@
+"""Runs from Python: open one, then encode, evaluate and translate with it."""

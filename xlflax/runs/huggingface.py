@@ -1,0 +1,110 @@
+"""Hugging Face folders to runs and back."""
+
+import atexit
+import pathlib
+import tempfile
+from collections.abc import Sequence
+
+from xlflax import errors
+from xlflax.interop.huggingface import exporting, folder_writing, importing
+from xlflax.interop.huggingface.architectures import Task
+from xlflax.runs.run import Run, open_run
+from xlflax.training import partitioning
+
+
+def from_huggingface(
+  folder: str | pathlib.Path,
+  *,
+  model_dir: str | pathlib.Path | None = None,
+  languages: Sequence[str] | None = None,
+  vocabulary: str | pathlib.Path | None = None,
+  unused_rows: importing.UnusedRows | str = importing.UnusedRows.REFUSE,
+  drop: Sequence[str] = (),
+  scan_layers: bool = True,
+  vocab_multiple: int = 1,
+  partitioner: partitioning.Partitioner | None = None,
+) -> Run:
+  """Converts a Hugging Face folder and opens the result.
+
+  Args:
+    folder: local folder with config.json, weights and tokenizer.
+    model_dir: new model directory to write, which `open_run` opens the next
+      time; None: a temporary one, deleted when the process ends.
+    languages: codes of the languages that get an id; None: those of
+      config.json, or those that multilingual models usually have.
+    vocabulary: directory of a vocabulary that replaces the folder's
+      tokenizer.
+    unused_rows: what to do about embeddings without a token.
+    drop: patterns of tensors to leave out.
+    scan_layers: stacked layers, or unrolled ones.
+    vocab_multiple: the table's rows are rounded up to a multiple of this.
+    partitioner: shards parameters and batches; None splits batches over all
+      devices.
+
+  Raises:
+    ConfigError: the model is not supported.
+    CheckpointError, VocabularyError: weights or tokenizer are damaged.
+    RunDirectoryError: `model_dir` exists.
+  """
+  checked = importing.check(
+    folder,
+    scan_layers=scan_layers,
+    vocab_multiple=vocab_multiple,
+    languages=languages,
+    vocabulary=vocabulary,
+    unused_rows=unused_rows,
+    drop=drop,
+  )
+  if model_dir is None:
+    temporary = tempfile.TemporaryDirectory(prefix='xlflax_')
+    atexit.register(temporary.cleanup)
+    model_dir = pathlib.Path(temporary.name, 'model')
+  return open_run(
+    importing.convert(checked, model_dir), partitioner=partitioner
+  )
+
+
+def to_huggingface(
+  run: Run,
+  folder: str | pathlib.Path,
+  *,
+  model_type: str | None = None,
+  task: Task | str | None = None,
+  drop: Sequence[str] = (),
+  dtype: str = 'float32',
+) -> list[str]:
+  """Writes the run's checkpoint as a Hugging Face folder.
+
+  Args:
+    run: of an `Encoder` or an `EncoderDecoder`.
+    folder: new folder to write.
+    model_type: architecture, such as 'xlm-roberta'; None: the one that the
+      model was imported from, else the first that can express it.
+    task: whose head is taken along; None: what there is.
+    drop: patterns of parameters to leave out.
+    dtype: of the tensors: 'float32', 'float16' or 'bfloat16'.
+
+  Returns:
+    Notes on files that could not be written.
+
+  Raises:
+    ConfigError: no architecture expresses the model.
+    CheckpointError: the architecture has no place for a parameter.
+    RunDirectoryError: the folder exists.
+  """
+  if isinstance(run.step, str):
+    raise errors.CheckpointError(
+      'Only a saved checkpoint can be exported',
+      got=f'step {run.step!r}',
+      expected=f'one of {run.steps}',
+      where='to_huggingface',
+    )
+  checked = exporting.check(
+    run.directory,
+    step=run.step,
+    model_type=model_type,
+    task=task,
+    drop=drop,
+    dtype=dtype,
+  )
+  return folder_writing.convert(checked, folder)

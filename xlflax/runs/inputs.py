@@ -1,0 +1,94 @@
+"""What the methods of a run are given: checkpoints, layers, texts, languages."""
+
+import logging
+from collections.abc import Sequence
+
+from xlflax import errors
+from xlflax.data import language_codes
+from xlflax.evaluation import base, checkpoint_choice, results, states
+from xlflax.training import run as run_lib
+
+_LOG = logging.getLogger(__name__)
+
+
+def choose_step(
+  run: run_lib.SavedRun, step: int | str, *, best_metric: str | None = None
+) -> results.Step:
+  """The step that a number, 'last', 'best' or 'untrained' means."""
+  if step == results.UNTRAINED:
+    return step
+  if isinstance(step, str) and step not in ('last', 'best'):
+    raise errors.ConfigError(
+      'There is no such checkpoint',
+      got=repr(step),
+      expected="a step, 'last', 'best' or 'untrained'",
+      where='step',
+    )
+  return checkpoint_choice.choose(
+    run, step if isinstance(step, str) else [step], best_metric=best_metric
+  )[0]
+
+
+def layer_index(subject: base.Subject, layer: int | str) -> int:
+  """The index, from 0, of a layer that 'last' or a number means."""
+  if isinstance(layer, str) and layer != 'last':
+    raise errors.ConfigError(
+      'There is no such layer',
+      got=repr(layer),
+      expected="'last' or an index",
+      where='Run.encode.layer',
+    )
+  index = -1 if isinstance(layer, str) else layer
+  return states.layer_index(subject, index, where='Run.encode')
+
+
+def language_ids(
+  subject: base.Subject,
+  texts: Sequence[str],
+  languages: str | Sequence[str] | None,
+) -> list[int]:
+  """The language id of each text.
+
+  Raises:
+    ConfigError: the model needs languages, or their number is wrong.
+  """
+  reads_languages = subject.needs_languages or getattr(
+    subject.model.config, 'use_language_embeddings', False
+  )
+  if languages is None and not reads_languages:
+    return [0] * len(texts)
+  codes = [languages] * len(texts) if isinstance(languages, str) else languages
+  if codes is None or len(codes) != len(texts):
+    raise errors.ConfigError(
+      'The languages do not fit the texts',
+      got='none' if codes is None else f'{len(codes)} for {len(texts)} texts',
+      expected='one code for all texts, or one per text: the model reads '
+      'texts of different languages differently'
+      if codes is None
+      else 'one code for all texts, or one per text',
+      where='Run.encode.languages',
+    )
+  notes: list[str] = []
+  ids = {
+    code: language_codes.language_id(
+      subject.vocabulary, code, notes, required=reads_languages
+    )
+    for code in dict.fromkeys(codes)
+  }
+  return [ids[code] for code in codes]
+
+
+def check_texts(texts: Sequence[str], *, where: str) -> None:
+  if isinstance(texts, str):
+    raise errors.ConfigError(
+      'The texts are one string',
+      got=repr(texts),
+      expected='a list of strings',
+      where=f'{where}.texts',
+      fix='put it into a list',
+    )
+
+
+def warn_of_cut(cut: int, texts: Sequence[str]) -> None:
+  if cut:
+    _LOG.warning('%d of %d texts were cut: too long.', cut, len(texts))
