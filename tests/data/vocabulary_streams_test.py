@@ -44,7 +44,7 @@ def cache(tmp_path_factory, toy_corpus, union):
         registration.register_tasks, str(toy_corpus.directory), ()
       ),
     ),
-    num_processes=2,
+    num_processes=1,
   )
   return directory
 

@@ -14,6 +14,7 @@ import time
 import pytest
 
 from tests import xla_flags
+from xlflax import cli
 from xlflax.data.corpus import writer as corpus_writer
 
 _STEMS = {
@@ -183,21 +184,22 @@ class Workspace:
 def make_workspace(root: pathlib.Path) -> Workspace:
   """Writes a corpus, a vocabulary and a token cache."""
   space = Workspace(root)
-  write_corpus(space.root / 'corpus')
-  space.run(
-    'vocab',
-    f'--corpus={space.root / "corpus"}',
-    f'--output={space.root / "vocabulary"}',
-    '--size=100',
+  write_corpus(root / 'corpus')
+  corpus, vocabulary = f'--corpus={root / "corpus"}', root / 'vocabulary'
+  status = cli.main(['vocab', corpus, f'--output={vocabulary}', '--size=100'])
+  assert status == 0
+  status = cli.main(
+    [
+      'cache',
+      corpus,
+      f'--vocabulary={vocabulary}',
+      '--mixture=corpus.mono',
+      '--mixture=corpus.parallel',
+      f'--output={root / "cache"}',
+      '--num_processes=1',
+    ]
   )
-  space.run(
-    'cache',
-    f'--corpus={space.root / "corpus"}',
-    f'--vocabulary={space.root / "vocabulary"}',
-    '--mixture=corpus.mono',
-    '--mixture=corpus.parallel',
-    f'--output={space.root / "cache"}',
-  )
+  assert status == 0
   return space
 
 

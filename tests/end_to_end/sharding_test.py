@@ -44,9 +44,17 @@ def test_eight_devices_equal_one(workspace, single, tmp_path):
   _assert_close(losses(tmp_path / 'run'), single, 1e-4)
 
 
-def test_two_processes_of_four_devices_equal_one(workspace, single, tmp_path):
+@pytest.mark.parametrize(
+  'mesh', [_MESH[1:], pytest.param(_MESH, marks=pytest.mark.slow)]
+)
+def test_two_processes_equal_one_device(workspace, single, tmp_path, mesh):
+  """Parameters and layers are split; each process holds half of the devices."""
   outputs = workspace.train_together(
-    tmp_path / 'run', workspace.cache, *_MESH, steps=_STEPS, devices=4
+    tmp_path / 'run',
+    workspace.cache,
+    *mesh,
+    steps=_STEPS,
+    devices=2 ** len(mesh) // 2,
   )
   _assert_close(losses(tmp_path / 'run'), single, 1e-4)
   assert 'Finished at step 20' in outputs[0]

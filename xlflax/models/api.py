@@ -30,18 +30,21 @@ def init_params(
     ConfigError: there is a sharing plan, but no number of languages.
   """
   length = min(length, model.config.max_length)
+  return _init(model, rng, batch_size, length)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 2, 3))
+def _init(model: nn.Module, rng: jax.Array, batch_size: int, length: int):
+  """Compiled, so that logits are never computed; traced once for a model."""
   token_ids = jnp.zeros((batch_size, length), jnp.int32)
+
+  def init(key):
+    return model.init({'params': key}, token_ids)['params']
+
   plan = sharing.plan_of(model)
   if plan is None:
-    init = jax.jit(model.init)  # compiled, so that logits are never computed
-    return init({'params': rng}, token_ids)['params']
-  init_shared = functools.partial(
-    sharing.init,
-    plan,
-    lambda key: model.init({'params': key}, token_ids)['params'],
-    num_languages=_num_languages(model),
-  )
-  return jax.jit(init_shared)(rng)
+    return init(rng)
+  return sharing.init(plan, init, rng, num_languages=_num_languages(model))
 
 
 def _num_languages(model) -> int:
