@@ -1,20 +1,16 @@
 """Opening, encoding, evaluating, translating and converting from Python."""
 
-import dataclasses
 import shutil
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen as nn
 
 import xlflax
-from xlflax import errors, evaluation, models
+from xlflax import errors, evaluation
 from xlflax.evaluation import states
 from xlflax.objectives.inputs import Pooling
-from xlflax.training import checkpoints, partitioning, run_directory
-from xlflax.training import state as state_lib
+from xlflax.training import partitioning
 
 pytest_plugins = [
   'tests.evaluation.fixtures',
@@ -178,55 +174,3 @@ def test_translate(copying_run):
 def test_only_encoder_decoders_translate(run):
   with pytest.raises(errors.ConfigError, match='Only an encoder-decoder'):
     run.translate(['Hund'], source='de', target='en')
-
-
-def test_hugging_face_and_back(run, sentences, tmp_path):
-  """The vectors stay the same, and the folder's tokenizer is the run's."""
-  folder, texts = tmp_path / 'folder', sentences('de', 3)
-  plain = _write_plain(run, tmp_path / 'run')
-  assert xlflax.to_huggingface(plain, folder, model_type='bert') == []
-  found = xlflax.from_huggingface(
-    folder, languages=['de', 'en'], partitioner=_one_device()
-  )
-  assert found.steps == [0]
-  assert found.vocabulary.spec.languages == ('de', 'en')
-  np.testing.assert_allclose(
-    found.encode(texts),
-    plain.encode(texts, languages=['de', 'ja', 'de']),
-    atol=1e-5,
-  )
-  assert found.directory.parent.name.startswith('xlflax_')
-  kept = xlflax.from_huggingface(folder, model_dir=tmp_path / 'kept')
-  assert _open(tmp_path / 'kept').steps == kept.steps
-  with pytest.raises(errors.RunDirectoryError):
-    xlflax.from_huggingface(folder, model_dir=tmp_path / 'kept')
-
-
-def test_only_checkpoints_are_exported(run, tmp_path):
-  with pytest.raises(errors.CheckpointError, match='Only a saved checkpoint'):
-    xlflax.to_huggingface(run.at('untrained'), tmp_path / 'folder')
-
-
-def _write_plain(run, directory) -> xlflax.Run:
-  """A run of the same size without language embeddings."""
-  config = dataclasses.replace(
-    run.model.config, use_language_embeddings=False, type_vocab_size=1
-  )
-  model = run.model.clone(config=config)
-  params = nn.meta.unbox(models.init_params(model, jax.random.key(0)))
-  directory.mkdir()
-  run_directory.write_model(directory, model)
-  shutil.copytree(run.directory / 'vocabulary', directory / 'vocabulary')
-  saved = checkpoints.Checkpoints(
-    directory, checkpoints.CheckpointOptions(asynchronous=False)
-  )
-  state = state_lib.TrainState(
-    step=jnp.int32(5),
-    params={'model': params},
-    opt_state=(),
-    ema=(),
-    objective_state={},
-  )
-  saved.save(state, {})
-  saved.close()
-  return _open(directory)
