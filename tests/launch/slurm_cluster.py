@@ -19,7 +19,6 @@ from xlflax.launch import processes
 PROGRAMS = ('munged', 'slurmctld', 'slurmd', 'sbatch', 'scancel', 'sinfo')
 UNFINISHED = ('PENDING', 'RUNNING', 'COMPLETING', 'CONFIGURING', 'REQUEUED')
 _HOSTS = pathlib.Path('/etc/hosts')
-_MARK = '  # tiny Slurm of the tests'
 _CONFIG = """
 ClusterName=tiny
 SlurmctldHost={host}(127.0.0.1)
@@ -84,6 +83,7 @@ class TinyCluster:
 
   def __init__(self, folder: pathlib.Path, names=('n1', 'n2')):
     self.folder = folder
+    self._mark = f'  # Slurm of {folder}'  # others may run beside it
     self._names = names
     self._daemons: list[subprocess.Popen] = []
     self._nodes: dict[str, subprocess.Popen] = {}
@@ -156,7 +156,7 @@ class TinyCluster:
 
   def _remove_names(self):
     lines = _HOSTS.read_text().splitlines(keepends=True)
-    _HOSTS.write_text(''.join(x for x in lines if _MARK not in x))
+    _HOSTS.write_text(''.join(x for x in lines if self._mark not in x))
 
   def run(self, *command: str) -> str:
     """What a Slurm command printed; fails with its output."""
@@ -179,9 +179,8 @@ class TinyCluster:
     return next((s for s in states if s in UNFINISHED), states[0])
 
   def _write_names(self):
-    self._remove_names()  # what a killed session left
     with _HOSTS.open('a') as file:
-      file.writelines(f'127.0.0.1 {name}{_MARK}\n' for name in self._names)
+      file.writelines(f'127.0.0.1 {name}{self._mark}\n' for name in self._names)
 
   def _start_munge(self):
     key = self.folder / 'munge.key'

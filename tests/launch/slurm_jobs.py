@@ -28,10 +28,16 @@ class Job:
 
   def __init__(self, cluster, number: str):
     self.cluster, self.number = cluster, number
+    self._ended: str | None = None
+    self._asked = 0.0
 
   def poll(self):
-    state = self.cluster.state(self.number)
-    return None if state in slurm_cluster.UNFINISHED else state
+    """The state of a job that has ended; asked for once a second."""
+    if time.monotonic() > self._asked + 1:
+      state = self.cluster.state(self.number)
+      self._ended = None if state in slurm_cluster.UNFINISHED else state
+      self._asked = time.monotonic()
+    return self._ended
 
   def wait_until_queued_again(self, seconds: float = 240) -> None:
     """Blocks until Slurm has counted a restart of the job."""
