@@ -1,20 +1,29 @@
 #!/bin/bash
 # Gets TPUs, runs the command on all workers, and goes on with other ones
-# where these are taken away. Ctrl-C ends the run, and gives them back.
-set -u
+# where these are taken away. The run does not depend on this script's
+# connections: a lost one is made again. Ctrl-C ends the run, and gives the
+# TPUs back.
+set -uo pipefail
 name=mlm
 place=(--zone=us-east5-a)
 nodes=(mlm)
 restarts=20
+errors=$(mktemp) output=$(mktemp)
 
 create() {
   gcloud compute tpus queued-resources create "$name" "${place[@]}" \
     --accelerator-type=v5litepod-16 --runtime-version=v2-alpha-tpuv5-lite --node-id=mlm --spot
 }
 
+# The state, or nothing where there is no such resource. Without an answer it
+# asks again: a lost network is no reason to give anything back.
 state() {
-  gcloud compute tpus queued-resources describe "$name" "${place[@]}" \
-    --format='value(state.state)' 2>/dev/null
+  until gcloud compute tpus queued-resources describe "$name" "${place[@]}" \
+    --format='value(state.state)' 2> "$errors"; do
+    grep -q NOT_FOUND "$errors" && return
+    echo "$name: no answer, asking again: $(tail -n 1 "$errors")" >&2
+    sleep 30
+  done
 }
 
 delete() {
@@ -34,11 +43,6 @@ wait_until_active() {
   done
 }
 
-# A slice that is being taken away is ACTIVE for a little longer.
-still_active() {
-  [[ $(state) == ACTIVE ]] && sleep 30 && [[ $(state) == ACTIVE ]]
-}
-
 on_all_workers() {
   local jobs=() node status=0 one
   for node in "${nodes[@]}"; do
@@ -52,27 +56,93 @@ on_all_workers() {
   return "$status"
 }
 
-setup='pip install '"'"'xlflax[tpu]'"'"''
-run='xlflax train --gin_file=pretrain/mlm.gin --model_dir=gs://bucket/runs/mlm --platform=tpu --stopped_status=75'
-stop='pkill -TERM -f -- '"'"'stopped_statu[s]='"'"''
-interrupted() { on_all_workers "$stop"; exit 130; }
-trap interrupted INT TERM
-trap delete EXIT
+set_up() {
+  until on_all_workers "( $setup ) || echo xlflax-setup-failed" | tee "$output"
+  do
+    [[ $(state) == ACTIVE ]] || return 0  # `follow` finds out too
+    echo "$name: the workers cannot be reached, trying again." >&2
+    sleep 30
+  done
+  grep -q xlflax-setup-failed "$output" || return 0
+  echo "$name: --setup failed; see above. The TPUs are kept: end them by" \
+    "gcloud compute tpus queued-resources delete $name." >&2
+  return 1
+}
+
+# What a worker does: `start` begins a run, once for each token, which goes on
+# without the connection, and shows its log; `ask` says how it ended.
+setup='[[ -x venv/bin/xlflax ]] || {
+  sudo apt-get update -qq && sudo apt-get install -qqy python3.11-venv &&
+  python3.11 -m venv venv && venv/bin/pip install -q '"'"'xlflax[tpu,buckets]'"'"'
+}'
+run='venv/bin/xlflax train --gin_file=pretrain/mlm.gin --model_dir=gs://bucket/runs/mlm --platform=tpu --stopped_status=75'
+start='cd && mkdir -p .xlflax && cd .xlflax || exit 1
+if [[ $(cat token 2> /dev/null) != "$token" ]]; then
+  if [[ -e pid ]]; then
+    kill -TERM -- "-$(cat pid)" 2> /dev/null
+    tail --pid="$(cat pid)" -f /dev/null
+  fi
+  rm -f status
+  echo "$token" > token
+  nohup setsid bash -c '"'"'trap : TERM; (cd && eval "$1"); echo $? > status'"'"'     - "$run" > log 2>&1 < /dev/null &
+  echo $! > pid
+fi
+tail -n "$lines" --pid="$(cat pid)" -f log
+true  # a shell that is still there; `tail` would wait for its own child'
+ask='cd && cd .xlflax || exit 1
+if [[ $(cat token) == "$token" && -s status ]]; then
+  echo "xlflax-status $(cat status)"
+elif [[ $(cat token) == "$token" ]] && kill -0 "$(cat pid)" 2> /dev/null; then
+  echo '"'"'xlflax-status running'"'"'
+elif [[ $(cat token) == "$token" ]]; then
+  echo '"'"'xlflax-status 74'"'"'  # its machine was started anew
+else
+  echo '"'"'xlflax-status running'"'"'  # not begun yet
+fi'
+stop='cd && cd .xlflax && kill -TERM -- "-$(cat pid)"
+tail -n 20 --pid="$(cat pid)" -f log'
+
+# Follows the run on all workers to its end, and returns its status, the
+# largest of all; 255: the TPUs are gone.
+follow() {
+  local token=$1 answers lines=+1
+  while :; do
+    on_all_workers "token=$token lines=$lines run=$(printf %q "$run"); $start"
+    lines=20
+    until answers=$(on_all_workers "token=$token; $ask"); do
+      [[ $(state) == ACTIVE ]] || return 255
+      echo "$name: the workers cannot be reached, trying again." >&2
+      sleep 30
+    done
+    grep -q 'xlflax-status running' <<< "$answers" && continue
+    return "$(sed -n 's/.*xlflax-status //p' <<< "$answers" | sort -n | tail -n 1)"
+  done
+}
+
+ended() {
+  delete
+  exit "$1"
+}
+
+trap 'on_all_workers "$stop"; ended 130' INT TERM
 for ((attempt = 0; attempt <= restarts; attempt++)); do
   [[ -n $(state) ]] || create || exit 1
-  if wait_until_active && on_all_workers "$setup"; then
-    on_all_workers "$run" && exit 0
-    # On TPUs that are still there the run failed, or was asked to stop.
-    if still_active; then
-      echo "$name: the run ended before its last step; see above." >&2
-      exit 1
-    fi
-  elif still_active; then
-    echo "$name: --setup failed; see above." >&2
-    exit 1
+  if wait_until_active; then
+    set_up || exit 1
+    follow "$(date +%s)-$$-$attempt"
+    status=$?
+    case $status in
+      0 | 2) ended "$status" ;;  # 2: a mistake, which a restart cannot mend
+      255) echo "$name: the TPUs were taken away; trying again." >&2 ;;
+      *)
+        echo "$name: the run ended with status $status; starting it again." >&2
+        continue
+        ;;
+    esac
+  else
+    echo "$name: the TPUs were taken away, or not given; trying again." >&2
   fi
-  echo "$name: the TPUs were taken away, or not given; trying again." >&2
   delete
 done
 echo "$name: gave up after $restarts more attempts." >&2
-exit 1
+ended 1

@@ -61,7 +61,13 @@ def test_its_flags_have_help(toy, capsys):
 
 
 def test_launchers_of_the_package_are_found():
-  assert list(registry.load()) == ['kubernetes', 'local', 'slurm', 'tpu']
+  assert list(registry.load()) == [
+    'kubernetes',
+    'local',
+    'skypilot',
+    'slurm',
+    'tpu',
+  ]
   assert registry.find('slurm').job is slurm.SlurmJob
 
 

@@ -59,6 +59,22 @@ class Job(abc.ABC):
     """
 
 
+class AddPair(argparse.Action):
+  """A flag NAME=VALUE that may be repeated: adds to a dict."""
+
+  def __call__(self, parser, namespace, value, option_string=None):
+    name, sign, text = value.partition('=')
+    if not name or not sign:
+      raise errors.ConfigError(
+        'A name has no value',
+        got=value,
+        expected=self.metavar,
+        where=option_string,
+      )
+    pairs = getattr(namespace, self.dest)
+    setattr(namespace, self.dest, pairs | {name: text})
+
+
 def check(
   command: Sequence[str], commands: Sequence[str] = JOINING
 ) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import argparse
 import pathlib
 
-from xlflax import errors
+from xlflax.launch import job as job_lib
 from xlflax.launch import kubernetes_settings as settings_lib
 
 
@@ -58,7 +58,7 @@ def _add_resource_flags(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--resource',
     dest='resources',
-    action=_AddPair,
+    action=job_lib.AddPair,
     default={},
     metavar='NAME=AMOUNT',
     help='of each pod, such as vpc.amazonaws.com/efa=32; may be repeated. '
@@ -81,7 +81,7 @@ def _add_pod_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
       f'--{name}',
       dest=dest,
-      action=_AddPair,
+      action=job_lib.AddPair,
       default={},
       metavar=form,
       help=f'{text}; may be repeated',
@@ -120,7 +120,7 @@ def _add_placement_flags(parser: argparse.ArgumentParser) -> None:
   """Flags of the nodes that may be used; each may be repeated."""
   parser.add_argument(
     '--node_selector',
-    action=_AddPair,
+    action=job_lib.AddPair,
     default={},
     metavar='LABEL=VALUE',
     help='nodes that may be used; may be repeated',
@@ -166,19 +166,3 @@ def _add_failure_flags(parser: argparse.ArgumentParser) -> None:
     help='for the last '
     'checkpoint of a pod that has to go (default: %(default)s)',
   )
-
-
-class _AddPair(argparse.Action):
-  """Adds NAME=VALUE to a dict."""
-
-  def __call__(self, parser, namespace, value, option_string=None):
-    name, sign, text = value.partition('=')
-    if not name or not sign:
-      raise errors.ConfigError(
-        'A name has no value',
-        got=value,
-        expected=self.metavar,
-        where=option_string,
-      )
-    pairs = getattr(namespace, self.dest)
-    setattr(namespace, self.dest, pairs | {name: text})

@@ -13,89 +13,7 @@ import tempfile
 
 from xlflax import errors
 from xlflax.launch import job as job_lib
-from xlflax.launch import registry
-
-_SCRIPT = r"""#!/bin/bash
-# Gets TPUs, runs the command on all workers, and goes on with other ones
-# where these are taken away. Ctrl-C ends the run, and gives them back.
-set -u
-name={name}
-place=({place})
-nodes=({nodes})
-restarts={restarts}
-
-create() {{
-  gcloud compute tpus queued-resources create "$name" "${{place[@]}}" \
-    {create}
-}}
-
-state() {{
-  gcloud compute tpus queued-resources describe "$name" "${{place[@]}}" \
-    --format='value(state.state)' 2>/dev/null
-}}
-
-delete() {{
-  gcloud compute tpus queued-resources delete "$name" "${{place[@]}}" \
-    --force --quiet
-}}
-
-wait_until_active() {{
-  local now last=
-  while now=$(state); [[ $now != ACTIVE ]]; do
-    [[ $now != "$last" ]] && echo "$name: ${{now:-not there}}"
-    last=$now
-    case $now in
-      '' | FAILED | SUSPENDED | SUSPENDING) return 1 ;;
-    esac
-    sleep {poll}
-  done
-}}
-
-# A slice that is being taken away is ACTIVE for a little longer.
-still_active() {{
-  [[ $(state) == ACTIVE ]] && sleep {poll} && [[ $(state) == ACTIVE ]]
-}}
-
-on_all_workers() {{
-  local jobs=() node status=0 one
-  for node in "${{nodes[@]}}"; do
-    gcloud compute tpus tpu-vm ssh "$node" "${{place[@]}}" --worker=all \
-      --command="$1" &
-    jobs+=($!)
-  done
-  for one in "${{jobs[@]}}"; do
-    wait "$one" || status=$?
-  done
-  return "$status"
-}}
-
-setup={setup}
-run={run}
-stop={stop}
-{trap}
-for ((attempt = 0; attempt <= restarts; attempt++)); do
-  [[ -n $(state) ]] || create || exit 1
-  if wait_until_active && on_all_workers "$setup"; then
-    on_all_workers "$run" && exit 0
-    # On TPUs that are still there the run failed, or was asked to stop.
-    if still_active; then
-      echo "$name: the run ended before its last step; see above." >&2
-      exit 1
-    fi
-  elif still_active; then
-    echo "$name: --setup failed; see above." >&2
-    exit 1
-  fi
-  echo "$name: the TPUs were taken away, or not given; trying again." >&2
-  delete
-done
-echo "$name: gave up after $restarts more attempts." >&2
-exit 1
-"""
-_TRAP = """interrupted() { on_all_workers "$stop"; exit 130; }
-trap interrupted INT TERM"""
-_DELETE = '\ntrap delete EXIT'
-
+from xlflax.launch import registry, tpu_script
 
 _EXAMPLE = r"""# a TPU slice of several workers, with new ones where it is taken away
 xlflax launch tpu --name=mlm --zone=us-east5-a --spot \
@@ -120,8 +38,10 @@ class TpuJob(job_lib.Job):
     project: None takes gcloud's own.
     slices: how many of `accelerator_type`, joined over the network.
     spot: cheaper TPUs that may be taken away.
-    setup: shell command run on each worker first.
-    program: what `xlflax` is on the workers, such as 'venv/bin/xlflax'.
+    image: of a container that has xlflax; None installs it.
+    setup: shell command run on each worker first; None installs Python 3.11
+      and xlflax into `venv`, or fetches the image.
+    program: what `xlflax` is on the workers; None: what `setup` gives.
     restarts: how often new TPUs are asked for after a loss.
     keep: whether the TPUs stay when the run has ended.
     poll_seconds: between looks at a waiting resource.
@@ -135,8 +55,9 @@ class TpuJob(job_lib.Job):
   project: str | None = None
   slices: int = 1
   spot: bool = False
-  setup: str = 'true'
-  program: str = 'xlflax'
+  image: str | None = None
+  setup: str | None = None
+  program: str | None = None
   restarts: int = 20
   keep: bool = False
   poll_seconds: int = 30
@@ -177,20 +98,38 @@ class TpuJob(job_lib.Job):
       else [f'--node-count={self.slices}', f'--node-prefix={self.name}']
     )
     create += ['--spot'] if self.spot else []
-    command = [*self.command, *job_lib.platform_flag(self.command, 'tpu')]
-    run = f'{self.program} {shlex.join(command)} --stopped_status='
-    return _SCRIPT.format(
+    return tpu_script.SCRIPT.format(
       name=shlex.quote(self.name),
       place=shlex.join(place),
       nodes=shlex.join(self.nodes),
       restarts=self.restarts,
       create=shlex.join(create),
       poll=self.poll_seconds,
-      setup=shlex.quote(self.setup),
-      run=shlex.quote(f'{run}{errors.ExitStatus.STOPPED}'),
-      stop=shlex.quote("pkill -TERM -f -- 'stopped_statu[s]='"),
-      trap=_TRAP + ('' if self.keep else _DELETE),
+      setup=shlex.quote(self._setup()),
+      run=shlex.quote(self._run()),
+      start=shlex.quote(tpu_script.START),
+      ask=shlex.quote(tpu_script.ASK),
+      stop=shlex.quote(tpu_script.STOP),
+      give_back='true' if self.keep else 'delete',
     )
+
+  def _setup(self) -> str:
+    if self.setup is not None:
+      return self.setup
+    return (
+      f'sudo docker pull -q {self.image}' if self.image else tpu_script.SETUP
+    )
+
+  def _run(self) -> str:
+    """The command line of a worker."""
+    program = self.program or (
+      f'{tpu_script.CONTAINER} {self.image} xlflax'
+      if self.image
+      else 'venv/bin/xlflax'
+    )
+    words = [*self.command, *job_lib.platform_flag(self.command, 'tpu')]
+    stopped = f'--stopped_status={errors.ExitStatus.STOPPED}'
+    return f'{program} {shlex.join([*words, stopped])}'
 
   def start(self) -> int:
     """Runs the script here, to its end."""
@@ -211,15 +150,18 @@ def _add_tpu_flags(parser: argparse.ArgumentParser) -> None:
 def _add_run_flags(parser: argparse.ArgumentParser) -> None:
   """Flags of what runs on them."""
   parser.add_argument(
+    '--image', help='container that has xlflax (default: it is installed)'
+  )
+  parser.add_argument(
     '--setup',
-    default='true',
     metavar='COMMAND',
-    help="run on each worker first, such as 'pip install xlflax[tpu]'",
+    help='run on each worker first (default: what installs Python 3.11 and '
+    'xlflax[tpu,buckets] into venv, or fetches --image)',
   )
   parser.add_argument(
     '--program',
-    default='xlflax',
-    help='what xlflax is on the workers (default: %(default)s)',
+    help='what xlflax is on the workers (default: venv/bin/xlflax, or that of '
+    '--image)',
   )
   parser.add_argument('--restarts', type=int, default=20, metavar='N')
   parser.add_argument(
