@@ -134,7 +134,7 @@ if [[ $(cat token 2> /dev/null) != "$token" ]]; then
   fi
   rm -f status
   echo "$token" > token
-  nohup setsid bash -c 'trap : TERM; (cd && eval "$1"); echo $? > status' \
+  nohup setsid bash -c 'trap : TERM; cd; eval "$1"; echo $? > .xlflax/status' \
     - "$run" > log 2>&1 < /dev/null &
   echo $! > pid
 fi
