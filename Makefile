@@ -29,15 +29,15 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("xlflax needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: setup.py | $(BIN)/python
-	$(PIP) install --quiet --editable '.[data,demo]'
+$(VENV)/.base: setup.py | $(BIN)/python
+	$(PIP) install --quiet --editable .
 	@touch $@
 
 $(VENV)/.dev: setup.py | $(BIN)/python
-	$(PIP) install --quiet --editable '.[data,dev]'
+	$(PIP) install --quiet --editable '.[dev]'
 	@touch $@
 
-quickstart: $(VENV)/.demo
+quickstart: $(VENV)/.base
 	$(BIN)/xlflax demo
 
 test: $(VENV)/.dev

@@ -17,7 +17,6 @@ def _version() -> str:
   raise ValueError('xlflax/__init__.py sets no __version__')
 
 
-_DEMO = ['Django>=4.2', 'pycountry>=23.12', 'polib>=1.2']
 _WEB = ['py3langid>=0.4', 'rensa>=0.5', 'babel>=2.12', 'fonttools>=4.43']
 _TEST = [
   'pytest>=8',
@@ -76,15 +75,17 @@ setuptools.setup(
     'sacrebleu>=2.4',
     'seqeval>=1.2.2',
     'ufal.chu-liu-edmonds>=1.0',
+    # SeqIO tasks. Training from a token cache never imports them.
+    'seqio>=0.0.20',
+    'tensorflow>=2.17',
+    'tensorflow-datasets>=4.9.4',
+    'importlib_resources>=6',  # TFDS imports it, undeclared
+    # The demonstration's text: message catalogs in many languages.
+    'Django>=4.2',
+    'pycountry>=23.12',
+    'polib>=1.2',
   ],
   extras_require={
-    # TensorFlow is needed to read SeqIO tasks, not to train from a cache.
-    'data': [
-      'seqio>=0.0.20',
-      'tensorflow>=2.17',
-      'tensorflow-datasets>=4.9.4',
-      'importlib_resources>=6',  # TFDS imports it, undeclared
-    ],
     # Token caches on a distributed engine: Dataflow, Flink, Spark, Dask, …
     'beam': ['apache-beam>=2.77'],
     # Filters of web text, and near-duplicates.
@@ -98,10 +99,9 @@ setuptools.setup(
     'wandb': ['wandb>=0.19'],
     'mlflow': ['mlflow-skinny>=2.20'],
     't5x': ['t5x @ git+https://github.com/google-research/t5x'],
-    'demo': _DEMO,
-    'test': _TEST + _WEB + _DEMO,
+    'test': _TEST + _WEB,
     'docs': _DOCS,
-    'dev': _TEST + _WEB + _DEMO + _LINT + _DOCS,
+    'dev': _TEST + _WEB + _LINT + _DOCS,
   },
   entry_points={'console_scripts': ['xlflax = xlflax.cli:main']},
   classifiers=[

@@ -22,6 +22,6 @@ def test_live_without_tensorflow(monkeypatch):
     errors.ConfigError,
     match='Reading text live needs '
     "TensorFlow and SeqIO. Got: no module 'tensorflow'.*"
-    r'Install xlflax\[data\], or give the directory',
+    'pip install seqio .* or give the directory',
   ):
     opening.open_loader(stream, vocabulary=None, seed=0)

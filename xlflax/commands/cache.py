@@ -371,7 +371,7 @@ def _beam_runner(args: argparse.Namespace):
     raise errors.ConfigError(
       'Apache Beam is not installed',
       where='--runner=beam',
-      fix='pip install "xlflax[data,beam]"',
+      fix='pip install "xlflax[beam]"',
     ) from error
   return beam_runner.runner(shlex.split(args.beam_options))
 

@@ -82,6 +82,7 @@ def _import_live_modules(stream: stream_lib.Stream):
       'Reading text live needs TensorFlow and SeqIO',
       got=f'no module {error.name!r}',
       where=f'stream {stream.name!r}',
-      fix='Install xlflax[data], or give the directory of a token cache',
+      fix='pip install seqio tensorflow tensorflow-datasets, or give the '
+      'directory of a token cache',
     ) from error
   return live_loader, registration

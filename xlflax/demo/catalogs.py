@@ -2,7 +2,7 @@
 
 Django ships its user interface in some 90 languages, about 800 messages
 each; pycountry ships names of countries, currencies, scripts and languages.
-Both are installed by `pip install 'xlflax[data,demo]'`; nothing is downloaded.
+Both are installed with xlflax; nothing is downloaded.
 """
 
 import dataclasses
@@ -92,9 +92,9 @@ def _find(package: str) -> str:
     raise errors.CorpusError(
       'The demo needs a package that is not installed',
       got=package,
-      expected='the extras `data` (to write a token cache) and `demo` '
-      '(packages with translated messages)',
-      fix="pip install 'xlflax[data,demo]'",
+      expected='what xlflax is installed with: message catalogs for text, '
+      'SeqIO and TensorFlow to write a token cache',
+      fix=f'pip install {package}',
     )
   return spec.origin
 

@@ -8,7 +8,7 @@ from xlflax.data import stream
 from xlflax.data.rows import layouts as rows
 from xlflax.data.vocabularies import spec as vocabulary_spec
 
-pytest.importorskip('seqio', reason='the extra `data` is not installed')
+pytest.importorskip('seqio')
 
 import tensorflow as tf  # noqa: E402
 

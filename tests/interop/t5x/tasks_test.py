@@ -5,7 +5,7 @@ import pytest
 
 from xlflax import errors
 
-seqio = pytest.importorskip('seqio', reason='the extra `data` is not installed')
+seqio = pytest.importorskip('seqio')
 
 from xlflax.data import stream  # noqa: E402
 from xlflax.data.seqio_tasks import vocabulary as seqio_vocabulary  # noqa: E402
