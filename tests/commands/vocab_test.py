@@ -135,3 +135,25 @@ def test_flags_that_do_not_fit_each_other(
 ):
   assert _run(corpus, tmp_path / 'v', *flags) == 2
   assert what in capsys.readouterr().err
+
+
+def test_a_sample_that_shares_have_drawn(corpus, tmp_path, capsys):
+  """One share or three: the same vocabulary."""
+  samples = {1: tmp_path / 'one', 3: tmp_path / 'three'}
+  for count, sample in samples.items():
+    for index in range(count):
+      flags = [f'--sample={sample}', f'--shard={index}/{count}']
+      assert cli.main(['vocab', f'--corpus={corpus}', *flags]) == 0
+  assert 'en                   12 sentences' in capsys.readouterr().out
+  one, three = (
+    _run(corpus, tmp_path / f'v{count}', f'--sample={sample}')
+    or Vocabulary.load(tmp_path / f'v{count}')
+    for count, sample in samples.items()
+  )
+  assert one == three
+  capsys.readouterr()
+  (samples[3] / 'share-1-of-3.npz').unlink()
+  assert _run(corpus, tmp_path / 'v', f'--sample={samples[3]}') == 2
+  assert 'missing: 1/3' in capsys.readouterr().err
+  assert cli.main(['vocab', f'--corpus={corpus}', '--shard=0/2']) == 2
+  assert '--sample=DIR' in capsys.readouterr().err

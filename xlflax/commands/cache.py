@@ -4,12 +4,11 @@ import argparse
 import functools
 import json
 import logging
-import os
 import shlex
 import time
 
 from xlflax import errors
-from xlflax.commands import parsing
+from xlflax.commands import parsing, shares
 
 HELP = (
   "Writes a mixture's token cache, from which training reads without "
@@ -142,7 +141,7 @@ def _add_writing(parser: argparse.ArgumentParser) -> None:
   )
   parser.add_argument(
     '--shard',
-    type=_share,
+    type=shares.parse,
     metavar='I/N',
     help='write only the I-th of N shares, I from 0, beside other machines '
     'that write the others to the same directory; "auto" asks the job: an '
@@ -228,39 +227,6 @@ def run(args: argparse.Namespace) -> int:
   else:
     _print(metas)
   return 0
-
-
-def _share(text: str) -> tuple[int, int]:
-  """`3/16`, or what the job's environment says for `auto`, as numbers."""
-  if text == 'auto':
-    return _own_share()
-  index, separator, count = text.partition('/')
-  if not (separator and index.isdigit() and count.isdigit()) or int(
-    index
-  ) >= int(count):
-    raise argparse.ArgumentTypeError(
-      f'{text!r} is no share: give I/N with I from 0 to N - 1, such as 0/4'
-    )
-  return int(index), int(count)
-
-
-def _own_share() -> tuple[int, int]:
-  """Which of the processes of a job this is, and how many there are."""
-  for index, count in (
-    ('SLURM_ARRAY_TASK_ID', 'SLURM_ARRAY_TASK_COUNT'),
-    ('XLFLAX_PROCESS_ID', 'XLFLAX_NUM_PROCESSES'),
-    ('SLURM_PROCID', 'SLURM_NTASKS'),
-  ):
-    if index in os.environ and count in os.environ:
-      first = int(os.environ.get('SLURM_ARRAY_TASK_MIN', 0))
-      place = int(os.environ[index])
-      return place - first * index.startswith('SLURM_ARRAY'), int(
-        os.environ[count]
-      )
-  raise argparse.ArgumentTypeError(
-    'auto asks the job which share is its own, and there is no job: neither '
-    'SLURM_ARRAY_TASK_ID nor XLFLAX_PROCESS_ID nor SLURM_PROCID is set'
-  )
 
 
 def _stage(args: argparse.Namespace) -> int:

@@ -3,8 +3,11 @@
 import argparse
 import pathlib
 
+from xlflax import errors
+from xlflax.commands import shares
 from xlflax.data import corpus_oddities as oddities
 from xlflax.data.corpus.directory import Corpus
+from xlflax.data.vocabularies import reservoir
 from xlflax.data.vocabularies import statistics as vocabulary_statistics
 from xlflax.data.vocabularies.anchors import Anchors
 from xlflax.data.vocabularies.settings import DEFAULT_ALPHA
@@ -36,6 +39,10 @@ EXAMPLES = """
   # with 100 sentinels, for span corruption
   xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --sentinels=100
 
+  # text of many machines: each draws from its share, then one trains
+  xlflax vocab --corpus=corpus --sample=sample --shard=3/16
+  xlflax vocab --corpus=corpus --sample=sample --output=vocabulary --size=32000
+
   # check every line of the corpus, and show what would be sampled
   xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --dry_run
 """
@@ -50,7 +57,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='corpus directory; its training text is read',
   )
   parser.add_argument(
-    '--output', metavar='DIR', required=True, help='directory of the vocabulary'
+    '--output', metavar='DIR', help='directory of the vocabulary'
+  )
+  parser.add_argument(
+    '--sample',
+    metavar='DIR',
+    help='train on the sample of the text in this directory, which --shard '
+    'has written',
+  )
+  parser.add_argument(
+    '--shard',
+    metavar='I/N',
+    type=shares.parse,
+    help='write the I-th of N shares of the sample to --sample, I from 0, and '
+    'train nothing; "auto" asks the job',
   )
   _add_sizes(parser)
   _add_layout(parser)
@@ -185,15 +205,28 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-  """Trains, or shows what would be done."""
-  settings = _settings(args)
+  """Trains, draws a share of a sample, or shows what would be done."""
   corpus = Corpus(args.corpus)
+  if args.shard:
+    return _draw(args, corpus)
+  if args.output is None:
+    raise errors.ConfigError(
+      'Nothing says where the vocabulary goes',
+      expected='--output, or --sample and --shard',
+    )
+  settings = _settings(args)
   oddities.warn(corpus)
   if args.dry_run:
     _show_plan(corpus, Settings(**settings))
     return 0
   vocabulary = train_vocabulary(
-    corpus, args.output, overwrite=args.overwrite, **settings
+    corpus,
+    args.output,
+    overwrite=args.overwrite,
+    drawn=reservoir.read(args.sample, capacity=args.max_sentences)
+    if args.sample
+    else None,
+    **settings,
   )
   print(
     vocabulary_statistics.format_table(vocabulary.description['statistics'])
@@ -206,6 +239,21 @@ def run(args: argparse.Namespace) -> int:
   for code, runs in zip(spec.languages, spec.language_words, strict=False):
     words = sum(stop - start for start, stop in runs)
     print(f'  {code:<10} {words:>12,} words')
+  return 0
+
+
+def _draw(args: argparse.Namespace, corpus: Corpus) -> int:
+  """Writes a share of the sample."""
+  if args.sample is None:
+    raise errors.ConfigError(
+      'A share of a sample needs a directory', expected='--sample=DIR'
+    )
+  drawn = reservoir.draw(
+    corpus, capacity=args.max_sentences, seed=args.seed, share=args.shard
+  )
+  reservoir.write(args.sample, args.shard, drawn)
+  for language, found in sorted(drawn.items()):
+    print(f'{language:<10} {found.count:>12,} sentences')
   return 0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from xlflax import digests, errors, paths
 from xlflax.data.corpus.directory import Corpus
-from xlflax.data.vocabularies import text_sampling, vocabulary
+from xlflax.data.vocabularies import reservoir, text_sampling, vocabulary
 from xlflax.data.vocabularies import trainer as vocabulary_trainer
 from xlflax.data.vocabularies.anchors import Anchors
 from xlflax.data.vocabularies.sentencepiece import SentencePieceVocabulary
@@ -33,7 +33,12 @@ _Texts = Mapping[str, Callable[[], Iterator[str]]]  # of each model
 
 
 def train_vocabulary(
-  corpus: Corpus, output_dir, *, overwrite: bool = False, **fields: Any
+  corpus: Corpus,
+  output_dir,
+  *,
+  overwrite: bool = False,
+  drawn: Mapping[str, reservoir.Reservoir] | None = None,
+  **fields: Any,
 ) -> Vocabulary:
   """Trains a vocabulary and writes it; the same input gives the same one.
 
@@ -44,6 +49,8 @@ def train_vocabulary(
     corpus: monolingual lines and both sides of pairs of its train split.
     output_dir: directory for `vocabulary.json` and the models.
     overwrite: replace a vocabulary made from other settings or text.
+    drawn: a sample of the text, of at least `max_sentences` of a language;
+      None: the text is read.
     **fields: those of `Settings`.
 
   Returns:
@@ -57,11 +64,13 @@ def train_vocabulary(
   """
   settings = Settings(**fields)
   output_dir = paths.local(output_dir, where='output_dir')
-  quotas = sentence_quotas(corpus, settings)
+  quotas = sentence_quotas(corpus, settings, drawn)
   texts = {
     name: functools.partial(
       text_sampling.sample, corpus, by_language, seed=settings.seed
     )
+    if drawn is None
+    else functools.partial(reservoir.sample, drawn, by_language)
     for name, by_language in quotas.items()
   }
   if not overwrite and _is_there(output_dir, settings, corpus, texts):
@@ -82,7 +91,11 @@ def train_vocabulary(
   return Vocabulary.load(output_dir)
 
 
-def sentence_quotas(corpus: Corpus, settings: Settings) -> _Quotas:
+def sentence_quotas(
+  corpus: Corpus,
+  settings: Settings,
+  drawn: Mapping[str, reservoir.Reservoir] | None = None,
+) -> _Quotas:
   """The sentences of each language that each model is trained on.
 
   Returns:
@@ -93,7 +106,10 @@ def sentence_quotas(corpus: Corpus, settings: Settings) -> _Quotas:
     CorpusError: there is no training text.
     ConfigError: the settings' alpha is out of range.
   """
-  sizes = text_sampling.count_sentences(corpus)
+  if drawn is None:
+    sizes = text_sampling.count_sentences(corpus)
+  else:
+    sizes = {code: found.count for code, found in drawn.items() if found.count}
   if not sizes:
     raise errors.CorpusError(
       'The corpus has no training text',

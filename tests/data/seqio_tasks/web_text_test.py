@@ -1,0 +1,63 @@
+"""Filters as a step of SeqIO tasks."""
+
+import seqio
+import tensorflow as tf
+
+from xlflax.data.preparation.filters import TextFilters
+from xlflax.data.seqio_tasks import examples as task_examples
+from xlflax.data.seqio_tasks import web_text
+
+_LINES = ['ab', 'abcd', 'abc', 'the cat', 'x', 'a dog', 'привет']
+
+
+def _dataset():
+  return tf.data.Dataset.from_tensor_slices(
+    {
+      'text': _LINES,
+      'starts_document': [True, False, True, False] + [False] * 3,
+    }
+  )
+
+
+def test_as_documented():
+  """A border passes to the next line that is kept, and no further."""
+  step = web_text.KeepLines(
+    TextFilters(min_characters=4, min_script_share=0.5), ['en']
+  )
+  found = [
+    (example['text'].decode(), bool(example['starts_document']))
+    for example in step(_dataset()).as_numpy_iterator()
+  ]
+  assert found == [('abcd', True), ('the cat', True), ('a dog', False)]
+  assert step.dropped == {'too short': 3, 'another script': 1}
+
+
+def test_pairs():
+  pairs = tf.data.Dataset.from_tensor_slices(
+    {'inputs': ['one', 'two'], 'targets': ['eins', 'zwei und noch mehr']}
+  )
+  step = web_text.KeepLines(
+    TextFilters(max_ratio=2), ['en', 'de'], features=('inputs', 'targets')
+  )
+  [kept] = step(pairs).as_numpy_iterator()
+  assert kept == {'inputs': b'one', 'targets': b'eins'}
+
+
+def test_in_a_task(registry, toy_vocabulary):
+  """Its settings are part of the fingerprint, so caches notice others."""
+  step = web_text.KeepLines(TextFilters(min_characters=5), ['en'])
+  registry.add_monolingual_task(
+    'filtered.en',
+    seqio.FunctionDataSource(
+      lambda split, shuffle_files, seed=None: _dataset(), splits=('train',)
+    ),
+    language='en',
+    preprocessors=[step],
+  )
+  [read] = task_examples.read('filtered.en', toy_vocabulary, split='train')
+  assert [len(text) > 0 for text in read.sides[0].texts()] == [True] * 3
+  assert read.starts_document.tolist() == [True, False, False]
+  [first, *_] = task_examples.fingerprint('filtered.en', 'train')[
+    'preprocessors'
+  ]
+  assert first == ['keep_lines', step.fingerprint()]
