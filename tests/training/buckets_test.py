@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import threading
 import time
 import types
 
@@ -12,10 +13,11 @@ import pytest
 
 from tests import fake_bucket
 from tests.training import tiny
-from xlflax import paths
+from xlflax import errors, paths
 from xlflax.launch import job, local
 from xlflax.training import checkpoints, description, optimizers, run_directory
 from xlflax.training.metric_writers import mirror, run_metrics
+from xlflax.training.processes import lease
 
 _OPTIMIZER = optimizers.AdamW(learning_rate=0.1)
 
@@ -151,3 +153,46 @@ def test_launcher_names_the_last_checkpoint_and_logs_on_disk(run, bucket):
   assert job.last_checkpoint(job.model_dir(command)) == 8
   started = local.LocalJob(command=command, num_processes=2)
   assert started.log_directory == pathlib.Path('run.logs')
+
+
+def _of_another_host(run, refreshed: float) -> None:
+  found = {'owner': 'x', 'host': 'other', 'pid': 7, 'place': 'other'}
+  (run / lease.FILE).write_text(
+    json.dumps(found | {'time': 'noon', 'refreshed': refreshed})
+  )
+
+
+def test_a_lease_is_there_for_as_long_as_it_is_held(run):
+  with lease.Lease(run) as held:
+    assert json.loads((run / lease.FILE).read_text())['host']
+    held.check()
+  assert not (run / lease.FILE).exists()
+
+
+def test_a_writer_on_another_host_is_refused_or_taken_over(run):
+  """One that gives signs of life, and one that gave its last long ago."""
+  _of_another_host(run, time.time())
+  over = threading.Event()
+
+  def live():
+    while not over.wait(0.05):
+      _of_another_host(run, time.time())
+
+  other = threading.Thread(target=live)
+  other.start()
+  try:
+    with pytest.raises(errors.RunDirectoryError, match='process 7 on other'):
+      lease.Lease(run, stale_seconds=5).__enter__()
+  finally:
+    over.set()
+    other.join()
+  _of_another_host(run, time.time() - 3600)
+  with lease.Lease(run, refresh_seconds=0.05) as held:
+    held.check()
+    _of_another_host(run, time.time())  # it had only been asleep
+    end = time.monotonic() + 20
+    with pytest.raises(errors.RunDirectoryError, match='has taken over'):
+      while time.monotonic() < end:
+        held.check()
+        time.sleep(0.05)
+  assert (run / lease.FILE).exists()  # it is the other one's now

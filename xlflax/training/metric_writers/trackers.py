@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 from xlflax import errors
@@ -130,7 +131,7 @@ def _library(name: str) -> Any:
     ) from error
 
 
-KINDS = {
+KINDS: dict[base.Destination, Callable[[Subject], base.MetricWriter]] = {
   base.Destination.WANDB: WandbWriter,
   base.Destination.MLFLOW: MlflowWriter,
 }
