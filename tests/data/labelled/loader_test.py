@@ -100,6 +100,7 @@ def test_parts_are_drawn_as_many_as_they_have_or_by_alpha():
 
   assert shares().tolist() == [0.75, 0.25]
   assert shares(alpha=0.0).tolist() == [0.5, 0.5]
+  assert shares(max_share=0.625).tolist() == [0.625, 0.375]
   assert shares(parts=('fr',)).tolist() == [0.0, 1.0]
 
 

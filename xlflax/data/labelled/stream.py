@@ -31,6 +31,8 @@ class LabelledStream:
     alpha: parts are drawn with p_i proportional to N_i ** alpha, N_i the
       number of rows of part i, or a function of the step; None: 1, as many
       rows of each part as it has.
+    max_share: no part is drawn more often than this; what is over goes to the
+      others in proportion. None: there is no limit.
     batching: one part for a batch, or one for each row.
     shuffle: rows in a new random order each epoch, or as the source has them.
     max_examples: only the first so many of each part; None: all.
@@ -48,6 +50,7 @@ class LabelledStream:
   batch_size: int
   parts: tuple[str, ...] | None = None
   alpha: float | Callable[[int], Any] | None = None
+  max_share: float | None = None
   batching: LanguageBatching = LanguageBatching.MIXED
   shuffle: bool = True
   max_examples: int | None = None
@@ -71,6 +74,13 @@ class LabelledStream:
         'Groups of examples do not fill a batch',
         got=f'batch_size={self.batch_size}, group_size={self.group_size}',
         expected='a multiple',
+        where=f'stream {self.name!r}',
+      )
+    if self.max_share is not None and not 0 < self.max_share <= 1:
+      raise errors.ConfigError(
+        'LabelledStream.max_share is a share of the rows',
+        got=self.max_share,
+        expected='above 0, and at most 1',
         where=f'stream {self.name!r}',
       )
     if isinstance(self.alpha, (int, float)) and self.alpha < 0:
