@@ -98,6 +98,7 @@ def _run(name: str, arguments: list[str]) -> int:
         'This command takes no gin bindings',
         got=f'--gin.{bindings[0]}',
         where=f'xlflax {name}',
+        fix='leave it out; `xlflax --help` lists the commands',
       )
     parsed.gin_bindings = bindings
     parsed.command_line = ['xlflax', name, *arguments]

@@ -180,7 +180,9 @@ def read(name: str, search: Sequence[str] = ()) -> Tree:
 def _read(name: str, search: tuple[str, ...], above: tuple[str, ...]) -> Tree:
   if name in above:
     raise errors.ConfigError(
-      'A gin file includes itself', got=' -> '.join((*above, name))
+      'A gin file includes itself',
+      got=' -> '.join((*above, name)),
+      fix='remove one of these includes',
     )
   try:
     path = find(name, search)

@@ -23,7 +23,7 @@ from xlflax.evaluation import (
   translation_options,
 )
 from xlflax.evaluation import translator as translator_lib
-from xlflax.training import partitioning
+from xlflax.training import inputs, partitioning
 from xlflax.training import run as run_lib
 
 Hypothesis = translator_lib.Hypothesis
@@ -190,6 +190,7 @@ def open_translator(
   options = options or TranslationOptions()
   run = run_lib.open_run(model_dir)
   translator_lib.check_model(run.model)
+  _warn_of_unseen(run.directory, target)
   (chosen,) = checkpoint_choice.choose(
     run, 'last' if step == 'last' else [int(step)]
   )
@@ -220,6 +221,18 @@ def open_translator(
       'checkpoint': results.checkpoint_identity(run.directory, chosen),
     },
   )
+
+
+def _warn_of_unseen(directory: pathlib.Path, target: str) -> None:
+  """Logs that the run has never been trained to write a language."""
+  seen = inputs.written(directory)
+  if seen is not None and target not in seen:
+    _LOG.warning(
+      'The run has never been trained to translate into %s, but into %s: what '
+      'it writes may be of another language, or nonsense.',
+      target,
+      ', '.join(sorted(seen)),
+    )
 
 
 def _resume(

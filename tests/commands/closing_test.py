@@ -83,5 +83,5 @@ def test_what_a_model_can_be_exported_as(caplog):
   caplog.set_level('INFO')
   closing.tell_export(_trainer())
   closing.tell_export(_trainer(tiny.make_model(scale_embeddings=True)))
-  assert caplog.messages[0].endswith('makes bert of it.')
-  assert 'makes nothing: ' in caplog.messages[1]
+  assert 'the model fits bert of Hugging Face' in caplog.messages[0]
+  assert 'no Hugging Face architecture fits (bert: ' in caplog.messages[1]

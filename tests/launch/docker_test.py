@@ -105,3 +105,19 @@ def test_steps_of_the_image(tmp_path):
   assert result.returncode == 0, result.stdout
   assert 'No broken requirements found' in result.stdout
   assert re.search(r'parameters', result.stdout, re.I)
+
+
+def test_the_image_of_a_trial_has_what_the_package_is_made_of():
+  dockerfile = (_ROOT / 'Dockerfile').read_text()
+  ignored = (_ROOT / 'Dockerfile.dockerignore').read_text()
+  copied = [
+    word
+    for line in re.findall(r'^COPY (.*)$', dockerfile, re.M)
+    for word in line.split()[:-1]
+  ]
+  assert {'setup.py', 'xlflax', 'tasks', 'gin_configs'} <= set(copied)
+  for name in copied:
+    assert (_ROOT / name).exists() and f'!{name}\n' in ignored
+  extras = re.search(r"'\.\[(.*)\]'", dockerfile)[1].split(',')
+  setup = (_ROOT / 'setup.py').read_text()
+  assert all(f"'{extra}': " in setup for extra in extras)

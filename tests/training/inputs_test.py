@@ -6,11 +6,42 @@ import types
 import pytest
 
 from xlflax import errors
+from xlflax.data import stream as stream_lib
 from xlflax.training import inputs
 
 
 def _loader(identity, signature=''):
-  return types.SimpleNamespace(identity=identity, signature=signature)
+  return types.SimpleNamespace(
+    identity=identity, signature=signature, stream=types.SimpleNamespace()
+  )
+
+
+def _pairs(order, *languages):
+  return types.SimpleNamespace(
+    identity='',
+    signature='',
+    stream=types.SimpleNamespace(
+      layout=stream_lib.Layout.SIDES, pairs=types.SimpleNamespace(order=order)
+    ),
+    statistics=lambda: [types.SimpleNamespace(languages=x) for x in languages],
+  )
+
+
+@pytest.mark.parametrize(
+  ('order', 'written'),
+  [
+    (stream_lib.SideOrder.AS_IS, {'de', 'fr'}),
+    (stream_lib.SideOrder.REVERSED, {'en'}),
+    (stream_lib.SideOrder.RANDOM, {'de', 'en', 'fr'}),
+  ],
+)
+def test_languages_that_a_run_learns_to_write(tmp_path, order, written):
+  assert inputs.written(tmp_path) is None
+  loader = _pairs(order, ('en', 'de'), ('en', 'fr'))
+  inputs.record(tmp_path, inputs.describe('v', {}), {'a': loader})
+  assert inputs.written(tmp_path) == written
+  inputs.record(tmp_path, inputs.describe('v', {}), {'a': _loader('1')})
+  assert inputs.written(tmp_path) is None
 
 
 def test_streams_that_are_read_live_have_no_identity():

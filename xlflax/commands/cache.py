@@ -269,7 +269,9 @@ def _check_numbers(args: argparse.Namespace) -> None:
   for name in ('num_processes', 'shard_size'):
     if getattr(args, name) < 1:
       raise errors.ConfigError(
-        f'--{name} must be positive', got=getattr(args, name)
+        f'--{name} must be positive',
+        got=getattr(args, name),
+        expected='1 or more',
       )
 
 

@@ -19,10 +19,17 @@ def tell_export(trainer: Any) -> None:
 
   kinds = (encoder.Encoder, encoder_decoder.EncoderDecoder)
   if type(trainer.model) not in kinds:
-    logging.info('Export: %s has none.', type(trainer.model).__name__)
+    logging.info('Export: a %s has none.', type(trainer.model).__name__)
     return
   found = exporting.expressed_as(trainer.model.config, pad_id=0)
-  logging.info('Export: `xlflax convert to-hf` makes %s of it.', found)
+  name, _, why = found.partition(': ')
+  if why:
+    logging.info('Export: no Hugging Face architecture fits (%s).', why)
+  else:
+    logging.info(
+      'Export: the model fits %s of Hugging Face (`xlflax convert to-hf`).',
+      name,
+    )
 
 
 def tell_next(trainer: Any, result: dict[str, Any]) -> None:

@@ -222,7 +222,9 @@ def _check(args: argparse.Namespace) -> None:
     )
   if args.num_processes < 1:
     raise errors.ConfigError(
-      '--num_processes must be positive', got=args.num_processes
+      '--num_processes must be positive',
+      got=args.num_processes,
+      expected='1 or more',
     )
 
 

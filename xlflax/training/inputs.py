@@ -13,6 +13,7 @@ from typing import Any
 
 from xlflax import digests, errors, paths
 from xlflax.data import loader as loader_lib
+from xlflax.data import stream as stream_lib
 
 FILE = 'inputs.json'
 
@@ -96,7 +97,42 @@ def record(
 ) -> None:
   """Writes what the run reads now, for `verified` and for people."""
   signatures = sorted({loader.signature for loader in loaders.values()} - {''})
-  content = {**described, 'verified': signatures}
+  content = {
+    **described,
+    'verified': signatures,
+    'written': sorted(_written(loaders)),
+  }
   paths.write_atomically(
     model_dir / FILE, json.dumps(digests.with_own(content), indent=2) + '\n'
   )
+
+
+def written(model_dir: pathlib.Path) -> frozenset[str] | None:
+  """Languages that the run's translations were in, as it was trained last.
+
+  None where no stream of translations, or nothing at all, is recorded: a
+  model that was imported, for example.
+  """
+  try:
+    record = json.loads((model_dir / FILE).read_text(encoding='utf-8'))
+    return frozenset(record['written']) or None
+  except (OSError, ValueError, KeyError, TypeError):
+    return None
+
+
+def _written(loaders: Mapping[str, loader_lib.Loader]) -> set[str]:
+  """The languages of the second sides of streams of pairs, as they are read."""
+  found: set[str] = set()
+  for loader in loaders.values():
+    layout = getattr(loader.stream, 'layout', None)
+    if layout is not stream_lib.Layout.SIDES:
+      continue
+    order = loader.stream.pairs.order
+    for task in loader.statistics():
+      if len(task.languages) == 2:
+        first, second = task.languages
+        as_is = order is not stream_lib.SideOrder.REVERSED
+        found |= {second} if as_is else {first}
+        if order is stream_lib.SideOrder.RANDOM:
+          found |= {first, second}
+  return found

@@ -392,7 +392,7 @@ class _Loop:
         f'{sums.skipped} of the last {sums.steps} steps',
         step,
         'lower the learning rate or clip the gradient, or go on past such '
-        "steps with --gin.trainer.Trainer.non_finite='skip'",
+        'steps with --gin.trainer.Trainer.non_finite="\'skip\'"',
       )
     if sums.streak >= self._settings.most_skipped or (
       step >= self._settings.steps and sums.skipped == sums.steps

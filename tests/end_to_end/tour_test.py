@@ -1,0 +1,137 @@
+"""The session of docs/tour.md, from the wheel, prints what the page shows.
+
+Numbers may differ; `…` stands for lines that the page leaves out.
+"""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import venv
+
+import pytest
+
+from tests import xla_flags
+
+pytestmark = pytest.mark.slow
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+_INTERRUPT = '^C'
+
+
+@pytest.fixture(scope='module')
+def environment(tmp_path_factory):
+  """Variables under which `xlflax` and `python` are those of a new wheel."""
+  root = tmp_path_factory.mktemp('installed')
+  # A copy: building leaves files behind.
+  build = [sys.executable, '-m', 'pip', 'wheel', '--no-deps']
+  build += ['--no-build-isolation', '--quiet', '--wheel-dir', str(root)]
+  source = root / 'source'
+  subprocess.run(
+    ['git', 'clone', '--quiet', '--no-hardlinks', str(ROOT), str(source)],
+    check=True,
+  )
+  subprocess.run([*build, str(source)], check=True)
+  (wheel,) = root.glob('*.whl')
+  made = root / 'venv'
+  venv.create(made)
+  (packages,) = made.glob('lib/python*/site-packages')
+  subprocess.run(
+    [sys.executable, '-m', 'pip', 'install', '--quiet', '--no-deps']
+    + ['--prefix', str(made), '--ignore-installed', str(wheel)],
+    check=True,
+  )
+  script = made / 'bin/xlflax'
+  body = script.read_text().split('\n', 1)[1]
+  script.write_text(f'#!{made}/bin/python\n{body}')
+  # The libraries, without the hooks that make a checkout importable.
+  libraries = [path for path in sys.path if path.endswith('site-packages')]
+  (packages / 'libraries.pth').write_text('\n'.join(libraries) + '\n')
+  return os.environ | {
+    'PATH': f'{made}/bin:{os.environ["PATH"]}',
+    'PYTHONPATH': '',
+    'JAX_PLATFORMS': 'cpu',
+    'XLA_FLAGS': xla_flags.quick(),
+    'XLFLAX_COMPILATION_CACHE': str(root / 'compiled'),
+    'COLUMNS': '100',
+  }
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+  """(language, content) of the fenced blocks of a page."""
+  return re.findall(r'```(console|python)\n(.*?)```', text, re.S)
+
+
+def _steps(block: str) -> list[tuple[str, list[str]]]:
+  """(command, the lines that are shown below it) of a console block."""
+  steps: list[tuple[str, list[str]]] = []
+  for line in block.replace('\\\n', ' ').splitlines():
+    if line.startswith('$ '):
+      steps.append((line[2:], []))
+    elif line.strip():
+      steps[-1][1].append(line)
+  return steps
+
+
+def _plain(line: str) -> str:
+  """Without time stamp, numbers, frames and white space."""
+  line = re.sub(r'^\d\d:\d\d:\d\d ', '', line.strip())
+  line = re.sub(r'[│┃─━┏┓┗┛┡┩└┘┌┐├┤┬┴┼╇╈┳┻]', ' ', line)
+  return ' '.join(re.sub(r'-?\d[\d,.:]*(e[+-]\d+)?', '#', line).split())
+
+
+def _run(command: str, folder, environment, *, interrupt_at: str | None) -> str:
+  """What a command prints; Ctrl-C follows the line that is given."""
+  process = subprocess.Popen(
+    ['bash', '-c', f'exec {command}' if interrupt_at else command],
+    cwd=folder,
+    env=environment | {'PYTHONUNBUFFERED': '1'},
+    text=True,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+  )
+  limit = threading.Timer(1500, process.kill)
+  limit.start()
+  lines = []
+  assert process.stdout is not None
+  for line in process.stdout:
+    lines.append(line)
+    if interrupt_at and _plain(line) == _plain(interrupt_at):
+      process.send_signal(signal.SIGINT)
+      interrupt_at = None
+  process.wait()
+  limit.cancel()
+  output = ''.join(lines)
+  assert process.returncode == 0, f'{command}\n{output}'
+  return output
+
+
+def test_the_tour(environment, tmp_path):
+  text = (ROOT / 'docs/tour.md').read_text(encoding='utf-8')
+  for language, block in _blocks(text):
+    if language == 'python':
+      (tmp_path / 'program.py').write_text(block)
+      _run('python program.py', tmp_path, environment, interrupt_at=None)
+      continue
+    for command, shown in _steps(block):
+      place = shown.index(_INTERRUPT) if _INTERRUPT in shown else None
+      output = _run(
+        command,
+        tmp_path,
+        environment,
+        interrupt_at=None if place is None else shown[place - 1],
+      )
+      printed = set(map(_plain, output.splitlines()))
+      wanted = {x for x in map(_plain, shown) if x not in ('…', _INTERRUPT)}
+      assert not wanted - printed, (
+        f'{command}\nlacks {sorted(wanted - printed)}\nprinted\n{output}'
+      )
+
+
+def test_the_page_is_read_rightly():
+  steps = _steps('$ a \\\n  b\nx 1\n…\n$ c\n')
+  assert steps == [('a    b', ['x 1', '…']), ('c', [])]
+  assert _plain('12:00:01 I step 3/10 | loss 2.5') == 'I step #/# | loss #'

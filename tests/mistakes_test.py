@@ -1,0 +1,164 @@
+"""Mistakes of people who use the command line, and what each is told.
+
+Every row is a command as somebody typed it. It ends with status 2 and one
+message: what is wrong, with the flag or the file, what was got, and what to
+do.
+"""
+
+import shlex
+
+import pytest
+
+from xlflax import cli
+
+_TRAIN = 'train --gin_file=pretrain/mlm.gin --gin_file=models/tiny.gin'
+_GIVEN = f'{_TRAIN} --model_dir=new --vocabulary=v --gin.TRAIN_STEPS=9'
+_EVALUATE = 'evaluate --model_dir=run'
+_VOCAB = 'vocab --output=new --size=100'
+_SYNTHETIC = 'synthetic --output=new'
+
+# Command line -> parts of the message.
+_MISTAKES: dict[str, tuple[str, ...]] = {
+  # Names.
+  'trian': ('no command', 'did you mean train?'),
+  'eval --model_dir=run': ('no command', "'eval'"),
+  'configs show models/smal.gin': ('Got: models/smal.gin', 'models/small.gin'),
+  'configs list nothing/*': ('Got: nothing/*', 'pretrain/*'),
+  'configs lst': ('Got: lst', 'did you mean list?'),
+  'analyze cak --output=o': ('Got: cak', 'did you mean cka?'),
+  'convert to_hf run --output=o': ('Got: to_hf', 'did you mean to-hf or'),
+  'convert': ('no CONVERSION',),
+  'tasks fetch sib20': ('sib20',),
+  # Flags.
+  'evaluate --model-dir=run': ('--model_dir',),
+  f'{_EVALUATE} --task=retrieval': ('Got: --task.', 'mean --tasks'),
+  f'{_EVALUATE} --tasks retrieval perplexity': ('Got: perplexity', 'join a flag'),
+  f'{_EVALUATE} -tasks=retrieval': ('-tasks',),
+  f'{_EVALUATE} --tasks=retrieval --max_examples=many': (
+    'Got: many', 'a whole number'),
+  f'{_EVALUATE} --tasks=retrieval --batch_size=8.5': (
+    'Got: 8.5', 'a whole number'),
+  f'{_EVALUATE} --tasks=retrieval --timeout=1h --watch': (
+    'Got: 1h', 'a number'),
+  'evaluate --tasks=retrieval': ('no --model_dir',),
+  'vocab --size=100': ('no --corpus, --output',),
+  'vocab --corpus --size=100': ('--corpus: expected one argument',),
+  f'{_TRAIN} --other_config=yes': ('Got: yes', 'accept, refuse'),
+  f'{_TRAIN} --platform=cuda': ('Got: cuda', 'cpu, gpu, tpu'),
+  f'{_VOCAB} --corpus=c --model_type=BPE': ('Got: BPE', 'did you mean bpe?'),
+  'doctor': ('no DIR',),
+  'convert average --model_dir=run --output=o': ('--last', 'give one of them'),
+  'convert average --model_dir=run --output=o --last=2 --steps=1': (
+    'not allowed with',),
+  # Flags without effect.
+  f'{_EVALUATE} --max_examples=3': ('--max_examples', '--tasks'),
+  f'{_EVALUATE} --split=validation': ('--split', '--tasks'),
+  f'{_EVALUATE} --tasks=retrieval --poll=3': ('--poll', '--watch'),
+  f'{_EVALUATE} --tasks=retrieval --best_metric=m': (
+    '--best_metric', '--steps=best'),
+  f'{_EVALUATE} --suite=xtreme --data=d --output=o --split=test': (
+    '--split', '--suite'),
+  f'{_GIVEN} --devices=gpu:H200:8': ('--devices', '--dry_run'),
+  f'{_GIVEN} --profile_memory': ('--profile_memory', '--profile_steps'),
+  f'{_GIVEN} --num_languages=3': ('--num_languages', '--vocabulary_size'),
+  'finetune --output=o --tested=all': ('--tested', '--test_gin_file'),
+  'cache --output=o --verify --vocabulary=v': ('--vocabulary', '--verify'),
+  'tasks --gin.A=1 list': ('takes no gin bindings', '--gin.A=1'),
+  # Gin.
+  f'{_TRAIN} --gin.TRAIN_STEPS': ('--gin.TRAIN_STEPS', '--gin.NAME=VALUE'),
+  f'{_GIVEN} --gin.BATCH_SZIE=4': ('Got: BATCH_SZIE', 'BATCH_SIZE'),
+  f'{_GIVEN} --gin.batch_size=4': ('Got: batch_size', 'BATCH_SIZE'),
+  f'{_GIVEN} --gin.MONO=corpus.mono': ('--gin.MONO="\'corpus.mono\'"',),
+  f'{_GIVEN} --gin.CACHE_DIR=none': ('--gin.CACHE_DIR=None',),
+  f'{_GIVEN} --gin.SEED=': ('--gin.SEED', 'empty'),
+  f'{_TRAIN} --model_dir=new --vocabulary=v': (
+    'none for TRAIN_STEPS', '--gin.TRAIN_STEPS=VALUE'),
+  'train --gin_file=pretrain/mlm.gin --model_dir=a --vocabulary=v '
+  '--gin.TRAIN_STEPS=9': ('none for MODEL', 'models/SIZE.gin'),
+  'train --gin_file=pretrain/mml.gin': ('pretrain/mlm.gin', '--gin_file'),
+  'train --gin_file=mine/unread.gin --gin_file=models/tiny.gin '
+  '--model_dir=a --vocabulary=v --gin.TRAIN_STEPS=9': (
+    'LENGTH = 48', 'SIDE_LENGTH', 'mine/unread.gin'),
+  'train --gin_file=mine/circle.gin': ('circle.gin -> mine/circle.gin',),
+  # Files.
+  f'{_EVALUATE}s --tasks=retrieval': ('Got: runs', 'did you mean run'),
+  f'{_EVALUATE} --tasks=retreival --corpus=corpus': (
+    'Got: retreival', 'did you mean retrieval?'),
+  f'{_EVALUATE} --tasks=retrieval --corpus=corpsu': (
+    'Got: corpsu', 'did you mean corpus?'),
+  f'{_EVALUATE} --tasks=retrieval --steps=first': ('Got: first', 'last, all'),
+  f'{_EVALUATE} --suite=xtrem --data=d --output=o': (
+    'Got: xtrem', 'did you mean xtreme?'),
+  f'{_EVALUATE} --suite=xtreme --output=o': ('--data=DIR',),
+  'finetune --output=o --init_from=rnu': ('Got: rnu', 'did you mean run?'),
+  'report run --output=o': ('Got: run', 'checkpoints or metrics.jsonl'),
+  'report run run=run --output=o': ('Two runs have the same name', 'NAME=DIR'),
+  f'{_VOCAB} --corpus=nowhere': ('Got: nowhere',),
+  f'{_VOCAB} --corpus=empty': ('empty', 'mono/<language>.txt'),
+  f'{_VOCAB} --corpus=named': ('english.text', '<language>[.anything].txt'),
+  f'{_VOCAB} --corpus=both': ('de-en', 'en-de'),
+  f'{_VOCAB} --corpus=blank': ('fr.txt',),
+  f'{_VOCAB} --corpus=latin1 --dry_run': ('mono/de.txt:1', 'UTF-8'),
+  f'{_VOCAB} --corpus=columns --dry_run': ('en-de.tsv:2',),
+  'cache --output=o --vocabulary=v': ('--mixture or --corpus',),
+  'cache --output=o --corpus=corpus': ('no --vocabulary', 'xlflax vocab'),
+  'cache --output=o --corpus=corpus --vocabulary=v --num_processes=0': (
+    '--num_processes', 'Got: 0'),
+  'prepare --corpus=corpus --output=o': ('--moses',),
+  'prepare --corpus=corpus --output=o --moses --copies=2': ('--code_switch',),
+  'label --model_dir=run --output=o --input=text.fr': (
+    'Got: text.fr', 'LANGUAGE=FILE'),
+  'translate --model_dir=run --source=en --target=de --input=nowhere.txt': (
+    'Got: nowhere.txt', '--input'),
+  f'{_SYNTHETIC} --size=nli': ('Got: nli', 'nli/train=5000'),
+  f'{_SYNTHETIC} --languages=en,qq': ('qq',),
+}  # fmt: skip
+
+
+@pytest.fixture(scope='module')
+def workspace(tmp_path_factory):
+  root = tmp_path_factory.mktemp('mistakes')
+  files: dict[str, str | bytes] = {
+    'corpus/mono/en.txt': 'a b\n',
+    'empty/README': '',
+    'named/mono/english.text': 'a b\n',
+    'both/parallel/en-de.tsv': 'a\tb\n',
+    'both/parallel/de-en.tsv': 'b\ta\n',
+    'blank/mono/en.txt': 'a b\n',
+    'blank/mono/fr.txt': '\n',
+    'latin1/mono/de.txt': 'schön\n'.encode('latin-1'),
+    'columns/parallel/en-de.tsv': 'a\tb\nonly one\n',
+    'mine/unread.gin': "include 'pretrain/translation.gin'\nLENGTH = 48\n",
+    'mine/circle.gin': "include 'mine/circle.gin'\n",
+    'run/notes.txt': '',
+    'xtreme.tsv': '',
+  }
+  for name, content in files.items():
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = content if isinstance(content, bytes) else content.encode()
+    path.write_bytes(data)
+  return root
+
+
+def test_the_table_is_long_enough():
+  assert len(_MISTAKES) >= 60
+
+
+@pytest.mark.parametrize('line', _MISTAKES)
+def test_a_mistake_is_told(line, workspace, monkeypatch, capsys):
+  monkeypatch.chdir(workspace)
+  before = sorted(workspace.rglob('*'))
+  assert cli.main(shlex.split(line)) == 2
+  captured = capsys.readouterr()
+  for part in _MISTAKES[line]:
+    assert part in captured.err
+  assert 'Traceback' not in captured.err
+  if line.split()[0] in cli.COMMANDS:
+    told = [x for x in captured.err.splitlines() if x.startswith('xlflax ')]
+    assert len(told) == 1 and told[0] == captured.err.splitlines()[-1]
+    assert any(
+      part in told[0]
+      for part in ('What to do: ', 'Expected: ', 'not allowed with')
+    )
+  assert sorted(workspace.rglob('*')) == before  # nothing is written
