@@ -12,7 +12,7 @@ COPY setup.py pyproject.toml README.md ./
 COPY gin_configs gin_configs
 COPY tasks tasks
 COPY xlflax xlflax
-RUN pip install --no-cache-dir '.[data,demo]' && rm -rf /opt/source
+RUN pip install --no-cache-dir . && rm -rf /opt/source
 
 ENV JAX_PLATFORMS=cpu \
     PYTHONUNBUFFERED=1 \

@@ -41,7 +41,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_EVALUATE} --tasks=retrieval --timeout=1h --watch': (
     'Got: 1h', 'a number'),
   'evaluate --tasks=retrieval': ('no --model_dir',),
-  'vocab --size=100': ('no --corpus, --output',),
+  'vocab --size=100': ('no --corpus',),
   'vocab --corpus --size=100': ('--corpus: expected one argument',),
   f'{_TRAIN} --other_config=yes': ('Got: yes', 'accept, refuse'),
   f'{_TRAIN} --platform=cuda': ('Got: cuda', 'cpu, gpu, tpu'),

@@ -118,6 +118,4 @@ def test_the_image_of_a_trial_has_what_the_package_is_made_of():
   assert {'setup.py', 'xlflax', 'tasks', 'gin_configs'} <= set(copied)
   for name in copied:
     assert (_ROOT / name).exists() and f'!{name}\n' in ignored
-  extras = re.search(r"'\.\[(.*)\]'", dockerfile)[1].split(',')
-  setup = (_ROOT / 'setup.py').read_text()
-  assert all(f"'{extra}': " in setup for extra in extras)
+  assert 'pip install --no-cache-dir . ' in dockerfile

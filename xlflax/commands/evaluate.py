@@ -2,10 +2,11 @@
 
 import argparse
 import dataclasses
+import logging
 import sys
 from typing import Any
 
-from xlflax import config, errors, user_modules
+from xlflax import config, errors, paths, user_modules
 from xlflax.commands import compilation, early, gin_flags, parsing, suite_flags
 
 HELP = (
@@ -215,6 +216,8 @@ def run(args: argparse.Namespace) -> int:
   summary.print_tables(report.tasks, report.results, rich.console.Console())
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
+  page = paths.of(args.model_dir[0]) / 'eval' / 'report.html'
+  logging.info('Tables, pictures and the command on one page: %s', page)
   return 1 if report.failures else 0
 
 

@@ -5,19 +5,9 @@ import pathlib
 
 from xlflax import errors
 from xlflax.commands import shares
-from xlflax.data import corpus_oddities as oddities
 from xlflax.data.corpus.directory import Corpus
-from xlflax.data.vocabularies import reservoir
-from xlflax.data.vocabularies import statistics as vocabulary_statistics
 from xlflax.data.vocabularies.anchors import Anchors
-from xlflax.data.vocabularies.settings import DEFAULT_ALPHA
-from xlflax.data.vocabularies.training import (
-  ModelType,
-  Settings,
-  sentence_quotas,
-  train_vocabulary,
-)
-from xlflax.data.vocabularies.vocabulary import DESCRIPTION_FILE
+from xlflax.data.vocabularies.settings import DEFAULT_ALPHA, ModelType, Settings
 
 HELP = (
   'Trains a SentencePiece vocabulary over the languages of a corpus, '
@@ -206,6 +196,11 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Trains, draws a share of a sample, or shows what would be done."""
+  # Slow imports, after --help.
+  from xlflax.data import corpus_oddities as oddities
+  from xlflax.data.vocabularies import reservoir, training, vocabulary
+  from xlflax.data.vocabularies import statistics as vocabulary_statistics
+
   corpus = Corpus(args.corpus)
   if args.shard:
     return _draw(args, corpus)
@@ -219,7 +214,7 @@ def run(args: argparse.Namespace) -> int:
   if args.dry_run:
     _show_plan(corpus, Settings(**settings))
     return 0
-  vocabulary = train_vocabulary(
+  made = training.train_vocabulary(
     corpus,
     args.output,
     overwrite=args.overwrite,
@@ -228,13 +223,11 @@ def run(args: argparse.Namespace) -> int:
     else None,
     **settings,
   )
-  print(
-    vocabulary_statistics.format_table(vocabulary.description['statistics'])
-  )
-  spec = vocabulary.spec
+  print(vocabulary_statistics.format_table(made.description['statistics']))
+  spec = made.spec
   print(
     f'\n{spec.size} entries, {len(spec.languages)} languages: '
-    f'{pathlib.Path(args.output) / DESCRIPTION_FILE}'
+    f'{pathlib.Path(args.output) / vocabulary.DESCRIPTION_FILE}'
   )
   for code, runs in zip(spec.languages, spec.language_words, strict=False):
     words = sum(stop - start for start, stop in runs)
@@ -244,6 +237,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _draw(args: argparse.Namespace, corpus: Corpus) -> int:
   """Writes a share of the sample."""
+  from xlflax.data.vocabularies import reservoir
+
   if args.sample is None:
     raise errors.ConfigError(
       'A share of a sample needs a directory', expected='--sample=DIR'
@@ -277,6 +272,8 @@ def _settings(args: argparse.Namespace) -> dict:
 
 
 def _show_plan(corpus: Corpus, settings: Settings) -> None:
+  from xlflax.data.vocabularies.training import sentence_quotas
+
   print('lines, all well-formed:')
   for name, count in corpus.validate().items():
     print(f'  {name:<28} {count:>12,}')

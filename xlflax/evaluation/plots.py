@@ -11,7 +11,7 @@ from xlflax.evaluation.metrics.declaration import Better, Unit
 from xlflax.evaluation.reports import pictures
 
 _DPI = 130
-_MANY = 12  # parts, beyond which the legend would hide the picture
+_MANY = 12  # parts, beyond which the legend has two columns
 
 ByStep = Mapping[results.Step, base.EvalResult]
 
@@ -93,16 +93,14 @@ def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
   axes.locator_params(axis='x', integer=True)
   axes.grid(alpha=0.3)
   axes.spines[['top', 'right']].set_visible(False)
-  if len(names) <= _MANY:
-    axes.legend(frameon=False)
-  else:
-    axes.legend(
-      frameon=False,
-      fontsize=7,
-      ncols=2,
-      loc='center left',
-      bbox_to_anchor=(1, 0.5),
-    )
+  few = len(names) <= _MANY
+  axes.legend(
+    frameon=False,
+    fontsize=9 if few else 7,
+    ncols=1 if few else 2,
+    loc='center left',
+    bbox_to_anchor=(1, 0.5),  # inside, it would lie on some curve
+  )
   return canvas
 
 

@@ -14,7 +14,7 @@ import rich.table
 
 from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import base
-from xlflax.evaluation.reports import pictures, run_pages
+from xlflax.evaluation.reports import pictures, run_pages, score_table
 from xlflax.finetuning import selection
 from xlflax.finetuning import trials as trials_lib
 from xlflax.training import run_directory
@@ -289,7 +289,15 @@ def write_page(
     for metric, scores in _test_scores(report).items():
       title = f'{start}{metric} on test data'
       file = output / (re.sub(r'[^\w.-]+', '_', title) + '.png')
-      canvas = pictures.bars(title, metric.rpartition('/')[2], scores)
+      name = metric.rpartition('/')[2]
+      points = {
+        setting: {
+          part: score_table.points(name, value) for part, value in of.items()
+        }
+        for setting, of in scores.items()
+      }
+      unit = ' (points)' if score_table.is_bounded(name) else ''
+      canvas = pictures.bars(title, name + unit, points)
       drawn[title] = pictures.save(canvas, file, dpi=150)
     notes += [f'failed: {failure}' for failure in report.failures]
     notes += [

@@ -1,0 +1,102 @@
+"""Seconds until `xlflax` answers: help of every command, and mistakes.
+
+  python -m benchmarks.command_line
+  python -m benchmarks.command_line --rounds=5 --output=command_line.json
+
+Each answer is a process of its own, as a shell starts it. `seconds` is the
+best of the rounds by the clock, `cpu` the best processor time: on a busy
+machine only the latter says something of the program. `python` is an empty
+program, which every answer contains.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+from xlflax import cli
+
+# What is asked, with its limit in seconds.
+HELP, MISTAKE = 0.3, 1.0
+MISTAKES = (
+  'trian',
+  'evaluate --model_dir=nowhere --tasks=retrieval',
+  'evaluate --model_dir=. --tasks=retreival',
+  'evaluate --model_dir=. --max_examples=3',
+  'evaluate --model_dir=. --suite=xtrem --data=d --output=o',
+  'train --gin_file=pretrain/mml.gin',
+  'train --gin_file=pretrain/mlm.gin --gin.BATCH_SZIE=4',
+  'train --gin_file=pretrain/mlm.gin --gin.MONO=corpus.mono',
+  'finetune --output=o --init_from=nowhere',
+  'cache --output=o --verify --vocabulary=v',
+  'vocab --output=o --corpus=nowhere --size=100',
+  'convert to_hf run --output=o',
+  'analyze cka --output=o',
+  'translate --model_dir=r --source=en --target=de --input=nowhere',
+)
+
+
+def questions() -> list[tuple[str, float]]:
+  """(arguments of `xlflax`, limit) of all that is measured."""
+  helps = [(f'{name} --help', HELP) for name in cli.COMMANDS]
+  for name in cli.COMMANDS:
+    kinds = [parser.prog for parser in cli.parser_of(name).parsers()][1:]
+    helps += [
+      (f'{prog.removeprefix("xlflax ")} --help', HELP) for prog in kinds
+    ]
+  return [*helps, *((line, MISTAKE) for line in MISTAKES)]
+
+
+def answer(command: list[str]) -> tuple[float, float]:
+  """(seconds by the clock, processor seconds) of a process."""
+  before, start = os.times(), time.perf_counter()
+  subprocess.run(command, capture_output=True, check=False)
+  seconds, after = time.perf_counter() - start, os.times()
+  return seconds, (
+    after.children_user
+    + after.children_system
+    - before.children_user
+    - before.children_system
+  )
+
+
+def measure(command: list[str], rounds: int) -> dict[str, float]:
+  """The best of some rounds."""
+  found = [answer(command) for _ in range(rounds)]
+  return {
+    'seconds': round(min(seconds for seconds, _ in found), 3),
+    'cpu': round(min(cpu for _, cpu in found), 3),
+  }
+
+
+def main(arguments: list[str] | None = None) -> None:
+  """Prints a line for each answer, the slowest last."""
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument('--rounds', type=int, default=3)
+  parser.add_argument('--only', default='', help='part of the arguments')
+  parser.add_argument('--output', metavar='FILE')
+  args = parser.parse_args(arguments)
+  rows = [
+    {'answer': 'python', 'limit': HELP}
+    | measure([sys.executable, '-c', 'pass'], args.rounds)
+  ]
+  for line, limit in questions():
+    if args.only in line:
+      command = [sys.executable, '-m', 'xlflax.cli', *line.split()]
+      rows.append(
+        {'answer': line, 'limit': limit} | measure(command, args.rounds)
+      )
+  for row in sorted(rows, key=lambda row: row['cpu']):
+    mark = '' if row['seconds'] < row['limit'] else '  over the limit'
+    print(
+      f'{row["seconds"]:7.3f} s  {row["cpu"]:7.3f} s cpu  {row["answer"]}{mark}'
+    )
+  if args.output:
+    pathlib.Path(args.output).write_text(json.dumps(rows, indent=1) + '\n')
+
+
+if __name__ == '__main__':
+  main()
