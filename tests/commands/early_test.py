@@ -12,7 +12,12 @@ from xlflax.evaluation import families
 
 
 def test_names_in_the_source_are_the_names():
-  assert early.evaluation_tasks() == set(families.names())
+  shipped = {
+    name  # other tests of this process register tasks of their own
+    for name in families.names()
+    if families.find(name).__module__.startswith('xlflax.')
+  }
+  assert early.evaluation_tasks() == shipped
   assert early.suites() == {'xtreme', 'synthetic'}
 
 

@@ -8,8 +8,9 @@ import safetensors.numpy
 import torch
 import transformers
 
+import xlflax
 from tests.interop.huggingface import reference_tokenizers
-from xlflax import errors, runs
+from xlflax import errors
 from xlflax.interop.huggingface import sentence_modules
 from xlflax.objectives.inputs import Pooling
 
@@ -147,12 +148,12 @@ def _expected(folder, kind):
 def test_a_folder_encodes_the_same_and_goes_back(encoder, tmp_path, kind):
   make = _mean if kind == 'mean' else _dense
   folder = make(tmp_path / 'st', encoder)
-  run = runs.from_huggingface(folder, languages=['en'])
+  run = xlflax.from_huggingface(folder, languages=['en'])
   want = _expected(folder, kind)
   np.testing.assert_allclose(run.encode(_TEXTS), want, atol=1e-5)
   assert run.encode(_TEXTS, pooling='mean').shape == (3, 30)
 
-  assert runs.to_huggingface(run, tmp_path / 'back') == []
+  assert xlflax.to_huggingface(run, tmp_path / 'back') == []
   first, heads = sentence_modules.read(folder)
   second, other_heads = sentence_modules.read(tmp_path / 'back')
   assert first == second
@@ -168,17 +169,17 @@ def test_the_library_reads_what_is_written(encoder, tmp_path, kind):
   make = _mean if kind == 'mean' else _dense
   folder = make(tmp_path / 'st', encoder)
   theirs = library.SentenceTransformer(str(folder), device='cpu')
-  run = runs.from_huggingface(folder, languages=['en'])
+  run = xlflax.from_huggingface(folder, languages=['en'])
   np.testing.assert_allclose(
     run.encode(_TEXTS), theirs.encode(_TEXTS), atol=1e-5
   )
-  runs.to_huggingface(run, tmp_path / 'back')
+  xlflax.to_huggingface(run, tmp_path / 'back')
   back = library.SentenceTransformer(str(tmp_path / 'back'), device='cpu')
   np.testing.assert_allclose(
     back.encode(_TEXTS), theirs.encode(_TEXTS), atol=1e-6
   )
   theirs.save(str(tmp_path / 'saved'))  # the form of the library's version
-  found = runs.from_huggingface(tmp_path / 'saved', languages=['en'])
+  found = xlflax.from_huggingface(tmp_path / 'saved', languages=['en'])
   np.testing.assert_allclose(
     found.encode(_TEXTS), theirs.encode(_TEXTS), atol=1e-5
   )
