@@ -87,7 +87,8 @@ setuptools.setup(
   ],
   extras_require={
     # Token caches on a distributed engine: Dataflow, Flink, Spark, Dask, …
-    'beam': ['apache-beam>=2.77'],
+    # Beam 2.77 needs protobuf<7, for which sentencepiece 0.2.3 is too new.
+    'beam': ['apache-beam>=2.77', 'sentencepiece<=0.2.1'],
     # Filters of web text, and near-duplicates.
     'web': _WEB,
     'gpu': ['jax[cuda12]'],

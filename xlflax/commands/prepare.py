@@ -232,7 +232,7 @@ def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
   # Slow imports, after --help.
   from xlflax.data.corpus.directory import Corpus
   from xlflax.data.preparation import preparation
-  from xlflax.data.preparation.duplicates import Deduplication
+  from xlflax.data.preparation.duplicates import Deduplication, Kept
   from xlflax.data.preparation.filters import TextFilters
   from xlflax.data.preparation.text_processing import TextProcessing
 
@@ -245,7 +245,7 @@ def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
     code_switching=switching,
     filters=TextFilters(**_given(args, _FILTERS)),
     deduplication=Deduplication(
-      kept=_KEPT[args.duplicates],
+      kept=Kept(_KEPT[args.duplicates]),
       **{
         name.removeprefix('near_'): value
         for name, value in _given(args, _NEAR).items()

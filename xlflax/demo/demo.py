@@ -189,7 +189,7 @@ def _write_cache(settings: Settings, vocabulary) -> None:
 
   tasks = cache_writer.write_cache(
     cache_writer.Plan(
-      directory=settings.path('cache'),
+      directory=pathlib.Path(settings.path('cache')),
       mixtures=MIXTURES,
       vocabulary=vocabulary,
       register=functools.partial(

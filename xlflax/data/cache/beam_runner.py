@@ -13,6 +13,7 @@ from apache_beam.options import pipeline_options
 
 from xlflax import errors
 from xlflax.data.cache import jobs as cache_jobs
+from xlflax.data.cache import unit_writing
 from xlflax.data.cache import writer as cache_writer
 
 
@@ -28,7 +29,7 @@ class WriteUnit(beam.DoFn):
 
   def process(self, unit: cache_jobs.Unit):
     """Writes what is missing of a unit."""
-    cache_jobs.write_unit(unit, self._plan.vocabulary)
+    unit_writing.write_unit(unit, self._plan.vocabulary)
     yield unit.job.task
 
 

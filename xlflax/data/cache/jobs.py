@@ -6,21 +6,15 @@ Needs TensorFlow (through the task registry).
 
 import dataclasses
 import functools
-import itertools
 import json
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
-
-import numpy as np
+from collections.abc import Sequence
 
 from xlflax.data import examples as examples_lib
 from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import parts as cache_parts
-from xlflax.data.cache import shards as cache_shards
 from xlflax.data.seqio_tasks import examples as task_examples
 from xlflax.data.seqio_tasks import registry as task_registry
-
-_BLOCK = 1024
 
 # Units for each process and part, so that processes end at about one time.
 _UNITS_PER_PROCESS = 3
@@ -210,116 +204,6 @@ def list_jobs(
   ]
 
 
-def write_unit(
-  unit: Unit,
-  vocabulary,
-  *,
-  num_threads: int = 1,
-  stopped: Callable[[], bool] = lambda: False,
-  after_shard: Callable[[], None] = lambda: None,
-) -> None:
-  """Writes the shards of a unit; those that are there stay.
-
-  Args:
-    unit: what to write.
-    vocabulary: a `vocabulary.Vocabulary`.
-    num_threads: threads that tokenise.
-    stopped: asked before each shard whether to leave the rest.
-    after_shard: called after each.
-  """
-  job, part = unit.job, unit.part
-  end = job.num_shards(part)
-  if end is not None and all(map(job.entry, map(part.name, range(end)))):
-    return
-  write = _write_spans if part.num_bytes is not None else _write_runs
-  for number in write(unit, vocabulary, num_threads):
-    after_shard()
-    if stopped():
-      return
-    if number is not None:
-      job.end_part(part, number)
-
-
-def _write_spans(unit: Unit, vocabulary, num_threads: int) -> Iterator[None]:
-  """Writes shards that are parts of a file; yields after each."""
-  job = unit.job
-  assert unit.last is not None
-  for number in range(unit.first, unit.last):
-    if job.entry(unit.part.name(number)) is None:
-      batches = _read(unit, vocabulary, number, num_threads)
-      _write_shard(unit, number, batches, vocabulary.spec)
-    yield None
-
-
-def _write_runs(
-  unit: Unit, vocabulary, num_threads: int
-) -> Iterator[int | None]:
-  """Writes shards one after the other; yields their number at the end."""
-  job = unit.job
-  length = cache_parts.examples_in_shard(job.shard_size)
-  first = unit.first
-  while unit.last is None and job.entry(unit.part.name(first)) is not None:
-    first += 1  # of a part that is read as a whole
-  batches = _read(unit, vocabulary, first, num_threads)
-  numbers = (
-    itertools.count(first) if unit.last is None else range(first, unit.last)
-  )
-  for number in numbers:
-    entry = _write_shard(
-      unit,
-      number,
-      itertools.islice(batches, length // _block_size(length)),
-      vocabulary.spec,
-    )
-    if unit.last is None and entry.examples + entry.empty < length:
-      yield number + 1
-      return
-    yield None
-
-
-def _read(
-  unit: Unit, vocabulary, number: int, num_threads: int
-) -> Iterator[examples_lib.Examples]:
-  """The examples of a part from a shard on; of a span only those of it."""
-  job, part = unit.job, unit.part
-  length = cache_parts.examples_in_shard(job.shard_size)
-  by_bytes = part.num_bytes is not None
-  return task_examples.read(
-    job.task,
-    vocabulary,
-    split=job.split,
-    size=_BLOCK if by_bytes else _block_size(length),
-    start=0 if by_bytes else number * length,
-    num_threads=num_threads,
-    piece=part.piece(number, job.shard_size),
-  )
-
-
-def _write_shard(
-  unit: Unit, number: int, batches, spec
-) -> cache_format.ShardEntry:
-  """Writes a shard, then what is known of it."""
-  job = unit.job
-  name = unit.part.name(number)
-  entry = cache_shards.write(
-    cache_format.shard_file(job.directory, name),
-    batches,
-    dtype=np.dtype(job.dtype),
-    spec=spec,
-    sides=job.sides,
-  )
-  about = {
-    'format': cache_format.FORMAT,
-    'text': unit.part.text,
-    'vocabulary': job.vocabulary,
-  }
-  cache_format.write_json(
-    cache_format.entry_file(job.directory, name),
-    {'entry': entry.to_json()} | about,
-  )
-  return entry
-
-
 def _make_job(cache, task, split, vocabulary, shard_size) -> Job:
   languages = task_registry.task_languages(task)
   for language in languages:
@@ -361,12 +245,3 @@ def _runs(numbers: list[int], longest: int) -> list[list[int]]:
     else:
       out.append([number])
   return out
-
-
-def _block_size(shard_size: int) -> int:
-  """The largest divisor of a shard that is at most `_BLOCK`."""
-  return next(
-    size
-    for size in range(min(_BLOCK, shard_size), 0, -1)
-    if shard_size % size == 0
-  )

@@ -22,7 +22,7 @@ from xlflax.data.cache import format as cache_format
 from xlflax.paths import write_atomically
 
 STARTS = 'starts_document'
-_TYPES = {
+_TYPES: dict[str, np.dtype] = {
   'U16': np.dtype(np.uint16),
   'I32': np.dtype(np.int32),
   'U32': np.dtype(np.uint32),

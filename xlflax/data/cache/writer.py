@@ -9,10 +9,8 @@ Needs TensorFlow; reading the cache does not.
 """
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import enum
-import fcntl
 import itertools
 import multiprocessing
 import os
@@ -23,13 +21,14 @@ from typing import Any
 from xlflax import digests, errors, paths
 from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import header as cache_header
+from xlflax.data.cache import locking
 from xlflax.data.seqio_tasks import host_tensorflow
 
 host_tensorflow.load()
 
 from xlflax.data.cache import jobs as cache_jobs  # noqa: E402
 from xlflax.data.cache import parts as cache_parts  # noqa: E402
-from xlflax.data.cache import sealing  # noqa: E402
+from xlflax.data.cache import sealing, unit_writing  # noqa: E402
 from xlflax.data.seqio_tasks import registry as task_registry  # noqa: E402
 
 SHARD_SIZE = 1 << 26
@@ -128,7 +127,7 @@ def write_cache(
     CorpusError: unknown mixture or malformed text (file:line).
   """
   plan.register()
-  with _locked(plan.directory):
+  with locking.locked(plan.directory):
     jobs = plan.jobs()
     header = _open_header(plan, jobs)
     missing = [job for job in jobs if not _is_sealed(job, header)]
@@ -156,7 +155,7 @@ def write_share(
     CacheError: as of `write_cache`; or another process writes this share.
   """
   plan.register()
-  with _locked(plan.directory, share):
+  with locking.locked(plan.directory, share):
     jobs = plan.jobs()
     _open_header(plan, jobs, sharing=True)
     units = share_of(jobs, share)
@@ -166,7 +165,7 @@ def write_share(
       def after_shard(task=unit.job.task):
         report(Progress(done := next(numbers), max(done, len(units)), task))
 
-      cache_jobs.write_unit(unit, plan.vocabulary, after_shard=after_shard)
+      unit_writing.write_unit(unit, plan.vocabulary, after_shard=after_shard)
     return len(units)
 
 
@@ -177,7 +176,7 @@ def finish(plan: Plan) -> list[cache_format.TaskMeta]:
     CacheError: some are missing, or are of text that has changed since.
   """
   plan.register()
-  with _locked(plan.directory):
+  with locking.locked(plan.directory):
     jobs = plan.jobs()
     return _seal(_open_header(plan, jobs), plan, jobs)
 
@@ -293,7 +292,7 @@ def _run(units, plan: Plan, num_processes: int, meter) -> Iterator[Any]:
   """Yields units as they are finished."""
   if num_processes == 1 or len(units) < 2:
     for unit in units:
-      cache_jobs.write_unit(
+      unit_writing.write_unit(
         unit,
         plan.vocabulary,
         num_threads=num_processes,
@@ -336,7 +335,7 @@ def _work(unit):
   def stopped():
     return _worker['stop'].is_set() or os.getppid() != _worker['parent']
 
-  cache_jobs.write_unit(unit, _worker['plan'].vocabulary, stopped=stopped)
+  unit_writing.write_unit(unit, _worker['plan'].vocabulary, stopped=stopped)
 
 
 class _Meter:
@@ -356,45 +355,3 @@ class _Meter:
     names = [name for name, count in written.items() if count]
     message = ', '.join(names[-2:]) or 'reading'
     self._report(Progress(done, max(self._total, done), message))
-
-
-@contextlib.contextmanager
-def _locked(directory: pathlib.Path, share: tuple[int, int] | None = None):
-  """Keeps a second writer out; freed by the system when this one ends.
-
-  Writers of different shares do not keep each other out.
-  """
-  with _disk_errors(directory), contextlib.ExitStack() as stack:
-    directory.mkdir(parents=True, exist_ok=True)
-    _lock(stack, directory, '.lock', 'token cache', exclusive=not share)
-    if share:
-      index, count = share
-      name = f'.lock-{index}-of-{count}'
-      _lock(stack, directory, name, f'share {index}/{count} of a token cache')
-    yield
-
-
-def _lock(stack, directory, name: str, what: str, exclusive=True) -> None:
-  file = stack.enter_context((directory / name).open('w'))
-  kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
-  try:
-    fcntl.flock(file, kind | fcntl.LOCK_NB)
-  except BlockingIOError as error:
-    raise errors.CacheError(
-      f'Another process is writing this {what}',
-      where=directory,
-      fix='Wait for it, or stop it first',
-    ) from error
-
-
-@contextlib.contextmanager
-def _disk_errors(directory: pathlib.Path):
-  try:
-    yield
-  except OSError as error:
-    raise errors.CacheError(
-      f'The token cache cannot be written ({error.strerror or error})',
-      where=error.filename or directory,
-      fix='Free some space or choose another --output; the same command '
-      'goes on where it stopped',
-    ) from error

@@ -121,7 +121,7 @@ class _Examples(RowIndex):
       keep = row_lengths.keep(chunk, stream)
       kept.add(keep)
       if not keep.all():
-        chunk = [length[keep] for length in chunk]
+        chunk = tuple(length[keep] for length in chunk)
       cut = row_lengths.cut(chunk, stream)
       self.num_truncated += row_lengths.count_shorter(cut, chunk)
       self._prepare(cut)

@@ -167,7 +167,10 @@ def _text_blocks(
     names = [
       'targets' if feature == 'text' else feature for feature in source.features
     ]
-    rows = source.read_file(*piece) if piece else source.rows(split)
+    if piece and source.read_file:
+      rows = iter(source.read_file(*piece))
+    else:
+      rows = iter(source.rows(split))
     rows = (
       switches[0].rows(rows, names, start)
       if switches

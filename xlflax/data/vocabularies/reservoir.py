@@ -12,6 +12,7 @@ import functools
 import pathlib
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -108,7 +109,7 @@ def draw(
 
 def write(directory, share: tuple[int, int], drawn: Mapping[str, Reservoir]):
   """Writes the reservoirs of a share to a directory that all shares have."""
-  arrays = {}
+  arrays: dict[str, Any] = {}
   for language, reservoir in drawn.items():
     keys, texts = reservoir.lines()
     content = [text.encode('utf-8') for text in texts]
