@@ -88,7 +88,7 @@ class CkaStudy(study.Study):
     }
     return [
       f'{pair}: {sentences:,} sentences are fewer than the {dimensions:,} '
-      'dimensions of a state, so that the biased estimator is near 100 even '
+      'dimensions of a state, so that the biased estimator is too high even '
       'for unrelated states: compare with the random encoder, give more '
       'sentences, or use --estimator=debiased'
       for pair, sentences, dimensions in sorted(few)
