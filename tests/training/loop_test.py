@@ -132,7 +132,7 @@ class _Notes:
     self.seen.append((activity, detail))
 
   def background_write(self, is_writing):
-    self.seen.append(is_writing)
+    self.seen.append(is_writing())
 
 
 def test_the_watchdog_knows_what_the_loop_is_at(tmp_path):

@@ -339,7 +339,7 @@ class _Loop:
       self._watchdog.begin(activities.Activity.BATCH, f'of stream {name!r}')
       with self._times.loading():
         batches[name] = self._feeds[name].next()
-    self._watchdog.background_write(self._checkpoints.is_writing)
+    self._watchdog.background_write(lambda: self._checkpoints.is_writing)
     kind = activities.Activity.START if is_new else activities.Activity.STEP
     self._watchdog.begin(kind, f'(step {step + 1})')
     with self._times.waiting():

@@ -65,12 +65,22 @@ def test_long_steps_may_take_ten_times_as_long(dog, clock):
 
 def test_a_write_beside_the_training_is_watched_too(dog, clock):
   for _ in range(3):
-    dog.background_write(True)
+    dog.background_write(lambda: True)
     dog.begin(BATCH)
     clock.now += 40
   assert dog.problem() == 'writing a checkpoint for 120 s'
-  dog.background_write(False)
+  dog.background_write(lambda: False)
   assert dog.problem() is None
+
+
+def test_a_write_that_ended_while_a_step_hangs_is_not_blamed(dog, clock):
+  writes = [True]
+  dog.background_write(lambda: writes[0])
+  clock.now += 50
+  dog.begin(STEP, '(step 7)')
+  writes[0] = False
+  assert _after(dog, clock, 60) is None
+  assert _after(dog, clock, 41) == 'training (step 7) for 101 s'
 
 
 def test_after_a_signal_the_step_must_end_soon(dog, clock):

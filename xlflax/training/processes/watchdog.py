@@ -53,6 +53,7 @@ class Watchdog:
     self._end = end or _end
     self._longest_step = 0.0
     self._writing_since: float | None = None
+    self._is_writing: Callable[[], bool] = lambda: False
     self._asked: float | None = None  # when a signal asked the run to stop
     self._stopped = threading.Event()
     self._thread = threading.Thread(
@@ -75,9 +76,10 @@ class Watchdog:
       self._longest_step = max(self._longest_step, at.clock() - at.since)
     at.begin(activity, detail)
 
-  def background_write(self, is_writing: bool) -> None:
-    """Says whether a checkpoint is being written beside the training."""
-    if not is_writing:
+  def background_write(self, is_writing: Callable[[], bool]) -> None:
+    """Says how to ask whether a checkpoint is written beside the training."""
+    self._is_writing = is_writing
+    if not is_writing():
       self._writing_since = None
     elif self._writing_since is None:
       self._writing_since = self._activities.clock()
@@ -95,7 +97,9 @@ class Watchdog:
       detail = f' {at.detail}' if at.detail else ''
       return f'{at.at.value}{detail} for {now - at.since:.0f} s'
     since = self._writing_since
-    if since is not None and now - since > self.limit(Activity.SAVE):
+    late = since is not None and now - since > self.limit(Activity.SAVE)
+    # A loop that hangs elsewhere does not say that the write has ended.
+    if since is not None and late and self._is_writing():
       return f'{Activity.SAVE.value} for {now - since:.0f} s'
     return None
 
