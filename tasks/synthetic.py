@@ -12,8 +12,9 @@ registers
   `synthetic.code_switched.<language>` and mixtures over them, as for any
   corpus directory;
 - `synthetic.<family>.<language>` and mixtures `synthetic.<family>`: nli,
-  paraphrase, reviews, pos, trees, ner, qa;
-- `synthetic.alignment.<l1>_<l2>`, `synthetic.bucc.<l2>_<l1>` and the parallel
+  paraphrase, reviews, pos, trees, ner, qa, choices, unanswerable, topics;
+- `synthetic.alignment.<l1>_<l2>`, `synthetic.bucc.<l2>_<l1>`,
+  `synthetic.similarity.<l2>_<l1>`, `synthetic.pairs.<l2>_<l1>` and the parallel
   tasks `synthetic.tatoeba.<l2>_<l1>`, l1 being the first language.
 """
 
@@ -27,7 +28,6 @@ from xlflax.data.labelled import seqio_tasks
 from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.synthetic import generator, sources
-from xlflax.synthetic import options as options_lib
 from xlflax.tasks import opus
 
 _SPLITS = {'train': 'train', 'dev': 'validation', 'test': 'test'}
@@ -53,7 +53,7 @@ def register(directory, *, prefix: str = 'synthetic') -> tuple[str, ...]:
     )
   )
   mixtures = []
-  for kind in options_lib.FAMILIES:
+  for kind in (*sources.FAMILIES, 'bucc', 'tatoeba'):
     splits = {
       _SPLITS[split]: sources.files(directory, kind, split)
       for split in options.splits(kind)

@@ -22,6 +22,7 @@ COMMANDS = {
   'finetune': 'fine-tune over a grid of settings, select, evaluate',
   'label': 'label the words of text by a fine-tuned run',
   'evaluate': 'measure checkpoints by evaluation tasks',
+  'leaderboard': 'join the reports of suites and models on one page',
   'translate': 'translate files or standard input by beam search',
   'report': 'put runs side by side on one page',
   'analyze': 'how similar languages are inside of models, with pictures',

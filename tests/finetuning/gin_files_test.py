@@ -6,11 +6,16 @@ import pytest
 
 from tests import gin_files
 from xlflax import config, errors
-from xlflax.data.labelled import code_switched, joined, paired_rows
+from xlflax.data.labelled import (
+  code_switched,
+  joined,
+  paired_rows,
+  xtreme_tasks,
+)
 from xlflax.finetuning import grid
 from xlflax.models import config as model_config
 from xlflax.models import encoder
-from xlflax.suites import results, suite
+from xlflax.suites import suite, writing
 from xlflax.synthetic import generator
 from xlflax.synthetic import options as options_lib
 from xlflax.training import run_directory
@@ -340,8 +345,21 @@ def test_xtreme_suite():
     for axis in task.grid:
       grid.parse_axis(axis)
   header = (config.SHIPPED / 'suites/xtreme.gin').read_text()
-  assert f'OUTPUT/{results.SUBMISSION}/<model>@<step>/' in header
+  assert f'OUTPUT/{writing.SUBMISSION}/<model>@<step>/' in header
   assert found.task('mlqa').trials == 'xquad'
+
+
+def test_xtreme_r_suite():
+  found = _suite('xtreme_r')
+  assert {task.name for task in found.tasks} == {
+    *xtreme_tasks.R_TASKS,
+    *xtreme_tasks.RANKED,
+  }
+  for task in found.tasks:
+    configuration = _configuration(task, 'folder/')
+    if task.name in xtreme_tasks.R_TASKS:
+      version = configuration.parameter('xtreme.examples.version')
+      assert version == xtreme_tasks.XTREME_R
 
 
 def _configuration(task, data):

@@ -11,10 +11,11 @@ import pytest
 
 from tests.official import scorers
 from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled import formats
+from xlflax.data.labelled import formats, submission, xtreme_tasks
 from xlflax.evaluation.metrics import (
   alignment,
   content_words,
+  embeddings,
   mining,
   parsing,
   questions,
@@ -68,6 +69,60 @@ def test_parts_of_speech_and_entities(xtreme):
         assert 100 * getattr(ours, name) == pytest.approx(
           expected[name], abs=1e-9
         )
+
+
+@pytest.mark.parametrize('version', xtreme_tasks.VERSIONS)
+def test_languages(xtreme, version):
+  official = xtreme.XTREME_VERSIONS_LANG_DICT[version]
+  ours = {n: t.languages for n, t in xtreme_tasks.VERSIONS[version].items()}
+  if version == xtreme_tasks.XTREME_R:
+    ours |= {n: languages for n, (_, languages) in xtreme_tasks.RANKED.items()}
+    assert official['lareqa'] == []
+    del ours['lareqa']
+  assert {name: sorted(several) for name, several in ours.items()} == {
+    name: sorted(several) for name, several in official.items() if several
+  }
+
+
+def _rankings(draw):
+  """Query -> ranked documents, and query -> relevant ones."""
+  names = [f'd{i}' for i in range(40)]
+  queries = [f'q{i}' for i in range(20)]
+  found = {q: draw.sample(names, draw.randint(1, 40)) for q in queries}
+  return found, {q: draw.sample(names, draw.randint(1, 15)) for q in queries}
+
+
+def test_entities_of_mentions_in_the_file_of_a_submission(xtreme):
+  draw = random.Random(8)
+  for _ in range(50):
+    found, gold = _rankings(draw)
+    run = ''.join(
+      f'{query} Q0 {name} {place} 0.5 x\n'
+      for query, names in found.items()
+      for place, name in enumerate(names, 1)
+    )
+    expected = xtreme.mewslix_map20(
+      {query: names[:1] for query, names in gold.items()},
+      json.loads(submission.entities(run)),
+    )
+    ours = [
+      embeddings.reciprocal_rank(found[query], {names[0]: 1.0})
+      for query, names in gold.items()
+    ]
+    assert 100 * sum(ours) / len(ours) == pytest.approx(expected['map@20'])
+
+
+def test_answers_in_any_language():
+  official = scorers.module('xtreme', 'third_party', 'utils_lareqa.py')
+  draw = random.Random(9)
+  for _ in range(50):
+    found, gold = _rankings(draw)
+    for query, names in gold.items():
+      assert embeddings.precision_at_hits(
+        found[query], dict.fromkeys(names, 1.0)
+      ) == pytest.approx(
+        official.average_precision_at_k(names, found[query], 20)
+      )
 
 
 def test_mined_pairs(xtreme):

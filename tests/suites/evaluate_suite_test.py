@@ -4,10 +4,12 @@ import csv
 import json
 import shutil
 
+import jax
 import pytest
 
 from tests.finetuning import fakes
 from xlflax import errors
+from xlflax.evaluation.reports import report as reports_lib
 from xlflax.suites import evaluate_suite
 from xlflax.suites import suite as suite_lib
 from xlflax.training import run as run_lib
@@ -157,9 +159,23 @@ def test_failures_are_those_of_the_call(make_suite, runs, tmp_path):
   assert report.of('mlm@20')['broken'].failures
 
 
+def test_costs_add_up_over_calls(make_suite, runs, tmp_path):
+  suite = make_suite('plain')
+  costs = []
+  for _ in range(2):
+    _run(suite, runs[:1], tmp_path)
+    (table,) = reports_lib.read(tmp_path / 'out' / 'report')
+    costs.append(table.cost)
+  run = run_lib.open_run(runs[0])
+  body = run.restore_params(20)['model']
+  assert costs[0].parameters == sum(x.size for x in jax.tree.leaves(body))
+  assert 0 < costs[0].cpu_seconds < costs[1].cpu_seconds
+  assert (costs[0].device_seconds, costs[0].device) == (0, 'cpu')
+
+
 def test_models_side_by_side(make_suite, runs, tmp_path):
-  report = _run(make_suite('plain'), runs, tmp_path)
-  assert report.models == ['mlm@20', 'tlm@20']
+  found = _run(make_suite('plain'), runs, tmp_path)
+  assert found.models == ['mlm@20', 'tlm@20']
   text = (tmp_path / 'out' / 'report' / 'leaderboard.md').read_text()
   assert '## Against mlm@20' in text
   record = json.loads((tmp_path / 'out' / 'report' / 'scores.json').read_text())

@@ -7,7 +7,7 @@ import pytest
 
 from xlflax import cli, errors
 from xlflax.data.labelled import formats, ranking
-from xlflax.tasks import public_data
+from xlflax.tasks import public_converters, public_data
 
 
 def _write(path, text):
@@ -64,7 +64,9 @@ def test_massive(tmp_path):
 
 
 def test_slots_as_the_docstring_says():
-  found = public_data.slot_lines('[day : friday] and [time : nine am] now')
+  found = public_converters.slot_lines(
+    '[day : friday] and [time : nine am] now'
+  )
   assert found == [
     'friday\tB-day',
     'and\tO',
@@ -105,6 +107,60 @@ def test_lareqa_asks_for_answers_in_every_language(tmp_path):
   assert held.queries['sw-q'].language == 'sw' and len(held.documents) == 4
 
 
+def test_mewslix(tmp_path):
+  text = 'Title. A strike in Helsinki began. End.'
+  article = {
+    'context': {
+      'language': 'fi',
+      'text': text,
+      'sentence_spans': [
+        {'start': 0, 'end': 6},
+        {'start': 7, 'end': 34},
+        {'start': 35, 'end': 39},
+      ],
+    },
+    'mentions': [
+      {
+        'example_id': name,
+        'entity_id': entity,
+        'mention_span': {'start': 19, 'end': 27, 'text': 'Helsinki'},
+      }
+      for name, entity in (('m1', 'Q1757'), ('m2', ''))
+    ],
+  }
+  entities = [
+    {
+      'entity_id': entity,
+      'title': 'A',
+      'description': 'A  capital.\nOf Finland.',
+      'description_language': 'sw',
+      'sentence_spans': [],
+    }
+    for entity in ('Q1757', 'Q9')
+  ]
+  start = tmp_path / 'in'
+  _write(start / 'candidate_set_entities.jsonl', _lines(*entities))
+  _write(start / 'wikinews_mentions-test.jsonl', _lines(article))
+  _write(start / 'wikinews_mentions/dev-fi.jsonl', _lines(article))
+  written = public_data.fetched('mewslix', str(start), str(tmp_path / 'out'))
+  assert len(written) == 6 and written[0] == 'dev/all/queries.jsonl'
+  held = ranking.RankedFolder(directory=str(tmp_path / 'out/test')).load('all')
+  asked = 'Helsinki: A strike in { Helsinki } began.'
+  assert held.queries['m1'] == ranking.Text(asked, 'fi')
+  assert held.documents['Q9'] == ranking.Text('A capital. Of Finland.', 'sw')
+  assert held.relevance == {'m1': {'Q1757': 1.0}}
+
+
+def test_every_row_is_whole():
+  for name, data in public_data.table().items():
+    assert data.describe().startswith(name) and data.splits
+    assert all(
+      isinstance(getattr(data, field), str) and getattr(data, field)
+      for field in ('kind', 'source', 'licence', 'languages', 'fetch', 'use')
+    )
+    assert all(len(value) == 64 for value in data.sha256.values())
+
+
 def test_miracl(tmp_path):
   start = tmp_path / 'in'
   _write(start / 'topics.miracl-v1.0-sw-dev.tsv', '1\tNani?\n')
@@ -121,7 +177,7 @@ def test_miracl(tmp_path):
 
 def test_what_a_set_is(capsys):
   assert cli.main(['tasks', 'fetch']) == 0
-  assert len(capsys.readouterr().out.splitlines()) == len(public_data.DATA)
+  assert len(capsys.readouterr().out.splitlines()) == len(public_data.table())
   assert cli.main(['tasks', 'fetch', 'squad']) == 0
   assert 'train-v1.1.json 3527663986b8' in capsys.readouterr().out
 

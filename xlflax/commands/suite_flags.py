@@ -41,6 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   group.add_argument(
     '--suite_tasks', metavar='NAMES', help='comma-separated; all by default'
   )
+  group.add_argument(
+    '--baseline',
+    metavar='MODEL',
+    help='the checkpoint that the report compares the others with, such as '
+    'mlm@1000 (default: the first)',
+  )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,10 +55,10 @@ def run(args: argparse.Namespace) -> int:
   compilation.use(args.compilation_cache)
   import rich.console
 
-  from xlflax.suites import results as suite_results
+  from xlflax.suites import writing
 
   report = _evaluated(args)
-  suite_results.print_tables(report, rich.console.Console())
+  writing.print_tables(report, rich.console.Console())
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
   return 1 if report.failures else 0
@@ -98,4 +104,5 @@ def _evaluated(args: argparse.Namespace):
     bindings=args.gin_bindings,
     search_paths=args.gin_search_paths,
     batch_size=args.batch_size,
+    baseline=args.baseline,
   )

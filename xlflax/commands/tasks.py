@@ -141,7 +141,7 @@ def _fetch(args: argparse.Namespace) -> int:
       fix='`xlflax tasks fetch` lists their names',
     )
   if args.name is None:
-    for data in public_data.DATA.values():
+    for data in public_data.table().values():
       print(f'{data.name:10} {data.kind}; {data.languages}; {data.licence}')
     return 0
   if args.downloaded is None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from xlflax import bucket_checks, errors, paths
 from xlflax.evaluation import watching
-from xlflax.suites import records
+from xlflax.suites import records, writing
 from xlflax.suites import results as suite_results
 from xlflax.suites import runner as suite_runner
 from xlflax.suites import suite as suite_lib
@@ -25,6 +25,7 @@ def evaluate_suite(
   bindings: Sequence[str] = (),
   search_paths: Sequence[str] = (),
   batch_size: int = 64,
+  baseline: str | None = None,
 ) -> suite_results.SuiteReport:
   """Fine-tunes what needs it, evaluates all languages, writes reports.
 
@@ -45,6 +46,8 @@ def evaluate_suite(
     bindings: gin bindings for all tasks with fine-tuning.
     search_paths: folders to look gin files up in.
     batch_size: sentences a batch of evaluations.
+    baseline: the checkpoint that the others are compared with, such as
+      'mlm@1000'; None: the first.
 
   Raises:
     XlflaxError: the suite or a model directory is wrong.
@@ -74,7 +77,7 @@ def evaluate_suite(
       source_language=suite.source_language,
       results=records.merged(found, suite=suite, output=folder, tests=tests_of),
     )
-    suite_results.write(report, runner.output)
+    writing.write(report, runner.output, baseline=baseline)
     return report
 
   if watch:

@@ -8,6 +8,7 @@ from typing import Any
 
 from xlflax import digests, errors, paths
 from xlflax.evaluation import base
+from xlflax.evaluation.reports import score_table
 from xlflax.suites import results as suite_results
 from xlflax.suites import suite as suite_lib
 
@@ -28,11 +29,32 @@ def write(result: suite_results.TaskResult, output: pathlib.Path) -> None:
     'values': result.values,
     'folders': [str(one.folder) for one in result.evaluated],
     'notes': result.notes,
+    'cost': None if result.cost is None else dataclasses.asdict(result.cost),
     'failures': [dataclasses.asdict(one) for one in result.failures],
   }
   paths.write_atomically(
     output / FOLDER / result.model / f'{result.task}.json',
     json.dumps(record, indent=2, ensure_ascii=False) + '\n',
+  )
+
+
+def earlier_cost(
+  task: str, model: str, output: pathlib.Path
+) -> score_table.Cost | None:
+  """What earlier calls have spent on a task of a checkpoint, if any."""
+  path = output / FOLDER / model / f'{task}.json'
+  if not path.exists():
+    return None
+  cost = _record(path)['cost']
+  return None if cost is None else score_table.Cost(**cost)
+
+
+def _record(path: pathlib.Path) -> dict[str, Any]:
+  return digests.read_json(
+    path,
+    error=errors.RunDirectoryError,
+    what="A suite's record is damaged",
+    fix='delete it, and run the suite again',
   )
 
 
@@ -59,13 +81,7 @@ def merged(
     for task in suite.tasks:
       path = folder / f'{task.name}.json'
       if (folder.name, task.name) not in known and path.exists():
-        record = digests.read_json(
-          path,
-          error=errors.RunDirectoryError,
-          what="A suite's record is damaged",
-          fix='delete it, and run the suite again',
-        )
-        known[folder.name, task.name] = _read(record, task, tests)
+        known[folder.name, task.name] = _read(_record(path), task, tests)
   models = dict.fromkeys(model for model, _ in known)
   return tuple(
     known[model, task.name]
@@ -84,6 +100,7 @@ def _read(
   except errors.XlflaxError:
     made = ()  # Single examples are then not compared.
   folders = [paths.of(folder) for folder in record.pop('folders')]
+  cost = record['cost']
   return suite_results.TaskResult(
     **record
     | {
@@ -98,5 +115,6 @@ def _read(
         for number, folder in enumerate(folders)
       ),
       'is_earlier': True,
+      'cost': None if cost is None else score_table.Cost(**cost),
     }
   )

@@ -2,30 +2,24 @@
 
 import csv
 import dataclasses
+import functools
 import io
 import itertools
-import json
 import logging
+import operator
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import rich.table
-
-from xlflax import console_tables, errors, paths
+from xlflax import errors, paths
 from xlflax import evaluate as evaluate_lib
-from xlflax.data.labelled import submission, xtreme
 from xlflax.evaluation import base
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.reports import leaderboard, score_table
-from xlflax.evaluation.reports import report as reports_lib
 from xlflax.finetuning import report as report_lib
 from xlflax.finetuning import selection
 
 MEAN = 'mean'
-JSON = 'suite.json'
-CSV = 'suite.csv'
-SUBMISSION = 'submission'
 _LOG = logging.getLogger(__name__)
 
 
@@ -59,6 +53,7 @@ class TaskResult:
     notes: facts a reader must know.
     failures: what is missing, and why.
     is_earlier: whether it is of an earlier call.
+    cost: of all calls so far; None where it was not measured.
   """
 
   task: str
@@ -72,6 +67,7 @@ class TaskResult:
   notes: tuple[str, ...] = ()
   failures: tuple[base.Failure, ...] = ()
   is_earlier: bool = False
+  cost: score_table.Cost | None = None
 
   @property
   def model(self) -> str:
@@ -131,6 +127,7 @@ class TaskResult:
             part,
             mean,
             self._examples(metric, part) if part in examples else None,
+            self._predictions(part),
           )
         )
     return found
@@ -138,6 +135,16 @@ class TaskResult:
   def parts(self) -> list[str]:
     """The parts of the scores."""
     return list(dict.fromkeys(score.language for score in self.scores()))
+
+  def _predictions(self, part: str) -> str:
+    """Path of a part's file of predictions, of the first seed; '' for none."""
+    for one in self.evaluated[:1]:
+      files = sorted(paths.children(one.folder), key=lambda file: file.name)
+      for fits in (part.__eq__, lambda stem: stem.startswith(f'{part}-')):
+        for file in files:
+          if fits(file.stem):
+            return str(file)
+    return ''
 
   def _examples(
     self, metric: str, part: str
@@ -220,7 +227,7 @@ class SuiteReport:
     """The scores of each model, for reports.
 
     Args:
-      with_examples: also single examples, where two models have the part.
+      with_examples: also single examples, for intervals and comparisons.
     """
     made = []
     for model in self.models:
@@ -243,6 +250,7 @@ class SuiteReport:
               *(f'missing: {failure}' for failure in result.failures),
             )
           ),
+          _sum(result.cost for result in results),
         )
       )
     return made
@@ -319,92 +327,6 @@ class SuiteReport:
     return {label: steps for label, steps in found.items() if len(steps) > 1}
 
 
-def write(report: SuiteReport, output: pathlib.Path) -> None:
-  """Writes suite.json, suite.csv and the folder `report`."""
-  paths.write_atomically(
-    output / JSON,
-    json.dumps(report.to_json(), indent=2, ensure_ascii=False) + '\n',
-  )
-  paths.write_atomically(output / CSV, report.to_csv())
-  curves = report.curves()
-  tables = report.tables(
-    with_examples=len({result.label for result in report.results}) > 1
-  )
-  if any(table.scores for table in tables):
-    reports_lib.write(
-      output / 'report',
-      tables,
-      title=report.suite,
-      source=report.source_language,
-    )
-  for model in report.models:
-    _write_submission(report, model, output)
-  if curves:
-    reports_lib.write_curves(
-      output / 'report', curves, source=report.source_language
-    )
-
-
-def _write_submission(
-  report: SuiteReport, model: str, output: pathlib.Path
-) -> None:
-  """Predictions of XTREME's tasks, as its leaderboard takes them.
-
-  Of several seeds the first one's.
-  """
-  if report.suite != 'xtreme':
-    return
-  contents = {}
-  for result in report.of(model).values():
-    for one in result.evaluated[:1]:
-      for file in paths.children(one.folder):
-        part = file.stem.split('-')[0]
-        if part in xtreme.task(result.task).languages:
-          contents[submission.file_name(result.task, part)] = file.read_text(
-            encoding='utf-8'
-          )
-  if contents:
-    missing = submission.write(str(output / SUBMISSION / model), contents)
-    if missing:
-      _LOG.warning(
-        'The submission of %s lacks %d files, such as %s.',
-        model,
-        len(missing),
-        missing[0],
-      )
-
-
-def print_tables(report: SuiteReport, console: Any) -> None:
-  """One table: tasks down, models across, averages below; points."""
-  table = rich.table.Table(
-    title=f'{report.suite}: mean over languages', title_justify='left'
-  )
-  summaries = report.summaries()
-  table.add_column('')
-  table.add_column('metric')
-  for model in report.models:
-    table.add_column(model, justify='right')
-  for task in dict.fromkeys(result.task for result in report.results):
-    found = [summary.tasks.get(task) for summary in summaries]
-    metrics = next((one.metrics for one in found if one), ())
-    table.add_row(
-      task,
-      ', '.join(metrics),
-      *(_shown(one.score if one else None) for one in found),
-    )
-  table.add_row(
-    'mean', '', *(_shown(s.average) for s in summaries), style='bold'
-  )
-  for name in dict.fromkeys(key for s in summaries for key in s.xtreme):
-    table.add_row(
-      f'XTREME: {name}',
-      '',
-      *(_shown(s.xtreme.get(name)) for s in summaries),
-      style='bold',
-    )
-  table.add_row('transfer gap', '', *(_shown(s.gap) for s in summaries))
-  console_tables.show(table, console)
-
-
-def _shown(value: float | None) -> str:
-  return '-' if value is None else f'{value:.1f}'
+def _sum(costs: Iterable[score_table.Cost | None]) -> score_table.Cost | None:
+  known = [cost for cost in costs if cost is not None]
+  return functools.reduce(operator.add, known) if known else None

@@ -12,7 +12,7 @@ from xlflax.evaluation import base
 from xlflax.finetuning import finetune as finetune_lib
 from xlflax.finetuning import grid as grid_lib
 from xlflax.finetuning import report as report_lib
-from xlflax.suites import records
+from xlflax.suites import costs, records
 from xlflax.suites import results as suite_results
 from xlflax.suites import suite as suite_lib
 from xlflax.training import run as run_lib
@@ -33,6 +33,11 @@ class Model:
   label: str
   model_dir: str
   step: int
+
+  @property
+  def name(self) -> str:
+    """'mlm@1000'."""
+    return f'{self.label}@{self.step}'
 
 
 def models(model_dirs: Sequence[str], step: int | None = None) -> list[Model]:
@@ -101,7 +106,13 @@ class SuiteRunner:
     found = []
     for task in self.suite.chosen(self.names):
       _LOG.info('%s, step %d: task %s', model.label, model.step, task.name)
+      meter = costs.Meter(model.model_dir, model.step)
+      before = records.earlier_cost(task.name, model.name, self.output)
       result = self._run_task(task, model, grids)
+      spent = meter.read()
+      result = dataclasses.replace(
+        result, cost=spent if before is None else before + spent
+      )
       records.write(result, self.output)
       found.append(result)
       gc.collect()
@@ -193,4 +204,4 @@ class SuiteRunner:
 
   def directory(self, model: Model) -> pathlib.Path:
     """Where the fine-tuned runs of a model lie."""
-    return self.output / f'{model.label}@{model.step}'
+    return self.output / model.name

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from xlflax import errors
-from xlflax.synthetic import inference, paraphrases, questions
+from xlflax.synthetic import alterations, inference, paraphrases, questions
 from xlflax.synthetic.concepts import CONCEPTS
 from xlflax.synthetic.draws import Draws
 from xlflax.synthetic.meaning import Sentence, statement
@@ -150,6 +150,11 @@ def _kinds(
     'nli': functools.partial(inference.draw, hard_share=options.hard_inference),
     'paraphrase': paraphrases.draw,
     'reviews': draw_review,
+    'choices': alterations.draw_choice,
+    'unanswerable': questions.draw_open,
+    'topics': alterations.draw_topical,
+    'similarity': alterations.draw_rated,
+    'pairs': alterations.draw_pair,
     'qa': functools.partial(
       _answerable, codes=options.codes, renderer=renderer
     ),

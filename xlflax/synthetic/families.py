@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from xlflax.synthetic import examples, formats
+from xlflax.synthetic import alike_files, alterations, examples, formats
 from xlflax.synthetic.draws import Draws
 from xlflax.synthetic.meaning import statement
 from xlflax.synthetic.options import SyntheticOptions
 from xlflax.synthetic.rendering import Renderer, links
+from xlflax.synthetic.sampling import Sampler
 
 Files = Iterator[tuple[str, str]]
 
@@ -164,6 +165,9 @@ def _tatoeba(split, items, codes, renderer) -> Files:
         f'tatoeba/{split}.{code}-{codes[0]}.{side}',
         formats.lines(renderer.text(item, side) for item in items),
       )
+  sampler = Sampler(Draws('tatoeba', split, 'altered'))
+  others = [alterations.altered(sampler, item) for item in items]
+  yield from alike_files.altered(split, others, codes, renderer)
 
 
 _KINDS: dict[str, Callable[..., Files]] = {
@@ -177,4 +181,10 @@ _KINDS: dict[str, Callable[..., Files]] = {
   'alignment': _alignment,
   'bucc': _bucc,
   'tatoeba': _tatoeba,
+  'choices': alike_files.choices,
+  'unanswerable': alike_files.unanswerable,
+  'topics': alike_files.topics,
+  'similarity': alike_files.similarity,
+  'pairs': alike_files.pairs,
+  'ranking': alike_files.ranking,
 }

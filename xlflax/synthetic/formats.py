@@ -71,14 +71,14 @@ def alignment_links(links) -> str:
   )
 
 
-def squad(paragraphs: Iterable[dict]) -> str:
-  """SQuAD v1.1: one article for each paragraph."""
+def squad(paragraphs: Iterable[dict], *, version: str = '1.1') -> str:
+  """SQuAD's JSON: one article for each paragraph."""
   data = [
     {'title': f'synthetic-{number}', 'paragraphs': [paragraph]}
     for number, paragraph in enumerate(paragraphs)
   ]
   return (
-    json.dumps({'version': '1.1', 'data': data}, ensure_ascii=False, indent=1)
+    json.dumps({'version': version, 'data': data}, ensure_ascii=False, indent=1)
     + '\n'
   )
 

@@ -22,8 +22,22 @@ FAMILIES = (
   'alignment',
   'bucc',
   'tatoeba',
+  'choices',
+  'unanswerable',
+  'topics',
+  'similarity',
+  'pairs',
+  'ranking',
 )
-_HELD_OUT_ONLY = ('alignment', 'bucc', 'tatoeba')
+_HELD_OUT_ONLY = (
+  'alignment',
+  'bucc',
+  'tatoeba',
+  'topics',
+  'similarity',
+  'pairs',
+  'ranking',
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

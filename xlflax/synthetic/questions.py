@@ -68,6 +68,23 @@ def draw(sampler: Sampler) -> Paragraph:
   return Paragraph(tuple(map(statement, clauses)), queries)
 
 
+def draw_open(sampler: Sampler) -> tuple[Sentence, Query]:
+  """A sentence and a question, which asks for a place that may lack."""
+  draws, used = sampler.draws, set[str]()
+  topic = sampler.topic()
+  clause = Clause(
+    (_new(sampler, lambda: sampler.name('PER'), used),),
+    sampler.verb(topic, transitive=True),
+    _phrase(sampler, topic, used),
+    place=_new(sampler, lambda: sampler.name('LOC'), used)
+    if draws.chance(0.5)
+    else None,
+    tense=draws.choice(tuple(Tense)),
+  )
+  role = 'place' if draws.chance(0.75) else 'subject'
+  return statement(clause), Query(0, role, _question(clause, role))
+
+
 def _phrase(sampler: Sampler, topic: int, used: set[str]) -> Phrase:
   determiner = sampler.draws.choice(_DETERMINERS)
   return _new(

@@ -4,6 +4,7 @@ import pathlib
 from typing import Any, NamedTuple
 
 from xlflax import errors
+from xlflax.data.labelled import ranking
 from xlflax.data.labelled.source import FileExamples, MinedFiles
 from xlflax.synthetic import generator
 from xlflax.synthetic.options import SPLITS, SyntheticOptions
@@ -32,7 +33,13 @@ FAMILIES = {
   'ner': Family('uner', {}),
   'qa': Family('squad', {}),
   'alignment': Family('word_alignment', {}),
+  'choices': Family('xcopa', {}),
+  'unanswerable': Family('squad_v2', {}),
+  'topics': Family('tsv', {'columns': {'text': 0, 'label': 1}}),
+  'similarity': Family('rated_pairs', {}),
+  'pairs': Family('rated_pairs', {}),
 }
+_OF_PAIRS = ('alignment', 'similarity', 'pairs')
 _SUFFIXES = {
   'nli': 'tsv',
   'paraphrase': 'tsv',
@@ -41,6 +48,9 @@ _SUFFIXES = {
   'trees': 'conllu',
   'ner': 'iob2',
   'qa': 'json',
+  'choices': 'jsonl',
+  'unanswerable': 'json',
+  'topics': 'tsv',
 }
 
 
@@ -58,9 +68,9 @@ def labelled(
     directory: written by `generator.write`.
     kind: of `FAMILIES`.
     split: 'train', 'dev' or 'test'.
-    parts: languages, for alignments pairs such as 'en-aa' and for questions
-      also ones such as 'aa-en' (context and question); None: all languages,
-      or all pairs of alignments.
+    parts: languages; for alignments pairs such as 'en-aa', for rated pairs
+      ones such as 'aa-en', and for questions also these (context and
+      question); None: all languages, or all pairs of what is of pairs alone.
     max_examples: the first so many of a part; None: all.
 
   Raises:
@@ -70,7 +80,7 @@ def labelled(
   found = files(directory, kind, split)
   if parts is None:
     parts = tuple(
-      part for part in found if kind == 'alignment' or '-' not in part
+      part for part in found if kind in _OF_PAIRS or '-' not in part
     )
   unknown = sorted(set(parts) - set(found))
   if unknown:
@@ -103,6 +113,20 @@ def mined(directory, split: str) -> MinedFiles:
   )
 
 
+def rankings(directory, split: str) -> ranking.RankedFolder:
+  """Queries in the first language with documents in each other; dev or test."""
+  generator.read_options(directory)
+  folder = pathlib.Path(directory) / 'ranking' / split
+  return ranking.RankedFolder(directory=str(folder))
+
+
+def altered(directory, split: str) -> dict[str, str]:
+  """The first language -> its altered sentences, for xsim++; dev or test."""
+  pivot = generator.read_options(directory).codes[0]
+  folder = pathlib.Path(directory) / 'tatoeba'
+  return {pivot: str(folder / f'{split}.{pivot}.altered')}
+
+
 def files(directory, kind: str, split: str) -> Paths:
   """Part -> file or files of a kind, 'bucc' and 'tatoeba' among them.
 
@@ -118,7 +142,7 @@ def files(directory, kind: str, split: str) -> Paths:
       'There is no such kind and split of data',
       got=f'{kind}/{split}',
       expected=f'{", ".join(FAMILIES)}, bucc or tatoeba, with '
-      f'{", ".join(SPLITS)} (alignment, bucc and tatoeba have no train)',
+      f'{", ".join(SPLITS)} (some have no train)',
     )
   folder = pathlib.Path(directory) / kind
   return _named(folder, kind, split, options)
@@ -143,6 +167,10 @@ def _named(
         path(f'{code}-{pivot}.{split}.{end}') for end in (code, pivot, 'gold')
       )
       for code in others
+    }
+  if kind in ('similarity', 'pairs'):
+    return {
+      f'{code}-{pivot}': path(f'{split}.{code}-{pivot}.tsv') for code in others
     }
   if kind == 'tatoeba':
     return {

@@ -57,6 +57,21 @@ def test_names_of_the_files():
     submission.file_name('pawsx', 'ur')
 
 
+def test_files_of_xtreme_r(tmp_path):
+  assert submission.file_name('xcopa', 'qu', 'xtreme-r') == (
+    'xcopa/test-qu.jsonl'
+  )
+  run = 'm1 Q0 Q64 1 0.9 x\nm1 Q0 Q90 2 0.8 x\nm2 Q0 Q1 1 0.7 x\n'
+  assert json.loads(submission.entities(run, count=1)) == {
+    'm1': ['Q64'],
+    'm2': ['Q1'],
+  }
+  name = submission.file_name('mewslix', 'uk', 'xtreme-r')
+  lacking = submission.write(str(tmp_path), {name: '{}'}, 'xtreme-r')
+  assert name == 'mewslix/test-uk.json' not in lacking
+  assert 'panx/test-qu.tsv' in lacking and len(lacking) == 181 + 10
+
+
 def test_a_folder_tells_what_lacks(tmp_path):
   name = submission.file_name('xnli', 'ur')
   lacking = submission.write(

@@ -6,7 +6,7 @@ import pytest
 
 from tests.data.labelled import xtreme_files
 from xlflax import errors
-from xlflax.data.labelled import xtreme
+from xlflax.data.labelled import xtreme, xtreme_tasks
 
 
 @pytest.fixture
@@ -35,6 +35,51 @@ def test_languages_are_those_of_the_paper():
   assert {'ms', 'my', 'yo', 'en'} == everything - set(
     xtreme.TASKS['tatoeba'].languages
   )
+
+
+def test_languages_of_xtreme_r():
+  """As its `evaluate.py` has them."""
+  sizes = {n: len(task.languages) for n, task in xtreme_tasks.R_TASKS.items()}
+  assert sizes == {
+    'xnli': 15,
+    'udpos': 38,
+    'panx': 48,
+    'xquad': 12,
+    'mlqa': 7,
+    'tydiqa': 9,
+    'tatoeba': 41,
+    'xcopa': 11,
+  }
+  assert len(xtreme_tasks.RANKED['mewslix'][1]) == 11
+  with pytest.raises(errors.ConfigError, match='version of XTREME. Got: 2'):
+    xtreme.task('xnli', '2')
+
+
+def test_choices_whose_labels_were_set_to_zero_are_blind(tmp_path):
+  line = '{"premise": "p", "question": "cause", "choice1": "a", "choice2": "b"'
+  for name, labels in {'val-en': (0, 1), 'test-sw': (0, 0)}.items():
+    path = tmp_path / 'xcopa' / f'{name}.jsonl'
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(''.join(f'{line}, "label": {x}}}\n' for x in labels))
+
+  def load(split, part):
+    source = xtreme.examples(
+      str(tmp_path), 'xcopa', split, version=xtreme_tasks.XTREME_R
+    )
+    return [example.is_blind for example in source.load(part)]
+
+  assert load('validation', 'en') == [False] * 4
+  assert load('test', 'sw') == [True] * 4
+
+
+def test_rankings_of_xtreme_r(tmp_path):
+  (tmp_path / 'mewslix/ranked/dev').mkdir(parents=True)
+  found = xtreme.rankings(str(tmp_path), 'mewslix', 'dev')
+  assert found.directory == str(tmp_path / 'mewslix/ranked/dev')
+  with pytest.raises(errors.CorpusError, match='xlflax tasks fetch lareqa'):
+    xtreme.rankings(str(tmp_path), 'lareqa')
+  with pytest.raises(errors.ConfigError, match='no such ranking. Got: xnli'):
+    xtreme.rankings(str(tmp_path), 'xnli')
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,13 @@ def test_xtreme_table_2(
   }
 
 
+def test_xtreme_r_has_averages_of_its_own():
+  scores = {'xnli': 80.0, 'xcopa': 60.0, 'udpos': 70.0, 'pawsx': 90.0}
+  assert averages.xtreme_average(scores) == {'R classification': 70}
+  del scores['xcopa']
+  assert averages.xtreme_average(scores) == {'classification': 85}
+
+
 def test_transfer_gap():
   assert averages.transfer_gap({'en': 80, 'de': 70, 'sw': 50}) == 20
   assert averages.transfer_gap({'en': 80, 'de': 70}, source='de') == -10

@@ -182,3 +182,23 @@ def test_errors():
     errors.ConfigError, match='number of bootstrap samples is too small'
   ):
     bootstrap.compare(mean, mean, samples=0)
+
+
+def test_the_interval_of_a_mean_is_scipys():
+  one = _mean(np.random.default_rng(0).random(60))
+  found = bootstrap.interval(one, samples=4000)
+  expected = scipy.stats.bootstrap(
+    (one.rows[:, 0],), np.mean, n_resamples=4000, method='percentile', rng=1
+  ).confidence_interval
+  assert found == pytest.approx((expected.low, expected.high), abs=0.01)
+
+
+def test_the_interval_of_several_seeds_holds_their_spread():
+  """Runs far apart on examples without spread: Student's t on the runs."""
+  runs = [_mean(np.full(50, value)) for value in (0.2, 0.4, 0.6)]
+  low, high = bootstrap.interval(runs)
+  reach = scipy.stats.t.ppf(0.975, 2) * 0.2 / np.sqrt(3)
+  assert (low, high) == pytest.approx((0.4 - reach, 0.4 + reach))
+  assert bootstrap.interval([_mean(np.ones(5))] * 2) == (1, 1)
+  with pytest.raises(errors.CorpusError, match='examples'):
+    bootstrap.interval(_mean([]))

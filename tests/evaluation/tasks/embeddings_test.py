@@ -1,6 +1,7 @@
 """Tasks on frozen vectors: equal texts are nearest, whatever the model."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -93,6 +94,21 @@ def test_ranking(subject, folder):
   assert task.source.fingerprint() != dataclasses.replace(
     task.source, parts=('de',), directory=str(folder / 'de')
   )
+
+
+def test_queries_of_many_languages_are_scored_by_language(subject, folder):
+  (folder / 'de').rename(folder / 'all')
+  texts = (('q1', 'der Hund', 'de'), ('q2', 'und', 'fr'), ('q3', 'warme', 'de'))
+  (folder / 'all' / 'queries.jsonl').write_text(
+    ''.join(
+      json.dumps({'_id': name, 'text': text, 'language': language}) + '\n'
+      for name, text, language in texts
+    )
+  )
+  task = embeddings.Ranking(source=ranking.RankedFolder(directory=str(folder)))
+  metrics = task.evaluate(subject).metrics
+  assert metrics['mrr@20/fr'] == 1 and metrics['mrr@20/de'] < 1
+  assert metrics['mrr@20/mean'] == (1 + metrics['mrr@20/de']) / 2
 
 
 def test_rankings_in_the_form_of_beir(folder):

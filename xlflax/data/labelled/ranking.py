@@ -15,6 +15,7 @@ from xlflax.data.labelled.readers import files
 
 QUERIES, DOCUMENTS = 'queries', 'documents'
 RELEVANCE, CANDIDATES = 'relevance.tsv', 'candidates.tsv'
+ALL = 'all'  # a part whose queries are of many languages
 _KIND = 'file of rankings'
 
 

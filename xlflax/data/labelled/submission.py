@@ -6,19 +6,24 @@ class of the task's examples writes a file's text (`write_predictions`).
 Hu et al. 2020; README and `evaluate.py` of github.com/google-research/xtreme.
 """
 
+import json
 from collections.abc import Mapping
 
 from xlflax import errors, paths
-from xlflax.data.labelled import xtreme
+from xlflax.data.labelled import xtreme, xtreme_tasks
 
 
-def file_name(task: str, language: str) -> str:
+def file_name(
+  task: str, language: str, version: str = xtreme_tasks.XTREME
+) -> str:
   """The file of a task's predictions in a language: 'xnli/test-fr.tsv'.
 
   Raises:
     ConfigError: XTREME has no such task, or not this language in it.
   """
-  known = xtreme.task(task)
+  if version == xtreme_tasks.XTREME_R and task == 'mewslix':
+    return f'{task}/test-{language}.json'
+  known = xtreme.task(task, version)
   language = language.removesuffix('-en')
   if language not in known.languages:
     raise errors.ConfigError(
@@ -29,12 +34,30 @@ def file_name(task: str, language: str) -> str:
   return f'{task}/test-{language}.{known.example.ENDING}'
 
 
-def write(directory: str, contents: Mapping[str, str]) -> tuple[str, ...]:
+def entities(run: str, *, count: int = 20) -> str:
+  """Mewsli-X: JSON from query to its first documents, of a TREC run.
+
+  Before: `m1 Q0 Q64 1 0.9 x` and `m1 Q0 Q90 2 0.8 x`; after:
+  `{"m1": ["Q64", "Q90"]}`.
+  """
+  found: dict[str, list[str]] = {}
+  for line in run.splitlines():
+    query, _, document, *_ = line.split()
+    found.setdefault(query, []).append(document)
+  return json.dumps({query: names[:count] for query, names in found.items()})
+
+
+def write(
+  directory: str,
+  contents: Mapping[str, str],
+  version: str = xtreme_tasks.XTREME,
+) -> tuple[str, ...]:
   """Writes files (name from `file_name` -> text) and tells what lacks.
 
   Args:
     directory: of the submission; what is there of other names stays.
     contents: texts by file name.
+    version: 'xtreme' or 'xtreme-r'.
 
   Returns:
     The files that a complete submission needs and the folder lacks.
@@ -45,8 +68,19 @@ def write(directory: str, contents: Mapping[str, str]) -> tuple[str, ...]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding='utf-8')
   needed = [
-    file_name(task, language)
-    for task, known in xtreme.TASKS.items()
-    for language in known.languages
+    file_name(task, language, version)
+    for task, languages in _needed(version).items()
+    for language in languages
   ]
   return tuple(name for name in needed if not (root / name).is_file())
+
+
+def _needed(version: str) -> dict[str, tuple[str, ...]]:
+  """Task -> languages; LAReQA is no part of a submission."""
+  found = {
+    name: task.languages
+    for name, task in xtreme_tasks.VERSIONS[version].items()
+  }
+  if version == xtreme_tasks.XTREME_R:
+    found['mewslix'] = xtreme_tasks.RANKED['mewslix'][1]
+  return found

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xlflax import errors
-from xlflax.data.labelled import xtreme
+from xlflax.data.labelled import xtreme_tasks
 from xlflax.evaluation.metrics import checks
 
 ENGLISH = 'en'
@@ -71,14 +71,20 @@ def xtreme_average(scores: Mapping[str, float]) -> dict[str, float]:
 
   Returns:
     group -> mean of its tasks, 'all' -> mean of the nine tasks (not of the
-    groups). A mean of which a task is missing is left out.
+    groups). A mean of which a task is missing is left out. Where there is a
+    task that XTREME-R alone has, they are its means, 'R all' and so on.
   """
+  of_r = {name: task.group for name, task in xtreme_tasks.R_TASKS.items()}
+  of_r |= {name: group for name, (group, _) in xtreme_tasks.RANKED.items()}
+  own = {name: task.group for name, task in xtreme_tasks.TASKS.items()}
+  is_r = any(name in scores for name in set(of_r) - set(own))
+  prefix, kinds = ('R ', of_r) if is_r else ('', own)
   groups: dict[str, list[str]] = {}
-  for name, task in xtreme.TASKS.items():
-    groups.setdefault(task.group, []).append(name)
+  for name, group in kinds.items():
+    groups.setdefault(group, []).append(name)
   return {
-    name: mean([scores[task] for task in members])
-    for name, members in (*groups.items(), ('all', list(xtreme.TASKS)))
+    prefix + name: mean([scores[task] for task in members])
+    for name, members in (*groups.items(), ('all', list(kinds)))
     if all(task in scores for task in members)
   }
 

@@ -88,6 +88,38 @@ def compare(
   )
 
 
+def interval(
+  runs: Runs, *, samples: int = 1000, seed: int = 0
+) -> tuple[float, float]:
+  """The 95 % interval of one model's score, in the metric's own unit.
+
+  With one run it is of the test set's examples alone; with several, of the
+  seeds, too, as in `compare`.
+
+  Args:
+    runs: the statistics of each run, on the same examples.
+    samples: number of draws.
+    seed: of the draws.
+
+  Raises:
+    CorpusError: no examples, or not as many of all runs.
+    ConfigError: statistics of different metrics, or no samples.
+  """
+  several = (runs,) if isinstance(runs, aggregates.Statistics) else tuple(runs)
+  _check([several, ()], samples)
+  scores = np.array([one.value for one in several])
+  drawn = _drawn_scores(several, samples, seed)
+  drawn = np.where(np.isfinite(drawn), drawn, scores)
+  if len(several) == 1:
+    low, high = np.percentile(drawn, (2.5, 97.5))
+  else:
+    places = [np.arange(len(several))]
+    error, freedom = _error(scores, drawn, places, several[0].size)
+    reach = error * special.stdtrit(freedom, 0.975)
+    low, high = scores.mean() - reach, scores.mean() + reach
+  return float(low), float(high)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
   """Adjusts p-values for being several, such as one for each language.
 
@@ -121,22 +153,40 @@ def _one_run_each(scores, drawn, runs, size) -> tuple[float, float, float]:
 
 
 def _several_runs(scores, drawn, runs, size) -> tuple[float, float, float]:
-  """Interval and p-value by Student's t on both levels' variance.
+  """Interval and p-value by Student's t on both levels' variance."""
+  difference = scores @ _contrast(runs)
+  sides = np.split(np.arange(len(scores)), [runs[0]])
+  error, freedom = _error(scores, drawn, sides, size)
+  floor = 1 / (1 + len(drawn))
+  if error <= 1e-12:
+    return difference, difference, 1.0 if abs(difference) < 1e-12 else floor
+  reach = error * special.stdtrit(freedom, 0.975)
+  p_value = 2 * special.stdtr(freedom, -abs(difference) / error)
+  return difference - reach, difference + reach, max(p_value, floor)
+
+
+def _error(scores, drawn, sides, size) -> tuple[float, float]:
+  """Standard error of a mean, or of a difference of two; its freedom.
 
   The variance of runs' scores on the same examples is due to seeds, and to
   what each run makes of each example, which the examples' draws count, too:
   it is taken off once.
+
+  Args:
+    scores: [runs].
+    drawn: [S, runs].
+    sides: places of the runs of one model, or of each of two.
+    size: number of examples.
   """
-  difference = scores @ _contrast(runs)
-  of_examples = (drawn @ _contrast(runs)).var(ddof=1)
-  sides = np.split(np.arange(len(scores)), [runs[0]])
-  freedom = len(scores) - 2
+  signs = (1.0,) if len(sides) == 1 else (-1.0, 1.0)
+  means = [drawn[:, side].mean(1) for side in sides]
+  of_examples = sum(s * m for s, m in zip(signs, means, strict=True)).var(
+    ddof=1
+  )
+  freedom = len(scores) - len(sides)
+  several = [side for side in sides if len(side) > 1]
   between = (
-    sum(
-      (len(side) - 1) * scores[side].var(ddof=1)
-      for side in sides
-      if len(side) > 1
-    )
+    sum((len(side) - 1) * scores[side].var(ddof=1) for side in several)
     / freedom
   )
   interaction = (
@@ -146,23 +196,18 @@ def _several_runs(scores, drawn, runs, size) -> tuple[float, float, float]:
         drawn[:, side].var(0, ddof=1).mean()
         - drawn[:, side].mean(1).var(ddof=1)
       )
-      for side in sides
-      if len(side) > 1
+      for side in several
     )
     / freedom
   )
-  share = 1 / runs[0] + 1 / runs[1]
+  share = sum(1 / len(side) for side in sides)
   variance = of_examples + share * max(between - interaction, 0.0)
-  floor = 1 / (1 + len(drawn))
   if variance <= 1e-24:
-    return difference, difference, 1.0 if abs(difference) < 1e-12 else floor
-  freedom = variance**2 / (
+    return 0.0, float(freedom)
+  effective = variance**2 / (
     of_examples**2 / max(size - 1, 1) + (share * between) ** 2 / freedom
   )
-  error = np.sqrt(variance)
-  reach = error * special.stdtrit(freedom, 0.975)
-  p_value = 2 * special.stdtr(freedom, -abs(difference) / error)
-  return difference - reach, difference + reach, max(p_value, floor)
+  return float(np.sqrt(variance)), float(effective)
 
 
 def _contrast(runs: tuple[int, int]) -> np.ndarray:

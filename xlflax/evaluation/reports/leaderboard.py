@@ -1,11 +1,15 @@
 """The numbers of a report: task scores, averages, gaps, comparisons."""
 
+import collections
 import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
 
-from xlflax.evaluation.metrics import averages, bootstrap
+import numpy as np
+
+from xlflax import errors
+from xlflax.evaluation.metrics import aggregates, averages, bootstrap
 from xlflax.evaluation.reports import score_table
 
 Tables = Sequence[score_table.ScoreTable]
@@ -31,6 +35,19 @@ class TaskSummary:
   gap: float | None
   metric_means: dict[str, float]
   metric_gaps: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+  """The 95 % interval of a score, in points."""
+
+  low: float
+  high: float
+
+  @property
+  def reach(self) -> float:
+    """Half of its width."""
+    return (self.high - self.low) / 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,25 +134,93 @@ def summarize(
   )
 
 
+def intervals(
+  table: score_table.ScoreTable, *, samples: int = 1000, seed: int = 0
+) -> dict[tuple[str, str], Interval]:
+  """(task, language) -> interval, where single examples are known."""
+  found = {}
+  for task in table.tasks:
+    first = table.metrics(task)[0]
+    for language in table.task_scores(task):
+      runs = _joined(
+        [table.examples(task, name, language) for name in table.metrics(task)]
+      )
+      if runs and runs[0].size:
+        low, high = (
+          score_table.points(first, bound)
+          for bound in bootstrap.interval(runs, samples=samples, seed=seed)
+        )
+        if math.isfinite(low) and math.isfinite(high):
+          found[task, language] = Interval(low, high)
+  return found
+
+
+def _joined(metrics) -> tuple[aggregates.Statistics, ...] | None:
+  """Statistics of the mean of a task's metrics, for each run; None without."""
+  if any(runs is None for runs in metrics):
+    return None
+  if len(metrics) == 1:
+    return metrics[0]
+  mean = aggregates.Aggregate.MEAN
+  if any(one.aggregate is not mean for runs in metrics for one in runs):
+    return None
+  return tuple(
+    aggregates.Statistics(np.mean([one.rows for one in several], 0))
+    for several in zip(*metrics, strict=True)
+  )
+
+
 def compare(
-  tables: Tables, *, samples: int = 1000, seed: int = 0
+  tables: Tables,
+  *,
+  baseline: str | None = None,
+  samples: int = 1000,
+  seed: int = 0,
 ) -> list[Comparison]:
-  """Every later model against the first, on what both have.
+  """Every other model against the baseline, on what both have.
+
+  Args:
+    tables: of the models.
+    baseline: name of one of them; None: the first.
+    samples: of the bootstrap, at least; a hundred for each language of a
+      task, so that the smallest p stays below 0.05 when it is adjusted.
+    seed: of the bootstrap.
 
   Raises:
     CorpusError: single examples of two models are not as many.
+    ConfigError: no model has the baseline's name.
   """
+  first = _baseline(tables, baseline)
   out = []
-  for table in tables[1:]:
-    for one in table.scores:
-      before = _finite_score(tables[0], one)
+  for table in tables:
+    sizes = collections.Counter((o.task, o.metric) for o in table.scores)
+    for one in table.scores if table is not first else ():
+      before = _finite_score(first, one)
       if before is not None and math.isfinite(one.score):
         out.append(
           _comparison(
-            tables[0], table.model, one, before, samples=samples, seed=seed
+            first,
+            table.model,
+            one,
+            before,
+            samples=max(samples, 100 * sizes[one.task, one.metric]),
+            seed=seed,
           )
         )
   return _adjusted(out)
+
+
+def _baseline(tables: Tables, name: str | None) -> score_table.ScoreTable:
+  if name is None:
+    return tables[0]
+  for table in tables:
+    if table.model == name:
+      return table
+  raise errors.ConfigError(
+    'The baseline is none of the models',
+    got=name,
+    expected='one of ' + ', '.join(table.model for table in tables),
+  )
 
 
 def _adjusted(found: Sequence[Comparison]) -> list[Comparison]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from xlflax import digests, errors, paths
 from xlflax.evaluation.metrics import averages
 from xlflax.evaluation.reports import (
+  cells,
   leaderboard,
   page,
   pictures,
@@ -28,6 +29,7 @@ def write(
   *,
   title: str = 'Cross-lingual evaluation',
   source: str = averages.ENGLISH,
+  baseline: str | None = None,
   samples: int = 1000,
   seed: int = 0,
 ) -> list[pathlib.Path]:
@@ -40,27 +42,33 @@ def write(
 
   Args:
     directory: is created; the files in it are replaced.
-    tables: one for each model; the others are compared with the first.
+    tables: one for each model.
     title: of the page.
     source: the language that models were fine-tuned in.
-    samples: of the paired bootstrap.
-    seed: of the paired bootstrap.
+    baseline: the model that the others are compared with; None: the first.
+    samples: of the bootstrap.
+    seed: of the bootstrap.
 
   Returns:
     The files written.
 
   Raises:
-    ConfigError: no model, or two of one name.
+    ConfigError: no model, or two of one name, or none of the baseline's.
     CorpusError: the examples of two models are not as many.
   """
   _check(tables)
   directory.mkdir(parents=True, exist_ok=True)
   summaries = [leaderboard.summarize(one, source=source) for one in tables]
-  compared = leaderboard.compare(tables, samples=samples, seed=seed)
+  compared = leaderboard.compare(
+    tables, baseline=baseline, samples=samples, seed=seed
+  )
   drawn = _draw(directory, summaries)
-  grids = text.tables(summaries, compared)
+  details = cells.details(
+    tables, compared, page=directory, samples=samples, seed=seed
+  )
+  grids = text.tables(summaries, compared, details, tables)
   notes = [f'{one.model}: {note}' for one in tables for note in one.notes]
-  explanation = _explanation(source, compared, samples)
+  explanation = _explanation(source, compared, samples, details)
   record = leaderboard.to_json(summaries, compared) | {
     'source_language': source,
     'samples': samples,
@@ -218,7 +226,7 @@ def _label(metrics: Sequence[str]) -> str:
   return f'{names} (points)' if score_table.is_bounded(metrics[0]) else names
 
 
-def _explanation(source: str, compared, samples: int) -> str:
+def _explanation(source: str, compared, samples: int, details) -> str:
   sentences = [
     'Scores are points: percent, BLEU and chrF as they are.',
     'A task’s score is the mean over its languages, of F1 and exact match '
@@ -226,11 +234,17 @@ def _explanation(source: str, compared, samples: int) -> str:
     'perplexities. The transfer gap is the score in '
     f'{source} minus the mean of the other languages.',
   ]
+  if any(one.interval for one in details.values()):
+    sentences.append('±: half of the 95 % interval of a score.')
+  if any(one.link for one in details.values()):
+    sentences.append('A score of a language leads to its predictions.')
   if compared:
     sentences.append(
-      f'p: two-sided, by a paired bootstrap of {samples} samples over the '
+      f'p: two-sided, by a paired bootstrap of at least {samples} samples over the '
       'examples and, with several seeds, their spread; p (Holm): adjusted over '
-      f'the languages of a task; * below {text.SIGNIFICANT}.'
+      f'the languages of a task; * below {cells.SIGNIFICANT}, and '
+      f'{cells.BETTER} or {cells.WORSE} beside the score of a model that is '
+      f'better or worse than {compared[0].baseline}.'
     )
   return ' '.join(sentences)
 

@@ -33,6 +33,35 @@ def is_averaged(metric: str) -> bool:
   return is_bounded(metric) and not lower_is_better(metric)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cost:
+  """What a model's scores have cost.
+
+  Attributes:
+    parameters: of the pretrained body.
+    training_seconds: of its pretraining, as its metrics record it.
+    cpu_seconds: processor time of fine-tuning and evaluation.
+    device_seconds: the same on accelerators: wall-clock time, times how many.
+    device: their kind; 'cpu' for none.
+  """
+
+  parameters: int
+  training_seconds: float = 0.0
+  cpu_seconds: float = 0.0
+  device_seconds: float = 0.0
+  device: str = 'cpu'
+
+  def __add__(self, other: 'Cost') -> 'Cost':
+    """Both together, of one model."""
+    devices = dict.fromkeys((*self.device.split(', '), other.device))
+    return dataclasses.replace(
+      self,
+      cpu_seconds=self.cpu_seconds + other.cpu_seconds,
+      device_seconds=self.device_seconds + other.device_seconds,
+      device=', '.join(devices),
+    )
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Score:
   """One number.
@@ -45,6 +74,7 @@ class Score:
     examples: for each seed, what each example contributed, in the order of
       the test set; two models that both have it are compared by the paired
       bootstrap.
+    predictions: path of the file that was scored; '' for none.
   """
 
   task: str
@@ -52,6 +82,7 @@ class Score:
   language: str
   score: float
   examples: tuple[aggregates.Statistics, ...] | None = None
+  predictions: str = ''
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,11 +94,13 @@ class ScoreTable:
     scores: one for each task, metric and language. The mean of a task's
       metrics is its score: leave out those that do not count.
     notes: facts a reader must know.
+    cost: of the scores; None where it is not known.
   """
 
   model: str
   scores: tuple[Score, ...]
   notes: tuple[str, ...] = ()
+  cost: Cost | None = None
 
   def __post_init__(self):
     seen: set[tuple[str, str, str]] = set()
@@ -119,17 +152,30 @@ class ScoreTable:
         return one.examples
     return None
 
+  def predictions(self, task: str, language: str) -> str:
+    """Path of the predictions that a task's scores are of; '' for none."""
+    return next(
+      (
+        one.predictions
+        for one in self.scores
+        if (one.task, one.language) == (task, language) and one.predictions
+      ),
+      '',
+    )
+
   def to_json(self) -> dict[str, Any]:
     """Plain JSON values; a score that is not finite becomes null."""
     return {
       'model': self.model,
       'notes': list(self.notes),
+      'cost': None if self.cost is None else dataclasses.asdict(self.cost),
       'scores': [
         {
           'task': one.task,
           'metric': one.metric,
           'language': one.language,
           'score': one.score if math.isfinite(one.score) else None,
+          'predictions': one.predictions,
         }
         | _examples(one)
         for one in self.scores
@@ -148,10 +194,12 @@ class ScoreTable:
           one['language'],
           math.nan if one['score'] is None else one['score'],
           _statistics(one),
+          one['predictions'],
         )
         for one in value['scores']
       ),
       tuple(value['notes']),
+      None if value['cost'] is None else Cost(**value['cost']),
     )
 
 

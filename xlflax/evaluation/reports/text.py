@@ -6,16 +6,17 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 
 from xlflax.evaluation import families
-from xlflax.evaluation.reports import leaderboard, score_table
-
-SIGNIFICANT = 0.05
+from xlflax.evaluation.reports import cells, leaderboard, score_table
 
 
 class Table:
-  """A titled grid of strings; the first column is text, the others numbers."""
+  """A titled grid; the first column is text, the others numbers."""
 
   def __init__(
-    self, title: str, head: Sequence[str], rows: Iterable[Sequence[str]]
+    self,
+    title: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str | cells.Cell]],
   ):
     self.title = title
     self.head = list(head)
@@ -26,15 +27,19 @@ class Table:
     marks = ['---'] + ['---:'] * (len(self.head) - 1)
     lines = [self.head, marks, *self.rows]
     grid = '\n'.join(
-      '| ' + ' | '.join(cell.replace('|', '\\|') for cell in line) + ' |'
+      '| ' + ' | '.join(str(cell).replace('|', '\\|') for cell in line) + ' |'
       for line in lines
     )
     return f'## {self.title}\n\n{grid}\n'
 
   def html(self) -> str:
     """A heading and a table that scrolls where it is too wide."""
-    head = _cells('th', self.head)
-    body = '\n'.join(_cells('td', row) for row in self.rows)
+    words = [
+      not any(map(_is_number, column))
+      for column in zip(*self.rows, strict=True)
+    ]
+    head = _cells('th', self.head, words)
+    body = '\n'.join(_cells('td', row, words) for row in self.rows)
     return (
       f'<h2>{html.escape(self.title)}</h2>\n<div class="wide"><table>'
       f'<thead>{head}</thead>\n<tbody>\n{body}\n</tbody></table></div>'
@@ -44,10 +49,14 @@ class Table:
 def tables(
   summaries: Sequence[leaderboard.Summary],
   comparisons: Sequence[leaderboard.Comparison],
+  details: cells.Details,
+  scores: Sequence[score_table.ScoreTable],
 ) -> list[Table]:
-  """Averages, transfer gaps, one table a task, and the comparisons."""
+  """Averages, transfer gaps, costs, one table a task, comparisons."""
   out = [_averages(summaries), _gaps(summaries)]
-  out += [_task(task, summaries) for task in task_names(summaries)]
+  if any(table.cost for table in scores):
+    out.append(Table('Cost', cells.COST_HEAD, map(cells.cost_row, scores)))
+  out += [_task(task, summaries, details) for task in task_names(summaries)]
   if comparisons:
     out.append(_comparisons(comparisons))
   return [table for table in out if table.rows and len(table.head) > 1]
@@ -146,7 +155,7 @@ def _gap(one: leaderboard.Summary, task: str) -> str:
   return number(one.tasks[task].gap if task in one.tasks else None)
 
 
-def _task(task: str, summaries) -> Table:
+def _task(task: str, summaries, details: cells.Details) -> Table:
   """A row for each model: mean, gap, and the score in each language."""
   languages = language_names(task, summaries)
   rows = []
@@ -158,7 +167,12 @@ def _task(task: str, summaries) -> Table:
           one.model,
           number(found.score),
           number(found.gap),
-          *(number(found.languages.get(code)) for code in languages),
+          *(
+            details.get((one.model, task, code), cells.Detail()).cell(
+              number(found.languages.get(code))
+            )
+            for code in languages
+          ),
         ]
       )
   kinds = dict.fromkeys(
@@ -202,7 +216,7 @@ def _comparison_row(one: leaderboard.Comparison) -> list[str]:
     interval = f'{low:+.1f} … {high:+.1f}'
     chance = f'{one.significance.p_value:.3f}'
   if one.adjusted_p is not None:
-    star = ' *' if one.adjusted_p < SIGNIFICANT else ''
+    star = ' *' if one.adjusted_p < cells.SIGNIFICANT else ''
     adjusted = f'{one.adjusted_p:.3f}{star}'
   return [
     one.model,
@@ -218,9 +232,20 @@ def _comparison_row(one: leaderboard.Comparison) -> list[str]:
   ]
 
 
-def _cells(tag: str, cells: Sequence[str]) -> str:
+def _is_number(cell: str | cells.Cell) -> bool:
+  return str(cell).lstrip('+-')[:1].isdigit()
+
+
+def _cells(
+  tag: str, row: Sequence[str | cells.Cell], words: Sequence[bool]
+) -> str:
+  """A line of the table; columns of words have the class `text`."""
+
   def parts() -> Iterator[str]:
-    for cell in cells:
-      yield f'<{tag}>{html.escape(cell)}</{tag}>'
+    for one, is_text in zip(row, words or [True] * len(row), strict=True):
+      inside = one.html() if isinstance(one, cells.Cell) else html.escape(one)
+      kind = ' class="text"' if is_text else ''
+      key = ' tabindex="0"' if tag == 'th' else ''
+      yield f'<{tag}{kind}{key}>{inside}</{tag}>'
 
   return '<tr>' + ''.join(parts()) + '</tr>'

@@ -125,11 +125,13 @@ class Clustering(_LabelledVectors):
 class Ranking(sentence_task.SentenceTask):
   """Ranks documents for queries by cosine: retrieval, or reranking.
 
-  Metrics, means over a part's queries that have a relevant document:
+  Metrics, means over a part's queries that have a relevant document (of the
+  part `all`, for each language of its queries):
   `ndcg@10/<part>` (MIRACL, BEIR), `map@20/<part>` (LAReQA),
   `mrr@20/<part>` (Mewsli-X, where XTREME-R calls it map@20) and
-  `recall@100/<part>`; their means over parts. The file `<part>.tsv` has the
-  first 100 documents of each query as a TREC run.
+  `recall@100/<part>`; their means over parts. The file `<part>.tsv` (of the
+  part `all` one for each language) has the first 100 documents of each query
+  as a TREC run; without relevance it is all there is.
 
   Attributes:
     source: queries and documents.
@@ -154,11 +156,23 @@ class Ranking(sentence_task.SentenceTask):
       with failures.guard(part):
         held = self.source.load(part)
         run = self._ranked(subject, held, notes)
-        files[f'{part}.tsv'] = _trec(run, self.name)
-        metrics |= {
-          f'{name}/{part}': value
-          for name, value in score_run(run, held.relevance).items()
-        }
+        for name, queries in _by_language(part, held).items():
+          own = {query: run[query] for query in queries if query in run}
+          files[f'{name}.tsv'] = _trec(own, self.name)
+          relevance = {
+            query: held.relevance[query]
+            for query in queries
+            if any(
+              value > 0 for value in held.relevance.get(query, {}).values()
+            )
+          }
+          if not relevance:
+            notes.append(f'{name}: no relevant documents; predictions only')
+            continue
+          metrics |= {
+            f'{kind}/{name}': value
+            for kind, value in score_run(run, relevance).items()
+          }
     return base.EvalResult(
       metrics=metrics | head_task.means(metrics),
       notes=tuple(dict.fromkeys(notes)),
@@ -188,20 +202,31 @@ class Ranking(sentence_task.SentenceTask):
       chosen = np.arange(len(names))
       if held.candidates is not None:
         chosen = np.array([places[n] for n in held.candidates.get(query, ())])
-      if query in held.relevance and len(chosen):
+      if len(chosen):
         scores = documents[chosen] @ vector
         order = np.argsort(-scores, kind='stable')[:100]
         run[query] = [(names[chosen[i]], float(scores[i])) for i in order]
     return run
 
 
+def _by_language(
+  part: str, held: ranking.RankedDocuments
+) -> dict[str, list[str]]:
+  """Part, or language of the queries of the part `all` -> queries."""
+  found: dict[str, list[str]] = {}
+  for query, text in held.queries.items():
+    name = text.language if part == ranking.ALL else part
+    found.setdefault(name, []).append(query)
+  return found
+
+
 def score_run(run, relevance) -> dict[str, float]:
-  """Metric -> its mean over the queries with a relevant document.
+  """Metric -> its mean over queries.
 
   Args:
     run: query -> (document, score), the best first; a query that lacks scores
       0.
-    relevance: query -> document -> relevance.
+    relevance: query -> document -> relevance, each with a relevant one.
   """
   kinds = {
     'ndcg@10': metrics_lib.ndcg,
@@ -209,17 +234,12 @@ def score_run(run, relevance) -> dict[str, float]:
     'mrr@20': metrics_lib.reciprocal_rank,
     'recall@100': metrics_lib.recall,
   }
-  asked = {
-    query: values
-    for query, values in relevance.items()
-    if any(value > 0 for value in values.values())
-  }
   return {
     name: float(
       np.mean(
         [
           metric([document for document, _ in run.get(query, ())], values)
-          for query, values in asked.items()
+          for query, values in relevance.items()
         ]
       )
     )

@@ -3,6 +3,7 @@
 Ponti et al. 2020, "XCOPA"; Bandarkar et al. 2024, "The Belebele Benchmark".
 """
 
+import enum
 import os
 from collections.abc import Sequence
 
@@ -12,22 +13,45 @@ from xlflax.data.labelled.examples import choices as choices_lib
 from xlflax.data.labelled.readers import files
 
 _ASKED = {'cause': 'What was the cause?', 'effect': 'What was the effect?'}
+
+
+class Zeros(enum.Enum):
+  """What a file says whose labels are all 0."""
+
+  GOLD = 'gold'
+  BLIND = 'blind'
+
+
 _BELEBELE = tuple(f'mc_answer{number}' for number in range(1, 5))
 
 
 @formats.reader('xcopa', example=examples_lib.Choice)
-def read_xcopa(path: str | os.PathLike, language: str) -> files.Reading:
+def read_xcopa(
+  path: str | os.PathLike, language: str, *, zeros: Zeros | str = 'gold'
+) -> files.Reading:
   """Reads a premise with two choices a line.
 
   Before: `{"premise": "P", "question": "cause", "choice1": "A", "choice2":
   "B", "label": 1}`; after: two choices of the text P, 'What was the cause? A'
   (wrong) and 'What was the cause? B' (right).
 
+  Args:
+    path: of the file.
+    language: of the text.
+    zeros: 'blind': a file of several questions whose labels are all 0 is a
+      blind one, as XTREME-R's script leaves its test sets.
+
   Raises:
     CorpusError: file:line of an object that lacks a key; an empty file.
   """
   found: list[examples_lib.Example] = []
-  for number, value in files.read_json_lines(path):
+  values = list(files.read_json_lines(path))
+  blanked = (
+    Zeros(zeros) is Zeros.BLIND
+    and len(values) > 1
+    and all(value.get('label') == 0 for _, value in values)
+  )
+  for number, value in values:
     kind = _get(value, 'question', path, number)
     found += _choices(
       str(value.get('idx', number - 1)),
@@ -35,7 +59,7 @@ def read_xcopa(path: str | os.PathLike, language: str) -> files.Reading:
       _get(value, 'premise', path, number),
       _ASKED.get(kind, kind),
       [_get(value, name, path, number) for name in ('choice1', 'choice2')],
-      value.get('label'),
+      None if blanked else value.get('label'),
     )
   files.check_any(found, path)
   return files.Reading(found)

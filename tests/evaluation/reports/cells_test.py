@@ -1,0 +1,102 @@
+"""What stands beside the scores of a page, and reports joined into one."""
+
+import json
+
+import numpy as np
+import pytest
+
+from xlflax import cli, errors
+from xlflax.evaluation.metrics import aggregates
+from xlflax.evaluation.reports import cells, joined, report, score_table
+
+_COST = score_table.Cost(
+  parameters=2_000_000,
+  training_seconds=1800,
+  cpu_seconds=10,
+  device_seconds=2.4,
+  device='A',
+)
+
+
+def _table(model, share, *, task='xnli', folder='', cost=_COST):
+  right = (np.arange(100) < 100 * share).astype(float)
+  return score_table.ScoreTable(
+    model,
+    tuple(
+      score_table.Score(
+        task,
+        metric,
+        'de',
+        share,
+        (aggregates.Statistics(right),),
+        f'{folder}/a b.tsv' if folder else '',
+      )
+      for metric in ('f1', 'exact_match')
+    ),
+    cost=cost,
+  )
+
+
+def test_a_cell_as_text_and_as_html():
+  one = cells.Cell('5 < 6', '± 1', 'a/b.tsv', '"x"')
+  assert str(one) == '5 < 6 ± 1'
+  assert one.html() == (
+    '<span title="&quot;x&quot;"><a href="a/b.tsv">5 &lt; 6</a> '
+    '<small>± 1</small></span>'
+  )
+
+
+def test_links_are_seen_from_the_page(tmp_path):
+  assert cells.link(str(tmp_path / 'a b/x.tsv'), tmp_path / 'page') == (
+    '../a%20b/x.tsv'
+  )
+  assert cells.link('gs://b/x.tsv', tmp_path) == 'gs://b/x.tsv'
+  assert cells.link('', tmp_path) == ''
+
+
+def test_the_page_has_interval_mark_link_and_cost(tmp_path):
+  tables = [
+    _table('a', 0.5, folder=str(tmp_path / 'preds')),
+    _table('b', 0.9, cost=None),
+  ]
+  report.write(tmp_path / 'out', tables, samples=200)
+  page = (tmp_path / 'out' / report.PAGE).read_text(encoding='utf-8')
+  assert '<a href="../preds/a%20b.tsv">50.0</a> <small>± ' in page
+  row = next(line for line in page.splitlines() if '90.0' in line)
+  assert cells.BETTER in page.split('>90.0 <')[1].split('</td>')[0], row
+  for cell in ('2.0', '0.50', '10', '2'):
+    assert f'<td>{cell}</td>' in page
+  assert '<td class="text">A</td>' in page
+  turned = report.write(tmp_path / 'b', tables, baseline='b', samples=200)
+  assert '## Against b' in (tmp_path / 'b' / report.MARKDOWN).read_text()
+  assert turned
+  with pytest.raises(errors.ConfigError, match='none of the models. Got: c'):
+    report.write(tmp_path / 'c', tables, baseline='c')
+
+
+def test_reports_of_several_suites_are_joined(tmp_path, capsys):
+  for name, tables in {
+    'one': [_table('a', 0.5), _table('b', 0.6)],
+    'two': [_table('a', 0.7, task='mlqa')],
+  }.items():
+    report.write(tmp_path / name / 'report', tables, samples=20)
+  command = ['leaderboard', str(tmp_path / 'one'), str(tmp_path / 'two')]
+  assert cli.main([*command, f'--output={tmp_path}/out', '--baseline=b']) == 0
+  assert 'leaderboard.html' in capsys.readouterr().out
+  record = json.loads((tmp_path / 'out' / report.JSON).read_text())
+  assert [list(one['tasks']) for one in record['models']] == [
+    ['xnli', 'mlqa'],
+    ['xnli'],
+  ]
+  assert {one['baseline'] for one in record['comparisons']} == {'b'}
+  assert record['tables'][0]['cost']['cpu_seconds'] == 20
+  with pytest.raises(errors.ConfigError, match='Got: xnli of a'):
+    joined.tables([tmp_path / 'one', tmp_path / 'one'])
+  with pytest.raises(errors.RunDirectoryError, match='no report'):
+    joined.tables([tmp_path])
+
+
+def test_costs_of_two_tasks():
+  both = _COST + score_table.Cost(parameters=2_000_000, cpu_seconds=5)
+  assert (both.cpu_seconds, both.training_seconds) == (15, 1800)
+  assert both.device == 'A, cpu'

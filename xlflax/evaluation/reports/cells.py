@@ -1,0 +1,148 @@
+"""Cells of tables that say more than a number: interval, mark, link."""
+
+import dataclasses
+import html
+import os
+import pathlib
+import urllib.parse
+from collections.abc import Mapping, Sequence
+
+from xlflax.evaluation.reports import leaderboard, score_table
+
+SIGNIFICANT = 0.05
+BETTER, WORSE = '▲', '▼'
+# (model, task, language) -> what a page shows of that score.
+Details = Mapping[tuple[str, str, str], 'Detail']
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+  """A cell.
+
+  Attributes:
+    text: the number.
+    note: smaller, behind it.
+    link: address of a file; '' for none.
+    title: what a pointer over it shows.
+  """
+
+  text: str
+  note: str = ''
+  link: str = ''
+  title: str = ''
+
+  def __str__(self) -> str:
+    return ' '.join(filter(None, (self.text, self.note)))
+
+  def html(self) -> str:
+    """The inside of a `td`."""
+    text = html.escape(self.text)
+    if self.link:
+      text = f'<a href="{html.escape(self.link)}">{text}</a>'
+    if self.note:
+      text += f' <small>{html.escape(self.note)}</small>'
+    if self.title:
+      text = f'<span title="{html.escape(self.title)}">{text}</span>'
+    return text
+
+
+@dataclasses.dataclass(frozen=True)
+class Detail:
+  """What stands beside a score.
+
+  Attributes:
+    interval: 95 % of it; None where single examples are not known.
+    mark: whether it differs from the baseline's: `BETTER`, `WORSE` or ''.
+    link: address of its predictions, seen from the page; '' for none.
+  """
+
+  interval: leaderboard.Interval | None = None
+  mark: str = ''
+  link: str = ''
+
+  def cell(self, text: str) -> Cell:
+    """The score's cell."""
+    reach, title = '', ''
+    if self.interval is not None:
+      reach = f'± {self.interval.reach:.1f}'
+      title = f'95 %: {self.interval.low:.1f} … {self.interval.high:.1f}'
+    return Cell(
+      text, ' '.join(filter(None, (reach, self.mark))), self.link, title
+    )
+
+
+def details(
+  tables: leaderboard.Tables,
+  comparisons: Sequence[leaderboard.Comparison],
+  *,
+  page: pathlib.Path,
+  samples: int,
+  seed: int,
+) -> dict[tuple[str, str, str], Detail]:
+  """What stands beside each language's score, for every model.
+
+  Args:
+    tables: of the models.
+    comparisons: with the baseline.
+    page: folder of the page, from which predictions are linked.
+    samples: of the bootstrap.
+    seed: of the bootstrap.
+  """
+  marks = _marks(comparisons)
+  found = {}
+  for table in tables:
+    known = leaderboard.intervals(table, samples=samples, seed=seed)
+    for task in table.tasks:
+      for language in table.task_scores(task):
+        found[table.model, task, language] = Detail(
+          known.get((task, language)),
+          marks.get((table.model, task, language), ''),
+          link(table.predictions(task, language), page),
+        )
+  return found
+
+
+def link(target: str, page: pathlib.Path) -> str:
+  """The address of a local file, seen from a folder; of another as it is."""
+  if not target or '://' in f'{target} {page}':
+    return target
+  return urllib.parse.quote(os.path.relpath(target, page))
+
+
+def _marks(comparisons) -> dict[tuple[str, str, str], str]:
+  """Marks of what differs in every metric of a task, in one direction."""
+  kinds: dict[tuple[str, str, str], set[str]] = {}
+  for one in comparisons:
+    different = one.adjusted_p is not None and one.adjusted_p < SIGNIFICANT
+    mark = (BETTER if one.better else WORSE) if different else ''
+    kinds.setdefault((one.model, one.task, one.language), set()).add(mark)
+  return {
+    key: next(iter(several))
+    for key, several in kinds.items()
+    if len(several) == 1
+  }
+
+
+def cost_row(table: score_table.ScoreTable) -> list[str | Cell]:
+  """A model's row of the table of costs."""
+  cost = table.cost
+  if cost is None:
+    return [table.model, '–', '–', '–', '–', '–']
+  return [
+    table.model,
+    f'{cost.parameters / 1e6:.1f}',
+    f'{cost.training_seconds / 3600:.2f}',
+    f'{cost.cpu_seconds:.0f}',
+    f'{cost.device_seconds:.0f}',
+    cost.device,
+  ]
+
+
+COST_HEAD = [
+  'model',
+  'parameters (millions)',
+  'training (hours)',
+  'CPU seconds',
+  'accelerator seconds',
+  'device',
+]

@@ -1,0 +1,134 @@
+"""What a suite found as files, as a submission and as a table."""
+
+import json
+import logging
+import pathlib
+from typing import Any
+
+import rich.table
+
+from xlflax import console_tables, paths
+from xlflax.data.labelled import submission, xtreme, xtreme_tasks
+from xlflax.evaluation.reports import report as reports_lib
+from xlflax.suites import results
+
+JSON = 'suite.json'
+CSV = 'suite.csv'
+SUBMISSION = 'submission'
+_LOG = logging.getLogger(__name__)
+
+
+def write(
+  report: results.SuiteReport,
+  output: pathlib.Path,
+  *,
+  baseline: str | None = None,
+) -> None:
+  """Writes suite.json, suite.csv and the folder `report`.
+
+  Args:
+    report: of all models.
+    output: where it is written.
+    baseline: the model that the others are compared with; None: the first.
+  """
+  paths.write_atomically(
+    output / JSON,
+    json.dumps(report.to_json(), indent=2, ensure_ascii=False) + '\n',
+  )
+  paths.write_atomically(output / CSV, report.to_csv())
+  curves = report.curves()
+  tables = report.tables(with_examples=True)
+  if any(table.scores for table in tables):
+    reports_lib.write(
+      output / 'report',
+      tables,
+      title=report.suite,
+      source=report.source_language,
+      baseline=baseline,
+    )
+  for model in report.models:
+    _write_submission(report, model, output)
+  if curves:
+    reports_lib.write_curves(
+      output / 'report', curves, source=report.source_language
+    )
+
+
+def _write_submission(
+  report: results.SuiteReport, model: str, output: pathlib.Path
+) -> None:
+  """Predictions of XTREME's tasks, as its leaderboard takes them.
+
+  Of several seeds the first one's.
+  """
+  if report.suite not in xtreme_tasks.VERSIONS:
+    return
+  contents = {
+    name: text
+    for result in report.of(model).values()
+    for one in result.evaluated[:1]
+    for file in paths.children(one.folder)
+    for name, text in _submitted(report.suite, result.task, file)
+  }
+  if contents:
+    folder = str(output / SUBMISSION / model)
+    missing = submission.write(folder, contents, report.suite)
+    if missing:
+      _LOG.warning(
+        'The submission of %s lacks %d files, such as %s.',
+        model,
+        len(missing),
+        missing[0],
+      )
+
+
+def _submitted(
+  version: str, task: str, file: pathlib.Path
+) -> list[tuple[str, str]]:
+  """Name and text of a file of predictions in a submission, if it is one."""
+  part = file.stem.split('-')[0]
+  if task in xtreme_tasks.RANKED:
+    if task == 'lareqa':
+      return []
+    text = submission.entities(file.read_text(encoding='utf-8'))
+    return [(submission.file_name(task, part, version), text)]
+  if part not in xtreme.task(task, version).languages:
+    return []
+  text = file.read_text(encoding='utf-8')
+  return [(submission.file_name(task, part, version), text)]
+
+
+def print_tables(report: results.SuiteReport, console: Any) -> None:
+  """One table: tasks down, models across, averages below; points."""
+  table = rich.table.Table(
+    title=f'{report.suite}: mean over languages', title_justify='left'
+  )
+  summaries = report.summaries()
+  table.add_column('')
+  table.add_column('metric')
+  for model in report.models:
+    table.add_column(model, justify='right')
+  for task in dict.fromkeys(result.task for result in report.results):
+    found = [summary.tasks.get(task) for summary in summaries]
+    metrics = next((one.metrics for one in found if one), ())
+    table.add_row(
+      task,
+      ', '.join(metrics),
+      *(_shown(one.score if one else None) for one in found),
+    )
+  table.add_row(
+    'mean', '', *(_shown(s.average) for s in summaries), style='bold'
+  )
+  for name in dict.fromkeys(key for s in summaries for key in s.xtreme):
+    table.add_row(
+      f'XTREME: {name}',
+      '',
+      *(_shown(s.xtreme.get(name)) for s in summaries),
+      style='bold',
+    )
+  table.add_row('transfer gap', '', *(_shown(s.gap) for s in summaries))
+  console_tables.show(table, console)
+
+
+def _shown(value: float | None) -> str:
+  return '-' if value is None else f'{value:.1f}'
