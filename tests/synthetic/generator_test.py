@@ -39,7 +39,7 @@ def test_bytes_are_pinned(tmp_path):
     seed=11,
   )
   assert _digest(tmp_path / 'a') == (
-    '8f1225e44beb7c69b79bd0322500507d58ad4081fb6c591447667febd1563625'
+    '9edc9332f312228574c37b8d10d8f8663f3a4d9c8f23027bf9ce6c3fa6f2ff35'
   )
 
 
@@ -99,13 +99,15 @@ def test_every_size_is_what_was_asked_for(folder):
   for kind in sources.FAMILIES:
     for split in options.splits(kind):
       source = sources.labelled(folder.path, kind, split)
-      assert source.languages() == (
-        tuple(f'en-{c}' for c in options.codes[1:])
-        if kind == 'alignment'
-        else options.codes
-      )
+      assert source.languages() == {
+        'alignment': tuple(f'en-{c}' for c in options.codes[1:]),
+        'similarity': tuple(f'{c}-en' for c in options.codes[1:]),
+        'pairs': tuple(f'{c}-en' for c in options.codes[1:]),
+      }.get(kind, options.codes)
+      each = 2 if kind == 'choices' else 1
       for part in source.languages():
-        assert len(source.load(part)) == options.size(kind, split)
+        found = len(source.load(part))
+        assert found == each * options.size(kind, split)
         assert not source.problems(part)
 
 
