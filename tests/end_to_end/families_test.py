@@ -1,4 +1,4 @@
-"""Multiple choice, open questions and frozen vectors, from text to scores.
+"""Trees by content words and frozen vectors, from text to scores.
 
 As in synthetic_test, by the commands and gin files of docs/synthetic.md, with
 a smaller encoder of two languages.
@@ -13,15 +13,13 @@ import sys
 import pytest
 
 _FILES = pathlib.Path(__file__).parents[2] / 'docs/synthetic'
-_TUNED = ('trees', 'choices', 'unanswerable')
-# Tasks on frozen vectors: metric and part, and what vectors that say nothing
-# give: a number, or another metric.
+# Tasks on frozen vectors: metric and part, what vectors that say nothing give (a
+# number, or another metric), and how much better these are at least.
 _FROZEN = {
-  'topics': ('v_measure/aa', 0.0),
-  'similarity': ('spearman/aa-en', 0.0),
-  'pairs': ('average_precision/aa-en', 'positive/aa-en'),
-  'ranking': ('ndcg@10/aa', 0.023),  # sum of 1 / log2(rank + 1) / 200
-  'xsim': ('xsim/aa', 0.995),  # an error: one of 200 sentences is right
+  'similarity': ('spearman/aa-en', 0.0, 0.08),
+  'pairs': ('average_precision/aa-en', 'positive/aa-en', 0.05),
+  'ranking': ('ndcg@10/aa', 0.023, 0.3),  # sum of 1 / log2(rank + 1) / 200
+  'xsim': ('xsim/aa', 0.995, 0.3),  # an error: one of 200 is right
 }
 
 pytestmark = pytest.mark.slow
@@ -81,26 +79,13 @@ def scores(tmp_path_factory) -> dict[str, dict[str, float]]:
     f'--data={root}/toy',
     f'--model_dir={root}/encoder',
     f'--output={root}/suite',
-    f'--suite_tasks={",".join([*_TUNED, *_FROZEN])}',
+    f'--suite_tasks={",".join(["trees", *_FROZEN])}',
   )
   [model] = json.loads((root / 'suite/suite.json').read_text())['models']
   return {
     name: {key: value['mean'] for key, value in task['scores'].items()}
     for name, task in model['tasks'].items()
   }
-
-
-@pytest.mark.parametrize('language', ['en', 'aa'])
-def test_choices(scores, language):
-  found = scores['choices']
-  assert found[f'chance/{language}'] == 0.5
-  assert found[f'accuracy/{language}'] > 0.65
-
-
-def test_questions_with_and_without_an_answer(scores):
-  """Neither kind is bought with the other."""
-  for name in ('has_answer_f1', 'no_answer_f1'):
-    assert scores['unanswerable'][f'{name}/en'] > 0.7
 
 
 @pytest.mark.parametrize('metric', ['clas', 'mlas', 'blex'])
@@ -112,8 +97,8 @@ def test_trees_by_content_words(scores, metric):
 @pytest.mark.parametrize('task', _FROZEN)
 def test_frozen_vectors(scores, task):
   """Vectors of a model that read pairs are better than ones without sense."""
-  name, baseline = _FROZEN[task]
+  name, baseline, least = _FROZEN[task]
   found = scores[task][name]
   if isinstance(baseline, str):
     baseline = scores[task][baseline]
-  assert (baseline - found if task == 'xsim' else found - baseline) > 0.1
+  assert (baseline - found if task == 'xsim' else found - baseline) > least
