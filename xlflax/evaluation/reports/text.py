@@ -25,7 +25,7 @@ class Table:
   def markdown(self) -> str:
     """A heading and a table of GitHub's Markdown."""
     marks = ['---'] + ['---:'] * (len(self.head) - 1)
-    lines = [self.head, marks, *self.rows]
+    lines: list[Sequence[str | cells.Cell]] = [self.head, marks, *self.rows]
     grid = '\n'.join(
       '| ' + ' | '.join(str(cell).replace('|', '\\|') for cell in line) + ' |'
       for line in lines
