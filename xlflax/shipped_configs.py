@@ -140,7 +140,7 @@ def find(name: str, search: Sequence[str] = ()) -> pathlib.Path:
   Raises:
     ConfigError: it is nowhere.
   """
-  for folder in ('', *search, SHIPPED):
+  for folder in ('', *search, str(SHIPPED)):
     path = pathlib.Path(folder) / name
     if path.is_file():
       return path

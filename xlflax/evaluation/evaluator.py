@@ -9,7 +9,7 @@ from typing import Any
 
 from xlflax import registry
 from xlflax.evaluation import base, plots, results, summary
-from xlflax.evaluation.reports import run_pages
+from xlflax.evaluation.reports import run_pages, text
 from xlflax.training import run as run_lib
 from xlflax.training import run_directory
 from xlflax.training.processes import distributed
@@ -94,7 +94,8 @@ class Evaluator:
     if distributed.is_lead():
       found = results.find(self._run.directory)
       summary.write_csv(self._run.directory, found)
-      tables, drawn = [], {}
+      tables: list[text.Table] = []
+      drawn: dict[str, pathlib.Path] = {}
       for task in self._tasks:
         if groups.get(task.name) in found:
           of_task = found[groups[task.name]]

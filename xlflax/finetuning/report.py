@@ -279,7 +279,9 @@ def write_page(
   Returns:
     The page.
   """
-  shown, drawn, notes = [], {}, []
+  shown: list[Any] = []
+  drawn: dict[str, pathlib.Path] = {}
+  notes: list[str] = []
   for language, report in reports.items():
     start = f'{language}, ' if language else ''
     for table in tables(report):
@@ -323,7 +325,10 @@ def _test_scores(report: GridReport) -> dict[str, dict[str, dict[str, float]]]:
   for setting in report.settings:
     for name, spread in report.test_spreads(setting).items():
       metric, _, part = name.rpartition('/')
-      if metric in report.primary_metrics and not math.isnan(spread.mean):
+      mean = spread.mean
+      if metric not in report.primary_metrics or mean is None:
+        continue
+      if not math.isnan(mean):
         of_metric = found.setdefault(metric, {})
-        of_metric.setdefault(setting.name, {})[part] = spread.mean
+        of_metric.setdefault(setting.name, {})[part] = mean
   return found

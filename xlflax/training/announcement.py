@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 
@@ -63,7 +64,6 @@ def header(
     if settings.accumulation > 1
     else ''
   )
-  evaluation = settings.evaluation
   return [
     f'Model: {_model(setup)}.',
     *(
@@ -78,18 +78,20 @@ def header(
     + ('es.' if jax.process_count() > 1 else '.'),
     f'Steps: {first_step:,} to {settings.last_step:,}, a report every '
     f'{settings.log_every_steps:,}, a checkpoint every '
-    f'{settings.checkpoints.every_steps:,}'
-    + (
-      f', {_names(evaluation)} every {evaluation.every_steps:,}.'
-      if evaluation
-      else ', no evaluation.'
-    ),
+    f'{settings.checkpoints.every_steps:,}, {_evaluated(settings.evaluation)}.',
     f'Results: {setup.model_dir}.',
   ]
 
 
-def _names(evaluation) -> str:
-  return ' and '.join(task.name for task in evaluation.tasks)
+def _evaluated(evaluation: Any) -> str:
+  """'retrieval every 1,000'; other protocols than ours say no more."""
+  if evaluation is None:
+    return 'no evaluation'
+  every = getattr(evaluation, 'every_steps', None)
+  if every is None:
+    return 'evaluation'
+  names = ' and '.join(task.name for task in evaluation.tasks)
+  return f'{names} every {every:,}'
 
 
 def _model(setup: setup_lib.Setup) -> str:

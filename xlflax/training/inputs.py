@@ -124,10 +124,10 @@ def _written(loaders: Mapping[str, loader_lib.Loader]) -> set[str]:
   """The languages of the second sides of streams of pairs, as they are read."""
   found: set[str] = set()
   for loader in loaders.values():
-    layout = getattr(loader.stream, 'layout', None)
-    if layout is not stream_lib.Layout.SIDES:
+    stream: Any = loader.stream
+    if getattr(stream, 'layout', None) is not stream_lib.Layout.SIDES:
       continue
-    order = loader.stream.pairs.order
+    order = stream.pairs.order
     for task in loader.statistics():
       if len(task.languages) == 2:
         first, second = task.languages

@@ -208,13 +208,15 @@ def architecture(
     if not isinstance(config, found.config_class):
       refused.append(f'{name}: it is no {type(config).__name__}')
       continue
-    told = []
+    told: list[list[str]] = []
     for one in widened(config, pad_id=pad_id):
       _, problems = found.write(one)
       if not problems:
         return found, one
       told.append(problems)
-    refused.append(f'{name}: ' + ', '.join(min(told, key=len)))
+    refused.append(
+      f'{name}: ' + ', '.join(min(told, key=lambda problems: len(problems)))
+    )
   raise errors.ConfigError(
     'No Hugging Face architecture expresses the model',
     got='; '.join(refused),
