@@ -213,10 +213,8 @@ def architecture(
       _, problems = found.write(one)
       if not problems:
         return found, one
-      told.append(problems)
-    refused.append(
-      f'{name}: ' + ', '.join(min(told, key=lambda problems: len(problems)))
-    )
+      told.append(list(problems))
+    refused.append(f'{name}: ' + ', '.join(sorted(told, key=len)[0]))
   raise errors.ConfigError(
     'No Hugging Face architecture expresses the model',
     got='; '.join(refused),
