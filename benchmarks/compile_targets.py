@@ -4,13 +4,15 @@
   python -m benchmarks.compile_targets WORK --cases xlmr-base --devices gpu:H200:1
   python -m benchmarks.compile_targets WORK --check          # against the file
   python -m benchmarks.compile_targets WORK --record         # writes that file
+  python -m benchmarks.compile_targets WORK --bounds --recorded   # compiles none
 
 Needs the extras `plan-gpu` and `plan-tpu`. Each case is `xlflax train
 --dry_run --plan_by=compiler` in a process of its own; WORK keeps its plan, so
 a run that was stopped goes on. --check fails where a step does not compile,
 takes more memory than is recorded, has an MFU bound of less than 98 % of what
 is recorded, all-reduces more than 100 MB at once, or has a product in a loop
-of partial sums. --page writes the table between a page's markers.
+of partial sums. --page writes the table between a page's markers; --recorded
+takes it from the file.
 """
 
 import argparse
@@ -50,7 +52,7 @@ _ONE, _EIGHT = 'gpu:H200:1', 'gpu:H200:8'
 _TPUS = ('tpu:v5p:8', 'tpu:v6e:8')
 DEVICES = (_ONE, _EIGHT, *_TPUS)
 _STEPS = '--gin.TRAIN_STEPS=100000'
-_TABLE = {'xlmr-base': (_ONE, *_TPUS), 'mt5-base': (_EIGHT,)}
+_TABLE = {'xlmr-base': (_ONE, _EIGHT, *_TPUS), 'mt5-base': (_EIGHT,)}
 
 
 def _of_model(name: str, model: pretraining.Model) -> Case:
@@ -172,8 +174,14 @@ def faults(found: dict, recorded: dict) -> list[str]:
   return wrong
 
 
-def table(results: dict[str, dict], before: dict[str, dict]) -> str:
-  """Returns Markdown: each case, with its figures before where there are."""
+def table(results: dict[str, dict | None], before: dict[str, dict]) -> str:
+  """Returns Markdown: each case, with its figures before where there are.
+
+  Args:
+    results: 'case@devices' -> figures; empty where it does not compile, None
+      where it was not compiled.
+    before: the same of the first release.
+  """
   lines = [
     '| step | devices | bound, ms | MFU bound | peak, GiB | waiting for '
     'collectives | before: bound, ms | MFU bound | peak, GiB |',
@@ -188,9 +196,10 @@ def table(results: dict[str, dict], before: dict[str, dict]) -> str:
   return '\n'.join(lines)
 
 
-def _cells(found: dict, more: tuple[str, ...] = ()) -> str:
+def _cells(found: dict | None, more: tuple[str, ...] = ()) -> str:
   if not found:
-    return ' | '.join(['does not compile', *['-'] * (2 + len(more))])
+    why = 'does not compile' if found is not None else 'not compiled again'
+    return ' | '.join([why, *['-'] * (2 + len(more))])
   return ' | '.join(
     [
       f'{found["milliseconds"]:.1f}',
@@ -201,36 +210,52 @@ def _cells(found: dict, more: tuple[str, ...] = ()) -> str:
   )
 
 
-def main() -> int:
+def _cells_of(args) -> list[tuple[Case, str]]:
+  """The cases and devices that the flags name."""
+  wanted = args.cases.split(',') if args.cases else [c.name for c in CASES]
+  devices = args.devices.split(',') if args.devices else DEVICES
+  return [
+    (case, kind)
+    for case in CASES
+    for kind in (case.table if args.bounds else DEVICES)
+    if case.name in wanted and kind in devices
+  ]
+
+
+def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument('work', type=pathlib.Path, metavar='WORK')
   parser.add_argument('--cases', help='names, with commas; all by default')
   parser.add_argument('--devices', help='with commas; all by default')
-  parser.add_argument(
-    '--bounds', action='store_true', help='only the table of bounds'
-  )
-  parser.add_argument('--check', action='store_true')
-  parser.add_argument('--record', action='store_true')
+  for flag, text in (
+    ('bounds', 'only the table of bounds'),
+    ('check', 'fail where a step is worse than recorded'),
+    ('record', 'write what was compiled to the file'),
+    ('recorded', 'compile nothing: the table of the file'),
+  ):
+    parser.add_argument(f'--{flag}', action='store_true', help=text)
   parser.add_argument('--page', type=pathlib.Path, metavar='FILE')
-  args = parser.parse_args()
+  return parser
+
+
+def main() -> int:
+  args = _parser().parse_args()
   args.work.mkdir(parents=True, exist_ok=True)
-  wanted = args.cases.split(',') if args.cases else [c.name for c in CASES]
-  devices = args.devices.split(',') if args.devices else DEVICES
   record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
   recorded = record.get('recorded', {})
   results, failed = {}, 0
-  for case in CASES:
-    for kind in case.table if args.bounds else DEVICES:
-      if case.name not in wanted or kind not in devices:
-        continue
-      key = f'{case.name}@{kind}'
-      made = plan(args.work, case, kind)
-      results[key] = figures(made)
-      wrong = faults(results[key], recorded.get(key, {}))
-      failed += bool(wrong)
-      print(key, results[key] or made['error'], '; '.join(wrong), flush=True)
+  for case, kind in _cells_of(args):
+    key = f'{case.name}@{kind}'
+    if args.recorded:
+      results[key] = recorded.get(key)
+      continue
+    made = plan(args.work, case, kind)
+    results[key] = figures(made)
+    wrong = faults(results[key], recorded.get(key, {}))
+    failed += bool(wrong)
+    print(key, results[key] or made['error'], '; '.join(wrong), flush=True)
   text = table(results, record.get('first_release', {}))
   print(text)
   if args.page:

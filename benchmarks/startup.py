@@ -7,7 +7,8 @@
 `imports` ends when the configuration is parsed, `set-up` when the first step
 is asked for (loaders, initial parameters and their compilation, the run's
 directory), `compile` is tracing and compilation of the step, or reading it
-from the persistent cache, and `first step` what is left of its call. The
+from the persistent cache, as far as the first step waits for it, and `first
+step` what is left of its call. Compilation beside the set-up counts there. The
 first process of a model finds an empty compilation cache, the others a full
 one.
 """

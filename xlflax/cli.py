@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import xlflax
-from xlflax import errors, suggestions
+from xlflax import errors, leaving, suggestions
 from xlflax.commands import gin_flags, parsing
 
 # Name -> one line for `xlflax --help`; modules are imported when needed.
@@ -43,7 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
   Returns:
     The exit status; see `errors.ExitStatus`.
   """
-  status = _main(list(sys.argv[1:] if arguments is None else arguments))
+  if arguments is None:
+    leaving.begin_command()
+    return leaving.end_command(main(sys.argv[1:]))
+  status = _main(list(arguments))
   _reader_is_gone()
   return status
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.training import tiny
 from xlflax.models import layer_loop, targets
+from xlflax.training import flops
 
 
 def _run(model, params, batch):
@@ -23,9 +24,14 @@ def _run(model, params, batch):
   return jax.value_and_grad(loss)(params)
 
 
-@pytest.mark.parametrize('options', [{}, dict(remat='minimal')])
-def test_encoder_of_a_gpu_is_that_of_a_cpu(options):
-  """Unrolled, GELU by erf, norms in closed form, barriers; with dropout."""
+_GPU, _TPU = targets.Target('gpu', (9, 0)), targets.Target('tpu')
+
+
+@pytest.mark.parametrize(
+  'target, options', [(_GPU, {}), (_GPU, dict(remat='minimal')), (_TPU, {})]
+)
+def test_encoder_of_an_accelerator_is_that_of_a_cpu(target, options):
+  """Unrolled (GPU), GELU by erf, norms in closed form, barriers; dropout."""
   model = tiny.make_model(
     dropout_rate=0.1, attention_dropout_rate=0.1, **options
   )
@@ -33,13 +39,34 @@ def test_encoder_of_a_gpu_is_that_of_a_cpu(options):
   params = tiny.make_factory(model=model).create(jax.random.key(0))
   params = params.params['model']
   want = jax.jit(lambda p: _run(model, p, batch))(params)
-  with targets.compiling_for(targets.Target('gpu', (9, 0))):
-    assert layer_loop.is_unrolled(model.config)
+  with targets.compiling_for(target):
+    assert layer_loop.is_unrolled(model.config) is (target is _GPU)
     program = jax.jit(lambda p: _run(model, p, batch)).lower(params)
   for got, expected in zip(
     *map(jax.tree.leaves, (program.compile()(params), want)), strict=True
   ):
     np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+def test_a_scan_on_a_tpu_does_not_keep_activations():
+  """A stack [layers, batch, length, width] less than a CPU's."""
+  model = tiny.make_model(activation='gelu')
+  batch = tiny.make_batch()
+  params = tiny.make_factory(model=model).create(jax.random.key(0))
+  params = params.params['model']
+  config = model.config
+  rows, length = batch['token_ids'].shape
+  stack = f'f32[{config.num_layers},{rows},{length},{config.mlp_dim}]'
+  count = {}
+  for platform in ('cpu', 'tpu'):
+    with targets.compiling_for(targets.Target(platform)):
+      traced = jax.make_jaxpr(lambda p: _run(model, p, batch))(params)
+    (scan, *_) = [
+      e for e in flops.equations(traced.jaxpr) if e.primitive.name == 'scan'
+    ]
+    kept = [v.aval.str_short(short_dtypes=True) for v in scan.outvars]
+    count[platform] = kept.count(stack)
+  assert count['tpu'] == count['cpu'] - 1
 
 
 @pytest.mark.parametrize(

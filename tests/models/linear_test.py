@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax.models import embeddings, linear, targets
+from xlflax.models import embeddings
 from xlflax.training import partitioning
 
 _FSDP = PartitionSpec(None, 'fsdp')
@@ -50,22 +50,3 @@ def test_a_large_table_stays_where_it_is():
   want = np.zeros(table.shape, np.float32)
   np.add.at(want, np.asarray(ids), 2 * np.asarray(table)[np.asarray(ids)])
   np.testing.assert_allclose(program(split, ids), want, rtol=1e-6)
-
-
-def test_weights_are_whole_in_the_product_and_their_gradient_is_split():
-  """Of a TPU: no device computes a partial sum of outputs."""
-  partitioner = partitioning.Partitioner(fsdp=8)
-  kernel = jax.random.normal(jax.random.key(0), (12, 16))
-  inputs = jax.random.normal(jax.random.key(1), (8, 16))
-
-  def loss(kernel, inputs):
-    with targets.compiling_for(targets.Target('tpu')):
-      kernel = linear.for_product(kernel, jnp.float32, ('mlp', 'embed'))
-    return jnp.square(inputs @ kernel.T).sum()
-
-  split = jax.device_put(kernel, NamedSharding(partitioner.mesh, _FSDP))
-  rows = jax.device_put(inputs, partitioner.batch_sharding)
-  program = _compiled(partitioner, loss, split, rows)
-  assert re.search(r'f32\[12,16\]\S* all-gather', program.as_text())
-  want = 2 * (inputs @ kernel.T).T @ inputs
-  np.testing.assert_allclose(program(split, rows), want, rtol=1e-4)

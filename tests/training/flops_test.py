@@ -8,7 +8,7 @@ import pytest
 from jax import lax
 
 from tests.training import tiny
-from xlflax.models import attention
+from xlflax.models import attention, targets
 from xlflax.models.config import AttentionBackend
 from xlflax.objectives import base, masked_lm
 from xlflax.objectives.linear_cross_entropy import linear_cross_entropy
@@ -69,6 +69,19 @@ def test_fused_attention_on_one_device_and_on_several(mesh):
   scope = partitioning.Partitioner(**mesh).scope if mesh else nullcontext
   with scope():
     assert flops.of_forward(attend, *shapes) == 4 * 4 * 16 * 32 * 2 * 16
+
+
+def test_fused_attention_of_tpus():
+  """Their kernels have heads before positions."""
+
+  def attend(query, key, value):
+    return attention.attend(
+      query, key, value, None, backend=AttentionBackend.FUSED
+    )
+
+  shapes = [_shape(4, n, 2, 16, dtype='bfloat16') for n in (128, 256, 256)]
+  with targets.compiling_for(targets.Target('tpu')):
+    assert flops.of_forward(attend, *shapes) == 4 * 4 * 128 * 256 * 2 * 16
 
 
 def test_most_expensive_branch():

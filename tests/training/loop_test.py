@@ -28,6 +28,7 @@ class _Loop(loop._Loop):
   def __init__(self, tmp_path, during_close):
     self._setup = types.SimpleNamespace(model_dir=tmp_path, description={})
     self._settings = types.SimpleNamespace(steps=1, log_to=())
+    self._ahead = contextlib.nullcontext()
     self._losses, self._interrupted = {}, False
     self._checkpoints = types.SimpleNamespace(directory=tmp_path)
     self._activities = activities.Activities()

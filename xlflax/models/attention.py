@@ -251,8 +251,6 @@ def _fused_obstacle(case: Case) -> _Obstacle | None:
     return obstacle
   if case.platform == 'tpu' and case.dtype != 'bfloat16':
     return f'dtype = {case.dtype}', "dtype = 'bfloat16'"
-  if case.platform == 'tpu' and case.biased:
-    return 'relative position biases on a TPU', 'none'
   if case.dense:
     return 'a mask as an array', 'segments, a window or none'
   if case.head_dim not in (16, 32, 64, 128):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.models import config as model_config
-from xlflax.models import targets
+from xlflax.models import split_products, targets
 
 _Config = model_config.EncoderConfig
 
@@ -73,18 +73,26 @@ def _without_width(axes):
   return tuple(None if axis == 'embed' else axis for axis in axes)
 
 
-def for_product(
-  weights: jax.Array, dtype: jnp.dtype, axes: tuple[str, ...]
+def multiply(
+  inputs: jax.Array,
+  weights: jax.Array,
+  dtype: jnp.dtype,
+  axes: tuple[str, ...],
+  contracted: int,
 ) -> jax.Array:
-  """Returns weights in the dtype of a product, ready for it.
+  """[..., *contracted] x [*contracted, *features] -> [..., *features].
 
-  XLA:TPU would turn a product with split weights into a loop over partial
-  sums; other compilers gather them by themselves.
+  Args:
+    inputs: [batch, ..., *contracted].
+    weights: a parameter.
+    dtype: of the product.
+    axes: logical axes of the weights.
+    contracted: how many of them are summed over.
   """
-  weights = weights.astype(dtype)
-  if targets.current().platform != 'tpu':
-    return weights
-  return gathered(weights, axes)
+  inputs, weights = inputs.astype(dtype), weights.astype(dtype)
+  if split_products.is_split():
+    return split_products.multiply(inputs, weights, axes, contracted)
+  return jnp.tensordot(inputs, weights, axes=contracted)
 
 
 def for_head(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
@@ -139,11 +147,7 @@ class Linear(nn.Module):
       (*inputs.shape[-contracted:], *self.features),
       jnp.float32,
     )
-    outputs = jnp.tensordot(
-      inputs.astype(dtype),
-      for_product(kernel, dtype, self.axes),
-      axes=contracted,
-    )
+    outputs = multiply(inputs, kernel, dtype, self.axes, contracted)
     if not self.use_bias:
       return outputs
     axes = (

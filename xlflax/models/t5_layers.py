@@ -74,11 +74,7 @@ class Projection(nn.Module):
       (*inputs.shape[-contracted:], *self.features),
       jnp.float32,
     )
-    return jnp.tensordot(
-      inputs.astype(dtype),
-      linear.for_product(kernel, dtype, self.axes),
-      axes=contracted,
-    )
+    return linear.multiply(inputs, kernel, dtype, self.axes, contracted)
 
 
 def relative_buckets(

@@ -36,6 +36,20 @@ def current() -> Target:
   return Target(platform, _capability() if platform == 'gpu' else None)
 
 
+# Products whose weights or gradients are split over devices stay whole. By
+# default XLA:TPU makes loops of partial sums of them, which read activations
+# once for each device (docs/performance.md).
+_TPU_OPTIONS = {
+  'xla_tpu_enable_windowed_einsum_for_all_gather': False,
+  'xla_tpu_enable_windowed_einsum_for_reduce_scatter': False,
+}
+
+
+def compiler_options() -> dict[str, bool]:
+  """Returns the options of XLA that a step on the current target gets."""
+  return dict(_TPU_OPTIONS) if current().platform == 'tpu' else {}
+
+
 @contextlib.contextmanager
 def compiling_for(target: Target) -> Iterator[None]:
   """Traces programs for devices other than the default ones.

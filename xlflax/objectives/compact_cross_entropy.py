@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from xlflax.models import split_products
 from xlflax.objectives.losses import TokenLoss
 
 
@@ -53,13 +54,23 @@ def _backward(saved, cotangent: TokenLoss):
   ones = jnp.ones_like(gradient[:, :1])
   return (
     _matmul(gradient, table, (1, 0)),
-    _matmul(gradient, hidden, (0, 0), jnp.float32).astype(table.dtype),
+    _table_gradient(gradient, hidden, table.dtype),
     _matmul(ones, gradient, (0, 0), jnp.float32)[0].astype(bias.dtype),
     None,
   )
 
 
 cross_entropy.defvjp(_forward, _backward)
+
+
+def _table_gradient(gradient, hidden, dtype) -> jax.Array:
+  """[N, V] and [N, H] -> [V, H]."""
+  if split_products.is_split():
+    axes = ('vocab', 'embed')
+    found = split_products.sum_of_rows(gradient, hidden, axes, rows=1)
+  else:
+    found = _matmul(gradient, hidden, (0, 0), jnp.float32)
+  return found.astype(dtype)
 
 
 def max_and_sum(logits: jax.Array) -> tuple[jax.Array, jax.Array]:

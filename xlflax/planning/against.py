@@ -52,7 +52,9 @@ def compare(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
   setup = inputs.setup
   with settings.partitioner.scope():
     step = setup.jitted_step(inputs.active)
-    made = compilers.compile_step(machine, step, inputs.state, inputs.batches)
+    made = compilers.compile_step(
+      machine, step, inputs.state, inputs.batches, executable=True
+    )
     state, output = made.program(inputs.state, inputs.batches)
     jax.block_until_ready(output)
     times = []

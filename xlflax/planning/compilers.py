@@ -20,7 +20,7 @@ import jax
 
 from xlflax import errors
 from xlflax.models import targets
-from xlflax.planning import gpu_targets
+from xlflax.planning import gpu_targets, scheduled
 from xlflax.training import machines
 
 _PACKAGES = {'gpu': 'jax_cuda12_plugin', 'tpu': 'libtpu'}
@@ -55,7 +55,7 @@ class Compiled:
     memory: of one device.
     jaxpr: the traced step.
     seconds: of compiling.
-    program: the executable, for devices that are there.
+    program: the executable, where it was asked for.
   """
 
   text: str
@@ -144,7 +144,11 @@ def topology_name(machine: machines.Machine) -> dict[str, Any]:
 
 
 def compile_step(
-  machine: machines.Machine, jitted: Any, *arguments: Any, **options: Any
+  machine: machines.Machine,
+  jitted: Any,
+  *arguments: Any,
+  executable: bool = False,
+  **options: Any,
 ) -> Compiled:
   """Compiles a jitted step for abstract arguments on `devices(machine)`.
 
@@ -152,28 +156,55 @@ def compile_step(
     machine: whose compiler it is.
     jitted: the step, to be traced under `targets.compiling_for`.
     *arguments: ShapeDtypeStructs with shardings over the devices.
+    executable: whether `Compiled.program` is wanted, for devices that are
+      there; for TPUs it takes several times as long (`planning.scheduled`).
     **options: more of XLA's.
 
   Raises:
     TrainingError: the compiler refuses the program, or does not show it.
   """
   traced = jitted.trace(*arguments)
+  options = targets.compiler_options() | options  # instead of the step's own
   start = time.perf_counter()
-  with tempfile.TemporaryDirectory(prefix='xlflax-plan-') as folder:
-    if machine.platform == 'tpu':  # its as_text() ends the process
-      options |= {'xla_dump_to': folder, 'xla_dump_hlo_as_text': True}
-    try:
-      made = traced.lower().compile(compiler_options=options)
-    except jax.errors.JaxRuntimeError as error:
-      raise _refused(machine, error) from error
-    text = _dumped(folder) if machine.platform == 'tpu' else made.as_text()
+  lowered = traced.lower()
+  if machine.platform == 'tpu':
+    text, memory, program = _for_tpus(machine, lowered, executable, options)
+  else:
+    program = _compiled(machine, lowered, options)
+    text, memory = program.as_text(), _memory(program.memory_analysis())
   return Compiled(
-    text,
-    _memory(made.memory_analysis()),
-    traced.jaxpr.jaxpr,
-    time.perf_counter() - start,
-    made,
+    text, memory, traced.jaxpr.jaxpr, time.perf_counter() - start, program
   )
+
+
+def _for_tpus(machine, lowered, executable: bool, options):
+  """Returns text, memory and the executable, or None."""
+  with tempfile.TemporaryDirectory(
+    prefix='xlflax-plan-', ignore_cleanup_errors=True
+  ) as name:
+    folder = pathlib.Path(name)
+    program = None
+    if executable:  # its as_text() ends the process
+      options = options | scheduled.dump_to(folder)
+      program = _compiled(machine, lowered, options)
+    else:
+      with _refusals(machine):
+        scheduled.compile_program(lowered, options, folder)
+    memory = Memory(**scheduled.memory(folder))
+    return scheduled.program(folder), memory, program
+
+
+def _compiled(machine, lowered, options):
+  with _refusals(machine):
+    return lowered.compile(compiler_options=options)
+
+
+@contextlib.contextmanager
+def _refusals(machine):
+  try:
+    yield
+  except jax.errors.JaxRuntimeError as error:
+    raise _refused(machine, error) from error
 
 
 def _refused(
@@ -188,19 +219,6 @@ def _refused(
     fix='change the shape that it names (a multiple of 64 rows), or plan by '
     '--plan_by=estimate',
   )
-
-
-def _dumped(folder: str) -> str:
-  files = sorted(pathlib.Path(folder).glob('*after_optimizations.txt'))
-  if not files:
-    raise errors.TrainingError(
-      'XLA:TPU did not write the compiled program',
-      got='no dump of its optimised form',
-      where='the plan',
-      fix='unset XLA_FLAGS and LIBTPU_INIT_ARGS, and try again',
-    )
-  largest = max(files, key=lambda path: path.stat().st_size)
-  return largest.read_text(encoding='utf-8')
 
 
 def _memory(stats: Any) -> Memory:

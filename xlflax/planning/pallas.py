@@ -46,7 +46,8 @@ def flops_of(jaxpr: Any) -> kernels.PallasFlops:
 
 def _of_kernel(equation: Any) -> float:
   """Attention counts whole, as if no window and no padding spared a part."""
-  products = _PRODUCTS.get(equation.params.get('name'))
+  name = str(equation.params.get('name')).removesuffix(flops.HEADS_FIRST)
+  products = _PRODUCTS.get(name)
   if products is None:
     return flops.of_kernel(equation)
   return flops.of_equation(equation) * products / 2

@@ -92,9 +92,17 @@ def _convolution(equation) -> int:
 
 
 def _attention(equation) -> int:
-  """Both products of queries [B, T, N, D] with keys and values [B, S, N, D]."""
+  """Both products of queries [B, T, N, D] with keys and values [B, S, N, D].
+
+  Kernels of TPUs have heads before positions, and say so by their names.
+  """
   query, key = (v.aval.shape for v in equation.invars[:2])
-  return 4 * math.prod(query) * key[1]
+  name = str(equation.params.get('name', ''))
+  return 4 * math.prod(query) * key[2 if name.endswith(HEADS_FIRST) else 1]
+
+
+# The end of the names of Pallas kernels on arrays [B, N, T, D].
+HEADS_FIRST = '_heads_first'
 
 
 def _inner(params: dict[str, Any]):

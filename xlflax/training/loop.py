@@ -17,6 +17,7 @@ from xlflax.objectives import base
 from xlflax.objectives import metrics as metrics_lib
 from xlflax.training import (
   announcement,
+  compiling_ahead,
   devices,
   inputs,
   metric_accumulator,
@@ -168,6 +169,8 @@ class _Loop:
     )
     distributed.at_failure_of_others(self._checkpoints.describe_last)
     self._steps: dict[tuple[int, ...], Any] = {}
+    finished = checkpoints_lib.finished_steps(setup.model_dir)
+    self._ahead = compiling_ahead.Ahead(setup, max(finished, default=0))
     self._accumulator = metric_accumulator.MetricAccumulator()
     self._losses: dict[str, float] = {}
     self._saved_metrics: dict[str, float] | None = None
@@ -184,6 +187,10 @@ class _Loop:
     )
 
   def run(self) -> dict[str, Any]:
+    with self._ahead:
+      return self._run()
+
+  def _run(self) -> dict[str, Any]:
     state = self._restore_or_start()
     step = int(state.step)
     self._writer = self._open_writer(first_time=not step)
@@ -332,8 +339,6 @@ class _Loop:
   def _one_step(self, state, step: int):
     active = self._settings.objectives.active(step)
     is_new = active not in self._steps
-    if is_new:
-      self._steps[active] = self._setup.jitted_step(active)
     batches = {}
     for name in self._setup.streams_of(active):
       self._watchdog.begin(activities.Activity.BATCH, f'of stream {name!r}')
@@ -342,6 +347,8 @@ class _Loop:
     self._watchdog.background_write(lambda: self._checkpoints.is_writing)
     kind = activities.Activity.START if is_new else activities.Activity.STEP
     self._watchdog.begin(kind, f'(step {step + 1})')
+    if is_new:
+      self._steps[active] = self._ahead.step_of(active)
     with self._times.waiting():
       return self._steps[active](state, batches)
 

@@ -13,7 +13,7 @@ from xlflax.data import opening
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.models import config as model_config
-from xlflax.models import sharing
+from xlflax.models import sharing, targets
 from xlflax.objectives import base
 from xlflax.training import description as description_lib
 from xlflax.training import flops, inputs, randomness, sharing_checks
@@ -103,6 +103,7 @@ class Setup:
         self.factory.shardings,
         self.settings.partitioner.replicated,
       ),
+      compiler_options=targets.compiler_options(),
     )
 
   def stream(self, name: str) -> loader_lib.AnyStream:

@@ -93,20 +93,21 @@ class StateFactory:
   ):
     self._partitioner = partitioner
 
-    def create(rng):
-      params = nn.meta.unbox(init_params(model, mixture, rng))
+    make = functools.partial(init_params, model, mixture)
+
+    def around(boxed):
+      params = nn.meta.unbox(boxed)
       return build_state(
         model, mixture, optimizer, vocabulary, params, use_ema=use_ema
       )
 
-    self._create = create
+    self._create = lambda rng: around(make(rng))
     self._create_objective_state = lambda params: init_objective_state(
       model, mixture, params, vocabulary
     )
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    boxed = jax.eval_shape(functools.partial(init_params, model, mixture), key)
+    boxed = jax.eval_shape(make, jax.eval_shape(lambda: jax.random.key(0)))
     optimizer.check(nn.meta.unbox(boxed))
-    self.abstract = jax.eval_shape(create, key)
+    self.abstract = jax.eval_shape(around, boxed)
     self.shardings = self._shardings(boxed)
 
   def _shardings(self, boxed) -> TrainState:

@@ -71,7 +71,7 @@ def test_packed_rows_with_dropout_a_window_and_shared_keys(kernels):
   _compare(arrays, None, mask, **_DROPOUT)
 
 
-def test_causal_attention_with_a_bias_and_dropout():
+def test_causal_attention_with_a_bias_and_dropout(kernels):
   arrays, bias = _arrays(length=80, memory_length=80)
   mask = masks.within_segments(jnp.asarray(_SEGMENTS), causal=True)
   _compare(arrays, bias, mask, scale=1.0, **_DROPOUT)

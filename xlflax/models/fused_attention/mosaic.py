@@ -1,14 +1,17 @@
-"""The kernels for TPUs, in Pallas for Mosaic: forward and backward.
+"""Calls of the kernels for TPUs: which part of the arrays a program sees.
 
-The algorithm is that of `triton`. Heads lie before positions, and numbers a
-query are columns, numbers a key rows, as a TPU's registers have two axes.
+Heads lie before positions, as a TPU's registers have two axes.
 """
+
+import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from xlflax.models.fused_attention import mosaic_kernels as kernels
 from xlflax.models.fused_attention import problem
 
 _Arrays = problem.Arrays
@@ -20,19 +23,23 @@ def forward(options: _Options, arrays: _Arrays):
   batch, length, heads, width = arrays.query.shape
   shape = (batch, heads, length, width)
   output, normaliser = _call(
-    _forward_kernel,
+    kernels.forward_kernel,
     options,
     arrays,
     {},
     block=0,
-    out=[(shape, arrays.query.dtype), ((*shape[:3], 1), jnp.float32)],
-    name='attention_forward',
+    axis=kernels.FORWARD,
+    out=[
+      (shape, arrays.query.dtype, 'query'),
+      ((batch, heads, 1, length), jnp.float32, 'row'),
+    ],
+    name='attention_forward_heads_first',
   )
-  return _positions_first(output), normaliser[..., 0]
+  return _positions_first(output), normaliser[:, :, 0]
 
 
 def backward(options: _Options, arrays: _Arrays, output, normaliser, gradient):
-  """Returns the gradients of query, key, value and None."""
+  """Returns the gradients of query, key, value and bias (None without)."""
   batch, length, heads, width = arrays.query.shape
   memory_length, groups = arrays.key.shape[1:3]
   delta = jnp.einsum(
@@ -40,27 +47,35 @@ def backward(options: _Options, arrays: _Arrays, output, normaliser, gradient):
   )
   more = {
     'gradient': _heads_first(gradient),
-    'normaliser': normaliser[..., None],
-    'delta': delta[..., None],
+    'normaliser': normaliser[:, :, None],
+    'delta': delta[:, :, None],
   }
-  (d_query,) = _call(
-    _query_kernel,
+  call = functools.partial(_call, axis=kernels.BACKWARD)
+  of_queries: list[tuple[tuple[int, ...], Any, str]] = [
+    ((batch, heads, length, width), arrays.query.dtype, 'query')
+  ]
+  if arrays.bias is not None:
+    shape_of_bias = heads, memory_length, length
+    of_queries.append((shape_of_bias, jnp.float32, 'bias'))
+  d_query, *d_bias = call(
+    kernels.query_kernel,
     options,
     arrays,
     more,
     block=0,
-    out=[((batch, heads, length, width), arrays.query.dtype)],
-    name='attention_query_gradient',
+    out=of_queries,
+    name='attention_query_gradient_heads_first',
   )
+  # One gradient for each query head; heads that share keys are summed below.
   shape = (batch, heads, memory_length, width)
-  memory = _call(
-    _memory_kernel,
+  memory = call(
+    kernels.memory_kernel,
     options,
     arrays,
     more,
     block=1,
-    out=[(shape, arrays.key.dtype)] * 2,
-    name='attention_memory_gradient',
+    out=[(shape, arrays.key.dtype, 'memory')] * 2,
+    name='attention_memory_gradient_heads_first',
   )
   d_key, d_value = (
     _positions_first(
@@ -68,210 +83,120 @@ def backward(options: _Options, arrays: _Arrays, output, normaliser, gradient):
     )
     for x in memory
   )
-  return _positions_first(d_query), d_key, d_value, None
+  of_bias = jnp.swapaxes(d_bias[0], 1, 2) if d_bias else None
+  return _positions_first(d_query), d_key, d_value, of_bias
 
 
-def _call(kernel, options, arrays, more, *, block, out, name):
-  """Calls a kernel for each block of queries (0) or keys (1), row and head."""
-  batch, length, heads, width = arrays.query.shape
-  memory_length, groups = arrays.key.shape[1:3]
-  repeats = heads // groups
-  queries, keys = options.block
-  t, s = (queries, memory_length) if block == 0 else (length, keys)
-  of_t = (lambda i: i) if block == 0 else (lambda i: 0)
-  of_s = (lambda i: i) if block == 1 else (lambda i: 0)
-  spec = pl.BlockSpec
-  by_query = spec((None, None, t, width), lambda b, n, i: (b, n, of_t(i), 0))
-  by_key = spec(
-    (None, None, s, width),
-    lambda b, n, i: (b, problem.divide(n, repeats), of_s(i), 0),
-  )
-  column = spec((None, None, t, 1), lambda b, n, i: (b, n, of_t(i), 0))
-  given = {
-    'query': (_heads_first(arrays.query), by_query),
-    'key': (_heads_first(arrays.key), by_key),
-    'value': (_heads_first(arrays.value), by_key),
-    'scalars': (arrays.scalars, spec(memory_space=pltpu.SMEM)),
+def _call(kernel, options, arrays, more, *, block, axis, out, name):
+  """Calls a kernel for each block of queries (0) or keys (1), row and head.
+
+  Where there is a bias, rows come last: a part of the bias then stays on the
+  chip for all of them, and so does its gradient.
+
+  Args:
+    kernel: (options, references by name, place, windowed) -> None.
+    options: see `Options`.
+    arrays: see `Arrays`.
+    more: further inputs by name.
+    block: which blocks the grid goes over.
+    axis: of the queries in a block of scores.
+    out: shape, dtype and kind (of `_specs`) of each result.
+    name: of the kernel, in profiles.
+  """
+  rows_last = arrays.bias is not None
+  specs = _specs(options, arrays, block, axis, rows_last)
+  given = _given(arrays, axis) | {
+    key: (array, 'query' if key == 'gradient' else 'row')
+    for key, array in more.items()
   }
-  if arrays.query_segments is not None:
-    given['query_segments'] = (
-      arrays.query_segments[:, :, None],
-      spec((None, t, 1), lambda b, n, i: (b, of_t(i), 0)),
-    )
-    given['key_segments'] = (
-      arrays.key_segments[:, None, :],
-      spec((None, 1, s), lambda b, n, i: (b, 0, of_s(i))),
-    )
-  for key, array in more.items():
-    given[key] = (array, by_query if key == 'gradient' else column)
-  of_key = spec((None, None, s, width), lambda b, n, i: (b, n, of_s(i), 0))
-  out_specs = [
-    (by_query if shape[-1] > 1 else column) if block == 0 else of_key
-    for shape, _ in out
-  ]
   names = [*given, *(f'out_{i}' for i in range(len(out)))]
   windowed = arrays.windowed is not None
 
   def run(*references):
-    kernel(options, dict(zip(names, references, strict=True)), windowed)
+    ids = [pl.program_id(i) for i in range(3)]
+    place = (ids[2], ids[0], ids[1]) if rows_last else tuple(ids)
+    kernel(options, dict(zip(names, references, strict=True)), place, windowed)
 
+  batch, length, heads, _ = arrays.query.shape
+  size = (length, arrays.key.shape[1])[block] // options.block[block]
   return pl.pallas_call(
     run,
-    grid=(
-      batch,
-      heads,
-      (length if block == 0 else memory_length) // (t if block == 0 else s),
-    ),
-    in_specs=[spec for _, spec in given.values()],
-    out_specs=out_specs,
-    out_shape=[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in out],
+    grid=(heads, size, batch) if rows_last else (batch, heads, size),
+    in_specs=[specs[kind] for _, kind in given.values()],
+    out_specs=[specs[kind] for _, _, kind in out],
+    out_shape=[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype, _ in out],
     name=name,
     interpret=options.interpret,
   )(*(array for array, _ in given.values()))
 
 
-def _forward_kernel(options, refs, windowed):
+def _given(arrays: _Arrays, axis: int):
+  """Name -> (array, kind) of what all kernels read."""
+  given = {
+    'query': (_heads_first(arrays.query), 'query'),
+    'key': (_heads_first(arrays.key), 'key'),
+    'value': (_heads_first(arrays.value), 'key'),
+    'scalars': (arrays.scalars, 'scalars'),
+  }
+  if arrays.bias is not None:
+    bias = (
+      arrays.bias
+      if axis == kernels.FORWARD
+      else jnp.swapaxes(arrays.bias, 1, 2)
+    )
+    given['bias'] = bias, 'bias'
+  if arrays.query_segments is not None and arrays.key_segments is not None:
+    queries = jnp.expand_dims(arrays.query_segments, 2 - axis)
+    keys = jnp.expand_dims(arrays.key_segments, 1 + axis)
+    given['query_segments'] = queries, 'query_segments'
+    given['key_segments'] = keys, 'key_segments'
+  return given
+
+
+def _specs(options, arrays, block, axis, rows_last):
+  """Kind of array -> the part that a program sees."""
+  _, length, heads, width = arrays.query.shape
+  memory_length, groups = arrays.key.shape[1:3]
+  repeats = heads // groups
   queries, keys = options.block
-  query = refs['query'][...]
-  row, head, block = (pl.program_id(axis) for axis in range(3))
-  window = _window(refs, windowed)
+  t, s = (queries, memory_length) if block == 0 else (length, keys)
+  of_t, of_s = (_index(block == 0), _index(block == 1))
 
-  def body(j, carry):
-    output, maximum, total = carry
-    at = pl.ds(pl.multiple_of(j * keys, keys), keys)
-    scores, keep = _scores(
-      options,
-      refs,
-      (row, head),
-      query,
-      refs['key'][at, :],
-      slice(None),
-      at,
-      block,
-      j,
-      window,
-    )
-    larger = jnp.maximum(maximum, jnp.max(scores, axis=1, keepdims=True))
-    decay = jnp.exp(maximum - larger)
-    weights = jnp.exp(scores - larger)
-    total = total * decay + jnp.sum(weights, axis=1, keepdims=True)
-    value = refs['value'][at, :]
-    weights = _drop(keep, weights).astype(value.dtype)
-    return output * decay + _dot(weights, value), larger, total
+  def spec(shape, index):
+    def at(*ids):
+      b, n, i = (ids[2], ids[0], ids[1]) if rows_last else ids
+      return index(b, n, i)
 
-  first, end = problem.key_blocks(
-    options, block, refs['key'].shape[0] // keys, window
-  )
-  output, maximum, total = jax.lax.fori_loop(
-    first,
-    end,
-    body,
-    (
-      jnp.zeros(query.shape, jnp.float32),
-      jnp.full((queries, 1), problem.LEAST, jnp.float32),
-      jnp.zeros((queries, 1), jnp.float32),
+    return pl.BlockSpec(shape, at)
+
+  def along(first, second):
+    """Pairs for queries and keys, in the order of a block of scores."""
+    return (first, second) if axis == kernels.FORWARD else (second, first)
+
+  return {
+    'query': spec((None, None, t, width), lambda b, n, i: (b, n, of_t(i), 0)),
+    'key': spec(
+      (None, None, s, width),
+      lambda b, n, i: (b, problem.divide(n, repeats), of_s(i), 0),
     ),
-  )
-  total = jnp.maximum(total, 1e-30)
-  output = output / (total * (1 - options.rate))
-  refs['out_0'][...] = output.astype(refs['out_0'].dtype)
-  refs['out_1'][...] = maximum + jnp.log(total)
+    'memory': spec((None, None, s, width), lambda b, n, i: (b, n, of_s(i), 0)),
+    'row': spec((None, None, 1, t), lambda b, n, i: (b, n, 0, of_t(i))),
+    'bias': spec(
+      (None, *along(t, s)), lambda b, n, i: (n, *along(of_t(i), of_s(i)))
+    ),
+    'query_segments': spec(
+      (None, *along(t, 1)), lambda b, n, i: (b, *along(of_t(i), 0))
+    ),
+    'key_segments': spec(
+      (None, *along(1, s)), lambda b, n, i: (b, *along(0, of_s(i)))
+    ),
+    'scalars': pl.BlockSpec(memory_space=pltpu.SMEM),
+  }
 
 
-def _query_kernel(options, refs, windowed):
-  _, keys = options.block
-  query, gradient = refs['query'][...], refs['gradient'][...]
-  row, head, block = (pl.program_id(axis) for axis in range(3))
-  window = _window(refs, windowed)
-
-  def body(j, d_query):
-    at = pl.ds(pl.multiple_of(j * keys, keys), keys)
-    key = refs['key'][at, :]
-    scores, keep = _scores(
-      options, refs, (row, head), query, key, slice(None), at, block, j, window
-    )
-    weights = jnp.exp(scores - refs['normaliser'][...])
-    d_weights = _drop(keep, _dot(gradient, refs['value'][at, :], (1, 1)))
-    d_weights = d_weights * (1 / (1 - options.rate))
-    d_scores = weights * (d_weights - refs['delta'][...])
-    return d_query + _dot(d_scores.astype(key.dtype), key)
-
-  first, end = problem.key_blocks(
-    options, block, refs['key'].shape[0] // keys, window
-  )
-  zeros = jnp.zeros(query.shape, jnp.float32)
-  d_query = jax.lax.fori_loop(first, end, body, zeros)
-  refs['out_0'][...] = (d_query * options.scale).astype(refs['out_0'].dtype)
-
-
-def _memory_kernel(options, refs, windowed):
-  queries, _ = options.block
-  key, value = refs['key'][...], refs['value'][...]
-  row, head, block = (pl.program_id(axis) for axis in range(3))
-  window = _window(refs, windowed)
-  up = 1 / (1 - options.rate)
-
-  def body(i, carry):
-    d_key, d_value = carry
-    at = pl.ds(pl.multiple_of(i * queries, queries), queries)
-    query, gradient = refs['query'][at, :], refs['gradient'][at, :]
-    scores, keep = _scores(
-      options, refs, (row, head), query, key, at, slice(None), i, block, window
-    )
-    weights = jnp.exp(scores - refs['normaliser'][at, :])
-    d_weights = _drop(keep, _dot(gradient, value, (1, 1))) * up
-    dropped = (_drop(keep, weights) * up).astype(gradient.dtype)
-    d_scores = weights * (d_weights - refs['delta'][at, :])
-    d_value = d_value + _dot(dropped, gradient, (0, 0))
-    d_key = d_key + _dot(d_scores.astype(query.dtype), query, (0, 0))
-    return d_key, d_value
-
-  first, end = problem.query_blocks(
-    options, block, refs['query'].shape[0] // queries, window
-  )
-  zeros = jnp.zeros(key.shape, jnp.float32)
-  d_key, d_value = jax.lax.fori_loop(first, end, body, (zeros, zeros))
-  refs['out_0'][...] = (d_key * options.scale).astype(refs['out_0'].dtype)
-  refs['out_1'][...] = d_value.astype(refs['out_1'].dtype)
-
-
-def _scores(options, refs, place, query, key, at_query, at_key, i, j, window):
-  """Scores float32 [queries, keys] of blocks i and j; what dropout keeps."""
-  shape = options.block
-  rows = i * shape[0] + jax.lax.broadcasted_iota(jnp.int32, shape, 0)
-  columns = j * shape[1] + jax.lax.broadcasted_iota(jnp.int32, shape, 1)
-  segments = None
-  if 'query_segments' in refs:
-    segments = (
-      refs['query_segments'][at_query, :],
-      refs['key_segments'][:, at_key],
-    )
-  scores = _dot(query, key, (1, 1)) * options.scale
-  seen = problem.seen(options, rows, columns, segments, window)
-  if seen is not None:
-    scores = jnp.where(seen, scores, problem.UNSEEN)
-  if not options.rate:
-    return scores, None
-  return scores, problem.kept(
-    options, refs['scalars'], place[0], place[1], rows, columns
-  )
-
-
-def _drop(keep, array):
-  return array if keep is None else jnp.where(keep, array, 0.0)
-
-
-def _window(refs, windowed):
-  return refs['scalars'][problem.WINDOW].astype(jnp.int32) if windowed else None
-
-
-def _dot(a, b, contract: tuple[int, int] = (1, 0)) -> jax.Array:
-  return jax.lax.dot_general(
-    a,
-    b,
-    (((contract[0],), (contract[1],)), ((), ())),
-    preferred_element_type=jnp.float32,
-  )
+def _index(moves: bool):
+  """The index of a block along an axis that the grid goes over, or not."""
+  return (lambda i: i) if moves else (lambda i: 0)
 
 
 def _heads_first(array: jax.Array) -> jax.Array:

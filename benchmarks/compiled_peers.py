@@ -1,0 +1,120 @@
+"""Compiles peers' steps for devices that are not there, beside xlflax's.
+
+  python -m benchmarks.compiled_peers --t5x DIR
+  python -m benchmarks.compiled_peers --steps plain_flax --devices gpu:H200:1
+
+`t5x` is T5X's encoder-decoder (github.com/google-research/t5x, a checkout in
+DIR) at mT5-base's size, `plain_flax` an encoder of XLM-R base's size made of
+Flax's own layers (`benchmarks/peers/jax_steps.py`). Both are compiled and
+judged as `benchmarks.compile_targets` does it, and stand beside what that
+recorded of xlflax's step of equal size. Needs the extra `plan-gpu`.
+"""
+
+import argparse
+import functools
+import json
+import pathlib
+from typing import Any
+
+from benchmarks import compile_targets
+from xlflax.planning import (
+  collectives,
+  compilers,
+  execution,
+  hlo,
+  kernels,
+  pallas,
+  roofline,
+)
+from xlflax.training import machines
+
+# Peer -> xlflax's case of equal size.
+PEERS = {'t5x': 'mt5-base', 'plain_flax': 'xlmr-base'}
+DEVICES = {'t5x': 'gpu:H200:8', 'plain_flax': 'gpu:H200:1'}
+
+
+def judged(machine: machines.Machine, step: Any) -> dict[str, float]:
+  """Compiles a step and returns its bound and peak memory.
+
+  Args:
+    machine: of the devices that the step is placed on.
+    step: a `peers.jax_steps.Step`.
+  """
+  with compilers.tracing(machine):
+    made = compilers.compile_step(machine, step.jitted, step.state, step.batch)
+  module = hlo.parse(made.text)
+  reader = kernels.compiled(machine.platform, pallas.flops_of(made.jaxpr))
+  place = collectives.Place(machine.count, machine.per_node)
+  run = execution.Execution(module, reader, place, machine.accelerator).run()
+  times = roofline.times(machine, run, compiled=True)
+  return {
+    'milliseconds': times.bound * 1e3,
+    'peak_gib': made.memory.peak / compile_targets.GIB,
+    'waited': times.waited / times.bound,
+    'tokens_per_second': step.tokens / times.bound,
+  }
+
+
+def table(found: dict[str, dict], recorded: dict[str, dict]) -> str:
+  """Markdown: peers, each beside xlflax's step of equal size.
+
+  A peer's MFU is that of xlflax's model FLOPs in the peer's time.
+
+  Args:
+    found: 'peer@devices' -> of `judged`.
+    recorded: 'case@devices' -> `compile_targets.figures`.
+  """
+  lines = [
+    '| step | devices | bound, ms | MFU bound | peak, GiB | waiting for '
+    'collectives |',
+    '| --- ' * 6 + '|',
+  ]
+  for key, peer in found.items():
+    name, devices = key.split('@')
+    ours = recorded.get(f'{PEERS[name]}@{devices}')
+    if ours:
+      of_peer = ours['mfu'] * ours['milliseconds'] / peer['milliseconds']
+      lines.append(_row(f'xlflax, {PEERS[name]}', devices, ours, ours['mfu']))
+    lines.append(_row(name, devices, peer, of_peer if ours else None))
+  return '\n'.join(lines)
+
+
+def _row(name: str, devices: str, found: dict, mfu: float | None) -> str:
+  return (
+    f'| {name} | {devices} | {found["milliseconds"]:.1f} | '
+    f'{"-" if mfu is None else f"{mfu:.1%}"} | {found["peak_gib"]:.1f} | '
+    f'{found["waited"]:.1%} |'
+  )
+
+
+def main() -> None:
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('--t5x', type=pathlib.Path, metavar='DIR')
+  parser.add_argument('--steps', default=','.join(PEERS), metavar='NAMES')
+  parser.add_argument('--devices', metavar='DEVICES')
+  args = parser.parse_args()
+  from benchmarks.peers import jax_steps
+
+  makers = {
+    't5x': functools.partial(
+      jax_steps.t5x, args.t5x or pathlib.Path('t5x'), sizes=jax_steps.T5Sizes()
+    ),
+    'plain_flax': functools.partial(
+      jax_steps.plain_flax, sizes=jax_steps.EncoderSizes()
+    ),
+  }
+  recorded = json.loads(compile_targets.RECORD.read_text())['recorded']
+  found = {}
+  for name in args.steps.split(','):
+    devices = args.devices or DEVICES[name]
+    machine = machines.parse(devices)
+    step = makers[name](devices=compilers.devices(machine))
+    found[f'{name}@{devices}'] = judged(machine, step)
+    print(name, devices, found[f'{name}@{devices}'], flush=True)
+  print(table(found, recorded))
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,264 @@
+"""Train steps of peers in JAX, to be compiled for devices that are not there.
+
+T5X's encoder-decoder, from a checkout of it, and an encoder made of Flax's own
+layers as its documentation uses them. Both take AdamW after clipping, as
+xlflax's steps do.
+"""
+
+import importlib
+import pathlib
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax.linen import partitioning
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+
+class Step(NamedTuple):
+  """A step that can be traced.
+
+  Attributes:
+    jitted: (state, batch) -> (state, loss).
+    state: abstract, with shardings.
+    batch: abstract, with shardings.
+    tokens: positions of a batch.
+  """
+
+  jitted: Any
+  state: Any
+  batch: dict[str, Any]
+  tokens: int
+
+
+class T5Sizes(NamedTuple):
+  """Sizes of an encoder-decoder of T5X's; those of mT5-base by default."""
+
+  vocabulary: int = 250_112
+  layers: int = 12
+  width: int = 768
+  heads: int = 12
+  mlp: int = 2048
+  rows: int = 32
+  inputs: int = 512
+  targets: int = 115
+
+
+class EncoderSizes(NamedTuple):
+  """Sizes of a masked language model; those of XLM-R base by default."""
+
+  vocabulary: int = 250_002
+  layers: int = 12
+  width: int = 768
+  heads: int = 12
+  mlp: int = 3072
+  rows: int = 64
+  length: int = 512
+  chosen: int = 77  # positions of a row that are predicted: 15 %
+
+
+# T5X's standard rules with parameters split in two dimensions
+# (`partitioning.standard_logical_axis_rules`), for a mesh of 'data' alone.
+_T5X_RULES = (('batch', 'data'), ('embed', 'data'))
+
+
+def t5x(
+  checkout: pathlib.Path, devices: tuple[Any, ...], sizes: T5Sizes
+) -> Step:
+  """The step of T5X's `examples/t5/network.py` and `losses.py` in bfloat16.
+
+  T5X's other modules, which its `__init__` imports, are not needed.
+
+  Args:
+    checkout: of github.com/google-research/t5x.
+    devices: that parameters and rows are split over.
+    sizes: of the model; rows are those of a device.
+  """
+  network, losses = _t5x_modules(checkout)
+  module = network.Transformer(
+    network.T5Config(
+      vocab_size=sizes.vocabulary,
+      dtype=jnp.bfloat16,
+      emb_dim=sizes.width,
+      num_heads=sizes.heads,
+      num_encoder_layers=sizes.layers,
+      num_decoder_layers=sizes.layers,
+      head_dim=sizes.width // sizes.heads,
+      mlp_dim=sizes.mlp,
+      mlp_activations=('gelu', 'linear'),
+      dropout_rate=0.1,
+    )
+  )
+  rows = sizes.rows * len(devices)
+  tokens = {
+    'encoder_input_tokens': (rows, sizes.inputs),
+    'decoder_input_tokens': (rows, sizes.targets),
+    'decoder_target_tokens': (rows, sizes.targets),
+  }
+
+  def loss(params, batch, key):
+    with partitioning.axis_rules(_T5X_RULES):
+      logits = module.apply({'params': params}, **batch, rngs={'dropout': key})
+    targets = batch['decoder_target_tokens']
+    weights = (targets > 0).astype(jnp.float32)
+    total, _, weight = losses.compute_weighted_cross_entropy(
+      logits, targets, weights, z_loss=1e-4
+    )
+    return total / weight
+
+  def made(key):
+    inputs = {name: jnp.ones(shape, int) for name, shape in tokens.items()}
+    return module.init({'params': key}, **inputs, enable_dropout=False)
+
+  variables = jax.eval_shape(made, jax.random.key(0))
+  with partitioning.axis_rules(_T5X_RULES):
+    names = partitioning.get_axis_names(variables['params_axes'])
+    specs = jax.tree.map(
+      lambda axes: partitioning.logical_to_mesh_axes(axes),
+      names,
+      is_leaf=lambda leaf: isinstance(leaf, PartitionSpec),
+    )
+  read = ('encoder_input_tokens', 'decoder_input_tokens')
+  return _step(loss, variables['params'], specs, tokens, devices, read)
+
+
+def _t5x_modules(checkout: pathlib.Path):
+  """Imports two modules of T5X without what its package imports."""
+  if not (checkout / 't5x/losses.py').exists():
+    raise FileNotFoundError(
+      f'{checkout} is no checkout of github.com/google-research/t5x'
+    )
+  package = types.ModuleType('t5x')
+  package.__path__ = [str(checkout / 't5x')]
+  sys.modules.setdefault('t5x', package)
+  return (
+    importlib.import_module('t5x.examples.t5.network'),
+    importlib.import_module('t5x.losses'),
+  )
+
+
+class _Encoder(nn.Module):
+  """BERT of Flax's own layers: logits of chosen positions."""
+
+  sizes: EncoderSizes
+
+  @nn.compact
+  def __call__(self, tokens, chosen):
+    """int [B, T], int [B, K] -> float32 [B, K, V]."""
+    sizes = self.sizes
+
+    def norm(x):
+      return nn.LayerNorm(dtype=jnp.bfloat16)(x)
+
+    def drop(x):
+      return nn.Dropout(0.1)(x, deterministic=False)
+
+    def dense(x, width):
+      return nn.Dense(width, dtype=jnp.bfloat16)(x)
+
+    embed = nn.Embed(sizes.vocabulary, sizes.width, dtype=jnp.bfloat16)
+    place = nn.Embed(sizes.length, sizes.width, dtype=jnp.bfloat16)
+    x = drop(norm(embed(tokens) + place(jnp.arange(sizes.length))[None]))
+    for _ in range(sizes.layers):
+      attention = nn.MultiHeadDotProductAttention(
+        sizes.heads, dtype=jnp.bfloat16, dropout_rate=0.1
+      )
+      mask = nn.make_attention_mask(tokens > 0, tokens > 0)
+      x = norm(x + drop(attention(x, mask=mask, deterministic=False)))
+      inner = nn.gelu(dense(x, sizes.mlp), approximate=False)
+      x = norm(x + drop(dense(inner, sizes.width)))
+    x = jnp.take_along_axis(x, chosen[:, :, None], axis=1)
+    x = norm(nn.gelu(dense(x, sizes.width), approximate=False))
+    bias = self.param('bias', nn.initializers.zeros, (sizes.vocabulary,))
+    return embed.attend(x).astype(jnp.float32) + bias[None, None]
+
+
+def plain_flax(devices: tuple[Any, ...], sizes: EncoderSizes) -> Step:
+  """The step of a masked language model of Flax's own layers in bfloat16.
+
+  Only the chosen positions reach the head, as in xlflax.
+
+  Args:
+    devices: that rows are split over; parameters are not.
+    sizes: of the model; rows are those of a device.
+  """
+  module = _Encoder(sizes)
+  rows = sizes.rows * len(devices)
+  tokens = {
+    'tokens': (rows, sizes.length),
+    'chosen': (rows, sizes.chosen),
+    'labels': (rows, sizes.chosen),
+  }
+
+  def loss(params, batch, key):
+    logits = module.apply(
+      {'params': params},
+      batch['tokens'],
+      batch['chosen'],
+      rngs={'dropout': key},
+    )
+    return optax.softmax_cross_entropy_with_integer_labels(
+      logits, batch['labels']
+    ).mean()
+
+  def made(key):
+    first, second = (jnp.ones(tokens[k], int) for k in ('tokens', 'chosen'))
+    return module.init({'params': key, 'dropout': key}, first, second)
+
+  params = jax.eval_shape(made, jax.random.key(0))['params']
+  specs = jax.tree.map(lambda _: PartitionSpec(), params)
+  return _step(loss, params, specs, tokens, devices, ('tokens',))
+
+
+def _step(
+  loss: Callable[..., jax.Array], params, specs, tokens, devices, read
+) -> Step:
+  """A step of AdamW on `loss(params, batch, key)`, which reads `read`."""
+  optimizer = optax.chain(
+    optax.clip_by_global_norm(1.0),
+    optax.adamw(1e-4, b1=0.9, b2=0.98, eps=1e-6, weight_decay=0.01),
+  )
+  mesh = Mesh(np.asarray(devices), ('data',))
+
+  def placed(leaf, spec):
+    sharding = NamedSharding(mesh, spec)
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+  moments = optax.tree_map_params(
+    optimizer,
+    placed,
+    jax.eval_shape(optimizer.init, params),
+    specs,
+    transform_non_params=lambda leaf: placed(leaf, PartitionSpec()),
+  )
+  state = (
+    jax.tree.map(placed, params, specs),
+    moments,
+    placed(jax.ShapeDtypeStruct((), jnp.int32), PartitionSpec()),
+  )
+  batch = {
+    name: placed(jax.ShapeDtypeStruct(shape, jnp.int32), PartitionSpec('data'))
+    for name, shape in tokens.items()
+  }
+
+  def step(state, batch):
+    params, moments, count = state
+    key = jax.random.fold_in(jax.random.key(0), count)
+    with mesh:
+      value, gradient = jax.value_and_grad(loss)(params, batch, key)
+    updates, moments = optimizer.update(gradient, moments, params)
+    return (optax.apply_updates(params, updates), moments, count + 1), value
+
+  shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
+  replicated = NamedSharding(mesh, PartitionSpec())
+  jitted = jax.jit(
+    step, donate_argnums=0, out_shardings=(shardings, replicated)
+  )
+  count = sum(int(np.prod(tokens[name])) for name in read)
+  return Step(jitted, state, batch, count)

@@ -1,0 +1,77 @@
+"""Peers' steps run at small sizes, and stand beside xlflax's in a table."""
+
+import os
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks import compiled_peers
+from benchmarks.peers import jax_steps
+
+_OURS = {'milliseconds': 40.0, 'mfu': 0.6, 'peak_gib': 15.5, 'waited': 0.0}
+
+
+def _two_steps(step):
+  """Losses of two steps of ones and noise."""
+  rng = np.random.default_rng(0)
+
+  def filled(leaf):
+    if leaf.dtype == jnp.int32:
+      return jnp.zeros(leaf.shape, leaf.dtype)
+    return jnp.asarray(rng.normal(0, 0.02, leaf.shape), leaf.dtype)
+
+  params, moments, count = jax.tree.map(filled, step.state)
+  state = params, jax.tree.map(jnp.zeros_like, moments), count
+  batch = {
+    name: jnp.asarray(rng.integers(1, 8, leaf.shape), leaf.dtype)
+    for name, leaf in step.batch.items()
+  }
+  losses = []
+  for _ in range(2):
+    state, loss = step.jitted(state, batch)
+    losses.append(float(loss))
+  return losses
+
+
+@pytest.mark.slow
+def test_plain_flax():
+  sizes = jax_steps.EncoderSizes(40, 1, 16, 2, 32, 4, 8, 2)
+  step = jax_steps.plain_flax(tuple(jax.devices()[:1]), sizes)
+  assert step.tokens == 4 * 8
+  first, second = _two_steps(step)
+  assert first == pytest.approx(np.log(40), rel=0.05) and np.isfinite(second)
+
+
+@pytest.mark.slow
+def test_t5x():
+  """Needs a checkout of T5X, named by the environment's T5X."""
+  if 'T5X' not in os.environ:
+    pytest.skip('T5X is not in the environment; docs/t5x.md')
+  sizes = jax_steps.T5Sizes(40, 1, 16, 2, 32, 4, 8, 6)
+  devices = tuple(jax.devices()[:1])
+  step = jax_steps.t5x(pathlib.Path(os.environ['T5X']), devices, sizes)
+  assert step.tokens == 4 * (8 + 6)
+  assert all(np.isfinite(_two_steps(step)))
+
+
+def test_no_checkout_of_t5x(tmp_path):
+  with pytest.raises(FileNotFoundError, match='no checkout'):
+    jax_steps.t5x(tmp_path, tuple(jax.devices()[:1]), jax_steps.T5Sizes())
+
+
+def test_table():
+  text = compiled_peers.table(
+    {
+      'plain_flax@gpu:H200:1': _OURS | {'milliseconds': 80.0},
+      't5x@gpu:H200:8': _OURS,
+    },
+    {'xlmr-base@gpu:H200:1': _OURS},
+  )
+  assert text.splitlines()[2:] == [
+    '| xlflax, xlmr-base | gpu:H200:1 | 40.0 | 60.0% | 15.5 | 0.0% |',
+    '| plain_flax | gpu:H200:1 | 80.0 | 30.0% | 15.5 | 0.0% |',
+    '| t5x | gpu:H200:8 | 40.0 | - | 15.5 | 0.0% |',
+  ]

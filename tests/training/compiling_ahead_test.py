@@ -1,0 +1,64 @@
+"""The first step is compiled before it is asked for, once."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests.training import tiny
+from tests.training.setup_test import make_settings
+from xlflax import errors
+from xlflax.training import compiling_ahead
+from xlflax.training import setup as setup_lib
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+  """Names of the programs that XLA compiled."""
+  names: list[str] = []
+
+  def heard(event, seconds, fun_name='', **_):
+    if event.endswith('backend_compile_duration'):
+      names.append(fun_name)
+
+  jax.monitoring.register_event_duration_secs_listener(heard)
+  yield names
+  jax.monitoring.unregister_event_duration_listener(heard)
+
+
+def test_the_step_is_compiled_once(compiled):
+  setup = setup_lib.Setup(make_settings(partitioner=tiny.one_device()))
+  with setup.settings.partitioner.scope():
+    with compiling_ahead.Ahead(setup, 0) as ahead:
+      state = setup.initial_state()
+    assert sum('step' in name for name in compiled) == 1
+    batch = tiny.make_batch(rows=8, length=12)
+    batch = {
+      key: np.asarray(batch[key], leaf.dtype)
+      for key, leaf in setup.abstract_batches((0,))['mono'].items()
+    }
+    batches = jax.device_put(
+      {'mono': batch}, setup.settings.partitioner.batch_sharding
+    )
+    state, output = ahead.step_of((0,))(state, batches)
+  assert int(state.step) == 1 and np.isfinite(output.loss)
+  assert sum('step' in name for name in compiled) == 1
+
+
+def test_a_run_that_is_finished_compiles_nothing(compiled):
+  setup = setup_lib.Setup(make_settings(partitioner=tiny.one_device()))
+  with compiling_ahead.Ahead(setup, setup.settings.last_step):
+    pass
+  assert not [name for name in compiled if 'step' in name]
+
+
+def test_what_compiling_raises_is_raised_at_the_step(monkeypatch):
+  setup = setup_lib.Setup(make_settings(partitioner=tiny.one_device()))
+
+  def refuse(active):
+    raise errors.ConfigError('No batches')
+
+  monkeypatch.setattr(setup, 'abstract_batches', refuse)
+  with compiling_ahead.Ahead(setup, 0) as ahead:
+    pass
+  with pytest.raises(errors.ConfigError, match='No batches'):
+    ahead.step_of((0,))

@@ -1,0 +1,68 @@
+"""The first step is compiled while the state is made or read."""
+
+import contextvars
+import threading
+
+import jax
+
+from xlflax.training import setup as setup_lib
+
+
+class Ahead:
+  """Compiles a run's first step in a thread of its own.
+
+  XLA compiles outside of Python's lock, so that it goes on beside what makes
+  or restores the state. The step finds its program in JAX's cache. GPUs are
+  left out, as XLA times kernels on them while it compiles, and runs of several
+  processes, which compile together.
+
+  A context: at its end the thread has ended.
+  """
+
+  def __init__(self, setup: setup_lib.Setup, first: int):
+    """`first` is the step that is likely the first one of this process."""
+    self._setup = setup
+    self._active = setup.settings.objectives.active(first)
+    self.step = setup.jitted_step(self._active)
+    self._error: BaseException | None = None
+    context = contextvars.copy_context()
+    self._thread = threading.Thread(
+      target=context.run, args=(self._compile,), name='compiling', daemon=True
+    )
+    self._wanted = (
+      first < setup.settings.last_step
+      and jax.process_count() == 1
+      and jax.default_backend() != 'gpu'
+    )
+
+  def __enter__(self) -> 'Ahead':
+    if self._wanted:
+      self._thread.start()
+    return self
+
+  def __exit__(self, *error) -> None:
+    if self._thread.is_alive():
+      self._thread.join()
+
+  def step_of(self, active: tuple[int, ...]):
+    """Returns the jitted step of these entries, compiled if it was expected.
+
+    Raises:
+      Exception: what its compilation raised.
+    """
+    if active != self._active:
+      return self._setup.jitted_step(active)
+    if self._wanted:
+      self._thread.join()
+    if self._error is not None:
+      raise self._error
+    return self.step
+
+  def _compile(self) -> None:
+    try:
+      with self._setup.settings.partitioner.scope():
+        batches = self._setup.abstract_batches(self._active)
+        state = self._setup.factory.abstract_sharded
+        self.step.lower(state, batches).compile()
+    except BaseException as error:  # noqa: BLE001, raised where it is used
+      self._error = error
