@@ -142,7 +142,9 @@ def test_the_watchdog_knows_what_the_loop_is_at(tmp_path):
   made._watchdog = notes = _Notes()
   made._steps = {}
   made._times = step_times.StepTimes()
-  made._setup.jitted_step = lambda active: lambda state, batches: batches
+  made._ahead = types.SimpleNamespace(
+    step_of=lambda active: lambda state, batches: batches
+  )
   made._setup.streams_of = lambda active: ['mono']
   made._feeds = {'mono': types.SimpleNamespace(next=lambda: 'batch')}
   made._checkpoints = types.SimpleNamespace(
