@@ -109,7 +109,7 @@ def plan(work: pathlib.Path, case: Case, devices: str, *more: str) -> dict:
   count = int(devices.split(':')[-1].split('/')[0])
   command = [
     *(sys.executable, '-m', 'xlflax.cli', 'train', '--dry_run'),
-    *(f'--devices={devices}', '--plan_by=compiler', '--corpus=unused'),
+    *(f'--devices={devices}', '--plan_by=compiler'),
     *case.flags,
     *(f'--gin.{name}={rows * count}' for name, rows in case.batches.items()),
     *more,

@@ -131,7 +131,6 @@ def plan(work: pathlib.Path, model: Model, devices: int, mesh: str) -> dict:
         '--dry_run',
         f'--gin_file=papers/{model.file}.gin',
         f'--vocabulary_size={model.vocabulary}',
-        '--corpus=unused',
         f'--num_languages={model.languages}',
         f'--output={partial}',
         f'--devices=gpu:H200:{devices}',
