@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 
 from tests import xla_flags
@@ -32,6 +33,10 @@ from tests.worker_memory import (  # noqa: E402, F401
   pytest_terminal_summary,
   pytest_testnodedown,
 )
+
+# A background job of a shell ignores SIGINT, and so would what tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+  signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 # A busy machine draws slowly; that says nothing of what is tested.
