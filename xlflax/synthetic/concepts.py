@@ -5,6 +5,7 @@ belong to one of two topics; function words and names to none.
 """
 
 import dataclasses
+import functools
 
 from xlflax import errors
 
@@ -102,6 +103,7 @@ CONCEPTS = {concept.id: concept for concept in _list_concepts()}
 FAMILIES = tuple(_FAMILIES)
 
 
+@functools.lru_cache
 def of_group(group: str, topic: int | None = None) -> tuple[str, ...]:
   """Ids of the concepts of a group; of a topic (None: of both)."""
   found = tuple(
@@ -114,6 +116,7 @@ def of_group(group: str, topic: int | None = None) -> tuple[str, ...]:
   return found
 
 
+@functools.lru_cache
 def nouns(
   topic: int | None = None, *, hypernyms: bool = True
 ) -> tuple[str, ...]:

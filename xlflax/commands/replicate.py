@@ -1,0 +1,96 @@
+"""`xlflax replicate`: the papers' claims, run and judged at small scale."""
+
+import argparse
+import pathlib
+
+from xlflax.commands import compilation
+
+HELP = (
+  'Runs small controlled experiments for what the papers claim, several seeds '
+  'each, and writes a page with differences, 95 % intervals and verdicts.'
+)
+EXAMPLES = """
+  # everything, to be continued by the same command
+  xlflax replicate --all --work=runs/replication
+
+  # at most thirty processor minutes of it now
+  xlflax replicate --all --budget=30 --work=runs/replication
+
+  # one claim, or all of a paper
+  xlflax replicate --claim=ecs.no_anchors --claim=PPA --work=runs/replication
+
+  # the page and its figures anew, from the results that stand beside it
+  xlflax replicate --page_only --output=docs/replication
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags."""
+  chosen = parser.add_mutually_exclusive_group(required=True)
+  chosen.add_argument(
+    '--claim',
+    metavar='NAME',
+    action='append',
+    default=[],
+    help='a claim (paper.name) or a paper; may be repeated',
+  )
+  chosen.add_argument('--all', action='store_true', help='every claim')
+  chosen.add_argument(
+    '--page_only',
+    action='store_true',
+    help='run nothing: write the page from OUTPUT/results.json',
+  )
+  parser.add_argument(
+    '--work',
+    metavar='DIR',
+    default='runs/replication',
+    help='languages, runs and results; what is finished there is not run '
+    'again (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--output', metavar='DIR', help='folder of the page (default: WORK/page)'
+  )
+  parser.add_argument(
+    '--seeds', type=int, default=5, metavar='N', help='default: %(default)s'
+  )
+  parser.add_argument(
+    '--budget',
+    type=float,
+    metavar='MINUTES',
+    help='processor minutes after which no further run is begun',
+  )
+  compilation.add_flag(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+  """Runs, judges, writes the page, prints the verdicts."""
+  from xlflax import paths
+  from xlflax.replication import catalogue, page
+  from xlflax.replication import results as results_lib
+
+  work = paths.local(args.work, where='--work')
+  output = (
+    paths.local(args.output, where='--output') if args.output else work / 'page'
+  )
+  if args.page_only:
+    found = results_lib.read_all(output / page.RESULTS)
+  else:
+    compilation.use(args.compilation_cache)
+    found = _found(args, work)
+  claims = catalogue.chosen(tuple(args.claim))
+  for one in page.write(output, found, claims):
+    print(f'{one.claim.name}: {one.verdict.value}')
+  print(f'The page is {output / "index.md"}.')
+  return 0
+
+
+def _found(args: argparse.Namespace, work: pathlib.Path) -> list:
+  """The results of the claims' runs."""
+  from xlflax.replication import catalogue, experiments
+
+  claims = catalogue.chosen(tuple(args.claim))
+  plan = experiments.Plan(
+    conditions=catalogue.needed(claims), seeds=tuple(range(args.seeds))
+  )
+  experiments.check_work(work)
+  return experiments.run(plan, work, budget=args.budget)

@@ -1,0 +1,1 @@
+"""The papers' claims as experiments: runs, intervals, verdicts, a page."""

@@ -1,0 +1,22 @@
+"""Methods that are broken on purpose: negative controls, which must lose."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from xlflax.objectives import contrastive
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ZeroQueue(contrastive.SentenceAlignment):
+  """Momentum contrast against a queue of zeros: no sentence is a negative."""
+
+  def start_step(self, params, state):
+    """As of the whole method, but the queue is emptied."""
+    state = super().start_step(params, state)
+    empty = {
+      name: jax.tree.map(jnp.zeros_like, state[name])
+      for name in ('queue', 'negatives')
+    }
+    return {**state, **empty}

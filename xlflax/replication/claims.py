@@ -1,0 +1,140 @@
+"""What a claim, a condition and a verdict are."""
+
+import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
+
+from xlflax.evaluation.metrics import bootstrap, paired
+
+FEWEST_SEEDS = 3  # below these a claim counts as not run
+
+
+class Order(enum.Enum):
+  """What a paper says of two conditions, `first` and `second`."""
+
+  BELOW = 'below'  # the first scores lower
+  SAME = 'same'  # they differ by less than a margin
+  NOT_ABOVE = 'not_above'  # the first is not higher by a margin or more
+
+
+class Verdict(enum.Enum):
+  """What the experiment says of a claim."""
+
+  REPRODUCED = 'reproduced'
+  NOT_RESOLVED = 'not resolved at this budget'
+  CONTRADICTED = 'contradicted'
+  NOT_RUN = 'not run'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Claim:
+  """A sentence of a paper as an order of two measured conditions.
+
+  Attributes:
+    name: unique, `paper.what`.
+    paper: such as 'ECS'.
+    where: section or table.
+    says: the claim.
+    published: the paper's numbers, of `first` and then of `second`.
+    first: condition that is expected to score lower (or as the other).
+    second: the other condition.
+    measure: name of the measure, or 'first|second' where they differ.
+    order: see `Order`.
+    margin: of SAME and NOT_ABOVE, in the measure's unit.
+    control: what a broken or equal variant shows; no claim of the paper.
+  """
+
+  name: str
+  paper: str
+  where: str
+  says: str
+  published: str
+  first: str
+  second: str
+  measure: str
+  order: Order = Order.BELOW
+  margin: float = 0.0
+  control: bool = False
+
+  @property
+  def measures(self) -> tuple[str, str]:
+    """The measure of the first and of the second condition."""
+    first, _, second = self.measure.partition('|')
+    return first, second or first
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finding:
+  """What was measured of a claim.
+
+  Attributes:
+    claim: the claim.
+    verdict: by `judge`.
+    seeds: that both conditions have.
+    found: means, difference and interval; None if it was not run.
+  """
+
+  claim: Claim
+  verdict: Verdict
+  seeds: tuple[int, ...]
+  found: bootstrap.Significance | None
+
+
+# Condition -> seed -> measure -> value.
+Scores = Mapping[str, Mapping[int, Mapping[str, float]]]
+
+
+def judge(
+  found: bootstrap.Significance, order: Order, margin: float = 0.0
+) -> Verdict:
+  """The page's rule, on the 95 % interval of second - first.
+
+  * BELOW: reproduced if the interval lies above 0, contradicted if it lies
+    below.
+  * SAME: reproduced if it lies within -margin .. margin, contradicted if it
+    lies outside of that.
+  * NOT_ABOVE: reproduced if it lies above -margin, contradicted if below.
+  """
+  if order is Order.SAME:
+    good = found.low > -margin and found.high < margin
+    bad = found.low > margin or found.high < -margin
+  else:
+    border = 0.0 if order is Order.BELOW else -margin
+    good, bad = found.low > border, found.high < border
+  if good:
+    return Verdict.REPRODUCED
+  return Verdict.CONTRADICTED if bad else Verdict.NOT_RESOLVED
+
+
+def find(claim: Claim, scores: Scores) -> Finding:
+  """Compares the conditions of a claim by the seeds that both have."""
+  first, second = scores.get(claim.first, {}), scores.get(claim.second, {})
+  one, other = claim.measures
+  seeds = tuple(
+    seed
+    for seed in sorted(first.keys() & second.keys())
+    if one in first[seed] and other in second[seed]
+  )
+  if len(seeds) < FEWEST_SEEDS:
+    return Finding(
+      claim=claim, verdict=Verdict.NOT_RUN, seeds=seeds, found=None
+    )
+  found = paired.compare_paired(
+    [first[seed][one] for seed in seeds],
+    [second[seed][other] for seed in seeds],
+  )
+  return Finding(
+    claim=claim,
+    verdict=judge(found, claim.order, claim.margin),
+    seeds=seeds,
+    found=found,
+  )
+
+
+def conditions_of(claims: Sequence[Claim]) -> tuple[str, ...]:
+  """The conditions that claims compare, each once."""
+  return tuple(
+    dict.fromkeys(
+      name for claim in claims for name in (claim.first, claim.second)
+    )
+  )

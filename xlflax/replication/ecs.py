@@ -1,0 +1,218 @@
+"""ECS (Wu, Conneau et al. 2020): anchors, parameter sharing, domain, CKA."""
+
+from xlflax.data.vocabularies.anchors import Anchors
+from xlflax.models.sharing import SharingPlan
+from xlflax.replication.claims import Claim, Order
+from xlflax.replication.conditions import Condition, Loss
+from xlflax.replication.worlds import Text
+
+STEPS = 600
+_TOP = 3  # of four layers; the paper's L1-6 of eight
+_LOW = 2  # L1-3
+_ALL = 4
+
+
+def _condition(name: str, title: str, **fields) -> Condition:
+  return Condition(name=f'ecs/{name}', title=title, steps=STEPS, **fields)
+
+
+CONDITIONS = (
+  _condition('default', 'Default', saved=True),
+  _condition('no_anchors', 'No anchors', anchors=Anchors.NONE),
+  _condition(
+    'sep_emb',
+    'Sep Emb',
+    anchors=Anchors.SEPARATE,
+    sharing=SharingPlan(embeddings=True),
+  ),
+  _condition(
+    'sep_emb_top',
+    'Sep Emb + L1-6 (here L1-3 of 4)',
+    anchors=Anchors.SEPARATE,
+    sharing=SharingPlan(embeddings=True, layers=_TOP),
+  ),
+  _condition(
+    'sep_emb_low',
+    'Sep Emb + L1-3 (here L1-2 of 4)',
+    anchors=Anchors.SEPARATE,
+    sharing=SharingPlan(embeddings=True, layers=_LOW),
+  ),
+  _condition(
+    'extra_anchors', 'Extra anchors', losses=(Loss.CODE_SWITCHED_MLM,)
+  ),
+  _condition('other_domain', 'Wiki-CC', text=Text.OTHER_DOMAIN),
+  _condition('default_anchors', 'Default anchors', anchors=Anchors.SHARED),
+  _condition(
+    'sep_low',
+    'Sep L1-3 (here L1-2 of 4)',
+    anchors=Anchors.JOINT,
+    sharing=SharingPlan(layers=_LOW),
+  ),
+  _condition(
+    'sep_top',
+    'Sep L1-6 (here L1-3 of 4)',
+    anchors=Anchors.JOINT,
+    sharing=SharingPlan(layers=_TOP),
+  ),
+  _condition(
+    'monolingual',
+    'monolingual models (only the MLM head is shared)',
+    anchors=Anchors.SEPARATE,
+    sharing=SharingPlan(embeddings=True, layers=_ALL),
+    against_random=True,
+  ),
+  Condition(
+    name='ecs/untrained', title='random encoder', steps=STEPS, untrained=True
+  ),
+  _condition('unmasked', 'Default without masking', losses=(Loss.UNMASKED,)),
+)
+
+
+def _below(
+  name, where, says, published, first, second, measure='transfer', **fields
+) -> Claim:
+  return Claim(
+    name=f'ecs.{name}',
+    paper='ECS',
+    where=where,
+    says=says,
+    published=published,
+    first=f'ecs/{first}',
+    second=f'ecs/{second}',
+    measure=measure,
+    **fields,
+  )
+
+
+CLAIMS = (
+  _below(
+    'transfer_without_anchors',
+    'section 4.2, table 1',
+    'There is transfer without a shared piece',
+    'chance 33.3; 69.1',
+    'untrained',
+    'no_anchors',
+  ),
+  _below(
+    'retrieval_without_anchors',
+    'section 4.2',
+    'Translations meet without a shared piece',
+    '-',
+    'untrained',
+    'no_anchors',
+    'retrieval',
+  ),
+  _below(
+    'joint_vocabulary',
+    'table 1',
+    'One joint vocabulary is about as good as two',
+    '70.2; 70.3',
+    'default',
+    'default_anchors',
+    order=Order.SAME,
+    margin=0.03,
+  ),
+  _below(
+    'no_anchors',
+    'table 1',
+    'No anchors are slightly below',
+    '69.1; 70.3',
+    'no_anchors',
+    'default_anchors',
+  ),
+  _below(
+    'extra_anchors',
+    'table 1',
+    'Extra anchors are above',
+    '70.2; 72.0',
+    'default',
+    'extra_anchors',
+  ),
+  _below(
+    'sep_emb',
+    'table 1',
+    'Separate embeddings are below no anchors',
+    '65.7; 69.1',
+    'sep_emb',
+    'no_anchors',
+  ),
+  _below(
+    'sep_emb_low',
+    'table 1',
+    'Sep Emb + L1-3 are below Sep Emb',
+    '62.4; 65.7',
+    'sep_emb_low',
+    'sep_emb',
+  ),
+  _below(
+    'sep_emb_top',
+    'table 1',
+    'Sep Emb + L1-6 are below + L1-3',
+    '40.6; 62.4',
+    'sep_emb_top',
+    'sep_emb_low',
+  ),
+  _below(
+    'sep_top',
+    'table 1',
+    'Sep L1-6 is below Sep L1-3',
+    '47.6; 66.8',
+    'sep_top',
+    'sep_low',
+  ),
+  _below(
+    'other_domain',
+    'table 1',
+    'Text of another domain costs some',
+    '68.8; 70.2',
+    'other_domain',
+    'default',
+  ),
+  _below(
+    'cka_bilingual',
+    'section 5.2, figure 7',
+    'CKA: bilingual at least as similar as monolingual',
+    'figure',
+    'monolingual',
+    'default',
+    'cka',
+    order=Order.NOT_ABOVE,
+    margin=0.02,
+  ),
+  _below(
+    'cka_random',
+    'section 5.2, figure 7',
+    'CKA: monolingual models above a random encoder',
+    'figure',
+    'monolingual',
+    'monolingual',
+    'random_cka|cka',
+  ),
+  _below(
+    'cka_depth',
+    'section 5.2, figure 7',
+    'CKA of monolingual models is lower in the last layer than in the first',
+    'figure',
+    'monolingual',
+    'monolingual',
+    'cka/4|cka/1',
+  ),
+  _below(
+    'maps',
+    'section 5.1.3, figure 6',
+    'An orthogonal map aligns monolingual models',
+    'figure',
+    'monolingual',
+    'monolingual',
+    'retrieval|mapped_retrieval',
+  ),
+  _below(
+    'unmasked',
+    'control',
+    'Without masking there is no transfer',
+    '-',
+    'unmasked',
+    'default',
+    control=True,
+  ),
+)

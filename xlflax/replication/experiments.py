@@ -1,0 +1,172 @@
+"""Runs what claims need, seed by seed, within a budget of processor time."""
+
+import dataclasses
+import logging
+import pathlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from xlflax import errors
+from xlflax.replication import conditions as conditions_lib
+from xlflax.replication import measures, results, running
+from xlflax.replication.conditions import Condition, Size
+from xlflax.replication.worlds import Amounts, Text, World
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+  """What is to be run.
+
+  Attributes:
+    conditions: in the order of their importance, each after the one it begins
+      from.
+    seeds: of runs; all conditions have the first seed before the second.
+    amounts: of text.
+    size: of models and batches.
+  """
+
+  conditions: tuple[Condition, ...]
+  seeds: tuple[int, ...]
+  amounts: Amounts = Amounts()
+  size: Size = Size()
+
+  def chain(self, condition: Condition) -> tuple[Condition, ...]:
+    """The conditions that one begins from, the first one first, and itself."""
+    if condition.begins_from is None:
+      return (condition,)
+    known = {one.name: one for one in self.conditions}
+    return (*self.chain(known[condition.begins_from]), condition)
+
+
+def run(
+  plan: Plan, work: pathlib.Path, *, budget: float | None = None
+) -> list[results.Result]:
+  """Runs what is missing, and returns all results of the plan.
+
+  Args:
+    plan: conditions and seeds.
+    work: where languages, caches, runs and results are kept; what is finished
+      there is not computed again.
+    budget: processor minutes of this call, after which no run is begun; None:
+      without end.
+
+  Raises:
+    XlflaxError: a run fails.
+  """
+  experiment = _Experiment(plan, work)
+  began = time.process_time()
+  found = []
+  for condition, seed in _order(plan):
+    result = experiment.finished(condition, seed)
+    spent = (time.process_time() - began) / 60
+    if result is None and (budget is None or spent < budget):
+      result = experiment.run(condition, seed)
+      logging.info(
+        '%s, seed %d: %s', condition.name, seed, _shown(result.measures)
+      )
+    if result is not None:
+      found.append(result)
+  return found
+
+
+def _order(plan: Plan) -> Iterator[tuple[Condition, int]]:
+  for seed in plan.seeds:
+    for condition in plan.conditions:
+      yield condition, seed
+
+
+def _shown(found: Mapping[str, float]) -> str:
+  names = ('transfer', 'retrieval', 'cka')
+  return ', '.join(f'{n} {found[n]:.3f}' for n in names if n in found)
+
+
+class _Experiment:
+  """Makes results, one after the other."""
+
+  def __init__(self, plan: Plan, work: pathlib.Path):
+    self._plan = plan
+    self._work = work
+    self._store = results.Store(work / 'results')
+    self._programs = running.Programs()
+    self._worlds: dict[Text, World] = {}
+
+  def finished(self, condition: Condition, seed: int) -> results.Result | None:
+    """The result on disk."""
+    return self._store.read(condition.name, seed, self._settings(condition))
+
+  def run(self, condition: Condition, seed: int) -> results.Result:
+    """Trains, measures, and keeps the result."""
+    began = time.process_time()
+    world = self._world(condition.text)
+    trainer = conditions_lib.trainer(
+      condition, world, self._plan.size, seed=seed
+    )
+    curve: dict[str, dict[str, float]] = {}
+
+    def at_step(setup, state, step):
+      curve[str(step)] = measures.of_model(setup, state.params, world)
+
+    trained = self._programs.run(
+      trainer,
+      at_step=at_step,
+      every=condition.curve_every,
+      untrained=condition.untrained,
+    )
+    if condition.saved:
+      running.save(trained, trainer.vocabulary)
+    for step, loss in trained.losses:
+      if str(step) in curve or step == condition.steps:
+        curve.setdefault(str(step), {})['loss'] = loss
+    result = results.Result(
+      condition=condition.name,
+      seed=seed,
+      settings=self._settings(condition),
+      measures=self._measure(condition, trainer, trained, world),
+      curve=curve,
+      cpu_seconds=time.process_time() - began,
+    )
+    self._store.write(result)
+    return result
+
+  def _measure(
+    self, condition: Condition, trainer, trained: running.Trained, world: World
+  ) -> dict[str, float]:
+    """What is measured at the end; nothing of runs only begun from."""
+    if not condition.measured:
+      return {}
+    params = trained.state.params
+    return measures.of_model(
+      trained.setup, params, world, against_random=condition.against_random
+    ) | measures.transfer(
+      self._programs, trainer, params['model'], world, self._plan.size
+    )
+
+  def _world(self, text: Text) -> World:
+    """The languages, written if they are not there."""
+    if text not in self._worlds:
+      self._worlds[text] = World(self._work, text, self._plan.amounts)
+      self._worlds[text].write()
+    return self._worlds[text]
+
+  def _settings(self, condition: Condition) -> str:
+    return results.settings_of(
+      self._plan.chain(condition), self._plan.amounts, self._plan.size
+    )
+
+
+def scores(
+  found: Sequence[results.Result],
+) -> dict[str, dict[int, dict[str, float]]]:
+  """Condition -> seed -> measures."""
+  out: dict[str, dict[int, dict[str, float]]] = {}
+  for one in found:
+    out.setdefault(one.condition, {})[one.seed] = one.measures
+  return out
+
+
+def check_work(work: pathlib.Path) -> None:
+  """Refuses a working directory that is a file."""
+  if work.exists() and not work.is_dir():
+    raise errors.ConfigError(
+      'The working directory is a file', got=str(work), where='--work'
+    )

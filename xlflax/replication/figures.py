@@ -1,0 +1,97 @@
+"""Figures of the page: the conditions of each paper, and curves over steps."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib import figure
+from scipy import special
+
+from xlflax.evaluation.reports import pictures, styles
+from xlflax.replication import catalogue, experiments
+from xlflax.replication import results as results_lib
+from xlflax.replication.claims import Finding, conditions_of
+
+CURVES = 'curves'
+_SHOWN = ('transfer', 'retrieval')
+_OVER_STEPS = ('loss', 'retrieval', 'cka')
+_DPI = 120
+
+Values = Mapping[int, Mapping[str, float]]
+
+
+def write(
+  folder: pathlib.Path,
+  findings: Sequence[Finding],
+  found: Sequence[results_lib.Result],
+) -> dict[str, str]:
+  """Draws what there is; returns paper (or CURVES) -> file in the folder."""
+  scores = experiments.scores(found)
+  titles = {one.name: one.title for one in catalogue.CONDITIONS}
+  drawn = {}
+  for paper in catalogue.PAPERS:
+    claims = [one.claim for one in findings if one.claim.paper == paper]
+    own = {
+      titles.get(name, name): scores[name]
+      for name in conditions_of(claims)
+      if name in scores and any(scores[name].values())
+    }
+    if own:
+      drawn[paper] = f'{paper.lower()}.png'
+      pictures.save(conditions(paper, own), folder / drawn[paper], dpi=_DPI)
+  over_steps = [one for one in found if len(one.curve) > 1]
+  if over_steps:
+    drawn[CURVES] = f'{CURVES}.png'
+    pictures.save(curves(over_steps, titles), folder / drawn[CURVES], dpi=_DPI)
+  return drawn
+
+
+def conditions(paper: str, scores: Mapping[str, Values]) -> figure.Figure:
+  """Mean and 95 % interval of each condition, and each seed as a dot."""
+  canvas = figure.Figure(
+    figsize=(7.5, 1.0 + 0.3 * len(scores)), layout='constrained'
+  )
+  grid = canvas.subplots(1, len(_SHOWN), sharey=True)
+  for axes, measure in zip(grid, _SHOWN, strict=True):
+    for row, values in enumerate(scores.values()):
+      seeds = [one[measure] for one in values.values() if measure in one]
+      axes.plot(seeds, [row] * len(seeds), 'o', alpha=0.35, markersize=3)
+      axes.errorbar(
+        np.mean(seeds), row, xerr=_reach(seeds), fmt='k|', capsize=3
+      )
+    axes.set_xlabel(measure)
+    styles.tidy(axes)
+  grid[0].set_yticks(range(len(scores)), list(scores))
+  grid[0].invert_yaxis()
+  canvas.suptitle(f'{paper}: seeds, mean and 95 % interval', fontsize='large')
+  return canvas
+
+
+def _reach(values: Sequence[float]) -> float:
+  """Half of the 95 % interval of a mean."""
+  if len(values) < 2:
+    return 0.0
+  error = np.std(values, ddof=1) / np.sqrt(len(values))
+  return float(error * special.stdtrit(len(values) - 1, 0.975))
+
+
+def curves(
+  found: Sequence[results_lib.Result], titles: Mapping[str, str]
+) -> figure.Figure:
+  """Loss, retrieval and CKA over steps, the mean of the seeds."""
+  canvas = figure.Figure(figsize=(9.0, 3.2), layout='constrained')
+  grid = canvas.subplots(1, len(_OVER_STEPS))
+  names = list(dict.fromkeys(one.condition for one in found))
+  for axes, measure in zip(grid, _OVER_STEPS, strict=True):
+    for index, name in enumerate(names):
+      own = [one.curve for one in found if one.condition == name]
+      steps = sorted(set.intersection(*(set(map(int, c)) for c in own)))
+      means = [np.mean([c[str(s)][measure] for c in own]) for s in steps]
+      axes.plot(
+        steps, means, label=titles.get(name, name), **styles.line(index)
+      )
+    axes.set_xlabel('step')
+    axes.set_title(measure)
+    styles.tidy(axes)
+  styles.legend(canvas, grid, [titles.get(name, name) for name in names])
+  return canvas

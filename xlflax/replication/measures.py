@@ -1,0 +1,203 @@
+"""What is measured of a run, always without labels of the second language.
+
+| measure | is |
+| --- | --- |
+| `retrieval` | accuracy@1 of translations that share no word, mean of both directions and of all Transformer layers; each language's states less their mean |
+| `retrieval/l` | the same of layer l, 0 being the embeddings |
+| `plain_retrieval` | without taking the mean off |
+| `mapped_retrieval` | after an orthogonal map, learned on other translations |
+| `cka`, `cka/l` | linear CKA of the translations' states, mean of all layers |
+| `random_cka` | of the first language's states with a random encoder's |
+| `transfer` | a tagger trained on the first language: accuracy in the second, of words that the first does not have |
+| `source` | its accuracy in the first |
+"""
+
+import dataclasses
+
+import numpy as np
+
+from xlflax.data.labelled import stream as labelled_stream
+from xlflax.data.labelled import tagging_rows
+from xlflax.evaluation import base, states
+from xlflax.evaluation.tasks import retrieval as retrieval_lib
+from xlflax.evaluation.tasks import tagging
+from xlflax.objectives import mixture as mixture_lib
+from xlflax.objectives.finetuning import token_classification
+from xlflax.replication import running
+from xlflax.replication.conditions import Size
+from xlflax.replication.worlds import FIRST, SECOND, World
+from xlflax.similarity import cka, procrustes
+from xlflax.trainer import Trainer
+from xlflax.training import optimizers, schedules
+
+_SENTENCES = 200
+_BATCH = 100
+_TESTED = 300  # tagged sentences of each language
+_TAGGER_STEPS = 100
+_TAGGER_RATE = 2e-3
+_SPECIFIC = 'model/language_specific'
+
+
+def subject_of(setup, params, objectives=()) -> base.Subject:
+  """Parameters as evaluation tasks take them."""
+  return base.Subject(
+    model=setup.model,
+    params=params,
+    vocabulary=setup.vocabulary,
+    batch_size=_BATCH,
+    objectives={one.name: one for one in objectives},
+  )
+
+
+def sentence_states(subject: base.Subject, world: World, code: str):
+  """Mean-pooled states of one side of the translations, [L + 1, N, H]."""
+  side = (FIRST, SECOND).index(code)
+  texts = [pair[side] for pair in world.translations[: 2 * _SENTENCES]]
+  ids = [subject.vocabulary.language_id(code)] * len(texts)
+  return states.sentence_states(subject, texts, ids, max_length=16).states
+
+
+def similarity(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
+  """Retrieval and CKA of translations' states, [L + 1, N, H] each.
+
+  The last half of the sentences is tested, the first half teaches the map.
+  """
+  half = first.shape[1] // 2
+  tested = first[:, half:], second[:, half:]
+  centred = _accuracy(*(_centred(side) for side in tested))
+  mapped = [
+    _mapped(x[:half], y[:half], x[half:], y[half:])
+    for x, y in zip(first, second, strict=True)
+  ]
+  values = [cka.linear_cka(x, y) for x, y in zip(*tested, strict=True)]
+  found = {
+    'retrieval': float(centred[1:].mean()),
+    'plain_retrieval': float(_accuracy(*tested)[1:].mean()),
+    'mapped_retrieval': float(np.mean(mapped[1:])),
+    'cka': float(np.mean(values)),
+  }
+  for layer, (accuracy, value) in enumerate(zip(centred, values, strict=True)):
+    found[f'retrieval/{layer}'] = float(accuracy)
+    found[f'mapped_retrieval/{layer}'] = float(mapped[layer])
+    found[f'cka/{layer}'] = float(value)
+  return found
+
+
+def _accuracy(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+  return retrieval_lib.score_layers(first, second).mean
+
+
+def _mapped(first, second, first_tested, second_tested) -> float:
+  """Accuracy of one layer after the map that other sentences give."""
+  found = procrustes.align(first, second)
+  sides = (
+    found.map_source(first_tested)[None],
+    found.map_target(second_tested)[None],
+  )
+  return float(_accuracy(*sides)[0])
+
+
+def _centred(vectors: np.ndarray) -> np.ndarray:
+  return vectors - vectors.mean(axis=1, keepdims=True)
+
+
+def of_model(
+  setup, params, world: World, *, against_random: bool = False
+) -> dict[str, float]:
+  """Retrieval and CKA of a model."""
+  subject = subject_of(setup, params)
+  sides = [sentence_states(subject, world, code) for code in (FIRST, SECOND)]
+  found = similarity(*sides)
+  if against_random:
+    fresh = subject_of(setup, setup.initial_state().params)
+    found['random_cka'] = similarity(
+      sides[0], sentence_states(fresh, world, SECOND)
+    )['cka']
+  return found
+
+
+def transfer(
+  programs: running.Programs, trainer: Trainer, params, world: World, size: Size
+) -> dict[str, float]:
+  """Trains a tagger on the first language and tests it on both.
+
+  Args:
+    programs: compiled programs.
+    trainer: the pretraining run.
+    params: of its model.
+    world: the languages.
+    size: of batches.
+  """
+  labels = world.tags
+  tagger = dataclasses.replace(
+    trainer,
+    model_dir=f'{trainer.model_dir}/tagger',
+    streams=(_tagged_stream(world, labels, size),),
+    objectives=_tagger(labels),
+    optimizer=_tagger_optimizer(trainer),
+    total_steps=_TAGGER_STEPS,
+    cache_dir=None,
+    init_from=None,
+  )
+  trained = programs.run(tagger, model_params=params)
+  return _test(trained, world)
+
+
+def _tagged_stream(world: World, labels, size: Size):
+  return labelled_stream.LabelledStream(
+    name='tagged',
+    source=world.tagged('train', FIRST),
+    rows=tagging_rows.TaggingRows(labels=labels),
+    length=size.length,
+    batch_size=size.batch,
+    batching='one_language',
+  )
+
+
+def _tagger(labels) -> mixture_lib.ObjectiveMixture:
+  objective = token_classification.TokenClassification(
+    labels=labels, head_dropout=0.0
+  )
+  return mixture_lib.ObjectiveMixture(
+    entries=(mixture_lib.Entry(stream='tagged', objective=objective),)
+  )
+
+
+def _tagger_optimizer(trainer: Trainer) -> optimizers.Optimizer:
+  """ECS freezes the language-specific parts in fine-tuning (section 4.3)."""
+  specific = trainer.model.config.sharing is not None
+  return optimizers.AdamW(
+    learning_rate=schedules.Linear(
+      peak=_TAGGER_RATE, warmup_steps=_TAGGER_STEPS // 10
+    ),
+    frozen=(_SPECIFIC,) if specific else (),
+  )
+
+
+def _test(trained: running.Trained, world: World) -> dict[str, float]:
+  """Accuracy in both languages."""
+  source = world.tagged('test', FIRST, SECOND, most=_TESTED)
+  task = tagging.Tagging(source=source, length=None)
+  subject = subject_of(
+    trained.setup,
+    trained.state.params,
+    trained.setup.settings.objectives.objectives,
+  )
+  result = task.evaluate(subject)
+  if result.failures:
+    raise RuntimeError(str(result.failures[0]))
+  shared = world.shared_words
+  gold = source.load(SECOND)
+  found = task.EXAMPLE.read_predictions(gold, result.files[f'{SECOND}.tsv'])
+  right = [
+    tag == own
+    for example, tags in zip(gold, found, strict=True)
+    for word, own, tag in zip(
+      example.words, example.tags or (), tags, strict=True
+    )
+    if word not in shared
+  ]
+  return {
+    'transfer': float(np.mean(right)),
+    'source': result.metrics[f'accuracy/{FIRST}'],
+  }

@@ -1,0 +1,103 @@
+"""MetaXLM (Chi et al. 2021): what a monolingual model gives to begin with."""
+
+from xlflax.replication.claims import Claim
+from xlflax.replication.conditions import Condition, Loss, Taken
+
+META, STEPS, RATE = 500, 200, 4e-3
+_FIRST = 'metaxlm/meta'
+
+
+def _condition(name: str, title: str, **fields) -> Condition:
+  return Condition(
+    name=f'metaxlm/{name}',
+    title=title,
+    steps=STEPS,
+    learning_rate=RATE,
+    **fields,
+  )
+
+
+CONDITIONS = (
+  Condition(
+    name=_FIRST,
+    title='the meta-pretrained model',
+    steps=META,
+    losses=(Loss.FIRST_LANGUAGE_MLM,),
+    anchors=None,
+    saved=True,
+    measured=False,
+  ),
+  _condition('none', 'XLM (None)'),
+  _condition('both', 'MetaXLM (Both)', begins_from=_FIRST, taken=Taken.BOTH),
+  _condition('body', 'Body', begins_from=_FIRST, taken=Taken.BODY),
+  _condition('emb', 'Emb', begins_from=_FIRST, taken=Taken.EMBEDDINGS),
+  _condition('dict', '+Dict', begins_from=_FIRST, taken=Taken.WITH_DICTIONARY),
+  _condition(
+    'freezing',
+    '+freezing',
+    begins_from=_FIRST,
+    taken=Taken.BOTH,
+    frozen=('model/layers',),
+  ),
+  _condition(
+    'shuffled_dict',
+    '+Dict, wrong translations',
+    begins_from=_FIRST,
+    taken=Taken.SHUFFLED_DICTIONARY,
+  ),
+)
+
+
+def _claim(name, where, says, published, first, second, **fields) -> Claim:
+  return Claim(
+    name=f'metaxlm.{name}',
+    paper='MetaXLM',
+    where=where,
+    says=says,
+    published=published,
+    first=f'metaxlm/{first}',
+    second=f'metaxlm/{second}',
+    measure='transfer',
+    **fields,
+  )
+
+
+CLAIMS = (
+  _claim(
+    'both', 'tables 1, 5', 'Both is above None', '49.2; 55.7', 'none', 'both'
+  ),
+  _claim(
+    'body', 'table 5', 'Both is above Body', '51.3; 64.6 (XNLI)', 'body', 'both'
+  ),
+  _claim(
+    'emb', 'table 5', 'Both is above Emb', '55.7; 64.6 (XNLI)', 'emb', 'both'
+  ),
+  _claim(
+    'dict', 'table 1', '+Dict is above Both', '55.7; 59.3', 'both', 'dict'
+  ),
+  _claim(
+    'freezing',
+    'table 4',
+    'A frozen body is below a trained one',
+    '53.8; 64.6 (XNLI)',
+    'freezing',
+    'both',
+  ),
+  _claim(
+    'freezing_xlm',
+    'table 4',
+    'A frozen body is above XLM (on three of five tasks)',
+    '39.9; 41.1 (MLQA), 57.9; 53.8 (XNLI)',
+    'none',
+    'freezing',
+  ),
+  _claim(
+    'shuffled',
+    'control',
+    'Wrong translations are below right ones',
+    '-',
+    'shuffled_dict',
+    'dict',
+    control=True,
+  ),
+)

@@ -1,0 +1,96 @@
+"""PPA (Pan et al. 2021): momentum contrast, TLM, and how many pairs."""
+
+from xlflax.replication.claims import Claim
+from xlflax.replication.conditions import Condition, Loss
+
+BEFORE, STEPS, RATE = 200, 200, 2e-3
+
+
+def _condition(name: str, title: str, *losses: Loss, **fields) -> Condition:
+  return Condition(
+    name=f'ppa/{name}',
+    title=title,
+    steps=STEPS,
+    losses=losses,
+    learning_rate=RATE,
+    begins_from='ppa/mbert',
+    **fields,
+  )
+
+
+CONDITIONS = (
+  Condition(name='ppa/mbert', title='mBERT', steps=BEFORE, saved=True),
+  _condition('ppa', 'PPA: MoCo + TLM', Loss.MOCO, Loss.TLM),
+  _condition('no_moco', '- MoCo', Loss.TLM),
+  _condition('no_tlm', '- TLM', Loss.MOCO),
+  _condition('mlm', 'repl TLM w/ MLM', Loss.MOCO, Loss.PAIR_MLM),
+  _condition('few_pairs', 'PPA, 100 pairs', Loss.MOCO, Loss.TLM, max_pairs=100),
+  _condition(
+    'zero_queue', 'MoCo with a queue of zeros', Loss.ZERO_QUEUE, Loss.TLM
+  ),
+)
+
+
+def _claim(name, says, published, first, second, measure, **fields) -> Claim:
+  return Claim(
+    name=f'ppa.{name}',
+    paper='PPA',
+    where=fields.pop('where', 'table 5'),
+    says=says,
+    published=published,
+    first=f'ppa/{first}',
+    second=f'ppa/{second}',
+    measure=measure,
+    **fields,
+  )
+
+
+CLAIMS = (
+  _claim(
+    'post_pretraining',
+    'Post-pretraining is above the model that it begins from',
+    '61.5; 63.0 (MLQA, 250k)',
+    'mbert',
+    'ppa',
+    'transfer',
+    where='tables 2, 3',
+  ),
+  _claim(
+    'moco',
+    'Without MoCo it is worse',
+    '72.9; 74.3',
+    'no_moco',
+    'ppa',
+    'retrieval',
+  ),
+  _claim(
+    'tlm', 'Without TLM it is worse', '73.3; 74.3', 'no_tlm', 'ppa', 'transfer'
+  ),
+  _claim(
+    'tlm_not_mlm',
+    'MLM in place of TLM is worse',
+    '73.2; 74.3',
+    'mlm',
+    'ppa',
+    'transfer',
+  ),
+  _claim(
+    'more_pairs',
+    'More pairs help',
+    '72.2 without MoCo, 250k; 74.3, 2M',
+    'few_pairs',
+    'ppa',
+    'retrieval',
+    where='table 2',
+  ),
+  _claim(
+    'zero_queue',
+    'A queue of zeros teaches less',
+    '-',
+    'zero_queue',
+    'ppa',
+    'retrieval',
+    where='control',
+    control=True,
+  ),
+)

@@ -1,0 +1,243 @@
+"""The languages, vocabularies and token caches of the experiments, made once."""
+
+import dataclasses
+import enum
+import functools
+import pathlib
+
+from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.labelled import labels as labels_lib
+from xlflax.data.labelled import source as source_lib
+from xlflax.data.vocabularies import training as vocabulary_training
+from xlflax.data.vocabularies.anchors import Anchors
+from xlflax.data.vocabularies.vocabulary import DESCRIPTION_FILE, Vocabulary
+from xlflax.synthetic import generator, sources, typology
+from xlflax.synthetic.options import SyntheticOptions
+
+FIRST, SECOND = 'en', 'xx'
+_MERGES = 650  # of each language: every word is one piece
+_UNUSED = ('nli', 'paraphrase', 'reviews', 'trees', 'ner', 'qa', 'bucc')
+_FEW = 4
+
+
+class Text(enum.Enum):
+  """What the monolingual text of the second language is about."""
+
+  SAME_DOMAIN = 'same_domain'
+  OTHER_DOMAIN = 'other_domain'  # nine tenths about the other topic
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Amounts:
+  """How much text there is.
+
+  Attributes:
+    sentences: monolingual lines of each language.
+    pairs: translation pairs.
+    examples: labelled sentences to train taggers on.
+    held_out: pairs, and labelled sentences, to test on.
+    anchors: share of the content words that both languages spell alike.
+  """
+
+  sentences: int = 4000
+  pairs: int = 2000
+  examples: int = 600
+  held_out: int = 800
+  anchors: float = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+  """A folder of two languages, `en` and `xx`, and what is made of it.
+
+  They differ in script, and in every word but the anchors; their grammar is
+  the same, as in K et al. (2020) and Dufter and Schütze (2020).
+
+  Attributes:
+    work: where everything is written.
+    text: domains.
+    amounts: sizes.
+  """
+
+  work: pathlib.Path
+  text: Text
+  amounts: Amounts
+
+  @property
+  def folder(self) -> pathlib.Path:
+    return self.work / 'languages' / self.text.value
+
+  @property
+  def corpus(self) -> str:
+    return str(self.folder / 'corpus')
+
+  def write(self) -> None:
+    """Writes the languages, unless they are there."""
+    done = self.folder / 'done'
+    if done.exists() and generator.read_options(self.folder) == self._options():
+      return
+    generator.write(self.folder, self._options())
+    done.touch()
+
+  def plain(self) -> 'World':
+    """The same languages in one domain, whose vocabularies both use."""
+    return dataclasses.replace(self, text=Text.SAME_DOMAIN)
+
+  def vocabulary(self, anchors: Anchors | None) -> pathlib.Path:
+    """A vocabulary of whole words; None: of the first language alone."""
+    path = self.folder / f'vocabulary_{_name(anchors)}'
+    if (path / DESCRIPTION_FILE).exists():
+      return path
+    corpus = corpus_lib.Corpus(self.corpus)
+    merges = _MERGES
+    if anchors is None:
+      corpus = corpus_lib.Corpus(_copy_first(self.folder))
+      anchors = Anchors.JOINT
+    elif anchors is Anchors.JOINT:
+      merges *= 2
+    vocabulary_training.train_vocabulary(
+      corpus,
+      path,
+      anchors=anchors,
+      merges=merges,
+      model_type='bpe',
+      character_coverage=1.0,
+      num_threads=1,
+    )
+    return path
+
+  def cache(self, anchors: Anchors | None) -> pathlib.Path:
+    """The token cache of all mixtures under a vocabulary."""
+    path = self.folder / f'cache_{_name(anchors)}'
+    done = path / 'done'
+    if not done.exists():
+      # TensorFlow, which only writing needs.
+      from xlflax.data.cache import writer
+      from xlflax.data.seqio_tasks import registration
+
+      mixtures = ['corpus.mono.en']
+      if anchors is not None:
+        mixtures += ['corpus.mono', 'corpus.parallel']
+      if anchors is Anchors.JOINT:
+        mixtures.append('corpus.code_switched')
+      writer.write_cache(
+        path,
+        mixtures=mixtures,
+        vocabulary=Vocabulary.load(self.plain().vocabulary(anchors)),
+        register=functools.partial(
+          registration.register_tasks, self.corpus, ()
+        ),
+      )
+      done.touch()
+    return path
+
+  def tagged(
+    self, split: str, *parts: str, most: int | None = None
+  ) -> source_lib.FileExamples:
+    """Sentences with parts of speech."""
+    return sources.labelled(
+      self.folder, 'pos', split, parts=parts, max_examples=most
+    )
+
+  @functools.cached_property
+  def tags(self) -> tuple[str, ...]:
+    """The parts of speech."""
+    return labels_lib.labels_of(self.tagged('train', FIRST))
+
+  @functools.cached_property
+  def translations(self) -> list[tuple[str, str]]:
+    """Held-out pairs that share no word but punctuation."""
+    sides = [
+      (self.folder / 'tatoeba' / f'test.{SECOND}-{FIRST}.{code}')
+      .read_text(encoding='utf-8')
+      .splitlines()
+      for code in (FIRST, SECOND)
+    ]
+    return [
+      (first, second)
+      for first, second in zip(*sides, strict=True)
+      if not any(
+        word.isalnum() for word in {*first.split()} & {*second.split()}
+      )
+    ]
+
+  @functools.cached_property
+  def shared_words(self) -> frozenset[str]:
+    """The strings that the tagged test sentences of both languages have."""
+    words = [
+      {
+        word
+        for example in self.tagged('test', code).load(code)
+        for word in example.words
+      }
+      for code in (FIRST, SECOND)
+    ]
+    return frozenset(words[0] & words[1])
+
+  def dictionary(self) -> pathlib.Path:
+    """Every content word with its translation, in MUSE's format."""
+    return self._dictionary('dictionary', lambda words: words)
+
+  def shuffled_dictionary(self) -> pathlib.Path:
+    """The same words, each with a wrong translation."""
+    return self._dictionary(
+      'shuffled_dictionary', lambda words: [*words[1:], words[0]]
+    )
+
+  def _dictionary(self, folder: str, order) -> pathlib.Path:
+    path = self.folder / folder / f'{FIRST}-{SECOND}.txt'
+    if not path.exists():
+      name = f'{FIRST}-{SECOND}'
+      pairs = [
+        line.split()
+        for split in ('train', 'test')
+        for line in (self.folder / 'dictionaries' / f'{name}.{split}.txt')
+        .read_text(encoding='utf-8')
+        .splitlines()
+      ]
+      second = order([word for _, word in pairs])
+      path.parent.mkdir(exist_ok=True)
+      path.write_text(
+        ''.join(
+          f'{first} {word}\n'
+          for (first, _), word in zip(pairs, second, strict=True)
+        ),
+        encoding='utf-8',
+      )
+    return path
+
+  def _options(self) -> SyntheticOptions:
+    few = {
+      f'{kind}/{split}': _FEW
+      for kind in _UNUSED
+      for split in ('train', 'dev', 'test')
+      if (kind, split) != ('bucc', 'train')
+    }
+    return SyntheticOptions(
+      languages=typology.parse_languages(
+        (FIRST, SECOND), (f'{SECOND}.script=greek',)
+      ),
+      sentences=self.amounts.sentences,
+      pairs=self.amounts.pairs,
+      examples=self.amounts.examples,
+      held_out=self.amounts.held_out,
+      anchors=self.amounts.anchors,
+      domain_shift=0.8 if self.text is Text.OTHER_DOMAIN else 0.0,
+      sizes=few,
+    )
+
+
+def _name(anchors: Anchors | None) -> str:
+  return 'first_language' if anchors is None else anchors.value
+
+
+def _copy_first(folder: pathlib.Path) -> str:
+  """A corpus of the first language alone."""
+  copy = folder / 'first_language'
+  target = copy / 'mono' / f'{FIRST}.txt'
+  if not target.exists():
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(
+      (folder / 'corpus' / 'mono' / f'{FIRST}.txt').read_bytes()
+    )
+  return str(copy)
