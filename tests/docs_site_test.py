@@ -54,7 +54,7 @@ def test_every_room_and_module_has_a_place_in_the_reference():
   pages = hooks.api_pages()
   for folder in (_ROOT / 'xlflax').iterdir():
     is_room = (folder / '__init__.py').exists()
-    hidden = folder.name in ('commands', 'demo')
+    hidden = folder.name in ('commands', 'demo', 'replication')
     assert (f'reference/{folder.name}.md' in pages) == (is_room and not hidden)
   assert '\n::: xlflax.models.encoder\n' in pages['reference/models.md']
   assert '\n::: xlflax.errors\n' in pages['reference/top_level.md']
@@ -73,7 +73,8 @@ def _pages(nav) -> set[str]:
 
 def test_the_navigation_has_all_pages():
   config = yaml.safe_load((_ROOT / 'mkdocs.yml').read_text(encoding='utf-8'))
-  written = {path.name for path in (_ROOT / 'docs').glob('*.md')}
+  docs = _ROOT / 'docs'
+  written = {p.relative_to(docs).as_posix() for p in docs.rglob('*.md')}
   expected = written | set(hooks.OUTSIDE.values()) | set(hooks.api_pages())
   assert _pages(config['nav']) == expected
 

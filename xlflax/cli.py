@@ -29,7 +29,7 @@ COMMANDS = {
   'convert': 'convert checkpoints, from and to Hugging Face too',
   'launch': 'start a job of several processes, here or on a cluster',
   'configs': 'list the gin files that come with xlflax, or show one',
-  'replicate': "run the papers' claims at small scale, with intervals and verdicts",
+  'replicate': "run the papers' claims at small scale and judge them",
   'doctor': 'say whether a run, cache, vocabulary or folder is whole',
   'benchmark': 'time training steps on synthetic batches',
 }

@@ -1,17 +1,24 @@
 """All claims and conditions, by paper."""
 
 from xlflax import errors
-from xlflax.replication import ecs, metaxlm, ppa, veco
+from xlflax.replication import combination, ecs, emergence, metaxlm, ppa, veco
 from xlflax.replication.claims import Claim, conditions_of
 from xlflax.replication.conditions import Condition
 
-_PAPERS = {'ECS': ecs, 'MetaXLM': metaxlm, 'PPA': ppa, 'VECO': veco}
+_PAPERS = {
+  'ECS': ecs,
+  'MetaXLM': metaxlm,
+  'PPA': ppa,
+  'VECO': veco,
+  'Combination': combination,
+}
+_MODULES = (*_PAPERS.values(), emergence)
 PAPERS = tuple(_PAPERS)
 CLAIMS: tuple[Claim, ...] = tuple(
   claim for paper in _PAPERS.values() for claim in paper.CLAIMS
 )
 CONDITIONS: tuple[Condition, ...] = tuple(
-  one for paper in _PAPERS.values() for one in paper.CONDITIONS
+  one for module in _MODULES for one in module.CONDITIONS
 )
 
 
@@ -38,7 +45,12 @@ def chosen(names: tuple[str, ...]) -> tuple[Claim, ...]:
 
 
 def needed(claims: tuple[Claim, ...]) -> tuple[Condition, ...]:
-  """The conditions of claims, and those that they begin from."""
+  """The conditions of claims, and those that they begin from.
+
+  Of all claims together: all there are, those of curves too.
+  """
+  if claims == CLAIMS:
+    return CONDITIONS
   by_name = {one.name: one for one in CONDITIONS}
   wanted = set(conditions_of(claims))
   for name in tuple(wanted):

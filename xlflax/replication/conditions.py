@@ -91,6 +91,8 @@ class Condition:
     untrained: no step is made.
     learning_rate: None: the size's.
     saved: whether others begin from it.
+    layers: None: the size's.
+    hidden: None: the size's.
     curve_every: steps between the points of its curve; 0: none.
     measured: False for one that is only begun from.
     against_random: whether the first language's states are also compared with
@@ -112,6 +114,8 @@ class Condition:
   untrained: bool = False
   learning_rate: float | None = None
   saved: bool = False
+  layers: int | None = None
+  hidden: int | None = None
   curve_every: int = 0
   measured: bool = True
   against_random: bool = False
@@ -149,11 +153,12 @@ def trainer(
 
 
 def _model(condition: Condition, size: Size) -> encoder.Encoder:
+  hidden = condition.hidden or size.hidden
   return encoder.Encoder(
     EncoderConfig(
-      num_layers=size.layers,
-      hidden_dim=size.hidden,
-      mlp_dim=4 * size.hidden,
+      num_layers=condition.layers or size.layers,
+      hidden_dim=hidden,
+      mlp_dim=4 * hidden,
       num_heads=2,
       max_length=2 * size.length,
       norm_position='pre',
@@ -255,7 +260,7 @@ def _init_from(
   if condition.taken is Taken.ALL:
     return InitFrom(model_dir=directory, include=('model/',))
   if condition.taken is Taken.BODY:
-    return InitFrom(model_dir=directory, exclude=table)
+    return InitFrom(model_dir=directory, include=('model/',), exclude=table)
   dictionaries: tuple[str, ...] = ()
   if condition.taken is Taken.WITH_DICTIONARY:
     dictionaries = (str(world.dictionary()),)
@@ -263,6 +268,7 @@ def _init_from(
     dictionaries = (str(world.shuffled_dictionary()),)
   return InitFrom(
     model_dir=directory,
-    include=(table[0],) if condition.taken is Taken.EMBEDDINGS else (),
+    include=(table[0] if condition.taken is Taken.EMBEDDINGS else 'model/',),
+    allow_missing=condition.cross_attention,
     vocabulary_matching=VocabularyMatching(dictionaries=dictionaries),
   )

@@ -15,7 +15,6 @@ from xlflax.synthetic import generator, sources, typology
 from xlflax.synthetic.options import SyntheticOptions
 
 FIRST, SECOND = 'en', 'xx'
-_MERGES = 650  # of each language: every word is one piece
 _UNUSED = ('nli', 'paraphrase', 'reviews', 'trees', 'ner', 'qa', 'bucc')
 _FEW = 4
 
@@ -37,6 +36,7 @@ class Amounts:
     examples: labelled sentences to train taggers on.
     held_out: pairs, and labelled sentences, to test on.
     anchors: share of the content words that both languages spell alike.
+    merges: of each language's vocabulary; with enough, a word is one piece.
   """
 
   sentences: int = 4000
@@ -44,6 +44,7 @@ class Amounts:
   examples: int = 600
   held_out: int = 800
   anchors: float = 0.1
+  merges: int = 650
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +90,7 @@ class World:
     if (path / DESCRIPTION_FILE).exists():
       return path
     corpus = corpus_lib.Corpus(self.corpus)
-    merges = _MERGES
+    merges = self.amounts.merges
     if anchors is None:
       corpus = corpus_lib.Corpus(_copy_first(self.folder))
       anchors = Anchors.JOINT

@@ -1,0 +1,44 @@
+"""`xlflax replicate` without runs: the page of what is there."""
+
+import pytest
+
+from xlflax import cli
+from xlflax.replication import page, results
+
+
+@pytest.fixture
+def output(tmp_path):
+  found = [
+    results.Result(
+      condition=name,
+      seed=seed,
+      settings='',
+      measures={'transfer': base + 0.01 * seed**2, 'retrieval': 0.1},
+      curve={},
+      cpu_seconds=1.0,
+    )
+    for name, base in (('veco/mlm', 0.5), ('veco/mlm_tlm', 0.9))
+    for seed in range(3)
+  ]
+  results.collect(found, tmp_path / page.RESULTS)
+  return tmp_path
+
+
+def test_page_only(output, capsys):
+  assert cli.main(['replicate', '--page_only', f'--output={output}']) == 0
+  printed = capsys.readouterr().out
+  assert 'veco.pairs: reproduced' in printed
+  assert 'veco.monolingual: not run' in printed
+  assert '| reproduced |' in (output / 'index.md').read_text()
+
+
+def test_no_budget_no_run(tmp_path, capsys):
+  flags = ['--claim=VECO', '--budget=0', f'--work={tmp_path}']
+  assert cli.main(['replicate', *flags, '--compilation_cache=']) == 0
+  assert 'veco.pairs: not run' in capsys.readouterr().out
+  assert (tmp_path / 'page' / 'index.md').exists()
+
+
+def test_unknown_claim(tmp_path, capsys):
+  assert cli.main(['replicate', '--claim=x.y', f'--work={tmp_path}']) == 2
+  assert 'There is no such claim' in capsys.readouterr().err

@@ -1,0 +1,53 @@
+"""The declarations of claims and conditions fit together."""
+
+import pytest
+
+from xlflax import errors
+from xlflax.replication import catalogue
+
+
+def test_names_are_unique():
+  for many in (catalogue.CLAIMS, catalogue.CONDITIONS):
+    names = [one.name for one in many]
+    assert len(set(names)) == len(names)
+
+
+def test_claims_compare_conditions_that_are_measured():
+  known = {one.name: one for one in catalogue.CONDITIONS}
+  for claim in catalogue.CLAIMS:
+    assert known[claim.first].measured and known[claim.second].measured
+    assert claim.published and claim.says and claim.where
+    first, second = claim.measures
+    assert (claim.first, first) != (claim.second, second)
+
+
+def test_what_runs_begin_from_is_saved_and_stands_before_them():
+  names = [one.name for one in catalogue.CONDITIONS]
+  known = {one.name: one for one in catalogue.CONDITIONS}
+  for one in catalogue.CONDITIONS:
+    if one.begins_from:
+      assert known[one.begins_from].saved
+      assert names.index(one.begins_from) < names.index(one.name)
+
+
+def test_every_paper_has_claims_and_a_control():
+  for paper in catalogue.PAPERS:
+    own = catalogue.chosen((paper,))
+    assert own
+    assert {claim.paper for claim in own} == {paper}
+
+
+def test_needed_are_those_compared_and_those_begun_from():
+  claims = catalogue.chosen(('metaxlm.dict',))
+  assert [one.name for one in catalogue.needed(claims)] == [
+    'metaxlm/meta',
+    'metaxlm/both',
+    'metaxlm/dict',
+  ]
+
+
+def test_unknown_claim():
+  with pytest.raises(
+    errors.ConfigError, match=r'ecs\.nothing.*ecs\.no_anchors'
+  ):
+    catalogue.chosen(('ecs.nothing',))

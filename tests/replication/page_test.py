@@ -1,0 +1,67 @@
+"""The page says what the results say, and nothing is typed."""
+
+import pytest
+
+from xlflax.replication import catalogue, figures, page
+from xlflax.replication import results as results_lib
+from xlflax.replication.claims import Verdict
+
+
+def results(difference: float) -> list[results_lib.Result]:
+  """Runs of two conditions, three seeds each, with curves."""
+  return [
+    results_lib.Result(
+      condition=name,
+      seed=seed,
+      settings='',
+      measures={
+        'transfer': 0.5 + 0.01 * seed + shift * (1 + 0.1 * seed),
+        'retrieval': 0.1,
+      },
+      curve={
+        str(step): {'loss': 3.0, 'retrieval': 0.2, 'cka': 0.5}
+        for step in (10, 20)
+      },
+      cpu_seconds=60.0,
+    )
+    for name, shift in (('metaxlm/both', 0.0), ('metaxlm/dict', difference))
+    for seed in range(3)
+  ]
+
+
+@pytest.mark.parametrize(
+  ('difference', 'verdict'),
+  [(0.2, Verdict.REPRODUCED), (-0.2, Verdict.CONTRADICTED)],
+)
+def test_rows(tmp_path, difference, verdict):
+  findings = page.write(
+    tmp_path, results(difference), catalogue.chosen(('MetaXLM',))
+  )
+  by_name = {one.claim.name: one for one in findings}
+  assert by_name['metaxlm.dict'].verdict is verdict
+  assert by_name['metaxlm.both'].verdict is Verdict.NOT_RUN
+  text = (tmp_path / 'index.md').read_text()
+  row = next(line for line in text.splitlines() if '+Dict is above' in line)
+  assert f'| 3 | 6.0 | {verdict.value} |' in row
+  assert f'0.510; {0.51 + difference * 1.1:.3f}' in row
+  assert f'1 {verdict.value}' in text
+  assert '## ECS' not in text
+  for name in ('metaxlm.png', f'{figures.CURVES}.png'):
+    assert f']({name})' in text
+    assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_the_page_is_made_anew_from_its_results(tmp_path):
+  page.write(tmp_path / 'a', results(0.2))
+  again = results_lib.read_all(tmp_path / 'a' / page.RESULTS)
+  page.write(tmp_path / 'b', again)
+  for name in ('index.md', page.RESULTS):
+    assert (tmp_path / 'a' / name).read_text() == (
+      tmp_path / 'b' / name
+    ).read_text()
+
+
+def test_holm_over_all_that_were_run(tmp_path):
+  findings = page.write(tmp_path, results(0.2))
+  adjusted = page.holm(findings)
+  assert set(adjusted) == {'metaxlm.dict'}

@@ -1,0 +1,87 @@
+"""Runs that share programs are the runs of their trainers; all else resumes."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from xlflax import runs
+from xlflax.replication import conditions, experiments, running, worlds
+from xlflax.replication.conditions import Condition, Loss, Size, Taken
+from xlflax.training import checkpoints
+
+AMOUNTS = worlds.Amounts(
+  sentences=60, pairs=40, examples=20, held_out=40, merges=60
+)
+SIZE = Size(layers=1, hidden=8, batch=8, warmup=2)
+FIRST = Condition(name='t/first', title='first', steps=10, saved=True)
+SECOND = Condition(
+  name='t/second',
+  title='second',
+  steps=10,
+  losses=(Loss.ZERO_QUEUE, Loss.TLM),
+  begins_from='t/first',
+  taken=Taken.ALL,
+  curve_every=5,
+)
+
+
+@pytest.fixture(scope='module')
+def world(tmp_path_factory):
+  made = worlds.World(
+    tmp_path_factory.mktemp('work'), worlds.Text.SAME_DOMAIN, AMOUNTS
+  )
+  made.write()
+  return made
+
+
+def test_as_the_trainer_itself(world):
+  programs = running.Programs()
+  for seed in (3, 4):  # the second run takes the first one's program
+    trainer = conditions.trainer(FIRST, world, SIZE, seed=seed)
+    mine = programs.run(trainer).state.params['model']
+    directory = str(world.work / f'trainer{seed}')
+    dataclasses.replace(
+      trainer,
+      model_dir=directory,
+      checkpoints=checkpoints.CheckpointOptions(asynchronous=False),
+    ).train()
+    theirs = runs.open_run(directory).subject().params['model']
+    for one, other in zip(
+      jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True
+    ):
+      np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+def test_what_is_finished_is_not_run_again(world):
+  plan = experiments.Plan(
+    conditions=(FIRST, SECOND), seeds=(0,), amounts=AMOUNTS, size=SIZE
+  )
+  assert experiments.run(plan, world.work, budget=0.0) == []
+  found = experiments.run(plan, world.work)
+  assert [one.condition for one in found] == ['t/first', 't/second']
+  for one in found:
+    assert 0 <= one.measures['transfer'] <= 1
+    assert 0 <= one.measures['retrieval'] <= 1
+  assert set(found[1].curve) == {'5', '10'}
+  again = experiments.run(plan, world.work, budget=0.0)
+  assert [one.cpu_seconds for one in again] == [
+    pytest.approx(one.cpu_seconds, abs=1e-4) for one in found
+  ]
+
+
+def test_begins_from_the_saved_run(world):
+  """The second run starts at the parameters of the first."""
+  programs = running.Programs()
+  first = conditions.trainer(FIRST, world, SIZE, seed=9)
+  trained = programs.run(first)
+  running.save(trained, first.vocabulary)
+  second = conditions.trainer(SECOND, world, SIZE, seed=9)
+  started = programs.run(second, untrained=True)
+  for one, other in zip(
+    jax.tree.leaves(trained.state.params['model']),
+    jax.tree.leaves(started.state.params['model']),
+    strict=True,
+  ):
+    np.testing.assert_array_equal(one, other)
