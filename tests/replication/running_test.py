@@ -14,7 +14,7 @@ from xlflax.training import checkpoints
 AMOUNTS = worlds.Amounts(
   sentences=60, pairs=40, examples=20, held_out=40, merges=60
 )
-SIZE = Size(layers=1, hidden=8, batch=8, warmup=2)
+SIZE = Size(layers=1, hidden=8, batch=16, warmup=2)
 FIRST = Condition(name='t/first', title='first', steps=10, saved=True)
 SECOND = Condition(
   name='t/second',

@@ -130,10 +130,11 @@ class Programs:
       )
       for name in setup.streams_of(active)
     }
-    program = setup.steps, active  # equal for runs over other text, too
+    # Equal for runs over other text, too; shardings follow from the rest.
+    program = setup.steps._replace(shardings=None), active
     if program not in self._steps:
       self._steps[program] = jax.jit(
-        functools.partial(_steps, *program), donate_argnums=0
+        functools.partial(_steps, setup.steps, active), donate_argnums=0
       )
     with setup.settings.partitioner.scope():
       return self._steps[program](state, batches, setup.settings.seed)
