@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from xlflax import errors
+from xlflax import errors, paths
 from xlflax.trainer import Trainer
 from xlflax.training import checkpoints, description, run_directory
 from xlflax.training import setup as setup_lib
@@ -141,11 +141,11 @@ class Programs:
 
 
 def save(trained: Trained, vocabulary) -> str:
-  """Writes a run's directory, for others to begin from; returns it."""
+  """Writes a run's directory anew, for others to begin from; returns it."""
   setup = trained.setup
   directory = pathlib.Path(setup.settings.model_dir)
-  if checkpoints.finished_steps(directory):
-    return str(directory)
+  if directory.exists():  # of other settings, or not whole
+    paths.remove(directory)
   directory.mkdir(parents=True, exist_ok=True)
   run_directory.write_model(directory, setup.model)
   run_directory.copy_vocabulary(pathlib.Path(vocabulary), directory)
