@@ -153,6 +153,14 @@ CLAIMS = (
     'sep_emb_low',
   ),
   _below(
+    'sep_emb_top_no_anchors',
+    'table 1',
+    'Sep Emb + L1-6 are below no anchors',
+    '40.6; 69.1',
+    'sep_emb_top',
+    'no_anchors',
+  ),
+  _below(
     'sep_top',
     'table 1',
     'Sep L1-6 is below Sep L1-3',
