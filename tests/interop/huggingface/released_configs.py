@@ -417,41 +417,46 @@ CONFIGS = {
   ),
 }
 
-# Where a file itself was not found quoted in full, that is said.
+# GitHub repositories and the files in them. A copy may lack or have keys that
+# another version of transformers writes. Where no copy was found that is said,
+# with what the keys come from.
+_T5_COPY = 'bystrowska/idiom-paraphrasing: models/t5-base/config.json'
+_ROBERTA_COPY = 'huanyuai/FKT-KE: models/roberta-base/config.json'
 SOURCES = {
-  'xlm-roberta-base': 'the configuration of BAAI/bge-reranker-base, which was '
-  'made from it, in the model upload of the Elasticsearch/OpenSearch clients',
-  'xlm-roberta-large': 'the printed configuration in a fork of TransQuest; the '
-  'keys are those of base',
-  'xlm-roberta-xl': 'a table of facebook/xlm-roberta-xl and -xxl in a port of '
-  'the family; not quoted in full',
-  'bert-base-multilingual-cased': 'printed by transformers 4.25.1 in a '
-  "tutorial's output",
-  'roberta-base': 'ROBERTA_CONFIG in a TensorFlow training script',
-  'roberta-large': 'not quoted in full; the keys of roberta-base today',
-  'xlm-mlm-100-1280': "not quoted in full; transformers' conversion script "
-  'keeps all parameters of XLM',
-  'xlm-mlm-tlm-xnli15-1024': "pretrained_init_configuration of PaddleNLP's "
-  'XLMPretrainedModel; the keys as above',
-  'mt5-base': "not quoted in full; T5 v1.1's keys in a training log of "
-  'google/t5-large-ssm, with the options of mT5',
-  'umt5-base': 'text_encoder_config of an audio model that holds '
-  'google/umt5-base',
-  't5-base': 'the printed configuration of a T5 base in a fine-tuning report',
-  'mbart-large-50': 'not quoted in full; facebook/mbart-large-cc25 in a '
-  'script that trims it, with the options of mBART-50',
-  'mmBERT-base': "not quoted in full; ModernBERT's keys, with the values that "
+  'xlm-roberta-base': 'Hexdigest123/comment-checker: '
+  'model/xlm-roberta-base/config.json (with a classifier)',
+  'xlm-roberta-large': 'not found; the keys of xlm-roberta-base',
+  'xlm-roberta-xl': 'huggingface/transformers: src/transformers/models/'
+  'xlm_roberta_xl/configuration_xlm_roberta_xl.py (not the file itself)',
+  'bert-base-multilingual-cased': 'clap-esp/clap-ai-core: '
+  'models/bert-base-multilingual-cased/config.json (with a classifier)',
+  'roberta-base': f'{_ROBERTA_COPY}; the keys of the first release, such as '
+  "finetuning_task, are those of transformers' configurations of 2019",
+  'roberta-large': 'skyhuang233/Easyrec: model/roberta-large/config.json (of a '
+  'class of its own)',
+  'xlm-mlm-100-1280': 'PaddlePaddle/PaddleNLP: paddlenlp/transformers/xlm/'
+  "configuration.py, the values; the keys are those of transformers' "
+  'conversion, which keeps all parameters of XLM',
+  'xlm-mlm-tlm-xnli15-1024': 'as xlm-mlm-100-1280',
+  'mt5-base': f'not found; {_T5_COPY}, with the options of mT5',
+  'umt5-base': f'not found; {_T5_COPY}, with the options of umT5',
+  't5-base': _T5_COPY,
+  'mbart-large-50': 'not found; the keys of facebook/mbart-large-cc25, with '
+  'the options of mBART-50',
+  'mmBERT-base': "not found; ModernBERT's keys, with the values that "
   'runtimes recognise mmBERT by (sans_pos, 256,000 tokens)',
-  'EuroBERT-210m': "base_architecture of EuroBERT's conversion script",
-  'LaBSE': 'not quoted in full; the keys of BERT multilingual',
-  'multilingual-e5-base': "not quoted in full; XLM-R's keys, as the base "
-  'model is saved',
-  'bge-m3': 'not quoted in full; as multilingual-e5-base',
-  'distilbert-base-multilingual-cased': 'the configuration of a DistilBERT in '
-  'the code of a regression model, of the same keys',
-  'mdeberta-v3-base': 'not quoted in full; the published file names no class',
-  'nllb-200-distilled-600M': 'nllb-200-distilled-600M/config.json in '
-  'Higasa-Yumetaka/PyVoiceTranslate',
-  'ModernBERT-base': 'two test fixtures of ModernBERT runtimes, with the names '
-  'of rotary periods that transformers 4 wrote',
+  'EuroBERT-210m': 'lgcharpe/EuroBERT: optimus/modeling/conversion.py, '
+  "EuroBERT's conversion script",
+  'LaBSE': 'pamudu-pankaja/study-mate: models/LaBSE/config.json',
+  'multilingual-e5-base': 'Gomez12/OpenTeddy: '
+  'models/multilingual-e5-base/config.json',
+  'bge-m3': 'vminh16/VI-Legal-RAG: models/bge-m3/config.json',
+  'distilbert-base-multilingual-cased': 'AbrJA/Transformers.jl: '
+  'src/models/DistilBert/config.jl (not the file itself)',
+  'mdeberta-v3-base': 'not found; the published file names no class',
+  'nllb-200-distilled-600M': 'Higasa-Yumetaka/PyVoiceTranslate: '
+  'nllb-200-distilled-600M/config.json',
+  'ModernBERT-base': 'jiahuanluo/LLM-Factory: models/modernbert/config.json '
+  '(of ModernBERT-large) and svihuralukas/PAN26-generated-text-detection: '
+  'models/modernbert/config.json (as transformers 5 writes it)',
 }
