@@ -425,7 +425,8 @@ _ROBERTA_COPY = 'huanyuai/FKT-KE: models/roberta-base/config.json'
 SOURCES = {
   'xlm-roberta-base': 'Hexdigest123/comment-checker: '
   'model/xlm-roberta-base/config.json (with a classifier)',
-  'xlm-roberta-large': 'not found; the keys of xlm-roberta-base',
+  'xlm-roberta-large': 'not found; printed in a fork of TransQuest, with the '
+  'keys of xlm-roberta-base',
   'xlm-roberta-xl': 'huggingface/transformers: src/transformers/models/'
   'xlm_roberta_xl/configuration_xlm_roberta_xl.py (not the file itself)',
   'bert-base-multilingual-cased': 'clap-esp/clap-ai-core: '
@@ -439,10 +440,11 @@ SOURCES = {
   'conversion, which keeps all parameters of XLM',
   'xlm-mlm-tlm-xnli15-1024': 'as xlm-mlm-100-1280',
   'mt5-base': f'not found; {_T5_COPY}, with the options of mT5',
-  'umt5-base': f'not found; {_T5_COPY}, with the options of umT5',
+  'umt5-base': 'not found; text_encoder_config of an audio model that holds '
+  'google/umt5-base',
   't5-base': _T5_COPY,
-  'mbart-large-50': 'not found; the keys of facebook/mbart-large-cc25, with '
-  'the options of mBART-50',
+  'mbart-large-50': 'not found; facebook/mbart-large-cc25 in a script that '
+  'trims it, with the options of mBART-50',
   'mmBERT-base': "not found; ModernBERT's keys, with the values that "
   'runtimes recognise mmBERT by (sans_pos, 256,000 tokens)',
   'EuroBERT-210m': 'lgcharpe/EuroBERT: optimus/modeling/conversion.py, '
