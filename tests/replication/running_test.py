@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from xlflax import runs
+import xlflax
 from xlflax.replication import conditions, experiments, running, worlds
 from xlflax.replication.conditions import Condition, Loss, Size, Taken
 from xlflax.training import checkpoints
@@ -47,7 +47,7 @@ def test_as_the_trainer_itself(world):
       model_dir=directory,
       checkpoints=checkpoints.CheckpointOptions(asynchronous=False),
     ).train()
-    theirs = runs.open_run(directory).subject().params['model']
+    theirs = xlflax.open_run(directory).subject().params['model']
     for one, other in zip(
       jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True
     ):

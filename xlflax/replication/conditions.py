@@ -6,12 +6,14 @@ import pathlib
 from typing import Any
 
 from xlflax.data import stream as stream_lib
+from xlflax.data.stream import Layout
 from xlflax.data.vocabularies.anchors import Anchors
 from xlflax.models import encoder
-from xlflax.models.config import EncoderConfig
+from xlflax.models.config import EncoderConfig, NormPosition
 from xlflax.models.sharing import SharingPlan
 from xlflax.objectives import contrastive, cross_attention_mlm, masked_lm
 from xlflax.objectives import mixture as mixture_lib
+from xlflax.objectives.inputs import Pooling
 from xlflax.objectives.momentum_contrast import MomentumQueue
 from xlflax.objectives.random_words import RandomWords
 from xlflax.replication import broken
@@ -161,7 +163,7 @@ def _model(condition: Condition, size: Size) -> encoder.Encoder:
       mlp_dim=4 * hidden,
       num_heads=2,
       max_length=2 * size.length,
-      norm_position='pre',
+      norm_position=NormPosition.PRE,
       dropout_rate=0.0,
       attention_dropout_rate=0.0,
       sharing=condition.sharing,
@@ -201,20 +203,24 @@ def _stream(loss: Loss, condition: Condition, size: Size) -> stream_lib.Stream:
     mixture='corpus.parallel', max_examples=condition.max_pairs
   )
   if loss in _SIDES:
-    name, layout, length = 'sides', 'sides', size.length
+    layout, length = Layout.SIDES, size.length
   elif loss is Loss.TLM:
-    name, layout, length = 'pairs', 'pairs', 2 * size.length
+    layout, length = Layout.PAIRS, 2 * size.length
   elif loss is Loss.CA_MLM:
-    name, layout, length = 'adjacent', 'adjacent', size.length
+    layout, length = Layout.ADJACENT, size.length
     settings = dict(mixture='corpus.mono', batching='one_language')
   else:
-    name, layout, length = 'mono', 'sentences', size.length
+    layout, length = Layout.SENTENCES, size.length
     settings = dict(
       mixture=_MIXTURES.get(loss, 'corpus.mono'), batching='one_language'
     )
-  rows = size.batch if name == 'mono' else size.batch // 2
+  mono = layout is Layout.SENTENCES
   return stream_lib.Stream(
-    name=name, layout=layout, length=length, batch_size=rows, **settings
+    name='mono' if mono else layout.value,
+    layout=layout,
+    length=length,
+    batch_size=size.batch if mono else size.batch // 2,
+    **settings,
   )
 
 
@@ -228,12 +234,12 @@ def _objective(loss: Loss, condition: Condition):
     )
     return kind(
       queue=MomentumQueue(size=512, momentum=0.95),
-      pooling='first',
+      pooling=Pooling.FIRST,
       projection_dim=32,
-      normalize='states',
+      normalize=contrastive.Normalize.STATES,
       temperature=0.05,
-      direction='forward',
-      duplicates='negative',
+      direction=contrastive.Direction.FORWARD,
+      duplicates=contrastive.Duplicates.NEGATIVE,
       name='moco',
     )
   masking: dict[str, Any] = dict(mask_ratio=0.25)

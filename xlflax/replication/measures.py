@@ -18,6 +18,7 @@ import numpy as np
 
 from xlflax.data.labelled import stream as labelled_stream
 from xlflax.data.labelled import tagging_rows
+from xlflax.data.stream import LanguageBatching
 from xlflax.evaluation import base, states
 from xlflax.evaluation.tasks import retrieval as retrieval_lib
 from xlflax.evaluation.tasks import tagging
@@ -150,7 +151,7 @@ def _tagged_stream(world: World, labels, size: Size):
     rows=tagging_rows.TaggingRows(labels=labels),
     length=size.length,
     batch_size=size.batch,
-    batching='one_language',
+    batching=LanguageBatching.ONE_LANGUAGE,
   )
 
 
@@ -187,7 +188,7 @@ def _test(trained: running.Trained, world: World) -> dict[str, float]:
   if result.failures:
     raise RuntimeError(str(result.failures[0]))
   shared = world.shared_words
-  gold = source.load(SECOND)
+  gold = world.tagged_sentences(SECOND, most=_TESTED)
   found = task.EXAMPLE.read_predictions(gold, result.files[f'{SECOND}.tsv'])
   right = [
     tag == own

@@ -8,6 +8,7 @@ import pathlib
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.labelled import labels as labels_lib
 from xlflax.data.labelled import source as source_lib
+from xlflax.data.labelled.examples.tagging import TaggedSentence
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies.anchors import Anchors
 from xlflax.data.vocabularies.vocabulary import DESCRIPTION_FILE, Vocabulary
@@ -121,14 +122,15 @@ class World:
         mixtures += ['corpus.mono', 'corpus.parallel']
       if anchors is Anchors.JOINT:
         mixtures.append('corpus.code_switched')
-      writer.write_cache(
-        path,
+      plan = writer.Plan(
+        directory=path,
         mixtures=mixtures,
         vocabulary=Vocabulary.load(self.plain().vocabulary(anchors)),
         register=functools.partial(
           registration.register_tasks, self.corpus, ()
         ),
       )
+      writer.write_cache(plan)
       done.touch()
     return path
 
@@ -139,6 +141,13 @@ class World:
     return sources.labelled(
       self.folder, 'pos', split, parts=parts, max_examples=most
     )
+
+  def tagged_sentences(
+    self, code: str, *, most: int | None = None
+  ) -> list[TaggedSentence]:
+    """The tagged test sentences of a language."""
+    examples = self.tagged('test', code, most=most).load(code)
+    return [one for one in examples if isinstance(one, TaggedSentence)]
 
   @functools.cached_property
   def tags(self) -> tuple[str, ...]:
@@ -168,7 +177,7 @@ class World:
     words = [
       {
         word
-        for example in self.tagged('test', code).load(code)
+        for example in self.tagged_sentences(code)
         for word in example.words
       }
       for code in (FIRST, SECOND)
