@@ -24,8 +24,9 @@ import numpy as np
 from benchmarks import measure, shapes, xlflax_step
 from xlflax.data.corpus import directory as corpus
 from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.dictionaries.code_switching import CodeSwitching, Switcher
+from xlflax.data.dictionaries.code_switching import Switcher
 from xlflax.data.dictionaries.dictionary import Dictionary, Entry
+from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.data.preparation.text_processing import Processor, TextProcessing
 from xlflax.data.vocabularies import training as vocabulary_training
 

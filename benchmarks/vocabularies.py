@@ -22,7 +22,7 @@ from benchmarks import input_pipeline
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.data.vocabularies.anchors import Anchors
+from xlflax.data.vocabularies.settings import Anchors
 
 _BLOCK = 1024
 

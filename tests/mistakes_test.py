@@ -88,7 +88,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
     'Got: corpsu', 'did you mean corpus?'),
   f'{_EVALUATE} --tasks=retrieval --steps=first': ('Got: first', 'last, all'),
   f'{_EVALUATE} --suite=xtrem --data=d --output=o': (
-    'Got: xtrem', 'did you mean xtreme?'),
+    'Got: xtrem', 'did you mean xtreme or xtreme_r?'),
   f'{_EVALUATE} --suite=xtreme --output=o': ('--data=DIR',),
   'finetune --output=o --init_from=rnu': ('Got: rnu', 'did you mean run?'),
   'report run --output=o': ('Got: run', 'checkpoints or metrics.jsonl'),
@@ -110,6 +110,8 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
     'Got: text.fr', 'LANGUAGE=FILE'),
   'translate --model_dir=run --source=en --target=de --input=nowhere.txt': (
     'Got: nowhere.txt', '--input'),
+  'prepare --corpus=corpus --output=o --moses --languages=eng': (
+    'Got: eng', 'did you mean en?'),
   f'{_SYNTHETIC} --size=nli': ('Got: nli', 'nli/train=5000'),
   f'{_SYNTHETIC} --languages=en,qq': ('qq',),
 }  # fmt: skip

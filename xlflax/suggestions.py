@@ -4,6 +4,12 @@ import difflib
 from collections.abc import Iterable
 
 _MANY = 20  # names that a message lists
+# Countries' codes that are written for languages.
+_OF_COUNTRIES = {
+  'br': 'pt', 'cn': 'zh', 'cz': 'cs', 'dk': 'da', 'ee': 'et', 'gb': 'en',
+  'gr': 'el', 'il': 'he', 'in': 'hi', 'iw': 'he', 'jp': 'ja', 'kr': 'ko',
+  'se': 'sv', 'tw': 'zh', 'ua': 'uk', 'uk': 'en', 'us': 'en', 'vn': 'vi',
+}  # fmt: skip
 
 
 def close(got: str, names: Iterable[str], *, most: int = 3) -> list[str]:
@@ -31,6 +37,33 @@ def did_you_mean(got: str, names: Iterable[str]) -> str | None:
   return f'did you mean {" or ".join(found)}?' if found else None
 
 
+def language(got: str, codes: Iterable[str]) -> str | None:
+  """Returns 'did you mean de?' for a language that is not among `codes`.
+
+  Besides similar codes, what is meant may be said by another standard's code
+  (deu), with a region or script (de-AT), by the code of a country (jp) or in
+  English (German).
+  """
+  codes = list(codes)
+  head = got.lower().replace('-', '_').split('_')[0]
+  meant = [head, _OF_COUNTRIES.get(head), *_standard_codes(head)]
+  found = [code for code in dict.fromkeys(meant) if code in codes and code]
+  found = found or close(got, codes)
+  return f'did you mean {" or ".join(found)}?' if found else None
+
+
+def languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
+  """Returns what `language` says of each that is not among `codes`, or None."""
+  codes = list(codes)
+  unknown = [code for code in got if code not in codes]
+  said = {code: language(code, codes) for code in unknown}
+  if len(unknown) == 1:
+    return said[unknown[0]]
+  return '; '.join(f'{code}: {one}' for code, one in said.items() if one) or (
+    None
+  )
+
+
 def or_else(got: str, names: Iterable[str], text: str) -> str:
   """Returns 'Did you mean a? text', or the text alone."""
   found = did_you_mean(got, names)
@@ -42,6 +75,18 @@ def some_of(names: Iterable[str]) -> str:
   listed = sorted(names)
   more = f' and {len(listed) - _MANY} more' if len(listed) > _MANY else ''
   return f'one of {", ".join(listed[:_MANY])}{more}'
+
+
+def _standard_codes(name: str) -> list[str]:
+  """ISO 639's codes of a language that a code or an English name stands for."""
+  try:
+    import pycountry
+
+    entry = pycountry.languages.lookup(name)
+  except (ImportError, LookupError):
+    return []
+  codes = [getattr(entry, key, None) for key in ('alpha_2', 'alpha_3')]
+  return [code for code in codes if code]
 
 
 def _plain(name: str) -> str:

@@ -19,6 +19,7 @@ from xlflax import errors
 from xlflax.evaluation import (
   base,
   checkpoint_choice,
+  progress,
   results,
   translation_options,
 )
@@ -108,7 +109,7 @@ class LineTranslator:
         counts = Counts(lines=done, resumed=done)
         for _ in itertools.islice(text, done):
           pass
-        with partial.open('ab') as file:
+        with partial.open('ab') as file, progress.named('translation'):
           while chunk := list(
             itertools.islice(text, _SORTED_BATCHES * self.batch_size)
           ):

@@ -8,8 +8,8 @@ import pytest
 from xlflax import errors
 from xlflax.analysis import states, word_vectors
 from xlflax.data.labelled import words as words_lib
+from xlflax.evaluation import progress, word_states
 from xlflax.evaluation import states as sentence_states
-from xlflax.evaluation import word_states
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -162,16 +162,17 @@ def test_blocks_are_read_when_they_are_needed(subject, texts):
 
 
 def test_progress(subject, texts, monkeypatch, caplog):
-  monkeypatch.setattr(states, '_REPORT_SECONDS', -1.0)
+  monkeypatch.setattr(progress, '_SECONDS', -1.0)
   caplog.set_level('INFO')
   list(states.sentence_blocks(subject, texts, 'de', block=12))
   states.mean_word_states(subject, iter(texts), 'de', _WORDS, block=20)
   found = [record.getMessage() for record in caplog.records]
   assert re.fullmatch(
-    r'sentence states \| 12 of 20 sentences \| \d+/s \| \d+ min left', found[0]
+    r'sentence states \| 12 of 20 sentences \| [\d.]+/s \| \d+ min left',
+    found[0],
   )
   assert found[1].startswith('sentence states | 20 of 20 sentences')
-  assert re.fullmatch(r'word states \| 20 sentences \| \d+/s', found[2])
+  assert re.fullmatch(r'word states \| 20 sentences \| [\d.]+/s', found[2])
 
 
 def test_embeddings_of_words_that_are_one_piece(subject):

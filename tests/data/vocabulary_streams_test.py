@@ -12,7 +12,7 @@ from xlflax.data import stream as stream_lib
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.seqio_tasks import registration
-from xlflax.data.vocabularies.anchors import Anchors
+from xlflax.data.vocabularies.settings import Anchors
 from xlflax.data.vocabularies.training import train_vocabulary
 from xlflax.data.vocabularies.union import UnionVocabulary
 from xlflax.data.vocabularies.vocabulary import Vocabulary

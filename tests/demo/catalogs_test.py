@@ -106,6 +106,7 @@ def test_a_missing_package_is_named():
   ('languages', 'message'),
   [
     (('en', 'tlh'), "no message catalogs of 'tlh'"),
+    (('en', 'jp'), 'did you mean ja?'),
     (('de', 'fr'), 'needs English'),
     (('en',), 'at least one other language'),
   ],

@@ -1,8 +1,12 @@
 """The session of docs/tour.md, from the wheel, prints what the page shows.
 
-Numbers may differ; `…` stands for lines that the page leaves out.
+Numbers may differ; `…` stands for lines that the page leaves out. The wheel
+lies in an environment of its own above the libraries that are here; with
+XLFLAX_TOUR=empty its libraries are installed too, from the package registry,
+as `pip install xlflax` does on a new machine (gigabytes).
 """
 
+import importlib.metadata
 import os
 import pathlib
 import re
@@ -16,10 +20,41 @@ import pytest
 
 from tests import xla_flags
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 _INTERRUPT = '^C'
+
+
+def _install_all(made: pathlib.Path, wheel: pathlib.Path) -> None:
+  """The wheel with its libraries; what the page's Python needs beside them."""
+  venv.create(made, with_pip=True)
+  others = [
+    f'{name}=={importlib.metadata.version(name).partition("+")[0]}'
+    for name in ('transformers', 'torch')
+  ]
+  subprocess.run(
+    [str(made / 'bin/python'), '-m', 'pip', 'install', '--quiet']
+    + [str(wheel), *others],
+    check=True,
+  )
+
+
+def _install_above(made: pathlib.Path, wheel: pathlib.Path) -> None:
+  """The wheel alone, above the libraries of this environment."""
+  venv.create(made)
+  (packages,) = made.glob('lib/python*/site-packages')
+  subprocess.run(
+    [sys.executable, '-m', 'pip', 'install', '--quiet', '--no-deps']
+    + ['--prefix', str(made), '--ignore-installed', str(wheel)],
+    check=True,
+  )
+  script = made / 'bin/xlflax'
+  body = script.read_text().split('\n', 1)[1]
+  script.write_text(f'#!{made}/bin/python\n{body}')
+  # The libraries, without the hooks that make a checkout importable.
+  libraries = [path for path in sys.path if path.endswith('site-packages')]
+  (packages / 'libraries.pth').write_text('\n'.join(libraries) + '\n')
 
 
 @pytest.fixture(scope='module')
@@ -37,19 +72,10 @@ def environment(tmp_path_factory):
   subprocess.run([*build, str(source)], check=True)
   (wheel,) = root.glob('*.whl')
   made = root / 'venv'
-  venv.create(made)
-  (packages,) = made.glob('lib/python*/site-packages')
-  subprocess.run(
-    [sys.executable, '-m', 'pip', 'install', '--quiet', '--no-deps']
-    + ['--prefix', str(made), '--ignore-installed', str(wheel)],
-    check=True,
-  )
-  script = made / 'bin/xlflax'
-  body = script.read_text().split('\n', 1)[1]
-  script.write_text(f'#!{made}/bin/python\n{body}')
-  # The libraries, without the hooks that make a checkout importable.
-  libraries = [path for path in sys.path if path.endswith('site-packages')]
-  (packages / 'libraries.pth').write_text('\n'.join(libraries) + '\n')
+  if os.environ.get('XLFLAX_TOUR') == 'empty':
+    _install_all(made, wheel)
+  else:
+    _install_above(made, wheel)
   return os.environ | {
     'PATH': f'{made}/bin:{os.environ["PATH"]}',
     'PYTHONPATH': '',

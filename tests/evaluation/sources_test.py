@@ -23,6 +23,12 @@ def test_corpus_pairs_by_language_or_pair(corpus, languages):
   assert source.pairs() == (('en', 'ja'),)
 
 
+def test_a_language_that_is_in_no_pair_is_guessed(corpus):
+  source = sources.CorpusPairs(directory=corpus, languages=('jp',))
+  with pytest.raises(errors.CorpusError, match=r'did you mean ja\?'):
+    source.pairs()
+
+
 def test_corpus_text(corpus, sentences):
   source = sources.CorpusText(directory=corpus, languages=('ja', 'de'))
   assert source.languages_found() == ('ja', 'de')

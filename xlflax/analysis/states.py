@@ -18,11 +18,10 @@ from xlflax.analysis import word_vectors
 from xlflax.data import language_codes
 from xlflax.data.corpus import segmentation
 from xlflax.data.labelled import token_spans
-from xlflax.evaluation import base, states, word_states
+from xlflax.evaluation import base, progress, states, word_states
 from xlflax.objectives.inputs import Pooling
 
 _LOG = logging.getLogger(__name__)
-_REPORT_SECONDS = 30.0
 _SAVE_SECONDS = 300.0
 
 _Item = TypeVar('_Item')
@@ -56,7 +55,7 @@ def sentence_blocks(
     float32 [layers + 1, n, H], n = `block` but for the last.
   """
   index = _language_id(subject, language)
-  report = _Report(
+  report = progress.Progress(
     'sentence states', total=(len(texts) if isinstance(texts, Sized) else None)
   )
   for taken in _blocks(texts, block):
@@ -111,7 +110,7 @@ def mean_word_states(
   if store is not None:
     means = store.restore(means)
   read = _Reader(subject, language, means)
-  report = _Report('word states', done=means.sentences, total=total)
+  report = progress.Progress('word states', done=means.sentences, total=total)
   saved = time.monotonic()
   for taken in _blocks(itertools.islice(texts, means.sentences, None), block):
     readings, rows = read(taken)
@@ -203,34 +202,3 @@ def _blocks(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
   iterator = iter(items)
   while taken := list(itertools.islice(iterator, size)):
     yield taken
-
-
-class _Report:
-  """A line about progress every half a minute."""
-
-  def __init__(self, what: str, *, done: int = 0, total: int | None = None):
-    self._what = what
-    self._total = total
-    self._done = self._first = done
-    self._start = self._last = time.monotonic()
-
-  def __call__(self, count: int) -> None:
-    self._done += count
-    now = time.monotonic()
-    if now - self._last >= _REPORT_SECONDS:
-      speed = (self._done - self._first) / max(now - self._start, 1e-9)
-      _LOG.info(
-        '%s | %s sentences | %.0f/s%s',
-        self._what,
-        self._count(),
-        speed,
-        ''
-        if self._total is None or not speed
-        else f' | {(self._total - self._done) / speed / 60:.0f} min left',
-      )
-      self._last = now
-
-  def _count(self) -> str:
-    return f'{self._done:,}' + (
-      '' if self._total is None else f' of {self._total:,}'
-    )

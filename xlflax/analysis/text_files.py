@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from xlflax import errors
+from xlflax import errors, suggestions
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.labelled.readers import files
 from xlflax.evaluation import sources
@@ -75,6 +75,7 @@ class TextFiles(Lines):
         'There is no text of a language',
         got=language,
         expected='some of ' + ', '.join(self.files),
+        fix=suggestions.language(language, self.files),
       )
     lines = (
       text for _, text in files.read_lines(self.files[language]) if text.strip()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from xlflax import errors
-from xlflax.data.dictionaries.code_switching import CodeSwitching
+from xlflax.data.dictionaries.settings import CodeSwitching
 
 HELP = (
   'Writes a corpus directory of processed text: Moses normalisation and '

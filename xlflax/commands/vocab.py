@@ -6,8 +6,12 @@ import pathlib
 from xlflax import errors
 from xlflax.commands import shares
 from xlflax.data.corpus.directory import Corpus
-from xlflax.data.vocabularies.anchors import Anchors
-from xlflax.data.vocabularies.settings import DEFAULT_ALPHA, ModelType, Settings
+from xlflax.data.vocabularies.settings import (
+  DEFAULT_ALPHA,
+  Anchors,
+  ModelType,
+  Settings,
+)
 
 HELP = (
   'Trains a SentencePiece vocabulary over the languages of a corpus, '

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from xlflax import errors
+from xlflax import errors, suggestions
 
 # Source: the ISO 639-3 code tables (iso639-3.sil.org), for the languages of
 # the Tatoeba test sets of LASER and XTREME that have a two-letter code.
@@ -156,6 +156,7 @@ def language_id(
       'The model has no parameters for a language',
       got=code,
       expected='one of ' + ', '.join(vocabulary.spec.languages),
+      fix=suggestions.language(code, vocabulary.spec.languages),
     )
   note = (
     f'the vocabulary has no language {code}; a model with language '

@@ -10,7 +10,7 @@ import importlib.util
 import pathlib
 from collections.abc import Sequence
 
-from xlflax import errors
+from xlflax import errors, suggestions
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.demo import held_out, message_catalog, message_text
 
@@ -118,7 +118,8 @@ def read_messages(language: str, directory: pathlib.Path) -> dict[str, str]:
       f'Django has no message catalogs of {language!r}',
       where=directory,
       expected='a language of django/conf/locale',
-      fix=f'choose among {", ".join(LANGUAGES[1:])}',
+      fix=suggestions.language(language, LANGUAGES)
+      or f'choose among {", ".join(LANGUAGES[1:])}',
     )
   texts, seen = {}, set()
   for path in paths:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from xlflax import errors
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from xlflax.evaluation import progress
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation import task_sources as task_sources  # registers them
 from xlflax.evaluation.metrics import aggregates
@@ -267,7 +268,7 @@ class EvalTask:
 def evaluate_task(task: EvalTask, subject: Subject) -> EvalResult:
   """`task.evaluate`, where even a failure of the whole task is a result."""
   failures = Failures(task.name)
-  with failures.guard():
+  with progress.named(task.name), failures.guard():
     declared = task.score_metrics  # asked first: what fails here fails early
     return dataclasses.replace(task.evaluate(subject), score_metrics=declared)
   return EvalResult(metrics={}, failures=failures.collected())

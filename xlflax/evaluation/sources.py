@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from xlflax import errors, registry
+from xlflax import errors, registry, suggestions
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.labelled.readers import parallel
 
@@ -240,11 +240,14 @@ def _check_any(found: tuple, where: str) -> None:
 
 def _check_missing(missing: set[str], known: Iterable[str], where: str) -> None:
   if missing:
+    known = tuple(known)
+    names = {part for name in known for part in (name, *name.split('-'))}
     raise errors.CorpusError(
       'There is no text of some languages to evaluate on',
       got=', '.join(sorted(missing)),
       expected='some of ' + ', '.join(known),
       where=where,
+      fix=suggestions.languages(sorted(missing), sorted(names)),
     )
 
 

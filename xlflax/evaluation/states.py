@@ -15,7 +15,7 @@ import numpy as np
 
 from xlflax import errors
 from xlflax.data import batch as batch_lib
-from xlflax.evaluation import base, placement
+from xlflax.evaluation import base, placement, progress
 from xlflax.models import sharing
 from xlflax.objectives import inputs
 from xlflax.objectives.inputs import Pooling
@@ -141,11 +141,13 @@ def plan_batches(
   buckets = bucket_lengths(max_length)
   order = np.argsort(-np.asarray(lengths), kind='stable')
   start = 0
+  report = progress.Progress(progress.current(), unit='rows', total=len(order))
   while start < len(order):
     length = next(b for b in buckets if b >= lengths[order[start]])
     rows = max(1, min(batch_size, batch_size * _FULL_BATCH_LENGTH // length))
     rows = -(-rows // multiple) * multiple
     yield order[start : start + rows], rows, length
+    report(min(rows, len(order) - start))
     start += rows
 
 

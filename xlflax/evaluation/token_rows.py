@@ -14,6 +14,7 @@ from xlflax.data import stream as stream_lib
 from xlflax.data.rows import layouts as rows_lib
 from xlflax.data.rows import lengths as row_lengths
 from xlflax.data.vocabularies.spec import VocabularySpec
+from xlflax.evaluation import progress
 
 Tokens = Sequence[int]
 
@@ -78,9 +79,11 @@ def batches(
   Yields:
     Arrays [B, T] as `xlflax.data.batch` documents them.
   """
+  report = progress.Progress(progress.current(), unit='rows', total=len(units))
   for start in range(0, len(units), stream.batch_size):
     taken = units[start : start + stream.batch_size]
     rows = [rows_lib.Row([unit], languages) for unit in taken]
     empty = stream.batch_size - len(rows)
     rows += [rows_lib.Row([], languages)] * empty
     yield rows_lib.build_batch(rows, stream, spec)
+    report(len(taken))

@@ -7,7 +7,7 @@ from typing import Any
 
 from xlflax.data import stream as stream_lib
 from xlflax.data.stream import Layout
-from xlflax.data.vocabularies.anchors import Anchors
+from xlflax.data.vocabularies.settings import Anchors
 from xlflax.models import encoder
 from xlflax.models.config import EncoderConfig, NormPosition
 from xlflax.models.sharing import SharingPlan

@@ -1,6 +1,6 @@
 """ECS (Wu, Conneau et al. 2020): anchors, parameter sharing, domain, CKA."""
 
-from xlflax.data.vocabularies.anchors import Anchors
+from xlflax.data.vocabularies.settings import Anchors
 from xlflax.models.sharing import SharingPlan
 from xlflax.replication.claims import Claim, Order
 from xlflax.replication.conditions import Condition, Loss

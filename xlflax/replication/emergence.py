@@ -3,7 +3,7 @@
 Over width, depth and anchors; conditions without claims, for one figure.
 """
 
-from xlflax.data.vocabularies.anchors import Anchors
+from xlflax.data.vocabularies.settings import Anchors
 from xlflax.replication.claims import Claim
 from xlflax.replication.conditions import Condition
 

@@ -10,7 +10,7 @@ from xlflax.data.labelled import labels as labels_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.labelled.examples.tagging import TaggedSentence
 from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.data.vocabularies.anchors import Anchors
+from xlflax.data.vocabularies.settings import Anchors
 from xlflax.data.vocabularies.vocabulary import DESCRIPTION_FILE, Vocabulary
 from xlflax.synthetic import generator, sources, typology
 from xlflax.synthetic.options import SyntheticOptions

@@ -9,7 +9,7 @@ import pytest
 from xlflax import errors
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
-from xlflax.data.dictionaries.code_switching import CodeSwitching
+from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.data.preparation import preparation
 from xlflax.data.preparation import record as preparation_record
 from xlflax.data.preparation.duplicates import Deduplication

@@ -15,8 +15,9 @@ from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
-from xlflax.data.dictionaries.code_switching import CodeSwitching, Switcher
+from xlflax.data.dictionaries.code_switching import Switcher
 from xlflax.data.dictionaries.dictionary import Dictionary, Entry
+from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.data.seqio_tasks import examples as task_examples
 from xlflax.data.seqio_tasks import reader as task_reader

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xlflax.data.vocabularies import anchors as vocabulary_anchors
-from xlflax.data.vocabularies.anchors import Anchors
+from xlflax.data.vocabularies.settings import Anchors
 
 _PIECES = (['▁a', 'b', 'x'], ['b', '▁c', 'x'])
 

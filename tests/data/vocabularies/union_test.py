@@ -11,7 +11,7 @@ from xlflax import errors
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.vocabularies import vocabulary
-from xlflax.data.vocabularies.anchors import Anchors
+from xlflax.data.vocabularies.settings import Anchors
 from xlflax.data.vocabularies.training import train_vocabulary
 from xlflax.data.vocabularies.union import UnionVocabulary
 from xlflax.data.vocabularies.vocabulary import Vocabulary

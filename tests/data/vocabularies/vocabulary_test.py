@@ -86,6 +86,8 @@ def test_languages(toy_vocabulary):
   with pytest.raises(errors.VocabularyError) as caught:
     toy_vocabulary.language_id('sw')
   assert 'Got: sw. Expected: de, en, ru' in str(caught.value)
+  with pytest.raises(errors.VocabularyError, match=r'did you mean de\?'):
+    toy_vocabulary.language_id('German')
 
 
 def test_pieces(toy_vocabulary):

@@ -18,7 +18,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from xlflax import errors, paths
+from xlflax import errors, paths, suggestions
 from xlflax.data.corpus import files as corpus_files
 from xlflax.data.corpus.files import Kind, TextFile
 
@@ -224,6 +224,9 @@ class Corpus:
         f'its {split} split',
         expected=', '.join(known) or None,
         where=str(self.directory),
+        fix=suggestions.language('-'.join(languages), known)
+        if len(languages) == 1
+        else suggestions.did_you_mean('-'.join(languages), known),
       )
     return files
 

@@ -24,6 +24,7 @@ from xlflax.data.corpus import segmentation
 from xlflax.data.corpus.segmentation import BORDER
 from xlflax.data.dictionaries import dictionary as dictionaries_lib
 from xlflax.data.dictionaries.dictionary import Dictionary
+from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.data.dictionaries.translation_table import (
   Case,
   Found,
@@ -34,63 +35,6 @@ from xlflax.data.sampling import hashing
 STEP = 'code_switch'  # name of the preprocessor, in fingerprints
 _VERSION = 1  # of the switching; another one makes caches stale
 _DRAWS = 3  # random words of a unit: replaced? by what? rank under the cap
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CodeSwitching:
-  """How a text is switched; the defaults are those of ECS.
-
-  Attributes:
-    probability: that a word with an entry is replaced. A multi-word entry is
-      drawn once.
-    max_share: of the words of a group of lines, that may be replaced at most.
-      Nor are more than this share of the resulting words translations, which
-      may be of several words. Which ones stay is drawn, each alike.
-    group_lines: lines that the share is of: the examples 0 .. group_lines - 1,
-      and so on. 1,024 sentences are about the batch of ECS (96 rows of 256
-      tokens on each GPU).
-    copies: the text goes through so often, switched anew each time.
-    languages: to draw translations from; None: all of the dictionaries.
-    seed: of all draws.
-
-  Raises:
-    ConfigError: a value out of its range.
-  """
-
-  probability: float = 0.3
-  max_share: float = 0.15
-  group_lines: int = 1024
-  copies: int = 1
-  languages: tuple[str, ...] | None = None
-  seed: int = 0
-
-  def __post_init__(self):
-    if self.languages is not None:
-      object.__setattr__(self, 'languages', tuple(self.languages))
-    for name in ('probability', 'max_share'):
-      if not 0 <= getattr(self, name) <= 1:
-        raise errors.ConfigError(
-          f'CodeSwitching.{name} is out of range',
-          got=getattr(self, name),
-          expected='a number from 0 to 1',
-        )
-    for name in ('group_lines', 'copies'):
-      if getattr(self, name) < 1:
-        raise errors.ConfigError(
-          f'CodeSwitching.{name} must be positive', got=getattr(self, name)
-        )
-
-  def sources(self, pairs: Iterable[Sequence[str]]) -> set[str]:
-    """Languages that dictionaries of these pairs of languages can switch.
-
-    Of en-de and en-fr all three, or en alone if `languages` is ('fr',).
-    """
-    both = [(a, b) for pair in pairs for a, b in (pair, pair[::-1])]
-    return {
-      word
-      for word, translation in both
-      if self.languages is None or translation in self.languages
-    }
 
 
 class Switched(NamedTuple):
@@ -121,8 +65,8 @@ class Switcher:
     self,
     language: str,
     dictionaries: Iterable[Dictionary],
-    settings: CodeSwitching = CodeSwitching(),
-  ):  # noqa: B008
+    settings: CodeSwitching = CodeSwitching(),  # noqa: B008
+  ):
     """Makes a switcher.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlflax import enums, errors, registry
+from xlflax import enums, errors, registry, suggestions
 from xlflax.data.labelled import rows as rows_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.stream import LanguageBatching
@@ -106,6 +106,7 @@ class LabelledStream:
         got=', '.join(missing) or 'no language at all',
         expected='some of ' + ', '.join(found),
         where=f'stream {self.name!r}',
+        fix=suggestions.languages(missing, found),
       )
     return found if self.parts is None else self.parts
 

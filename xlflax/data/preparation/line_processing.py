@@ -8,8 +8,9 @@ import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from xlflax.data.dictionaries.code_switching import CodeSwitching, Switcher
+from xlflax.data.dictionaries.code_switching import Switcher
 from xlflax.data.dictionaries.dictionary import Dictionary
+from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.data.preparation import filters as filters_lib
 from xlflax.data.preparation.filters import TextFilters
 from xlflax.data.preparation.text_processing import Processor, TextProcessing

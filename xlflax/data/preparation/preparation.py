@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from xlflax import errors, paths
+from xlflax import errors, paths, suggestions
 from xlflax.data.corpus import files as corpus_files
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import TRAIN, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
-from xlflax.data.dictionaries.code_switching import CodeSwitching
 from xlflax.data.dictionaries.dictionary import Dictionary
+from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.data.preparation import duplicates, line_processing
 from xlflax.data.preparation.duplicates import Deduplication
 from xlflax.data.preparation.filters import TextFilters
@@ -161,6 +161,7 @@ def _check(corpus, output, languages, code_switching):
       got=', '.join(unknown),
       expected=', '.join(corpus.languages),
       where=str(corpus.directory),
+      fix=suggestions.languages(unknown, corpus.languages),
     )
   if code_switching and not (
     code_switching.sources(f.languages for f in corpus.dictionaries)

@@ -9,12 +9,9 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
-from xlflax.data.dictionaries.code_switching import (
-  STEP,
-  CodeSwitching,
-  Switcher,
-)
+from xlflax.data.dictionaries.code_switching import STEP, Switcher
 from xlflax.data.dictionaries.dictionary import Dictionary
+from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.data.seqio_tasks import corpus_source
 
 FEATURE = 'targets'

@@ -3,7 +3,7 @@
 import seqio
 
 from xlflax.data.corpus.directory import TRAIN, Corpus
-from xlflax.data.dictionaries.code_switching import CodeSwitching
+from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.data.seqio_tasks import corpus_source
 from xlflax.data.seqio_tasks import registry as task_registry
 

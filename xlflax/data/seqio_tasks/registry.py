@@ -21,8 +21,8 @@ import seqio
 
 from xlflax import errors
 from xlflax.data.corpus.directory import TRAIN
-from xlflax.data.dictionaries.code_switching import CodeSwitching
 from xlflax.data.dictionaries.dictionary import Dictionary
+from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.data.seqio_tasks import code_switched_text, corpus_source
 from xlflax.data.seqio_tasks import preprocessors as preprocessors_lib
 from xlflax.data.seqio_tasks.vocabulary import (

@@ -14,19 +14,11 @@ special symbols that all have:
 `separate` means something only to models with embeddings for each language.
 """
 
-import enum
 from collections.abc import Sequence
 
 import numpy as np
 
-
-class Anchors(enum.Enum):
-  """Which entries languages have in common."""
-
-  JOINT = 'joint'  # all: one model over all languages
-  SHARED = 'shared'  # identical strings of the languages' own models
-  NONE = 'none'  # special symbols only
-  SEPARATE = 'separate'  # special symbols only, and ids overlap
+from xlflax.data.vocabularies.settings import Anchors
 
 
 def runs(ids: np.ndarray) -> tuple[tuple[int, int], ...]:

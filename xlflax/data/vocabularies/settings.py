@@ -6,9 +6,17 @@ import re
 
 from xlflax import enums, errors
 from xlflax.data.corpus import files as corpus_files
-from xlflax.data.vocabularies.anchors import Anchors
 
 DEFAULT_ALPHA = 0.7
+
+
+class Anchors(enum.Enum):
+  """Which entries languages have in common."""
+
+  JOINT = 'joint'  # all: one model over all languages
+  SHARED = 'shared'  # identical strings of the languages' own models
+  NONE = 'none'  # special symbols only
+  SEPARATE = 'separate'  # special symbols only, and ids overlap
 
 
 class ModelType(enum.Enum):

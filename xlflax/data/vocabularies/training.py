@@ -12,9 +12,8 @@ from xlflax import digests, errors, paths
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.vocabularies import reservoir, text_sampling, vocabulary
 from xlflax.data.vocabularies import trainer as vocabulary_trainer
-from xlflax.data.vocabularies.anchors import Anchors
 from xlflax.data.vocabularies.sentencepiece import SentencePieceVocabulary
-from xlflax.data.vocabularies.settings import ModelType, Settings
+from xlflax.data.vocabularies.settings import Anchors, ModelType, Settings
 from xlflax.data.vocabularies.statistics import fertility
 from xlflax.data.vocabularies.union import UnionVocabulary
 from xlflax.data.vocabularies.vocabulary import Vocabulary

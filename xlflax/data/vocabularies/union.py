@@ -15,7 +15,7 @@ from xlflax import errors
 from xlflax.data.vocabularies import anchors as vocabulary_anchors
 from xlflax.data.vocabularies import sentencepiece as single
 from xlflax.data.vocabularies import vocabulary
-from xlflax.data.vocabularies.anchors import Anchors
+from xlflax.data.vocabularies.settings import Anchors
 from xlflax.data.vocabularies.spec import VocabularySpec
 
 _SPACE = '▁'

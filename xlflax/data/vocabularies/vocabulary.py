@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from xlflax import digests, errors, paths
+from xlflax import digests, errors, paths, suggestions
 from xlflax.data.vocabularies.spec import VocabularySpec
 
 MODEL_FILE = 'sentencepiece.model'
@@ -218,7 +218,8 @@ class Vocabulary:
         'A language that the vocabulary does not know',
         got=code,
         expected=', '.join(self.spec.languages),
-        fix='train the vocabulary on a corpus with this language'
+        fix=suggestions.language(code, self.spec.languages)
+        or 'train the vocabulary on a corpus with this language'
         + (
           ''
           if self.needs_language
