@@ -66,6 +66,7 @@ setuptools.setup(
     'rich>=13',
     'matplotlib>=3.8',
     'zstandard>=0.22',
+    'google-crc32c>=1.5',
     'tensorboard>=2.16',
     'sacremoses>=0.1',
     'jieba>=0.42',

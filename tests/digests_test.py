@@ -1,8 +1,9 @@
 """Digests notice every change of a sealed file."""
 
+import hashlib
 import json
-import zlib
 
+import google_crc32c
 import pytest
 
 from xlflax import digests
@@ -23,11 +24,31 @@ def test_whole(sealed):
   seal = digests.read_seal(sealed)
   assert sorted(seal.files) == ['a.bin', 'empty', 'sub/b.txt']
   assert seal.about == {'step': 3}
-  assert seal.files['sub/b.txt'] == '4-crc32:3b8ba7c7'  # zlib.crc32(b'text')
+  text = 'sha256:' + hashlib.sha256(b'text').hexdigest()
+  assert seal.files['sub/b.txt'] == f'4-{text}'
 
 
+def test_the_checksum_of_long_content_is_crc_32c(monkeypatch):
+  """Its check value, as RFC 3720's appendix and the catalogues give it."""
+  monkeypatch.setattr(digests, '_SHORT', 8)
+  assert digests.of_content('123456789') == '9-crc32c64:e3069283'
+  assert digests.of_content('1', like='9-crc32c:0') == '1-crc32c:90f599e3'
+
+
+def test_short_and_long_files_have_their_content_s_digest(tmp_path):
+  for size in (1 << 16, (1 << 16) + 1):
+    path = tmp_path / str(size)
+    path.write_bytes(bytes(size))
+    assert digests.of_file(path) == digests.of_content(bytes(size))
+    kind = 'sha256' if size == 1 << 16 else 'crc32c64'
+    assert digests.of_file(path).startswith(f'{size}-{kind}:')
+
+
+@pytest.mark.parametrize('short', [0, 1 << 16])
 @pytest.mark.parametrize('bit', [0, 77, 1599])
-def test_every_flipped_bit_is_noticed(sealed, bit):
+def test_every_flipped_bit_is_noticed(sealed, bit, short, monkeypatch):
+  monkeypatch.setattr(digests, '_SHORT', short)
+  digests.seal(sealed)
   content = bytearray((sealed / 'a.bin').read_bytes())
   content[bit // 8] ^= 1 << bit % 8
   (sealed / 'a.bin').write_bytes(content)
@@ -71,11 +92,12 @@ def test_the_digests_themselves(sealed):
 def test_pieces_are_summed_together(sealed, monkeypatch):
   """A long file: each piece counts, and so does their order."""
   monkeypatch.setattr(digests, '_PIECE', 64)
+  monkeypatch.setattr(digests, '_SHORT', 0)
   monkeypatch.setattr(digests, '_BUFFER', 10)
   content = bytes(range(200))
   whole = digests.of_file(sealed / 'a.bin')
   assert whole == digests.of_content(content)
-  assert whole != f'200-crc32:{zlib.crc32(content):08x}'
+  assert whole != f'200-crc32c64:{google_crc32c.value(content):08x}'
   swapped = content[64:128] + content[:64] + content[128:]
   assert digests.of_content(swapped) != whole
   files = [sealed / 'a.bin', sealed / 'empty', sealed / 'sub/b.txt']

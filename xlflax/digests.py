@@ -1,19 +1,23 @@
 """Digests of files: whether what was written is what is read.
 
-A digest is `SIZE-crc32:CHECKSUM`; of an object in a bucket the checksum is
-the one that the bucket keeps, so that nothing is read for it. A directory is
-sealed by a file of its own, `digests.json`, with the digest of every other
-file and a digest of itself. Checksums find damage, not forgery.
+A digest is `SIZE-KIND:CHECKSUM`. Of short content (64 KiB) the checksum is
+SHA-256, of longer content CRC-32C (RFC 3720, appendix B.4) over pieces of
+64 MiB; of an object in a bucket it is the CRC-32C of the whole that the bucket
+keeps, so that nothing is read for it. A directory is sealed by a file of its
+own, `digests.json`, with the digest of every other file and a digest of
+itself. Checksums find damage, not forgery.
 """
 
 import base64
 import concurrent.futures
+import hashlib
 import json
 import os
 import pathlib
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
+
+import google_crc32c
 
 from xlflax import errors, paths
 
@@ -21,7 +25,8 @@ FILE = 'digests.json'
 OWN = 'digest'  # key of a JSON object's own digest
 _PIECE = 1 << 26  # bytes that one thread reads at a time
 _BUFFER = 1 << 20  # stays in the processor's cache between read and sum
-_CRC32, _CRC32C = 'crc32', 'crc32c'
+_SHORT = 1 << 16  # bytes of which SHA-256 costs next to nothing
+_SHA256, _PIECES, _CRC32C = 'sha256', 'crc32c64', 'crc32c'
 
 
 class Seal(NamedTuple):
@@ -36,15 +41,27 @@ class Seal(NamedTuple):
   about: dict[str, Any]
 
 
-def of_content(content: bytes | str) -> str:
-  """The digest that a file with this content has."""
+def of_content(content: bytes | str, *, like: str = '') -> str:
+  """The digest that a file with this content has.
+
+  Args:
+    content: text is encoded as UTF-8.
+    like: as of `of_file`.
+  """
   if isinstance(content, str):
     content = content.encode('utf-8')
-  views = (
-    memoryview(content)[start : start + _PIECE]
-    for start in range(0, max(len(content), 1), _PIECE)
+  size = len(content)
+  if f'-{_CRC32C}:' in like:
+    return f'{size}-{_CRC32C}:{google_crc32c.value(content):08x}'
+  if size <= _SHORT:
+    return f'{size}-{_SHA256}:{hashlib.sha256(content).hexdigest()}'
+  return _joined(
+    size,
+    [
+      google_crc32c.value(content[start : start + _PIECE])
+      for start in range(0, size, _PIECE)
+    ],
   )
-  return _joined(len(content), [zlib.crc32(view) for view in views])
 
 
 def of_json(value: Any) -> str:
@@ -64,12 +81,11 @@ def of_file(path: pathlib.Path, *, like: str = '') -> str:
     OSError: the file cannot be read.
   """
   known = _kept_by_bucket(path) if paths.is_bucket(path) else None
-  if known and f'-{_CRC32}:' not in like:
+  of_whole = f'-{_CRC32C}:' in like
+  if known and (of_whole or not like):
     return known
-  if f'-{_CRC32C}:' in like:
-    return _crc32c(path)
-  if paths.is_bucket(path):
-    return of_content(path.read_bytes())
+  if of_whole or paths.is_bucket(path):
+    return of_content(path.read_bytes(), like=like)
   return of_files([path])[path]
 
 
@@ -83,7 +99,8 @@ def of_files(files: list[pathlib.Path]) -> dict[pathlib.Path, str]:
   pieces = [
     (path, start)
     for path, size in sizes.items()
-    for start in range(0, max(size, 1), _PIECE)
+    if size > _SHORT
+    for start in range(0, size, _PIECE)
   ]
   if len(pieces) < 3 or sum(sizes.values()) < _PIECE // 8:
     sums = [_sum(*piece) for piece in pieces]
@@ -95,7 +112,12 @@ def of_files(files: list[pathlib.Path]) -> dict[pathlib.Path, str]:
   of_path: dict[pathlib.Path, list[int]] = {path: [] for path in files}
   for (path, _), found in zip(pieces, sums, strict=True):
     of_path[path].append(found)
-  return {path: _joined(sizes[path], found) for path, found in of_path.items()}
+  return {
+    path: _joined(sizes[path], found)
+    if found
+    else of_content(path.read_bytes())
+    for path, found in of_path.items()
+  }
 
 
 def seal(directory: pathlib.Path, about: Mapping[str, Any] = {}) -> None:
@@ -261,14 +283,11 @@ def _relative(path: pathlib.Path, directory: pathlib.Path) -> str:
 def _sum(path: pathlib.Path, start: int) -> int:
   """The checksum of one piece of a file."""
   total, left = 0, _PIECE
-  buffer = bytearray(_BUFFER)
   with path.open('rb', buffering=0) as file:
     file.seek(start)
-    while left > 0 and (
-      count := file.readinto(memoryview(buffer)[: min(left, _BUFFER)])
-    ):
-      total = zlib.crc32(memoryview(buffer)[:count], total)
-      left -= count
+    while left > 0 and (content := file.read(min(left, _BUFFER))):
+      total = google_crc32c.extend(total, content)
+      left -= len(content)
   return total
 
 
@@ -276,8 +295,10 @@ def _joined(size: int, sums: list[int]) -> str:
   """A digest: the checksum of the pieces' where there are several."""
   total = sums[0]
   if len(sums) > 1:
-    total = zlib.crc32(b''.join(part.to_bytes(4, 'little') for part in sums))
-  return f'{size}-{_CRC32}:{total:08x}'
+    total = google_crc32c.value(
+      b''.join(part.to_bytes(4, 'little') for part in sums)
+    )
+  return f'{size}-{_PIECES}:{total:08x}'
 
 
 def _kept_by_bucket(path: pathlib.Path) -> str | None:
@@ -289,14 +310,6 @@ def _kept_by_bucket(path: pathlib.Path) -> str | None:
   if not known:
     return None
   return f'{info["size"]}-{_CRC32C}:{base64.b64decode(known).hex()}'
-
-
-def _crc32c(path: pathlib.Path) -> str:
-  """The digest, as a bucket has it, of a file that was copied from there."""
-  import google_crc32c
-
-  content = path.read_bytes()
-  return f'{len(content)}-{_CRC32C}:{google_crc32c.value(content):08x}'
 
 
 def _size(digest: str) -> str:

@@ -94,7 +94,7 @@ def _check_room(directory: pathlib.Path, needed: int) -> None:
 
 def _copy(source: pathlib.Path, target: pathlib.Path, digest: str) -> None:
   content = source.read_bytes()
-  if digests.of_content(content) != digest:
+  if digests.of_content(content, like=digest) != digest:
     raise errors.CacheError(
       'A file of the token cache is not as it was written',
       where=str(source),
