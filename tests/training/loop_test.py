@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from xlflax import errors
-from xlflax.training import loop, metric_accumulator
+from xlflax.training import loop, metric_accumulator, spikes
 from xlflax.training import step as step_lib
 from xlflax.training.processes import activities, step_times, watchdog
 from xlflax.training.processes import lease as lease_lib
@@ -30,6 +30,7 @@ class _Loop(loop._Loop):
     self._settings = types.SimpleNamespace(steps=1, log_to=())
     self._ahead = contextlib.nullcontext()
     self._losses, self._interrupted = {}, False
+    self._spikes = spikes.Watch(None)
     self._checkpoints = types.SimpleNamespace(directory=tmp_path)
     self._activities = activities.Activities()
     self._watchdog = watchdog.Watchdog(self._activities, 0)

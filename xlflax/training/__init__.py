@@ -27,6 +27,7 @@ if TYPE_CHECKING:
   from xlflax.training.schedules import Linear as Linear
   from xlflax.training.schedules import Piecewise as Piecewise
   from xlflax.training.schedules import Schedule as Schedule
+  from xlflax.training.spikes import LossSpikes as LossSpikes
   from xlflax.training.step import NonFinite as NonFinite
 else:
   __getattr__, __dir__, __all__ = lazy.exports(__spec__)

@@ -23,6 +23,7 @@ from xlflax.training import (
   metric_accumulator,
   profiling,
   run_directory,
+  spikes,
 )
 from xlflax.training import checkpoint_items as items_lib
 from xlflax.training import checkpoints as checkpoints_lib
@@ -172,6 +173,7 @@ class _Loop:
     finished = checkpoints_lib.finished_steps(setup.model_dir)
     self._ahead = compiling_ahead.Ahead(setup, max(finished, default=0))
     self._accumulator = metric_accumulator.MetricAccumulator()
+    self._spikes = spikes.Watch(setup.settings.spikes)
     self._losses: dict[str, float] = {}
     self._saved_metrics: dict[str, float] | None = None
     self._interrupted = False
@@ -259,6 +261,7 @@ class _Loop:
     self._accumulator = metric_accumulator.MetricAccumulator.from_json(
       restored.meta['metrics']
     )
+    self._spikes = spikes.Watch(self._settings.spikes, restored.meta['spikes'])
     return restored.state
 
   def _open_writer(self, *, first_time: bool) -> run_metrics.RunMetrics | None:
@@ -278,7 +281,8 @@ class _Loop:
       name: prefetch.Prefetcher(
         loader,
         sharding=self._settings.partitioner.batch_sharding,
-        first_step=objectives.stream_step(name, step),
+        first_step=objectives.stream_step(name, step)
+        + self._spikes.passed.get(name, 0),
         size=self._settings.prefetch,
       )
       for name, loader in self._loaders.items()
@@ -315,11 +319,16 @@ class _Loop:
       step += 1
       self._profiler.after(step, output)
       self._accumulator.add(output)
+      self._spikes.add(step, self._settings.objectives.active(step - 1), output)
       self._progress.advance(step)
       if step == first + 1:
         loss = float(jax.block_until_ready(output.loss))
         self._progress.begin(step, loss, time.perf_counter() - begun)
         self._restart_clocks(step)
+      if self._is_due(step) and self._spikes.to_undo() is not None:
+        state = self._rewind(state, step)
+        step = int(state.step)
+        continue
       logged = step % self._settings.log_every_steps == 0
       if logged or step == self._settings.steps:
         self._report(step)
@@ -330,6 +339,63 @@ class _Loop:
         self._interrupted = step < last
         break
     return state
+
+  def _is_due(self, step: int) -> bool:
+    """Whether something is written at this step, or it is the last one."""
+    settings = self._settings
+    return (
+      step % settings.log_every_steps == 0
+      or step % settings.checkpoints.every_steps == 0
+      or step == settings.last_step
+      or bool(
+        settings.evaluation and settings.evaluation.is_due(step, settings.steps)
+      )
+    )
+
+  def _rewind(self, state, step: int):
+    """The state of the last checkpoint, from which other batches follow."""
+    spike = self._spikes.to_undo()
+    self._checkpoints.wait()
+    for leaf in jax.tree.leaves(state):  # the devices may not hold two
+      leaf.delete()
+    restored = self._checkpoints.restore_last(self._setup.factory)
+    to = restored.step if restored else 0
+    objectives = self._settings.objectives
+    passed = {
+      name: objectives.stream_step(name, step)
+      - objectives.stream_step(name, to)
+      for name in self._loaders
+    }
+    self._spikes.rewound(to, restored and restored.meta['spikes'], passed)
+    logging.warning(
+      'The loss of step %d has risen suddenly: the run goes on from step %d, '
+      'past the batches that were read since then (%s).',
+      spike,
+      to,
+      ', '.join(f'{count} of {name}' for name, count in passed.items()),
+    )
+    self._accumulator = (
+      metric_accumulator.MetricAccumulator.from_json(restored.meta['metrics'])
+      if restored
+      else metric_accumulator.MetricAccumulator()
+    )
+    self._open_again(restored, to)
+    return restored.state if restored else self._setup.initial_state()
+
+  def _open_again(self, restored, step: int) -> None:
+    """Drops metrics past a step, and reads batches from there."""
+    if self._writer:
+      self._writer.close()
+      run_directory.truncate_metrics(
+        self._setup.model_dir,
+        restored.step if restored else -1,
+        written=restored.meta['metrics_file'] if restored else '',
+      )
+      self._writer = self._open_writer(first_time=False)
+    for feed in self._feeds.values():
+      feed.close()
+    self._feeds = self._open_feeds(step)
+    self._restart_clocks(step)
 
   def _restart_clocks(self, step: int) -> None:
     """Leaves compilation and evaluation out of what a step takes."""
@@ -350,7 +416,9 @@ class _Loop:
     if is_new:
       self._steps[active] = self._ahead.step_of(active)
     with self._times.waiting():
-      return self._steps[active](state, batches)
+      return self._steps[active](
+        state, batches, *self._spikes.arguments(active)
+      )
 
   def _report(self, step: int) -> None:
     """Takes the accumulated sums, checks them, writes and prints them."""
@@ -359,6 +427,7 @@ class _Loop:
     with self._times.waiting():
       sums = self._accumulator.take()
     self._check_finite(sums, step)
+    self._spikes.update()
     languages = self._setup.spec.languages
     self._losses = {
       'loss': sums.loss,
@@ -370,6 +439,8 @@ class _Loop:
     )
     if sums.skipped:
       metrics['skipped_steps'] = sums.skipped
+    if sums.spikes:
+      metrics['skipped_spikes'] = sums.spikes
     speed = self._progress.report(step, sums.loss, sums.tokens / sums.steps)
     times = self._times.take(step)
     if times:
@@ -391,9 +462,9 @@ class _Loop:
         step,
         'lower the learning rate',
       )
-    if not sums.skipped:
+    if not (sums.skipped or sums.spikes):
       return
-    if self._settings.non_finite is step_lib.NonFinite.STOP:
+    if sums.skipped and self._settings.non_finite is step_lib.NonFinite.STOP:
       raise self._not_finite(
         'The loss or its gradient is not finite',
         f'{sums.skipped} of the last {sums.steps} steps',
@@ -405,7 +476,9 @@ class _Loop:
       step >= self._settings.steps and sums.skipped == sums.steps
     ):
       raise self._not_finite(
-        'No step is finite any more',
+        'The loss has risen and does not come down'
+        if sums.spikes
+        else 'No step is finite any more',
         f'{sums.streak} steps in a row that were skipped',
         step,
         'lower the learning rate or clip the gradient; '
@@ -413,9 +486,12 @@ class _Loop:
       )
     logging.warning(
       '%d of the steps up to %d had a loss or gradient that '
-      'is not finite and were skipped.',
+      'is not finite and were skipped%s.',
       sums.skipped,
       step,
+      f', and {sums.spikes} whose loss had risen suddenly'
+      if sums.spikes
+      else '',
     )
 
   def _not_finite(
@@ -458,6 +534,14 @@ class _Loop:
     """Saves a state that only finite updates have made."""
     if self._lease:
       self._lease.check()
+    if self._spikes.to_undo() is not None:
+      logging.warning(
+        'Step %d is not saved: the loss of step %d has risen suddenly. The '
+        'run goes on from the checkpoint before.',
+        int(state.step),
+        self._spikes.to_undo(),
+      )
+      return
     sums = self._accumulator.peek()
     if sums.unsound or self._settings.non_finite is step_lib.NonFinite.STOP:
       self._check_finite(sums, int(state.step))
@@ -468,6 +552,7 @@ class _Loop:
       state,
       {
         'metrics': self._accumulator.to_json(),
+        'spikes': self._spikes.to_json(),
         'seed': self._settings.seed,
         'inputs': self._inputs,
         'metrics_file': self._writer.digest() if self._writer else '',

@@ -20,16 +20,19 @@ class Sums:
   Attributes:
     steps: how many steps.
     skipped: how many of them were not finite.
-    streak: how many of the last ones, in a row, before this report too.
+    spikes: how many of them were skipped since their loss had risen.
+    streak: how many of the last ones were either, in a row, before this
+      report too.
     unsound: steps after which the parameters were not finite.
-    loss: mean loss of the finite steps.
-    grad_norm: mean gradient norm of the finite steps.
+    loss: mean loss of the steps that were not skipped.
+    grad_norm: mean gradient norm of the same.
     tokens: tokens trained on.
     metrics: name -> (total, weight) arrays.
   """
 
   steps: int = 0
   skipped: int = 0
+  spikes: int = 0
   streak: int = 0
   unsound: int = 0
   loss: float = float('nan')
@@ -52,6 +55,7 @@ class MetricAccumulator:
     self._steps = 0
     self._scalars = {
       'finite': 0.0,
+      'spikes': 0.0,
       'loss': 0.0,
       'grad_norm': 0.0,
       'tokens': 0.0,
@@ -73,7 +77,8 @@ class MetricAccumulator:
 
     return Sums(
       steps=self._steps,
-      skipped=self._steps - int(finite),
+      skipped=self._steps - int(finite) - int(self._scalars['spikes']),
+      spikes=int(self._scalars['spikes']),
       streak=self._streak,
       unsound=self._unsound,
       loss=mean('loss'),
@@ -119,6 +124,8 @@ class MetricAccumulator:
       self._scalars['tokens'] += float(output.tokens)
       if not output.finite:
         self._streak += 1
+        known = np.isfinite(output.loss) and np.isfinite(output.grad_norm)
+        self._scalars['spikes'] += float(known)
         continue
       self._streak = 0
       self._unsound += not np.isfinite(output.param_norm)

@@ -21,6 +21,7 @@ from xlflax.training import (
   run_directory,
   schedules,
 )
+from xlflax.training import spikes as spikes_lib
 from xlflax.training import step as step_lib
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.metric_writers import base as writers
@@ -68,6 +69,8 @@ class Settings:
     non_finite: what happens at a loss that is not finite.
     most_skipped: so many steps in a row that are not finite end the run, also
       where `non_finite` skips them.
+    spikes: what happens where the loss rises suddenly; None: nothing
+      (`training.spikes`).
     log_every_steps: steps between reports.
     log_to: where metrics go beside the run's `metrics.jsonl`
       (`training.metric_writers`).
@@ -114,6 +117,7 @@ class Settings:
   ema_decay: float | None = None
   non_finite: step_lib.NonFinite = step_lib.NonFinite.STOP
   most_skipped: int = _changeable(default=100)
+  spikes: spikes_lib.LossSpikes | None = _changeable(default=None)
   log_every_steps: int = _changeable(default=50)
   log_to: tuple[writers.Destination, ...] = _changeable(
     default=(writers.Destination.TENSORBOARD,)

@@ -80,10 +80,11 @@ class StepBuilder(NamedTuple):
       active: indices of the mixture's entries that this step trains.
 
     Returns:
-      A function (state, {stream: batch}) -> (state, StepOutput), to be jitted.
+      A function (state, {stream: batch}) -> (state, StepOutput), to be jitted;
+      a loss above a third argument, float32 [], is not trained on.
     """
 
-    def step(state: state_lib.TrainState, batches):
+    def step(state: state_lib.TrainState, batches, limit=None):
       grads, outputs, objective_state = self._gradients(active, state, batches)
       loss = jnp.asarray(
         sum(
@@ -93,6 +94,8 @@ class StepBuilder(NamedTuple):
       )
       norm = optax.tree.norm(grads)
       finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+      if limit is not None:
+        finite &= loss <= limit
       state = self._update(state, grads, objective_state, finite)
       return state, StepOutput(
         self._named(outputs),
