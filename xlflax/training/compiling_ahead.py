@@ -6,6 +6,7 @@ import threading
 import jax
 
 from xlflax.training import setup as setup_lib
+from xlflax.training import spikes
 
 
 class Ahead:
@@ -63,6 +64,9 @@ class Ahead:
       with self._setup.settings.partitioner.scope():
         batches = self._setup.abstract_batches(self._active)
         state = self._setup.factory.abstract_sharded
-        self.step.lower(state, batches).compile()
+        limits = spikes.Watch(self._setup.settings.spikes).arguments(
+          self._active
+        )
+        self.step.lower(state, batches, *limits).compile()
     except BaseException as error:  # noqa: BLE001, raised where it is used
       self._error = error
