@@ -366,7 +366,9 @@ class _Loop:
       - objectives.stream_step(name, to)
       for name in self._loaders
     }
-    self._spikes.rewound(to, restored and restored.meta['spikes'], passed)
+    self._spikes.rewound(
+      to, restored.meta['spikes'] if restored else None, passed
+    )
     logging.warning(
       'The loss of step %d has risen suddenly: the run goes on from step %d, '
       'past the batches that were read since then (%s).',
