@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
   else:
     compilation.use(args.compilation_cache)
     found = _found(args, work)
-  claims = catalogue.chosen(tuple(args.claim))
+  claims = catalogue.chosen(() if args.all else tuple(args.claim))
   for one in page.write(output, found, claims):
     print(f'{one.claim.name}: {one.verdict.value}')
   print(f'The page is {output / "index.md"}.')
@@ -88,7 +88,7 @@ def _found(args: argparse.Namespace, work: pathlib.Path) -> list:
   """The results of the claims' runs."""
   from xlflax.replication import catalogue, experiments
 
-  claims = catalogue.chosen(tuple(args.claim))
+  claims = catalogue.chosen(() if args.all else tuple(args.claim))
   plan = experiments.Plan(
     conditions=catalogue.needed(claims), seeds=tuple(range(args.seeds))
   )
