@@ -10,7 +10,7 @@ files are there, and a mixture `xtreme.<task>` of each task; `register_treebanks
 does so for a folder of Universal Dependencies. `xlflax tasks list --xtreme=DIR`
 and `--treebanks=DIR` show them.
 
-`xlflax.data.labelled.xtreme` has the tables.
+`xlflax.data.labelled.xtreme_tasks` has the table.
 """
 
 import logging
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import seqio
 
 from xlflax import errors
-from xlflax.data.labelled import seqio_tasks
+from xlflax.data.labelled import seqio_tasks, xtreme_tasks
 from xlflax.data.labelled import xtreme as tables
 
 _SPLITS = {'train': tables.TRAIN, 'dev': tables.VALIDATION, 'test': tables.TEST}
@@ -56,7 +56,7 @@ def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
   names: list[str] = []
   mixtures: list[str] = []
   missing: list[str] = []
-  for name, task in tables.TASKS.items():
+  for name, task in xtreme_tasks.TASKS.items():
     found = {split: tables.find(directory, name, split) for split in task.files}
     parts = dict.fromkeys(part for files in found.values() for part in files)
     own = [
@@ -123,7 +123,7 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
   return Registered((*names, f'{prefix}.tags', f'{prefix}.trees'), ())
 
 
-def _add(name: str, task: tables.XtremeTask, part: str, files) -> str:
+def _add(name: str, task: xtreme_tasks.XtremeTask, part: str, files) -> str:
   add: seqio.Task
   if task.is_mined:
     add = seqio_tasks.add_mined_task(
