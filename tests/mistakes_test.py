@@ -46,6 +46,8 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_TRAIN} --other_config=yes': ('Got: yes', 'accept, refuse'),
   f'{_TRAIN} --platform=cuda': ('Got: cuda', 'cpu, gpu, tpu'),
   f'{_VOCAB} --corpus=c --model_type=BPE': ('Got: BPE', 'did you mean bpe?'),
+  'demo --steps=3 --minutes=2': ('--steps', '--minutes', 'give one of them'),
+  'demo --minutes=0': ('Got: 0', '--minutes'),
   'doctor': ('no DIR',),
   'convert average --model_dir=run --output=o': ('--last', 'give one of them'),
   'convert average --model_dir=run --output=o --last=2 --steps=1': (

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from xlflax import cli, errors
-from xlflax.demo import demo
+from xlflax.demo import demo, pipeline, summary
 
 pytest.importorskip('seqio')
 pytest.importorskip('django')
@@ -50,7 +50,7 @@ def test_the_summary_has_every_language_and_both_models(model_dir):
 def test_examples_are_one_held_out_message_of_each_language(model_dir):
   made = json.loads((model_dir / 'report' / 'summary.json').read_text('utf-8'))
   assert [example['language'] for example in made['examples']] == ['de', 'ja']
-  data = demo.Settings(model_dir=str(model_dir)).data_dir
+  data = pipeline.Settings(model_dir=str(model_dir)).data_dir
   lines = (data / 'corpus/test/parallel/en-de.tsv').read_text('utf-8')
   example = made['examples'][0]
   assert lines.splitlines()[0] == f'{example["answer"]}\t{example["query"]}'
@@ -83,6 +83,27 @@ def test_a_finished_demo_run_again_gives_the_same_numbers(model_dir):
     assert after[key] == before[key]
 
 
+def test_minutes_choose_the_size_and_add_what_takes_longer(tmp_path, capsys):
+  flags = [f'--model_dir={tmp_path}/run', '--minutes=1', *_FLAGS[1:5]]
+  assert cli.main(['demo', *flags]) == 0
+  shown = capsys.readouterr()
+  for command in summary.OWN_TEXT:
+    assert command in shown.out
+  report = tmp_path / 'run/report'
+  made = json.loads((report / 'summary.json').read_text('utf-8'))
+  chosen = json.loads((tmp_path / 'run_data/scale.json').read_text('utf-8'))
+  assert made['settings']['steps'] == chosen['steps'] >= 10
+  assert made['settings']['layers'] == chosen['num_layers']
+  assert list(made['tagging']) == ['en', 'aa', 'bb', 'cc', 'dd']
+  assert made['tagging']['en'] > max(0.2, made['tagging']['dd'])
+  for model in ('trained', 'untrained'):
+    assert set(made['cka'][model]) == _OTHERS
+    assert len(made['cka'][model]['de']) == chosen['num_layers'] + 1
+  page = (report / 'index.html').read_text('utf-8')
+  assert 'cka.png' in page and 'Zero-shot' in page
+  assert (report / 'cka.png').is_file()
+
+
 def test_another_configuration_is_refused(model_dir, capsys):
   assert (
     cli.main(
@@ -112,6 +133,6 @@ def test_a_missing_package_is_told_at_once(tmp_path, monkeypatch):
     lambda name: None if name == 'pycountry' else found(name),
   )
   with pytest.raises(errors.CorpusError) as caught:
-    demo.run(demo.Settings(model_dir=str(tmp_path / 'run')))
+    demo.run(pipeline.Settings(model_dir=str(tmp_path / 'run')))
   assert 'Got: pycountry' in str(caught.value)
   assert list(tmp_path.iterdir()) == []

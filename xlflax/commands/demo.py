@@ -2,7 +2,8 @@
 
 import argparse
 
-from xlflax.commands import gin_flags
+from xlflax import errors
+from xlflax.commands import gin_flags, parsing
 from xlflax.demo import catalogs
 
 HELP = (
@@ -21,7 +22,12 @@ EXAMPLES = """
 
   # other settings of the training
   xlflax demo --model_dir=runs/cold --gin.TEMPERATURE=0.05
+
+  # as large a model as half an hour allows, and more to look at
+  xlflax demo --model_dir=runs/half_hour --minutes=30
 """
+
+RULES = (parsing.Excludes('steps', 'minutes', 'give one of them'),)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='training steps (default: as demo/demo.gin says)',
   )
   parser.add_argument(
+    '--minutes',
+    type=float,
+    metavar='N',
+    help='choose the size of the model and its steps so that all takes about '
+    'N minutes here, and add zero-shot tagging of made-up languages and the '
+    'similarity of layers across languages (CKA)',
+  )
+  parser.add_argument(
     '--languages',
     metavar='CODES',
     default=','.join(catalogs.LANGUAGES),
@@ -51,7 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs all phases."""
-  from xlflax.demo import demo
+  if args.minutes is not None and not args.minutes > 0:
+    raise errors.ConfigError(
+      'The minutes of the demo must be positive',
+      got=args.minutes,
+      where='--minutes',
+      fix='leave the flag out for a demo of some minutes',
+    )
+  from xlflax.demo import demo, pipeline
 
   steps = (
     []
@@ -59,12 +80,13 @@ def run(args: argparse.Namespace) -> int:
     else [f'TRAIN_STEPS={args.steps}', f'WARMUP_STEPS={args.steps // 10}']
   )
   demo.run(
-    demo.Settings(
+    pipeline.Settings(
       model_dir=args.model_dir,
       languages=tuple(args.languages.split(',')),
-      gin_files=(demo.GIN_FILE, *args.gin_file),
+      gin_files=(pipeline.GIN_FILE, *args.gin_file),
       gin_bindings=(*steps, *args.gin_bindings),
       gin_search_paths=tuple(args.gin_search_paths),
-    )
+    ),
+    minutes=args.minutes,
   )
   return 0

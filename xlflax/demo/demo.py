@@ -5,69 +5,49 @@ what the demo does can be repeated, and changed, with those commands.
 """
 
 import contextlib
-import dataclasses
-import functools
+import json
 import logging
 import pathlib
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import rich.console
 import rich.rule
 
-from xlflax import config, console_tables, paths, trainer
+from xlflax import console_tables, paths, trainer
 from xlflax import evaluate as evaluate_lib
-from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.seqio_tasks import host_tensorflow
-from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.demo import catalogs, report, summary
+from xlflax.demo import (
+  catalogs,
+  layer_similarity,
+  pipeline,
+  report,
+  scaling,
+  summary,
+  zero_shot,
+)
 from xlflax.evaluation import sources
 from xlflax.evaluation.tasks import perplexity, retrieval
 from xlflax.training import run_directory
 
-GIN_FILE = 'demo/demo.gin'
-MIXTURES = ('corpus.mono', 'corpus.parallel')
-_PHASES = ('corpus', 'vocabulary', 'cache', 'training', 'evaluation', 'report')
+_USUAL = ('corpus', 'vocabulary', 'cache', 'training', 'evaluation', 'report')
+_PHASES = (
+  *_USUAL[:3], 'scale', *_USUAL[3:5], 'tagging', 'layers', 'report'
+)  # fmt: skip
+_SCALE = 'scale.json'  # what was chosen, so that a stopped run can go on
+_TIMED = 3  # steps that are timed
+_TRAINING_SHARE, _TAGGING_SHARE = 0.5, 0.1  # of the time that is given
 _MASK_DRAWS = 8  # the held-out text is short
-_ENTRIES = 700  # of the vocabulary, for each language
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
-  """What a demo run is made of.
-
-  Attributes:
-    model_dir: the run's directory; the report is in its folder `report`.
-    languages: codes, English among them.
-    vocabulary_size: entries of the vocabulary; None: 700 a language.
-    num_test: messages held out for the evaluation, in every language.
-    gin_files: configuration of the training.
-    gin_bindings: 'NAME=VALUE', after the files.
-    gin_search_paths: folders to look gin files up in.
-  """
-
-  model_dir: str = 'runs/demo'
-  languages: tuple[str, ...] = catalogs.LANGUAGES
-  vocabulary_size: int | None = None
-  num_test: int = 100
-  gin_files: Sequence[str] = (GIN_FILE,)
-  gin_bindings: Sequence[str] = ()
-  gin_search_paths: Sequence[str] = ()
-
-  @property
-  def data_dir(self) -> pathlib.Path:
-    """Where corpus, vocabulary and cache lie: beside the run."""
-    path = paths.local(self.model_dir, where='--model_dir')
-    return path.with_name(f'{path.name}_data')
-
-  def path(self, name: str) -> str:
-    """The folder `name` of `data_dir`."""
-    return str(self.data_dir / name)
-
-
-def run(settings: Settings) -> dict[str, Any]:
+def run(
+  settings: pipeline.Settings, *, minutes: float | None = None
+) -> dict[str, Any]:
   """Runs all phases; what an earlier call finished is not done again.
+
+  Args:
+    settings: of text and training.
+    minutes: scales the model and its steps to so much time, and adds what
+      `_more` does; None: as the gin files say.
 
   Returns:
     The summary, as `report/summary.json` has it.
@@ -75,10 +55,10 @@ def run(settings: Settings) -> dict[str, Any]:
   Raises:
     XlflaxError: a package is missing, or the directory holds another run.
   """
-  phases = _Phases()
+  phases = _Phases(scaled=minutes is not None)
   # What is missing or misspelt is found before anything is written.
   catalogs.check_packages()
-  configuration = _configured(settings)
+  pipeline.configured(settings)
   with phases.begin('corpus', 'Messages of Django and names of pycountry'):
     split = catalogs.build_corpus(
       settings.path('corpus'),
@@ -92,10 +72,14 @@ def run(settings: Settings) -> dict[str, Any]:
       settings.path('corpus'),
     )
   with phases.begin('vocabulary', 'SentencePiece over all languages'):
-    vocabulary = _make_vocabulary(settings)
+    vocabulary = pipeline.make_vocabulary(settings)
   with phases.begin('cache', 'Tokenising once'):
-    _write_cache(settings, vocabulary)
+    pipeline.write_cache(settings, vocabulary)
+  scale = _scale(settings, minutes, phases) if minutes else None
   with phases.begin('training', 'MLM, TLM and sentence alignment'):
+    configuration = pipeline.configured(
+      settings, scale.bindings if scale else ()
+    )
     result = configuration.build(trainer.Trainer).train(
       gin_config=configuration.operative
     )
@@ -104,14 +88,18 @@ def run(settings: Settings) -> dict[str, Any]:
     found = summary.nearest_messages(
       settings.model_dir, settings.path('corpus')
     )
+  more = _more(settings, scale, minutes, phases) if scale and minutes else {}
   with phases.begin('report', 'Tables and pictures'):
-    made = summary.make(
-      settings,
-      split=split,
-      results=results,
-      examples=found,
-      steps=result['step'],
-      seconds=phases.seconds,
+    made = (
+      summary.make(
+        settings,
+        split=split,
+        results=results,
+        examples=found,
+        steps=result['step'],
+        seconds=phases.seconds,
+      )
+      | more
     )
     page = report.write_report(
       pathlib.Path(settings.model_dir) / run_directory.REPORT,
@@ -124,23 +112,82 @@ def run(settings: Settings) -> dict[str, Any]:
   return made
 
 
+def _scale(
+  settings: pipeline.Settings, minutes: float, phases: '_Phases'
+) -> scaling.Scale:
+  """What is trained; a run that was stopped goes on with what it chose."""
+  path = settings.data_dir / _SCALE
+  if path.is_file():
+    record = json.loads(path.read_text(encoding='utf-8'))
+    if record.pop('minutes') == minutes:
+      return scaling.Scale(**record)
+  with phases.begin('scale', f'What fits into {minutes:g} minutes'):
+
+    def measure(size: scaling.Size) -> float:
+      made = pipeline.configured(
+        settings, (*size.bindings, *scaling.steps_bindings(scaling.MOST))
+      ).build(trainer.Trainer)
+      return made.benchmark(steps=_TIMED)['seconds_per_step']['median']
+
+    scale = scaling.choose(
+      measure, seconds=_TRAINING_SHARE * phases.left(minutes)
+    )
+    logging.info(
+      '%d steps of %d layers of %d',
+      scale.steps,
+      scale.num_layers,
+      scale.hidden_dim,
+    )
+  paths.write_atomically(
+    path, json.dumps({'minutes': minutes} | scale.to_json(), indent=2) + '\n'
+  )
+  return scale
+
+
+def _more(
+  settings: pipeline.Settings,
+  scale: scaling.Scale,
+  minutes: float,
+  phases: '_Phases',
+) -> dict[str, Any]:
+  """Zero-shot tagging of made-up languages, and a picture of CKA."""
+  steps = scaling.steps_within(
+    _TAGGING_SHARE * 60 * minutes, scale.smallest_seconds_per_step
+  )
+  with phases.begin('tagging', 'Made-up languages, learnt from one of them'):
+    accuracy = zero_shot.tagging_accuracy(settings.data_dir, steps=steps)
+  with phases.begin('layers', 'Similarity of layers across languages (CKA)'):
+    similarity = layer_similarity.make(
+      settings.model_dir, settings.path('corpus'), settings.languages
+    )
+  return {'tagging': accuracy, 'cka': similarity}
+
+
 class _Phases:
   """Headings, and how long each phase took."""
 
-  def __init__(self):
+  def __init__(self, *, scaled: bool):
     self.seconds: dict[str, float] = {}
+    self._start = time.monotonic()
+    self._names = _PHASES if scaled else _USUAL
     self._console = rich.console.Console(stderr=True)
 
   @contextlib.contextmanager
   def begin(self, name: str, what: str):
-    number = _PHASES.index(name) + 1
+    number = self._names.index(name) + 1
     self._console.print(
-      rich.rule.Rule(f'{number}/{len(_PHASES)}  {name}: {what}', align='left')
+      rich.rule.Rule(
+        f'{number}/{len(self._names)}  {name}: {what}', align='left'
+      )
     )
     start = time.monotonic()
     yield
     self.seconds[name] = round(time.monotonic() - start, 2)
     logging.info('%s: %.1f s', name, self.seconds[name])
+
+  def left(self, minutes: float) -> float:
+    """Seconds that are left of the time that is given."""
+    return max(0.0, 60 * minutes - (time.monotonic() - self._start))
 
   def end(self, made: dict[str, Any], page: pathlib.Path) -> None:
     console = rich.console.Console()
@@ -149,59 +196,12 @@ class _Phases:
       f'{sum(self.seconds.values()):.0f} seconds. Report: {page}',
       soft_wrap=True,
     )
+    console.print('With your own text:')
+    for command in summary.OWN_TEXT:
+      console.print(f'  {command}', soft_wrap=True, highlight=False)
 
 
-def _configured(settings: Settings) -> config.Configuration:
-  macros = {
-    'MODEL_DIR': settings.model_dir,
-    'CORPUS': settings.path('corpus'),
-    'VOCABULARY': settings.path('vocabulary'),
-    'CACHE_DIR': settings.path('cache'),
-  }
-  return config.load(
-    settings.gin_files,
-    settings.gin_bindings,
-    settings.gin_search_paths,
-    macros=macros,
-  )
-
-
-def _make_vocabulary(settings: Settings):
-  vocabulary = vocabulary_training.train_vocabulary(
-    corpus_lib.Corpus(settings.path('corpus')),
-    settings.path('vocabulary'),
-    size=settings.vocabulary_size or _ENTRIES * len(settings.languages),
-    character_coverage=0.9999,
-    alpha=1.0,
-    num_threads=2,
-    overwrite=True,
-  )
-  logging.info(
-    '%d entries: %s', vocabulary.spec.size, settings.path('vocabulary')
-  )
-  return vocabulary
-
-
-def _write_cache(settings: Settings, vocabulary) -> None:
-  host_tensorflow.load()
-  from xlflax.data.cache import writer as cache_writer
-  from xlflax.data.seqio_tasks import registration
-
-  tasks = cache_writer.write_cache(
-    cache_writer.Plan(
-      directory=pathlib.Path(settings.path('cache')),
-      mixtures=MIXTURES,
-      vocabulary=vocabulary,
-      register=functools.partial(
-        registration.register_tasks, settings.path('corpus'), ()
-      ),
-      changed=cache_writer.Changed.REPLACE,
-    )
-  )
-  logging.info('%d tasks: %s', len(tasks), settings.path('cache'))
-
-
-def _evaluate(settings: Settings) -> evaluate_lib.Report:
+def _evaluate(settings: pipeline.Settings) -> evaluate_lib.Report:
   directory = settings.path('corpus')
   tasks = (
     retrieval.Retrieval(source=sources.CorpusPairs(directory=directory)),

@@ -135,6 +135,41 @@ def plot_layers(
   pictures.save(canvas, path, dpi=_DPI)
 
 
+def plot_cka(
+  path: pathlib.Path, similarity: Mapping[str, Mapping[str, Sequence[float]]]
+) -> None:
+  """CKA by layer, a line for each language, and dashed the random encoder's.
+
+  Args:
+    path: the PNG to write.
+    similarity: model -> language -> CKA of each layer, embeddings first.
+  """
+  canvas = figure.Figure(figsize=(7, 4), layout='constrained')
+  axes = canvas.subplots()
+  for (model, by_language), style in zip(
+    similarity.items(), ('-', '--'), strict=False
+  ):
+    for index, (language, values) in enumerate(by_language.items()):
+      axes.plot(
+        range(len(values)),
+        [100 * value for value in values],
+        color=_LINES[index % len(_LINES)][0],
+        linestyle=style,
+        linewidth=2,
+        label=f'en-{language}, {model}',
+      )
+  axes.set(
+    xlabel='layer (0: embeddings)',
+    ylabel='CKA (%)',
+    title='Similarity of translations at each layer',
+  )
+  axes.xaxis.get_major_locator().set_params(integer=True)
+  axes.grid(alpha=0.3)
+  _hide_frame(axes)
+  axes.legend(frameon=False, fontsize=8)
+  pictures.save(canvas, path, dpi=_DPI)
+
+
 def _write_numbers(axes, values: list[list[float]]) -> None:
   for row, numbers in enumerate(values):
     for column, number in enumerate(numbers):

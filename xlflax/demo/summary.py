@@ -19,6 +19,14 @@ from xlflax.similarity import cosine as similarity
 from xlflax.training import run as run_lib
 
 MODELS = ('untrained', 'trained')
+# The commands to go on with one's own text.
+OWN_TEXT = (
+  'xlflax vocab --corpus=corpus --output=vocab --size=16000',
+  'xlflax cache --corpus=corpus --vocabulary=vocab --output=cache',
+  'xlflax train --gin_file=pretrain/mlm.gin --gin_file=models/small.gin '
+  '--corpus=corpus --vocabulary=vocab --cache=cache --model_dir=runs/own '
+  '--gin.TRAIN_STEPS=10000',
+)
 _PACKAGES = (
   'xlflax',
   'jax',
@@ -43,7 +51,7 @@ def make(
   """The content of `summary.json`.
 
   Args:
-    settings: of the demo, see `demo.Settings`.
+    settings: of the demo, see `pipeline.Settings`.
     split: the text.
     results: of retrieval and perplexity, untrained and after `steps`.
     examples: as `nearest_messages` returns them.
@@ -247,6 +255,8 @@ def _commands(settings) -> list[str]:
     f'--cache={settings.path("cache")} --gin.LEARNING_RATE=1e-3',
     '# curves',
     f'tensorboard --logdir={model_dir}',
+    '# your own text: corpus/mono/<language>.txt, a sentence a line',
+    *OWN_TEXT,
   ]
 
 
