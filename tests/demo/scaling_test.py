@@ -52,6 +52,6 @@ def test_the_bindings_are_those_of_the_demo():
   scale, _ = _choose(130)
   settings = pipeline.Settings(model_dir='unused', gin_bindings=('SEED=3',))
   configuration = pipeline.configured(settings, scale.bindings)
-  made = configuration.build(model_config.EncoderConfig, vocabulary_size=100)
+  made = configuration.build(model_config.EncoderConfig, vocab_size=100)
   assert (made.num_layers, made.hidden_dim, made.num_heads) == (4, 256, 4)
   assert isinstance(configuration, config.Configuration)
