@@ -54,7 +54,7 @@ goldens: $(VENV)/.dev
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy xlflax
+	$(BIN)/mypy xlflax tasks
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -137,7 +137,7 @@ def _made(name: str, row: Mapping) -> PublicData:
   """A row of the table; a converter's name becomes the function."""
   convert = row.get('convert')
   return PublicData(
-    **row
+    **dict(row)
     | {
       'name': name,
       'splits': tuple(row['splits']),

@@ -36,12 +36,12 @@ def register(*, prefix: str = 'wmt', data_dir: str | None = None) -> None:
       del splits['test']
     names = []
     for pair in pairs:
-      languages = tuple(pair.split('-'))
-      names.append(f'{prefix}{year}.{"_".join(languages)}')
+      first, second = pair.split('-')
+      names.append(f'{prefix}{year}.{first}_{second}')
       tfds_source.add_parallel(
         names[-1],
         f'wmt{year}_translate/{pair}:{VERSION}',
-        languages=languages,
+        languages=(first, second),
         splits=splits,
         data_dir=data_dir,
       )

@@ -6,7 +6,7 @@ Languages are named by code: the fonts of matplotlib lack many scripts.
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from matplotlib import figure
+from matplotlib import figure, ticker
 
 from xlflax.evaluation.reports import pictures
 
@@ -163,7 +163,7 @@ def plot_cka(
     ylabel='CKA (%)',
     title='Similarity of translations at each layer',
   )
-  axes.xaxis.get_major_locator().set_params(integer=True)
+  axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
   axes.grid(alpha=0.3)
   _hide_frame(axes)
   axes.legend(frameon=False, fontsize=8)
