@@ -6,9 +6,7 @@ that it came as, with the same logits and token ids.
 """
 
 import functools
-import json
 
-import jax
 import numpy as np
 import pytest
 import torch
@@ -17,11 +15,9 @@ import transformers
 from tests import gin_files
 from tests.end_to_end import conftest as corpora
 from tests.interop.huggingface import reference_tokenizers
-from xlflax.data import batch as batch_lib
+from tests.papers import published
 from xlflax.interop.huggingface import exporting, folder_writing, importing
-from xlflax.objectives import base, masked_lm
 from xlflax.training import run as run_lib
-from xlflax.training import setup as setup_lib
 
 _SIZES = dict(
   hidden_size=24,
@@ -119,61 +115,6 @@ def _settings(gin_file, directory, corpus):
   )
 
 
-class _Recorder(masked_lm.MaskedLM):
-  """A masked LM that remembers what it masked."""
-
-  def mask(self, batch, context, rng):
-    token_ids, choice = super().mask(batch, context, rng)
-    self.seen.append((batch, token_ids, choice))
-    return token_ids, choice
-
-
-def _losses(settings, stream, model):
-  """(our first loss, transformers' on the same masked batch)."""
-  setup = setup_lib.Setup(settings)
-  loaders = setup.open_loaders()
-  batch = loaders[stream].rows(0, 0, loaders[stream].stream.batch_size)
-  for loader in loaders.values():
-    loader.close()
-  ratio = settings.objectives.entries[0].objective.mask_ratio
-  objective = _Recorder(mask_ratio=ratio)
-  object.__setattr__(objective, 'seen', [])
-  context = base.Context(
-    vocabulary=setup.spec,
-    step=np.int32(0),
-    train=False,
-    rng=jax.random.key(3),
-    state=(),
-  )
-  ours = objective(
-    setup.model, setup.initial_state().params, batch, context
-  ).loss
-  total = weight = 0.0
-  for part, token_ids, choice in objective.seen:
-    total_, weight_ = _reference_loss(model, part, token_ids, choice)
-    total, weight = total + total_, weight + weight_
-  return float(ours.total / ours.weight), total / weight
-
-
-def _reference_loss(model, batch, token_ids, choice):
-  """(sum, weight) of transformers' losses of the chosen tokens."""
-  labels = np.full(token_ids.shape, -100)
-  chosen = np.asarray(choice.weights) > 0
-  rows = np.broadcast_to(np.arange(len(chosen))[:, None], chosen.shape)[chosen]
-  places = np.asarray(choice.positions)[chosen]
-  labels[rows, places] = np.asarray(batch[batch_lib.TOKEN_IDS])[rows, places]
-  types = batch.get(batch_lib.SIDE_IDS, np.zeros_like(labels))
-  types = np.minimum(np.array(types), model.config.type_vocab_size - 1)
-  with torch.no_grad():
-    loss = model(
-      input_ids=torch.tensor(np.array(token_ids)).long(),
-      attention_mask=torch.tensor(np.array(batch['segment_ids']) > 0),
-      labels=torch.tensor(labels),
-      token_type_ids=torch.tensor(types).long(),
-    ).loss.item()
-  return loss * len(places), len(places)
-
-
 @pytest.mark.parametrize('row', _ROWS)
 def test_row_starts_from_the_published_model_and_goes_back(
   row, corpus, tmp_path
@@ -187,7 +128,7 @@ def test_row_starts_from_the_published_model_and_goes_back(
     tmp_path / 'ours',
   )
   settings = _settings(gin_file, tmp_path, corpus)
-  ours, theirs = _losses(settings, stream, model)
+  ours, theirs = published.losses(settings, stream, model)
   np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
   settings.train()
@@ -195,29 +136,9 @@ def test_row_starts_from_the_published_model_and_goes_back(
   assert run.steps[-1] == 20
   checked = exporting.check(run.directory)
   folder_writing.convert(checked, tmp_path / 'back', license='mit')
-  _check_folder(tmp_path / 'back', run, model, tokenizer)
+  published.check_folder(tmp_path / 'back', run, model, tokenizer)
   card = (tmp_path / 'back/README.md').read_text()
   assert 'base_model: "published"' in card and 'license: mit' in card
   assert '- Steps: 20' in card
   plug_in = [name for name in checked.left_out if 'cross_attention' in name]
   assert bool(plug_in) == (row == 'veco')
-
-
-def _check_folder(folder, run, model, tokenizer):
-  """The folder has our logits, the tokenizer's ids, and the model's type."""
-  config = json.loads((folder / 'config.json').read_text())
-  assert config['model_type'] == model.config.model_type
-  back = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
-  assert type(back) is type(model)
-  found = transformers.AutoTokenizer.from_pretrained(folder)
-  texts = ['The cat sat', 'ein Mensch', 'Все люди']
-  assert found(texts).input_ids == tokenizer(texts).input_ids
-  ids = np.random.default_rng(0).integers(5, len(tokenizer), (2, 12))
-  want = run.model.apply(
-    {'params': run.restore_params(20)['model']},
-    ids,
-    segment_ids=np.ones_like(ids),
-  )
-  with torch.no_grad():
-    got = back(input_ids=torch.tensor(ids)).logits.numpy()
-  np.testing.assert_allclose(got, want, atol=3e-5, rtol=3e-5)

@@ -1,0 +1,108 @@
+"""A model as it is published: its first loss here, and its way back.
+
+The reference is transformers, on the masked batch that the run's objective
+made.
+"""
+
+import inspect
+import json
+
+import jax
+import numpy as np
+import torch
+import transformers
+
+from xlflax.data import batch as batch_lib
+from xlflax.objectives import base, masked_lm
+from xlflax.training import setup as setup_lib
+
+
+class _Recorder(masked_lm.MaskedLM):
+  """A masked LM that remembers what it masked."""
+
+  def mask(self, batch, context, rng):
+    token_ids, choice = super().mask(batch, context, rng)
+    self.seen.append((batch, token_ids, choice))
+    return token_ids, choice
+
+
+def losses(settings, stream, model):
+  """(our first loss, transformers' on the same masked batch)."""
+  setup = setup_lib.Setup(settings)
+  loaders = setup.open_loaders()
+  batch = loaders[stream].rows(0, 0, loaders[stream].stream.batch_size)
+  for loader in loaders.values():
+    loader.close()
+  ratio = settings.objectives.entries[0].objective.mask_ratio
+  objective = _Recorder(mask_ratio=ratio)
+  object.__setattr__(objective, 'seen', [])
+  context = base.Context(
+    vocabulary=setup.spec,
+    step=np.int32(0),
+    train=False,
+    rng=jax.random.key(3),
+    state=(),
+  )
+  ours = objective(
+    setup.model, setup.initial_state().params, batch, context
+  ).loss
+  total = weight = 0.0
+  for part, token_ids, choice in objective.seen:
+    total_, weight_ = _reference_loss(model, part, token_ids, choice)
+    total, weight = total + total_, weight + weight_
+  return float(ours.total / ours.weight), total / weight
+
+
+def _reference_loss(model, batch, token_ids, choice):
+  """(sum, weight) of transformers' losses of the chosen tokens."""
+  labels = np.full(token_ids.shape, -100)
+  chosen = np.asarray(choice.weights) > 0
+  rows = np.broadcast_to(np.arange(len(chosen))[:, None], chosen.shape)[chosen]
+  places = np.asarray(choice.positions)[chosen]
+  labels[rows, places] = np.asarray(batch[batch_lib.TOKEN_IDS])[rows, places]
+  with torch.no_grad():
+    loss = model(
+      input_ids=torch.tensor(np.array(token_ids)).long(),
+      attention_mask=torch.tensor(np.array(batch['segment_ids']) > 0),
+      labels=torch.tensor(labels),
+      **_more_inputs(model, batch),
+    ).loss.item()
+  return loss * len(places), len(places)
+
+
+def _more_inputs(model, batch):
+  """Token types and languages, for models that have them."""
+  found = {}
+  kinds = getattr(model.config, 'type_vocab_size', 0)
+  if kinds and 'token_type_ids' in inspect.signature(model.forward).parameters:
+    types = batch.get(
+      batch_lib.SIDE_IDS, np.zeros_like(batch[batch_lib.TOKEN_IDS])
+    )
+    found['token_type_ids'] = np.minimum(np.array(types), kinds - 1)
+  if getattr(model.config, 'use_lang_emb', False):
+    found['langs'] = np.array(batch[batch_lib.LANGUAGE_IDS])
+  return {name: torch.tensor(ids).long() for name, ids in found.items()}
+
+
+def check_folder(folder, run, model, tokenizer):
+  """The folder has our logits, the tokenizer's ids, and the model's type."""
+  config = json.loads((folder / 'config.json').read_text())
+  assert config['model_type'] == model.config.model_type
+  back = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+  assert type(back) is type(model)
+  found = transformers.AutoTokenizer.from_pretrained(folder)
+  texts = ['The cat sat', 'ein Mensch', 'Все люди']
+  assert found(texts).input_ids == tokenizer(texts).input_ids
+  ids = np.random.default_rng(0).integers(5, len(tokenizer), (2, 12))
+  ones = np.ones_like(ids)
+  languages = getattr(model.config, 'use_lang_emb', False)
+  want = run.model.apply(
+    {'params': run.restore_params(20)['model']},
+    ids,
+    segment_ids=ones,
+    **({'language_ids': ones} if languages else {}),
+  )
+  more = {'langs': torch.tensor(ones)} if languages else {}
+  with torch.no_grad():
+    got = back(input_ids=torch.tensor(ids), **more).logits.numpy()
+  np.testing.assert_allclose(got, want, atol=3e-5, rtol=3e-5)

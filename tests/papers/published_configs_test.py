@@ -1,0 +1,173 @@
+"""Masked LMs of published configurations: training starts from them and ends
+as the same model.
+
+For each configuration of released_configs.py with a masked LM's head, at small
+size: the first loss of `pretrain/mlm.gin` is that of transformers on the same
+masked batch, and after 20 steps transformers reads the model and its tokenizer
+by their type, with the same logits and ids.
+"""
+
+import functools
+import json
+
+import pytest
+import safetensors.torch
+import tokenizers
+import torch
+import transformers
+
+from tests import gin_files
+from tests.end_to_end import conftest as corpora
+from tests.interop.huggingface import reference_tokenizers
+from tests.interop.huggingface import released_configs as released
+from tests.papers import published
+from xlflax.interop.huggingface import exporting, folder_writing, importing
+from xlflax.training import run as run_lib
+
+_LANGUAGES = ('de', 'en', 'ru')
+
+
+def _bytes(folder, **symbols):
+  """A byte-level tokenizer with these symbols, in this order."""
+  del folder
+  made = tokenizers.ByteLevelBPETokenizer()
+  made.train_from_iterator(
+    reference_tokenizers.LINES,
+    vocab_size=400,
+    min_frequency=1,
+    show_progress=False,
+    special_tokens=list(dict.fromkeys(symbols.values())),
+  )
+  return transformers.PreTrainedTokenizerFast(
+    tokenizer_object=made._tokenizer,
+    **{f'{role}_token': symbol for role, symbol in symbols.items()},
+  )
+
+
+def _xlm(folder):
+  """XLM's files: symbols, letters, and one piece of two letters."""
+  letters = sorted(set(''.join(reference_tokenizers.LINES).lower()) - {' '})
+  special = [f'<special{i}>' for i in range(10)]
+  ends = [letter + '</w>' for letter in letters]
+  pieces = ['<s>', '</s>', '<pad>', '<unk>', *special, *letters, *ends, 'th']
+  (folder / 'vocab.json').write_text(
+    json.dumps({piece: i for i, piece in enumerate(pieces)})
+  )
+  (folder / 'merges.txt').write_text('t h 9\n')
+  (folder / 'tokenizer_config.json').write_text(
+    json.dumps({'bos_token': '<s>', 'cls_token': '</s>'})
+  )
+  return transformers.XLMTokenizer.from_pretrained(folder)
+
+
+_BERT = functools.partial(reference_tokenizers.bert, do_lower_case=False)
+_GEMMA = functools.partial(
+  _bytes,
+  pad='<pad>',
+  eos='<eos>',
+  bos='<bos>',
+  unk='<unk>',
+  mask='<mask>',
+  cls='<bos>',
+  sep='<eos>',
+)
+_LLAMA = functools.partial(
+  _bytes,
+  bos='<|begin_of_text|>',
+  eos='<|end_of_text|>',
+  mask='<|mask|>',
+  pad='<|end_of_text|>',
+)
+_TOKENIZERS = {
+  'xlm-roberta-base': reference_tokenizers.xlmr,
+  'xlm-roberta-large': reference_tokenizers.xlmr,
+  'xlm-roberta-xl': reference_tokenizers.xlmr,
+  'bert-base-multilingual-cased': _BERT,
+  'roberta-base': reference_tokenizers.roberta,
+  'roberta-large': reference_tokenizers.roberta,
+  'xlm-mlm-100-1280': _xlm,
+  'xlm-mlm-tlm-xnli15-1024': _xlm,
+  'mmBERT-base': _GEMMA,
+  'EuroBERT-210m': _LLAMA,
+  'ModernBERT-base': _BERT,
+  'distilbert-base-multilingual-cased': _BERT,
+}
+
+
+def _options(name, tokenizer):
+  """The published keys, with the small tokenizer's size and ids."""
+  options = dict(released.CONFIGS[name])
+  options['n_words' if 'n_words' in options else 'vocab_size'] = len(tokenizer)
+  for role in ('pad', 'bos', 'eos', 'cls', 'sep', 'mask'):
+    own = getattr(tokenizer, f'{role}_token_id')
+    if own is not None and f'{role}_token_id' in options:
+      options[f'{role}_token_id'] = own
+  if 'lang2id' in options:
+    options['lang2id'] = {x: i for i, x in enumerate(_LANGUAGES)}
+    options['id2lang'] = {str(i): x for i, x in enumerate(_LANGUAGES)}
+  return options
+
+
+def _publish(name, folder):
+  """(model, tokenizer) of a folder with the published config.json."""
+  folder.mkdir()
+  tokenizer = _TOKENIZERS[name](folder)
+  tokenizer.save_pretrained(folder)
+  options = _options(name, tokenizer)
+  (folder / 'config.json').write_text(json.dumps(options))
+  config = transformers.AutoConfig.from_pretrained(folder)
+  config.dtype = 'float32'
+  model = getattr(transformers, options['architectures'][0])(config).eval()
+  torch.manual_seed(0)
+  with torch.no_grad():
+    for key, parameter in model.named_parameters():
+      if 'norm' not in key.lower():
+        parameter.normal_(std=0.2)
+  model.save_pretrained(folder / 'weights')
+  (folder / 'weights/model.safetensors').rename(folder / 'model.safetensors')
+  assert safetensors.torch.load_file(folder / 'model.safetensors')
+  return model, tokenizer
+
+
+def _settings(directory, corpus):
+  bindings = {
+    'MODEL_DIR': str(directory / 'run'),
+    'INIT_FROM': str(directory / 'ours'),
+    'CORPUS': str(corpus),
+    'VOCABULARY': str(directory / 'ours/vocabulary'),
+    'TRAIN_STEPS': 20,
+    'WARMUP_STEPS': 2,
+    'LEARNING_RATE': 1e-3,
+    'LENGTH': 16,
+    'BATCH_SIZE': 8,
+  }
+  return gin_files.settings_of(
+    ['pretrain/mlm.gin', str(directory / 'ours/model.gin')],
+    [f'{name}={value!r}' for name, value in bindings.items()],
+    vocabulary=bindings['VOCABULARY'],
+  )
+
+
+@pytest.fixture(scope='module')
+def corpus(tmp_path_factory):
+  directory = tmp_path_factory.mktemp('corpus')
+  corpora.write_corpus(directory)
+  return directory
+
+
+@pytest.mark.parametrize('name', _TOKENIZERS)
+def test_masked_lm_is_trained_on_and_goes_back(name, corpus, tmp_path):
+  model, tokenizer = _publish(name, tmp_path / 'published')
+  importing.convert(
+    importing.check(tmp_path / 'published', languages=_LANGUAGES),
+    tmp_path / 'ours',
+  )
+  settings = _settings(tmp_path, corpus)
+  ours, theirs = published.losses(settings, 'mono', model)
+  assert abs(ours - theirs) < 1e-4
+
+  settings.train()
+  run = run_lib.open_run(tmp_path / 'run')
+  assert run.steps[-1] == 20
+  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+  published.check_folder(tmp_path / 'back', run, model, tokenizer)
