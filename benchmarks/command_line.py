@@ -30,6 +30,7 @@ MISTAKES = (
   'train --gin_file=pretrain/mml.gin',
   'train --gin_file=pretrain/mlm.gin --gin.BATCH_SZIE=4',
   'train --gin_file=pretrain/mlm.gin --gin.MONO=corpus.mono',
+  'train --gin_file=pretrain/mlm.gin --gin.trainer.Trainer.sed=3',
   'finetune --output=o --init_from=nowhere',
   'cache --output=o --verify --vocabulary=v',
   'vocab --output=o --corpus=nowhere --size=100',

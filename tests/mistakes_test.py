@@ -70,6 +70,9 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_TRAIN} --gin.TRAIN_STEPS': ('--gin.TRAIN_STEPS', '--gin.NAME=VALUE'),
   f'{_GIVEN} --gin.BATCH_SZIE=4': ('Got: BATCH_SZIE', 'BATCH_SIZE'),
   f'{_GIVEN} --gin.batch_size=4': ('Got: batch_size', 'BATCH_SIZE'),
+  f'{_GIVEN} --gin.EncoderConfig.num_layer=3': (
+    'Got: num_layer', 'did you mean num_layers'),
+  f'{_GIVEN} --gin.trainer.Trainr.seed=3': ('Got: Trainr', 'mean Trainer?'),
   f'{_GIVEN} --gin.MONO=corpus.mono': ('--gin.MONO="\'corpus.mono\'"',),
   f'{_GIVEN} --gin.CACHE_DIR=none': ('--gin.CACHE_DIR=None',),
   f'{_GIVEN} --gin.SEED=': ('--gin.SEED', 'empty'),

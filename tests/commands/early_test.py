@@ -64,6 +64,8 @@ for name in sys.argv[1].split(','):
 assert cli.main(['evaluate', '--model_dir=x', '--tasks=retreival']) == 2
 assert cli.main(['train', '--gin_file=pretrain/mlm.gin', '--gin.NOPE=1']) == 2
 assert cli.main(['train', '--gin_file=pretrain/mml.gin']) == 2
+wrong = ['--gin_file=pretrain/mlm.gin', '--gin.trainer.Trainer.sed=1']
+assert cli.main(['train', *wrong]) == 2
 assert cli.main(['finetune', '--output=o', '--corpus=nowhere']) == 2
 assert cli.main(['evaluate', '--model_dir=nowhere', '--tasks=retrieval']) == 2
 slow = {'jax', 'tensorflow', 'flax', 'matplotlib', 'gin.tf'} & set(sys.modules)

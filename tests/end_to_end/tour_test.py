@@ -135,26 +135,42 @@ def _run(command: str, folder, environment, *, interrupt_at: str | None) -> str:
   return output
 
 
+def _typed(text: str, folder: pathlib.Path) -> list[tuple[str, list[str]]]:
+  """All that is typed on a page, in order; a listing becomes a program."""
+  typed = []
+  for language, block in _blocks(text):
+    if language == 'console':
+      typed += _steps(block)
+    else:
+      (folder / 'program.py').write_text(block)
+      typed.append(('python program.py', []))
+  return typed
+
+
+def _lacks(shown: list[str], output: str) -> set[str]:
+  """The lines of the page that were not printed."""
+  wanted = {x for x in map(_plain, shown) if x not in ('…', _INTERRUPT)}
+  return wanted - set(map(_plain, output.splitlines()))
+
+
 def test_the_tour(environment, tmp_path):
   text = (ROOT / 'docs/tour.md').read_text(encoding='utf-8')
-  for language, block in _blocks(text):
-    if language == 'python':
-      (tmp_path / 'program.py').write_text(block)
-      _run('python program.py', tmp_path, environment, interrupt_at=None)
-      continue
-    for command, shown in _steps(block):
-      place = shown.index(_INTERRUPT) if _INTERRUPT in shown else None
-      output = _run(
-        command,
-        tmp_path,
-        environment,
-        interrupt_at=None if place is None else shown[place - 1],
-      )
-      printed = set(map(_plain, output.splitlines()))
-      wanted = {x for x in map(_plain, shown) if x not in ('…', _INTERRUPT)}
-      assert not wanted - printed, (
-        f'{command}\nlacks {sorted(wanted - printed)}\nprinted\n{output}'
-      )
+  missing = {}
+  for command, shown in _typed(text, tmp_path):
+    place = shown.index(_INTERRUPT) if _INTERRUPT in shown else None
+    stop = None if place is None else shown[place - 1]
+    before = os.times()
+    output = _run(command, tmp_path, environment, interrupt_at=stop)
+    after = os.times()
+    # With `pytest -s`: what the page is written from.
+    print(f'$ {command}\n{output}', flush=True)
+    print(
+      f'# {after.elapsed - before.elapsed:.0f} s, '
+      f'{sum(after[2:4]) - sum(before[2:4]):.0f} s cpu',
+      flush=True,
+    )
+    missing |= {command: lines} if (lines := _lacks(shown, output)) else {}
+  assert not missing
 
 
 def test_the_page_is_read_rightly():

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 import xlflax
-from xlflax import errors, shipped_configs, suggestions
+from xlflax import errors, gin_parameters, shipped_configs, suggestions
 
 _PACKAGE = pathlib.Path(xlflax.__file__).parent
 
@@ -88,7 +88,7 @@ def check_configuration(
   defaults: Sequence[str] = (),
   partial: bool = False,
 ) -> None:
-  """Raises ConfigError for gin files and macros that cannot be right.
+  """Raises ConfigError for gin files and flags that cannot be right.
 
   The files are read as text; `config.load` finds what else is wrong.
 
@@ -115,6 +115,7 @@ def check_configuration(
     if re.fullmatch(r'\w+', name) and name not in uses:
       raise _unused(name, uses)
   _check_own(files, uses)
+  gin_parameters.check(args.gin_bindings, files)
   if not partial:
     _check_required(files, {*macros, *set_here}, uses)
 

@@ -61,6 +61,7 @@ MODELS = {
     _MBART | dict(activation_function='relu', encoder_layerdrop=0.0),
     False,
   ),
+  'bart': ('Bart', _MBART | dict(activation_function='relu'), False),
   'mbart_plain': (
     'MBart',
     _MBART
@@ -83,7 +84,7 @@ def make(name):
   )
   if own:
     model.lm_head.weight = torch.nn.Parameter(torch.zeros(VOCAB, 30))
-  if kind == 'MBart':
+  if kind in ('MBart', 'Bart'):
     model.final_logits_bias.copy_(torch.linspace(-1, 1, VOCAB)[None])
   return randomized(model)
 

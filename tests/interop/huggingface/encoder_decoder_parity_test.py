@@ -152,7 +152,7 @@ def test_unrolled_layers_go_back_too(imported, tmp_path):
   _same_tensors(folder / 'hf', tmp_path / 'back')
 
 
-@pytest.mark.parametrize('name', ['t5_v1_1', 'mt5', 'mbart'])
+@pytest.mark.parametrize('name', ['t5_v1_1', 'mt5', 'mbart', 'bart'])
 def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
   """Without the record of config.json the options follow from the model."""
   model, _, run = imported(name)

@@ -1,5 +1,6 @@
 """The models of `models/*.gin` become Hugging Face folders exactly."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -13,8 +14,16 @@ import torch
 import transformers
 from flax import linen as nn
 
+from xlflax import config as gin_config
+from xlflax import errors, shipped_configs
 from xlflax.interop.huggingface import exporting, folder_writing
-from xlflax.models import api, config, encoder
+from xlflax.models import (
+  api,
+  config,
+  encoder,
+  encoder_decoder,
+  encoder_decoder_config,
+)
 from xlflax.training import checkpoints, run_directory
 from xlflax.training import state as state_lib
 
@@ -33,13 +42,12 @@ _SIZES = dict(
 
 @pytest.fixture
 def run_of(tmp_path, vocabulary, vocabulary_dir):
-  """A function that writes a run of an encoder with some options."""
+  """A function that writes a run of a model with some options."""
 
-  def make(**options):
-    model = encoder.Encoder(
-      config.with_vocabulary(
-        config.EncoderConfig(**_SIZES, **options), vocabulary.spec
-      )
+  def make(made=None, **options):
+    made = made or encoder.Encoder(config.EncoderConfig(**_SIZES, **options))
+    model = made.clone(
+      config=config.with_vocabulary(made.config, vocabulary.spec)
     )
     directory = tmp_path / 'run'
     directory.mkdir()
@@ -102,6 +110,40 @@ def test_models_of_xlflax_are_exported_exactly(
   assert not table[:first_row].any()
 
 
+def test_post_norm_encoder_decoders_are_exported_exactly(run_of, tmp_path):
+  sizes = {key: value for key, value in _SIZES.items() if key != 'num_layers'}
+  directory, model, params = run_of(
+    encoder_decoder.EncoderDecoder(
+      encoder_decoder_config.EncoderDecoderConfig(
+        **sizes, family='post_ln', num_encoder_layers=2, num_decoder_layers=1
+      )
+    )
+  )
+  folder = tmp_path / 'out'
+  folder_writing.convert(exporting.check(directory), folder)
+  theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+  assert type(theirs).__name__ == 'BartForConditionalGeneration'
+  source = np.array([[1, 9, 8, 7, 10, 2], [1, 20, 21, 2, 0, 0]], np.int32)
+  target = np.array([[1, 11, 12, 2], [1, 22, 2, 0]], np.int32)
+  logits = model.apply(
+    {'params': params},
+    source,
+    segment_ids=(source != 0).astype(np.int32),
+    decoder_token_ids=target,
+    decoder_segment_ids=(target != 0).astype(np.int32),
+  )
+  with torch.no_grad():
+    found = theirs(
+      input_ids=torch.tensor(source, dtype=torch.long),
+      attention_mask=torch.tensor(source != 0, dtype=torch.long),
+      decoder_input_ids=torch.tensor(target, dtype=torch.long),
+    ).logits.numpy()
+  np.testing.assert_allclose(found[target != 0], logits[target != 0], atol=2e-4)
+  for side in (theirs.model.encoder, theirs.model.decoder):
+    table = side.embed_positions.weight
+    assert len(table) == 14 and not table[:2].any() and table[2:].any()
+
+
 def test_files_that_others_can_read(run_of, tmp_path):
   directory, *_ = run_of()
   folder = tmp_path / 'out'
@@ -122,3 +164,35 @@ def test_what_a_model_can_be_exported_as(vocabulary):
   odd = dataclasses.replace(made, scale_embeddings=True)
   text = exporting.expressed_as(odd, pad_id=0)
   assert text.startswith('nothing: ') and 'scale_embeddings' in text
+
+
+# What each size that comes with the package becomes.
+_SHIPPED = {
+  'base': 'bert', 'ecs': 'xlm', 'large': 'bert', 'mbart': 'mbart',
+  'mmbert_base': 'modernbert', 'modernbert_base': 'modernbert',
+  'mt5_base': 't5', 'small': 'bert', 't5_small': 't5', 'tiny': 'bert',
+  'tiny_mbart': 'mbart', 'tiny_t5': 't5', 'tiny_transformer': 'bart',
+  'transformer_base': 'bart', 'umt5_base': 'umt5',
+}  # fmt: skip
+# The decoder of VECO is the encoder with cross-attention.
+_TIED = {'veco_small_translation', 'veco_translation'}
+
+
+def _sizes_of_the_package() -> dict[str, nn.Module]:
+  found = {}
+  for name in shipped_configs.names():
+    if name.startswith('models/') and not shipped_configs.read(name).required():
+      configuration = gin_config.load([name], partial=True)
+      with contextlib.suppress(errors.ConfigError):  # a part of others
+        found[pathlib.Path(name).stem] = configuration.macro('MODEL')
+  return found
+
+
+def test_every_size_of_the_package_can_be_exported():
+  told = {
+    name: exporting.expressed_as(model.config, pad_id=0)
+    for name, model in _sizes_of_the_package().items()
+  }
+  tied = {name: told.pop(name) for name in _TIED}
+  assert told == _SHIPPED
+  assert all('tie_decoder is True' in why for why in tied.values())

@@ -140,6 +140,7 @@ _MODULES = {
   'mt5': 't5',
   'umt5': 't5',
   'mbart': 'mbart',
+  'bart': 'bart',
   'm2m_100': 'm2m_100',
   'modernbert': 'modernbert',
   'eurobert': 'eurobert',

@@ -26,7 +26,12 @@ Shapes = dict[str, tuple[int, ...]]
 
 _PLUG_IN = re.compile(r'^model/layers(_\d+)?/cross_attention')
 _TOKEN_HEAD = re.compile(r'^model/(head_dense|head_norm|output|output_bias)\b')
-POSITIONS = 'model/embeddings/position'
+_POSITIONS = (
+  'model/embeddings/position',
+  'model/encoder/embeddings/position',
+  'model/decoder/embeddings/position',
+)
+_BART_OFFSET = 2  # rows before the first position, whatever the padding's id
 _TOKEN_TYPES = 'model/embeddings/token_type'
 _KNOWN_HEADS = {
   *(task.value for task in architectures.LABELLED),
@@ -114,25 +119,28 @@ def widened(config: Config, *, pad_id: int) -> list[Config]:
     pad_id: of the vocabulary; RoBERTa's positions begin after it.
   """
   found: list[Config] = [config]
-  if not isinstance(config, model_config.EncoderConfig):
-    return found
-  learned = model_config.PositionEmbedding.LEARNED
-  if config.type_vocab_size == 0:
+  is_encoder = isinstance(config, model_config.EncoderConfig)
+  if is_encoder and config.type_vocab_size == 0:
     found.append(dataclasses.replace(config, type_vocab_size=1))
-  if config.position_offset == 0 and config.position_embedding is learned:
-    found += [
-      dataclasses.replace(one, position_offset=pad_id + 1) for one in [*found]
-    ]
-  return found
+  learned = model_config.PositionEmbedding.LEARNED
+  if config.position_offset or config.position_embedding is not learned:
+    return found
+  if not is_encoder and config.is_t5:
+    return found
+  first = pad_id + 1 if is_encoder else _BART_OFFSET
+  return found + [
+    dataclasses.replace(one, position_offset=first) for one in found
+  ]
 
 
 def _widened_shapes(config: Config, shapes: Shapes) -> Shapes:
   """Shapes of the embeddings that have rows of zeros more than the run's."""
-  table = shapes.get(POSITIONS)
-  found: Shapes = {}
-  if table is not None:
-    found[POSITIONS] = (config.max_length + config.position_offset, table[1])
-  if config.type_vocab_size and _TOKEN_TYPES not in shapes:
+  rows = config.max_length + config.position_offset
+  found: Shapes = {
+    name: (rows, shapes[name][1]) for name in _POSITIONS if name in shapes
+  }
+  is_encoder = isinstance(config, model_config.EncoderConfig)
+  if is_encoder and config.type_vocab_size and _TOKEN_TYPES not in shapes:
     found[_TOKEN_TYPES] = (config.type_vocab_size, config.hidden_dim)
   return found
 
@@ -200,13 +208,14 @@ def architecture(
   Raises:
     ConfigError: none can express the model.
   """
-  names = [wanted] if wanted else [*filter(None, origins)]
-  names += [] if wanted else architectures.MODEL_TYPES
+  preferred = [wanted] if wanted else [*filter(None, origins)]
+  names = preferred + ([] if wanted else [*architectures.MODEL_TYPES])
   refused = []
   for name in dict.fromkeys(names):
     found = architectures.find(name)
     if not isinstance(config, found.config_class):
-      refused.append(f'{name}: it is no {type(config).__name__}')
+      if name in preferred:
+        refused.append(f'{name}: it is no {type(config).__name__}')
       continue
     told: list[list[str]] = []
     for one in widened(config, pad_id=pad_id):

@@ -10,7 +10,7 @@ from xlflax.models import activations
 from xlflax.models import encoder_decoder_config as config_lib
 
 _OFFSET = 2  # rows of the position tables before the first position
-_SHARED = 'shared.weight'
+SHARED = 'shared.weight'
 
 # Option -> (field of EncoderDecoderConfig, the library's default).
 _FIELDS: dict[str, tuple[str, Any]] = {
@@ -26,6 +26,7 @@ _FIELDS: dict[str, tuple[str, Any]] = {
   'init_std': ('initializer_range', 0.02),
   'scale_embedding': ('scale_embeddings', False),
 }
+_PRE_LN = config_lib.EncoderDecoderFamily.PRE_LN
 _EPSILON = 1e-5  # of every layer norm; no option
 
 
@@ -33,14 +34,16 @@ def read_options(
   options: config_options.Options,
   task: Task,
   *,
+  family: config_lib.EncoderDecoderFamily = _PRE_LN,
   defaults: Mapping[str, Any] | None = None,
   training_only: Sequence[str] = (),
 ) -> dict[str, Any]:
-  """`EncoderDecoderConfig`'s arguments that mBART and M2M-100 read alike.
+  """`EncoderDecoderConfig`'s arguments that BART and its heirs read alike.
 
   Args:
     options: of config.json.
     task: that of the model; there is but one.
+    family: where the layer norms are.
     defaults: of options, where they are not mBART's.
     training_only: options that may have any value, as no model trains with
       them here.
@@ -60,9 +63,9 @@ def read_options(
   options.require('is_encoder_decoder', True)
   options.require('tie_word_embeddings', True)
   # Those of checkpoints of its first years; each had but one value.
-  options.require('normalize_before', True)
+  options.require('normalize_before', family is _PRE_LN)
   options.require('normalize_embedding', True)
-  options.require('add_final_layer_norm', True)
+  options.require('add_final_layer_norm', family is _PRE_LN)
   options.require('add_bias_logits', False)
   options.require('static_position_embeddings', False)
   options.require('extra_pos_embeddings', _OFFSET)
@@ -72,7 +75,7 @@ def read_options(
       options.require(name, 0, None)
   options.ignore('classifier_dropout', 'classif_dropout')
   return fields | {
-    'family': 'pre_ln',
+    'family': family,
     'position_offset': _OFFSET,
     'layer_norm_epsilon': _EPSILON,
     'activation': options.choose(
@@ -100,7 +103,7 @@ def write_options(
     'is_encoder_decoder': True,
   }
   wanted = dict(
-    family='pre_ln',
+    family=_PRE_LN,
     position_offset=_OFFSET,
     layer_norm_epsilon=_EPSILON,
     position_embedding='learned',
@@ -115,15 +118,25 @@ def write_options(
   )
   wanted |= fixed
   problems = [
-    f'{name} is {getattr(config, name)!r}, not {value!r}'
+    f'{name} is {_said(getattr(config, name))}, not {_said(value)}'
     for name, value in wanted.items()
     if getattr(config, name) != value
   ]
   return options, problems
 
 
-def _side(side: str) -> tuple[Rule, ...]:
-  """Rules of the encoder or the decoder."""
+def _said(value: Any) -> str:
+  """A field's value as a gin file has it."""
+  return repr(str(value) if isinstance(value, str) else value)
+
+
+def side_rules(side: str, *, final_norm: bool = True) -> tuple[Rule, ...]:
+  """Rules of the encoder or the decoder.
+
+  Args:
+    side: 'encoder' or 'decoder'.
+    final_norm: whether a layer norm follows the last layer.
+  """
   there, here = f'{side}.layers.{{layer}}', f'model/{side}/layers'
   rules = [
     Rule(f'{side}.embed_positions.weight', f'model/{side}/embeddings/position'),
@@ -133,8 +146,9 @@ def _side(side: str) -> tuple[Rule, ...]:
     *linear(f'{there}.fc1', f'{here}/mlp/wi'),
     *linear(f'{there}.fc2', f'{here}/mlp/wo'),
     *norm(f'{there}.final_layer_norm', f'{here}/mlp_norm'),
-    *norm(f'{side}.layer_norm', f'model/{side}/final_norm'),
   ]
+  if final_norm:
+    rules += norm(f'{side}.layer_norm', f'model/{side}/final_norm')
   if side == 'decoder':
     rules += [
       *_attention(f'{there}.encoder_attn', f'{here}/cross_attention'),
@@ -159,9 +173,9 @@ ARCHITECTURES = {
     prefix='model.',
     classes={Task.SEQ2SEQ: 'MBartForConditionalGeneration'},
     body=(
-      Rule(_SHARED, 'model/encoder/embeddings/token', Transform.ROWS),
-      *_side('encoder'),
-      *_side('decoder'),
+      Rule(SHARED, 'model/encoder/embeddings/token', Transform.ROWS),
+      *side_rules('encoder'),
+      *side_rules('decoder'),
     ),
     head=(
       Rule('final_logits_bias', 'model/encoder/output_bias', Transform.ROW),
@@ -169,7 +183,7 @@ ARCHITECTURES = {
     heads={},
     output=('lm_head.weight', None),
     copies={
-      f'model.{side}.embed_tokens.weight': f'model.{_SHARED}'
+      f'model.{side}.embed_tokens.weight': f'model.{SHARED}'
       for side in ('encoder', 'decoder')
     },
     aliases={
