@@ -12,10 +12,9 @@ import pathlib
 import re
 from collections.abc import Sequence
 
-import xlflax
 from xlflax import errors, shipped_configs, suggestions
 
-_ROOT = pathlib.Path(xlflax.__file__).parent.parent
+_ROOT = pathlib.Path(__file__).parent.parent
 _FROM = re.compile(r'^from\s+([\w.]+)\s+import\s+(\w+)(?:\s+as\s+(\w+))?', re.M)
 _IMPORT = re.compile(r'^import\s+([\w.]+)(?:\s+as\s+(\w+))?', re.M)
 # Bases without parameters, and those that every module of Flax has.
