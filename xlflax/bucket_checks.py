@@ -96,11 +96,7 @@ def _wait_for(
 
 def _status(error: Exception) -> errors.ExitStatus:
   """FAILURE where the bucket may answer later, not where it refuses."""
-  unreachable = isinstance(error, TimeoutError | ConnectionError) or any(
-    word in str(error)
-    for word in ('ABORTED', 'DEADLINE_EXCEEDED', 'UNAVAILABLE')
-  )
-  if unreachable:
+  if errors.is_away(error):
     return errors.ExitStatus.FAILURE
   return errors.ExitStatus.MISTAKE
 

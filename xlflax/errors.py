@@ -8,6 +8,8 @@ traceback.
 
 import enum
 import errno
+import os
+import re
 
 _LONGEST = 10_000  # characters of a value in a message
 # What may be otherwise when a command is started again.
@@ -21,6 +23,16 @@ _PASSING = frozenset(
     errno.ECONNRESET,
     errno.ECONNREFUSED,
     errno.EHOSTUNREACH,
+  )
+)
+# What does not answer now may answer later; EIO can be a lasting damage.
+_AWAY = _PASSING - {errno.ENOSPC, errno.EDQUOT, errno.EIO}
+_AWAY_TEXT = re.compile(
+  '|'.join(
+    [
+      'ABORTED|DEADLINE_EXCEEDED|UNAVAILABLE|TimeoutError',
+      *(re.escape(os.strerror(number)) for number in sorted(_AWAY)),
+    ]
   )
 )
 
@@ -112,6 +124,20 @@ def of_os_error(error: OSError) -> XlflaxError:
     else 'mend the disk, free space, or wait, and start again',
     status=ExitStatus.MISTAKE if lasting else ExitStatus.FAILURE,
   )
+
+
+def is_away(error: BaseException) -> bool:
+  """Whether a file system, bucket or machine does not answer for now."""
+  if isinstance(error, TimeoutError | ConnectionError):
+    return True
+  return getattr(error, 'errno', None) in _AWAY or bool(
+    _AWAY_TEXT.search(reason(error))
+  )
+
+
+def reason(error: BaseException) -> str:
+  """What an error was got; names of files may say anything."""
+  return str(error.got if isinstance(error, XlflaxError) else error)
 
 
 def _rebuild(kind, arguments):

@@ -42,7 +42,7 @@ def _wrap(owner, name, decorate):
 _FAULTS = {
   'loader': lambda: _wrap(loader.CachedLoader, 'rows', _after(_GOOD, _block)),
   'slow_loader': lambda: _wrap(
-    loader.CachedLoader, 'rows', _after(_GOOD, lambda: time.sleep(0.3))
+    loader.CachedLoader, 'rows', _after(_GOOD, lambda: time.sleep(1))
   ),
   'collective': lambda: _wrap(
     progress.Progress, 'advance', _after(_GOOD, _block)

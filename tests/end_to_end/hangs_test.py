@@ -1,6 +1,8 @@
 """Hangs of real jobs: stacks of every process, and an end within the limit."""
 
+import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +14,9 @@ from tests.end_to_end.conftest import free_port, losses, wait_for_step
 
 pytestmark = pytest.mark.slow
 _WORKER = pathlib.Path(__file__).with_name('faulty_worker.py')
-_LIMIT = 30  # four times as long for compiling, also on a busy machine
+_LIMIT = 30  # seconds; four times as long for compiling
+_STOPPING = 60  # seconds that a step has after Ctrl-C
+_LEAVING = 60  # seconds for stacks, for telling the others, and for the end
 _TINY = (
   '--gin_file=pretrain/mlm.gin',
   '--gin_file=models/tiny.gin',
@@ -64,7 +68,16 @@ class _Job:
       (p.poll() for p in self.processes if p.poll() is not None), None
     )
 
-  def statuses(self, seconds: float = 240) -> list[int]:
+  def wait_for(self, step: int) -> float:
+    """Waits for a step; returns a bound of the longest step until then."""
+    wait_for_step(self, self.run, 3)
+    start = time.monotonic()
+    wait_for_step(self, self.run, step)
+    assert self.poll() is None, self.texts()
+    return time.monotonic() - start
+
+  def statuses(self, seconds: float = 400) -> list[int]:
+    """How all have ended, within a time."""
     end = time.monotonic() + seconds
     try:
       return [p.wait(max(1, end - time.monotonic())) for p in self.processes]
@@ -90,49 +103,62 @@ _CASES = {
 }
 
 
+def _has_stacks(text: str) -> bool:
+  return 'Current thread' in text and 'training/loop.py' in text
+
+
 @pytest.mark.parametrize('fault', _CASES)
 def test_stacks_of_all_and_a_restart(workspace, uninterrupted, tmp_path, fault):
+  """Ends within the limit, which grows to ten times the longest step."""
   named_by, what, place = _CASES[fault]
   faults = ('none', fault) if fault != 'checkpoint' else (fault, 'none')
   job = _Job(workspace, tmp_path, faults, f'--hang_timeout={_LIMIT}')
-  wait_for_step(job, job.run, 6)
-  start = time.monotonic()
-  assert job.statuses() == [74, 74], job.texts()
-  assert time.monotonic() - start < 6 * _LIMIT
+  longest = job.wait_for(15)
+  limit = max(_LIMIT, 10 * longest) + longest + _LEAVING
+  assert job.statuses(limit) == [74, 74], job.texts()
   texts = job.texts()
-  for text in texts:
-    assert 'Current thread' in text or 'Thread 0x' in text, text
-    assert 'training/loop.py' in text
+  assert all(_has_stacks(text) for text in texts), texts
   assert any(place in text for text in texts)
-  assert any(f'This process has been {what}' in text for text in texts), texts
+  assert f'This process has been {what}' in texts[named_by], texts
   again = _Job(workspace, tmp_path, ('none', 'none'))
   assert again.statuses() == [0, 0], again.texts()
   assert losses(again.run) == uninterrupted
 
 
 @pytest.mark.parametrize('fault', ['loader', 'collective'])
-@pytest.mark.parametrize('hang_timeout', [900, 0])
-def test_one_ctrl_c_is_enough(workspace, tmp_path, fault, hang_timeout):
-  """Also where nothing limits a hang."""
+@pytest.mark.parametrize(
+  'hang_timeout, hears', [(900, (0, 1)), (0, (0,))], ids=['both', 'the_first']
+)
+def test_one_ctrl_c_is_enough(workspace, tmp_path, fault, hang_timeout, hears):
+  """Also where nothing limits a hang, and the process waits inside of JAX."""
   job = _Job(
     workspace, tmp_path, ('none', fault), f'--hang_timeout={hang_timeout}'
   )
-  wait_for_step(job, job.run, 15)
-  time.sleep(5)  # the fault is at step 20
+  longest = job.wait_for(18)
+  time.sleep(5 + longest)  # the fault is after the 20th step or batch
   assert job.poll() is None
-  for process in job.processes:
-    process.send_signal(signal.SIGINT)
-  start = time.monotonic()
-  statuses = job.statuses()
-  assert time.monotonic() - start < 90
-  # A peer may see the connection close before it is told why: 1, which
-  # schedulers start again too.
-  assert 74 in statuses and set(statuses) <= {74, 1, 134, -6}, job.texts()
+  for i in hears:
+    job.processes[i].send_signal(signal.SIGINT)
+  limit = max(_STOPPING, 10 * longest) + _LEAVING
+  assert job.statuses(limit) == [74, 74], job.texts()
+  assert all(_has_stacks(text) for text in job.texts()), job.texts()
 
 
 def test_a_process_that_holds_up_the_others_is_named(workspace, tmp_path):
-  job = _Job(workspace, tmp_path, ('none', 'slow_loader'))
+  job = _Job(
+    workspace,
+    tmp_path,
+    ('none', 'slow_loader'),
+    '--gin.checkpoints.CheckpointOptions.every_steps=100',
+  )
   assert job.statuses() == [0, 0], job.texts()
-  text = job.texts()[0]
-  assert 'Process 1 on' in text and 'holds up the others' in text, text
-  assert 'Process 0 on' not in text.replace('Process 0 of', '')
+  speeds = [
+    row['speed']
+    for row in map(json.loads, (job.run / 'metrics.jsonl').open())
+    if row['step'] > 27 and 'speed' in row
+  ]
+  assert len(speeds) == 7
+  assert {s['slowest_process'] for s in speeds} == {1}
+  assert min(s['loading_seconds_slowest'] for s in speeds) > 0.3
+  named = re.findall(r'Process (\d) on .* holds up', job.texts()[0])
+  assert named[-1] == '1', job.texts()[0]  # a busy machine may name 0 before

@@ -10,7 +10,6 @@ import dataclasses
 import logging
 import math
 import pathlib
-import re
 import time
 from typing import Any
 
@@ -24,6 +23,7 @@ from xlflax.training import checkpoint_items as items_lib
 from xlflax.training import params as params_lib
 from xlflax.training import run_directory
 from xlflax.training import state as state_lib
+from xlflax.training.processes import failure_detection
 
 DIRECTORY = 'checkpoints'
 REJECTED = 'rejected_checkpoints'
@@ -206,19 +206,22 @@ class Checkpoints:
 
     Raises:
       CheckpointError: there are checkpoints, but none can be read, or the
-        newest does not fit the model or optimizer.
+        newest does not fit the model or optimizer; with the status FAILURE
+        where the file system or bucket does not answer, or a process is gone.
     """
     failed: dict[int, Exception] = {}
     for step in sorted(self._manager.all_steps(), reverse=True):
       try:
         verify(self.directory / str(step), *items_lib.NAMES)
       except errors.CheckpointError as error:
+        _check_answers(error)
         failed[step] = error
         continue
       check_fit(self.directory / str(step), factory.abstract)
       try:
         restored = self._restore(step, factory)
       except Exception as error:
+        _check_answers(error)
         failed[step] = error
         continue
       for bad_step, reason in failed.items():
@@ -297,17 +300,20 @@ class _FailureReport:
     ) from error
 
 
-# What JAX's coordination service and its barriers say of a lost process.
-_LOST_PEER = re.compile(
-  'barrier|coordination service|task .*(unhealthy|disconnect|died)|'
-  'peer|heartbeat',
-  re.IGNORECASE,
-)
+def _check_answers(error: Exception) -> None:
+  """Raises where what keeps a checkpoint from being read is not the file."""
+  if errors.is_away(error) or failure_detection.is_lost_peer(error):
+    raise errors.CheckpointError(
+      'A checkpoint cannot be read now',
+      got=_first_line(error),
+      fix='see whether its file system or bucket answers, and start again',
+      status=errors.ExitStatus.FAILURE,
+    ) from error
 
 
 def _remedy(error: Exception) -> str:
   """What to do about a failed write."""
-  if _LOST_PEER.search(str(error)):
+  if failure_detection.is_lost_peer(error):
     return 'another process of the job was lost; start the job again'
   return 'free space or permissions there and start again'
 

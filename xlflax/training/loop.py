@@ -168,7 +168,7 @@ class _Loop:
     self._checkpoints = checkpoints_lib.Checkpoints(
       setup.model_dir, setup.settings.checkpoints
     )
-    distributed.at_failure_of_others(self._checkpoints.describe_last)
+    distributed.at_failure_of_others(self._last_words)
     self._steps: dict[tuple[int, ...], Any] = {}
     finished = checkpoints_lib.finished_steps(setup.model_dir)
     self._ahead = compiling_ahead.Ahead(setup, max(finished, default=0))
@@ -192,17 +192,23 @@ class _Loop:
     with self._ahead:
       return self._run()
 
+  def _last_words(self) -> str:
+    """What to say when the failure of another process ends this one."""
+    doing = f'This process has been {self._watchdog.now()}.'
+    return f'{doing} {self._checkpoints.describe_last()}'
+
   def _run(self) -> dict[str, Any]:
+    with self._watchdog:
+      return self._train()
+
+  def _train(self) -> dict[str, Any]:
     state = self._restore_or_start()
     step = int(state.step)
     self._writer = self._open_writer(first_time=not step)
     self._feeds = self._open_feeds(step)
     self._progress = self._open_progress(step)
     # Signals are heard until the last checkpoint is whole: Slurm sends two.
-    with (
-      self._watchdog,
-      preemption.StopRequest(self._watchdog.stopping) as stop,
-    ):
+    with preemption.StopRequest(self._watchdog.stopping) as stop:
       try:
         state = self._steps_until(state, step, stop)
         self._save(state)

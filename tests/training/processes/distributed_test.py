@@ -43,6 +43,19 @@ def test_process_by_itself_raises_as_ever():
       'ZeroDivisionError: a bug',
     ),
     (
+      RuntimeError('Gloo all-reduce failed: Connection closed by peer\n ...'),
+      74,
+      'process 0 of 1: Another process of the job is gone. Got: RuntimeError: '
+      'Gloo all-reduce failed: Connection closed by peer. Expected',
+      'continues from its last checkpoint.',
+    ),
+    (
+      ZeroDivisionError('Connection closed by peer'),
+      1,
+      'Traceback (most recent call last)',
+      'ZeroDivisionError: Connection closed by peer',
+    ),
+    (
       KeyboardInterrupt(),
       130,
       'xlflax train: process 0 of 1: interrupted.\n',
@@ -53,12 +66,15 @@ def test_process_by_itself_raises_as_ever():
 def test_failure_in_a_job_is_shown_and_told_to_the_others(
   monkeypatch, capsys, error, status, shown, told
 ):
-  heard = []
+  heard, looked = [], []
 
   class Watch:
     def fail(self, message, told_status):
       assert told_status == status
       heard.append(message)
+
+    def follow(self, seconds):
+      looked.append(seconds)
 
   class Ended(BaseException):
     pass
@@ -73,4 +89,5 @@ def test_failure_in_a_job_is_shown_and_told_to_the_others(
       raise error
   assert ended.value.args == (status,)
   assert shown in capsys.readouterr().err
-  assert heard == [told]
+  assert len(heard) == 1 and heard[0].endswith(told)
+  assert bool(looked) == ('closed by peer' in str(error))

@@ -30,6 +30,8 @@ class _Store:
 def quick(monkeypatch):
   monkeypatch.setattr(failure_detection, '_EVERY', 0.02)
   monkeypatch.setattr(failure_detection, '_OWN_MESSAGE', 0.02)
+  monkeypatch.setattr(failure_detection, '_LEAVE', 0.02)
+  monkeypatch.setattr(failure_detection.jax, 'process_count', lambda: 2)
 
 
 @pytest.fixture
@@ -123,3 +125,42 @@ def test_a_hang_shows_the_stacks_of_the_others(processes, capfd):
   watches[1].fail('no step', errors.ExitStatus.FAILURE, stacks=True)
   assert ended[0].wait(5)
   assert 'test_a_hang_shows_the_stacks' in capfd.readouterr().err
+
+
+def test_what_hangs_stays_until_the_others_have_shown_theirs(processes):
+  """Its end would cut the connections at which they wait."""
+  watches, ends, ended = processes
+  watches[1].fail('no step', errors.ExitStatus.FAILURE, stacks=True)
+  assert 'xlflax/failed/0' in watches[1]._client.values
+  assert ended[0].wait(5)
+
+
+def test_a_cut_connection_ends_as_the_process_that_failed(processes):
+  watches, ends, _ = processes
+  for watch in watches:
+    watch.stop()  # no thread is faster
+  watches[0].follow(0)
+  assert not ends
+  watches[1].fail('a typo', errors.ExitStatus.MISTAKE)
+  watches[0].follow(1)
+  watches[1].follow(1)  # its own
+  assert list(ends) == [0] and ends[0][1] is errors.ExitStatus.MISTAKE
+
+
+@pytest.mark.parametrize(
+  'text, is_one',
+  [
+    (
+      'UNKNOWN: Gloo all-reduce failed: [external/gloo/gloo/transport/tcp/'
+      'pair.cc:547] Connection closed by peer [127.0.0.1]:9614',
+      True,
+    ),
+    ('NCCL operation failed: remote process exited or there was a', True),
+    ('INTERNAL: NCCL operation failed: invalid usage', False),
+    ('RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes', False),
+  ],
+)
+def test_what_says_that_a_process_is_gone(text, is_one):
+  assert failure_detection.is_lost_peer(RuntimeError(text)) == is_one
+  told = errors.CheckpointError('Not written', got=text, where='/heartbeat')
+  assert failure_detection.is_lost_peer(told) == is_one

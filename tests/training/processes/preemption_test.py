@@ -1,8 +1,10 @@
 """Signals: the first one asks to stop, a second Ctrl-C interrupts."""
 
+import hashlib
 import os
 import signal
 import threading
+import time
 
 import pytest
 
@@ -57,3 +59,30 @@ def test_outside_the_main_thread_it_is_silent():
   thread.start()
   thread.join()
   assert seen == [False]
+
+
+def test_what_blocks_the_main_thread_does_not_keep_a_signal_out():
+  """A call into JAX that waits for devices; here one that computes."""
+  asked = []
+  with preemption.StopRequest(lambda: asked.append(time.monotonic())) as stop:
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    while not stop.should_stop(1):
+      hashlib.pbkdf2_hmac('sha256', b'', b'', 200_000)
+      end = time.monotonic()
+    timer.join()
+  assert len(asked) == 1 and asked[0] < end - 0.05
+
+
+def test_who_else_hears_signals_is_put_back():
+  reader, writer = os.pipe()
+  os.set_blocking(writer, False)
+  before = signal.set_wakeup_fd(writer)
+  try:
+    with preemption.StopRequest() as stop:
+      os.kill(os.getpid(), signal.SIGINT)
+      assert stop.should_stop(1)
+    assert signal.set_wakeup_fd(before) == writer
+  finally:
+    os.close(reader)
+    os.close(writer)

@@ -33,6 +33,7 @@ def _lock(stack, directory, name: str, what: str, exclusive=True) -> None:
       f'Another process is writing this {what}',
       where=directory,
       fix='Wait for it, or stop it first',
+      status=errors.ExitStatus.FAILURE,
     ) from error
 
 
@@ -46,4 +47,5 @@ def _disk_errors(directory: pathlib.Path):
       where=error.filename or directory,
       fix='Free some space or choose another --output; the same command '
       'goes on where it stopped',
+      status=errors.of_os_error(error).status,
     ) from error

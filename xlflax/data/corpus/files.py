@@ -318,7 +318,9 @@ def _told(path: pathlib.Path, line: Callable[[], int]) -> Iterator[None]:
     ) from error
   except OSError as error:
     raise errors.CorpusError(
-      f'A text file cannot be read ({error.strerror or error})', where=str(path)
+      f'A text file cannot be read ({error.strerror or error})',
+      where=str(path),
+      status=errors.of_os_error(error).status,
     ) from error
 
 

@@ -16,6 +16,7 @@ from xlflax import errors
 from xlflax.training.processes import cluster as cluster_lib
 from xlflax.training.processes import failure_detection, rendezvous
 
+_TOLD = 6.0  # seconds to look why a process is gone
 _detector: failure_detection.FailureDetector | None = None
 
 
@@ -174,6 +175,8 @@ def leaving_together(command: str):
   except (Exception, KeyboardInterrupt) as error:
     if _detector is None:
       raise
+    if failure_detection.is_lost_peer(error):
+      _detector.follow(_TOLD)  # why it is gone, where it could say so
     text, status = _described(error, command)
     print(text, file=sys.stderr, flush=True)
     _detector.fail(text.rstrip().splitlines()[-1], status)
@@ -193,5 +196,18 @@ def _described(
       f'xlflax {command}: {who}: interrupted.',
       errors.ExitStatus.INTERRUPTED,
     )
+  if isinstance(error, RuntimeError) and failure_detection.is_lost_peer(error):
+    return f'xlflax {command}: {who}: {_lost(error)}', errors.ExitStatus.FAILURE
   trace = ''.join(traceback.format_exception(error))
   return f'xlflax {command}: {who} failed:\n{trace}', errors.ExitStatus.BUG
+
+
+def _lost(error: BaseException) -> errors.TrainingError:
+  return errors.TrainingError(
+    'Another process of the job is gone',
+    got=f'{type(error).__name__}: {str(error).splitlines()[0]}',
+    expected='all processes until the end',
+    fix='its log, or its machine, may say why; started again, the run '
+    'continues from its last checkpoint',
+    status=errors.ExitStatus.FAILURE,
+  )

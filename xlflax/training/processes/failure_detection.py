@@ -2,16 +2,20 @@
 
 A process that fails writes why into the key-value store of JAX's coordination
 service; a thread in each process looks there every two seconds. All processes
-end with the status of the one that failed, as schedulers may look at any.
+end with the status of the one that failed, as schedulers may look at any; also
+those that its end reaches first, as a closed connection.
 """
 
 import faulthandler
 import json
 import os
+import re
 import sys
 import threading
 import time
 from collections.abc import Callable
+
+import jax
 
 from xlflax import errors
 
@@ -19,6 +23,22 @@ _KEY = 'xlflax/failure'
 _SEEN = 'xlflax/failed/'
 _EVERY = 2.0  # seconds between looks
 _OWN_MESSAGE = 4.0  # seconds a process has to find the same mistake itself
+_READ = 8.0  # seconds the others have to read what is in the store
+_STACKS = 20.0  # seconds they have to write their stacks before
+_LEAVE = 1.0  # seconds that the store stays when all have read it
+# What Gloo, NCCL and JAX's coordination service say where a process is gone.
+_LOST_PEER = re.compile(
+  r'(closed|reset) by peer|gloo .*(timed? ?out|connect|read error)|'
+  r'nccl.*(remote process|network error|system error|abort)|'
+  r'barrier|coordination service|heartbeat|'
+  r'task .*(unhealthy|disconnect|died)',
+  re.IGNORECASE | re.DOTALL,
+)
+
+
+def is_lost_peer(error: BaseException) -> bool:
+  """Whether an error says that another process of the job is gone."""
+  return bool(_LOST_PEER.search(errors.reason(error)))
 
 
 class FailureDetector:
@@ -45,6 +65,7 @@ class FailureDetector:
     self._id = process_id
     self._end = end or _end
     self._stopped = threading.Event()
+    self._following = threading.Lock()
     self._thread = threading.Thread(
       target=self._run, name='xlflax failure detection', daemon=True
     )
@@ -62,7 +83,8 @@ class FailureDetector:
     """Tells the others that this process ends, and why.
 
     Process 0, which holds the store, gives the others a few seconds to read
-    it or to find the same mistake themselves.
+    it or to find the same mistake themselves. So does a process that hangs:
+    its end would cut the connections at which the others wait.
 
     Args:
       message: why.
@@ -72,13 +94,31 @@ class FailureDetector:
     self.stop()
     self._set(f'{_SEEN}{self._id}', '1')
     told = {
+      'process': self._id,
       'message': f'process {self._id} failed: {message}',
       'status': int(status),
       'stacks': stacks,
     }
     self._set(_KEY, json.dumps(told))
-    if self._id == 0:
-      self._wait_for_others(_OWN_MESSAGE + 2 * _EVERY)
+    if stacks:
+      self._wait_for_others(_STACKS)
+    elif self._id == 0:
+      self._wait_for_others(_READ)
+
+  def follow(self, seconds: float) -> None:
+    """Ends this process as another one does that failed, if one did.
+
+    Args:
+      seconds: how long to look whether one did.
+    """
+    end = time.monotonic() + seconds
+    while True:
+      text = self._get(_KEY)
+      if text is not None and not self._is_own(text):
+        self._follow(text)
+      if text is not None or time.monotonic() > end:
+        return
+      time.sleep(_EVERY / 10)
 
   def _set(self, key: str, value: str) -> None:
     try:
@@ -87,10 +127,8 @@ class FailureDetector:
       return  # another process was first, or the store is gone
 
   def _wait_for_others(self, seconds: float) -> None:
-    import jax
-
     end = time.monotonic() + seconds
-    left = set(range(1, jax.process_count()))
+    left = set(range(jax.process_count())) - {self._id}
     while left and time.monotonic() < end:
       left = {i for i in left if self._get(f'{_SEEN}{i}') is None}
       time.sleep(0.1)
@@ -102,20 +140,31 @@ class FailureDetector:
     except Exception:
       return None
 
+  def _is_own(self, text: str) -> bool:
+    return json.loads(text)['process'] == self._id
+
   def _run(self) -> None:
     while not self._stopped.wait(_EVERY):
       text = self._get(_KEY)
       if text is not None and not self._stopped.wait(_OWN_MESSAGE):
-        told = json.loads(text)
-        if told['stacks']:
-          faulthandler.dump_traceback(2, all_threads=True)
-        self._set(f'{_SEEN}{self._id}', '1')
-        self._end(
-          f'xlflax: {told["message"]}\nxlflax: process {self._id} ends with '
-          f'it.{self._more()}',
-          errors.ExitStatus(told['status']),
-        )
+        self._follow(text)
         return
+
+  def _follow(self, text: str) -> None:
+    """Ends this process as the one that failed says."""
+    with self._following:  # a second thread waits for the end
+      told = json.loads(text)
+      if told['stacks']:
+        faulthandler.dump_traceback(2, all_threads=True)
+      self._set(f'{_SEEN}{self._id}', '1')
+      if self._id == 0:
+        self._wait_for_others(_STACKS if told['stacks'] else _READ)
+        time.sleep(_LEAVE)
+      self._end(
+        f'xlflax: {told["message"]}\nxlflax: process {self._id} ends with '
+        f'it.{self._more()}',
+        errors.ExitStatus(told['status']),
+      )
 
   def _more(self) -> str:
     try:

@@ -65,6 +65,7 @@ class Lease:
         got=f'{type(error).__name__}: {error.strerror or error}',
         where=str(self._path.parent),
         fix='give another directory, or mend its permissions or its disk',
+        status=errors.of_os_error(error).status,
       ) from error
     self._thread.start()
     return self
@@ -230,4 +231,6 @@ def _refusal(
     fix='wait for it or stop it, or give another directory; what a lost host '
     f'left behind is taken over {STALE_SECONDS:.0f} s after its last sign of '
     'life',
+    # It may have ended when this one is started again.
+    status=errors.ExitStatus.FAILURE,
   )

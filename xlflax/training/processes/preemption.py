@@ -7,9 +7,11 @@ With several processes all must stop at the same step; JAX's coordination
 service agrees on it when any of them is asked.
 """
 
+import contextlib
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -25,16 +27,20 @@ class StopRequest:
   A second SIGINT interrupts at once, as a person who presses it twice wants.
 
   Args:
-    on_asked: called when the run is asked to stop.
+    on_asked: called when the run is asked to stop; in another thread and at
+      once, while Python's own handler has to wait until a call of JAX that
+      blocks the main thread returns.
   """
 
   def __init__(self, on_asked: Callable[[], None] = lambda: None):
     self._on_asked = on_asked
     self._asked = threading.Event()
     self._previous: dict[int, Any] = {}
+    self._open = contextlib.ExitStack()
 
   def __enter__(self):
     if threading.current_thread() is threading.main_thread():
+      self._hear()
       signals = [signal.SIGINT, signal.SIGUSR1]
       if jax.process_count() == 1:  # else JAX's own service listens to it
         signals.append(signal.SIGTERM)
@@ -45,6 +51,26 @@ class StopRequest:
   def __exit__(self, *exc):
     for number, handler in self._previous.items():
       signal.signal(number, handler)
+    self._open.close()
+
+  def _hear(self) -> None:
+    """Starts a thread that Python writes the signals' numbers to."""
+    heard, written = socket.socketpair()
+    written.setblocking(False)
+    thread = threading.Thread(
+      target=self._pass_on, args=(heard,), name='xlflax signals', daemon=True
+    )
+    previous = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
+    thread.start()
+    self._open.callback(thread.join, timeout=10)
+    self._open.enter_context(written)  # the thread's end
+    self._open.callback(signal.set_wakeup_fd, previous)
+
+  def _pass_on(self, heard: socket.socket) -> None:
+    with heard:
+      while numbers := heard.recv(64):
+        if set(numbers) & set(self._previous):
+          self._on_asked()
 
   def _ask(self, number, frame):
     del frame
@@ -54,7 +80,6 @@ class StopRequest:
       logging.warning('%s: it is saving.', signal.Signals(number).name)
       return
     self._asked.set()
-    self._on_asked()
     logging.warning(
       '%s: saving a checkpoint at the end of this step.',
       signal.Signals(number).name,

@@ -86,7 +86,14 @@ class Watchdog:
 
   def stopping(self) -> None:
     """Says that a signal asked the run to stop: its step must end soon."""
-    self._asked = self._activities.clock()
+    if self._asked is None:
+      self._asked = self._activities.clock()
+
+  def now(self) -> str:
+    """What this process is at, and for how long."""
+    at = self._activities
+    detail = f' {at.detail}' if at.detail else ''
+    return f'{at.at.value}{detail} for {at.clock() - at.since:.0f} s'
 
   def problem(self) -> str | None:
     """What has taken too long; None while all is well."""
@@ -94,8 +101,7 @@ class Watchdog:
     now = at.clock()
     asked = now if self._asked is None else max(self._asked, at.since)
     if now - at.since > self.limit(at.at) or now - asked > self._last(at.at):
-      detail = f' {at.detail}' if at.detail else ''
-      return f'{at.at.value}{detail} for {now - at.since:.0f} s'
+      return self.now()
     since = self._writing_since
     late = since is not None and now - since > self.limit(Activity.SAVE)
     # A loop that hangs elsewhere does not say that the write has ended.
