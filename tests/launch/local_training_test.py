@@ -185,7 +185,7 @@ def test_hung_process_ends_the_job_which_starts_again(
   """A stopped process blocks the other's collectives; nobody is lost."""
   run = tmp_path / 'run'
   launcher = _launch(
-    workspace, run, '--hang_timeout=6', processes=2, launcher=('--restarts=1',)
+    workspace, run, '--hang_timeout=30', processes=2, launcher=('--restarts=1',)
   )
   wait_for_step(launcher, run, 3)
   os.kill(_pid_of(1, run), signal.SIGSTOP)

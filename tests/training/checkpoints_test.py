@@ -1,6 +1,8 @@
 """Checkpoints: round trips, what is kept, and what damage does to them."""
 
+import errno
 import math
+import os
 import pathlib
 import random
 import shutil
@@ -206,6 +208,31 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(
   (message,) = [m for m in warnings_logged() if 'cannot be read' in m]
   assert str(_step_dir(tmp_path, 2)) in message and str(moved) in message
   _write(tmp_path, [2])  # its step can be written again
+  assert _restore(tmp_path).step == 2
+
+
+@pytest.mark.parametrize(
+  'error',
+  [
+    OSError(errno.ESTALE, os.strerror(errno.ESTALE)),
+    RuntimeError('UNAVAILABLE: all attempts to read gs://b/run failed'),
+    RuntimeError('Gloo all-reduce failed: Connection closed by peer'),
+  ],
+)
+def test_a_store_that_does_not_answer_is_no_damage(
+  tmp_path, monkeypatch, error
+):
+  """Nothing is rejected, and started again the run may find it."""
+
+  def refuse(*unused):
+    raise error
+
+  _write(tmp_path, [1, 2])
+  with monkeypatch.context() as patched:
+    patched.setattr(checkpoints.items_lib, 'read_arrays', refuse)
+    with pytest.raises(errors.CheckpointError, match='read now') as told:
+      _restore(tmp_path)
+  assert told.value.status is errors.ExitStatus.FAILURE
   assert _restore(tmp_path).step == 2
 
 

@@ -136,7 +136,11 @@ def test_frozen_body_and_matched_embeddings(root, english):
   assert np.isfinite(losses).all()
   lines = (root / 'frozen/metrics.jsonl').read_text().splitlines()
   speed = json.loads(lines[-1])['speed']
-  assert 0 < speed['goodput'] < 1 and speed['run_seconds'] > 0
+  assert 0 < speed['goodput'] < 1
+  parts = {k: v for k, v in speed.items() if k.startswith('run_seconds/')}
+  assert len(parts) == 7 and min(parts.values()) >= 0
+  assert sum(parts.values()) == pytest.approx(speed['run_seconds'])
+  assert parts['run_seconds/compilation'] > 0
   got = _params(root, 'frozen', 2)
   body = [n for n in got if params_lib.matches((_BODY,), n)]
   assert len(body) > 15

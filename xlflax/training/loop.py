@@ -419,7 +419,9 @@ class _Loop:
       with self._times.loading():
         batches[name] = self._feeds[name].next()
     self._watchdog.background_write(lambda: self._checkpoints.is_writing)
-    kind = activities.Activity.START if is_new else activities.Activity.STEP
+    kind = activities.Activity.STEP
+    if is_new:
+      kind = activities.Activity.COMPILATION
     self._watchdog.begin(kind, f'(step {step + 1})')
     if is_new:
       self._steps[active] = self._ahead.step_of(active)
@@ -454,9 +456,11 @@ class _Loop:
     if times:
       self._times.report(times)
       speed |= times.metrics()
+    seconds = self._activities.seconds()
     speed |= {
       'goodput': self._activities.goodput(),
-      'run_seconds': sum(self._activities.seconds().values()),
+      'run_seconds': sum(seconds.values()),
+      **{f'run_seconds/{name}': spent for name, spent in seconds.items()},
     }
     if self._writer:
       self._writer.write(step, train=metrics, speed=speed)

@@ -523,8 +523,11 @@ def test_another_vocabulary_is_refused(written, toy_corpus, toy_vocabulary):
 def test_a_second_writer_is_refused(tmp_path, toy_corpus, toy_vocabulary):
   with open(tmp_path / '.lock', 'w') as file:
     fcntl.flock(file, fcntl.LOCK_EX)
-    with pytest.raises(errors.CacheError, match='Another process is writing'):
+    with pytest.raises(
+      errors.CacheError, match='Another process is writing'
+    ) as error:
       _write(tmp_path, toy_corpus, toy_vocabulary)
+  assert error.value.status is errors.ExitStatus.FAILURE  # it may end
 
 
 def test_a_full_disk_is_told_and_resumed(
@@ -537,8 +540,9 @@ def test_a_full_disk_is_told_and_resumed(
       errors.CacheError,
       match='cannot be written '
       r'\(No space left on device\).*goes on where',
-    ):
+    ) as error:
       _write(tmp_path, toy_corpus, toy_vocabulary)
+  assert error.value.status is errors.ExitStatus.FAILURE
   _write(tmp_path, toy_corpus, toy_vocabulary, mixtures=_BOTH)
   assert _files(tmp_path) == _files(written[0])
 

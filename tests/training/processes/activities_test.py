@@ -27,20 +27,22 @@ def _spend(run, clock, activity, seconds):
 def test_goodput_is_the_share_of_steps(clock):
   run = activities.Activities(clock=clock)
   clock.now += 4  # until the first call it starts
+  _spend(run, clock, Activity.COMPILATION, 2)
   for _ in range(2):
     _spend(run, clock, Activity.BATCH, 1)
     _spend(run, clock, Activity.STEP, 5)
   _spend(run, clock, Activity.SAVE, 2)
   assert run.seconds() == {
     'start': 4,
+    'compilation': 2,
     'batch': 2,
     'step': 10,
     'save': 2,
     'evaluation': 0,
     'lost': 0,
   }
-  assert run.goodput() == pytest.approx(10 / 18)
-  assert activities.summary(run.seconds()).startswith('goodput 55.6 %: start 4')
+  assert run.goodput() == pytest.approx(10 / 20)
+  assert activities.summary(run.seconds()).startswith('goodput 50.0 %: start 4')
 
 
 def test_a_continued_run_counts_on_and_knows_what_was_lost(clock):

@@ -1,5 +1,6 @@
 """One writer of a directory at a time; dead ones do not count."""
 
+import errno
 import json
 import os
 import subprocess
@@ -49,6 +50,7 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
   with pytest.raises(errors.RunDirectoryError) as error:
     lease_lib.Lease(tmp_path).__enter__()
   assert f'Got: process {process.pid} on ' in str(error.value)
+  assert error.value.status is errors.ExitStatus.FAILURE  # it may end
   process.kill()
   process.wait()
   start = time.monotonic()
@@ -108,3 +110,23 @@ def test_one_that_was_taken_over_is_told(tmp_path):
     else:
       raise AssertionError('not noticed')
   assert path.exists()  # the other's
+
+
+@pytest.mark.parametrize(
+  'number, status',
+  [
+    (errno.ENOSPC, 'FAILURE'),
+    (errno.ESTALE, 'FAILURE'),
+    (errno.EACCES, 'MISTAKE'),
+  ],
+)
+def test_a_directory_that_cannot_be_written(
+  tmp_path, monkeypatch, number, status
+):
+  def refuse(*unused, **named):
+    raise OSError(number, os.strerror(number))
+
+  monkeypatch.setattr(lease_lib.pathlib.Path, 'open', refuse)
+  with pytest.raises(errors.RunDirectoryError) as error:
+    lease_lib.Lease(tmp_path).__enter__()
+  assert error.value.status.name == status

@@ -2,6 +2,8 @@
 
 import concurrent.futures
 import contextlib
+import dataclasses
+import json
 import socket
 import threading
 import time
@@ -165,3 +167,23 @@ def test_long_difference_is_cut(port):
   second = _statement(1, 2, configuration='\n'.join(map(str, range(100))))
   heard = _hold_all(port, [first, second])
   assert 'and 82 more lines' in heard[0]
+
+
+def test_a_process_that_ended_may_come_again(port):
+  """A pod that was replaced while the others still wait."""
+  with concurrent.futures.ThreadPoolExecutor(3) as pool:
+    held = [pool.submit(_hold, port, _statement(0))]
+    with _connected(port) as connection:
+      assert rendezvous._line(connection) == rendezvous._GREETING
+      said = json.dumps(dataclasses.asdict(_statement(1)))
+      connection.sendall(f'{said}\n'.encode())
+    held += [pool.submit(_hold, port, _statement(i)) for i in (1, 2)]
+    assert [one.result(30) for one in held] == [None] * 3
+
+
+def _connected(port):
+  for _ in range(100):
+    with contextlib.suppress(ConnectionError):
+      return socket.create_connection(('127.0.0.1', port), timeout=10)
+    time.sleep(0.05)
+  raise AssertionError('nobody listens')

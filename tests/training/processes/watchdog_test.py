@@ -48,8 +48,13 @@ def test_progress_begins_anew(dog, clock):
     assert _after(dog, clock, 90) is None
 
 
-@pytest.mark.parametrize('activity', [activities.Activity.START, EVALUATION])
-def test_compilation_and_evaluation_may_take_longer(dog, clock, activity):
+@pytest.mark.parametrize(
+  'activity',
+  [activities.Activity.START, activities.Activity.COMPILATION, EVALUATION],
+)
+def test_a_restore_compilation_and_evaluation_may_take_longer(
+  dog, clock, activity
+):
   dog.begin(activity)
   assert _after(dog, clock, 400) is None
   assert _after(dog, clock, 1)

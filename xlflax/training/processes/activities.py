@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 class Activity(enum.Enum):
   """What a run may be at; the value is for messages."""
 
-  START = 'compiling and taking a first step'
+  START = 'making or restoring its state'
+  COMPILATION = 'compiling and taking a first step'
   BATCH = 'waiting for a batch'
   STEP = 'training'
   SAVE = 'writing a checkpoint'
@@ -55,7 +56,7 @@ class Activities:
     self.at, self.detail, self.since = activity, detail, now
 
   def seconds(self) -> dict[str, float]:
-    """Seconds by 'start', 'batch', 'step', 'save', 'evaluation' and 'lost'."""
+    """Seconds by the activities' names in lower case, and of 'lost' work."""
     now = self.at.name.lower()
     running = self._seconds[now] + self.clock() - self.since
     return self._seconds | {now: running}

@@ -114,7 +114,7 @@ class _Lead:
 
   def call(self, listener, deadline: float) -> None:
     problem = None
-    while problem is None and len(self._heard) < self._job.num_processes:
+    while problem is None and not self._all_there():
       if self._accept(listener, deadline):
         problem = _mistake(self._heard)
       else:
@@ -127,6 +127,11 @@ class _Lead:
     if problem:
       raise errors.ConfigError(**problem)
 
+  def _all_there(self) -> bool:
+    if len(self._heard) == self._job.num_processes:
+      self._forget_ended()
+    return len(self._heard) == self._job.num_processes
+
   def _accept(self, listener, deadline: float) -> bool:
     """Hears one process; False when the time is over."""
     while (left := deadline - time.monotonic()) > 0:
@@ -138,13 +143,22 @@ class _Lead:
       try:
         connection.settimeout(10)
         connection.sendall(_GREETING)
-        self._heard.append(Statement(**json.loads(_line(connection))))
+        statement = Statement(**json.loads(_line(connection)))
       except (OSError, ValueError, TypeError):
         connection.close()  # no process of a job
         continue
+      self._forget_ended()
+      self._heard.append(statement)
       self._open.append(connection)
       return True
     return False
+
+  def _forget_ended(self) -> None:
+    """Leaves out processes that ended; others may come in their places."""
+    for i in reversed(range(len(self._open))):
+      if _is_closed(self._open[i]):
+        self._open.pop(i).close()
+        self._heard.pop(i + 1)  # the first is this process
 
   def _linger(self, listener) -> None:
     """Hears those who are still on their way, to tell them too."""
@@ -221,6 +235,20 @@ def _difference(lead: Statement, last: Statement, limit: int = 20):
   ]
   more = len(lines) - limit
   return lines[:limit] + ([f'and {more} more lines'] if more > 0 else [])
+
+
+def _is_closed(connection: socket.socket) -> bool:
+  """Whether the other side is gone; it sends nothing while it waits."""
+  limit = connection.gettimeout()
+  connection.settimeout(0)
+  try:
+    return not connection.recv(1, socket.MSG_PEEK)
+  except BlockingIOError:
+    return False
+  except OSError:
+    return True
+  finally:
+    connection.settimeout(limit)
 
 
 def _short(numbers: list[int], limit: int = 10) -> str:

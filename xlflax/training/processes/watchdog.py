@@ -21,7 +21,8 @@ from xlflax.training.processes import distributed
 
 Activity = activities_lib.Activity
 
-_SLOWER = 4  # how many times longer compilation and evaluation may take
+_SLOWER = 4  # how many times longer the activities of `_LONG` may take
+_LONG = (Activity.START, Activity.COMPILATION, Activity.EVALUATION)
 _STEPS = 10  # a step may take so many times as long as the longest so far
 _STOPPING = 60.0  # seconds, after a signal, until the step must be done
 _EVERY = 1.0  # seconds between looks, at most
@@ -35,8 +36,8 @@ class Watchdog:
   Args:
     activities: what the run is at.
     limit_seconds: how long a batch, a step or a checkpoint may take; grows to
-      ten times the longest step. Compilation and evaluation may take four
-      times as long. 0 sets no limit until a signal asks the run to stop.
+      ten times the longest step. The start (a restore), compilation and
+      evaluation may take four times as long. 0 sets no limit until a signal asks the run to stop.
     end: how the process ends, given a message; None: all threads' stacks are
       written and the whole job ends with `ExitStatus.FAILURE`.
   """
@@ -132,7 +133,7 @@ class Watchdog:
 
 
 def _slower(activity: Activity) -> int:
-  return _SLOWER if activity in (Activity.START, Activity.EVALUATION) else 1
+  return _SLOWER if activity in _LONG else 1
 
 
 def _end(message: str) -> None:
