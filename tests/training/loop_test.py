@@ -170,7 +170,7 @@ def test_the_watchdog_knows_what_the_loop_is_at(tmp_path):
   assert notes.seen == [
     (at.BATCH, "of stream 'mono'"),
     True,
-    (at.START, '(step 1)'),
+    (at.COMPILATION, '(step 1)'),
     (at.BATCH, "of stream 'mono'"),
     True,
     (at.STEP, '(step 2)'),
