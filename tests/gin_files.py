@@ -73,9 +73,38 @@ def check_names(settings) -> None:
   assert not unnamed
 
 
+# Settings that the traced program does not depend on.
+_NOT_TRACED = re.compile(
+  r'init_from\b|optimizer\.learning_rate\b|(seed|corpus|cache_dir)$'
+  r'|streams\[\d+\]\.(mixture|alpha|split|sizes|max_share|batch_size)\b'
+  r'|objectives\.entries\[\d+\]\.weight$'
+)
+_traced: set[tuple] = set()
+
+
 def trace_steps(settings) -> setup_lib.Setup:
-  """Traces each kind of step on eight devices, and checks what comes out."""
+  """Traces each kind of step on eight devices, and checks what comes out.
+
+  Rows of one program, such as those that differ in the languages or in what
+  they start from, are traced once.
+  """
   setup = setup_lib.Setup(settings)
+  program = _program(settings)
+  if program not in _traced:
+    _trace(setup, settings)
+    _traced.add(program)
+  return setup
+
+
+def _program(settings) -> tuple:
+  parts = description.identity(settings).items()
+  return (
+    repr(settings.partitioner),
+    *(repr(part) for part in parts if not _NOT_TRACED.match(part[0])),
+  )
+
+
+def _trace(setup, settings) -> None:
   state = setup.factory.abstract_sharded
   with settings.partitioner.scope():
     for active in settings.objectives.groups:
@@ -88,7 +117,6 @@ def trace_steps(settings) -> setup_lib.Setup:
       assert len({m.split('/')[0] for m in output.metrics}) == len(active)
       if len(names) == len(active):
         assert {m.split('/')[0] for m in output.metrics} == names
-  return setup
 
 
 def _types(tree):

@@ -1,5 +1,7 @@
 """The forms of a program for accelerators compute what a CPU's does."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,18 +29,28 @@ def _run(model, params, batch):
 _GPU, _TPU = targets.Target('gpu', (9, 0)), targets.Target('tpu')
 
 
+@functools.cache
+def _on_a_cpu():
+  """Parameters, loss and gradients; recomputation changes none of them."""
+  model = _model()
+  params = tiny.make_factory(model=model).create(jax.random.key(0))
+  params = params.params['model']
+  return params, jax.jit(lambda p: _run(model, p, tiny.make_batch()))(params)
+
+
+def _model(**options):
+  return tiny.make_model(
+    dropout_rate=0.1, attention_dropout_rate=0.1, **options
+  )
+
+
 @pytest.mark.parametrize(
   'target, options', [(_GPU, {}), (_GPU, dict(remat='minimal')), (_TPU, {})]
 )
 def test_encoder_of_an_accelerator_is_that_of_a_cpu(target, options):
   """Unrolled (GPU), GELU by erf, norms in closed form, barriers; dropout."""
-  model = tiny.make_model(
-    dropout_rate=0.1, attention_dropout_rate=0.1, **options
-  )
-  batch = tiny.make_batch()
-  params = tiny.make_factory(model=model).create(jax.random.key(0))
-  params = params.params['model']
-  want = jax.jit(lambda p: _run(model, p, batch))(params)
+  model, batch = _model(**options), tiny.make_batch()
+  params, want = _on_a_cpu()
   with targets.compiling_for(target):
     assert layer_loop.is_unrolled(model.config) is (target is _GPU)
     program = jax.jit(lambda p: _run(model, p, batch)).lower(params)

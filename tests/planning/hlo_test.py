@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.planning import programs
-from xlflax.planning import hlo, loops, rewriting
+from xlflax.planning import execution, hlo, rewriting
 
 
 @pytest.fixture(scope='module')
@@ -98,7 +98,7 @@ def test_op_name_and_index():
 def _trips(text: str) -> int | None:
   module = hlo.parse(text)
   loop = module.entry.instructions['loop']
-  return loops.trip_count(module, module.entry, loop)
+  return execution.trip_count(module, module.entry, loop)
 
 
 def test_trip_counts():

@@ -10,11 +10,12 @@ import dataclasses
 import re
 from typing import Any
 
-from xlflax.planning import collectives, hlo, kernels, loops
+from xlflax.planning import collectives, hlo, kernels
 from xlflax.training import accelerators
 
 _WINDOWED = re.compile(r'windowed_dot_general|collective[_-]matmul', re.I)
 _COPIES = ('copy-start', 'slice-start')
+_PASSED_ON = ('copy', 'convert', 'bitcast')
 
 
 @dataclasses.dataclass
@@ -115,7 +116,7 @@ class Execution:
 
   def _loop(self, run, clock, computation, instruction) -> None:
     (body,) = self.module.called(instruction, 'body')
-    times = loops.trip_count(self.module, computation, instruction)
+    times = trip_count(self.module, computation, instruction)
     run.unknown_loops += times is None
     rounds = 1 if times is None else times
     inner = self._computation(body)
@@ -177,3 +178,37 @@ def _wait(run: Run, clock: _Clock, instruction, started: str = '') -> None:
     run.exposed[collective] += waited  # type: ignore[assignment]
   else:
     run.waited += waited
+
+
+def trip_count(
+  module: hlo.Module, computation: hlo.Computation, loop: hlo.Instruction
+) -> int | None:
+  """Returns the trip count of a `while`; None if the text does not tell it.
+
+  XLA's annotator writes it into the text. Before that, it is the constant that
+  the condition compares the counter with, if the counter grows from a constant
+  by one, as in `lax.scan` and a `fori_loop` of known bounds.
+  """
+  known = re.search(r'known_trip_count"?:\{"n":"(\d+)"', loop.attributes)
+  if known:
+    return int(known.group(1))
+  condition = module.computations[loop.called['condition'][0]]
+  test = condition.root
+  if test.opcode != 'compare' or 'direction=LT' not in test.attributes:
+    return None
+  counter, bound = (
+    hlo.through(condition, name, _PASSED_ON) for name in test.operands
+  )
+  if counter.opcode != 'get-tuple-element' or bound.opcode != 'constant':
+    return None
+  start = _first_value(computation, loop, counter.index)
+  return None if start is None else int(bound.operands[0]) - start
+
+
+def _first_value(computation, loop, index: int) -> int | None:
+  """Returns the constant that an element of a loop's state starts from."""
+  state = computation.instructions[loop.operands[0]]
+  if state.opcode != 'tuple':
+    return None
+  first = hlo.through(computation, state.operands[index], _PASSED_ON)
+  return int(first.operands[0]) if first.opcode == 'constant' else None

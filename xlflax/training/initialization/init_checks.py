@@ -1,12 +1,13 @@
 """What is wrong between a run and the checkpoint that it starts from."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xlflax import errors
-from xlflax.training.initialization import source_model
+from xlflax import errors, paths
+from xlflax.training import run_directory
 
+MODEL_GIN = 'model.gin'  # beside imported models: builds the same model
 ABSENT = ' is not in the checkpoint'
 
 
@@ -36,14 +37,14 @@ def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
   taken = {part for source in sources.values() for part in source.names}
   left = [n for n in saved if n not in taken and init.must_take(n, taken)]
   problems = [f'{name} of the checkpoint is taken by nothing' for name in left]
-  problems += source_model.position_problems(init.model_dir, sources, model)
+  problems += position_problems(init.model_dir, sources, model)
   if problems:
     raise errors.CheckpointError(
       'The model would not compute what the checkpoint does',
       got='; '.join(problems),
       expected='a model that takes all parameters, with the same positions',
       where=str(checkpoint),
-      fix=source_model.build_hint(init.model_dir)
+      fix=build_hint(init.model_dir)
       + ', or name what may be left behind in InitFrom.unused',
     )
 
@@ -76,7 +77,7 @@ def hint(init: Any, problems: Sequence[str]) -> str:
       "; for an encoder-decoder from an encoder's run, set InitFrom.decoder"
     )
   if any('embeddings/position ' in p for p in problems):
-    return '; or ' + source_model.build_hint(init.model_dir)
+    return '; or ' + build_hint(init.model_dir)
   if any(p.startswith('heads/') and p.endswith(ABSENT) for p in problems):
     return (
       '; heads of objectives that the run did not train are new: add '
@@ -89,3 +90,33 @@ def hint(init: Any, problems: Sequence[str]) -> str:
       '; for a run with another vocabulary, set InitFrom.vocabulary_matching'
     )
   return ''
+
+
+def position_problems(
+  model_dir: str, names: Iterable[str], model: Any
+) -> list[str]:
+  """What is wrong with the position tables that are taken, a line each.
+
+  Args:
+    model_dir: the run that they come from.
+    names: parameters of this model that are taken.
+    model: this run's; None checks nothing.
+  """
+  path = paths.of(model_dir)
+  if model is None or not (path / run_directory.MODEL).exists():
+    return []
+  here = getattr(model.config, 'position_offset', 0)
+  there = getattr(run_directory.read_model(path).config, 'position_offset', 0)
+  return [
+    f'{name}: position 0 is row {here} here, row {there} in the checkpoint'
+    for name in names
+    if name.endswith('embeddings/position') and here != there
+  ]
+
+
+def build_hint(model_dir: str) -> str:
+  """How to get a model that fits the run."""
+  path = paths.of(model_dir)
+  if (path / MODEL_GIN).exists():
+    return f'give --gin_file={path / MODEL_GIN} last, which builds that model'
+  return f'set the fields of the model as {path / run_directory.MODEL} has them'

@@ -4,7 +4,7 @@ import pytest
 
 from tests.training import tiny
 from xlflax.training import run_directory
-from xlflax.training.initialization import source_model
+from xlflax.training.initialization import init_checks
 
 _POSITION = 'model/embeddings/position'
 
@@ -20,7 +20,7 @@ def run(tmp_path):
 def test_positions_that_start_at_another_row_are_refused(run):
   """Both tables have 32 rows."""
   names = [_POSITION, 'model/embeddings/token']
-  assert source_model.position_problems(run, names, tiny.make_model()) == [
+  assert init_checks.position_problems(run, names, tiny.make_model()) == [
     f'{_POSITION}: position 0 is row 0 here, row 2 in the checkpoint'
   ]
 
@@ -34,16 +34,16 @@ def test_positions_that_start_at_another_row_are_refused(run):
   ],
 )
 def test_no_problem(run, names, model):
-  assert not source_model.position_problems(run, names, model)
+  assert not init_checks.position_problems(run, names, model)
 
 
 def test_a_directory_without_a_model_is_not_judged(tmp_path):
-  assert not source_model.position_problems(
+  assert not init_checks.position_problems(
     str(tmp_path), [_POSITION], tiny.make_model(position_offset=2)
   )
 
 
 def test_hint_names_the_file_that_builds_the_model(run, tmp_path):
-  assert 'model.json' in source_model.build_hint(run)
+  assert 'model.json' in init_checks.build_hint(run)
   (tmp_path / 'model.gin').touch()
-  assert f'--gin_file={tmp_path}/model.gin last' in source_model.build_hint(run)
+  assert f'--gin_file={tmp_path}/model.gin last' in init_checks.build_hint(run)
