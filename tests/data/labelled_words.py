@@ -38,6 +38,10 @@ class WordVocabulary:
     del language_ids
     return [self.encode(text) for text in texts]
 
+  def bare_piece(self, index, *, language=None):
+    del language
+    return {number: piece for piece, number in self._ids.items()}[index]
+
   def piece_id(self, piece, *, language=None):
     del language
     return self._ids.get(piece)

@@ -31,6 +31,8 @@ _MACROS = {  # those that files leave open
   'TRANSLATED_FILES': {'fr': 'train.fr'},
 }
 
+_PLUGGED_IN = ('classification', 'tagging', 'question_answering')
+
 
 @pytest.fixture
 def settings_of(tmp_path):
@@ -148,12 +150,19 @@ def test_ecs(settings_of, task):
 
 
 @pytest.mark.parametrize(
-  'task', ['zero_shot', 'translate_train_all', 'translate_train_all_plug_in']
+  'task',
+  [
+    'zero_shot',
+    'translate_train_all',
+    'translate_train_all_plug_in',
+    'translate_train_all_plug_in_tagging',
+    'translate_train_all_plug_in_question_answering',
+  ],
 )
 def test_veco(settings_of, task):
   settings = settings_of(f'papers/veco/finetune_{task}.gin')
   objective = settings.objectives.entries[0].objective
-  plugged = task.endswith('plug_in')
+  plugged = 'plug_in' in task
   assert objective.features == ('plug_in' if plugged else 'plug_out')
   assert isinstance(settings.streams[0].rows, paired_rows.PairedRows) == (
     plugged
@@ -174,6 +183,8 @@ def test_every_file_of_the_papers_is_tested():
     'mlqa_translate_train_no_cs',
     'translate_train_all',
     'translate_train_all_plug_in',
+    'translate_train_all_plug_in_tagging',
+    'translate_train_all_plug_in_question_answering',
   }
 
 
@@ -199,7 +210,7 @@ def test_head_on_a_layer_of_a_frozen_body(settings_of, family):
     ('translate_train', dict(parts=None, alpha=1.0)),
     ('one_language', dict(parts=('fr',))),
     ('code_switched', dict(group_size=2)),
-    ('plug_in', dict(group_size=1)),
+    ('plug_in_classification', dict(group_size=1)),
   ],
 )
 def test_settings_of_transfer(settings_of, setting, expected):
@@ -209,6 +220,35 @@ def test_settings_of_transfer(settings_of, setting, expected):
   (stream,) = settings.streams
   assert {name: getattr(stream, name) for name in expected} == expected
   gin_files.trace_steps(settings)
+
+
+@pytest.mark.parametrize('family', ['tagging', 'question_answering'])
+def test_plug_in(settings_of, family):
+  settings = settings_of(
+    f'finetune/{family}.gin', f'finetune/settings/plug_in_{family}.gin'
+  )
+  (stream,) = settings.streams
+  assert isinstance(stream.rows, paired_rows.PairedRows)
+  assert stream.rows.counterparts.translations.format == (
+    'conll' if family == 'tagging' else 'squad'
+  )
+  (entry,) = settings.objectives.entries
+  assert entry.objective.features.value == 'plug_in'
+  gin_files.trace_steps(settings)
+
+
+@pytest.mark.parametrize('family', ['tagging', 'question_answering'])
+def test_plug_in_on_test_sets(family):
+  configuration = config.load(
+    [f'evaluate/{family}.gin', f'finetune/settings/plug_in_test_{family}.gin'],
+    [
+      "TEST_FILES={'en': 'test.en', 'fr': 'test.fr'}",
+      "COUNTERPART_FILES={'fr': 'test.fr-en'}",
+    ],
+  )
+  (task,) = configuration.parameter('evaluate.evaluate.tasks')
+  assert task.counterparts.languages() == ('fr',)
+  assert task.counterparts.language == 'en'
 
 
 def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
@@ -235,7 +275,10 @@ def test_counterparts_of_test_sets(tmp_path):
   for name, text in {'test.fr': 'un\tdeux', 'test.fr-en': 'one\ttwo'}.items():
     (tmp_path / name).write_text(f'{text}\tyes\n')
   configuration = config.load(
-    ['evaluate/classification.gin', 'finetune/settings/plug_in_test.gin'],
+    [
+      'evaluate/classification.gin',
+      'finetune/settings/plug_in_test_classification.gin',
+    ],
     [
       f'TEST_FILES={dict(en="none", fr=str(tmp_path / "test.fr"))!r}',
       f'COUNTERPART_FILES={dict(fr=str(tmp_path / "test.fr-en"))!r}',
@@ -281,6 +324,8 @@ def test_every_setting_is_tested():
     'one_language',
     'code_switched',
     'plug_in',
+    *(f'plug_in_{f}' for f in _PLUGGED_IN),
+    *(f'plug_in_test_{f}' for f in _PLUGGED_IN),
     'frozen_language_parts',
     'translate_test',
     'plug_in_test',

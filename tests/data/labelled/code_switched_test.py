@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from xlflax import errors
-from xlflax.data.labelled import code_switched, examples, joined, paired_rows
+from xlflax.data.labelled import (
+  code_switched,
+  examples,
+  joined,
+  paired_rows,
+  question_rows,
+)
 from xlflax.data.labelled import loader as loader_lib
 from xlflax.data.labelled import rows as rows_lib
 from xlflax.data.labelled import source as source_lib
@@ -183,6 +189,9 @@ class Letters(rows_lib.RowMaker):
       'labels': rows_lib.Field((), -1)
     }
 
+  def texts(self, examples, vocabulary, *, length):
+    return self.make(examples, vocabulary, length=length)
+
   def make(self, examples, vocabulary, *, length):
     return [
       [
@@ -216,6 +225,29 @@ def test_rows_with_their_counterpart():
   fields = maker.fields(9, SPEC)
   assert fields['paired_token_ids'] == fields['token_ids']
   assert 'paired_labels' not in fields
+
+
+def test_windows_are_beside_those_at_the_same_share_of_the_way():
+  words = 'a b c d e'
+  maker = paired_rows.PairedRows(
+    rows=Letters(),
+    counterparts=paired_rows.Counterparts(
+      english=Held({'en': [make_pair('7', 'en', words, 'x')]}),
+      translations=Held({'fr': [make_pair('7', 'fr', 'x y z', 'x')]}),
+    ),
+  )
+  (rows,) = maker.make(
+    [make_pair('7', 'fr', 'x y z', 'x')], Vocabulary(), length=9
+  )
+  first = [row['paired_token_ids'].tolist()[1] for row in rows]
+  assert first == [ord(word) - 87 for word in 'ace']
+
+
+def test_windows_that_are_left_out_have_no_counterpart():
+  with pytest.raises(errors.ConfigError, match='no place beside a translation'):
+    paired_rows.PairedRows(
+      rows=question_rows.QuestionRows(no_answer='drop'), counterparts=ENGLISH
+    )
 
 
 def test_english_beside_a_partner():

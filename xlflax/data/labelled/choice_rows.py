@@ -40,6 +40,11 @@ class ChoiceRows(rows_lib.RowMaker):
       for example, row in zip(examples, rows, strict=True)
     ]
 
+  def texts(self, examples, vocabulary, *, length):
+    return [
+      [row] for row in self.text_rows(examples, vocabulary, length=length)
+    ]
+
   def text_rows(
     self, examples: Sequence[examples_lib.Choice], vocabulary, *, length: int
   ) -> list[rows_lib.Row]:

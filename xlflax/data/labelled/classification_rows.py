@@ -57,6 +57,11 @@ class ClassificationRows(rows_lib.RowMaker):
       for example in examples
     ]
 
+  def texts(self, examples, vocabulary, *, length):
+    return [
+      [row] for row in self.text_rows(examples, vocabulary, length=length)
+    ]
+
   def text_rows(
     self,
     examples: Sequence[examples_lib.ClassifiedText],

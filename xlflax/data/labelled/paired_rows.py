@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from xlflax import registry
+from xlflax import errors, registry
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import code_switched
 from xlflax.data.labelled import examples as examples_lib
@@ -33,8 +33,8 @@ class PairedRows(rows_lib.RowMaker):
   The counterpart of an example has the same id: of an English one a
   translation, of a translated one the original. An example in a language that
   `counterparts` has no other part for is its own counterpart. Where either
-  gives several rows (windows of a context), the n-th are paired, the last
-  of the shorter standing for what it lacks.
+  gives several rows (windows of a context, parts of a long sentence), a row is
+  read beside the one at the same share of the way.
 
   Before: `rows` gives token_ids `<s> un homme </s>` for id 7 in 'fr', and
   `<s> a man </s>` for id 7 in 'en'; after: token_ids `<s> un homme </s>`,
@@ -49,16 +49,44 @@ class PairedRows(rows_lib.RowMaker):
   rows: rows_lib.RowMaker
   counterparts: source_lib.ExampleSource
 
+  def __post_init__(self):
+    super().__post_init__()
+    if self.rows.leaves_rows_out:
+      raise errors.ConfigError(
+        'Rows that are left out have no place beside a translation',
+        got=f'{type(self.rows).__name__} without the windows of no answer',
+        expected='all windows',
+        where='PairedRows.rows',
+        fix="set QuestionRows.no_answer = 'first_position'",
+      )
+
   def fields(self, length, spec):
     own = self.rows.fields(length, spec)
     return own | {batch_lib.PAIRED + key: own[key] for key in TEXT}
 
   def make(self, examples, vocabulary, *, length):
     made = self.rows.make(examples, vocabulary, length=length)
-    paired = self.rows.make(
+    return self.beside(examples, made, vocabulary, length=length)
+
+  def texts(self, examples, vocabulary, *, length):
+    own = self.rows.texts(examples, vocabulary, length=length)
+    return self.beside(examples, own, vocabulary, length=length)
+
+  def beside(
+    self, examples, made: list[list[rows_lib.Row]], vocabulary, *, length: int
+  ) -> list[list[rows_lib.Row]]:
+    """Rows of examples, each with its counterpart's.
+
+    Args:
+      examples: N of them.
+      made: the rows of each.
+      vocabulary: as for `make`.
+      length: tokens of a counterpart's row, at most.
+    """
+    paired = self.rows.texts(
       self.counterparts_of(examples), vocabulary, length=length
     )
-    return [pair(own, other) for own, other in zip(made, paired, strict=True)]
+    return [_pair(own, other) for own, other in zip(made, paired, strict=True)]
 
   def counterparts_of(self, examples) -> list[Any]:
     """The counterpart of each example."""
@@ -80,17 +108,17 @@ class PairedRows(rows_lib.RowMaker):
     return found
 
 
-def pair(
+def _pair(
   own: list[rows_lib.Row], other: list[rows_lib.Row]
 ) -> list[rows_lib.Row]:
-  """Rows with the other side's text; none where the other has none."""
-  if not other:
-    return []
+  """Rows with the other side's text; their own where the other has none.
+
+  Of 3 rows beside 5 the first, third and fifth are taken.
+  """
+  other = other or own
+  step = (len(other) - 1) / max(len(own) - 1, 1)
   return [
-    row
-    | {
-      batch_lib.PAIRED + key: other[min(i, len(other) - 1)][key] for key in TEXT
-    }
+    row | {batch_lib.PAIRED + key: other[round(i * step)][key] for key in TEXT}
     for i, row in enumerate(own)
   ]
 

@@ -66,6 +66,9 @@ class ParsingRows(rows_lib.RowMaker):
       )
     return made
 
+  def texts(self, examples, vocabulary, *, length):
+    return word_rows.texts(examples, vocabulary, length=length)
+
 
 def word_fields(length: int) -> dict[str, rows_lib.Field]:
   """The keys that `with_words` adds to those of a text."""

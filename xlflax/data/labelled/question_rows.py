@@ -110,6 +110,10 @@ class QuestionRows(rows_lib.RowMaker):
           f'QuestionRows.{name} must be positive', got=getattr(self, name)
         )
 
+  @property
+  def leaves_rows_out(self) -> bool:
+    return self.no_answer is NoAnswer.DROP
+
   def fields(self, length, spec):
     return rows_lib.text_fields(length, spec) | {
       batch_lib.CONTEXT_MASK: rows_lib.Field((length,)),
@@ -135,6 +139,12 @@ class QuestionRows(rows_lib.RowMaker):
     return [
       self._answered(next(windows), example) if use else []
       for example, use in zip(examples, usable, strict=True)
+    ]
+
+  def texts(self, examples, vocabulary, *, length):
+    return [
+      [window.row for window in own]
+      for own in self.windows(examples, vocabulary, length=length)
     ]
 
   def windows(

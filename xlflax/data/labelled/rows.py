@@ -49,6 +49,11 @@ class RowMaker:
     enums.coerce(self, 'separator', Separator)
     enums.coerce(self, 'positions', Positions)
 
+  @property
+  def leaves_rows_out(self) -> bool:
+    """Whether `make` gives fewer rows of an example than `texts`."""
+    return False
+
   def fields(self, length: int, spec: VocabularySpec) -> dict[str, Field]:
     """The keys of a batch of rows of `length` tokens."""
     raise NotImplementedError
@@ -70,6 +75,20 @@ class RowMaker:
     Raises:
       CorpusError: an example has a label that the rows do not know.
       VocabularyError: the language is needed, and the vocabulary lacks it.
+    """
+    raise NotImplementedError
+
+  def texts(
+    self,
+    examples: Sequence[examples_lib.Example],
+    vocabulary: Any,
+    *,
+    length: int,
+  ) -> list[list[Row]]:
+    """The rows of each example without what is to be predicted.
+
+    The arguments and errors are those of `make`, but examples need no label:
+    they are read beside others, such as translations (`paired_rows`).
     """
     raise NotImplementedError
 

@@ -58,6 +58,9 @@ class TaggingRows(rows_lib.RowMaker):
       )
     return made
 
+  def texts(self, examples, vocabulary, *, length):
+    return word_rows.texts(examples, vocabulary, length=length)
+
 
 def _labels(row: word_rows.WordRow, tags: list[int]) -> np.ndarray:
   """The labels [T] of a row whose sentence has these."""

@@ -66,6 +66,16 @@ def text_rows(
   return [_rows(example, vocabulary, capacity) for example in examples]
 
 
+def texts(
+  examples: Sequence[Sentence], vocabulary, *, length: int
+) -> list[list[rows_lib.Row]]:
+  """The rows of `text_rows` alone: see `rows.RowMaker.texts`."""
+  return [
+    [row.row for row in own]
+    for own in text_rows(examples, vocabulary, length=length)
+  ]
+
+
 def windows(lengths: Sequence[int], capacity: int) -> list[slice]:
   """Runs of whole words that fit; each begins where the last one ends.
 

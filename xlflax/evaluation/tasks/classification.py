@@ -7,10 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlflax import enums
-from xlflax.data.labelled import classification_rows, paired_rows
+from xlflax.data.labelled import classification_rows
 from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled import rows as rows_lib
-from xlflax.data.labelled import source as source_lib
 from xlflax.data.stream import Positions, Separator
 from xlflax.evaluation import base, row_predictions, unseen_labels
 from xlflax.evaluation.metrics import classification as metrics_lib
@@ -39,9 +37,6 @@ class Classification(head_task.HeadTask):
     positions: whether positions of a second text run on; as in fine-tuning.
     unseen: what is done about gold classes that the head does not have; a
       part all of whose classes are unknown is an error in any case.
-    counterparts: for plugged-in features: by part the translations, with the
-      same ids, that the examples are read beside
-      (`xlflax.data.labelled.paired_rows`); None: each is its own.
   """
 
   METRICS = (ACCURACY, Metric('macro_f1'), Metric('majority'))
@@ -54,7 +49,6 @@ class Classification(head_task.HeadTask):
   separator: Separator = Separator.XLMR
   positions: Positions = Positions.RUNNING
   unseen: Unseen = Unseen.WRONG
-  counterparts: source_lib.ExampleSource | None = None
 
   def __post_init__(self):
     enums.coerce(self, 'unseen', Unseen)
@@ -89,27 +83,16 @@ class Classification(head_task.HeadTask):
 
   def _predictions(self, subject, objective, examples) -> list[str]:
     """The class of each example."""
-    own = classification_rows.ClassificationRows(
+    maker = classification_rows.ClassificationRows(
       labels=objective.labels,
       separator=self.separator,
       positions=self.positions,
     )
-    maker: rows_lib.RowMaker = own
     length = row_predictions.length_of(subject, self.length)
-    rows = own.text_rows(examples, subject.vocabulary, length=length)
-    if self.counterparts is not None:
-      maker = pairs = paired_rows.PairedRows(
-        rows=own, counterparts=self.counterparts
-      )
-      rows = paired_rows.pair(
-        rows,
-        own.text_rows(
-          pairs.counterparts_of(examples), subject.vocabulary, length=length
-        ),
-      )
+    rows = maker.texts(examples, subject.vocabulary, length=length)
     found = [''] * len(rows)
-    for index, logits in row_predictions.predict(
-      subject, objective, rows, maker, max_length=length
+    for index, logits in self.predict(
+      subject, objective, examples, rows, maker, length
     ):
       found[index] = objective.labels[int(np.argmax(logits))]
     return found

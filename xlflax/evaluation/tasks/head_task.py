@@ -2,13 +2,16 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from xlflax import errors
 from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import paired_rows
+from xlflax.data.labelled import rows as rows_lib
+from xlflax.data.labelled import source as source_lib
 from xlflax.evaluation import base, row_predictions
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.tasks import labelled_task
@@ -29,6 +32,9 @@ class HeadTask(labelled_task.LabelledTask):
   Attributes:
     objective: name of the objective whose head is evaluated; its labels are
       those that it was trained with.
+    counterparts: for plugged-in features: by part the translations, with the
+      same ids, that the examples are read beside
+      (`xlflax.data.labelled.paired_rows`); None: each is its own.
     HEAD: class of the objective.
     AVERAGED: metrics that have a mean over parts; None for all.
   """
@@ -36,6 +42,7 @@ class HeadTask(labelled_task.LabelledTask):
   HEAD: ClassVar[type[finetuning.FineTuning]]
   AVERAGED: ClassVar[tuple[str, ...] | None] = None
   objective: str
+  counterparts: source_lib.ExampleSource | None = None
 
   def score_part(
     self,
@@ -73,6 +80,39 @@ class HeadTask(labelled_task.LabelledTask):
     del gold, predictions
     return {}
 
+  def predict(
+    self,
+    subject: base.Subject,
+    objective: Any,
+    examples: Sequence[Any],
+    made: list[list[rows_lib.Row]],
+    maker: rows_lib.RowMaker,
+    length: int,
+  ) -> Iterator[tuple[int, Any]]:
+    """What the head says of the rows, beside their counterparts if any.
+
+    Args:
+      subject: what is evaluated.
+      objective: an instance of `HEAD`.
+      examples: N of them.
+      made: the rows of each, by `maker`.
+      maker: knows how they are padded.
+      length: tokens of a row, at most.
+
+    Yields:
+      (index of the row among all, numpy arrays), the longest row first; see
+      `row_predictions.predict`.
+    """
+    if self.counterparts is not None:
+      maker = pairs = paired_rows.PairedRows(
+        rows=maker, counterparts=self.counterparts
+      )
+      made = pairs.beside(examples, made, subject.vocabulary, length=length)
+    rows = [row for own in made for row in own]
+    yield from row_predictions.predict(
+      subject, objective, rows, maker, max_length=length
+    )
+
   def facts(self) -> tuple[str, ...]:
     """Notes that hold for all parts."""
     return ()
@@ -89,6 +129,14 @@ class HeadTask(labelled_task.LabelledTask):
       *labelled(examples, self.EXAMPLE.read_predictions(examples, text), part)
     )
 
+  def _beside_themselves(self, objective: Any) -> list[str]:
+    """A note of the parts that plugged-in features read without another."""
+    if objective.features is not finetuning.Features.PLUG_IN:
+      return []
+    there = () if self.counterparts is None else self.counterparts.languages()
+    alone = [part for part in self.source.languages() if part not in there]
+    return [f'{", ".join(alone)}: read beside itself'] if alone else []
+
   def file_name(self, part: str) -> str:
     """The name of the file with a part's predictions."""
     return f'{part}.{self.EXAMPLE.ENDING}'
@@ -98,7 +146,7 @@ class HeadTask(labelled_task.LabelledTask):
     objective = row_predictions.objective_of(subject, self.objective, self.HEAD)
     result = base.EvalResult(metrics={}, tables={})
     failures = base.Failures(self.name)
-    notes = list(self.facts())
+    notes = [*self.facts(), *self._beside_themselves(objective)]
     for part in self.source.languages():
       with failures.guard(part):
         self.score_part(

@@ -86,10 +86,10 @@ class MultipleChoice(head_task.HeadTask):
       separator=self.separator, positions=self.positions
     )
     length = row_predictions.length_of(subject, self.length)
-    rows = maker.text_rows(examples, subject.vocabulary, length=length)
+    rows = maker.texts(examples, subject.vocabulary, length=length)
     found = np.zeros(len(rows))
-    for index, score in row_predictions.predict(
-      subject, objective, rows, maker, max_length=length
+    for index, score in self.predict(
+      subject, objective, examples, rows, maker, length
     ):
       found[index] = score
     return found

@@ -113,12 +113,9 @@ class Parsing(head_task.HeadTask):
     ]
     found: list[list[_Part]] = [[_NOTHING] * len(own) for own in rows]
     maker = parsing_rows.ParsingRows(relations=objective.relations)
-    for index, arcs in row_predictions.predict(
-      subject,
-      objective,
-      [parsing_rows.with_words(row) for *_, row in flat],
-      maker,
-      max_length=length,
+    made = [[parsing_rows.with_words(row) for row in own] for own in rows]
+    for index, arcs in self.predict(
+      subject, objective, examples, made, maker, length
     ):
       sentence, k, row = flat[index]
       found[sentence][k] = _decode(arcs, row, objective.relations)

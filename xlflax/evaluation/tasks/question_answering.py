@@ -136,10 +136,10 @@ class ExtractiveQA(head_task.HeadTask):
     maker = self._rows
     length = row_predictions.length_of(subject, self.length)
     windows = maker.windows(examples, subject.vocabulary, length=length)
-    rows = [window.row for own in windows for window in own]
-    logits: list = [None] * len(rows)
-    for index, found in row_predictions.predict(
-      subject, objective, rows, maker, max_length=length
+    rows = [[window.row for window in own] for own in windows]
+    logits: list = [None] * sum(map(len, rows))
+    for index, found in self.predict(
+      subject, objective, examples, rows, maker, length
     ):
       logits[index] = found
     decoding = answer_spans.Decoding(

@@ -121,8 +121,9 @@ class Tagging(head_task.HeadTask):
     found = [[''] * len(example.words) for example in examples]
     flat = [(i, row) for i, own in enumerate(rows) for row in own]
     maker = tagging_rows.TaggingRows(labels=objective.labels)
-    for index, logits in row_predictions.predict(
-      subject, objective, [row.row for _, row in flat], maker, max_length=length
+    made = [[row.row for row in own] for own in rows]
+    for index, logits in self.predict(
+      subject, objective, examples, made, maker, length
     ):
       sentence, row = flat[index]
       numbers = np.argmax(logits[row.starts], axis=-1)

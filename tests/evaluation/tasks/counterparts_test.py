@@ -1,0 +1,192 @@
+"""Plugged-in features read test text beside its translation (VECO, 3.3)."""
+
+import dataclasses
+
+import jax
+import pytest
+from flax import linen as nn
+
+from tests.data.labelled_words import WordVocabulary
+from tests.evaluation import one_hot_model
+from xlflax.data import batch as batch_lib
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import joined
+from xlflax.evaluation.tasks import (
+  classification,
+  multiple_choice,
+  parsing,
+  question_answering,
+  tagging,
+)
+from xlflax.models import api, encoder
+from xlflax.models import config as model_config
+from xlflax.objectives.finetuning import (
+  dependency_parsing,
+  sequence_classification,
+  token_classification,
+)
+from xlflax.objectives.finetuning import multiple_choice as choice
+from xlflax.objectives.finetuning import question_answering as questions
+
+_FRENCH, _ENGLISH = 'un deux', 'one two three'
+
+
+def _tagged(text, language, tags=None):
+  return examples_lib.TaggedSentence(
+    id='0', language=language, words=tuple(text.split()), tags=tags
+  )
+
+
+def _parsed(text, language, **tree):
+  return examples_lib.ParsedSentence(
+    id='0',
+    language=language,
+    words=tuple(text.split()),
+    tags=('X',) * len(text.split()),
+    **tree,
+  )
+
+
+def _asked(text, language, *answers):
+  return examples_lib.Question(
+    id='0', language=language, question='four', context=text, answers=answers
+  )
+
+
+def _choices(text, language, *labels):
+  return [
+    examples_lib.Choice(
+      id=f'0#{i}',
+      question='0',
+      language=language,
+      text=text,
+      paired_text='four',
+      label=label,
+    )
+    for i, label in enumerate(labels)
+  ]
+
+
+def _text(kind, text, language, label=None):
+  return kind(id='0', language=language, text=text, label=label)
+
+
+_CASES = {
+  'tagging': (
+    tagging.Tagging,
+    token_classification.TokenClassification(
+      labels=('A', 'B'), features='plug_in'
+    ),
+    _tagged(_FRENCH, 'fr', ('A', 'B')),
+    _tagged(_ENGLISH, 'en'),
+  ),
+  'classification': (
+    classification.Classification,
+    sequence_classification.SequenceClassification(
+      labels=('A', 'B'), features='plug_in'
+    ),
+    _text(examples_lib.ClassifiedText, _FRENCH, 'fr', 'A'),
+    _text(examples_lib.ClassifiedText, _ENGLISH, 'en'),
+  ),
+  'questions': (
+    question_answering.ExtractiveQA,
+    questions.QuestionAnswering(features='plug_in'),
+    _asked(_FRENCH, 'fr', examples_lib.Answer('deux', 3)),
+    _asked(_ENGLISH, 'en'),
+  ),
+  'parsing': (
+    parsing.Parsing,
+    dependency_parsing.DependencyParsing(
+      relations=('r', 's'), features='plug_in'
+    ),
+    _parsed(_FRENCH, 'fr', heads=(0, 1), relations=('r', 'r')),
+    _parsed(_ENGLISH, 'en', heads=(0, 1, 1), relations=('r',) * 3),
+  ),
+  'choices': (
+    multiple_choice.MultipleChoice,
+    choice.MultipleChoice(num_choices=2, features='plug_in'),
+    *_choices(_FRENCH, 'fr', 'right', 'wrong'),
+    *_choices(_ENGLISH, 'en', None, None),
+  ),
+}
+
+
+@pytest.fixture(scope='module')
+def subject_of():
+  """A tiny encoder with cross-attention, and a head of an objective."""
+  model = encoder.Encoder(
+    model_config.EncoderConfig(
+      num_layers=1,
+      hidden_dim=8,
+      mlp_dim=8,
+      num_heads=1,
+      vocab_size=32,
+      num_languages=2,
+      max_length=16,
+      cross_attention=True,
+    )
+  )
+  return lambda objective, vocabulary: _subject(model, objective, vocabulary)
+
+
+def _subject(model, objective, vocabulary):
+  key = jax.random.key(0)
+  body = nn.unbox(api.init_params(model, key))
+  head = nn.unbox(objective.init_heads(model, key))
+  subject = one_hot_model.subject_of(objective, head, vocabulary)
+  return dataclasses.replace(
+    subject,
+    model=model,
+    params={'model': body, 'heads': {objective.name: head}},
+  )
+
+
+@pytest.mark.parametrize('family', _CASES)
+def test_text_is_read_beside_its_translation(family, subject_of, monkeypatch):
+  task_class, objective, *examples = _CASES[family]
+  half = len(examples) // 2
+  french, english = examples[:half], examples[half:]
+  vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH} four'.split())
+  seen = {}
+  predict = type(objective).predict
+
+  def watched(self, model, params, batch, vocabulary):
+    seen.update(batch)
+    return predict(self, model, params, batch, vocabulary)
+
+  monkeypatch.setattr(type(objective), 'predict', watched)
+  translated = joined.TranslatedExamples(
+    source=one_hot_model.Held(parts=(('fr', english),))
+  )
+  task = task_class(
+    source=one_hot_model.Held(parts=(('fr', french),)),
+    objective=objective.name,
+    length=16,
+    counterparts=translated,
+  )
+  with jax.disable_jit():
+    result = task.evaluate(subject_of(objective, vocabulary))
+  assert not result.failures
+  assert not any('beside itself' in note for note in result.notes)
+  own = seen[batch_lib.TOKEN_IDS][0].tolist()
+  other = seen[batch_lib.PAIRED + batch_lib.TOKEN_IDS][0].tolist()
+  for word in _FRENCH.split():
+    piece = one_hot_model.piece(vocabulary, word)
+    assert piece in own and piece not in other
+  for word in _ENGLISH.split():
+    piece = one_hot_model.piece(vocabulary, word)
+    assert piece in other and piece not in own
+  languages = seen[batch_lib.PAIRED + batch_lib.LANGUAGE_IDS][0].tolist()
+  assert set(languages) == {vocabulary.language_id('en')}
+
+
+def test_what_is_read_beside_itself_is_said(subject_of):
+  task_class, objective, french, _ = _CASES['tagging']
+  task = task_class(
+    source=one_hot_model.Held(parts=(('fr', [french]),)),
+    objective=objective.name,
+    length=16,
+  )
+  vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH}'.split())
+  result = task.evaluate(subject_of(objective, vocabulary))
+  assert result.notes == ('fr: read beside itself',)
