@@ -1,9 +1,14 @@
 """Controls are broken in what they say, and in nothing else."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.objectives import contrastive, momentum_contrast
+from xlflax.objectives import (
+  contrastive,
+  cross_attention_mlm,
+  momentum_contrast,
+)
 from xlflax.replication import broken
 
 SETTINGS = dict(
@@ -32,3 +37,19 @@ def test_the_queue_is_zero_and_the_key_encoder_moves():
     found['key_encoder']['model']['w'], whole['key_encoder']['model']['w']
   )
   assert found['pointer'] == whole['pointer']
+
+
+def test_gradients_flow_into_the_side_that_is_attended_to():
+  def total(objective, states):
+    return sum(jnp.sum(one) for one in objective.memory([states]))
+
+  states = jnp.ones([2, 3, 4])
+  whole, flowing = (
+    jax.grad(lambda x, objective=objective: total(objective, x))(states)
+    for objective in (
+      cross_attention_mlm.CrossAttentionMLM(),
+      broken.FlowingMemory(),
+    )
+  )
+  assert not np.any(whole)
+  assert np.all(np.asarray(flowing) == 1)

@@ -2,7 +2,7 @@
 
 import random
 
-from xlflax.replication import controls
+from xlflax.replication import catalogue, controls
 from xlflax.replication.claims import Verdict
 from xlflax.replication.results import Result
 
@@ -37,3 +37,16 @@ def test_section_has_conditions_with_four_seeds():
   assert '| a/many | 4 |' in text
   assert 'a/few' not in text
   assert controls.section(results('a/few', 3)) == ''
+
+
+def test_more_seeds_of_one_condition_of_each_family_and_what_it_begins_from():
+  found = controls.more_seeds(catalogue.CONDITIONS, 3)
+  assert {seed for _, seed in found} == {3, 4, 5, 6, 7}
+  first = [one.name for one, seed in found if seed == 3]
+  assert first == [
+    'ecs/default',
+    'metaxlm/none',
+    'ppa/mbert',
+    'ppa/no_moco',
+    'veco/mlm',
+  ]

@@ -1,5 +1,7 @@
 """The page says what the results say, and nothing is typed."""
 
+import dataclasses
+
 import pytest
 
 from xlflax.replication import catalogue, figures, page
@@ -19,7 +21,7 @@ def results(difference: float) -> list[results_lib.Result]:
         'retrieval': 0.1,
       },
       curve={
-        str(step): {'loss': 3.0, 'retrieval': 0.2, 'cka': 0.5}
+        str(step): {'loss': 3.0, 'retrieval': 0.2, 'cka': 0.5, 'transfer': 0.4}
         for step in (10, 20)
       },
       cpu_seconds=60.0,
@@ -65,3 +67,16 @@ def test_holm_over_all_that_were_run(tmp_path):
   findings = page.write(tmp_path, results(0.2))
   adjusted = page.holm(findings)
   assert set(adjusted) == {'metaxlm.dict'}
+
+
+def test_total_and_what_is_looked_into(tmp_path):
+  claims = catalogue.chosen(('metaxlm.dict',))
+  again = dataclasses.replace(
+    claims[0], name='metaxlm.dict_again', looks_into='metaxlm.dict'
+  )
+  page.write(tmp_path, results(0.0), (*claims, again))
+  text = (tmp_path / 'index.md').read_text()
+  assert '**6.0 processor minutes** for the 6 runs' in text
+  assert 'Of 1 claims of the papers' in text
+  assert 'Of the 1 that were run and not reproduced, 1 are looked into' in text
+  assert '(looks into `metaxlm.dict`)' in text

@@ -7,9 +7,16 @@ import numpy as np
 import pytest
 
 import xlflax
-from xlflax.replication import conditions, experiments, running, worlds
+from xlflax.replication import (
+  entailment,
+  experiments,
+  running,
+  trainers,
+  worlds,
+)
 from xlflax.replication.conditions import Condition, Loss, Size, Taken
 from xlflax.training import checkpoints
+from xlflax.training.initialization.decoder import DecoderInitialization
 
 AMOUNTS = worlds.Amounts(
   sentences=60, pairs=40, examples=20, held_out=40, merges=60
@@ -26,6 +33,33 @@ SECOND = Condition(
   curve_every=5,
 )
 
+CROSS = Condition(
+  name='t/cross',
+  title='cross-attention',
+  steps=10,
+  losses=(Loss.CA_MLM_PAIRS, Loss.FLOWING_CA_MLM),
+  cross_attention=True,
+  saved=True,
+)
+TRANSLATION = Condition(
+  name='t/translation',
+  title='translation',
+  steps=10,
+  losses=(Loss.TRANSLATION,),
+  begins_from='t/cross',
+  decoder_layers=1,
+  decoder=DecoderInitialization(),
+)
+PAIRS_OF_TEXT = Condition(
+  name='t/pairs_of_text',
+  title='pairs of text',
+  steps=10,
+  untrained=True,
+  begins_from='t/cross',
+  cross_attention=True,
+  entailment=True,
+)
+
 
 @pytest.fixture(scope='module')
 def world(tmp_path_factory):
@@ -39,7 +73,7 @@ def world(tmp_path_factory):
 def test_as_the_trainer_itself(world):
   programs = running.Programs()
   for seed in (3, 4):  # the second run takes the first one's program
-    trainer = conditions.trainer(FIRST, world, SIZE, seed=seed)
+    trainer = trainers.trainer(FIRST, world, SIZE, seed=seed)
     mine = programs.run(trainer).state.params['model']
     directory = str(world.work / f'trainer{seed}')
     dataclasses.replace(
@@ -74,10 +108,10 @@ def test_what_is_finished_is_not_run_again(world):
 def test_begins_from_the_saved_run(world):
   """The second run starts at the parameters of the first."""
   programs = running.Programs()
-  first = conditions.trainer(FIRST, world, SIZE, seed=9)
+  first = trainers.trainer(FIRST, world, SIZE, seed=9)
   trained = programs.run(first)
   running.save(trained, first.vocabulary)
-  second = conditions.trainer(SECOND, world, SIZE, seed=9)
+  second = trainers.trainer(SECOND, world, SIZE, seed=9)
   started = programs.run(second, untrained=True)
   for one, other in zip(
     jax.tree.leaves(trained.state.params['model']),
@@ -85,3 +119,33 @@ def test_begins_from_the_saved_run(world):
     strict=True,
   ):
     np.testing.assert_array_equal(one, other)
+
+
+def test_translation_and_pairs_of_text(world, monkeypatch):
+  monkeypatch.setattr(entailment, 'STEPS', 10)
+  monkeypatch.setattr(worlds, '_INFERRED', 40)
+  plan = experiments.Plan(
+    conditions=(CROSS, TRANSLATION, PAIRS_OF_TEXT),
+    seeds=(0,),
+    amounts=AMOUNTS,
+    size=SIZE,
+  )
+  cross, translated, classified = experiments.run(plan, world.work)
+  assert 'transfer' in cross.measures
+  assert set(translated.measures) == {'bleu'}
+  assert set(classified.measures) == {
+    'nli/translated',
+    'nli/switched',
+    'nli/plug_out',
+    'nli/plug_in',
+  }
+  for one in (translated, classified):
+    assert all(0 <= value <= 1 for value in one.measures.values())
+
+
+def test_seeds_share_a_program(world):
+  """Only the first seed is compiled."""
+  programs = running.Programs()
+  for seed in (5, 6):
+    programs.run(trainers.trainer(FIRST, world, SIZE, seed=seed))
+  assert len(programs._steps) == 1

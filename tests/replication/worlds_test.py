@@ -3,6 +3,7 @@
 import pytest
 
 from xlflax.replication import worlds
+from xlflax.synthetic import sources
 
 AMOUNTS = worlds.Amounts(
   sentences=30, pairs=20, examples=20, held_out=60, anchors=0.3, merges=60
@@ -53,3 +54,40 @@ def test_shuffled_dictionary_has_the_same_words_in_other_pairs(world):
 def test_both_texts_have_one_vocabulary(world):
   assert world.plain().text is worlds.Text.SAME_DOMAIN
   assert world.plain().plain() == world.plain()
+
+
+def test_tests_are_the_first_sentences(world, monkeypatch):
+  monkeypatch.setattr(worlds, '_TESTED', 7)
+  whole = world.folder / 'pos' / 'test.xx.conllu'
+  found = world.tagged('test', 'xx').load('xx')
+  assert len(found) == 7
+  assert len(whole.read_text().split('\n\n')) > 7
+
+
+def test_premises_are_translated_in_the_same_order(world, monkeypatch):
+  monkeypatch.setattr(worlds, '_INFERRED', 6)
+  first, second = (
+    world.inference('train', code).load(code) for code in ('en', 'xx')
+  )
+  assert len(first) == 6
+  assert [one.label for one in first] == [one.label for one in second]
+  assert all(a.text != b.text for a, b in zip(first, second, strict=True))
+
+
+def test_words_in_another_order_keep_their_links(world):
+  part = 'en-xx'
+  whole = sources.labelled(world.folder, 'alignment', 'test').load(part)
+  found = world.aligned.load(part)
+  assert [one.source_words for one in found] == [
+    one.source_words for one in whole
+  ]
+  assert any(
+    a.target_words != b.target_words for a, b in zip(found, whole, strict=True)
+  )
+  for mine, other in zip(found, whole, strict=True):
+    assert _linked(mine) == _linked(other)
+
+
+def _linked(example) -> set[tuple[int, str]]:
+  """The linked words, the first as its place, the second as a string."""
+  return {(i, example.target_words[j]) for i, j in example.sure}

@@ -86,11 +86,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _found(args: argparse.Namespace, work: pathlib.Path) -> list:
   """The results of the claims' runs."""
-  from xlflax.replication import catalogue, experiments
+  from xlflax.replication import catalogue, controls, experiments
 
   claims = catalogue.chosen(() if args.all else tuple(args.claim))
+  conditions = catalogue.needed(claims)
+  more = controls.more_seeds(conditions, args.seeds) if args.all else []
   plan = experiments.Plan(
-    conditions=catalogue.needed(claims), seeds=tuple(range(args.seeds))
+    conditions=conditions, seeds=tuple(range(args.seeds)), more=tuple(more)
   )
   experiments.check_work(work)
   return experiments.run(plan, work, budget=args.budget)

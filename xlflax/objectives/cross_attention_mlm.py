@@ -83,7 +83,7 @@ class CrossAttentionMLM(MaskedLM):
         groups, two_sided.keys(out_rng, groups), strict=True
       )
     ]
-    memories = _other_sides(jax.lax.stop_gradient(plug_out))
+    memories = _other_sides(self.memory(plug_out))
     segments = _other_sides(
       [group.batch.get(batch_lib.SEGMENT_IDS) for group in groups]
     )
@@ -96,6 +96,10 @@ class CrossAttentionMLM(MaskedLM):
         self._output(model, groups[i], plug_out[i], plug_in, context)
       )
     return metrics.add_outputs(outputs)
+
+  def memory(self, states: list[jax.Array]) -> list[jax.Array]:
+    """What the other side attends to: constants, [N, T, H] each."""
+    return jax.lax.stop_gradient(states)
 
   def _groups(self, model, params, batch, context, rng) -> list[_Rows]:
     """Both sides as one batch of 2B rows.

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from xlflax.objectives import contrastive
+from xlflax.objectives import contrastive, cross_attention_mlm
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,3 +20,12 @@ class ZeroQueue(contrastive.SentenceAlignment):
       for name in ('queue', 'negatives')
     }
     return {**state, **empty}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FlowingMemory(cross_attention_mlm.CrossAttentionMLM):
+  """CA-MLM without the stop-gradient of VECO's section 2.2."""
+
+  def memory(self, states):
+    """The states that the other side attends to, as they are."""
+    return states

@@ -11,14 +11,14 @@ _PAPERS = {
   'PPA': ppa,
   'VECO': veco,
   'Combination': combination,
+  'Emergence': emergence,
 }
-_MODULES = (*_PAPERS.values(), emergence)
 PAPERS = tuple(_PAPERS)
 CLAIMS: tuple[Claim, ...] = tuple(
   claim for paper in _PAPERS.values() for claim in paper.CLAIMS
 )
 CONDITIONS: tuple[Condition, ...] = tuple(
-  one for module in _MODULES for one in module.CONDITIONS
+  one for module in _PAPERS.values() for one in module.CONDITIONS
 )
 
 
@@ -45,12 +45,7 @@ def chosen(names: tuple[str, ...]) -> tuple[Claim, ...]:
 
 
 def needed(claims: tuple[Claim, ...]) -> tuple[Condition, ...]:
-  """The conditions of claims, and those that they begin from.
-
-  Of all claims together: all there are, those of curves too.
-  """
-  if claims == CLAIMS:
-    return CONDITIONS
+  """The conditions of claims, and those that they begin from."""
   by_name = {one.name: one for one in CONDITIONS}
   wanted = set(conditions_of(claims))
   for name in tuple(wanted):

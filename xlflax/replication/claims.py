@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xlflax.evaluation.metrics import bootstrap, paired
 
+NO_PAPER = 'no paper'  # where a claim stands that is the project's own
 FEWEST_SEEDS = 3  # below these a claim counts as not run
 
 
@@ -33,7 +34,7 @@ class Claim:
   Attributes:
     name: unique, `paper.what`.
     paper: such as 'ECS'.
-    where: section or table.
+    where: section or table, or NO_PAPER.
     says: the claim.
     published: the paper's numbers, of `first` and then of `second`.
     first: condition that is expected to score lower (or as the other).
@@ -42,6 +43,8 @@ class Claim:
     order: see `Order`.
     margin: of SAME and NOT_ABOVE, in the measure's unit.
     control: what a broken or equal variant shows; no claim of the paper.
+    looks_into: the claim that this one tests again in another setting; ''
+      for a claim of its own.
   """
 
   name: str
@@ -55,6 +58,12 @@ class Claim:
   order: Order = Order.BELOW
   margin: float = 0.0
   control: bool = False
+  looks_into: str = ''
+
+  @property
+  def counts(self) -> bool:
+    """Whether it is one of the claims that a paper makes."""
+    return not (self.control or self.looks_into or self.where == NO_PAPER)
 
   @property
   def measures(self) -> tuple[str, str]:

@@ -4,7 +4,7 @@ All train as many steps on as many rows of monolingual text; what reads pairs
 reads the same pairs.
 """
 
-from xlflax.replication.claims import Claim
+from xlflax.replication.claims import NO_PAPER, Claim
 from xlflax.replication.conditions import Condition, Loss, Taken
 from xlflax.replication.metaxlm import RATE, STEPS
 
@@ -54,7 +54,7 @@ CLAIMS = tuple(
   Claim(
     name=f'combination.{name}',
     paper='Combination',
-    where='no paper',
+    where=NO_PAPER,
     says=f'All together are above {title} alone',
     published='-',
     first=alone,

@@ -1,29 +1,12 @@
-"""The conditions of the experiments, and the trainers that they are."""
+"""The conditions of the experiments."""
 
 import dataclasses
 import enum
-import pathlib
-from typing import Any
 
-from xlflax.data import stream as stream_lib
-from xlflax.data.stream import Layout
 from xlflax.data.vocabularies.settings import Anchors
-from xlflax.models import encoder
-from xlflax.models.config import EncoderConfig, NormPosition
 from xlflax.models.sharing import SharingPlan
-from xlflax.objectives import contrastive, cross_attention_mlm, masked_lm
-from xlflax.objectives import mixture as mixture_lib
-from xlflax.objectives.inputs import Pooling
-from xlflax.objectives.momentum_contrast import MomentumQueue
-from xlflax.objectives.random_words import RandomWords
-from xlflax.replication import broken
-from xlflax.replication.worlds import Text, World
-from xlflax.trainer import Trainer
-from xlflax.training import optimizers, schedules
-from xlflax.training.initialization.init_from import InitFrom
-from xlflax.training.initialization.vocabulary_matching import (
-  VocabularyMatching,
-)
+from xlflax.replication.worlds import Text
+from xlflax.training.initialization.decoder import DecoderInitialization
 
 
 class Loss(enum.Enum):
@@ -39,6 +22,11 @@ class Loss(enum.Enum):
   ZERO_QUEUE = 'zero_queue'  # broken on purpose: MoCo without negatives
   CA_MLM = 'ca_mlm'  # of adjacent segments
   CA_MLM_PAIRS = 'ca_mlm_pairs'
+  # Broken on purpose: gradients flow into the side that is attended to.
+  FLOWING_CA_MLM = 'flowing_ca_mlm'
+  FLOWING_CA_MLM_PAIRS = 'flowing_ca_mlm_pairs'
+  DISTILLATION = 'distillation'  # and MLM on the same rows
+  TRANSLATION = 'translation'
 
 
 class Taken(enum.Enum):
@@ -50,6 +38,7 @@ class Taken(enum.Enum):
   EMBEDDINGS = 'embeddings'
   WITH_DICTIONARY = 'with_dictionary'  # both, and rows of translations
   SHUFFLED_DICTIONARY = 'shuffled_dictionary'  # broken on purpose
+  TEACHER = 'teacher'  # no parameter: the run teaches by its predictions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,6 +88,11 @@ class Condition:
     measured: False for one that is only begun from.
     against_random: whether the first language's states are also compared with
       a random encoder's of the second.
+    aligned: whether words are aligned by the states of each layer.
+    entailment: whether classifiers of sentence pairs are trained on
+      translations, in the ways that papers compare.
+    decoder_layers: of a translation model; 0: the model is an encoder.
+    decoder: how the decoder begins from the run of an encoder.
   """
 
   name: str
@@ -121,160 +115,7 @@ class Condition:
   curve_every: int = 0
   measured: bool = True
   against_random: bool = False
-
-
-def run_directory(work: pathlib.Path, name: str, seed: int) -> str:
-  """Where the run of a condition is saved."""
-  return str(work / 'runs' / name / str(seed))
-
-
-def trainer(
-  condition: Condition, world: World, size: Size, *, seed: int
-) -> Trainer:
-  """The run of a condition under a seed."""
-  entries, streams = _entries(condition, size)
-  return Trainer(
-    model_dir=run_directory(world.work, condition.name, seed),
-    model=_model(condition, size),
-    objectives=mixture_lib.ObjectiveMixture(entries=entries),
-    streams=streams,
-    vocabulary=str(world.plain().vocabulary(condition.anchors)),
-    optimizer=optimizers.AdamW(
-      learning_rate=schedules.Linear(
-        peak=condition.learning_rate or size.learning_rate,
-        warmup_steps=min(size.warmup, condition.steps // 4),
-      ),
-      frozen=condition.frozen,
-    ),
-    total_steps=condition.steps,
-    cache_dir=str(world.cache(condition.anchors)),
-    check_cache=False,
-    init_from=_init_from(condition, world, seed),
-    seed=seed,
-  )
-
-
-def _model(condition: Condition, size: Size) -> encoder.Encoder:
-  hidden = condition.hidden or size.hidden
-  return encoder.Encoder(
-    EncoderConfig(
-      num_layers=condition.layers or size.layers,
-      hidden_dim=hidden,
-      mlp_dim=4 * hidden,
-      num_heads=2,
-      max_length=2 * size.length,
-      norm_position=NormPosition.PRE,
-      dropout_rate=0.0,
-      attention_dropout_rate=0.0,
-      sharing=condition.sharing,
-      cross_attention=condition.cross_attention,
-    )
-  )
-
-
-def _entries(condition: Condition, size: Size) -> tuple[tuple, tuple]:
-  """The mixture's entries and their streams."""
-  entries, streams = [], {}
-  for loss in condition.losses:
-    stream = _stream(loss, condition, size)
-    streams[stream.name] = stream
-    entries.append(
-      mixture_lib.Entry(
-        stream=stream.name, objective=_objective(loss, condition)
-      )
-    )
-  return tuple(entries), tuple(streams.values())
-
-
-_MIXTURES = {
-  Loss.CODE_SWITCHED_MLM: 'corpus.code_switched',
-  Loss.FIRST_LANGUAGE_MLM: 'corpus.mono.en',
-}
-_SIDES = (Loss.PAIR_MLM, Loss.MOCO, Loss.ZERO_QUEUE, Loss.CA_MLM_PAIRS)
-
-
-def _stream(loss: Loss, condition: Condition, size: Size) -> stream_lib.Stream:
-  """What a loss reads.
-
-  Sides and rows of pairs are drawn alike, so that losses of one step read the
-  same pairs.
-  """
-  settings: dict[str, Any] = dict(
-    mixture='corpus.parallel', max_examples=condition.max_pairs
-  )
-  if loss in _SIDES:
-    layout, length = Layout.SIDES, size.length
-  elif loss is Loss.TLM:
-    layout, length = Layout.PAIRS, 2 * size.length
-  elif loss is Loss.CA_MLM:
-    layout, length = Layout.ADJACENT, size.length
-    settings = dict(mixture='corpus.mono', batching='one_language')
-  else:
-    layout, length = Layout.SENTENCES, size.length
-    settings = dict(
-      mixture=_MIXTURES.get(loss, 'corpus.mono'), batching='one_language'
-    )
-  mono = layout is Layout.SENTENCES
-  return stream_lib.Stream(
-    name='mono' if mono else layout.value,
-    layout=layout,
-    length=length,
-    batch_size=size.batch if mono else size.batch // 2,
-    **settings,
-  )
-
-
-def _objective(loss: Loss, condition: Condition):
-  """The objective of a loss."""
-  if loss in (Loss.MOCO, Loss.ZERO_QUEUE):
-    kind = (
-      broken.ZeroQueue
-      if loss is Loss.ZERO_QUEUE
-      else contrastive.SentenceAlignment
-    )
-    return kind(
-      queue=MomentumQueue(size=512, momentum=0.95),
-      pooling=Pooling.FIRST,
-      projection_dim=32,
-      normalize=contrastive.Normalize.STATES,
-      temperature=0.05,
-      direction=contrastive.Direction.FORWARD,
-      duplicates=contrastive.Duplicates.NEGATIVE,
-      name='moco',
-    )
-  masking: dict[str, Any] = dict(mask_ratio=0.25)
-  own = condition.sharing is not None and condition.sharing.embeddings
-  if own:
-    masking['random_words'] = RandomWords.LANGUAGE
-  if loss is Loss.UNMASKED:
-    masking |= dict(mask_probability=0.0, random_probability=0.0)
-  if loss is Loss.TLM:
-    return masked_lm.TranslationLM(**masking)
-  if loss in (Loss.CA_MLM, Loss.CA_MLM_PAIRS):
-    return cross_attention_mlm.CrossAttentionMLM(name=loss.value, **masking)
-  return masked_lm.MaskedLM(**masking)
-
-
-def _init_from(
-  condition: Condition, world: World, seed: int
-) -> InitFrom | None:
-  """The parameters that a run begins with."""
-  if condition.begins_from is None:
-    return None
-  directory = run_directory(world.work, condition.begins_from, seed)
-  table = ('embeddings/token$', 'output_bias')
-  if condition.taken is Taken.ALL:
-    return InitFrom(model_dir=directory, include=('model/',))
-  if condition.taken is Taken.BODY:
-    return InitFrom(model_dir=directory, include=('model/',), exclude=table)
-  dictionaries: tuple[str, ...] = ()
-  if condition.taken is Taken.WITH_DICTIONARY:
-    dictionaries = (str(world.dictionary()),)
-  if condition.taken is Taken.SHUFFLED_DICTIONARY:
-    dictionaries = (str(world.shuffled_dictionary()),)
-  return InitFrom(
-    model_dir=directory,
-    include=(table[0] if condition.taken is Taken.EMBEDDINGS else 'model/',),
-    allow_missing=condition.cross_attention,
-    vocabulary_matching=VocabularyMatching(dictionaries=dictionaries),
-  )
+  aligned: bool = False
+  entailment: bool = False
+  decoder_layers: int = 0
+  decoder: DecoderInitialization | None = None

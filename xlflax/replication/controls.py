@@ -8,9 +8,36 @@ from xlflax.evaluation.metrics import paired
 from xlflax.replication import claims as claims_lib
 from xlflax.replication import results as results_lib
 from xlflax.replication.claims import Order, Verdict
+from xlflax.replication.conditions import Condition
 
 DRAWS = 20
+MORE_SEEDS = 5
 _MEASURE = 'transfer'
+# One condition of each family, which is run under more seeds.
+_CONDITIONS = ('ecs/default', 'metaxlm/none', 'ppa/no_moco', 'veco/mlm')
+
+
+def more_seeds(
+  conditions: Sequence[Condition], seeds: int
+) -> list[tuple[Condition, int]]:
+  """The further runs that the resampling of seeds needs.
+
+  Args:
+    conditions: what is run, each after the one that it begins from.
+    seeds: how many seeds every condition has.
+  """
+  known = {one.name: one for one in conditions}
+  wanted = set()
+  for name in _CONDITIONS:
+    while name in known:
+      wanted.add(name)
+      name = known[name].begins_from or ''
+  return [
+    (one, seed)
+    for seed in range(seeds, seeds + MORE_SEEDS)
+    for one in conditions
+    if one.name in wanted
+  ]
 
 
 def equal_systems(

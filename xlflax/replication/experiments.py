@@ -7,8 +7,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from xlflax import errors
-from xlflax.replication import conditions as conditions_lib
-from xlflax.replication import measures, results, running
+from xlflax.replication import (
+  entailment,
+  measures,
+  results,
+  running,
+  trainers,
+  translating,
+)
 from xlflax.replication.conditions import Condition, Size
 from xlflax.replication.worlds import Amounts, Text, World
 
@@ -21,12 +27,14 @@ class Plan:
     conditions: in the order of their importance, each after the one it begins
       from.
     seeds: of runs; all conditions have the first seed before the second.
+    more: further runs, after these.
     amounts: of text.
     size: of models and batches.
   """
 
   conditions: tuple[Condition, ...]
   seeds: tuple[int, ...]
+  more: tuple[tuple[Condition, int], ...] = ()
   amounts: Amounts = Amounts()
   size: Size = Size()
 
@@ -73,11 +81,16 @@ def _order(plan: Plan) -> Iterator[tuple[Condition, int]]:
   for seed in plan.seeds:
     for condition in plan.conditions:
       yield condition, seed
+  yield from plan.more
 
 
 def _shown(found: Mapping[str, float]) -> str:
-  names = ('transfer', 'retrieval', 'cka')
-  return ', '.join(f'{n} {found[n]:.3f}' for n in names if n in found)
+  names = ('transfer', 'retrieval', 'cka', 'bleu')
+  return ', '.join(
+    f'{name} {value:.3f}'
+    for name, value in found.items()
+    if name in names or name.startswith(('nli', 'aer'))
+  )
 
 
 class _Experiment:
@@ -98,13 +111,15 @@ class _Experiment:
     """Trains, measures, and keeps the result."""
     began = time.process_time()
     world = self._world(condition.text)
-    trainer = conditions_lib.trainer(
-      condition, world, self._plan.size, seed=seed
-    )
+    trainer = trainers.trainer(condition, world, self._plan.size, seed=seed)
     curve: dict[str, dict[str, float]] = {}
 
     def at_step(setup, state, step):
-      curve[str(step)] = measures.of_model(setup, state.params, world)
+      curve[str(step)] = measures.of_model(
+        setup, state.params, world
+      ) | measures.transfer(
+        self._programs, trainer, state.params['model'], world, self._plan.size
+      )
 
     trained = self._programs.run(
       trainer,
@@ -134,12 +149,21 @@ class _Experiment:
     """What is measured at the end; nothing of runs only begun from."""
     if not condition.measured:
       return {}
-    params = trained.state.params
-    return measures.of_model(
-      trained.setup, params, world, against_random=condition.against_random
-    ) | measures.transfer(
-      self._programs, trainer, params['model'], world, self._plan.size
-    )
+    setup, params = trained.setup, trained.state.params
+    if condition.decoder_layers:
+      subject = measures.subject_of(
+        setup, params, setup.settings.objectives.objectives
+      )
+      return translating.measure(subject, world)
+    tuned = self._programs, trainer, params['model'], world, self._plan.size
+    if condition.entailment:
+      return entailment.measure(*tuned)
+    found = measures.of_model(
+      setup, params, world, against_random=condition.against_random
+    ) | measures.transfer(*tuned)
+    if condition.aligned:
+      found |= measures.word_alignment(setup, params, world)
+    return found
 
   def _world(self, text: Text) -> World:
     """The languages, written if they are not there."""

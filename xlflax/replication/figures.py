@@ -13,8 +13,9 @@ from xlflax.replication import results as results_lib
 from xlflax.replication.claims import Finding, conditions_of
 
 CURVES = 'curves'
-_SHOWN = ('transfer', 'retrieval')
-_OVER_STEPS = ('loss', 'retrieval', 'cka')
+_SHOWN = ('transfer', 'retrieval', 'bleu', 'nli')
+_PARTED = 'nli'  # its parts, as `nli/plug_in`, are rows of their own
+_OVER_STEPS = ('loss', 'retrieval', 'cka', 'transfer')
 _DPI = 120
 
 Values = Mapping[int, Mapping[str, float]]
@@ -31,11 +32,9 @@ def write(
   drawn = {}
   for paper in catalogue.PAPERS:
     claims = [one.claim for one in findings if one.claim.paper == paper]
-    own = {
-      titles.get(name, name): scores[name]
-      for name in conditions_of(claims)
-      if name in scores and any(scores[name].values())
-    }
+    own: dict[str, Values] = {}
+    for name in conditions_of(claims):
+      own |= _rows(titles.get(name, name), scores.get(name, {}))
     if own:
       drawn[paper] = f'{paper.lower()}.png'
       pictures.save(conditions(paper, own), folder / drawn[paper], dpi=_DPI)
@@ -46,15 +45,38 @@ def write(
   return drawn
 
 
+def _rows(title: str, values: Values) -> dict[str, Values]:
+  """A row of the condition, or several where it is measured in parts."""
+  measured = {measure for found in values.values() for measure in found}
+  parts = sorted(one for one in measured if one.startswith(f'{_PARTED}/'))
+  rows: dict[str, Values] = {
+    part.replace(f'{_PARTED}/', 'pairs: '): {
+      seed: {_PARTED: found[part]} for seed, found in values.items()
+    }
+    for part in parts
+  }
+  if rows or measured.isdisjoint(_SHOWN):
+    return rows
+  return {title: values}
+
+
 def conditions(paper: str, scores: Mapping[str, Values]) -> figure.Figure:
   """Mean and 95 % interval of each condition, and each seed as a dot."""
+  shown = [
+    measure
+    for measure in _SHOWN
+    if any(measure in one for v in scores.values() for one in v.values())
+  ]
   canvas = figure.Figure(
-    figsize=(7.5, 1.0 + 0.3 * len(scores)), layout='constrained'
+    figsize=(2.5 + 2.5 * len(shown), 1.0 + 0.3 * len(scores)),
+    layout='constrained',
   )
-  grid = canvas.subplots(1, len(_SHOWN), sharey=True)
-  for axes, measure in zip(grid, _SHOWN, strict=True):
+  grid = canvas.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+  for axes, measure in zip(grid, shown, strict=True):
     for row, values in enumerate(scores.values()):
       seeds = [one[measure] for one in values.values() if measure in one]
+      if not seeds:
+        continue
       axes.plot(seeds, [row] * len(seeds), 'o', alpha=0.35, markersize=3)
       axes.errorbar(
         np.mean(seeds), row, xerr=_reach(seeds), fmt='k|', capsize=3
@@ -78,8 +100,8 @@ def _reach(values: Sequence[float]) -> float:
 def curves(
   found: Sequence[results_lib.Result], titles: Mapping[str, str]
 ) -> figure.Figure:
-  """Loss, retrieval and CKA over steps, the mean of the seeds."""
-  canvas = figure.Figure(figsize=(9.0, 3.2), layout='constrained')
+  """What is measured over steps, the mean of the seeds."""
+  canvas = figure.Figure(figsize=(11.0, 3.2), layout='constrained')
   grid = canvas.subplots(1, len(_OVER_STEPS))
   names = list(dict.fromkeys(one.condition for one in found))
   for axes, measure in zip(grid, _OVER_STEPS, strict=True):

@@ -8,6 +8,7 @@
 | `mapped_retrieval` | after an orthogonal map, learned on other translations |
 | `cka`, `cka/l` | linear CKA of the translations' states, mean of all layers |
 | `random_cka` | of the first language's states with a random encoder's |
+| `aer/l` | alignment error rate of layer l, by mutual optimal transport, with the words of the second language in random order; lower is better |
 | `transfer` | a tagger trained on the first language: accuracy in the second, of words that the first does not have |
 | `source` | its accuracy in the first |
 """
@@ -22,18 +23,19 @@ from xlflax.data.stream import LanguageBatching
 from xlflax.evaluation import base, states
 from xlflax.evaluation.tasks import retrieval as retrieval_lib
 from xlflax.evaluation.tasks import tagging
+from xlflax.evaluation.tasks import word_alignment as alignment_task
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.finetuning import token_classification
 from xlflax.replication import running
 from xlflax.replication.conditions import Size
 from xlflax.replication.worlds import FIRST, SECOND, World
 from xlflax.similarity import cka, procrustes
+from xlflax.similarity.word_alignment import Method
 from xlflax.trainer import Trainer
 from xlflax.training import optimizers, schedules
 
 _SENTENCES = 200
 _BATCH = 100
-_TESTED = 300  # tagged sentences of each language
 _TAGGER_STEPS = 100
 _TAGGER_RATE = 2e-3
 _SPECIFIC = 'model/language_specific'
@@ -117,6 +119,19 @@ def of_model(
   return found
 
 
+def word_alignment(setup, params, world: World) -> dict[str, float]:
+  """Alignment error rate of each layer."""
+  task = alignment_task.WordAlignment(
+    source=world.aligned, methods=(Method.MUTUAL_TRANSPORT,)
+  )
+  result = task.evaluate(subject_of(setup, params))
+  if result.failures:
+    raise RuntimeError(str(result.failures[0]))
+  return {
+    f'aer/{row["layer"]}': float(row['aer']) for row in result.tables['layers']
+  }
+
+
 def transfer(
   programs: running.Programs, trainer: Trainer, params, world: World, size: Size
 ) -> dict[str, float]:
@@ -177,7 +192,7 @@ def _tagger_optimizer(trainer: Trainer) -> optimizers.Optimizer:
 
 def _test(trained: running.Trained, world: World) -> dict[str, float]:
   """Accuracy in both languages."""
-  source = world.tagged('test', FIRST, SECOND, most=_TESTED)
+  source = world.tagged('test', FIRST, SECOND)
   task = tagging.Tagging(source=source, length=None)
   subject = subject_of(
     trained.setup,
@@ -188,7 +203,7 @@ def _test(trained: running.Trained, world: World) -> dict[str, float]:
   if result.failures:
     raise RuntimeError(str(result.failures[0]))
   shared = world.shared_words
-  gold = world.tagged_sentences(SECOND, most=_TESTED)
+  gold = world.tagged_tests[SECOND]
   found = task.EXAMPLE.read_predictions(gold, result.files[f'{SECOND}.tsv'])
   right = [
     tag == own

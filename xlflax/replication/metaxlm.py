@@ -3,7 +3,7 @@
 from xlflax.replication.claims import Claim
 from xlflax.replication.conditions import Condition, Loss, Taken
 
-META, STEPS, RATE = 500, 200, 4e-3
+META, STEPS, LONG, RATE = 500, 200, 600, 4e-3
 _FIRST = 'metaxlm/meta'
 
 
@@ -11,9 +11,8 @@ def _condition(name: str, title: str, **fields) -> Condition:
   return Condition(
     name=f'metaxlm/{name}',
     title=title,
-    steps=STEPS,
     learning_rate=RATE,
-    **fields,
+    **{'steps': STEPS, **fields},
   )
 
 
@@ -27,8 +26,10 @@ CONDITIONS = (
     saved=True,
     measured=False,
   ),
-  _condition('none', 'XLM (None)'),
-  _condition('both', 'MetaXLM (Both)', begins_from=_FIRST, taken=Taken.BOTH),
+  _condition('none', 'XLM (None)', aligned=True),
+  _condition(
+    'both', 'MetaXLM (Both)', begins_from=_FIRST, taken=Taken.BOTH, aligned=True
+  ),
   _condition('body', 'Body', begins_from=_FIRST, taken=Taken.BODY),
   _condition('emb', 'Emb', begins_from=_FIRST, taken=Taken.EMBEDDINGS),
   _condition('dict', '+Dict', begins_from=_FIRST, taken=Taken.WITH_DICTIONARY),
@@ -38,6 +39,28 @@ CONDITIONS = (
     begins_from=_FIRST,
     taken=Taken.BOTH,
     frozen=('model/layers',),
+  ),
+  _condition(
+    'kd',
+    'XLM + KD',
+    losses=(Loss.DISTILLATION,),
+    begins_from=_FIRST,
+    taken=Taken.TEACHER,
+  ),
+  _condition('none_long', 'XLM (None), three times the steps', steps=LONG),
+  _condition(
+    'both_long',
+    'MetaXLM (Both), three times the steps',
+    steps=LONG,
+    begins_from=_FIRST,
+    taken=Taken.BOTH,
+  ),
+  _condition(
+    'body_long',
+    'Body, three times the steps',
+    steps=LONG,
+    begins_from=_FIRST,
+    taken=Taken.BODY,
   ),
   _condition(
     'shuffled_dict',
@@ -57,8 +80,7 @@ def _claim(name, where, says, published, first, second, **fields) -> Claim:
     published=published,
     first=f'metaxlm/{first}',
     second=f'metaxlm/{second}',
-    measure='transfer',
-    **fields,
+    **{'measure': 'transfer', **fields},
   )
 
 
@@ -90,6 +112,80 @@ CLAIMS = (
     '39.9; 41.1 (MLQA), 57.9; 53.8 (XNLI)',
     'none',
     'freezing',
+  ),
+  _claim(
+    'kd', 'table 3', 'XLM + KD is above XLM', '39.9; 40.4 (MLQA)', 'none', 'kd'
+  ),
+  _claim(
+    'kd_meta',
+    'table 3',
+    'XLM + KD is below MetaXLM',
+    '40.4; 51.5 (MLQA)',
+    'kd',
+    'both',
+  ),
+  _claim(
+    'alignment',
+    'figure 4',
+    "MetaXLM's words align better than XLM's: its error rate is lower",
+    'figure',
+    'both',
+    'none',
+    measure='aer/3',
+  ),
+  _claim(
+    'alignment_embeddings',
+    'figure 4',
+    'They align best in middle layers: the error is higher in the embeddings',
+    'figure',
+    'both',
+    'both',
+    measure='aer/3|aer/0',
+  ),
+  _claim(
+    'alignment_last',
+    'figure 4',
+    'They align best in middle layers: the error is higher in the last one',
+    'figure',
+    'both',
+    'both',
+    measure='aer/3|aer/4',
+  ),
+  _claim(
+    'both_dictionary',
+    'table 1',
+    'The same where the second language begins with rows, too (+Dict)',
+    '49.2; 59.3',
+    'none',
+    'dict',
+    looks_into='metaxlm.both',
+  ),
+  _claim(
+    'body_dictionary',
+    'table 5',
+    'The same where the second language begins with rows, too (+Dict)',
+    '-',
+    'body',
+    'dict',
+    looks_into='metaxlm.body',
+  ),
+  _claim(
+    'both_long',
+    'tables 1, 5',
+    'The same after three times the steps',
+    '49.2; 55.7',
+    'none_long',
+    'both_long',
+    looks_into='metaxlm.both',
+  ),
+  _claim(
+    'body_long',
+    'table 5',
+    'The same after three times the steps',
+    '51.3; 64.6 (XNLI)',
+    'body_long',
+    'both_long',
+    looks_into='metaxlm.body',
   ),
   _claim(
     'shuffled',

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Sequence
 
 from xlflax.evaluation.metrics import bootstrap
-from xlflax.replication import catalogue, controls, experiments, figures
+from xlflax.replication import catalogue, controls, experiments, figures, veco
 from xlflax.replication import claims as claims_lib
 from xlflax.replication import results as results_lib
 from xlflax.replication.claims import Claim, Finding, Verdict
@@ -23,6 +23,8 @@ Student's t over the seeds' differences. The verdict follows from that interval 
 * **contradicted**: it lies wholly on the other side.
 * **not resolved at this budget**: neither. **not run**: fewer than {fewest} seeds.
 
+A row that looks into another one tests the same claim in another setting; it does not count as a claim of its own.
+
 No p-value here is corrected for the number of claims; the column *Holm* is, over all claims that were run.
 """
 _SETTING = """\
@@ -31,9 +33,14 @@ _SETTING = """\
 Two made-up languages ([synthetic languages](../synthetic.md)) of one grammar and two scripts, a tenth of whose content words are the same string; every word is one
 piece. Encoders of {layers} layers of {hidden}, rows of {length} tokens, {batch} rows a step. `retrieval`: accuracy@1 among 200 pairs or so that share no word, the mean of all layers
 and both directions, each language's states less their mean. `transfer`: a part-of-speech tagger trained on the first language alone, accuracy on words of the second
-that the first does not have. A seed fixes parameters, masks and the order of the text; the languages are the same in all runs.
+that the first does not have. `nli/...`: a classifier of premise and hypothesis, trained on translations into the second language as they are (`translated`), with one side
+of each pair translated (`switched`), on originals and translations (`plug_out`), or on these beside their counterparts (`plug_in`); accuracy in the second language.
+`bleu`: greedy translations into the second language, {translation} steps after the encoder, 1 being perfect. `aer/l`: alignment error rate of layer l, lower being better, with the
+second language's words in random order. A seed fixes parameters, masks and the order of the text; the languages are the same in all runs.
 
-`{command}` makes this page; `--page_only` makes it anew from `{results}`.
+`{command}` makes this page, with five seeds of each condition; `--page_only` makes it anew from `{results}`. A claim alone: `xlflax replicate --claim=NAME`, with the name
+in its row. Minutes are of one processor, compilation included; a condition that several claims compare counts in each of them, but once in the total:
+**{total:.1f} processor minutes** for the {runs} runs on this page, of seeds {seeds}.
 """
 
 
@@ -59,7 +66,7 @@ def write(
   parts = [
     _RULE.format(fewest=claims_lib.FEWEST_SEEDS),
     _summary(findings),
-    _setting(),
+    _setting(found),
   ]
   for paper in catalogue.PAPERS:
     own = [one for one in findings if one.claim.paper == paper]
@@ -73,15 +80,32 @@ def write(
 
 
 def _summary(findings: Sequence[Finding]) -> str:
-  own = [one for one in findings if not one.claim.control]
+  own = [one for one in findings if one.claim.counts]
   counts = ', '.join(
     f'{sum(one.verdict is verdict for one in own)} {verdict.value}'
     for verdict in Verdict
   )
-  return f'Of {len(own)} claims: {counts}.\n'
+  return f'Of {len(own)} claims of the papers: {counts}.{_looked_into(own, findings)}\n'
 
 
-def _setting() -> str:
+def _looked_into(own: Sequence[Finding], findings: Sequence[Finding]) -> str:
+  """How many of the claims that do not hold were tested again."""
+  run = Verdict.REPRODUCED, Verdict.NOT_RUN
+  left = {one.claim.name for one in own if one.verdict not in run}
+  again = {
+    one.claim.looks_into
+    for one in findings
+    if one.verdict is not Verdict.NOT_RUN
+  }
+  if not left:
+    return ''
+  return (
+    f' Of the {len(left)} that were run and not reproduced, '
+    f'{len(left & again)} are looked into by a further run.'
+  )
+
+
+def _setting(found: Sequence[results_lib.Result]) -> str:
   size = experiments.Size()
   return _SETTING.format(
     layers=size.layers,
@@ -89,8 +113,16 @@ def _setting() -> str:
     length=size.length,
     batch=size.batch,
     command='xlflax replicate --all',
+    translation=veco.TRANSLATION_STEPS,
     results=RESULTS,
+    total=sum(one.cpu_seconds for one in found) / 60,
+    runs=len(found),
+    seeds=_range(sorted({one.seed for one in found})),
   )
+
+
+def _range(seeds: Sequence[int]) -> str:
+  return f'{seeds[0]} to {seeds[-1]}' if seeds else 'none'
 
 
 def _paper(paper, own, findings, found, figure) -> str:
@@ -99,9 +131,9 @@ def _paper(paper, own, findings, found, figure) -> str:
   lines = [
     f'## {paper}',
     '',
-    '| claim | where | measure | paper: first; second | ours: first; second '
+    '| claim | name | where | measure | paper: first; second | ours: first; second '
     '| difference, 95 % interval | p | Holm | seeds | minutes | verdict |',
-    '| --- ' * 11 + '|',
+    '| --- ' * 12 + '|',
     *(_row(one, adjusted.get(one.claim.name), found) for one in own),
     '',
     f'`xlflax replicate --claim={paper}` runs these.',
@@ -124,12 +156,18 @@ def _row(one: Finding, adjusted: float | None, found) -> str:
     ]
   margin = f' (margin {claim.margin:g})' if claim.margin else ''
   return (
-    f'| {claim.says} | {claim.where} | {claim.measure.replace("|", "; ")}'
+    f'| {_says(claim)} | `{claim.name}` | {claim.where} | {claim.measure.replace("|", "; ")}'
     f'{margin} | {claim.published} | '
     + ' | '.join(numbers)
     + f' | {len(one.seeds)} | {_minutes(claim, found):.1f} '
     f'| {one.verdict.value} |'
   )
+
+
+def _says(claim: Claim) -> str:
+  if not claim.looks_into:
+    return claim.says
+  return f'{claim.says} (looks into `{claim.looks_into}`)'
 
 
 def _p(value: float) -> str:
@@ -155,7 +193,7 @@ def _curves(drawn: dict[str, str]) -> str:
   return f"""\
 ## What emerges when, without parallel text
 
-Loss, retrieval and CKA over steps, mean of the seeds; no pair, dictionary or shared piece is read where there are no anchors.
+Loss, retrieval, CKA and transfer over steps, mean of the seeds, for two languages without any parallel text; where there are no anchors, without a shared piece.
 
-![loss, retrieval and CKA over steps]({drawn[figures.CURVES]})
+![loss, retrieval, CKA and transfer over steps]({drawn[figures.CURVES]})
 """

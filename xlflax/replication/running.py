@@ -130,8 +130,8 @@ class Programs:
       )
       for name in setup.streams_of(active)
     }
-    # Equal for runs over other text, too; shardings follow from the rest.
-    program = setup.steps._replace(shardings=None), active
+    # Equal for other seeds and text, too; shardings follow from the rest.
+    program = setup.steps._replace(seed=0, shardings=None), active
     if program not in self._steps:
       self._steps[program] = jax.jit(
         functools.partial(_steps, setup.steps, active), donate_argnums=0

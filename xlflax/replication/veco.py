@@ -1,43 +1,115 @@
 """VECO (Luo et al. 2021): cross-attention MLM beside plain MLM and TLM."""
 
-from xlflax.replication.claims import Claim
+from xlflax.replication.claims import Claim, Order
 from xlflax.replication.conditions import Condition, Loss
+from xlflax.training.initialization.decoder import (
+  CrossAttention,
+  DecoderInitialization,
+  Layers,
+)
 
 STEPS = 300
+TRANSLATION_STEPS, TRANSLATION_RATE = 150, 4e-3
+_FULL, _SHALLOW = 4, 2  # layers of decoders
+_CROSS = (
+  Loss.CA_MLM,
+  Loss.CA_MLM_PAIRS,
+  Loss.FLOWING_CA_MLM,
+  Loss.FLOWING_CA_MLM_PAIRS,
+)
+_PLUG_IN = DecoderInitialization()
+_FRESH = DecoderInitialization(cross_attention=CrossAttention.FRESH)
 
 
-def _condition(name: str, title: str, *losses: Loss) -> Condition:
+def _condition(name: str, title: str, *losses: Loss, **fields) -> Condition:
   return Condition(
     name=f'veco/{name}',
     title=title,
     steps=STEPS,
     losses=losses,
-    cross_attention=any(
-      loss in (Loss.CA_MLM, Loss.CA_MLM_PAIRS) for loss in losses
-    ),
+    cross_attention=any(loss in _CROSS for loss in losses),
+    **fields,
+  )
+
+
+def _translation(
+  name: str,
+  title: str,
+  begins_from: str | None,
+  decoder: DecoderInitialization | None,
+  layers: int = _FULL,
+) -> Condition:
+  return Condition(
+    name=f'veco/{name}',
+    title=title,
+    steps=TRANSLATION_STEPS,
+    learning_rate=TRANSLATION_RATE,
+    losses=(Loss.TRANSLATION,),
+    begins_from=begins_from and f'veco/{begins_from}',
+    decoder_layers=layers,
+    decoder=decoder,
   )
 
 
 CONDITIONS = (
-  _condition('mlm_tlm', 'XLM, MLM + TLM', Loss.MLM, Loss.TLM),
+  _condition('mlm_tlm', 'XLM, MLM + TLM', Loss.MLM, Loss.TLM, saved=True),
   _condition(
-    'ca_mlm_tlm', 'VECO, CA-MLM + TLM', Loss.CA_MLM, Loss.CA_MLM_PAIRS, Loss.TLM
+    'ca_mlm_tlm',
+    'VECO, CA-MLM + TLM',
+    Loss.CA_MLM,
+    Loss.CA_MLM_PAIRS,
+    Loss.TLM,
+    saved=True,
   ),
-  _condition('mlm', 'XLM, MLM', Loss.MLM),
+  _condition('mlm', 'XLM, MLM', Loss.MLM, saved=True),
   _condition('ca_mlm', 'VECO, CA-MLM', Loss.CA_MLM),
+  _condition(
+    'flowing',
+    'VECO without the stop-gradient',
+    Loss.FLOWING_CA_MLM,
+    Loss.FLOWING_CA_MLM_PAIRS,
+    Loss.TLM,
+  ),
+  Condition(
+    name='veco/pairs_of_text',
+    title='VECO, fine-tuned on pairs of sentences',
+    steps=STEPS,
+    untrained=True,
+    begins_from='veco/ca_mlm_tlm',
+    cross_attention=True,
+    entailment=True,
+  ),
+  _translation('from_random', 'translation from random', None, None),
+  _translation('from_xlmr', 'translation from XLM-R (MLM)', 'mlm', _FRESH),
+  _translation('from_xlm', 'translation from XLM', 'mlm_tlm', _FRESH),
+  _translation('from_veco', 'translation from VECO', 'ca_mlm_tlm', _PLUG_IN),
+  _translation(
+    'from_first',
+    'translation, decoder of the first 2 layers',
+    'ca_mlm_tlm',
+    DecoderInitialization(layers=Layers.FIRST),
+    _SHALLOW,
+  ),
+  _translation(
+    'from_last',
+    'translation, decoder of the last 2 layers',
+    'ca_mlm_tlm',
+    DecoderInitialization(layers=Layers.LAST),
+    _SHALLOW,
+  ),
 )
 
 
-def _claim(name, says, published, first, second) -> Claim:
+def _claim(name, says, published, first, second, **fields) -> Claim:
+  settings = {'where': 'table 5', 'measure': 'transfer', **fields}
   return Claim(
     name=f'veco.{name}',
     paper='VECO',
-    where='table 5',
     says=says,
     published=published,
     first=f'veco/{first}',
     second=f'veco/{second}',
-    measure='transfer',
+    **settings,
   )
 
 
@@ -51,4 +123,59 @@ CLAIMS = (
   ),
   _claim('monolingual', 'CA-MLM is above MLM', '59.8; 60.6', 'mlm', 'ca_mlm'),
   _claim('pairs', 'MLM + TLM is above MLM', '59.8; 64.5', 'mlm', 'mlm_tlm'),
+  _claim(
+    'plug_in',
+    'Plug-in is above plug-out in translate-train',
+    '77.2; 81.0',
+    'pairs_of_text',
+    'pairs_of_text',
+    where='table 2',
+    measure='nli/plug_out|nli/plug_in',
+  ),
+  _claim(
+    'translation_pretrained',
+    'Translation from XLM-R is above random',
+    '28.7; 30.9',
+    'from_random',
+    'from_xlmr',
+    where='table 3',
+    measure='bleu',
+  ),
+  _claim(
+    'translation',
+    'Translation from VECO is above XLM-R',
+    '30.9; 31.7',
+    'from_xlmr',
+    'from_veco',
+    where='table 3',
+    measure='bleu',
+  ),
+  _claim(
+    'translation_bilingual',
+    'Translation from CA-MLM + TLM is above MLM + TLM',
+    '33.9; 36.0',
+    'from_xlm',
+    'from_veco',
+    measure='bleu',
+  ),
+  _claim(
+    'last_layers',
+    "A decoder of the last layers is at least as good as the first ones'",
+    '30.8; 31.2',
+    'from_first',
+    'from_last',
+    where='table 4',
+    measure='bleu',
+    order=Order.NOT_ABOVE,
+    margin=0.02,
+  ),
+  _claim(
+    'stop_gradient',
+    'Without the stop-gradient it is worse',
+    '-',
+    'flowing',
+    'ca_mlm_tlm',
+    where='control',
+    control=True,
+  ),
 )

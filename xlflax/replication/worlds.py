@@ -12,12 +12,21 @@ from xlflax.data.labelled.examples.tagging import TaggedSentence
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies.settings import Anchors
 from xlflax.data.vocabularies.vocabulary import DESCRIPTION_FILE, Vocabulary
+from xlflax.replication import held_out
 from xlflax.synthetic import generator, sources, typology
-from xlflax.synthetic.options import SyntheticOptions
+from xlflax.synthetic.options import (
+  CORPUS_KINDS,
+  FAMILIES,
+  SPLITS,
+  SyntheticOptions,
+)
 
 FIRST, SECOND = 'en', 'xx'
 _UNUSED = ('nli', 'paraphrase', 'reviews', 'trees', 'ner', 'qa', 'bucc')
 _FEW = 4
+_TESTED = 300  # tagged sentences of each language
+_INFERRED = 3000  # premises with hypotheses to train on
+_ALIGNED = 100  # pairs with gold links
 
 
 class Text(enum.Enum):
@@ -134,20 +143,53 @@ class World:
       done.touch()
     return path
 
-  def tagged(
-    self, split: str, *parts: str, most: int | None = None
-  ) -> source_lib.FileExamples:
-    """Sentences with parts of speech."""
-    return sources.labelled(
-      self.folder, 'pos', split, parts=parts, max_examples=most
-    )
+  def tagged(self, split: str, *parts: str) -> source_lib.FileExamples:
+    """Sentences with parts of speech; some of those to test on."""
+    found = sources.labelled(self.folder, 'pos', split, parts=parts)
+    if split == 'train':
+      return found
+    files = {
+      part: held_out.cut(pathlib.Path(str(path)), _TESTED)
+      for part, path in found.files.items()
+    }
+    return dataclasses.replace(found, files=files)
 
-  def tagged_sentences(
-    self, code: str, *, most: int | None = None
-  ) -> list[TaggedSentence]:
-    """The tagged test sentences of a language."""
-    examples = self.tagged('test', code, most=most).load(code)
-    return [one for one in examples if isinstance(one, TaggedSentence)]
+  @property
+  def aligned(self) -> source_lib.FileExamples:
+    """Translations with links, the second side's words in random order.
+
+    In their own order the words of both sides stand at the same positions,
+    by which even an untrained model aligns them.
+    """
+    name = f'{FIRST}-{SECOND}'
+    found = sources.labelled(self.folder, 'alignment', 'test')
+    paths = [pathlib.Path(path) for path in found.files[name]]
+    shuffled = held_out.shuffled(*paths, _ALIGNED)
+    return dataclasses.replace(found, files={name: shuffled})
+
+  @functools.cached_property
+  def tagged_tests(self) -> dict[str, list[TaggedSentence]]:
+    """The tagged test sentences of each language."""
+    return {
+      code: [
+        one
+        for one in self.tagged('test', code).load(code)
+        if isinstance(one, TaggedSentence)
+      ]
+      for code in (FIRST, SECOND)
+    }
+
+  def inference(self, split: str, code: str) -> source_lib.FileExamples:
+    """Premises and hypotheses of a language, written when first asked for.
+
+    They stand in a folder of their own: the same words, no other data.
+    """
+    folder = self.work / 'languages' / 'inference'
+    done = folder / 'done'
+    if not done.exists():
+      generator.write(folder, self._inference_options())
+      done.touch()
+    return sources.labelled(folder, 'nli', split, parts=(code,))
 
   @functools.cached_property
   def tags(self) -> tuple[str, ...]:
@@ -175,11 +217,7 @@ class World:
   def shared_words(self) -> frozenset[str]:
     """The strings that the tagged test sentences of both languages have."""
     words = [
-      {
-        word
-        for example in self.tagged_sentences(code)
-        for word in example.words
-      }
+      {word for example in self.tagged_tests[code] for word in example.words}
       for code in (FIRST, SECOND)
     ]
     return frozenset(words[0] & words[1])
@@ -216,11 +254,19 @@ class World:
       )
     return path
 
+  def _inference_options(self) -> SyntheticOptions:
+    kinds = (*CORPUS_KINDS, *FAMILIES)
+    few = {f'{kind}/{split}': _FEW for kind in kinds for split in SPLITS}
+    few |= {'nli/train': _INFERRED, 'nli/test': _TESTED}
+    return dataclasses.replace(
+      self._options(), sizes=few, hard_inference=0.0, domain_shift=0.0
+    )
+
   def _options(self) -> SyntheticOptions:
     few = {
       f'{kind}/{split}': _FEW
       for kind in _UNUSED
-      for split in ('train', 'dev', 'test')
+      for split in SPLITS
       if (kind, split) != ('bucc', 'train')
     }
     return SyntheticOptions(

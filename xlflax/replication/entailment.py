@@ -1,0 +1,156 @@
+"""Classifiers of sentence pairs trained on translations.
+
+| measure | is the accuracy in the second language of a classifier trained on |
+| --- | --- |
+| `nli/translated` | the translations alone (PPA's "- CS") |
+| `nli/switched` | pairs of which one side is translated (PPA, section 2.3) |
+| `nli/plug_out` | originals and translations (VECO's translate-train-all) |
+| `nli/plug_in` | the same, each beside its counterpart (VECO, section 3.1) |
+
+All see as many rows.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from xlflax.data.labelled import (
+  classification_rows,
+  code_switched,
+  joined,
+  labels,
+  paired_rows,
+)
+from xlflax.data.labelled import rows as rows_lib
+from xlflax.data.labelled import source as source_lib
+from xlflax.data.labelled import stream as labelled_stream
+from xlflax.evaluation.tasks import classification
+from xlflax.objectives import mixture as mixture_lib
+from xlflax.objectives.finetuning import sequence_classification
+from xlflax.objectives.finetuning.head_settings import Features
+from xlflax.replication import measures, running
+from xlflax.replication.conditions import Size
+from xlflax.replication.worlds import FIRST, SECOND, World
+from xlflax.trainer import Trainer
+from xlflax.training import optimizers, schedules
+
+STEPS, RATE = 300, 2e-3
+
+
+class _Way(NamedTuple):
+  """One way to train on translations.
+
+  Attributes:
+    name: of the measure.
+    train: the examples.
+    rows: of the examples.
+    features: what the head reads.
+    counterparts: of the test examples.
+    group_size: rows that stay in one batch.
+  """
+
+  name: str
+  train: source_lib.ExampleSource
+  rows: rows_lib.RowMaker
+  features: Features = Features.PLUG_OUT
+  counterparts: source_lib.ExampleSource | None = None
+  group_size: int = 1
+
+
+def measure(
+  programs: running.Programs, trainer: Trainer, params, world: World, size: Size
+) -> dict[str, float]:
+  """Trains the classifiers and tests them in the second language.
+
+  Args:
+    programs: compiled programs.
+    trainer: the pretraining run.
+    params: of its model.
+    world: the languages.
+    size: of batches.
+  """
+  found = {}
+  for way in _ways(world, plug_in=trainer.model.config.cross_attention):
+    tuned = _tuned(trainer, way, size)
+    trained = programs.run(tuned, model_params=params)
+    found[f'nli/{way.name}'] = _test(trained, way, world)
+  return found
+
+
+def _ways(world: World, *, plug_in: bool) -> Iterator[_Way]:
+  english = world.inference('train', FIRST)
+  translations = world.inference('train', SECOND)
+  plain = classification_rows.ClassificationRows(
+    labels=labels.labels_of(english)
+  )
+  both = joined.JoinedExamples(sources=(english, translations))
+  yield _Way('translated', translations, plain)
+  switched = code_switched.CodeSwitched(
+    english=english, translations=translations, include_english=False
+  )
+  yield _Way('switched', switched, plain, group_size=2)
+  if plug_in:
+    yield _Way('plug_out', both, plain)
+    beside = paired_rows.PairedRows(
+      rows=plain,
+      counterparts=paired_rows.Counterparts(
+        english=english, translations=translations
+      ),
+    )
+    tested = paired_rows.Counterparts(
+      english=world.inference('test', FIRST),
+      translations=world.inference('test', SECOND),
+    )
+    yield _Way('plug_in', both, beside, Features.PLUG_IN, tested)
+
+
+def _tuned(trainer: Trainer, way: _Way, size: Size) -> Trainer:
+  """The fine-tuning run."""
+  rows = way.rows
+  if isinstance(rows, paired_rows.PairedRows):
+    rows = rows.rows
+  assert isinstance(rows, classification_rows.ClassificationRows)
+  objective = sequence_classification.SequenceClassification(
+    labels=rows.labels, features=way.features, head_dropout=0.0
+  )
+  return dataclasses.replace(
+    trainer,
+    model_dir=f'{trainer.model_dir}/{way.name}',
+    streams=(
+      labelled_stream.LabelledStream(
+        name='pairs',
+        source=way.train,
+        rows=way.rows,
+        length=2 * size.length,
+        batch_size=size.batch,
+        group_size=way.group_size,
+      ),
+    ),
+    objectives=mixture_lib.ObjectiveMixture(
+      entries=(mixture_lib.Entry(stream='pairs', objective=objective),)
+    ),
+    optimizer=optimizers.AdamW(
+      learning_rate=schedules.Linear(peak=RATE, warmup_steps=STEPS // 10)
+    ),
+    total_steps=STEPS,
+    cache_dir=None,
+    init_from=None,
+  )
+
+
+def _test(trained: running.Trained, way: _Way, world: World) -> float:
+  """Accuracy in the second language."""
+  task = classification.Classification(
+    source=world.inference('test', SECOND),
+    length=None,
+    counterparts=way.counterparts,
+  )
+  subject = measures.subject_of(
+    trained.setup,
+    trained.state.params,
+    trained.setup.settings.objectives.objectives,
+  )
+  result = task.evaluate(subject)
+  if result.failures:
+    raise RuntimeError(str(result.failures[0]))
+  return result.metrics[f'accuracy/{SECOND}']
