@@ -14,12 +14,7 @@ from xlflax.data.vocabularies.settings import Anchors
 from xlflax.data.vocabularies.vocabulary import DESCRIPTION_FILE, Vocabulary
 from xlflax.replication import held_out
 from xlflax.synthetic import generator, sources, typology
-from xlflax.synthetic.options import (
-  CORPUS_KINDS,
-  FAMILIES,
-  SPLITS,
-  SyntheticOptions,
-)
+from xlflax.synthetic import options as options_lib
 
 FIRST, SECOND = 'en', 'xx'
 _UNUSED = ('nli', 'paraphrase', 'reviews', 'trees', 'ner', 'qa', 'bucc')
@@ -254,22 +249,26 @@ class World:
       )
     return path
 
-  def _inference_options(self) -> SyntheticOptions:
-    kinds = (*CORPUS_KINDS, *FAMILIES)
-    few = {f'{kind}/{split}': _FEW for kind in kinds for split in SPLITS}
+  def _inference_options(self) -> options_lib.SyntheticOptions:
+    plain = self._options()
+    few = {
+      f'{kind}/{split}': _FEW
+      for kind in (*options_lib.CORPUS_KINDS, *options_lib.FAMILIES)
+      for split in plain.splits(kind)
+    }
     few |= {'nli/train': _INFERRED, 'nli/test': _TESTED}
     return dataclasses.replace(
-      self._options(), sizes=few, hard_inference=0.0, domain_shift=0.0
+      plain, sizes=few, hard_inference=0.0, domain_shift=0.0
     )
 
-  def _options(self) -> SyntheticOptions:
+  def _options(self) -> options_lib.SyntheticOptions:
     few = {
       f'{kind}/{split}': _FEW
       for kind in _UNUSED
-      for split in SPLITS
+      for split in options_lib.SPLITS
       if (kind, split) != ('bucc', 'train')
     }
-    return SyntheticOptions(
+    return options_lib.SyntheticOptions(
       languages=typology.parse_languages(
         (FIRST, SECOND), (f'{SECOND}.script=greek',)
       ),
