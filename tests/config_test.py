@@ -307,6 +307,9 @@ def test_operative_configuration_is_what_was_used():
 def test_what_no_file_names_is_called_as_it_is():
   made = config.load([]).build(schedules.Constant, peak=2.0)
   assert made(0) == 2.0
+  with pytest.raises(errors.ConfigError) as error:
+    config.load([]).build(lambda *, a, b, c=1: a, b=2)
+  assert 'Got: no a. ' in str(error.value)
 
 
 def test_a_macro_is_built_anew():

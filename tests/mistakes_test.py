@@ -76,6 +76,12 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_GIVEN} --gin.MONO=corpus.mono': ('--gin.MONO="\'corpus.mono\'"',),
   f'{_GIVEN} --gin.CACHE_DIR=none': ('--gin.CACHE_DIR=None',),
   f'{_GIVEN} --gin.SEED=': ('--gin.SEED', 'empty'),
+  f'{_GIVEN} --gin.TRAIN_STEPS="\'x\'"': ('total_steps', 'x'),
+  f'{_GIVEN} --gin.TRAIN_STEPS=None': ('total_steps',),
+  f'{_GIVEN} --gin.TRAIN_STEPS=1e400': ('total_steps', 'inf'),
+  f'{_GIVEN} --gin.TRAIN_STEPS=-1': ('total_steps', '-1'),
+  'cache --output=o --corpus=corpus --vocabulary=v --num_processes=-1': (
+    '--num_processes', 'Got: -1'),
   f'{_TRAIN} --model_dir=new --vocabulary=v': (
     'none for TRAIN_STEPS', '--gin.TRAIN_STEPS=VALUE'),
   'train --gin_file=pretrain/mlm.gin --model_dir=a --vocabulary=v '

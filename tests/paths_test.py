@@ -2,6 +2,9 @@
 
 import os
 import pathlib
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -86,6 +89,39 @@ def test_a_writer_that_fails_leaves_the_old_file(folder):
     paths.write_atomically(path, broken)
   assert path.read_bytes() == b'old'
   assert [child.name for child in paths.children(folder)] == ['a.npz']
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+  """Not what is another's: one that runs, or of another machine."""
+  process = subprocess.Popen(
+    [
+      sys.executable,
+      '-c',
+      'import os, pathlib, sys, time\n'
+      'from xlflax import paths\n'
+      'place = pathlib.Path(sys.argv[1])\n'
+      'with paths.new_directory(place / "out", where="--output") as made:\n'
+      '  (made / "a").touch()\n'
+      '  print(flush=True)\n'
+      '  paths.write_atomically(place / "b", lambda file: time.sleep(60))\n',
+      str(tmp_path),
+    ],
+    stdout=subprocess.PIPE,
+  )
+  process.stdout.readline()
+  while len(list(tmp_path.iterdir())) < 2:
+    time.sleep(0.01)
+  alive, other = (
+    tmp_path / f'.x.{machine}-{os.getppid()}.tmp'
+    for machine in (paths._machine(), '0' * 8)
+  )
+  alive.touch()
+  other.touch()
+  process.kill()
+  process.wait()
+  assert len(list(tmp_path.iterdir())) == 4
+  paths.write_atomically(tmp_path / 'c', 'text')
+  assert set(tmp_path.iterdir()) == {alive, other, tmp_path / 'c'}
 
 
 def test_directories(folder, tmp_path):

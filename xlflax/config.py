@@ -11,6 +11,7 @@ the package (`pretrain/mlm.gin`).
 import contextlib
 import copy
 import dataclasses
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -78,6 +79,7 @@ class Configuration:
     with self._lent_to_gin():
       found = gin.config._inverse_lookup(target)
     if found is None:
+      _check_given(target, fields)
       return target(**fields)
     key = ('', found.selector)
     arguments = {
@@ -243,6 +245,27 @@ def load(
   if not partial:
     gin_checks.check_required(made.bound)
   return made
+
+
+def _check_given(target: Callable, fields: Mapping[str, Any]) -> None:
+  """Refuses to call what no file names if arguments are missing."""
+  missing = [
+    parameter.name
+    for parameter in inspect.signature(target).parameters.values()
+    if parameter.default is parameter.empty
+    and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    and parameter.name not in fields
+  ]
+  if missing:
+    name = getattr(target, '__name__', str(target))
+    raise errors.ConfigError(
+      f'Nothing configures {name}',
+      got=f'no {", ".join(missing)}',
+      expected=f'a gin file that binds {name}',
+      where='--gin_file',
+      fix='give one, such as --gin_file=pretrain/mlm.gin; `xlflax configs` '
+      'lists those that come with xlflax',
+    )
 
 
 def statements(text: str) -> list[str]:

@@ -7,12 +7,17 @@ writes checkpoints to these two and to no other kind of place.
 """
 
 import contextlib
+import functools
+import hashlib
 import importlib.util
 import io
 import logging
 import os
 import pathlib
+import platform
+import re
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
@@ -20,6 +25,9 @@ from xlflax import errors
 
 SCHEME = 'gs'
 PACKAGES = 'pip install "xlflax[buckets]"'
+_TEMPORARY = re.compile(r'\..+\.([0-9a-f]{8})-(\d+)\.tmp', re.DOTALL)
+_looked_into: set[pathlib.Path] = set()
+_looking = threading.Lock()
 
 if importlib.util.find_spec('gcsfs'):
   # Training imports no TensorFlow, which epath would take where it is there.
@@ -137,7 +145,7 @@ def write_atomically(
     path.write_bytes(_bytes(content))
     return
   path.parent.mkdir(parents=True, exist_ok=True)
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
+  temporary = _temporary(path)
   try:
     with temporary.open('wb') as file:
       content(file) if callable(content) else file.write(_bytes(content))
@@ -147,6 +155,52 @@ def write_atomically(
     _sync_directory(path.parent)
   finally:
     temporary.unlink(missing_ok=True)
+
+
+def _temporary(path: pathlib.Path) -> pathlib.Path:
+  """A name beside `path` for what is not whole yet.
+
+  What processes that were killed left under such names is removed when this
+  process first asks for one in a directory.
+  """
+  directory = path.parent.absolute()
+  with _looking:
+    if directory not in _looked_into:
+      _looked_into.add(directory)
+      _remove_left_behind(directory)
+  return path.with_name(f'.{path.name}.{_machine()}-{os.getpid()}.tmp')
+
+
+def _remove_left_behind(directory: pathlib.Path) -> None:
+  """Removes what processes of this machine that are gone did not finish."""
+  with contextlib.suppress(OSError):
+    for path in list(directory.iterdir()):
+      found = _TEMPORARY.fullmatch(path.name)
+      if not found or found[1] != _machine() or _is_another(int(found[2])):
+        continue
+      shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _is_another(process: int) -> bool:
+  """Whether a process runs, and is not this one."""
+  if process == os.getpid():
+    return False  # this number was a killed one's before
+  try:
+    os.kill(process, 0)
+  except (ProcessLookupError, OverflowError):
+    return False
+  except OSError:
+    pass  # it is another user's
+  return True
+
+
+@functools.cache
+def _machine() -> str:
+  """Eight digits for this host and the numbering of its processes."""
+  name = platform.node()
+  with contextlib.suppress(OSError):
+    name += os.readlink('/proc/self/ns/pid')
+  return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
 def _sync_directory(directory: pathlib.Path) -> None:
@@ -176,7 +230,7 @@ def copy_files(source: pathlib.Path, target: pathlib.Path) -> None:
   if not is_bucket(target):
     if target.exists():
       return
-    temporary = target.with_name(f'.{target.name}.{os.getpid()}.tmp')
+    temporary = _temporary(target)
     try:
       temporary.mkdir(parents=True)
       for path in children(source):
@@ -227,7 +281,8 @@ def new_directory(
   """Context with a directory to write, which is `target` at its end.
 
   On disk it has another name until then. In a bucket it is written in its
-  place. Nothing is left of it where the context is left by an exception.
+  place. Nothing is left of it where the context is left by an exception; what
+  a killed process leaves is removed by the next one that writes there.
 
   Args:
     target: a directory that is empty, or not there.
@@ -244,11 +299,7 @@ def new_directory(
       expected='a new or empty directory',
       fix=f'give another {where}',
     )
-  partial = (
-    target
-    if is_bucket(target)
-    else target.with_name(f'.{target.name}.{os.getpid()}.partial')
-  )
+  partial = target if is_bucket(target) else _temporary(target)
   try:
     partial.mkdir(parents=True, exist_ok=is_bucket(target))
     yield partial

@@ -1,18 +1,15 @@
 """Fuzzed inputs: each is read, or refused in one message.
 
 Hypothesis makes files of every kind that a user can give: corpora,
-dictionaries, labelled examples, gin, and folders of Hugging Face's form. What
-is raised must be an `XlflaxError` with a short message; anything else would be
+dictionaries, labelled examples, gin, flags, and folders of Hugging Face's form.
+What is raised must be an `XlflaxError` with a short message; anything else would be
 a traceback.
 """
 
-import argparse
-import contextlib
 import io
 import json
 import pathlib
 import pickle
-import string
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,8 +19,8 @@ import hypothesis
 from hypothesis import strategies as st
 
 from tests.campaigns import counts as counts_lib
+from tests.campaigns import fuzzed_flags
 from xlflax import config, errors
-from xlflax.commands import launch
 from xlflax.data.corpus import files as corpus_files
 from xlflax.data.labelled.readers import (
   classification,
@@ -41,13 +38,7 @@ from xlflax.training import run_directory
 READ, REFUSED, TRACEBACK = 'read', 'refused', 'traceback'
 _LONGEST_MESSAGE = 50_000
 
-_odd = st.sampled_from(
-  ['\t', '\n', '\r', '\x00', '\ud800', '\ufeff', '\u2028', '"', '[', '{', '-']
-)
-_line = st.text(
-  st.one_of(st.sampled_from(string.ascii_letters + string.digits + ' '), _odd),
-  max_size=40,
-)
+_line = fuzzed_flags.LINE
 _text = st.lists(_line, max_size=8).map(
   lambda lines: '\n'.join(lines).encode('utf-8', 'surrogatepass')
 )
@@ -139,56 +130,6 @@ _gin = st.one_of(
 )
 
 
-_LAUNCHERS = {
-  'local': ('num_processes', 'cpu_devices', 'restarts', 'grace', 'port'),
-  'slurm': ('nodes', 'gpus_per_node', 'restarts', 'time', 'array', 'sweep'),
-  'kubernetes': (
-    *('name', 'image', 'nodes', 'accelerators', 'env', 'label', 'resource'),
-    *('toleration', 'volume', 'patch', 'restarts', 'grace', 'manifest'),
-  ),
-  'skypilot': ('name', 'nodes', 'accelerators', 'env', 'mount', 'infra'),
-  'tpu': ('name', 'zone', 'slices', 'restarts', 'runtime_version', 'image'),
-}
-_GIVEN = {
-  'local': ['--num_processes=2'],
-  'slurm': [],
-  'kubernetes': ['--name=a', '--image=i'],
-  'skypilot': ['--name=a'],
-  'tpu': [
-    *('--name=a', '--zone=z', '--accelerator_type=t', '--runtime_version=v')
-  ],
-}
-# What a shell can hand over: no zero bytes, and bytes that are no UTF-8 as
-# Python stands for them.
-_word = st.one_of(
-  st.integers(-3, 10**12).map(str),
-  st.sampled_from(
-    ['', '-1', 'nan', '1e400', '9' * 5000, 'a=b', 'claim:x:/y', 'k=v:NoExecute']
-  ),
-  _line.map(lambda text: text.replace('\ud800', '\udc80').replace('\0', '')),
-)
-_launch = (
-  st.sampled_from(sorted(_LAUNCHERS))
-  .flatmap(
-    lambda name: st.tuples(
-      st.just(name),
-      st.lists(st.tuples(st.sampled_from(_LAUNCHERS[name]), _word), max_size=6),
-      st.lists(_word, max_size=3),
-    )
-  )
-  .map(
-    lambda drawn: _dumped(
-      [
-        drawn[0],
-        *_GIVEN[drawn[0]],
-        *(f'--{flag}={value}' for flag, value in drawn[1]),
-        *('--dry_run', '--', 'train', *drawn[2]),
-      ]
-    )
-  )
-)
-
-
 class _Storage:
   """What a `.bin` says that its numbers are."""
 
@@ -271,19 +212,6 @@ def _bound(path: pathlib.Path) -> Any:
   return config.load(['pretrain/mlm.gin'], [text], partial=True)
 
 
-def _launched(path: pathlib.Path) -> Any:
-  """What a launcher makes of flags, without starting anything."""
-  words = json.loads(path.read_text())
-  parser = argparse.ArgumentParser()
-  launch.add_arguments(parser)
-  try:
-    with contextlib.redirect_stderr(io.StringIO()):
-      with contextlib.redirect_stdout(io.StringIO()):
-        return launch.run(parser.parse_args(words))
-  except SystemExit as stop:
-    raise errors.ConfigError('A flag is refused', got=str(stop)) from stop
-
-
 # Name -> (file name, what makes its content, what reads it).
 TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
   'text': ('en.txt', _bytes, _lines),
@@ -321,7 +249,12 @@ TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
     _gin.map(lambda t: t.encode('utf-8', 'surrogatepass')),
     _bound,
   ),
-  'flags': ('flags.json', _launch, _launched),
+  'launchers': (
+    'flags.json',
+    fuzzed_flags.LAUNCHES.map(_dumped),
+    fuzzed_flags.launched,
+  ),
+  'flags': ('flags.json', fuzzed_flags.CALLS.map(_dumped), fuzzed_flags.called),
   'hf config': (
     'config.json',
     st.one_of(_hf_config, _json_like('model_type', 'architectures')),

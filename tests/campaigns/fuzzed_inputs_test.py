@@ -3,11 +3,35 @@
 import pytest
 
 from tests.campaigns import fuzzed_inputs
+from xlflax import errors
 
 
 def test_every_input_is_read_or_refused():
   found = fuzzed_inputs.campaign(cases=4 * len(fuzzed_inputs.TARGETS), seed=1)
   assert not found.wrong, '\n'.join(found.wrong)
+
+
+@pytest.mark.parametrize(
+  ('target', 'content'),
+  [
+    ('jsonl', b'[' * 200_000),
+    ('squad', b'{"data": ' + b'[' * 200_000),
+    ('jsonl', b'{"text": ' + b'9' * 5000 + b'}'),
+    ('conllu', b'99999999999999999999\tw\t' + b'_\t' * 8),
+    ('conll', b'\xed\xa0\x80\tX\n'),  # half of a pair of UTF-16
+    ('pairs', b'a' * 10**6),
+    ('dictionary', b'a' * 10**6),
+    ('tsv', b'a' * 10**6),
+    ('vocabulary', b'[' * 200_000),
+    ('model.json', b'{"class": ' + b'9' * 5000 + b'}'),
+  ],
+)
+def test_odd_inputs_are_one_short_message(target, content, tmp_path):
+  name, _, read = fuzzed_inputs.TARGETS[target]
+  (tmp_path / name).write_bytes(content)
+  with pytest.raises(errors.XlflaxError) as error:
+    read(tmp_path / name)
+  assert len(str(error.value)) < 12_000
 
 
 @pytest.mark.slow

@@ -1,13 +1,13 @@
-"""Random kills of real processes: each run ends as if nobody had touched it.
+"""Random kills of real processes: each command ends as if nobody touched it.
 
-A parent imports the library and forks a process for each run, so that a run
-costs its steps and little else. A case is a run that is killed (SIGKILL) at
-random moments and started again until it ends; its parameters and its metrics
-must then be those of the uninterrupted run, bit by bit, without leftovers.
+A parent imports the library and forks a process for each call, and compiled
+programs are kept on disk, so that a call costs its own work and little else. A
+case is a command that is killed (SIGKILL) again and again at random moments
+and started again until it ends; everything that it leaves must then be what
+one uninterrupted call leaves, bit by bit.
 """
 
 import contextlib
-import json
 import os
 import pathlib
 import random
@@ -17,15 +17,27 @@ import subprocess
 import sys
 import time
 
-import numpy as np
-
 from tests.campaigns import counts as counts_lib
+from tests.campaigns import killed_commands, left
 from tests.end_to_end import conftest as end_to_end
 
+KILLS, EQUAL, OTHER = 'kills', 'equal ends', 'other ends'
 _SERVER = """
 import os, sys
+from xlflax.data.seqio_tasks import host_tensorflow
+host_tensorflow.load()
+import jax
 import xlflax.cli, xlflax.trainer, xlflax.evaluate
-import xlflax.commands.train, xlflax.commands.evaluate
+import xlflax.finetuning.finetune, xlflax.training.loop
+from xlflax.commands import (
+  cache, compilation, convert, evaluate, finetune, train, vocab
+)
+plain = compilation.use
+def use(directory):  # small programs are kept too
+  plain(directory)
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
+  jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
+compilation.use = use
 for line in sys.stdin:
   arguments = line.rstrip('\\n').split('\\x1f')
   child = os.fork()
@@ -35,10 +47,9 @@ for line in sys.stdin:
     os.dup2(log, 2)
     os._exit(xlflax.cli.main(arguments[1:]))
   print(child, flush=True)
-  print(os.waitpid(child, 0)[1], flush=True)
+  _, status, usage = os.wait4(child, 0)
+  print(status, usage.ru_utime + usage.ru_stime, flush=True)
 """
-_STEPS = 12
-_KILLS = 6  # of a run, at most
 
 
 class Server:
@@ -54,18 +65,30 @@ class Server:
     )
 
   def run(
-    self, log: pathlib.Path, *arguments: str, kill_after: float | None = None
-  ) -> int:
-    """The wait status of a command; it is killed after so many seconds."""
+    self,
+    log: pathlib.Path,
+    arguments: list[str],
+    kill_after: float | None = None,
+  ) -> tuple[int, float]:
+    """Wait status and processor seconds of a command.
+
+    Args:
+      log: what it prints is added to this file.
+      arguments: of `xlflax`.
+      kill_after: it is killed when it has used so many processor seconds,
+        which does not depend on what else the machine does.
+    """
     assert self._process.stdin and self._process.stdout
     print('\x1f'.join([str(log), *arguments]), file=self._process.stdin)
     self._process.stdin.flush()
     child = int(self._process.stdout.readline())
     if kill_after is not None:
-      time.sleep(kill_after)
-      with contextlib.suppress(ProcessLookupError):  # it has ended
+      with contextlib.suppress(OSError):  # it has ended
+        while time.clock_gettime(_clock_of(child)) < kill_after:
+          time.sleep(0.001)
         os.kill(child, signal.SIGKILL)
-    return int(self._process.stdout.readline())
+    status, seconds = self._process.stdout.readline().split()
+    return int(status), float(seconds)
 
   def close(self) -> None:
     """Ends the parent."""
@@ -80,93 +103,92 @@ def campaign(
   *,
   kills: int,
   seed: int = 0,
-  seconds: float = 1e9,
-) -> counts_lib.Counts:
-  """Kills runs of `xlflax train` at random moments.
+  seconds: float = 0,
+) -> dict[str, counts_lib.Counts]:
+  """Kills every command in turns at random moments.
 
   Args:
     space: text, vocabulary and cache.
     directory: to work in.
-    kills: how many, at least.
+    kills: how many, at least; every command is killed in any case.
     seed: of the moments.
-    seconds: no case begins after so many.
+    seconds: it goes on until so many have gone by.
+
+  Returns:
+    Name of a command -> kills and ends.
   """
-  rng, found = random.Random(seed), counts_lib.Counts()
+  rng, start = random.Random(seed), time.monotonic()
   server = Server(space.environment())
-  start = time.monotonic()
   try:
-    whole = directory / 'whole'
-    arguments = _arguments(space)
-    for _ in range(2):  # the second one finds compiled programs
-      shutil.rmtree(whole, ignore_errors=True)
-      begin = time.monotonic()
-      if server.run(directory / 'log', *arguments, f'--model_dir={whole}'):
-        raise RuntimeError((directory / 'log').read_text()[-2000:])
-      takes = time.monotonic() - begin
-    while (
-      found.outcomes['kills'] < kills and time.monotonic() - start < seconds
-    ):
-      run = directory / 'run'
-      shutil.rmtree(run, ignore_errors=True)
-      _case(server, run, arguments, rng, takes, found)
-      found.add('ends', _difference(run, whole))
+    killed = [
+      _Killed(server, directory, command)
+      for command in killed_commands.prepare(server, space, directory)
+    ]
+    while True:
+      for one in killed:
+        one.killed(rng)
+      found = {one.command.name: one.found for one in killed}
+      done = sum(counts.outcomes[KILLS] for counts in found.values())
+      if done >= kills and time.monotonic() - start >= seconds:
+        return found
   finally:
     server.close()
-  return found
 
 
-def _case(server, run, arguments, rng, takes, found) -> None:
-  """One run: some kills, then to its end."""
-  log = run.with_name('log')
-  for _ in range(_KILLS):
-    moment = rng.uniform(0.05, 0.7) * takes
-    status = server.run(
-      log, *arguments, f'--model_dir={run}', kill_after=moment
-    )
-    if not os.WIFSIGNALED(status):
-      return  # it had ended by itself
-    found.add('kills')
-  if server.run(log, *arguments, f'--model_dir={run}'):
-    found.add('failed restarts', log.read_text()[-500:])
+class _Killed:
+  """A command, and what one uninterrupted call of it leaves."""
+
+  def __init__(self, server, directory, command: killed_commands.Command):
+    self.command, self.found = command, counts_lib.Counts()
+    self._server, self._log = server, directory / 'log'
+    self._place = directory / command.name.replace(' ', '_')
+    for _ in range(2 if command.compiles else 1):
+      self._begin()
+      status, self._takes = self._call()
+      if status:
+        raise RuntimeError(self._log.read_text()[-2000:])
+    self._want = left.behind(self._place)
+
+  def killed(self, rng: random.Random) -> None:
+    """As many kills as the command says, then a call to its end."""
+    self._begin()
+    kills = 0
+    while kills < self.command.kills:
+      status, _ = self._call(rng.uniform(0, self._takes))
+      if os.WIFSIGNALED(status):
+        kills += 1
+        self.found.add(KILLS)
+      else:  # it had ended by itself
+        self._end(status)
+        self._begin()
+    self._end(self._call()[0])
+
+  def _end(self, status: int) -> None:
+    """Counts an end, and whether it is the one that is wanted."""
+    problem = self._refused() if status else ''
+    problem = problem or left.difference(left.behind(self._place), self._want)
+    self.found.add(OTHER if problem else EQUAL, problem)
+
+  def _begin(self) -> None:
+    shutil.rmtree(self._place, ignore_errors=True)
+    self._log.write_text('')
+    self._place.mkdir()
+    if self.command.start:
+      shutil.copytree(self.command.start, self._place / 'out')
+
+  def _call(self, kill_after: float | None = None) -> tuple[int, float]:
+    arguments = self.command.arguments(str(self._place / 'out'))
+    return self._server.run(self._log, arguments, kill_after)
+
+  def _refused(self) -> str:
+    """What the last call says; '' if it is that the work was done."""
+    said = self._log.read_text()[-500:]
+    return '' if self.command.done and self.command.done in said else said
 
 
-def _arguments(space: end_to_end.Workspace) -> list[str]:
-  return [
-    'train',
-    *end_to_end.TINY,
-    *space.inputs,
-    space.cache,
-    f'--gin.TRAIN_STEPS={_STEPS}',
-    '--gin.checkpoints.CheckpointOptions.every_steps=2',
-    '--gin.trainer.Trainer.log_every_steps=1',
-  ]
+def _clock_of(process: int) -> int:
+  """The clock of a process's processor time, as Linux numbers them.
 
-
-def _difference(run: pathlib.Path, whole: pathlib.Path) -> str:
-  """What a run that was killed differs in; '' for nothing."""
-  try:
-    ours = end_to_end.parameters(run, _STEPS)
-    theirs = end_to_end.parameters(whole, _STEPS)
-    if any(not np.array_equal(ours[name], theirs[name]) for name in theirs):
-      return 'other parameters'
-    if _lines(run) != _lines(whole):
-      return f'metrics lines: {len(_lines(run))}, not {len(_lines(whole))}'
-  except Exception as error:
-    return f'{type(error).__name__}: {error}'[:300]
-  left = sorted(_names(run) - _names(whole))
-  return f'left behind: {left}' if left else ''
-
-
-def _lines(run: pathlib.Path) -> list[tuple]:
-  """Step and training metrics of every line."""
-  rows = (run / 'metrics.jsonl').read_text().splitlines()
-  return [(row['step'], row.get('train')) for row in map(json.loads, rows)]
-
-
-def _names(run: pathlib.Path) -> set[str]:
-  """Everything beside the data files, whose names are random."""
-  return {
-    path.relative_to(run).as_posix()
-    for path in run.rglob('*')
-    if path.parent.name != 'd' and 'tfevents' not in path.name
-  }
+  It is what clock_getcpuclockid(3) gives.
+  """
+  return ~process << 3 | 2

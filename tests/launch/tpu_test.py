@@ -232,7 +232,8 @@ def test_script_is_shell(tmp_path):
 
 
 def test_mistakes(tmp_path):
-  with pytest.raises(errors.ConfigError, match='slices=0'):
-    _job(slices=0)
+  for slices in (0, 10**9):
+    with pytest.raises(errors.ConfigError, match=f'slices={slices}'):
+      _job(slices=slices)
   with pytest.raises(errors.ConfigError, match='There is no gcloud here'):
     tpu.run(_job(), {'PATH': str(tmp_path)})

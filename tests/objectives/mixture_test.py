@@ -138,6 +138,15 @@ def test_objectives_are_listed_once():
       {'entries': (MLM, Entry(stream='b', objective=MaskedLM(mask_ratio=0.3)))},
       "one name. Got: 'mlm'. Where: entry 1, stream 'b'",
     ),
+    (
+      {
+        'entries': tuple(
+          Entry(stream=name, objective=MaskedLM(), weight=1e308)
+          for name in 'ab'
+        )
+      },
+      'no finite sum. Got: 1e[+]308, 1e[+]308',
+    ),
     ({'entries': (MLM,), 'pattern': (0,)}, 'Combine.ALTERNATE only'),
     (
       {'entries': (MLM, TLM), 'pattern': (0, 2), 'combine': Combine.ALTERNATE},

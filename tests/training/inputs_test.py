@@ -44,11 +44,6 @@ def test_languages_that_a_run_learns_to_write(tmp_path, order, written):
   assert inputs.written(tmp_path) is None
 
 
-def test_streams_that_are_read_live_have_no_identity():
-  described = inputs.describe('v', {'b': _loader('1'), 'a': _loader('')})
-  assert described == {'vocabulary': 'v', 'streams': {'b': '1'}}
-
-
 def test_other_data_is_refused():
   saved = inputs.describe('v', {'a': _loader('1'), 'b': _loader('2')})
   inputs.check(saved, saved, where=pathlib.Path('c'))

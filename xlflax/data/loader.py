@@ -82,7 +82,7 @@ class Loader(Protocol):
 
   @property
   def identity(self) -> str:
-    """Digest of the examples; '' where it is not known (live)."""
+    """Digest of the examples, or of the texts that they are made from."""
 
   @property
   def signature(self) -> str:

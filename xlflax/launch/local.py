@@ -15,6 +15,7 @@ from xlflax.launch import job as job_lib
 from xlflax.launch import processes, registry
 
 _SHOWN_PORT = 12345  # where a free one would be chosen
+_MOST = 1024  # processes
 _EXAMPLE = """# four processes here, sharing the GPUs; with --cpu_devices=2 on the CPU
 xlflax launch local --num_processes=4 -- train --gin_file=... --model_dir=...
 """
@@ -56,12 +57,12 @@ class LocalJob(job_lib.Job):
 
   def __post_init__(self):
     devices = 1 if self.cpu_devices is None else self.cpu_devices
-    if self.num_processes < 1 or devices < 1:
+    if not 1 <= self.num_processes <= _MOST or devices < 1:
       raise errors.ConfigError(
         'A job needs processes and devices',
         got=f'num_processes={self.num_processes}, '
         f'cpu_devices={self.cpu_devices}',
-        expected='1 or more',
+        expected=f'1 or more, and at most {_MOST:,} processes on one machine',
       )
 
   def log(self, process_id: int) -> pathlib.Path:

@@ -15,6 +15,7 @@ from xlflax import errors
 from xlflax.launch import job as job_lib
 from xlflax.launch import registry, tpu_script
 
+_MOST_SLICES = 1024
 _EXAMPLE = r"""# a TPU slice of several workers, with new ones where it is taken away
 xlflax launch tpu --name=mlm --zone=us-east5-a --spot \
     --accelerator_type=v5litepod-16 --runtime_version=v2-alpha-tpuv5-lite \
@@ -69,11 +70,11 @@ class TpuJob(job_lib.Job):
     _add_run_flags(parser)
 
   def __post_init__(self):
-    if self.slices < 1 or self.restarts < 0:
+    if not 1 <= self.slices <= _MOST_SLICES or self.restarts < 0:
       raise errors.ConfigError(
         'The size of the job is not usable',
         got=f'slices={self.slices}, restarts={self.restarts}',
-        expected='1 or more slices, 0 or more restarts',
+        expected=f'1 to {_MOST_SLICES:,} slices, 0 or more restarts',
       )
 
   @property

@@ -129,6 +129,12 @@ class ObjectiveMixture:
         'The objective mixture has no entries', expected='at least one Entry'
       )
     self._check_entries()
+    if math.isinf(sum(float(entry.weight) for entry in self.entries)):
+      raise errors.ConfigError(
+        'The weights of a mixture have no finite sum',
+        got=', '.join(str(entry.weight) for entry in self.entries),
+        fix='give smaller ones: only their ratio counts',
+      )
     self._check_pattern()
 
   def _check_entries(self):

@@ -28,15 +28,12 @@ def describe(
     loaders: stream -> its loader.
 
   Returns:
-    {'vocabulary': hash, 'streams': {name: digest}}; streams that are read
-    live have none.
+    {'vocabulary': hash, 'streams': {name: digest}}.
   """
   return {
     'vocabulary': vocabulary_hash,
     'streams': {
-      name: loader.identity
-      for name, loader in sorted(loaders.items())
-      if loader.identity
+      name: loader.identity for name, loader in sorted(loaders.items())
     },
   }
 
@@ -61,8 +58,8 @@ def check(
       got='; '.join(changed),
       expected='the tokens and the vocabulary that the checkpoint names',
       where=str(where),
-      fix='give the cache and the vocabulary that the run was started with, '
-      'or go on with the new ones by --other_config=accept; the state of a '
+      fix='give the text or cache and the vocabulary that the run was started '
+      'with, or go on with the new ones by --other_config=accept; the state of a '
       'cache before text was added is Trainer.cache_generation',
     )
 

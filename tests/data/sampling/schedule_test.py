@@ -3,6 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from xlflax import errors
 from xlflax.data import stream as stream_lib
 from xlflax.data.sampling import schedule
 
@@ -99,6 +100,14 @@ def _stream(alpha):
 def test_rates_of_the_mixture_when_alpha_is_none():
   rates = schedule.stream_rates(_stream(None), [10, 1000], [3, 1])
   np.testing.assert_allclose(rates(0), [0.75, 0.25])
+
+
+@pytest.mark.parametrize(
+  'rates', [[1e308, 1e308], [0, 0], [2, -1], [1, np.nan]]
+)
+def test_rates_that_have_no_shares(rates):
+  with pytest.raises(errors.ConfigError, match='rates of a mixture'):
+    schedule.stream_rates(_stream(None), [10, 1000], rates)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ That they are equal is tested in cached_loader_test.
 """
 
 import logging
+import os
+import shutil
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from xlflax import errors
 from xlflax.data import opening
 from xlflax.data import stream as stream_lib
+from xlflax.data.corpus import directory
 from xlflax.data.sampling import hashing
 from xlflax.data.seqio_tasks import live_loader
 
@@ -52,6 +55,34 @@ def test_reaching_a_step_tells_of_its_progress(
   np.testing.assert_array_equal(
     loader.rows(10, 0, 8)['token_ids'], at_ten['token_ids']
   )
+
+
+def _copied(corpus, folder, edit=None):
+  """A copy of a corpus, with other times; `edit` changes one English line."""
+  shutil.copytree(corpus.directory, folder)
+  path = folder / 'mono' / 'en.txt'
+  os.utime(path, (1, 1))
+  if edit:
+    path.write_bytes(edit(path.read_bytes()))
+  return directory.Corpus(folder)
+
+
+def test_the_identity_is_of_the_text(toy_corpus, toy_vocabulary, tmp_path):
+  """Not of where it lies or when it was written; one other byte is noticed."""
+
+  def identity(corpus, **settings):
+    return _open(corpus, toy_vocabulary, **settings).identity
+
+  def edit(content):
+    middle = content.index(b' ', len(content) // 2)
+    return content[: middle - 1] + b'q' + content[middle:]
+
+  own = identity(toy_corpus)
+  assert identity(_copied(toy_corpus, tmp_path / 'same')) == own
+  changed = _copied(toy_corpus, tmp_path / 'other', edit)
+  assert identity(changed) != own
+  pairs = dict(mixture='corpus.parallel', layout='pairs')
+  assert identity(changed, **pairs) == identity(toy_corpus, **pairs)
 
 
 def test_filters_that_leave_nothing(toy_corpus, toy_vocabulary):

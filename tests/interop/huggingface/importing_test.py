@@ -267,7 +267,7 @@ def test_an_output_that_is_there_is_not_touched(folder, tmp_path):
   for output in (tmp_path / 'ours', folder / 'config.json'):
     with pytest.raises(errors.RunDirectoryError, match='there already'):
       importing.convert(checked, output)
-  assert not list(tmp_path.glob('.*partial'))
+  assert not list(tmp_path.glob('.*tmp'))
 
 
 def test_models_that_no_architecture_expresses(folder, tmp_path):

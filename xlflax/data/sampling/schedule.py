@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from xlflax import errors
 from xlflax.data import stream as stream_lib
 from xlflax.data.sampling import hashing
 
@@ -66,6 +67,9 @@ def stream_rates(
     stream: its `alpha` and `max_share` decide.
     sizes: number of examples of each task, [tasks].
     mixture_rates: SeqIO's own rates, not normalised, [tasks].
+
+  Raises:
+    ConfigError: the mixture's rates are asked for, and have no finite sum.
   """
   sizes = np.asarray(sizes, np.float64)
   own = np.asarray(mixture_rates, np.float64)
@@ -73,9 +77,21 @@ def stream_rates(
   most = stream.max_share
   if callable(alpha):
     return lambda step: limited(sampling_rates(sizes, float(alpha(step))), most)
-  fixed = own / own.sum() if alpha is None else sampling_rates(sizes, alpha)
+  fixed = _shares(own) if alpha is None else sampling_rates(sizes, alpha)
   fixed = limited(fixed, most)
   return lambda step: fixed
+
+
+def _shares(rates: np.ndarray) -> np.ndarray:
+  with np.errstate(over='ignore'):
+    total = rates.sum()
+  if not (0 < total < np.inf and (rates >= 0).all()):
+    raise errors.ConfigError(
+      'The rates of a mixture are not usable',
+      got=', '.join(map(str, rates[:20].tolist())),
+      expected='numbers of 0 or more with a finite sum above 0',
+    )
+  return rates / total
 
 
 def apportion(credit: np.ndarray, total: int) -> np.ndarray:

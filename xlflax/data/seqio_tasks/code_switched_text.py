@@ -145,4 +145,5 @@ def repeated(source: seqio.DataSource, copies: int) -> seqio.DataSource:
     splits=source.splits,
     count=lambda split: copies * count(split),
     fingerprint=source.fingerprint,
+    origins=source.origins,
   )

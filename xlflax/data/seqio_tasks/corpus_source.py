@@ -33,6 +33,7 @@ class TextSource(seqio.FunctionDataSource):
       after the other.
     read_file: function of a path and of the part of it to read (None: all),
       where `files` is given.
+    origins: function of a split that gives the paths of `fingerprint`.
   """
 
   def __init__(
@@ -45,6 +46,7 @@ class TextSource(seqio.FunctionDataSource):
     fingerprint: Callable[[str], tuple],
     files: Callable[[str], Sequence[pathlib.Path]] | None = None,
     read_file: Callable[..., Iterable] | None = None,
+    origins: Callable[[str], Sequence[pathlib.Path]] | None = None,
   ):
     """Makes a source of `features` (one per column of the rows).
 
@@ -57,12 +59,16 @@ class TextSource(seqio.FunctionDataSource):
       fingerprint: see the class.
       files: see the class.
       read_file: see the class.
+      origins: see the class; None: as `fingerprint` names them.
     """
     self.rows = read
     self.features = dict(features)
     self._count = count
     self.fingerprint = fingerprint
     self.files, self.read_file = files, read_file
+    self.origins = origins or (
+      lambda split: [pathlib.Path(file.path) for file in fingerprint(split)]
+    )
     super().__init__(self._make_dataset, splits=tuple(splits))
 
   def num_input_examples(self, split: str) -> int:
@@ -92,6 +98,7 @@ def monolingual_source(corpus: Corpus, language: str) -> TextSource:
     count=lambda split: corpus.count(language, split=split),
     fingerprint=lambda split: corpus.group_fingerprint(language, split=split),
     files=lambda split: corpus.text_files(language, split=split),
+    origins=lambda split: corpus.text_files(language, split=split),
     read_file=read_monolingual,
   )
 
@@ -109,6 +116,7 @@ def parallel_source(corpus: Corpus, languages: tuple[str, str]) -> TextSource:
     count=lambda split: corpus.count(*languages, split=split),
     fingerprint=lambda split: corpus.group_fingerprint(*languages, split=split),
     files=files if tuple(languages) in corpus.pairs else None,
+    origins=files,
     read_file=read_parallel,
   )
 

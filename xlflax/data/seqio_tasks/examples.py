@@ -1,13 +1,15 @@
 """Tokenised examples of SeqIO tasks as `examples.Examples`. Needs TensorFlow."""
 
 import dataclasses
+import pathlib
 from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
-from xlflax import errors
+from xlflax import digests, errors
 from xlflax.data import examples as examples_lib
+from xlflax.data.seqio_tasks import corpus_source
 from xlflax.data.seqio_tasks import reader as task_reader
 from xlflax.data.seqio_tasks import registry as task_registry
 
@@ -80,6 +82,29 @@ def fingerprint(task: str, split: str) -> dict:
     'source': type(found.source).__name__,
     'files': [list(file) for file in files],
     'preprocessors': [_step(step) for step in found.preprocessors],
+  }
+
+
+def identity(task: str, split: str) -> dict:
+  """What a task's examples follow from, as JSON data.
+
+  As `fingerprint`, but with digests of the files instead of their sizes and
+  times, and without the folders of those that lie outside of a corpus. Files
+  that are not on this machine's disks keep their sizes.
+  """
+  found = fingerprint(task, split)
+  source = task_registry.get_task(task, split=split).source
+  if isinstance(source, corpus_source.TextSource):
+    files = source.origins(split)
+  else:
+    files = map(pathlib.Path, source.list_shards(split))
+  files = list(files)
+  content = digests.of_files([path for path in files if path.is_file()])
+  return found | {
+    'files': [
+      [pathlib.PurePath(name).name, content.get(path) or rest[:1]]
+      for path, (name, *rest) in zip(files, found['files'], strict=True)
+    ]
   }
 
 

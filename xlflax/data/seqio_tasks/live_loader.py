@@ -15,6 +15,7 @@ For more than a small corpus, write a cache.
 """
 
 import dataclasses
+import functools
 import itertools
 import logging
 import os
@@ -24,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from xlflax import errors
+from xlflax import digests, errors
 from xlflax.data import batch as batch_lib
 from xlflax.data import examples as examples_lib
 from xlflax.data import loader as loader_lib
@@ -47,7 +48,7 @@ _DRAWS = 1024
 class LiveLoader:
   """See `loader.Loader` and `opening.open_loader`."""
 
-  identity = signature = ''
+  signature = ''
   _readers: 'list[_TaskRows]'
   _held: list[rows_lib.Row]
 
@@ -71,6 +72,17 @@ class LiveLoader:
       for languages in self._languages
     ]
     self._restart()
+
+  @functools.cached_property
+  def identity(self) -> str:
+    """Digest of the texts and of what is made of them; reads all files."""
+    split = self.stream.split
+    return digests.of_json(
+      {
+        task: task_examples.identity(task, split)
+        for task in self._schedule.tasks
+      }
+    )
 
   @property
   def spec(self):

@@ -1,0 +1,164 @@
+"""Made-up flags: of the launchers, and of every command.
+
+A call is a list of words, as a shell would hand them over.
+"""
+
+import argparse
+import contextlib
+import functools
+import io
+import json
+import pathlib
+import string
+from typing import Any
+
+from hypothesis import strategies as st
+
+from xlflax import cli, errors
+from xlflax.commands import gin_flags, launch, parsing
+
+_ODD = st.sampled_from(
+  ['\t', '\n', '\r', '\x00', '\ud800', '\ufeff', '\u2028', '"', '[', '{', '-']
+)
+LINE = st.text(
+  st.one_of(st.sampled_from(string.ascii_letters + string.digits + ' '), _ODD),
+  max_size=40,
+)
+
+_LAUNCHERS = {
+  'local': ('num_processes', 'cpu_devices', 'restarts', 'grace', 'port'),
+  'slurm': ('nodes', 'gpus_per_node', 'restarts', 'time', 'array', 'sweep'),
+  'kubernetes': (
+    *('name', 'image', 'nodes', 'accelerators', 'env', 'label', 'resource'),
+    *('toleration', 'volume', 'patch', 'restarts', 'grace', 'manifest'),
+  ),
+  'skypilot': ('name', 'nodes', 'accelerators', 'env', 'mount', 'infra'),
+  'tpu': ('name', 'zone', 'slices', 'restarts', 'runtime_version', 'image'),
+}
+_GIVEN = {
+  'local': ['--num_processes=2'],
+  'slurm': [],
+  'kubernetes': ['--name=a', '--image=i'],
+  'skypilot': ['--name=a'],
+  'tpu': [
+    *('--name=a', '--zone=z', '--accelerator_type=t', '--runtime_version=v')
+  ],
+}
+# What a shell can hand over: no zero bytes, and bytes that are no UTF-8 as
+# Python stands for them.
+_WORD = st.one_of(
+  st.integers(-3, 10**12).map(str),
+  st.sampled_from(
+    ['', '-1', 'nan', '1e400', '9' * 5000, 'a=b', 'claim:x:/y', 'k=v:NoExecute']
+  ),
+  LINE.map(lambda text: text.replace('\ud800', '\udc80').replace('\0', '')),
+)
+LAUNCHES = (
+  st.sampled_from(sorted(_LAUNCHERS))
+  .flatmap(
+    lambda name: st.tuples(
+      st.just(name),
+      st.lists(st.tuples(st.sampled_from(_LAUNCHERS[name]), _WORD), max_size=6),
+      st.lists(_WORD, max_size=3),
+    )
+  )
+  .map(
+    lambda drawn: [
+      drawn[0],
+      *_GIVEN[drawn[0]],
+      *(f'--{flag}={value}' for flag, value in drawn[1]),
+      *('--dry_run', '--', 'train', *drawn[2]),
+    ]
+  )
+)
+
+
+# These end where something that they need is not there, so they may be run;
+# of the others flags are only taken apart.
+_RUN = (
+  *('cache', 'convert', 'doctor', 'evaluate', 'finetune', 'label', 'report'),
+  *('train', 'translate', 'vocab'),
+)
+
+
+@functools.cache
+def _parser(name: str) -> parsing.Parser:
+  return cli.parser_of(name)
+
+
+@functools.cache
+def _flags(name: str) -> dict[str, Any]:
+  """Flag of a command or of a sub-command -> strategy of its values."""
+  found: dict[str, Any] = dict.fromkeys(
+    ('--gin.TRAIN_STEPS', '--gin.nothing', '--unknown'), _WORD
+  )
+  for parser in _parser(name).parsers():
+    for action in parser._actions:
+      known = _WORD
+      if action.choices:
+        known = st.one_of(_WORD, st.sampled_from(sorted(action.choices)))
+      found |= dict.fromkeys(action.option_strings, known)
+  return {flag: found[flag] for flag in sorted(found.keys() - {'-h', '--help'})}
+
+
+@st.composite
+def _required(draw, name: str) -> list[str]:
+  """A sub-command, if there are any, and the flags that are asked for."""
+  parser, words = _parser(name), []
+  for action in parser._actions:
+    if isinstance(action, argparse._SubParsersAction):
+      words.append(draw(st.sampled_from(sorted(action.choices))))
+      parser = action.choices[words[-1]]
+  for action in parser._actions:
+    if action.required and action.option_strings:
+      words.append(f'{action.option_strings[-1]}=x')
+  return words
+
+
+@st.composite
+def _call(draw) -> list[str]:
+  name = draw(st.sampled_from(sorted(cli.COMMANDS)))
+  words = [name, *(draw(_required(name)) if draw(st.booleans()) else ())]
+  flags = _flags(name)
+  for flag in draw(st.lists(st.sampled_from(list(flags)), max_size=7)):
+    form, value = draw(st.integers(0, 5)), draw(flags[flag])
+    words += ([flag], [value], [flag, value], *3 * [[f'{flag}={value}']])[form]
+  return words
+
+
+CALLS = _call()
+
+
+def launched(path: pathlib.Path) -> Any:
+  """What a launcher makes of a call's flags, without starting anything."""
+  parser = argparse.ArgumentParser()
+  launch.add_arguments(parser)
+  try:
+    with _silence():
+      return launch.run(parser.parse_args(json.loads(path.read_text())))
+  except SystemExit as stop:
+    raise errors.ConfigError('A flag is refused', got=str(stop)) from stop
+
+
+def called(path: pathlib.Path) -> Any:
+  """What a command makes of its flags, in an empty folder."""
+  name, *words = json.loads(path.read_text())
+  path.unlink()
+  with _silence(), contextlib.chdir(path.parent):
+    if name not in _RUN:
+      rest, _ = gin_flags.split_bindings(words)
+      return _parser(name).parse_args(rest)
+    status = cli.main([name, *words])
+  if status:
+    raise errors.ConfigError('The command is refused', got=str(status))
+  return status
+
+
+@contextlib.contextmanager
+def _silence():
+  """Context in which nothing is printed."""
+  with (
+    contextlib.redirect_stderr(io.StringIO()),
+    contextlib.redirect_stdout(io.StringIO()),
+  ):
+    yield

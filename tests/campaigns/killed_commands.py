@@ -1,0 +1,142 @@
+"""The commands that the campaign of kills calls, tiny and from one corpus."""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+
+from tests.end_to_end import conftest as end_to_end
+
+_MODEL = (
+  '--gin_file=pretrain/mlm.gin',
+  '--gin_file=models/tiny.gin',
+  '--gin.EncoderConfig.num_layers=1',
+  '--gin.EncoderConfig.hidden_dim=16',
+  '--gin.EncoderConfig.mlp_dim=32',
+  '--gin.EncoderConfig.num_heads=2',
+  '--gin.EncoderConfig.max_length=32',
+  '--gin.LENGTH=16',
+  '--gin.BATCH_SIZE=4',
+  '--gin.TRAIN_STEPS=10',
+  '--gin.WARMUP_STEPS=2',
+  '--gin.LEARNING_RATE=1e-2',
+)
+_OFTEN = (
+  '--gin.checkpoints.CheckpointOptions.every_steps=2',
+  '--gin.trainer.Trainer.log_every_steps=1',
+  '--gin.trainer.Trainer.log_to=()',
+)
+_EXISTS = 'The output is there already'
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+  """A command that is killed.
+
+  Attributes:
+    name: 'convert to-hf'.
+    arguments: of `xlflax`, for an output.
+    kills: of one round; more where a call costs less.
+    start: a directory that is copied to the output before.
+    done: how the command refuses what was finished before the kill.
+    compiles: whether a second call finds compiled programs.
+  """
+
+  name: str
+  arguments: Callable[[str], list[str]]
+  kills: int
+  start: pathlib.Path | None = None
+  done: str = ''
+  compiles: bool = False
+
+
+def prepare(
+  server, space: end_to_end.Workspace, directory: pathlib.Path
+) -> list[Command]:
+  """The commands; what they start from is made in `directory`.
+
+  Args:
+    server: a `kills.Server`.
+    space: text, vocabulary and cache.
+    directory: to work in.
+  """
+  run, folder = directory / 'a_run', directory / 'a_folder'
+  corpus, _, compiled = space.inputs
+
+  def train(out: str) -> list[str]:
+    return [
+      *('train', *_MODEL, *_OFTEN, *space.inputs, space.cache),
+      f'--model_dir={out}',
+    ]
+
+  def to_hf(out: str) -> list[str]:
+    return ['convert', 'to-hf', str(run), f'--output={out}']
+
+  log = directory / 'preparation'
+  for arguments in (train(str(run)), to_hf(str(folder))):
+    if server.run(log, arguments)[0]:
+      raise RuntimeError(log.read_text()[-2000:])
+  return [
+    Command('vocab', lambda out: _vocab(corpus, out), 20),
+    Command('cache', lambda out: _cache(space, out), 18),
+    Command('train', train, 14),
+    Command('finetune', _finetune(run, directory, compiled), 8, compiles=True),
+    Command(
+      'evaluate',
+      lambda out: [
+        *('evaluate', f'--model_dir={out}', '--tasks=retrieval', corpus),
+        *('--steps=all', compiled),
+      ],
+      12,
+      start=run,
+      compiles=True,
+    ),
+    Command(
+      'convert average',
+      lambda out: [
+        *('convert', 'average', f'--model_dir={run}', '--last=2'),
+        f'--output={out}',
+      ],
+      12,
+      done=_EXISTS,
+    ),
+    Command('convert to-hf', to_hf, 10, done=_EXISTS),
+    Command(
+      'convert from-hf',
+      lambda out: ['convert', 'from-hf', str(folder), f'--output={out}'],
+      10,
+      done=_EXISTS,
+    ),
+  ]
+
+
+def _vocab(corpus: str, out: str) -> list[str]:
+  return ['vocab', corpus, f'--output={out}', '--size=100']
+
+
+def _cache(space: end_to_end.Workspace, out: str) -> list[str]:
+  return [
+    *('cache', *space.inputs[:2], '--mixture=corpus.mono'),
+    *('--mixture=corpus.parallel', f'--output={out}', '--num_processes=1'),
+  ]
+
+
+def _finetune(
+  run: pathlib.Path, directory: pathlib.Path, compiled: str
+) -> Callable[[str], list[str]]:
+  """A grid of two trials of tagging."""
+  path = directory / 'en.conll'
+  sentence = 'the\tDET\nsmall\tADJ\ndog\tNOUN\nsees\tVERB\nwater\tNOUN\n\n'
+  path.write_text(16 * sentence)
+  files = f"{{'en': {str(path)!r}}}"
+
+  def arguments(out: str) -> list[str]:
+    return [
+      *('finetune', '--gin_file=finetune/tagging.gin', f'--init_from={run}'),
+      *("--gin.FORMAT='conll'", f'--gin.TRAIN_FILES={files}'),
+      *(f'--gin.DEV_FILES={files}', '--gin.LENGTH=16', '--gin.BATCH_SIZE=4'),
+      *('--gin.TRAIN_STEPS=4', '--gin.EVAL_STEPS=4', *_OFTEN),
+      *('--grid=SEED=0,1', '--select=tagging/accuracy/en', compiled),
+      f'--output={out}',
+    ]
+
+  return arguments
