@@ -10,7 +10,9 @@ from being started, with the state ready; `copy` is the least that it can be:
 the copy of the state to the host, timed by itself. Then steps go on while the
 files are written, until all is on disk. `blocking` is the same save with
 `CheckpointOptions.asynchronous=False`. `save plain` and `restore plain` are
-`blocking` and `restore` without digests, in turns with those that have them.
+`blocking` and `restore` without digests, in turns with those that have them;
+so is `run plain` against `run`: the mean of 50 steps of which one saves in the
+background, with the wait for the last file at the end.
 """
 
 import argparse
@@ -31,6 +33,7 @@ from xlflax import bucket_checks, digests, paths
 from xlflax.training import checkpoints
 from xlflax.training import state as state_lib
 
+_STEPS = 50  # of a short run with one save
 _ARRAYS = 24  # of each of parameters, first and second moments
 _OF_CALLER = ('copy', 'stall')  # else processor time is of the process
 
@@ -148,6 +151,26 @@ def _compare(directory, state, step, found):
       with clock(found, f'restore{name}'):
         _restore(place, state)
       paths.remove(place)
+      state = _train(place, state, step, found, f'run{name}')
+  return state
+
+
+def _train(place, state, step, found, name: str):
+  """`_STEPS` steps with a save among them, of which the mean is noted."""
+  saved = checkpoints.Checkpoints(
+    place, checkpoints.CheckpointOptions(keep_last=1)
+  )
+  times: dict = {}
+  with clock(times, 'all'):
+    for number in range(_STEPS):
+      state = step(state)
+      if number == 1:
+        saved.save(state, {'note': 'benchmark'})
+    saved.wait()
+  saved.close()
+  paths.remove(place)
+  found.setdefault(name, []).append(times['all'][0] / _STEPS)
+  found.setdefault(f'{name}_cpu', []).append(times['all_cpu'][0] / _STEPS)
   return state
 
 
@@ -205,6 +228,8 @@ def table(results: dict[str, dict[str, float]]) -> str:
     'save plain',
     'restore',
     'restore plain',
+    'run',
+    'run plain',
   )
   lines = [
     '| state, MB | '

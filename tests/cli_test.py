@@ -1,7 +1,9 @@
 """The `xlflax` command: help, exit codes, and errors without a traceback."""
 
+import errno
 import importlib
 import logging
+import os
 import subprocess
 import sys
 
@@ -108,6 +110,16 @@ def test_bug_keeps_its_traceback(failing):
   failing(ZeroDivisionError('a bug'))
   with pytest.raises(ZeroDivisionError, match='a bug'):
     cli.main(['train'])
+
+
+@pytest.mark.parametrize(
+  ('number', 'told'), [(errno.EACCES, 'ermission'), (errno.ENOSPC, 'space')]
+)
+def test_what_the_system_refuses_is_one_message(capsys, failing, number, told):
+  failing(OSError(number, os.strerror(number), 'a/b.txt'))
+  assert _run('train') != 0
+  err = capsys.readouterr().err
+  assert told in err and 'a/b.txt' in err and err.count('\n') == 1
 
 
 def test_interrupt(capsys, failing):

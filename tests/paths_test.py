@@ -91,6 +91,18 @@ def test_a_writer_that_fails_leaves_the_old_file(folder):
   assert [child.name for child in paths.children(folder)] == ['a.npz']
 
 
+def test_a_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+  """What it holds first, then the name: a loss of power leaves one or none."""
+  calls = []
+  fsync, replace = os.fsync, os.replace
+  monkeypatch.setattr(os, 'fsync', lambda *a: calls.append('sync') or fsync(*a))
+  monkeypatch.setattr(
+    os, 'replace', lambda *a: calls.append('name') or replace(*a)
+  )
+  paths.write_atomically(tmp_path / 'a', 'text')
+  assert calls == ['sync', 'name', 'sync']
+
+
 def test_what_a_killed_process_left_is_removed(tmp_path):
   """Not what is another's: one that runs, or of another machine."""
   process = subprocess.Popen(

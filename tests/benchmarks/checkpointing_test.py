@@ -18,9 +18,11 @@ def test_measures_and_restores(tmp_path):
     'restore plain',
     'save',
     'save plain',
+    'run',
+    'run plain',
   ):
     assert figures[name] > 0 and figures[f'{name}_cpu'] >= 0
   # A save in the background is a part of one that is waited for.
   assert figures['stall_cpu'] <= figures['blocking'] + figures['write']
   text = checkpointing.table({'0.01': dict.fromkeys(figures, 0.25)})
-  assert text.splitlines()[-1] == '| 0.01 ' + '| 250 (250) ' * 10 + '|'
+  assert text.splitlines()[-1] == '| 0.01 ' + '| 250 (250) ' * 12 + '|'

@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import os
 
 import pytest
 
 from tests.finetuning import fakes
 from xlflax import config, errors
 from xlflax.finetuning import finetune, grid, trials
+from xlflax.training.processes import lease
 
 pytest_plugins = ['tests.finetuning.fixtures']
 SELECT = 'dev/accuracy/en'
@@ -103,6 +105,20 @@ def test_another_configuration_in_the_folder(run):
     errors.RunDirectoryError, match="another configuration's trial"
   ):
     run('LEARNING_RATE=0.2', bindings=('SEED=3',))
+
+
+def test_a_folder_in_which_another_process_trains(run, tmp_path):
+  other = os.getppid()
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(os, 'getpid', lambda: other)
+    held = lease.Lease(tmp_path / 'out')
+    held.__enter__()
+  try:
+    with pytest.raises(errors.RunDirectoryError, match=f'process {other} on'):
+      run('LEARNING_RATE=0.2')
+  finally:
+    held.__exit__(None, None, None)
+  assert not (tmp_path / 'out' / 'trials').exists()
 
 
 def test_a_longer_run_goes_on(run):

@@ -61,6 +61,11 @@ def _wait_for(*paths: pathlib.Path) -> None:
   raise AssertionError(paths)
 
 
+def test_too_many_processes(job):
+  with pytest.raises(errors.ConfigError, match='at most 1,024 processes'):
+    job('', processes=10**12)
+
+
 def test_success(job, capsys):
   made = job('print("result of", i)')
   assert made.start() == 0

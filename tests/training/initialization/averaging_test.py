@@ -1,6 +1,7 @@
 """Averages of checkpoints, by the command and as initial parameters."""
 
 import json
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +43,34 @@ def _average(directory, output, *arguments):
       *arguments,
     ]
   )
+
+
+@pytest.mark.parametrize(
+  'command',
+  [
+    'convert average --model_dir={run} --last=2 --output={out}',
+    'convert to-hf {run} --output={out}',
+    'evaluate --model_dir={run} --tasks=perplexity --corpus={corpus}',
+  ],
+)
+def test_a_flipped_bit_is_noticed(
+  directory,
+  corpus,  # noqa: F811
+  tmp_path,
+  command,
+  capsys,
+):
+  run, out = tmp_path / 'run', tmp_path / 'out'
+  shutil.copytree(directory, run)
+  item = run / 'checkpoints' / '30' / 'params'
+  data = max(item.rglob('d/*'), key=lambda path: path.stat().st_size)
+  content = bytearray(data.read_bytes())
+  content[len(content) // 2] ^= 16
+  data.write_bytes(content)
+  words = command.format(run=run, out=out, corpus=corpus).split()
+  assert cli.main([*words]) != 0
+  assert 'is damaged' in capsys.readouterr().err
+  assert not out.exists()
 
 
 def _scaled(subject, steps):  # noqa: F811
