@@ -1,15 +1,18 @@
-"""Masked LMs of published configurations: training starts from them and ends
-as the same model.
+"""Encoders of published configurations: training starts from them and ends as
+the same model.
 
 For each configuration of released_configs.py with a masked LM's head, at small
 size: the first loss of `pretrain/mlm.gin` is that of transformers on the same
 masked batch, and after 20 steps transformers reads the model and its tokenizer
-by their type, with the same logits and ids.
+by their type, with the same logits and ids. Those published without a head
+train with a new one and go back without it.
 """
 
+import dataclasses
 import functools
 import json
 
+import numpy as np
 import pytest
 import safetensors.torch
 import tokenizers
@@ -23,6 +26,7 @@ from tests.interop.huggingface import released_configs as released
 from tests.papers import published
 from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.training import run as run_lib
+from xlflax.training.initialization import init_from
 
 _LANGUAGES = ('de', 'en', 'ru')
 
@@ -93,6 +97,13 @@ _TOKENIZERS = {
   'distilbert-base-multilingual-cased': _BERT,
 }
 
+_HEADLESS = {
+  'LaBSE': _BERT,
+  'multilingual-e5-base': reference_tokenizers.xlmr,
+  'bge-m3': reference_tokenizers.xlmr,
+  'mdeberta-v3-base': _BERT,
+}
+
 
 def _options(name, tokenizer):
   """The published keys, with the small tokenizer's size and ids."""
@@ -111,13 +122,14 @@ def _options(name, tokenizer):
 def _publish(name, folder):
   """(model, tokenizer) of a folder with the published config.json."""
   folder.mkdir()
-  tokenizer = _TOKENIZERS[name](folder)
+  tokenizer = (_TOKENIZERS | _HEADLESS)[name](folder)
   tokenizer.save_pretrained(folder)
   options = _options(name, tokenizer)
   (folder / 'config.json').write_text(json.dumps(options))
   config = transformers.AutoConfig.from_pretrained(folder)
   config.dtype = 'float32'
-  model = getattr(transformers, options['architectures'][0])(config).eval()
+  kind = options.get('architectures', ['DebertaV2Model'])[0]
+  model = getattr(transformers, kind)(config).eval()
   torch.manual_seed(0)
   with torch.no_grad():
     for key, parameter in model.named_parameters():
@@ -129,7 +141,7 @@ def _publish(name, folder):
   return model, tokenizer
 
 
-def _settings(directory, corpus):
+def _settings(directory, corpus, *more):
   bindings = {
     'MODEL_DIR': str(directory / 'run'),
     'INIT_FROM': str(directory / 'ours'),
@@ -143,7 +155,7 @@ def _settings(directory, corpus):
   }
   return gin_files.settings_of(
     ['pretrain/mlm.gin', str(directory / 'ours/model.gin')],
-    [f'{name}={value!r}' for name, value in bindings.items()],
+    [*(f'{name}={value!r}' for name, value in bindings.items()), *more],
     vocabulary=bindings['VOCABULARY'],
   )
 
@@ -171,3 +183,38 @@ def test_masked_lm_is_trained_on_and_goes_back(name, corpus, tmp_path):
   assert run.steps[-1] == 20
   folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
   published.check_folder(tmp_path / 'back', run, model, tokenizer)
+
+
+@pytest.mark.parametrize('name', _HEADLESS)
+def test_encoder_without_a_head_is_trained_on_and_goes_back(
+  name, corpus, tmp_path
+):
+  model, tokenizer = _publish(name, tmp_path / 'published')
+  importing.convert(
+    importing.check(tmp_path / 'published', languages=_LANGUAGES),
+    tmp_path / 'ours',
+  )
+  settings = _settings(tmp_path, corpus, "EncoderConfig.mlm_head='transform'")
+  init = init_from.InitFrom(
+    model_dir=str(tmp_path / 'ours'), allow_missing=True
+  )
+  dataclasses.replace(settings, init_from=init).train()
+  run = run_lib.open_run(tmp_path / 'run')
+  folder_writing.convert(
+    exporting.check(run.directory, task='states'), tmp_path / 'back'
+  )
+  back = transformers.AutoModel.from_pretrained(tmp_path / 'back').eval()
+  assert type(back) is type(model)
+  found = transformers.AutoTokenizer.from_pretrained(tmp_path / 'back')
+  texts = ['The cat sat', 'ein Mensch', 'Все люди']
+  assert found(texts).input_ids == tokenizer(texts).input_ids
+  ids = np.random.default_rng(0).integers(5, len(tokenizer), (2, 12))
+  want = run.model.apply(
+    {'params': run.restore_params(20)['model']},
+    ids,
+    segment_ids=np.ones_like(ids),
+    method='encode',
+  )
+  with torch.no_grad():
+    got = back(input_ids=torch.tensor(ids)).last_hidden_state.numpy()
+  np.testing.assert_allclose(got, want, atol=3e-5, rtol=3e-5)

@@ -10,7 +10,12 @@ import safetensors.numpy
 from tests import fake_bucket
 from tests.interop.huggingface import reference_models as reference
 from xlflax import errors
-from xlflax.interop.huggingface import exporting, folder_writing, importing
+from xlflax.interop.huggingface import (
+  exporting,
+  folder_writing,
+  importing,
+  languages,
+)
 from xlflax.models import sharing
 from xlflax.training import partitioning, run_directory
 from xlflax.training import run as run_lib
@@ -346,3 +351,15 @@ def test_a_bucket(folder, tmp_path):
   assert expected.keys() == got.keys()
   for name, value in expected.items():
     np.testing.assert_array_equal(got[name], value)
+
+
+def test_a_short_code_stands_for_the_one_symbol_of_its_language():
+  """NLLB's symbols name the script; Chinese has two."""
+  symbols = ('deu_Latn', 'eng_Latn', 'zho_Hans', 'zho_Hant')
+  assert languages.choose(symbols, ('en', 'de')) == (
+    ('en', 'de'),
+    ('eng_Latn', 'deu_Latn'),
+  )
+  assert languages.choose(symbols, None) == (symbols, symbols)
+  with pytest.raises(errors.VocabularyError, match='no symbol.* Got: zh'):
+    languages.choose(symbols, ('zh', 'en'))

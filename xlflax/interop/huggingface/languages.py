@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from xlflax import errors
+from xlflax.data import language_codes
 
 # Those of CC-100 (Conneau et al., 2020, appendix A) and of the 104 largest
 # Wikipedias, as BERT's multilingual model was trained on, in ISO 639 codes.
@@ -97,7 +98,8 @@ def choose(
 
   Args:
     symbols: from `symbols_of`.
-    wanted: codes of languages, or None for all.
+    wanted: codes of languages, or None for all; 'en' stands for eng_Latn, but
+      'zh' for neither of zho_Hans and zho_Hant.
 
   Raises:
     VocabularyError: a language that is wanted has no symbol.
@@ -106,7 +108,8 @@ def choose(
     return tuple(wanted or DEFAULT), ()
   by_code = {_code(symbol): symbol for symbol in symbols}
   chosen = tuple(wanted or by_code)
-  missing = [code for code in chosen if code not in by_code]
+  found = {code: _match(code, tuple(by_code)) for code in chosen}
+  missing = [code for code, known in found.items() if known is None]
   if missing:
     raise errors.VocabularyError(
       'The tokenizer has no symbol for some languages',
@@ -114,7 +117,19 @@ def choose(
       expected='of ' + ', '.join(by_code),
       where='--languages',
     )
-  return chosen, tuple(by_code[code] for code in chosen)
+  return chosen, tuple(by_code[found[code]] for code in chosen)
+
+
+def _match(code: str, codes: Sequence[str]) -> str | None:
+  """The one of a tokenizer's codes: 'en' means eng_Latn, if there is one."""
+  if code in codes:
+    return code
+  same = [
+    known
+    for known in codes
+    if language_codes.short_code(known.partition('_')[0]) == code
+  ]
+  return same[0] if len(same) == 1 else None
 
 
 def _code(symbol: str) -> str:
