@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 import types
 
 import jax.numpy as jnp
@@ -80,6 +81,27 @@ def test_further_signals_wait_for_the_last_checkpoint(tmp_path):
       (signal.SIGTERM, signal.SIGUSR1), before, strict=True
     ):
       signal.signal(number, handler)
+
+
+def test_a_restore_that_hangs_is_found(tmp_path):
+  """A model directory on a file system that is gone."""
+  ended, told = threading.Event(), []
+
+  def end(message):
+    told.append(message)
+    ended.set()
+
+  class _Blocked(_Loop):
+    def _restore_or_start(self):
+      assert ended.wait(30)
+      raise TimeoutError
+
+  made = _Blocked(tmp_path, lambda: None)
+  made._watchdog = watchdog.Watchdog(made._activities, 0.02, end=end)
+  with pytest.raises(TimeoutError):
+    made.run()
+  [message] = told
+  assert message.startswith('This process has been making or restoring its')
 
 
 def test_a_run_that_another_has_taken_over_writes_no_more(tmp_path):
