@@ -11,7 +11,7 @@ import time
 import pytest
 
 from xlflax import errors
-from xlflax.training.processes import cluster, rendezvous
+from xlflax.training.processes import cluster, rendezvous, statements
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def port():
 
 
 def _statement(process_id, num_processes=3, **more):
-  return rendezvous.Statement(
+  return statements.Statement(
     **{
       'process_id': process_id,
       'num_processes': num_processes,

@@ -14,7 +14,7 @@ import jax
 
 from xlflax import errors
 from xlflax.training.processes import cluster as cluster_lib
-from xlflax.training.processes import failure_detection, rendezvous
+from xlflax.training.processes import failure_detection, rendezvous, statements
 
 _TOLD = 6.0  # seconds to look why a process is gone
 _detector: failure_detection.FailureDetector | None = None
@@ -74,8 +74,8 @@ def initialize(
 
 def _statement(
   job: cluster_lib.Job, configuration: str
-) -> rendezvous.Statement:
-  return rendezvous.Statement(
+) -> statements.Statement:
+  return statements.Statement(
     job.process_id,
     job.num_processes,
     socket.gethostname(),

@@ -11,46 +11,21 @@ as a line of JSON and reads the verdict as another.
 
 import contextlib
 import dataclasses
-import difflib
 import json
 import socket
 import time
 from typing import Any
 
 from xlflax import errors
-from xlflax.training.processes import cluster
+from xlflax.training.processes import cluster, statements
 
 _GREETING = b'xlflax rendezvous 1\n'
 _LINGER = 5.0  # seconds in which process 0 tells late ones of a mistake
 
 
-@dataclasses.dataclass(frozen=True)
-class Statement:
-  """The settings of a process; all but id and host must agree.
-
-  Attributes:
-    process_id: its number.
-    num_processes: how many it expects.
-    host: the name of its machine.
-    versions: package -> version.
-    configuration: text that has to be the same on all processes.
-  """
-
-  process_id: int
-  num_processes: int
-  host: str
-  versions: dict[str, str]
-  configuration: str
-
-  @property
-  def who(self) -> str:
-    """The process as messages name it."""
-    return f'process {self.process_id} (on {self.host})'
-
-
 def meet(
   job: cluster.Job,
-  statement: Statement,
+  statement: statements.Statement,
   *,
   timeout_seconds: float,
   patience_seconds: float = 20.0,
@@ -116,7 +91,7 @@ class _Lead:
     problem = None
     while problem is None and not self._all_there():
       if self._accept(listener, deadline):
-        problem = _mistake(self._heard)
+        problem = statements.mistake(self._heard)
       else:
         problem = self._missing()
     if problem:
@@ -143,7 +118,7 @@ class _Lead:
       try:
         connection.settimeout(10)
         connection.sendall(_GREETING)
-        statement = Statement(**json.loads(_line(connection)))
+        statement = statements.Statement(**json.loads(_line(connection)))
       except (OSError, ValueError, TypeError):
         connection.close()  # no process of a job
         continue
@@ -173,68 +148,12 @@ class _Lead:
     return dict(
       what='The processes of the job did not find each other',
       got=f'{len(there)} of {self._job.num_processes} processes within '
-      f'{self._timeout:g} s; missing: {_short(missing)}',
+      f'{self._timeout:g} s; missing: {statements.short(missing)}',
       where=f'coordinator {self._job.coordinator}',
       fix='look into the logs of the missing ones, and check that they '
       'run and reach the coordinator',
       status=errors.ExitStatus.FAILURE,
     )
-
-
-def _mistake(heard: list[Statement]) -> dict[str, Any] | None:
-  """How the last process differs from process 0, if it does."""
-  lead, last = heard[0], heard[-1]
-  if last.num_processes != lead.num_processes:
-    return dict(
-      what='The processes do not agree on how many they are',
-      got=f'{lead.num_processes} for {lead.who}, {last.num_processes} for '
-      f'{last.who}',
-      expected='the same --num_processes everywhere',
-    )
-  twin = next((s for s in heard[:-1] if s.process_id == last.process_id), None)
-  if twin:
-    return dict(
-      what='Two processes have the same number',
-      got=f'{twin.process_id} on {twin.host} and on {last.host}',
-      expected='each number from 0 to num_processes - 1 once',
-      fix='correct --process_id; where all are right, another job uses this '
-      'coordinator address: choose another port',
-    )
-  if last.versions != lead.versions:
-    return dict(
-      what='The processes have different packages installed',
-      got=f'{_versions(lead)}; {_versions(last)}',
-      expected='the same versions everywhere',
-    )
-  if last.configuration != lead.configuration:
-    return dict(
-      what='The processes were started with different configurations',
-      got='\n' + '\n'.join(_difference(lead, last)) + '\n',
-      expected='the same flags and gin files everywhere',
-    )
-  return None
-
-
-def _versions(statement: Statement) -> str:
-  shown = ' '.join(f'{k} {v}' for k, v in sorted(statement.versions.items()))
-  return f'{statement.who}: {shown}'
-
-
-def _difference(lead: Statement, last: Statement, limit: int = 20):
-  lines = [
-    line
-    for line in difflib.unified_diff(
-      lead.configuration.splitlines(),
-      last.configuration.splitlines(),
-      lead.who,
-      last.who,
-      lineterm='',
-      n=0,
-    )
-    if not line.startswith('@@')
-  ]
-  more = len(lines) - limit
-  return lines[:limit] + ([f'and {more} more lines'] if more > 0 else [])
 
 
 def _is_closed(connection: socket.socket) -> bool:
@@ -249,13 +168,6 @@ def _is_closed(connection: socket.socket) -> bool:
     return True
   finally:
     connection.settimeout(limit)
-
-
-def _short(numbers: list[int], limit: int = 10) -> str:
-  more = len(numbers) - limit
-  return ', '.join(map(str, numbers[:limit])) + (
-    f' and {more} more' if more > 0 else ''
-  )
 
 
 def _report(job, statement, deadline, timeout, patience):
