@@ -125,7 +125,7 @@ def widened(config: Config, *, pad_id: int) -> list[Config]:
   learned = model_config.PositionEmbedding.LEARNED
   if config.position_offset or config.position_embedding is not learned:
     return found
-  if not is_encoder and config.is_t5:
+  if not isinstance(config, model_config.EncoderConfig) and config.is_t5:
     return found
   first = pad_id + 1 if is_encoder else _BART_OFFSET
   return found + [
