@@ -17,7 +17,13 @@ def _version() -> str:
   raise ValueError('xlflax/__init__.py sets no __version__')
 
 
-_WEB = ['py3langid>=0.4', 'rensa>=0.5', 'babel>=2.12', 'fonttools>=4.43']
+_WEB = [
+  'py3langid>=0.4',
+  'rensa>=0.5',
+  'babel>=2.12',
+  'fonttools>=4.43',
+  'sentencex>=1.0',
+]
 _TEST = [
   'pytest>=8',
   'pytest-xdist>=3.5',

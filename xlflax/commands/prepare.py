@@ -23,8 +23,9 @@ EXAMPLES = """
   # code-switched text with the paper's settings, three different copies
   xlflax prepare --corpus=corpus --output=switched --code_switch --copies=3
 
-  # web text: too short, of another script or language, near-duplicates
-  xlflax prepare --corpus=raw --output=corpus --min_characters=20 \\
+  # web text: a sentence a line; too short, of another script or language, near-duplicates
+  xlflax prepare --corpus=raw --output=corpus --split_sentences \\
+      --min_characters=20 \\
       --min_script_share=0.5 --min_language_probability=0.5 --duplicates=near
 
   # more switching, of two languages and into one of them only
@@ -84,6 +85,12 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
     '--moses',
     action='store_true',
     help='normalise punctuation and tokenise, dictionaries too',
+  )
+  parser.add_argument(
+    '--split_sentences',
+    action='store_true',
+    help='a line of monolingual text becomes one line for each of its '
+    'sentences, before all else (sentencex; pairs stay)',
   )
   parser.add_argument(
     '--segment_chinese',
@@ -205,13 +212,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> None:
   if (
-    not (args.moses or args.segment_chinese or args.code_switch)
+    not (
+      args.moses
+      or args.split_sentences
+      or args.segment_chinese
+      or args.code_switch
+    )
     and not _given(args, _FILTERS)
     and args.duplicates == 'keep'
   ):
     raise errors.ConfigError(
       'Nothing says what to do with the text',
-      expected='--moses, --segment_chinese, --code_switch, a filter such as '
+      expected='--moses, --split_sentences, --segment_chinese, '
+      '--code_switch, a filter such as '
       '--min_characters, --duplicates, or several of them',
     )
   if args.duplicates != 'near' and _given(args, _NEAR):
@@ -240,7 +253,9 @@ def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
     Corpus(args.corpus),
     args.output,
     processing=TextProcessing(
-      moses=args.moses, segment_chinese=args.segment_chinese
+      moses=args.moses,
+      segment_chinese=args.segment_chinese,
+      split_sentences=args.split_sentences,
     ),
     code_switching=switching,
     filters=TextFilters(**_given(args, _FILTERS)),

@@ -235,3 +235,39 @@ def test_filters_and_duplicates(source, tmp_path):
   }
   assert done['mono/en.txt.gz'].dropped == {'duplicate': 1, 'too short': 1}
   assert done['mono/en.txt.gz'].lines == 2
+
+
+def test_a_line_for_each_sentence(tmp_path):
+  """Documents and pairs stay; a duplicate's sentences go with it."""
+  source = tmp_path / 'in'
+  corpus_writer.write_monolingual(
+    source,
+    'en',
+    [['Dr. Smith slept. He woke!'], ['He woke! Did he?', 'dr smith slept he woke']],
+  )
+  corpus_writer.write_monolingual(source, 'zh', [['你好。你是谁？']])
+  corpus_writer.write_parallel(
+    source, ('en', 'zh'), [('One. Two.', '一。二。')]
+  )
+  options = {
+    'processing': TextProcessing(split_sentences=True),
+    'deduplication': Deduplication(kept='not_equal'),
+  }
+  texts = {}
+  for processes in (1, 2):
+    out = tmp_path / f'out{processes}'
+    done = _prepare(source, out, num_processes=processes, **options)
+    texts[processes] = {
+      path.name: path.read_text()
+      for path in (out / 'mono/en.txt', out / 'mono/zh.txt')
+    }
+  assert texts[1] == texts[2]
+  assert texts[1]['en.txt'].split('\n\n') == [
+    'Dr. Smith slept.\nHe woke!',
+    'He woke!\nDid he?\n',
+  ]
+  assert texts[1]['zh.txt'] == '你好。\n你是谁？\n'
+  (pair,) = (out / 'parallel').glob('*.tsv')
+  assert pair.read_text() == 'One. Two.\t一。二。\n'
+  english = next(p for p in done if p.path == 'mono/en.txt')
+  assert english.lines == 4 and english.dropped == {'duplicate': 1}

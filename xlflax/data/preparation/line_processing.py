@@ -12,6 +12,7 @@ from xlflax.data.dictionaries.code_switching import Switcher
 from xlflax.data.dictionaries.dictionary import Dictionary
 from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.data.preparation import filters as filters_lib
+from xlflax.data.preparation import text_processing
 from xlflax.data.preparation.filters import TextFilters
 from xlflax.data.preparation.text_processing import Processor, TextProcessing
 
@@ -122,6 +123,7 @@ class _Lines:
 
   def __init__(self, processing, code_switching, dictionaries, filters):
     self._filters = filters
+    self._splits = processing.split_sentences
     self._processor = processors(processing)
     self._switched = (
       code_switching.sources(d.languages for d in dictionaries)
@@ -133,7 +135,7 @@ class _Lines:
     )
 
   def __call__(self, chunk: Chunk) -> tuple[str, Counts]:
-    chunk, dropped = self._filtered(chunk)
+    chunk, dropped = self._filtered(self._split(chunk))
     places = [i for i, line in enumerate(chunk.lines) if line[0]]
     sides = [
       list(map(self._processor(language), texts))
@@ -157,6 +159,28 @@ class _Lines:
       out[place] = '\t'.join(texts)
     text = ''.join(f'{line}\n' for line in out)
     return text, Counts(len(places), words, changed, dropped)
+
+  def _split(self, chunk: Chunk) -> Chunk:
+    """Monolingual text with a line for each sentence.
+
+    Duplicates are lines of the file, so their sentences go with them.
+    """
+    if not self._splits or len(chunk.languages) > 1:
+      return chunk
+    lines: Lines = []
+    duplicates = set()
+    read = written = 0
+    for (text,) in chunk.lines:
+      if not text:
+        lines.append(('',))
+        continue
+      found = text_processing.sentences_of(text, chunk.languages[0])
+      if read in chunk.duplicates:
+        duplicates.update(range(written, written + len(found)))
+      lines += [(sentence,) for sentence in found]
+      read += 1
+      written += len(found)
+    return chunk._replace(lines=lines, duplicates=frozenset(duplicates))
 
   def _filtered(self, chunk: Chunk) -> tuple[Chunk, collections.Counter]:
     """Without the lines that are dropped, and how many for which reason."""

@@ -26,10 +26,14 @@ class TextProcessing:
     moses: normalise punctuation, drop control characters, and tokenise.
       Languages without spaces between words are not tokenised.
     segment_chinese: cut Chinese into words by jieba.
+    split_sentences: a line of monolingual text becomes a line for each of its
+      sentences, before all else; by sentencex, which has rules of many
+      languages and takes those of a related one for others. Pairs stay.
   """
 
   moses: bool = False
   segment_chinese: bool = False
+  split_sentences: bool = False
 
 
 class Processor:
@@ -61,6 +65,26 @@ class Processor:
     for step in self._steps:
       text = step(text)
     return ' '.join(text.split()) or line
+
+
+def sentences_of(text: str, language: str) -> list[str]:
+  """The sentences of a text, without the spaces between them.
+
+  Before, in English: `Dr. Smith went home. He slept!`; after: `Dr. Smith went
+  home.`, `He slept!`.
+
+  Raises:
+    ConfigError: sentencex is not installed.
+  """
+  try:
+    sentencex = importlib.import_module('sentencex')
+  except ImportError as error:
+    raise errors.ConfigError(
+      'Splitting text into sentences needs sentencex, which is not installed',
+      fix="pip install 'xlflax[web]'",
+    ) from error
+  found = sentencex.segment(segmentation.primary(language), text)
+  return [part for sentence in found if (part := sentence.strip())]
 
 
 def _moses_steps(language: str, *, tokenize: bool) -> list:
