@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from xlflax import cli
@@ -112,3 +113,30 @@ def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
 def test_mistakes_are_told(corpus, tmp_path, capsys, flags, message):
   assert _run(corpus, tmp_path, *flags) == 2
   assert message in capsys.readouterr().err
+
+
+def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
+  pairs = [('a b', 'A B'), ('c d', 'C D'), ('e f', 'A B')]
+  directory = tmp_path / 'in'
+  corpus_writer.write_parallel(directory, ('en', 'de'), pairs)
+  vectors = {x: np.eye(4)[i] + 0.1 for i, x in enumerate(['a b', 'c d', 'e f'])}
+  vectors |= {'A B': vectors['a b'], 'C D': vectors['c d']}
+
+  class Run:
+    step = 7
+
+    def encode(self, texts, languages, layer):
+      assert layer == 2 and len(languages) == len(texts)
+      return np.stack([vectors[text] for text in texts]).astype(np.float32)
+
+  monkeypatch.setattr('xlflax.runs.run.open_run', lambda model_dir: Run())
+  flags = ('--min_margin=1.0', '--margin_model=runs/a', '--margin_layer=2')
+  assert _run(directory, tmp_path, *flags) == 0
+  assert 'dropped: 1 low margin' in capsys.readouterr().out
+  (file,) = (tmp_path / 'out/parallel').iterdir()
+  assert file.read_text() == 'a b\tA B\nc d\tC D\n'
+
+
+def test_a_margin_needs_its_encoder(corpus, tmp_path, capsys):
+  assert _run(corpus, tmp_path, '--min_margin=1.0') == 2
+  assert 'Expected: --margin_model too' in capsys.readouterr().err

@@ -89,6 +89,18 @@ def test_candidates_are_those_of_the_double_loop(sides, kind):
       assert score == pytest.approx(scores[i, j], rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.parametrize('kind', ['absolute', 'distance', 'ratio'])
+def test_given_pairs_are_scored_as_in_the_double_loop(sides, kind):
+  first, second = sides[0], sides[1][: len(sides[0])]
+  _, scores = _scores(first, second, kind)
+  found = margin.of_pairs(
+    first, second, k=_K, margin=kind, blocks=neighbours.Blocks(4, 3)
+  )
+  np.testing.assert_allclose(found, np.diagonal(scores), rtol=1e-5, atol=1e-6)
+  with pytest.raises(errors.AnalysisError, match='two sides of one length'):
+    margin.of_pairs(*sides)
+
+
 def test_the_ratio_by_hand():
   first = np.array([[1.0, 0.0], [0.0, 1.0]])
   second = np.array([[1.0, 0.0], [0.6, 0.8]])

@@ -28,6 +28,10 @@ EXAMPLES = """
       --min_characters=20 \\
       --min_script_share=0.5 --min_language_probability=0.5 --duplicates=near
 
+  # pairs that are hardly translations, by the encoder of a run
+  xlflax prepare --corpus=mined --output=corpus --min_margin=1.06 \\
+      --margin_model=runs/mlm_tlm
+
   # more switching, of two languages and into one of them only
   xlflax prepare --corpus=corpus --output=switched --languages=en,fr \\
       --code_switch --code_switch_into=fr --code_switch_probability=0.5 \\
@@ -50,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   _add_text(parser)
   _add_filters(parser)
   _add_duplicates(parser)
+  _add_margins(parser)
   _add_code_switching(parser)
   _add_switching_limits(parser)
   _add_copies(parser)
@@ -142,6 +147,27 @@ def _add_duplicates(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(f'--near_{name}', type=int, metavar='N', help=text)
 
 
+def _add_margins(parser: argparse.ArgumentParser) -> None:
+  """Adds which pairs are dropped as an encoder finds them unlike."""
+  parser.add_argument(
+    '--min_margin',
+    type=float,
+    metavar='N',
+    help='drop training pairs whose margin is lower: the cosine of the two '
+    'sides beside that of their nearest neighbours (Artetxe and Schwenk 2019; '
+    '1.06, say)',
+  )
+  parser.add_argument(
+    '--margin_model', metavar='DIR', help='run whose encoder gives the vectors'
+  )
+  parser.add_argument(
+    '--margin_layer',
+    type=int,
+    metavar='N',
+    help='of the encoder, 0 for the embeddings (default: the last)',
+  )
+
+
 def _add_code_switching(parser: argparse.ArgumentParser) -> None:
   """Adds the dictionaries and how often they are used."""
   parser.add_argument(
@@ -220,13 +246,15 @@ def _check(args: argparse.Namespace) -> None:
     )
     and not _given(args, _FILTERS)
     and args.duplicates == 'keep'
+    and args.min_margin is None
   ):
     raise errors.ConfigError(
       'Nothing says what to do with the text',
       expected='--moses, --split_sentences, --segment_chinese, '
       '--code_switch, a filter such as '
-      '--min_characters, --duplicates, or several of them',
+      '--min_characters, --duplicates, --min_margin, or several of them',
     )
+  _check_margins(args)
   if args.duplicates != 'near' and _given(args, _NEAR):
     raise errors.ConfigError(
       'Settings of near-duplicates without them',
@@ -241,6 +269,18 @@ def _check(args: argparse.Namespace) -> None:
     )
 
 
+def _check_margins(args: argparse.Namespace) -> None:
+  names = ('min_margin', 'margin_model')
+  given = _given(args, (*names, 'margin_layer'))
+  missing = [name for name in names if name not in given]
+  if given and missing:
+    raise errors.ConfigError(
+      'Margins need a threshold and an encoder',
+      got=', '.join(f'--{name}' for name in given),
+      expected=', '.join(f'--{name}' for name in missing) + ' too',
+    )
+
+
 def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
   # Slow imports, after --help.
   from xlflax.data.corpus.directory import Corpus
@@ -249,6 +289,7 @@ def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
   from xlflax.data.preparation.filters import TextFilters
   from xlflax.data.preparation.text_processing import TextProcessing
 
+  margins, encode = _margins(args)
   return preparation.prepare(
     Corpus(args.corpus),
     args.output,
@@ -266,11 +307,33 @@ def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
         for name, value in _given(args, _NEAR).items()
       },
     ),
+    margins=margins,
+    encode=encode,
     languages=_codes(args.languages),
     num_processes=args.num_processes,
     overwrite=args.overwrite,
     report=lambda prepared: (
       None if args.json else print(_line(prepared), flush=True)
+    ),
+  )
+
+
+def _margins(args: argparse.Namespace) -> tuple:
+  """The filter of pairs and its encoder; None twice without one."""
+  if args.min_margin is None:
+    return None, None
+  from xlflax.data.preparation.pair_margins import MarginFilter
+  from xlflax.runs import run as run_lib
+
+  run = run_lib.open_run(args.margin_model)
+  layer = 'last' if args.margin_layer is None else args.margin_layer
+  return (
+    MarginFilter(
+      least=args.min_margin,
+      encoder=f'{args.margin_model}, step {run.step}, layer {layer}',
+    ),
+    lambda texts, languages: run.encode(
+      texts, languages=languages, layer=layer
     ),
   )
 

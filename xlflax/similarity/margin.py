@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax import enums
+from xlflax import enums, errors
 from xlflax.similarity import checks, neighbours
 from xlflax.similarity import cosine as similarity
 from xlflax.similarity.products import BLOCKS, Blocks
@@ -104,6 +104,48 @@ def candidates(
   return _sorted(chosen)
 
 
+def of_pairs(
+  first: np.ndarray,
+  second: np.ndarray,
+  *,
+  k: int = 4,
+  margin: Margin | str = Margin.RATIO,
+  blocks: Blocks = BLOCKS,
+) -> np.ndarray:
+  """Returns the score of each given pair, row i with row i: float64 [N].
+
+  Neighbours are sought among all rows of the other side. The arguments and
+  errors are those of `candidates`, for [N, D] and [N, D].
+  """
+  margin = enums.of_value(margin, Margin, where='margin')
+  sides = [
+    similarity.unit_rows(checks.vectors(side, 'a side'))
+    for side in (first, second)
+  ]
+  if len(first) != len(second):
+    raise errors.AnalysisError(
+      'Pairs have two sides of one length',
+      got=f'{len(first)} and {len(second)} vectors',
+    )
+  means = [
+    found.scores.mean(1, dtype=np.float64)
+    for found in neighbours.nearest_both(*sides, k=k, blocks=blocks)
+  ]
+  cosines = np.einsum('nd,nd->n', *sides).astype(np.float64)
+  return _scored(cosines, (means[0] + means[1]) / 2, margin)
+
+
+def _scored(
+  cosines: np.ndarray, mean: np.ndarray, margin: Margin
+) -> np.ndarray:
+  """Compares cosines with the mean ones of neighbours, of one shape."""
+  if margin is Margin.DISTANCE:
+    return cosines - mean
+  if margin is Margin.RATIO:
+    return np.where(mean > 0, cosines / np.where(mean > 0, mean, 1), 0)
+  return cosines
+
+
 def _best(
   found: neighbours.Neighbours,
   queries: np.ndarray,
@@ -119,11 +161,7 @@ def _best(
     margin: how a pair is scored.
   """
   mean = (queries[:, None] + keys[found.indices]) / 2  # [N, k]
-  scores = found.scores.astype(np.float64)
-  if margin is Margin.DISTANCE:
-    scores = scores - mean
-  elif margin is Margin.RATIO:
-    scores = np.where(mean > 0, scores / np.where(mean > 0, mean, 1), 0)
+  scores = _scored(found.scores.astype(np.float64), mean, margin)
   place = np.argmax(scores, 1)
   rows = np.arange(len(scores))
   return Candidates(rows, found.indices[rows, place], scores[rows, place])

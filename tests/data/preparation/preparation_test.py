@@ -243,7 +243,10 @@ def test_a_line_for_each_sentence(tmp_path):
   corpus_writer.write_monolingual(
     source,
     'en',
-    [['Dr. Smith slept. He woke!'], ['He woke! Did he?', 'dr smith slept he woke']],
+    [
+      ['Dr. Smith slept. He woke!'],
+      ['He woke! Did he?', 'dr smith slept he woke'],
+    ],
   )
   corpus_writer.write_monolingual(source, 'zh', [['你好。你是谁？']])
   corpus_writer.write_parallel(

@@ -5,7 +5,8 @@ import concurrent.futures
 import dataclasses
 import functools
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from xlflax.data.dictionaries.code_switching import Switcher
@@ -28,14 +29,15 @@ class Chunk(NamedTuple):
     lines: the lines.
     name: on which the draws of code-switching depend; None: do not switch.
     first: lines of text before these, in the file.
-    duplicates: which of the lines with text are left out, counted from 0.
+    left_out: which of the lines with text are not written, counted from 0,
+      and why.
   """
 
   languages: tuple[str, ...]
   lines: Lines
   name: str | None
   first: int
-  duplicates: frozenset[int] = frozenset()
+  left_out: Mapping[int, str] = types.MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,44 +165,41 @@ class _Lines:
   def _split(self, chunk: Chunk) -> Chunk:
     """Monolingual text with a line for each sentence.
 
-    Duplicates are lines of the file, so their sentences go with them.
+    Lines of the file are left out, so their sentences go with them.
     """
     if not self._splits or len(chunk.languages) > 1:
       return chunk
     lines: Lines = []
-    duplicates = set()
+    left_out = {}
     read = written = 0
     for (text,) in chunk.lines:
       if not text:
         lines.append(('',))
         continue
       found = text_processing.sentences_of(text, chunk.languages[0])
-      if read in chunk.duplicates:
-        duplicates.update(range(written, written + len(found)))
+      if why := chunk.left_out.get(read):
+        left_out |= dict.fromkeys(range(written, written + len(found)), why)
       lines += [(sentence,) for sentence in found]
       read += 1
       written += len(found)
-    return chunk._replace(lines=lines, duplicates=frozenset(duplicates))
+    return chunk._replace(lines=lines, left_out=left_out)
 
   def _filtered(self, chunk: Chunk) -> tuple[Chunk, collections.Counter]:
     """Without the lines that are dropped, and how many for which reason."""
     dropped: collections.Counter = collections.Counter()
-    if self._filters.does_nothing and not chunk.duplicates:
+    if self._filters.does_nothing and not chunk.left_out:
       return chunk, dropped
     kept, number = [], 0
     for line in chunk.lines:
       if line[0]:
-        why = self._why(line, number in chunk.duplicates, chunk.languages)
+        why = filters_lib.reason(line, chunk.languages, self._filters)
+        why = why or chunk.left_out.get(number)
         number += 1
         if why:
           dropped[why] += 1
           continue
       kept.append(line)
     return chunk._replace(lines=kept), dropped
-
-  def _why(self, line, is_duplicate: bool, languages) -> str | None:
-    why = filters_lib.reason(line, languages, self._filters)
-    return why or ('duplicate' if is_duplicate else None)
 
 
 _worker: dict[str, _Lines] = {}  # What a worker process was started with.

@@ -20,10 +20,11 @@ from xlflax.data.corpus.directory import TRAIN, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
 from xlflax.data.dictionaries.dictionary import Dictionary
 from xlflax.data.dictionaries.settings import CodeSwitching
-from xlflax.data.preparation import duplicates, line_processing
+from xlflax.data.preparation import duplicates, line_processing, pair_margins
 from xlflax.data.preparation.duplicates import Deduplication
 from xlflax.data.preparation.filters import TextFilters
 from xlflax.data.preparation.line_processing import Chunk, Counts, Lines
+from xlflax.data.preparation.pair_margins import MarginFilter
 from xlflax.data.preparation.record import Prepared, Record
 from xlflax.data.preparation.text_processing import TextProcessing
 
@@ -48,6 +49,8 @@ def prepare(
   code_switching: CodeSwitching | None = None,
   filters: TextFilters = TextFilters(),  # noqa: B008
   deduplication: Deduplication = Deduplication(),  # noqa: B008
+  margins: MarginFilter | None = None,
+  encode: pair_margins.Encode | None = None,
   languages: Sequence[str] | None = None,
   num_processes: int = 1,
   overwrite: bool = False,
@@ -67,6 +70,8 @@ def prepare(
     code_switching: how text is switched; None: not at all.
     filters: which lines are dropped, before they are processed.
     deduplication: which lines are dropped since others are like them.
+    margins: which pairs are dropped as they are hardly translations.
+    encode: the encoder of `margins`.
     languages: files of other languages are left out; None: all.
     num_processes: that work at the same time.
     overwrite: replace what was made with other settings.
@@ -82,13 +87,16 @@ def prepare(
   output = paths.local(output, where='output')
   _check(corpus, output, languages, code_switching)
   settings = _settings(
-    corpus, processing, code_switching, filters, deduplication
+    corpus, processing, code_switching, filters, deduplication, margins
   )
   outputs = _outputs(corpus, languages, code_switching)
   record = Record(output, settings, overwrite=overwrite)
   record.remove_others({file.path for file in outputs})
   dictionaries = _write_dictionaries(corpus, output, processing, languages)
-  dropped = duplicates.find(corpus, deduplication)
+  dropped = {'duplicate': duplicates.find(corpus, deduplication)}
+  if margins is not None:
+    assert encode is not None
+    dropped['low margin'] = pair_margins.find(corpus, margins, encode)
   with line_processing.Workers(
     processing,
     code_switching,
@@ -103,7 +111,11 @@ def prepare(
       if prepared is None:
         name = file.source.path.relative_to(corpus.directory).as_posix()
         prepared = _write(
-          file, output, workers, code_switching, dropped.get(name, _NONE)
+          file,
+          output,
+          workers,
+          code_switching,
+          {why: files.get(name, _NONE) for why, files in dropped.items()},
         )
         record.add(prepared, source)
       report(prepared)
@@ -112,7 +124,7 @@ def prepare(
 
 
 def _settings(
-  corpus, processing, code_switching, filters, deduplication
+  corpus, processing, code_switching, filters, deduplication, margins
 ) -> dict:
   """What the text depends on beside its files, as JSON data."""
   return json.loads(
@@ -121,6 +133,7 @@ def _settings(
         'processing': dataclasses.asdict(processing),
         'filters': dataclasses.asdict(filters),
         'deduplication': _deduplication(corpus, deduplication),
+        'margins': margins and dataclasses.asdict(margins),
         'code_switching': code_switching and dataclasses.asdict(code_switching),
         'dictionaries': [
           dataclasses.astuple(
@@ -265,10 +278,15 @@ def _write(file: _Output, output, workers, code_switching, dropped) -> Prepared:
   )
 
 
-def _within(places: np.ndarray, first: int, size: int) -> frozenset[int]:
-  """The places first .. first + size - 1, counted from there."""
-  begin, end = np.searchsorted(places, [first, first + size])
-  return frozenset((places[begin:end] - first).tolist())
+def _within(
+  dropped: dict[str, np.ndarray], first: int, size: int
+) -> dict[int, str]:
+  """Places first .. first + size - 1, counted from there -> why they go."""
+  found: dict[int, str] = {}
+  for why, places in dropped.items():
+    begin, end = np.searchsorted(places, [first, first + size])
+    found |= dict.fromkeys((places[begin:end] - first).tolist(), why)
+  return found
 
 
 def _read(file: TextFile, size: int) -> Iterator[Lines]:

@@ -1,0 +1,82 @@
+"""Pairs that are hardly translations are dropped by their margins."""
+
+import numpy as np
+import pytest
+
+from xlflax import errors
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.corpus.directory import Corpus
+from xlflax.data.preparation import pair_margins, preparation
+from xlflax.data.preparation.text_processing import TextProcessing
+
+_PAIRS = [(f'en {i}', f'de {i}') for i in range(9)] + [('en 9', 'de 2')]
+
+
+def _encode(texts, languages):
+  """A direction for each number; German's is turned a little."""
+  assert len(texts) == len(languages)
+  vectors = np.eye(12, dtype=np.float32)[[int(t.split()[1]) for t in texts]]
+  vectors += 0.1
+  if languages[0] == 'de':
+    vectors[:, 11] += 0.2
+  return vectors
+
+
+@pytest.fixture
+def corpus(tmp_path):
+  directory = tmp_path / 'in'
+  corpus_writer.write_parallel(directory, ('en', 'de'), _PAIRS)
+  corpus_writer.write_parallel(
+    directory, ('en', 'de'), [('en 1', 'de 5')], split='test'
+  )
+  corpus_writer.write_monolingual(directory, 'en', [['en 3']])
+  return Corpus(directory)
+
+
+def _filter(**fields):
+  return pair_margins.MarginFilter(
+    **(dict(least=1.0, encoder='the test') | fields)
+  )
+
+
+def test_wrong_pairs_of_training_text_are_found(corpus):
+  (found,) = pair_margins.find(corpus, _filter(), _encode).values()
+  assert found.tolist() == [9]
+
+
+def test_neighbours_are_sought_in_groups(corpus):
+  """With one pair in a group each is its only neighbour: the margin is 1."""
+  (found,) = pair_margins.find(
+    corpus, _filter(group=1, least=0.999), _encode
+  ).values()
+  assert found.tolist() == []
+
+
+def test_they_are_left_out_and_counted(corpus, tmp_path):
+  def run(least):
+    return preparation.prepare(
+      corpus,
+      tmp_path / 'out',
+      processing=TextProcessing(),
+      margins=_filter(least=least),
+      encode=_encode,
+      overwrite=True,
+    )
+
+  done = {p.path: p for p in run(1.0)}
+  train, test = (
+    next(p for path, p in done.items() if path.startswith(folder))
+    for folder in ('parallel', 'test')
+  )
+  assert (train.lines, train.dropped) == (9, {'low margin': 1})
+  assert (test.lines, test.dropped) == (1, {})
+  text = (tmp_path / 'out' / train.path).read_text()
+  assert text == ''.join(f'{a}\t{b}\n' for a, b in _PAIRS[:9])
+  assert all(p.reused for p in run(1.0))
+  assert not any(p.reused for p in run(0.5))  # other settings
+
+
+@pytest.mark.parametrize('field', ['least', 'k', 'group'])
+def test_bad_settings(field):
+  with pytest.raises(errors.ConfigError, match=f'{field} must be positive'):
+    _filter(**{field: 0})

@@ -1,0 +1,90 @@
+"""Which pairs of parallel text are hardly translations, by an encoder.
+
+Source: Artetxe and Schwenk (2019, "Margin-based parallel corpus mining with
+multilingual sentence embeddings"), section 3: the cosine of a pair in ratio to
+the mean cosine of both sentences to their nearest neighbours on the other side.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from xlflax import errors
+from xlflax.data.corpus import files as corpus_files
+from xlflax.data.corpus.directory import TRAIN, Corpus
+from xlflax.data.corpus.files import Kind, TextFile
+from xlflax.similarity import margin
+
+# (texts, the language of each) -> vectors [N, D].
+Encode = Callable[[Sequence[str], Sequence[str]], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MarginFilter:
+  """Which pairs of training text are kept.
+
+  Attributes:
+    least: margin, as a ratio; the source keeps pairs above 1.06 or so.
+    encoder: names the encoder that made the vectors; part of the settings.
+    k: neighbours that a pair is compared with.
+    group: pairs among which neighbours are sought; so many vectors of either
+      side are in memory at a time.
+  """
+
+  least: float
+  encoder: str
+  k: int = 4
+  group: int = 100_000
+
+  def __post_init__(self):
+    for name in ('least', 'k', 'group'):
+      if getattr(self, name) <= 0:
+        raise errors.ConfigError(
+          f'MarginFilter.{name} must be positive', got=getattr(self, name)
+        )
+
+
+def find(
+  corpus: Corpus, settings: MarginFilter, encode: Encode
+) -> dict[str, np.ndarray]:
+  """The pairs that are dropped.
+
+  Args:
+    corpus: whose parallel training text is read.
+    settings: which pairs are kept.
+    encode: gives the vectors of texts.
+
+  Returns:
+    Path of a file below the corpus -> number of each pair to be dropped,
+    counted from 0, sorted int64 [pairs].
+  """
+  return {
+    file.path.relative_to(corpus.directory).as_posix(): np.flatnonzero(
+      _margins(file, settings, encode) < settings.least
+    )
+    for file in corpus.files
+    if file.kind is Kind.PARALLEL and file.split == TRAIN
+  }
+
+
+def _margins(
+  file: TextFile, settings: MarginFilter, encode: Encode
+) -> np.ndarray:
+  """The margin of each pair of a file, float64 [pairs]."""
+  pairs = (
+    corpus_files.columns(line, file.path, number)
+    for number, line in corpus_files.read_lines(file.path)
+    if line
+  )
+  found = [np.zeros(0)]
+  while group := list(itertools.islice(pairs, settings.group)):
+    first, second = (
+      encode(texts, [language] * len(texts))
+      for language, texts in zip(
+        file.languages, zip(*group, strict=True), strict=True
+      )
+    )
+    found.append(margin.of_pairs(first, second, k=settings.k))
+  return np.concatenate(found)
