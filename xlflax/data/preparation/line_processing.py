@@ -170,7 +170,7 @@ class _Lines:
     if not self._splits or len(chunk.languages) > 1:
       return chunk
     lines: Lines = []
-    left_out = {}
+    left_out: dict[int, str] = {}
     read = written = 0
     for (text,) in chunk.lines:
       if not text:

@@ -95,10 +95,9 @@ def identity(task: str, split: str) -> dict:
   found = fingerprint(task, split)
   source = task_registry.get_task(task, split=split).source
   if isinstance(source, corpus_source.TextSource):
-    files = source.origins(split)
+    files = list(source.origins(split))
   else:
-    files = map(pathlib.Path, source.list_shards(split))
-  files = list(files)
+    files = [pathlib.Path(path) for path in source.list_shards(split)]
   content = digests.of_files([path for path in files if path.is_file()])
   return found | {
     'files': [

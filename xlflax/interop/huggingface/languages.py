@@ -108,8 +108,8 @@ def choose(
     return tuple(wanted or DEFAULT), ()
   by_code = {_code(symbol): symbol for symbol in symbols}
   chosen = tuple(wanted or by_code)
-  found = {code: _match(code, tuple(by_code)) for code in chosen}
-  missing = [code for code, known in found.items() if known is None]
+  found = [_match(code, tuple(by_code)) for code in chosen]
+  missing = [c for c, known in zip(chosen, found, strict=True) if not known]
   if missing:
     raise errors.VocabularyError(
       'The tokenizer has no symbol for some languages',
@@ -117,7 +117,7 @@ def choose(
       expected='of ' + ', '.join(by_code),
       where='--languages',
     )
-  return chosen, tuple(by_code[found[code]] for code in chosen)
+  return chosen, tuple(by_code[known] for known in found if known)
 
 
 def _match(code: str, codes: Sequence[str]) -> str | None:
