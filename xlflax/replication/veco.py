@@ -8,7 +8,7 @@ from xlflax.training.initialization.decoder import (
   Layers,
 )
 
-STEPS = 300
+STEPS, LONG = 300, 900
 TRANSLATION_STEPS, TRANSLATION_RATE = 150, 4e-3
 _FULL, _SHALLOW = 4, 2  # layers of decoders
 _CROSS = (
@@ -25,10 +25,9 @@ def _condition(name: str, title: str, *losses: Loss, **fields) -> Condition:
   return Condition(
     name=f'veco/{name}',
     title=title,
-    steps=STEPS,
     losses=losses,
     cross_attention=any(loss in _CROSS for loss in losses),
-    **fields,
+    **{'steps': STEPS, **fields},
   )
 
 
@@ -63,6 +62,19 @@ CONDITIONS = (
   ),
   _condition('mlm', 'XLM, MLM', Loss.MLM, saved=True),
   _condition('ca_mlm', 'VECO, CA-MLM', Loss.CA_MLM),
+  _condition(
+    'mlm_tlm_long', 'XLM, MLM + TLM, 900 steps', Loss.MLM, Loss.TLM, steps=LONG
+  ),
+  _condition(
+    'ca_mlm_tlm_long',
+    'VECO, CA-MLM + TLM, 900 steps',
+    Loss.CA_MLM,
+    Loss.CA_MLM_PAIRS,
+    Loss.TLM,
+    steps=LONG,
+  ),
+  _condition('mlm_long', 'XLM, MLM, 900 steps', Loss.MLM, steps=LONG),
+  _condition('ca_mlm_long', 'VECO, CA-MLM, 900 steps', Loss.CA_MLM, steps=LONG),
   _condition(
     'flowing',
     'VECO without the stop-gradient',
@@ -123,6 +135,30 @@ CLAIMS = (
   ),
   _claim('monolingual', 'CA-MLM is above MLM', '59.8; 60.6', 'mlm', 'ca_mlm'),
   _claim('pairs', 'MLM + TLM is above MLM', '59.8; 64.5', 'mlm', 'mlm_tlm'),
+  _claim(
+    'bilingual_long',
+    'The same after three times the steps',
+    '64.5; 67.7',
+    'mlm_tlm_long',
+    'ca_mlm_tlm_long',
+    looks_into='veco.bilingual',
+  ),
+  _claim(
+    'monolingual_long',
+    'The same after three times the steps',
+    '59.8; 60.6',
+    'mlm_long',
+    'ca_mlm_long',
+    looks_into='veco.monolingual',
+  ),
+  _claim(
+    'pairs_long',
+    'The same after three times the steps',
+    '59.8; 64.5',
+    'mlm_long',
+    'mlm_tlm_long',
+    looks_into='veco.pairs',
+  ),
   _claim(
     'plug_in',
     'Plug-in is above plug-out in translate-train',

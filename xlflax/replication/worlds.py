@@ -158,8 +158,8 @@ class World:
     """
     name = f'{FIRST}-{SECOND}'
     found = sources.labelled(self.folder, 'alignment', 'test')
-    paths = [pathlib.Path(path) for path in found.files[name]]
-    shuffled = held_out.shuffled(*paths, _ALIGNED)
+    text, gold = map(pathlib.Path, found.files[name])
+    shuffled = held_out.shuffled(text, gold, _ALIGNED)
     return dataclasses.replace(found, files={name: shuffled})
 
   @functools.cached_property
