@@ -9,7 +9,7 @@ from xlflax.training.initialization.decoder import (
 )
 
 STEPS, LONG = 300, 900
-TRANSLATION_STEPS, TRANSLATION_RATE = 150, 4e-3
+TRANSLATION_STEPS, TRANSLATION_RATE = 600, 4e-3
 _FULL, _SHALLOW = 4, 2  # layers of decoders
 _CROSS = (
   Loss.CA_MLM,
