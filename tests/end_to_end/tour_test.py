@@ -18,7 +18,7 @@ import venv
 
 import pytest
 
-from tests import xla_flags
+from tests import browser, xla_flags
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -171,6 +171,21 @@ def test_the_tour(environment, tmp_path):
     )
     missing |= {command: lines} if (lines := _lacks(shown, output)) else {}
   assert not missing
+  if browser.is_there():
+    assert not _problems(tmp_path)
+
+
+def _problems(folder: pathlib.Path) -> list[str]:
+  """What cannot be seen or read of the pages of a folder."""
+  pages = sorted(folder.rglob('*.html'))
+  assert len(pages) >= 4
+  return [
+    problem
+    for page in pages
+    for width in (1200, 400)
+    for dark in (False, True)
+    for problem in browser.problems(page, width, dark=dark)
+  ]
 
 
 def test_the_page_is_read_rightly():

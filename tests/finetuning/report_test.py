@@ -179,4 +179,4 @@ def test_the_page_has_both_tables_and_what_failed(tmp_path):
   assert '<h2>en, test: mean ± std over seeds</h2>' in text
   assert text.count('<img') == 1 and list(tmp_path.glob('*.png'))
   assert 'diverged: RATE=3' in text
-  assert 'command: xlflax finetune --grid RATE=1,2' in text
+  assert '<pre>xlflax finetune \\\n    --grid RATE=1,2' in text

@@ -105,17 +105,14 @@ def write(
     glyphs.fit(picture.canvas)
     pictures.save(picture.canvas, drawn[picture.title], dpi=_DPI)
     contents[f'{name}.csv'] = to_csv(picture.rows)
-  notes = [
-    *analysis.notes,
-    *(f'failed: {one}' for one in analysis.failures),
-    *([f'command: {line}'] if line else []),
-  ]
+  notes = [*analysis.notes, *(f'failed: {one}' for one in analysis.failures)]
   contents[PAGE] = page.render(
     analysis.title,
     analysis.explanation,
     analysis.tables,
     drawn,
     notes,
+    command=command,
     pictures_first=True,
   )
   contents[JSON] = (

@@ -58,7 +58,7 @@ def test_runs_side_by_side(runs, tmp_path):
   assert 'step 50' not in test
   plain = re.sub('<td [^>]*>', '<td>', text)
   assert '<td>seed</td><td>0</td><td>1</td>' in plain
-  assert 'command: xlflax report' in text
+  assert '<pre>xlflax report' in text
   assert text.count('<img') == 1
   lines = (tmp_path / 'report.csv').read_text().splitlines()
   assert lines[0] == 'run,task,split,settings,step,metric,value'

@@ -6,7 +6,6 @@ import io
 import json
 import math
 import pathlib
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,13 +57,13 @@ def write(
   Returns:
     The page.
   """
-  line = [f'command: {shlex.join(command)}'] if command else []
   content = page.render(
     title,
     explanation,
     [table for table in tables if table.rows],
     drawn,
-    [*notes, *line],
+    notes,
+    command=command,
   )
   paths.write_atomically(directory / PAGE, content)
   return directory / PAGE

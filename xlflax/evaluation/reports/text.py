@@ -32,6 +32,19 @@ class Table:
     )
     return f'## {self.title}\n\n{grid}\n'
 
+  @property
+  def holds_numbers(self) -> bool:
+    """Whether every column but the first has a number."""
+    return all(
+      any(map(_is_number, column))
+      for column in [*zip(*self.rows, strict=True)][1:]
+    )
+
+  def turned(self) -> 'Table':
+    """The table with its columns as rows."""
+    first, *others = zip(self.head, *self.rows, strict=True)
+    return Table(self.title, list(map(str, first)), others)
+
   def html(self) -> str:
     """A heading and a table that scrolls where it is too wide."""
     words = [

@@ -1,0 +1,42 @@
+"""Pages: their commands can be typed, and wide tables are turned."""
+
+import shlex
+
+import pytest
+
+from xlflax.evaluation.reports import page, text
+
+_WORDS = (
+  'xlflax', 'finetune', '--gin.FORMAT=\'tags\'', '--grid', 'SEED=0,1',
+  "--test_gin=FILES={'fr': 'a b'}", '--note=it\'s "$5"',
+)  # fmt: skip
+
+
+def test_a_command_is_what_was_typed():
+  line = page.command_line(_WORDS)
+  assert shlex.split(line.replace('\\\n', '')) == list(_WORDS)
+  assert line.splitlines()[:3] == [
+    'xlflax finetune \\',
+    '    --gin.FORMAT="\'tags\'" \\',
+    '    --grid SEED=0,1 \\',
+  ]
+
+
+@pytest.mark.parametrize(('columns', 'turned'), [(8, True), (3, False)])
+def test_wide_tables_of_numbers_are_turned(columns, turned):
+  table = text.Table(
+    'T',
+    ['', *(f'c{i}' for i in range(columns))],
+    [['first', *map(str, range(columns))], ['second', *['–'] * columns]],
+  )
+  made = page.render('T', '', [table], {}, ['a note'], command=['a', '--b'])
+  head = made.split('<thead>')[1].split('</thead>')[0]
+  assert ('>second</th>' in head) == turned
+  assert ('>c0</th>' in head) != turned
+  assert '<li>a note</li>' in made and '<pre>a \\\n    --b</pre>' in made
+
+
+def test_tables_of_words_stay():
+  table = text.Table('T', ['', *'abcdefgh'], [['x', *'abcdefgh']])
+  made = page.render('T', '', [table], {}, [])
+  assert '>a</th>' in made and '<pre>' not in made
