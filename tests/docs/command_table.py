@@ -1,0 +1,177 @@
+"""How the commands and listings of README.md and docs/ are run on small data.
+
+Everything is run as it is printed, from a folder with small files, runs and
+models of the names there (`small_world`), but for what this table says.
+"""
+
+from tests.docs import small_world as world
+
+# Page -> what its commands find.
+NEEDS = {
+  'README.md': 'models/small.gin corpus en-train.conllu en-dev.conllu '
+  'fr-test.conllu download',
+  'docs/analysis.md': 'runs/encoder runs/pos runs/en-fr bible.en-fr.tsv '
+  'bible.en-de.tsv bible.en-ru.tsv bible.en-zh.tsv paws.en-en.tsv verses.en '
+  'verses.fr verses.ru verses.tsv en-fr.tsv fr_gsd-ud-test.conllu '
+  'freedict/en-fr.train.tsv freedict/en-fr.test.tsv tatoeba '
+  'openrussian/ru-en.train.tsv openrussian/ru-en.test.tsv '
+  'simalign_sample/sample_eng.txt simalign_sample/sample_deu.txt '
+  'simalign_sample/sample_eng_deu.gold',
+  'docs/data.md': 'corpus raw panlex/en-fr.tsv muse/en-de.txt',
+  'docs/demo.md': '',
+  'docs/evaluation.md': 'corpus vocab cache models/small.gin data/tatoeba '
+  'runs/base runs/pos/trials/single runs/ner/trials/single '
+  'runs/nli/trials/single runs/parsing/trials/single runs/squad/trials/single runs/en_ja '
+  'fr-test.conllu fr.iob2 xnli/test-fr.tsv xnli/test-ur.tsv xquad.es.json '
+  'dev-context-es-question-en.json copa/train.en.jsonl xcopa/test.sw.jsonl '
+  'fr-en.test.fr fr-en.test.en fr-en.test.gold jaen.src-tgt jaen.gold '
+  'flores200/devtest/fra_Latn.devtest flores200/devtest/eng_Latn.devtest',
+  'docs/evaluation_data.md': 'dev-en.tsv dev-fr.tsv xtreme/download '
+  'ud-treebanks-v2.5/UD_French-GSD/fr_gsd-ud-dev.conllu',
+  'docs/large_corpora.md': 'corpus vocab raw',
+  'docs/launch.md': '',
+  'docs/publishing.md': 'runs/mine',
+  'docs/python.md': 'corpus vocab runs/en_ja xlm-roberta-base',
+  'docs/synthetic.md': '',
+  'docs/tasks.md': 'corpus vocabulary Tanzil.en-sw.en Tanzil.en-sw.sw '
+  'QED.en-sw.tsv.gz',
+  'docs/training.md': 'corpus vocab cache models/base.gin runs/mlm',
+  'docs/translation.md': 'corpus vocab models/transformer_base.gin test.en',
+}
+# Pages whose commands another test runs.
+ELSEWHERE = {
+  'docs/extending.md': 'tests/docs/extending_test.py',
+  'docs/huggingface.md': 'tests/docs/huggingface_test.py',
+  'docs/tour.md': 'tests/end_to_end/tour_test.py',
+}
+# What a command begins with -> why it is not run.
+NOT_RUN = {
+  'make ': 'makes an environment, or is this very run',
+  'pip install': 'changes the environment; tour_test.py installs the wheel',
+  'git clone': 'needs the network',
+  'export ': 'only for what is cloned before it',
+  'hf upload': 'needs an account',
+  'docker ': 'needs Docker and the network',
+  'python -m t5x.': 'needs T5X; tests/interop/t5x runs its parts',
+  'xlflax convert from-t5x': 'needs T5X; tests/interop/t5x runs it',
+  'xlflax evaluate --model_dir=runs/mlm --tasks=perplexity --corpus=corpus': (
+    'of a model that T5X trained'),
+  'xlflax train --gin_file=pretrain/mlm.gin --gin_file=runs/mlm/model.gin': (
+    'of a model that T5X trained'),
+  'XLFLAX_OFFICIAL_SCORERS=': 'needs scorers that are not ours to ship',
+  'docs/': 'takes hours; the same commands on small data are in end_to_end/',
+  'python -m benchmarks.': 'takes minutes to hours; see tests/benchmarks',
+  'for model in': 'takes hours on a GPU; see tests/benchmarks',
+  'done': 'end of a loop that is not run',
+  '  python -m benchmarks': 'takes hours on a GPU; see tests/benchmarks',
+  'xlflax demo --model_dir=runs/half_hour': 'takes half an hour',
+  'xlflax demo   ': 'takes minutes; the next line is the same on less text',
+  'xlflax launch slurm --array': 'needs Slurm; tests/launch renders it',
+  'xlflax cache finish': 'of what Slurm wrote; tests/data/cache runs it',
+  'xlflax cache --stage=/local': 'needs a bucket; buckets_test.py has one',
+  'xlflax train --cache=/local/cache': 'of a copy that is not made here',
+  'xlflax evaluate --model_dir=runs/base --tasks=perplexity --corpus=corpus --w': (
+    'waits for checkpoints of a run that goes on; evaluate_test.py watches'),
+  'xlflax analyze directions': 'needs transfer in every direction; '
+  'tests/analysis/directions_test.py has one',
+  'xlflax train --gin_file=pretrain/mlm_tlm.gin --gin_file=models/encoder.gin': (
+    'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),
+  'xlflax evaluate --suite=docs/synthetic/suite.gin': (
+    'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),
+  'xlflax train --gin_file=pretrain/translation.gin '
+  '--gin_file=models/transformer.gin': (
+    'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),
+  'xlflax evaluate --model_dir=runs/translation': (
+    'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),
+  'xlflax tasks fetch sib200': 'needs the network; tests/tasks fetches',
+}  # fmt: skip
+# Listings that are not run: what they contain -> why.
+NOT_RUN_PYTHON = {
+  'import mteb': 'downloads data; tests/interop/mteb_encoder_test.py runs it',
+  "'news.sw'": 'tests/tasks/own_task_test.py runs it',
+}
+# Page -> what is printed -> what is run.
+SMALLER = {
+  'README.md': {
+    '--dry_run       # the plan; leave --dry_run out to train': '',
+    '--size=32000': '--size=500 --character_coverage=1',
+    '--gin.TRAIN_STEPS=20000': world.PAIRS,
+    '--grid SEED=0,1': f'--grid SEED=0,1 {world.TUNING}',
+    '--suite=xtreme': '--suite=xtreme --suite_tasks=tatoeba',
+  },
+  'docs/analysis.md': {
+    'encoder.2500.en-fr': 'encoder.2.en-fr',
+    'fr-en.2500.layer4': 'fr-en.2.layer2',
+  },
+  'docs/data.md': {
+    '--size=32000': '--size=500 --character_coverage=1',
+    '--merges=80000': '--merges=300 --character_coverage=1',
+    '--merges=40000': '--merges=200 --character_coverage=1',
+    '--segment_chinese --num_processes=8': '--segment_chinese',
+    '--output=corpus --moses': '--output=prepared --moses',
+    '--output=cache --num_processes=8': '--output=second_cache',
+  },
+  'docs/demo.md': {'--steps=20': '--steps=2 --gin.SIDE_BATCH_SIZE=8'},
+  'docs/evaluation.md': {
+    '--gin.EVAL_STEPS=5000 …': '--gin.EVAL_STEPS=2 --corpus=corpus '
+    f'--vocabulary=vocab --model_dir=runs/evaluated {world.PAIRS}',
+    '--gin_file=finetune/multiple_choice.gin': (
+      f'--gin_file=finetune/multiple_choice.gin {world.TUNING}'),
+  },
+  'docs/large_corpora.md': {
+    '--size=32000': '--size=500 --character_coverage=1',
+    '--direct_num_workers=8': '--direct_num_workers=1',
+    'multi_processing': 'in_memory',
+    '--shard=3/16': '--shard=0/1',
+    '--output=cache --num_processes=8': '--output=cache --num_processes=2',
+    '--runner=beam': '--runner=beam --overwrite',
+    '--sample=sample --output=vocab': '--sample=sample --output=sampled',
+    '--output=corpus --num_processes=8': '--output=prepared',
+  },
+  'docs/launch.md': {
+    '--devices=gpu:H200:64': '--devices=gpu:H200:64 --plan_by=estimate',
+    '-- train ...': '--dry_run -- train --gin_file=pretrain/mlm.gin '
+    '--model_dir=runs/mlm',
+  },
+  'docs/python.md': {
+    'length=128': 'length=16',
+    'batch_size=64': 'batch_size=8',
+    'num_layers=6, hidden_dim=512, mlp_dim=2048, num_heads=8': (
+      'num_layers=2, hidden_dim=16, mlp_dim=16, num_heads=2, max_length=32'),
+    'warmup_steps=500': 'warmup_steps=1',
+    'total_steps=10000': 'total_steps=2',
+    'run.at(5000)': 'run.at(2)',
+    "run.at('best', best_metric='retrieval/accuracy/mean')": 'run.at(2)',
+    'run.params(5000)': 'run.params(2)',
+    "['de', 'en']": "['de', 'en']",
+  },
+  'docs/synthetic.md': {
+    '--sentences=2000': '--sentences=100 --examples=24 --held_out=16',
+    '--size=600': '--size=400',
+    'synthetic --output=toy --languages=en,aa,bb --change': (
+      'synthetic --output=other --languages=en,aa,bb --change'),
+    '--size nli/train=60000 …': '--sentences=100 --examples=24 --held_out=16',
+  },
+  'docs/training.md': {
+    '--gin.TRAIN_STEPS=200000 --gin.BATCH_SIZE=256 --gin.LENGTH=512': (
+      world.PAIRS),
+    '--model_dir=runs/phase1 ...': '--model_dir=runs/phase1 --corpus=corpus '
+    f'--vocabulary=vocab {world.PAIRS}',
+    '--model_dir=runs/veco ...': '--model_dir=runs/veco --corpus=corpus '
+    f'--vocabulary=vocab {world.PAIRS}',
+  },
+  'docs/translation.md': {
+    '--gin.PARALLEL="\'corpus.parallel.en_ja\'" …': (
+      f'--gin.PARALLEL="\'corpus.parallel.en_ja\'" {world.SIDES} '
+      '--gin.TRAIN_STEPS=10 '
+      '--gin.checkpoints.CheckpointOptions.every_steps=1 '
+      '--gin.checkpoints.CheckpointOptions.keep_last=10'),
+    '--input=test.en': '--input=test.en --max_length=16',
+  },
+}  # fmt: skip
+# Page -> names that its listings take for given.
+NAMES = {
+  'docs/large_corpora.md': 'import seqio; source = seqio.TextLineDataSource('
+  '{"train": "corpus/mono/de.txt"}, num_input_examples={"train": 60})',
+  'docs/python.md': 'import numpy; x, y = numpy.random.randn(2, 20, 4)',
+}

@@ -1,0 +1,156 @@
+"""Every command line and Python listing of README.md and docs/ is executed.
+
+Each page in a folder of its own, on small data (`small_world`), as
+`command_table` says; that table also has what cannot be run, and why.
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import seqio
+
+from tests.docs import command_table as table
+from tests.docs import small_world
+from xlflax import cli
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_PAGES = ['README.md'] + sorted(
+  str(path.relative_to(_ROOT)) for path in (_ROOT / 'docs').rglob('*.md')
+)
+# What a line of a block of commands begins with.
+_COMMAND = re.compile(
+  r'(xlflax [a-z]|make |pip |python |git |hf |docker |docs/|echo |export |for '
+  r'|  python|done$|[A-Z_]+=\S+ python)'
+)
+
+
+def _blocks(page: str) -> list[tuple[str, str]]:
+  """(language, text) of the fenced blocks, smaller."""
+  text = (_ROOT / page).read_text('utf-8')
+  found = re.findall(r'^```(\w*)\n(.*?)^```$', text, re.M | re.S)
+  for printed, smaller in table.SMALLER.get(page, {}).items():
+    assert any(printed in block for _, block in found), (page, printed)
+    found = [(kind, block.replace(printed, smaller)) for kind, block in found]
+  return found
+
+
+def _lines(block: str) -> list[str]:
+  """The commands of a block, continued lines joined; [] if it has none."""
+  joined = re.sub(r'\\\n\s*', ' ', block).splitlines()
+  lines = [line for line in joined if line.strip() and line[0] != '#']
+  return lines if lines and all(map(_COMMAND.match, lines)) else []
+
+
+def _reason(line: str) -> str | None:
+  """Why a command is not run, or None."""
+  found = [
+    why for start, why in table.NOT_RUN.items() if line.startswith(start)
+  ]
+  return found[0] if found else None
+
+
+def _python_reason(block: str) -> str | None:
+  return next(
+    (why for part, why in table.NOT_RUN_PYTHON.items() if part in block), None
+  )
+
+
+def _steps(page: str) -> list[tuple[str, str]]:
+  """('command' or 'python', text) of what a page has to run, in order."""
+  steps = []
+  for kind, block in _blocks(page):
+    if kind == 'python' and page != 'README.md':  # readme_test.py
+      steps += [] if _python_reason(block) else [('python', block)]
+    elif kind in ('', 'bash'):
+      lines = [line for line in _lines(block) if not _reason(line)]
+      steps += [('command', line) for line in lines]
+  return steps
+
+
+@pytest.fixture(scope='module')
+def world(tmp_path_factory):
+  given = os.environ.get('XLFLAX_DOCS_WORLD')
+  root = pathlib.Path(given) if given else tmp_path_factory.mktemp('world')
+  return small_world.World(root)
+
+
+@pytest.fixture
+def folder(request, world, tmp_path, monkeypatch):
+  """Where a page's commands run, with all that they find there."""
+  for name in table.NEEDS[request.param].split():
+    place = tmp_path / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(world.path(name))
+  monkeypatch.chdir(tmp_path)
+  before = _tasks()
+  yield request.param
+  for registry, names in before.items():
+    for name in set(registry.names()) - names:
+      registry.remove(name)
+
+
+def _tasks():
+  return {
+    registry: set(registry.names())
+    for registry in (seqio.TaskRegistry, seqio.MixtureRegistry)
+  }
+
+
+def _command(line: str) -> None:
+  """Runs a command: here if it is ours alone, else by a shell."""
+  if line.startswith('xlflax ') and not re.search(r' \| | > ', line):
+    words = shlex.split(line, comments=True)
+    assert cli.main(words[1:]) == 0
+    return
+  programs = pathlib.Path(sys.executable).parent
+  subprocess.run(
+    ['bash', '-euo', 'pipefail', '-c', line],
+    env=os.environ | {'PATH': f'{programs}:{os.environ["PATH"]}'},
+    check=True,
+  )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize('folder', table.NEEDS, indirect=True)
+def test_the_commands_of_a_page_run(folder, capsys):
+  names: dict[str, object] = {}
+  exec(table.NAMES.get(folder, ''), names)
+  failed = []
+  for kind, text in _steps(folder):
+    try:
+      if kind == 'python':
+        exec(compile(text, folder, 'exec'), names)
+      else:
+        _command(text)
+    except (Exception, SystemExit) as error:
+      failed.append(f'{text}\n{type(error).__name__}: {error}')
+      failed.append(capsys.readouterr().err[-1500:])
+  assert not failed, '\n'.join(failed)
+
+
+def test_every_page_with_something_to_run_is_run():
+  found = {page for page in _PAGES if _steps(page)} - set(table.ELSEWHERE)
+  assert found == set(table.NEEDS)
+  for test in table.ELSEWHERE.values():
+    assert (_ROOT / test).is_file()
+
+
+def test_every_exception_is_needed():
+  lines = [x for page in _PAGES for _, b in _blocks(page) for x in _lines(b)]
+  blocks = [block for page in _PAGES for _, block in _blocks(page)]
+  for start in table.NOT_RUN:
+    assert any(line.startswith(start) for line in lines), start
+  for part in table.NOT_RUN_PYTHON:
+    assert any(part in block for block in blocks), part
+
+
+def test_most_is_run():
+  steps = [step for page in table.NEEDS for step in _steps(page)]
+  assert sum(kind == 'command' for kind, _ in steps) >= 50
+  assert sum(kind == 'python' for kind, _ in steps) >= 15

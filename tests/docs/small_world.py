@@ -1,0 +1,308 @@
+"""What the commands of the documentation read, small, under the names there.
+
+Invented languages with labelled data of every task; runs of two steps.
+"""
+
+import functools
+import gzip
+import json
+import pathlib
+import shlex
+import shutil
+
+import transformers
+
+from tests.data.labelled import xtreme_files
+from tests.interop.huggingface import reference_tokenizers
+from xlflax import cli, data
+
+# Small models by the names of those that the commands take.
+_SIZE = """
+include 'models/encoder.gin'
+
+from xlflax.models import config as model_config
+
+model_config.EncoderConfig.num_layers = 2
+model_config.EncoderConfig.hidden_dim = 16
+model_config.EncoderConfig.mlp_dim = 32
+model_config.EncoderConfig.num_heads = 2
+model_config.EncoderConfig.max_length = 64
+"""
+_TRANSFORMER = """
+include 'models/tiny_transformer.gin'
+
+from xlflax.models import encoder_decoder_config
+
+encoder_decoder_config.EncoderDecoderConfig.hidden_dim = 16
+encoder_decoder_config.EncoderDecoderConfig.mlp_dim = 32
+encoder_decoder_config.EncoderDecoderConfig.max_length = 64
+"""
+_GIN = 'from __gin__ import dynamic_registration\n'
+MODELS = {
+  'models/small.gin': _GIN + _SIZE,
+  'models/base.gin': _GIN + _SIZE,
+  'models/transformer_base.gin': _GIN + _TRANSFORMER,
+}
+_ROOT = pathlib.Path(__file__).parents[2]
+_LANGUAGES = ('en', 'fr', 'de', 'ru', 'zh', 'ja', 'es', 'ur', 'sw')
+_TATOEBA = {'fr': 'fra', 'ru': 'rus', 'de': 'deu', 'zh': 'cmn'}
+# Name in the documentation -> file of `toy`.
+_FILES = {
+  'en-train.conllu': 'trees/train.en.conllu',
+  'en-dev.conllu': 'trees/dev.en.conllu',
+  'fr-test.conllu': 'trees/test.fr.conllu',
+  'fr_gsd-ud-test.conllu': 'trees/test.fr.conllu',
+  'fr.iob2': 'ner/test.fr.iob2',
+  'xnli/test-fr.tsv': 'nli/test.fr.tsv',
+  'xnli/test-ur.tsv': 'nli/test.ur.tsv',
+  'dev-en.tsv': 'paraphrase/dev.en.tsv',
+  'dev-fr.tsv': 'paraphrase/dev.fr.tsv',
+  'xquad.es.json': 'qa/test.es.json',
+  'dev-context-es-question-en.json': 'qa/dev.es-en.json',
+  'copa/train.en.jsonl': 'choices/train.en.jsonl',
+  'xcopa/test.sw.jsonl': 'choices/test.sw.jsonl',
+  'fr-en.test.fr': 'bucc/fr-en.test.fr',
+  'fr-en.test.en': 'bucc/fr-en.test.en',
+  'fr-en.test.gold': 'bucc/fr-en.test.gold',
+  'flores200/devtest/fra_Latn.devtest': 'tatoeba/test.fr-en.fr',
+  'flores200/devtest/eng_Latn.devtest': 'tatoeba/test.fr-en.en',
+  'ud-treebanks-v2.5/UD_French-GSD/fr_gsd-ud-dev.conllu': (
+    'trees/dev.fr.conllu'
+  ),
+  'verses.tsv': 'corpus/parallel/en-fr.tsv',
+  'en-fr.tsv': 'corpus/parallel/en-fr.tsv',
+  'test.en': 'tatoeba/test.fr-en.en',
+  'Tanzil.en-sw.en': 'tatoeba/test.sw-en.en',
+  'Tanzil.en-sw.sw': 'tatoeba/test.sw-en.sw',
+  **{
+    f'bible.en-{code}.tsv': f'corpus/parallel/en-{code}.tsv'
+    for code in ('fr', 'de', 'ru', 'zh')
+  },
+  **{f'verses.{code}': f'corpus/mono/{code}.txt' for code in _LANGUAGES[:4]},
+  'muse/en-de.txt': 'dictionaries/en-de.train.txt',
+}
+_TUNED = {  # run -> (gin file, training file, further flags)
+  'pos': ('tagging', 'trees/train.en.conllu', ()),
+  'ner': (
+    'tagging',
+    'ner/train.en.iob2',
+    ("--gin.FORMAT='uner'", "--gin.SCHEME='entities'"),
+  ),
+  'parsing': ('parsing', 'trees/train.en.conllu', ()),
+  'nli': ('classification', 'nli/train.en.tsv', ()),
+  'squad': ('question_answering', 'qa/train.en.json', ()),
+}
+TRAINING = '--gin.TRAIN_STEPS=2 --gin.WARMUP_STEPS=1'
+MONO = f'{TRAINING} --gin.BATCH_SIZE=8 --gin.LENGTH=32'
+PAIRS = f'{MONO} --gin.PAIR_BATCH_SIZE=8 --gin.PAIR_LENGTH=48'
+SIDES = f'{TRAINING} --gin.BATCH_SIZE=8 --gin.SIDE_LENGTH=32'
+TUNING = '--gin.EPOCHS=1 --gin.BATCH_SIZE=8 --gin.LENGTH=48'
+
+
+class World:
+  """A folder in which things are made when they are asked for."""
+
+  def __init__(self, root: pathlib.Path):
+    self.root = root
+    self.toy = root / 'toy'
+    if not self.toy.exists():
+      self.run(
+        f'synthetic --output={self.toy} --languages={",".join(_LANGUAGES)} '
+        '--sentences=60 --examples=24 --held_out=16',
+        *(f'--change={code}.word_order=svo' for code in _LANGUAGES),
+      )
+    for name, text in MODELS.items():
+      _write(root / name, text)
+
+  def path(self, name: str) -> pathlib.Path:
+    """Where a file, folder or run lies; it is made at the first call."""
+    made = self._made(name)
+    assert made.exists(), name
+    return made
+
+  @functools.cache  # noqa: B019
+  def _made(self, name: str) -> pathlib.Path:
+    if name in MODELS or name == 'toy':
+      return self.root / name
+    if name == 'docs':
+      return _ROOT / 'docs'
+    if name in _FILES:
+      return self.toy / _FILES[name]
+    if name.startswith('runs/'):
+      return self._run(name.removeprefix('runs/').partition('/')[0])
+    maker = getattr(self, '_make_' + name.split('/')[0].split('.')[0])
+    place = self.root / 'made' / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if not place.exists():
+      maker(place)
+    return place
+
+  def _run(self, name: str) -> pathlib.Path:
+    place = self.root / 'runs' / name
+    if place.exists():
+      return place
+    if name == 'en_ja':
+      return self._train_translation(place)
+    if name in _TUNED:
+      return self._tune(place)
+    place = self.root / 'runs/encoder'  # all others are copies of it
+    if not place.exists():
+      self.run(
+        'train --gin_file=pretrain/mlm_tlm.gin '
+        f'--gin_file={self.root}/models/small.gin --model_dir={place} '
+        f'{self._inputs} {PAIRS}'
+      )
+    if name == 'encoder':
+      return place
+    shutil.copytree(place, self.root / 'runs' / name)
+    return self.root / 'runs' / name
+
+  @property
+  def _inputs(self) -> str:
+    vocabulary, corpus = self.path('vocab'), self.path('corpus')
+    return f'--corpus={corpus} --vocabulary={vocabulary}'
+
+  def _train_translation(self, place: pathlib.Path) -> pathlib.Path:
+    """With a checkpoint at each of its steps, to be averaged."""
+    self.run(
+      'train --gin_file=pretrain/translation.gin '
+      f'--gin_file={self.root}/models/transformer_base.gin '
+      f'--model_dir={place} {self._inputs} {SIDES} '
+      '--gin.PARALLEL="\'corpus.parallel.en_ja\'" --gin.TRAIN_STEPS=10 '
+      '--gin.checkpoints.CheckpointOptions.every_steps=1 '
+      '--gin.checkpoints.CheckpointOptions.keep_last=10'
+    )
+    return place
+
+  def _tune(self, place: pathlib.Path) -> pathlib.Path:
+    kind, file, flags = _TUNED[place.name]
+    files = json.dumps({'en': str(self.toy / file)})
+    self.run(
+      f'train --gin_file=finetune/{kind}.gin --model_dir={place}',
+      f'--gin.INIT_FROM={self.path("runs/encoder")!s}',
+      f'--gin.TRAIN_FILES={files}',
+      *flags,
+      *TUNING.split(),
+    )
+    return place
+
+  def run(self, line: str, *arguments: str) -> None:
+    """Runs `xlflax LINE ARGUMENTS`."""
+    call = [*shlex.split(line), *arguments]
+    assert cli.main(call) == 0, call
+
+  # What a name of `path` begins with -> how it is made.
+
+  def _make_corpus(self, place: pathlib.Path) -> None:
+    shutil.copytree(self.toy / 'corpus', place)
+
+  _make_raw = _make_corpus
+
+  def _make_vocab(self, place: pathlib.Path) -> None:
+    data.train_vocabulary(
+      data.Corpus(self.toy / 'corpus'),
+      place,
+      size=500,
+      character_coverage=1.0,
+      num_threads=1,
+    )
+
+  _make_vocabulary = _make_vocab
+
+  def _make_cache(self, place: pathlib.Path) -> None:
+    self.run(f'cache {self._inputs} --output={place}')
+
+  def _make_jaen(self, place: pathlib.Path) -> None:
+    """Word alignments of en-ja turned round, counted from 1."""
+    name = 'alignment/test.en-ja' + ('.txt', '.gold')[place.suffix == '.gold']
+    lines = (self.toy / name).read_text('utf-8').splitlines()
+    mark = ' ||| '
+    if place.suffix == '.gold':
+      lines = [' '.join(map(_turned, line.split())) for line in lines]
+      mark = '\0'
+    turned = [mark.join(line.split(mark)[::-1]) for line in lines]
+    _write(place, '\n'.join(turned) + '\n')
+
+  def _make_simalign_sample(self, place: pathlib.Path) -> None:
+    text = (self.toy / 'alignment/test.en-de.txt').read_text('utf-8')
+    column = (
+      ('eng.txt', 'deu.txt').index(place.name.removeprefix('sample_'))
+      if (place.suffix == '.txt')
+      else None
+    )
+    if column is None:
+      shutil.copy(self.toy / 'alignment/test.en-de.gold', place)
+      return
+    lines = [line.split(' ||| ')[column] for line in text.splitlines()]
+    _write(place, '\n'.join(lines) + '\n')
+
+  def _make_paws(self, place: pathlib.Path) -> None:
+    rows = (self.toy / 'paraphrase/dev.en.tsv').read_text('utf-8').splitlines()
+    _write(place, ''.join('\t'.join(r.split('\t')[:2]) + '\n' for r in rows))
+
+  def _make_dictionary(self, place: pathlib.Path) -> None:
+    """`freedict/en-fr.train.tsv`, and the like."""
+    pair, part, _ = place.name.split('.')
+    turned = not pair.startswith('en-')
+    name = '-'.join(pair.split('-')[::-1]) if turned else pair
+    file = self.toy / f'dictionaries/{name}.{part}.txt'
+    rows = [line.split() for line in file.read_text('utf-8').splitlines()]
+    step = -1 if turned else 1
+    _write(place, ''.join('\t'.join(row[::step]) + '\n' for row in rows))
+
+  _make_freedict = _make_openrussian = _make_dictionary
+
+  def _make_panlex(self, place: pathlib.Path) -> None:
+    file = self.toy / 'dictionaries/en-fr.train.txt'
+    _write(place, file.read_text('utf-8').replace(' ', '\t'))
+
+  def _make_xtreme(self, place: pathlib.Path) -> None:
+    xtreme_files.write(place)
+
+  _make_download = _make_xtreme
+
+  def _make_tatoeba(self, place: pathlib.Path) -> None:
+    for code, name in _TATOEBA.items():
+      pair = f'{place}/tatoeba.{name}-eng'
+      for side, there in ((code, name), ('en', 'eng')):
+        text = (self.toy / f'tatoeba/test.{code}-en.{side}').read_text('utf-8')
+        _write(pathlib.Path(f'{pair}.{there}'), text)
+
+  _make_data = _make_tatoeba
+
+  def _make_QED(self, place: pathlib.Path) -> None:  # noqa: N802
+    pairs = (self.toy / 'corpus/parallel/en-sw.tsv').read_bytes()
+    place.write_bytes(gzip.compress(pairs))
+
+  def _make_models(self, place: pathlib.Path) -> None:
+    """`models/xlm-roberta-base`: XLM-R's folder, small."""
+    self._hugging_face(place)
+
+  _make_xlm = _make_models
+
+  def _hugging_face(self, place: pathlib.Path) -> None:
+    place.mkdir(parents=True)
+    tokenizer = reference_tokenizers.xlmr(place)
+    tokenizer.save_pretrained(place)
+    config = transformers.XLMRobertaConfig(
+      vocab_size=len(tokenizer),
+      hidden_size=16,
+      num_hidden_layers=8,
+      num_attention_heads=2,
+      intermediate_size=16,
+      max_position_embeddings=66,
+      type_vocab_size=1,
+    )
+    transformers.XLMRobertaForMaskedLM(config).save_pretrained(place)
+
+
+def _turned(link: str) -> str:
+  """'0-1' -> '2-1': sides turned round, counted from 1."""
+  sign = '-' if '-' in link else 'p'
+  first, second = link.split(sign)
+  return f'{int(second) + 1}{sign}{int(first) + 1}'
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text(text, encoding='utf-8')
