@@ -4,6 +4,7 @@ Each page in a folder of its own, on small data (`small_world`), as
 `command_table` says; that table also has what cannot be run, and why.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -74,9 +75,7 @@ def _steps(page: str) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope='module')
 def world(tmp_path_factory):
-  given = os.environ.get('XLFLAX_DOCS_WORLD')
-  root = pathlib.Path(given) if given else tmp_path_factory.mktemp('world')
-  return small_world.World(root)
+  return small_world.World(tmp_path_factory.mktemp('world'))
 
 
 @pytest.fixture
@@ -87,18 +86,21 @@ def folder(request, world, tmp_path, monkeypatch):
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(world.path(name))
   monkeypatch.chdir(tmp_path)
-  before = _tasks()
-  yield request.param
-  for registry, names in before.items():
-    for name in set(registry.names()) - names:
-      registry.remove(name)
+  with _forgetting():
+    yield request.param
 
 
-def _tasks():
-  return {
-    registry: set(registry.names())
-    for registry in (seqio.TaskRegistry, seqio.MixtureRegistry)
-  }
+@contextlib.contextmanager
+def _forgetting():
+  """Has SeqIO forget afterwards what is registered inside."""
+  registries = (seqio.TaskRegistry, seqio.MixtureRegistry)
+  before = {registry: set(registry.names()) for registry in registries}
+  try:
+    yield
+  finally:
+    for registry, names in before.items():
+      for name in set(registry.names()) - names:
+        registry.remove(name)
 
 
 def _command(line: str) -> None:
@@ -117,7 +119,19 @@ def _command(line: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize('folder', table.NEEDS, indirect=True)
+@pytest.mark.parametrize(
+  'folder',
+  [
+    pytest.param(
+      page,
+      marks=[pytest.mark.xfail(strict=False, reason=table.UNSEEN[page])]
+      if page in table.UNSEEN
+      else [],
+    )
+    for page in table.NEEDS
+  ],
+  indirect=True,
+)
 def test_the_commands_of_a_page_run(folder, capsys):
   names: dict[str, object] = {}
   exec(table.NAMES.get(folder, ''), names)
@@ -127,7 +141,8 @@ def test_the_commands_of_a_page_run(folder, capsys):
       if kind == 'python':
         exec(compile(text, folder, 'exec'), names)
       else:
-        _command(text)
+        with _forgetting():  # as a process of its own would
+          _command(text)
     except (Exception, SystemExit) as error:
       failed.append(f'{text}\n{type(error).__name__}: {error}')
       failed.append(capsys.readouterr().err[-1500:])

@@ -10,10 +10,7 @@ import pathlib
 import shlex
 import shutil
 
-import transformers
-
 from tests.data.labelled import xtreme_files
-from tests.interop.huggingface import reference_tokenizers
 from xlflax import cli, data
 
 # Small models by the names of those that the commands take.
@@ -281,6 +278,10 @@ class World:
   _make_xlm = _make_models
 
   def _hugging_face(self, place: pathlib.Path) -> None:
+    import transformers
+
+    from tests.interop.huggingface import reference_tokenizers
+
     place.mkdir(parents=True)
     tokenizer = reference_tokenizers.xlmr(place)
     tokenizer.save_pretrained(place)
