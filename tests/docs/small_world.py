@@ -127,7 +127,8 @@ class World:
       return self.toy / _FILES[name]
     if name.startswith('runs/'):
       return self._run(name.removeprefix('runs/').partition('/')[0])
-    maker = getattr(self, '_make_' + name.split('/')[0].split('.')[0])
+    first = name.split('/')[0].split('.')[0].replace('-', '_')
+    maker = getattr(self, f'_make_{first}')
     place = self.root / 'made' / name
     place.parent.mkdir(parents=True, exist_ok=True)
     if not place.exists():
@@ -275,7 +276,7 @@ class World:
     """`models/xlm-roberta-base`: XLM-R's folder, small."""
     self._hugging_face(place)
 
-  _make_xlm = _make_models
+  _make_xlm_roberta_base = _make_models
 
   def _hugging_face(self, place: pathlib.Path) -> None:
     import transformers
