@@ -104,15 +104,16 @@ def _forgetting():
 
 
 def _command(line: str) -> None:
-  """Runs a command: here if it is ours alone, else by a shell."""
-  if line.startswith('xlflax ') and not re.search(r' \| | > ', line):
+  """Runs a command: here, or by a shell where it needs a process of its own."""
+  if line.startswith('xlflax ') and not re.search(r' \| | > |--devices=', line):
     words = shlex.split(line, comments=True)
     assert cli.main(words[1:]) == 0
     return
   programs = pathlib.Path(sys.executable).parent
   subprocess.run(
     ['bash', '-euo', 'pipefail', '-c', line],
-    env=os.environ | {'PATH': f'{programs}:{os.environ["PATH"]}'},
+    env=os.environ
+    | {'PATH': f'{programs}:{os.environ["PATH"]}', 'XLA_FLAGS': ''},
     check=True,
   )
 
