@@ -130,19 +130,17 @@ def test_directory_of_another_configuration(fails, workspace, run):
 
 
 def test_other_text_read_live(fails, workspace, corpus, tmp_path):
-  def train(steps: int, *more: str) -> list[str]:
-    return _train(
-      workspace, tmp_path / 'run', *more, corpus=corpus, steps=steps
-    )
+  def train(*more: str) -> list[str]:
+    return _train(workspace, tmp_path / 'run', *more, corpus=corpus)
 
-  assert cli.main(train(2)) == 0
+  assert cli.main(train('--stop_at_step=2')) == 0
   path = corpus / 'mono/de.txt'
   path.write_text(path.read_text().replace('hund', 'hunt', 1))
-  message = fails(*train(3))
+  message = fails(*train())
   assert 'continued on other data than it was trained on' in message
   assert 'the examples of stream mono are others' in message
-  assert cli.main(train(3, '--other_config=accept')) == 0
-  assert cli.main(train(3)) == 0  # it is recorded
+  assert cli.main(train('--other_config=accept', '--stop_at_step=3')) == 0
+  assert cli.main(train()) == 0  # it is recorded
 
 
 def test_vocabulary_of_another_size(fails, workspace, run, tmp_path):
