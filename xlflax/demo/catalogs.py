@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from xlflax import errors, suggestions
 from xlflax.data.corpus import writer as corpus_writer
-from xlflax.demo import held_out, message_catalog, message_text
+from xlflax.demo import message_catalog, message_text
 
 ENGLISH = 'en'
 # 8 scripts; each of these has at least 95 % of Django's messages.
@@ -145,6 +145,8 @@ def split_messages(
   of languages can be compared. Nothing in `train` resembles them, on either
   side (see `held_out.remove`).
   """
+  from xlflax.demo import held_out  # numpy: not for --help
+
   chosen = held_out.choose(messages, count=num_test + num_validation, seed=seed)
   # With fewer common messages than wanted, both splits shrink alike.
   border = len(chosen) * num_test // (num_test + num_validation)
