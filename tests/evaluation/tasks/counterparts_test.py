@@ -11,6 +11,7 @@ from tests.evaluation import one_hot_model
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import joined
+from xlflax.evaluation import row_predictions
 from xlflax.evaluation.tasks import (
   classification,
   multiple_choice,
@@ -130,9 +131,12 @@ def subject_of():
 
 
 def _subject(model, objective, vocabulary):
-  key = jax.random.key(0)
-  body = nn.unbox(api.init_params(model, key))
-  head = nn.unbox(objective.init_heads(model, key))
+  @jax.jit
+  def make(key):
+    made = api.init_params(model, key), objective.init_heads(model, key)
+    return nn.unbox(made)
+
+  body, head = make(jax.random.key(0))
   subject = one_hot_model.subject_of(objective, head, vocabulary)
   return dataclasses.replace(
     subject,
@@ -148,13 +152,13 @@ def test_text_is_read_beside_its_translation(family, subject_of, monkeypatch):
   french, english = examples[:half], examples[half:]
   vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH} four'.split())
   seen = {}
-  predict = type(objective).predict
+  predict = row_predictions._predict
 
-  def watched(self, model, params, batch, vocabulary):
-    seen.update(batch)
-    return predict(self, model, params, batch, vocabulary)
+  def watched(objective, model, partitioner, spec, params, batch):
+    seen.update(jax.device_get(batch))
+    return predict(objective, model, partitioner, spec, params, batch)
 
-  monkeypatch.setattr(type(objective), 'predict', watched)
+  monkeypatch.setattr(row_predictions, '_predict', watched)
   translated = joined.TranslatedExamples(
     source=one_hot_model.Held(parts=(('fr', english),))
   )
@@ -164,8 +168,7 @@ def test_text_is_read_beside_its_translation(family, subject_of, monkeypatch):
     length=16,
     counterparts=translated,
   )
-  with jax.disable_jit():
-    result = task.evaluate(subject_of(objective, vocabulary))
+  result = task.evaluate(subject_of(objective, vocabulary))
   assert not result.failures
   assert not any('beside itself' in note for note in result.notes)
   own = seen[batch_lib.TOKEN_IDS][0].tolist()
