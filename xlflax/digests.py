@@ -24,7 +24,7 @@ from xlflax import errors, paths
 FILE = 'digests.json'
 OWN = 'digest'  # key of a JSON object's own digest
 _PIECE = 1 << 26  # bytes that one thread reads at a time
-_BUFFER = 1 << 20  # stays in the processor's cache between read and sum
+_BUFFER = 1 << 18  # stays in the processor's cache between read and sum
 _SHORT = 1 << 16  # bytes of which SHA-256 costs next to nothing
 _SHA256, _PIECES, _CRC32C = 'sha256', 'crc32c64', 'crc32c'
 
