@@ -44,11 +44,6 @@ ELSEWHERE = {
   'docs/huggingface.md': 'tests/docs/huggingface_test.py',
   'docs/tour.md': 'tests/end_to_end/tour_test.py',
 }
-# Pages that may fail -> why.
-UNSEEN = dict.fromkeys(
-  ('docs/analysis.md', 'docs/evaluation.md'),
-  'this page was not yet seen to run to its end',
-)
 # What a command begins with -> why it is not run.
 NOT_RUN = {
   'make ': 'makes an environment, or is this very run',

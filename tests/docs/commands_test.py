@@ -120,19 +120,7 @@ def _command(line: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-  'folder',
-  [
-    pytest.param(
-      page,
-      marks=[pytest.mark.xfail(strict=False, reason=table.UNSEEN[page])]
-      if page in table.UNSEEN
-      else [],
-    )
-    for page in table.NEEDS
-  ],
-  indirect=True,
-)
+@pytest.mark.parametrize('folder', table.NEEDS, indirect=True)
 def test_the_commands_of_a_page_run(folder, capsys):
   names: dict[str, object] = {}
   exec(table.NAMES.get(folder, ''), names)

@@ -105,7 +105,7 @@ class World:
     if not self.toy.exists():
       self.run(
         f'synthetic --output={self.toy} --languages={",".join(_LANGUAGES)} '
-        '--sentences=60 --examples=24 --held_out=16',
+        '--sentences=300 --examples=24 --held_out=16',
         *(f'--change={code}.word_order=svo' for code in _LANGUAGES),
       )
     for name, text in MODELS.items():
@@ -200,7 +200,8 @@ class World:
     data.train_vocabulary(
       data.Corpus(self.toy / 'corpus'),
       place,
-      size=500,
+      size=1500,
+      model_type='bpe',  # whole words: only these have embeddings
       character_coverage=1.0,
       num_threads=1,
     )
