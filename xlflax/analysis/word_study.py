@@ -33,8 +33,8 @@ _EXPLANATION = (
   'of a single piece. Layers: the mean over a word’s pieces and over all '
   'places where the text has it; layer 0 is the embedding output. Words of '
   'the dictionary that have no vector, or no translation with one, are not '
-  'asked for: see the coverage. Precisions of different vocabularies can '
-  'not be compared.'
+  'asked for: see the coverage. Precisions of different vocabularies '
+  'cannot be compared.'
 )
 EMBEDDINGS = 'embeddings'
 LAYERS = 'layers'
