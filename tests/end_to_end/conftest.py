@@ -44,6 +44,15 @@ TINY = (
   '--gin.LEARNING_RATE=1e-2',
   '--gin.trainer.Trainer.log_every_steps=3',
 )
+# One objective of one stream: what compiles soonest.
+TINY_MLM = (
+  '--gin_file=pretrain/mlm.gin',
+  *(
+    flag
+    for flag in TINY
+    if 'pretrain/' not in flag and 'PAIR_' not in flag and 'SIDE_' not in flag
+  ),
+)
 
 
 def write_corpus(directory: pathlib.Path, sentences: int = 120) -> None:
@@ -138,10 +147,11 @@ class Workspace:
     steps: int = 24,
     devices: int = 1,
     status: int = 0,
+    options: tuple[str, ...] = TINY,
   ) -> str:
     return self.run(
       'train',
-      *TINY,
+      *options,
       *self.inputs,
       f'--model_dir={model_dir}',
       f'--gin.TRAIN_STEPS={steps}',
@@ -157,13 +167,14 @@ class Workspace:
     steps: int = 24,
     processes: int = 2,
     devices: int = 1,
+    options: tuple[str, ...] = TINY,
   ) -> list[str]:
     """Several processes of one job, over loopback."""
     port = free_port()
     started = [
       self.start(
         'train',
-        *TINY,
+        *options,
         *self.inputs,
         f'--model_dir={model_dir}',
         f'--gin.TRAIN_STEPS={steps}',

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from tests.end_to_end.conftest import free_port, losses
+from tests.end_to_end.conftest import TINY, TINY_MLM, free_port, losses
 
 _MESH = (
   '--gin.partitioning.Partitioner.data=2',
@@ -45,17 +45,17 @@ def test_eight_devices_equal_one(workspace, single, tmp_path):
 
 
 @pytest.mark.parametrize(
-  'mesh', [_MESH[1:], pytest.param(_MESH, marks=pytest.mark.slow)]
+  'mesh, options',
+  [(_MESH[1:], TINY_MLM), pytest.param(_MESH, TINY, marks=pytest.mark.slow)],
 )
-def test_two_processes_equal_one_device(workspace, single, tmp_path, mesh):
+def test_two_processes_equal_one_device(workspace, tmp_path, mesh, options):
   """Parameters and layers are split; each process holds half of the devices."""
+  run = dict(steps=_STEPS, options=options)
+  workspace.train(tmp_path / 'single', workspace.cache, **run)
   outputs = workspace.train_together(
-    tmp_path / 'run',
-    workspace.cache,
-    *mesh,
-    steps=_STEPS,
-    devices=2 ** len(mesh) // 2,
+    tmp_path / 'run', workspace.cache, *mesh, devices=2 ** len(mesh) // 2, **run
   )
+  single = losses(tmp_path / 'single')
   _assert_close(losses(tmp_path / 'run'), single, 1e-4)
   assert 'Finished at step 20' in outputs[0]
 
