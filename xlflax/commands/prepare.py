@@ -289,7 +289,6 @@ def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
   from xlflax.data.preparation.filters import TextFilters
   from xlflax.data.preparation.text_processing import TextProcessing
 
-  margins, encode = _margins(args)
   return preparation.prepare(
     Corpus(args.corpus),
     args.output,
@@ -307,8 +306,7 @@ def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
         for name, value in _given(args, _NEAR).items()
       },
     ),
-    margins=margins,
-    encode=encode,
+    margins=_margins(args),
     languages=_codes(args.languages),
     num_processes=args.num_processes,
     overwrite=args.overwrite,
@@ -318,19 +316,21 @@ def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
   )
 
 
-def _margins(args: argparse.Namespace) -> tuple:
-  """The filter of pairs and its encoder; None twice without one."""
+def _margins(args: argparse.Namespace) -> tuple | None:
+  """The filter of pairs and its encoder, if one is asked for."""
   if args.min_margin is None:
-    return None, None
+    return None
+  from xlflax import paths
   from xlflax.data.preparation.pair_margins import MarginFilter
   from xlflax.runs import run as run_lib
+  from xlflax.training import run_directory
 
   run = run_lib.open_run(args.margin_model)
   layer = 'last' if args.margin_layer is None else args.margin_layer
+  name = run_directory.run_id(paths.of(args.margin_model)) or args.margin_model
   return (
     MarginFilter(
-      least=args.min_margin,
-      encoder=f'{args.margin_model}, step {run.step}, layer {layer}',
+      least=args.min_margin, encoder=f'{name}, step {run.step}, layer {layer}'
     ),
     lambda texts, languages: run.encode(
       texts, languages=languages, layer=layer

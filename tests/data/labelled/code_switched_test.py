@@ -345,3 +345,12 @@ def test_translated_test_sets_are_read_as_english():
   )
   assert source.languages() == ('fr',)
   assert source.load('fr') == [make_pair('7', 'en', 'a man', 'he sleeps')]
+
+
+def test_labels_of_both_sides_are_compared_unless_a_side_is_only_read():
+  example = make_pair('7', 'fr', 'un', 'deux')
+  blind = {'7': make_pair('7', 'en', 'one', 'two', label=None)}
+  with pytest.raises(errors.CorpusError, match='another label'):
+    code_switched.counterpart(example, blind, 'en')
+  found = code_switched.counterpart(example, blind, 'en', may_be_blind=True)
+  assert found.text == 'one'

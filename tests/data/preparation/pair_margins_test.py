@@ -58,8 +58,7 @@ def test_they_are_left_out_and_counted(corpus, tmp_path):
       corpus,
       tmp_path / 'out',
       processing=TextProcessing(),
-      margins=_filter(least=least),
-      encode=_encode,
+      margins=(_filter(least=least), _encode),
       overwrite=True,
     )
 

@@ -8,6 +8,7 @@ from flax import linen as nn
 
 from tests.data.labelled_words import WordVocabulary
 from tests.evaluation import one_hot_model
+from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import joined
@@ -193,3 +194,17 @@ def test_what_is_read_beside_itself_is_said(subject_of):
   vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH}'.split())
   result = task.evaluate(subject_of(objective, vocabulary))
   assert result.notes == ('fr: read beside itself',)
+
+
+def test_a_head_that_is_plugged_out_reads_none(subject_of):
+  task_class, objective, french, english = _CASES['tagging']
+  objective = dataclasses.replace(objective, features='plug_out')
+  task = task_class(
+    source=one_hot_model.Held(parts=(('fr', [french]),)),
+    objective=objective.name,
+    length=16,
+    counterparts=one_hot_model.Held(parts=(('fr', [english]),)),
+  )
+  vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH}'.split())
+  with pytest.raises(errors.ConfigError, match='reads no counterparts'):
+    task.evaluate(subject_of(objective, vocabulary))

@@ -99,8 +99,16 @@ def counterpart(
   example: examples_lib.Example,
   known: Mapping[str, examples_lib.Example],
   part: str,
+  *,
+  may_be_blind: bool = False,
 ) -> examples_lib.Example:
   """The example with the same id.
+
+  Args:
+    example: whose counterpart is asked for.
+    known: id -> example.
+    part: for messages.
+    may_be_blind: whether it may have no label where `example` has one.
 
   Raises:
     CorpusError: there is none, or it has another label.
@@ -115,7 +123,9 @@ def counterpart(
       fix='give both files ids, or the same lines in the same order',
     )
   label = getattr(example, 'label', None)
-  if label != getattr(found, 'label', None) and not found.is_blind:
+  if label != getattr(found, 'label', None) and not (
+    may_be_blind and found.is_blind
+  ):
     raise errors.CorpusError(
       'A translation has another label than its original',
       got=f'{label!r} and {getattr(found, "label", None)!r}',

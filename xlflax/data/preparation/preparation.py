@@ -49,8 +49,7 @@ def prepare(
   code_switching: CodeSwitching | None = None,
   filters: TextFilters = TextFilters(),  # noqa: B008
   deduplication: Deduplication = Deduplication(),  # noqa: B008
-  margins: MarginFilter | None = None,
-  encode: pair_margins.Encode | None = None,
+  margins: tuple[MarginFilter, pair_margins.Encode] | None = None,
   languages: Sequence[str] | None = None,
   num_processes: int = 1,
   overwrite: bool = False,
@@ -70,8 +69,8 @@ def prepare(
     code_switching: how text is switched; None: not at all.
     filters: which lines are dropped, before they are processed.
     deduplication: which lines are dropped since others are like them.
-    margins: which pairs are dropped as they are hardly translations.
-    encode: the encoder of `margins`.
+    margins: which pairs are dropped as they are hardly translations, and the
+      encoder that tells.
     languages: files of other languages are left out; None: all.
     num_processes: that work at the same time.
     overwrite: replace what was made with other settings.
@@ -95,8 +94,7 @@ def prepare(
   dictionaries = _write_dictionaries(corpus, output, processing, languages)
   dropped = {'duplicate': duplicates.find(corpus, deduplication)}
   if margins is not None:
-    assert encode is not None
-    dropped['low margin'] = pair_margins.find(corpus, margins, encode)
+    dropped['low margin'] = pair_margins.find(corpus, *margins)
   with line_processing.Workers(
     processing,
     code_switching,
@@ -133,7 +131,7 @@ def _settings(
         'processing': dataclasses.asdict(processing),
         'filters': dataclasses.asdict(filters),
         'deduplication': _deduplication(corpus, deduplication),
-        'margins': margins and dataclasses.asdict(margins),
+        'margins': margins and dataclasses.asdict(margins[0]),
         'code_switching': code_switching and dataclasses.asdict(code_switching),
         'dictionaries': [
           dataclasses.astuple(

@@ -130,8 +130,20 @@ class HeadTask(labelled_task.LabelledTask):
     )
 
   def _beside_themselves(self, objective: Any) -> list[str]:
-    """A note of the parts that plugged-in features read without another."""
+    """A note of the parts that plugged-in features read without another.
+
+    Raises:
+      ConfigError: there are counterparts that the head does not read.
+    """
     if objective.features is not finetuning.Features.PLUG_IN:
+      if self.counterparts is not None:
+        raise errors.ConfigError(
+          'A head that is plugged out reads no counterparts',
+          got=f'{self.name}.counterparts',
+          expected=f"objective {self.objective!r} with features='plug_in'",
+          where=self.name,
+          fix='leave the counterparts out, or evaluate a plugged-in run',
+        )
       return []
     there = () if self.counterparts is None else self.counterparts.languages()
     alone = [part for part in self.source.languages() if part not in there]
