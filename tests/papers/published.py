@@ -90,9 +90,7 @@ def check_folder(folder, run, model, tokenizer):
   assert config['model_type'] == model.config.model_type
   back = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
   assert type(back) is type(model)
-  found = transformers.AutoTokenizer.from_pretrained(folder)
-  texts = ['The cat sat', 'ein Mensch', 'Все люди']
-  assert found(texts).input_ids == tokenizer(texts).input_ids
+  check_tokenizer(folder, tokenizer)
   ids = np.random.default_rng(0).integers(5, len(tokenizer), (2, 12))
   ones = np.ones_like(ids)
   languages = getattr(model.config, 'use_lang_emb', False)
@@ -106,3 +104,10 @@ def check_folder(folder, run, model, tokenizer):
   with torch.no_grad():
     got = back(input_ids=torch.tensor(ids), **more).logits.numpy()
   np.testing.assert_allclose(got, want, atol=3e-5, rtol=3e-5)
+
+
+def check_tokenizer(folder, tokenizer):
+  """transformers finds the folder's tokenizer, which gives the same ids."""
+  found = transformers.AutoTokenizer.from_pretrained(folder)
+  texts = ['The cat sat', 'ein Mensch', 'Все люди']
+  assert found(texts).input_ids == tokenizer(texts).input_ids

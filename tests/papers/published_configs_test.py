@@ -20,7 +20,6 @@ import torch
 import transformers
 
 from tests import gin_files
-from tests.end_to_end import conftest as corpora
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface import released_configs as released
 from tests.papers import published
@@ -160,13 +159,6 @@ def _settings(directory, corpus, *more):
   )
 
 
-@pytest.fixture(scope='module')
-def corpus(tmp_path_factory):
-  directory = tmp_path_factory.mktemp('corpus')
-  corpora.write_corpus(directory)
-  return directory
-
-
 @pytest.mark.parametrize('name', _TOKENIZERS)
 def test_masked_lm_is_trained_on_and_goes_back(name, corpus, tmp_path):
   model, tokenizer = _publish(name, tmp_path / 'published')
@@ -205,9 +197,7 @@ def test_encoder_without_a_head_is_trained_on_and_goes_back(
   )
   back = transformers.AutoModel.from_pretrained(tmp_path / 'back').eval()
   assert type(back) is type(model)
-  found = transformers.AutoTokenizer.from_pretrained(tmp_path / 'back')
-  texts = ['The cat sat', 'ein Mensch', 'Все люди']
-  assert found(texts).input_ids == tokenizer(texts).input_ids
+  published.check_tokenizer(tmp_path / 'back', tokenizer)
   ids = np.random.default_rng(0).integers(5, len(tokenizer), (2, 12))
   want = run.model.apply(
     {'params': run.restore_params(20)['model']},

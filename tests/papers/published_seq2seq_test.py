@@ -18,9 +18,9 @@ import torch
 import transformers
 
 from tests import gin_files
-from tests.end_to_end import conftest as corpora
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface import released_configs as released
+from tests.papers import published
 from xlflax.data import batch as batch_lib
 from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.objectives import base, seq2seq
@@ -96,13 +96,6 @@ def _settings(directory, gin_file, corpus):
   )
 
 
-@pytest.fixture(scope='module')
-def corpus(tmp_path_factory):
-  directory = tmp_path_factory.mktemp('corpus')
-  corpora.write_corpus(directory)
-  return directory
-
-
 def _losses(settings, model, monkeypatch):
   """(our first loss, transformers' on the same rows)."""
   setup = setup_lib.Setup(settings)
@@ -150,9 +143,7 @@ def _check_folder(folder, run, model, tokenizer):
   assert config['model_type'] == model.config.model_type
   back = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
   assert type(back) is type(model)
-  found = transformers.AutoTokenizer.from_pretrained(folder)
-  texts = ['The cat sat', 'ein Mensch', 'Все люди']
-  assert found(texts).input_ids == tokenizer(texts).input_ids
+  published.check_tokenizer(folder, tokenizer)
   ids = np.random.default_rng(0).integers(5, len(tokenizer), (2, 12))
   ones = np.ones_like(ids)
   want = run.model.apply(

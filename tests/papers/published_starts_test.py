@@ -13,7 +13,6 @@ import torch
 import transformers
 
 from tests import gin_files
-from tests.end_to_end import conftest as corpora
 from tests.interop.huggingface import reference_tokenizers
 from tests.papers import published
 from xlflax.interop.huggingface import exporting, folder_writing, importing
@@ -68,13 +67,6 @@ _BINDINGS = {
   'PAIR_LENGTH': 32,
   'PAIR_BATCH_SIZE': 8,
 }
-
-
-@pytest.fixture(scope='module')
-def corpus(tmp_path_factory):
-  directory = tmp_path_factory.mktemp('corpus')
-  corpora.write_corpus(directory)
-  return directory
 
 
 def _published(kind, options, make_tokenizer, folder):
