@@ -105,7 +105,8 @@ class StateFactory:
     self._create_objective_state = lambda params: init_objective_state(
       model, mixture, params, vocabulary
     )
-    boxed = jax.eval_shape(make, jax.eval_shape(lambda: jax.random.key(0)))
+    with partitioner.scope():  # as `create`, which then traces no second time
+      boxed = jax.eval_shape(make, jax.eval_shape(lambda: jax.random.key(0)))
     optimizer.check(nn.meta.unbox(boxed))
     self.abstract = jax.eval_shape(around, boxed)
     self.shardings = self._shardings(boxed)

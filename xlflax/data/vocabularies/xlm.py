@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import sacremoses
 
 from xlflax import errors
 from xlflax.data.corpus import segmentation
@@ -226,7 +225,7 @@ def _splitter(language: str):
   if primary == 'zh':
     cut = segmentation.chinese_words()
     return lambda text: _normalize(' '.join(cut(text)), primary).split()
-  tokenizer = sacremoses.MosesTokenizer(lang=primary)
+  tokenizer = _moses().MosesTokenizer(lang=primary)
 
   def split(text: str) -> list[str]:
     text = _normalize(text, primary)
@@ -237,9 +236,16 @@ def _splitter(language: str):
   return split
 
 
+def _moses():
+  """sacremoses, imported when it is needed: it compiles all its patterns."""
+  import sacremoses
+
+  return sacremoses
+
+
 @functools.cache
-def _normalizer(language: str) -> sacremoses.MosesPunctNormalizer:
-  return sacremoses.MosesPunctNormalizer(lang=language)
+def _normalizer(language: str):
+  return _moses().MosesPunctNormalizer(lang=language)
 
 
 def _normalize(text: str, language: str) -> str:

@@ -7,7 +7,6 @@ and Hirschberg (2007), V-measure; Järvelin and Kekäläinen (2002), nDCG.
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy import stats
 
 from xlflax.evaluation.metrics import checks
 
@@ -18,6 +17,8 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float:
   Raises:
     CorpusError: there are no numbers, or not as many of both.
   """
+  from scipy import stats  # slow to import
+
   checks.same_length(first, second, what='scores')
   checks.not_empty(first, what='scores')
   ranks = [stats.rankdata(one) for one in (first, second)]
