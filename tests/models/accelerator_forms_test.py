@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.models import random_parameters
 from tests.training import tiny
 from xlflax.models import layer_loop, targets
 from xlflax.training import flops
@@ -33,8 +34,7 @@ _GPU, _TPU = targets.Target('gpu', (9, 0)), targets.Target('tpu')
 def _on_a_cpu():
   """Parameters, loss and gradients; recomputation changes none of them."""
   model = _model()
-  params = tiny.make_factory(model=model).create(jax.random.key(0))
-  params = params.params['model']
+  params = random_parameters.of(model, spread=0.1)
   return params, jax.jit(lambda p: _run(model, p, tiny.make_batch()))(params)
 
 
@@ -64,8 +64,7 @@ def test_a_scan_on_a_tpu_does_not_keep_activations():
   """A stack [layers, batch, length, width] less than a CPU's."""
   model = tiny.make_model(activation='gelu')
   batch = tiny.make_batch()
-  params = tiny.make_factory(model=model).create(jax.random.key(0))
-  params = params.params['model']
+  params = random_parameters.of(model)
   config = model.config
   rows, length = batch['token_ids'].shape
   stack = f'f32[{config.num_layers},{rows},{length},{config.mlp_dim}]'

@@ -1,9 +1,12 @@
 """Distances in buckets, and attention to contents and distances."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.models import random_parameters
 from xlflax.models import config as model_config
 from xlflax.models import disentangled, encoder
 
@@ -63,13 +66,13 @@ def test_packed_rows_are_as_rows_of_their_own():
     )
   )
   ids = np.arange(1, 9)[None]
-  params = model.init(jax.random.key(0), ids)
-  whole = model.apply(
+  params = {'params': random_parameters.of(model)}
+  encode = jax.jit(functools.partial(model.apply, method='encode'))
+  whole = encode(
     params,
     ids,
     segment_ids=np.array([[1, 1, 1, 2, 2, 2, 2, 2]]),
     positions=np.array([[0, 1, 2, 0, 1, 2, 3, 4]]),
-    method='encode',
   )
-  alone = model.apply(params, ids[:, 3:], method='encode')
+  alone = encode(params, ids[:, 3:])
   np.testing.assert_allclose(whole[:, 3:], alone, atol=1e-5)

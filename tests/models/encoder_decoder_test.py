@@ -1,6 +1,7 @@
 """Encoder-decoders: equivalent forms, what each position sees, gradients."""
 
 import dataclasses
+import functools
 
 import flax.linen as nn
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.models import random_parameters
 from xlflax import errors
 from xlflax.models import api, encoder, encoder_decoder, layer_stacking
 from xlflax.models import encoder_decoder_config as config_lib
@@ -75,25 +77,23 @@ def _inputs(kind):
   return result
 
 
-@pytest.fixture(scope='module')
+@pytest.fixture
 def trees():
   """Boxed parameters of each kind, far from uniform logits."""
-  made = {}
-
-  def get(kind):
-    if kind not in made:
-      params = api.init_params(_model(kind), jax.random.key(0))
-      scale = 1 if _model(kind).config.is_t5 else 3
-      made[kind] = jax.tree.map(lambda x: x * scale, params)
-    return made[kind]
-
-  return get
+  return lambda kind: random_parameters.boxed(_model(kind), spread=0.25)
 
 
-def _call(model, params, method, *args, **kwargs):
+@functools.cache
+def _jitted(model, method, static):
   return jax.jit(
-    lambda p, a, k: model.apply({'params': p}, *a, method=method, **k)
-  )(nn.unbox(params), args, kwargs)
+    lambda p, a, k: model.apply(
+      {'params': p}, *a, method=method, **k, **dict(static)
+    )
+  )
+
+
+def _call(model, params, method, *args, static=(), **kwargs):
+  return _jitted(model, method, static)(nn.unbox(params), args, kwargs)
 
 
 def _loss(model):
@@ -192,13 +192,13 @@ def test_cached_steps_equal_whole_rows(trees, kind):
     memory_segment_ids=_SEGMENTS,
     language_ids=languages,
   )
-  cache = model.apply(
-    {'params': params},
+  cache = _call(
+    model,
+    params,
+    'start_decoding',
     memory[::2],
-    length=6,
-    method='start_decoding',
+    static=(('length', 6), ('rows_per_memory', 2)),
     memory_segment_ids=_SEGMENTS[::2],
-    rows_per_memory=2,
   )
   step = jax.jit(
     lambda t, c, i: model.apply(
@@ -308,7 +308,7 @@ def test_layers_of_t5s_encoder(trees, kind):
 def test_tied_decoder_is_the_causal_plug_in_of_an_encoder(trees):
   """A row of one token sees itself, so causal or not is the same."""
   model = _model('tied', num_decoder_layers=3)
-  params = nn.unbox(api.init_params(model, jax.random.key(3)))
+  params = random_parameters.of(model, spread=0.25)
   veco = encoder.Encoder(
     dataclasses.replace(model.config.encoder, cross_attention=True)
   )

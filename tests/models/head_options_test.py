@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.models import random_parameters
 from xlflax import errors
-from xlflax.models import api, encoder, heads
 from xlflax.models import config as model_config
+from xlflax.models import encoder, heads
 
 _SIZES = dict(
   num_layers=1,
@@ -22,17 +23,17 @@ _IDS = np.arange(6)[None] + 5
 
 def _make(**fields):
   model = encoder.Encoder(model_config.EncoderConfig(**_SIZES | fields))
-  boxed = api.init_params(model, jax.random.key(0))
-  return model, jax.tree.map(lambda x: x, encoder.nn.meta.unbox(boxed))
+  return model, random_parameters.of(model)
 
 
 def test_an_encoder_without_a_head_has_states_only():
   model, params = _make(mlm_head='none')
   assert params.keys() == {'embeddings', 'layers'}
-  states = model.apply({'params': params}, _IDS)
+  apply = jax.jit(model.apply, static_argnames='method')
+  states = apply({'params': params}, _IDS)
   assert states.shape == (1, 6, 8)
   np.testing.assert_array_equal(
-    states, model.apply({'params': params}, _IDS, method='encode')
+    states, apply({'params': params}, _IDS, method='encode')
   )
   for method, arguments in (
     ('logits', (states,)),

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.models import random_parameters
 from xlflax.models import api, encoder
 from xlflax.models import config as model_config
 
@@ -86,8 +87,7 @@ def _sharded(params, batch, key):
 
 
 def test_eight_devices_equal_one():
-  params = api.init_params(_MODEL, jax.random.key(0))
-  params = jax.tree.map(lambda x: x * 4, params)  # far from uniform logits
+  params = random_parameters.boxed(_MODEL, spread=0.1)
   batch, key = _batch(), jax.random.key(1)
   want = jax.jit(_STEP)(nn.unbox(params), batch, key)
   got, text = _sharded(params, batch, key)

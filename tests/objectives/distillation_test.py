@@ -3,14 +3,13 @@
 import dataclasses
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.models import random_parameters
 from xlflax import errors
-from xlflax.models import api
 from xlflax.models.config import EncoderConfig
 from xlflax.models.encoder import Encoder
 from xlflax.objectives import inputs
@@ -72,18 +71,8 @@ SOURCE = np.array(
 SCORED = (SOURCE >= 0) & (np.arange(23) > 4)
 
 
-def _random_params(model, seed):
-  shapes = nn.unbox(
-    jax.eval_shape(lambda rng: api.init_params(model, rng), jax.random.key(0))
-  )
-  rng = np.random.default_rng(seed)
-  return jax.tree.map(
-    lambda x: rng.normal(0, 0.4, x.shape).astype(np.float32), shapes
-  )
-
-
-PARAMS = {'model': _random_params(MODEL, 0)}
-TEACHER_PARAMS = _random_params(TEACHER, 1)
+PARAMS = {'model': random_parameters.of(MODEL)}
+TEACHER_PARAMS = random_parameters.of(TEACHER, seed=1)
 
 
 def _write(directory, model):
@@ -154,24 +143,35 @@ def _softmax(scores):
   return powers / powers.sum(-1, keepdims=True)
 
 
-def _oracle(objective, batch, context, temperature):
+@functools.partial(jax.jit, static_argnums=0)
+def _masked(objective, batch):
+  """What the student reads, the choice, and the logits of both models."""
+  context = _CONTEXT['make'](jax.random.key(0), ())
+  masked, choice = objective._masked_lm.mask(
+    batch, context, jax.random.split(context.rng)[0]
+  )
+  read = jnp.asarray(np.where(SOURCE >= 0, SOURCE, UNKNOWN))[masked]
+  student, teacher = (
+    model.apply({'params': params}, ids, **inputs.arguments(batch))
+    for model, params, ids in (
+      (MODEL, PARAMS['model'], masked),
+      (TEACHER, TEACHER_PARAMS, read),
+    )
+  )
+  return choice, student, teacher
+
+
+def _logits(objective, batch):
+  choice, *logits = _masked(objective, batch)
+  return choice, *(np.asarray(x, np.float64) for x in logits)
+
+
+def _oracle(objective, batch, temperature):
   """(loss, agreement, chosen English positions, those that count), plainly.
 
   The teacher is run as it was made, over ids of its own vocabulary.
   """
-  masked, choice = objective._masked_lm.mask(
-    batch, context, jax.random.split(context.rng)[0]
-  )
-  masked = np.asarray(masked)
-  student = np.asarray(
-    MODEL.apply({'params': PARAMS['model']}, masked, **inputs.arguments(batch)),
-    np.float64,
-  )
-  read = np.where(SOURCE[masked] >= 0, SOURCE[masked], UNKNOWN)
-  teacher = np.asarray(
-    TEACHER.apply({'params': TEACHER_PARAMS}, read, **inputs.arguments(batch)),
-    np.float64,
-  )
+  choice, student, teacher = _logits(objective, batch)
   losses, agreement, chosen = [], [], 0
   words = np.flatnonzero(SCORED)
   for row, (positions, weights) in enumerate(
@@ -194,12 +194,10 @@ def _oracle(objective, batch, context, temperature):
 
 
 @pytest.mark.parametrize('temperature', [1.0, 2.0])
-def test_matches_numpy(distill, batch, context, temperature):
+def test_matches_numpy(distill, batch, temperature):
   objective = dataclasses.replace(distill, temperature=temperature)
   output, _ = run(objective, batch, state=_state(temperature))
-  loss, agreement, chosen, count = _oracle(
-    objective, batch, context(), temperature
-  )
+  loss, agreement, chosen, count = _oracle(distill, batch, temperature)
   assert 0 < count < chosen == 6
   np.testing.assert_allclose(output.loss.total, loss, rtol=1e-4)
   assert output.loss.weight == count
@@ -212,18 +210,12 @@ def test_matches_numpy(distill, batch, context, temperature):
   np.testing.assert_array_equal(named['tokens'].total, [14, 18, 2])
 
 
-def test_the_masked_lm_is_added_from_the_same_states(distill, batch, context):
+def test_the_masked_lm_is_added_from_the_same_states(distill, batch):
   """Its mean is over the chosen tokens of all languages."""
   objective = dataclasses.replace(distill, masked_lm_weight=0.5)
   alone, _ = run(distill, batch)
   both, _ = run(objective, batch)
-  masked, choice = objective._masked_lm.mask(
-    batch, context(), jax.random.split(context().rng)[0]
-  )
-  logits = np.asarray(
-    MODEL.apply({'params': PARAMS['model']}, masked, **inputs.arguments(batch)),
-    np.float64,
-  )
+  choice, logits, _ = _logits(distill, batch)
   losses = [
     -np.log(_softmax(logits[row, place]))[batch['token_ids'][row, place]]
     for row, (places, weights) in enumerate(

@@ -3,18 +3,17 @@
 import dataclasses
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 
+from tests.models import random_parameters
 from xlflax import errors
-from xlflax.models import api
 from xlflax.models.config import EncoderConfig
 from xlflax.models.encoder import Encoder
-from xlflax.objectives import inputs, losses, masking, table_sampling
+from xlflax.objectives import inputs, losses, table_sampling
 from xlflax.objectives.replaced_token import ReplacedTokenDetection
 
 CONFIG = EncoderConfig(
@@ -38,20 +37,12 @@ RTD = ReplacedTokenDetection(generator=GENERATOR, mask_ratio=0.5)
 
 @functools.lru_cache
 def _params(objective=RTD):
-  @jax.jit
-  def init(rng):
-    return nn.unbox(
-      {
-        'model': api.init_params(MODEL, rng),
-        'heads': {objective.name: objective.init_heads(MODEL, rng)},
-      }
-    )
-
-  params = jax.tree.map(np.asarray, init(jax.random.key(0)))
-  rng = np.random.default_rng(0)
-  return jax.tree.map(
-    lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), params
-  )
+  return {
+    'model': random_parameters.of(MODEL, spread=0.3),
+    'heads': {
+      objective.name: random_parameters.of_heads(objective, MODEL, spread=0.3)
+    },
+  }
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -84,12 +75,17 @@ def run(batch, *, objective=RTD, params=None, seed=0):
   )
 
 
-def _generated(batch, context, params, objective=RTD):
-  """The generator's logits, choice and draws, as the objective made them."""
-  rng, _ = jax.random.split(context.rng)
-  made = objective._replace(MODEL, params, batch, context, rng)
+@jax.jit
+def _generated(batch, params, rng):
+  """The generator's logits, choice and draws, as the objective made them.
+
+  And the model's states of what was made.
+  """
+  context = _CONTEXT['make'](rng)
+  rng, _ = jax.random.split(rng)
+  made = RTD._replace(MODEL, params, batch, context, rng)
   mask_rng = jax.random.split(rng, 3)[0]
-  masked, choice = objective._masked_lm.mask(batch, context, mask_rng)
+  masked, choice = RTD._masked_lm.mask(batch, context, mask_rng)
   logits = Encoder(
     dataclasses.replace(GENERATOR, vocab_size=23, num_languages=3)
   ).apply(
@@ -97,26 +93,27 @@ def _generated(batch, context, params, objective=RTD):
     masked,
     **inputs.arguments(batch),
   )
-  return logits, choice, made
-
-
-def test_matches_torch(batch, context):
-  """Both losses, from extracted logits, with the papers' weights."""
-  params = _params()
-  output, _ = run(batch)
-  logits, choice, made = _generated(batch, context(), params)
-  chosen = np.asarray(choice.weights) > 0
-  labels = masking.gather_rows(batch['token_ids'], choice.positions)
-  picked = masking.gather_rows(logits, choice.positions)
-  generator = torch.nn.functional.cross_entropy(
-    torch.tensor(np.asarray(picked)[chosen]),
-    torch.tensor(np.asarray(labels)[chosen]).long(),
-  )
   states = MODEL.apply(
     {'params': params['model']},
     made.token_ids,
     method='encode',
     **inputs.arguments(batch),
+  )
+  return logits, choice, made.token_ids, states
+
+
+def test_matches_torch(batch):
+  """Both losses, from extracted logits, with the papers' weights."""
+  params = _params()
+  output, _ = run(batch)
+  logits, choice, seen, states = _generated(batch, params, jax.random.key(0))
+  chosen = np.asarray(choice.weights) > 0
+  rows = np.arange(4)[:, None]
+  labels = batch['token_ids'][rows, choice.positions]
+  picked = np.asarray(logits)[rows, choice.positions]
+  generator = torch.nn.functional.cross_entropy(
+    torch.tensor(np.asarray(picked)[chosen]),
+    torch.tensor(np.asarray(labels)[chosen]).long(),
   )
   head = params['heads']['rtd']['discriminator']
   hidden = torch.nn.functional.gelu(
@@ -129,7 +126,7 @@ def test_matches_torch(batch, context):
     + torch.tensor(head['outer']['bias'])
   )[..., 0]
   present = batch['segment_ids'] > 0
-  replaced = np.asarray(made.token_ids) != batch['token_ids']
+  replaced = np.asarray(seen) != batch['token_ids']
   binary = torch.nn.functional.binary_cross_entropy_with_logits(
     scores[present], torch.tensor(replaced[present].astype(np.float32))
   )
@@ -159,10 +156,9 @@ def test_matches_torch(batch, context):
   )
 
 
-def test_only_chosen_text_is_replaced(batch, context):
-  params = _params()
-  _, choice, made = _generated(batch, context(), params)
-  moved = np.asarray(made.token_ids) != batch['token_ids']
+def test_only_chosen_text_is_replaced(batch):
+  _, choice, seen, _ = _generated(batch, _params(), jax.random.key(0))
+  moved = np.asarray(seen) != batch['token_ids']
   chosen = np.zeros_like(moved)
   for row, positions, weights in zip(
     chosen, choice.positions, choice.weights, strict=True

@@ -3,17 +3,17 @@
 import dataclasses
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.models import random_parameters
 from tests.objectives import random_words_test
-from xlflax.models import api, sharing
+from xlflax.models import sharing
 from xlflax.models.config import EncoderConfig
 from xlflax.models.encoder import Encoder
-from xlflax.objectives import base, inputs, masking
+from xlflax.objectives import base, inputs
 from xlflax.objectives.contrastive import MomentumQueue, SentenceAlignment
 from xlflax.objectives.masked_lm import MaskedLM
 from xlflax.training import params as params_lib
@@ -42,8 +42,7 @@ def vocabulary(vocabulary):
 
 @pytest.fixture(scope='module')
 def params():
-  init = jax.jit(functools.partial(api.init_params, _MODEL))
-  return {'model': nn.unbox(init(jax.random.key(0))), 'heads': {}}
+  return {'model': random_parameters.of(_MODEL), 'heads': {}}
 
 
 def _rows(language: int, seed: int, lengths=(12, 5, 0, 9)):
@@ -86,10 +85,30 @@ def _ordinary(params, language, words=None):
   """The tree of one language, its softmax over its words."""
   tree = dict(sharing.select(_PLAN, params['model'], language))
   if words is not None:
-    tree['output_bias'] = jnp.where(
+    tree['output_bias'] = np.where(
       np.isin(np.arange(23), words), tree['output_bias'], -1e9
     )
   return {**params, 'model': tree}
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _masked(objective, vocabulary, batch):
+  context = base.Context(
+    vocabulary=vocabulary, step=jnp.int32(0), train=True, rng=jax.random.key(0)
+  )
+  return objective.mask(batch, context, jax.random.key(1))
+
+
+@jax.jit
+def _encode(params, rows):
+  return inputs.call(
+    Encoder(_CONFIG),
+    params,
+    'encode',
+    rows['token_ids'],
+    segment_ids=rows['segment_ids'],
+    positions=rows['positions'],
+  )
 
 
 def _own(language, vocabulary):
@@ -107,18 +126,19 @@ def test_language_of_a_batch_with_rows_that_fill_it_up():
   assert inputs.language_of(_rows(0, 0)) == 0
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def _probabilities(vocabulary, params, batch):
+  bound = inputs.bind(_MODEL, params, batch, vocabulary)
+  return jax.nn.softmax(
+    inputs.call(Encoder(_CONFIG), bound, '__call__', batch['token_ids'])
+  )
+
+
 @pytest.mark.parametrize('language', [0, 1, 2])
 def test_softmax_is_over_the_languages_own_words(params, vocabulary, language):
   batch = _rows(language, 1)
 
-  @jax.jit
-  def probabilities(params, batch):
-    bound = inputs.bind(_MODEL, params, batch, vocabulary)
-    return jax.nn.softmax(
-      inputs.call(Encoder(_CONFIG), bound, '__call__', batch['token_ids'])
-    )
-
-  got = np.asarray(probabilities(params, batch))
+  got = np.asarray(_probabilities(vocabulary, params, batch))
   own = np.isin(np.arange(23), _own(language, vocabulary))
   assert (got[..., ~own] == 0).all() and (got[..., own] > 0).all()
   np.testing.assert_allclose(got.sum(-1), 1, rtol=1e-5)
@@ -187,17 +207,8 @@ def test_random_words_are_the_languages(vocabulary, params):
     random_words='language',
   )
   batch = _rows(1, 3, lengths=(12,) * 200)
-  token_ids, choice = objective.mask(
-    batch,
-    base.Context(
-      vocabulary=vocabulary,
-      step=jnp.int32(0),
-      train=True,
-      rng=jax.random.key(0),
-    ),
-    jax.random.key(1),
-  )
-  shown = np.asarray(masking.gather_rows(token_ids, choice.positions))
+  token_ids, choice = _masked(objective, vocabulary, batch)
+  shown = np.asarray(token_ids)[np.arange(200)[:, None], choice.positions]
   assert set(shown[choice.weights > 0].tolist()) == set(_WORDS[1])
 
 
@@ -215,16 +226,7 @@ def _sentence_vectors(params, vocabulary, pairs):
       key: pairs[prefix + key]
       for key in ('token_ids', 'segment_ids', 'positions', 'language_ids')
     }
-    states = np.asarray(
-      inputs.call(
-        Encoder(_CONFIG),
-        _ordinary(params, language),
-        'encode',
-        rows['token_ids'],
-        segment_ids=rows['segment_ids'],
-        positions=rows['positions'],
-      )
-    )
+    states = np.asarray(_encode(_ordinary(params, language), rows))
     text = ~np.isin(rows['token_ids'], vocabulary.special_ids)
     pooled = (states * text[..., None]).sum(1)
     norm = np.linalg.norm(pooled, axis=-1, keepdims=True)

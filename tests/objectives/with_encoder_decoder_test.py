@@ -2,15 +2,15 @@
 
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tests.models import random_parameters
 from tests.objectives import encoder_decoder_fake as fake
-from xlflax.models import api, encoder_decoder, encoder_decoder_config
+from xlflax.models import encoder_decoder, encoder_decoder_config
 from xlflax.objectives import base
 from xlflax.objectives.denoising import Infilling, SpanCorruption
 from xlflax.objectives.seq2seq import Translation
@@ -55,7 +55,7 @@ def test_translation_over_a_model(fields):
   model = encoder_decoder.EncoderDecoder(
     encoder_decoder_config.EncoderDecoderConfig(**_SIZES, **fields)
   )
-  params = {'model': nn.meta.unbox(api.init_params(model, jax.random.key(0)))}
+  params = {'model': random_parameters.of(model, spread=0.1)}
   batch, context = fake.pair_batch(), fake.context(train=False)
   inputs = np.zeros_like(batch['paired_token_ids'])
   for b, start in enumerate([6, 7, 6, 0, 5]):

@@ -1,10 +1,9 @@
 """The objectives on the package's own encoder."""
 
-import flax.linen as nn
 import jax
 import numpy as np
 
-from xlflax.models import api
+from tests.models import random_parameters
 from xlflax.models.config import EncoderConfig
 from xlflax.models.encoder import Encoder
 from xlflax.objectives.contrastive import SentenceAlignment
@@ -29,11 +28,13 @@ def test_losses_and_gradients_in_bfloat16(pairs, context):
     SentenceAlignment(projection_dim=4, layer=1),
   )
 
-  @jax.jit
-  def run(rng):
-    heads = {o.name: o.init_heads(model, rng) for o in objectives}
-    params = nn.unbox({'model': api.init_params(model, rng), 'heads': heads})
+  params = {
+    'model': random_parameters.of(model, spread=0.02),
+    'heads': {o.name: random_parameters.of_heads(o, model) for o in objectives},
+  }
 
+  @jax.jit
+  def run(params):
     def total(params):
       one_side = {k: v for k, v in pairs.items() if not k.startswith('paired')}
       outputs = [
@@ -44,7 +45,7 @@ def test_losses_and_gradients_in_bfloat16(pairs, context):
 
     return jax.value_and_grad(total, has_aux=True)(params)
 
-  (_, outputs), gradients = run(jax.random.key(0))
+  (_, outputs), gradients = run(params)
   means = [o.loss.total / o.loss.weight for o in outputs]
   np.testing.assert_allclose(means[0], np.log(23), rtol=0.2)
   assert 0 < means[1] < 20 * np.log(4)

@@ -8,15 +8,14 @@ from flax import linen as nn
 
 from tests.objectives.finetuning import fixtures
 from xlflax import errors
+from xlflax.models import config as model_config
 from xlflax.models import (
-  api,
   cross_attention,
   encoder_decoder,
   encoder_decoder_config,
   heads,
   sharing,
 )
-from xlflax.models import config as model_config
 from xlflax.objectives import inputs
 from xlflax.objectives.finetuning.token_classification import (
   TokenClassification,
@@ -95,10 +94,12 @@ def test_frozen_body_has_no_gradient_and_no_dropout(model, batch):
     assert np.any(leaf)
   assert np.any(head['layers']['layer_0']['mlp']['wi']['kernel'])
   plain = TokenClassification(labels=_LABELS, body='frozen', head_dropout=0.0)
-  trained, still = (
-    fixtures.run(plain, model, params, batch, train=train)[0].loss.total
-    for train in (True, False)
-  )
+  trained, still = jax.jit(
+    lambda params: [
+      plain(model, params, batch, fixtures.make_context(train=train)).loss.total
+      for train in (True, False)
+    ]
+  )(params)
   np.testing.assert_allclose(trained, still, rtol=1e-6)
 
 
@@ -169,14 +170,7 @@ def test_encoder_of_an_encoder_decoder(batch):
     )
   )
   objective = TokenClassification(labels=_LABELS, layer=1, head_layers=1)
-  params = {
-    'model': nn.meta.unbox(api.init_params(model, jax.random.key(0))),
-    'heads': {
-      objective.name: nn.meta.unbox(
-        objective.init_heads(model, jax.random.key(1))
-      )
-    },
-  }
+  params = fixtures.make_params(model, objective)
   output, gradient = fixtures.run(objective, model, params, batch)
   assert np.isfinite(output.loss.total)
   assert np.any(gradient['model']['encoder']['token'])
@@ -189,9 +183,12 @@ def test_states_are_those_of_encode(model, batch):
   """The last layer, as other objectives read it."""
   objective = TokenClassification(labels=_LABELS)
   params = fixtures.make_params(model, objective)
-  expected = inputs.encode(
-    model, params, batch, rng=jax.random.key(0), context=fixtures.make_context()
-  )
+  context = fixtures.make_context()
+  expected = jax.jit(
+    lambda params, batch: inputs.encode(
+      model, params, batch, rng=jax.random.key(0), context=context
+    )
+  )(params, batch)
   np.testing.assert_allclose(
     _states(objective, model, params, batch), expected, atol=1e-5
   )

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen as nn
 
+from tests.models import random_parameters
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.models import api, config, encoder
+from xlflax.models import config, encoder
 from xlflax.objectives import base
 
 SPEC = VocabularySpec(
@@ -22,10 +22,6 @@ SPEC = VocabularySpec(
   special_ids=(0, 1, 2, 3, 4),
   languages=('en', 'de', 'fr'),
 )
-_QUICK = {
-  'xla_backend_optimization_level': 0,
-  'xla_llvm_disable_expensive_passes': True,
-}
 
 
 def make_model(**fields) -> encoder.Encoder:
@@ -49,19 +45,13 @@ def make_model(**fields) -> encoder.Encoder:
 
 
 def make_params(model, *objectives):
-  """Parameters whose heads are random, all of them."""
-  heads = {
-    objective.name: nn.meta.unbox(
-      objective.init_heads(model, jax.random.key(1))
-    )
-    for objective in objectives
-  }
-  rng = np.random.default_rng(0)
+  """Parameters of which none is zero or one."""
   return {
-    'model': nn.meta.unbox(api.init_params(model, jax.random.key(0))),
-    'heads': jax.tree.map(
-      lambda x: jnp.asarray(rng.normal(0, 0.5, x.shape), jnp.float32), heads
-    ),
+    'model': random_parameters.of(model, spread=0.5),
+    'heads': {
+      objective.name: random_parameters.of_heads(objective, model, spread=0.5)
+      for objective in objectives
+    },
   }
 
 

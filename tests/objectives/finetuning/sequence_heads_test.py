@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen as nn
 from scipy import special
 
+from tests.objectives.finetuning import fixtures
 from xlflax import errors
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.models import api, config, encoder
+from xlflax.models import config, encoder
 from xlflax.models.masked_scores import MASKED_SCORE
 from xlflax.objectives import base
 from xlflax.objectives.finetuning import (
@@ -34,10 +34,6 @@ _CLASSES = sequence_classification.SequenceClassification(
   labels=('a', 'b', 'c')
 )
 _ANSWERS = question_answering.QuestionAnswering()
-_QUICK = {
-  'xla_backend_optimization_level': 0,
-  'xla_llvm_disable_expensive_passes': True,
-}
 
 
 @pytest.fixture(scope='module')
@@ -60,15 +56,7 @@ def model():
 
 @pytest.fixture(scope='module')
 def params(model):
-  heads = {}
-  for objective in (_CLASSES, _ANSWERS):
-    heads[objective.name] = nn.meta.unbox(
-      objective.init_heads(model, jax.random.key(1))
-    )
-  return {
-    'model': nn.meta.unbox(api.init_params(model, jax.random.key(0))),
-    'heads': heads,
-  }
+  return fixtures.make_params(model, _CLASSES, _ANSWERS)
 
 
 @pytest.fixture(scope='module')
@@ -117,6 +105,20 @@ def _run(objective, model, train, params, batch, rng):
 
 
 @pytest.fixture(scope='module')
+def states(model, params, batch):
+  """Those that the heads read, [B, T, H]."""
+  names = 'segment_ids', 'positions', 'language_ids'
+  encode = jax.jit(functools.partial(model.apply, method='encode'))
+  return np.asarray(
+    encode(
+      {'params': params['model']},
+      batch['token_ids'],
+      **{name: batch[name] for name in names},
+    )
+  )
+
+
+@pytest.fixture(scope='module')
 def run(model, params, batch):
   def call(objective, *, train=False, seed=0, params=params, **changes):
     return _run(
@@ -126,19 +128,9 @@ def run(model, params, batch):
   return call
 
 
-def test_classes_are_those_of_the_first_state(run, model, params, batch):
+def test_classes_are_those_of_the_first_state(run, states, params):
   """An independent oracle: dense, tanh, output, softmax, in numpy."""
   output, _, logits = run(_CLASSES)
-  states = np.asarray(
-    model.apply(
-      {'params': params['model']},
-      batch['token_ids'],
-      method='encode',
-      segment_ids=batch['segment_ids'],
-      positions=batch['positions'],
-      language_ids=batch['language_ids'],
-    )
-  )
   head = jax.tree.map(np.asarray, params['heads'][_CLASSES.name])
   hidden = np.tanh(
     states[:, 0] @ head['dense']['kernel'] + head['dense']['bias'][None]
@@ -168,18 +160,8 @@ def test_classes_without_a_preference_cost_log_3(run, params):
   assert logits.shape == (4, 3) and logits.dtype == jnp.float32
 
 
-def test_answers_are_softmaxes_over_the_context(run, model, params, batch):
+def test_answers_are_softmaxes_over_the_context(run, states, params, batch):
   output, _, logits = run(_ANSWERS)
-  states = np.asarray(
-    model.apply(
-      {'params': params['model']},
-      batch['token_ids'],
-      method='encode',
-      segment_ids=batch['segment_ids'],
-      positions=batch['positions'],
-      language_ids=batch['language_ids'],
-    )
-  )
   head = jax.tree.map(np.asarray, params['heads'][_ANSWERS.name])
   want = (
     states @ head['output']['kernel'] + head['output']['bias'][None, None]
@@ -312,14 +294,16 @@ def test_without_jit_the_loss_is_the_same(run, model, params, batch):
 
 
 @pytest.mark.parametrize('pooling', ['first', 'mean', 'late'])
-def test_padding_is_without_effect_on_classes(run, batch, pooling):
+def test_padding_is_without_effect_on_classes(model, params, batch, pooling):
   objective = sequence_classification.SequenceClassification(
     labels=('a', 'b', 'c'), pooling=pooling
   )
   other = batch['token_ids'].copy()
   other[batch['segment_ids'] == 0] = 7
+  predict = jax.jit(objective.predict, static_argnums=(0, 3))
   logits, changed = (
-    run(objective, token_ids=ids)[2] for ids in (batch['token_ids'], other)
+    predict(model, params, batch | {'token_ids': ids}, SPEC)
+    for ids in (batch['token_ids'], other)
   )
   np.testing.assert_allclose(logits, changed, atol=1e-6)
 
