@@ -71,6 +71,11 @@ def pytest_collection_modifyitems(config, items):
       item.add_marker(skip)
 
 
+def pytest_collection_finish():
+  # Whatever is imported stays: looking for garbage leaves it out.
+  gc.freeze()
+
+
 @pytest.fixture
 def regenerate_goldens(request) -> bool:
   return request.config.getoption('--regenerate_goldens')
