@@ -9,6 +9,7 @@ import pytest
 
 from tests.end_to_end.conftest import (
   TINY,
+  TINY_MLM,
   kill,
   losses,
   parameters,
@@ -17,17 +18,24 @@ from tests.end_to_end.conftest import (
   wait_for_unfinished_checkpoint,
 )
 
+_SLOW = pytest.mark.slow
 _EVERY = '--gin.checkpoints.CheckpointOptions.every_steps=4'
 
 
 @pytest.fixture(
-  scope='module', params=['cache', pytest.param('live', marks=pytest.mark.slow)]
+  scope='module',
+  params=[
+    'one_stream',
+    *(pytest.param(x, marks=_SLOW) for x in ('cache', 'live')),
+  ],
 )
 def loader(request, workspace):
   """Flags of one loader, and the directory of its uninterrupted run."""
-  flags = (workspace.cache,) if request.param == 'cache' else ()
+  flags = TINY_MLM if request.param == 'one_stream' else TINY
+  if request.param != 'live':
+    flags += (workspace.cache,)
   directory = workspace.root / f'uninterrupted_{request.param}'
-  workspace.train(directory, _EVERY, *flags)
+  workspace.train(directory, _EVERY, options=flags)
   return flags, directory
 
 
@@ -42,12 +50,11 @@ def _equal(a, b, step=24):
 def _start(workspace, directory, flags):
   return workspace.start(
     'train',
-    *TINY,
+    *flags,
     *workspace.inputs,
     f'--model_dir={directory}',
     '--gin.TRAIN_STEPS=24',
     _EVERY,
-    *flags,
   )
 
 
@@ -56,7 +63,7 @@ def test_killed_run_ends_bit_identical(workspace, loader, tmp_path):
   process = _start(workspace, tmp_path / 'run', flags)
   wait_for_step(process, tmp_path / 'run', 9)
   kill(process)
-  output = workspace.train(tmp_path / 'run', _EVERY, *flags)
+  output = workspace.train(tmp_path / 'run', _EVERY, options=flags)
   assert process.returncode == -signal.SIGKILL  # it had not ended by itself
   assert 'Continuing from the checkpoint of step' in output
   _equal(tmp_path / 'run', uninterrupted)
@@ -70,7 +77,7 @@ def test_killed_during_a_save(workspace, loader, tmp_path):
   kill(process)
   assert process.returncode == -signal.SIGKILL
   assert unfinished_checkpoints(run)  # the kill came before the rename
-  workspace.train(run, _EVERY, *flags)
+  workspace.train(run, _EVERY, options=flags)
   assert not unfinished_checkpoints(run)
   _equal(run, uninterrupted)
 
@@ -105,5 +112,5 @@ def test_killed_at_a_random_moment(workspace, loader, tmp_path, attempt):
     kill(process)
     killed += process.returncode == -signal.SIGKILL
   assert killed, 'the run ended before both kills'
-  workspace.train(tmp_path / 'run', _EVERY, *flags)
+  workspace.train(tmp_path / 'run', _EVERY, options=flags)
   _equal(tmp_path / 'run', uninterrupted)
