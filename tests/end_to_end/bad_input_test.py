@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.end_to_end.conftest import TINY, losses, parameters
+from tests.end_to_end.conftest import TINY_MLM, losses, parameters
 from xlflax import cli
 
 
@@ -27,7 +27,7 @@ def fails(capsys):
 def _train(workspace, model_dir, *more, corpus=None, steps=4):
   return [
     'train',
-    *TINY,
+    *TINY_MLM,
     f'--corpus={corpus or workspace.root / "corpus"}',
     f'--vocabulary={workspace.root / "vocabulary"}',
     f'--compilation_cache={workspace.root / "compiled"}',
@@ -100,7 +100,7 @@ def test_wrong_shapes_are_found_before_a_step(fails, workspace, tmp_path):
 def finished(workspace):
   """A run of eight steps with checkpoints at 4 and 8."""
   directory = workspace.root / 'finished'
-  workspace.train(directory, workspace.cache, _EVERY, steps=8)
+  workspace.train(directory, workspace.cache, _EVERY, steps=8, options=TINY_MLM)
   return directory
 
 
@@ -174,7 +174,9 @@ def test_truncated_newest_checkpoint(workspace, finished, run):
   for path in (run / 'checkpoints/8/train').rglob('*'):
     if path.is_file() and path.stat().st_size > 1000:
       path.write_bytes(path.read_bytes()[:100])
-  output = workspace.train(run, workspace.cache, _EVERY, steps=8)
+  output = workspace.train(
+    run, workspace.cache, _EVERY, steps=8, options=TINY_MLM
+  )
   assert 'cannot be read' in output and 'rejected_checkpoints' in output
   assert 'Continuing from the checkpoint of step 4' in output
   assert (run / 'rejected_checkpoints').is_dir()
@@ -216,6 +218,11 @@ def test_full_disk_during_a_save(workspace, finished, run):
   assert 'A checkpoint could not be written' in process.stderr
   assert 'the last good checkpoint is step 8' in process.stderr
   output = workspace.train(
-    run, workspace.cache, _EVERY, '--other_config=accept', steps=12
+    run,
+    workspace.cache,
+    _EVERY,
+    '--other_config=accept',
+    steps=12,
+    options=TINY_MLM,
   )
   assert 'Continuing from the checkpoint of step 8' in output

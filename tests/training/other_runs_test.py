@@ -2,13 +2,19 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
+from flax import linen as nn
 
 from tests.end_to_end.conftest import write_corpus
 from xlflax import cli
-from xlflax.training import checkpoints
+from xlflax.data.vocabularies import vocabulary
+from xlflax.models import api, encoder
+from xlflax.models import config as model_config
+from xlflax.training import checkpoints, run_directory
 from xlflax.training import params as params_lib
+from xlflax.training import state as state_lib
 
 _SIZES = dict(hidden_dim=16, mlp_dim=32, num_heads=2, max_length=24)
 _BODY = r'model/(layers|embeddings/(norm|position))'
@@ -81,17 +87,32 @@ def _params(root, name, step):
 
 @pytest.fixture(scope='module')
 def english(root):
-  """A monolingual encoder with (untrained) cross-attention."""
-  _train(
-    root,
-    'en',
-    ('pretrain/mlm.gin', 'models/tiny.gin'),
-    'english',
-    2,
-    *_sizes('EncoderConfig'),
-    '--gin.LENGTH=16',
-    '--gin.EncoderConfig.cross_attention=True',
+  """The parameters of a monolingual encoder with (untrained) cross-attention.
+
+  Its run directory is `root / 'en'`, with a checkpoint of step 2.
+  """
+  words = root / 'english_vocabulary'
+  config = model_config.with_vocabulary(
+    model_config.EncoderConfig(num_layers=2, cross_attention=True, **_SIZES),
+    vocabulary.Vocabulary.load(words).spec,
   )
+  model = encoder.Encoder(config)
+  params = nn.unbox(api.init_params(model, jax.random.key(0)))
+  (root / 'en').mkdir()
+  run_directory.write_model(root / 'en', model)
+  run_directory.copy_vocabulary(words, root / 'en')
+  saved = checkpoints.Checkpoints(
+    root / 'en', checkpoints.CheckpointOptions(asynchronous=False)
+  )
+  state = state_lib.TrainState(
+    step=np.int32(2),
+    params={'model': params},
+    opt_state=(),
+    ema=(),
+    objective_state={},
+  )
+  saved.save(state, {'seed': 0})
+  saved.close()
   return _params(root, 'en', 2)
 
 

@@ -346,8 +346,11 @@ if __name__ == '__main__':
 """
 
 
-def test_killed_process_and_two_processes(
-  written, tmp_path, toy_corpus, toy_vocabulary
+@pytest.mark.parametrize(
+  'num_processes', [1, pytest.param(2, marks=pytest.mark.slow)]
+)
+def test_killed_process_and_others_that_finish(
+  written, tmp_path, toy_corpus, toy_vocabulary, num_processes
 ):
   program = tmp_path / 'program.py'
   program.write_text(_PROGRAM)
@@ -373,7 +376,7 @@ def test_killed_process_and_two_processes(
     tmp_path / 'cache',
     toy_corpus,
     toy_vocabulary,
-    num_processes=2,
+    num_processes=num_processes,
     mixtures=_BOTH,
   )
   assert _files(tmp_path / 'cache') == _files(written[0])
