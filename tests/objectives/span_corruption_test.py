@@ -23,6 +23,11 @@ def _draw(policy, rng, tokens, text_length, step=0):
   return policy(rng, tokens, text_length, step)
 
 
+@functools.partial(jax.jit, static_argnums=2)
+def _apply(batch, spans, lengths):
+  return span_corruption.apply(batch, spans, lengths, fake.SPEC)
+
+
 def _split(text, kept, dropped):
   """T5's inputs and targets of one text, by lists."""
   inputs, targets, place = [], [fake.BOS], 0
@@ -74,9 +79,7 @@ def _texts(batch):
 def test_same_as_lists(batch):
   tokens = jnp.array([len(t) for t in _texts(batch)])
   spans = _draw(_POLICY, jax.random.key(2), tokens, 23)
-  inputs, targets = jax.jit(
-    lambda spans: span_corruption.apply(batch, spans, (24, 8), fake.SPEC)
-  )(spans)
+  inputs, targets = _apply(batch, spans, (24, 8))
   for b, text in enumerate(_texts(batch)):
     want = _split(text, np.asarray(spans.kept[b]), np.asarray(spans.dropped[b]))
     assert fake.filled(inputs['token_ids'][b]) == want[0]
@@ -94,12 +97,8 @@ def test_same_as_lists(batch):
 
 def test_docstring():
   batch = fake.batch_of([[[8, 9, 10, 11, 12]]], 7, [0])
-  inputs, targets = span_corruption.apply(
-    batch,
-    span_corruption.Spans(jnp.array([[1, 2]]), jnp.array([[1, 1]])),
-    (6, 6),
-    fake.SPEC,
-  )
+  spans = span_corruption.Spans(np.array([[1, 2]]), np.array([[1, 1]]))
+  inputs, targets = _apply(batch, spans, (6, 6))
   x, y = fake.SENTINELS[:2]
   assert inputs['token_ids'].tolist() == [[8, x, 10, 11, y, 2]]
   assert targets['token_ids'].tolist() == [[1, x, 9, y, 12, 2]]

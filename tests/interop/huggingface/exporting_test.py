@@ -14,11 +14,11 @@ import torch
 import transformers
 from flax import linen as nn
 
+from tests.models import random_parameters
 from xlflax import config as gin_config
 from xlflax import errors, shipped_configs
 from xlflax.interop.huggingface import exporting, folder_writing
 from xlflax.models import (
-  api,
   config,
   encoder,
   encoder_decoder,
@@ -53,7 +53,7 @@ def run_of(tmp_path, vocabulary, vocabulary_dir):
     directory.mkdir()
     run_directory.write_model(directory, model)
     run_directory.copy_vocabulary(pathlib.Path(vocabulary_dir), directory)
-    params = nn.meta.unbox(api.init_params(model, jax.random.key(0)))
+    params = random_parameters.of(model, spread=0.3)
     saved = checkpoints.Checkpoints(
       directory,
       checkpoints.CheckpointOptions(keep_last=None, asynchronous=False),
@@ -94,7 +94,9 @@ def test_models_of_xlflax_are_exported_exactly(
   theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
   ids = np.array([[1, 9, 8, 7, 10, 2], [1, 20, 21, 2, 0, 0]], np.int32)
   mask = ids != 0
-  logits = model.apply({'params': params}, ids, segment_ids=mask.astype(int))
+  logits = jax.jit(model.apply)(
+    {'params': params}, ids, segment_ids=mask.astype(int)
+  )
   with torch.no_grad():
     found = theirs(
       input_ids=torch.tensor(ids, dtype=torch.long),
@@ -125,7 +127,7 @@ def test_post_norm_encoder_decoders_are_exported_exactly(run_of, tmp_path):
   assert type(theirs).__name__ == 'BartForConditionalGeneration'
   source = np.array([[1, 9, 8, 7, 10, 2], [1, 20, 21, 2, 0, 0]], np.int32)
   target = np.array([[1, 11, 12, 2], [1, 22, 2, 0]], np.int32)
-  logits = model.apply(
+  logits = jax.jit(model.apply)(
     {'params': params},
     source,
     segment_ids=(source != 0).astype(np.int32),
