@@ -57,15 +57,19 @@ def imported(tmp_path_factory):
   return make
 
 
-def _apply(run, params, model, method='__call__'):
-  ids, more = reference.inputs(model)
-  return run.model.apply(
-    {'params': params['model']},
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _jitted(model, method, params, ids, more):
+  return model.apply(
+    {'params': params},
     ids,
     segment_ids=reference.PADDING,
     method=method,
     **more,
   )
+
+
+def _apply(run, params, model, method='__call__'):
+  return _jitted(run.model, method, params['model'], *reference.inputs(model))
 
 
 def _compared(run):
