@@ -3,7 +3,9 @@
 import dataclasses
 import enum
 
+from xlflax.data.stream import PairOptions, Positions, SideOrder
 from xlflax.data.vocabularies.settings import Anchors
+from xlflax.models.config import NormPosition
 from xlflax.models.sharing import SharingPlan
 from xlflax.replication.worlds import Text
 from xlflax.training.initialization.decoder import DecoderInitialization
@@ -39,6 +41,12 @@ class Taken(enum.Enum):
   WITH_DICTIONARY = 'with_dictionary'  # both, and rows of translations
   SHUFFLED_DICTIONARY = 'shuffled_dictionary'  # broken on purpose
   TEACHER = 'teacher'  # no parameter: the run teaches by its predictions
+
+
+# How pairs are put together. As they are, the second language never stands at
+# the first positions.
+AS_XLM = PairOptions(positions=Positions.RESET)
+AS_PPA = PairOptions(order=SideOrder.RANDOM)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,12 +86,14 @@ class Condition:
     taken: what is taken of it.
     frozen: patterns of parameters that do not train.
     max_pairs: the first so many pairs; None: all.
+    pairs: how they are put together.
     cross_attention: whether the model has VECO's plug-in module.
     untrained: no step is made.
     learning_rate: None: the size's.
     saved: whether others begin from it.
     layers: None: the size's.
     hidden: None: the size's.
+    norm: where layer norms stand.
     curve_every: steps between the points of its curve; 0: none.
     measured: False for one that is only begun from.
     against_random: whether the first language's states are also compared with
@@ -106,12 +116,14 @@ class Condition:
   taken: Taken = Taken.ALL
   frozen: tuple[str, ...] = ()
   max_pairs: int | None = None
+  pairs: PairOptions = AS_XLM
   cross_attention: bool = False
   untrained: bool = False
   learning_rate: float | None = None
   saved: bool = False
   layers: int | None = None
   hidden: int | None = None
+  norm: NormPosition = NormPosition.PRE
   curve_every: int = 0
   measured: bool = True
   against_random: bool = False

@@ -14,7 +14,14 @@ DRAWS = 20
 MORE_SEEDS = 5
 _MEASURE = 'transfer'
 # One condition of each family, which is run under more seeds.
-_CONDITIONS = ('ecs/default', 'metaxlm/none', 'ppa/no_moco', 'veco/mlm')
+_CONDITIONS = (
+  'ecs/default',
+  'ecs/no_anchors',
+  'ecs/extra_anchors',
+  'metaxlm/none',
+  'ppa/no_moco',
+  'veco/mlm_tlm',
+)
 
 
 def more_seeds(

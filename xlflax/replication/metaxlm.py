@@ -47,13 +47,16 @@ CONDITIONS = (
     begins_from=_FIRST,
     taken=Taken.TEACHER,
   ),
-  _condition('none_long', 'XLM (None), three times the steps', steps=LONG),
+  _condition(
+    'none_long', 'XLM (None), three times the steps', steps=LONG, aligned=True
+  ),
   _condition(
     'both_long',
     'MetaXLM (Both), three times the steps',
     steps=LONG,
     begins_from=_FIRST,
     taken=Taken.BOTH,
+    aligned=True,
   ),
   _condition(
     'body_long',
@@ -61,6 +64,22 @@ CONDITIONS = (
     steps=LONG,
     begins_from=_FIRST,
     taken=Taken.BODY,
+  ),
+  _condition(
+    'freezing_long',
+    '+freezing, three times the steps',
+    steps=LONG,
+    begins_from=_FIRST,
+    taken=Taken.BOTH,
+    frozen=('model/layers',),
+  ),
+  _condition(
+    'kd_long',
+    'XLM + KD, three times the steps',
+    steps=LONG,
+    losses=(Loss.DISTILLATION,),
+    begins_from=_FIRST,
+    taken=Taken.TEACHER,
   ),
   _condition(
     'shuffled_dict',
@@ -82,6 +101,27 @@ def _claim(name, where, says, published, first, second, **fields) -> Claim:
     second=f'metaxlm/{second}',
     **{'measure': 'transfer', **fields},
   )
+
+
+# Claim, where, numbers, conditions and measure: again after more steps.
+_LONG = (
+  ('both', 'tables 1, 5', '49.2; 55.7', 'none', 'both', 'transfer'),
+  ('body', 'table 5', '51.3; 64.6 (XNLI)', 'body', 'both', 'transfer'),
+  ('freezing', 'table 4', '53.8; 64.6 (XNLI)', 'freezing', 'both', 'transfer'),
+  (
+    'freezing_xlm',
+    'table 4',
+    '39.9; 41.1 (MLQA), 57.9; 53.8 (XNLI)',
+    'none',
+    'freezing',
+    'transfer',
+  ),
+  ('kd', 'table 3', '39.9; 40.4 (MLQA)', 'none', 'kd', 'transfer'),
+  ('kd_meta', 'table 3', '40.4; 51.5 (MLQA)', 'kd', 'both', 'transfer'),
+  ('alignment', 'figure 4', 'figure', 'both', 'none', 'aer/3'),
+  ('alignment_embeddings', 'figure 4', 'figure', 'both', 'both', 'aer/3|aer/0'),
+  ('alignment_last', 'figure 4', 'figure', 'both', 'both', 'aer/3|aer/4'),
+)
 
 
 CLAIMS = (
@@ -169,23 +209,18 @@ CLAIMS = (
     'dict',
     looks_into='metaxlm.body',
   ),
-  _claim(
-    'both_long',
-    'tables 1, 5',
-    'The same after three times the steps',
-    '49.2; 55.7',
-    'none_long',
-    'both_long',
-    looks_into='metaxlm.both',
-  ),
-  _claim(
-    'body_long',
-    'table 5',
-    'The same after three times the steps',
-    '51.3; 64.6 (XNLI)',
-    'body_long',
-    'both_long',
-    looks_into='metaxlm.body',
+  *(
+    _claim(
+      f'{name}_long',
+      where,
+      'The same after three times the steps',
+      published,
+      f'{first}_long',
+      f'{second}_long',
+      measure=measure,
+      looks_into=f'metaxlm.{name}',
+    )
+    for name, where, published, first, second, measure in _LONG
   ),
   _claim(
     'shuffled',

@@ -1,25 +1,26 @@
 """PPA (Pan et al. 2021): momentum contrast, TLM, and how many pairs."""
 
-from xlflax.replication.claims import Claim
-from xlflax.replication.conditions import Condition, Loss
+import dataclasses
 
-BEFORE, STEPS, RATE = 200, 200, 2e-3
+from xlflax.replication import ecs
+from xlflax.replication.claims import Claim
+from xlflax.replication.conditions import AS_PPA, AS_XLM, Condition, Loss
+
+STEPS, RATE = 400, 2e-3
 
 
 def _condition(name: str, title: str, *losses: Loss, **fields) -> Condition:
   return Condition(
     name=f'ppa/{name}',
     title=title,
-    steps=STEPS,
     losses=losses,
     learning_rate=RATE,
-    begins_from='ppa/mbert',
-    **fields,
+    begins_from=ecs.BILINGUAL,
+    **{'steps': STEPS, 'pairs': AS_PPA, **fields},
   )
 
 
 CONDITIONS = (
-  Condition(name='ppa/mbert', title='mBERT', steps=BEFORE, saved=True),
   _condition('ppa', 'PPA: MoCo + TLM', Loss.MOCO, Loss.TLM, saved=True),
   _condition('no_moco', '- MoCo', Loss.TLM),
   _condition('no_tlm', '- TLM', Loss.MOCO),
@@ -27,6 +28,13 @@ CONDITIONS = (
   _condition('few_pairs', 'PPA, 100 pairs', Loss.MOCO, Loss.TLM, max_pairs=100),
   _condition(
     'zero_queue', 'MoCo with a queue of zeros', Loss.ZERO_QUEUE, Loss.TLM
+  ),
+  _condition(
+    'reset',
+    "PPA, the second side's positions from 0",
+    Loss.MOCO,
+    Loss.TLM,
+    pairs=dataclasses.replace(AS_PPA, positions=AS_XLM.positions),
   ),
   Condition(
     name='ppa/pairs_of_text',
@@ -46,7 +54,7 @@ def _claim(name, says, published, first, second, measure, **fields) -> Claim:
     where=fields.pop('where', 'table 5'),
     says=says,
     published=published,
-    first=f'ppa/{first}',
+    first=first if '/' in first else f'ppa/{first}',
     second=f'ppa/{second}',
     measure=measure,
     **fields,
@@ -58,7 +66,7 @@ CLAIMS = (
     'post_pretraining',
     'Post-pretraining is above the model that it begins from',
     '61.5; 63.0 (MLQA, 250k)',
-    'mbert',
+    ecs.BILINGUAL,
     'ppa',
     'transfer',
     where='tables 2, 3',
@@ -98,6 +106,16 @@ CLAIMS = (
     'pairs_of_text',
     'pairs_of_text',
     'nli/translated|nli/switched',
+  ),
+  _claim(
+    'tlm_reset',
+    "The same where TLM begins the second side's positions anew, by which it "
+    'finds the translation sooner',
+    '73.2; 74.3',
+    'mlm',
+    'reset',
+    'transfer',
+    looks_into='ppa.tlm_not_mlm',
   ),
   _claim(
     'zero_queue',

@@ -6,7 +6,7 @@ from typing import Any
 from xlflax.data import stream as stream_lib
 from xlflax.data.stream import Layout
 from xlflax.models import encoder
-from xlflax.models.config import EncoderConfig, NormPosition
+from xlflax.models.config import EncoderConfig
 from xlflax.objectives import (
   contrastive,
   cross_attention_mlm,
@@ -73,7 +73,7 @@ def _model(condition: Condition, size: Size):
       mlp_dim=4 * hidden,
       num_heads=2,
       max_length=2 * size.length,
-      norm_position=NormPosition.PRE,
+      norm_position=condition.norm,
       dropout_rate=0.0,
       attention_dropout_rate=0.0,
       sharing=condition.sharing,
@@ -122,10 +122,13 @@ def _stream(loss: Loss, condition: Condition, size: Size) -> stream_lib.Stream:
   if loss is Loss.TRANSLATION:
     return translating.stream(size)
   settings: dict[str, Any] = dict(
-    mixture='corpus.parallel', max_examples=condition.max_pairs
+    mixture='corpus.parallel',
+    max_examples=condition.max_pairs,
+    pairs=condition.pairs,
   )
   if loss in _SIDES:
     layout, length = Layout.SIDES, size.length
+    settings['pairs'] = stream_lib.PairOptions(order=condition.pairs.order)
   elif loss is Loss.TLM:
     layout, length = Layout.PAIRS, 2 * size.length
   elif loss in _ADJACENT:

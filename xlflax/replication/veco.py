@@ -1,5 +1,6 @@
 """VECO (Luo et al. 2021): cross-attention MLM beside plain MLM and TLM."""
 
+from xlflax.replication import ecs
 from xlflax.replication.claims import Claim, Order
 from xlflax.replication.conditions import Condition, Loss
 from xlflax.training.initialization.decoder import (
@@ -8,7 +9,7 @@ from xlflax.training.initialization.decoder import (
   Layers,
 )
 
-STEPS, LONG = 300, 900
+STEPS = ecs.STEPS
 TRANSLATION_STEPS, TRANSLATION_RATE = 600, 4e-3
 _FULL, _SHALLOW = 4, 2  # layers of decoders
 _CROSS = (
@@ -44,7 +45,7 @@ def _translation(
     steps=TRANSLATION_STEPS,
     learning_rate=TRANSLATION_RATE,
     losses=(Loss.TRANSLATION,),
-    begins_from=begins_from and f'veco/{begins_from}',
+    begins_from=begins_from,
     decoder_layers=layers,
     decoder=decoder,
   )
@@ -60,21 +61,7 @@ CONDITIONS = (
     Loss.TLM,
     saved=True,
   ),
-  _condition('mlm', 'XLM, MLM', Loss.MLM, saved=True),
   _condition('ca_mlm', 'VECO, CA-MLM', Loss.CA_MLM),
-  _condition(
-    'mlm_tlm_long', 'XLM, MLM + TLM, 900 steps', Loss.MLM, Loss.TLM, steps=LONG
-  ),
-  _condition(
-    'ca_mlm_tlm_long',
-    'VECO, CA-MLM + TLM, 900 steps',
-    Loss.CA_MLM,
-    Loss.CA_MLM_PAIRS,
-    Loss.TLM,
-    steps=LONG,
-  ),
-  _condition('mlm_long', 'XLM, MLM, 900 steps', Loss.MLM, steps=LONG),
-  _condition('ca_mlm_long', 'VECO, CA-MLM, 900 steps', Loss.CA_MLM, steps=LONG),
   _condition(
     'flowing',
     'VECO without the stop-gradient',
@@ -92,20 +79,24 @@ CONDITIONS = (
     entailment=True,
   ),
   _translation('from_random', 'translation from random', None, None),
-  _translation('from_xlmr', 'translation from XLM-R (MLM)', 'mlm', _FRESH),
-  _translation('from_xlm', 'translation from XLM', 'mlm_tlm', _FRESH),
-  _translation('from_veco', 'translation from VECO', 'ca_mlm_tlm', _PLUG_IN),
+  _translation(
+    'from_xlmr', 'translation from XLM-R (MLM)', ecs.BILINGUAL, _FRESH
+  ),
+  _translation('from_xlm', 'translation from XLM', 'veco/mlm_tlm', _FRESH),
+  _translation(
+    'from_veco', 'translation from VECO', 'veco/ca_mlm_tlm', _PLUG_IN
+  ),
   _translation(
     'from_first',
     'translation, decoder of the first 2 layers',
-    'ca_mlm_tlm',
+    'veco/ca_mlm_tlm',
     DecoderInitialization(layers=Layers.FIRST),
     _SHALLOW,
   ),
   _translation(
     'from_last',
     'translation, decoder of the last 2 layers',
-    'ca_mlm_tlm',
+    'veco/ca_mlm_tlm',
     DecoderInitialization(layers=Layers.LAST),
     _SHALLOW,
   ),
@@ -119,7 +110,7 @@ def _claim(name, says, published, first, second, **fields) -> Claim:
     paper='VECO',
     says=says,
     published=published,
-    first=f'veco/{first}',
+    first=first if '/' in first else f'veco/{first}',
     second=f'veco/{second}',
     **settings,
   )
@@ -133,31 +124,11 @@ CLAIMS = (
     'mlm_tlm',
     'ca_mlm_tlm',
   ),
-  _claim('monolingual', 'CA-MLM is above MLM', '59.8; 60.6', 'mlm', 'ca_mlm'),
-  _claim('pairs', 'MLM + TLM is above MLM', '59.8; 64.5', 'mlm', 'mlm_tlm'),
   _claim(
-    'bilingual_long',
-    'The same after three times the steps',
-    '64.5; 67.7',
-    'mlm_tlm_long',
-    'ca_mlm_tlm_long',
-    looks_into='veco.bilingual',
+    'monolingual', 'CA-MLM is above MLM', '59.8; 60.6', ecs.BILINGUAL, 'ca_mlm'
   ),
   _claim(
-    'monolingual_long',
-    'The same after three times the steps',
-    '59.8; 60.6',
-    'mlm_long',
-    'ca_mlm_long',
-    looks_into='veco.monolingual',
-  ),
-  _claim(
-    'pairs_long',
-    'The same after three times the steps',
-    '59.8; 64.5',
-    'mlm_long',
-    'mlm_tlm_long',
-    looks_into='veco.pairs',
+    'pairs', 'MLM + TLM is above MLM', '59.8; 64.5', ecs.BILINGUAL, 'mlm_tlm'
   ),
   _claim(
     'plug_in',
