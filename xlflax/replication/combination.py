@@ -4,10 +4,15 @@ All train as many steps on as many rows of monolingual text; what reads pairs
 reads the same pairs.
 """
 
+import dataclasses
+
+from xlflax.data.stream import Positions
 from xlflax.replication.claims import NO_PAPER, Claim
-from xlflax.replication.conditions import Condition, Loss, Taken
+from xlflax.replication.conditions import AS_PPA, Condition, Loss, Taken
 from xlflax.replication.metaxlm import RATE, STEPS
 
+# Sides at random, positions anew.
+_PUT = dataclasses.replace(AS_PPA, positions=Positions.RESET)
 _PAIRS = (Loss.CA_MLM_PAIRS, Loss.MOCO, Loss.TLM)
 
 
@@ -18,6 +23,7 @@ def _condition(name: str, title: str, *losses: Loss, **fields) -> Condition:
     steps=STEPS,
     learning_rate=RATE,
     losses=losses,
+    pairs=_PUT,
     **fields,
   )
 

@@ -19,18 +19,16 @@ from xlflax.synthetic import options as options_lib
 FIRST, SECOND = 'en', 'xx'
 _UNUSED = ('nli', 'paraphrase', 'reviews', 'trees', 'ner', 'qa', 'bucc')
 _FEW = 4
-_MANY = 0.5  # anchors of `Text.MORE_ANCHORS`
 _TESTED = 300  # tagged sentences of each language
 _INFERRED = 3000  # premises with hypotheses to train on
 _ALIGNED = 100  # pairs with gold links
 
 
 class Text(enum.Enum):
-  """Which languages and text."""
+  """What the monolingual text of the second language is about."""
 
   SAME_DOMAIN = 'same_domain'
   OTHER_DOMAIN = 'other_domain'  # nine tenths about the other topic
-  MORE_ANCHORS = 'more_anchors'  # half of the content words alike
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,8 +87,6 @@ class World:
 
   def plain(self) -> 'World':
     """The same languages in one domain, whose vocabularies both use."""
-    if self.text is not Text.OTHER_DOMAIN:
-      return self
     return dataclasses.replace(self, text=Text.SAME_DOMAIN)
 
   def vocabulary(self, anchors: Anchors | None) -> pathlib.Path:
@@ -280,7 +276,7 @@ class World:
       pairs=self.amounts.pairs,
       examples=self.amounts.examples,
       held_out=self.amounts.held_out,
-      anchors=_MANY if self.text is Text.MORE_ANCHORS else self.amounts.anchors,
+      anchors=self.amounts.anchors,
       domain_shift=0.8 if self.text is Text.OTHER_DOMAIN else 0.0,
       sizes=few,
     )
