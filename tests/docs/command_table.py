@@ -33,11 +33,14 @@ NEEDS = {
   'docs/publishing.md': 'runs/mine',
   'docs/python.md': 'corpus vocab runs/en_ja xlm-roberta-base',
   'docs/synthetic.md': '',
+  'docs/t5x.md': 'corpus vocabulary mt5',
   'docs/tasks.md': 'corpus vocabulary Tanzil.en-sw.en Tanzil.en-sw.sw '
   'QED.en-sw.tsv.gz',
   'docs/training.md': 'corpus vocab cache models/base.gin runs/mlm',
   'docs/translation.md': 'corpus vocab models/transformer_base.gin test.en',
 }
+# Page -> a module without which its commands are not run.
+MODULES = {'docs/t5x.md': 't5x.train'}
 # Pages whose commands another test runs.
 ELSEWHERE = {
   'docs/extending.md': 'tests/docs/extending_test.py',
@@ -52,12 +55,6 @@ NOT_RUN = {
   'export ': 'only for what is cloned before it',
   'hf upload': 'needs an account',
   'docker ': 'needs Docker and the network',
-  'python -m t5x.': 'needs T5X; tests/interop/t5x runs its parts',
-  'xlflax convert from-t5x': 'needs T5X; tests/interop/t5x runs it',
-  'xlflax evaluate --model_dir=runs/mlm --tasks=perplexity --corpus=corpus': (
-    'of a model that T5X trained'),
-  'xlflax train --gin_file=pretrain/mlm.gin --gin_file=runs/mlm/model.gin': (
-    'of a model that T5X trained'),
   'XLFLAX_OFFICIAL_SCORERS=': 'needs scorers that are not ours to ship',
   'docs/': 'takes hours; the same commands on small data are in end_to_end/',
   'python -m benchmarks.': 'takes minutes to hours; see tests/benchmarks',
@@ -151,6 +148,18 @@ SMALLER = {
     'synthetic --output=toy --languages=en,aa,bb --change': (
       'synthetic --output=other --languages=en,aa,bb --change'),
     '--size nli/train=60000 …': '--sentences=100 --examples=24 --held_out=16',
+  },
+  'docs/t5x.md': {
+    '--gin.TRAIN_STEPS=100000 \\\n  --gin.VOCABULARY_DIR': (
+      f'{world.T5X} --gin.VOCABULARY_DIR'),
+    'models/small.gin': 'models/tiny.gin',
+    'models/t5_small.gin': 'models/tiny_t5.gin',
+    'mlm/checkpoint_100000': 'mlm/checkpoint_2',
+    'mt/checkpoint_100000': 'mt/checkpoint_2',
+    "{'targets': 256}": "{'targets': 32}",
+    "{'inputs': 128, 'targets': 128}": "{'inputs': 32, 'targets': 32}",
+    '--model_dir=runs/further --gin.TRAIN_STEPS=100000': (
+      f'--model_dir=runs/further {world.MONO}'),
   },
   'docs/training.md': {
     '--gin.TRAIN_STEPS=200000 --gin.BATCH_SIZE=256 --gin.LENGTH=512': (

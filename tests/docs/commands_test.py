@@ -17,7 +17,7 @@ import seqio
 
 from tests.docs import command_table as table
 from tests.docs import small_world
-from xlflax import cli
+from xlflax import cli, config
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _PAGES = ['README.md'] + sorted(
@@ -81,6 +81,11 @@ def world(tmp_path_factory):
 @pytest.fixture
 def folder(request, world, tmp_path, monkeypatch):
   """Where a page's commands run, with all that they find there."""
+  if request.param in table.MODULES:
+    module = pytest.importorskip(table.MODULES[request.param])
+    root = pathlib.Path(module.__file__).parents[1]
+    monkeypatch.setenv('T5X', str(root))
+    monkeypatch.setenv('GIN', str(config.SHIPPED))
   for name in table.NEEDS[request.param].split():
     place = tmp_path / name
     place.parent.mkdir(parents=True, exist_ok=True)

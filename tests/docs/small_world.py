@@ -12,6 +12,7 @@ import shutil
 
 from tests.data.labelled import xtreme_files
 from xlflax import cli, data
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 
 # Small models by the names of those that the commands take.
 _SIZE = """
@@ -93,6 +94,10 @@ TRAINING = '--gin.TRAIN_STEPS=2 --gin.WARMUP_STEPS=1'
 MONO = f'{TRAINING} --gin.BATCH_SIZE=8 --gin.LENGTH=32'
 PAIRS = f'{MONO} --gin.PAIR_BATCH_SIZE=8 --gin.PAIR_LENGTH=48'
 SIDES = f'{TRAINING} --gin.BATCH_SIZE=8 --gin.SIDE_LENGTH=32'
+T5X = (
+  '--gin.TRAIN_STEPS=2 --gin.BATCH_SIZE=8 --gin.train.eval_period=2 '
+  '--gin.train.eval_steps=1 --gin.utils.SaveCheckpointConfig.period=2'
+)
 TUNING = '--gin.EPOCHS=1 --gin.BATCH_SIZE=8 --gin.LENGTH=48'
 
 
@@ -268,6 +273,20 @@ class World:
         _write(pathlib.Path(f'{pair}.{there}'), text)
 
   _make_data = _make_tatoeba
+
+  def _make_mt5(self, place: pathlib.Path) -> None:
+    """What T5X writes for a small T5 v1.1, and mT5's tokenizer, small."""
+    from tests.interop.t5x import written_checkpoints
+
+    place.mkdir()
+    vocabulary = self.path('vocab') / vocabulary_lib.MODEL_FILE
+    shutil.copy(vocabulary, place / 'spiece.model')
+    written_checkpoints.save(
+      written_checkpoints.make_model('v1.1', 1600),
+      place,
+      orbax=True,
+      step=1_000_000,
+    )
 
   def _make_QED(self, place: pathlib.Path) -> None:  # noqa: N802
     pairs = (self.toy / 'corpus/parallel/en-sw.tsv').read_bytes()

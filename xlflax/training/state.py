@@ -1,6 +1,7 @@
 """The train state: all that changes from step to step, and its shardings."""
 
 import functools
+import os
 from typing import Any
 
 import flax.struct
@@ -73,6 +74,18 @@ def build_state(
   )
 
 
+def _options_of_one_run() -> dict[str, int]:
+  """What XLA is told of a program that runs once: to be quick about it.
+
+  On CPUs optimizing takes most of its compilation. The results are the same,
+  bit by bit. What XLA_FLAGS say of it stays.
+  """
+  name = 'xla_backend_optimization_level'
+  if jax.default_backend() != 'cpu' or name in os.environ.get('XLA_FLAGS', ''):
+    return {}
+  return {name: 1}
+
+
 class StateFactory:
   """Makes train states, abstract ones, and their shardings.
 
@@ -142,7 +155,11 @@ class StateFactory:
   def create(self, rng: jax.Array) -> TrainState:
     """A fresh, sharded state; each device makes only its own parts."""
     with self._partitioner.scope():
-      return jax.jit(self._create, out_shardings=self.shardings)(rng)
+      return jax.jit(
+        self._create,
+        out_shardings=self.shardings,
+        compiler_options=_options_of_one_run(),
+      )(rng)
 
   def create_objective_state(self, params) -> dict[str, Any]:
     """The objectives' state at step 0 with these sharded parameters."""

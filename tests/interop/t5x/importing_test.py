@@ -5,7 +5,6 @@ import json
 import shutil
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import sentencepiece
@@ -20,103 +19,14 @@ from xlflax.objectives import masked_lm
 from xlflax.training import params as params_lib
 from xlflax.training import run as run_lib
 
-checkpoints = conftest.import_t5x('t5x.checkpoints')
+conftest.import_t5x('t5x.checkpoints')
 
-import seqio  # noqa: E402
-from t5x import models as t5x_models  # noqa: E402
-from t5x import optimizers, partitioning, train_state  # noqa: E402
-from t5x.examples.scalable_t5 import network as scalable  # noqa: E402
-from t5x.examples.t5 import network as examples  # noqa: E402
+from t5x import optimizers  # noqa: E402
 
+from tests.interop.t5x import written_checkpoints  # noqa: E402
 from xlflax.data.seqio_tasks import vocabulary as seqio_vocabulary  # noqa: E402
-from xlflax.interop.t5x import axes, objective_model  # noqa: E402
 from xlflax.interop.t5x import models as own_models  # noqa: E402
-
-_SHAPES = {
-  name: (2, 9)
-  for name in (
-    'encoder_input_tokens',
-    'decoder_input_tokens',
-    'decoder_target_tokens',
-  )
-}
-# Name -> (T5X's module, more of its configuration).
-_NETWORKS = {
-  'v1.1': (examples, dict(mlp_activations=('gelu', 'linear'))),
-  'first': (
-    examples,
-    dict(mlp_activations=('relu',), logits_via_embedding=True),
-  ),
-  'scanned': (
-    scalable,
-    dict(mlp_activations=('gelu', 'linear'), scan_layers=True),
-  ),
-  'unscanned': (
-    scalable,
-    dict(mlp_activations=('gelu', 'linear'), scan_layers=False),
-  ),
-}
-
-
-def _t5x_model(kind, rows):
-  network, more = _NETWORKS[kind]
-  if network is scalable:
-    more = more | dict(remat_policy='none')
-  config = network.T5Config(
-    vocab_size=rows,
-    dtype=jnp.float32,
-    emb_dim=12,
-    num_heads=2,
-    head_dim=5,
-    num_encoder_layers=3,
-    num_decoder_layers=2,
-    mlp_dim=20,
-    **more,
-  )
-  vocabulary = seqio.PassThroughVocabulary(rows)
-  return t5x_models.EncoderDecoderModel(
-    network.Transformer(config=config),
-    vocabulary,
-    vocabulary,
-    optimizers.AdamW(0.1),
-  )
-
-
-def _partitioner():
-  return partitioning.PjitPartitioner(
-    num_partitions=1,
-    logical_axis_rules=(
-      partitioning.standard_logical_axis_rules(
-        additional_rules=axes.additional_rules()
-      )
-    ),
-  )
-
-
-def _save(model, directory, *, orbax):
-  """Writes what T5X writes at step 7; returns the parameters."""
-  with jax.numpy_rank_promotion('allow'):  # T5X's layers count on it
-    state = train_state.FlaxOptimTrainState.create(
-      model.optimizer_def,
-      model.get_initial_variables(
-        jax.random.PRNGKey(2), _SHAPES, dict.fromkeys(_SHAPES, jnp.int32)
-      ),
-    )
-  rng = np.random.default_rng(0)
-  params = jax.tree.map(
-    lambda x: jnp.asarray(rng.normal(size=x.shape, scale=0.4), jnp.float32),
-    state.params,
-  )
-  state = state.replace_params(params).replace_step(jnp.int32(7))
-  if orbax:
-    manager = checkpoints.OrbaxCheckpointManagerInterface(
-      str(directory), state, _partitioner()
-    )
-    manager.save(state)
-    manager.close()
-  else:
-    checkpoints.Checkpointer(state, _partitioner(), str(directory)).save(state)
-  return params
+from xlflax.interop.t5x import objective_model  # noqa: E402
 
 
 def _tokens(seed, rows):
@@ -131,8 +41,8 @@ def written(tmp_path_factory, toy_vocabulary):
   def write(kind, orbax):
     if (kind, orbax) not in kept:
       directory = tmp_path_factory.mktemp(kind)
-      model = _t5x_model(kind, len(toy_vocabulary))
-      params = _save(model, directory, orbax=orbax)
+      model = written_checkpoints.make_model(kind, len(toy_vocabulary))
+      params = written_checkpoints.save(model, directory, orbax=orbax)
       kept[kind, orbax] = model, params, directory / 'checkpoint_7'
     return kept[kind, orbax]
 
@@ -182,8 +92,8 @@ def test_logits_are_those_of_t5x(
 
 
 def test_a_smaller_vocabulary_leaves_rows_unused(toy_vocabulary, tmp_path):
-  model = _t5x_model('v1.1', 192)  # T5X rounds up
-  params = _save(model, tmp_path, orbax=True)
+  model = written_checkpoints.make_model('v1.1', 192)  # T5X rounds up
+  params = written_checkpoints.save(model, tmp_path, orbax=True)
   checked = importing.check(
     tmp_path / 'checkpoint_7', vocabulary=toy_vocabulary
   )
@@ -193,7 +103,9 @@ def test_a_smaller_vocabulary_leaves_rows_unused(toy_vocabulary, tmp_path):
 
 
 def test_a_larger_vocabulary_is_refused(toy_vocabulary, tmp_path):
-  _save(_t5x_model('v1.1', 170), tmp_path, orbax=True)
+  written_checkpoints.save(
+    written_checkpoints.make_model('v1.1', 170), tmp_path, orbax=True
+  )
   with pytest.raises(
     errors.VocabularyError, match='Got: 180 entries. Expected: at most 170'
   ):
@@ -213,10 +125,10 @@ def own(toy_vocabulary, tmp_path):
     objective=masked_lm.MaskedLM(),
     layout='sentences',
     vocabulary=seqio_vocabulary.SeqioVocabulary(toy_vocabulary),
-    optimizer_def=optimizers.AdamW(0.1),
+    optimizer_def=optimizers.adamw(0.1),
   )
   (tmp_path / 't5x').mkdir()
-  params = _save(model, tmp_path / 't5x', orbax=True)
+  params = written_checkpoints.save(model, tmp_path / 't5x', orbax=True)
   return model, module, params, tmp_path / 't5x' / 'checkpoint_7'
 
 
@@ -366,7 +278,9 @@ def test_t5s_own_tokenizer(tmp_path, toy_sentences, capsys):
     minloglevel=2,
   )
   (tmp_path / 't5x').mkdir()
-  _save(_t5x_model('v1.1', 256), tmp_path / 't5x', orbax=True)
+  written_checkpoints.save(
+    written_checkpoints.make_model('v1.1', 256), tmp_path / 't5x', orbax=True
+  )
   assert (
     cli.main(
       [
