@@ -144,3 +144,24 @@ def test_indivisible_vocabulary_is_trained_whole(warnings_logged):
     'model/embeddings/token: dimension 0 (vocab) of 63' in m
     for m in warnings_logged()
   )
+
+
+def test_a_state_is_compiled_quickly_on_cpus(monkeypatch):
+  """Unless the flags say how, as those of the tests do."""
+  assert state_lib._options_of_one_run() == {}
+  monkeypatch.setenv('XLA_FLAGS', '')
+  quickly = {'xla_backend_optimization_level': 1}
+  assert state_lib._options_of_one_run() == quickly
+  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+  assert state_lib._options_of_one_run() == {}
+
+
+@pytest.mark.slow
+def test_a_state_compiled_quickly_is_the_same(monkeypatch):
+  factory = tiny.make_factory(use_ema=False)
+  made = []
+  for level in (1, 3):  # 3 is what XLA does by itself
+    options = {'xla_backend_optimization_level': level}
+    monkeypatch.setattr(state_lib, '_options_of_one_run', options.copy)
+    made.append(factory.create(jax.random.key(0)).params)
+  tiny.assert_trees_equal(*made)
