@@ -104,7 +104,7 @@ def test_examples_count_where_seeds_agree():
   assert several.low == pytest.approx(single.low, abs=0.005)
 
 
-@pytest.mark.parametrize('runs, spread', [(1, 0.0), (3, 0.04)])
+@pytest.mark.parametrize('runs, spread', [(1, 0.0), (3, 0.0), (3, 0.04)])
 def test_equal_models_differ_in_one_case_of_twenty(runs, spread):
   """The same as docs/evaluation.md reports of more trials."""
   program = runpy.run_path('docs/evaluation/false_positives.py')

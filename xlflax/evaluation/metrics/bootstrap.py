@@ -170,7 +170,7 @@ def _error(scores, drawn, sides, size) -> tuple[float, float]:
 
   The variance of runs' scores on the same examples is due to seeds, and to
   what each run makes of each example, which the examples' draws count, too:
-  it is taken off once.
+  it is taken off there.
 
   Args:
     scores: [runs].
@@ -201,11 +201,12 @@ def _error(scores, drawn, sides, size) -> tuple[float, float]:
     / freedom
   )
   share = sum(1 / len(side) for side in sides)
-  variance = of_examples + share * max(between - interaction, 0.0)
+  of_runs = share * between
+  variance = max(of_examples - share * interaction, 0.0) + of_runs
   if variance <= 1e-24:
     return 0.0, float(freedom)
   effective = variance**2 / (
-    of_examples**2 / max(size - 1, 1) + (share * between) ** 2 / freedom
+    of_examples**2 / max(size - 1, 1) + of_runs**2 / freedom
   )
   return float(np.sqrt(variance)), float(effective)
 
