@@ -1,7 +1,9 @@
-"""Trees by content words and frozen vectors, from text to scores.
+"""Families beyond XTREME's, from text to scores, each beside its baseline.
 
-As in synthetic_test, by the commands and gin files of docs/synthetic.md, with
-a smaller encoder of two languages.
+Trees by content words, multiple choice, questions without an answer, frozen
+vectors; SIB-200 and MASSIVE from files of their published form. As in
+synthetic_test, by the commands and gin files of docs/synthetic.md, with a
+smaller encoder of two languages.
 """
 
 import json
@@ -20,7 +22,11 @@ _FROZEN = {
   'pairs': ('average_precision/aa-en', 'positive/aa-en', 0.05),
   'ranking': ('ndcg@10/aa', 0.023, 0.3),  # sum of 1 / log2(rank + 1) / 200
   'xsim': ('xsim/aa', 0.995, 0.3),  # an error: one of 200 is right
+  'topics': ('v_measure/aa', 0.0, 0.3),
 }
+_TRAINED = ('trees', 'choices', 'unanswerable')
+_TEXT_AND_CLASS = "OPTIONS={'columns': {'text': 0, 'label': 1}}"
+_LOCALES = {'en': ('eng_Latn', 'en-US'), 'aa': ('swh_Latn', 'sw-KE')}
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +44,8 @@ def _xlflax(*arguments: str) -> None:
 
 
 @pytest.fixture(scope='module')
-def scores(tmp_path_factory) -> dict[str, dict[str, float]]:
-  """task -> metric -> value, after pretraining and fine-tuning on `en`."""
+def root(tmp_path_factory) -> pathlib.Path:
+  """A folder with `toy`, `vocab` and the pretrained `encoder`."""
   root = tmp_path_factory.mktemp('families')
   _xlflax(
     'synthetic',
@@ -48,6 +54,10 @@ def scores(tmp_path_factory) -> dict[str, dict[str, float]]:
     '--anchors=0.5',
     '--sentences=5000',
     '--pairs=8000',
+    *('--size', 'choices/train=10000'),
+    *('--size', 'unanswerable/train=10000'),
+    *('--size', 'topics/dev=1000'),
+    *('--size', 'choices/test=1000'),
   )
   _xlflax(
     'vocab',
@@ -73,13 +83,19 @@ def scores(tmp_path_factory) -> dict[str, dict[str, float]]:
     f'--vocabulary={root}/vocab',
     f'--model_dir={root}/encoder',
   )
+  return root
+
+
+@pytest.fixture(scope='module')
+def scores(root) -> dict[str, dict[str, float]]:
+  """task -> metric -> value, after fine-tuning on `en`."""
   _xlflax(
     'evaluate',
     f'--suite={_FILES}/suite.gin',
     f'--data={root}/toy',
     f'--model_dir={root}/encoder',
     f'--output={root}/suite',
-    f'--suite_tasks={",".join(["trees", *_FROZEN])}',
+    f'--suite_tasks={",".join([*_TRAINED, *_FROZEN])}',
   )
   [model] = json.loads((root / 'suite/suite.json').read_text())['models']
   return {
@@ -102,3 +118,167 @@ def test_frozen_vectors(scores, task):
   if isinstance(baseline, str):
     baseline = scores[task][baseline]
   assert (baseline - found if task == 'xsim' else found - baseline) > least
+
+
+@pytest.mark.parametrize('language, least', [('en', 0.9), ('aa', 0.55)])
+def test_multiple_choice(scores, language, least):
+  found = scores['choices']
+  assert found[f'chance/{language}'] == 0.5
+  assert found[f'accuracy/{language}'] > least
+
+
+@pytest.mark.parametrize('language, least', [('en', 0.9), ('aa', 0.5)])
+def test_questions_without_an_answer(scores, root, language, least):
+  """Better than never to answer, and both kinds are told apart."""
+  found = scores['unanswerable']
+  data = json.loads(
+    (root / f'toy/unanswerable/test.{language}.json').read_text()
+  )['data']
+  empty = [
+    asked['is_impossible']
+    for article in data
+    for paragraph in article['paragraphs']
+    for asked in paragraph['qas']
+  ]
+  assert found[f'f1/{language}'] > sum(empty) / len(empty) + 0.1
+  assert found[f'has_answer_f1/{language}'] > least
+  assert found[f'no_answer_f1/{language}'] > least
+
+
+def _metrics(run: pathlib.Path) -> dict[str, float]:
+  """Of the only result of a run."""
+  [path] = (run / 'eval').glob('*/*/*.json')
+  return json.loads(path.read_text())['metrics']
+
+
+def _tuned(root, name, family, train, test, *settings) -> dict[str, float]:
+  """Metrics of a run that `finetune/FAMILY.gin` trains; language -> file."""
+  train, test = (
+    ', '.join(f"'{key}': '{path}'" for key, path in files.items())
+    for files in (train, test)
+  )
+  settings = tuple(f'--gin.{setting}' for setting in settings)
+  _xlflax(
+    'train',
+    f'--gin_file=finetune/{family}.gin',
+    f'--model_dir={root / name}',
+    f"--gin.INIT_FROM='{root}/encoder'",
+    f'--gin.TRAIN_FILES={{{train}}}',
+    '--gin.LENGTH=48',
+    '--gin.TRAIN_STEPS=150',
+    '--gin.LEARNING_RATE=1e-3',
+    *settings,
+  )
+  _xlflax(
+    'evaluate',
+    f'--gin_file=evaluate/{family}.gin',
+    f'--model_dir={root / name}',
+    f'--gin.TEST_FILES={{{test}}}',
+    *settings,
+  )
+  return _metrics(root / name)
+
+
+def _fetched(root, name: str) -> pathlib.Path:
+  output = root / name
+  _xlflax(
+    *('tasks', 'fetch', name, f'--downloaded={root}/downloaded/{name}'),
+    f'--output={output}',
+  )
+  return output
+
+
+def _save(path: pathlib.Path, lines) -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text(''.join(f'{line}\n' for line in lines))
+
+
+def test_topics_in_the_form_of_sib_200(root):
+  """Trained in both languages, as SIB-200 has training texts in all."""
+  for code, (name, _) in _LOCALES.items():
+    for split, held in (('train', 'dev'), ('test', 'test')):
+      lines = (root / f'toy/topics/{held}.{code}.tsv').read_text().splitlines()
+      rows = (line.split('\t') for line in lines)
+      _save(
+        root / f'downloaded/sib200/{name}/{split}.tsv',
+        ['index_id\tcategory\ttext', *(f'0\t{b}\t{a}' for a, b in rows)],
+      )
+  folder, named = _fetched(root, 'sib200'), _LOCALES.items()
+  found = _tuned(
+    root,
+    'topics',
+    'classification',
+    *(
+      {code: folder / name / f'{split}.tsv' for code, (name, _) in named}
+      for split in ('train', 'test')
+    ),
+    _TEXT_AND_CLASS,
+  )
+  for code in _LOCALES:
+    assert found[f'accuracy/{code}'] > found[f'majority/{code}'] + 0.2
+
+
+def _utterances(root, code: str) -> list[dict]:
+  """Rows of MASSIVE: slots are entities, the intent is the first one's kind."""
+  found = []
+  for split, partition in (('train', 'train'), ('test', 'test')):
+    text = (root / f'toy/ner/{split}.{code}.iob2').read_text()
+    for sentence in text.strip().split('\n\n'):
+      rows = [x.split('\t') for x in sentence.splitlines() if x[0] != '#']
+      marked, kinds = [], []
+      for _, word, tag, *_ in rows:
+        if tag.startswith('B-'):
+          kinds.append(tag[2:])
+          marked.append(f'[{tag[2:]} : {word}]')
+        elif tag.startswith('I-'):
+          marked[-1] = f'{marked[-1][:-1]} {word}]'
+        else:
+          marked.append(word)
+      found.append(
+        {
+          'partition': partition,
+          'utt': ' '.join(row[1] for row in rows),
+          'annot_utt': ' '.join(marked),
+          'intent': kinds[0] if kinds else 'none',
+        }
+      )
+  return found
+
+
+@pytest.fixture(scope='module')
+def massive(root):
+  for code, (_, locale) in _LOCALES.items():
+    _save(
+      root / f'downloaded/massive/{locale}.jsonl',
+      map(json.dumps, _utterances(root, code)),
+    )
+  return _fetched(root, 'massive')
+
+
+def test_intents_in_the_form_of_massive(root, massive):
+  folder = massive / 'intents'
+  found = _tuned(
+    root,
+    'intents',
+    'classification',
+    {'en': folder / 'en-US/train.tsv'},
+    {'en': folder / 'en-US/test.tsv', 'aa': folder / 'sw-KE/test.tsv'},
+    _TEXT_AND_CLASS,
+  )
+  for code in _LOCALES:
+    assert found[f'accuracy/{code}'] > found[f'majority/{code}'] + 0.1
+
+
+def test_slots_in_the_form_of_massive(root, massive):
+  folder = massive / 'slots'
+  found = _tuned(
+    root,
+    'slots',
+    'tagging',
+    {'en': folder / 'en-US/train.conll'},
+    {'en': folder / 'en-US/test.conll', 'aa': folder / 'sw-KE/test.conll'},
+    "FORMAT='conll_iob2'",
+    "SCHEME='entities'",
+  )
+  # Nothing named would be 0.
+  assert found['f1/en'] > 0.5 and found['f1/aa'] > 0.2

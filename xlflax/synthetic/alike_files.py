@@ -29,9 +29,15 @@ def choices(split: str, items, codes, renderer: Renderer) -> Files:
 
 
 def topics(split: str, items, codes, renderer: Renderer) -> Files:
-  """A sentence and its topic."""
+  """A text of several sentences and its topic."""
   for code in codes:
-    rows = ((renderer.text(i.sentence, code), i.topic) for i in items)
+    rows = (
+      (
+        renderer.join((renderer.text(s, code) for s in item.sentences), code),
+        item.topic,
+      )
+      for item in items
+    )
     yield f'topics/{split}.{code}.tsv', formats.tsv(rows)
 
 

@@ -27,9 +27,9 @@ class Rated:
 
 @dataclasses.dataclass(frozen=True)
 class Topical:
-  """A sentence whose nouns and verb are of one topic."""
+  """Sentences whose nouns and verbs are of one topic."""
 
-  sentence: Sentence
+  sentences: tuple[Sentence, ...]
   topic: str
 
 
@@ -55,9 +55,10 @@ def draw_pair(sampler: Sampler) -> Rated:
 
 
 def draw_topical(sampler: Sampler) -> Topical:
-  """A sentence of one topic's words alone."""
+  """Three sentences of one topic's words alone."""
   topic = sampler.topic()
-  return Topical(statement(_plain(sampler, topic)), TOPICS[topic])
+  sentences = (statement(_plain(sampler, topic)) for _ in range(3))
+  return Topical(tuple(sentences), TOPICS[topic])
 
 
 def draw_choice(sampler: Sampler) -> Choice:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import special
 
 from tests.data.labelled_words import WordVocabulary
 from tests.evaluation import one_hot_model
@@ -142,6 +143,58 @@ def test_loss_of_known_scores(subject, read):
   leaves = jax.tree.leaves(gradient['heads'])
   assert all(np.isfinite(x).all() for x in leaves)
   assert any(np.abs(x).max() > 0 for x in leaves)
+
+
+def test_the_loss_is_a_sum_over_questions_with_its_gradient(subject, read):
+  """Scipy's softmax; parts, finite differences, nothing but padding."""
+  lines = (_line('wet', 'dry', 0), _line('sun', 'wet', 1), _line('dry', 'x', 0))
+  context = _context(subject)
+
+  @jax.jit
+  def output(params, batch):
+    return _OBJECTIVE(subject.model, params, batch, context)
+
+  def total(params, batch):
+    return float(output(params, batch).loss.total)
+
+  batch = _batch(subject, read(*lines), 6)
+  scores = np.asarray(
+    _OBJECTIVE.predict(
+      subject.model, subject.params, batch, subject.vocabulary.spec
+    )
+  ).reshape(3, 2)
+  expected = -special.log_softmax(scores, -1)[[0, 1, 2], [0, 1, 0]]
+  found = output(subject.params, batch)
+  np.testing.assert_allclose(found.loss.total, expected.sum(), rtol=1e-5)
+  right = found.metrics['multiple_choice/accuracy']
+  assert (
+    right.weight.sum() == 3
+    and right.total.sum() == (scores.argmax(-1) == [0, 1, 0]).sum()
+  )
+  alone = [
+    total(subject.params, _batch(subject, read(line), 6)) for line in lines
+  ]
+  np.testing.assert_allclose(alone, expected, rtol=1e-4, atol=1e-6)
+  blind = batch | {'labels': jnp.full(6, -1)}
+  nothing = output(subject.params, blind)
+  assert float(nothing.loss.total) == float(nothing.loss.weight) == 0
+  kernel = subject.params['heads']['multiple_choice']['output']['kernel']
+  slopes = jax.grad(
+    lambda k: output(_with(subject.params, k), batch).loss.total
+  )(kernel)
+  step = np.random.default_rng(0).normal(size=kernel.shape).astype(np.float32)
+  ahead, behind = (
+    total(_with(subject.params, kernel + sign * 1e-2 * step), batch)
+    for sign in (1, -1)
+  )
+  assert float(np.vdot(slopes, step)) == pytest.approx(
+    (ahead - behind) / 2e-2, rel=2e-2
+  )
+
+
+def _with(params, kernel):
+  head = params['heads']['multiple_choice']['output'] | {'kernel': kernel}
+  return params | {'heads': {'multiple_choice': {'output': head}}}
 
 
 def test_mistakes(subject, read):
