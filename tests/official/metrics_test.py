@@ -127,7 +127,7 @@ def test_answers_in_any_language():
 
 def test_mined_pairs(xtreme):
   draw = random.Random(1)
-  for _ in range(200):
+  for _ in range(1000):
     gold, found = (
       {
         (f'de-{draw.randint(0, 9)}', f'en-{draw.randint(0, 9)}')
@@ -236,7 +236,7 @@ def test_trees(tmp_path):
     'conll2018', 'evaluation_script', 'conll18_ud_eval.py'
   )
   draw = random.Random(4)
-  for _ in range(60):
+  for _ in range(400):
     gold = [_parsed(draw, draw.randint(1, 9), str(i)) for i in range(8)]
     other = [_parsed(draw, len(g.words), g.id) for g in gold]
     path = tmp_path / 'gold.conllu'
@@ -266,7 +266,7 @@ def test_morphology_that_is_predicted():
     'conll2018', 'evaluation_script', 'conll18_ud_eval.py'
   )
   draw = random.Random(5)
-  for _ in range(60):
+  for _ in range(400):
     gold = [_parsed(draw, draw.randint(2, 9), str(i)) for i in range(8)]
     found = []
     for one in gold:
@@ -302,7 +302,7 @@ def test_word_alignment():
       for _ in range(draw.randint(least, 8))
     }
 
-  for _ in range(300):
+  for _ in range(1000):
     sure = [links(1) for _ in range(5)]
     possible = [one | links(0) for one in sure]
     found = [links(1) for _ in range(5)]
@@ -321,7 +321,7 @@ def test_word_alignment():
 @pytest.mark.parametrize('language', ['de', 'ja', 'zh'])
 def test_translations_by_the_command_of_sacrebleu(tmp_path, language):
   draw = random.Random(7)
-  references = [_text(draw).strip() or 'x' for _ in range(200)]
+  references = [_text(draw).strip() or 'x' for _ in range(2000)]
   found = [draw.choice([_text(draw).strip(), r]) for r in references]
   ours = translation.bleu(found, [references], target_language=language)
   for name, lines in (('ref', references), ('sys', found)):

@@ -2,15 +2,17 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 
 import pytest
 
 from tests.end_to_end import conftest as end_to_end
-from tests.official import scorers, xtreme_folder
+from tests.official import extended_folder, scorers, xtreme_folder
 from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.labelled import xtreme
+from xlflax.data.labelled import ranking, xtreme, xtreme_tasks
+from xlflax.evaluation.tasks import embeddings
 
 pytestmark = pytest.mark.slow
 
@@ -41,8 +43,8 @@ def _sentences(folder):
 
 
 @pytest.fixture(scope='module')
-def suite(folder, tmp_path_factory):
-  """The folder of a suite that `xlflax evaluate` ran on a small model."""
+def space(folder, tmp_path_factory):
+  """A workspace with a small pretrained model, `run`."""
   space = end_to_end.Workspace(tmp_path_factory.mktemp('suite'))
   for language, lines in _sentences(folder).items():
     corpus_writer.write_monolingual(
@@ -69,33 +71,39 @@ def suite(folder, tmp_path_factory):
     *space.inputs,
     f'--model_dir={space.root / "run"}',
   )
+  return space
+
+
+def _evaluate(space, name, data, *more):
+  """The folder of a suite that `xlflax evaluate` runs on the model."""
   subprocess.run(
     [
-      *(sys.executable, '-m', 'xlflax.cli', 'evaluate', '--suite=xtreme'),
-      f'--data={folder.data}',
+      *(sys.executable, '-m', 'xlflax.cli', 'evaluate', f'--suite={name}'),
+      f'--data={data}',
       f'--model_dir={space.root / "run"}',
-      f'--output={space.root / "suite"}',
+      f'--output={space.root / name}',
       f'--compilation_cache={space.root / "compiled"}',
       '--gin.LEARNING_RATE=3e-3',
       '--gin.EPOCHS=8',
+      *more,
     ],
     env=space.environment(),
     check=True,
   )
-  return space.root / 'suite'
+  return space.root / name
 
 
-@pytest.fixture(scope='module')
-def official(folder, suite, tmp_path_factory):
-  """What the official program writes of the submission."""
+def _official(suite, labels, version):
+  """What the official program writes of a suite's submission."""
   script = scorers.path('xtreme', 'evaluate.py')
-  report = tmp_path_factory.mktemp('official') / 'scores.json'
+  report = suite.parent / f'{version}.json'
   (submission,) = (suite / 'submission').iterdir()
   subprocess.run(
     [
       *(sys.executable, str(script), f'--prediction_folder={submission}'),
-      f'--label_folder={folder.gold}',
+      f'--label_folder={labels}',
       f'--output_file={report}',
+      f'--xtreme_version={version}',
     ],
     env=os.environ | {'PYTHONPATH': str(scorers.path('seqeval'))},
     check=True,
@@ -103,39 +111,115 @@ def official(folder, suite, tmp_path_factory):
   return json.loads(report.read_text())
 
 
-@pytest.fixture(scope='module')
-def ours(suite):
+def _ours(suite):
   (model,) = json.loads((suite / 'suite.json').read_text())['models']
   return model
 
 
+@pytest.fixture(scope='module')
+def suite(folder, space):
+  return _evaluate(space, 'xtreme', folder.data)
+
+
+@pytest.fixture(scope='module')
+def official(folder, suite):
+  return _official(suite, folder.gold, 'xtreme')
+
+
+@pytest.fixture(scope='module')
+def ours(suite):
+  return _ours(suite)
+
+
+@pytest.fixture(scope='module')
+def extended(space, tmp_path_factory):
+  """XTREME-R's folder with rankings as `xlflax tasks fetch` writes them."""
+  made = extended_folder.Folder(tmp_path_factory.mktemp('extended'))
+  made.write()
+  for name in ('mewslix', 'lareqa'):
+    space.run(
+      *('tasks', 'fetch', name, f'--downloaded={made.data / name}'),
+      f'--output={made.data / name / "ranked"}',
+    )
+  return made
+
+
+@pytest.fixture(scope='module')
+def extended_suite(extended, space):
+  tasks = '--suite_tasks=xcopa,tatoeba,mewslix,lareqa'
+  return _evaluate(space, 'xtreme_r', extended.data, tasks)
+
+
+def _compare(ours, official, metrics, languages):
+  """Each language's number and the average are the official ones.
+
+  Args:
+    ours: a task of `suite.json`.
+    official: the same of the official report.
+    metrics: our metrics to the official ones.
+    languages: of the task.
+  """
+  for metric, name in metrics.items():
+    named = {
+      key.split('/')[1].removesuffix('-en'): 100 * found['mean']
+      for key, found in ours['scores'].items()
+      if key.split('/')[0] == metric
+    }
+    named.pop('mean', None)
+    assert set(named) == set(languages)
+    assert named == pytest.approx(official[name], abs=1e-6)
+  assert ours['score'] == pytest.approx(official['avg_metric'], abs=1e-6)
+  # Neither all right nor all wrong: the comparison says something.
+  assert 0 < official['avg_metric'] < 100
+
+
 @pytest.mark.parametrize('task', xtreme.TASKS)
 def test_every_number_is_the_official_one(ours, official, task):
-  scores = ours['tasks'][task]['scores']
-  expected = {
-    f'{metric}/{language}': value
-    for metric, by_language in official[task].items()
-    if not metric.startswith('avg')
-    for language, value in by_language.items()
-  }
-  languages = {name.split('/')[1] for name in expected}
-  assert languages == set(xtreme.task(task).languages)
-  assert {
-    name: 100 * found['mean']
-    for name, found in scores.items()
-    if name in expected
-  } == pytest.approx(
-    {name: value for name, value in expected.items() if name in scores},
-    abs=1e-6,
-  )
-  assert ours['tasks'][task]['score'] == pytest.approx(
-    official[task]['avg_metric'], abs=1e-6
-  )
-  # Neither all right nor all wrong: the comparison says something.
-  assert 0 < official[task]['avg_metric'] < 100
+  known = xtreme.task(task)
+  names = {
+    'accuracy': ('accuracy',),
+    'f1': ('f1',),
+    'f1 and exact match': ('f1', 'exact_match'),
+  }[known.metric]
+  metrics = {name: name for name in names}
+  _compare(ours['tasks'][task], official[task], metrics, known.languages)
 
 
 def test_averages_are_the_official_ones(ours, official):
   assert ours['xtreme'] == pytest.approx(
     {name: official[group] for group, name in _GROUPS.items()}, abs=1e-6
   )
+
+
+def test_what_xtreme_r_adds_is_the_official_number(extended, extended_suite):
+  ours = _ours(extended_suite)['tasks']
+  official = _official(extended_suite, extended.gold, 'xtreme-r')
+  for task in ('xcopa', 'tatoeba'):
+    languages = xtreme.task(task, 'xtreme-r').languages
+    _compare(ours[task], official[task], {'accuracy': 'accuracy'}, languages)
+  _compare(
+    ours['mewslix'],
+    official['mewslix'],
+    {'mrr@20': 'map@20'},
+    xtreme_tasks.RANKED['mewslix'][1],
+  )
+
+
+@pytest.mark.parametrize(
+  'task, metric, part',
+  [('mewslix', 'mrr@20', 'test'), ('lareqa', 'map@20', '')],
+)
+def test_rankings_are_better_than_chance(
+  extended, extended_suite, task, metric, part
+):
+  folder = extended.data / task / 'ranked' / part
+  held = ranking.RankedFolder(directory=str(folder)).load('all')
+  draw = random.Random(0)
+  names = list(held.documents)
+  run = {
+    query: [(name, 0.0) for name in draw.sample(names, len(names))]
+    for query in held.queries
+  }
+  chance = embeddings.score_run(run, held.relevance)[metric]
+  found = _ours(extended_suite)['tasks'][task]['scores'][f'{metric}/mean']
+  assert found['mean'] > 2 * chance

@@ -19,7 +19,7 @@ _CLASSES = {
   'pawsx': ('0', '1'),
 }
 _SYLLABLES = 'ba de fi go lu ma ne pi ro su'.split()
-_SPLITS = {xtreme.TRAIN: 200, xtreme.VALIDATION: 20, xtreme.TEST: 12}
+SIZES = {xtreme.TRAIN: 200, xtreme.VALIDATION: 20, xtreme.TEST: 12}
 
 
 def word(number: int, language: str) -> str:
@@ -47,7 +47,7 @@ class Folder:
         'structured prediction': self._tags,
         'question answering': self._questions,
       }.get(task.group, self._pairs)
-      for split, size in _SPLITS.items():
+      for split, size in SIZES.items():
         for part in task.parts(split):
           language = part.removesuffix('-en')
           write(task, split, language, 3 * size if task.is_mined else size)
