@@ -3,11 +3,13 @@
 import pytest
 
 from xlflax import cli
-from xlflax.replication import page, results
+from xlflax.replication import catalogue, page, results
 
 
 @pytest.fixture
 def output(tmp_path):
+  """Made-up results of the conditions of one claim, which it meets."""
+  (claim,) = catalogue.chosen(('veco.pairs',))
   found = [
     results.Result(
       condition=name,
@@ -17,7 +19,7 @@ def output(tmp_path):
       curve={},
       cpu_seconds=1.0,
     )
-    for name, base in (('veco/mlm', 0.5), ('veco/mlm_tlm', 0.9))
+    for name, base in ((claim.first, 0.5), (claim.second, 0.9))
     for seed in range(3)
   ]
   results.collect(found, tmp_path / page.RESULTS)
