@@ -47,6 +47,7 @@ class Taken(enum.Enum):
 # the first positions.
 AS_XLM = PairOptions(positions=Positions.RESET)
 AS_PPA = PairOptions(order=SideOrder.RANDOM)
+AS_BOTH = PairOptions(order=SideOrder.RANDOM, positions=Positions.RESET)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

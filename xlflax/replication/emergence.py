@@ -8,7 +8,7 @@ from xlflax.replication.claims import NO_PAPER, Claim
 from xlflax.replication.conditions import Condition
 
 STEPS = 600
-_EVERY = 100
+_EVERY = 150
 
 
 def _condition(name: str, title: str, **fields) -> Condition:

@@ -66,6 +66,13 @@ CONDITIONS = (
     taken=Taken.BODY,
   ),
   _condition(
+    'dict_long',
+    '+Dict, three times the steps',
+    steps=LONG,
+    begins_from=_FIRST,
+    taken=Taken.WITH_DICTIONARY,
+  ),
+  _condition(
     'freezing_long',
     '+freezing, three times the steps',
     steps=LONG,

@@ -1,12 +1,10 @@
 """PPA (Pan et al. 2021): momentum contrast, TLM, and how many pairs."""
 
-import dataclasses
 from typing import Any
 
-from xlflax.data.stream import Positions
 from xlflax.replication import ecs
 from xlflax.replication.claims import Claim
-from xlflax.replication.conditions import AS_PPA, Condition, Loss
+from xlflax.replication.conditions import AS_BOTH, AS_PPA, Condition, Loss
 
 STEPS, RATE = 400, 2e-3
 _GENTLE: dict[str, Any] = {'learning_rate': RATE / 4}
@@ -39,7 +37,7 @@ CONDITIONS = (
     "PPA, the second side's positions from 0",
     Loss.MOCO,
     Loss.TLM,
-    pairs=dataclasses.replace(AS_PPA, positions=Positions.RESET),
+    pairs=AS_BOTH,
   ),
   _condition(
     'gentle', 'PPA, a quarter of the rate', Loss.MOCO, Loss.TLM, **_GENTLE
