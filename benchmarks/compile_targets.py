@@ -1,7 +1,7 @@
 """Compiles the steps for GPUs and TPUs that are not there, and judges them.
 
   python -m benchmarks.compile_targets WORK                  # all, as a table
-  python -m benchmarks.compile_targets WORK --cases xlmr-base --devices gpu:H200:1
+  python -m benchmarks.compile_targets WORK --cases xlmr-base --devices gpu:H200:64
   python -m benchmarks.compile_targets WORK --check          # against the file
   python -m benchmarks.compile_targets WORK --record         # writes that file
   python -m benchmarks.compile_targets WORK --bounds --recorded   # compiles none
@@ -51,8 +51,12 @@ class Case:
 _ONE, _EIGHT = 'gpu:H200:1', 'gpu:H200:8'
 _TPUS = ('tpu:v5p:8', 'tpu:v6e:8')
 DEVICES = (_ONE, _EIGHT, *_TPUS)
+_MANY = 'gpu:H200:64'
 _STEPS = '--gin.TRAIN_STEPS=100000'
-_TABLE = {'xlmr-base': (_ONE, _EIGHT, *_TPUS), 'mt5-base': (_EIGHT,)}
+_TABLE = {
+  'xlmr-base': (_ONE, _EIGHT, _MANY, *_TPUS, 'tpu:v5p:64'),
+  'mt5-base': (_EIGHT, _MANY),
+}
 
 
 def _of_model(name: str, model: pretraining.Model) -> Case:
@@ -91,7 +95,7 @@ _MOCO = Case(
     "--gin.EncoderConfig.dtype='bfloat16'",
   ),
   {'PAIR_BATCH_SIZE': 128},
-  (_EIGHT,),
+  (_EIGHT, _MANY),
 )
 CASES = (
   *(_of_model(name, model) for name, model in pretraining.MODELS.items()),
@@ -213,12 +217,12 @@ def _cells(found: dict | None, more: tuple[str, ...] = ()) -> str:
 def _cells_of(args) -> list[tuple[Case, str]]:
   """The cases and devices that the flags name."""
   wanted = args.cases.split(',') if args.cases else [c.name for c in CASES]
-  devices = args.devices.split(',') if args.devices else DEVICES
+  given = args.devices.split(',') if args.devices else None
   return [
     (case, kind)
     for case in CASES
-    for kind in (case.table if args.bounds else DEVICES)
-    if case.name in wanted and kind in devices
+    for kind in given or (case.table if args.bounds else DEVICES)
+    if case.name in wanted
   ]
 
 
