@@ -175,6 +175,7 @@ def _sizes(text=None, **fields):
     ('gpu:H200:1', {}, (1, 1, 1)),
     ('gpu:H200:8/4', {'tensor': 2}, (2, 2, 2)),
     ('tpu:v5p:8', {}, (1, 8, 1)),
+    ('tpu:v5p:8', {'tensor': 2}, (1, 4, 2)),
     ('cpu:8', {}, (8, 1, 1)),
     (None, {}, (8, 1, 1)),
     ('gpu:H200:8', {'data': -1}, (8, 1, 1)),
@@ -188,6 +189,33 @@ def _sizes(text=None, **fields):
 def test_axes_that_are_not_given(text, fields, sizes):
   """FSDP in a node and data across; what is given stays."""
   assert _sizes(text, **fields) == sizes
+
+
+@pytest.mark.parametrize(
+  'text, tensor, size',
+  [('tpu:v5p:64', 1, 8), ('tpu:v5p:12', 1, 6), ('tpu:v6e:64', 16, 4)],
+)
+def test_fsdp_of_a_slice_of_tpus(text, tensor, size):
+  """At most eight chips, which divide the slice."""
+  machine = machines.parse(text)
+  assert meshes.fsdp_of_a_node([], machine, tensor) == size
+
+
+def test_an_axis_may_be_part_of_a_torus():
+  """8 x 8 of 4 x 4 x 4 chips: each row of the mesh is 1 x 2 x 4 neighbours."""
+
+  class Chip:
+    platform, device_kind, process_index = 'tpu', 'TPU v5', 0
+    core_on_chip, slice_index = 0, 0
+
+    def __init__(self, i):
+      self.id, self.coords = i, (i % 4, i // 4 % 4, i // 16)
+
+  order = meshes.topology_order((8, 8, 1), [Chip(i) for i in range(64)])
+  assert order.shape == (8, 8, 1)
+  for row in order[..., 0]:
+    spans = [len({c.coords[k] for c in row}) for k in range(3)]
+    assert sorted(spans) == [1, 2, 4]
 
 
 def test_data_axis_crosses_slices(monkeypatch):

@@ -1,5 +1,6 @@
 """Shapes of meshes, and which device stands where in them."""
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -7,6 +8,7 @@ from xlflax import errors
 from xlflax.training import machines
 
 AXES = ('data', 'fsdp', 'tensor')
+_MOST_CHIPS = 8  # along fsdp on TPUs, unless more are asked for
 
 
 def mesh_shape(wanted: Sequence[int], devices: int) -> tuple[int, ...]:
@@ -46,15 +48,19 @@ def mesh_shape(wanted: Sequence[int], devices: int) -> tuple[int, ...]:
 def fsdp_of_a_node(
   devices, machine: machines.Machine | None, tensor: int
 ) -> int:
-  """The fsdp axis where nothing is given: what a node holds, beside tensor."""
+  """The fsdp axis where nothing is given: what a node holds, beside tensor.
+
+  A slice of TPUs is one node; there it is at most eight chips. XLA:TPU makes
+  all-reduces of whole arrays of gathers that are split further.
+  """
   platform = machine.platform if machine else devices[0].platform
   if platform == 'cpu':
     return 1
-  return max(
-    1,
-    (machine.per_node if machine else machines.node_size(devices))
-    // max(1, tensor),
-  )
+  node = machine.per_node if machine else machines.node_size(devices)
+  size = max(1, node // max(1, tensor))
+  if platform == 'tpu':
+    return max(n for n in range(1, _MOST_CHIPS + 1) if size % n == 0)
+  return size
 
 
 def topology_order(shape, devices):
@@ -69,9 +75,16 @@ def topology_order(shape, devices):
   from jax.experimental import mesh_utils
 
   if slices > 1 and shape[0] % slices == 0:
-    return mesh_utils.create_hybrid_device_mesh(
-      (shape[0] // slices, *shape[1:]), (slices, 1, 1), devices=devices
+    create = functools.partial(
+      mesh_utils.create_hybrid_device_mesh,
+      (shape[0] // slices, *shape[1:]),
+      (slices, 1, 1),
     )
-  if devices[0].platform != 'tpu':
+  elif devices[0].platform == 'tpu':
+    create = functools.partial(mesh_utils.create_device_mesh, shape)
+  else:
     return devices
-  return mesh_utils.create_device_mesh(shape, devices=devices)
+  try:
+    return create(devices=devices)
+  except NotImplementedError:  # 8 x 8 on a torus of 4 x 4 x 4, for example
+    return create(devices=devices, allow_split_physical_axes=True)
