@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import xlflax
+from xlflax.data.stream import Layout, PairOptions, SideOrder
 from xlflax.replication import (
   entailment,
   experiments,
@@ -14,7 +15,7 @@ from xlflax.replication import (
   trainers,
   worlds,
 )
-from xlflax.replication.conditions import Condition, Loss, Size, Taken
+from xlflax.replication.conditions import AS_BOTH, Condition, Loss, Size, Taken
 from xlflax.training import checkpoints
 from xlflax.training.initialization.decoder import DecoderInitialization
 
@@ -68,6 +69,15 @@ def world(tmp_path_factory):
   )
   made.write()
   return made
+
+
+def test_pairs_are_put_together_as_the_condition_says(world):
+  one = dataclasses.replace(SECOND, pairs=AS_BOTH)
+  streams = trainers.trainer(one, world, SIZE, seed=0).streams
+  assert {stream.layout: stream.pairs for stream in streams} == {
+    Layout.SIDES: PairOptions(order=SideOrder.RANDOM),
+    Layout.PAIRS: AS_BOTH,
+  }
 
 
 def test_as_the_trainer_itself(world):
