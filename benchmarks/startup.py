@@ -82,7 +82,10 @@ class Marks:
 def measure_here(arguments: list[str], started: float) -> dict[str, float]:
   """Runs `xlflax ARGUMENTS` in this process, one step long."""
   marks = Marks(started)
+  from xlflax import cli
   from xlflax.commands import train as command
+
+  cli.begin_process()
 
   train = command._train
 
@@ -97,8 +100,6 @@ def measure_here(arguments: list[str], started: float) -> dict[str, float]:
     return train(*given)
 
   command._train = parsed
-  from xlflax import cli
-
   stdout, sys.stdout = sys.stdout, sys.stderr
   try:
     if cli.main(arguments):

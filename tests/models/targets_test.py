@@ -1,5 +1,7 @@
 """The target of a traced program."""
 
+import os
+
 import jax
 
 from xlflax.models import targets
@@ -15,3 +17,21 @@ def test_is_the_default_device_unless_another_is_compiled_for():
       assert targets.current().platform == 'tpu'
     assert targets.current() is hopper
   assert targets.current() == here
+
+
+def test_programs_that_run_once_and_steps_of_small_models(monkeypatch):
+  """CPUs optimize them less, unless the flags name a level, as the tests'."""
+  level = 'xla_backend_optimization_level'
+  assert level in os.environ['XLA_FLAGS']
+  assert targets.options_of_one_run() == {}
+  assert targets.compiler_options(1000) == {}
+  monkeypatch.setenv('XLA_FLAGS', '')
+  assert targets.options_of_one_run() == {level: 1}
+  assert targets.compiler_options(1000) == {level: 2}
+  assert targets.compiler_options(100_000_000) == {}
+  assert targets.compiler_options() == {}
+  with targets.compiling_for(targets.Target('gpu', (9, 0))):
+    assert targets.options_of_one_run() == {}
+    assert targets.compiler_options(1000) == {}
+  with targets.compiling_for(targets.Target('tpu')):
+    assert level not in targets.compiler_options(1000)

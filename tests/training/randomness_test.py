@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from xlflax.training import randomness
 
@@ -17,3 +18,20 @@ def test_keys_differ_by_seed_and_purpose():
     keys[0],
     jax.random.key_data(randomness.key(0, randomness.Purpose.PARAMETERS)),
   )
+
+
+@pytest.mark.parametrize('seed', [0, 7, 2**31 - 1, -5])
+def test_is_what_jax_folds(seed):
+  for purpose in randomness.Purpose:
+    np.testing.assert_array_equal(
+      jax.random.key_data(randomness.key(seed, purpose)),
+      jax.random.key_data(
+        jax.random.fold_in(jax.random.key(seed), int(purpose))
+      ),
+    )
+
+
+def test_follows_the_generator_that_jax_is_set_to():
+  with jax.default_prng_impl('rbg'):
+    key = randomness.key(3, randomness.Purpose.TRAINING)
+  assert jax.random.key_data(key).shape == (4,)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.training import tiny
 from xlflax import errors
+from xlflax.models import targets
 from xlflax.objectives import contrastive, masked_lm
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.training import optimizers, partitioning
@@ -146,22 +147,12 @@ def test_indivisible_vocabulary_is_trained_whole(warnings_logged):
   )
 
 
-def test_a_state_is_compiled_quickly_on_cpus(monkeypatch):
-  """Unless the flags say how, as those of the tests do."""
-  assert state_lib._options_of_one_run() == {}
-  monkeypatch.setenv('XLA_FLAGS', '')
-  quickly = {'xla_backend_optimization_level': 1}
-  assert state_lib._options_of_one_run() == quickly
-  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
-  assert state_lib._options_of_one_run() == {}
-
-
 @pytest.mark.slow
 def test_a_state_compiled_quickly_is_the_same(monkeypatch):
   factory = tiny.make_factory(use_ema=False)
   made = []
   for level in (1, 3):  # 3 is what XLA does by itself
     options = {'xla_backend_optimization_level': level}
-    monkeypatch.setattr(state_lib, '_options_of_one_run', options.copy)
+    monkeypatch.setattr(targets, 'options_of_one_run', options.copy)
     made.append(factory.create(jax.random.key(0)).params)
   tiny.assert_trees_equal(*made)

@@ -112,11 +112,21 @@ def uniform_words(
       'The vocabulary has no ordinary entries to draw random words from',
       got=f'{vocabulary.size} entries, all of them special',
     )
-  rank = jax.random.randint(rng, language_ids.shape, 0, ordinary, jnp.int32)
+  rank = jax.random.randint(rng, (language_ids.size,), 0, ordinary, jnp.int32)
+  rank = rank.reshape(language_ids.shape)  # see `_uniform`
   # The id of the r-th ordinary entry is r plus the special ids before it.
   for start, stop in special_runs(vocabulary.special_ids):
     rank = jnp.where(rank >= start, rank + (stop - start), rank)
   return rank
+
+
+def _uniform(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+  """`jax.random.uniform`, drawn in one dimension: the same numbers.
+
+  XLA:CPU unrolls the generator over short last dimensions, and compiles that
+  for a second.
+  """
+  return jax.random.uniform(rng, (math.prod(shape),)).reshape(shape)
 
 
 def random_order(rng: jax.Array, first: jax.Array) -> jax.Array:
@@ -231,7 +241,7 @@ class MaskingPolicy:
     positions = random_order(position_rng, maskable)[:, :slots]
     counts = self._counts(maskable, slots, step)
     chosen = jnp.arange(slots)[None, :] < counts[:, None]
-    draw = jax.random.uniform(action_rng, positions.shape)
+    draw = _uniform(action_rng, positions.shape)
     action = jnp.where(
       draw < self.mask_probability,
       Action.MASK,

@@ -3,6 +3,7 @@
 import enum
 
 import jax
+import numpy as np
 
 
 class Purpose(enum.IntEnum):
@@ -14,5 +15,33 @@ class Purpose(enum.IntEnum):
 
 
 def key(seed: int, purpose: Purpose) -> jax.Array:
-  """The key of one purpose under a seed; fold the step in where it varies."""
-  return jax.random.fold_in(jax.random.key(seed), int(purpose))
+  """The key of one purpose under a seed; fold the step in where it varies.
+
+  It is `fold_in(key(seed), purpose)`, reckoned on the host for JAX's default
+  generator, as JAX would compile three programs for these two words.
+  """
+  if jax.config.jax_default_prng_impl != 'threefry2x32':
+    return jax.random.fold_in(jax.random.key(seed), int(purpose))
+  words = _threefry((0, seed & _WORD), (0, int(purpose)))
+  return jax.random.wrap_key_data(
+    np.asarray(words, np.uint32), impl='threefry2x32'
+  )
+
+
+_WORD = 0xFFFFFFFF
+# Of each group of four rounds (Salmon et al. 2011, table 2, for 2 x 32 bits).
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+
+
+def _threefry(key: tuple[int, int], block: tuple[int, int]) -> tuple[int, int]:
+  """One block of Threefry-2x32 with 20 rounds (Salmon et al. 2011, 4.3)."""
+  schedule = (*key, key[0] ^ key[1] ^ _PARITY)
+  x, y = ((b + k) & _WORD for b, k in zip(block, key, strict=True))
+  for group in range(1, 6):
+    for rotation in _ROTATIONS[(group - 1) % 2]:
+      x = (x + y) & _WORD
+      y = ((y << rotation | y >> (32 - rotation)) & _WORD) ^ x
+    x = (x + schedule[group % 3]) & _WORD
+    y = (y + schedule[(group + 1) % 3] + group) & _WORD
+  return x, y

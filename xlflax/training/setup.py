@@ -12,6 +12,7 @@ from xlflax.data import loader as loader_lib
 from xlflax.data import opening
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from xlflax.models import api as models_api
 from xlflax.models import config as model_config
 from xlflax.models import sharing, targets
 from xlflax.objectives import base
@@ -103,7 +104,9 @@ class Setup:
         self.factory.shardings,
         self.settings.partitioner.replicated,
       ),
-      compiler_options=targets.compiler_options(),
+      compiler_options=targets.compiler_options(
+        models_api.count_params(self.factory.abstract.params)
+      ),
     )
 
   def stream(self, name: str) -> loader_lib.AnyStream:

@@ -1,7 +1,6 @@
 """The train state: all that changes from step to step, and its shardings."""
 
 import functools
-import os
 from typing import Any
 
 import flax.struct
@@ -11,6 +10,7 @@ from flax import linen as nn
 
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.models import api as models_api
+from xlflax.models import targets
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.training import optimizers, partitioning
 
@@ -72,18 +72,6 @@ def build_state(
     ema=jax.tree.map(jnp.copy, params) if use_ema else (),
     objective_state=init_objective_state(model, mixture, params, vocabulary),
   )
-
-
-def _options_of_one_run() -> dict[str, int]:
-  """What XLA is told of a program that runs once: to be quick about it.
-
-  On CPUs optimizing takes most of its compilation. The results are the same,
-  bit by bit. What XLA_FLAGS say of it stays.
-  """
-  name = 'xla_backend_optimization_level'
-  if jax.default_backend() != 'cpu' or name in os.environ.get('XLA_FLAGS', ''):
-    return {}
-  return {name: 1}
 
 
 class StateFactory:
@@ -158,7 +146,7 @@ class StateFactory:
       return jax.jit(
         self._create,
         out_shardings=self.shardings,
-        compiler_options=_options_of_one_run(),
+        compiler_options=targets.options_of_one_run(),
       )(rng)
 
   def create_objective_state(self, params) -> dict[str, Any]:
