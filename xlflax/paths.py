@@ -30,7 +30,7 @@ _looked_into: set[pathlib.Path] = set()
 _looking = threading.Lock()
 
 if importlib.util.find_spec('gcsfs'):
-  # Training imports no TensorFlow, which epath would take where it is there.
+  # Training imports no TensorFlow, which epath would use if it were installed.
   os.environ.setdefault('EPATH_USE_TF', 'false')
 
 

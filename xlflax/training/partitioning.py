@@ -6,9 +6,9 @@ layer; `tensor` splits heads, feed-forward units and vocabulary inside a
 layer. Modules name only logical axes; the rules here map them.
 
 Where neither `data` nor `fsdp` is given, `fsdp` goes over the devices of a
-node (of a TPU slice) and `data` over the nodes: weights are gathered through
-the fast links, and only gradients, already split, cross the slow ones. CPU
-devices share one memory, so there all of them are along `data`.
+node (of a TPU slice, at most eight chips) and `data` over the rest: weights
+are gathered through the fast links, and only gradients, already split, cross
+the slow ones. CPU devices share one memory, so there all are along `data`.
 """
 
 import contextlib

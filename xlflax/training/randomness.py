@@ -1,6 +1,7 @@
 """Keys derived from (seed, purpose, step); nothing is drawn from globals."""
 
 import enum
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,12 +21,13 @@ def key(seed: int, purpose: Purpose) -> jax.Array:
   It is `fold_in(key(seed), purpose)`, reckoned on the host for JAX's default
   generator, as JAX would compile three programs for these two words.
   """
-  if jax.config.jax_default_prng_impl != 'threefry2x32':
+  generator = jax.config.jax_default_prng_impl  # type: ignore[attr-defined]
+  if generator != 'threefry2x32':
     return jax.random.fold_in(jax.random.key(seed), int(purpose))
   words = _threefry((0, seed & _WORD), (0, int(purpose)))
-  return jax.random.wrap_key_data(
-    np.asarray(words, np.uint32), impl='threefry2x32'
-  )
+  # JAX would compile a program to make this array its own.
+  data: Any = np.asarray(words, np.uint32)
+  return jax.random.wrap_key_data(data, impl='threefry2x32')
 
 
 _WORD = 0xFFFFFFFF

@@ -137,7 +137,7 @@ class LabelledLoader:
 
 
 def _tables(stream, vocabulary, cache_dir) -> dict[str, row_table.RowTable]:
-  """Part -> its rows, from the cache where they are there."""
+  """Part -> its rows, from the cache if it has them."""
   if cache_dir is None:
     return {
       part: _read(stream, part, vocabulary) for part in stream.chosen_parts()

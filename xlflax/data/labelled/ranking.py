@@ -59,7 +59,7 @@ class RankedFolder:
   `.jsonl` an object a line: `_id` or `docid`, `text`, perhaps `title` and
   `language` (LAReQA's documents are of many languages). `sw/relevance.tsv` has
   lines of TREC (`query 0 document relevance`) or BEIR (`query document
-  relevance` with a header). `sw/candidates.tsv`, where it is there, has `query
+  relevance` with a header). `sw/candidates.tsv`, if there is one, has `query
   document` lines: only these documents are ranked again.
 
   Attributes:

@@ -36,7 +36,7 @@ class XtremeTask:
     files: split to paths in the folder, `{0}` the language; several that
       belong together for mining.
     gold: of the test set of collections to mine, the path of the pairs that
-      are translations. XTREME keeps it back; where it is there, it is read.
+      are translations. XTREME keeps it back; if its file exists, it is read.
     english: splits whose paths are of English alone.
     format: of the files; it says what the examples are.
     options: of the format's reader.
