@@ -29,6 +29,7 @@ def test_the_step_is_compiled_once(compiled):
   setup = setup_lib.Setup(make_settings(partitioner=tiny.one_device()))
   with setup.settings.partitioner.scope():
     with compiling_ahead.Ahead(setup, 0) as ahead:
+      ahead.wait_lowered()
       state = setup.initial_state()
     assert sum('step' in name for name in compiled) == 1
     batch = tiny.make_batch(rows=8, length=12)
@@ -59,6 +60,6 @@ def test_what_compiling_raises_is_raised_at_the_step(monkeypatch):
 
   monkeypatch.setattr(setup, 'abstract_batches', refuse)
   with compiling_ahead.Ahead(setup, 0) as ahead:
-    pass
+    ahead.wait_lowered()  # ends all the same
   with pytest.raises(errors.ConfigError, match='No batches'):
     ahead.step_of((0,))

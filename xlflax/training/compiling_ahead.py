@@ -26,6 +26,7 @@ class Ahead:
     self._active = setup.settings.objectives.active(first)
     self.step = setup.jitted_step(self._active)
     self._error: BaseException | None = None
+    self._lowered = threading.Event()
     context = contextvars.copy_context()
     self._thread = threading.Thread(
       target=context.run, args=(self._compile,), name='compiling', daemon=True
@@ -44,6 +45,15 @@ class Ahead:
   def __exit__(self, *error) -> None:
     if self._thread.is_alive():
       self._thread.join()
+
+  def wait_lowered(self) -> None:
+    """Returns when nothing is left of it but XLA's compilation.
+
+    What traces other programs waits: two threads that share Python's lock
+    would only have the longer compilation begin later.
+    """
+    if self._wanted:
+      self._lowered.wait()
 
   def step_of(self, active: tuple[int, ...]):
     """Returns the jitted step of these entries, compiled if it was expected.
@@ -67,6 +77,10 @@ class Ahead:
         limits = spikes.Watch(self._setup.settings.spikes).arguments(
           self._active
         )
-        self.step.lower(state, batches, *limits).compile()
+        lowered = self.step.lower(state, batches, *limits)
+        self._lowered.set()
+        lowered.compile()
     except BaseException as error:  # noqa: BLE001, raised where it is used
       self._error = error
+    finally:
+      self._lowered.set()

@@ -260,6 +260,7 @@ class _Loop:
     saved = restored.meta['seconds'] if restored else {}
     self._activities.go_on_from(saved, written)
     if restored is None:
+      self._ahead.wait_lowered()
       return self._setup.initial_state(
         report_dir=self._setup.model_dir / run_directory.REPORT
       )
