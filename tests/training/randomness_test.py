@@ -35,3 +35,14 @@ def test_follows_the_generator_that_jax_is_set_to():
   with jax.default_prng_impl('rbg'):
     key = randomness.key(3, randomness.Purpose.TRAINING)
   assert jax.random.key_data(key).shape == (4,)
+
+
+def test_seeds_may_be_traced():
+  keys = jax.vmap(lambda s: randomness.key(s, randomness.Purpose.TRAINING))(
+    np.arange(3)
+  )
+  for seed in range(3):
+    alone = randomness.key(seed, randomness.Purpose.TRAINING)
+    np.testing.assert_array_equal(
+      jax.random.key_data(keys[seed]), jax.random.key_data(alone)
+    )

@@ -15,14 +15,14 @@ class Purpose(enum.IntEnum):
   EVALUATION = 2
 
 
-def key(seed: int, purpose: Purpose) -> jax.Array:
+def key(seed: int | jax.Array, purpose: Purpose) -> jax.Array:
   """The key of one purpose under a seed; fold the step in where it varies.
 
   It is `fold_in(key(seed), purpose)`, reckoned on the host for JAX's default
   generator, as JAX would compile three programs for these two words.
   """
   generator = jax.config.jax_default_prng_impl  # type: ignore[attr-defined]
-  if generator != 'threefry2x32':
+  if generator != 'threefry2x32' or isinstance(seed, jax.Array):
     return jax.random.fold_in(jax.random.key(seed), int(purpose))
   words = _threefry((0, seed & _WORD), (0, int(purpose)))
   # JAX would compile a program to make this array its own.
