@@ -9,6 +9,8 @@ smaller encoder of two languages.
 import json
 import os
 import pathlib
+import random
+import shutil
 import subprocess
 import sys
 
@@ -118,6 +120,37 @@ def test_frozen_vectors(scores, task):
   if isinstance(baseline, str):
     baseline = scores[task][baseline]
   assert (baseline - found if task == 'xsim' else found - baseline) > least
+
+
+def test_altered_sentences_beside_the_translations(scores):
+  """xsim++: of 400 sentences one is right, and 200 are nearly so."""
+  assert 0.9975 - scores['xsim']['xsim++/aa'] > 0.15
+
+
+def test_candidates_are_reranked(root):
+  """One of ten is right: at random its reciprocal rank is 0.293 on average."""
+  folder = root / 'reranked/aa'
+  shutil.copytree(root / 'toy/ranking/test/aa', folder)
+  right = [
+    line.split() for line in (folder / 'relevance.tsv').read_text().splitlines()
+  ]
+  draw = random.Random(0)
+  names = [document for _, _, document, _ in right]
+  lines = [
+    f'{query}\t{name}'
+    for query, _, document, _ in right
+    for name in (document, *draw.sample([n for n in names if n != document], 9))
+  ]
+  _save(folder / 'candidates.tsv', lines)
+  _xlflax(
+    'evaluate',
+    '--tasks=ranking',
+    f'--corpus={root}/reranked',
+    f'--model_dir={root}/encoder',
+  )
+  found = _metrics(root / 'encoder')
+  assert found['mrr@20/aa'] > 0.293 + 0.2
+  assert found['recall@100/aa'] == 1
 
 
 @pytest.mark.parametrize('language, least', [('en', 0.9), ('aa', 0.55)])

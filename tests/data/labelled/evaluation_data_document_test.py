@@ -5,7 +5,13 @@ import re
 
 import seqio
 
-from xlflax.data.labelled import examples, formats, task_source, xtreme
+from xlflax.data.labelled import (
+  examples,
+  formats,
+  task_source,
+  xtreme,
+  xtreme_tasks,
+)
 from xlflax.data.seqio_tasks import registration
 
 _TEXT = (
@@ -68,6 +74,29 @@ def test_table_of_xtreme():
           .replace('en-en', 'en')
         )
         assert pattern.endswith(shown), (pattern, shown)
+
+
+def test_table_of_xtreme_r():
+  rows = _rows('| task of XTREME-R | train | dev | test parts | metric |')
+  assert [row[0].strip('`') for row in rows] == [
+    *(name for name in xtreme_tasks.R_TASKS if name not in xtreme.TASKS),
+    *xtreme_tasks.RANKED,
+  ]
+  (name, train, dev, test, metric), *ranked = rows
+  task = xtreme.task(name.strip('`'), xtreme_tasks.XTREME_R)
+  assert int(re.match(r'\d+', test)[0]) == len(task.languages)
+  assert metric == task.metric
+  for cell, split in ((train, 'train'), (dev, 'validation')):
+    assert task.parts(split) == ('en',)
+    assert task.files[split][0].format('en') == cell.split('`')[1]
+  for name, train, dev, test, _ in ranked:
+    task = name.strip('`')
+    assert int(re.match(r'\d+', test)[0]) == len(xtreme_tasks.RANKED[task][1])
+    assert train == 'none'
+    folders = [
+      one.split('`')[1] for one in (test, dev) if not one.startswith('none')
+    ]
+    assert all(one.startswith(f'{task}/ranked') for one in folders)
 
 
 def test_the_documented_task_module(tmp_path, monkeypatch):

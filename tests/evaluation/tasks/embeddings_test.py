@@ -96,6 +96,20 @@ def test_ranking(subject, folder):
   )
 
 
+def test_equal_documents_are_ranked_as_trec_eval_ranks_them(subject, folder):
+  """By falling id; where the file has the right one says nothing."""
+  names = ('d2', 'd10', 'd1', 'd0')
+  (folder / 'de' / 'documents.jsonl').write_text(
+    ''.join(f'{{"_id": "{name}", "text": "und"}}\n' for name in names)
+  )
+  task = embeddings.Ranking(source=ranking.RankedFolder(directory=str(folder)))
+  result = task.evaluate(subject)
+  lines = [line.split() for line in result.files['de.tsv'].splitlines()]
+  assert [line[2] for line in lines if line[0] == 'q2'] == sorted(names)[::-1]
+  assert len({line[4] for line in lines if line[0] == 'q2'}) == 1
+  assert result.metrics['mrr@20/de'] == pytest.approx((1 / 4 + 1 + 1 / 4) / 3)
+
+
 def test_queries_of_many_languages_are_scored_by_language(subject, folder):
   (folder / 'de').rename(folder / 'all')
   texts = (('q1', 'der Hund', 'de'), ('q2', 'und', 'fr'), ('q3', 'warme', 'de'))

@@ -6,17 +6,17 @@ replacement, and every run of both models is scored on each (Koehn, 2004,
 "Statistical significance tests for machine translation evaluation"). With
 several seeds, the spread of the runs' scores is added as the upper level:
 three seeds are too few to be drawn from themselves, so their share follows
-Student's t (Satterthwaite, 1946, for the degrees of freedom).
+Student's t; see `spread`.
 """
 
 import dataclasses
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy import special
 
 from xlflax import errors
 from xlflax.evaluation.metrics import aggregates, checks
+from xlflax.evaluation.metrics import spread as spread_lib
 
 _CHUNK = 4_000_000  # drawn places at a time, to bound memory
 Runs = aggregates.Statistics | Sequence[aggregates.Statistics]
@@ -114,8 +114,8 @@ def interval(
     low, high = np.percentile(drawn, (2.5, 97.5))
   else:
     places = [np.arange(len(several))]
-    error, freedom = _error(scores, drawn, places, several[0].size)
-    reach = error * special.stdtrit(freedom, 0.975)
+    spread = spread_lib.measure(scores, drawn, places, several[0].size)
+    reach = spread_lib.reach(spread) if spread.error > 1e-12 else 0.0
     low, high = scores.mean() - reach, scores.mean() + reach
   return float(low), float(high)
 
@@ -156,59 +156,13 @@ def _several_runs(scores, drawn, runs, size) -> tuple[float, float, float]:
   """Interval and p-value by Student's t on both levels' variance."""
   difference = scores @ _contrast(runs)
   sides = np.split(np.arange(len(scores)), [runs[0]])
-  error, freedom = _error(scores, drawn, sides, size)
+  spread = spread_lib.measure(scores, drawn, sides, size)
   floor = 1 / (1 + len(drawn))
-  if error <= 1e-12:
+  if spread.error <= 1e-12:
     return difference, difference, 1.0 if abs(difference) < 1e-12 else floor
-  reach = error * special.stdtrit(freedom, 0.975)
-  p_value = 2 * special.stdtr(freedom, -abs(difference) / error)
+  reach = spread_lib.reach(spread)
+  p_value = spread_lib.p_value(difference, spread)
   return difference - reach, difference + reach, max(p_value, floor)
-
-
-def _error(scores, drawn, sides, size) -> tuple[float, float]:
-  """Standard error of a mean, or of a difference of two; its freedom.
-
-  The variance of runs' scores on the same examples is due to seeds, and to
-  what each run makes of each example, which the examples' draws count, too:
-  it is taken off there.
-
-  Args:
-    scores: [runs].
-    drawn: [S, runs].
-    sides: places of the runs of one model, or of each of two.
-    size: number of examples.
-  """
-  signs = (1.0,) if len(sides) == 1 else (-1.0, 1.0)
-  means = [drawn[:, side].mean(1) for side in sides]
-  of_examples = sum(s * m for s, m in zip(signs, means, strict=True)).var(
-    ddof=1
-  )
-  freedom = len(scores) - len(sides)
-  several = [side for side in sides if len(side) > 1]
-  between = (
-    sum((len(side) - 1) * scores[side].var(ddof=1) for side in several)
-    / freedom
-  )
-  interaction = (
-    sum(
-      len(side)
-      * (
-        drawn[:, side].var(0, ddof=1).mean()
-        - drawn[:, side].mean(1).var(ddof=1)
-      )
-      for side in several
-    )
-    / freedom
-  )
-  share = sum(1 / len(side) for side in sides)
-  of_runs = share * between
-  variance = max(of_examples - share * interaction, 0.0) + of_runs
-  if variance <= 1e-24:
-    return 0.0, float(freedom)
-  effective = variance**2 / (
-    of_examples**2 / max(size - 1, 1) + of_runs**2 / freedom
-  )
-  return float(np.sqrt(variance)), float(effective)
 
 
 def _contrast(runs: tuple[int, int]) -> np.ndarray:

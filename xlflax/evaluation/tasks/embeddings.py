@@ -131,7 +131,8 @@ class Ranking(sentence_task.SentenceTask):
   `mrr@20/<part>` (Mewsli-X, where XTREME-R calls it map@20) and
   `recall@100/<part>`; their means over parts. The file `<part>.tsv` (of the
   part `all` one for each language) has the first 100 documents of each query
-  as a TREC run; without relevance it is all there is.
+  as a TREC run, which trec_eval reads in the same order; without relevance it
+  is all there is.
 
   Attributes:
     source: queries and documents.
@@ -197,6 +198,8 @@ class Ranking(sentence_task.SentenceTask):
     )
     names = list(held.documents)
     places = {name: place for place, name in enumerate(names)}
+    # Of equal cosines the higher id comes first, as trec_eval sorts a run.
+    by_name = np.argsort(sorted(range(len(names)), key=names.__getitem__))
     run = {}
     for query, vector in zip(held.queries, queries, strict=True):
       chosen = np.arange(len(names))
@@ -204,7 +207,7 @@ class Ranking(sentence_task.SentenceTask):
         chosen = np.array([places[n] for n in held.candidates.get(query, ())])
       if len(chosen):
         scores = documents[chosen] @ vector
-        order = np.argsort(-scores, kind='stable')[:100]
+        order = np.lexsort((-by_name[chosen], -scores))[:100]
         run[query] = [(names[chosen[i]], float(scores[i])) for i in order]
     return run
 
@@ -265,7 +268,7 @@ def pair_cosines(task, subject, examples, notes) -> np.ndarray:
 
 def _trec(run, name: str) -> str:
   return ''.join(
-    f'{query} Q0 {document} {place} {score:.6f} {name}\n'
+    f'{query} Q0 {document} {place} {score:.9g} {name}\n'
     for query, found in run.items()
     for place, (document, score) in enumerate(found, 1)
   )

@@ -1,0 +1,191 @@
+"""Metrics and rankings of vectors beside those of the `mteb` package.
+
+It runs wherever mteb 2 can be imported. Scores are drawn with and without
+ties, labels with odd shares, relevance with grades and with none.
+"""
+
+import random
+
+import numpy as np
+import pytest
+
+from xlflax.evaluation.metrics import embeddings
+from xlflax.evaluation.tasks import embeddings as tasks
+from xlflax.evaluation.tasks import retrieval
+from xlflax.interop import mteb_encoder
+from xlflax.similarity import cosine
+
+pytest.importorskip('mteb', reason='the package mteb is not installed')
+pytestmark = pytest.mark.slow
+
+_TOLERANCE = 1e-6
+_CUTS = (10, 20, 100)
+
+
+def _scores(draw, size: int) -> np.ndarray:
+  """Random ones; some draws have few values, some a single odd one."""
+  values = draw.choice([2, 3, 20, 10**6])
+  found = np.array([draw.randrange(values) for _ in range(size)], float)
+  return draw.choice([found, -found, found * 1e-9, found + 1e9])
+
+
+def test_correlations_of_rated_pairs():
+  from mteb.abstasks.sts import AbsTaskSTS
+
+  draw = random.Random(0)
+  for _ in range(500):
+    size = draw.randint(3, 60)
+    gold, found = _scores(draw, size), _scores(draw, size)
+    if np.ptp(gold) == 0 or np.ptp(found) == 0:
+      assert np.isnan(embeddings.spearman(gold, found))
+      continue
+    kinds = ('cosine_scores', 'manhattan_distances', 'euclidean_distances')
+    expected = AbsTaskSTS._calculate_scores(
+      None,
+      dict.fromkeys((*kinds, 'similarity_scores'), found.tolist()),
+      gold.tolist(),
+    )
+    assert embeddings.spearman(gold, found) == pytest.approx(
+      expected['cosine_spearman'], abs=_TOLERANCE
+    )
+
+
+def test_average_precision_of_pairs():
+  from mteb.abstasks.pair_classification import AbsTaskPairClassification
+
+  class Task(AbsTaskPairClassification):
+    metadata = None
+
+    def __init__(self):
+      pass
+
+  draw = random.Random(1)
+  for _ in range(300):
+    size = draw.randint(2, 60)
+    share = draw.choice([0.05, 0.5, 0.95, 1])
+    labels = np.array([draw.random() < share for _ in range(size)], int)
+    labels[draw.randrange(size)] = 1
+    found = _scores(draw, size)
+    expected = Task()._compute_metrics_values(found.tolist(), labels, True)
+    assert embeddings.average_precision(labels, found) == pytest.approx(
+      expected['ap'], abs=_TOLERANCE
+    )
+
+
+def test_v_measure_of_clusters():
+  from mteb.abstasks.clustering_legacy import AbsTaskClusteringLegacy
+
+  draw = random.Random(2)
+  for _ in range(500):
+    size = draw.randint(1, 60)
+    gold, found = (
+      [draw.randrange(most) for _ in range(size)]
+      for most in (draw.randint(1, 9), draw.randint(1, 9))
+    )
+    expected = AbsTaskClusteringLegacy._compute_metrics(
+      None, gold, found, v_measure_only=True
+    )
+    assert embeddings.v_measure(gold, found) == pytest.approx(
+      expected['v_measure'], abs=_TOLERANCE
+    )
+
+
+def _rankings(draw):
+  """Query -> document -> score with ties, and -> grade of relevance."""
+  names = [f'd{i}' for i in draw.sample(range(2000), draw.randint(30, 160))]
+  run, relevance = {}, {}
+  for query in map(str, range(12)):
+    found = draw.sample(names, draw.randint(1, len(names)))
+    # trec_eval keeps 32 bits of a score, as a cosine has.
+    values = _scores(draw, len(found)).astype(np.float32)
+    run[query] = dict(zip(found, values.tolist(), strict=True))
+    graded = draw.sample(names, draw.randint(1, 20))
+    relevance[query] = {name: draw.randint(0, 3) for name in graded}
+    relevance[query][graded[0]] = draw.randint(1, 3)
+  return run, relevance
+
+
+def _sorted(run):
+  """As `Ranking` writes a run: by score, ties by falling id."""
+  return {
+    query: sorted(found.items(), key=lambda x: (x[1], x[0]), reverse=True)[:100]
+    for query, found in run.items()
+  }
+
+
+def test_retrieval_and_reranking():
+  from mteb._evaluators import retrieval_metrics
+
+  draw = random.Random(3)
+  for _ in range(60):
+    run, relevance = _rankings(draw)
+    found = retrieval_metrics.calculate_retrieval_scores(run, relevance, _CUTS)
+
+    def mean(name, found=found):
+      values = [one[name] for one in found.all_scores.values()]
+      return sum(values) / len(values)
+
+    ours = tasks.score_run(_sorted(run), relevance)
+    assert ours == pytest.approx(
+      {
+        'ndcg@10': mean('ndcg_cut_10'),
+        'map@20': mean('map_cut_20'),  # no query has more than 20 right ones
+        'mrr@20': found.mrr['MRR@20'],
+        'recall@100': mean('recall_100'),
+      },
+      abs=_TOLERANCE,
+    )
+
+
+def test_map_where_more_than_k_are_right():
+  """LAReQA divides by k at most, trec_eval by all relevant documents."""
+  from mteb._evaluators import retrieval_metrics
+
+  draw = random.Random(4)
+  right = {f'd{i}': 1 for i in range(30)}
+  scores = {f'd{i}': draw.random() for i in range(90)}
+  found = retrieval_metrics.calculate_retrieval_scores(
+    {'q': scores}, {'q': right}, _CUTS
+  )
+  ours = tasks.score_run(_sorted({'q': scores}), {'q': right})
+  assert ours['map@20'] * 20 / 30 == pytest.approx(
+    found.all_scores['q']['map_cut_20'], abs=_TOLERANCE
+  )
+
+
+def test_sentences_among_translations():
+  """mteb's accuracy of bitext mining is that of retrieval, one direction."""
+  from mteb._evaluators.text.bitext_mining_evaluator import (
+    BitextMiningEvaluator,
+  )
+  from mteb.abstasks.text.bitext_mining import AbsTaskBitextMining
+
+  model = mteb_encoder.MtebEncoder(None)
+  generator = np.random.default_rng(5)
+  for noise in (0.0, 0.5, 1.0, 3.0):
+    first = generator.normal(size=(150, 12)).astype(np.float32)
+    second = first + noise * generator.normal(size=(150, 12))
+    second = second.astype(np.float32) * generator.random((150, 1))
+    nearest = BitextMiningEvaluator._similarity_search(
+      None, first, second, model
+    )
+    assert [one['corpus_id'] for one in nearest] == cosine.nearest(
+      first, second
+    ).forward.tolist()
+    gold = [(i, i) for i in range(150)]
+    expected = AbsTaskBitextMining._compute_metrics(None, nearest, gold)
+    (ours,) = retrieval.score_layers(first[None], second[None]).forward
+    assert ours == pytest.approx(expected['accuracy'], abs=_TOLERANCE)
+    assert ours == pytest.approx(expected['recall'], abs=_TOLERANCE)
+
+
+def test_cosines_of_pairs():
+  from sklearn.metrics import pairwise
+
+  model = mteb_encoder.MtebEncoder(None)
+  first, second = np.random.default_rng(6).normal(size=(2, 50, 9))
+  expected = 1 - pairwise.paired_cosine_distances(first, second)
+  found = model.similarity_pairwise(first, second)
+  np.testing.assert_allclose(found, expected, atol=_TOLERANCE)
+  every = model.similarity(first, second)
+  np.testing.assert_allclose(np.diagonal(every), expected, atol=_TOLERANCE)
