@@ -97,21 +97,22 @@ def read(directory: pathlib.Path, batches: int, locality: bool) -> dict:
   Returns:
     Seconds to open, for the first time (which compares digests, also in
     processor seconds and for each GB) and again; tokens a second of processor
-    time, MB of memory.
+    time; memory when it was most, and before.
   """
   gigabytes = sum(p.stat().st_size for p in directory.rglob('*.*')) / 1e9
   start, begun = time.perf_counter(), time.process_time()
   _open(directory, locality, verified=frozenset())
   first, used = time.perf_counter() - start, time.process_time() - begun
-  before = _resident()
+  before = _memory()
   start = time.perf_counter()
   loader = _open(directory, locality, verified=None)
   opened = time.perf_counter() - start
   loader.rows(0, 0, 512)
-  most, begun = 0, time.process_time()
+  most, begun = before, time.process_time()
   for step in range(batches):
     loader.rows(step, 0, 512)
-    most = max(most, _resident())
+    if _resident() > most['resident_mb']:
+      most = _memory()
   seconds = time.process_time() - begun
   return {
     'tokens': sum(row.tokens for row in loader.statistics()),
@@ -121,8 +122,8 @@ def read(directory: pathlib.Path, batches: int, locality: bool) -> dict:
     'first_open_processor_seconds_for_each_gb': round(used / gigabytes, 3),
     'open_seconds': round(opened, 3),
     'tokens_per_core_second': round(batches * 512 * 512 / seconds),
-    'resident_mb': round(most / 1e6),
-    'of_which_reading_mb': round((most - before) / 1e6),
+    **most,
+    'before_reading': before,
   }
 
 
@@ -143,10 +144,35 @@ def _open(directory, locality: bool, verified) -> cache_loader.CachedLoader:
   )
 
 
-def _resident() -> int:
-  """Bytes of this process's memory, mapped files included."""
+def _resident() -> float:
+  """MB of this process's memory, mapped files included."""
   pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
-  return int(pages) * resource.getpagesize()
+  return int(pages) * resource.getpagesize() / 1e6
+
+
+def _memory() -> dict[str, int]:
+  """MB that are resident: in all, pages of mapped files, the rest.
+
+  Pages of files are those that the system has in memory anyway and may take
+  back; `shards_mb` of them are of shards, the others of libraries.
+  """
+  shards = total = own = 0
+  name = ''
+  for line in pathlib.Path('/proc/self/smaps').read_text().splitlines():
+    key, _, value = line.partition(':')
+    if ' ' in key:  # the head of a mapping, which names its file
+      name = line
+    elif key == 'Rss':
+      total += int(value.split()[0])
+      if name.endswith(cache_format.SUFFIX):
+        shards += int(value.split()[0])
+    elif key == 'Anonymous':
+      own += int(value.split()[0])
+  return {
+    'resident_mb': round(total * 1024 / 1e6),
+    'own_mb': round(own * 1024 / 1e6),
+    'shards_mb': round(shards * 1024 / 1e6),
+  }
 
 
 def order(rows: int, row_bytes: int, page: int, kept: int) -> dict:
@@ -244,6 +270,7 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('--shard', type=int, default=16_000_000)
   parser.add_argument('--batches', type=int, default=400)
   parser.add_argument('--rows', type=int, default=1_000_000)
+  parser.add_argument('--page', type=int, default=1 << 17)
   parser.add_argument('--corpus', type=pathlib.Path)
   parser.add_argument('--without', default='')
   parser.add_argument('--work', type=pathlib.Path)
@@ -252,7 +279,7 @@ def main(arguments: list[str] | None = None) -> None:
   if args.part == 'languages':
     found = languages(args.corpus, 40, args.without.split(','))
   elif args.part == 'order':
-    found = order(args.rows, 1020, 1 << 17, 2048)
+    found = order(args.rows, 1020, args.page, (1 << 28) // args.page)
   else:
     with tempfile.TemporaryDirectory() as folder:
       work = args.work or pathlib.Path(folder)

@@ -226,11 +226,31 @@ def test_an_order_with_locality(open_cached):
   assert len(set(first)) == 60
   assert sorted(first) == sorted(second) and first != second
   assert sorted(first) == sorted(_epoch_rows(plain, 'corpus.mono.de', 70)[:60])
-  whole = near.rows(5, 0, 8)
-  parts = [near.rows(5, a, b) for a, b in ((0, 3), (3, 8))]
-  _assert_same(
-    whole, {k: np.concatenate([part[k] for part in parts]) for k in whole}
-  )
+
+
+@pytest.mark.parametrize('processes', [1, 2, 4])
+def test_locality_on_any_number_of_processes_and_after_a_restart(
+  open_cached, processes
+):
+  """Token for token what one process reads that came from step 0."""
+  settings = {
+    'layout': 'sentences',
+    'length': 80,
+    'locality': stream_lib.Locality(block_rows=4, window_blocks=3),
+  }
+  one = open_cached(**settings)
+  steps = [one.rows(step, 0, 8) for step in range(12)]
+  others = [open_cached(**settings) for _ in range(processes)]
+  size = 8 // processes
+  for step in (7, 11):
+    parts = [
+      other.rows(step, size * i, size * (i + 1))
+      for i, other in enumerate(others)
+    ]
+    _assert_same(
+      steps[step],
+      {k: np.concatenate([part[k] for part in parts]) for k in parts[0]},
+    )
 
 
 def test_rows_of_a_batch_do_not_depend_on_how_they_are_asked_for(open_both):

@@ -141,6 +141,20 @@ def test_truncated_shard(copy):
     cache_reader.TokenCache(copy).open('corpus.mono', 'train')
 
 
+def test_shard_that_is_cut_off_while_it_is_read(copy):
+  [*_, task] = (
+    cache_reader.TokenCache(copy).open('corpus.mono', 'train').values()
+  )
+  [side] = task.sides
+  starts, stops = side.bounds(np.arange(2))
+  assert side.slices(starts, stops)[0].size
+  shard = task.shards.entries[0].name
+  [path] = copy.rglob(f'{shard}.safetensors')
+  path.write_bytes(path.read_bytes()[:200])
+  with pytest.raises(errors.CacheError, match='it has no byte .* any more'):
+    side.slices(starts, stops)
+
+
 def test_lost_shard(copy, toy_corpus, toy_vocabulary, written):
   """It is named, and writing again restores it and nothing else."""
   path, other = _shards(copy)[:2]

@@ -42,6 +42,8 @@ class CachedLoader:
     cache.check_vocabulary(vocabulary)
     rates = cache.rates(stream.mixture, stream.split)
     tasks = cache.open(stream.mixture, stream.split)
+    for task in tasks.values():
+      task.shards.ahead = stream.locality is not None
     if corpus is not None:
       cache.check_corpus(corpus, stream.mixture, stream.split)
     self.identity = cache.digest(stream.mixture, stream.split)
@@ -125,7 +127,7 @@ class CachedLoader:
     ]
 
   def close(self) -> None:
-    """Releases the memory maps."""
+    """Closes the shards."""
     self._indices = []
 
   def _shuffled(self, index, sizes, keys):

@@ -1,4 +1,4 @@
-"""Reads a token cache through memory maps; imports neither TensorFlow nor SeqIO.
+"""Reads a token cache by ranges of bytes; imports no TensorFlow and no SeqIO.
 
 Every reason to refuse a cache is found when it is opened: it is missing or
 incomplete, of another vocabulary, or of a corpus that has changed since.
@@ -27,7 +27,7 @@ class CachedTask:
 
   Attributes:
     meta: languages, sizes, statistics.
-    sides: memory-mapped texts of each side.
+    sides: texts of each side, on disk or in a bucket.
     shards: of the task, whose `starts_document` tells borders.
   """
 
@@ -125,7 +125,7 @@ class TokenCache:
     return splits[split]
 
   def open(self, mixture: str, split: str) -> dict[str, CachedTask]:
-    """Maps the tasks of a mixture into memory.
+    """Opens the tasks of a mixture.
 
     Raises:
       CacheError: a task is not complete or its files are damaged.

@@ -72,23 +72,6 @@ def _filesystem():
   return fsspec.filesystem('gcs')
 
 
-class RemoteTokens:
-  """What `array[start:stop]` of a memory map is, of an object in a bucket."""
-
-  def __init__(self, path: str, begin: int, size: int, dtype: np.dtype):
-    self._path, self._begin = path, begin
-    self.size, self.dtype = size, dtype
-
-  def __getitem__(self, places: slice) -> np.ndarray:
-    """Elements start .. stop - 1, [n]."""
-    start, stop, _ = places.indices(self.size)
-    width = self.dtype.itemsize
-    content = blocks().read(
-      self._path, self._begin + start * width, self._begin + stop * width
-    )
-    return np.frombuffer(content, self.dtype)
-
-
 class RemoteShard(cache_shards.Shard):
   """See `shards.Shard`; offsets are read as a whole, tokens by ranges.
 
@@ -105,8 +88,9 @@ class RemoteShard(cache_shards.Shard):
   def release_pages(self) -> None:
     """Does nothing: blocks are limited anyway."""
 
-  def _slice(self, name: str, start: int, size: int, dtype: np.dtype) -> Any:
-    tokens = RemoteTokens(
-      os.fspath(self._path), self._begin + start, size, dtype
-    )
-    return tokens if name in ('inputs', 'targets') else tokens[:]
+  def _map(self, start: int, size: int, dtype: np.dtype) -> np.ndarray:
+    content = self._read(start, start + size * dtype.itemsize)
+    return np.frombuffer(content, dtype)
+
+  def _read(self, start: int, stop: int) -> bytes:
+    return blocks().read(os.fspath(self._path), start, stop)

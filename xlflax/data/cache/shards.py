@@ -4,13 +4,15 @@ A shard is a safetensors file with, for each side of a task, `<side>`: the ids
 of all texts, each followed by eos, one after the other, and `<side>.offsets`:
 where each text begins, and the end, uint32 [examples + 1]; and with
 `starts_document`, bool [examples]. It appears in one rename, so a killed
-writer leaves whole shards only, and is read through a memory map.
+writer leaves whole shards only.
 """
 
 import json
 import mmap
+import os
 import pathlib
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,16 @@ _TYPES: dict[str, np.dtype] = {
   'U32': np.dtype(np.uint32),
   'BOOL': np.dtype(np.bool_),
 }
+
+
+# Sides, whose tokens are read by ranges of bytes.
+_TOKENS = ('inputs', 'targets')
+
+_MOST_ASKED = 1024
+_AHEAD = 17  # 2^17 bytes are asked for where neighbours are read soon
+
+# (start, stop) -> bytes start .. stop - 1.
+Read = Callable[[int, int], bytes]
 
 
 def offsets_of(side: str) -> str:
@@ -88,15 +100,40 @@ def write(
   )
 
 
+class Tokens:
+  """What `array[start:stop]` of an array in memory is, of one in a file."""
+
+  def __init__(self, read: Read, begin: int, size: int, dtype: np.dtype):
+    """Makes it of `size` elements; its first byte is byte `begin`."""
+    self._read, self._begin = read, begin
+    self.size, self.dtype = size, dtype
+
+  def __getitem__(self, places: slice) -> np.ndarray:
+    """Elements start .. stop - 1, [n]."""
+    start, stop, _ = places.indices(self.size)
+    width = self.dtype.itemsize
+    begin = self._begin
+    return np.frombuffer(
+      self._read(begin + start * width, begin + stop * width), self.dtype
+    )
+
+
 class Shard:
-  """The arrays of a shard, mapped into memory.
+  """The arrays of a shard: tokens are read, the others mapped into memory.
+
+  A read of a row copies a kilobyte or two. Mapped, its place would count as
+  memory of the process: with all of the folio around it, 2 MB, until it is
+  let go of, which costs more than the copy.
 
   Raises:
     CacheError: the file is missing, cut off, or is no such file.
   """
 
-  def __init__(self, path: pathlib.Path):
+  def __init__(self, path: pathlib.Path, *, ahead: bool = False):
+    """Opens it; `ahead`: has the system read the places around each row too."""
     self._path = path
+    self._ahead = ahead
+    self._asked: set[int] = set()
     self._views: dict[str, Any] = {}
     self._texts: dict[str, tuple[Any, np.ndarray]] = {}
     try:
@@ -105,14 +142,40 @@ class Shard:
       raise self._damaged(error) from error
 
   def _open(self, path: pathlib.Path) -> None:
-    with path.open('rb') as file:
-      self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    self._file = os.open(path, os.O_RDONLY)
+    weakref.finalize(self, os.close, self._file)
+    self._bytes = mmap.mmap(self._file, 0, access=mmap.ACCESS_READ)
     length = int.from_bytes(self._bytes[:8], 'little')
     self._arrays = json.loads(self._bytes[8 : 8 + length])
     self._begin = 8 + length
+    self.release_pages()
 
   def _slice(self, name: str, start: int, size: int, dtype: np.dtype) -> Any:
-    return np.frombuffer(self._bytes, dtype, size, self._begin + start)
+    begin = self._begin + start
+    if name in _TOKENS:
+      return Tokens(self._read, begin, size, dtype)
+    return self._map(begin, size, dtype)
+
+  def _map(self, start: int, size: int, dtype: np.dtype) -> np.ndarray:
+    return np.frombuffer(self._bytes, dtype, size, start)
+
+  def _read(self, start: int, stop: int) -> bytes:
+    if self._ahead:
+      self._ask(start >> _AHEAD)
+    content = os.pread(self._file, stop - start, start)
+    if len(content) != stop - start:
+      raise self._damaged(f'it has no byte {start + len(content)} any more')
+    return content
+
+  def _ask(self, number: int) -> None:
+    """Has a block read in one request, as a page at a time would be many."""
+    if number not in self._asked and hasattr(os, 'posix_fadvise'):
+      if len(self._asked) > _MOST_ASKED:
+        self._asked.clear()
+      self._asked.add(number)
+      os.posix_fadvise(
+        self._file, number << _AHEAD, 1 << _AHEAD, os.POSIX_FADV_WILLNEED
+      )
 
   def array(self, name: str) -> Any:
     """A view of one array, [n], or what can be sliced as one."""

@@ -11,16 +11,25 @@ from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import remote
 from xlflax.data.cache import shards as cache_shards
 
-# Places that are read before their pages are let go of; the system maps up to
-# 64 kB around each.
-_MAPPED_PLACES = 2048
-# Maps that a process keeps at once. Each holds a file open, which
-# `ulimit -n` limits, and Linux lets a process have 65530 of them.
-_OPEN_SHARDS = min(16384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+# Shards of which offsets are read before the pages of all are let go of. One
+# place may map 2 MB: the system maps the whole folio in which it lies.
+_MAPPED_SHARDS = 64
+# Shards that a process keeps open. Each holds two files, which `ulimit -n`
+# limits, and a map, of which Linux lets a process have 65530.
+_OPEN_SHARDS = min(16384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 
 
 class Shards:
-  """The shards of a task, opened when they are first read."""
+  """The shards of a task, opened when they are first read.
+
+  Attributes:
+    entries: what is known of each.
+    begins: examples before each, int64 [shards].
+    ends: with its own, int64 [shards].
+    ahead: whether rows are read whose neighbours are read soon.
+  """
+
+  ahead = False
 
   def __init__(self, directory: pathlib.Path, meta: cache_format.TaskMeta):
     self._directory = directory
@@ -50,13 +59,13 @@ class Shards:
       found = self._open[number] = self._make(number)
     return found
 
-  def touch(self, count: int) -> None:
-    """Notes that so many places were read; now and then lets go of pages.
+  def touch(self) -> None:
+    """Notes that offsets are read; now and then lets go of their pages.
 
     What is mapped would count as memory of the process until it ends.
     """
-    self._touched += count
-    if self._touched > _MAPPED_PLACES:
+    self._touched += 1
+    if self._touched > _MAPPED_SHARDS:
       self._touched = 0
       for shard in self._open.values():
         shard.release_pages()
@@ -65,7 +74,7 @@ class Shards:
     path = cache_format.shard_file(self._directory, self.entries[number].name)
     if paths.is_bucket(path):
       return remote.RemoteShard(path)
-    return cache_shards.Shard(path)
+    return cache_shards.Shard(path, ahead=self.ahead)
 
 
 class ShardedTexts:
@@ -89,7 +98,6 @@ class ShardedTexts:
     first = np.minimum(first, self._ends.size - 1)
     base = self._begins[first]
     whole = stops <= self._ends[first]
-    self._shards.touch(starts.size)
     out = []
     for shard, start, stop, inside in zip(
       first.tolist(),
@@ -136,4 +144,5 @@ class ShardedTexts:
     return np.concatenate(parts)
 
   def _read(self, number: int) -> Sequence[np.ndarray]:
+    self._shards.touch()
     return self._shards.open(number).texts(self._side)

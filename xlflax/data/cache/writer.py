@@ -15,6 +15,7 @@ import itertools
 import multiprocessing
 import os
 import pathlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -32,6 +33,8 @@ from xlflax.data.cache import sealing, unit_writing  # noqa: E402
 from xlflax.data.seqio_tasks import registry as task_registry  # noqa: E402
 
 SHARD_SIZE = 1 << 26
+_SHORT = 0.02  # seconds that counting shards may take each time
+_PAUSES = 20  # times what it took, where that is more
 
 # Called in every process before it reads a task.
 Register = Callable[[], None]
@@ -343,6 +346,7 @@ class _Meter:
 
   def __init__(self, jobs, report: Report):
     self._jobs, self._report = jobs, report
+    self._next = 0.0
     self._total = sum(
       cache_parts.expected_shards(part, job.task, job.split, job.shard_size)
       for job in jobs
@@ -350,8 +354,15 @@ class _Meter:
     )
 
   def update(self) -> None:
+    """Counting many shards takes time, and is not done after each of them."""
+    if time.monotonic() < self._next:
+      return
+    start = time.monotonic()
     written = {job.task: len(job.noted()) for job in self._jobs}
     done = sum(written.values())
     names = [name for name, count in written.items() if count]
     message = ', '.join(names[-2:]) or 'reading'
     self._report(Progress(done, max(self._total, done), message))
+    took = time.monotonic() - start
+    if took > _SHORT:
+      self._next = time.monotonic() + _PAUSES * took

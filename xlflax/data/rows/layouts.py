@@ -140,6 +140,8 @@ def _fill(pieces: _Pieces, num_rows: int, stream, spec) -> batch_lib.Batch:
   text_length = np.fromiter(map(len, pieces.texts), np.int64, len(pieces.texts))
   has_prefix = (pieces.prefix != _NO_PREFIX).astype(np.int64)
   total = has_prefix + text_length + 1
+  if len(total) == num_rows and has_prefix.all() and (total == length).all():
+    return _fill_whole(pieces, length, stream, spec)
   column = _restarting_sum(total, pieces.row)
   begin = pieces.row * length + column  # in the flat [num_rows * length]
 
@@ -169,6 +171,30 @@ def _fill(pieces: _Pieces, num_rows: int, stream, spec) -> batch_lib.Batch:
   }
   if stream.layout is stream_lib.Layout.PAIRS:
     batch[batch_lib.SIDE_IDS] = spread(pieces.side)
+  return batch
+
+
+def _fill_whole(pieces: _Pieces, length: int, stream, spec) -> batch_lib.Batch:
+  """As `_fill`, of rows that are one piece from end to end: a fast copy."""
+  shape = len(pieces.texts), length
+  tokens = np.empty(shape, np.int32)
+  tokens[:, 0] = pieces.prefix
+  tokens[:, 1:-1] = np.concatenate(pieces.texts).reshape(shape[0], length - 2)
+  tokens[:, -1] = spec.eos_id
+
+  def spread(values):
+    out = np.empty(shape, np.int32)
+    out[:] = values
+    return out
+
+  batch = {
+    batch_lib.TOKEN_IDS: tokens,
+    batch_lib.SEGMENT_IDS: spread(pieces.unit[:, None] + 1),
+    batch_lib.POSITIONS: spread(np.arange(length)),
+    batch_lib.LANGUAGE_IDS: spread(pieces.language[:, None]),
+  }
+  if stream.layout is stream_lib.Layout.PAIRS:
+    batch[batch_lib.SIDE_IDS] = spread(pieces.side[:, None])
   return batch
 
 

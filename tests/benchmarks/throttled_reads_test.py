@@ -1,0 +1,31 @@
+"""Reads of both orders, counted by a store that waits."""
+
+import json
+
+from benchmarks import throttled_reads
+
+
+def test_an_order_with_locality_reads_less(tmp_path, capsys):
+  throttled_reads.main(
+    [
+      f'--work={tmp_path}',
+      '--tokens=600000',
+      '--shard=150000',
+      '--latency_ms=0',
+      '--full_rows=512',
+    ]
+  )
+  near, full = map(json.loads, capsys.readouterr().out.splitlines())
+  # all of a cache that is smaller than what is kept in memory
+  assert near['rows'] == 1024 and 1 <= near['bytes_per_byte_used'] < 1.5
+  assert full['rows'] == 512 and full['requests'] >= 4
+  assert full['bytes_per_byte_used'] > near['bytes_per_byte_used']
+
+
+def test_a_request_takes_its_time(tmp_path):
+  (tmp_path / 'x').write_bytes(bytes(1000))
+  store = throttled_reads.Throttled(0.01, 1e5)
+  start = throttled_reads.time.perf_counter()
+  assert len(store.cat_file(str(tmp_path / 'x'), 100, 600)) == 500
+  assert throttled_reads.time.perf_counter() - start > 0.0149
+  assert (store.requests, store.bytes) == (1, 500)

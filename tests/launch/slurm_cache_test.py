@@ -1,0 +1,32 @@
+"""A token cache by an array of jobs on a real Slurm of two nodes."""
+
+import argparse
+
+import pytest
+
+from benchmarks import cache_engines
+from tests.launch import slurm_cluster
+
+pytestmark = [
+  pytest.mark.slow,
+  pytest.mark.skipif(
+    slurm_cluster.missing() is not None,
+    reason=f'no Slurm: {slurm_cluster.missing()}',
+  ),
+]
+
+
+def test_shares_of_an_array_are_the_cache_of_one_process(tmp_path):
+  flags = cache_engines.prepare(
+    argparse.Namespace(
+      work=tmp_path,
+      data=None,
+      megabytes=0.3,
+      size=500,
+      sentences=2000,
+      shard_size=10_000,
+    )
+  )
+  rows = list(cache_engines.compare(tmp_path, flags, ('one', 'slurm')))
+  assert [row['equal'] for row in rows] == [True, True]
+  assert len(list((tmp_path / 'cache-slurm').rglob('*.safetensors'))) > 20
