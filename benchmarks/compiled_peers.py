@@ -2,12 +2,16 @@
 
   python -m benchmarks.compiled_peers --t5x DIR
   python -m benchmarks.compiled_peers --steps plain_flax --devices gpu:H200:1
+  python -m benchmarks.compiled_peers --recorded --page docs/performance.md
 
 `t5x` is T5X's encoder-decoder (github.com/google-research/t5x, a checkout in
 DIR) at mT5-base's size, `plain_flax` an encoder of XLM-R base's size made of
 Flax's own layers (`benchmarks/peers/jax_steps.py`). Both are compiled and
 judged as `benchmarks.compile_targets` does it, and stand beside what that
-recorded of xlflax's step of equal size. Needs the extra `plan-gpu`.
+recorded of xlflax's step of equal size. Needs the extra `plan-gpu`. --record
+keeps what was compiled in a file beside this one; --recorded compiles nothing
+and takes it from there; --page writes the table of the file between a page's
+markers.
 """
 
 import argparse
@@ -16,7 +20,7 @@ import json
 import pathlib
 from typing import Any
 
-from benchmarks import compile_targets
+from benchmarks import compile_targets, scaling
 from xlflax.planning import (
   collectives,
   compilers,
@@ -28,6 +32,7 @@ from xlflax.planning import (
 )
 from xlflax.training import machines
 
+RECORD = pathlib.Path(__file__).with_suffix('.json')
 # Peer -> xlflax's case of equal size.
 PEERS = {'t5x': 'mt5-base', 'plain_flax': 'xlmr-base'}
 DEVICES = {'t5x': 'gpu:H200:8', 'plain_flax': 'gpu:H200:1'}
@@ -87,14 +92,8 @@ def _row(name: str, devices: str, found: dict, mfu: float | None) -> str:
   )
 
 
-def main() -> None:
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
-  parser.add_argument('--t5x', type=pathlib.Path, metavar='DIR')
-  parser.add_argument('--steps', default=','.join(PEERS), metavar='NAMES')
-  parser.add_argument('--devices', metavar='DEVICES')
-  args = parser.parse_args()
+def _compiled(args: argparse.Namespace) -> dict[str, dict[str, float]]:
+  """Compiles the peers that the flags name."""
   from benchmarks.peers import jax_steps
 
   makers = {
@@ -105,7 +104,6 @@ def main() -> None:
       jax_steps.plain_flax, sizes=jax_steps.EncoderSizes()
     ),
   }
-  recorded = json.loads(compile_targets.RECORD.read_text())['recorded']
   found = {}
   for name in args.steps.split(','):
     devices = args.devices or DEVICES[name]
@@ -113,7 +111,32 @@ def main() -> None:
     step = makers[name](devices=compilers.devices(machine))
     found[f'{name}@{devices}'] = judged(machine, step)
     print(name, devices, found[f'{name}@{devices}'], flush=True)
-  print(table(found, recorded))
+  return found
+
+
+def _arguments() -> argparse.Namespace:
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('--t5x', type=pathlib.Path, metavar='DIR')
+  parser.add_argument('--steps', default=','.join(PEERS), metavar='NAMES')
+  parser.add_argument('--devices', metavar='DEVICES')
+  parser.add_argument('--record', action='store_true')
+  parser.add_argument('--recorded', action='store_true')
+  parser.add_argument('--page', type=pathlib.Path, metavar='FILE')
+  return parser.parse_args()
+
+
+def main() -> None:
+  args = _arguments()
+  kept = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+  found = kept if args.recorded else _compiled(args)
+  if args.record:
+    RECORD.write_text(json.dumps(kept | found, indent=1) + '\n')
+  ours = json.loads(compile_targets.RECORD.read_text())['recorded']
+  print(table(found, ours))
+  if args.page:
+    scaling.write_page(args.page, table(kept | found, ours), 'peers')
 
 
 if __name__ == '__main__':

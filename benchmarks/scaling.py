@@ -1,12 +1,15 @@
 """Plans of the papers' models from 1 to 512 devices, as tables.
 
   python -m benchmarks.scaling WORK [--page docs/scaling.md]
+  python -m benchmarks.scaling WORK --models=ecs/default --devices=1,8
+  python -m benchmarks.scaling WORK --most_compiled=0   # the rest: estimates
 
 Runs `xlflax train --dry_run --devices=gpu:H200:N` for each model, number of
 devices and mesh. Up to 64 devices GPUs' own compiler compiles the steps where
-the extra `plan-gpu` is installed; what it does not compile is an estimate. WORK
-keeps a JSON file for each plan, so a run that was stopped goes on where it
-was. --page writes the tables between the page's markers.
+the extra `plan-gpu` is installed; what it does not compile is an estimate, and
+its row says so. WORK keeps a JSON file for each plan, so a run that was stopped
+goes on where it was, and the tables have all plans that are in WORK. --page
+writes them between the page's markers.
 """
 
 import argparse
@@ -20,7 +23,8 @@ from xlflax.planning import program
 from xlflax.training import machines
 
 DEVICES = (1, 8, 64, 512)
-# The most devices that steps are compiled for, not estimated.
+MESHES = ('full', 'default')
+# The most devices that steps are compiled for, not estimated, by default.
 COMPILED = 64
 GIB = 2**30
 
@@ -119,8 +123,22 @@ def path_of(
   return work / f'{model.file.replace("/", "_")}_{devices}_{mesh}.json'
 
 
-def plan(work: pathlib.Path, model: Model, devices: int, mesh: str) -> dict:
-  """One plan, from its file if it is there."""
+def plan(
+  work: pathlib.Path,
+  model: Model,
+  devices: int,
+  mesh: str,
+  most_compiled: int = COMPILED,
+) -> dict:
+  """One plan, from its file if it is there.
+
+  Args:
+    work: where the file is.
+    model: a row of a paper.
+    devices: how many.
+    mesh: of `mesh_flags`.
+    most_compiled: steps for more devices are estimated.
+  """
   output = path_of(work, model, devices, mesh)
   if not output.exists():
     start = time.perf_counter(), time.process_time()
@@ -134,7 +152,7 @@ def plan(work: pathlib.Path, model: Model, devices: int, mesh: str) -> dict:
         f'--num_languages={model.languages}',
         f'--output={partial}',
         f'--devices=gpu:H200:{devices}',
-        f'--plan_by={"auto" if devices <= COMPILED else "estimate"}',
+        f'--plan_by={"auto" if devices <= most_compiled else "estimate"}',
         *(
           f'--gin.{macro}={rows * devices}'
           for macro, rows in model.batches.items()
@@ -232,39 +250,63 @@ def _mesh(made) -> str:
   return ' x '.join(str(n) for n in made['mesh'].values())
 
 
-def write_page(page: pathlib.Path, text: str) -> None:
-  """Puts the tables between the page's markers."""
-  begin, end = '<!-- tables -->\n', '<!-- end of tables -->'
+def write_page(page: pathlib.Path, text: str, what: str = 'tables') -> None:
+  """Puts the tables between the page's markers, <!-- `what` --> and its end."""
+  begin, end = f'<!-- {what} -->\n', f'<!-- end of {what} -->'
   before, rest = page.read_text().split(begin)
   page.write_text(
     before + begin + '\n' + text + '\n' + end + rest.split(end)[1]
   )
 
 
-def main() -> None:
-  parser = argparse.ArgumentParser(description=__doc__)
+def _arguments() -> argparse.Namespace:
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
   parser.add_argument('work', type=pathlib.Path, metavar='WORK')
   parser.add_argument('--page', type=pathlib.Path, metavar='FILE')
+  for flag, every, metavar in (
+    ('models', [m.file for m in MODELS], 'FILES'),
+    ('devices', DEVICES, 'NUMBERS'),
+    ('meshes', MESHES, 'NAMES'),
+  ):
+    parser.add_argument(
+      f'--{flag}',
+      default=','.join(map(str, every)),
+      metavar=metavar,
+      help='plan only these; with commas, all by default',
+    )
   parser.add_argument(
-    '--models',
-    default=','.join(m.file for m in MODELS),
-    metavar='FILES',
-    help='plan these; the tables have all plans that are in WORK',
+    '--most_compiled',
+    type=int,
+    default=COMPILED,
+    metavar='DEVICES',
+    help='estimate steps for more devices than that (%(default)s)',
   )
-  args = parser.parse_args()
-  args.work.mkdir(parents=True, exist_ok=True)
-  program.stand_in(machines.parse(f'cpu:{max(DEVICES)}'))
-  cells = [
+  return parser.parse_args()
+
+
+def _cells() -> list[tuple[Model, int, str]]:
+  return [
     (model, n, mesh)
-    for mesh in ('full', 'default')
+    for mesh in MESHES
     for model in MODELS
     for n in DEVICES
     if mesh == 'full' or n > 8
   ]
+
+
+def main() -> None:
+  args = _arguments()
+  args.work.mkdir(parents=True, exist_ok=True)
+  program.stand_in(machines.parse(f'cpu:{max(DEVICES)}'))
+  models, devices, meshes = (
+    getattr(args, name).split(',') for name in ('models', 'devices', 'meshes')
+  )
   plans = {
-    (model.name, n, mesh): plan(args.work, model, n, mesh)
-    for model, n, mesh in cells
-    if model.file in args.models.split(',')
+    (model.name, n, mesh): plan(args.work, model, n, mesh, args.most_compiled)
+    for model, n, mesh in _cells()
+    if (model.file in models and str(n) in devices and mesh in meshes)
     or path_of(args.work, model, n, mesh).exists()
   }
   text = tables(plans)

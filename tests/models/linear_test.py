@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax.models import embeddings
+from xlflax.models import embeddings, linear, targets
 from xlflax.training import partitioning
 
 _FSDP = PartitionSpec(None, 'fsdp')
@@ -50,3 +50,37 @@ def test_a_large_table_stays_where_it_is():
   want = np.zeros(table.shape, np.float32)
   np.add.at(want, np.asarray(ids), 2 * np.asarray(table)[np.asarray(ids)])
   np.testing.assert_allclose(program(split, ids), want, rtol=1e-6)
+
+
+def test_gradients_of_a_tied_table_are_added_where_both_are_split():
+  """XLA then adds them on each device, before it sums them over nodes.
+
+  Otherwise XLA:GPU scatters a lookup's into the sum of the head's, and each
+  crosses the nodes by itself.
+  """
+  partitioner = partitioning.Partitioner(data=2, fsdp=4)
+  table = jax.random.normal(jax.random.key(0), (4096, 16))
+  ids = jax.random.randint(jax.random.key(1), (8, 12), 0, 4096)
+
+  def loss(table, ids):
+    rows = embeddings.lookup(table, ids, 'vocab')
+    head = linear.for_head(table, jnp.bfloat16)
+    return jnp.square(jnp.einsum('bth,vh->btv', rows, head)).mean()
+
+  with (
+    partitioner.scope(),
+    targets.compiling_for(targets.Target('gpu', (9, 0))),
+  ):
+    jaxpr = jax.make_jaxpr(jax.grad(loss))(table, ids).jaxpr
+  makers = {str(v): e for e in jaxpr.eqns for v in e.outvars}
+  (added,) = [e for e in jaxpr.eqns if e.primitive.name == 'add_any']
+  for part in added.invars:
+    maker = makers[str(part)]
+    assert maker.primitive.name == 'sharding_constraint'
+    assert maker.params['sharding'].spec == PartitionSpec('tensor', 'fsdp')
+    assert part.aval.dtype == jnp.float32
+  want = jax.grad(loss)(table, ids)
+  split = jax.device_put(table, NamedSharding(partitioner.mesh, _FSDP))
+  ids = jax.device_put(ids, partitioner.batch_sharding)
+  program = _compiled(partitioner, loss, split, ids)
+  np.testing.assert_allclose(program(split, ids), want, rtol=1e-4, atol=1e-6)

@@ -70,6 +70,8 @@ def lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
   """
   mesh = jax.sharding.get_abstract_mesh()
   if not mesh.empty and table.shape[0] > ids.size // mesh.size:
+    if mesh.size > 1:
+      table = layers.constrain(table, axis, 'embed')  # and so its gradient
     ids = linear.constrain_beside_width(ids, 'batch', 'length')
     rows = jnp.take(table, ids, axis=0, mode='fill')
     rows = linear.constrain_beside_width(rows, 'batch', 'length', 'embed')

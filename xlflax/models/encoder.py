@@ -182,7 +182,8 @@ class Encoder(nn.Module):
   def output_table(self) -> tuple[jax.Array, jax.Array]:
     """Output embeddings [R, H] and output bias [R].
 
-    They are float32; on several accelerators the table has the compute dtype.
+    They are float32; on several accelerators the table's values are rounded
+    to the compute dtype.
 
     R is the vocabulary's size V, or beyond it if `config.vocab_multiple` asks
     for it; the bias of the rows from V on is so low that their probability is

@@ -43,36 +43,6 @@ def _mesh_axes(axis: str) -> tuple[str, ...]:
   return (entry,) if isinstance(entry, str) else tuple(entry)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def gathered(weights: jax.Array, axes: tuple[str | None, ...]) -> jax.Array:
-  """Gathers weights over the devices that split their width.
-
-  A product then has whole weights on each device. The gradient is split
-  again at once, so that devices exchange parts of it and no whole arrays.
-
-  Args:
-    weights: in the dtype that is to travel.
-    axes: their logical axes; 'embed' is the one that is gathered.
-  """
-  return constrain(weights, *_without_width(axes))
-
-
-def _gathered_forward(weights, axes):
-  return gathered(weights, axes), None
-
-
-def _gathered_backward(axes, saved, gradient):
-  del saved
-  return (constrain(gradient, *axes),)
-
-
-gathered.defvjp(_gathered_forward, _gathered_backward)
-
-
-def _without_width(axes):
-  return tuple(None if axis == 'embed' else axis for axis in axes)
-
-
 def multiply(
   inputs: jax.Array,
   weights: jax.Array,
@@ -95,18 +65,42 @@ def multiply(
   return jnp.tensordot(inputs, weights, axes=contracted)
 
 
-def for_head(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
-  """Returns an output table [V, H] with its width gathered.
-
-  Between accelerators it travels in the compute dtype, and so does its
-  gradient. On one device and on CPUs it stays float32: nothing travels, and
-  chunks of it are converted one by one.
-  """
+def on_several_accelerators() -> bool:
+  """Returns whether the step is for several devices, other than CPUs."""
   mesh = jax.sharding.get_abstract_mesh()
   several = not mesh.empty and mesh.size > 1
-  if several and targets.current().platform != 'cpu':
-    table = table.astype(dtype)
-  return gathered(table, ('vocab', 'embed'))
+  return several and targets.current().platform != 'cpu'
+
+
+def for_head(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
+  """Returns an output table [V, H] with its width gathered, in float32.
+
+  Between accelerators it travels in the compute dtype, to which its values
+  are rounded. On one device and on CPUs they are not: nothing travels, and
+  chunks of it are converted one by one. The gradient is float32 and split
+  like the table, so that XLA can add that of a lookup to it before both are
+  summed over devices.
+  """
+  return _for_head(table, dtype if on_several_accelerators() else None)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _for_head(table, dtype):
+  if dtype is not None:
+    table = constrain(table.astype(dtype), 'vocab', 'embed')
+  return constrain(table, 'vocab', None).astype(jnp.float32)
+
+
+def _for_head_forward(table, dtype):
+  return _for_head(table, dtype), None
+
+
+def _for_head_backward(dtype, saved, gradient):
+  del dtype, saved
+  return (constrain(gradient, 'vocab', 'embed'),)
+
+
+_for_head.defvjp(_for_head_forward, _for_head_backward)
 
 
 def weights_init(config: _Config, *axes: str):

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from xlflax.models import targets
+from xlflax.models import linear, targets
 from xlflax.objectives import compact_cross_entropy
 from xlflax.objectives.losses import TokenLoss
 
@@ -312,5 +312,7 @@ def linear_cross_entropy(
     chunk_size = _cpu_chunk_size(labels.shape[0], rows)
   if chunk_size is None or chunk_size >= rows:
     return _whole(hidden, table, bias, labels)
+  if linear.on_several_accelerators():
+    table = table.astype(hidden.dtype)  # as it has travelled
   chunks = _chunks_of(rows, chunk_size, sharded=jax.device_count() > 1)
   return _chunked(chunks, keep, hidden, table, bias, labels)
