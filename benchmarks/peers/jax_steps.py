@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import flax.core
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -121,7 +122,7 @@ def t5x(
     names = partitioning.get_axis_names(variables['params_axes'])
     specs = jax.tree.map(
       lambda axes: partitioning.logical_to_mesh_axes(axes),
-      names,
+      flax.core.unfreeze(names),
       is_leaf=lambda leaf: isinstance(leaf, PartitionSpec),
     )
   read = ('encoder_input_tokens', 'decoder_input_tokens')

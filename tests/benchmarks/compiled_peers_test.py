@@ -1,5 +1,6 @@
 """Peers' steps run at small sizes, and stand beside xlflax's in a table."""
 
+import json
 import os
 import pathlib
 
@@ -75,3 +76,22 @@ def test_table():
     '| plain_flax | gpu:H200:1 | 80.0 | 30.0% | 15.5 | 0.0% |',
     '| t5x | gpu:H200:8 | 40.0 | - | 15.5 | 0.0% |',
   ]
+
+
+def test_record_has_peers_beside_steps_of_equal_size():
+  record = json.loads(compiled_peers.RECORD.read_text())
+  assert record
+  assert record.keys() <= {
+    f'{name}@{devices}' for name, devices in compiled_peers.DEVICES.items()
+  }
+  for found in record.values():
+    assert _OURS.keys() - found.keys() == {'mfu'}
+
+
+def test_page_has_the_markers():
+  page = (
+    pathlib.Path(compiled_peers.__file__).parents[1] / 'docs/performance.md'
+  )
+  text = page.read_text(encoding='utf-8')
+  assert text.count('<!-- peers -->') == 1
+  assert text.count('<!-- end of peers -->') == 1

@@ -2,6 +2,8 @@
 
 import math
 import pathlib
+import subprocess
+import types
 
 import pytest
 
@@ -67,6 +69,28 @@ def test_tables(tmp_path):
   assert page.read_text().startswith('Before\n<!-- tables -->\n\nState split')
   assert page.read_text().endswith('<!-- end of tables -->\nAfter')
   assert 'old' not in page.read_text()
+
+
+def test_which_steps_are_compiled(monkeypatch, tmp_path):
+  """Those of few devices; each cell is planned once."""
+  calls = []
+
+  def run(command, **_):
+    calls.append(command)
+    output = pathlib.Path(command[-1].removeprefix('--output='))
+    output.write_text('{}', encoding='utf-8')
+    return types.SimpleNamespace(returncode=0)
+
+  monkeypatch.setattr(subprocess, 'run', run)
+  model = scaling.MODELS[0]
+  for devices, most in ((8, 64), (8, 64), (512, 64), (64, 8)):
+    assert scaling.plan(tmp_path, model, devices, 'full', most) == {}
+  assert [
+    [flag.split('=')[1] for flag in command if '--plan_by' in flag]
+    for command in calls
+  ] == [['auto'], ['estimate'], ['estimate']]
+  assert '--devices=gpu:H200:8' in calls[0]
+  assert '--gin.BATCH_SIZE=768' in calls[0]
 
 
 def test_page_has_the_markers():
