@@ -104,19 +104,21 @@ CASES = (
 )
 
 
-def plan(work: pathlib.Path, case: Case, devices: str, *more: str) -> dict:
+def plan(
+  work: pathlib.Path, case: Case, devices: str, by: str = 'compiler'
+) -> dict:
   """Returns the plan of a case, or {'error': ...}; from WORK if it is there."""
   output = work / f'{case.name.replace("/", "_")}@{devices.replace(":", "_")}'
-  output = output.with_name(output.name + '.json')
+  suffix = '.json' if by == 'compiler' else f'.{by}.json'
+  output = output.with_name(output.name + suffix)
   if output.exists():
     return json.loads(output.read_text())
   count = int(devices.split(':')[-1].split('/')[0])
   command = [
     *(sys.executable, '-m', 'xlflax.cli', 'train', '--dry_run'),
-    *(f'--devices={devices}', '--plan_by=compiler'),
+    *(f'--devices={devices}', f'--plan_by={by}'),
     *case.flags,
     *(f'--gin.{name}={rows * count}' for name, rows in case.batches.items()),
-    *more,
   ]
   partial = output.with_suffix('.partial')
   done = subprocess.run(
@@ -194,13 +196,14 @@ def table(results: dict[str, dict | None], before: dict[str, dict]) -> str:
   for key, found in results.items():
     name, devices = key.split('@')
     lines.append(
-      f'| {name} | {devices} | {_cells(found, ("waited",))} | '
-      f'{_cells(before[key]) if key in before else "- | - | -"} |'
+      f'| {name} | {devices} | {cells(found, ("waited",))} | '
+      f'{cells(before[key]) if key in before else "- | - | -"} |'
     )
   return '\n'.join(lines)
 
 
-def _cells(found: dict | None, more: tuple[str, ...] = ()) -> str:
+def cells(found: dict | None, more: tuple[str, ...] = ()) -> str:
+  """Returns a row's cells: bound, MFU, peak and `more` shares of figures."""
   if not found:
     why = 'does not compile' if found is not None else 'not compiled again'
     return ' | '.join([why, *['-'] * (2 + len(more))])
