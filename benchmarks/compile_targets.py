@@ -97,9 +97,26 @@ _MOCO = Case(
   {'PAIR_BATCH_SIZE': 128},
   (_EIGHT, _MANY),
 )
+
+
+def _recomputing(case: Case, policy: str, devices: str) -> Case:
+  """The case with less memory, by what its backward pass makes again."""
+  return dataclasses.replace(
+    case,
+    name=f'{case.name}-{policy}',
+    flags=(*case.flags, f"--gin.EncoderConfig.remat='{policy}'"),
+    table=(devices,),
+  )
+
+
+_MODELS = {
+  name: _of_model(name, model) for name, model in pretraining.MODELS.items()
+}
 CASES = (
-  *(_of_model(name, model) for name, model in pretraining.MODELS.items()),
+  *_MODELS.values(),
   _MOCO,
+  _recomputing(_MODELS['mbert-tlm'], 'minimal', _ONE),
+  _recomputing(_MOCO, 'minimal', _EIGHT),
   *(_of_paper(row) for row in scaling.MODELS),
 )
 
