@@ -42,7 +42,7 @@ piece. Encoders of {layers} layers of {hidden}, rows of {length} tokens, {batch}
 and both directions, each language's states less their mean. `transfer`: a part-of-speech tagger trained on the first language alone, accuracy on words of the second
 that the first does not have. `nli/...`: a classifier of premise and hypothesis, trained on translations into the second language as they are (`translated`), with one side
 of each pair translated (`switched`), on originals and translations (`plug_out`), or on these beside their counterparts (`plug_in`); accuracy in the second language.
-`bleu`: greedy translations into the second language, {translation} steps after the encoder, 1 being perfect. `aer/l`: alignment error rate of layer l, lower being better, with the
+`bleu`: greedy translations into the second language, {translation} steps (or the share of them that a row says) after the encoder, 1 being perfect. `aer/l`: alignment error rate of layer l, lower being better, with the
 second language's words in random order. A seed fixes parameters, masks and the order of the text; the languages are the same in all runs.
 
 Pairs are put together as the papers do: PPA exchanges the sides at random, XLM's TLM begins the second side's positions anew. The numbers of steps of PPA's, VECO's
