@@ -142,13 +142,15 @@ def test_candidates_are_reranked(root):
     for name in (document, *draw.sample([n for n in names if n != document], 9))
   ]
   _save(folder / 'candidates.tsv', lines)
+  before = set(_results(root / 'encoder'))
   _xlflax(
     'evaluate',
     '--tasks=ranking',
     f'--corpus={root}/reranked',
     f'--model_dir={root}/encoder',
   )
-  found = _metrics(root / 'encoder')
+  [path] = set(_results(root / 'encoder')) - before
+  found = json.loads(path.read_text())['metrics']
   assert found['mrr@20/aa'] > 0.293 + 0.2
   assert found['recall@100/aa'] == 1
 
@@ -178,9 +180,13 @@ def test_questions_without_an_answer(scores, root, language, least):
   assert found[f'no_answer_f1/{language}'] > least
 
 
+def _results(run: pathlib.Path) -> list[pathlib.Path]:
+  return list((run / 'eval').glob('*/*/*.json'))
+
+
 def _metrics(run: pathlib.Path) -> dict[str, float]:
   """Of the only result of a run."""
-  [path] = (run / 'eval').glob('*/*/*.json')
+  [path] = _results(run)
   return json.loads(path.read_text())['metrics']
 
 
