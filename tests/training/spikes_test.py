@@ -189,7 +189,9 @@ class _Loop(loop._Loop):
     self._activities = activities.Activities()
     self._times = step_times.StepTimes()
     self._watchdog = watchdog.Watchdog(self._activities, 0)
-    self._ahead = types.SimpleNamespace(step_of=self._setup.jitted_step)
+    self._ahead = types.SimpleNamespace(
+      step_of=self._setup.jitted_step, wait_lowered=lambda: None
+    )
     nothing = types.SimpleNamespace(
       before=lambda _: None, after=lambda *_: None
     )
