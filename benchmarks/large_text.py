@@ -12,22 +12,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from xlflax.data import language_codes
 from xlflax.data.corpus import writer as corpus_writer
 
-_CODES = {
-  'ara': 'ar',
-  'cmn': 'zh',
-  'deu': 'de',
-  'eng': 'en',
-  'fra': 'fr',
-  'hin': 'hi',
-  'jpn': 'ja',
-  'rus': 'ru',
-  'spa': 'es',
-  'swh': 'sw',
-  'tur': 'tr',
-  'zh-hans': 'zh',
-}
 _UNSPACED = ('ja', 'zh')
 _LARGE = ('ar', 'de', 'en', 'es', 'fr', 'hi', 'ja', 'ru', 'sw', 'zh')
 _PACKED = 'es'  # its synthetic text is a compressed file
@@ -160,7 +147,10 @@ def _monolingual(data: pathlib.Path) -> Iterator[tuple[str, Iterable[str]]]:
   for path in sorted((data / 'bible').glob('*.tsv')):
     yield path.stem, (row[-1] for row in _rows(path))
   for path in sorted((data / 'opensource_guide').glob('*/*.md')):
-    yield _code(path.parent.name), path.read_text('utf-8').splitlines()
+    yield (
+      path.parent.name.removesuffix('-hans'),
+      path.read_text('utf-8').splitlines(),
+    )
   for key, *_, path in _declarations(data / 'udhr'):
     yield key, path.read_text('utf-8').splitlines()
   for path in sorted(data.glob('u*/*/*')):
@@ -184,7 +174,7 @@ def _parallel(data: pathlib.Path):
   for path in sorted((data / 'tatoeba').glob('*.eng')):
     other = path.with_suffix('.' + path.name.split('.')[1].partition('-')[0])
     yield (
-      ('en', _code(other.suffix[1:])),
+      ('en', language_codes.short_code(other.suffix[1:])),
       list(
         zip(
           path.read_text('utf-8').splitlines(),
@@ -221,7 +211,3 @@ def _pairs(path: pathlib.Path) -> list[tuple[str, str]]:
 def _rows(path: pathlib.Path) -> Iterator[list[str]]:
   for line in path.read_text('utf-8').splitlines():
     yield line.split('\t')
-
-
-def _code(name: str) -> str:
-  return _CODES.get(name, name)

@@ -187,3 +187,18 @@ def test_output_that_nobody_reads_is_no_failure():
   )
   assert (result.stdout, result.stderr) == ('JAX_PLATF', '')
   assert result.returncode == errors.ExitStatus.INTERRUPTED
+
+
+def test_a_process_of_a_command_collects_garbage_less_often():
+  done = subprocess.run(
+    [
+      sys.executable,
+      '-c',
+      'import gc; from xlflax import cli, leaving; cli.begin_process(); '
+      'assert leaving.is_command(); print(gc.get_threshold()[0])',
+    ],
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert int(done.stdout) > 10 * 700

@@ -213,3 +213,11 @@ def test_draws_depend_on_the_key_only():
 def test_bad_settings(settings, message):
   with pytest.raises(errors.ConfigError, match=message):
     MaskingPolicy(**settings)
+
+
+@pytest.mark.parametrize('shape', [(3, 5), (8, 64)])
+def test_draws_of_one_dimension_are_those_of_two(shape):
+  key = jax.random.key(4)
+  np.testing.assert_array_equal(
+    masking._uniform(key, shape), jax.random.uniform(key, shape)
+  )

@@ -53,6 +53,14 @@ def test_sentences():
   }
 
 
+def test_rows_that_are_one_piece_are_those_beside_shorter_ones():
+  """A batch of such rows alone is copied another way."""
+  whole = [([([7, 8, 9, 10],)], (1,)), ([([11, 12, 13, 14],)], (2,))]
+  alone = _batch(whole, 'sentences', 6)
+  beside = _batch([*whole, ([([7],)], (1,))], 'sentences', 6)
+  assert alone == {key: value[:2] for key, value in beside.items()}
+
+
 def test_packed_sentences():
   batch = _batch(
     [([([7, 8],), ([9],)], (1,))], 'sentences', 8, packing='next_fit'
