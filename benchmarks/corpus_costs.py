@@ -20,7 +20,7 @@ from benchmarks import large_text
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import files as corpus_files
 from xlflax.data.preparation import duplicates, filters, text_processing
-from xlflax.data.seqio_tasks import registration
+from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 from xlflax.data.vocabularies.vocabulary import Vocabulary
 
 _LANGUAGES = ('de', 'en', 'ru', 'zh')
@@ -96,7 +96,7 @@ def _cache(folder: pathlib.Path, vocabulary: Vocabulary) -> None:
       directory=folder.with_name('cache'),
       mixtures=['corpus.mono'],
       vocabulary=vocabulary,
-      register=functools.partial(registration.register_tasks, str(folder), ()),
+      open_tasks=functools.partial(CorpusTasks, str(folder)),
     )
   )
 

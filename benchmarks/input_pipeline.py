@@ -29,7 +29,7 @@ from xlflax.data import stream as stream_lib
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import directory as corpus
 from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.seqio_tasks import registration
+from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.objectives import masking
@@ -60,9 +60,7 @@ def prepare(folder: pathlib.Path, lines: int) -> vocabulary_lib.Vocabulary:
       directory=folder / 'cache',
       mixtures=['corpus.mono'],
       vocabulary=vocabulary,
-      register=functools.partial(
-        registration.register_tasks, str(folder / 'corpus'), ()
-      ),
+      open_tasks=functools.partial(CorpusTasks, str(folder / 'corpus')),
     )
   )
   return vocabulary

@@ -20,13 +20,13 @@ import pathlib
 from collections.abc import Iterator, Mapping
 
 import seqio
-import tensorflow as tf
 
 from xlflax import errors
 from xlflax.data.corpus import directory as corpus
 from xlflax.data.corpus import files as corpus_files
 from xlflax.data.seqio_tasks import corpus_source, tfds_source
 from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.data.text_tasks import rows as text_rows
 
 VERSION = '0.1.0'
 CONFIGURATIONS = ('medical', 'law', 'koran', 'IT', 'subtitles')
@@ -123,14 +123,16 @@ def _add_files(name, languages, reader, files) -> seqio.Task:
   count = functools.cache(
     lambda split, _: sum(1 for _ in reader(*files[split]))
   )
-  source = corpus_source.TextSource(
-    lambda split: reader(*files[split]),
-    features={'inputs': tf.string, 'targets': tf.string},
+  rows = text_rows.TextRows(
+    read=lambda split: reader(*files[split]),
+    columns=('inputs', 'targets'),
     splits=tuple(files),
     fingerprint=fingerprint,
     count=lambda split: count(split, fingerprint(split)),
   )
-  return task_registry.add_parallel_task(name, source, languages=languages)
+  return task_registry.add_parallel_task(
+    name, corpus_source.of_rows(rows), languages=languages
+  )
 
 
 register()

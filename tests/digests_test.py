@@ -40,6 +40,7 @@ def test_short_and_long_files_have_their_content_s_digest(tmp_path):
     path = tmp_path / str(size)
     path.write_bytes(bytes(size))
     assert digests.of_file(path) == digests.of_content(bytes(size))
+    assert digests.of_file(path) == digests.of_chunks([b'\0', bytes(size - 1)])
     kind = 'sha256' if size == 1 << 16 else 'crc32c64'
     assert digests.of_file(path).startswith(f'{size}-{kind}:')
 
@@ -98,6 +99,8 @@ def test_pieces_are_summed_together(sealed, monkeypatch):
   whole = digests.of_file(sealed / 'a.bin')
   assert whole == digests.of_content(content)
   assert whole != f'200-crc32c64:{google_crc32c.value(content):08x}'
+  for parts in ([content], [content[:3], b'', content[3:70], content[70:]]):
+    assert digests.of_chunks([memoryview(part) for part in parts]) == whole
   swapped = content[64:128] + content[:64] + content[128:]
   assert digests.of_content(swapped) != whole
   files = [sealed / 'a.bin', sealed / 'empty', sealed / 'sub/b.txt']

@@ -25,6 +25,8 @@ _MODULES = (
   'xlflax.data.preparation.preparation',
   'xlflax.data.batch',
   'xlflax.data.cache.reader',
+  'xlflax.data.cache.writer',
+  'xlflax.data.text_tasks.corpus_tasks',
   'xlflax.data.cache.loader',
   'xlflax.data.loader',
   'xlflax.data.opening',

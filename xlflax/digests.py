@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import google_crc32c
@@ -62,6 +62,23 @@ def of_content(content: bytes | str, *, like: str = '') -> str:
       for start in range(0, size, _PIECE)
     ],
   )
+
+
+def of_chunks(chunks: Sequence[bytes | memoryview]) -> str:
+  """The digest of a file with these contents, one after the other."""
+  size = sum(len(chunk) for chunk in chunks)
+  if size <= _SHORT:
+    return of_content(b''.join(chunks))
+  sums, room = [0], _PIECE
+  for chunk in chunks:
+    rest = memoryview(chunk)
+    while rest:
+      if not room:
+        sums, room = [*sums, 0], _PIECE
+      part, rest = rest[:room], rest[room:]
+      sums[-1] = google_crc32c.extend(sums[-1], bytes(part))
+      room -= len(part)
+  return _joined(size, sums)
 
 
 def of_json(value: Any) -> str:

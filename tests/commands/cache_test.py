@@ -145,6 +145,17 @@ def test_mistakes(folders, tmp_path, capsys, flags, message):
   assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize('below', ['', 'cache', 'mono/../a/b'])
+def test_a_cache_in_the_corpus(folders, capsys, below):
+  corpus = folders / 'corpus'
+  before = sorted(corpus.rglob('*'))
+  assert _run(folders, corpus / below, '--num_processes=2') == 2
+  told = capsys.readouterr().err
+  assert 'would lie in the corpus directory' in told
+  assert 'Traceback' not in told and 'corpus-cache' in told
+  assert sorted(corpus.rglob('*')) == before
+
+
 def test_nothing_to_cache(folders, tmp_path, capsys):
   assert (
     cli.main(

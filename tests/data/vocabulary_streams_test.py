@@ -11,7 +11,7 @@ from xlflax.data import opening
 from xlflax.data import stream as stream_lib
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
-from xlflax.data.seqio_tasks import registration
+from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 from xlflax.data.vocabularies.settings import Anchors
 from xlflax.data.vocabularies.training import train_vocabulary
 from xlflax.data.vocabularies.union import UnionVocabulary
@@ -40,9 +40,7 @@ def cache(tmp_path_factory, toy_corpus, union):
       mixtures=['corpus.mono', 'corpus.parallel'],
       vocabulary=union,
       shard_size=4096,
-      register=functools.partial(
-        registration.register_tasks, str(toy_corpus.directory), ()
-      ),
+      open_tasks=functools.partial(CorpusTasks, str(toy_corpus.directory)),
     ),
     num_processes=1,
   )

@@ -4,6 +4,7 @@ import argparse
 import functools
 import json
 import logging
+import pathlib
 import shlex
 import time
 
@@ -88,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
       got=f'--beam_options={args.beam_options}',
       fix='add --runner=beam',
     )
+  _check_apart(args.corpus, args.output)
   mixtures = args.mixture or _corpus_mixtures(args.corpus)
   _warn_of_corpus(args.corpus)
   metas = _write(args, mixtures)
@@ -99,6 +101,21 @@ def run(args: argparse.Namespace) -> int:
   else:
     _print(metas)
   return 0
+
+
+def _check_apart(corpus: str | None, output: str) -> None:
+  """Refuses a cache inside of the corpus, which would be read as its text."""
+  if not corpus or '://' in f'{corpus}{output}':
+    return
+  folder = pathlib.Path(corpus).resolve()
+  if pathlib.Path(output).resolve().is_relative_to(folder):
+    raise errors.ConfigError(
+      'The cache would lie in the corpus directory, which holds text only',
+      got=f'--output={output}',
+      expected=f'a directory outside of {corpus}',
+      where='xlflax cache',
+      fix=f'Write it beside the corpus: --output={folder}-cache',
+    )
 
 
 def _stage(args: argparse.Namespace) -> int:
@@ -167,7 +184,6 @@ def _write(args: argparse.Namespace, mixtures: list[str]) -> list:
   """Writes the mixtures' tasks; returns what their caches say of them."""
   # Slow imports, after the checks.
   from xlflax.data.cache import writer as cache_writer
-  from xlflax.data.seqio_tasks import registration
   from xlflax.data.vocabularies.vocabulary import Vocabulary
 
   plan = cache_writer.Plan(
@@ -175,12 +191,7 @@ def _write(args: argparse.Namespace, mixtures: list[str]) -> list:
     mixtures=mixtures,
     splits=args.split or ['train'],
     vocabulary=Vocabulary.load(args.vocabulary),
-    register=functools.partial(
-      registration.register_tasks,
-      args.corpus,
-      args.task_module,
-      args.tfds_data_dir,
-    ),
+    open_tasks=_tasks_to_open(args, mixtures),
     shard_size=args.shard_size,
     changed=_changed(args, cache_writer.Changed),
   )
@@ -197,6 +208,21 @@ def _write(args: argparse.Namespace, mixtures: list[str]) -> list:
       runner=_beam_runner(args),
       report=report,
     )
+
+
+def _tasks_to_open(args: argparse.Namespace, mixtures: list[str]):
+  """What opens the tasks: without SeqIO where the corpus has all of them."""
+  from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
+
+  if args.corpus and not (args.task_module or args.tfds_data_dir):
+    known = CorpusTasks(args.corpus)
+    if all(name in known for name in mixtures):
+      return functools.partial(CorpusTasks, args.corpus)
+  from xlflax.data.seqio_tasks import registered  # imports TensorFlow
+
+  return functools.partial(
+    registered.open_tasks, args.corpus, args.task_module, args.tfds_data_dir
+  )
 
 
 def _beam_runner(args: argparse.Namespace):

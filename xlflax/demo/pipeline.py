@@ -7,8 +7,9 @@ import pathlib
 from collections.abc import Sequence
 
 from xlflax import config, paths
+from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.seqio_tasks import host_tensorflow
+from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.demo import catalogs
 
@@ -87,18 +88,12 @@ def make_vocabulary(settings: Settings):
 
 def write_cache(settings: Settings, vocabulary) -> None:
   """Writes the token cache of the corpus, unless it is there."""
-  host_tensorflow.load()
-  from xlflax.data.cache import writer as cache_writer
-  from xlflax.data.seqio_tasks import registration
-
   tasks = cache_writer.write_cache(
     cache_writer.Plan(
       directory=pathlib.Path(settings.path('cache')),
       mixtures=MIXTURES,
       vocabulary=vocabulary,
-      register=functools.partial(
-        registration.register_tasks, settings.path('corpus'), ()
-      ),
+      open_tasks=functools.partial(CorpusTasks, settings.path('corpus')),
       changed=cache_writer.Changed.REPLACE,
     )
   )

@@ -5,10 +5,12 @@ import enum
 import functools
 import pathlib
 
+from xlflax.data.cache import writer
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.labelled import labels as labels_lib
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.labelled.examples.tagging import TaggedSentence
+from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies.settings import Anchors
 from xlflax.data.vocabularies.vocabulary import DESCRIPTION_FILE, Vocabulary
@@ -117,10 +119,6 @@ class World:
     path = self.folder / f'cache_{_name(anchors)}'
     done = path / 'done'
     if not done.exists():
-      # TensorFlow, which only writing needs.
-      from xlflax.data.cache import writer
-      from xlflax.data.seqio_tasks import registration
-
       mixtures = ['corpus.mono.en']
       if anchors is not None:
         mixtures += ['corpus.mono', 'corpus.parallel']
@@ -130,9 +128,7 @@ class World:
         directory=path,
         mixtures=mixtures,
         vocabulary=Vocabulary.load(self.plain().vocabulary(anchors)),
-        register=functools.partial(
-          registration.register_tasks, self.corpus, ()
-        ),
+        open_tasks=functools.partial(CorpusTasks, self.corpus),
       )
       writer.write_cache(plan)
       done.touch()

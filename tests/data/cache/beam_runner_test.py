@@ -7,7 +7,7 @@ import pytest
 from xlflax import errors
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
-from xlflax.data.seqio_tasks import registration
+from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 
 beam_runner = pytest.importorskip(
   'xlflax.data.cache.beam_runner', exc_type=ImportError
@@ -27,9 +27,7 @@ def _write(directory, corpus, vocabulary, runner=None):
       mixtures=['corpus.mono', 'corpus.parallel'],
       vocabulary=vocabulary,
       shard_size=2048,
-      register=functools.partial(
-        registration.register_tasks, str(corpus.directory), ()
-      ),
+      open_tasks=functools.partial(CorpusTasks, str(corpus.directory)),
     ),
     runner=runner,
   )

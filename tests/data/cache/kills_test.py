@@ -8,7 +8,7 @@ import random
 import pytest
 
 from xlflax.data.cache import writer as cache_writer
-from xlflax.data.seqio_tasks import registration
+from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 
 
 def _plan(directory, corpus, vocabulary):
@@ -17,9 +17,7 @@ def _plan(directory, corpus, vocabulary):
     mixtures=['corpus.mono', 'corpus.parallel'],
     vocabulary=vocabulary,
     shard_size=256,
-    register=functools.partial(
-      registration.register_tasks, str(corpus.directory), ()
-    ),
+    open_tasks=functools.partial(CorpusTasks, str(corpus.directory)),
   )
 
 

@@ -15,7 +15,7 @@ from xlflax.data import opening
 from xlflax.data import stream as stream_lib
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
-from xlflax.data.seqio_tasks import registration
+from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 
 
 @pytest.fixture(scope='module')
@@ -27,9 +27,7 @@ def cache(tmp_path_factory, toy_corpus, toy_vocabulary):
       mixtures=['corpus.mono', 'corpus.parallel'],
       vocabulary=toy_vocabulary,
       shard_size=2048,
-      register=functools.partial(
-        registration.register_tasks, str(toy_corpus.directory), ()
-      ),
+      open_tasks=functools.partial(CorpusTasks, str(toy_corpus.directory)),
     )
   )
   return directory

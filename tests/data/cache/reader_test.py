@@ -14,7 +14,7 @@ from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.seqio_tasks import registration
+from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 
 
 def _write(directory, corpus, vocabulary, *, mixtures):
@@ -24,9 +24,7 @@ def _write(directory, corpus, vocabulary, *, mixtures):
       mixtures=mixtures,
       vocabulary=vocabulary,
       shard_size=2048,
-      register=functools.partial(
-        registration.register_tasks, str(corpus.directory), ()
-      ),
+      open_tasks=functools.partial(CorpusTasks, str(corpus.directory)),
     )
   )
 

@@ -14,7 +14,7 @@ from xlflax.data.cache import loader as cache_loader
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import remote, staging
 from xlflax.data.cache import writer as cache_writer
-from xlflax.data.seqio_tasks import registration
+from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 
 _PLACE = 'gs://bucket/cache'
 
@@ -28,9 +28,7 @@ def local(tmp_path_factory, toy_corpus, toy_vocabulary):
       mixtures=['corpus.mono'],
       vocabulary=toy_vocabulary,
       shard_size=2048,
-      register=functools.partial(
-        registration.register_tasks, str(toy_corpus.directory), ()
-      ),
+      open_tasks=functools.partial(CorpusTasks, str(toy_corpus.directory)),
     )
   )
   return directory

@@ -9,13 +9,14 @@ import pathlib
 import signal
 import subprocess
 import sys
-from unittest import mock
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from tests.data.cache import reading
-from xlflax import errors
+from xlflax import digests, errors
+from xlflax.data import examples as examples_lib
 from xlflax.data.cache import jobs as cache_jobs
 from xlflax.data.cache import parts as cache_parts
 from xlflax.data.cache import reader as cache_reader
@@ -23,7 +24,7 @@ from xlflax.data.cache import shards as cache_shards
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.seqio_tasks import registration
+from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 
 
 def _plan(directory, corpus, vocabulary, **settings):
@@ -33,9 +34,7 @@ def _plan(directory, corpus, vocabulary, **settings):
       'mixtures': ['corpus.mono'],
       'vocabulary': vocabulary,
       'shard_size': 2048,
-      'register': functools.partial(
-        registration.register_tasks, str(corpus.directory), ()
-      ),
+      'open_tasks': functools.partial(CorpusTasks, str(corpus.directory)),
     }
     | settings,
   )
@@ -98,6 +97,40 @@ def test_content(written, toy_corpus, toy_vocabulary):
     line.starts_document for line in lines
   ]
   assert not list(directory.rglob('*.end'))
+
+
+@pytest.mark.parametrize('dtype', [np.uint16, np.int32])
+@pytest.mark.parametrize('sides', [('targets',), ('inputs', 'targets')])
+def test_shards_are_what_the_library_makes(
+  tmp_path, toy_vocabulary, dtype, sides
+):
+  path = tmp_path / 'a.safetensors'
+  batches = [
+    examples_lib.Examples(
+      tuple(
+        examples_lib.Ragged(
+          np.arange(sum(lengths), dtype=np.int32) % 7,
+          np.array(lengths, np.int64),
+        )
+        for _ in sides
+      ),
+      np.ones(len(lengths), bool),
+    )
+    for lengths in ([2, 3], [], [0, 1])
+  ]
+  entry = cache_shards.write(
+    path, batches, dtype=dtype, spec=toy_vocabulary.spec, sides=sides
+  )
+  content = path.read_bytes()
+  arrays = safetensors.numpy.load(content)
+  assert safetensors.numpy.save(arrays) == content
+  assert arrays['targets'].tolist() == [0, 1, 2, 2, 3, 4, 2, 0, 2]
+  assert arrays['targets.offsets'].tolist() == [0, 3, 7, 9]
+  assert arrays['targets'].dtype == dtype and len(arrays) == 1 + 2 * len(sides)
+  assert entry.digest == digests.of_file(path)
+  assert entry.tokens == (6,) * len(sides)
+  assert entry.unknown == (1,) * len(sides)  # id 3
+  assert (entry.examples, entry.empty) == (3, 1)
 
 
 def test_meta_has_statistics_and_fingerprint(
@@ -210,8 +243,7 @@ def test_shares_of_an_array(written, tmp_path, toy_corpus, toy_vocabulary):
 
 def test_shares_are_disjoint_and_complete(tmp_path, toy_corpus, toy_vocabulary):
   plan = _plan(tmp_path, toy_corpus, toy_vocabulary, mixtures=_BOTH)
-  plan.register()
-  jobs = plan.jobs()
+  jobs = plan.jobs(plan.open_tasks())
   units = [cache_writer.share_of(jobs, (i, 5)) for i in range(5)]
   names = [name for share in units for unit in share for name in unit.names()]
   assert len(names) == len(set(names))
@@ -327,7 +359,7 @@ def test_spans_of_any_size_hold_the_same_text(tmp_path, toy_vocabulary):
 _PROGRAM = """
 import functools, os, signal, sys
 from xlflax.data.cache import writer as cache_writer
-from xlflax.data.seqio_tasks import registration
+from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 from xlflax.data.vocabularies import vocabulary
 corpus, vocabulary_dir, output = sys.argv[1:]
 
@@ -340,7 +372,7 @@ if __name__ == '__main__':
       cache_writer.Plan(
           directory=output, mixtures=['corpus.mono', 'corpus.parallel'],
           vocabulary=vocabulary.Vocabulary.load(vocabulary_dir),
-          register=functools.partial(registration.register_tasks, corpus, ()),
+          open_tasks=functools.partial(CorpusTasks, corpus),
           shard_size=2048),
       report=report)
 """
@@ -392,6 +424,13 @@ def _save(vocabulary, directory):
   )
 
 
+class _TenShards:
+  """A task whose source tells its size: ten shards of ten examples."""
+
+  def source_size(self, task, split):
+    return 95
+
+
 def test_units_share_out_missing_shards(tmp_path):
   part = cache_parts.Part('p', '[]', None, None, None)
   job = cache_jobs.Job(
@@ -407,18 +446,17 @@ def test_units_share_out_missing_shards(tmp_path):
   )
 
   def units(num_processes):
-    found = job._part_units(part, num_processes, written)
+    found = job._part_units(part, _TenShards(), num_processes, written)
     return [(unit.first, unit.last) for unit in found]
 
   written = set()
-  with mock.patch.object(cache_parts, 'expected_shards', lambda *_: 10):
-    assert units(1) == [(0, 4), (4, 8), (8, None)]
-    written = set(map(part.name, (0, 1, 5)))
-    assert units(2) == [(2, 4), (4, 5), (6, 8), (8, None)]
-    written = set(map(part.name, range(10)))
-    assert units(2) == [(10, None)]
-    job.end_part(part, 10)
-    assert units(2) == []
+  assert units(1) == [(0, 4), (4, 8), (8, None)]
+  written = set(map(part.name, (0, 1, 5)))
+  assert units(2) == [(2, 4), (4, 5), (6, 8), (8, None)]
+  written = set(map(part.name, range(10)))
+  assert units(2) == [(10, None)]
+  job.end_part(part, 10)
+  assert units(2) == []
 
 
 def _corpus(directory, lines, split='train'):
@@ -548,6 +586,31 @@ def test_a_full_disk_is_told_and_resumed(
   assert error.value.status is errors.ExitStatus.FAILURE
   _write(tmp_path, toy_corpus, toy_vocabulary, mixtures=_BOTH)
   assert _files(tmp_path) == _files(written[0])
+
+
+class _OpensOnce:
+  """Opens tasks in this process, and in no other."""
+
+  def __init__(self, corpus):
+    self._corpus, self._process = corpus, os.getpid()
+
+  def __call__(self):
+    if os.getpid() == self._process:
+      return CorpusTasks(self._corpus)
+    raise errors.CorpusError('The corpus directory does not exist')
+
+
+def test_workers_tell_why_they_cannot_start(
+  tmp_path, toy_corpus, toy_vocabulary
+):
+  with pytest.raises(errors.CorpusError, match='does not exist'):
+    _write(
+      tmp_path,
+      toy_corpus,
+      toy_vocabulary,
+      num_processes=2,
+      open_tasks=_OpensOnce(str(toy_corpus.directory)),
+    )
 
 
 def test_malformed_text_names_its_line(tmp_path, toy_vocabulary):

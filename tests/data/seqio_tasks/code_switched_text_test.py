@@ -18,7 +18,7 @@ from xlflax.data.corpus.directory import Corpus
 from xlflax.data.dictionaries.code_switching import Switcher
 from xlflax.data.dictionaries.dictionary import Dictionary, Entry
 from xlflax.data.dictionaries.settings import CodeSwitching
-from xlflax.data.seqio_tasks import corpus_tasks
+from xlflax.data.seqio_tasks import corpus_tasks, registered
 from xlflax.data.seqio_tasks import examples as task_examples
 from xlflax.data.seqio_tasks import reader as task_reader
 from xlflax.data.seqio_tasks.code_switched_text import CodeSwitch
@@ -167,6 +167,11 @@ def test_copies_of_other_sources(registry):
 NAME = 'corpus.k7.code_switched.en'
 
 
+def _open_tasks(corpus):
+  corpus_tasks.register_corpus(Corpus(corpus), prefix='corpus.k7')
+  return registered.RegisteredTasks()
+
+
 def _write(registry, corpus, vocabulary, directory, **options):
   [meta] = cache_writer.write_cache(
     cache_writer.Plan(
@@ -174,9 +179,7 @@ def _write(registry, corpus, vocabulary, directory, **options):
       mixtures=[NAME],
       vocabulary=vocabulary,
       shard_size=40 * 256,
-      register=functools.partial(
-        corpus_tasks.register_corpus, Corpus(corpus), prefix='corpus.k7'
-      ),
+      open_tasks=functools.partial(_open_tasks, corpus),
       **options,
     )
   )

@@ -50,6 +50,6 @@ def test_other_tensorflow_errors_stay_what_they_are():
 
 def test_fingerprint_is_of_the_files_read(toy_corpus):
   source = corpus_source.monolingual_source(toy_corpus, 'en')
-  assert source.fingerprint('validation') == toy_corpus.group_fingerprint(
+  assert source.text.fingerprint('validation') == toy_corpus.group_fingerprint(
     'en', split='validation'
   )

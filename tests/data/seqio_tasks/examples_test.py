@@ -11,7 +11,7 @@ from xlflax import errors
 from xlflax.data import stream as stream_lib
 from xlflax.data.cache import loader as cached_loader
 from xlflax.data.cache import writer as cache_writer
-from xlflax.data.seqio_tasks import corpus_tasks, live_loader, registration
+from xlflax.data.seqio_tasks import corpus_tasks, live_loader, registered
 from xlflax.data.seqio_tasks import examples as task_examples
 from xlflax.data.seqio_tasks import registry as task_registry
 
@@ -92,7 +92,7 @@ def test_cached_and_live(unsized_task, toy_vocabulary, tmp_path):
       mixtures=[unsized_task],
       vocabulary=toy_vocabulary,
       shard_size=4 * 256,
-      register=functools.partial(registration.register_tasks, None, ()),
+      open_tasks=functools.partial(registered.open_tasks, None),
     )
   )
   assert meta.source_examples == meta.examples > 10

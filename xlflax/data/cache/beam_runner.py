@@ -3,7 +3,7 @@
 Each unit of `jobs` (a shard, or a file that is read as a whole) is an element
 that some worker of the runner writes to the cache's directory, which all of
 them must see. The files are those of every other way to write a cache. Needs
-the package apache-beam and TensorFlow.
+the package apache-beam.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ class WriteUnit(beam.DoFn):
     self._plan = plan
 
   def setup(self) -> None:
-    """Registers the tasks, once in each worker."""
-    self._plan.register()
+    """Opens the tasks, once in each worker."""
+    self._tasks = self._plan.open_tasks()
 
   def process(self, unit: cache_jobs.Unit):
     """Writes what is missing of a unit."""
-    unit_writing.write_unit(unit, self._plan.vocabulary)
+    unit_writing.write_unit(unit, self._tasks, self._plan.vocabulary)
     yield unit.job.task
 
 

@@ -1,7 +1,6 @@
 """What a cache writer has to do: one job per task and split, cut into units.
 
 A unit is a run of consecutive shards of one part that one process writes.
-Needs TensorFlow (through the task registry).
 """
 
 import dataclasses
@@ -13,8 +12,7 @@ from collections.abc import Sequence
 from xlflax.data import examples as examples_lib
 from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import parts as cache_parts
-from xlflax.data.seqio_tasks import examples as task_examples
-from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.data.text_tasks import tasks as tasks_lib
 
 # Units for each process and part, so that processes end at about one time.
 _UNITS_PER_PROCESS = 3
@@ -108,13 +106,24 @@ class Job:
     path = self._end_file(part)
     return cache_format.read_json(path)['shards'] if path.exists() else None
 
-  def units(self, num_processes: int) -> list['Unit']:
+  def expected_shards(
+    self, part: cache_parts.Part, tasks: tasks_lib.Tasks
+  ) -> int:
+    """Of a part, at least one; a guess where only reading tells."""
+    if part.shards is not None:
+      return part.shards
+    known = (
+      tasks.source_size(self.task, self.split) if part.path is None else None
+    )
+    return -(-(known or 1) // cache_parts.examples_in_shard(self.shard_size))
+
+  def units(self, tasks: tasks_lib.Tasks, num_processes: int) -> list['Unit']:
     """Runs of missing shards; a part of unknown size is read to its end."""
     written = self.written()
     return [
       unit
       for part in self.parts
-      for unit in self._part_units(part, num_processes, written)
+      for unit in self._part_units(part, tasks, num_processes, written)
     ]
 
   def all_units(self, num_processes: int) -> list['Unit']:
@@ -138,13 +147,11 @@ class Job:
   def _end_file(self, part: cache_parts.Part) -> pathlib.Path:
     return self.directory / cache_format.SHARDS / f'{part.prefix}.end'
 
-  def _part_units(self, part, num_processes, written) -> list['Unit']:
+  def _part_units(
+    self, part, tasks: tasks_lib.Tasks, num_processes: int, written: set[str]
+  ) -> list['Unit']:
     end = self.num_shards(part)
-    last = end
-    if last is None:
-      last = cache_parts.expected_shards(
-        part, self.task, self.split, self.shard_size
-      )
+    last = self.expected_shards(part, tasks) if end is None else end
     missing = [k for k in range(last) if part.name(k) not in written]
     if end is None and part.path is not None:  # only read from its beginning
       return [Unit(self, part, missing[0] if missing else last, None)]
@@ -180,6 +187,7 @@ class Unit:
 
 
 def list_jobs(
+  tasks: tasks_lib.Tasks,
   cache: pathlib.Path,
   mixtures: Sequence[str],
   splits: Sequence[str],
@@ -196,19 +204,19 @@ def list_jobs(
     (split, task)
     for mixture in mixtures
     for split in splits
-    for task in task_registry.task_names(mixture, split=split)
+    for task in tasks.names(mixture, split=split)
   }
   return [
-    _make_job(cache, task, split, vocabulary, shard_size)
+    _make_job(tasks, cache, task, split, vocabulary, shard_size)
     for split, task in sorted(needed)
   ]
 
 
-def _make_job(cache, task, split, vocabulary, shard_size) -> Job:
-  languages = task_registry.task_languages(task)
+def _make_job(tasks, cache, task, split, vocabulary, shard_size) -> Job:
+  languages = tasks.languages(task)
   for language in languages:
     vocabulary.language_id(language)  # Raises for an unknown one.
-  fingerprint = task_examples.fingerprint(task, split)
+  fingerprint = tasks.fingerprint(task, split)
   return Job(
     cache=cache,
     task=task,
@@ -219,6 +227,7 @@ def _make_job(cache, task, split, vocabulary, shard_size) -> Job:
     shard_size=shard_size,
     dtype=cache_format.token_dtype(vocabulary.spec.size).name,
     parts=cache_parts.divide(
+      tasks,
       task,
       split,
       fingerprint=fingerprint,

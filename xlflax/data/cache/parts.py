@@ -1,4 +1,4 @@
-"""How the text of a task is divided into shards. Needs TensorFlow.
+"""How the text of a task is divided into shards.
 
 Which examples are in a shard, and in which order, follows from their keys
 alone, so it does not matter who writes it, when, or beside whom:
@@ -19,8 +19,7 @@ from collections.abc import Sequence
 
 from xlflax.data.cache import format as cache_format
 from xlflax.data.corpus import files as corpus_files
-from xlflax.data.seqio_tasks import examples as task_examples
-from xlflax.data.seqio_tasks import reader as task_reader
+from xlflax.data.text_tasks import tasks as tasks_lib
 
 _BYTES_PER_EXAMPLE = 256
 
@@ -47,14 +46,14 @@ class Part:
     """Of a shard."""
     return f'{self.prefix}-{number:06d}'
 
-  def piece(self, number: int, size: int) -> task_reader.FilePiece | None:
+  def piece(self, number: int, size: int) -> tasks_lib.FilePiece | None:
     """What a shard is read from."""
     if self.path is None:
       return None
     if self.num_bytes is None:
-      return task_reader.FilePiece(self.path, None)
+      return tasks_lib.FilePiece(self.path, None)
     span = corpus_files.Span(number * size, (number + 1) * size)
-    return task_reader.FilePiece(self.path, span)
+    return tasks_lib.FilePiece(self.path, span)
 
 
 def examples_in_shard(size: int) -> int:
@@ -63,6 +62,7 @@ def examples_in_shard(size: int) -> int:
 
 
 def divide(
+  tasks: tasks_lib.Tasks,
   task: str,
   split: str,
   *,
@@ -74,9 +74,10 @@ def divide(
   """The parts of a task, in the order of its text.
 
   Args:
+    tasks: the task among them.
     task: its name.
     split: of the task.
-    fingerprint: see `examples.fingerprint`.
+    fingerprint: see `tasks.Tasks.fingerprint`.
     vocabulary: hash.
     languages: of its sides.
     size: of shards.
@@ -89,26 +90,16 @@ def divide(
     fingerprint['source'],
     fingerprint['preprocessors'],
   ]
-  source = task_reader.plain_source(task)
-  if source is None or source.files is None:
+  paths = tasks.files(task, split)
+  if paths is None:
     files = fingerprint['files']
     return (
       Part(_prefix('all', common, files), _text(files), None, None, None),
     )
   return tuple(
     _file_part(path, file, common, size)
-    for path, file in zip(
-      source.files(split), fingerprint['files'], strict=True
-    )
+    for path, file in zip(paths, fingerprint['files'], strict=True)
   )
-
-
-def expected_shards(part: Part, task: str, split: str, size: int) -> int:
-  """At least one; a guess where only reading tells."""
-  if part.shards is not None:
-    return part.shards
-  known = task_examples.source_size(task, split) if part.path is None else None
-  return -(-(known or 1) // examples_in_shard(size))
 
 
 def _file_part(path: pathlib.Path, file: list, common: list, size: int) -> Part:

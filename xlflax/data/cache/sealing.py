@@ -7,16 +7,21 @@ import pathlib
 from xlflax import digests, errors
 from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import jobs as cache_jobs
-from xlflax.data.seqio_tasks import examples as task_examples
+from xlflax.data.text_tasks import tasks as tasks_lib
 
 
 def seal(
-  job: cache_jobs.Job, generation: int, *, keep: set[int]
+  job: cache_jobs.Job,
+  tasks: tasks_lib.Tasks,
+  generation: int,
+  *,
+  keep: set[int],
 ) -> cache_format.TaskMeta:
   """Writes what a task says of itself, and its digests.
 
   Args:
     job: all of whose shards are written.
+    tasks: the job's among them.
     generation: number of the new generation.
     keep: older generations of the task; shards of neither are deleted.
 
@@ -26,14 +31,14 @@ def seal(
     CorpusError: no example has a token.
   """
   entries = _entries(job)
-  size = task_examples.source_size
   found = sum(entry.examples + entry.empty for entry in entries)
   is_whole = any(part.path is None for part in job.parts)
   meta = cache_format.TaskMeta(
     task=job.task,
     split=job.split,
     languages=job.languages,
-    source_examples=(is_whole and size(job.task, job.split)) or found,
+    source_examples=(is_whole and tasks.source_size(job.task, job.split))
+    or found,
     vocabulary=job.vocabulary,
     fingerprint=json.loads(job.fingerprint),
     shard_size=job.shard_size,

@@ -7,6 +7,7 @@ where each text begins, and the end, uint32 [examples + 1]; and with
 writer leaves whole shards only.
 """
 
+import itertools
 import json
 import mmap
 import os
@@ -16,7 +17,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 
 from xlflax import digests, errors
 from xlflax.data import examples as examples_lib
@@ -24,10 +24,11 @@ from xlflax.data.cache import format as cache_format
 from xlflax.paths import write_atomically
 
 STARTS = 'starts_document'
+# In the order in which a file holds arrays of these types.
 _TYPES: dict[str, np.dtype] = {
-  'U16': np.dtype(np.uint16),
-  'I32': np.dtype(np.int32),
   'U32': np.dtype(np.uint32),
+  'I32': np.dtype(np.int32),
+  'U16': np.dtype(np.uint16),
   'BOOL': np.dtype(np.bool_),
 }
 
@@ -70,34 +71,86 @@ def write(
   Raises:
     CacheError: too many tokens for one file.
   """
-  kept, read, begins = [], 0, False
+  read, begins, starts = 0, False, []
+  columns = [_Column(spec, np.dtype(dtype)) for _ in sides]
   for batch in batches:
     read += len(batch)
     batch, begins = examples_lib.drop_empty(batch, begins)
-    kept.append(batch)
-  arrays = {STARTS: _join([b.starts_document for b in kept], np.bool_)}
-  tokens, unknown = [], []
-  for i, side in enumerate(sides):
-    texts = [batch.sides[i] for batch in kept]
-    ids = _join([text.with_eos(spec.eos_id, dtype) for text in texts], dtype)
-    arrays[side] = ids
-    arrays[offsets_of(side)] = _offsets([text.lengths for text in texts], path)
-    tokens.append(sum(text.tokens.size for text in texts))
-    unknown.append(
-      sum(int(np.count_nonzero(t.tokens == spec.unk_id)) for t in texts)
-    )
-  content = safetensors.numpy.save(arrays)
-  write_atomically(path, content)
-  stored = arrays[STARTS].size
+    starts.append(batch.starts_document.astype(np.bool_))
+    for column, texts in zip(columns, batch.sides, strict=True):
+      column.add(texts)
+  arrays = {STARTS: (np.dtype(np.bool_), starts)}
+  for side, column in zip(sides, columns, strict=True):
+    arrays[side] = (column.dtype, column.ids)
+    offsets = _offsets(column.lengths, path)
+    arrays[offsets_of(side)] = (offsets.dtype, [offsets])
+  chunks = _serialized(arrays)
+  write_atomically(path, lambda file: file.writelines(chunks))
+  stored = sum(array.size for array in starts)
   return cache_format.ShardEntry(
     name=path.name.removesuffix(cache_format.SUFFIX),
-    digest=digests.of_content(content),
+    digest=digests.of_chunks(chunks),
     examples=stored,
     empty=read - stored,
-    tokens=tuple(tokens),
-    unknown=tuple(unknown),
+    tokens=tuple(column.tokens for column in columns),
+    unknown=tuple(column.unknown for column in columns),
     begins=begins,
   )
+
+
+class _Column:
+  """The texts of one side, as small as they will be in the file.
+
+  Attributes:
+    dtype: of the ids.
+    ids: of each batch, each text followed by eos.
+    lengths: of its texts, without eos, by batch.
+    tokens: without eos.
+    unknown: how many of these are unknown.
+  """
+
+  def __init__(self, spec, dtype: np.dtype):
+    self._spec, self.dtype = spec, dtype
+    self.ids: list[np.ndarray] = []
+    self.lengths: list[np.ndarray] = []
+    self.tokens = self.unknown = 0
+
+  def add(self, texts: examples_lib.Ragged) -> None:
+    """Adds the texts of a batch."""
+    self.ids.append(texts.with_eos(self._spec.eos_id, self.dtype))
+    self.lengths.append(texts.lengths.astype(np.uint32))
+    self.tokens += texts.tokens.size
+    self.unknown += int(np.count_nonzero(texts.tokens == self._spec.unk_id))
+
+
+def _serialized(
+  arrays: dict[str, tuple[np.dtype, list[np.ndarray]]],
+) -> list[memoryview | bytes]:
+  """A safetensors file in pieces, as its library makes it; nothing is copied.
+
+  Args:
+    arrays: name -> type and consecutive parts.
+  """
+  names = {dtype: name for name, dtype in _TYPES.items()}
+  rank = list(_TYPES.values()).index
+  order = sorted(arrays, key=lambda name: (rank(arrays[name][0]), name))
+  header, end = {}, 0
+  for name in order:
+    dtype, parts = arrays[name]
+    size = sum(part.size for part in parts)
+    start, end = end, end + size * dtype.itemsize
+    header[name] = {
+      'dtype': names[dtype],
+      'shape': [size],
+      'data_offsets': [start, end],
+    }
+  text = json.dumps(header, separators=(',', ':')).encode()
+  text += b' ' * (-len(text) % 8)
+  content = itertools.chain.from_iterable(arrays[name][1] for name in order)
+  return [
+    len(text).to_bytes(8, 'little') + text,
+    *(part.data.cast('B') for part in content if part.size),
+  ]
 
 
 class Tokens:
@@ -232,7 +285,8 @@ class Shard:
 
 
 def _offsets(lengths: list[np.ndarray], path: pathlib.Path) -> np.ndarray:
-  joined = _join([np.zeros(1, np.int64), *(n + 1 for n in lengths)], np.int64)
+  joined = np.concatenate([np.zeros(1, np.int64), *lengths]).astype(np.int64)
+  joined[1:] += 1  # eos
   offsets = np.cumsum(joined)
   if offsets[-1] >= 1 << 32:
     raise errors.CacheError(
@@ -243,7 +297,3 @@ def _offsets(lengths: list[np.ndarray], path: pathlib.Path) -> np.ndarray:
       fix='Give a smaller --shard_size',
     )
   return offsets.astype(np.uint32)
-
-
-def _join(arrays, dtype) -> np.ndarray:
-  return np.concatenate([np.zeros(0, dtype), *arrays]).astype(dtype, copy=False)

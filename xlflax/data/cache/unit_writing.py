@@ -1,4 +1,4 @@
-"""Writes the shards of a unit. Needs TensorFlow (through the task registry)."""
+"""Writes the shards of a unit."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -10,13 +10,14 @@ from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import jobs as cache_jobs
 from xlflax.data.cache import parts as cache_parts
 from xlflax.data.cache import shards as cache_shards
-from xlflax.data.seqio_tasks import examples as task_examples
+from xlflax.data.text_tasks import tasks as tasks_lib
 
 _BLOCK = 1024
 
 
 def write_unit(
   unit: cache_jobs.Unit,
+  tasks: tasks_lib.Tasks,
   vocabulary,
   *,
   num_threads: int = 1,
@@ -27,6 +28,7 @@ def write_unit(
 
   Args:
     unit: what to write.
+    tasks: those of the unit's among them.
     vocabulary: a `vocabulary.Vocabulary`.
     num_threads: threads that tokenise.
     stopped: asked before each shard whether to leave the rest.
@@ -37,7 +39,7 @@ def write_unit(
   if end is not None and all(map(job.entry, map(part.name, range(end)))):
     return
   write = _write_spans if part.num_bytes is not None else _write_runs
-  for number in write(unit, vocabulary, num_threads):
+  for number in write(unit, tasks, vocabulary, num_threads):
     after_shard()
     if stopped():
       return
@@ -46,20 +48,20 @@ def write_unit(
 
 
 def _write_spans(
-  unit: cache_jobs.Unit, vocabulary, num_threads: int
+  unit: cache_jobs.Unit, tasks: tasks_lib.Tasks, vocabulary, num_threads: int
 ) -> Iterator[None]:
   """Writes shards that are parts of a file; yields after each."""
   job = unit.job
   assert unit.last is not None
   for number in range(unit.first, unit.last):
     if job.entry(unit.part.name(number)) is None:
-      batches = _read(unit, vocabulary, number, num_threads)
+      batches = _read(unit, tasks, vocabulary, number, num_threads)
       _write_shard(unit, number, batches, vocabulary.spec)
     yield None
 
 
 def _write_runs(
-  unit: cache_jobs.Unit, vocabulary, num_threads: int
+  unit: cache_jobs.Unit, tasks: tasks_lib.Tasks, vocabulary, num_threads: int
 ) -> Iterator[int | None]:
   """Writes shards one after the other; yields their number at the end."""
   job = unit.job
@@ -67,7 +69,7 @@ def _write_runs(
   first = unit.first
   while unit.last is None and job.entry(unit.part.name(first)) is not None:
     first += 1  # of a part that is read as a whole
-  batches = _read(unit, vocabulary, first, num_threads)
+  batches = _read(unit, tasks, vocabulary, first, num_threads)
   numbers = (
     itertools.count(first) if unit.last is None else range(first, unit.last)
   )
@@ -85,13 +87,17 @@ def _write_runs(
 
 
 def _read(
-  unit: cache_jobs.Unit, vocabulary, number: int, num_threads: int
+  unit: cache_jobs.Unit,
+  tasks: tasks_lib.Tasks,
+  vocabulary,
+  number: int,
+  num_threads: int,
 ) -> Iterator[examples_lib.Examples]:
   """The examples of a part from a shard on; of a span only those of it."""
   job, part = unit.job, unit.part
   length = cache_parts.examples_in_shard(job.shard_size)
   by_bytes = part.num_bytes is not None
-  return task_examples.read(
+  return tasks.read(
     job.task,
     vocabulary,
     split=job.split,

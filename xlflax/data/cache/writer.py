@@ -5,12 +5,12 @@ task whose shards are all there is sealed (`sealing`). Whoever writes the
 shards, in whatever order, with whatever interruptions: the files are the same
 byte for byte. `write_cache` does it all; `write_share` writes a share of the
 shards on one of several machines, and `finish` seals what they have written.
-Needs TensorFlow; reading the cache does not.
 """
 
 import concurrent.futures
 import dataclasses
 import enum
+import functools
 import itertools
 import multiprocessing
 import os
@@ -22,22 +22,13 @@ from typing import Any
 from xlflax import digests, errors, paths
 from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import header as cache_header
-from xlflax.data.cache import locking
-from xlflax.data.seqio_tasks import host_tensorflow
-
-host_tensorflow.load()
-
-from xlflax.data.cache import jobs as cache_jobs  # noqa: E402
-from xlflax.data.cache import parts as cache_parts  # noqa: E402
-from xlflax.data.cache import sealing, unit_writing  # noqa: E402
-from xlflax.data.seqio_tasks import registry as task_registry  # noqa: E402
+from xlflax.data.cache import jobs as cache_jobs
+from xlflax.data.cache import locking, sealing, unit_writing
+from xlflax.data.text_tasks import tasks as tasks_lib
 
 SHARD_SIZE = 1 << 26
 _SHORT = 0.02  # seconds that counting shards may take each time
 _PAUSES = 20  # times what it took, where that is more
-
-# Called in every process before it reads a task.
-Register = Callable[[], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,10 +62,10 @@ class Plan:
 
   Attributes:
     directory: of the cache; other mixtures that are in it stay.
-    mixtures: names of SeqIO mixtures or tasks.
+    mixtures: names of mixtures or tasks.
     splits: tasks that lack one are left out of it.
     vocabulary: a `vocabulary.Vocabulary`.
-    register: see `register_tasks`; it is pickled for other processes.
+    open_tasks: opens the tasks; called once in each process.
     shard_size: bytes of text in a shard.
     changed: what becomes of tasks whose text has changed.
   """
@@ -82,7 +73,7 @@ class Plan:
   directory: pathlib.Path
   mixtures: Sequence[str]
   vocabulary: Any
-  register: Register
+  open_tasks: tasks_lib.Open
   splits: Sequence[str] = ('train',)
   shard_size: int = SHARD_SIZE
   changed: Changed = Changed.REFUSE
@@ -91,9 +82,10 @@ class Plan:
     directory = paths.local(self.directory, where='directory of the cache')
     object.__setattr__(self, 'directory', directory)
 
-  def jobs(self) -> list[cache_jobs.Job]:
+  def jobs(self, tasks: tasks_lib.Tasks) -> list[cache_jobs.Job]:
     """One for each task and split, by these."""
     return cache_jobs.list_jobs(
+      tasks,
       self.directory,
       self.mixtures,
       self.splits,
@@ -129,16 +121,16 @@ def write_cache(
       it, or the disk is full.
     CorpusError: unknown mixture or malformed text (file:line).
   """
-  plan.register()
+  tasks = plan.open_tasks()
   with locking.locked(plan.directory):
-    jobs = plan.jobs()
+    jobs = plan.jobs(tasks)
     header = _open_header(plan, jobs)
     missing = [job for job in jobs if not _is_sealed(job, header)]
     if runner is None:
-      _write_jobs(missing, plan, num_processes, report)
+      _write_jobs(missing, tasks, plan, num_processes, report)
     else:
       runner(plan, [unit for job in missing for unit in job.all_units(1)])
-    return _seal(header, plan, jobs)
+    return _seal(header, plan, tasks, jobs)
 
 
 def write_share(
@@ -157,9 +149,9 @@ def write_share(
   Raises:
     CacheError: as of `write_cache`; or another process writes this share.
   """
-  plan.register()
+  tasks = plan.open_tasks()
   with locking.locked(plan.directory, share):
-    jobs = plan.jobs()
+    jobs = plan.jobs(tasks)
     _open_header(plan, jobs, sharing=True)
     units = share_of(jobs, share)
     numbers = itertools.count(1)
@@ -168,7 +160,9 @@ def write_share(
       def after_shard(task=unit.job.task):
         report(Progress(done := next(numbers), max(done, len(units)), task))
 
-      unit_writing.write_unit(unit, plan.vocabulary, after_shard=after_shard)
+      unit_writing.write_unit(
+        unit, tasks, plan.vocabulary, after_shard=after_shard
+      )
     return len(units)
 
 
@@ -178,10 +172,10 @@ def finish(plan: Plan) -> list[cache_format.TaskMeta]:
   Raises:
     CacheError: some are missing, or are of text that has changed since.
   """
-  plan.register()
+  tasks = plan.open_tasks()
   with locking.locked(plan.directory):
-    jobs = plan.jobs()
-    return _seal(_open_header(plan, jobs), plan, jobs)
+    jobs = plan.jobs(tasks)
+    return _seal(_open_header(plan, jobs), plan, tasks, jobs)
 
 
 def share_of(
@@ -238,7 +232,7 @@ def _is_sealed(job: cache_jobs.Job, header: cache_header.Header) -> bool:
   )
 
 
-def _seal(header: cache_header.Header, plan: Plan, jobs):
+def _seal(header: cache_header.Header, plan: Plan, tasks, jobs):
   """Seals tasks, then the cache, which is readable from then on."""
   added = plan.changed is Changed.ADD and any(
     job.key in header.newest.tasks and not _is_sealed(job, header)
@@ -249,14 +243,14 @@ def _seal(header: cache_header.Header, plan: Plan, jobs):
     header.generations.append(header.newest.copy())
   number = len(header.generations)
   for job in open_:
-    sealing.seal(job, number, keep=header.older(job.key))
+    sealing.seal(job, tasks, number, keep=header.older(job.key))
     path = cache_format.generation_file(job.directory, number)
     header.newest.tasks[job.key] = {
       'generation': number,
       'digest': digests.of_file(path),
     }
   metas = [_meta(job, header) for job in jobs]
-  header.newest.mixtures.update(_rates(plan, metas, header))
+  header.newest.mixtures.update(_rates(plan, tasks, metas, header))
   header.write(plan.directory)
   for path in plan.directory.glob('.lock-*'):
     path.unlink()
@@ -269,34 +263,38 @@ def _meta(job, header) -> cache_format.TaskMeta:
   return cache_format.TaskMeta.from_json(cache_format.read_json(path))
 
 
-def _rates(plan: Plan, metas, header) -> dict[str, dict[str, dict[str, float]]]:
+def _rates(
+  plan: Plan, tasks, metas, header
+) -> dict[str, dict[str, dict[str, float]]]:
   """The mixtures, with rates from the sizes that the tasks now have."""
   sizes = {(m.task, m.split): m.source_examples for m in metas}
-  with task_registry.known_sizes(sizes):
-    return {
-      mixture: header.newest.mixtures.get(mixture, {})
-      | {
-        split: task_registry.expand(mixture, split=split)
-        for split in plan.splits
-      }
-      for mixture in plan.mixtures
+  return {
+    mixture: header.newest.mixtures.get(mixture, {})
+    | {
+      split: tasks.rates(mixture, split=split, sizes=sizes)
+      for split in plan.splits
     }
+    for mixture in plan.mixtures
+  }
 
 
-def _write_jobs(jobs, plan: Plan, num_processes: int, report: Report) -> None:
+def _write_jobs(
+  jobs, tasks, plan: Plan, num_processes: int, report: Report
+) -> None:
   """Writes missing shards."""
-  units = [unit for job in jobs for unit in job.units(num_processes)]
-  meter = _Meter(jobs, report)
-  for _ in _run(units, plan, num_processes, meter):
+  units = [unit for job in jobs for unit in job.units(tasks, num_processes)]
+  meter = _Meter(jobs, tasks, report)
+  for _ in _run(units, tasks, plan, num_processes, meter):
     meter.update()
 
 
-def _run(units, plan: Plan, num_processes: int, meter) -> Iterator[Any]:
+def _run(units, tasks, plan: Plan, num_processes: int, meter) -> Iterator[Any]:
   """Yields units as they are finished."""
   if num_processes == 1 or len(units) < 2:
     for unit in units:
       unit_writing.write_unit(
         unit,
+        tasks,
         plan.vocabulary,
         num_threads=num_processes,
         after_shard=meter.update,
@@ -322,35 +320,42 @@ def _run(units, plan: Plan, num_processes: int, meter) -> Iterator[Any]:
           yield future.result()
     except BaseException:
       stop.set()  # The others end after their present shard.
+      _stops.append(stop)
       pool.shutdown(wait=False, cancel_futures=True)
       raise
 
 
+_stops: list[Any] = []  # Kept for workers that are still starting.
 _worker: dict[str, Any] = {}  # What a worker process was started with.
 
 
 def _start_worker(plan: Plan, stop):
-  plan.register()
   _worker.update(plan=plan, stop=stop, parent=os.getppid())
+
+
+@functools.cache
+def _worker_tasks() -> tasks_lib.Tasks:
+  """Opened with the first unit: the parent hears of its errors, not the pool."""
+  return _worker['plan'].open_tasks()
 
 
 def _work(unit):
   def stopped():
     return _worker['stop'].is_set() or os.getppid() != _worker['parent']
 
-  unit_writing.write_unit(unit, _worker['plan'].vocabulary, stopped=stopped)
+  unit_writing.write_unit(
+    unit, _worker_tasks(), _worker['plan'].vocabulary, stopped=stopped
+  )
 
 
 class _Meter:
   """Reports how many shards are done, by counting files."""
 
-  def __init__(self, jobs, report: Report):
+  def __init__(self, jobs, tasks, report: Report):
     self._jobs, self._report = jobs, report
     self._next = 0.0
     self._total = sum(
-      cache_parts.expected_shards(part, job.task, job.split, job.shard_size)
-      for job in jobs
-      for part in job.parts
+      job.expected_shards(part, tasks) for job in jobs for part in job.parts
     )
 
   def update(self) -> None:

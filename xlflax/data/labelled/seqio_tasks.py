@@ -21,6 +21,7 @@ from xlflax.data.labelled import formats
 from xlflax.data.labelled import source as source_lib
 from xlflax.data.seqio_tasks import corpus_source, tfds_source
 from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.data.text_tasks import rows as text_rows
 
 _FORMS = {
   examples_lib.Form.TEXT: tf.TensorSpec([], tf.string),
@@ -61,13 +62,16 @@ class LabelledSource(corpus_source.TextSource):
     }
     self.problems = problems
     super().__init__(
-      read,
-      features={name: spec.dtype for name, spec in self._specs.items()},
-      splits=tuple(files),
-      count=lambda split: sum(1 for _ in read(split)),
-      fingerprint=lambda split: tuple(
-        corpus_files.fingerprint(path) for path in files[split]
+      text_rows.TextRows(
+        read=read,
+        columns=tuple(self._specs),
+        splits=tuple(files),
+        count=lambda split: sum(1 for _ in read(split)),
+        fingerprint=lambda split: tuple(
+          corpus_files.fingerprint(path) for path in files[split]
+        ),
       ),
+      types={name: spec.dtype for name, spec in self._specs.items()},
     )
 
   def _make_dataset(
@@ -76,7 +80,7 @@ class LabelledSource(corpus_source.TextSource):
     del shuffle_files, seed  # The rows of a file come in its order.
 
     def rows():  # A generator: `rows` itself may raise.
-      yield from self.rows(split)
+      yield from self.text.read(split)
 
     return tf.data.Dataset.from_generator(
       lambda: corpus_source.with_errors_kept(rows()),

@@ -12,6 +12,7 @@ from xlflax.data import examples as examples_lib
 from xlflax.data.seqio_tasks import corpus_source
 from xlflax.data.seqio_tasks import reader as task_reader
 from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.data.text_tasks.tasks import FilePiece
 
 
 def read(
@@ -22,7 +23,7 @@ def read(
   start: int = 0,
   size: int = 1024,
   num_threads: int = 1,
-  piece: task_reader.FilePiece | None = None,
+  piece: FilePiece | None = None,
 ) -> Iterator[examples_lib.Examples]:
   """Yields the examples of a task in the source's order.
 
@@ -95,7 +96,7 @@ def identity(task: str, split: str) -> dict:
   found = fingerprint(task, split)
   source = task_registry.get_task(task, split=split).source
   if isinstance(source, corpus_source.TextSource):
-    files = list(source.origins(split))
+    files = source.text.paths(split)
   else:
     files = [pathlib.Path(path) for path in source.list_shards(split)]
   content = digests.of_files([path for path in files if path.is_file()])

@@ -7,15 +7,12 @@ examples are those of `Task.get_dataset(shuffle=False)`.
 """
 
 import itertools
-import pathlib
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import seqio
 import tensorflow as tf
 
-from xlflax.data.corpus import files as corpus_files
 from xlflax.data.corpus.directory import TRAIN
 from xlflax.data.examples import Ragged
 from xlflax.data.seqio_tasks import (
@@ -25,6 +22,8 @@ from xlflax.data.seqio_tasks import (
 )
 from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.data.seqio_tasks.vocabulary import SeqioVocabulary, resolve
+from xlflax.data.text_tasks import corpus_tasks as text_corpus
+from xlflax.data.text_tasks.tasks import FilePiece
 from xlflax.data.vocabularies.vocabulary import Vocabulary
 
 _PLAIN_STEPS = (
@@ -37,18 +36,6 @@ _PLAIN_STEPS = (
 Block = dict[str, Ragged | np.ndarray]
 
 
-class FilePiece(NamedTuple):
-  """A file of a task, or a part of one.
-
-  Attributes:
-    path: of the file.
-    span: of its bytes; None: all.
-  """
-
-  path: pathlib.Path
-  span: corpus_files.Span | None
-
-
 def plain_source(name: str) -> corpus_source.TextSource | None:
   """The source of a task whose examples are its files' lines, one by one.
 
@@ -59,7 +46,7 @@ def plain_source(name: str) -> corpus_source.TextSource | None:
   steps, source = task.preprocessors, task.source
   if (
     isinstance(source, corpus_source.TextSource)
-    and source.files is not None
+    and source.text.files is not None
     and steps
     and steps[-1] is task_registry.tokenize
     and all(step in _PLAIN_STEPS for step in steps[:-1])
@@ -164,20 +151,14 @@ def _text_blocks(
     and len(switches) < 2
     and all(step in (*_PLAIN_STEPS, *switches) for step in steps)
   ):
-    names = [
-      'targets' if feature == 'text' else feature for feature in source.features
-    ]
-    if piece and source.read_file:
-      rows = iter(source.read_file(*piece))
-    else:
-      rows = iter(source.rows(split))
-    rows = (
-      switches[0].rows(rows, names, start)
-      if switches
-      else itertools.islice(rows, start, None)
+    yield from text_corpus.text_blocks(
+      source.text,
+      switches[0] if switches else None,
+      split=split,
+      start=start,
+      size=size,
+      piece=piece,
     )
-    while block := list(itertools.islice(rows, size)):
-      yield dict(zip(names, map(list, zip(*block, strict=True)), strict=True))
     return
   text = seqio.Feature(
     seqio.PassThroughVocabulary(1), add_eos=False, dtype=tf.string, rank=0

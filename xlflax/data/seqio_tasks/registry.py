@@ -12,7 +12,6 @@ deferred vocabulary unless they are given one;
 """
 
 import contextlib
-import difflib
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from xlflax.data.seqio_tasks.vocabulary import (
   DeferredVocabulary,
   SeqioVocabulary,
 )
+from xlflax.data.text_tasks import tasks as tasks_lib
 from xlflax.data.vocabularies.vocabulary import Vocabulary
 
 _languages: dict[str, tuple[str, ...]] = {}
@@ -202,15 +202,10 @@ def get_task(name: str, *, split: str | None = None) -> seqio.Task:
     CorpusError: no task of this name, or it lacks the split, if one is given.
   """
   if name not in seqio.TaskRegistry.names():
-    raise _unknown(name, 'task', list(seqio.TaskRegistry.names()))
+    raise tasks_lib.unknown(name, 'task', list(seqio.TaskRegistry.names()))
   task = seqio.TaskRegistry.get(name)
   if split is not None and split not in task.splits:
-    raise errors.CorpusError(
-      'The task lacks a split',
-      got=split,
-      expected=', '.join(task.splits),
-      where=f'task {name}',
-    )
+    raise tasks_lib.lacks_split(name, split, task.splits)
   return task
 
 
@@ -247,16 +242,14 @@ def _tasks(name: str, split: str | None) -> list[seqio.Task]:
   elif name in seqio.TaskRegistry.names():
     found = [seqio.TaskRegistry.get(name)]
   else:
-    raise _unknown(
+    raise tasks_lib.unknown(
       name,
       'task or mixture',
       [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()],
     )
   tasks = [task for task in found if split is None or split in task.splits]
   if not tasks:
-    raise errors.CorpusError(
-      f'No text in the {split} split', where=f'task or mixture {name}'
-    )
+    raise tasks_lib.no_text(name, split)
   return sorted(tasks, key=lambda task: task.name)
 
 
@@ -301,7 +294,7 @@ def fingerprint(name: str, split: str = TRAIN) -> tuple | None:
   source = get_task(name).source
   if not isinstance(source, corpus_source.TextSource):
     return None
-  return source.fingerprint(split)
+  return source.text.fingerprint(split)
 
 
 def name_monolingual(dataset):
@@ -358,19 +351,3 @@ def check_free(name: str) -> None:
 def _rate(task: seqio.Task, *, alpha: float) -> float:
   split = TRAIN if TRAIN in task.splits else task.splits[0]
   return float(num_examples(task.name, split)) ** alpha
-
-
-def _unknown(name: str, kind: str, known: list[str]) -> errors.CorpusError:
-  fix = (
-    '`xlflax tasks list` shows them; corpus tasks need --corpus, your own '
-    '--task_module'
-  )
-  if '.code_switched' in name:
-    fix += '; code-switched ones need dictionaries/<l1>-<l2>.tsv in the corpus'
-  near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-  return errors.CorpusError(
-    f'No {kind} of this name is registered',
-    got=name,
-    expected=', '.join(near) or None,
-    fix=fix,
-  )

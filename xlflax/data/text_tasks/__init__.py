@@ -1,0 +1,1 @@
+"""Tasks over the plain text of a corpus directory, without TensorFlow."""
