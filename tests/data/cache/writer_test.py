@@ -235,6 +235,8 @@ def test_shares_of_an_array(written, tmp_path, toy_corpus, toy_vocabulary):
     cache_writer.finish(plan)
   for index in (0, 2, 1):
     cache_writer.write_share(plan, (index, 3))
+  (tmp_path / '.begun-host-1').mkdir()  # of a killed process
+  (tmp_path / '.begun-host-1' / 'cache.json').touch()
   metas = cache_writer.finish(plan)
   assert [m.examples for m in metas] == [60, 200, 100, 50]
   assert _files(tmp_path) == _files(written[0])

@@ -15,6 +15,8 @@ from typing import Any
 from xlflax import errors
 from xlflax.data.cache import format as cache_format
 
+_BEGUN = '.begun-'  # directories of a process each, with a header to be linked
+
 
 @dataclasses.dataclass
 class Generation:
@@ -127,9 +129,15 @@ def open_for_writing(
   )
 
 
+def remove_left_behind(directory: pathlib.Path) -> None:
+  """Removes what killed processes left; no other may be writing."""
+  for path in directory.glob(f'{_BEGUN}*'):
+    shutil.rmtree(path)
+
+
 def _create(directory: pathlib.Path, header: Header) -> None:
   """Writes cache.json unless another process has just done so."""
-  own = directory / f'.{os.uname().nodename}.{os.getpid()}'
+  own = directory / f'{_BEGUN}{os.uname().nodename}-{os.getpid()}'
   own.mkdir(exist_ok=True)
   header.write(own)
   with contextlib.suppress(FileExistsError):

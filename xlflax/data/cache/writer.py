@@ -254,6 +254,7 @@ def _seal(header: cache_header.Header, plan: Plan, tasks, jobs):
   header.write(plan.directory)
   for path in plan.directory.glob('.lock-*'):
     path.unlink()
+  cache_header.remove_left_behind(plan.directory)
   return metas
 
 
