@@ -58,7 +58,7 @@ PAIRS_OF_TEXT = Condition(
   untrained=True,
   begins_from='t/cross',
   cross_attention=True,
-  entailment=True,
+  entailment_steps=10,
 )
 
 
@@ -132,7 +132,6 @@ def test_begins_from_the_saved_run(world):
 
 
 def test_translation_and_pairs_of_text(world, monkeypatch):
-  monkeypatch.setattr(entailment, 'STEPS', 10)
   monkeypatch.setattr(worlds, '_INFERRED', 40)
   plan = experiments.Plan(
     conditions=(CROSS, TRANSLATION, PAIRS_OF_TEXT),

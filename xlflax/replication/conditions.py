@@ -100,8 +100,8 @@ class Condition:
     against_random: whether the first language's states are also compared with
       a random encoder's of the second.
     aligned: whether words are aligned by the states of each layer.
-    entailment: whether classifiers of sentence pairs are trained on
-      translations, in the ways that papers compare.
+    entailment_steps: of classifiers of sentence pairs, trained on translations
+      in the ways that papers compare; 0: none.
     decoder_layers: of a translation model; 0: the model is an encoder.
     decoder: how the decoder begins from the run of an encoder.
   """
@@ -129,6 +129,6 @@ class Condition:
   measured: bool = True
   against_random: bool = False
   aligned: bool = False
-  entailment: bool = False
+  entailment_steps: int = 0
   decoder_layers: int = 0
   decoder: DecoderInitialization | None = None

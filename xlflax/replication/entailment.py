@@ -34,7 +34,7 @@ from xlflax.replication.worlds import FIRST, SECOND, World
 from xlflax.trainer import Trainer
 from xlflax.training import optimizers, schedules
 
-STEPS, RATE = 300, 2e-3
+RATE = 2e-3
 
 
 class _Way(NamedTuple):
@@ -58,7 +58,13 @@ class _Way(NamedTuple):
 
 
 def measure(
-  programs: running.Programs, trainer: Trainer, params, world: World, size: Size
+  programs: running.Programs,
+  trainer: Trainer,
+  params,
+  world: World,
+  size: Size,
+  *,
+  steps: int,
 ) -> dict[str, float]:
   """Trains the classifiers and tests them in the second language.
 
@@ -68,10 +74,11 @@ def measure(
     params: of its model.
     world: the languages.
     size: of batches.
+    steps: of each classifier.
   """
   found = {}
   for way in _ways(world, plug_in=trainer.model.config.cross_attention):
-    tuned = _tuned(trainer, way, size)
+    tuned = _tuned(trainer, way, size, steps)
     trained = programs.run(tuned, model_params=params)
     found[f'nli/{way.name}'] = _test(trained, way, world)
   return found
@@ -104,7 +111,7 @@ def _ways(world: World, *, plug_in: bool) -> Iterator[_Way]:
     yield _Way('plug_in', both, beside, Features.PLUG_IN, tested)
 
 
-def _tuned(trainer: Trainer, way: _Way, size: Size) -> Trainer:
+def _tuned(trainer: Trainer, way: _Way, size: Size, steps: int) -> Trainer:
   """The fine-tuning run."""
   rows = way.rows
   if isinstance(rows, paired_rows.PairedRows):
@@ -130,9 +137,9 @@ def _tuned(trainer: Trainer, way: _Way, size: Size) -> Trainer:
       entries=(mixture_lib.Entry(stream='pairs', objective=objective),)
     ),
     optimizer=optimizers.AdamW(
-      learning_rate=schedules.Linear(peak=RATE, warmup_steps=STEPS // 10)
+      learning_rate=schedules.Linear(peak=RATE, warmup_steps=steps // 10)
     ),
-    total_steps=STEPS,
+    total_steps=steps,
     cache_dir=None,
     init_from=None,
   )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from xlflax.replication import ecs, metaxlm
+from xlflax.replication import ecs, metaxlm, ppa
 from xlflax.replication.claims import Claim, Order
 from xlflax.replication.conditions import AS_BOTH, Condition, Loss
 from xlflax.training.initialization.decoder import (
@@ -89,14 +89,20 @@ CONDITIONS = (
     Loss.TLM,
     **_SHORT,
   ),
-  Condition(
-    name='veco/pairs_of_text',
-    title='VECO, fine-tuned on pairs of sentences',
-    steps=STEPS,
-    untrained=True,
-    begins_from='veco/ca_mlm_tlm',
-    cross_attention=True,
-    entailment=True,
+  *(
+    Condition(
+      name=f'veco/{name}',
+      title=f'VECO, fine-tuned on pairs of sentences, {steps:,} steps',
+      steps=STEPS,
+      untrained=True,
+      begins_from='veco/ca_mlm_tlm',
+      cross_attention=True,
+      entailment_steps=steps,
+    )
+    for name, steps in (
+      ('pairs_of_text', ppa.ENTAILMENT_STEPS),
+      ('pairs_of_text_long', ppa.ENTAILMENT_LONG),
+    )
   ),
   _translation('from_random', 'translation from random', None, None),
   _translation(
@@ -190,6 +196,16 @@ CLAIMS = (
     'pairs_of_text',
     where='table 2',
     measure='nli/plug_out|nli/plug_in',
+  ),
+  _claim(
+    'plug_in_long',
+    'The same after four times the steps of fine-tuning',
+    '77.2; 81.0',
+    'pairs_of_text_long',
+    'pairs_of_text_long',
+    where='table 2',
+    measure='nli/plug_out|nli/plug_in',
+    looks_into='veco.plug_in',
   ),
   _claim(
     'translation_pretrained',
