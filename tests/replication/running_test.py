@@ -8,13 +8,7 @@ import pytest
 
 import xlflax
 from xlflax.data.stream import Layout, PairOptions, SideOrder
-from xlflax.replication import (
-  entailment,
-  experiments,
-  running,
-  trainers,
-  worlds,
-)
+from xlflax.replication import experiments, running, trainers, worlds
 from xlflax.replication.conditions import AS_BOTH, Condition, Loss, Size, Taken
 from xlflax.training import checkpoints
 from xlflax.training.initialization.decoder import DecoderInitialization
@@ -54,6 +48,13 @@ TRANSLATION = Condition(
 PAIRS_OF_TEXT = Condition(
   name='t/pairs_of_text',
   title='pairs of text',
+  steps=10,
+  untrained=True,
+  entailment_steps=10,
+)
+PLUGGED_IN = Condition(
+  name='t/plugged_in',
+  title='pairs of text and their counterparts',
   steps=10,
   untrained=True,
   begins_from='t/cross',
@@ -134,21 +135,18 @@ def test_begins_from_the_saved_run(world):
 def test_translation_and_pairs_of_text(world, monkeypatch):
   monkeypatch.setattr(worlds, '_INFERRED', 40)
   plan = experiments.Plan(
-    conditions=(CROSS, TRANSLATION, PAIRS_OF_TEXT),
+    conditions=(CROSS, TRANSLATION, PAIRS_OF_TEXT, PLUGGED_IN),
     seeds=(0,),
     amounts=AMOUNTS,
     size=SIZE,
   )
-  cross, translated, classified = experiments.run(plan, world.work)
+  found = experiments.run(plan, world.work)
+  cross, translated, classified, plugged_in = found
   assert 'transfer' in cross.measures
   assert set(translated.measures) == {'bleu'}
-  assert set(classified.measures) == {
-    'nli/translated',
-    'nli/switched',
-    'nli/plug_out',
-    'nli/plug_in',
-  }
-  for one in (translated, classified):
+  assert set(classified.measures) == {'nli/translated', 'nli/switched'}
+  assert set(plugged_in.measures) == {'nli/plug_out', 'nli/plug_in'}
+  for one in (translated, classified, plugged_in):
     assert all(0 <= value <= 1 for value in one.measures.values())
 
 

@@ -7,7 +7,8 @@
 | `nli/plug_out` | originals and translations (VECO's translate-train-all) |
 | `nli/plug_in` | the same, each beside its counterpart (VECO, section 3.1) |
 
-All see as many rows.
+All see as many rows. The first two are measured of models without a plug-in
+module, the others of those with one.
 """
 
 import dataclasses
@@ -90,25 +91,27 @@ def _ways(world: World, *, plug_in: bool) -> Iterator[_Way]:
   plain = classification_rows.ClassificationRows(
     labels=labels.labels_of(english)
   )
+  if not plug_in:
+    yield _Way('translated', translations, plain)
+    switched = code_switched.CodeSwitched(
+      english=english, translations=translations, include_english=False
+    )
+    yield _Way('switched', switched, plain, group_size=2)
+    return
   both = joined.JoinedExamples(sources=(english, translations))
-  yield _Way('translated', translations, plain)
-  switched = code_switched.CodeSwitched(
-    english=english, translations=translations, include_english=False
+  yield _Way('plug_out', both, plain)
+  beside = paired_rows.PairedRows(
+    rows=plain, counterparts=_counterparts(world, 'train')
   )
-  yield _Way('switched', switched, plain, group_size=2)
-  if plug_in:
-    yield _Way('plug_out', both, plain)
-    beside = paired_rows.PairedRows(
-      rows=plain,
-      counterparts=paired_rows.Counterparts(
-        english=english, translations=translations
-      ),
-    )
-    tested = paired_rows.Counterparts(
-      english=world.inference('test', FIRST),
-      translations=world.inference('test', SECOND),
-    )
-    yield _Way('plug_in', both, beside, Features.PLUG_IN, tested)
+  tested = _counterparts(world, 'test')
+  yield _Way('plug_in', both, beside, Features.PLUG_IN, tested)
+
+
+def _counterparts(world: World, split: str) -> paired_rows.Counterparts:
+  return paired_rows.Counterparts(
+    english=world.inference(split, FIRST),
+    translations=world.inference(split, SECOND),
+  )
 
 
 def _tuned(trainer: Trainer, way: _Way, size: Size, steps: int) -> Trainer:
