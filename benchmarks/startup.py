@@ -96,7 +96,7 @@ def measure_here(arguments: list[str], started: float) -> dict[str, float]:
 
     jax.monitoring.register_event_duration_secs_listener(marks.heard)
     marks.end('imports')
-    _watch_first_step(loop._Loop, marks)
+    _watch_first_step(loop.Loop, marks)
     return train(*given)
 
   command._train = parsed

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from tests.interop.huggingface import reference_models
-from xlflax.training import checkpoints
+from xlflax.training import saved_checkpoints
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -52,7 +52,7 @@ def test_training_and_evaluating_on_a_corpus(
   shutil.copytree(corpus, tmp_path / 'corpus')
   monkeypatch.chdir(tmp_path)
   _run(_programs()[0], _TINY_TRAINING)
-  assert checkpoints.finished_steps(tmp_path / 'runs' / 'mlm') == [2]
+  assert saved_checkpoints.finished_steps(tmp_path / 'runs' / 'mlm') == [2]
   assert 0 <= float(capsys.readouterr().out.splitlines()[-1]) <= 1
 
 

@@ -16,7 +16,12 @@ from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.evaluation import results
-from xlflax.training import checkpoint_items, checkpoints, inputs, run_directory
+from xlflax.training import (
+  checkpoint_items,
+  inputs,
+  run_directory,
+  saved_checkpoints,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,10 +94,10 @@ def _run(directory: pathlib.Path) -> Iterator[Finding]:
     lambda: _vocabulary_size(directory / run_directory.VOCABULARY),
     fix='delete the copy; training copies the vocabulary again',
   )
-  steps = checkpoints.finished_steps(directory)
+  steps = saved_checkpoints.finished_steps(directory)
   run = _run_id(directory)
   for step in steps:
-    yield _checkpoint(checkpoints.path_of(directory, step), run)
+    yield _checkpoint(saved_checkpoints.path_of(directory, step), run)
   if steps:
     yield _metrics(directory, steps[-1])
   else:
@@ -124,7 +129,9 @@ def _metrics(directory: pathlib.Path, step: int) -> Finding:
   """The lines that the last checkpoint knows of."""
 
   def look():
-    meta = checkpoint_items.read_meta(checkpoints.path_of(directory, step))
+    meta = checkpoint_items.read_meta(
+      saved_checkpoints.path_of(directory, step)
+    )
     written = meta.get('metrics_file', '')
     if not written:
       return ''
@@ -231,7 +238,7 @@ _KINDS: dict[str, tuple[str, Callable[[pathlib.Path], Iterator[Finding]]]] = {
   cache_format.CACHE_FILE: ('token cache', _cache),
   run_directory.MODEL: ('run', _run),
   run_directory.TRAINER: ('run', _run),
-  checkpoints.DIRECTORY: ('run', _run),
+  saved_checkpoints.DIRECTORY: ('run', _run),
   vocabulary_lib.DESCRIPTION_FILE: ('vocabulary', _vocabulary),
   digests.FILE: ('exported model', _exported),
 }

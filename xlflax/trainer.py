@@ -7,7 +7,7 @@ from typing import Any
 from xlflax import registry
 from xlflax.planning import against
 from xlflax.planning import plan as plan_lib
-from xlflax.training import benchmark, loop, machines
+from xlflax.training import benchmark, machines, session
 from xlflax.training import settings as settings_lib
 
 
@@ -37,7 +37,7 @@ class Trainer(settings_lib.Settings):
         not finite.
     """
     text = gin_config() if callable(gin_config) else gin_config
-    return loop.run(self, gin_config=text)
+    return session.run(self, gin_config=text)
 
   def plan(
     self,

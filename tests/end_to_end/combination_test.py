@@ -9,8 +9,8 @@ import pytest
 
 from tests.end_to_end.conftest import losses
 from xlflax.data.corpus import writer as corpus_writer
-from xlflax.training import checkpoints
 from xlflax.training import params as params_lib
+from xlflax.training import saved_checkpoints
 
 _STEPS = 32
 _SIZES = dict(
@@ -177,7 +177,7 @@ def _parameters(model_dir, step):
       name: np.asarray(leaf)
       for name, leaf in params_lib.names(
         checkpointer.restore(
-          checkpoints.path_of(model_dir, step).absolute() / 'params'
+          saved_checkpoints.path_of(model_dir, step).absolute() / 'params'
         )
       ).items()
     }

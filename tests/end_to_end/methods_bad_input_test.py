@@ -9,7 +9,7 @@ import pytest
 from tests.training import tiny
 from xlflax import cli
 from xlflax.data.corpus import writer as corpus_writer
-from xlflax.training import checkpoints
+from xlflax.training import checkpoints, saved_checkpoints
 
 _COMMON = (
   'LENGTH=16',
@@ -46,7 +46,7 @@ def fails(workspace, tmp_path, capsys):
     captured = capsys.readouterr()
     assert status == 2
     assert 'Traceback' not in captured.out + captured.err
-    assert not checkpoints.finished_steps(model_dir)
+    assert not saved_checkpoints.finished_steps(model_dir)
     lines = [
       line
       for line in captured.err.splitlines()

@@ -10,6 +10,7 @@ from xlflax import errors, paths, registry
 from xlflax.evaluation import base
 from xlflax.training import checkpoints as checkpoints_lib
 from xlflax.training import run as run_lib
+from xlflax.training import saved_checkpoints
 
 CALLS: list[str] = []
 
@@ -78,7 +79,7 @@ def copy_run(source: pathlib.Path, target: pathlib.Path) -> None:
       target.joinpath(*file.relative_to(source).parts).write_bytes(
         file.read_bytes()
       )
-  for step in checkpoints_lib.finished_steps(source):
+  for step in saved_checkpoints.finished_steps(source):
     (target / 'checkpoints' / str(step) / 'commit_success.txt').write_text('')
 
 

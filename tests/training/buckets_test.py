@@ -15,7 +15,13 @@ from tests import fake_bucket
 from tests.training import tiny
 from xlflax import errors, paths
 from xlflax.launch import job, local
-from xlflax.training import checkpoints, description, optimizers, run_directory
+from xlflax.training import (
+  checkpoints,
+  description,
+  optimizers,
+  run_directory,
+  saved_checkpoints,
+)
 from xlflax.training.metric_writers import mirror, run_metrics
 from xlflax.training.processes import lease
 
@@ -57,12 +63,12 @@ def test_checkpoints(run, bucket):
   for step in (1, 2, 3):
     saved.save(_state(step), {'step': step})
   saved.close()
-  assert checkpoints.finished_steps(str(run)) == [2, 3]
+  assert saved_checkpoints.finished_steps(str(run)) == [2, 3]
   assert saved.describe_last() == (
     'The last checkpoint is gs://bucket/run/checkpoints/3.'
   )
   bucket.put('run/checkpoints/4/params/d/half', b'')  # its writer was killed
-  assert checkpoints.finished_steps(run) == [2, 3]
+  assert saved_checkpoints.finished_steps(run) == [2, 3]
   for name in list(bucket.objects):
     if name.startswith('run/checkpoints/3/params/') and name.endswith(
       'manifest.ocdbt'
@@ -73,7 +79,7 @@ def test_checkpoints(run, bucket):
   saved.close()
   assert restored.step == 2 and restored.meta == {'step': 2}
   jax.tree.map(np.testing.assert_array_equal, restored.state, _state(2))
-  assert checkpoints.finished_steps(run) == [2]
+  assert saved_checkpoints.finished_steps(run) == [2]
   assert any(
     name.startswith('run/rejected_checkpoints/3-') for name in bucket.objects
   )

@@ -17,7 +17,13 @@ import pytest
 
 from tests.training import tiny
 from xlflax import errors
-from xlflax.training import checkpoints, optimizers, partitioning, run_directory
+from xlflax.training import (
+  checkpoints,
+  optimizers,
+  partitioning,
+  run_directory,
+  saved_checkpoints,
+)
 
 _OPTIMIZER = optimizers.AdamW(learning_rate=0.1)
 
@@ -57,7 +63,7 @@ def _restore(directory, state=None):
 
 
 def _step_dir(directory, step) -> pathlib.Path:
-  return directory / checkpoints.DIRECTORY / str(step)
+  return directory / saved_checkpoints.DIRECTORY / str(step)
 
 
 def test_round_trip_on_another_mesh(tmp_path):
@@ -93,7 +99,7 @@ def test_round_trip_on_another_mesh(tmp_path):
     ):
       assert leaf.sharding.is_equivalent_to(sharding, leaf.ndim)
   saved.close()
-  average = checkpoints.restore_params(tmp_path, 7, alone.abstract.params)
+  average = saved_checkpoints.restore_params(tmp_path, 7, alone.abstract.params)
   tiny.assert_trees_equal(average, values.ema)
 
 
@@ -106,7 +112,7 @@ def test_written_with_little_memory(tmp_path):
     want = _state(step)
     jax.tree.map(np.testing.assert_array_equal, restored.state, want)
     _write(tmp_path, [5])
-  params = checkpoints.restore_params(
+  params = saved_checkpoints.restore_params(
     tmp_path, 3, _factory(_state()).abstract_sharded.params
   )
   jax.tree.map(np.testing.assert_array_equal, params, _state().ema)
@@ -119,12 +125,12 @@ def test_nothing_to_restore(tmp_path):
 def test_newest_is_restored(tmp_path):
   _write(tmp_path, [1, 9, 10])
   assert _restore(tmp_path).step == 10
-  assert checkpoints.finished_steps(tmp_path) == [1, 9, 10]
+  assert saved_checkpoints.finished_steps(tmp_path) == [1, 9, 10]
 
 
 def test_step_that_is_there_is_not_written_again(tmp_path):
   _write(tmp_path, [1, 1])
-  assert checkpoints.finished_steps(tmp_path) == [1]
+  assert saved_checkpoints.finished_steps(tmp_path) == [1]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +143,7 @@ def test_step_that_is_there_is_not_written_again(tmp_path):
 )
 def test_which_are_kept(tmp_path, options, kept):
   _write(tmp_path, range(6), **options)
-  assert checkpoints.finished_steps(tmp_path) == kept
+  assert saved_checkpoints.finished_steps(tmp_path) == kept
 
 
 @pytest.mark.parametrize(('highest', 'best'), [(True, 1), (False, 2)])
@@ -151,14 +157,14 @@ def test_best_is_kept(tmp_path, highest, best):
     best_metric='retrieval/mean',
     best_is_highest=highest,
   )
-  assert checkpoints.finished_steps(tmp_path) == [best, 4]
+  assert saved_checkpoints.finished_steps(tmp_path) == [best, 4]
 
 
 def test_best_is_found_again_after_a_restart(tmp_path):
   options = dict(keep_last=1, best_metric='m')
   _write(tmp_path, [1, 2], {1: {'m': 0.9}, 2: {'m': 0.1}}, **options)
   _write(tmp_path, [3, 4], {3: {'m': 0.2}, 4: {'m': 0.3}}, **options)
-  assert checkpoints.finished_steps(tmp_path) == [1, 4]
+  assert saved_checkpoints.finished_steps(tmp_path) == [1, 4]
 
 
 def test_checkpoints_without_the_metric_are_not_best(tmp_path):
@@ -170,7 +176,7 @@ def test_checkpoints_without_the_metric_are_not_best(tmp_path):
     5: None,
   }
   _write(tmp_path, metrics, metrics, keep_last=1, best_metric='m')
-  assert checkpoints.finished_steps(tmp_path) == [2, 5]
+  assert saved_checkpoints.finished_steps(tmp_path) == [2, 5]
 
 
 def _truncate_data(step_dir) -> None:
@@ -202,7 +208,7 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(
   restored = _restore(tmp_path)
   assert restored.step == 1
   tiny.assert_trees_equal(restored.state, _state(1))
-  assert checkpoints.finished_steps(tmp_path) == [1]
+  assert saved_checkpoints.finished_steps(tmp_path) == [1]
   (moved,) = (tmp_path / checkpoints.REJECTED).iterdir()
   assert moved.name.startswith('2-')
   (message,) = [m for m in warnings_logged() if 'cannot be read' in m]
@@ -258,7 +264,7 @@ def test_a_flipped_bit_is_noticed(tmp_path, item):
     _flip(_step_dir(run, 2) / item / file.relative_to(source), rng)
     if item == 'train':  # with the running average, which is evaluated
       with pytest.raises(errors.CheckpointError, match='is damaged') as error:
-        checkpoints.restore_params(run, 2, abstract)
+        saved_checkpoints.restore_params(run, 2, abstract)
       assert f'Got: train/{file.relative_to(source)}' in str(error.value)
     assert _restore(run).step == 1
 
@@ -299,7 +305,7 @@ def test_no_checkpoint_that_can_be_read(tmp_path):
   text = str(error.value)
   assert text.startswith('No checkpoint can be read. Got: step 2: ')
   assert '; step 1: ' in text and str(tmp_path) in text
-  assert checkpoints.finished_steps(tmp_path) == [1, 2]
+  assert saved_checkpoints.finished_steps(tmp_path) == [1, 2]
 
 
 def test_unfinished_write_is_no_checkpoint(tmp_path):
@@ -307,7 +313,7 @@ def test_unfinished_write_is_no_checkpoint(tmp_path):
   shutil.copytree(
     _step_dir(tmp_path, 1), tmp_path / 'checkpoints/2.orbax-checkpoint-tmp-0'
   )
-  assert checkpoints.finished_steps(tmp_path) == [1]
+  assert saved_checkpoints.finished_steps(tmp_path) == [1]
   assert _restore(tmp_path).step == 1
 
 
@@ -321,7 +327,7 @@ def test_other_vocabulary_size_is_named(tmp_path):
     'checkpoint, (13,) in the model.'
   ) in text
   assert 'model/bias' not in text and 'vocabulary' in text
-  assert checkpoints.finished_steps(tmp_path) == [3]
+  assert saved_checkpoints.finished_steps(tmp_path) == [3]
 
 
 def test_parameters_of_one_side_only_are_named(tmp_path):
@@ -333,7 +339,7 @@ def test_parameters_of_one_side_only_are_named(tmp_path):
     }
   }
   with pytest.raises(errors.CheckpointError) as error:
-    checkpoints.restore_params(tmp_path, 3, abstract)
+    saved_checkpoints.restore_params(tmp_path, 3, abstract)
   assert (
     'Got: model/bias only in the checkpoint; model/new only in the model.'
   ) in str(error.value)
@@ -355,14 +361,16 @@ def test_other_optimizer_or_average_is_no_damage(tmp_path, other):
   text = str(error.value)
   assert 'does not fit the optimizer and what else is kept' in text
   assert 'only in the checkpoint' in text
-  assert checkpoints.finished_steps(tmp_path) == [1, 2]
+  assert saved_checkpoints.finished_steps(tmp_path) == [1, 2]
   assert not (tmp_path / checkpoints.REJECTED).exists()
 
 
 def test_step_that_does_not_exist(tmp_path):
   _write(tmp_path, [1, 2])
   with pytest.raises(errors.CheckpointError) as error:
-    checkpoints.restore_params(tmp_path, 5, _factory(_state()).abstract.params)
+    saved_checkpoints.restore_params(
+      tmp_path, 5, _factory(_state()).abstract.params
+    )
   assert str(error.value) == (
     'There is no such checkpoint. Got: 5. Expected: one of [1, 2]. Where: '
     f'{tmp_path}.'
@@ -427,9 +435,9 @@ def test_full_disk(tmp_path):
   ).stdout
   assert out.startswith('A checkpoint could not be written. Got: ')
   assert 'the last good checkpoint is step 1' in out
-  assert checkpoints.finished_steps(tmp_path) == [1]
+  assert saved_checkpoints.finished_steps(tmp_path) == [1]
   abstract = {'w': jax.ShapeDtypeStruct((1 << 19,), jnp.float32)}
-  params = checkpoints.restore_params(tmp_path, 1, abstract)
+  params = saved_checkpoints.restore_params(tmp_path, 1, abstract)
   assert (params['w'] == jax.random.normal(jax.random.key(1), (1 << 19,))).all()
 
 

@@ -23,7 +23,7 @@ class _Watchdog(contextlib.nullcontext):
     pass
 
 
-class _Loop(loop._Loop):
+class _Loop(loop.Loop):
   """One without steps that notes what is done."""
 
   def __init__(self, tmp_path, during_close):
@@ -111,39 +111,9 @@ def test_a_run_that_another_has_taken_over_writes_no_more(tmp_path):
 
   made = _Loop(tmp_path, lambda: None)
   made._lease = _Lost(tmp_path)
-  for method in (loop._Loop._save, loop._Loop._report):
+  for method in (loop.Loop._save, loop.Loop._report):
     with pytest.raises(errors.RunDirectoryError, match='taken over'):
       method(made, None)
-
-
-def _sums(**fields):
-  return metric_accumulator.Sums(steps=10, **fields)
-
-
-@pytest.mark.parametrize(
-  ('fields', 'step', 'message'),
-  [
-    ({'skipped': 3, 'streak': 3}, 50, None),
-    ({'skipped': 10, 'streak': 20}, 50, 'Got: 20 steps in a row'),
-    ({'skipped': 10, 'streak': 10}, 100, 'No step is finite any more'),
-    ({'unsound': 1}, 50, 'The parameters are not finite'),
-  ],
-)
-def test_skipping_ends_where_nothing_is_learnt(
-  tmp_path, fields, step, message, caplog
-):
-  made = _Loop(tmp_path, lambda: None)
-  made._settings = types.SimpleNamespace(
-    non_finite=step_lib.NonFinite.SKIP, most_skipped=20, steps=100
-  )
-  made._checkpoints = types.SimpleNamespace(wait=lambda: None, last_step=7)
-  if message is None:
-    made._check_finite(_sums(**fields), step)
-    assert '3 of the steps up to 50' in caplog.text
-    return
-  with pytest.raises(errors.TrainingError, match=message) as error:
-    made._check_finite(_sums(**fields), step)
-  assert 'the last good checkpoint is step 7' in str(error.value)
 
 
 class _Notes:
@@ -186,7 +156,7 @@ def test_the_watchdog_knows_what_the_loop_is_at(tmp_path):
   made._lease = made._writer = made._saved_metrics = made._inputs = None
   made._accumulator = metric_accumulator.MetricAccumulator()
   made._progress = types.SimpleNamespace(leave_out=lambda step: None)
-  loop._Loop._save(made, types.SimpleNamespace(step=2))
+  loop.Loop._save(made, types.SimpleNamespace(step=2))
   made._maybe_evaluate(None, 2)
   at = activities.Activity
   assert notes.seen == [

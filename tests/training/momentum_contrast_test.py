@@ -8,7 +8,12 @@ from tests.training import tiny
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.contrastive import SentenceAlignment
 from xlflax.objectives.momentum_contrast import MomentumQueue
-from xlflax.training import checkpoints, optimizers, partitioning
+from xlflax.training import (
+  checkpoints,
+  optimizers,
+  partitioning,
+  saved_checkpoints,
+)
 from xlflax.training import step as step_lib
 from xlflax.training.initialization import init_from as initialization
 
@@ -132,7 +137,7 @@ def test_checkpoint_holds_queue_pointer_and_key_encoder(sharded, tmp_path):
   tiny.assert_trees_equal(restored.objective_state, state.objective_state)
   alone = saved.restore_last(_factory(tiny.one_device())).state
   tiny.assert_trees_equal(alone.objective_state, state.objective_state)
-  names = checkpoints.saved_shapes(checkpoints.path_of(tmp_path, 4))
+  names = saved_checkpoints.saved_shapes(saved_checkpoints.path_of(tmp_path, 4))
   assert not any('key_encoder' in n or 'queue' in n for n in names)
   saved.close()
 

@@ -12,7 +12,7 @@ from xlflax import cli
 from xlflax.data.vocabularies import vocabulary
 from xlflax.models import api, encoder
 from xlflax.models import config as model_config
-from xlflax.training import checkpoints, run_directory
+from xlflax.training import checkpoints, run_directory, saved_checkpoints
 from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
 
@@ -75,13 +75,13 @@ def _train(root, name, files, corpus, steps, *arguments):
 
 
 def _params(root, name, step):
-  path = checkpoints.path_of(root / name, step)
+  path = saved_checkpoints.path_of(root / name, step)
   item = {
     n: np.broadcast_to(np.float32(0), shape)
-    for n, shape in checkpoints.saved_shapes(path).items()
+    for n, shape in saved_checkpoints.saved_shapes(path).items()
   }
   return params_lib.names(
-    checkpoints.read_part(path, 'params', params_lib.nest(item))
+    saved_checkpoints.read_part(path, 'params', params_lib.nest(item))
   )
 
 

@@ -15,10 +15,10 @@ from xlflax.objectives import mixture as mixture_lib
 from xlflax.training import (
   benchmark,
   checkpoints,
-  loop,
   optimizers,
   partitioning,
   run_directory,
+  session,
 )
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
@@ -212,5 +212,5 @@ def test_benchmark_of_a_configuration():
 
 def test_training_needs_more_than_the_vocabularys_sizes():
   with pytest.raises(errors.ConfigError) as error:
-    loop.run(make_settings(partitioner=tiny.one_device()), gin_config='')
+    session.run(make_settings(partitioner=tiny.one_device()), gin_config='')
   assert 'Expected: the directory of a vocabulary' in str(error.value)

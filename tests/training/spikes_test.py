@@ -154,7 +154,7 @@ class _Feed:
     pass
 
 
-class _Loop(loop._Loop):
+class _Loop(loop.Loop):
   def __init__(self, directory, saved, losses, **options):
     self._settings = types.SimpleNamespace(
       steps=16,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from xlflax import digests, errors, paths
 from xlflax.evaluation import base
-from xlflax.training import checkpoints, description, run_directory
+from xlflax.training import description, run_directory, saved_checkpoints
 
 UNTRAINED = 'untrained'
 _FORMAT = 2
@@ -99,7 +99,7 @@ def checkpoint_identity(directory: pathlib.Path, step: Step) -> str:
   survives copying; '' for the untrained model.
   """
   record = (
-    directory / checkpoints.DIRECTORY / str(step) / '_CHECKPOINT_METADATA'
+    directory / saved_checkpoints.DIRECTORY / str(step) / '_CHECKPOINT_METADATA'
   )
   if not record.is_file():
     return ''

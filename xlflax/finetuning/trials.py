@@ -15,7 +15,7 @@ from xlflax import trainer as trainer_lib
 from xlflax.evaluation import checkpoint_choice, during_training, families
 from xlflax.evaluation.metrics.declaration import Better
 from xlflax.finetuning import grid as grid_lib
-from xlflax.training import checkpoints, description, run_directory
+from xlflax.training import description, run_directory, saved_checkpoints
 from xlflax.training import run as run_lib
 from xlflax.training.processes import distributed
 
@@ -272,6 +272,6 @@ class TrialRunner:
       or not distributed.is_lead()
     ):
       return
-    for step in checkpoints.finished_steps(result.directory):
+    for step in saved_checkpoints.finished_steps(result.directory):
       if step != result.step:
-        paths.remove(checkpoints.path_of(result.directory, step))
+        paths.remove(saved_checkpoints.path_of(result.directory, step))

@@ -10,7 +10,7 @@ import numpy as np
 
 from xlflax import errors
 from xlflax.planning import analysis, attention, compilers, memory, report
-from xlflax.training import checkpoints, devices, machines
+from xlflax.training import devices, machines, saved_checkpoints
 from xlflax.training import params as params_lib
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
@@ -109,7 +109,7 @@ def _described(setup: setup_lib.Setup) -> dict[str, Any]:
       loader.close()
   return {
     'model_dir': settings.model_dir,
-    'finished_steps': checkpoints.finished_steps(settings.model_dir),
+    'finished_steps': saved_checkpoints.finished_steps(settings.model_dir),
     'total_steps': settings.steps,
     'mesh': dict(settings.partitioner.mesh.shape),
     'vocabulary': {

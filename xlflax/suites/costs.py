@@ -7,7 +7,7 @@ import jax
 
 from xlflax import paths
 from xlflax.evaluation.reports import score_table
-from xlflax.training import checkpoints, run_directory
+from xlflax.training import run_directory, saved_checkpoints
 
 
 class Meter:
@@ -37,8 +37,8 @@ class Meter:
 
 def body_parameters(model_dir: str, step: int) -> int:
   """How many parameters a checkpoint's body has, heads apart."""
-  shapes = checkpoints.saved_shapes(
-    checkpoints.path_of(paths.of(model_dir), step)
+  shapes = saved_checkpoints.saved_shapes(
+    saved_checkpoints.path_of(paths.of(model_dir), step)
   )
   return sum(
     math.prod(shape)

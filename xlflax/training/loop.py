@@ -1,38 +1,32 @@
 """The training loop: feed, step, report, evaluate, save, stop."""
 
-import contextlib
 import logging
-import pathlib
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
-from xlflax import bucket_checks, errors, paths
+from xlflax import errors
 from xlflax.data import prefetch
-from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.objectives import base
 from xlflax.objectives import metrics as metrics_lib
 from xlflax.training import (
   announcement,
   compiling_ahead,
   devices,
-  inputs,
   metric_accumulator,
   profiling,
   run_directory,
+  saved_checkpoints,
+  soundness,
   spikes,
 )
-from xlflax.training import checkpoint_items as items_lib
 from xlflax.training import checkpoints as checkpoints_lib
 from xlflax.training import progress as progress_lib
 from xlflax.training import run as run_lib
-from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
-from xlflax.training.initialization import init_from as initialization
 from xlflax.training.metric_writers import run_metrics
 from xlflax.training.processes import (
   activities,
@@ -44,113 +38,7 @@ from xlflax.training.processes import (
 from xlflax.training.processes import lease as lease_lib
 
 
-def run(settings: settings_lib.Settings, *, gin_config: str) -> dict[str, Any]:
-  """Trains from the last checkpoint, or from the start, to the last step."""
-  vocabulary = _vocabulary(settings)
-  bucket_checks.check_usable(paths.of(settings.model_dir))
-  setup = setup_lib.Setup(settings)
-  loaders = setup.open_loaders()
-  assert setup.vocabulary is not None  # of a directory
-  described = inputs.describe(setup.vocabulary.hash, loaders)
-  try:
-    run_directory.check_place(setup.model_dir)
-    with _lease(setup.model_dir) as lease, settings.partitioner.scope():
-      _check_directory(setup, vocabulary, described)
-      if distributed.is_lead():
-        _claim_directory(setup, vocabulary, gin_config)
-        inputs.record(setup.model_dir, described, loaders)
-      return _Loop(setup, loaders, described, lease).run()
-  finally:
-    for loader in loaders.values():
-      loader.close()
-
-
-@contextlib.contextmanager
-def _lease(model_dir: pathlib.Path) -> Iterator[lease_lib.Lease | None]:
-  """The right to write, held by the process that leads."""
-  if not distributed.is_lead():
-    yield None
-    return
-  with lease_lib.Lease(model_dir) as lease:
-    yield lease
-
-
-def _check_directory(
-  setup: setup_lib.Setup, vocabulary: pathlib.Path, described: dict[str, Any]
-) -> None:
-  """Refuses a directory that is not this run's, on every process."""
-  directory = setup.model_dir
-  run_directory.check(
-    directory, setup.description, other_config=_other_config(setup)
-  )
-  run_directory.run_id(directory)  # refuses one that is damaged
-  run_directory.check_vocabulary(vocabulary, directory)
-  for step in checkpoints_lib.finished_steps(directory)[-1:]:
-    checkpoint = checkpoints_lib.path_of(directory, step)
-    if checkpoints_lib.is_whole(checkpoint):
-      checkpoints_lib.check_fit(checkpoint, setup.factory.abstract)
-      _check_inputs(setup, checkpoint, described)
-
-
-def _check_inputs(
-  setup: setup_lib.Setup, checkpoint: pathlib.Path, described: dict[str, Any]
-) -> None:
-  """Refuses to go on with other data, or says that it does."""
-  saved = items_lib.read_meta(checkpoint)['inputs']
-  if _other_config(setup) is run_directory.OtherConfig.REFUSE:
-    inputs.check(saved, described, where=checkpoint)
-  for change in inputs.differences(saved, described):
-    logging.warning('From checkpoint %s on, %s.', checkpoint, change)
-
-
-def _claim_directory(
-  setup: setup_lib.Setup, vocabulary: pathlib.Path, gin_config: str
-) -> None:
-  """Makes the directory this run's own."""
-  directory = setup.model_dir
-  run_directory.claim(
-    directory,
-    setup.description,
-    gin_config=gin_config,
-    other_config=_other_config(setup),
-  )
-  run_directory.remove_leftovers(directory)
-  run_lib.mark_unfinished(directory)
-  run_directory.write_model(
-    directory, setup.model, run=checkpoints_lib.run_of_last(directory)
-  )
-  run_directory.write_objectives(
-    directory, setup.settings.objectives.objectives
-  )
-  run_directory.copy_vocabulary(vocabulary, directory)
-  run_directory.copy_origin(
-    initialization.directories(setup.settings.init_from), directory
-  )
-
-
-def _other_config(setup: setup_lib.Setup) -> run_directory.OtherConfig:
-  """The user's choice, or ACCEPT where the directory's run has no result.
-
-  A run that a mistake ended at its start is begun anew after its correction.
-  """
-  metrics = setup.model_dir / run_directory.METRICS
-  if paths.size(metrics) or checkpoints_lib.finished_steps(setup.model_dir):
-    return setup.settings.other_config
-  return run_directory.OtherConfig.ACCEPT
-
-
-def _vocabulary(settings: settings_lib.Settings) -> pathlib.Path:
-  if isinstance(settings.vocabulary, vocabulary_spec.VocabularySpec):
-    raise errors.ConfigError(
-      'Training needs a vocabulary, not only its sizes',
-      got='a VocabularySpec',
-      expected='the directory of a vocabulary',
-      where='Trainer.vocabulary',
-    )
-  return paths.of(settings.vocabulary)
-
-
-class _Loop:
+class Loop:
   """One call of `train`, from opening checkpoints to closing them."""
 
   def __init__(
@@ -170,7 +58,7 @@ class _Loop:
     )
     distributed.at_failure_of_others(self._last_words)
     self._steps: dict[tuple[int, ...], Any] = {}
-    finished = checkpoints_lib.finished_steps(setup.model_dir)
+    finished = saved_checkpoints.finished_steps(setup.model_dir)
     self._ahead = compiling_ahead.Ahead(setup, max(finished, default=0))
     self._accumulator = metric_accumulator.MetricAccumulator()
     self._spikes = spikes.Watch(setup.settings.spikes)
@@ -467,58 +355,12 @@ class _Loop:
       self._writer.write(step, train=metrics, speed=speed)
 
   def _check_finite(self, sums, step: int) -> None:
-    """Ends a run that cannot go on; else warns of steps that were skipped."""
-    if sums.unsound:
-      raise self._not_finite(
-        'The parameters are not finite',
-        f'{sums.unsound} of the last {sums.steps} steps',
-        step,
-        'lower the learning rate',
-      )
-    if not (sums.skipped or sums.spikes):
-      return
-    if sums.skipped and self._settings.non_finite is step_lib.NonFinite.STOP:
-      raise self._not_finite(
-        'The loss or its gradient is not finite',
-        f'{sums.skipped} of the last {sums.steps} steps',
-        step,
-        'lower the learning rate or clip the gradient, or go on past such '
-        'steps with --gin.trainer.Trainer.non_finite="\'skip\'"',
-      )
-    if sums.streak >= self._settings.most_skipped or (
-      step >= self._settings.steps and sums.skipped == sums.steps
-    ):
-      raise self._not_finite(
-        'The loss has risen and does not come down'
-        if sums.spikes
-        else 'No step is finite any more',
-        f'{sums.streak} steps in a row that were skipped',
-        step,
-        'lower the learning rate or clip the gradient; '
-        'Trainer.most_skipped says how many are too many',
-      )
-    logging.warning(
-      '%d of the steps up to %d had a loss or gradient that '
-      'is not finite and were skipped%s.',
-      sums.skipped,
-      step,
-      f', and {sums.spikes} whose loss had risen suddenly'
-      if sums.spikes
-      else '',
-    )
+    soundness.check(sums, step, self._settings, self._last_good)
 
-  def _not_finite(
-    self, what: str, got: str, step: int, fix: str
-  ) -> errors.TrainingError:
+  def _last_good(self) -> int | None:
+    """The last checkpoint, once it is written."""
     self._checkpoints.wait()
-    last = self._checkpoints.last_step
-    return errors.TrainingError(
-      what,
-      got=got,
-      where=f'up to step {step}',
-      fix=f'{fix}; the last good checkpoint is '
-      f'{"none" if last is None else f"step {last}"}',
-    )
+    return self._checkpoints.last_step
 
   def _maybe_evaluate(self, state, step: int) -> None:
     evaluation = self._settings.evaluation

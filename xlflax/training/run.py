@@ -13,7 +13,12 @@ from xlflax import bucket_checks, errors, paths
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.models import api as models_api
 from xlflax.objectives import base as objectives_base
-from xlflax.training import checkpoints, partitioning, randomness, run_directory
+from xlflax.training import (
+  partitioning,
+  randomness,
+  run_directory,
+  saved_checkpoints,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +42,7 @@ class SavedRun:
   @property
   def steps(self) -> list[int]:
     """Steps of the finished checkpoints, rising."""
-    return checkpoints.finished_steps(self.directory)
+    return saved_checkpoints.finished_steps(self.directory)
 
   def restore_params(
     self, step: int, *, partitioner: partitioning.Partitioner | None = None
@@ -53,9 +58,11 @@ class SavedRun:
     Raises:
       CheckpointError: it is not there, or cannot be read.
     """
-    saved = checkpoints.saved_shapes(checkpoints.path_of(self.directory, step))
+    saved = saved_checkpoints.saved_shapes(
+      saved_checkpoints.path_of(self.directory, step)
+    )
     abstract = self._abstract(saved, partitioner)
-    return checkpoints.restore_params(self.directory, step, abstract)
+    return saved_checkpoints.restore_params(self.directory, step, abstract)
 
   def untrained_params(
     self, *, seed: int = 0, partitioner: partitioning.Partitioner | None = None

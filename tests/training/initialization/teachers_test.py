@@ -17,7 +17,13 @@ from xlflax.models import api
 from xlflax.models.sharing import SharingPlan
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.distillation import Distillation
-from xlflax.training import checkpoints, optimizers, partitioning, run_directory
+from xlflax.training import (
+  checkpoints,
+  optimizers,
+  partitioning,
+  run_directory,
+  saved_checkpoints,
+)
 from xlflax.training import state as state_lib
 from xlflax.training import step as step_lib
 from xlflax.training.initialization import teachers
@@ -224,7 +230,7 @@ def test_teacher_is_loaded_sharded_kept_and_resumed(teacher, student, tmp_path):
   saved = checkpoints.Checkpoints(tmp_path / 'run')
   saved.save(state, {})
   saved.wait()
-  shutil.rmtree(copy / checkpoints.DIRECTORY)
+  shutil.rmtree(copy / saved_checkpoints.DIRECTORY)
   _, _, again, _ = _factory(copy, student, partitioner)
   restored = saved.restore_last(again).state
   tiny.assert_trees_equal(restored.objective_state, state.objective_state)
@@ -249,7 +255,7 @@ def test_step_and_checkpoints_that_are_missing(teacher, student, tmp_path):
   ):
     load(teacher[0], 9)
   shutil.copytree(teacher[0], tmp_path / 'empty')
-  shutil.rmtree(tmp_path / 'empty' / checkpoints.DIRECTORY)
+  shutil.rmtree(tmp_path / 'empty' / saved_checkpoints.DIRECTORY)
   with pytest.raises(errors.CheckpointError, match='no finished checkpoint'):
     load(tmp_path / 'empty', None)
 

@@ -15,7 +15,7 @@ from matplotlib import figure
 from xlflax import errors, paths
 from xlflax.evaluation import base, results
 from xlflax.evaluation.reports import page, pictures, styles, text
-from xlflax.training import checkpoints, description, run_directory
+from xlflax.training import description, run_directory, saved_checkpoints
 
 PAGE = 'report.html'
 CSV = 'report.csv'
@@ -100,7 +100,7 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
   Raises:
     RunDirectoryError: the directory holds no run.
   """
-  steps = tuple(checkpoints.finished_steps(directory))
+  steps = tuple(saved_checkpoints.finished_steps(directory))
   losses, speed = _metrics(directory / run_directory.METRICS)
   if not steps and not losses:
     raise errors.RunDirectoryError(

@@ -25,8 +25,8 @@ from xlflax.interop.huggingface import rules as rules_lib
 from xlflax.interop.huggingface.architectures import Architecture, Config, Task
 from xlflax.interop.huggingface.rules import Assignment
 from xlflax.models import encoder, encoder_decoder
-from xlflax.training import checkpoints
 from xlflax.training import run as run_lib
+from xlflax.training import saved_checkpoints
 
 _SENTENCE = 'heads/sentence_dense_'  # written as modules of their own
 DTYPES = {
@@ -99,10 +99,10 @@ def check(
   run = run_lib.open_run(model_dir)
   record = _record(run.directory)
   step = max(run.steps, default=-1) if step is None else step
-  checkpoint = checkpoints.path_of(run.directory, step)
+  checkpoint = saved_checkpoints.path_of(run.directory, step)
   chosen = choices.choose(
     _config(run),
-    checkpoints.saved_shapes(checkpoint),
+    saved_checkpoints.saved_shapes(checkpoint),
     run.objectives,
     drop=drop,
     model_type=model_type,

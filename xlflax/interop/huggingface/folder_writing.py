@@ -22,9 +22,9 @@ from xlflax.interop.huggingface import (
 from xlflax.interop.huggingface.architectures import Task
 from xlflax.interop.huggingface.exporting import Export
 from xlflax.interop.huggingface.rules import Assignment
-from xlflax.training import checkpoints, run_directory
 from xlflax.training import params as params_lib
 from xlflax.training import run as run_lib
+from xlflax.training import run_directory, saved_checkpoints
 
 MAX_SHARD_BYTES = 5 * 10**9
 
@@ -72,8 +72,8 @@ def convert(
 
 def _sentence_heads(checked: Export) -> dict[str, Any]:
   """The dense layers that follow the encoder."""
-  checkpoint = checkpoints.path_of(checked.run.directory, checked.step)
-  shapes = checkpoints.saved_shapes(checkpoint)
+  checkpoint = saved_checkpoints.path_of(checked.run.directory, checked.step)
+  shapes = saved_checkpoints.saved_shapes(checkpoint)
   return params_lib.nest(
     {
       name.removeprefix('heads/'): _read(
@@ -89,7 +89,7 @@ def _averaged(checkpoint: pathlib.Path) -> bool:
   """Whether the run keeps a running average of its parameters."""
   return any(
     name.startswith('ema/')
-    for name in checkpoints.saved_shapes(checkpoint, 'train')
+    for name in saved_checkpoints.saved_shapes(checkpoint, 'train')
   )
 
 
@@ -211,10 +211,10 @@ def _sizes(checked: Export) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
   """Tensors in the order of `_sizes`; reads one parameter at a time."""
-  checkpoint = checkpoints.path_of(checked.run.directory, checked.step)
-  shapes = checkpoints.saved_shapes(checkpoint)
+  checkpoint = saved_checkpoints.path_of(checked.run.directory, checked.step)
+  shapes = saved_checkpoints.saved_shapes(checkpoint)
   averaged = _averaged(checkpoint)
-  checkpoints.verify(checkpoint, 'train' if averaged else 'params')
+  saved_checkpoints.verify(checkpoint, 'train' if averaged else 'params')
   parts = _Parts()
   for parameter, assignments in _by_parameter(checked).items():
     value = np.zeros((0, *checked.shapes[parameter][1:]), np.float32)
@@ -250,7 +250,7 @@ def _read(
   part: Any = leaf
   for name in reversed(path):
     part = {name: part}
-  found = checkpoints.read_part(
+  found = saved_checkpoints.read_part(
     checkpoint, 'train' if averaged else 'params', part
   )
   for name in path:

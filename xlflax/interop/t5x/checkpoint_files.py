@@ -16,8 +16,8 @@ import orbax.checkpoint as ocp
 import tensorstore
 
 from xlflax import errors, paths
-from xlflax.training import checkpoints
 from xlflax.training import params as params_lib
+from xlflax.training import saved_checkpoints
 
 _MSGPACK = 'checkpoint'
 _STATE = 'state'
@@ -108,7 +108,7 @@ def _from_orbax(state: pathlib.Path) -> list[Tensor]:
 def _read_orbax(state: pathlib.Path, name: str, shape) -> np.ndarray:
   item = params_lib.nest({name: np.broadcast_to(np.float32(0), shape)})
   try:
-    found = checkpoints.read_part(state.parent, state.name, item)
+    found = saved_checkpoints.read_part(state.parent, state.name, item)
   except Exception as error:
     raise _damaged(state, error, name) from error
   return np.asarray(params_lib.names(found)[name], np.float32)

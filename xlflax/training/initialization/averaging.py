@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax import bucket_checks, errors, paths
-from xlflax.training import checkpoints, run_directory
+from xlflax.training import checkpoints, run_directory, saved_checkpoints
 from xlflax.training import params as params_lib
 from xlflax.training import run as run_lib
 from xlflax.training import state as state_lib
@@ -39,7 +39,7 @@ def last_steps(model_dir: str | pathlib.Path, count: int) -> list[int]:
       where='--last',
     )
   bucket_checks.check_readable(paths.of(model_dir))
-  steps = checkpoints.finished_steps(model_dir)
+  steps = saved_checkpoints.finished_steps(model_dir)
   if len(steps) < count:
     raise errors.CheckpointError(
       'There are too few checkpoints to average',
@@ -94,12 +94,12 @@ def mean_params(
   Raises:
     CheckpointError: they have not the same parameters, or one is damaged.
   """
-  paths = [checkpoints.path_of(model_dir, step) for step in steps]
+  paths = [saved_checkpoints.path_of(model_dir, step) for step in steps]
   for path in paths:
-    checkpoints.verify(path, 'params')
-  shapes = checkpoints.saved_shapes(paths[0])
+    saved_checkpoints.verify(path, 'params')
+  shapes = saved_checkpoints.saved_shapes(paths[0])
   for path in paths[1:]:
-    if checkpoints.saved_shapes(path) != shapes:
+    if saved_checkpoints.saved_shapes(path) != shapes:
       raise errors.CheckpointError(
         'Checkpoints of different models cannot be averaged',
         got=str(path),
@@ -121,7 +121,7 @@ def _mean(paths, shapes) -> dict[str, np.ndarray]:
     }
   )
   for path in paths:
-    part = params_lib.names(checkpoints.read_part(path, 'params', item))
+    part = params_lib.names(saved_checkpoints.read_part(path, 'params', item))
     for name, total in sums.items():
       total += part[name]
   return {

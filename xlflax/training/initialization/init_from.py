@@ -16,8 +16,8 @@ from collections.abc import Collection, Sequence
 import jax
 
 from xlflax import bucket_checks, errors, paths, registry
-from xlflax.training import checkpoints
 from xlflax.training import params as params_lib
+from xlflax.training import saved_checkpoints
 from xlflax.training import state as state_lib
 from xlflax.training.initialization import decoder as decoder_lib
 from xlflax.training.initialization import (
@@ -181,8 +181,8 @@ def _values(
   init_checks.check_renames(init)
   checkpoint = _checkpoint(init)
   logging.info('Reading initial parameters from %s.', checkpoint)
-  checkpoints.verify(checkpoint, 'params')
-  saved = checkpoints.saved_shapes(checkpoint)
+  saved_checkpoints.verify(checkpoint, 'params')
+  saved = saved_checkpoints.saved_shapes(checkpoint)
   rows = _rows(init, params, vocabulary)
   sources = _sources(init, params, saved, checkpoint, rows)
   init_checks.check_fit(init, sources, saved, checkpoint, model)
@@ -253,7 +253,7 @@ def _made(
 
 def _checkpoint(init: InitFrom) -> pathlib.Path:
   bucket_checks.check_readable(paths.of(init.model_dir))
-  steps = checkpoints.finished_steps(init.model_dir)
+  steps = saved_checkpoints.finished_steps(init.model_dir)
   step = init.step if init.step is not None else max(steps, default=None)
   if step not in steps:
     raise errors.CheckpointError(
@@ -262,7 +262,7 @@ def _checkpoint(init: InitFrom) -> pathlib.Path:
       expected=f'one of {steps}' if steps else 'a run with checkpoints',
       where=init.model_dir,
     )
-  return paths.of(init.model_dir) / checkpoints.DIRECTORY / str(step)
+  return paths.of(init.model_dir) / saved_checkpoints.DIRECTORY / str(step)
 
 
 def _sources(

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax.training import checkpoints
 from xlflax.training import params as params_lib
+from xlflax.training import saved_checkpoints
 
 Shapes = Mapping[str, tuple[int, ...]]
 # (layers of the model's stack, of the checkpoint's) -> which to take.
@@ -152,7 +152,9 @@ def read(
       part: wanted[part] for part in saved if part in wanted
     }
   )
-  return params_lib.names(checkpoints.read_part(checkpoint, 'params', item))
+  return params_lib.names(
+    saved_checkpoints.read_part(checkpoint, 'params', item)
+  )
 
 
 def _sharding_of_part(source: Source, sharding, shape, saved_shape):
