@@ -5,9 +5,10 @@
 Beside `xlflax cache`, each with two processes on the same plain text files and
 the same SentencePiece model: SeqIO's own `cache_tasks` on Beam's DirectRunner
 (`pip install "xlflax[beam]"`), and Hugging Face `datasets.map(num_proc=2)` with
-the fast tokenizer. Each runs on two sizes of text; `tokens_per_core_second` is
-what the larger one has more of tokens over what it takes more of processor
-seconds, so that imports do not count, and `with_start` counts them. Memory is
+the fast tokenizer. Each runs on two sizes of text, `--megabytes`, or its own,
+as `--megabytes_of=seqio=1,3`; `tokens_per_core_second` is what the larger one
+has more of tokens over what it takes more of processor seconds, so that
+imports do not count, and `with_start` is the larger one with them. Memory is
 the most that a command and all its processes held at once, looked at every
 second: `shared_mb` counts pages of several processes once, imported
 libraries included, `own_mb` what is no file's.
@@ -77,6 +78,7 @@ def rates(small: dict, large: dict) -> dict:
   more = large['tokens'] - small['tokens']
   return {
     'tokens': large['tokens'],
+    'seconds': round(large['seconds'], 1),
     'tokens_per_core_second': round(
       more / (large['seconds'] - small['seconds'])
     ),
@@ -155,16 +157,24 @@ def main(arguments: list[str] | None = None) -> None:
   parser.add_argument('--vocabulary', type=pathlib.Path, required=True)
   parser.add_argument('--data', type=pathlib.Path)
   parser.add_argument('--megabytes', default='5,25')
+  parser.add_argument('--megabytes_of', action='append', default=[])
   parser.add_argument('--peers', default=','.join(PEERS))
   args = parser.parse_args(arguments)
-  folders = []
-  for megabytes in map(float, args.megabytes.split(',')):
-    folders.append(args.work.absolute() / f'{megabytes:g}')
-    if not folders[-1].exists():
-      large_text.write_synthetic(folders[-1], args.data, _LANGUAGES, megabytes)
+  own = dict(text.split('=') for text in args.megabytes_of)
   for peer in args.peers.split(','):
-    small, large = (run(peer, f, args.vocabulary) for f in folders)
+    small, large = (
+      run(peer, _text(args, float(size)), args.vocabulary)
+      for size in own.get(peer, args.megabytes).split(',')
+    )
     print(json.dumps({'peer': peer} | rates(small, large)), flush=True)
+
+
+def _text(args: argparse.Namespace, megabytes: float) -> pathlib.Path:
+  """Text of a size, which is written unless it is there."""
+  folder = args.work.absolute() / f'{megabytes:g}'
+  if not folder.exists():
+    large_text.write_synthetic(folder, args.data, _LANGUAGES, megabytes)
+  return folder
 
 
 if __name__ == '__main__':

@@ -54,7 +54,7 @@ def write_synthetic(
   megabytes: float,
 ) -> list[pathlib.Path]:
   """Writes synthetic text of languages, of equal sizes; returns the files."""
-  lines = _read_all(data)[0] if data else _made_up()
+  lines = read_lines(data)
   (directory / 'mono').mkdir(parents=True)
   paths = []
   for seed, code in enumerate(codes := list(codes)):
@@ -63,6 +63,11 @@ def write_synthetic(
       share = megabytes * 1e6 / len(codes)
       stream.writelines(_synthetic(lines[code], code, share, seed))
   return paths
+
+
+def read_lines(data: pathlib.Path | None) -> Lines:
+  """Lines of each language of a folder of data sets, or made-up ones."""
+  return _read_all(data)[0] if data else _made_up()
 
 
 def size(directory: pathlib.Path) -> int:

@@ -74,6 +74,7 @@ def test_rates_leave_out_the_start():
   large = {'tokens': 500, 'seconds': 15.0, 'shared_mb': 7, 'own_mb': 4}
   assert cache_rates.rates(small, large) == {
     'tokens': 500,
+    'seconds': 15.0,
     'tokens_per_core_second': 100,
     'with_start': 33,
     'shared_mb': 7,
