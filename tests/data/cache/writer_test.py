@@ -257,6 +257,21 @@ def test_shares_are_disjoint_and_complete(tmp_path, toy_corpus, toy_vocabulary):
   }
 
 
+def test_shares_by_two_versions_of_a_library(
+  tmp_path, toy_corpus, toy_vocabulary, monkeypatch
+):
+  plan = _plan(tmp_path, toy_corpus, toy_vocabulary)
+  cache_writer.write_share(plan, (0, 2))
+  kind = type(toy_vocabulary)
+  with monkeypatch.context() as other:
+    other.setattr(kind, 'library', 'sentencepiece 0.1')
+    cache_writer.write_share(plan, (1, 2))
+  with pytest.raises(
+    errors.CacheError, match=r'several versions.*by sentencepiece 0\.1'
+  ):
+    cache_writer.finish(plan)
+
+
 def test_two_writers_of_a_share(tmp_path, toy_corpus, toy_vocabulary):
   plan = _plan(tmp_path, toy_corpus, toy_vocabulary)
   with open(tmp_path / '.lock-1-of-4', 'w') as file:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+from collections.abc import Iterable
 
 from xlflax import digests, errors
 from xlflax.data.cache import format as cache_format
@@ -31,6 +32,7 @@ def seal(
     CorpusError: no example has a token.
   """
   entries = _entries(job)
+  _check_libraries(job, entries)
   found = sum(entry.examples + entry.empty for entry in entries)
   is_whole = any(part.path is None for part in job.parts)
   meta = cache_format.TaskMeta(
@@ -74,6 +76,32 @@ def _entries(job: cache_jobs.Job) -> tuple[cache_format.ShardEntry, ...]:
   if missing:
     raise _incomplete(job, missing, len(found))
   return _with_starts(found)
+
+
+def _check_libraries(
+  job: cache_jobs.Job, entries: Iterable[cache_format.ShardEntry]
+) -> None:
+  """Raises a CacheError if new shards were tokenised by several versions."""
+  shards: dict[str, list[str]] = {}
+  for entry in entries:
+    path = cache_format.entry_file(job.directory, entry.name)
+    if path.exists():
+      library = cache_format.read_json(path)['library']
+      shards.setdefault(library, []).append(entry.name)
+  if len(shards) > 1:
+    first, *others = sorted(shards, key=lambda name: -len(shards[name]))
+    raise errors.CacheError(
+      f'Shards of {job.task} were tokenised by several versions of a library, '
+      'which break ties differently',
+      got='; '.join(
+        f'{len(names)} by {name}' for name, names in shards.items()
+      ),
+      expected=f'one version, such as {first}',
+      where=job.directory / cache_format.SHARDS,
+      fix='Install one version for all workers, delete '
+      + ', '.join(name for other in others for name in shards[other][:3])
+      + ', … and write them again',
+    )
 
 
 def _with_starts(

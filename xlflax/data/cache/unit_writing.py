@@ -56,7 +56,7 @@ def _write_spans(
   for number in range(unit.first, unit.last):
     if job.entry(unit.part.name(number)) is None:
       batches = _read(unit, tasks, vocabulary, number, num_threads)
-      _write_shard(unit, number, batches, vocabulary.spec)
+      _write_shard(unit, number, batches, vocabulary)
     yield None
 
 
@@ -78,7 +78,7 @@ def _write_runs(
       unit,
       number,
       itertools.islice(batches, length // _block_size(length)),
-      vocabulary.spec,
+      vocabulary,
     )
     if unit.last is None and entry.examples + entry.empty < length:
       yield number + 1
@@ -109,7 +109,7 @@ def _read(
 
 
 def _write_shard(
-  unit: cache_jobs.Unit, number: int, batches, spec
+  unit: cache_jobs.Unit, number: int, batches, vocabulary
 ) -> cache_format.ShardEntry:
   """Writes a shard, then what is known of it."""
   job = unit.job
@@ -118,13 +118,14 @@ def _write_shard(
     cache_format.shard_file(job.directory, name),
     batches,
     dtype=np.dtype(job.dtype),
-    spec=spec,
+    spec=vocabulary.spec,
     sides=job.sides,
   )
   about = {
     'format': cache_format.FORMAT,
     'text': unit.part.text,
     'vocabulary': job.vocabulary,
+    'library': vocabulary.library,
   }
   cache_format.write_json(
     cache_format.entry_file(job.directory, name),

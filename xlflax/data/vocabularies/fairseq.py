@@ -41,6 +41,7 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
   """
 
   kind = 'sentencepiece_moved'
+  library = f'sentencepiece {sentencepiece.__version__}'
 
   def __init__(
     self,

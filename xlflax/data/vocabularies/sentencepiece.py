@@ -26,6 +26,7 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
   """
 
   kind = 'sentencepiece'
+  library = f'sentencepiece {sentencepiece.__version__}'
 
   def __init__(self, model: bytes, *, description: Mapping | None = None):
     """Builds it from the bytes of a SentencePiece model.

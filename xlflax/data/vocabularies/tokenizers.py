@@ -30,6 +30,7 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
   """
 
   kind = 'tokenizers'
+  library = f'tokenizers {tokenizers.__version__}'
 
   def __init__(
     self,

@@ -32,6 +32,7 @@ class UnionVocabulary(vocabulary.Vocabulary):
   """
 
   kind = 'sentencepiece_union'
+  library = single.SentencePieceVocabulary.library
   needs_language = True
 
   def __init__(

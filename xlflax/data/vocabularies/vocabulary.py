@@ -68,10 +68,13 @@ class Vocabulary:
     description: what `vocabulary.json` holds (training settings, statistics).
     kind: the type that `vocabulary.json` tells.
     needs_language: whether a text is encoded in the pieces of its language.
+    library: name and version of the library that encodes, since versions
+      break ties between encodings differently; '' where none is used.
   """
 
   kind: str
   needs_language = False
+  library = ''
   spec: VocabularySpec
   hash: str
   description: dict

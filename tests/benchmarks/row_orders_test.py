@@ -1,0 +1,38 @@
+"""Loss curves of rows in different orders."""
+
+import json
+
+import pytest
+
+from benchmarks import row_orders
+
+
+def test_a_curve_has_the_means_of_quarters():
+  losses = tuple((10 * k, float(k)) for k in range(8))
+  assert row_orders.curve(losses) == [0.5, 2.5, 4.5, 6.5]
+
+
+def test_orders_are_compared_seed_by_seed():
+  full = [[4.0, 3.0], [5.0, 2.0]]
+  found = row_orders.beside([[4.5, 3.5], [5.5, 1.5]], full)
+  assert found == {
+    'loss': [5.0, 2.5],
+    'difference': [0.5, 0.0],
+    'standard_error': [0.0, 0.5],
+    'absolute_after_first': 0.5,
+  }
+  same = row_orders.beside(full, full)
+  assert same['difference'] == same['standard_error'] == [0, 0]
+
+
+@pytest.mark.slow
+def test_orders_of_a_tiny_run(tmp_path, capsys):
+  row_orders.main(
+    [f'--work={tmp_path}', '--steps=40', '--batch=4', '--seeds=2']
+  )
+  rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+  assert [row['order'] for row in rows] == ['full', 'locality', 'text']
+  assert rows[0]['difference'] == [0] * 4
+  for row in rows[1:]:
+    assert any(row['difference'])
+    assert row['loss'][3] < row['loss'][0]
