@@ -10,6 +10,7 @@ from xlflax.replication import (
   experiments,
   figures,
   further,
+  ppa,
   veco,
 )
 from xlflax.replication import claims as claims_lib
@@ -41,14 +42,17 @@ Two made-up languages ([synthetic languages](../synthetic.md)) of one grammar an
 piece. Encoders of {layers} layers of {hidden}, rows of {length} tokens, {batch} rows a step. `retrieval`: accuracy@1 among 200 pairs or so that share no word, the mean of all layers
 and both directions, each language's states less their mean. `transfer`: a part-of-speech tagger trained on the first language alone, accuracy on words of the second
 that the first does not have. `nli/...`: a classifier of premise and hypothesis, trained on translations into the second language as they are (`translated`), with one side
-of each pair translated (`switched`), on originals and translations (`plug_out`), or on these beside their counterparts (`plug_in`); accuracy in the second language.
+of each pair translated (`switched`), on originals and translations (`plug_out`), or on these beside their counterparts (`plug_in`), in {entailment} steps; accuracy in the second language.
 `bleu`: greedy translations into the second language, {translation} steps (or the share of them that a row says) after the encoder, 1 being perfect. `aer/l`: alignment error rate of layer l, lower being better, with the
 second language's words in random order. A seed fixes parameters, masks and the order of the text; the languages are the same in all runs.
 
 Pairs are put together as the papers do: PPA exchanges the sides at random, XLM's TLM begins the second side's positions anew. The numbers of steps of PPA's, VECO's
 and the separated models were chosen by pilots under seeds 100 and 101, which are in no row. Margins were declared with their claims, before the runs, and not changed.
 
-`{command}` makes this page, with five seeds of each condition; `--page_only` makes it anew from `{results}`. A claim alone: `xlflax replicate --claim=NAME`, with the name
+All conditions were run with three to five seeds first; then those of claims that were not resolved, and whose runs are short, with more, up to ten. A verdict counts all seeds that
+there are, so that it may have changed with the later ones.
+
+`{command}` makes this page, with five seeds of each condition unless `--seeds` says more; `--page_only` makes it anew from `{results}`. A claim alone: `xlflax replicate --claim=NAME`, with the name
 in its row. Minutes are of one processor, compilation included; a condition that several claims compare counts in each of them, but once in the total:
 **{total:.1f} processor minutes** for the {runs} runs on this page, of seeds {seeds}.
 """
@@ -119,6 +123,7 @@ def _setting(found: Sequence[results_lib.Result]) -> str:
     batch=size.batch,
     command='xlflax replicate --all',
     translation=veco.TRANSLATION_STEPS,
+    entailment=ppa.ENTAILMENT_STEPS,
     results=RESULTS,
     total=sum(one.cpu_seconds for one in found) / 60,
     runs=len(found),
