@@ -1,5 +1,7 @@
 """The languages that the experiments are about."""
 
+import dataclasses
+
 import pytest
 
 from xlflax.replication import worlds
@@ -91,3 +93,27 @@ def test_words_in_another_order_keep_their_links(world):
 def _linked(example) -> set[tuple[int, str]]:
   """The linked words, the first as its place, the second as a string."""
   return {(i, example.target_words[j]) for i, j in example.sure}
+
+
+def test_languages_that_share_more_words_have_own_vocabularies(world):
+  alike = dataclasses.replace(world, text=worlds.Text.ALIKE)
+  assert alike.plain() == alike
+
+
+def test_wrong_pairs_have_the_same_sides(world):
+  wrong = dataclasses.replace(world, text=worlds.Text.WRONG_PAIRS)
+  for one in (wrong, world.plain()):
+    one.write()
+  pairs, right = (
+    [
+      line.split('\t')
+      for line in (one.folder / 'corpus' / 'parallel' / 'en-xx.tsv')
+      .read_text()
+      .splitlines()
+    ]
+    for one in (wrong, world.plain())
+  )
+  assert len(pairs) == AMOUNTS.pairs
+  assert not any(pair in right for pair in pairs)
+  for side in (0, 1):
+    assert sorted(p[side] for p in pairs) == sorted(p[side] for p in right)

@@ -1,4 +1,4 @@
-"""Files to test on, made of longer or easier ones."""
+"""Files to test on, made of longer or easier ones; and broken pairs."""
 
 import itertools
 import pathlib
@@ -14,6 +14,25 @@ def cut(path: pathlib.Path, blocks: int) -> str:
     found = path.read_text(encoding='utf-8').split('\n\n')[:blocks]
     run_directory.write_atomically(target, '\n\n'.join(found) + '\n\n')
   return str(target)
+
+
+def misalign(path: pathlib.Path) -> None:
+  """Gives each first side the next pair's second side.
+
+  Args:
+    path: `first<TAB>second`, a pair a line.
+  """
+  sides = [line.split('\t') for line in _lines(path)]
+  seconds = [second for _, second in sides]
+  run_directory.write_atomically(
+    path,
+    ''.join(
+      f'{first}\t{second}\n'
+      for (first, _), second in zip(
+        sides, [*seconds[1:], seconds[0]], strict=True
+      )
+    ),
+  )
 
 
 def shuffled(

@@ -5,6 +5,7 @@ from typing import Any
 from xlflax.replication import ecs, metaxlm, ppa
 from xlflax.replication.claims import Claim, Order
 from xlflax.replication.conditions import AS_BOTH, Condition, Loss
+from xlflax.replication.worlds import Text
 from xlflax.training.initialization.decoder import (
   CrossAttention,
   DecoderInitialization,
@@ -87,6 +88,15 @@ CONDITIONS = (
     Loss.MLM,
     Loss.FLOWING_CA_MLM_PAIRS,
     Loss.TLM,
+    **_SHORT,
+  ),
+  _condition(
+    'wrong_pairs',
+    'VECO, sides that are no translations, 200 steps',
+    Loss.MLM,
+    Loss.CA_MLM_PAIRS,
+    Loss.TLM,
+    text=Text.WRONG_PAIRS,
     **_SHORT,
   ),
   *(
@@ -260,6 +270,15 @@ CLAIMS = (
     measure='bleu',
     order=Order.NOT_ABOVE,
     margin=0.02,
+  ),
+  _claim(
+    'wrong_pairs',
+    'Sides that are no translations are below translations',
+    '-',
+    'wrong_pairs',
+    _CA_MLM,
+    where='control',
+    control=True,
   ),
   _claim(
     'stop_gradient',

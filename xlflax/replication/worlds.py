@@ -33,6 +33,7 @@ class Text(enum.Enum):
   SAME_DOMAIN = 'same_domain'
   OTHER_DOMAIN = 'other_domain'  # nine tenths about the other topic
   ALIKE = 'alike'  # the same, by languages that share more words
+  WRONG_PAIRS = 'wrong_pairs'  # the same; broken on purpose: no translations
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,10 @@ class World:
     if done.exists() and generator.read_options(self.folder) == self._options():
       return
     generator.write(self.folder, self._options())
+    if self.text is Text.WRONG_PAIRS:
+      held_out.misalign(
+        self.folder / 'corpus' / 'parallel' / f'{FIRST}-{SECOND}.tsv'
+      )
     done.touch()
 
   def plain(self) -> 'World':
@@ -97,6 +102,7 @@ class World:
 
   def vocabulary(self, anchors: Anchors | None) -> pathlib.Path:
     """A vocabulary of whole words; None: of the first language alone."""
+    self.write()
     path = self.folder / f'vocabulary_{_name(anchors)}'
     if (path / DESCRIPTION_FILE).exists():
       return path
