@@ -82,6 +82,13 @@ def test_rates_leave_out_the_start():
   }
 
 
+def test_no_rate_where_the_start_hides_it():
+  small = {'tokens': 100, 'seconds': 60.0, 'shared_mb': 5, 'own_mb': 3}
+  large = {'tokens': 300, 'seconds': 59.0, 'shared_mb': 7, 'own_mb': 4}
+  found = cache_rates.rates(small, large)
+  assert found['tokens_per_core_second'] is None and found['with_start'] == 5
+
+
 @pytest.mark.skipif(sys.platform != 'linux', reason='reads /proc')
 def test_memory_of_a_process_and_its_children():
   code = (
