@@ -7,11 +7,12 @@ import jax
 import numpy as np
 import pytest
 
+from tests.models import random_parameters
 from tests.training import tiny
-from xlflax.models import encoder_decoder, encoder_decoder_config
-from xlflax.objectives import cross_attention_mlm, masked_lm, seq2seq
+from xlflax.models import encoder_decoder, encoder_decoder_config, targets
+from xlflax.objectives import base, cross_attention_mlm, masked_lm, seq2seq
 from xlflax.objectives import mixture as mixture_lib
-from xlflax.training import optimizers, partitioning
+from xlflax.training import flops, optimizers, partitioning
 from xlflax.training import step as step_lib
 
 _STEPS = 5
@@ -140,3 +141,37 @@ def test_eight_devices_equal_one(name):
     np.testing.assert_allclose(a, b, atol=1e-3)
     spread += not a.sharding.is_fully_replicated
   assert spread > 10
+
+
+def test_gradient_of_an_output_table_is_summed_early_on_several_gpus():
+  """Before the encoder's gradients, by a barrier; the values are the same."""
+  case = _translation(
+    family='t5', output_embeddings='own', attention_backend='xla'
+  )
+  params = {'model': random_parameters.of(case.model), 'heads': {}}
+  batch = _batch('sides', 0)
+
+  def loss(params):
+    context = base.Context(
+      vocabulary=tiny.SPEC, step=0, train=True, rng=jax.random.key(1)
+    )
+    (entry,) = case.mixture.entries
+    return base.mean(entry.objective(case.model, params, batch, context).loss)
+
+  want = jax.jit(jax.grad(loss))(params)
+  with (
+    partitioning.Partitioner(data=2, fsdp=4).scope(),
+    targets.compiling_for(targets.Target('gpu', (9, 0))),
+  ):
+    traced = jax.jit(lambda params: jax.grad(loss)(params)).trace(params)
+    got = traced.lower().compile()(params)
+  shape = params['model']['output'].shape
+  barriers = [
+    e
+    for e in flops.equations(traced.jaxpr.jaxpr)
+    if e.primitive.name == 'optimization_barrier'
+    and shape in [v.aval.shape for v in e.outvars]
+  ]
+  assert len(barriers) == 1
+  for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)

@@ -114,7 +114,7 @@ class SequenceToSequence(base.Objective):
     )
     target = teacher_forcing.shift(goal, first, vocabulary, scored)
     target_params = inputs.bind(model, params, goal, vocabulary)
-    states = teacher_forcing.decode(
+    states, target_params = teacher_forcing.decode(
       model,
       inputs.bind(model, params, source, vocabulary),
       target_params,

@@ -5,7 +5,7 @@ A target row `<s> y </s>` becomes the decoder's input `start y` and its labels
 """
 
 import enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from xlflax import errors
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
+from xlflax.models import linear, targets
 from xlflax.objectives import inputs, masking
 from xlflax.objectives.linear_cross_entropy import linear_cross_entropy
 
@@ -149,8 +150,8 @@ def decode(
   *,
   context,
   rng: jax.Array,
-) -> jax.Array:
-  """Computes the decoder's states [B, S, H], with dropout in training.
+) -> tuple[jax.Array, Any]:
+  """Computes the decoder's states, with dropout in training.
 
   Args:
     model: a module with `encode` and `decode`.
@@ -160,12 +161,16 @@ def decode(
     target: of `shift`.
     context: says whether dropout is on.
     rng: key of dropout.
+
+  Returns:
+    The states [B, S, H], and the parameters for `score`: `params`.
   """
   encoder_rng, decoder_rng = jax.random.split(rng)
   memory = inputs.encode(
     model, source_params, source, context=context, rng=encoder_rng
   )
-  return inputs.call(
+  memory, params = _head_first(memory, params)
+  states = inputs.call(
     model,
     params,
     'decode',
@@ -176,6 +181,21 @@ def decode(
     memory_segment_ids=source.get(batch_lib.SEGMENT_IDS),
     **inputs.arguments(target.rows),
   )
+  return states, params
+
+
+def _head_first(memory: jax.Array, params):
+  """Has devices sum the gradient of T5's output table early in the step.
+
+  Several GPUs exchange it while they compute the decoder's gradients, and not
+  after the encoder's.
+  """
+  several = linear.on_several_accelerators()
+  table = params['model'].get('output')
+  if table is None or not several or targets.current().platform != 'gpu':
+    return memory, params
+  memory, table = linear.gradients_in_turn(memory, table)
+  return memory, {**params, 'model': {**params['model'], 'output': table}}
 
 
 def score(
