@@ -99,12 +99,12 @@ _MOCO = Case(
 )
 
 
-def _recomputing(case: Case, policy: str, devices: str) -> Case:
-  """The case with less memory, by what its backward pass makes again."""
+def _with(case: Case, field: str, value: str, devices: str) -> Case:
+  """The case with another value of a field of its model."""
   return dataclasses.replace(
     case,
-    name=f'{case.name}-{policy}',
-    flags=(*case.flags, f"--gin.EncoderConfig.remat='{policy}'"),
+    name=f'{case.name}-{value}',
+    flags=(*case.flags, f"--gin.EncoderConfig.{field}='{value}'"),
     table=(devices,),
   )
 
@@ -115,8 +115,12 @@ _MODELS = {
 CASES = (
   *_MODELS.values(),
   _MOCO,
-  _recomputing(_MODELS['mbert-tlm'], 'minimal', _ONE),
-  _recomputing(_MOCO, 'minimal', _EIGHT),
+  *(
+    _with(case, 'remat', policy, devices)
+    for policy in ('minimal', 'full')
+    for case, devices in ((_MODELS['mbert-tlm'], _ONE), (_MOCO, _EIGHT))
+  ),
+  _with(_MODELS['xlmr-base'], 'products', 'eight_bits', _ONE),
   *(_of_paper(row) for row in scaling.MODELS),
 )
 

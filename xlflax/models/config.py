@@ -68,6 +68,13 @@ class Remat(enum.StrEnum):
   FULL = 'full'  # everything: only the layers' inputs are kept
 
 
+class Products(enum.StrEnum):
+  """How layers multiply states by weights."""
+
+  PLAIN = 'plain'  # in the compute dtype
+  EIGHT_BITS = 'eight_bits'  # rounded to FP8: NVIDIA GPUs from H100 and L40S on
+
+
 class LayerLoop(enum.StrEnum):
   """How a program goes over stacked layers."""
 
@@ -136,6 +143,7 @@ class TransformerConfig:
     layer_loop: whether the program has a loop over stacked layers or a copy
       of each; parameters are the same.
     remat: what the backward pass recomputes.
+    products: of states and weights, but for those of embeddings and logits.
     attention_backend: which implementation of attention; cuDNN has no T5
       biases and no dropout.
     initializer_range: standard deviation of initial weights (not T5, whose
@@ -167,6 +175,7 @@ class TransformerConfig:
   scan_layers: bool = True
   layer_loop: LayerLoop = LayerLoop.AUTO
   remat: Remat = Remat.NONE
+  products: Products = Products.PLAIN
   attention_backend: AttentionBackend = AttentionBackend.AUTO
   initializer_range: float = 0.02
 

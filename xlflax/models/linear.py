@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.models import config as model_config
-from xlflax.models import split_products, targets
+from xlflax.models import eight_bits, split_products, targets
 
 _Config = model_config.EncoderConfig
 
@@ -49,6 +49,7 @@ def multiply(
   dtype: jnp.dtype,
   axes: tuple[str, ...],
   contracted: int,
+  products: model_config.Products = model_config.Products.PLAIN,
 ) -> jax.Array:
   """[..., *contracted] x [*contracted, *features] -> [..., *features].
 
@@ -58,8 +59,11 @@ def multiply(
     dtype: of the product.
     axes: logical axes of the weights.
     contracted: how many of them are summed over.
+    products: how they are multiplied.
   """
   inputs, weights = inputs.astype(dtype), weights.astype(dtype)
+  if products is model_config.Products.EIGHT_BITS:
+    return eight_bits.multiply(inputs, weights, contracted)
   if split_products.is_split():
     return split_products.multiply(inputs, weights, axes, contracted)
   return jnp.tensordot(inputs, weights, axes=contracted)
@@ -166,7 +170,9 @@ class Linear(nn.Module):
       (*inputs.shape[-contracted:], *self.features),
       jnp.float32,
     )
-    outputs = multiply(inputs, kernel, dtype, self.axes, contracted)
+    outputs = multiply(
+      inputs, kernel, dtype, self.axes, contracted, self.config.products
+    )
     if not self.use_bias:
       return outputs
     axes = (

@@ -74,7 +74,9 @@ class Projection(nn.Module):
       (*inputs.shape[-contracted:], *self.features),
       jnp.float32,
     )
-    return linear.multiply(inputs, kernel, dtype, self.axes, contracted)
+    return linear.multiply(
+      inputs, kernel, dtype, self.axes, contracted, self.config.products
+    )
 
 
 def relative_buckets(
