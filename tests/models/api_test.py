@@ -20,7 +20,7 @@ _CONFIG = model_config.EncoderConfig(
 
 def test_initial_values():
   boxed = api.init_params(encoder.Encoder(_CONFIG), jax.random.key(0))
-  assert boxed['embeddings']['token'].names == ('vocab', 'embed')
+  assert boxed['embeddings']['token'].names == ('vocab', 'columns')
   params = jax.tree.map(np.asarray, nn.unbox(boxed))
   kernel = params['layers']['mlp']['wi']['kernel']
   for weights in (params['embeddings']['token'], kernel):

@@ -2,15 +2,18 @@
 
 import re
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlflax.models import embeddings, linear, targets
 from xlflax.training import partitioning
 
 _FSDP = PartitionSpec(None, 'fsdp')
+_BOTH = ('data', 'fsdp')
 
 
 def _compiled(partitioner, function, *arguments):
@@ -50,6 +53,38 @@ def test_a_large_table_stays_where_it_is():
   want = np.zeros(table.shape, np.float32)
   np.add.at(want, np.asarray(ids), 2 * np.asarray(table)[np.asarray(ids)])
   np.testing.assert_allclose(program(split, ids), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize('width, columns', [(16, _BOTH), (12, 'fsdp')])
+def test_columns_of_a_table_are_split_over_all_devices(width, columns):
+  """Of lookups only rows travel; where it cannot be, over `fsdp` alone."""
+  partitioner = partitioning.Partitioner(
+    data=2, fsdp=4, rules=(*partitioning.DEFAULT_RULES, ('columns', _BOTH))
+  )
+  table = jax.random.normal(jax.random.key(0), (4096, width))
+  ids = jax.random.randint(jax.random.key(1), (8, 12), 0, 4096)
+  sharding = partitioner.shardings(
+    nn.LogicallyPartitioned(table, ('vocab', 'columns'))
+  )
+  assert sharding.spec == PartitionSpec('tensor', columns)
+
+  def loss(table, ids):
+    rows = embeddings.lookup(table, ids, 'vocab')
+    head = linear.for_head(table, jnp.float32)
+    return jnp.square(rows).sum() + jnp.square(head[:8]).sum()
+
+  def lookup(table, ids):
+    return jnp.square(embeddings.lookup(table, ids, 'vocab')).sum()
+
+  want = jax.grad(loss)(table, ids)
+  split = jax.device_put(table, sharding)
+  ids = jax.device_put(ids, partitioner.batch_sharding)
+  with partitioner.scope():
+    got = jax.jit(jax.grad(loss), out_shardings=sharding)(split, ids)
+    alone = jax.jit(jax.grad(lookup), out_shardings=sharding).lower(split, ids)
+  np.testing.assert_allclose(got, want, rtol=1e-6)
+  if columns == _BOTH:
+    assert _largest_exchanged(alone.compile()) <= ids.size * width
 
 
 def test_gradients_of_a_tied_table_are_added_where_both_are_split():

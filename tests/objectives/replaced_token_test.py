@@ -285,7 +285,7 @@ def test_heads_have_logical_axes():
   assert head['inner']['kernel'].names == ('embed', 'mlp')
   assert head['outer']['kernel'].names == ('mlp', None)
   table = boxed['generator']['embeddings']['token']
-  assert table.names == ('vocab', 'embed') and table.value.shape == (23, 4)
+  assert table.names == ('vocab', 'columns') and table.value.shape == (23, 4)
 
 
 # The binary loss.

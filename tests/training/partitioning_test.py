@@ -88,6 +88,25 @@ def test_parameters_of_the_encoder():
   assert specs['model/layers/mlp_norm/scale'] == PartitionSpec(None, None)
 
 
+@pytest.mark.parametrize(
+  'devices, mesh, columns',
+  [
+    ('gpu:H200:8/4', {}, ('data', 'fsdp')),
+    ('gpu:H200:8/4', dict(data=8), 'fsdp'),
+    ('gpu:H200:8', {}, ('data', 'fsdp')),
+    ('tpu:v5p:8', dict(data=2, fsdp=4), 'fsdp'),
+    ('cpu:8', dict(data=2, fsdp=4), 'fsdp'),
+  ],
+)
+def test_columns_of_tables(devices, mesh, columns):
+  """Over the nodes of GPUs, too, unless parameters are whole on each."""
+  partitioner = partitioning.Partitioner(
+    machine=machines.parse(devices), **mesh
+  )
+  table = nn.LogicallyPartitioned(_shape(40, 16), ('vocab', 'columns'))
+  assert partitioner.shardings(table).spec == PartitionSpec('tensor', columns)
+
+
 def test_indivisible_dimension_is_kept_whole(warnings_logged):
   partitioner = partitioning.Partitioner(fsdp=2, tensor=4)
   boxed = {

@@ -71,10 +71,13 @@ def lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
   mesh = jax.sharding.get_abstract_mesh()
   if not mesh.empty and table.shape[0] > ids.size // mesh.size:
     if mesh.size > 1:
-      table = layers.constrain(table, axis, 'embed')  # and so its gradient
-    ids = linear.constrain_beside_width(ids, 'batch', 'length')
+      table = linear.constrain_table(table)  # and so its gradient
+    width = linear.columns(table.shape[1])
+    ids = linear.constrain_beside_width(ids, width, 'batch', 'length')
     rows = jnp.take(table, ids, axis=0, mode='fill')
-    rows = linear.constrain_beside_width(rows, 'batch', 'length', 'embed')
+    rows = linear.constrain_beside_width(
+      rows, width, 'batch', 'length', 'embed'
+    )
   else:
     table = layers.constrain(table, axis, None)
     ids = layers.constrain(ids, 'batch', 'length')
@@ -122,7 +125,9 @@ class Embeddings(nn.Module):
   def _table(self, name: str, rows: int, axis: str) -> jax.Array:
     return self.param(
       name,
-      layers.weights_init(self.config, axis, 'embed'),
+      layers.weights_init(
+        self.config, axis, 'columns' if axis == 'vocab' else 'embed'
+      ),
       (rows, self.config.hidden_dim),
       jnp.float32,
     )

@@ -78,7 +78,7 @@ class Encoder(nn.Module):
     if config.output_embeddings is model_config.OutputEmbeddings.OWN:
       self.output = self.param(
         'output',
-        layers.weights_init(config, 'vocab', 'embed'),
+        layers.weights_init(config, 'vocab', 'columns'),
         (config.table_size, config.hidden_dim),
         jnp.float32,
       )

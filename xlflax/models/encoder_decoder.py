@@ -46,7 +46,7 @@ class EncoderDecoder(nn.Module):
     if config.is_t5 and self._has_own_output():
       self.output = self.param(
         'output',
-        t5_layers.normal_init(config.hidden_dim**-0.5, 'vocab', 'embed'),
+        t5_layers.normal_init(config.hidden_dim**-0.5, 'vocab', 'columns'),
         (config.table_size, config.hidden_dim),
         jnp.float32,
       )

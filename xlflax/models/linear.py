@@ -1,6 +1,7 @@
 """Linear maps, initialisers and constraints that carry logical axes."""
 
 import functools
+import math
 
 import flax.linen as nn
 import jax
@@ -17,13 +18,19 @@ def constrain(states: jax.Array, *axes: str | None) -> jax.Array:
   return nn.with_logical_constraint(states, axes)
 
 
-def constrain_beside_width(states: jax.Array, *axes: str) -> jax.Array:
+def constrain_beside_width(
+  states: jax.Array, width: tuple[str, ...], *axes: str
+) -> jax.Array:
   """Constrains an array like weights: 'embed' gets its mesh axes first.
 
   Mesh axes that split the width then do not split the batch, as they do in
   activations.
+
+  Args:
+    states: of any shape.
+    width: the mesh axes of 'embed'.
+    *axes: logical axes.
   """
-  width = _mesh_axes('embed')
   spec = [
     width
     if axis == 'embed'
@@ -33,6 +40,28 @@ def constrain_beside_width(states: jax.Array, *axes: str) -> jax.Array:
   return jax.lax.with_sharding_constraint(
     states, jax.sharding.PartitionSpec(*(entry or None for entry in spec))
   )
+
+
+def constrain_table(table: jax.Array) -> jax.Array:
+  """Splits a table of tokens [V, H], or its gradient, like its parameter."""
+  if jax.sharding.get_abstract_mesh().empty or not nn.get_logical_axis_rules():
+    return table
+  spec = _mesh_axes('vocab') or None, columns(table.shape[1]) or None
+  return jax.lax.with_sharding_constraint(
+    table, jax.sharding.PartitionSpec(*spec)
+  )
+
+
+def columns(width: int) -> tuple[str, ...]:
+  """Mesh axes that split the width of a table of tokens.
+
+  Where those of the logical axis 'columns' do not divide it, or it has no rule,
+  they are those of 'embed'.
+  """
+  sizes = dict(jax.sharding.get_abstract_mesh().shape)
+  axes = _mesh_axes('columns')
+  divides = axes and not width % math.prod(sizes[name] for name in axes)
+  return axes if divides else _mesh_axes('embed')
 
 
 def _mesh_axes(axis: str) -> tuple[str, ...]:
@@ -91,7 +120,7 @@ def for_head(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def _for_head(table, dtype):
   if dtype is not None:
-    table = constrain(table.astype(dtype), 'vocab', 'embed')
+    table = constrain_table(table.astype(dtype))
   return constrain(table, 'vocab', None).astype(jnp.float32)
 
 
@@ -101,7 +130,7 @@ def _for_head_forward(table, dtype):
 
 def _for_head_backward(dtype, saved, gradient):
   del dtype, saved
-  return (constrain(gradient, 'vocab', 'embed'),)
+  return (constrain_table(gradient),)
 
 
 _for_head.defvjp(_for_head_forward, _for_head_backward)

@@ -42,7 +42,7 @@ class T5Encoder(nn.Module):
     config = self.config
     self.token = self.param(
       'token',
-      t5_layers.normal_init(1.0, 'vocab', 'embed'),
+      t5_layers.normal_init(1.0, 'vocab', 'columns'),
       (config.table_size, config.hidden_dim),
       jnp.float32,
     )

@@ -9,6 +9,8 @@ Where neither `data` nor `fsdp` is given, `fsdp` goes over the devices of a
 node (of a TPU slice, at most eight chips) and `data` over the rest: weights
 are gathered through the fast links, and only gradients, already split, cross
 the slow ones. CPU devices share one memory, so there all are along `data`.
+On GPUs of several nodes the tables of tokens, which are a third to two thirds of
+a model's parameters, are split along `data`, too (`Partitioner.logical_rules`).
 """
 
 import contextlib
@@ -132,13 +134,30 @@ class Partitioner:
 
   @property
   def logical_rules(self) -> Rules:
-    """`rules`, with the batch over `batch_axes` where tensor is one."""
-    if self.tensor_splits is TensorSplits.LAYERS:
-      return self.rules
-    return (
-      ('batch', self.batch_axes),
-      *(rule for rule in self.rules if rule[0] != 'batch'),
+    """`rules`, with what depends on the devices.
+
+    The batch goes over `batch_axes` where tensor is one. The columns of tables
+    of tokens go where 'embed' goes, and on GPUs of several nodes over these,
+    too, where they divide the width: a table's gradient is then summed into
+    parts, and none of a lookup travels.
+    """
+    rules = self.rules
+    if self.tensor_splits is not TensorSplits.LAYERS:
+      rules = (
+        ('batch', self.batch_axes),
+        *(rule for rule in rules if rule[0] != 'batch'),
+      )
+    return (*rules, ('columns', self._columns()))
+
+  def _columns(self) -> tuple[str, ...] | None:
+    width = dict(reversed(self.rules)).get('embed')
+    platform = (
+      self.machine.platform
+      if self.machine
+      else self.mesh.devices.flat[0].platform
     )
+    whole = self.mesh.shape['fsdp'] == 1 or _as_tuple(width) != ('fsdp',)
+    return width if platform != 'gpu' or whole else BATCH_AXES
 
   @property
   def batch_divisor(self) -> int:
@@ -171,7 +190,7 @@ class Partitioner:
     )
 
   def _sharding(self, name, names, shape) -> NamedSharding:
-    spec = self._spec(names)
+    spec = self._spec(names, shape)
     for whole in self._kept_whole(name, names, shape):
       logging.warning(
         '%s: dimension %d (%s) of %d is not divisible by %d devices of '
@@ -186,13 +205,18 @@ class Partitioner:
       spec[whole.dimension] = None
     return NamedSharding(self.mesh, PartitionSpec(*spec))
 
-  def _spec(self, names) -> list[Any]:
-    return list(nn.logical_to_mesh_axes(names, self.logical_rules) or ())
+  def _spec(self, names, shape) -> list[Any]:
+    rules = self.logical_rules
+    spec = list(nn.logical_to_mesh_axes(names, rules) or ())
+    for i, size in enumerate(shape):
+      if names[i] == 'columns' and size % _size(self.mesh, spec[i]):
+        (spec[i],) = nn.logical_to_mesh_axes(('embed',), rules)
+    return spec
 
   def _kept_whole(self, name, names, shape) -> list['KeptWhole']:
     sizes = [
       (i, axes, _size(self.mesh, axes))
-      for i, axes in enumerate(self._spec(names))
+      for i, axes in enumerate(self._spec(names, shape))
     ]
     return [
       KeptWhole(name, tuple(shape), i, names[i], str(axes), parts)

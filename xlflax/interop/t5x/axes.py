@@ -21,6 +21,8 @@ def additional_rules() -> Sequence[tuple[str, str | None]]:
 def params_axes(boxed) -> dict[str, Any]:
   """The collection 'params_axes' of a tree of boxed parameters.
 
+  Columns of tables are split as widths of other weights ('embed').
+
   Before: `{'a': {'kernel': box(w, names=('embed', 'mlp'))}}`; after:
   `{'a': {'kernel_axes': AxisMetadata(('embed', 'mlp'))}}`. A parameter that
   is not boxed has no named axis.
@@ -48,4 +50,5 @@ def _unwrapped(tree):
   if isinstance(tree, dict):
     return {key: _unwrapped(value) for key, value in tree.items()}
   names = getattr(tree, 'names', None)
-  return _Axes(tuple(names) if names else (None,) * tree.ndim)
+  names = names or (None,) * tree.ndim
+  return _Axes(tuple('embed' if n == 'columns' else n for n in names))
