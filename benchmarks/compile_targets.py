@@ -117,7 +117,7 @@ CASES = (
   _MOCO,
   *(
     _with(case, 'remat', policy, devices)
-    for policy in ('minimal', 'full')
+    for policy in ('minimal', 'narrow', 'full')
     for case, devices in ((_MODELS['mbert-tlm'], _ONE), (_MOCO, _EIGHT))
   ),
   _with(_MODELS['xlmr-base'], 'products', 'eight_bits', _ONE),

@@ -12,6 +12,7 @@ import pytest
 from xlflax import errors
 from xlflax.models import api, encoder, layer_stacking
 from xlflax.models import config as model_config
+from xlflax.training import flops
 
 _CONFIG = model_config.EncoderConfig(
   num_layers=3,
@@ -168,6 +169,22 @@ def test_remat_changes_nothing(params, changes):
     got,
     want,
   )
+
+
+def test_narrow_computes_one_product_of_a_layer_again(params):
+  """The feed-forward block's first one; 'full' computes all, 'minimal' none."""
+  products = {}
+  for remat in ('none', 'minimal', 'narrow', 'full'):
+    function = _training_loss(_model(remat=remat))
+    traced = jax.make_jaxpr(function)(params, jax.random.key(1))
+    products[remat] = sum(
+      e.primitive.name == 'dot_general'
+      and not e.params['dimension_numbers'][1][0]
+      for e in flops.equations(traced.jaxpr)
+    )
+  assert products['minimal'] == products['none']
+  assert products['narrow'] == products['minimal'] + 1
+  assert products['full'] > products['narrow']
 
 
 def test_bfloat16_is_close_and_keeps_parameters_and_logits_float32(params):

@@ -65,6 +65,7 @@ class Remat(enum.StrEnum):
 
   NONE = 'none'  # nothing: fastest, most memory
   MINIMAL = 'minimal'  # all but the products with weight matrices
+  NARROW = 'narrow'  # and those that are wider than what they are made from
   FULL = 'full'  # everything: only the layers' inputs are kept
 
 

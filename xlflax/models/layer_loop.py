@@ -4,6 +4,7 @@ Unlike a lifted `nn.scan`, this takes parameters from anywhere: a decoder that
 is tied to an encoder runs on the encoder's parameters.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -136,7 +137,22 @@ def policy(remat: model_config.Remat):
   policies = jax.checkpoint_policies
   if remat is model_config.Remat.FULL:
     return policies.nothing_saveable
+  products = policies.checkpoint_dots_with_no_batch_dims
+  if remat is model_config.Remat.NARROW:
+    products = _narrow
   return policies.save_from_both_policies(
-    policies.checkpoint_dots_with_no_batch_dims,
-    policies.save_only_these_names(*recompute.KEPT),
+    products, policies.save_only_these_names(*recompute.KEPT)
   )
+
+
+def _narrow(primitive, *avals, **params) -> bool:
+  """Whether to keep a product: not the inner states of a feed-forward block."""
+  policies = jax.checkpoint_policies
+  if not policies.checkpoint_dots_with_no_batch_dims(
+    primitive, *avals, **params
+  ):
+    return False
+  (_, contracted), _ = params['dimension_numbers']
+  weights = avals[1].shape
+  depth = math.prod(weights[axis] for axis in contracted)
+  return math.prod(weights) <= depth * depth

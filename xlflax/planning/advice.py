@@ -103,7 +103,7 @@ def of_memory(
     f'A step takes {_gib(total)} on each device, which {what} the '
     f'{_gib(accelerator.memory)} of a {accelerator.name}: raise '
     f'accumulation (now {accumulation}), lower the batch size, set '
-    "remat = 'minimal' or 'full', or split more by Partitioner.fsdp."
+    "remat = 'minimal', 'narrow' or 'full', or split more by Partitioner.fsdp."
   ]
 
 
