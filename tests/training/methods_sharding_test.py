@@ -159,8 +159,10 @@ def test_gradient_of_an_output_table_is_summed_early_on_several_gpus():
     return base.mean(entry.objective(case.model, params, batch, context).loss)
 
   want = jax.jit(jax.grad(loss))(params)
+  columns = ('columns', ('data', 'fsdp'))  # as on GPUs of two nodes
+  rules = (*partitioning.DEFAULT_RULES, columns)
   with (
-    partitioning.Partitioner(data=2, fsdp=4).scope(),
+    partitioning.Partitioner(data=2, fsdp=4, rules=rules).scope(),
     targets.compiling_for(targets.Target('gpu', (9, 0))),
   ):
     traced = jax.jit(lambda params: jax.grad(loss)(params)).trace(params)
