@@ -210,7 +210,7 @@ class Partitioner:
     spec = list(nn.logical_to_mesh_axes(names, rules) or ())
     for i, size in enumerate(shape):
       if names[i] == 'columns' and size % _size(self.mesh, spec[i]):
-        (spec[i],) = nn.logical_to_mesh_axes(('embed',), rules)
+        (spec[i],) = nn.logical_to_mesh_axes(('embed',), rules) or (None,)
     return spec
 
   def _kept_whole(self, name, names, shape) -> list['KeptWhole']:
