@@ -44,10 +44,16 @@ def test_plan_for_a_described_machine(made):
 
 
 def test_collectives_of_the_plan(made):
-  """Each layer's weights are gathered in both passes, inside of nodes."""
+  """Each layer's weights are gathered in both passes, inside of nodes.
+
+  Only of the table of tokens, which is split over all, half crosses them.
+  """
   gathered = made['collectives']['all-gather']
   assert gathered['count'] >= 2 * 2 * 6  # passes, layers, kernels
-  assert gathered['sent_outside'] == 0 < gathered['sent'] < gathered['bytes']
+  config = tiny.make_model().config
+  table = 4 * config.table_size * config.hidden_dim
+  assert 0 < gathered['sent_outside'] <= table / 2
+  assert gathered['sent'] < gathered['bytes']
   crossing = sum(kind['sent_outside'] for kind in made['collectives'].values())
   assert 0 < crossing < made['memory']['parameters'] * 2
   (step,) = made['steps']
