@@ -254,6 +254,7 @@ def test_eight_devices_equal_one():
     ('batch', ('data', 'fsdp')),
     ('heads', 'tensor'),
     ('embed', 'fsdp'),
+    ('columns', 'fsdp'),
     ('mlp', 'tensor'),
     ('vocab', 'tensor'),
   )

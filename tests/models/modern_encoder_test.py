@@ -254,6 +254,7 @@ def test_eight_devices_equal_one():
     ('mlp', 'tensor'),
     ('heads', 'tensor'),
     ('embed', 'fsdp'),
+    ('columns', 'fsdp'),
     ('length', None),
     ('kv', None),
     ('layers', None),

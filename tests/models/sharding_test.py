@@ -20,6 +20,7 @@ _RULES = (
   ('heads', 'tensor'),
   ('kv', None),
   ('embed', 'fsdp'),
+  ('columns', 'fsdp'),
   ('layers', None),
   ('position', None),
   ('language', None),
