@@ -80,3 +80,17 @@ def test_total_and_what_is_looked_into(tmp_path):
   assert 'Of 1 claims of the papers' in text
   assert 'Of the 1 that were run and not reproduced, 1 are looked into' in text
   assert '(looks into `metaxlm.dict`)' in text
+
+
+@pytest.mark.parametrize(
+  ('difference', 'text'),
+  [
+    (0.2, 'broken on purpose, it loses in 1.\n'),
+    (0.0, 'it loses in 0. It does not in `metaxlm.dict`: there'),
+  ],
+)
+def test_what_broken_variants_say(tmp_path, difference, text):
+  claim = catalogue.chosen(('metaxlm.dict',))[0]
+  control = dataclasses.replace(claim, control=True)
+  page.write(tmp_path, results(difference), (control,))
+  assert text in (tmp_path / 'index.md').read_text()

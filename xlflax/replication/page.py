@@ -49,7 +49,7 @@ second language's words in random order. A seed fixes parameters, masks and the 
 Pairs are put together as the papers do: PPA exchanges the sides at random, XLM's TLM begins the second side's positions anew. The numbers of steps of PPA's, VECO's
 and the separated models were chosen by pilots under seeds 100 and 101, which are in no row. Margins were declared with their claims, before the runs, and not changed.
 
-All conditions were run with three to five seeds first; then those of claims that were not resolved, and whose runs are short, with more, up to ten. A verdict counts all seeds that
+All conditions were run with three to five seeds first; then those of claims that were not resolved, and whose runs are short, with more. A verdict counts all seeds that
 there are, so that it may have changed with the later ones.
 
 `{command}` makes this page, with five seeds of each condition unless `--seeds` says more; `--page_only` makes it anew from `{results}`. A claim alone: `xlflax replicate --claim=NAME`, with the name
@@ -111,7 +111,29 @@ def _summary(findings: Sequence[Finding]) -> str:
     if again
     else ''
   )
-  return f'Of {len(own)} claims of the papers: {counts}.{left}\n'
+  return f'Of {len(own)} claims of the papers: {counts}.{left}\n' + _controls(
+    findings
+  )
+
+
+def _controls(findings: Sequence[Finding]) -> str:
+  """What the broken variants say."""
+  run = [one for one in findings if one.claim.control and one.found]
+  kept = [one for one in run if one.verdict is not Verdict.REPRODUCED]
+  if not run:
+    return ''
+  names = ', '.join(f'`{one.claim.name}`' for one in kept)
+  return (
+    f'\nOf {len(run)} comparisons with a variant that is broken on purpose, it '
+    f'loses in {len(run) - len(kept)}.'
+    + (
+      f' It does not in {names}: there the results do not tell whether what '
+      'was broken is used at all.'
+      if kept
+      else ''
+    )
+    + '\n'
+  )
 
 
 def _setting(found: Sequence[results_lib.Result]) -> str:
