@@ -30,7 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax import bucket_checks, digests, paths
-from xlflax.training import checkpoints
+from xlflax.training import checkpoints, saved_checkpoints
 from xlflax.training import state as state_lib
 
 _STEPS = 50  # of a short run with one save
@@ -179,7 +179,7 @@ def _no_digests():
   """Context in which no digest is made or compared."""
   with (
     mock.patch.object(digests, 'seal', lambda *unused: None),
-    mock.patch.object(checkpoints, 'verify', lambda *unused: None),
+    mock.patch.object(saved_checkpoints, 'verify', lambda *unused: None),
   ):
     yield
 

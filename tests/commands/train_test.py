@@ -38,7 +38,7 @@ def arguments_of(monkeypatch):
 
     return run
 
-  monkeypatch.setattr(trainer.loop, 'run', note('train'))
+  monkeypatch.setattr(trainer.session, 'run', note('train'))
   monkeypatch.setattr(trainer.plan_lib, 'make', note('plan'))
   monkeypatch.setattr(trainer.benchmark, 'run', note('benchmark'))
 
