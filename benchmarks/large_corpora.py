@@ -1,8 +1,7 @@
-"""Token caches of large corpora: reading, order; languages of web text.
+"""Token caches of large corpora: reading, and orders of rows.
 
 `read` opens a cache of synthetic ids and reads rows. `order` counts the bytes
-and places that an epoch reads of a task with both orders of rows. `languages`
-identifies the language of the lines of a folder of `<language>.txt` files.
+and places that an epoch reads of a task with both orders of rows.
 """
 
 import argparse
@@ -225,60 +224,19 @@ def _count_reads(starts: np.ndarray, length: int, page: int, kept: int) -> int:
   return reads
 
 
-def languages(
-  corpus: pathlib.Path, min_characters: int, without: list[str]
-) -> dict:
-  """Share of lines whose language is identified, of those it knows.
-
-  Args:
-    corpus: folder of `<language>.txt` files.
-    min_characters: shorter lines are left out.
-    without: names of files before the first dot, of languages in scripts that
-      it does not know.
-  """
-  from xlflax.data.corpus import segmentation
-  from xlflax.data.preparation import filters
-
-  right: collections.Counter[str] = collections.Counter()
-  total: collections.Counter[str] = collections.Counter()
-  for path in sorted(corpus.rglob('*.txt')):
-    code = segmentation.primary(path.name.split('.')[0])
-    name = path.name.split('.')[0]
-    if code not in filters.known_languages() or name in without:
-      continue
-    for line in path.read_text(encoding='utf-8').splitlines():
-      if len(line.strip()) > min_characters:
-        total[code] += 1
-        right[code] += filters.identify(line.strip())[0] == code
-  worst = sorted(total, key=lambda code: right[code] / total[code])[:8]
-  return {
-    'languages': len(total),
-    'lines': sum(total.values()),
-    'identified': round(sum(right.values()) / sum(total.values()), 4),
-    'mean_of_languages': round(
-      float(np.mean([right[code] / total[code] for code in total])), 4
-    ),
-    'least': {code: round(right[code] / total[code], 3) for code in worst},
-  }
-
-
 def main(arguments: list[str] | None = None) -> None:
   """Prints the figures of one part as JSON."""
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('part', choices=('read', 'order', 'languages'))
+  parser.add_argument('part', choices=('read', 'order'))
   parser.add_argument('--tokens', type=int, default=2_000_000_000)
   parser.add_argument('--shard', type=int, default=16_000_000)
   parser.add_argument('--batches', type=int, default=400)
   parser.add_argument('--rows', type=int, default=1_000_000)
   parser.add_argument('--page', type=int, default=1 << 17)
-  parser.add_argument('--corpus', type=pathlib.Path)
-  parser.add_argument('--without', default='')
   parser.add_argument('--work', type=pathlib.Path)
   parser.add_argument('--locality', action='store_true')
   args = parser.parse_args(arguments)
-  if args.part == 'languages':
-    found = languages(args.corpus, 40, args.without.split(','))
-  elif args.part == 'order':
+  if args.part == 'order':
     found = order(args.rows, 1020, args.page, (1 << 28) // args.page)
   else:
     with tempfile.TemporaryDirectory() as folder:

@@ -17,7 +17,8 @@ _PROGRAMS = {
   # by itself, SIGNALLED how it ends after a signal.
   'srun': 'printf "%s\\n" "$@" > "$FOLDER/srun"\n'
   'trap \'kill $!; exit "$SIGNALLED"\' USR1 TERM\n'
-  'touch "$FOLDER/started"\nsleep "$SLEEP" & wait $!\n'
+  # (A child keeps no output open: a signal before its exec is lost.)
+  'sleep "$SLEEP" > /dev/null 2>&1 &\ntouch "$FOLDER/started"\nwait $!\n'
   'exit "$STATUS"',
   'scontrol': 'echo "$@" >> "$FOLDER/scontrol"',
 }
@@ -174,6 +175,22 @@ def test_signal_to_the_script(start, tmp_path, number, requeued):
   status, output = _ended(process)
   assert _requeued(tmp_path) == requeued, output
   assert status == (0 if requeued else 75)
+
+
+@pytest.mark.parametrize('name, requeued', [('USR1', True), ('TERM', False)])
+def test_signal_before_the_start(start, tmp_path, name, requeued):
+  """While the script still reads its line of the sweep."""
+  reader = tmp_path / 'bin/sed'
+  reader.write_text(f'#!/bin/sh\nkill -{name} $PPID\necho --x=1\n')
+  reader.chmod(0o755)
+  (tmp_path / 'sweep').touch()
+  process = start(
+    'train', XLFLAX_SWEEP=str(tmp_path / 'sweep'), SLURM_ARRAY_TASK_ID='1'
+  )
+  status, output = _ended(process)
+  assert _requeued(tmp_path) == requeued, output
+  assert status == (0 if requeued else 143)
+  assert not (tmp_path / 'srun').exists()
 
 
 def test_refused_requeue_is_a_failure(start, tmp_path):

@@ -41,6 +41,16 @@ SCRIPT = r"""#!/bin/bash
 #SBATCH --requeue
 #SBATCH --signal=USR1@120
 
+# SIGTERM comes when the job is cancelled or its time is over: then it is not
+# queued again here. (Where Slurm pre-empts by requeueing, it does that itself.)
+srun= signal= cancelled=
+tell() {
+  signal=$1
+  [[ -z $srun ]] || kill "-$signal" "$srun"
+}
+trap 'tell USR1' USR1
+trap 'cancelled=1; tell TERM' TERM
+
 arguments=("$@")
 if [[ -n ${XLFLAX_SWEEP:-} ]]; then
   line=$(sed -n "${SLURM_ARRAY_TASK_ID:?XLFLAX_SWEEP needs --array}p" \
@@ -55,18 +65,18 @@ if [[ ${arguments[0]:-} == train ]]; then
   arguments+=(--stopped_status=75)
 fi
 
-# A task that ends first, in whatever way, gives the others 60 seconds.
-srun --kill-on-bad-exit=0 --wait=60 \
-  ${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK} \
-  ${XLFLAX_COMMAND:-xlflax} "${arguments[@]}" &
-srun=$!
-
-# SIGTERM comes when the job is cancelled or its time is over: then it is not
-# queued again here. (Where Slurm pre-empts by requeueing, it does that itself.)
-cancelled=
-trap 'interrupted=1; kill -USR1 "$srun"' USR1
-trap 'interrupted=1; cancelled=1; kill -TERM "$srun"' TERM
-while interrupted=; wait "$srun"; status=$?; [[ -n $interrupted ]]; do :; done
+if [[ -n $signal ]]; then
+  [[ -n $cancelled ]] && status=143 || status=75
+else
+  # A task that ends first, in whatever way, gives the others 60 seconds.
+  srun --kill-on-bad-exit=0 --wait=60 \
+    ${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK} \
+    ${XLFLAX_COMMAND:-xlflax} "${arguments[@]}" &
+  srun=$!
+  # One may have come since it was looked for.
+  [[ -z $signal ]] || kill "-$signal" "$srun"
+  while signal=; wait "$srun"; status=$?; [[ -n $signal ]]; do :; done
+fi
 
 # 0: done; 2: a mistake, which a restart cannot mend.
 if [[ -n $cancelled || $status == 0 || $status == 2 ]]; then

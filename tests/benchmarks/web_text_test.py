@@ -1,0 +1,52 @@
+"""The figures of web text, at small sizes and without peers."""
+
+import random
+
+import pytest
+
+from benchmarks import web_text
+
+
+def _lines(count):
+  draw = random.Random(0)
+  words = [''.join(draw.choices('abcdefghij', k=6)) for _ in range(500)]
+  return [' '.join(draw.choices(words, k=15)) for _ in range(count)]
+
+
+def test_similarity_is_of_n_grams():
+  assert web_text.jaccard('The house!', 'the  house') == 1
+  # abcde bcdef, bcdef cdefg
+  assert web_text.jaccard('abcdef', 'bcdefg') == pytest.approx(1 / 3)
+
+
+def test_planted_copies_are_found_and_leave_training():
+  pytest.importorskip('rensa')
+  planted = web_text.plant([*_lines(200), 'short'], 200)
+  assert len(planted.lines) == 200 and 'short' not in planted.lines
+  assert planted.similarity.min() < 0.5 and planted.similarity.max() > 0.9
+  found = web_text._by_xlflax(planted.lines, planted.copies)
+  assert found[planted.similarity > 0.95].all()
+  assert not found[planted.similarity < 0.1].any()
+  left = web_text._across_splits(planted)
+  assert left['dropped'] == found.sum()
+  assert left['left_with_a_band_of_a_held_out_line'] == 0
+  assert left['left_of_similarity']['0.9'].startswith('0 of ')
+
+
+def test_languages_that_one_knows_and_all_know(tmp_path):
+  (tmp_path / 'languages.tsv').write_text(
+    'key\tbcp47\na\ten\nb\tde-1996\nc\tug-Latn\nd\tfr\n'
+  )
+  for key, word in {'a': 'one', 'b': 'eins', 'c': 'bir', 'd': 'un'}.items():
+    (tmp_path / f'{key}.txt').write_text(f'{word * 25}\n{word}\n{word * 30}\n')
+  texts = list(web_text.declarations(tmp_path))
+  assert [(x.tag, len(x.lines)) for x in texts] == [
+    ('en', 2),
+    ('de-1996', 2),
+    ('fr', 2),
+  ]
+  english = web_text.Identifier(frozenset({'en', 'de'}), lambda text: 'en')
+  found = web_text._identified(english, texts, frozenset({'en'}))
+  assert (found['texts'], found['lines']) == (2, 4)
+  assert found['identified'] == 0.5 and found['identified_of_these'] == 1
+  assert found['least'] == {'de-1996': 0.0, 'en': 1.0}
