@@ -3,7 +3,7 @@
 import pytest
 
 from xlflax import cli
-from xlflax.replication import catalogue, page, results
+from xlflax.replication import catalogue, experiments, page, results
 
 
 @pytest.fixture
@@ -44,3 +44,26 @@ def test_no_budget_no_run(tmp_path, capsys):
 def test_unknown_claim(tmp_path, capsys):
   assert cli.main(['replicate', '--claim=x.y', f'--work={tmp_path}']) == 2
   assert 'There is no such claim' in capsys.readouterr().err
+
+
+def test_no_seeds(tmp_path, capsys):
+  flags = ['--claim=ECS', '--seeds=0', f'--work={tmp_path}']
+  assert cli.main(['replicate', *flags, '--compilation_cache=']) == 2
+  assert '--seeds' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  ('flags', 'runs'), [([], {0, 9}), (['--seeds=2'], {0, 1})]
+)
+def test_seeds_of_the_page_or_as_many_as_asked(
+  tmp_path, monkeypatch, flags, runs
+):
+  plans = []
+  monkeypatch.setattr(
+    experiments, 'run', lambda plan, *_, **__: plans.append(plan) or []
+  )
+  flags = ['--claim=metaxlm.dict', f'--work={tmp_path}', *flags]
+  assert cli.main(['replicate', *flags, '--compilation_cache=']) == 0
+  (plan,) = plans
+  seeds = {*plan.seeds, *(seed for _, seed in plan.more)}
+  assert {min(seeds), max(seeds)} == runs

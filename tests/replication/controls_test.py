@@ -2,9 +2,8 @@
 
 import random
 
-from xlflax.replication import catalogue, controls
-from xlflax.replication.claims import Verdict
-from xlflax.replication.results import Result
+from xlflax.replication import controls
+from xlflax.replication.claims import Claim, Verdict
 
 
 def values(count: int) -> list[float]:
@@ -19,33 +18,50 @@ def test_equal_systems_are_not_resolved():
   assert found == controls.equal_systems(values(10))
 
 
-def test_section_has_conditions_with_four_seeds():
-  def results(name, count):
-    return [
-      Result(
-        condition=name,
-        seed=seed,
-        settings='',
-        measures={'transfer': value},
-        curve={},
-        cpu_seconds=0.0,
-      )
+def claim(**fields) -> Claim:
+  settings = dict(
+    name='a.b',
+    paper='A',
+    where='table 1',
+    says='x is below y',
+    published='1; 2',
+    first='a/many',
+    second='a/few',
+    measure='score',
+  )
+  return Claim(**(settings | fields))
+
+
+def scores(**counts) -> dict:
+  return {
+    f'a/{name}': {
+      seed: {'score': value, 'other': 0.1 * seed}
       for seed, value in enumerate(values(count))
-    ]
-
-  text = controls.section(results('a/many', 4) + results('a/few', 3))
-  assert '| a/many | 4 |' in text
-  assert 'a/few' not in text
-  assert controls.section(results('a/few', 3)) == ''
-
-
-def test_more_seeds_of_one_condition_of_each_family_and_what_it_begins_from():
-  found = controls.more_seeds(catalogue.CONDITIONS, 3)
-  assert {seed for _, seed in found} == {3, 4, 5, 6, 7}
-  first = [one.name for one, seed in found if seed == 3]
-  assert {'ecs/default', 'metaxlm/none', 'ppa/no_moco', 'veco/mlm_tlm'} < {
-    *first
+    }
+    for name, count in counts.items()
   }
-  begins_from = {one.name: one.begins_from for one, _ in found}
-  for place, name in enumerate(first):  # each after the one it begins from
-    assert begins_from[name] in (None, *first[:place])
+
+
+def test_section_has_conditions_with_four_seeds_by_the_measures_of_claims():
+  found = scores(many=10, few=3, unused=9)
+  own = controls.equal_systems(values(10))
+  text = controls.section([claim()], found)
+  kept, more, less = (
+    own[verdict]
+    for verdict in (
+      Verdict.NOT_RESOLVED,
+      Verdict.REPRODUCED,
+      Verdict.CONTRADICTED,
+    )
+  )
+  assert f'| A | score | 1 | 20 | {kept} | {more} | {less} | {kept} |' in text
+  assert f'of all 20, {20 - kept} are' in text
+  assert 'other' not in text
+  assert controls.section([claim()], scores(few=3)) == ''
+
+
+def test_sections_add_the_conditions_of_a_family_and_part_measures():
+  both = claim(measure='score|other')
+  text = controls.section([claim(), both], scores(many=10, few=8))
+  assert '| A | score | 2 | 40 |' in text
+  assert '| A | other | 1 | 20 |' in text

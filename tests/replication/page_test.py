@@ -1,10 +1,12 @@
 """The page says what the results say, and nothing is typed."""
 
 import dataclasses
+import pathlib
 
 import pytest
 
-from xlflax.replication import catalogue, figures, page
+from xlflax.evaluation.reports import pictures
+from xlflax.replication import catalogue, experiments, figures, page
 from xlflax.replication import results as results_lib
 from xlflax.replication.claims import Verdict
 
@@ -44,7 +46,7 @@ def test_rows(tmp_path, difference, verdict):
   assert by_name['metaxlm.both'].verdict is Verdict.NOT_RUN
   text = (tmp_path / 'index.md').read_text()
   row = next(line for line in text.splitlines() if '+Dict is above' in line)
-  assert f'| 3 | 6.0 | {verdict.value} |' in row
+  assert f'| 3 | 358 | 6.0 | {verdict.value} |' in row
   assert f'0.510; {0.51 + difference * 1.1:.3f}' in row
   assert f'1 {verdict.value}' in text
   assert '## ECS' not in text
@@ -63,6 +65,55 @@ def test_the_page_is_made_anew_from_its_results(tmp_path):
     ).read_text()
 
 
+def test_the_order_and_the_digits_of_runs_do_not_count(tmp_path):
+  found, claims = results(0.2), catalogue.chosen(('metaxlm.dict',))
+  page.write(tmp_path / 'a', found, claims)
+  shuffled = [
+    dataclasses.replace(
+      one,
+      measures={
+        name: value + 1e-7 for name, value in reversed(one.measures.items())
+      },
+    )
+    for one in sorted(found, key=lambda one: (one.seed, one.condition))
+  ]
+  page.write(tmp_path / 'b', shuffled[::-1], claims)
+  for name in ('index.md', f'{figures.CURVES}.png', 'metaxlm.png'):
+    assert (tmp_path / 'a' / name).read_bytes() == (
+      tmp_path / 'b' / name
+    ).read_bytes()
+
+
+def test_the_published_page_is_that_of_its_results(tmp_path, monkeypatch):
+  monkeypatch.setattr(pictures, 'save', lambda *_, **__: None)
+  published = pathlib.Path(__file__).parents[2] / 'docs/replication'
+  page.write(tmp_path, results_lib.read_all(published / page.RESULTS))
+  assert (tmp_path / 'index.md').read_text() == (
+    published / 'index.md'
+  ).read_text(), 'run `xlflax replicate --page_only --output=docs/replication`'
+
+
+def test_classifiers_of_other_steps_are_rows_of_their_own():
+  found = [
+    results_lib.Result(
+      condition=f'veco/pairs_of_text{suffix}',
+      seed=seed,
+      settings='',
+      measures={'nli/plug_in': 0.5, 'nli/plug_out': 0.4 + 0.01 * seed},
+      curve={},
+      cpu_seconds=1.0,
+    )
+    for suffix in ('', '_long')
+    for seed in range(3)
+  ]
+  rows = figures.rows(
+    [claim for claim in catalogue.CLAIMS if claim.paper == 'VECO'],
+    experiments.scores(found),
+  )
+  assert len(rows) == 4
+  assert sum(' 300 steps' in row for row in rows) == 2
+
+
 def test_holm_over_all_that_were_run(tmp_path):
   findings = page.write(tmp_path, results(0.2))
   adjusted = page.holm(findings)
@@ -79,6 +130,7 @@ def test_total_and_what_is_looked_into(tmp_path):
   assert '**6.0 processor minutes** for the 6 runs' in text
   assert 'Of 1 claims of the papers' in text
   assert 'Of the 1 that were run and not reproduced, 1 are looked into' in text
+  assert '0 come out as the paper says in at least one of these, 1 in' in text
   assert '(looks into `metaxlm.dict`)' in text
 
 

@@ -51,7 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--output', metavar='DIR', help='folder of the page (default: WORK/page)'
   )
   parser.add_argument(
-    '--seeds', type=int, default=5, metavar='N', help='default: %(default)s'
+    '--seeds',
+    type=int,
+    metavar='N',
+    help='of every condition (default: as many as on the published page, five '
+    'or more)',
   )
   parser.add_argument(
     '--budget',
@@ -86,13 +90,24 @@ def run(args: argparse.Namespace) -> int:
 
 def _found(args: argparse.Namespace, work: pathlib.Path) -> list:
   """The results of the claims' runs."""
-  from xlflax.replication import catalogue, controls, experiments
+  from xlflax import errors
+  from xlflax.replication import catalogue, experiments
+  from xlflax.replication import seeds as seeds_lib
 
   claims = catalogue.chosen(() if args.all else tuple(args.claim))
   conditions = catalogue.needed(claims)
-  more = controls.more_seeds(conditions, args.seeds) if args.all else []
+  given = args.seeds is not None
+  if given and args.seeds < 1:
+    raise errors.ConfigError(
+      'There are no seeds to run',
+      got=str(args.seeds),
+      expected='1 or more',
+      where='--seeds',
+    )
   plan = experiments.Plan(
-    conditions=conditions, seeds=tuple(range(args.seeds)), more=tuple(more)
+    conditions=conditions,
+    seeds=tuple(range(args.seeds if given else seeds_lib.FEWEST)),
+    more=() if given else tuple(seeds_lib.more(conditions)),
   )
   experiments.check_work(work)
   return experiments.run(plan, work, budget=args.budget)

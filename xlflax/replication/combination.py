@@ -54,7 +54,9 @@ _ALONE = {
 # These read less text a step; as much and more in three times the steps.
 _LONGER = {
   'matching': ('vocabulary matching with a dictionary', 'metaxlm/dict_long'),
+  'ca_mlm': ('CA-MLM + TLM', 'veco/ca_mlm_tlm'),
   'switching': ('code-switching', 'ecs/extra_anchors'),
+  'tlm': ('MLM + TLM', 'veco/mlm_tlm'),
 }
 
 

@@ -2,54 +2,21 @@
 
 import collections
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from xlflax.evaluation.metrics import paired
 from xlflax.replication import claims as claims_lib
-from xlflax.replication import results as results_lib
-from xlflax.replication.claims import Order, Verdict
-from xlflax.replication.conditions import Condition
+from xlflax.replication.claims import Claim, Order, Scores, Verdict
 
 DRAWS = 20
-MORE_SEEDS = 5
-_MEASURE = 'transfer'
-# One condition of each family, which is run under more seeds.
-_CONDITIONS = (
-  'ecs/default',
-  'ecs/no_anchors',
-  'ecs/extra_anchors',
-  'metaxlm/none',
-  'ppa/no_moco',
-  'veco/mlm_tlm',
-)
+_FEWEST = 4  # seeds: two of each half
 
-
-def more_seeds(
-  conditions: Sequence[Condition], seeds: int
-) -> list[tuple[Condition, int]]:
-  """The further runs that the resampling of seeds needs.
-
-  Args:
-    conditions: what is run, each after the one that it begins from.
-    seeds: how many seeds every condition has.
-  """
-  known = {one.name: one for one in conditions}
-  wanted = set()
-  for name in _CONDITIONS:
-    while name in known:
-      wanted.add(name)
-      name = known[name].begins_from or ''
-  return [
-    (one, seed)
-    for seed in range(seeds, seeds + MORE_SEEDS)
-    for one in conditions
-    if one.name in wanted
-  ]
+Counter = collections.Counter[Verdict]
 
 
 def equal_systems(
   values: Sequence[float], *, draws: int = DRAWS, seed: int = 0
-) -> collections.Counter[Verdict]:
+) -> Counter:
   """Verdicts on one condition against itself.
 
   Its seeds are parted in two halves at random, which are compared as if they
@@ -62,7 +29,7 @@ def equal_systems(
   """
   draw = random.Random(seed)
   half = len(values) // 2
-  found: collections.Counter[Verdict] = collections.Counter()
+  found: Counter = collections.Counter()
   for _ in range(draws):
     order = draw.sample(list(values), 2 * half)
     compared = paired.compare_paired(order[:half], order[half:])
@@ -70,35 +37,77 @@ def equal_systems(
   return found
 
 
-def section(found: Sequence[results_lib.Result]) -> str:
-  """The section of the page; '' where no condition has enough seeds."""
-  values: dict[str, list[float]] = {}
-  for one in found:
-    if _MEASURE in one.measures:
-      values.setdefault(one.condition, []).append(one.measures[_MEASURE])
-  rows = [_row(name, own) for name, own in values.items() if len(own) >= 4]
-  if not rows:
+def section(claims: Sequence[Claim], scores: Scores, draws: int = DRAWS) -> str:
+  """The section of the page: each paper's conditions against themselves.
+
+  Args:
+    claims: whose conditions and measures are drawn.
+    scores: of the runs.
+    draws: of each condition and measure.
+
+  Returns:
+    Its text; '' where no condition has four seeds.
+  """
+  families: dict[tuple[str, str], list[Counter]] = {}
+  for (paper, measure), names in _families(claims).items():
+    for name in names:
+      values = [
+        one[measure]
+        for _, one in sorted(scores.get(name, {}).items())
+        if measure in one
+      ]
+      if len(values) >= _FEWEST:
+        found = equal_systems(values, draws=draws)
+        families.setdefault((paper, measure), []).append(found)
+  if not families:
     return ''
-  return '\n'.join(
-    [
-      '## Negative controls',
-      '',
-      'Variants that are broken on purpose stand in the tables above as '
-      '*control*. Below, the seeds of one condition are parted in two '
-      f'halves, {DRAWS} times at random, and compared by the same rule: all '
-      'should come out as not resolved, but for one in twenty.',
-      '',
-      '| condition | seeds | not resolved | higher | lower |',
-      '| --- ' * 5 + '|',
-      *rows,
-      '',
-    ]
-  )
+  return '\n'.join(_lines(families, draws))
 
 
-def _row(name: str, values: Sequence[float]) -> str:
-  found = equal_systems(values)
-  return (
-    f'| {name} | {len(values)} | {found[Verdict.NOT_RESOLVED]} '
-    f'| {found[Verdict.REPRODUCED]} | {found[Verdict.CONTRADICTED]} |'
+def _families(
+  claims: Sequence[Claim],
+) -> dict[tuple[str, str], dict[str, None]]:
+  """(Paper, measure) -> the conditions that claims compare by it, in order."""
+  found: dict[tuple[str, str], dict[str, None]] = {}
+  for claim in claims:
+    sides = (claim.first, claim.second)
+    for name, measure in zip(sides, claim.measures, strict=True):
+      found.setdefault((claim.paper, measure), {})[name] = None
+  return found
+
+
+def _lines(
+  families: Mapping[tuple[str, str], Sequence[Counter]], draws: int
+) -> Iterator[str]:
+  every = [one for family in families.values() for one in family]
+  total, resolved = _sum(every), _sum(every) - _kept(every)
+  yield from (
+    '## Negative controls',
+    '',
+    'Variants that are broken on purpose stand in the tables above as '
+    '*control*. Below, the seeds of one condition are parted in two halves, '
+    f'{draws} times at random, and compared by the same rule, for all '
+    'conditions that claims of a paper compare by a measure. By the rule one '
+    f'in twenty is resolved; of all {total:,}, '
+    f'{resolved:,} are ({resolved / total:.1%}).',
+    '',
+    '| family | measure | conditions | drawn | not resolved | higher | lower '
+    f'| fewest not resolved of {draws} |',
+    '| --- ' * 8 + '|',
   )
+  for (paper, measure), found in families.items():
+    yield (
+      f'| {paper} | {measure} | {len(found)} | {_sum(found)} | {_kept(found)} '
+      f'| {sum(one[Verdict.REPRODUCED] for one in found)} '
+      f'| {sum(one[Verdict.CONTRADICTED] for one in found)} '
+      f'| {min(one[Verdict.NOT_RESOLVED] for one in found)} |'
+    )
+  yield ''
+
+
+def _sum(found: Sequence[Counter]) -> int:
+  return sum(one.total() for one in found)
+
+
+def _kept(found: Sequence[Counter]) -> int:
+  return sum(one[Verdict.NOT_RESOLVED] for one in found)

@@ -10,7 +10,7 @@ from scipy import special
 from xlflax.evaluation.reports import pictures, styles
 from xlflax.replication import catalogue, experiments
 from xlflax.replication import results as results_lib
-from xlflax.replication.claims import Finding, conditions_of
+from xlflax.replication.claims import Claim, Finding, conditions_of
 
 CURVES = 'curves'
 _SHOWN = ('transfer', 'retrieval', 'bleu', 'nli')
@@ -28,21 +28,34 @@ def write(
 ) -> dict[str, str]:
   """Draws what there is; returns paper (or CURVES) -> file in the folder."""
   scores = experiments.scores(found)
-  titles = {one.name: one.title for one in catalogue.CONDITIONS}
   drawn = {}
   for paper in catalogue.PAPERS:
     claims = [one.claim for one in findings if one.claim.paper == paper]
-    own: dict[str, Values] = {}
-    for name in conditions_of(claims):
-      own |= _rows(titles.get(name, name), scores.get(name, {}))
-    if own:
+    if own := rows(claims, scores):
       drawn[paper] = f'{paper.lower()}.png'
       pictures.save(conditions(paper, own), folder / drawn[paper], dpi=_DPI)
   over_steps = [one for one in found if len(one.curve) > 1]
   if over_steps:
     drawn[CURVES] = f'{CURVES}.png'
-    pictures.save(curves(over_steps, titles), folder / drawn[CURVES], dpi=_DPI)
+    pictures.save(
+      curves(over_steps, _titles()), folder / drawn[CURVES], dpi=_DPI
+    )
   return drawn
+
+
+def _titles() -> dict[str, str]:
+  return {one.name: one.title for one in catalogue.CONDITIONS}
+
+
+def rows(
+  claims: Sequence[Claim], scores: Mapping[str, Values]
+) -> dict[str, Values]:
+  """Row of a figure -> seed -> measures, of the conditions of claims."""
+  titles = _titles()
+  own: dict[str, Values] = {}
+  for name in conditions_of(claims):
+    own |= _rows(titles.get(name, name), scores.get(name, {}))
+  return own
 
 
 def _rows(title: str, values: Values) -> dict[str, Values]:
@@ -50,7 +63,7 @@ def _rows(title: str, values: Values) -> dict[str, Values]:
   measured = {measure for found in values.values() for measure in found}
   parts = sorted(one for one in measured if one.startswith(f'{_PARTED}/'))
   rows: dict[str, Values] = {
-    part.replace(f'{_PARTED}/', 'pairs: '): {
+    f'{part.removeprefix(f"{_PARTED}/")}: {title}': {
       seed: {_PARTED: found[part]} for seed, found in values.items()
     }
     for part in parts
@@ -100,7 +113,7 @@ def _reach(values: Sequence[float]) -> float:
 def curves(
   found: Sequence[results_lib.Result], titles: Mapping[str, str]
 ) -> figure.Figure:
-  """What is measured over steps, the mean of the seeds."""
+  """What is measured over steps: mean of the seeds and 95 % interval."""
   canvas = figure.Figure(figsize=(11.0, 3.2), layout='constrained')
   grid = canvas.subplots(1, len(_OVER_STEPS))
   names = list(dict.fromkeys(one.condition for one in found))
@@ -108,9 +121,13 @@ def curves(
     for index, name in enumerate(names):
       own = [one.curve for one in found if one.condition == name]
       steps = sorted(set.intersection(*(set(map(int, c)) for c in own)))
-      means = [np.mean([c[str(s)][measure] for c in own]) for s in steps]
-      axes.plot(
-        steps, means, label=titles.get(name, name), **styles.line(index)
+      values = [[c[str(s)][measure] for c in own] for s in steps]
+      means = np.mean(values, axis=1)
+      reach = np.array([_reach(one) for one in values])
+      style = styles.line(index)
+      axes.plot(steps, means, label=titles.get(name, name), **style)
+      axes.fill_between(
+        steps, means - reach, means + reach, color=style['color'], alpha=0.12
       )
     axes.set_xlabel('step')
     axes.set_title(measure)

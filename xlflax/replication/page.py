@@ -5,20 +5,23 @@ from collections.abc import Sequence
 
 from xlflax.evaluation.metrics import bootstrap
 from xlflax.replication import (
+  budgets,
   catalogue,
   controls,
   experiments,
   figures,
   further,
   ppa,
+  sensitivity,
   veco,
 )
 from xlflax.replication import claims as claims_lib
 from xlflax.replication import results as results_lib
-from xlflax.replication.claims import Claim, Finding, Verdict
+from xlflax.replication.claims import Claim, Finding, Order, Verdict
 from xlflax.training import run_directory
 
 RESULTS = 'results.json'
+_LEVEL = 0.05
 _RULE = """\
 # The papers' claims at small scale
 
@@ -33,7 +36,7 @@ Student's t over the seeds' differences. The verdict follows from that interval 
 
 A row that looks into another one tests the same claim in another setting; it does not count as a claim of its own.
 
-No p-value here is corrected for the number of claims; the column *Holm* is, over all claims that were run.
+The p-value is two-sided, of no difference, also where a claim has a margin. It is not corrected for the number of claims; the column *Holm* is, over all rows that were run.
 """
 _SETTING = """\
 ## Setting
@@ -44,15 +47,22 @@ and both directions, each language's states less their mean. `transfer`: a part-
 that the first does not have. `nli/...`: a classifier of premise and hypothesis, trained on translations into the second language as they are (`translated`), with one side
 of each pair translated (`switched`), on originals and translations (`plug_out`), or on these beside their counterparts (`plug_in`), in {entailment} steps; accuracy in the second language.
 `bleu`: greedy translations into the second language, {translation} steps (or the share of them that a row says) after the encoder, 1 being perfect. `aer/l`: alignment error rate of layer l, lower being better, with the
-second language's words in random order. A seed fixes parameters, masks and the order of the text; the languages are the same in all runs.
+second language's words in random order. *Tokens* are those that a run reads, padding and the runs that it begins from included, fine-tuning not: where sides differ, the first and the
+second, in thousands. A seed fixes parameters, masks and the order of the text; the languages are the same in all runs.
 
-Pairs are put together as the papers do: PPA exchanges the sides at random, XLM's TLM begins the second side's positions anew. The numbers of steps of PPA's, VECO's
-and the separated models were chosen by pilots under seeds 100 and 101, which are in no row. Margins were declared with their claims, before the runs, and not changed.
+Pairs are put together as the papers do: PPA exchanges the sides at random, XLM's TLM begins the second side's positions anew. MLM reads whole sentences, a row each; CA-MLM
+of one language reads adjacent segments, which begin anywhere in a sentence, so that `veco.monolingual` and `veco.bilingual_long_*` compare the text's cut, too. *All together* begins from
+the meta-pretrained model and a dictionary of all content words.
+
+PPA's and VECO's conditions had been run before under seeds 0 to 2, in 200 and 300 steps, with the sides of pairs in one order and positions that went on; `ppa.tlm_not_mlm`,
+`veco.monolingual` and `veco.pairs` came out as contradicted. Then pairs were put together as above, and the numbers of steps of PPA's, VECO's and the separated models
+chosen by pilots under seeds 100 and 101, which are in no row. `ecs.sep_emb_low` and `ecs.sep_emb_top`, first declared by transfer, were declared by retrieval then. Margins were declared
+with their claims, before the runs, and not changed.
 
 All conditions were run with three to five seeds first; then those of claims that were not resolved, and whose runs are short, with more. A verdict counts all seeds that
-there are, so that it may have changed with the later ones.
+there are; a section below says which would be others by the first five.
 
-`{command}` makes this page, with five seeds of each condition unless `--seeds` says more; `--page_only` makes it anew from `{results}`. A claim alone: `xlflax replicate --claim=NAME`, with the name
+`{command}` makes this page, with these seeds of each condition unless `--seeds` says how many; `--page_only` makes it anew from `{results}`. A claim alone: `xlflax replicate --claim=NAME`, with the name
 in its row. Minutes are of one processor, compilation included; a condition that several claims compare counts in each of them, but once in the total:
 **{total:.1f} processor minutes** for the {runs} runs on this page, of seeds {seeds}.
 """
@@ -74,6 +84,8 @@ def write(
     The findings, in the order of the claims.
   """
   results_lib.collect(list(found), folder / RESULTS)
+  # As they are kept, so that the page made anew from them is the same.
+  found = sorted(results_lib.read_all(folder / RESULTS), key=_place)
   scores = experiments.scores(found)
   findings = [claims_lib.find(claim, scores) for claim in claims]
   drawn = figures.write(folder, findings, found)
@@ -88,13 +100,20 @@ def write(
       parts.append(_paper(paper, own, findings, found, drawn.get(paper)))
   parts += [
     further.section(folder, findings),
-    controls.section(found),
+    sensitivity.section(findings, scores),
+    controls.section(claims, scores),
     _curves(drawn),
   ]
   run_directory.write_atomically(
     folder / 'index.md', '\n'.join(filter(None, parts))
   )
   return findings
+
+
+def _place(one: results_lib.Result) -> tuple[int, int]:
+  """By the conditions' order, what is no condition now last; then by seed."""
+  places = {own.name: place for place, own in enumerate(catalogue.CONDITIONS)}
+  return places.get(one.condition, len(places)), one.seed
 
 
 def _summary(findings: Sequence[Finding]) -> str:
@@ -105,14 +124,39 @@ def _summary(findings: Sequence[Finding]) -> str:
   )
   again = further.looked_into(findings)
   tested = sum(bool(one.again) for one in again)
+  good = sum(
+    any(other.verdict is Verdict.REPRODUCED for other in one.again)
+    for one in again
+  )
   left = (
-    f' Of the {len(again)} that were run and not reproduced, '
-    f'{tested} are looked into by a further run.'
+    f' Of the {len(again)} that were run and not reproduced, {tested} are '
+    f'looked into by further runs: {good} come out as the paper says in at '
+    f'least one of these, {tested - good} in none.'
     if again
     else ''
   )
-  return f'Of {len(own)} claims of the papers: {counts}.{left}\n' + _controls(
-    findings
+  return (
+    f'Of {len(own)} claims of the papers: {counts}.{_corrected(findings)}'
+    f'{left}\n{_controls(findings)}'
+  )
+
+
+def _corrected(findings: Sequence[Finding]) -> str:
+  """How many reproduced orders are left after Holm's correction."""
+  adjusted = holm(findings)
+  orders = [
+    one.claim.name
+    for one in findings
+    if one.claim.counts
+    and one.claim.order is Order.BELOW
+    and one.verdict is Verdict.REPRODUCED
+  ]
+  if not orders:
+    return ''
+  kept = sum(adjusted[name] < _LEVEL for name in orders)
+  return (
+    f' Of the {len(orders)} reproduced without a margin, {kept} have a p-value '
+    f"below {_LEVEL} after Holm's correction, too."
   )
 
 
@@ -164,8 +208,8 @@ def _paper(paper, own, findings, found, figure) -> str:
     f'## {paper}',
     '',
     '| claim | name | where | measure | paper: first; second | ours: first; second '
-    '| difference, 95 % interval | p | Holm | seeds | minutes | verdict |',
-    '| --- ' * 12 + '|',
+    '| difference, 95 % interval | p | Holm | seeds | tokens | minutes | verdict |',
+    '| --- ' * 13 + '|',
     *(_row(one, adjusted.get(one.claim.name), found) for one in own),
     '',
     f'`xlflax replicate --claim={paper}` runs these.',
@@ -191,7 +235,7 @@ def _row(one: Finding, adjusted: float | None, found) -> str:
     f'| {_says(claim)} | `{claim.name}` | {claim.where} | {claim.measure.replace("|", "; ")}'
     f'{margin} | {claim.published} | '
     + ' | '.join(numbers)
-    + f' | {len(one.seeds)} | {_minutes(claim, found):.1f} '
+    + f' | {len(one.seeds)} | {_tokens(claim)} | {_minutes(claim, found):.1f} '
     f'| {one.verdict.value} |'
   )
 
@@ -212,6 +256,16 @@ def _minutes(claim: Claim, found: Sequence[results_lib.Result]) -> float:
   return sum(one.cpu_seconds for one in found if one.condition in names) / 60
 
 
+def _tokens(claim: Claim) -> str:
+  """Thousands of tokens that the conditions of a claim read."""
+  known = {one.name: one for one in catalogue.CONDITIONS}
+  first, second = (
+    round(budgets.tokens(known[name], known, experiments.Size()) / 1000)
+    for name in (claim.first, claim.second)
+  )
+  return f'{first}' if first == second else f'{first}; {second}'
+
+
 def holm(findings: Sequence[Finding]) -> dict[str, float]:
   """Claim -> p-value adjusted for all that were run."""
   run = [one for one in findings if one.found is not None]
@@ -225,7 +279,7 @@ def _curves(drawn: dict[str, str]) -> str:
   return f"""\
 ## What emerges when, without parallel text
 
-Loss, retrieval, CKA and transfer over steps, mean of the seeds, for two languages without any parallel text; where there are no anchors, without a shared piece.
+Loss, retrieval, CKA and transfer over steps, mean of the seeds and its 95 % interval, for two languages without any parallel text; where there are no anchors, without a shared piece.
 
 ![loss, retrieval, CKA and transfer over steps]({drawn[figures.CURVES]})
 """

@@ -88,11 +88,11 @@ def _entries(
   """The mixture's entries and their streams."""
   entries, streams = [], {}
   for loss in condition.losses:
-    stream = _stream(loss, condition, size)
-    streams[stream.name] = stream
+    read = stream(loss, condition, size)
+    streams[read.name] = read
     entries.append(
       mixture_lib.Entry(
-        stream=stream.name, objective=_objective(loss, condition, world)
+        stream=read.name, objective=_objective(loss, condition, world)
       )
     )
   return tuple(entries), tuple(streams.values())
@@ -113,8 +113,8 @@ _ADJACENT = (Loss.CA_MLM, Loss.FLOWING_CA_MLM)
 _FLOWING = (Loss.FLOWING_CA_MLM, Loss.FLOWING_CA_MLM_PAIRS)
 
 
-def _stream(loss: Loss, condition: Condition, size: Size) -> stream_lib.Stream:
-  """What a loss reads.
+def stream(loss: Loss, condition: Condition, size: Size) -> stream_lib.Stream:
+  """What a loss of a condition reads.
 
   Sides and rows of pairs are drawn alike, so that losses of one step read the
   same pairs.

@@ -1,0 +1,48 @@
+"""Tokens of conditions, as their streams read them."""
+
+import pytest
+
+from xlflax.replication import budgets, catalogue
+from xlflax.replication.conditions import Condition, Loss, Size, Taken
+
+SIZE = Size(length=16, batch=32)
+
+
+def condition(*losses: Loss, **fields) -> Condition:
+  return Condition(name='a/b', title='b', steps=10, losses=losses, **fields)
+
+
+@pytest.mark.parametrize(
+  ('losses', 'tokens'),
+  [
+    ((Loss.MLM,), 32 * 16),
+    ((Loss.TLM,), 16 * 32),
+    ((Loss.CA_MLM,), 16 * 2 * 16),
+    ((Loss.MOCO, Loss.CA_MLM_PAIRS), 16 * 2 * 16),  # the same pairs
+    ((Loss.MLM, Loss.CA_MLM_PAIRS, Loss.TLM), 3 * 512),
+  ],
+)
+def test_a_step(losses, tokens):
+  assert budgets.tokens(condition(*losses), {}, SIZE) == 10 * tokens
+
+
+def test_what_a_run_begins_from_counts_and_a_teacher_does_not():
+  first = Condition(name='a/a', title='a', steps=3)
+  known = {'a/a': first}
+  begun = condition(Loss.MLM, begins_from='a/a')
+  taught = condition(Loss.MLM, begins_from='a/a', taken=Taken.TEACHER)
+  untrained = condition(Loss.MLM, begins_from='a/a', untrained=True)
+  found = [
+    budgets.tokens(one, known, SIZE) for one in (begun, taught, untrained)
+  ]
+  assert found == [13 * 512, 10 * 512, 3 * 512]
+
+
+def test_methods_together_beside_methods_alone_at_as_many_tokens():
+  known = {one.name: one for one in catalogue.CONDITIONS}
+
+  def tokens(name: str) -> int:
+    return budgets.tokens(known[name], known, Size())
+
+  assert tokens('metaxlm/dict_long') == tokens('combination/all')
+  assert tokens('veco/mlm_tlm') < 1.1 * tokens('combination/all')

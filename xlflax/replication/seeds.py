@@ -1,0 +1,72 @@
+"""How many seeds each condition of the page has.
+
+All have five. More were added where five left a claim open and runs are short.
+"""
+
+from collections.abc import Sequence
+
+from xlflax.replication.conditions import Condition
+
+FEWEST = 5
+_MORE = {
+  7: ('veco/from_veco_half', 'veco/from_xlm_half', 'veco/from_xlmr_half'),
+  8: ('veco/ca_mlm_tlm', 'veco/mlm_tlm'),
+  10: (
+    'ecs/default',
+    'ecs/default_anchors',
+    'ecs/extra_anchors',
+    'ecs/monolingual',
+    'ecs/no_anchors',
+    'ecs/other_domain',
+    'ecs/sep_low',
+    'ecs/sep_top',
+    'ecs/unmasked',
+    'metaxlm/body',
+    'metaxlm/body_alike',
+    'metaxlm/body_long',
+    'metaxlm/both',
+    'metaxlm/both_alike',
+    'metaxlm/both_long',
+    'metaxlm/dict',
+    'metaxlm/emb',
+    'metaxlm/emb_long',
+    'metaxlm/freezing',
+    'metaxlm/freezing_long',
+    'metaxlm/kd',
+    'metaxlm/kd_long',
+    'metaxlm/meta',
+    'metaxlm/meta_alike',
+    'metaxlm/none',
+    'metaxlm/none_alike',
+    'metaxlm/none_long',
+    'metaxlm/shuffled_dict',
+    'ppa/few_pairs',
+    'ppa/fewest_pairs',
+    'ppa/mlm',
+    'ppa/ppa',
+    'veco/ca_mlm',
+    'veco/mlm_tlm_short',
+  ),
+  16: ('combination/ca_mlm', 'veco/flowing'),
+}
+_COUNTS = {name: count for count, names in _MORE.items() for name in names}
+
+
+def of(condition: Condition) -> range:
+  """The seeds of a condition."""
+  return range(_COUNTS.get(condition.name, FEWEST))
+
+
+def more(conditions: Sequence[Condition]) -> list[tuple[Condition, int]]:
+  """The runs beyond the first seeds, a seed of all conditions before the next.
+
+  Args:
+    conditions: what is run, each after the one that it begins from.
+  """
+  most = max((len(of(one)) for one in conditions), default=0)
+  return [
+    (one, seed)
+    for seed in range(FEWEST, most)
+    for one in conditions
+    if seed in of(one)
+  ]
