@@ -5,13 +5,12 @@ takes several memory maps, of which Linux allows a process 65,530. Beyond that
 XLA's compiler dies of a segmentation fault.
 """
 
-import ctypes
-import gc
 import os
 import pathlib
 
-import jax
 import pytest
+
+from xlflax.training import program_memory
 
 # Compiled programs are freed after a module that leaves more memory maps.
 _MANY_MAPS = 4_000
@@ -22,12 +21,6 @@ _most_maps = 0
 _workers: dict[str, tuple[int, int]] = {}
 
 
-def memory_maps() -> int:
-  """Number of this process's memory maps; 0 where the system has no /proc."""
-  path = pathlib.Path('/proc/self/maps')
-  return path.read_bytes().count(b'\n') if path.exists() else 0
-
-
 def peak_memory() -> int:
   """The most memory that this process has held, in megabytes; 0 likewise."""
   path = pathlib.Path('/proc/self/status')
@@ -36,23 +29,15 @@ def peak_memory() -> int:
   return kilobytes[0] // 1000 if kilobytes else 0
 
 
-def free_programs() -> None:
-  """Frees all compiled programs that no test holds."""
-  jax.clear_caches()
-  gc.collect()
-  if hasattr(library := ctypes.CDLL(None), 'malloc_trim'):
-    library.malloc_trim(0)
-
-
 @pytest.fixture(autouse=True, scope='module')
 def programs_freed():
   """Frees the compiled programs of the modules so far, once they are many."""
   global _most_maps
   yield
-  maps = memory_maps()
+  maps = program_memory.memory_maps()
   _most_maps = max(_most_maps, maps)
   if maps > _MANY_MAPS:
-    free_programs()
+    program_memory.free()
 
 
 def pytest_sessionfinish(session):

@@ -99,6 +99,19 @@ def test_as_the_trainer_itself(world):
       np.testing.assert_allclose(one, other, atol=2e-5)
 
 
+def test_programs_are_made_again_where_maps_are_scarce(world, monkeypatch):
+  programs = running.Programs()
+  trainer = trainers.trainer(FIRST, world, SIZE, seed=5)
+  first = programs.run(trainer).state
+  [before] = programs._steps.values()
+  monkeypatch.setattr(running.program_memory, 'is_scarce', lambda: True)
+  second = programs.run(trainer).state
+  [after] = programs._steps.values()
+  assert after is not before
+  for one, other in zip(*map(jax.tree.leaves, (first, second)), strict=True):
+    np.testing.assert_array_equal(one, other)
+
+
 def test_what_is_finished_is_not_run_again(world):
   plan = experiments.Plan(
     conditions=(FIRST, SECOND), seeds=(0,), amounts=AMOUNTS, size=SIZE

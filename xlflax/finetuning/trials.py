@@ -2,7 +2,6 @@
 
 import dataclasses
 import enum
-import gc
 import json
 import logging
 import pathlib
@@ -15,7 +14,12 @@ from xlflax import trainer as trainer_lib
 from xlflax.evaluation import checkpoint_choice, during_training, families
 from xlflax.evaluation.metrics.declaration import Better
 from xlflax.finetuning import grid as grid_lib
-from xlflax.training import description, run_directory, saved_checkpoints
+from xlflax.training import (
+  description,
+  program_memory,
+  run_directory,
+  saved_checkpoints,
+)
 from xlflax.training import run as run_lib
 from xlflax.training.processes import distributed
 
@@ -232,7 +236,7 @@ class TrialRunner:
         'status': Status.FAILED,
         'message': f'{type(error).__name__}: {error}',
       }
-    gc.collect()  # parameters and programs of the trial
+    program_memory.make_room()  # parameters and programs of the trial
     return TrialResult(
       **given, seconds=round(seconds + time.monotonic() - start, 1)
     )

@@ -19,7 +19,12 @@ import numpy as np
 
 from xlflax import errors, paths
 from xlflax.trainer import Trainer
-from xlflax.training import checkpoints, description, run_directory
+from xlflax.training import (
+  checkpoints,
+  description,
+  program_memory,
+  run_directory,
+)
 from xlflax.training import setup as setup_lib
 from xlflax.training import state as state_lib
 
@@ -69,6 +74,7 @@ class Programs:
       TrainingError: a step was not finite.
       XlflaxError: settings or data are unusable.
     """
+    self._make_room()
     setup = self._setup(trainer)
     state = setup.initial_state()
     if model_params is not None:
@@ -89,6 +95,13 @@ class Programs:
       for loader in loaders.values():
         loader.close()
     return Trained(setup, state, tuple(losses))
+
+  def _make_room(self) -> None:
+    """Forgets all programs where a process can hold no more of them."""
+    if program_memory.is_scarce():
+      self._setups.clear()
+      self._steps.clear()
+      program_memory.make_room()
 
   def _setup(self, trainer: Trainer) -> setup_lib.Setup:
     """A trainer's own view of the setup that it shares with other seeds."""

@@ -1,7 +1,6 @@
 """Runs a suite: fine-tunes what needs it, evaluates, one model at a time."""
 
 import dataclasses
-import gc
 import logging
 import pathlib
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from xlflax.finetuning import report as report_lib
 from xlflax.suites import costs, records
 from xlflax.suites import results as suite_results
 from xlflax.suites import suite as suite_lib
+from xlflax.training import program_memory
 from xlflax.training import run as run_lib
 
 _LOG = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class SuiteRunner:
       )
       records.write(result, self.output)
       found.append(result)
-      gc.collect()
+      program_memory.make_room()
     return found
 
   def _run_task(self, task, model, grids) -> suite_results.TaskResult:
