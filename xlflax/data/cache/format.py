@@ -72,6 +72,7 @@ class ShardEntry:
     empty: examples left out since they have a side without tokens.
     tokens: of each side, in the task's order of languages, without eos.
     unknown: of these, for each side.
+    library: that tokenised it, with its version; '' if that is not known.
     begins: whether a document begins with what follows, since examples that
       began one were left out.
     starts: whether one begins with its first example for that reason; set
@@ -84,6 +85,7 @@ class ShardEntry:
   empty: int
   tokens: tuple[int, ...]
   unknown: tuple[int, ...]
+  library: str = ''
   begins: bool = False
   starts: bool = False
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from xlflax import digests, errors
 from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import jobs as cache_jobs
+from xlflax.data.cache import parts as cache_parts
 from xlflax.data.text_tasks import tasks as tasks_lib
 
 
@@ -60,6 +61,28 @@ def seal(
   return meta
 
 
+def check_written_again(job: cache_jobs.Job) -> None:
+  """Removes notes on sealed shards that were lost and are as they were.
+
+  Raises:
+    CacheError: such a shard is another one now.
+  """
+  for name, before in job.sealed.items():
+    path = cache_format.entry_file(job.directory, name)
+    now = job.entry(name)
+    if now is None or not path.exists():
+      continue
+    if now.digest != before.digest:
+      raise errors.CacheError(
+        f'A shard of {job.task} that was lost was not written as it had been',
+        got=f'one by {now.library}',
+        expected=f'that by {before.library}',
+        where=cache_format.shard_file(job.directory, name),
+        fix='Delete it, and write it again with that version of the library',
+      )
+    path.unlink()
+
+
 def _entries(job: cache_jobs.Job) -> tuple[cache_format.ShardEntry, ...]:
   """What is known of all shards, in order."""
   found, missing = [], []
@@ -71,23 +94,35 @@ def _entries(job: cache_jobs.Job) -> tuple[cache_format.ShardEntry, ...]:
       entry = job.entry(name)
       if entry is None:
         missing.append(name)
-      else:
-        found.append(entry)
+        continue
+      found.append(entry)
+      if _is_last(entry, job, part):
+        break
   if missing:
     raise _incomplete(job, missing, len(found))
   return _with_starts(found)
 
 
+def _is_last(
+  entry: cache_format.ShardEntry, job: cache_jobs.Job, part: cache_parts.Part
+) -> bool:
+  """Whether the examples of a part end with a shard.
+
+  A part that is cut by examples has shards after that one where its source
+  has fewer examples than it says, or where a process was killed between its
+  last shard and the note on its end; they are empty.
+  """
+  length = cache_parts.examples_in_shard(job.shard_size)
+  return part.num_bytes is None and entry.examples + entry.empty < length
+
+
 def _check_libraries(
   job: cache_jobs.Job, entries: Iterable[cache_format.ShardEntry]
 ) -> None:
-  """Raises a CacheError if new shards were tokenised by several versions."""
+  """Raises a CacheError if shards were tokenised by several versions."""
   shards: dict[str, list[str]] = {}
   for entry in entries:
-    path = cache_format.entry_file(job.directory, entry.name)
-    if path.exists():
-      library = cache_format.read_json(path)['library']
-      shards.setdefault(library, []).append(entry.name)
+    shards.setdefault(entry.library, []).append(entry.name)
   if len(shards) > 1:
     first, *others = sorted(shards, key=lambda name: -len(shards[name]))
     raise errors.CacheError(
@@ -119,11 +154,22 @@ def _incomplete(
   job: cache_jobs.Job, missing: list[str], found: int
 ) -> errors.CacheError:
   """The error for shards that are not there, and why that may be."""
-  others = _of_other_text(job)
+  others = _others(job)
+  sizes = {other['shard_size'] for other in others} - {job.shard_size}
+  if sizes:
+    return errors.CacheError(
+      f'Shards of {job.task} were written with another --shard_size',
+      got=f'--shard_size={job.shard_size}',
+      expected=' or '.join(f'--shard_size={size}' for size in sorted(sizes)),
+      where=job.directory / cache_format.SHARDS,
+      fix='Give `finish` the flags of the shares, and all shares the same',
+    )
   if others:
     return errors.CacheError(
       f'The text of {job.task} changed while its shards were written',
-      got='; '.join(others),
+      got='; '.join(
+        sorted({f'shards of {other["text"]}' for other in others})[:5]
+      ),
       expected='one state of the text for all shards: '
       + ', '.join(part.text for part in job.parts[:3]),
       where=job.directory,
@@ -141,14 +187,14 @@ def _incomplete(
   )
 
 
-def _of_other_text(job: cache_jobs.Job) -> list[str]:
-  """Shards that are there and are not this job's, a phrase each."""
+def _others(job: cache_jobs.Job) -> list[dict]:
+  """What is known of shards that are there and are not this job's."""
   own = tuple(part.prefix for part in job.parts)
-  found = set()
-  for path in (job.directory / cache_format.SHARDS).glob('*.json'):
-    if path.stem.rpartition('-')[0] not in own:
-      found.add(f'shards of {cache_format.read_json(path)["text"]}')
-  return sorted(found)[:5]
+  return [
+    cache_format.read_json(path)
+    for path in sorted((job.directory / cache_format.SHARDS).glob('*.json'))
+    if path.stem.rpartition('-')[0] not in own
+  ]
 
 
 def _generations(directory: pathlib.Path) -> dict[int, pathlib.Path]:

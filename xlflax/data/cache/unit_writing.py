@@ -1,5 +1,6 @@
 """Writes the shards of a unit."""
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 
@@ -121,11 +122,12 @@ def _write_shard(
     spec=vocabulary.spec,
     sides=job.sides,
   )
+  entry = dataclasses.replace(entry, library=vocabulary.library)
   about = {
     'format': cache_format.FORMAT,
     'text': unit.part.text,
     'vocabulary': job.vocabulary,
-    'library': vocabulary.library,
+    'shard_size': job.shard_size,
   }
   cache_format.write_json(
     cache_format.entry_file(job.directory, name),

@@ -9,7 +9,6 @@ shards on one of several machines, and `finish` seals what they have written.
 
 import concurrent.futures
 import dataclasses
-import enum
 import functools
 import itertools
 import multiprocessing
@@ -19,11 +18,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from xlflax import digests, errors, paths
+from xlflax import digests, paths
+from xlflax.data.cache import changes, locking, sealing, unit_writing
 from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import header as cache_header
 from xlflax.data.cache import jobs as cache_jobs
-from xlflax.data.cache import locking, sealing, unit_writing
+from xlflax.data.cache.changes import Changed
 from xlflax.data.text_tasks import tasks as tasks_lib
 
 SHARD_SIZE = 1 << 26
@@ -41,19 +41,6 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
-
-
-class Changed(enum.Enum):
-  """What becomes of a task that is in the cache and whose text has changed.
-
-  REFUSE: an error. REPLACE: it is written anew, as is a cache of another
-  vocabulary. ADD: new files make a new generation of the cache; files that
-  have changed or are gone are an error.
-  """
-
-  REFUSE = 'refuse'
-  REPLACE = 'replace'
-  ADD = 'add'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,6 +80,14 @@ class Plan:
       shard_size=self.shard_size,
     )
 
+  def members(self, tasks: tasks_lib.Tasks) -> changes.Members:
+    """The tasks of each mixture and split, by these."""
+    return {
+      (mixture, split): set(tasks.names(mixture, split=split))
+      for mixture in self.mixtures
+      for split in self.splits
+    }
+
 
 # Writes units somewhere else, such as on Apache Beam.
 Runner = Callable[[Plan, Sequence[cache_jobs.Unit]], None]
@@ -124,8 +119,8 @@ def write_cache(
   tasks = plan.open_tasks()
   with locking.locked(plan.directory):
     jobs = plan.jobs(tasks)
-    header = _open_header(plan, jobs)
-    missing = [job for job in jobs if not _is_sealed(job, header)]
+    header = _open_header(plan, tasks, jobs)
+    missing = [job for job in jobs if not changes.is_sealed(job, header)]
     if runner is None:
       _write_jobs(missing, tasks, plan, num_processes, report)
     else:
@@ -152,7 +147,7 @@ def write_share(
   tasks = plan.open_tasks()
   with locking.locked(plan.directory, share):
     jobs = plan.jobs(tasks)
-    _open_header(plan, jobs, sharing=True)
+    _open_header(plan, tasks, jobs, sharing=True)
     units = share_of(jobs, share)
     numbers = itertools.count(1)
     for unit in units:
@@ -175,7 +170,7 @@ def finish(plan: Plan) -> list[cache_format.TaskMeta]:
   tasks = plan.open_tasks()
   with locking.locked(plan.directory):
     jobs = plan.jobs(tasks)
-    return _seal(_open_header(plan, jobs), plan, tasks, jobs)
+    return _seal(_open_header(plan, tasks, jobs), plan, tasks, jobs)
 
 
 def share_of(
@@ -188,57 +183,25 @@ def share_of(
 
 
 def _open_header(
-  plan: Plan, jobs, *, sharing: bool = False
+  plan: Plan, tasks, jobs, *, sharing: bool = False
 ) -> cache_header.Header:
-  """Of the cache; tasks whose text has changed are refused unless allowed."""
+  """Of the cache; text that has changed is refused unless allowed."""
   replace = plan.changed is Changed.REPLACE
   header = cache_header.open_for_writing(
     plan.directory, plan.vocabulary, overwrite=replace and not sharing
   )
-  for job in [] if replace else jobs:
-    before = _prefixes(job, header)
-    now = [part.prefix for part in job.parts]
-    if before == now or before is None:
-      continue
-    if plan.changed is Changed.ADD and set(before) <= set(now):
-      continue
-    raise errors.CacheError(
-      f'The source of {job.task} has changed since it was cached',
-      where=job.directory,
-      fix='Replace it by --overwrite'
-      if plan.changed is Changed.REFUSE
-      else 'Files that are cached must stay as they are; replace all by '
-      '--overwrite',
-    )
+  changes.check(jobs, plan.members(tasks), header, plan.changed)
   return header
-
-
-def _prefixes(job: cache_jobs.Job, header: cache_header.Header) -> Any:
-  """What the newest generation has of a task; None if it lacks it."""
-  known = header.newest.tasks.get(job.key)
-  if known is None:
-    return None
-  path = cache_format.generation_file(job.directory, known['generation'])
-  if not path.exists() or digests.of_file(path) != known['digest']:
-    return None
-  meta = cache_format.TaskMeta.from_json(cache_format.read_json(path))
-  names = (shard.name.rpartition('-')[0] for shard in meta.shards)
-  return list(dict.fromkeys(names))
-
-
-def _is_sealed(job: cache_jobs.Job, header: cache_header.Header) -> bool:
-  return _prefixes(job, header) == [part.prefix for part in job.parts] and all(
-    map(job.entry, job.sealed)
-  )
 
 
 def _seal(header: cache_header.Header, plan: Plan, tasks, jobs):
   """Seals tasks, then the cache, which is readable from then on."""
-  added = plan.changed is Changed.ADD and any(
-    job.key in header.newest.tasks and not _is_sealed(job, header)
-    for job in jobs
+  added = plan.changed is Changed.ADD and changes.needs_generation(
+    jobs, plan.members(tasks), header
   )
-  open_ = [job for job in jobs if not _is_sealed(job, header)]
+  open_ = [job for job in jobs if not changes.is_sealed(job, header)]
+  for job in jobs:
+    sealing.check_written_again(job)
   if added or not header.generations:
     header.generations.append(header.newest.copy())
   number = len(header.generations)

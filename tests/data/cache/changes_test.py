@@ -1,0 +1,205 @@
+"""What may change between a sealed cache and its text."""
+
+import functools
+
+import pytest
+
+from tests.data.cache import reading
+from xlflax import errors
+from xlflax.data.cache import parts as cache_parts
+from xlflax.data.cache import reader as cache_reader
+from xlflax.data.cache import writer as cache_writer
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
+
+_ADD = cache_writer.Changed.ADD
+_REPLACE = cache_writer.Changed.REPLACE
+
+
+def _write_text(directory, code, lines, **settings):
+  corpus_writer.write_monolingual(directory, code, [lines], **settings)
+
+
+@pytest.fixture
+def make_plan(tmp_path, toy_vocabulary):
+  """Function from settings to a plan; the corpus is English."""
+  _write_text(tmp_path / 'corpus', 'en', ['the cat', 'the dog'])
+
+  def make(**settings):
+    defaults = {
+      'directory': tmp_path / 'cache',
+      'mixtures': ['corpus.mono'],
+      'vocabulary': toy_vocabulary,
+      'open_tasks': functools.partial(CorpusTasks, str(tmp_path / 'corpus')),
+    }
+    return cache_writer.Plan(**defaults | settings)
+
+  return make
+
+
+def _use_library(patch, vocabulary, name):
+  patch.setattr(type(vocabulary), 'library', name)
+
+
+def test_a_new_language_is_another_generation(make_plan, tmp_path):
+  """A run of the first generation goes on reading what it has read."""
+  cache_writer.write_cache(make_plan())
+  first = cache_reader.TokenCache(tmp_path / 'cache')
+  header = (tmp_path / 'cache/cache.json').read_bytes()
+  _write_text(tmp_path / 'corpus', 'de', ['die Katze'])
+  with pytest.raises(
+    errors.CacheError,
+    match=r'corpus\.mono has other tasks than in the cache. Got: new: '
+    r'corpus\.mono\.de. .* by --add',
+  ):
+    cache_writer.write_cache(make_plan())
+  assert (tmp_path / 'cache/cache.json').read_bytes() == header
+  cache_writer.write_share(make_plan(changed=_ADD), (0, 1))
+  cache_writer.finish(make_plan(changed=_ADD))
+  old, new = (
+    cache_reader.TokenCache(tmp_path / 'cache', generation=number)
+    for number in (1, 2)
+  )
+  assert first.digest('corpus.mono', 'train') == old.digest(
+    'corpus.mono', 'train'
+  )
+  assert set(old.open('corpus.mono', 'train')) == {'corpus.mono.en'}
+  assert set(new.open('corpus.mono', 'train')) == {
+    'corpus.mono.en',
+    'corpus.mono.de',
+  }
+  cache_writer.write_cache(make_plan(changed=_ADD))  # nothing was added
+  assert cache_reader.TokenCache(tmp_path / 'cache').generation == 2
+
+
+def test_a_language_that_is_gone(make_plan, tmp_path):
+  _write_text(tmp_path / 'corpus', 'de', ['die Katze'])
+  cache_writer.write_cache(make_plan())
+  (tmp_path / 'corpus/mono/de.txt').unlink()
+  for changed in (_ADD, cache_writer.Changed.REFUSE):
+    with pytest.raises(
+      errors.CacheError, match=r'gone: corpus\.mono\.de.*Give back the text'
+    ):
+      cache_writer.write_cache(make_plan(changed=changed))
+  cache_writer.write_cache(make_plan(changed=_REPLACE))
+  cache = cache_reader.TokenCache(tmp_path / 'cache')
+  assert set(cache.open('corpus.mono', 'train')) == {'corpus.mono.en'}
+
+
+def test_another_size_of_shards(make_plan, tmp_path):
+  plan = make_plan(shard_size=4096)
+  cache_writer.write_share(plan, (0, 1))
+  with pytest.raises(
+    errors.CacheError,
+    match='written with another --shard_size. Got: --shard_size=67108864. '
+    'Expected: --shard_size=4096. .*the flags of the shares',
+  ):
+    cache_writer.finish(make_plan())
+  cache_writer.finish(plan)
+  with pytest.raises(
+    errors.CacheError,
+    match='cached in shards of another size. Got: --shard_size=67108864. '
+    'Expected: --shard_size=4096',
+  ):
+    cache_writer.write_cache(make_plan())
+
+
+def test_new_files_by_another_version_of_a_library(
+  make_plan, tmp_path, toy_vocabulary, monkeypatch
+):
+  cache_writer.write_cache(make_plan())
+  (tmp_path / 'corpus/mono/en.more.txt').write_text('a bird\n')
+  with monkeypatch.context() as patch:
+    _use_library(patch, toy_vocabulary, 'sentencepiece 0.1')
+    with pytest.raises(
+      errors.CacheError, match=r'several versions.*1 by sentencepiece 0\.1'
+    ):
+      cache_writer.write_cache(make_plan(changed=_ADD))
+  assert cache_reader.TokenCache(tmp_path / 'cache').generation == 1
+
+
+def test_a_lost_shard_by_another_version_of_a_library(
+  make_plan, tmp_path, toy_vocabulary, monkeypatch
+):
+  """It breaks a tie differently; the old version writes what was there."""
+  cache_writer.write_cache(make_plan())
+  [shard] = (tmp_path / 'cache').rglob('*.safetensors')
+  before = sorted((tmp_path / 'cache').rglob('*'))
+  shard.unlink()
+  encode = type(toy_vocabulary).encode_ragged
+  with monkeypatch.context() as patch:
+    _use_library(patch, toy_vocabulary, 'sentencepiece 0.1')
+    patch.setattr(
+      type(toy_vocabulary),
+      'encode_ragged',
+      lambda self, texts, **rest: encode(self, texts[::-1], **rest),
+    )
+    with pytest.raises(
+      errors.CacheError,
+      match=r'that was lost was not written as it had been. Got: one by '
+      r'sentencepiece 0\.1',
+    ):
+      cache_writer.write_cache(make_plan())
+  shard.unlink()
+  cache_writer.write_cache(make_plan())
+  cache = cache_reader.TokenCache(tmp_path / 'cache')
+  cache.verify('corpus.mono', 'train')
+  assert sorted((tmp_path / 'cache').rglob('*')) == before
+
+
+def _contents(directory):
+  return {
+    path.relative_to(directory).as_posix(): path.read_bytes()
+    for path in directory.rglob('*')
+    if path.is_file() and not path.name.startswith('.')
+  }
+
+
+@pytest.mark.parametrize('count', [3, 4])
+def test_a_kill_before_the_end_of_a_file_is_noted(make_plan, tmp_path, count):
+  """Of a compressed file, whose shards of two lines only reading tells."""
+  (tmp_path / 'corpus/mono/en.txt').unlink()
+  _write_text(tmp_path / 'corpus', 'en', ['the cat'] * count, compression='gz')
+  assert cache_parts.examples_in_shard(512) == 2
+  killed, whole = (
+    make_plan(directory=tmp_path / name, shard_size=512)
+    for name in ('killed', 'whole')
+  )
+  cache_writer.write_share(killed, (0, 1))
+  [end] = (tmp_path / 'killed').rglob('*.end')
+  end.unlink()
+  cache_writer.write_share(killed, (0, 1))
+  cache_writer.finish(killed)
+  cache_writer.write_cache(whole)
+  assert _contents(tmp_path / 'killed') == _contents(tmp_path / 'whole')
+
+
+class _SaysMore(CorpusTasks):
+  """Tasks with a step that drops examples, which their source counts."""
+
+  def files(self, task, split):
+    return None
+
+  def source_size(self, task, split):
+    return 20
+
+
+def test_a_source_of_which_a_step_drops_examples(make_plan, tmp_path):
+  """One process, which cuts what is expected, and a share are alike."""
+  _write_text(tmp_path / 'corpus', 'en', ['the cat'] * 5)
+  shared, whole = (
+    make_plan(
+      directory=tmp_path / name,
+      shard_size=512,
+      open_tasks=functools.partial(_SaysMore, str(tmp_path / 'corpus')),
+    )
+    for name in ('shared', 'whole')
+  )
+  cache_writer.write_share(shared, (0, 1))
+  cache_writer.finish(shared)
+  cache_writer.write_cache(whole)
+  assert _contents(tmp_path / 'shared') == _contents(tmp_path / 'whole')
+  cache = cache_reader.TokenCache(tmp_path / 'whole')
+  [task] = cache.open('corpus.mono', 'train').values()
+  assert len(task.meta.shards) == 3
+  assert reading.lengths(task.sides[0]).size == 5
