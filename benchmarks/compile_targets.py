@@ -118,6 +118,8 @@ CASES = (
   _with(_MODELS['mbert-tlm'], 'remat', 'minimal', _ONE),
   _with(_MOCO, 'remat', 'minimal', _EIGHT),
   _with(_MODELS['mbert-tlm'], 'remat', 'narrow', _ONE),
+  _with(_MOCO, 'remat', 'narrow', _EIGHT),
+  _with(_MODELS['xlmr-large'], 'remat', 'minimal', _ONE),
   _with(_MODELS['mbert-tlm'], 'remat', 'full', _ONE),
   _with(_MODELS['xlmr-base'], 'products', 'eight_bits', _ONE),
   *(_of_paper(row) for row in scaling.MODELS),
