@@ -105,6 +105,29 @@ def test_held_out_text_stays_and_training_text_gives_way(corpus, settings):
   }
 
 
+@pytest.mark.parametrize('settings', [_EQUAL, _NEAR], ids=['equal', 'near'])
+def test_training_pairs_with_a_side_of_held_out_text(tmp_path, settings):
+  """Of a held-out line, and of a pair with another translation or language."""
+  if settings is _NEAR:
+    pytest.importorskip('rensa')
+  english, german = _sentences(8), _sentences(8, seed=1)
+  pairs = list(zip(german, english, strict=True))
+  corpus_writer.write_parallel(tmp_path, ('de', 'en'), pairs)
+  corpus_writer.write_parallel(
+    tmp_path, ('de', 'en'), [('anders', english[2])], split='test'
+  )
+  corpus_writer.write_parallel(
+    tmp_path, ('de', 'fr'), [(german[4], 'oui')], split='validation'
+  )
+  corpus_writer.write_monolingual(
+    tmp_path, 'en', [[english[6]]], split='validation'
+  )
+  found = duplicates.find(Corpus(tmp_path), settings)
+  dropped = {name: places.tolist() for name, places in found.items()}
+  assert dropped.pop('parallel/de-en.tsv') == [2, 4, 6]
+  assert not any(dropped.values())
+
+
 def test_everything_is_kept_unless_asked(corpus):
   assert duplicates.find(corpus, Deduplication()) == {}
 

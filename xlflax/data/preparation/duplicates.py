@@ -74,8 +74,9 @@ def find(corpus: Corpus, deduplication: Deduplication) -> dict[str, np.ndarray]:
   """The lines that are dropped.
 
   Of lines that resemble each other the first one is kept, held-out text coming
-  before training text; so no line of training is near to a held-out one of its
-  language, monolingual or a side of a pair. Pairs are compared as a whole.
+  before training text. Pairs are compared as a whole; and a training pair goes
+  for a side that resembles held-out text. So no line of training, and no side
+  of a pair, is near to a held-out one of its language.
 
   Args:
     corpus: all of whose lines are read.
@@ -156,7 +157,7 @@ def _hash(text: str) -> int:
 
 
 def _groups(corpus: Corpus) -> Iterator[tuple[list[TextFile], list[TextFile]]]:
-  """Files of one language or pair, and held-out pairs with that language."""
+  """Files of one language or pair, and other held-out text in its languages."""
   texts = [file for file in corpus.files if file.kind is not Kind.DICTIONARY]
   for kind, languages in sorted(
     {(file.kind.value, file.languages) for file in texts}
@@ -172,9 +173,8 @@ def _groups(corpus: Corpus) -> Iterator[tuple[list[TextFile], list[TextFile]]]:
       file
       for file in texts
       if file.split != TRAIN
-      and kind == Kind.MONOLINGUAL.value
-      and file.kind is Kind.PARALLEL
-      and languages[0] in file.languages
+      and set(languages) & set(file.languages)
+      and (len(languages) == 2 or file.kind is Kind.PARALLEL)
     ]
     yield own, held_out
 
@@ -186,26 +186,78 @@ def _of_group(
   deduplication: Deduplication,
 ) -> dict[str, np.ndarray]:
   """The dropped lines of files that are compared with each other."""
-  before = [_side_keys(file, files[0], deduplication) for file in held_out]
   keys = [band_keys(_texts(file), deduplication) for file in files]
-  joined = np.concatenate([*before, *keys])
-  known = sum(map(len, before))
+  joined = np.concatenate(keys)
   kept = np.ones(len(joined), bool)
   for band in range(joined.shape[1]):
     kept &= first_of_equal(joined[:, band])
-  ends = known + np.cumsum([len(part) for part in keys])
+  ends = np.cumsum([len(part) for part in keys]).tolist()
+  places = [
+    slice(end - len(part), end) for part, end in zip(keys, ends, strict=True)
+  ]
+  known = {
+    language: _held_out_keys(held_out, language, deduplication)
+    for language in files[0].languages
+  }
+  for file, place in zip(files, places, strict=True):
+    kept[place] &= ~_leaks(file, joined[place], known, deduplication)
   return {
     file.path.relative_to(corpus.directory).as_posix(): np.flatnonzero(
-      ~kept[end - len(part) : end]
+      ~kept[place]
     )
-    for file, part, end in zip(files, keys, ends.tolist(), strict=True)
+    for file, place in zip(files, places, strict=True)
   }
 
 
-def _side_keys(
-  file: TextFile, like: TextFile, deduplication: Deduplication
+def _held_out_keys(
+  files: list[TextFile], language: str, deduplication: Deduplication
 ) -> np.ndarray:
-  side = file.languages.index(like.languages[0])
+  return np.concatenate(
+    [band_keys((), deduplication)]
+    + [
+      _side_keys(file, language, deduplication)
+      for file in files
+      if language in file.languages
+    ]
+  )
+
+
+def _leaks(
+  file: TextFile,
+  keys: np.ndarray,
+  known: dict[str, np.ndarray],
+  deduplication: Deduplication,
+) -> np.ndarray:
+  """Whether a line, or a side of a training pair, resembles held-out text.
+
+  Args:
+    file: of the lines.
+    keys: of them.
+    known: of held-out text in its languages.
+    deduplication: as they were made.
+  """
+  found = np.zeros(len(keys), bool)
+  if file.kind is Kind.MONOLINGUAL:
+    return _resembles(keys, known[file.languages[0]])
+  for language, others in known.items() if file.split == TRAIN else ():
+    if others.size:
+      found |= _resembles(_side_keys(file, language, deduplication), others)
+  return found
+
+
+def _resembles(keys: np.ndarray, others: np.ndarray) -> np.ndarray:
+  """Whether a line has a band in common with one of others, bool [lines]."""
+  found = np.zeros(len(keys), bool)
+  for band in range(keys.shape[1]):
+    found |= np.isin(keys[:, band], others[:, band])
+  return found
+
+
+def _side_keys(
+  file: TextFile, language: str, deduplication: Deduplication
+) -> np.ndarray:
+  """Keys of the lines of a file in a language, which may be a side."""
+  side = file.languages.index(language)
   return band_keys(
     (text.split('\t')[side] for text in _texts(file)), deduplication
   )
