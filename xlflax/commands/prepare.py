@@ -382,4 +382,6 @@ def _line(prepared) -> str:
     out += '  dropped: ' + ', '.join(
       f'{count:,} {why}' for why, count in prepared.dropped.items()
     )
+  if not prepared.lines:
+    out += '  left out, as none are left'
   return out + ('  as it was' if prepared.reused else '')

@@ -198,8 +198,11 @@ def test_languages_are_chosen(source, tmp_path):
 def test_mistakes_are_told(source, tmp_path):
   with pytest.raises(errors.CorpusError, match='Got: sw. Expected: en, zh'):
     _prepare(source, tmp_path / 'out', languages=['sw'])
-  with pytest.raises(errors.CorpusError, match='would replace the corpus'):
-    _prepare(source, source / '.')
+  for inside in ('.', 'out'):
+    with pytest.raises(
+      errors.CorpusError, match='would replace the corpus, or'
+    ):
+      _prepare(source, source / inside)
   (tmp_path / 'full').mkdir()
   (tmp_path / 'full' / 'thesis.tex').write_text('x')
   with pytest.raises(errors.CorpusError, match='Got: thesis.tex'):
@@ -209,6 +212,33 @@ def test_mistakes_are_told(source, tmp_path):
     errors.CorpusError, match='No dictionary translates a lang'
   ):
     _prepare(source, tmp_path / 'out', code_switching=ALWAYS)
+
+
+def test_files_of_which_nothing_is_left(source, tmp_path):
+  """They are not there, so the rest is a corpus; said again when reused."""
+  for reused in (False, True):
+    done = {
+      p.path: p
+      for p in _prepare(
+        source, tmp_path / 'o', filters=TextFilters(min_characters=5)
+      )
+    }
+    assert done['parallel/en-zh.tsv'].lines == 0
+    assert done['parallel/en-zh.tsv'].reused is reused
+  corpus = Corpus(tmp_path / 'o')
+  assert corpus.languages == ('en', 'zh') and not corpus.pairs
+  with pytest.raises(errors.CorpusError, match="is left. Got: .*'too short'"):
+    _prepare(source, tmp_path / 'p', filters=TextFilters(min_characters=500))
+
+
+def test_a_second_writer_is_refused(source, tmp_path):
+  with preparation_record.alone(tmp_path / 'o'):
+    with pytest.raises(
+      errors.CorpusError, match='Another process is preparing this corpus'
+    ) as error:
+      _prepare(source, tmp_path / 'o')
+  assert error.value.status is errors.ExitStatus.FAILURE
+  _prepare(source, tmp_path / 'o')
 
 
 def test_filters_and_duplicates(source, tmp_path):

@@ -54,7 +54,16 @@ class TextFilters:
           got=getattr(self, name),
           expected='0 to 1',
         )
-    if self.max_ratio is not None and self.max_ratio < 1:
+    most = self.max_characters
+    if self.min_characters < 0 or (
+      most is not None and most < max(self.min_characters, 1)
+    ):
+      raise errors.ConfigError(
+        'TextFilters would keep no line, or count below 0',
+        got=f'min_characters={self.min_characters}, max_characters={most}',
+        expected='0 or more, and at least as many',
+      )
+    if self.max_ratio is not None and not self.max_ratio >= 1:
       raise errors.ConfigError(
         'TextFilters.max_ratio is that of the longer side',
         got=self.max_ratio,

@@ -1,11 +1,13 @@
 """Corpus directory to corpus directory: Moses, segmentation, code-switching.
 
 Files are written one after the other, each in one rename, and what was done is
-noted in `.prepared.json`; so a second call does only what is missing. Blank
-lines, and with them documents, stay where they are, as do the two sides of a
-pair. A file's text does not depend on the number of processes.
+noted in `.prepared.json`; so a second call does only what is missing. A file of
+which no line is left is not written. Blank lines, and with them documents, stay
+where they are, as do the two sides of a pair. A file's text does not depend on
+the number of processes.
 """
 
+import collections
 import dataclasses
 import json
 import pathlib
@@ -25,11 +27,12 @@ from xlflax.data.preparation.duplicates import Deduplication
 from xlflax.data.preparation.filters import TextFilters
 from xlflax.data.preparation.line_processing import Chunk, Counts, Lines
 from xlflax.data.preparation.pair_margins import MarginFilter
-from xlflax.data.preparation.record import Prepared, Record
+from xlflax.data.preparation.record import Prepared, Record, alone
 from xlflax.data.preparation.text_processing import TextProcessing
 
 _CHUNK = 1024
 _NONE = np.zeros(0, np.int64)
+_NOTHING: collections.Counter[str] = collections.Counter()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +84,8 @@ def prepare(
 
   Raises:
     CorpusError: a malformed line (file:line), the output holds something
-      else, a language without text, or nothing can be switched.
+      else or is being written, a language without text, nothing can be
+      switched, or no line is left.
   """
   output = paths.local(output, where='output')
   _check(corpus, output, languages, code_switching)
@@ -89,35 +93,43 @@ def prepare(
     corpus, processing, code_switching, filters, deduplication, margins
   )
   outputs = _outputs(corpus, languages, code_switching)
-  record = Record(output, settings, overwrite=overwrite)
-  record.remove_others({file.path for file in outputs})
-  dictionaries = _write_dictionaries(corpus, output, processing, languages)
-  dropped = {'duplicate': duplicates.find(corpus, deduplication)}
-  if margins is not None:
-    dropped['low margin'] = pair_margins.find(corpus, *margins)
-  with line_processing.Workers(
-    processing,
-    code_switching,
-    dictionaries,
-    filters=filters,
-    num_processes=num_processes,
-  ) as workers:
-    done = []
-    for file in outputs:
-      source = corpus_files.fingerprint(file.source.path, corpus.directory)
-      prepared = record.find(file.path, source)
-      if prepared is None:
-        name = file.source.path.relative_to(corpus.directory).as_posix()
-        prepared = _write(
-          file,
-          output,
-          workers,
-          code_switching,
-          {why: files.get(name, _NONE) for why, files in dropped.items()},
-        )
-        record.add(prepared, source)
-      report(prepared)
-      done.append(prepared)
+  with alone(output):
+    record = Record(output, settings, overwrite=overwrite)
+    record.remove_others({file.path for file in outputs})
+    dictionaries = _write_dictionaries(corpus, output, processing, languages)
+    dropped = {'duplicate': duplicates.find(corpus, deduplication)}
+    if margins is not None:
+      dropped['low margin'] = pair_margins.find(corpus, *margins)
+    with line_processing.Workers(
+      processing,
+      code_switching,
+      dictionaries,
+      filters=filters,
+      num_processes=num_processes,
+    ) as workers:
+      done = []
+      for file in outputs:
+        source = corpus_files.fingerprint(file.source.path, corpus.directory)
+        prepared = record.find(file.path, source)
+        if prepared is None:
+          name = file.source.path.relative_to(corpus.directory).as_posix()
+          prepared = _write(
+            file,
+            output,
+            workers,
+            code_switching,
+            {why: files.get(name, _NONE) for why, files in dropped.items()},
+          )
+          record.add(prepared, source)
+        report(prepared)
+        done.append(prepared)
+  if not any(prepared.lines for prepared in done):
+    raise errors.CorpusError(
+      'No line of the corpus is left',
+      got=str(sum((collections.Counter(p.dropped) for p in done), _NOTHING)),
+      where=str(output),
+      fix='choose milder filters',
+    )
   return done
 
 
@@ -159,11 +171,11 @@ def _deduplication(corpus, deduplication: Deduplication) -> dict | None:
 
 
 def _check(corpus, output, languages, code_switching):
-  if output.resolve() == corpus.directory.resolve():
+  if output.resolve().is_relative_to(corpus.directory.resolve()):
     raise errors.CorpusError(
-      'The output would replace the corpus',
+      'The output would replace the corpus, or lie in it',
       got=str(output),
-      expected='another directory than the corpus',
+      expected='a directory outside of the corpus',
     )
   unknown = sorted(set(languages or ()) - set(corpus.languages))
   if unknown:
@@ -267,6 +279,8 @@ def _write(file: _Output, output, workers, code_switching, dropped) -> Prepared:
     for text, counts in workers.map(chunks):
       stream.write(text)
       total += counts
+  if not total.lines:  # a corpus has no files without text
+    path.unlink()
   return Prepared(
     file.path,
     total.lines,

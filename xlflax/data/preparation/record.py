@@ -1,9 +1,13 @@
 """What a prepared corpus directory says of how it was made."""
 
+import contextlib
 import dataclasses
+import fcntl
 import itertools
 import json
+import os
 import pathlib
+from collections.abc import Iterator
 
 from xlflax import errors, paths
 from xlflax.data.corpus.files import Fingerprint
@@ -18,7 +22,7 @@ class Prepared:
 
   Attributes:
     path: in both directories, but for the name of a further copy.
-    lines: with text.
+    lines: with text; a file without any is not there.
     words: that could have been switched; 0 where nothing is switched.
     changed: words that were.
     dropped: reason -> lines that were left out.
@@ -71,12 +75,11 @@ class Record:
 
   def find(self, name: str, source: Fingerprint) -> Prepared | None:
     """The written file, if it is there and its source has not changed."""
-    known, path = self._data['files'].get(name), self._output / name
+    known = self._data['files'].get(name)
     if (
       known is None
       or known['source'] != list(dataclasses.astuple(source))
-      or not path.exists()
-      or path.stat().st_size != known['size']
+      or paths.size(self._output / name) != known['size']
     ):
       return None
     lines, words, changed = known['counts']
@@ -87,7 +90,7 @@ class Record:
     """Notes a file that was just written."""
     self._data['files'][prepared.path] = {
       'source': dataclasses.astuple(source),
-      'size': (self._output / prepared.path).stat().st_size,
+      'size': paths.size(self._output / prepared.path),
       'counts': [prepared.lines, prepared.words, prepared.changed],
       'dropped': prepared.dropped,
     }
@@ -103,6 +106,34 @@ class Record:
   def _save(self):
     text = json.dumps(self._data, indent=1, ensure_ascii=False)
     paths.write_atomically(self._path, text)
+
+
+@contextlib.contextmanager
+def alone(output: pathlib.Path) -> Iterator[None]:
+  """Keeps a second writer out of a directory, which is made if need be.
+
+  Raises:
+    CorpusError: another process writes there.
+  """
+  output.mkdir(parents=True, exist_ok=True)
+  directory = os.open(output, os.O_RDONLY)
+  try:
+    _lock(directory, output)
+    yield
+  finally:
+    os.close(directory)
+
+
+def _lock(directory: int, output: pathlib.Path) -> None:
+  try:
+    fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except BlockingIOError as error:
+    raise errors.CorpusError(
+      'Another process is preparing this corpus',
+      where=str(output),
+      fix='wait for it, or stop it first',
+      status=errors.ExitStatus.FAILURE,
+    ) from error
 
 
 def _read(path: pathlib.Path) -> dict:
