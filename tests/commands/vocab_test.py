@@ -155,5 +155,12 @@ def test_a_sample_that_shares_have_drawn(corpus, tmp_path, capsys):
   (samples[3] / 'share-1-of-3.npz').unlink()
   assert _run(corpus, tmp_path / 'v', f'--sample={samples[3]}') == 2
   assert 'missing: 1/3' in capsys.readouterr().err
+  flags = [f'--sample={tmp_path / "new"}', '--shard=0/1', '--dry_run']
+  assert cli.main(['vocab', f'--corpus={corpus}', *flags]) == 2
+  assert '--dry_run has no effect with --shard' in capsys.readouterr().err
+  assert not (tmp_path / 'new').exists()
+  flags = [f'--sample={samples[1]}', '--seed=5']
+  assert _run(corpus, tmp_path / 'v', *flags) == 2
+  assert 'Got: --seed=0. Expected: --seed=5' in capsys.readouterr().err
   assert cli.main(['vocab', f'--corpus={corpus}', '--shard=0/2']) == 2
   assert '--sample=DIR' in capsys.readouterr().err

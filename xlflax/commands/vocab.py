@@ -4,7 +4,7 @@ import argparse
 import pathlib
 
 from xlflax import errors
-from xlflax.commands import shares
+from xlflax.commands import parsing, shares
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.vocabularies.settings import (
   DEFAULT_ALPHA,
@@ -40,6 +40,16 @@ EXAMPLES = """
   # check every line of the corpus, and show what would be sampled
   xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --dry_run
 """
+
+# What only training has a use for.
+_TRAINING = (
+  'output size merges anchors sentinels model_type alpha byte_fallback '
+  'character_coverage normalization languages num_threads overwrite dry_run'
+)
+RULES = (
+  parsing.Excludes(_TRAINING, 'shard'),
+  parsing.Excludes('dry_run', 'sample'),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -222,7 +232,7 @@ def run(args: argparse.Namespace) -> int:
     corpus,
     args.output,
     overwrite=args.overwrite,
-    drawn=reservoir.read(args.sample, capacity=args.max_sentences)
+    drawn=reservoir.read(args.sample, _origin(args, corpus))
     if args.sample
     else None,
     **settings,
@@ -247,13 +257,23 @@ def _draw(args: argparse.Namespace, corpus: Corpus) -> int:
     raise errors.ConfigError(
       'A share of a sample needs a directory', expected='--sample=DIR'
     )
+  origin = _origin(args, corpus)
   drawn = reservoir.draw(
     corpus, capacity=args.max_sentences, seed=args.seed, share=args.shard
   )
-  reservoir.write(args.sample, args.shard, drawn)
+  reservoir.write(args.sample, args.shard, drawn, origin)
   for language, found in sorted(drawn.items()):
     print(f'{language:<10} {found.count:>12,} sentences')
   return 0
+
+
+def _origin(args: argparse.Namespace, corpus: Corpus):
+  """What the sample follows from."""
+  from xlflax.data.vocabularies import reservoir
+
+  return reservoir.Origin.of(
+    corpus, capacity=args.max_sentences, seed=args.seed
+  )
 
 
 def _settings(args: argparse.Namespace) -> dict:

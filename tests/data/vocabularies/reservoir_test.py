@@ -1,6 +1,7 @@
 """Samples drawn in one pass, by one process or several."""
 
 import collections
+import dataclasses
 
 import numpy as np
 import pytest
@@ -36,12 +37,12 @@ def test_the_same_lines_whoever_draws_them(
   """Over spans of 1 kB, so that one file is shared out."""
   monkeypatch.setattr(reservoir, '_SPAN', 1000)
   whole = reservoir.draw(corpus, capacity=50, seed=3)
+  origin = reservoir.Origin.of(corpus, capacity=50, seed=3)
   for index in range(count):
     share = (index, count)
-    reservoir.write(
-      tmp_path, share, reservoir.draw(corpus, capacity=50, seed=3, share=share)
-    )
-  found = reservoir.read(tmp_path, capacity=50)
+    drawn = reservoir.draw(corpus, capacity=50, seed=3, share=share)
+    reservoir.write(tmp_path, share, drawn, origin)
+  found = reservoir.read(tmp_path, origin)
   assert _lines(found) == _lines(whole)
   counts = {code: part.count for code, part in found.items()}
   assert counts == text_sampling.count_sentences(corpus)
@@ -78,12 +79,38 @@ def test_quotas_are_kept(corpus):
 
 
 def test_a_share_is_missing_or_damaged(corpus, tmp_path):
+  origin = reservoir.Origin.of(corpus, capacity=9, seed=0)
   for index in (0, 2):
-    reservoir.write(tmp_path, (index, 3), {})
+    reservoir.write(tmp_path, (index, 3), {}, origin)
   with pytest.raises(errors.CorpusError, match='not complete.*missing: 1/3'):
-    reservoir.read(tmp_path, capacity=9)
-  reservoir.write(tmp_path, (1, 3), {})
-  reservoir.read(tmp_path, capacity=9)
+    reservoir.read(tmp_path, origin)
+  reservoir.write(tmp_path, (1, 3), {}, origin)
+  reservoir.read(tmp_path, origin)
   (tmp_path / 'share-1-of-3.npz').write_bytes(b'PK')
   with pytest.raises(errors.CorpusError, match='share of the sample is damag'):
-    reservoir.read(tmp_path, capacity=9)
+    reservoir.read(tmp_path, origin)
+
+
+@pytest.mark.parametrize(
+  'changes, message',
+  [
+    ({'seed': 1}, 'Got: --seed=1'),
+    ({'capacity': 8}, r'Got: --max_sentences=8\. Expected: .*=9 or more'),
+    ({'files': (('mono/en.txt', 3, 4),)}, 'Got: other text: mono/en.txt'),
+  ],
+)
+def test_a_share_of_another_sample(corpus, tmp_path, changes, message):
+  """Another seed, too few lines, text that changed between the shares."""
+  origin = reservoir.Origin.of(corpus, capacity=9, seed=0)
+  reservoir.write(tmp_path, (0, 2), {}, origin)
+  reservoir.write(tmp_path, (1, 2), {}, dataclasses.replace(origin, **changes))
+  with pytest.raises(errors.CorpusError, match=message):
+    reservoir.read(tmp_path, origin)
+
+
+def test_a_larger_sample_serves(corpus, tmp_path):
+  origin = reservoir.Origin.of(corpus, capacity=9, seed=0)
+  drawn = reservoir.draw(corpus, capacity=9, seed=0)
+  reservoir.write(tmp_path, (0, 1), drawn, origin)
+  found = reservoir.read(tmp_path, dataclasses.replace(origin, capacity=5))
+  assert _lines(found) == _lines(reservoir.draw(corpus, capacity=5, seed=0))

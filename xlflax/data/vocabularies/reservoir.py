@@ -9,6 +9,7 @@ random sampling with a reservoir", 2006, with equal weights.)
 
 import dataclasses
 import functools
+import json
 import pathlib
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +31,7 @@ from xlflax.data.vocabularies import text_sampling
 
 _SPAN = 1 << 26  # bytes of a file that are read at once
 _BLOCK = 4096
+_ABOUT = 'origin'
 
 
 class Reservoir:
@@ -107,9 +109,47 @@ def draw(
   return out
 
 
-def write(directory, share: tuple[int, int], drawn: Mapping[str, Reservoir]):
+@dataclasses.dataclass(frozen=True)
+class Origin:
+  """What a sample follows from.
+
+  Attributes:
+    capacity: lines that are kept of each language.
+    seed: of the keys.
+    files: path, size and time of modification of each file of training text.
+  """
+
+  capacity: int
+  seed: int
+  files: tuple[tuple[str, int, int], ...]
+
+  @classmethod
+  def of(cls, corpus: Corpus, *, capacity: int, seed: int) -> 'Origin':
+    """That of a sample of a corpus as it is now."""
+    files = corpus.fingerprint(TRAIN)
+    return cls(capacity, seed, tuple(map(dataclasses.astuple, files)))
+
+  def problems(self, wanted: 'Origin') -> Iterator[str]:
+    """Why a share of this origin is not one of another, a phrase each."""
+    if self.seed != wanted.seed:
+      yield f'--seed={self.seed}'
+    if self.capacity < wanted.capacity:
+      yield f'--max_sentences={self.capacity}'
+    changed = set(self.files) ^ set(wanted.files)
+    if changed:
+      names = sorted({name for name, *_ in changed})
+      yield 'other text: ' + ', '.join(names[:5])
+
+
+def write(
+  directory,
+  share: tuple[int, int],
+  drawn: Mapping[str, Reservoir],
+  origin: Origin,
+) -> None:
   """Writes the reservoirs of a share to a directory that all shares have."""
-  arrays: dict[str, Any] = {}
+  about = json.dumps(dataclasses.asdict(origin))
+  arrays: dict[str, Any] = {_ABOUT: np.array(about)}
   for language, reservoir in drawn.items():
     keys, texts = reservoir.lines()
     content = [text.encode('utf-8') for text in texts]
@@ -122,12 +162,17 @@ def write(directory, share: tuple[int, int], drawn: Mapping[str, Reservoir]):
   )
 
 
-def read(directory, *, capacity: int) -> dict[str, Reservoir]:
+def read(directory, origin: Origin) -> dict[str, Reservoir]:
   """The merged reservoirs of all shares.
 
+  Args:
+    directory: that the shares were written to.
+    origin: what they have to follow from; of a larger capacity, the first
+      lines are taken.
+
   Raises:
-    CorpusError: a share is missing or damaged, or there are shares of two
-      divisions.
+    CorpusError: a share is missing, damaged or of another origin, or there
+      are shares of two divisions.
   """
   found = sorted(paths.of(directory).glob('share-*-of-*.npz'))
   counts = {int(path.stem.rpartition('-')[2]) for path in found}
@@ -148,11 +193,11 @@ def read(directory, *, capacity: int) -> dict[str, Reservoir]:
     )
   out: dict[str, Reservoir] = {}
   for path in found:
-    for language, keys, count, texts in _read_share(path):
-      part = Reservoir(capacity)
+    for language, keys, count, texts in _read_share(path, origin):
+      part = Reservoir(origin.capacity)
       part.add(keys, texts)
       part.count = count
-      out.setdefault(language, Reservoir(capacity)).merge(part)
+      out.setdefault(language, Reservoir(origin.capacity)).merge(part)
   return dict(sorted(out.items()))
 
 
@@ -212,11 +257,32 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
     yield block
 
 
-def _read_share(path: pathlib.Path) -> Iterator[tuple]:
+def _check_origin(path: pathlib.Path, found: Origin, wanted: Origin) -> None:
+  problems = list(found.problems(wanted))
+  if problems:
+    raise errors.CorpusError(
+      'A share of the sample was drawn with other settings or from other text',
+      got='; '.join(problems),
+      expected=f'--seed={wanted.seed}, --max_sentences={wanted.capacity} or '
+      'more, and the text as it is now',
+      where=str(path),
+      fix='write all shares again with the same flags',
+    )
+
+
+def _origin(text: str) -> Origin:
+  known = json.loads(text)
+  return Origin(**known | {'files': tuple(map(tuple, known['files']))})
+
+
+def _read_share(path: pathlib.Path, origin: Origin) -> Iterator[tuple]:
   """(language, keys, count, texts) of each language of a share."""
   try:
     with np.load(path, allow_pickle=False) as arrays:
-      names = sorted({name.rpartition('/')[0] for name in arrays.files})
+      _check_origin(path, _origin(str(arrays[_ABOUT])), origin)
+      names = sorted(
+        {name.rpartition('/')[0] for name in arrays.files if name != _ABOUT}
+      )
       for language in names:
         ends = np.cumsum(arrays[f'{language}/sizes']).tolist()
         content = arrays[f'{language}/text'].tobytes()
